@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "machine/launch.h"
 #include "machine/machine.h"
+#include "train/inputs.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
@@ -83,7 +84,7 @@ static enum status held_start(const struct comm *c, struct transfer *t)
     double begin = clock_monotonic_s();
     TRY(inner->start(c, t));
     TRY(inner->wait(t));
-    t->under_way = NULL;
+    t->in_flight = NULL;
     held_s += clock_monotonic_s() - begin;
     return STATUS_OK;
 }
@@ -137,7 +138,7 @@ static enum status open_rank(struct rank *r, const struct kind *k, const char *c
         run_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, shape.V);
     TRY(loader_open(&r->loader, &o));
     TRY(trainer_open(t, &r->config, &shape, &r->machine));
-    TRY(params_start(&t->whole, &t->pieces, &t->shape, 1, t->weights, t->machine.on));
+    TRY(trainer_start(t, 1));
     TRY(trainer_sync(t));
     text_release(&path), text_release(&rows);
     return STATUS_OK;

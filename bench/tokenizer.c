@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/rng.h"
-#include "tokenizer/train.h"
+#include "tokenizer/bpe_trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

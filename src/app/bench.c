@@ -9,6 +9,7 @@
 #include "perf/bench_device.h"
 #include "perf/measure.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "train/inputs.h"
 #include "train/run.h"
 #include "train/trainer.h"
@@ -81,7 +82,7 @@ static enum status open_model(struct benching *b)
     const struct config *c = b->config;
     struct tokenizer *t = NULL;
     struct layout layout;
-    TRY(inputs_fetch_tokenizer(c, NULL));
+    TRY(inputs_fetch_tokenizer(c, comm_self()));
     TRY(inputs_open_tokenizer(c, false, &t));
     enum status st = model_shape_resolve(&b->shape, &c->model, t ? tokenizer_vocab_size(t) : 0);
     tokenizer_close(t);

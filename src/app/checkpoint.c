@@ -223,7 +223,7 @@ static enum status open_shown(struct shown *s, const char *path)
     struct torch_state torch;
     struct json *state = NULL;
     enum status st = STATUS_OK;
-    TRY(loaded_folder(path, NULL, &s->folder));
+    TRY(loaded_folder(path, comm_self(), &s->folder));
     torch_state_init(&torch);
     s->step = s->tokens_seen = -1;
     s->kind = kind_of(s->folder);
@@ -487,8 +487,8 @@ static enum status diff(const char *first, const char *second, bool json)
     char *a = NULL, *b = NULL;
     struct comparison c = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(loaded_folder(first, NULL, &a));
-    TRY_OUT(loaded_folder(second, NULL, &b));
+    TRY_OUT(loaded_folder(first, comm_self(), &a));
+    TRY_OUT(loaded_folder(second, comm_self(), &b));
     TRY_OUT(comparison_make(&c, a, b));
     print_comparison(&c, json);
 out:

@@ -244,7 +244,7 @@ enum status command_convert(int argc, char **argv)
     TRY(read_dtype(dtype, &c));
     TRY(read_size(shard_size, &c.shard_bytes));
     TRY(read_rope(rope, &c));
-    TRY_OUT(loaded_step(a.words[0], step, NULL, &folder));
+    TRY_OUT(loaded_step(a.words[0], step, comm_self(), &folder));
     c.from = folder, c.to = a.words[1];
     c.config = config_json[0] ? config_json : NULL;
     TRY_OUT(resolve_target(to, folder, &c));

@@ -4,7 +4,8 @@
 #include "infer/baselines.h"
 #include "infer/loaded.h"
 #include "tensor/device.h"
-#include "train/evaluation.h"
+#include "tensor/queue.h"
+#include "train/evaluator.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,9 +33,9 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .readers = &e->loaded.machine.groups.of[GROUP_data],
         .contexts = &e->loaded.machine.groups.of[GROUP_cp],
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
-        .causal = !strcmp(c->objective.name, "causal"),
-        .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
-        .mark = TABLE_BIN,
+        .causal = c->objective.name == OBJECTIVE_causal,
+        .documents = c->model.attn_mask_type == ATTN_MASK_block_causal,
+        .mark = TABLE_BIN_SEPARATOR,
     };
     evaluator_take(&e->evaluator, e->rows, T, &e->run);
     TRY(loaded_arena(&e->loaded, rehearse, e));
@@ -82,10 +83,10 @@ static enum status open_rows(const struct evaluating *e, const struct data_confi
         .tokenizer = e->loaded.tokenizer,
         .vocab_size = e->loaded.shape.V,
         .seq_len = e->evaluator.batch.T,
-        .share = readers->rank,
-        .num_shares = readers->size,
+        .reader = readers->rank,
+        .num_readers = readers->size,
         .once = true,
-        .most_rows = rows,
+        .max_rows = rows,
     };
     if (e->evaluator.peers->rank == 0) TRY(loader_open(loader, &o));
     return STATUS_OK;
@@ -105,7 +106,7 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     data.sources = source;
     data.num_sources = 1;
     data.validation_share = 0;
-    data.order = "streams";
+    data.order = ORDER_streams;
     const struct comm *world = &e->loaded.machine.world;
     struct loader *loader = NULL;
     enum status st = STATUS_OK;

@@ -28,7 +28,11 @@ enum status command_fetch(int argc, char **argv)
         char *local;
         if (!hub_is_path(path)) FAIL(USAGE, "fetch: \"%s\" is no hf:// path", path);
         bool data = !strncmp(path, "hf://datasets/", 14);
-        TRY(hub_fetch(path, data ? HUB_DATA : tokenizer ? HUB_TOKENIZER : HUB_WEIGHTS, NULL));
+        TRY(hub_fetch(path,
+                      data        ? HUB_DATA
+                      : tokenizer ? HUB_TOKENIZER
+                                  : HUB_WEIGHTS,
+                      comm_self()));
         TRY(hub_find(path, &local));
         printf("%s\n", local);
         free(local);

@@ -7,8 +7,8 @@
 #include "perf/pace.h"
 #include "perf/rehearsal.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "train/inputs.h"
-#include "train/run.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -103,7 +103,7 @@ static enum status estimate(struct planning *p)
 {
     const struct config *c = p->config;
     struct hardware *h = &p->hardware;
-    *h = hardware_of(&c->device);
+    *h = device_config_hardware(&c->device);
     if (!strcmp(h->name, "cpu")) TRY(pace_measure(h, c, &p->shape, &p->machine));
     TRY(rehearsal_estimate(&p->estimate, c, &p->shape, &p->machine.mesh, h));
     return STATUS_OK;
@@ -135,7 +135,7 @@ static enum status plan(struct planning *p)
     TRY(machine_open(&p->machine, &c->device));
     groups_close(&p->machine.groups);
     TRY(mesh_resolve(&p->machine.mesh, &c->parallelism, 0, p->ranks));
-    TRY(inputs_fetch_tokenizer(c, NULL));
+    TRY(inputs_fetch_tokenizer(c, comm_self()));
     TRY(inputs_open_tokenizer(c, false, &p->tokenizer));
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));

@@ -48,7 +48,7 @@ static const struct {
 
 /* One curve, and all that it borrows. */
 struct curve {
-    struct series series;
+    struct history_series series;
     double *smoothed; /* or NULL */
     char *name;
 };
@@ -62,7 +62,7 @@ struct plot {
 static void release(struct plot *p)
 {
     for (int i = 0; i < p->num_curves; i++) {
-        series_release(&p->curves[i].series);
+        history_series_release(&p->curves[i].series);
         free(p->curves[i].smoothed);
         free(p->curves[i].name);
     }
@@ -102,7 +102,7 @@ static char *name_of(const struct arguments *a, int run, const char *key, bool v
 }
 
 /* Drops points before `from`, and those a logarithm does not have; scales the rest. */
-static void select_points(struct series *s, const struct plot_flags *f, double scale)
+static void select_points(struct history_series *s, const struct plot_flags *f, double scale)
 {
     size_t kept = 0;
     for (size_t i = 0; i < s->count; i++) {
@@ -122,7 +122,7 @@ static enum status add_curve(struct plot *p, const struct arguments *a, int run,
     TRY(history_read(a->words[run], key, &c.series));
     select_points(&c.series, f, scale);
     if (!c.series.count) {
-        series_release(&c.series);
+        history_series_release(&c.series);
         return STATUS_OK;
     }
     c.name = name_of(a, run, key, validation);

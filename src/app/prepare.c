@@ -15,13 +15,13 @@ struct progress {
     bool is_terminal, drawn;
 };
 
-static double rate(const struct prepared *p, double seconds)
+static double rate(const struct prepare_stats *p, double seconds)
 {
     return seconds > 0 ? (double)(p->text_bytes - p->text_resumed) / 1e6 / seconds : 0;
 }
 
 /* A bar on a terminal, else a line every ten seconds. */
-static void tell(void *context, const struct prepared *p)
+static void tell(void *context, const struct prepare_stats *p)
 {
     struct progress *g = context;
     double now = clock_monotonic_s(), mb_s = rate(p, now - g->begin_s);
@@ -45,7 +45,7 @@ static void tell(void *context, const struct prepared *p)
     }
 }
 
-static void report(const char *prefix, const struct prepared *p, double seconds, bool json)
+static void report(const char *prefix, const struct prepare_stats *p, double seconds, bool json)
 {
     struct text t = {0};
     if (json) {
@@ -94,7 +94,7 @@ enum status command_prepare(int argc, char **argv)
     struct arguments a;
     struct source_config sources[64];
     struct tokenizer *t = NULL;
-    struct prepared done;
+    struct prepare_stats done;
     TRY(arguments_read(&a, flags, usage, 1, 64, argc, argv));
     if (a.help) return STATUS_OK;
     if (!tokenizer[0]) FAIL(USAGE, "prepare: --tokenizer FILE is missing");
@@ -103,13 +103,13 @@ enum status command_prepare(int argc, char **argv)
     for (int i = 0; i < a.num_words; i++)
         sources[i] = (struct source_config){.path = a.words[i], .column = column, .weight = 1};
     struct tokenizer_config config = {.meta_cuts = cuts};
-    TRY(hub_fetch(tokenizer, HUB_TOKENIZER, NULL));
-    for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, NULL));
+    TRY(hub_fetch(tokenizer, HUB_TOKENIZER, comm_self()));
+    for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));
     TRY(tokenizer_open(&t, tokenizer, &config));
     struct progress progress = {.begin_s = clock_monotonic_s(),
                                 .told_s = clock_monotonic_s(),
                                 .is_terminal = isatty(STDERR_FILENO)};
-    struct prepare request = {
+    struct prepare_request request = {
         .sources = sources,
         .num_sources = (size_t)a.num_words,
         .tokenizer = t,
@@ -121,7 +121,7 @@ enum status command_prepare(int argc, char **argv)
         .progress = tell,
         .context = &progress,
     };
-    enum status st = prepare(&request, &done);
+    enum status st = prepare_token_files(&request, &done);
     if (progress.drawn) fputs("\n", stderr);
     if (!st) report(output, &done, clock_monotonic_s() - progress.begin_s, json);
     tokenizer_close(t);

@@ -104,7 +104,7 @@ static enum status make(struct batch *b, const struct config *c, struct text *sc
     struct text remark = {0};
     int64_t ranks = b->nodes * b->ranks_per_node;
     bool gpu;
-    TRY(machine_kind(&c->device, &gpu));
+    TRY(machine_uses_gpu(&c->device, &gpu));
     if (b->gpus_per_node < 0) b->gpus_per_node = gpu ? b->ranks_per_node : 0;
     if (b->gpus_per_node && !gpu)
         log_line(LOG_WARN, "--gpus-per-node: ranks will compute on the cores, as %s",

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "hub/hub.h"
-#include "tokenizer/train.h"
+#include "tokenizer/bpe_trainer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -204,7 +204,7 @@ enum status command_tokenizer(int argc, char **argv)
     }
     if (!path[0]) FAIL(USAGE, "tokenizer %s: --tokenizer FILE is missing", a.words[0]);
     struct tokenizer_config config = {.meta_cuts = cuts};
-    TRY(hub_fetch(path, HUB_TOKENIZER, NULL));
+    TRY(hub_fetch(path, HUB_TOKENIZER, comm_self()));
     TRY(tokenizer_open(&t, path, &config));
     enum status st = with_tokenizer(&a, t, json, ended);
     tokenizer_close(t);

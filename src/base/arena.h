@@ -1,7 +1,7 @@
 /* arena.h -- bump allocation from one block whose size is computed before it is mapped.
  *
- * A zeroed arena is a sizing arena: arena_alloc returns NULL and only adds up sizes.  The same code
- * then runs over an arena of that size and allocates exactly those bytes.
+ * A zeroed arena is a sizing arena: arena_alloc returns NULL and only adds up sizes.  The same
+ * code then runs over an arena of that size and allocates exactly those bytes.
  * Units    Bytes.  Every allocation is aligned to 64 bytes.
  * Memory   arena_init maps and touches all pages, so none fault later; arena_release unmaps them.
  *          Allocations are not freed one by one: arena_mark and arena_reset unwind, as a stack. */

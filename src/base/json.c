@@ -59,7 +59,8 @@ enum status json_parse(const char *bytes, size_t len, const char *name, struct j
     *out = NULL;
     if (!len) FAIL(DATA, "%s: not valid JSON: empty", name);
     if (memchr(bytes, 0, len) || !utf8_valid(bytes, len) || has_bad_escape(bytes, len))
-        FAIL(DATA, "%s: not valid JSON: a NUL, a malformed \\u escape, or invalid UTF-8", name);
+        FAIL(DATA, "%s: not valid JSON: a NUL, a malformed \\u escape, or bytes that are not UTF-8",
+             name);
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(bytes, len, &end, 0);
     if (!root)

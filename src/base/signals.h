@@ -1,7 +1,7 @@
 /* signals.h -- graceful shutdown.
  *
- * After signals_catch the first SIGTERM, SIGUSR1 or SIGINT only sets a flag that the training loop
- * polls; the second one has its default action and ends the process. */
+ * After signals_catch the first SIGTERM, SIGUSR1 or SIGINT only sets a flag that the training
+ * loop polls; the second one has its default action and ends the process. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

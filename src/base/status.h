@@ -1,8 +1,8 @@
 /* status.h -- error handling.
  *
- * A function that can fail returns enum status; zero is success.  FAIL states the cause once, where
- * it is known; TRY returns it to the caller and adds a line to the trace.  BUG and BUG_IF report
- * programming errors: they print and abort.
+ * A function that can fail returns enum status; zero is success.  FAIL states the cause once,
+ * where it is known; TRY returns it to the caller and adds a line to the trace.  BUG and BUG_IF
+ * report programming errors: they print and abort.
  * Memory   The message is thread-local and valid until this thread's next FAIL. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

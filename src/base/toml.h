@@ -1,7 +1,6 @@
-/* toml.h -- a strict parser for TOML 1.0 (toml.io/en/v1.0.0).
+/* toml.h -- TOML values as a tree; toml_parse.h makes one from text.
  *
- * Memory   toml_parse returns a tree that toml_free frees; its strings are owned by the tree.
- * Limits   Nesting 100 deep, 20000 members of one table or array. */
+ * Memory   toml_free frees the tree; its strings are owned by the tree. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -39,11 +38,9 @@ struct toml {
     int made_by; /* private to the parser: enum made_by */
 };
 
-/* DATA: not TOML; the message has name:line:column and the reason. */
-enum status toml_parse(const char *bytes, size_t len, const char *name, struct toml **out);
-/* Parses one value, as on the right of an equals sign. */
-enum status toml_parse_value(const char *bytes, size_t len, const char *name, struct toml **out);
 void toml_free(struct toml *root);
 
+/* The member of a table, or NULL. */
+struct toml *toml_find(const struct toml *table, const char *key, size_t len);
 const struct toml *toml_get(const struct toml *table, const char *key); /* NULL: absent */
 const char *toml_kind_name(enum toml_kind kind);                        /* "a string" */

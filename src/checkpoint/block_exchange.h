@@ -11,7 +11,7 @@
 #include "checkpoint/tensor_source.h"
 #include "comm/comm.h"
 #include "formats/safetensors.h"
-#include "model/params.h"
+#include "model/shard.h"
 
 /* A run of a tensor's elements, and its position in the block. */
 struct block_span {

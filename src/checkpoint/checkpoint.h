@@ -24,7 +24,7 @@
 #include "checkpoint/checkpoint_config.h"
 #include "comm/comm.h"
 #include "formats/safetensors.h"
-#include "model/params.h"
+#include "model/shard.h"
 #include "tensor/dtype.h"
 #include "tensor/store.h"
 #include "tokenizer/tokenizer.h"

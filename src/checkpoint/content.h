@@ -8,7 +8,7 @@
 #pragma once
 
 #include "checkpoint/safetensors_shards.h"
-#include "model/params.h"
+#include "model/shard.h"
 #include "tokenizer/tokenizer.h"
 
 struct content {

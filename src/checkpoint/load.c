@@ -8,6 +8,7 @@
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <fnmatch.h>
 #include <math.h>

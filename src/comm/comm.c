@@ -69,15 +69,15 @@ void comm_release(struct comm *c)
     *c = (struct comm){0};
 }
 
-enum status comm_expect(const struct comm *c, const struct message *sends, int num_sends,
-                        const struct message *receives, int num_receives)
+enum status comm_declare_p2p(const struct comm *c, const struct p2p_message *sends, int num_sends,
+                             const struct p2p_message *receives, int num_receives)
 {
     if (c->size == 1 || !c->transport || !c->transport->declare_p2p) return STATUS_OK;
     TRY(c->transport->declare_p2p(c, sends, num_sends, receives, num_receives));
     return STATUS_OK;
 }
 
-enum status comm_lend(const struct comm *c, void *at, size_t bytes)
+enum status comm_register_memory(const struct comm *c, void *at, size_t bytes)
 {
     if (!at || c->size == 1 || !c->transport || !c->transport->register_memory) return STATUS_OK;
     TRY(c->transport->register_memory(c, at, bytes));
@@ -104,15 +104,15 @@ static size_t bytes_received(const struct comm *c, const struct transfer *t)
 enum status comm_start(const struct comm *c, struct transfer *t)
 {
     BUG_IF(t->is_bytes && (t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_all_reduce));
-    t->comm = c, t->under_way = NULL;
-    t->began_s = t->over_s = 0;
+    t->comm = c, t->in_flight = NULL;
+    t->started_s = t->ended_s = 0;
     if (c->counts) {
         size_t bytes = bytes_received(c, t);
         c->counts->calls[t->kind]++;
         c->counts->bytes[t->kind] += bytes;
-        struct comm_watch *watch = c->counts->watch;
-        if (watch) t->began_s = clock_monotonic_s();
-        if (watch) watch->start(watch, c, t, bytes);
+        struct comm_observer *observer = c->counts->observer;
+        if (observer) t->started_s = clock_monotonic_s();
+        if (observer) observer->start(observer, c, t, bytes);
     }
     if (c->transport) TRY(c->transport->start(c, t));
     return STATUS_OK;
@@ -122,7 +122,7 @@ enum status comm_wait(struct transfer *t)
 {
     const struct comm_counts *counts = t->comm->counts;
     if (t->comm->transport) TRY(t->comm->transport->wait(t));
-    if (counts && counts->watch) counts->watch->wait(counts->watch, t);
+    if (counts && counts->observer) counts->observer->wait(counts->observer, t);
     return STATUS_OK;
 }
 

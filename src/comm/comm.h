@@ -24,22 +24,22 @@
 enum reduction { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN };
 
 /* One end of a point-to-point message: the other rank, and the tag. */
-struct message {
+struct p2p_message {
     int peer, tag;
 };
 
 /* Is called for every transfer when it starts and when it has been waited for; `bytes` are those
  * that this rank receives from others. */
-struct comm_watch {
-    void (*start)(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+struct comm_observer {
+    void (*start)(struct comm_observer *w, const struct comm *c, const struct transfer *t,
                   size_t bytes);
-    void (*wait)(struct comm_watch *w, const struct transfer *t);
+    void (*wait)(struct comm_observer *w, const struct transfer *t);
 };
 
 /* Traffic of a group as this rank sees it: transfers, and bytes received from other ranks. */
 struct comm_counts {
     uint64_t calls[TRANSFER_COUNT], bytes[TRANSFER_COUNT];
-    struct comm_watch *watch; /* borrowed; NULL: none */
+    struct comm_observer *observer; /* borrowed; NULL: none */
 };
 
 struct transport {
@@ -56,8 +56,8 @@ struct transport {
      * that is valid until its next call.  Not called where `host` is set. */
     enum status (*gather)(const struct comm *c, const void *mine, size_t bytes, const void **all);
     /* NULL: messages need no preparation. */
-    enum status (*declare_p2p)(const struct comm *c, const struct message *sends, int num_sends,
-                               const struct message *receives, int num_receives);
+    enum status (*declare_p2p)(const struct comm *c, const struct p2p_message *sends, int num_sends,
+                               const struct p2p_message *receives, int num_receives);
     /* NULL: memory needs no registration. */
     enum status (*register_memory)(const struct comm *c, void *at, size_t bytes);
 };
@@ -78,12 +78,12 @@ void comm_release(struct comm *c);
 /* Declares messages that this rank will send and receive often, so that the transport can set up a
  * channel for each.  Messages of one pair and tag are received in the order in which they are sent;
  * each receive must have its send on the other rank.  Collective; repeating it is fine. */
-enum status comm_expect(const struct comm *c, const struct message *sends, int num_sends,
-                        const struct message *receives, int num_receives);
+enum status comm_declare_p2p(const struct comm *c, const struct p2p_message *sends, int num_sends,
+                             const struct p2p_message *receives, int num_receives);
 
 /* Registers memory that many transfers will use, so that the transport need not copy it.  bytes 0
  * deregisters it, which must happen before the memory is freed. */
-enum status comm_lend(const struct comm *c, void *at, size_t bytes);
+enum status comm_register_memory(const struct comm *c, void *at, size_t bytes);
 
 /* Starts t on the group.  In a group of one nothing moves, and the sum is the rank's own data. */
 enum status comm_start(const struct comm *c, struct transfer *t);

@@ -41,10 +41,10 @@ struct transfer {
     bool is_bytes; /* elements are raw bytes and dtype is ignored; not for sums */
     /* Set by comm_start and the transport. */
     const struct comm *comm;
-    void *under_way; /* the transport's record of the transfer */
+    void *in_flight; /* the transport's record of the transfer */
     /* clock_monotonic_s of the start and the end, only where the group has an observer.  The
-     * transfer may end long before comm_wait; over_s 0: the transport does not know. */
-    double began_s, over_s;
+     * transfer may end long before comm_wait; ended_s 0: the transport does not know. */
+    double started_s, ended_s;
 };
 
 size_t transfer_element_bytes(const struct transfer *t);

@@ -39,22 +39,22 @@ enum status config_pipeline(const struct config *c, const struct mesh *mesh, int
         .stages = {.blocks = blocks,
                    .pp = pp,
                    .chunks = 1,
-                   .split =
-                       strcmp(from->pipeline_parallel_remainder, "last") ? SPLIT_first : SPLIT_last,
+                   .split = from->pipeline_parallel_remainder == PIPELINE_REMAINDER_last
+                                ? SPLIT_last
+                                : SPLIT_first,
                    .first_less = (int)from->pipeline_parallel_first_stage_less_layers,
                    .last_less = (int)from->pipeline_parallel_last_stage_less_layers},
-        .schedule = {.kind = SCHEDULE_one_ahead, .pp = pp}};
+        .schedule = {.kind = SCHEDULE_1F1B, .pp = pp}};
     if (s->pp > 1) {
-        enum schedule_kind *kind = &p->schedule.kind;
         const struct option_list *points = &from->pipeline_parallel_split_points;
-        TRY(schedule_find(kind, from->pipeline_parallel_schedule));
+        enum schedule_kind kind = p->schedule.kind = from->pipeline_parallel_schedule;
         micro = p->rows = (int)from->pipeline_parallel_microbatch_size;
         if (points->count) TRY(parse_split_points(points, s));
-        s->chunks = points->count                   ? (s->num_cuts + s->pp) / s->pp
-                    : *kind == SCHEDULE_interleaved ? 2
-                                                    : 1;
+        s->chunks = points->count                      ? (s->num_cuts + s->pp) / s->pp
+                    : kind == SCHEDULE_Interleaved1F1B ? 2
+                                                       : 1;
         if (!points->count && blocks > 0)
-            TRY(stages_chunks(s, *kind, (int)from->pipeline_parallel_layers_per_stage, &s->chunks));
+            TRY(stages_chunks(s, kind, (int)from->pipeline_parallel_layers_per_stage, &s->chunks));
     }
     p->schedule.chunks = s->chunks;
     p->schedule.micros = (int)(all / micro > 0 ? all / micro : 1);
@@ -76,7 +76,7 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
         .local_batch_size = t->local_batch_size,
         .global_batch_size = t->global_batch_size,
         .micro_batch_size = p.rows ? p.rows : t->local_batch_size,
-        .causal = strcmp(c->objective.name, "masked") != 0,
+        .causal = c->objective.name != OBJECTIVE_masked,
         .stages = p.stages,
         .schedule = p.schedule,
     };
@@ -143,12 +143,12 @@ static enum status check_data(const struct config *c)
              "no training data: set the path of a [[data.source]], or "
              "training.dataset_path (training.dataset = \"%s\" is only a name here)",
              c->training.dataset);
-    if (!strcmp(c->objective.name, "masked") && !c->objective.mask_token[0])
+    if (c->objective.name == OBJECTIVE_masked && !c->objective.mask_token[0])
         FAIL(CONFIG, "objective.name = \"masked\" requires objective.mask_token");
-    if (!strcmp(c->objective.name, "masked") && !(c->objective.mask_probability > 0))
+    if (c->objective.name == OBJECTIVE_masked && !(c->objective.mask_probability > 0))
         FAIL(CONFIG, "objective.mask_probability = 0: must be greater than 0");
     const struct validation_config *v = &c->validation;
-    bool split = !strcmp(c->data.order, "megatron"); /* data.split holds out documents */
+    bool split = c->data.order == ORDER_megatron; /* data.split holds out documents */
     if (v->enable && !v->dataset_path[0] && !(c->data.validation_share > 0) && !split)
         FAIL(CONFIG, "validation.enable = true requires validation.dataset_path or "
                      "data.validation_share");

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/toml.h"
+#include "base/toml_parse.h"
 #include "config/sections.h"
 
 #include <stdio.h>
@@ -137,7 +137,7 @@ static enum status resolve_key(struct config *c, const char *key, const struct t
     if (alias && alias->is_fork) c->book->uses_fork = true;
     if (*row) {
         /* the fork's key implies its objective */
-        if (!strcmp(key, "training.mlm_probability")) c->objective.name = "masked";
+        if (!strcmp(key, "training.mlm_probability")) c->objective.name = OBJECTIVE_masked;
         return STATUS_OK;
     }
     if (!ignored) return fail_unknown_key(p, key);
@@ -306,7 +306,7 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     resolve_family(c);
     if (c->book->ignored.len)
         log_line(LOG_INFO, "accepted without effect: %s", c->book->ignored.data);
-    if (!strcmp(c->model.norm_type, "layernorm"))
+    if (c->model.norm_type == NORM_TYPE_layernorm)
         log_line(LOG_WARN, "model.norm_type = \"layernorm\" is ignored: a Llama uses RMSNorm");
     return STATUS_OK;
 }

@@ -8,38 +8,9 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "checkpoint/checkpoint_config.h"
-#include "config/run_config.h"
-#include "data/data_config.h"
-#include "metrics/metrics_config.h"
-#include "model/model_config.h"
-#include "optim/optim_config.h"
+#include "config/options.h"
 #include "parallel/mesh.h"
 #include "parallel/stages.h"
-#include "tensor/device_config.h"
-#include "tokenizer/tokenizer_config.h"
-
-struct config {
-    struct job_config job;
-    struct profiling_config profiling;
-    struct metrics_config metrics;
-    struct model_config model;
-    struct optimizer_config optimizer;
-    struct lr_scheduler_config lr_scheduler;
-    struct training_config training;
-    struct parallelism_config parallelism;
-    struct checkpoint_config checkpoint;
-    struct activation_checkpoint_config activation_checkpoint;
-    struct float8_config float8;
-    struct validation_config validation;
-    struct debug_config debug;
-    struct data_config data;
-    struct tokenizer_config tokenizer;
-    struct objective_config objective;
-    struct guard_config guard;
-    struct device_config device;
-    struct config_book *book; /* strings and the origin of each value; private to config.c */
-};
 
 /* Loads the defaults, the file (NULL: no file), then `settings` ("section.key=value").
  * CONFIG: the message has file:line:column, key, value, the allowed values and a suggestion.

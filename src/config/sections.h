@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "config/config.h"
+#include "config/options.h"
 
 struct config_section {
     const char *name;

@@ -4,6 +4,11 @@
 
 #include "base/option.h"
 
+#define OPT OPT_ENUM
+#include "data/data.opts"
+#include "data/objective.opts"
+#undef OPT
+
 #define OPT OPT_FIELD
 struct source_config {
 #include "data/source.opts"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/data.h"
+#include "data/loader.h"
 
 #include "base/checksum.h"
 #include "base/log.h"
@@ -15,8 +15,7 @@
 
 /* A slot of the prefetch ring: one row, and its stream's cursor after the row. */
 struct loader_row {
-    int32_t *ids, *labels, *start, *end;
-    int64_t valid, bytes;
+    struct batch row; /* B = 1 */
     int64_t *cursor;
     bool empty; /* a single pass has ended */
 };
@@ -50,14 +49,17 @@ struct loader {
 static void loader_row_init(struct loader_row *r, int T, size_t cursor_ints)
 {
     size_t bytes = (size_t)T * sizeof(int32_t);
-    r->ids = heap(bytes), r->labels = heap(bytes);
-    r->start = heap(bytes), r->end = heap(bytes);
+    r->row = (struct batch){.B = 1, .T = T};
+    r->row.ids_BT = heap(bytes), r->row.labels_BT = heap(bytes);
+    r->row.start_BT = heap(bytes), r->row.end_BT = heap(bytes);
     r->cursor = heap(cursor_ints * sizeof *r->cursor);
 }
 
 static void loader_row_release(struct loader_row *r)
 {
-    free(r->ids), free(r->labels), free(r->start), free(r->end), free(r->cursor);
+    free(r->row.ids_BT), free(r->row.labels_BT);
+    free(r->row.start_BT), free(r->row.end_BT);
+    free(r->cursor);
 }
 
 /* Sets the bounds of each token's document within the row. */
@@ -67,7 +69,7 @@ static void set_document_bounds(const struct loader *l, int filled, struct loade
     for (int i = 0; i <= T; i++) {
         bool begins = i == T || (i < filled ? l->begins[i] : i == filled);
         if (!begins || i == 0) continue;
-        for (int j = start; j < i; j++) r->start[j] = start, r->end[j] = i;
+        for (int j = start; j < i; j++) r->row.start_BT[j] = start, r->row.end_BT[j] = i;
         start = i;
     }
 }
@@ -79,33 +81,33 @@ static void build_masked_row(const struct loader *l, uint64_t number, int filled
     for (int i = 0; i < l->options.seq_len; i++) {
         bool masked =
             i < filled && rng_uniform(l->seed, RNG_MASK, number, (uint64_t)i) < o->mask_probability;
-        r->labels[i] = masked ? l->raw[i] : LABEL_IGNORED;
-        r->ids[i] = masked ? l->mask_id : i < filled ? l->raw[i] : 0;
+        r->row.labels_BT[i] = masked ? l->raw[i] : LABEL_IGNORED;
+        r->row.ids_BT[i] = masked ? l->mask_id : i < filled ? l->raw[i] : 0;
     }
 }
 
 static void build_causal_row(const struct loader *l, int filled, struct loader_row *r)
 {
     for (int i = 0; i < l->options.seq_len; i++) {
-        r->ids[i] = i < filled ? l->raw[i] : 0;
+        r->row.ids_BT[i] = i < filled ? l->raw[i] : 0;
         bool counts = i + 1 < filled && l->raw[i] != l->eod_id;
-        r->labels[i] = counts ? l->raw[i + 1] : LABEL_IGNORED;
+        r->row.labels_BT[i] = counts ? l->raw[i + 1] : LABEL_IGNORED;
     }
 }
 
 /* The global number of this reader's row k: readers take blocks in turn. */
 static uint64_t row_number(const struct loader *l, uint64_t k)
 {
-    uint64_t share = (uint64_t)l->options.share, shares = (uint64_t)l->options.num_shares;
+    uint64_t reader = (uint64_t)l->options.reader, readers = (uint64_t)l->options.num_readers;
     uint64_t block = l->order->block;
-    return l->first_row + (k / block * shares + share) * block + k % block;
+    return l->first_row + (k / block * readers + reader) * block + k % block;
 }
 
 static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
 {
     uint64_t number = row_number(l, k);
     struct order *o = l->order;
-    int64_t max_rows = l->options.most_rows;
+    int64_t max_rows = l->options.max_rows;
     struct token_row tokens = {
         .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
     if (!max_rows || number < (uint64_t)max_rows) TRY(o->kind->row(o, number, &l->tokens, &tokens));
@@ -117,17 +119,17 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
     else
         build_causal_row(l, filled, r);
     set_document_bounds(l, filled, r);
-    r->valid = r->bytes = 0;
+    r->row.valid = r->row.bytes = 0;
     for (int i = 0; i < l->options.seq_len; i++) {
-        if (r->labels[i] == LABEL_IGNORED) continue;
-        r->valid++;
-        if (l->bytes_of_id) r->bytes += l->bytes_of_id[r->labels[i]];
+        if (r->row.labels_BT[i] == LABEL_IGNORED) continue;
+        r->row.valid++;
+        if (l->bytes_of_id) r->row.bytes += l->bytes_of_id[r->row.labels_BT[i]];
     }
     o->kind->save(o, number % o->num_streams, r->cursor);
     return STATUS_OK;
 }
 
-static void *prefetch_rows(void *context)
+static void *run_prefetch_thread(void *context)
 {
     struct loader *l = context;
     pthread_mutex_lock(&l->lock);
@@ -149,9 +151,9 @@ static void *prefetch_rows(void *context)
 
 static enum status start_prefetch(struct loader *l)
 {
-    if (!l->options.rows_ahead || l->running) return STATUS_OK;
+    if (!l->options.prefetch_rows || l->running) return STATUS_OK;
     l->stop = false;
-    TRY(thread_start(&l->thread, prefetch_rows, l));
+    TRY(thread_start(&l->thread, run_prefetch_thread, l));
     l->running = true;
     return STATUS_OK;
 }
@@ -197,24 +199,6 @@ static void deliver_row(struct loader *l, uint64_t k)
     }
 }
 
-static void copy_row(const struct loader_row *r, int i, struct batch *b)
-{
-    size_t at = (size_t)i * (size_t)b->T, bytes = (size_t)b->T * sizeof(int32_t);
-    memcpy(b->ids_BT + at, r->ids, bytes), memcpy(b->labels_BT + at, r->labels, bytes);
-    memcpy(b->start_BT + at, r->start, bytes), memcpy(b->end_BT + at, r->end, bytes);
-    b->valid += r->valid, b->bytes += r->bytes;
-}
-
-/* Pads the last batch of a single pass with a row without labels. */
-static void blank_row(int i, struct batch *b)
-{
-    for (int t = 0; t < b->T; t++) {
-        size_t at = (size_t)i * (size_t)b->T + (size_t)t;
-        b->ids_BT[at] = 0, b->labels_BT[at] = LABEL_IGNORED;
-        b->start_BT[at] = 0, b->end_BT[at] = b->T;
-    }
-}
-
 enum status loader_next(struct loader *l, struct batch *b, int *rows)
 {
     BUG_IF(b->T != l->options.seq_len);
@@ -225,10 +209,10 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
         struct loader_row *r;
         TRY(wait_row(l, l->num_delivered, &r));
         if (r->empty) {
-            blank_row(i, b);
+            batch_pad_row(b, i);
             continue;
         }
-        copy_row(r, i, b);
+        batch_copy_row(b, i, &r->row);
         deliver_row(l, l->num_delivered);
         ++*rows;
     }
@@ -256,7 +240,7 @@ static enum status open_tokens(struct loader *l)
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,
                                        .eos = o->data->eos};
-    l->masked = !strcmp(o->objective->name, "masked");
+    l->masked = o->objective->name == OBJECTIVE_masked;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,
              o->vocab_size);
@@ -286,14 +270,15 @@ static enum status open_tokens(struct loader *l)
 
 static enum status open_order(struct loader *l)
 {
-    bool megatron = !strcmp(l->options.data->order, "megatron");
+    static enum status (*const open[])(struct order **, const struct order_setup *) = {
+        [ORDER_streams] = order_streams_open, [ORDER_megatron] = order_megatron_open};
     const struct order_setup setup = {.options = &l->options,
                                       .sources = l->sources,
                                       .num_sources = l->num_sources,
                                       .tokens = &l->tokens,
                                       .masked = l->masked};
     l->seed = (uint64_t)(l->options.data->seed < 0 ? 0 : l->options.data->seed);
-    return (megatron ? order_megatron_open : order_streams_open)(&l->order, &setup);
+    return open[l->options.data->order](&l->order, &setup);
 }
 
 static size_t num_cursor_ints(const struct loader *l)
@@ -312,7 +297,7 @@ static enum status open_loader(struct loader *l)
         l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
     l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
     l->begins = heap((size_t)o->seq_len + 1);
-    l->num_slots = o->rows_ahead ? (uint64_t)o->rows_ahead : 1;
+    l->num_slots = o->prefetch_rows ? (uint64_t)o->prefetch_rows : 1;
     l->slots = heap(l->num_slots * sizeof *l->slots);
     for (uint64_t i = 0; i < l->num_slots; i++)
         loader_row_init(&l->slots[i], o->seq_len, l->order->cursor_ints);
@@ -354,7 +339,7 @@ static uint32_t settings_fingerprint(const struct loader *l)
     struct text t = {0};
     text_addf(&t, "%llu %d ", (unsigned long long)l->seed, o->seq_len);
     l->order->kind->settings(l->order, &t);
-    text_addf(&t, " %s %.17g %d %s %lld", o->objective->name,
+    text_addf(&t, " %s %.17g %d %s %lld", objective_kind_word(o->objective->name),
               l->masked ? o->objective->mask_probability : 0, l->masked ? l->mask_id : -1,
               o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
               o->tokenizer ? (long long)tokenizer_vocab_size(o->tokenizer) : 0);
@@ -365,13 +350,13 @@ static uint32_t settings_fingerprint(const struct loader *l)
 
 static bool is_own_stream(const struct loader *l, size_t cursor)
 {
-    return cursor / l->order->cursor_ints % (uint64_t)l->options.num_shares ==
-           (uint64_t)l->options.share;
+    return cursor / l->order->cursor_ints % (uint64_t)l->options.num_readers ==
+           (uint64_t)l->options.reader;
 }
 
 /* An all-reduce (sum), in which each reader contributes its own streams' integers and 0 for the
  * others. */
-enum status loader_gather(struct loader *l, const struct comm *readers)
+enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
 {
     size_t count = num_cursor_ints(l);
     double *numbers = heap((count + 1) * sizeof *numbers);
@@ -384,7 +369,7 @@ enum status loader_gather(struct loader *l, const struct comm *readers)
 
 enum status loader_save(const struct loader *l, struct text *json)
 {
-    uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_shares;
+    uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_readers;
     text_addf(json, "{\"format\": 1, \"next_row\": %llu, \"settings\": %u, \"sources\": [",
               (unsigned long long)next, settings_fingerprint(l));
     for (size_t i = 0; i < l->num_sources; i++)
@@ -437,9 +422,9 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     if (json_count(streams) != l->order->num_streams)
         FAIL(CONFIG, "the data position was saved with %zu streams; configured: %llu; " OR_RESTART,
              json_count(streams), (unsigned long long)l->order->num_streams);
-    if (l->order->cursor_ints && next % l->options.num_shares)
+    if (l->order->cursor_ints && next % l->options.num_readers)
         FAIL(CONFIG, "the data position, row %lld, is not a multiple of %d data-parallel ranks",
-             (long long)next, l->options.num_shares);
+             (long long)next, l->options.num_readers);
     for (uint64_t i = 0; i < l->order->num_streams; i++, s = json_next(s)) {
         int64_t *ints = l->cursors + i * l->order->cursor_ints;
         const struct json *v = json_first(s);

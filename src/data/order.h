@@ -6,9 +6,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "data/data.h"
 #include "data/stream.h"
 
+struct loader_options;
 struct order;
 
 struct order_kind {

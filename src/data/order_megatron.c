@@ -3,7 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/blend.h"
 #include "data/gpt_index.h"
+#include "data/loader.h"
 #include "data/order.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <stdlib.h>
@@ -70,7 +72,8 @@ static void megatron_order_settings(const struct order *o, struct text *out)
 {
     const struct megatron_order *s = (const struct megatron_order *)o;
     const struct data_config *d = s->setup.options->data;
-    text_addf(out, "megatron %s %s %llu", d->split, d->blend, (unsigned long long)s->num_requested);
+    text_addf(out, "megatron %s %s %llu", d->split, data_blend_word(d->blend),
+              (unsigned long long)s->num_requested);
 }
 
 static int64_t megatron_order_memory_bytes(const struct order *o)
@@ -157,7 +160,7 @@ static enum status blend_by_weights(struct megatron_order *s, double *weights)
     return blend_weighted(&s->blend, weights, n, size);
 }
 
-/* One epoch of each source, weighted by their numbers of samples. */
+/* One epoch of each source, weighted by its number of samples. */
 static enum status blend_by_lengths(struct megatron_order *s, double *weights)
 {
     size_t n = s->setup.num_sources;
@@ -181,10 +184,10 @@ static enum status blend_by_lengths(struct megatron_order *s, double *weights)
 
 static enum status build_indices(struct megatron_order *s)
 {
-    const char *blend = s->setup.options->data->blend;
+    enum data_blend blend = s->setup.options->data->blend;
     size_t n = s->setup.num_sources;
     bool by_weights =
-        s->num_requested && (!strcmp(blend, "weights") || (n > 1 && !strcmp(blend, "auto")));
+        s->num_requested && (blend == BLEND_BY_weights || (n > 1 && blend == BLEND_BY_auto));
     if (n == 1 && !by_weights) {
         TRY(build_index(s, 0, s->num_requested));
         s->rows = s->index[0].num_samples;

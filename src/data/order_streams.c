@@ -2,7 +2,9 @@
  * which belongs to one reader. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
+#include "data/loader.h"
 #include "data/order.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 #include "data/stream.h"
 
@@ -49,7 +51,7 @@ static enum status stream_order_load(struct order *o, uint64_t stream, const int
 {
     if (vocab_size && ints[4] >= vocab_size)
         FAIL(DATA,
-             "the data position of stream %llu has the token ID %lld; the vocabulary has %lld",
+             "the data position of stream %llu has token ID %lld; the vocabulary size is %lld",
              (unsigned long long)stream, (long long)ints[4], (long long)vocab_size);
     return stream_load(&((struct stream_order *)o)->streams[stream], ints);
 }
@@ -109,7 +111,7 @@ static enum status lower_to_fit(struct stream_order *s, size_t source, uint64_t 
 
 /* The requested number of streams, or the largest power of two for which every source has enough
  * documents.  A single pass has one stream, which all readers read and which may be empty. */
-static enum status choose_num_streams(struct stream_order *s, int num_shares)
+static enum status choose_num_streams(struct stream_order *s, int num_readers)
 {
     uint64_t requested = s->rules.once ? 1 : (uint64_t)s->data->streams, V = requested;
     bool compressed = false;
@@ -126,11 +128,11 @@ static enum status choose_num_streams(struct stream_order *s, int num_shares)
             "compressed files cannot seek and there are fewer of them than the %llu streams, so "
             "each file is decompressed several times; `llamero prepare` avoids this",
             (unsigned long long)V);
-    if (!s->rules.once && V % (uint64_t)num_shares)
+    if (!s->rules.once && V % (uint64_t)num_readers)
         FAIL(CONFIG, "data.streams: %llu streams are not a multiple of %d data-parallel ranks",
-             (unsigned long long)V, num_shares);
+             (unsigned long long)V, num_readers);
     s->rules.num_streams = V;
-    s->num_own = s->rules.once ? 1 : V / (uint64_t)num_shares;
+    s->num_own = s->rules.once ? 1 : V / (uint64_t)num_readers;
     return STATUS_OK;
 }
 
@@ -151,7 +153,7 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
         .once = o->once,
         .overlap = o->data->row_overlap && !setup->masked,
     };
-    TRY(choose_num_streams(s, o->num_shares));
+    TRY(choose_num_streams(s, o->num_readers));
     s->order.num_streams = s->rules.num_streams;
     s->order.cursor_ints = STREAM_INTS + PARTITION_INTS * s->rules.num_sources;
     s->order.block = 1;

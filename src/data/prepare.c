@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <errno.h>
@@ -49,7 +50,7 @@ struct prepare_worker {
 };
 
 struct prepare_state {
-    const struct prepare *request;
+    const struct prepare_request *request;
     struct source *sources;
     int threads;
     struct prepare_worker *workers;
@@ -61,7 +62,7 @@ struct prepare_state {
     uint64_t position;
     struct source_reader reader;
     /* how far writing has come */
-    struct prepared done;
+    struct prepare_stats done;
     size_t written_source;
     uint64_t written_position;
     double journal_s; /* time of its last write */
@@ -77,7 +78,7 @@ static char *with_suffix(const char *prefix, const char *suffix)
 /* Hashes sources, tokenizer and settings: a run may resume only its own request's files. */
 static enum status compute_fingerprint(struct prepare_state *p)
 {
-    const struct prepare *r = p->request;
+    const struct prepare_request *r = p->request;
     const char *path = tokenizer_path(r->tokenizer);
     unsigned char settings[] = {r->bos, r->eos, (unsigned char)p->done.token_bytes};
     uint32_t crc = checksum_crc32c(0, settings, sizeof settings);
@@ -95,7 +96,7 @@ static enum status compute_fingerprint(struct prepare_state *p)
 
 static enum status open_sources(struct prepare_state *p)
 {
-    const struct prepare *r = p->request;
+    const struct prepare_request *r = p->request;
     bool is_known = true;
     p->sources = heap(r->num_sources * sizeof *p->sources);
     for (size_t i = 0; i < r->num_sources; i++) {
@@ -110,7 +111,7 @@ static enum status open_sources(struct prepare_state *p)
 
 static enum status open_workers(struct prepare_state *p)
 {
-    const struct prepare *r = p->request;
+    const struct prepare_request *r = p->request;
     p->threads = r->threads > 0 ? r->threads : omp_get_max_threads();
     p->workers = heap((size_t)p->threads * sizeof *p->workers);
     for (int i = 0; i < p->threads; i++) {
@@ -478,7 +479,7 @@ out:
     return st;
 }
 
-enum status prepare(const struct prepare *request, struct prepared *done)
+enum status prepare_token_files(const struct prepare_request *request, struct prepare_stats *done)
 {
     struct prepare_state p = {.request = request, .bin_fd = -1, .idx_fd = -1};
     const char *prefix = request->prefix;

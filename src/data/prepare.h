@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct prepared {
+struct prepare_stats {
     uint64_t documents, tokens;
     uint64_t text_bytes, text_total; /* read so far, and in total; total 0: unknown (compressed
                                         files, tables); an ID counts as 4 bytes */
@@ -28,7 +28,7 @@ struct prepared {
     int token_bytes;                 /* 2 for vocabularies of fewer than 65,500 IDs, else 4 */
 };
 
-struct prepare {
+struct prepare_request {
     const struct source_config *sources;
     size_t num_sources;
     const struct tokenizer *tokenizer;
@@ -36,10 +36,11 @@ struct prepare {
     bool bos, eos;
     bool force;  /* overwrite existing output, and do not resume */
     int threads; /* 0: all */
-    void (*progress)(void *context, const struct prepared *so_far); /* after each batch; or NULL */
+    void (*progress)(void *context,
+                     const struct prepare_stats *so_far); /* after each batch; or NULL */
     void *context;
 };
 
 /* CONFIG: the output exists, or another process is writing it.  DATA: a document is damaged or
  * contains an ID that the tokenizer does not have (the message says which).  IO. */
-enum status prepare(const struct prepare *p, struct prepared *done);
+enum status prepare_token_files(const struct prepare_request *p, struct prepare_stats *done);

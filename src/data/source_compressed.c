@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 #include "data/jsonl.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <string.h>

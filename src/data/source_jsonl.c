@@ -1,6 +1,7 @@
 /* source_jsonl.c -- .jsonl files: a document per non-blank line, at the byte where it begins. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/jsonl.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <string.h>

@@ -3,7 +3,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "data/source.h"
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct source;
+struct source_cursor;
+struct source_document;
+struct source_file;
+struct source_reader;
+struct source_span;
+struct source_tokens;
 
 /* A document's text, borrowed.  Of a document that is part of a longer text only the first begins
  * it and only the last ends it. */

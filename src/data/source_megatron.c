@@ -2,6 +2,7 @@
  * numbers; and for data.order = "megatron" the sequences of a single pair. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/checksum.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 static enum status pair_open(struct source *s, struct source_file *f, uint64_t *size)

@@ -2,6 +2,7 @@
  * each 1, 2, 3, ... (modulo the vocabulary) and the end-of-text token. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/numpy.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 enum { MOCK_DOCUMENTS = 100000 };

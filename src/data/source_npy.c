@@ -1,6 +1,7 @@
 /* source_npy.c -- .npy arrays of token IDs: a document per row of a 2-D array, or per 16,384 tokens
  * of a 1-D array, at its number. */
 // SPDX-License-Identifier: Apache-2.0
+#include "data/source.h"
 #include "data/source_kind.h"
 
 enum { DOCUMENT_TOKENS = 1 << 14 }; /* of a 1-D array */

@@ -1,6 +1,7 @@
 /* source_table.c -- .parquet and .arrow files: a document per row of one column, at the row's
  * number (table.h). */
 // SPDX-License-Identifier: Apache-2.0
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <string.h>
@@ -70,7 +71,7 @@ static enum status rows_ids(const struct source *s, const struct source_document
     memcpy(ids, d->text.data, d->len * sizeof *ids);
     for (uint64_t i = 0; i < d->len; i++)
         if (t->vocab_size && ids[i] >= t->vocab_size)
-            FAIL(DATA, "%s: row %llu has the token ID %d; the vocabulary has %lld",
+            FAIL(DATA, "%s: row %llu has token ID %d; the vocabulary size is %lld",
                  s->files[d->file].path, (unsigned long long)d->at, ids[i],
                  (long long)t->vocab_size);
     return STATUS_OK;

@@ -17,12 +17,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "data/documents.h"
+#include "data/corpus.h"
 
 struct spikes {
     double loss_sum; /* -log p, nats */
     int64_t counts, spikes;
 };
 
-/* Over the first d->most IDs of d->sources, which must hold spike counts. */
-enum status spikes_homogeneous(const struct documents *d, struct spikes *out);
+/* Over the first d->max_ids IDs of d->sources, which must hold spike counts. */
+enum status spikes_homogeneous(const struct corpus *d, struct spikes *out);

@@ -2,6 +2,7 @@
 #include "data/stream.h"
 
 #include "base/rng.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <stdlib.h>

@@ -180,7 +180,7 @@ static enum status append_bins(const struct table_reader *r, uint64_t row, size_
              (unsigned long long)row, neurons, bins);
     text_reserve(out, (neurons + 1) * bins * sizeof(int32_t));
     for (size_t b = 0; b < bins; b++) {
-        append_id(out, TABLE_BIN);
+        append_id(out, TABLE_BIN_SEPARATOR);
         for (size_t n = 0; n < neurons; n++) append_id(out, counts[n * bins + b]);
     }
     return STATUS_OK;

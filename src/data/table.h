@@ -14,7 +14,7 @@
 #include "formats/parquet_column.h"
 
 enum table_kind { TABLE_TEXT, TABLE_JOINED, TABLE_IDS, TABLE_COUNTS };
-enum { TABLE_BIN = 255 }; /* separator: begins a bin of spike counts */
+enum { TABLE_BIN_SEPARATOR = 255 }; /* separator: begins a bin of spike counts */
 
 struct table {
     struct parquet file; /* of a .parquet file */

@@ -40,7 +40,7 @@ void check_program(struct findings *f)
 void check_ranks(struct findings *f)
 {
     struct launch l = launch_find();
-    const char *library = launch_library(), *ways = launch_ways();
+    const char *library = launch_library(), *ways = launch_launchers();
     struct text says = {0};
     if (library)
         text_addf(&says, "%s carries between them; they are started by %s", library, ways);
@@ -48,9 +48,9 @@ void check_ranks(struct findings *f)
         text_adds(&says, "one: this program was built without MPI");
     if (l.size > 1) text_addf(&says, "; this is rank %d of %d, of %s", l.rank, l.size, l.launcher);
     findings_add(f, "ranks", "%s", says.data);
-    if (!launch_knows(&l) && library)
+    if (!launch_can_join(&l) && library)
         findings_warn(f, "runs cannot join these ranks: use %s", ways);
-    if (!launch_knows(&l) && !library)
+    if (!launch_can_join(&l) && !library)
         findings_warn(f, "runs cannot join these ranks: install Open MPI or MPICH and build anew");
     text_release(&says);
 }

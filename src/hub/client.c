@@ -15,7 +15,7 @@ enum { MAX_REDIRECTS = 10, MAX_TRIES = 5, MAX_WAIT_S = 300 };
 enum status client_open(struct client *c, const struct hub_settings *settings)
 {
     *c = (struct client){.settings = settings};
-    if (!http_is_there())
+    if (!http_available())
         FAIL(UNSUPPORTED, "hf://: this program was built without libcurl; install "
                           "libcurl4-openssl-dev and rebuild (without HUB=0)");
     TRY(http_open(&c->http));

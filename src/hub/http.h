@@ -40,4 +40,4 @@ void http_close(struct http *h) __attribute__((weak));
 enum status http_get(struct http *h, const struct http_request *r, struct http_response *a)
     __attribute__((weak));
 
-static inline bool http_is_there(void) { return http_open != NULL; }
+static inline bool http_available(void) { return http_open != NULL; }

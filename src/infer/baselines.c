@@ -2,26 +2,26 @@
 #include "infer/baselines.h"
 
 #include "base/json.h"
-#include "train/run.h"
+#include "train/inputs.h"
 
 #include <math.h>
 #include <stdio.h>
 
 enum status baselines_look(struct baselines *b)
 {
-    return documents_are_spikes(b->source, &b->has_spikes);
+    return corpus_is_spike_counts(b->source, &b->has_spikes);
 }
 
-static struct documents documents_of(const struct baselines *b, const struct source_config *sources,
-                                     size_t num_sources, uint64_t most)
+static struct corpus documents_of(const struct baselines *b, const struct source_config *sources,
+                                  size_t num_sources, uint64_t most)
 {
-    return (struct documents){.sources = sources,
-                              .num_sources = num_sources,
-                              .tokenizer = b->tokenizer,
-                              .vocab_size = b->vocab_size,
-                              .bos = b->config->data.bos,
-                              .eos = b->config->data.eos,
-                              .most = most};
+    return (struct corpus){.sources = sources,
+                           .num_sources = num_sources,
+                           .tokenizer = b->tokenizer,
+                           .vocab_size = b->vocab_size,
+                           .bos = b->config->data.bos,
+                           .eos = b->config->data.eos,
+                           .max_ids = most};
 }
 
 struct counting {
@@ -50,13 +50,13 @@ static enum status measure_ngram(struct baselines *b, uint64_t seen)
     struct source_config one = {.path = b->ngram_data, .column = b->ngram_column, .weight = 1};
     struct data_config data = {.sources = &one, .num_sources = 1};
     if (!b->ngram_data[0]) data = run_data_config(b->config, &one);
-    struct documents trained =
+    struct corpus trained =
         documents_of(b, data.sources, data.num_sources, (uint64_t)b->ngram_tokens);
-    struct documents evaluated = documents_of(b, b->source, 1, seen);
+    struct corpus evaluated = documents_of(b, b->source, 1, seen);
     struct counting c = {ngram_make((int)b->n, b->vocab_size), b};
     enum status st = STATUS_OK;
-    TRY_OUT(documents_each(&trained, learn, &c));
-    TRY_OUT(documents_each(&evaluated, measure, &c));
+    TRY_OUT(corpus_each(&trained, learn, &c));
+    TRY_OUT(corpus_each(&evaluated, measure, &c));
     if (!b->ngram.tokens)
         FAIL_OUT(DATA, "%s: no document is as long as %lld tokens", b->source->path,
                  (long long)b->n);
@@ -69,7 +69,7 @@ enum status baselines_measure(struct baselines *b, const struct evaluation *v)
 {
     uint64_t seen = (uint64_t)v->tokens + 1;
     if (b->has_spikes) {
-        struct documents d = documents_of(b, b->source, 1, seen);
+        struct corpus d = documents_of(b, b->source, 1, seen);
         TRY(spikes_homogeneous(&d, &b->spikes));
     }
     if (b->n) TRY(measure_ngram(b, seen));

@@ -5,7 +5,7 @@
 #include "config/config.h"
 #include "data/ngram.h"
 #include "data/spikes.h"
-#include "train/evaluation.h"
+#include "train/evaluator.h"
 
 struct baselines {
     /* asked for by the caller */

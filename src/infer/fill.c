@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -86,7 +87,7 @@ static enum status take(struct filling *f)
     size_t V = (size_t)f->l->shape.V, logits;
     if (__builtin_mul_overflow(V * sizeof *f->logits_PV, (size_t)f->num_masks, &logits))
         FAIL(USAGE, "--fill: %d masks are too many", f->num_masks);
-    TRY(kv_cache_init(&f->cache, &f->l->model, 1, (int)f->ids.count, &f->run));
+    TRY(decode_init_cache(&f->cache, &f->l->model, 1, (int)f->ids.count, &f->run));
     if (!f->run.base) return STATUS_OK; /* measuring */
     f->logits_PV = heap(logits);
     f->order_V = heap(V * sizeof *f->order_V);
@@ -95,8 +96,9 @@ static enum status take(struct filling *f)
 
 static enum status run_model(struct filling *f)
 {
-    return model_fill(&f->l->model, &f->cache, f->ids.ids, (int)f->ids.count, f->places,
-                      f->num_places, f->logits_PV, &f->l->step);
+    struct decode_masked_io io = {f->ids.ids, (int)f->ids.count, f->places, f->num_places,
+                                  f->logits_PV};
+    return decode_masked(&f->l->model, &f->cache, &io, &f->l->step);
 }
 
 static enum status rehearse(void *context)
@@ -212,7 +214,7 @@ enum status fill_print(struct loaded *l, const char *text, const struct sampling
     struct filling f = {.l = l, .sampling = *s};
     enum status st = STATUS_OK;
     const struct comm *world = &l->machine.world;
-    if (strcmp(l->config.objective.name, "masked") != 0)
+    if (l->config.objective.name != OBJECTIVE_masked)
         FAIL(CONFIG, "%s was trained to continue text; --fill needs a masked model", l->folder);
     TRY_OUT(comm_agree(world, read_text(&f, text)));
     TRY_OUT(comm_agree(world, open_buffers(&f)));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "infer/loaded.h"
+#include "model/decode.h"
 #include "model/sampling.h"
 
 /* Prints the text with each <mask> (or objective.mask_token) of it filled in, one after the other,

@@ -2,6 +2,7 @@
 #include "infer/generation.h"
 
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@ static enum status rehearse(void *context)
     int all = (int)g->num_prompt + (int)g->max_tokens;
     for (int tokens = piece; tokens > 0; tokens = tokens > 1 ? 1 : 0) {
         g->cache.length = all - tokens; /* what attention takes grows with what it looks back on */
-        TRY(model_decode(&g->loaded.model, &g->cache, NULL, tokens, NULL, &g->loaded.step));
+        TRY(decode_next(&g->loaded.model, &g->cache, &(struct decode_io){.T = tokens},
+                        &g->loaded.step));
     }
     g->cache.length = 0;
     return STATUS_OK;
@@ -25,13 +27,13 @@ static enum status rehearse(void *context)
 static enum status take(struct generation *g)
 {
     const struct model *m = &g->loaded.model;
-    TRY(kv_cache_init(&g->cache, m, 1, (int)(g->num_prompt + (size_t)g->max_tokens), &g->run));
+    TRY(decode_init_cache(&g->cache, m, 1, (int)(g->num_prompt + (size_t)g->max_tokens), &g->run));
     return STATUS_OK;
 }
 
 enum status generation_open(struct generation *g)
 {
-    if (!strcmp(g->loaded.config.objective.name, "masked"))
+    if (g->loaded.config.objective.name == OBJECTIVE_masked)
         FAIL(CONFIG, "%s was trained to fill in masked tokens: --fill \"a text with <mask>\"",
              g->loaded.folder);
     g->num_prompt = g->ids.count;
@@ -60,8 +62,8 @@ enum status generation_prefill(struct generation *g)
 {
     for (size_t at = 0; at < g->num_prompt; at += PIECE) {
         size_t left = g->num_prompt - at, piece = left < PIECE ? left : PIECE;
-        TRY(model_decode(&g->loaded.model, &g->cache, g->ids.ids + at, (int)piece, g->logits_V,
-                         &g->loaded.step));
+        struct decode_io io = {g->ids.ids + at, (int)piece, g->logits_V};
+        TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
     }
     return STATUS_OK;
 }
@@ -82,6 +84,7 @@ enum status generation_append(struct generation *g, int32_t id, bool more)
 {
     g->ids.ids[g->ids.count++] = id;
     if (!more) return STATUS_OK;
-    TRY(model_decode(&g->loaded.model, &g->cache, &id, 1, g->logits_V, &g->loaded.step));
+    struct decode_io io = {&id, 1, g->logits_V};
+    TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
     return STATUS_OK;
 }

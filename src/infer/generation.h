@@ -5,6 +5,7 @@
 #pragma once
 
 #include "infer/loaded.h"
+#include "model/decode.h"
 #include "model/sampling.h"
 
 /* loaded, ids (the prompt), max_tokens and sampling are set by the caller. */

@@ -7,6 +7,7 @@
 #include "hub/hub.h"
 #include "parallel/fit.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +115,7 @@ static enum status take_model(struct loaded *l, int max_tokens)
         .on = l->machine.on,
         .dtype = dtype,
         .tied = l->shape.tied,
-        .keep = !strcmp(p->fsdp_reshard_after_forward, "never") || !p->fsdp_shard_gradients,
+        .keep = p->fsdp_reshard_after_forward == FSDP_RESHARD_never || !p->fsdp_shard_gradients,
         .forward_only = true,
     };
     fsdp_take(&l->fsdp, &l->run);
@@ -143,8 +144,9 @@ static enum status load_weights(struct loaded *l)
     struct layout whole;
     struct pieces here;
     layout_init(&whole, &l->shape, 1);
-    pieces_init_cut(&here, &l->model.layout, shard->rank, shard->size, &whole,
-                    groups[GROUP_tp].rank, groups[GROUP_tp].size);
+    shard_init_sliced(&here, &l->model.layout, &whole,
+                      (struct shard_position){shard->rank, shard->size, groups[GROUP_tp].rank,
+                                              groups[GROUP_tp].size});
     struct checkpoint_state state = {.shape = &l->shape,
                                      .layout = &whole,
                                      .pieces = &here,

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "data/documents.h"
+#include "data/corpus.h"
 #include "formats/npz.h"
 #include "hub/hub.h"
 
@@ -27,7 +27,7 @@ static enum status read_whole(struct session *s, struct generation *g)
 {
     enum { MOST_TOKENS = 1 << 24 };
     size_t neurons;
-    TRY(documents_session(&s->source, (uint64_t)s->row, &s->whole, &neurons));
+    TRY(corpus_read_session(&s->source, (uint64_t)s->row, &s->whole, &neurons));
     s->bin = neurons + 1;
     size_t bins = s->whole.count / s->bin, prompt = (size_t)s->prompt_bins * s->bin;
     if ((size_t)s->prompt_bins > bins)
@@ -55,7 +55,7 @@ enum status session_read(struct session *s, struct generation *g)
 enum status session_open(const struct session *s, struct generation *g)
 {
     const struct loaded *l = &g->loaded;
-    if (l->shape.V <= TABLE_BIN)
+    if (l->shape.V <= TABLE_BIN_SEPARATOR)
         FAIL(CONFIG, "%s: a vocabulary of %d tokens; spike counts and the mark of a bin are 256",
              l->folder, l->shape.V);
     TRY(generation_open(g));
@@ -72,9 +72,10 @@ static enum status go_on(const struct session *s, struct generation *g)
 {
     TRY(generation_prefill(g));
     for (int64_t n = 0; n < g->max_tokens; n++) {
-        int32_t id = TABLE_BIN;
+        int32_t id = TABLE_BIN_SEPARATOR;
         if (g->ids.count % s->bin) {
-            for (int v = TABLE_BIN; v < g->loaded.shape.V; v++) g->logits_V[v] = -INFINITY;
+            for (int v = TABLE_BIN_SEPARATOR; v < g->loaded.shape.V; v++)
+                g->logits_V[v] = -INFINITY;
             TRY(generation_choose(g, &id));
         }
         TRY(generation_append(g, id, n + 1 < g->max_tokens));

@@ -36,12 +36,12 @@ struct launch launch_find(void)
 
 #if LLAMERO_MPI
 const char *launch_library(void) { return mpi_library; }
-const char *launch_ways(void) { return mpi_launchers; }
-bool launch_knows(const struct launch *l) { return l->size == 1 || mpi_knows_launcher(); }
+const char *launch_launchers(void) { return mpi_launchers; }
+bool launch_can_join(const struct launch *l) { return l->size == 1 || mpi_knows_launcher(); }
 
 static enum status open_ranks(struct comm *world, struct launch l)
 {
-    if (!launch_knows(&l))
+    if (!launch_can_join(&l))
         FAIL(UNSUPPORTED,
              "%s started %d ranks, which %s, this program's library, cannot join: use %s",
              l.launcher, l.size, mpi_library, mpi_launchers);
@@ -58,8 +58,8 @@ void launch_close(struct comm *world, enum status how) { mpi_close(world, how); 
 void launch_abort(int exit_code) { mpi_abort(exit_code); }
 #else
 const char *launch_library(void) { return NULL; }
-const char *launch_ways(void) { return NULL; }
-bool launch_knows(const struct launch *l) { return l->size == 1; }
+const char *launch_launchers(void) { return NULL; }
+bool launch_can_join(const struct launch *l) { return l->size == 1; }
 
 static enum status open_ranks(struct comm *world, struct launch l)
 {

@@ -23,9 +23,9 @@ struct launch launch_find(void);
 
 /* The MPI library that this program was built with, and the launchers that work with it; NULL:
  * built without MPI. */
-const char *launch_library(void), *launch_ways(void);
+const char *launch_library(void), *launch_launchers(void);
 /* Whether this program can join the ranks that were launched with it. */
-bool launch_knows(const struct launch *l);
+bool launch_can_join(const struct launch *l);
 
 /* Opens the group of all ranks.  UNSUPPORTED: the library cannot join ranks of this launcher; the
  * message names launchers that work.  COMM: the ranks cannot connect. */

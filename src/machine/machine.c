@@ -10,6 +10,7 @@
 #include "machine/node.h"
 #include "parallel/cores.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "tensor/tuning.h"
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ enum status machine_alone(struct machine *m)
     return STATUS_OK;
 }
 
-enum status machine_kind(const struct device_config *c, bool *gpu)
+enum status machine_uses_gpu(const struct device_config *c, bool *gpu)
 {
     const char *kind = device_kind_word(c->kind);
     bool any = c->kind == DEVICE_KIND_auto, cpu = c->kind == DEVICE_KIND_cpu;
@@ -42,7 +43,7 @@ static enum status open_device(struct machine *m, const struct device_config *c,
                                int local)
 {
     bool gpu;
-    TRY(machine_kind(c, &gpu));
+    TRY(machine_uses_gpu(c, &gpu));
     if (gpu && (c->kind != DEVICE_KIND_auto || gpu_machine_count()))
         return gpu_machine_open(m, c, local);
     TRY(cpu_ops_find(device_cpu_word(c->cpu), &m->ops));

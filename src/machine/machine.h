@@ -12,8 +12,8 @@
 
 /* Whether this program computes on a GPU if the machine has one.  UNSUPPORTED: it was built without
  * the backend that device.kind names. */
-enum status machine_kind(const struct device_config *c, bool *gpu);
-/* Opens the device of a run of one rank.  UNSUPPORTED: as machine_kind. */
+enum status machine_uses_gpu(const struct device_config *c, bool *gpu);
+/* Opens the device of a run of one rank.  UNSUPPORTED: as machine_uses_gpu. */
 enum status machine_open(struct machine *m, const struct device_config *c);
 /* Opens m->world, the ranks that were launched together.  From here on only rank 0 logs messages
  * below warnings.  Collective.  UNSUPPORTED, COMM: as launch_open. */

@@ -19,13 +19,13 @@ static void append_colour(struct text *t, bool colour, enum console_colour p)
 /* Appends a formatted number with a comma between thousands of its integer part. */
 static void append_grouped(struct text *t, const char *number)
 {
-    size_t sign = number[0] == '-', whole = strspn(number + sign, "0123456789");
+    size_t sign = number[0] == '-', num_digits = strspn(number + sign, "0123456789");
     text_add(t, number, sign);
-    for (size_t i = 0; i < whole; i++) {
-        if (i && (whole - i) % 3 == 0) text_adds(t, ",");
+    for (size_t i = 0; i < num_digits; i++) {
+        if (i && (num_digits - i) % 3 == 0) text_adds(t, ",");
         text_add(t, number + sign + i, 1);
     }
-    text_adds(t, number + sign + whole);
+    text_adds(t, number + sign + num_digits);
 }
 
 static void append_number(struct text *t, double value, int decimals)
@@ -74,7 +74,7 @@ static void append_memory(struct text *t, const struct derived_metrics *d, bool 
 }
 
 void console_step(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,
-                  double left_s, double wall_s, bool colour)
+                  const struct run_progress *p, bool colour)
 {
     append_colour(t, colour, RED);
     text_addf(t, "step: %2lld", (long long)s->step);
@@ -93,8 +93,8 @@ void console_step(struct text *t, const struct step_metrics *s, const struct der
         text_adds(t, "  mfu: N/A");
     append_colour(t, colour, PLAIN);
     text_adds(t, "  eta: ");
-    console_duration(t, left_s);
-    append_clock(t, left_s, wall_s);
+    console_duration(t, p->remaining_s);
+    append_clock(t, p->remaining_s, p->wall_s);
 }
 
 void console_validation(struct text *t, int64_t step, double loss, const struct derived_metrics *d,

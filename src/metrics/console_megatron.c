@@ -11,11 +11,11 @@ static double tflops(const struct metrics_options *o, const struct derived_metri
 
 void console_megatron_step(struct text *t, const struct metrics_options *o,
                            const struct step_metrics *s, const struct derived_metrics *d,
-                           double wall_s)
+                           const struct run_progress *p)
 {
     char when[32] = "";
     struct tm local;
-    time_t now = (time_t)wall_s;
+    time_t now = (time_t)p->wall_s;
     if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
     text_addf(t, " [%s] iteration %8lld/%8lld |", when, (long long)s->step,
               (long long)o->last_step);

@@ -11,7 +11,7 @@
 
 void console_megatron_step(struct text *t, const struct metrics_options *o,
                            const struct step_metrics *s, const struct derived_metrics *d,
-                           double wall_s);
+                           const struct run_progress *p);
 /* Appends three lines. */
 void console_megatron_validation(struct text *t, int64_t step, double loss);
 

@@ -79,16 +79,16 @@ double console_nxdt_throughput(const struct metrics_options *o, const struct der
 
 void console_nxdt_step(struct text *t, const struct metrics_options *o,
                        const struct step_metrics *s, const struct derived_metrics *d,
-                       double elapsed_s, double left_s, double best)
+                       const struct run_progress *p)
 {
     double share = o->last_step > 0 ? (double)s->step / (double)o->last_step : 1;
     double rate = console_nxdt_throughput(o, d);
     text_addf(t, "Epoch 0: %3.0f%%|", 100 * share);
     append_bar(t, share);
     text_addf(t, "| %lld/%lld [", (long long)s->step, (long long)o->last_step);
-    append_time(t, elapsed_s);
+    append_time(t, p->elapsed_s);
     text_adds(t, "<");
-    append_time(t, left_s);
+    append_time(t, p->remaining_s);
     if (d->step_seconds < 1 && d->step_seconds > 0)
         text_addf(t, ", %5.2fit/s", 1 / d->step_seconds);
     else
@@ -102,6 +102,6 @@ void console_nxdt_step(struct text *t, const struct metrics_options *o,
     append_metric(t, "global_step", (double)(s->step - 1));
     append_metric(t, "consumed_samples", (double)(s->step * o->rows_per_step));
     append_metric(t, "throughput", rate);
-    append_metric(t, "throughput_peak", fmax(best, rate));
+    append_metric(t, "throughput_peak", fmax(p->best_throughput, rate));
     text_adds(t, "]");
 }

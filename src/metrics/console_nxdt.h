@@ -12,8 +12,8 @@
  * digits, padded to five characters. */
 void console_nxdt_number(struct text *t, double value);
 
-/* elapsed_s: since this start; best: highest throughput of any line before. */
 void console_nxdt_step(struct text *t, const struct metrics_options *o,
                        const struct step_metrics *s, const struct derived_metrics *d,
-                       double elapsed_s, double left_s, double best);
+                       const struct run_progress *p);
+/* Rows per second. */
 double console_nxdt_throughput(const struct metrics_options *o, const struct derived_metrics *d);

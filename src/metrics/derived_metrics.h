@@ -1,10 +1,10 @@
-/* derived_metrics.h -- throughput, MFU and ETA, computed from the counters of a logged step.
+/* derived_metrics.h -- throughput, MFU and memory use, computed from the counters of one step.
  *
  * Units    Seconds and bytes; rates are per second; a share is a fraction of 1. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "metrics/metrics.h"
+#include "metrics/step_metrics.h"
 
 struct derived_metrics {
     double tokens_per_second, tokens_per_second_per_rank;
@@ -19,11 +19,10 @@ struct derived_metrics {
 struct derived_metrics derived_metrics_compute(const struct metrics_options *o,
                                                const struct step_metrics *s);
 
-/* Estimates the time to completion from an exponential moving average of the step time.  The second
- * interval replaces the first, which includes the warm-up. */
-struct eta {
-    double step_seconds;
-    int num_intervals;
+/* Where the run stands when a line is printed. */
+struct run_progress {
+    double elapsed_s;       /* since this start */
+    double remaining_s;     /* estimated */
+    double wall_s;          /* the current time, in seconds since 1970 */
+    double best_throughput; /* rows per second: the highest of earlier lines */
 };
-void eta_add(struct eta *e, double seconds, int64_t steps);
-double eta_remaining_s(const struct eta *e, int64_t step, int64_t last_step);

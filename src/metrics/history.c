@@ -77,7 +77,7 @@ enum status history_truncate(const char *path, int64_t last_step, size_t *num_re
     return STATUS_OK;
 }
 
-static void series_append(struct series *s, double step, double value)
+static void series_append(struct history_series *s, double step, double value)
 {
     /* doubles the capacity at powers of two */
     if ((s->count & (s->count - 1)) == 0) {
@@ -89,7 +89,7 @@ static void series_append(struct series *s, double step, double value)
     s->values[s->count++] = value;
 }
 
-enum status history_read(const char *run, const char *key, struct series *s)
+enum status history_read(const char *run, const char *key, struct history_series *s)
 {
     struct history_reader r;
     struct json *value;
@@ -97,7 +97,7 @@ enum status history_read(const char *run, const char *key, struct series *s)
     size_t len;
     int64_t step = 0;
     char *path = find_file(run);
-    *s = (struct series){0};
+    *s = (struct history_series){0};
     enum status st = reader_open(&r, path);
     free(path);
     TRY(st);
@@ -110,11 +110,11 @@ enum status history_read(const char *run, const char *key, struct series *s)
     return STATUS_OK;
 }
 
-void series_release(struct series *s)
+void history_series_release(struct history_series *s)
 {
     free(s->steps);
     free(s->values);
-    *s = (struct series){0};
+    *s = (struct history_series){0};
 }
 
 /* Whether `word` is one of the words separated by spaces. */
@@ -128,7 +128,7 @@ static bool contains_word(const struct text *words, const char *word)
 
 enum status history_keys(const char *run, struct text *keys)
 {
-    enum { ENOUGH = 4096 };
+    enum { MAX_KEYS_BYTES = 4096 };
     struct history_reader r;
     struct json *value;
     const char *line;
@@ -139,7 +139,7 @@ enum status history_keys(const char *run, struct text *keys)
     enum status st = reader_open(&r, path);
     free(path);
     TRY(st);
-    while (keys->len < ENOUGH && next_line(&r, &line, &len, &value, &step)) {
+    while (keys->len < MAX_KEYS_BYTES && next_line(&r, &line, &len, &value, &step)) {
         for (const struct json *v = json_first(value); v; v = json_next(v)) {
             if (!json_is_number(v) || !json_key(v)[0] || contains_word(keys, json_key(v))) continue;
             text_addf(keys, "%s%s", keys->len ? " " : "", json_key(v));

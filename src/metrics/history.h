@@ -17,12 +17,12 @@ enum status history_truncate(const char *path, int64_t last_step, size_t *num_re
 
 /* The values of one key by step, in file order.  Lines without the key, or with null, are
  * skipped. */
-struct series {
+struct history_series {
     double *steps, *values; /* owned */
     size_t count;
 };
 /* `run` is a metrics.jsonl or a folder that has one.  MISSING: no such file. */
-enum status history_read(const char *run, const char *key, struct series *s);
-void series_release(struct series *s);
+enum status history_read(const char *run, const char *key, struct history_series *s);
+void history_series_release(struct history_series *s);
 /* Collects the keys that have a number in some line, separated by spaces, for messages. */
 enum status history_keys(const char *run, struct text *keys);

@@ -10,6 +10,7 @@
 #include "metrics/console_megatron.h"
 #include "metrics/console_nxdt.h"
 #include "metrics/derived_metrics.h"
+#include "metrics/eta.h"
 #include "metrics/history.h"
 
 #include <errno.h>
@@ -41,22 +42,27 @@ struct metrics {
 
 /* The format of console lines.  Functions append to m->text. */
 struct dialect {
-    const char *name;
     void (*step)(struct metrics *m, const struct step_metrics *s, const struct derived_metrics *d);
     void (*validation)(struct metrics *m, int64_t step, double loss,
                        const struct derived_metrics *d);
     bool parameter_norm;
 };
 
-static double remaining_s(const struct metrics *m, int64_t step)
+static struct run_progress progress_at(const struct metrics *m, int64_t step)
 {
-    return eta_remaining_s(&m->eta, step, m->options.last_step);
+    return (struct run_progress){
+        .elapsed_s = clock_monotonic_s() - m->begin_s,
+        .remaining_s = eta_remaining_s(&m->eta, step, m->options.last_step),
+        .wall_s = clock_wall_s(),
+        .best_throughput = m->best_throughput,
+    };
 }
 
 static void append_torchtitan_step(struct metrics *m, const struct step_metrics *s,
                                    const struct derived_metrics *d)
 {
-    console_step(&m->text, s, d, remaining_s(m, s->step), clock_wall_s(), m->colour);
+    struct run_progress p = progress_at(m, s->step);
+    console_step(&m->text, s, d, &p, m->colour);
 }
 
 static void append_torchtitan_validation(struct metrics *m, int64_t step, double loss,
@@ -68,7 +74,8 @@ static void append_torchtitan_validation(struct metrics *m, int64_t step, double
 static void append_megatron_step(struct metrics *m, const struct step_metrics *s,
                                  const struct derived_metrics *d)
 {
-    console_megatron_step(&m->text, &m->options, s, d, clock_wall_s());
+    struct run_progress p = progress_at(m, s->step);
+    console_megatron_step(&m->text, &m->options, s, d, &p);
     console_megatron_add(&m->means, &m->options, s, d);
 }
 
@@ -82,31 +89,24 @@ static void append_megatron_validation(struct metrics *m, int64_t step, double l
 static void append_nxdt_step(struct metrics *m, const struct step_metrics *s,
                              const struct derived_metrics *d)
 {
-    console_nxdt_step(&m->text, &m->options, s, d, clock_monotonic_s() - m->begin_s,
-                      remaining_s(m, s->step), m->best_throughput);
+    struct run_progress p = progress_at(m, s->step);
+    console_nxdt_step(&m->text, &m->options, s, d, &p);
     m->best_throughput = fmax(m->best_throughput, console_nxdt_throughput(&m->options, d));
 }
 
 static const struct dialect dialects[] = {
-    {"torchtitan", append_torchtitan_step, append_torchtitan_validation, false},
-    {"megatron", append_megatron_step, append_megatron_validation, false},
+    [CONSOLE_torchtitan] = {append_torchtitan_step, append_torchtitan_validation, false},
+    [CONSOLE_megatron] = {append_megatron_step, append_megatron_validation, false},
     /* NxD Training has no validation line */
-    {"nxdt", append_nxdt_step, append_torchtitan_validation, true},
+    [CONSOLE_nxdt] = {append_nxdt_step, append_torchtitan_validation, true},
 };
 
-static const struct dialect *dialect_of(const struct metrics_config *c)
+bool metrics_needs_parameter_norm(const struct metrics_config *c)
 {
-    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
-        if (c->console && !strcmp(dialects[i].name, c->console)) return &dialects[i];
-    return &dialects[0];
+    return dialects[c->console].parameter_norm;
 }
 
-bool metrics_want_parameter_norm(const struct metrics_config *c)
-{
-    return dialect_of(c)->parameter_norm;
-}
-
-void metrics_end(struct metrics *m)
+void metrics_summarize(struct metrics *m)
 {
     text_clear(&m->text);
     console_megatron_summary(&m->text, &m->means, &m->options);
@@ -180,14 +180,14 @@ out:
 
 enum status metrics_open(struct metrics **out, const struct metrics_options *o)
 {
-    enum { ROOM = 1 << 14 }; /* many times the longest record */
+    enum { RECORD_BYTES = 1 << 14 }; /* many times the longest record */
     struct metrics *m = heap(sizeof *m);
     m->options = *o;
-    m->dialect = dialect_of(o->config);
+    m->dialect = &dialects[o->config->console];
     m->begin_s = clock_monotonic_s();
     m->colour = log_colour() && !o->config->disable_color_printing;
     m->lines.fd = m->events.fd = -1;
-    text_reserve(&m->text, ROOM);
+    text_reserve(&m->text, RECORD_BYTES);
     tzset(); /* reads the time zone now instead of in a step */
     *out = NULL;
     enum status st = STATUS_OK;
@@ -210,33 +210,52 @@ void metrics_close(struct metrics *m)
     free(m);
 }
 
-static void append_json_number(struct text *t, const char *key, double value)
+/* Nine digits round-trip a float. */
+static void write_number(struct json_writer *w, const char *key, double value)
 {
     if (isfinite(value))
-        text_addf(t, ",\"%s\":%.9g", key, value);
+        json_write_format(w, key, "%.9g", value);
     else
-        text_addf(t, ",\"%s\":null", key);
+        json_write_null(w, key);
 }
 
-static enum status write_json_line(struct metrics *m, const struct step_metrics *s,
+static enum status write_step_line(struct metrics *m, const struct step_metrics *s,
                                    const struct derived_metrics *d)
 {
-    struct text *t = &m->text;
-    text_clear(t);
-    text_addf(t, "{\"step\":%lld", (long long)s->step);
-    append_json_number(t, "loss", s->loss);
-    append_json_number(t, "max_loss", s->max_loss);
-    append_json_number(t, "grad_norm", s->grad_norm);
-    append_json_number(t, "lr", s->lr);
-    text_addf(t, ",\"tokens_seen\":%lld", (long long)s->tokens_seen);
-    append_json_number(t, "tokens_per_second", d->tokens_per_second);
-    append_json_number(t, "tokens_per_second_per_rank", d->tokens_per_second_per_rank);
-    append_json_number(t, "tflops_per_rank", d->tflops_per_rank);
-    append_json_number(t, "mfu", d->mfu);
-    append_json_number(t, "step_seconds", d->step_seconds);
-    append_json_number(t, "data_seconds", d->data_seconds);
-    text_addf(t, ",\"memory_bytes\":%lld}\n", (long long)s->memory_bytes);
-    TRY(append_file_write(&m->lines, t));
+    struct json_writer w = {.text = &m->text};
+    text_clear(&m->text);
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", s->step);
+    write_number(&w, "loss", s->loss);
+    write_number(&w, "max_loss", s->max_loss);
+    write_number(&w, "grad_norm", s->grad_norm);
+    write_number(&w, "lr", s->lr);
+    json_write_int(&w, "tokens_seen", s->tokens_seen);
+    write_number(&w, "tokens_per_second", d->tokens_per_second);
+    write_number(&w, "tokens_per_second_per_rank", d->tokens_per_second_per_rank);
+    write_number(&w, "tflops_per_rank", d->tflops_per_rank);
+    write_number(&w, "mfu", d->mfu);
+    write_number(&w, "step_seconds", d->step_seconds);
+    write_number(&w, "data_seconds", d->data_seconds);
+    json_write_int(&w, "memory_bytes", s->memory_bytes);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&m->text, "\n");
+    TRY(append_file_write(&m->lines, &m->text));
+    return STATUS_OK;
+}
+
+static enum status write_validation_line(struct metrics *m, int64_t step, double loss)
+{
+    struct json_writer w = {.text = &m->text};
+    text_clear(&m->text);
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", step);
+    write_number(&w, "validation_loss", loss);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&m->text, "\n");
+    TRY(append_file_write(&m->lines, &m->text));
     return STATUS_OK;
 }
 
@@ -279,7 +298,7 @@ enum status metrics_step(struct metrics *m, const struct step_metrics *s)
     text_clear(&m->text);
     m->dialect->step(m, s, &d);
     log_line(LOG_INFO, "%s", m->text.data);
-    TRY(write_json_line(m, s, &d));
+    TRY(write_step_line(m, s, &d));
     TRY(write_events(m, s->step, scalars, count));
     return STATUS_OK;
 }
@@ -304,11 +323,7 @@ enum status metrics_validation(struct metrics *m, int64_t step, double loss, dou
     text_clear(&m->text);
     m->dialect->validation(m, step, loss, &d);
     log_line(LOG_INFO, "%s", m->text.data);
-    text_clear(&m->text);
-    text_addf(&m->text, "{\"step\":%lld", (long long)step);
-    append_json_number(&m->text, "validation_loss", loss);
-    text_adds(&m->text, "}\n");
-    TRY(append_file_write(&m->lines, &m->text));
+    TRY(write_validation_line(m, step, loss));
     TRY(write_events(m, step, scalars, sizeof scalars / sizeof *scalars));
     return STATUS_OK;
 }

@@ -13,48 +13,20 @@
 
 #include "base/status.h"
 #include "metrics/memory.h"
-#include "metrics/metrics_config.h"
+#include "metrics/step_metrics.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct metrics;
 
-struct metrics_options {
-    const struct metrics_config *config;
-    const char *dump_folder;
-    int64_t first_step; /* steps completed before this start: later lines are removed */
-    int64_t last_step;  /* for the ETA */
-    int num_ranks;
-    int64_t rows_per_step, row_tokens;
-    double flops_per_token;        /* model FLOPs */
-    double causal_flops_per_token; /* the same with causal attention counted as half */
-    double peak_flops;             /* of one rank; 0: unknown */
-    double memory_total_bytes;     /* of one rank's device; 0: unknown */
-};
-
-/* One logged step. */
-struct step_metrics {
-    int64_t step;
-    double loss, max_loss; /* nats/token */
-    double grad_norm, lr;
-    double parameter_norm; /* 0: not computed, see metrics_needs_parameter_norm */
-    int64_t tokens_seen;   /* since the first step of the run */
-    int64_t tokens;        /* since the last logged step, all ranks */
-    int64_t steps;         /* since the last logged step */
-    int64_t skipped;       /* of those, steps whose update was skipped */
-    double seconds;        /* since the last logged step */
-    double data_seconds;   /* of those, time spent waiting for data */
-    int64_t memory_bytes;  /* peak of one rank */
-};
-
 /* IO: a folder or file cannot be created or written. */
 enum status metrics_open(struct metrics **out, const struct metrics_options *o);
 void metrics_close(struct metrics *m); /* NULL is fine */
 /* Whether the console dialect prints parameter_norm, so that the caller must compute it. */
-bool metrics_want_parameter_norm(const struct metrics_config *c);
+bool metrics_needs_parameter_norm(const struct metrics_config *c);
 /* Prints the dialect's summary, if it has one, at the end of a run. */
-void metrics_end(struct metrics *m);
+void metrics_summarize(struct metrics *m);
 /* Reports a step or a validation to the console, metrics.jsonl and TensorBoard, each flushed.  Does
  * not allocate.  IO. */
 enum status metrics_step(struct metrics *m, const struct step_metrics *s);

@@ -4,6 +4,10 @@
 
 #include "base/option.h"
 
+#define OPT OPT_ENUM
+#include "metrics/metrics.opts"
+#undef OPT
+
 struct metrics_config {
 #define OPT OPT_FIELD
 #include "metrics/metrics.opts"

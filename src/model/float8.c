@@ -10,35 +10,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WHOLE = 16, DIGITS = 8 }; /* sides that devices multiply divide by; digits of an f32 */
+/* GPUs multiply FP8 matrices whose sides are multiples of 16; hexadecimal digits of an f32. */
+enum { FLOAT8_MULTIPLE = 16, DIGITS = 8 };
 
-static size_t products_of(const struct float8_state *f) { return (size_t)f->blocks * PRODUCTS; }
-static size_t tensors_of(const struct float8_state *f) { return products_of(f) * FLOAT8_ROLES; }
-static size_t tensor(int block, enum product_id p, enum float8_role role)
+static size_t num_matmuls(const struct float8_state *f) { return (size_t)f->blocks * MATMUL_COUNT; }
+static size_t num_tensors(const struct float8_state *f) { return num_matmuls(f) * FLOAT8_ROLES; }
+static size_t tensor_index(int block, enum matmul_id id, enum float8_role role)
 {
-    return ((size_t)block * PRODUCTS + p) * FLOAT8_ROLES + role;
+    return ((size_t)block * MATMUL_COUNT + id) * FLOAT8_ROLES + role;
 }
 static bool is_delayed(const struct float8_state *f)
 {
     return f->delayed[FLOAT8_INPUT] || f->delayed[FLOAT8_WEIGHT] || f->delayed[FLOAT8_GRADIENT];
 }
 
-/* --- what is asked for --------------------------------------------------------------------- */
+/* --- configuration ------------------------------------------------------------------------- */
 
-enum status float8_wanted(const struct model_config *m, const struct float8_config *c, bool *on)
+enum status float8_wanted(const struct model_config *m, const struct float8_config *c,
+                          bool *enabled)
 {
-    *on = c->enable_float8_linear;
+    *enabled = c->enable_float8_linear;
     for (size_t i = 0; i < m->converters.count; i++) {
         const char *name = m->converters.items[i];
         if (strcmp(name, "float8") && strcmp(name, "quantize.linear.float8"))
-            FAIL(CONFIG, "model.converters has \"%s\": \"float8\" is the only one here", name);
-        *on = true;
+            FAIL(CONFIG, "model.converters: \"%s\" is not supported; expected \"float8\"", name);
+        *enabled = true;
     }
-    if (*on && !strncmp(c->recipe_name, "rowwise", 7))
+    bool rowwise = c->recipe_name == FLOAT8_RECIPE_rowwise ||
+                   c->recipe_name == FLOAT8_RECIPE_rowwise_with_gw_hp;
+    if (*enabled && rowwise)
         FAIL(CONFIG,
-             "float8.recipe_name = \"%s\": scales are of whole tensors here; \"tensorwise\" or "
+             "float8.recipe_name = \"%s\": rowwise scaling is not supported; use \"tensorwise\" or "
              "\"delayed\"",
-             c->recipe_name);
+             float8_recipe_word(c->recipe_name));
     return STATUS_OK;
 }
 
@@ -51,43 +55,45 @@ static bool is_filtered(const struct float8_config *c, enum param_id id, int blo
     return false;
 }
 
-static bool is_whole(const struct model_shape *s, enum product_id p)
+static bool has_float8_sizes(const struct model_shape *s, enum matmul_id p)
 {
     int Q = s->H * s->K, P = s->G * s->K;
-    int narrow = p == PRODUCT_attn_q ? P : p == PRODUCT_attn_out ? Q : s->F;
-    return s->D % WHOLE == 0 && narrow % WHOLE == 0 && Q % WHOLE == 0;
+    int other = p == MATMUL_attn_q ? P : p == MATMUL_attn_out ? Q : s->F;
+    return s->D % FLOAT8_MULTIPLE == 0 && other % FLOAT8_MULTIPLE == 0 && Q % FLOAT8_MULTIPLE == 0;
 }
 
-/* The weights of each product. */
+/* The weights that each matrix multiply takes as one matrix. */
 static const struct {
     enum param_id first, last;
-} weights[PRODUCTS] = {
-    [PRODUCT_attn_q] = {PARAM_attn_q, PARAM_attn_v},
-    [PRODUCT_attn_out] = {PARAM_attn_out, PARAM_attn_out},
-    [PRODUCT_mlp_gate] = {PARAM_mlp_gate, PARAM_mlp_up},
-    [PRODUCT_mlp_down] = {PARAM_mlp_down, PARAM_mlp_down},
+} weights[MATMUL_COUNT] = {
+    [MATMUL_attn_q] = {PARAM_attn_q, PARAM_attn_v},
+    [MATMUL_attn_out] = {PARAM_attn_out, PARAM_attn_out},
+    [MATMUL_mlp_gate] = {PARAM_mlp_gate, PARAM_mlp_up},
+    [MATMUL_mlp_down] = {PARAM_mlp_down, PARAM_mlp_down},
 };
 
-static enum status choose(struct float8_state *f, const struct float8_config *c,
-                          const struct model_shape *s)
+static enum status choose_matmuls(struct float8_state *f, const struct float8_config *c,
+                                  const struct model_shape *s)
 {
     for (int block = 0; block < s->L; block++)
-        for (enum product_id p = 0; p < PRODUCTS; p++) {
-            bool out = is_filtered(c, weights[p].first, block);
+        for (enum matmul_id p = 0; p < MATMUL_COUNT; p++) {
+            bool filtered = is_filtered(c, weights[p].first, block);
             for (enum param_id id = weights[p].first; id <= weights[p].last; id++)
-                if (is_filtered(c, id, block) != out)
+                if (is_filtered(c, id, block) != filtered)
                     FAIL(CONFIG,
-                         "float8.filter_fqns takes some of the weights of block %d that are "
-                         "multiplied as one matrix: all of wq, wk, wv, or of w1, w3, or none",
+                         "float8.filter_fqns matches only some weights of block %d that form one "
+                         "matrix: match all or none of wq, wk, wv, and of w1, w3",
                          block);
-            f->chosen[(size_t)block * PRODUCTS + p] = !out && is_whole(s, p);
+            f->enabled[(size_t)block * MATMUL_COUNT + p] = !filtered && has_float8_sizes(s, p);
         }
     return STATUS_OK;
 }
 
-static bool delays(const struct float8_config *c, const char *asked)
+/* `type` is of enum float8_scaling; auto follows recipe_name. */
+static bool is_delayed_type(const struct float8_config *c, int type)
 {
-    return !strcmp(strcmp(asked, "auto") ? asked : c->recipe_name, "delayed");
+    if (type == FLOAT8_SCALING_auto) return c->recipe_name == FLOAT8_RECIPE_delayed;
+    return type == FLOAT8_SCALING_delayed;
 }
 
 enum status float8_init(struct float8_state *f, const struct float8_config *c,
@@ -95,86 +101,87 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
 {
     *f = (struct float8_state){
         .blocks = shape->L,
-        .delayed = {[FLOAT8_INPUT] = delays(c, c->scaling_type_input),
-                    [FLOAT8_WEIGHT] = delays(c, c->scaling_type_weight),
-                    [FLOAT8_GRADIENT] = delays(c, c->scaling_type_grad_output)},
-        .window = (int)c->amax_history_len,
-        .newest_only = !strcmp(c->amax_compute_algo, "most_recent"),
+        .delayed = {[FLOAT8_INPUT] = is_delayed_type(c, (int)c->scaling_type_input),
+                    [FLOAT8_WEIGHT] = is_delayed_type(c, c->scaling_type_weight),
+                    [FLOAT8_GRADIENT] = is_delayed_type(c, c->scaling_type_grad_output)},
+        .history_len = (int)c->amax_history_len,
+        .most_recent = c->amax_compute_algo == AMAX_ALGO_most_recent,
         .margin = (int)c->margin};
-    size_t kept = is_delayed(f) ? tensors_of(f) : 0;
-    f->chosen = heap(products_of(f) * sizeof *f->chosen);
-    f->weight_scales = arena_take(run, products_of(f), sizeof *f->weight_scales);
-    f->largest = arena_take(run, 1, sizeof *f->largest);
-    f->largest_of_part = arena_take(shared, 1, sizeof *f->largest);
-    f->met = arena_take(shared, kept, sizeof *f->met);
-    f->seen = arena_take(shared, kept, sizeof *f->seen);
-    f->scales = arena_take(shared, kept, sizeof *f->scales);
-    f->history = arena_take(shared, kept * (size_t)f->window, sizeof *f->history);
-    TRY(choose(f, c, shape));
+    size_t count = is_delayed(f) ? num_tensors(f) : 0;
+    f->enabled = heap(num_matmuls(f) * sizeof *f->enabled);
+    f->weight_scales = arena_take(run, num_matmuls(f), sizeof *f->weight_scales);
+    f->amax = arena_take(run, 1, sizeof *f->amax);
+    f->slice_amax = arena_take(shared, 1, sizeof *f->slice_amax);
+    f->local_amax = arena_take(shared, count, sizeof *f->local_amax);
+    f->global_amax = arena_take(shared, count, sizeof *f->global_amax);
+    f->scales = arena_take(shared, count, sizeof *f->scales);
+    f->history = arena_take(shared, count * (size_t)f->history_len, sizeof *f->history);
+    TRY(choose_matmuls(f, c, shape));
     return STATUS_OK;
 }
 
 void float8_release(struct float8_state *f)
 {
-    free(f->chosen);
-    f->chosen = NULL;
+    free(f->enabled);
+    f->enabled = NULL;
 }
 
 /* --- scales -------------------------------------------------------------------------------- */
 
-float float8_delayed(float amax, float before, enum float8 format, int margin)
+float float8_scale_from_amax(float amax, float old_scale, enum float8 format, int margin)
 {
-    if (!(amax > 0) || !isfinite(amax)) return before;
+    if (!(amax > 0) || !isfinite(amax)) return old_scale;
     float scale = ldexpf(float8_largest(format) / amax, -margin);
     return isinf(scale) ? FLT_MAX : scale;
 }
 
-void float8_held(const struct float8_state *f, int block, enum product_id p, enum float8_role role,
-                 float **met, const float **scale)
+struct float8_delayed float8_delayed_scale(const struct float8_state *f, int block,
+                                           enum matmul_id id, enum float8_role role)
 {
-    size_t at = tensor(block, p, role);
-    bool held = f->delayed[role] && f->met; /* which measuring has not */
-    *met = held ? &f->met[at] : NULL;
-    *scale = held ? &f->scales[at] : NULL;
+    size_t i = tensor_index(block, id, role);
+    bool has_state = f->delayed[role] && f->local_amax; /* NULL in a sizing pass */
+    return has_state ? (struct float8_delayed){&f->local_amax[i], &f->scales[i]}
+                     : (struct float8_delayed){NULL, NULL};
 }
 
-size_t float8_seen(const struct float8_state *f) { return is_delayed(f) ? tensors_of(f) : 0; }
+size_t float8_seen(const struct float8_state *f) { return is_delayed(f) ? num_tensors(f) : 0; }
 
-void float8_begin(struct float8_state *f)
+void float8_begin_step(struct float8_state *f)
 {
-    for (size_t i = 0; i < float8_seen(f); i++) f->met[i] = 0;
+    for (size_t i = 0; i < float8_seen(f); i++) f->local_amax[i] = 0;
 }
 
-void float8_gather(struct float8_state *f)
+void float8_collect_amax(struct float8_state *f)
 {
-    for (size_t i = 0; i < float8_seen(f); i++) f->seen[i] = (double)f->met[i];
+    for (size_t i = 0; i < float8_seen(f); i++) f->global_amax[i] = (double)f->local_amax[i];
 }
 
-/* What a history comes to. */
-static float amax_of(const struct float8_state *f, const float *history, int newest)
+/* The amax that a history stands for. */
+static float history_amax(const struct float8_state *f, const float *history, int newest)
 {
-    float most = 0;
-    if (f->newest_only) return history[newest];
-    for (int i = 0; i < f->known; i++) most = history[i] > most ? history[i] : most;
-    return most;
+    float max = 0;
+    if (f->most_recent) return history[newest];
+    for (int i = 0; i < f->num_steps; i++) max = history[i] > max ? history[i] : max;
+    return max;
 }
 
-void float8_learn(struct float8_state *f)
+void float8_update_scales(struct float8_state *f)
 {
     int newest = f->next;
     if (!float8_seen(f)) return;
-    f->next = (f->next + 1) % f->window;
-    if (f->known < f->window) f->known++;
-    for (size_t i = 0; i < tensors_of(f); i++) {
-        float *history = f->history + i * (size_t)f->window;
-        /* Infinity says nothing of how large numbers usually are. */
-        history[newest] = isfinite(f->seen[i]) ? (float)f->seen[i] : 0;
+    f->next = (f->next + 1) % f->history_len;
+    if (f->num_steps < f->history_len) f->num_steps++;
+    for (size_t i = 0; i < num_tensors(f); i++) {
+        float *history = f->history + i * (size_t)f->history_len;
+        /* An infinite amax does not predict later steps: record none. */
+        history[newest] = isfinite(f->global_amax[i]) ? (float)f->global_amax[i] : 0;
         enum float8 format = float8_format((enum float8_role)(i % FLOAT8_ROLES));
-        f->scales[i] = float8_delayed(amax_of(f, history, newest), f->scales[i], format, f->margin);
+        f->scales[i] = float8_scale_from_amax(history_amax(f, history, newest), f->scales[i],
+                                              format, f->margin);
     }
 }
 
-/* --- on disk ------------------------------------------------------------------------------- */
+/* --- checkpoint ---------------------------------------------------------------------------- */
 
 static void write_float(struct text *t, float x)
 {
@@ -196,19 +203,19 @@ static bool read_float(const char *digits, float *x)
 }
 
 /* The i-th oldest entry of a ring. */
-static int place(const struct float8_state *f, int i)
+static int ring_index(const struct float8_state *f, int i)
 {
-    return (f->next - f->known + i + f->window) % f->window;
+    return (f->next - f->num_steps + i + f->history_len) % f->history_len;
 }
 
 void float8_save(const struct float8_state *f, struct text *json)
 {
-    text_addf(json, "{\"known\": %d, \"tensors\": [", f->known);
+    text_addf(json, "{\"known\": %d, \"tensors\": [", f->num_steps);
     for (size_t i = 0; i < float8_seen(f); i++) {
         text_adds(json, i ? ", \"" : "\"");
         write_float(json, f->scales[i]);
-        for (int n = 0; n < f->known; n++)
-            write_float(json, f->history[i * (size_t)f->window + (size_t)place(f, n)]);
+        for (int n = 0; n < f->num_steps; n++)
+            write_float(json, f->history[i * (size_t)f->history_len + (size_t)ring_index(f, n)]);
         text_adds(json, "\"");
     }
     text_adds(json, "]}");
@@ -216,31 +223,32 @@ void float8_save(const struct float8_state *f, struct text *json)
 
 enum status float8_load(struct float8_state *f, const struct json *saved)
 {
-    enum { MOST = 1 << 20 };
-    int64_t known;
+    enum { MAX_STEPS = 1 << 20 };
+    int64_t num_steps;
     size_t i = 0;
     if (!float8_seen(f)) return STATUS_OK;
     if (!saved) {
-        log_line(LOG_WARN, "the checkpoint has no scales of float8: they begin anew");
+        log_line(LOG_WARN, "the checkpoint has no FP8 scales: they are reinitialized");
         return STATUS_OK;
     }
-    TRY(json_get_int(saved, "known", 0, MOST, &known));
+    TRY(json_get_int(saved, "known", 0, MAX_STEPS, &num_steps));
     const struct json *tensors = json_get(saved, "tensors");
     if (json_is_array(tensors) && !json_count(tensors)) {
-        log_line(LOG_WARN, "the checkpoint's scales of float8 were current ones: histories begin");
+        log_line(LOG_WARN, "the checkpoint used current FP8 scaling: amax histories start empty");
         return STATUS_OK;
     }
-    if (!json_is_array(tensors) || json_count(tensors) != tensors_of(f))
-        FAIL(DATA, "float8: the checkpoint has not the %zu histories of this model", tensors_of(f));
-    int skipped = known > f->window ? (int)known - f->window : 0;
-    f->known = (int)known - skipped, f->next = f->known % f->window;
+    if (!json_is_array(tensors) || json_count(tensors) != num_tensors(f))
+        FAIL(DATA, "float8: expected %zu amax histories in the checkpoint", num_tensors(f));
+    int dropped = num_steps > f->history_len ? (int)num_steps - f->history_len : 0;
+    f->num_steps = (int)num_steps - dropped, f->next = f->num_steps % f->history_len;
     for (const struct json *v = json_first(tensors); v; v = json_next(v), i++) {
-        bool good = json_is_string(v) && strlen(json_string(v)) == (size_t)(known + 1) * DIGITS;
-        good = good && read_float(json_string(v), &f->scales[i]);
-        for (int n = 0; good && n < f->known; n++)
-            good = read_float(json_string(v) + (size_t)(1 + skipped + n) * DIGITS,
-                              &f->history[i * (size_t)f->window + (size_t)n]);
-        if (!good) FAIL(DATA, "float8: history %zu of the checkpoint is damaged", i);
+        bool valid =
+            json_is_string(v) && strlen(json_string(v)) == (size_t)(num_steps + 1) * DIGITS;
+        valid = valid && read_float(json_string(v), &f->scales[i]);
+        for (int n = 0; valid && n < f->num_steps; n++)
+            valid = read_float(json_string(v) + (size_t)(1 + dropped + n) * DIGITS,
+                               &f->history[i * (size_t)f->history_len + (size_t)n]);
+        if (!valid) FAIL(DATA, "float8: amax history %zu of the checkpoint is damaged", i);
     }
     return STATUS_OK;
 }

@@ -1,33 +1,33 @@
-/* float8.h -- scales of the numbers of eight bits that products are made of.
+/* float8.h -- tensorwise FP8 scaling of a block's matrix multiplies: amax history and scales.
  *
- * A product of a block has three tensors: what it reads, its weights (E4M3), the gradient of what
- * it gives (E5M2).  Each has one scale.  Current: from the largest number it has there and then, of
- * a micro-batch's rows that are here.  Delayed: from the largest of the steps before; it is the
- * same in all of a step, and in its first step a tensor's is current.
+ * A matrix multiply has three tensors: its input and its weights (E4M3), and the gradient of its
+ * output (E5M2).  Each has one scale.  Current scaling takes it from the tensor's own amax, of the
+ * microbatch and of the tokens that are here.  Delayed scaling takes it from the amax history of
+ * earlier steps; it is constant during a step, and in a tensor's first step scaling is current.
  *
- * Axes     L blocks, PRODUCTS of each, FLOAT8_ROLES tensors of each.
- * Memory   A history for every block of the whole model, so that whoever has which blocks does not
- *          matter.  Operations find scales and read them; the host reads what they have met after
- *          queue_wait, once a step.
- * Order    begin -> passes over the step's micro-batches -> gather -> what was seen becomes the
- *          largest that anyone has seen -> learn.  Seeing a number twice changes nothing, so
- *          neither does recomputing.  A step that is dropped teaches nothing.
- * Sources  torchao's float8 (tensorwise); Transformer Engine's DelayedScaling, which learns after
- *          each micro-batch, and whose first scales are 1 */
+ * Axes     L blocks, MATMUL_COUNT matrix multiplies of each, FLOAT8_ROLES tensors of each.
+ * Memory   Amax histories of every block of the whole model, so that they do not depend on the
+ *          parallel layout.  Kernels write amaxes and read scales; the host reads the amaxes once a
+ *          step, after queue_wait.
+ * Order    begin_step -> all microbatches -> collect_amax -> all-reduce (max) of global_amax over
+ *          the world -> update_scales.  A maximum does not change when it is taken twice, so
+ *          recomputation does not matter.  A skipped step leaves the scales as they are.
+ * Sources  torchao's float8 (tensorwise); Transformer Engine's DelayedScaling, which updates its
+ *          scales after each microbatch, and starts with scales of 1 */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "model/model_config.h"
+#include "model/model_shape.h"
 #include "ops/float8.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of a block, by the first of the weights that are multiplied as one matrix. */
-enum product_id { PRODUCT_attn_q, PRODUCT_attn_out, PRODUCT_mlp_gate, PRODUCT_mlp_down, PRODUCTS };
+/* The matrix multiplies of a block, named after the first of the weights that form one matrix. */
+enum matmul_id { MATMUL_attn_q, MATMUL_attn_out, MATMUL_mlp_gate, MATMUL_mlp_down, MATMUL_COUNT };
 
 enum float8_role { FLOAT8_INPUT, FLOAT8_WEIGHT, FLOAT8_GRADIENT, FLOAT8_ROLES };
 static inline enum float8 float8_format(enum float8_role role)
@@ -38,47 +38,54 @@ static inline enum float8 float8_format(enum float8_role role)
 struct float8_state {
     int blocks;
     bool delayed[FLOAT8_ROLES];
-    bool *chosen; /* of each product: it is of eight bits; owned */
-    int window;   /* steps of a history */
-    bool newest_only;
+    bool *enabled;    /* of each matrix multiply: it runs in FP8; owned */
+    int history_len;  /* steps */
+    bool most_recent; /* only the newest amax of a history counts */
     int margin;
-    struct float8_scale *weight_scales; /* of each product, as its last forward had them */
-    /* Of the tensor whose scale is being found: where all of it is on this device, or a part. */
-    float *largest, *largest_of_part;
-    /* Of each tensor: the largest of this step, which operations write, and then anyone's; by the
-     * steps before, 0: none yet; those steps, `known` of them, the next at `next` of a ring. */
-    float *met;
-    double *seen;
+    struct float8_scale *weight_scales; /* of each matrix multiply, from its last forward */
+    /* Amax of the tensor being quantized: of a tensor that is whole here; of a slice, before the
+     * all-reduce, in memory that the host shares. */
+    float *amax, *slice_amax;
+    /* Of each tensor, with delayed scaling: this step's amax here, which kernels write; the same
+     * over all ranks; the scale, 0: none yet; and the history, a ring of `num_steps` amaxes with
+     * the next one at `next`. */
+    float *local_amax;
+    double *global_amax;
     float *scales, *history;
-    int known, next;
+    int num_steps, next;
 };
 
-/* Whether products are to be of eight bits.  CONFIG: a recipe or a converter that is not here. */
-enum status float8_wanted(const struct model_config *m, const struct float8_config *c, bool *on);
-/* Of the whole model; `shared` is memory that the host reaches, too.  CONFIG: a filter takes one of
- * the weights that are multiplied as one. */
+/* *enabled: whether FP8 is configured.  CONFIG: an unsupported recipe or converter. */
+enum status float8_wanted(const struct model_config *m, const struct float8_config *c,
+                          bool *enabled);
+/* Of the whole model; `shared` is memory that host and device share.  CONFIG: a filter matches only
+ * some of the weights that form one matrix. */
 enum status float8_init(struct float8_state *f, const struct float8_config *c,
                         const struct model_shape *shape, struct arena *run, struct arena *shared);
 void float8_release(struct float8_state *f);
 
-/* Of f->seen, which is zero without delayed scales. */
+/* Number of amaxes in f->global_amax; 0 without delayed scaling. */
 size_t float8_seen(const struct float8_state *f);
-/* Nothing is met in the step yet.  No operation of the step before is under way. */
-void float8_begin(struct float8_state *f);
-/* What was met is seen.  No operation of the step is under way. */
-void float8_gather(struct float8_state *f);
-/* New scales from what was seen. */
-void float8_learn(struct float8_state *f);
+/* Clears the step's amaxes.  No operation of the step before may be pending. */
+void float8_begin_step(struct float8_state *f);
+/* Copies local to global amaxes.  No operation of the step may be pending. */
+void float8_collect_amax(struct float8_state *f);
+/* Appends the global amaxes to the histories and computes the next step's scales. */
+void float8_update_scales(struct float8_state *f);
 
-/* For find_scale of a tensor: where its largest number is met, and its scale by the steps before,
- * which is 0 where it has none yet; NULL both where it is current. */
-void float8_held(const struct float8_state *f, int block, enum product_id p, enum float8_role role,
-                 float **met, const float **scale);
-/* largest of the format / amax / 2^margin; `before` where amax says nothing, the largest f32 where
- * that is above it. */
-float float8_delayed(float amax, float before, enum float8 format, int margin);
+/* A tensor's part in delayed scaling, for find_scale: where its amax is recorded, and its scale
+ * from earlier steps (0: none yet).  Both NULL with current scaling. */
+struct float8_delayed {
+    float *amax;
+    const float *scale;
+};
+struct float8_delayed float8_delayed_scale(const struct float8_state *f, int block,
+                                           enum matmul_id id, enum float8_role role);
+/* max of the format / amax / 2^margin, at most the largest f32; `old_scale` if amax is 0 or not
+ * finite. */
+float float8_scale_from_amax(float amax, float old_scale, enum float8 format, int margin);
 
-/* Scales and histories as a JSON value; the bits of f32 in hexadecimal digits. */
+/* Writes scales and histories as a JSON value; each f32 as the hexadecimal digits of its bits. */
 void float8_save(const struct float8_state *f, struct text *json);
-/* Another window takes the newest that fit.  DATA: not of such a model. */
+/* A shorter history keeps the newest amaxes.  DATA: saved from another model, or damaged. */
 enum status float8_load(struct float8_state *f, const struct json *saved);

@@ -1,16 +1,21 @@
-/* head.h -- last norm, head and cross entropy, forward and backward at once; of the model room.
+/* head.h -- last norm, output projection and cross entropy, forward and backward together.
  *
- * Memory   Logits exist for a chunk of rows only: about 128 MiB, but no fewer than 1024 rows, below
- *          which the product would be slowed by reading the head's weights again and again. */
+ * Memory   Logits exist for a chunk of tokens only: about 128 MiB, but at least 1024 tokens; with
+ *          fewer, the GEMMs would be bound by rereading the head's weights. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "model/model.h"
 
-/* Fills b's loss and best from the last block's output; with dx (not NULL, or `backward` while
- * measuring) also its gradient, and adds the head's and the norm's. */
-enum status head_run(const struct model *m, const struct micro_batch *b, const void *x_SD,
-                     bool backward, void *dx_SD, struct arena *step);
+struct head_io {
+    const void *x_SD; /* output of the last block */
+    bool backward;
+    void *dx_SD; /* with `backward`: the gradient of x; replaced */
+};
+/* Fills b's loss and best; with `backward` also accumulates the gradients of the norm and the head.
+ * Their units are open. */
+enum status head_loss(const struct model *m, const struct microbatch *b, struct head_io io,
+                      struct arena *step);
 
-/* The head's weights: the embedding's where tied. */
+/* The weights of the output projection: the embedding's if tied. */
 enum param_id head_param(const struct model *m);

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Likeliest first; equal logits by id, so that the order is total. */
+/* Most likely first; equal logits by id, so that the order is total. */
 static int by_logit(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
@@ -21,16 +21,16 @@ int32_t sampling_pick(const struct sampling *s, const float *logits_V, int V, ui
     qsort(order_V, (size_t)V, sizeof *order_V, by_logit);
     if (!(s->temperature > 0)) return order_V[0].id;
     int keep = s->top_k > 0 && s->top_k < V ? (int)s->top_k : V;
-    double total = 0, top = (double)order_V[0].logit;
-    for (int i = 0; i < keep; i++) total += exp(((double)order_V[i].logit - top) / s->temperature);
-    double wanted = total * (s->top_p < 1 ? s->top_p : 1), kept = 0;
+    double total = 0, max = (double)order_V[0].logit;
+    for (int i = 0; i < keep; i++) total += exp(((double)order_V[i].logit - max) / s->temperature);
+    double nucleus = total * (s->top_p < 1 ? s->top_p : 1), kept = 0;
     int end = 0;
-    while (end < keep && (end == 0 || kept < wanted))
-        kept += exp(((double)order_V[end++].logit - top) / s->temperature);
-    double at = rng_uniform(s->seed, RNG_SAMPLE, 0, position) * kept;
+    while (end < keep && (end == 0 || kept < nucleus))
+        kept += exp(((double)order_V[end++].logit - max) / s->temperature);
+    double draw = rng_uniform(s->seed, RNG_SAMPLE, 0, position) * kept;
     for (int i = 0; i < end; i++) {
-        at -= exp(((double)order_V[i].logit - top) / s->temperature);
-        if (at < 0) return order_V[i].id;
+        draw -= exp(((double)order_V[i].logit - max) / s->temperature);
+        if (draw < 0) return order_V[i].id;
     }
     return order_V[end - 1].id;
 }

@@ -1,9 +1,9 @@
-/* sampling.h -- which token comes next.
+/* sampling.h -- picks the next token: greedy, temperature, top-k and top-p (nucleus) sampling.
  *
- * Units    temperature divides the logits; 0 takes the likeliest token (the lowest id on ties).
- *          top_k keeps the k likeliest (0: all), then top_p the smallest set of the likeliest that
- *          holds that probability (Holtzman et al. 2020; 1: all).
- * Memory   `order` is the caller's, V entries of working memory.
+ * Units    temperature divides the logits; 0 is greedy (ties: the lowest id).  top_k keeps the k
+ * most likely tokens (0: all); of these top_p keeps the smallest set of the most likely that
+ *          reaches that probability (Holtzman et al. 2020; 1: all).
+ * Memory   `order_V` is working memory of the caller's.
  * Order    The draw is a pure function of (seed, position). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -21,5 +21,6 @@ struct candidate {
     int32_t id;
 };
 
+/* The token for that position of the text. */
 int32_t sampling_pick(const struct sampling *s, const float *logits_V, int V, uint64_t position,
                       struct candidate *order_V);

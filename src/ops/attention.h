@@ -9,17 +9,17 @@
  *          Packed: q, k, v are columns of one packed tensor of q_stride columns, or of three
  *          tensors, and their gradients likewise.
  * Masks    Query t is at key position t + S - T.  Causal: it attends to keys up to its own
- * position. Document mask: with start_BT and end_BT it attends only to keys in [start_BT, end_BT),
- *          the bounds of its document, or of the part of it in these keys.  A query without visible
- *          keys gets out 0 and lse -inf.
- * Parts    Keys may come in parts, one call each, as in ring attention: FIRST_KEYS, then MORE_KEYS.
- *          Each key is in one part.  Forward updates out and lse to cover all keys so far; dq
- *          accumulates; dk and dv are the part's own.  In parts, out of forward, dq, dk, dv are f32
- *          and dq is dense like out.  Backward of a part needs out (of `dtype`) and lse over all
- *          keys.
+ *          position.  Document mask: with start_BT and end_BT it attends only to keys in
+ *          [start_BT, end_BT), the bounds of its document, or of the part of it in these keys.  A
+ *          query without visible keys gets out 0 and lse -inf.
+ * Parts    Keys may come in parts, one call each, as in ring attention: FIRST_KEYS, then
+ *          MORE_KEYS.  Each key is in one part.  Forward updates out and lse to cover all keys so
+ *          far; dq accumulates; dk and dv are the part's own.  In parts, out of forward, dq, dk,
+ *          dv are f32 and dq is dense like out.  Backward of a part needs out (of `dtype`) and lse
+ *          over all keys.
  * Order    Softmax in f32; accumulation in a fixed order, so bits do not depend on threads.  With
- *          BF16, a kernel may sum the probs after rounding them for the GEMM with v: the weights of
- *          v still add up to 1, and lse is within 0.01. */
+ *          BF16, a kernel may sum the probs after rounding them for the GEMM with v: the weights
+ *          of v still add up to 1, and lse is within 0.01. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

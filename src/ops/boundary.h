@@ -5,14 +5,14 @@
  *
  * Tensor parallelism with sequence parallelism: the weight matrices of a block are sharded over
  * ranks, and the residual stream is sharded by tokens.  Before a sharded matrix (ATTN_IN, MLP_IN,
- * HEAD_IN forward; EMBED_OUT, ATTN_OUT, MLP_OUT backward) an all-gather gives every rank all rows.
- * After one (the other crossings) each rank has partial sums of all rows, and a reduce-scatter
- * gives it the totals of its own rows.  LOSS all-gathers each rank's loss statistics.
+ * HEAD_IN forward; EMBED_OUT, ATTN_OUT, MLP_OUT backward) an all-gather gives every rank all
+ * rows.  After one (the other crossings) each rank has partial sums of all rows, and a
+ * reduce-scatter gives it the totals of its own rows.  LOSS all-gathers the loss statistics.
  *
  * Context parallelism (context.h): sequences are sharded over ranks.  All ops are local to the
- * rank's tokens except attention, which needs the keys and values of whole sequences. Sources
- * Shoeybi et al. 2019 (tensor parallelism); Korthikanti et al. 2022, section 4.2 (sequence
- *          parallelism) */
+ * rank's tokens except attention, which needs the keys and values of whole sequences.
+ * Sources  Shoeybi et al. 2019 (tensor parallelism); Korthikanti et al. 2022, section 4.2
+ *          (sequence parallelism) */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

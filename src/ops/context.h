@@ -1,10 +1,11 @@
 /* context.h -- context parallelism: which tokens of a sequence a rank holds.
  *
  * Zigzag   Balances causal attention, where later tokens attend to more keys: a sequence is cut
- * into 2 * parts chunks, and part p has chunks p and 2 * parts - 1 - p.  Without zigzag, part p has
- * the p-th of `parts` chunks. Axes     A rank holds T tokens of each sequence of T * parts tokens,
- * in sequence order.  A position is a token's index in the whole sequence. Sources  Llama Team 2024
- * (The Llama 3 Herd of Models), section 3.3.2 */
+ *          into 2 * parts chunks, and part p has chunks p and 2 * parts - 1 - p.  Without zigzag,
+ *          part p has the p-th of `parts` chunks.
+ * Axes     A rank holds T tokens of each sequence of T * parts tokens, in sequence order.  A
+ *          position is a token's index in the whole sequence.
+ * Sources  Llama Team 2024 (The Llama 3 Herd of Models), section 3.3.2 */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

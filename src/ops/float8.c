@@ -8,11 +8,11 @@ enum status amax(const struct ops *ops, const struct amax *a, const struct amax_
     OP_RUN(amax);
 }
 
-enum status largest_of_result(const struct ops *ops, size_t n, enum dtype dtype, const void *x_n,
-                              float *largest, struct queue *queue)
+enum status float8_result_amax(const struct ops *ops, const struct amax *a,
+                               const struct amax_io *io, struct queue *queue)
 {
-    if (!largest || ops->finds_largest) return STATUS_OK;
-    return amax(ops, &(struct amax){n, dtype}, &(struct amax_io){x_n, largest}, queue);
+    if (!io->largest || ops->finds_largest) return STATUS_OK;
+    return amax(ops, a, io, queue);
 }
 
 enum status find_scale(const struct ops *ops, const struct find_scale *a,

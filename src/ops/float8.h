@@ -35,10 +35,10 @@ struct amax_io {
 };
 enum status amax(const struct ops *, const struct amax *, const struct amax_io *, struct queue *);
 
-/* Ends an op that also returns the amax of its result x: runs amax, unless the op's kernel has
- * already computed it (ops.computes_amax).  Does nothing if `largest` is NULL. */
-enum status largest_of_result(const struct ops *, size_t n, enum dtype, const void *x_n,
-                              float *largest, struct queue *);
+/* Ends an op that also returns the amax of its result: runs amax, unless the op's kernel has
+ * already computed it (ops.computes_amax).  Does nothing if io->largest is NULL. */
+enum status float8_result_amax(const struct ops *, const struct amax *, const struct amax_io *,
+                               struct queue *);
 
 /* The scale of a tensor: the delayed scale from earlier steps if there is one, otherwise from its
  * current amax. */

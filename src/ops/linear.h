@@ -7,7 +7,8 @@
  *          y = add + x w^T.
  * FP8      x, w and dy may be results of `quantize` (float8.h), dy in E5M2 and the others in E4M3,
  *          for any dtype of the output.  The accumulators are then multiplied in f32 by both
- * inverse scales, before the rest of the epilogue. Ranks    Local. */
+ *          inverse scales, before the rest of the epilogue.
+ * Ranks    Local. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

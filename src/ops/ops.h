@@ -2,10 +2,10 @@
  *
  * The model calls x_forward(ops, ...) of ops/x.h, which checks sizes and dispatches through this
  * table; the model does not depend on a backend.  Tables are immutable and live for the whole run.
- * Packed   A packed tensor has an opaque layout, chosen by the backend (as in oneDNN).  Only ops of
- * one table access it, always as a whole, and each op is passed is_packed.  The layout depends only
- * on rows, columns and dtype, and takes no more memory than plain rows.  The gradient of a packed
- * tensor has the same layout. */
+ * Packed   A packed tensor has an opaque layout, chosen by the backend (as in oneDNN).  Only ops
+ *          of one table access it, always as a whole, and each op is passed is_packed.  The layout
+ *          depends only on rows, columns and dtype, and takes no more memory than plain rows.  The
+ *          gradient of a packed tensor has the same layout. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -3,7 +3,7 @@
  * Axes     N tokens, D width.
  * Units    rstd_N is 1 / sqrt(mean(x^2) + eps), in f32, kept for backward.
  * Order    In f32: normalize, round to dtype, then multiply by w, as the reference code of Llama
- * does. dw accumulates rows in a fixed grouping that does not depend on threads. */
+ *          does. dw accumulates rows in a fixed grouping that does not depend on threads. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -33,13 +33,12 @@ double rope_frequency(int j, int K, double theta, const struct rope_scaling *sca
     return scaling && scaling->factor > 0 ? scale_frequency(frequency, scaling) : frequency;
 }
 
-void rope_table(int T, int K, double theta, const struct rope_scaling *scaling, float *cos_TJ,
-                float *sin_TJ)
+void rope_table(int T, const struct rope_angles *angles, float *cos_TJ, float *sin_TJ)
 {
-    int J = K / 2;
+    int J = angles->K / 2;
     for (int j = 0; j < J; j++) {
         /* position * f in f32, as in Transformers: it matters for large positions. */
-        float f = (float)rope_frequency(j, K, theta, scaling);
+        float f = (float)rope_frequency(j, angles->K, angles->theta, angles->scaling);
         for (int t = 0; t < T; t++) {
             size_t at = (size_t)t * (size_t)J + (size_t)j;
             float angle = (float)t * f;

@@ -1,9 +1,10 @@
-/* rope.h -- rotary position embedding in place (Su et al. 2021, eq. 34), in Hugging Face's layout:
- * coordinate i of a head is paired with i + K/2.
+/* rope.h -- rotary position embedding in place (Su et al. 2021, eq. 34), in Hugging Face's
+ * layout: coordinate i of a head is paired with i + K/2.
  *
  * Axes     B sequences, T tokens, H heads, K head size (even).
  * Memory   x_BTHK has `stride` elements from one token to the next, so q or k can be rotated in
- * place in a fused QKV row.  cos and sin come from rope_table. Order    In f32, rounded once. */
+ *          place in a fused QKV row.  cos and sin come from rope_table.
+ * Order    In f32, rounded once. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -39,7 +40,11 @@ struct rope_scaling {
  * old/high gives f; l > old/low gives f/factor; in between, with s = (old/l - low) / (high - low),
  * (1-s) f/factor + s f. */
 double rope_frequency(int j, int K, double theta, const struct rope_scaling *scaling);
+struct rope_angles {
+    int K; /* head size */
+    double theta;
+    const struct rope_scaling *scaling; /* NULL: none */
+};
 /* Fills cos and sin of position * f for positions [0, T), with f rounded to f32 as in Transformers.
  */
-void rope_table(int T, int K, double theta, const struct rope_scaling *scaling, float *cos_TJ,
-                float *sin_TJ);
+void rope_table(int T, const struct rope_angles *angles, float *cos_TJ, float *sin_TJ);

@@ -15,8 +15,8 @@ enum status swiglu_forward(const struct ops *ops, const struct swiglu *a,
 {
     TRY(check(a));
     OP_CALL(swiglu_forward);
-    return largest_of_result(ops, (size_t)a->N * (size_t)a->F, a->dtype, io->out_NF, io->largest,
-                             queue);
+    return float8_result_amax(ops, &(struct amax){(size_t)a->N * (size_t)a->F, a->dtype},
+                              &(struct amax_io){io->out_NF, io->largest}, queue);
 }
 
 enum status swiglu_backward(const struct ops *ops, const struct swiglu *a,
@@ -24,6 +24,6 @@ enum status swiglu_backward(const struct ops *ops, const struct swiglu *a,
 {
     TRY(check(a));
     OP_CALL(swiglu_backward);
-    return largest_of_result(ops, 2 * (size_t)a->N * (size_t)a->F, a->dtype, io->dgate_up_N2F,
-                             io->largest, queue);
+    return float8_result_amax(ops, &(struct amax){2 * (size_t)a->N * (size_t)a->F, a->dtype},
+                              &(struct amax_io){io->dgate_up_N2F, io->largest}, queue);
 }

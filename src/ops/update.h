@@ -2,7 +2,7 @@
  *
  * Axes     n elements.
  * Order    sum_squares accumulates in f64 over blocks of a fixed size, then adds the blocks in
- * order. */
+ *          order. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

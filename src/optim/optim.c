@@ -6,12 +6,12 @@
 #include <math.h>
 
 enum status optim_squares(const struct optim *o, const struct ops *ops, const float *flat,
-                          double *squares, struct queue *on)
+                          double *squares, struct queue *queue)
 {
     double sum = 0;
     TRY(sum_squares(ops, &(struct sum_squares){o->pieces->elements},
-                    &(struct sum_squares_io){flat, &sum}, on));
-    if (!on->measuring) *squares = sum;
+                    &(struct sum_squares_io){flat, &sum}, queue));
+    if (!queue->measuring) *squares = sum;
     return STATUS_OK;
 }
 
@@ -31,23 +31,31 @@ enum dtype optim_moments(const struct optimizer_config *c)
     return c->state_dtype == STATE_DTYPE_bfloat16 ? BF16 : F32;
 }
 
-static void *at(const void *base, size_t offset, size_t each)
+static void *element_at(const void *base, size_t offset, size_t each)
 {
     return base ? (char *)(uintptr_t)base + offset * each : NULL;
 }
 
-/* Elements [from, to) of the flat buffers. */
-static enum status update(const struct optim *o, const struct ops *ops, struct adamw what,
-                          const float *gradients, size_t from, size_t to, struct queue *on)
+/* The arguments of optim_step. */
+struct optim_call {
+    const struct optim *o;
+    const struct ops *ops;
+    const float *gradients;
+    struct queue *queue;
+};
+
+/* AdamW on elements [from, to) of the flat buffers. */
+static enum status update_range(const struct optim_call *c, struct adamw a, size_t from, size_t to)
 {
-    what.n = to - from;
-    struct adamw_io io = {.w_n = at(o->weights, from, sizeof *o->weights),
-                          .m_n = at(o->exp_avg, from, dtype_bytes(o->moments)),
-                          .v_n = at(o->exp_avg_sq, from, dtype_bytes(o->moments)),
-                          .g_n = at(gradients, from, sizeof *gradients),
-                          .copy_n = at(o->copy, from, dtype_bytes(o->copy_dtype)),
-                          .low_n = at(o->low, from, sizeof *o->low)};
-    TRY(adamw(ops, &what, &io, on));
+    const struct optim *o = c->o;
+    a.n = to - from;
+    struct adamw_io io = {.w_n = element_at(o->weights, from, sizeof *o->weights),
+                          .m_n = element_at(o->exp_avg, from, dtype_bytes(o->moments)),
+                          .v_n = element_at(o->exp_avg_sq, from, dtype_bytes(o->moments)),
+                          .g_n = element_at(c->gradients, from, sizeof *c->gradients),
+                          .copy_n = element_at(o->copy, from, dtype_bytes(o->copy_dtype)),
+                          .low_n = element_at(o->low, from, sizeof *o->low)};
+    TRY(adamw(c->ops, &a, &io, c->queue));
     return STATUS_OK;
 }
 
@@ -56,8 +64,8 @@ static bool is_undecayed(const struct optim *o, const struct piece *p)
     return !o->config->decay_norms && params[o->layout->tensors[p->tensor].id].is_norm;
 }
 
-/* How many pieces from p on are alike: runs of one length of one tensor, as far apart in it. */
-static size_t alike(const struct piece *p, size_t most)
+/* How many runs from p on are of equal length and at a constant stride in one tensor. */
+static size_t count_equal_runs(const struct piece *p, size_t most)
 {
     size_t n = 1;
     while (n < most && p[n].tensor == p->tensor && p[n].count == p->count &&
@@ -67,50 +75,52 @@ static size_t alike(const struct piece *p, size_t most)
     return n;
 }
 
-/* Places in the whole model come with each call, which so takes what is of one tensor. */
-static enum status update_placed(const struct optim *o, const struct ops *ops, struct adamw what,
-                                 const float *gradients, struct queue *on)
+/* With stochastic rounding, an op needs the positions of its elements in the whole model, so each
+ * call takes equal runs of one tensor. */
+static enum status update_by_position(const struct optim_call *c, struct adamw a)
 {
+    const struct optim *o = c->o;
     const struct pieces *p = o->pieces;
-    double decay = what.decay;
+    double decay = a.decay;
     for (size_t i = 0, n; i < p->count; i += n) {
         const struct piece *first = &p->all[i];
-        n = alike(first, p->count - i);
-        what.decay = is_undecayed(o, first) ? 0 : decay;
-        what.position = o->layout->tensors[first->tensor].offset + first->first;
-        what.run = n > 1 ? first->count : 0;
-        what.stride = n > 1 ? first[1].first - first->first : 0;
-        TRY(update(o, ops, what, gradients, first->at, first->at + n * first->count, on));
+        n = count_equal_runs(first, p->count - i);
+        a.decay = is_undecayed(o, first) ? 0 : decay;
+        a.position = o->layout->tensors[first->tensor].offset + first->first;
+        a.run = n > 1 ? first->count : 0;
+        a.stride = n > 1 ? first[1].first - first->first : 0;
+        TRY(update_range(c, a, first->at, first->at + n * first->count));
     }
     return STATUS_OK;
 }
 
-enum status optim_step(const struct optim *o, const struct ops *ops, const float *gradients,
-                       double lr, double scale, int64_t step, struct queue *on)
+enum status optim_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
+                       struct queue *queue)
 {
-    const struct optimizer_config *c = o->config;
-    struct adamw what = {.lr = lr,
-                         .beta1 = c->beta1,
-                         .beta2 = c->beta2,
-                         .eps = c->eps,
-                         .decay = c->weight_decay,
-                         .scale = scale,
-                         .step = step,
-                         .copy_dtype = o->copy_dtype,
-                         .moments = o->moments,
-                         .split = o->split,
-                         .seed = o->seed};
+    const struct optimizer_config *config = o->config;
+    const struct optim_call c = {o, ops, u->gradients, queue};
+    struct adamw a = {.lr = u->lr,
+                      .beta1 = config->beta1,
+                      .beta2 = config->beta2,
+                      .eps = config->eps,
+                      .decay = config->weight_decay,
+                      .scale = u->scale,
+                      .step = u->step,
+                      .copy_dtype = o->copy_dtype,
+                      .moments = o->moments,
+                      .split = o->split,
+                      .seed = o->seed};
     const struct pieces *p = o->pieces;
-    if (o->moments == BF16) return update_placed(o, ops, what, gradients, on);
-    if (c->decay_norms) return update(o, ops, what, gradients, 0, p->elements, on);
-    /* Runs of pieces with one decay, the gap behind a piece with it: gaps stay zero. */
+    if (o->moments == BF16) return update_by_position(&c, a);
+    if (config->decay_norms) return update_range(&c, a, 0, p->elements);
+    /* Calls cover consecutive runs with the same decay, padding included, which stays zero. */
     for (size_t first = 0, next; first < p->count; first = next) {
         bool undecayed = is_undecayed(o, &p->all[first]);
         next = first + 1;
         while (next < p->count && is_undecayed(o, &p->all[next]) == undecayed) next++;
         size_t end = next < p->count ? p->all[next].at : p->elements;
-        what.decay = undecayed ? 0 : c->weight_decay;
-        TRY(update(o, ops, what, gradients, p->all[first].at, end, on));
+        a.decay = undecayed ? 0 : config->weight_decay;
+        TRY(update_range(&c, a, p->all[first].at, end));
     }
     return STATUS_OK;
 }

@@ -1,13 +1,15 @@
-/* optim_config.h -- what [optimizer] and [lr_scheduler] say. */
+/* optim_config.h -- the options of [optimizer] and [lr_scheduler]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/option.h"
 
-/* Words of optimizer.implementation; one is not a C identifier, so the row cannot list them. */
-#define IMPLEMENTATION_LIST(X)          X(for_loop, "for-loop") X(foreach, "foreach") X(fused, "fused")
+/* The words of optimizer.implementation.  Not an ENUM row, as "for-loop" is not a C identifier. */
+#define IMPLEMENTATION_LIST(X) X(for_loop, "for-loop") X(foreach, "foreach") X(fused, "fused")
+
 #define IMPLEMENTATION_WORD(name, word) "|" word
 #define IMPLEMENTATION_WORDS            (&("" IMPLEMENTATION_LIST(IMPLEMENTATION_WORD))[1])
+
 enum implementation {
 #define X(name, word) IMPLEMENTATION_##name,
     IMPLEMENTATION_LIST(X)

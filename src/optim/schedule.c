@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/optim.h"
+#include "optim/schedule.h"
 
 #include <math.h>
 
 static const double pi = 3.14159265358979323846;
 
 static double linear(double p) { return 1 - p; }
-static double root(double p) { return 1 - sqrt(p); }
+static double sqrt_decay(double p) { return 1 - sqrt(p); }
 static double cosine(double p) { return 0.5 * (1 + cos(pi * p)); }
 static double exponential(double p) { return 2 * pow(0.5, p) - 1; }
 
 static double decay(const struct lr_scheduler_config *c, double progress)
 {
     static double (*const factors[])(double) = {[LR_DECAY_linear] = linear,
-                                                [LR_DECAY_sqrt] = root,
+                                                [LR_DECAY_sqrt] = sqrt_decay,
                                                 [LR_DECAY_cosine] = cosine,
                                                 [LR_DECAY_exponential] = exponential,
                                                 [LR_DECAY_inverse_sqrt] = NULL};
@@ -21,16 +21,16 @@ static double decay(const struct lr_scheduler_config *c, double progress)
     return c->min_lr_factor + (1 - c->min_lr_factor) * f;
 }
 
-/* Steps before this one, the schedule's length and its warmup; rows of a step. */
-struct moment {
+/* s, n, w and rows of schedule.h. */
+struct schedule_time {
     int64_t s, n, w, rows;
 };
 
-static double torchtitan(const struct lr_scheduler_config *c, struct moment at)
+static double torchtitan(const struct lr_scheduler_config *c, struct schedule_time at)
 {
     int64_t s = at.s, n = at.n, w = at.w;
     if (w > n) w = n;
-    /* Python's round: ties to even, as nearbyint in the default mode. */
+    /* Like Python's round: ties to even. */
     int64_t d = c->decay_ratio < 0 ? n - w : (int64_t)nearbyint((double)n * c->decay_ratio);
     if (d > n - w) d = n - w;
     int64_t decay_from = n + 1 - d;
@@ -39,7 +39,7 @@ static double torchtitan(const struct lr_scheduler_config *c, struct moment at)
     return decay(c, fmin(1, (double)(s + 1 - decay_from) / (double)d));
 }
 
-static double frontier(const struct lr_scheduler_config *c, struct moment at)
+static double frontier(const struct lr_scheduler_config *c, struct schedule_time at)
 {
     int64_t s = at.s, n = at.n, w = at.w;
     (void)c;
@@ -47,7 +47,7 @@ static double frontier(const struct lr_scheduler_config *c, struct moment at)
     return fmax(0, 1 - (double)(s - w) / (double)(n - w > 1 ? n - w : 1));
 }
 
-static double nxdt(const struct lr_scheduler_config *c, struct moment at)
+static double nxdt(const struct lr_scheduler_config *c, struct schedule_time at)
 {
     int64_t s = at.s, n = at.n, w = at.w;
     if (w > 0 && s <= w) return (double)(s + 1) / (double)(w + 1);
@@ -56,8 +56,8 @@ static double nxdt(const struct lr_scheduler_config *c, struct moment at)
     return c->min_lr_factor + (1 - c->min_lr_factor) * cosine(progress);
 }
 
-/* Megatron-LM counts samples, not steps; they differ where a length is no multiple of a step's. */
-static double megatron(const struct lr_scheduler_config *c, struct moment at)
+/* Megatron-LM counts samples, not steps: a length need not be a multiple of a step's samples. */
+static double megatron(const struct lr_scheduler_config *c, struct schedule_time at)
 {
     double rows = (double)at.rows, s = (double)at.s * rows;
     double n = c->total_samples ? (double)c->total_samples : (double)at.n * rows;
@@ -76,11 +76,11 @@ double schedule_lr(const struct lr_scheduler_config *c, double peak_lr, int64_t 
                    int64_t rows, int64_t step)
 {
     static double (*const factors[])(const struct lr_scheduler_config *,
-                                     struct moment) = {[LR_FORMULA_torchtitan] = torchtitan,
-                                                       [LR_FORMULA_frontier] = frontier,
-                                                       [LR_FORMULA_nxdt] = nxdt,
-                                                       [LR_FORMULA_megatron] = megatron};
-    struct moment at = {step - 1, c->total_steps ? c->total_steps : total_steps, c->warmup_steps,
-                        rows};
+                                     struct schedule_time) = {[LR_FORMULA_torchtitan] = torchtitan,
+                                                              [LR_FORMULA_frontier] = frontier,
+                                                              [LR_FORMULA_nxdt] = nxdt,
+                                                              [LR_FORMULA_megatron] = megatron};
+    struct schedule_time at = {step - 1, c->total_steps ? c->total_steps : total_steps,
+                               c->warmup_steps, rows};
     return peak_lr * factors[c->formula](c, at);
 }

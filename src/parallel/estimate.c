@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { AS_IT_IS = RESOURCE_COUNT - 1 };
+enum { BASELINE = RESOURCE_COUNT - 1 }; /* index of the clock on the hardware itself */
 
 static const struct {
     const char *name, *text;
@@ -35,129 +35,136 @@ struct hardware hardware_faster(const struct hardware *h, enum resource r)
     return fast;
 }
 
-struct player {
-    struct action *program;
-    int at;
-    double now;
+/* Replays a schedule action by action. */
+struct replay {
+    const struct schedule *s;
+    const double *seconds[DIRECTION_COUNT]; /* of a chunk on each rank */
+    double p2p;
+    double *done_s; /* end of each microbatch in each stage, in each direction; below 0: not yet */
+    struct replay_rank {
+        struct action *actions;
+        int next;
+        double now;
+    } * ranks;
 };
 
-/* When each stage was done with each micro-batch, in each direction; below 0: not yet. */
-static double *done_of(const struct schedule *s, double *done, enum direction way, int stage,
-                       int micro)
+static double *done_of(const struct replay *r, enum direction direction, int stage, int micro)
 {
-    size_t stages = (size_t)s->pp * (size_t)s->chunks;
-    return &done[((size_t)way * stages + (size_t)stage) * (size_t)s->micros + (size_t)micro];
+    size_t stages = (size_t)r->s->pp * (size_t)r->s->chunks;
+    size_t row = (size_t)direction * stages + (size_t)stage;
+    return &r->done_s[row * (size_t)r->s->micros + (size_t)micro];
 }
 
-/* The rank's next action, if its input is there. */
-static bool play(const struct schedule *s, struct player *p, int rank, double *done,
-                 const double *const seconds[DIRECTION_COUNT], double message)
+/* Replays a rank's next action; false if its input has not arrived. */
+static bool replay_action(struct replay *r, int rank)
 {
-    const struct action *a = &p->program[p->at];
-    int stage = schedule_stage(s, rank, a->chunk), last = s->pp * s->chunks - 1;
-    bool begins = stage == (a->way == FORWARD ? 0 : last);
-    double from = 0;
-    if (!begins) {
-        from = *done_of(s, done, a->way, a->way == FORWARD ? stage - 1 : stage + 1, a->micro);
-        if (from < 0) return false;
-        from += message;
+    struct replay_rank *at = &r->ranks[rank];
+    const struct action *a = &at->actions[at->next];
+    int stage = schedule_stage(r->s, rank, a->chunk), last = r->s->pp * r->s->chunks - 1;
+    bool forward = a->direction == FORWARD;
+    double arrives = 0;
+    if (stage != (forward ? 0 : last)) {
+        arrives = *done_of(r, a->direction, forward ? stage - 1 : stage + 1, a->micro);
+        if (arrives < 0) return false;
+        arrives += r->p2p;
     }
-    p->now = fmax(p->now, from) + seconds[a->way][rank];
-    *done_of(s, done, a->way, stage, a->micro) = p->now;
-    p->at++;
+    at->now = fmax(at->now, arrives) + r->seconds[a->direction][rank];
+    *done_of(r, a->direction, stage, a->micro) = at->now;
+    at->next++;
     return true;
 }
 
-static double play_all(const struct schedule *s, const double *const seconds[DIRECTION_COUNT],
-                       double message)
+static double replay_all(struct replay r)
 {
+    const struct schedule *s = r.s;
     int length = schedule_length(s), left = length * s->pp;
     size_t results = (size_t)DIRECTION_COUNT * (size_t)s->pp * (size_t)s->chunks;
-    struct player *players = heap((size_t)s->pp * sizeof *players);
-    double *done = heap_grow(NULL, results * (size_t)s->micros, sizeof *done), end = 0;
-    for (size_t i = 0; i < results * (size_t)s->micros; i++) done[i] = -1;
-    for (int r = 0; r < s->pp; r++) {
-        players[r].program = heap_grow(NULL, (size_t)length, sizeof(struct action));
-        schedule_fill(s, r, players[r].program);
+    double end = 0;
+    r.ranks = heap((size_t)s->pp * sizeof *r.ranks);
+    r.done_s = heap_grow(NULL, results * (size_t)s->micros, sizeof *r.done_s);
+    for (size_t i = 0; i < results * (size_t)s->micros; i++) r.done_s[i] = -1;
+    for (int rank = 0; rank < s->pp; rank++) {
+        r.ranks[rank].actions = heap_grow(NULL, (size_t)length, sizeof(struct action));
+        schedule_actions(s, rank, r.ranks[rank].actions);
     }
     for (int before = -1; left != before;) {
         before = left;
-        for (int r = 0; r < s->pp; r++)
-            while (players[r].at < length && play(s, &players[r], r, done, seconds, message))
-                left--;
+        for (int rank = 0; rank < s->pp; rank++)
+            while (r.ranks[rank].next < length && replay_action(&r, rank)) left--;
     }
     BUG_IF(left);
-    for (int r = 0; r < s->pp; r++) {
-        end = fmax(end, players[r].now);
-        free(players[r].program);
+    for (int rank = 0; rank < s->pp; rank++) {
+        end = fmax(end, r.ranks[rank].now);
+        free(r.ranks[rank].actions);
     }
-    free(players);
-    free(done);
+    free(r.ranks);
+    free(r.done_s);
     return end;
 }
 
 double estimate_pipeline(const struct schedule *s, const double *forward, const double *backward,
-                         double message)
+                         double p2p)
 {
-    enum { MOST_ROUNDS = 64, MOST_ACTIONS = 1 << 24 };
-    const double *const seconds[] = {[FORWARD] = forward, [BACKWARD] = backward};
+    enum { MAX_ROUNDS = 64, MAX_ACTIONS = 1 << 24 };
     struct schedule few = *s;
     double slowest = 0, all = 0;
     for (int r = 0; r < s->pp; r++) {
         slowest = fmax(slowest, forward[r] + backward[r]);
-        all += forward[r] + backward[r] + 2 * message;
+        all += forward[r] + backward[r] + 2 * p2p;
     }
-    double turn = s->chunks * slowest; /* of a micro-batch, where nothing is waited for */
-    if (few.micros > MOST_ROUNDS * few.pp) few.micros = MOST_ROUNDS * few.pp;
-    /* Then every round is as the one before; and where even so few are too many to be played, the
-     * first micro-batch goes there and back, and all others follow it. */
-    if ((double)schedule_length(&few) * few.pp > MOST_ACTIONS)
-        return all - 2 * message - slowest + s->micros * turn;
-    return play_all(&few, seconds, message) + (s->micros - few.micros) * turn;
+    double steady = s->chunks * slowest; /* of a microbatch in the steady state */
+    if (few.micros > MAX_ROUNDS * few.pp) few.micros = MAX_ROUNDS * few.pp;
+    /* After that many rounds all are alike.  If even so few are too many to replay, assume that the
+     * first microbatch goes forward and back, and that all others follow in the steady state. */
+    if ((double)schedule_length(&few) * few.pp > MAX_ACTIONS)
+        return all - 2 * p2p - slowest + s->micros * steady;
+    struct replay r = {
+        .s = &few, .seconds = {[FORWARD] = forward, [BACKWARD] = backward}, .p2p = p2p};
+    return replay_all(r) + (s->micros - few.micros) * steady;
 }
 
-/* What one of the clocks of every rank comes to. */
+/* A step by the clocks of one index, of every rank. */
 struct outcome {
-    double step, pass;         /* `pass`: all micro-batches, through all stages */
-    double messages;           /* what of it they cost */
-    const struct clock *worst; /* of the rank with the most to do */
+    double step_s, microbatches_s; /* all microbatches through all stages */
+    double p2p_s;                  /* the part of it that messages cost */
+    const struct clock *slowest;
 };
 
-static struct outcome outcome(const struct clock *clocks, const struct schedule *s, int which)
+static struct outcome outcome_of(const struct clock *clocks, const struct schedule *s, int index)
 {
     double *forward = heap(2 * (size_t)s->pp * sizeof *forward), *backward = forward + s->pp;
-    double update = 0, message = 0;
-    struct outcome o = {.worst = &clocks[which]};
+    double update = 0, p2p = 0;
+    struct outcome o = {.slowest = &clocks[index]};
     for (int r = 0; r < s->pp; r++) {
-        const struct clock *c = &clocks[r * RESOURCE_COUNT + which];
-        double each = c->micros / s->micros / s->chunks;
-        /* Backward makes two products where forward makes one. */
+        const struct clock *c = &clocks[r * RESOURCE_COUNT + index];
+        double each = c->microbatches_s / s->micros / s->chunks;
+        /* Backward has two GEMMs for each one of forward. */
         forward[r] = each / 3, backward[r] = each - forward[r];
-        update = fmax(update, c->now - c->micros), message = fmax(message, c->message);
-        if (c->micros > o.worst->micros) o.worst = c;
+        update = fmax(update, c->now - c->microbatches_s), p2p = fmax(p2p, c->p2p_s);
+        if (c->microbatches_s > o.slowest->microbatches_s) o.slowest = c;
     }
-    o.pass = o.worst->micros;
+    o.microbatches_s = o.slowest->microbatches_s;
     if (s->pp > 1) {
-        o.pass = estimate_pipeline(s, forward, backward, message);
-        o.messages = o.pass - estimate_pipeline(s, forward, backward, 0);
+        o.microbatches_s = estimate_pipeline(s, forward, backward, p2p);
+        o.p2p_s = o.microbatches_s - estimate_pipeline(s, forward, backward, 0);
     }
-    o.step = o.pass + update;
+    o.step_s = o.microbatches_s + update;
     free(forward);
     return o;
 }
 
 void estimate_make(struct estimate *e, const struct clock *clocks, const struct schedule *s)
 {
-    struct outcome o = outcome(clocks, s, AS_IT_IS);
-    const struct clock *c = o.worst;
-    *e = (struct estimate){.step_s = o.step, .products_s = c->products, .memory_s = c->memory};
-    for (enum group g = 0; g < GROUP_COUNT; g++) e->exposed_s[g] = c->exposed[g];
-    e->exposed_s[GROUP_pp] += o.messages;
-    e->bubble_s = o.pass - o.messages - c->micros;
-    e->update_s = o.step - o.pass;
+    struct outcome o = outcome_of(clocks, s, BASELINE);
+    const struct clock *c = o.slowest;
+    *e = (struct estimate){.step_s = o.step_s, .products_s = c->matmul_s, .memory_s = c->memory_s};
+    for (enum group g = 0; g < GROUP_COUNT; g++) e->exposed_s[g] = c->exposed_s[g];
+    e->exposed_s[GROUP_pp] += o.p2p_s;
+    e->bubble_s = o.microbatches_s - o.p2p_s - c->microbatches_s;
+    e->update_s = o.step_s - o.microbatches_s;
     for (enum resource r = 0; r < RESOURCE_memory_bytes; r++) {
-        double saved = e->bubble_s / 2; /* a half of it, for each of twice as many micro-batches */
-        if (r != RESOURCE_pipeline) saved = o.step - outcome(clocks, s, (int)r).step;
-        if (o.step > 0 && saved / o.step > e->saved) e->saved = saved / o.step, e->limit = r;
+        double saved = e->bubble_s / 2; /* twice as many microbatches halve the bubble */
+        if (r != RESOURCE_pipeline) saved = o.step_s - outcome_of(clocks, s, (int)r).step_s;
+        if (o.step_s > 0 && saved / o.step_s > e->saved) e->saved = saved / o.step_s, e->limit = r;
     }
 }

@@ -1,310 +1,322 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp.h"
 
-#include "model/block.h"
+#include "base/text.h"
 #include "ops/update.h"
 #include "tensor/device.h"
+#include "tensor/element.h"
 
 #include <stdlib.h>
 
-enum { FLIGHTS = 2 }; /* transfers of a kind under way at once */
+enum { MAX_IN_FLIGHT = 2 }; /* transfers of a kind */
 
-/* Where a unit is whole for a while. */
-struct slot {
-    void *at;
+/* A buffer for one unit's unsharded weights or gradients. */
+struct unit_slot {
+    void *x;
     size_t elements;
-    int holds; /* the unit whose weights it has; -1: none */
+    int holds; /* the unit whose weights or gradients it has; -1: none */
 };
 
 struct unit_state {
     int weights, gradients; /* slots */
     bool open, gathering, reducing;
-    bool last;          /* the sum under way is the step's last */
-    bool begun, summed; /* in this step: whole gradients are there; this rank's part of a sum */
-    struct transfer gather, reduce, copy;
+    bool last; /* the pending reduce-scatter is the step's last */
+    /* In this step: unsharded gradients have been written; this rank's shard of the sum has. */
+    bool has_gradients, has_sum;
+    struct transfer all_gather, reduce_scatter, all_reduce;
 };
 
-/* Sums under way, the older one next. */
-struct flights {
-    int unit[FLIGHTS], next;
-    void *work[FLIGHTS];
+/* Pending sums of gradients, a ring with the oldest at `next`. */
+struct in_flight {
+    int unit[MAX_IN_FLIGHT], next;
+    void *work[MAX_IN_FLIGHT];
 };
 
 struct fsdp_state {
-    struct slot *weights, *gradients;
+    struct unit_slot *weights, *gradients;
     int num_weights, num_gradients;
     struct unit_state *units;
-    struct flights reductions, copies;
+    struct in_flight reduce_scatters, all_reduces;
 };
 
-static int parts(const struct fsdp *f) { return f->shard->size; }
-/* Measuring: there is no memory.  Ranks that are there are left alone; those of a plan are not. */
-static bool is_dry(const struct fsdp *f) { return f->on->measuring; }
-static bool is_silent(const struct fsdp *f) { return is_dry(f) && f->shard->transport; }
-static size_t part_of(const struct fsdp *f, int unit)
+static int num_shards(const struct fsdp *f) { return f->shard->size; }
+/* In a sizing pass buffers are NULL. */
+static bool is_sizing(const struct fsdp *f) { return f->on->measuring; }
+/* It skips the transfers of real ranks; those of simulated ones are counted. */
+static bool skips_transfers(const struct fsdp *f) { return is_sizing(f) && f->shard->transport; }
+static size_t shard_elements(const struct fsdp *f, int unit)
 {
-    return f->layout->units[unit].elements / (size_t)parts(f);
+    return f->layout->units[unit].elements / (size_t)num_shards(f);
 }
-static size_t offset_of(const struct fsdp *f, int unit)
+static size_t shard_offset(const struct fsdp *f, int unit)
 {
-    return f->layout->units[unit].offset / (size_t)parts(f);
+    return f->layout->units[unit].offset / (size_t)num_shards(f);
 }
-size_t fsdp_elements(const struct fsdp *f) { return f->layout->elements / (size_t)parts(f); }
+size_t fsdp_elements(const struct fsdp *f) { return f->layout->elements / (size_t)num_shards(f); }
 
 static bool is_embedding(const struct fsdp *f, int unit)
 {
     return unit == layout_unit(f->layout, PARAM_embed, -1);
 }
 
-/* Blocks take two slots in turn.  The embedding and the head are never needed at once, save where
- * they are one. */
-static int slot_of(const struct fsdp *f, int unit, bool whole)
+/* --- slots --------------------------------------------------------------------------------- */
+
+/* Blocks alternate between two slots.  Embedding and head are never needed at once, except if tied.
+ * `own`: each unit has its own slot. */
+static int slot_of(const struct fsdp *f, int unit, bool own)
 {
-    if (whole) return unit;
+    if (own) return unit;
     if (is_embedding(f, unit)) return 2;
     if (unit == layout_unit(f->layout, PARAM_last_norm, -1)) return f->tied ? 3 : 2;
     return unit % 2;
 }
 
-static int slots_take(const struct fsdp *f, bool whole, enum dtype dtype, struct slot **slots,
-                      struct arena *run)
+static int alloc_slots(const struct fsdp *f, bool own, enum dtype dtype, struct unit_slot **slots,
+                       struct arena *run)
 {
-    int count = whole ? f->layout->num_units : 4;
-    struct slot *s = *slots = heap((size_t)count * sizeof *s);
-    for (int i = 0; i < count; i++) s[i] = (struct slot){.holds = -1};
+    int count = own ? f->layout->num_units : 4;
+    struct unit_slot *s = *slots = heap((size_t)count * sizeof *s);
+    for (int i = 0; i < count; i++) s[i] = (struct unit_slot){.holds = -1};
     for (int unit = 0; unit < f->layout->num_units; unit++) {
-        struct slot *of = &s[slot_of(f, unit, whole)];
-        if (of->elements < f->layout->units[unit].elements)
-            of->elements = f->layout->units[unit].elements;
+        struct unit_slot *slot = &s[slot_of(f, unit, own)];
+        if (slot->elements < f->layout->units[unit].elements)
+            slot->elements = f->layout->units[unit].elements;
     }
-    for (int i = 0; i < count; i++) s[i].at = arena_take(run, s[i].elements, dtype_bytes(dtype));
+    for (int i = 0; i < count; i++) s[i].x = arena_take(run, s[i].elements, dtype_bytes(dtype));
     return count;
 }
 
-/* Working memory for the widest unit. */
-static void flights_take(struct flights *w, enum transfer_kind kind, size_t most, int size,
-                         struct arena *run)
+/* Working memory for transfers of up to `elements` per rank. */
+static void alloc_in_flight(struct in_flight *w, enum transfer_kind kind, size_t elements, int size,
+                            struct arena *run)
 {
-    *w = (struct flights){.unit = {-1, -1}};
-    for (int i = 0; i < FLIGHTS; i++)
-        w->work[i] = arena_take(run, transfer_work_bytes(kind, F32, most, size), 1);
+    *w = (struct in_flight){.unit = {-1, -1}};
+    for (int i = 0; i < MAX_IN_FLIGHT; i++)
+        w->work[i] = arena_take(run, transfer_work_bytes(kind, F32, elements, size), 1);
 }
 
-static enum status open_unit(struct units *u, int unit, unsigned use, struct unit_place *place);
-static enum status close_unit(struct units *u, int unit, unsigned use);
+static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
+                             struct unit_buffers *buffers);
+static enum status close_unit(struct unit_provider *p, int unit, unsigned use);
 
 void fsdp_take(struct fsdp *f, struct arena *run)
 {
     const struct layout *l = f->layout;
-    size_t most = 0;
-    f->units = (struct units){open_unit, close_unit};
+    size_t widest = 0;
+    f->units = (struct unit_provider){open_unit, close_unit};
     f->state = heap(sizeof *f->state);
     struct fsdp_state *s = f->state;
     *s = (struct fsdp_state){.units = heap((size_t)l->num_units * sizeof *s->units)};
     for (int unit = 0; unit < l->num_units; unit++) {
         s->units[unit] = (struct unit_state){.weights = slot_of(f, unit, f->keep),
                                              .gradients = slot_of(f, unit, f->whole_gradients)};
-        if (!f->forward_only && part_of(f, unit) > most) most = part_of(f, unit);
+        if (!f->forward_only && shard_elements(f, unit) > widest) widest = shard_elements(f, unit);
     }
-    if (parts(f) > 1) {
-        s->num_weights = slots_take(f, f->keep, f->dtype, &s->weights, run);
+    if (num_shards(f) > 1) {
+        s->num_weights = alloc_slots(f, f->keep, f->dtype, &s->weights, run);
         if (!f->forward_only)
-            s->num_gradients = slots_take(f, f->whole_gradients, F32, &s->gradients, run);
+            s->num_gradients = alloc_slots(f, f->whole_gradients, F32, &s->gradients, run);
     }
-    flights_take(&s->reductions, TRANSFER_reduce_scatter, most, parts(f), run);
-    flights_take(&s->copies, TRANSFER_all_reduce, most, f->replicate->size, run);
+    alloc_in_flight(&s->reduce_scatters, TRANSFER_reduce_scatter, widest, num_shards(f), run);
+    alloc_in_flight(&s->all_reduces, TRANSFER_all_reduce, widest, f->replicate->size, run);
 }
 
 /* --- weights ------------------------------------------------------------------------------- */
 
-static enum status gathered(struct fsdp *f, int unit)
+static enum status wait_all_gather(struct fsdp *f, int unit)
 {
     struct unit_state *u = &f->state->units[unit];
     if (!u->gathering) return STATUS_OK;
     u->gathering = false;
     double begin = trace_begin(f->on->trace);
-    TRY(comm_wait(&u->gather));
-    trace_end(f->on->trace, "wait for weights", begin);
+    TRY(comm_wait(&u->all_gather));
+    trace_end(f->on->trace, "wait for all-gather", begin);
     return STATUS_OK;
 }
 
-static enum status gather(struct fsdp *f, int unit)
+/* Unless the unit is gathered already or being gathered. */
+static enum status start_all_gather(struct fsdp *f, int unit)
 {
     struct unit_state *u = &f->state->units[unit];
-    struct slot *s = &f->state->weights[u->weights];
-    size_t part = part_of(f, unit), bytes = part * dtype_bytes(f->dtype);
+    struct unit_slot *s = &f->state->weights[u->weights];
+    size_t shard = shard_elements(f, unit), bytes = shard * dtype_bytes(f->dtype);
     if (s->holds == unit) return STATUS_OK;
-    if (s->holds >= 0) TRY(gathered(f, s->holds));
+    if (s->holds >= 0) TRY(wait_all_gather(f, s->holds));
     s->holds = unit;
-    TRY(queue_copy(f->on, element(s->at, (size_t)f->shard->rank * part, f->dtype),
-                   element(f->weights, offset_of(f, unit), f->dtype), bytes));
-    u->gather = (struct transfer){TRANSFER_all_gather, f->dtype, part, .x = s->at};
-    TRY(comm_start(f->shard, &u->gather));
+    TRY(queue_copy(f->on, element(s->x, (size_t)f->shard->rank * shard, f->dtype),
+                   element(f->weights, shard_offset(f, unit), f->dtype), bytes));
+    u->all_gather = (struct transfer){TRANSFER_all_gather, f->dtype, shard, .x = s->x};
+    TRY(comm_start(f->shard, &u->all_gather));
     u->gathering = true;
     return STATUS_OK;
 }
 
-/* Starts on the unit that the pass comes to next, which of the embedding needs gradients only. */
-static enum status gather_ahead(struct fsdp *f, int unit, bool backward)
+/* Starts to gather the unit that the pass needs next, unless that is the embedding in backward,
+ * which needs no weights. */
+static enum status prefetch_next(struct fsdp *f, int unit, bool backward)
 {
     struct fsdp_state *s = f->state;
     int next = backward ? unit - 1 : unit + 1;
     int head = layout_unit(f->layout, PARAM_last_norm, -1);
     if (!backward && is_embedding(f, unit) && head >= 0 && s->units[head].open)
-        return STATUS_OK; /* it is the head */
+        return STATUS_OK; /* a tied embedding, opened as the head: no unit follows */
     if (next < 0 || next >= f->layout->num_units) return STATUS_OK;
     if (backward && is_embedding(f, next)) return STATUS_OK;
     if (f->layout->units[next].stage != f->layout->units[unit].stage) return STATUS_OK;
     int holds = s->weights[s->units[next].weights].holds;
-    if (holds < 0 || !s->units[holds].open) TRY(gather(f, next));
+    if (holds < 0 || !s->units[holds].open) TRY(start_all_gather(f, next));
     return STATUS_OK;
 }
 
 /* --- gradients ----------------------------------------------------------------------------- */
 
-/* The replicas' sum, once it is over. */
-static enum status copied(struct fsdp *f, int flight)
+static enum status wait_all_reduce(struct fsdp *f, int index)
 {
-    struct flights *w = &f->state->copies;
-    int unit = w->unit[flight];
+    struct in_flight *w = &f->state->all_reduces;
+    int unit = w->unit[index];
     if (unit < 0) return STATUS_OK;
-    w->unit[flight] = -1;
-    TRY(comm_wait(&f->state->units[unit].copy));
+    w->unit[index] = -1;
+    TRY(comm_wait(&f->state->units[unit].all_reduce));
     return STATUS_OK;
 }
 
-/* Sums this rank's part of the unit over the replicas. */
-static enum status copy(struct fsdp *f, int unit)
+/* Starts to sum this rank's shard of the unit's gradients over the replicas. */
+static enum status all_reduce_replicas(struct fsdp *f, int unit)
 {
-    struct flights *w = &f->state->copies;
+    struct in_flight *w = &f->state->all_reduces;
     struct unit_state *u = &f->state->units[unit];
     if (f->replicate->size == 1) return STATUS_OK;
-    int flight = w->next++ % FLIGHTS;
-    TRY(copied(f, flight));
-    u->copy = (struct transfer){TRANSFER_all_reduce, F32, part_of(f, unit),
-                                .x = element(f->gradients, offset_of(f, unit), F32),
-                                .work = w->work[flight]};
-    TRY(comm_start(f->replicate, &u->copy));
-    w->unit[flight] = unit;
+    int index = w->next++ % MAX_IN_FLIGHT;
+    TRY(wait_all_reduce(f, index));
+    u->all_reduce = (struct transfer){TRANSFER_all_reduce, F32, shard_elements(f, unit),
+                                      .x = element(f->gradients, shard_offset(f, unit), F32),
+                                      .work = w->work[index]};
+    TRY(comm_start(f->replicate, &u->all_reduce));
+    w->unit[index] = unit;
     return STATUS_OK;
 }
 
-/* This rank's part of the unit's sum, once it is over, is added to what the step has. */
-static enum status reduced(struct fsdp *f, int unit)
+/* Waits for the unit's reduce-scatter and accumulates this rank's shard into f->gradients. */
+static enum status finish_reduce_scatter(struct fsdp *f, int unit)
 {
     struct unit_state *u = &f->state->units[unit];
     if (!u->reducing) return STATUS_OK;
     u->reducing = false;
     double begin = trace_begin(f->on->trace);
-    TRY(comm_wait(&u->reduce));
-    trace_end(f->on->trace, "wait for a sum", begin);
-    struct cast add = {.n = part_of(f, unit), .accumulate = u->summed};
-    struct cast_io io = {u->reduce.own, element(f->gradients, offset_of(f, unit), F32)};
-    u->summed = true;
-    if (!is_dry(f)) TRY(cast(f->ops, &add, &io, f->on));
-    if (u->last) TRY(copy(f, unit));
+    TRY(comm_wait(&u->reduce_scatter));
+    trace_end(f->on->trace, "wait for reduce-scatter", begin);
+    struct cast op = {.n = shard_elements(f, unit), .accumulate = u->has_sum};
+    struct cast_io io = {u->reduce_scatter.own, element(f->gradients, shard_offset(f, unit), F32)};
+    u->has_sum = true;
+    if (!is_sizing(f)) TRY(cast(f->ops, &op, &io, f->on));
+    if (u->last) TRY(all_reduce_replicas(f, unit));
     return STATUS_OK;
 }
 
-static enum status reduce(struct fsdp *f, int unit, bool last)
+static enum status start_reduce_scatter(struct fsdp *f, int unit, bool last)
 {
-    struct flights *w = &f->state->reductions;
+    struct in_flight *w = &f->state->reduce_scatters;
     struct unit_state *u = &f->state->units[unit];
-    float *x = f->state->gradients[u->gradients].at;
-    size_t part = part_of(f, unit);
-    int flight = w->next++ % FLIGHTS;
-    if (w->unit[flight] >= 0) TRY(reduced(f, w->unit[flight]));
-    w->unit[flight] = unit;
-    u->reduce = (struct transfer){TRANSFER_reduce_scatter,
-                                  F32,
-                                  part,
-                                  .x = x,
-                                  .own = element(x, (size_t)f->shard->rank * part, F32),
-                                  .work = w->work[flight]};
-    TRY(comm_start(f->shard, &u->reduce));
+    float *x = f->state->gradients[u->gradients].x;
+    size_t shard = shard_elements(f, unit);
+    int index = w->next++ % MAX_IN_FLIGHT;
+    if (w->unit[index] >= 0) TRY(finish_reduce_scatter(f, w->unit[index]));
+    w->unit[index] = unit;
+    u->reduce_scatter = (struct transfer){TRANSFER_reduce_scatter,
+                                          F32,
+                                          shard,
+                                          .x = x,
+                                          .own = element(x, (size_t)f->shard->rank * shard, F32),
+                                          .work = w->work[index]};
+    TRY(comm_start(f->shard, &u->reduce_scatter));
     u->reducing = true, u->last = last;
     return STATUS_OK;
 }
 
-/* A slot for the unit's gradients, where none wait to be summed. */
-static enum status vacate(struct fsdp *f, int unit)
+/* Frees the unit's gradient slot of gradients that are still being reduced. */
+static enum status claim_gradient_slot(struct fsdp *f, int unit)
 {
     struct fsdp_state *s = f->state;
-    struct slot *slot = &s->gradients[s->units[unit].gradients];
-    if (slot->holds >= 0) TRY(reduced(f, slot->holds));
+    struct unit_slot *slot = &s->gradients[s->units[unit].gradients];
+    if (slot->holds >= 0) TRY(finish_reduce_scatter(f, slot->holds));
     slot->holds = unit;
     return STATUS_OK;
 }
 
-/* Whether the unit has no gradients yet, which from here on it has. */
-static bool begin_gradients(struct fsdp *f, int unit)
+/* Whether to overwrite the unit's gradients (zero_grad) rather than accumulate: always if they are
+ * reduced after each microbatch, else in the first microbatch of gradient accumulation. */
+static bool overwrites_gradients(struct fsdp *f, int unit)
 {
     struct unit_state *u = &f->state->units[unit];
-    bool whole = parts(f) == 1 || f->whole_gradients, fresh = !whole || !u->begun;
-    u->begun = true;
-    return fresh;
+    bool accumulates = num_shards(f) == 1 || f->whole_gradients;
+    bool overwrites = !accumulates || !u->has_gradients;
+    u->has_gradients = true;
+    return overwrites;
 }
 
-/* --- what the model asks for --------------------------------------------------------------- */
+/* --- unit_provider ------------------------------------------------------------------------- */
 
-static enum status open_unit(struct units *units, int unit, unsigned use, struct unit_place *place)
+static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
+                             struct unit_buffers *buffers)
 {
-    struct fsdp *f = (struct fsdp *)units;
+    struct fsdp *f = (struct fsdp *)p;
     struct unit_state *u = &f->state->units[unit];
-    *place = (struct unit_place){0};
-    if (use & USE_GRADIENTS) place->fresh = begin_gradients(f, unit);
-    if (is_silent(f)) return STATUS_OK;
-    if (parts(f) == 1) {
+    *buffers = (struct unit_buffers){0};
+    if (use & USE_GRADIENTS) buffers->overwrite = overwrites_gradients(f, unit);
+    if (skips_transfers(f)) return STATUS_OK;
+    if (num_shards(f) == 1) {
         size_t offset = f->layout->units[unit].offset;
-        place->weights = element(f->weights, offset, f->dtype);
-        place->gradients = element(f->gradients, offset, F32);
+        buffers->weights = element(f->weights, offset, f->dtype);
+        buffers->gradients = element(f->gradients, offset, F32);
         return STATUS_OK;
     }
     u->open = true;
     if (use & USE_WEIGHTS) {
-        TRY(gather(f, unit));
-        TRY(gathered(f, unit));
-        TRY(gather_ahead(f, unit, use & USE_GRADIENTS));
-        place->weights = f->state->weights[u->weights].at;
+        TRY(start_all_gather(f, unit));
+        TRY(wait_all_gather(f, unit));
+        TRY(prefetch_next(f, unit, use & USE_GRADIENTS));
+        buffers->weights = f->state->weights[u->weights].x;
     }
     if (use & USE_GRADIENTS) {
-        if (!f->whole_gradients) TRY(vacate(f, unit));
-        place->gradients = f->state->gradients[u->gradients].at;
+        if (!f->whole_gradients) TRY(claim_gradient_slot(f, unit));
+        buffers->gradients = f->state->gradients[u->gradients].x;
     }
     return STATUS_OK;
 }
 
-static enum status close_unit(struct units *units, int unit, unsigned use)
+static enum status close_unit(struct unit_provider *p, int unit, unsigned use)
 {
-    struct fsdp *f = (struct fsdp *)units;
+    struct fsdp *f = (struct fsdp *)p;
     struct unit_state *u = &f->state->units[unit];
-    if (is_silent(f)) return STATUS_OK;
-    bool last = use & USE_LAST;
+    if (skips_transfers(f)) return STATUS_OK;
+    bool last = use & USE_FINAL;
     u->open = false;
     if (!(use & USE_GRADIENTS)) return STATUS_OK;
-    if (parts(f) == 1 && last) TRY(copy(f, unit));
-    if (parts(f) > 1 && (last || !f->whole_gradients)) TRY(reduce(f, unit, last));
+    if (num_shards(f) == 1 && last) TRY(all_reduce_replicas(f, unit));
+    if (num_shards(f) > 1 && (last || !f->whole_gradients))
+        TRY(start_reduce_scatter(f, unit, last));
     return STATUS_OK;
 }
 
-void fsdp_begin(struct fsdp *f)
+void fsdp_begin_step(struct fsdp *f)
 {
     for (int i = 0; i < f->layout->num_units; i++)
-        f->state->units[i].begun = f->state->units[i].summed = false;
+        f->state->units[i].has_gradients = f->state->units[i].has_sum = false;
 }
 
-enum status fsdp_finish(struct fsdp *f)
+enum status fsdp_finish_gradients(struct fsdp *f)
 {
     struct fsdp_state *s = f->state;
-    for (int i = 0; i < FLIGHTS; i++) {
-        int unit = s->reductions.unit[(s->reductions.next + i) % FLIGHTS];
-        if (unit >= 0) TRY(reduced(f, unit));
+    for (int i = 0; i < MAX_IN_FLIGHT; i++) {
+        int unit = s->reduce_scatters.unit[(s->reduce_scatters.next + i) % MAX_IN_FLIGHT];
+        if (unit >= 0) TRY(finish_reduce_scatter(f, unit));
     }
-    for (int i = 0; i < FLIGHTS; i++) TRY(copied(f, (s->copies.next + i) % FLIGHTS));
+    for (int i = 0; i < MAX_IN_FLIGHT; i++)
+        TRY(wait_all_reduce(f, (s->all_reduces.next + i) % MAX_IN_FLIGHT));
     return STATUS_OK;
 }
 
-void fsdp_changed(struct fsdp *f)
+void fsdp_invalidate_weights(struct fsdp *f)
 {
     for (int i = 0; i < f->state->num_weights; i++) f->state->weights[i].holds = -1;
 }
@@ -313,10 +325,10 @@ static enum status wait_for_all(struct fsdp *f)
 {
     struct fsdp_state *s = f->state;
     for (int unit = 0; unit < f->layout->num_units; unit++) {
-        if (s->units[unit].gathering) TRY(comm_wait(&s->units[unit].gather));
-        if (s->units[unit].reducing) TRY(comm_wait(&s->units[unit].reduce));
+        if (s->units[unit].gathering) TRY(comm_wait(&s->units[unit].all_gather));
+        if (s->units[unit].reducing) TRY(comm_wait(&s->units[unit].reduce_scatter));
     }
-    for (int i = 0; i < FLIGHTS; i++) TRY(copied(f, i));
+    for (int i = 0; i < MAX_IN_FLIGHT; i++) TRY(wait_all_reduce(f, i));
     return STATUS_OK;
 }
 
@@ -325,7 +337,7 @@ void fsdp_release(struct fsdp *f)
     struct fsdp_state *s = f->state;
     struct failure why = {0};
     if (!s) return;
-    failure_keep(&why, STATUS_COMM); /* a run that has failed keeps its reason */
+    failure_keep(&why, STATUS_COMM); /* keep the message of the failure that ends the run */
     if (wait_for_all(f)) failure_tell(&why);
     free(s->weights);
     free(s->gradients);

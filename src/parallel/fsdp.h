@@ -1,15 +1,16 @@
-/* fsdp.h -- weights, gradients and optimizer state that data-parallel ranks share out.
+/* fsdp.h -- FSDP: weights, gradients and optimizer state sharded over data-parallel ranks (ZeRO-1
+ * to ZeRO-3, and hybrid sharding over replicas, HSDP).
  *
- * A unit's weights are gathered before it is used, the next one's while it computes; its gradients
- * are summed over the ranks and cut apart while the next one computes.
+ * A unit's weights are all-gathered (unsharded) before use, and the next unit's are prefetched
+ * while it computes; its gradients are reduce-scattered while the next unit's backward runs.
  *
- * Memory   Every flat buffer of a rank holds its part of each unit, one behind the other: element i
- *          of part p of a unit at offset o is o / parts + i there.  Gathered units lie in slots
- *          that blocks take in turn (reshard), or all stay (keep).
- * Ranks    Every rank of the shard group opens and closes units in the same order.
- * Order    Gradients are summed over the shard group's ranks for each micro-batch, over the
- *          replicas once a step; in the order of comm.h.
- * Sources  Rajbhandari et al. 2020 (ZeRO, stages 1 to 3); Zhao et al. 2023 (FSDP, hybrid shards) */
+ * Memory   Every flat buffer of a rank holds its shard of each unit, unit after unit: element i of
+ *          shard p of a unit at offset o is o / shards + i there.  Unsharded units are in slots,
+ * which blocks reuse in turn (reshard after forward), or which each unit has for itself. Ranks
+ * Every rank of the shard group opens and closes units in the same order. Order    Gradients are
+ * summed over the shard group for each microbatch, over the replicas once a step; in the order of
+ * comm.h. Sources  Rajbhandari et al. 2020 (ZeRO, stages 1 to 3); Zhao et al. 2023 (FSDP, hybrid
+ * sharding) */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,35 +20,35 @@
 
 struct fsdp_state;
 
-/* What is not said to be set by fsdp_take is set by the caller before it. */
+/* The caller sets every field that is not marked `fsdp_alloc` before calling it. */
 struct fsdp {
-    struct units units; /* what the model is given; fsdp_take */
+    struct unit_provider units; /* for model.units; fsdp_alloc */
     const struct layout *layout;
     const struct comm *shard, *replicate;
     const struct ops *ops;
     struct queue *on;
-    enum dtype dtype;     /* of the weights the model computes with */
-    bool tied;            /* the embedding is the head: both may be open at once */
-    bool keep;            /* weights stay gathered until they change (ZeRO-2) */
-    bool forward_only;    /* there are no gradients */
-    bool whole_gradients; /* gradients stay whole until the step's last micro-batch (ZeRO-1) */
-    const void *weights;  /* this rank's parts, dtype; set after fsdp_take where they lie then */
-    float *gradients;     /* this rank's parts, f32: sums over what was reduced; likewise */
-    struct fsdp_state *state; /* owned; fsdp_take */
+    enum dtype dtype; /* of the compute weights */
+    bool tied;        /* the embedding is the head: both may be open at once */
+    bool keep; /* no reshard after forward: weights stay gathered until they change (ZeRO-2) */
+    bool forward_only;    /* no gradients */
+    bool whole_gradients; /* gradients stay unsharded until the step's last microbatch (ZeRO-1) */
+    const void *weights;  /* this rank's shards, dtype; may be set after fsdp_alloc */
+    float *gradients;     /* this rank's shards, f32: reduced sums; likewise */
+    struct fsdp_state *state; /* owned; fsdp_alloc */
 };
 
-/* Takes slots, and what transfers work with, from `run`. */
+/* Allocates slots and the working memory of transfers from `run`. */
 void fsdp_take(struct fsdp *f, struct arena *run);
-/* Waits for what is under way: until then buffers are not the caller's. */
+/* Waits for pending transfers: only then are the buffers the caller's again. */
 void fsdp_release(struct fsdp *f);
 
-/* Of one rank's flat buffers. */
+/* Elements of one rank's flat buffers. */
 size_t fsdp_elements(const struct fsdp *f);
 
-/* Before the first micro-batch of a step: no gradients yet, whatever lies in f->gradients.  Each
- * unit is opened with gradients in the step. */
-void fsdp_begin(struct fsdp *f);
-/* After the last: f->gradients are the sums over every rank and micro-batch. */
-enum status fsdp_finish(struct fsdp *f);
-/* f->weights have changed: what was gathered is old. */
-void fsdp_changed(struct fsdp *f);
+/* Before the first microbatch of a step: discards the gradients of the step before (zero_grad).
+ * Every unit must be opened with gradients in the step. */
+void fsdp_begin_step(struct fsdp *f);
+/* After the last microbatch: completes the sums of f->gradients over all ranks and microbatches. */
+enum status fsdp_finish_gradients(struct fsdp *f);
+/* f->weights have changed: gathered copies are stale. */
+void fsdp_invalidate_weights(struct fsdp *f);

@@ -1,14 +1,13 @@
-/* mesh.h -- the ranks of a run as a block of pp x dp_replicate x dp_shard x cp x tp.
+/* mesh.h -- the device mesh: the ranks of a run as pp x dp_replicate x dp_shard x cp x tp.
  *
- * Ranks    tp runs fastest: rank = tp + TP (cp + CP (dp_shard + SHARD (dp_replicate + REPLICATE
- *          pp))), so neighbours in a node talk most.
- * Groups   One for each axis, and those that are several axes at once. */
+ * Ranks    tp varies fastest: rank = tp + TP (cp + CP (dp_shard + SHARD (dp_replicate + REPLICATE
+ *          pp))), so tensor-parallel ranks, which communicate most, are neighbors in a node.
+ * Groups   One for each axis, and some that span several axes. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "comm/comm.h"
+#include "base/status.h"
 #include "parallel/parallel_config.h"
-#include "tensor/queue.h"
 
 /* From the slowest to the fastest. */
 #define AXIS_LIST(X)                                                                               \
@@ -26,30 +25,30 @@ enum axis {
 };
 const char *axis_name(enum axis a);
 
-/* Degrees of the axes, and where one rank stands on each. */
+/* Degrees of the axes, and the coordinates of one rank. */
 struct mesh {
     int degree[AXIS_COUNT], at[AXIS_COUNT];
 };
 
-/* Degrees that make exactly `size` ranks; data_parallel_shard_degree -1 is what the others leave.
- * CONFIG: they do not; the message names them. */
+/* Resolves the degrees for `size` ranks; data_parallel_shard_degree -1 is what the others leave.
+ * CONFIG: the product of the degrees is not `size`. */
 enum status mesh_resolve(struct mesh *m, const struct parallelism_config *c, int rank, int size);
-/* One rank and no other. */
+/* The mesh of a single rank. */
 struct mesh mesh_alone(void);
-/* The rank that stands there, and the reverse. */
+/* The rank with these coordinates, and the reverse. */
 int mesh_rank(const struct mesh *m, const int at[AXIS_COUNT]);
-void mesh_place(struct mesh *m, int rank);
+void mesh_set_rank(struct mesh *m, int rank);
 
-/* name, the axes it spans, who is in it */
+/* name, the axes it spans, its ranks */
 #define GROUP_LIST(X)                                                                              \
     X(pp, 1 << AXIS_pp, "stages of a pipeline")                                                    \
-    X(replicate, 1 << AXIS_dp_replicate, "copies of a shard")                                      \
-    X(shard, 1 << AXIS_dp_shard | 1 << AXIS_cp, "ranks that share out one copy of the weights")    \
-    X(cp, 1 << AXIS_cp, "ranks that share out a row's tokens")                                     \
-    X(tp, 1 << AXIS_tp, "ranks that share out a block's matrices")                                 \
-    X(data, 1 << AXIS_dp_replicate | 1 << AXIS_dp_shard, "ranks that compute on different rows")   \
-    X(peers, 1 << AXIS_pp | 1 << AXIS_cp | 1 << AXIS_tp, "ranks that compute on the same rows")    \
-    X(world, (1 << AXIS_COUNT) - 1, "every rank of the run")
+    X(replicate, 1 << AXIS_dp_replicate, "replicas of a shard")                                    \
+    X(shard, 1 << AXIS_dp_shard | 1 << AXIS_cp, "ranks that one replica is sharded over")          \
+    X(cp, 1 << AXIS_cp, "ranks with parts of the same rows")                                       \
+    X(tp, 1 << AXIS_tp, "ranks with slices of the same matrices")                                  \
+    X(data, 1 << AXIS_dp_replicate | 1 << AXIS_dp_shard, "ranks with different rows")              \
+    X(peers, 1 << AXIS_pp | 1 << AXIS_cp | 1 << AXIS_tp, "ranks with the same rows")               \
+    X(world, (1 << AXIS_COUNT) - 1, "all ranks of the run")
 
 enum group {
 #define X(name, axes, text) GROUP_##name,
@@ -58,24 +57,10 @@ enum group {
         GROUP_COUNT
 };
 const char *group_name(enum group g);
-/* Ranks of a group, and one's place among them, without any communication. */
+/* Size of a group and this rank's place in it, computed without communication. */
 int mesh_group_size(const struct mesh *m, enum group g);
 int mesh_group_rank(const struct mesh *m, enum group g);
-/* Those of them that are on this rank's node, where nodes are filled with so many ranks in turn. */
+/* Ranks of the group on this rank's node, where each node has `node_ranks` consecutive ranks. */
 int mesh_group_near(const struct mesh *m, enum group g, int node_ranks);
-
-/* Every group that this rank is in.  Collective over `world`. */
-struct groups {
-    struct comm of[GROUP_COUNT];
-    struct comm_counts planned[GROUP_COUNT]; /* of groups_plan's */
-};
-enum status groups_open(struct groups *g, const struct mesh *m, const struct comm *world);
-/* `wrap` makes the groups that tensors of the model go over, pp to tp, carry a device's memory
- * (staged.h, nccl.h); the others carry the host's.  Groups of one stay.  Collective. */
-enum status groups_carry(struct groups *g,
-                         enum status (*wrap)(struct comm *c, const char *name, void *context),
-                         void *context);
-void groups_close(struct groups *g);
-/* As a single rank sees them, for planning: sizes and ranks are the mesh's, and what would move is
- * counted.  They point into *g, which is not to be moved. */
-void groups_plan(struct groups *g, const struct mesh *m);
+/* The coordinates on all other axes as one number, which is the same for the ranks of one group. */
+int mesh_group_color(const struct mesh *m, enum group g);

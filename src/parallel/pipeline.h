@@ -1,13 +1,13 @@
-/* pipeline.h -- micro-batches through the stages of a model, on one rank or over several.
+/* pipeline.h -- runs a step's microbatches through the stages of a model, on one rank or several.
  *
- * Each rank goes through its table of actions (schedule.h).  What an action needs from another
- * stage is asked for while the action before computes; what it makes is sent while the next does.
+ * Each rank executes its list of actions (schedule.h).  An action's receive is posted before the
+ * action ahead of it computes, and its result is sent while the next action computes.
  *
- * Memory   From the step arena: activations of schedule_peak micro-batches of each chunk, and
- *          streams [S, D] of the model's dtype: of a chunk's input one more than that, of its
- *          output schedule_buffers, of gradients (forward only: of everything) one more than that.
- * Ranks    All ranks of the group run, with micro-batches of the same number and sizes.  On one
- *          rank there is one stage, and nothing moves. */
+ * Memory   From the step arena: activations of schedule_max_in_flight microbatches of each chunk,
+ * and streams [S, D] of the model's dtype: for a chunk's inputs one more than that, for its outputs
+ * schedule_send_buffers, for gradients (forward only: for everything) one more than that. Ranks All
+ * ranks of the group call pipeline_run, with equally many microbatches of the same sizes. On one
+ * rank there is one stage, and nothing is sent. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,23 +21,24 @@ struct pipeline_state;
 /* Set by the caller before pipeline_open. */
 struct pipeline {
     const struct model *model;  /* borrowed; has this rank's stages */
-    const struct comm *group;   /* borrowed; its ranks are the pipeline's, in order */
-    const struct stage *stages; /* of this rank, one a chunk; borrowed */
-    struct schedule schedule;   /* one that schedule_check lets pass */
+    const struct comm *group;   /* borrowed; the pipeline's ranks, in order */
+    const struct stage *stages; /* of this rank, one per chunk; borrowed */
+    struct schedule schedule;   /* valid by schedule_check */
     bool forward_only;
     struct pipeline_state *state; /* owned; pipeline_open */
 };
 
-/* Allocates the tables. */
+/* Allocates the list of actions. */
 void pipeline_open(struct pipeline *p);
 void pipeline_close(struct pipeline *p);
 
-/* Tells the group which messages pipeline_run sends and receives.  Collective. */
-enum status pipeline_expect(const struct pipeline *p);
+/* Declares to the group the messages that pipeline_run sends and receives.  Collective. */
+enum status pipeline_declare_p2p(const struct pipeline *p);
 
-/* All schedule.micros micro-batches; adds to the model's gradients unless forward_only.  Losses are
- * filled in by the rank that has them.  SHAPE: a batch that the model cannot take.  COMM: a rank is
- * gone. */
-enum status pipeline_run(struct pipeline *p, const struct micro_batch *micros, struct arena *step);
+/* Runs all microbatches of the schedule; accumulates the model's gradients unless forward_only. The
+ * rank with the head fills in the losses.  SHAPE: a microbatch of a size that the model cannot
+ * process.  COMM: a rank failed. */
+enum status pipeline_run(struct pipeline *p, const struct microbatch *microbatches,
+                         struct arena *step);
 /* Whether this rank has the head, and so the losses. */
 bool pipeline_has_loss(const struct pipeline *p);

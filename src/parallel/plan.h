@@ -1,20 +1,20 @@
-/* plan.h -- what happens at the boundaries a model crosses. */
+/* plan.h -- parallel plans: what happens at the boundaries that a model crosses. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "comm/comm.h"
 #include "ops/boundary.h"
 
-/* The model lies whole on one device, as it does on each of data-parallel ranks. */
-const struct plan *plan_alone(void);
+/* The model is whole on one device, as on each data-parallel rank: crossings do nothing. */
+const struct plan *plan_single_device(void);
 
-/* Blocks' matrices are cut over the ranks of a group (tensor parallelism).  stream_cut: so are the
- * tokens between them (sequence parallelism), whose number the ranks must divide; without it only
- * forward passes can be made. */
+/* Tensor parallelism: the matrices of blocks are sliced over the ranks of a group.  stream_cut
+ * (sequence parallelism): so are the tokens of the residual stream, whose number the group's size
+ * must divide; without it only forward is possible. */
 struct tensor_plan {
-    struct plan plan; /* what the model is given */
+    struct plan plan; /* for model.plan */
     const struct comm *group, *contexts;
 };
 void tensor_plan_init(struct tensor_plan *p, const struct comm *group, bool stream_cut);
-/* Rows are cut over the ranks of another group, too (context parallelism). */
+/* Adds context parallelism: the tokens of rows are divided over the ranks of another group. */
 void tensor_plan_contexts(struct tensor_plan *p, const struct comm *contexts);

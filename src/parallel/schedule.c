@@ -1,32 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/schedule.h"
 
-#include "parallel/nearest.h"
+#include "parallel/suggest.h"
 
-#include <string.h>
+enum { MAX_CHUNKS = 1 << 8, MAX_MICROBATCHES = 1 << 20 };
 
-enum { MOST_CHUNKS = 1 << 8, MOST_MICROS = 1 << 20 };
-
-const char *schedule_word(enum schedule_kind k)
-{
-    static const char *const words[] = {
-#define X(name, word, text) word,
-        SCHEDULE_LIST(X)
-#undef X
-    };
-    return words[k];
-}
-
-enum status schedule_find(enum schedule_kind *k, const char *word)
-{
-    for (*k = 0; *k < SCHEDULE_COUNT; (*k)++)
-        if (!strcmp(word, schedule_word(*k))) return STATUS_OK;
-#define X(name, word, text) " \"" word "\""
-    FAIL(CONFIG, "no schedule of a pipeline is called \"%s\"; there are" SCHEDULE_LIST(X), word);
-#undef X
-}
-
-/* Micro-batches are taken through a chunk in rounds, of pp or a little more. */
+/* Microbatches pass through a chunk in rounds of pp or a few more. */
 static int num_rounds(int64_t micros, int pp) { return micros < pp ? 1 : (int)(micros / pp); }
 
 static bool rounds_are_even(int64_t micros, const void *pp)
@@ -36,112 +15,118 @@ static bool rounds_are_even(int64_t micros, const void *pp)
 
 enum status schedule_check(const struct schedule *s)
 {
-    bool interleaved = s->kind == SCHEDULE_interleaved;
-    if (s->micros < 1 || s->micros > MOST_MICROS)
-        FAIL(CONFIG, "a pipeline of %d micro-batches a step: 1 to %d are possible", s->micros,
-             MOST_MICROS);
+    bool interleaved = s->kind == SCHEDULE_Interleaved1F1B;
+    if (s->micros < 1 || s->micros > MAX_MICROBATCHES)
+        FAIL(CONFIG, "%d microbatches per step: must be between 1 and %d for a pipeline", s->micros,
+             MAX_MICROBATCHES);
     if (!interleaved && s->chunks != 1)
-        FAIL(CONFIG, "the pipeline schedule %s has one stage a rank, not %d; %s takes several",
-             schedule_word(s->kind), s->chunks, schedule_word(SCHEDULE_interleaved));
+        FAIL(CONFIG,
+             "the pipeline schedule %s supports one stage per rank, not %d; %s supports several",
+             schedule_kind_word(s->kind), s->chunks, schedule_kind_word(SCHEDULE_Interleaved1F1B));
     if (!interleaved) return STATUS_OK;
     if (s->pp < 2)
-        FAIL(CONFIG, "the pipeline schedule %s needs pipeline_parallel_degree 2 or more, not %d",
-             schedule_word(s->kind), s->pp);
-    if (s->chunks < 2 || s->chunks > MOST_CHUNKS)
-        FAIL(CONFIG, "the pipeline schedule %s with %d stage%s a rank: 2 to %d are possible",
-             schedule_word(s->kind), s->chunks, s->chunks == 1 ? "" : "s", MOST_CHUNKS);
+        FAIL(CONFIG, "the pipeline schedule %s requires pipeline_parallel_degree >= 2, not %d",
+             schedule_kind_word(s->kind), s->pp);
+    if (s->chunks < 2 || s->chunks > MAX_CHUNKS)
+        FAIL(CONFIG, "the pipeline schedule %s with %d stage%s per rank: must be between 2 and %d",
+             schedule_kind_word(s->kind), s->chunks, s->chunks == 1 ? "" : "s", MAX_CHUNKS);
     if (!rounds_are_even(s->micros, &s->pp))
         FAIL(CONFIG,
-             "%d micro-batches a step do not make %d rounds of one size for the pipeline schedule "
-             "%s over %d ranks%s",
-             s->micros, num_rounds(s->micros, s->pp), schedule_word(s->kind), s->pp,
-             nearest_find(s->micros, 1, MOST_MICROS, rounds_are_even, &s->pp).text);
+             "%d microbatches per step are not divisible into %d rounds for the pipeline schedule "
+             "%s "
+             "over %d ranks%s",
+             s->micros, num_rounds(s->micros, s->pp), schedule_kind_word(s->kind), s->pp,
+             suggest_values(s->micros, 1, MAX_MICROBATCHES, rounds_are_even, &s->pp).text);
     return STATUS_OK;
 }
 
 int schedule_length(const struct schedule *s) { return 2 * s->micros * s->chunks; }
 
-/* Forwards before the first backward, but for the one that goes with it. */
-static int warm_up(const struct schedule *s, int rank)
+/* Forwards of the warmup, before the first pair of a forward and a backward. */
+static int num_warmup(const struct schedule *s, int rank)
 {
-    int all = s->micros * s->chunks, behind = s->pp - rank - 1, n = all;
+    int all = s->micros * s->chunks, ranks_after = s->pp - rank - 1, n = all;
     switch (s->kind) {
-    case SCHEDULE_gpipe: break;
-    case SCHEDULE_one_ahead: n = behind; break;
-    case SCHEDULE_interleaved:
-        n = 2 * behind + (s->chunks - 1) * (s->micros / num_rounds(s->micros, s->pp));
+    case SCHEDULE_GPipe: break;
+    case SCHEDULE_1F1B: n = ranks_after; break;
+    case SCHEDULE_Interleaved1F1B:
+        n = 2 * ranks_after + (s->chunks - 1) * (s->micros / num_rounds(s->micros, s->pp));
         break;
-    case SCHEDULE_COUNT: BUG("no kind");
     }
     return n < all ? n : all;
 }
 
-/* The nth forward or backward: a round through one chunk, then through the next. */
-static struct action nth(const struct schedule *s, enum direction way, int n)
+/* The nth forward or backward of a rank: a round through one chunk, then through the next. */
+static struct action nth_action(const struct schedule *s, enum direction direction, int n)
 {
     int round = s->micros / num_rounds(s->micros, s->pp), pass = round * s->chunks;
     int chunk = n % pass / round;
-    return (struct action){.way = way,
+    return (struct action){.direction = direction,
                            .micro = n / pass * round + n % round,
-                           .chunk = way == FORWARD ? chunk : s->chunks - 1 - chunk};
+                           .chunk = direction == FORWARD ? chunk : s->chunks - 1 - chunk};
 }
 
-void schedule_fill(const struct schedule *s, int rank, struct action *program)
+void schedule_actions(const struct schedule *s, int rank, struct action *actions)
 {
-    int all = s->micros * s->chunks, ahead = warm_up(s, rank), n = 0;
-    for (int i = 0; i < ahead; i++) program[n++] = nth(s, FORWARD, i);
+    int all = s->micros * s->chunks, warmup = num_warmup(s, rank), n = 0;
+    for (int i = 0; i < warmup; i++) actions[n++] = nth_action(s, FORWARD, i);
     for (int i = 0; i < all; i++) {
-        if (ahead + i < all) program[n++] = nth(s, FORWARD, ahead + i);
-        program[n++] = nth(s, BACKWARD, i);
+        if (warmup + i < all) actions[n++] = nth_action(s, FORWARD, warmup + i);
+        actions[n++] = nth_action(s, BACKWARD, i);
     }
 }
 
-void schedule_fill_forward(const struct schedule *s, struct action *program)
+void schedule_forward_actions(const struct schedule *s, struct action *actions)
 {
     int n = 0;
     for (int round = 0; round < s->micros; round += s->pp)
         for (int chunk = 0; chunk < s->chunks; chunk++)
             for (int micro = round; micro < round + s->pp && micro < s->micros; micro++)
-                program[n++] = (struct action){FORWARD, micro, chunk};
+                actions[n++] = (struct action){FORWARD, micro, chunk};
 }
 
-int schedule_peak(const struct schedule *s, int rank, int chunk)
+int schedule_max_in_flight(const struct schedule *s, int rank, int chunk)
 {
-    int all = s->micros * s->chunks, ahead = warm_up(s, rank), now = 0, most = 0;
-    for (int i = 0; i < all + ahead; i++) {
-        if (i < all && (chunk == ALL_CHUNKS || nth(s, FORWARD, i).chunk == chunk)) now++;
-        if (now > most) most = now;
-        if (i >= ahead && (chunk == ALL_CHUNKS || nth(s, BACKWARD, i - ahead).chunk == chunk))
+    int all = s->micros * s->chunks, warmup = num_warmup(s, rank), now = 0, max = 0;
+    for (int i = 0; i < all + warmup; i++) {
+        if (i < all && (chunk == ALL_CHUNKS || nth_action(s, FORWARD, i).chunk == chunk)) now++;
+        if (now > max) max = now;
+        if (i >= warmup &&
+            (chunk == ALL_CHUNKS || nth_action(s, BACKWARD, i - warmup).chunk == chunk))
             now--;
     }
-    return most;
+    return max;
 }
 
-/* A chunk's output waits while the next rank takes the rest of a round through the chunk before;
- * what of a round is more than the ranks can take in meanwhile must lie somewhere. */
-int schedule_buffers(const struct schedule *s)
+/* A chunk's output must wait while the next rank finishes the round in its earlier chunk.  The
+ * ranks absorb pp microbatches of a round; the rest need buffers. */
+int schedule_send_buffers(const struct schedule *s)
 {
     int round = s->micros / num_rounds(s->micros, s->pp);
     return s->chunks > 1 && round > s->pp ? round - s->pp + 1 : 1;
 }
 
-/* What `receiver` gets, as its sender or the receiver sees it: the stage at the other end. */
-static struct message message(const struct schedule *s, int receiver, int other, enum direction way)
+/* The message that stage `receiver` receives, seen from either end: `other` is the stage at the
+ * other end. */
+static struct p2p_message message_to(const struct schedule *s, int receiver, int other,
+                                     enum direction direction)
 {
     int stages = s->pp * s->chunks;
     if (receiver < 0 || receiver >= stages || other < 0 || other >= stages)
-        return (struct message){.peer = -1};
-    return (struct message){.peer = other % s->pp, .tag = 2 * (receiver / s->pp) + (int)way};
+        return (struct p2p_message){.peer = -1};
+    return (struct p2p_message){.peer = other % s->pp,
+                                .tag = 2 * (receiver / s->pp) + (int)direction};
 }
 
-struct message schedule_input(const struct schedule *s, int rank, const struct action *a)
+struct p2p_message schedule_input(const struct schedule *s, int rank, const struct action *a)
 {
     int stage = schedule_stage(s, rank, a->chunk);
-    return message(s, stage, a->way == FORWARD ? stage - 1 : stage + 1, a->way);
+    return message_to(s, stage, a->direction == FORWARD ? stage - 1 : stage + 1, a->direction);
 }
 
-struct message schedule_output(const struct schedule *s, int rank, const struct action *a)
+struct p2p_message schedule_output(const struct schedule *s, int rank, const struct action *a)
 {
-    int stage = schedule_stage(s, rank, a->chunk), to = a->way == FORWARD ? stage + 1 : stage - 1;
-    return message(s, to, to, a->way);
+    int stage = schedule_stage(s, rank, a->chunk),
+        to = a->direction == FORWARD ? stage + 1 : stage - 1;
+    return message_to(s, to, to, a->direction);
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "perf/measure.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "train/trainer.h"
 
 #include <math.h>

@@ -4,7 +4,6 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/peak.h"
 #include "base/clock.h"
-#include "base/rng.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
@@ -210,18 +209,6 @@ enum status operations_measure(struct call_timing *timings, const struct call_li
         TRY(measure_call(&timings[i], call, m, w.buffers[0].dtype == BF16 ? &half : &f32, rounds));
     }
     return STATUS_OK;
-}
-
-void batch_fill_random(struct batch *b, int V)
-{
-    size_t tokens = (size_t)b->B * (size_t)b->T;
-    for (size_t n = 0; n < tokens; n++) {
-        b->ids_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, 0, n);
-        b->labels_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, 1, n);
-        b->start_BT[n] = 0;
-        b->end_BT[n] = b->T;
-    }
-    b->valid = (int64_t)tokens;
 }
 
 /* Adds a step's spans to what they are part of. */

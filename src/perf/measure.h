@@ -8,7 +8,7 @@
 #pragma once
 
 #include "backends/cpu/stream.h"
-#include "data/data.h"
+#include "data/loader.h"
 #include "perf/calls.h"
 #include "train/machine.h"
 
@@ -75,6 +75,3 @@ enum status step_measure(struct step_timing *s, struct call_timing *timings,
 void step_timing_release(struct step_timing *s);
 
 double median(double *values, int count); /* which it sorts */
-
-/* Random ids and labels; every row is one document. */
-void batch_fill_random(struct batch *b, int V);

@@ -6,9 +6,10 @@
 #include "machine/machine.h"
 #include "metrics/memory.h"
 #include "ops/linear.h"
-#include "parallel/clock.h"
+#include "parallel/sim_clock.h"
 #include "perf/bench_device.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <string.h>
 

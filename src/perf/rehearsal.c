@@ -27,7 +27,7 @@ const struct ops rehearsal_ops = {
 /* One rank's step, heard by a clock for each resource that may be twice as fast. */
 struct listener {
     struct rehearsal rehearsal;
-    struct comm_watch watch;
+    struct comm_observer observer;
     const struct groups *groups;
     struct way ways[GROUP_COUNT];
     struct clock *clocks; /* RESOURCE_COUNT */
@@ -48,9 +48,9 @@ static void hear_call(struct rehearsal *r, const struct op_call *c)
     }
 }
 
-static struct listener *listener_of(struct comm_watch *w)
+static struct listener *listener_of(struct comm_observer *w)
 {
-    return (struct listener *)((char *)w - offsetof(struct listener, watch));
+    return (struct listener *)((char *)w - offsetof(struct listener, observer));
 }
 
 /* The group whose transfers are counted there, or a part of it. */
@@ -61,7 +61,7 @@ static enum group group_of(const struct listener *l, const struct comm *c)
     return g;
 }
 
-static void hear_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+static void hear_start(struct comm_observer *w, const struct comm *c, const struct transfer *t,
                        size_t bytes)
 {
     struct listener *l = listener_of(w);
@@ -71,7 +71,7 @@ static void hear_start(struct comm_watch *w, const struct comm *c, const struct 
     for (int i = 0; i < RESOURCE_COUNT; i++) clock_start(&l->clocks[i], t, &way, (double)bytes);
 }
 
-static void hear_wait(struct comm_watch *w, const struct transfer *t)
+static void hear_wait(struct comm_observer *w, const struct transfer *t)
 {
     struct listener *l = listener_of(w);
     for (int i = 0; i < RESOURCE_COUNT; i++) clock_wait(&l->clocks[i], t);
@@ -81,7 +81,7 @@ static enum status listen(struct clock *clocks, const struct config *c,
                           const struct model_shape *shape, const struct mesh *mesh)
 {
     struct listener l = {.rehearsal = {.base = {.num_threads = 1}, .call = hear_call},
-                         .watch = {hear_start, hear_wait},
+                         .observer = {hear_start, hear_wait},
                          .clocks = clocks};
     struct machine machine = {.ops = &rehearsal_ops, .on = &l.rehearsal.base, .mesh = *mesh};
     struct memory_plan memory;
@@ -90,7 +90,7 @@ static enum status listen(struct clock *clocks, const struct config *c,
     for (enum group g = 0; g < GROUP_COUNT; g++) {
         int near = mesh_group_near(mesh, g, (int)clocks[0].hardware.node_ranks);
         l.ways[g] = (struct way){g, mesh_group_size(mesh, g), near};
-        machine.groups.planned[g].watch = &l.watch;
+        machine.groups.planned[g].observer = &l.observer;
     }
     enum status st = trainer_plan(c, shape, &machine, &memory);
     arena_release(&l.rehearsal.base.scratch);

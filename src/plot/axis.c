@@ -26,11 +26,11 @@ static void pad_log_range(struct axis *a, double pad)
     a->low = fmax(a->low / more, 1e-300), a->high = fmin(a->high * more, 1e300);
 }
 
-/* Places up to `want` ticks, but at least two. */
-static void place_ticks(struct axis *a, int want)
+/* Places up to `max_ticks` ticks, but at least two. */
+static void place_ticks(struct axis *a, int max_ticks)
 {
-    for (; a->num_ticks < 2 && want < AXIS_TICKS / 2 + 2; want++) {
-        a->tick_step = round_up_125((a->high - a->low) / want);
+    for (; a->num_ticks < 2 && max_ticks < AXIS_TICKS / 2 + 2; max_ticks++) {
+        a->tick_step = round_up_125((a->high - a->low) / max_ticks);
         double from = a->low / a->tick_step, to = a->high / a->tick_step, slack = 1e-6;
         a->num_ticks = 0;
         for (double i = ceil(from - slack); i <= to + slack && a->num_ticks < AXIS_TICKS; i++)
@@ -38,11 +38,11 @@ static void place_ticks(struct axis *a, int want)
     }
 }
 
-static void place_log_ticks(struct axis *a, int want)
+static void place_log_ticks(struct axis *a, int max_ticks)
 {
     static const double leads[] = {1, 2, 5};
-    double decades = log10(a->high) - log10(a->low), every = fmax(1, ceil(decades / want));
-    int num_leads = decades * 3 <= want + 2 ? 3 : 1;
+    double decades = log10(a->high) - log10(a->low), every = fmax(1, ceil(decades / max_ticks));
+    int num_leads = decades * 3 <= max_ticks + 2 ? 3 : 1;
     for (double k = floor(log10(a->low)); k <= ceil(log10(a->high)); k += every)
         for (int i = 0; i < num_leads && a->num_ticks < AXIS_TICKS; i++) {
             double tick = leads[i] * pow(10, k);
@@ -51,21 +51,22 @@ static void place_log_ticks(struct axis *a, int want)
         }
 }
 
-void axis_fit(struct axis *a, double low, double high, int want, double pad, bool log)
+void axis_fit(struct axis *a, double low, double high, struct axis_style style)
 {
+    bool log = style.log;
     *a = (struct axis){.log = log};
     /* Clamp, so that the arithmetic does not overflow. */
     a->low = fmin(fmax(low, log ? 1e-290 : -1e290), 1e290);
     a->high = fmax(fmin(high, 1e290), a->low);
     if (log)
-        pad_log_range(a, pad);
+        pad_log_range(a, style.padding);
     else
-        pad_range(a, pad);
+        pad_range(a, style.padding);
     /* Within one decade, evenly spaced ticks are denser than 1, 2, 5. */
     if (log && a->high >= 10 * a->low)
-        place_log_ticks(a, want);
+        place_log_ticks(a, style.num_ticks);
     else
-        place_ticks(a, want);
+        place_ticks(a, style.num_ticks);
 }
 
 double axis_position(const struct axis *a, double value)

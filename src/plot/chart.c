@@ -20,8 +20,9 @@ void chart_axes(const struct chart *c, int x_ticks, int y_ticks, struct axis *x,
         include_values(&y_low, &y_high, l->y, l->count);
         if (l->raw) include_values(&y_low, &y_high, l->raw, l->count);
     }
-    axis_fit(x, x_low, x_high, x_ticks, 0, false);
-    axis_fit(y, y_low, y_high, y_ticks, 0.04, c->log_y);
+    axis_fit(x, x_low, x_high, (struct axis_style){.num_ticks = x_ticks});
+    axis_fit(y, y_low, y_high,
+             (struct axis_style){.num_ticks = y_ticks, .padding = 0.04, .log = c->log_y});
 }
 
 void chart_smooth(const double *values, size_t count, size_t window, double *smoothed)

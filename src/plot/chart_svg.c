@@ -103,10 +103,11 @@ static void append_point(struct text *t, const struct svg_frame *f, bool *first,
 
 /* Joins the points.  If there are many per pixel column, keeps only the minimum and maximum of each
  * column, which looks the same. */
-static void append_curve(struct text *t, const struct svg_frame *f, const double *xs,
-                         const double *ys, size_t count, const char *style)
+static void append_curve(struct text *t, const struct svg_frame *f, const struct chart_line *l,
+                         const double *ys, const char *style)
 {
-    size_t columns = (size_t)f->width, stride = count > 4 * columns ? count / columns : 1;
+    size_t count = l->count, columns = (size_t)f->width;
+    size_t stride = count > 4 * columns ? count / columns : 1;
     bool first = true;
     text_adds(t, "<path d=\"");
     for (size_t i = 0; i < count; i += stride) {
@@ -116,10 +117,10 @@ static void append_curve(struct text *t, const struct svg_frame *f, const double
             if (ys[j] > ys[high]) high = j;
         }
         size_t one = low < high ? low : high, other = low < high ? high : low;
-        append_point(t, f, &first, xs[one], ys[one]);
-        if (other != one) append_point(t, f, &first, xs[other], ys[other]);
+        append_point(t, f, &first, l->x[one], ys[one]);
+        if (other != one) append_point(t, f, &first, l->x[other], ys[other]);
     }
-    if (stride > 1) append_point(t, f, &first, xs[count - 1], ys[count - 1]);
+    if (stride > 1) append_point(t, f, &first, l->x[count - 1], ys[count - 1]);
     text_addf(t, "\" fill=\"none\" stroke-linejoin=\"round\" %s/>\n", style);
 }
 
@@ -130,11 +131,11 @@ static void append_line(struct text *t, const struct svg_frame *f, const struct 
     if (!l->count) return;
     if (l->raw) {
         snprintf(style, sizeof style, "stroke=\"%s\" stroke-opacity=\"0.35\"", colour);
-        append_curve(t, f, l->x, l->raw, l->count, style);
+        append_curve(t, f, l, l->raw, style);
     }
     snprintf(style, sizeof style, "stroke=\"%s\" stroke-width=\"%s\"", colour,
              l->marks ? "1.2\" stroke-dasharray=\"3 4" : "1.8");
-    append_curve(t, f, l->x, l->y, l->count, style);
+    append_curve(t, f, l, l->y, style);
     for (size_t i = 0; l->marks && i < l->count; i++)
         text_addf(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" fill=\"%s\"/>\n",
                   x_pixel(f, l->x[i]), y_pixel(f, l->y[i]), colour);

@@ -38,33 +38,39 @@ static void set_dot(const struct braille_canvas *v, int x, int y, int colour)
     cell->colour = colour;
 }
 
+struct dot_position {
+    int x, y;
+};
+
 /* Bresenham's line algorithm. */
-static void draw_segment(const struct braille_canvas *v, int x0, int y0, int x1, int y1, int colour)
+static void draw_segment(const struct braille_canvas *v, struct dot_position at,
+                         struct dot_position to, int colour)
 {
-    int dx = abs(x1 - x0), dy = -abs(y1 - y0), sx = x0 < x1 ? 1 : -1, sy = y0 < y1 ? 1 : -1;
+    int dx = abs(to.x - at.x), dy = -abs(to.y - at.y);
+    int step_x = at.x < to.x ? 1 : -1, step_y = at.y < to.y ? 1 : -1;
     for (int error = dx + dy;;) {
-        set_dot(v, x0, y0, colour);
-        if (x0 == x1 && y0 == y1) return;
+        set_dot(v, at.x, at.y, colour);
+        if (at.x == to.x && at.y == to.y) return;
         int twice = 2 * error;
-        if (twice >= dy) error += dy, x0 += sx;
-        if (twice <= dx) error += dx, y0 += sy;
+        if (twice >= dy) error += dy, at.x += step_x;
+        if (twice <= dx) error += dx, at.y += step_y;
     }
 }
 
 static void draw_line(const struct braille_canvas *v, const struct chart_line *l,
                       const struct axis *x, const struct axis *y)
 {
-    int x_before = 0, y_before = 0;
+    struct dot_position before = {0, 0};
     for (size_t i = 0; i < l->count; i++) {
-        int at_x = (int)lround(axis_position(x, l->x[i]) * (2 * v->columns - 1));
-        int at_y = (int)lround((1 - axis_position(y, l->y[i])) * (4 * v->rows - 1));
-        if (l->marks) {
-            *cell_of(v, at_x, at_y) = (struct braille_cell){.mark = true, .colour = l->colour};
-        } else {
-            if (!i) x_before = at_x, y_before = at_y;
-            draw_segment(v, x_before, y_before, at_x, at_y, l->colour);
-        }
-        x_before = at_x, y_before = at_y;
+        struct dot_position at = {
+            (int)lround(axis_position(x, l->x[i]) * (2 * v->columns - 1)),
+            (int)lround((1 - axis_position(y, l->y[i])) * (4 * v->rows - 1)),
+        };
+        if (l->marks)
+            *cell_of(v, at.x, at.y) = (struct braille_cell){.mark = true, .colour = l->colour};
+        else
+            draw_segment(v, i ? before : at, at, l->colour);
+        before = at;
     }
 }
 
@@ -129,16 +135,16 @@ static size_t count_characters(const char *string)
 /* Names and last values, wrapped to the width. */
 static void append_legend(struct text *out, const struct chart *c, int margin, bool paint)
 {
-    size_t used = 0, room = (size_t)(c->width - margin - 1);
+    size_t used = 0, available = (size_t)(c->width - margin - 1);
     for (int i = 0; i < c->num_lines; i++) {
         const struct chart_line *l = &c->lines[i];
         char last[32];
         snprintf(last, sizeof last, "%.5g", l->count ? l->y[l->count - 1] : 0);
         size_t width = count_characters(l->name) + strlen(last) + 4; /* marker and two spaces */
-        bool fresh = !used || used + 3 + width > room;
-        if (fresh && used) text_adds(out, "\n");
-        text_addf(out, "%*s", fresh ? margin + 1 : 3, "");
-        used = fresh ? width : used + 3 + width;
+        bool starts_row = !used || used + 3 + width > available;
+        if (starts_row && used) text_adds(out, "\n");
+        text_addf(out, "%*s", starts_row ? margin + 1 : 3, "");
+        used = starts_row ? width : used + 3 + width;
         append_painted(out, l->marks ? " \u25cf" : "\u28e4\u28e4", l->colour, paint);
         text_addf(out, " %s %s", l->name, last);
     }

@@ -8,7 +8,8 @@
 #pragma once
 
 #include "base/arena.h"
-#include "tensor/queue.h"
+
+struct queue;
 
 struct device {
     struct memory own, shared;

@@ -13,3 +13,6 @@ struct device_config {
 #include "tensor/device.opts"
 #undef OPT
 };
+
+/* The row that device.hardware names, with the other keys of [device] applied. */
+struct hardware device_config_hardware(const struct device_config *c);

@@ -51,10 +51,7 @@ struct hardware {
     double node_ranks, node_rate, network_rate, latency_s;
 };
 
-struct device_config;
-
+/* A row of the table. */
+const struct hardware *hardware_row(enum hardware_row row);
 /* The row for a device name such as "NVIDIA H200"; NULL: unknown. */
 const struct hardware *hardware_named(const char *device);
-
-/* The row that device.hardware names, with the other keys of [device] applied. */
-struct hardware hardware_of(const struct device_config *c);

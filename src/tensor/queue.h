@@ -2,12 +2,12 @@
  *
  * A CPU queue runs each call at once.  A backend's own queue begins with this struct.
  * Sizing   A sizing queue computes nothing and touches no buffer, so the caller's pointers may be
- *          NULL: each op only adds up its scratch memory and prepares what it can, such as compiled
- *          kernels and chosen algorithms.  Running a step once over a sizing queue therefore gives
- *          exactly the memory the step needs, and nothing is allocated later.
+ *          NULL: each op only adds up its scratch memory and prepares what it can, such as
+ *          compiled kernels and chosen algorithms.  Running a step once over a sizing queue
+ *          therefore gives exactly the memory the step needs, and nothing is allocated later.
  * Order    Work runs in order and may still be in flight when a call returns.  Before the host
- * reads what a kernel wrote, or overwrites what it reads, it calls queue_wait.  A copy from or to
- *          host memory is complete when queue_copy returns. */
+ *          reads what a kernel wrote, or overwrites what it reads, it calls queue_wait.  A copy
+ *          from or to host memory is complete when queue_copy returns. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

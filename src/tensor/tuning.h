@@ -1,12 +1,12 @@
-/* tuning.h -- GEMM autotuning results: the fastest variant of each matrix multiply, kept in a file
- * across runs.
+/* tuning.h -- GEMM autotuning results: the fastest variant of each matrix multiply, kept in a
+ * file across runs.
  *
  * File     JSON: {"format": 1, "products": {KEY: VARIANT, ...}}.  A key has the backend and its
- *          kernels, the processor, the threads, and the matrix multiply: transposes, sizes, dtypes,
- *          and whether it accumulates.  A variant is a name of the backend's: a tile configuration
- *          or an algorithm of a library.
- * Ranks    Each rank saves what it measured and keeps the entries of others.  On `cpu` all variants
- *          give the same bits, so ranks need not agree. */
+ *          kernels, the processor, the threads, and the matrix multiply: transposes, sizes,
+ *          dtypes, and whether it accumulates.  A variant is a name of the backend's: a tile
+ *          configuration or an algorithm of a library.
+ * Ranks    Each rank saves what it measured and keeps the entries of others.  On `cpu` all
+ *          variants give the same bits, so ranks need not agree. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

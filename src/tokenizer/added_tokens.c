@@ -65,25 +65,27 @@ static size_t skip_spaces(const unsigned char *text, size_t len, size_t at)
     return at;
 }
 
-bool added_tokens_next(const struct added_tokens *a, int stage, const unsigned char *text,
-                       size_t len, size_t *at, size_t done, struct added_match *out)
+bool added_tokens_next(struct added_scan *s, struct added_match *out)
 {
-    const struct matcher *m = &a->stages[stage];
-    while (*at < len) {
-        size_t size = 0, begin = *at;
+    const struct matcher *m = &s->tokens->stages[s->stage];
+    const unsigned char *text = s->text;
+    size_t len = s->len;
+    while (s->at < len) {
+        size_t size = 0, begin = s->at;
         int32_t index = matcher_may_start(m, text[begin])
                             ? matcher_find(m, text + begin, len - begin, &size)
                             : -1;
-        *at += index < 0 ? 1 : size;
-        if (index < 0 || a->tokens[index].special) continue;
-        const struct added_token *t = &a->tokens[index];
+        s->at += index < 0 ? 1 : size;
+        if (index < 0 || s->tokens->tokens[index].special) continue;
+        const struct added_token *t = &s->tokens->tokens[index];
         if (t->single_word && (ends_in_word_char(text, begin) ||
                                starts_with_word_char(text + begin + size, len - begin - size)))
             continue;
         *out = (struct added_match){t->id, begin, begin + size};
         if (t->lstrip) out->begin = skip_spaces_backward(text, begin);
-        if (out->begin < done) out->begin = done;
+        if (out->begin < s->done) out->begin = s->done;
         if (t->rstrip) out->end = skip_spaces(text, len, out->end);
+        s->done = out->end;
         return true;
     }
     return false;

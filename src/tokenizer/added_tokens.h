@@ -32,7 +32,14 @@ struct added_match {
     int32_t id;
     size_t begin, end;
 };
-/* Finds the first match at or after *at and moves *at past its token.  Text before `done` belongs
- * to the previous match, so stripping stops there.  Returns false if none is left. */
-bool added_tokens_next(const struct added_tokens *a, int stage, const unsigned char *text,
-                       size_t len, size_t *at, size_t done, struct added_match *out);
+/* A search for successive matches in a text; the caller sets the first four fields. */
+struct added_scan {
+    const struct added_tokens *tokens;
+    int stage;
+    const unsigned char *text;
+    size_t len;
+    size_t at;   /* where the search continues */
+    size_t done; /* end of the previous match: stripping stops there */
+};
+/* Finds the next match.  Returns false if none is left. */
+bool added_tokens_next(struct added_scan *s, struct added_match *out);

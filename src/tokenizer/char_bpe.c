@@ -113,10 +113,10 @@ static const char *normalize_next(const struct char_bpe *c, const unsigned char 
         return mapped;
     }
     unicode_decode(text, left, &bytes);
-    bool broken = c->replaces_invalid && bytes == 1 && text[0] >= 0x80;
+    bool invalid = c->replaces_invalid && bytes == 1 && text[0] >= 0x80;
     *size = (size_t)bytes;
-    *len = broken ? 3 : *size;
-    return broken ? replacement : (const char *)text;
+    *len = invalid ? 3 : *size;
+    return invalid ? replacement : (const char *)text;
 }
 
 /* SentencePiece's normalizer, for models in which it is not the identity. */
@@ -247,14 +247,14 @@ void char_bpe_fuse_unknown(const struct char_bpe *c, struct token_list *out, siz
 static void replace_invalid_utf8(const struct char_bpe *c, struct text *out, size_t begin)
 {
     size_t len = out->len - begin;
-    bool broken = false;
+    bool invalid = false;
     const unsigned char *text = (const unsigned char *)out->data + begin;
     int size = 1;
     for (size_t at = 0; at < len; at += (size_t)size) {
         unicode_decode(text + at, len - at, &size);
-        broken |= size == 1 && text[at] >= 0x80;
+        invalid |= size == 1 && text[at] >= 0x80;
     }
-    if (!broken) return;
+    if (!invalid) return;
     char *copy = heap_string((const char *)text, len);
     out->len = begin;
     for (size_t at = 0; at < len; at += (size_t)size) {
@@ -272,7 +272,7 @@ static void replace_invalid_utf8(const struct char_bpe *c, struct text *out, siz
 struct decode_state {
     size_t begin;    /* of the text, in the output */
     size_t bytes;    /* of the current run of byte tokens, in the output; SIZE_MAX: none */
-    bool whole;      /* the IDs start a text */
+    bool is_start;   /* the IDs start a text */
     bool is_first;   /* nothing has been decoded yet */
     bool strip_done; /* no more spaces will be stripped */
 };
@@ -282,12 +282,12 @@ static void decode_piece(const struct char_bpe *c, const struct char_bpe_piece *
 {
     const char *text = c->texts.data + p->at;
     size_t len = p->len;
-    bool first = d->whole && d->is_first;
+    bool first = d->is_start && d->is_first;
     d->is_first = false;
     if (c->strip == STRIP_FIRST_TOKEN && first)
         while (len && *text == ' ') text++, len--;
     if (c->strip == STRIP_FIRST_TEXT_PIECE || c->strip == STRIP_UNTIL_TEXT) {
-        d->strip_done |= !d->whole || out->len > d->begin;
+        d->strip_done |= !d->is_start || out->len > d->begin;
         if (!d->strip_done && p->starts_with_space) {
             text++, len--;
             d->strip_done = c->strip == STRIP_FIRST_TEXT_PIECE;
@@ -296,10 +296,10 @@ static void decode_piece(const struct char_bpe *c, const struct char_bpe_piece *
     text_add(out, text, len);
 }
 
-enum status char_bpe_decode(const struct char_bpe *c, const int32_t *ids, size_t count, bool whole,
-                            struct text *out)
+enum status char_bpe_decode(const struct char_bpe *c, const int32_t *ids, size_t count,
+                            bool is_start, struct text *out)
 {
-    struct decode_state d = {out->len, SIZE_MAX, whole, true, false};
+    struct decode_state d = {out->len, SIZE_MAX, is_start, true, false};
     for (size_t i = 0; i < count; i++) {
         const struct char_bpe_piece *p =
             ids[i] >= 0 && ids[i] < c->num_pieces ? &c->pieces[ids[i]] : NULL;
@@ -311,12 +311,13 @@ enum status char_bpe_decode(const struct char_bpe *c, const int32_t *ids, size_t
             d.is_first = false;
             continue;
         }
-        if (d.bytes != SIZE_MAX && whole) replace_invalid_utf8(c, out, d.bytes);
+        if (d.bytes != SIZE_MAX && is_start) replace_invalid_utf8(c, out, d.bytes);
         d.bytes = SIZE_MAX;
         decode_piece(c, p, &d, out);
     }
-    if (d.bytes != SIZE_MAX && whole) replace_invalid_utf8(c, out, d.bytes);
-    if (whole && c->strip == STRIP_ONE_SPACE && out->len > d.begin && out->data[d.begin] == ' ') {
+    if (d.bytes != SIZE_MAX && is_start) replace_invalid_utf8(c, out, d.bytes);
+    if (is_start && c->strip == STRIP_ONE_SPACE && out->len > d.begin &&
+        out->data[d.begin] == ' ') {
         memmove(out->data + d.begin, out->data + d.begin + 1, out->len - d.begin);
         out->len--;
     }

@@ -102,6 +102,7 @@ void char_bpe_expand_internal(const struct char_bpe *c, const struct vocabulary 
 /* Replaces each run of unknown tokens from out[begin] on by one. */
 void char_bpe_fuse_unknown(const struct char_bpe *c, struct token_list *out, size_t begin);
 
-/* Appends the text of the IDs; `whole`: they start a text.  DATA: an unknown ID. */
-enum status char_bpe_decode(const struct char_bpe *c, const int32_t *ids, size_t count, bool whole,
-                            struct text *out);
+/* Appends the text of the IDs; `is_start`: they are at the start of a text.  DATA: an unknown
+ * ID. */
+enum status char_bpe_decode(const struct char_bpe *c, const int32_t *ids, size_t count,
+                            bool is_start, struct text *out);

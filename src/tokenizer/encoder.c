@@ -54,16 +54,16 @@ void encoder_free(struct encoder *e)
 static enum status encode_uncached(struct encoder *e, const unsigned char *piece, size_t len,
                                    struct token_list *out)
 {
-    enum { LONGEST = 64 << 20 }; /* merging needs 60 bytes of memory per byte */
+    enum { MAX_PIECE_BYTES = 64 << 20 }; /* merging needs 60 bytes of memory per byte */
     const struct tokenizer *t = e->tokenizer;
-    int32_t whole = t->ignore_merges ? vocabulary_find(&t->vocabulary, piece, len) : -1;
-    if (whole >= 0) {
+    int32_t whole_id = t->ignore_merges ? vocabulary_find(&t->vocabulary, piece, len) : -1;
+    if (whole_id >= 0) {
         token_list_reserve(out, 1);
-        out->ids[out->count++] = whole;
+        out->ids[out->count++] = whole_id;
         return STATUS_OK;
     }
-    if (len > LONGEST)
-        FAIL(DATA, "a piece of text has %zu bytes; at most %d are supported", len, LONGEST);
+    if (len > MAX_PIECE_BYTES)
+        FAIL(DATA, "a piece of text has %zu bytes; at most %d are supported", len, MAX_PIECE_BYTES);
     if (t->char_bpe) {
         size_t begin = out->count;
         int32_t *ids = merger_reserve(&e->merger, CHAR_BPE_IDS_PER_BYTE * len + 1);
@@ -107,13 +107,13 @@ static enum status encode_piece(struct encoder *e, const struct cached_piece *p,
         for (int i = 0; i < CACHED_IDS; i++) out->count += r->ids[i] >= 0;
         return STATUS_OK;
     }
-    size_t before = out->count;
+    size_t first = out->count;
     TRY(encode_uncached(e, p->bytes, p->len, out));
-    size_t made = out->count - before;
-    if (made > CACHED_IDS) return STATUS_OK;
+    size_t num_ids = out->count - first;
+    if (num_ids > CACHED_IDS) return STATUS_OK;
     *r = (struct cache_entry){{p->key[0], p->key[1]}, {-1, -1, -1, -1}};
-    if (made)
-        memcpy(r->ids, out->ids + before, made * sizeof *r->ids); /* out->ids may be NULL if 0 */
+    if (num_ids)
+        memcpy(r->ids, out->ids + first, num_ids * sizeof *r->ids); /* out->ids may be NULL if 0 */
     return STATUS_OK;
 }
 
@@ -213,20 +213,26 @@ static enum status encode_with_meta_cuts(struct encoder *e, const unsigned char 
     return encode_part(e, text + begin, len - begin, out);
 }
 
+/* A part of a document. */
+struct text_part {
+    const unsigned char *text;
+    size_t len;
+    bool is_first; /* it starts the document */
+};
+
 /* Encodes user-defined symbols as their tokens, and the text between them by merging. */
-static enum status encode_characters(struct encoder *e, const unsigned char *bytes, size_t len,
-                                     bool first, struct token_list *out)
+static enum status encode_characters(struct encoder *e, struct text_part p, struct token_list *out)
 {
-    const struct char_bpe *s = e->tokenizer->char_bpe;
+    const struct char_bpe *c = e->tokenizer->char_bpe;
     size_t begin = out->count, done = 0, size;
     text_clear(&e->normal);
-    char_bpe_normalize(s, bytes, len, first, &e->normal);
+    char_bpe_normalize(c, p.text, p.len, p.is_first, &e->normal);
     const unsigned char *text = (const unsigned char *)e->normal.data;
-    len = e->normal.len;
-    for (size_t at = 0; at < len && !matcher_is_empty(&s->user_defined);) {
+    size_t len = e->normal.len;
+    for (size_t at = 0; at < len && !matcher_is_empty(&c->user_defined);) {
         int32_t id = -1;
-        if (matcher_may_start(&s->user_defined, text[at]))
-            id = matcher_find(&s->user_defined, text + at, len - at, &size);
+        if (matcher_may_start(&c->user_defined, text[at]))
+            id = matcher_find(&c->user_defined, text + at, len - at, &size);
         if (id < 0) {
             at++;
             continue;
@@ -237,50 +243,51 @@ static enum status encode_characters(struct encoder *e, const unsigned char *byt
         done = at += size;
     }
     TRY(encode_part(e, text + done, len - done, out));
-    char_bpe_fuse_unknown(s, out, begin);
+    char_bpe_fuse_unknown(c, out, begin);
     return STATUS_OK;
 }
 
-static enum status encode_text(struct encoder *e, const unsigned char *text, size_t len, bool first,
-                               struct token_list *out)
+static enum status encode_text(struct encoder *e, struct text_part p, struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
-    if (t->char_bpe) return encode_characters(e, text, len, first, out);
+    if (t->char_bpe) return encode_characters(e, p, out);
     if (t->vocabulary.num_pairs || t->ignore_merges || t->pre_tokenizer.count)
-        return t->meta_cuts ? encode_with_meta_cuts(e, text, len, out)
-                            : encode_part(e, text, len, out);
-    encode_bytes(t, text, len, out);
+        return t->meta_cuts ? encode_with_meta_cuts(e, p.text, p.len, out)
+                            : encode_part(e, p.text, p.len, out);
+    encode_bytes(t, p.text, p.len, out);
     return STATUS_OK;
 }
 
 /* Encodes the added tokens of this stage as their tokens, and the text between them by the next
  * stage.  Stage 1 works on the normalized text. */
-static enum status encode_stage(struct encoder *e, int stage, const unsigned char *text, size_t len,
-                                bool first, struct token_list *out)
+static enum status encode_stage(struct encoder *e, int stage, struct text_part p,
+                                struct token_list *out)
 {
     const struct added_tokens *a = &e->tokenizer->added_tokens;
     struct added_match found;
-    size_t at = 0, done = 0;
     if (stage == 1 && e->tokenizer->normal_form) {
         text_clear(&e->normal);
-        if (unicode_normalize(e->tokenizer->normal_form, text, len, &e->normal))
-            text = (const unsigned char *)e->normal.data, len = e->normal.len;
+        if (unicode_normalize(e->tokenizer->normal_form, p.text, p.len, &e->normal))
+            p.text = (const unsigned char *)e->normal.data, p.len = e->normal.len;
     }
     if (stage == ADDED_TOKENS_STAGES || (stage == 1 && !a->matches_text))
-        return encode_text(e, text, len, first, out);
-    while (added_tokens_next(a, stage, text, len, &at, done, &found)) {
-        if (found.begin > done)
-            TRY(encode_stage(e, stage + 1, text + done, found.begin - done, first && !done, out));
+        return encode_text(e, p, out);
+    struct added_scan scan = {.tokens = a, .stage = stage, .text = p.text, .len = p.len};
+    size_t done = 0;
+    for (; added_tokens_next(&scan, &found); done = found.end) {
+        struct text_part before = {p.text + done, found.begin - done, p.is_first && !done};
+        if (before.len) TRY(encode_stage(e, stage + 1, before, out));
         token_list_reserve(out, 1);
         out->ids[out->count++] = found.id;
-        done = found.end;
     }
-    if (done == len) return STATUS_OK;
-    return encode_stage(e, stage + 1, text + done, len - done, first && !done, out);
+    if (done == p.len) return STATUS_OK;
+    struct text_part rest = {p.text + done, p.len - done, p.is_first && !done};
+    return encode_stage(e, stage + 1, rest, out);
 }
 
 enum status encoder_encode(struct encoder *e, const char *bytes, size_t len, struct token_list *out)
 {
     int stage = e->tokenizer->added_tokens.matches_text ? 0 : 1;
-    return encode_stage(e, stage, (const unsigned char *)bytes, len, true, out);
+    struct text_part all = {(const unsigned char *)bytes, len, true};
+    return encode_stage(e, stage, all, out);
 }

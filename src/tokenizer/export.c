@@ -22,10 +22,10 @@ static bool is_user_defined(const struct tokenizer *t, int32_t id)
 static void append_token(const struct tokenizer *t, int32_t id, struct text *out)
 {
     const struct token_bytes *token = vocabulary_token(&t->vocabulary, id);
-    byte_alphabet_encode(out, t->vocabulary.bytes + token->at, token->len, false);
+    byte_alphabet_encode(out, t->vocabulary.bytes + token->at, token->len);
 }
 
-static void add_byte_level_tokens(const struct tokenizer *t, struct token_export *e)
+static void add_byte_level_tokens(const struct tokenizer *t, struct token_table *e)
 {
     e->num_tokens = t->vocab_size;
     e->tokens = heap((size_t)e->num_tokens * sizeof *e->tokens);
@@ -57,7 +57,7 @@ static int compare_ranks(const void *a, const void *b)
     return (x->right > y->right) - (x->right < y->right);
 }
 
-static void add_merges(const struct tokenizer *t, struct token_export *e)
+static void add_merges(const struct tokenizer *t, struct token_table *e)
 {
     const struct vocabulary *v = &t->vocabulary;
     enum { LOW_IDS = 256 };
@@ -103,7 +103,7 @@ static void append_escaped(const struct tokenizer *t, int32_t id, struct text *o
             text_add(out, bytes + i, 1);
 }
 
-static void add_char_tokens(const struct tokenizer *t, struct token_export *e)
+static void add_char_tokens(const struct tokenizer *t, struct token_table *e)
 {
     e->num_tokens = t->vocab_size;
     e->tokens = heap((size_t)e->num_tokens * sizeof *e->tokens);
@@ -125,7 +125,7 @@ static void add_char_tokens(const struct tokenizer *t, struct token_export *e)
 }
 
 /* With scores, any two tokens whose concatenation is a token merge: checks that they do so here. */
-static enum status check_splits(const struct tokenizer *t, const struct token_export *e, int32_t id)
+static enum status check_splits(const struct tokenizer *t, const struct token_table *e, int32_t id)
 {
     const struct vocabulary *v = &t->vocabulary;
     const struct token_bytes *token = vocabulary_token(v, id);
@@ -181,7 +181,7 @@ static bool repeats_one_byte(const struct tokenizer *t, int32_t id)
 
 /* Assigns higher scores to tokens that merge earlier.  The rank ranges of two tokens must not
  * overlap, unless both tokens are runs. */
-static enum status add_scores(const struct tokenizer *t, struct token_export *e)
+static enum status add_scores(const struct tokenizer *t, struct token_table *e)
 {
     const struct vocabulary *v = &t->vocabulary;
     enum { LOW_IDS = 256 * 256 };
@@ -211,7 +211,7 @@ out:
     return st;
 }
 
-static enum status export_char_bpe(const struct tokenizer *t, struct token_export *e)
+static enum status export_char_bpe(const struct tokenizer *t, struct token_table *e)
 {
     const struct char_bpe *c = t->char_bpe;
     if (!c->byte_fallback || c->looks_up_words)
@@ -247,17 +247,17 @@ static const char *find_splitter(const struct tokenizer *t)
     return digits ? "digits gpt2" : NULL;
 }
 
-enum status tokenizer_export(const struct tokenizer *t, struct token_export *e)
+enum status export_token_table(const struct tokenizer *t, struct token_table *e)
 {
-    *e = (struct token_export){.unknown = -1};
+    *e = (struct token_table){.unknown = -1};
     if (t->format == FORMAT_SENTENCEPIECE) {
         enum status st = sentencepiece_export(t, e);
-        if (st) token_export_release(e);
+        if (st) token_table_release(e);
         return st;
     }
     if (t->char_bpe) {
         enum status st = export_char_bpe(t, e);
-        if (st) token_export_release(e);
+        if (st) token_table_release(e);
         return st;
     }
     e->splitter = find_splitter(t);
@@ -266,7 +266,7 @@ enum status tokenizer_export(const struct tokenizer *t, struct token_export *e)
              t->path);
     e->normalizes = t->normal_form != FORM_NONE;
     e->has_merges = true;
-    e->whole_pieces = t->ignore_merges;
+    e->ignore_merges = t->ignore_merges;
     add_byte_level_tokens(t, e);
     add_merges(t, e);
     return STATUS_OK;

@@ -9,4 +9,4 @@
 /* A BPE with byte_fallback gets scores that reproduce its merges.  If two overlapping pairs would
  * give the same token, scores merge the left one first, not the one with the lower rank.
  * UNSUPPORTED: an unknown pre-tokenizer, or merges that no scores reproduce. */
-enum status tokenizer_export(const struct tokenizer *t, struct token_export *e);
+enum status export_token_table(const struct tokenizer *t, struct token_table *e);

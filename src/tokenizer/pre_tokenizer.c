@@ -33,12 +33,17 @@ void pre_tokenizer_scratch_release(struct pre_tokenizer_scratch *s)
     *s = (struct pre_tokenizer_scratch){0};
 }
 
+/* Receives the pieces of the last rule. */
+struct piece_sink {
+    piece_callback *emit;
+    void *context;
+};
+
 /* The state of applying one rule to one piece. */
 struct rule_run {
     struct pre_tokenizer_scratch *scratch;
     size_t index; /* of the rule */
-    piece_callback *emit;
-    void *context;
+    const struct piece_sink *sink;
     const unsigned char *text, *seen; /* the piece, and the form in which the rule sees it */
     size_t seen_len;
     size_t seen_at, text_at;   /* end of the last segment, as an offset into either form */
@@ -46,9 +51,8 @@ struct rule_run {
     bool has_piece, was_match; /* a piece is pending; the last segment was a match */
 };
 
-static enum status run_rule(struct pre_tokenizer_scratch *s, size_t index,
-                            const unsigned char *text, size_t len, piece_callback *emit,
-                            void *context);
+static enum status run_rule(struct pre_tokenizer_scratch *s, const struct piece_sink *sink,
+                            size_t index, const unsigned char *text, size_t len);
 
 static const struct split_rule *current_rule(const struct rule_run *r)
 {
@@ -56,25 +60,25 @@ static const struct split_rule *current_rule(const struct rule_run *r)
 }
 
 /* Finds the next match at or after `at` in `seen`; without one, both offsets are its length. */
-static enum status find_match(const struct rule_run *r, size_t at, size_t *begin, size_t *end)
+static enum status find_match(const struct rule_run *r, size_t at, struct regex_span *out)
 {
     const struct split_rule *s = current_rule(r);
     const unsigned char *text = r->seen;
     size_t len = r->seen_len;
     int size;
-    *begin = *end = len;
+    *out = (struct regex_span){len, len};
     if (s->split) {
-        *begin = at, *end = at + s->split(text + at, len - at);
+        *out = (struct regex_span){at, at + s->split(text + at, len - at)};
     } else if (s->regex) {
-        TRY(regex_find(s->regex, r->scratch->rules[r->index].match, text, len, at, begin, end));
+        TRY(regex_find(r->scratch->rules[r->index].match, text, len, at, out));
     } else if (s->string) {
         const unsigned char *found = memmem(text + at, len - at, s->string, strlen(s->string));
-        if (found) *begin = (size_t)(found - text), *end = *begin + strlen(s->string);
+        if (found) out->begin = (size_t)(found - text), out->end = out->begin + strlen(s->string);
     } else if (s->marks) {
         for (; at < len; at += (size_t)size) {
             uint32_t code = unicode_decode(text + at, len - at, &size);
             if ((size == 1 && text[at] >= 0x80) || !unicode_has_mark(code, s->marks)) continue;
-            *begin = at, *end = at + (size_t)size;
+            *out = (struct regex_span){at, at + (size_t)size};
             break;
         }
     }
@@ -86,8 +90,7 @@ static enum status flush_piece(struct rule_run *r)
 {
     if (!r->has_piece) return STATUS_OK;
     r->has_piece = false;
-    return run_rule(r->scratch, r->index + 1, r->text + r->begin, r->end - r->begin, r->emit,
-                    r->context);
+    return run_rule(r->scratch, r->sink, r->index + 1, r->text + r->begin, r->end - r->begin);
 }
 
 /* Adds the segment that ends at seen[end]: a match, or the text between two matches. */
@@ -124,33 +127,32 @@ static enum status prepare_text(struct rule_run *r, size_t len)
     r->seen_len = len;
     bool adds = s->adds_prefix_space && r->text[0] != ' ';
     if (!adds && !s->in_byte_alphabet) return STATUS_OK;
-    if (adds) TRY(r->emit(r->context, NULL, 0));
+    if (adds) TRY(r->sink->emit(r->sink->context, NULL, 0));
     text_clear(own);
     if (adds) {
         text_adds(own, " ");
         text_add(own, r->text, len);
         r->text = (const unsigned char *)own->data;
     } else {
-        byte_alphabet_encode(own, r->text, len, false);
+        byte_alphabet_encode(own, r->text, len);
     }
     r->seen = (const unsigned char *)own->data;
     r->seen_len = own->len;
     return STATUS_OK;
 }
 
-static enum status run_rule(struct pre_tokenizer_scratch *s, size_t index,
-                            const unsigned char *text, size_t len, piece_callback *emit,
-                            void *context)
+static enum status run_rule(struct pre_tokenizer_scratch *s, const struct piece_sink *sink,
+                            size_t index, const unsigned char *text, size_t len)
 {
-    struct rule_run r = {
-        .scratch = s, .index = index, .emit = emit, .context = context, .text = text};
+    struct rule_run r = {.scratch = s, .sink = sink, .index = index, .text = text};
     if (!len) return STATUS_OK;
-    if (index == s->pre_tokenizer->count) return emit(context, text, len);
+    if (index == s->pre_tokenizer->count) return sink->emit(sink->context, text, len);
     TRY(prepare_text(&r, len));
-    for (size_t at = 0, begin, end; at < r.seen_len; at = end) {
-        TRY(find_match(&r, at, &begin, &end));
-        if (begin > at) TRY(add_segment(&r, begin, false));
-        if (end > begin) TRY(add_segment(&r, end, true));
+    struct regex_span match;
+    for (size_t at = 0; at < r.seen_len; at = match.end) {
+        TRY(find_match(&r, at, &match));
+        if (match.begin > at) TRY(add_segment(&r, match.begin, false));
+        if (match.end > match.begin) TRY(add_segment(&r, match.end, true));
     }
     return flush_piece(&r);
 }
@@ -158,5 +160,6 @@ static enum status run_rule(struct pre_tokenizer_scratch *s, size_t index,
 enum status pre_tokenizer_run(struct pre_tokenizer_scratch *s, const unsigned char *text,
                               size_t len, piece_callback *emit, void *context)
 {
-    return run_rule(s, 0, text, len, emit, context);
+    const struct piece_sink sink = {emit, context};
+    return run_rule(s, &sink, 0, text, len);
 }

@@ -49,13 +49,13 @@ int32_t special_tokens_find(const struct special_tokens *s, const char *text)
 
 const char *special_tokens_text(const struct special_tokens *s, int32_t id)
 {
-    size_t least = 0, most = s->count;
-    while (least < most) {
-        size_t middle = least + (most - least) / 2;
+    size_t low = 0, high = s->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
         if (s->all[middle].id < id)
-            least = middle + 1;
+            low = middle + 1;
         else
-            most = middle;
+            high = middle;
     }
-    return least < s->count && s->all[least].id == id ? s->all[least].text : NULL;
+    return low < s->count && s->all[low].id == id ? s->all[low].text : NULL;
 }

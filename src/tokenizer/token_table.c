@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-void token_export_release(struct token_export *e)
+void token_table_release(struct token_table *e)
 {
     free(e->tokens), free(e->merges);
     text_release(&e->texts);
-    *e = (struct token_export){0};
+    *e = (struct token_table){0};
 }

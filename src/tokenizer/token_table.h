@@ -29,12 +29,12 @@ struct exported_token {
     float score;
 };
 
-struct token_export {
+struct token_table {
     bool has_merges;               /* byte-level BPE; otherwise the tokens have scores */
     const char *splitter;          /* "llama3", "qwen2" or "gpt2" (see text/split.h); "digits gpt2":
                                       single digits first, then gpt2; NULL: with scores */
     bool normalizes;               /* to a Unicode normalization form, first */
-    bool whole_pieces;             /* a piece that is a token is that token, without merging */
+    bool ignore_merges;             /* a piece that is a token is that token, without merging */
     bool adds_space;               /* prepends a space to a text; with scores */
     int32_t unknown;               /* -1: none */
     struct exported_token *tokens; /* one for each ID below the vocabulary size; owned */
@@ -43,4 +43,4 @@ struct token_export {
     size_t num_merges;
     struct text texts;
 };
-void token_export_release(struct token_export *e);
+void token_table_release(struct token_table *e);

@@ -131,10 +131,10 @@ const char *tokenizer_special_name(const struct tokenizer *t, int32_t id)
     return special_tokens_text(&t->special_tokens, id);
 }
 
-static enum status decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool whole,
-                          struct text *out)
+static enum status decode(const struct tokenizer *t, const int32_t *ids, size_t count,
+                          bool is_start, struct text *out)
 {
-    if (t->char_bpe) return char_bpe_decode(t->char_bpe, ids, count, whole, out);
+    if (t->char_bpe) return char_bpe_decode(t->char_bpe, ids, count, is_start, out);
     for (size_t i = 0; i < count; i++) {
         const struct token_bytes *token = vocabulary_token(&t->vocabulary, ids[i]);
         const char *special = token ? NULL : tokenizer_special_name(t, ids[i]);

@@ -5,13 +5,19 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/interop/torch_files.h"
 #include "hub/hub.h"
-#include "train/run.h"
+#include "train/trainer.h"
 
 #include <stdlib.h>
 
-/* The folder of initial_load_path's model, if it has a tokenizer; heap; else NULL.  Of the Hub's
- * the weights may not be here yet. */
-static char *find_beside(const struct config *c)
+const char *inputs_tokenizer_path(const struct config *c)
+{
+    if (c->data.tokenizer[0]) return c->data.tokenizer;
+    return c->model.tokenizer_path[0] ? c->model.tokenizer_path : c->model.hf_assets_path;
+}
+
+/* The folder of initial_load_path's model if it has a tokenizer, else NULL; heap.  Weights of the
+ * Hub may not be here yet. */
+static char *find_model_tokenizer(const struct config *c)
 {
     char *path = NULL, *model = NULL, *folder = NULL;
     if (!c->checkpoint.initial_load_path[0]) return NULL;
@@ -26,39 +32,39 @@ static char *find_beside(const struct config *c)
     return folder;
 }
 
-/* Nobody named it: a run of token ids goes on without one. */
-static enum status fetch_beside(const struct config *c, const struct comm *world)
+/* No tokenizer is configured, so failing to fetch one is no error: the data may be token ids. */
+static enum status fetch_model_tokenizer(const struct config *c, const struct comm *world)
 {
     const char *path = c->checkpoint.initial_load_path;
-    char *here = find_beside(c);
-    bool has = here != NULL;
-    free(here);
-    double missing = !has && hub_is_path(path);
+    char *folder = find_model_tokenizer(c);
+    bool found = folder != NULL;
+    free(folder);
+    double missing = !found && hub_is_path(path);
     if (world) TRY(comm_all_reduce(world, REDUCE_MAX, &missing, 1));
     if (missing > 0 && hub_fetch(path, HUB_TOKENIZER, world))
-        log_line(LOG_WARN, "%s: no tokenizer was fetched: %s", path, status_message());
+        log_line(LOG_WARN, "%s: cannot fetch a tokenizer: %s", path, status_message());
     return STATUS_OK;
 }
 
 enum status inputs_fetch_tokenizer(const struct config *c, const struct comm *world)
 {
-    const char *path = run_tokenizer_path(c);
-    TRY(path[0] ? hub_fetch(path, HUB_TOKENIZER, world) : fetch_beside(c, world));
+    const char *path = inputs_tokenizer_path(c);
+    TRY(path[0] ? hub_fetch(path, HUB_TOKENIZER, world) : fetch_model_tokenizer(c, world));
     return STATUS_OK;
 }
 
-enum status inputs_open_tokenizer(const struct config *c, bool tells, struct tokenizer **t)
+enum status inputs_open_tokenizer(const struct config *c, bool log, struct tokenizer **t)
 {
-    const char *path = run_tokenizer_path(c);
-    char *beside = path[0] ? NULL : find_beside(c);
+    const char *path = inputs_tokenizer_path(c);
+    char *folder = path[0] ? NULL : find_model_tokenizer(c);
     enum status st = STATUS_OK;
     *t = NULL;
-    if (path[0] || beside) TRY_OUT(tokenizer_open(t, beside ? beside : path, &c->tokenizer));
-    if (beside && tells)
-        log_line(LOG_INFO, "tokenizer: %s, which is beside checkpoint.initial_load_path",
+    if (path[0] || folder) TRY_OUT(tokenizer_open(t, folder ? folder : path, &c->tokenizer));
+    if (folder && log)
+        log_line(LOG_INFO, "tokenizer: %s, found in checkpoint.initial_load_path",
                  tokenizer_path(*t));
 out:
-    free(beside);
+    free(folder);
     return st;
 }
 
@@ -70,4 +76,47 @@ enum status inputs_fetch(const struct config *c, const struct comm *world)
     for (size_t i = 0; i < d.num_sources; i++) TRY(hub_fetch(d.sources[i].path, HUB_DATA, world));
     if (c->validation.enable) TRY(hub_fetch(c->validation.dataset_path, HUB_DATA, world));
     return STATUS_OK;
+}
+
+struct data_config inputs_data_of_path(const struct config *c, const char *path, const char *column,
+                                       struct source_config *one)
+{
+    struct data_config d = c->data;
+    if (d.seed < 0) d.seed = c->debug.seed;
+    if (!path) return d;
+    *one = (struct source_config){.path = path, .column = column, .weight = 1};
+    d.sources = one;
+    d.num_sources = 1;
+    return d;
+}
+
+struct data_config run_data_config(const struct config *c, struct source_config *one)
+{
+    return inputs_data_of_path(c, c->data.num_sources ? NULL : c->training.dataset_path, "text",
+                               one);
+}
+
+struct loader_options run_loader_options(const struct config *c, const struct mesh *mesh,
+                                         const struct data_config *data,
+                                         const struct tokenizer *tokenizer, int vocab_size)
+{
+    const struct training_config *t = &c->training;
+    int rows = trainer_rows(c, mesh);
+    int64_t run_rows;
+    if (__builtin_mul_overflow(t->steps, (int64_t)rows * trainer_readers(mesh), &run_rows))
+        run_rows = INT64_MAX;
+    return (struct loader_options){
+        .data = data,
+        .objective = &c->objective,
+        .tokenizer = tokenizer,
+        .vocab_size = vocab_size,
+        .seq_len = (int)c->training.seq_len,
+        .reader =
+            mesh->at[AXIS_dp_replicate] * mesh->degree[AXIS_dp_shard] + mesh->at[AXIS_dp_shard],
+        .num_readers = trainer_readers(mesh),
+        .prefetch_rows = (int)c->data.prefetch * rows,
+        .block = mesh->degree[AXIS_pp] > 1 ? (int)c->parallelism.pipeline_parallel_microbatch_size
+                                           : (int)t->local_batch_size,
+        .run_rows = run_rows,
+    };
 }

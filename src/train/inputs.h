@@ -1,18 +1,35 @@
-/* inputs.h -- what a configuration names that lies elsewhere, brought here before it is opened. */
+/* inputs.h -- a run's inputs: its tokenizer and data, fetched from the Hub if needed, and how
+ * training reads them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "comm/comm.h"
 #include "config/config.h"
+#include "data/loader.h"
+#include "parallel/mesh.h"
 #include "tokenizer/tokenizer.h"
 
-/* Fetches the hf:// paths among a run's tokenizer and data.  Collective; NULL: a
- * rank alone.  What hub_fetch fails with. */
+/* Fetches the hf:// paths among a run's tokenizer and data.  Collective; world NULL: a single rank.
+ * Errors: those of hub_fetch. */
 enum status inputs_fetch(const struct config *c, const struct comm *world);
-/* Those of them that say how text is read. */
+/* The same for the tokenizer alone. */
 enum status inputs_fetch_tokenizer(const struct config *c, const struct comm *world);
 
-/* The tokenizer that the configuration names, or where it names none the one beside the weights of
- * checkpoint.initial_load_path; `tells`: that it is so is logged.  *t NULL: there is neither.  What
- * tokenizer_open fails with. */
-enum status inputs_open_tokenizer(const struct config *c, bool tells, struct tokenizer **t);
+/* Path of the configured tokenizer: data.tokenizer, else the older options; "": none. */
+const char *inputs_tokenizer_path(const struct config *c);
+/* Opens the configured tokenizer, or if none is configured the one in the folder of
+ * checkpoint.initial_load_path; `log`: logs the latter.  *t NULL: neither exists.
+ * Errors: those of tokenizer_open. */
+enum status inputs_open_tokenizer(const struct config *c, bool log, struct tokenizer **t);
+
+/* The data to read: [[data.source]], else training.dataset_path as a single source.  `one` is
+ * storage for that; the result borrows from c and one. */
+struct data_config run_data_config(const struct config *c, struct source_config *one);
+/* The data of another path, if not NULL, as a single source. */
+struct data_config inputs_data_of_path(const struct config *c, const char *path, const char *column,
+                                       struct source_config *one);
+/* How the rank at `mesh` reads `data`, which stays borrowed, in training.  tokenizer NULL: the data
+ * are token ids. */
+struct loader_options run_loader_options(const struct config *c, const struct mesh *mesh,
+                                         const struct data_config *data,
+                                         const struct tokenizer *tokenizer, int vocab_size);

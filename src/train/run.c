@@ -10,7 +10,7 @@
 #include "hub/hub.h"
 #include "metrics/memory.h"
 #include "metrics/metrics.h"
-#include "parallel/traced.h"
+#include "parallel/comm_trace.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a run has open; whatever is NULL was not opened. */
-struct run {
+/* Everything a run has open; NULL: not opened. */
+struct training_run {
     const struct config *config;
     struct tokenizer *tokenizer;
     struct source_config training_source, validation_source;
@@ -32,73 +32,25 @@ struct run {
     char *checkpoint_folder;
     struct metrics *metrics;
     struct text config_toml;
-    int64_t saved_step; /* of the newest checkpoint; -1: none */
+    int64_t saved_step; /* step of the newest checkpoint; -1: none */
     double saved_at_s;
-    bool leads; /* rank 0: the one that writes what there is one of */
-    bool reads; /* the one of its peers that reads the data */
+    bool is_main; /* rank 0: writes the log, metrics and configuration */
+    bool reads;   /* the first of its peers: reads the data */
 };
 
-static const struct comm *world(const struct run *r)
+static const struct comm *world(const struct training_run *r)
 {
     return &r->trainer.machine.groups.of[GROUP_world];
 }
 
-/* Sums since the last logged step. */
+/* Totals since the last logged step. */
 struct interval {
     double begin_s, data_seconds;
     int64_t steps, tokens, skipped;
 };
 
-const char *run_tokenizer_path(const struct config *c)
-{
-    if (c->data.tokenizer[0]) return c->data.tokenizer;
-    return c->model.tokenizer_path[0] ? c->model.tokenizer_path : c->model.hf_assets_path;
-}
-
-static struct data_config with_source(const struct config *c, const char *path, const char *column,
-                                      struct source_config *one)
-{
-    struct data_config d = c->data;
-    if (d.seed < 0) d.seed = c->debug.seed;
-    if (!path) return d;
-    *one = (struct source_config){.path = path, .column = column, .weight = 1};
-    d.sources = one;
-    d.num_sources = 1;
-    return d;
-}
-
-struct data_config run_data_config(const struct config *c, struct source_config *one)
-{
-    return with_source(c, c->data.num_sources ? NULL : c->training.dataset_path, "text", one);
-}
-
-struct loader_options run_loader_options(const struct config *c, const struct mesh *mesh,
-                                         const struct data_config *data,
-                                         const struct tokenizer *tokenizer, int vocab_size)
-{
-    const struct training_config *t = &c->training;
-    int rows = trainer_rows(c, mesh);
-    int64_t run_rows;
-    if (__builtin_mul_overflow(t->steps, (int64_t)rows * trainer_readers(mesh), &run_rows))
-        run_rows = INT64_MAX;
-    return (struct loader_options){
-        .data = data,
-        .objective = &c->objective,
-        .tokenizer = tokenizer,
-        .vocab_size = vocab_size,
-        .seq_len = (int)c->training.seq_len,
-        .share =
-            mesh->at[AXIS_dp_replicate] * mesh->degree[AXIS_dp_shard] + mesh->at[AXIS_dp_shard],
-        .num_shares = trainer_readers(mesh),
-        .rows_ahead = (int)c->data.prefetch * rows,
-        .block = mesh->degree[AXIS_pp] > 1 ? (int)c->parallelism.pipeline_parallel_microbatch_size
-                                           : (int)t->local_batch_size,
-        .run_rows = run_rows,
-    };
-}
-
-/* The signal that any rank was sent, 0: none. */
-static enum status asked_to_stop(const struct run *r, int *signal)
+/* The signal pending on any rank, 0: none. */
+static enum status pending_signal(const struct training_run *r, int *signal)
 {
     double pending = signals_pending();
     TRY(comm_all_reduce(world(r), REDUCE_MAX, &pending, 1));
@@ -106,29 +58,30 @@ static enum status asked_to_stop(const struct run *r, int *signal)
     return STATUS_OK;
 }
 
-/* Bytes of the device's memory, or of the system's, that are in use; the most of any rank. */
-static enum status memory_used(const struct run *r, double *used)
+/* Bytes of device memory in use, or the process's peak memory; the largest of all ranks. */
+static enum status memory_used(const struct training_run *r, double *used)
 {
-    struct queue *on = r->trainer.machine.on;
-    size_t all, taken = (size_t)memory_peak_bytes();
-    if (queue_memory(on)) TRY(queue_fill(on, &all, &taken));
-    *used = (double)taken;
+    struct queue *queue = r->trainer.machine.on;
+    size_t total, in_use = (size_t)memory_peak_bytes();
+    if (queue_memory(queue)) TRY(queue_fill(queue, &total, &in_use));
+    *used = (double)in_use;
     TRY(comm_all_reduce(world(r), REDUCE_MAX, used, 1));
     return STATUS_OK;
 }
 
-static enum status validate(struct run *r)
+static enum status validate(struct training_run *r)
 {
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
     const char *path = c->validation.dataset_path;
     struct data_config data =
-        path[0] ? with_source(c, path, c->validation.column, &r->validation_source) : r->data;
-    if (path[0]) data.validation_share = 0, data.order = "streams";
+        path[0] ? inputs_data_of_path(c, path, c->validation.column, &r->validation_source)
+                : r->data;
+    if (path[0]) data.validation_share = 0, data.order = ORDER_streams;
     struct loader_options o =
         run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
     o.seq_len = trainer_validation_tokens(c);
-    o.rows_ahead = 0;
+    o.prefetch_rows = 0;
     o.validation = !path[0];
     o.once = true;
     struct loader *loader = NULL;
@@ -138,12 +91,12 @@ static enum status validate(struct run *r)
     int stop;
     TRY_OUT(comm_agree(world(r), r->reads ? loader_open(&loader, &o) : STATUS_OK));
     TRY_OUT(evaluator_run(&t->evaluator, loader, c->validation.steps, &t->step, &e));
-    TRY_OUT(asked_to_stop(r, &stop));
-    if (stop) goto out; /* a part of the data is not the loss */
-    if (!e.tokens) FAIL_OUT(DATA, "validation: the data holds no token to predict");
+    TRY_OUT(pending_signal(r, &stop));
+    if (stop) goto out; /* evaluation ended early: its mean is not the validation loss */
+    if (!e.tokens) FAIL_OUT(DATA, "validation: the data has no token to predict");
     double memory;
     TRY_OUT(memory_used(r, &memory));
-    if (r->leads)
+    if (r->is_main)
         TRY_OUT(metrics_validation(r->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
                                    clock_monotonic_s() - begin, e.tokens, (int64_t)memory));
 out:
@@ -151,7 +104,7 @@ out:
     return st;
 }
 
-static struct checkpoint_state state_of(struct run *r)
+static struct checkpoint_state checkpoint_state_of(struct training_run *r)
 {
     struct trainer *t = &r->trainer;
     return (struct checkpoint_state){
@@ -172,23 +125,23 @@ static struct checkpoint_state state_of(struct run *r)
     };
 }
 
-/* The cursor of every reader's streams; text on the ranks that read. */
-static enum status save_cursor(struct run *r, struct text *json)
+/* Writes the data cursor of all readers; null on ranks that do not read. */
+static enum status save_cursor(struct training_run *r, struct text *json)
 {
     const struct comm *readers = &r->trainer.machine.groups.of[GROUP_data];
     if (!r->reads) {
         text_adds(json, "null");
         return STATUS_OK;
     }
-    TRY(loader_gather(r->loader, readers));
+    TRY(loader_gather_cursor(r->loader, readers));
     return loader_save(r->loader, json);
 }
 
-static enum status save(struct run *r, bool model_only)
+static enum status save_checkpoint(struct training_run *r, bool model_only)
 {
     struct trainer *t = &r->trainer;
     if (r->saved_step == t->steps_done) return STATUS_OK;
-    struct checkpoint_state state = state_of(r);
+    struct checkpoint_state state = checkpoint_state_of(r);
     if (model_only) {
         bool half = r->config->checkpoint.export_dtype == EXPORT_bfloat16;
         state.exp_avg = state.exp_avg_sq = NULL;
@@ -213,29 +166,29 @@ out:
     return st;
 }
 
-/* A save that fails does not end the run: the state is still here, and the next save may succeed.
- * The last one, and the one before a stop, must. */
-static void save_if_possible(struct run *r)
+/* A failed save does not end the run: the next one may succeed.  Only the last one, and the one
+ * before a stop, must. */
+static void save_if_possible(struct training_run *r)
 {
-    if (save(r, false))
-        log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s",
+    if (save_checkpoint(r, false))
+        log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s",
                  (long long)r->trainer.steps_done, status_message());
 }
 
-/* The same on every rank: where the clock decides, rank 0's does. */
-static enum status save_is_due(const struct run *r, bool *due)
+/* What all ranks do after a step: stop for the signal pending on any of them (0: none), save.  With
+ * interval_type = "seconds" rank 0's clock decides. */
+static enum status agree_on_requests(const struct training_run *r, int *signal, bool *save_due)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     int64_t step = r->trainer.steps_done;
-    *due = false;
-    if (!c->enable || c->load_only) return STATUS_OK;
-    *due = step % c->interval == 0;
-    if (c->interval_type == SAVE_INTERVAL_seconds) {
-        double late = r->leads && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
-        TRY(comm_all_reduce(world(r), REDUCE_MAX, &late, 1));
-        *due = late > 0;
-    }
-    if (c->enable_first_step_checkpoint && step == 1) *due = true;
+    bool by_clock = c->interval_type == SAVE_INTERVAL_seconds;
+    double late = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
+    double requests[] = {signals_pending(), late};
+    TRY(comm_all_reduce(world(r), REDUCE_MAX, requests, 2));
+    *signal = (int)requests[0];
+    *save_due = by_clock ? requests[1] > 0 : step % c->interval == 0;
+    if (c->enable_first_step_checkpoint && step == 1) *save_due = true;
+    if (!c->enable || c->load_only) *save_due = false;
     return STATUS_OK;
 }
 
@@ -246,8 +199,8 @@ static bool is_excluded(const struct checkpoint_config *c, const char *part)
     return false;
 }
 
-/* Torch's place in the data is not read: then there is none, and the data begin anew. */
-static enum status resume_data(struct run *r, const struct json *cursor)
+/* A checkpoint of torch has no cursor that we read: then the data start over. */
+static enum status resume_data(struct training_run *r, const struct json *cursor)
 {
     if (is_excluded(&r->config->checkpoint, "dataloader") || !r->reads || json_is_null(cursor))
         return STATUS_OK;
@@ -255,33 +208,34 @@ static enum status resume_data(struct run *r, const struct json *cursor)
     return STATUS_OK;
 }
 
-/* Takes up the trainer's own part of a checkpoint of this run. */
-static enum status resume(struct run *r, const char *folder, const struct checkpoint_found *found)
+/* Restores steps, counters, FP8 scales and data cursor from a checkpoint of this run. */
+static enum status resume_state(struct training_run *r, const char *folder,
+                                const struct checkpoint_found *found)
 {
     struct trainer *t = &r->trainer;
-    int64_t most = INT64_C(1) << 53;
-    if (found->step == 0 && !found->train) return STATUS_OK; /* weights to start from */
+    int64_t max = INT64_C(1) << 53;
+    if (found->step == 0 && !found->train) return STATUS_OK; /* initial weights */
     if (!found->train || !found->has_moments)
         FAIL(CONFIG,
-             "%s holds the model only, so the run cannot go on from it; start a new run with "
+             "%s has only the model, so the run cannot resume from it; start a new run with "
              "checkpoint.initial_load_path",
              folder);
     if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
-    TRY(json_get_int(found->train, "tokens_seen", 0, most, &t->tokens_seen));
-    TRY(json_get_int(found->train, "skips", 0, most, &t->skips));
+    TRY(json_get_int(found->train, "tokens_seen", 0, max, &t->tokens_seen));
+    TRY(json_get_int(found->train, "skips", 0, max, &t->skips));
     if (t->has_float8) TRY(float8_load(&t->float8, json_get(found->train, "float8")));
     TRY(resume_data(r, json_get(found->train, "data")));
     return STATUS_OK;
 }
 
-static enum status load(struct run *r, const char *folder, bool whole)
+static enum status load_checkpoint(struct training_run *r, const char *folder, bool whole)
 {
-    struct checkpoint_state state = state_of(r);
+    struct checkpoint_state state = checkpoint_state_of(r);
     struct checkpoint_found found = {0};
     enum status st = STATUS_OK;
     if (!whole) state.exp_avg = state.exp_avg_sq = NULL;
     TRY_OUT(checkpoint_load(folder, &state, &r->config->checkpoint.exclude_from_loading, &found));
-    if (whole) TRY_OUT(resume(r, folder, &found));
+    if (whole) TRY_OUT(resume_state(r, folder, &found));
     log_line(LOG_INFO, "%s %s",
              whole && found.train ? "resuming from" : "starting from the weights of", folder);
 out:
@@ -289,21 +243,23 @@ out:
     return st;
 }
 
-/* A run that has checkpoints, of which none can be loaded, does not begin anew in silence. */
-static enum status refuse_damaged(const struct run *r)
+/* A run whose checkpoints are all damaged must not silently start over. */
+static enum status check_no_checkpoints(const struct training_run *r)
 {
     struct step_list l;
     TRY(step_list_read(&l, r->checkpoint_folder));
     size_t count = l.count;
     step_list_release(&l);
     if (count)
-        FAIL(DATA, "%s: none of its %zu checkpoints is whole; move them away to start anew",
+        FAIL(DATA,
+             "%s: no intact checkpoint found (%zu damaged or incomplete); move them away to start "
+             "over",
              r->checkpoint_folder, count);
     return STATUS_OK;
 }
 
-/* The newest checkpoint that is whole: one with damaged bytes is passed over for the one before. */
-static enum status load_newest(struct run *r, bool *resumed)
+/* Loads the newest intact checkpoint: falls back to the one before if its data are damaged. */
+static enum status load_newest(struct training_run *r, bool *resumed)
 {
     int64_t step = r->config->checkpoint.load_step, limit = INT64_MAX;
     enum status st = STATUS_OK;
@@ -313,31 +269,31 @@ static enum status load_newest(struct run *r, bool *resumed)
             TRY(checkpoint_find_step(r->checkpoint_folder, step, world(r), &path));
         else
             TRY(checkpoint_find(r->checkpoint_folder, limit, world(r), &path));
-        if (!path) return refuse_damaged(r);
+        if (!path) return check_no_checkpoints(r);
         limit = strtoll(strrchr(path, '-') + 1, NULL, 10);
-        st = load(r, path, true);
+        st = load_checkpoint(r, path, true);
         free(path);
         *resumed = st == STATUS_OK;
         if (st && (st != STATUS_DATA || step >= 0)) return st;
-        if (st) log_line(LOG_WARN, "going back to an older checkpoint: %s", status_message());
+        if (st) log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
     }
     return STATUS_OK;
 }
 
-static enum status load_first(struct run *r)
+static enum status load_initial(struct training_run *r)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     char *path, *folder = NULL;
     TRY(hub_fetch(c->initial_load_path, HUB_WEIGHTS, world(r)));
     enum status st = comm_agree(world(r), hub_find(c->initial_load_path, &path));
     if (!st) st = checkpoint_locate(path, -1, world(r), &folder);
-    if (!st) st = load(r, folder, !c->initial_load_model_only);
+    if (!st) st = load_checkpoint(r, folder, !c->initial_load_model_only);
     free(path), free(folder);
     return st;
 }
 
-/* The newest checkpoint of this run, else initial_load_path, else random weights. */
-static enum status fill_state(struct run *r)
+/* From the newest checkpoint of this run, else initial_load_path, else random weights. */
+static enum status fill_state(struct training_run *r)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     struct trainer *t = &r->trainer;
@@ -347,12 +303,12 @@ static enum status fill_state(struct run *r)
     if (resumed)
         r->saved_step = t->steps_done;
     else if (c->initial_load_path[0])
-        TRY(load_first(r));
+        TRY(load_initial(r));
     TRY(trainer_sync(t));
     return STATUS_OK;
 }
 
-static enum status open_outputs(struct run *r, const struct machine *machine)
+static enum status open_outputs(struct training_run *r, const struct machine *machine)
 {
     const struct config *c = r->config;
     size_t memory = (size_t)memory_total_bytes(), used;
@@ -371,12 +327,12 @@ static enum status open_outputs(struct run *r, const struct machine *machine)
         .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
         .memory_total_bytes = (double)memory,
     };
-    if (r->leads) TRY(metrics_open(&r->metrics, &o));
+    if (r->is_main) TRY(metrics_open(&r->metrics, &o));
     return STATUS_OK;
 }
 
-/* What there is one of in the folder of a run. */
-static enum status open_folder(const struct run *r)
+/* Creates the run's folder and opens its log; on rank 0. */
+static enum status open_folder(const struct training_run *r)
 {
     const struct config *c = r->config;
     TRY(file_make_dirs(c->job.dump_folder));
@@ -386,7 +342,7 @@ static enum status open_folder(const struct run *r)
     return st;
 }
 
-static enum status write_config(const struct run *r)
+static enum status write_config(const struct training_run *r)
 {
     char *path = file_join(r->config->job.dump_folder, "config.toml");
     enum status st = file_write(path, r->config_toml.data, r->config_toml.len);
@@ -394,11 +350,11 @@ static enum status write_config(const struct run *r)
     return st;
 }
 
-static enum status open_trainer(struct run *r, const struct machine *machine)
+static enum status open_trainer(struct training_run *r, const struct machine *machine)
 {
     const struct config *c = r->config;
     struct model_shape shape;
-    TRY(inputs_open_tokenizer(c, r->leads, &r->tokenizer));
+    TRY(inputs_open_tokenizer(c, r->is_main, &r->tokenizer));
     TRY(model_shape_resolve(&shape, &c->model,
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
     if (shape.max_context < c->training.seq_len) shape.max_context = (int)c->training.seq_len;
@@ -406,23 +362,24 @@ static enum status open_trainer(struct run *r, const struct machine *machine)
     TRY(trainer_open(&r->trainer, c, &shape, machine));
     r->trainer_is_open = true;
     r->data = run_data_config(c, &r->training_source);
-    struct loader_options reading =
+    struct loader_options options =
         run_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape.V);
-    if (r->reads) TRY(loader_open(&r->loader, &reading));
+    if (r->reads) TRY(loader_open(&r->loader, &options));
     return STATUS_OK;
 }
 
-static enum status open_run(struct run *r, const struct config *c, const struct machine *machine)
+static enum status open_run(struct training_run *r, const struct config *c,
+                            const struct machine *machine)
 {
-    const struct comm *all = &machine->groups.of[GROUP_world];
+    const struct comm *world_group = &machine->groups.of[GROUP_world];
     r->config = c;
     r->saved_step = -1;
     r->saved_at_s = clock_monotonic_s();
-    r->leads = all->rank == 0;
+    r->is_main = world_group->rank == 0;
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
-    TRY(comm_agree(all, r->leads ? open_folder(r) : STATUS_OK));
-    TRY(inputs_fetch(c, all));
-    TRY(comm_agree(all, open_trainer(r, machine)));
+    TRY(comm_agree(world_group, r->is_main ? open_folder(r) : STATUS_OK));
+    TRY(inputs_fetch(c, world_group));
+    TRY(comm_agree(world_group, open_trainer(r, machine)));
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {
         .folder = r->checkpoint_folder,
@@ -433,14 +390,14 @@ static enum status open_run(struct run *r, const struct config *c, const struct 
     };
     TRY(checkpointer_open(&r->checkpointer, &o));
     config_write(c, false, &r->config_toml);
-    TRY(comm_agree(all, r->leads ? write_config(r) : STATUS_OK));
+    TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
     TRY(fill_state(r));
-    TRY(comm_agree(all, open_outputs(r, machine)));
+    TRY(comm_agree(world_group, open_outputs(r, machine)));
     return STATUS_OK;
 }
 
-/* Returns the first failure: the given one, or that of a save still under way. */
-static enum status close_run(struct run *r, enum status st)
+/* Returns the first failure: the given one, or that of a pending asynchronous save. */
+static enum status close_run(struct training_run *r, enum status st)
 {
     metrics_close(r->metrics);
     loader_close(r->loader);
@@ -457,7 +414,7 @@ static enum status close_run(struct run *r, enum status st)
     return st;
 }
 
-static enum status log_step(struct run *r, const struct step_result *s, struct interval *i)
+static enum status log_step(struct training_run *r, const struct step_result *s, struct interval *i)
 {
     const struct trainer *t = &r->trainer;
     struct step_metrics m = {
@@ -476,30 +433,30 @@ static enum status log_step(struct run *r, const struct step_result *s, struct i
     double memory;
     TRY(memory_used(r, &memory));
     m.memory_bytes = (int64_t)memory;
-    if (metrics_want_parameter_norm(&r->config->metrics))
+    if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));
-    if (r->leads) TRY(metrics_step(r->metrics, &m));
+    if (r->is_main) TRY(metrics_step(r->metrics, &m));
     *i = (struct interval){.begin_s = clock_monotonic_s()};
     return STATUS_OK;
 }
 
-static enum status stop_for_signal(struct run *r, int signal)
+static enum status stop_for_signal(struct training_run *r, int signal)
 {
-    TRY(save(r, false));
+    TRY(save_checkpoint(r, false));
     TRY(checkpointer_wait(r->checkpointer));
-    FAIL(REQUEUE, "stopped by SIG%s after step %lld; the checkpoint is written",
-         signals_name(signal), (long long)r->trainer.steps_done);
+    FAIL(REQUEUE, "stopped by SIG%s after step %lld; the checkpoint is saved", signals_name(signal),
+         (long long)r->trainer.steps_done);
 }
 
-/* Says at which step, and doing what, this rank failed. */
-static enum status failed_at(int64_t step, const char *doing, enum status st)
+/* Adds to a failure of this rank at which step, and doing what, it occurred. */
+static enum status add_step(int64_t step, const char *doing, enum status st)
 {
     if (!st || st == STATUS_DIVERGED || comm_failed_elsewhere()) return st;
     return status_where(st, "step %lld, %s", (long long)step, doing);
 }
 
-/* One step; its trace where profiling asks for one. */
-static enum status step(struct run *r, struct step_result *s)
+/* One step, with a trace if profiling is due. */
+static enum status run_step(struct training_run *r, struct step_result *s)
 {
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
@@ -509,11 +466,11 @@ static enum status step(struct run *r, struct step_result *s)
     bool traced =
         c->profiling.enable_profiling && (t->steps_done + 1) % c->profiling.profile_freq == 0;
     if (!traced) return trainer_step(t, r->loader, s);
-    struct traced transfers;
+    struct comm_trace transfers;
     t->machine.on->trace = &trace;
-    traced_begin(&transfers, &t->machine.groups, &trace);
+    comm_trace_begin(&transfers, &t->machine.groups, &trace);
     st = trainer_step(t, r->loader, s);
-    traced_end(&transfers);
+    comm_trace_end(&transfers);
     t->machine.on->trace = NULL;
     if (st) goto out;
     text_addf(&folder, "%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder,
@@ -527,7 +484,7 @@ out:
     return st;
 }
 
-static enum status steps(struct run *r)
+static enum status run_steps(struct training_run *r)
 {
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
@@ -538,7 +495,7 @@ static enum status steps(struct run *r)
         int stop;
         bool due;
         int64_t done = t->steps_done + 1;
-        TRY(failed_at(done, "training", step(r, &s)));
+        TRY(add_step(done, "training", run_step(r, &s)));
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
@@ -547,28 +504,27 @@ static enum status steps(struct run *r)
             TRY(log_step(r, &s, &interval));
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
             double begin = clock_monotonic_s();
-            TRY(failed_at(done, "validation", validate(r)));
+            TRY(add_step(done, "validation", validate(r)));
             interval.begin_s += clock_monotonic_s() - begin;
         }
-        TRY(asked_to_stop(r, &stop));
+        TRY(agree_on_requests(r, &stop, &due));
         if (stop) return stop_for_signal(r, stop);
-        TRY(save_is_due(r, &due));
         if (done < last && due) save_if_possible(r);
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
-        TRY(save(r, c->checkpoint.last_save_model_only));
-    if (r->leads) metrics_end(r->metrics);
+        TRY(save_checkpoint(r, c->checkpoint.last_save_model_only));
+    if (r->is_main) metrics_summarize(r->metrics);
     return STATUS_OK;
 }
 
 enum status run_train(const struct config *c, const struct machine *machine)
 {
-    struct run r = {0};
+    struct training_run r = {0};
     signals_catch();
     enum status st = open_run(&r, c, machine);
     if (!st && c->checkpoint.create_seed_checkpoint)
-        st = save(&r, false);
+        st = save_checkpoint(&r, false);
     else if (!st)
-        st = steps(&r);
+        st = run_steps(&r);
     return close_run(&r, st);
 }

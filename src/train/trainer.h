@@ -1,59 +1,60 @@
 /* trainer.h -- everything a run holds in memory, and one optimizer step.
  *
- * Memory   trainer_plan runs the code of a step over measuring arenas; trainer_open does the same,
- *          then takes exactly those bytes and touches them; no step allocates afterwards.
- * Order    open -> fill weights (params_start or a checkpoint) -> trainer_sync -> steps.
- * Ranks    One process is one rank; it holds its part of every unit (fsdp.h). */
+ * Memory   trainer_plan runs the code of a step as a sizing pass.  trainer_open does the same, then
+ * maps and touches exactly those bytes; no step allocates afterwards. Order    open -> fill weights
+ * (trainer_init_weights or a checkpoint) -> trainer_sync_weights -> steps. Ranks    A process is a
+ * rank, with its shard of every unit (fsdp.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "config/config.h"
-#include "data/data.h"
+#include "data/batch.h"
+#include "data/loader.h"
 #include "model/float8.h"
+#include "model/init_weights.h"
 #include "model/model.h"
 #include "optim/optim.h"
-#include "parallel/copies.h"
 #include "parallel/fsdp.h"
 #include "parallel/pipeline.h"
 #include "parallel/plan.h"
-#include "train/evaluation.h"
+#include "parallel/replicas.h"
+#include "train/evaluator.h"
 #include "train/machine.h"
-#include "train/memory.h"
+#include "train/memory_plan.h"
 
 struct trainer {
     const struct config *config; /* borrowed */
     struct machine machine;
-    struct arena run, step;   /* of the device; */
-    struct arena shared;      /* what the host reads and writes, too */
+    struct arena run, step;   /* device memory, for the run and for a step */
+    struct arena shared;      /* memory that host and device share */
     struct model_shape shape; /* of the whole model */
-    struct layout whole;      /* its tensors */
-    struct model model;       /* what is here of it: some stages, a part of every matrix */
+    struct layout whole;      /* of the whole model, unsharded */
+    struct model model;       /* what is here: some stages, a slice of every matrix */
     struct stage *stages;     /* owned */
     struct pipeline pipeline;
-    struct micro_batch *micros; /* of an optimizer step; owned */
+    struct microbatch *microbatches; /* of an optimizer step; owned */
     struct tensor_plan plan;
     bool has_float8;
-    struct float8_state float8; /* where there is one; histories are every rank's */
+    struct float8_state float8; /* if has_float8; the same on every rank */
     struct optim optim;
-    struct pieces pieces; /* of the whole model's tensors that are here */
+    struct pieces pieces; /* this rank's shard */
     struct fsdp fsdp;
-    float *weights, *gradients; /* flat: this rank's pieces; weights NULL where they are split: */
-    uint16_t *low;              /* what compute_weights lack of them */
-    void *exp_avg, *exp_avg_sq; /* of optim.moments */
-    struct comm same_heads;     /* ranks with the same heads of keys and values */
-    struct comm ends;           /* the stages that share the embedding */
-    struct copies copies[COPIED_COUNT];
-    void *compute_weights;      /* NULL in f32: the masters serve */
+    float *weights, *gradients; /* flat, this rank's shard; weights NULL if split: */
+    uint16_t *low; /* low 16 bits of split master weights; compute_weights has the rest */
+    void *exp_avg, *exp_avg_sq;  /* of optim.moments */
+    struct comm kv_head_peers;   /* ranks with the same key/value heads */
+    struct comm embedding_peers; /* first and last stage, which share a tied embedding */
+    struct replicas replicas[REPLICATED_COUNT];
+    void *compute_weights;      /* NULL in f32: the master weights serve */
     void *staging;              /* for asynchronous checkpoints, or NULL */
-    struct batch batch, here;   /* all rows of an optimizer step on this rank; its part of them */
-    float *loss_BT;             /* of all of that; NULL on a rank without the head */
-    struct evaluator evaluator; /* for validation; no buffers where there is none */
+    struct batch batch, local;  /* rows of an optimizer step on this rank; its tokens of them */
+    float *loss_BT;             /* of the local batch; NULL on a rank without the head */
+    struct evaluator evaluator; /* for validation; without buffers if that is disabled */
     int64_t steps_done;
     int64_t tokens_seen; /* inputs, since the first step of the run */
-    int64_t skips;       /* steps skipped in a row because something was not finite */
+    int64_t skips;       /* consecutive steps skipped because of a non-finite loss or gradient */
 };
 
-/* What one step came to. */
 struct step_result {
     double loss;      /* nats/token */
     double max_loss;  /* the largest of the ranks' own means */
@@ -63,34 +64,35 @@ struct step_result {
     bool skipped;
 };
 
-/* Bytes by category, without touching any of them; the caller adds data and program. */
+/* Bytes by category, by a sizing pass alone; the caller adds data and program. */
 enum status trainer_plan(const struct config *c, const struct model_shape *shape,
                          const struct machine *machine, struct memory_plan *plan);
 
-/* MEMORY: more than the system has. */
+/* MEMORY: not enough memory. */
 enum status trainer_open(struct trainer *t, const struct config *c, const struct model_shape *shape,
                          const struct machine *machine);
 void trainer_close(struct trainer *t);
 
-/* Initial values of this rank's weights; trainer_sync is still to come. */
+/* Initializes this rank's weights; call trainer_sync_weights afterwards. */
 enum status trainer_start(struct trainer *t, uint64_t seed);
-/* Makes the computing weights from the masters: after they were filled from outside. */
+/* Casts the master weights to compute weights, after they were filled from outside. */
 enum status trainer_sync(struct trainer *t);
 
-/* The L2 norm of all weights, each counted once.  Collective.  Split weights are put together where
- * gradients were. */
+/* The L2 norm of all weights, each counted once.  Collective.  Split master weights are joined in
+ * the gradient buffer. */
 enum status trainer_parameter_norm(const struct trainer *t, double *norm);
 
-/* Next batch (`loader` is NULL where another of the peers reads), gradients, clipping, update.
- * DIVERGED: loss or gradient is not finite (and guard.nonfinite says stop); the weights are as
- * before the step. */
+/* One step: next batch (`loader` is NULL if another of the peers reads), gradients, clipping,
+ * update. DIVERGED: loss or gradient is not finite and guard.nonfinite = "stop"; weights are
+ * unchanged. */
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
-/* The same without the first: of what lies in t->batch.  Leaves result->data_seconds as it is. */
+/* The same on the batch that is already in t->batch.  Leaves result->data_seconds as it is. */
 enum status trainer_learn(struct trainer *t, struct step_result *result);
 
-/* Ranks that read different rows; and rows of one of them in an optimizer step. */
+/* Data-parallel readers: ranks with different rows. */
 int trainer_readers(const struct mesh *m);
+/* Rows of an optimizer step: of one reader; of all. */
 int trainer_rows(const struct config *c, const struct mesh *m);
-int64_t trainer_step_rows(const struct config *c, const struct mesh *m); /* of all of them */
-/* Rows are this long in validation. */
+int64_t trainer_step_rows(const struct config *c, const struct mesh *m);
+/* Length of rows in validation. */
 int trainer_validation_tokens(const struct config *c);

@@ -28,7 +28,7 @@ static void end(struct server *s)
 
 TEST(fetch_fills_the_cache_that_other_commands_then_read_offline)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct server s = {0};
     struct text out = {0}, err = {0};
     begin(&s);
@@ -54,7 +54,7 @@ TEST(fetch_fills_the_cache_that_other_commands_then_read_offline)
 
 TEST(fetch_says_what_is_wrong)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct server s = {0};
     struct text err = {0};
     begin(&s);

@@ -27,7 +27,7 @@ TEST(preflight_finds_what_ranks_model_and_data_are_at_odds_about)
 {
     struct preflight p;
     CHECK_STATUS(CONFIG, fly(&p, "parallelism.tensor_parallel_degree=3", 2));
-    CHECK_MESSAGE("do not make 2 ranks");
+    CHECK_MESSAGE("number of ranks, 2");
     CHECK_STATUS(CONFIG, fly(&p, "parallelism.tensor_parallel_degree=2", 2));
     CHECK_MESSAGE("does not divide the vocabulary's 259 tokens");
     CHECK_STATUS(CONFIG, fly(&p, "data.streams=3", 2));

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/option.h"
-#include "base/toml.h"
+#include "base/toml_parse.h"
 
 #define SAMPLE_ENUM OPT(ENUM, shade, "half", 0, 0, (shade, SHADE, none, half, 2x, auto), "h")
 #define OPT         OPT_ENUM

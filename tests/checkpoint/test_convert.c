@@ -3,6 +3,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/rig.h"
+#include "model/init_weights.h"
 
 /* Saves a model as a checkpoint of ours. */
 static char *write_model(const char *folder, bool tied, float **weights)
@@ -14,7 +15,7 @@ static char *write_model(const char *folder, bool tied, float **weights)
     *weights = heap(layout.elements * sizeof **weights);
     struct pieces all;
     pieces_init(&all, &layout, 0, 1);
-    CHECK_STATUS(OK, params_start(&layout, &all, &shape, 7, *weights, NULL));
+    CHECK_STATUS(OK, init_weights_f32(&layout, &all, &shape, 7, *weights));
     struct checkpointer_options o = {.folder = folder, .world = comm_self()};
     struct checkpointer *c;
     CHECK_STATUS(OK, checkpointer_open(&c, &o));

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,14 +44,14 @@ static enum status start(const struct comm *c, struct transfer *t)
     if (t->kind != TRANSFER_receive) TRY(queue_copy(g->queue, l->inner.x, x, l->x_bytes));
     l->inner.comm = &g->wrapped; /* not counted again */
     TRY(g->wrapped.transport->start(&g->wrapped, &l->inner));
-    t->under_way = l;
+    t->in_flight = l;
     return STATUS_OK;
 }
 
 static enum status wait(struct transfer *t)
 {
     struct group *g = t->comm->group;
-    struct lift *l = t->under_way;
+    struct lift *l = t->in_flight;
     TRY(g->wrapped.transport->wait(&l->inner));
     if (t->kind != TRANSFER_send) TRY(queue_copy(g->queue, t->x, l->inner.x, l->x_bytes));
     if (l->separate) TRY(queue_copy(g->queue, t->own, l->inner.own, own_bytes(t)));
@@ -66,11 +67,11 @@ static enum status host_group(const struct comm *c, const struct comm **out)
     return STATUS_OK;
 }
 
-static enum status declare_p2p(const struct comm *c, const struct message *sends, int num_sends,
-                               const struct message *receives, int num_receives)
+static enum status declare_p2p(const struct comm *c, const struct p2p_message *sends, int num_sends,
+                               const struct p2p_message *receives, int num_receives)
 {
     const struct group *g = c->group;
-    return comm_expect(&g->wrapped, sends, num_sends, receives, num_receives);
+    return comm_declare_p2p(&g->wrapped, sends, num_sends, receives, num_receives);
 }
 
 static enum status split(const struct comm *c, int color, int key, struct comm *out)

@@ -94,7 +94,7 @@ static enum status start(const struct comm *c, struct transfer *t)
         if (t->kind == TRANSFER_send) send_letter(c, l, t->x);
         return STATUS_OK;
     }
-    t->under_way = (void *)(uintptr_t)g->number++;
+    t->in_flight = (void *)(uintptr_t)g->number++;
     for (l.to = 0; l.to < c->size; l.to++) {
         if (l.to == c->rank) continue;
         if (t->kind == TRANSFER_all_gather) send_letter(c, l, part(t->x, c->rank, bytes));
@@ -153,7 +153,7 @@ static enum status wait(struct transfer *t)
 {
     const struct comm *c = t->comm;
     size_t bytes = t->count * transfer_element_bytes(t);
-    struct letter l = {.number = (uint64_t)(uintptr_t)t->under_way, .size = bytes};
+    struct letter l = {.number = (uint64_t)(uintptr_t)t->in_flight, .size = bytes};
     switch (t->kind) {
     case TRANSFER_receive:
         l.number = (uint64_t)t->tag, l.is_p2p = true, l.from = t->peer;

@@ -29,12 +29,12 @@ TEST(comm_agree_reports_a_rank_that_is_gone)
 }
 
 struct counting_observer {
-    struct comm_watch watch; /* first: callbacks cast it to this */
+    struct comm_observer observer; /* first: callbacks cast it to this */
     int started, waited;
     size_t bytes;
 };
 
-static void count_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+static void count_start(struct comm_observer *w, const struct comm *c, const struct transfer *t,
                         size_t bytes)
 {
     struct counting_observer *seen = (struct counting_observer *)w;
@@ -43,7 +43,7 @@ static void count_start(struct comm_watch *w, const struct comm *c, const struct
     seen->bytes += bytes;
 }
 
-static void count_wait(struct comm_watch *w, const struct transfer *t)
+static void count_wait(struct comm_observer *w, const struct transfer *t)
 {
     struct counting_observer *seen = (struct counting_observer *)w;
     CHECK(t->kind == TRANSFER_all_gather && seen->waited < seen->started);
@@ -52,8 +52,8 @@ static void count_wait(struct comm_watch *w, const struct transfer *t)
 
 TEST(comm_reports_simulated_transfers_to_the_observer)
 {
-    struct counting_observer seen = {.watch = {count_start, count_wait}};
-    struct comm_counts counts = {.watch = &seen.watch};
+    struct counting_observer seen = {.observer = {count_start, count_wait}};
+    struct comm_counts counts = {.observer = &seen.observer};
     struct comm simulated = {.rank = 1, .size = 4, .counts = &counts};
     struct transfer t = {.kind = TRANSFER_all_gather, .dtype = BF16, .count = 10};
     CHECK_STATUS(OK, comm_start(&simulated, &t));

@@ -13,13 +13,13 @@ TEST(check_rejects_keys_that_contradict_each_other)
         const char *message;
     } cases[] = {
         {{"training.dataset_path="}, 1, "no training data"},
-        {{"parallelism.tensor_parallel_degree=2"}, 1, "do not make 1 rank"},
-        {{"parallelism.data_parallel_shard_degree=2"}, 4, "do not make 4 ranks"},
+        {{"parallelism.tensor_parallel_degree=2"}, 1, "number of ranks, 1"},
+        {{"parallelism.data_parallel_shard_degree=2"}, 4, "number of ranks, 4"},
         {{"parallelism.data_parallel_shard_degree=0"}, 1, "-1 or at least 1"},
-        {{"training.global_batch_size=12"}, 1, "no multiple of local_batch_size = 8"},
+        {{"training.global_batch_size=12"}, 1, "not a multiple of local_batch_size = 8"},
         {{"training.global_batch_size=0"}, 1, "global_batch_size = 0"},
         {{"training.local_batch_size=1000000", "training.seq_len=100000"}, 1, "2^31"},
-        {{"training.seq_len=100", "parallelism.context_parallel_degree=8"}, 8, ": 96 or 112 would"},
+        {{"training.seq_len=100", "parallelism.context_parallel_degree=8"}, 8, "; try 96 or 112"},
         {{"validation.enable=true", "validation.seq_len=6",
           "parallelism.context_parallel_degree=2"},
          2,
@@ -75,7 +75,7 @@ TEST(fit_rejects_a_tensor_parallel_degree_that_does_not_divide_the_heads)
     CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
     CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, 3));
     CHECK_STATUS(CONFIG, config_fit(&c, &shape, &mesh));
-    CHECK_MESSAGE("tensor_parallel_degree = 3 does not divide model.n_heads = 32: 2 or 4 would");
+    CHECK_MESSAGE("tensor_parallel_degree = 3 does not divide model.n_heads = 32; try 2 or 4");
     mesh.degree[AXIS_tp] = 4;
     CHECK_STATUS(OK, config_fit(&c, &shape, &mesh));
     config_release(&c);
@@ -106,7 +106,7 @@ TEST(pipeline_follows_its_keys)
     struct pipeline_config p;
     int begin[9];
     CHECK_STATUS(OK, resolve_pipeline(&p, NULL, NULL));
-    CHECK(p.schedule.kind == SCHEDULE_one_ahead && p.schedule.pp == 4 && p.schedule.chunks == 1);
+    CHECK(p.schedule.kind == SCHEDULE_1F1B && p.schedule.pp == 4 && p.schedule.chunks == 1);
     CHECK(p.schedule.micros == 12 && p.rows == 1); /* 24 rows over 2 ranks, one row at a time */
     CHECK_STATUS(OK, stages_split(&p.stages, begin));
     CHECK(begin[1] == 4 && begin[2] == 9 && begin[3] == 13); /* 18 layers: 5, 5, 4, 4 */
@@ -117,7 +117,7 @@ TEST(pipeline_follows_its_keys)
 
     CHECK_STATUS(OK, resolve_pipeline(&p, PIPELINE("schedule", "Interleaved1F1B"),
                                       PIPELINE("microbatch_size", "3")));
-    CHECK(p.schedule.kind == SCHEDULE_interleaved && p.schedule.chunks == 2);
+    CHECK(p.schedule.kind == SCHEDULE_Interleaved1F1B && p.schedule.chunks == 2);
     CHECK(p.schedule.micros == 4 && p.rows == 3);
 
     CHECK_STATUS(OK, resolve_pipeline(&p, PIPELINE("layers_per_stage", "5"), NULL));

@@ -62,7 +62,7 @@ TEST(files_of_the_older_fork_load_unchanged)
         CHECK(c.parallelism.tensor_parallel_degree == (i == 4 ? 1 : 8));
         CHECK(c.lr_scheduler.warmup_steps >= 160 && c.training.max_norm == 1);
         if (!i) {
-            CHECK(!strcmp(c.objective.name, "masked") && c.objective.mask_probability == 0.3);
+            CHECK(c.objective.name == OBJECTIVE_masked && c.objective.mask_probability == 0.3);
             CHECK(c.training.local_batch_size == 12 && c.training.seq_len == 16384);
             CHECK(!strcmp(c.objective.mask_token, "<|reserved_special_token_100|>"));
         }
@@ -137,7 +137,7 @@ TEST(errors_name_position_value_and_allowed_values)
         {"[training\nsteps = 1\n", "expected ] after the name"},
         {"[training]\nsteps 1\n", "expected = after the key"},
         {"[training]\nsteps = \n", "expected a value"},
-        {"[training]\nsteps = 1e\n", "no value"},
+        {"[training]\nsteps = 1e\n", "not a valid TOML value"},
         {"[training]\nbatch_size = 0\n", "training.batch_size = 0"},
         {"[training]\nwarmup_steps = -1\n", "training.warmup_steps = -1"},
         {"[checkpoint]\nenable_checkpoint = \"no\"\n", "true or false"},

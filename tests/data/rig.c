@@ -81,11 +81,11 @@ void rig_init(struct rig *r, const char *tokenizer, int seq_len)
                  .bos = true,
                  .eos = true,
                  .row_overlap = true,
-                 .order = "streams",
+                 .order = ORDER_streams,
                  .split = "1",
-                 .blend = "auto"},
-        .objective = {.name = "causal", .mask_probability = 0.3, .mask_token = "<|mask|>"},
-        .options = {.seq_len = seq_len, .num_shares = 1},
+                 .blend = BLEND_BY_auto},
+        .objective = {.name = OBJECTIVE_causal, .mask_probability = 0.3, .mask_token = "<|mask|>"},
+        .options = {.seq_len = seq_len, .num_readers = 1},
     };
     if (tokenizer) {
         CHECK_STATUS(OK, tokenizer_open(&r->tokenizer, tokenizer, &(struct tokenizer_config){0}));

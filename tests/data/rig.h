@@ -4,7 +4,7 @@
 
 #include "test.h"
 
-#include "data/data.h"
+#include "data/loader.h"
 
 /* Writes a file; returns folder/name, valid until the test runner exits. */
 const char *rig_bytes(const char *folder, const char *name, const void *bytes, size_t len);

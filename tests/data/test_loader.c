@@ -30,12 +30,12 @@ TEST(loader_predicts_every_token_once_per_epoch)
     int total = add_tokens(&r, DOCUMENTS), *seen = heap((size_t)total * sizeof *seen);
     struct rows rows = rows_of(&r, 3, 2 * EPOCHS * total / T);
     for (int s = 0; s < V; s++) {
-        int share = 0, n = 0;
-        for (int d = s * DOCUMENTS / V; d < (s + 1) * DOCUMENTS / V; d++) share += 1 + d % 9;
+        int num_ids = 0, n = 0;
+        for (int d = s * DOCUMENTS / V; d < (s + 1) * DOCUMENTS / V; d++) num_ids += 1 + d % 9;
         /* the tokens of the stream: its first input, then every label */
-        for (int64_t at = (int64_t)s * T, i = -1; n < EPOCHS * share; n++) {
+        for (int64_t at = (int64_t)s * T, i = -1; n < EPOCHS * num_ids; n++) {
             int32_t id = i < 0 ? rows.ids[at] : rows.labels[at + i];
-            CHECK(id >= 0 && id < total && seen[id]++ == n / share);
+            CHECK(id >= 0 && id < total && seen[id]++ == n / num_ids);
             if (++i == T) i = 0, at += V * T;
         }
     }
@@ -132,7 +132,7 @@ TEST(loader_masks_tokens_by_position_dependent_random_numbers)
     rig_add_kind(&plain, folder, 1);
     rig_add_kind(&r, folder, 1);
     plain.data.row_overlap = false;
-    r.objective.name = "masked";
+    r.objective.name = OBJECTIVE_masked;
     /* rows of T tokens end to end, without overlap or gaps */
     plain.options.seq_len = T - 1;
     struct rows rows = rows_of(&r, 5, ROWS), raw = rows_of(&plain, 5, ROWS);
@@ -160,7 +160,7 @@ TEST(loader_masks_nothing_or_everything_at_probability_0_and_1)
         struct rig r;
         rig_init(&r, "bytes", 16);
         rig_add_kind(&r, test_folder(), 1);
-        r.objective.name = "masked";
+        r.objective.name = OBJECTIVE_masked;
         r.objective.mask_probability = p;
         struct rows rows = rows_of(&r, 4, 20);
         CHECK(rows.valid == p * 20 * 16);
@@ -174,24 +174,24 @@ TEST(loader_rows_do_not_depend_on_readers_or_prefetch)
 {
     enum { T = 12, V = 8, ROWS = 96 };
     static const struct {
-        int shares, ahead, B;
+        int readers, ahead, B;
     } cases[] = {{1, 0, 5}, {1, 1, 3}, {1, 7, 4}, {1, 500, 96}, {2, 0, 2}, {4, 3, 6}, {8, 2, 1}};
     for (int kind = 0; kind < RIG_KINDS; kind++) {
         struct rig r;
         rig_init(&r, "bytes", T);
         r.data.streams = V;
-        r.objective.name = kind % 2 ? "causal" : "masked";
+        r.objective.name = kind % 2 ? OBJECTIVE_causal : OBJECTIVE_masked;
         rig_add_kind(&r, test_folder(), kind);
         struct rows want = rows_of(&r, 1, ROWS);
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-            r.options.num_shares = cases[c].shares;
-            r.options.rows_ahead = cases[c].ahead;
-            for (int share = 0; share < cases[c].shares; share++) {
-                r.options.share = share;
-                struct rows got = rows_of(&r, cases[c].B, ROWS / cases[c].shares);
+            r.options.num_readers = cases[c].readers;
+            r.options.prefetch_rows = cases[c].ahead;
+            for (int reader = 0; reader < cases[c].readers; reader++) {
+                r.options.reader = reader;
+                struct rows got = rows_of(&r, cases[c].B, ROWS / cases[c].readers);
                 for (int64_t k = 0; k < got.count; k++)
-                    rows_check_same(&want, share + k * cases[c].shares, &got, k, 1);
-                CHECK(got.count == ROWS / cases[c].shares);
+                    rows_check_same(&want, reader + k * cases[c].readers, &got, k, 1);
+                CHECK(got.count == ROWS / cases[c].readers);
                 rows_release(&got);
             }
         }
@@ -208,7 +208,7 @@ TEST(loader_in_a_single_pass_reads_everything_and_ends)
         struct rig r;
         rig_init(&r, NULL, T);
         r.options.once = true;
-        r.options.rows_ahead = k * 3;
+        r.options.prefetch_rows = k * 3;
         int total = add_tokens(&r, DOCUMENTS);
         struct loader *l = rig_open(&r);
         struct rows rows = {0};
@@ -334,15 +334,15 @@ TEST(loader_rejects_conflicting_settings)
                      "the tokenizer has 259 tokens, more than model.vocab_size = 258");
     r.options.vocab_size = 0;
     rig_add(&r, path, 1);
-    r.objective.name = "masked", r.objective.mask_token = "<|none|>";
+    r.objective.name = OBJECTIVE_masked, r.objective.mask_token = "<|none|>";
     check_open_fails(&r, STATUS_CONFIG, "objective.mask_token = \"<|none|>\"");
     rig_add(&r, path, 1);
-    r.objective.mask_token = "<|mask|>", r.options.num_shares = 3;
+    r.objective.mask_token = "<|mask|>", r.options.num_readers = 3;
     check_open_fails(&r, STATUS_CONFIG, "2 streams are not a multiple of 3 data-parallel ranks");
     rig_release(&r);
     rig_init(&r, NULL, 8);
     add_tokens(&r, 4);
-    r.objective.name = "masked";
+    r.objective.name = OBJECTIVE_masked;
     check_open_fails(&r, STATUS_CONFIG, "objective.name = \"masked\" requires data.tokenizer");
 }
 
@@ -367,7 +367,7 @@ TEST(loader_reports_failures_of_its_prefetch_thread)
         enum status st = STATUS_OK;
         rig_init(&r, "bytes", T);
         r.data.streams = 1;
-        r.options.rows_ahead = ahead * 50;
+        r.options.prefetch_rows = ahead * 50;
         rig_add(&r, path, 1);
         struct loader *l = rig_open(&r);
         for (good[ahead] = 0; !st; good[ahead]++) {
@@ -404,7 +404,7 @@ TEST(loader_closes_its_files_and_thread_at_any_time)
         struct rows rows = {0};
         rig_init(&r, "bytes", 8);
         rig_add_kind(&r, folder, k % RIG_KINDS);
-        r.options.rows_ahead = 1 + k * 10;
+        r.options.prefetch_rows = 1 + k * 10;
         struct loader *l = rig_open(&r);
         rows_read(&rows, l, 8, 1, k / RIG_KINDS);
         CHECK(loader_memory_bytes(l) > 0);
@@ -438,9 +438,9 @@ TEST(loader_resumes_at_every_row_of_every_source_kind)
         r.data.streams = V;
         r.data.shuffle_window = 3;
         r.data.validation_share = kind == 1 ? 0.3 : 0;
-        r.objective.name = kind == 2 ? "masked" : "causal";
+        r.objective.name = kind == 2 ? OBJECTIVE_masked : OBJECTIVE_causal;
         rig_add_kind(&r, test_folder(), kind);
-        r.options.rows_ahead = 10;
+        r.options.prefetch_rows = 10;
         struct loader *l = rig_open(&r);
         for (int g = 0; g < ROWS; g++) {
             CHECK_STATUS(OK, loader_save(l, &cursors[g]));
@@ -450,7 +450,7 @@ TEST(loader_resumes_at_every_row_of_every_source_kind)
         loader_close(l);
         for (int g = 0; g < ROWS; g++) {
             struct rows got = {0};
-            r.options.rows_ahead = g % 3;
+            r.options.prefetch_rows = g % 3;
             l = resumed(&r, &cursors[g]);
             text_clear(&again);
             CHECK_STATUS(OK, loader_save(l, &again));
@@ -510,7 +510,7 @@ TEST(loader_rejects_a_cursor_of_other_data_or_settings)
         case 3: r.data.bos = false; break;
         case 4: r.data.eos = false; break;
         case 5: r.data.row_overlap = false; break;
-        case 6: r.objective.name = "masked"; break;
+        case 6: r.objective.name = OBJECTIVE_masked; break;
         case 7: r.data.validation_share = 0.01; break;
         case 8: r.data.streams = 2, why = "saved with 1 streams; configured: 2"; break;
         case 9:
@@ -559,7 +559,7 @@ TEST(loader_rejects_a_damaged_cursor)
     text_clear(&bad);
     text_add(&bad, cursor.data, (size_t)(carry - cursor.data));
     text_addf(&bad, ",259%s", strchr(carry + 1, ','));
-    check_rejected(&r, bad.data, STATUS_DATA, "has the token ID 259; the vocabulary has 259");
+    check_rejected(&r, bad.data, STATUS_DATA, "has token ID 259; the vocabulary size is 259");
     text_release(&cursor), text_release(&bad);
     rig_release(&r);
 }

@@ -28,7 +28,7 @@ static const char *write_sources(int part)
 static void megatron_rig(struct rig *r, int seq_len, const char *split, int64_t samples)
 {
     rig_init(r, NULL, seq_len);
-    r->data.order = "megatron";
+    r->data.order = ORDER_megatron;
     r->data.seed = 1234;
     r->data.split = split;
     r->options.run_rows = samples;
@@ -81,15 +81,16 @@ TEST(order_megatron_matches_megatron_core_for_a_million_blended_samples)
 TEST(order_megatron_matches_megatron_core_for_one_source_and_for_lengths)
 {
     static const struct {
-        const char *split, *blend;
+        const char *split;
+        enum data_blend blend;
         int first, sources, seq_len;
         int64_t seed, samples, rows;
         bool held_out;
         uint32_t crc;
-    } cases[] = {{"969, 30, 1", "lengths", 0, 3, 16, 1234, 50000, 50000, false, 0x97037d1e},
-                 {"80,20", "auto", 0, 3, 16, 1234, 50000, 22646, true, 0x3bda827e},
-                 {"1", "auto", 1, 1, 10, 7, 100000, 119993, false, 0x73b75f70},
-                 {"1", "weights", 1, 1, 10, 7, 100000, 100000, false, 0xca296103}};
+    } cases[] = {{"969, 30, 1", BLEND_BY_lengths, 0, 3, 16, 1234, 50000, 50000, false, 0x97037d1e},
+                 {"80,20", BLEND_BY_auto, 0, 3, 16, 1234, 50000, 22646, true, 0x3bda827e},
+                 {"1", BLEND_BY_auto, 1, 1, 10, 7, 100000, 119993, false, 0x73b75f70},
+                 {"1", BLEND_BY_weights, 1, 1, 10, 7, 100000, 100000, false, 0xca296103}};
     const char *folder = write_sources(1);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct rig r;
@@ -156,18 +157,18 @@ TEST(order_megatron_mock_data_matches_megatron_core)
 /* With blocks of two, reader i of 3 gets rows 6 j + 2 i and 6 j + 2 i + 1. */
 TEST(order_megatron_assigns_blocks_of_rows_to_readers)
 {
-    enum { T = 8, BLOCK = 2, SHARES = 3, ROWS = 48 };
+    enum { T = 8, BLOCK = 2, READERS = 3, ROWS = 48 };
     struct rig r;
     const char *folder = write_sources(50);
     megatron_rig(&r, T, "1", 5000);
     add_blend(&r, folder);
     struct rows whole = rows_of(&r, 5, ROWS);
-    for (int share = 0; share < SHARES; share++) {
-        r.options.share = share, r.options.num_shares = SHARES, r.options.block = BLOCK;
-        struct rows own = rows_of(&r, BLOCK, ROWS / SHARES);
+    for (int reader = 0; reader < READERS; reader++) {
+        r.options.reader = reader, r.options.num_readers = READERS, r.options.block = BLOCK;
+        struct rows own = rows_of(&r, BLOCK, ROWS / READERS);
         for (int64_t k = 0; k < own.count; k++)
-            rows_check_same(&own, k, &whole, k / BLOCK * BLOCK * SHARES + share * BLOCK + k % BLOCK,
-                            1);
+            rows_check_same(&own, k, &whole,
+                            k / BLOCK * BLOCK * READERS + reader * BLOCK + k % BLOCK, 1);
         rows_release(&own);
     }
     rows_release(&whole);
@@ -183,9 +184,11 @@ TEST(order_megatron_resumes_at_any_row_with_any_number_of_readers)
     add_blend(&r, folder);
     struct rows whole = rows_of(&r, 5, ROWS);
     for (int stop = 0; stop < 12; stop += 3) {
-        for (int shares = 1; shares < 5; shares++) {
-            r.options = (struct loader_options){
-                .seq_len = T, .num_shares = 1, .run_rows = 200000, .rows_ahead = stop % 2 ? 5 : 0};
+        for (int readers = 1; readers < 5; readers++) {
+            r.options = (struct loader_options){.seq_len = T,
+                                                .num_readers = 1,
+                                                .run_rows = 200000,
+                                                .prefetch_rows = stop % 2 ? 5 : 0};
             struct loader *l = rig_open(&r);
             struct rows before = {0};
             struct text cursor = {0};
@@ -194,20 +197,20 @@ TEST(order_megatron_resumes_at_any_row_with_any_number_of_readers)
             CHECK_STATUS(OK, loader_save(l, &cursor));
             loader_close(l);
             CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &json));
-            r.options.num_shares = shares, r.options.block = 2;
-            for (int share = 0; share < shares; share++) {
+            r.options.num_readers = readers, r.options.block = 2;
+            for (int reader = 0; reader < readers; reader++) {
                 struct rows after = {0};
-                r.options.share = share;
+                r.options.reader = reader;
                 l = rig_open(&r);
                 CHECK_STATUS(OK, loader_load(l, json));
                 rows_read(&after, l, T, 2, 4);
                 for (int64_t k = 0; k < 4; k++)
                     rows_check_same(&after, k, &whole,
-                                    stop + k / 2 * 2 * shares + share * 2 + k % 2, 1);
+                                    stop + k / 2 * 2 * readers + reader * 2 + k % 2, 1);
                 text_clear(&cursor);
                 CHECK_STATUS(OK, loader_save(l, &cursor));
                 char next[64];
-                snprintf(next, sizeof next, "\"next_row\": %d,", stop + 4 * shares);
+                snprintf(next, sizeof next, "\"next_row\": %d,", stop + 4 * readers);
                 CHECK(strstr(cursor.data, next));
                 loader_close(l);
                 rows_release(&after);
@@ -238,8 +241,8 @@ TEST(order_megatron_rejects_a_cursor_of_another_order)
         if (change == 1) r.data.split = "949,51";
         if (change == 2) r.data.samples = 501;
         if (change == 3) r.data.seed = 1235;
-        if (change == 4) r.data.blend = "lengths";
-        if (change == 5) r.data.order = "streams";
+        if (change == 4) r.data.blend = BLEND_BY_lengths;
+        if (change == 5) r.data.order = ORDER_streams;
         l = rig_open(&r);
         CHECK(loader_load(l, json) == (change ? STATUS_CONFIG : STATUS_OK));
         if (change) CHECK_MESSAGE("different data settings");
@@ -290,7 +293,7 @@ TEST(order_megatron_fails_past_its_last_sample)
     const char *folder = test_folder();
     rig_tokens(folder, "t", (int[]){9}, 1, 0);
     rig_add(&r, test_path(folder, "t"), 1);
-    for (r.options.rows_ahead = 0; r.options.rows_ahead < 8; r.options.rows_ahead += 5) {
+    for (r.options.prefetch_rows = 0; r.options.prefetch_rows < 8; r.options.prefetch_rows += 5) {
         struct loader *l = rig_open(&r);
         CHECK_STATUS(OK, loader_next(l, &b, &rows));
         CHECK_STATUS(OK, loader_next(l, &b, &rows));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
 
+#include "data/loader.h"
 #include "data/order.h"
 
 /* IDs 0, 1, 2, ... in 40 documents of 7. */
@@ -72,7 +73,7 @@ TEST(order_streams_rejects_a_cursor_with_an_id_outside_the_vocabulary)
     CHECK_STATUS(OK, o->kind->load(o, 2, cursor, 280));
     cursor[4] = 280;
     CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, 280));
-    CHECK_MESSAGE("stream 2 has the token ID 280; the vocabulary has 280");
+    CHECK_MESSAGE("stream 2 has token ID 280; the vocabulary size is 280");
     free(cursor);
     o->kind->close(o);
     source_close(&source);
@@ -88,7 +89,7 @@ TEST(order_streams_counts_memory_for_own_streams_only)
     int64_t bytes[2];
     open_ids(&r, &source, &tokens);
     for (int i = 0; i < 2; i++) {
-        r.options.num_shares = i ? STREAMS : 1;
+        r.options.num_readers = i ? STREAMS : 1;
         struct order *o = open_order(&r, &source, &tokens);
         CHECK(o->num_streams == STREAMS && o->cursor_ints == NUMBERS / STREAMS);
         bytes[i] = o->kind->memory_bytes(o) - NUMBERS * 8;

@@ -29,18 +29,18 @@ static void write_lines(const char *path, int n)
 }
 
 static enum status run(const char *source, const char *prefix, int threads, bool force,
-                       struct prepared *done)
+                       struct prepare_stats *done)
 {
     struct tokenizer *t = bytes_tokenizer();
     struct source_config config = {.path = source, .column = "text", .weight = 1};
-    struct prepare p = {.sources = &config,
-                        .num_sources = 1,
-                        .tokenizer = t,
-                        .prefix = prefix,
-                        .eos = true,
-                        .force = force,
-                        .threads = threads};
-    enum status st = prepare(&p, done);
+    struct prepare_request p = {.sources = &config,
+                                .num_sources = 1,
+                                .tokenizer = t,
+                                .prefix = prefix,
+                                .eos = true,
+                                .force = force,
+                                .threads = threads};
+    enum status st = prepare_token_files(&p, done);
     tokenizer_close(t);
     return st;
 }
@@ -62,7 +62,7 @@ TEST(prepare_writes_the_ids_that_training_would_read)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *prefix = test_path(folder, "a");
-    struct prepared done;
+    struct prepare_stats done;
     write_lines(text, 1000);
     CHECK_STATUS(OK, run(text, prefix, 2, false, &done));
 
@@ -103,7 +103,7 @@ TEST(prepare_output_does_not_depend_on_threads)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *one = test_path(folder, "one"), *five = test_path(folder, "five");
-    struct prepared done;
+    struct prepare_stats done;
     write_lines(text, 40000); /* several batches for one thread */
     CHECK_STATUS(OK, run(text, one, 1, false, &done));
     CHECK_STATUS(OK, run(text, five, 5, false, &done));
@@ -115,7 +115,7 @@ TEST(prepare_resumes_an_interrupted_run)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *straight = test_path(folder, "straight"), *resumed = test_path(folder, "resumed");
-    struct prepared done;
+    struct prepare_stats done;
     struct text bytes = {0};
     write_lines(text, 80000);
     CHECK_STATUS(OK, run(text, straight, 1, false, &done));
@@ -140,7 +140,7 @@ TEST(prepare_starts_over_if_the_journal_does_not_match)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *prefix = test_path(folder, "p");
-    struct prepared done;
+    struct prepare_stats done;
     write_lines(text, 10);
     CHECK_STATUS(OK, file_write(test_path(folder, "p.bin.part"), "garbage", 7));
     CHECK_STATUS(OK, file_write(test_path(folder, "p.prepare.json"), "{\"tokens\": 99}", 14));
@@ -155,7 +155,7 @@ TEST(prepare_overwrites_only_with_force)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *prefix = test_path(folder, "p");
-    struct prepared first, second;
+    struct prepare_stats first, second;
     write_lines(text, 10);
     CHECK_STATUS(OK, run(text, prefix, 1, false, &first));
     write_lines(text, 20);
@@ -182,19 +182,19 @@ static void check_documents(const char *prefix, const int32_t *want, const uint6
 }
 
 static enum status run_column(const char *source, const char *column, const char *prefix,
-                              struct prepared *done)
+                              struct prepare_stats *done)
 {
     struct tokenizer *t = bytes_tokenizer();
     struct source_config config = {.path = source, .column = column, .weight = 1};
-    struct prepare p = {.sources = &config,
-                        .num_sources = 1,
-                        .tokenizer = t,
-                        .prefix = prefix,
-                        .bos = true,
-                        .eos = true,
-                        .force = true,
-                        .threads = 2};
-    enum status st = prepare(&p, done);
+    struct prepare_request p = {.sources = &config,
+                                .num_sources = 1,
+                                .tokenizer = t,
+                                .prefix = prefix,
+                                .bos = true,
+                                .eos = true,
+                                .force = true,
+                                .threads = 2};
+    enum status st = prepare_token_files(&p, done);
     tokenizer_close(t);
     return st;
 }
@@ -204,7 +204,7 @@ TEST(prepare_copies_token_ids)
     const char *folder = test_folder(), *prefix = test_path(folder, "ids");
     static const char *const paths[] = {"tests/oracle/data/parquet/documents.parquet",
                                         "tests/oracle/data/arrow/stream.arrow"};
-    struct prepared done;
+    struct prepare_stats done;
     for (int i = 0; i < 2; i++) { /* the fifth row is damaged */
         CHECK_STATUS(DATA, run_column(paths[i], "spike_counts", prefix, &done));
         CHECK_MESSAGE("row 4: its lists differ in length");
@@ -220,14 +220,14 @@ TEST(prepare_copies_token_ids)
                  run_column("tests/oracle/data/arrow/ids.arrow", "spike_counts", prefix, &done));
     check_documents(prefix, counts, (uint64_t[]){9, 2}, 2);
     CHECK_STATUS(DATA, run_column("tests/oracle/data/arrow/ids.arrow", "large", prefix, &done));
-    CHECK_MESSAGE("row 0 has the token ID 259; the vocabulary has 259");
+    CHECK_MESSAGE("row 0 has token ID 259; the vocabulary size is 259");
 }
 
 TEST(prepare_of_its_own_output_is_the_same)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *first = test_path(folder, "first"), *again = test_path(folder, "again");
-    struct prepared done;
+    struct prepare_stats done;
     write_lines(text, 20000);
     CHECK_STATUS(OK, run(text, first, 2, false, &done));
     CHECK_STATUS(OK, run(first, again, 2, false, &done));
@@ -239,7 +239,7 @@ TEST(prepare_keeps_row_order_with_any_number_of_threads)
     const char *folder = test_folder();
     const char *one = test_path(folder, "one"), *five = test_path(folder, "five");
     const char *files = "tests/oracle/data/parquet/pyarrow-*.parquet";
-    struct prepared done;
+    struct prepare_stats done;
     CHECK_STATUS(OK, run(files, one, 1, false, &done));
     CHECK_STATUS(OK, run(files, five, 5, false, &done));
     CHECK(done.documents > 200 && done.text_total == 0);

@@ -37,7 +37,7 @@ TEST(source_reads_parquet_ids_without_tokenizer_and_checks_the_vocabulary)
     CHECK(ids.count == 3 && ids.ids[2] == 7);
     t.vocab_size = 7;
     CHECK_STATUS(DATA, source_read(&s, &f, &t, &ids));
-    CHECK_MESSAGE("row 0 has the token ID 7");
+    CHECK_MESSAGE("row 0 has token ID 7");
     source_reader_trim(&reader);
     CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));
     CHECK(!none && f.at == 3 && f.len == 1 && cursor.position == 4);

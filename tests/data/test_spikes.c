@@ -6,7 +6,7 @@
 static struct spikes measure(const char *path, uint64_t most)
 {
     const struct source_config source = {.path = path, .column = "spike_counts"};
-    struct documents d = {.sources = &source, .num_sources = 1, .vocab_size = 256, .most = most};
+    struct corpus d = {.sources = &source, .num_sources = 1, .vocab_size = 256, .max_ids = most};
     struct spikes s;
     CHECK_STATUS(OK, spikes_homogeneous(&d, &s));
     return s;

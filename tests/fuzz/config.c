@@ -2,7 +2,7 @@
  */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/option.h"
-#include "base/toml.h"
+#include "base/toml_parse.h"
 #include "config/sections.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/toml.h"
+#include "base/toml_parse.h"
 #include "config/import/import.h"
 
 /* `st`: the status of the import.  Releases `im`. */

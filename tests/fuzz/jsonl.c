@@ -5,6 +5,7 @@
 #include "data/jsonl.h"
 
 #include "base/json.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <stdio.h>

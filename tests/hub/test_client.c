@@ -64,7 +64,7 @@ static void release(struct client_test *g)
 
 TEST(client_follows_redirects_and_sends_the_token_to_the_hub_only)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct client_test g = {.token = "hf_secret", .server = {.token = "hf_secret"}};
     CHECK_STATUS(OK, get(&g, "l"));
     CHECK(!strcmp(g.kept.text.data, large));
@@ -75,7 +75,7 @@ TEST(client_follows_redirects_and_sends_the_token_to_the_hub_only)
 
 TEST(client_retries_with_backoff)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct client_test g = {
         .server = {.bodies = {FAULT_RETRY_AFTER, FAULT_RATE_LIMIT, FAULT_DROP, FAULT_UNAVAILABLE}}};
     CHECK_STATUS(OK, get(&g, "l"));
@@ -86,7 +86,7 @@ TEST(client_retries_with_backoff)
 
 TEST(client_gives_up_after_five_attempts)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct client_test g = {
         .server = {.bodies = {FAULT_UNAVAILABLE, FAULT_UNAVAILABLE, FAULT_UNAVAILABLE,
                               FAULT_UNAVAILABLE, FAULT_UNAVAILABLE, FAULT_UNAVAILABLE}}};
@@ -98,7 +98,7 @@ TEST(client_gives_up_after_five_attempts)
 
 TEST(client_resumes_where_a_connection_broke)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct client_test g = {.server = {.bodies = {FAULT_DISCONNECT, FAULT_DISCONNECT,
                                                   FAULT_DISCONNECT, FAULT_DISCONNECT}}};
     CHECK_STATUS(OK, get(&g, "l"));
@@ -110,7 +110,7 @@ TEST(client_resumes_where_a_connection_broke)
 
 TEST(client_starts_over_if_the_range_is_not_available)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     static const enum fault faults[] = {FAULT_IGNORES_RANGE, FAULT_NO_RANGE};
     for (size_t i = 0; i < 2; i++) {
         struct client_test g = {.server = {.bodies = {FAULT_DISCONNECT, faults[i]}}};
@@ -122,7 +122,7 @@ TEST(client_starts_over_if_the_range_is_not_available)
 
 TEST(client_requests_a_new_redirect_if_the_cdn_forbids)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct client_test g = {.server = {.bodies = {FAULT_FORBIDDEN}}};
     CHECK_STATUS(OK, get(&g, "l")); /* as if the signed URL had expired */
     CHECK(g.server.num_requests == 4);
@@ -134,7 +134,7 @@ TEST(client_requests_a_new_redirect_if_the_cdn_forbids)
 
 TEST(client_reports_which_token_was_rejected)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct client_test g = {.server = {.token = "hf_right"}};
     CHECK_STATUS(CONFIG, get(&g, "s"));
     CHECK_MESSAGE("what: HTTP 401 (RepoNotFound)");
@@ -154,7 +154,7 @@ TEST(client_reports_which_token_was_rejected)
 
 TEST(client_reports_what_does_not_exist)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct client_test g = {0};
     CHECK_STATUS(MISSING, get(&g, "none"));
     CHECK_MESSAGE("what: HTTP 404 (EntryNotFound)");
@@ -164,7 +164,7 @@ TEST(client_reports_what_does_not_exist)
 
 TEST(client_stops_after_ten_redirects)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct client_test g = {.server = {.bodies = {FAULT_LOOP, FAULT_LOOP, FAULT_LOOP, FAULT_LOOP,
                                                   FAULT_LOOP, FAULT_LOOP, FAULT_LOOP, FAULT_LOOP,
                                                   FAULT_LOOP, FAULT_LOOP, FAULT_LOOP, FAULT_LOOP}}};
@@ -176,7 +176,7 @@ TEST(client_stops_after_ten_redirects)
 
 TEST(client_without_libcurl_reports_what_to_install)
 {
-    if (http_is_there()) skip();
+    if (http_available()) skip();
     struct client c;
     struct hub_settings settings = {0};
     CHECK_STATUS(UNSUPPORTED, client_open(&c, &settings));

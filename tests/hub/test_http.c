@@ -20,7 +20,7 @@ static enum status reject_body(void *context, const struct http_response *a, con
 
 TEST(http_returns_the_response_unprocessed)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct server s = {.files = {{"a", "small", false}, {"b", "large", true}}};
     struct http *h;
     struct http_response a;
@@ -60,7 +60,7 @@ TEST(http_returns_the_response_unprocessed)
 
 TEST(http_reports_broken_connections)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct server s = {.files = {{"a", "0123456789", false}},
                        .bodies = {FAULT_DROP, FAULT_DISCONNECT}};
     struct http *h;

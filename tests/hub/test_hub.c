@@ -63,7 +63,7 @@ static void check_fetches(const char *path, enum hub_selection what, int count)
     struct hub_test h = {0};
     int num_cached = 0;
     begin(&h, strncmp(path, "hf://datasets/", 14) != 0);
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, comm_self()));
     for (int i = 0; i < h.server.num_files; i++) {
         struct text whole = {0};
         char *at;
@@ -80,14 +80,14 @@ static void check_fetches(const char *path, enum hub_selection what, int count)
     if (num_cached != count) print_error("%s: %d files, expected %d\n", path, num_cached, count);
     CHECK(num_cached == count);
     CHECK(h.server.num_bodies == count);
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, comm_self()));
     CHECK(h.server.num_bodies == count); /* not fetched twice */
     end(&h);
 }
 
 TEST(hub_fetches_exactly_the_files_of_a_path)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     check_fetches("hf://datasets/org/name/data/*.jsonl", HUB_DATA, 2);
     check_fetches("hf://datasets/org/name/data/a.jsonl", HUB_DATA, 1);
     check_fetches("hf://datasets/org/name/*/*/?.jsonl", HUB_DATA, 1);
@@ -107,13 +107,13 @@ TEST(hub_fetches_exactly_the_files_of_a_path)
 
 TEST(hub_find_returns_patterns_for_glob)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct hub_test h = {0};
     struct file_list list;
     char *local;
     begin(&h, false);
     const char *path = "hf://datasets/org/name/data/*.jsonl";
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, comm_self()));
     CHECK_STATUS(OK, hub_find_with(&h.settings, path, &local));
     CHECK_STATUS(OK, file_glob(&list, local));
     CHECK(list.count == 2);
@@ -124,18 +124,19 @@ TEST(hub_find_returns_patterns_for_glob)
 
 TEST(hub_reports_what_does_not_exist)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct hub_test h = {0};
     begin(&h, false);
     CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*.parquet",
-                                         HUB_DATA, NULL));
+                                         HUB_DATA, comm_self()));
     CHECK_MESSAGE("hf://datasets/org/name/data/*.parquet");
-    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/none/*", HUB_DATA, NULL));
-    CHECK_MESSAGE("RepoNotFound");
     CHECK_STATUS(MISSING,
-                 hub_fetch_with(&h.settings, "hf://datasets/org/name/none/*", HUB_DATA, NULL));
+                 hub_fetch_with(&h.settings, "hf://datasets/org/none/*", HUB_DATA, comm_self()));
+    CHECK_MESSAGE("RepoNotFound");
+    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/name/none/*", HUB_DATA,
+                                         comm_self()));
     CHECK_STATUS(CONFIG,
-                 hub_fetch_with(&h.settings, "hf://datasets/org/name/**/*", HUB_DATA, NULL));
+                 hub_fetch_with(&h.settings, "hf://datasets/org/name/**/*", HUB_DATA, comm_self()));
     char *local;
     CHECK_STATUS(MISSING, hub_find_with(&h.settings, "hf://datasets/org/name/data/*", &local));
     end(&h);
@@ -143,31 +144,31 @@ TEST(hub_reports_what_does_not_exist)
 
 TEST(hub_rejects_malformed_responses)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     for (int i = 0; i < 2; i++) { /* the revision, the list of files */
         struct hub_test h = {0};
         h.server.apis[i] = FAULT_MALFORMED;
         begin(&h, false);
-        CHECK_STATUS(DATA,
-                     hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*", HUB_DATA, NULL));
+        CHECK_STATUS(DATA, hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*", HUB_DATA,
+                                          comm_self()));
         end(&h);
     }
 }
 
 TEST(hub_makes_no_requests_when_offline)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct hub_test h = {0};
     const char *path = "hf://datasets/org/name/data/a.jsonl";
     begin(&h, false);
     h.settings.offline = true;
-    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, path, HUB_DATA, comm_self()));
     CHECK_MESSAGE("HF_HUB_OFFLINE");
     h.settings.offline = false;
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, comm_self()));
     int requests = h.server.num_requests;
     h.settings.offline = true;
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, comm_self()));
     CHECK(h.server.num_requests == requests);
     server_check(&h.settings, path, data_files[1].bytes);
     end(&h);
@@ -195,7 +196,7 @@ static enum status fetch_as_rank(const struct comm *world, void *context)
 
 TEST(hub_fetches_once_per_cache)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/data/a.jsonl"};
     begin(&r.hub, false);
     char *other = heap_string(test_folder(), strlen(test_folder()));
@@ -218,7 +219,7 @@ static enum status fetch_when_one_is_offline(const struct comm *world, void *con
 
 TEST(hub_is_offline_for_all_ranks_if_one_is)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/data/a.jsonl"};
     begin(&r.hub, false);
     CHECK_STATUS(MISSING, ranks_run(3, fetch_when_one_is_offline, &r));
@@ -228,7 +229,7 @@ TEST(hub_is_offline_for_all_ranks_if_one_is)
 
 TEST(hub_failure_of_one_rank_fails_all)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/none"};
     begin(&r.hub, false);
     for (int i = 0; i < 4; i++) r.caches[i] = r.hub.settings.cache;
@@ -241,7 +242,7 @@ TEST(hub_leaves_other_paths_unchanged)
 {
     char *local;
     CHECK(!hub_is_path("data/hf://x") && hub_is_path("hf://x"));
-    CHECK_STATUS(OK, hub_fetch("data/*.txt", HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_fetch("data/*.txt", HUB_DATA, comm_self()));
     CHECK_STATUS(OK, hub_find("data/*.txt", &local));
     CHECK(!strcmp(local, "data/*.txt"));
     free(local);

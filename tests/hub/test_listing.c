@@ -80,7 +80,7 @@ TEST(listing_rejects_malformed_or_truncated_json)
 
 TEST(listing_fetch_tree_follows_pages)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct server s = {
         .files = {{"a/b/c", "1", true},
                   {"a/d", "2", false},

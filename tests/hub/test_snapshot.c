@@ -63,7 +63,7 @@ static void end(struct download_test *f)
 
 TEST(snapshot_download_uses_the_cache_layout_of_huggingface_hub)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     for (int lfs = 0; lfs < 2; lfs++) {
         struct download_test f = {0};
         char target[256] = "";
@@ -92,7 +92,7 @@ TEST(snapshot_download_uses_the_cache_layout_of_huggingface_hub)
 
 TEST(snapshot_download_resumes_a_partial_file)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct download_test f = {0};
     begin(&f, true);
     CHECK_STATUS(OK, file_make_dirs(test_path(f.snapshot.folder, "blobs")));
@@ -105,7 +105,7 @@ TEST(snapshot_download_resumes_a_partial_file)
 
 TEST(snapshot_download_starts_over_if_the_partial_file_is_damaged)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     static const char *const left[] = {"01x34", "0123456789abcdeX", "0123456789abcdefgh"};
     for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
         struct download_test f = {0};
@@ -120,7 +120,7 @@ TEST(snapshot_download_starts_over_if_the_partial_file_is_damaged)
 
 TEST(snapshot_download_survives_network_faults)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     static const enum fault faults[] = {FAULT_RETRY_AFTER, FAULT_UNAVAILABLE, FAULT_DROP,
                                         FAULT_DISCONNECT};
     for (int lfs = 0; lfs < 2; lfs++)
@@ -151,7 +151,7 @@ static void check_rejected(enum fault fault, bool lfs, const char *hash, const c
 
 TEST(snapshot_download_rejects_a_wrong_size_or_hash)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     for (int lfs = 0; lfs < 2; lfs++) {
         check_rejected(FAULT_SHORT, lfs, NULL, "got 8 of 16 bytes");
         check_rejected(FAULT_LONG, lfs, NULL, "got more than the expected 16 bytes");
@@ -164,7 +164,7 @@ TEST(snapshot_download_rejects_a_wrong_size_or_hash)
 
 TEST(snapshot_download_keeps_a_partial_file_on_failure)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct download_test f = {.server = {.bodies = {FAULT_DISCONNECT, FAULT_FORBIDDEN}}};
     uint64_t size;
     begin(&f, false);

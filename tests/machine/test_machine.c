@@ -48,7 +48,7 @@ TEST(a_machine_without_a_launcher_requires_a_mesh_of_one_rank)
     p.tensor_parallel_degree = 2;
     CHECK_STATUS(OK, machine_join(&m));
     CHECK_STATUS(CONFIG, machine_open_ranks(&m, &c, &p));
-    CHECK_MESSAGE("do not make 1 rank");
+    CHECK_MESSAGE("number of ranks, 1");
     machine_close_ranks(&m, STATUS_CONFIG);
 }
 

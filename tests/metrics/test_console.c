@@ -31,11 +31,12 @@ static bool lasts(double seconds, const char *want)
 }
 
 /* Formats a step without the clock at the end, which depends on the time zone. */
-static void line_of(struct text *t, const struct step_metrics *s, const struct derived_metrics *f,
+static void line_of(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,
                     double left_s, bool colour)
 {
     text_clear(t);
-    console_step(t, s, f, left_s, 1700000000, colour);
+    struct run_progress p = {.remaining_s = left_s, .wall_s = 1700000000};
+    console_step(t, s, d, &p, colour);
     char *clock = strstr(t->data, " (");
     if (clock) *clock = 0;
 }
@@ -53,8 +54,8 @@ TEST(console_line_aligns_small_and_non_finite_values)
 {
     struct text t = {0};
     struct step_metrics s = {.step = 1, .loss = NAN, .grad_norm = INFINITY};
-    struct derived_metrics f = {.mfu = NAN, .tflops_per_rank = 1234.5};
-    line_of(&t, &s, &f, 0, false);
+    struct derived_metrics d = {.mfu = NAN, .tflops_per_rank = 1234.5};
+    line_of(&t, &s, &d, 0, false);
     CHECK(!strcmp(t.data, "step:  1  loss:      nan  grad_norm:     inf  memory:  0.00GiB(0.00%)"
                           "  tps: 0  tflops: 1,234.50  mfu: N/A  eta: 0m00s"));
     text_release(&t);
@@ -72,11 +73,13 @@ TEST(console_clock_shows_time_weekday_or_date)
         localtime_r(&then, &local);
         strftime(want, sizeof want, format[i], &local);
         text_clear(&t);
-        console_step(&t, &step_10, &typical, left[i], 1700000000, false);
+        struct run_progress p = {.remaining_s = left[i], .wall_s = 1700000000};
+        console_step(&t, &step_10, &typical, &p, false);
         CHECK(t.len > strlen(want) && !strcmp(t.data + t.len - strlen(want), want));
     }
     text_clear(&t);
-    console_step(&t, &step_10, &typical, INFINITY, 1700000000, false);
+    struct run_progress p = {.remaining_s = INFINITY, .wall_s = 1700000000};
+    console_step(&t, &step_10, &typical, &p, false);
     CHECK(strstr(t.data, "eta: ?") && !strstr(t.data, "? ("));
     text_release(&t);
 }

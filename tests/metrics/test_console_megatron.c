@@ -11,7 +11,7 @@ static const struct metrics_options run = {.last_step = 12,
 static const struct step_metrics step_7 = {
     .step = 7, .loss = 10.8512, .grad_norm = 1.2346, .lr = 1e-4, .steps = 1, .skipped = 2};
 
-static struct derived_metrics figures_of(double ms)
+static struct derived_metrics derived_at(double ms)
 {
     return (struct derived_metrics){.step_seconds = ms / 1e3,
                                     .tokens_per_second_per_rank = 128 * 8192 / 8 / (ms / 1e3),
@@ -21,8 +21,8 @@ static struct derived_metrics figures_of(double ms)
 TEST(megatron_line_has_the_fields_that_scripts_parse)
 {
     struct text t = {0};
-    struct derived_metrics f = figures_of(10000);
-    console_megatron_step(&t, &run, &step_7, &f, 1700000000);
+    struct derived_metrics d = derived_at(10000);
+    console_megatron_step(&t, &run, &step_7, &d, &(struct run_progress){.wall_s = 1700000000});
     CHECK(!strncmp(t.data, " [2023-11-1", 11));
     CHECK(
         !strcmp(strchr(t.data, ']'),
@@ -56,11 +56,11 @@ TEST(megatron_summary_skips_the_first_two_lines_and_the_last)
     struct megatron_means means = {0};
     struct text t = {0};
     for (int i = 0; i < 6; i++) {
-        struct derived_metrics f = figures_of(ms[i]);
+        struct derived_metrics d = derived_at(ms[i]);
         console_megatron_summary(&t, &means, &run);
         CHECK(!t.len == (i < 4));
         text_clear(&t);
-        console_megatron_add(&means, &run, &step_7, &f);
+        console_megatron_add(&means, &run, &step_7, &d);
     }
     console_megatron_summary(&t, &means, &run);
     double mean = (10000 + 20000 + 40000) / 3.0, got[4];

@@ -210,23 +210,24 @@ TEST(metrics_name_the_file_they_cannot_write)
 
 TEST(metrics_print_the_configured_console_dialect)
 {
-    static const char *const names[] = {"torchtitan", "megatron", "nxdt"};
+    static const enum console_dialect dialects[] = {CONSOLE_torchtitan, CONSOLE_megatron,
+                                                    CONSOLE_nxdt};
     static const char *const lines[] = {"step:  4  loss:", "] iteration        4/     100 |",
                                         "| 4/100 ["};
     for (int i = 0; i < 3; i++) {
         const char *folder = test_folder(), *log = test_path(folder, "log.txt");
-        struct metrics_config c = {.save_tb_folder = "tb", .console = names[i]};
+        struct metrics_config c = {.save_tb_folder = "tb", .console = dialects[i]};
         struct text t = {0};
         CHECK_STATUS(OK, log_open(log));
         struct metrics *m = start(folder, &c, 0);
         for (int step = 1; step <= 4; step++) log_step(m, step, 2);
-        metrics_end(m);
+        metrics_summarize(m);
         stop(m);
         CHECK_STATUS(OK, log_open(NULL));
         CHECK_STATUS(OK, file_read(log, 1 << 20, &t));
         CHECK(strstr(t.data, lines[i]));
         CHECK(!strstr(t.data, "elapsed time per iteration: 400") == (i != 1));
-        CHECK(metrics_want_parameter_norm(&c) == (i == 2));
+        CHECK(metrics_needs_parameter_norm(&c) == (i == 2));
         text_release(&t);
     }
 }

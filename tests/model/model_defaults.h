@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "model/model_config.h"
+#include "model/model_shape.h"
 
-#define PRESET_INT(x)    (x)
-#define PRESET_REAL(x)   (x)
-#define PRESET_TEXT(x)   (x)
-#define PRESET_CHOICE(x) (x)
-#define PRESET_AUTO(x)   AUTO
+#define PRESET_INT(x)  (x)
+#define PRESET_REAL(x) (x)
+#define PRESET_TEXT(x) (x)
+#define PRESET_ENUM(x) 0 /* every default is the first word */
+#define PRESET_AUTO(x) AUTO
 #define PRESET_LIST(x)                                                                             \
     {                                                                                              \
         0                                                                                          \

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/rng.h"
-#include "model/model.h"
+#include "model/single_stage.h"
 #include "ops/cross_entropy.h"
 #include "ops/update.h"
 #include "parallel/plan.h"
@@ -14,11 +14,11 @@
 struct rig {
     struct model m;
     struct ops ops;
-    struct queue *on, *measuring;
+    struct queue *on, *sizing;
     struct arena run, step;
     float *weights, *gradients;
     void *half; /* the weights in the model's dtype, if that is not f32 */
-    struct micro_batch b;
+    struct microbatch b;
     int32_t *ids, *labels, *start, *end, *best;
     float *loss;
     double valid; /* labels that count */
@@ -39,7 +39,7 @@ static inline struct model_shape rig_shape(void)
                                 .max_context = 64};
 }
 
-/* Weights with entries of order 0.2: large enough for every path to matter in f32. */
+/* Weights of order 0.2: large enough that every path matters in f32. */
 static inline void rig_weights(struct rig *r)
 {
     const struct layout *l = &r->m.layout;
@@ -51,7 +51,7 @@ static inline void rig_weights(struct rig *r)
         }
 }
 
-/* The computing copy follows the weights. */
+/* Casts the weights to the model's dtype. */
 static inline void rig_cast(struct rig *r)
 {
     if (r->m.dtype == F32) return;
@@ -72,14 +72,14 @@ static inline void rig_batch(struct rig *r, int B, int T)
         if (i % 7 == 3) r->labels[i] = LABEL_IGNORED;
         r->valid += r->labels[i] != LABEL_IGNORED;
     }
-    r->b = (struct micro_batch){.B = B,
-                                .T = T,
-                                .ids_BT = r->ids,
-                                .labels_BT = r->labels,
-                                .causal = true,
-                                .scale = (float)(1 / r->valid),
-                                .loss_BT = r->loss,
-                                .best_BT = r->best};
+    r->b = (struct microbatch){.B = B,
+                               .T = T,
+                               .ids_BT = r->ids,
+                               .labels_BT = r->labels,
+                               .causal = true,
+                               .scale = (float)(1 / r->valid),
+                               .loss_BT = r->loss,
+                               .best_BT = r->best};
 }
 
 /* Documents of `length` tokens within each row. */
@@ -99,10 +99,10 @@ static inline void rig_open(struct rig *r, const struct model_shape *s, enum dty
     *r = (struct rig){.ops = ops_cpu_reference};
     CHECK_STATUS(OK, arena_init(&r->run, 1 << 20, NULL));
     CHECK_STATUS(OK, cpu_queue_open(&r->on, 2, 1 << 22));
-    CHECK_STATUS(OK, cpu_queue_open(&r->measuring, 2, 0));
-    r->measuring->measuring = true;
+    CHECK_STATUS(OK, cpu_queue_open(&r->sizing, 2, 0));
+    r->sizing->measuring = true;
     CHECK_STATUS(OK, model_init(&r->m, s, T, 1, &r->run));
-    r->m.ops = &r->ops, r->m.plan = plan_alone(), r->m.on = r->on, r->m.dtype = dtype;
+    r->m.ops = &r->ops, r->m.plan = plan_single_device(), r->m.on = r->on, r->m.dtype = dtype;
     size_t n = r->m.layout.elements;
     r->weights = heap(n * sizeof(float)), r->gradients = heap(n * sizeof(float));
     r->half = heap(n * sizeof(bf16));
@@ -122,30 +122,29 @@ static inline void rig_close(struct rig *r)
     arena_release(&r->run);
     arena_release(&r->step);
     cpu_queue_close(r->on);
-    cpu_queue_close(r->measuring);
+    cpu_queue_close(r->sizing);
 }
 
-typedef enum status rig_pass(const struct model *m, const struct micro_batch *b,
-                             struct arena *step);
+typedef enum status rig_pass(const struct model *m, const struct microbatch *b, struct arena *step);
 
-/* What the pass takes of the step arena, by running it over the measuring queue. */
-static inline size_t rig_measure(struct rig *r, rig_pass *pass)
+/* Bytes of step arena that the pass needs, by a sizing pass. */
+static inline size_t rig_size(struct rig *r, rig_pass *pass)
 {
     struct arena none = {0};
     struct model m = r->m;
-    struct micro_batch b = r->b;
-    m.on = r->measuring, m.weights = NULL, m.gradients = NULL;
+    struct microbatch b = r->b;
+    m.on = r->sizing, m.weights = NULL, m.gradients = NULL;
     b.ids_BT = b.labels_BT = NULL, b.loss_BT = NULL;
     CHECK_STATUS(OK, pass(&m, &b, &none));
     CHECK(none.used == 0 && !none.overflow);
     return none.peak;
 }
 
-/* Runs the pass in an arena of exactly the measured size. */
+/* Runs the pass in an arena of exactly the size it needs. */
 static inline void rig_run(struct rig *r, rig_pass *pass)
 {
     arena_release(&r->step);
-    CHECK_STATUS(OK, arena_init(&r->step, rig_measure(r, pass), NULL));
+    CHECK_STATUS(OK, arena_init(&r->step, rig_size(r, pass), NULL));
     CHECK_STATUS(OK, pass(&r->m, &r->b, &r->step));
     CHECK(r->step.peak == r->step.size && r->step.used == 0);
 }
@@ -153,14 +152,14 @@ static inline void rig_run(struct rig *r, rig_pass *pass)
 static inline double rig_loss(struct rig *r)
 {
     double sum = 0;
-    rig_run(r, model_evaluate);
+    rig_run(r, single_stage_evaluate);
     for (int i = 0; i < r->b.B * r->b.T; i++) sum += r->loss[i];
     return sum / r->valid;
 }
 
-/* Fresh gradients of the batch. */
+/* Computes the gradients of the batch, from zero. */
 static inline void rig_train(struct rig *r)
 {
     memset(r->gradients, 0, r->m.layout.elements * sizeof(float));
-    rig_run(r, model_train);
+    rig_run(r, single_stage_train);
 }

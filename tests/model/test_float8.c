@@ -15,26 +15,23 @@ static enum float8 format_of(const char *name) { return strcmp(name, "E4M3") ? E
 
 static struct float8_config defaults(void)
 {
-    return (struct float8_config){.recipe_name = "delayed",
-                                  .scaling_type_input = "auto",
-                                  .scaling_type_weight = "auto",
-                                  .scaling_type_grad_output = "auto",
+    return (struct float8_config){.recipe_name = FLOAT8_RECIPE_delayed,
                                   .amax_history_len = 4,
-                                  .amax_compute_algo = "max"};
+                                  .amax_compute_algo = AMAX_ALGO_max};
 }
 
-/* Every side can be divided by 16. */
-static struct model_shape whole_shape(void)
+/* Every side is a multiple of 16. */
+static struct model_shape float8_shape(void)
 {
     struct model_shape s = rig_shape();
     s.K = 8, s.F = 32;
     return s;
 }
 
-/* What the numbers of the state take is measured first. */
+/* Sizes the state first. */
 static void open_state(struct float8_state *f, const struct float8_config *c, struct arena *run)
 {
-    struct model_shape s = whole_shape();
+    struct model_shape s = float8_shape();
     *run = (struct arena){0};
     CHECK_STATUS(OK, float8_init(f, c, &s, run, run));
     float8_release(f);
@@ -49,25 +46,23 @@ static void close_state(struct float8_state *f, struct arena *run)
     arena_release(run);
 }
 
-/* A number is met: the step's scale, or 0. */
-static float held(struct float8_state *f, int block, enum product_id p, enum float8_role role,
-                  float largest)
+/* Records an amax as find_scale does; returns the step's scale, or 0. */
+static float record_amax(struct float8_state *f, int block, enum matmul_id p, enum float8_role role,
+                         float amax)
 {
-    float *met;
-    const float *scale;
-    float8_held(f, block, p, role, &met, &scale);
-    CHECK(!met == !scale);
-    if (met && largest > *met) *met = largest;
-    return scale ? *scale : 0;
+    struct float8_delayed d = float8_delayed_scale(f, block, p, role);
+    CHECK(!d.amax == !d.scale);
+    if (d.amax && amax > *d.amax) *d.amax = amax;
+    return d.scale ? *d.scale : 0;
 }
 
-static void teach(struct float8_state *f)
+static void end_step(struct float8_state *f)
 {
-    float8_gather(f);
-    float8_learn(f);
+    float8_collect_amax(f);
+    float8_update_scales(f);
 }
 
-/* One history of the oracle's: the scale that each step leaves. */
+/* A history of the oracle: amax and scale of each step. */
 static void check_history(FILE *file, const char *head)
 {
     char format[16], algorithm[16], line[128];
@@ -78,23 +73,24 @@ static void check_history(FILE *file, const char *head)
     unsigned amax, want;
     CHECK(sscanf(head, "delayed %15s %15s %d %d", format, algorithm, &margin, &length) == 4);
     enum float8_role role = format_of(format) == E4M3 ? FLOAT8_WEIGHT : FLOAT8_GRADIENT;
-    c.amax_compute_algo = algorithm, c.margin = margin, c.amax_history_len = length;
+    c.amax_compute_algo = strcmp(algorithm, "max") ? AMAX_ALGO_most_recent : AMAX_ALGO_max;
+    c.margin = margin, c.amax_history_len = length;
     open_state(&f, &c, &run);
     for (; steps < 40 && fgets(line, sizeof line, file); steps++) {
         CHECK(sscanf(line, "%x %x", &amax, &want) == 2);
-        float8_begin(&f);
-        held(&f, 2, PRODUCT_attn_out, role, from_bits(amax) / 2);
-        held(&f, 2, PRODUCT_attn_out, role, from_bits(amax));
-        teach(&f);
-        float got = held(&f, 2, PRODUCT_attn_out, role, 0), wanted = from_bits(want);
-        if (memcmp(&got, &wanted, sizeof got))
-            fail_msg("%s step %d: %.9g, wanted %.9g", head, steps, (double)got, (double)wanted);
+        float8_begin_step(&f);
+        record_amax(&f, 2, MATMUL_attn_out, role, from_bits(amax) / 2);
+        record_amax(&f, 2, MATMUL_attn_out, role, from_bits(amax));
+        end_step(&f);
+        float got = record_amax(&f, 2, MATMUL_attn_out, role, 0), expected = from_bits(want);
+        if (memcmp(&got, &expected, sizeof got))
+            fail_msg("%s step %d: %.9g, expected %.9g", head, steps, (double)got, (double)expected);
     }
     CHECK(steps == 40);
     close_state(&f, &run);
 }
 
-TEST(scales_have_the_bits_of_an_oracle)
+TEST(scales_match_the_oracle_bit_for_bit)
 {
     char line[128], format[16];
     int currents = 0, histories = 0;
@@ -115,40 +111,41 @@ TEST(scales_have_the_bits_of_an_oracle)
     CHECK(currents == 150 && histories == 20);
 }
 
-TEST(a_scale_of_what_is_no_number_is_none_and_teaches_nothing)
+TEST(non_finite_amax_is_not_recorded)
 {
     CHECK(isnan(float8_current(NAN, E4M3)));
-    CHECK(float8_delayed(NAN, 3, E4M3, 0) == 3 && float8_delayed(INFINITY, 3, E4M3, 0) == 3);
-    CHECK(float8_delayed(0, 3, E4M3, 0) == 3);
+    CHECK(float8_scale_from_amax(NAN, 3, E4M3, 0) == 3 &&
+          float8_scale_from_amax(INFINITY, 3, E4M3, 0) == 3);
+    CHECK(float8_scale_from_amax(0, 3, E4M3, 0) == 3);
     struct float8_config c = defaults();
     struct float8_state f;
     struct arena run;
     open_state(&f, &c, &run);
-    float8_begin(&f);
-    CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 7) == 0);
-    teach(&f);
+    float8_begin_step(&f);
+    CHECK(record_amax(&f, 0, MATMUL_attn_q, FLOAT8_INPUT, 7) == 0);
+    end_step(&f);
     for (int step = 0; step < 3; step++) {
-        float8_begin(&f);
-        CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, step ? INFINITY : NAN) == 64);
-        teach(&f);
+        float8_begin_step(&f);
+        CHECK(record_amax(&f, 0, MATMUL_attn_q, FLOAT8_INPUT, step ? INFINITY : NAN) == 64);
+        end_step(&f);
     }
-    CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 0) == 64);
+    CHECK(record_amax(&f, 0, MATMUL_attn_q, FLOAT8_INPUT, 0) == 64);
     close_state(&f, &run);
 }
 
-/* Some steps with numbers of their own for every tensor. */
-static void learn(struct float8_state *f, int first, int steps)
+/* Runs steps with different amaxes of every tensor. */
+static void run_steps(struct float8_state *f, int first, int steps)
 {
     for (int step = first; step < first + steps; step++) {
-        float8_begin(f);
+        float8_begin_step(f);
         for (int block = 0; block < f->blocks; block++)
-            for (enum product_id p = 0; p < PRODUCTS; p++)
+            for (enum matmul_id p = 0; p < MATMUL_COUNT; p++)
                 for (enum float8_role role = 0; role < FLOAT8_ROLES; role++) {
                     double x = rng_normal(5, RNG_TEST, (uint64_t)step,
                                           (uint64_t)(block * 97) + p * 7 + role);
-                    held(f, block, p, role, (float)exp(x));
+                    record_amax(f, block, p, role, (float)exp(x));
                 }
-        teach(f);
+        end_step(f);
     }
 }
 
@@ -157,7 +154,7 @@ static void check_same(const struct float8_state *a, const struct float8_state *
     CHECK(!memcmp(a->scales, b->scales, float8_seen(a) * sizeof *a->scales));
 }
 
-static struct json *written(const struct float8_state *f)
+static struct json *saved(const struct float8_state *f)
 {
     struct text text = {0};
     struct json *tree;
@@ -167,7 +164,7 @@ static struct json *written(const struct float8_state *f)
     return tree;
 }
 
-TEST(a_state_read_back_goes_on_as_the_one_that_was_written)
+TEST(loaded_state_continues_as_the_saved_one)
 {
     static const int done[] = {0, 1, 3, 4, 5, 9};
     for (size_t i = 0; i < sizeof done / sizeof *done; i++) {
@@ -175,40 +172,40 @@ TEST(a_state_read_back_goes_on_as_the_one_that_was_written)
         struct float8_state one, other;
         struct arena run[2];
         open_state(&one, &c, &run[0]), open_state(&other, &c, &run[1]);
-        learn(&one, 0, done[i]);
-        struct json *tree = written(&one);
+        run_steps(&one, 0, done[i]);
+        struct json *tree = saved(&one);
         CHECK_STATUS(OK, float8_load(&other, tree));
         json_free(tree);
         for (int step = 0; step < 6; step++) {
             check_same(&one, &other);
-            learn(&one, 20 + step, 1), learn(&other, 20 + step, 1);
+            run_steps(&one, 20 + step, 1), run_steps(&other, 20 + step, 1);
         }
         close_state(&one, &run[0]), close_state(&other, &run[1]);
     }
 }
 
-TEST(a_shorter_history_takes_the_newest_of_a_longer_one)
+TEST(shorter_history_keeps_the_newest_amaxes)
 {
     struct float8_config c = defaults(), narrow = defaults();
     struct float8_state one, other;
     struct arena run[2];
     narrow.amax_history_len = 2;
     open_state(&one, &c, &run[0]), open_state(&other, &narrow, &run[1]);
-    learn(&one, 0, 6);
-    struct json *tree = written(&one);
+    run_steps(&one, 0, 6);
+    struct json *tree = saved(&one);
     CHECK_STATUS(OK, float8_load(&other, tree));
     json_free(tree);
-    learn(&one, 6, 1), learn(&other, 6, 1);
+    run_steps(&one, 6, 1), run_steps(&other, 6, 1);
     for (size_t i = 0; i < float8_seen(&other); i++) {
-        float most = 0;
-        for (int n = 0; n < 2; n++) most = fmaxf(most, one.history[i * 4 + (size_t)(6 - n) % 4]);
+        float max = 0;
+        for (int n = 0; n < 2; n++) max = fmaxf(max, one.history[i * 4 + (size_t)(6 - n) % 4]);
         enum float8 format = i % FLOAT8_ROLES == FLOAT8_GRADIENT ? E5M2 : E4M3;
-        CHECK(other.scales[i] == float8_delayed(most, 0, format, 0));
+        CHECK(other.scales[i] == float8_scale_from_amax(max, 0, format, 0));
     }
     close_state(&one, &run[0]), close_state(&other, &run[1]);
 }
 
-TEST(a_damaged_state_is_refused)
+TEST(damaged_state_is_rejected)
 {
     static const char *const broken[] = {
         "{}",
@@ -227,7 +224,7 @@ TEST(a_damaged_state_is_refused)
         CHECK(float8_load(&f, tree) != STATUS_OK);
         json_free(tree);
     }
-    learn(&f, 0, 2);
+    run_steps(&f, 0, 2);
     struct text text = {0};
     float8_save(&f, &text);
     static const char *const bad[] = {"7fc0000", "ff80000", "0000000g", "000000\",\""};
@@ -245,50 +242,50 @@ TEST(a_damaged_state_is_refused)
     close_state(&f, &run);
 }
 
-TEST(a_run_without_histories_begins_them)
+TEST(missing_histories_are_reinitialized)
 {
     struct float8_config c = defaults();
     struct float8_state f, current;
     struct arena run[2];
     open_state(&f, &c, &run[0]);
     CHECK_STATUS(OK, float8_load(&f, NULL));
-    c.recipe_name = "tensorwise";
+    c.recipe_name = FLOAT8_RECIPE_tensorwise;
     open_state(&current, &c, &run[1]);
-    struct json *tree = written(&current);
+    struct json *tree = saved(&current);
     CHECK_STATUS(OK, float8_load(&f, tree));
-    CHECK(f.known == 0 && float8_seen(&current) == 0);
+    CHECK(f.num_steps == 0 && float8_seen(&current) == 0);
     CHECK_STATUS(OK, float8_load(&current, tree));
     json_free(tree);
     close_state(&f, &run[0]), close_state(&current, &run[1]);
 }
 
-TEST(filters_and_sides_choose_what_is_rounded)
+TEST(filters_and_sizes_determine_which_matmuls_use_fp8)
 {
     struct float8_config c = defaults();
     struct float8_state f;
     struct arena none = {0};
-    struct model_shape s = whole_shape();
+    struct model_shape s = float8_shape();
     const char *filters[] = {"layers.1.", "feed_forward.w2"};
     c.filter_fqns = (struct option_list){filters, 2};
     CHECK_STATUS(OK, float8_init(&f, &c, &s, &none, &none));
     for (int block = 0; block < 3; block++)
-        for (enum product_id p = 0; p < PRODUCTS; p++)
-            CHECK(f.chosen[block * PRODUCTS + (int)p] == (block != 1 && p != PRODUCT_mlp_down));
+        for (enum matmul_id p = 0; p < MATMUL_COUNT; p++)
+            CHECK(f.enabled[block * MATMUL_COUNT + (int)p] == (block != 1 && p != MATMUL_mlp_down));
     float8_release(&f);
     c.filter_fqns.count = 0;
     s.F = 40, s.G = 1;
     CHECK_STATUS(OK, float8_init(&f, &c, &s, &none, &none));
-    CHECK(!f.chosen[PRODUCT_attn_q] && f.chosen[PRODUCT_attn_out]);
-    CHECK(!f.chosen[PRODUCT_mlp_gate] && !f.chosen[PRODUCT_mlp_down]);
+    CHECK(!f.enabled[MATMUL_attn_q] && f.enabled[MATMUL_attn_out]);
+    CHECK(!f.enabled[MATMUL_mlp_gate] && !f.enabled[MATMUL_mlp_down]);
     float8_release(&f);
 }
 
-TEST(a_filter_of_some_of_one_matrix_is_refused)
+TEST(filter_of_part_of_a_matrix_is_rejected)
 {
     struct float8_config c = defaults();
     struct float8_state f;
     struct arena none = {0};
-    struct model_shape s = whole_shape();
+    struct model_shape s = float8_shape();
     const char *filters[] = {"attention.wk"};
     c.filter_fqns = (struct option_list){filters, 1};
     CHECK_STATUS(CONFIG, float8_init(&f, &c, &s, &none, &none));
@@ -296,35 +293,36 @@ TEST(a_filter_of_some_of_one_matrix_is_refused)
     float8_release(&f);
 }
 
-TEST(float8_is_wanted_by_either_name_and_no_other)
+TEST(float8_is_enabled_by_option_or_converter)
 {
     struct float8_config c = defaults();
     struct model_config m = {0};
     const char *names[] = {"float8", "mx"};
-    bool on;
-    CHECK_STATUS(OK, float8_wanted(&m, &c, &on));
-    CHECK(!on);
+    bool enabled;
+    CHECK_STATUS(OK, float8_wanted(&m, &c, &enabled));
+    CHECK(!enabled);
     m.converters = (struct option_list){names, 1};
-    CHECK_STATUS(OK, float8_wanted(&m, &c, &on));
-    CHECK(on);
+    CHECK_STATUS(OK, float8_wanted(&m, &c, &enabled));
+    CHECK(enabled);
     m.converters.count = 2;
-    CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &on));
+    CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &enabled));
     CHECK_MESSAGE("\"mx\"");
-    m.converters.count = 0, c.enable_float8_linear = true, c.recipe_name = "rowwise_with_gw_hp";
-    CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &on));
+    m.converters.count = 0, c.enable_float8_linear = true,
+    c.recipe_name = FLOAT8_RECIPE_rowwise_with_gw_hp;
+    CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &enabled));
     CHECK_MESSAGE("rowwise_with_gw_hp");
 }
 
-TEST(each_kind_of_tensor_may_have_its_own_way)
+TEST(each_role_may_have_its_own_scaling)
 {
     struct float8_config c = defaults();
     struct float8_state f;
     struct arena run;
-    c.recipe_name = "tensorwise", c.scaling_type_weight = "delayed";
+    c.recipe_name = FLOAT8_RECIPE_tensorwise, c.scaling_type_weight = FLOAT8_SCALING_delayed;
     open_state(&f, &c, &run);
     CHECK(!f.delayed[FLOAT8_INPUT] && f.delayed[FLOAT8_WEIGHT] && !f.delayed[FLOAT8_GRADIENT]);
-    learn(&f, 0, 1);
-    CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 1) == 0);
-    CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_WEIGHT, 1) > 0);
+    run_steps(&f, 0, 1);
+    CHECK(record_amax(&f, 0, MATMUL_attn_q, FLOAT8_INPUT, 1) == 0);
+    CHECK(record_amax(&f, 0, MATMUL_attn_q, FLOAT8_WEIGHT, 1) > 0);
     close_state(&f, &run);
 }

@@ -4,7 +4,7 @@
 #include "model/head.h"
 
 /* A vocabulary whose logits need two chunks for 1100 rows, and one for half of them. */
-TEST(chunks_of_logits_give_what_one_piece_gives)
+TEST(chunked_logits_match_unchunked)
 {
     struct model_shape s = {.V = 33000,
                             .D = 4,
@@ -27,7 +27,7 @@ TEST(chunks_of_logits_give_what_one_piece_gives)
     memset(r.gradients, 0, n * sizeof *gradients);
     r.b.B = 1;
     for (int row = 0; row < 2; row++) {
-        CHECK_STATUS(OK, model_train(&r.m, &r.b, &r.step));
+        CHECK_STATUS(OK, single_stage_train(&r.m, &r.b, &r.step));
         for (int t = 0; t < 550; t++) CHECK_NEAR(r.loss[t], loss[row * 550 + t], 1e-6);
         r.b.ids_BT += 550, r.b.labels_BT += 550;
     }
@@ -36,7 +36,7 @@ TEST(chunks_of_logits_give_what_one_piece_gives)
     rig_close(&r);
 }
 
-TEST(a_tied_head_is_the_embedding)
+TEST(head_param_of_tied_model_is_the_embedding)
 {
     struct model m = {.shape = rig_shape()};
     CHECK(head_param(&m) == PARAM_head);

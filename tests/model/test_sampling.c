@@ -12,12 +12,12 @@ static int32_t pick(struct sampling s, uint64_t position)
     return sampling_pick(&s, logits, V, position, order);
 }
 
-TEST(temperature_zero_takes_the_likeliest_and_the_lowest_id_on_ties)
+TEST(temperature_zero_is_greedy_and_breaks_ties_by_lowest_id)
 {
     CHECK(pick((struct sampling){.top_p = 1}, 0) == 1);
 }
 
-TEST(top_k_and_top_p_leave_the_tail_out)
+TEST(top_k_and_top_p_exclude_the_tail)
 {
     for (uint64_t i = 0; i < 200; i++) {
         int32_t two = pick((struct sampling){.temperature = 5, .top_p = 1, .top_k = 2}, i);

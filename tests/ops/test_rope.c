@@ -8,7 +8,7 @@ static void compare(struct rope r)
     size_t n = (size_t)r.B * (size_t)r.T * r.stride, J = (size_t)r.K / 2;
     size_t angles = (size_t)(r.first + r.T) * J;
     float *c = rig_zeros(angles, F32), *s = rig_zeros(angles, F32);
-    rope_table(r.first + r.T, r.K, 10000, NULL, c, s);
+    rope_table(r.first + r.T, &(struct rope_angles){r.K, 10000, NULL}, c, s);
     void *before = rig_random(1, n, r.dtype), *x[2];
     for (int i = 0; i < 2; i++) {
         const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
@@ -41,7 +41,7 @@ TEST(rope_depends_only_on_relative_position)
 {
     enum { T = 40, K = 16 };
     float c[T * K / 2], s[T * K / 2], dots[2];
-    rope_table(T, K, 500000, NULL, c, s);
+    rope_table(T, &(struct rope_angles){K, 500000, NULL}, c, s);
     for (int shift = 0; shift < 2; shift++) {
         float *q = rig_random(1, K, F32), *k = rig_random(2, K, F32);
         struct rope at = {1, 1, 1, K, 9 + 11 * shift, K, .dtype = F32}, back = at;
@@ -59,8 +59,8 @@ TEST(rope_scaling_keeps_short_wavelengths_and_stretches_long_ones)
     enum { K = 64, J = K / 2 };
     struct rope_scaling llama3 = {8, 1, 4, 8192};
     float plain_cos[2 * J], plain_sin[2 * J], cos_[2 * J], sin_[2 * J];
-    rope_table(2, K, 500000, NULL, plain_cos, plain_sin);
-    rope_table(2, K, 500000, &llama3, cos_, sin_);
+    rope_table(2, &(struct rope_angles){K, 500000, NULL}, plain_cos, plain_sin);
+    rope_table(2, &(struct rope_angles){K, 500000, &llama3}, cos_, sin_);
     CHECK(sin_[J] == plain_sin[J]); /* wavelength 2 pi */
     CHECK_NEAR((double)(plain_sin[2 * J - 1] / sin_[2 * J - 1]), 8, 1e-5);
     for (int j = 0; j < J; j++)
@@ -84,7 +84,7 @@ static double loss(void *context)
 TEST(rope_gradient_matches_finite_differences)
 {
     struct rope_loss k = {.r = {1, 2, 2, 6, 0, 12, F32, false}};
-    rope_table(2, 6, 100, NULL, k.c, k.s);
+    rope_table(2, &(struct rope_angles){6, 100, NULL}, k.c, k.s);
     k.x = rig_random(1, 24, F32), k.y = rig_zeros(24, F32), k.weight = rig_random(2, 24, F32);
     float *dx = rig_copy(k.weight, 24, F32);
     struct rope inverse = k.r;

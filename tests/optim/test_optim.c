@@ -82,7 +82,8 @@ static void check_first_step(bool decay_norms)
     r.config.decay_norms = decay_norms;
     float *before = heap(r.layout.elements * sizeof *before);
     memcpy(before, r.o.weights, r.layout.elements * sizeof *before);
-    CHECK_STATUS(OK, optim_step(&r.o, &r.ops, r.gradients, 0.01, 0.5, 1, r.on));
+    CHECK_STATUS(OK,
+                 optim_step(&r.o, &r.ops, &(struct optim_update){r.gradients, 0.01, 0.5, 1}, r.on));
     size_t seen = 0;
     for (int i = 0; i < r.layout.num_tensors; i++) {
         const struct tensor_place *t = &r.layout.tensors[i];
@@ -137,7 +138,8 @@ static void part_step(const struct rig *r, const struct pieces *p, struct part *
                       .exp_avg_sq = b->second,
                       .moments = BF16,
                       .seed = 11};
-    CHECK_STATUS(OK, optim_step(&o, &r->ops, b->gradients, 0.01, 0.5, 9, r->on));
+    CHECK_STATUS(
+        OK, optim_step(&o, &r->ops, &(struct optim_update){b->gradients, 0.01, 0.5, 9}, r->on));
 }
 
 static void part_release(struct part *b)
@@ -159,7 +161,8 @@ TEST(bfloat16_moments_do_not_depend_on_sharding)
         struct layout layout;
         struct pieces p;
         layout_init(&layout, &here, 2);
-        pieces_init_cut(&p, &layout, rank / 2, 2, &r.layout, rank % 2, 2);
+        shard_init_sliced(&p, &layout, &r.layout,
+                          (struct shard_position){rank / 2, 2, rank % 2, 2});
         struct part got = part_open(&p, &r.layout);
         part_step(&r, &p, &got);
         for (size_t i = 0; i < p.count; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "optim/optim.h"
+#include "optim/schedule.h"
 
 static struct lr_scheduler_config config(enum lr_formula formula, int64_t warmup, double ratio,
                                          enum lr_decay type, double least)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "model/decode.h"
 #include "model/rig.h"
 #include "ops/rig.h"
 
@@ -59,18 +60,19 @@ static double distance(struct rig *r, const struct json *root)
     int num_places = integers(json_get(root, "places"), places);
     float *logits = heap((size_t)r->m.shape.V * sizeof *logits);
     CHECK_STATUS(OK, arena_init(&room, 1 << 18, NULL));
-    CHECK_STATUS(OK, kv_cache_init(&cache, &r->m, 1, T, &room));
+    CHECK_STATUS(OK, decode_init_cache(&cache, &r->m, 1, T, &room));
     const struct json *row = json_first(json_get(root, "logits"));
     for (; row; row = json_next(row), first = places[at++] + 1) {
         struct model measured = r->m;
         CHECK(at < num_places && places[at] >= first && places[at] < T);
         int n = places[at] + 1 - first, i = 0;
         empty = (struct kv_cache){1, T, first, NULL, NULL};
-        measured.on = r->measuring, measured.weights = NULL, none.peak = 0;
-        CHECK_STATUS(OK, model_decode(&measured, &empty, NULL, n, NULL, &none));
+        measured.on = r->sizing, measured.weights = NULL, none.peak = 0;
+        struct decode_io io = {ids + first, n, logits}, sizes = {.T = n};
+        CHECK_STATUS(OK, decode_next(&measured, &empty, &sizes, &none));
         arena_release(&r->step);
         CHECK_STATUS(OK, arena_init(&r->step, none.peak, NULL));
-        CHECK_STATUS(OK, model_decode(&r->m, &cache, ids + first, n, logits, &r->step));
+        CHECK_STATUS(OK, decode_next(&r->m, &cache, &io, &r->step));
         for (const struct json *v = json_first(row); v; v = json_next(v), i++)
             most = fmax(most, fabs((double)logits[i] - json_number(v)));
         CHECK(i == r->m.shape.V);

@@ -210,7 +210,8 @@ static void check_training(const char *name, const struct ops *ops)
         CHECK_STATUS(OK, optim_squares(&optim, &r.ops, r.gradients, &norm, r.on));
         norm = sqrt(norm);
         double clip = optim_clip_factor(norm, real(adamw, "max_norm"));
-        CHECK_STATUS(OK, optim_step(&optim, &r.ops, r.gradients, config.lr, clip, step, r.on));
+        struct optim_update update = {r.gradients, config.lr, clip, step};
+        CHECK_STATUS(OK, optim_step(&optim, &r.ops, &update, r.on));
         most = fmax(most, fabs(mean_loss(&r) / json_number(want) - 1));
         most_norm = fmax(most_norm, fabs(norm / json_number(want_norm) - 1));
     }

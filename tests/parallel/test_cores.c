@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-static enum status shares(const struct comm *world, void *context)
+static enum status check_share(const struct comm *world, void *context)
 {
     int cores, want = thread_cores() / world->size;
     (void)context;
@@ -16,12 +16,12 @@ static enum status shares(const struct comm *world, void *context)
     return STATUS_OK;
 }
 
-TEST(cores_that_all_ranks_may_use_are_shared_out)
+TEST(cores_are_divided_among_ranks_that_share_them)
 {
-    for (int size = 2; size <= 5; size++) CHECK_STATUS(OK, ranks_run(size, shares, NULL));
+    for (int size = 2; size <= 5; size++) CHECK_STATUS(OK, ranks_run(size, check_share, NULL));
 }
 
-static enum status names_its_host(const struct comm *world, void *context)
+static enum status check_hosts(const struct comm *world, void *context)
 {
     char host[256] = "";
     struct text line = {0}, want = {0};
@@ -36,7 +36,7 @@ static enum status names_its_host(const struct comm *world, void *context)
     return STATUS_OK;
 }
 
-TEST(a_host_of_several_ranks_is_named_once)
+TEST(cores_names_a_host_of_several_ranks_once)
 {
-    CHECK_STATUS(OK, ranks_run(3, names_its_host, NULL));
+    CHECK_STATUS(OK, ranks_run(3, check_hosts, NULL));
 }

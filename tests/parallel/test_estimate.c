@@ -5,37 +5,38 @@
 
 enum { PP = 4, MICROS = 8 };
 
-static double play(enum schedule_kind kind, int pp, int chunks, int micros, double message)
+static double replay(enum schedule_kind kind, int pp, int chunks, int micros, double p2p)
 {
     struct schedule s = {kind, pp, chunks, micros};
     double forward[PP], backward[PP];
     CHECK_STATUS(OK, schedule_check(&s));
     for (int r = 0; r < pp; r++) forward[r] = 1.0 / chunks, backward[r] = 2.0 / chunks;
-    return estimate_pipeline(&s, forward, backward, message);
+    return estimate_pipeline(&s, forward, backward, p2p);
 }
 
-TEST(estimate_gives_equal_stages_the_bubble_of_the_literature)
+TEST(estimate_of_equal_stages_has_the_published_bubble)
 {
     for (int pp = 1; pp <= PP; pp++)
         for (int micros = pp; micros <= 40; micros += 3) {
             double work = 3.0 * micros, ahead = (pp - 1) * 3.0;
-            CHECK_NEAR(play(SCHEDULE_one_ahead, pp, 1, micros, 0), work + ahead, 1e-12);
-            CHECK_NEAR(play(SCHEDULE_gpipe, pp, 1, micros, 0), work + ahead, 1e-12);
+            CHECK_NEAR(replay(SCHEDULE_1F1B, pp, 1, micros, 0), work + ahead, 1e-12);
+            CHECK_NEAR(replay(SCHEDULE_GPipe, pp, 1, micros, 0), work + ahead, 1e-12);
         }
-    /* Chunks cut it into as many parts. */
+    /* Interleaving divides the bubble by the number of chunks. */
     for (int chunks = 2; chunks <= 4; chunks++)
-        CHECK_NEAR(play(SCHEDULE_interleaved, PP, chunks, 16, 0), 3.0 * 16 + 9.0 / chunks, 1e-12);
+        CHECK_NEAR(replay(SCHEDULE_Interleaved1F1B, PP, chunks, 16, 0), 3.0 * 16 + 9.0 / chunks,
+                   1e-12);
 }
 
-TEST(estimate_does_not_play_what_repeats_itself)
+TEST(estimate_does_not_replay_the_steady_state)
 {
-    CHECK_NEAR(play(SCHEDULE_one_ahead, PP, 1, 100000, 0), 3.0 * 100000 + 9, 1e-12);
+    CHECK_NEAR(replay(SCHEDULE_1F1B, PP, 1, 100000, 0), 3.0 * 100000 + 9, 1e-12);
 }
 
-TEST(estimate_takes_a_long_pipeline_for_one_that_never_waits)
+TEST(estimate_of_a_long_pipeline_assumes_no_stalls)
 {
     enum { LONG = 1024 };
-    struct schedule s = {SCHEDULE_one_ahead, LONG, 1, 1 << 16};
+    struct schedule s = {SCHEDULE_1F1B, LONG, 1, 1 << 16};
     double *forward = heap(2 * LONG * sizeof *forward), *backward = forward + LONG;
     for (int r = 0; r < LONG; r++) forward[r] = 1, backward[r] = 2;
     CHECK_NEAR(estimate_pipeline(&s, forward, backward, 0.5),
@@ -45,16 +46,16 @@ TEST(estimate_takes_a_long_pipeline_for_one_that_never_waits)
 
 TEST(estimate_waits_for_the_slowest_stage)
 {
-    struct schedule s = {SCHEDULE_one_ahead, PP, 1, MICROS};
+    struct schedule s = {SCHEDULE_1F1B, PP, 1, MICROS};
     double forward[] = {1, 1, 2, 1}, backward[] = {2, 2, 4, 2};
-    /* It begins after two others, waits a second for the first gradient, and two others end behind
-     * it. */
+    /* The slow stage starts after two others, waits a second for the first gradient, and two others
+     * end after it. */
     CHECK_NEAR(estimate_pipeline(&s, forward, backward, 0), 2 + 1 + 6 * MICROS + 4, 1e-12);
 }
 
-TEST(estimate_counts_messages_on_the_way_there_and_back)
+TEST(estimate_counts_messages_in_both_directions)
 {
-    struct schedule s = {SCHEDULE_one_ahead, PP, 1, 1};
+    struct schedule s = {SCHEDULE_1F1B, PP, 1, 1};
     double forward[] = {1, 1, 1, 1}, backward[] = {2, 2, 2, 2};
     CHECK_NEAR(estimate_pipeline(&s, forward, backward, 0.5), 12 + 6 * 0.5, 1e-12);
 }
@@ -63,26 +64,26 @@ static const struct hardware machine = {.bf16_flops = 1e12,
                                         .f32_flops = 1e12,
                                         .efficiency = 1,
                                         .memory_rate = 1e9 / CLOCK_MEMORY_SHARE,
-                                        .node_rate = 1e8 / CLOCK_LINK_SHARE,
-                                        .network_rate = 1e7 / CLOCK_LINK_SHARE};
+                                        .node_rate = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
+                                        .network_rate = 1e7 / SIM_CLOCK_LINK_EFFICIENCY};
 
-/* A step of so many seconds of each. */
+/* Seconds of each kind in a step. */
 struct step {
-    double products, memory, links, network, messages;
-    int pp, micros;
+    double matmul, memory, links, network, p2p;
+    int pp, microbatches;
 };
 
 static struct estimate estimate(const struct step *step, const struct hardware *h)
 {
     struct clock clocks[PP * RESOURCE_COUNT] = {{.now = 0}};
-    struct schedule s = {SCHEDULE_one_ahead, step->pp, 1, step->micros};
+    struct schedule s = {SCHEDULE_1F1B, step->pp, 1, step->microbatches};
     struct transfer t = {.kind = TRANSFER_all_gather}, hop = {.kind = TRANSFER_receive};
     struct estimate e;
     for (int i = 0; i < step->pp * RESOURCE_COUNT; i++) {
         struct clock *c = &clocks[i];
         c->hardware = hardware_faster(h, (enum resource)(i % RESOURCE_COUNT));
-        clock_start(c, &hop, &(struct way){GROUP_pp, PP, 1}, step->messages * 1e7);
-        clock_compute(c, BF16, step->products * 1e12, 0);
+        clock_start(c, &hop, &(struct way){GROUP_pp, PP, 1}, step->p2p * 1e7);
+        clock_compute(c, BF16, step->matmul * 1e12, 0);
         clock_compute(c, BF16, 0, step->memory * 1e9);
         clock_start(c, &t, &(struct way){GROUP_tp, 2, 2}, step->links * 1e8);
         clock_wait(c, &t);
@@ -96,7 +97,7 @@ static struct estimate estimate(const struct step *step, const struct hardware *
     return e;
 }
 
-TEST(estimate_adds_up_and_names_what_would_help_most)
+TEST(estimate_adds_up_and_names_the_bottleneck)
 {
     const struct {
         struct step step;
@@ -122,7 +123,7 @@ TEST(estimate_adds_up_and_names_what_would_help_most)
     }
 }
 
-TEST(estimate_is_never_longer_on_what_is_faster)
+TEST(estimate_is_never_longer_on_faster_hardware)
 {
     for (int micros = 1; micros <= MICROS; micros++)
         for (int pp = 1; pp <= PP; pp++) {
@@ -135,8 +136,8 @@ TEST(estimate_is_never_longer_on_what_is_faster)
         }
 }
 
-TEST(estimate_has_a_word_for_every_resource)
+TEST(estimate_has_a_name_for_every_resource)
 {
     CHECK(!strcmp(resource_name(RESOURCE_network), "network"));
-    CHECK(strstr(resource_text(RESOURCE_memory_bytes), "than there is"));
+    CHECK(strstr(resource_text(RESOURCE_memory_bytes), "than is available"));
 }

@@ -3,14 +3,14 @@
 
 #include "parallel/fit.h"
 
-struct place {
+struct fit_case {
     struct mesh mesh;
     struct model_shape shape;
     struct fit fit;
 };
 
 /* An 8B on one rank, which fits. */
-static void make(struct place *p)
+static void make(struct fit_case *p)
 {
     p->mesh = mesh_alone();
     p->shape = (struct model_shape){.V = 128256, .D = 4096, .L = 32, .H = 32, .G = 8, .F = 14336};
@@ -24,17 +24,17 @@ static void make(struct place *p)
         .micro_batch_size = 4,
         .causal = true,
         .stages = {.split = SPLIT_first, .chunks = 1, .first_less = 1, .last_less = 1},
-        .schedule = {.kind = SCHEDULE_one_ahead, .chunks = 1, .micros = 8},
+        .schedule = {.kind = SCHEDULE_1F1B, .chunks = 1, .micros = 8},
     };
 }
 
-TEST(fit_takes_the_layouts_of_the_reference_runs)
+TEST(fit_accepts_the_layouts_of_the_reference_runs)
 {
     static const int layouts[][AXIS_COUNT] = {
         {1, 1, 1, 1, 1}, {1, 2, 32, 1, 8}, {1, 1, 64, 1, 1},
         {8, 1, 4, 1, 4}, {1, 1, 8, 2, 1},  {1, 1, 2, 4, 32},
     };
-    struct place p;
+    struct fit_case p;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         make(&p);
         memcpy(p.mesh.degree, layouts[i], sizeof layouts[i]);
@@ -42,7 +42,7 @@ TEST(fit_takes_the_layouts_of_the_reference_runs)
     }
 }
 
-static void check_tp(struct place *p, int tp, const char *message)
+static void check_tp(struct fit_case *p, int tp, const char *message)
 {
     p->mesh.degree[AXIS_tp] = tp;
     if (!message) {
@@ -53,20 +53,20 @@ static void check_tp(struct place *p, int tp, const char *message)
     CHECK_MESSAGE(message);
 }
 
-TEST(fit_shares_heads_out_whole)
+TEST(fit_requires_whole_heads_per_tensor_parallel_rank)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     check_tp(&p, 4, NULL);
     check_tp(&p, 3,
-             "parallelism.tensor_parallel_degree = 3 does not divide model.n_heads = 32: 2 or 4 "
-             "would");
-    check_tp(&p, 64, "does not divide model.n_heads = 32: 32 would");
+             "parallelism.tensor_parallel_degree = 3 does not divide model.n_heads = 32; try 2 "
+             "or 4");
+    check_tp(&p, 64, "does not divide model.n_heads = 32; try 32");
 }
 
-TEST(fit_shares_key_value_heads_out_or_copies_them)
+TEST(fit_slices_or_replicates_key_value_heads)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     check_tp(&p, 8, NULL);
     check_tp(&p, 16, NULL);
@@ -74,133 +74,134 @@ TEST(fit_shares_key_value_heads_out_or_copies_them)
     p.fit.seq_len = 4800;
     check_tp(&p, 6, NULL);
     check_tp(&p, 24, NULL);
-    check_tp(&p, 8, "neither divides model.n_kv_heads = 12 nor is a multiple of it: 6 or 12 would");
+    check_tp(&p, 8, "must divide model.n_kv_heads = 12 or be a multiple of it; try 6 or 12");
 }
 
-TEST(fit_shares_out_the_feed_forward_layer_and_the_vocabulary)
+TEST(fit_requires_equal_slices_of_feed_forward_layer_and_vocabulary)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     p.shape.F = 5460;
     check_tp(&p, 4, NULL);
-    check_tp(&p, 8, "does not divide model.ffn_hidden = 5460: 4 would");
+    check_tp(&p, 8, "does not divide model.ffn_hidden = 5460; try 4");
     make(&p);
     p.shape.V = 50257;
     check_tp(&p, 1, NULL);
     check_tp(&p, 2,
-             "= 2 does not divide the vocabulary's 50257 tokens (model.vocab_size = 50258 would be "
-             "next): 1 would");
+             "= 2 does not divide the vocabulary of 50257 tokens (the next multiple is "
+             "model.vocab_size = 50258); try 1");
 }
 
-TEST(fit_names_only_values_that_all_rules_about_the_key_allow)
+TEST(fit_suggests_only_values_that_satisfy_all_rules_about_the_key)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     p.shape.V = 258;
-    check_tp(&p, 3, "does not divide model.n_heads = 32: 2 would");
+    check_tp(&p, 3, "does not divide model.n_heads = 32; try 2");
 }
 
-TEST(fit_cuts_a_row_into_two_parts_a_rank_where_attention_is_causal)
+TEST(fit_requires_two_chunks_per_context_parallel_rank_with_causal_attention)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     p.mesh.degree[AXIS_cp] = 8;
     p.fit.seq_len = 96;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.seq_len = 104;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("training.seq_len = 104 cannot be cut into 16 parts of one size for "
-                  "context_parallel_degree = 8: 96 or 112 would");
+    CHECK_MESSAGE("training.seq_len = 104 is not divisible into 16 equal chunks for "
+                  "context_parallel_degree = 8; try 96 or 112");
     p.fit.causal = false;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.seq_len = 105;
     p.fit.section = "validation";
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("validation.seq_len = 105 cannot be cut into 8 parts");
-    CHECK_MESSAGE(": 104 or 112 would");
+    CHECK_MESSAGE("validation.seq_len = 105 is not divisible into 8 equal chunks");
+    CHECK_MESSAGE("; try 104 or 112");
     p.mesh.degree[AXIS_cp] = 1;
     CHECK_STATUS(OK, fit_check(&p.fit));
 }
 
-TEST(fit_shares_the_tokens_of_a_micro_batch_out_over_tensor_ranks)
+TEST(fit_divides_the_tokens_of_a_microbatch_over_tensor_parallel_ranks)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     p.mesh.degree[AXIS_tp] = 8;
     p.fit.seq_len = 6;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.seq_len = 5;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("training.seq_len = 5 times 4 rows, over context_parallel_degree = 1, cannot be "
-                  "shared out by tensor_parallel_degree = 8: 4 or 6 would");
+    CHECK_MESSAGE("training.seq_len = 5 times 4 rows, over context_parallel_degree = 1, is not "
+                  "divisible by tensor_parallel_degree = 8; try 4 or 6");
     p.mesh.degree[AXIS_cp] = 2;
     p.fit.seq_len = 4;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.micro_batch_size = 2;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE(": 8 would");
+    CHECK_MESSAGE("; try 8");
 }
 
-TEST(fit_makes_a_global_batch_of_whole_local_ones)
+TEST(fit_requires_a_multiple_of_the_local_batches_as_global_batch)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     p.mesh.degree[AXIS_dp_replicate] = 2, p.mesh.degree[AXIS_dp_shard] = 3;
     p.fit.global_batch_size = 48;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.global_batch_size = 60;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("training.global_batch_size = 60 is no multiple of local_batch_size = 4 times 6 "
-                  "data-parallel ranks: 48 or 72 would");
+    CHECK_MESSAGE(
+        "training.global_batch_size = 60 is not a multiple of local_batch_size = 4 times 6 "
+        "data-parallel ranks; try 48 or 72");
     p.fit.global_batch_size = 20;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("ranks: 24 would");
+    CHECK_MESSAGE("ranks; try 24");
 }
 
-TEST(fit_makes_a_local_batch_of_whole_micro_batches_below_2_to_31_tokens)
+TEST(fit_requires_whole_microbatches_and_fewer_than_2_to_31_tokens)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     p.fit.micro_batch_size = 2;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.micro_batch_size = 3;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("pipeline_parallel_microbatch_size = 3 does not divide local_batch_size = 4: 2 "
-                  "or 4 would");
+    CHECK_MESSAGE("pipeline_parallel_microbatch_size = 3 does not divide local_batch_size = 4; try "
+                  "2 or 4");
     make(&p);
     p.fit.local_batch_size = p.fit.micro_batch_size = 262143;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.local_batch_size = 262144;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("training.local_batch_size = 262144 times seq_len = 8192 is beyond 2^31 tokens: "
-                  "262143 would");
+    CHECK_MESSAGE("training.local_batch_size = 262144 times seq_len = 8192 exceeds 2^31 tokens; "
+                  "try 262143");
 }
 
-TEST(fit_looks_at_stages_and_schedule_of_a_pipeline)
+TEST(fit_checks_stages_and_schedule_of_a_pipeline)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     p.mesh.degree[AXIS_pp] = 34;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.mesh.degree[AXIS_pp] = 35;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
     CHECK_MESSAGE("parallelism.pipeline_parallel_degree = 35");
-    CHECK_MESSAGE(": 34 would");
+    CHECK_MESSAGE("; try 34");
     p.fit.shape = NULL;
     CHECK_STATUS(OK, fit_check(&p.fit));
-    p.fit.schedule = (struct schedule){SCHEDULE_interleaved, 0, 2, 6};
+    p.fit.schedule = (struct schedule){SCHEDULE_Interleaved1F1B, 0, 2, 6};
     p.mesh.degree[AXIS_pp] = 3;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.schedule.micros = 7;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("7 micro-batches a step do not make 2 rounds");
+    CHECK_MESSAGE("7 microbatches per step are not divisible into 2 rounds");
     p.mesh.degree[AXIS_pp] = 1;
     CHECK_STATUS(OK, fit_check(&p.fit));
 }
 
-TEST(fit_without_a_model_looks_at_the_batches_alone)
+TEST(fit_without_a_model_checks_only_batches)
 {
-    struct place p;
+    struct fit_case p;
     make(&p);
     p.fit.shape = NULL;
     p.fit.seq_len = 1;

@@ -3,16 +3,17 @@
 #include "model/rig.h"
 #include "test.h"
 
+#include "model/shard.h"
 #include "parallel/fsdp.h"
 
-/* A model that ranks share out against the same model whole, micro-batch by micro-batch. */
-struct sharing {
+/* Compares a sharded model with the same model unsharded, microbatch by microbatch. */
+struct sharding {
     struct model_shape shape;
     bool keep, whole_gradients;
-    int replicas, micro_batches;
+    int replicas, microbatches;
 };
 
-/* Rows of micro-batch i of a rank: other ids for each. */
+/* Rows of microbatch i of a rank: different ids for each. */
 static void rows_of(struct rig *r, int rank, int i)
 {
     for (int n = 0; n < r->b.B * r->b.T; n++) {
@@ -21,17 +22,17 @@ static void rows_of(struct rig *r, int rank, int i)
     }
 }
 
-/* What all ranks' micro-batches add up to, on one model; their losses in `losses`. */
-static void add_up(struct rig *r, int size, int micro_batches, double *losses)
+/* Accumulates the gradients of all ranks' microbatches on one model, and records their losses. */
+static void accumulate_all(struct rig *r, int size, int microbatches, double *losses)
 {
     memset(r->gradients, 0, r->m.layout.elements * sizeof(float));
     for (int rank = 0; rank < size; rank++)
-        for (int i = 0; i < micro_batches; i++) {
+        for (int i = 0; i < microbatches; i++) {
             rows_of(r, rank, i);
-            rig_run(r, model_train);
-            losses[rank * micro_batches + i] = 0;
+            rig_run(r, single_stage_train);
+            losses[rank * microbatches + i] = 0;
             for (int n = 0; n < r->b.B * r->b.T; n++)
-                losses[rank * micro_batches + i] += (double)r->loss[n];
+                losses[rank * microbatches + i] += (double)r->loss[n];
         }
 }
 
@@ -48,9 +49,9 @@ static enum status compare(const struct fsdp *f, const struct pieces *mine, cons
     return STATUS_OK;
 }
 
-static enum status share_out(const struct comm *world, void *context)
+static enum status train_sharded(const struct comm *world, void *context)
 {
-    const struct sharing *s = context;
+    const struct sharding *s = context;
     struct rig r, whole;
     struct comm shard, replicate;
     struct arena run = {0};
@@ -60,7 +61,7 @@ static enum status share_out(const struct comm *world, void *context)
     rig_open(&r, &s->shape, F32, 2, 9);
     rig_open(&whole, &s->shape, F32, 2, 9);
     r.on->num_threads = whole.on->num_threads = 1; /* a rank is a thread here */
-    add_up(&whole, world->size, s->micro_batches, losses);
+    accumulate_all(&whole, world->size, s->microbatches, losses);
 
     struct layout layout;
     struct pieces mine;
@@ -90,28 +91,30 @@ static enum status share_out(const struct comm *world, void *context)
     fsdp_take(&f, &run);
     f.weights = weights, f.gradients = gradients;
 
-    struct layout of_rig = r.m.layout;
-    size_t step_bytes = rig_measure(&r, model_train);
+    struct layout rig_layout = r.m.layout;
+    size_t step_bytes = rig_size(&r, single_stage_train);
     r.m.layout = layout, r.m.units = &f.units, r.m.weights = NULL, r.m.gradients = NULL;
     TRY(arena_init(&r.step, step_bytes, NULL));
-    for (int step = 0; step < 2; step++) { /* the second begins with what the first left */
-        /* Whatever is there before, it is no gradient. */
+    for (int step = 0; step < 2;
+         step++) { /* the second starts from the state that the first left */
+        /* Stale gradients must be overwritten. */
         memset(gradients, 0xFF, mine.elements * sizeof *gradients);
-        fsdp_begin(&f);
-        for (int i = 0; i < s->micro_batches; i++) {
+        fsdp_begin_step(&f);
+        for (int i = 0; i < s->microbatches; i++) {
             double loss = 0;
             rows_of(&r, world->rank, i);
-            r.b.last = i == s->micro_batches - 1;
-            TRY(model_evaluate(&r.m, &r.b, &r.step)); /* forward alone disturbs nothing */
-            TRY(model_train(&r.m, &r.b, &r.step));
+            r.b.last = i == s->microbatches - 1;
+            TRY(single_stage_evaluate(&r.m, &r.b,
+                                      &r.step)); /* forward alone must not disturb gradients */
+            TRY(single_stage_train(&r.m, &r.b, &r.step));
             for (int n = 0; n < r.b.B * r.b.T; n++) loss += (double)r.loss[n];
-            RANK_CHECK(loss == losses[world->rank * s->micro_batches + i]);
+            RANK_CHECK(loss == losses[world->rank * s->microbatches + i]);
         }
-        TRY(fsdp_finish(&f));
+        TRY(fsdp_finish_gradients(&f));
         TRY(compare(&f, &mine, &whole));
-        fsdp_changed(&f);
+        fsdp_invalidate_weights(&f);
     }
-    r.m.layout = of_rig, r.m.units = NULL;
+    r.m.layout = rig_layout, r.m.units = NULL;
     fsdp_release(&f);
     arena_release(&run);
     pieces_release(&mine), layout_release(&layout);
@@ -121,41 +124,44 @@ static enum status share_out(const struct comm *world, void *context)
     return STATUS_OK;
 }
 
-static void on(int size, struct sharing s) { CHECK_STATUS(OK, ranks_run(size, share_out, &s)); }
+static void check_ranks(int size, struct sharding s)
+{
+    CHECK_STATUS(OK, ranks_run(size, train_sharded, &s));
+}
 
-TEST(ranks_that_share_out_a_model_compute_what_the_whole_model_does)
+TEST(sharded_model_matches_the_unsharded_one)
 {
     for (int size = 1; size <= 5; size++)
         for (int mode = 0; mode < 3; mode++)
-            on(size, (struct sharing){rig_shape(), mode > 0, mode > 1, 1, 1});
+            check_ranks(size, (struct sharding){rig_shape(), mode > 0, mode > 1, 1, 1});
 }
 
-TEST(micro_batches_of_ranks_that_share_out_a_model_add_up)
+TEST(sharded_gradients_accumulate_over_microbatches)
 {
     for (int mode = 0; mode < 3; mode++)
-        on(3, (struct sharing){rig_shape(), mode > 0, mode > 1, 1, 3});
+        check_ranks(3, (struct sharding){rig_shape(), mode > 0, mode > 1, 1, 3});
 }
 
-TEST(replicas_of_a_shared_out_model_add_up)
+TEST(hybrid_sharding_sums_gradients_over_replicas)
 {
     for (int mode = 0; mode < 3; mode++) {
-        on(4, (struct sharing){rig_shape(), mode > 0, mode > 1, 2, 2});
-        on(2, (struct sharing){rig_shape(), mode > 0, mode > 1, 2, 2});
+        check_ranks(4, (struct sharding){rig_shape(), mode > 0, mode > 1, 2, 2});
+        check_ranks(2, (struct sharding){rig_shape(), mode > 0, mode > 1, 2, 2});
     }
 }
 
-TEST(a_tied_model_and_one_of_a_single_block_can_be_shared_out)
+TEST(tied_and_single_block_models_can_be_sharded)
 {
     struct model_shape tied = rig_shape(), shallow = rig_shape();
     tied.tied = true, shallow.L = 1;
     for (int mode = 0; mode < 3; mode++) {
-        on(3, (struct sharing){tied, mode > 0, mode > 1, 1, 2});
-        on(3, (struct sharing){shallow, mode > 0, mode > 1, 1, 2});
+        check_ranks(3, (struct sharding){tied, mode > 0, mode > 1, 1, 2});
+        check_ranks(3, (struct sharding){shallow, mode > 0, mode > 1, 1, 2});
     }
 }
 
-/* In a rank of N, a N-th of weights and gradients; units in their slots beside it. */
-TEST(a_rank_holds_its_part_of_the_units_and_slots_for_whole_ones)
+/* A rank of N allocates slots for gathered units besides its N-th of weights and gradients. */
+TEST(rank_holds_its_shard_and_slots_for_gathered_units)
 {
     struct model_shape s = rig_shape();
     struct layout l;
@@ -167,8 +173,8 @@ TEST(a_rank_holds_its_part_of_the_units_and_slots_for_whole_ones)
     fsdp_take(&f, &run);
     size_t block = l.units[1].elements, ends = l.units[0].elements;
     if (l.units[l.num_units - 1].elements > ends) ends = l.units[l.num_units - 1].elements;
-    size_t most = block > ends ? block : ends;
-    CHECK(run.used == (2 * block + ends) * (4 + 4) + 2 * most * 4);
+    size_t widest = block > ends ? block : ends;
+    CHECK(run.used == (2 * block + ends) * (4 + 4) + 2 * widest * 4);
     fsdp_release(&f);
     run.used = 0;
     f.forward_only = true;

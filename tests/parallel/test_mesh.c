@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/ranks.h"
 #include "test.h"
 
 #include "parallel/mesh.h"
@@ -13,7 +12,7 @@ static struct parallelism_config degrees(int pp, int replicate, int shard, int c
                                        .tensor_parallel_degree = tp};
 }
 
-TEST(mesh_gives_the_shards_what_the_other_degrees_leave)
+TEST(mesh_infers_the_shard_degree)
 {
     struct mesh m;
     struct parallelism_config c = degrees(2, 2, -1, 1, 4);
@@ -24,7 +23,7 @@ TEST(mesh_gives_the_shards_what_the_other_degrees_leave)
     CHECK(m.degree[AXIS_dp_shard] == 1);
 }
 
-TEST(mesh_refuses_degrees_that_do_not_make_the_ranks_and_names_them)
+TEST(mesh_rejects_degrees_whose_product_is_not_the_number_of_ranks)
 {
     struct mesh m;
     struct parallelism_config wrong[] = {degrees(1, 1, 3, 1, 1), degrees(1, 1, -1, 1, 3),
@@ -34,10 +33,10 @@ TEST(mesh_refuses_degrees_that_do_not_make_the_ranks_and_names_them)
         CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[i], 0, 2));
     CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[0], 0, 2));
     CHECK_MESSAGE("data_parallel_shard_degree 3");
-    CHECK_MESSAGE("do not make 2 ranks");
+    CHECK_MESSAGE("the product must equal the number of ranks, 2");
 }
 
-TEST(mesh_runs_tp_fastest_and_pp_slowest)
+TEST(mesh_varies_tp_fastest_and_pp_slowest)
 {
     struct mesh m;
     struct parallelism_config c = degrees(2, 1, 2, 1, 3);
@@ -46,13 +45,13 @@ TEST(mesh_runs_tp_fastest_and_pp_slowest)
     CHECK_STATUS(OK, mesh_resolve(&m, &c, 3, 12));
     CHECK(m.at[AXIS_tp] == 0 && m.at[AXIS_dp_shard] == 1 && m.at[AXIS_pp] == 0);
     for (int rank = 0; rank < 12; rank++) {
-        mesh_place(&m, rank);
+        mesh_set_rank(&m, rank);
         CHECK(mesh_rank(&m, m.at) == rank);
         CHECK(m.at[AXIS_pp] == rank / 6);
     }
 }
 
-TEST(mesh_knows_who_of_a_group_is_on_the_same_node)
+TEST(mesh_counts_the_ranks_of_a_group_on_the_same_node)
 {
     struct mesh m;
     struct parallelism_config c = degrees(2, 2, 4, 1, 2);
@@ -62,32 +61,4 @@ TEST(mesh_knows_who_of_a_group_is_on_the_same_node)
     CHECK(mesh_group_near(&m, GROUP_world, 8) == 8 && mesh_group_near(&m, GROUP_data, 16) == 8);
     CHECK(mesh_group_near(&m, GROUP_shard, 4) == 2 && mesh_group_near(&m, GROUP_tp, 1) == 1);
     CHECK(mesh_group_near(&m, GROUP_pp, 32) == 2);
-}
-
-static enum status groups_are_the_mesh(const struct comm *world, void *context)
-{
-    struct parallelism_config *c = context;
-    struct mesh m;
-    struct groups g;
-    TRY(mesh_resolve(&m, c, world->rank, world->size));
-    TRY(groups_open(&g, &m, world));
-    for (enum group i = 0; i < GROUP_COUNT; i++) {
-        RANK_CHECK(g.of[i].size == mesh_group_size(&m, i));
-        RANK_CHECK(g.of[i].rank == mesh_group_rank(&m, i));
-    }
-    /* Ranks of a tp group follow each other. */
-    double ranks = world->rank, first = world->rank - m.at[AXIS_tp], n = m.degree[AXIS_tp];
-    TRY(comm_all_reduce(&g.of[GROUP_tp], REDUCE_SUM, &ranks, 1));
-    RANK_CHECK(ranks == n * first + n * (n - 1) / 2);
-    groups_close(&g);
-    return STATUS_OK;
-}
-
-TEST(mesh_groups_are_the_ranks_that_differ_on_their_axes_only)
-{
-    struct parallelism_config all[] = {degrees(2, 1, 2, 1, 2), degrees(1, 2, 1, 2, 2),
-                                       degrees(1, 2, 3, 1, 1), degrees(1, 1, 1, 1, 1)};
-    int sizes[] = {8, 8, 6, 1};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        CHECK_STATUS(OK, ranks_run(sizes[i], groups_are_the_mesh, &all[i]));
 }

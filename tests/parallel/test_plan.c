@@ -3,12 +3,14 @@
 #include "model/rig.h"
 #include "test.h"
 
+#include "model/decode.h"
+#include "model/shard.h"
 #include "ops/context.h"
 #include "parallel/plan.h"
 
-TEST(crossings_alone_leave_the_tensor_as_it_is)
+TEST(single_device_crossings_do_nothing)
 {
-    const struct plan *p = plan_alone();
+    const struct plan *p = plan_single_device();
     float x[6] = {1, 2, 3, 4, 5, 6}, before[6];
     memcpy(before, x, sizeof x);
     for (enum boundary at = 0; at < BOUNDARY_COUNT; at++)
@@ -22,8 +24,8 @@ TEST(crossings_alone_leave_the_tensor_as_it_is)
 
 enum { COLUMNS = 3 };
 
-/* Into a block all rows come together; out of it each rank gets the sum of its own. */
-static enum status crosses(const struct comm *group, void *context)
+/* Into a block rows are all-gathered; out of it they are reduce-scattered. */
+static enum status check_crossings(const struct comm *group, void *context)
 {
     const bool *stream_cut = context;
     struct tensor_plan p;
@@ -55,14 +57,15 @@ static enum status crosses(const struct comm *group, void *context)
     return STATUS_OK;
 }
 
-TEST(crossings_of_a_cut_block_gather_rows_and_sum_them)
+TEST(tensor_parallel_crossings_gather_and_reduce)
 {
     for (int size = 2; size <= 4; size++)
-        for (int cut = 0; cut < 2; cut++) CHECK_STATUS(OK, ranks_run(size, crosses, &(bool){cut}));
+        for (int divided = 0; divided < 2; divided++)
+            CHECK_STATUS(OK, ranks_run(size, check_crossings, &(bool){divided}));
 }
 
-/* Cut rows: the model is told which part is here, and attends by all ranks. */
-static enum status cuts_rows(const struct comm *group, void *context)
+/* The plan names this rank's part of each row, and replaces attention by the ring. */
+static enum status check_contexts(const struct comm *group, void *context)
 {
     struct tensor_plan p;
     struct comm alone = {.size = 1};
@@ -77,22 +80,25 @@ static enum status cuts_rows(const struct comm *group, void *context)
     return STATUS_OK;
 }
 
-TEST(a_plan_that_cuts_rows_says_so) { CHECK_STATUS(OK, ranks_run(3, cuts_rows, NULL)); }
+TEST(context_parallel_plan_replaces_attention)
+{
+    CHECK_STATUS(OK, ranks_run(3, check_contexts, NULL));
+}
 
 struct long_row {
     struct model_shape shape;
     bool causal;
 };
 
-/* The loss of whole rows, a token at a time, by a model that has but a part of each. */
-static enum status evaluates(const struct comm *group, void *context)
+/* Compares the losses of a model that has a part of each row with those of whole rows. */
+static enum status evaluate(const struct comm *group, void *context)
 {
     enum { ROWS = 2, HERE = 6 };
     const struct long_row *l = context;
     int T = HERE * group->size;
-    struct context cut = {group->size, group->rank, l->causal};
+    struct context part = {group->size, group->rank, l->causal};
     struct token_run runs[MOST_RUNS];
-    int num_runs = context_runs(&cut, HERE, runs);
+    int num_runs = context_runs(&part, HERE, runs);
     struct rig whole, r;
     struct tensor_plan p;
     rig_open(&whole, &l->shape, F32, ROWS, T);
@@ -113,36 +119,37 @@ static enum status evaluates(const struct comm *group, void *context)
     r.b.ids_BT = ids, r.b.labels_BT = labels;
     TRY(arena_init(&whole.step, 1 << 20, NULL));
     TRY(arena_init(&r.step, 1 << 20, NULL));
-    TRY(model_evaluate(&whole.m, &whole.b, &whole.step));
-    TRY(model_evaluate(&r.m, &r.b, &r.step));
+    TRY(single_stage_evaluate(&whole.m, &whole.b, &whole.step));
+    TRY(single_stage_evaluate(&r.m, &r.b, &r.step));
     for (int b = 0; b < ROWS; b++)
         for (int i = 0; i < num_runs; i++)
             for (int k = 0; k < runs[i].count; k++)
                 RANK_CHECK(fabsf(r.b.loss_BT[b * HERE + runs[i].at + k] -
                                  whole.b.loss_BT[b * T + runs[i].first + k]) < 1e-4f);
-    r.b.T = HERE - 1; /* a zigzag has halves; and rows end where the rotary tables do */
-    enum status odd = model_evaluate(&r.m, &r.b, &r.step);
+    r.b.T = HERE - 1; /* zigzag requires an even length, and the RoPE tables limit it */
+    enum status odd = single_stage_evaluate(&r.m, &r.b, &r.step);
     RANK_CHECK(!l->causal || odd == STATUS_SHAPE);
     r.b.T = HERE + 2;
-    RANK_CHECK(model_evaluate(&r.m, &r.b, &r.step) == STATUS_SHAPE);
+    RANK_CHECK(single_stage_evaluate(&r.m, &r.b, &r.step) == STATUS_SHAPE);
     rig_close(&whole), rig_close(&r);
     return STATUS_OK;
 }
 
-TEST(a_model_that_has_a_part_of_each_row_has_its_losses)
+TEST(context_parallel_losses_match_whole_rows)
 {
     for (int ranks = 2; ranks <= 3; ranks++)
         for (int causal = 0; causal < 2; causal++) {
             struct long_row l = {rig_shape(), causal};
-            CHECK_STATUS(OK, ranks_run(ranks, evaluates, &l));
+            CHECK_STATUS(OK, ranks_run(ranks, evaluate, &l));
         }
 }
 
-/* The weights of one part of the model, in the layout of a model of that size. */
-static void take_part(const struct rig *whole, struct rig *r, int part, int parts)
+/* Copies the weights of one tensor-parallel slice. */
+static void copy_slice(const struct rig *whole, struct rig *r, int slice, int num_slices)
 {
     struct pieces p;
-    pieces_init_cut(&p, &r->m.layout, 0, 1, &whole->m.layout, part, parts);
+    shard_init_sliced(&p, &r->m.layout, &whole->m.layout,
+                      (struct shard_position){0, 1, slice, num_slices});
     for (size_t i = 0; i < p.count; i++)
         memcpy(r->weights + p.all[i].at,
                whole->weights + whole->m.layout.tensors[p.all[i].tensor].offset + p.all[i].first,
@@ -151,32 +158,33 @@ static void take_part(const struct rig *whole, struct rig *r, int part, int part
     rig_cast(r);
 }
 
-/* A model over ranks decodes what the whole model does. */
-static enum status decodes(const struct comm *group, void *context)
+/* Compares the decoding of a sliced model with that of the whole model. */
+static enum status decode(const struct comm *group, void *context)
 {
     enum { B = 2, T = 5 };
     const struct model_shape *s = context;
     struct rig whole, r;
     struct tensor_plan p;
-    struct model_shape here = model_shape_cut(s, group->size);
+    struct model_shape slice = model_shape_cut(s, group->size);
     int32_t ids[B * T];
     float *want = heap(B * (size_t)s->V * sizeof *want),
           *got = heap(B * (size_t)s->V * sizeof *got);
     rig_open(&whole, s, F32, 1, 16);
-    rig_open(&r, &here, F32, 1, 16);
+    rig_open(&r, &slice, F32, 1, 16);
     tensor_plan_init(&p, group, false);
     r.m.plan = &p.plan;
-    take_part(&whole, &r, group->rank, group->size);
+    copy_slice(&whole, &r, group->rank, group->size);
     for (int i = 0; i < B * T; i++) ids[i] = i * 7 % s->V;
     struct rig *rigs[] = {&whole, &r};
     struct kv_cache caches[2];
     for (int i = 0; i < 2; i++) {
         TRY(arena_init(&rigs[i]->step, 1 << 20, NULL));
-        TRY(kv_cache_init(&caches[i], &rigs[i]->m, B, 2 * T, &rigs[i]->run));
+        TRY(decode_init_cache(&caches[i], &rigs[i]->m, B, 2 * T, &rigs[i]->run));
     }
     for (int round = 0; round < 2; round++) {
-        TRY(model_decode(&whole.m, &caches[0], ids, T, want, &whole.step));
-        TRY(model_decode(&r.m, &caches[1], ids, T, got, &r.step));
+        struct decode_io one = {ids, T, want}, sliced = {ids, T, got};
+        TRY(decode_next(&whole.m, &caches[0], &one, &whole.step));
+        TRY(decode_next(&r.m, &caches[1], &sliced, &r.step));
         for (int i = 0; i < B * s->V; i++) RANK_CHECK(fabsf(got[i] - want[i]) < 1e-4f);
     }
     free(want), free(got);
@@ -184,10 +192,10 @@ static enum status decodes(const struct comm *group, void *context)
     return STATUS_OK;
 }
 
-TEST(a_cut_model_decodes_what_the_whole_model_does)
+TEST(tensor_parallel_decoding_matches_the_whole_model)
 {
     struct model_shape s = rig_shape(), tied = s;
     s.V = tied.V = 40, tied.tied = true;
-    CHECK_STATUS(OK, ranks_run(2, decodes, &s));
-    CHECK_STATUS(OK, ranks_run(2, decodes, &tied));
+    CHECK_STATUS(OK, ranks_run(2, decode, &s));
+    CHECK_STATUS(OK, ranks_run(2, decode, &tied));
 }

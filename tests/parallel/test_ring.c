@@ -9,7 +9,7 @@
 
 enum { B = 2, H = 4, G = 2, K = 12, Q = H * K, P = G * K, C = Q + 2 * P };
 
-/* Whole rows and what attention makes of them. */
+/* Whole rows, and the results of attention. */
 struct whole {
     const struct ops *ops;
     int T, document; /* tokens of a row; 1: there are documents */
@@ -20,7 +20,7 @@ struct whole {
     int32_t *start, *end;
 };
 
-static void *place(const void *x, size_t elements, enum dtype dtype)
+static void *at(const void *x, size_t elements, enum dtype dtype)
 {
     return (char *)(uintptr_t)x + elements * dtype_bytes(dtype);
 }
@@ -62,8 +62,7 @@ static struct attention_fwd forward_of(const struct whole *w)
 {
     const int32_t *start = w->document ? w->start : NULL, *end = w->document ? w->end : NULL;
     return (struct attention_fwd){
-        w->qkv, place(w->qkv, Q, w->dtype), place(w->qkv, Q + P, w->dtype), start, end, w->out,
-        w->lse};
+        w->qkv, at(w->qkv, Q, w->dtype), at(w->qkv, Q + P, w->dtype), start, end, w->out, w->lse};
 }
 
 static struct attention_bwd backward_of(const struct whole *w)
@@ -78,12 +77,11 @@ static struct attention_bwd backward_of(const struct whole *w)
                                   .end_BT = f.end_BT,
                                   .lse_BHT = w->lse,
                                   .dq_BTHK = w->dqkv,
-                                  .dk_BSGK = place(w->dqkv, Q, w->dtype),
-                                  .dv_BSGK = place(w->dqkv, Q + P, w->dtype)};
+                                  .dk_BSGK = at(w->dqkv, Q, w->dtype),
+                                  .dv_BSGK = at(w->dqkv, Q + P, w->dtype)};
 }
 
-/* Documents of 1, 2, 3, ... tokens, so that some end within a rank's chunk and some span several.
- */
+/* Documents of growing lengths: some end within a rank's chunk, some span several. */
 static void find_documents(struct whole *w)
 {
     for (int b = 0; b < B; b++)
@@ -111,8 +109,9 @@ static void whole_release(struct whole *w)
     free(w->start), free(w->end);
 }
 
-/* Rows of `bytes` of the tokens that are here, to or from their places in whole rows. */
-static void cut(const struct context *c, int T, void *here, void *whole, size_t bytes, bool back)
+/* Copies tokens of `bytes` each from whole rows to this rank's part of them, or back. */
+static void copy_part(const struct context *c, int T, void *here, void *whole, size_t bytes,
+                      bool back)
 {
     struct token_run runs[MOST_RUNS];
     int n = context_runs(c, T, runs);
@@ -124,36 +123,37 @@ static void cut(const struct context *c, int T, void *here, void *whole, size_t 
         }
 }
 
-/* This rank's part of the whole: all but the results. */
+/* This rank's part of the inputs. */
 static struct whole part_of(const struct whole *w, const struct context *c)
 {
     struct whole here = whole_make(w->T / c->parts, w->dtype);
     size_t each = dtype_bytes(w->dtype);
     here.ops = w->ops, here.causal = w->causal, here.document = w->document;
-    cut(c, here.T, here.qkv, w->qkv, C * each, false);
-    cut(c, here.T, here.dout, w->dout, Q * each, false);
-    cut(c, here.T, here.start, w->start, 4, false);
-    cut(c, here.T, here.end, w->end, 4, false);
+    copy_part(c, here.T, here.qkv, w->qkv, C * each, false);
+    copy_part(c, here.T, here.dout, w->dout, Q * each, false);
+    copy_part(c, here.T, here.start, w->start, 4, false);
+    copy_part(c, here.T, here.end, w->end, 4, false);
     return here;
 }
 
-/* |x - y| / |y| of the tokens that are here; both lie as whole rows' tokens do. */
-static double off(const struct whole *here, const struct context *c, const void *x,
-                  const void *whole, size_t width)
+/* Relative error |x - y| / |y| over the tokens that are here. */
+static double relative_error(const struct whole *here, const struct context *c, const void *x,
+                             const void *whole, size_t width)
 {
     size_t n = (size_t)(B * here->T) * width;
     void *want = heap(n * 4);
-    double off = 0, size = 0;
-    cut(c, here->T, want, (void *)(uintptr_t)whole, width * dtype_bytes(here->dtype), false);
+    double error = 0, size = 0;
+    copy_part(c, here->T, want, (void *)(uintptr_t)whole, width * dtype_bytes(here->dtype), false);
     for (size_t i = 0; i < n; i++) {
         double a = (double)get(x, i, here->dtype), b = (double)get(want, i, here->dtype);
-        off += (a - b) * (a - b), size += b * b;
+        error += (a - b) * (a - b), size += b * b;
     }
     free(want);
-    return sqrt(off / size);
+    return sqrt(error / size);
 }
 
-static enum status both_ways(const struct comm *group, const struct whole *w, struct queue *on)
+static enum status forward_backward(const struct comm *group, const struct whole *w,
+                                    struct queue *on)
 {
     struct attention a = attention_of(w, w->T);
     struct attention_fwd f = forward_of(w);
@@ -163,15 +163,15 @@ static enum status both_ways(const struct comm *group, const struct whole *w, st
     return STATUS_OK;
 }
 
-static enum status measure(const struct comm *group, const struct whole *w, struct queue *on)
+static enum status sizing_pass(const struct comm *group, const struct whole *w, struct queue *on)
 {
     on->measuring = true;
-    enum status st = both_ways(group, w, on);
+    enum status st = forward_backward(group, w, on);
     on->measuring = false;
     return st;
 }
 
-/* What the header says goes over the group. */
+/* The bytes and calls that ring.h documents. */
 static enum status check_counts(const struct comm_counts *counts, const struct whole *w, int size)
 {
     uint64_t hops = (uint64_t)size - 1, keys = B * (uint64_t)w->T * 2 * P;
@@ -184,7 +184,7 @@ static enum status check_counts(const struct comm_counts *counts, const struct w
     return STATUS_OK;
 }
 
-static enum status attends(const struct comm *group, void *context)
+static enum status attend(const struct comm *group, void *context)
 {
     const struct whole *w = context;
     struct context c = {group->size, group->rank, w->causal};
@@ -194,24 +194,24 @@ static enum status attends(const struct comm *group, void *context)
     struct queue *on;
     double tolerance = w->dtype == F32 ? 1e-5 : 1e-2;
     TRY(cpu_queue_open(&on, 1, 0));
-    TRY(measure(&planned, &here, on));
+    TRY(sizing_pass(&planned, &here, on));
     TRY(check_counts(&counts, &here, group->size));
     size_t scratch = on->scratch.peak;
     arena_release(&on->scratch);
-    TRY(measure(group, &here, on));
+    TRY(sizing_pass(group, &here, on));
     RANK_CHECK(on->scratch.peak == scratch && group->counts->calls[TRANSFER_send] == 0);
     TRY(arena_init(&on->scratch, scratch, NULL));
-    TRY(both_ways(group, &here, on));
+    TRY(forward_backward(group, &here, on));
     TRY(check_counts(group->counts, &here, group->size));
     RANK_CHECK(on->scratch.used == 0);
-    RANK_CHECK(off(&here, &c, here.out, w->out, Q) < tolerance);
-    RANK_CHECK(off(&here, &c, here.dqkv, w->dqkv, C) < tolerance);
+    RANK_CHECK(relative_error(&here, &c, here.out, w->out, Q) < tolerance);
+    RANK_CHECK(relative_error(&here, &c, here.dqkv, w->dqkv, C) < tolerance);
     cpu_queue_close(on);
     whole_release(&here);
     return STATUS_OK;
 }
 
-/* Whole rows by the reference; then over the ranks by those kernels. */
+/* Compares ring attention with the reference on whole rows. */
 static void compare(const struct ops *ops, int ranks, int T, bool causal, int document,
                     enum dtype dtype)
 {
@@ -224,7 +224,7 @@ static void compare(const struct ops *ops, int ranks, int T, bool causal, int do
     CHECK_STATUS(OK, cpu_queue_open(&on, 1, 0));
     CHECK_STATUS(OK, attention_forward(&ops_cpu_reference, &a, &f, on));
     CHECK_STATUS(OK, attention_backward(&ops_cpu_reference, &a, &b, on));
-    CHECK_STATUS(OK, ranks_run(ranks, attends, &w));
+    CHECK_STATUS(OK, ranks_run(ranks, attend, &w));
     cpu_queue_close(on);
     whole_release(&w);
 }
@@ -240,12 +240,12 @@ static void compare_all(const struct ops *ops, const int *sizes)
                                 (enum dtype)d);
 }
 
-TEST(attention_over_a_ring_is_attention_to_whole_rows)
+TEST(ring_attention_matches_attention_to_whole_rows)
 {
     compare_all(&ops_cpu_reference, (const int[]){1, 5, 14, 0});
 }
 
-TEST(fast_attention_over_a_ring_is_attention_to_whole_rows)
+TEST(fast_ring_attention_matches_attention_to_whole_rows)
 {
     const struct ops *fast;
     CHECK_STATUS(OK, cpu_ops_find("auto", &fast));
@@ -260,19 +260,19 @@ static enum status twice(const struct comm *group, void *context)
     size_t n = (size_t)(B * a.T), each = dtype_bytes(w->dtype);
     struct queue *on;
     TRY(cpu_queue_open(&on, 1, 0));
-    TRY(measure(group, &a, on));
+    TRY(sizing_pass(group, &a, on));
     size_t scratch = on->scratch.peak;
     arena_release(&on->scratch);
     TRY(arena_init(&on->scratch, scratch, NULL));
-    TRY(both_ways(group, &a, on));
-    TRY(both_ways(group, &b, on));
+    TRY(forward_backward(group, &a, on));
+    TRY(forward_backward(group, &b, on));
     RANK_CHECK(!memcmp(a.out, b.out, n * Q * each) && !memcmp(a.dqkv, b.dqkv, n * C * each));
     cpu_queue_close(on);
     whole_release(&a), whole_release(&b);
     return STATUS_OK;
 }
 
-TEST(a_ring_has_the_same_bits_again)
+TEST(ring_attention_is_deterministic)
 {
     struct whole w = whole_make(4 * 18, BF16);
     w.causal = true, w.document = 1;

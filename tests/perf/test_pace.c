@@ -10,7 +10,7 @@ TEST(pace_measures_what_is_not_said_and_leaves_what_is)
     struct model_shape shape = {.D = 64, .F = 128};
     CHECK_STATUS(OK, config_load(&c, NULL, NULL, 0));
     CHECK_STATUS(OK, machine_open(&m, &c.device));
-    struct hardware h = hardware_of(&c.device);
+    struct hardware h = device_config_hardware(&c.device);
     CHECK(!strcmp(h.name, "cpu") && h.memory_rate == 0);
     CHECK_STATUS(OK, pace_measure(&h, &c, &shape, &m));
     CHECK(h.bf16_flops > 0 && h.efficiency > 0 && h.memory_rate > 0 && h.memory_bytes > 0);

@@ -9,7 +9,7 @@ static bool ticks_are(double low, double high, int want, bool log, const char *l
 {
     struct axis a;
     struct text t = {0};
-    axis_fit(&a, low, high, want, 0, log);
+    axis_fit(&a, low, high, (struct axis_style){want, 0, log});
     for (int i = 0; i < a.num_ticks; i++) {
         char label[AXIS_LABEL];
         axis_label(&a, a.ticks[i], label);
@@ -54,7 +54,7 @@ TEST(axis_widens_a_range_of_zero_width)
     for (int log = 0; log < 2; log++)
         for (size_t i = 0; i < 5; i++) {
             if (log && values[i] <= 0) continue;
-            axis_fit(&a, values[i], values[i], 5, 0, log);
+            axis_fit(&a, values[i], values[i], (struct axis_style){5, 0, log});
             CHECK(a.low < values[i] && a.high > values[i] && a.num_ticks > 0);
             CHECK_NEAR(axis_position(&a, values[i]), 0.5, 1e-6);
         }
@@ -63,10 +63,10 @@ TEST(axis_widens_a_range_of_zero_width)
 TEST(axis_pads_both_ends)
 {
     struct axis a;
-    axis_fit(&a, 0, 10, 5, 0.1, false);
+    axis_fit(&a, 0, 10, (struct axis_style){5, 0.1, false});
     CHECK_NEAR(a.low, -1, 1e-12);
     CHECK_NEAR(a.high, 11, 1e-12);
-    axis_fit(&a, 1, 100, 5, 0.5, true);
+    axis_fit(&a, 1, 100, (struct axis_style){5, 0.5, true});
     CHECK_NEAR(a.low, 0.1, 1e-12);
     CHECK_NEAR(a.high, 1000, 1e-12);
 }
@@ -74,11 +74,11 @@ TEST(axis_pads_both_ends)
 TEST(axis_positions_are_linear_or_logarithmic_and_clamped)
 {
     struct axis a;
-    axis_fit(&a, 0, 10, 5, 0, false);
+    axis_fit(&a, 0, 10, (struct axis_style){5, 0, false});
     CHECK(axis_position(&a, 0) == 0 && axis_position(&a, 10) == 1);
     CHECK_NEAR(axis_position(&a, 2.5), 0.25, 1e-12);
     CHECK(axis_position(&a, -5) == 0 && axis_position(&a, 1e300) == 1);
-    axis_fit(&a, 1, 10000, 5, 0, true);
+    axis_fit(&a, 1, 10000, (struct axis_style){5, 0, true});
     CHECK_NEAR(axis_position(&a, 100), 0.5, 1e-12);
     CHECK(axis_position(&a, 0) == 0 && axis_position(&a, -1) == 0);
 }
@@ -97,7 +97,7 @@ TEST(axis_invariants_hold_for_any_range)
         if (i % 89 == 0) high = 1.7e308;
         int want = 2 + (int)(i % 11);
         struct axis a;
-        axis_fit(&a, low, high, want, 0.04, log);
+        axis_fit(&a, low, high, (struct axis_style){want, 0.04, log});
         CHECK(a.low < a.high && isfinite(a.low) && isfinite(a.high));
         CHECK(a.num_ticks <= AXIS_TICKS && a.num_ticks >= (log ? 1 : 2));
         for (int k = 0; k < a.num_ticks; k++) {

@@ -4,6 +4,7 @@
 #include "backends/cpu/cpu.h"
 #include "base/rng.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "train/trainer.h"
 
 #include <math.h>

@@ -3,12 +3,12 @@
 #include "comm/ranks.h"
 #include "data/rig.h"
 
-enum { SHARES = 4, T = 20, EACH = 7 };
+enum { READERS = 4, T = 20, EACH = 7 };
 
 /* The cursor that each reader saves. */
 struct shared {
     const struct rig *rig;
-    struct text saved[SHARES];
+    struct text saved[READERS];
 };
 
 static enum status read_and_gather(const struct comm *world, void *context)
@@ -18,27 +18,27 @@ static enum status read_and_gather(const struct comm *world, void *context)
     struct rows rows = {0};
     struct loader_options o = s->rig->options;
     o.data = &s->rig->data, o.objective = &s->rig->objective;
-    o.share = world->rank, o.num_shares = world->size, o.rows_ahead = world->rank;
+    o.reader = world->rank, o.num_readers = world->size, o.prefetch_rows = world->rank;
     TRY(loader_open(&l, &o));
     rows_read(&rows, l, T, 2, EACH);
-    enum status st = loader_gather(l, world);
+    enum status st = loader_gather_cursor(l, world);
     if (!st) st = loader_save(l, &s->saved[world->rank]);
     loader_close(l);
     rows_release(&rows);
     return st;
 }
 
-static void check_gathered(struct rig *r, int shares)
+static void check_gathered(struct rig *r, int readers)
 {
     struct shared s = {.rig = r};
     struct text want = {0};
     struct rows rows = {0};
-    r->options.num_shares = 1;
+    r->options.num_readers = 1;
     struct loader *l = rig_open(r);
-    rows_read(&rows, l, T, 1, EACH * shares);
+    rows_read(&rows, l, T, 1, EACH * readers);
     CHECK_STATUS(OK, loader_save(l, &want));
-    CHECK_STATUS(OK, ranks_run(shares, read_and_gather, &s));
-    for (int i = 0; i < shares; i++) {
+    CHECK_STATUS(OK, ranks_run(readers, read_and_gather, &s));
+    for (int i = 0; i < readers; i++) {
         CHECK(!strcmp(s.saved[i].data, want.data));
         text_release(&s.saved[i]);
     }
@@ -54,7 +54,7 @@ TEST(gathered_cursors_equal_those_of_a_single_reader)
         rig_init(&r, "bytes", T);
         r.data.streams = 8;
         rig_add_kind(&r, test_folder(), kind);
-        for (int shares = 1; shares <= SHARES; shares *= 2) check_gathered(&r, shares);
+        for (int readers = 1; readers <= READERS; readers *= 2) check_gathered(&r, readers);
         rig_release(&r);
     }
 }

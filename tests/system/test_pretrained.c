@@ -79,7 +79,7 @@ TEST(a_run_starts_with_the_loss_of_the_pretrained_model_in_any_format)
         text_addf(&from, "%s%s", model, converted ? kinds[i].below : "");
         if (begin(&p, dump, from.data, converted ? "checkpoint.load_only=true" : "", &err))
             fail_msg("%s: %s", name, err.data);
-        CHECK(strstr(err.data, "tokenizer.json, which is beside checkpoint.initial_load_path"));
+        CHECK(strstr(err.data, "tokenizer.json, found in checkpoint.initial_load_path"));
         CHECK_NEAR(runs_metric(dump, "loss"), p.loss, 1e-6);
         CHECK(converted || file_exists(test_path(dump, "checkpoint/step-1/tokenizer.json")));
     }

@@ -4,7 +4,7 @@
 
 #include "system/layouts.h"
 #include "system/runs.h"
-#include "train/run.h"
+#include "train/inputs.h"
 
 #include <pthread.h>
 

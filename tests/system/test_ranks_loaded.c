@@ -5,7 +5,8 @@
 #include "system/runs.h"
 
 #include "infer/loaded.h"
-#include "train/evaluation.h"
+#include "model/decode.h"
+#include "train/evaluator.h"
 
 /* Evaluates the training text and generates tokens; ranks are threads. */
 enum { TOKENS = 24, SETTINGS = 8, CORPUS = TEST_SLOWED ? 6000 : 30000 };
@@ -32,14 +33,14 @@ static enum status size_step(void *context)
 {
     struct user *u = context;
     TRY(evaluator_measure(&u->evaluator, &u->loaded.step));
-    TRY(model_decode(&u->loaded.model, &u->cache, NULL, 1, NULL, &u->loaded.step));
+    TRY(decode_next(&u->loaded.model, &u->cache, &(struct decode_io){.T = 1}, &u->loaded.step));
     u->cache.length = 0;
     return STATUS_OK;
 }
 
 static enum status alloc_run(struct user *u)
 {
-    TRY(kv_cache_init(&u->cache, &u->loaded.model, 1, TOKENS, &u->run));
+    TRY(decode_init_cache(&u->cache, &u->loaded.model, 1, TOKENS, &u->run));
     evaluator_take(&u->evaluator, 3, 32, &u->run);
     return STATUS_OK;
 }
@@ -77,8 +78,8 @@ static enum status evaluate(struct user *u, const char *corpus, struct evaluatio
                                .tokenizer = u->loaded.tokenizer,
                                .vocab_size = u->loaded.shape.V,
                                .seq_len = 32,
-                               .share = u->evaluator.readers->rank,
-                               .num_shares = u->evaluator.readers->size,
+                               .reader = u->evaluator.readers->rank,
+                               .num_readers = u->evaluator.readers->size,
                                .once = true};
     struct loader *loader = NULL;
     if (!u->evaluator.peers->rank) TRY(loader_open(&loader, &o));
@@ -92,7 +93,8 @@ static enum status generate(struct user *u, int32_t *ids)
 {
     int32_t id = 't';
     for (int n = 0; n < TOKENS; n++) {
-        TRY(model_decode(&u->loaded.model, &u->cache, &id, 1, u->logits, &u->loaded.step));
+        struct decode_io io = {&id, 1, u->logits};
+        TRY(decode_next(&u->loaded.model, &u->cache, &io, &u->loaded.step));
         id = 0;
         for (int v = 1; v < u->loaded.shape.V; v++)
             if (u->logits[v] > u->logits[id]) id = v;

@@ -14,14 +14,14 @@ static void add_tokens(struct rig *r)
 }
 
 /* Row g is row g / n of reader g % n, and no reader has more. */
-static void check_shares(struct rig *r, const struct rows *want, int shares, int B)
+static void check_shares(struct rig *r, const struct rows *want, int readers, int B)
 {
-    for (int share = 0; share < shares; share++) {
-        r->options.share = share, r->options.num_shares = shares;
+    for (int reader = 0; reader < readers; reader++) {
+        r->options.reader = reader, r->options.num_readers = readers;
         struct rows got = rows_of(r, B, 10000);
-        CHECK(got.count == (want->count + shares - 1 - share) / shares);
+        CHECK(got.count == (want->count + readers - 1 - reader) / readers);
         for (int64_t k = 0; k < got.count; k++)
-            rows_check_same(want, share + k * shares, &got, k, 1);
+            rows_check_same(want, reader + k * readers, &got, k, 1);
         rows_release(&got);
     }
 }
@@ -35,8 +35,9 @@ TEST(readers_of_a_single_pass_read_each_row_once)
         add_tokens(&r);
         struct rows whole = rows_of(&r, 4, 10000);
         CHECK(whole.count > 15);
-        r.options.rows_ahead = ahead;
-        for (int shares = 1; shares <= MOST_SHARES; shares++) check_shares(&r, &whole, shares, 3);
+        r.options.prefetch_rows = ahead;
+        for (int readers = 1; readers <= MOST_SHARES; readers++)
+            check_shares(&r, &whole, readers, 3);
         check_shares(&r, &whole, 40, 2); /* more readers than rows */
         rows_release(&whole);
         rig_release(&r);
@@ -49,11 +50,11 @@ TEST(masks_of_a_single_pass_do_not_depend_on_the_number_of_readers)
     rig_init(&r, "bytes", T);
     rig_add_kind(&r, test_folder(), RIG_KINDS - 1);
     r.options.once = true;
-    r.objective.name = "masked", r.objective.mask_probability = 0.3;
+    r.objective.name = OBJECTIVE_masked, r.objective.mask_probability = 0.3;
     r.objective.mask_token = "<|mask|>";
     struct rows whole = rows_of(&r, 5, 10000);
     CHECK(whole.valid > whole.count);
-    for (int shares = 2; shares <= 3; shares++) check_shares(&r, &whole, shares, 4);
+    for (int readers = 2; readers <= 3; readers++) check_shares(&r, &whole, readers, 4);
     rows_release(&whole);
     rig_release(&r);
 }
@@ -65,9 +66,9 @@ TEST(a_single_pass_ends_after_most_rows_of_all_readers)
     r.options.once = true;
     add_tokens(&r);
     struct rows whole = rows_of(&r, 4, 10);
-    r.options.most_rows = 10;
+    r.options.max_rows = 10;
     CHECK(whole.count == 10);
-    for (int shares = 1; shares <= MOST_SHARES; shares++) check_shares(&r, &whole, shares, 3);
+    for (int readers = 1; readers <= MOST_SHARES; readers++) check_shares(&r, &whole, readers, 3);
     rows_release(&whole);
     rig_release(&r);
 }

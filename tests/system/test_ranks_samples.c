@@ -57,7 +57,7 @@ static void note_rows(struct sample_log *l, int step, const struct batch *b)
 static enum status save_cursor(struct training *t, struct sample_log *l)
 {
     const struct comm *readers = &t->machine.groups.of[GROUP_data];
-    TRY(loader_gather(t->loader, readers));
+    TRY(loader_gather_cursor(t->loader, readers));
     if (readers->rank == 0) TRY(loader_save(t->loader, &l->cursor));
     return STATUS_OK;
 }

@@ -159,8 +159,8 @@ static void read_traffic(const struct training *t, struct traffic *to)
 {
     read_counts(&t->machine.groups, to);
     for (int i = 0; i < COUNTED; i++) {
-        if (counted[i] == GROUP_tp) add_counts(&t->trainer.same_heads, &to->of[i]);
-        if (counted[i] == GROUP_pp) add_counts(&t->trainer.ends, &to->of[i]);
+        if (counted[i] == GROUP_tp) add_counts(&t->trainer.kv_head_peers, &to->of[i]);
+        if (counted[i] == GROUP_pp) add_counts(&t->trainer.embedding_peers, &to->of[i]);
     }
 }
 

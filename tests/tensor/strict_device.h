@@ -4,14 +4,15 @@
  * Memory   Only the queue's kernels, copies and zeroes can access device memory: any other read or
  *          write faults.  Shared memory is ordinary host memory.
  * Order    Late: kernels, and copies within the device, run only at the next queue_wait, or copy
- * from or to the host; so a missing queue_wait gives wrong results. Ranks    May be threads, one
- * each: memory belongs to the thread that allocated it, and kernels can access the memory of their
- * thread. */
+ *          from or to the host; so a missing queue_wait gives wrong results.
+ * Ranks    May be threads, one each: memory belongs to the thread that allocated it, and kernels
+ *          can access the memory of their thread. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "ops/ops.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 /* Gives the queue a strict device until strict_close.  Ops must go through strict_ops, which call
  * those of `base`. */

@@ -3,19 +3,6 @@
 
 #include "tensor/device_config.h"
 
-TEST(hardware_is_the_named_row_with_overrides)
-{
-    struct device_config c = {.hardware = HARDWARE_h200};
-    struct hardware h = hardware_of(&c);
-    CHECK(!strcmp(h.name, "h200") && h.memory_bytes == 141e9 && h.node_ranks == 8);
-    CHECK(h.bf16_flops == 989.4e12 && h.f32_flops < h.bf16_flops);
-    c.memory_bytes = 96e9, c.node_ranks = 4, c.peak_flops = 800e12, c.transfer_latency = 1e-6;
-    struct hardware other = hardware_of(&c);
-    CHECK(other.memory_bytes == 96e9 && other.node_ranks == 4 && other.latency_s == 1e-6);
-    CHECK(other.bf16_flops == 800e12 && other.f32_flops == 800e12);
-    CHECK(other.network_rate == h.network_rate && other.efficiency == h.efficiency);
-}
-
 TEST(hardware_row_is_found_by_device_name)
 {
     CHECK(!strcmp(hardware_named("NVIDIA H200")->name, "h200"));
@@ -32,7 +19,7 @@ TEST(hardware_has_a_row_for_every_word_of_the_option)
         size_t length = strcspn(word, "|");
         snprintf(name, sizeof name, "%.*s", (int)length, word);
         struct device_config c = {.hardware = count};
-        CHECK(!strcmp(hardware_of(&c).name, name));
+        CHECK(!strcmp(device_config_hardware(&c).name, name));
         word += length + (word[length] == '|');
     }
     CHECK(count == 7 && count == HARDWARE_COUNT);
@@ -42,7 +29,7 @@ TEST(hardware_rows_other_than_cpu_have_every_figure)
 {
     for (int i = HARDWARE_cpu + 1; i < HARDWARE_COUNT; i++) {
         struct device_config c = {.hardware = i};
-        struct hardware h = hardware_of(&c);
+        struct hardware h = device_config_hardware(&c);
         CHECK(h.bf16_flops > h.f32_flops && h.f32_flops > 1e12);
         CHECK(h.efficiency > 0 && h.efficiency < 1 && h.float8 >= 1 && h.float8 <= 2);
         CHECK(h.memory_bytes > 1e10 && h.memory_rate > h.node_rate);

@@ -4,6 +4,7 @@
 #include "backends/cpu/cpu.h"
 #include "base/rng.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "tensor/strict_device.h"
 #include "test.h"
 

@@ -8,12 +8,9 @@ static bool found(const struct added_tokens *a, const char *text, const char *wa
 {
     struct text got = {0};
     struct added_match m;
-    size_t at = 0, done = 0;
+    struct added_scan s = {a, 0, (const unsigned char *)text, strlen(text), 0, 0};
     text_adds(&got, "");
-    while (added_tokens_next(a, 0, (const unsigned char *)text, strlen(text), &at, done, &m)) {
-        text_addf(&got, "%d:%zu-%zu ", m.id, m.begin, m.end);
-        done = m.end;
-    }
+    while (added_tokens_next(&s, &m)) text_addf(&got, "%d:%zu-%zu ", m.id, m.begin, m.end);
     bool same = !strcmp(got.data, want);
     if (!same) print_error("%s\n", got.data);
     text_release(&got);

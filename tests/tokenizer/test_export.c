@@ -13,7 +13,7 @@ static struct tokenizer *opened(const char *path)
     return t;
 }
 
-static bool text_is(const struct token_export *e, struct exported_text x, const char *want)
+static bool text_is(const struct token_table *e, struct exported_text x, const char *want)
 {
     return x.len == strlen(want) && !memcmp(e->texts.data + x.at, want, x.len);
 }
@@ -21,9 +21,9 @@ static bool text_is(const struct token_export *e, struct exported_text x, const 
 TEST(byte_level_export_has_alphabet_tokens_and_ordered_merges)
 {
     struct tokenizer *t = opened("tests/tokenizer/data/small.json");
-    struct token_export e;
-    CHECK_STATUS(OK, tokenizer_export(t, &e));
-    CHECK(e.has_merges && !strcmp(e.splitter, "llama3") && !e.whole_pieces && e.unknown == -1);
+    struct token_table e;
+    CHECK_STATUS(OK, export_token_table(t, &e));
+    CHECK(e.has_merges && !strcmp(e.splitter, "llama3") && !e.ignore_merges && e.unknown == -1);
     CHECK(e.num_tokens == tokenizer_vocab_size(t) && e.num_merges > 100);
     CHECK(e.tokens[997].kind == TOKEN_CONTROL && e.tokens[0].kind == TOKEN_NORMAL);
     CHECK(text_is(&e, e.tokens[997].text, "<|begin_of_text|>"));
@@ -52,27 +52,27 @@ TEST(byte_level_export_has_alphabet_tokens_and_ordered_merges)
     const char *one = strstr(list, first.data), *two = strstr(list, second.data);
     CHECK(one && two && one < two);
     text_release(&file), text_release(&first), text_release(&second);
-    token_export_release(&e);
+    token_table_release(&e);
     tokenizer_close(t);
 }
 
 TEST(tiktoken_export_has_all_splits_as_merges)
 {
     struct tokenizer *t = opened("tests/tokenizer/data/small.model");
-    struct token_export e;
-    CHECK_STATUS(OK, tokenizer_export(t, &e));
-    CHECK(e.has_merges && e.whole_pieces && !strcmp(e.splitter, "llama3"));
+    struct token_table e;
+    CHECK_STATUS(OK, export_token_table(t, &e));
+    CHECK(e.has_merges && e.ignore_merges && !strcmp(e.splitter, "llama3"));
     CHECK(e.num_tokens == 1253 && e.num_merges >= 997 - 256);
     CHECK(text_is(&e, e.tokens[1006].text, "<|eot_id|>") && e.tokens[1006].kind == TOKEN_CONTROL);
-    token_export_release(&e);
+    token_table_release(&e);
     tokenizer_close(t);
 }
 
 TEST(sentencepiece_export_has_scores_and_types)
 {
     struct tokenizer *t = opened("tests/tokenizer/data/sentence_bytes.model");
-    struct token_export e;
-    CHECK_STATUS(OK, tokenizer_export(t, &e));
+    struct token_table e;
+    CHECK_STATUS(OK, export_token_table(t, &e));
     CHECK(!e.has_merges && !e.num_merges && e.unknown == 0 && e.num_tokens == 420);
     CHECK(e.tokens[0].kind == TOKEN_UNKNOWN && e.tokens[1].kind == TOKEN_CONTROL);
     int bytes = 0, scored = 0;
@@ -81,18 +81,18 @@ TEST(sentencepiece_export_has_scores_and_types)
         scored += e.tokens[i].score < 0;
     }
     CHECK(bytes == 256 && scored > 100);
-    token_export_release(&e);
+    token_table_release(&e);
     tokenizer_close(t);
 }
 
 TEST(bytes_export_has_no_merges)
 {
     struct tokenizer *t = opened("bytes");
-    struct token_export e;
-    CHECK_STATUS(OK, tokenizer_export(t, &e));
+    struct token_table e;
+    CHECK_STATUS(OK, export_token_table(t, &e));
     CHECK(e.has_merges && !e.num_merges && e.num_tokens == 259);
     CHECK(text_is(&e, e.tokens['A'].text, "A") && text_is(&e, e.tokens[0].text, "\xC4\x80"));
-    token_export_release(&e);
+    token_table_release(&e);
     tokenizer_close(t);
 }
 
@@ -128,8 +128,8 @@ TEST(byte_fallback_export_scores_follow_merge_order)
         "\"b a\", \"a b\", \"\\u2581\\u2581 \\u2581\", \"\\u2581 \\u2581\", "
         "\"\\u2581 \\u2581\\u2581\", \"\\u2581 a\", \"\\u2581 ab\", \"\\u2581a b\"",
         "");
-    struct token_export e;
-    CHECK_STATUS(OK, tokenizer_export(t, &e));
+    struct token_table e;
+    CHECK_STATUS(OK, export_token_table(t, &e));
     CHECK(!e.has_merges && !e.adds_space && e.unknown == 0 && e.num_tokens == 266);
     CHECK(e.tokens[0].kind == TOKEN_UNKNOWN && e.tokens[1].kind == TOKEN_BYTE);
     CHECK(e.tokens[260].kind == TOKEN_NORMAL && text_is(&e, e.tokens[256].text, "<0xFF>"));
@@ -139,7 +139,7 @@ TEST(byte_fallback_export_scores_follow_merge_order)
     CHECK(e.tokens[262].score > e.tokens[260].score && e.tokens[260].score > e.tokens[263].score);
     CHECK(e.tokens[263].score == e.tokens[264].score); /* runs, whose merges are interleaved */
     CHECK(e.tokens[264].score > e.tokens[265].score && e.tokens[265].score > e.tokens[261].score);
-    token_export_release(&e);
+    token_table_release(&e);
     tokenizer_close(t);
 }
 
@@ -157,13 +157,13 @@ TEST(export_rejects_merges_that_no_scores_reproduce)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tokenizer *t = opened_json(cases[i].tokens, cases[i].merges, cases[i].more);
-        struct token_export e;
+        struct token_table e;
         if (cases[i].message) {
-            CHECK_STATUS(UNSUPPORTED, tokenizer_export(t, &e));
+            CHECK_STATUS(UNSUPPORTED, export_token_table(t, &e));
             CHECK_MESSAGE(cases[i].message);
         } else {
-            CHECK_STATUS(OK, tokenizer_export(t, &e));
-            token_export_release(&e);
+            CHECK_STATUS(OK, export_token_table(t, &e));
+            token_table_release(&e);
         }
         tokenizer_close(t);
     }
@@ -180,8 +180,8 @@ static struct tokenizer *opened_with(const char *steps, const char *normalizer)
               "\"model\": {\"type\": \"BPE\", \"merges\": [\"a b\"], \"vocab\": {",
               normalizer, steps);
     struct tokenizer *bytes = opened("bytes");
-    struct token_export e;
-    CHECK_STATUS(OK, tokenizer_export(bytes, &e));
+    struct token_table e;
+    CHECK_STATUS(OK, export_token_table(bytes, &e));
     for (int i = 0; i < 256; i++) {
         char encoded[8] = {0};
         memcpy(encoded, e.texts.data + e.tokens[i].text.at, e.tokens[i].text.len);
@@ -190,7 +190,7 @@ static struct tokenizer *opened_with(const char *steps, const char *normalizer)
         text_addf(&json, ": %d", i);
     }
     text_adds(&json, ", \"ab\": 256}}}");
-    token_export_release(&e);
+    token_table_release(&e);
     tokenizer_close(bytes);
     CHECK_STATUS(OK, file_write(path, json.data, json.len));
     text_release(&json);
@@ -218,13 +218,13 @@ TEST(export_names_the_splitters_of_known_models)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tokenizer *t = opened_with(cases[i].steps, cases[i].normalizer);
-        struct token_export e;
+        struct token_table e;
         if (cases[i].name) {
-            CHECK_STATUS(OK, tokenizer_export(t, &e));
+            CHECK_STATUS(OK, export_token_table(t, &e));
             CHECK(!strcmp(e.splitter, cases[i].name) && e.normalizes == (i == 1));
-            token_export_release(&e);
+            token_table_release(&e);
         } else {
-            CHECK_STATUS(UNSUPPORTED, tokenizer_export(t, &e));
+            CHECK_STATUS(UNSUPPORTED, export_token_table(t, &e));
             CHECK_MESSAGE("the pre_tokenizer must be that of Llama 3, Qwen 2, SmolLM or GPT-2");
         }
         tokenizer_close(t);

@@ -5,14 +5,67 @@
 #include "train/inputs.h"
 
 #include "base/file.h"
-#include "data/data.h"
-#include "train/run.h"
+#include "data/loader.h"
 
 #include <unistd.h>
 
-TEST(inputs_of_a_run_come_from_the_hub_and_are_read)
+static void load(struct config *c, const char *const *settings, int n)
 {
-    if (!http_is_there()) skip();
+    CHECK_STATUS(OK, config_load(c, NULL, settings, n));
+}
+
+TEST(tokenizer_path_falls_back_to_older_options)
+{
+    struct config c;
+    load(&c, (const char *const[]){"model.tokenizer_path=old.model"}, 1);
+    CHECK(!strcmp(inputs_tokenizer_path(&c), "old.model"));
+    config_release(&c);
+    load(&c, (const char *const[]){"model.tokenizer_path=old.model", "data.tokenizer=bytes"}, 2);
+    CHECK(!strcmp(inputs_tokenizer_path(&c), "bytes"));
+    config_release(&c);
+}
+
+TEST(data_seed_defaults_to_the_seed_of_the_run)
+{
+    struct config c;
+    struct source_config one;
+    load(&c, (const char *const[]){"debug.seed=5", "training.dataset_path=a.txt"}, 2);
+    struct data_config d = run_data_config(&c, &one);
+    CHECK(d.seed == 5 && d.num_sources == 1 && !strcmp(d.sources[0].path, "a.txt"));
+    config_release(&c);
+    load(&c, (const char *const[]){"debug.seed=5", "data.seed=6"}, 2);
+    CHECK(run_data_config(&c, &one).seed == 6);
+    config_release(&c);
+}
+
+TEST(loader_options_have_the_rows_of_the_run_and_of_a_microbatch)
+{
+    struct config c;
+    struct source_config one;
+    struct mesh mesh;
+    static const struct {
+        const char *pipeline;
+        int ranks, block;
+        int64_t rows;
+    } cases[] = {{"parallelism.pipeline_parallel_degree=1", 4, 2, 700 * 16},
+                 {"parallelism.pipeline_parallel_degree=2", 4, 1, 700 * 16}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        load(&c,
+             (const char *const[]){"training.dataset_path=mock", "training.local_batch_size=2",
+                                   "training.global_batch_size=16", "training.steps=700",
+                                   cases[i].pipeline},
+             5);
+        CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 3, cases[i].ranks));
+        struct data_config d = run_data_config(&c, &one);
+        struct loader_options o = run_loader_options(&c, &mesh, &d, NULL, 100);
+        CHECK(o.run_rows == cases[i].rows && o.block == cases[i].block);
+        config_release(&c);
+    }
+}
+
+TEST(inputs_are_fetched_from_the_hub)
+{
+    if (!http_available()) skip();
     struct server s = {.files = {{"data/a.jsonl", "{\"text\":\"one\"}\n{\"text\":\"two\"}\n", true},
                                  {"data/b.jsonl", "{\"text\":\"three\"}\n", false},
                                  {"held/c.jsonl", "{\"text\":\"four\"}\n", false},
@@ -27,7 +80,7 @@ TEST(inputs_of_a_run_come_from_the_hub_and_are_read)
     setenv("HF_ENDPOINT", s.endpoint, 1);
     setenv("HF_HUB_CACHE", test_folder(), 1);
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 4));
-    CHECK_STATUS(OK, inputs_fetch(&c, NULL));
+    CHECK_STATUS(OK, inputs_fetch(&c, comm_self()));
     server_stop(&s);
     CHECK(s.num_bodies == 3);
     CHECK_STATUS(OK, hub_find("hf://datasets/org/name/held/c.jsonl", &local));
@@ -46,8 +99,8 @@ TEST(inputs_of_a_run_come_from_the_hub_and_are_read)
     loader_close(loader);
     tokenizer_close(t);
 
-    setenv("HF_HUB_OFFLINE", "1", 1); /* the server is gone */
-    CHECK_STATUS(OK, inputs_fetch(&c, NULL));
+    setenv("HF_HUB_OFFLINE", "1", 1); /* the server is stopped */
+    CHECK_STATUS(OK, inputs_fetch(&c, comm_self()));
     unsetenv("HF_HUB_OFFLINE");
     unsetenv("HF_HUB_CACHE");
     unsetenv("HF_ENDPOINT");
@@ -55,9 +108,9 @@ TEST(inputs_of_a_run_come_from_the_hub_and_are_read)
     text_release(&s.log);
 }
 
-TEST(a_tokenizer_that_nobody_names_is_fetched_from_beside_the_weights)
+TEST(default_tokenizer_is_fetched_with_the_initial_weights)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct text json = {0};
     CHECK_STATUS(OK, file_read("tests/tokenizer/data/small.json", 1 << 20, &json));
     struct server s = {
@@ -71,20 +124,20 @@ TEST(a_tokenizer_that_nobody_names_is_fetched_from_beside_the_weights)
     setenv("HF_ENDPOINT", s.endpoint, 1);
     setenv("HF_HUB_CACHE", test_folder(), 1);
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 2));
-    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, NULL));
-    CHECK(s.num_bodies == 1); /* the weights are not asked for yet */
+    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, comm_self()));
+    CHECK(s.num_bodies == 1); /* weights are not fetched yet */
     CHECK_STATUS(OK, inputs_open_tokenizer(&c, true, &t));
     CHECK(t && strstr(tokenizer_path(t), "tokenizer.json"));
     tokenizer_close(t);
     server_stop(&s);
-    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, NULL)); /* it is here: nobody is asked */
+    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, comm_self())); /* cached: no request */
     config_release(&c);
 
-    /* One that is not to be had is for what needs it to miss. */
+    /* A missing default tokenizer is no error here. */
     setenv("HF_HUB_CACHE", test_folder(), 1);
     setenv("HF_HUB_OFFLINE", "1", 1);
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 2));
-    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, NULL));
+    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, comm_self()));
     CHECK_STATUS(OK, inputs_open_tokenizer(&c, true, &t));
     CHECK(!t);
     config_release(&c);

@@ -9,56 +9,7 @@ static void load(struct config *c, const char *const *settings, int n)
     CHECK_STATUS(OK, config_load(c, NULL, settings, n));
 }
 
-TEST(the_tokenizer_is_found_under_its_older_names_too)
-{
-    struct config c;
-    load(&c, (const char *const[]){"model.tokenizer_path=old.model"}, 1);
-    CHECK(!strcmp(run_tokenizer_path(&c), "old.model"));
-    config_release(&c);
-    load(&c, (const char *const[]){"model.tokenizer_path=old.model", "data.tokenizer=bytes"}, 2);
-    CHECK(!strcmp(run_tokenizer_path(&c), "bytes"));
-    config_release(&c);
-}
-
-TEST(the_data_order_has_the_seed_of_the_run_unless_it_has_its_own)
-{
-    struct config c;
-    struct source_config one;
-    load(&c, (const char *const[]){"debug.seed=5", "training.dataset_path=a.txt"}, 2);
-    struct data_config d = run_data_config(&c, &one);
-    CHECK(d.seed == 5 && d.num_sources == 1 && !strcmp(d.sources[0].path, "a.txt"));
-    config_release(&c);
-    load(&c, (const char *const[]){"debug.seed=5", "data.seed=6"}, 2);
-    CHECK(run_data_config(&c, &one).seed == 6);
-    config_release(&c);
-}
-
-TEST(the_data_order_knows_the_rows_of_the_run_and_of_a_micro_batch)
-{
-    struct config c;
-    struct source_config one;
-    struct mesh mesh;
-    static const struct {
-        const char *pipeline;
-        int ranks, block;
-        int64_t rows;
-    } cases[] = {{"parallelism.pipeline_parallel_degree=1", 4, 2, 700 * 16},
-                 {"parallelism.pipeline_parallel_degree=2", 4, 1, 700 * 16}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        load(&c,
-             (const char *const[]){"training.dataset_path=mock", "training.local_batch_size=2",
-                                   "training.global_batch_size=16", "training.steps=700",
-                                   cases[i].pipeline},
-             5);
-        CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 3, cases[i].ranks));
-        struct data_config d = run_data_config(&c, &one);
-        struct loader_options o = run_loader_options(&c, &mesh, &d, NULL, 100);
-        CHECK(o.run_rows == cases[i].rows && o.block == cases[i].block);
-        config_release(&c);
-    }
-}
-
-TEST(a_run_that_holds_a_finished_checkpoint_has_nothing_left_to_do)
+TEST(finished_run_resumes_and_does_nothing)
 {
     struct training t;
     char dump[300];

@@ -8,7 +8,7 @@ static double train(struct training *t, int steps)
     return r.loss;
 }
 
-TEST(training_starts_near_the_uniform_loss_and_falls)
+TEST(loss_starts_near_uniform_and_decreases)
 {
     struct training t;
     TRAINING_OPEN(&t, "debug.seed=1");
@@ -19,7 +19,7 @@ TEST(training_starts_near_the_uniform_loss_and_falls)
     training_close(&t);
 }
 
-TEST(accumulated_micro_batches_give_the_gradient_of_the_whole_batch)
+TEST(gradient_accumulation_matches_the_whole_batch)
 {
     struct training whole, parts;
     struct step_result a, b;
@@ -32,7 +32,7 @@ TEST(accumulated_micro_batches_give_the_gradient_of_the_whole_batch)
     training_close(&whole), training_close(&parts);
 }
 
-TEST(with_masks_the_two_loss_norms_differ_as_their_formulas_do)
+TEST(loss_norms_differ_with_a_masked_objective)
 {
     struct training token, rank;
     struct step_result a, b;
@@ -46,7 +46,7 @@ TEST(with_masks_the_two_loss_norms_differ_as_their_formulas_do)
     training_close(&token), training_close(&rank);
 }
 
-TEST(a_gradient_beyond_max_norm_is_scaled_down_to_it)
+TEST(gradients_are_clipped_to_max_norm)
 {
     struct training free_, clipped;
     struct step_result a, b;
@@ -62,7 +62,7 @@ TEST(a_gradient_beyond_max_norm_is_scaled_down_to_it)
     training_close(&free_), training_close(&clipped);
 }
 
-TEST(a_poisoned_step_stops_the_run_and_changes_no_weight)
+TEST(non_finite_step_stops_the_run_and_changes_no_weight)
 {
     struct training t;
     struct step_result r;
@@ -83,7 +83,7 @@ TEST(a_poisoned_step_stops_the_run_and_changes_no_weight)
     training_close(&t);
 }
 
-TEST(poisoned_steps_are_skipped_only_so_often)
+TEST(non_finite_steps_are_skipped_up_to_max_skips)
 {
     struct training t;
     struct step_result r;
@@ -99,7 +99,7 @@ TEST(poisoned_steps_are_skipped_only_so_often)
     training_close(&t);
 }
 
-TEST(the_plan_is_what_the_run_takes)
+TEST(plan_equals_the_memory_of_the_run)
 {
     struct training t;
     struct memory_plan plan;
@@ -116,7 +116,7 @@ TEST(the_plan_is_what_the_run_takes)
     training_close(&t);
 }
 
-TEST(split_weights_and_narrow_moments_take_less_and_learn_alike)
+TEST(split_weights_and_bf16_moments_use_less_memory_and_train_alike)
 {
     struct training plain, both;
     const char *half = "training.mixed_precision_param=bfloat16";
@@ -133,8 +133,8 @@ TEST(split_weights_and_narrow_moments_take_less_and_learn_alike)
     training_close(&plain), training_close(&both);
 }
 
-/* Halves are rounded as the masters' copies are, but for a tie now and then. */
-TEST(split_weights_learn_as_float32_masters_do)
+/* Compute weights are rounded alike, except for rare ties. */
+TEST(split_weights_train_as_float32_master_weights)
 {
     struct training plain, halves;
     const char *half = "training.mixed_precision_param=bfloat16";

@@ -2,7 +2,7 @@
 #include "train/training.h"
 
 #include "system/runs.h"
-#include "train/run.h"
+#include "train/inputs.h"
 
 enum status training_open_rank(struct training *t, const struct comm *world,
                                const char *const *settings, int num_settings)

@@ -18,7 +18,7 @@ struct training {
     struct trainer trainer;
 };
 
-/* What the settings say, on one of the ranks that are there; weights are at their start. */
+/* A trainer of this rank, with these settings and initial weights. */
 enum status training_open_rank(struct training *t, const struct comm *world,
                                const char *const *settings, int num_settings);
 /* Two blocks of width 16 in f32 over a small corpus, on one rank; settings end with NULL. */
@@ -26,7 +26,7 @@ void training_open(struct training *t, const char *const *settings);
 void training_close(struct training *t);
 #define TRAINING_OPEN(t, ...) training_open(t, (const char *const[]){__VA_ARGS__, NULL})
 
-/* Settings of a model of three blocks that many layouts of ranks fit, at eight rows a step. */
+/* Settings of a model of three blocks that fits many parallel layouts, with eight rows per step. */
 #define TRAINING_OF_RANKS                                                                          \
     "model.dim=16", "model.n_layers=3", "model.n_heads=4", "model.n_kv_heads=2",                   \
         "model.ffn_hidden=24", "model.vocab_size=264", "training.local_batch_size=1",              \

@@ -3,7 +3,7 @@
  *
  * The peak is a burst of multiply-adds on registers with the best ISA: AMX tiles or AVX-512 dot
  * products for bf16, f32 FMAs where those are faster.  AMX tiles hold zeros, which draw the least
- * power: with normally distributed values a Xeon reaches 85 % of it.  The micro-kernel is measured
+ * power: with values like those of a model a Xeon reaches 85 % of it.  The micro-kernel is measured
  * on such values.
  * Units    FLOP/s over all threads of the queue. */
 // SPDX-License-Identifier: Apache-2.0

@@ -11,6 +11,13 @@
 #include "base/text.h"
 #include "tensor/queue.h"
 
+/* The library's engine and the primitives created so far. */
+struct onednn;
+
+/* DEVICE: oneDNN cannot be initialized. */
+enum status onednn_open(struct onednn **out);
+void onednn_close(struct onednn *library);
+
 /* dtype and out must be F32.  DEVICE: oneDNN has no such implementation. */
 enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
                         struct queue *queue);

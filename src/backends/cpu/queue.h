@@ -4,13 +4,11 @@
 
 #include "tensor/queue.h"
 
-struct onednn; /* cached oneDNN primitives, see onednn.c */
+struct onednn;
+struct tuner;
 
 struct cpu_queue {
     struct queue base; /* first: a struct queue * of this backend points here */
     struct onednn *onednn;
     struct tuner *tuner; /* NULL: GEMMs use the default blocking */
 };
-
-enum status onednn_open(struct onednn **out);
-void onednn_close(struct onednn *p);

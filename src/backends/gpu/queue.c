@@ -6,6 +6,7 @@
 #include "backends/gpu/vendor_attention.h"
 #include "base/text.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>

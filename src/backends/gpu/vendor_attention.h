@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/gpu/queue.h"
+#include "backends/gpu/runtime.h"
 #include "ops/attention.h"
 
 #if defined(GPU_CUDA)

@@ -100,17 +100,17 @@ static const char *pre_tokenizer_name(const struct token_export *e)
     } known[] = {{"qwen2", "qwen2"}, {"digits gpt2", "smollm"}, {"gpt2", "gpt-2"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(e->splitter, known[i].splitter)) return known[i].name;
-    return e->whole_pieces ? "llama-bpe" : "dbrx";
+    return e->ignore_merges ? "llama-bpe" : "dbrx";
 }
 
 static enum status add_tokenizer(const struct gguf_model *g, const struct tokenizer *t,
                                  struct gguf_metadata *k)
 {
-    struct token_export e;
+    struct token_table e;
     int rows = g->model.shape->V;
     int bos = g->bos >= 0 ? g->bos : tokenizer_bos(t),
         eos = g->eos >= 0 ? g->eos : tokenizer_eos(t);
-    TRY(tokenizer_export(t, &e));
+    TRY(export_token_table(t, &e));
     if (e.num_tokens > rows) {
         int32_t has = e.num_tokens;
         token_export_release(&e);
@@ -129,7 +129,7 @@ static enum status add_tokenizer(const struct gguf_model *g, const struct tokeni
     gguf_add_bool(k, "tokenizer.ggml.add_bos_token", bos >= 0);
     gguf_add_bool(k, "tokenizer.ggml.add_eos_token", false);
     if (!e.has_merges) gguf_add_bool(k, "tokenizer.ggml.add_space_prefix", e.adds_space);
-    token_export_release(&e);
+    token_table_release(&e);
     return STATUS_OK;
 }
 

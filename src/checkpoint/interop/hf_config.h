@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/text.h"
-#include "model/model_config.h"
+#include "model/model_shape.h"
 
 /* `dtype` is the weights', such as "float32".  Negative token IDs are written as null. */
 void hf_config_write(const struct model_shape *s, const char *dtype, int bos, int eos,

@@ -10,7 +10,7 @@
 #include "checkpoint/interop/tensor_slices.h"
 #include "checkpoint/interop/torch_state.h"
 #include "formats/safetensors.h"
-#include "model/params.h"
+#include "model/shard.h"
 
 struct model_files {
     char *folder; /* owned */

@@ -103,7 +103,7 @@ static enum status step(struct progress_job *job, bool *is_over)
         op->num_completed = op->num_requests, op->num_requests = 0;
         TRY(op->next(op, is_over));
     } while (!*is_over && !op->num_requests);
-    if (*is_over && op->t && op->t->began_s > 0) op->t->over_s = clock_monotonic_s();
+    if (*is_over && op->t && op->t->started_s > 0) op->t->ended_s = clock_monotonic_s();
     return STATUS_OK;
 }
 
@@ -364,21 +364,21 @@ static enum status start(const struct comm *c, struct transfer *t)
                t->kind == TRANSFER_receive); /* there is no other rank */
         if (t->kind == TRANSFER_reduce_scatter && t->own != t->x)
             memcpy(t->own, t->x, t->count * transfer_element_bytes(t));
-        t->under_way = NULL;
+        t->in_flight = NULL;
         return STATUS_OK;
     }
     struct mpi_operation *op = operation_acquire(c, transfer_name(t->kind), next[t->kind]);
     op->t = t;
     if (t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_all_reduce)
         op->tag = FIRST_SUM_TAG + (int)(g->num_sums++ % NUM_SUM_TAGS);
-    t->under_way = op;
+    t->in_flight = op;
     progress_start(g->engine->progress, &op->job);
     return STATUS_OK;
 }
 
 static enum status wait(struct transfer *t)
 {
-    struct mpi_operation *op = t->under_way;
+    struct mpi_operation *op = t->in_flight;
     if (!op) return STATUS_OK;
     const struct failure *f = progress_wait(group_of(op)->engine->progress, &op->job);
     operation_recycle(op);

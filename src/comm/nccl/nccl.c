@@ -8,6 +8,7 @@
 #include "comm/nccl/watchdog.h"
 #include "comm/staged/staged.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,7 +116,7 @@ static enum status start(const struct comm *c, struct transfer *t)
     tracked->transfer = *t;
     tracked->communicator = route(g, t, &peer);
     TRY(tracked->communicator ? start_on_device(w, tracked, peer) : start_on_host(g, tracked));
-    t->under_way = tracked;
+    t->in_flight = tracked;
     return STATUS_OK;
 }
 
@@ -125,9 +126,9 @@ static enum status wait_on_device(struct watchdog *w, struct transfer *t,
     TRY(watchdog_enter(w));
     enum status st =
         watchdog_leave(w, side_stream_join(&tracked->communicator->stream, &tracked->done));
-    if (!st && t->began_s > 0) { /* observed: the host waits too, so that the time is true */
+    if (!st && t->started_s > 0) { /* observed: the host waits too, so that the time is true */
         st = side_stream_synchronize(&tracked->done);
-        t->over_s = clock_monotonic_s();
+        t->ended_s = clock_monotonic_s();
     }
     watchdog_waited(w, tracked);
     return st;
@@ -136,14 +137,14 @@ static enum status wait_on_device(struct watchdog *w, struct transfer *t,
 static enum status wait(struct transfer *t)
 {
     struct nccl_group *g = group_of(t->comm);
-    struct tracked_transfer *tracked = t->under_way;
+    struct tracked_transfer *tracked = t->in_flight;
     if (!tracked) return STATUS_OK;
     if (tracked->communicator) {
         TRY(wait_on_device(g->n->watchdog, t, tracked));
         return STATUS_OK;
     }
     enum status st = g->host.transport->wait(&tracked->transfer);
-    t->over_s = tracked->transfer.over_s;
+    t->ended_s = tracked->transfer.ended_s;
     watchdog_recycle(g->n->watchdog, tracked);
     return st;
 }
@@ -238,8 +239,8 @@ static void release(struct comm *c)
     free(g);
 }
 
-static enum status declare_p2p(const struct comm *c, const struct message *sends, int num_sends,
-                               const struct message *receives, int num_receives)
+static enum status declare_p2p(const struct comm *c, const struct p2p_message *sends, int num_sends,
+                               const struct p2p_message *receives, int num_receives)
 {
     struct nccl_group *g = group_of(c);
     struct p2p_channel *old = g->channels;

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ static enum status gather_sends(const struct comm *c, const struct p2p_messages 
 
 /* The send of rank from.peer to this rank with that tag. */
 static const struct declared_send *find_send(const struct send_table *t, const struct comm *c,
-                                             struct message from)
+                                             struct p2p_message from)
 {
     const struct declared_send *theirs = sends_of(t, from.peer);
     for (size_t i = 0; i < t->max_sends; i++)
@@ -86,7 +87,7 @@ struct opening {
     int count;
 };
 
-static void add_channel(struct opening *o, enum transfer_kind kind, struct message m,
+static void add_channel(struct opening *o, enum transfer_kind kind, struct p2p_message m,
                         const unsigned char id[COMMUNICATOR_ID_BYTES])
 {
     struct p2p_channel *c = heap(sizeof *c);
@@ -168,8 +169,8 @@ static void close_new_channels(struct opening *o)
 }
 
 /* Copies the messages that have no channel yet; returns how many. */
-static int without_channel(const struct message *all, int count, enum transfer_kind kind,
-                           struct p2p_channel *list, struct message *out)
+static int without_channel(const struct p2p_message *all, int count, enum transfer_kind kind,
+                           struct p2p_channel *list, struct p2p_message *out)
 {
     int n = 0;
     for (int i = 0; i < count; i++)
@@ -182,7 +183,7 @@ enum status p2p_channel_open(struct p2p_channel **list, const struct comm *c, co
 {
     size_t most = (size_t)m->num_sends + (size_t)m->num_receives;
     struct opening o = {.c = c, .name = name, .queue = queue};
-    struct message *sends = heap(most * sizeof *sends + 1), *receives = sends + m->num_sends;
+    struct p2p_message *sends = heap(most * sizeof *sends + 1), *receives = sends + m->num_sends;
     struct p2p_messages missing = {.sends = sends, .receives = receives};
     struct send_table table = {0};
     enum status st = STATUS_OK;

@@ -21,7 +21,7 @@ struct p2p_channel {
 struct p2p_channel *p2p_channel_find(struct p2p_channel *list, const struct transfer *t);
 
 struct p2p_messages {
-    const struct message *sends, *receives;
+    const struct p2p_message *sends, *receives;
     int num_sends, num_receives;
 };
 /* Opens a channel for each message that has none yet, and prepends it to the list.  Collective over

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 
@@ -121,18 +122,18 @@ static enum status start(const struct comm *c, struct transfer *t)
     if (t->kind == TRANSFER_reduce_scatter) s->inner.own = host + (size_t)c->rank * part;
     TRY(g->wrapped.transport->start(&g->wrapped, &s->inner));
     s->in_flight = true;
-    t->under_way = s;
+    t->in_flight = s;
     return STATUS_OK;
 }
 
 static enum status wait(struct transfer *t)
 {
-    struct staged_transfer *s = t->under_way;
+    struct staged_transfer *s = t->in_flight;
     const struct staged_group *g = t->comm->group;
     if (!s) return STATUS_OK;
     s->in_flight = false;
     TRY(g->wrapped.transport->wait(&s->inner));
-    t->over_s = s->inner.over_s;
+    t->ended_s = s->inner.ended_s;
     TRY(copy_to_device(g, t, s->inner.x));
     return STATUS_OK;
 }

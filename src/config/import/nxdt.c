@@ -406,7 +406,7 @@ static enum status validation(struct import *im)
     TRY(run_steps(im, &steps));
     if (every) TRY(import_int(im, every, 1, 1LL << 40, &freq));
     if (limit) TRY(import_real(im, limit, &share));
-    bool megatron = !strcmp(im->config.data.order, "megatron");
+    bool megatron = im->config.data.order == ORDER_megatron;
     if (!freq || share <= 0 || freq > steps || (!megatron && !dir)) {
         import_note(im, IMPORT_NONE, every,
                     "nothing is evaluated: longer than the run, or no "

@@ -189,55 +189,148 @@ enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len)
     return st;
 }
 
-static void append_token(struct text *t, const struct vocabulary *v, int32_t id)
+static void write_added_tokens(struct json_writer *w, const struct special_tokens *specials)
+{
+    json_begin_array(w, "added_tokens", JSON_LINES);
+    for (size_t i = 0; i < specials->count; i++) {
+        json_begin_object(w, NULL, JSON_INLINE);
+        json_write_int(w, "id", specials->all[i].id);
+        json_write_string(w, "content", specials->all[i].text);
+        json_write_bool(w, "single_word", false);
+        json_write_bool(w, "lstrip", false);
+        json_write_bool(w, "rstrip", false);
+        json_write_bool(w, "normalized", false);
+        json_write_bool(w, "special", true);
+        json_end_object(w);
+    }
+    json_end_array(w);
+}
+
+static void write_byte_level(struct json_writer *w, const char *key, bool adds_space, bool regex)
+{
+    json_begin_object(w, key, JSON_INLINE);
+    json_write_string(w, "type", "ByteLevel");
+    json_write_bool(w, "add_prefix_space", adds_space);
+    json_write_bool(w, "trim_offsets", true);
+    json_write_bool(w, "use_regex", regex);
+    json_end_object(w);
+}
+
+static void write_pre_tokenizer(struct json_writer *w)
+{
+    json_begin_object(w, "pre_tokenizer", JSON_INLINE);
+    json_write_string(w, "type", "Sequence");
+    json_begin_array(w, "pretokenizers", JSON_INLINE);
+    json_newline(w, 4);
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_string(w, "type", "Split");
+    json_begin_object(w, "pattern", JSON_INLINE);
+    json_write_string(w, "Regex", split_llama3_pattern);
+    json_end_object(w);
+    json_write_string(w, "behavior", "Isolated");
+    json_write_bool(w, "invert", false);
+    json_end_object(w);
+    json_newline(w, 4);
+    write_byte_level(w, NULL, false, false);
+    json_end_array(w);
+    json_end_object(w);
+}
+
+static void write_template_item(struct json_writer *w, const char *kind, const char *id, int type)
+{
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_begin_object(w, kind, JSON_INLINE);
+    json_write_string(w, "id", id);
+    json_write_int(w, "type_id", type);
+    json_end_object(w);
+    json_end_object(w);
+}
+
+/* Prepends BOS to each sequence. */
+static void write_post_processor(struct json_writer *w, const struct special_token *bos)
+{
+    json_begin_object(w, "post_processor", JSON_INLINE);
+    json_write_string(w, "type", "TemplateProcessing");
+    json_begin_array(w, "single", JSON_INLINE);
+    write_template_item(w, "SpecialToken", bos->text, 0);
+    write_template_item(w, "Sequence", "A", 0);
+    json_end_array(w);
+    json_begin_array(w, "pair", JSON_INLINE);
+    write_template_item(w, "SpecialToken", bos->text, 0);
+    write_template_item(w, "Sequence", "A", 0);
+    write_template_item(w, "SpecialToken", bos->text, 1);
+    write_template_item(w, "Sequence", "B", 1);
+    json_end_array(w);
+    json_begin_object(w, "special_tokens", JSON_INLINE);
+    json_begin_object(w, bos->text, JSON_INLINE);
+    json_write_string(w, "id", bos->text);
+    json_begin_array(w, "ids", JSON_INLINE);
+    json_write_int(w, NULL, bos->id);
+    json_end_array(w);
+    json_begin_array(w, "tokens", JSON_INLINE);
+    json_write_string(w, NULL, bos->text);
+    json_end_array(w);
+    json_end_object(w);
+    json_end_object(w);
+    json_end_object(w);
+}
+
+/* The token in the byte-level alphabet, in `buffer`. */
+static const char *encode_token(const struct vocabulary *v, int32_t id, struct text *buffer)
 {
     const struct token_bytes *token = vocabulary_token(v, id);
-    byte_alphabet_encode(t, v->bytes + token->at, token->len, true);
+    text_clear(buffer);
+    byte_alphabet_encode(buffer, v->bytes + token->at, token->len);
+    return buffer->data;
+}
+
+static void write_model(struct json_writer *w, const struct vocabulary *v,
+                        const struct hf_merge *merges, size_t num_merges)
+{
+    struct text buffer = {0};
+    json_begin_object(w, "model", JSON_INLINE);
+    json_write_string(w, "type", "BPE");
+    json_write_null(w, "dropout");
+    json_write_null(w, "unk_token");
+    json_write_null(w, "continuing_subword_prefix");
+    json_write_null(w, "end_of_word_suffix");
+    json_write_bool(w, "fuse_unk", false);
+    json_write_bool(w, "byte_fallback", false);
+    json_write_bool(w, "ignore_merges", false);
+    json_newline(w, 4);
+    json_begin_object(w, "vocab", JSON_LINES);
+    for (int32_t i = 0; i < v->count; i++)
+        json_write_int(w, encode_token(v, v->tokens[i].id, &buffer), v->tokens[i].id);
+    json_end_object(w);
+    json_newline(w, 4);
+    json_begin_array(w, "merges", JSON_LINES);
+    for (size_t i = 0; i < num_merges; i++) {
+        json_begin_array(w, NULL, JSON_INLINE);
+        json_write_string(w, NULL, encode_token(v, merges[i].left, &buffer));
+        json_write_string(w, NULL, encode_token(v, merges[i].right, &buffer));
+        json_end_array(w);
+    }
+    json_end_array(w);
+    json_newline(w, 2);
+    json_end_object(w);
+    text_release(&buffer);
 }
 
 void hf_json_write(const struct vocabulary *v, const struct hf_merge *merges, size_t num_merges,
-                   const struct special_tokens *specials, struct text *t)
+                   const struct special_tokens *specials, struct text *json)
 {
-    text_adds(t, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n"
-                 "  \"added_tokens\": [");
-    for (size_t i = 0; i < specials->count; i++)
-        text_addf(t,
-                  "%s\n    {\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": "
-                  "false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
-                  i ? "," : "", specials->all[i].id, specials->all[i].text);
-    text_adds(t, "\n  ],\n  \"normalizer\": null,\n  \"pre_tokenizer\": {\"type\": \"Sequence\", "
-                 "\"pretokenizers\": [\n    {\"type\": \"Split\", \"pattern\": {\"Regex\": ");
-    json_quote(t, split_llama3_pattern);
-    text_adds(t,
-              "}, \"behavior\": \"Isolated\", \"invert\": false},\n    {\"type\": \"ByteLevel\", "
-              "\"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false}]},\n"
-              "  \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
-              "[{\"SpecialToken\": {\"id\": \"<|begin_of_text|>\", \"type_id\": 0}}, "
-              "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], \"pair\": "
-              "[{\"SpecialToken\": {\"id\": \"<|begin_of_text|>\", \"type_id\": 0}}, "
-              "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
-              "{\"SpecialToken\": {\"id\": \"<|begin_of_text|>\", \"type_id\": 1}}, "
-              "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": "
-              "{\"<|begin_of_text|>\": {\"id\": \"<|begin_of_text|>\", \"ids\": [");
-    text_addf(t, "%d], \"tokens\": [\"<|begin_of_text|>\"]}}},\n", specials->all[0].id);
-    text_adds(t, "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
-                 "\"trim_offsets\": true, \"use_regex\": true},\n"
-                 "  \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
-                 "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
-                 "\"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false,\n"
-                 "    \"vocab\": {");
-    for (int32_t i = 0; i < v->count; i++) {
-        text_adds(t, i ? ",\n      \"" : "\n      \"");
-        append_token(t, v, v->tokens[i].id);
-        text_addf(t, "\": %d", v->tokens[i].id);
-    }
-    text_adds(t, "\n    },\n    \"merges\": [");
-    for (size_t i = 0; i < num_merges; i++) {
-        text_adds(t, i ? ",\n      [\"" : "\n      [\"");
-        append_token(t, v, merges[i].left);
-        text_adds(t, "\", \"");
-        append_token(t, v, merges[i].right);
-        text_adds(t, "\"]");
-    }
-    text_adds(t, "\n    ]\n  }\n}\n");
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_LINES);
+    json_write_string(&w, "version", "1.0");
+    json_write_null(&w, "truncation");
+    json_write_null(&w, "padding");
+    write_added_tokens(&w, specials);
+    json_write_null(&w, "normalizer");
+    write_pre_tokenizer(&w);
+    write_post_processor(&w, &specials->all[0]);
+    write_byte_level(&w, "decoder", true, true);
+    write_model(&w, v, merges, num_merges);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
 }

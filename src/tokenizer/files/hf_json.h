@@ -20,6 +20,7 @@ enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len);
 struct hf_merge {
     int32_t left, right;
 };
-/* Appends a tokenizer.json: byte-level BPE with Llama 3's splitter. */
+/* Appends a tokenizer.json: byte-level BPE with Llama 3's splitter.  The first special token is
+ * BOS. */
 void hf_json_write(const struct vocabulary *v, const struct hf_merge *merges, size_t num_merges,
                    const struct special_tokens *specials, struct text *json);

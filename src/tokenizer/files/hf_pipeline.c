@@ -151,10 +151,10 @@ enum status hf_pipeline_read_pre_tokenizer(struct tokenizer *t, const struct jso
         FAIL(UNSUPPORTED,
              "%s: a ByteLevel pre_tokenizer is required: only byte-level BPE is supported",
              t->path);
-    bool whole =
+    bool is_plain_splitter =
         first->split && !first->adds_prefix_space &&
         (first->behavior == SPLIT_ISOLATED || (first->behavior == SPLIT_REMOVED && first->invert));
-    if (t->pre_tokenizer.count > 1 || !whole) return STATUS_OK;
+    if (t->pre_tokenizer.count > 1 || !is_plain_splitter) return STATUS_OK;
     t->split = first->split; /* the splitter is all there is: call it directly */
     t->pre_tokenizer.count = 0;
     return STATUS_OK;

@@ -393,7 +393,7 @@ enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t le
     return st;
 }
 
-enum status sentencepiece_export(const struct tokenizer *t, struct token_export *e)
+enum status sentencepiece_export(const struct tokenizer *t, struct token_table *e)
 {
     struct sp_model m;
     enum status st = parse_model(t->path, t->file.data, t->file.len, &m);
@@ -411,28 +411,21 @@ enum status sentencepiece_export(const struct tokenizer *t, struct token_export 
     return st;
 }
 
-static void write_token_name(const struct tokenizer *t, const char *key, int32_t id,
-                             struct text *json)
-{
-    const char *name = special_tokens_text(&t->special_tokens, id);
-    text_addf(json, "  \"%s\": ", key);
-    if (name)
-        json_quote(json, name);
-    else
-        text_adds(json, "null");
-    text_adds(json, ",\n");
-}
-
 void sentencepiece_write_config(const struct tokenizer *t, struct text *json)
 {
-    text_adds(json, "{\n  \"tokenizer_class\": \"LlamaTokenizer\",\n");
-    write_token_name(t, "bos_token", t->bos, json);
-    write_token_name(t, "eos_token", t->eos, json);
-    write_token_name(t, "unk_token", t->char_bpe->unknown_id, json);
-    text_addf(json,
-              "  \"add_bos_token\": %s,\n  \"add_eos_token\": false,\n"
-              "  \"add_prefix_space\": %s,\n  \"legacy\": false,\n"
-              "  \"clean_up_tokenization_spaces\": false\n}\n",
-              t->bos >= 0 ? "true" : "false",
-              t->char_bpe->prefix == PREFIX_ALWAYS ? "true" : "false");
+    const struct special_tokens *s = &t->special_tokens;
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_LINES);
+    json_write_string(&w, "tokenizer_class", "LlamaTokenizer");
+    json_write_string(&w, "bos_token", special_tokens_text(s, t->bos));
+    json_write_string(&w, "eos_token", special_tokens_text(s, t->eos));
+    json_write_string(&w, "unk_token", special_tokens_text(s, t->char_bpe->unknown_id));
+    json_write_bool(&w, "add_bos_token", t->bos >= 0);
+    json_write_bool(&w, "add_eos_token", false);
+    json_write_bool(&w, "add_prefix_space", t->char_bpe->prefix == PREFIX_ALWAYS);
+    json_write_bool(&w, "legacy", false);
+    json_write_bool(&w, "clean_up_tokenization_spaces", false);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
 }

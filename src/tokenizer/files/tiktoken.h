@@ -1,5 +1,5 @@
-/* tiktoken.h -- reads tiktoken .model files (Llama 3): a token in base64 and its rank on each line.
- */
+/* tiktoken.h -- reads tiktoken .model files (Llama 3): a token in base64 and its rank on each
+ * line. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

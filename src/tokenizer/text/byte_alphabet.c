@@ -32,7 +32,7 @@ bool byte_alphabet_decode(const struct byte_alphabet *a, const char *text, size_
     return bytes->len > 0;
 }
 
-void byte_alphabet_encode(struct text *t, const unsigned char *bytes, size_t len, bool quoted)
+void byte_alphabet_encode(struct text *t, const unsigned char *bytes, size_t len)
 {
     text_reserve(t, 2 * len);
     for (size_t i = 0; i < len; i++) {
@@ -42,7 +42,6 @@ void byte_alphabet_encode(struct text *t, const unsigned char *bytes, size_t len
             text_add(t, utf8, 2);
             continue;
         }
-        if (quoted && (code == '"' || code == '\\')) text_add(t, "\\", 1);
         text_add(t, &(char){(char)code}, 1);
     }
 }

@@ -20,5 +20,5 @@ void byte_alphabet_init(struct byte_alphabet *a);
 bool byte_alphabet_decode(const struct byte_alphabet *a, const char *text, size_t len,
                           struct text *bytes);
 
-/* Appends the characters for the bytes; `quoted` escapes them for a JSON string. */
-void byte_alphabet_encode(struct text *t, const unsigned char *bytes, size_t len, bool quoted);
+/* Appends the characters for the bytes. */
+void byte_alphabet_encode(struct text *t, const unsigned char *bytes, size_t len);

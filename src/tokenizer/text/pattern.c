@@ -43,7 +43,7 @@ static void append_class(struct pattern_parser *p, bool negated, const char *fir
 static void append_category(struct pattern_parser *p, bool negated, const char *name, size_t len)
 {
     const char *ranges = "";
-    char whole[40];
+    char category[40];
     for (size_t i = 0; i < sizeof newer / sizeof *newer; i++)
         if (strlen(newer[i].name) == len && !memcmp(newer[i].name, name, len))
             ranges = newer[i].ranges;
@@ -51,8 +51,8 @@ static void append_category(struct pattern_parser *p, bool negated, const char *
         text_addf(p->out, "\\P{%.*s}", (int)len, name);
         return;
     }
-    snprintf(whole, sizeof whole, "\\p{%.*s}", (int)len, name);
-    append_class(p, negated, whole, ranges);
+    snprintf(category, sizeof category, "\\p{%.*s}", (int)len, name);
+    append_class(p, negated, category, ranges);
 }
 
 /* \p{L}, \P{L}, \p{^L}; `at` points past the p. */
@@ -76,11 +76,11 @@ static enum status parse_code_point(struct pattern_parser *p, bool braces)
 {
     static const char digits[] = "0123456789abcdefABCDEF";
     const char *begin = p->at + braces;
-    size_t len = strspn(begin, digits), most = p->at[-1] == 'u' ? 4 : 2;
-    if (!braces && len > most) len = most;
-    if (braces ? !len || len > 6 || begin[len] != '}' : len != most)
+    size_t len = strspn(begin, digits), max_digits = p->at[-1] == 'u' ? 4 : 2;
+    if (!braces && len > max_digits) len = max_digits;
+    if (braces ? !len || len > 6 || begin[len] != '}' : len != max_digits)
         return unsupported(p, "an invalid character code");
-    if (most == 2 && !braces && *begin > '7')
+    if (max_digits == 2 && !braces && *begin > '7')
         return unsupported(p, "a byte that is not a character");
     text_addf(p->out, "\\x{%.*s}", (int)len, begin);
     p->at = begin + len + braces;

@@ -14,6 +14,7 @@ struct regex {
 };
 
 struct regex_match {
+    const pcre2_code *code; /* borrowed */
     pcre2_match_data *data;
 };
 
@@ -65,6 +66,7 @@ void regex_free(struct regex *r)
 struct regex_match *regex_match_make(const struct regex *r)
 {
     struct regex_match *m = heap(sizeof *m);
+    m->code = r->code;
     m->data = pcre2_match_data_create_from_pattern(r->code, NULL);
     BUG_IF(!m->data);
     return m;
@@ -76,21 +78,21 @@ void regex_match_free(struct regex_match *m)
     free(m);
 }
 
-enum status regex_find(const struct regex *r, struct regex_match *m, const unsigned char *text,
-                       size_t len, size_t at, size_t *begin, size_t *end)
+enum status regex_find(struct regex_match *m, const unsigned char *text, size_t len, size_t at,
+                       struct regex_span *out)
 {
-    int found = pcre2_match(r->code, text, len, at, 0, m->data, NULL);
+    int found = pcre2_match(m->code, text, len, at, 0, m->data, NULL);
     /* JIT code has a small fixed stack; the interpreter allocates on demand */
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(r->code, text, len, at, PCRE2_NO_JIT, m->data, NULL);
+        found = pcre2_match(m->code, text, len, at, PCRE2_NO_JIT, m->data, NULL);
     if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
         PCRE2_UCHAR why[128];
         pcre2_get_error_message(found, why, sizeof why);
         FAIL(DATA, "matching the splitting pattern failed at byte %zu of a text: %s", at, why);
     }
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(m->data);
-    *begin = found > 0 ? span[0] : len;
-    *end = found > 0 ? span[1] : len;
+    out->begin = found > 0 ? span[0] : len;
+    out->end = found > 0 ? span[1] : len;
     return STATUS_OK;
 }
 

@@ -25,11 +25,11 @@ static enum unicode_class peek(const struct split_cursor *c, int *size)
     return unicode_next(c->text + c->at, c->len - c->at, size);
 }
 
-/* Skips at most `most` characters of a class. */
-static void skip_class(struct split_cursor *c, enum unicode_class kind, size_t most)
+/* Skips at max_count `max_count` characters of a class. */
+static void skip_class(struct split_cursor *c, enum unicode_class kind, size_t max_count)
 {
     int size;
-    while (most-- && c->at < c->len && peek(c, &size) == kind) c->at += (size_t)size;
+    while (max_count-- && c->at < c->len && peek(c, &size) == kind) c->at += (size_t)size;
 }
 
 static bool is_line_break(unsigned char byte) { return byte == '\r' || byte == '\n'; }
@@ -66,9 +66,9 @@ static size_t length_through_last_break(struct split_cursor c)
     int size;
     size_t end = 0;
     while (c.at < c.len && peek(&c, &size) == UNICODE_SPACE) {
-        bool broken = is_line_break(c.text[c.at]);
+        bool breaks = is_line_break(c.text[c.at]);
         c.at += (size_t)size;
-        if (broken) end = c.at;
+        if (breaks) end = c.at;
     }
     return end;
 }
@@ -84,8 +84,8 @@ static size_t symbol_run_length(struct split_cursor c, size_t lead, bool breaks)
     return c.at;
 }
 
-/* The pattern of OpenAI's cl100k_base, with up to `most_digits` digits in a piece. */
-static size_t split_cl100k(const unsigned char *text, size_t len, size_t most_digits)
+/* The pattern of OpenAI's cl100k_base, with up to `max_digits` digits in a piece. */
+static size_t split_cl100k(const unsigned char *text, size_t len, size_t max_digits)
 {
     struct split_cursor c = {text, len, 0};
     int size, next_size;
@@ -93,7 +93,7 @@ static size_t split_cl100k(const unsigned char *text, size_t len, size_t most_di
     if (contraction) return contraction;
     enum unicode_class kind = peek(&c, &size);
     if (kind == UNICODE_NUMBER) {
-        skip_class(&c, UNICODE_NUMBER, most_digits);
+        skip_class(&c, UNICODE_NUMBER, max_digits);
         return c.at;
     }
     /* letters, optionally preceded by one character that is not a letter, number or line break */
@@ -109,8 +109,8 @@ static size_t split_cl100k(const unsigned char *text, size_t len, size_t most_di
     c.at = 0;
     if (kind == UNICODE_OTHER) return symbol_run_length(c, 0, true);
     if (text[0] == ' ' && symbol_run_length(c, 1, true)) return symbol_run_length(c, 1, true);
-    size_t broken = length_through_last_break(c);
-    return broken ? broken : whitespace_length(c);
+    size_t through_break = length_through_last_break(c);
+    return through_break ? through_break : whitespace_length(c);
 }
 
 size_t split_llama3(const unsigned char *text, size_t len) { return split_cl100k(text, len, 3); }

@@ -209,8 +209,8 @@ bool unicode_normalize(enum unicode_form form, const unsigned char *text, size_t
         text_add(out, text + done, last - done);
         for (done = last; done < len; done += (size_t)size) {
             code = unicode_decode(text + done, len - done, &size);
-            bool broken = size == 1 && text[done] >= 0x80;
-            if (broken || (done > last && !unicode_has_mark(code, mark))) break;
+            bool invalid = size == 1 && text[done] >= 0x80;
+            if (invalid || (done > last && !unicode_has_mark(code, mark))) break;
             append_decomposed(&c, code);
         }
         flush_cluster(&c, form, out);

@@ -7,6 +7,7 @@
 #include "ops/swiglu.h"
 #include "ops/update.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 enum { N = 5, F = 24 };
 

@@ -4,6 +4,7 @@
 #include "backends/gpu/gpu.h"
 #include "ops/update.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "test.h"
 
 TEST(gpu_queue_allocates_device_and_pinned_memory_and_copies_between_them)

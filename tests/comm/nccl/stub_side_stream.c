@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "comm/nccl/stub.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <pthread.h>
 #include <stdio.h>

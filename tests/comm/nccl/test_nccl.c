@@ -25,11 +25,11 @@ enum { CONTRACT_TAGS = 100 };
 /* Declares the contract's messages with tags 1 and 2, and some of the others. */
 static enum status open_channels(const struct comm *c)
 {
-    struct message sends[] = {
+    struct p2p_message sends[] = {
         {(c->rank + 1) % c->size, 1}, {(c->rank + 1) % c->size, 2}, {(c->rank + 1) % c->size, 7}};
     int before = (c->rank + c->size - 1) % c->size;
-    struct message receives[] = {{before, 7}, {before, 2}, {before, 1}};
-    TRY(comm_expect(c, sends, 3, receives, 3));
+    struct p2p_message receives[] = {{before, 7}, {before, 2}, {before, 1}};
+    TRY(comm_declare_p2p(c, sends, 3, receives, 3));
     return STATUS_OK;
 }
 
@@ -180,35 +180,35 @@ TEST(nccl_transfers_are_ordered_with_kernels)
 }
 
 struct counting_observer {
-    struct comm_watch watch; /* first: callbacks cast it to this */
+    struct comm_observer observer; /* first: callbacks cast it to this */
     int started, waited;
-    double over_s;
+    double ended_s;
 };
 
-static void count_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+static void count_start(struct comm_observer *w, const struct comm *c, const struct transfer *t,
                         size_t bytes)
 {
     (void)c, (void)t, (void)bytes;
     ((struct counting_observer *)w)->started++;
 }
 
-static void count_wait(struct comm_watch *w, const struct transfer *t)
+static void count_wait(struct comm_observer *w, const struct transfer *t)
 {
     ((struct counting_observer *)w)->waited++;
-    ((struct counting_observer *)w)->over_s = t->over_s;
+    ((struct counting_observer *)w)->ended_s = t->ended_s;
 }
 
 static enum status is_watched(const struct comm *c, struct queue *queue)
 {
-    struct counting_observer seen = {.watch = {count_start, count_wait}};
+    struct counting_observer seen = {.observer = {count_start, count_wait}};
     struct arena own;
     TRY(filled(queue, 1, &own));
     struct transfer t = sum_of(&own);
     double begin_s = clock_monotonic_s();
-    c->counts->watch = &seen.watch;
+    c->counts->observer = &seen.observer;
     TRY(comm_run(c, &t));
-    c->counts->watch = NULL;
-    RANK_CHECK(seen.started == 1 && seen.waited == 1 && seen.over_s >= begin_s);
+    c->counts->observer = NULL;
+    RANK_CHECK(seen.started == 1 && seen.waited == 1 && seen.ended_s >= begin_s);
     RANK_CHECK(c->counts->calls[TRANSFER_all_reduce] == 1);
     arena_release(&own);
     return STATUS_OK;
@@ -326,12 +326,13 @@ static enum status registers(const struct comm *c, struct queue *queue)
 {
     struct arena own;
     TRY(filled(queue, 1, &own));
-    for (int round = 0; round < 2; round++) TRY(comm_lend(c, own.base, own.size));
+    for (int round = 0; round < 2; round++) TRY(comm_register_memory(c, own.base, own.size));
     RANK_CHECK(stub_counts().registered > 0 && stub_counts().registered <= 2);
     struct transfer t = sum_of(&own);
     TRY(comm_run(c, &t));
     TRY(holds(queue, &own, 2));
-    if (c->rank == 0) TRY(comm_lend(c, own.base, 0)); /* otherwise releasing the group does that */
+    if (c->rank == 0)
+        TRY(comm_register_memory(c, own.base, 0)); /* otherwise releasing the group does that */
     arena_release(&own);
     return STATUS_OK;
 }
@@ -345,12 +346,12 @@ TEST(nccl_registers_memory_until_it_is_deregistered_or_the_group_released)
 static enum status exchanges(const struct comm *c, struct queue *queue)
 {
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
-    const struct message sends[] = {{next, 3}, {before, 3}, {next, 4}};
-    const struct message receives[] = {{before, 4}, {before, 3}, {next, 3}};
+    const struct p2p_message sends[] = {{next, 3}, {before, 3}, {next, 4}};
+    const struct p2p_message receives[] = {{before, 4}, {before, 3}, {next, 3}};
     struct arena mine, got[3];
     struct transfer out[3], in[3];
-    TRY(comm_expect(c, sends, 2, receives + 1, 2));
-    TRY(comm_expect(c, sends, 3, receives, 3)); /* two of them again */
+    TRY(comm_declare_p2p(c, sends, 2, receives + 1, 2));
+    TRY(comm_declare_p2p(c, sends, 3, receives, 3)); /* two of them again */
     TRY(filled(queue, (float)c->rank, &mine));
     for (int i = 0; i < 3; i++) TRY(filled(queue, -1, &got[i]));
     for (int round = 0; round < 20; round++) {
@@ -380,9 +381,9 @@ TEST(nccl_channels_do_not_delay_each_other)
 
 static enum status expects_an_undeclared_send(const struct comm *c, struct queue *queue)
 {
-    const struct message send = {0, 5}, receive = {1, 6};
+    const struct p2p_message send = {0, 5}, receive = {1, 6};
     (void)queue;
-    TRY(comm_expect(c, &send, c->rank == 1, &receive, c->rank == 0));
+    TRY(comm_declare_p2p(c, &send, c->rank == 1, &receive, c->rank == 0));
     return STATUS_OK;
 }
 

@@ -18,7 +18,7 @@ static void close_all(struct p2p_channel *list)
 static enum status opens_a_chain(const struct comm *world, void *context)
 {
     struct queue queue = {.num_threads = 1};
-    struct message out = {world->rank + 1, 4}, in = {world->rank - 1, 4};
+    struct p2p_message out = {world->rank + 1, 4}, in = {world->rank - 1, 4};
     bool sends = world->rank<world->size - 1, receives = world->rank> 0;
     struct p2p_messages messages = {&out, &in, sends, receives};
     struct p2p_channel *list = NULL;
@@ -49,7 +49,7 @@ TEST(p2p_channel_is_opened_once_for_each_message)
 static enum status expects_an_undeclared_send(const struct comm *world, void *context)
 {
     struct queue queue = {.num_threads = 1};
-    struct message out = {1 - world->rank, 1}, in = {1 - world->rank, 1 + world->rank};
+    struct p2p_message out = {1 - world->rank, 1}, in = {1 - world->rank, 1 + world->rank};
     struct p2p_messages messages = {&out, &in, 1, 1};
     struct p2p_channel *list = NULL;
     (void)context;

@@ -87,12 +87,12 @@ TEST(staged_transfers_are_ordered_with_kernels)
 }
 
 struct counting_observer {
-    struct comm_watch watch; /* first: callbacks cast it to this */
+    struct comm_observer observer; /* first: callbacks cast it to this */
     size_t bytes;
     int started, waited;
 };
 
-static void count_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+static void count_start(struct comm_observer *w, const struct comm *c, const struct transfer *t,
                         size_t bytes)
 {
     (void)c, (void)t;
@@ -100,7 +100,7 @@ static void count_start(struct comm_watch *w, const struct comm *c, const struct
     ((struct counting_observer *)w)->started++;
 }
 
-static void count_wait(struct comm_watch *w, const struct transfer *t)
+static void count_wait(struct comm_observer *w, const struct transfer *t)
 {
     (void)t;
     ((struct counting_observer *)w)->waited++;
@@ -108,13 +108,13 @@ static void count_wait(struct comm_watch *w, const struct transfer *t)
 
 static enum status counts_once(const struct comm *c, struct queue *queue)
 {
-    struct counting_observer seen = {.watch = {count_start, count_wait}};
+    struct counting_observer seen = {.observer = {count_start, count_wait}};
     struct arena own;
     TRY(arena_init(&own, N * sizeof(float), queue_memory(queue)));
     struct transfer t = {TRANSFER_all_gather, F32, N / 2, .x = own.base};
-    c->counts->watch = &seen.watch;
+    c->counts->observer = &seen.observer;
     TRY(comm_run(c, &t));
-    c->counts->watch = NULL;
+    c->counts->observer = NULL;
     RANK_CHECK(seen.started == 1 && seen.waited == 1 && seen.bytes == N / 2 * sizeof(float));
     RANK_CHECK(c->counts->calls[TRANSFER_all_gather] == 1);
     RANK_CHECK(c->counts->bytes[TRANSFER_all_gather] == seen.bytes);

@@ -51,8 +51,8 @@ TEST(a_blend_has_weights_before_all_prefixes_or_before_none)
         CHECK(st == (cases[i].blend ? STATUS_OK : STATUS_CONFIG));
         if (!st) {
             CHECK(im.num_sources == cases[i].sources);
-            CHECK(!strcmp(im.config.data.blend, cases[i].blend));
-            CHECK(!strcmp(im.config.data.order, "megatron"));
+            CHECK(!strcmp(data_blend_word(im.config.data.blend), cases[i].blend));
+            CHECK(im.config.data.order == ORDER_megatron);
         }
         import_release(&im);
     }

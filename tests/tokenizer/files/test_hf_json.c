@@ -301,6 +301,8 @@ TEST(hf_json_round_trips_a_written_tokenizer)
         list[i] = (struct hf_merge){(unsigned char)words[i][0], (unsigned char)words[i][1]};
     }
     hf_json_write(&v, list, 4, &specials, &json);
+    CHECK(strstr(json.data, "\n      \"\\\"\\\\\": 256,\n"));    /* escaped */
+    CHECK(strstr(json.data, "\n      [\"\\\"\", \"\\\\\"],\n")); /* its merge */
     CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &json));
     CHECK(tokenizer_vocab_size(t) == 262 && tokenizer_bos(t) == 260 && tokenizer_eos(t) == 261);
     for (int32_t id = 0; id < 260; id++) {

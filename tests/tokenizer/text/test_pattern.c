@@ -24,14 +24,13 @@ TEST(pattern_keeps_syntax_common_to_both_libraries)
 static bool matches(const char *pattern, const char *string)
 {
     struct regex *r = NULL;
-    size_t begin, end;
+    struct regex_span s;
     CHECK_STATUS(OK, regex_compile(&r, pattern));
     struct regex_match *m = regex_match_make(r);
-    CHECK_STATUS(OK,
-                 regex_find(r, m, (const unsigned char *)string, strlen(string), 0, &begin, &end));
+    CHECK_STATUS(OK, regex_find(m, (const unsigned char *)string, strlen(string), 0, &s));
     regex_match_free(m);
     regex_free(r);
-    return begin == 0 && end == strlen(string);
+    return s.begin == 0 && s.end == strlen(string);
 }
 
 TEST(pattern_classes_use_the_unicode_version_of_tokenizers)

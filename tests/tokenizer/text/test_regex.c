@@ -13,14 +13,15 @@ static enum status pieces(const char *pattern, const char *string, size_t len, s
     enum status st = STATUS_OK;
     text_clear(out);
     text_adds(out, "");
-    for (size_t at = 0, begin, end; at < len && !st; at = end) {
-        st = regex_find(r, m, bytes, len, at, &begin, &end);
+    struct regex_span s;
+    for (size_t at = 0; at < len && !st; at = s.end) {
+        st = regex_find(m, bytes, len, at, &s);
         if (st) break;
-        CHECK(begin >= at && end <= len && (begin < end || begin == len));
+        CHECK(s.begin >= at && s.end <= len && (s.begin < s.end || s.begin == len));
         if (at) text_adds(out, "|");
-        text_add(out, string + at, begin - at);
-        if (begin > at && begin < len) text_adds(out, "|");
-        text_add(out, string + begin, end - begin);
+        text_add(out, string + at, s.begin - at);
+        if (s.begin > at && s.begin < len) text_adds(out, "|");
+        text_add(out, string + s.begin, s.end - s.begin);
     }
     regex_match_free(m);
     regex_free(r);

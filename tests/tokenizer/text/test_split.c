@@ -105,11 +105,13 @@ static void check_against(splitter *split, const char *pattern, uint64_t stream)
         text_clear(&string);
         for (uint64_t i = 0; i <= k % 30; i++) add_character(&string, stream, 64 * k + i);
         const unsigned char *bytes = (const unsigned char *)string.data;
-        for (size_t at = 0, begin, end, got; at < string.len; at += got) {
-            CHECK_STATUS(OK, regex_find(r, m, bytes, string.len, at, &begin, &end));
+        struct regex_span s;
+        for (size_t at = 0, got; at < string.len; at += got) {
+            CHECK_STATUS(OK, regex_find(m, bytes, string.len, at, &s));
             got = split(bytes + at, string.len - at);
-            if (begin != at || got != end - at)
-                fail_msg("\"%s\" at %zu: %zu bytes, not %zu", string.data, at, got, end - begin);
+            if (s.begin != at || got != s.end - at)
+                fail_msg("\"%s\" at %zu: %zu bytes, not %zu", string.data, at, got,
+                         s.end - s.begin);
         }
     }
     text_release(&string);

@@ -36,6 +36,8 @@ struct forward_buffers {
     float *out;            /* [head_panels][32 of K][32 queries] */
     void *queries, *probs; /* [head_panels] and [2 KEY_GROUP] k-steps of right panels */
     float row_max[PANEL], sum[PANEL];
+    const char *keys, *values; /* packed, of the queries' head */
+    struct attention_mask mask;
 };
 
 /* Pads per-thread buffers by a page, so that hardware prefetch past the end of one does not cause
@@ -102,18 +104,17 @@ static inline void softmax_tile(struct forward_buffers *f, enum panel_kind kind,
 }
 
 /* One panel of queries times key panels [first, first + count). */
-static void forward_panels(const struct attention_plan *p, struct forward_buffers *f,
-                           const struct attention_mask *s, const char *keys, const char *values,
-                           size_t first, size_t count)
+static void forward_panels(const struct attention_plan *p, struct forward_buffers *f, size_t first,
+                           size_t count)
 {
     float scale = p->a->scale;
     for (size_t i = 0; i < count; i++) {
         float *scores = f->scores + i * MICRO_TILE;
         struct left_panel k =
-            left_panel_packed(p->kind, keys + (first + i) * p->head_panels * p->step_bytes);
+            left_panel_packed(p->kind, f->keys + (first + i) * p->head_panels * p->step_bytes);
         KERNEL(panel_multiply)(p->kind, p->head_panels, k, f->queries, scores, false);
         for (size_t n = 0; n < MICRO_TILE; n++) scores[n] *= scale;
-        attention_mask_apply(s, first + i, scores);
+        attention_mask_apply(&f->mask, first + i, scores);
     }
     update_row_max(p, f, count);
     if (p->a->dtype == F32)
@@ -125,22 +126,22 @@ static void forward_panels(const struct attention_plan *p, struct forward_buffer
     const void *probs = p->kind == PANEL_BF16 ? f->probs : f->scores;
     for (size_t w = 0; w < p->head_panels; w++) {
         struct left_panel v =
-            left_panel_packed(p->kind, values + (w * p->key_panels + first) * p->step_bytes);
+            left_panel_packed(p->kind, f->values + (w * p->key_panels + first) * p->step_bytes);
         KERNEL(panel_multiply)(p->kind, count, v, probs, f->out + w * MICRO_TILE, true);
     }
 }
 
 /* The same for all visible key panels, with AMX. */
 static void forward_tiled(const struct attention_plan *p, struct forward_buffers *f,
-                          const struct attention_mask *s, const char *keys, const char *values,
                           const struct attention_prefetch *prefetch)
 {
-    size_t begin = (size_t)s->any_begin / PANEL, end = panel_count((size_t)s->any_end);
+    const struct attention_mask *mask = &f->mask;
+    size_t begin = (size_t)mask->any_begin / PANEL, end = panel_count((size_t)mask->any_end);
     const float log_2 = 0.693147181f;
     struct tiles_forward tiles = {.head_panels = p->head_panels,
                                   .key_panels = p->key_panels,
-                                  .keys = keys,
-                                  .values = values,
+                                  .keys = f->keys,
+                                  .values = f->values,
                                   .queries = f->queries,
                                   .scores = f->scores,
                                   .probs = f->probs,
@@ -149,42 +150,46 @@ static void forward_tiled(const struct attention_plan *p, struct forward_buffers
                                   .prefetch = *prefetch};
     memcpy(tiles.row_max, f->row_max, sizeof tiles.row_max);
     memset(tiles.sum, 0, sizeof tiles.sum);
-    KERNEL(attention_tiles_forward)(&tiles, s, begin, end);
+    KERNEL(attention_tiles_forward)(&tiles, mask, begin, end);
     memcpy(f->sum, tiles.sum, sizeof f->sum);
     for (size_t i = 0; i < PANEL; i++)
         f->row_max[i] = tiles.row_max[i] * p->a->scale + tiles.headroom * log_2;
 }
 
-/* Packed keys and values of all key/value heads of one row. */
-struct packed_kv {
-    char *keys, *values;
+/* One call of the operation. */
+struct forward_call {
+    struct attention_plan plan;
+    const struct attention_fwd *io;
+    size_t head_bytes;   /* of a head's packed keys, or values */
+    char *keys, *values; /* packed, of all key/value heads of one row */
 };
 
-static void pack_kv(const struct attention_plan *p, const struct attention_fwd *io,
-                    const struct packed_kv *to, size_t b)
+static void pack_kv(const struct forward_call *c, size_t b)
 {
+    const struct attention_plan *p = &c->plan;
     const struct attention *a = p->a;
-    size_t head = p->key_panels * p->head_panels * p->step_bytes, S = (size_t)a->S;
 #pragma omp for schedule(static)
     for (size_t g = 0; g < (size_t)a->G; g++) {
-        size_t v_at = key_offset(p, b, g, a->v_column);
-        struct operand v = operand_of_rows(p, io->v_BSGK, v_at, a->kv_stride, S, true);
-        KERNEL(attention_pack_keys)
-        (p, io->k_BSGK, key_offset(p, b, g, a->k_column), to->keys + g * head);
-        KERNEL(panel_pack)(&v, p->left, 0, p->head_panels, to->values + g * head);
+        size_t k_at = key_offset(p, b, g, a->k_column), v_at = key_offset(p, b, g, a->v_column);
+        struct head_rows values = {c->io->v_BSGK, v_at, a->kv_stride, (size_t)a->S};
+        struct operand v = operand_of_rows(p, values, true);
+        KERNEL(attention_pack_keys)(p, c->io->k_BSGK, k_at, c->keys + g * c->head_bytes);
+        KERNEL(panel_pack)(&v, p->left, 0, p->head_panels, c->values + g * c->head_bytes);
     }
 }
 
 /* Stores out and lse of a panel, merged with those of earlier keys if a->keys is MORE_KEYS. */
-static void store_out(const struct attention_plan *p, const struct attention_fwd *io,
-                      struct forward_buffers *f, size_t b, size_t h, size_t first, size_t count)
+static void store_out(const struct forward_call *c, struct forward_buffers *f,
+                      struct attention_task task)
 {
+    const struct attention_plan *p = &c->plan;
     const struct attention *a = p->a;
     bool accumulates = a->keys == MORE_KEYS;
-    float *lse = io->lse_BHT + (b * (size_t)a->H + h) * (size_t)a->T + first;
+    size_t T = (size_t)a->T, count = size_min(PANEL, T - task.first);
+    float *lse = c->io->lse_BHT + (task.b * (size_t)a->H + task.h) * T + task.first;
     float scale[PANEL], old_scale[PANEL] = {0};
-    struct attention_unpack_to to = {.x = io->out_BTHK,
-                                     .at = out_offset(p, b, h, first),
+    struct attention_unpack_to to = {.x = c->io->out_BTHK,
+                                     .at = out_offset(p, task.b, task.h, task.first),
                                      .stride = row_stride(p, out_columns(p)),
                                      .panel_stride = head_panel_stride(p),
                                      .dtype = a->keys ? F32 : a->dtype,
@@ -211,39 +216,45 @@ static struct attention_task task_at(const struct attention_plan *p, size_t b, s
                                    (p->query_panels - 1 - i / heads) * PANEL};
 }
 
+/* The queries of a task. */
+static struct head_rows query_rows(const struct forward_call *c, struct attention_task task)
+{
+    const struct attention *a = c->plan.a;
+    return (struct head_rows){.x = c->io->q_BTHK,
+                              .at = query_offset(&c->plan, task.b, task.h, task.first),
+                              .columns = a->q_stride,
+                              .count = size_min(PANEL, (size_t)a->T - task.first)};
+}
+
 /* Forward for one panel of queries; `next` is probably this thread's next task, for the
  * prefetch. */
-static void forward_query_panel(const struct attention_plan *p, const struct attention_fwd *io,
-                                const struct packed_kv *kv, struct attention_task at,
+static void forward_query_panel(const struct forward_call *c, struct attention_task task,
                                 struct attention_task next, char *buffers)
 {
+    const struct attention_plan *p = &c->plan;
     const struct attention *a = p->a;
-    size_t b = at.b, h = at.h, first = at.first;
-    size_t T = (size_t)a->T, count = size_min(PANEL, T - first),
-           q_at = query_offset(p, b, h, first);
-    size_t head = h / heads_per_group(a) * p->key_panels * p->head_panels * p->step_bytes;
+    size_t kv_head = task.h / heads_per_group(a);
     struct forward_buffers f = forward_at(p, buffers);
-    struct attention_mask s;
-    attention_mask_init(a, io->start_BT, io->end_BT, b, first, &s);
-    if (a->keys == MORE_KEYS && s.any_begin >= s.any_end) return;
+    struct head_rows queries = query_rows(c, task);
+    f.keys = c->keys + kv_head * c->head_bytes, f.values = c->values + kv_head * c->head_bytes;
+    attention_mask_init(&f.mask, &(struct mask_source){a, c->io->start_BT, c->io->end_BT}, task.b,
+                        task.first);
+    if (a->keys == MORE_KEYS && f.mask.any_begin >= f.mask.any_end) return;
     if (p->tiled) {
-        struct attention_rows r = rows_of(p, io->q_BTHK, q_at, a->q_stride, count, 0);
+        struct attention_rows r = panel_of_rows(p, queries, 0);
         KERNEL(attention_pack_right)(&r, f.queries, p->step_bytes);
     } else {
-        struct operand q = operand_of_rows(p, io->q_BTHK, q_at, a->q_stride, count, false);
+        struct operand q = operand_of_rows(p, queries, false);
         KERNEL(panel_pack)(&q, p->right, 0, 1, f.queries);
     }
-    size_t begin = (size_t)s.any_begin / PANEL, end = panel_count((size_t)s.any_end);
-    size_t next_offset = query_offset(p, b, next.h, next.first);
-    struct attention_prefetch prefetch =
-        prefetch_of(p, io->q_BTHK, next_offset, a->q_stride, size_min(PANEL, T - next.first));
+    size_t begin = (size_t)f.mask.any_begin / PANEL, end = panel_count((size_t)f.mask.any_end);
+    struct attention_prefetch prefetch = prefetch_of(p, query_rows(c, next));
     if (p->tiled)
-        forward_tiled(p, &f, &s, kv->keys + head, kv->values + head, &prefetch);
+        forward_tiled(p, &f, &prefetch);
     else
         for (size_t k = begin; k < end; k += KEY_GROUP)
-            forward_panels(p, &f, &s, kv->keys + head, kv->values + head, k,
-                           size_min(KEY_GROUP, end - k));
-    store_out(p, io, &f, b, h, first, count);
+            forward_panels(p, &f, k, size_min(KEY_GROUP, end - k));
+    store_out(c, &f, task);
 }
 
 bool KERNEL(attention_keeps)(const struct attention *a)
@@ -261,26 +272,25 @@ enum status KERNEL(attention_forward)(const struct attention *a, const struct at
         TRY(KERNEL(attention_decode)(a, io, queue));
         return STATUS_OK;
     }
-    struct attention_plan p = attention_plan_of(a);
-    size_t bytes_per_thread = forward_bytes(&p), mark = arena_mark(&queue->scratch);
-    size_t head = p.key_panels * p.head_panels * p.step_bytes,
-           tasks = p.query_panels * (size_t)a->H;
-    size_t threads = (size_t)queue->num_threads;
-    struct packed_kv kv;
-    kv.keys = arena_take(&queue->scratch, (size_t)a->G, head);
-    kv.values = arena_take(&queue->scratch, (size_t)a->G, head);
-    char *buffers = arena_take(&queue->scratch, (size_t)queue->num_threads, bytes_per_thread);
+    struct forward_call c = {.plan = attention_plan_of(a), .io = io};
+    const struct attention_plan *p = &c.plan;
+    size_t bytes_per_thread = forward_bytes(p), mark = arena_mark(&queue->scratch);
+    size_t tasks = p->query_panels * (size_t)a->H, threads = (size_t)queue->num_threads;
+    c.head_bytes = p->key_panels * p->head_panels * p->step_bytes;
+    c.keys = arena_take(&queue->scratch, (size_t)a->G, c.head_bytes);
+    c.values = arena_take(&queue->scratch, (size_t)a->G, c.head_bytes);
+    char *buffers = arena_take(&queue->scratch, threads, bytes_per_thread);
     arena_reset(&queue->scratch, mark);
     if (queue->measuring) return STATUS_OK;
 #pragma omp parallel num_threads(queue->num_threads)
     {
         tiles_open();
         for (size_t b = 0; b < (size_t)a->B; b++) {
-            pack_kv(&p, io, &kv, b);
+            pack_kv(&c, b);
 #pragma omp for schedule(dynamic)
             for (size_t n = 0; n < tasks; n++)
-                forward_query_panel(&p, io, &kv, task_at(&p, b, n),
-                                    task_at(&p, b, size_min(n + threads, tasks - 1)),
+                forward_query_panel(&c, task_at(p, b, n),
+                                    task_at(p, b, size_min(n + threads, tasks - 1)),
                                     buffers + (size_t)omp_get_thread_num() * bytes_per_thread);
         }
         vector_stream_fence();

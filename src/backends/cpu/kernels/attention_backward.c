@@ -19,30 +19,30 @@ static size_t query_group(const struct attention_plan *p)
 }
 
 /* Packs a tile [32 k][32 columns] as a k-step of a right panel. */
-static void pack_right_tile(enum panel_kind kind, const float *sums, void *to)
+static void pack_right_tile(enum panel_kind kind, const float *tile, void *to)
 {
     if (kind == PANEL_F32) {
-        memcpy(to, sums, MICRO_TILE * sizeof *sums);
+        memcpy(to, tile, MICRO_TILE * sizeof *tile);
         return;
     }
     for (size_t pair = 0; pair < 16; pair++)
-        store_pair(sums + 2 * pair * PANEL, sums + (2 * pair + 1) * PANEL, pair, to);
+        store_pair(tile + 2 * pair * PANEL, tile + (2 * pair + 1) * PANEL, pair, to);
 }
 
 /* Packs a tile [32 rows][32 k] as a k-step of a left panel; PANEL_F32: overwrites the tile. */
-static void pack_left_tile(enum panel_kind kind, float *sums, void *to)
+static void pack_left_tile(enum panel_kind kind, float *tile, void *to)
 {
     if (kind == PANEL_BF16) {
         for (size_t i = 0; i < MICRO_TILE; i++)
-            ((bf16 *)to)[i] = (bf16)(bf16_rounded_bits(sums[i]) >> 16);
+            ((bf16 *)to)[i] = (bf16)(bf16_rounded_bits(tile[i]) >> 16);
         return;
     }
-    KERNEL(panel_transpose)(sums);
-    memcpy(to, sums, MICRO_TILE * sizeof *sums);
+    KERNEL(panel_transpose)(tile);
+    memcpy(to, tile, MICRO_TILE * sizeof *tile);
 }
 
 /* One thread's buffers for a key/value head of a row, and for a group of panels of its queries.
- * "left" and "right" say on which side of a matrix multiply a panel is used; shapes are in
+ * "left" and "right": the side of a matrix multiply that a panel is used on; shapes are in
  * k-steps. */
 struct backward_buffers {
     char *keys, *keys_transposed,
@@ -130,33 +130,48 @@ static void compute_deltas(const struct attention_plan *p, const struct attentio
         for (size_t i = 0; i < PANEL; i++) delta[i] += parts[lane * PANEL + i];
 }
 
-/* Computes the masks of a group of query panels from query `first` on; returns whether any key is
- * visible. */
+/* Computes the masks of a task's group of query panels; returns whether any key is visible. */
 static bool init_masks(const struct attention_plan *p, const struct attention_bwd *io,
-                       struct backward_buffers *w, size_t b, size_t first)
+                       struct backward_buffers *w, struct attention_task task)
 {
-    const struct attention *a = p->a;
+    const struct mask_source bounds = {p->a, io->start_BT, io->end_BT};
     bool any = false;
-    w->query_panels = panel_count(size_min(query_group(p) * PANEL, (size_t)a->T - first));
+    w->query_panels = panel_count(size_min(query_group(p) * PANEL, (size_t)p->a->T - task.first));
     for (size_t j = 0; j < w->query_panels; j++) {
-        attention_mask_init(a, io->start_BT, io->end_BT, b, first + j * PANEL, &w->mask[j]);
+        attention_mask_init(&w->mask[j], &bounds, task.b, task.first + j * PANEL);
         any = any || w->mask[j].any_begin < w->mask[j].any_end;
     }
     return any;
 }
 
-/* Packs a group of query panels of head h, from query `first` on, and loads lse and delta. */
+/* The rows of q, out or dout of a task's group of query panels. */
+static struct head_rows query_rows(const struct attention_plan *p, const void *q_BTHK,
+                                   struct attention_task task)
+{
+    size_t count = size_min(query_group(p) * PANEL, (size_t)p->a->T - task.first);
+    return (struct head_rows){q_BTHK, query_offset(p, task.b, task.h, task.first), p->a->q_stride,
+                              count};
+}
+static struct head_rows out_rows(const struct attention_plan *p, const void *out_BTHK,
+                                 struct attention_task task)
+{
+    size_t count = size_min(query_group(p) * PANEL, (size_t)p->a->T - task.first);
+    return (struct head_rows){out_BTHK, out_offset(p, task.b, task.h, task.first), out_columns(p),
+                              count};
+}
+
+/* Packs a task's group of query panels, and loads lse and delta. */
 static void load_queries(const struct attention_plan *p, const struct attention_bwd *io,
-                         struct backward_buffers *w, size_t b, size_t h, size_t first)
+                         struct backward_buffers *w, struct attention_task task)
 {
     const struct attention *a = p->a;
-    size_t T = (size_t)a->T, group = query_group(p), count = size_min(group * PANEL, T - first);
-    size_t panels = w->query_panels, split_step = panels * p->step_bytes;
-    size_t q_at = query_offset(p, b, h, first), o_at = out_offset(p, b, h, first);
+    size_t T = (size_t)a->T, panels = w->query_panels, split_step = panels * p->step_bytes;
+    struct head_rows queries = query_rows(p, io->q_BTHK, task);
+    struct head_rows douts = out_rows(p, io->dout_BTHK, task);
+    const float *lse_T = io->lse_BHT + (task.b * (size_t)a->H + task.h) * T + task.first;
     for (int transposed = 0; transposed < 2 && !p->tiled; transposed++) {
-        struct operand q = operand_of_rows(p, io->q_BTHK, q_at, a->q_stride, count, transposed);
-        struct operand d =
-            operand_of_rows(p, io->dout_BTHK, o_at, out_columns(p), count, transposed);
+        struct operand q = operand_of_rows(p, queries, transposed);
+        struct operand d = operand_of_rows(p, douts, transposed);
         size_t num_panels = transposed ? p->head_panels : panels;
         KERNEL(panel_pack)
         (&q, p->right, 0, num_panels, transposed ? w->queries_transposed : w->queries);
@@ -164,22 +179,21 @@ static void load_queries(const struct attention_plan *p, const struct attention_
     }
     for (size_t j = 0; p->tiled && j < panels; j++) {
         size_t to = j * p->head_panels * p->step_bytes, skip = j * PANEL;
-        struct attention_rows q = rows_of(p, io->q_BTHK, q_at, a->q_stride, count, skip);
-        struct attention_rows d = rows_of(p, io->dout_BTHK, o_at, out_columns(p), count, skip);
+        struct attention_rows q = panel_of_rows(p, queries, skip);
+        struct attention_rows d = panel_of_rows(p, douts, skip);
         KERNEL(attention_pack_right)(&q, w->queries + to, p->step_bytes);
         KERNEL(attention_pack_right)(&d, w->dout + to, p->step_bytes);
         KERNEL(attention_pack_split)(&q, w->queries_transposed + j * p->step_bytes, split_step);
         KERNEL(attention_pack_split)(&d, w->dout_transposed + j * p->step_bytes, split_step);
     }
     for (size_t i = 0; i < panels * PANEL; i++) {
-        bool exists = i < count;
-        float lse = exists ? io->lse_BHT[(b * (size_t)a->H + h) * T + first + i] : 0;
+        float lse = i < queries.count ? lse_T[i] : 0;
         w->lse[i] = lse == -INFINITY ? 0 : lse; /* of a query without keys: any finite value */
     }
     for (size_t j = 0; j < panels; j++)
-        compute_deltas(p, io, out_offset(p, b, h, first + j * PANEL),
-                       size_min(PANEL, count - j * PANEL), w->delta + j * PANEL);
-    memset(w->dqueries, 0, group * p->head_panels * MICRO_TILE * sizeof *w->dqueries);
+        compute_deltas(p, io, out_offset(p, task.b, task.h, task.first + j * PANEL),
+                       size_min(PANEL, queries.count - j * PANEL), w->delta + j * PANEL);
+    memset(w->dqueries, 0, query_group(p) * p->head_panels * MICRO_TILE * sizeof *w->dqueries);
 }
 
 /* p = exp(scale s - lse), ds = p (dp - delta) scale, in place. */
@@ -294,34 +308,30 @@ static void backward_tiled(const struct attention_plan *p, const struct attentio
                            struct backward_buffers *w, struct attention_task next)
 {
     const struct attention *a = p->a;
-    size_t count = size_min(query_group(p) * PANEL, (size_t)a->T - next.first);
-    size_t q = query_offset(p, next.b, next.h, next.first),
-           o = out_offset(p, next.b, next.h, next.first);
-    struct tiles_backward tiles = {
-        .head_panels = p->head_panels,
-        .key_panels = p->key_panels,
-        .query_panels = w->query_panels,
-        .keys = w->keys,
-        .keys_transposed = w->keys_transposed,
-        .values = w->values,
-        .queries = w->queries,
-        .dout = w->dout,
-        .queries_split = w->queries_transposed,
-        .dout_split = w->dout_transposed,
-        .probs = w->probs,
-        .dscores = w->dscores,
-        .dscores_right = w->dscores_right,
-        .dkeys = w->dkeys,
-        .dvalues = w->dvalues,
-        .dqueries = w->dqueries,
-        .scores = w->scores,
-        .dprobs = w->dprobs,
-        .scale = a->scale,
-        .lse = w->lse,
-        .delta = w->delta,
-        .prefetch = {prefetch_of(p, io->q_BTHK, q, a->q_stride, count),
-                     prefetch_of(p, io->out_BTHK, o, out_columns(p), count),
-                     prefetch_of(p, io->dout_BTHK, o, out_columns(p), count)}};
+    struct tiles_backward tiles = {.head_panels = p->head_panels,
+                                   .key_panels = p->key_panels,
+                                   .query_panels = w->query_panels,
+                                   .keys = w->keys,
+                                   .keys_transposed = w->keys_transposed,
+                                   .values = w->values,
+                                   .queries = w->queries,
+                                   .dout = w->dout,
+                                   .queries_split = w->queries_transposed,
+                                   .dout_split = w->dout_transposed,
+                                   .probs = w->probs,
+                                   .dscores = w->dscores,
+                                   .dscores_right = w->dscores_right,
+                                   .dkeys = w->dkeys,
+                                   .dvalues = w->dvalues,
+                                   .dqueries = w->dqueries,
+                                   .scores = w->scores,
+                                   .dprobs = w->dprobs,
+                                   .scale = a->scale,
+                                   .lse = w->lse,
+                                   .delta = w->delta,
+                                   .prefetch = {prefetch_of(p, query_rows(p, io->q_BTHK, next)),
+                                                prefetch_of(p, out_rows(p, io->out_BTHK, next)),
+                                                prefetch_of(p, out_rows(p, io->dout_BTHK, next))}};
     KERNEL(attention_tiles_backward)(&tiles, w->mask);
 }
 
@@ -333,8 +343,8 @@ static void backward_queries(const struct attention_plan *p, const struct attent
     const struct attention *a = p->a;
     size_t b = task.b, h = task.h, first = task.first;
     bool is_partial = a->keys != ALL_KEYS, accumulates = a->keys == MORE_KEYS;
-    if (!init_masks(p, io, w, b, first) && accumulates) return;
-    load_queries(p, io, w, b, h, first);
+    if (!init_masks(p, io, w, task) && accumulates) return;
+    load_queries(p, io, w, task);
     if (p->tiled)
         backward_tiled(p, io, w, next);
     else
@@ -356,20 +366,8 @@ static void backward_queries(const struct attention_plan *p, const struct attent
     }
 }
 
-/* Stores up to 32 of a row's K elements. */
-static inline void store_head_panel(const float *sums, float scale, void *x, size_t at,
-                                    enum dtype dtype, size_t count)
-{
-    float row[PANEL];
-    for (size_t i = 0; i < PANEL; i++) row[i] = scale * sums[i];
-    if (dtype == BF16 && count == PANEL && vector_is_aligned((bf16 *)x + at))
-        vector_stream_bf16((bf16 *)x + at, row);
-    else
-        vector_store(x, at, dtype, count, row);
-}
-
 /* Stores accumulators [key_panels][head_panels], times scale, to rows of keys. */
-static void store_keys(const struct attention_plan *p, const float *sums, float scale, void *x,
+static void store_keys(const struct attention_plan *p, const float *acc, float scale, void *x,
                        size_t at)
 {
     size_t S = (size_t)p->a->S, K = (size_t)p->a->K;
@@ -377,10 +375,17 @@ static void store_keys(const struct attention_plan *p, const float *sums, float 
     for (size_t s = 0; s < S; s++) {
         size_t row = at + element_offset(p, s / PANEL * PANEL, 0, p->a->kv_stride) +
                      s % PANEL * row_stride(p, p->a->kv_stride);
-        for (size_t n = 0; n < p->head_panels; n++)
-            store_head_panel(
-                sums + (s / PANEL * p->head_panels + n) * MICRO_TILE + s % PANEL * PANEL, scale, x,
-                row + n * head_panel_stride(p), dtype, size_min(PANEL, K - n * PANEL));
+        for (size_t n = 0; n < p->head_panels; n++) {
+            const float *acc_row =
+                acc + (s / PANEL * p->head_panels + n) * MICRO_TILE + s % PANEL * PANEL;
+            size_t to = row + n * head_panel_stride(p), count = size_min(PANEL, K - n * PANEL);
+            float scaled[PANEL];
+            for (size_t i = 0; i < PANEL; i++) scaled[i] = scale * acc_row[i];
+            if (dtype == BF16 && count == PANEL && vector_is_aligned((bf16 *)x + to))
+                vector_stream_bf16((bf16 *)x + to, scaled);
+            else
+                vector_store(x, to, dtype, count, scaled);
+        }
     }
 }
 
@@ -391,7 +396,8 @@ static void backward_head(const struct attention_plan *p, const struct attention
     const struct attention *a = p->a;
     size_t k_at = key_offset(p, b, g, a->k_column), v_at = key_offset(p, b, g, a->v_column);
     struct backward_buffers w = backward_at(p, buffers);
-    struct operand keys = operand_of_rows(p, io->k_BSGK, k_at, a->kv_stride, (size_t)a->S, true);
+    struct head_rows key_rows = {io->k_BSGK, k_at, a->kv_stride, (size_t)a->S};
+    struct operand keys = operand_of_rows(p, key_rows, true);
     KERNEL(panel_pack)(&keys, p->left, 0, p->head_panels, w.keys_transposed);
     KERNEL(attention_pack_keys)(p, io->k_BSGK, k_at, w.keys);
     KERNEL(attention_pack_keys)(p, io->v_BSGK, v_at, w.values);

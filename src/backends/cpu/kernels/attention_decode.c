@@ -56,6 +56,7 @@ static void decode_head(const struct attention *a, const struct attention_fwd *i
 {
     size_t K = (size_t)a->K, S = (size_t)a->S, T = (size_t)a->T, heads = (size_t)(a->H / a->G);
     size_t keys = b * S * a->kv_stride + g * K;
+    const struct mask_source bounds = {a, io->start_BT, io->end_BT};
     for (size_t t = 0; t < T; t++)
         for (size_t e = 0; e < heads; e++)
             vector_load(io->q_BTHK, (b * T + t) * a->q_stride + (g * heads + e) * K, a->dtype, K,
@@ -68,7 +69,7 @@ static void decode_head(const struct attention *a, const struct attention_fwd *i
     for (size_t n = 0; n < heads * T; n++) {
         size_t h = g * heads + n % heads, t = n / heads;
         io->lse_BHT[(b * (size_t)a->H + h) * T + t] =
-            softmax_row(buf.scores + n * S, S, visible_keys(a, io->start_BT, io->end_BT, b, t));
+            softmax_row(buf.scores + n * S, S, visible_keys(&bounds, b, t));
     }
     memset(buf.out, 0, heads * T * K * sizeof *buf.out);
     for (size_t s = 0; s < S; s++) {

@@ -9,16 +9,22 @@
 
 #include <math.h>
 
+/* What masks are computed from; start_BT and end_BT are document bounds, or both NULL. */
+struct mask_source {
+    const struct attention *a;
+    const int32_t *start_BT, *end_BT;
+};
+
 /* Keys [begin, end) that are visible to query t of row b. */
 struct key_range {
     int32_t begin, end;
 };
-static inline struct key_range visible_keys(const struct attention *a, const int32_t *start_BT,
-                                            const int32_t *end_BT, size_t b, size_t t)
+static inline struct key_range visible_keys(const struct mask_source *s, size_t b, size_t t)
 {
+    const struct attention *a = s->a;
     size_t at = b * (size_t)a->T + t;
     int32_t causal_end = (int32_t)t + a->S - a->T + 1;
-    struct key_range range = {start_BT ? start_BT[at] : 0, end_BT ? end_BT[at] : a->S};
+    struct key_range range = {s->start_BT ? s->start_BT[at] : 0, s->end_BT ? s->end_BT[at] : a->S};
     if (a->causal && range.end > causal_end) range.end = causal_end;
     return range;
 }
@@ -29,15 +35,16 @@ struct attention_mask {
     int32_t any_begin, any_end, all_begin, all_end;
 };
 
-static inline void attention_mask_init(const struct attention *a, const int32_t *start,
-                                       const int32_t *end, size_t b, size_t first,
-                                       struct attention_mask *m)
+/* Of the panel of queries that starts at query `first` of row b. */
+static inline void attention_mask_init(struct attention_mask *m, const struct mask_source *s,
+                                       size_t b, size_t first)
 {
+    const struct attention *a = s->a;
     m->any_begin = a->S, m->any_end = 0, m->all_begin = 0, m->all_end = a->S;
     for (size_t i = 0; i < PANEL; i++) {
         struct key_range range = {0, 0};
         if (first + i < (size_t)a->T) {
-            range = visible_keys(a, start, end, b, first + i);
+            range = visible_keys(s, b, first + i);
             bool none = range.begin >= range.end;
             if (!none && range.begin < m->any_begin) m->any_begin = range.begin;
             if (!none && range.end > m->any_end) m->any_end = range.end;

@@ -103,12 +103,12 @@ void KERNEL(attention_pack_split)(const struct attention_rows *r, char *to, size
 
 void KERNEL(attention_pack_keys)(const struct attention_plan *p, const void *x, size_t at, char *to)
 {
-    const struct attention *a = p->a;
-    size_t S = (size_t)a->S, bytes = p->head_panels * p->step_bytes;
-    struct operand o = operand_of_rows(p, x, at, a->kv_stride, S, false);
+    size_t S = (size_t)p->a->S, bytes = p->head_panels * p->step_bytes;
+    struct head_rows keys = {x, at, p->a->kv_stride, S};
+    struct operand o = operand_of_rows(p, keys, false);
     if (!p->tiled) KERNEL(panel_pack)(&o, p->left, 0, p->key_panels, to);
     for (size_t s = 0; s < S && p->tiled; s += PANEL) {
-        struct attention_rows r = rows_of(p, x, at, a->kv_stride, S, s);
+        struct attention_rows r = panel_of_rows(p, keys, s);
         KERNEL(attention_pack_left)(&r, to + s / PANEL * bytes, p->step_bytes);
     }
 }

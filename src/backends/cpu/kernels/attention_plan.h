@@ -113,22 +113,26 @@ static inline void store_pair(const float *low, const float *high, size_t pair, 
                                              (bf16_rounded_bits(high[half * 16 + i]) & 0xFFFF0000u);
 }
 
-/* Rows [count][K] at x + at, of a tensor with `columns` columns, as a GEMM operand; transposed: as
- * K vectors of `count`. */
-static inline struct operand operand_of_rows(const struct attention_plan *p, const void *x,
-                                             size_t at, size_t columns, size_t count,
+/* `count` rows of one head, K elements each; the first is at x + at, in a tensor with `columns`
+ * columns. */
+struct head_rows {
+    const void *x;
+    size_t at, columns, count;
+};
+
+/* The rows as a GEMM operand; transposed: as K vectors of `count` elements. */
+static inline struct operand operand_of_rows(const struct attention_plan *p, struct head_rows r,
                                              bool transposed)
 {
     const struct attention *a = p->a;
-    struct operand o = {(const char *)x + at * dtype_bytes(a->dtype),
-                        a->dtype,
-                        count,
-                        (size_t)a->K,
-                        columns,
-                        transposed,
-                        p->paneled};
-    if (transposed) o.mn_count = (size_t)a->K, o.K = count;
-    return o;
+    size_t K = (size_t)a->K;
+    return (struct operand){.x = (const char *)r.x + r.at * dtype_bytes(a->dtype),
+                            .dtype = a->dtype,
+                            .mn_count = transposed ? K : r.count,
+                            .K = transposed ? r.count : K,
+                            .stride = r.columns,
+                            .mn_major = transposed,
+                            .paneled = p->paneled};
 }
 
 /* Up to 32 bf16 rows [count][K]: elements from a row to the next, and from 32 columns to the next
@@ -139,24 +143,26 @@ struct attention_rows {
 };
 
 /* The panel of bf16 rows that starts at row `skip`. */
-static inline struct attention_rows rows_of(const struct attention_plan *p, const void *x,
-                                            size_t at, size_t columns, size_t count, size_t skip)
+static inline struct attention_rows panel_of_rows(const struct attention_plan *p,
+                                                  struct head_rows r, size_t skip)
 {
-    return (struct attention_rows){
-        (const bf16 *)x + at + skip * columns, row_stride(p, columns), head_panel_stride(p),
-        size_min(PANEL, count - skip),         (size_t)p->a->K,        p->head_panels};
+    return (struct attention_rows){.x = (const bf16 *)r.x + r.at + skip * r.columns,
+                                   .stride = row_stride(p, r.columns),
+                                   .panel_stride = head_panel_stride(p),
+                                   .count = size_min(PANEL, r.count - skip),
+                                   .K = (size_t)p->a->K,
+                                   .head_panels = p->head_panels};
 }
 
-/* Prefetches `count` rows of a head's K elements from x + at on.  In the panel layout the rows of a
- * panel are contiguous. */
-static inline struct attention_prefetch prefetch_of(const struct attention_plan *p, const void *x,
-                                                    size_t at, size_t columns, size_t count)
+/* A prefetch of the rows.  In the panel layout the rows of a panel are contiguous. */
+static inline struct attention_prefetch prefetch_of(const struct attention_plan *p,
+                                                    struct head_rows r)
 {
     size_t bytes = dtype_bytes(p->a->dtype), K = (size_t)p->a->K;
-    return (struct attention_prefetch){.x = (const char *)x + at * bytes,
-                                       .stride = (p->paneled ? K : columns) * bytes,
+    size_t skip = p->paneled ? PANEL * (r.columns - K) : 0;
+    return (struct attention_prefetch){.x = (const char *)r.x + r.at * bytes,
+                                       .stride = (p->paneled ? K : r.columns) * bytes,
                                        .bytes = K * bytes,
-                                       .rows = count,
-                                       .panel_skip =
-                                           p->paneled ? PANEL * (columns - K) * bytes : 0};
+                                       .rows = r.count,
+                                       .panel_skip = skip * bytes};
 }

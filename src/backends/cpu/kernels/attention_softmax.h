@@ -49,6 +49,17 @@ struct softmax_lanes {
 #endif
 };
 
+/* One block of backward: probs p from scores, and ds = p dprobs.  Both are stored as split left
+ * panels, ds also as a right panel. */
+struct softmax_block {
+    float scale_log2;
+    const float *scores, *dprobs; /* [32 keys][32 queries] */
+    char *probs, *dscores, *dscores_right;
+};
+
+/* Where the rows of the pair-th two keys start in a split left panel. */
+static inline size_t softmax_left_offset(size_t pair) { return pair / 8 * 1024 + pair % 8 * 128; }
+
 #if defined(SOFTMAX_AVX512)
 static inline struct softmax_lanes softmax_begin(float scale_log2)
 {
@@ -118,12 +129,14 @@ static inline uint32_t softmax_end(const struct softmax_lanes *s, float *sum)
     return overflow;
 }
 
-/* Probs p of two keys, and ds = p dp, as rows of split left panels; also ds as the words that a
- * k-step of a right panel holds. */
-static inline void softmax_keys_backward(float scale_log2, const float *scores, const float *dprobs,
-                                         char *probs, char *dscores, char *right)
+/* Backward for the pair-th two keys. */
+static inline void softmax_keys_backward(const struct softmax_block *s, size_t pair)
 {
-    const __m512 scale = _mm512_set1_ps(scale_log2);
+    const __m512 scale = _mm512_set1_ps(s->scale_log2);
+    const float *scores = s->scores + 2 * pair * PANEL, *dprobs = s->dprobs + 2 * pair * PANEL;
+    size_t left = softmax_left_offset(pair);
+    char *probs = s->probs + left, *dscores = s->dscores + left;
+    char *right = s->dscores_right + pair * 64;
     __m512 d[2][2];
     for (int k = 0; k < 2; k++) {
         int at = k * PANEL;
@@ -207,20 +220,21 @@ static inline void softmax_store_split(const float *row, char *to)
     }
 }
 
-static inline void softmax_keys_backward(float scale_log2, const float *scores, const float *dprobs,
-                                         char *probs, char *dscores, char *right)
+static inline void softmax_keys_backward(const struct softmax_block *s, size_t pair)
 {
+    const float *scores = s->scores + 2 * pair * PANEL, *dprobs = s->dprobs + 2 * pair * PANEL;
+    size_t left = softmax_left_offset(pair);
     float p[2][PANEL], d[2][PANEL];
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; i < PANEL; i++) {
             size_t at = k * PANEL + i;
             p[k][i] =
-                bf16_to_f32(softmax_exp2(softmax_scale(scores[at], scale_log2, SOFTMAX_BIAS)));
+                bf16_to_f32(softmax_exp2(softmax_scale(scores[at], s->scale_log2, SOFTMAX_BIAS)));
             d[k][i] = p[k][i] * dprobs[at];
         }
-        softmax_store_split(p[k], probs + k * 64);
-        softmax_store_split(d[k], dscores + k * 64);
+        softmax_store_split(p[k], s->probs + left + k * 64);
+        softmax_store_split(d[k], s->dscores + left + k * 64);
     }
-    softmax_store_pairs(d[0], d[1], right);
+    softmax_store_pairs(d[0], d[1], s->dscores_right + pair * 64);
 }
 #endif

@@ -51,16 +51,17 @@ static inline void tiles_k_step(const char *left, const char *right, bool right_
     } while (0)
 
 /* The first k-step: stores the tiles' old accumulators to `pending`, each as late as possible. */
-static inline void tiles_first_k_step(const char *left, const char *right, bool right_l1,
-                                      float *pending, const float *init, bool broadcast_row)
+static inline void tiles_first_k_step(const struct tile_matmul *p, float *pending)
 {
-    const size_t row_bytes = broadcast_row ? 0 : ACC_ROW_BYTES,
-                 lower = broadcast_row ? 0 : MICRO_TILE_LOWER;
+    const char *left = p->left, *right = p->right;
+    const float *init = p->init;
+    const size_t row_bytes = p->broadcast_row ? 0 : ACC_ROW_BYTES;
+    const size_t lower = p->broadcast_row ? 0 : MICRO_TILE_LOWER;
     TILE_STREAM(4, left, 64);
-    TILE_LOAD_VIA(6, right, right_l1);
+    TILE_LOAD_VIA(6, right, p->right_l1);
     TILE_SWAP(0, pending, init, row_bytes);
     TILE_DOT(0, 4, 6);
-    TILE_LOAD_VIA(7, right + 1024, right_l1);
+    TILE_LOAD_VIA(7, right + 1024, p->right_l1);
     TILE_SWAP(1, pending + 16, init ? init + 16 : NULL, row_bytes);
     TILE_DOT(1, 4, 7);
     TILE_STREAM(5, left + 1024, 64);
@@ -73,12 +74,11 @@ static inline void tiles_first_k_step(const char *left, const char *right, bool 
 /* Runs k-step `step`.  *pending: destination of the accumulators that the tiles hold. */
 static inline void tile_matmul_step(const struct tile_matmul *p, size_t step, float **pending)
 {
-    const char *left = p->left + step * p->left_step, *right = p->right + step * p->right_step;
     if (step) {
-        tiles_k_step(left, right, p->right_l1);
+        tiles_k_step(p->left + step * p->left_step, p->right + step * p->right_step, p->right_l1);
         return;
     }
-    tiles_first_k_step(left, right, p->right_l1, *pending, p->init, p->broadcast_row);
+    tiles_first_k_step(p, *pending);
     *pending = p->to;
 }
 

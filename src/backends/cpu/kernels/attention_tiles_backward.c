@@ -134,20 +134,9 @@ static void accumulate_dq(const struct tiles_backward *b, const struct attention
     }
 }
 
-/* Inputs and outputs of the softmax of one block. */
-struct softmax_step {
-    float scale_log2;
-    const float *scores, *dprobs;
-    char *probs, *dscores, *right;
-};
-
-static inline void softmax_until(const struct softmax_step *s, size_t *done, size_t until)
+static inline void softmax_until(const struct softmax_block *s, size_t *done, size_t until)
 {
-    for (size_t k = *done; k < until; k++) {
-        size_t row = k / 8 * 1024 + k % 8 * 128;
-        softmax_keys_backward(s->scale_log2, s->scores + 2 * k * PANEL, s->dprobs + 2 * k * PANEL,
-                              s->probs + row, s->dscores + row, s->right + k * 64);
-    }
+    for (size_t pair = *done; pair < until; pair++) softmax_keys_backward(s, pair);
     *done = until;
 }
 
@@ -160,13 +149,13 @@ static void process_pair(const struct tiles_backward *b, struct backward_state *
     size_t total = next ? 2 * b->head_panels : 0, tile_steps = 0, done = 0,
            query = query_panel_of(x);
     total += until > state->dkv_done ? (until - state->dkv_done) * state->dkv_pair.count : 0;
-    struct softmax_step s = {
+    struct softmax_block s = {
         .scale_log2 = b->scale * 1.44269504f,
         .scores = b->scores + scores_offset(x),
         .dprobs = b->dprobs + scores_offset(x),
         .probs = b->probs + left_offset(x, query),
         .dscores = b->dscores + left_offset(x, query),
-        .right = b->dscores_right + right_offset(x->key, query),
+        .dscores_right = b->dscores_right + right_offset(x->key, query),
     };
     for (size_t n = next ? 0 : 2; n < 2 || state->dkv_done < until; n++) {
         struct tile_matmul p = n == 0   ? scores_matmul(b, state, next)

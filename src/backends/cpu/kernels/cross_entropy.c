@@ -67,13 +67,25 @@ static inline void accumulate_exp(enum dtype dtype, vector x, float base, vector
     *sum += vector_exps(dtype, x - base);
 }
 
-/* Columns [v, end) of rows [i, i + count). */
-static inline void sum_exp_chunk(struct logit_rows k, size_t i, size_t count, size_t v, size_t end,
-                                 const float *base, double *sums, vector *maxima)
+/* Rows that are processed together. */
+static inline size_t group_of(struct logit_rows k) { return k.paneled ? ROW_GROUP : 1; }
+
+/* For each row: the sum of e^(x - base), and maxima per lane. */
+struct exp_sums {
+    float base[PANEL];
+    double sum[PANEL];
+    vector maxima[PANEL];
+};
+
+/* Adds columns [v, end) of the group of rows that starts with row i. */
+static inline void sum_exp_chunk(struct logit_rows k, size_t i, size_t v, size_t end,
+                                 struct exp_sums *s)
 {
+    const size_t count = group_of(k);
+    const float *base = s->base + i;
     vector sum[ROW_GROUP], row_max[ROW_GROUP];
 #pragma GCC unroll 4
-    for (size_t n = 0; n < count; n++) sum[n] = vector_broadcast(0), row_max[n] = maxima[i + n];
+    for (size_t n = 0; n < count; n++) sum[n] = vector_broadcast(0), row_max[n] = s->maxima[i + n];
     for (; v + UNROLL <= end; v += UNROLL) {
         if (!k.paneled) vector_prefetch(k.logits, (k.first + 1) * (size_t)k.a->V + v / 2, k.dtype);
         for (size_t j = v; j < v + UNROLL; j += 2 * LANES) {
@@ -82,46 +94,44 @@ static inline void sum_exp_chunk(struct logit_rows k, size_t i, size_t count, si
             for (size_t n = 0; n < count; n++, at += PANEL) {
                 struct vectors x = vector_get_two(k.logits, at, k.dtype);
                 if (k.paneled) vector_prefetch(k.logits, at + PREFETCH_AHEAD * PANEL, k.dtype);
-                accumulate_exp(k.dtype, x.a, base[i + n], &sum[n], &row_max[n]);
-                accumulate_exp(k.dtype, x.b, base[i + n], &sum[n], &row_max[n]);
+                accumulate_exp(k.dtype, x.a, base[n], &sum[n], &row_max[n]);
+                accumulate_exp(k.dtype, x.b, base[n], &sum[n], &row_max[n]);
             }
         }
     }
     for (; v < end; v += LANES)
         for (size_t n = 0; n < count; n++) {
             size_t n_left = end - v < LANES ? end - v : LANES;
-            accumulate_exp(k.dtype, load_logits(k, i + n, v, n_left), base[i + n], &sum[n],
+            accumulate_exp(k.dtype, load_logits(k, i + n, v, n_left), base[n], &sum[n],
                            &row_max[n]);
         }
 #pragma GCC unroll 4
     for (size_t n = 0; n < count; n++)
-        sums[i + n] += (double)vector_reduce_sum(sum[n]), maxima[i + n] = row_max[n];
+        s->sum[i + n] += (double)vector_reduce_sum(sum[n]), s->maxima[i + n] = row_max[n];
 }
 
-/* Sums of e^(x - base) over the rows; row_max becomes their maxima. */
-static inline void sum_exp(struct logit_rows k, const float *base, double *sums, float *row_max)
+/* Sums over all columns, relative to s->base; row_max becomes the rows' maxima. */
+static inline void sum_exp(struct logit_rows k, struct exp_sums *s, float *row_max)
 {
-    size_t V = (size_t)k.a->V, count = k.paneled ? ROW_GROUP : 1;
-    vector maxima[PANEL];
-    for (size_t i = 0; i < k.rows; i++) maxima[i] = vector_broadcast(-INFINITY), sums[i] = 0;
+    size_t V = (size_t)k.a->V;
+    for (size_t i = 0; i < k.rows; i++) s->maxima[i] = vector_broadcast(-INFINITY), s->sum[i] = 0;
     for (size_t v = 0; v < V; v += CHUNK)
-        for (size_t i = 0; i < k.rows; i += count)
-            sum_exp_chunk(k, i, count, v, V - v < CHUNK ? V : v + CHUNK, base, sums, maxima);
-    for (size_t i = 0; i < k.rows; i++) row_max[i] = vector_reduce_max(maxima[i]);
+        for (size_t i = 0; i < k.rows; i += group_of(k))
+            sum_exp_chunk(k, i, v, V - v < CHUNK ? V : v + CHUNK, s);
+    for (size_t i = 0; i < k.rows; i++) row_max[i] = vector_reduce_max(s->maxima[i]);
 }
 
 static inline void log_sum_exp(struct logit_rows k, float *lse, float *row_max)
 {
     size_t first = k.a->V < CHUNK ? (size_t)k.a->V : CHUNK;
-    float base[PANEL];
-    double sums[PANEL];
+    struct exp_sums s;
     bool redo = false;
-    for (size_t i = 0; i < k.rows; i++) base[i] = max_logit(k, i, first);
-    sum_exp(k, base, sums, row_max);
+    for (size_t i = 0; i < k.rows; i++) s.base[i] = max_logit(k, i, first);
+    sum_exp(k, &s, row_max);
     for (size_t i = 0; i < k.rows; i++)
-        if (!(row_max[i] - base[i] <= MAX_EXPONENT)) base[i] = row_max[i], redo = true;
-    if (redo) sum_exp(k, base, sums, row_max);
-    for (size_t i = 0; i < k.rows; i++) lse[i] = base[i] + (float)log(sums[i]);
+        if (!(row_max[i] - s.base[i] <= MAX_EXPONENT)) s.base[i] = row_max[i], redo = true;
+    if (redo) sum_exp(k, &s, row_max);
+    for (size_t i = 0; i < k.rows; i++) lse[i] = s.base[i] + (float)log(s.sum[i]);
 }
 
 /* The first index at which row i equals x; 0 if none does. */
@@ -149,11 +159,11 @@ static inline vector softmax_gradient(enum dtype dtype, vector x, struct softmax
     return vector_fast_exp2(x * 1.44269504f - by.log2_shift);
 }
 
-/* Overwrites columns [v, end) of rows [i, i + count) with their gradients. */
-static inline void gradient_chunk(struct logit_rows k, size_t i, size_t count, size_t v, size_t end,
+/* Overwrites columns [v, end) of the group of rows that starts with row i with their gradients. */
+static inline void gradient_chunk(struct logit_rows k, size_t i, size_t v, size_t end,
                                   const struct softmax_scale *scales)
 {
-    size_t V = (size_t)k.a->V;
+    const size_t V = (size_t)k.a->V, count = group_of(k);
     struct softmax_scale scale[ROW_GROUP];
     for (size_t n = 0; n < count; n++) scale[n] = scales[i + n];
     for (; v + UNROLL <= end; v += UNROLL) {
@@ -185,13 +195,12 @@ static inline void softmax_gradients(struct logit_rows k, const struct softmax_s
 {
     size_t V = (size_t)k.a->V;
     if (!k.paneled) {
-        gradient_chunk(k, 0, 1, 0, V, scales);
+        gradient_chunk(k, 0, 0, V, scales);
         return;
     }
     for (size_t end = V, v; end > 0; end = v) {
         v = (end - 1) / CHUNK * CHUNK;
-        for (size_t i = 0; i < k.rows; i += ROW_GROUP)
-            gradient_chunk(k, i, ROW_GROUP, v, end, scales);
+        for (size_t i = 0; i < k.rows; i += ROW_GROUP) gradient_chunk(k, i, v, end, scales);
     }
 }
 

@@ -91,26 +91,26 @@ static struct left_panel left_panel_at(const struct blocked_gemm *g, size_t firs
 }
 
 struct gemm_block {
-    size_t a, a_end, b, b_end; /* panels within the slices */
+    size_t a, a_end, b, b_end;      /* panels within the slices */
+    size_t first_row, first_column; /* of the slices, in C */
+    float *acc;                     /* of this thread */
 };
 
 /* Multiplies the block over k-steps [step, end); stores it to C after the last. */
 static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_block *block,
-                             size_t step, size_t end, size_t first_row, size_t first_column,
-                             float *acc)
+                             size_t step, size_t end)
 {
-    size_t skip = step * panel_step_bytes(g->kind);
+    size_t skip = step * panel_step_bytes(g->kind), first_panel = block->first_row / PANEL;
+    bool full_k = step == 0 && end == g->steps; /* nothing to spill: one micro-tile stays in L1 */
     for (size_t j = block->b; j < block->b_end; j++)
         for (size_t i = block->a; i < block->a_end; i++) {
-            bool full_k =
-                step == 0 && end == g->steps; /* nothing to spill: one micro-tile stays in L1 */
-            float *acc_tile =
-                full_k ? acc : acc + ((j - block->b) * g->mc + i - block->a) * MICRO_TILE;
+            size_t spilled = full_k ? 0 : (j - block->b) * g->mc + i - block->a;
+            float *acc = block->acc + spilled * MICRO_TILE;
             KERNEL(panel_multiply)
-            (g->kind, end - step, left_panel_at(g, first_row / PANEL, i, step),
-             g->right + j * g->panel_bytes + skip, acc_tile, step > 0);
+            (g->kind, end - step, left_panel_at(g, first_panel, i, step),
+             g->right + j * g->panel_bytes + skip, acc, step > 0);
             if (end == g->steps)
-                store_tile(g, acc_tile, first_row + i * PANEL, first_column + j * PANEL);
+                store_tile(g, acc, block->first_row + i * PANEL, block->first_column + j * PANEL);
         }
 }
 
@@ -123,20 +123,26 @@ static void multiply_blocks(const struct blocked_gemm *g, size_t first_row, size
     size_t k_blocks = (g->steps + steps - 1) / steps;
 #pragma omp for schedule(dynamic)
     for (size_t n = 0; n < count; n++) {
-        struct gemm_block block = {.a = n % block_rows * g->mc, .b = n / block_rows * g->nc};
-        block.a_end = size_min(block.a + g->mc, a_count),
-        block.b_end = size_min(block.b + g->nc, b_count);
-        float *acc = g->acc + (size_t)omp_get_thread_num() * GEMM_MAX_BLOCK * MICRO_TILE;
+        size_t a = n % block_rows * g->mc, b = n / block_rows * g->nc;
+        size_t thread = (size_t)omp_get_thread_num();
+        struct gemm_block block = {.a = a,
+                                   .a_end = size_min(a + g->mc, a_count),
+                                   .b = b,
+                                   .b_end = size_min(b + g->nc, b_count),
+                                   .first_row = first_row,
+                                   .first_column = first_column,
+                                   .acc = g->acc + thread * GEMM_MAX_BLOCK * MICRO_TILE};
         for (size_t p = 0; p < k_blocks; p++)
-            multiply_k_block(g, &block, g->steps * p / k_blocks, g->steps * (p + 1) / k_blocks,
-                             first_row, first_column, acc);
+            multiply_k_block(g, &block, g->steps * p / k_blocks, g->steps * (p + 1) / k_blocks);
         vector_stream_fence();
     }
 }
 
-static void pack_panels(const struct blocked_gemm *g, const struct operand *o, bool right,
-                        size_t first, size_t count, char *to)
+/* Packs `count` panels of B (right) or of A, from panel `first` on. */
+static void pack_panels(const struct blocked_gemm *g, bool right, size_t first, size_t count)
 {
+    const struct operand *o = right ? &g->b : &g->a;
+    char *to = right ? g->right : g->left;
     struct panel_format format = {.kind = g->kind, .right = right, .stream = true};
 #pragma omp for schedule(static)
     for (size_t i = 0; i < count; i += PACK_GROUP) {
@@ -152,10 +158,10 @@ static void run_thread(const struct blocked_gemm *g)
     size_t rows = panel_count((size_t)g->s->M), columns = panel_count((size_t)g->s->N);
     for (size_t b = 0; b < columns; b += g->b_panels) {
         size_t b_count = size_min(g->b_panels, columns - b);
-        pack_panels(g, &g->b, true, b, b_count, g->right);
+        pack_panels(g, true, b, b_count);
         for (size_t a = 0; a < rows; a += g->a_panels) {
             size_t a_count = size_min(g->a_panels, rows - a);
-            if (b == 0 || g->a_panels < rows) pack_panels(g, &g->a, false, a, a_count, g->left);
+            if (b == 0 || g->a_panels < rows) pack_panels(g, false, a, a_count);
             multiply_blocks(g, a * PANEL, b * PANEL, a_count, b_count);
         }
     }

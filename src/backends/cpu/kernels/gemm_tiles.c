@@ -179,28 +179,32 @@ static inline void overlap_epilogue(struct tiles_thread *t)
             TILE_ZERO(tile);                                                                       \
     } while (0)
 
+/* Two panels to multiply: the next k-step of each. */
+struct micro_panels {
+    const char *left, *right;
+};
+enum l1_operand { NONE_IN_L1, LEFT_IN_L1, RIGHT_IN_L1 };
+
 /* Loads the operand in L1 last: the other one has the longer latency. */
-static inline __attribute__((always_inline)) void multiply_k_steps(size_t steps, const char **left,
-                                                                   const char **right, bool left_l1,
-                                                                   bool right_l1,
-                                                                   struct tiles_thread *t)
+static inline __attribute__((always_inline)) void
+multiply_k_steps(size_t steps, struct micro_panels *p, enum l1_operand l1, struct tiles_thread *t)
 {
-    for (; steps > 0; steps--, *left += KSTEP_BYTES, *right += KSTEP_BYTES) {
-        if (left_l1) {
-            TILE_LOAD_VIA(6, *right, right_l1);
-            TILE_LOAD_VIA(4, *left, left_l1);
+    for (; steps > 0; steps--, p->left += KSTEP_BYTES, p->right += KSTEP_BYTES) {
+        if (l1 == LEFT_IN_L1) {
+            TILE_LOAD_VIA(6, p->right, false);
+            TILE_LOAD_VIA(4, p->left, true);
             TILE_DOT(0, 4, 6);
-            TILE_LOAD_VIA(5, *left + 1024, left_l1);
+            TILE_LOAD_VIA(5, p->left + 1024, true);
             TILE_DOT(2, 5, 6);
-            TILE_LOAD_VIA(7, *right + 1024, right_l1);
+            TILE_LOAD_VIA(7, p->right + 1024, false);
             TILE_DOT(1, 4, 7);
         } else {
-            TILE_LOAD_VIA(4, *left, left_l1);
-            TILE_LOAD_VIA(6, *right, right_l1);
+            TILE_LOAD_VIA(4, p->left, false);
+            TILE_LOAD_VIA(6, p->right, l1 == RIGHT_IN_L1);
             TILE_DOT(0, 4, 6);
-            TILE_LOAD_VIA(7, *right + 1024, right_l1);
+            TILE_LOAD_VIA(7, p->right + 1024, l1 == RIGHT_IN_L1);
             TILE_DOT(1, 4, 7);
-            TILE_LOAD_VIA(5, *left + 1024, left_l1);
+            TILE_LOAD_VIA(5, p->left + 1024, false);
             TILE_DOT(2, 5, 6);
         }
         TILE_DOT(3, 5, 7);
@@ -208,42 +212,44 @@ static inline __attribute__((always_inline)) void multiply_k_steps(size_t steps,
     }
 }
 
-/* Multiplies two panels.  Stores the accumulators that the tiles hold to t->acc_dest, then starts
- * with those at `begin`, or with 0. */
-static inline __attribute__((always_inline)) void
-micro_kernel(size_t steps, const char *left, const char *right, const float *begin,
-             bool left_streamed, struct tiles_thread *t)
+/* The micro-kernel; the streamed operand is the one in L1.  Stores the accumulators that the tiles
+ * hold to t->acc_dest, then starts with those at `begin`, or with 0. */
+static inline __attribute__((always_inline)) void micro_kernel(size_t steps, struct micro_panels p,
+                                                               const float *begin,
+                                                               enum l1_operand streamed,
+                                                               struct tiles_thread *t)
 {
-    TILE_LOAD_VIA(4, left, left_streamed);
-    TILE_LOAD_VIA(6, right, !left_streamed);
+    bool left_l1 = streamed == LEFT_IN_L1;
+    TILE_LOAD_VIA(4, p.left, left_l1);
+    TILE_LOAD_VIA(6, p.right, !left_l1);
     SWAP_TILE(0, 0);
     TILE_DOT(0, 4, 6);
-    TILE_LOAD_VIA(7, right + 1024, !left_streamed);
+    TILE_LOAD_VIA(7, p.right + 1024, !left_l1);
     SWAP_TILE(1, 16);
     TILE_DOT(1, 4, 7);
-    TILE_LOAD_VIA(5, left + 1024, left_streamed);
+    TILE_LOAD_VIA(5, p.left + 1024, left_l1);
     SWAP_TILE(2, MICRO_TILE_LOWER);
     TILE_DOT(2, 5, 6);
     SWAP_TILE(3, MICRO_TILE_LOWER + 16);
     TILE_DOT(3, 5, 7);
-    left += KSTEP_BYTES, right += KSTEP_BYTES;
+    p.left += KSTEP_BYTES, p.right += KSTEP_BYTES;
     if (t->rows && t->g->c_transposed) KERNEL(panel_transpose)(t->acc);
-    size_t scratch = size_min(steps, L1_STEPS);
-    multiply_k_steps(scratch - 1, &left, &right, left_streamed, !left_streamed, t);
-    multiply_k_steps(steps - scratch, &left, &right, false, false, t);
+    size_t l1_steps = size_min(steps, L1_STEPS);
+    multiply_k_steps(l1_steps - 1, &p, streamed, t);
+    multiply_k_steps(steps - l1_steps, &p, NONE_IN_L1, t);
     store_rows(t, PANEL);
 }
 
-static void micro_kernel_left_streamed(size_t steps, const char *left, const char *right,
-                                       const float *begin, struct tiles_thread *t)
+static void micro_kernel_left_streamed(size_t steps, struct micro_panels p, const float *begin,
+                                       struct tiles_thread *t)
 {
-    micro_kernel(steps, left, right, begin, true, t);
+    micro_kernel(steps, p, begin, LEFT_IN_L1, t);
 }
 
-static void micro_kernel_right_streamed(size_t steps, const char *left, const char *right,
-                                        const float *begin, struct tiles_thread *t)
+static void micro_kernel_right_streamed(size_t steps, struct micro_panels p, const float *begin,
+                                        struct tiles_thread *t)
 {
-    micro_kernel(steps, left, right, begin, false, t);
+    micro_kernel(steps, p, begin, RIGHT_IN_L1, t);
 }
 
 /* Stores a thread's last micro-tile. */
@@ -340,10 +346,10 @@ static void macro_kernel(struct tiles_thread *t, const struct macro_task *s,
             t->d_prefetch = is_last_chunk && adds ? g->d + c_offset(g, row, column) : NULL;
             if (next) prefetch_block(t, next, n, pairs);
             if (g->left_streamed)
-                micro_kernel_left_streamed(steps, streamed.at, cached_panel,
+                micro_kernel_left_streamed(steps, (struct micro_panels){streamed.at, cached_panel},
                                            s->chunk ? spill : NULL, t);
             else
-                micro_kernel_right_streamed(steps, cached_panel, streamed.at,
+                micro_kernel_right_streamed(steps, (struct micro_panels){cached_panel, streamed.at},
                                             s->chunk ? spill : NULL, t);
             t->acc_dest = is_last_chunk ? t->acc : spill;
             if (!is_last_chunk) continue;
@@ -532,8 +538,10 @@ double KERNEL(microkernel_bench)(const void *panels, size_t bytes, long rounds)
     struct tiles_thread t = {.g = &g, .acc = acc, .acc_dest = acc};
     tiles_open();
     for (long r = 0; r < rounds; r++)
-        for (size_t i = 1; i < count; i++)
-            micro_kernel_right_streamed(steps, (const char *)panels + i * panel, panels, NULL, &t);
+        for (size_t i = 1; i < count; i++) {
+            struct micro_panels p = {(const char *)panels + i * panel, panels};
+            micro_kernel_right_streamed(steps, p, NULL, &t);
+        }
     tiles_close();
     return 2.0 * PANEL * MICRO_TILE * (double)(steps * (count - 1)) * (double)rounds;
 }

@@ -28,38 +28,40 @@ static inline float sum_squares(enum dtype dtype, const void *x_ND, size_t at, s
     return vector_reduce_sum(even + odd);
 }
 
-/* How y and dy are stored. */
-struct y_layout {
-    bool paneled; /* in the panel layout */
+/* A case that the loops are specialized for. */
+struct row_case {
+    enum dtype dtype;
+    bool paneled;    /* y and dy are in the panel layout */
+    bool accumulate; /* dx is added to */
     size_t D;
 };
 
-static inline size_t y_offset(struct y_layout y, size_t row, size_t column)
+static inline size_t y_offset(struct row_case c, size_t row, size_t column)
 {
-    return panel_offset(y.paneled, row, column, y.D);
+    return panel_offset(c.paneled, row, column, c.D);
 }
 
-/* From an element to the same one of the next row, which is prefetched. */
-static inline size_t next_row(struct y_layout y) { return y.paneled ? PANEL * y.D : y.D; }
+/* From an element of y to the same one of the next row, which is prefetched. */
+static inline size_t next_row(struct row_case c) { return c.paneled ? PANEL * c.D : c.D; }
 
-static inline void forward_row(const struct rmsnorm *a, enum dtype dtype, bool paneled,
+static inline void forward_row(struct row_case c, const struct rmsnorm *a,
                                const struct rmsnorm_fwd *io, size_t n)
 {
-    struct y_layout y = {paneled, (size_t)a->D};
-    size_t D = (size_t)a->D, at = n * D, d = 0;
+    const enum dtype dtype = c.dtype;
+    size_t D = c.D, at = n * D, d = 0;
     float rstd = 1 / sqrtf(sum_squares(dtype, io->x_ND, at, D) / (float)a->D + a->eps);
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        vector_prefetch(io->y_ND, y_offset(y, n, d) + next_row(y), dtype);
+        vector_prefetch(io->y_ND, y_offset(c, n, d) + next_row(c), dtype);
         x.a = w.a * vector_round_to(dtype, x.a * rstd),
         x.b = w.b * vector_round_to(dtype, x.b * rstd);
-        vector_set_two(io->y_ND, y_offset(y, n, d), dtype, x);
+        vector_set_two(io->y_ND, y_offset(c, n, d), dtype, x);
     }
     for (; d < D; d += LANES) {
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_round_to(dtype, vector_get(io->x_ND, at + d, dtype, count) * rstd);
-        vector_set(io->y_ND, y_offset(y, n, d), dtype, count,
+        vector_set(io->y_ND, y_offset(c, n, d), dtype, count,
                    x * vector_get(io->w_D, d, dtype, count));
     }
     io->rstd_N[n] = rstd;
@@ -69,71 +71,72 @@ enum status KERNEL(rmsnorm_forward)(const struct rmsnorm *a, const struct rmsnor
                                     struct queue *queue)
 {
     if (queue->measuring) return STATUS_OK;
+    size_t D = (size_t)a->D;
     bool paneled = KERNEL(panel_layout_used)(a->y_private, a->dtype, a->N, a->D);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t n = 0; n < (size_t)a->N; n++)
         if (a->dtype == F32)
-            forward_row(a, F32, false, io, n);
+            forward_row((struct row_case){.dtype = F32, .D = D}, a, io, n);
         else if (paneled)
-            forward_row(a, BF16, true, io, n);
+            forward_row((struct row_case){.dtype = BF16, .paneled = true, .D = D}, a, io, n);
         else
-            forward_row(a, BF16, false, io, n);
+            forward_row((struct row_case){.dtype = BF16, .D = D}, a, io, n);
     return STATUS_OK;
 }
 
 /* Sum of dy w x rstd; prefetches the next row. */
-static inline float dot_dy_h(const struct rmsnorm_bwd *io, enum dtype dtype, bool accumulate,
-                             struct y_layout y, size_t n, float rstd)
+static inline float dot_dy_h(struct row_case c, const struct rmsnorm_bwd *io, size_t n, float rstd)
 {
+    const enum dtype dtype = c.dtype;
     vector even = {0}, odd = {0};
-    size_t D = y.D, at = n * D, d = 0;
+    size_t D = c.D, at = n * D, d = 0;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        struct vectors dy = vector_get_two(io->dy_ND, y_offset(y, n, d), dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, y_offset(c, n, d), dtype);
         vector_prefetch(io->x_ND, at + D + d, dtype);
-        vector_prefetch(io->dy_ND, y_offset(y, n, d) + next_row(y), dtype);
-        if (accumulate) vector_prefetch(io->dx_ND, at + D + d, dtype);
+        vector_prefetch(io->dy_ND, y_offset(c, n, d) + next_row(c), dtype);
+        if (c.accumulate) vector_prefetch(io->dx_ND, at + D + d, dtype);
         even += dy.a * w.a * (x.a * rstd), odd += dy.b * w.b * (x.b * rstd);
     }
     for (; d < D; d += LANES) {
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_get(io->x_ND, at + d, dtype, count) * rstd;
         vector w = vector_get(io->w_D, d, dtype, count);
-        even += vector_get(io->dy_ND, y_offset(y, n, d), dtype, count) * w * x;
+        even += vector_get(io->dy_ND, y_offset(c, n, d), dtype, count) * w * x;
     }
     return vector_reduce_sum(even + odd);
 }
 
 struct row_stats {
     float rstd, dot;
+    enum dtype dtype;
 };
 
-/* Returns dx plus the old dx; adds to dw. */
-static inline vector dx_of(struct row_stats stats, enum dtype dtype, vector x, vector w, vector dy,
-                           vector old, vector *dw)
+/* Returns dx; adds to dw. */
+static inline vector dx_of(struct row_stats stats, vector x, vector w, vector dy, vector *dw)
 {
     x *= stats.rstd;
-    *dw += dy * vector_round_to(dtype, x);
-    return stats.rstd * (dy * w - x * stats.dot) + old;
+    *dw += dy * vector_round_to(stats.dtype, x);
+    return stats.rstd * (dy * w - x * stats.dot);
 }
 
 /* One row: dx, and its contribution to dw_D, which is in the element order of struct vectors. */
-static inline void backward_row(const struct rmsnorm *a, enum dtype dtype, bool accumulate,
-                                bool paneled, const struct rmsnorm_bwd *io, size_t n, float *dw_D)
+static inline void backward_row(struct row_case c, const struct rmsnorm_bwd *io, size_t n,
+                                float *dw_D)
 {
-    struct y_layout y = {paneled, (size_t)a->D};
-    size_t D = (size_t)a->D, at = n * D, d = 0;
-    struct row_stats stats = {.rstd = io->rstd_N[n]};
-    stats.dot = dot_dy_h(io, dtype, accumulate, y, n, stats.rstd) / (float)a->D;
+    const enum dtype dtype = c.dtype;
+    size_t D = c.D, at = n * D, d = 0;
+    struct row_stats stats = {.rstd = io->rstd_N[n], .dtype = dtype};
+    stats.dot = dot_dy_h(c, io, n, stats.rstd) / (float)D;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype), old = {0};
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        struct vectors dy = vector_get_two(io->dy_ND, y_offset(y, n, d), dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, y_offset(c, n, d), dtype);
         struct vectors dw = vector_get_two(dw_D, d, F32);
-        if (accumulate) old = vector_get_two(io->dx_ND, at + d, dtype);
-        x.a = dx_of(stats, dtype, x.a, w.a, dy.a, old.a, &dw.a);
-        x.b = dx_of(stats, dtype, x.b, w.b, dy.b, old.b, &dw.b);
+        if (c.accumulate) old = vector_get_two(io->dx_ND, at + d, dtype);
+        x.a = dx_of(stats, x.a, w.a, dy.a, &dw.a) + old.a;
+        x.b = dx_of(stats, x.b, w.b, dy.b, &dw.b) + old.b;
         vector_set_two(io->dx_ND, at + d, dtype, x);
         vector_set_two(dw_D, d, F32, dw);
     }
@@ -141,22 +144,23 @@ static inline void backward_row(const struct rmsnorm *a, enum dtype dtype, bool 
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_get(io->x_ND, at + d, dtype, count), old = {0};
         vector w = vector_get(io->w_D, d, dtype, count), dw = vector_get(dw_D, d, F32, count);
-        vector dy = vector_get(io->dy_ND, y_offset(y, n, d), dtype, count);
-        if (accumulate) old = vector_get(io->dx_ND, at + d, dtype, count);
-        vector_set(io->dx_ND, at + d, dtype, count, dx_of(stats, dtype, x, w, dy, old, &dw));
+        vector dy = vector_get(io->dy_ND, y_offset(c, n, d), dtype, count);
+        if (c.accumulate) old = vector_get(io->dx_ND, at + d, dtype, count);
+        vector_set(io->dx_ND, at + d, dtype, count, dx_of(stats, x, w, dy, &dw) + old);
         vector_set(dw_D, d, F32, count, dw);
     }
 }
 
-static inline void backward_rows(const struct rmsnorm *a, enum dtype dtype, bool paneled,
-                                 const struct rmsnorm_bwd *io, size_t begin, size_t end,
-                                 float *dw_D)
+/* The rows of one partial sum of dw, from row `begin` on. */
+static inline void backward_rows(struct row_case c, const struct rmsnorm *a,
+                                 const struct rmsnorm_bwd *io, size_t begin, float *dw_D)
 {
+    size_t end = size_min(begin + ROWS_PER_PART, (size_t)a->N);
     for (size_t n = begin; n < end; n++)
         if (a->accumulate)
-            backward_row(a, dtype, true, paneled, io, n, dw_D);
+            backward_row((struct row_case){c.dtype, c.paneled, true, (size_t)a->D}, io, n, dw_D);
         else
-            backward_row(a, dtype, false, paneled, io, n, dw_D);
+            backward_row((struct row_case){c.dtype, c.paneled, false, (size_t)a->D}, io, n, dw_D);
 }
 
 enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
@@ -170,16 +174,16 @@ enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsno
     bool paneled = KERNEL(panel_layout_used)(a->y_private, a->dtype, a->N, a->D);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {
-        size_t begin = block * ROWS_PER_PART,
-               end = begin + ROWS_PER_PART < N ? begin + ROWS_PER_PART : N;
+        size_t begin = block * ROWS_PER_PART;
         float *part = parts + block * D;
         memset(part, 0, D * sizeof *part);
         if (a->dtype == F32)
-            backward_rows(a, F32, false, io, begin, end, part);
+            backward_rows((struct row_case){.dtype = F32, .D = D}, a, io, begin, part);
         else if (paneled)
-            backward_rows(a, BF16, true, io, begin, end, part);
+            backward_rows((struct row_case){.dtype = BF16, .paneled = true, .D = D}, a, io, begin,
+                          part);
         else
-            backward_rows(a, BF16, false, io, begin, end, part);
+            backward_rows((struct row_case){.dtype = BF16, .D = D}, a, io, begin, part);
     }
     for (size_t block = 1; block < blocks; block++)
         for (size_t d = 0; d < D; d++) parts[d] += parts[block * D + d];

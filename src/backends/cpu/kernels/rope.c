@@ -6,24 +6,31 @@
 
 enum { PREFETCH_TOKENS = 4 }; /* prefetch distance: one token ahead would be too late */
 
-/* Rotates `count` pairs of one head: elements at u_at and v_at. */
-static inline void rotate_pairs(void *x, enum dtype dtype, size_t u_at, size_t v_at, vector cos,
-                                vector sin, size_t count)
+/* Of up to LANES pairs. */
+struct rotation {
+    vector cos, sin;
+    size_t count;
+};
+
+/* Rotates pairs of one head: elements at u_at and v_at. */
+static inline void rotate_pairs(void *x, enum dtype dtype, size_t u_at, size_t v_at,
+                                struct rotation r)
 {
-    vector u = vector_get(x, u_at, dtype, count), v = vector_get(x, v_at, dtype, count);
-    vector_set(x, u_at, dtype, count, u * cos - v * sin);
-    vector_set(x, v_at, dtype, count, v * cos + u * sin);
+    vector u = vector_get(x, u_at, dtype, r.count), v = vector_get(x, v_at, dtype, r.count);
+    vector_set(x, u_at, dtype, r.count, u * r.cos - v * r.sin);
+    vector_set(x, v_at, dtype, r.count, v * r.cos + u * r.sin);
 }
 
-/* Rotates pairs j to j + count - 1 of a token in all its heads; pair j is elements j and J + j. */
+/* Rotates the same pairs in all heads of a token; pair j is elements j and J + j.  at: the first
+ * one's in the first head. */
 static inline void rotate_heads(const struct rope *a, enum dtype dtype, void *x, size_t at,
-                                vector cos, vector sin, size_t count)
+                                struct rotation r)
 {
     size_t J = (size_t)a->K / 2;
     for (size_t h = 0; h < (size_t)a->H; h++, at += 2 * J) {
         vector_prefetch(x, at + PREFETCH_TOKENS * a->stride, dtype);
         vector_prefetch(x, at + J + PREFETCH_TOKENS * a->stride, dtype);
-        rotate_pairs(x, dtype, at, at + J, cos, sin, count);
+        rotate_pairs(x, dtype, at, at + J, r);
     }
 }
 
@@ -34,12 +41,15 @@ static inline void rotate(const struct rope *a, const struct rope_io *io, enum d
     size_t position = ((size_t)a->first + n % (size_t)a->T) * J;
     const float *cos_J = io->cos_TJ + position, *sin_J = io->sin_TJ + position;
     float sign = a->inverse ? -1 : 1;
-    for (; j + LANES <= J; j += LANES)
-        rotate_heads(a, dtype, io->x_BTHK, at + j, vector_loadu(cos_J + j),
-                     sign * vector_loadu(sin_J + j), LANES);
+    for (; j + LANES <= J; j += LANES) {
+        struct rotation r = {vector_loadu(cos_J + j), sign * vector_loadu(sin_J + j), LANES};
+        rotate_heads(a, dtype, io->x_BTHK, at + j, r);
+    }
     if (j == J) return;
-    vector cos = vector_get(cos_J, j, F32, J - j), sin = vector_get(sin_J, j, F32, J - j);
-    rotate_heads(a, dtype, io->x_BTHK, at + j, cos, sign * sin, J - j);
+    struct rotation r = {.cos = vector_get(cos_J, j, F32, J - j),
+                         .sin = sign * vector_get(sin_J, j, F32, J - j),
+                         .count = J - j};
+    rotate_heads(a, dtype, io->x_BTHK, at + j, r);
 }
 
 /* Rotates a panel of tokens in the panel layout, where a head is K/32 blocks of 32 rows. */
@@ -56,9 +66,10 @@ static void rotate_panel(const struct rope *a, const struct rope_io *io, size_t 
                 size_t v = panel_offset(true, first + n, h * K + J + j, a->stride);
                 vector_prefetch(io->x_BTHK, u + next_head, BF16);
                 vector_prefetch(io->x_BTHK, v + next_head, BF16);
-                rotate_pairs(io->x_BTHK, BF16, u, v,
-                             vector_loadu(io->cos_TJ + position + n * J + j),
-                             sign * vector_loadu(io->sin_TJ + position + n * J + j), LANES);
+                size_t angle = position + n * J + j;
+                struct rotation r = {vector_loadu(io->cos_TJ + angle),
+                                     sign * vector_loadu(io->sin_TJ + angle), LANES};
+                rotate_pairs(io->x_BTHK, BF16, u, v, r);
             }
 }
 

@@ -75,36 +75,42 @@ struct adamw_factors {
     float decay, rate, inv_sqrt, eps, scale, beta1, beta2, new1, new2;
 };
 
-/* One register's worth of elements: n, at most LANES. */
-static inline vector adamw_lanes(const struct adamw_factors *f, float *w, float *m, float *v,
-                                 const float *grad, size_t i, size_t n)
+/* Weights, moments and gradients of one block. */
+struct adamw_arrays {
+    float *w, *m, *v;
+    const float *g;
+};
+
+/* One register's worth of elements: n, at most LANES.  Returns the new weights. */
+static inline vector adamw_lanes(const struct adamw_factors *f, struct adamw_arrays x, size_t i,
+                                 size_t n)
 {
-    vector g = vector_get(grad, i, F32, n) * f->scale;
-    vector first = f->beta1 * vector_get(m, i, F32, n) + f->new1 * g;
-    vector second = f->beta2 * vector_get(v, i, F32, n) + f->new2 * g * g;
-    vector next = vector_get(w, i, F32, n) * f->decay -
-                  f->rate * first / (vector_sqrt(second) * f->inv_sqrt + f->eps);
-    vector_set(m, i, F32, n, first);
-    vector_set(v, i, F32, n, second);
-    vector_set(w, i, F32, n, next);
-    return next;
+    vector g = vector_get(x.g, i, F32, n) * f->scale;
+    vector m = f->beta1 * vector_get(x.m, i, F32, n) + f->new1 * g;
+    vector v = f->beta2 * vector_get(x.v, i, F32, n) + f->new2 * g * g;
+    vector w = vector_get(x.w, i, F32, n) * f->decay -
+               f->rate * m / (vector_sqrt(v) * f->inv_sqrt + f->eps);
+    vector_set(x.m, i, F32, n, m);
+    vector_set(x.v, i, F32, n, v);
+    vector_set(x.w, i, F32, n, w);
+    return w;
 }
 
 /* The bf16 copy uses NT stores: it is not read before the next step. */
-static size_t adamw_lines(const struct adamw_factors *f, float *w, float *m, float *v,
-                          const float *grad, bf16 *copy, size_t n)
+static size_t adamw_lines(const struct adamw_factors *f, struct adamw_arrays x, bf16 *copy,
+                          size_t n)
 {
     size_t i = 0;
     for (; i + LINE <= n; i += LINE) {
         bf16 line[LINE] __attribute__((aligned(64)));
         for (size_t k = 0; k < LINE; k += 16) {
-            vector_prefetch(grad, i + k + PREFETCH_AHEAD, F32);
-            vector_prefetch(w, i + k + PREFETCH_AHEAD, F32);
-            vector_prefetch(m, i + k + PREFETCH_AHEAD, F32);
-            vector_prefetch(v, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(x.g, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(x.w, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(x.m, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(x.v, i + k + PREFETCH_AHEAD, F32);
         }
         for (size_t k = 0; k < LINE; k += LANES)
-            vector_set(line, k, BF16, LANES, adamw_lanes(f, w, m, v, grad, i + k, LANES));
+            vector_set(line, k, BF16, LANES, adamw_lanes(f, x, i + k, LANES));
         if (copy) vector_stream_line(copy + i, line);
     }
     return i;
@@ -118,7 +124,7 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
     float *w = a->split ? joined : io->w_n + begin;
     float *m = bf16_moments ? first : (float *)io->m_n + begin;
     float *v = bf16_moments ? second : (float *)io->v_n + begin;
-    const float *grad = io->g_n + begin;
+    const struct adamw_arrays x = {w, m, v, io->g_n + begin};
     const struct adamw_factors f = *r;
     bool has_copy = !a->split && io->copy_n;
     bf16 *copy = has_copy && a->copy_dtype == BF16 ? (bf16 *)io->copy_n + begin : NULL;
@@ -126,9 +132,9 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
     if (a->split) join_block((bf16 *)io->copy_n + begin, io->low_n + begin, n, w);
     if (bf16_moments)
         vector_load(io->m_n, begin, BF16, n, m), vector_load(io->v_n, begin, BF16, n, v);
-    size_t done = adamw_lines(&f, w, m, v, grad, nt_store ? copy : NULL, n);
+    size_t done = adamw_lines(&f, x, nt_store ? copy : NULL, n);
     for (size_t i = done; i < n; i += LANES)
-        (void)adamw_lanes(&f, w, m, v, grad, i, n - i < LANES ? n - i : LANES);
+        (void)adamw_lanes(&f, x, i, n - i < LANES ? n - i : LANES);
     if (bf16_moments)
         vector_store(io->m_n, begin, BF16, n, m), store_second_moment(a, begin, n, v, io->v_n);
     if (a->split)

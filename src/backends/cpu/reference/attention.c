@@ -94,12 +94,17 @@ struct score_gradient {
     float p, ds;
 };
 
+struct score_position {
+    size_t b, t, s, h;
+};
+
 static struct score_gradient score_gradient_of(const struct attention *a,
-                                               const struct attention_bwd *io, size_t b, size_t t,
-                                               size_t s, size_t h)
+                                               const struct attention_bwd *io,
+                                               struct score_position at)
 {
-    size_t q = query_offset(a, b, t, h), key = key_offset(a, b, s, h), out = out_offset(a, b, t, h);
-    float lse = io->lse_BHT[(b * (size_t)a->H + h) * (size_t)a->T + t];
+    size_t q = query_offset(a, at.b, at.t, at.h), key = key_offset(a, at.b, at.s, at.h);
+    size_t out = out_offset(a, at.b, at.t, at.h);
+    float lse = io->lse_BHT[(at.b * (size_t)a->H + at.h) * (size_t)a->T + at.t];
     float p = expf(a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key) - lse);
     float dp = dot(a, io->dout_BTHK, out, io->v_BSGK, key);
     float delta = dot(a, io->dout_BTHK, out, io->out_BTHK, out);
@@ -115,7 +120,7 @@ static void query_gradient(const struct attention *a, const struct attention_bwd
     for (size_t k = 0; k < (size_t)a->K; k++) {
         float dq = a->keys == MORE_KEYS ? get(io->dq_BTHK, to + k, F32) : 0;
         for (size_t s = keys.begin; s < keys.end; s++)
-            dq += score_gradient_of(a, io, b, t, s, h).ds *
+            dq += score_gradient_of(a, io, (struct score_position){b, t, s, h}).ds *
                   get(io->k_BSGK, key_offset(a, b, s, h) + k, a->dtype);
         set(io->dq_BTHK, to + k, result_dtype(a), dq);
     }
@@ -132,7 +137,8 @@ static void key_gradient(const struct attention *a, const struct attention_bwd *
             for (size_t t = 0; t < (size_t)a->T; t++) {
                 struct visible_range keys = visible_range_of(a, io->start_BT, io->end_BT, b, t);
                 if (s < keys.begin || s >= keys.end) continue;
-                struct score_gradient x = score_gradient_of(a, io, b, t, s, h);
+                struct score_gradient x =
+                    score_gradient_of(a, io, (struct score_position){b, t, s, h});
                 dk += x.ds * get(io->q_BTHK, query_offset(a, b, t, h) + k, a->dtype);
                 dv += x.p * get(io->dout_BTHK, out_offset(a, b, t, h) + k, a->dtype);
             }

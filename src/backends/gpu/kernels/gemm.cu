@@ -111,7 +111,7 @@ template <typename E, int HEIGHT, int WIDTH> struct staged_tile {
 };
 
 /* An operand's k-tile in its storage order: SIDE rows or columns of C by TILE_K, or transposed. */
-template <typename E, int SIDE, bool TRANSPOSED> struct operand {
+template <typename E, int SIDE, bool TRANSPOSED> struct staged_operand {
     using type = staged_tile<E, TRANSPOSED ? (int)TILE_K : SIDE, TRANSPOSED ? SIDE : (int)TILE_K>;
     enum { ELEMENTS = (TRANSPOSED ? (int)TILE_K : SIDE) * type::STRIDE };
 };
@@ -127,8 +127,8 @@ template <typename A, typename B, int SIDE, bool TA, bool TB> struct block_tile 
         TILE_ROWS = HEIGHT / TILE,
         TILE_COLUMNS = WIDTH / TILE,
     };
-    using staged_a = typename operand<A, SIDE, TA>::type;
-    using staged_b = typename operand<B, SIDE, !TB>::type;
+    using staged_a = typename staged_operand<A, SIDE, TA>::type;
+    using staged_b = typename staged_operand<B, SIDE, !TB>::type;
     struct tile_acc acc[TILE_ROWS][TILE_COLUMNS];
 
     static __device__ __forceinline__ int row() { return warp_index() / WARP_COLUMNS * HEIGHT; }
@@ -193,8 +193,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
 {
     using tile_type = block_tile<A, B, SIDE, TA, TB>;
     enum {
-        A_ELEMENTS = operand<A, SIDE, TA>::ELEMENTS,
-        B_ELEMENTS = operand<B, SIDE, !TB>::ELEMENTS
+        A_ELEMENTS = staged_operand<A, SIDE, TA>::ELEMENTS,
+        B_ELEMENTS = staged_operand<B, SIDE, !TB>::ELEMENTS
     };
     alignas(16) __shared__ bf16 shared[2][A_ELEMENTS + B_ELEMENTS];
     bool a_aligned = (uintptr_t)a % (VECTOR * sizeof *a) == 0 && (TA ? M : K) % VECTOR == 0;

@@ -1,8 +1,9 @@
 /* kernel.h -- what the kernels share: warps, reductions in a fixed order, number types, vector
  * loads and stores, launches.
  *
- * Compiled by nvcc, hipcc, or g++ for the emulator.  Everything in a .cu is static except the slots
- * of ops.def, which are extern "C" and named with GPU_NAME.
+ * docs/gpu-kernels.md describes each kernel.  Compiled by nvcc, hipcc, or g++ for the emulator.
+ * Everything in a .cu is static except the slots of ops.def, which are extern "C" and named with
+ * GPU_NAME.
  * Warps    A warp is NVIDIA's warp of 32 lanes or AMD's wavefront of 64.  WARP_SIZE is for device
  *          code only.  A block is a whole number of warps; all lanes of a warp reach each shuffle.
  * Order    A reduction over a warp or a block has an order that depends on the block size only. */

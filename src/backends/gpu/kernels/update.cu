@@ -10,6 +10,7 @@ extern "C" {
 #include "base/rng.h"
 #include "ops/update.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 }
 
 #include <math.h>
@@ -71,7 +72,7 @@ extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
 
 /* decay is 1 - lr * weight decay, rate the bias-corrected lr, root 1 / sqrt of the second moment's
  * bias correction; new1 and new2 are 1 - beta. */
-struct adamw_factors {
+struct adamw_coefficients {
     float decay, rate, root, eps, scale, beta1, beta2, new1, new2;
 };
 
@@ -173,7 +174,7 @@ static __device__ __forceinline__ void store_split(const float (&w)[WIDTH],
 /* M: type of the moments; T: type of the weights' copy.  SPLIT: the copy is the upper half of split
  * master weights. */
 template <int WIDTH, typename M, typename T, bool SPLIT>
-static __device__ void adamw_step(const struct adamw_factors &r,
+static __device__ void adamw_step(const struct adamw_coefficients &r,
                                   const struct random_position &random,
                                   const struct adamw_buffers &b, size_t at)
 {
@@ -202,7 +203,7 @@ static __device__ void adamw_step(const struct adamw_factors &r,
 
 template <int WIDTH, typename M, typename T, bool SPLIT>
 __global__ static void __launch_bounds__(BLOCK)
-    adamw_kernel(struct adamw_factors r, struct random_position random, struct adamw_buffers b)
+    adamw_kernel(struct adamw_coefficients r, struct random_position random, struct adamw_buffers b)
 {
     const size_t threads = (size_t)gridDim.x * BLOCK, vectors = b.n / WIDTH;
     const size_t first = (size_t)blockIdx.x * BLOCK + threadIdx.x;
@@ -213,8 +214,9 @@ __global__ static void __launch_bounds__(BLOCK)
 }
 
 template <typename M, typename T, bool SPLIT>
-static enum status launch_adamw(const struct adamw_factors &r, const struct random_position &random,
-                                const struct adamw_buffers &b, struct queue *queue)
+static enum status launch_adamw(const struct adamw_coefficients &r,
+                                const struct random_position &random, const struct adamw_buffers &b,
+                                struct queue *queue)
 {
     enum { NARROWEST = sizeof(T) < sizeof(M) ? sizeof(T) : sizeof(M), WIDTH = 16 / NARROWEST };
     bool wide = is_aligned(b.w) && is_aligned(b.m) && is_aligned(b.v) && is_aligned(b.g) &&
@@ -229,7 +231,7 @@ static enum status launch_adamw(const struct adamw_factors &r, const struct rand
 }
 
 template <typename M>
-static enum status launch_adamw_moments(const struct adamw *a, const struct adamw_factors &r,
+static enum status launch_adamw_moments(const struct adamw *a, const struct adamw_coefficients &r,
                                         const struct adamw_buffers &b, struct queue *queue)
 {
     struct random_position random = {a->seed, (uint64_t)a->step, a->position, a->run, a->stride};
@@ -244,7 +246,7 @@ extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw
     if (queue->measuring || !a->n) return STATUS_OK;
     double bias_correction1 = 1 - pow(a->beta1, (double)a->step);
     double bias_correction2 = 1 - pow(a->beta2, (double)a->step);
-    struct adamw_factors r = {};
+    struct adamw_coefficients r = {};
     r.decay = (float)(1 - a->lr * a->decay), r.rate = (float)(a->lr / bias_correction1);
     r.root = (float)(1 / sqrt(bias_correction2)), r.eps = (float)a->eps, r.scale = (float)a->scale;
     r.beta1 = (float)a->beta1, r.beta2 = (float)a->beta2;

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "ops/float8.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 #include "backends/cpu/element.h"
 #include "ops/rig.h"
 
-#define X(isa)                                                                                     \
-    extern const struct cpu_set isa##_set;                                                         \
-    gemm_kernel isa##_gemm;
+#define X(name)                                                                                    \
+    extern const struct cpu_set name##_set;                                                        \
+    gemm_kernel name##_gemm;
 CPU_ISAS(X)
 #undef X
 
@@ -96,8 +96,8 @@ void gemm_check_paneled(gemm_kernel *multiply, struct gemm_shape s)
 
 void gemm_check_each_isa(struct gemm_shape s)
 {
-#define X(isa)                                                                                     \
-    if (cpu_set_runs(&isa##_set)) gemm_check(isa##_gemm, s);
+#define X(name)                                                                                    \
+    if (cpu_set_runs(&name##_set)) gemm_check(name##_gemm, s);
     CPU_ISAS(X)
 #undef X
     gemm_check(amx_emulated_gemm, s);

@@ -5,9 +5,9 @@
 enum { ROWS_LEFT, ROWS_RIGHT, ROWS_SPLIT };
 
 typedef __typeof__(KERNEL(attention_pack_left)) pack;
-#define X(isa)                                                                                     \
-    extern const struct cpu_set isa##_set;                                                         \
-    pack isa##_attention_pack_left, isa##_attention_pack_right, isa##_attention_pack_split;
+#define X(name)                                                                                    \
+    extern const struct cpu_set name##_set;                                                        \
+    pack name##_attention_pack_left, name##_attention_pack_right, name##_attention_pack_split;
 CPU_ISAS(X)
 #undef X
 
@@ -48,11 +48,11 @@ TEST(attention_panels_hold_their_rows_and_zero_padding)
     static const size_t sizes[][2] = {{1, 1}, {32, 32}, {31, 33}, {17, 64}, {32, 96}, {5, 160}};
     for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
         size_t count = sizes[i / 2][0], K = sizes[i / 2][1];
-#define X(isa)                                                                                     \
-    if (cpu_set_runs(&isa##_set)) {                                                                \
-        check(isa##_attention_pack_left, ROWS_LEFT, count, K, i % 2);                              \
-        check(isa##_attention_pack_right, ROWS_RIGHT, count, K, i % 2);                            \
-        check(isa##_attention_pack_split, ROWS_SPLIT, count, K, i % 2);                            \
+#define X(name)                                                                                    \
+    if (cpu_set_runs(&name##_set)) {                                                               \
+        check(name##_attention_pack_left, ROWS_LEFT, count, K, i % 2);                             \
+        check(name##_attention_pack_right, ROWS_RIGHT, count, K, i % 2);                           \
+        check(name##_attention_pack_split, ROWS_SPLIT, count, K, i % 2);                           \
     }
         CPU_ISAS(X)
 #undef X

@@ -18,10 +18,10 @@ static void close_amx_tiles(void) {}
 
 typedef __typeof__(KERNEL(panel_multiply)) panel_multiply;
 typedef __typeof__(KERNEL(panel_kind)) panel_kind_of;
-#define X(isa)                                                                                     \
-    extern const struct cpu_set isa##_set;                                                         \
-    panel_multiply isa##_panel_multiply;                                                           \
-    panel_kind_of isa##_panel_kind;
+#define X(name)                                                                                    \
+    extern const struct cpu_set name##_set;                                                        \
+    panel_multiply name##_panel_multiply;                                                          \
+    panel_kind_of name##_panel_kind;
 CPU_ISAS(X)
 #undef X
 
@@ -74,12 +74,13 @@ static void check(panel_multiply *multiply, enum panel_kind kind, bool accumulat
 TEST(micro_kernels_match_three_loops_for_every_isa_and_kind)
 {
     for (int accumulate = 0; accumulate < 2; accumulate++) {
-#define X(isa)                                                                                     \
-    if (cpu_set_runs(&isa##_set)) {                                                                \
-        check(isa##_panel_multiply, PANEL_F32, accumulate);                                        \
-        bool tiles = !strcmp(#isa, "amx");                                                         \
+#define X(name)                                                                                    \
+    if (cpu_set_runs(&name##_set)) {                                                               \
+        check(name##_panel_multiply, PANEL_F32, accumulate);                                       \
+        bool tiles = !strcmp(#name, "amx");                                                        \
         if (tiles) open_amx_tiles();                                                               \
-        if (isa##_panel_kind() == PANEL_BF16) check(isa##_panel_multiply, PANEL_BF16, accumulate); \
+        if (name##_panel_kind() == PANEL_BF16)                                                     \
+            check(name##_panel_multiply, PANEL_BF16, accumulate);                                  \
         if (tiles) close_amx_tiles();                                                              \
     }
         CPU_ISAS(X)

@@ -3,9 +3,9 @@
 #include "test.h"
 
 typedef __typeof__(KERNEL(panel_pack)) panel_pack;
-#define X(isa)                                                                                     \
-    extern const struct cpu_set isa##_set;                                                         \
-    panel_pack isa##_panel_pack;
+#define X(name)                                                                                    \
+    extern const struct cpu_set name##_set;                                                        \
+    panel_pack name##_panel_pack;
 CPU_ISAS(X)
 #undef X
 
@@ -67,8 +67,8 @@ TEST(packed_panels_follow_the_layout_and_are_zero_padded)
                                       {70, 31}, {64, 96}, {96, 128}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int how = 0; how < 32; how++) {
-#define X(isa)                                                                                     \
-    if (cpu_set_runs(&isa##_set)) check(isa##_panel_pack, sizes[i][0], sizes[i][1], how);
+#define X(name)                                                                                    \
+    if (cpu_set_runs(&name##_set)) check(name##_panel_pack, sizes[i][0], sizes[i][1], how);
             CPU_ISAS(X)
 #undef X
         }

@@ -7,6 +7,7 @@
 #include "ops/float8.h"
 #include "ops/update.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "test.h"
 
 /* A bigram model: row i of its only table has the logits of the token after i. */

@@ -3,6 +3,7 @@
 
 #include "backends/gpu/gpu.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "test.h"
 
 /* Writes the bounds of documents of these lengths; returns the number of tokens. */

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "ops/float8.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <unistd.h>
 

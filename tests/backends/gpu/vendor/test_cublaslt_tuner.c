@@ -6,6 +6,7 @@
 #include "backends/gpu/vendor/cublaslt.h"
 #include "base/file.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "tensor/tuning.h"
 
 TEST(a_tuner_without_results_writes_no_file)

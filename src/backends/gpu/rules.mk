@@ -1,0 +1,77 @@
+# rules.mk -- compiles the GPU backend with a toolkit, over the emulator, and against stubs.
+# SPDX-License-Identifier: Apache-2.0
+
+$(B)/src/comm/nccl/%.o: private OWN := $(GPU_FLAGS)
+$(B)/%.stub.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(Q)$(COMPILE) -c -o $@ $<
+$(B)/src/comm/nccl/%.stub.o $(B)/tests/comm/nccl/%.o: private OWN := -Itests/comm/nccl/stub
+CUBLASLT_STUB := -DGPU_CUBLASLT -Itests/backends/gpu/vendor/stub
+$(B)/$(VENDOR)/cublaslt_%.stub.o: private OWN := $(CUBLASLT_STUB)
+CUBLASLT_TESTS := $(B)/tests/backends/gpu/vendor/test_cublaslt_%.o \
+    $(B)/tests/backends/gpu/vendor/stub_%.o
+$(CUBLASLT_TESTS): private OWN := $(if $(filter cuda,$(GPU)),$(GPU_FLAGS),$(CUBLASLT_STUB))
+
+# The GPU backend over the emulator, once per warp size.  Its external symbols carry the warp size
+# in their names; weak ones are not allowed, because the linker would merge both builds'.
+EMULATED_CXX = $(CXX) -x c++ -std=c++17 $(OPT) $(ARCH) $(MATH) -Wall -Wextra -Werror $(EXTRA) \
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
+    -Wno-unused-function -Wno-maybe-uninitialized -Wno-unknown-pragmas -fPIE $(DEFINES) \
+    -Isrc -MMD -MP
+define compile_emulated
+$(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.c $(B)/flags
+	@mkdir -p $$(@D)
+	$$(call say,cc)
+	$$(Q)$$(COMPILE) -DGPU_EMULATED=$(1) -c -o $$@ $$<
+
+$(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.cu $(B)/flags
+	@mkdir -p $$(@D)
+	$$(call say,c++)
+	$$(Q)$$(EMULATED_CXX) -DGPU_EMULATED=$(1) -c -o $$@ $$<
+endef
+$(foreach warp,32 64,$(eval $(call compile_emulated,$(warp))))
+
+# The whole program over an emulated GPU, for tests of its commands.
+GPU_OBJECTS := $(B)/src/backends/gpu/% $(B)/src/comm/nccl/% $(B)/src/machine/gpu.o
+EMULATES := -DLLAMERO_GPU=1 -DLLAMERO_NCCL=0 -DLLAMERO_GPU_NAME=\"cuda\" \
+    -DLLAMERO_GPU_PREFIX=gpu_emu32
+$(B)/src/machine/gpu.emu32.o: src/machine/gpu.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(Q)$(COMPILE) $(EMULATES) -c -o $@ $<
+$(B)/tests/llamero-gpu: $(filter-out $(GPU_OBJECTS),$(OBJECTS)) $(EMULATOR:%.c=$(B)/%.o)
+$(B)/tests/llamero-gpu: $(call emulated,32) $(B)/src/machine/gpu.emu32.o $(B)/list
+	$(call say,link)
+	$(LINK)
+
+# What is compiled with CUDA or HIP, or depends on which of them: rebuilt when that changes.
+$(B)/src/backends/gpu/%.o: private OWN := $(GPU_FLAGS)
+$(B)/src/backends/gpu/%.emu32.o $(B)/src/backends/gpu/%.emu64.o: private OWN :=
+GPU_DEPENDENT := $(B)/src/machine/gpu.o
+$(GPU_DEPENDENT): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
+    $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_PREFIX=gpu)
+$(GPU_DEPENDENT) $(filter $(B)/src/backends/gpu/% $(B)/src/comm/nccl/%,$(OBJECTS)): $(B)/gpu-flags
+$(filter $(CUBLASLT_TESTS),$(TESTS:%.c=$(B)/%.o)): $(B)/gpu-flags
+gpu-kernels: $(filter $(B)/src/backends/gpu/kernels/%,$(OBJECTS))
+$(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,$(GPU))
+	$(Q)$(GPU_CC) -D_GNU_SOURCE -Isrc -MMD -MP -c -o $@ $<
+
+# A stub of the CUDA driver, so that cuDNN can build plans for an H200 on machines without a GPU.
+DRIVER  := $(B)/tests/driver/libcuda.so.1
+DRIVING  = LD_LIBRARY_PATH=$(dir $(DRIVER))$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}
+$(DRIVER): tests/backends/gpu/vendor/preload/libcuda.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,link)
+	$(Q)$(CC) -std=c17 -O2 $(WARN) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+
+gpu-build: ## compile for NVIDIA and AMD GPUs, with the compilers found; build cuDNN plans
+	@tools/gpu_build $(B)
+
+gpu-check: $(B)/tests/run $(DRIVER) ## CUDA=1: check cuDNN plans for every recipe, without a GPU
+	@$(DRIVING) $(B)/tests/run cudnn
+
+$(B)/gpu-flags: FORCE
+	$(call stamp,$(GPU) $(GPU_FLAGS) $(HAS_NCCL) $(if $(GPU),$(GPU_CC)))

@@ -1,0 +1,56 @@
+# toolkit.mk -- finds CUDA or HIP, NCCL or RCCL, and lists the sources that they add.
+# SPDX-License-Identifier: Apache-2.0
+
+# CUDA=1 (the toolkit of the nvcc on PATH; CUDA=folder: another one) or HIP=1 (hipcc) adds the GPU
+# backend to the program.  The tests run it on an emulator, which needs only a C++ compiler.
+comma     := ,
+CXX       ?= g++
+CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a
+HIP_ARCH  ?= --offload-arch=gfx90a
+HIPCC     ?= hipcc
+ifneq ($(filter-out 0,$(CUDA)),)
+GPU       := cuda
+NVCC      ?= $(if $(wildcard $(CUDA)/bin/nvcc),$(CUDA)/bin/nvcc,nvcc)
+CUDA_HOME := $(realpath $(dir $(realpath $(shell command -v $(NVCC))))..)
+ifeq ($(CUDA_HOME),)
+$(error CUDA=1 requires nvcc on PATH, or CUDA=folder of a toolkit; see README.md)
+endif
+# Libraries are in the toolkit's folder, or in folders next to it as Python's packages install them.
+CUDA_DIRS := $(CUDA_HOME) $(CUDA_HOME)/../cudnn $(CUDA_HOME)/../nccl
+CUDA_LIB   = $(firstword $(wildcard $(foreach dir,$(CUDA_DIRS:%=%/lib64) $(CUDA_DIRS:%=%/lib),\
+                 $(dir)/lib$(1).so $(dir)/lib$(1).so.*)) -l$(1))
+GPU_FLAGS := -DGPU_CUDA $(patsubst %,-isystem %,$(wildcard $(CUDA_DIRS:%=%/include)))
+GPU_LIBS   = $(foreach name,cudart cublasLt cudnn $(NCCL_LIB),$(call CUDA_LIB,$(name)))
+GPU_PATHS  = $(sort $(realpath $(dir $(filter /%,$(GPU_LIBS)))))
+UNDRIVEN  := $(if $(shell ldconfig -p 2>/dev/null | grep -F libcuda.so.1),,1)
+GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) -lineinfo -DGPU_CUDA \
+    -Xcompiler -Wall,-fPIE,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
+else ifneq ($(filter-out 0,$(HIP)),)
+GPU       := hip
+GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(addprefix -isystem ,$(HIP_INCLUDE))
+GPU_LIBS   = -lamdhip64 $(NCCL_LIB:%=-l%)
+GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
+endif
+# NCCL or RCCL is optional: NCCL=0 leaves it out.
+NCCL_HEADER := $(if $(filter hip,$(GPU)),rccl/rccl.h,nccl.h)
+NCCL_FOUND   = $(call finds,$(NCCL_HEADER),$(GPU_FLAGS))
+HAS_NCCL    := $(if $(and $(GPU),$(filter-out 0,$(or $(NCCL),1)),$(NCCL_FOUND)),1,0)
+NCCL_LIB    := $(if $(filter 1,$(HAS_NCCL)),$(if $(filter hip,$(GPU)),rccl,nccl))
+
+# The vendors' libraries belong to one runtime each; the emulator is only for tests.
+VENDOR      := src/backends/gpu/vendor
+GPU_SHARED  := $(wildcard src/backends/gpu/*.c)
+GPU_VENDOR  := $(wildcard $(VENDOR)/*.c)
+GPU_cuda    := $(VENDOR)/cudnn_% $(VENDOR)/cublaslt_%
+GPU_hip     := $(VENDOR)/hipblaslt_%
+EMULATOR    := $(wildcard src/backends/gpu/emulator/*.c)
+GPU_KERNELS := $(wildcard src/backends/gpu/kernels/*.cu)
+VENDOR_ABSENT := $(filter-out $(if $(GPU),$(GPU_$(GPU))),$(GPU_VENDOR))
+# The tests link comm/nccl with stubs of NCCL and of streams, which need no device.
+STUBBED := $(B)/src/comm/nccl/%.o
+STUB    := $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/side_stream.c,$(wildcard src/comm/nccl/*.c)))
+# Without CUDA, the tests link what calls cuBLASLt against a stub of it.
+STUB    += $(if $(filter cuda,$(GPU)),,\
+               $(patsubst %.c,$(B)/%.stub.o,$(filter $(VENDOR)/cublaslt_%,$(GPU_VENDOR))))
+emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(B)/%.emu$(1).o)
+EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)

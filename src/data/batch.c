@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/batch.h"
+
+#include "base/rng.h"
+#include "ops/context.h"
+#include "ops/cross_entropy.h"
+
+#include <string.h>
+
+void batch_alloc(struct batch *b, int B, int T, struct arena *run)
+{
+    size_t tokens = (size_t)B * (size_t)T;
+    *b = (struct batch){.B = B, .T = T};
+    b->ids_BT = arena_take(run, tokens, sizeof *b->ids_BT);
+    b->labels_BT = arena_take(run, tokens, sizeof *b->labels_BT);
+    b->start_BT = arena_take(run, tokens, sizeof *b->start_BT);
+    b->end_BT = arena_take(run, tokens, sizeof *b->end_BT);
+}
+
+void batch_copy_row(struct batch *b, int i, const struct batch *row)
+{
+    size_t at = (size_t)i * (size_t)b->T, bytes = (size_t)b->T * sizeof(int32_t);
+    memcpy(b->ids_BT + at, row->ids_BT, bytes), memcpy(b->labels_BT + at, row->labels_BT, bytes);
+    memcpy(b->start_BT + at, row->start_BT, bytes), memcpy(b->end_BT + at, row->end_BT, bytes);
+    b->valid += row->valid, b->bytes += row->bytes;
+}
+
+void batch_pad_row(struct batch *b, int i)
+{
+    for (int t = 0; t < b->T; t++) {
+        size_t at = (size_t)i * (size_t)b->T + (size_t)t;
+        b->ids_BT[at] = 0, b->labels_BT[at] = LABEL_IGNORED;
+        b->start_BT[at] = 0, b->end_BT[at] = b->T;
+    }
+}
+
+void batch_fill_random(struct batch *b, int V)
+{
+    size_t tokens = (size_t)b->B * (size_t)b->T;
+    for (size_t n = 0; n < tokens; n++) {
+        b->ids_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, 0, n);
+        b->labels_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, 1, n);
+        b->start_BT[n] = 0;
+        b->end_BT[n] = b->T;
+    }
+    b->valid = (int64_t)tokens;
+}
+
+enum status batch_broadcast(struct batch *b, const struct comm *peers)
+{
+    int32_t *const arrays[] = {b->ids_BT, b->labels_BT, b->start_BT, b->end_BT};
+    double counts[] = {(double)b->valid, (double)b->bytes};
+    if (peers->size == 1) return STATUS_OK;
+    for (int i = 0; i < 4; i++) { /* IDs travel as F32: both have four bytes */
+        struct transfer t = {TRANSFER_broadcast, F32, (size_t)b->B * (size_t)b->T, .x = arrays[i]};
+        TRY(comm_run(peers, &t));
+    }
+    if (peers->rank) counts[0] = counts[1] = 0;
+    TRY(comm_all_reduce(peers, REDUCE_SUM, counts, 2));
+    b->valid = (int64_t)counts[0], b->bytes = (int64_t)counts[1];
+    return STATUS_OK;
+}
+
+void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *here,
+                      struct arena *run)
+{
+    *here = *whole;
+    if (contexts->size > 1) batch_alloc(here, whole->B, whole->T / contexts->size, run);
+}
+
+void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
+                     struct batch *here)
+{
+    struct context cut = {contexts->size, contexts->rank, causal};
+    const int32_t *const from[] = {whole->ids_BT, whole->labels_BT, whole->start_BT, whole->end_BT};
+    int32_t *const to[] = {here->ids_BT, here->labels_BT, here->start_BT, here->end_BT};
+    struct token_run runs[MOST_RUNS];
+    int num_runs = context_runs(&cut, here->T, runs);
+    here->valid = whole->valid, here->bytes = whole->bytes;
+    if (contexts->size == 1) return;
+    for (int i = 0; i < 4; i++)
+        for (int b = 0; b < whole->B; b++)
+            for (int r = 0; r < num_runs; r++)
+                memcpy(to[i] + (size_t)b * (size_t)here->T + (size_t)runs[r].at,
+                       from[i] + (size_t)b * (size_t)whole->T + (size_t)runs[r].first,
+                       (size_t)runs[r].count * sizeof *to[i]);
+}

@@ -1,0 +1,46 @@
+/* batch.h -- a batch of training data: rows of token IDs with their labels.
+ *
+ * Axes     B rows (sequences), T tokens of a row.
+ * Memory   The arrays are the caller's, or come from an arena with batch_alloc; during a sizing
+ * pass they are NULL. Ranks    Under context parallelism each rank of `contexts` computes on a part
+ * of every row's tokens (ops/context.h): a second batch with T / size tokens per row. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/arena.h"
+#include "comm/comm.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct batch {
+    int B, T;
+    int32_t *ids_BT;            /* inputs */
+    int32_t *labels_BT;         /* LABEL_IGNORED (-100) where no loss is computed */
+    int32_t *start_BT, *end_BT; /* bounds of each token's document within its row */
+    int64_t valid;              /* labels other than LABEL_IGNORED */
+    int64_t bytes;              /* of text that these labels stand for (for bits per byte); 0:
+                                   unknown */
+};
+
+/* Allocates the arrays of B rows of T tokens. */
+void batch_alloc(struct batch *b, int B, int T, struct arena *run);
+
+/* Copies a batch of one row to row i, and adds its `valid` and `bytes`. */
+void batch_copy_row(struct batch *b, int i, const struct batch *row);
+/* Makes row i one document of padding without labels. */
+void batch_pad_row(struct batch *b, int i);
+/* Random IDs and labels below V; each row is one document.  For benchmarks. */
+void batch_fill_random(struct batch *b, int V);
+
+/* Collective: broadcasts the batch from rank 0 of `peers`.  Errors of the comm. */
+enum status batch_broadcast(struct batch *b, const struct comm *peers);
+
+/* Allocates the batch of this rank's part of the tokens; without context parallelism `here` shares
+ * the arrays of `whole`. */
+void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *here,
+                      struct arena *run);
+/* Copies this rank's tokens from complete rows.  `valid` and `bytes` remain those of the complete
+ * rows.  `causal` selects the zigzag layout. */
+void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
+                     struct batch *here);

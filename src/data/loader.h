@@ -1,0 +1,68 @@
+/* loader.h -- the data loader: reads the configured sources and yields batches of token rows.  The
+ * order of the rows is a pure function of (seed, row number).
+ *
+ * Axes     B rows of a batch (batch.h), T = seq_len tokens.
+ * Order    data.order = "streams": row g of the run belongs to virtual stream g mod V.  A stream
+ *          draws documents from the mixture, shuffles them in windows, packs them into rows, and
+ *          is independent of all other streams.  Reader r of R yields the rows g with g mod R == r,
+ *          so any number of data-parallel readers sees the same rows in the same order.
+ *          data.order = "megatron": row g is sample g of Megatron-LM's GPTDataset.  Readers take
+ *          blocks of `block` rows in turn, as Megatron's sampler does, and a document ends where
+ *          a sequence ends.  `once`: a single epoch of the split, from its first sample.
+ * Memory   The loader owns its prefetch ring and shuffle windows; the caller owns the batch.
+ * Resume   The cursor (what a torch data loader calls its state_dict) is the number of the next row
+ *          and a few integers per stream.  It describes the rows already delivered by loader_next,
+ *          not those that the prefetch thread has read ahead. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/json.h"
+#include "base/status.h"
+#include "comm/comm.h"
+#include "data/batch.h"
+#include "data/data_config.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct loader_options {
+    const struct data_config *data;
+    const struct objective_config *objective;
+    const struct tokenizer *tokenizer; /* NULL: all sources hold token IDs */
+    int vocab_size;                    /* exclusive bound of the IDs; 0: the tokenizer's size */
+    int seq_len;
+    int reader, num_readers; /* this data-parallel reader and their number; 0, 1 for a single one */
+    int prefetch_rows;       /* rows that a thread prefetches; 0: loader_next reads them itself */
+    int block;               /* data.order = "megatron": consecutive rows per reader; 0: one */
+    int64_t run_rows;        /* megatron: rows of the whole run, over all readers */
+    bool validation;         /* read the held-out documents instead of the training documents */
+    bool once;               /* one pass over every document (validation, eval).  The rows do not
+                                depend on the number of readers; each reader scans all documents. */
+    int64_t max_rows;        /* once: limit over all readers together; 0: no limit */
+};
+
+struct loader;
+
+/* Opens the files, partitions them into streams and checks that each stream has documents.
+ * MISSING, DATA, CONFIG: the message names the source and the problem. */
+enum status loader_open(struct loader **out, const struct loader_options *options);
+void loader_close(struct loader *l);
+
+/* Fills the batch with the next b->B rows.  With `once` the last batch may be short: *rows is the
+ * number of rows filled (0 at the end); the others have no valid label. */
+enum status loader_next(struct loader *l, struct batch *b, int *rows);
+
+/* Writes the cursor as a JSON object; loader_load restores it before the first row is read.
+ * CONFIG: it was saved with other sources, streams or settings (the message names which).
+ * DATA: it is damaged. */
+enum status loader_save(const struct loader *l, struct text *json);
+enum status loader_load(struct loader *l, const struct json *cursor);
+
+/* Completes the cursor before it is saved: each reader knows the state of its own streams only.
+ * Collective over `readers`, in which rank r is reader r.  MEMORY, IO: from the comm. */
+enum status loader_gather_cursor(struct loader *l, const struct comm *readers);
+
+/* Estimate of the memory it holds, for documents of 16 KiB and .zst files compressed with the
+ * default window size. */
+int64_t loader_memory_bytes(const struct loader *l);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/activations.h"
+
+#include "model/stream.h"
+
+#define AXES(m)                                                                                    \
+    const size_t D = (size_t)(m)->shape.D, H = (size_t)(m)->shape.H, F = (size_t)(m)->shape.F,     \
+                 Q = (size_t)(m)->shape.H * (size_t)(m)->shape.K,                                  \
+                 P = (size_t)(m)->shape.G * (size_t)(m)->shape.K, S = stream_rows(m, N)
+
+void activations_alloc_saved(const struct model *m, size_t N, struct activations *a,
+                             struct arena *step)
+{
+    AXES(m);
+#define X(type, name, elements, dtype, level)                                                      \
+    if (a->recompute < level) a->name = arena_take(step, elements, dtype_bytes(dtype));
+    ACTIVATION_LIST(X)
+#undef X
+}
+
+void activations_alloc_shared(const struct model *m, size_t N, enum recompute recompute,
+                              struct activations *shared, struct arena *step)
+{
+    AXES(m);
+    *shared = (struct activations){.gathered_ND = stream_alloc_gathered(m, N, step)};
+#define X(type, name, elements, dtype, level)                                                      \
+    if (recompute >= level) shared->name = arena_take(step, elements, dtype_bytes(dtype));
+    ACTIVATION_LIST(X)
+#undef X
+}

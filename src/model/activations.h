@@ -1,0 +1,42 @@
+/* activations.h -- the activations of a block: which are saved for backward, which are recomputed.
+ *
+ * Axes     N = B*T tokens, S those of them whose residual stream is here, D width, H G K heads,
+ *          Q = H*K, P = G*K, C = Q + 2P, F feed-forward.
+ * Memory   Activations that activation checkpointing does not save are in buffers that all blocks
+ *          share. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "model/float8.h"
+#include "model/model.h"
+
+/* In order of use: C type, name, elements, dtype, and the least recomputation that does not save it
+ * (RECOMPUTE_COUNT: always saved). */
+#define ACTIVATION_LIST(X)                                                                         \
+    X(void, norm1_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
+    X(float, rstd1_S, S, F32, RECOMPUTE_FULL)                                                      \
+    X(void, qkv_NC, N *(Q + 2 * P), m->dtype, RECOMPUTE_FULL)                                      \
+    X(void, attended_NQ, N *Q, m->dtype, RECOMPUTE_FULL)                                           \
+    X(float, lse_BHT, N *H, F32, RECOMPUTE_FULL)                                                   \
+    X(void, middle_SD, S *D, m->dtype, RECOMPUTE_FULL)                                             \
+    X(void, norm2_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
+    X(float, rstd2_S, S, F32, RECOMPUTE_FULL)                                                      \
+    X(void, gate_up_N2F, N * 2 * F, m->dtype, RECOMPUTE_FULL)                                      \
+    X(void, hidden_NF, N *F, m->dtype, RECOMPUTE_SELECTIVE)                                        \
+    X(struct float8_scale, input_scales, m->float8 ? 2 * MATMUL_COUNT : 0, F32, RECOMPUTE_COUNT)
+
+struct activations {
+    void *x_SD;        /* the block's input, always saved */
+    void *gathered_ND; /* tensor parallelism: all tokens, for crossings; never saved */
+#define X(type, name, elements, dtype, level) type *name;
+    ACTIVATION_LIST(X)
+#undef X
+    enum recompute recompute; /* what backward recomputes */
+};
+
+/* Allocates from `step` what a->recompute saves; the other buffers of `a` stay the shared ones. */
+void activations_alloc_saved(const struct model *m, size_t N, struct activations *a,
+                             struct arena *step);
+/* Allocates the complement, what `recompute` does not save; the other buffers are NULL. */
+void activations_alloc_shared(const struct model *m, size_t N, enum recompute recompute,
+                              struct activations *shared, struct arena *step);

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/init_weights.h"
+
+#include "base/rng.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Elements [first, first + count) of a tensor, to be written to w. */
+struct init_range {
+    const struct tensor_place *slot;
+    size_t first, count;
+    float *w;
+};
+
+/* Two standard normals from one block of random bits (Box-Muller). */
+static void normals(uint64_t seed, uint64_t stream, uint64_t position, double pair[2])
+{
+    struct rng_block b = rng_bits(seed, RNG_INIT, stream, position);
+    double u = (double)((uint64_t)b.bits[0] << 21 | b.bits[1] >> 11) * 0x1p-53;
+    double radius = sqrt(-2.0 * log(1.0 - u));
+    double angle =
+        6.283185307179586 * 0x1p-53 * (double)((uint64_t)b.bits[2] << 21 | b.bits[3] >> 11);
+    pair[0] = radius * cos(angle);
+    pair[1] = radius * sin(angle);
+}
+
+/* Normals with that deviation, truncated at `limit` deviations. */
+static void fill_normal(const struct init_range *t, uint64_t seed, double std, double limit)
+{
+    uint64_t stream = (uint64_t)(t->slot->layer + 1) * PARAM_COUNT + t->slot->id;
+    int64_t begin = (int64_t)t->first, end = (int64_t)(t->first + t->count);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = begin / 2 * 2; i < end; i += 2) {
+        double pair[2];
+        normals(seed, stream, (uint64_t)i, pair);
+        for (int j = 0; j < 2; j++) {
+            if (i + j < begin || i + j >= end) continue;
+            /* Beyond the limit draw again; each attempt has its own random stream. */
+            for (uint64_t attempt = 1; fabs(pair[j]) > limit; attempt++) {
+                double again[2];
+                normals(seed, stream | attempt << 32, (uint64_t)(i + j), again);
+                pair[j] = again[0];
+            }
+            t->w[i + j - begin] = (float)(pair[j] * std);
+        }
+    }
+}
+
+/* torchtitan truncates its N(0, 0.02) at +-2 absolute, a hundred deviations: not at all. */
+static void fill(const struct init_range *t, const struct model_shape *m, uint64_t seed)
+{
+    enum param_id id = t->slot->id;
+    enum param_init init = params[id].init;
+    /* A tied embedding serves as the head: unit variance would make the first logits huge. */
+    if (init == PARAM_INIT_EMBED && m->tied) init = PARAM_INIT_HEAD;
+    double depth = 2.0 * (m->depth_init ? t->slot->layer + 1 : m->L), std = m->init_std;
+    if (std == 0) std = 0.02;
+    if (m->init != INIT_torchtitan && init != PARAM_INIT_ONES) {
+        bool scaled = id == PARAM_attn_out || id == PARAM_mlp_down;
+        if (m->init == INIT_megatron && scaled) std /= sqrt(2.0 * m->L);
+        fill_normal(t, seed, std, INFINITY);
+        return;
+    }
+    switch (init) {
+    case PARAM_INIT_ONES:
+        for (size_t i = 0; i < t->count; i++) t->w[i] = 1;
+        break;
+    case PARAM_INIT_EMBED: fill_normal(t, seed, 1, INFINITY); break;
+    case PARAM_INIT_NORMAL: fill_normal(t, seed, std, INFINITY); break;
+    case PARAM_INIT_DEPTH_SCALED: fill_normal(t, seed, std / sqrt(depth), INFINITY); break;
+    case PARAM_INIT_HEAD: fill_normal(t, seed, 1 / sqrt(m->D), 3); break;
+    }
+}
+
+/* Unless the storage is plain f32 of the host, goes through a small buffer, run by run. */
+static enum status fill_run(const struct tensor_place *slot, const struct piece *run,
+                            const struct model_shape *m, uint64_t seed, const struct store *to)
+{
+    enum { MAX_ELEMENTS = 1 << 22 };
+    struct init_range t = {slot, run->first, run->count, NULL};
+    if (store_plain(to)) {
+        t.w = store_plain(to) + run->at;
+        fill(&t, m, seed);
+        return STATUS_OK;
+    }
+    t.w = heap((run->count < MAX_ELEMENTS ? run->count : MAX_ELEMENTS) * sizeof *t.w);
+    enum status st = STATUS_OK;
+    for (size_t done = 0; done < run->count; done += t.count) {
+        t.first = run->first + done;
+        t.count = run->count - done < MAX_ELEMENTS ? run->count - done : MAX_ELEMENTS;
+        fill(&t, m, seed);
+        TRY_OUT(store_write(to, run->at + done, t.count, t.w));
+    }
+out:
+    free(t.w);
+    return st;
+}
+
+enum status init_weights_store(const struct layout *l, const struct pieces *p,
+                               const struct model_shape *m, uint64_t seed, const struct store *to)
+{
+    TRY(store_zero(to, p->elements)); /* the padding between units */
+    for (size_t i = 0; i < p->count; i++)
+        TRY(fill_run(&l->tensors[p->all[i].tensor], &p->all[i], m, seed, to));
+    return STATUS_OK;
+}
+
+enum status init_weights_f32(const struct layout *l, const struct pieces *p,
+                             const struct model_shape *m, uint64_t seed, float *weights)
+{
+    struct store to = store_f32(weights, NULL);
+    return init_weights_store(l, p, m, seed, &to);
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layout.h"
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNIT_ALIGN = 64, BLOCK_TENSORS = PARAM_mlp_down - PARAM_attn_norm + 1 };
+
+static int64_t axis_size(const struct model_shape *m, char axis)
+{
+    switch (axis) {
+    case 'V': return m->V;
+    case 'D': return m->D;
+    case 'Q': return (int64_t)m->H * m->K;
+    case 'P': return (int64_t)m->G * m->K;
+    case 'F': return m->F;
+    }
+    BUG("unknown axis in llama.params");
+}
+
+static void add_tensor(struct layout *l, const struct model_shape *m, enum param_id id, int layer)
+{
+    const struct param *p = &params[id];
+    struct tensor_place *t = &l->tensors[l->num_tensors++];
+    *t = (struct tensor_place){.id = id, .layer = layer, .rows = axis_size(m, p->axes[0])};
+    t->columns = p->axes[1] ? axis_size(m, p->axes[1]) : 1;
+    t->offset = l->elements;
+    t->elements = (size_t)t->rows * (size_t)t->columns;
+    l->elements += t->elements;
+    l->parameters += (int64_t)t->elements;
+}
+
+/* The entry of l->unit_of for a tensor's unit; NULL: no model has such a tensor. */
+static int *unit_entry(const struct layout *l, enum param_id id, int layer)
+{
+    bool in_block = id >= PARAM_attn_norm && id <= PARAM_mlp_down;
+    if (in_block ? layer < 0 || layer >= l->num_blocks : layer != -1) return NULL;
+    if (id == PARAM_embed) return &l->unit_of[0];
+    return &l->unit_of[in_block ? 1 + layer : 1 + l->num_blocks];
+}
+
+int layout_unit(const struct layout *l, enum param_id id, int layer)
+{
+    const int *unit = unit_entry(l, id, layer);
+    return unit ? *unit : -1;
+}
+
+/* A layout as it is filled in. */
+struct layout_builder {
+    struct layout *l;
+    const struct model_shape *m;
+    size_t multiple; /* elements that units are padded to a multiple of */
+    int stage;
+};
+
+/* Appends the unit of tensors [first, last] of a layer. */
+static void add_unit(const struct layout_builder *b, enum param_id first, enum param_id last,
+                     int layer)
+{
+    struct layout *l = b->l;
+    struct unit u = {.stage = b->stage, .first_tensor = l->num_tensors, .offset = l->elements};
+    for (enum param_id id = first; id <= last; id++) add_tensor(l, b->m, id, layer);
+    u.num_tensors = l->num_tensors - u.first_tensor;
+    l->elements = (l->elements + b->multiple - 1) / b->multiple * b->multiple;
+    u.elements = l->elements - u.offset;
+    *unit_entry(l, first, layer) = l->num_units;
+    l->units[l->num_units++] = u;
+}
+
+void layout_init_stages(struct layout *l, const struct model_shape *m, const struct stage *stages,
+                        int num_stages, int num_shards)
+{
+    struct layout_builder b = {l, m, (size_t)UNIT_ALIGN * (size_t)num_shards, 0};
+    size_t units = (size_t)m->L + 2;
+    *l = (struct layout){.num_blocks = m->L};
+    l->tensors = heap(((size_t)m->L * BLOCK_TENSORS + 3) * sizeof *l->tensors);
+    l->units = heap(units * sizeof *l->units);
+    l->unit_of = heap(units * sizeof *l->unit_of);
+    for (size_t i = 0; i < units; i++) l->unit_of[i] = -1;
+    for (int i = 0; i < num_stages; i++) {
+        const struct stage *s = &stages[i];
+        b.stage = i;
+        if (s->embeds) add_unit(&b, PARAM_embed, PARAM_embed, -1);
+        for (int layer = s->begin; layer < s->end; layer++)
+            add_unit(&b, PARAM_attn_norm, PARAM_mlp_down, layer);
+        if (!s->heads) continue;
+        if (m->tied && layout_unit(l, PARAM_embed, -1) < 0)
+            add_unit(&b, PARAM_embed, PARAM_embed, -1);
+        add_unit(&b, PARAM_last_norm, m->tied ? PARAM_last_norm : PARAM_head, -1);
+    }
+}
+
+struct stage stage_whole(const struct model_shape *m)
+{
+    return (struct stage){.end = m->L, .embeds = true, .heads = true};
+}
+
+void layout_init(struct layout *l, const struct model_shape *m, int num_shards)
+{
+    const struct stage whole = stage_whole(m);
+    layout_init_stages(l, m, &whole, 1, num_shards);
+}
+
+void layout_release(struct layout *l)
+{
+    free(l->tensors);
+    free(l->units);
+    free(l->unit_of);
+    *l = (struct layout){0};
+}
+
+const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer)
+{
+    int unit = layout_unit(l, id, layer);
+    if (unit < 0) return NULL;
+    const struct unit *u = &l->units[unit];
+    int index = (int)id - (int)l->tensors[u->first_tensor].id;
+    return index < u->num_tensors ? &l->tensors[u->first_tensor + index] : NULL;
+}
+
+const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf_name)
+{
+    static const char prefix[] = "model.layers.";
+    long layer = -1;
+    if (!strncmp(hf_name, prefix, sizeof prefix - 1) &&
+        isdigit((unsigned char)hf_name[sizeof prefix - 1]))
+        layer = strtol(hf_name + sizeof prefix - 1, NULL, 10);
+    if (layer >= l->num_blocks) return NULL;
+    for (enum param_id id = 0; id < PARAM_COUNT; id++) {
+        const struct tensor_place *t = layout_find(l, id, (int)layer);
+        char name[96];
+        if (!t) continue;
+        /* Compare whole names, so that "layers.01" is not taken for layer 1. */
+        tensor_place_name(t, true, name);
+        if (!strcmp(name, hf_name)) return t;
+    }
+    return NULL;
+}
+
+void tensor_place_name(const struct tensor_place *t, bool hf, char *name)
+{
+    const char *format = hf ? params[t->id].hf_name : params[t->id].name;
+    const char *number = strstr(format, "%d");
+    if (number)
+        snprintf(name, 96, "%.*s%d%s", (int)(number - format), format, t->layer, number + 2);
+    else
+        snprintf(name, 96, "%s", format);
+}

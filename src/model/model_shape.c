@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/model_shape.h"
+
+#include "base/text.h"
+
+#include <limits.h>
+#include <math.h>
+
+static const struct rope_scaling none = {0}, llama31 = {8, 1, 4, 8192}, llama32 = {32, 1, 4, 8192};
+
+struct flavor {
+    const char *family, *name;
+    int D, L, H, G;
+    double ffn_multiplier; /* F = int(multiplier * int(8 D / 3)) up to a multiple of ffn_multiple */
+    int ffn_multiple, V, max_context;
+    double rope_theta;
+    const struct rope_scaling *scaling;
+    bool tied;
+};
+
+/* llama3 is torchtitan v0.2's family, always with scaled RoPE.  It has no 1B and 3B; under llama3
+ * these names mean the older fork's models, since its config files use them.  frontier is that
+ * fork's family, never with scaled RoPE.  llama3.1 and llama3.2 are Meta's models. */
+static const struct flavor flavors[] = {
+    {"llama2", "debugmodel", 256, 8, 16, 16, 1, 256, 32000, 4096, 1e4, &none, false},
+    {"llama2", "271M", 1024, 16, 8, 8, 1, 256, 32000, 4096, 1e4, &none, false},
+    {"llama2", "1B", 2048, 18, 16, 16, 1, 256, 32000, 4096, 1e4, &none, false},
+    {"llama2", "7B", 4096, 32, 32, 32, 1, 256, 32000, 4096, 1e4, &none, false},
+    {"llama2", "13B", 5120, 40, 40, 40, 1, 256, 32000, 4096, 1e4, &none, false},
+    {"llama2", "26B", 5120, 80, 40, 40, 1, 256, 32000, 4096, 1e4, &none, false},
+    {"llama2", "70B", 8192, 80, 64, 8, 1.3, 4096, 32000, 4096, 1e4, &none, false},
+    {"llama3", "debugmodel", 256, 6, 16, 16, 1, 256, 2048, 131072, 5e5, &llama31, false},
+    {"llama3", "1B", 2048, 16, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
+    {"llama3", "3B", 3072, 28, 24, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
+    {"llama3", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &llama31, false},
+    {"llama3", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &llama31, false},
+    {"llama3", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &llama31, false},
+    {"llama3.1", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &llama31, false},
+    {"llama3.1", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &llama31, false},
+    {"llama3.1", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &llama31, false},
+    {"llama3.2", "1B", 2048, 16, 32, 8, 1.5, 256, 128256, 131072, 5e5, &llama32, true},
+    {"llama3.2", "3B", 3072, 28, 24, 8, 1, 256, 128256, 131072, 5e5, &llama32, true},
+    {"frontier", "debugmodel", 256, 8, 16, 16, 1, 256, 128256, 8192, 5e5, &none, false},
+    {"frontier", "250M", 1024, 16, 16, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
+    {"frontier", "870M", 2048, 16, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
+    {"frontier", "2B", 3072, 16, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
+    {"frontier", "5B", 4096, 16, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
+    {"frontier", "7B", 4096, 32, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
+    {"frontier", "1B", 2048, 16, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
+    {"frontier", "3B", 3072, 28, 24, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
+    {"frontier", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
+    {"frontier", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &none, false},
+    {"frontier", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &none, false},
+};
+enum { NUM_FLAVORS = sizeof flavors / sizeof flavors[0] };
+
+static enum status find_flavor(const char *family, const char *name, const struct flavor **out)
+{
+    const struct flavor *closest = &flavors[0];
+    size_t best = SIZE_MAX;
+    for (int i = 0; i < NUM_FLAVORS; i++) {
+        const struct flavor *f = &flavors[i];
+        /* Prefer the right family with a wrong size over the reverse. */
+        size_t distance = 4 * text_distance(family, f->family) + text_distance(name, f->name);
+        if (distance < best) best = distance, closest = f;
+    }
+    if (best)
+        FAIL(CONFIG,
+             "model.name = \"%s\", model.flavor = \"%s\": unknown model size; did you mean name "
+             "\"%s\" "
+             "with flavor \"%s\"?",
+             family, name, closest->family, closest->name);
+    *out = closest;
+    return STATUS_OK;
+}
+
+static int ffn_hidden(const struct flavor *f, int64_t D)
+{
+    double hidden = floor(f->ffn_multiplier * floor(8.0 * (double)D / 3.0));
+    hidden = ceil(hidden / f->ffn_multiple) * f->ffn_multiple;
+    return hidden < INT_MAX ? (int)hidden : INT_MAX;
+}
+
+/* The option if it is set, else the preset, clamped to int: not every caller checks bounds. */
+static int option_or(int64_t option, int64_t preset)
+{
+    int64_t v = option ? option : preset;
+    return v > INT_MAX ? INT_MAX : v < INT_MIN ? INT_MIN : (int)v;
+}
+
+enum status model_shape_resolve(struct model_shape *s, const struct model_config *c,
+                                int tokenizer_vocab_size)
+{
+    const struct flavor *f;
+    TRY(find_flavor(c->name, c->flavor, &f));
+    *s = (struct model_shape){.D = option_or(c->dim, f->D), .L = option_or(c->n_layers, f->L)};
+    s->H = option_or(c->n_heads, f->H);
+    /* A flavor without GQA keeps one key/value head per query head when n_heads changes. */
+    s->G = option_or(c->n_kv_heads, f->G == f->H ? s->H : f->G);
+    if (!c->head_dim && s->H > 0 && s->D % s->H)
+        FAIL(CONFIG, "model.dim = %d is not a multiple of model.n_heads = %d; set model.head_dim",
+             s->D, s->H);
+    s->K = option_or(c->head_dim, s->H > 0 ? s->D / s->H : 0);
+    s->F = option_or(c->ffn_hidden, ffn_hidden(f, s->D));
+    s->V = option_or(c->vocab_size, tokenizer_vocab_size ? tokenizer_vocab_size : f->V);
+    s->rope_theta = c->rope_theta != 0 ? c->rope_theta : f->rope_theta;
+    s->norm_eps = c->norm_eps != 0 ? c->norm_eps : 1e-5;
+    s->scaling = *f->scaling;
+    if (c->rope_scaling == ROPE_SCALING_none) s->scaling = none;
+    if (c->rope_scaling == ROPE_SCALING_llama3 && s->scaling.factor == 0) s->scaling = llama31;
+    s->tied = c->tie_embeddings == AUTO ? f->tied : c->tie_embeddings == YES;
+    s->depth_init = c->depth_init != NO;
+    s->init = c->init;
+    s->init_std = c->init_std;
+    s->max_context = f->max_context;
+    TRY(model_shape_check(s));
+    return STATUS_OK;
+}
+
+enum status model_shape_check(const struct model_shape *s)
+{
+    const struct {
+        const char *key;
+        int value, max;
+    } bounds[] = {
+        {"vocab_size", s->V, 1 << 28}, {"dim", s->D, 1 << 20},
+        {"n_layers", s->L, 4096},      {"n_heads", s->H, 4096},
+        {"n_kv_heads", s->G, 4096},    {"head_dim", s->K, 1024},
+        {"ffn_hidden", s->F, 1 << 22}, {"max context", s->max_context, INT_MAX},
+    };
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
+        if (bounds[i].value < 1 || bounds[i].value > bounds[i].max)
+            FAIL(CONFIG, "model.%s = %d: must be between 1 and %d", bounds[i].key, bounds[i].value,
+                 bounds[i].max);
+    if (s->H % s->G)
+        FAIL(CONFIG, "model.n_heads = %d is not a multiple of model.n_kv_heads = %d", s->H, s->G);
+    if (s->K % 2)
+        FAIL(CONFIG,
+             "head size %d (model.dim %d / model.n_heads %d, or model.head_dim) is odd: RoPE "
+             "rotates "
+             "pairs, so it must be even",
+             s->K, s->D, s->H);
+    if (!(s->rope_theta > 0) || !isfinite(s->rope_theta))
+        FAIL(CONFIG, "model.rope_theta = %g: must be a positive number", s->rope_theta);
+    if (!(s->norm_eps > 0 && s->norm_eps <= 1))
+        FAIL(CONFIG, "model.norm_eps = %g: must be greater than 0 and at most 1", s->norm_eps);
+    const struct rope_scaling *r = &s->scaling;
+    if (r->factor != 0 &&
+        (!(r->factor >= 1) || !isfinite(r->factor) || !(r->low_frequency_factor > 0) ||
+         !(r->high_frequency_factor > r->low_frequency_factor) ||
+         !isfinite(r->high_frequency_factor) || r->original_context < 1))
+        FAIL(
+            CONFIG,
+            "RoPE scaling with factor %g, low %g, high %g, original context %d: expected factor >= "
+            "1, 0 < low < high, context >= 1",
+            r->factor, r->low_frequency_factor, r->high_frequency_factor, r->original_context);
+    return STATUS_OK;
+}
+
+struct model_shape model_shape_cut(const struct model_shape *s, int parts)
+{
+    struct model_shape cut = *s;
+    BUG_IF(s->H % parts || (s->G % parts && parts % s->G) || s->F % parts || s->V % parts);
+    cut.H /= parts, cut.F /= parts, cut.V /= parts;
+    cut.G = parts > s->G ? 1 : s->G / parts;
+    return cut;
+}

@@ -1,0 +1,30 @@
+/* model_shape.h -- the dimensions of a model: a flavor's, overridden by the options of [model]. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "model/model_config.h"
+#include "ops/rope.h"
+
+struct model_shape {
+    int V, D, L, H, G, K, F;
+    double rope_theta, norm_eps;
+    struct rope_scaling scaling; /* factor 0: unscaled RoPE */
+    bool tied;                   /* the head shares the embedding's weights */
+    bool depth_init;             /* INIT_torchtitan: std depends on the layer, not on L */
+    enum init_scheme init;       /* init_weights.h has the formulas */
+    double init_std;             /* 0: 0.02 */
+    int max_context;             /* config.json's max_position_embeddings */
+};
+
+/* Resolves the dimensions: each option that is set, else the flavor's value.  If `vocab_size` is
+ * unset, it is the tokenizer's, or without a tokenizer (0) the flavor's.  If `ffn_hidden` is unset,
+ * the flavor's formula is applied to `dim`.
+ * CONFIG: unknown flavor (the closest is suggested); dimensions that contradict each other. */
+enum status model_shape_resolve(struct model_shape *s, const struct model_config *c,
+                                int tokenizer_vocab_size);
+/* CONFIG: a dimension is out of range or contradicts another. */
+enum status model_shape_check(const struct model_shape *s);
+/* Shape of one of `parts` equal tensor-parallel slices: fewer heads, a narrower feed-forward layer,
+ * a part of the vocabulary.  With more slices than key/value heads, neighbors share one. */
+struct model_shape model_shape_cut(const struct model_shape *s, int parts);

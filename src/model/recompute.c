@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/recompute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum status recompute_resolve(const struct activation_checkpoint_config *c, enum recompute *kind,
+                              int *every)
+{
+    static const enum recompute kinds[] = {
+        [ACTIVATION_CHECKPOINT_none] = RECOMPUTE_NONE,
+        [ACTIVATION_CHECKPOINT_selective] = RECOMPUTE_SELECTIVE,
+        [ACTIVATION_CHECKPOINT_full] = RECOMPUTE_FULL,
+        [ACTIVATION_CHECKPOINT_memory_budget] = RECOMPUTE_SELECTIVE,
+    };
+    *kind = kinds[c->mode];
+    *every = 1;
+    if (c->mode != ACTIVATION_CHECKPOINT_selective || !strcmp(c->selective_ac_option, "op"))
+        return STATUS_OK;
+    char *end;
+    long n = strtol(c->selective_ac_option, &end, 10);
+    if (end == c->selective_ac_option || *end || n < 1 || n > 4096)
+        FAIL(CONFIG,
+             "activation_checkpoint.selective_ac_option = \"%s\": expected \"op\" or a number from "
+             "1 "
+             "to 4096",
+             c->selective_ac_option);
+    *kind = RECOMPUTE_FULL;
+    *every = (int)n;
+    return STATUS_OK;
+}

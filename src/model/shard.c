@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/shard.h"
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+
+/* A shard as it is filled in. */
+struct shard_builder {
+    struct pieces *shard;
+    size_t capacity;
+    struct shard_position at;
+    const struct layout *whole;
+};
+
+static void append(struct shard_builder *b, struct piece run)
+{
+    struct pieces *s = b->shard;
+    if (s->count == b->capacity) s->all = heap_grow(s->all, b->capacity *= 2, sizeof *s->all);
+    s->all[s->count++] = run;
+}
+
+/* Appends elements [from, to) of the sliced tensor `t`, at `offset` in the flat buffers. */
+static void add_elements(struct shard_builder *b, const struct tensor_place *t, size_t from,
+                         size_t to, size_t offset)
+{
+    const struct tensor_place *whole = layout_find(b->whole, t->id, t->layer);
+    const struct param *param = &params[t->id];
+    struct piece run = {(int)(whole - b->whole->tensors), from, to - from, offset};
+    bool by_columns = param->tp && param->axes[1] == param->tp;
+    /* With fewer key/value heads than slices, neighbors have the same one. */
+    size_t slices_per_head = (size_t)b->at.num_slices * t->elements / whole->elements;
+    if (param->tp && !by_columns) run.first += (size_t)b->at.slice / slices_per_head * t->elements;
+    if (!by_columns || t->columns == whole->columns) {
+        append(b, run);
+        return;
+    }
+    size_t columns = (size_t)t->columns, all = (size_t)whole->columns;
+    for (size_t i = from, n; i < to; i += n) { /* row by row */
+        size_t row = i / columns, column = i % columns;
+        n = columns - column < to - i ? columns - column : to - i;
+        run.first = row * all + (size_t)b->at.slice * columns + column;
+        run.count = n, run.at = offset + i - from;
+        append(b, run);
+    }
+}
+
+void shard_init_sliced(struct pieces *p, const struct layout *l, const struct layout *whole,
+                       struct shard_position at)
+{
+    size_t num_shards = (size_t)at.num_shards, capacity = (size_t)l->num_tensors;
+    struct shard_builder b = {p, capacity, at, whole};
+    *p = (struct pieces){.all = heap(capacity * sizeof *p->all),
+                         .elements = l->elements / num_shards};
+    BUG_IF(at.slice >= at.num_slices);
+    for (int i = 0; i < l->num_units; i++) {
+        const struct unit *u = &l->units[i];
+        size_t each = u->elements / num_shards, begin = u->offset + (size_t)at.shard * each;
+        for (int k = u->first_tensor; k < u->first_tensor + u->num_tensors; k++) {
+            const struct tensor_place *t = &l->tensors[k];
+            size_t from = t->offset, to = from + t->elements;
+            if (from < begin) from = begin;
+            if (to > begin + each) to = begin + each;
+            if (from < to)
+                add_elements(&b, t, from - t->offset, to - t->offset,
+                             u->offset / num_shards + from - begin);
+        }
+    }
+}
+
+void pieces_init(struct pieces *p, const struct layout *l, int shard, int num_shards)
+{
+    shard_init_sliced(p, l, l, (struct shard_position){shard, num_shards, 0, 1});
+}
+
+void pieces_release(struct pieces *p)
+{
+    free(p->all);
+    *p = (struct pieces){0};
+}

@@ -1,0 +1,39 @@
+/* shard.h -- which elements of which tensors a process holds.
+ *
+ * FSDP divides every unit into equal shards; tensor parallelism additionally slices matrices along
+ * the axis that llama.params names.  A shard lists both as contiguous runs of the unsharded
+ * tensors, so initialization, optimizer and checkpoint need not know the mesh.
+ *
+ * Memory   Flat buffers hold this process's shard of each unit, unit after unit: layout elements /
+ *          num_shards in all. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "model/layout.h"
+
+#include <stddef.h>
+
+/* A contiguous run of a tensor's elements. */
+struct piece {
+    int tensor;          /* index in the layout of the whole model */
+    size_t first, count; /* elements of the whole tensor, row by row */
+    size_t at;           /* offset of the first in this process's flat buffers */
+};
+struct pieces {
+    struct piece *all; /* in buffer order; owned */
+    size_t count;
+    size_t elements; /* of this process's flat buffers, padding included */
+};
+
+/* Which shard of the units, and which tensor-parallel slice of the matrices. */
+struct shard_position {
+    int shard, num_shards;
+    int slice, num_slices;
+};
+
+/* Shard `shard` of layout_init's `num_shards`. */
+void pieces_init(struct pieces *p, const struct layout *l, int shard, int num_shards);
+/* `l` has some tensors of `whole`, sliced; runs refer to `whole`. */
+void shard_init_sliced(struct pieces *p, const struct layout *l, const struct layout *whole,
+                       struct shard_position at);
+void pieces_release(struct pieces *p);

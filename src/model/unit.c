@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/unit.h"
+
+#include "tensor/device.h"
+#include "tensor/element.h"
+
+static enum status zero(const struct model *m, float *x, size_t elements)
+{
+    double begin = trace_begin(m->on->trace);
+    TRY(queue_zero(m->on, x, elements * sizeof *x));
+    trace_end(m->on->trace, "zero gradients", begin);
+    return STATUS_OK;
+}
+
+/* Zeros what no GEMM overwrites: the gradients of norms, and the padding at the unit's end. */
+static enum status zero_remainder(const struct model *m, const struct unit *unit, float *gradients)
+{
+    const struct tensor_place *t = &m->layout.tensors[unit->first_tensor];
+    size_t end = 0;
+    for (int i = 0; i < unit->num_tensors; i++, t++) {
+        size_t offset = t->offset - unit->offset;
+        end = offset + t->elements;
+        if (params[t->id].is_norm) TRY(zero(m, element(gradients, offset, F32), t->elements));
+    }
+    TRY(zero(m, element(gradients, end, F32), unit->elements - end));
+    return STATUS_OK;
+}
+
+enum status unit_open(const struct model *m, enum param_id id, int layer, unsigned use)
+{
+    int unit = layout_unit(&m->layout, id, layer);
+    struct unit_buffers *buffers = &m->unit_buffers[unit];
+    if (m->units) {
+        TRY(m->units->open(m->units, unit, use, buffers));
+        if (buffers->overwrite) TRY(zero_remainder(m, &m->layout.units[unit], buffers->gradients));
+        return STATUS_OK;
+    }
+    size_t offset = m->layout.units[unit].offset;
+    buffers->weights = element(m->weights, offset, m->dtype);
+    buffers->gradients = element(m->gradients, offset, F32);
+    buffers->overwrite = false;
+    return STATUS_OK;
+}
+
+enum status unit_close(const struct model *m, enum param_id id, int layer, unsigned use)
+{
+    if (m->units) TRY(m->units->close(m->units, layout_unit(&m->layout, id, layer), use));
+    return STATUS_OK;
+}
+
+/* The buffers of a tensor's unit, and the tensor's offset in them. */
+static const struct unit_buffers *buffers_of(const struct model *m, enum param_id id, int layer,
+                                             size_t *offset)
+{
+    int unit = layout_unit(&m->layout, id, layer);
+    *offset = layout_find(&m->layout, id, layer)->offset - m->layout.units[unit].offset;
+    return &m->unit_buffers[unit];
+}
+
+const void *unit_weight(const struct model *m, enum param_id id, int layer)
+{
+    size_t offset;
+    const struct unit_buffers *buffers = buffers_of(m, id, layer, &offset);
+    return element(buffers->weights, offset, m->dtype);
+}
+
+float *unit_gradient(const struct model *m, enum param_id id, int layer)
+{
+    size_t offset;
+    const struct unit_buffers *buffers = buffers_of(m, id, layer, &offset);
+    return element(buffers->gradients, offset, F32);
+}
+
+bool unit_overwrites_gradients(const struct model *m, enum param_id id, int layer)
+{
+    return m->unit_buffers[layout_unit(&m->layout, id, layer)].overwrite;
+}
+
+enum status unit_zero_gradient(const struct model *m, enum param_id id, int layer)
+{
+    TRY(zero(m, unit_gradient(m, id, layer), layout_find(&m->layout, id, layer)->elements));
+    return STATUS_OK;
+}

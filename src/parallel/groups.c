@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/groups.h"
+
+enum status groups_open(struct groups *g, const struct mesh *m, const struct comm *world)
+{
+    enum status st = STATUS_OK;
+    *g = (struct groups){0};
+    for (enum group i = 0; i < GROUP_COUNT; i++)
+        TRY_OUT(comm_split(world, mesh_group_color(m, i), mesh_group_rank(m, i), &g->of[i]));
+    return STATUS_OK;
+out:
+    groups_close(g);
+    return st;
+}
+
+enum status groups_carry(struct groups *g,
+                         enum status (*wrap)(struct comm *c, const char *name, void *context),
+                         void *context)
+{
+    static const enum group of_tensors[] = {GROUP_pp, GROUP_replicate, GROUP_shard, GROUP_cp,
+                                            GROUP_tp};
+    for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++) {
+        struct comm *c = &g->of[of_tensors[i]];
+        if (c->size > 1) TRY(wrap(c, group_name(of_tensors[i]), context));
+    }
+    return STATUS_OK;
+}
+
+void groups_close(struct groups *g)
+{
+    for (enum group i = 0; i < GROUP_COUNT; i++) comm_release(&g->of[i]);
+}
+
+void groups_plan(struct groups *g, const struct mesh *m)
+{
+    for (enum group i = 0; i < GROUP_COUNT; i++)
+        g->of[i] = (struct comm){
+            .rank = mesh_group_rank(m, i), .size = mesh_group_size(m, i), .counts = &g->planned[i]};
+}

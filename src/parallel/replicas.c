@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replicas.h"
+
+#include "ops/update.h"
+#include "tensor/element.h"
+
+static bool is_replicated(const struct replicas *r, const struct piece *run)
+{
+    enum param_id id = r->layout->tensors[run->tensor].id;
+    switch (r->kind) {
+    case REPLICATED_UNSLICED: return !params[id].tp;
+    case REPLICATED_KV_HEADS: return params[id].tp == 'P';
+    case REPLICATED_TIED_EMBEDDING: return id == PARAM_embed;
+    case REPLICATED_COUNT: break;
+    }
+    BUG("unknown kind of replicated parameters");
+}
+
+void replicas_alloc(struct replicas *r, struct arena *run)
+{
+    r->count = 0;
+    if (r->group->size == 1) return;
+    for (size_t i = 0; i < r->pieces->count; i++)
+        if (is_replicated(r, &r->pieces->all[i])) r->count += r->pieces->all[i].count;
+    size_t work = transfer_work_bytes(TRANSFER_all_reduce, F32, r->count, r->group->size);
+    r->sums = arena_take(run, r->count, sizeof *r->sums);
+    r->work = arena_take(run, work, 1);
+}
+
+/* Copies the replicated elements of a flat buffer to r->sums, or back. */
+static enum status copy_sums(const struct replicas *r, float *flat, bool back)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < r->pieces->count; i++) {
+        const struct piece *run = &r->pieces->all[i];
+        if (!is_replicated(r, run)) continue;
+        struct cast op = {.n = run->count};
+        void *from = element(flat, run->at, F32), *to = element(r->sums, done, F32);
+        struct cast_io io = {back ? to : from, back ? from : to};
+        TRY(cast(r->ops, &op, &io, r->on));
+        done += run->count;
+    }
+    return STATUS_OK;
+}
+
+enum status replicas_all_reduce(struct replicas *r, float *gradients)
+{
+    struct transfer t = {TRANSFER_all_reduce, F32, r->count, .x = r->sums, .work = r->work};
+    if (r->group->size == 1) return STATUS_OK;
+    TRY(copy_sums(r, gradients, false));
+    if (!r->on->measuring || !r->group->transport) TRY(comm_run(r->group, &t));
+    TRY(copy_sums(r, gradients, true));
+    return STATUS_OK;
+}
+
+enum status replicas_duplicate_squares(const struct replicas *r, float *flat, double *squares)
+{
+    double sum = 0;
+    *squares = 0;
+    if (r->group->rank == 0) return STATUS_OK;
+    TRY(copy_sums(r, flat, false));
+    TRY(sum_squares(r->ops, &(struct sum_squares){r->count},
+                    &(struct sum_squares_io){r->sums, &sum}, r->on));
+    *squares = sum;
+    return STATUS_OK;
+}

@@ -1,0 +1,43 @@
+/* replicas.h -- parameters that several ranks of a group hold copies of, each using them for other
+ * tokens, heads or purposes: their gradients are summed over those ranks, and counted once in a
+ * norm.
+ *
+ * The weights of norms are replicated on every tensor-parallel rank; with more of these than
+ * key/value heads, so is each such head on neighboring ranks; a tied embedding is on the first and
+ * the last stage of a pipeline. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/arena.h"
+#include "comm/comm.h"
+#include "model/shard.h"
+#include "ops/ops.h"
+#include "tensor/queue.h"
+
+enum replicated_kind {
+    REPLICATED_UNSLICED,
+    REPLICATED_KV_HEADS,
+    REPLICATED_TIED_EMBEDDING,
+    REPLICATED_COUNT
+};
+
+/* The caller sets the fields above `count`, replicas_alloc the others. */
+struct replicas {
+    const struct comm *group; /* the ranks with copies; borrowed */
+    enum replicated_kind kind;
+    const struct layout *layout; /* of the whole model; borrowed */
+    const struct pieces *pieces; /* borrowed */
+    const struct ops *ops;       /* borrowed */
+    struct queue *on;            /* borrowed */
+    size_t count;                /* replicated elements here */
+    float *sums;
+    void *work;
+};
+
+/* Allocates nothing in a group of one. */
+void replicas_alloc(struct replicas *r, struct arena *run);
+/* All-reduces the replicated elements of the flat gradients.  Collective.  COMM. */
+enum status replicas_all_reduce(struct replicas *r, float *gradients);
+/* Sum of squares of those elements of a flat buffer that another rank of the group counts: 0 on its
+ * first rank. */
+enum status replicas_duplicate_squares(const struct replicas *r, float *flat, double *squares);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/sim_clock.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { LINKS, NETWORK };
+
+void clock_release(struct clock *c)
+{
+    free(c->pending);
+    c->pending = NULL;
+}
+
+void clock_compute(struct clock *c, enum dtype dtype, double flops, double bytes)
+{
+    const struct hardware *h = &c->hardware;
+    double rate = (dtype == F32 ? h->f32_flops : h->bf16_flops) * h->efficiency;
+    double matmul = flops > 0 ? flops / rate : 0;
+    double memory = bytes / (h->memory_rate * CLOCK_MEMORY_SHARE);
+    c->now += fmax(matmul, memory);
+    if (c->microbatches_s > 0) return;
+    *(matmul > memory ? &c->matmul_s : &c->memory_s) += fmax(matmul, memory);
+}
+
+/* Collectives are hierarchical: within a node all data goes over its links, and between nodes each
+ * rank carries a part of it over its share of the network.  *over: the slower of the two. */
+static double transfer_seconds(const struct hardware *h, const struct transfer *t,
+                               const struct way *way, double bytes, int *over)
+{
+    bool p2p = t->kind == TRANSFER_send || t->kind == TRANSFER_receive;
+    bool leaves_node = way->near < way->size;
+    double links = way->near > 1 ? bytes / (h->node_rate * SIM_CLOCK_LINK_EFFICIENCY) : 0;
+    double network = leaves_node ? bytes / (h->network_rate * SIM_CLOCK_LINK_EFFICIENCY) : 0;
+    double steps = p2p ? 1 : ceil(log2(way->size)) * (t->kind == TRANSFER_all_reduce ? 2 : 1);
+    if (!p2p) network /= way->near;
+    if (p2p && leaves_node) links = 0;
+    *over = network > links ? NETWORK : LINKS;
+    return fmax(links, network) + steps * h->latency_s;
+}
+
+static struct sim_transfer *find_pending(struct clock *c, const struct transfer *t)
+{
+    for (size_t i = 0; i < c->num_pending; i++)
+        if (c->pending[i].transfer == t) return &c->pending[i];
+    return NULL;
+}
+
+void clock_start(struct clock *c, const struct transfer *t, const struct way *way, double bytes)
+{
+    int over;
+    if (way->size == 1 || t->kind == TRANSFER_send) return;
+    double seconds = transfer_seconds(&c->hardware, t, way, bytes, &over);
+    if (way->group == GROUP_pp) { /* estimate.h replays the schedule with it */
+        c->p2p_s = fmax(c->p2p_s, seconds);
+        return;
+    }
+    struct sim_transfer *p = find_pending(c, t);
+    if (!p) {
+        if (c->num_pending == c->capacity) {
+            c->capacity = 2 * c->capacity + 4;
+            c->pending = heap_grow(c->pending, c->capacity, sizeof *c->pending);
+        }
+        p = &c->pending[c->num_pending++];
+    }
+    c->links_free_s[over] = fmax(c->now, c->links_free_s[over]) + seconds;
+    *p = (struct sim_transfer){t, way->group, c->links_free_s[over]};
+}
+
+void clock_wait(struct clock *c, const struct transfer *t)
+{
+    struct sim_transfer *p = find_pending(c, t);
+    if (!p) return;
+    if (p->end_s > c->now) {
+        if (!(c->microbatches_s > 0)) c->exposed_s[p->group] += p->end_s - c->now;
+        c->now = p->end_s;
+    }
+    *p = c->pending[--c->num_pending];
+}
+
+void clock_update(struct clock *c)
+{
+    if (!(c->microbatches_s > 0)) c->microbatches_s = c->now;
+}

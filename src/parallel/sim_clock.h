@@ -1,0 +1,51 @@
+/* sim_clock.h -- the step simulator's clock: the time of a rank on hardware that need not exist.
+ *
+ * It receives the rank's operations and transfers in the order in which the step's own code issues
+ * them, so a transfer overlaps the same computation as in a real step.  An operation takes its
+ * compute time or its memory time, whichever is longer (a roofline).  A transfer takes the time of
+ * the slowest link on its way; transfers over the same links are serialized.
+ *
+ * Units    Seconds, FLOPs, bytes.
+ * Limits   All ranks are alike and never late; launching an operation takes no time; transfers do
+ * not slow down computation; the network is never congested. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "comm/comm.h"
+#include "parallel/mesh.h"
+#include "tensor/hardware.h"
+
+/* Assumed fractions of the peak rate that streaming through memory, and large transfers, reach. */
+#define CLOCK_MEMORY_SHARE        0.8
+#define SIM_CLOCK_LINK_EFFICIENCY 0.8
+
+/* A group of ranks, seen from one of them; `near` of them are on its own node, itself included. */
+struct way {
+    enum group group;
+    int size, near;
+};
+
+struct clock {
+    struct hardware hardware;
+    double now;
+    double microbatches_s; /* when the last microbatch ended; 0: not yet */
+    double matmul_s, memory_s, exposed_s[GROUP_COUNT]; /* time of the microbatches, by cause */
+    double links_free_s[2]; /* when a node's links, and the network, finish their last transfer */
+    double p2p_s;           /* longest send from a pipeline stage to the next */
+    struct sim_transfer {
+        const struct transfer *transfer;
+        enum group group;
+        double end_s;
+    } * pending; /* owned */
+    size_t num_pending, capacity;
+};
+
+void clock_release(struct clock *c);
+
+/* An operation: FLOPs of its matrix multiplies, bytes read from and written to memory. */
+void clock_compute(struct clock *c, enum dtype dtype, double flops, double bytes);
+/* Starts a transfer that receives `bytes`; waits until a transfer completes. */
+void clock_start(struct clock *c, const struct transfer *t, const struct way *way, double bytes);
+void clock_wait(struct clock *c, const struct transfer *t);
+/* Marks the end of the last microbatch: what follows runs once a step.  Later calls do nothing. */
+void clock_update(struct clock *c);

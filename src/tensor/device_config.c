@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/device_config.h"
+
+struct hardware device_config_hardware(const struct device_config *c)
+{
+    struct hardware h = *hardware_row((enum hardware_row)c->hardware);
+    const struct {
+        double value, *field;
+    } overrides[] = {
+        {c->peak_flops, &h.bf16_flops},      {c->peak_flops, &h.f32_flops},
+        {c->efficiency, &h.efficiency},      {c->memory_bytes, &h.memory_bytes},
+        {c->memory_rate, &h.memory_rate},    {(double)c->node_ranks, &h.node_ranks},
+        {c->node_rate, &h.node_rate},        {c->network_rate, &h.network_rate},
+        {c->transfer_latency, &h.latency_s},
+    };
+    for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
+        if (overrides[i].value > 0) *overrides[i].field = overrides[i].value;
+    return h;
+}

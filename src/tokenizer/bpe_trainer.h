@@ -1,0 +1,26 @@
+/* train.h -- trains a byte-level BPE vocabulary (Sennrich et al. 2016, algorithm 1).
+ *
+ * Words are the pieces of Llama 3's splitter; words of over 4096 bytes are counted in parts.  The
+ * most frequent adjacent pair merges first; ties go to the pair with the lowest IDs, so the result
+ * depends on the text alone.  A pair whose joined bytes are a token already is skipped. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdint.h>
+
+struct bpe_trainer;
+
+void bpe_trainer_make(struct bpe_trainer **out);
+void bpe_trainer_free(struct bpe_trainer *t);
+/* Counts the words of a text. */
+void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len);
+/* Trains, and appends a tokenizer.json with vocab_size tokens to `json`: 256 bytes, the merges,
+ * then
+ * <|begin_of_text|> <|end_of_text|> <|mask|>.  *num_tokens is the number of tokens, smaller than
+ * vocab_size if no pair is left that occurs twice.
+ * DATA: no text was added.  CONFIG: vocab_size is below 260. */
+enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct text *json,
+                               int32_t *num_tokens);

@@ -1,0 +1,50 @@
+/* evaluator.h -- the mean loss of a model over the batches of a loader.
+ *
+ * Memory   Buffers come from the arena given to evaluator_alloc, which may be a sizing arena; its
+ *          memory is shared by host and device.
+ * Ranks    Every rank takes part to the end; readers that have run out of rows compute on empty
+ *          batches, since others may need their shards of the weights.
+ * Order    Losses are summed in f64, token by token: the mean does not depend on the batch size. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "data/batch.h"
+#include "data/loader.h"
+#include "parallel/pipeline.h"
+
+/* The caller sets every field that is not marked `evaluator_alloc` before calling it. */
+struct evaluator {
+    struct pipeline pipeline; /* micros, forward_only, state: evaluator_alloc */
+    int microbatch_rows;      /* 0: all rows of a batch */
+    /* Borrowed: ranks with different rows, with the same rows, and of the latter those with
+     * different tokens of them. */
+    const struct comm *readers, *peers, *contexts;
+    bool causal, documents; /* attention mask; see struct microbatch */
+    bool has_marks;         /* also sum the losses of labels that are `mark` */
+    int32_t mark;
+    /* Whole rows, and this rank's tokens of them; these and the rest: evaluator_alloc. */
+    struct batch batch, local;
+    struct microbatch *microbatches; /* owned */
+    float *loss_BT;
+    int32_t *best_BT;
+};
+
+struct evaluation {
+    double loss_sum;      /* nats */
+    int64_t tokens;       /* with a label */
+    int64_t bytes;        /* of the text they stand for; 0: unknown */
+    int64_t correct;      /* tokens whose label was the most likely one */
+    double mark_loss_sum; /* over labels that are the mark */
+    int64_t marks;
+    int64_t batches;
+};
+
+/* For batches of B rows of T tokens. */
+void evaluator_take(struct evaluator *e, int B, int T, struct arena *run);
+void evaluator_release(struct evaluator *e);
+/* Forward of one batch as a sizing pass. */
+enum status evaluator_measure(struct evaluator *e, struct arena *step);
+/* Evaluates at most `batches` batches, -1: all of the loader's.  Stops early when a signal is
+ * pending on any rank.  `loader` is NULL if another of the peers reads.  Collective. */
+enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,
+                          struct arena *step, struct evaluation *out);

@@ -1,0 +1,36 @@
+/* memory_plan.h -- what a rank's memory is used for, in bytes. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stddef.h>
+
+/* name in `plan --json`, contents */
+#define MEMORY_LIST(X)                                                                             \
+    X(weights, "master weights, f32; split: the low 16 bits of each")                              \
+    X(compute_weights, "weights that forward and backward read, unless those are the masters")     \
+    X(optimizer, "first and second moments")                                                       \
+    X(gradients, "gradients, f32")                                                                 \
+    X(gathered, "gathered weights of units, and gradients being reduced")                          \
+    X(activations, "activations saved for backward, and buffers of a step")                        \
+    X(scratch, "working memory of one operation")                                                  \
+    X(batch, "token ids and labels of a step, RoPE tables, FP8 scales")                            \
+    X(data, "prefetched documents and rows")                                                       \
+    X(checkpoint, "a checkpoint being written: file blocks, and a copy of the state")              \
+    X(program, "the program, its libraries and the tokenizer; on a GPU, memory already in use")
+
+enum memory_kind {
+#define X(name, text) MEMORY_##name,
+    MEMORY_LIST(X)
+#undef X
+        MEMORY_COUNT
+};
+
+struct memory_plan {
+    size_t bytes[MEMORY_COUNT];
+};
+
+const char *memory_name(enum memory_kind kind);
+const char *memory_text(enum memory_kind kind);
+size_t memory_total(const struct memory_plan *p);
+/* Logs a warning if more memory is needed than is available: the OOM killer may end the process. */
+void memory_plan_warn(size_t needed, size_t available);

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/batch.h"
+#include "test.h"
+
+#include "comm/ranks.h"
+#include "ops/cross_entropy.h"
+
+/* Gives each token values that identify it. */
+static void fill(struct batch *b, int b_first)
+{
+    for (int i = 0; i < b->B * b->T; i++) {
+        b->ids_BT[i] = b_first + i, b->labels_BT[i] = 1000 + b_first + i;
+        b->start_BT[i] = i % b->T / 3, b->end_BT[i] = b->T;
+    }
+}
+
+TEST(batch_part_has_the_tokens_of_this_context_rank)
+{
+    enum { T = 12, PARTS = 3 };
+    struct arena run = {0};
+    struct batch whole, here;
+    struct comm contexts = {.rank = 1, .size = PARTS};
+    CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
+    batch_alloc(&whole, 2, T, &run);
+    fill(&whole, 5);
+    whole.valid = 20, whole.bytes = 21;
+    batch_alloc_part(&whole, &contexts, &here, &run);
+    for (int causal = 0; causal < 2; causal++) {
+        static const int positions[2][T / PARTS] = {{4, 5, 6, 7}, {2, 3, 8, 9}};
+        batch_copy_part(&whole, &contexts, causal, &here);
+        CHECK(here.B == 2 && here.T == T / PARTS && here.valid == 20 && here.bytes == 21);
+        for (int i = 0; i < 2 * here.T; i++) {
+            int token = i / here.T * T + positions[causal][i % here.T];
+            CHECK(here.ids_BT[i] == 5 + token && here.labels_BT[i] == 1005 + token);
+            CHECK(here.start_BT[i] == token % T / 3 && here.end_BT[i] == T);
+        }
+    }
+    arena_release(&run);
+}
+
+TEST(batch_part_without_context_parallelism_is_the_batch)
+{
+    struct arena run = {0};
+    struct batch whole, here;
+    struct comm alone = {.size = 1};
+    CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
+    batch_alloc(&whole, 2, 5, &run);
+    size_t used = run.used;
+    batch_alloc_part(&whole, &alone, &here, &run);
+    CHECK(run.used == used && here.ids_BT == whole.ids_BT && here.T == 5);
+    whole.valid = 9;
+    batch_copy_part(&whole, &alone, true, &here);
+    CHECK(here.valid == 9 && here.end_BT == whole.end_BT);
+    arena_release(&run);
+}
+
+TEST(batch_copies_rows_and_pads_the_others)
+{
+    enum { T = 4 };
+    struct arena run = {0};
+    struct batch b, row;
+    CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
+    batch_alloc(&b, 2, T, &run);
+    batch_alloc(&row, 1, T, &run);
+    fill(&row, 7);
+    row.valid = 3, row.bytes = 5;
+    batch_pad_row(&b, 0);
+    batch_copy_row(&b, 1, &row);
+    CHECK(b.valid == 3 && b.bytes == 5);
+    for (int t = 0; t < T; t++) {
+        CHECK(b.ids_BT[t] == 0 && b.labels_BT[t] == LABEL_IGNORED);
+        CHECK(b.start_BT[t] == 0 && b.end_BT[t] == T);
+        CHECK(b.ids_BT[T + t] == 7 + t && b.labels_BT[T + t] == 1007 + t);
+        CHECK(b.start_BT[T + t] == row.start_BT[t] && b.end_BT[T + t] == T);
+    }
+    arena_release(&run);
+}
+
+static enum status broadcast(const struct comm *world, void *context)
+{
+    struct arena run = {0};
+    struct batch b;
+    (void)context;
+    TRY(arena_init(&run, 1 << 12, NULL));
+    batch_alloc(&b, 2, 3, &run);
+    fill(&b, world->rank ? 100 : 5);
+    b.valid = world->rank ? 0 : 6, b.bytes = world->rank ? 0 : 11;
+    enum status st = batch_broadcast(&b, world);
+    bool same = b.valid == 6 && b.bytes == 11;
+    for (int i = 0; i < 6; i++) same &= b.ids_BT[i] == 5 + i && b.labels_BT[i] == 1005 + i;
+    arena_release(&run);
+    TRY(st);
+    RANK_CHECK(same);
+    return STATUS_OK;
+}
+
+TEST(batch_broadcasts_from_rank_0)
+{
+    CHECK_STATUS(OK, ranks_run(1, broadcast, NULL));
+    CHECK_STATUS(OK, ranks_run(3, broadcast, NULL));
+}
+
+TEST(batch_fill_random_stays_below_the_vocabulary)
+{
+    enum { B = 2, T = 50, V = 9 };
+    struct arena run = {0};
+    struct batch b;
+    CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
+    batch_alloc(&b, B, T, &run);
+    batch_fill_random(&b, V);
+    CHECK(b.valid == B * T);
+    for (int i = 0; i < B * T; i++) {
+        CHECK(b.ids_BT[i] >= 0 && b.ids_BT[i] < V && b.labels_BT[i] >= 0 && b.labels_BT[i] < V);
+        CHECK(b.start_BT[i] == 0 && b.end_BT[i] == T);
+    }
+    arena_release(&run);
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/text.h"
+#include "model/init_weights.h"
+
+static double deviation(const float *w, const struct tensor_place *t)
+{
+    double squares = 0;
+    for (size_t i = 0; i < t->elements; i++)
+        squares += (double)w[t->offset + i] * (double)w[t->offset + i];
+    return sqrt(squares / (double)t->elements);
+}
+
+static void init_all(const struct layout *l, const struct model_shape *s, uint64_t seed, float *w)
+{
+    struct pieces all;
+    pieces_init(&all, l, 0, 1);
+    CHECK_STATUS(OK, init_weights_f32(l, &all, s, seed, w));
+    pieces_release(&all);
+}
+
+TEST(init_weights_has_the_deviations_of_torchtitan)
+{
+    struct model_shape s = {
+        .V = 512, .D = 128, .L = 2, .H = 4, .G = 2, .K = 32, .F = 256, .depth_init = true};
+    struct layout l;
+    layout_init(&l, &s, 1);
+    float *w = heap(l.elements * sizeof *w), *again = heap(l.elements * sizeof *w);
+    init_all(&l, &s, 7, w);
+    CHECK_NEAR(deviation(w, layout_find(&l, PARAM_embed, -1)), 1, 0.01);
+    CHECK_NEAR(deviation(w, layout_find(&l, PARAM_attn_q, 1)) / 0.02, 1, 0.02);
+    CHECK_NEAR(deviation(w, layout_find(&l, PARAM_attn_out, 0)) / (0.02 / sqrt(2)), 1, 0.02);
+    CHECK_NEAR(deviation(w, layout_find(&l, PARAM_mlp_up, 1)) / (0.02 / sqrt(4)), 1, 0.02);
+    const struct tensor_place *head = layout_find(&l, PARAM_head, -1);
+    double max = 0; /* a normal truncated at three deviations keeps 0.9867 of its deviation */
+    CHECK_NEAR(deviation(w, head) * sqrt(128), 0.9867, 0.01);
+    for (size_t i = 0; i < head->elements; i++) max = fmax(max, fabs(w[head->offset + i]));
+    CHECK(max <= 3 / sqrt(128) && max > 2.9 / sqrt(128));
+    CHECK(w[layout_find(&l, PARAM_mlp_norm, 1)->offset] == 1);
+    init_all(&l, &s, 7, again);
+    CHECK(!memcmp(w, again, l.elements * sizeof *w));
+    init_all(&l, &s, 8, again);
+    CHECK(memcmp(w, again, l.elements * sizeof *w));
+    s.depth_init = false;
+    init_all(&l, &s, 7, again);
+    CHECK_NEAR(deviation(again, layout_find(&l, PARAM_attn_out, 0)) / (0.02 / sqrt(4)), 1, 0.02);
+    free(w), free(again);
+    layout_release(&l);
+}
+
+TEST(init_weights_has_one_deviation_for_normal_and_megatron)
+{
+    struct model_shape s = {
+        .V = 512, .D = 128, .L = 2, .H = 4, .G = 2, .K = 32, .F = 256, .init_std = 0.0134};
+    struct layout l;
+    layout_init(&l, &s, 1);
+    float *w = heap(l.elements * sizeof *w);
+    for (int scaled = 0; scaled < 2; scaled++) {
+        s.init = scaled ? INIT_megatron : INIT_normal;
+        init_all(&l, &s, 7, w);
+        double out = deviation(w, layout_find(&l, PARAM_attn_out, 1));
+        double down = deviation(w, layout_find(&l, PARAM_mlp_down, 0));
+        CHECK_NEAR(out / 0.0134, scaled ? 0.5 : 1, 0.02); /* sqrt(2 L) = 2 */
+        CHECK_NEAR(down / 0.0134, scaled ? 0.5 : 1, 0.02);
+        CHECK_NEAR(deviation(w, layout_find(&l, PARAM_mlp_up, 1)) / 0.0134, 1, 0.02);
+        CHECK_NEAR(deviation(w, layout_find(&l, PARAM_embed, -1)) / 0.0134, 1, 0.02);
+        CHECK_NEAR(deviation(w, layout_find(&l, PARAM_head, -1)) / 0.0134, 1, 0.02);
+        CHECK(w[layout_find(&l, PARAM_mlp_norm, 1)->offset] == 1);
+    }
+    free(w);
+    layout_release(&l);
+}

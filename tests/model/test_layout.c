@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/text.h"
+#include "model/layout.h"
+
+static const struct model_shape small = {.V = 50,
+                                         .D = 24,
+                                         .L = 3,
+                                         .H = 4,
+                                         .G = 2,
+                                         .K = 6,
+                                         .F = 40,
+                                         .rope_theta = 1e4,
+                                         .norm_eps = 1e-5,
+                                         .depth_init = true,
+                                         .max_context = 64};
+
+TEST(layout_aligns_units_and_fuses_adjacent_matrices)
+{
+    struct layout l;
+    layout_init(&l, &small, 1);
+    CHECK(l.num_tensors == 3 * 9 + 3 && l.num_blocks == 3);
+    for (int layer = 0; layer < small.L; layer++) {
+        const struct tensor_place *norm = layout_find(&l, PARAM_attn_norm, layer);
+        const struct tensor_place *q = layout_find(&l, PARAM_attn_q, layer);
+        const struct tensor_place *k = layout_find(&l, PARAM_attn_k, layer);
+        const struct tensor_place *v = layout_find(&l, PARAM_attn_v, layer);
+        const struct tensor_place *gate = layout_find(&l, PARAM_mlp_gate, layer);
+        const struct tensor_place *up = layout_find(&l, PARAM_mlp_up, layer);
+        CHECK(norm->offset % 64 == 0 && q->rows == 24 && k->rows == 12 && k->columns == 24);
+        CHECK(k->offset == q->offset + q->elements && v->offset == k->offset + k->elements);
+        CHECK(up->offset == gate->offset + gate->elements && up->layer == layer);
+    }
+    CHECK(layout_find(&l, PARAM_last_norm, -1)->offset % 64 == 0 && l.elements % 64 == 0);
+    CHECK(!layout_find(&l, PARAM_attn_q, 3) && !layout_find(&l, PARAM_attn_q, -1));
+    CHECK(!layout_find(&l, PARAM_head, 0));
+    layout_release(&l);
+}
+
+TEST(layout_of_tied_model_has_no_head)
+{
+    struct model_shape s = small;
+    struct layout l;
+    s.tied = true;
+    layout_init(&l, &s, 1);
+    CHECK(!layout_find(&l, PARAM_head, -1) && !layout_find_hf(&l, "lm_head.weight"));
+    CHECK(layout_find(&l, PARAM_last_norm, -1) && l.num_blocks == 3);
+    layout_release(&l);
+}
+
+TEST(layout_finds_tensors_by_hugging_face_name)
+{
+    struct layout l;
+    char name[96];
+    layout_init(&l, &small, 1);
+    for (int i = 0; i < l.num_tensors; i++) {
+        tensor_place_name(&l.tensors[i], true, name);
+        CHECK(layout_find_hf(&l, name) == &l.tensors[i]);
+    }
+    CHECK(layout_find_hf(&l, "model.layers.2.mlp.up_proj.weight")->id == PARAM_mlp_up);
+    tensor_place_name(layout_find(&l, PARAM_attn_out, 1), false, name);
+    assert_string_equal(name, "layers.1.attention.wo.weight");
+    static const char *const wrong[] = {"model.layers.3.mlp.up_proj.weight",
+                                        "model.layers.02.mlp.up_proj.weight",
+                                        "model.layers.-1.mlp.up_proj.weight",
+                                        "model.layers.99999999999999999999.x",
+                                        "",
+                                        "model.layers.1.mlp.up_proj.bias"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        CHECK(!layout_find_hf(&l, wrong[i]));
+    layout_release(&l);
+}
+
+TEST(layout_of_stages_has_only_their_tensors)
+{
+    const struct stage some[] = {{.begin = 0, .end = 1, .embeds = true}, {.begin = 2, .end = 3}};
+    const struct stage last = {.begin = 2, .end = 3, .heads = true};
+    struct model_shape s = small;
+    struct layout l;
+    layout_init_stages(&l, &s, some, 2, 4);
+    CHECK(l.num_units == 3 && l.num_tensors == 1 + 2 * 9 && l.num_blocks == 3);
+    CHECK(l.units[0].stage == 0 && l.units[1].stage == 0 && l.units[2].stage == 1);
+    CHECK(layout_unit(&l, PARAM_attn_q, 2) == 2 && layout_unit(&l, PARAM_attn_q, 1) == -1);
+    CHECK(!layout_find(&l, PARAM_mlp_up, 1) && !layout_find(&l, PARAM_last_norm, -1));
+    CHECK(layout_find(&l, PARAM_mlp_up, 2)->layer == 2);
+    CHECK(!layout_find_hf(&l, "model.layers.1.mlp.up_proj.weight"));
+    CHECK(layout_find_hf(&l, "model.layers.2.mlp.up_proj.weight"));
+    layout_release(&l);
+
+    s.tied = true; /* the stage with the head needs the embedding as its head */
+    layout_init_stages(&l, &s, &last, 1, 1);
+    CHECK(l.num_units == 3 && layout_unit(&l, PARAM_embed, -1) == 1);
+    CHECK(layout_unit(&l, PARAM_last_norm, -1) == 2 && !layout_find(&l, PARAM_head, -1));
+    layout_release(&l);
+}

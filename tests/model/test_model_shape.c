@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "model/layout.h"
+#include "model/model_defaults.h"
+
+static struct model_shape resolve(const char *family, const char *flavor)
+{
+    struct model_config c = model_defaults(family, flavor);
+    struct model_shape s;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    return s;
+}
+
+static int64_t count(const char *family, const char *flavor)
+{
+    struct model_shape s = resolve(family, flavor);
+    struct layout l;
+    layout_init(&l, &s, 1);
+    int64_t n = l.parameters;
+    layout_release(&l);
+    return n;
+}
+
+TEST(flavors_have_the_published_numbers_of_parameters)
+{
+    static const struct {
+        const char *family, *flavor;
+        int64_t parameters;
+    } published[] = {
+        {"frontier", "1B", 1397819392},     {"llama3", "1B", 1397819392},
+        {"llama3.2", "1B", 1235814400},     {"llama3.2", "3B", 3212749824},
+        {"frontier", "8B", 8030261248},     {"llama3", "8B", 8030261248},
+        {"llama3.1", "8B", 8030261248},     {"llama3", "70B", 70553706496},
+        {"llama3.1", "405B", 405853388800}, {"llama2", "7B", 6738415616},
+        {"llama2", "13B", 13015864320},     {"llama2", "70B", 68976648192},
+    };
+    for (size_t i = 0; i < sizeof published / sizeof published[0]; i++)
+        assert_int_equal(count(published[i].family, published[i].flavor), published[i].parameters);
+}
+
+TEST(neural_8b_is_llama_8b_with_a_vocabulary_of_256)
+{
+    struct model_config c = model_defaults("frontier", "8B");
+    struct model_shape s;
+    struct layout l;
+    c.vocab_size = 256;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 128256));
+    layout_init(&l, &s, 1);
+    CHECK(l.parameters == 6981685248);
+    layout_release(&l);
+}
+
+TEST(the_two_models_called_1b_differ)
+{
+    struct model_shape fork = resolve("frontier", "1B"), meta = resolve("llama3.2", "1B");
+    CHECK(fork.F == 7168 && !fork.tied && fork.scaling.factor == 0);
+    CHECK(meta.F == 8192 && meta.tied && meta.scaling.factor == 32);
+    CHECK(resolve("frontier", "3B").F == 11264 && resolve("llama3.2", "3B").F == 8192);
+}
+
+TEST(rope_scaling_follows_the_family)
+{
+    CHECK(resolve("llama3", "8B").scaling.factor == 8);
+    CHECK(resolve("llama3", "8B").scaling.original_context == 8192);
+    CHECK(resolve("frontier", "8B").scaling.factor == 0);
+    CHECK(resolve("llama2", "7B").scaling.factor == 0 && resolve("llama2", "7B").rope_theta == 1e4);
+    struct model_config c = model_defaults("frontier", "8B");
+    struct model_shape s;
+    c.rope_scaling = ROPE_SCALING_llama3;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.scaling.factor == 8);
+    c = model_defaults("llama3.2", "1B");
+    c.rope_scaling = ROPE_SCALING_none;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.scaling.factor == 0);
+}
+
+TEST(feed_forward_widths_are_the_published_ones)
+{
+    CHECK(resolve("llama3", "8B").F == 14336 && resolve("llama3", "70B").F == 28672);
+    CHECK(resolve("llama3", "405B").F == 53248 && resolve("llama2", "7B").F == 11008);
+    CHECK(resolve("llama2", "13B").F == 13824 && resolve("llama2", "70B").F == 28672);
+    CHECK(resolve("frontier", "250M").F == 4096 && resolve("frontier", "870M").F == 7168);
+    CHECK(resolve("frontier", "2B").K == 96 && resolve("llama3", "debugmodel").F == 768);
+}
+
+TEST(options_override_the_flavor)
+{
+    struct model_config c = model_defaults("llama3", "debugmodel");
+    struct model_shape s;
+    c.dim = 512, c.n_layers = 3, c.n_heads = 8, c.rope_theta = 1e6, c.norm_eps = 1e-6;
+    c.tie_embeddings = YES, c.depth_init = NO;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 1000));
+    CHECK(s.D == 512 && s.L == 3 && s.H == 8 && s.G == 8 && s.K == 64 && s.V == 1000);
+    CHECK(s.F == 1536 && s.rope_theta == 1e6 && s.norm_eps == 1e-6 && s.tied && !s.depth_init);
+    c.n_kv_heads = 2, c.head_dim = 32, c.ffn_hidden = 100, c.vocab_size = 77;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 1000));
+    CHECK(s.G == 2 && s.K == 32 && s.F == 100 && s.V == 77);
+}
+
+TEST(unknown_flavor_suggests_the_closest)
+{
+    struct model_config c = model_defaults("llama3", "80B");
+    struct model_shape s;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("did you mean name \"llama3\" with flavor \"8B\"?");
+    c = model_defaults("lama3.2", "1B");
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("name \"llama3.2\" with flavor \"1B\"");
+}
+
+TEST(contradictory_dimensions_are_rejected)
+{
+    static const struct {
+        int64_t dim, n_heads, n_kv_heads, head_dim;
+        const char *message;
+    } bad[] = {
+        {100, 16, 0, 0, "model.dim = 100"},    {256, 16, 3, 0, "model.n_kv_heads = 3"},
+        {48, 16, 0, 0, "head size 3"},         {-8, 16, 0, 8, "model.dim = -8"},
+        {256, -1, 0, 0, "model.n_heads = -1"}, {1 << 21, 16, 0, 2, "model.dim = 2097152"},
+        {256, 16, 0, 4096, "model.head_dim"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct model_config c = model_defaults("llama3", "debugmodel");
+        struct model_shape s;
+        c.dim = bad[i].dim, c.n_heads = bad[i].n_heads;
+        c.n_kv_heads = bad[i].n_kv_heads, c.head_dim = bad[i].head_dim;
+        CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+        CHECK_MESSAGE(bad[i].message);
+    }
+    struct model_shape s = resolve("llama3", "debugmodel");
+    s.norm_eps = NAN;
+    CHECK_STATUS(CONFIG, model_shape_check(&s));
+    s = resolve("llama3", "8B");
+    s.scaling.high_frequency_factor = 1;
+    CHECK_STATUS(CONFIG, model_shape_check(&s));
+    CHECK_MESSAGE("RoPE scaling");
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "tensor/device_config.h"
+
+TEST(device_config_overrides_the_row_of_its_hardware)
+{
+    struct device_config c = {.hardware = HARDWARE_h200};
+    struct hardware h = device_config_hardware(&c);
+    CHECK(!strcmp(h.name, "h200") && h.memory_bytes == 141e9 && h.node_ranks == 8);
+    CHECK(h.bf16_flops == 989.4e12 && h.f32_flops < h.bf16_flops);
+    c.memory_bytes = 96e9, c.node_ranks = 4, c.peak_flops = 800e12, c.transfer_latency = 1e-6;
+    struct hardware other = device_config_hardware(&c);
+    CHECK(other.memory_bytes == 96e9 && other.node_ranks == 4 && other.latency_s == 1e-6);
+    CHECK(other.bf16_flops == 800e12 && other.f32_flops == 800e12);
+    CHECK(other.network_rate == h.network_rate && other.efficiency == h.efficiency);
+}

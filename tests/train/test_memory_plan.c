@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "train/memory_plan.h"
+
+TEST(memory_plan_total_is_the_sum_of_its_kinds)
+{
+    struct memory_plan p = {0};
+    for (int i = 0; i < MEMORY_COUNT; i++) p.bytes[i] = (size_t)1 << i;
+    CHECK(memory_total(&p) == ((size_t)1 << MEMORY_COUNT) - 1);
+    CHECK(!strcmp(memory_name(MEMORY_gradients), "gradients"));
+    CHECK(strstr(memory_text(MEMORY_optimizer), "moments"));
+}
+
+TEST(memory_plan_warns_if_more_is_needed_than_available)
+{
+    char *path = file_join(test_folder(), "log.txt");
+    struct text log = {0};
+    CHECK_STATUS(OK, log_open(path));
+    memory_plan_warn((size_t)3 << 30, (size_t)3 << 30);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
+    CHECK(!log.len);
+    memory_plan_warn((size_t)3 << 30, (size_t)2 << 30);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
+    CHECK(strstr(log.data, "not enough memory: 3.00 GiB required, 2.00 GiB available"));
+    text_release(&log);
+    free(path);
+}
