@@ -133,13 +133,13 @@ static enum status open_rank(struct rank *r, const struct kind *k, const char *c
     TRY(machine_open_ranks(&r->machine, &r->config.device, &r->config.parallelism));
     TRY(tokenizer_open(&r->tokenizer, "bytes", &r->config.tokenizer));
     TRY(model_shape_resolve(&shape, &r->config.model, tokenizer_vocab_size(r->tokenizer)));
-    r->data = run_data_config(&r->config, &r->source);
+    r->data = inputs_data_config(&r->config, &r->source);
     struct loader_options o =
-        run_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, shape.V);
+        inputs_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, shape.V);
     TRY(loader_open(&r->loader, &o));
     TRY(trainer_open(t, &r->config, &shape, &r->machine));
-    TRY(trainer_start(t, 1));
-    TRY(trainer_sync(t));
+    TRY(trainer_init_weights(t, 1));
+    TRY(trainer_sync_weights(t));
     text_release(&path), text_release(&rows);
     return STATUS_OK;
 }
@@ -163,7 +163,7 @@ static enum status measure(const struct kind *k, const char *corpus)
     for (int step = -WARM; step < STEPS; step++) {
         struct trace trace = {0};
         struct step_result s;
-        r.machine.on->trace = &trace, held_s = 0;
+        r.machine.queue->trace = &trace, held_s = 0;
         double begin = clock_monotonic_s();
         TRY(trainer_step(&r.trainer, r.loader, &s));
         if (step >= 0) seconds[step] = clock_monotonic_s() - begin, waits[step] = waited(&trace);

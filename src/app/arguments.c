@@ -44,7 +44,7 @@ static enum status unknown_flag(const struct flag *flags, const char *name)
     const char *nearest = NULL;
     size_t best = 4;
     for (const struct flag *f = flags; f->name; f++)
-        if (text_is_nearer(f->name, name, &best)) nearest = f->name;
+        if (text_is_closer(f->name, name, &best)) nearest = f->name;
     if (nearest) FAIL(USAGE, "unknown flag --%s; did you mean --%s?", name, nearest);
     FAIL(USAGE, "unknown flag --%s; see --help", name);
 }

@@ -97,7 +97,7 @@ static enum status open_model(struct benching *b)
 /* Threads that share a core with others wait for each other, and every figure tells of that. */
 static void warn_of_others(const struct benching *b)
 {
-    double threads = b->machine.on->num_threads, times = threads;
+    double threads = b->machine.queue->num_threads, times = threads;
     for (enum ceiling i = 0; i < CEILING_COUNT; i++) {
         const double *flops = b->ceilings.flops[i];
         if (flops[THREADS_ALL] < times * flops[THREADS_ONE])
@@ -118,7 +118,7 @@ static enum status measure(struct benching *b, size_t megabytes, int rounds)
     b->timings = heap(b->calls.count * sizeof *b->timings);
     TRY_OUT(arena_init(&memory, megabytes << 20, NULL));
     log_line(LOG_INFO, "the ceilings of this machine ...");
-    TRY_OUT(ceilings_measure(&b->ceilings, b->machine.on, memory.base, memory.size));
+    TRY_OUT(ceilings_measure(&b->ceilings, b->machine.queue, memory.base, memory.size));
     warn_of_others(b);
     machine_tune(&b->machine, &b->config->device);
     TRY_OUT(operations_prepare(&b->calls, &b->machine));
@@ -138,11 +138,11 @@ out:
 static void print_ceilings(const struct benching *b)
 {
     const struct ceilings *c = &b->ceilings;
-    printf("%-26s %10s %7d threads\n", "ceilings", "1 thread", b->machine.on->num_threads);
+    printf("%-26s %10s %7d threads\n", "ceilings", "1 thread", b->machine.queue->num_threads);
     for (enum ceiling i = 0; i < CEILING_COUNT; i++)
         printf("  %-24s %10.1f %10.1f GFLOP/s\n", ceiling_text(i), c->flops[i][THREADS_ONE] / 1e9,
                c->flops[i][THREADS_ALL] / 1e9);
-    for (enum stream i = 0; i < STREAM_COUNT; i++)
+    for (enum stream_kernel i = 0; i < STREAM_COUNT; i++)
         printf("  memory: %-16s %10.1f %10.1f GB/s\n", stream_name(i),
                c->bytes[i][THREADS_ONE] / 1e9, c->bytes[i][THREADS_ALL] / 1e9);
 }
@@ -251,7 +251,7 @@ static void print_table(const struct benching *b)
     struct text processor = {0};
     node_processor(&processor);
     printf("llamero %s, kernels \"%s\", %d threads, %s\n", LLAMERO_VERSION, b->machine.ops->backend,
-           b->machine.on->num_threads, processor.data);
+           b->machine.queue->num_threads, processor.data);
     printf("%lld parameters: %d blocks, width %d, %d heads over %d, feed-forward %d, vocabulary "
            "%d%s; %d rows of %lld tokens, %s\n\n",
            (long long)b->parameters, m->L, m->D, m->H, m->G, m->F, m->V, m->tied ? ", tied" : "",
@@ -272,7 +272,7 @@ static void add_ceilings(const struct benching *b, struct text *t)
         text_addf(t, "%s\"%s\": {\"one\": %.6g, \"all\": %.6g}", i ? ", " : "", ceiling_name(i),
                   c->flops[i][THREADS_ONE], c->flops[i][THREADS_ALL]);
     text_adds(t, "}, \"bytes\": {");
-    for (enum stream i = 0; i < STREAM_COUNT; i++)
+    for (enum stream_kernel i = 0; i < STREAM_COUNT; i++)
         text_addf(t, "%s\"%s\": {\"one\": %.6g, \"all\": %.6g}", i ? ", " : "", stream_name(i),
                   c->bytes[i][THREADS_ONE], c->bytes[i][THREADS_ALL]);
     text_adds(t, "}},\n ");
@@ -328,7 +328,7 @@ static void make_json(const struct benching *b, int rounds, struct text *t)
     struct text processor = {0};
     node_processor(&processor);
     text_addf(t, "{\"version\": \"%s\", \"kernels\": \"%s\", \"threads\": %d, \"processor\": ",
-              LLAMERO_VERSION, b->machine.ops->backend, b->machine.on->num_threads);
+              LLAMERO_VERSION, b->machine.ops->backend, b->machine.queue->num_threads);
     json_quote(t, processor.data);
     text_addf(t,
               ",\n \"model\": {\"parameters\": %lld, \"dim\": %d, \"n_layers\": %d, \"n_heads\": "
@@ -413,7 +413,7 @@ enum status command_bench(int argc, char **argv)
     TRY_OUT(load(&c, &a));
     TRY_OUT(machine_open(&b.machine, &c.device));
     TRY_OUT(open_model(&b));
-    bool gpu = queue_memory(b.machine.on);
+    bool gpu = queue_device_allocator(b.machine.queue);
     if (gpu) {
         TRY_OUT(bench_gpu(&b, (size_t)megabytes << 20, (int)rounds, &table, &results));
     } else {

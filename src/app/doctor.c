@@ -39,7 +39,7 @@ enum status command_doctor(int argc, char **argv)
     else
         findings_print(&f, &out);
     fputs(out.data, stdout);
-    enum status st = f.first.status ? failure_tell(&f.first) : STATUS_OK;
+    enum status st = f.first.status ? status_restore(&f.first) : STATUS_OK;
     text_release(&out);
     findings_release(&f);
     return st;

@@ -22,7 +22,7 @@ struct evaluating {
 static enum status rehearse(void *context)
 {
     struct evaluating *e = context;
-    return evaluator_measure(&e->evaluator, &e->loaded.step);
+    return evaluator_size(&e->evaluator, &e->loaded.step);
 }
 
 static enum status open_evaluator(struct evaluating *e, int T)
@@ -37,12 +37,12 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .documents = c->model.attn_mask_type == ATTN_MASK_block_causal,
         .mark = TABLE_BIN_SEPARATOR,
     };
-    evaluator_take(&e->evaluator, e->rows, T, &e->run);
+    evaluator_alloc(&e->evaluator, e->rows, T, &e->run);
     TRY(loaded_arena(&e->loaded, rehearse, e));
     size_t bytes = e->run.used;
     evaluator_release(&e->evaluator);
-    TRY(arena_init(&e->run, bytes, queue_shared(e->loaded.machine.on)));
-    evaluator_take(&e->evaluator, e->rows, T, &e->run);
+    TRY(arena_init(&e->run, bytes, queue_shared_allocator(e->loaded.machine.queue)));
+    evaluator_alloc(&e->evaluator, e->rows, T, &e->run);
     return STATUS_OK;
 }
 

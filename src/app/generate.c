@@ -57,7 +57,7 @@ static enum status print_json(const struct generation *g, double seconds)
     enum status st = STATUS_OK;
     TRY_OUT(tokenizer_decode_part(g->loaded.tokenizer, g->ids.ids + g->num_prompt, made, &bytes));
     text_adds(&out, "{\"text\": ");
-    json_quote(&out, utf8_valid(bytes.data, bytes.len) ? bytes.data : "");
+    json_quote(&out, text_is_utf8(bytes.data, bytes.len) ? bytes.data : "");
     text_adds(&out, ", \"ids\": [");
     for (size_t i = 0; i < made; i++)
         text_addf(&out, "%s%d", i ? ", " : "", g->ids.ids[g->num_prompt + i]);

@@ -43,7 +43,7 @@ static enum status read_request(struct request *r, int argc, char **argv)
     *r = (struct request){0};
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
-        if (!utf8_valid(word, strlen(word))) FAIL(USAGE, "argument %d is not UTF-8", i + 1);
+        if (!text_is_utf8(word, strlen(word))) FAIL(USAGE, "argument %d is not UTF-8", i + 1);
         bool ours = !r->file && !r->from; /* behind a file its own words come */
         if (ours && (!strcmp(word, "--help") || !strcmp(word, "-h")))
             r->help = true;

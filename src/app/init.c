@@ -26,7 +26,7 @@ enum status command_init(int argc, char **argv)
     for (const struct recipe *r = recipes; r->name; r++) {
         if (!a.num_words) {
             printf("%-20s %.*s\n", r->name, (int)strcspn(r->toml + 2, "\n"), r->toml + 2);
-        } else if (text_is_nearer(r->name, a.words[0], &best)) {
+        } else if (text_is_closer(r->name, a.words[0], &best)) {
             nearest = r->name;
         }
     }

@@ -34,7 +34,7 @@ static enum status no_such_command(const char *name)
     const char *nearest = NULL;
     size_t best = 4;
     for (size_t i = 0; commands[i].name; i++)
-        if (text_is_nearer(commands[i].name, name, &best)) nearest = commands[i].name;
+        if (text_is_closer(commands[i].name, name, &best)) nearest = commands[i].name;
     if (nearest) FAIL(USAGE, "no command \"%s\"; did you mean \"%s\"?", name, nearest);
     FAIL(USAGE, "no command \"%s\"; `llamero --help` lists them", name);
 }

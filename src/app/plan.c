@@ -45,9 +45,9 @@ static const struct rank_plan *fullest(const struct planning *p)
 static size_t data_bytes(struct planning *p)
 {
     struct source_config one;
-    struct data_config data = run_data_config(p->config, &one);
+    struct data_config data = inputs_data_config(p->config, &one);
     struct loader_options o =
-        run_loader_options(p->config, &p->machine.mesh, &data, p->tokenizer, p->shape.V);
+        inputs_loader_options(p->config, &p->machine.mesh, &data, p->tokenizer, p->shape.V);
     struct loader *loader = NULL;
     if (loader_open(&loader, &o)) {
         log_line(LOG_WARN, "memory of the data is not counted: %s", status_message());
@@ -64,15 +64,15 @@ static enum status add_common(struct planning *p)
     const struct checkpoint_config *c = &p->config->checkpoint;
     size_t program = (size_t)memory_resident_bytes(), data = data_bytes(p), all;
     /* On a GPU, what its libraries have; what is read and written is the host's. */
-    bool gpu = queue_memory(p->machine.on);
-    if (gpu) TRY(queue_fill(p->machine.on, &all, &program));
+    bool gpu = queue_device_allocator(p->machine.queue);
+    if (gpu) TRY(queue_memory_info(p->machine.queue, &all, &program));
     if (gpu) data = 0;
     for (int i = 0; i < p->stages; i++) {
         struct memory_plan *m = &p->ranks_of_stage[i].memory;
         m->bytes[MEMORY_program] = program, m->bytes[MEMORY_data] = data;
         if (c->enable && !c->load_only && !gpu)
             m->bytes[MEMORY_checkpoint] += checkpoint_save_bytes(p->ranks);
-        if (memory_total(m) > memory_total(&fullest(p)->memory)) p->fullest = i;
+        if (memory_plan_total(m) > memory_plan_total(&fullest(p)->memory)) p->fullest = i;
     }
     return STATUS_OK;
 }
@@ -85,7 +85,7 @@ static enum status plan_stages(struct planning *p)
     for (int i = 0; i < p->stages; i++) {
         struct rank_plan *r = &p->ranks_of_stage[i];
         here.mesh.at[AXIS_pp] = i;
-        groups_plan(&r->groups, &here.mesh);
+        groups_init_simulated(&r->groups, &here.mesh);
         here.groups = r->groups;
         TRY(trainer_plan(p->config, &p->shape, &here, &r->memory));
     }
@@ -111,7 +111,7 @@ static enum status estimate(struct planning *p)
 
 static bool fits(const struct planning *p)
 {
-    return (double)memory_total(&fullest(p)->memory) <= p->hardware.memory_bytes;
+    return (double)memory_plan_total(&fullest(p)->memory) <= p->hardware.memory_bytes;
 }
 
 static double tokens_per_second(const struct planning *p)
@@ -162,7 +162,7 @@ static void each_traffic(const struct planning *p,
             const struct comm *c = &fullest(p)->groups.of[g];
             uint64_t calls = c->counts->calls[k];
             if (calls && c->size > 1)
-                each(t, group_name(g), transfer_name(k), c->size, calls, c->counts->bytes[k]);
+                each(t, mesh_group_name(g), transfer_name(k), c->size, calls, c->counts->bytes[k]);
         }
 }
 
@@ -182,7 +182,8 @@ static void each_part(const struct estimate *e,
     each(t, "products", "products", e->products_s);
     each(t, "memory", "operations that wait for memory", e->memory_s);
     for (enum group g = 0; g < GROUP_COUNT; g++)
-        if (e->exposed_s[g] > 0) each(t, group_name(g), "transfers waited for", e->exposed_s[g]);
+        if (e->exposed_s[g] > 0)
+            each(t, mesh_group_name(g), "transfers waited for", e->exposed_s[g]);
     if (e->bubble_s > 0) each(t, "bubble", "stages that wait for others", e->bubble_s);
     each(t, "update", "gradient norm and optimizer", e->update_s);
 }
@@ -201,7 +202,7 @@ static void add_estimate(const struct planning *p, struct text *t)
               "}, \"tokens_per_second_per_rank\": %.6g, \"mfu\": %.6g, \"limit\": \"%s\", "
               "\"saved\": %.6g}, ",
               tokens_per_second(p), mfu(p),
-              resource_name(fits(p) ? p->estimate.limit : RESOURCE_memory_bytes),
+              estimate_resource_name(fits(p) ? p->estimate.limit : RESOURCE_memory_bytes),
               p->estimate.saved);
 }
 
@@ -221,8 +222,8 @@ static void print_json(const struct planning *p)
         const struct memory_plan *m = &p->ranks_of_stage[rank / (p->ranks / p->stages)].memory;
         text_addf(&t, "%s{\"rank\": %d, \"memory_bytes\": {", rank ? ", " : "", rank);
         for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
-            text_addf(&t, "%s\"%s\": %zu", i ? ", " : "", memory_name(i), m->bytes[i]);
-        text_addf(&t, "}, \"total\": %zu}", memory_total(m));
+            text_addf(&t, "%s\"%s\": %zu", i ? ", " : "", memory_plan_name(i), m->bytes[i]);
+        text_addf(&t, "}, \"total\": %zu}", memory_plan_total(m));
     }
     printf("%s]}\n", t.data);
     text_release(&t);
@@ -243,9 +244,9 @@ static void print_estimate(const struct planning *p)
            tokens_per_second(p), 100 * mfu(p));
     enum resource limit = p->estimate.limit;
     printf("limit         ");
-    if (!fits(p)) printf("%s, and then ", resource_text(RESOURCE_memory_bytes));
-    printf("%s: %s would take %.0f%% off\n", resource_name(limit), resource_text(limit),
-           100 * p->estimate.saved);
+    if (!fits(p)) printf("%s, and then ", estimate_resource_advice(RESOURCE_memory_bytes));
+    printf("%s: %s would take %.0f%% off\n", estimate_resource_name(limit),
+           estimate_resource_advice(limit), 100 * p->estimate.saved);
     text_release(&parts);
 }
 
@@ -262,7 +263,7 @@ static void print_mesh(const struct planning *p)
     printf("ranks         %d:", p->ranks);
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         if (p->machine.mesh.degree[a] > 1)
-            printf(" %s %d", axis_name(a), p->machine.mesh.degree[a]);
+            printf(" %s %d", mesh_axis_name(a), p->machine.mesh.degree[a]);
     printf("\n");
 }
 
@@ -270,7 +271,7 @@ static void print_table(const struct planning *p)
 {
     const struct training_config *c = &p->config->training;
     const struct memory_plan *m = &fullest(p)->memory;
-    double gib = 1 << 30, total = (double)memory_total(m);
+    double gib = 1 << 30, total = (double)memory_plan_total(m);
     double have = p->hardware.memory_bytes, tokens = tokens_of_step(p);
     struct text traffic = {0};
     printf("model         %lld parameters: %d blocks, width %d, %d heads over %d, feed-forward %d, "
@@ -284,8 +285,8 @@ static void print_table(const struct planning *p)
            p->stages > 1 ? ", where a stage needs most" : "");
     for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
         if (m->bytes[i])
-            printf("  %9.3f GiB  %-15s %s\n", (double)m->bytes[i] / gib, memory_name(i),
-                   memory_text(i));
+            printf("  %9.3f GiB  %-15s %s\n", (double)m->bytes[i] / gib, memory_plan_name(i),
+                   memory_plan_text(i));
     printf("  %9.3f GiB  total, %.1f%% of the %.2f GiB there are\n", total / gib,
            100 * total / have, have / gib);
     each_traffic(p, add_traffic_line, &traffic);

@@ -93,7 +93,7 @@ static void describe(const struct mesh *m, int64_t ranks, struct text *remark)
 {
     text_addf(remark, "llamero slurm: %lld rank%s,", (long long)ranks, ranks == 1 ? "" : "s");
     for (enum axis a = 0; a < AXIS_COUNT; a++)
-        text_addf(remark, "%s %s %d", a ? " x" : "", axis_name(a), m->degree[a]);
+        text_addf(remark, "%s %s %d", a ? " x" : "", mesh_axis_name(a), m->degree[a]);
 }
 
 /* Writes the script, once the configuration is known to be right. */

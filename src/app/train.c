@@ -16,7 +16,7 @@ static enum status train(const struct config *c)
     enum status st = STATUS_OK;
     TRY_OUT(machine_join(&machine));
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
-    TRY_OUT(cores_hosts(&machine.world, &hosts));
+    TRY_OUT(cores_describe_hosts(&machine.world, &hosts));
     if (machine.world.size > 1) log_line(LOG_INFO, "ranks: %s", hosts.data);
     TRY_OUT(comm_agree(&machine.world, config_check(c, machine.world.size)));
     machine_tune(&machine, &c->device);
@@ -46,7 +46,7 @@ enum status command_train(int argc, char **argv)
         "write a checkpoint and exit with 75; a second signal ends at once.",
         1, 1, argc, argv));
     if (a.help) return STATUS_OK;
-    log_quiet(quiet);
+    log_set_quiet(quiet);
     struct config c;
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
     if (!st && c.job.print_config) {

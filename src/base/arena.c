@@ -21,25 +21,25 @@ static enum status host_alloc(size_t size, void **out)
 
 static void host_free(void *at, size_t size) { munmap(at, size); }
 
-static const struct memory host = {host_alloc, host_free};
+static const struct allocator host = {host_alloc, host_free};
 
-enum status arena_init(struct arena *a, size_t size, const struct memory *allocator)
+enum status arena_init(struct arena *a, size_t size, const struct allocator *allocator)
 {
-    *a = (struct arena){.size = size, .memory = allocator ? allocator : &host};
+    *a = (struct arena){.size = size, .allocator = allocator ? allocator : &host};
     if (!size) return STATUS_OK;
     void *base;
-    TRY(a->memory->take(size, &base));
+    TRY(a->allocator->alloc(size, &base));
     a->base = base;
     return STATUS_OK;
 }
 
 void arena_release(struct arena *a)
 {
-    if (a->base) a->memory->give(a->base, a->size);
+    if (a->base) a->allocator->free(a->base, a->size);
     *a = (struct arena){0};
 }
 
-void *arena_take(struct arena *a, size_t count, size_t each)
+void *arena_alloc(struct arena *a, size_t count, size_t each)
 {
     size_t bytes, padded, end;
     if (__builtin_mul_overflow(count, each, &bytes) ||

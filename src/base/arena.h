@@ -16,25 +16,25 @@
 enum { ARENA_ALIGN = 64 };
 
 /* Where an arena gets its block: host memory, or memory of a device. */
-struct memory {
-    enum status (*take)(size_t size, void **out); /* zeroed */
-    void (*give)(void *at, size_t size);
+struct allocator {
+    enum status (*alloc)(size_t size, void **out); /* zeroed */
+    void (*free)(void *at, size_t size);
 };
 
 struct arena {
-    unsigned char *base;         /* NULL in a sizing arena */
-    const struct memory *memory; /* borrowed; NULL: host memory */
-    size_t size;                 /* bytes mapped; 0 in a sizing arena */
+    unsigned char *base;               /* NULL in a sizing arena */
+    const struct allocator *allocator; /* borrowed; NULL: host memory */
+    size_t size;                       /* bytes mapped; 0 in a sizing arena */
     size_t used, peak;
     bool overflow; /* a sizing arena's total does not fit size_t */
 };
 
 /* Maps `size` bytes, zeroed and touched, from `allocator` (NULL: host memory).  MEMORY: not enough.
  */
-enum status arena_init(struct arena *a, size_t size, const struct memory *allocator);
+enum status arena_init(struct arena *a, size_t size, const struct allocator *allocator);
 void arena_release(struct arena *a);
 
 /* The next `count` * `each` bytes; NULL from a sizing arena.  Running past the end is a BUG. */
-void *arena_take(struct arena *a, size_t count, size_t each);
+void *arena_alloc(struct arena *a, size_t count, size_t each);
 static inline size_t arena_mark(const struct arena *a) { return a->used; }
 static inline void arena_reset(struct arena *a, size_t mark) { a->used = mark; }

@@ -24,7 +24,7 @@ bool file_is_dir(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-bool file_is_in(const char *folder, const char *name)
+bool file_exists_in(const char *folder, const char *name)
 {
     char *path = file_join(folder, name);
     bool is = file_exists(path);
@@ -201,7 +201,7 @@ void file_map_close(struct file_map *m)
 
 /* A fault also maps neighbouring pages, up to a whole large folio, so pages before `begin` that
  * were dropped once may be mapped again: drop 2 MiB before, too. */
-void file_map_forget(const struct file_map *m, uint64_t begin, uint64_t end)
+void file_map_evict(const struct file_map *m, uint64_t begin, uint64_t end)
 {
     enum { FOLIO = 2 << 20 };
     begin = begin < end && begin > FOLIO ? begin - FOLIO : begin < end ? 0 : begin;

@@ -14,7 +14,7 @@
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
-bool file_is_in(const char *folder, const char *name); /* folder/name exists */
+bool file_exists_in(const char *folder, const char *name); /* folder/name exists */
 enum status file_size(const char *path, uint64_t *size);
 
 /* Reads the whole file into `out`, replacing its contents.  DATA: longer than `limit` bytes. */
@@ -41,7 +41,7 @@ enum status file_map_open(struct file_map *m, const char *path);
 void file_map_close(struct file_map *m);
 /* Drops the pages within [begin, end), and some before, from this process (MADV_DONTNEED). Touching
  * them maps them again. */
-void file_map_forget(const struct file_map *m, uint64_t begin, uint64_t end);
+void file_map_evict(const struct file_map *m, uint64_t begin, uint64_t end);
 
 /* Paths in bytewise order. */
 struct file_list {

@@ -58,7 +58,7 @@ enum status json_parse(const char *bytes, size_t len, const char *name, struct j
 {
     *out = NULL;
     if (!len) FAIL(DATA, "%s: not valid JSON: empty", name);
-    if (memchr(bytes, 0, len) || !utf8_valid(bytes, len) || has_bad_escape(bytes, len))
+    if (memchr(bytes, 0, len) || !text_is_utf8(bytes, len) || has_bad_escape(bytes, len))
         FAIL(DATA, "%s: not valid JSON: a NUL, a malformed \\u escape, or bytes that are not UTF-8",
              name);
     const char *end = NULL;

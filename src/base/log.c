@@ -14,11 +14,11 @@ static FILE *file;
 static _Atomic bool is_quiet; /* atomic, as other threads may be logging */
 static _Atomic int own_rank = -1;
 
-void log_rank(int rank) { own_rank = rank; }
+void log_set_rank(int rank) { own_rank = rank; }
 
-void log_quiet(bool quiet) { is_quiet = quiet; }
+void log_set_quiet(bool quiet) { is_quiet = quiet; }
 
-bool log_colour(void)
+bool log_color(void)
 {
     const char *no = getenv("NO_COLOR");
     return isatty(STDERR_FILENO) && !(no && *no);
@@ -65,7 +65,7 @@ void log_line(enum log_level level, const char *fmt, ...)
     vsnprintf(line + len, sizeof line - (size_t)len, fmt, ap);
     va_end(ap);
     if (level != LOG_INFO || !is_quiet) {
-        bool paint = level != LOG_INFO && log_colour();
+        bool paint = level != LOG_INFO && log_color();
         fprintf(stderr, "%s%s%s%s\n", paint ? colour[level] : "", prefix[level],
                 paint ? "\033[0m" : "", line);
     }
@@ -83,7 +83,7 @@ void log_line(enum log_level level, const char *fmt, ...)
 
 void log_failure(enum status s)
 {
-    if (status_is_told()) return;
+    if (status_is_reported()) return;
     log_line(s == STATUS_REQUEUE ? LOG_INFO : LOG_ERROR, "%s", status_message());
-    status_tell();
+    status_mark_reported();
 }

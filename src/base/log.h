@@ -12,8 +12,8 @@
 enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 
 /* Prefixes warnings and errors with this rank and its host; -1: no prefix. */
-void log_rank(int rank);
-void log_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still gets them */
+void log_set_rank(int rank);
+void log_set_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still gets them */
 /* Also appends every line to `path`, with date and time and without colors; NULL closes the file.
  * IO: it cannot be opened. */
 enum status log_open(const char *path);
@@ -22,4 +22,4 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 void log_failure(enum status s);
 
 /* True if stderr is a terminal and NO_COLOR is not set. */
-bool log_colour(void);
+bool log_color(void);

@@ -116,11 +116,11 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
     case OPTION_REAL: return set_number(o, field, v);
     case OPTION_BOOL:
         if (v->kind != TOML_BOOL) return fail_expected(o);
-        *(option_BOOL *)field = v->truth;
+        *(option_BOOL *)field = v->boolean;
         return STATUS_OK;
     case OPTION_AUTO:
         if (v->kind == TOML_BOOL)
-            *(option_AUTO *)field = v->truth ? YES : NO;
+            *(option_AUTO *)field = v->boolean ? YES : NO;
         else if (string && !strcmp(v->text, "auto"))
             *(option_AUTO *)field = AUTO;
         else

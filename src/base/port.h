@@ -59,7 +59,7 @@ static inline bool port_crc32c(uint32_t *crc, const unsigned char *at, size_t le
 
 /* Zeroes memory with non-temporal (NT) stores, which do not read it into the caches first: for
  * memory that is not used soon.  `to` and `bytes` must be multiples of 16. */
-static inline void port_zero(void *to, size_t bytes)
+static inline void port_zero_nt(void *to, size_t bytes)
 {
 #if defined(__x86_64__)
     for (size_t i = 0; i < bytes / 16; i++)

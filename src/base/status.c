@@ -25,10 +25,10 @@ const char *status_text(enum status s) { return kinds[s].text; }
 int status_exit_code(enum status s) { return kinds[s].code; }
 const char *status_message(void) { return message; }
 const char *status_stack(void) { return stack; }
-void status_share(void) { shared = true; }
+void status_mark_shared(void) { shared = true; }
 bool status_is_shared(void) { return shared; }
-void status_tell(void) { reported = true; }
-bool status_is_told(void) { return reported; }
+void status_mark_reported(void) { reported = true; }
+bool status_is_reported(void) { return reported; }
 
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
 {
@@ -44,7 +44,7 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
     return s;
 }
 
-enum status status_where(enum status s, const char *fmt, ...)
+enum status status_prefix(enum status s, const char *fmt, ...)
 {
     char where[128], before[sizeof message];
     va_list ap;
@@ -64,7 +64,7 @@ enum status status_trace(enum status s, const char *file, int line, const char *
     return s;
 }
 
-enum status failure_keep(struct failure *f, enum status s)
+enum status status_save(struct failure *f, enum status s)
 {
     if (f->status || !s) return f->status;
     f->status = s;
@@ -73,7 +73,7 @@ enum status failure_keep(struct failure *f, enum status s)
     return s;
 }
 
-enum status failure_tell(const struct failure *f)
+enum status status_restore(const struct failure *f)
 {
     if (!f->status) return STATUS_OK;
     reported = false;

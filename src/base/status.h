@@ -42,16 +42,16 @@ const char *status_stack(void);   /* the trace: where it failed, and its callers
 enum { STATUS_TEXT = 2048 }; /* bytes of a message with its NUL, at most */
 
 /* Prefixes the message of this thread's last failure with "context: "; returns s. */
-enum status status_where(enum status s, const char *fmt, ...)
+enum status status_prefix(enum status s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), cold));
 
 /* Marks this thread's last failure as known to every rank of the run, so that all ranks can exit in
  * an orderly way and none must be killed. */
-void status_share(void);
+void status_mark_shared(void);
 bool status_is_shared(void);
 /* Marks this thread's last failure as reported to the user. */
-void status_tell(void);
-bool status_is_told(void);
+void status_mark_reported(void);
+bool status_is_reported(void);
 
 /* A saved failure: for later, past this thread's next FAIL, or for another thread. */
 struct failure {
@@ -59,9 +59,9 @@ struct failure {
     char message[STATUS_TEXT], stack[STATUS_TEXT];
 };
 /* Saves `s`, this thread's last failure, unless `f` has one already; returns the saved status. */
-enum status failure_keep(struct failure *f, enum status s);
+enum status status_save(struct failure *f, enum status s);
 /* Makes a saved failure this thread's last one and returns its status, OK if none was saved. */
-enum status failure_tell(const struct failure *f);
+enum status status_restore(const struct failure *f);
 
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5), cold));

@@ -76,7 +76,7 @@ size_t text_utf8_length(const unsigned char *at, const unsigned char *end)
     return code < least[more] || code > 0x10FFFF || surrogate ? 0 : (size_t)more + 1;
 }
 
-bool utf8_valid(const char *bytes, size_t len)
+bool text_is_utf8(const char *bytes, size_t len)
 {
     const unsigned char *at = (const unsigned char *)bytes, *end = at + len;
     for (size_t n; at < end; at += n)
@@ -112,7 +112,7 @@ static size_t distance_below(const char *a, const char *b, size_t most)
 
 size_t text_distance(const char *a, const char *b) { return distance_below(a, b, MAX_DISTANCE); }
 
-bool text_is_nearer(const char *name, const char *word, size_t *best)
+bool text_is_closer(const char *name, const char *word, size_t *best)
 {
     size_t distance = distance_below(name, word, *best);
     bool nearer = distance < *best;

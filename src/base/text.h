@@ -27,9 +27,9 @@ void text_addv(struct text *t, const char *fmt, va_list args) __attribute__((for
 
 /* Bytes of the UTF-8 character (RFC 3629) at `at`; 0 if it is invalid. */
 size_t text_utf8_length(const unsigned char *at, const unsigned char *end);
-bool utf8_valid(const char *bytes, size_t len);
+bool text_is_utf8(const char *bytes, size_t len);
 
 /* Levenshtein distance. */
 size_t text_distance(const char *a, const char *b);
 /* For "did you mean": if `name` is closer to `word` than *best, lowers *best and returns true. */
-bool text_is_nearer(const char *name, const char *word, size_t *best);
+bool text_is_closer(const char *name, const char *word, size_t *best);

@@ -24,7 +24,7 @@ int thread_cores(void)
     return num_given ? num_given : online > 0 ? (int)online : 1;
 }
 
-void thread_core_set(unsigned char set[THREAD_CORE_BYTES])
+void thread_core_mask(unsigned char set[THREAD_CORE_BYTES])
 {
     memset(set, 0, THREAD_CORE_BYTES);
     for (unsigned core = 0; num_given && core < 8 * THREAD_CORE_BYTES && core < CPU_SETSIZE; core++)
@@ -68,13 +68,13 @@ static enum status start_thread(pthread_t *thread, struct thread_start_args args
     FAIL(IO, "cannot create a thread: %s", strerror(bad));
 }
 
-enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+enum status thread_start_background(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     TRY(start_thread(thread, (struct thread_start_args){run, argument, true}));
     return STATUS_OK;
 }
 
-enum status thread_start_equal(pthread_t *thread, void *(*run)(void *), void *argument)
+enum status thread_start_foreground(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     TRY(start_thread(thread, (struct thread_start_args){run, argument, false}));
     return STATUS_OK;

@@ -14,10 +14,10 @@ int thread_cores(void);
 /* The same as a bit mask: bit n % 8 of byte n / 8 is core n of the host.  Empty if the host has
  * more cores than a cpu_set_t. */
 enum { THREAD_CORE_BYTES = 128 };
-void thread_core_set(unsigned char set[THREAD_CORE_BYTES]);
+void thread_core_mask(unsigned char set[THREAD_CORE_BYTES]);
 /* Pins the calling thread to the nth of those cores, from 0; n < 0: to all of them. */
 void thread_pin(int n);
 /* Starts a background thread with lower priority.  IO: the system cannot create a thread. */
-enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+enum status thread_start_background(pthread_t *thread, void *(*run)(void *), void *argument);
 /* The same at normal priority, for a thread that others wait for. */
-enum status thread_start_equal(pthread_t *thread, void *(*run)(void *), void *argument);
+enum status thread_start_foreground(pthread_t *thread, void *(*run)(void *), void *argument);

@@ -32,7 +32,7 @@ struct toml {
     size_t len;
     int64_t integer;
     double real;
-    bool truth;
+    bool boolean;
     struct toml *first, *last, *next; /* members of a table or array; next sibling */
     size_t count;
     int made_by; /* private to the parser: enum made_by */

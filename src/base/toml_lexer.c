@@ -245,7 +245,7 @@ static bool read_special(const char *word, struct toml *v)
     double sign = *word == '-' ? -1 : 1;
     if (!strcmp(word, "true") || !strcmp(word, "false")) {
         v->kind = TOML_BOOL;
-        v->truth = word[0] == 't';
+        v->boolean = word[0] == 't';
         return true;
     }
     if (strcmp(name, "inf") && strcmp(name, "nan")) return false;

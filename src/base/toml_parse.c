@@ -327,7 +327,7 @@ static enum status read_document(struct toml_lexer *l, struct toml *root)
 static enum status init_lexer(struct toml_lexer *l, const char *bytes, size_t len, const char *name)
 {
     *l = (struct toml_lexer){bytes, bytes + len, bytes, name, 1};
-    if (!utf8_valid(bytes, len)) FAIL(DATA, "%s: not valid UTF-8", name);
+    if (!text_is_utf8(bytes, len)) FAIL(DATA, "%s: not valid UTF-8", name);
     if (len >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3)) l->at += 3; /* a byte order mark */
     return STATUS_OK;
 }

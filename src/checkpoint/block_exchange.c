@@ -8,7 +8,7 @@
 
 static int compare_runs(const void *a, const void *b)
 {
-    const struct piece *x = a, *y = b;
+    const struct shard_run *x = a, *y = b;
     if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
     return (x->first > y->first) - (x->first < y->first);
 }
@@ -22,10 +22,10 @@ static uint64_t mix_fingerprint(uint64_t sum, uint64_t x)
 /* Fingerprints the runs that this rank holds of each tensor.  Adjacent runs count as one. */
 static void compute_fingerprints(const struct block_exchange *x, uint64_t *fingerprints)
 {
-    for (size_t i = 0, next; i < x->num_pieces; i = next) {
-        const struct piece *p = &x->pieces[i];
+    for (size_t i = 0, next; i < x->num_runs; i = next) {
+        const struct shard_run *p = &x->runs[i];
         size_t end = p->first + p->count;
-        for (next = i + 1; next < x->num_pieces; next++) {
+        for (next = i + 1; next < x->num_runs; next++) {
             if (p[next - i].tensor != p->tensor || p[next - i].first != end) break;
             end += p[next - i].count;
         }
@@ -75,16 +75,16 @@ static enum status gather_fingerprints(struct block_exchange *x)
 }
 
 enum status block_exchange_open(struct block_exchange *x, const struct layout *l,
-                                const struct pieces *p, const struct comm *ranks)
+                                const struct shard *p, const struct comm *ranks)
 {
     *x = (struct block_exchange){.layout = l, .ranks = ranks};
-    x->pieces = heap(p->count * sizeof *x->pieces);
+    x->runs = heap(p->count * sizeof *x->runs);
     x->filled = heap(TENSOR_SOURCE_ELEMENTS);
     for (size_t i = 0; i < p->count; i++)
-        if (p->all[i].count) x->pieces[x->num_pieces++] = p->all[i];
-    qsort(x->pieces, x->num_pieces, sizeof *x->pieces, compare_runs);
-    for (size_t i = 1; i < x->num_pieces; i++) {
-        const struct piece *a = &x->pieces[i - 1];
+        if (p->runs[i].count) x->runs[x->num_runs++] = p->runs[i];
+    qsort(x->runs, x->num_runs, sizeof *x->runs, compare_runs);
+    for (size_t i = 1; i < x->num_runs; i++) {
+        const struct shard_run *a = &x->runs[i - 1];
         BUG_IF(a->tensor == a[1].tensor && a->first + a->count > a[1].first);
     }
     TRY(gather_fingerprints(x));
@@ -93,7 +93,7 @@ enum status block_exchange_open(struct block_exchange *x, const struct layout *l
 
 void block_exchange_close(struct block_exchange *x)
 {
-    free(x->pieces);
+    free(x->runs);
     free(x->fingerprints), free(x->sends);
     free(x->out), free(x->in);
     free(x->filled);
@@ -120,10 +120,10 @@ static bool sends_any(const struct block_exchange *x, int from, int to, const st
 /* This rank's first run that ends after the beginning of the span (binary search). */
 static size_t first_run(const struct block_exchange *x, const struct block_span *s)
 {
-    size_t low = 0, high = x->num_pieces;
+    size_t low = 0, high = x->num_runs;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const struct piece *p = &x->pieces[middle];
+        const struct shard_run *p = &x->runs[middle];
         if (p->tensor < s->tensor || (p->tensor == s->tensor && p->first + p->count <= s->first))
             low = middle + 1;
         else
@@ -136,8 +136,8 @@ static size_t first_run(const struct block_exchange *x, const struct block_span 
 static bool intersect(const struct block_exchange *x, const struct block_span *s, size_t i,
                       struct block_span *run)
 {
-    if (i >= x->num_pieces) return false;
-    const struct piece *p = &x->pieces[i];
+    if (i >= x->num_runs) return false;
+    const struct shard_run *p = &x->runs[i];
     size_t from = p->first, to = p->first + p->count, end = s->first + s->count;
     if (from < s->first) from = s->first;
     if (to > end) to = end;
@@ -171,8 +171,7 @@ static enum status copy_own_runs(struct block_exchange *x, const struct file_blo
         struct block_span run;
         for (size_t i = first_run(x, span); intersect(x, span, i, &run); i++) {
             const float *values;
-            TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
-                                 &values));
+            TRY(run.source->read(run.source->context, &x->runs[i], run.first, run.count, &values));
             store_values(x, to, run.at, run.count, values);
         }
     }
@@ -200,8 +199,7 @@ static enum status pack_runs(struct block_exchange *x, const struct file_block *
         if (!sends_tensor(x, x->ranks->rank, to, span->tensor)) continue;
         for (size_t i = first_run(x, span); intersect(x, span, i, &run); i++) {
             const float *values;
-            TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
-                                 &values));
+            TRY(run.source->read(run.source->context, &x->runs[i], run.first, run.count, &values));
             uint32_t *words = reserve_words(&x->out, &x->out_capacity, n + 2 + run.count) + n;
             words[0] = (uint32_t)run.at, words[1] = (uint32_t)run.count;
             memcpy(words + 2, values, run.count * sizeof *values);
@@ -254,14 +252,14 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
     const struct block_buffer buffer = {dtype, bytes};
     struct failure first = {0};
     memset(x->filled, 0, TENSOR_SOURCE_ELEMENTS);
-    failure_keep(&first, copy_own_runs(x, mine, &buffer));
+    status_save(&first, copy_own_runs(x, mine, &buffer));
     /* In step k each rank sends to the rank k above it (mod size), which spreads the load. */
     for (int k = 1; k < size; k++) {
         int to = (rank + k) % size, from = (rank + size - k) % size;
         uint32_t out = 0, in = 0;
         if (!sends_any(x, rank, to, &blocks[to])) to = -1;
         if (!sends_any(x, from, rank, mine)) from = -1;
-        if (to >= 0) failure_keep(&first, pack_runs(x, &blocks[to], to, &out));
+        if (to >= 0) status_save(&first, pack_runs(x, &blocks[to], to, &out));
         TRY(send_receive(x, (struct word_message){to, &out, 1},
                          (struct word_message){from, &in, 1}));
         reserve_words(&x->in, &x->in_capacity, in);
@@ -269,13 +267,13 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
                          (struct word_message){from, x->in, in}));
         unpack_runs(x, in, &buffer);
     }
-    TRY(failure_tell(&first));
+    TRY(status_restore(&first));
     for (size_t s = 0; s < mine->count; s++) {
         const struct block_span *span = &mine->spans[s];
         const unsigned char *from = x->filled + span->at, *hole = memchr(from, 0, span->count);
         char name[96];
         if (!hole) continue;
-        tensor_place_name(&x->layout->tensors[span->tensor], true, name);
+        layout_tensor_name(&x->layout->tensors[span->tensor], true, name);
         FAIL(SHAPE, "tensor %s: no rank holds element %zu", name,
              span->first + (size_t)(hole - from));
     }

@@ -27,8 +27,8 @@ struct file_block {
 struct block_exchange {
     const struct layout *layout;
     const struct comm *ranks;
-    struct piece *pieces; /* this rank's runs, sorted by tensor and first element; owned */
-    size_t num_pieces;
+    struct shard_run *runs; /* this rank's runs, sorted by tensor and first element; owned */
+    size_t num_runs;
     uint64_t *fingerprints; /* [rank][tensor]: of the runs the rank holds; 0: none; owned */
     bool *sends;            /* [rank][tensor]: no lower rank holds the same runs; owned */
     uint32_t *out, *in;
@@ -38,7 +38,7 @@ struct block_exchange {
 
 /* Collective.  The runs of `p` must not overlap. */
 enum status block_exchange_open(struct block_exchange *x, const struct layout *l,
-                                const struct pieces *p, const struct comm *ranks);
+                                const struct shard *p, const struct comm *ranks);
 void block_exchange_close(struct block_exchange *x);
 
 /* blocks[r] is the block that rank r assembles; `bytes` receives this rank's, converted to `dtype`.

@@ -36,12 +36,12 @@
 struct checkpoint_state {
     const struct model_shape *shape;
     const struct layout *layout;          /* of the whole model: names and shapes of its tensors */
-    const struct pieces *pieces;          /* this rank's: elements of its flat buffers */
+    const struct shard *shard;            /* this rank's: elements of its flat buffers */
     const struct comm *world;             /* the ranks that load; a save uses the checkpointer's */
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
     uint16_t *low;                        /* NULL: f32 weights; else low bits of split weights */
     enum dtype moments;                   /* dtype in memory; on disk they are f32 */
-    struct queue *on;                     /* owns the device memory; NULL: host memory */
+    struct queue *queue;                  /* owns the device memory; NULL: host memory */
     enum safetensors_dtype dtype;         /* of the weights on disk; for saving only */
     int64_t step;                         /* completed optimizer steps */
     /* For saving; only rank 0 needs them: */
@@ -52,12 +52,12 @@ struct checkpoint_state {
 
 static inline struct store checkpoint_weights(const struct checkpoint_state *s)
 {
-    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->on};
+    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->queue};
 }
 /* `x` is exp_avg or exp_avg_sq. */
 static inline struct store checkpoint_moment(const struct checkpoint_state *s, void *x)
 {
-    return (struct store){.x = x, .dtype = s->moments, .on = s->on};
+    return (struct store){.x = x, .dtype = s->moments, .queue = s->queue};
 }
 
 struct checkpointer;
@@ -74,7 +74,7 @@ struct checkpointer_options {
 };
 
 /* Size of the staging buffer for a rank with this shard. */
-size_t checkpoint_staging_bytes(const struct pieces *p);
+size_t checkpoint_staging_bytes(const struct shard *p);
 /* Memory of a save beyond that, per rank: blocks of a file, and send and receive buffers. */
 size_t checkpoint_save_bytes(int ranks);
 

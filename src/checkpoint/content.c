@@ -39,7 +39,7 @@ static enum status write_safetensors(const struct content *c, struct block_excha
 static enum status write_tensors(const struct content *c, struct manifest *m)
 {
     struct block_exchange x;
-    enum status st = block_exchange_open(&x, c->layout, c->pieces, c->ranks);
+    enum status st = block_exchange_open(&x, c->layout, c->shard, c->ranks);
     if (!st) st = write_safetensors(c, &x, m);
     block_exchange_close(&x);
     return st;

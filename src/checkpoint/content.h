@@ -14,7 +14,7 @@
 struct content {
     const struct model_shape *shape;
     const struct layout *layout;
-    const struct pieces *pieces; /* this rank's shard */
+    const struct shard *shard; /* this rank's shard */
     const struct comm *ranks;
     struct tensor_source weights, exp_avg, exp_avg_sq; /* .read NULL: none */
     enum safetensors_dtype dtype;                      /* of the weights: F32, BF16 or F16 */

@@ -37,22 +37,22 @@ struct conversion_source {
     struct layout layout;
     struct model_files files, moments;
     struct source_tensors parts[3];
-    struct pieces pieces;
+    struct shard shard;
     float *values;
     int bos, eos;
     int64_t step;      /* of a run to resume; -1: only the model is converted */
     struct text train; /* the trainer's part of state.json */
 };
 
-static enum status read_run(void *context, const struct piece *p, size_t first, size_t count,
+static enum status read_run(void *context, const struct shard_run *p, size_t first, size_t count,
                             const float **values)
 {
     const struct source_tensors *from = context;
     const struct conversion_source *o = from->source;
-    const struct tensor_place *t = &o->layout.tensors[p->tensor];
+    const struct tensor_slot *t = &o->layout.tensors[p->tensor];
     struct tensor_reader r;
     char stem[96], name[160];
-    tensor_place_name(t, true, stem);
+    layout_tensor_name(t, true, stem);
     snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(from->kind));
     TRY(model_files_open_tensor(from->files, t, name, &r));
     TRY(tensor_reader_read(&r, first, count, F32, o->values));
@@ -94,7 +94,7 @@ static enum status open_source(struct conversion_source *o, const struct convers
     layout_init(&o->layout, &o->shape, 1);
     TRY_OUT(model_files_open_any(&o->files, folder, &o->shape));
     TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
-    pieces_init(&o->pieces, &o->layout, 0, 1);
+    shard_init(&o->shard, &o->layout, 0, 1);
     o->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *o->values);
 out:
     free(config_folder), free(config);
@@ -106,7 +106,7 @@ static void close_source(struct conversion_source *o)
     free(o->values);
     text_release(&o->train);
     model_files_close(&o->moments);
-    pieces_release(&o->pieces);
+    shard_release(&o->shard);
     model_files_close(&o->files);
     layout_release(&o->layout);
 }
@@ -155,7 +155,7 @@ static enum status resolve_dtype(const struct conversion *c, const struct conver
     char name[160];
     *dtype = c->target == CONVERT_NATIVE ? SAFETENSORS_F32 : c->dtype;
     if (c->target == CONVERT_NATIVE || !c->keep_dtype) return STATUS_OK;
-    tensor_place_name(&o->layout.tensors[0], true, name);
+    layout_tensor_name(&o->layout.tensors[0], true, name);
     if (!model_files_dtype(&o->files, &o->layout.tensors[0], &has))
         FAIL(DATA, "%s: tensor %s is missing", o->files.folder, name);
     *dtype = has == SAFETENSORS_BF16 || has == SAFETENSORS_F16 ? has : SAFETENSORS_F32;
@@ -167,19 +167,19 @@ static void drop_io_tensors(struct conversion_source *o)
 {
     struct layout *l = &o->layout;
     size_t kept = 0;
-    for (size_t i = 0; i < o->pieces.count; i++) {
-        struct piece p = o->pieces.all[i]; /* a whole tensor, since the model is not sharded */
-        const struct tensor_place t = l->tensors[p.tensor];
+    for (size_t i = 0; i < o->shard.count; i++) {
+        struct shard_run p = o->shard.runs[i]; /* a whole tensor, since the model is not sharded */
+        const struct tensor_slot t = l->tensors[p.tensor];
         if (t.id == PARAM_embed || t.id == PARAM_head) {
             l->parameters -= (int64_t)t.elements;
             continue;
         }
         p.tensor = (int)kept;
         l->tensors[kept] = t;
-        o->pieces.all[kept++] = p;
+        o->shard.runs[kept++] = p;
     }
     l->num_tensors = (int)kept;
-    o->pieces.count = kept;
+    o->shard.count = kept;
 }
 
 /* Copies tokenizer and other files next to the weights unchanged. */
@@ -215,7 +215,7 @@ static enum status write_torch_model(const struct conversion *c, const struct to
 static enum status write_torch(const struct conversion *c, const struct content *content,
                                const struct dcp_run *run, const char *folder, struct manifest *m)
 {
-    const struct torch_model model = {content->shape, content->layout, content->pieces,
+    const struct torch_model model = {content->shape, content->layout, content->shard,
                                       content->weights, content->dtype};
     TRY(write_torch_model(c, &model, run, folder));
     TRY(content_write_texts(content, m));
@@ -260,7 +260,7 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
     struct content content = {
         .shape = &o->shape,
         .layout = &o->layout,
-        .pieces = &o->pieces,
+        .shard = &o->shard,
         .ranks = comm_self(),
         .weights = source_tensors_of(o, TENSOR_WEIGHT),
         .shard_bytes = c->shard_bytes,
@@ -329,7 +329,7 @@ static enum status write_gguf(const struct conversion *c, struct conversion_sour
     char *name = heap_string(stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
     char *config_folder = torch_files_folder(c->from);
     const struct gguf_model g = {
-        .model = {&o->shape, &o->layout, &o->pieces, source_tensors_of(o, TENSOR_WEIGHT), dtype},
+        .model = {&o->shape, &o->layout, &o->shard, source_tensors_of(o, TENSOR_WEIGHT), dtype},
         .type = c->quantized               ? GGUF_Q8_0
                 : dtype == SAFETENSORS_F32 ? GGUF_F32
                 : dtype == SAFETENSORS_F16 ? GGUF_F16
@@ -364,9 +364,9 @@ static enum status convert_to_path(const struct conversion *c, struct conversion
 out:
     if (st) {
         struct failure first = {0};
-        failure_keep(&first, st);
+        status_save(&first, st);
         file_remove_tree(temporary.data);
-        failure_tell(&first);
+        status_restore(&first);
     }
     text_release(&temporary);
     return st;

@@ -17,7 +17,7 @@ static enum status find_step(const char *folder, int64_t step, char **found)
     char *path = step_path(folder, step);
     enum status st = STATUS_OK;
     *found = NULL;
-    bool finished = file_is_in(path, MANIFEST_NAME);
+    bool finished = file_exists_in(path, MANIFEST_NAME);
     if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such checkpoint", path);
     if (!finished) FAIL_OUT(DATA, "%s: incomplete checkpoint: %s is missing", path, MANIFEST_NAME);
     TRY_OUT(manifest_check(path, &written));

@@ -40,7 +40,7 @@ static enum status open_tensors(const struct model_files *files, const struct la
 {
     for (int i = 0; i < l->num_tensors; i++) {
         char stem[96], name[160];
-        tensor_place_name(&l->tensors[i], true, stem);
+        layout_tensor_name(&l->tensors[i], true, stem);
         if (is_excluded(exclude, stem)) continue;
         snprintf(name, sizeof name, "%s%s", stem, suffix);
         TRY(model_files_open_tensor(files, &l->tensors[i], name, &readers[i]));
@@ -49,10 +49,11 @@ static enum status open_tensors(const struct model_files *files, const struct la
 }
 
 /* Reads a run of this rank's shard into a flat buffer. */
-static enum status read_run(struct tensor_reader *r, const struct piece *p, const struct store *to)
+static enum status read_run(struct tensor_reader *r, const struct shard_run *p,
+                            const struct store *to)
 {
     enum { CHUNK = 1 << 20 };
-    if (!to->low && !queue_memory(to->on))
+    if (!to->low && !queue_device_allocator(to->queue))
         return tensor_reader_read(r, p->first, p->count, to->dtype,
                                   (char *)to->x + p->at * dtype_bytes(to->dtype));
     float *run = heap((p->count < CHUNK ? p->count : CHUNK) * sizeof *run);
@@ -75,8 +76,8 @@ static enum status load_buffer(const struct model_files *files, const struct che
     struct tensor_reader *all = heap((size_t)s->layout->num_tensors * sizeof *all), *last = NULL;
     enum status st = STATUS_OK;
     TRY_OUT(open_tensors(files, s->layout, suffix, exclude, all));
-    for (size_t i = 0; i < s->pieces->count; i++) {
-        const struct piece *p = &s->pieces->all[i];
+    for (size_t i = 0; i < s->shard->count; i++) {
+        const struct shard_run *p = &s->shard->runs[i];
         struct tensor_reader *r = &all[p->tensor];
         if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);
@@ -249,7 +250,7 @@ static enum status load_weights_on_rank(const char *folder, const struct checkpo
                                         enum dtype dtype, void *weights)
 {
     struct model_files files = {0};
-    struct store to = {.x = weights, .dtype = dtype, .on = state->on};
+    struct store to = {.x = weights, .dtype = dtype, .queue = state->queue};
     enum status st = STATUS_OK;
     TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));

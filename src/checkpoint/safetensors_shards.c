@@ -42,9 +42,9 @@ static void assign_files(const struct safetensors_shards *s, struct file_assignm
     a->num_files = 1;
     for (int i = 0; i < l->num_tensors; i++)
         for (size_t part = 0; part < s->num_parts; part++) {
-            const struct tensor_place *t = &l->tensors[i];
+            const struct tensor_slot *t = &l->tensors[i];
             char stem[96], name[160];
-            tensor_place_name(t, true, stem);
+            layout_tensor_name(t, true, stem);
             int len = snprintf(name, sizeof name, "%s%s", stem, s->parts[part]);
             uint64_t size = t->elements * safetensors_dtype_bytes(s->dtype);
             if (bytes && bytes + size > s->max_bytes) bytes = 0, a->num_files++;

@@ -33,7 +33,7 @@ size_t checkpoint_save_bytes(int ranks)
     return TENSOR_SOURCE_ELEMENTS * (buffers * sizeof(float) + 1);
 }
 
-size_t checkpoint_staging_bytes(const struct pieces *p) { return 3 * p->elements * sizeof(float); }
+size_t checkpoint_staging_bytes(const struct shard *p) { return 3 * p->elements * sizeof(float); }
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o)
 {
@@ -65,7 +65,7 @@ struct save_sources {
 
 static struct tensor_source make_source(struct save_sources *s, int i, struct store flat)
 {
-    if (store_plain(&flat)) return tensor_source_flat(store_plain(&flat));
+    if (store_host_f32(&flat)) return tensor_source_flat(store_host_f32(&flat));
     if (!s->values) s->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
     s->buffers[i] = (struct stored_source){flat, s->values};
     return tensor_source_stored(&s->buffers[i]);
@@ -77,7 +77,7 @@ static struct content content_from_state(const struct checkpoint_state *s,
     struct content c = {
         .shape = s->shape,
         .layout = s->layout,
-        .pieces = s->pieces,
+        .shard = s->shard,
         .ranks = ranks,
         .weights = make_source(from, WEIGHTS, checkpoint_weights(s)),
         .dtype = s->dtype,
@@ -129,9 +129,9 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
 out:
     if (st && is_root) { /* leave nothing behind, and report the first failure */
         struct failure first = {0};
-        failure_keep(&first, st);
+        status_save(&first, st);
         file_remove_tree(temporary.data);
-        failure_tell(&first);
+        status_restore(&first);
     }
     manifest_release(&m);
     free(sources.values);
@@ -143,7 +143,7 @@ out:
 static void *save_thread(void *context)
 {
     struct checkpointer *c = context;
-    failure_keep(&c->failure, write_checkpoint(c, &c->state));
+    status_save(&c->failure, write_checkpoint(c, &c->state));
     return NULL;
 }
 
@@ -159,7 +159,7 @@ enum status checkpointer_wait(struct checkpointer *c)
     pthread_join(c->thread, NULL);
     c->running = false;
     release_staged_state(c);
-    return failure_tell(&c->failure);
+    return status_restore(&c->failure);
 }
 
 static enum status stage_buffer(const struct checkpoint_state *s, float *to, struct store from,
@@ -167,7 +167,7 @@ static enum status stage_buffer(const struct checkpoint_state *s, float *to, str
 {
     *staged = NULL;
     if (!from.x) return STATUS_OK;
-    TRY(store_read(&from, 0, s->pieces->elements, to));
+    TRY(store_read(&from, 0, s->shard->elements, to));
     *staged = to;
     return STATUS_OK;
 }
@@ -180,9 +180,9 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
     if (!c->async) return write_checkpoint(c, s);
-    size_t n = s->pieces->elements;
+    size_t n = s->shard->elements;
     c->state = *s;
-    c->state.on = NULL, c->state.low = NULL, c->state.moments = F32;
+    c->state.queue = NULL, c->state.low = NULL, c->state.moments = F32;
     TRY(stage_buffer(s, c->staging, checkpoint_weights(s), &c->state.weights));
     TRY(stage_buffer(s, c->staging + n, checkpoint_moment(s, s->exp_avg), &c->state.exp_avg));
     TRY(stage_buffer(s, c->staging + 2 * n, checkpoint_moment(s, s->exp_avg_sq),
@@ -194,11 +194,11 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         c->state.config_toml = &c->config_toml;
     }
     c->failure = (struct failure){0};
-    c->running = thread_start(&c->thread, save_thread, c) == STATUS_OK;
+    c->running = thread_start_background(&c->thread, save_thread, c) == STATUS_OK;
     if (c->running) return STATUS_OK;
     save_thread(c); /* the other ranks' save threads wait for this one */
     release_staged_state(c);
-    return failure_tell(&c->failure);
+    return status_restore(&c->failure);
 }
 
 enum status checkpointer_close(struct checkpointer *c)

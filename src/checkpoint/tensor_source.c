@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-static enum status read_flat(void *context, const struct piece *p, size_t first, size_t count,
+static enum status read_flat(void *context, const struct shard_run *p, size_t first, size_t count,
                              const float **values)
 {
     (void)count;
@@ -16,7 +16,7 @@ struct tensor_source tensor_source_flat(const float *flat)
     return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
 }
 
-static enum status read_stored(void *context, const struct piece *p, size_t first, size_t count,
+static enum status read_stored(void *context, const struct shard_run *p, size_t first, size_t count,
                                const float **values)
 {
     const struct stored_source *s = context;

@@ -16,7 +16,7 @@ enum { TENSOR_SOURCE_ELEMENTS = 1 << 20 }; /* per read, at most */
 struct tensor_source {
     /* Reads elements [first, first + count) of the tensor that run `p` belongs to; the run contains
      * them.  count is at most TENSOR_SOURCE_ELEMENTS; *values is valid until the next call. */
-    enum status (*read)(void *context, const struct piece *p, size_t first, size_t count,
+    enum status (*read)(void *context, const struct shard_run *p, size_t first, size_t count,
                         const float **values);
     void *context;
 };

@@ -238,7 +238,7 @@ enum status comm_agree(const struct comm *c, enum status mine)
     enum status theirs = (enum status)(code % STATUS_COUNT), result = mine ? mine : theirs;
     if (first != c->rank)
         status_fail(result, __FILE__, __LINE__, "rank %d failed: %s", first, status_text(theirs));
-    if (c->size > 1) status_share();
+    if (c->size > 1) status_mark_shared();
     return result;
 }
 

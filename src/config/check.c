@@ -13,9 +13,8 @@
 static enum status parse_split_points(const struct option_list *points, struct stages *s)
 {
     const char *key = "parallelism.pipeline_parallel_split_points";
-    if (points->count > MOST_CUTS)
-        FAIL(CONFIG, "%s: expected at most %d split points, got %zu", key, MOST_CUTS,
-             points->count);
+    if (points->count > MAX_CUTS)
+        FAIL(CONFIG, "%s: expected at most %d split points, got %zu", key, MAX_CUTS, points->count);
     s->split = SPLIT_cuts, s->num_cuts = (int)points->count;
     for (size_t i = 0; i < points->count; i++) {
         const char *word = points->items[i];
@@ -57,7 +56,7 @@ enum status config_pipeline(const struct config *c, const struct mesh *mesh, int
             TRY(stages_chunks(s, kind, (int)from->pipeline_parallel_layers_per_stage, &s->chunks));
     }
     p->schedule.chunks = s->chunks;
-    p->schedule.micros = (int)(all / micro > 0 ? all / micro : 1);
+    p->schedule.num_microbatches = (int)(all / micro > 0 ? all / micro : 1);
     return STATUS_OK;
 }
 
@@ -159,7 +158,7 @@ static enum status check_data(const struct config *c)
 static enum status check_optimizer(const struct config *c)
 {
     const char *computing = c->training.mixed_precision_param;
-    if (optim_splits(&c->optimizer) && strcmp(computing, "bfloat16"))
+    if (optim_uses_split_weights(&c->optimizer) && strcmp(computing, "bfloat16"))
         FAIL(CONFIG,
              "optimizer.master_weights = \"split\" requires training.mixed_precision_param = "
              "\"bfloat16\", got \"%s\"",
@@ -202,7 +201,7 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_data(c));
     TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
-    TRY(float8_wanted(&c->model, &c->float8, &(bool){false}));
+    TRY(float8_resolve(&c->model, &c->float8, &(bool){false}));
     warn_unsupported(c);
     return STATUS_OK;
 }

@@ -76,7 +76,7 @@ static void format_value(const struct toml *v, struct text *out)
     else if (v->kind == TOML_FLOAT)
         text_addf(out, "%g", v->real);
     else if (v->kind == TOML_BOOL)
-        text_adds(out, v->truth ? "true" : "false");
+        text_adds(out, v->boolean ? "true" : "false");
     else if (v->kind == TOML_STRING)
         option_quote(out, v->text);
     else

@@ -193,7 +193,7 @@ const char *config_suggest(const char *key, char *buffer, size_t size)
             snprintf(name, sizeof name, "%s.%s", config_sections[s].name, row);
             bool is_elsewhere = best > 1 && last && !strcmp(last + 1, row); /* in another section */
             if (is_elsewhere) best = 1;
-            if (!is_elsewhere && !text_is_nearer(name, key, &best)) continue;
+            if (!is_elsewhere && !text_is_closer(name, key, &best)) continue;
             snprintf(buffer, size, "%s", name);
             found = buffer;
         }

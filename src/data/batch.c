@@ -11,10 +11,10 @@ void batch_alloc(struct batch *b, int B, int T, struct arena *run)
 {
     size_t tokens = (size_t)B * (size_t)T;
     *b = (struct batch){.B = B, .T = T};
-    b->ids_BT = arena_take(run, tokens, sizeof *b->ids_BT);
-    b->labels_BT = arena_take(run, tokens, sizeof *b->labels_BT);
-    b->start_BT = arena_take(run, tokens, sizeof *b->start_BT);
-    b->end_BT = arena_take(run, tokens, sizeof *b->end_BT);
+    b->ids_BT = arena_alloc(run, tokens, sizeof *b->ids_BT);
+    b->labels_BT = arena_alloc(run, tokens, sizeof *b->labels_BT);
+    b->start_BT = arena_alloc(run, tokens, sizeof *b->start_BT);
+    b->end_BT = arena_alloc(run, tokens, sizeof *b->end_BT);
 }
 
 void batch_copy_row(struct batch *b, int i, const struct batch *row)
@@ -74,7 +74,7 @@ void batch_copy_part(const struct batch *whole, const struct comm *contexts, boo
     struct context cut = {contexts->size, contexts->rank, causal};
     const int32_t *const from[] = {whole->ids_BT, whole->labels_BT, whole->start_BT, whole->end_BT};
     int32_t *const to[] = {here->ids_BT, here->labels_BT, here->start_BT, here->end_BT};
-    struct token_run runs[MOST_RUNS];
+    struct token_run runs[MAX_TOKEN_RUNS];
     int num_runs = context_runs(&cut, here->T, runs);
     here->valid = whole->valid, here->bytes = whole->bytes;
     if (contexts->size == 1) return;

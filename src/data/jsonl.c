@@ -145,7 +145,7 @@ static enum status unescape(struct scanner *s, const char *raw, size_t len, stru
     out->len = (size_t)(to - out->data);
     *to = 0;
     s->at = raw;
-    if (!utf8_valid(out->data + before, out->len - before))
+    if (!text_is_utf8(out->data + before, out->len - before))
         return fail_here(s, "the string is not UTF-8");
     return STATUS_OK;
 }

@@ -142,7 +142,7 @@ static void *run_prefetch_thread(void *context)
         pthread_mutex_unlock(&l->lock);
         enum status st = build_row(l, k, &l->slots[k % l->num_slots]);
         pthread_mutex_lock(&l->lock);
-        if (!failure_keep(&l->failure, st)) l->num_built++;
+        if (!status_save(&l->failure, st)) l->num_built++;
         pthread_cond_broadcast(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
@@ -153,7 +153,7 @@ static enum status start_prefetch(struct loader *l)
 {
     if (!l->options.prefetch_rows || l->running) return STATUS_OK;
     l->stop = false;
-    TRY(thread_start(&l->thread, run_prefetch_thread, l));
+    TRY(thread_start_background(&l->thread, run_prefetch_thread, l));
     l->running = true;
     return STATUS_OK;
 }
@@ -182,7 +182,7 @@ static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **ro
     while (l->num_built <= k && !l->failure.status) pthread_cond_wait(&l->changed, &l->lock);
     bool failed = l->num_built <= k;
     pthread_mutex_unlock(&l->lock);
-    if (failed) return failure_tell(&l->failure);
+    if (failed) return status_restore(&l->failure);
     return STATUS_OK;
 }
 

@@ -123,7 +123,7 @@ static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_
     };
     enum status st = gpt_index_build(&s->index[i], &spec);
     free(lengths);
-    if (st) return status_where(st, "%s", from->config->path);
+    if (st) return status_prefix(st, "%s", from->config->path);
     return STATUS_OK;
 }
 

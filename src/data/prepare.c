@@ -369,18 +369,18 @@ static enum status run_pipeline_step(struct prepare_state *p, struct prepare_bat
 #pragma omp single nowait
         {
             enum status st = write_batch(p, before);
-            failure_keep(&outer, st ? st : read_batch(p, next));
+            status_save(&outer, st ? st : read_batch(p, next));
         }
 #pragma omp for schedule(dynamic, 1)
         for (size_t i = 0; i < now->num_groups; i++)
-            failure_keep(&group_failures[i],
-                         encode_group(p, &p->workers[omp_get_thread_num()], now, &now->groups[i]));
+            status_save(&group_failures[i],
+                        encode_group(p, &p->workers[omp_get_thread_num()], now, &now->groups[i]));
     }
     for (size_t i = 0; i < now->num_groups && !outer.status;
          i++) /* report the first one in data order */
         if (group_failures[i].status) outer = group_failures[i];
     free(group_failures);
-    return failure_tell(&outer);
+    return status_restore(&outer);
 }
 
 static void batch_free(struct prepare_batch *b)
@@ -406,9 +406,9 @@ static enum status write_tokens(struct prepare_state *p)
 out:
     for (size_t i = 0; i < 3; i++) batch_free(&batches[i]);
     struct failure failure = {0};
-    if (failure_keep(&failure, st) && p->done.documents) {
+    if (status_save(&failure, st) && p->done.documents) {
         write_journal(p); /* keep what was complete before the failure */
-        failure_tell(&failure);
+        status_restore(&failure);
     }
     return st;
 }

@@ -260,7 +260,7 @@ enum status source_kind_plain_text(const struct source *s, const struct source_d
                                    struct document_text *out)
 {
     char where[SOURCE_WHERE];
-    if (utf8_valid(out->bytes, out->len)) return STATUS_OK;
+    if (text_is_utf8(out->bytes, out->len)) return STATUS_OK;
     source_kind_where(s, d, where);
     FAIL(DATA, "%s: the text is not UTF-8", where);
 }

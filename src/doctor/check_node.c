@@ -1,7 +1,7 @@
 /* check_node.c -- the program, the processor, memory, limits and the clock of this machine. */
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/onednn.h"
 #include "backends/cpu/peak.h"
-#include "backends/cpu/product.h"
 #include "backends/cpu/stream.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -26,7 +26,7 @@ static const double gib = 1 << 30;
 void check_program(struct findings *f)
 {
     struct text onednn = {0}, pcre2 = {0};
-    product_library_version(&onednn);
+    onednn_version(&onednn);
     regex_library_version(&pcre2);
     findings_add(f, "program", "llamero %s, compiled by %s for %s", LLAMERO_VERSION, PORT_COMPILER,
                  PORT_PROCESSOR);
@@ -111,7 +111,7 @@ void check_processor(struct findings *f)
     int mine = thread_cores();
     long all = sysconf(_SC_NPROCESSORS_ONLN);
     double group = group_cores();
-    const struct cpu_set *best = cpu_set_best();
+    const struct isa *best = isa_best();
     node_processor(&name);
     findings_add(f, "processor", "%s", name.len ? name.data : "of unknown name");
     findings_add(f, "cores", "%d of %ld may be used", mine, all);
@@ -122,9 +122,9 @@ void check_processor(struct findings *f)
                       "the control group allows the time of %.2f cores: set device.threads, or "
                       "ask for more",
                       group);
-    for (int i = 0; cpu_set_at(i); i++)
-        if (cpu_set_runs(cpu_set_at(i)))
-            text_addf(&sets, "%s%s", sets.len ? ", " : "", cpu_set_at(i)->name);
+    for (int i = 0; isa_at(i); i++)
+        if (isa_is_supported(isa_at(i)))
+            text_addf(&sets, "%s%s", sets.len ? ", " : "", isa_at(i)->name);
     findings_add(f, "kernels", "%s run here; device.cpu = \"auto\" takes %s",
                  best ? sets.data : "only plain loops", best ? best->name : "reference");
     if (!best)
@@ -225,8 +225,8 @@ void check_limits(struct findings *f)
 static void check_products(struct findings *f, int threads)
 {
     struct queue one = {.num_threads = 1}, all = {.num_threads = threads};
-    double alone = cpu_peak_flops(&one, F32), f32 = cpu_peak_flops(&all, F32);
-    double half = cpu_peak_flops(&all, BF16);
+    double alone = peak_measure_flops(&one, F32), f32 = peak_measure_flops(&all, F32);
+    double half = peak_measure_flops(&all, BF16);
     findings_add(f, "products", "at best %.0f GFLOP/s in float32, %.0f in bfloat16, by %d threads",
                  f32 / 1e9, half / 1e9, threads);
     if (f32 < 0.7 * threads * alone)
@@ -250,8 +250,8 @@ static void check_bandwidth(struct findings *f, int threads)
         return;
     }
     double best[STREAM_COUNT];
-    for (enum stream s = 0; s < STREAM_COUNT; s++)
-        best[s] = cpu_stream_best(s, memory.base, bytes, threads, 2) / 1e9;
+    for (enum stream_kernel s = 0; s < STREAM_COUNT; s++)
+        best[s] = stream_measure_best(s, memory.base, bytes, threads, 2) / 1e9;
     findings_add(f, "bandwidth",
                  "read %.1f, write %.1f, copy %.1f, update in place %.1f GB/s, by "
                  "%d threads",

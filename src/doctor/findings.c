@@ -47,7 +47,7 @@ void findings_fail(struct findings *f, const char *name, enum status st, const c
     findings_add(f, name, "%s", status_message());
     f->items[f->count - 1].level = LEVEL_FAIL;
     f->items[f->count - 1].advice = heap_string(advice, strlen(advice));
-    failure_keep(&f->first, st);
+    status_save(&f->first, st);
 }
 
 void findings_release(struct findings *f)

@@ -68,7 +68,7 @@ enum status listing_add_page(struct listing *l, const char *json, size_t len, co
         if (!st) listing_append(l, &f);
         free(f.path);
         if (st) {
-            status_where(st, "%s: list of files", what);
+            status_prefix(st, "%s: list of files", what);
             goto out;
         }
     }

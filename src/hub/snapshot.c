@@ -155,7 +155,7 @@ static enum status fetch_blob(struct partial_blob *p, const struct snapshot *s, 
     if (!st) TRY_OUT(commit_blob(p));
 out:
     if (p->fd >= 0) close(p->fd);
-    if (st) status_where(st, "%s", s->path->name);
+    if (st) status_prefix(st, "%s", s->path->name);
     text_release(&url);
     text_release(&what);
     return st;

@@ -49,7 +49,7 @@ static enum status measure_ngram(struct baselines *b, uint64_t seen)
 {
     struct source_config one = {.path = b->ngram_data, .column = b->ngram_column, .weight = 1};
     struct data_config data = {.sources = &one, .num_sources = 1};
-    if (!b->ngram_data[0]) data = run_data_config(b->config, &one);
+    if (!b->ngram_data[0]) data = inputs_data_config(b->config, &one);
     struct corpus trained =
         documents_of(b, data.sources, data.num_sources, (uint64_t)b->ngram_tokens);
     struct corpus evaluated = documents_of(b, b->source, 1, seen);

@@ -112,7 +112,7 @@ static enum status open_buffers(struct filling *f)
     TRY(take(f));
     TRY(loaded_arena(f->l, rehearse, f));
     size_t bytes = f->run.used;
-    TRY(arena_init(&f->run, bytes, queue_memory(f->l->machine.on)));
+    TRY(arena_init(&f->run, bytes, queue_device_allocator(f->l->machine.queue)));
     TRY(take(f));
     return STATUS_OK;
 }
@@ -170,7 +170,7 @@ static enum status quote(struct text *to, const struct tokenizer *t, const int32
 {
     struct text bytes = {0};
     enum status st = tokenizer_decode_part(t, ids, n, &bytes);
-    if (!st) json_quote(to, utf8_valid(bytes.data, bytes.len) ? bytes.data : "");
+    if (!st) json_quote(to, text_is_utf8(bytes.data, bytes.len) ? bytes.data : "");
     text_release(&bytes);
     return st;
 }

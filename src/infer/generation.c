@@ -41,7 +41,7 @@ enum status generation_open(struct generation *g)
     TRY(take(g));
     TRY(loaded_arena(&g->loaded, rehearse, g));
     size_t bytes = g->run.used, V = (size_t)g->loaded.shape.V;
-    TRY(arena_init(&g->run, bytes, queue_memory(g->loaded.machine.on)));
+    TRY(arena_init(&g->run, bytes, queue_device_allocator(g->loaded.machine.queue)));
     TRY(take(g));
     g->logits_V = heap(V * sizeof *g->logits_V);
     g->order_V = heap(V * sizeof *g->order_V);

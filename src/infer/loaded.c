@@ -101,25 +101,25 @@ static enum status take_model(struct loaded *l, int max_tokens)
 {
     const struct parallelism_config *p = &l->config.parallelism;
     const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
-    struct model_shape here = model_shape_cut(&l->shape, groups[GROUP_tp].size);
+    struct model_shape here = model_shape_slice(&l->shape, groups[GROUP_tp].size);
     enum dtype dtype = strcmp(l->config.training.mixed_precision_param, "float32") ? BF16 : F32;
-    l->stage = stage_whole(&l->shape);
-    l->model.on = l->machine.on;
+    l->stage = layout_whole_stage(&l->shape);
+    l->model.queue = l->machine.queue;
     TRY(model_init(&l->model, &here, max_tokens, shard->size, &l->run));
-    tensor_plan_init(&l->plan, &groups[GROUP_tp], false);
+    plan_init_tensor(&l->plan, &groups[GROUP_tp], false);
     l->fsdp = (struct fsdp){
         .layout = &l->model.layout,
         .shard = shard,
         .replicate = &groups[GROUP_replicate],
         .ops = l->machine.ops,
-        .on = l->machine.on,
+        .queue = l->machine.queue,
         .dtype = dtype,
         .tied = l->shape.tied,
         .keep = p->fsdp_reshard_after_forward == FSDP_RESHARD_never || !p->fsdp_shard_gradients,
         .forward_only = true,
     };
-    fsdp_take(&l->fsdp, &l->run);
-    l->weights = arena_take(&l->run, fsdp_elements(&l->fsdp), dtype_bytes(dtype));
+    fsdp_alloc(&l->fsdp, &l->run);
+    l->weights = arena_alloc(&l->run, fsdp_shard_elements(&l->fsdp), dtype_bytes(dtype));
     if (l->run.overflow) FAIL(DATA, "%s: the model fits into no memory", l->folder);
     l->fsdp.weights = l->weights;
     l->model.ops = l->machine.ops, l->model.plan = &l->plan.plan;
@@ -133,7 +133,7 @@ static enum status open_model(struct loaded *l, int max_tokens)
     size_t bytes = l->run.used;
     fsdp_release(&l->fsdp);
     model_release(&l->model);
-    TRY(arena_init(&l->run, bytes, queue_memory(l->machine.on)));
+    TRY(arena_init(&l->run, bytes, queue_device_allocator(l->machine.queue)));
     TRY(take_model(l, max_tokens));
     return STATUS_OK;
 }
@@ -142,18 +142,18 @@ static enum status load_weights(struct loaded *l)
 {
     const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
     struct layout whole;
-    struct pieces here;
+    struct shard here;
     layout_init(&whole, &l->shape, 1);
     shard_init_sliced(&here, &l->model.layout, &whole,
                       (struct shard_position){shard->rank, shard->size, groups[GROUP_tp].rank,
                                               groups[GROUP_tp].size});
     struct checkpoint_state state = {.shape = &l->shape,
                                      .layout = &whole,
-                                     .pieces = &here,
+                                     .shard = &here,
                                      .world = &groups[GROUP_world],
-                                     .on = l->machine.on};
+                                     .queue = l->machine.queue};
     enum status st = checkpoint_load_weights(l->folder, &state, l->model.dtype, l->weights);
-    pieces_release(&here);
+    shard_release(&here);
     layout_release(&whole);
     TRY(st);
     return STATUS_OK;
@@ -180,7 +180,7 @@ void loaded_close(struct loaded *l, enum status how)
     model_release(&l->model);
     arena_release(&l->step);
     arena_release(&l->run);
-    if (l->machine.on) arena_release(&l->machine.on->scratch);
+    if (l->machine.queue) arena_release(&l->machine.queue->scratch);
     machine_close_ranks(&l->machine, how);
     tokenizer_close(l->tokenizer);
     if (l->config_is_open) config_release(&l->config);
@@ -197,15 +197,15 @@ struct pipeline loaded_pipeline(const struct loaded *l)
 
 enum status loaded_arena(struct loaded *l, enum status (*forward)(void *context), void *context)
 {
-    struct queue *on = l->machine.on;
-    arena_release(&on->scratch);
+    struct queue *queue = l->machine.queue;
+    arena_release(&queue->scratch);
     arena_release(&l->step);
-    on->measuring = true;
+    queue->sizing = true;
     enum status st = forward(context);
-    on->measuring = false;
+    queue->sizing = false;
     TRY(st);
-    size_t step = l->step.peak, scratch = on->scratch.peak;
-    TRY(arena_init(&l->step, step, queue_memory(on)));
-    TRY(arena_init(&on->scratch, scratch, queue_memory(on)));
+    size_t step = l->step.peak, scratch = queue->scratch.peak;
+    TRY(arena_init(&l->step, step, queue_device_allocator(queue)));
+    TRY(arena_init(&queue->scratch, scratch, queue_device_allocator(queue)));
     return STATUS_OK;
 }

@@ -22,7 +22,7 @@ struct loaded {
     struct model_shape shape; /* of the whole model */
     struct model model;       /* what is here of it */
     struct stage stage;       /* all of it */
-    struct tensor_plan plan;
+    struct group_plan plan;
     struct fsdp fsdp;
     void *weights;     /* this rank's part of every unit */
     struct arena run;  /* weights, rotary tables */
@@ -50,7 +50,7 @@ enum status loaded_open(struct loaded *l, const char *path, const char *tokenize
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_close(struct loaded *l, enum status how);
 
-/* A pipeline of that one stage, for evaluator_take. */
+/* A pipeline of that one stage, for evaluator_alloc. */
 struct pipeline loaded_pipeline(const struct loaded *l);
 
 /* Rehearses `forward` over measuring arenas, then gives l->step and the queue's scratch that size.

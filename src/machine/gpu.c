@@ -38,7 +38,7 @@ static enum status look_up_peak(struct machine *m, int index)
 {
     struct gpu_description gpu;
     TRY(BACKEND(describe)(index, &gpu));
-    const struct hardware *row = hardware_named(gpu.name);
+    const struct hardware *row = hardware_find(gpu.name);
     if (row)
         m->peak_flops = row->bf16_flops;
     else if (m->world.rank == 0)
@@ -53,8 +53,8 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
     TRY(count_devices(&count));
     if (!count) FAIL(DEVICE, "device.kind = \"%s\": no GPU found", gpu_backend);
     m->ops = &BACKEND(ops);
-    TRY(BACKEND(open)(&m->on, local % count));
-    BACKEND(allow_nondeterministic)(m->on, !c->deterministic);
+    TRY(BACKEND(open)(&m->queue, local % count));
+    BACKEND(allow_nondeterministic)(m->queue, !c->deterministic);
     TRY(look_up_peak(m, local % count));
     return STATUS_OK;
 }
@@ -77,7 +77,7 @@ static enum status wrap_nccl(struct comm *c, const char *name, void *nccl)
 static enum status can_use_nccl(const struct machine *m, enum device_comm comm, bool *usable)
 {
     struct nccl_pair same;
-    TRY(nccl_same_device(&m->world, m->on, &same));
+    TRY(nccl_same_device(&m->world, m->queue, &same));
     *usable = same.first < 0 && comm != DEVICE_COMM_staged;
     if (same.first >= 0 && comm == DEVICE_COMM_nccl)
         FAIL(
@@ -88,25 +88,25 @@ static enum status can_use_nccl(const struct machine *m, enum device_comm comm, 
     return STATUS_OK;
 }
 
-enum status gpu_machine_carry(struct machine *m, const struct device_config *c)
+enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config *c)
 {
     bool use_nccl;
     if (m->world.size == 1) return STATUS_OK;
     TRY(can_use_nccl(m, c->comm, &use_nccl));
     log_line(LOG_INFO, "tensors travel between GPUs by %s",
              use_nccl ? "NCCL" : "staging in host memory");
-    if (!use_nccl) return groups_carry(&m->groups, wrap_staged, m->on);
-    TRY(nccl_open((struct nccl **)&m->carrier, m->on, TRANSFER_TIMEOUT_S));
-    TRY(groups_carry(&m->groups, wrap_nccl, m->carrier));
+    if (!use_nccl) return groups_wrap_device(&m->groups, wrap_staged, m->queue);
+    TRY(nccl_open((struct nccl **)&m->carrier, m->queue, TRANSFER_TIMEOUT_S));
+    TRY(groups_wrap_device(&m->groups, wrap_nccl, m->carrier));
     return STATUS_OK;
 }
 #else
-enum status gpu_machine_carry(struct machine *m, const struct device_config *c)
+enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config *c)
 {
     if (m->world.size == 1) return STATUS_OK;
     if (c->comm == DEVICE_COMM_nccl)
         FAIL(UNSUPPORTED, "device.comm = \"nccl\": this program was built without NCCL");
-    TRY(groups_carry(&m->groups, wrap_staged, m->on));
+    TRY(groups_wrap_device(&m->groups, wrap_staged, m->queue));
     return STATUS_OK;
 }
 #endif
@@ -117,8 +117,8 @@ void gpu_machine_close(struct machine *m)
     nccl_close(m->carrier);
 #endif
     m->carrier = NULL;
-    BACKEND(close)(m->on);
-    m->on = NULL;
+    BACKEND(close)(m->queue);
+    m->queue = NULL;
 }
 
 void gpu_machine_describe(int index, struct text *out)
@@ -131,7 +131,7 @@ void gpu_machine_describe(int index, struct text *out)
                   (double)gpu.free_bytes / (1 << 30));
 }
 
-void gpu_machine_tune(const struct machine *m, const char *path) { BACKEND(tune)(m->on, path); }
+void gpu_machine_tune(const struct machine *m, const char *path) { BACKEND(tune)(m->queue, path); }
 #else
 /* Not called: machine.c checks gpu_backend first. */
 const char *const gpu_backend = NULL;
@@ -144,7 +144,7 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
     FAIL(UNSUPPORTED, "this program was built without a GPU backend");
 }
 
-enum status gpu_machine_carry(struct machine *m, const struct device_config *c)
+enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config *c)
 {
     (void)m, (void)c;
     return STATUS_OK;

@@ -18,7 +18,7 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
 /* Wraps the communicators that move tensors, so that they accept device memory: by NCCL, or staged
  * through host memory.  Collective.  CONFIG: device.comm is nccl but two ranks share a GPU.
  * UNSUPPORTED: device.comm is nccl in a program built without NCCL. */
-enum status gpu_machine_carry(struct machine *m, const struct device_config *c);
+enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config *c);
 /* Call after closing the groups. */
 void gpu_machine_close(struct machine *m);
 /* See machine_tune; the results are saved to `path`. */

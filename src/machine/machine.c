@@ -20,7 +20,7 @@
 enum status machine_alone(struct machine *m)
 {
     m->world = *comm_self();
-    m->mesh = mesh_alone();
+    m->mesh = mesh_single_rank();
     TRY(groups_open(&m->groups, &m->mesh, &m->world));
     return STATUS_OK;
 }
@@ -47,8 +47,8 @@ static enum status open_device(struct machine *m, const struct device_config *c,
     if (gpu && (c->kind != DEVICE_KIND_auto || gpu_machine_count()))
         return gpu_machine_open(m, c, local);
     TRY(cpu_ops_find(device_cpu_word(c->cpu), &m->ops));
-    TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : cores, 0));
-    cpu_queue_pin(m->on);
+    TRY(cpu_queue_open(&m->queue, c->threads ? (int)c->threads : cores, 0));
+    cpu_queue_pin(m->queue);
     return STATUS_OK;
 }
 
@@ -66,7 +66,7 @@ static void let_rank_0_report(void)
 {
     const struct timespec s = {.tv_sec = 2};
     if (launch_find().rank == 0) return;
-    status_tell();
+    status_mark_reported();
     nanosleep(&s, NULL);
 }
 
@@ -76,8 +76,8 @@ enum status machine_join(struct machine *m)
     enum status st = launch_open(&m->world);
     if (st == STATUS_UNSUPPORTED) let_rank_0_report();
     TRY(st);
-    if (m->world.size > 1) log_rank(m->world.rank);
-    if (m->world.rank) log_quiet(true);
+    if (m->world.size > 1) log_set_rank(m->world.rank);
+    if (m->world.rank) log_set_quiet(true);
     return STATUS_OK;
 }
 
@@ -87,10 +87,10 @@ enum status machine_open_ranks(struct machine *m, const struct device_config *c,
     int cores, local;
     TRY(comm_agree(&m->world, mesh_resolve(&m->mesh, p, m->world.rank, m->world.size)));
     TRY(groups_open(&m->groups, &m->mesh, &m->world));
-    TRY(cores_share(&m->world, &cores));
-    TRY(cores_local(&m->world, &local));
+    TRY(cores_per_rank(&m->world, &cores));
+    TRY(cores_local_rank(&m->world, &local));
     TRY(comm_agree(&m->world, open_device(m, c, cores, local)));
-    if (queue_memory(m->on)) TRY(gpu_machine_carry(m, c));
+    if (queue_device_allocator(m->queue)) TRY(gpu_machine_wrap_comms(m, c));
     return STATUS_OK;
 }
 
@@ -100,12 +100,12 @@ void machine_close_ranks(struct machine *m, enum status how)
      * end all ranks as soon as one has ended. */
     bool together = how == STATUS_REQUEUE || (how && status_is_shared());
     if (together && !comm_failed_elsewhere()) log_failure(how);
-    bool is_gpu = queue_memory(m->on);
+    bool is_gpu = queue_device_allocator(m->queue);
     groups_close(&m->groups);
     if (is_gpu)
         gpu_machine_close(m);
-    else if (m->on)
-        cpu_queue_close(m->on);
+    else if (m->queue)
+        cpu_queue_close(m->queue);
     launch_close(&m->world, together ? STATUS_OK : how);
     *m = (struct machine){0};
 }
@@ -117,12 +117,12 @@ void machine_tune(struct machine *m, const struct device_config *c)
     if (!c->tune_gemm) return;
     struct text processor = {0};
     char *path =
-        c->tune_file[0] ? heap_string(c->tune_file, strlen(c->tune_file)) : tuning_usual_path();
+        c->tune_file[0] ? heap_string(c->tune_file, strlen(c->tune_file)) : tuning_default_path();
     node_processor(&processor);
-    if (path && queue_memory(m->on))
+    if (path && queue_device_allocator(m->queue))
         gpu_machine_tune(m, path);
     else if (path)
-        cpu_queue_tune(m->on, path, m->ops->backend, processor.len ? processor.data : "?");
+        cpu_queue_tune(m->queue, path, m->ops->backend, processor.len ? processor.data : "?");
     else
         log_line(LOG_WARN, "device.tune_gemm: no cache folder found, GEMMs are not autotuned: set "
                            "device.tune_file, XDG_CACHE_HOME or HOME");
@@ -132,5 +132,5 @@ void machine_tune(struct machine *m, const struct device_config *c)
 
 void machine_measure_peak(struct machine *m, enum dtype dtype)
 {
-    if (!queue_memory(m->on)) m->peak_flops = cpu_peak_flops(m->on, dtype);
+    if (!queue_device_allocator(m->queue)) m->peak_flops = peak_measure_flops(m->queue, dtype);
 }

@@ -185,7 +185,7 @@ enum status metrics_open(struct metrics **out, const struct metrics_options *o)
     m->options = *o;
     m->dialect = &dialects[o->config->console];
     m->begin_s = clock_monotonic_s();
-    m->colour = log_colour() && !o->config->disable_color_printing;
+    m->colour = log_color() && !o->config->disable_color_printing;
     m->lines.fd = m->events.fd = -1;
     text_reserve(&m->text, RECORD_BYTES);
     tzset(); /* reads the time zone now instead of in a step */

@@ -13,7 +13,7 @@ void activations_alloc_saved(const struct model *m, size_t N, struct activations
 {
     AXES(m);
 #define X(type, name, elements, dtype, level)                                                      \
-    if (a->recompute < level) a->name = arena_take(step, elements, dtype_bytes(dtype));
+    if (a->recompute < level) a->name = arena_alloc(step, elements, dtype_bytes(dtype));
     ACTIVATION_LIST(X)
 #undef X
 }
@@ -24,7 +24,7 @@ void activations_alloc_shared(const struct model *m, size_t N, enum recompute re
     AXES(m);
     *shared = (struct activations){.gathered_ND = stream_alloc_gathered(m, N, step)};
 #define X(type, name, elements, dtype, level)                                                      \
-    if (recompute >= level) shared->name = arena_take(step, elements, dtype_bytes(dtype));
+    if (recompute >= level) shared->name = arena_alloc(step, elements, dtype_bytes(dtype));
     ACTIVATION_LIST(X)
 #undef X
 }

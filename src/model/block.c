@@ -27,7 +27,7 @@ static struct rmsnorm norm_of(const struct block_call *k)
                             .D = m->shape.D,
                             .eps = (float)m->shape.norm_eps,
                             .dtype = m->dtype,
-                            .y_private = matmul_norm_is_packed(m)};
+                            .y_packed = matmul_norm_is_packed(m)};
 }
 
 /* Normalizes the stream and gathers all tokens of the result. */
@@ -39,7 +39,7 @@ static enum status norm_forward(const struct block_call *k, enum param_id id, co
     enum matmul_id reader = id == PARAM_attn_norm ? MATMUL_attn_q : MATMUL_mlp_gate;
     struct rmsnorm_fwd io = {x_SD, unit_weight(m, id, k->layer), stream_local(m, y_ND, k->N),
                              rstd_S, matmul_amax_target(m, reader, k->layer)};
-    TRY(rmsnorm_forward(m->ops, &op, &io, m->on));
+    TRY(rmsnorm_forward(m->ops, &op, &io, m->queue));
     TRY(stream_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y_ND, k->N));
     return STATUS_OK;
 }
@@ -60,7 +60,7 @@ static enum status norm_backward(const struct block_call *k, enum param_id id, c
         unit_gradient(m, id, k->layer)};
     op.accumulate = true;
     TRY(stream_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, BACKWARD, d.dy_ND, k->N));
-    TRY(rmsnorm_backward(m->ops, &op, &io, m->on));
+    TRY(rmsnorm_backward(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
 
@@ -114,9 +114,9 @@ static enum status apply_rope(const struct block_call *k, const struct microbatc
                       .stride = attention->q_stride,
                       .dtype = m->dtype,
                       .inverse = inverse,
-                      .is_private = attention->is_private};
+                      .is_packed = attention->is_packed};
     struct context context = {m->plan->contexts, m->plan->context, b->causal};
-    struct token_run runs[MOST_RUNS];
+    struct token_run runs[MAX_TOKEN_RUNS];
     int num_runs = context_runs(&context, b->T, runs);
     op.B = num_runs == 1 ? b->B : 1; /* rows of one run are contiguous */
     for (int row = 0; row < b->B; row += op.B)
@@ -125,7 +125,7 @@ static enum status apply_rope(const struct block_call *k, const struct microbatc
             op.T = runs[i].count, op.first = runs[i].first;
             struct rope_io io = {element(qkv, token * op.stride, m->dtype), m->rope_cos,
                                  m->rope_sin};
-            TRY(rope(m->ops, &op, &io, m->on));
+            TRY(rope(m->ops, &op, &io, m->queue));
         }
     return STATUS_OK;
 }
@@ -146,14 +146,14 @@ static struct attention attention_of(const struct model *m, const struct microba
                            .dtype = m->dtype,
                            .k_column = Q,
                            .v_column = Q + P};
-    op.is_private = !m->plan->attend && attention_may_be_private(m->ops, &op);
+    op.is_packed = !m->plan->attend && attention_can_pack(m->ops, &op);
     return op;
 }
 
 /* Keys or values of fused rows: attention finds those of a packed tensor by their column. */
 static void *from_column(const struct attention *a, void *qkv, size_t column)
 {
-    return a->is_private ? qkv : element(qkv, column, a->dtype);
+    return a->is_packed ? qkv : element(qkv, column, a->dtype);
 }
 
 /* out = x + attended w^T */
@@ -180,16 +180,16 @@ static enum status attention_half(const struct block_call *k, const struct micro
                                .out_BTHK = a->attended_NQ,
                                .lse_BHT = a->lse_BHT};
     struct matmul_call qkv = matmul_of(k, MATMUL_attn_q);
-    qkv.qkv_packed = op.is_private;
+    qkv.qkv_packed = op.is_packed;
     qkv.amax_known = matmul_fuses_amax(m, MATMUL_attn_q, k->layer);
     TRY(norm_forward(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
     TRY(matmul_forward(m, &qkv, a->norm1_ND, a->qkv_NC, NULL));
     TRY(apply_rope(k, b, &op, a->qkv_NC, false));
     if (m->plan->attend)
-        TRY(m->plan->attend(m->plan, m->ops, &op, &io, m->on));
+        TRY(m->plan->attend(m->plan, m->ops, &op, &io, m->queue));
     else
-        TRY(attention_forward(m->ops, &op, &io, m->on));
-    TRY(project_attention(k, op.is_private, r));
+        TRY(attention_forward(m->ops, &op, &io, m->queue));
+    TRY(project_attention(k, op.is_packed, r));
     return STATUS_OK;
 }
 
@@ -204,10 +204,10 @@ enum status block_add_attention(const struct block_call *k, void *x_SD)
 static enum status swiglu_half(const struct block_call *k)
 {
     const struct model *m = k->m;
-    struct swiglu op = {.N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_private = true};
+    struct swiglu op = {.N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_packed = true};
     struct swiglu_fwd io = {k->a->gate_up_N2F, k->a->hidden_NF,
                             matmul_amax_target(m, MATMUL_mlp_down, k->layer)};
-    TRY(swiglu_forward(m->ops, &op, &io, m->on));
+    TRY(swiglu_forward(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
 
@@ -273,7 +273,7 @@ static enum status recompute(const struct block_call *k, const struct microbatch
 /* A gradient of all tokens, `width` elements each. */
 static void *alloc_gradient(const struct block_call *k, size_t width, struct arena *step)
 {
-    return arena_take(step, k->N * width, dtype_bytes(k->m->dtype));
+    return arena_alloc(step, k->N * width, dtype_bytes(k->m->dtype));
 }
 
 static enum status mlp_backward(const struct block_call *k, void *dx, struct arena *step)
@@ -282,7 +282,7 @@ static enum status mlp_backward(const struct block_call *k, void *dx, struct are
     const struct activations *a = k->a;
     void *dhidden = alloc_gradient(k, (size_t)m->shape.F, step);
     void *dnorm = alloc_gradient(k, (size_t)m->shape.D, step);
-    struct swiglu op = {.N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_private = true};
+    struct swiglu op = {.N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_packed = true};
     struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F,
                             matmul_amax_target(m, MATMUL_mlp_gate, k->layer)};
     struct matmul_call down = matmul_of(k, MATMUL_mlp_down), up = matmul_of(k, MATMUL_mlp_gate);
@@ -290,7 +290,7 @@ static enum status mlp_backward(const struct block_call *k, void *dx, struct are
     void *dx_ND;
     TRY(gather_gradient(k, MLP_OUT, dx, &dx_ND));
     TRY(matmul_backward(m, &down, dx_ND, a->hidden_NF, dhidden));
-    TRY(swiglu_backward(m->ops, &op, &io, m->on));
+    TRY(swiglu_backward(m->ops, &op, &io, m->queue));
     TRY(matmul_backward(m, &up, a->gate_up_N2F, a->norm2_ND, dnorm));
     TRY(norm_backward(k, PARAM_mlp_norm, a->middle_SD, a->rstd2_S,
                       (struct norm_gradients){dnorm, dx}));
@@ -318,14 +318,14 @@ static enum status attention_backward_half(const struct block_call *k, const str
                                .dk_BSGK = from_column(&op, dqkv, op.k_column),
                                .dv_BSGK = from_column(&op, dqkv, op.v_column)};
     struct matmul_call out = matmul_of(k, MATMUL_attn_out), qkv = matmul_of(k, MATMUL_attn_q);
-    out.qkv_packed = qkv.qkv_packed = op.is_private;
+    out.qkv_packed = qkv.qkv_packed = op.is_packed;
     void *dx_ND;
     TRY(gather_gradient(k, ATTN_OUT, dx, &dx_ND));
     TRY(matmul_backward(m, &out, dx_ND, a->attended_NQ, dattended));
     if (m->plan->attend_backward)
-        TRY(m->plan->attend_backward(m->plan, m->ops, &op, &io, m->on));
+        TRY(m->plan->attend_backward(m->plan, m->ops, &op, &io, m->queue));
     else
-        TRY(attention_backward(m->ops, &op, &io, m->on));
+        TRY(attention_backward(m->ops, &op, &io, m->queue));
     TRY(apply_rope(k, b, &op, dqkv, true));
     TRY(matmul_backward(m, &qkv, dqkv, a->norm1_ND, dnorm));
     TRY(norm_backward(k, PARAM_attn_norm, a->x_SD, a->rstd1_S, (struct norm_gradients){dnorm, dx}));

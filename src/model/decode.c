@@ -27,8 +27,8 @@ enum status decode_init_cache(struct kv_cache *c, const struct model *m, int B, 
              B, capacity, m->max_tokens);
     size_t each = (size_t)m->shape.G * (size_t)m->shape.K * dtype_bytes(m->dtype);
     *c = (struct kv_cache){.B = B, .capacity = capacity};
-    c->k_LBSGK = arena_take(run, tokens, each);
-    c->v_LBSGK = arena_take(run, tokens, each);
+    c->k_LBSGK = arena_alloc(run, tokens, each);
+    c->v_LBSGK = arena_alloc(run, tokens, each);
     return STATUS_OK;
 }
 
@@ -46,7 +46,8 @@ static enum status multiply(const struct model *m, struct linear op, const void 
                             void *y)
 {
     op.D = m->shape.D, op.dtype = m->dtype;
-    TRY(linear_forward(m->ops, &op, &(struct linear_fwd){.x_ND = x, .w_FD = w, .y_NF = y}, m->on));
+    TRY(linear_forward(m->ops, &op, &(struct linear_fwd){.x_ND = x, .w_FD = w, .y_NF = y},
+                       m->queue));
     return STATUS_OK;
 }
 
@@ -60,7 +61,7 @@ static enum status apply_rope(const struct decoder *d, int heads, void *x)
                       .first = d->c->length,
                       .stride = (size_t)heads * (size_t)m->shape.K,
                       .dtype = m->dtype};
-    TRY(rope(m->ops, &op, &(struct rope_io){x, m->rope_cos, m->rope_sin}, m->on));
+    TRY(rope(m->ops, &op, &(struct rope_io){x, m->rope_cos, m->rope_sin}, m->queue));
     return STATUS_OK;
 }
 
@@ -98,7 +99,7 @@ static enum status attend_row(const struct decoder *d, int layer, int row)
                                .v_BSGK = element(c->v_LBSGK, cached, m->dtype),
                                .out_BTHK = element(d->a.attended_NQ, token * Q, m->dtype),
                                .lse_BHT = d->a.lse_BHT};
-    TRY(attention_forward(m->ops, &op, &io, m->on));
+    TRY(attention_forward(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
 
@@ -114,7 +115,7 @@ static enum status run_block(const struct decoder *d, int layer)
     struct rmsnorm norm = {.N = N, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
     struct rmsnorm_fwd norm_io = {a->x_SD, unit_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
                                   a->rstd1_S, NULL};
-    TRY(rmsnorm_forward(m->ops, &norm, &norm_io, m->on));
+    TRY(rmsnorm_forward(m->ops, &norm, &norm_io, m->queue));
     TRY(stream_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N));
     for (int row = 0; row < d->c->B; row++) TRY(attend_row(d, layer, row));
     TRY(block_add_attention(&block, a->x_SD));
@@ -130,8 +131,8 @@ static enum status run_blocks(struct decoder *d, struct arena *step)
     struct microbatch b = {.B = d->c->B, .T = d->T};
     struct activations *a = &d->a;
     size_t N = (size_t)b.B * (size_t)b.T;
-    int32_t *ids = arena_take(step, N, sizeof *ids);
-    TRY(queue_copy(m->on, ids, d->ids_BT, N * sizeof *ids));
+    int32_t *ids = arena_alloc(step, N, sizeof *ids);
+    TRY(queue_copy(m->queue, ids, d->ids_BT, N * sizeof *ids));
     b.ids_BT = ids;
     activations_alloc_shared(m, N, RECOMPUTE_FULL, a, step);
     a->x_SD = a->middle_SD;
@@ -148,12 +149,12 @@ static enum status gather_logits(const struct model *m, size_t rows, float *slic
     size_t V = (size_t)m->shape.V, slices = (size_t)m->plan->parts;
     struct crossing c = {slices_PBV, (int)(slices * rows), m->shape.V, F32};
     struct cast op = {.n = V};
-    TRY(m->plan->cross(m->plan, LOSS, FORWARD, &c, m->on));
+    TRY(m->plan->cross(m->plan, LOSS, FORWARD, &c, m->queue));
     for (size_t p = 0; p < slices; p++)
         for (size_t row = 0; row < rows; row++) {
             struct cast_io io = {element(slices_PBV, (p * rows + row) * V, F32),
                                  element(to, (row * slices + p) * V, F32)};
-            TRY(cast(m->ops, &op, &io, m->on));
+            TRY(cast(m->ops, &op, &io, m->queue));
         }
     return STATUS_OK;
 }
@@ -163,16 +164,16 @@ static enum status project_logits(const struct model *m, size_t rows, const void
                                   struct arena *step)
 {
     size_t n = rows * (size_t)m->shape.V, slices = (size_t)m->plan->parts;
-    float *logits = arena_take(step, slices * n, sizeof *logits);
-    float *gathered = slices > 1 ? arena_take(step, slices * n, sizeof *gathered) : logits;
+    float *logits = arena_alloc(step, slices * n, sizeof *logits);
+    float *gathered = slices > 1 ? arena_alloc(step, slices * n, sizeof *gathered) : logits;
     float *local = element(gathered, (size_t)m->plan->part * n, F32);
-    void *half = m->dtype == F32 ? local : arena_take(step, n, dtype_bytes(m->dtype));
+    void *half = m->dtype == F32 ? local : arena_alloc(step, n, dtype_bytes(m->dtype));
     struct linear op = {.N = (int)rows, .F = m->shape.V};
     TRY(multiply(m, op, y_BD, unit_weight(m, head_param(m), -1), half));
     struct cast widen = {.n = n, .from = m->dtype, .to = F32};
-    if (m->dtype != F32) TRY(cast(m->ops, &widen, &(struct cast_io){half, local}, m->on));
+    if (m->dtype != F32) TRY(cast(m->ops, &widen, &(struct cast_io){half, local}, m->queue));
     if (slices > 1) TRY(gather_logits(m, rows, gathered, logits));
-    TRY(queue_copy(m->on, to, logits, slices * n * sizeof *to));
+    TRY(queue_copy(m->queue, to, logits, slices * n * sizeof *to));
     return STATUS_OK;
 }
 
@@ -191,7 +192,7 @@ static enum status run_head(const struct decoder *d, const int32_t *positions, s
         struct rmsnorm_fwd io = {
             element(a->x_SD, token * D, m->dtype), unit_weight(m, PARAM_last_norm, -1),
             element(a->norm1_ND, i * D, m->dtype), element(a->rstd1_S, i, F32), NULL};
-        TRY(rmsnorm_forward(m->ops, &norm, &io, m->on));
+        TRY(rmsnorm_forward(m->ops, &norm, &io, m->queue));
     }
     TRY(stream_cross(m, HEAD_IN, FORWARD, a->norm1_ND, count));
     if (s->tied) TRY(unit_open(m, PARAM_embed, -1, USE_WEIGHTS));

@@ -22,7 +22,7 @@ enum status embed_forward(const struct model *m, const struct microbatch *b, voi
     size_t N = (size_t)op.N;
     TRY(unit_open(m, PARAM_embed, -1, USE_WEIGHTS));
     struct embedding_fwd io = {b->ids_BT, unit_weight(m, PARAM_embed, -1), sliced ? gathered : x};
-    TRY(embedding_forward(m->ops, &op, &io, m->on));
+    TRY(embedding_forward(m->ops, &op, &io, m->queue));
     TRY(unit_close(m, PARAM_embed, -1, USE_WEIGHTS));
     TRY(stream_cross(m, EMBED_OUT, FORWARD, io.y_ND, N));
     if (sliced) TRY(stream_copy(m, N, stream_local(m, gathered, N), x, false));
@@ -44,7 +44,7 @@ enum status embed_backward(const struct model *m, const struct microbatch *b,
             TRY(unit_zero_gradient(m, PARAM_embed, -1));
     }
     struct embedding_bwd io = {b->ids_BT, dx_ND, unit_gradient(m, PARAM_embed, -1)};
-    TRY(embedding_backward(m->ops, &op, &io, m->on));
+    TRY(embedding_backward(m->ops, &op, &io, m->queue));
     TRY(unit_close(m, PARAM_embed, -1, d.use));
     return STATUS_OK;
 }

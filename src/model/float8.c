@@ -26,8 +26,8 @@ static bool is_delayed(const struct float8_state *f)
 
 /* --- configuration ------------------------------------------------------------------------- */
 
-enum status float8_wanted(const struct model_config *m, const struct float8_config *c,
-                          bool *enabled)
+enum status float8_resolve(const struct model_config *m, const struct float8_config *c,
+                           bool *enabled)
 {
     *enabled = c->enable_float8_linear;
     for (size_t i = 0; i < m->converters.count; i++) {
@@ -109,13 +109,13 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
         .margin = (int)c->margin};
     size_t count = is_delayed(f) ? num_tensors(f) : 0;
     f->enabled = heap(num_matmuls(f) * sizeof *f->enabled);
-    f->weight_scales = arena_take(run, num_matmuls(f), sizeof *f->weight_scales);
-    f->amax = arena_take(run, 1, sizeof *f->amax);
-    f->slice_amax = arena_take(shared, 1, sizeof *f->slice_amax);
-    f->local_amax = arena_take(shared, count, sizeof *f->local_amax);
-    f->global_amax = arena_take(shared, count, sizeof *f->global_amax);
-    f->scales = arena_take(shared, count, sizeof *f->scales);
-    f->history = arena_take(shared, count * (size_t)f->history_len, sizeof *f->history);
+    f->weight_scales = arena_alloc(run, num_matmuls(f), sizeof *f->weight_scales);
+    f->amax = arena_alloc(run, 1, sizeof *f->amax);
+    f->slice_amax = arena_alloc(shared, 1, sizeof *f->slice_amax);
+    f->local_amax = arena_alloc(shared, count, sizeof *f->local_amax);
+    f->global_amax = arena_alloc(shared, count, sizeof *f->global_amax);
+    f->scales = arena_alloc(shared, count, sizeof *f->scales);
+    f->history = arena_alloc(shared, count * (size_t)f->history_len, sizeof *f->history);
     TRY(choose_matmuls(f, c, shape));
     return STATUS_OK;
 }
@@ -131,7 +131,7 @@ void float8_release(struct float8_state *f)
 float float8_scale_from_amax(float amax, float old_scale, enum float8 format, int margin)
 {
     if (!(amax > 0) || !isfinite(amax)) return old_scale;
-    float scale = ldexpf(float8_largest(format) / amax, -margin);
+    float scale = ldexpf(float8_max(format) / amax, -margin);
     return isinf(scale) ? FLT_MAX : scale;
 }
 
@@ -144,16 +144,16 @@ struct float8_delayed float8_delayed_scale(const struct float8_state *f, int blo
                      : (struct float8_delayed){NULL, NULL};
 }
 
-size_t float8_seen(const struct float8_state *f) { return is_delayed(f) ? num_tensors(f) : 0; }
+size_t float8_num_amax(const struct float8_state *f) { return is_delayed(f) ? num_tensors(f) : 0; }
 
 void float8_begin_step(struct float8_state *f)
 {
-    for (size_t i = 0; i < float8_seen(f); i++) f->local_amax[i] = 0;
+    for (size_t i = 0; i < float8_num_amax(f); i++) f->local_amax[i] = 0;
 }
 
 void float8_collect_amax(struct float8_state *f)
 {
-    for (size_t i = 0; i < float8_seen(f); i++) f->global_amax[i] = (double)f->local_amax[i];
+    for (size_t i = 0; i < float8_num_amax(f); i++) f->global_amax[i] = (double)f->local_amax[i];
 }
 
 /* The amax that a history stands for. */
@@ -168,7 +168,7 @@ static float history_amax(const struct float8_state *f, const float *history, in
 void float8_update_scales(struct float8_state *f)
 {
     int newest = f->next;
-    if (!float8_seen(f)) return;
+    if (!float8_num_amax(f)) return;
     f->next = (f->next + 1) % f->history_len;
     if (f->num_steps < f->history_len) f->num_steps++;
     for (size_t i = 0; i < num_tensors(f); i++) {
@@ -211,7 +211,7 @@ static int ring_index(const struct float8_state *f, int i)
 void float8_save(const struct float8_state *f, struct text *json)
 {
     text_addf(json, "{\"known\": %d, \"tensors\": [", f->num_steps);
-    for (size_t i = 0; i < float8_seen(f); i++) {
+    for (size_t i = 0; i < float8_num_amax(f); i++) {
         text_adds(json, i ? ", \"" : "\"");
         write_float(json, f->scales[i]);
         for (int n = 0; n < f->num_steps; n++)
@@ -226,7 +226,7 @@ enum status float8_load(struct float8_state *f, const struct json *saved)
     enum { MAX_STEPS = 1 << 20 };
     int64_t num_steps;
     size_t i = 0;
-    if (!float8_seen(f)) return STATUS_OK;
+    if (!float8_num_amax(f)) return STATUS_OK;
     if (!saved) {
         log_line(LOG_WARN, "the checkpoint has no FP8 scales: they are reinitialized");
         return STATUS_OK;

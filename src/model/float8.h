@@ -56,8 +56,8 @@ struct float8_state {
 };
 
 /* *enabled: whether FP8 is configured.  CONFIG: an unsupported recipe or converter. */
-enum status float8_wanted(const struct model_config *m, const struct float8_config *c,
-                          bool *enabled);
+enum status float8_resolve(const struct model_config *m, const struct float8_config *c,
+                           bool *enabled);
 /* Of the whole model; `shared` is memory that host and device share.  CONFIG: a filter matches only
  * some of the weights that form one matrix. */
 enum status float8_init(struct float8_state *f, const struct float8_config *c,
@@ -65,7 +65,7 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
 void float8_release(struct float8_state *f);
 
 /* Number of amaxes in f->global_amax; 0 without delayed scaling. */
-size_t float8_seen(const struct float8_state *f);
+size_t float8_num_amax(const struct float8_state *f);
 /* Clears the step's amaxes.  No operation of the step before may be pending. */
 void float8_begin_step(struct float8_state *f);
 /* Copies local to global amaxes.  No operation of the step may be pending. */

@@ -36,29 +36,29 @@ struct head_chunk {
 static enum status cross_entropy_of(const struct model *m, const struct head_chunk *k)
 {
     size_t first = (size_t)k->first, slice = (size_t)k->rows * LOSS_STATS_COUNT;
-    const struct plan *plan = m->plan;
+    const struct parallel_plan *plan = m->plan;
     struct cross_entropy op = {.N = k->rows,
                                .V = m->shape.V,
                                .dtype = m->dtype,
                                .scale = k->b->scale,
                                .gradient = k->backward,
-                               .is_private = true,
+                               .is_packed = true,
                                .first = plan->part * m->shape.V,
                                .parts = plan->parts};
     struct cross_entropy_io io = {.logits_NV = k->logits,
                                   .labels_N = element(k->b->labels_BT, first, F32),
                                   .loss_N = element(k->b->loss_BT, first, F32),
-                                  .best_N = element(k->b->best_BT, first, F32)};
+                                  .argmax_N = element(k->b->best_BT, first, F32)};
     if (plan->parts > 1) { /* first gather the statistics of every slice of the vocabulary */
         op.step = LOSS_STATS;
         io.stats_PN4 = element(k->stats_PN4, (size_t)plan->part * slice, F32);
-        TRY(cross_entropy(m->ops, &op, &io, m->on));
+        TRY(cross_entropy(m->ops, &op, &io, m->queue));
         struct crossing c = {k->stats_PN4, plan->parts * k->rows, LOSS_STATS_COUNT, F32};
-        TRY(plan->cross(plan, LOSS, FORWARD, &c, m->on));
-        op.step = LOSS_JOINED;
+        TRY(plan->cross(plan, LOSS, FORWARD, &c, m->queue));
+        op.step = LOSS_FROM_STATS;
         io.stats_PN4 = k->stats_PN4;
     }
-    TRY(cross_entropy(m->ops, &op, &io, m->on));
+    TRY(cross_entropy(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
 
@@ -66,18 +66,18 @@ static enum status run_chunk(const struct model *m, const struct head_chunk *k)
 {
     const void *w = unit_weight(m, head_param(m), -1);
     struct linear op = {
-        .N = k->rows, .D = m->shape.D, .F = m->shape.V, .dtype = m->dtype, .y_private = true};
+        .N = k->rows, .D = m->shape.D, .F = m->shape.V, .dtype = m->dtype, .y_packed = true};
     struct linear_fwd io = {.x_ND = k->y, .w_FD = w, .y_NF = k->logits};
-    TRY(linear_forward(m->ops, &op, &io, m->on));
+    TRY(linear_forward(m->ops, &op, &io, m->queue));
     TRY(cross_entropy_of(m, k));
     if (!k->backward) return STATUS_OK;
     op.accumulate = k->first > 0 || !unit_overwrites_gradients(m, head_param(m), -1);
     struct linear_bwd_weight dw = {
         .dy_NF = k->logits, .x_ND = k->y, .dw_FD = unit_gradient(m, head_param(m), -1)};
-    TRY(linear_backward_weight(m->ops, &op, &dw, m->on));
+    TRY(linear_backward_weight(m->ops, &op, &dw, m->queue));
     op.accumulate = false;
     struct linear_bwd_input dx = {.dy_NF = k->logits, .w_FD = w, .dx_ND = k->y};
-    TRY(linear_backward_input(m->ops, &op, &dx, m->on));
+    TRY(linear_backward_input(m->ops, &op, &dx, m->queue));
     return STATUS_OK;
 }
 
@@ -88,15 +88,15 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
     size_t mark = arena_mark(step), bytes = dtype_bytes(m->dtype), S = stream_rows(m, (size_t)N);
     size_t stats = (size_t)m->plan->parts * (size_t)rows * LOSS_STATS_COUNT;
     struct head_chunk k = {.b = b, .backward = io.backward};
-    void *y = arena_take(step, (size_t)N * (size_t)D, bytes);
+    void *y = arena_alloc(step, (size_t)N * (size_t)D, bytes);
     void *local = stream_local(m, y, (size_t)N);
-    float *rstd = arena_take(step, S, sizeof *rstd);
-    k.logits = arena_take(step, (size_t)rows * (size_t)m->shape.V, bytes);
-    if (m->plan->parts > 1) k.stats_PN4 = arena_take(step, stats, sizeof *k.stats_PN4);
+    float *rstd = arena_alloc(step, S, sizeof *rstd);
+    k.logits = arena_alloc(step, (size_t)rows * (size_t)m->shape.V, bytes);
+    if (m->plan->parts > 1) k.stats_PN4 = arena_alloc(step, stats, sizeof *k.stats_PN4);
     const void *w = unit_weight(m, PARAM_last_norm, -1);
     struct rmsnorm op = {.N = (int)S, .D = D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
     struct rmsnorm_fwd forward = {io.x_SD, w, local, rstd, NULL};
-    TRY(rmsnorm_forward(m->ops, &op, &forward, m->on));
+    TRY(rmsnorm_forward(m->ops, &op, &forward, m->queue));
     TRY(stream_cross(m, HEAD_IN, FORWARD, y, (size_t)N));
     for (k.first = 0; k.first < N; k.first += rows) {
         k.rows = rows < N - k.first ? rows : N - k.first;
@@ -107,7 +107,7 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
         float *dw = unit_gradient(m, PARAM_last_norm, -1);
         struct rmsnorm_bwd backward = {local, io.x_SD, w, rstd, io.dx_SD, dw};
         TRY(stream_cross(m, HEAD_IN, BACKWARD, y, (size_t)N));
-        TRY(rmsnorm_backward(m->ops, &op, &backward, m->on));
+        TRY(rmsnorm_backward(m->ops, &op, &backward, m->queue));
     }
     arena_reset(step, mark);
     return STATUS_OK;

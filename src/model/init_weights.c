@@ -9,7 +9,7 @@
 
 /* Elements [first, first + count) of a tensor, to be written to w. */
 struct init_range {
-    const struct tensor_place *slot;
+    const struct tensor_slot *slot;
     size_t first, count;
     float *w;
 };
@@ -75,13 +75,13 @@ static void fill(const struct init_range *t, const struct model_shape *m, uint64
 }
 
 /* Unless the storage is plain f32 of the host, goes through a small buffer, run by run. */
-static enum status fill_run(const struct tensor_place *slot, const struct piece *run,
+static enum status fill_run(const struct tensor_slot *slot, const struct shard_run *run,
                             const struct model_shape *m, uint64_t seed, const struct store *to)
 {
     enum { MAX_ELEMENTS = 1 << 22 };
     struct init_range t = {slot, run->first, run->count, NULL};
-    if (store_plain(to)) {
-        t.w = store_plain(to) + run->at;
+    if (store_host_f32(to)) {
+        t.w = store_host_f32(to) + run->at;
         fill(&t, m, seed);
         return STATUS_OK;
     }
@@ -98,16 +98,16 @@ out:
     return st;
 }
 
-enum status init_weights_store(const struct layout *l, const struct pieces *p,
+enum status init_weights_store(const struct layout *l, const struct shard *p,
                                const struct model_shape *m, uint64_t seed, const struct store *to)
 {
     TRY(store_zero(to, p->elements)); /* the padding between units */
     for (size_t i = 0; i < p->count; i++)
-        TRY(fill_run(&l->tensors[p->all[i].tensor], &p->all[i], m, seed, to));
+        TRY(fill_run(&l->tensors[p->runs[i].tensor], &p->runs[i], m, seed, to));
     return STATUS_OK;
 }
 
-enum status init_weights_f32(const struct layout *l, const struct pieces *p,
+enum status init_weights_f32(const struct layout *l, const struct shard *p,
                              const struct model_shape *m, uint64_t seed, float *weights)
 {
     struct store to = store_f32(weights, NULL);

@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 /* Initializes the elements of a shard, in any storage; `l` is the layout of the whole model. */
-enum status init_weights_store(const struct layout *l, const struct pieces *p,
+enum status init_weights_store(const struct layout *l, const struct shard *p,
                                const struct model_shape *m, uint64_t seed, const struct store *to);
 /* The same for f32 weights in host memory. */
-enum status init_weights_f32(const struct layout *l, const struct pieces *p,
+enum status init_weights_f32(const struct layout *l, const struct shard *p,
                              const struct model_shape *m, uint64_t seed, float *weights);

@@ -26,8 +26,8 @@ static int64_t axis_size(const struct model_shape *m, char axis)
 static void add_tensor(struct layout *l, const struct model_shape *m, enum param_id id, int layer)
 {
     const struct param *p = &params[id];
-    struct tensor_place *t = &l->tensors[l->num_tensors++];
-    *t = (struct tensor_place){.id = id, .layer = layer, .rows = axis_size(m, p->axes[0])};
+    struct tensor_slot *t = &l->tensors[l->num_tensors++];
+    *t = (struct tensor_slot){.id = id, .layer = layer, .rows = axis_size(m, p->axes[0])};
     t->columns = p->axes[1] ? axis_size(m, p->axes[1]) : 1;
     t->offset = l->elements;
     t->elements = (size_t)t->rows * (size_t)t->columns;
@@ -95,14 +95,14 @@ void layout_init_stages(struct layout *l, const struct model_shape *m, const str
     }
 }
 
-struct stage stage_whole(const struct model_shape *m)
+struct stage layout_whole_stage(const struct model_shape *m)
 {
     return (struct stage){.end = m->L, .embeds = true, .heads = true};
 }
 
 void layout_init(struct layout *l, const struct model_shape *m, int num_shards)
 {
-    const struct stage whole = stage_whole(m);
+    const struct stage whole = layout_whole_stage(m);
     layout_init_stages(l, m, &whole, 1, num_shards);
 }
 
@@ -114,7 +114,7 @@ void layout_release(struct layout *l)
     *l = (struct layout){0};
 }
 
-const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer)
+const struct tensor_slot *layout_find(const struct layout *l, enum param_id id, int layer)
 {
     int unit = layout_unit(l, id, layer);
     if (unit < 0) return NULL;
@@ -123,7 +123,7 @@ const struct tensor_place *layout_find(const struct layout *l, enum param_id id,
     return index < u->num_tensors ? &l->tensors[u->first_tensor + index] : NULL;
 }
 
-const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf_name)
+const struct tensor_slot *layout_find_hf(const struct layout *l, const char *hf_name)
 {
     static const char prefix[] = "model.layers.";
     long layer = -1;
@@ -132,17 +132,17 @@ const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf
         layer = strtol(hf_name + sizeof prefix - 1, NULL, 10);
     if (layer >= l->num_blocks) return NULL;
     for (enum param_id id = 0; id < PARAM_COUNT; id++) {
-        const struct tensor_place *t = layout_find(l, id, (int)layer);
+        const struct tensor_slot *t = layout_find(l, id, (int)layer);
         char name[96];
         if (!t) continue;
         /* Compare whole names, so that "layers.01" is not taken for layer 1. */
-        tensor_place_name(t, true, name);
+        layout_tensor_name(t, true, name);
         if (!strcmp(name, hf_name)) return t;
     }
     return NULL;
 }
 
-void tensor_place_name(const struct tensor_place *t, bool hf, char *name)
+void layout_tensor_name(const struct tensor_slot *t, bool hf, char *name)
 {
     const char *format = hf ? params[t->id].hf_name : params[t->id].name;
     const char *number = strstr(format, "%d");

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* One tensor of the model and its position in the flat buffer. */
-struct tensor_place {
+struct tensor_slot {
     enum param_id id;
     int layer;             /* -1 outside blocks */
     int64_t rows, columns; /* columns 1: a vector */
@@ -40,8 +40,8 @@ struct stage {
 
 struct layout {
     int num_tensors, num_units;
-    struct tensor_place *tensors; /* in buffer order; owned */
-    struct unit *units;           /* in the order of forward; owned */
+    struct tensor_slot *tensors; /* in buffer order; owned */
+    struct unit *units;          /* in the order of forward; owned */
     int *unit_of;       /* of the embedding, each of num_blocks, the head; -1: not here; owned */
     int num_blocks;     /* of the whole model */
     size_t elements;    /* of the buffer, padding included */
@@ -55,14 +55,14 @@ void layout_init(struct layout *l, const struct model_shape *m, int num_shards);
 void layout_init_stages(struct layout *l, const struct model_shape *m, const struct stage *stages,
                         int num_stages, int num_shards);
 /* The stage that is the whole model. */
-struct stage stage_whole(const struct model_shape *m);
+struct stage layout_whole_stage(const struct model_shape *m);
 void layout_release(struct layout *l);
 
 /* `layer` is -1 outside blocks; NULL: not in this layout (a tied model has no head). */
-const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer);
+const struct tensor_slot *layout_find(const struct layout *l, enum param_id id, int layer);
 /* Index of the unit with that tensor; -1: not in this layout. */
 int layout_unit(const struct layout *l, enum param_id id, int layer);
 /* The tensor of that Hugging Face name, or NULL. */
-const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf_name);
+const struct tensor_slot *layout_find_hf(const struct layout *l, const char *hf_name);
 /* Writes a tensor's name to `name` (at least 96 bytes): Hugging Face's or Meta's. */
-void tensor_place_name(const struct tensor_place *t, bool hf, char *name);
+void layout_tensor_name(const struct tensor_slot *t, bool hf, char *name);

@@ -35,8 +35,8 @@ static struct matmul matmul_of(const struct model *m, const struct matmul_call *
                         .D = rows[call->id].D,
                         .F = rows[call->id].F,
                         .dtype = m->dtype,
-                        .x_private = rows[call->id].x_packed,
-                        .y_private = rows[call->id].y_packed,
+                        .x_packed = rows[call->id].x_packed,
+                        .y_packed = rows[call->id].y_packed,
                         .float8 = is_float8(m, call->id, call->layer)};
     return (struct matmul){m, op, call->id, rows[call->id].param, call->layer};
 }
@@ -59,7 +59,7 @@ static bool is_sliced(const struct matmul *p, enum float8_role role)
 
 bool matmul_fuses_amax(const struct model *m, enum matmul_id id, int layer)
 {
-    return m->ops->finds_largest && is_float8(m, id, layer) && m->plan->parts == 1;
+    return m->ops->computes_amax && is_float8(m, id, layer) && m->plan->parts == 1;
 }
 
 float *matmul_amax_target(const struct model *m, enum matmul_id id, int layer)
@@ -77,11 +77,11 @@ static enum status compute_scale(const struct matmul *p, enum float8_role role, 
     float *to = m->plan->parts == 1 ? f->amax : f->slice_amax;
     struct float8_delayed delayed = float8_delayed_scale(f, p->layer, p->id, role);
     struct find_scale_io io = {
-        .largest = to, .held = delayed.scale, .seen = delayed.amax, .scale = scale};
-    if (!amax_known) TRY(amax(m->ops, &op, &(struct amax_io){x, to}, m->on));
-    bool has_scale = m->on->measuring ? f->delayed[role] : delayed.scale && *delayed.scale > 0;
-    if (!has_scale && is_sliced(p, role)) TRY(m->plan->largest(m->plan, to, m->on));
-    TRY(find_scale(m->ops, &(struct find_scale){float8_format(role)}, &io, m->on));
+        .largest = to, .held = delayed.scale, .visible = delayed.amax, .scale = scale};
+    if (!amax_known) TRY(amax(m->ops, &op, &(struct amax_io){x, to}, m->queue));
+    bool has_scale = m->queue->sizing ? f->delayed[role] : delayed.scale && *delayed.scale > 0;
+    if (!has_scale && is_sliced(p, role)) TRY(m->plan->all_reduce_max(m->plan, to, m->queue));
+    TRY(find_scale(m->ops, &(struct find_scale){float8_format(role)}, &io, m->queue));
     return STATUS_OK;
 }
 
@@ -110,8 +110,8 @@ static enum status quantize_operand(const struct matmul *p, struct operand o, bf
                           .dtype = p->m->dtype,
                           .to = float8_format(o.role),
                           .summed = o.summed};
-    *y = arena_take(&p->m->on->scratch, n, sizeof **y);
-    TRY(quantize(p->m->ops, &op, &(struct quantize_io){o.x, *y, o.scale}, p->m->on));
+    *y = arena_alloc(&p->m->queue->scratch, n, sizeof **y);
+    TRY(quantize(p->m->ops, &op, &(struct quantize_io){o.x, *y, o.scale}, p->m->queue));
     return STATUS_OK;
 }
 
@@ -120,11 +120,11 @@ enum status matmul_forward(const struct model *m, const struct matmul_call *call
 {
     struct matmul p = matmul_of(m, call);
     const void *w = unit_weight(m, p.param, p.layer);
-    size_t mark = arena_mark(&m->on->scratch);
+    size_t mark = arena_mark(&m->queue->scratch);
     struct linear_fwd io = {.x_ND = x, .w_FD = w, .y_NF = y, .add_NF = add_NF};
     p.op.accumulate = call->accumulate;
     if (p.op.float8) {
-        struct float8_scale *input = arena_take(&m->on->scratch, 1, sizeof *input);
+        struct float8_scale *input = arena_alloc(&m->queue->scratch, 1, sizeof *input);
         struct float8_scale *weight = weight_scale(&p);
         if (call->input_scales) input = &call->input_scales[p.id];
         bf16 *x8, *w8;
@@ -134,8 +134,8 @@ enum status matmul_forward(const struct model *m, const struct matmul_call *call
         TRY(quantize_operand(&p, (struct operand){FLOAT8_WEIGHT, w, weight, OVER_COLUMNS}, &w8));
         io = (struct linear_fwd){x8, w8, y, input, weight, add_NF};
     }
-    TRY(linear_forward(m->ops, &p.op, &io, m->on));
-    arena_reset(&m->on->scratch, mark);
+    TRY(linear_forward(m->ops, &p.op, &io, m->queue));
+    arena_reset(&m->queue->scratch, mark);
     return STATUS_OK;
 }
 
@@ -143,7 +143,7 @@ static enum status backward_input(const struct matmul *p, const void *dy,
                                   const struct float8_scale *dy_scale, void *dx)
 {
     const struct model *m = p->m;
-    size_t mark = arena_mark(&m->on->scratch);
+    size_t mark = arena_mark(&m->queue->scratch);
     struct linear_bwd_input io = {dy, unit_weight(m, p->param, p->layer), dx, dy_scale, NULL};
     if (p->op.float8) {
         bf16 *w8;
@@ -152,8 +152,8 @@ static enum status backward_input(const struct matmul *p, const void *dy,
                              &w8));
         io.w_FD = w8;
     }
-    TRY(linear_backward_input(m->ops, &p->op, &io, m->on));
-    arena_reset(&m->on->scratch, mark);
+    TRY(linear_backward_input(m->ops, &p->op, &io, m->queue));
+    arena_reset(&m->queue->scratch, mark);
     return STATUS_OK;
 }
 
@@ -162,7 +162,7 @@ static enum status backward_weight(const struct matmul *p, const void *dy,
                                    const struct float8_scale *x_scale)
 {
     const struct model *m = p->m;
-    size_t mark = arena_mark(&m->on->scratch);
+    size_t mark = arena_mark(&m->queue->scratch);
     struct linear op = p->op;
     struct linear_bwd_weight io = {dy, x, unit_gradient(m, p->param, p->layer), dy_scale, x_scale};
     op.accumulate = !unit_overwrites_gradients(m, p->param, p->layer);
@@ -171,8 +171,8 @@ static enum status backward_weight(const struct matmul *p, const void *dy,
         TRY(quantize_operand(p, (struct operand){FLOAT8_INPUT, x, x_scale, OVER_ROWS}, &x8));
         io.x_ND = x8;
     }
-    TRY(linear_backward_weight(m->ops, &op, &io, m->on));
-    arena_reset(&m->on->scratch, mark);
+    TRY(linear_backward_weight(m->ops, &op, &io, m->queue));
+    arena_reset(&m->queue->scratch, mark);
     return STATUS_OK;
 }
 
@@ -180,12 +180,12 @@ enum status matmul_backward(const struct model *m, const struct matmul_call *cal
                             const void *x, void *dx)
 {
     struct matmul p = matmul_of(m, call);
-    size_t mark = arena_mark(&m->on->scratch);
+    size_t mark = arena_mark(&m->queue->scratch);
     const struct float8_scale *x_scale = call->input_scales ? &call->input_scales[p.id] : NULL;
     struct float8_scale *dy_scale = NULL;
     if (p.op.float8) {
         bf16 *dy8;
-        dy_scale = arena_take(&m->on->scratch, 1, sizeof *dy_scale);
+        dy_scale = arena_alloc(&m->queue->scratch, 1, sizeof *dy_scale);
         TRY(compute_scale(&p, FLOAT8_GRADIENT, dy, call->amax_known, dy_scale));
         TRY(quantize_operand(
             &p, (struct operand){FLOAT8_GRADIENT, dy, dy_scale, OVER_COLUMNS | OVER_ROWS}, &dy8));
@@ -193,6 +193,6 @@ enum status matmul_backward(const struct model *m, const struct matmul_call *cal
     }
     TRY(backward_input(&p, dy, dy_scale, dx));
     TRY(backward_weight(&p, dy, dy_scale, x, x_scale));
-    arena_reset(&m->on->scratch, mark);
+    arena_reset(&m->queue->scratch, mark);
     return STATUS_OK;
 }

@@ -12,14 +12,14 @@ static enum status fill_rope(const struct model *m, size_t angles)
 {
     const struct model_shape *s = &m->shape;
     const struct rope_angles angle = {s->K, s->rope_theta, &s->scaling};
-    if (!queue_memory(m->on)) {
+    if (!queue_device_allocator(m->queue)) {
         rope_table(m->max_tokens, &angle, m->rope_cos, m->rope_sin);
         return STATUS_OK;
     }
     float *tables = heap(2 * angles * sizeof *tables);
     rope_table(m->max_tokens, &angle, tables, tables + angles);
-    enum status st = queue_copy(m->on, m->rope_cos, tables, angles * sizeof *tables);
-    if (!st) st = queue_copy(m->on, m->rope_sin, tables + angles, angles * sizeof *tables);
+    enum status st = queue_copy(m->queue, m->rope_cos, tables, angles * sizeof *tables);
+    if (!st) st = queue_copy(m->queue, m->rope_sin, tables + angles, angles * sizeof *tables);
     free(tables);
     TRY(st);
     return STATUS_OK;
@@ -33,8 +33,8 @@ enum status model_init_stages(struct model *m, const struct model_shape *shape, 
     m->shape = *shape;
     m->max_tokens = max_tokens;
     size_t angles = (size_t)max_tokens * (size_t)(shape->K / 2);
-    m->rope_cos = arena_take(run, angles, sizeof(float));
-    m->rope_sin = arena_take(run, angles, sizeof(float));
+    m->rope_cos = arena_alloc(run, angles, sizeof(float));
+    m->rope_sin = arena_alloc(run, angles, sizeof(float));
     if (m->rope_cos) TRY(fill_rope(m, angles));
     layout_init_stages(&m->layout, shape, part->stages, part->num_stages, part->num_shards);
     m->unit_buffers = heap((size_t)m->layout.num_units * sizeof *m->unit_buffers);
@@ -44,7 +44,7 @@ enum status model_init_stages(struct model *m, const struct model_shape *shape, 
 enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens,
                        int num_shards, struct arena *run)
 {
-    const struct stage whole = stage_whole(shape);
+    const struct stage whole = layout_whole_stage(shape);
     TRY(model_init_stages(m, shape, max_tokens, &(struct model_part){&whole, 1, num_shards}, run));
     return STATUS_OK;
 }

@@ -39,13 +39,13 @@ struct unit_provider {
 
 /* The caller sets every field that is not marked `model_init`, before or after calling it. */
 struct model {
-    struct model_shape shape; /* of all stages; shape, layout, max_tokens: model_init */
-    struct layout layout;     /* of the stages that are here */
-    int max_tokens;           /* of a row: rows of the RoPE tables */
-    const struct ops *ops;    /* borrowed */
-    const struct plan *plan;  /* borrowed */
-    struct queue *on;         /* borrowed; set before model_init if `run` is device memory */
-    enum dtype dtype;         /* of weights and activations */
+    struct model_shape shape;         /* of all stages; shape, layout, max_tokens: model_init */
+    struct layout layout;             /* of the stages that are here */
+    int max_tokens;                   /* of a row: rows of the RoPE tables */
+    const struct ops *ops;            /* borrowed */
+    const struct parallel_plan *plan; /* borrowed */
+    struct queue *queue; /* borrowed; set before model_init if `run` is device memory */
+    enum dtype dtype;    /* of weights and activations */
     enum recompute recompute;
     int recompute_every;         /* RECOMPUTE_FULL: only every Nth block, others save all; 0 as 1 */
     const void *weights;         /* flat, dtype; borrowed */

@@ -157,7 +157,7 @@ enum status model_shape_check(const struct model_shape *s)
     return STATUS_OK;
 }
 
-struct model_shape model_shape_cut(const struct model_shape *s, int parts)
+struct model_shape model_shape_slice(const struct model_shape *s, int parts)
 {
     struct model_shape cut = *s;
     BUG_IF(s->H % parts || (s->G % parts && parts % s->G) || s->F % parts || s->V % parts);

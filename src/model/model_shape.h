@@ -27,4 +27,4 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
 enum status model_shape_check(const struct model_shape *s);
 /* Shape of one of `parts` equal tensor-parallel slices: fewer heads, a narrower feed-forward layer,
  * a part of the vocabulary.  With more slices than key/value heads, neighbors share one. */
-struct model_shape model_shape_cut(const struct model_shape *s, int parts);
+struct model_shape model_shape_slice(const struct model_shape *s, int parts);

@@ -8,26 +8,26 @@
 
 /* A shard as it is filled in. */
 struct shard_builder {
-    struct pieces *shard;
+    struct shard *shard;
     size_t capacity;
     struct shard_position at;
     const struct layout *whole;
 };
 
-static void append(struct shard_builder *b, struct piece run)
+static void append(struct shard_builder *b, struct shard_run run)
 {
-    struct pieces *s = b->shard;
-    if (s->count == b->capacity) s->all = heap_grow(s->all, b->capacity *= 2, sizeof *s->all);
-    s->all[s->count++] = run;
+    struct shard *s = b->shard;
+    if (s->count == b->capacity) s->runs = heap_grow(s->runs, b->capacity *= 2, sizeof *s->runs);
+    s->runs[s->count++] = run;
 }
 
 /* Appends elements [from, to) of the sliced tensor `t`, at `offset` in the flat buffers. */
-static void add_elements(struct shard_builder *b, const struct tensor_place *t, size_t from,
+static void add_elements(struct shard_builder *b, const struct tensor_slot *t, size_t from,
                          size_t to, size_t offset)
 {
-    const struct tensor_place *whole = layout_find(b->whole, t->id, t->layer);
+    const struct tensor_slot *whole = layout_find(b->whole, t->id, t->layer);
     const struct param *param = &params[t->id];
-    struct piece run = {(int)(whole - b->whole->tensors), from, to - from, offset};
+    struct shard_run run = {(int)(whole - b->whole->tensors), from, to - from, offset};
     bool by_columns = param->tp && param->axes[1] == param->tp;
     /* With fewer key/value heads than slices, neighbors have the same one. */
     size_t slices_per_head = (size_t)b->at.num_slices * t->elements / whole->elements;
@@ -46,19 +46,19 @@ static void add_elements(struct shard_builder *b, const struct tensor_place *t, 
     }
 }
 
-void shard_init_sliced(struct pieces *p, const struct layout *l, const struct layout *whole,
+void shard_init_sliced(struct shard *p, const struct layout *l, const struct layout *whole,
                        struct shard_position at)
 {
     size_t num_shards = (size_t)at.num_shards, capacity = (size_t)l->num_tensors;
     struct shard_builder b = {p, capacity, at, whole};
-    *p = (struct pieces){.all = heap(capacity * sizeof *p->all),
-                         .elements = l->elements / num_shards};
+    *p = (struct shard){.runs = heap(capacity * sizeof *p->runs),
+                        .elements = l->elements / num_shards};
     BUG_IF(at.slice >= at.num_slices);
     for (int i = 0; i < l->num_units; i++) {
         const struct unit *u = &l->units[i];
         size_t each = u->elements / num_shards, begin = u->offset + (size_t)at.shard * each;
         for (int k = u->first_tensor; k < u->first_tensor + u->num_tensors; k++) {
-            const struct tensor_place *t = &l->tensors[k];
+            const struct tensor_slot *t = &l->tensors[k];
             size_t from = t->offset, to = from + t->elements;
             if (from < begin) from = begin;
             if (to > begin + each) to = begin + each;
@@ -69,13 +69,13 @@ void shard_init_sliced(struct pieces *p, const struct layout *l, const struct la
     }
 }
 
-void pieces_init(struct pieces *p, const struct layout *l, int shard, int num_shards)
+void shard_init(struct shard *p, const struct layout *l, int shard, int num_shards)
 {
     shard_init_sliced(p, l, l, (struct shard_position){shard, num_shards, 0, 1});
 }
 
-void pieces_release(struct pieces *p)
+void shard_release(struct shard *p)
 {
-    free(p->all);
-    *p = (struct pieces){0};
+    free(p->runs);
+    *p = (struct shard){0};
 }

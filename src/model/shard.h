@@ -14,13 +14,13 @@
 #include <stddef.h>
 
 /* A contiguous run of a tensor's elements. */
-struct piece {
+struct shard_run {
     int tensor;          /* index in the layout of the whole model */
     size_t first, count; /* elements of the whole tensor, row by row */
     size_t at;           /* offset of the first in this process's flat buffers */
 };
-struct pieces {
-    struct piece *all; /* in buffer order; owned */
+struct shard {
+    struct shard_run *runs; /* in buffer order; owned */
     size_t count;
     size_t elements; /* of this process's flat buffers, padding included */
 };
@@ -32,8 +32,8 @@ struct shard_position {
 };
 
 /* Shard `shard` of layout_init's `num_shards`. */
-void pieces_init(struct pieces *p, const struct layout *l, int shard, int num_shards);
+void shard_init(struct shard *p, const struct layout *l, int shard, int num_shards);
 /* `l` has some tensors of `whole`, sliced; runs refer to `whole`. */
-void shard_init_sliced(struct pieces *p, const struct layout *l, const struct layout *whole,
+void shard_init_sliced(struct shard *p, const struct layout *l, const struct layout *whole,
                        struct shard_position at);
-void pieces_release(struct pieces *p);
+void shard_release(struct shard *p);

@@ -35,7 +35,7 @@ enum status stage_pass_check(const struct model *m, const struct microbatch *b)
     if (contexts > 1 && b->causal && b->T % 2)
         FAIL(SHAPE, "%d tokens of a row on each of %d context-parallel ranks: must be even", b->T,
              contexts);
-    if (N % (m->plan->stream_cut ? m->plan->parts : 1))
+    if (N % (m->plan->sequence_parallel ? m->plan->parts : 1))
         FAIL(SHAPE, "%d rows of %d tokens are not divisible by tensor-parallel size %d", b->B, b->T,
              m->plan->parts);
     BUG_IF(!b->start_BT != !b->end_BT);
@@ -51,7 +51,7 @@ size_t stage_pass_stream_elements(const struct model *m, const struct microbatch
 
 static void *alloc_stream(const struct model *m, const struct microbatch *b, struct arena *step)
 {
-    return arena_take(step, stage_pass_stream_elements(m, b), dtype_bytes(m->dtype));
+    return arena_alloc(step, stage_pass_stream_elements(m, b), dtype_bytes(m->dtype));
 }
 
 /* --- saved activations --------------------------------------------------------------------- */
@@ -148,7 +148,7 @@ enum status stage_pass_backward(const struct model *m, const struct microbatch *
     const unsigned gradients = USE_GRADIENTS | (b->last ? USE_FINAL : 0);
     const unsigned both = USE_WEIGHTS | gradients;
     bool tied = s->heads && m->shape.tied;
-    BUG_IF(!m->gradients && !m->units && !m->on->measuring);
+    BUG_IF(!m->gradients && !m->units && !m->queue->sizing);
     if (s->heads) TRY(run_head(m, b, (struct head_io){p->out_SD, true, dx}, both, step));
     if (tied && !s->embeds) TRY(unit_close(m, PARAM_embed, -1, both));
     for (int layer = s->end - 1; layer >= s->begin; layer--) {

@@ -6,12 +6,12 @@
 
 size_t stream_rows(const struct model *m, size_t N)
 {
-    return m->plan->stream_cut ? N / (size_t)m->plan->parts : N;
+    return m->plan->sequence_parallel ? N / (size_t)m->plan->parts : N;
 }
 
 void *stream_local(const struct model *m, void *gathered_ND, size_t N)
 {
-    size_t part = m->plan->stream_cut ? (size_t)m->plan->part : 0;
+    size_t part = m->plan->sequence_parallel ? (size_t)m->plan->part : 0;
     return element(gathered_ND, part * stream_rows(m, N) * (size_t)m->shape.D, m->dtype);
 }
 
@@ -22,20 +22,20 @@ enum status stream_copy(const struct model *m, size_t N, const void *x_SD, void 
                       .from = m->dtype,
                       .to = m->dtype,
                       .accumulate = accumulate};
-    TRY(cast(m->ops, &op, &(struct cast_io){x_SD, y_SD}, m->on));
+    TRY(cast(m->ops, &op, &(struct cast_io){x_SD, y_SD}, m->queue));
     return STATUS_OK;
 }
 
 void *stream_alloc_gathered(const struct model *m, size_t N, struct arena *step)
 {
     if (m->plan->parts == 1) return NULL;
-    return arena_take(step, N * (size_t)m->shape.D, dtype_bytes(m->dtype));
+    return arena_alloc(step, N * (size_t)m->shape.D, dtype_bytes(m->dtype));
 }
 
 enum status stream_cross(const struct model *m, enum boundary at, enum direction way, void *x_ND,
                          size_t N)
 {
     struct crossing c = {x_ND, (int)N, m->shape.D, m->dtype};
-    TRY(m->plan->cross(m->plan, at, way, &c, m->on));
+    TRY(m->plan->cross(m->plan, at, way, &c, m->queue));
     return STATUS_OK;
 }

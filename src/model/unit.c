@@ -6,16 +6,16 @@
 
 static enum status zero(const struct model *m, float *x, size_t elements)
 {
-    double begin = trace_begin(m->on->trace);
-    TRY(queue_zero(m->on, x, elements * sizeof *x));
-    trace_end(m->on->trace, "zero gradients", begin);
+    double begin = trace_begin(m->queue->trace);
+    TRY(queue_zero(m->queue, x, elements * sizeof *x));
+    trace_end(m->queue->trace, "zero gradients", begin);
     return STATUS_OK;
 }
 
 /* Zeros what no GEMM overwrites: the gradients of norms, and the padding at the unit's end. */
 static enum status zero_remainder(const struct model *m, const struct unit *unit, float *gradients)
 {
-    const struct tensor_place *t = &m->layout.tensors[unit->first_tensor];
+    const struct tensor_slot *t = &m->layout.tensors[unit->first_tensor];
     size_t end = 0;
     for (int i = 0; i < unit->num_tensors; i++, t++) {
         size_t offset = t->offset - unit->offset;

@@ -17,13 +17,13 @@ static enum status check(const struct ops *ops, const struct attention *a)
     if (a->q_stride < (size_t)a->H * (size_t)a->K || a->kv_stride < (size_t)a->G * (size_t)a->K)
         FAIL(SHAPE, "attention: strides %zu and %zu are shorter than a row", a->q_stride,
              a->kv_stride);
-    BUG_IF(a->is_private && !attention_may_be_private(ops, a));
+    BUG_IF(a->is_packed && !attention_can_pack(ops, a));
     return STATUS_OK;
 }
 
-bool attention_may_be_private(const struct ops *ops, const struct attention *a)
+bool attention_can_pack(const struct ops *ops, const struct attention *a)
 {
-    return ops->attention_keeps && ops->attention_keeps(a);
+    return ops->attention_can_pack && ops->attention_can_pack(a);
 }
 
 enum status attention_forward(const struct ops *ops, const struct attention *a,

@@ -40,9 +40,10 @@ struct attention {
     bool causal;
     enum dtype dtype; /* of q, k, v, out and their gradients */
     enum attention_keys keys;
-    float seen; /* fraction of query-key pairs that are visible; for FLOP estimates only, 0: unknown
-                 */
-    bool is_private; /* all tensors are packed (ops.h); requires attention_can_pack */
+    float visible;  /* fraction of query-key pairs that are visible; for FLOP estimates only, 0:
+                     * unknown
+                     */
+    bool is_packed; /* all tensors are packed (ops.h); requires attention_can_pack */
     /* Packed: pointers are to the beginning of tensors, queries are at column 0, and keys and
      * values at these columns of theirs. */
     size_t k_column, v_column;
@@ -68,10 +69,10 @@ enum status attention_backward(const struct ops *, const struct attention *,
                                const struct attention_bwd *, struct queue *);
 
 /* True if the backend packs the tensors of attention of these sizes; ignores is_packed. */
-bool attention_may_be_private(const struct ops *, const struct attention *);
+bool attention_can_pack(const struct ops *, const struct attention *);
 
 /* log(e^a + e^b): merges the log-sum-exp over two parts of the keys. */
-static inline float lse_join(float a, float b)
+static inline float lse_merge(float a, float b)
 {
     float high = a > b ? a : b, low = a > b ? b : a;
     return low == -INFINITY ? high : high + log1pf(expf(low - high));

@@ -38,22 +38,23 @@ struct crossing {
     enum dtype dtype;
 };
 
-struct plan {
+struct parallel_plan {
     int parts, part; /* tensor parallelism: ranks that matrices, heads and vocabulary are sharded
                         over, and which one this is; 1, 0: none */
-    bool stream_cut; /* sequence parallelism: the residual stream is sharded over them, too */
+    bool
+        sequence_parallel; /* sequence parallelism: the residual stream is sharded over them, too */
     int contexts, context; /* context parallelism: ranks that sequences are sharded over, and which
                               one this is; 0, 0: none */
     /* Replaces x by the input of the next part of the model.  Collective. */
-    enum status (*cross)(const struct plan *, enum boundary, enum direction, struct crossing *x,
-                         struct queue *on);
+    enum status (*cross)(const struct parallel_plan *, enum boundary, enum direction,
+                         struct crossing *x, struct queue *queue);
     /* All-reduces the maximum of *x, in shared memory, over the tensor-parallel ranks.  Collective;
      * NULL without tensor parallelism. */
-    enum status (*largest)(const struct plan *, float *x, struct queue *on);
+    enum status (*all_reduce_max)(const struct parallel_plan *, float *x, struct queue *queue);
     /* Replace attention_forward and attention_backward under context parallelism.  Collective. */
-    enum status (*attend)(const struct plan *, const struct ops *, const struct attention *,
-                          const struct attention_fwd *, struct queue *);
-    enum status (*attend_backward)(const struct plan *, const struct ops *,
+    enum status (*attend)(const struct parallel_plan *, const struct ops *,
+                          const struct attention *, const struct attention_fwd *, struct queue *);
+    enum status (*attend_backward)(const struct parallel_plan *, const struct ops *,
                                    const struct attention *, const struct attention_bwd *,
                                    struct queue *);
 };

@@ -24,22 +24,22 @@ struct token_run {
     int at, first, count;
 };
 
-enum { MOST_RUNS = 2 };
+enum { MAX_TOKEN_RUNS = 2 };
 /* The runs of a part's T tokens in ascending order; returns their number. */
-int context_runs(const struct context *c, int T, struct token_run runs[MOST_RUNS]);
+int context_runs(const struct context *c, int T, struct token_run runs[MAX_TOKEN_RUNS]);
 /* How many of a part's T tokens are before that position. */
-int context_before(const struct context *c, int T, int position);
+int context_tokens_before(const struct context *c, int T, int position);
 
 /* Which of the T keys of one part each of the T queries of another attends to.  Keys are in
  * sequence order, so these are contiguous. */
 struct context_bounds {
     int B, T;
-    struct context here, there; /* part of the queries, and of the keys; otherwise equal */
+    struct context queries, keys; /* part of the queries, and of the keys; otherwise equal */
     bool causal;
 };
 struct context_bounds_io {
-    const int32_t *start_BT, *end_BT; /* document mask as positions; both NULL: none */
-    int32_t *begin_BT, *close_BT;     /* a query attends to local keys [begin, close); replaced */
+    const int32_t *start_BT, *end_BT;   /* document mask as positions; both NULL: none */
+    int32_t *key_begin_BT, *key_end_BT; /* a query attends to local keys [begin, close); replaced */
 };
 /* SHAPE: no tokens, a part out of range, unequal partitions, or zigzag with an odd T. */
 enum status context_bounds(const struct ops *, const struct context_bounds *,

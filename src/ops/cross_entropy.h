@@ -3,10 +3,9 @@
  *
  * Axes     N tokens (a chunk of the batch), V vocabulary.
  * Parts    With a vocabulary sharded over ranks (vocab-parallel cross-entropy), each rank first
- *          computes statistics of its logits (LOSS_STATS); from those of all ranks (LOSS_JOINED)
- *          follow loss and gradient.
- * Units    Loss in nats.  dlogits = (softmax(logits) - onehot(label)) * scale.
- * Order    In f32 over one row, in a fixed order. */
+ *          computes statistics of its logits (LOSS_STATS); from those of all ranks
+ * (LOSS_FROM_STATS) follow loss and gradient. Units    Loss in nats.  dlogits = (softmax(logits) -
+ * onehot(label)) * scale. Order    In f32 over one row, in a fixed order. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,8 +19,8 @@ enum { LABEL_IGNORED = -100 }; /* no loss, zero gradient */
 
 /* Statistics of a token's logits in one part of the vocabulary: log-sum-exp, maximum and its id,
  * and the label's logit (-inf if in another part). */
-enum loss_stat { STAT_LSE, STAT_TOP, STAT_BEST, STAT_CHOSEN, LOSS_STATS_COUNT };
-enum loss_step { LOSS_WHOLE, LOSS_STATS, LOSS_JOINED };
+enum loss_stat { STAT_LSE, STAT_MAX, STAT_ARGMAX, STAT_LABEL, LOSS_STATS_COUNT };
+enum loss_step { LOSS_WHOLE, LOSS_STATS, LOSS_FROM_STATS };
 
 struct cross_entropy {
     int N, V;         /* V: local logits */
@@ -29,28 +28,29 @@ struct cross_entropy {
     float scale;      /* of the gradient: 1 / valid tokens of the global batch */
     bool gradient;    /* replace the logits by their gradient */
     enum loss_step step;
-    int first;       /* token id of the first local logit */
-    int parts;       /* LOSS_JOINED: parts of the vocabulary */
-    bool is_private; /* the logits are packed (ops.h) */
+    int first;      /* token id of the first local logit */
+    int parts;      /* LOSS_FROM_STATS: parts of the vocabulary */
+    bool is_packed; /* the logits are packed (ops.h) */
 };
 struct cross_entropy_io {
     void *logits_NV;
     const int32_t *labels_N; /* ids in the whole vocabulary, or LABEL_IGNORED */
     float *loss_N;           /* 0 where ignored */
-    int32_t *best_N;         /* argmax id (the lowest on ties); may be NULL */
-    float *stats_PN4;        /* LOSS_STATS: output of one part; LOSS_JOINED: input of all parts */
+    int32_t *argmax_N;       /* argmax id (the lowest on ties); may be NULL */
+    float *stats_PN4; /* LOSS_STATS: output of one part; LOSS_FROM_STATS: input of all parts */
 };
 
 /* True if the label's logit is local. */
-static inline bool label_is_here(const struct cross_entropy *a, int32_t label)
+static inline bool cross_entropy_has_label(const struct cross_entropy *a, int32_t label)
 {
     return label != LABEL_IGNORED && label >= a->first && label - a->first < a->V;
 }
 
-/* Merges the statistics of token n: sets loss_N[n] and best_N[n] and returns the log-sum-exp over
+/* Merges the statistics of token n: sets loss_N[n] and argmax_N[n] and returns the log-sum-exp over
  * the whole vocabulary. */
-float loss_join(const struct cross_entropy *a, const struct cross_entropy_io *io, size_t n);
+float cross_entropy_merge(const struct cross_entropy *a, const struct cross_entropy_io *io,
+                          size_t n);
 
-/* SHAPE: N or V below 1, or LOSS_JOINED without parts. */
+/* SHAPE: N or V below 1, or LOSS_FROM_STATS without parts. */
 enum status cross_entropy(const struct ops *, const struct cross_entropy *,
                           const struct cross_entropy_io *, struct queue *);

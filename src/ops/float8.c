@@ -11,7 +11,7 @@ enum status amax(const struct ops *ops, const struct amax *a, const struct amax_
 enum status float8_result_amax(const struct ops *ops, const struct amax *a,
                                const struct amax_io *io, struct queue *queue)
 {
-    if (!io->largest || ops->finds_largest) return STATUS_OK;
+    if (!io->amax || ops->computes_amax) return STATUS_OK;
     return amax(ops, a, io, queue);
 }
 

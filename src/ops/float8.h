@@ -17,7 +17,7 @@
 
 enum float8 { E4M3, E5M2, FLOAT8_COUNT };
 
-static inline float float8_largest(enum float8 format) { return format == E4M3 ? 448 : 57344; }
+static inline float float8_max(enum float8 format) { return format == E4M3 ? 448 : 57344; }
 
 /* A tensor is multiplied by `scale` before it is quantized; inverse = 1 / scale. */
 struct float8_scale {
@@ -31,7 +31,7 @@ struct amax {
 };
 struct amax_io {
     const void *x_n;
-    float *largest; /* replaced */
+    float *amax; /* replaced */
 };
 enum status amax(const struct ops *, const struct amax *, const struct amax_io *, struct queue *);
 
@@ -46,19 +46,19 @@ struct find_scale {
     enum float8 to;
 };
 struct find_scale_io {
-    const float *largest;
-    const float *held;          /* delayed scale, used if above 0; may be NULL */
-    float *seen;                /* running maximum of amax, which ignores NaN; may be NULL */
+    const float *amax;
+    const float *delayed;       /* delayed scale, used if above 0; may be NULL */
+    float *running;             /* running maximum of amax, which ignores NaN; may be NULL */
     struct float8_scale *scale; /* replaced */
 };
 enum status find_scale(const struct ops *, const struct find_scale *, const struct find_scale_io *,
                        struct queue *);
 
 /* Current scaling: max of the format / amax, with amax at least 1e-12; in f64, rounded to f32. */
-static inline float float8_current(float amax, enum float8 format)
+static inline float float8_current_scale(float amax, enum float8 format)
 {
     double size = (double)amax < 1e-12 ? 1e-12 : (double)amax; /* NaN stays NaN */
-    return (float)((double)float8_largest(format) / size);
+    return (float)((double)float8_max(format) / size);
 }
 
 /* y = scale * x in f32, rounded to the format, ties to even.  Values beyond the format's maximum,

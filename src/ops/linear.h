@@ -21,10 +21,10 @@ struct float8_scale;
 
 struct linear {
     int N, D, F;
-    enum dtype dtype;          /* of x, w, y, dx, dy; dw is always f32 */
-    bool accumulate;           /* add to the output instead of replacing it */
-    bool float8;               /* operands are quantized, and have scales */
-    bool x_private, y_private; /* x and dx, y and dy are packed (ops.h) */
+    enum dtype dtype;        /* of x, w, y, dx, dy; dw is always f32 */
+    bool accumulate;         /* add to the output instead of replacing it */
+    bool float8;             /* operands are quantized, and have scales */
+    bool x_packed, y_packed; /* x and dx, y and dy are packed (ops.h) */
 };
 /* The dtype of the operands in memory. */
 static inline enum dtype linear_operand(const struct linear *a)

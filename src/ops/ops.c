@@ -6,7 +6,7 @@
 struct ops ops_overlay(struct ops base, const struct ops *over)
 {
     base.backend = over->backend;
-    if (over->attention_forward) base.attention_keeps = over->attention_keeps;
+    if (over->attention_forward) base.attention_can_pack = over->attention_can_pack;
 #define OP(name, what, io)                                                                         \
     if (over->name) base.name = over->name;
 #include "ops/ops.def"

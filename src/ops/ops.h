@@ -25,11 +25,11 @@ struct ops {
     enum status (*name)(const struct what *, const struct io *, struct queue *);
 #include "ops/ops.def"
 #undef OP
-    bool finds_largest; /* kernels compute `amax` of their results; otherwise a separate amax
+    bool computes_amax; /* kernels compute `amax` of their results; otherwise a separate amax
                            follows */
     /* True if all tensors of attention of these sizes can be packed; kernels may require whole
      * panels of tokens and of a head's elements.  NULL: never. */
-    bool (*attention_keeps)(const struct attention *);
+    bool (*attention_can_pack)(const struct attention *);
 };
 
 /* For x_forward(ops, a, io, queue): OP_CALL calls the kernel and adds a span to the queue's trace;

@@ -17,7 +17,7 @@ enum status rmsnorm_forward(const struct ops *ops, const struct rmsnorm *a,
     TRY(check(a));
     OP_CALL(rmsnorm_forward);
     return float8_result_amax(ops, &(struct amax){(size_t)a->N * (size_t)a->D, a->dtype},
-                              &(struct amax_io){io->y_ND, io->largest}, queue);
+                              &(struct amax_io){io->y_ND, io->amax}, queue);
 }
 
 enum status rmsnorm_backward(const struct ops *ops, const struct rmsnorm *a,

@@ -17,13 +17,13 @@ struct rmsnorm {
     float eps;
     enum dtype dtype; /* of x, w, y, dy, dx */
     bool accumulate;  /* backward adds to dx, which has the gradient of the residual stream */
-    bool y_private;   /* y and dy are packed (ops.h) */
+    bool y_packed;    /* y and dy are packed (ops.h) */
 };
 struct rmsnorm_fwd {
     const void *x_ND, *w_D;
     void *y_ND;
     float *rstd_N;
-    float *largest; /* amax of y (float8.h); may be NULL */
+    float *amax; /* amax of y (float8.h); may be NULL */
 };
 struct rmsnorm_bwd {
     const void *dy_ND, *x_ND, *w_D;

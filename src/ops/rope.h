@@ -19,8 +19,8 @@ struct rope {
     int first;     /* position of the first token: its row in the tables */
     size_t stride; /* elements from one token to the next; a sequence has T * stride */
     enum dtype dtype;
-    bool inverse;    /* rotates back: backward */
-    bool is_private; /* x, of `stride` columns, is packed (ops.h); requires attention_can_pack */
+    bool inverse;   /* rotates back: backward */
+    bool is_packed; /* x, of `stride` columns, is packed (ops.h); requires attention_can_pack */
 };
 struct rope_io {
     void *x_BTHK;

@@ -16,7 +16,7 @@ enum status swiglu_forward(const struct ops *ops, const struct swiglu *a,
     TRY(check(a));
     OP_CALL(swiglu_forward);
     return float8_result_amax(ops, &(struct amax){(size_t)a->N * (size_t)a->F, a->dtype},
-                              &(struct amax_io){io->out_NF, io->largest}, queue);
+                              &(struct amax_io){io->out_NF, io->amax}, queue);
 }
 
 enum status swiglu_backward(const struct ops *ops, const struct swiglu *a,
@@ -25,5 +25,5 @@ enum status swiglu_backward(const struct ops *ops, const struct swiglu *a,
     TRY(check(a));
     OP_CALL(swiglu_backward);
     return float8_result_amax(ops, &(struct amax){2 * (size_t)a->N * (size_t)a->F, a->dtype},
-                              &(struct amax_io){io->dgate_up_N2F, io->largest}, queue);
+                              &(struct amax_io){io->dgate_up_N2F, io->amax}, queue);
 }

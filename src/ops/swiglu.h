@@ -14,17 +14,17 @@
 struct swiglu {
     int N, F;
     enum dtype dtype;
-    bool is_private; /* all tensors are packed (ops.h) */
+    bool is_packed; /* all tensors are packed (ops.h) */
 };
 struct swiglu_fwd {
     const void *gate_up_N2F;
     void *out_NF;
-    float *largest; /* amax of out (float8.h); may be NULL */
+    float *amax; /* amax of out (float8.h); may be NULL */
 };
 struct swiglu_bwd {
     const void *gate_up_N2F, *dout_NF;
     void *dgate_up_N2F; /* may be gate_up: in place */
-    float *largest;     /* amax of dgate_up; may be NULL */
+    float *amax;        /* amax of dgate_up; may be NULL */
 };
 
 /* SHAPE: N or F below 1. */

@@ -5,13 +5,13 @@
 
 #include <math.h>
 
-enum status optim_squares(const struct optim *o, const struct ops *ops, const float *flat,
-                          double *squares, struct queue *queue)
+enum status optim_sum_squares(const struct optim *o, const struct ops *ops, const float *flat,
+                              double *squares, struct queue *queue)
 {
     double sum = 0;
-    TRY(sum_squares(ops, &(struct sum_squares){o->pieces->elements},
+    TRY(sum_squares(ops, &(struct sum_squares){o->shard->elements},
                     &(struct sum_squares_io){flat, &sum}, queue));
-    if (!queue->measuring) *squares = sum;
+    if (!queue->sizing) *squares = sum;
     return STATUS_OK;
 }
 
@@ -21,12 +21,12 @@ double optim_clip_factor(double norm, double max_norm)
     return fmin(1, max_norm / (norm + 1e-6));
 }
 
-bool optim_splits(const struct optimizer_config *c)
+bool optim_uses_split_weights(const struct optimizer_config *c)
 {
     return c->master_weights == MASTER_WEIGHTS_split;
 }
 
-enum dtype optim_moments(const struct optimizer_config *c)
+enum dtype optim_moment_dtype(const struct optimizer_config *c)
 {
     return c->state_dtype == STATE_DTYPE_bfloat16 ? BF16 : F32;
 }
@@ -59,13 +59,13 @@ static enum status update_range(const struct optim_call *c, struct adamw a, size
     return STATUS_OK;
 }
 
-static bool is_undecayed(const struct optim *o, const struct piece *p)
+static bool is_undecayed(const struct optim *o, const struct shard_run *p)
 {
     return !o->config->decay_norms && params[o->layout->tensors[p->tensor].id].is_norm;
 }
 
 /* How many runs from p on are of equal length and at a constant stride in one tensor. */
-static size_t count_equal_runs(const struct piece *p, size_t most)
+static size_t count_equal_runs(const struct shard_run *p, size_t most)
 {
     size_t n = 1;
     while (n < most && p[n].tensor == p->tensor && p[n].count == p->count &&
@@ -80,10 +80,10 @@ static size_t count_equal_runs(const struct piece *p, size_t most)
 static enum status update_by_position(const struct optim_call *c, struct adamw a)
 {
     const struct optim *o = c->o;
-    const struct pieces *p = o->pieces;
+    const struct shard *p = o->shard;
     double decay = a.decay;
     for (size_t i = 0, n; i < p->count; i += n) {
-        const struct piece *first = &p->all[i];
+        const struct shard_run *first = &p->runs[i];
         n = count_equal_runs(first, p->count - i);
         a.decay = is_undecayed(o, first) ? 0 : decay;
         a.position = o->layout->tensors[first->tensor].offset + first->first;
@@ -110,17 +110,17 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                       .moments = o->moments,
                       .split = o->split,
                       .seed = o->seed};
-    const struct pieces *p = o->pieces;
+    const struct shard *p = o->shard;
     if (o->moments == BF16) return update_by_position(&c, a);
     if (config->decay_norms) return update_range(&c, a, 0, p->elements);
     /* Calls cover consecutive runs with the same decay, padding included, which stays zero. */
     for (size_t first = 0, next; first < p->count; first = next) {
-        bool undecayed = is_undecayed(o, &p->all[first]);
+        bool undecayed = is_undecayed(o, &p->runs[first]);
         next = first + 1;
-        while (next < p->count && is_undecayed(o, &p->all[next]) == undecayed) next++;
-        size_t end = next < p->count ? p->all[next].at : p->elements;
+        while (next < p->count && is_undecayed(o, &p->runs[next]) == undecayed) next++;
+        size_t end = next < p->count ? p->runs[next].at : p->elements;
         a.decay = undecayed ? 0 : config->weight_decay;
-        TRY(update_range(&c, a, p->all[first].at, end));
+        TRY(update_range(&c, a, p->runs[first].at, end));
     }
     return STATUS_OK;
 }

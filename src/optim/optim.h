@@ -21,7 +21,7 @@ double optim_clip_factor(double norm, double max_norm);
 struct optim {
     const struct optimizer_config *config; /* borrowed */
     const struct layout *layout;           /* borrowed */
-    const struct pieces *pieces;           /* borrowed */
+    const struct shard *shard;             /* borrowed */
     float *weights;                        /* borrowed; flat master weights; NULL if split */
     void *exp_avg, *exp_avg_sq;            /* borrowed; flat */
     void *copy; /* borrowed; the weights the model computes with; NULL: `weights` */
@@ -33,13 +33,13 @@ struct optim {
 };
 
 /* From the configuration: whether master weights are split, and the dtype of moments. */
-bool optim_splits(const struct optimizer_config *c);
-enum dtype optim_moments(const struct optimizer_config *c);
+bool optim_uses_split_weights(const struct optimizer_config *c);
+enum dtype optim_moment_dtype(const struct optimizer_config *c);
 
 /* Sets *squares to the sum of squares of the shard's gradients, whose root over all ranks is the
  * gradient norm.  On a sizing queue *squares is unchanged. */
-enum status optim_squares(const struct optim *o, const struct ops *ops, const float *flat,
-                          double *squares, struct queue *queue);
+enum status optim_sum_squares(const struct optim *o, const struct ops *ops, const float *flat,
+                              double *squares, struct queue *queue);
 struct optim_update {
     const float *gradients; /* flat */
     double lr;

@@ -13,7 +13,7 @@ static void on_wait(struct comm_observer *w, const struct transfer *t)
     if (t->comm->size == 1 || !(t->started_s > 0))
         return; /* it may have started before the trace did */
     double ended_s = t->ended_s > 0 ? t->ended_s : clock_monotonic_s();
-    trace_add_beside(g->trace, g->track, transfer_name(t->kind), t->started_s, ended_s);
+    trace_add_on_track(g->trace, g->track, transfer_name(t->kind), t->started_s, ended_s);
 }
 
 static const char *const tracks[] = {

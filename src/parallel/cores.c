@@ -28,13 +28,13 @@ static enum status gather_affinities(const struct comm *world, struct affinity *
 {
     struct affinity *mine = (*ranks = heap((size_t)world->size * sizeof **ranks)) + world->rank;
     gethostname(mine->host, sizeof mine->host - 1);
-    thread_core_set(mine->cores);
+    thread_core_mask(mine->cores);
     struct transfer t = {TRANSFER_all_gather, F32, sizeof *mine / sizeof(float), .x = *ranks};
     TRY(comm_run(world, &t));
     return STATUS_OK;
 }
 
-enum status cores_share(const struct comm *world, int *cores)
+enum status cores_per_rank(const struct comm *world, int *cores)
 {
     struct affinity *ranks;
     enum status st = STATUS_OK;
@@ -48,7 +48,7 @@ out:
     return st;
 }
 
-enum status cores_local(const struct comm *world, int *local)
+enum status cores_local_rank(const struct comm *world, int *local)
 {
     struct affinity *ranks;
     enum status st = STATUS_OK;
@@ -60,7 +60,7 @@ out:
     return st;
 }
 
-enum status cores_hosts(const struct comm *world, struct text *line)
+enum status cores_describe_hosts(const struct comm *world, struct text *line)
 {
     struct affinity *ranks;
     struct text names = {0};

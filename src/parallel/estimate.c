@@ -16,10 +16,10 @@ static const struct {
 #undef X
 };
 
-const char *resource_name(enum resource r) { return resources[r].name; }
-const char *resource_text(enum resource r) { return resources[r].text; }
+const char *estimate_resource_name(enum resource r) { return resources[r].name; }
+const char *estimate_resource_advice(enum resource r) { return resources[r].text; }
 
-struct hardware hardware_faster(const struct hardware *h, enum resource r)
+struct hardware estimate_faster_hardware(const struct hardware *h, enum resource r)
 {
     struct hardware fast = *h;
     switch (r) {
@@ -52,7 +52,7 @@ static double *done_of(const struct replay *r, enum direction direction, int sta
 {
     size_t stages = (size_t)r->s->pp * (size_t)r->s->chunks;
     size_t row = (size_t)direction * stages + (size_t)stage;
-    return &r->done_s[row * (size_t)r->s->micros + (size_t)micro];
+    return &r->done_s[row * (size_t)r->s->num_microbatches + (size_t)micro];
 }
 
 /* Replays a rank's next action; false if its input has not arrived. */
@@ -81,8 +81,8 @@ static double replay_all(struct replay r)
     size_t results = (size_t)DIRECTION_COUNT * (size_t)s->pp * (size_t)s->chunks;
     double end = 0;
     r.ranks = heap((size_t)s->pp * sizeof *r.ranks);
-    r.done_s = heap_grow(NULL, results * (size_t)s->micros, sizeof *r.done_s);
-    for (size_t i = 0; i < results * (size_t)s->micros; i++) r.done_s[i] = -1;
+    r.done_s = heap_grow(NULL, results * (size_t)s->num_microbatches, sizeof *r.done_s);
+    for (size_t i = 0; i < results * (size_t)s->num_microbatches; i++) r.done_s[i] = -1;
     for (int rank = 0; rank < s->pp; rank++) {
         r.ranks[rank].actions = heap_grow(NULL, (size_t)length, sizeof(struct action));
         schedule_actions(s, rank, r.ranks[rank].actions);
@@ -113,31 +113,32 @@ double estimate_pipeline(const struct schedule *s, const double *forward, const 
         all += forward[r] + backward[r] + 2 * p2p;
     }
     double steady = s->chunks * slowest; /* of a microbatch in the steady state */
-    if (few.micros > MAX_ROUNDS * few.pp) few.micros = MAX_ROUNDS * few.pp;
+    if (few.num_microbatches > MAX_ROUNDS * few.pp) few.num_microbatches = MAX_ROUNDS * few.pp;
     /* After that many rounds all are alike.  If even so few are too many to replay, assume that the
      * first microbatch goes forward and back, and that all others follow in the steady state. */
     if ((double)schedule_length(&few) * few.pp > MAX_ACTIONS)
-        return all - 2 * p2p - slowest + s->micros * steady;
+        return all - 2 * p2p - slowest + s->num_microbatches * steady;
     struct replay r = {
         .s = &few, .seconds = {[FORWARD] = forward, [BACKWARD] = backward}, .p2p = p2p};
-    return replay_all(r) + (s->micros - few.micros) * steady;
+    return replay_all(r) + (s->num_microbatches - few.num_microbatches) * steady;
 }
 
 /* A step by the clocks of one index, of every rank. */
 struct outcome {
     double step_s, microbatches_s; /* all microbatches through all stages */
     double p2p_s;                  /* the part of it that messages cost */
-    const struct clock *slowest;
+    const struct sim_clock *slowest;
 };
 
-static struct outcome outcome_of(const struct clock *clocks, const struct schedule *s, int index)
+static struct outcome outcome_of(const struct sim_clock *clocks, const struct schedule *s,
+                                 int index)
 {
     double *forward = heap(2 * (size_t)s->pp * sizeof *forward), *backward = forward + s->pp;
     double update = 0, p2p = 0;
     struct outcome o = {.slowest = &clocks[index]};
     for (int r = 0; r < s->pp; r++) {
-        const struct clock *c = &clocks[r * RESOURCE_COUNT + index];
-        double each = c->microbatches_s / s->micros / s->chunks;
+        const struct sim_clock *c = &clocks[r * RESOURCE_COUNT + index];
+        double each = c->microbatches_s / s->num_microbatches / s->chunks;
         /* Backward has two GEMMs for each one of forward. */
         forward[r] = each / 3, backward[r] = each - forward[r];
         update = fmax(update, c->now - c->microbatches_s), p2p = fmax(p2p, c->p2p_s);
@@ -153,10 +154,10 @@ static struct outcome outcome_of(const struct clock *clocks, const struct schedu
     return o;
 }
 
-void estimate_make(struct estimate *e, const struct clock *clocks, const struct schedule *s)
+void estimate_make(struct estimate *e, const struct sim_clock *clocks, const struct schedule *s)
 {
     struct outcome o = outcome_of(clocks, s, BASELINE);
-    const struct clock *c = o.slowest;
+    const struct sim_clock *c = o.slowest;
     *e = (struct estimate){.step_s = o.step_s, .products_s = c->matmul_s, .memory_s = c->memory_s};
     for (enum group g = 0; g < GROUP_COUNT; g++) e->exposed_s[g] = c->exposed_s[g];
     e->exposed_s[GROUP_pp] += o.p2p_s;

@@ -25,11 +25,11 @@ enum resource {
 #undef X
         RESOURCE_COUNT
 };
-const char *resource_name(enum resource r);
-const char *resource_text(enum resource r);
+const char *estimate_resource_name(enum resource r);
+const char *estimate_resource_advice(enum resource r);
 
 /* The hardware with a resource twice as fast; unchanged for pipeline and memory_bytes. */
-struct hardware hardware_faster(const struct hardware *h, enum resource r);
+struct hardware estimate_faster_hardware(const struct hardware *h, enum resource r);
 
 /* When the last action of a valid schedule ends.  forward, backward: seconds of a chunk on each
  * rank; p2p: of a message from a stage to the next. */
@@ -45,5 +45,5 @@ struct estimate {
 };
 
 /* `clocks`: RESOURCE_COUNT of each rank of a pipeline (s->pp of them, or 1).  Clock i ran on
- * hardware_faster(.., i), the last one on the hardware itself. */
-void estimate_make(struct estimate *e, const struct clock *clocks, const struct schedule *s);
+ * estimate_faster_hardware(.., i), the last one on the hardware itself. */
+void estimate_make(struct estimate *e, const struct sim_clock *clocks, const struct schedule *s);

@@ -41,7 +41,7 @@ struct fsdp_state {
 
 static int num_shards(const struct fsdp *f) { return f->shard->size; }
 /* In a sizing pass buffers are NULL. */
-static bool is_sizing(const struct fsdp *f) { return f->on->measuring; }
+static bool is_sizing(const struct fsdp *f) { return f->queue->sizing; }
 /* It skips the transfers of real ranks; those of simulated ones are counted. */
 static bool skips_transfers(const struct fsdp *f) { return is_sizing(f) && f->shard->transport; }
 static size_t shard_elements(const struct fsdp *f, int unit)
@@ -52,7 +52,10 @@ static size_t shard_offset(const struct fsdp *f, int unit)
 {
     return f->layout->units[unit].offset / (size_t)num_shards(f);
 }
-size_t fsdp_elements(const struct fsdp *f) { return f->layout->elements / (size_t)num_shards(f); }
+size_t fsdp_shard_elements(const struct fsdp *f)
+{
+    return f->layout->elements / (size_t)num_shards(f);
+}
 
 static bool is_embedding(const struct fsdp *f, int unit)
 {
@@ -82,7 +85,7 @@ static int alloc_slots(const struct fsdp *f, bool own, enum dtype dtype, struct 
         if (slot->elements < f->layout->units[unit].elements)
             slot->elements = f->layout->units[unit].elements;
     }
-    for (int i = 0; i < count; i++) s[i].x = arena_take(run, s[i].elements, dtype_bytes(dtype));
+    for (int i = 0; i < count; i++) s[i].x = arena_alloc(run, s[i].elements, dtype_bytes(dtype));
     return count;
 }
 
@@ -92,14 +95,14 @@ static void alloc_in_flight(struct in_flight *w, enum transfer_kind kind, size_t
 {
     *w = (struct in_flight){.unit = {-1, -1}};
     for (int i = 0; i < MAX_IN_FLIGHT; i++)
-        w->work[i] = arena_take(run, transfer_work_bytes(kind, F32, elements, size), 1);
+        w->work[i] = arena_alloc(run, transfer_work_bytes(kind, F32, elements, size), 1);
 }
 
 static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
                              struct unit_buffers *buffers);
 static enum status close_unit(struct unit_provider *p, int unit, unsigned use);
 
-void fsdp_take(struct fsdp *f, struct arena *run)
+void fsdp_alloc(struct fsdp *f, struct arena *run)
 {
     const struct layout *l = f->layout;
     size_t widest = 0;
@@ -128,9 +131,9 @@ static enum status wait_all_gather(struct fsdp *f, int unit)
     struct unit_state *u = &f->state->units[unit];
     if (!u->gathering) return STATUS_OK;
     u->gathering = false;
-    double begin = trace_begin(f->on->trace);
+    double begin = trace_begin(f->queue->trace);
     TRY(comm_wait(&u->all_gather));
-    trace_end(f->on->trace, "wait for all-gather", begin);
+    trace_end(f->queue->trace, "wait for all-gather", begin);
     return STATUS_OK;
 }
 
@@ -143,7 +146,7 @@ static enum status start_all_gather(struct fsdp *f, int unit)
     if (s->holds == unit) return STATUS_OK;
     if (s->holds >= 0) TRY(wait_all_gather(f, s->holds));
     s->holds = unit;
-    TRY(queue_copy(f->on, element(s->x, (size_t)f->shard->rank * shard, f->dtype),
+    TRY(queue_copy(f->queue, element(s->x, (size_t)f->shard->rank * shard, f->dtype),
                    element(f->weights, shard_offset(f, unit), f->dtype), bytes));
     u->all_gather = (struct transfer){TRANSFER_all_gather, f->dtype, shard, .x = s->x};
     TRY(comm_start(f->shard, &u->all_gather));
@@ -202,13 +205,13 @@ static enum status finish_reduce_scatter(struct fsdp *f, int unit)
     struct unit_state *u = &f->state->units[unit];
     if (!u->reducing) return STATUS_OK;
     u->reducing = false;
-    double begin = trace_begin(f->on->trace);
+    double begin = trace_begin(f->queue->trace);
     TRY(comm_wait(&u->reduce_scatter));
-    trace_end(f->on->trace, "wait for reduce-scatter", begin);
+    trace_end(f->queue->trace, "wait for reduce-scatter", begin);
     struct cast op = {.n = shard_elements(f, unit), .accumulate = u->has_sum};
     struct cast_io io = {u->reduce_scatter.own, element(f->gradients, shard_offset(f, unit), F32)};
     u->has_sum = true;
-    if (!is_sizing(f)) TRY(cast(f->ops, &op, &io, f->on));
+    if (!is_sizing(f)) TRY(cast(f->ops, &op, &io, f->queue));
     if (u->last) TRY(all_reduce_replicas(f, unit));
     return STATUS_OK;
 }
@@ -337,8 +340,8 @@ void fsdp_release(struct fsdp *f)
     struct fsdp_state *s = f->state;
     struct failure why = {0};
     if (!s) return;
-    failure_keep(&why, STATUS_COMM); /* keep the message of the failure that ends the run */
-    if (wait_for_all(f)) failure_tell(&why);
+    status_save(&why, STATUS_COMM); /* keep the message of the failure that ends the run */
+    if (wait_for_all(f)) status_restore(&why);
     free(s->weights);
     free(s->gradients);
     free(s->units);

@@ -26,7 +26,7 @@ struct fsdp {
     const struct layout *layout;
     const struct comm *shard, *replicate;
     const struct ops *ops;
-    struct queue *on;
+    struct queue *queue;
     enum dtype dtype; /* of the compute weights */
     bool tied;        /* the embedding is the head: both may be open at once */
     bool keep; /* no reshard after forward: weights stay gathered until they change (ZeRO-2) */
@@ -38,12 +38,12 @@ struct fsdp {
 };
 
 /* Allocates slots and the working memory of transfers from `run`. */
-void fsdp_take(struct fsdp *f, struct arena *run);
+void fsdp_alloc(struct fsdp *f, struct arena *run);
 /* Waits for pending transfers: only then are the buffers the caller's again. */
 void fsdp_release(struct fsdp *f);
 
 /* Elements of one rank's flat buffers. */
-size_t fsdp_elements(const struct fsdp *f);
+size_t fsdp_shard_elements(const struct fsdp *f);
 
 /* Before the first microbatch of a step: discards the gradients of the step before (zero_grad).
  * Every unit must be opened with gradients in the step. */

@@ -13,15 +13,15 @@ out:
     return st;
 }
 
-enum status groups_carry(struct groups *g,
-                         enum status (*wrap)(struct comm *c, const char *name, void *context),
-                         void *context)
+enum status groups_wrap_device(struct groups *g,
+                               enum status (*wrap)(struct comm *c, const char *name, void *context),
+                               void *context)
 {
     static const enum group of_tensors[] = {GROUP_pp, GROUP_replicate, GROUP_shard, GROUP_cp,
                                             GROUP_tp};
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++) {
         struct comm *c = &g->of[of_tensors[i]];
-        if (c->size > 1) TRY(wrap(c, group_name(of_tensors[i]), context));
+        if (c->size > 1) TRY(wrap(c, mesh_group_name(of_tensors[i]), context));
     }
     return STATUS_OK;
 }
@@ -31,7 +31,7 @@ void groups_close(struct groups *g)
     for (enum group i = 0; i < GROUP_COUNT; i++) comm_release(&g->of[i]);
 }
 
-void groups_plan(struct groups *g, const struct mesh *m)
+void groups_init_simulated(struct groups *g, const struct mesh *m)
 {
     for (enum group i = 0; i < GROUP_COUNT; i++)
         g->of[i] = (struct comm){

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/mesh.h"
 
-const char *axis_name(enum axis a)
+const char *mesh_axis_name(enum axis a)
 {
     static const char *const names[] = {
 #define X(name, key) #name,
@@ -41,7 +41,7 @@ enum status mesh_resolve(struct mesh *m, const struct parallelism_config *c, int
     return STATUS_OK;
 }
 
-struct mesh mesh_alone(void)
+struct mesh mesh_single_rank(void)
 {
     struct mesh m = {0};
     for (enum axis a = 0; a < AXIS_COUNT; a++) m.degree[a] = 1;
@@ -72,7 +72,7 @@ static const struct {
 #undef X
 };
 
-const char *group_name(enum group g) { return rows[g].name; }
+const char *mesh_group_name(enum group g) { return rows[g].name; }
 
 /* The rank's coordinates on the axes of the bit mask `axes`, as one number. */
 static int index_on(const struct mesh *m, unsigned axes)
@@ -94,7 +94,7 @@ int mesh_group_size(const struct mesh *m, enum group g)
 int mesh_group_rank(const struct mesh *m, enum group g) { return index_on(m, rows[g].axes); }
 int mesh_group_color(const struct mesh *m, enum group g) { return index_on(m, ~rows[g].axes); }
 
-int mesh_group_near(const struct mesh *m, enum group g, int node_ranks)
+int mesh_group_on_node(const struct mesh *m, enum group g, int node_ranks)
 {
     int begin = mesh_rank(m, m->at) / node_ranks * node_ranks, near = 0;
     int ranks = mesh_group_size(m, GROUP_world) - begin;

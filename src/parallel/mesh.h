@@ -23,7 +23,7 @@ enum axis {
 #undef X
         AXIS_COUNT
 };
-const char *axis_name(enum axis a);
+const char *mesh_axis_name(enum axis a);
 
 /* Degrees of the axes, and the coordinates of one rank. */
 struct mesh {
@@ -34,7 +34,7 @@ struct mesh {
  * CONFIG: the product of the degrees is not `size`. */
 enum status mesh_resolve(struct mesh *m, const struct parallelism_config *c, int rank, int size);
 /* The mesh of a single rank. */
-struct mesh mesh_alone(void);
+struct mesh mesh_single_rank(void);
 /* The rank with these coordinates, and the reverse. */
 int mesh_rank(const struct mesh *m, const int at[AXIS_COUNT]);
 void mesh_set_rank(struct mesh *m, int rank);
@@ -56,11 +56,11 @@ enum group {
 #undef X
         GROUP_COUNT
 };
-const char *group_name(enum group g);
+const char *mesh_group_name(enum group g);
 /* Size of a group and this rank's place in it, computed without communication. */
 int mesh_group_size(const struct mesh *m, enum group g);
 int mesh_group_rank(const struct mesh *m, enum group g);
 /* Ranks of the group on this rank's node, where each node has `node_ranks` consecutive ranks. */
-int mesh_group_near(const struct mesh *m, enum group g, int node_ranks);
+int mesh_group_on_node(const struct mesh *m, enum group g, int node_ranks);
 /* The coordinates on all other axes as one number, which is the same for the ranks of one group. */
 int mesh_group_color(const struct mesh *m, enum group g);

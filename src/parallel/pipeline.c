@@ -58,7 +58,7 @@ void pipeline_open(struct pipeline *p)
     const struct schedule *s = &p->schedule;
     struct pipeline_state *state = p->state = heap(sizeof *state);
     BUG_IF(s->pp != p->group->size);
-    state->length = p->forward_only ? s->micros * s->chunks : schedule_length(s);
+    state->length = p->forward_only ? s->num_microbatches * s->chunks : schedule_length(s);
     state->actions = heap((size_t)state->length * sizeof *state->actions);
     if (p->forward_only)
         schedule_forward_actions(s, state->actions);
@@ -93,7 +93,7 @@ static void alloc_ring(const struct pipeline *p, const struct microbatch *b, str
     size_t elements = stage_pass_stream_elements(m, b);
     for (int i = 0; i < r->count; i++)
         r->buffers[i] =
-            (struct stream_buffer){.x = arena_take(step, elements, dtype_bytes(m->dtype))};
+            (struct stream_buffer){.x = arena_alloc(step, elements, dtype_bytes(m->dtype))};
 }
 
 static void alloc_step(struct pipeline *p, const struct microbatch *b, struct arena *step)
@@ -138,13 +138,13 @@ static struct stream_buffer *output_of(const struct pipeline *p, const struct ac
 /* A sizing pass skips the transfers of real ranks; those of simulated ones are counted. */
 static bool skips_transfers(const struct pipeline *p)
 {
-    return p->model->on->measuring && p->group->transport;
+    return p->model->queue->sizing && p->group->transport;
 }
 
 /* Waits for the buffer's transfer, if one is pending. */
 static enum status wait_buffer(const struct pipeline *p, struct stream_buffer *b)
 {
-    struct trace *trace = p->model->on->trace;
+    struct trace *trace = p->model->queue->trace;
     if (!b || !b->pending) return STATUS_OK;
     b->pending = false;
     double begin = trace_begin(trace);

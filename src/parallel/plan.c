@@ -5,16 +5,16 @@
 #include "tensor/device.h"
 #include "tensor/queue.h"
 
-static enum status do_nothing(const struct plan *p, enum boundary at, enum direction way,
+static enum status do_nothing(const struct parallel_plan *p, enum boundary at, enum direction way,
                               struct crossing *x, struct queue *queue)
 {
     (void)p, (void)at, (void)way, (void)x, (void)queue;
     return STATUS_OK;
 }
 
-const struct plan *plan_single_device(void)
+const struct parallel_plan *plan_single_device(void)
 {
-    static const struct plan alone = {.parts = 1, .cross = do_nothing};
+    static const struct parallel_plan alone = {.parts = 1, .cross = do_nothing};
     return &alone;
 }
 
@@ -29,24 +29,24 @@ static enum status run_transfer(const struct comm *group, struct transfer *t, st
 {
     size_t mark = arena_mark(&queue->scratch);
     size_t bytes = transfer_work_bytes(t->kind, t->dtype, t->count, group->size);
-    t->work = arena_take(&queue->scratch, bytes, 1);
+    t->work = arena_alloc(&queue->scratch, bytes, 1);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring && group->transport) return STATUS_OK;
+    if (queue->sizing && group->transport) return STATUS_OK;
     double begin = trace_begin(queue->trace);
     TRY(comm_run(group, t));
     trace_end(queue->trace, transfer_name(t->kind), begin);
     return STATUS_OK;
 }
 
-static enum status cross(const struct plan *plan, enum boundary at, enum direction way,
+static enum status cross(const struct parallel_plan *plan, enum boundary at, enum direction way,
                          struct crossing *c, struct queue *queue)
 {
-    const struct tensor_plan *p = (const struct tensor_plan *)plan;
+    const struct group_plan *p = (const struct group_plan *)plan;
     const struct comm *g = p->group;
     size_t elements = (size_t)c->rows * (size_t)c->columns, part = elements / (size_t)g->size;
     bool reduces = at != LOSS && is_reduction(at, way);
     struct transfer t = {.dtype = c->dtype, .x = c->x};
-    if (at != LOSS && !plan->stream_cut) {
+    if (at != LOSS && !plan->sequence_parallel) {
         BUG_IF(way == BACKWARD);
         t.kind = TRANSFER_all_reduce, t.count = elements;
         if (!reduces) return STATUS_OK;
@@ -60,12 +60,12 @@ static enum status cross(const struct plan *plan, enum boundary at, enum directi
 }
 
 /* Amax over the group.  Simulated ranks count a transfer of the same cost instead. */
-static enum status all_reduce_amax(const struct plan *plan, float *x, struct queue *queue)
+static enum status all_reduce_amax(const struct parallel_plan *plan, float *x, struct queue *queue)
 {
-    const struct comm *g = ((const struct tensor_plan *)plan)->group;
+    const struct comm *g = ((const struct group_plan *)plan)->group;
     struct transfer counted = {.kind = TRANSFER_all_reduce, .dtype = F32, .count = 1, .x = x};
     if (!g->transport) TRY(run_transfer(g, &counted, queue));
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     double begin = trace_begin(queue->trace);
     TRY(queue_wait(queue));
     double value = (double)*x;
@@ -75,31 +75,32 @@ static enum status all_reduce_amax(const struct plan *plan, float *x, struct que
     return STATUS_OK;
 }
 
-static enum status attend(const struct plan *plan, const struct ops *ops, const struct attention *a,
-                          const struct attention_fwd *io, struct queue *queue)
+static enum status attend(const struct parallel_plan *plan, const struct ops *ops,
+                          const struct attention *a, const struct attention_fwd *io,
+                          struct queue *queue)
 {
-    return ring_forward(((const struct tensor_plan *)plan)->contexts, ops, a, io, queue);
+    return ring_forward(((const struct group_plan *)plan)->contexts, ops, a, io, queue);
 }
 
-static enum status attend_backward(const struct plan *plan, const struct ops *ops,
+static enum status attend_backward(const struct parallel_plan *plan, const struct ops *ops,
                                    const struct attention *a, const struct attention_bwd *io,
                                    struct queue *queue)
 {
-    return ring_backward(((const struct tensor_plan *)plan)->contexts, ops, a, io, queue);
+    return ring_backward(((const struct group_plan *)plan)->contexts, ops, a, io, queue);
 }
 
-void tensor_plan_init(struct tensor_plan *p, const struct comm *group, bool stream_cut)
+void plan_init_tensor(struct group_plan *p, const struct comm *group, bool sequence_parallel)
 {
-    *p = (struct tensor_plan){.plan = {.parts = group->size,
-                                       .part = group->rank,
-                                       .stream_cut = stream_cut && group->size > 1,
-                                       .cross = cross,
-                                       .largest = all_reduce_amax},
-                              .group = group};
+    *p = (struct group_plan){.plan = {.parts = group->size,
+                                      .part = group->rank,
+                                      .sequence_parallel = sequence_parallel && group->size > 1,
+                                      .cross = cross,
+                                      .largest = all_reduce_amax},
+                             .group = group};
     if (group->size == 1) p->plan = *plan_single_device();
 }
 
-void tensor_plan_contexts(struct tensor_plan *p, const struct comm *contexts)
+void plan_add_context(struct group_plan *p, const struct comm *contexts)
 {
     if (contexts->size == 1) return;
     p->contexts = contexts;

@@ -4,7 +4,7 @@
 #include "ops/update.h"
 #include "tensor/element.h"
 
-static bool is_replicated(const struct replicas *r, const struct piece *run)
+static bool is_replicated(const struct replicas *r, const struct shard_run *run)
 {
     enum param_id id = r->layout->tensors[run->tensor].id;
     switch (r->kind) {
@@ -20,24 +20,24 @@ void replicas_alloc(struct replicas *r, struct arena *run)
 {
     r->count = 0;
     if (r->group->size == 1) return;
-    for (size_t i = 0; i < r->pieces->count; i++)
-        if (is_replicated(r, &r->pieces->all[i])) r->count += r->pieces->all[i].count;
+    for (size_t i = 0; i < r->shard->count; i++)
+        if (is_replicated(r, &r->shard->runs[i])) r->count += r->shard->runs[i].count;
     size_t work = transfer_work_bytes(TRANSFER_all_reduce, F32, r->count, r->group->size);
-    r->sums = arena_take(run, r->count, sizeof *r->sums);
-    r->work = arena_take(run, work, 1);
+    r->sums = arena_alloc(run, r->count, sizeof *r->sums);
+    r->work = arena_alloc(run, work, 1);
 }
 
 /* Copies the replicated elements of a flat buffer to r->sums, or back. */
 static enum status copy_sums(const struct replicas *r, float *flat, bool back)
 {
     size_t done = 0;
-    for (size_t i = 0; i < r->pieces->count; i++) {
-        const struct piece *run = &r->pieces->all[i];
+    for (size_t i = 0; i < r->shard->count; i++) {
+        const struct shard_run *run = &r->shard->runs[i];
         if (!is_replicated(r, run)) continue;
         struct cast op = {.n = run->count};
         void *from = element(flat, run->at, F32), *to = element(r->sums, done, F32);
         struct cast_io io = {back ? to : from, back ? from : to};
-        TRY(cast(r->ops, &op, &io, r->on));
+        TRY(cast(r->ops, &op, &io, r->queue));
         done += run->count;
     }
     return STATUS_OK;
@@ -48,7 +48,7 @@ enum status replicas_all_reduce(struct replicas *r, float *gradients)
     struct transfer t = {TRANSFER_all_reduce, F32, r->count, .x = r->sums, .work = r->work};
     if (r->group->size == 1) return STATUS_OK;
     TRY(copy_sums(r, gradients, false));
-    if (!r->on->measuring || !r->group->transport) TRY(comm_run(r->group, &t));
+    if (!r->queue->sizing || !r->group->transport) TRY(comm_run(r->group, &t));
     TRY(copy_sums(r, gradients, true));
     return STATUS_OK;
 }
@@ -60,7 +60,7 @@ enum status replicas_duplicate_squares(const struct replicas *r, float *flat, do
     if (r->group->rank == 0) return STATUS_OK;
     TRY(copy_sums(r, flat, false));
     TRY(sum_squares(r->ops, &(struct sum_squares){r->count},
-                    &(struct sum_squares_io){r->sums, &sum}, r->on));
+                    &(struct sum_squares_io){r->sums, &sum}, r->queue));
     *squares = sum;
     return STATUS_OK;
 }

@@ -26,9 +26,9 @@ struct replicas {
     const struct comm *group; /* the ranks with copies; borrowed */
     enum replicated_kind kind;
     const struct layout *layout; /* of the whole model; borrowed */
-    const struct pieces *pieces; /* borrowed */
+    const struct shard *shard;   /* borrowed */
     const struct ops *ops;       /* borrowed */
-    struct queue *on;            /* borrowed */
+    struct queue *queue;         /* borrowed */
     size_t count;                /* replicated elements here */
     float *sums;
     void *work;

@@ -13,9 +13,9 @@ struct ring {
     const struct ops *ops;
     const struct attention *attention;
     struct queue *queue;
-    size_t N, Q, P;                   /* tokens, and elements of their queries and keys */
-    const int32_t *start_BT, *end_BT; /* positions in whole rows */
-    int32_t *begin_BT, *close_BT;     /* key range of each query, among the keys here */
+    size_t N, Q, P;                     /* tokens, and elements of their queries and keys */
+    const int32_t *start_BT, *end_BT;   /* positions in whole rows */
+    int32_t *key_begin_BT, *key_end_BT; /* key range of each query, among the keys here */
     void *keys[2]; /* [N, 2P] keys and values: those here, and those being received */
     size_t mark;   /* in the queue's scratch */
 };
@@ -34,10 +34,10 @@ static void ring_open(struct ring *r, const int32_t *start_BT, const int32_t *en
     r->Q = (size_t)a->H * (size_t)a->K, r->P = (size_t)a->G * (size_t)a->K;
     r->start_BT = start_BT, r->end_BT = end_BT;
     r->mark = arena_mark(scratch);
-    r->begin_BT = arena_take(scratch, r->N, sizeof *r->begin_BT);
-    r->close_BT = arena_take(scratch, r->N, sizeof *r->close_BT);
+    r->key_begin_BT = arena_alloc(scratch, r->N, sizeof *r->key_begin_BT);
+    r->key_end_BT = arena_alloc(scratch, r->N, sizeof *r->key_end_BT);
     for (int i = 0; i < 2; i++)
-        r->keys[i] = arena_take(scratch, r->N * 2 * r->P, dtype_bytes(a->dtype));
+        r->keys[i] = arena_alloc(scratch, r->N * 2 * r->P, dtype_bytes(a->dtype));
 }
 
 static void ring_close(struct ring *r) { arena_reset(&r->queue->scratch, r->mark); }
@@ -61,14 +61,14 @@ static enum status find_key_ranges(const struct ring *r, int owner)
     const struct attention *a = r->attention;
     struct context_bounds bounds = {a->B, a->T, context_of(r, r->group->rank), context_of(r, owner),
                                     a->causal};
-    struct context_bounds_io io = {r->start_BT, r->end_BT, r->begin_BT, r->close_BT};
+    struct context_bounds_io io = {r->start_BT, r->end_BT, r->key_begin_BT, r->key_end_BT};
     return context_bounds(r->ops, &bounds, &io, r->queue);
 }
 
 /* A sizing pass skips the transfers of real ranks; those of simulated ones are counted. */
 static bool skips_transfers(const struct ring *r)
 {
-    return r->queue->measuring && r->group->transport;
+    return r->queue->sizing && r->group->transport;
 }
 
 static enum status shift_send(const struct ring *r, struct ring_shift *p, struct transfer t)
@@ -144,8 +144,9 @@ static struct attention partial_attention(const struct ring *r, enum attention_k
 {
     struct attention a = *r->attention;
     a.kv_stride = 2 * r->P, a.causal = false, a.keys = keys;
-    a.seen = r->attention->causal ? 0.5f
-                                  : 1; /* zigzag: on average half of each rank's keys are visible */
+    a.visible = r->attention->causal
+                    ? 0.5f
+                    : 1; /* zigzag: on average half of each rank's keys are visible */
     return a;
 }
 
@@ -156,8 +157,8 @@ static enum status attend_to_keys(const struct ring *r, const struct attention_f
     struct attention_fwd part = {.q_BTHK = io->q_BTHK,
                                  .k_BSGK = r->keys[step % 2],
                                  .v_BSGK = element(r->keys[step % 2], r->P, a.dtype),
-                                 .start_BT = r->begin_BT,
-                                 .end_BT = r->close_BT,
+                                 .start_BT = r->key_begin_BT,
+                                 .end_BT = r->key_end_BT,
                                  .out_BTHK = out,
                                  .lse_BHT = io->lse_BHT};
     TRY(find_key_ranges(r, owner_of(r, step)));
@@ -173,7 +174,7 @@ enum status ring_forward(const struct comm *group, const struct ops *ops,
     struct ring_shift keys;
     ring_open(&r, io->start_BT, io->end_BT);
     void *out = io->out_BTHK;
-    if (attention->dtype != F32) out = arena_take(&queue->scratch, r.N * r.Q, sizeof(float));
+    if (attention->dtype != F32) out = arena_alloc(&queue->scratch, r.N * r.Q, sizeof(float));
     TRY(pack(&r, io->k_BSGK, io->v_BSGK, r.keys[0]));
     for (int step = 0; step < group->size; step++) {
         bool last = step == group->size - 1;
@@ -201,8 +202,8 @@ static struct ring_gradients alloc_gradients(const struct ring *r)
 {
     struct ring_gradients s;
     for (int i = 0; i < NUM_SUMS; i++)
-        s.keys[i] = arena_take(&r->queue->scratch, r->N * 2 * r->P, sizeof(float));
-    s.queries = arena_take(&r->queue->scratch, r->N * r->Q, sizeof(float));
+        s.keys[i] = arena_alloc(&r->queue->scratch, r->N * 2 * r->P, sizeof(float));
+    s.queries = arena_alloc(&r->queue->scratch, r->N * r->Q, sizeof(float));
     return s;
 }
 
@@ -213,7 +214,7 @@ static enum status backward_of_keys(const struct ring *r, const struct attention
     struct attention_bwd part = *io;
     part.k_BSGK = r->keys[step % 2];
     part.v_BSGK = element(r->keys[step % 2], r->P, a.dtype);
-    part.start_BT = r->begin_BT, part.end_BT = r->close_BT;
+    part.start_BT = r->key_begin_BT, part.end_BT = r->key_end_BT;
     part.dq_BTHK = s->queries;
     part.dk_BSGK = s->keys[step % NUM_SUMS], part.dv_BSGK = element(part.dk_BSGK, r->P, F32);
     TRY(find_key_ranges(r, owner_of(r, step)));

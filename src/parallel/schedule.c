@@ -16,9 +16,9 @@ static bool rounds_are_even(int64_t micros, const void *pp)
 enum status schedule_check(const struct schedule *s)
 {
     bool interleaved = s->kind == SCHEDULE_Interleaved1F1B;
-    if (s->micros < 1 || s->micros > MAX_MICROBATCHES)
-        FAIL(CONFIG, "%d microbatches per step: must be between 1 and %d for a pipeline", s->micros,
-             MAX_MICROBATCHES);
+    if (s->num_microbatches < 1 || s->num_microbatches > MAX_MICROBATCHES)
+        FAIL(CONFIG, "%d microbatches per step: must be between 1 and %d for a pipeline",
+             s->num_microbatches, MAX_MICROBATCHES);
     if (!interleaved && s->chunks != 1)
         FAIL(CONFIG,
              "the pipeline schedule %s supports one stage per rank, not %d; %s supports several",
@@ -30,27 +30,30 @@ enum status schedule_check(const struct schedule *s)
     if (s->chunks < 2 || s->chunks > MAX_CHUNKS)
         FAIL(CONFIG, "the pipeline schedule %s with %d stage%s per rank: must be between 2 and %d",
              schedule_kind_word(s->kind), s->chunks, s->chunks == 1 ? "" : "s", MAX_CHUNKS);
-    if (!rounds_are_even(s->micros, &s->pp))
-        FAIL(CONFIG,
-             "%d microbatches per step are not divisible into %d rounds for the pipeline schedule "
-             "%s "
-             "over %d ranks%s",
-             s->micros, num_rounds(s->micros, s->pp), schedule_kind_word(s->kind), s->pp,
-             suggest_values(s->micros, 1, MAX_MICROBATCHES, rounds_are_even, &s->pp).text);
+    if (!rounds_are_even(s->num_microbatches, &s->pp))
+        FAIL(
+            CONFIG,
+            "%d microbatches per step are not divisible into %d rounds for the pipeline schedule "
+            "%s "
+            "over %d ranks%s",
+            s->num_microbatches, num_rounds(s->num_microbatches, s->pp),
+            schedule_kind_word(s->kind), s->pp,
+            suggest_values(s->num_microbatches, 1, MAX_MICROBATCHES, rounds_are_even, &s->pp).text);
     return STATUS_OK;
 }
 
-int schedule_length(const struct schedule *s) { return 2 * s->micros * s->chunks; }
+int schedule_length(const struct schedule *s) { return 2 * s->num_microbatches * s->chunks; }
 
 /* Forwards of the warmup, before the first pair of a forward and a backward. */
 static int num_warmup(const struct schedule *s, int rank)
 {
-    int all = s->micros * s->chunks, ranks_after = s->pp - rank - 1, n = all;
+    int all = s->num_microbatches * s->chunks, ranks_after = s->pp - rank - 1, n = all;
     switch (s->kind) {
     case SCHEDULE_GPipe: break;
     case SCHEDULE_1F1B: n = ranks_after; break;
     case SCHEDULE_Interleaved1F1B:
-        n = 2 * ranks_after + (s->chunks - 1) * (s->micros / num_rounds(s->micros, s->pp));
+        n = 2 * ranks_after +
+            (s->chunks - 1) * (s->num_microbatches / num_rounds(s->num_microbatches, s->pp));
         break;
     }
     return n < all ? n : all;
@@ -59,7 +62,8 @@ static int num_warmup(const struct schedule *s, int rank)
 /* The nth forward or backward of a rank: a round through one chunk, then through the next. */
 static struct action nth_action(const struct schedule *s, enum direction direction, int n)
 {
-    int round = s->micros / num_rounds(s->micros, s->pp), pass = round * s->chunks;
+    int round = s->num_microbatches / num_rounds(s->num_microbatches, s->pp),
+        pass = round * s->chunks;
     int chunk = n % pass / round;
     return (struct action){.direction = direction,
                            .micro = n / pass * round + n % round,
@@ -68,7 +72,7 @@ static struct action nth_action(const struct schedule *s, enum direction directi
 
 void schedule_actions(const struct schedule *s, int rank, struct action *actions)
 {
-    int all = s->micros * s->chunks, warmup = num_warmup(s, rank), n = 0;
+    int all = s->num_microbatches * s->chunks, warmup = num_warmup(s, rank), n = 0;
     for (int i = 0; i < warmup; i++) actions[n++] = nth_action(s, FORWARD, i);
     for (int i = 0; i < all; i++) {
         if (warmup + i < all) actions[n++] = nth_action(s, FORWARD, warmup + i);
@@ -79,15 +83,15 @@ void schedule_actions(const struct schedule *s, int rank, struct action *actions
 void schedule_forward_actions(const struct schedule *s, struct action *actions)
 {
     int n = 0;
-    for (int round = 0; round < s->micros; round += s->pp)
+    for (int round = 0; round < s->num_microbatches; round += s->pp)
         for (int chunk = 0; chunk < s->chunks; chunk++)
-            for (int micro = round; micro < round + s->pp && micro < s->micros; micro++)
+            for (int micro = round; micro < round + s->pp && micro < s->num_microbatches; micro++)
                 actions[n++] = (struct action){FORWARD, micro, chunk};
 }
 
 int schedule_max_in_flight(const struct schedule *s, int rank, int chunk)
 {
-    int all = s->micros * s->chunks, warmup = num_warmup(s, rank), now = 0, max = 0;
+    int all = s->num_microbatches * s->chunks, warmup = num_warmup(s, rank), now = 0, max = 0;
     for (int i = 0; i < all + warmup; i++) {
         if (i < all && (chunk == ALL_CHUNKS || nth_action(s, FORWARD, i).chunk == chunk)) now++;
         if (now > max) max = now;
@@ -102,7 +106,7 @@ int schedule_max_in_flight(const struct schedule *s, int rank, int chunk)
  * ranks absorb pp microbatches of a round; the rest need buffers. */
 int schedule_send_buffers(const struct schedule *s)
 {
-    int round = s->micros / num_rounds(s->micros, s->pp);
+    int round = s->num_microbatches / num_rounds(s->num_microbatches, s->pp);
     return s->chunks > 1 && round > s->pp ? round - s->pp + 1 : 1;
 }
 

@@ -8,18 +8,18 @@
 
 enum { LINKS, NETWORK };
 
-void clock_release(struct clock *c)
+void sim_clock_release(struct sim_clock *c)
 {
     free(c->pending);
     c->pending = NULL;
 }
 
-void clock_compute(struct clock *c, enum dtype dtype, double flops, double bytes)
+void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, double bytes)
 {
     const struct hardware *h = &c->hardware;
     double rate = (dtype == F32 ? h->f32_flops : h->bf16_flops) * h->efficiency;
     double matmul = flops > 0 ? flops / rate : 0;
-    double memory = bytes / (h->memory_rate * CLOCK_MEMORY_SHARE);
+    double memory = bytes / (h->memory_rate * SIM_CLOCK_MEMORY_EFFICIENCY);
     c->now += fmax(matmul, memory);
     if (c->microbatches_s > 0) return;
     *(matmul > memory ? &c->matmul_s : &c->memory_s) += fmax(matmul, memory);
@@ -28,27 +28,28 @@ void clock_compute(struct clock *c, enum dtype dtype, double flops, double bytes
 /* Collectives are hierarchical: within a node all data goes over its links, and between nodes each
  * rank carries a part of it over its share of the network.  *over: the slower of the two. */
 static double transfer_seconds(const struct hardware *h, const struct transfer *t,
-                               const struct way *way, double bytes, int *over)
+                               const struct sim_group *way, double bytes, int *over)
 {
     bool p2p = t->kind == TRANSFER_send || t->kind == TRANSFER_receive;
-    bool leaves_node = way->near < way->size;
-    double links = way->near > 1 ? bytes / (h->node_rate * SIM_CLOCK_LINK_EFFICIENCY) : 0;
+    bool leaves_node = way->on_node < way->size;
+    double links = way->on_node > 1 ? bytes / (h->node_rate * SIM_CLOCK_LINK_EFFICIENCY) : 0;
     double network = leaves_node ? bytes / (h->network_rate * SIM_CLOCK_LINK_EFFICIENCY) : 0;
     double steps = p2p ? 1 : ceil(log2(way->size)) * (t->kind == TRANSFER_all_reduce ? 2 : 1);
-    if (!p2p) network /= way->near;
+    if (!p2p) network /= way->on_node;
     if (p2p && leaves_node) links = 0;
     *over = network > links ? NETWORK : LINKS;
     return fmax(links, network) + steps * h->latency_s;
 }
 
-static struct sim_transfer *find_pending(struct clock *c, const struct transfer *t)
+static struct sim_transfer *find_pending(struct sim_clock *c, const struct transfer *t)
 {
     for (size_t i = 0; i < c->num_pending; i++)
         if (c->pending[i].transfer == t) return &c->pending[i];
     return NULL;
 }
 
-void clock_start(struct clock *c, const struct transfer *t, const struct way *way, double bytes)
+void sim_clock_start_transfer(struct sim_clock *c, const struct transfer *t,
+                              const struct sim_group *way, double bytes)
 {
     int over;
     if (way->size == 1 || t->kind == TRANSFER_send) return;
@@ -69,7 +70,7 @@ void clock_start(struct clock *c, const struct transfer *t, const struct way *wa
     *p = (struct sim_transfer){t, way->group, c->links_free_s[over]};
 }
 
-void clock_wait(struct clock *c, const struct transfer *t)
+void sim_clock_wait_transfer(struct sim_clock *c, const struct transfer *t)
 {
     struct sim_transfer *p = find_pending(c, t);
     if (!p) return;
@@ -80,7 +81,7 @@ void clock_wait(struct clock *c, const struct transfer *t)
     *p = c->pending[--c->num_pending];
 }
 
-void clock_update(struct clock *c)
+void sim_clock_end_microbatches(struct sim_clock *c)
 {
     if (!(c->microbatches_s > 0)) c->microbatches_s = c->now;
 }

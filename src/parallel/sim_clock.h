@@ -16,16 +16,17 @@
 #include "tensor/hardware.h"
 
 /* Assumed fractions of the peak rate that streaming through memory, and large transfers, reach. */
-#define CLOCK_MEMORY_SHARE        0.8
-#define SIM_CLOCK_LINK_EFFICIENCY 0.8
+#define SIM_CLOCK_MEMORY_EFFICIENCY 0.8
+#define SIM_CLOCK_LINK_EFFICIENCY   0.8
 
-/* A group of ranks, seen from one of them; `near` of them are on its own node, itself included. */
-struct way {
+/* A group of ranks, seen from one of them; `on_node` of them are on its own node, itself included.
+ */
+struct sim_group {
     enum group group;
-    int size, near;
+    int size, on_node;
 };
 
-struct clock {
+struct sim_clock {
     struct hardware hardware;
     double now;
     double microbatches_s; /* when the last microbatch ended; 0: not yet */
@@ -40,12 +41,13 @@ struct clock {
     size_t num_pending, capacity;
 };
 
-void clock_release(struct clock *c);
+void sim_clock_release(struct sim_clock *c);
 
 /* An operation: FLOPs of its matrix multiplies, bytes read from and written to memory. */
-void clock_compute(struct clock *c, enum dtype dtype, double flops, double bytes);
+void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, double bytes);
 /* Starts a transfer that receives `bytes`; waits until a transfer completes. */
-void clock_start(struct clock *c, const struct transfer *t, const struct way *way, double bytes);
-void clock_wait(struct clock *c, const struct transfer *t);
+void sim_clock_start_transfer(struct sim_clock *c, const struct transfer *t,
+                              const struct sim_group *way, double bytes);
+void sim_clock_wait_transfer(struct sim_clock *c, const struct transfer *t);
 /* Marks the end of the last microbatch: what follows runs once a step.  Later calls do nothing. */
-void clock_update(struct clock *c);
+void sim_clock_end_microbatches(struct sim_clock *c);

@@ -21,13 +21,13 @@ enum split {
 #undef X
 };
 
-enum { MOST_CUTS = 255 };
+enum { MAX_CUTS = 255 };
 
 struct stages {
     enum split split;
     int blocks, pp, chunks;
-    int first_less, last_less;     /* SPLIT_first: layers that embedding and head count as */
-    int cuts[MOST_CUTS], num_cuts; /* SPLIT_cuts: the last block of each stage but the last */
+    int first_less, last_less;    /* SPLIT_first: layers that embedding and head count as */
+    int cuts[MAX_CUTS], num_cuts; /* SPLIT_cuts: the last block of each stage but the last */
 };
 
 /* Stage s holds blocks begin[s] to begin[s + 1] - 1; begin has pp * chunks + 1 elements, or is NULL

@@ -21,33 +21,33 @@ struct timed {
 /* --- one operation ------------------------------------------------------------------------- */
 
 /* What op_fill would fill it with: that repeats itself, so the device copies the most of it. */
-static enum status fill(const struct op_buffer *b, void *at, struct queue *on)
+static enum status fill(const struct op_buffer *b, void *at, struct queue *queue)
 {
     struct op_buffer first = *b;
     size_t each = dtype_bytes(b->dtype), bytes = b->count * each;
     if (first.count > OP_FILL_REPEATS) first.count = OP_FILL_REPEATS;
     void *host = heap(first.count * each);
     op_fill(&first, host);
-    enum status st = queue_copy(on, at, host, first.count * each);
+    enum status st = queue_copy(queue, at, host, first.count * each);
     free(host);
     TRY(st);
     for (size_t done = first.count * each, n; done < bytes; done += n) {
         n = done < bytes - done ? done : bytes - done;
-        TRY(queue_copy(on, (char *)at + done, at, n));
+        TRY(queue_copy(queue, (char *)at + done, at, n));
     }
     return STATUS_OK;
 }
 
 /* Operands where the device's kernels find them; those of a measuring arena are NULL. */
 static enum status take_operands(const struct op_work *w, struct arena *own, void **buffers,
-                                 struct queue *on)
+                                 struct queue *queue)
 {
     for (int i = 0; i < w->num_buffers; i++) {
         const struct op_buffer *b = &w->buffers[i];
         buffers[i] = b->content == CONTENT_FIRST && i ? buffers[0] : NULL;
         if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
-        buffers[i] = arena_take(own, b->count, dtype_bytes(b->dtype));
-        if (buffers[i]) TRY(fill(b, buffers[i], on));
+        buffers[i] = arena_alloc(own, b->count, dtype_bytes(b->dtype));
+        if (buffers[i]) TRY(fill(b, buffers[i], queue));
     }
     return STATUS_OK;
 }
@@ -56,8 +56,8 @@ static enum status repeat(const struct op_call *call, const struct machine *m, v
                           int times, double *seconds)
 {
     double begin = clock_monotonic_s();
-    for (int i = 0; i < times; i++) TRY(op_run(call, m->ops, buffers, m->on));
-    TRY(queue_wait(m->on));
+    for (int i = 0; i < times; i++) TRY(op_run(call, m->ops, buffers, m->queue));
+    TRY(queue_wait(m->queue));
     *seconds = clock_monotonic_s() - begin;
     return STATUS_OK;
 }
@@ -88,23 +88,23 @@ static enum status time_call(const struct op_call *call, const struct machine *m
 {
     struct op_work w;
     struct arena own = {0};
-    struct queue *on = m->on;
+    struct queue *queue = m->queue;
     void *buffers[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
     op_work(call, &w);
-    TRY_OUT(take_operands(&w, &own, buffers, on));
-    arena_release(&on->scratch);
-    on->measuring = true;
-    st = op_run(call, m->ops, buffers, on);
-    on->measuring = false;
+    TRY_OUT(take_operands(&w, &own, buffers, queue));
+    arena_release(&queue->scratch);
+    queue->sizing = true;
+    st = op_run(call, m->ops, buffers, queue);
+    queue->sizing = false;
     TRY_OUT(st);
-    size_t scratch = on->scratch.peak, bytes = own.used;
-    TRY_OUT(arena_init(&on->scratch, scratch, queue_memory(on)));
-    TRY_OUT(arena_init(&own, bytes, queue_memory(on)));
-    TRY_OUT(take_operands(&w, &own, buffers, on));
+    size_t scratch = queue->scratch.peak, bytes = own.used;
+    TRY_OUT(arena_init(&queue->scratch, scratch, queue_device_allocator(queue)));
+    TRY_OUT(arena_init(&own, bytes, queue_device_allocator(queue)));
+    TRY_OUT(take_operands(&w, &own, buffers, queue));
     TRY_OUT(time_repeats(call, m, buffers, rounds, seconds));
 out:
-    arena_release(&on->scratch);
+    arena_release(&queue->scratch);
     arena_release(&own);
     return st;
 }
@@ -159,20 +159,20 @@ static enum status time_steps(const struct device_bench *b, struct steps *s)
     struct step_result result = {0};
     enum status st = STATUS_OK;
     size_t all;
-    struct queue *on = b->machine->on;
+    struct queue *queue = b->machine->queue;
     TRY(trainer_open(&t, b->config, b->shape, b->machine));
     batch_fill_random(&t.batch, b->shape->V);
     uint64_t seed = (uint64_t)b->config->debug.seed;
-    TRY_OUT(trainer_start(&t, seed));
-    TRY_OUT(trainer_sync(&t));
+    TRY_OUT(trainer_init_weights(&t, seed));
+    TRY_OUT(trainer_sync_weights(&t));
     for (int i = -1; i < b->rounds; i++) {
         double begin = clock_monotonic_s();
-        TRY_OUT(trainer_learn(&t, &result));
-        TRY_OUT(queue_wait(on));
+        TRY_OUT(trainer_train_batch(&t, &result));
+        TRY_OUT(queue_wait(queue));
         if (i >= 0) s->seconds[i] = clock_monotonic_s() - begin;
         if (result.skipped) FAIL_OUT(DIVERGED, "a step on random ids has loss %g", result.loss);
     }
-    TRY_OUT(queue_fill(on, &all, &s->memory));
+    TRY_OUT(queue_memory_info(queue, &all, &s->memory));
     s->tokens = (double)t.batch.B * t.batch.T;
     s->flops = model_flops_per_token(b->shape, t.batch.T) * s->tokens;
 out:

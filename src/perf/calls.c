@@ -57,10 +57,10 @@ enum status calls_of_step(struct call_list *l, const struct config *c,
                           const struct model_shape *shape, const struct ops *ops)
 {
     struct ops told = rehearsal_ops;
-    told.finds_largest = ops->finds_largest; /* then others are not called for that */
+    told.computes_amax = ops->computes_amax; /* then others are not called for that */
     struct recorder recorder = {.rehearsal = {.base = {.num_threads = 1}, .call = record},
                                 .list = l};
-    struct machine machine = {.ops = &told, .on = &recorder.rehearsal.base};
+    struct machine machine = {.ops = &told, .queue = &recorder.rehearsal.base};
     TRY(machine_alone(&machine));
     struct memory_plan plan;
     *l = (struct call_list){0};

@@ -43,28 +43,30 @@ double median(double *values, int count)
     return count % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-enum status ceilings_measure(struct ceilings *c, const struct queue *on, void *memory, size_t size)
+enum status ceilings_measure(struct ceilings *c, const struct queue *queue, void *memory,
+                             size_t size)
 {
     enum { PASSES = 3 };
     for (int t = 0; t < THREADS_COUNT; t++) {
-        struct queue q = {.num_threads = t == THREADS_ONE ? 1 : on->num_threads};
-        const struct cpu_set *set = cpu_set_best();
-        c->flops[CEILING_f32][t] = cpu_peak_flops(&q, F32);
-        c->flops[CEILING_bf16][t] = cpu_peak_flops(&q, BF16);
+        struct queue q = {.num_threads = t == THREADS_ONE ? 1 : queue->num_threads};
+        const struct isa *set = isa_best();
+        c->flops[CEILING_f32][t] = peak_measure_flops(&q, F32);
+        c->flops[CEILING_bf16][t] = peak_measure_flops(&q, BF16);
         if (set) {
-            TRY(cpu_feed_flops(&q, set, cpu_cache_bytes(1) / 4 * 3,
-                               &c->flops[CEILING_panel_l1][t]));
-            TRY(cpu_feed_flops(&q, set, cpu_cache_bytes(2) / 2, &c->flops[CEILING_panel_l2][t]));
+            TRY(peak_measure_micro_kernel(&q, set, peak_cache_bytes(1) / 4 * 3,
+                                          &c->flops[CEILING_panel_l1][t]));
+            TRY(peak_measure_micro_kernel(&q, set, peak_cache_bytes(2) / 2,
+                                          &c->flops[CEILING_panel_l2][t]));
         }
-        for (enum stream s = 0; s < STREAM_COUNT; s++)
-            c->bytes[s][t] = cpu_stream_best(s, memory, size, q.num_threads, PASSES);
+        for (enum stream_kernel s = 0; s < STREAM_COUNT; s++)
+            c->bytes[s][t] = stream_measure_best(s, memory, size, q.num_threads, PASSES);
     }
     return STATUS_OK;
 }
 
 /* The ceilings that are measured around each call. */
 struct around {
-    struct cpu_burst burst;
+    struct peak_burst burst;
     void *memory;
     size_t size; /* a pass over so many bytes leaves nothing else in the caches */
     int num_threads;
@@ -77,18 +79,18 @@ static struct around around_make(const struct machine *m, enum dtype dtype, void
     enum { LEAST = 64 << 20 };
     long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
     size_t wanted = level3 > LEAST / 2 ? 2 * (size_t)level3 : LEAST;
-    return (struct around){.burst = cpu_burst_make(m->on, dtype, 0.002),
+    return (struct around){.burst = peak_burst_make(m->queue, dtype, 0.002),
                            .memory = memory,
                            .size = wanted < size ? wanted : size,
-                           .num_threads = m->on->num_threads};
+                           .num_threads = m->queue->num_threads};
 }
 
 static double around_rate(const struct around *a, enum op_bound bound)
 {
-    static const enum stream streams[] = {
+    static const enum stream_kernel streams[] = {
         [BOUND_READ] = STREAM_read, [BOUND_COPY] = STREAM_copy, [BOUND_UPDATE] = STREAM_update};
-    if (bound == BOUND_PEAK) return cpu_burst_run(&a->burst);
-    return cpu_stream(streams[bound], a->memory, a->size, a->num_threads);
+    if (bound == BOUND_PEAK) return peak_burst_run(&a->burst);
+    return stream_measure(streams[bound], a->memory, a->size, a->num_threads);
 }
 
 /* One more, the usual way; its seconds. */
@@ -96,11 +98,11 @@ static enum status time_usual(double *seconds, const struct op_call *call, void 
                               const struct machine *m, const struct around *around)
 {
     around_rate(around, BOUND_READ);
-    cpu_queue_use_tuning(m->on, false);
+    cpu_queue_use_tuning(m->queue, false);
     double begin = clock_monotonic_s();
-    enum status st = op_run(call, m->ops, buffers, m->on);
+    enum status st = op_run(call, m->ops, buffers, m->queue);
     *seconds = clock_monotonic_s() - begin;
-    cpu_queue_use_tuning(m->on, true);
+    cpu_queue_use_tuning(m->queue, true);
     return st;
 }
 
@@ -124,7 +126,7 @@ static enum status time_call(struct call_timing *t, const struct op_call *call,
     for (int i = -1; i < rounds; i++) {                              /* the first is not counted */
         if (w->bound == BOUND_PEAK) around_rate(around, BOUND_READ); /* empties the caches */
         double ceiling = around_rate(around, w->bound), begin = clock_monotonic_s();
-        TRY_OUT(op_run(call, m->ops, buffers, m->on));
+        TRY_OUT(op_run(call, m->ops, buffers, m->queue));
         double took = clock_monotonic_s() - begin;
         ceiling = (ceiling + around_rate(around, w->bound)) / 2;
         double other = 0;
@@ -151,7 +153,7 @@ static void take_buffers(const struct op_work *w, struct arena *a, void **buffer
         const struct op_buffer *b = &w->buffers[i];
         buffers[i] = b->content == CONTENT_FIRST && i ? buffers[0] : NULL;
         if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
-        buffers[i] = arena_take(a, b->count, dtype_bytes(b->dtype));
+        buffers[i] = arena_alloc(a, b->count, dtype_bytes(b->dtype));
         if (buffers[i]) op_fill(b, buffers[i]);
     }
 }
@@ -161,23 +163,23 @@ static enum status measure_call(struct call_timing *t, const struct op_call *cal
 {
     struct op_work w;
     struct arena memory = {0};
-    struct queue *on = m->on;
+    struct queue *queue = m->queue;
     void *buffers[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
     op_work(call, &w);
     take_buffers(&w, &memory, buffers);
-    arena_release(&on->scratch);
-    on->measuring = true;
-    TRY_OUT(op_run(call, m->ops, buffers, on));
-    on->measuring = false;
-    size_t scratch = on->scratch.peak, bytes = memory.used;
-    TRY_OUT(arena_init(&on->scratch, scratch, NULL));
+    arena_release(&queue->scratch);
+    queue->sizing = true;
+    TRY_OUT(op_run(call, m->ops, buffers, queue));
+    queue->sizing = false;
+    size_t scratch = queue->scratch.peak, bytes = memory.used;
+    TRY_OUT(arena_init(&queue->scratch, scratch, NULL));
     TRY_OUT(arena_init(&memory, bytes, NULL));
     take_buffers(&w, &memory, buffers);
     TRY_OUT(time_call(t, call, &w, buffers, m, around, rounds));
 out:
-    on->measuring = false;
-    arena_release(&on->scratch);
+    queue->sizing = false;
+    arena_release(&queue->scratch);
     arena_release(&memory);
     return st;
 }
@@ -186,12 +188,12 @@ enum status operations_prepare(const struct call_list *l, const struct machine *
 {
     void *const nothing[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
-    arena_release(&m->on->scratch);
-    m->on->measuring = true;
+    arena_release(&m->queue->scratch);
+    m->queue->sizing = true;
     for (size_t i = 0; i < l->count && !st; i++)
-        st = op_run(&l->calls[i].call, m->ops, nothing, m->on);
-    m->on->measuring = false;
-    arena_release(&m->on->scratch);
+        st = op_run(&l->calls[i].call, m->ops, nothing, m->queue);
+    m->queue->sizing = false;
+    arena_release(&m->queue->scratch);
     return st;
 }
 
@@ -235,11 +237,11 @@ static enum status time_step(struct trainer *t, const struct call_list *l,
 {
     struct trace trace = {0};
     struct step_result result = {0};
-    t->machine.on->trace = &trace;
+    t->machine.queue->trace = &trace;
     double begin = clock_monotonic_s();
-    enum status st = trainer_learn(t, &result);
+    enum status st = trainer_train_batch(t, &result);
     double took = clock_monotonic_s() - begin;
-    t->machine.on->trace = NULL;
+    t->machine.queue->trace = NULL;
     if (!st && !result.skipped && i >= 0) {
         s->seconds[i] = took;
         sort_spans(&trace, l, timings, s);
@@ -259,7 +261,7 @@ static enum status time_steps(struct trainer *t, const struct call_list *l,
                               struct call_timing *timings, struct step_timing *s, int rounds)
 {
     const struct model_shape *shape = &t->model.shape;
-    struct cpu_burst burst = cpu_burst_make(t->machine.on, t->model.dtype, 0.005);
+    struct peak_burst burst = peak_burst_make(t->machine.queue, t->model.dtype, 0.005);
     double *shares = heap((size_t)rounds * sizeof *shares), in_all = 0;
     double *peaks = heap((size_t)rounds * sizeof *peaks);
     enum status st = STATUS_OK;
@@ -268,10 +270,10 @@ static enum status time_steps(struct trainer *t, const struct call_list *l,
     s->flops_causal =
         s->flops - attention_flops_per_token(shape, t->batch.T) / 2 * (double)s->tokens;
     for (int i = -1; i < rounds; i++) {
-        double peak = cpu_burst_run(&burst);
+        double peak = peak_burst_run(&burst);
         TRY_OUT(time_step(t, l, timings, s, i));
         if (i < 0) continue;
-        peak = (peak + cpu_burst_run(&burst)) / 2;
+        peak = (peak + peak_burst_run(&burst)) / 2;
         peaks[i] = peak;
         in_all += s->seconds[i];
         shares[i] = s->flops / s->seconds[i] / peak;
@@ -300,8 +302,8 @@ enum status step_measure(struct step_timing *s, struct call_timing *timings,
     *s = (struct step_timing){.seconds = heap((size_t)rounds * sizeof *s->seconds)};
     TRY(trainer_open(&t, c, shape, m));
     batch_fill_random(&t.batch, shape->V);
-    TRY_OUT(trainer_start(&t, (uint64_t)c->debug.seed));
-    TRY_OUT(trainer_sync(&t));
+    TRY_OUT(trainer_init_weights(&t, (uint64_t)c->debug.seed));
+    TRY_OUT(trainer_sync_weights(&t));
     TRY_OUT(time_steps(&t, l, timings, s, rounds));
     double *sorted = heap((size_t)rounds * sizeof *sorted);
     memcpy(sorted, s->seconds, (size_t)rounds * sizeof *sorted);

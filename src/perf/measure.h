@@ -35,7 +35,8 @@ struct ceilings {
     double bytes[STREAM_COUNT][THREADS_COUNT];
 };
 /* Memory: `size` bytes of touched memory, far more than the caches. */
-enum status ceilings_measure(struct ceilings *c, const struct queue *on, void *memory, size_t size);
+enum status ceilings_measure(struct ceilings *c, const struct queue *queue, void *memory,
+                             size_t size);
 
 /* One call of a step, alone and within the step. */
 struct call_timing {

@@ -43,7 +43,7 @@ void op_sizes(const struct op_call *c, struct text *out)
     }
     case OP_context_bounds: {
         const struct context_bounds *a = &c->what.context_bounds;
-        text_addf(out, "%d x %d of %d", a->B, a->T, a->here.parts);
+        text_addf(out, "%d x %d of %d", a->B, a->T, a->queries.parts);
         break;
     }
     case OP_attention_forward:
@@ -210,7 +210,7 @@ static void attention_work(const struct op_call *c, struct op_work *w)
     size_t lse = queries * (size_t)a->H;
     enum dtype result = a->keys ? F32 : a->dtype;
     double pairs = a->T * (a->causal ? a->S - a->T / 2.0 : a->S);
-    if (a->seen > 0) pairs = (double)a->seen * a->T * a->S;
+    if (a->visible > 0) pairs = (double)a->visible * a->T * a->S;
     w->flops = 4.0 * a->B * a->H * pairs * a->K * (forward ? 1 : 2.5);
     buffer(w, queries * a->q_stride, a->dtype, q);
     buffer(w, keys * a->kv_stride, a->dtype, kv);
@@ -386,14 +386,14 @@ void op_fill(const struct op_buffer *b, void *to)
 }
 
 enum status op_run(const struct op_call *c, const struct ops *ops, void *const *buffers,
-                   struct queue *on)
+                   struct queue *queue)
 {
     union io io;
     memcpy(io.pointers, buffers, sizeof io.pointers);
     switch (c->op) {
 #define OP(name, what_type, io_type)                                                               \
     case OP_##name:                                                                                \
-        TRY(name(ops, &c->what.name, &io.name, on));                                               \
+        TRY(name(ops, &c->what.name, &io.name, queue));                                            \
         break;
 #include "ops/ops.def"
 #undef OP

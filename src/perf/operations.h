@@ -72,4 +72,4 @@ enum { OP_FILL_REPEATS = 1 << 14 };
 void op_fill(const struct op_buffer *b, void *to);
 /* One call; NULLs over a measuring queue. */
 enum status op_run(const struct op_call *c, const struct ops *ops, void *const *buffers,
-                   struct queue *on);
+                   struct queue *queue);

@@ -17,42 +17,42 @@
 static enum status product_rate(const struct linear *l, struct machine *m, double *rate)
 {
     struct arena a = {0};
-    struct queue *on = m->on;
+    struct queue *queue = m->queue;
     size_t sizes[] = {(size_t)l->N * (size_t)l->D, (size_t)l->F * (size_t)l->D,
                       (size_t)l->N * (size_t)l->F};
     enum status st = STATUS_OK;
     TRY_OUT(arena_init(&a, (sizes[0] + sizes[1] + sizes[2]) * 4 + 4 * ARENA_ALIGN, NULL));
     struct linear_fwd io = {0};
-    io.x_ND = arena_take(&a, sizes[0], 4);
-    io.w_FD = arena_take(&a, sizes[1], 4);
-    io.y_NF = arena_take(&a, sizes[2], 4);
-    arena_release(&on->scratch);
-    on->measuring = true;
-    TRY_OUT(linear_forward(m->ops, l, &io, on));
-    on->measuring = false;
-    size_t scratch = on->scratch.peak;
-    TRY_OUT(arena_init(&on->scratch, scratch, NULL));
+    io.x_ND = arena_alloc(&a, sizes[0], 4);
+    io.w_FD = arena_alloc(&a, sizes[1], 4);
+    io.y_NF = arena_alloc(&a, sizes[2], 4);
+    arena_release(&queue->scratch);
+    queue->sizing = true;
+    TRY_OUT(linear_forward(m->ops, l, &io, queue));
+    queue->sizing = false;
+    size_t scratch = queue->scratch.peak;
+    TRY_OUT(arena_init(&queue->scratch, scratch, NULL));
     double best = 1e9;
     for (double begin = clock_monotonic_s(); clock_monotonic_s() - begin < 0.2;) {
         double start = clock_monotonic_s();
-        TRY_OUT(linear_forward(m->ops, l, &io, on));
+        TRY_OUT(linear_forward(m->ops, l, &io, queue));
         double seconds = clock_monotonic_s() - start;
         if (seconds < best) best = seconds;
     }
     *rate = 2.0 * l->N * l->D * l->F / best;
 out:
-    on->measuring = false;
-    arena_release(&on->scratch);
+    queue->sizing = false;
+    arena_release(&queue->scratch);
     arena_release(&a);
     return st;
 }
 
-static enum status copy_rate(const struct queue *on, double *rate)
+static enum status copy_rate(const struct queue *queue, double *rate)
 {
     enum { BYTES = 64 << 20, PASSES = 5 };
     struct arena a = {0};
     TRY(arena_init(&a, BYTES, NULL));
-    *rate = cpu_stream_best(STREAM_copy, a.base, BYTES, on->num_threads, PASSES);
+    *rate = stream_measure_best(STREAM_copy, a.base, BYTES, queue->num_threads, PASSES);
     arena_release(&a);
     return STATUS_OK;
 }
@@ -64,14 +64,14 @@ static enum status measure_device(struct hardware *h, const struct config *c,
     enum { MOST_BYTES = 384 << 20, ROUNDS = 3 };
     struct device_ceilings is;
     size_t all, used;
-    TRY(queue_fill(m->on, &all, &used));
+    TRY(queue_memory_info(m->queue, &all, &used));
     size_t bytes = all >> 12;
     TRY(device_ceilings_find(&is, m, bytes < MOST_BYTES ? bytes : MOST_BYTES, ROUNDS));
     double peak = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : m->peak_flops;
     if (h->bf16_flops == 0) h->bf16_flops = peak > 0 ? peak : is.flops[BF16];
     if (h->f32_flops == 0) h->f32_flops = is.flops[F32];
     if (h->efficiency == 0) h->efficiency = is.flops[BF16] / h->bf16_flops;
-    if (h->memory_rate == 0) h->memory_rate = is.copy / CLOCK_MEMORY_SHARE;
+    if (h->memory_rate == 0) h->memory_rate = is.copy / SIM_CLOCK_MEMORY_EFFICIENCY;
     if (h->memory_bytes == 0) h->memory_bytes = (double)all;
     return STATUS_OK;
 }
@@ -79,7 +79,7 @@ static enum status measure_device(struct hardware *h, const struct config *c,
 enum status pace_measure(struct hardware *h, const struct config *c,
                          const struct model_shape *shape, struct machine *m)
 {
-    if (queue_memory(m->on)) return measure_device(h, c, m);
+    if (queue_device_allocator(m->queue)) return measure_device(h, c, m);
     struct linear l = {
         .N = 512,
         .D = shape->D < 2048 ? shape->D : 2048,
@@ -97,8 +97,8 @@ enum status pace_measure(struct hardware *h, const struct config *c,
         h->efficiency = rate / *peak;
     }
     if (h->memory_rate == 0) {
-        TRY(copy_rate(m->on, &rate));
-        h->memory_rate = rate / CLOCK_MEMORY_SHARE;
+        TRY(copy_rate(m->queue, &rate));
+        h->memory_rate = rate / SIM_CLOCK_MEMORY_EFFICIENCY;
     }
     if (h->memory_bytes == 0) h->memory_bytes = (double)memory_total_bytes();
     return STATUS_OK;

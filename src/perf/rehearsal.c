@@ -7,9 +7,9 @@
 
 #define OP(name, what_type, io_type)                                                               \
     static enum status tell_##name(const struct what_type *what, const struct io_type *io,         \
-                                   struct queue *on)                                               \
+                                   struct queue *queue)                                            \
     {                                                                                              \
-        struct rehearsal *r = (struct rehearsal *)on;                                              \
+        struct rehearsal *r = (struct rehearsal *)queue;                                           \
         (void)io;                                                                                  \
         r->call(r, &(struct op_call){.op = OP_##name, .what.name = *what});                        \
         return STATUS_OK;                                                                          \
@@ -29,8 +29,8 @@ struct listener {
     struct rehearsal rehearsal;
     struct comm_observer observer;
     const struct groups *groups;
-    struct way ways[GROUP_COUNT];
-    struct clock *clocks; /* RESOURCE_COUNT */
+    struct sim_group ways[GROUP_COUNT];
+    struct sim_clock *clocks; /* RESOURCE_COUNT */
     bool updated;
 };
 
@@ -42,9 +42,9 @@ static void hear_call(struct rehearsal *r, const struct op_call *c)
     l->updated = l->updated || c->op == OP_adamw;
     op_work(c, &w);
     for (int i = 0; i < RESOURCE_COUNT; i++) {
-        if (c->op == OP_sum_squares) clock_update(&l->clocks[i]);
+        if (c->op == OP_sum_squares) sim_clock_end_microbatches(&l->clocks[i]);
         double gain = w.float8 ? l->clocks[i].hardware.float8 : 1;
-        clock_compute(&l->clocks[i], w.buffers[0].dtype, w.flops / gain, w.bytes);
+        sim_clock_compute(&l->clocks[i], w.buffers[0].dtype, w.flops / gain, w.bytes);
     }
 }
 
@@ -65,31 +65,32 @@ static void hear_start(struct comm_observer *w, const struct comm *c, const stru
                        size_t bytes)
 {
     struct listener *l = listener_of(w);
-    struct way way = l->ways[group_of(l, c)];
+    struct sim_group way = l->ways[group_of(l, c)];
     way.size = c->size;
-    if (way.near > c->size) way.near = c->size;
-    for (int i = 0; i < RESOURCE_COUNT; i++) clock_start(&l->clocks[i], t, &way, (double)bytes);
+    if (way.on_node > c->size) way.on_node = c->size;
+    for (int i = 0; i < RESOURCE_COUNT; i++)
+        sim_clock_start_transfer(&l->clocks[i], t, &way, (double)bytes);
 }
 
 static void hear_wait(struct comm_observer *w, const struct transfer *t)
 {
     struct listener *l = listener_of(w);
-    for (int i = 0; i < RESOURCE_COUNT; i++) clock_wait(&l->clocks[i], t);
+    for (int i = 0; i < RESOURCE_COUNT; i++) sim_clock_wait_transfer(&l->clocks[i], t);
 }
 
-static enum status listen(struct clock *clocks, const struct config *c,
+static enum status listen(struct sim_clock *clocks, const struct config *c,
                           const struct model_shape *shape, const struct mesh *mesh)
 {
     struct listener l = {.rehearsal = {.base = {.num_threads = 1}, .call = hear_call},
                          .observer = {hear_start, hear_wait},
                          .clocks = clocks};
-    struct machine machine = {.ops = &rehearsal_ops, .on = &l.rehearsal.base, .mesh = *mesh};
+    struct machine machine = {.ops = &rehearsal_ops, .queue = &l.rehearsal.base, .mesh = *mesh};
     struct memory_plan memory;
     l.groups = &machine.groups;
-    groups_plan(&machine.groups, mesh);
+    groups_init_simulated(&machine.groups, mesh);
     for (enum group g = 0; g < GROUP_COUNT; g++) {
-        int near = mesh_group_near(mesh, g, (int)clocks[0].hardware.node_ranks);
-        l.ways[g] = (struct way){g, mesh_group_size(mesh, g), near};
+        int near = mesh_group_on_node(mesh, g, (int)clocks[0].hardware.node_ranks);
+        l.ways[g] = (struct sim_group){g, mesh_group_size(mesh, g), near};
         machine.groups.planned[g].observer = &l.observer;
     }
     enum status st = trainer_plan(c, shape, &machine, &memory);
@@ -108,18 +109,19 @@ enum status rehearsal_estimate(struct estimate *e, const struct config *c,
     TRY(config_pipeline(c, mesh, shape->L, &pipeline));
     const struct schedule *s = &pipeline.schedule;
     size_t count = (size_t)s->pp * RESOURCE_COUNT;
-    struct clock *clocks = heap(count * sizeof *clocks);
+    struct sim_clock *clocks = heap(count * sizeof *clocks);
     enum status st = STATUS_OK;
     step.validation.enable = false;
     for (size_t i = 0; i < count; i++)
-        clocks[i].hardware = hardware_faster(hardware, (enum resource)(i % RESOURCE_COUNT));
+        clocks[i].hardware =
+            estimate_faster_hardware(hardware, (enum resource)(i % RESOURCE_COUNT));
     for (int stage = 0; stage < s->pp; stage++) {
         at.at[AXIS_pp] = stage;
         TRY_OUT(listen(&clocks[stage * RESOURCE_COUNT], &step, shape, &at));
     }
     estimate_make(e, clocks, s);
 out:
-    for (size_t i = 0; i < count; i++) clock_release(&clocks[i]);
+    for (size_t i = 0; i < count; i++) sim_clock_release(&clocks[i]);
     free(clocks);
     return st;
 }

@@ -45,7 +45,7 @@ static double y_pixel(const struct svg_frame *f, double y)
 /* Escapes text for XML; characters that XML or UTF-8 does not allow become question marks. */
 static void append_escaped(struct text *t, const char *string)
 {
-    bool valid = utf8_valid(string, strlen(string));
+    bool valid = text_is_utf8(string, strlen(string));
     for (const char *at = string; *at; at++) {
         unsigned char c = (unsigned char)*at;
         if (c == '<' || c == '>' || c == '&' || c == '"')

@@ -12,11 +12,11 @@
 struct queue;
 
 struct device {
-    struct memory own, shared;
+    struct allocator own, shared;
     /* Device or host memory on either side. */
     enum status (*copy)(struct queue *queue, void *to, const void *from, size_t bytes);
     enum status (*zero)(struct queue *queue, void *x, size_t bytes);
     enum status (*wait)(struct queue *queue);
     /* Bytes of device memory, and bytes in use by any process. */
-    enum status (*fill)(struct queue *queue, size_t *bytes, size_t *used);
+    enum status (*memory_info)(struct queue *queue, size_t *bytes, size_t *used);
 };

@@ -31,7 +31,7 @@ static inline bf16 bf16_from_f32(float x)
 
 /* Stochastic rounding: for a uniform `random`, rounds up with a probability equal to the fraction
  * of the last bit that is cut off.  NaN stays NaN. */
-static inline bf16 bf16_from_f32_random(float x, uint16_t random)
+static inline bf16 bf16_from_f32_stochastic(float x, uint16_t random)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);

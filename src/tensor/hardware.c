@@ -11,7 +11,7 @@ static const struct hardware rows[] = {
 
 const struct hardware *hardware_row(enum hardware_row row) { return &rows[row]; }
 
-const struct hardware *hardware_named(const char *device)
+const struct hardware *hardware_find(const char *device)
 {
     for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
         if (strcasestr(device, rows[i].name)) return &rows[i];

@@ -54,4 +54,4 @@ struct hardware {
 /* A row of the table. */
 const struct hardware *hardware_row(enum hardware_row row);
 /* The row for a device name such as "NVIDIA H200"; NULL: unknown. */
-const struct hardware *hardware_named(const char *device);
+const struct hardware *hardware_find(const char *device);

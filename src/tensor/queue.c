@@ -11,19 +11,19 @@ static const struct device *device_of(const struct queue *queue)
     return queue ? queue->device : NULL;
 }
 
-const struct memory *queue_memory(const struct queue *queue)
+const struct allocator *queue_device_allocator(const struct queue *queue)
 {
     return device_of(queue) ? &queue->device->own : NULL;
 }
 
-const struct memory *queue_shared(const struct queue *queue)
+const struct allocator *queue_shared_allocator(const struct queue *queue)
 {
     return device_of(queue) ? &queue->device->shared : NULL;
 }
 
 static bool is_skipped(const struct queue *queue, size_t bytes)
 {
-    return !bytes || (queue && queue->measuring);
+    return !bytes || (queue && queue->sizing);
 }
 
 enum { CHUNK = 1 << 20 }; /* bytes a thread zeroes at a time */
@@ -43,20 +43,20 @@ enum status queue_zero(struct queue *queue, void *x, size_t bytes)
 #pragma omp parallel for schedule(static) num_threads(queue ? queue->num_threads : 1)
     for (size_t at = 0; at < bytes; at += CHUNK)
         if (bytes - at >= CHUNK && (uintptr_t)x % 16 == 0)
-            port_zero((char *)x + at, CHUNK);
+            port_zero_nt((char *)x + at, CHUNK);
         else
             memset((char *)x + at, 0, bytes - at < CHUNK ? bytes - at : CHUNK);
     return STATUS_OK;
 }
 
-enum status queue_fill(struct queue *queue, size_t *bytes, size_t *used)
+enum status queue_memory_info(struct queue *queue, size_t *bytes, size_t *used)
 {
     BUG_IF(!device_of(queue));
-    return queue->device->fill(queue, bytes, used);
+    return queue->device->memory_info(queue, bytes, used);
 }
 
 enum status queue_wait(struct queue *queue)
 {
-    if (!device_of(queue) || queue->measuring) return STATUS_OK;
+    if (!device_of(queue) || queue->sizing) return STATUS_OK;
     return queue->device->wait(queue);
 }

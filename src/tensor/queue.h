@@ -27,13 +27,13 @@ struct queue {
 };
 
 /* Allocators for arena_init, of device memory and of shared memory; NULL on the CPU. */
-const struct memory *queue_memory(const struct queue *queue);
-const struct memory *queue_shared(const struct queue *queue);
+const struct allocator *queue_device_allocator(const struct queue *queue);
+const struct allocator *queue_shared_allocator(const struct queue *queue);
 
 /* `queue` NULL: host memory.  No-ops on a sizing queue.  DEVICE: an earlier kernel failed. */
 enum status queue_copy(struct queue *queue, void *to, const void *from, size_t bytes);
 enum status queue_zero(struct queue *queue, void *x, size_t bytes);
 /* Bytes of device memory, and bytes in use by any process.  BUG on the CPU. */
-enum status queue_fill(struct queue *queue, size_t *bytes, size_t *used);
+enum status queue_memory_info(struct queue *queue, size_t *bytes, size_t *used);
 /* Waits until all work queued so far is done.  DEVICE: a kernel failed. */
 enum status queue_wait(struct queue *queue);

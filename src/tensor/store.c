@@ -9,14 +9,14 @@
 
 enum { CHUNK = 1 << 20 }; /* elements staged through host memory at a time */
 
-float *store_plain(const struct store *s)
+float *store_host_f32(const struct store *s)
 {
-    return s->dtype == F32 && !s->low && !queue_memory(s->on) ? s->x : NULL;
+    return s->dtype == F32 && !s->low && !queue_device_allocator(s->queue) ? s->x : NULL;
 }
 
 struct store store_f32(float *x, struct queue *queue)
 {
-    return (struct store){.x = x, .dtype = F32, .on = queue};
+    return (struct store){.x = x, .dtype = F32, .queue = queue};
 }
 
 static void *element_at(const struct store *s, size_t at)
@@ -24,7 +24,7 @@ static void *element_at(const struct store *s, size_t at)
     return (char *)s->x + at * dtype_bytes(s->dtype);
 }
 
-static int threads_of(const struct store *s) { return s->on ? s->on->num_threads : 1; }
+static int threads_of(const struct store *s) { return s->queue ? s->queue->num_threads : 1; }
 
 static void to_f32(const bf16 *x, const uint16_t *low, size_t n, float *to, int threads)
 {
@@ -45,8 +45,8 @@ static void from_f32(const float *from, size_t n, bf16 *x, uint16_t *low, int th
 static enum status read_chunk(const struct store *s, size_t at, size_t n, float *to,
                               uint16_t *staging)
 {
-    TRY(queue_copy(s->on, staging, element_at(s, at), n * sizeof *staging));
-    if (s->low) TRY(queue_copy(s->on, staging + CHUNK, s->low + at, n * sizeof *staging));
+    TRY(queue_copy(s->queue, staging, element_at(s, at), n * sizeof *staging));
+    if (s->low) TRY(queue_copy(s->queue, staging + CHUNK, s->low + at, n * sizeof *staging));
     to_f32(staging, s->low ? staging + CHUNK : NULL, n, to, threads_of(s));
     return STATUS_OK;
 }
@@ -55,8 +55,8 @@ static enum status write_chunk(const struct store *s, size_t at, size_t n, const
                                uint16_t *staging)
 {
     from_f32(from, n, staging, s->low ? staging + CHUNK : NULL, threads_of(s));
-    TRY(queue_copy(s->on, element_at(s, at), staging, n * sizeof *staging));
-    if (s->low) TRY(queue_copy(s->on, s->low + at, staging + CHUNK, n * sizeof *staging));
+    TRY(queue_copy(s->queue, element_at(s, at), staging, n * sizeof *staging));
+    if (s->low) TRY(queue_copy(s->queue, s->low + at, staging + CHUNK, n * sizeof *staging));
     return STATUS_OK;
 }
 
@@ -77,23 +77,23 @@ static enum status by_chunks(const struct store *s, size_t at, size_t n, float *
 
 enum status store_read(const struct store *s, size_t at, size_t n, float *to)
 {
-    if (s->dtype == F32) return queue_copy(s->on, to, element_at(s, at), n * sizeof *to);
-    if (queue_memory(s->on)) return by_chunks(s, at, n, to, NULL);
+    if (s->dtype == F32) return queue_copy(s->queue, to, element_at(s, at), n * sizeof *to);
+    if (queue_device_allocator(s->queue)) return by_chunks(s, at, n, to, NULL);
     to_f32(element_at(s, at), s->low ? s->low + at : NULL, n, to, threads_of(s));
     return STATUS_OK;
 }
 
 enum status store_write(const struct store *s, size_t at, size_t n, const float *from)
 {
-    if (s->dtype == F32) return queue_copy(s->on, element_at(s, at), from, n * sizeof *from);
-    if (queue_memory(s->on)) return by_chunks(s, at, n, NULL, from);
+    if (s->dtype == F32) return queue_copy(s->queue, element_at(s, at), from, n * sizeof *from);
+    if (queue_device_allocator(s->queue)) return by_chunks(s, at, n, NULL, from);
     from_f32(from, n, element_at(s, at), s->low ? s->low + at : NULL, threads_of(s));
     return STATUS_OK;
 }
 
 enum status store_zero(const struct store *s, size_t n)
 {
-    TRY(queue_zero(s->on, s->x, n * dtype_bytes(s->dtype)));
-    if (s->low) TRY(queue_zero(s->on, s->low, n * sizeof *s->low));
+    TRY(queue_zero(s->queue, s->x, n * dtype_bytes(s->dtype)));
+    if (s->low) TRY(queue_zero(s->queue, s->low, n * sizeof *s->low));
     return STATUS_OK;
 }

@@ -12,12 +12,12 @@ struct store {
     void *x;
     uint16_t *low; /* NULL, or the low bits of split storage (split_half); x is then BF16 */
     enum dtype dtype;
-    struct queue *on; /* borrowed; owner of the device memory; NULL: host memory */
+    struct queue *queue; /* borrowed; owner of the device memory; NULL: host memory */
 };
 
 struct store store_f32(float *x, struct queue *queue);
 /* The buffer itself if it is plain f32 in host memory, else NULL. */
-float *store_plain(const struct store *s);
+float *store_host_f32(const struct store *s);
 
 /* Elements [at, at + n).  Writing to BF16 rounds to nearest even. */
 enum status store_read(const struct store *s, size_t at, size_t n, float *to);

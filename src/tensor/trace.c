@@ -21,8 +21,8 @@ void trace_add(struct trace *t, const char *name, double begin_s)
     add_span(t, (struct trace_span){name, NULL, begin_s, clock_monotonic_s()});
 }
 
-void trace_add_beside(struct trace *t, const char *track, const char *name, double begin_s,
-                      double end_s)
+void trace_add_on_track(struct trace *t, const char *track, const char *name, double begin_s,
+                        double end_s)
 {
     add_span(t, (struct trace_span){name, track, begin_s, end_s});
 }

@@ -21,8 +21,8 @@ struct trace {
 
 void trace_add(struct trace *t, const char *name, double begin_s); /* ends now */
 /* Spans of a track may overlap: the file then shows the track as several lines. */
-void trace_add_beside(struct trace *t, const char *track, const char *name, double begin_s,
-                      double end_s);
+void trace_add_on_track(struct trace *t, const char *track, const char *name, double begin_s,
+                        double end_s);
 /* Writes Chrome's trace event format, for chrome://tracing and Perfetto; replaces the file
  * atomically.  IO: it cannot be written. */
 enum status trace_write(const struct trace *t, const char *path);

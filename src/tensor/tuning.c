@@ -15,7 +15,7 @@
 
 enum { FORMAT = 1, MAX_BYTES = 4 << 20 };
 
-void tuning_key(struct text *key, const struct tuned_device *d, const struct tuned_product *p)
+void tuning_key(struct text *key, const struct tuned_device *d, const struct tuned_matmul *p)
 {
     text_clear(key);
     text_addf(key, "%s, %s, %d threads: A%s B%s of %d x %d x %d, %s to %s%s", d->backend,
@@ -24,7 +24,7 @@ void tuning_key(struct text *key, const struct tuned_device *d, const struct tun
               p->accumulate ? ", added" : "");
 }
 
-char *tuning_usual_path(void)
+char *tuning_default_path(void)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (cache && cache[0] == '/') return file_join(cache, "llamero/gemm.json");
@@ -88,7 +88,7 @@ const char *tuning_find(const struct tuning *t, const char *key)
     return e ? e->variant : NULL;
 }
 
-void tuning_put(struct tuning *t, const char *key, const char *variant)
+void tuning_set(struct tuning *t, const char *key, const char *variant)
 {
     struct tuning_entry *e = find_entry(t, key);
     if (!e) {

@@ -21,12 +21,12 @@ struct tuned_device {
     int threads;
 };
 /* C[M, N] = A[M, K] B[K, N], or C +=; a transposed operand is stored as its transpose. */
-struct tuned_product {
+struct tuned_matmul {
     int M, N, K;
     bool transpose_a, transpose_b, accumulate;
     enum dtype dtype, out;
 };
-void tuning_key(struct text *key, const struct tuned_device *d, const struct tuned_product *p);
+void tuning_key(struct text *key, const struct tuned_device *d, const struct tuned_matmul *p);
 
 struct tuning {
     char *path;
@@ -39,12 +39,12 @@ struct tuning {
 
 /* $XDG_CACHE_HOME/llamero/gemm.json or ~/.cache/llamero/gemm.json, on the heap; NULL if neither
  * variable is set. */
-char *tuning_usual_path(void);
+char *tuning_default_path(void);
 /* Reads the file if it exists; a damaged one is replaced, with a warning. */
 void tuning_open(struct tuning *t, const char *path);
 void tuning_close(struct tuning *t);
 const char *tuning_find(const struct tuning *t, const char *key); /* NULL: absent */
-void tuning_put(struct tuning *t, const char *key, const char *variant);
+void tuning_set(struct tuning *t, const char *key, const char *variant);
 /* Merges new entries with those now in the file and replaces it atomically; does nothing without
  * new entries.  IO: it cannot be written. */
 enum status tuning_save(struct tuning *t);

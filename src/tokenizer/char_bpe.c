@@ -148,7 +148,7 @@ void char_bpe_normalize(const struct char_bpe *c, const unsigned char *text, siz
 {
     if (!len) return;
     text_reserve(out, len + 1);
-    if (c->maps_characters || (c->maps_invalid_utf8 && !utf8_valid((const char *)text, len))) {
+    if (c->maps_characters || (c->maps_invalid_utf8 && !text_is_utf8((const char *)text, len))) {
         normalize_mapped(c, text, len, out);
         return;
     }

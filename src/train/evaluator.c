@@ -8,18 +8,18 @@
 
 #include <stdlib.h>
 
-void evaluator_take(struct evaluator *e, int B, int T, struct arena *run)
+void evaluator_alloc(struct evaluator *e, int B, int T, struct arena *run)
 {
     int microbatches = B / (e->microbatch_rows ? e->microbatch_rows : B);
-    e->pipeline.schedule.micros = microbatches;
+    e->pipeline.schedule.num_microbatches = microbatches;
     e->pipeline.forward_only = true;
     pipeline_open(&e->pipeline);
     e->microbatches = heap((size_t)microbatches * sizeof *e->microbatches);
     batch_alloc(&e->batch, B, T, run);
     batch_alloc_part(&e->batch, e->contexts, &e->local, run);
     size_t tokens = (size_t)B * (size_t)e->local.T;
-    e->loss_BT = arena_take(run, tokens, sizeof *e->loss_BT);
-    e->best_BT = arena_take(run, tokens, sizeof *e->best_BT);
+    e->loss_BT = arena_alloc(run, tokens, sizeof *e->loss_BT);
+    e->best_BT = arena_alloc(run, tokens, sizeof *e->best_BT);
 }
 
 void evaluator_release(struct evaluator *e)
@@ -31,7 +31,7 @@ void evaluator_release(struct evaluator *e)
 
 static enum status run_forward(struct evaluator *e, struct arena *step)
 {
-    int count = e->pipeline.schedule.micros;
+    int count = e->pipeline.schedule.num_microbatches;
     for (int i = 0; i < count; i++) {
         struct microbatch micro = microbatch_from_batch(&e->local, i, count, e->documents);
         size_t first = (size_t)i * (size_t)micro.B * (size_t)micro.T;
@@ -43,7 +43,7 @@ static enum status run_forward(struct evaluator *e, struct arena *step)
     return STATUS_OK;
 }
 
-enum status evaluator_measure(struct evaluator *e, struct arena *step)
+enum status evaluator_size(struct evaluator *e, struct arena *step)
 {
     TRY(run_forward(e, step));
     return STATUS_OK;
@@ -90,7 +90,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         TRY(next_batch(e, loader, &more));
         if (!more) break;
         TRY(run_forward(e, step));
-        TRY(queue_wait(e->pipeline.model->on));
+        TRY(queue_wait(e->pipeline.model->queue));
         size_t tokens = (size_t)e->local.B * (size_t)e->local.T;
         for (size_t i = 0; i < tokens && pipeline_has_loss(&e->pipeline); i++) {
             out->loss_sum += (double)e->loss_BT[i];

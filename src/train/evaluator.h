@@ -40,10 +40,10 @@ struct evaluation {
 };
 
 /* For batches of B rows of T tokens. */
-void evaluator_take(struct evaluator *e, int B, int T, struct arena *run);
+void evaluator_alloc(struct evaluator *e, int B, int T, struct arena *run);
 void evaluator_release(struct evaluator *e);
 /* Forward of one batch as a sizing pass. */
-enum status evaluator_measure(struct evaluator *e, struct arena *step);
+enum status evaluator_size(struct evaluator *e, struct arena *step);
 /* Evaluates at most `batches` batches, -1: all of the loader's.  Stops early when a signal is
  * pending on any rank.  `loader` is NULL if another of the peers reads.  Collective. */
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,

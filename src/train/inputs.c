@@ -71,7 +71,7 @@ out:
 enum status inputs_fetch(const struct config *c, const struct comm *world)
 {
     struct source_config one;
-    struct data_config d = run_data_config(c, &one);
+    struct data_config d = inputs_data_config(c, &one);
     TRY(inputs_fetch_tokenizer(c, world));
     for (size_t i = 0; i < d.num_sources; i++) TRY(hub_fetch(d.sources[i].path, HUB_DATA, world));
     if (c->validation.enable) TRY(hub_fetch(c->validation.dataset_path, HUB_DATA, world));
@@ -90,15 +90,15 @@ struct data_config inputs_data_of_path(const struct config *c, const char *path,
     return d;
 }
 
-struct data_config run_data_config(const struct config *c, struct source_config *one)
+struct data_config inputs_data_config(const struct config *c, struct source_config *one)
 {
     return inputs_data_of_path(c, c->data.num_sources ? NULL : c->training.dataset_path, "text",
                                one);
 }
 
-struct loader_options run_loader_options(const struct config *c, const struct mesh *mesh,
-                                         const struct data_config *data,
-                                         const struct tokenizer *tokenizer, int vocab_size)
+struct loader_options inputs_loader_options(const struct config *c, const struct mesh *mesh,
+                                            const struct data_config *data,
+                                            const struct tokenizer *tokenizer, int vocab_size)
 {
     const struct training_config *t = &c->training;
     int rows = trainer_rows(c, mesh);

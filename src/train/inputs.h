@@ -24,12 +24,12 @@ enum status inputs_open_tokenizer(const struct config *c, bool log, struct token
 
 /* The data to read: [[data.source]], else training.dataset_path as a single source.  `one` is
  * storage for that; the result borrows from c and one. */
-struct data_config run_data_config(const struct config *c, struct source_config *one);
+struct data_config inputs_data_config(const struct config *c, struct source_config *one);
 /* The data of another path, if not NULL, as a single source. */
 struct data_config inputs_data_of_path(const struct config *c, const char *path, const char *column,
                                        struct source_config *one);
 /* How the rank at `mesh` reads `data`, which stays borrowed, in training.  tokenizer NULL: the data
  * are token ids. */
-struct loader_options run_loader_options(const struct config *c, const struct mesh *mesh,
-                                         const struct data_config *data,
-                                         const struct tokenizer *tokenizer, int vocab_size);
+struct loader_options inputs_loader_options(const struct config *c, const struct mesh *mesh,
+                                            const struct data_config *data,
+                                            const struct tokenizer *tokenizer, int vocab_size);

@@ -9,7 +9,7 @@
 
 struct machine {
     const struct ops *ops;
-    struct queue *on;
+    struct queue *queue;
     struct mesh mesh;
     struct comm world; /* all ranks, in launch order */
     struct groups groups;

@@ -11,10 +11,10 @@ static const struct {
 #undef X
 };
 
-const char *memory_name(enum memory_kind kind) { return kinds[kind].name; }
-const char *memory_text(enum memory_kind kind) { return kinds[kind].text; }
+const char *memory_plan_name(enum memory_kind kind) { return kinds[kind].name; }
+const char *memory_plan_text(enum memory_kind kind) { return kinds[kind].text; }
 
-size_t memory_total(const struct memory_plan *p)
+size_t memory_plan_total(const struct memory_plan *p)
 {
     size_t sum = 0;
     for (int i = 0; i < MEMORY_COUNT; i++) sum += p->bytes[i];

@@ -29,8 +29,8 @@ struct memory_plan {
     size_t bytes[MEMORY_COUNT];
 };
 
-const char *memory_name(enum memory_kind kind);
-const char *memory_text(enum memory_kind kind);
-size_t memory_total(const struct memory_plan *p);
+const char *memory_plan_name(enum memory_kind kind);
+const char *memory_plan_text(enum memory_kind kind);
+size_t memory_plan_total(const struct memory_plan *p);
 /* Logs a warning if more memory is needed than is available: the OOM killer may end the process. */
 void memory_plan_warn(size_t needed, size_t available);

@@ -61,9 +61,9 @@ static enum status pending_signal(const struct training_run *r, int *signal)
 /* Bytes of device memory in use, or the process's peak memory; the largest of all ranks. */
 static enum status memory_used(const struct training_run *r, double *used)
 {
-    struct queue *queue = r->trainer.machine.on;
+    struct queue *queue = r->trainer.machine.queue;
     size_t total, in_use = (size_t)memory_peak_bytes();
-    if (queue_memory(queue)) TRY(queue_fill(queue, &total, &in_use));
+    if (queue_device_allocator(queue)) TRY(queue_memory_info(queue, &total, &in_use));
     *used = (double)in_use;
     TRY(comm_all_reduce(world(r), REDUCE_MAX, used, 1));
     return STATUS_OK;
@@ -79,7 +79,7 @@ static enum status validate(struct training_run *r)
                 : r->data;
     if (path[0]) data.validation_share = 0, data.order = ORDER_streams;
     struct loader_options o =
-        run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
+        inputs_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
     o.seq_len = trainer_validation_tokens(c);
     o.prefetch_rows = 0;
     o.validation = !path[0];
@@ -110,14 +110,14 @@ static struct checkpoint_state checkpoint_state_of(struct training_run *r)
     return (struct checkpoint_state){
         .shape = &t->shape,
         .layout = &t->whole,
-        .pieces = &t->pieces,
+        .shard = &t->shard,
         .world = world(r),
         .weights = t->optim.split ? t->compute_weights : t->weights,
         .exp_avg = t->exp_avg,
         .exp_avg_sq = t->exp_avg_sq,
         .low = t->low,
         .moments = t->optim.moments,
-        .on = t->machine.on,
+        .queue = t->machine.queue,
         .dtype = SAFETENSORS_F32,
         .step = t->steps_done,
         .tokenizer = r->tokenizer,
@@ -298,13 +298,13 @@ static enum status fill_state(struct training_run *r)
     const struct checkpoint_config *c = &r->config->checkpoint;
     struct trainer *t = &r->trainer;
     bool resumed;
-    TRY(trainer_start(t, (uint64_t)r->config->debug.seed));
+    TRY(trainer_init_weights(t, (uint64_t)r->config->debug.seed));
     TRY(load_newest(r, &resumed));
     if (resumed)
         r->saved_step = t->steps_done;
     else if (c->initial_load_path[0])
         TRY(load_initial(r));
-    TRY(trainer_sync(t));
+    TRY(trainer_sync_weights(t));
     return STATUS_OK;
 }
 
@@ -312,7 +312,8 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
 {
     const struct config *c = r->config;
     size_t memory = (size_t)memory_total_bytes(), used;
-    if (queue_memory(machine->on)) TRY(queue_fill(machine->on, &memory, &used));
+    if (queue_device_allocator(machine->queue))
+        TRY(queue_memory_info(machine->queue, &memory, &used));
     struct metrics_options o = {
         .config = &c->metrics,
         .dump_folder = c->job.dump_folder,
@@ -361,9 +362,9 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     TRY(config_fit(c, &shape, &machine->mesh));
     TRY(trainer_open(&r->trainer, c, &shape, machine));
     r->trainer_is_open = true;
-    r->data = run_data_config(c, &r->training_source);
+    r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
-        run_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape.V);
+        inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape.V);
     if (r->reads) TRY(loader_open(&r->loader, &options));
     return STATUS_OK;
 }
@@ -403,9 +404,9 @@ static enum status close_run(struct training_run *r, enum status st)
     loader_close(r->loader);
     if (r->checkpointer) {
         struct failure first = {0};
-        failure_keep(&first, st);
+        status_save(&first, st);
         st = checkpointer_close(r->checkpointer);
-        if (first.status) st = failure_tell(&first);
+        if (first.status) st = status_restore(&first);
     }
     if (r->trainer_is_open) trainer_close(&r->trainer);
     tokenizer_close(r->tokenizer);
@@ -452,7 +453,7 @@ static enum status stop_for_signal(struct training_run *r, int signal)
 static enum status add_step(int64_t step, const char *doing, enum status st)
 {
     if (!st || st == STATUS_DIVERGED || comm_failed_elsewhere()) return st;
-    return status_where(st, "step %lld, %s", (long long)step, doing);
+    return status_prefix(st, "step %lld, %s", (long long)step, doing);
 }
 
 /* One step, with a trace if profiling is due. */
@@ -467,11 +468,11 @@ static enum status run_step(struct training_run *r, struct step_result *s)
         c->profiling.enable_profiling && (t->steps_done + 1) % c->profiling.profile_freq == 0;
     if (!traced) return trainer_step(t, r->loader, s);
     struct comm_trace transfers;
-    t->machine.on->trace = &trace;
+    t->machine.queue->trace = &trace;
     comm_trace_begin(&transfers, &t->machine.groups, &trace);
     st = trainer_step(t, r->loader, s);
     comm_trace_end(&transfers);
-    t->machine.on->trace = NULL;
+    t->machine.queue->trace = NULL;
     if (st) goto out;
     text_addf(&folder, "%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder,
               (long long)t->steps_done);

@@ -68,13 +68,13 @@ static void init_fsdp(struct trainer *t, const struct model_shape *shape)
         .shard = group(t, GROUP_shard),
         .replicate = group(t, GROUP_replicate),
         .ops = t->machine.ops,
-        .on = t->machine.on,
+        .queue = t->machine.queue,
         .dtype = is_float32(t->config) ? F32 : BF16,
         .tied = shape->tied,
         .keep = keeps_weights(t, p->fsdp_reshard_after_forward) || !p->fsdp_shard_gradients,
         .whole_gradients = !p->fsdp_shard_gradients,
     };
-    fsdp_take(&t->fsdp, &t->run);
+    fsdp_alloc(&t->fsdp, &t->run);
 }
 
 static void init_replicas(struct trainer *t)
@@ -86,9 +86,9 @@ static void init_replicas(struct trainer *t)
         t->replicas[i] = (struct replicas){.group = groups[i],
                                            .kind = i,
                                            .layout = &t->whole,
-                                           .pieces = &t->pieces,
+                                           .shard = &t->shard,
                                            .ops = t->machine.ops,
-                                           .on = t->machine.on};
+                                           .queue = t->machine.queue};
         replicas_alloc(&t->replicas[i], &t->run);
     }
 }
@@ -145,7 +145,7 @@ static void open_pipelines(struct trainer *t, const struct pipeline_config *p)
                                     .stages = t->stages,
                                     .schedule = p->schedule};
     pipeline_open(&t->pipeline);
-    t->microbatches = heap((size_t)p->schedule.micros * sizeof *t->microbatches);
+    t->microbatches = heap((size_t)p->schedule.num_microbatches * sizeof *t->microbatches);
 }
 
 /* Allocates every buffer of the run.  Over a sizing arena it only counts bytes. */
@@ -161,22 +161,22 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
         c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
     size_t mark = arena_mark(run), shared_mark = arena_mark(shared);
     const struct comm *tp = group(t, GROUP_tp);
-    struct model_shape slice = model_shape_cut(shape, tp->size);
+    struct model_shape slice = model_shape_slice(shape, tp->size);
     t->shape = *shape;
     TRY(open_replica_groups(t, shape));
     TRY(find_stages(t, shape, &pipeline));
     layout_init(&t->whole, shape, 1);
-    t->model.on = t->machine.on;
+    t->model.queue = t->machine.queue;
     struct model_part part = {t->stages, pipeline.schedule.chunks, shard->size};
     TRY(model_init_stages(&t->model, &slice, max_T, &part, run));
     open_pipelines(t, &pipeline);
-    shard_init_sliced(&t->pieces, &t->model.layout, &t->whole,
+    shard_init_sliced(&t->shard, &t->model.layout, &t->whole,
                       (struct shard_position){shard->rank, shard->size, tp->rank, tp->size});
     batch_alloc(&t->batch, rows, T, shared);
     batch_alloc_part(&t->batch, group(t, GROUP_cp), &t->local, shared);
     bool has_loss = pipeline_has_loss(&t->pipeline);
     size_t tokens = (size_t)rows * (size_t)t->local.T;
-    t->loss_BT = has_loss ? arena_take(shared, tokens, sizeof(float)) : NULL;
+    t->loss_BT = has_loss ? arena_alloc(shared, tokens, sizeof(float)) : NULL;
     t->evaluator = (struct evaluator){.pipeline = t->pipeline,
                                       .microbatch_rows = pipeline.rows,
                                       .readers = group(t, GROUP_data),
@@ -184,30 +184,30 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
                                       .contexts = group(t, GROUP_cp)};
     t->evaluator.pipeline.state = NULL;
     if (c->validation.enable)
-        evaluator_take(&t->evaluator, (int)c->validation.local_batch_size,
-                       trainer_validation_tokens(c), shared);
-    TRY(float8_wanted(&c->model, &c->float8, &t->has_float8));
+        evaluator_alloc(&t->evaluator, (int)c->validation.local_batch_size,
+                        trainer_validation_tokens(c), shared);
+    TRY(float8_resolve(&c->model, &c->float8, &t->has_float8));
     if (t->has_float8) TRY(float8_init(&t->float8, &c->float8, shape, run, shared));
     plan->bytes[MEMORY_batch] = bytes_since(run, &mark) + bytes_since(shared, &shared_mark);
 
-    size_t n = t->pieces.elements;
-    if (optim_splits(&c->optimizer))
-        t->low = arena_take(run, n, sizeof *t->low);
+    size_t n = t->shard.elements;
+    if (optim_uses_split_weights(&c->optimizer))
+        t->low = arena_alloc(run, n, sizeof *t->low);
     else
-        t->weights = arena_take(run, n, sizeof *t->weights);
+        t->weights = arena_alloc(run, n, sizeof *t->weights);
     plan->bytes[MEMORY_weights] = bytes_since(run, &mark);
-    t->compute_weights = is_float32(c) ? NULL : arena_take(run, n, dtype_bytes(BF16));
+    t->compute_weights = is_float32(c) ? NULL : arena_alloc(run, n, dtype_bytes(BF16));
     plan->bytes[MEMORY_compute_weights] = bytes_since(run, &mark);
-    t->exp_avg = arena_take(run, n, dtype_bytes(optim_moments(&c->optimizer)));
-    t->exp_avg_sq = arena_take(run, n, dtype_bytes(optim_moments(&c->optimizer)));
+    t->exp_avg = arena_alloc(run, n, dtype_bytes(optim_moment_dtype(&c->optimizer)));
+    t->exp_avg_sq = arena_alloc(run, n, dtype_bytes(optim_moment_dtype(&c->optimizer)));
     plan->bytes[MEMORY_optimizer] = bytes_since(run, &mark);
-    t->gradients = arena_take(run, n, sizeof(float));
+    t->gradients = arena_alloc(run, n, sizeof(float));
     plan->bytes[MEMORY_gradients] = bytes_since(run, &mark);
     init_fsdp(t, shape);
     init_replicas(t);
     plan->bytes[MEMORY_gathered] = bytes_since(run, &mark);
     bool async = c->checkpoint.enable && c->checkpoint.async_mode != ASYNC_disabled;
-    t->staging = async ? arena_take(shared, checkpoint_staging_bytes(&t->pieces), 1) : NULL;
+    t->staging = async ? arena_alloc(shared, checkpoint_staging_bytes(&t->shard), 1) : NULL;
     plan->bytes[MEMORY_checkpoint] = bytes_since(shared, &shared_mark);
     if (run->overflow || shared->overflow)
         FAIL(CONFIG, "the size of a model of this shape overflows");
@@ -220,8 +220,8 @@ static enum status connect_parts(struct trainer *t)
     const struct config *c = t->config;
     enum dtype dtype = is_float32(c) ? F32 : BF16;
     t->model.ops = t->machine.ops;
-    tensor_plan_init(&t->plan, group(t, GROUP_tp), true);
-    tensor_plan_contexts(&t->plan, group(t, GROUP_cp));
+    plan_init_tensor(&t->plan, group(t, GROUP_tp), true);
+    plan_add_context(&t->plan, group(t, GROUP_cp));
     t->model.plan = &t->plan.plan;
     t->model.dtype = dtype;
     t->model.float8 = t->has_float8 ? &t->float8 : NULL;
@@ -233,15 +233,15 @@ static enum status connect_parts(struct trainer *t)
     t->optim = (struct optim){
         .config = &c->optimizer,
         .layout = &t->whole,
-        .pieces = &t->pieces,
+        .shard = &t->shard,
         .weights = t->weights,
         .exp_avg = t->exp_avg,
         .exp_avg_sq = t->exp_avg_sq,
         .copy = t->compute_weights,
         .copy_dtype = dtype,
-        .moments = optim_moments(&c->optimizer),
+        .moments = optim_moment_dtype(&c->optimizer),
         .seed = (uint64_t)c->debug.seed,
-        .split = optim_splits(&c->optimizer),
+        .split = optim_uses_split_weights(&c->optimizer),
         .low = t->low,
     };
     t->evaluator.causal = c->objective.name == OBJECTIVE_causal;
@@ -252,7 +252,7 @@ static enum status connect_parts(struct trainer *t)
 /* The i-th microbatch of the step; the caller sets the scale of its gradient. */
 static struct microbatch microbatch_of(const struct trainer *t, int i)
 {
-    int count = t->pipeline.schedule.micros;
+    int count = t->pipeline.schedule.num_microbatches;
     struct microbatch micro = microbatch_from_batch(&t->local, i, count, t->evaluator.documents);
     micro.causal = t->evaluator.causal;
     micro.last = i == count - 1;
@@ -285,13 +285,13 @@ static double loss_scale(const struct trainer *t, int i, double valid)
 /* Runs all microbatches: accumulates their gradients and sums this rank's losses. */
 static enum status run_microbatches(struct trainer *t, double valid, double *loss)
 {
-    int num_microbatches = t->pipeline.schedule.micros;
+    int num_microbatches = t->pipeline.schedule.num_microbatches;
     for (int i = 0; i < num_microbatches; i++) {
         t->microbatches[i] = microbatch_of(t, i);
         t->microbatches[i].scale = (float)loss_scale(t, i, valid);
     }
     TRY(pipeline_run(&t->pipeline, t->microbatches, &t->step));
-    TRY(queue_wait(t->machine.on));
+    TRY(queue_wait(t->machine.queue));
     *loss = 0;
     for (int i = 0; i < num_microbatches && t->loss_BT; i++) {
         const struct microbatch *micro = &t->microbatches[i];
@@ -321,7 +321,7 @@ struct local_result {
 /* Forward and backward: gradients of the global batch, losses of this rank. */
 static enum status forward_backward(struct trainer *t, struct local_result *local)
 {
-    struct trace *trace = t->machine.on->trace;
+    struct trace *trace = t->machine.queue->trace;
     const struct comm *readers = group(t, GROUP_data), *contexts = group(t, GROUP_cp);
     double valid = (double)t->batch.valid;
     batch_copy_part(&t->batch, contexts, t->evaluator.causal, &t->local);
@@ -344,9 +344,9 @@ static enum status update_float8_scales(struct trainer *t)
 {
     struct float8_state *f = &t->float8;
     if (!t->has_float8) return STATUS_OK;
-    TRY(queue_wait(t->machine.on));
+    TRY(queue_wait(t->machine.queue));
     float8_collect_amax(f);
-    TRY(comm_all_reduce(group(t, GROUP_world), REDUCE_MAX, f->global_amax, float8_seen(f)));
+    TRY(comm_all_reduce(group(t, GROUP_world), REDUCE_MAX, f->global_amax, float8_num_amax(f)));
     float8_update_scales(f);
     return STATUS_OK;
 }
@@ -357,7 +357,7 @@ static enum status local_squares(const struct trainer *t, float *flat, double *s
 {
     double duplicate;
     *squares = 0;
-    TRY(optim_squares(&t->optim, t->machine.ops, flat, squares, t->machine.on));
+    TRY(optim_sum_squares(&t->optim, t->machine.ops, flat, squares, t->machine.queue));
     for (int i = 0; i < REPLICATED_COUNT; i++) {
         TRY(replicas_duplicate_squares(&t->replicas[i], flat, &duplicate));
         *squares -= duplicate;
@@ -397,10 +397,10 @@ static enum status reduce_result(const struct trainer *t, const struct local_res
 
 enum status trainer_parameter_norm(const struct trainer *t, double *norm)
 {
-    struct unsplit all = {t->pieces.elements};
+    struct unsplit all = {t->shard.elements};
     struct unsplit_io io = {t->compute_weights, t->low, t->gradients};
     if (!t->optim.split) return global_norm(t, t->weights, norm);
-    TRY(unsplit(t->machine.ops, &all, &io, t->machine.on));
+    TRY(unsplit(t->machine.ops, &all, &io, t->machine.queue));
     return global_norm(t, t->gradients, norm);
 }
 
@@ -416,10 +416,10 @@ static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
     return STATUS_OK;
 }
 
-enum status trainer_learn(struct trainer *t, struct step_result *result)
+enum status trainer_train_batch(struct trainer *t, struct step_result *result)
 {
     const struct config *c = t->config;
-    struct trace *trace = t->machine.on->trace;
+    struct trace *trace = t->machine.queue->trace;
     struct local_result local;
     double begin = trace_begin(trace);
     TRY(forward_backward(t, &local));
@@ -437,7 +437,7 @@ enum status trainer_learn(struct trainer *t, struct step_result *result)
         t->skips = 0;
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
         struct optim_update update = {t->gradients, result->lr, clip, t->steps_done + 1};
-        TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.on));
+        TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
     }
@@ -455,46 +455,47 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     TRY(comm_agree(group(t, GROUP_world), st));
     TRY(batch_broadcast(&t->batch, group(t, GROUP_peers)));
     result->data_seconds = clock_monotonic_s() - begin;
-    trace_end(t->machine.on->trace, "data", begin);
-    TRY(trainer_learn(t, result));
+    trace_end(t->machine.queue->trace, "data", begin);
+    TRY(trainer_train_batch(t, result));
     return STATUS_OK;
 }
 
-enum status trainer_start(struct trainer *t, uint64_t seed)
+enum status trainer_init_weights(struct trainer *t, uint64_t seed)
 {
-    struct store to = {t->weights, NULL, F32, t->machine.on};
-    if (t->optim.split) to = (struct store){t->compute_weights, t->low, BF16, t->machine.on};
-    return init_weights_store(&t->whole, &t->pieces, &t->shape, seed, &to);
+    struct store to = {t->weights, NULL, F32, t->machine.queue};
+    if (t->optim.split) to = (struct store){t->compute_weights, t->low, BF16, t->machine.queue};
+    return init_weights_store(&t->whole, &t->shard, &t->shape, seed, &to);
 }
 
-enum status trainer_sync(struct trainer *t)
+enum status trainer_sync_weights(struct trainer *t)
 {
     fsdp_invalidate_weights(&t->fsdp);
     if (!t->compute_weights || t->optim.split) return STATUS_OK;
-    struct cast all = {.n = t->pieces.elements, .to = BF16};
+    struct cast all = {.n = t->shard.elements, .to = BF16};
     struct cast_io io = {t->weights, t->compute_weights};
-    TRY(cast(t->machine.ops, &all, &io, t->machine.on));
+    TRY(cast(t->machine.ops, &all, &io, t->machine.queue));
     return STATUS_OK;
 }
 
 /* A whole step as a sizing pass, which computes nothing. */
 static enum status size_step(struct trainer *t)
 {
-    struct queue *queue = t->machine.on;
+    struct queue *queue = t->machine.queue;
     double squares;
     enum status st = STATUS_OK;
     arena_release(&queue->scratch);
-    queue->measuring = true;
-    for (int i = 0; i < t->pipeline.schedule.micros; i++) t->microbatches[i] = microbatch_of(t, i);
+    queue->sizing = true;
+    for (int i = 0; i < t->pipeline.schedule.num_microbatches; i++)
+        t->microbatches[i] = microbatch_of(t, i);
     TRY_OUT(pipeline_run(&t->pipeline, t->microbatches, &t->step));
     TRY_OUT(finish_gradients(t));
-    if (t->config->validation.enable) TRY_OUT(evaluator_measure(&t->evaluator, &t->step));
+    if (t->config->validation.enable) TRY_OUT(evaluator_size(&t->evaluator, &t->step));
     TRY_OUT(local_squares(t, t->gradients, &squares));
     TRY_OUT(optim_step(&t->optim, t->machine.ops,
                        &(struct optim_update){t->gradients, .scale = 1, .step = 1}, queue));
-    TRY_OUT(trainer_sync(t));
+    TRY_OUT(trainer_sync_weights(t));
 out:
-    queue->measuring = false;
+    queue->sizing = false;
     return st;
 }
 
@@ -502,7 +503,7 @@ static void release_model(struct trainer *t)
 {
     fsdp_release(&t->fsdp);
     float8_release(&t->float8);
-    pieces_release(&t->pieces);
+    shard_release(&t->shard);
     layout_release(&t->whole);
     comm_release(&t->kv_head_peers);
     comm_release(&t->embedding_peers);
@@ -525,8 +526,8 @@ static enum status size_trainer(struct trainer *t, const struct config *c,
     TRY(connect_parts(t));
     TRY(size_step(t));
     plan->bytes[MEMORY_activations] = t->step.peak;
-    plan->bytes[MEMORY_scratch] = machine->on->scratch.peak;
-    if (t->step.overflow || machine->on->scratch.overflow)
+    plan->bytes[MEMORY_scratch] = machine->queue->scratch.peak;
+    if (t->step.overflow || machine->queue->scratch.overflow)
         FAIL(CONFIG, "the size of a batch of this shape overflows");
     return STATUS_OK;
 }
@@ -554,15 +555,15 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
     struct memory_plan plan;
     enum status st = STATUS_OK;
     TRY_OUT(size_trainer(t, c, shape, machine, &plan));
-    size_t run = t->run.used, step = t->step.peak, scratch = machine->on->scratch.peak;
+    size_t run = t->run.used, step = t->step.peak, scratch = machine->queue->scratch.peak;
     size_t shared = t->shared.used;
-    const struct memory *own = queue_memory(machine->on);
+    const struct allocator *own = queue_device_allocator(machine->queue);
     release_model(t);
     if (!own) memory_plan_warn(run + step + scratch + shared, (size_t)memory_available_bytes());
     TRY_OUT(arena_init(&t->run, run, own));
     TRY_OUT(arena_init(&t->step, step, own));
-    TRY_OUT(arena_init(&machine->on->scratch, scratch, own));
-    TRY_OUT(arena_init(&t->shared, shared, queue_shared(machine->on)));
+    TRY_OUT(arena_init(&machine->queue->scratch, scratch, own));
+    TRY_OUT(arena_init(&t->shared, shared, queue_shared_allocator(machine->queue)));
     TRY_OUT(alloc_buffers(t, shape, &plan));
     TRY_OUT(connect_parts(t));
     TRY_OUT(pipeline_declare_p2p(&t->pipeline));
@@ -578,7 +579,7 @@ void trainer_close(struct trainer *t)
 {
     release_model(t);
     (void)register_memory(t, 0);
-    if (t->machine.on) arena_release(&t->machine.on->scratch);
+    if (t->machine.queue) arena_release(&t->machine.queue->scratch);
     arena_release(&t->step);
     arena_release(&t->run);
     arena_release(&t->shared);

@@ -33,11 +33,11 @@ struct trainer {
     struct stage *stages;     /* owned */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* of an optimizer step; owned */
-    struct tensor_plan plan;
+    struct group_plan plan;
     bool has_float8;
     struct float8_state float8; /* if has_float8; the same on every rank */
     struct optim optim;
-    struct pieces pieces; /* this rank's shard */
+    struct shard shard; /* this rank's shard */
     struct fsdp fsdp;
     float *weights, *gradients; /* flat, this rank's shard; weights NULL if split: */
     uint16_t *low; /* low 16 bits of split master weights; compute_weights has the rest */
@@ -74,9 +74,9 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
 void trainer_close(struct trainer *t);
 
 /* Initializes this rank's weights; call trainer_sync_weights afterwards. */
-enum status trainer_start(struct trainer *t, uint64_t seed);
+enum status trainer_init_weights(struct trainer *t, uint64_t seed);
 /* Casts the master weights to compute weights, after they were filled from outside. */
-enum status trainer_sync(struct trainer *t);
+enum status trainer_sync_weights(struct trainer *t);
 
 /* The L2 norm of all weights, each counted once.  Collective.  Split master weights are joined in
  * the gradient buffer. */
@@ -87,7 +87,7 @@ enum status trainer_parameter_norm(const struct trainer *t, double *norm);
  * unchanged. */
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
 /* The same on the batch that is already in t->batch.  Leaves result->data_seconds as it is. */
-enum status trainer_learn(struct trainer *t, struct step_result *result);
+enum status trainer_train_batch(struct trainer *t, struct step_result *result);
 
 /* Data-parallel readers: ranks with different rows. */
 int trainer_readers(const struct mesh *m);

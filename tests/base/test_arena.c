@@ -9,11 +9,11 @@
 
 static unsigned char *allocate_some(struct arena *a)
 {
-    arena_take(a, 3, 7);
+    arena_alloc(a, 3, 7);
     size_t mark = arena_mark(a);
-    arena_take(a, 1000, 8);
+    arena_alloc(a, 1000, 8);
     arena_reset(a, mark);
-    return arena_take(a, 5, 4);
+    return arena_alloc(a, 5, 4);
 }
 
 TEST(sizing_arena_adds_up_what_the_same_calls_allocate_later)
@@ -35,7 +35,7 @@ TEST(arena_allocations_are_aligned_zeroed_and_disjoint)
     CHECK_STATUS(OK, arena_init(&a, 1 << 16, NULL));
     unsigned char *before = NULL;
     for (size_t bytes = 1; bytes < 200; bytes += 13) {
-        unsigned char *p = arena_take(&a, bytes, 1);
+        unsigned char *p = arena_alloc(&a, bytes, 1);
         CHECK((uintptr_t)p % ARENA_ALIGN == 0 && p > before);
         for (size_t i = 0; i < bytes; i++) CHECK(p[i] == 0);
         memset(p, 0xFF, bytes);
@@ -47,11 +47,11 @@ TEST(arena_allocations_are_aligned_zeroed_and_disjoint)
 TEST(sizing_arena_detects_size_overflow)
 {
     struct arena a = {0};
-    arena_take(&a, SIZE_MAX / 2, 3);
+    arena_alloc(&a, SIZE_MAX / 2, 3);
     CHECK(a.overflow && a.used == 0);
     a = (struct arena){0};
-    arena_take(&a, SIZE_MAX - 70, 1);
-    arena_take(&a, 100, 1);
+    arena_alloc(&a, SIZE_MAX - 70, 1);
+    arena_alloc(&a, 100, 1);
     CHECK(a.overflow);
 }
 
@@ -70,7 +70,7 @@ TEST(arena_allocation_past_the_end_is_a_bug)
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         struct arena a;
         if (!freopen("/dev/null", "w", stderr) || arena_init(&a, 128, NULL)) _exit(1);
-        arena_take(&a, 129, 1);
+        arena_alloc(&a, 129, 1);
         _exit(0);
     }
     int code = 0;

@@ -121,12 +121,12 @@ TEST(evicted_pages_of_a_file_map_are_read_again)
     CHECK_STATUS(OK, file_map_open(&map, path));
     CHECK(!memcmp(map.data, bytes, SIZE));
     int64_t before = memory_resident_bytes();
-    file_map_forget(&map, 1, SIZE - 1);
+    file_map_evict(&map, 1, SIZE - 1);
     CHECK(before - memory_resident_bytes() > SIZE / 2);
     CHECK(!memcmp(map.data, bytes, SIZE));
-    file_map_forget(&map, SIZE, SIZE + 4096); /* past the end: ignored */
+    file_map_evict(&map, SIZE, SIZE + 4096); /* past the end: ignored */
     file_map_close(&map);
-    file_map_forget(&map, 0, 0);
+    file_map_evict(&map, 0, 0);
     free(path), free(bytes);
 }
 
@@ -167,8 +167,8 @@ TEST(file_exists_in_finds_files_and_folders)
     const char *folder = test_folder(), *path = test_path(folder, "a.txt");
     CHECK_STATUS(OK, file_write(path, "", 0));
     CHECK_STATUS(OK, file_make_dirs(test_path(folder, "below")));
-    CHECK(file_is_in(folder, "a.txt") && file_is_in(folder, "below"));
-    CHECK(!file_is_in(folder, "a") && !file_is_in(path, "a.txt"));
+    CHECK(file_exists_in(folder, "a.txt") && file_exists_in(folder, "below"));
+    CHECK(!file_exists_in(folder, "a") && !file_exists_in(path, "a.txt"));
 }
 
 TEST(file_glob_prefers_a_file_of_that_exact_name)

@@ -32,9 +32,9 @@ static void three_lines(void)
 
 static void three_quiet_lines(void)
 {
-    log_quiet(true);
+    log_set_quiet(true);
     three_lines();
-    log_quiet(false);
+    log_set_quiet(false);
 }
 
 TEST(log_lines_go_to_stderr_with_their_level)
@@ -73,7 +73,7 @@ TEST(log_has_no_color_unless_stderr_is_a_terminal)
 {
     int old = dup(STDERR_FILENO), fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     CHECK(old >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
-    bool colour = log_colour();
+    bool colour = log_color();
     dup2(old, STDERR_FILENO);
     close(old);
     close(fd);
@@ -112,8 +112,8 @@ TEST(log_failure_reports_a_failure_once)
     struct text got = {0};
     capture_stderr(failing_twice, &got);
     const char *reported = strstr(got.data, "error: the disk is full\n");
-    CHECK(reported && !strstr(reported + 1, "error:") && status_is_told());
+    CHECK(reported && !strstr(reported + 1, "error:") && status_is_reported());
     status_fail(STATUS_IO, "x.c", 1, "another");
-    CHECK(!status_is_told());
+    CHECK(!status_is_reported());
     text_release(&got);
 }

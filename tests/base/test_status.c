@@ -67,8 +67,8 @@ TEST(status_truncates_long_messages)
 
 static void *fails_elsewhere(void *kept)
 {
-    failure_keep(kept, fails(8));
-    failure_keep(kept, fails(9));
+    status_save(kept, fails(8));
+    status_save(kept, fails(9));
     return NULL;
 }
 
@@ -80,7 +80,7 @@ TEST(status_is_per_thread_until_a_saved_failure_is_restored)
     CHECK(pthread_create(&thread, NULL, fails_elsewhere, &kept) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_MESSAGE("got 7");
-    CHECK(failure_tell(&kept) == STATUS_DATA);
+    CHECK(status_restore(&kept) == STATUS_DATA);
     CHECK_MESSAGE("got 8");
     CHECK(strstr(status_stack(), "test_status.c"));
 }
@@ -89,8 +89,8 @@ TEST(restoring_an_empty_failure_changes_nothing)
 {
     struct failure kept = {0};
     fails(7);
-    CHECK_STATUS(OK, failure_keep(&kept, STATUS_OK));
-    CHECK_STATUS(OK, failure_tell(&kept));
+    CHECK_STATUS(OK, status_save(&kept, STATUS_OK));
+    CHECK_STATUS(OK, status_restore(&kept));
     CHECK_MESSAGE("got 7");
 }
 
@@ -117,7 +117,7 @@ TEST(bug_aborts_and_prints_where)
 TEST(status_prefix_goes_before_the_message)
 {
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");
-    CHECK(status_where(STATUS_IO, "step %d", 7) == STATUS_IO);
+    CHECK(status_prefix(STATUS_IO, "step %d", 7) == STATUS_IO);
     CHECK(!strcmp(status_message(), "step 7: the disk is full"));
 }
 
@@ -125,7 +125,7 @@ TEST(failure_is_marked_shared_until_the_next_one)
 {
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");
     CHECK(!status_is_shared());
-    status_share();
+    status_mark_shared();
     CHECK(status_is_shared());
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");
     CHECK(!status_is_shared());

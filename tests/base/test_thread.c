@@ -45,7 +45,7 @@ TEST(background_thread_may_use_every_core_at_lower_priority)
     struct observation seen = {0};
     void *result;
     thread_pin(0);
-    enum status st = thread_start(&thread, observe, &seen);
+    enum status st = thread_start_background(&thread, observe, &seen);
     thread_pin(-1);
     CHECK_STATUS(OK, st);
     CHECK(pthread_join(thread, &result) == 0 && result == &seen);
@@ -57,7 +57,7 @@ TEST(foreground_thread_keeps_the_priority_of_its_creator)
 {
     pthread_t thread;
     struct observation seen = {0};
-    CHECK_STATUS(OK, thread_start_equal(&thread, observe, &seen));
+    CHECK_STATUS(OK, thread_start_foreground(&thread, observe, &seen));
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(seen.cores == thread_cores());
     CHECK(seen.priority == getpriority(PRIO_PROCESS, 0));

@@ -11,7 +11,7 @@
 struct saved {
     struct model_shape shape;
     struct layout layout;
-    struct pieces pieces; /* unsharded */
+    struct shard shard; /* unsharded */
     float *weights, *exp_avg, *exp_avg_sq;
     struct tokenizer *tokenizer;
     struct text config_toml;
@@ -43,7 +43,7 @@ static inline void saved_open(struct saved *s, bool tied)
                                   .depth_init = true,
                                   .max_context = 64}};
     layout_init(&s->layout, &s->shape, 1);
-    pieces_init(&s->pieces, &s->layout, 0, 1);
+    shard_init(&s->shard, &s->layout, 0, 1);
     size_t n = s->layout.elements;
     s->weights = heap(n * sizeof(float));
     s->exp_avg = heap(n * sizeof(float));
@@ -57,7 +57,7 @@ static inline void saved_close(struct saved *s)
 {
     free(s->weights), free(s->exp_avg), free(s->exp_avg_sq);
     tokenizer_close(s->tokenizer);
-    pieces_release(&s->pieces);
+    shard_release(&s->shard);
     layout_release(&s->layout);
     text_release(&s->config_toml);
 }
@@ -68,7 +68,7 @@ static inline struct checkpoint_state saved_state(const struct saved *s, int64_t
     static char train[] = "{\"tokens_seen\": 99}";
     return (struct checkpoint_state){.shape = &s->shape,
                                      .layout = &s->layout,
-                                     .pieces = &s->pieces,
+                                     .shard = &s->shard,
                                      .world = comm_self(),
                                      .weights = s->weights,
                                      .exp_avg = s->exp_avg,
@@ -123,7 +123,7 @@ static inline enum status load_into(struct loaded_state *l, const struct saved *
     }
     l->state = (struct checkpoint_state){.shape = &s->shape,
                                          .layout = &s->layout,
-                                         .pieces = &s->pieces,
+                                         .shard = &s->shard,
                                          .world = comm_self(),
                                          .weights = l->buffers[0],
                                          .exp_avg = l->buffers[1],
@@ -150,7 +150,7 @@ static inline enum status try_load(const struct saved *s, const char *folder)
 static inline bool same_tensors(const struct layout *l, const float *a, const float *b)
 {
     for (int i = 0; i < l->num_tensors; i++) {
-        const struct tensor_place *t = &l->tensors[i];
+        const struct tensor_slot *t = &l->tensors[i];
         if (memcmp(a + t->offset, b + t->offset, t->elements * sizeof *a)) return false;
     }
     return true;

@@ -19,7 +19,7 @@ enum sharding {
 /* One rank's shard. */
 struct rank_shard {
     struct layout layout;
-    struct pieces pieces;
+    struct shard shard;
     float *buffers[3]; /* weights, moments */
 };
 
@@ -47,18 +47,18 @@ static inline float sharding_value(int buffer, int tensor, size_t i)
     return (float)(int32_t)(x >> 32) * 0x1p-34f;
 }
 
-static inline void rank_shard_add(struct pieces *p, int tensor, size_t first, size_t count)
+static inline void rank_shard_add(struct shard *p, int tensor, size_t first, size_t count)
 {
     p->all = heap_grow(p->all, p->count + 1, sizeof *p->all);
-    p->all[p->count++] = (struct piece){tensor, first, count, p->elements};
+    p->all[p->count++] = (struct shard_run){tensor, first, count, p->elements};
     p->elements += count + 3; /* padding between runs */
 }
 
-static inline void rank_shard_add_columns(struct pieces *p, const struct layout *l, int rank,
+static inline void rank_shard_add_columns(struct shard *p, const struct layout *l, int rank,
                                           int size)
 {
     for (int i = l->num_tensors - 1; i >= 0; i--) {
-        const struct tensor_place *t = &l->tensors[i];
+        const struct tensor_slot *t = &l->tensors[i];
         size_t columns = (size_t)t->columns, first = columns * (size_t)rank / (size_t)size;
         size_t count = columns * ((size_t)rank + 1) / (size_t)size - first;
         if (columns == 1) rank_shard_add(p, i, 0, t->elements);
@@ -67,7 +67,7 @@ static inline void rank_shard_add_columns(struct pieces *p, const struct layout 
     }
 }
 
-static inline void rank_shard_add_uneven(struct pieces *p, const struct layout *l, int rank,
+static inline void rank_shard_add_uneven(struct shard *p, const struct layout *l, int rank,
                                          int size)
 {
     for (int i = 0; i < l->num_tensors; i++) {
@@ -90,19 +90,19 @@ static inline void rank_shard_open(struct rank_shard *s, enum sharding how, bool
     *s = (struct rank_shard){0};
     layout_init(&s->layout, &shape, num_parts);
     if (how == SHARDING_COLUMNS)
-        rank_shard_add_columns(&s->pieces, &s->layout, rank, size);
+        rank_shard_add_columns(&s->shard, &s->layout, rank, size);
     else if (how == SHARDING_UNEVEN && size > 1)
-        rank_shard_add_uneven(&s->pieces, &s->layout, rank, size);
+        rank_shard_add_uneven(&s->shard, &s->layout, rank, size);
     else
-        pieces_init(&s->pieces, &s->layout, parts ? rank % num_parts : 0, num_parts);
-    for (int b = 0; b < 3; b++) s->buffers[b] = heap(s->pieces.elements * sizeof(float));
+        shard_init(&s->shard, &s->layout, parts ? rank % num_parts : 0, num_parts);
+    for (int b = 0; b < 3; b++) s->buffers[b] = heap(s->shard.elements * sizeof(float));
 }
 
 static inline void rank_shard_fill(struct rank_shard *s)
 {
     for (int b = 0; b < 3; b++)
-        for (size_t i = 0; i < s->pieces.count; i++) {
-            const struct piece *p = &s->pieces.all[i];
+        for (size_t i = 0; i < s->shard.count; i++) {
+            const struct shard_run *p = &s->shard.runs[i];
             for (size_t j = 0; j < p->count; j++)
                 s->buffers[b][p->at + j] = sharding_value(b, p->tensor, p->first + j);
         }
@@ -111,8 +111,8 @@ static inline void rank_shard_fill(struct rank_shard *s)
 /* Whether buffer b holds every element of the shard. */
 static inline bool rank_shard_is_full(const struct rank_shard *s, int b)
 {
-    for (size_t i = 0; i < s->pieces.count; i++) {
-        const struct piece *p = &s->pieces.all[i];
+    for (size_t i = 0; i < s->shard.count; i++) {
+        const struct shard_run *p = &s->shard.runs[i];
         for (size_t j = 0; j < p->count; j++) {
             float want = sharding_value(b, p->tensor, p->first + j);
             if (memcmp(&s->buffers[b][p->at + j], &want, sizeof want)) return false;
@@ -124,7 +124,7 @@ static inline bool rank_shard_is_full(const struct rank_shard *s, int b)
 static inline void rank_shard_release(struct rank_shard *s)
 {
     for (int b = 0; b < 3; b++) free(s->buffers[b]);
-    pieces_release(&s->pieces);
+    shard_release(&s->shard);
     layout_release(&s->layout);
 }
 
@@ -135,7 +135,7 @@ static inline struct checkpoint_state rank_shard_state(struct rank_shard *s,
 {
     return (struct checkpoint_state){.shape = shape,
                                      .layout = &s->layout,
-                                     .pieces = &s->pieces,
+                                     .shard = &s->shard,
                                      .world = world,
                                      .weights = s->buffers[0],
                                      .exp_avg = s->buffers[1],
@@ -172,7 +172,7 @@ static inline enum status sharding_save_on_rank(const struct comm *world, void *
     rank_shard_open(&s, saving->how, saving->tied, world->rank, world->size);
     rank_shard_fill(&s);
     int rank = world->rank;
-    void *staging = heap(checkpoint_staging_bytes(&s.pieces));
+    void *staging = heap(checkpoint_staging_bytes(&s.shard));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
     enum status st = checkpointer_open(&c, &o);
@@ -186,7 +186,7 @@ static inline enum status sharding_save_on_rank(const struct comm *world, void *
         text_release(&state.train);
         if (!saving->async) continue;
         /* The caller continues at once, and communicates meanwhile. */
-        for (int b = 0; b < 3; b++) memset(s.buffers[b], 7, s.pieces.elements * sizeof(float));
+        for (int b = 0; b < 3; b++) memset(s.buffers[b], 7, s.shard.elements * sizeof(float));
         for (double x = 1; x < 100; x++) {
             double sum = x;
             if ((st = comm_all_reduce(world, REDUCE_SUM, &sum, 1))) break;

@@ -28,7 +28,7 @@ static enum status fill_blocks(const struct comm *world, void *context)
         blocks[r] = (struct file_block){&spans[r], 1};
     }
     blocks[world->size - 1].count = 0; /* past the end of the file */
-    TRY_OUT(block_exchange_open(&x, &s.layout, &s.pieces, world));
+    TRY_OUT(block_exchange_open(&x, &s.layout, &s.shard, world));
     uint64_t *received = world->counts->bytes, before = received[TRANSFER_receive];
     TRY_OUT(block_exchange_fill(&x, blocks, SAFETENSORS_F32, got));
     e->received[world->rank] = received[TRANSFER_receive] - before;
@@ -76,9 +76,9 @@ static enum status fill_with_hole(const struct comm *world, void *context)
     struct tensor_source source = tensor_source_flat(s.buffers[0]);
     struct block_span span = {.first = 0, .count = BLOCK, .source = &source};
     struct file_block blocks[2] = {{&span, 0}, {&span, 1}};
-    for (size_t i = 0; i < s.pieces.count; i++) /* declare one run shorter than it is */
-        if (s.pieces.all[i].tensor == 0 && s.pieces.all[i].first == 0) s.pieces.all[i].count = 900;
-    TRY_OUT(block_exchange_open(&x, &s.layout, &s.pieces, world));
+    for (size_t i = 0; i < s.shard.count; i++) /* declare one run shorter than it is */
+        if (s.shard.runs[i].tensor == 0 && s.shard.runs[i].first == 0) s.shard.runs[i].count = 900;
+    TRY_OUT(block_exchange_open(&x, &s.layout, &s.shard, world));
     enum status own = block_exchange_fill(&x, blocks, SAFETENSORS_F32, got);
     if (own != (world->rank == 1 ? STATUS_SHAPE : STATUS_OK)) FAIL_OUT(DATA, "status %d", own);
     if (own && !strstr(status_message(), "embed_tokens.weight: no rank holds element 900"))
@@ -102,7 +102,7 @@ TEST(block_exchange_converts_to_the_files_dtype)
     struct block_span spans[2] = {
         {.first = 5, .count = 4, .source = &source},
         {.tensor = 2, .first = 70, .count = 3, .at = 4, .source = &source}};
-    CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.pieces, comm_self()));
+    CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.shard, comm_self()));
     CHECK_STATUS(OK,
                  block_exchange_fill(&x, &(struct file_block){spans, 2}, SAFETENSORS_BF16, got));
     for (size_t i = 0; i < 7; i++)

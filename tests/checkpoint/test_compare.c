@@ -32,8 +32,8 @@ TEST(differing_tensors_are_reported_with_their_error)
     const char *folder = test_path(test_folder(), "checkpoint");
     struct checkpointer *to = checkpointer_of(folder, 0);
     struct checkpoint_state state = saved_state(&s, 1);
-    const struct tensor_place *norm = layout_find(&s.layout, PARAM_last_norm, -1);
-    const struct tensor_place *up = layout_find(&s.layout, PARAM_mlp_up, 1);
+    const struct tensor_slot *norm = layout_find(&s.layout, PARAM_last_norm, -1);
+    const struct tensor_slot *up = layout_find(&s.layout, PARAM_mlp_up, 1);
     for (size_t i = 0; i < norm->elements; i++) s.weights[norm->offset + i] = 2;
     CHECK_STATUS(OK, checkpointer_save(to, &state));
     s.weights[norm->offset + 3] = 5;

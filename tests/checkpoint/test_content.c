@@ -9,18 +9,18 @@ static const char *write_content(struct content c, const char *folder, const cha
 {
     struct model_shape shape = {.V = 9, .D = 8, .L = 1, .H = 2, .G = 2, .K = 4, .F = 12};
     struct layout layout;
-    struct pieces pieces;
+    struct shard pieces;
     const char *path = test_path(folder, name);
     struct manifest m = {.folder = path};
     layout_init(&layout, &shape, 1);
-    pieces_init(&pieces, &layout, 0, 1);
+    shard_init(&pieces, &layout, 0, 1);
     float *zeros = heap(layout.elements * sizeof *zeros);
-    c.shape = &shape, c.layout = &layout, c.pieces = &pieces, c.ranks = comm_self();
+    c.shape = &shape, c.layout = &layout, c.shard = &pieces, c.ranks = comm_self();
     c.weights = tensor_source_flat(zeros);
     CHECK_STATUS(OK, file_make_dirs(path));
     CHECK_STATUS(OK, content_write(&c, &m));
     manifest_release(&m);
-    pieces_release(&pieces);
+    shard_release(&pieces);
     layout_release(&layout);
     free(zeros);
     return path;

@@ -13,8 +13,8 @@ static char *write_model(const char *folder, bool tied, float **weights)
     struct layout layout;
     layout_init(&layout, &shape, 1);
     *weights = heap(layout.elements * sizeof **weights);
-    struct pieces all;
-    pieces_init(&all, &layout, 0, 1);
+    struct shard all;
+    shard_init(&all, &layout, 0, 1);
     CHECK_STATUS(OK, init_weights_f32(&layout, &all, &shape, 7, *weights));
     struct checkpointer_options o = {.folder = folder, .world = comm_self()};
     struct checkpointer *c;
@@ -22,13 +22,13 @@ static char *write_model(const char *folder, bool tied, float **weights)
     struct checkpoint_state s = {.shape = &shape,
                                  .world = comm_self(),
                                  .layout = &layout,
-                                 .pieces = &all,
+                                 .shard = &all,
                                  .weights = *weights,
                                  .step = 3};
     s.dtype = SAFETENSORS_F32;
     CHECK_STATUS(OK, checkpointer_save(c, &s));
     CHECK_STATUS(OK, checkpointer_close(c));
-    pieces_release(&all);
+    shard_release(&all);
     layout_release(&layout);
     return file_join(folder, "step-3");
 }
@@ -41,16 +41,16 @@ static void check_weights(const char *folder, bool tied, const float *want, floa
     CHECK(shape.tied == tied && shape.F == 24 && shape.G == 2);
     layout_init(&layout, &shape, 1);
     float *got = heap(layout.elements * sizeof *got);
-    struct pieces all;
-    pieces_init(&all, &layout, 0, 1);
+    struct shard all;
+    shard_init(&all, &layout, 0, 1);
     struct checkpoint_state s = {
-        .shape = &shape, .world = comm_self(), .layout = &layout, .pieces = &all, .weights = got};
+        .shape = &shape, .world = comm_self(), .layout = &layout, .shard = &all, .weights = got};
     struct checkpoint_found found;
     CHECK_STATUS(OK, checkpoint_load(folder, &s, &(struct option_list){0}, &found));
     for (size_t i = 0; i < layout.elements; i++)
         CHECK(fabsf(got[i] - want[i]) <= tolerance * fabsf(want[i]));
     json_free(found.state);
-    pieces_release(&all);
+    shard_release(&all);
     layout_release(&layout);
     free(got);
 }
@@ -102,24 +102,24 @@ static void check_blocks(const char *folder, bool tied, const float *want)
     const struct option_list exclude = {.items = items, .count = 2};
     struct model_shape shape;
     struct layout all, other;
-    struct pieces pieces;
+    struct shard pieces;
     struct checkpoint_found found;
     CHECK_STATUS(OK, checkpoint_read_shape(folder, &shape));
     CHECK(shape.V == 50 && shape.tied == tied);
     layout_init(&all, &shape, 1);
     shape.V = 70; /* another vocabulary */
     layout_init(&other, &shape, 1);
-    pieces_init(&pieces, &other, 0, 1);
+    shard_init(&pieces, &other, 0, 1);
     float *got = heap(other.elements * sizeof *got);
     struct checkpoint_state s = {
-        .shape = &shape, .world = comm_self(), .layout = &other, .pieces = &pieces, .weights = got};
+        .shape = &shape, .world = comm_self(), .layout = &other, .shard = &pieces, .weights = got};
     CHECK_STATUS(DATA, checkpoint_load(folder, &s, NULL, &found));
     CHECK_MESSAGE("model.embed_tokens.weight");
     for (size_t i = 0; i < other.elements; i++) got[i] = -77;
     CHECK_STATUS(OK, checkpoint_load(folder, &s, &exclude, &found));
     for (int i = 0; i < other.num_tensors; i++) {
-        const struct tensor_place *to = &other.tensors[i];
-        const struct tensor_place *from = layout_find(&all, to->id, to->layer);
+        const struct tensor_slot *to = &other.tensors[i];
+        const struct tensor_slot *from = layout_find(&all, to->id, to->layer);
         bool out = to->id == PARAM_embed || to->id == PARAM_head;
         for (size_t k = 0; k < to->elements; k++) {
             float w = got[to->offset + k], is = out ? -77 : want[from->offset + k];
@@ -127,7 +127,7 @@ static void check_blocks(const char *folder, bool tied, const float *want)
         }
     }
     free(got);
-    pieces_release(&pieces);
+    shard_release(&pieces);
     layout_release(&all), layout_release(&other);
 }
 
@@ -212,7 +212,7 @@ TEST(weights_are_bit_identical_after_any_format)
 }
 
 /* Tensors of the blocks, and a vector outside them. */
-static bool is_left_out(const struct tensor_place *t)
+static bool is_left_out(const struct tensor_slot *t)
 {
     return t->layer >= 0 || t->id == PARAM_last_norm;
 }
@@ -225,12 +225,12 @@ static void check_loaded(const struct saved *s, const char *from, const struct o
     struct checkpoint_state state = {.shape = &s->shape,
                                      .world = comm_self(),
                                      .layout = &s->layout,
-                                     .pieces = &s->pieces,
+                                     .shard = &s->shard,
                                      .weights = got};
     for (size_t i = 0; i < n; i++) got[i] = -77;
     CHECK_STATUS(OK, checkpoint_load(from, &state, exclude, &found));
     for (int i = 0; i < s->layout.num_tensors; i++) {
-        const struct tensor_place *t = &s->layout.tensors[i];
+        const struct tensor_slot *t = &s->layout.tensors[i];
         bool out = exclude && is_left_out(t);
         for (size_t k = 0; k < t->elements; k++) {
             float is = got[t->offset + k], want = out ? -77 : s->weights[t->offset + k];

@@ -148,7 +148,7 @@ TEST(load_weights_converts_to_the_compute_dtype)
     CHECK_STATUS(OK, checkpoint_load_weights(step, &state, BF16, half));
     CHECK(same_tensors(&s.layout, single, s.weights));
     for (int i = 0; i < s.layout.num_tensors; i++) {
-        const struct tensor_place *t = &s.layout.tensors[i];
+        const struct tensor_slot *t = &s.layout.tensors[i];
         for (size_t j = t->offset; j < t->offset + t->elements; j++)
             CHECK(half[j] == bf16_from_f32(s.weights[j]));
     }
@@ -171,7 +171,7 @@ TEST(excluded_tensors_and_parts_stay_unchanged)
     json_free(l.found.state);
     CHECK_STATUS(OK, checkpoint_load(step, &l.state, &exclude, &l.found));
     for (int i = 0; i < s.layout.num_tensors; i++) {
-        const struct tensor_place *t = &s.layout.tensors[i];
+        const struct tensor_slot *t = &s.layout.tensors[i];
         float want = t->layer == 1 ? 5 : s.weights[t->offset];
         CHECK(l.buffers[0][t->offset] == want && l.buffers[1][t->offset] == 5);
     }
@@ -183,10 +183,10 @@ TEST(excluded_tensors_and_parts_stay_unchanged)
 /* Call after changing the shape. */
 static void update_layout(struct saved *s)
 {
-    pieces_release(&s->pieces);
+    shard_release(&s->shard);
     layout_release(&s->layout);
     layout_init(&s->layout, &s->shape, 1);
-    pieces_init(&s->pieces, &s->layout, 0, 1);
+    shard_init(&s->shard, &s->layout, 0, 1);
 }
 
 TEST(loading_a_model_of_another_shape_fails)
@@ -342,10 +342,10 @@ static enum status load_bf16(const struct comm *world, void *context)
     struct model_shape shape = sharding_shape(false);
     rank_shard_open(&s, SHARDING_COLUMNS, false, world->rank, world->size);
     struct checkpoint_state state = rank_shard_state(&s, &shape, world, 0);
-    bf16 *half = heap(s.pieces.elements * sizeof *half);
+    bf16 *half = heap(s.shard.elements * sizeof *half);
     enum status st = checkpoint_load_weights(context, &state, BF16, half);
-    for (size_t i = 0; i < s.pieces.count && !st; i++) {
-        const struct piece *p = &s.pieces.all[i];
+    for (size_t i = 0; i < s.shard.count && !st; i++) {
+        const struct shard_run *p = &s.shard.runs[i];
         for (size_t j = 0; j < p->count && !st; j++)
             if (half[p->at + j] != bf16_from_f32(sharding_value(0, p->tensor, p->first + j)))
                 st = STATUS_DEVICE;
@@ -402,7 +402,7 @@ TEST(checkpoint_is_float32_for_split_and_bf16_buffers)
     CHECK_STATUS(OK, load_into(&l, &s, test_path(again, "step-2")));
     CHECK(same_tensors(&s.layout, l.buffers[0], s.weights));
     for (int i = 0; i < s.layout.num_tensors; i++) {
-        const struct tensor_place *t = &s.layout.tensors[i];
+        const struct tensor_slot *t = &s.layout.tensors[i];
         for (size_t k = t->offset; k < t->offset + t->elements; k++) {
             CHECK(l.buffers[1][k] == bf16_to_f32(bf16_from_f32(s.exp_avg[k])));
             CHECK(l.buffers[2][k] == bf16_to_f32(bf16_from_f32(s.exp_avg_sq[k])));

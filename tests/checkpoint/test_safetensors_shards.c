@@ -23,7 +23,7 @@ static size_t write_shards(const struct saved *s, uint64_t most, enum safetensor
                                      .exchange = &x};
     struct file_list names;
     size_t files = 0;
-    CHECK_STATUS(OK, block_exchange_open(&x, &s->layout, &s->pieces, comm_self()));
+    CHECK_STATUS(OK, block_exchange_open(&x, &s->layout, &s->shard, comm_self()));
     CHECK_STATUS(OK, safetensors_shards_write(&how, &m));
     block_exchange_close(&x);
     manifest_release(&m);
@@ -48,7 +48,7 @@ static void check_tensors(const struct saved *s, const char *folder)
     for (int i = 0; i < s->layout.num_tensors; i++) {
         const struct safetensors *file;
         char name[96];
-        tensor_place_name(&s->layout.tensors[i], true, name);
+        layout_tensor_name(&s->layout.tensors[i], true, name);
         const struct safetensors_tensor *t = model_files_find(&m, name, &file);
         CHECK(t && t->elements == s->layout.tensors[i].elements);
         CHECK_STATUS(OK, safetensors_read_f32(file, t, got + s->layout.tensors[i].offset));
@@ -93,8 +93,8 @@ TEST(index_has_the_total_size_of_the_tensors)
     saved_close(&s);
 }
 
-static enum status failing_source(void *context, const struct piece *p, size_t first, size_t count,
-                                  const float **values)
+static enum status failing_source(void *context, const struct shard_run *p, size_t first,
+                                  size_t count, const float **values)
 {
     *values = context;
     FAIL(DEVICE, "elements %zu to %zu of tensor %d were lost", first, first + count, p->tensor);
@@ -115,7 +115,7 @@ TEST(failing_tensor_source_fails_the_write)
                                      .max_bytes = 1 << 20,
                                      .index = INDEX_NEVER,
                                      .exchange = &x};
-    CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.pieces, comm_self()));
+    CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.shard, comm_self()));
     CHECK_STATUS(DEVICE, safetensors_shards_write(&how, &m));
     CHECK_MESSAGE("were lost");
     block_exchange_close(&x);

@@ -11,7 +11,7 @@
 static struct checkpointer *open_async(const char *folder, const struct saved *s, void **staging)
 {
     struct checkpointer *c;
-    *staging = heap(checkpoint_staging_bytes(&s->pieces));
+    *staging = heap(checkpoint_staging_bytes(&s->shard));
     struct checkpointer_options o = {
         .folder = folder, .world = comm_self(), .async = true, .staging = *staging};
     CHECK_STATUS(OK, checkpointer_open(&c, &o));
@@ -205,7 +205,7 @@ static int save_with_file_limit(const char *folder, const struct saved *s, rlim_
     pid_t child = fork();
     CHECK(child >= 0);
     if (!child) {
-        void *staging = heap(checkpoint_staging_bytes(&s->pieces));
+        void *staging = heap(checkpoint_staging_bytes(&s->shard));
         struct checkpointer_options o = {
             .folder = folder, .world = comm_self(), .async = async, .staging = staging};
         struct checkpointer *c;
@@ -276,7 +276,7 @@ TEST(failed_async_save_does_not_prevent_the_next_one)
 static void save_until_killed(const char *folder, struct saved *s, int first, bool async)
 {
     struct checkpointer *c;
-    void *staging = heap(checkpoint_staging_bytes(&s->pieces));
+    void *staging = heap(checkpoint_staging_bytes(&s->shard));
     struct checkpointer_options o = {.folder = folder,
                                      .world = comm_self(),
                                      .keep_latest_k = 2,
@@ -463,7 +463,7 @@ static enum status save_without_rank_1(const struct comm *world, void *context)
     struct rank_shard s;
     struct checkpointer *c;
     rank_shard_open(&s, SHARDING_FSDP, false, world->rank, world->size);
-    void *staging = heap(checkpoint_staging_bytes(&s.pieces));
+    void *staging = heap(checkpoint_staging_bytes(&s.shard));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
     enum status st = checkpointer_open(&c, &o);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* A run of elements 100 to 107 of a tensor, at position 3 of the buffers. */
-static const struct piece run = {.tensor = 2, .first = 100, .count = 8, .at = 3};
+static const struct shard_run run = {.tensor = 2, .first = 100, .count = 8, .at = 3};
 
 TEST(flat_source_points_into_the_buffer)
 {

@@ -32,15 +32,15 @@ static enum status start(const struct comm *c, struct transfer *t)
     const char *x = t->x, *own = t->own;
     struct arena sizes = {0};
     l->x_bytes = own_bytes(t) * (parts ? (size_t)c->size : 1);
-    arena_take(&sizes, l->x_bytes, 1), arena_take(&sizes, own_bytes(t), 1);
-    arena_take(&sizes, work, 1);
-    TRY(arena_init(&l->memory, sizes.peak + 1, queue_memory(g->queue)));
+    arena_alloc(&sizes, l->x_bytes, 1), arena_alloc(&sizes, own_bytes(t), 1);
+    arena_alloc(&sizes, work, 1);
+    TRY(arena_init(&l->memory, sizes.peak + 1, queue_device_allocator(g->queue)));
     l->inner = *t;
-    l->inner.x = arena_take(&l->memory, l->x_bytes, 1);
+    l->inner.x = arena_alloc(&l->memory, l->x_bytes, 1);
     l->separate = own && (own < x || own > x + l->x_bytes);
-    l->inner.own = arena_take(&l->memory, own_bytes(t), 1);
+    l->inner.own = arena_alloc(&l->memory, own_bytes(t), 1);
     if (own && !l->separate) l->inner.own = (char *)l->inner.x + (own - x);
-    l->inner.work = arena_take(&l->memory, work, 1);
+    l->inner.work = arena_alloc(&l->memory, work, 1);
     if (t->kind != TRANSFER_receive) TRY(queue_copy(g->queue, l->inner.x, x, l->x_bytes));
     l->inner.comm = &g->wrapped; /* not counted again */
     TRY(g->wrapped.transport->start(&g->wrapped, &l->inner));

@@ -239,7 +239,7 @@ struct rank {
 static void *run_rank(void *context)
 {
     struct rank *r = context;
-    if (failure_keep(&r->failure, r->body(&r->world, r->context)) == STATUS_OK) return NULL;
+    if (status_save(&r->failure, r->body(&r->world, r->context)) == STATUS_OK) return NULL;
     pthread_mutex_lock(&r->post->lock);
     r->post->failed = true;
     pthread_cond_broadcast(&r->post->changed);
@@ -274,5 +274,5 @@ enum status ranks_run(int size, enum status (*body)(const struct comm *world, vo
     pthread_mutex_destroy(&post.lock);
     pthread_cond_destroy(&post.changed);
     free(ranks);
-    return failure_tell(&first);
+    return status_restore(&first);
 }

@@ -107,7 +107,8 @@ TEST(pipeline_follows_its_keys)
     int begin[9];
     CHECK_STATUS(OK, resolve_pipeline(&p, NULL, NULL));
     CHECK(p.schedule.kind == SCHEDULE_1F1B && p.schedule.pp == 4 && p.schedule.chunks == 1);
-    CHECK(p.schedule.micros == 12 && p.rows == 1); /* 24 rows over 2 ranks, one row at a time */
+    CHECK(p.schedule.num_microbatches == 12 &&
+          p.rows == 1); /* 24 rows over 2 ranks, one row at a time */
     CHECK_STATUS(OK, stages_split(&p.stages, begin));
     CHECK(begin[1] == 4 && begin[2] == 9 && begin[3] == 13); /* 18 layers: 5, 5, 4, 4 */
 
@@ -118,7 +119,7 @@ TEST(pipeline_follows_its_keys)
     CHECK_STATUS(OK, resolve_pipeline(&p, PIPELINE("schedule", "Interleaved1F1B"),
                                       PIPELINE("microbatch_size", "3")));
     CHECK(p.schedule.kind == SCHEDULE_Interleaved1F1B && p.schedule.chunks == 2);
-    CHECK(p.schedule.micros == 4 && p.rows == 3);
+    CHECK(p.schedule.num_microbatches == 4 && p.rows == 3);
 
     CHECK_STATUS(OK, resolve_pipeline(&p, PIPELINE("layers_per_stage", "5"), NULL));
     CHECK(p.schedule.chunks == 1);

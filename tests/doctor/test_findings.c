@@ -31,7 +31,7 @@ TEST(the_first_failure_is_the_one_that_is_kept)
     findings_fail(&f, "b", break_down(), "repair it");
     (void)status_fail(STATUS_DATA, __FILE__, __LINE__, "another");
     findings_fail(&f, "c", STATUS_DATA, "and that");
-    CHECK(f.first.status == STATUS_IO && failure_tell(&f.first) == STATUS_IO);
+    CHECK(f.first.status == STATUS_IO && status_restore(&f.first) == STATUS_IO);
     CHECK_MESSAGE("the disk said");
     findings_json(&f, &out);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "findings", &j));

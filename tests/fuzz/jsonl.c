@@ -28,7 +28,7 @@ static void compare(const char *line, size_t len, struct text *out)
     enum status st = jsonl_text(line, len, "text", "fuzz", out);
     char why[STATUS_TEXT];
     snprintf(why, sizeof why, "%s", status_message()); /* json_parse overwrites it */
-    BUG_IF(!st && !utf8_valid(out->data, out->len));
+    BUG_IF(!st && !text_is_utf8(out->data, out->len));
     if (has_controls(line, len) || json_parse(line, len, "fuzz", &root)) return;
     const struct json *value = json_is_object(root) ? json_get(root, "text") : NULL;
     bool string = json_is_string(value),

@@ -19,6 +19,6 @@ TEST(auto_selects_the_cpu_without_a_gpu)
     struct machine m;
     if (gpu_machine_count()) skip();
     CHECK_STATUS(OK, machine_open(&m, &c));
-    CHECK(!m.on->device);
+    CHECK(!m.queue->device);
     machine_close(&m);
 }

@@ -15,7 +15,7 @@ TEST(a_machine_has_every_operation_and_the_configured_threads)
         struct device_config c = {.cpu = kinds[i], .threads = 1};
         CHECK_STATUS(OK, machine_open(&m, &c));
         CHECK(!ops_missing(m.ops));
-        CHECK(m.on->num_threads == 1);
+        CHECK(m.queue->num_threads == 1);
         machine_measure_peak(&m, F32);
         CHECK(m.peak_flops > 1e8);
         machine_close(&m);
@@ -28,7 +28,7 @@ TEST(a_machine_uses_all_cores_by_default)
     struct device_config c = {0};
     CHECK(thread_cores() >= 1);
     CHECK_STATUS(OK, machine_open(&m, &c));
-    CHECK(m.on->num_threads == thread_cores());
+    CHECK(m.queue->num_threads == thread_cores());
     machine_close(&m);
 }
 
@@ -43,7 +43,7 @@ TEST(a_machine_without_a_launcher_requires_a_mesh_of_one_rank)
                                    .context_parallel_degree = 1};
     CHECK_STATUS(OK, machine_join(&m));
     CHECK_STATUS(OK, machine_open_ranks(&m, &c, &p));
-    CHECK(m.world.size == 1 && m.groups.of[GROUP_world].size == 1 && m.on->num_threads == 1);
+    CHECK(m.world.size == 1 && m.groups.of[GROUP_world].size == 1 && m.queue->num_threads == 1);
     machine_close_ranks(&m, STATUS_OK);
     p.tensor_parallel_degree = 2;
     CHECK_STATUS(OK, machine_join(&m));
@@ -64,11 +64,11 @@ static void compute_layer(const struct device_config *c, bf16 *y_NF)
     for (int i = 0; i < F * D; i++) w_FD[i] = bf16_from_f32((float)(i % 11) - 5.3f);
     CHECK_STATUS(OK, machine_open(&m, c));
     machine_tune(&m, c);
-    m.on->measuring = true;
-    CHECK_STATUS(OK, linear_forward(m.ops, &l, &(struct linear_fwd){0}, m.on));
-    m.on->measuring = false;
-    CHECK_STATUS(OK, arena_init(&m.on->scratch, m.on->scratch.peak, NULL));
-    CHECK_STATUS(OK, linear_forward(m.ops, &l, &io, m.on));
+    m.queue->sizing = true;
+    CHECK_STATUS(OK, linear_forward(m.ops, &l, &(struct linear_fwd){0}, m.queue));
+    m.queue->sizing = false;
+    CHECK_STATUS(OK, arena_init(&m.queue->scratch, m.queue->scratch.peak, NULL));
+    CHECK_STATUS(OK, linear_forward(m.ops, &l, &io, m.queue));
     machine_close(&m);
     free(x_ND), free(w_FD);
 }

@@ -20,7 +20,7 @@ static struct metrics *start(const char *folder, const struct metrics_config *c,
                                 .flops_per_token = 1e9,
                                 .peak_flops = 1e12,
                                 .memory_total_bytes = 1e9};
-    log_quiet(true);
+    log_set_quiet(true);
     CHECK_STATUS(OK, metrics_open(&m, &o));
     return m;
 }
@@ -28,7 +28,7 @@ static struct metrics *start(const char *folder, const struct metrics_config *c,
 static void stop(struct metrics *m)
 {
     metrics_close(m);
-    log_quiet(false);
+    log_set_quiet(false);
 }
 
 static void log_step(struct metrics *m, int64_t step, double loss)

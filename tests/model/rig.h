@@ -14,7 +14,7 @@
 struct rig {
     struct model m;
     struct ops ops;
-    struct queue *on, *sizing;
+    struct queue *queue, *sizing;
     struct arena run, step;
     float *weights, *gradients;
     void *half; /* the weights in the model's dtype, if that is not f32 */
@@ -56,7 +56,7 @@ static inline void rig_cast(struct rig *r)
 {
     if (r->m.dtype == F32) return;
     struct cast what = {.n = r->m.layout.elements, .to = r->m.dtype};
-    CHECK_STATUS(OK, cast(&r->ops, &what, &(struct cast_io){r->weights, r->half}, r->on));
+    CHECK_STATUS(OK, cast(&r->ops, &what, &(struct cast_io){r->weights, r->half}, r->queue));
 }
 
 static inline void rig_batch(struct rig *r, int B, int T)
@@ -98,11 +98,11 @@ static inline void rig_open(struct rig *r, const struct model_shape *s, enum dty
 {
     *r = (struct rig){.ops = ops_cpu_reference};
     CHECK_STATUS(OK, arena_init(&r->run, 1 << 20, NULL));
-    CHECK_STATUS(OK, cpu_queue_open(&r->on, 2, 1 << 22));
+    CHECK_STATUS(OK, cpu_queue_open(&r->queue, 2, 1 << 22));
     CHECK_STATUS(OK, cpu_queue_open(&r->sizing, 2, 0));
-    r->sizing->measuring = true;
+    r->sizing->sizing = true;
     CHECK_STATUS(OK, model_init(&r->m, s, T, 1, &r->run));
-    r->m.ops = &r->ops, r->m.plan = plan_single_device(), r->m.on = r->on, r->m.dtype = dtype;
+    r->m.ops = &r->ops, r->m.plan = plan_single_device(), r->m.queue = r->queue, r->m.dtype = dtype;
     size_t n = r->m.layout.elements;
     r->weights = heap(n * sizeof(float)), r->gradients = heap(n * sizeof(float));
     r->half = heap(n * sizeof(bf16));
@@ -121,7 +121,7 @@ static inline void rig_close(struct rig *r)
     model_release(&r->m);
     arena_release(&r->run);
     arena_release(&r->step);
-    cpu_queue_close(r->on);
+    cpu_queue_close(r->queue);
     cpu_queue_close(r->sizing);
 }
 
@@ -133,7 +133,7 @@ static inline size_t rig_size(struct rig *r, rig_pass *pass)
     struct arena none = {0};
     struct model m = r->m;
     struct microbatch b = r->b;
-    m.on = r->sizing, m.weights = NULL, m.gradients = NULL;
+    m.queue = r->sizing, m.weights = NULL, m.gradients = NULL;
     b.ids_BT = b.labels_BT = NULL, b.loss_BT = NULL;
     CHECK_STATUS(OK, pass(&m, &b, &none));
     CHECK(none.used == 0 && !none.overflow);

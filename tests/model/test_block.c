@@ -2,7 +2,7 @@
 #include "model/rig.h"
 
 struct crossings {
-    struct plan base;
+    struct parallel_plan base;
     int count;
     struct {
         enum boundary at;
@@ -11,11 +11,11 @@ struct crossings {
     } seen[64];
 };
 
-static enum status record(const struct plan *p, enum boundary at, enum direction way,
-                          struct crossing *x, struct queue *on)
+static enum status record(const struct parallel_plan *p, enum boundary at, enum direction way,
+                          struct crossing *x, struct queue *queue)
 {
     struct crossings *t = (struct crossings *)(uintptr_t)p;
-    (void)on;
+    (void)queue;
     CHECK(t->count < 64 && x->rows == 8 && x->dtype == F32 && x->x);
     t->seen[t->count].at = at, t->seen[t->count].columns = x->columns;
     t->seen[t->count++].direction = way;

@@ -38,7 +38,7 @@ static void check_decode(const int *runs, enum dtype dtype, bool tied, double to
     for (int i = 0, first = 0; runs[i]; first += runs[i++]) {
         struct model m = r.m;
         struct kv_cache empty = {ROWS, TOKENS, first, NULL, NULL};
-        m.on = r.sizing, m.weights = NULL, none.peak = 0;
+        m.queue = r.sizing, m.weights = NULL, none.peak = 0;
         CHECK_STATUS(OK, decode_next(&m, &empty, &(struct decode_io){.T = runs[i]}, &none));
         arena_release(&r.step);
         CHECK_STATUS(OK, arena_init(&r.step, none.peak, NULL));

@@ -99,7 +99,7 @@ TEST(scales_match_the_oracle_bit_for_bit)
     CHECK(f);
     while (fgets(line, sizeof line, f)) {
         if (sscanf(line, "current %15s %x %x", format, &amax, &want) == 3) {
-            float got = float8_current(from_bits(amax), format_of(format));
+            float got = float8_current_scale(from_bits(amax), format_of(format));
             CHECK(!memcmp(&got, &want, sizeof got));
             currents++;
         } else if (*line == 'd') {
@@ -113,7 +113,7 @@ TEST(scales_match_the_oracle_bit_for_bit)
 
 TEST(non_finite_amax_is_not_recorded)
 {
-    CHECK(isnan(float8_current(NAN, E4M3)));
+    CHECK(isnan(float8_current_scale(NAN, E4M3)));
     CHECK(float8_scale_from_amax(NAN, 3, E4M3, 0) == 3 &&
           float8_scale_from_amax(INFINITY, 3, E4M3, 0) == 3);
     CHECK(float8_scale_from_amax(0, 3, E4M3, 0) == 3);
@@ -151,7 +151,7 @@ static void run_steps(struct float8_state *f, int first, int steps)
 
 static void check_same(const struct float8_state *a, const struct float8_state *b)
 {
-    CHECK(!memcmp(a->scales, b->scales, float8_seen(a) * sizeof *a->scales));
+    CHECK(!memcmp(a->scales, b->scales, float8_num_amax(a) * sizeof *a->scales));
 }
 
 static struct json *saved(const struct float8_state *f)
@@ -196,7 +196,7 @@ TEST(shorter_history_keeps_the_newest_amaxes)
     CHECK_STATUS(OK, float8_load(&other, tree));
     json_free(tree);
     run_steps(&one, 6, 1), run_steps(&other, 6, 1);
-    for (size_t i = 0; i < float8_seen(&other); i++) {
+    for (size_t i = 0; i < float8_num_amax(&other); i++) {
         float max = 0;
         for (int n = 0; n < 2; n++) max = fmaxf(max, one.history[i * 4 + (size_t)(6 - n) % 4]);
         enum float8 format = i % FLOAT8_ROLES == FLOAT8_GRADIENT ? E5M2 : E4M3;
@@ -253,7 +253,7 @@ TEST(missing_histories_are_reinitialized)
     open_state(&current, &c, &run[1]);
     struct json *tree = saved(&current);
     CHECK_STATUS(OK, float8_load(&f, tree));
-    CHECK(f.num_steps == 0 && float8_seen(&current) == 0);
+    CHECK(f.num_steps == 0 && float8_num_amax(&current) == 0);
     CHECK_STATUS(OK, float8_load(&current, tree));
     json_free(tree);
     close_state(&f, &run[0]), close_state(&current, &run[1]);
@@ -299,17 +299,17 @@ TEST(float8_is_enabled_by_option_or_converter)
     struct model_config m = {0};
     const char *names[] = {"float8", "mx"};
     bool enabled;
-    CHECK_STATUS(OK, float8_wanted(&m, &c, &enabled));
+    CHECK_STATUS(OK, float8_resolve(&m, &c, &enabled));
     CHECK(!enabled);
     m.converters = (struct option_list){names, 1};
-    CHECK_STATUS(OK, float8_wanted(&m, &c, &enabled));
+    CHECK_STATUS(OK, float8_resolve(&m, &c, &enabled));
     CHECK(enabled);
     m.converters.count = 2;
-    CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &enabled));
+    CHECK_STATUS(CONFIG, float8_resolve(&m, &c, &enabled));
     CHECK_MESSAGE("\"mx\"");
     m.converters.count = 0, c.enable_float8_linear = true,
     c.recipe_name = FLOAT8_RECIPE_rowwise_with_gw_hp;
-    CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &enabled));
+    CHECK_STATUS(CONFIG, float8_resolve(&m, &c, &enabled));
     CHECK_MESSAGE("rowwise_with_gw_hp");
 }
 

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "model/init_weights.h"
 
-static double deviation(const float *w, const struct tensor_place *t)
+static double deviation(const float *w, const struct tensor_slot *t)
 {
     double squares = 0;
     for (size_t i = 0; i < t->elements; i++)
@@ -14,10 +14,10 @@ static double deviation(const float *w, const struct tensor_place *t)
 
 static void init_all(const struct layout *l, const struct model_shape *s, uint64_t seed, float *w)
 {
-    struct pieces all;
-    pieces_init(&all, l, 0, 1);
+    struct shard all;
+    shard_init(&all, l, 0, 1);
     CHECK_STATUS(OK, init_weights_f32(l, &all, s, seed, w));
-    pieces_release(&all);
+    shard_release(&all);
 }
 
 TEST(init_weights_has_the_deviations_of_torchtitan)
@@ -32,7 +32,7 @@ TEST(init_weights_has_the_deviations_of_torchtitan)
     CHECK_NEAR(deviation(w, layout_find(&l, PARAM_attn_q, 1)) / 0.02, 1, 0.02);
     CHECK_NEAR(deviation(w, layout_find(&l, PARAM_attn_out, 0)) / (0.02 / sqrt(2)), 1, 0.02);
     CHECK_NEAR(deviation(w, layout_find(&l, PARAM_mlp_up, 1)) / (0.02 / sqrt(4)), 1, 0.02);
-    const struct tensor_place *head = layout_find(&l, PARAM_head, -1);
+    const struct tensor_slot *head = layout_find(&l, PARAM_head, -1);
     double max = 0; /* a normal truncated at three deviations keeps 0.9867 of its deviation */
     CHECK_NEAR(deviation(w, head) * sqrt(128), 0.9867, 0.01);
     for (size_t i = 0; i < head->elements; i++) max = fmax(max, fabs(w[head->offset + i]));

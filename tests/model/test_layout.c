@@ -22,12 +22,12 @@ TEST(layout_aligns_units_and_fuses_adjacent_matrices)
     layout_init(&l, &small, 1);
     CHECK(l.num_tensors == 3 * 9 + 3 && l.num_blocks == 3);
     for (int layer = 0; layer < small.L; layer++) {
-        const struct tensor_place *norm = layout_find(&l, PARAM_attn_norm, layer);
-        const struct tensor_place *q = layout_find(&l, PARAM_attn_q, layer);
-        const struct tensor_place *k = layout_find(&l, PARAM_attn_k, layer);
-        const struct tensor_place *v = layout_find(&l, PARAM_attn_v, layer);
-        const struct tensor_place *gate = layout_find(&l, PARAM_mlp_gate, layer);
-        const struct tensor_place *up = layout_find(&l, PARAM_mlp_up, layer);
+        const struct tensor_slot *norm = layout_find(&l, PARAM_attn_norm, layer);
+        const struct tensor_slot *q = layout_find(&l, PARAM_attn_q, layer);
+        const struct tensor_slot *k = layout_find(&l, PARAM_attn_k, layer);
+        const struct tensor_slot *v = layout_find(&l, PARAM_attn_v, layer);
+        const struct tensor_slot *gate = layout_find(&l, PARAM_mlp_gate, layer);
+        const struct tensor_slot *up = layout_find(&l, PARAM_mlp_up, layer);
         CHECK(norm->offset % 64 == 0 && q->rows == 24 && k->rows == 12 && k->columns == 24);
         CHECK(k->offset == q->offset + q->elements && v->offset == k->offset + k->elements);
         CHECK(up->offset == gate->offset + gate->elements && up->layer == layer);
@@ -55,11 +55,11 @@ TEST(layout_finds_tensors_by_hugging_face_name)
     char name[96];
     layout_init(&l, &small, 1);
     for (int i = 0; i < l.num_tensors; i++) {
-        tensor_place_name(&l.tensors[i], true, name);
+        layout_tensor_name(&l.tensors[i], true, name);
         CHECK(layout_find_hf(&l, name) == &l.tensors[i]);
     }
     CHECK(layout_find_hf(&l, "model.layers.2.mlp.up_proj.weight")->id == PARAM_mlp_up);
-    tensor_place_name(layout_find(&l, PARAM_attn_out, 1), false, name);
+    layout_tensor_name(layout_find(&l, PARAM_attn_out, 1), false, name);
     assert_string_equal(name, "layers.1.attention.wo.weight");
     static const char *const wrong[] = {"model.layers.3.mlp.up_proj.weight",
                                         "model.layers.02.mlp.up_proj.weight",

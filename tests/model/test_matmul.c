@@ -33,17 +33,18 @@ static void close_rig(struct float8_rig *f)
 }
 
 /* The FP8 values of x, as f32 after unscaling. */
-static float *quantized(const float *x, size_t n, enum float8 to, float *scale, struct queue *on)
+static float *quantized(const float *x, size_t n, enum float8 to, float *scale, struct queue *queue)
 {
     struct amax amax_op = {n, F32};
     float max;
     bf16 *rounded = heap(n * sizeof *rounded);
     float *wide = heap(n * sizeof *wide);
-    CHECK_STATUS(OK, amax(&ops_cpu_reference, &amax_op, &(struct amax_io){x, &max}, on));
-    *scale = float8_current(max, to);
+    CHECK_STATUS(OK, amax(&ops_cpu_reference, &amax_op, &(struct amax_io){x, &max}, queue));
+    *scale = float8_current_scale(max, to);
     struct quantize op = {.n = n, .dtype = F32, .to = to};
     struct float8_scale by = {*scale, 1 / *scale};
-    CHECK_STATUS(OK, quantize(&ops_cpu_reference, &op, &(struct quantize_io){x, rounded, &by}, on));
+    CHECK_STATUS(OK,
+                 quantize(&ops_cpu_reference, &op, &(struct quantize_io){x, rounded, &by}, queue));
     for (size_t i = 0; i < n; i++) wide[i] = bf16_to_f32(rounded[i]) / *scale;
     free(rounded);
     return wide;
@@ -75,18 +76,18 @@ TEST(fp8_matmul_and_gradients_match_the_quantized_operands)
     memset(f.r.gradients, 0, m->layout.elements * sizeof(float));
     CHECK_STATUS(OK, unit_open(m, PARAM_attn_norm, LAYER, USE_WEIGHTS | USE_GRADIENTS));
     const float *w = unit_weight(m, PARAM_mlp_gate, LAYER);
-    float *x8 = quantized(x, N * D, E4M3, &scales[0], m->on);
-    float *w8 = quantized(w, F * D, E4M3, &scales[1], m->on);
-    float *dy8 = quantized(dy, N * F, E5M2, &scales[2], m->on);
+    float *x8 = quantized(x, N * D, E4M3, &scales[0], m->queue);
+    float *w8 = quantized(w, F * D, E4M3, &scales[1], m->queue);
+    float *dy8 = quantized(dy, N * F, E5M2, &scales[2], m->queue);
     struct linear plain = {.N = N, .D = (int)D, .F = (int)F, .dtype = F32};
     linear_forward(m->ops, &plain, &(struct linear_fwd){.x_ND = x8, .w_FD = w8, .y_NF = want_y},
-                   m->on);
+                   m->queue);
     linear_backward_input(m->ops, &plain,
                           &(struct linear_bwd_input){.dy_NF = dy8, .w_FD = w8, .dx_ND = want_dx},
-                          m->on);
+                          m->queue);
     linear_backward_weight(m->ops, &plain,
                            &(struct linear_bwd_weight){.dy_NF = dy8, .x_ND = x8, .dw_FD = want_dw},
-                           m->on);
+                           m->queue);
     struct matmul_call call = {MATMUL_mlp_gate, LAYER, N, .input_scales = saved};
     CHECK_STATUS(OK, matmul_forward(m, &call, x, y, NULL));
     CHECK_STATUS(OK, matmul_backward(m, &call, dy, x, dx));
@@ -112,7 +113,7 @@ static void gradients_of(enum float8_recipe recipe, enum recompute recompute, fl
         float8_collect_amax(&f.state), float8_update_scales(&f.state);
     }
     memcpy(gradients, f.r.gradients, f.r.m.layout.elements * sizeof *gradients);
-    memcpy(scales, f.state.scales, float8_seen(&f.state) * sizeof *scales);
+    memcpy(scales, f.state.scales, float8_num_amax(&f.state) * sizeof *scales);
     close_rig(&f);
 }
 

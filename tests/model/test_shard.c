@@ -10,26 +10,26 @@ TEST(shards_partition_the_model)
     for (int shards = 1; shards <= 7; shards += 2) {
         struct model_shape s = {.V = 31, .D = 6, .L = 3, .H = 3, .G = 1, .K = 2, .F = 9};
         struct layout l;
-        struct pieces all;
+        struct shard all;
         layout_init(&l, &s, shards);
         float *whole = heap(l.elements * sizeof *whole), *part = heap(l.elements * sizeof *part);
         size_t seen = 0, each = l.elements / (size_t)shards;
-        pieces_init(&all, &l, 0, 1);
+        shard_init(&all, &l, 0, 1);
         CHECK_STATUS(OK, init_weights_f32(&l, &all, &s, 5, whole));
-        pieces_release(&all);
+        shard_release(&all);
         for (int i = 0; i < shards; i++) {
-            struct pieces p;
-            pieces_init(&p, &l, i, shards);
+            struct shard p;
+            shard_init(&p, &l, i, shards);
             CHECK(p.elements == each);
             CHECK_STATUS(OK, init_weights_f32(&l, &p, &s, 5, part));
             for (size_t n = 0; n < p.count; n++) {
-                const struct piece *q = &p.all[n];
+                const struct shard_run *q = &p.runs[n];
                 const float *from = whole + l.tensors[q->tensor].offset + q->first;
                 CHECK(q->at + q->count <= each && (!n || q->at >= q[-1].at + q[-1].count));
                 CHECK(!memcmp(part + q->at, from, q->count * sizeof *from));
                 seen += q->count;
             }
-            pieces_release(&p);
+            shard_release(&p);
         }
         CHECK(seen == (size_t)l.parameters);
         for (int u = 0; u < l.num_units; u++)
@@ -44,19 +44,19 @@ TEST(shards_of_stages_refer_to_tensors_of_the_whole_model)
     const struct stage some[] = {{.begin = 0, .end = 1, .embeds = true}, {.begin = 2, .end = 3}};
     struct model_shape s = {.V = 50, .D = 24, .L = 3, .H = 4, .G = 2, .K = 6, .F = 40};
     struct layout whole, l;
-    struct pieces p;
+    struct shard p;
     layout_init(&whole, &s, 1);
     layout_init_stages(&l, &s, some, 2, 4);
     size_t held = 0;
     for (int shard = 0; shard < 4; shard++) {
         shard_init_sliced(&p, &l, &whole, (struct shard_position){shard, 4, 0, 1});
         for (size_t i = 0; i < p.count; i++) {
-            const struct tensor_place *t = &whole.tensors[p.all[i].tensor];
+            const struct tensor_slot *t = &whole.tensors[p.runs[i].tensor];
             CHECK(layout_find(&l, t->id, t->layer));
-            CHECK(p.all[i].first + p.all[i].count <= t->elements);
-            held += p.all[i].count;
+            CHECK(p.runs[i].first + p.runs[i].count <= t->elements);
+            held += p.runs[i].count;
         }
-        pieces_release(&p);
+        shard_release(&p);
     }
     CHECK((int64_t)held == l.parameters);
     layout_release(&l), layout_release(&whole);
@@ -69,17 +69,17 @@ TEST(slices_partition_matrices_and_repeat_key_value_heads)
     struct layout whole;
     layout_init(&whole, &s, 1);
     for (int slices = 2; slices <= 4; slices += 2) {
-        struct model_shape slice = model_shape_cut(&s, slices);
+        struct model_shape slice = model_shape_slice(&s, slices);
         struct layout l;
         int *seen = heap(whole.elements * sizeof *seen);
         layout_init(&l, &slice, 1);
         for (int i = 0; i < slices; i++) {
-            struct pieces p;
+            struct shard p;
             shard_init_sliced(&p, &l, &whole, (struct shard_position){0, 1, i, slices});
             for (size_t n = 0; n < p.count; n++)
-                for (size_t k = 0; k < p.all[n].count; k++)
-                    seen[whole.tensors[p.all[n].tensor].offset + p.all[n].first + k]++;
-            pieces_release(&p);
+                for (size_t k = 0; k < p.runs[n].count; k++)
+                    seen[whole.tensors[p.runs[n].tensor].offset + p.runs[n].first + k]++;
+            shard_release(&p);
         }
         for (int t = 0; t < whole.num_tensors; t++) {
             char tp = params[whole.tensors[t].id].tp;

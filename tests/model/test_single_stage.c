@@ -4,7 +4,7 @@
 #include "model/init_weights.h"
 
 /* Slope of the loss along direction d of one tensor. */
-static double slope(struct rig *r, const struct tensor_place *t, const float *d, double h)
+static double slope(struct rig *r, const struct tensor_slot *t, const float *d, double h)
 {
     float *w = r->weights + t->offset, *old = heap(t->elements * sizeof *old);
     double loss[2];
@@ -24,7 +24,7 @@ static void check_gradients(struct rig *r)
     const struct layout *l = &r->m.layout;
     rig_train(r);
     for (int i = 0; i < l->num_tensors; i++) {
-        const struct tensor_place *t = &l->tensors[i];
+        const struct tensor_slot *t = &l->tensors[i];
         float *g = r->gradients + t->offset, *d = heap(t->elements * sizeof *d);
         double squares = 0, random = 0;
         char name[96];
@@ -38,7 +38,7 @@ static void check_gradients(struct rig *r)
         }
         double across = slope(r, t, d, 1e-3);
         free(d);
-        tensor_place_name(t, true, name);
+        layout_tensor_name(t, true, name);
         if (!(norm > 1e-4) || !(fabs(along - norm) < 2e-3 * norm + 3e-4) ||
             !(fabs(across - random) < 2e-3 * norm + 3e-4))
             fail_msg("%s: |g| %g, slope %g; at random %g, slope %g", name, norm, along, random,
@@ -241,10 +241,10 @@ TEST(initial_loss_is_near_uniform)
     struct rig r;
     s.V = 512, s.D = 64, s.K = 16;
     rig_open(&r, &s, F32, 2, 64);
-    struct pieces all;
-    pieces_init(&all, &r.m.layout, 0, 1);
+    struct shard all;
+    shard_init(&all, &r.m.layout, 0, 1);
     CHECK_STATUS(OK, init_weights_f32(&r.m.layout, &all, &s, 5, r.weights));
-    pieces_release(&all);
+    shard_release(&all);
     CHECK_NEAR(rig_loss(&r) / (log(512) + 0.9735 / 2), 1, 0.03);
     rig_close(&r);
 }

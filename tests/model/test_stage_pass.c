@@ -18,9 +18,9 @@ static void staged_alloc(struct staged *s, struct rig *r)
 {
     size_t n = stage_pass_stream_elements(&r->m, &r->b), each = dtype_bytes(r->m.dtype);
     stage_pass_alloc_shared(&r->m, &r->b, &s->shared, &r->step);
-    s->dx = arena_take(&r->step, n, each);
+    s->dx = arena_alloc(&r->step, n, each);
     for (int micro = 0; micro < 2; micro++) {
-        s->between[micro] = arena_take(&r->step, n, each);
+        s->between[micro] = arena_alloc(&r->step, n, each);
         for (int i = 0; i < 2; i++) {
             struct stage_pass *p = &s->passes[i][micro];
             stage_pass_alloc(&r->m, &r->b, &s->shared, p, &r->step);

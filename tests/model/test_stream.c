@@ -8,7 +8,7 @@ TEST(stream_is_divided_with_sequence_parallelism_only)
     struct model m = {.shape = rig_shape(), .dtype = F32};
     float x[12 * 16];
     for (int divided = 0; divided < 2; divided++) {
-        struct plan plan = {.parts = 3, .part = 2, .stream_cut = divided};
+        struct parallel_plan plan = {.parts = 3, .part = 2, .sequence_parallel = divided};
         struct arena step = {0};
         m.plan = &plan;
         CHECK(stream_rows(&m, 12) == (divided ? 4 : 12));

@@ -57,7 +57,7 @@ TEST(opening_a_unit_zeroes_the_gradients_that_no_gemm_overwrites)
     CHECK(unit_overwrites_gradients(&r.m, PARAM_mlp_norm, 1));
     size_t end = 0;
     for (int i = 0; i < unit->num_tensors; i++) {
-        const struct tensor_place *t = &l->tensors[unit->first_tensor + i];
+        const struct tensor_slot *t = &l->tensors[unit->first_tensor + i];
         float *gradient = unit_gradient(&r.m, t->id, 1);
         end = t->offset + t->elements - unit->offset;
         CHECK(params[t->id].is_norm ? gradient[0] == 0 : isnan(gradient[0]));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rig.h"
 
-#include "backends/cpu/sets.h"
+#include "backends/cpu/isa.h"
 #include "backends/gpu/emulator/emulator.h"
 #include "backends/gpu/gpu.h"
 #include "base/rng.h"
@@ -16,32 +16,32 @@ static void run_emulated_gpu(int wave, void (*test)(void))
 {
     CHECK_STATUS(OK,
                  wave == 32 ? gpu_emu32_open(&device_queue, 0) : gpu_emu64_open(&device_queue, 0));
-    gpu_emulator_plain(true);
+    emulator_set_relaxed(true);
     fast = wave == 32 ? &gpu_emu32_ops : &gpu_emu64_ops;
     test();
     fast = NULL;
-    gpu_emulator_plain(false);
+    emulator_set_relaxed(false);
     arena_release(&device_queue->scratch);
     (wave == 32 ? gpu_emu32_close : gpu_emu64_close)(device_queue);
     device_queue = NULL;
 }
 
-void rig_each_cpu_set(void (*test)(void))
+void rig_each_cpu_isa(void (*test)(void))
 {
-    extern const struct cpu_set amx_emulated_set;
+    extern const struct isa amx_emulated_isa;
     device_queue = NULL; /* left over from a failed test */
-    for (int i = 0; cpu_set_at(i); i++)
-        if (cpu_set_runs(cpu_set_at(i))) {
-            fast = &cpu_set_at(i)->ops;
+    for (int i = 0; isa_at(i); i++)
+        if (isa_is_supported(isa_at(i))) {
+            fast = &isa_at(i)->ops;
             test();
         }
-    fast = &amx_emulated_set.ops;
+    fast = &amx_emulated_isa.ops;
     test();
 }
 
-void rig_each_set(void (*test)(void))
+void rig_each_backend(void (*test)(void))
 {
-    rig_each_cpu_set(test);
+    rig_each_cpu_isa(test);
     run_emulated_gpu(32, test);
     run_emulated_gpu(64, test);
 }
@@ -58,12 +58,12 @@ struct queue *rig_queue(void)
     return cpu_queue;
 }
 
-void rig_measuring(bool measuring)
+void rig_set_sizing(bool measuring)
 {
     struct queue *queue = rig_queue();
     size_t bytes = queue->scratch.peak;
     arena_release(&queue->scratch);
-    queue->measuring = measuring;
+    queue->sizing = measuring;
     if (!measuring) CHECK_STATUS(OK, arena_init(&queue->scratch, bytes, NULL));
 }
 

@@ -14,15 +14,15 @@
  * the emulated GPU; rig_fast() is the current backend. */
 #define OPS_TEST(name)                                                                             \
     static void name##_of_a_set(void);                                                             \
-    TEST(name) { rig_each_set(name##_of_a_set); }                                                  \
+    TEST(name) { rig_each_backend(name##_of_a_set); }                                              \
     static void name##_of_a_set(void)
-void rig_each_set(void (*test)(void));
+void rig_each_backend(void (*test)(void));
 /* The same without the GPU.  Ops of the GPU must run on rig_queue(). */
-#define CPU_SETS_TEST(name)                                                                        \
+#define CPU_ISAS_TEST(name)                                                                        \
     static void name##_of_a_set(void);                                                             \
-    TEST(name) { rig_each_cpu_set(name##_of_a_set); }                                              \
+    TEST(name) { rig_each_cpu_isa(name##_of_a_set); }                                              \
     static void name##_of_a_set(void)
-void rig_each_cpu_set(void (*test)(void));
+void rig_each_cpu_isa(void (*test)(void));
 const struct ops *rig_fast(void);
 
 /* The queue of the current backend; on the CPU it has two threads. */
@@ -31,12 +31,12 @@ struct queue *rig_queue(void);
 /* Runs a call on a sizing queue, then allocates the scratch memory it needs and runs it. */
 #define RIG_RUN(call)                                                                              \
     do {                                                                                           \
-        rig_measuring(true);                                                                       \
+        rig_set_sizing(true);                                                                      \
         CHECK_STATUS(OK, call);                                                                    \
-        rig_measuring(false);                                                                      \
+        rig_set_sizing(false);                                                                     \
         CHECK_STATUS(OK, call);                                                                    \
     } while (0)
-void rig_measuring(bool measuring);
+void rig_set_sizing(bool measuring);
 
 /* n standard normal numbers, a function of `seed`, rounded to the dtype. */
 void *rig_random(uint64_t seed, size_t n, enum dtype dtype);

@@ -98,7 +98,7 @@ static void compare(int B, int T, int H, int G, int K, bool causal, int document
     run_forward(&ops_cpu_reference, &plain);
     run_backward(&ops_cpu_reference, &plain);
     expected = &plain;
-    rig_each_set(compare_backend);
+    rig_each_backend(compare_backend);
     expected = NULL;
     problem_release(&plain);
 }
@@ -149,7 +149,7 @@ static struct half_block half_block_of(const struct ops *ops, struct attention a
     struct linear in = {(int)N, d, (int)C, dtype, false, false, false, packed};
     struct linear out = {(int)N, (int)Q, d, dtype, false, false, packed, false};
     struct rope rotate = {a.B, a.T, a.H + a.G, a.K, 0, C, dtype, false, packed}, back = rotate;
-    back.inverse = true, a.is_private = packed;
+    back.inverse = true, a.is_packed = packed;
     float *c = rig_zeros(angles, F32), *s = rig_zeros(angles, F32);
     void *x = rig_random(1, N * D, dtype), *dy = rig_random(2, N * D, dtype);
     void *wide = rig_random(3, C * D, dtype), *narrow = rig_random(4, Q * D, dtype);
@@ -216,7 +216,7 @@ OPS_TEST(packed_tensors_of_attention_change_no_bit)
             struct attention a = {.B = B, .T = T, .S = T, .H = H, .G = G, .K = K};
             a.q_stride = a.kv_stride = C, a.k_column = Q, a.v_column = Q + (size_t)(G * K);
             a.scale = 1 / sqrtf((float)K), a.causal = i % 2 == 0, a.dtype = (enum dtype)d;
-            bool can_pack = attention_may_be_private(rig_fast(), &a);
+            bool can_pack = attention_can_pack(rig_fast(), &a);
             CHECK(can_pack == (tiles && a.dtype == BF16 && sizes[i].can_pack));
             if (!can_pack) continue;
             struct half_block h[2];

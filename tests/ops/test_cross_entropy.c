@@ -113,7 +113,7 @@ OPS_TEST(vocab_parallel_cross_entropy_matches_the_whole_vocabulary)
             RIG_RUN(cross_entropy(ops, &whole, &io, rig_queue()));
             for (int p = 0; p < PARTS; p++) {
                 struct cross_entropy c = whole;
-                c.V = EACH, c.step = LOSS_JOINED, c.first = p * EACH, c.parts = PARTS;
+                c.V = EACH, c.step = LOSS_FROM_STATS, c.first = p * EACH, c.parts = PARTS;
                 struct cross_entropy_io joined = {part[p], labels, loss[1], best[1], stats};
                 RIG_RUN(cross_entropy(ops, &c, &joined, rig_queue()));
                 for (size_t n = 0; n < N; n++)
@@ -140,14 +140,14 @@ struct head {
 static struct head head_of(int n, int d, int v, float size, bool packed)
 {
     size_t N = (size_t)n, D = (size_t)d, V = (size_t)v;
-    struct linear l = {.N = n, .D = d, .F = v, .dtype = BF16, .y_private = packed};
+    struct linear l = {.N = n, .D = d, .F = v, .dtype = BF16, .y_packed = packed};
     struct cross_entropy c = {.N = n,
                               .V = v,
                               .dtype = BF16,
                               .scale = 0.25f,
                               .gradient = true,
                               .step = LOSS_STATS,
-                              .is_private = packed};
+                              .is_packed = packed};
     bf16 *x = rig_random(1, N * D, BF16), *w = rig_random(2, V * D, BF16);
     bf16 *logits = rig_zeros(N * V, BF16);
     int32_t *labels = heap(N * sizeof *labels);

@@ -74,7 +74,7 @@ OPS_TEST(quantize_matches_the_bits_of_ml_dtypes)
 OPS_TEST(quantize_keeps_every_value_of_the_format)
 {
     for (enum float8 to = 0; to < FLOAT8_COUNT; to++) {
-        bf16 x[2] = {bf16_from_f32(float8_largest(to)), bf16_from_f32(-float8_largest(to))}, y[2];
+        bf16 x[2] = {bf16_from_f32(float8_max(to)), bf16_from_f32(-float8_max(to))}, y[2];
         struct quantize what = {.n = 2, .dtype = BF16, .to = to};
         struct float8_scale one = {1, 1};
         RIG_RUN(quantize(rig_fast(), &what, &(struct quantize_io){x, y, &one}, rig_queue()));
@@ -174,10 +174,10 @@ OPS_TEST(scale_is_current_or_delayed)
             struct float8_scale got = {0};
             struct find_scale_io io = {&largest, NULL, NULL, &got};
             RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
-            CHECK(got.scale == float8_current(3, to) && got.inverse == 1 / got.scale);
-            io.held = &held, io.seen = &seen;
+            CHECK(got.scale == float8_current_scale(3, to) && got.inverse == 1 / got.scale);
+            io.delayed = &held, io.running = &seen;
             RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
-            CHECK(got.scale == float8_current(3, to) && seen == 3);
+            CHECK(got.scale == float8_current_scale(3, to) && seen == 3);
             held = 0.3f, largest = 1;
             RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
             CHECK(got.scale == 0.3f && got.inverse == 1 / 0.3f && seen == 3);
@@ -186,7 +186,7 @@ OPS_TEST(scale_is_current_or_delayed)
             CHECK(isnan(got.scale) && isnan(got.inverse) && seen == 3);
             largest = 0;
             RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
-            CHECK(got.scale == (float)((double)float8_largest(to) / 1e-12));
+            CHECK(got.scale == (float)((double)float8_max(to) / 1e-12));
         }
 }
 

@@ -60,7 +60,7 @@ static struct layer layer_of(const struct ops *ops, int n, int d, int f, struct 
     struct linear up = how, down = how;
     struct swiglu gate = {n, f, dtype, packed};
     up.N = down.N = n, up.D = down.F = d, up.F = 2 * f, down.D = f;
-    up.x_private = up.y_private = down.x_private = packed;
+    up.x_packed = up.y_packed = down.x_packed = packed;
     void *x = rig_random(1, N * D, dtype), *w = rig_random(2, D, dtype);
     void *w_up = rig_random(3, 2 * F * D, dtype), *w_down = rig_random(4, F * D, dtype);
     void *dy = rig_random(5, N * D, dtype), *normed = rig_zeros(N * D, dtype);

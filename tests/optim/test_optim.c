@@ -7,9 +7,9 @@
 struct rig {
     struct model_shape shape;
     struct layout layout;
-    struct pieces pieces;
+    struct shard shard;
     struct ops ops;
-    struct queue *on;
+    struct queue *queue;
     struct optimizer_config config;
     float *buffers, *gradients;
     bf16 *copy;
@@ -27,15 +27,15 @@ static void open(struct rig *r)
                                  .weight_decay = 0.1,
                                  .decay_norms = true}};
     layout_init(&r->layout, &r->shape, 1);
-    pieces_init(&r->pieces, &r->layout, 0, 1);
-    CHECK_STATUS(OK, cpu_queue_open(&r->on, 2, 1 << 16));
+    shard_init(&r->shard, &r->layout, 0, 1);
+    CHECK_STATUS(OK, cpu_queue_open(&r->queue, 2, 1 << 16));
     size_t n = r->layout.elements;
     r->buffers = heap(3 * n * sizeof(float));
     r->gradients = heap(n * sizeof(float));
     r->copy = heap(n * sizeof(bf16));
     r->o = (struct optim){.config = &r->config,
                           .layout = &r->layout,
-                          .pieces = &r->pieces,
+                          .shard = &r->shard,
                           .weights = r->buffers,
                           .exp_avg = r->buffers + n,
                           .exp_avg_sq = r->buffers + 2 * n,
@@ -52,9 +52,9 @@ static void open(struct rig *r)
 static void close(struct rig *r)
 {
     free(r->buffers), free(r->gradients), free(r->copy);
-    pieces_release(&r->pieces);
+    shard_release(&r->shard);
     layout_release(&r->layout);
-    cpu_queue_close(r->on);
+    cpu_queue_close(r->queue);
 }
 
 TEST(gradient_norm_is_over_all_weights)
@@ -63,7 +63,7 @@ TEST(gradient_norm_is_over_all_weights)
     double squares = 0, sum = 0;
     open(&r);
     for (size_t i = 0; i < r.layout.elements; i++) sum += (double)(r.gradients[i] * r.gradients[i]);
-    CHECK_STATUS(OK, optim_squares(&r.o, &r.ops, r.gradients, &squares, r.on));
+    CHECK_STATUS(OK, optim_sum_squares(&r.o, &r.ops, r.gradients, &squares, r.queue));
     CHECK_NEAR(squares, sum, 1e-12);
     close(&r);
 }
@@ -82,11 +82,11 @@ static void check_first_step(bool decay_norms)
     r.config.decay_norms = decay_norms;
     float *before = heap(r.layout.elements * sizeof *before);
     memcpy(before, r.o.weights, r.layout.elements * sizeof *before);
-    CHECK_STATUS(OK,
-                 optim_step(&r.o, &r.ops, &(struct optim_update){r.gradients, 0.01, 0.5, 1}, r.on));
+    CHECK_STATUS(
+        OK, optim_step(&r.o, &r.ops, &(struct optim_update){r.gradients, 0.01, 0.5, 1}, r.queue));
     size_t seen = 0;
     for (int i = 0; i < r.layout.num_tensors; i++) {
-        const struct tensor_place *t = &r.layout.tensors[i];
+        const struct tensor_slot *t = &r.layout.tensors[i];
         bool decays = decay_norms || !params[t->id].is_norm;
         for (size_t at = t->offset; at < t->offset + t->elements; at++, seen++) {
             double want = (double)before[at] * (decays ? 1 - 0.01 * 0.1 : 1);
@@ -113,14 +113,14 @@ struct part {
     bf16 *first, *second;
 };
 
-static struct part part_open(const struct pieces *p, const struct layout *whole)
+static struct part part_open(const struct shard *p, const struct layout *whole)
 {
     struct part b = {heap(p->elements * sizeof(float)), heap(p->elements * sizeof(float)),
                      heap(p->elements * sizeof(bf16)), heap(p->elements * sizeof(bf16))};
     for (size_t i = 0; i < p->count; i++)
-        for (size_t k = 0; k < p->all[i].count; k++) {
-            size_t at = p->all[i].at + k;
-            size_t place = whole->tensors[p->all[i].tensor].offset + p->all[i].first + k;
+        for (size_t k = 0; k < p->runs[i].count; k++) {
+            size_t at = p->runs[i].at + k;
+            size_t place = whole->tensors[p->runs[i].tensor].offset + p->runs[i].first + k;
             b.weights[at] = 1 + (float)(place % 5), b.gradients[at] = (float)(place % 7) - 3;
             b.first[at] = bf16_from_f32((float)(place % 3));
             b.second[at] = bf16_from_f32(3 + (float)(place % 11));
@@ -128,18 +128,18 @@ static struct part part_open(const struct pieces *p, const struct layout *whole)
     return b;
 }
 
-static void part_step(const struct rig *r, const struct pieces *p, struct part *b)
+static void part_step(const struct rig *r, const struct shard *p, struct part *b)
 {
     struct optim o = {.config = &r->config,
                       .layout = &r->layout,
-                      .pieces = p,
+                      .shard = p,
                       .weights = b->weights,
                       .exp_avg = b->first,
                       .exp_avg_sq = b->second,
                       .moments = BF16,
                       .seed = 11};
     CHECK_STATUS(
-        OK, optim_step(&o, &r->ops, &(struct optim_update){b->gradients, 0.01, 0.5, 9}, r->on));
+        OK, optim_step(&o, &r->ops, &(struct optim_update){b->gradients, 0.01, 0.5, 9}, r->queue));
 }
 
 static void part_release(struct part *b)
@@ -150,33 +150,33 @@ static void part_release(struct part *b)
 TEST(bfloat16_moments_do_not_depend_on_sharding)
 {
     struct rig r;
-    struct pieces whole;
+    struct shard whole;
     open(&r);
     r.config.decay_norms = false;
-    pieces_init(&whole, &r.layout, 0, 1);
+    shard_init(&whole, &r.layout, 0, 1);
     struct part want = part_open(&whole, &r.layout);
     part_step(&r, &whole, &want);
     for (int rank = 0; rank < 4; rank++) {
-        struct model_shape here = model_shape_cut(&r.shape, 2);
+        struct model_shape here = model_shape_slice(&r.shape, 2);
         struct layout layout;
-        struct pieces p;
+        struct shard p;
         layout_init(&layout, &here, 2);
         shard_init_sliced(&p, &layout, &r.layout,
                           (struct shard_position){rank / 2, 2, rank % 2, 2});
         struct part got = part_open(&p, &r.layout);
         part_step(&r, &p, &got);
         for (size_t i = 0; i < p.count; i++) {
-            size_t at = p.all[i].at, n = p.all[i].count;
-            size_t place = r.layout.tensors[p.all[i].tensor].offset + p.all[i].first;
+            size_t at = p.runs[i].at, n = p.runs[i].count;
+            size_t place = r.layout.tensors[p.runs[i].tensor].offset + p.runs[i].first;
             CHECK(!memcmp(got.weights + at, want.weights + place, n * sizeof(float)));
             CHECK(!memcmp(got.first + at, want.first + place, n * sizeof(bf16)));
             CHECK(!memcmp(got.second + at, want.second + place, n * sizeof(bf16)));
         }
         part_release(&got);
-        pieces_release(&p);
+        shard_release(&p);
         layout_release(&layout);
     }
     part_release(&want);
-    pieces_release(&whole);
+    shard_release(&whole);
     close(&r);
 }

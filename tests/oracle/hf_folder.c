@@ -37,16 +37,16 @@ static void load_rig(struct rig *r, const struct ops *ops, const char *from, int
         CHECK(s.tied && s.G == 2 && s.scaling.factor == 8 && s.scaling.original_context == 32);
     rig_open(r, &s, F32, 1, T);
     r->ops = *ops;
-    struct pieces whole;
-    pieces_init(&whole, &r->m.layout, 0, 1);
+    struct shard whole;
+    shard_init(&whole, &r->m.layout, 0, 1);
     struct checkpoint_state state = {.shape = &r->m.shape,
                                      .world = comm_self(),
                                      .layout = &r->m.layout,
-                                     .pieces = &whole,
+                                     .shard = &whole,
                                      .weights = r->weights};
     CHECK_STATUS(OK, checkpoint_load(from, &state, NULL, &found));
     json_free(found.state);
-    pieces_release(&whole);
+    shard_release(&whole);
 }
 
 /* Largest distance of the logits at each of the places from those that are wanted there. */
@@ -67,7 +67,7 @@ static double distance(struct rig *r, const struct json *root)
         CHECK(at < num_places && places[at] >= first && places[at] < T);
         int n = places[at] + 1 - first, i = 0;
         empty = (struct kv_cache){1, T, first, NULL, NULL};
-        measured.on = r->sizing, measured.weights = NULL, none.peak = 0;
+        measured.queue = r->sizing, measured.weights = NULL, none.peak = 0;
         struct decode_io io = {ids + first, n, logits}, sizes = {.T = n};
         CHECK_STATUS(OK, decode_next(&measured, &empty, &sizes, &none));
         arena_release(&r->step);
@@ -102,7 +102,7 @@ TEST(a_folder_of_transformers_has_the_logits_it_has_there)
 {
     check_logits(&ops_cpu_reference, folder());
 }
-CPU_SETS_TEST(a_folder_of_transformers_has_them_with_the_kernels_of_every_set)
+CPU_ISAS_TEST(a_folder_of_transformers_has_them_with_the_kernels_of_every_set)
 {
     check_logits(rig_fast(), folder());
 }

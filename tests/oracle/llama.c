@@ -93,8 +93,7 @@ static void weights_of(const struct oracle *o, struct rig *r)
     const struct json *tensor = json_first(json_get(o->root, "tensors"));
     memset(r->weights, 0, r->m.layout.elements * sizeof(float));
     for (uint64_t i = 0; tensor; i++, tensor = json_next(tensor)) {
-        const struct tensor_place *t =
-            layout_find_hf(&r->m.layout, json_string(json_first(tensor)));
+        const struct tensor_slot *t = layout_find_hf(&r->m.layout, json_string(json_first(tensor)));
         CHECK(t && t->rows == (int64_t)json_number(json_next(json_first(tensor))));
         for (size_t j = 0; j < t->elements; j++) {
             float w = noise(i, j) * 0.25f;
@@ -137,8 +136,7 @@ static double gradient_distance(const struct oracle *o, const struct rig *r)
     const char *at = o->gradients.data;
     double most = 0;
     for (; tensor; tensor = json_next(tensor)) {
-        const struct tensor_place *t =
-            layout_find_hf(&r->m.layout, json_string(json_first(tensor)));
+        const struct tensor_slot *t = layout_find_hf(&r->m.layout, json_string(json_first(tensor)));
         double off = 0, norm = 0;
         CHECK(at + t->elements * sizeof(float) <= o->gradients.data + o->gradients.len);
         for (size_t j = 0; j < t->elements; j++, at += sizeof(float)) {
@@ -191,11 +189,11 @@ static void check_training(const char *name, const struct ops *ops)
                                       .decay_norms = true};
     size_t n = r.m.layout.elements;
     float *moments = heap(2 * n * sizeof *moments);
-    struct pieces all;
-    pieces_init(&all, &r.m.layout, 0, 1);
+    struct shard all;
+    shard_init(&all, &r.m.layout, 0, 1);
     struct optim optim = {.config = &config,
                           .layout = &r.m.layout,
-                          .pieces = &all,
+                          .shard = &all,
                           .weights = r.weights,
                           .exp_avg = moments,
                           .exp_avg_sq = moments + n};
@@ -207,11 +205,11 @@ static void check_training(const char *name, const struct ops *ops)
         double norm;
         batch_of(&o, &r, step++ % o.num_batches);
         rig_train(&r);
-        CHECK_STATUS(OK, optim_squares(&optim, &r.ops, r.gradients, &norm, r.on));
+        CHECK_STATUS(OK, optim_sum_squares(&optim, &r.ops, r.gradients, &norm, r.queue));
         norm = sqrt(norm);
         double clip = optim_clip_factor(norm, real(adamw, "max_norm"));
         struct optim_update update = {r.gradients, config.lr, clip, step};
-        CHECK_STATUS(OK, optim_step(&optim, &r.ops, &update, r.on));
+        CHECK_STATUS(OK, optim_step(&optim, &r.ops, &update, r.queue));
         most = fmax(most, fabs(mean_loss(&r) / json_number(want) - 1));
         most_norm = fmax(most_norm, fabs(norm / json_number(want_norm) - 1));
     }
@@ -219,7 +217,7 @@ static void check_training(const char *name, const struct ops *ops)
                   most_norm);
     CHECK(step == 50 && most < 1e-4 && most_norm < 1e-3);
     free(moments);
-    pieces_release(&all);
+    shard_release(&all);
     rig_close(&r);
     oracle_release(&o);
 }
@@ -237,8 +235,8 @@ TEST(the_plain_loops_follow_pytorch)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check(names[i], &ops_cpu_reference);
 }
 
-CPU_SETS_TEST(a_llama_with_a_head_each_follows_pytorch) { check("mha", rig_fast()); }
-CPU_SETS_TEST(a_llama_with_grouped_heads_follows_pytorch) { check("gqa", rig_fast()); }
-CPU_SETS_TEST(a_llama_with_a_tied_head_follows_pytorch) { check("tied", rig_fast()); }
-CPU_SETS_TEST(a_llama_with_stretched_wavelengths_follows_pytorch) { check("scaled", rig_fast()); }
-CPU_SETS_TEST(a_llama_that_sees_both_ways_follows_pytorch) { check("masked", rig_fast()); }
+CPU_ISAS_TEST(a_llama_with_a_head_each_follows_pytorch) { check("mha", rig_fast()); }
+CPU_ISAS_TEST(a_llama_with_grouped_heads_follows_pytorch) { check("gqa", rig_fast()); }
+CPU_ISAS_TEST(a_llama_with_a_tied_head_follows_pytorch) { check("tied", rig_fast()); }
+CPU_ISAS_TEST(a_llama_with_stretched_wavelengths_follows_pytorch) { check("scaled", rig_fast()); }
+CPU_ISAS_TEST(a_llama_that_sees_both_ways_follows_pytorch) { check("masked", rig_fast()); }

@@ -11,7 +11,7 @@ static enum status check_share(const struct comm *world, void *context)
 {
     int cores, want = thread_cores() / world->size;
     (void)context;
-    TRY(cores_share(world, &cores));
+    TRY(cores_per_rank(world, &cores));
     RANK_CHECK(cores == (want ? want : 1));
     return STATUS_OK;
 }
@@ -28,7 +28,7 @@ static enum status check_hosts(const struct comm *world, void *context)
     (void)context;
     gethostname(host, sizeof host - 1);
     text_addf(&want, "%d on 1 host (%.63s)", world->size, host);
-    enum status st = cores_hosts(world, &line);
+    enum status st = cores_describe_hosts(world, &line);
     bool same = !st && !strcmp(line.data, want.data);
     text_release(&line), text_release(&want);
     TRY(st);

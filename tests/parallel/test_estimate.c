@@ -40,7 +40,7 @@ TEST(estimate_of_a_long_pipeline_assumes_no_stalls)
     double *forward = heap(2 * LONG * sizeof *forward), *backward = forward + LONG;
     for (int r = 0; r < LONG; r++) forward[r] = 1, backward[r] = 2;
     CHECK_NEAR(estimate_pipeline(&s, forward, backward, 0.5),
-               3.0 * (s.micros + LONG - 1) + (LONG - 1) * 2 * 0.5, 1e-12);
+               3.0 * (s.num_microbatches + LONG - 1) + (LONG - 1) * 2 * 0.5, 1e-12);
     free(forward);
 }
 
@@ -63,7 +63,7 @@ TEST(estimate_counts_messages_in_both_directions)
 static const struct hardware machine = {.bf16_flops = 1e12,
                                         .f32_flops = 1e12,
                                         .efficiency = 1,
-                                        .memory_rate = 1e9 / CLOCK_MEMORY_SHARE,
+                                        .memory_rate = 1e9 / SIM_CLOCK_MEMORY_EFFICIENCY,
                                         .node_rate = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
                                         .network_rate = 1e7 / SIM_CLOCK_LINK_EFFICIENCY};
 
@@ -75,25 +75,26 @@ struct step {
 
 static struct estimate estimate(const struct step *step, const struct hardware *h)
 {
-    struct clock clocks[PP * RESOURCE_COUNT] = {{.now = 0}};
+    struct sim_clock clocks[PP * RESOURCE_COUNT] = {{.now = 0}};
     struct schedule s = {SCHEDULE_1F1B, step->pp, 1, step->microbatches};
     struct transfer t = {.kind = TRANSFER_all_gather}, hop = {.kind = TRANSFER_receive};
     struct estimate e;
     for (int i = 0; i < step->pp * RESOURCE_COUNT; i++) {
-        struct clock *c = &clocks[i];
-        c->hardware = hardware_faster(h, (enum resource)(i % RESOURCE_COUNT));
-        clock_start(c, &hop, &(struct way){GROUP_pp, PP, 1}, step->p2p * 1e7);
-        clock_compute(c, BF16, step->matmul * 1e12, 0);
-        clock_compute(c, BF16, 0, step->memory * 1e9);
-        clock_start(c, &t, &(struct way){GROUP_tp, 2, 2}, step->links * 1e8);
-        clock_wait(c, &t);
-        clock_start(c, &t, &(struct way){GROUP_shard, 2, 1}, step->network * 1e7);
-        clock_wait(c, &t);
-        clock_update(c);
-        clock_compute(c, F32, 0, 0.5e9);
+        struct sim_clock *c = &clocks[i];
+        c->hardware = estimate_faster_hardware(h, (enum resource)(i % RESOURCE_COUNT));
+        sim_clock_start_transfer(c, &hop, &(struct sim_group){GROUP_pp, PP, 1}, step->p2p * 1e7);
+        sim_clock_compute(c, BF16, step->matmul * 1e12, 0);
+        sim_clock_compute(c, BF16, 0, step->memory * 1e9);
+        sim_clock_start_transfer(c, &t, &(struct sim_group){GROUP_tp, 2, 2}, step->links * 1e8);
+        sim_clock_wait_transfer(c, &t);
+        sim_clock_start_transfer(c, &t, &(struct sim_group){GROUP_shard, 2, 1},
+                                 step->network * 1e7);
+        sim_clock_wait_transfer(c, &t);
+        sim_clock_end_microbatches(c);
+        sim_clock_compute(c, F32, 0, 0.5e9);
     }
     estimate_make(&e, clocks, &s);
-    for (int i = 0; i < step->pp * RESOURCE_COUNT; i++) clock_release(&clocks[i]);
+    for (int i = 0; i < step->pp * RESOURCE_COUNT; i++) sim_clock_release(&clocks[i]);
     return e;
 }
 
@@ -130,7 +131,7 @@ TEST(estimate_is_never_longer_on_faster_hardware)
             struct step step = {3, 1, 2, 1, 0.5, pp, micros};
             double before = estimate(&step, &machine).step_s;
             for (enum resource r = 0; r < RESOURCE_COUNT; r++) {
-                struct hardware fast = hardware_faster(&machine, r);
+                struct hardware fast = estimate_faster_hardware(&machine, r);
                 CHECK(estimate(&step, &fast).step_s <= before);
             }
         }
@@ -138,6 +139,6 @@ TEST(estimate_is_never_longer_on_faster_hardware)
 
 TEST(estimate_has_a_name_for_every_resource)
 {
-    CHECK(!strcmp(resource_name(RESOURCE_network), "network"));
-    CHECK(strstr(resource_text(RESOURCE_memory_bytes), "than is available"));
+    CHECK(!strcmp(estimate_resource_name(RESOURCE_network), "network"));
+    CHECK(strstr(estimate_resource_advice(RESOURCE_memory_bytes), "than is available"));
 }

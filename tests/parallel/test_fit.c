@@ -12,7 +12,7 @@ struct fit_case {
 /* An 8B on one rank, which fits. */
 static void make(struct fit_case *p)
 {
-    p->mesh = mesh_alone();
+    p->mesh = mesh_single_rank();
     p->shape = (struct model_shape){.V = 128256, .D = 4096, .L = 32, .H = 32, .G = 8, .F = 14336};
     p->fit = (struct fit){
         .mesh = &p->mesh,
@@ -24,7 +24,7 @@ static void make(struct fit_case *p)
         .micro_batch_size = 4,
         .causal = true,
         .stages = {.split = SPLIT_first, .chunks = 1, .first_less = 1, .last_less = 1},
-        .schedule = {.kind = SCHEDULE_1F1B, .chunks = 1, .micros = 8},
+        .schedule = {.kind = SCHEDULE_1F1B, .chunks = 1, .num_microbatches = 8},
     };
 }
 
@@ -192,7 +192,7 @@ TEST(fit_checks_stages_and_schedule_of_a_pipeline)
     p.fit.schedule = (struct schedule){SCHEDULE_Interleaved1F1B, 0, 2, 6};
     p.mesh.degree[AXIS_pp] = 3;
     CHECK_STATUS(OK, fit_check(&p.fit));
-    p.fit.schedule.micros = 7;
+    p.fit.schedule.num_microbatches = 7;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
     CHECK_MESSAGE("7 microbatches per step are not divisible into 2 rounds");
     p.mesh.degree[AXIS_pp] = 1;

@@ -36,11 +36,11 @@ static void accumulate_all(struct rig *r, int size, int microbatches, double *lo
         }
 }
 
-static enum status compare(const struct fsdp *f, const struct pieces *mine, const struct rig *whole)
+static enum status compare(const struct fsdp *f, const struct shard *mine, const struct rig *whole)
 {
     const struct layout *l = f->layout, *theirs = &whole->m.layout;
     for (size_t i = 0; i < mine->count; i++) {
-        const struct piece *p = &mine->all[i];
+        const struct shard_run *p = &mine->runs[i];
         const float *want = whole->gradients + theirs->tensors[p->tensor].offset + p->first;
         RANK_CHECK(l->tensors[p->tensor].elements == theirs->tensors[p->tensor].elements);
         for (size_t n = 0; n < p->count; n++)
@@ -60,18 +60,18 @@ static enum status train_sharded(const struct comm *world, void *context)
     TRY(comm_split(world, world->rank % shard.size, world->rank, &replicate));
     rig_open(&r, &s->shape, F32, 2, 9);
     rig_open(&whole, &s->shape, F32, 2, 9);
-    r.on->num_threads = whole.on->num_threads = 1; /* a rank is a thread here */
+    r.queue->num_threads = whole.queue->num_threads = 1; /* a rank is a thread here */
     accumulate_all(&whole, world->size, s->microbatches, losses);
 
     struct layout layout;
-    struct pieces mine;
+    struct shard mine;
     layout_init(&layout, &s->shape, shard.size);
-    pieces_init(&mine, &layout, shard.rank, shard.size);
+    shard_init(&mine, &layout, shard.rank, shard.size);
     float *weights = heap(mine.elements * sizeof *weights);
     float *gradients = heap(mine.elements * sizeof *gradients);
     memset(weights, 0, mine.elements * sizeof *weights);
     for (size_t i = 0; i < mine.count; i++) {
-        const struct piece *p = &mine.all[i];
+        const struct shard_run *p = &mine.runs[i];
         const float *from = whole.weights + whole.m.layout.tensors[p->tensor].offset + p->first;
         memcpy(weights + p->at, from, p->count * sizeof *from);
     }
@@ -79,16 +79,16 @@ static enum status train_sharded(const struct comm *world, void *context)
                      .shard = &shard,
                      .replicate = &replicate,
                      .ops = r.m.ops,
-                     .on = r.on,
+                     .queue = r.queue,
                      .tied = s->shape.tied,
                      .keep = s->keep,
                      .whole_gradients = s->whole_gradients};
-    fsdp_take(&f, &run);
+    fsdp_alloc(&f, &run);
     size_t bytes = run.used;
     fsdp_release(&f);
     TRY(arena_init(&run, bytes, NULL));
     if (bytes) memset(run.base, 0xFF, bytes);
-    fsdp_take(&f, &run);
+    fsdp_alloc(&f, &run);
     f.weights = weights, f.gradients = gradients;
 
     struct layout rig_layout = r.m.layout;
@@ -117,7 +117,7 @@ static enum status train_sharded(const struct comm *world, void *context)
     r.m.layout = rig_layout, r.m.units = NULL;
     fsdp_release(&f);
     arena_release(&run);
-    pieces_release(&mine), layout_release(&layout);
+    shard_release(&mine), layout_release(&layout);
     free(weights), free(gradients);
     rig_close(&r), rig_close(&whole);
     comm_release(&shard), comm_release(&replicate);
@@ -169,8 +169,8 @@ TEST(rank_holds_its_shard_and_slots_for_gathered_units)
     struct comm four = {.size = 4}, one = *comm_self();
     struct fsdp f = {.layout = &l, .shard = &four, .replicate = &one};
     struct arena run = {0};
-    CHECK(fsdp_elements(&f) == l.elements / 4);
-    fsdp_take(&f, &run);
+    CHECK(fsdp_shard_elements(&f) == l.elements / 4);
+    fsdp_alloc(&f, &run);
     size_t block = l.units[1].elements, ends = l.units[0].elements;
     if (l.units[l.num_units - 1].elements > ends) ends = l.units[l.num_units - 1].elements;
     size_t widest = block > ends ? block : ends;
@@ -178,7 +178,7 @@ TEST(rank_holds_its_shard_and_slots_for_gathered_units)
     fsdp_release(&f);
     run.used = 0;
     f.forward_only = true;
-    fsdp_take(&f, &run);
+    fsdp_alloc(&f, &run);
     CHECK(run.used == (2 * block + ends) * 4);
     fsdp_release(&f);
     layout_release(&l);

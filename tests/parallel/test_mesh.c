@@ -56,9 +56,11 @@ TEST(mesh_counts_the_ranks_of_a_group_on_the_same_node)
     struct mesh m;
     struct parallelism_config c = degrees(2, 2, 4, 1, 2);
     CHECK_STATUS(OK, mesh_resolve(&m, &c, 9, 32)); /* tp 1, shard 0, replicate 1, pp 0 */
-    CHECK(mesh_group_near(&m, GROUP_tp, 8) == 2 && mesh_group_near(&m, GROUP_shard, 8) == 4);
-    CHECK(mesh_group_near(&m, GROUP_replicate, 8) == 1 && mesh_group_near(&m, GROUP_pp, 8) == 1);
-    CHECK(mesh_group_near(&m, GROUP_world, 8) == 8 && mesh_group_near(&m, GROUP_data, 16) == 8);
-    CHECK(mesh_group_near(&m, GROUP_shard, 4) == 2 && mesh_group_near(&m, GROUP_tp, 1) == 1);
-    CHECK(mesh_group_near(&m, GROUP_pp, 32) == 2);
+    CHECK(mesh_group_on_node(&m, GROUP_tp, 8) == 2 && mesh_group_on_node(&m, GROUP_shard, 8) == 4);
+    CHECK(mesh_group_on_node(&m, GROUP_replicate, 8) == 1 &&
+          mesh_group_on_node(&m, GROUP_pp, 8) == 1);
+    CHECK(mesh_group_on_node(&m, GROUP_world, 8) == 8 &&
+          mesh_group_on_node(&m, GROUP_data, 16) == 8);
+    CHECK(mesh_group_on_node(&m, GROUP_shard, 4) == 2 && mesh_group_on_node(&m, GROUP_tp, 1) == 1);
+    CHECK(mesh_group_on_node(&m, GROUP_pp, 32) == 2);
 }

@@ -52,7 +52,7 @@ static void copy_stages(const struct model *whole, float *all, const struct mode
                         bool back)
 {
     for (int i = 0; i < m->layout.num_tensors; i++) {
-        const struct tensor_place *t = &m->layout.tensors[i];
+        const struct tensor_slot *t = &m->layout.tensors[i];
         float *there = all + layout_find(&whole->layout, t->id, t->layer)->offset;
         if (!back) memcpy(here + t->offset, there, t->elements * sizeof *here);
         for (size_t j = 0; j < t->elements && back; j++) there[j] += here[t->offset + j];
@@ -87,9 +87,9 @@ static enum status run_rank(const struct comm *group, void *context)
     }
     pipeline_open(&p);
     RANK_CHECK(pipeline_has_loss(&p) == has_loss);
-    r.on->measuring = true;
+    r.queue->sizing = true;
     TRY(pipeline_run(&p, microbatches, &r.step));
-    r.on->measuring = false;
+    r.queue->sizing = false;
     size_t bytes = r.step.peak;
     TRY(arena_init(&r.step, bytes, NULL));
     for (int again = 0; again < 2; again++) { /* the first run must leave no state */
@@ -173,7 +173,7 @@ TEST(simulated_rank_counts_its_messages)
     struct rig r;
     struct microbatch microbatches[MICROBATCHES];
     rig_open(&r, &shape, BF16, 2, 9);
-    r.on->measuring = true;
+    r.queue->sizing = true;
     for (int i = 0; i < MICROBATCHES; i++) microbatches[i] = r.b;
     for (int rank = 0; rank < 4; rank++) {
         struct stage stage;

@@ -10,7 +10,7 @@
 
 TEST(single_device_crossings_do_nothing)
 {
-    const struct plan *p = plan_single_device();
+    const struct parallel_plan *p = plan_single_device();
     float x[6] = {1, 2, 3, 4, 5, 6}, before[6];
     memcpy(before, x, sizeof x);
     for (enum boundary at = 0; at < BOUNDARY_COUNT; at++)
@@ -27,32 +27,34 @@ enum { COLUMNS = 3 };
 /* Into a block rows are all-gathered; out of it they are reduce-scattered. */
 static enum status check_crossings(const struct comm *group, void *context)
 {
-    const bool *stream_cut = context;
-    struct tensor_plan p;
-    struct queue *on;
+    const bool *sequence_parallel = context;
+    struct group_plan p;
+    struct queue *queue;
     size_t rows = 2 * (size_t)group->size, n = rows * COLUMNS, each = n / (size_t)group->size;
     float *x = heap(n * sizeof *x);
-    TRY(cpu_queue_open(&on, 1, 1 << 16));
-    tensor_plan_init(&p, group, *stream_cut);
+    TRY(cpu_queue_open(&queue, 1, 1 << 16));
+    plan_init_tensor(&p, group, *sequence_parallel);
     RANK_CHECK(p.plan.parts == group->size && p.plan.part == group->rank);
     for (enum boundary at = EMBED_OUT; at <= LOSS; at++)
-        for (enum direction way = FORWARD; way <= (*stream_cut ? BACKWARD : FORWARD); way++) {
+        for (enum direction way = FORWARD; way <= (*sequence_parallel ? BACKWARD : FORWARD);
+             way++) {
             bool leaves = at == EMBED_OUT || at == ATTN_OUT || at == MLP_OUT;
-            bool sum = at != LOSS && leaves == (way == FORWARD), moves = *stream_cut || at == LOSS;
+            bool sum = at != LOSS && leaves == (way == FORWARD),
+                 moves = *sequence_parallel || at == LOSS;
             struct crossing c = {x, (int)rows, COLUMNS, F32};
             size_t own = (size_t)group->rank;
             for (size_t i = 0; i < n; i++) x[i] = (float)(i + 100 * own);
-            TRY(p.plan.cross(&p.plan, at, way, &c, on));
+            TRY(p.plan.cross(&p.plan, at, way, &c, queue));
             for (size_t i = 0; i < n; i++) {
                 size_t owner = i / each;
                 float want = (float)(i + 100 * owner), all = 0;
                 for (int r = 0; r < group->size; r++) all += (float)(i + 100 * (size_t)r);
-                if (sum && (owner == own || !*stream_cut)) RANK_CHECK(x[i] == all);
+                if (sum && (owner == own || !*sequence_parallel)) RANK_CHECK(x[i] == all);
                 if (!sum && moves) RANK_CHECK(x[i] == want);
                 if (!sum && !moves) RANK_CHECK(x[i] == (float)(i + 100 * own));
             }
         }
-    cpu_queue_close(on);
+    cpu_queue_close(queue);
     free(x);
     return STATUS_OK;
 }
@@ -67,14 +69,14 @@ TEST(tensor_parallel_crossings_gather_and_reduce)
 /* The plan names this rank's part of each row, and replaces attention by the ring. */
 static enum status check_contexts(const struct comm *group, void *context)
 {
-    struct tensor_plan p;
+    struct group_plan p;
     struct comm alone = {.size = 1};
     (void)context;
-    tensor_plan_init(&p, &alone, true);
+    plan_init_tensor(&p, &alone, true);
     RANK_CHECK(!p.plan.contexts && !p.plan.attend && !p.plan.attend_backward);
-    tensor_plan_contexts(&p, &alone);
+    plan_add_context(&p, &alone);
     RANK_CHECK(!p.plan.contexts && !p.plan.attend && !p.plan.attend_backward);
-    tensor_plan_contexts(&p, group);
+    plan_add_context(&p, group);
     RANK_CHECK(p.plan.contexts == group->size && p.plan.context == group->rank);
     RANK_CHECK(p.plan.attend && p.plan.attend_backward && p.plan.parts == 1);
     return STATUS_OK;
@@ -97,15 +99,15 @@ static enum status evaluate(const struct comm *group, void *context)
     const struct long_row *l = context;
     int T = HERE * group->size;
     struct context part = {group->size, group->rank, l->causal};
-    struct token_run runs[MOST_RUNS];
+    struct token_run runs[MAX_TOKEN_RUNS];
     int num_runs = context_runs(&part, HERE, runs);
     struct rig whole, r;
-    struct tensor_plan p;
+    struct group_plan p;
     rig_open(&whole, &l->shape, F32, ROWS, T);
     rig_open(&r, &l->shape, F32, ROWS, T);
     whole.b.causal = r.b.causal = l->causal, r.b.T = HERE;
-    tensor_plan_init(&p, &(struct comm){.size = 1}, true);
-    tensor_plan_contexts(&p, group);
+    plan_init_tensor(&p, &(struct comm){.size = 1}, true);
+    plan_add_context(&p, group);
     r.m.plan = &p.plan;
     memcpy(r.weights, whole.weights, r.m.layout.elements * sizeof *r.weights);
     rig_cast(&r);
@@ -147,14 +149,14 @@ TEST(context_parallel_losses_match_whole_rows)
 /* Copies the weights of one tensor-parallel slice. */
 static void copy_slice(const struct rig *whole, struct rig *r, int slice, int num_slices)
 {
-    struct pieces p;
+    struct shard p;
     shard_init_sliced(&p, &r->m.layout, &whole->m.layout,
                       (struct shard_position){0, 1, slice, num_slices});
     for (size_t i = 0; i < p.count; i++)
-        memcpy(r->weights + p.all[i].at,
-               whole->weights + whole->m.layout.tensors[p.all[i].tensor].offset + p.all[i].first,
-               p.all[i].count * sizeof *r->weights);
-    pieces_release(&p);
+        memcpy(r->weights + p.runs[i].at,
+               whole->weights + whole->m.layout.tensors[p.runs[i].tensor].offset + p.runs[i].first,
+               p.runs[i].count * sizeof *r->weights);
+    shard_release(&p);
     rig_cast(r);
 }
 
@@ -164,14 +166,14 @@ static enum status decode(const struct comm *group, void *context)
     enum { B = 2, T = 5 };
     const struct model_shape *s = context;
     struct rig whole, r;
-    struct tensor_plan p;
-    struct model_shape slice = model_shape_cut(s, group->size);
+    struct group_plan p;
+    struct model_shape slice = model_shape_slice(s, group->size);
     int32_t ids[B * T];
     float *want = heap(B * (size_t)s->V * sizeof *want),
           *got = heap(B * (size_t)s->V * sizeof *got);
     rig_open(&whole, s, F32, 1, 16);
     rig_open(&r, &slice, F32, 1, 16);
-    tensor_plan_init(&p, group, false);
+    plan_init_tensor(&p, group, false);
     r.m.plan = &p.plan;
     copy_slice(&whole, &r, group->rank, group->size);
     for (int i = 0; i < B * T; i++) ids[i] = i * 7 % s->V;

@@ -9,16 +9,16 @@ static enum status reduce_norms(const struct comm *group, void *context)
 {
     struct model_shape s = rig_shape(), slice;
     struct layout whole, l;
-    struct pieces p;
-    struct queue *on;
+    struct shard p;
+    struct queue *queue;
     struct arena run = {0};
     (void)context;
     s.V = 40;
-    slice = model_shape_cut(&s, group->size);
+    slice = model_shape_slice(&s, group->size);
     layout_init(&whole, &s, 1), layout_init(&l, &slice, 1);
     shard_init_sliced(&p, &l, &whole, (struct shard_position){0, 1, group->rank, group->size});
-    TRY(cpu_queue_open(&on, 1, 1 << 16));
-    struct replicas c = {group, 0, &whole, &p, &ops_cpu_reference, on, 0, NULL, NULL};
+    TRY(cpu_queue_open(&queue, 1, 1 << 16));
+    struct replicas c = {group, 0, &whole, &p, &ops_cpu_reference, queue, 0, NULL, NULL};
     replicas_alloc(&c, &run);
     size_t bytes = run.used;
     TRY(arena_init(&run, bytes, NULL));
@@ -29,9 +29,9 @@ static enum status reduce_norms(const struct comm *group, void *context)
     TRY(replicas_all_reduce(&c, gradients));
     float all = (float)(group->size * (group->size + 1)) / 2;
     for (size_t i = 0; i < p.count; i++) {
-        bool is_norm = params[whole.tensors[p.all[i].tensor].id].is_norm;
-        for (size_t n = 0; n < p.all[i].count; n++)
-            RANK_CHECK(gradients[p.all[i].at + n] == (is_norm ? all : (float)(group->rank + 1)));
+        bool is_norm = params[whole.tensors[p.runs[i].tensor].id].is_norm;
+        for (size_t n = 0; n < p.runs[i].count; n++)
+            RANK_CHECK(gradients[p.runs[i].at + n] == (is_norm ? all : (float)(group->rank + 1)));
     }
     double squares;
     TRY(replicas_duplicate_squares(&c, gradients, &squares));
@@ -39,8 +39,8 @@ static enum status reduce_norms(const struct comm *group, void *context)
     RANK_CHECK(fabs(squares - want) <= 1e-9 * want);
     free(gradients);
     arena_release(&run);
-    cpu_queue_close(on);
-    pieces_release(&p), layout_release(&l), layout_release(&whole);
+    cpu_queue_close(queue);
+    shard_release(&p), layout_release(&l), layout_release(&whole);
     return STATUS_OK;
 }
 

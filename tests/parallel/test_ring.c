@@ -113,7 +113,7 @@ static void whole_release(struct whole *w)
 static void copy_part(const struct context *c, int T, void *here, void *whole, size_t bytes,
                       bool back)
 {
-    struct token_run runs[MOST_RUNS];
+    struct token_run runs[MAX_TOKEN_RUNS];
     int n = context_runs(c, T, runs);
     for (int b = 0; b < B; b++)
         for (int i = 0; i < n; i++) {
@@ -153,21 +153,21 @@ static double relative_error(const struct whole *here, const struct context *c, 
 }
 
 static enum status forward_backward(const struct comm *group, const struct whole *w,
-                                    struct queue *on)
+                                    struct queue *queue)
 {
     struct attention a = attention_of(w, w->T);
     struct attention_fwd f = forward_of(w);
     struct attention_bwd b = backward_of(w);
-    TRY(ring_forward(group, w->ops, &a, &f, on));
-    TRY(ring_backward(group, w->ops, &a, &b, on));
+    TRY(ring_forward(group, w->ops, &a, &f, queue));
+    TRY(ring_backward(group, w->ops, &a, &b, queue));
     return STATUS_OK;
 }
 
-static enum status sizing_pass(const struct comm *group, const struct whole *w, struct queue *on)
+static enum status sizing_pass(const struct comm *group, const struct whole *w, struct queue *queue)
 {
-    on->measuring = true;
-    enum status st = forward_backward(group, w, on);
-    on->measuring = false;
+    queue->sizing = true;
+    enum status st = forward_backward(group, w, queue);
+    queue->sizing = false;
     return st;
 }
 
@@ -191,22 +191,22 @@ static enum status attend(const struct comm *group, void *context)
     struct whole here = part_of(w, &c);
     struct comm_counts counts = {0};
     struct comm planned = {.rank = group->rank, .size = group->size, .counts = &counts};
-    struct queue *on;
+    struct queue *queue;
     double tolerance = w->dtype == F32 ? 1e-5 : 1e-2;
-    TRY(cpu_queue_open(&on, 1, 0));
-    TRY(sizing_pass(&planned, &here, on));
+    TRY(cpu_queue_open(&queue, 1, 0));
+    TRY(sizing_pass(&planned, &here, queue));
     TRY(check_counts(&counts, &here, group->size));
-    size_t scratch = on->scratch.peak;
-    arena_release(&on->scratch);
-    TRY(sizing_pass(group, &here, on));
-    RANK_CHECK(on->scratch.peak == scratch && group->counts->calls[TRANSFER_send] == 0);
-    TRY(arena_init(&on->scratch, scratch, NULL));
-    TRY(forward_backward(group, &here, on));
+    size_t scratch = queue->scratch.peak;
+    arena_release(&queue->scratch);
+    TRY(sizing_pass(group, &here, queue));
+    RANK_CHECK(queue->scratch.peak == scratch && group->counts->calls[TRANSFER_send] == 0);
+    TRY(arena_init(&queue->scratch, scratch, NULL));
+    TRY(forward_backward(group, &here, queue));
     TRY(check_counts(group->counts, &here, group->size));
-    RANK_CHECK(on->scratch.used == 0);
+    RANK_CHECK(queue->scratch.used == 0);
     RANK_CHECK(relative_error(&here, &c, here.out, w->out, Q) < tolerance);
     RANK_CHECK(relative_error(&here, &c, here.dqkv, w->dqkv, C) < tolerance);
-    cpu_queue_close(on);
+    cpu_queue_close(queue);
     whole_release(&here);
     return STATUS_OK;
 }
@@ -216,16 +216,16 @@ static void compare(const struct ops *ops, int ranks, int T, bool causal, int do
                     enum dtype dtype)
 {
     struct whole w = whole_make(T * ranks, dtype);
-    struct queue *on;
+    struct queue *queue;
     w.ops = ops, w.causal = causal, w.document = document;
     struct attention a = attention_of(&w, w.T);
     struct attention_fwd f = forward_of(&w);
     struct attention_bwd b = backward_of(&w);
-    CHECK_STATUS(OK, cpu_queue_open(&on, 1, 0));
-    CHECK_STATUS(OK, attention_forward(&ops_cpu_reference, &a, &f, on));
-    CHECK_STATUS(OK, attention_backward(&ops_cpu_reference, &a, &b, on));
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
+    CHECK_STATUS(OK, attention_forward(&ops_cpu_reference, &a, &f, queue));
+    CHECK_STATUS(OK, attention_backward(&ops_cpu_reference, &a, &b, queue));
     CHECK_STATUS(OK, ranks_run(ranks, attend, &w));
-    cpu_queue_close(on);
+    cpu_queue_close(queue);
     whole_release(&w);
 }
 
@@ -258,16 +258,16 @@ static enum status twice(const struct comm *group, void *context)
     struct context c = {group->size, group->rank, w->causal};
     struct whole a = part_of(w, &c), b = part_of(w, &c);
     size_t n = (size_t)(B * a.T), each = dtype_bytes(w->dtype);
-    struct queue *on;
-    TRY(cpu_queue_open(&on, 1, 0));
-    TRY(sizing_pass(group, &a, on));
-    size_t scratch = on->scratch.peak;
-    arena_release(&on->scratch);
-    TRY(arena_init(&on->scratch, scratch, NULL));
-    TRY(forward_backward(group, &a, on));
-    TRY(forward_backward(group, &b, on));
+    struct queue *queue;
+    TRY(cpu_queue_open(&queue, 1, 0));
+    TRY(sizing_pass(group, &a, queue));
+    size_t scratch = queue->scratch.peak;
+    arena_release(&queue->scratch);
+    TRY(arena_init(&queue->scratch, scratch, NULL));
+    TRY(forward_backward(group, &a, queue));
+    TRY(forward_backward(group, &b, queue));
     RANK_CHECK(!memcmp(a.out, b.out, n * Q * each) && !memcmp(a.dqkv, b.dqkv, n * C * each));
-    cpu_queue_close(on);
+    cpu_queue_close(queue);
     whole_release(&a), whole_release(&b);
     return STATUS_OK;
 }

@@ -81,10 +81,11 @@ static void run_all(struct simulation *p)
     }
     if (left)
         print_error("%s pp %d chunks %d microbatches %d: deadlock\n", schedule_kind_word(p->s.kind),
-                    p->s.pp, p->s.chunks, p->s.micros);
+                    p->s.pp, p->s.chunks, p->s.num_microbatches);
     CHECK(!left);
     for (int stage = 0; stage < p->s.pp * p->s.chunks; stage++)
-        CHECK(p->forward[stage] == p->s.micros && p->backward[stage] == p->s.micros);
+        CHECK(p->forward[stage] == p->s.num_microbatches &&
+              p->backward[stage] == p->s.num_microbatches);
 }
 
 /* Checks the number of microbatches in flight, and that slots used in turn never collide. */
@@ -105,11 +106,11 @@ static void check_in_flight(const struct schedule *s, int rank, const struct act
     for (int c = 0; c < s->chunks; c++) CHECK(schedule_max_in_flight(s, rank, c) == max[c]);
     CHECK(schedule_max_in_flight(s, rank, ALL_CHUNKS) == max_of_all);
     /* The published formulas. */
-    int ranks_after = s->pp - rank - 1, total = s->micros * s->chunks, want = total;
-    int rounds = s->micros < s->pp ? 1 : s->micros / s->pp;
+    int ranks_after = s->pp - rank - 1, total = s->num_microbatches * s->chunks, want = total;
+    int rounds = s->num_microbatches < s->pp ? 1 : s->num_microbatches / s->pp;
     if (s->kind == SCHEDULE_1F1B) want = ranks_after + 1;
     if (s->kind == SCHEDULE_Interleaved1F1B)
-        want = 2 * ranks_after + (s->chunks - 1) * (s->micros / rounds) + 1;
+        want = 2 * ranks_after + (s->chunks - 1) * (s->num_microbatches / rounds) + 1;
     CHECK(max_of_all == (want < total ? want : total));
 }
 
@@ -161,7 +162,7 @@ TEST(schedules_need_one_send_buffer_for_rounds_of_pp_microbatches)
 {
     struct schedule s = {SCHEDULE_Interleaved1F1B, 4, 2, 8};
     CHECK(schedule_send_buffers(&s) == 1);
-    s.micros = 10;
+    s.num_microbatches = 10;
     CHECK(schedule_send_buffers(&s) == 2);
     s = (struct schedule){SCHEDULE_GPipe, 4, 1, 10};
     CHECK(schedule_send_buffers(&s) == 1);

@@ -5,32 +5,32 @@
 
 /* Per second: 1e12 FLOPs in bf16, 1e11 in f32, 1e9 bytes of memory, 1e8 over a node's links, 1e7
  * over a rank's share of the network. */
-static struct clock clock_of(double latency_s)
+static struct sim_clock clock_of(double latency_s)
 {
     struct hardware h = {.bf16_flops = 2e12,
                          .f32_flops = 2e11,
                          .efficiency = 0.5,
-                         .memory_rate = 1e9 / CLOCK_MEMORY_SHARE,
+                         .memory_rate = 1e9 / SIM_CLOCK_MEMORY_EFFICIENCY,
                          .node_rate = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
                          .network_rate = 1e7 / SIM_CLOCK_LINK_EFFICIENCY,
                          .latency_s = latency_s};
-    return (struct clock){.hardware = h};
+    return (struct sim_clock){.hardware = h};
 }
 
-static const struct way near4 = {GROUP_shard, 4, 4}, far4 = {GROUP_shard, 4, 1},
-                        both4 = {GROUP_shard, 4, 2}, tp4 = {GROUP_tp, 4, 4};
+static const struct sim_group near4 = {GROUP_shard, 4, 4}, far4 = {GROUP_shard, 4, 1},
+                              both4 = {GROUP_shard, 4, 2}, tp4 = {GROUP_tp, 4, 4};
 static const struct transfer gather = {.kind = TRANSFER_all_gather},
                              other = {.kind = TRANSFER_reduce_scatter};
 
 TEST(sim_clock_takes_the_longer_of_compute_and_memory)
 {
-    struct clock c = clock_of(0);
-    clock_compute(&c, BF16, 3e12, 1e9);
+    struct sim_clock c = clock_of(0);
+    sim_clock_compute(&c, BF16, 3e12, 1e9);
     CHECK_NEAR(c.now, 3, 1e-12);
-    clock_compute(&c, BF16, 1e12, 2e9);
+    sim_clock_compute(&c, BF16, 1e12, 2e9);
     CHECK_NEAR(c.now, 5, 1e-12);
-    clock_compute(&c, BF16, 0, 1e9);
-    clock_compute(&c, F32, 1e11, 0);
+    sim_clock_compute(&c, BF16, 0, 1e9);
+    sim_clock_compute(&c, F32, 1e11, 0);
     CHECK_NEAR(c.now, 7, 1e-12);
     CHECK_NEAR(c.matmul_s, 4, 1e-12);
     CHECK_NEAR(c.memory_s, 3, 1e-12);
@@ -38,45 +38,45 @@ TEST(sim_clock_takes_the_longer_of_compute_and_memory)
 
 TEST(sim_clock_overlaps_transfers_with_computation)
 {
-    struct clock c = clock_of(0);
-    clock_start(&c, &gather, &near4, 2e8); /* 2 s */
-    clock_compute(&c, BF16, 1.5e12, 0);
-    clock_wait(&c, &gather);
+    struct sim_clock c = clock_of(0);
+    sim_clock_start_transfer(&c, &gather, &near4, 2e8); /* 2 s */
+    sim_clock_compute(&c, BF16, 1.5e12, 0);
+    sim_clock_wait_transfer(&c, &gather);
     CHECK_NEAR(c.now, 2, 1e-12);
     CHECK_NEAR(c.exposed_s[GROUP_shard], 0.5, 1e-12);
-    clock_start(&c, &gather, &near4, 1e8);
-    clock_compute(&c, BF16, 1.5e12, 0);
-    clock_wait(&c, &gather);
+    sim_clock_start_transfer(&c, &gather, &near4, 1e8);
+    sim_clock_compute(&c, BF16, 1.5e12, 0);
+    sim_clock_wait_transfer(&c, &gather);
     CHECK_NEAR(c.now, 3.5, 1e-12);
     CHECK_NEAR(c.exposed_s[GROUP_shard], 0.5, 1e-12);
-    clock_wait(&c, &gather); /* already waited for */
+    sim_clock_wait_transfer(&c, &gather); /* already waited for */
     CHECK_NEAR(c.now, 3.5, 1e-12);
-    clock_release(&c);
+    sim_clock_release(&c);
 }
 
 TEST(sim_clock_serializes_transfers_over_the_same_links)
 {
-    struct clock c = clock_of(0);
-    clock_start(&c, &gather, &near4, 1e8);
-    clock_start(&c, &other, &tp4, 2e8);
-    clock_wait(&c, &other);
+    struct sim_clock c = clock_of(0);
+    sim_clock_start_transfer(&c, &gather, &near4, 1e8);
+    sim_clock_start_transfer(&c, &other, &tp4, 2e8);
+    sim_clock_wait_transfer(&c, &other);
     CHECK_NEAR(c.now, 3, 1e-12);
     CHECK_NEAR(c.exposed_s[GROUP_tp], 3, 1e-12);
-    clock_wait(&c, &gather);
+    sim_clock_wait_transfer(&c, &gather);
     CHECK_NEAR(c.now, 3, 1e-12);
     /* The network is independent of them. */
-    clock_start(&c, &gather, &far4, 1e7);
-    clock_start(&c, &other, &tp4, 1e8);
-    clock_wait(&c, &gather);
-    clock_wait(&c, &other);
+    sim_clock_start_transfer(&c, &gather, &far4, 1e7);
+    sim_clock_start_transfer(&c, &other, &tp4, 1e8);
+    sim_clock_wait_transfer(&c, &gather);
+    sim_clock_wait_transfer(&c, &other);
     CHECK_NEAR(c.now, 4, 1e-12);
-    clock_release(&c);
+    sim_clock_release(&c);
 }
 
 TEST(sim_clock_divides_inter_node_traffic_among_the_ranks_of_a_node)
 {
     const struct {
-        const struct way *way;
+        const struct sim_group *way;
         enum transfer_kind kind;
         double seconds;
     } cases[] = {
@@ -87,50 +87,51 @@ TEST(sim_clock_divides_inter_node_traffic_among_the_ranks_of_a_node)
         {&near4, TRANSFER_send, 0}, /* the receiver counts it */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct clock c = clock_of(0);
+        struct sim_clock c = clock_of(0);
         struct transfer t = {.kind = cases[i].kind};
-        clock_start(&c, &t, cases[i].way, 1e8);
-        clock_wait(&c, &t);
+        sim_clock_start_transfer(&c, &t, cases[i].way, 1e8);
+        sim_clock_wait_transfer(&c, &t);
         CHECK_NEAR(c.now, cases[i].seconds, 1e-12);
-        clock_release(&c);
+        sim_clock_release(&c);
     }
 }
 
 TEST(sim_clock_counts_latency_per_step_of_a_collective)
 {
-    struct clock c = clock_of(0.25);
+    struct sim_clock c = clock_of(0.25);
     struct transfer sum = {.kind = TRANSFER_all_reduce};
-    clock_start(&c, &gather, &near4, 0); /* 2 steps */
-    clock_wait(&c, &gather);
+    sim_clock_start_transfer(&c, &gather, &near4, 0); /* 2 steps */
+    sim_clock_wait_transfer(&c, &gather);
     CHECK_NEAR(c.now, 0.5, 1e-12);
-    clock_start(&c, &sum, &(struct way){GROUP_replicate, 5, 5},
-                0); /* 3 steps to reduce, 3 to broadcast */
-    clock_wait(&c, &sum);
+    sim_clock_start_transfer(&c, &sum, &(struct sim_group){GROUP_replicate, 5, 5},
+                             0); /* 3 steps to reduce, 3 to broadcast */
+    sim_clock_wait_transfer(&c, &sum);
     CHECK_NEAR(c.now, 2, 1e-12);
-    clock_start(&c, &gather, &(struct way){GROUP_shard, 1, 1}, 0); /* a group of one */
-    clock_wait(&c, &gather);
+    sim_clock_start_transfer(&c, &gather, &(struct sim_group){GROUP_shard, 1, 1},
+                             0); /* a group of one */
+    sim_clock_wait_transfer(&c, &gather);
     CHECK_NEAR(c.now, 2, 1e-12);
-    clock_release(&c);
+    sim_clock_release(&c);
 }
 
 TEST(sim_clock_reports_pipeline_messages_separately)
 {
-    struct clock c = clock_of(0);
+    struct sim_clock c = clock_of(0);
     struct transfer t = {.kind = TRANSFER_receive};
-    clock_start(&c, &t, &(struct way){GROUP_pp, 4, 1}, 1e7);
-    clock_wait(&c, &t);
+    sim_clock_start_transfer(&c, &t, &(struct sim_group){GROUP_pp, 4, 1}, 1e7);
+    sim_clock_wait_transfer(&c, &t);
     CHECK_NEAR(c.now, 0, 1e-12);
     CHECK_NEAR(c.p2p_s, 1, 1e-12);
-    clock_release(&c);
+    sim_clock_release(&c);
 }
 
 TEST(sim_clock_separates_microbatches_from_the_update)
 {
-    struct clock c = clock_of(0);
-    clock_compute(&c, BF16, 1e12, 0);
-    clock_update(&c);
-    clock_compute(&c, BF16, 0, 2e9);
-    clock_update(&c);
+    struct sim_clock c = clock_of(0);
+    sim_clock_compute(&c, BF16, 1e12, 0);
+    sim_clock_end_microbatches(&c);
+    sim_clock_compute(&c, BF16, 0, 2e9);
+    sim_clock_end_microbatches(&c);
     CHECK_NEAR(c.microbatches_s, 1, 1e-12);
     CHECK_NEAR(c.now, 3, 1e-12);
     CHECK(c.memory_s == 0);

@@ -26,8 +26,8 @@ TEST(a_devices_bench_has_ceilings_each_operation_and_steps)
     CHECK_STATUS(OK, config_load(&config, NULL, settings, sizeof settings / sizeof *settings));
     CHECK_STATUS(OK, model_shape_resolve(&shape, &config.model, 0));
     CHECK_STATUS(OK, machine_alone(&m));
-    CHECK_STATUS(OK, cpu_queue_open(&m.on, 1, 0));
-    strict_open(m.on, &ops_cpu_reference, true);
+    CHECK_STATUS(OK, cpu_queue_open(&m.queue, 1, 0));
+    strict_open(m.queue, &ops_cpu_reference, true);
     m.ops = &strict_ops;
     CHECK_STATUS(OK, calls_of_step(&calls, &config, &shape, m.ops));
     struct device_bench b = {&config, &m, &shape, &calls, 2, 1 << 16};
@@ -44,8 +44,8 @@ TEST(a_devices_bench_has_ceilings_each_operation_and_steps)
     json_free(root);
     text_release(&table), text_release(&json);
     calls_release(&calls);
-    strict_close(m.on);
-    cpu_queue_close(m.on);
+    strict_close(m.queue);
+    cpu_queue_close(m.queue);
     groups_close(&m.groups);
     config_release(&config);
 }

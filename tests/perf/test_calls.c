@@ -85,7 +85,7 @@ TEST(what_kernels_find_on_their_way_is_not_looked_for)
     struct config c;
     struct model_shape shape;
     struct call_list l;
-    finding.finds_largest = true;
+    finding.computes_amax = true;
     load(&c, &shape, "model.converters=[\"float8\"]");
     c.training.global_batch_size = -1;
     CHECK_STATUS(OK, calls_of_step(&l, &c, &shape, &ops_cpu_reference));

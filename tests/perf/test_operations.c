@@ -30,7 +30,7 @@ TEST(attention_to_a_part_of_the_keys_counts_what_it_sees_and_sums_in_f32)
 {
     struct attention a = {
         .B = 1, .T = 8, .S = 6, .H = 4, .G = 2, .K = 16, .q_stride = 128, .kv_stride = 64};
-    a.dtype = BF16, a.keys = MORE_KEYS, a.seen = 0.5f;
+    a.dtype = BF16, a.keys = MORE_KEYS, a.visible = 0.5f;
     struct op_work w =
         work_of((struct op_call){OP_attention_backward, .what.attention_backward = a});
     CHECK(w.flops == 2.5 * 4 * 4 * (0.5 * 8 * 6) * 16);
@@ -133,11 +133,11 @@ TEST(an_operation_runs_on_buffers_in_the_order_of_its_struct)
     float x[] = {1, 2, 3}, w[] = {4, 5, 6}, y = 0;
     void *buffers[OP_BUFFERS] = {x, w, &y};
     struct op_call c = {OP_linear_forward, .what.linear_forward = {.N = 1, .D = 3, .F = 1}};
-    struct queue *on;
-    CHECK_STATUS(OK, cpu_queue_open(&on, 1, 1 << 12));
-    CHECK_STATUS(OK, op_run(&c, &ops_cpu_reference, buffers, on));
+    struct queue *queue;
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 1 << 12));
+    CHECK_STATUS(OK, op_run(&c, &ops_cpu_reference, buffers, queue));
     CHECK(y == 32);
     c.what.linear_forward.N = 0;
-    CHECK_STATUS(SHAPE, op_run(&c, &ops_cpu_reference, buffers, on));
-    cpu_queue_close(on);
+    CHECK_STATUS(SHAPE, op_run(&c, &ops_cpu_reference, buffers, queue));
+    cpu_queue_close(queue);
 }

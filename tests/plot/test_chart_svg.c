@@ -60,7 +60,7 @@ TEST(chart_svg_is_a_document_of_the_requested_size)
                       .height = 360};
     struct text t = {0};
     chart_svg(&c, &t);
-    CHECK(well_formed(t.data) && utf8_valid(t.data, t.len));
+    CHECK(well_formed(t.data) && text_is_utf8(t.data, t.len));
     CHECK(strstr(t.data, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" "
                          "height=\"360\"") == t.data);
     CHECK(strstr(t.data, ">A title</text>") && strstr(t.data, ">loss (nats/token)</text>"));
@@ -83,7 +83,7 @@ TEST(chart_svg_escapes_names)
                       .height = 200};
     struct text t = {0};
     chart_svg(&c, &t);
-    CHECK(well_formed(t.data) && utf8_valid(t.data, t.len));
+    CHECK(well_formed(t.data) && text_is_utf8(t.data, t.len));
     CHECK(strstr(t.data, "a&#60;b&#62;&#38;&#34;c&#34; ??") && strstr(t.data, "\u00e9"));
     text_release(&t);
 }

@@ -55,7 +55,7 @@ TEST(chart_terminal_fits_the_requested_size)
                                   .height = height};
                 struct text t = {0};
                 chart_terminal(&c, false, &t);
-                CHECK(utf8_valid(t.data, t.len));
+                CHECK(text_is_utf8(t.data, t.len));
                 for (const char *line = t.data; *line; line = strchr(line, '\n') + 1)
                     CHECK(count_characters(line, (size_t)(strchr(line, '\n') - line)) <=
                           (size_t)width);

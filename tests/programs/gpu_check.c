@@ -69,7 +69,7 @@ static enum status run_check(int argc, char **argv)
     enum status st = STATUS_OK;
     TRY_OUT(machine_open(&c.cpu, &cpu));
     TRY_OUT(machine_open(&c.device, &device));
-    if (!c.device.on->device) FAIL_OUT(UNSUPPORTED, "no GPU found");
+    if (!c.device.queue->device) FAIL_OUT(UNSUPPORTED, "no GPU found");
     if (argc == 2 && !strcmp(argv[1], "odd"))
         TRY_OUT(device_check_odd(&c));
     else if (argc == 2 && !strcmp(argv[1], "train"))

@@ -98,14 +98,14 @@ static void make_host(struct operands *o, const struct op_call *call, bool docum
 }
 
 static enum status make_device(struct operands *o, const struct op_call *call, struct arena *own,
-                               struct arena *shared, struct queue *on)
+                               struct arena *shared, struct queue *queue)
 {
     for (int i = 0; i < o->work->num_buffers; i++) {
         const struct op_buffer *b = &o->work->buffers[i];
         o->device[i] = b->content == CONTENT_FIRST ? o->device[0] : NULL;
         if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
-        o->device[i] = arena_take(is_result(call, i) ? shared : own, bytes_of(b), 1);
-        if (o->device[i]) TRY(queue_copy(on, o->device[i], o->host[i], bytes_of(b)));
+        o->device[i] = arena_alloc(is_result(call, i) ? shared : own, bytes_of(b), 1);
+        if (o->device[i]) TRY(queue_copy(queue, o->device[i], o->host[i], bytes_of(b)));
     }
     return STATUS_OK;
 }
@@ -115,17 +115,17 @@ static enum status run(const struct machine *m, const struct op_call *call, void
 {
     void *const nothing[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
-    arena_release(&m->on->scratch);
-    m->on->measuring = true;
-    st = op_run(call, m->ops, nothing, m->on);
-    m->on->measuring = false;
+    arena_release(&m->queue->scratch);
+    m->queue->sizing = true;
+    st = op_run(call, m->ops, nothing, m->queue);
+    m->queue->sizing = false;
     TRY_OUT(st);
-    size_t scratch = m->on->scratch.peak;
-    TRY_OUT(arena_init(&m->on->scratch, scratch, queue_memory(m->on)));
-    TRY_OUT(op_run(call, m->ops, buffers, m->on));
-    TRY_OUT(queue_wait(m->on));
+    size_t scratch = m->queue->scratch.peak;
+    TRY_OUT(arena_init(&m->queue->scratch, scratch, queue_device_allocator(m->queue)));
+    TRY_OUT(op_run(call, m->ops, buffers, m->queue));
+    TRY_OUT(queue_wait(m->queue));
 out:
-    arena_release(&m->on->scratch);
+    arena_release(&m->queue->scratch);
     return st;
 }
 
@@ -152,7 +152,7 @@ static enum status compare(struct device_check *c, const struct op_call *call,
         if (!o->device[i] || b->content == CONTENT_FIRST) continue;
         void *got = heap(bytes_of(b));
         struct text what = {0};
-        st = queue_copy(c->device.on, got, o->device[i], bytes_of(b));
+        st = queue_copy(c->device.queue, got, o->device[i], bytes_of(b));
         double off = b->content == CONTENT_IDS ? memcmp(got, o->host[i], bytes_of(b)) != 0
                                                : difference(got, o->host[i], b->count, b->dtype);
         if (is_result(call, i) && call->op == OP_sum_squares)
@@ -170,7 +170,7 @@ enum status device_check_call(struct device_check *c, const struct op_call *call
     struct op_work w = work_of(call, documents);
     struct operands o = {.work = &w};
     struct arena own = {0}, shared = {0};
-    struct queue *on = c->device.on;
+    struct queue *queue = c->device.queue;
     struct text name = {0};
     enum status st = STATUS_OK;
     text_addf(&name, "%s ", op_name(call->op));
@@ -178,11 +178,11 @@ enum status device_check_call(struct device_check *c, const struct op_call *call
     if (documents) text_adds(&name, " documents");
     make_host(&o, call, documents);
     TRY_OUT(run_forward(c, call, &o));
-    TRY_OUT(make_device(&o, call, &own, &shared, on));
+    TRY_OUT(make_device(&o, call, &own, &shared, queue));
     size_t own_bytes = own.used, shared_bytes = shared.used;
-    TRY_OUT(arena_init(&own, own_bytes, queue_memory(on)));
-    TRY_OUT(arena_init(&shared, shared_bytes, queue_shared(on)));
-    TRY_OUT(make_device(&o, call, &own, &shared, on));
+    TRY_OUT(arena_init(&own, own_bytes, queue_device_allocator(queue)));
+    TRY_OUT(arena_init(&shared, shared_bytes, queue_shared_allocator(queue)));
+    TRY_OUT(make_device(&o, call, &own, &shared, queue));
     TRY_OUT(run(&c->cpu, call, o.host));
     TRY_OUT(run(&c->device, call, o.device));
     TRY_OUT(compare(c, call, &o, name.data));
@@ -306,22 +306,22 @@ static enum status open_trainer(struct trainer *t, const struct config *config,
     struct model_shape shape;
     TRY(shape_of(config, &shape));
     TRY(trainer_open(t, config, &shape, m));
-    TRY(trainer_start(t, 1));
-    TRY(trainer_sync(t));
+    TRY(trainer_init_weights(t, 1));
+    TRY(trainer_sync_weights(t));
     return STATUS_OK;
 }
 
 static enum status compare_gradients(struct device_check *c, const struct trainer *host,
                                      const struct trainer *device, double tolerance)
 {
-    size_t bytes = host->pieces.elements * sizeof(float);
+    size_t bytes = host->shard.elements * sizeof(float);
     float *got = heap(bytes);
     enum status st = STATUS_OK;
-    TRY_OUT(queue_copy(device->machine.on, got, device->gradients, bytes));
-    for (size_t i = 0; i < host->pieces.count; i++) {
-        const struct piece *p = &host->pieces.all[i];
+    TRY_OUT(queue_copy(device->machine.queue, got, device->gradients, bytes));
+    for (size_t i = 0; i < host->shard.count; i++) {
+        const struct shard_run *p = &host->shard.runs[i];
         char name[96];
-        tensor_place_name(&host->whole.tensors[p->tensor], false, name);
+        layout_tensor_name(&host->whole.tensors[p->tensor], false, name);
         struct text what = {0};
         text_addf(&what, "gradient of %s", name);
         report_difference(c, what.data,
@@ -345,8 +345,8 @@ enum status device_check_training(struct device_check *c, const struct config *c
         struct step_result a = {0}, b = {0};
         fill_rows(&host.batch, host.shape.V, step);
         fill_rows(&device.batch, device.shape.V, step);
-        TRY_OUT(trainer_learn(&host, &a));
-        TRY_OUT(trainer_learn(&device, &b));
+        TRY_OUT(trainer_train_batch(&host, &a));
+        TRY_OUT(trainer_train_batch(&device, &b));
         struct text what = {0};
         text_addf(&what, "loss of step %d: %.6f", step + 1, b.loss);
         report_difference(c, what.data, fabs(b.loss / a.loss - 1), tolerance, host.model.dtype);

@@ -42,19 +42,19 @@ static enum status run_rank(const struct comm *world, void *context)
     TRY_OUT(config_check(&c, world->size));
     TRY_OUT(mesh_resolve(&m.mesh, &c.parallelism, world->rank, world->size));
     TRY_OUT(groups_open(&m.groups, &m.mesh, world));
-    TRY_OUT(cpu_queue_open(&m.on, 1, 0));
-    if (strict) strict_open(m.on, &ops_cpu_reference, true), opened = true;
-    if (r->how == OVER_STAGED) TRY_OUT(groups_carry(&m.groups, over_staged, m.on));
+    TRY_OUT(cpu_queue_open(&m.queue, 1, 0));
+    if (strict) strict_open(m.queue, &ops_cpu_reference, true), opened = true;
+    if (r->how == OVER_STAGED) TRY_OUT(groups_wrap_device(&m.groups, over_staged, m.queue));
     if (r->how == OVER_NCCL) {
-        TRY_OUT(nccl_open(&nccl, m.on, TIMEOUT_S));
-        TRY_OUT(groups_carry(&m.groups, over_nccl, nccl));
+        TRY_OUT(nccl_open(&nccl, m.queue, TIMEOUT_S));
+        TRY_OUT(groups_wrap_device(&m.groups, over_nccl, nccl));
     }
     TRY_OUT(run_train(&c, &m));
 out:
     groups_close(&m.groups);
     nccl_close(nccl);
-    if (opened) strict_close(m.on);
-    cpu_queue_close(m.on);
+    if (opened) strict_close(m.queue);
+    cpu_queue_close(m.queue);
     config_release(&c);
     return st;
 }
@@ -77,7 +77,7 @@ void device_run_train(enum device_run how, int ranks, const char *const *setting
         r.all[r.count++] = settings[i];
     }
     enum status st = ranks_run(ranks, run_rank, &r);
-    log_open(NULL), log_rank(-1), log_quiet(false);
+    log_open(NULL), log_set_rank(-1), log_set_quiet(false);
     CHECK_STATUS(OK, st);
 }
 

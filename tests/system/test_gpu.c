@@ -26,15 +26,15 @@ static void with_each_emulator(void (*check)(struct device_check *c))
         struct machine *m[] = {&c.cpu, &c.device};
         for (int k = 0; k < 2; k++) CHECK_STATUS(OK, machine_alone(m[k]));
         c.cpu.ops = &ops_cpu_reference;
-        CHECK_STATUS(OK, cpu_queue_open(&c.cpu.on, 1, 0));
+        CHECK_STATUS(OK, cpu_queue_open(&c.cpu.queue, 1, 0));
         c.device.ops = emulators[i].ops;
-        CHECK_STATUS(OK, emulators[i].open(&c.device.on, 0));
+        CHECK_STATUS(OK, emulators[i].open(&c.device.queue, 0));
         check(&c);
         print_message("%s: %d comparisons, worst %.1e in f32, %.1e in bf16\n", emulators[i].name,
                       c.count, c.worst[F32], c.worst[BF16]);
         CHECK(c.count && !c.failed);
-        emulators[i].close(c.device.on);
-        cpu_queue_close(c.cpu.on);
+        emulators[i].close(c.device.queue);
+        cpu_queue_close(c.cpu.queue);
         for (int k = 0; k < 2; k++) groups_close(&m[k]->groups);
     }
 }
@@ -86,7 +86,7 @@ TEST(emulated_gpu_matches_the_cpu_in_losses_and_gradients) { with_each_emulator(
 static void trainings_in_fp8(struct device_check *c)
 {
     enum { FIRST_OF_FLOAT8 = 2 };
-    ((struct gpu_queue *)c->device.on)->eight_bits = true;
+    ((struct gpu_queue *)c->device.queue)->native_fp8 = true;
     trainings_from(c, FIRST_OF_FLOAT8);
 }
 

@@ -26,8 +26,8 @@ struct layout_run {
 static void copy_weights(const struct trainer *t, struct layout_run *l)
 {
     pthread_mutex_lock(&l->lock);
-    for (size_t i = 0; i < t->pieces.count; i++) {
-        const struct piece *p = &t->pieces.all[i];
+    for (size_t i = 0; i < t->shard.count; i++) {
+        const struct shard_run *p = &t->shard.runs[i];
         size_t at = t->whole.tensors[p->tensor].offset + p->first;
         BUG_IF(at + p->count > l->elements);
         memcpy(l->weights + at, t->weights + p->at, p->count * sizeof *l->weights);
@@ -39,7 +39,7 @@ static enum status validate_rank(struct training *r, struct layout_run *l)
 {
     const struct trainer *t = &r->trainer;
     struct loader_options o =
-        run_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, t->shape.V);
+        inputs_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, t->shape.V);
     struct loader *loader = NULL;
     struct evaluation e;
     o.once = o.validation = true;

@@ -26,10 +26,10 @@ struct layout_run {
 /* Every rank has the scales of every block. */
 static void copy_scales(struct layout_run *l, const struct float8_state *f)
 {
-    size_t bytes = float8_seen(f) * sizeof *f->scales;
+    size_t bytes = float8_num_amax(f) * sizeof *f->scales;
     pthread_mutex_lock(&l->lock);
     if (!l->reported++) {
-        l->count = float8_seen(f);
+        l->count = float8_num_amax(f);
         l->scales = heap(bytes + 1);
         memcpy(l->scales, f->scales, bytes);
     } else {

@@ -32,7 +32,7 @@ struct user {
 static enum status size_step(void *context)
 {
     struct user *u = context;
-    TRY(evaluator_measure(&u->evaluator, &u->loaded.step));
+    TRY(evaluator_size(&u->evaluator, &u->loaded.step));
     TRY(decode_next(&u->loaded.model, &u->cache, &(struct decode_io){.T = 1}, &u->loaded.step));
     u->cache.length = 0;
     return STATUS_OK;
@@ -41,7 +41,7 @@ static enum status size_step(void *context)
 static enum status alloc_run(struct user *u)
 {
     TRY(decode_init_cache(&u->cache, &u->loaded.model, 1, TOKENS, &u->run));
-    evaluator_take(&u->evaluator, 3, 32, &u->run);
+    evaluator_alloc(&u->evaluator, 3, 32, &u->run);
     return STATUS_OK;
 }
 
@@ -112,7 +112,7 @@ static enum status use_rank(const struct comm *world, void *context)
     TRY(open_user(&u, world, use));
     TRY(evaluate(&u, use->corpus, &v));
     TRY(generate(&u, ids));
-    double held = (double)fsdp_elements(&u.loaded.fsdp);
+    double held = (double)fsdp_shard_elements(&u.loaded.fsdp);
     for (int n = 0; n < TOKENS; n++) {
         double most = ids[n];
         TRY(comm_all_reduce(world, REDUCE_MAX, &most, 1));

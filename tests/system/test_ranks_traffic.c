@@ -169,11 +169,11 @@ static enum status plan_traffic(const struct training *t, struct traffic *planne
 {
     struct machine m = {.ops = t->machine.ops, .mesh = t->machine.mesh};
     struct memory_plan memory;
-    TRY(cpu_queue_open(&m.on, 1, 0));
-    groups_plan(&m.groups, &m.mesh);
+    TRY(cpu_queue_open(&m.queue, 1, 0));
+    groups_init_simulated(&m.groups, &m.mesh);
     TRY(trainer_plan(&t->config, &t->trainer.shape, &m, &memory));
     read_counts(&m.groups, planned);
-    cpu_queue_close(m.on);
+    cpu_queue_close(m.queue);
     return STATUS_OK;
 }
 
@@ -205,14 +205,14 @@ static enum status compare_traffic(const struct comm *world, void *context)
             uint64_t calls = after.of[i].calls[k] - before.of[i].calls[k];
             if (bytes != planned.of[i].bytes[k] || (bytes && calls != planned.of[i].calls[k]))
                 FAIL(DATA, "rank %d, %s over %s: %llu bytes, planned %llu", world->rank,
-                     transfer_name(k), group_name(counted[i]), (unsigned long long)bytes,
+                     transfer_name(k), mesh_group_name(counted[i]), (unsigned long long)bytes,
                      (unsigned long long)planned.of[i].bytes[k]);
             if (counted[i] != l->group) continue;
             for (int f = 0; f < 3; f++)
                 if (l->formulas[f].elements && l->formulas[f].kind == k &&
                     bytes != 4 * l->formulas[f].elements(&t))
                     FAIL(DATA, "rank %d, %s over %s: %llu bytes, formula %zu", world->rank,
-                         transfer_name(k), group_name(counted[i]), (unsigned long long)bytes,
+                         transfer_name(k), mesh_group_name(counted[i]), (unsigned long long)bytes,
                          4 * l->formulas[f].elements(&t));
             all += bytes;
         }
@@ -236,6 +236,6 @@ TEST(traffic_of_a_step_matches_plan_and_formulas)
         CHECK_STATUS(OK, ranks_run(layouts[i].ranks, compare_traffic, &q));
         if (layouts[i].formulas[0].elements)
             print_message("%-12s %s: %llu bytes a step\n", layouts[i].name,
-                          group_name(layouts[i].group), (unsigned long long)q.bytes);
+                          mesh_group_name(layouts[i].group), (unsigned long long)q.bytes);
     }
 }

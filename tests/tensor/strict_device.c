@@ -212,7 +212,7 @@ static void *duplicate(const void *x, size_t bytes)
     static enum status slot_##name(const struct what_ *a, const struct io_ *io,                    \
                                    struct queue *queue)                                            \
     {                                                                                              \
-        if (queue->measuring) return strict_of(queue)->base->name(a, io, queue);                   \
+        if (queue->sizing) return strict_of(queue)->base->name(a, io, queue);                      \
         struct strict_task t = {.run = run_##name};                                                \
         t.what = duplicate(a, sizeof *a), t.io = duplicate(io, sizeof *io);                        \
         return enqueue(queue, t,                                                                   \

@@ -5,10 +5,10 @@
 
 TEST(hardware_row_is_found_by_device_name)
 {
-    CHECK(!strcmp(hardware_named("NVIDIA H200")->name, "h200"));
-    CHECK(!strcmp(hardware_named("NVIDIA H100 80GB HBM3")->name, "h100"));
-    CHECK(!strcmp(hardware_named("AMD Instinct MI250X")->name, "mi250x"));
-    CHECK(!hardware_named("NVIDIA GeForce RTX 4090") && !hardware_named("a cpu"));
+    CHECK(!strcmp(hardware_find("NVIDIA H200")->name, "h200"));
+    CHECK(!strcmp(hardware_find("NVIDIA H100 80GB HBM3")->name, "h100"));
+    CHECK(!strcmp(hardware_find("AMD Instinct MI250X")->name, "mi250x"));
+    CHECK(!hardware_find("NVIDIA GeForce RTX 4090") && !hardware_find("a cpu"));
 }
 
 TEST(hardware_has_a_row_for_every_word_of_the_option)

@@ -14,8 +14,8 @@ TEST(queue_without_a_device_copies_and_zeroes_host_memory)
 {
     struct queue queue = {.num_threads = 2};
     char from[] = "numbers", to[sizeof from];
-    CHECK(!queue_memory(&queue));
-    CHECK(!queue_shared(NULL));
+    CHECK(!queue_device_allocator(&queue));
+    CHECK(!queue_shared_allocator(NULL));
     CHECK_STATUS(OK, queue_copy(&queue, to, from, sizeof from));
     CHECK(!strcmp(to, from));
     CHECK_STATUS(OK, queue_zero(&queue, to, 3));
@@ -42,7 +42,7 @@ TEST(queue_zero_clears_exactly_the_range_at_any_alignment)
 
 TEST(sizing_queue_copies_nothing)
 {
-    struct queue queue = {.measuring = true};
+    struct queue queue = {.sizing = true};
     char x[] = "x";
     CHECK_STATUS(OK, queue_copy(&queue, NULL, NULL, 8));
     CHECK_STATUS(OK, queue_zero(&queue, x, 1));
@@ -53,7 +53,7 @@ TEST(sizing_queue_copies_nothing)
 enum { N = 1000 };
 
 struct strict_rig {
-    struct queue *on;
+    struct queue *queue;
     struct arena own, shared;
     float *x, *y;
     double *sum;
@@ -62,21 +62,21 @@ struct strict_rig {
 static struct strict_rig rig_open(bool late)
 {
     struct strict_rig r;
-    CHECK_STATUS(OK, cpu_queue_open(&r.on, 1, 0));
-    strict_open(r.on, &ops_cpu_reference, late);
-    CHECK_STATUS(OK, arena_init(&r.on->scratch, 1 << 16, queue_memory(r.on)));
-    CHECK_STATUS(OK, arena_init(&r.own, 1 << 16, queue_memory(r.on)));
-    CHECK_STATUS(OK, arena_init(&r.shared, 1 << 12, queue_shared(r.on)));
-    r.x = arena_take(&r.own, N, sizeof *r.x), r.y = arena_take(&r.own, N, sizeof *r.y);
-    r.sum = arena_take(&r.shared, 1, sizeof *r.sum);
+    CHECK_STATUS(OK, cpu_queue_open(&r.queue, 1, 0));
+    strict_open(r.queue, &ops_cpu_reference, late);
+    CHECK_STATUS(OK, arena_init(&r.queue->scratch, 1 << 16, queue_device_allocator(r.queue)));
+    CHECK_STATUS(OK, arena_init(&r.own, 1 << 16, queue_device_allocator(r.queue)));
+    CHECK_STATUS(OK, arena_init(&r.shared, 1 << 12, queue_shared_allocator(r.queue)));
+    r.x = arena_alloc(&r.own, N, sizeof *r.x), r.y = arena_alloc(&r.own, N, sizeof *r.y);
+    r.sum = arena_alloc(&r.shared, 1, sizeof *r.sum);
     return r;
 }
 
 static void rig_close(struct strict_rig *r)
 {
-    arena_release(&r->own), arena_release(&r->shared), arena_release(&r->on->scratch);
-    strict_close(r->on);
-    cpu_queue_close(r->on);
+    arena_release(&r->own), arena_release(&r->shared), arena_release(&r->queue->scratch);
+    strict_close(r->queue);
+    cpu_queue_close(r->queue);
 }
 
 static enum status fill_and_sum(struct strict_rig *r)
@@ -85,9 +85,9 @@ static enum status fill_and_sum(struct strict_rig *r)
     for (int i = 0; i < N; i++) host[i] = 2;
     struct cast_io move = {r->x, r->y};
     struct sum_squares_io squares = {r->y, r->sum};
-    TRY(queue_copy(r->on, r->x, host, sizeof host));
-    TRY(cast(&strict_ops, &(struct cast){.n = N}, &move, r->on));
-    TRY(sum_squares(&strict_ops, &(struct sum_squares){N}, &squares, r->on));
+    TRY(queue_copy(r->queue, r->x, host, sizeof host));
+    TRY(cast(&strict_ops, &(struct cast){.n = N}, &move, r->queue));
+    TRY(sum_squares(&strict_ops, &(struct sum_squares){N}, &squares, r->queue));
     return STATUS_OK;
 }
 
@@ -98,8 +98,8 @@ TEST(strict_device_computes_in_device_memory)
     CHECK(strict_owns(r.x) && strict_owns(r.x + N - 1) && !strict_owns(r.sum));
     CHECK_STATUS(OK, fill_and_sum(&r));
     CHECK(*r.sum == 4.0 * N);
-    CHECK_STATUS(OK, queue_zero(r.on, r.y, 8));
-    CHECK_STATUS(OK, queue_copy(r.on, back, r.y, sizeof back));
+    CHECK_STATUS(OK, queue_zero(r.queue, r.y, 8));
+    CHECK_STATUS(OK, queue_copy(r.queue, back, r.y, sizeof back));
     CHECK(back[0] == 0 && back[1] == 0 && back[2] == 2 && back[N - 1] == 2);
     rig_close(&r);
 }
@@ -111,9 +111,10 @@ TEST(late_device_does_nothing_until_queue_wait)
     CHECK_STATUS(OK, fill_and_sum(&r));
     CHECK(*r.sum == 4.0 * N); /* sum_squares is complete when it returns */
     *seen = 0;
-    CHECK_STATUS(OK, cast(&strict_ops, &(struct cast){.n = 1}, &(struct cast_io){r.y, seen}, r.on));
+    CHECK_STATUS(OK,
+                 cast(&strict_ops, &(struct cast){.n = 1}, &(struct cast_io){r.y, seen}, r.queue));
     CHECK(*seen == 0);
-    CHECK_STATUS(OK, queue_wait(r.on));
+    CHECK_STATUS(OK, queue_wait(r.queue));
     CHECK(*seen == 2);
     rig_close(&r);
 }

@@ -63,12 +63,12 @@ TEST(stochastic_rounding_is_unbiased)
     float x = f32_of(0x3F803000);
     int up = 0;
     for (uint32_t i = 0; i <= 0xFFFF; i++) {
-        bf16 y = bf16_from_f32_random(x, (uint16_t)i);
+        bf16 y = bf16_from_f32_stochastic(x, (uint16_t)i);
         CHECK(y == 0x3F80 || y == 0x3F81);
         up += y == 0x3F81;
-        CHECK(bf16_from_f32_random(1.5f, (uint16_t)i) == 0x3FC0);
-        CHECK(bf16_from_f32_random(-INFINITY, (uint16_t)i) == 0xFF80);
-        CHECK(isnan(bf16_to_f32(bf16_from_f32_random(f32_of(0x7FFFFFFF), (uint16_t)i))));
+        CHECK(bf16_from_f32_stochastic(1.5f, (uint16_t)i) == 0x3FC0);
+        CHECK(bf16_from_f32_stochastic(-INFINITY, (uint16_t)i) == 0xFF80);
+        CHECK(isnan(bf16_to_f32(bf16_from_f32_stochastic(f32_of(0x7FFFFFFF), (uint16_t)i))));
     }
     CHECK(up == 0x3000);
 }
@@ -91,9 +91,9 @@ static void check_store(const struct store *s, bool exact)
 
 static void check_forms(struct arena *a, struct queue *queue)
 {
-    float *whole = arena_take(a, N + 2 * AT, sizeof *whole);
-    bf16 *half = arena_take(a, N + 2 * AT, sizeof *half);
-    uint16_t *low = arena_take(a, N + 2 * AT, sizeof *low);
+    float *whole = arena_alloc(a, N + 2 * AT, sizeof *whole);
+    bf16 *half = arena_alloc(a, N + 2 * AT, sizeof *half);
+    uint16_t *low = arena_alloc(a, N + 2 * AT, sizeof *low);
     struct store f32 = store_f32(whole, queue), split = {half, low, BF16, queue};
     struct store narrow = {half, NULL, BF16, queue};
     check_store(&f32, true);
@@ -118,7 +118,7 @@ TEST(device_stores_are_read_and_written_by_copies)
     struct arena a;
     CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
     strict_open(queue, &ops_cpu_reference, true);
-    CHECK_STATUS(OK, arena_init(&a, 9 << 20, queue_memory(queue)));
+    CHECK_STATUS(OK, arena_init(&a, 9 << 20, queue_device_allocator(queue)));
     check_forms(&a, queue);
     arena_release(&a);
     strict_close(queue);
@@ -131,6 +131,6 @@ TEST(store_plain_is_the_buffer_of_host_f32_only)
     uint16_t low[2];
     struct store plain = store_f32(x, NULL), half = {.x = x, .dtype = BF16},
                  split = {.x = x, .low = low, .dtype = BF16};
-    CHECK(store_plain(&plain) == x);
-    CHECK(!store_plain(&half) && !store_plain(&split));
+    CHECK(store_host_f32(&plain) == x);
+    CHECK(!store_host_f32(&half) && !store_host_f32(&split));
 }

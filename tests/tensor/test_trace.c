@@ -56,7 +56,7 @@ TEST(concurrent_spans_of_a_track_are_on_separate_lines)
     struct trace t = {0};
     const char *path = test_path(test_folder(), "trace.json"), *track = NULL;
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
-        trace_add_beside(&t, spans[i].track, spans[i].name, spans[i].begin, spans[i].end);
+        trace_add_on_track(&t, spans[i].track, spans[i].name, spans[i].begin, spans[i].end);
     CHECK_STATUS(OK, trace_write(&t, path));
     struct json *root;
     CHECK_STATUS(OK, json_read(path, 1 << 20, &root));

@@ -10,7 +10,7 @@ TEST(key_distinguishes_processors_threads_and_matmuls)
 {
     const struct tuned_device devices[] = {
         {"cpu avx2", "P", 2}, {"cpu avx512", "P", 2}, {"cpu avx2", "Q", 2}, {"cpu avx2", "P", 3}};
-    const struct tuned_product products[] = {
+    const struct tuned_matmul products[] = {
         {1, 2, 3, false, false, false, BF16, F32}, {2, 1, 3, false, false, false, BF16, F32},
         {1, 3, 2, false, false, false, BF16, F32}, {1, 2, 3, true, false, false, BF16, F32},
         {1, 2, 3, false, true, false, BF16, F32},  {1, 2, 3, false, false, true, BF16, F32},
@@ -32,10 +32,10 @@ TEST(saved_entries_are_merged_with_those_of_others)
     tuning_open(&one, path);
     tuning_open(&other, path);
     CHECK(!tuning_find(&one, "a"));
-    tuning_put(&one, "a", "wide");
-    tuning_put(&one, "both", "far");
-    tuning_put(&other, "b \"quoted\"", "near");
-    tuning_put(&other, "both", "near");
+    tuning_set(&one, "a", "wide");
+    tuning_set(&one, "both", "far");
+    tuning_set(&other, "b \"quoted\"", "near");
+    tuning_set(&other, "both", "near");
     CHECK(!strcmp(tuning_find(&one, "a"), "wide"));
     CHECK_STATUS(OK, tuning_save(&one));
     CHECK_STATUS(OK, tuning_save(&other));
@@ -44,7 +44,7 @@ TEST(saved_entries_are_merged_with_those_of_others)
     CHECK(!strcmp(tuning_find(&later, "a"), "wide"));
     CHECK(!strcmp(tuning_find(&later, "b \"quoted\""), "near"));
     CHECK(!strcmp(tuning_find(&later, "both"), "near"));
-    tuning_put(&later, "a", "far"); /* replaces the old one */
+    tuning_set(&later, "a", "far"); /* replaces the old one */
     CHECK(later.count == 3 && !strcmp(tuning_find(&later, "a"), "far"));
     tuning_close(&one), tuning_close(&other), tuning_close(&later);
 }
@@ -56,7 +56,7 @@ TEST(file_is_not_written_without_new_entries)
     tuning_open(&t, path);
     CHECK_STATUS(OK, tuning_save(&t));
     CHECK(!file_exists(path));
-    tuning_put(&t, "a", "wide");
+    tuning_set(&t, "a", "wide");
     CHECK_STATUS(OK, tuning_save(&t));
     CHECK_STATUS(OK, file_remove_tree(path));
     CHECK_STATUS(OK, tuning_save(&t));
@@ -82,7 +82,7 @@ TEST(damaged_file_is_ignored_and_replaced)
         CHECK_STATUS(OK, file_write(path, damaged[i], strlen(damaged[i])));
         tuning_open(&t, path);
         CHECK(t.count == 0);
-        tuning_put(&t, "a", "wide");
+        tuning_set(&t, "a", "wide");
         CHECK_STATUS(OK, tuning_save(&t));
         tuning_close(&t);
         tuning_open(&t, path);
@@ -97,8 +97,8 @@ TEST(truncated_file_is_ignored_or_complete)
     struct text bytes = {0};
     struct tuning t;
     tuning_open(&t, path);
-    tuning_put(&t, "a", "wide");
-    tuning_put(&t, "b", "far");
+    tuning_set(&t, "a", "wide");
+    tuning_set(&t, "b", "far");
     CHECK_STATUS(OK, tuning_save(&t));
     tuning_close(&t);
     CHECK_STATUS(OK, file_read(path, 1 << 16, &bytes));
@@ -117,7 +117,7 @@ TEST(save_fails_if_the_folder_cannot_be_created)
     struct tuning t;
     CHECK_STATUS(OK, file_write(file, "x", 1));
     tuning_open(&t, test_path(folder, "file/gemm.json"));
-    tuning_put(&t, "a", "wide");
+    tuning_set(&t, "a", "wide");
     CHECK_STATUS(IO, tuning_save(&t));
     CHECK_MESSAGE("file");
     tuning_close(&t);
@@ -132,15 +132,15 @@ TEST(default_path_is_in_the_user_cache)
         old[i] = value ? heap_string(value, strlen(value)) : NULL;
     }
     setenv("XDG_CACHE_HOME", "/caches", 1), setenv("HOME", "/home/u", 1);
-    char *path = tuning_usual_path();
+    char *path = tuning_default_path();
     CHECK(!strcmp(path, "/caches/llamero/gemm.json"));
     free(path);
     setenv("XDG_CACHE_HOME", "relative", 1); /* must be ignored by the XDG specification */
-    path = tuning_usual_path();
+    path = tuning_default_path();
     CHECK(!strcmp(path, "/home/u/.cache/llamero/gemm.json"));
     free(path);
     unsetenv("XDG_CACHE_HOME"), unsetenv("HOME");
-    CHECK(!tuning_usual_path());
+    CHECK(!tuning_default_path());
     for (int i = 0; i < 2; i++) {
         if (old[i]) setenv(names[i], old[i], 1);
         free(old[i]);

@@ -7,20 +7,20 @@ static void evaluate(struct training *t, int B, int64_t batches, struct evaluati
 {
     struct loader *loader;
     struct arena run = {0}, step = {0};
-    struct loader_options o = run_loader_options(&t->config, &t->machine.mesh, &t->data,
-                                                 t->tokenizer, t->trainer.model.shape.V);
+    struct loader_options o = inputs_loader_options(&t->config, &t->machine.mesh, &t->data,
+                                                    t->tokenizer, t->trainer.model.shape.V);
     o.once = true;
     struct evaluator evaluator = t->trainer.evaluator;
     CHECK_STATUS(OK, loader_open(&loader, &o));
     CHECK_STATUS(OK, arena_init(&run, 1 << 20, NULL));
     CHECK_STATUS(OK, arena_init(&step, 64 << 20, NULL));
-    CHECK_STATUS(OK, arena_init(&t->machine.on->scratch, 1 << 20, NULL));
-    evaluator_take(&evaluator, B, 16, &run);
+    CHECK_STATUS(OK, arena_init(&t->machine.queue->scratch, 1 << 20, NULL));
+    evaluator_alloc(&evaluator, B, 16, &run);
     CHECK_STATUS(OK, evaluator_run(&evaluator, loader, batches, &step, e));
     evaluator_release(&evaluator);
     loader_close(loader);
     arena_release(&run), arena_release(&step);
-    arena_release(&t->machine.on->scratch);
+    arena_release(&t->machine.queue->scratch);
 }
 
 TEST(mean_loss_does_not_depend_on_the_batch_size)
@@ -28,7 +28,7 @@ TEST(mean_loss_does_not_depend_on_the_batch_size)
     struct training t;
     struct evaluation a, b;
     TRAINING_OPEN(&t, "debug.seed=2");
-    arena_release(&t.machine.on->scratch);
+    arena_release(&t.machine.queue->scratch);
     evaluate(&t, 3, -1, &a);
     evaluate(&t, 8, -1, &b);
     CHECK(a.tokens == b.tokens && a.tokens > 50000 && a.bytes == b.bytes && a.bytes > 0);
@@ -43,7 +43,7 @@ TEST(evaluation_stops_after_the_given_number_of_batches)
     struct training t;
     struct evaluation e;
     TRAINING_OPEN(&t, "debug.seed=2");
-    arena_release(&t.machine.on->scratch);
+    arena_release(&t.machine.queue->scratch);
     evaluate(&t, 4, 5, &e);
     CHECK(e.batches == 5 && e.tokens == 5 * 4 * 16);
     training_close(&t);
@@ -54,7 +54,7 @@ TEST(losses_of_the_mark_are_also_summed_separately)
     struct training t;
     struct evaluation plain, e;
     TRAINING_OPEN(&t, "debug.seed=2");
-    arena_release(&t.machine.on->scratch);
+    arena_release(&t.machine.queue->scratch);
     evaluate(&t, 4, 5, &plain);
     t.trainer.evaluator.has_marks = true, t.trainer.evaluator.mark = ' ';
     evaluate(&t, 4, 5, &e);

@@ -30,11 +30,11 @@ TEST(data_seed_defaults_to_the_seed_of_the_run)
     struct config c;
     struct source_config one;
     load(&c, (const char *const[]){"debug.seed=5", "training.dataset_path=a.txt"}, 2);
-    struct data_config d = run_data_config(&c, &one);
+    struct data_config d = inputs_data_config(&c, &one);
     CHECK(d.seed == 5 && d.num_sources == 1 && !strcmp(d.sources[0].path, "a.txt"));
     config_release(&c);
     load(&c, (const char *const[]){"debug.seed=5", "data.seed=6"}, 2);
-    CHECK(run_data_config(&c, &one).seed == 6);
+    CHECK(inputs_data_config(&c, &one).seed == 6);
     config_release(&c);
 }
 
@@ -56,8 +56,8 @@ TEST(loader_options_have_the_rows_of_the_run_and_of_a_microbatch)
                                    cases[i].pipeline},
              5);
         CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 3, cases[i].ranks));
-        struct data_config d = run_data_config(&c, &one);
-        struct loader_options o = run_loader_options(&c, &mesh, &d, NULL, 100);
+        struct data_config d = inputs_data_config(&c, &one);
+        struct loader_options o = inputs_loader_options(&c, &mesh, &d, NULL, 100);
         CHECK(o.run_rows == cases[i].rows && o.block == cases[i].block);
         config_release(&c);
     }
@@ -88,13 +88,13 @@ TEST(inputs_are_fetched_from_the_hub)
     free(local);
 
     struct source_config one;
-    struct data_config d = run_data_config(&c, &one);
+    struct data_config d = inputs_data_config(&c, &one);
     struct tokenizer *t;
     struct mesh mesh;
     struct loader *loader;
     CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, 1));
     CHECK_STATUS(OK, tokenizer_open(&t, "bytes", &c.tokenizer));
-    struct loader_options o = run_loader_options(&c, &mesh, &d, t, 0);
+    struct loader_options o = inputs_loader_options(&c, &mesh, &d, t, 0);
     CHECK_STATUS(OK, loader_open(&loader, &o));
     loader_close(loader);
     tokenizer_close(t);

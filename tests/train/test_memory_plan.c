@@ -9,9 +9,9 @@ TEST(memory_plan_total_is_the_sum_of_its_kinds)
 {
     struct memory_plan p = {0};
     for (int i = 0; i < MEMORY_COUNT; i++) p.bytes[i] = (size_t)1 << i;
-    CHECK(memory_total(&p) == ((size_t)1 << MEMORY_COUNT) - 1);
-    CHECK(!strcmp(memory_name(MEMORY_gradients), "gradients"));
-    CHECK(strstr(memory_text(MEMORY_optimizer), "moments"));
+    CHECK(memory_plan_total(&p) == ((size_t)1 << MEMORY_COUNT) - 1);
+    CHECK(!strcmp(memory_plan_name(MEMORY_gradients), "gradients"));
+    CHECK(strstr(memory_plan_text(MEMORY_optimizer), "moments"));
 }
 
 TEST(memory_plan_warns_if_more_is_needed_than_available)

@@ -25,7 +25,7 @@ TEST(finished_run_resumes_and_does_nothing)
                                "data.tokenizer=bytes", "lr_scheduler.warmup_steps=1",
                                "training.mixed_precision_param=float32"},
          14);
-    arena_release(&t.machine.on->scratch);
+    arena_release(&t.machine.queue->scratch);
     CHECK_STATUS(OK, run_train(&c, &t.machine));
     CHECK_STATUS(OK, run_train(&c, &t.machine));
     char *metrics = file_join(c.job.dump_folder, "metrics.jsonl");

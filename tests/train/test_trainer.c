@@ -105,12 +105,12 @@ TEST(plan_equals_the_memory_of_the_run)
     struct memory_plan plan;
     TRAINING_OPEN(&t, "checkpoint.enable=true", "checkpoint.async_mode=async");
     const struct trainer *r = &t.trainer;
-    struct arena scratch = t.machine.on->scratch;
-    t.machine.on->scratch = (struct arena){0};
+    struct arena scratch = t.machine.queue->scratch;
+    t.machine.queue->scratch = (struct arena){0};
     CHECK_STATUS(OK, trainer_plan(&t.config, &r->model.shape, &t.machine, &plan));
-    CHECK(memory_total(&plan) == r->run.size + r->shared.size + r->step.size + scratch.size);
+    CHECK(memory_plan_total(&plan) == r->run.size + r->shared.size + r->step.size + scratch.size);
     CHECK(plan.bytes[MEMORY_optimizer] >= 2 * plan.bytes[MEMORY_weights]);
-    t.machine.on->scratch = scratch;
+    t.machine.queue->scratch = scratch;
     train(&t, 1);
     CHECK(r->step.peak == r->step.size);
     training_close(&t);
@@ -123,7 +123,7 @@ TEST(split_weights_and_bf16_moments_use_less_memory_and_train_alike)
     double norm[2];
     TRAINING_OPEN(&plain, half);
     TRAINING_OPEN(&both, half, "optimizer.master_weights=split", "optimizer.state_dtype=bfloat16");
-    size_t n = plain.trainer.pieces.elements;
+    size_t n = plain.trainer.shard.elements;
     CHECK(plain.trainer.run.size - both.trainer.run.size == 6 * n);
     CHECK_STATUS(OK, trainer_parameter_norm(&plain.trainer, &norm[0]));
     CHECK_STATUS(OK, trainer_parameter_norm(&both.trainer, &norm[1]));

@@ -15,15 +15,16 @@ enum status training_open_rank(struct training *t, const struct comm *world,
     TRY(config_check(&t->config, world->size));
     TRY(mesh_resolve(mesh, &t->config.parallelism, world->rank, world->size));
     TRY(groups_open(&t->machine.groups, mesh, world));
-    TRY(cpu_queue_open(&t->machine.on, 1, 0));
+    TRY(cpu_queue_open(&t->machine.queue, 1, 0));
     TRY(tokenizer_open(&t->tokenizer, "bytes", &t->config.tokenizer));
     TRY(model_shape_resolve(&shape, &t->config.model, tokenizer_vocab_size(t->tokenizer)));
-    t->data = run_data_config(&t->config, &t->source);
-    struct loader_options o = run_loader_options(&t->config, mesh, &t->data, t->tokenizer, shape.V);
+    t->data = inputs_data_config(&t->config, &t->source);
+    struct loader_options o =
+        inputs_loader_options(&t->config, mesh, &t->data, t->tokenizer, shape.V);
     if (t->machine.groups.of[GROUP_peers].rank == 0) TRY(loader_open(&t->loader, &o));
     TRY(trainer_open(trainer, &t->config, &shape, &t->machine));
-    TRY(trainer_start(trainer, 1));
-    TRY(trainer_sync(trainer));
+    TRY(trainer_init_weights(trainer, 1));
+    TRY(trainer_sync_weights(trainer));
     return STATUS_OK;
 }
 
@@ -55,7 +56,7 @@ void training_close(struct training *t)
     trainer_close(&t->trainer);
     loader_close(t->loader);
     tokenizer_close(t->tokenizer);
-    cpu_queue_close(t->machine.on);
+    cpu_queue_close(t->machine.queue);
     groups_close(&t->machine.groups);
     config_release(&t->config);
 }

@@ -10,7 +10,7 @@
 
 /* A loop that every thread runs for a number of rounds. */
 struct burst_loop {
-    const struct cpu_set *isa;
+    const struct isa *isa;
     enum dtype dtype;
     int num_threads;
     unsigned char *panels; /* `bytes` for each thread; NULL: a burst in registers */
@@ -56,10 +56,10 @@ static double best_rate(const struct burst_loop *l, double seconds, long *rounds
     return best;
 }
 
-struct cpu_burst cpu_burst_make(const struct queue *queue, enum dtype dtype, double seconds)
+struct peak_burst peak_burst_make(const struct queue *queue, enum dtype dtype, double seconds)
 {
-    struct burst_loop l = {.isa = cpu_set_best(), .num_threads = queue->num_threads};
-    struct cpu_burst b = {l.isa, F32, queue->num_threads, 0};
+    struct burst_loop l = {.isa = isa_best(), .num_threads = queue->num_threads};
+    struct peak_burst b = {l.isa, F32, queue->num_threads, 0};
     if (!l.isa) return b;
     double best = best_rate(&l, seconds, &b.rounds), bf16_rate = 0;
     long rounds = 0;
@@ -70,15 +70,15 @@ struct cpu_burst cpu_burst_make(const struct queue *queue, enum dtype dtype, dou
     return b;
 }
 
-double cpu_burst_run(const struct cpu_burst *b)
+double peak_burst_run(const struct peak_burst *b)
 {
     struct burst_loop l = {.isa = b->isa, .dtype = b->dtype, .num_threads = b->num_threads};
     return b->isa ? measure_flops(&l, b->rounds) : 0;
 }
 
-double cpu_peak_flops(const struct queue *queue, enum dtype dtype)
+double peak_measure_flops(const struct queue *queue, enum dtype dtype)
 {
-    struct burst_loop l = {.isa = cpu_set_best(), .num_threads = queue->num_threads};
+    struct burst_loop l = {.isa = isa_best(), .num_threads = queue->num_threads};
     long rounds;
     if (!l.isa) return 0;
     double best = best_rate(&l, 0.003, &rounds), bf16_rate = 0;
@@ -98,8 +98,8 @@ static void fill_operands(void *to, size_t count)
     }
 }
 
-enum status cpu_feed_flops(const struct queue *queue, const struct cpu_set *isa, size_t bytes,
-                           double *flops)
+enum status peak_measure_micro_kernel(const struct queue *queue, const struct isa *isa,
+                                      size_t bytes, double *flops)
 {
     struct arena memory = {0};
     long rounds;
@@ -116,7 +116,7 @@ enum status cpu_feed_flops(const struct queue *queue, const struct cpu_set *isa,
     return STATUS_OK;
 }
 
-size_t cpu_cache_bytes(int level)
+size_t peak_cache_bytes(int level)
 {
     long bytes = sysconf(level == 1 ? _SC_LEVEL1_DCACHE_SIZE : _SC_LEVEL2_CACHE_SIZE);
     if (bytes > 0) return (size_t)bytes;

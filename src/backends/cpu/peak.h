@@ -9,29 +9,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/cpu/sets.h"
+#include "backends/cpu/isa.h"
 #include "tensor/dtype.h"
 #include "tensor/queue.h"
 
 /* The best of several bursts, since other processes can only slow one down; takes about 100 ms. */
-double cpu_peak_flops(const struct queue *queue, enum dtype dtype);
+double peak_measure_flops(const struct queue *queue, enum dtype dtype);
 
 /* A short burst to run right before and after the code under test, so that clock changes and noisy
  * neighbors affect both alike. */
-struct cpu_burst {
-    const struct cpu_set *isa; /* the best that this processor supports */
-    enum dtype dtype;          /* of the faster burst */
+struct peak_burst {
+    const struct isa *isa; /* the best that this processor supports */
+    enum dtype dtype;      /* of the faster burst */
     int num_threads;
     long rounds;
 };
 /* Calibrates bursts of at least `seconds`. */
-struct cpu_burst cpu_burst_make(const struct queue *queue, enum dtype dtype, double seconds);
-double cpu_burst_run(const struct cpu_burst *b);
+struct peak_burst peak_burst_make(const struct queue *queue, enum dtype dtype, double seconds);
+double peak_burst_run(const struct peak_burst *b);
 
 /* Runs the ISA's micro-kernel over `bytes` of packed micro-panels per thread, so that they stay in
  * the cache level of that size.  The best of several runs, as above.  MEMORY: cannot allocate the
  * panels. */
-enum status cpu_feed_flops(const struct queue *queue, const struct cpu_set *isa, size_t bytes,
-                           double *flops);
+enum status peak_measure_micro_kernel(const struct queue *queue, const struct isa *isa,
+                                      size_t bytes, double *flops);
 /* Size of a core's L1 data cache or L2; a typical size if the system does not report one. */
-size_t cpu_cache_bytes(int level);
+size_t peak_cache_bytes(int level);

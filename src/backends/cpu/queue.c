@@ -2,7 +2,7 @@
 #include "backends/cpu/queue.h"
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/product.h"
+#include "backends/cpu/onednn.h"
 #include "backends/cpu/tuner.h"
 #include "base/clock.h"
 #include "base/text.h"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-const char *stream_name(enum stream s)
+const char *stream_name(enum stream_kernel s)
 {
     static const char *const names[] = {
 #define X(name, text) #name,
@@ -32,7 +32,7 @@ static void update_all(uint64_t *x, size_t n)
 }
 
 /* One thread's part.  Large memset and memcpy use NT stores, which a plain loop does not. */
-static void stream_once(enum stream s, unsigned char *at, unsigned char *to, size_t bytes)
+static void stream_once(enum stream_kernel s, unsigned char *at, unsigned char *to, size_t bytes)
 {
     enum { BYTE = 0x11 };
     size_t n = bytes / sizeof(uint64_t);
@@ -47,7 +47,7 @@ static void stream_once(enum stream s, unsigned char *at, unsigned char *to, siz
     __asm__ volatile("" ::"r"(result) : "memory"); /* keeps the reads from being optimized away */
 }
 
-double cpu_stream(enum stream s, void *memory, size_t bytes, int num_threads)
+double stream_measure(enum stream_kernel s, void *memory, size_t bytes, int num_threads)
 {
     enum { LINE = 64 };
     unsigned char *base = memory;
@@ -64,11 +64,12 @@ double cpu_stream(enum stream s, void *memory, size_t bytes, int num_threads)
     return (double)span * (s == STREAM_copy || s == STREAM_update ? 2 : 1) / seconds;
 }
 
-double cpu_stream_best(enum stream s, void *memory, size_t bytes, int num_threads, int passes)
+double stream_measure_best(enum stream_kernel s, void *memory, size_t bytes, int num_threads,
+                           int passes)
 {
     double best = 0;
     for (int i = 0; i < passes; i++) {
-        double rate = cpu_stream(s, memory, bytes, num_threads);
+        double rate = stream_measure(s, memory, bytes, num_threads);
         if (rate > best) best = rate;
     }
     return best;

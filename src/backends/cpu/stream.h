@@ -15,17 +15,18 @@
     X(copy, "copies one half to the other")                                                        \
     X(update, "reads, changes and writes all of it in place")
 
-enum stream {
+enum stream_kernel {
 #define X(name, text) STREAM_##name,
     STREAM_LIST(X)
 #undef X
         STREAM_COUNT
 };
 
-const char *stream_name(enum stream s);
+const char *stream_name(enum stream_kernel s);
 
 /* One pass over `bytes` (a multiple of 128) of memory that is already mapped, split among the
  * threads. */
-double cpu_stream(enum stream s, void *memory, size_t bytes, int num_threads);
+double stream_measure(enum stream_kernel s, void *memory, size_t bytes, int num_threads);
 /* The best of `passes`. */
-double cpu_stream_best(enum stream s, void *memory, size_t bytes, int num_threads, int passes);
+double stream_measure_best(enum stream_kernel s, void *memory, size_t bytes, int num_threads,
+                           int passes);

@@ -98,9 +98,9 @@ struct gemm_trial {
 static void alloc_operands(struct gemm_trial *t)
 {
     size_t M = (size_t)t->s->M, N = (size_t)t->s->N, K = (size_t)t->s->K;
-    t->a = arena_take(&t->memory, M * K, sizeof *t->a);
-    t->b = arena_take(&t->memory, K * N, sizeof *t->b);
-    t->c = arena_take(&t->memory, M * N, dtype_bytes(t->s->out));
+    t->a = arena_alloc(&t->memory, M * K, sizeof *t->a);
+    t->b = arena_alloc(&t->memory, K * N, sizeof *t->b);
+    t->c = arena_alloc(&t->memory, M * N, dtype_bytes(t->s->out));
     if (!t->c) return;
     for (size_t i = 0; i < M * K; i++) t->a[i] = (bf16)(0x3F80 + i % 127);
     for (size_t i = 0; i < K * N; i++) t->b[i] = (bf16)(0xBF80 + i % 113);
@@ -171,11 +171,11 @@ static enum status tune_shape(struct tuner *tuner, const struct gemm_shape *s, g
     while (gemm_blocking_at(blockings)) blockings++;
     blockings += 2; /* the winner and the default a second time */
     if (flops / *rate * (blockings * MIN_ROUNDS + 1) > remaining) return STATUS_OK;
-    t.queue.num_threads = tuner->threads, t.queue.measuring = true;
+    t.queue.num_threads = tuner->threads, t.queue.sizing = true;
     alloc_operands(&t);
     TRY_OUT(time_blocking(&t, gemm_blocking_at(0), &seconds));
     size_t scratch = t.queue.scratch.peak, bytes = t.memory.used;
-    t.queue.measuring = false;
+    t.queue.sizing = false;
     TRY_OUT(arena_init(&t.queue.scratch, scratch, NULL));
     TRY_OUT(arena_init(&t.memory, bytes, NULL));
     alloc_operands(&t);
@@ -197,14 +197,14 @@ static const struct gemm_blocking *choose_blocking(struct tuner *t, const struct
                                                    gemm_call *multiply)
 {
     struct tuned_device device = {t->backend, t->processor, t->threads};
-    struct tuned_product p = {.M = s->M,
-                              .N = s->N,
-                              .K = s->K,
-                              .transpose_a = s->transpose_a,
-                              .transpose_b = s->transpose_b,
-                              .accumulate = s->accumulate,
-                              .dtype = s->dtype,
-                              .out = s->out};
+    struct tuned_matmul p = {.M = s->M,
+                             .N = s->N,
+                             .K = s->K,
+                             .transpose_a = s->transpose_a,
+                             .transpose_b = s->transpose_b,
+                             .accumulate = s->accumulate,
+                             .dtype = s->dtype,
+                             .out = s->out};
     struct text key = {0};
     double begin = t->clock();
     tuning_key(&key, &device, &p);
@@ -213,7 +213,7 @@ static const struct gemm_blocking *choose_blocking(struct tuner *t, const struct
     if (blocking) {
         t->found++;
     } else if (!tune_shape(t, s, multiply, &blocking) && blocking) {
-        tuning_put(&t->file, key.data, blocking->name);
+        tuning_set(&t->file, key.data, blocking->name);
         t->timed++;
         t->seconds += t->clock() - begin;
     } else {
@@ -228,10 +228,10 @@ const struct gemm_blocking *tuner_blocking(struct tuner *t, const struct gemm_sh
                                            gemm_call *multiply, const struct queue *queue)
 {
     if (!t || t->disabled) return gemm_blocking_at(0);
-    if (!queue->measuring) report_and_save(t);
+    if (!queue->sizing) report_and_save(t);
     for (size_t i = 0; i < t->count; i++)
         if (same_shape(&t->choices[i].shape, s)) return t->choices[i].blocking;
-    if (!queue->measuring) return gemm_blocking_at(0);
+    if (!queue->sizing) return gemm_blocking_at(0);
     const struct gemm_blocking *blocking = choose_blocking(t, s, multiply);
     t->choices = heap_grow(t->choices, t->count + 1, sizeof *t->choices);
     t->choices[t->count++] = (struct choice){*s, blocking};

@@ -11,7 +11,7 @@ enum status GPU_NAME(attention_forward)(const struct attention *a, const struct 
 {
     bool done;
     TRY(GPU_NAME(vendor_attention_forward)(a, io, queue, &done));
-    if (!done || queue->measuring) TRY(GPU_NAME(flash_attention_forward)(a, io, queue));
+    if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_forward)(a, io, queue));
     return STATUS_OK;
 }
 
@@ -20,6 +20,6 @@ enum status GPU_NAME(attention_backward)(const struct attention *a, const struct
 {
     bool done;
     TRY(GPU_NAME(vendor_attention_backward)(a, io, queue, &done));
-    if (!done || queue->measuring) TRY(GPU_NAME(flash_attention_backward)(a, io, queue));
+    if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_backward)(a, io, queue));
     return STATUS_OK;
 }

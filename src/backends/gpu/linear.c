@@ -9,7 +9,7 @@
  * ones take the transposed copies. */
 static bool is_fp8(const struct linear *l, const struct queue *queue)
 {
-    return l->float8 && ((const struct gpu_queue *)queue)->eight_bits;
+    return l->float8 && ((const struct gpu_queue *)queue)->native_fp8;
 }
 
 static struct gemm gemm_of(const struct linear *l, int M, int N, int K, enum dtype out)

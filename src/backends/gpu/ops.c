@@ -19,7 +19,7 @@
 
 const struct ops GPU_NAME(ops) = {
     .backend = BACKEND,
-    .finds_largest = true,
+    .computes_amax = true,
 #define OP(name, what, io) .name = GPU_NAME(name),
 #include "ops/ops.def"
 #undef OP

@@ -90,7 +90,7 @@ static const struct device device = {
     .copy = copy_memory,
     .zero = zero_memory,
     .wait = synchronize,
-    .fill = memory_usage,
+    .memory_info = memory_usage,
 };
 
 enum status GPU_NAME(count)(int *count)
@@ -114,9 +114,9 @@ enum status GPU_NAME(open)(struct queue **out, int index)
     struct gpu_queue *q = heap(sizeof *q);
     *out = NULL;
     *q = (struct gpu_queue){.base = {.device = &device, .num_threads = 1}, .device = index};
-    q->base.scratch.memory = &device.own;
+    q->base.scratch.allocator = &device.own;
     gpu_error error = gpuSetDevice(index);
-    if (error == gpuSuccess) error = gpu_has_native_fp8(&q->eight_bits, index);
+    if (error == gpuSuccess) error = gpu_has_native_fp8(&q->native_fp8, index);
     if (error == gpuSuccess) error = gpuStreamCreate(&q->stream);
     if (error != gpuSuccess) {
         free(q);

@@ -17,7 +17,7 @@ struct gpu_queue {
     struct queue base; /* first: a struct queue * of this backend points here */
     gpu_stream stream;
     int device;
-    bool eight_bits;        /* `quantize` writes FP8 bytes, and `linear` multiplies them */
+    bool native_fp8;        /* `quantize` writes FP8 bytes, and `linear` multiplies them */
     void *gemm, *attention; /* state of cuBLASLt and cuDNN: handles, plans; NULL: not used */
     bool nondeterministic;  /* kernels may sum in any order: faster, but bits vary between runs */
 };

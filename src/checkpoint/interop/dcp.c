@@ -8,7 +8,7 @@
 
 enum { MAX_METADATA = 1 << 30 };
 
-bool dcp_detect(const char *path) { return file_is_in(path, ".metadata"); }
+bool dcp_detect(const char *path) { return file_exists_in(path, ".metadata"); }
 
 /* names[i] is the name of the file that slices->maps[i] maps. */
 struct dcp_reader {
@@ -105,7 +105,7 @@ static enum status add_tensor(struct dcp_reader *r, const struct tensor_name *na
         FAIL(DATA, "%s: %s: expected an offset of %d dimensions", r->path, fqn, dims);
     TRY(find_item(r, fqn, info, &item));
     enum status st = add_archive(r, name, fqn, &item, offset);
-    if (st) return status_where(st, "%s", r->path);
+    if (st) return status_prefix(st, "%s", r->path);
     return STATUS_OK;
 }
 
@@ -116,7 +116,7 @@ static enum status add_state(struct dcp_reader *r, const char *fqn, const struct
     if (!torch_state_handles(fqn)) return STATUS_OK;
     TRY(find_item(r, fqn, info, &item));
     enum status st = torch_state_read(r->state, fqn, item.bytes, item.size);
-    if (st) return status_where(st, "%s", r->path);
+    if (st) return status_prefix(st, "%s", r->path);
     return STATUS_OK;
 }
 

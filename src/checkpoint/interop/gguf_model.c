@@ -65,7 +65,7 @@ static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
 }
 
 /* Each row of the embedding needs a token: rows beyond the tokenizer's become unused tokens. */
-static void add_tokens(const struct token_export *e, int32_t rows, struct gguf_metadata *k)
+static void add_tokens(const struct token_table *e, int32_t rows, struct gguf_metadata *k)
 {
     const char *texts = e->texts.data;
     gguf_begin_array(k, "tokenizer.ggml.tokens", GGUF_VALUE_STRING, (uint64_t)rows);
@@ -93,7 +93,7 @@ static void add_tokens(const struct token_export *e, int32_t rows, struct gguf_m
 
 /* llama.cpp names a pre-tokenizer after a model that uses it.  llama-bpe has ignore_merges; dbrx
  * has the same pattern without it. */
-static const char *pre_tokenizer_name(const struct token_export *e)
+static const char *pre_tokenizer_name(const struct token_table *e)
 {
     static const struct {
         const char *splitter, *name;
@@ -113,7 +113,7 @@ static enum status add_tokenizer(const struct gguf_model *g, const struct tokeni
     TRY(export_token_table(t, &e));
     if (e.num_tokens > rows) {
         int32_t has = e.num_tokens;
-        token_export_release(&e);
+        token_table_release(&e);
         FAIL(DATA, "%s: the tokenizer has %d tokens, the model only %d", tokenizer_path(t), has,
              rows);
     }
@@ -178,7 +178,7 @@ static enum status add_metadata(const struct gguf_model *g, struct gguf_metadata
 
 static struct gguf_tensor describe_tensor(const struct gguf_model *g, int i)
 {
-    const struct tensor_place *t = &g->model.layout->tensors[i];
+    const struct tensor_slot *t = &g->model.layout->tensors[i];
     bool vector = params[t->id].axes[1] == 0;
     int64_t first = vector ? t->rows : t->columns;
     struct gguf_tensor d = {.type = vector ? GGUF_F32 : g->type,

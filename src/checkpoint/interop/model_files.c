@@ -66,8 +66,8 @@ out:
 
 bool model_files_are_safetensors(const char *folder)
 {
-    return file_is_in(folder, "model.safetensors.index.json") ||
-           file_is_in(folder, "model.safetensors");
+    return file_exists_in(folder, "model.safetensors.index.json") ||
+           file_exists_in(folder, "model.safetensors");
 }
 
 bool model_files_detect(const char *path)
@@ -110,7 +110,7 @@ enum status model_files_open_moments(struct model_files *m, const char *folder)
     return st;
 }
 
-static bool is_checkpoint(const char *folder) { return file_is_in(folder, MANIFEST_NAME); }
+static bool is_checkpoint(const char *folder) { return file_exists_in(folder, MANIFEST_NAME); }
 
 enum status model_files_open_moments_any(struct model_files *m, const char *path,
                                          const struct model_shape *shape, struct torch_state *state)
@@ -157,12 +157,12 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
     return NULL;
 }
 
-static struct tensor_name tensor_name_of(const struct tensor_place *t, enum tensor_kind kind)
+static struct tensor_name tensor_name_of(const struct tensor_slot *t, enum tensor_kind kind)
 {
     return (struct tensor_name){.id = t->id, .layer = t->layer, .kind = kind};
 }
 
-bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,
+bool model_files_dtype(const struct model_files *m, const struct tensor_slot *t,
                        enum safetensors_dtype *dtype)
 {
     const struct safetensors *file;
@@ -173,13 +173,13 @@ bool model_files_dtype(const struct model_files *m, const struct tensor_place *t
         if (p && p->count) *dtype = p->all[0].dtype;
         return p && p->count;
     }
-    tensor_place_name(t, true, name);
+    layout_tensor_name(t, true, name);
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
     if (have) *dtype = have->dtype;
     return have != NULL;
 }
 
-static enum status open_sliced(const struct model_files *m, const struct tensor_place *t,
+static enum status open_sliced(const struct model_files *m, const struct tensor_slot *t,
                                const char *name, struct tensor_reader *r)
 {
     const struct tensor_name wanted = tensor_name_of(t, tensor_name_kind(name));
@@ -195,7 +195,7 @@ static enum status open_sliced(const struct model_files *m, const struct tensor_
     return STATUS_OK;
 }
 
-enum status model_files_open_tensor(const struct model_files *m, const struct tensor_place *t,
+enum status model_files_open_tensor(const struct model_files *m, const struct tensor_slot *t,
                                     const char *name, struct tensor_reader *r)
 {
     const struct safetensors *file;
@@ -220,10 +220,10 @@ static enum status check_sliced(const struct tensor_slices *p, const struct layo
 {
     for (size_t i = 0; i < p->count; i++) {
         const struct tensor_name *n = &p->tensors[i].name;
-        const struct tensor_place place = {.id = n->id, .layer = n->layer};
+        const struct tensor_slot place = {.id = n->id, .layer = n->layer};
         char name[96];
         if (layout_find(l, n->id, n->layer) || (tied && n->id == PARAM_head)) continue;
-        tensor_place_name(&place, false, name);
+        layout_tensor_name(&place, false, name);
         FAIL(DATA, "%s: the model has no tensor %s", p->path, name);
     }
     return STATUS_OK;

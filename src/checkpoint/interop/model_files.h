@@ -66,11 +66,11 @@ struct model_tensor model_files_tensor(const struct model_files *m, size_t i);
 bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t);
 
 /* Opens the tensor `name`, whose shape must be t's.  DATA: it is missing or has another shape. */
-enum status model_files_open_tensor(const struct model_files *m, const struct tensor_place *t,
+enum status model_files_open_tensor(const struct model_files *m, const struct tensor_slot *t,
                                     const char *name, struct tensor_reader *r);
 
 /* dtype of a tensor; false if it does not exist. */
-bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,
+bool model_files_dtype(const struct model_files *m, const struct tensor_slot *t,
                        enum safetensors_dtype *dtype);
 /* Checks that the model has every tensor of the files, so that none is dropped silently.  DATA: a
  * tensor that is not in the layout. */

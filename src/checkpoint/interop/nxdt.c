@@ -238,7 +238,7 @@ static void forget_tensor(const struct rank_tensor *s)
 {
     uint64_t at = (uint64_t)(s->tensor.data - s->map->data);
     uint64_t row = (uint64_t)s->tensor.strides[0] * safetensors_dtype_bytes(s->tensor.dtype);
-    file_map_forget(s->map, at, at + (uint64_t)s->tensor.shape[0] * row);
+    file_map_evict(s->map, at, at + (uint64_t)s->tensor.shape[0] * row);
 }
 
 /* Determines the head order by comparing the replicated key/value heads of different ranks. */

@@ -73,7 +73,7 @@ struct nxdt_writer {
 
 static struct torch_block rank_block(const struct nxdt_writer *w, int tensor)
 {
-    const struct tensor_place *t = &w->model->layout->tensors[tensor];
+    const struct tensor_slot *t = &w->model->layout->tensors[tensor];
     const struct param *kind = &params[t->id];
     struct torch_block b = {tensor, 0, t->rows, 0, t->columns};
     int64_t at = w->tp, parts = w->heads.ranks;
@@ -161,7 +161,7 @@ static int pipeline_rank_of_layer(const struct nxdt_writer *w, int layer)
     }
 }
 
-static bool is_on_this_rank(const struct nxdt_writer *w, const struct tensor_place *t)
+static bool is_on_this_rank(const struct nxdt_writer *w, const struct tensor_slot *t)
 {
     if (t->id == PARAM_embed) return w->pp == 0;
     if (t->layer < 0) return w->pp == at_least_one(w->target->pp_size) - 1;
@@ -174,7 +174,7 @@ static void list_items(struct nxdt_writer *w)
     const struct layout *l = w->model->layout;
     bool last = w->pp == at_least_one(w->target->pp_size) - 1;
     for (int i = 0; i < l->num_tensors; i++) {
-        const struct tensor_place *t = &l->tensors[i];
+        const struct tensor_slot *t = &l->tensors[i];
         const struct nxdt_fused *f = fused_of(w->target, t->id);
         if (!is_on_this_rank(w, t) || is_fused_into_previous(w->target, t->id)) continue;
         if (f)

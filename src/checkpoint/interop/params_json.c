@@ -123,7 +123,7 @@ enum status params_json_read(const char *path, const struct tensor_slices *slice
     TRY(json_read(path, 16 << 20, &root));
     enum status st = read_shape(root, slices, shape);
     json_free(root);
-    if (st) return status_where(st, "%s", path);
+    if (st) return status_prefix(st, "%s", path);
     return STATUS_OK;
 }
 

@@ -12,7 +12,7 @@
 
 bool pytorch_bin_is_here(const char *folder)
 {
-    return file_is_in(folder, SINGLE) || file_is_in(folder, INDEX);
+    return file_exists_in(folder, SINGLE) || file_exists_in(folder, INDEX);
 }
 
 static enum status add_tensors(struct tensor_slices *slices, const struct torch_tensors *t,

@@ -11,7 +11,7 @@ void tensor_reader_close(struct tensor_reader *r)
     }
     uint64_t data = r->file->data + r->tensor->begin;
     size_t element_bytes = safetensors_dtype_bytes(r->tensor->dtype);
-    file_map_forget(&r->file->map, data + r->begin * element_bytes, data + r->end * element_bytes);
+    file_map_evict(&r->file->map, data + r->begin * element_bytes, data + r->end * element_bytes);
     r->begin = r->end = 0;
 }
 

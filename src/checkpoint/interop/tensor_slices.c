@@ -92,20 +92,20 @@ enum status tensor_slices_finish(struct tensor_slices *s)
 {
     for (size_t i = 0; i < s->count; i++) {
         struct sliced_tensor *t = &s->tensors[i];
-        const struct tensor_place slot = {.id = t->name.id, .layer = t->name.layer};
+        const struct tensor_slot slot = {.id = t->name.id, .layer = t->name.layer};
         int64_t whole, area, sum = 0;
         char name[96];
         bool fits = !__builtin_mul_overflow(t->rows, t->columns, &whole);
         for (size_t k = 0; k < t->count && fits; k++)
             fits = !__builtin_mul_overflow(t->all[k].rows, t->all[k].columns, &area) &&
                    !__builtin_add_overflow(sum, area, &sum);
-        tensor_place_name(&slot, false, name);
+        layout_tensor_name(&slot, false, name);
         if (!fits || sum != whole)
             FAIL(DATA, "%s: the %zu slices of %s%s do not cover a tensor of shape [%lld, %lld]",
                  s->path, t->count, name, tensor_name_suffix(t->name.kind), (long long)t->rows,
                  (long long)t->columns);
         struct text full = {0};
-        tensor_place_name(&slot, true, name);
+        layout_tensor_name(&slot, true, name);
         text_addf(&full, "%s%s", name, tensor_name_suffix(t->name.kind));
         t->hf_name = full.data;
     }
@@ -209,7 +209,7 @@ void tensor_slices_forget(const struct tensor_slices *s, const struct sliced_ten
         if (from >= to) continue;
         uint64_t row_bytes = safetensors_dtype_bytes(slice->dtype) * (uint64_t)slice->row_stride;
         uint64_t data = (uint64_t)(slice->data - slice->map->data);
-        file_map_forget(slice->map, data + (uint64_t)from * row_bytes,
-                        data + (uint64_t)to * row_bytes);
+        file_map_evict(slice->map, data + (uint64_t)from * row_bytes,
+                       data + (uint64_t)to * row_bytes);
     }
 }

@@ -39,7 +39,7 @@ enum status torch_files_open_moments(struct tensor_slices *slices, const char *p
 
 static bool has_config(const char *folder)
 {
-    return file_is_in(folder, "config.json") || file_is_in(folder, "params.json");
+    return file_exists_in(folder, "config.json") || file_exists_in(folder, "params.json");
 }
 
 char *torch_files_folder(const char *path)

@@ -8,10 +8,10 @@
 
 struct torch_tensor torch_model_tensor(const struct torch_model *m, int i)
 {
-    const struct tensor_place *t = &m->layout->tensors[i];
+    const struct tensor_slot *t = &m->layout->tensors[i];
     char name[96];
     bool vector = params[t->id].axes[1] == 0;
-    tensor_place_name(t, false, name);
+    layout_tensor_name(t, false, name);
     return (struct torch_tensor){.name = heap_string(name, strlen(name)),
                                  .dtype = m->dtype,
                                  .num_dims = vector ? 1 : 2,
@@ -57,8 +57,8 @@ static enum status stream_values(struct element_stream *s, const float *values, 
 }
 
 /* Streams `count` consecutive elements. */
-static enum status stream_range(const struct torch_model *m, const struct piece *p, size_t begin,
-                                size_t count, struct element_stream *s)
+static enum status stream_range(const struct torch_model *m, const struct shard_run *p,
+                                size_t begin, size_t count, struct element_stream *s)
 {
     for (size_t done = 0, n; done < count; done += n) {
         const float *values;
@@ -69,10 +69,10 @@ static enum status stream_range(const struct torch_model *m, const struct piece 
     return STATUS_OK;
 }
 
-static enum status stream_tensor(const struct torch_model *m, const struct piece *p,
+static enum status stream_tensor(const struct torch_model *m, const struct shard_run *p,
                                  struct element_stream *s)
 {
-    const struct tensor_place *t = &m->layout->tensors[p->tensor];
+    const struct tensor_slot *t = &m->layout->tensors[p->tensor];
     bool ordered = our_row(m, t->id, 1) == 1;
     size_t each = ordered ? t->elements : (size_t)t->columns;
     for (size_t at = 0; at < t->elements; at += each) {
@@ -83,11 +83,11 @@ static enum status stream_tensor(const struct torch_model *m, const struct piece
     return STATUS_OK;
 }
 
-static const struct piece *tensor_run(const struct torch_model *m, int tensor)
+static const struct shard_run *tensor_run(const struct torch_model *m, int tensor)
 {
-    const struct piece *p = NULL;
-    for (size_t k = 0; k < m->pieces->count; k++)
-        if (m->pieces->all[k].tensor == tensor) p = &m->pieces->all[k];
+    const struct shard_run *p = NULL;
+    for (size_t k = 0; k < m->shard->count; k++)
+        if (m->shard->runs[k].tensor == tensor) p = &m->shard->runs[k];
     BUG_IF(!p || p->first || p->count != m->layout->tensors[tensor].elements);
     return p;
 }
@@ -121,7 +121,7 @@ enum status torch_model_stream(const struct torch_model *m, int i,
 static enum status stream_block_rows(const struct torch_model *m, const struct torch_block *b,
                                      struct element_stream *s)
 {
-    const struct piece *p = tensor_run(m, b->tensor);
+    const struct shard_run *p = tensor_run(m, b->tensor);
     int64_t columns = m->layout->tensors[b->tensor].columns;
     bool whole = b->columns == columns;
     size_t each = (size_t)(whole ? b->rows * columns : b->columns);

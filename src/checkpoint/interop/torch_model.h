@@ -11,7 +11,7 @@
 struct torch_model {
     const struct model_shape *shape;
     const struct layout *layout;
-    const struct pieces *pieces; /* one run per tensor, unsharded */
+    const struct shard *shard; /* one run per tensor, unsharded */
     struct tensor_source weights;
     enum safetensors_dtype dtype; /* F32, BF16 or F16 */
 };

@@ -382,7 +382,7 @@ static enum status wait(struct transfer *t)
     if (!op) return STATUS_OK;
     const struct failure *f = progress_wait(group_of(op)->engine->progress, &op->job);
     operation_recycle(op);
-    return f ? failure_tell(f) : STATUS_OK;
+    return f ? status_restore(f) : STATUS_OK;
 }
 
 static enum status gather(const struct comm *c, const void *mine, size_t bytes, const void **all)
@@ -427,7 +427,7 @@ static enum status split(const struct comm *c, int color, int key, struct comm *
     const struct failure *f = operation_run(op);
     if (!f) *out = group_new(op, op->out);
     operation_recycle(op);
-    return f ? failure_tell(f) : STATUS_OK;
+    return f ? status_restore(f) : STATUS_OK;
 }
 
 static enum status free_next(struct mpi_operation *op, bool *is_over)
@@ -515,7 +515,7 @@ enum status mpi_open(struct comm *world)
         progress_start(e->progress, heartbeat_job(e->heartbeat));
         return STATUS_OK;
     }
-    st = failure_tell(f);
+    st = status_restore(f);
 out:
     engine_free(e);
     return st;

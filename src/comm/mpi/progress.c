@@ -42,7 +42,7 @@ static struct progress_job *step_all(struct progress_thread *p)
         struct progress_job *job = *at;
         bool is_over = false;
         enum status st = p->failure.status;
-        if (!st) st = failure_keep(&p->failure, job->step(job, &is_over));
+        if (!st) st = status_save(&p->failure, job->step(job, &is_over));
         if (!st && !is_over) {
             at = &job->next;
             continue;
@@ -117,7 +117,7 @@ enum status progress_open(struct progress_thread **out)
     pthread_cond_init(&p->over, NULL);
     pthread_condattr_destroy(&monotonic);
     p->sleep_ns = MIN_SLEEP_NS;
-    enum status st = thread_start_equal(&p->thread, advance_jobs, p);
+    enum status st = thread_start_foreground(&p->thread, advance_jobs, p);
     *out = st ? NULL : p;
     if (st) free(p);
     TRY(st);

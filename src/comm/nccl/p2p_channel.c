@@ -123,7 +123,7 @@ static enum status send_first_messages(const struct opening *o, struct arena *me
     TRY(communicator_group_start());
     for (struct p2p_channel *c = o->channels; c && !st; c = c->next) {
         struct transfer first = {.kind = c->kind, .count = 1};
-        first.x = arena_take(memory, 1, sizeof(float));
+        first.x = arena_alloc(memory, 1, sizeof(float));
         st = side_stream_wait_queue(&c->communicator.stream);
         if (!st) st = communicator_issue(&c->communicator, &first, c->kind == TRANSFER_send);
     }
@@ -138,7 +138,7 @@ static enum status connect_all(const struct opening *o)
     struct arena memory;
     struct side_stream_event done = {0};
     enum status st = STATUS_OK;
-    TRY(arena_init(&memory, (size_t)o->count * ARENA_ALIGN, queue_memory(o->queue)));
+    TRY(arena_init(&memory, (size_t)o->count * ARENA_ALIGN, queue_device_allocator(o->queue)));
     TRY_OUT(side_stream_event_open(&done));
     TRY_OUT(send_first_messages(o, &memory));
     for (struct p2p_channel *c = o->channels; c; c = c->next) {

@@ -103,7 +103,7 @@ static void *watch(void *context)
         struct timespec next = time_after(CLOCK_MONOTONIC, poll_s);
         if (!st) pthread_cond_timedwait(&w->closing, &w->lock, &next);
     }
-    failure_keep(&w->failure, st);
+    status_save(&w->failure, st);
     pthread_mutex_unlock(&w->lock);
     if (st) abort_all(w);
     return NULL;
@@ -120,7 +120,7 @@ enum status watchdog_open(struct watchdog **out, struct queue *queue, double tim
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&w->closing, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    enum status st = thread_start_equal(&w->thread, watch, w);
+    enum status st = thread_start_foreground(&w->thread, watch, w);
     if (st) free(w);
     TRY(st);
     *out = w;
@@ -206,7 +206,7 @@ static enum status failure_of(struct watchdog *w)
     pthread_mutex_lock(&w->lock);
     bool failed = w->failure.status != STATUS_OK;
     pthread_mutex_unlock(&w->lock);
-    return failed ? failure_tell(&w->failure) : STATUS_OK;
+    return failed ? status_restore(&w->failure) : STATUS_OK;
 }
 
 enum status watchdog_enter(struct watchdog *w)

@@ -93,7 +93,7 @@ static enum status acquire(struct staged_group *g, size_t bytes, struct staged_t
     }
     if (best->memory.size < bytes) {
         arena_release(&best->memory);
-        TRY(arena_init(&best->memory, bytes, queue_shared(g->queue)));
+        TRY(arena_init(&best->memory, bytes, queue_shared_allocator(g->queue)));
     }
     arena_reset(&best->memory, 0);
     *out = best;
@@ -112,13 +112,13 @@ static enum status start(const struct comm *c, struct transfer *t)
         if (moves) TRY(queue_copy(g->queue, t->own, t->x, part));
         return STATUS_OK;
     }
-    arena_take(&sizes, bytes, 1), arena_take(&sizes, work, 1);
+    arena_alloc(&sizes, bytes, 1), arena_alloc(&sizes, work, 1);
     TRY(acquire(g, sizes.peak + 1, &s)); /* an empty transfer needs an address, too */
-    char *host = arena_take(&s->memory, bytes, 1);
+    char *host = arena_alloc(&s->memory, bytes, 1);
     TRY(copy_to_host(g, t, host));
     s->inner = *t;
     s->inner.comm = &g->wrapped, s->inner.x = host;
-    s->inner.work = work ? arena_take(&s->memory, work, 1) : NULL;
+    s->inner.work = work ? arena_alloc(&s->memory, work, 1) : NULL;
     if (t->kind == TRANSFER_reduce_scatter) s->inner.own = host + (size_t)c->rank * part;
     TRY(g->wrapped.transport->start(&g->wrapped, &s->inner));
     s->in_flight = true;

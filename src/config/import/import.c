@@ -276,7 +276,7 @@ static enum status unknown(const struct import *im, const struct import_item *it
         const char *name = strrchr(rows[i].key, '.'), *own = strrchr(item->key, '.');
         bool moved = best > 1 && name && own && !strcmp(name, own); /* the right key elsewhere */
         if (moved) best = 1;
-        if (moved || text_is_nearer(rows[i].key, item->key, &best)) nearest = rows[i].key;
+        if (moved || text_is_closer(rows[i].key, item->key, &best)) nearest = rows[i].key;
     }
     struct text where = {0};
     import_where(im, item, &where);

@@ -81,7 +81,7 @@ static enum status read_script(struct shell *s, const char *bytes, size_t len,
             shell_words_add(&s->arguments, words[i], strlen(words[i]));
         free(name);
     }
-    if (!utf8_valid(bytes, len)) FAIL(CONFIG, "%s: not UTF-8: not a script", s->file);
+    if (!text_is_utf8(bytes, len)) FAIL(CONFIG, "%s: not UTF-8: not a script", s->file);
     TRY(shell_read(s, bytes, len, 1));
     if (!s->command.count && s->stopped_at)
         FAIL(CONFIG, "%s:%d: with these variables the script ends here%s%.300s", s->file,

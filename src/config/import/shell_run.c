@@ -90,7 +90,7 @@ const char *shell_unused(const struct shell *s, const char **nearest)
         *nearest = NULL;
         for (size_t k = 0; k < s->num_variables; k++) {
             const char *name = s->variables[k].name;
-            if (k != i && text_is_nearer(name, v->name, &best)) *nearest = name;
+            if (k != i && text_is_closer(name, v->name, &best)) *nearest = name;
         }
         return v->name;
     }

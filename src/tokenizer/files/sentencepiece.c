@@ -119,7 +119,7 @@ static enum status read_piece(struct sp_model *m, struct reader r)
     if (p.type == UNUSED)
         FAIL(UNSUPPORTED, "%s: piece %zu is unused, which is not supported", m->path, id);
     if (!isfinite(p.score)) FAIL(DATA, "%s: the score of piece %zu is not finite", m->path, id);
-    if (!p.len || p.len > MAX_PIECE_BYTES || !utf8_valid(p.text, p.len))
+    if (!p.len || p.len > MAX_PIECE_BYTES || !text_is_utf8(p.text, p.len))
         FAIL(DATA, "%s: piece %zu has %zu bytes; expected 1 to %d bytes of valid UTF-8", m->path,
              id, p.len, MAX_PIECE_BYTES);
     if (m->count == VOCABULARY_MAX_ID / 2) FAIL(DATA, "%s: too many pieces", m->path);

@@ -6,7 +6,7 @@
 TEST(peak_is_measured_for_both_dtypes)
 {
     struct queue one = {.num_threads = 1};
-    double f32 = cpu_peak_flops(&one, F32), bf16_rate = cpu_peak_flops(&one, BF16);
+    double f32 = peak_measure_flops(&one, F32), bf16_rate = peak_measure_flops(&one, BF16);
     print_message("  one thread: f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", f32 / 1e9,
                   bf16_rate / 1e9);
     CHECK(f32 > 1e8 && f32 < 1e13);
@@ -16,20 +16,21 @@ TEST(peak_is_measured_for_both_dtypes)
 TEST(burst_uses_the_faster_dtype_and_repeats)
 {
     struct queue one = {.num_threads = 1};
-    struct cpu_burst f32 = cpu_burst_make(&one, F32, 1e-4);
-    struct cpu_burst best = cpu_burst_make(&one, BF16, 1e-4);
+    struct peak_burst f32 = peak_burst_make(&one, F32, 1e-4);
+    struct peak_burst best = peak_burst_make(&one, BF16, 1e-4);
     CHECK(f32.dtype == F32 && f32.rounds > 0 && best.rounds > 0);
-    CHECK(f32.isa == cpu_set_best() && f32.num_threads == 1);
-    CHECK(cpu_burst_run(&f32) > 1e7 && cpu_burst_run(&best) > 1e7);
+    CHECK(f32.isa == isa_best() && f32.num_threads == 1);
+    CHECK(peak_burst_run(&f32) > 1e7 && peak_burst_run(&best) > 1e7);
 }
 
 TEST(micro_kernel_is_measured_from_l1_and_l2)
 {
     struct queue two = {.num_threads = 2};
     double first, second;
-    CHECK(cpu_cache_bytes(1) >= 8 << 10 && cpu_cache_bytes(2) >= cpu_cache_bytes(1));
-    CHECK_STATUS(OK, cpu_feed_flops(&two, cpu_set_best(), cpu_cache_bytes(1) / 4 * 3, &first));
-    CHECK_STATUS(OK, cpu_feed_flops(&two, cpu_set_best(), cpu_cache_bytes(2) / 2, &second));
+    CHECK(peak_cache_bytes(1) >= 8 << 10 && peak_cache_bytes(2) >= peak_cache_bytes(1));
+    CHECK_STATUS(OK,
+                 peak_measure_micro_kernel(&two, isa_best(), peak_cache_bytes(1) / 4 * 3, &first));
+    CHECK_STATUS(OK, peak_measure_micro_kernel(&two, isa_best(), peak_cache_bytes(2) / 2, &second));
     CHECK(first > 1e8 && second > 1e8);
-    CHECK_STATUS(MEMORY, cpu_feed_flops(&two, cpu_set_best(), (size_t)-1 / 64 * 64, &first));
+    CHECK_STATUS(MEMORY, peak_measure_micro_kernel(&two, isa_best(), (size_t)-1 / 64 * 64, &first));
 }

@@ -10,8 +10,8 @@ TEST(queue_has_the_requested_threads_and_scratch)
 {
     struct queue *queue;
     CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 1 << 16));
-    CHECK(queue->num_threads == 2 && !queue->measuring && !queue->trace);
-    unsigned char *scratch = arena_take(&queue->scratch, 1 << 16, 1);
+    CHECK(queue->num_threads == 2 && !queue->sizing && !queue->trace);
+    unsigned char *scratch = arena_alloc(&queue->scratch, 1 << 16, 1);
     CHECK(scratch);
     scratch[0] = scratch[(1 << 16) - 1] = 1;
     cpu_queue_close(queue);

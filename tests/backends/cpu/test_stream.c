@@ -24,14 +24,14 @@ TEST(streams_read_write_copy_and_update_with_any_number_of_threads)
 {
     for (int threads = 1; threads <= 3; threads++) {
         unsigned char *m = memory();
-        CHECK(cpu_stream(STREAM_read, m, BYTES, threads) > 0);
+        CHECK(stream_measure(STREAM_read, m, BYTES, threads) > 0);
         for (size_t i = 0; i < BYTES; i++) CHECK(m[i] == i * 7 % 251);
-        CHECK(cpu_stream(STREAM_update, m, BYTES, threads) > 0);
+        CHECK(stream_measure(STREAM_update, m, BYTES, threads) > 0);
         for (size_t i = 0; i < BYTES; i++) CHECK(m[i] == (i * 7 % 251 ^ (i % 8 == 0)));
-        CHECK(cpu_stream(STREAM_copy, m, BYTES, threads) > 0);
+        CHECK(stream_measure(STREAM_copy, m, BYTES, threads) > 0);
         CHECK(memcmp(m, m + BYTES / 2, BYTES / 2) == 0);
         CHECK(m[1] == 7);
-        CHECK(cpu_stream(STREAM_write, m, BYTES, threads) > 0);
+        CHECK(stream_measure(STREAM_write, m, BYTES, threads) > 0);
         for (size_t i = 0; i < BYTES; i++) CHECK(m[i] == m[0]);
         CHECK(is_untouched_behind(m));
         free(m);
@@ -41,9 +41,9 @@ TEST(streams_read_write_copy_and_update_with_any_number_of_threads)
 TEST(streams_with_more_threads_than_cache_lines_leave_some_idle)
 {
     unsigned char *m = memory();
-    CHECK(cpu_stream(STREAM_write, m, 128, 5) > 0);
+    CHECK(stream_measure(STREAM_write, m, 128, 5) > 0);
     CHECK(m[127] == m[0] && m[128] == 128 * 7 % 251);
-    CHECK(cpu_stream_best(STREAM_read, m, 128, 5, 2) > 0);
+    CHECK(stream_measure_best(STREAM_read, m, 128, 5, 2) > 0);
     free(m);
 }
 

@@ -13,9 +13,9 @@ static double moment = 1e-3;
 static enum status fake_gemm(const struct gemm_shape *s, const struct gemm_blocking *blocking,
                              const struct gemm_buffers *io, struct queue *queue)
 {
-    arena_take(&queue->scratch, 100, 1);
+    arena_alloc(&queue->scratch, 100, 1);
     arena_reset(&queue->scratch, 0);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     CHECK(io->a && io->b && io->c && io->d && queue->num_threads == 3 && s->K > 0);
     calls++;
     now += !strcmp(blocking->name, fastest) ? moment : 4 * moment;
@@ -25,10 +25,7 @@ static enum status fake_gemm(const struct gemm_shape *s, const struct gemm_block
 static const struct tuned_device device = {"cpu test", "processor", 3};
 static const struct gemm_shape shape = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
 
-static struct queue sizing_queue(void)
-{
-    return (struct queue){.measuring = true, .num_threads = 3};
-}
+static struct queue sizing_queue(void) { return (struct queue){.sizing = true, .num_threads = 3}; }
 
 static const char *tuned_name(struct tuner *t, const struct gemm_shape *s)
 {
@@ -72,10 +69,10 @@ TEST(tuner_ignores_unknown_names_in_the_file)
     struct tuning file;
     struct text key = {0};
     int num_calls;
-    struct tuned_product p = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
+    struct tuned_matmul p = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
     tuning_open(&file, path);
     tuning_key(&key, &device, &p);
-    tuning_put(&file, key.data, "of another version");
+    tuning_set(&file, key.data, "of another version");
     CHECK_STATUS(OK, tuning_save(&file));
     tuning_close(&file);
     fastest = "near";

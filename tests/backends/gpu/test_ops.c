@@ -18,13 +18,13 @@ struct chain {
 
 static void alloc_chain(struct chain *c, struct arena *a)
 {
-    c->x_N2F = arena_take(a, N * 2 * F, sizeof(float));
-    c->out_NF = arena_take(a, N * F, sizeof(float));
-    c->rstd_N = arena_take(a, N, sizeof(float));
-    c->half_N2F = arena_take(a, N * 2 * F, sizeof(bf16));
-    c->w_2F = arena_take(a, 2 * F, sizeof(bf16));
-    c->y_N2F = arena_take(a, N * 2 * F, sizeof(bf16));
-    c->act_NF = arena_take(a, N * F, sizeof(bf16));
+    c->x_N2F = arena_alloc(a, N * 2 * F, sizeof(float));
+    c->out_NF = arena_alloc(a, N * F, sizeof(float));
+    c->rstd_N = arena_alloc(a, N, sizeof(float));
+    c->half_N2F = arena_alloc(a, N * 2 * F, sizeof(bf16));
+    c->w_2F = arena_alloc(a, 2 * F, sizeof(bf16));
+    c->y_N2F = arena_alloc(a, N * 2 * F, sizeof(bf16));
+    c->act_NF = arena_alloc(a, N * F, sizeof(bf16));
 }
 
 static void run_chain(const struct ops *ops, const struct chain *c, struct queue *queue)
@@ -48,7 +48,7 @@ TEST(chained_kernels_over_device_memory_match_the_reference)
     struct chain device, host;
     CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
     ops = &gpu_emu32_ops;
-    CHECK_STATUS(OK, arena_init(&device_arena, 1 << 16, queue_memory(queue)));
+    CHECK_STATUS(OK, arena_init(&device_arena, 1 << 16, queue_device_allocator(queue)));
     CHECK_STATUS(OK, arena_init(&host_arena, 1 << 16, NULL));
     alloc_chain(&device, &device_arena), alloc_chain(&host, &host_arena);
     float *x = rig_random(1, N * 2 * F, F32), out[N * F];
@@ -73,8 +73,8 @@ TEST(tracing_synchronizes_after_each_kernel)
     struct cast copy = {.n = 1};
     CHECK_STATUS(OK, gpu_emu64_open(&queue, 0));
     ops = &gpu_emu64_ops;
-    CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared(queue)));
-    float *x = arena_take(&shared, 1, sizeof *x), *y = arena_take(&shared, 1, sizeof *y);
+    CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared_allocator(queue)));
+    float *x = arena_alloc(&shared, 1, sizeof *x), *y = arena_alloc(&shared, 1, sizeof *y);
     *x = 1;
     CHECK_STATUS(OK, cast(ops, &copy, &(struct cast_io){x, y}, queue));
     CHECK(*y == 0);
@@ -94,7 +94,7 @@ TEST(a_failed_launch_is_reported_by_the_operation)
     struct arena shared;
     CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
     ops = &gpu_emu32_ops;
-    CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared(queue)));
+    CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared_allocator(queue)));
     struct cast_io io = {shared.base, shared.base};
     emulator_launch(&invalid, NULL);
     CHECK_STATUS(DEVICE, cast(ops, &copy, &io, queue));

@@ -18,10 +18,11 @@ TEST(gpu_queue_allocates_device_and_pinned_memory_and_copies_between_them)
     CHECK_STATUS(OK, gpu_emu32_describe(count - 1, &gpu));
     CHECK(gpu.free_bytes <= gpu.bytes && strlen(gpu.name));
     CHECK_STATUS(OK, gpu_emu32_open(&queue, count - 1));
-    CHECK_STATUS(OK, arena_init(&own, 4096, queue_memory(queue)));
-    CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared(queue)));
+    CHECK_STATUS(OK, arena_init(&own, 4096, queue_device_allocator(queue)));
+    CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared_allocator(queue)));
     CHECK(emulator_is_device_memory(own.base) && !emulator_is_device_memory(shared.base));
-    float *a = arena_take(&own, 5, 4), *b = arena_take(&own, 5, 4), *c = arena_take(&shared, 5, 4);
+    float *a = arena_alloc(&own, 5, 4), *b = arena_alloc(&own, 5, 4),
+          *c = arena_alloc(&shared, 5, 4);
     CHECK(c[4] == 0);
     CHECK_STATUS(OK, queue_copy(queue, y, a, sizeof y));
     CHECK(y[0] == 0 && y[4] == 0);
@@ -34,7 +35,7 @@ TEST(gpu_queue_allocates_device_and_pinned_memory_and_copies_between_them)
     CHECK(!memcmp(y, x, sizeof x));
     CHECK_STATUS(OK, queue_wait(queue));
     arena_release(&own), arena_release(&shared);
-    CHECK_STATUS(MEMORY, arena_init(&own, (size_t)1 << 40, queue_memory(queue)));
+    CHECK_STATUS(MEMORY, arena_init(&own, (size_t)1 << 40, queue_device_allocator(queue)));
     CHECK_MESSAGE("1024.00 GiB required");
     gpu_emu32_close(queue);
 }

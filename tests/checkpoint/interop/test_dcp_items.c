@@ -33,7 +33,7 @@ TEST(dcp_items_of_a_model_are_its_tensors)
     struct saved s;
     struct dcp_items items;
     saved_open(&s, false);
-    const struct torch_model m = {&s.shape, &s.layout, &s.pieces, tensor_source_flat(s.weights),
+    const struct torch_model m = {&s.shape, &s.layout, &s.shard, tensor_source_flat(s.weights),
                                   SAFETENSORS_BF16};
     dcp_items_make(&items, &m, NULL);
     CHECK(items.count == (size_t)s.layout.num_tensors);
@@ -49,7 +49,7 @@ TEST(dcp_items_of_a_run_are_what_torchtitan_loads)
     struct saved s;
     struct dcp_items items;
     saved_open(&s, true);
-    const struct torch_model m = {&s.shape, &s.layout, &s.pieces, tensor_source_flat(s.weights),
+    const struct torch_model m = {&s.shape, &s.layout, &s.shard, tensor_source_flat(s.weights),
                                   SAFETENSORS_BF16};
     const struct dcp_run run = {
         .exp_avg = tensor_source_flat(s.exp_avg),

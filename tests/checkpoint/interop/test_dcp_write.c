@@ -106,14 +106,14 @@ TEST(dcp_write_requires_an_existing_empty_folder)
     CHECK_STATUS(OK, convert(step_of(&s), dcp, CONVERT_DCP, 0));
     CHECK_STATUS(CONFIG, convert(dcp, dcp, CONVERT_DCP, 0));
     CHECK_MESSAGE("not empty");
-    struct pieces pieces;
-    pieces_init(&pieces, &s.layout, 0, 1);
+    struct shard pieces;
+    shard_init(&pieces, &s.layout, 0, 1);
     const struct torch_model m = {
-        .shape = &s.shape, .layout = &s.layout, .pieces = &pieces, .dtype = SAFETENSORS_F32};
+        .shape = &s.shape, .layout = &s.layout, .shard = &pieces, .dtype = SAFETENSORS_F32};
     CHECK_STATUS(IO, dcp_write(&m, NULL, 0, test_path(folder, "nowhere")));
     CHECK_MESSAGE("nowhere/__0_0.distcp");
     CHECK_STATUS(IO, dcp_write(&m, NULL, 0, dcp));
-    pieces_release(&pieces);
+    shard_release(&pieces);
     saved_close(&s);
 }
 

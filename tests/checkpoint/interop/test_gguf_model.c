@@ -210,8 +210,8 @@ TEST(gguf_norms_are_f32_and_short_rows_fall_back_from_q8_0_to_f16)
 }
 
 /* Generates the elements of a model whose rows are whole q8_0 blocks. */
-static enum status read_generated(void *context, const struct piece *p, size_t first, size_t count,
-                                  const float **values)
+static enum status read_generated(void *context, const struct shard_run *p, size_t first,
+                                  size_t count, const float **values)
 {
     float *room = context;
     for (size_t i = 0; i < count; i++)
@@ -234,13 +234,13 @@ TEST(gguf_has_q8_0_rows_tokenizer_and_rope_freqs)
                                 .max_context = 64,
                                 .scaling = {8, 1, 4, 32}};
     struct layout layout;
-    struct pieces pieces;
+    struct shard pieces;
     struct gguf_file g;
     struct gguf_info t = {0};
     struct text json = {0};
     int kind;
     layout_init(&layout, &shape, 1);
-    pieces_init(&pieces, &layout, 0, 1);
+    shard_init(&pieces, &layout, 0, 1);
     float *room = heap(TENSOR_SOURCE_ELEMENTS * sizeof *room);
     const char *folder = test_folder(), *path = test_path(folder, "model.gguf");
     struct gguf_model m = {
@@ -258,7 +258,7 @@ TEST(gguf_has_q8_0_rows_tokenizer_and_rope_freqs)
     CHECK(at && t.type == GGUF_Q8_0 && t.dims[0] == 32 && t.dims[1] == 1003);
     const float *x;
     unsigned char want[2 * GGUF_BLOCK_BYTES];
-    CHECK_STATUS(OK, read_generated(room, &pieces.all[0], 0, 64, &x));
+    CHECK_STATUS(OK, read_generated(room, &pieces.runs[0], 0, 64, &x));
     CHECK_STATUS(OK, gguf_convert(GGUF_Q8_0, x, 64, want));
     CHECK(!memcmp(at, want, sizeof want));
     at = find_tensor(&g, "rope_freqs.weight", &t);
@@ -284,7 +284,7 @@ TEST(gguf_has_q8_0_rows_tokenizer_and_rope_freqs)
     CHECK_STATUS(DATA, gguf_model_write(&m, path));
     CHECK_MESSAGE("the tokenizer has 1000 tokens, the model only 900");
     text_release(&g.file), text_release(&json);
-    pieces_release(&pieces);
+    shard_release(&pieces);
     layout_release(&layout);
     free(room);
 }

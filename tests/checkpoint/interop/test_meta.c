@@ -74,7 +74,7 @@ TEST(tied_model_has_both_names_in_metas_file)
     const char *step = test_path(saved_folder(&s, STEPS(2)), "step-2");
     CHECK_STATUS(OK, convert(step, meta, CONVERT_META));
     CHECK_STATUS(OK, meta_open(&p, meta, &s.shape));
-    const struct tensor_place *t = layout_find(&s.layout, PARAM_embed, -1);
+    const struct tensor_slot *t = layout_find(&s.layout, PARAM_embed, -1);
     for (int i = 0; i < 2; i++) {
         const struct sliced_tensor *has = tensor_slices_find(&p, &names[i]);
         CHECK(has && has->rows == t->rows && has->columns == t->columns);

@@ -111,7 +111,7 @@ TEST(opening_a_tensor_checks_its_name_and_shape)
     struct tensor_reader r;
     saved_open(&s, false);
     const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
-    const struct tensor_place *t = &s.layout.tensors[0];
+    const struct tensor_slot *t = &s.layout.tensors[0];
     CHECK_STATUS(OK, model_files_open(&m, step));
     CHECK_STATUS(DATA, model_files_open_tensor(&m, t, "none", &r));
     CHECK_MESSAGE("tensor none is missing");

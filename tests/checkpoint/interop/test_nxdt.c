@@ -16,11 +16,11 @@
 static void open_oracle_model(struct saved *s)
 {
     saved_open(s, false);
-    pieces_release(&s->pieces);
+    shard_release(&s->shard);
     layout_release(&s->layout);
     s->shape.V = 40;
     layout_init(&s->layout, &s->shape, 1);
-    pieces_init(&s->pieces, &s->layout, 0, 1);
+    shard_init(&s->shard, &s->layout, 0, 1);
     s->weights = heap_grow(s->weights, s->layout.elements, sizeof *s->weights);
     for (int j = 0; j < s->layout.num_tensors; j++)
         for (size_t i = 0; i < s->layout.tensors[j].elements; i++)

@@ -10,12 +10,12 @@ struct cut {
 
 static void saved_resize(struct saved *s, const struct cut *c)
 {
-    pieces_release(&s->pieces);
+    shard_release(&s->shard);
     layout_release(&s->layout);
     s->shape.V = c->vocabulary, s->shape.H = c->heads, s->shape.G = c->kv_heads;
     s->shape.L = c->layers, s->shape.D = c->width, s->shape.K = c->width / c->heads;
     layout_init(&s->layout, &s->shape, 1);
-    pieces_init(&s->pieces, &s->layout, 0, 1);
+    shard_init(&s->shard, &s->layout, 0, 1);
     float **all[] = {&s->weights, &s->exp_avg, &s->exp_avg_sq};
     for (int i = 0; i < 3; i++) {
         free(*all[i]);

@@ -41,11 +41,11 @@ static enum status open_folder(const char *folder)
 /* The oracle's values for a model of that shape. */
 static void set_oracle_values(struct saved *s)
 {
-    pieces_release(&s->pieces);
+    shard_release(&s->shard);
     layout_release(&s->layout);
     s->shape.V = 40;
     layout_init(&s->layout, &s->shape, 1);
-    pieces_init(&s->pieces, &s->layout, 0, 1);
+    shard_init(&s->shard, &s->layout, 0, 1);
     s->weights = heap_grow(s->weights, s->layout.elements, sizeof *s->weights);
     for (int j = 0; j < s->layout.num_tensors; j++)
         for (size_t i = 0; i < s->layout.tensors[j].elements; i++)
@@ -70,7 +70,7 @@ TEST(pytorch_bin_fixture_has_the_oracles_values)
     for (size_t i = 0; i < s.layout.elements; i++) l.buffers[0][i] = -77;
     CHECK_STATUS(OK, checkpoint_load(FOLDER, &l.state, &exclude, &l.found));
     for (int i = 0; i < s.layout.num_tensors; i++) {
-        const struct tensor_place *t = &s.layout.tensors[i];
+        const struct tensor_slot *t = &s.layout.tensors[i];
         float first = l.buffers[0][t->offset];
         CHECK(t->layer == 1 ? first < -76 : first >= -2 && first <= 2);
     }
@@ -101,9 +101,9 @@ TEST(single_pytorch_model_bin_loads_and_safetensors_take_precedence)
         struct conversion c = {.from = step, .to = folder, .keep_dtype = true};
         CHECK_STATUS(OK, checkpoint_convert(&c, &done));
         for (int i = 0; i < s.layout.num_tensors; i++) {
-            const struct tensor_place *t = &s.layout.tensors[i];
+            const struct tensor_slot *t = &s.layout.tensors[i];
             char *name = heap(96);
-            tensor_place_name(t, true, name);
+            layout_tensor_name(t, true, name);
             tensors[i] = (struct torch_tensor){.name = name,
                                                .dtype = SAFETENSORS_F32,
                                                .num_dims = t->columns > 1 ? 2 : 1,
@@ -113,7 +113,7 @@ TEST(single_pytorch_model_bin_loads_and_safetensors_take_precedence)
         int fd = open(path, O_CREAT | O_WRONLY, 0666);
         CHECK_STATUS(OK, torch_writer_open(&w, fd, path, 0, tensors, (size_t)s.layout.num_tensors));
         for (int i = 0; i < s.layout.num_tensors; i++) {
-            const struct tensor_place *t = &s.layout.tensors[i];
+            const struct tensor_slot *t = &s.layout.tensors[i];
             CHECK_STATUS(
                 OK, torch_writer_put(&w, s.weights + t->offset, t->elements * sizeof *s.weights));
             free(tensors[i].name);

@@ -45,10 +45,10 @@ TEST(current_torchtitan_names_round_trip)
 {
     for (int id = 0; id < PARAM_COUNT; id++) {
         bool block = strstr(params[id].name, "%d") != NULL;
-        const struct tensor_place t = {.id = (enum param_id)id, .layer = block ? 7 : -1};
+        const struct tensor_slot t = {.id = (enum param_id)id, .layer = block ? 7 : -1};
         struct tensor_name got;
         char name[96];
-        tensor_place_name(&t, false, name);
+        layout_tensor_name(&t, false, name);
         char *newest = tensor_name_torchtitan(name);
         CHECK(tensor_name_parse(newest, &got) && got.id == t.id && got.layer == t.layer);
         bool renamed =

@@ -13,7 +13,7 @@ TEST(tensor_reader_reads_any_run_in_either_dtype)
     bf16 half[7];
     saved_open(&s, false);
     const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
-    const struct tensor_place *t = &s.layout.tensors[0];
+    const struct tensor_slot *t = &s.layout.tensors[0];
     CHECK_STATUS(OK, model_files_open(&m, step));
     CHECK_STATUS(OK, model_files_open_tensor(&m, t, "model.embed_tokens.weight", &r));
     for (size_t first = t->elements - 7; first > 7; first -= 5) {

@@ -69,20 +69,20 @@ TEST(dcp_and_meta_of_one_model_convert_to_the_same_bytes)
 static float *load_weights(const char *path, const struct model_shape *shape, size_t *elements)
 {
     struct layout layout;
-    struct pieces pieces;
+    struct shard pieces;
     struct checkpoint_found found;
     layout_init(&layout, shape, 1);
-    pieces_init(&pieces, &layout, 0, 1);
+    shard_init(&pieces, &layout, 0, 1);
     float *weights = heap(layout.elements * sizeof *weights);
     struct checkpoint_state state = {.shape = shape,
                                      .world = comm_self(),
                                      .layout = &layout,
-                                     .pieces = &pieces,
+                                     .shard = &pieces,
                                      .weights = weights};
     CHECK_STATUS(OK, checkpoint_load(path, &state, NULL, &found));
     CHECK(!found.state && !found.has_moments);
     *elements = layout.elements;
-    pieces_release(&pieces);
+    shard_release(&pieces);
     layout_release(&layout);
     return weights;
 }

@@ -12,10 +12,10 @@ TEST(torch_model_streams_rows_in_metas_order)
 {
     struct saved s;
     saved_open(&s, false);
-    const struct torch_model m = {&s.shape, &s.layout, &s.pieces, tensor_source_flat(s.weights),
+    const struct torch_model m = {&s.shape, &s.layout, &s.shard, tensor_source_flat(s.weights),
                                   SAFETENSORS_F32};
     for (int i = 0; i < s.layout.num_tensors; i++) {
-        const struct tensor_place *t = &s.layout.tensors[i];
+        const struct tensor_slot *t = &s.layout.tensors[i];
         const float *want = s.weights + t->offset;
         size_t columns = (size_t)t->columns, K = (size_t)s.shape.K;
         bool reordered = t->id == PARAM_attn_q || t->id == PARAM_attn_k;
@@ -36,7 +36,7 @@ TEST(torch_model_describes_tensors_with_metas_names)
 {
     struct saved s;
     saved_open(&s, true);
-    const struct torch_model m = {&s.shape, &s.layout, &s.pieces, {0}, SAFETENSORS_BF16};
+    const struct torch_model m = {&s.shape, &s.layout, &s.shard, {0}, SAFETENSORS_BF16};
     struct torch_tensor embed = torch_model_tensor(&m, 0), norm = torch_model_tensor(&m, 1);
     CHECK(!strcmp(embed.name, "tok_embeddings.weight") && embed.num_dims == 2);
     CHECK(embed.shape[0] == 37 && embed.shape[1] == 16 && embed.dtype == SAFETENSORS_BF16);

@@ -60,13 +60,13 @@ static enum status run_with_nccl(const struct comm *world, void *context)
     TRY(comm_split(world, 0, world->rank, &c));
     enum status st = on_library(&c, queue, n, w);
     struct failure failure = {0};
-    failure_keep(&failure, st);
+    status_save(&failure, st);
     comm_release(&c);
     nccl_close(n);
     arena_release(&left);
     strict_close(queue);
     cpu_queue_close(queue);
-    return failure_tell(&failure);
+    return status_restore(&failure);
 }
 
 static void check_nothing_is_open(void)
@@ -102,9 +102,9 @@ static enum status run_on(int size, struct with_nccl w)
 {
     enum status st = ranks_run(size, run_with_nccl, &w);
     struct failure failure = {0};
-    failure_keep(&failure, st);
+    status_save(&failure, st);
     check_nothing_is_open();
-    return failure_tell(&failure);
+    return status_restore(&failure);
 }
 
 enum { N = 1000 };
@@ -114,7 +114,7 @@ static enum status filled(struct queue *queue, float value, struct arena *own)
 {
     float host[N];
     for (int i = 0; i < N; i++) host[i] = value;
-    TRY(arena_init(own, sizeof host, queue_memory(queue)));
+    TRY(arena_init(own, sizeof host, queue_device_allocator(queue)));
     TRY(queue_copy(queue, own->base, host, sizeof host));
     return STATUS_OK;
 }
@@ -302,9 +302,9 @@ TEST(nccl_errors_name_the_group_and_quote_the_library)
     stub_break(1, "the cable is out");
     enum status st = run_on(2, (struct with_nccl){.timeout_s = 0.1, .body = reports});
     struct failure failure = {0};
-    failure_keep(&failure, st);
+    status_save(&failure, st);
     stub_break(0, NULL);
-    CHECK_STATUS(OK, failure_tell(&failure));
+    CHECK_STATUS(OK, status_restore(&failure));
 }
 
 static enum status leaves_one_in_flight(const struct comm *c, struct queue *queue)

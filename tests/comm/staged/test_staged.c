@@ -62,9 +62,9 @@ static enum status sums_between_kernels(const struct comm *c, struct queue *queu
 {
     struct arena own;
     float mine[N], sum[N], *x, *y, *z;
-    TRY(arena_init(&own, 1 << 15, queue_memory(queue)));
-    x = arena_take(&own, N, sizeof *x), y = arena_take(&own, N, sizeof *y);
-    z = arena_take(&own, N, sizeof *z);
+    TRY(arena_init(&own, 1 << 15, queue_device_allocator(queue)));
+    x = arena_alloc(&own, N, sizeof *x), y = arena_alloc(&own, N, sizeof *y);
+    z = arena_alloc(&own, N, sizeof *z);
     for (int i = 0; i < N; i++) mine[i] = (float)(c->rank + 1) * (float)i;
     TRY(queue_copy(queue, x, mine, sizeof mine));
     for (int round = 0; round < 3; round++) {
@@ -110,7 +110,7 @@ static enum status counts_once(const struct comm *c, struct queue *queue)
 {
     struct counting_observer seen = {.observer = {count_start, count_wait}};
     struct arena own;
-    TRY(arena_init(&own, N * sizeof(float), queue_memory(queue)));
+    TRY(arena_init(&own, N * sizeof(float), queue_device_allocator(queue)));
     struct transfer t = {TRANSFER_all_gather, F32, N / 2, .x = own.base};
     c->counts->observer = &seen.observer;
     TRY(comm_run(c, &t));
@@ -137,8 +137,8 @@ TEST(staged_group_of_one_keeps_its_own_data)
     CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
     strict_open(queue, &ops_cpu_reference, true);
     CHECK_STATUS(OK, staged_wrap(&c, queue));
-    CHECK_STATUS(OK, arena_init(&own, 2 * ARENA_ALIGN, queue_memory(queue)));
-    float *x = arena_take(&own, 4, sizeof *x), *sum = arena_take(&own, 4, sizeof *x);
+    CHECK_STATUS(OK, arena_init(&own, 2 * ARENA_ALIGN, queue_device_allocator(queue)));
+    float *x = arena_alloc(&own, 4, sizeof *x), *sum = arena_alloc(&own, 4, sizeof *x);
     CHECK_STATUS(OK, queue_copy(queue, x, host, sizeof host));
     CHECK_STATUS(OK, comm_run(&c, &(struct transfer){TRANSFER_all_gather, F32, 4, .x = x}));
     CHECK_STATUS(OK, comm_run(&c, &(struct transfer){TRANSFER_all_reduce, F32, 4, .x = x}));
@@ -156,7 +156,7 @@ TEST(staged_group_of_one_keeps_its_own_data)
 static enum status loses_a_rank(const struct comm *c, struct queue *queue)
 {
     struct arena own;
-    TRY(arena_init(&own, N * sizeof(float), queue_memory(queue)));
+    TRY(arena_init(&own, N * sizeof(float), queue_device_allocator(queue)));
     struct transfer t = {TRANSFER_all_reduce, F32, N, .x = own.base};
     enum status st = STATUS_OK;
     if (c->rank == 1) FAIL_OUT(IO, "the disk is gone");

@@ -198,7 +198,7 @@ static void store_out(const struct forward_call *c, struct forward_buffers *f,
     for (size_t i = 0; i < count; i++) {
         bool has_keys = f->sum[i] != 0; /* NaN counts as true and propagates */
         float part_lse = has_keys ? f->row_max[i] + logf(f->sum[i]) : -INFINITY;
-        float lse_sum = accumulates ? lse_join(lse[i], part_lse) : part_lse;
+        float lse_sum = accumulates ? lse_merge(lse[i], part_lse) : part_lse;
         scale[i] = !has_keys ? 0 : accumulates ? expf(f->row_max[i] - lse_sum) : 1 / f->sum[i];
         if (accumulates && lse[i] != -INFINITY) old_scale[i] = expf(lse[i] - lse_sum);
         lse[i] = lse_sum;
@@ -257,7 +257,7 @@ static void forward_query_panel(const struct forward_call *c, struct attention_t
     store_out(c, &f, task);
 }
 
-bool KERNEL(attention_keeps)(const struct attention *a)
+bool KERNEL(attention_can_pack)(const struct attention *a)
 {
     bool full_panels = a->T % PANEL == 0 && a->K % PANEL == 0;
     bool same_layout = a->S == a->T && a->keys == ALL_KEYS && a->q_stride == a->kv_stride;
@@ -277,11 +277,11 @@ enum status KERNEL(attention_forward)(const struct attention *a, const struct at
     size_t bytes_per_thread = forward_bytes(p), mark = arena_mark(&queue->scratch);
     size_t tasks = p->query_panels * (size_t)a->H, threads = (size_t)queue->num_threads;
     c.head_bytes = p->key_panels * p->head_panels * p->step_bytes;
-    c.keys = arena_take(&queue->scratch, (size_t)a->G, c.head_bytes);
-    c.values = arena_take(&queue->scratch, (size_t)a->G, c.head_bytes);
-    char *buffers = arena_take(&queue->scratch, threads, bytes_per_thread);
+    c.keys = arena_alloc(&queue->scratch, (size_t)a->G, c.head_bytes);
+    c.values = arena_alloc(&queue->scratch, (size_t)a->G, c.head_bytes);
+    char *buffers = arena_alloc(&queue->scratch, threads, bytes_per_thread);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
 #pragma omp parallel num_threads(queue->num_threads)
     {
         tiles_open();

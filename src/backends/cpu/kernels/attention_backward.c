@@ -420,9 +420,9 @@ enum status KERNEL(attention_backward)(const struct attention *a, const struct a
 {
     struct attention_plan p = attention_plan_of(a);
     size_t bytes_per_thread = backward_bytes(&p), mark = arena_mark(&queue->scratch);
-    char *buffers = arena_take(&queue->scratch, (size_t)queue->num_threads, bytes_per_thread);
+    char *buffers = arena_alloc(&queue->scratch, (size_t)queue->num_threads, bytes_per_thread);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     long tasks = (long)a->B * a->G;
 #pragma omp parallel num_threads(queue->num_threads)
     {

@@ -89,9 +89,9 @@ enum status KERNEL(attention_decode)(const struct attention *a, const struct att
 {
     size_t per_thread = floats_per_thread(a), mark = arena_mark(&queue->scratch);
     float *buffers =
-        arena_take(&queue->scratch, (size_t)queue->num_threads * per_thread, sizeof *buffers);
+        arena_alloc(&queue->scratch, (size_t)queue->num_threads * per_thread, sizeof *buffers);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     long tasks = (long)a->B * a->G;
 #pragma omp parallel for schedule(dynamic) num_threads(queue->num_threads)
     for (long task = 0; task < tasks; task++)

@@ -38,7 +38,7 @@ static inline struct attention_plan attention_plan_of(const struct attention *a)
                                    .head_panels = panel_count((size_t)a->K),
                                    .step_bytes = panel_step_bytes(kind),
                                    .tiled = TILED && kind == PANEL_BF16 && a->scale > 0,
-                                   .paneled = a->is_private,
+                                   .paneled = a->is_packed,
                                    .left = {.kind = kind},
                                    .right = {.kind = kind, .right = true}};
 }
@@ -93,7 +93,7 @@ static inline size_t out_offset(const struct attention_plan *p, size_t b, size_t
 static inline size_t key_offset(const struct attention_plan *p, size_t b, size_t g, size_t column)
 {
     const struct attention *a = p->a;
-    size_t first = g * (size_t)a->K + (a->is_private ? column : 0);
+    size_t first = g * (size_t)a->K + (a->is_packed ? column : 0);
     return element_offset(p, b * (size_t)a->S, first, a->kv_stride);
 }
 

@@ -3,11 +3,11 @@
 #include "backends/cpu/kernels/kernels.h"
 #include "tensor/queue.h"
 
-/* context_before for precomputed runs; an absent run has 0 tokens. */
-static inline int tokens_before(const struct token_run runs[MOST_RUNS], int position)
+/* context_tokens_before for precomputed runs; an absent run has 0 tokens. */
+static inline int tokens_before(const struct token_run runs[MAX_TOKEN_RUNS], int position)
 {
     int sum = 0;
-    for (int i = 0; i < MOST_RUNS; i++) {
+    for (int i = 0; i < MAX_TOKEN_RUNS; i++) {
         int count = position - runs[i].first;
         count = count < runs[i].count ? count : runs[i].count;
         sum += count > 0 ? count : 0;
@@ -18,11 +18,11 @@ static inline int tokens_before(const struct token_run runs[MOST_RUNS], int posi
 enum status KERNEL(context_bounds)(const struct context_bounds *a,
                                    const struct context_bounds_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
-    struct token_run here[MOST_RUNS] = {0}, there[MOST_RUNS] = {0};
-    int length = a->T * (a->here.parts ? a->here.parts : 1), T = a->T;
-    context_runs(&a->here, T, here);
-    context_runs(&a->there, T, there);
+    if (queue->sizing) return STATUS_OK;
+    struct token_run here[MAX_TOKEN_RUNS] = {0}, there[MAX_TOKEN_RUNS] = {0};
+    int length = a->T * (a->queries.parts ? a->queries.parts : 1), T = a->T;
+    context_runs(&a->queries, T, here);
+    context_runs(&a->keys, T, there);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (int b = 0; b < a->B; b++) {
         size_t row = (size_t)b * (size_t)T;
@@ -33,8 +33,8 @@ enum status KERNEL(context_bounds)(const struct context_bounds *a,
                 (t < here[0].count ? here[0].first : here[1].first - here[1].at) + t + 1;
             int visible_end = end ? end[t] : length;
             if (a->causal && visible_end > causal_end) visible_end = causal_end;
-            io->begin_BT[row + (size_t)t] = start ? tokens_before(there, start[t]) : 0;
-            io->close_BT[row + (size_t)t] = tokens_before(there, visible_end);
+            io->key_begin_BT[row + (size_t)t] = start ? tokens_before(there, start[t]) : 0;
+            io->key_end_BT[row + (size_t)t] = tokens_before(there, visible_end);
         }
     }
     return STATUS_OK;

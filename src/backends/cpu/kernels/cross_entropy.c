@@ -208,7 +208,7 @@ static inline void softmax_gradients(struct logit_rows k, const struct softmax_s
 static inline float label_logit_of(struct logit_rows k, size_t i, int32_t label)
 {
     float x = -INFINITY;
-    if (label_is_here(k.a, label))
+    if (cross_entropy_has_label(k.a, label))
         vector_load(k.logits, logit_offset(k, i, (size_t)(label - k.a->first)), k.dtype, 1, &x);
     return x;
 }
@@ -227,7 +227,7 @@ static inline void gradients(struct logit_rows k, const struct cross_entropy_io 
     }
     softmax_gradients(k, scales);
     for (size_t i = 0; i < k.rows; i++) {
-        if (!label_is_here(k.a, labels[i])) continue;
+        if (!cross_entropy_has_label(k.a, labels[i])) continue;
         size_t at = logit_offset(k, i, (size_t)(labels[i] - k.a->first));
         /* exact: the difference of two similar values */
         float x = vector_exp(label_logit[i] - lse[i]) * scales[i].scale - scales[i].scale;
@@ -243,23 +243,23 @@ static inline void write_results(struct logit_rows k, const struct cross_entropy
     size_t n = k.first + i;
     int32_t label = io->labels_N[n], best = 0;
     float label_logit = label_logit_of(k, i, label), *stats = io->stats_PN4;
-    if (a->step == LOSS_STATS || io->best_N) best = a->first + argmax(k, i, row_max);
+    if (a->step == LOSS_STATS || io->argmax_N) best = a->first + argmax(k, i, row_max);
     if (a->step == LOSS_STATS) {
         stats += n * LOSS_STATS_COUNT;
-        stats[STAT_LSE] = lse, stats[STAT_TOP] = row_max;
-        stats[STAT_BEST] = (float)best, stats[STAT_CHOSEN] = label_logit;
+        stats[STAT_LSE] = lse, stats[STAT_MAX] = row_max;
+        stats[STAT_ARGMAX] = (float)best, stats[STAT_LABEL] = label_logit;
         return;
     }
     io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - label_logit;
-    if (io->best_N) io->best_N[n] = best;
+    if (io->argmax_N) io->argmax_N[n] = best;
 }
 
 /* With constant dtype and row count the compiler specializes each loop. */
 static inline void process_rows(struct logit_rows k, const struct cross_entropy_io *io)
 {
     float lse[PANEL], row_max[PANEL];
-    if (k.a->step == LOSS_JOINED) {
-        for (size_t i = 0; i < k.rows; i++) lse[i] = loss_join(k.a, io, k.first + i);
+    if (k.a->step == LOSS_FROM_STATS) {
+        for (size_t i = 0; i < k.rows; i++) lse[i] = cross_entropy_merge(k.a, io, k.first + i);
     } else {
         log_sum_exp(k, lse, row_max);
         for (size_t i = 0; i < k.rows; i++) write_results(k, io, i, lse[i], row_max[i]);
@@ -270,8 +270,8 @@ static inline void process_rows(struct logit_rows k, const struct cross_entropy_
 enum status KERNEL(cross_entropy)(const struct cross_entropy *a, const struct cross_entropy_io *io,
                                   struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
-    bool paneled = KERNEL(panel_layout_used)(a->is_private, a->dtype, a->N, a->V);
+    if (queue->sizing) return STATUS_OK;
+    bool paneled = KERNEL(panel_layout_used)(a->is_packed, a->dtype, a->N, a->V);
     size_t rows = paneled ? PANEL : 1;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t n = 0; n < (size_t)a->N; n += rows)

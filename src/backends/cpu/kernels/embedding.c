@@ -7,7 +7,7 @@
 enum status KERNEL(embedding_forward)(const struct embedding *a, const struct embedding_fwd *io,
                                       struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t row = (size_t)a->D * dtype_bytes(a->dtype);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t n = 0; n < (size_t)a->N; n++) {
@@ -26,7 +26,7 @@ enum status KERNEL(embedding_backward)(const struct embedding *a, const struct e
                                        struct queue *queue)
 {
     enum { CHUNK = 64 };
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t D = (size_t)a->D, chunks = (D + CHUNK - 1) / CHUNK;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t chunk = 0; chunk < chunks; chunk++) {

@@ -33,7 +33,7 @@ static uint32_t amax_f32(const float *x, size_t n)
 
 enum status KERNEL(amax)(const struct amax *a, const struct amax_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t blocks = (a->n + BLOCK - 1) / BLOCK;
     uint32_t max_bits = 0;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads) reduction(max : max_bits)
@@ -43,7 +43,7 @@ enum status KERNEL(amax)(const struct amax *a, const struct amax_io *io, struct 
                                              : amax_bf16((const bf16 *)io->x_n + at, n);
         max_bits = block_max > max_bits ? block_max : max_bits;
     }
-    memcpy(io->largest, &max_bits, sizeof max_bits);
+    memcpy(io->amax, &max_bits, sizeof max_bits);
     return STATUS_OK;
 }
 
@@ -89,7 +89,7 @@ static void quantize_block(struct float8_format f, float scale, const float *x, 
 enum status KERNEL(quantize)(const struct quantize *a, const struct quantize_io *io,
                              struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t blocks = (a->n + BLOCK - 1) / BLOCK;
     const struct float8_format f = formats[a->to];
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)

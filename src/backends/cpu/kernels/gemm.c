@@ -29,11 +29,11 @@ enum status KERNEL(gemm)(const struct gemm_shape *s, const struct gemm_blocking 
            max_steps = (steps + num_slices - 1) / num_slices;
     bool f32_partials = num_slices > 1 && s->out == BF16;
     char *memory =
-        arena_take(&queue->scratch, KERNEL(gemm_slice_bytes)(s, max_steps, queue->num_threads),
-                   sizeof *memory);
-    float *partials = f32_partials ? arena_take(&queue->scratch, M * N, sizeof *partials) : NULL;
+        arena_alloc(&queue->scratch, KERNEL(gemm_slice_bytes)(s, max_steps, queue->num_threads),
+                    sizeof *memory);
+    float *partials = f32_partials ? arena_alloc(&queue->scratch, M * N, sizeof *partials) : NULL;
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     struct gemm_shape slice_shape = *s;
     struct gemm_slice slice = {.s = &slice_shape,
                                .blocking = blocking,

@@ -8,7 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/cpu/sets.h"
+#include "backends/cpu/isa.h"
 
 #if !defined(CPU_ISA) /* for readers of this header alone, such as an editor */
 #define CPU_ISA generic
@@ -17,7 +17,7 @@
 #define KERNEL_NAME(isa, name) KERNEL_JOIN(isa, name)
 #define KERNEL(name)           KERNEL_NAME(CPU_ISA, name)
 
-extern const struct cpu_set KERNEL(set);
+extern const struct isa KERNEL(isa);
 
 #define OP(name, what, io)                                                                         \
     enum status KERNEL(name)(const struct what *, const struct io *, struct queue *);
@@ -25,7 +25,7 @@ extern const struct cpu_set KERNEL(set);
 #undef OP
 
 /* For struct ops. */
-bool KERNEL(attention_keeps)(const struct attention *a);
+bool KERNEL(attention_can_pack)(const struct attention *a);
 
 /* Runs a burst of multiply-adds in registers on one thread and returns its FLOPs: the ISA's
  * peak. */

@@ -4,7 +4,7 @@
 #include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/vector.h"
-#include "backends/cpu/product.h"
+#include "backends/cpu/onednn.h"
 #include "backends/cpu/queue.h"
 #include "backends/cpu/tuner.h"
 #include "ops/float8.h"
@@ -32,11 +32,11 @@ static struct gemm_shape shape_of(const struct linear *l, int M, int N, int K, f
 
 static bool x_paneled(const struct linear *l)
 {
-    return KERNEL(panel_layout_used)(l->x_private, l->dtype, l->N, l->D);
+    return KERNEL(panel_layout_used)(l->x_packed, l->dtype, l->N, l->D);
 }
 static bool y_paneled(const struct linear *l)
 {
-    return KERNEL(panel_layout_used)(l->y_private, l->dtype, l->N, l->F);
+    return KERNEL(panel_layout_used)(l->y_packed, l->dtype, l->N, l->F);
 }
 
 static enum status gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
@@ -83,9 +83,9 @@ static enum status decode_forward(const struct linear *l, const struct linear_fw
                                   struct queue *queue)
 {
     size_t n = (size_t)l->N * (size_t)l->D, mark = arena_mark(&queue->scratch);
-    float *x = arena_take(&queue->scratch, n, sizeof *x);
+    float *x = arena_alloc(&queue->scratch, n, sizeof *x);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     vector_load(io->x_ND, 0, linear_operand(l), n, x);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t f = 0; f < (size_t)l->F; f++) decode_output(l, io, x, f);

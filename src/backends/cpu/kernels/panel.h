@@ -47,7 +47,7 @@ struct operand {
 /* Whether a tensor, if it is packed (ops.h), is stored in the panel layout: its bf16 row panels,
  * one after the other.  So it is where GEMMs of this ISA read those without packing and both dims
  * are multiples of a panel. */
-bool KERNEL(panel_layout_used)(bool is_private, enum dtype dtype, int rows, int columns);
+bool KERNEL(panel_layout_used)(bool is_packed, enum dtype dtype, int rows, int columns);
 
 /* Offset of an element of a matrix in the panel layout, or stored by rows. */
 static inline size_t panel_offset(bool paneled, size_t row, size_t column, size_t columns)

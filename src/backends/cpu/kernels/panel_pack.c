@@ -244,12 +244,12 @@ void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, siz
     }
 }
 
-bool KERNEL(panel_layout_used)(bool is_private, enum dtype dtype, int rows, int columns)
+bool KERNEL(panel_layout_used)(bool is_packed, enum dtype dtype, int rows, int columns)
 {
 #if defined(TILES)
-    return is_private && dtype == BF16 && rows % PANEL == 0 && columns % PANEL == 0;
+    return is_packed && dtype == BF16 && rows % PANEL == 0 && columns % PANEL == 0;
 #else
-    (void)is_private, (void)dtype, (void)rows, (void)columns;
+    (void)is_packed, (void)dtype, (void)rows, (void)columns;
     return false;
 #endif
 }

@@ -70,9 +70,9 @@ static inline void forward_row(struct row_case c, const struct rmsnorm *a,
 enum status KERNEL(rmsnorm_forward)(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
                                     struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t D = (size_t)a->D;
-    bool paneled = KERNEL(panel_layout_used)(a->y_private, a->dtype, a->N, a->D);
+    bool paneled = KERNEL(panel_layout_used)(a->y_packed, a->dtype, a->N, a->D);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t n = 0; n < (size_t)a->N; n++)
         if (a->dtype == F32)
@@ -168,10 +168,10 @@ enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsno
 {
     size_t N = (size_t)a->N, D = (size_t)a->D, blocks = (N + ROWS_PER_PART - 1) / ROWS_PER_PART;
     size_t mark = arena_mark(&queue->scratch);
-    float *parts = arena_take(&queue->scratch, blocks * D, sizeof *parts);
+    float *parts = arena_alloc(&queue->scratch, blocks * D, sizeof *parts);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
-    bool paneled = KERNEL(panel_layout_used)(a->y_private, a->dtype, a->N, a->D);
+    if (queue->sizing) return STATUS_OK;
+    bool paneled = KERNEL(panel_layout_used)(a->y_packed, a->dtype, a->N, a->D);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {
         size_t begin = block * ROWS_PER_PART;

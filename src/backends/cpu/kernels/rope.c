@@ -75,9 +75,9 @@ static void rotate_panel(const struct rope *a, const struct rope_io *io, size_t 
 
 enum status KERNEL(rope)(const struct rope *a, const struct rope_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t tokens = (size_t)a->B * (size_t)a->T, panels = tokens / PANEL;
-    if (KERNEL(panel_layout_used)(a->is_private, a->dtype, a->B * a->T, (int)a->stride)) {
+    if (KERNEL(panel_layout_used)(a->is_packed, a->dtype, a->B * a->T, (int)a->stride)) {
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
         for (size_t n = 0; n < panels; n++) rotate_panel(a, io, n);
         return STATUS_OK;

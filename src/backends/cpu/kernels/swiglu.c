@@ -85,17 +85,17 @@ static inline void backward_row(const struct swiglu_bwd *io, enum dtype dtype, b
 static struct swiglu_rows swiglu_rows_of(const struct swiglu *a)
 {
     size_t N = (size_t)a->N, F = (size_t)a->F;
-    if (KERNEL(panel_layout_used)(a->is_private, a->dtype, a->N, a->F))
+    if (KERNEL(panel_layout_used)(a->is_packed, a->dtype, a->N, a->F))
         return (struct swiglu_rows){N / PANEL, F * PANEL, false, PREFETCH_AHEAD, PREFETCH_AHEAD};
     return (struct swiglu_rows){
-        N, F, KERNEL(panel_layout_used)(a->is_private, a->dtype, a->N, 2 * a->F), 2 * F, F};
+        N, F, KERNEL(panel_layout_used)(a->is_packed, a->dtype, a->N, 2 * a->F), 2 * F, F};
 }
 
 /* With a constant dtype the compiler specializes each loop. */
 enum status KERNEL(swiglu_forward)(const struct swiglu *a, const struct swiglu_fwd *io,
                                    struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     struct swiglu_rows r = swiglu_rows_of(a);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t n = 0; n < r.N; n++)
@@ -111,7 +111,7 @@ enum status KERNEL(swiglu_forward)(const struct swiglu *a, const struct swiglu_f
 enum status KERNEL(swiglu_backward)(const struct swiglu *a, const struct swiglu_bwd *io,
                                     struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     struct swiglu_rows r = swiglu_rows_of(a);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t n = 0; n < r.N; n++)

@@ -4,12 +4,12 @@
 #define TEXT_OF(name) #name
 #define TEXT(name)    TEXT_OF(name)
 
-const struct cpu_set KERNEL(set) = {
+const struct isa KERNEL(isa) = {
     .name = TEXT(CPU_ISA),
     .ops =
         {
             .backend = "cpu " TEXT(CPU_ISA),
-            .attention_keeps = KERNEL(attention_keeps),
+            .attention_can_pack = KERNEL(attention_can_pack),
 #define OP(name, what, io) .name = KERNEL(name),
 #include "ops/ops.def"
 #undef OP

@@ -21,9 +21,9 @@ enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_sq
                                 struct queue *queue)
 {
     size_t blocks = blocks_of(a->n), mark = arena_mark(&queue->scratch);
-    double *parts = arena_take(&queue->scratch, blocks, sizeof *parts), total = 0;
+    double *parts = arena_alloc(&queue->scratch, blocks, sizeof *parts), total = 0;
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {
         const float *x = io->x_n + block * BLOCK;
@@ -68,7 +68,7 @@ static void store_second_moment(const struct adamw *a, size_t begin, size_t n, c
 {
     uint16_t bits[BLOCK];
     rounding_bits(a, begin, n, bits);
-    for (size_t i = 0; i < n; i++) v_n[begin + i] = bf16_from_f32_random(v[i], bits[i]);
+    for (size_t i = 0; i < n; i++) v_n[begin + i] = bf16_from_f32_stochastic(v[i], bits[i]);
 }
 
 struct adamw_factors {
@@ -148,7 +148,7 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
 
 enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     double correct1 = 1 - pow(a->beta1, (double)a->step);
     double correct2 = 1 - pow(a->beta2, (double)a->step);
     const struct adamw_factors r = {.decay = (float)(1 - a->lr * a->decay),
@@ -185,7 +185,7 @@ static void copy_block(const struct cast_io *io, size_t from, size_t to, size_t 
 
 enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t blocks = blocks_of(a->n), rows = a->rows ? a->rows : 1;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < rows * blocks; block++) {
@@ -209,7 +209,7 @@ enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct 
 enum status KERNEL(unsplit)(const struct unsplit *a, const struct unsplit_io *io,
                             struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t blocks = blocks_of(a->n);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {

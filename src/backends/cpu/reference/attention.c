@@ -65,7 +65,7 @@ static void attend_row(const struct attention *a, const struct attention_fwd *io
         sum += expf(a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key_offset(a, b, s, h)) - row_max);
     float *row = io->lse_BHT + (b * (size_t)a->H + h) * (size_t)a->T + t;
     float old_lse = a->keys == MORE_KEYS ? *row : -INFINITY,
-          lse = lse_join(old_lse, row_max + logf(sum));
+          lse = lse_merge(old_lse, row_max + logf(sum));
     float old_scale = old_lse == -INFINITY ? 0 : expf(old_lse - lse);
     for (size_t k = 0; k < (size_t)a->K; k++) {
         float value = old_scale != 0 ? old_scale * get(io->out_BTHK, out + k, F32) : 0;
@@ -82,7 +82,7 @@ static void attend_row(const struct attention *a, const struct attention_fwd *io
 enum status reference_attention_forward(const struct attention *a, const struct attention_fwd *io,
                                         struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     for (size_t b = 0; b < (size_t)a->B; b++)
         for (size_t t = 0; t < (size_t)a->T; t++)
             for (size_t h = 0; h < (size_t)a->H; h++) attend_row(a, io, b, t, h);
@@ -150,7 +150,7 @@ static void key_gradient(const struct attention *a, const struct attention_bwd *
 enum status reference_attention_backward(const struct attention *a, const struct attention_bwd *io,
                                          struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     for (size_t b = 0; b < (size_t)a->B; b++) {
         for (size_t t = 0; t < (size_t)a->T; t++)
             for (size_t h = 0; h < (size_t)a->H; h++) query_gradient(a, io, b, t, h);

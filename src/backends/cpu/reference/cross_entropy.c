@@ -23,26 +23,26 @@ static float log_sum_exp(const struct cross_entropy *a, const void *logits_V, si
 enum status reference_cross_entropy(const struct cross_entropy *a,
                                     const struct cross_entropy_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t V = (size_t)a->V;
     for (size_t n = 0; n < (size_t)a->N; n++) {
         int32_t label = io->labels_N[n], best = 0;
         float row_max = 0, lse, label_logit = -INFINITY, *stats = io->stats_PN4;
-        if (label_is_here(a, label))
+        if (cross_entropy_has_label(a, label))
             label_logit = element_get(io->logits_NV, n * V + (size_t)(label - a->first), a->dtype);
-        if (a->step == LOSS_JOINED) {
-            lse = loss_join(a, io, n);
+        if (a->step == LOSS_FROM_STATS) {
+            lse = cross_entropy_merge(a, io, n);
         } else {
             lse = log_sum_exp(a, io->logits_NV, n * V, &row_max, &best);
         }
         if (a->step == LOSS_STATS) {
             stats += n * LOSS_STATS_COUNT;
-            stats[STAT_LSE] = lse, stats[STAT_TOP] = row_max;
-            stats[STAT_BEST] = (float)best, stats[STAT_CHOSEN] = label_logit;
+            stats[STAT_LSE] = lse, stats[STAT_MAX] = row_max;
+            stats[STAT_ARGMAX] = (float)best, stats[STAT_LABEL] = label_logit;
             continue;
         }
         if (a->step == LOSS_WHOLE) {
-            if (io->best_N) io->best_N[n] = best;
+            if (io->argmax_N) io->argmax_N[n] = best;
             io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - label_logit;
         }
         for (size_t v = 0; v < V && a->gradient; v++) {

@@ -6,7 +6,7 @@
 enum status reference_embedding_forward(const struct embedding *a, const struct embedding_fwd *io,
                                         struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t row = (size_t)a->D * dtype_bytes(a->dtype);
     for (size_t n = 0; n < (size_t)a->N; n++) {
         int from = embedding_row(a, io->ids_N[n]);
@@ -22,7 +22,7 @@ enum status reference_embedding_forward(const struct embedding *a, const struct 
 enum status reference_embedding_backward(const struct embedding *a, const struct embedding_bwd *io,
                                          struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t D = (size_t)a->D;
     for (size_t n = 0; n < (size_t)a->N; n++) {
         int row = embedding_row(a, io->ids_N[n]);

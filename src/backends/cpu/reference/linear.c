@@ -17,7 +17,7 @@ static float dequantize_scale(const struct linear *a, const struct float8_scale 
 enum status reference_linear_forward(const struct linear *a, const struct linear_fwd *io,
                                      struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
     float scale = dequantize_scale(a, io->x_scale, io->w_scale);
@@ -36,7 +36,7 @@ enum status reference_linear_forward(const struct linear *a, const struct linear
 enum status reference_linear_backward_input(const struct linear *a,
                                             const struct linear_bwd_input *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
     float scale = dequantize_scale(a, io->dy_scale, io->w_scale);
@@ -56,7 +56,7 @@ enum status reference_linear_backward_weight(const struct linear *a,
                                              const struct linear_bwd_weight *io,
                                              struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
     float scale = dequantize_scale(a, io->dy_scale, io->x_scale);

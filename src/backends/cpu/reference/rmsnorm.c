@@ -17,7 +17,7 @@ static float normalized(const struct rmsnorm *a, float x, float rstd)
 enum status reference_rmsnorm_forward(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
                                       struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t D = (size_t)a->D;
     for (size_t n = 0; n < (size_t)a->N; n++) {
         float squares = 0;
@@ -39,7 +39,7 @@ enum status reference_rmsnorm_forward(const struct rmsnorm *a, const struct rmsn
 enum status reference_rmsnorm_backward(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
                                        struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t D = (size_t)a->D;
     for (size_t n = 0; n < (size_t)a->N; n++) {
         float rstd = io->rstd_N[n], dot = 0;

@@ -5,7 +5,7 @@
 
 enum status reference_rope(const struct rope *a, const struct rope_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t J = (size_t)a->K / 2, tokens = (size_t)a->B * (size_t)a->T;
     for (size_t n = 0; n < tokens; n++)
         for (size_t h = 0; h < (size_t)a->H; h++)

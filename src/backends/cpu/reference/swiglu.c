@@ -11,7 +11,7 @@
 enum status reference_swiglu_forward(const struct swiglu *a, const struct swiglu_fwd *io,
                                      struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t F = (size_t)a->F;
     for (size_t n = 0; n < (size_t)a->N; n++)
         for (size_t f = 0; f < F; f++) {
@@ -26,7 +26,7 @@ enum status reference_swiglu_forward(const struct swiglu *a, const struct swiglu
 enum status reference_swiglu_backward(const struct swiglu *a, const struct swiglu_bwd *io,
                                       struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t F = (size_t)a->F;
     for (size_t n = 0; n < (size_t)a->N; n++)
         for (size_t f = 0; f < F; f++) {

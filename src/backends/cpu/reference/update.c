@@ -11,7 +11,7 @@ enum { BLOCK = 4096 }; /* elements of one partial sum */
 enum status reference_sum_squares(const struct sum_squares *a, const struct sum_squares_io *io,
                                   struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     double total = 0;
     for (size_t begin = 0; begin < a->n; begin += BLOCK) {
         double sum = 0;
@@ -36,12 +36,12 @@ static void store_second_moment(const struct adamw *a, void *v_n, size_t i, floa
     if (a->moments == F32)
         ((float *)v_n)[i] = v;
     else
-        ((bf16 *)v_n)[i] = bf16_from_f32_random(v, rounding_bits(a, i));
+        ((bf16 *)v_n)[i] = bf16_from_f32_stochastic(v, rounding_bits(a, i));
 }
 
 enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     double correct1 = 1 - pow(a->beta1, (double)a->step);
     double correct2 = 1 - pow(a->beta2, (double)a->step);
     float keep = (float)(1 - a->lr * a->decay), rate = (float)(a->lr / correct1);
@@ -68,7 +68,7 @@ enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, st
 
 enum status reference_cast(const struct cast *a, const struct cast_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     for (size_t row = 0; row < (a->rows ? a->rows : 1); row++)
         for (size_t i = 0; i < a->n; i++) {
             size_t from = row * a->from_stride + i, to = row * a->to_stride + i;
@@ -81,7 +81,7 @@ enum status reference_cast(const struct cast *a, const struct cast_io *io, struc
 enum status reference_unsplit(const struct unsplit *a, const struct unsplit_io *io,
                               struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     for (size_t i = 0; i < a->n; i++) io->y_n[i] = split_to_f32(io->half_n[i], io->low_n[i]);
     return STATUS_OK;
 }

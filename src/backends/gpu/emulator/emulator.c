@@ -323,7 +323,7 @@ void emulator_launch(const struct kernel_launch *launch, gpu_stream stream)
     unlock_device(EMULATOR_SUCCESS);
 }
 
-void gpu_emulator_plain(bool relaxed)
+void emulator_set_relaxed(bool relaxed)
 {
     lock_device();
     run_stream(NULL);

@@ -54,7 +54,7 @@ void emulator_launch(const struct kernel_launch *launch, gpu_stream stream);
 
 /* In relaxed mode work runs at once and kernels accept any host pointer: for tests of single
  * operations. */
-void gpu_emulator_plain(bool relaxed);
+void emulator_set_relaxed(bool relaxed);
 /* Aborts if a kernel argument points to memory that a device cannot access. */
 void emulator_check_pointer(const char *kernel, const void *pointer);
 

@@ -300,7 +300,7 @@ static enum status launch_forward(const struct attention *a, const struct attent
         FAIL(UNSUPPORTED, "attention: %zu query tiles exceed the maximum grid size", blocks);
     unsigned grid = (unsigned)(blocks * (size_t)p.splits);
     if (p.splits == 1) {
-        if (queue->measuring) return STATUS_OK;
+        if (queue->sizing) return STATUS_OK;
         LAUNCH((flash_forward_kernel<T, KP>), grid, S::THREADS, S::SHARED_BYTES, queue, p);
         return STATUS_OK;
     }
@@ -309,10 +309,10 @@ static enum status launch_forward(const struct attention *a, const struct attent
     part.lse_split_stride = p.lse_split_stride = (int64_t)rows;
     part.out_split_stride = p.out_split_stride = (int64_t)rows * a->K;
     size_t elements = rows * (size_t)a->K * (size_t)p.splits;
-    float *outs = (float *)arena_take(&queue->scratch, elements, sizeof *outs);
-    float *lses = (float *)arena_take(&queue->scratch, rows * (size_t)p.splits, sizeof *lses);
+    float *outs = (float *)arena_alloc(&queue->scratch, elements, sizeof *outs);
+    float *lses = (float *)arena_alloc(&queue->scratch, rows * (size_t)p.splits, sizeof *lses);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     part.merge = false, part.io.lse_BHT = lses;
     part.out = {outs, true, a->K % 2 == 0};
     LAUNCH((flash_forward_kernel<T, KP>), grid, S::THREADS, S::SHARED_BYTES, queue, part);

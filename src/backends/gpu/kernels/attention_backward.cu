@@ -367,13 +367,13 @@ static enum status launch_backward(const struct attention *a, const struct atten
     p.dk = make_output(a, io->dk_BSGK, a->kv_stride);
     p.dv = make_output(a, io->dv_BSGK, a->kv_stride);
     p.query_blocks = (int)query_blocks;
-    p.delta_BHT = (float *)arena_take(&queue->scratch, rows, sizeof *p.delta_BHT);
+    p.delta_BHT = (float *)arena_alloc(&queue->scratch, rows, sizeof *p.delta_BHT);
     /* A sizing pass cannot know whether there will be a document mask. */
-    if (queue->measuring || io->start_BT)
+    if (queue->sizing || io->start_BT)
         p.masks =
-            (struct tile_mask *)arena_take(&queue->scratch, B * query_blocks, sizeof *p.masks);
+            (struct tile_mask *)arena_alloc(&queue->scratch, B * query_blocks, sizeof *p.masks);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     LAUNCH(delta_kernel<T>, (unsigned)ceil_div(rows, warps), 256, 0, queue, p);
     if (p.masks)
         LAUNCH(tile_masks_kernel, (unsigned)ceil_div(B * query_blocks, warps), 256, 0, queue, p,

@@ -63,7 +63,7 @@ static enum status launch_by_alignment(const struct cast *a, const struct cast_i
 extern "C" enum status GPU_NAME(cast)(const struct cast *a, const struct cast_io *io,
                                       struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     if (a->from == F32)
         return a->to == F32 ? launch_by_alignment<float, float>(a, io, queue)
                             : launch_by_alignment<float, bf16>(a, io, queue);

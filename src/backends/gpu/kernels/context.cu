@@ -9,14 +9,15 @@ enum { BLOCK = 256 };
 
 /* Token runs of the queries' and of the keys' ring part; unused runs have no tokens. */
 struct ring_parts {
-    struct token_run queries[MOST_RUNS], keys[MOST_RUNS];
+    struct token_run queries[MAX_TOKEN_RUNS], keys[MAX_TOKEN_RUNS];
 };
 
 /* How many tokens of the part precede the position. */
-__device__ static int tokens_before(const struct token_run runs[MOST_RUNS], int position)
+__device__ static int tokens_before(const struct token_run runs[MAX_TOKEN_RUNS], int position)
 {
     int sum = 0;
-    for (int i = 0; i < MOST_RUNS; i++) sum += max(0, min(position - runs[i].first, runs[i].count));
+    for (int i = 0; i < MAX_TOKEN_RUNS; i++)
+        sum += max(0, min(position - runs[i].first, runs[i].count));
     return sum;
 }
 
@@ -37,13 +38,13 @@ extern "C" enum status GPU_NAME(context_bounds)(const struct context_bounds *a,
                                                 const struct context_bounds_io *io,
                                                 struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     struct ring_parts parts = {};
     size_t N = (size_t)a->B * (size_t)a->T;
-    int length = a->T * (a->here.parts ? a->here.parts : 1);
-    context_runs(&a->here, a->T, parts.queries);
-    context_runs(&a->there, a->T, parts.keys);
+    int length = a->T * (a->queries.parts ? a->queries.parts : 1);
+    context_runs(&a->queries, a->T, parts.queries);
+    context_runs(&a->keys, a->T, parts.keys);
     LAUNCH(context_bounds_kernel, (unsigned)ceil_div(N, BLOCK), BLOCK, 0, queue, parts, a->T, N,
-           length, a->causal, io->start_BT, io->end_BT, io->begin_BT, io->close_BT);
+           length, a->causal, io->start_BT, io->end_BT, io->key_begin_BT, io->key_end_BT);
     return STATUS_OK;
 }

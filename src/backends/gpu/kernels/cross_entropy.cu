@@ -159,7 +159,8 @@ __device__ static void store_gradient(const struct row_gradient &s, T *row, size
     }
 }
 
-/* Merges the statistics of a vocabulary split over ranks, as loss_join of ops/cross_entropy.c. */
+/* Merges the statistics of a vocabulary split over ranks, as cross_entropy_merge of
+ * ops/cross_entropy.c. */
 __device__ static float merge_parts(const struct cross_entropy &a, const float *stats_PN4, size_t n,
                                     float *label_logit, int *argmax)
 {
@@ -167,8 +168,8 @@ __device__ static float merge_parts(const struct cross_entropy &a, const float *
     *label_logit = -INFINITY, *argmax = 0;
     for (size_t p = 0; p < (size_t)a.parts; p++) {
         const float *s = stats_PN4 + (p * (size_t)a.N + n) * LOSS_STATS_COUNT;
-        if (s[STAT_TOP] > max) max = s[STAT_TOP], *argmax = (int)s[STAT_BEST];
-        if (s[STAT_CHOSEN] > *label_logit) *label_logit = s[STAT_CHOSEN];
+        if (s[STAT_MAX] > max) max = s[STAT_MAX], *argmax = (int)s[STAT_ARGMAX];
+        if (s[STAT_LABEL] > *label_logit) *label_logit = s[STAT_LABEL];
     }
     for (size_t p = 0; p < (size_t)a.parts; p++)
         sum += expf(stats_PN4[(p * (size_t)a.N + n) * LOSS_STATS_COUNT + STAT_LSE] - max);
@@ -180,27 +181,27 @@ __device__ static float merge_parts(const struct cross_entropy &a, const float *
 template <typename T>
 __global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
     cross_entropy_kernel(struct cross_entropy a, T *logits_NV, const int32_t *labels_N,
-                         float *loss_N, int32_t *best_N, float *stats_PN4)
+                         float *loss_N, int32_t *argmax_N, float *stats_PN4)
 {
     const size_t n = blockIdx.x, V = (size_t)a.V;
     const int32_t label = labels_N[n];
-    const bool ignored = label == LABEL_IGNORED, is_merged = a.step == LOSS_JOINED;
+    const bool ignored = label == LABEL_IGNORED, is_merged = a.step == LOSS_FROM_STATS;
     const bool has_label = !ignored && label >= a.first && label - a.first < a.V;
     T *row = logits_NV + n * V;
     float label_logit = has_label && !is_merged ? to_f32(row[label - a.first]) : -INFINITY, lse = 0;
     struct softmax_stats s = {-INFINITY, 0, 0};
     if (is_merged) {
         lse = merge_parts(a, stats_PN4, n, &label_logit, &s.argmax);
-    } else if (!ignored || best_N || a.step == LOSS_STATS) {
+    } else if (!ignored || argmax_N || a.step == LOSS_STATS) {
         s = merge_block(row_stats<T>(row, V));
         s.argmax += a.first, lse = s.max + logf(s.sum);
     }
     if (threadIdx.x == 0 && a.step == LOSS_STATS) {
         float *stats = stats_PN4 + n * LOSS_STATS_COUNT;
-        stats[STAT_LSE] = lse, stats[STAT_TOP] = s.max;
-        stats[STAT_BEST] = (float)s.argmax, stats[STAT_CHOSEN] = label_logit;
+        stats[STAT_LSE] = lse, stats[STAT_MAX] = s.max;
+        stats[STAT_ARGMAX] = (float)s.argmax, stats[STAT_LABEL] = label_logit;
     } else if (threadIdx.x == 0) {
-        if (best_N) best_N[n] = s.argmax;
+        if (argmax_N) argmax_N[n] = s.argmax;
         loss_N[n] = ignored ? 0 : lse - label_logit;
     }
     if (!a.gradient || a.step == LOSS_STATS) return;
@@ -217,7 +218,7 @@ static enum status launch(const struct cross_entropy *a, const struct cross_entr
 {
     unsigned threads = block_size(ceil_div((size_t)a->V, 16 / sizeof(T)), MAX_BLOCK_SIZE);
     LAUNCH(cross_entropy_kernel<T>, (unsigned)a->N, threads, 0, queue, *a, (T *)io->logits_NV,
-           io->labels_N, io->loss_N, io->best_N, io->stats_PN4);
+           io->labels_N, io->loss_N, io->argmax_N, io->stats_PN4);
     return STATUS_OK;
 }
 
@@ -225,6 +226,6 @@ extern "C" enum status GPU_NAME(cross_entropy)(const struct cross_entropy *a,
                                                const struct cross_entropy_io *io,
                                                struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     return a->dtype == F32 ? launch<float>(a, io, queue) : launch<bf16>(a, io, queue);
 }

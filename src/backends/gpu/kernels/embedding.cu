@@ -52,7 +52,7 @@ extern "C" enum status GPU_NAME(embedding_forward)(const struct embedding *a,
                                                    struct queue *queue)
 {
     size_t row = (size_t)a->D * dtype_bytes(a->dtype);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     if (row % 16 == 0 && is_aligned(io->w_VD) && is_aligned(io->y_ND))
         return launch_gather<uint4>(a, io, queue);
     return launch_gather<bf16>(a, io, queue);
@@ -169,10 +169,10 @@ static void alloc_sort_buffers(struct sort_buffers *s, const struct embedding *a
 {
     s->tiles = (int)ceil_div((size_t)a->N, TILE);
     for (int i = 0; i < 2; i++) {
-        s->keys[i] = (int32_t *)arena_take(scratch, (size_t)a->N, sizeof(int32_t));
-        s->tokens[i] = (int32_t *)arena_take(scratch, (size_t)a->N, sizeof(int32_t));
+        s->keys[i] = (int32_t *)arena_alloc(scratch, (size_t)a->N, sizeof(int32_t));
+        s->tokens[i] = (int32_t *)arena_alloc(scratch, (size_t)a->N, sizeof(int32_t));
     }
-    s->counts = (int32_t *)arena_take(scratch, (size_t)s->tiles * DIGITS, sizeof(int32_t));
+    s->counts = (int32_t *)arena_alloc(scratch, (size_t)s->tiles * DIGITS, sizeof(int32_t));
 }
 
 /* The result is in keys[0] and tokens[0]. */
@@ -276,7 +276,7 @@ extern "C" enum status GPU_NAME(embedding_backward)(const struct embedding *a,
     size_t mark = arena_mark(&queue->scratch);
     alloc_sort_buffers(&s, a, &queue->scratch);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     TRY(sort_tokens(&s, a, io->ids_N, queue));
     bool wide = a->D % 4 == 0 && is_aligned(io->dw_VD) && is_aligned(io->dy_ND);
     if (a->dtype == F32)

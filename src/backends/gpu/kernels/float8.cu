@@ -52,7 +52,7 @@ static enum status launch_amax(const struct amax *a, const struct amax_io *io, u
     size_t blocks = ceil_div(a->n, (size_t)BLOCK * WIDTH);
     unsigned grid = block_size(blocks, MAX_PARTIALS);
     LAUNCH((amax_kernel<WIDTH, T>), grid, BLOCK, 0, queue, a->n, (const T *)io->x_n, partials);
-    LAUNCH(amax_finish_kernel, 1, grid, 0, queue, partials, io->largest);
+    LAUNCH(amax_finish_kernel, 1, grid, 0, queue, partials, io->amax);
     return STATUS_OK;
 }
 
@@ -60,9 +60,9 @@ extern "C" enum status GPU_NAME(amax)(const struct amax *a, const struct amax_io
                                       struct queue *queue)
 {
     size_t mark = arena_mark(&queue->scratch);
-    unsigned *partials = (unsigned *)arena_take(&queue->scratch, MAX_PARTIALS, sizeof *partials);
+    unsigned *partials = (unsigned *)arena_alloc(&queue->scratch, MAX_PARTIALS, sizeof *partials);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     if (a->dtype == F32)
         return is_aligned(io->x_n) ? launch_amax<8, float>(a, io, partials, queue)
                                    : launch_amax<1, float>(a, io, partials, queue);
@@ -70,7 +70,7 @@ extern "C" enum status GPU_NAME(amax)(const struct amax *a, const struct amax_io
                                : launch_amax<1, bf16>(a, io, partials, queue);
 }
 
-/* As float8_current of ops/float8.h. */
+/* As float8_current_scale of ops/float8.h. */
 __global__ static void find_scale_kernel(float format_max, const float *amax, const float *held,
                                          float *seen, struct float8_scale *scale)
 {
@@ -84,9 +84,9 @@ __global__ static void find_scale_kernel(float format_max, const float *amax, co
 extern "C" enum status GPU_NAME(find_scale)(const struct find_scale *a,
                                             const struct find_scale_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
-    LAUNCH(find_scale_kernel, 1, 1, 0, queue, float8_largest(a->to), io->largest, io->held,
-           io->seen, io->scale);
+    if (queue->sizing) return STATUS_OK;
+    LAUNCH(find_scale_kernel, 1, 1, 0, queue, float8_max(a->to), io->amax, io->delayed, io->running,
+           io->scale);
     return STATUS_OK;
 }
 
@@ -151,8 +151,8 @@ static enum status launch_quantize(const struct quantize *a, const struct quanti
 extern "C" enum status GPU_NAME(quantize)(const struct quantize *a, const struct quantize_io *io,
                                           struct queue *queue)
 {
-    if (queue->measuring || !a->n) return STATUS_OK;
-    if (((const struct gpu_queue *)queue)->eight_bits) return GPU_NAME(fp8_quantize)(a, io, queue);
+    if (queue->sizing || !a->n) return STATUS_OK;
+    if (((const struct gpu_queue *)queue)->native_fp8) return GPU_NAME(fp8_quantize)(a, io, queue);
     bool wide = is_aligned(io->x_n) && is_aligned(io->y_n);
     if (a->dtype == F32)
         return wide ? launch_quantize<8, float>(a, io, queue)

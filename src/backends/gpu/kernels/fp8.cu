@@ -96,7 +96,7 @@ static enum status launch(const struct quantize *a, const struct quantize_io *io
 extern "C" enum status GPU_NAME(fp8_quantize)(const struct quantize *a,
                                               const struct quantize_io *io, struct queue *queue)
 {
-    if (queue->measuring || !a->n) return STATUS_OK;
+    if (queue->sizing || !a->n) return STATUS_OK;
     if (a->dtype == F32)
         return a->to == E4M3 ? launch<struct e4m3, float>(a, io, queue)
                              : launch<struct e5m2, float>(a, io, queue);

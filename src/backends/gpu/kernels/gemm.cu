@@ -338,7 +338,7 @@ static enum status launch_fp8(const struct gemm *g, const struct gemm_io *io, st
 extern "C" enum status GPU_NAME(gemm_tiled)(const struct gemm *g, const struct gemm_io *io,
                                             struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     if (g->a == GEMM_F32) {
         LAUNCH(gemm_f32_kernel, (unsigned)num_tiles(g, SMALL), THREADS, 0, queue, g->M, g->N, g->K,
                g->transpose_a, g->transpose_b, (const float *)io->a, (const float *)io->b,
@@ -354,7 +354,7 @@ extern "C" enum status GPU_NAME(gemm_tiled)(const struct gemm *g, const struct g
 extern "C" enum status GPU_NAME(gemm_factors)(const struct gemm *g, const struct gemm_io *io,
                                               struct gemm_factors *to, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     LAUNCH(factors_kernel, 1, 1, 0, queue, io->a_scale, io->b_scale, g->accumulate ? 1.0f : 0.0f,
            to);
     return STATUS_OK;

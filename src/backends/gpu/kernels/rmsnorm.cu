@@ -139,16 +139,16 @@ static enum status launch_forward(const struct rmsnorm *a, const struct rmsnorm_
 {
     enum { HELD = 2 };
     unsigned threads = block_size(ceil_div((size_t)a->D / WIDTH, HELD), MAX_BLOCK_SIZE);
-    TRY(zero_amax(io->largest, queue));
+    TRY(zero_amax(io->amax, queue));
     LAUNCH((rmsnorm_forward_kernel<T, WIDTH, HELD>), (unsigned)a->N, threads, 0, queue, a->D,
-           a->eps, (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND, io->rstd_N, io->largest);
+           a->eps, (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND, io->rstd_N, io->amax);
     return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(rmsnorm_forward)(const struct rmsnorm *a,
                                                  const struct rmsnorm_fwd *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->D, a->dtype) && is_aligned(io->x_ND) &&
                    is_aligned(io->w_D) && is_aligned(io->y_ND);
     BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_forward, a, io, queue);
@@ -182,9 +182,9 @@ extern "C" enum status GPU_NAME(rmsnorm_backward)(const struct rmsnorm *a,
     struct row_groups g = {rows, (int)ceil_div((size_t)a->N, (size_t)rows), NULL};
     size_t mark = arena_mark(&queue->scratch);
     g.partial_GD =
-        (float *)arena_take(&queue->scratch, (size_t)g.groups * (size_t)a->D, sizeof(float));
+        (float *)arena_alloc(&queue->scratch, (size_t)g.groups * (size_t)a->D, sizeof(float));
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->D, a->dtype) && is_aligned(io->dy_ND) &&
                    is_aligned(io->x_ND) && is_aligned(io->w_D) && is_aligned(io->dx_ND);
     BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_backward, a, io, &g, queue);

@@ -53,7 +53,7 @@ static enum status launch(const struct rope *a, const struct rope_io *io, struct
 extern "C" enum status GPU_NAME(rope)(const struct rope *a, const struct rope_io *io,
                                       struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->K / 2, a->dtype) && a->K % 8 == 0 &&
                    rows_are_aligned(a->stride, a->dtype) && is_aligned(io->x_BTHK) &&
                    is_aligned(io->cos_TJ) && is_aligned(io->sin_TJ);

@@ -93,16 +93,16 @@ static enum status launch_forward(const struct swiglu *a, const struct swiglu_fw
 {
     struct swiglu_grid g;
     TRY(make_grid(a, WIDTH, &g));
-    TRY(zero_amax(io->largest, queue));
+    TRY(zero_amax(io->amax, queue));
     LAUNCH((swiglu_forward_kernel<T, WIDTH>), g.blocks, THREADS, 0, queue, g.blocks_per_row, a->F,
-           (const T *)io->gate_up_N2F, (T *)io->out_NF, io->largest);
+           (const T *)io->gate_up_N2F, (T *)io->out_NF, io->amax);
     return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(swiglu_forward)(const struct swiglu *a, const struct swiglu_fwd *io,
                                                 struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->F, a->dtype) && is_aligned(io->gate_up_N2F) &&
                    is_aligned(io->out_NF);
     BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_forward, a, io, queue);
@@ -114,16 +114,16 @@ static enum status launch_backward(const struct swiglu *a, const struct swiglu_b
 {
     struct swiglu_grid g;
     TRY(make_grid(a, WIDTH, &g));
-    TRY(zero_amax(io->largest, queue));
+    TRY(zero_amax(io->amax, queue));
     LAUNCH((swiglu_backward_kernel<T, WIDTH>), g.blocks, THREADS, 0, queue, g.blocks_per_row, a->F,
-           (const T *)io->gate_up_N2F, (const T *)io->dout_NF, (T *)io->dgate_up_N2F, io->largest);
+           (const T *)io->gate_up_N2F, (const T *)io->dout_NF, (T *)io->dgate_up_N2F, io->amax);
     return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(swiglu_backward)(const struct swiglu *a,
                                                  const struct swiglu_bwd *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->F, a->dtype) && is_aligned(io->gate_up_N2F) &&
                    is_aligned(io->dout_NF) && is_aligned(io->dgate_up_N2F);
     BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_backward, a, io, queue);

@@ -53,9 +53,9 @@ extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
                                              const struct sum_squares_io *io, struct queue *queue)
 {
     size_t blocks = ceil_div(a->n, PART), mark = arena_mark(&queue->scratch);
-    double *partials = (double *)arena_take(&queue->scratch, blocks, sizeof *partials);
+    double *partials = (double *)arena_alloc(&queue->scratch, blocks, sizeof *partials);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     if (!a->n) {
         *io->sum = 0;
         return STATUS_OK;
@@ -117,7 +117,7 @@ static __device__ __forceinline__ uint16_t random_half(struct philox_words x, un
     return (uint16_t)(word >> 16 * (i % 2));
 }
 
-/* Rounds stochastically, as bf16_from_f32_random of dtype.h. */
+/* Rounds stochastically, as bf16_from_f32_stochastic of dtype.h. */
 static __device__ __forceinline__ bf16 from_f32_random(float x, uint16_t random)
 {
     unsigned bits = __float_as_uint(x);
@@ -243,7 +243,7 @@ static enum status launch_adamw_moments(const struct adamw *a, const struct adam
 extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw_io *io,
                                        struct queue *queue)
 {
-    if (queue->measuring || !a->n) return STATUS_OK;
+    if (queue->sizing || !a->n) return STATUS_OK;
     double bias_correction1 = 1 - pow(a->beta1, (double)a->step);
     double bias_correction2 = 1 - pow(a->beta2, (double)a->step);
     struct adamw_coefficients r = {};
@@ -267,7 +267,7 @@ __global__ static void __launch_bounds__(BLOCK)
 extern "C" enum status GPU_NAME(unsplit)(const struct unsplit *a, const struct unsplit_io *io,
                                          struct queue *queue)
 {
-    if (queue->measuring || !a->n) return STATUS_OK;
+    if (queue->sizing || !a->n) return STATUS_OK;
     size_t blocks = ceil_div(a->n, BLOCK);
     LAUNCH(unsplit_kernel, blocks < max_grid ? (unsigned)blocks : max_grid, BLOCK, 0, queue, a->n,
            io->half_n, io->low_n, io->y_n);

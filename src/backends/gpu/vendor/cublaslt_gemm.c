@@ -137,7 +137,7 @@ enum { EXTRA_SCRATCH = CUBLASLT_WORKSPACE_ALIGN + 2 * ARENA_ALIGN };
 static size_t workspace_limit(const struct queue *queue)
 {
     size_t left = queue->scratch.size - queue->scratch.used;
-    if (queue->measuring) return CUBLASLT_MAX_WORKSPACE;
+    if (queue->sizing) return CUBLASLT_MAX_WORKSPACE;
     left = left > EXTRA_SCRATCH ? left - EXTRA_SCRATCH : 0;
     return left < CUBLASLT_MAX_WORKSPACE ? left : CUBLASLT_MAX_WORKSPACE;
 }
@@ -162,7 +162,7 @@ static enum status prepare_matmul(struct cublaslt *c, struct cublaslt_matmul *m,
     if (candidates.count) {
         m->algorithm = candidates.results[0].algo;
         m->workspace = candidates.results[0].workspaceSize;
-        if (c->tuner && queue->measuring) cublaslt_tuner_choose(c->tuner, c, m, &candidates, queue);
+        if (c->tuner && queue->sizing) cublaslt_tuner_choose(c->tuner, c, m, &candidates, queue);
     } else {
         log_fallback(m);
     }
@@ -176,7 +176,7 @@ static enum status find_matmul(const struct gemm *g, unsigned alignment, struct 
 {
     TRY(open_library(queue, library));
     struct cublaslt *c = *library;
-    if (c->tuner && !queue->measuring) cublaslt_tuner_report(c->tuner);
+    if (c->tuner && !queue->sizing) cublaslt_tuner_report(c->tuner);
     for (size_t i = 0; i < c->count; i++)
         if (c->matmuls[i].alignment == alignment && is_same_gemm(&c->matmuls[i].gemm, g)) {
             *out = &c->matmuls[i];
@@ -226,7 +226,7 @@ enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *c
         SET_ATTRIBUTE(m->desc, A_SCALE_POINTER, first);
         SET_ATTRIBUTE(m->desc, B_SCALE_POINTER, second);
     } else if (g->scaled) {
-        factors = arena_take(&queue->scratch, 1, sizeof *factors);
+        factors = arena_alloc(&queue->scratch, 1, sizeof *factors);
         TRY(GPU_NAME(gemm_factors)(g, io, factors, queue));
     }
     CUBLASLT_TRY(cublasLtMatmul(c->handle, m->desc, &factors->alpha, io->b, m->first, io->a,
@@ -251,17 +251,18 @@ enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struc
     const struct cublaslt_matmul *m;
     size_t mark = arena_mark(&queue->scratch);
     TRY(find_matmul(g, common_alignment(io), queue, &c, &m));
-    bool fits = queue->measuring ||
-                m->workspace + EXTRA_SCRATCH <= queue->scratch.size - queue->scratch.used;
+    bool fits =
+        queue->sizing || m->workspace + EXTRA_SCRATCH <= queue->scratch.size - queue->scratch.used;
     if (!m->desc || !fits) {
         TRY(GPU_NAME(gemm_tiled)(g, io, queue));
         return STATUS_OK;
     }
-    if (queue->measuring) {
-        (void)arena_take(&queue->scratch, m->workspace + EXTRA_SCRATCH, 1);
+    if (queue->sizing) {
+        (void)arena_alloc(&queue->scratch, m->workspace + EXTRA_SCRATCH, 1);
     } else {
         struct cublaslt_call call = {m, &m->algorithm, io, NULL, m->workspace};
-        unsigned char *at = arena_take(&queue->scratch, m->workspace + CUBLASLT_WORKSPACE_ALIGN, 1);
+        unsigned char *at =
+            arena_alloc(&queue->scratch, m->workspace + CUBLASLT_WORKSPACE_ALIGN, 1);
         call.workspace = at + (CUBLASLT_WORKSPACE_ALIGN - (uintptr_t)at % CUBLASLT_WORKSPACE_ALIGN);
         TRY(cublaslt_run(c, &call, queue));
         if (queue->trace) GPU_TRY(gpuStreamSynchronize(gpu_stream_of(queue)));

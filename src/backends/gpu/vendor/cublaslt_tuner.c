@@ -64,14 +64,14 @@ void cublaslt_tuner_close(struct cublaslt_tuner *t)
 static void make_key(struct cublaslt_tuner *t, const struct gemm *g, struct text *key)
 {
     static const char *const types[GEMM_TYPE_COUNT] = {"", "", " E4M3", " E5M2"};
-    struct tuned_product p = {.M = g->M,
-                              .N = g->N,
-                              .K = g->K,
-                              .transpose_a = g->transpose_a,
-                              .transpose_b = g->transpose_b,
-                              .accumulate = g->accumulate,
-                              .dtype = g->a == GEMM_F32 ? F32 : BF16,
-                              .out = g->out};
+    struct tuned_matmul p = {.M = g->M,
+                             .N = g->N,
+                             .K = g->K,
+                             .transpose_a = g->transpose_a,
+                             .transpose_b = g->transpose_b,
+                             .accumulate = g->accumulate,
+                             .dtype = g->a == GEMM_F32 ? F32 : BF16,
+                             .out = g->out};
     text_clear(&t->library);
     text_addf(&t->library, "cuda cuBLASLt %zu%s%s%s", cublasLtGetVersion(), types[g->a],
               types[g->b], g->scaled ? " scaled" : "");
@@ -137,11 +137,11 @@ static size_t bytes_of_b(const struct gemm *g)
 
 static void alloc_operands(struct cublaslt_trial *t, const struct gemm *g, size_t workspace)
 {
-    t->a = arena_take(&t->memory, bytes_of_a(g), 1);
-    t->b = arena_take(&t->memory, bytes_of_b(g), 1);
-    t->c = arena_take(&t->memory, (size_t)g->M * (size_t)g->N, dtype_bytes(g->out));
-    t->workspace = arena_take(&t->memory, workspace + CUBLASLT_WORKSPACE_ALIGN, 1);
-    t->scale = arena_take(&t->memory, 1, sizeof *t->scale);
+    t->a = arena_alloc(&t->memory, bytes_of_a(g), 1);
+    t->b = arena_alloc(&t->memory, bytes_of_b(g), 1);
+    t->c = arena_alloc(&t->memory, (size_t)g->M * (size_t)g->N, dtype_bytes(g->out));
+    t->workspace = arena_alloc(&t->memory, workspace + CUBLASLT_WORKSPACE_ALIGN, 1);
+    t->scale = arena_alloc(&t->memory, 1, sizeof *t->scale);
 }
 
 /* Random values of magnitude 0.5 to 2.  Multiplying zeros would draw less power and so run
@@ -171,12 +171,12 @@ static enum status open_trial(struct cublaslt_trial *t, const struct gemm *g, si
 {
     const struct float8_scale one = {1, 1};
     t->queue = *(const struct gpu_queue *)queue;
-    t->queue.base.measuring = false, t->queue.base.trace = NULL;
+    t->queue.base.sizing = false, t->queue.base.trace = NULL;
     t->queue.base.scratch = (struct arena){0};
     alloc_operands(t, g, workspace);
     size_t bytes = t->memory.used;
-    TRY(arena_init(&t->memory, bytes, queue_memory(queue)));
-    TRY(arena_init(&t->queue.base.scratch, ARENA_ALIGN, queue_memory(queue)));
+    TRY(arena_init(&t->memory, bytes, queue_device_allocator(queue)));
+    TRY(arena_init(&t->queue.base.scratch, ARENA_ALIGN, queue_device_allocator(queue)));
     alloc_operands(t, g, workspace);
     t->workspace = (char *)t->workspace + CUBLASLT_WORKSPACE_ALIGN -
                    (uintptr_t)t->workspace % CUBLASLT_WORKSPACE_ALIGN;
@@ -262,7 +262,7 @@ void cublaslt_tuner_choose(struct cublaslt_tuner *t, const struct cublaslt *c,
                !find_fastest(&trial, c, m, candidates, &best)) {
         m->algorithm = results[best].algo, m->workspace = results[best].workspaceSize;
         format_algorithm(&m->algorithm, &entry);
-        tuning_put(&t->file, key.data, entry.data);
+        tuning_set(&t->file, key.data, entry.data);
         t->timed++;
     } else {
         t->skipped++;

@@ -221,7 +221,7 @@ static enum status find_plan(struct cudnn_attention *c, const struct sdpa_key *k
     *out = NULL;
     if (!is_supported(c, key)) return STATUS_OK;
     while (p && !is_same_key(&p->key, key)) p = p->next;
-    if (!p && queue->measuring) {
+    if (!p && queue->sizing) {
         p = heap(sizeof *p);
         *p = (struct sdpa_plan){.key = *key, .graph = graph_of(c, key), .next = c->plans};
         c->plans = p;
@@ -275,7 +275,7 @@ static void bind_tensor(struct sdpa_call *call, enum attention_tensor id, const 
 
 static void *alloc_scratch(struct sdpa_call *call, size_t bytes)
 {
-    return bytes ? arena_take(&call->queue->scratch, bytes, 1) : NULL;
+    return bytes ? arena_alloc(&call->queue->scratch, bytes, 1) : NULL;
 }
 
 static void open_call(struct sdpa_call *call, struct cudnn_attention *c, const struct sdpa_plan *p,
@@ -359,7 +359,7 @@ static enum status run_forward(struct sdpa_call *call, const struct attention_fw
     const struct sdpa_plan *p = call->p;
     float *lse_NH = p->key.varlen ? alloc_lse(call) : NULL;
     if (p->key.varlen) TRY(bind_offsets(call, v));
-    if (call->queue->measuring) return STATUS_OK;
+    if (call->queue->sizing) return STATUS_OK;
     bind_tensor(call, ATTENTION_Q, io->q_BTHK);
     bind_tensor(call, ATTENTION_K, io->k_BSGK);
     bind_tensor(call, ATTENTION_V, io->v_BSGK);
@@ -382,12 +382,12 @@ enum status cudnn_attention_forward(struct cudnn_attention *c, const struct atte
     *done = false;
     TRY(find_plan(c, &key, queue, &p));
     if (!p) return STATUS_OK;
-    if (!queue->measuring && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
-                               read_documents(p, io->start_BT, io->end_BT, &v)))
+    if (!queue->sizing && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
+                            read_documents(p, io->start_BT, io->end_BT, &v)))
         return STATUS_OK;
     size_t mark = arena_mark(&queue->scratch);
     open_call(&call, c, p, queue);
-    TRY(run_forward(&call, io, queue->measuring ? NULL : &v));
+    TRY(run_forward(&call, io, queue->sizing ? NULL : &v));
     arena_reset(&queue->scratch, mark);
     *done = true;
     return STATUS_OK;
@@ -422,7 +422,7 @@ static enum status run_varlen_backward(struct sdpa_call *call, const struct atte
 {
     float *lse_NH = alloc_lse(call);
     TRY(bind_offsets(call, v));
-    if (call->queue->measuring) return STATUS_OK;
+    if (call->queue->sizing) return STATUS_OK;
     TRY(gpu_varlen_to_tokens(io->lse_BHT, lse_NH, varlen_shape_of(&call->p->key.shape),
                              call->queue));
     bind_part(call, io, 0, 0, lse_NH);
@@ -435,7 +435,7 @@ static enum status run_backward(struct sdpa_call *call, const struct attention_b
 {
     const struct attention *a = &call->p->key.shape;
     int rows = call->p->graph.B, kv_heads = call->p->graph.G, bound = call->count;
-    if (call->queue->measuring) return STATUS_OK;
+    if (call->queue->sizing) return STATUS_OK;
     for (int b = 0; b < a->B; b += rows)
         for (int g = 0; g < a->G; g += kv_heads) {
             call->count = bound;
@@ -459,13 +459,13 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
     *done = false;
     TRY(find_plan(c, &key, queue, &p));
     if (!p) return STATUS_OK;
-    if (!queue->measuring && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
-                               read_documents(p, io->start_BT, io->end_BT, &v)))
+    if (!queue->sizing && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
+                            read_documents(p, io->start_BT, io->end_BT, &v)))
         return STATUS_OK;
     size_t mark = arena_mark(&queue->scratch);
     open_call(&call, c, p, queue);
     if (p->key.varlen)
-        TRY(run_varlen_backward(&call, io, queue->measuring ? NULL : &v));
+        TRY(run_varlen_backward(&call, io, queue->sizing ? NULL : &v));
     else
         TRY(run_backward(&call, io));
     arena_reset(&queue->scratch, mark);
@@ -479,7 +479,7 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
 static enum status open_on_queue(struct queue *queue, struct cudnn_attention **out)
 {
     struct gpu_queue *q = (struct gpu_queue *)queue;
-    if (!q->attention && queue->measuring) {
+    if (!q->attention && queue->sizing) {
         struct cudnn_attention *c;
         TRY(cudnn_attention_open(&c, q->stream, !q->nondeterministic));
         q->attention = c;

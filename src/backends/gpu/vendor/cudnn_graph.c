@@ -45,7 +45,7 @@ static enum status check(cudnnStatus_t status, const char *action)
 static void keep_failure(struct cudnn_graph *g, cudnnStatus_t status, const char *action)
 {
     enum status st = check(status, action);
-    if (st) failure_keep(&g->failure, st);
+    if (st) status_save(&g->failure, st);
 }
 
 static descriptor create(struct cudnn_graph *g, cudnnBackendDescriptorType_t type)
@@ -275,7 +275,7 @@ enum status cudnn_graph_build_plan(struct cudnn_graph *g, const struct cudnn_tar
         out->plan = compile_plan(target, configs[i], &out->workspace);
     }
     out->num_engines = count;
-    TRY(failure_tell(&g->failure));
+    TRY(status_restore(&g->failure));
     return STATUS_OK;
 }
 

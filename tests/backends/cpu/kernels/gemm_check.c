@@ -5,7 +5,7 @@
 #include "ops/rig.h"
 
 #define X(name)                                                                                    \
-    extern const struct cpu_set name##_set;                                                        \
+    extern const struct isa name##_isa;                                                            \
     gemm_kernel name##_gemm;
 CPU_ISAS(X)
 #undef X
@@ -97,7 +97,7 @@ void gemm_check_paneled(gemm_kernel *multiply, struct gemm_shape s)
 void gemm_check_each_isa(struct gemm_shape s)
 {
 #define X(name)                                                                                    \
-    if (cpu_set_runs(&name##_set)) gemm_check(name##_gemm, s);
+    if (isa_is_supported(&name##_isa)) gemm_check(name##_gemm, s);
     CPU_ISAS(X)
 #undef X
     gemm_check(amx_emulated_gemm, s);

@@ -6,7 +6,7 @@ enum { ROWS_LEFT, ROWS_RIGHT, ROWS_SPLIT };
 
 typedef __typeof__(KERNEL(attention_pack_left)) pack;
 #define X(name)                                                                                    \
-    extern const struct cpu_set name##_set;                                                        \
+    extern const struct isa name##_isa;                                                            \
     pack name##_attention_pack_left, name##_attention_pack_right, name##_attention_pack_split;
 CPU_ISAS(X)
 #undef X
@@ -49,7 +49,7 @@ TEST(attention_panels_hold_their_rows_and_zero_padding)
     for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
         size_t count = sizes[i / 2][0], K = sizes[i / 2][1];
 #define X(name)                                                                                    \
-    if (cpu_set_runs(&name##_set)) {                                                               \
+    if (isa_is_supported(&name##_isa)) {                                                           \
         check(name##_attention_pack_left, ROWS_LEFT, count, K, i % 2);                             \
         check(name##_attention_pack_right, ROWS_RIGHT, count, K, i % 2);                           \
         check(name##_attention_pack_split, ROWS_SPLIT, count, K, i % 2);                           \

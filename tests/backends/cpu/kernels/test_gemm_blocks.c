@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/sets.h"
+#include "backends/cpu/isa.h"
 #include "base/arena.h"
 #include "test.h"
 
@@ -8,9 +8,9 @@ TEST(micro_kernel_benchmark_of_each_isa_counts_its_flops)
     enum { BYTES = 1 << 18 };
     struct arena panels;
     CHECK_STATUS(OK, arena_init(&panels, BYTES, NULL));
-    for (int i = 0; cpu_set_at(i); i++) {
-        const struct cpu_set *s = cpu_set_at(i);
-        if (!cpu_set_runs(s)) continue;
+    for (int i = 0; isa_at(i); i++) {
+        const struct isa *s = isa_at(i);
+        if (!isa_is_supported(s)) continue;
         double once = s->microkernel_bench(panels.base, BYTES, 1);
         CHECK(s->microkernel_bench(panels.base, BYTES, 3) == 3 * once);
         /* each byte of bf16 or f32 takes part in 32 multiply-adds: 32 or 16 FLOPs, or 64 and more

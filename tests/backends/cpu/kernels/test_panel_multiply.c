@@ -19,7 +19,7 @@ static void close_amx_tiles(void) {}
 typedef __typeof__(KERNEL(panel_multiply)) panel_multiply;
 typedef __typeof__(KERNEL(panel_kind)) panel_kind_of;
 #define X(name)                                                                                    \
-    extern const struct cpu_set name##_set;                                                        \
+    extern const struct isa name##_isa;                                                            \
     panel_multiply name##_panel_multiply;                                                          \
     panel_kind_of name##_panel_kind;
 CPU_ISAS(X)
@@ -75,7 +75,7 @@ TEST(micro_kernels_match_three_loops_for_every_isa_and_kind)
 {
     for (int accumulate = 0; accumulate < 2; accumulate++) {
 #define X(name)                                                                                    \
-    if (cpu_set_runs(&name##_set)) {                                                               \
+    if (isa_is_supported(&name##_isa)) {                                                           \
         check(name##_panel_multiply, PANEL_F32, accumulate);                                       \
         bool tiles = !strcmp(#name, "amx");                                                        \
         if (tiles) open_amx_tiles();                                                               \

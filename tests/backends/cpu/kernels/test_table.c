@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/sets.h"
+#include "backends/cpu/isa.h"
 #include "test.h"
 
 TEST(every_isa_has_its_own_kernel_for_every_operation)
 {
-    for (int i = 0; cpu_set_at(i); i++) {
-        const struct cpu_set *s = cpu_set_at(i);
+    for (int i = 0; isa_at(i); i++) {
+        const struct isa *s = isa_at(i);
         CHECK(!ops_missing(&s->ops) && strstr(s->ops.backend, s->name));
         /* an overlay with a missing slot would make the op tests compare a reference loop with
          * itself */

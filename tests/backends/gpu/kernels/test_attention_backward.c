@@ -134,12 +134,12 @@ static void open_device(struct emulated_device *d, int warp_size)
 {
     d->warp_size = warp_size;
     CHECK_STATUS(OK, warp_size == 32 ? gpu_emu32_open(&d->queue, 0) : gpu_emu64_open(&d->queue, 0));
-    gpu_emulator_plain(true);
+    emulator_set_relaxed(true);
 }
 
 static void close_device(struct emulated_device *d)
 {
-    gpu_emulator_plain(false);
+    emulator_set_relaxed(false);
     arena_release(&d->queue->scratch);
     (d->warp_size == 32 ? gpu_emu32_close : gpu_emu64_close)(d->queue);
 }
@@ -150,7 +150,7 @@ static void close_device(struct emulated_device *d)
         for (int run_ = 0; run_ < 2; run_++) {                                                     \
             size_t bytes_ = (d)->queue->scratch.peak;                                              \
             arena_release(&(d)->queue->scratch);                                                   \
-            (d)->queue->measuring = !run_;                                                         \
+            (d)->queue->sizing = !run_;                                                            \
             if (run_) CHECK_STATUS(OK, arena_init(&(d)->queue->scratch, bytes_, NULL));            \
             if (run_ && bytes_) memset((d)->queue->scratch.base, 0xFF, bytes_);                    \
             CHECK_STATUS(OK, (d)->warp_size == 32                                                  \

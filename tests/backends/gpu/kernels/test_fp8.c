@@ -14,14 +14,14 @@ static const struct ops *open_device(int warp_size, struct queue **queue)
     const struct ops *ops;
     CHECK_STATUS(OK, warp_size == 32 ? gpu_emu32_open(queue, 0) : gpu_emu64_open(queue, 0));
     ops = warp_size == 32 ? &gpu_emu32_ops : &gpu_emu64_ops;
-    ((struct gpu_queue *)*queue)->eight_bits = true;
-    gpu_emulator_plain(true);
+    ((struct gpu_queue *)*queue)->native_fp8 = true;
+    emulator_set_relaxed(true);
     return ops;
 }
 
 static void close_device(int warp_size, struct queue *queue)
 {
-    gpu_emulator_plain(false);
+    emulator_set_relaxed(false);
     (warp_size == 32 ? gpu_emu32_close : gpu_emu64_close)(queue);
 }
 

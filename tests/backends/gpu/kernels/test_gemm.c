@@ -46,7 +46,7 @@ static void check(const struct gemm *g, int warp_size)
                          .b_scale = &other};
     struct queue *queue;
     CHECK_STATUS(OK, warp_size == 32 ? gpu_emu32_open(&queue, 0) : gpu_emu64_open(&queue, 0));
-    gpu_emulator_plain(true);
+    emulator_set_relaxed(true);
     for (int i = 0; i < 2; i++) {
         io.c = got[i] = rig_copy(old, c, g->out), io.d = i ? old : io.c;
         if (i) memset(io.c, 0xFF, c * dtype_bytes(g->out));
@@ -65,7 +65,7 @@ static void check(const struct gemm *g, int warp_size)
                 fail_msg("%d x %d x %d, warps of %d: C[%d][%d] is %g, expected %g", g->M, g->N,
                          g->K, warp_size, m, n, actual, expected);
         }
-    gpu_emulator_plain(false);
+    emulator_set_relaxed(false);
     (warp_size == 32 ? gpu_emu32_close : gpu_emu64_close)(queue);
     free(old), free(got[0]), free(got[1]);
     free((void *)(uintptr_t)io.a), free((void *)(uintptr_t)io.b);
@@ -112,14 +112,14 @@ TEST(unaligned_gemm_operands_give_the_same_bits)
     struct queue *queue;
     struct gemm g = {M, N, K, .transpose_b = true, .a = GEMM_BF16, .b = GEMM_BF16, .out = F32};
     CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
-    gpu_emulator_plain(true);
+    emulator_set_relaxed(true);
     struct gemm_io io = {.a = a + 1, .b = b + 1, .c = got};
     CHECK_STATUS(OK, gpu_emu32_gemm_tiled(&g, &io, queue));
     memmove(a, a + 1, M * K * sizeof *a), memmove(b, b + 1, N * K * sizeof *b);
     io = (struct gemm_io){.a = a, .b = b, .c = expected};
     CHECK_STATUS(OK, gpu_emu32_gemm_tiled(&g, &io, queue));
     CHECK(!memcmp(got, expected, sizeof got));
-    gpu_emulator_plain(false);
+    emulator_set_relaxed(false);
     gpu_emu32_close(queue);
     free(a), free(b);
 }
@@ -161,9 +161,9 @@ TEST(gemm_factors_are_written_to_device_memory)
     struct gemm_factors got = {0};
     struct queue *queue;
     CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
-    gpu_emulator_plain(true);
+    emulator_set_relaxed(true);
     CHECK_STATUS(OK, gpu_emu32_gemm_factors(&g, &io, &got, queue));
     CHECK(got.alpha == 0.5f && got.beta == 1);
-    gpu_emulator_plain(false);
+    emulator_set_relaxed(false);
     gpu_emu32_close(queue);
 }

@@ -24,14 +24,14 @@ struct model {
 static void model_alloc(struct model *m, struct arena *own, struct arena *shared)
 {
     float **const tables[] = {&m->w, &m->m, &m->v, &m->dw};
-    for (int i = 0; i < 4; i++) *tables[i] = arena_take(own, TABLE, sizeof(float));
-    m->x = arena_take(own, N * D, sizeof *m->x);
-    m->loss = arena_take(own, N, sizeof *m->loss);
-    m->amax = arena_take(own, 1, sizeof *m->amax);
-    m->rounded = arena_take(own, TABLE, sizeof *m->rounded);
-    m->scale = arena_take(own, 1, sizeof *m->scale);
-    m->ids = arena_take(shared, N, sizeof *m->ids);
-    m->labels = arena_take(shared, N, sizeof *m->labels);
+    for (int i = 0; i < 4; i++) *tables[i] = arena_alloc(own, TABLE, sizeof(float));
+    m->x = arena_alloc(own, N * D, sizeof *m->x);
+    m->loss = arena_alloc(own, N, sizeof *m->loss);
+    m->amax = arena_alloc(own, 1, sizeof *m->amax);
+    m->rounded = arena_alloc(own, TABLE, sizeof *m->rounded);
+    m->scale = arena_alloc(own, 1, sizeof *m->scale);
+    m->ids = arena_alloc(shared, N, sizeof *m->ids);
+    m->labels = arena_alloc(shared, N, sizeof *m->labels);
 }
 
 static enum status step(struct model *m, const struct ops *ops, struct queue *queue, int number)
@@ -57,7 +57,7 @@ static enum status step(struct model *m, const struct ops *ops, struct queue *qu
     TRY(embedding_backward(ops, &table, &backward, queue));
     struct sum_squares all = {TABLE};
     TRY(sum_squares(ops, &all, &(struct sum_squares_io){m->dw, &m->squares}, queue));
-    adam.scale = queue->measuring ? 1 : 1 / (1 + sqrt(m->squares));
+    adam.scale = queue->sizing ? 1 : 1 / (1 + sqrt(m->squares));
     TRY(adamw(ops, &adam, &change, queue));
     struct amax find_amax = {TABLE, F32};
     struct quantize round = {.n = TABLE, .to = E4M3};
@@ -79,13 +79,13 @@ static void train(struct outcome *out, const struct ops *ops, struct queue *queu
 {
     struct model m = {0};
     struct arena own, shared;
-    queue->measuring = true;
+    queue->sizing = true;
     CHECK_STATUS(OK, step(&m, ops, queue, 1));
-    queue->measuring = false;
+    queue->sizing = false;
     size_t bytes = queue->scratch.peak;
-    if (bytes) CHECK_STATUS(OK, arena_init(&queue->scratch, bytes, queue_memory(queue)));
-    CHECK_STATUS(OK, arena_init(&own, 1 << 20, queue_memory(queue)));
-    CHECK_STATUS(OK, arena_init(&shared, 1 << 14, queue_shared(queue)));
+    if (bytes) CHECK_STATUS(OK, arena_init(&queue->scratch, bytes, queue_device_allocator(queue)));
+    CHECK_STATUS(OK, arena_init(&own, 1 << 20, queue_device_allocator(queue)));
+    CHECK_STATUS(OK, arena_init(&shared, 1 << 14, queue_shared_allocator(queue)));
     model_alloc(&m, &own, &shared);
     for (int i = 0; i < TABLE; i++) out->w[i] = (float)rng_normal(1, RNG_TEST, 0, (uint64_t)i);
     CHECK_STATUS(OK, queue_copy(queue, m.w, out->w, sizeof out->w));

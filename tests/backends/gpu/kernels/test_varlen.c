@@ -79,10 +79,10 @@ static void check_offsets(struct queue *queue, int warp_size)
     struct arena memory;
     int64_t begin[SEQUENCES + 1];
     int32_t lengths[SEQUENCES];
-    CHECK_STATUS(OK, arena_init(&memory, 1 << 16, queue_memory(queue)));
-    to.lengths = arena_take(&memory, SEQUENCES, sizeof *to.lengths);
+    CHECK_STATUS(OK, arena_init(&memory, 1 << 16, queue_device_allocator(queue)));
+    to.lengths = arena_alloc(&memory, SEQUENCES, sizeof *to.lengths);
     for (int i = 0; i < VARLEN_LISTS; i++)
-        to.offsets[i] = arena_take(&memory, SEQUENCES + 1, sizeof *to.offsets[i]);
+        to.offsets[i] = arena_alloc(&memory, SEQUENCES + 1, sizeof *to.offsets[i]);
     CHECK_STATUS(OK, (warp_size == 32 ? gpu_emu32_varlen_write_offsets
                                       : gpu_emu64_varlen_write_offsets)(&d, &to, queue));
     CHECK_STATUS(OK, queue_copy(queue, lengths, to.lengths, sizeof lengths));
@@ -107,10 +107,10 @@ static void check_transposes(struct queue *queue, int warp_size)
     const struct varlen_shape shape = {B, T, H};
     float x[COUNT], y[COUNT];
     struct arena memory;
-    CHECK_STATUS(OK, arena_init(&memory, 3 * sizeof x + 4096, queue_memory(queue)));
-    float *tokens = arena_take(&memory, COUNT, sizeof *x);
-    float *heads = arena_take(&memory, COUNT, sizeof *x);
-    float *back = arena_take(&memory, COUNT, sizeof *x);
+    CHECK_STATUS(OK, arena_init(&memory, 3 * sizeof x + 4096, queue_device_allocator(queue)));
+    float *tokens = arena_alloc(&memory, COUNT, sizeof *x);
+    float *heads = arena_alloc(&memory, COUNT, sizeof *x);
+    float *back = arena_alloc(&memory, COUNT, sizeof *x);
     for (int i = 0; i < COUNT; i++) x[i] = (float)i;
     CHECK_STATUS(OK, queue_copy(queue, tokens, x, sizeof x));
     CHECK_STATUS(OK, (warp_size == 32 ? gpu_emu32_varlen_to_heads

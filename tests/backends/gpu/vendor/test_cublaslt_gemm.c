@@ -19,7 +19,7 @@ static bool has_device(void)
 
 TEST(a_gemm_without_a_device_reports_the_missing_library)
 {
-    struct queue queue = {.measuring = true};
+    struct queue queue = {.sizing = true};
     struct gemm g = {16, 16, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
     if (has_device()) skip();
     CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, &queue));
@@ -56,7 +56,7 @@ static void fill(unsigned char *to, size_t bytes, enum gemm_type x)
 
 static void *upload(struct gemm_rig *r, size_t bytes, enum gemm_type x)
 {
-    unsigned char *host = heap(bytes), *at = arena_take(&r->memory, bytes, 1);
+    unsigned char *host = heap(bytes), *at = arena_alloc(&r->memory, bytes, 1);
     fill(host, bytes, x);
     CHECK_STATUS(OK, queue_copy(r->queue, at, host, bytes));
     free(host);
@@ -72,10 +72,10 @@ static void open_rig(struct gemm_rig *r, struct gemm g)
     r->bytes[2] = (size_t)g.M * (size_t)g.N * dtype_bytes(g.out);
     CHECK_STATUS(OK, GPU_NAME(open)(&r->queue, 0));
     CHECK_STATUS(OK, arena_init(&r->memory, r->bytes[0] + r->bytes[1] + r->bytes[2] + 1024,
-                                queue_memory(r->queue)));
+                                queue_device_allocator(r->queue)));
     r->io.a = upload(r, r->bytes[0], g.a), r->io.b = upload(r, r->bytes[1], g.b);
     r->io.d = r->io.c = upload(r, r->bytes[2], g.out == F32 ? GEMM_F32 : GEMM_BF16);
-    at = arena_take(&r->memory, 2, sizeof *at);
+    at = arena_alloc(&r->memory, 2, sizeof *at);
     CHECK_STATUS(OK, queue_copy(r->queue, at, scales, sizeof scales));
     r->io.a_scale = at, r->io.b_scale = at + 1;
 }
@@ -94,11 +94,11 @@ static float *run_gemm(struct gemm_rig *r, bool tiled)
     unsigned char *old = heap(r->bytes[2]);
     float *c = heap(n * sizeof *c);
     CHECK_STATUS(OK, queue_copy(r->queue, old, r->io.c, r->bytes[2]));
-    r->queue->measuring = true;
+    r->queue->sizing = true;
     CHECK_STATUS(OK, GPU_NAME(gemm)(&r->g, &(struct gemm_io){0}, r->queue));
-    r->queue->measuring = false;
+    r->queue->sizing = false;
     size_t scratch = r->queue->scratch.peak;
-    CHECK_STATUS(OK, arena_init(&r->queue->scratch, scratch, queue_memory(r->queue)));
+    CHECK_STATUS(OK, arena_init(&r->queue->scratch, scratch, queue_device_allocator(r->queue)));
     CHECK_STATUS(OK, (tiled ? GPU_NAME(gemm_tiled) : GPU_NAME(gemm))(&r->g, &r->io, r->queue));
     unsigned char *new = heap(r->bytes[2]);
     CHECK_STATUS(OK, queue_copy(r->queue, new, r->io.c, r->bytes[2]));
@@ -235,7 +235,7 @@ TEST(a_failure_of_cublaslt_is_reported)
     struct gemm_rig r;
     open_rig(&r, usual);
     free(run_gemm(&r, false));
-    CHECK_STATUS(OK, arena_init(&r.queue->scratch, 1 << 12, queue_memory(r.queue)));
+    CHECK_STATUS(OK, arena_init(&r.queue->scratch, 1 << 12, queue_device_allocator(r.queue)));
     stub_cublaslt_break(true);
     CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&r.g, &r.io, r.queue));
     CHECK_MESSAGE("the stub failed");

@@ -38,7 +38,7 @@ TEST(results_of_one_run_are_reused_by_the_next)
         struct queue *queue;
         CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
         GPU_NAME(gemm_tune)(queue, path);
-        queue->measuring = true;
+        queue->sizing = true;
         for (int i = 0; i < 4; i++) {
             struct gemm g = {32, 48, 16, .accumulate = i & 1, .a = GEMM_BF16, .b = GEMM_BF16};
             g.out = BF16;
@@ -61,16 +61,16 @@ static void size_and_run(const char *path)
     void *at;
     CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
     GPU_NAME(gemm_tune)(queue, path);
-    queue->measuring = true;
+    queue->sizing = true;
     CHECK_STATUS(OK, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, queue));
-    queue->measuring = false;
+    queue->sizing = false;
     size_t scratch = queue->scratch.peak;
-    CHECK_STATUS(OK, arena_init(&queue->scratch, scratch, queue_memory(queue)));
-    CHECK_STATUS(OK, queue_memory(queue)->take(4096, &at));
+    CHECK_STATUS(OK, arena_init(&queue->scratch, scratch, queue_device_allocator(queue)));
+    CHECK_STATUS(OK, queue_device_allocator(queue)->alloc(4096, &at));
     struct gemm_io io = {.a = at, .b = (char *)at + 1024, .c = (char *)at + 2048};
     CHECK_STATUS(OK, GPU_NAME(gemm)(&g, &io, queue));
     CHECK_STATUS(OK, queue_wait(queue));
-    queue_memory(queue)->give(at, 4096);
+    queue_device_allocator(queue)->free(at, 4096);
     GPU_NAME(gemm_close)(queue);
     GPU_NAME(close)(queue);
 }
@@ -102,7 +102,7 @@ TEST(invalid_entries_of_the_file_are_replaced)
         text_clear(&bad);
         for (size_t k = 0; k < 128; k++) text_adds(&bad, i ? "7" : "x");
         char *key = heap_string(t.entries[0].key, strlen(t.entries[0].key));
-        tuning_put(&t, key, bad.data);
+        tuning_set(&t, key, bad.data);
         CHECK_STATUS(OK, tuning_save(&t));
         tuning_close(&t);
         size_and_run(path);

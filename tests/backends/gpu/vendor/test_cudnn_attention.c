@@ -15,7 +15,7 @@ static struct cudnn_attention *open_h200(bool deterministic)
     struct cudnn_attention *c;
     size_t length;
     char *json = h200_properties(&length);
-    log_quiet(true);
+    log_set_quiet(true);
     CHECK_STATUS(OK, cudnn_attention_open_described(&c, json, length, deterministic));
     CHECK(c);
     free(json);
@@ -45,7 +45,7 @@ static size_t size_pass(struct cudnn_attention *c, const struct attention *a, bo
 {
     static const int32_t bound;
     const int32_t *bounds = varlen ? &bound : NULL;
-    struct queue queue = {.measuring = true};
+    struct queue queue = {.sizing = true};
     struct attention_fwd forward = {.start_BT = bounds, .end_BT = bounds};
     struct attention_bwd io = {.start_BT = bounds, .end_BT = bounds};
     if (backward)
@@ -195,7 +195,7 @@ static void plan_recipe(struct recorder *h, const char *path, const char *recomp
     const char *const settings[] = {recompute, "training.mixed_precision_param=bfloat16"};
     struct config c;
     struct model_shape s;
-    struct machine machine = {.ops = &rehearsal_ops, .on = &h->rehearsal.base};
+    struct machine machine = {.ops = &rehearsal_ops, .queue = &h->rehearsal.base};
     struct memory_plan memory;
     CHECK_STATUS(OK, config_load(&c, path, settings, 2));
     const struct parallelism_config *p = &c.parallelism;
@@ -205,7 +205,7 @@ static void plan_recipe(struct recorder *h, const char *path, const char *recomp
               p->tensor_parallel_degree * p->context_parallel_degree * p->pipeline_parallel_degree);
     CHECK_STATUS(OK, model_shape_resolve(&s, &c.model, 0));
     CHECK_STATUS(OK, mesh_resolve(&machine.mesh, p, 0, ranks));
-    groups_plan(&machine.groups, &machine.mesh);
+    groups_init_simulated(&machine.groups, &machine.mesh);
     h->varlen = !strcmp(c.model.attn_mask_type, "block_causal");
     CHECK_STATUS(OK, trainer_plan(&c, &s, &machine, &memory));
     arena_release(&h->rehearsal.base.scratch);

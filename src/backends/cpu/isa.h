@@ -19,7 +19,7 @@
 #define CPU_ISAS(X) X(generic)
 #endif
 
-struct cpu_set {
+struct isa {
     const char *name;
     struct ops ops;
     double (*burst)(enum dtype dtype, long rounds); /* these two: see kernels.h */
@@ -27,8 +27,8 @@ struct cpu_set {
 };
 
 /* ISA i, weakest first; NULL past the last. */
-const struct cpu_set *cpu_set_at(int i);
+const struct isa *isa_at(int i);
 /* Whether the processor and the operating system support the ISA. */
-bool cpu_set_runs(const struct cpu_set *s);
+bool isa_is_supported(const struct isa *s);
 /* The best supported ISA; NULL if none is. */
-const struct cpu_set *cpu_set_best(void);
+const struct isa *isa_best(void);

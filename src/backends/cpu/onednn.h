@@ -22,4 +22,4 @@ void onednn_close(struct onednn *library);
 enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
                         struct queue *queue);
 /* oneDNN's version, such as "2.6.3". */
-void product_library_version(struct text *version);
+void onednn_version(struct text *version);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/sets.h"
+#include "backends/cpu/isa.h"
 
 #include "backends/cpu/cpu.h"
 
@@ -12,14 +12,14 @@
 #include <unistd.h>
 #endif
 
-#define X(name) extern const struct cpu_set name##_set;
+#define X(name) extern const struct isa name##_isa;
 CPU_ISAS(X)
 #undef X
 
-const struct cpu_set *cpu_set_at(int i)
+const struct isa *isa_at(int i)
 {
-    static const struct cpu_set *const isas[] = {
-#define X(name) &name##_set,
+    static const struct isa *const isas[] = {
+#define X(name) &name##_isa,
         CPU_ISAS(X)
 #undef X
             NULL};
@@ -55,7 +55,7 @@ static bool has_amx(void)
 static bool has_generic(void) { return true; }
 #endif
 
-bool cpu_set_runs(const struct cpu_set *s)
+bool isa_is_supported(const struct isa *s)
 {
 #define X(isa)                                                                                     \
     if (!strcmp(s->name, #isa)) return has_##isa();
@@ -64,26 +64,26 @@ bool cpu_set_runs(const struct cpu_set *s)
     return false;
 }
 
-const struct cpu_set *cpu_set_best(void)
+const struct isa *isa_best(void)
 {
-    const struct cpu_set *best = NULL;
-    for (int i = 0; cpu_set_at(i); i++)
-        if (cpu_set_runs(cpu_set_at(i))) best = cpu_set_at(i);
+    const struct isa *best = NULL;
+    for (int i = 0; isa_at(i); i++)
+        if (isa_is_supported(isa_at(i))) best = isa_at(i);
     return best;
 }
 
 enum status cpu_ops_find(const char *name, const struct ops **out)
 {
-    const struct cpu_set *best = cpu_set_best();
+    const struct isa *best = isa_best();
     bool is_auto = !strcmp(name, "auto");
     if (!strcmp(name, "reference") || (is_auto && !best)) {
         *out = &ops_cpu_reference;
         return STATUS_OK;
     }
-    for (int i = 0; cpu_set_at(i); i++) {
-        const struct cpu_set *s = cpu_set_at(i);
+    for (int i = 0; isa_at(i); i++) {
+        const struct isa *s = isa_at(i);
         if (!(is_auto ? s == best : !strcmp(s->name, name))) continue;
-        if (!cpu_set_runs(s))
+        if (!isa_is_supported(s))
             FAIL(UNSUPPORTED,
                  "device.cpu = \"%s\": not supported by this processor; the best supported is "
                  "\"%s\"",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/product.h"
+#include "backends/cpu/onednn.h"
 #include "ops/rig.h"
 
 /* Compares C = A B (+ D) in f32, with each operand plain or transposed, with three loops. */
@@ -25,9 +25,9 @@ static void check(int M, int N, int K, int how)
                 *sum += a[s.transpose_a ? k * M + i : i * K + k] *
                         b[s.transpose_b ? j * K + k : k * N + j];
         }
-    rig_measuring(true);
+    rig_set_sizing(true);
     CHECK_STATUS(OK, onednn_gemm(&s, &io, rig_queue()));
-    rig_measuring(false);
+    rig_set_sizing(false);
     CHECK_STATUS(OK, onednn_gemm(&s, &io, rig_queue()));
     RIG_CLOSE(c, want, c_n, F32);
     free(a), free(b), free(c), free(want), free(old);
@@ -42,7 +42,7 @@ TEST(onednn_reports_its_version)
 {
     struct text version = {0};
     int major = 0, minor = 0;
-    product_library_version(&version);
+    onednn_version(&version);
     CHECK(sscanf(version.data, "%d.%d.", &major, &minor) == 2 && major >= 2);
     text_release(&version);
 }

@@ -1,7 +1,7 @@
 /* onednn.c (cpu) -- a cached primitive is only pointed at other buffers.  `accumulate` is oneDNN's
  * sum post-op, which adds to what C holds. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/product.h"
+#include "backends/cpu/onednn.h"
 
 #include "backends/cpu/queue.h"
 #include "base/text.h"
@@ -177,9 +177,9 @@ enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *i
     struct onednn_matmul *p;
     TRY(find_matmul(library, s, &p));
     size_t mark = arena_mark(&queue->scratch);
-    void *scratch = arena_take(&queue->scratch, p->scratch_bytes, 1);
+    void *scratch = arena_alloc(&queue->scratch, p->scratch_bytes, 1);
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     if (s->accumulate && io->d != io->c)
         copy_f32(io->c, io->d, (size_t)s->M * (size_t)s->N, queue->num_threads);
     TRY_DNNL(dnnl_memory_set_data_handle(p->a, (void *)(uintptr_t)io->a));
@@ -195,7 +195,7 @@ enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *i
     return STATUS_OK;
 }
 
-void product_library_version(struct text *version)
+void onednn_version(struct text *version)
 {
     const dnnl_version_t *v = dnnl_version();
     text_clear(version);
