@@ -81,7 +81,7 @@ TEST(check_tells_of_keys_that_do_nothing_here)
     CHECK(LLAMERO(NULL, &err, "check", p.config, "comm.init_timeout_seconds=5", "compile.enable=1",
                   "training.mixed_precision_reduce=bfloat16", "training.dtype=bfloat16") == 0);
     CHECK(strstr(err.data, "accepted without effect: comm.init_timeout_seconds, compile.enable"));
-    CHECK(strstr(err.data, "gradient sums stay float32"));
+    CHECK(strstr(err.data, "gradients are reduced in float32"));
     CHECK(strstr(err.data, "master weights stay float32"));
     text_release(&err);
 }
