@@ -131,7 +131,8 @@ enum status matmul_forward(const struct model *m, const struct matmul_call *call
         TRY(compute_scale(&p, FLOAT8_INPUT, x, call->amax_known, input));
         TRY(compute_scale(&p, FLOAT8_WEIGHT, w, false, weight));
         TRY(quantize_operand(&p, (struct fp8_operand){FLOAT8_INPUT, x, input, OVER_COLUMNS}, &x8));
-        TRY(quantize_operand(&p, (struct fp8_operand){FLOAT8_WEIGHT, w, weight, OVER_COLUMNS}, &w8));
+        TRY(quantize_operand(&p, (struct fp8_operand){FLOAT8_WEIGHT, w, weight, OVER_COLUMNS},
+                             &w8));
         io = (struct linear_fwd){x8, w8, y, input, weight, add_NF};
     }
     TRY(linear_forward(m->ops, &p.op, &io, m->queue));
@@ -188,7 +189,8 @@ enum status matmul_backward(const struct model *m, const struct matmul_call *cal
         dy_scale = arena_alloc(&m->queue->scratch, 1, sizeof *dy_scale);
         TRY(compute_scale(&p, FLOAT8_GRADIENT, dy, call->amax_known, dy_scale));
         TRY(quantize_operand(
-            &p, (struct fp8_operand){FLOAT8_GRADIENT, dy, dy_scale, OVER_COLUMNS | OVER_ROWS}, &dy8));
+            &p, (struct fp8_operand){FLOAT8_GRADIENT, dy, dy_scale, OVER_COLUMNS | OVER_ROWS},
+            &dy8));
         dy = dy8;
     }
     TRY(backward_input(&p, dy, dy_scale, dx));
