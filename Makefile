@@ -1,5 +1,5 @@
-# Makefile -- builds and tests Llamero.  `make help` lists the targets, ARCHITECTURE.md the rooms; the
-# GPU backend has its rules in src/backends/gpu/*.mk.
+# Makefile -- builds and tests Llamero.  `make help` lists the targets, ARCHITECTURE.md the rooms;
+# src/backends/gpu/*.mk has the rules of the GPU backend.
 # SPDX-License-Identifier: Apache-2.0
 B       ?= build
 CC      ?= cc
@@ -12,8 +12,8 @@ WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Wno-pass-fail
 MATH    := -ffp-contract=fast -fno-math-errno -fno-trapping-math
 HARDEN  := -fPIE -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 
-# One program runs on every processor of an architecture: the CPU's kernels are compiled for each ISA
-# of src/backends/cpu/isa.h, everything else for the baseline.
+# One program runs on every processor of an architecture: the CPU's kernels are compiled for each
+# ISA of src/backends/cpu/isa.h, everything else for the baseline.
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ifeq ($(MACHINE),x86_64)
 ARCH       ?= -march=x86-64-v3
@@ -25,8 +25,8 @@ ISAS       := generic
 endif
 ISA_amx_emulated := -DTILES_EMULATED
 
-# MPI is optional: MPI=0 leaves it out, MPICC=mpicc.mpich selects another library.  Only src/comm/mpi
-# is compiled with its flags; -isystem silences warnings about its headers.
+# MPI is optional: MPI=0 leaves it out, MPICC=mpicc.mpich selects another library.  Only
+# src/comm/mpi is compiled with its flags; -isystem silences warnings about its headers.
 MPICC   ?= mpicc
 ifneq ($(MPI),0)
 MPI_SHOW := $(shell $(MPICC) -show 2>/dev/null || pkg-config --cflags --libs ompi-c 2>/dev/null \
@@ -149,8 +149,8 @@ $(B)/src/backends/cpu/kernels/%.$(1).o: src/backends/cpu/kernels/%.c $(B)/flags
 endef
 $(foreach isa,$(ISAS) amx_emulated,$(eval $(call compile_kernels,$(isa))))
 
-# Stamp files change only when their content does: new flags recompile everything, new flags of MPI or
-# of a GPU toolkit what depends on them, and a removed source file relinks.
+# Stamp files change only when their content does: new flags recompile everything, new flags of MPI
+# or of a GPU toolkit what depends on them, and a removed source file relinks.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
 	$(call stamp,$(COMPILE) $(EMULATED_CXX) $(foreach isa,$(ISAS),$(ISA_$(isa))))
@@ -191,7 +191,7 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize OPT='-O1 -g' \
 	    HARDEN= LDFLAGS= PRELOAD= EXTRA='$(SANITIZE) -Wno-maybe-uninitialized'
 
-# In these tests ranks are threads and use one thread each, because TSan does not understand libgomp.
+# Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.
 RACE := test_ranks_resume test_ranks_traffic test_fsdp test_pipeline test_ring test_comm \
     test_progress
 race: ## run the tests of ranks under TSan
@@ -231,7 +231,8 @@ clean: ## remove what was built
 	rm -rf $(B)
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(filter %.mk Makefile,$(MAKEFILE_LIST)) | while read -r target says; do \
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(filter %.mk Makefile,$(MAKEFILE_LIST)) | \
+	    while read -r target says; do \
 	    printf '  %-10s %s\n' "$$target" "$$says"; done
 	@echo 'B=$(B) CC=$(CC) ARCH="$(ARCH)" OPT="$(OPT)" EXTRA= T= DATA= RUNS= V= PREFIX= DESTDIR='
 	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC) HUB=$(if $(HUB_LIBS),1,0)'

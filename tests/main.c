@@ -139,7 +139,7 @@ static void worker_start(struct worker *w, size_t from, size_t to)
     exit(*w->failed != 0); /* a leak found here makes it another code */
 }
 
-/* Waits for one of them, tells what it said but for the runner's own frame, and counts. */
+/* Waits for one worker, prints its output without the runner's own frame, and counts its tests. */
 static int worker_end(struct worker *workers, size_t num)
 {
     int code, failed;

@@ -167,6 +167,57 @@ enum status json_get_string(const struct json *object, const char *key, const ch
     return STATUS_OK;
 }
 
+/* As in cJSON, any control character is white space. */
+static bool is_space(char c) { return c && (unsigned char)c <= ' '; }
+
+static const char *skip_space(const char *at)
+{
+    while (is_space(*at)) at++;
+    return at;
+}
+
+/* `at` is at the opening quote. */
+static const char *skip_string(const char *at)
+{
+    for (at++; *at != '"'; at++)
+        if (*at == '\\') at++;
+    return at + 1;
+}
+
+static const char *skip_value(const char *at)
+{
+    int depth = 0;
+    for (; depth || !strchr(",}]", *at); at++) {
+        if (*at == '"') {
+            at = skip_string(at) - 1;
+            continue;
+        }
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+    }
+    while (is_space(at[-1])) at--;
+    return at;
+}
+
+bool json_member_text(const char *object, const char *key, struct text *out)
+{
+    const char *at = skip_space(object);
+    size_t len = strlen(key);
+    BUG_IF(*at != '{');
+    for (at = skip_space(at + 1); *at == '"'; at = skip_space(at + 1)) {
+        const char *name = at + 1, *end = skip_string(at);
+        at = skip_space(skip_space(end) + 1); /* past the colon */
+        const char *value = at;
+        at = skip_value(value);
+        if ((size_t)(end - 1 - name) == len && !strncmp(name, key, len)) {
+            text_add(out, value, (size_t)(at - value));
+            return true;
+        }
+        at = skip_space(at);
+        if (*at != ',') break;
+    }
+    return false;
+}
+
 void json_quote(struct text *t, const char *string)
 {
     static const char plain[] = "\n\t\r\"\\", letters[] = "ntr\"\\";

@@ -44,6 +44,10 @@ enum status json_get_string(const struct json *object, const char *key, const ch
 /* If v is a whole number in bounds, sets *out and returns true. */
 bool json_as_int(const struct json *v, int64_t least, int64_t most, int64_t *out);
 
+/* Appends the text of a member's value, unchanged, from the text of an object that json_parse
+ * accepts; false: absent.  The key must need no escapes. */
+bool json_member_text(const char *object, const char *key, struct text *out);
+
 /* Appends the string in quotes, escaped; bytes that are not UTF-8 become U+FFFD. */
 void json_quote(struct text *t, const char *string);
 /* Appends a double so that it reads back as the same bits, or null if it is not finite. */

@@ -26,7 +26,7 @@ static inline int toml_lexer_column(const struct toml_lexer *l)
 }
 
 void toml_lexer_skip_blanks(struct toml_lexer *l); /* spaces and tabs */
-/* Skips blanks, an optional comment and the end of the line.  DATA: anything else is there. */
+/* Skips blanks, an optional comment and the end of the line.  DATA: anything else follows. */
 enum status toml_lexer_end_line(struct toml_lexer *l);
 /* Skips blanks, newlines and comments, as between the items of an array. */
 enum status toml_lexer_skip_lines(struct toml_lexer *l);

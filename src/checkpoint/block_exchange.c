@@ -6,33 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status read_flat(void *context, const struct shard_run *p, size_t first, size_t count,
-                             const float **values)
-{
-    (void)count;
-    *values = (const float *)context + p->at + (first - p->first);
-    return STATUS_OK;
-}
-
-struct tensor_source tensor_source_flat(const float *flat)
-{
-    return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
-}
-
-static enum status read_stored(void *context, const struct shard_run *p, size_t first, size_t count,
-                               const float **values)
-{
-    const struct stored_flat *f = context;
-    TRY(store_read(&f->store, p->at + (first - p->first), count, f->run));
-    *values = f->run;
-    return STATUS_OK;
-}
-
-struct tensor_source tensor_source_stored(struct stored_flat *f)
-{
-    return (struct tensor_source){read_stored, f};
-}
-
 static int compare_runs(const void *a, const void *b)
 {
     const struct shard_run *x = a, *y = b;
@@ -46,7 +19,7 @@ static uint64_t mix_fingerprint(uint64_t sum, uint64_t x)
     return sum ^ sum >> 29;
 }
 
-/* What tells the runs of a tensor from others; those that touch count as one. */
+/* Fingerprints the runs that this rank holds of each tensor.  Adjacent runs count as one. */
 static void compute_fingerprints(const struct block_exchange *x, uint64_t *fingerprints)
 {
     for (size_t i = 0, next; i < x->num_runs; i = next) {
@@ -73,7 +46,7 @@ static int compare_holders(const void *a, const void *b)
     return x->rank - y->rank;
 }
 
-/* Of the ranks that hold the same of a tensor, the lowest. */
+/* Of the ranks that hold the same runs of a tensor, the lowest sends them. */
 static void choose_senders(struct block_exchange *x, size_t size)
 {
     size_t n = (size_t)x->layout->num_tensors;
@@ -106,7 +79,7 @@ enum status block_exchange_open(struct block_exchange *x, const struct layout *l
 {
     *x = (struct block_exchange){.layout = l, .ranks = ranks};
     x->runs = heap(p->count * sizeof *x->runs);
-    x->filled = heap(EXCHANGE_ELEMENTS);
+    x->filled = heap(TENSOR_SOURCE_ELEMENTS);
     for (size_t i = 0; i < p->count; i++)
         if (p->runs[i].count) x->runs[x->num_runs++] = p->runs[i];
     qsort(x->runs, x->num_runs, sizeof *x->runs, compare_runs);
@@ -127,7 +100,7 @@ void block_exchange_close(struct block_exchange *x)
     *x = (struct block_exchange){0};
 }
 
-/* Does rank `from` send something of this tensor to rank `to`? */
+/* Whether rank `from` sends elements of this tensor to rank `to`. */
 static bool sends_tensor(const struct block_exchange *x, int from, int to, int tensor)
 {
     size_t n = (size_t)x->layout->num_tensors;
@@ -135,7 +108,8 @@ static bool sends_tensor(const struct block_exchange *x, int from, int to, int t
     return x->sends[i] && x->fingerprints[i] != x->fingerprints[j];
 }
 
-/* Both ranks see it alike, so where nothing sends_tensor there is no message. */
+/* Both ranks evaluate this alike, so that neither waits for a message that the other does not
+ * send. */
 static bool sends_any(const struct block_exchange *x, int from, int to, const struct file_block *b)
 {
     for (size_t i = 0; i < b->count; i++)
@@ -143,7 +117,7 @@ static bool sends_any(const struct block_exchange *x, int from, int to, const st
     return false;
 }
 
-/* The first of this rank's pieces that ends behind the beginning of the span. */
+/* This rank's first run that ends after the beginning of the span (binary search). */
 static size_t first_run(const struct block_exchange *x, const struct block_span *s)
 {
     size_t low = 0, high = x->num_runs;
@@ -158,7 +132,7 @@ static size_t first_run(const struct block_exchange *x, const struct block_span 
     return low;
 }
 
-/* What this rank holds of a span: the run in its i-th piece; false: there is none. */
+/* Sets *run to what the i-th run of this rank holds of the span; false: nothing. */
 static bool intersect(const struct block_exchange *x, const struct block_span *s, size_t i,
                       struct block_span *run)
 {
@@ -173,17 +147,24 @@ static bool intersect(const struct block_exchange *x, const struct block_span *s
     return true;
 }
 
-static void store_values(struct block_exchange *x, size_t at, size_t count, const float *values,
-                         enum safetensors_dtype dtype, void *bytes)
+/* Where this rank assembles its block. */
+struct block_buffer {
+    enum safetensors_dtype dtype;
+    void *bytes;
+};
+
+static void store_values(struct block_exchange *x, const struct block_buffer *to, size_t at,
+                         size_t count, const float *values)
 {
-    BUG_IF(at > EXCHANGE_ELEMENTS || count > EXCHANGE_ELEMENTS - at);
-    safetensors_from_f32(values, count, dtype, (char *)bytes + at * safetensors_dtype_bytes(dtype));
+    BUG_IF(at > TENSOR_SOURCE_ELEMENTS || count > TENSOR_SOURCE_ELEMENTS - at);
+    safetensors_from_f32(values, count, to->dtype,
+                         (char *)to->bytes + at * safetensors_dtype_bytes(to->dtype));
     memset(x->filled + at, 1, count);
 }
 
-/* This rank's own part of its block. */
+/* Fills this rank's block from its own shard. */
 static enum status copy_own_runs(struct block_exchange *x, const struct file_block *b,
-                                 enum safetensors_dtype dtype, void *bytes)
+                                 const struct block_buffer *to)
 {
     for (size_t s = 0; s < b->count; s++) {
         const struct block_span *span = &b->spans[s];
@@ -191,7 +172,7 @@ static enum status copy_own_runs(struct block_exchange *x, const struct file_blo
         for (size_t i = first_run(x, span); intersect(x, span, i, &run); i++) {
             const float *values;
             TRY(run.source->read(run.source->context, &x->runs[i], run.first, run.count, &values));
-            store_values(x, run.at, run.count, values, dtype, bytes);
+            store_values(x, to, run.at, run.count, values);
         }
     }
     return STATUS_OK;
@@ -206,7 +187,7 @@ static uint32_t *reserve_words(uint32_t **words, size_t *capacity, size_t count)
     return *words;
 }
 
-/* Runs one behind the other: where it begins in the block, how many, then so many numbers. */
+/* Message: for each run its position in the block, its number of elements, and the elements. */
 static enum status pack_runs(struct block_exchange *x, const struct file_block *b, int to,
                              uint32_t *count)
 {
@@ -219,7 +200,7 @@ static enum status pack_runs(struct block_exchange *x, const struct file_block *
         for (size_t i = first_run(x, span); intersect(x, span, i, &run); i++) {
             const float *values;
             TRY(run.source->read(run.source->context, &x->runs[i], run.first, run.count, &values));
-            uint32_t *words = reserve_words(&x->out, &x->out_words, n + 2 + run.count) + n;
+            uint32_t *words = reserve_words(&x->out, &x->out_capacity, n + 2 + run.count) + n;
             words[0] = (uint32_t)run.at, words[1] = (uint32_t)run.count;
             memcpy(words + 2, values, run.count * sizeof *values);
             n += 2 + run.count;
@@ -229,25 +210,33 @@ static enum status pack_runs(struct block_exchange *x, const struct file_block *
     return STATUS_OK;
 }
 
-static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors_dtype dtype,
-                        void *bytes)
+static void unpack_runs(struct block_exchange *x, size_t count, const struct block_buffer *to)
 {
     for (size_t n = 0; n < count;) {
         const uint32_t *words = x->in + n;
         BUG_IF(count - n < 2 || count - n - 2 < words[1]);
-        store_values(x, words[0], words[1], (const float *)(const void *)(words + 2), dtype, bytes);
+        store_values(x, to, words[0], words[1], (const float *)(const void *)(words + 2));
         n += 2 + (size_t)words[1];
     }
 }
 
-/* out_count words to one rank, in_count from another; -1 there: none is met. */
-static enum status send_receive(const struct block_exchange *x, int to, uint32_t *out,
-                                size_t out_count, int from, uint32_t *in, size_t in_count)
+/* Words to send to, or to receive from, another rank. */
+struct word_message {
+    int peer; /* -1: none */
+    uint32_t *words;
+    size_t count;
+};
+
+/* As MPI_Sendrecv. */
+static enum status send_receive(const struct block_exchange *x, struct word_message out,
+                                struct word_message in)
 {
-    struct transfer send = {.kind = TRANSFER_send, .x = out, .peer = to, .is_bytes = true};
-    struct transfer receive = {.kind = TRANSFER_receive, .x = in, .peer = from, .is_bytes = true};
-    send.count = out_count * sizeof *out, receive.count = in_count * sizeof *in;
-    bool sends = to >= 0 && out_count, receives = from >= 0 && in_count;
+    struct transfer send = {
+        .kind = TRANSFER_send, .x = out.words, .peer = out.peer, .is_bytes = true};
+    struct transfer receive = {
+        .kind = TRANSFER_receive, .x = in.words, .peer = in.peer, .is_bytes = true};
+    send.count = out.count * sizeof *out.words, receive.count = in.count * sizeof *in.words;
+    bool sends = out.peer >= 0 && out.count, receives = in.peer >= 0 && in.count;
     if (receives) TRY(comm_start(x->ranks, &receive));
     if (sends) TRY(comm_start(x->ranks, &send));
     if (sends) TRY(comm_wait(&send));
@@ -260,20 +249,23 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
 {
     int size = x->ranks->size, rank = x->ranks->rank;
     const struct file_block *mine = &blocks[rank];
+    const struct block_buffer buffer = {dtype, bytes};
     struct failure first = {0};
-    memset(x->filled, 0, EXCHANGE_ELEMENTS);
-    status_save(&first, copy_own_runs(x, mine, dtype, bytes));
-    /* In step k all ranks send to the one k places on, so nobody is waited for by many. */
+    memset(x->filled, 0, TENSOR_SOURCE_ELEMENTS);
+    status_save(&first, copy_own_runs(x, mine, &buffer));
+    /* In step k each rank sends to the rank k above it (mod size), which spreads the load. */
     for (int k = 1; k < size; k++) {
         int to = (rank + k) % size, from = (rank + size - k) % size;
         uint32_t out = 0, in = 0;
         if (!sends_any(x, rank, to, &blocks[to])) to = -1;
         if (!sends_any(x, from, rank, mine)) from = -1;
         if (to >= 0) status_save(&first, pack_runs(x, &blocks[to], to, &out));
-        TRY(send_receive(x, to, &out, 1, from, &in, 1));
-        reserve_words(&x->in, &x->in_words, in);
-        TRY(send_receive(x, to, x->out, out, from, x->in, in));
-        unpack_runs(x, in, dtype, bytes);
+        TRY(send_receive(x, (struct word_message){to, &out, 1},
+                         (struct word_message){from, &in, 1}));
+        reserve_words(&x->in, &x->in_capacity, in);
+        TRY(send_receive(x, (struct word_message){to, x->out, out},
+                         (struct word_message){from, x->in, in}));
+        unpack_runs(x, in, &buffer);
     }
     TRY(status_restore(&first));
     for (size_t s = 0; s < mine->count; s++) {
@@ -282,7 +274,7 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
         char name[96];
         if (!hole) continue;
         layout_tensor_name(&x->layout->tensors[span->tensor], true, name);
-        FAIL(SHAPE, "tensor %s: no rank holds its element %zu", name,
+        FAIL(SHAPE, "tensor %s: no rank holds element %zu", name,
              span->first + (size_t)(hole - from));
     }
     return STATUS_OK;

@@ -1,38 +1,19 @@
-/* exchange.h -- blocks of a file, put together from what the ranks hold of its tensors.
+/* block_exchange.h -- assembles blocks of a file from all ranks' shards (two-phase collective I/O).
  *
- * Ranks    Elements that several ranks hold have the same bits on all of them: a rank takes its own
- *          first, and of ranks that hold the same runs of a tensor only the lowest sends.
- * Memory   A byte for each element of a block, and with several ranks two buffers for what is sent
- *          and received: of a block's elements, and 8 bytes for each run that they lie in. */
+ * Block    TENSOR_SOURCE_ELEMENTS elements at most.
+ * Ranks    Elements that several ranks hold have the same bits on all of them.  A rank uses its own
+ *          copy first; of the ranks that hold the same runs of a tensor, only the lowest sends.
+ * Memory   A byte per element of a block; with several ranks also a send and a receive buffer, each
+ *          of a block's elements and 8 bytes per run. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/tensor_source.h"
 #include "comm/comm.h"
 #include "formats/safetensors.h"
 #include "model/shard.h"
-#include "tensor/store.h"
 
-enum { EXCHANGE_ELEMENTS = 1 << 20 }; /* of a block, at most */
-
-/* Where the numbers of this rank's pieces are. */
-struct tensor_source {
-    /* Elements [first, first + count) of the tensor that piece `p` is of, and lying in it; count is
-     * at most EXCHANGE_ELEMENTS.  *values stays valid until the next call. */
-    enum status (*read)(void *context, const struct shard_run *p, size_t first, size_t count,
-                        const float **values);
-    void *context;
-};
-/* A source over a flat buffer of the pieces. */
-struct tensor_source tensor_source_flat(const float *flat);
-
-/* The same, where the buffer is a device's, or of another form. */
-struct stored_flat {
-    struct store store;
-    float *run; /* EXCHANGE_ELEMENTS of the host's */
-};
-struct tensor_source tensor_source_stored(struct stored_flat *f);
-
-/* A run of a tensor's elements, and where it begins in its block. */
+/* A run of a tensor's elements, and its position in the block. */
 struct block_span {
     int tensor;
     size_t first, count, at;
@@ -46,22 +27,22 @@ struct file_block {
 struct block_exchange {
     const struct layout *layout;
     const struct comm *ranks;
-    struct shard_run *runs; /* this rank's, by tensor and place; owned */
+    struct shard_run *runs; /* this rank's runs, sorted by tensor and first element; owned */
     size_t num_runs;
-    uint64_t *fingerprints; /* of the runs that each rank holds of each tensor, 0: none; owned */
-    bool *sends;            /* no lower rank holds the same of that tensor; owned */
+    uint64_t *fingerprints; /* [rank][tensor]: of the runs the rank holds; 0: none; owned */
+    bool *sends;            /* [rank][tensor]: no lower rank holds the same runs; owned */
     uint32_t *out, *in;
-    size_t out_words, in_words; /* room for so many */
+    size_t out_capacity, in_capacity; /* words */
     unsigned char *filled;
 };
 
-/* Collective.  `p` names no element twice. */
+/* Collective.  The runs of `p` must not overlap. */
 enum status block_exchange_open(struct block_exchange *x, const struct layout *l,
                                 const struct shard *p, const struct comm *ranks);
 void block_exchange_close(struct block_exchange *x);
 
-/* blocks[r] is the block that rank r puts together; `bytes` gets this rank's, as numbers of
- * `dtype`. Collective; a failure is this rank's own, unless it is COMM.  SHAPE: an element that no
- * rank holds. */
+/* blocks[r] is the block that rank r assembles; `bytes` receives this rank's, converted to `dtype`.
+ * Collective; a failure is this rank's own, except COMM.  SHAPE: no rank holds an element of the
+ * block. */
 enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
                                 enum safetensors_dtype dtype, void *bytes);

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 17 }; /* numbers at a time */
+enum { CHUNK = 1 << 17 }; /* elements read at a time */
 
-static struct difference *add_difference(struct comparison *c, enum difference_kind kind, const char *name)
+static struct difference *add_difference(struct comparison *c, enum difference_kind kind,
+                                         const char *name)
 {
     c->all = heap_grow(c->all, c->count + 1, sizeof *c->all);
     struct difference *d = &c->all[c->count++];
@@ -53,7 +54,7 @@ static void add_chunk(struct error_sums *s, const float *a, const float *b, uint
 }
 
 static enum status compare_elements(struct comparison *c, struct model_tensor *a,
-                                   struct model_tensor *b, float *buffer)
+                                    struct model_tensor *b, float *buffer)
 {
     struct error_sums s = {0};
     uint64_t n;
@@ -91,12 +92,13 @@ static enum status compare_files(struct comparison *c, const struct model_files 
     }
     for (size_t i = 0; i < model_files_num_tensors(b); i++) {
         x = model_files_tensor(b, i);
-        if (!model_files_named(a, x.is.name, &y)) add_difference(c, DIFFERENCE_ONLY_SECOND, x.is.name);
+        if (!model_files_named(a, x.is.name, &y))
+            add_difference(c, DIFFERENCE_ONLY_SECOND, x.is.name);
     }
     return STATUS_OK;
 }
 
-/* A value as people read it. */
+/* Formats a value for people: containers as their size. */
 static char *format_value(const struct json *v)
 {
     struct text t = {0};
@@ -132,7 +134,7 @@ static void compare_members(struct comparison *c, const char *name, const struct
     text_release(&path);
 }
 
-/* Of a list it is told that it differs, not in which of its items. */
+/* Arrays are compared as a whole: a difference is reported without its index. */
 static bool same_items(const struct json *a, const struct json *b)
 {
     struct comparison c = {0};
@@ -171,7 +173,7 @@ static void compare_json(struct comparison *c, const char *name, const struct js
     free(first), free(second);
 }
 
-/* One of the folders. */
+/* One of the two models. */
 struct compared_model {
     const char *folder;
     struct model_shape shape;
@@ -179,16 +181,17 @@ struct compared_model {
     struct json *config, *state; /* NULL: none */
 };
 
-/* What has config.json; torch's own files need not. */
+/* Torch files need not have a config.json. */
 static enum status read_model_config(struct compared_model *s)
 {
-    char *beside = torch_files_folder(s->folder), *path = file_join(beside, "config.json");
+    char *config_folder = torch_files_folder(s->folder),
+         *path = file_join(config_folder, "config.json");
     enum status st = file_exists(path) ? json_read(path, 1 << 30, &s->config) : STATUS_OK;
-    free(beside), free(path);
+    free(config_folder), free(path);
     return st;
 }
 
-/* The heads say in which order the rows of torch's files are. */
+/* The number of heads determines the row order of torch files, so read the shape first. */
 static enum status open_model(struct compared_model *s, const char *folder)
 {
     struct torch_state torch;
@@ -212,19 +215,25 @@ static void close_model(struct compared_model *s)
     json_free(s->config), json_free(s->state);
 }
 
-/* One JSON file of both folders; one that neither has is the same. */
-static enum status compare_json_files(struct comparison *c, const struct compared_model *a, const struct json *x,
-                                 const struct compared_model *b, const struct json *y, const char *name)
+struct json_file {
+    const char *folder;
+    const struct json *root; /* NULL: the folder does not have it */
+};
+
+/* Compares one JSON file of both folders.  If neither has it, they are equal. */
+static enum status compare_json_files(struct comparison *c, const char *name, struct json_file a,
+                                      struct json_file b)
 {
     struct text prefix = {0};
-    if (!x || !y) {
-        if (x || y) add_difference(c, x ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, name);
+    if (!a.root || !b.root) {
+        if (a.root || b.root)
+            add_difference(c, a.root ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, name);
         return STATUS_OK;
     }
-    if (!json_is_object(x)) FAIL(DATA, "%s/%s: not an object", a->folder, name);
-    if (!json_is_object(y)) FAIL(DATA, "%s/%s: not an object", b->folder, name);
+    if (!json_is_object(a.root)) FAIL(DATA, "%s/%s: expected a JSON object", a.folder, name);
+    if (!json_is_object(b.root)) FAIL(DATA, "%s/%s: expected a JSON object", b.folder, name);
     text_addf(&prefix, "%s: ", name);
-    compare_members(c, prefix.data, x, y);
+    compare_members(c, prefix.data, a.root, b.root);
     text_release(&prefix);
     return STATUS_OK;
 }
@@ -238,14 +247,18 @@ enum status comparison_make(struct comparison *c, const char *first, const char 
     TRY_OUT(open_model(&a, first));
     TRY_OUT(open_model(&b, second));
     TRY_OUT(compare_files(c, &a.files, &b.files, buffer));
-    bool moments_a = !model_files_are_empty(&a.moments), moments_b = !model_files_are_empty(&b.moments);
+    bool moments_a = !model_files_are_empty(&a.moments),
+         moments_b = !model_files_are_empty(&b.moments);
     if (moments_a && moments_b)
         TRY_OUT(compare_files(c, &a.moments, &b.moments, buffer));
     else if (moments_a || moments_b)
-        add_difference(c, moments_a ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, "optimizer's moments");
+        add_difference(c, moments_a ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND,
+                       "optimizer's moments");
     if ((a.config || !a.files.slices) && (b.config || !b.files.slices))
-        TRY_OUT(compare_json_files(c, &a, a.config, &b, b.config, "config.json"));
-    TRY_OUT(compare_json_files(c, &a, a.state, &b, b.state, "state.json"));
+        TRY_OUT(compare_json_files(c, "config.json", (struct json_file){first, a.config},
+                                   (struct json_file){second, b.config}));
+    TRY_OUT(compare_json_files(c, "state.json", (struct json_file){first, a.state},
+                               (struct json_file){second, b.state}));
 out:
     close_model(&a), close_model(&b);
     free(buffer);

@@ -1,6 +1,6 @@
-/* compare.h -- in what two folders of models differ: tensors, moments, config.json, state.json.
+/* comparison.h -- differences between two model folders: tensors, moments, config.json, state.json.
  *
- * Memory   A megabyte of numbers of either, however large the model. */
+ * Memory   A megabyte of elements of each, however large the model. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,9 +19,9 @@ enum difference_kind {
 
 struct difference {
     enum difference_kind kind;
-    char *name;            /* a tensor's, or "config.json: rope_theta"; owned */
-    double most, relative; /* NUMBERS: max |a - b|, and |a - b| / |a| by 2-norms; INFINITY: NaN */
-    char *first, *second;  /* SHAPE, VALUE: what either has; owned, or NULL */
+    char *name;            /* of a tensor, or "config.json: rope_theta"; owned */
+    double most, relative; /* NUMBERS: max |a - b|, and |a - b| / |a| in 2-norms; INFINITY: NaN */
+    char *first, *second;  /* SHAPE, VALUE: each side's; owned, or NULL */
 };
 
 struct comparison {
@@ -30,7 +30,7 @@ struct comparison {
     int64_t num_tensors, num_elements; /* compared */
 };
 
-/* Of any two of whatever convert reads; the bytes are not held against checksums.  After a failure,
- * too, release it. */
+/* Compares any two folders that `convert` reads, without verifying checksums.  Release `c` even
+ * after a failure. */
 enum status comparison_make(struct comparison *c, const char *first, const char *second);
 void comparison_release(struct comparison *c);

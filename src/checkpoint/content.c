@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "checkpoint/interop/hf_config.h"
+#include "checkpoint/interop/state_json.h"
 
 #include <stdlib.h>
 
@@ -44,29 +45,14 @@ static enum status write_tensors(const struct content *c, struct manifest *m)
     return st;
 }
 
-/* Files that another room wrote into the folder: sealed as they are. */
-static enum status add_existing_file(struct manifest *m, const char *name)
-{
-    struct text bytes = {0};
-    char *path = file_join(m->folder, name);
-    enum status st = STATUS_OK;
-    TRY_OUT(file_read(path, UINT32_MAX, &bytes));
-    TRY_OUT(file_remove_tree(path));
-    TRY_OUT(manifest_write_file(m, name, bytes.data, bytes.len));
-out:
-    free(path);
-    text_release(&bytes);
-    return st;
-}
-
 static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m)
 {
     struct file_list names;
     enum status st = STATUS_OK;
     if (!t) return STATUS_OK;
-    TRY(tokenizer_copy(t, m->folder)); /* the folder is empty before */
+    TRY(tokenizer_copy(t, m->folder)); /* the folder is still empty */
     TRY(file_list_dir(&names, m->folder));
-    for (size_t i = 0; i < names.count && !st; i++) st = add_existing_file(m, names.paths[i]);
+    for (size_t i = 0; i < names.count && !st; i++) st = manifest_add_existing(m, names.paths[i]);
     file_list_release(&names);
     return st;
 }
@@ -82,8 +68,7 @@ enum status content_write_texts(const struct content *c, struct manifest *m)
     TRY_OUT(manifest_write_file(m, "config.json", t.data, t.len));
     if (c->plain) goto out;
     text_clear(&t);
-    text_addf(&t, "{\"format\": 1, \"step\": %lld, \"train\": %s}\n", (long long)c->step,
-              c->train ? c->train : "null");
+    state_json_write(c->step, c->train, &t);
     TRY_OUT(manifest_write_file(m, "state.json", t.data, t.len));
     if (c->config_toml)
         TRY_OUT(manifest_write_file(m, "config.toml", c->config_toml->data, c->config_toml->len));

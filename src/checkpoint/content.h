@@ -1,9 +1,9 @@
-/* content.h -- what a folder of a model holds, and writing it: a checkpoint's, or a plain Hugging
- * Face folder's.
+/* content.h -- writes the contents of a model folder: a checkpoint's or a plain Hugging Face
+ * folder's.
  *
- * Ranks    The tensors' files are written by all ranks at once, the others by rank 0; the bytes do
- *          not depend on how many there are, or who holds what.
- * Memory   Blocks of a few megabytes (shards.h). */
+ * Ranks    All ranks write the tensors' files together, rank 0 writes the others.  The bytes do not
+ *          depend on the number of ranks or on their shards.
+ * Memory   Blocks of a few megabytes (safetensors_shards.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,21 +14,21 @@
 struct content {
     const struct model_shape *shape;
     const struct layout *layout;
-    const struct shard *shard; /* that this rank has */
+    const struct shard *shard; /* this rank's shard */
     const struct comm *ranks;
     struct tensor_source weights, exp_avg, exp_avg_sq; /* .read NULL: none */
     enum safetensors_dtype dtype;                      /* of the weights: F32, BF16 or F16 */
-    uint64_t shard_bytes;                              /* of a file, at most; 0: 5 GB */
-    bool plain; /* a Hugging Face folder: no state, and no index for a single file */
+    uint64_t shard_bytes;                              /* maximum per safetensors file; 0: 5 GB */
+    bool plain; /* plain Hugging Face folder: no state, and no index for a single file */
     int64_t step;
-    const char *train;                 /* JSON of the trainer; or NULL */
-    int bos, eos;                      /* ids for config.json; below 0: none */
-    const struct tokenizer *tokenizer; /* its file is written too; or NULL */
-    const struct text *config_toml;    /* or NULL */
+    const char *train;                 /* the trainer's JSON object; NULL: none */
+    int bos, eos;                      /* token IDs for config.json; negative: none */
+    const struct tokenizer *tokenizer; /* its file is written too; NULL: none */
+    const struct text *config_toml;    /* NULL: none */
 };
 
-/* Into the manifest's folder, which exists and is empty.  The manifest is not finished, and whole
- * on rank 0 only.  Collective; a failure of one rank is all ranks'. */
+/* Writes into the manifest's folder, which must exist and be empty.  Does not finish the manifest,
+ * which is complete on rank 0 only.  Collective; if one rank fails, all fail. */
 enum status content_write(const struct content *c, struct manifest *m);
-/* config.json alone, and what else is text.  Of one rank. */
+/* Writes only config.json and the other text files.  For one rank. */
 enum status content_write_texts(const struct content *c, struct manifest *m);

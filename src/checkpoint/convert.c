@@ -13,6 +13,7 @@
 #include "checkpoint/interop/meta.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/nxdt.h"
+#include "checkpoint/interop/state_json.h"
 #include "checkpoint/interop/torch_files.h"
 #include "optim/optim.h"
 
@@ -23,14 +24,14 @@
 
 struct conversion_source;
 
-/* The weights, or moments of them. */
+/* The weights, or one of the moments, of the source. */
 struct source_tensors {
     const struct conversion_source *source;
     const struct model_files *files;
     enum tensor_kind kind;
 };
 
-/* The folder that is read, and some numbers of a tensor of it. */
+/* The model that is read, and a buffer for elements of one of its tensors. */
 struct conversion_source {
     struct model_shape shape;
     struct layout layout;
@@ -39,21 +40,21 @@ struct conversion_source {
     struct shard shard;
     float *values;
     int bos, eos;
-    int64_t step;      /* where a run goes on; -1: the model alone is taken */
-    struct text train; /* its trainer's kind of state.json */
+    int64_t step;      /* of a run to resume; -1: only the model is converted */
+    struct text train; /* the trainer's part of state.json */
 };
 
 static enum status read_run(void *context, const struct shard_run *p, size_t first, size_t count,
                             const float **values)
 {
-    const struct source_tensors *kind = context;
-    const struct conversion_source *o = kind->source;
+    const struct source_tensors *from = context;
+    const struct conversion_source *o = from->source;
     const struct tensor_slot *t = &o->layout.tensors[p->tensor];
     struct tensor_reader r;
     char stem[96], name[160];
     layout_tensor_name(t, true, stem);
-    snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(kind->kind));
-    TRY(tensor_reader_open(&r, kind->files, t, name));
+    snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(from->kind));
+    TRY(model_files_open_tensor(from->files, t, name, &r));
     TRY(tensor_reader_read(&r, first, count, F32, o->values));
     tensor_reader_close(&r);
     *values = o->values;
@@ -79,9 +80,9 @@ static void set_rope(struct rope_scaling *r, double factor)
 static enum status open_source(struct conversion_source *o, const struct conversion *c)
 {
     const char *folder = c->from;
-    char *beside = torch_files_folder(folder);
-    char *config =
-        c->config ? heap_string(c->config, strlen(c->config)) : file_join(beside, "config.json");
+    char *config_folder = torch_files_folder(folder);
+    char *config = c->config ? heap_string(c->config, strlen(c->config))
+                             : file_join(config_folder, "config.json");
     bool native;
     enum status st = STATUS_OK;
     TRY_OUT(checkpoint_check_native(folder, comm_self(), &native));
@@ -94,9 +95,9 @@ static enum status open_source(struct conversion_source *o, const struct convers
     TRY_OUT(model_files_open_any(&o->files, folder, &o->shape));
     TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
     shard_init(&o->shard, &o->layout, 0, 1);
-    o->values = heap(EXCHANGE_ELEMENTS * sizeof *o->values);
+    o->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *o->values);
 out:
-    free(beside), free(config);
+    free(config_folder), free(config);
     return st;
 }
 
@@ -110,32 +111,17 @@ static void close_source(struct conversion_source *o)
     layout_release(&o->layout);
 }
 
-/* Of state.json as we write it; it has been held against its manifest. */
+/* The checkpoint has been verified already. */
 static enum status read_state(struct conversion_source *o, const char *folder)
 {
-    static const char end[] = "}\n";
-    struct text head = {0}, state = {0};
-    struct json *root = NULL;
     char *path = file_join(folder, "state.json");
-    enum status st = STATUS_OK;
-    TRY_OUT(json_read(path, 1 << 30, &root));
-    TRY_OUT(json_get_int(root, "step", 0, INT64_C(1) << 53, &o->step));
-    TRY_OUT(file_read(path, 1 << 30, &state));
-    text_addf(&head, "{\"format\": 1, \"step\": %lld, \"train\": ", (long long)o->step);
-    size_t rest = head.len + sizeof end - 1;
-    if (state.len < rest || memcmp(state.data, head.data, head.len) ||
-        memcmp(state.data + state.len - 2, end, 2))
-        FAIL_OUT(DATA, "%s: it is not as we write it", path);
-    text_add(&o->train, state.data + head.len, state.len - rest);
-    if (!json_is_object(json_get(root, "train"))) o->step = -1;
-out:
-    json_free(root);
-    text_release(&head), text_release(&state);
+    enum status st = state_json_read(path, &o->step, &o->train);
+    if (!o->train.len) o->step = -1;
     free(path);
     return st;
 }
 
-/* Moments without the trainer's kind, or the other way round, are none to go on from. */
+/* A run can only be resumed with both moments and the trainer's state. */
 static enum status open_training_state(const struct conversion *c, struct conversion_source *o)
 {
     bool fits = c->target == CONVERT_NATIVE || (c->target == CONVERT_DCP && c->optimizer);
@@ -145,8 +131,8 @@ static enum status open_training_state(const struct conversion *c, struct conver
     if (!fits || c->model_only || c->without_io) return STATUS_OK;
     if (nxdt_files_have_optimizer(c->from))
         log_line(LOG_WARN,
-                 "%s: the optimizer's state of NxD Training (ZeRO-1 shards in optim/) is not read: "
-                 "the weights alone are taken",
+                 "%s: NxD Training's optimizer state (ZeRO-1 shards in optim/) is not supported: "
+                 "converting only the weights",
                  c->from);
     TRY_OUT(model_files_open_moments_any(&o->moments, c->from, &o->shape, &torch));
     if (model_files_are_empty(&o->moments)) goto out;
@@ -171,18 +157,18 @@ static enum status resolve_dtype(const struct conversion *c, const struct conver
     if (c->target == CONVERT_NATIVE || !c->keep_dtype) return STATUS_OK;
     layout_tensor_name(&o->layout.tensors[0], true, name);
     if (!model_files_dtype(&o->files, &o->layout.tensors[0], &has))
-        FAIL(DATA, "%s: the tensor %s is missing", o->files.folder, name);
+        FAIL(DATA, "%s: tensor %s is missing", o->files.folder, name);
     *dtype = has == SAFETENSORS_BF16 || has == SAFETENSORS_F16 ? has : SAFETENSORS_F32;
     return STATUS_OK;
 }
 
-/* From here on only the tensors and their pieces are looked at, not the units. */
+/* From here on only tensors and runs are used, not units. */
 static void drop_io_tensors(struct conversion_source *o)
 {
     struct layout *l = &o->layout;
     size_t kept = 0;
     for (size_t i = 0; i < o->shard.count; i++) {
-        struct shard_run p = o->shard.runs[i]; /* a whole tensor, as there is one kind */
+        struct shard_run p = o->shard.runs[i]; /* a whole tensor, since the model is not sharded */
         const struct tensor_slot t = l->tensors[p.tensor];
         if (t.id == PARAM_embed || t.id == PARAM_head) {
             l->parameters -= (int64_t)t.elements;
@@ -196,7 +182,7 @@ static void drop_io_tensors(struct conversion_source *o)
     o->shard.count = kept;
 }
 
-/* What stands beside the weights goes along as it is. */
+/* Copies tokenizer and other files next to the weights unchanged. */
 static enum status copy_other_files(const char *path, bool with_run, struct manifest *m)
 {
     static const char *const names[] = {"tokenizer.json",         "tokenizer.model",
@@ -224,8 +210,8 @@ static enum status write_torch_model(const struct conversion *c, const struct to
     return c->target == CONVERT_NXDT ? nxdt_write(m, &c->nxdt, folder) : meta_write(m, folder);
 }
 
-/* With params.json, which leaves much to the program that reads it, and with what says nothing of
- * the model, goes config.json. */
+/* config.json is always written as well: params.json leaves much to its reader, and the other
+ * formats do not describe the model at all. */
 static enum status write_torch(const struct conversion *c, const struct content *content,
                                const struct dcp_run *run, const char *folder, struct manifest *m)
 {
@@ -236,7 +222,7 @@ static enum status write_torch(const struct conversion *c, const struct content 
     return STATUS_OK;
 }
 
-/* The next step is step + 1. */
+/* param_groups hold the learning rate of the next step, step + 1. */
 static enum status describe_run(const struct conversion *c, struct conversion_source *o,
                                 struct dcp_run *run)
 {
@@ -247,7 +233,7 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
                             .train = o->train.data};
     const struct optimizer_config *a = c->optimizer;
     if (o->step >= INT32_MAX)
-        FAIL(CONFIG, "%s: torch counts no %lld steps", c->from, (long long)o->step);
+        FAIL(CONFIG, "%s: step %lld is too large for torch (int32)", c->from, (long long)o->step);
     run->adamw = (struct dcp_adamw){
         .lr = schedule_lr(c->lr_scheduler, a->lr, c->schedule_steps, c->rows, o->step + 1),
         .peak_lr = a->lr,
@@ -262,9 +248,9 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
     json_as_int(json_get(train, "tokens_seen"), 0, INT64_C(1) << 53, &run->tokens_seen);
     json_free(train);
     log_line(LOG_INFO,
-             "%s: torch's place in the data (dataloader.*) is not written: torchtitan loads the "
-             "rest with checkpoint.exclude_from_loading=dataloader%s",
-             c->to, a->decay_norms ? "" : "; and it decays the weights of norms, too");
+             "%s: torch's data position (dataloader.*) is not written: set "
+             "checkpoint.exclude_from_loading=dataloader in torchtitan to load the rest%s",
+             c->to, a->decay_norms ? "" : "; torchtitan also applies weight decay to norms");
     return STATUS_OK;
 }
 
@@ -294,14 +280,14 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
         content.step = o->step, content.train = o->train.data;
     }
     if (c->without_io) drop_io_tensors(o);
-    TRY_OUT(file_remove_tree(folder)); /* left by one that was killed */
+    TRY_OUT(file_remove_tree(folder)); /* left by a conversion that was killed */
     TRY_OUT(file_make_dirs(folder));
     if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE)
         TRY_OUT(content_write(&content, &m));
     else
         TRY_OUT(write_torch(c, &content, with_run ? &run : NULL, folder, &m));
     if (!c->without_io)
-        TRY_OUT(copy_other_files(c->from, with_run, &m)); /* all of them are of a vocabulary */
+        TRY_OUT(copy_other_files(c->from, with_run, &m)); /* these files belong to the vocabulary */
     if (c->target == CONVERT_NATIVE) TRY_OUT(manifest_finish(&m));
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype, o->step};
 out:
@@ -309,16 +295,16 @@ out:
     return st;
 }
 
-/* MISSING is fine, and so is a folder without anything in it. */
+/* OK if the folder does not exist or is empty. */
 static enum status check_empty(const char *folder)
 {
     struct file_list names;
     if (!file_exists(folder)) return STATUS_OK;
-    if (!file_is_dir(folder)) FAIL(CONFIG, "%s is there, and no folder", folder);
+    if (!file_is_dir(folder)) FAIL(CONFIG, "%s exists and is not a folder", folder);
     TRY(file_list_dir(&names, folder));
     size_t count = names.count;
     file_list_release(&names);
-    if (count) FAIL(CONFIG, "%s is there, and not empty", folder);
+    if (count) FAIL(CONFIG, "%s exists and is not empty", folder);
     return STATUS_OK;
 }
 
@@ -341,7 +327,7 @@ static enum status write_gguf(const struct conversion *c, struct conversion_sour
     enum safetensors_dtype dtype;
     TRY(resolve_dtype(c, o, &dtype));
     char *name = heap_string(stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
-    char *beside = torch_files_folder(c->from);
+    char *config_folder = torch_files_folder(c->from);
     const struct gguf_model g = {
         .model = {&o->shape, &o->layout, &o->shard, source_tensors_of(o, TENSOR_WEIGHT), dtype},
         .type = c->quantized               ? GGUF_Q8_0
@@ -349,13 +335,13 @@ static enum status write_gguf(const struct conversion *c, struct conversion_sour
                 : dtype == SAFETENSORS_F16 ? GGUF_F16
                                            : GGUF_BF16,
         .name = name,
-        .tokenizer = beside,
+        .tokenizer = config_folder,
         .bos = o->bos,
         .eos = o->eos,
     };
     enum status st = gguf_model_write(&g, path);
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, dtype, -1};
-    free(name), free(beside);
+    free(name), free(config_folder);
     return st;
 }
 
@@ -368,7 +354,7 @@ static enum status convert_to_path(const struct conversion *c, struct conversion
     while (len > 1 && c->to[len - 1] == '/') len--;
     text_addf(&temporary, "%.*s.llamero-tmp", (int)len, c->to);
     enum status st = STATUS_OK;
-    if (is_file && file_exists(c->to)) FAIL_OUT(CONFIG, "%s is there already", c->to);
+    if (is_file && file_exists(c->to)) FAIL_OUT(CONFIG, "%s already exists", c->to);
     TRY_OUT(is_file ? STATUS_OK : check_empty(c->to));
     TRY_OUT(is_file ? write_gguf(c, o, temporary.data, done)
                     : write_folder(c, o, temporary.data, done));
@@ -398,7 +384,7 @@ static enum status convert_to_run(const struct conversion *c, struct conversion_
     text_addf(&temporary, "%s.tmp", final);
     TRY_OUT(folder_lock(folder, &lock));
     TRY_OUT(step_list_read(&steps, folder));
-    if (steps.count) FAIL_OUT(CONFIG, "%s: there are checkpoints already", folder);
+    if (steps.count) FAIL_OUT(CONFIG, "%s already contains checkpoints", folder);
     TRY_OUT(write_folder(c, o, temporary.data, done));
     TRY_OUT(folder_commit(folder, temporary.data, step));
 out:

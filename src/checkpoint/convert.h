@@ -1,4 +1,4 @@
-/* convert.h -- a model into another folder: format, dtype, number of files, with or without a run.
+/* convert.h -- converts a model: format, dtype, number of files, with or without training state.
  *
  * Memory   A few megabytes, however large the model. */
 // SPDX-License-Identifier: Apache-2.0
@@ -14,44 +14,42 @@
 
 enum conversion_target {
     CONVERT_HF,     /* a Hugging Face folder */
-    CONVERT_NATIVE, /* to/checkpoint/step-N of a run, f32, for train to go on from; of a model
-                       alone step-0, to begin from */
+    CONVERT_NATIVE, /* TO/checkpoint/step-N, f32, for train to resume; step-0: model only */
     CONVERT_META,   /* consolidated.00.pth, params.json, and config.json */
-    CONVERT_DCP,    /* a directory of torch.distributed.checkpoint, and config.json */
+    CONVERT_DCP,    /* a torch.distributed.checkpoint directory, and config.json */
     CONVERT_GGUF,   /* one file: gguf_model.h */
-    CONVERT_NXDT, /* a checkpoint of NxD Training, weights alone: nxdt_writer.h; and config.json */
+    CONVERT_NXDT,   /* an NxD Training checkpoint, weights only: nxdt_write.h; and config.json */
 };
 
 struct conversion {
-    const char *from; /* a checkpoint of ours (checked against its manifest), a Hugging Face folder,
-                         or torch's files (torch_files.h) */
-    const char *to;   /* native: a run's dump folder; gguf: a file; else the folder itself.  New, or
-                         empty */
+    const char *from; /* anything checkpoint_load reads */
+    const char *to;   /* new or empty folder; native: a run's dump folder; gguf: a file */
     enum conversion_target target;
     const char *config; /* config.json of `from`; NULL: its own */
-    bool keep_dtype;    /* as it is; else: */
+    bool keep_dtype;    /* keep the source's; else: */
     enum safetensors_dtype dtype;
     bool quantized;       /* gguf: q8_0, whatever `dtype` */
-    uint64_t shard_bytes; /* of a file, at most; 0: 5 GB */
-    bool sets_rope;       /* rotary frequencies are scaled by another factor than `from` says: */
-    double rope_factor;   /* 0: they are not scaled; Llama 3's other numbers where it has none */
-    bool without_io;      /* the embedding and the head are left out; hf, meta, dcp */
-    bool model_only;      /* the optimizer, the step and the place in the data are left out; they
-                             go to native and to dcp, if they are there and nothing else is out */
-    /* dcp: settings of the run that `from` is of; NULL: as model_only */
+    uint64_t shard_bytes; /* maximum per file; 0: 5 GB */
+    bool sets_rope;       /* set the RoPE scaling factor, whatever `from` has: */
+    double rope_factor;   /* 0: no scaling; other parameters default to Llama 3's */
+    bool without_io;      /* leave out the embedding and the head; hf, meta, dcp */
+    /* Leave out optimizer, step and data position.  Otherwise native and dcp include them, if
+     * `from` has them and without_io is false. */
+    bool model_only;
+    /* dcp: settings of the run that `from` belongs to; NULL: as model_only */
     const struct optimizer_config *optimizer;
     const struct lr_scheduler_config *lr_scheduler;
     struct nxdt_target nxdt;
-    int64_t schedule_steps, rows; /* length of the schedule, and rows of a step */
+    int64_t schedule_steps, rows; /* length of the schedule; rows per step */
 };
 
 struct converted {
     int num_tensors;
     int64_t parameters;
     enum safetensors_dtype dtype;
-    int64_t step; /* of the optimizer that went along; -1: none did */
+    int64_t step; /* of the converted training state; -1: none */
 };
 
-/* Written at once or not at all.  CONFIG: there is something in `to` already.  DATA, MISSING: what
- * is wrong with `from`. */
+/* Writes atomically.  CONFIG: `to` exists and is not empty.  DATA, MISSING: `from` is unusable; the
+ * message says why. */
 enum status checkpoint_convert(const struct conversion *c, struct converted *done);

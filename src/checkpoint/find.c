@@ -19,10 +19,10 @@ static enum status find_step(const char *folder, int64_t step, char **found)
     *found = NULL;
     bool finished = file_exists_in(path, MANIFEST_NAME);
     if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such checkpoint", path);
-    if (!finished) FAIL_OUT(DATA, "%s: it has no %s: it was never finished", path, MANIFEST_NAME);
+    if (!finished) FAIL_OUT(DATA, "%s: incomplete checkpoint: %s is missing", path, MANIFEST_NAME);
     TRY_OUT(manifest_check(path, &written));
     if (written != step)
-        FAIL_OUT(DATA, "%s: its manifest is that of step %lld", path, (long long)written);
+        FAIL_OUT(DATA, "%s: its manifest belongs to step %lld", path, (long long)written);
     *found = path;
     return STATUS_OK;
 out:
@@ -52,14 +52,13 @@ static enum status find_newest(const char *folder, int64_t limit,
     for (size_t i = l.count; i-- > 0 && !*found;) {
         if (l.steps[i] >= limit) continue;
         if (find(folder, l.steps[i], found))
-            log_line(LOG_WARN, "step-%lld is no complete checkpoint: %s", (long long)l.steps[i],
-                     status_message());
+            log_line(LOG_WARN, "skipping step-%lld: %s", (long long)l.steps[i], status_message());
     }
     step_list_release(&l);
     return STATUS_OK;
 }
 
-/* What rank 0 found, everywhere; st is how it went there. */
+/* Broadcasts rank 0's result; `st` is rank 0's status. */
 static enum status broadcast_found(const char *folder, const struct comm *world, enum status st,
                                    char **found)
 {
@@ -91,8 +90,8 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
     return STATUS_OK;
 }
 
-/* The same of a folder whose checkpoints may be ours or torch's, whose .metadata is written last;
- * `step` below 0: the newest, *found NULL if there is none. */
+/* Finds step `step`, or the newest if negative (*found NULL: none), in a folder of checkpoints that
+ * are ours or DCP's.  DCP writes .metadata last. */
 static enum status find_common(const char *folder, int64_t step, const struct comm *world,
                                char **found)
 {
@@ -105,10 +104,11 @@ static enum status find_common(const char *folder, int64_t step, const struct co
     return STATUS_OK;
 }
 
-/* Where the folder of the model is. */
+/* Where checkpoint_locate finds the model. */
 enum { AT_PATH, IN_STEPS, IN_CHECKPOINT_STEPS };
 
-/* A run has its checkpoints below it; torch's may have config.json above them. */
+/* A run has its checkpoints in a subfolder; DCP steps may have config.json in the folder above
+ * them. */
 static enum status find_model(const char *path, int64_t step, int64_t *location)
 {
     char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
@@ -122,8 +122,7 @@ static enum status find_model(const char *path, int64_t step, int64_t *location)
                 : file_exists(config) && steps.count == 0 ? AT_PATH
                                                           : IN_STEPS;
     if (*location == AT_PATH && step >= 0)
-        FAIL_OUT(CONFIG, "%s: one model, not a folder of steps, of which %lld is one", path,
-                 (long long)step);
+        FAIL_OUT(CONFIG, "%s is a single model: it has no step %lld", path, (long long)step);
 out:
     step_list_release(&steps);
     free(config);
@@ -134,7 +133,8 @@ out:
 static enum status fail_not_found(const char *path)
 {
     FAIL(MISSING,
-         "%s: neither a Hugging Face folder, files of torch, a checkpoint nor a run with one",
+         "%s: no model found: expected a Hugging Face folder, torch files, a checkpoint, or a run "
+         "with checkpoints",
          path);
 }
 

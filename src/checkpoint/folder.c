@@ -12,7 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* The number of step-<digits>, or -1. */
+/* N of step-N, or -1. */
 static int64_t parse_step(const char *name)
 {
     size_t digits = strncmp(name, "step-", 5) ? 0 : strspn(name + 5, "0123456789");
@@ -55,7 +55,7 @@ char *step_path(const char *folder, int64_t step)
     return file_join(folder, name);
 }
 
-/* step-<digits>.tmp or .trash-<digits>-<digits>: made by us, and by nobody else. */
+/* step-N.tmp or .trash-N-PID: only this program makes them. */
 static bool is_leftover(const char *name)
 {
     static const char digits[] = "0123456789";
@@ -88,12 +88,12 @@ enum status folder_lock(const char *folder, int *lock)
     enum status st = STATUS_OK;
     *lock = -1;
     TRY_OUT(file_make_dirs(folder));
-    TRY_OUT(file_sync_dir(parent)); /* the folder itself must survive a loss of power, too */
+    TRY_OUT(file_sync_dir(parent)); /* so that the folder itself survives a power loss */
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    /* File systems without locks say so; there the user must not start a run twice. */
+    /* Where the file system does not support locks, the user must not start a run twice. */
     if (flock(*lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        FAIL_OUT(CONFIG, "%s: another run is writing its checkpoints there", folder);
+        FAIL_OUT(CONFIG, "%s: another run writes its checkpoints there", folder);
     TRY_OUT(clear_leftovers(folder));
 out:
     if (st) folder_unlock(*lock);
@@ -107,8 +107,9 @@ void folder_unlock(int lock)
     if (lock >= 0) close(lock);
 }
 
-/* Out of sight first: a kill in between leaves trash, not half a checkpoint. */
-static enum status move_to_trash(const char *folder, const char *path, int64_t step, struct text *trash)
+/* Renaming first is atomic: a kill leaves trash, not half a checkpoint. */
+static enum status move_to_trash(const char *folder, const char *path, int64_t step,
+                                 struct text *trash)
 {
     text_addf(trash, "%s/.trash-%lld-%ld", folder, (long long)step, (long)getpid());
     TRY(file_remove_tree(trash->data));
@@ -117,10 +118,10 @@ static enum status move_to_trash(const char *folder, const char *path, int64_t s
     return STATUS_OK;
 }
 
-/* What is superseded goes; where it does not, the new checkpoint is none the worse. */
+/* Failing to delete an old checkpoint does not affect the new one. */
 static void remove_or_warn(const char *path)
 {
-    if (file_remove_tree(path)) log_line(LOG_WARN, "not deleted: %s", status_message());
+    if (file_remove_tree(path)) log_line(LOG_WARN, "cannot delete: %s", status_message());
 }
 
 enum status folder_commit(const char *folder, const char *temporary, int64_t step)
@@ -138,7 +139,7 @@ enum status folder_commit(const char *folder, const char *temporary, int64_t ste
     bool is_exchanged = replaced.len && !strcmp(replaced.data, temporary);
     if (!is_exchanged && rename(temporary, path))
         FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
-    /* The replaced one goes when the new one is there to stay. */
+    /* Delete the old one only once the new one is durable. */
     TRY_OUT(file_sync_dir(folder));
     if (replaced.len) remove_or_warn(replaced.data);
 out:
@@ -152,7 +153,7 @@ void folder_retain(const char *folder, int64_t keep, int64_t step)
     struct step_list l;
     if (!keep) return;
     if (step_list_read(&l, folder)) {
-        log_line(LOG_WARN, "no replaced checkpoint is deleted: %s", status_message());
+        log_line(LOG_WARN, "cannot delete older checkpoints: %s", status_message());
         return;
     }
     size_t surplus = l.count > (size_t)keep ? l.count - (size_t)keep : 0;
@@ -161,7 +162,7 @@ void folder_retain(const char *folder, int64_t keep, int64_t step)
         char *path = step_path(folder, l.steps[i]);
         struct text trash = {0};
         if (move_to_trash(folder, path, l.steps[i], &trash))
-            log_line(LOG_WARN, "not deleted: %s", status_message());
+            log_line(LOG_WARN, "cannot delete: %s", status_message());
         else
             remove_or_warn(trash.data);
         text_release(&trash);

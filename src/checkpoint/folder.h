@@ -1,7 +1,7 @@
-/* folder.h -- the folder of a run's checkpoints: which are there, which go, who may write.
+/* folder.h -- the folder of a run's checkpoints: list, lock, commit, retention.
  *
- * Only folders named exactly step-<digits> are checkpoints; nothing else is ever deleted but our
- * own leftovers (step-N.tmp and .trash-N of a run that died). */
+ * Only folders named exactly step-<digits> are checkpoints.  Nothing else is ever deleted, except
+ * leftovers of a run that died (step-N.tmp, .trash-N-PID). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,22 +11,22 @@
 #include <stdint.h>
 
 struct step_list {
-    int64_t *steps; /* rising; owned */
+    int64_t *steps; /* ascending; owned */
     size_t count;
 };
 
-/* An absent folder has no steps. */
+/* A missing folder has no steps. */
 enum status step_list_read(struct step_list *l, const char *folder);
 void step_list_release(struct step_list *l);
 char *step_path(const char *folder, int64_t step); /* heap */
 
-/* Makes the folder, takes its lock and clears leftovers.  CONFIG: another run holds it. */
+/* Creates the folder, locks it, and deletes leftovers.  CONFIG: another run holds the lock. */
 enum status folder_lock(const char *folder, int *lock);
 void folder_unlock(int lock);
 
-/* Moves a finished temporary folder to its final name, durably; an older one of that name is
- * replaced, and deleted only then. */
+/* Atomically and durably renames a finished temporary folder to its final name.  An existing
+ * checkpoint of that name is replaced and deleted afterwards. */
 enum status folder_commit(const char *folder, const char *temporary, int64_t step);
-/* Deletes the oldest until `keep` are left (0: none is); `step`, just written, always stays.  What
- * cannot be deleted is warned about. */
+/* Deletes the oldest checkpoints until `keep` are left (0: deletes none), but never `step`, which
+ * was just written.  Warns about those that cannot be deleted. */
 void folder_retain(const char *folder, int64_t keep, int64_t step);

@@ -32,8 +32,8 @@ static bool is_excluded(const struct option_list *exclude, const char *name)
     return false;
 }
 
-/* The tensors that are not excluded, for every rank alike, in the model's order; the others' files
- * are NULL. */
+/* Opens the tensors that are not excluded, on every rank alike, in the model's order.  Readers of
+ * excluded ones stay closed. */
 static enum status open_tensors(const struct model_files *files, const struct layout *l,
                                 const char *suffix, const struct option_list *exclude,
                                 struct tensor_reader *readers)
@@ -43,12 +43,12 @@ static enum status open_tensors(const struct model_files *files, const struct la
         layout_tensor_name(&l->tensors[i], true, stem);
         if (is_excluded(exclude, stem)) continue;
         snprintf(name, sizeof name, "%s%s", stem, suffix);
-        TRY(tensor_reader_open(&readers[i], files, &l->tensors[i], name));
+        TRY(model_files_open_tensor(files, &l->tensors[i], name, &readers[i]));
     }
     return STATUS_OK;
 }
 
-/* A piece of a tensor to its place in a flat buffer. */
+/* Reads a run of this rank's shard into a flat buffer. */
 static enum status read_run(struct tensor_reader *r, const struct shard_run *p,
                             const struct store *to)
 {
@@ -68,7 +68,7 @@ out:
     return st;
 }
 
-/* This rank's pieces of the tensors whose names end in `suffix`. */
+/* Loads this rank's shard of the tensors whose names end in `suffix`. */
 static enum status load_buffer(const struct model_files *files, const struct checkpoint_state *s,
                                const char *suffix, const struct option_list *exclude,
                                struct store flat)
@@ -98,7 +98,7 @@ static enum status load_moments(const struct model_files *files, const struct ch
     return STATUS_OK;
 }
 
-/* state.json, or what torch's files say of its kind: the step and the trainer's part. */
+/* Reads step and trainer's state from state.json, or from torch files. */
 static enum status load_state(const char *folder, const struct torch_state *torch,
                               struct checkpoint_found *found)
 {
@@ -109,15 +109,14 @@ static enum status load_state(const char *folder, const struct torch_state *torc
     return STATUS_OK;
 }
 
-/* By its files: has it a manifest? */
+/* A checkpoint of ours has a manifest. */
 static enum status find_manifest(const char *folder, int64_t *native)
 {
     char *manifest = file_join(folder, MANIFEST_NAME), *state = file_join(folder, "state.json");
     enum status st = STATUS_OK;
     *native = file_exists(manifest);
     if (!*native && file_exists(state))
-        FAIL_OUT(DATA, "%s: a checkpoint without its %s: it was never finished", folder,
-                 MANIFEST_NAME);
+        FAIL_OUT(DATA, "%s: incomplete checkpoint: %s is missing", folder, MANIFEST_NAME);
 out:
     free(manifest), free(state);
     return st;
@@ -144,8 +143,8 @@ static bool is_same_scaling(const struct rope_scaling *a, const struct rope_scal
     return off <= 0 && a->original_context == b->original_context;
 }
 
-/* Heads that are cut otherwise have tensors of the same shapes and are another model.  Another
- * rotary embedding may be meant: longer contexts begin so. */
+/* Tensors may have the same shapes with other heads, which is another model.  Another RoPE may be
+ * intended, for longer contexts. */
 static enum status compare_shapes(const char *folder, const struct checkpoint_state *s)
 {
     const struct model_shape *model = s->shape;
@@ -154,7 +153,7 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
     TRY(checkpoint_read_shape(folder, &has));
     if (has.H != model->H || has.G != model->G || has.K != model->K)
         FAIL(CONFIG,
-             "%s: its model has %d heads of %d, %d for keys and values; the model here has %d of "
+             "%s: saved with %d heads of size %d, %d key/value heads; this model has %d of size "
              "%d, and %d",
              folder, has.H, has.K, has.G, model->H, model->K, model->G);
     if (s->world->rank > 0) return STATUS_OK; /* one warning is enough */
@@ -162,17 +161,17 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
     if (has.rope_theta < model->rope_theta || has.rope_theta > model->rope_theta ||
         !is_same_scaling(a, b))
         log_line(LOG_WARN,
-                 "%s: its rotary embedding has base %g and scaling factor %g over %d tokens; the "
-                 "model here has %g and %g over %d",
+                 "%s: saved with RoPE base %g and scaling factor %g over %d tokens; this model has "
+                 "%g and %g over %d",
                  folder, has.rope_theta, a->factor, a->original_context, model->rope_theta,
                  b->factor, b->original_context);
     if (has.norm_eps < model->norm_eps || has.norm_eps > model->norm_eps)
-        log_line(LOG_WARN, "%s: its norm_eps is %g; the model here has %g", folder, has.norm_eps,
+        log_line(LOG_WARN, "%s: saved with norm_eps %g; this model has %g", folder, has.norm_eps,
                  model->norm_eps);
     return STATUS_OK;
 }
 
-/* The first thing that is amiss where a model is trained on with another tokenizer. */
+/* Checked first: the usual mistake when fine-tuning with another tokenizer. */
 static enum status check_vocabulary(const struct model_files *files, const char *folder,
                                     const struct checkpoint_state *s,
                                     const struct option_list *exclude)
@@ -183,12 +182,12 @@ static enum status check_vocabulary(const struct model_files *files, const char 
     if (t.is.num_dims != 2 || t.is.shape[1] != s->shape->D || t.is.shape[0] == s->shape->V)
         return STATUS_OK;
     FAIL(CONFIG,
-         "%s: its vocabulary has %lld tokens (the rows of %s), the model here %d: "
-         "model.vocab_size, where it is not set the tokenizer, says how many",
+         "%s: saved with a vocabulary of %lld tokens (rows of %s); this model has %d: set "
+         "model.vocab_size or use its tokenizer",
          folder, (long long)t.is.shape[0], embed, s->shape->V);
 }
 
-/* What is there beside the weights; of torch's files nothing, where there are no moments. */
+/* Loads moments and training state.  Torch files without moments have neither. */
 static enum status load_training_state(const char *folder, const struct checkpoint_state *state,
                                        bool native, const struct option_list *exclude,
                                        struct checkpoint_found *found)
@@ -199,8 +198,8 @@ static enum status load_training_state(const char *folder, const struct checkpoi
     torch_state_init(&torch);
     if (!native && nxdt_files_have_optimizer(folder))
         FAIL_OUT(UNSUPPORTED,
-                 "%s: the optimizer's state of NxD Training (ZeRO-1 shards in optim/) is not read: "
-                 "begin from the weights, by checkpoint.initial_load_model_only=true",
+                 "%s: NxD Training's optimizer state (ZeRO-1 shards in optim/) is not supported: "
+                 "load only the weights with checkpoint.initial_load_model_only=true",
                  folder);
     TRY_OUT(model_files_open_moments_any(&moments, folder, state->shape, &torch));
     found->has_moments = !model_files_are_empty(&moments);

@@ -14,7 +14,7 @@
 
 enum { MAX_BYTES = 256 << 20 };
 
-/* What a chunk's sum begins with. */
+/* The CRC that a chunk's checksum starts from. */
 static uint32_t chunk_seed(int64_t step, const char *name, uint64_t chunk)
 {
     char text[512];
@@ -71,7 +71,8 @@ void manifest_file_set_size(struct manifest_file *f, uint64_t size)
     f->checksums = heap(f->num_checksums * sizeof *f->checksums);
 }
 
-enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len, uint64_t at)
+enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len,
+                                   uint64_t at)
 {
     BUG_IF(at % MANIFEST_CHUNK || at > f->size || len > f->size - at ||
            (len % MANIFEST_CHUNK && at + len != f->size));
@@ -105,17 +106,15 @@ enum status manifest_file_sync(struct manifest_file *f)
 
 enum status manifest_file_close(struct manifest_file *f)
 {
-    enum status st = STATUS_OK;
-    struct text *files = &f->manifest->files;
+    struct manifest *m = f->manifest;
     uint64_t whole = (uint64_t)f->num_checksums * MANIFEST_CHUNK;
+    enum status st = STATUS_OK;
     if (f->size > whole) finish_chunk(f);
     if (f->fd >= 0) TRY_OUT(manifest_file_sync(f));
-    text_adds(files, files->len ? ",\n{\"name\": " : "{\"name\": ");
-    json_quote(files, f->name);
-    text_addf(files, ", \"size\": %llu, \"crc32c\": [", (unsigned long long)f->size);
-    for (size_t i = 0; i < f->num_checksums; i++)
-        text_addf(files, "%s\"%08x\"", i ? ", " : "", f->checksums[i]);
-    text_adds(files, "]}");
+    m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
+    m->files[m->count++] =
+        (struct manifest_entry){f->name, f->size, f->checksums, f->num_checksums};
+    f->name = NULL, f->checksums = NULL; /* the entry's now */
 out:
     manifest_file_abandon(f);
     return st;
@@ -131,13 +130,76 @@ enum status manifest_write_file(struct manifest *m, const char *name, const void
     return st;
 }
 
+static enum status checksum_file(struct manifest_file *f)
+{
+    uint64_t size;
+    void *bytes = heap(MANIFEST_CHUNK);
+    enum status st = STATUS_OK;
+    int fd = -1;
+    TRY_OUT(file_size(f->path, &size));
+    fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) FAIL_OUT(IO, "%s: %s", f->path, strerror(errno));
+    for (size_t n; f->size < size; f->size += n) {
+        n = size - f->size < MANIFEST_CHUNK ? (size_t)(size - f->size) : MANIFEST_CHUNK;
+        TRY_OUT(file_read_at(fd, f->path, bytes, n, f->size));
+        f->crc = checksum_crc32c(f->crc, bytes, n);
+        if (n == MANIFEST_CHUNK) finish_chunk(f);
+    }
+out:
+    if (fd >= 0) close(fd);
+    free(bytes);
+    return st;
+}
+
+enum status manifest_add_existing(struct manifest *m, const char *name)
+{
+    struct manifest_file f = {.manifest = m,
+                              .name = heap_string(name, strlen(name)),
+                              .path = file_join(m->folder, name),
+                              .fd = -1,
+                              .crc = chunk_seed(m->step, name, 0)};
+    enum status st = checksum_file(&f);
+    if (!st) st = manifest_file_close(&f);
+    manifest_file_abandon(&f);
+    return st;
+}
+
+static void write_entry(struct json_writer *w, const struct manifest_entry *e)
+{
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_string(w, "name", e->name);
+    json_write_int(w, "size", (int64_t)e->size);
+    json_begin_array(w, "crc32c", JSON_INLINE);
+    for (size_t i = 0; i < e->num_checksums; i++)
+        json_write_format(w, NULL, "\"%08x\"", e->checksums[i]);
+    json_end_array(w);
+    json_end_object(w);
+}
+
+/* The manifest's own checksum covers everything before the line of this key. */
+#define OWN_CHECKSUM "manifest_crc32c"
+
 enum status manifest_finish(struct manifest *m)
 {
     struct text t = {0};
-    text_addf(&t, "{\"format\": 1, \"step\": %lld, \"chunk_bytes\": %d, \"files\": [\n%s],\n",
-              (long long)m->step, MANIFEST_CHUNK, m->files.data ? m->files.data : "");
-    uint32_t own = checksum_crc32c(0, t.data, t.len);
-    text_addf(&t, "\"manifest_crc32c\": \"%08x\"}\n", own);
+    struct json_writer w = {.text = &t};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "format", 1);
+    json_write_int(&w, "step", m->step);
+    json_write_int(&w, "chunk_bytes", MANIFEST_CHUNK);
+    json_begin_array(&w, "files", JSON_INLINE);
+    for (size_t i = 0; i < m->count; i++) {
+        json_newline(&w, 0);
+        write_entry(&w, &m->files[i]);
+    }
+    json_end_array(&w);
+    json_newline(&w, 0);
+    json_write_key(&w, OWN_CHECKSUM);
+    size_t covered = t.len - strlen("\"" OWN_CHECKSUM "\": ");
+    json_write_format(&w, NULL, "\"%08x\"", checksum_crc32c(0, t.data, covered));
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&t, "\n");
     char *path = file_join(m->folder, MANIFEST_NAME);
     enum status st = file_write(path, t.data, t.len);
     free(path);
@@ -145,9 +207,14 @@ enum status manifest_finish(struct manifest *m)
     return st;
 }
 
-void manifest_release(struct manifest *m) { text_release(&m->files); }
+void manifest_release(struct manifest *m)
+{
+    for (size_t i = 0; i < m->count; i++) free(m->files[i].name), free(m->files[i].checksums);
+    free(m->files);
+    m->files = NULL, m->count = 0;
+}
 
-/* Parses manifest.json and holds it against its own checksum. */
+/* Parses manifest.json and verifies its own checksum. */
 static enum status parse_manifest(const char *folder, struct json **root)
 {
     struct text t = {0};
@@ -156,11 +223,11 @@ static enum status parse_manifest(const char *folder, struct json **root)
     *root = NULL;
     TRY_OUT(file_read(path, MAX_BYTES, &t));
     const char *tail = NULL;
-    for (const char *at = t.data; (at = strstr(at, "\n\"manifest_crc32c\"")); at++) tail = at + 1;
-    if (!tail) FAIL_OUT(DATA, "%s: it is cut off", path);
-    snprintf(want, sizeof want, "\"manifest_crc32c\": \"%08x\"}\n",
+    for (const char *at = t.data; (at = strstr(at, "\n\"" OWN_CHECKSUM "\"")); at++) tail = at + 1;
+    if (!tail) FAIL_OUT(DATA, "%s: truncated", path);
+    snprintf(want, sizeof want, "\"" OWN_CHECKSUM "\": \"%08x\"}\n",
              checksum_crc32c(0, t.data, (size_t)(tail - t.data)));
-    if (strcmp(tail, want)) FAIL_OUT(DATA, "%s: its bytes do not have their checksum", path);
+    if (strcmp(tail, want)) FAIL_OUT(DATA, "%s: checksum mismatch", path);
     TRY_OUT(json_parse(t.data, t.len, path, root));
 out:
     free(path);
@@ -168,7 +235,7 @@ out:
     return st;
 }
 
-/* A name that stays in the folder. */
+/* Whether the name stays in the folder. */
 static bool is_plain_name(const char *name)
 {
     return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 256;
@@ -180,14 +247,15 @@ static enum status check_size(const char *folder, const struct json *file, uint6
     int64_t want;
     uint64_t have;
     TRY(json_get_string(file, "name", &name));
-    if (!is_plain_name(name)) FAIL(DATA, "%s: the manifest names \"%s\"", folder, name);
+    if (!is_plain_name(name))
+        FAIL(DATA, "%s: the manifest lists \"%s\", which is not a file name", folder, name);
     TRY(json_get_int(file, "size", 0, INT64_C(1) << 53, &want));
     char *path = file_join(folder, name);
     enum status st = STATUS_OK;
-    if (!file_exists(path)) FAIL_OUT(DATA, "%s: it is gone", path);
+    if (!file_exists(path)) FAIL_OUT(DATA, "%s is missing", path);
     TRY_OUT(file_size(path, &have));
     if (have != (uint64_t)want)
-        FAIL_OUT(DATA, "%s: %llu bytes where %lld were written", path, (unsigned long long)have,
+        FAIL_OUT(DATA, "%s has %llu bytes, expected %lld", path, (unsigned long long)have,
                  (long long)want);
     *size = have;
 out:
@@ -200,7 +268,8 @@ static enum status check_header(const char *folder, const struct json *root, int
     int64_t chunk;
     TRY(json_get_int(root, "step", 0, INT64_C(1) << 53, step));
     TRY(json_get_int(root, "chunk_bytes", MANIFEST_CHUNK, MANIFEST_CHUNK, &chunk));
-    if (!json_is_array(json_get(root, "files"))) FAIL(DATA, "%s: no list of files", folder);
+    if (!json_is_array(json_get(root, "files")))
+        FAIL(DATA, "%s: the manifest has no list of files", folder);
     return STATUS_OK;
 }
 
@@ -228,14 +297,14 @@ static enum status verify_chunk(const char *path, uint32_t crc, const struct jso
     char have[16];
     snprintf(have, sizeof have, "%08x", crc);
     if (!json_is_string(sum) || strcmp(have, json_string(sum)))
-        FAIL(DATA, "%s: bytes %llu to %llu do not have their checksum", path,
-             (unsigned long long)at, (unsigned long long)(at + n));
+        FAIL(DATA, "%s: checksum mismatch in bytes %llu to %llu", path, (unsigned long long)at,
+             (unsigned long long)(at + n));
     return STATUS_OK;
 }
 
-/* Which chunks are read: every parts-th of all the files', counted on from file to file. */
+/* Selects every parts-th chunk, counted across all files. */
 struct chunk_stride {
-    uint64_t next; /* chunks until one is read */
+    uint64_t next; /* chunks to skip before the next one */
     uint64_t parts;
 };
 
@@ -246,7 +315,7 @@ static bool is_next_due(struct chunk_stride *s)
     return due;
 }
 
-/* Read, not mapped: what the disk cannot give is a failure then, and no signal. */
+/* Reads rather than maps the file: an I/O error is then a status, not SIGBUS. */
 static enum status verify_file(const char *folder, const struct json *file, int64_t step,
                                struct chunk_stride *stride)
 {
@@ -268,7 +337,7 @@ static enum status verify_file(const char *folder, const struct json *file, int6
         }
         if (sum) sum = json_next(sum);
     }
-    if (sum) FAIL_OUT(DATA, "%s: the manifest has more checksums than it has chunks", path);
+    if (sum) FAIL_OUT(DATA, "%s: the manifest has more checksums than the file has chunks", path);
 out:
     if (fd >= 0) close(fd);
     free(bytes);
@@ -290,7 +359,7 @@ static enum status verify_files(const char *folder, const char *name, struct chu
         st = verify_file(folder, f, step, &stride);
     }
     if (!st && !found)
-        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the manifest does not name %s",
+        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the manifest does not list %s",
                          folder, name);
     json_free(root);
     return st;

@@ -1,9 +1,10 @@
-/* manifest.h -- files that are sealed while they are written, and the list that proves them whole.
+/* manifest.h -- files that are checksummed as they are written, and the manifest that verifies
+ * them.
  *
- * manifest.json names every file of a checkpoint with its size and the CRC-32C of each MiB; a
- * chunk's sum begins with the step, the file's name and the chunk's number, so a chunk, file or
- * manifest of another place or step does not pass.  Its last member is the sum of the bytes before
- * it. */
+ * manifest.json lists every file of a checkpoint with its size and a CRC-32C per MiB.  A chunk's
+ * checksum also covers the step, the file's name and the chunk's number, which detects chunks,
+ * files and manifests that were swapped.  The last member is the checksum of the manifest
+ * itself. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,53 +18,67 @@
 enum { MANIFEST_CHUNK = 1 << 20 };
 #define MANIFEST_NAME "manifest.json"
 
-/* A manifest in the making: its folder, and what was written so far. */
+/* A finished file. */
+struct manifest_entry {
+    char *name; /* owned */
+    uint64_t size;
+    uint32_t *checksums; /* CRC-32C of the chunks; owned */
+    size_t num_checksums;
+};
+
+/* A manifest under construction. */
 struct manifest {
     const char *folder; /* borrowed */
     int64_t step;
-    struct text files; /* JSON of the finished files */
+    struct manifest_entry *files; /* owned */
+    size_t count;
 };
 
-/* A file being written: from its first byte to its last, or, where several ranks write parts of
- * it, in whole chunks. */
+/* A file being written: sequentially, or by several ranks in whole chunks. */
 struct manifest_file {
     struct manifest *manifest;
     char *name, *path;
     int fd;
     uint64_t size;
-    uint32_t crc;   /* of the chunk under way */
+    uint32_t crc;        /* of the current chunk */
     uint32_t *checksums; /* of the chunks; owned */
     size_t num_checksums;
 };
 
 enum status manifest_file_open(struct manifest_file *f, struct manifest *m, const char *name);
-/* One that another rank has opened with the function above. */
+/* Opens a file that another rank has created with manifest_file_open. */
 enum status manifest_file_join(struct manifest_file *f, struct manifest *m, const char *name);
-/* The bytes are summed as they are handed over, before they are written. */
+/* Updates the checksum from the caller's bytes before writing them. */
 enum status manifest_file_write(struct manifest_file *f, const void *bytes, size_t len);
-/* The file will be written with manifest_file_write_at and have this size; its sums are 0 until then. */
+/* Sets the size of a file that is written with manifest_file_write_at; checksums are 0 until
+ * then. */
 void manifest_file_set_size(struct manifest_file *f, uint64_t size);
-/* Whole chunks, the last of which may be the file's. */
-enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len, uint64_t at);
-/* fsync, and close: nothing more is written. */
+/* Writes whole chunks; the file's last one may be shorter. */
+enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len,
+                                   uint64_t at);
+/* Calls fsync and closes; no more writes. */
 enum status manifest_file_sync(struct manifest_file *f);
-/* The same, if it was not done, and an entry in the manifest. */
+/* Syncs, unless done already, and adds the file to the manifest. */
 enum status manifest_file_close(struct manifest_file *f);
-void manifest_file_abandon(struct manifest_file *f); /* fine after manifest_file_close, too */
-/* A small file at once. */
-enum status manifest_write_file(struct manifest *m, const char *name, const void *bytes, size_t len);
+void manifest_file_abandon(struct manifest_file *f); /* allowed after manifest_file_close, too */
+/* Writes a small file at once. */
+enum status manifest_write_file(struct manifest *m, const char *name, const void *bytes,
+                                size_t len);
 
-/* Writes manifest.json, durably.  Call it last. */
+/* Reads a file that is durable in the folder already, and adds it to the manifest. */
+enum status manifest_add_existing(struct manifest *m, const char *name);
+
+/* Writes manifest.json with fsync.  Call it last. */
 enum status manifest_finish(struct manifest *m);
 void manifest_release(struct manifest *m);
 
-/* The manifest of a folder is there, sound, and the files have their sizes; *step is its step.
- * MISSING: there is none.  DATA: what is wrong. */
+/* Checks that the folder's manifest is valid and all files have their sizes; sets *step.  MISSING:
+ * no manifest.  DATA: the message says what is wrong. */
 enum status manifest_check(const char *folder, int64_t *step);
-/* That, and every byte has its checksum; the message names file, chunk and offset.  `name` limits
- * it to one file (NULL: all). */
+/* Also verifies the checksum of every byte; the message has file, chunk and offset.  `name` NULL:
+ * all files. */
 enum status manifest_verify(const char *folder, const char *name);
-/* That, of every parts-th chunk, from chunk `part` on: ranks that share the reading. */
+/* The same for every parts-th chunk, starting with chunk `part`: ranks share the work. */
 enum status manifest_verify_part(const char *folder, int part, int parts);
-/* Names of the files it lists.  What else lies in the folder is not part of the checkpoint. */
+/* Names of the listed files.  Other files in the folder are not part of the checkpoint. */
 enum status manifest_list(const char *folder, struct file_list *names);

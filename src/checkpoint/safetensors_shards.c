@@ -7,33 +7,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One tensor of one file: its description, place and source. */
+/* A tensor of one file, with its source. */
 struct file_tensor {
-    struct safetensors_tensor tensor; /* first: sorted by name */
-    int index;                        /* of the model's */
+    struct safetensors_tensor tensor; /* first member: sorted by its name */
+    int index;                        /* in the layout */
     const struct tensor_source *source;
     int file;
 };
 
-/* A file on its way to the disk. */
+/* All tensors in the model's order, assigned to files. */
+struct file_assignment {
+    struct file_tensor *tensors; /* owned */
+    size_t count;
+    int num_files;
+    uint64_t bytes; /* of the tensors of the files written so far */
+};
+
+/* A file being written. */
 struct output_file {
     const struct file_tensor *tensors; /* in the order of their data */
     size_t count;
     struct text header;
     uint64_t size, block_bytes;
     struct manifest_file out;
-    struct file_block *blocks; /* of one round, one a rank */
+    struct file_block *blocks; /* of one round, one per rank */
     void *bytes;               /* of this rank's block */
 };
 
-/* Every tensor in the model's order, and the file it goes to. */
-static struct file_tensor *assign_files(const struct safetensors_shards *s, size_t *count,
-                                        int *files)
+static void assign_files(const struct safetensors_shards *s, struct file_assignment *a)
 {
     const struct layout *l = s->exchange->layout;
-    struct file_tensor *all = heap((size_t)l->num_tensors * s->num_parts * sizeof *all);
     uint64_t bytes = 0;
-    *count = 0, *files = 1;
+    a->tensors = heap((size_t)l->num_tensors * s->num_parts * sizeof *a->tensors);
+    a->num_files = 1;
     for (int i = 0; i < l->num_tensors; i++)
         for (size_t part = 0; part < s->num_parts; part++) {
             const struct tensor_slot *t = &l->tensors[i];
@@ -41,20 +47,19 @@ static struct file_tensor *assign_files(const struct safetensors_shards *s, size
             layout_tensor_name(t, true, stem);
             int len = snprintf(name, sizeof name, "%s%s", stem, s->parts[part]);
             uint64_t size = t->elements * safetensors_dtype_bytes(s->dtype);
-            if (bytes && bytes + size > s->max_bytes) bytes = 0, ++*files;
+            if (bytes && bytes + size > s->max_bytes) bytes = 0, a->num_files++;
             bytes += size;
             bool vector = params[t->id].axes[1] == 0;
-            all[(*count)++] = (struct file_tensor){
+            a->tensors[a->count++] = (struct file_tensor){
                 .tensor = {.name = heap_string(name, (size_t)len),
                            .dtype = s->dtype,
                            .num_dims = vector ? 1 : 2,
                            .shape = {t->rows, vector ? 0 : t->columns}},
                 .index = i,
                 .source = &s->sources[part],
-                .file = *files,
+                .file = a->num_files,
             };
         }
-    return all;
 }
 
 static void file_name(const struct safetensors_shards *s, int file, int files, char *name,
@@ -66,7 +71,7 @@ static void file_name(const struct safetensors_shards *s, int file, int files, c
         snprintf(name, size, "%s-%05d-of-%05d.safetensors", s->stem, file, files);
 }
 
-/* The part of every tensor that lies in bytes [from, to) of the file. */
+/* Lists the tensors' elements in bytes [from, to) of the file. */
 static void find_spans(const struct output_file *f, size_t element_bytes, uint64_t from,
                        uint64_t to, struct file_block *b)
 {
@@ -85,7 +90,8 @@ static void find_spans(const struct output_file *f, size_t element_bytes, uint64
     }
 }
 
-/* The block of every rank that begins with `begin`, this rank's written; a failure is its own. */
+/* Assembles a block per rank, starting at `begin`, and writes this rank's.  A failure is this
+ * rank's own. */
 static enum status write_round(const struct safetensors_shards *s, struct output_file *f,
                                uint64_t begin)
 {
@@ -107,10 +113,10 @@ static enum status write_round(const struct safetensors_shards *s, struct output
     return STATUS_OK;
 }
 
-/* So many chunks a block that small files are shared out, too. */
+/* Chunks per block: few enough that small files are divided among the ranks, too. */
 static uint64_t block_bytes(uint64_t file_bytes, size_t element_bytes, int ranks)
 {
-    uint64_t max_chunks = EXCHANGE_ELEMENTS * element_bytes / MANIFEST_CHUNK;
+    uint64_t max_chunks = TENSOR_SOURCE_ELEMENTS * element_bytes / MANIFEST_CHUNK;
     uint64_t chunks = (file_bytes + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
     uint64_t chunks_per_rank = (chunks + (uint64_t)ranks - 1) / (uint64_t)ranks;
     return (chunks_per_rank < max_chunks ? chunks_per_rank : max_chunks) * MANIFEST_CHUNK;
@@ -126,7 +132,7 @@ static enum status open_file(struct output_file *f, const char *name, struct man
     return STATUS_OK;
 }
 
-/* Each chunk has been written, and its checksum set, by one rank; on the others it is 0. */
+/* Each chunk was written, and its checksum set, by one rank; on the others it is 0. */
 static enum status combine_checksums(const struct comm *ranks, uint32_t *checksums, size_t count)
 {
     int64_t *values = heap(count * sizeof *values + 1);
@@ -137,20 +143,25 @@ static enum status combine_checksums(const struct comm *ranks, uint32_t *checksu
     return st;
 }
 
-static enum status write_file(const struct safetensors_shards *s, struct file_tensor *tensors,
-                              size_t count, const char *name, struct manifest *m, uint64_t *total)
+/* Writes the file whose tensors are tensors[begin, end) of the assignment. */
+static enum status write_file(const struct safetensors_shards *s, struct file_assignment *a,
+                              size_t begin, size_t end, struct manifest *m)
 {
+    struct file_tensor *tensors = a->tensors + begin;
+    const size_t count = end - begin;
+    char name[96];
     const struct comm *ranks = s->exchange->ranks;
     size_t size = (size_t)ranks->size, element_bytes = safetensors_dtype_bytes(s->dtype);
     struct output_file f = {.tensors = tensors, .count = count, .out = {.fd = -1}};
     struct safetensors_tensor *described = heap(count * sizeof *described);
     uint64_t bytes;
     enum status st = STATUS_OK;
+    file_name(s, tensors[0].file, a->num_files, name, sizeof name);
     qsort(tensors, count, sizeof *tensors, safetensors_compare_names);
     for (size_t i = 0; i < count; i++) described[i] = tensors[i].tensor;
     safetensors_build_header(described, count, &f.header, &bytes);
     for (size_t i = 0; i < count; i++) tensors[i].tensor = described[i];
-    *total += bytes;
+    a->bytes += bytes;
     f.size = f.header.len + bytes;
     f.block_bytes = block_bytes(f.size, element_bytes, (int)size);
     f.blocks = heap(size * sizeof *f.blocks);
@@ -170,20 +181,27 @@ out:
     return st;
 }
 
-static enum status write_index(const struct safetensors_shards *s, const struct file_tensor *all,
-                               size_t count, int files, uint64_t total, struct manifest *m)
+static enum status write_index(const struct safetensors_shards *s, const struct file_assignment *a,
+                               struct manifest *m)
 {
     struct text t = {0};
+    struct json_writer w = {.text = &t};
     char name[96];
-    text_addf(&t, "{\"metadata\": {\"total_size\": %llu}, \"weight_map\": {\n",
-              (unsigned long long)total);
-    for (size_t i = 0; i < count; i++) {
-        text_adds(&t, i ? ",\n  " : "  ");
-        json_quote(&t, all[i].tensor.name);
-        file_name(s, all[i].file, files, name, sizeof name);
-        text_addf(&t, ": \"%s\"", name);
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_begin_object(&w, "metadata", JSON_INLINE);
+    json_write_int(&w, "total_size", (int64_t)a->bytes);
+    json_end_object(&w);
+    json_begin_object(&w, "weight_map", JSON_INLINE);
+    for (size_t i = 0; i < a->count; i++) {
+        file_name(s, a->tensors[i].file, a->num_files, name, sizeof name);
+        json_newline(&w, 2);
+        json_write_string(&w, a->tensors[i].tensor.name, name);
     }
-    text_adds(&t, "\n}}\n");
+    json_newline(&w, 0);
+    json_end_object(&w);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&t, "\n");
     snprintf(name, sizeof name, "%s.safetensors.index.json", s->stem);
     enum status st = manifest_write_file(m, name, t.data, t.len);
     text_release(&t);
@@ -193,24 +211,18 @@ static enum status write_index(const struct safetensors_shards *s, const struct 
 enum status safetensors_shards_write(const struct safetensors_shards *s, struct manifest *m)
 {
     const struct comm *ranks = s->exchange->ranks;
-    size_t count, begin = 0;
-    int files;
-    uint64_t total = 0;
+    struct file_assignment a = {0};
     enum status st = STATUS_OK;
-    struct file_tensor *all = assign_files(s, &count, &files);
-    for (int file = 1; file <= files; file++) {
-        char name[96];
-        size_t end = begin;
-        while (end < count && all[end].file == file) end++;
-        file_name(s, file, files, name, sizeof name);
-        TRY_OUT(write_file(s, all + begin, end - begin, name, m, &total));
-        begin = end;
+    assign_files(s, &a);
+    for (size_t begin = 0, end; begin < a.count; begin = end) {
+        for (end = begin + 1; end < a.count && a.tensors[end].file == a.tensors[begin].file;) end++;
+        TRY_OUT(write_file(s, &a, begin, end, m));
     }
-    bool index = s->index == INDEX_ALWAYS || (s->index == INDEX_IF_MANY && files > 1);
-    if (index && ranks->rank == 0) st = write_index(s, all, count, files, total, m);
+    bool index = s->index == INDEX_ALWAYS || (s->index == INDEX_IF_MANY && a.num_files > 1);
+    if (index && ranks->rank == 0) st = write_index(s, &a, m);
     TRY_OUT(comm_agree(ranks, st));
 out:
-    for (size_t i = 0; i < count; i++) free(all[i].tensor.name);
-    free(all);
+    for (size_t i = 0; i < a.count; i++) free(a.tensors[i].tensor.name);
+    free(a.tensors);
     return st;
 }

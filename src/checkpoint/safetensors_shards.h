@@ -1,24 +1,24 @@
-/* shards.h -- tensors into safetensors files, and their index.
+/* safetensors_shards.h -- writes tensors to one or several safetensors files, and their index.
  *
- * Ranks    A file is cut into blocks of whole chunks of the manifest; block b is put together,
- *          summed and written by rank b mod size, a round of `size` blocks at a time, so the bytes
- *          do not depend on who holds what.
- * Memory   A block on every rank, and what an exchange needs (exchange.h). */
+ * Ranks    A file is divided into blocks of whole manifest chunks.  Rank b mod size assembles,
+ *          checksums and writes block b; the ranks proceed in rounds of `size` blocks.  The bytes
+ *          do not depend on the ranks' shards.
+ * Memory   A block per rank, and the buffers of block_exchange.h. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "checkpoint/block_exchange.h"
 #include "checkpoint/manifest.h"
 #include "formats/safetensors.h"
-#include "model/params.h"
+#include "model/shard.h"
 
-/* <stem>.safetensors.index.json beside the files; a single file without one is called
- * <stem>.safetensors only if the index is left out for being the only one. */
+/* When to write <stem>.safetensors.index.json.  With INDEX_IF_MANY a single file is called
+ * <stem>.safetensors and has no index. */
 enum shards_index_mode { INDEX_ALWAYS, INDEX_IF_MANY, INDEX_NEVER };
 
 struct safetensors_shards {
     const char *stem;         /* "model": model-00001-of-00002.safetensors */
-    const char *const *parts; /* suffixes of the names, one a source: {""} or {".exp_avg", ...} */
+    const char *const *parts; /* name suffixes, one per source: {""} or {".exp_avg", ...} */
     const struct tensor_source *sources;
     size_t num_parts;
     enum safetensors_dtype dtype;
@@ -27,6 +27,6 @@ struct safetensors_shards {
     struct block_exchange *exchange; /* of the ranks that write */
 };
 
-/* Collective over the exchange's ranks.  The manifest gets the files' entries on all of them; the
- * index is written by rank 0.  A failure of one rank is all ranks'. */
+/* Collective over the exchange's ranks.  All get the files' entries in the manifest; rank 0 writes
+ * the index.  If one rank fails, all fail. */
 enum status safetensors_shards_write(const struct safetensors_shards *s, struct manifest *m);

@@ -17,8 +17,8 @@ struct checkpointer {
     int keep_latest_k, lock;
     bool async;
     float *staging;    /* borrowed: weights, then both moments */
-    struct comm ranks; /* those that save */
-    /* A save under way: the thread owns these until it is joined. */
+    struct comm ranks; /* the ranks that save */
+    /* A pending save; the save thread owns these until it is joined. */
     bool running;
     pthread_t thread;
     struct checkpoint_state state;
@@ -26,11 +26,11 @@ struct checkpointer {
     struct failure failure; /* of the last save */
 };
 
-/* A block of f32, a byte for each element of it, and with others what is sent and received. */
+/* A block of f32, a byte per element of it, and with several ranks a send and a receive buffer. */
 size_t checkpoint_save_bytes(int ranks)
 {
     size_t buffers = ranks > 1 ? 3 : 1;
-    return EXCHANGE_ELEMENTS * (buffers * sizeof(float) + 1);
+    return TENSOR_SOURCE_ELEMENTS * (buffers * sizeof(float) + 1);
 }
 
 size_t checkpoint_staging_bytes(const struct shard *p) { return 3 * p->elements * sizeof(float); }
@@ -56,18 +56,18 @@ out:
     return st;
 }
 
-/* What is written, where the host cannot read it as f32. */
+/* Sources for buffers that the host cannot read as f32. */
 enum { WEIGHTS, EXP_AVG, EXP_AVG_SQ, BUFFERS };
 struct save_sources {
-    struct stored_flat buffers[BUFFERS];
-    float *run; /* owned */
+    struct stored_source buffers[BUFFERS];
+    float *values; /* owned */
 };
 
 static struct tensor_source make_source(struct save_sources *s, int i, struct store flat)
 {
     if (store_host_f32(&flat)) return tensor_source_flat(store_host_f32(&flat));
-    if (!s->run) s->run = heap(EXCHANGE_ELEMENTS * sizeof *s->run);
-    s->buffers[i] = (struct stored_flat){flat, s->run};
+    if (!s->values) s->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
+    s->buffers[i] = (struct stored_source){flat, s->values};
     return tensor_source_stored(&s->buffers[i]);
 }
 
@@ -110,7 +110,7 @@ static enum status commit(struct manifest *m, const char *folder, int64_t step, 
     return STATUS_OK;
 }
 
-/* The whole save, in this thread. */
+/* The whole save, on the calling thread. */
 static enum status write_checkpoint(const struct checkpointer *c, const struct checkpoint_state *s)
 {
     const struct comm *ranks = &c->ranks;
@@ -127,14 +127,14 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     if (is_root) st = commit(&m, c->folder, s->step, c->keep_latest_k);
     TRY_OUT(comm_agree(ranks, st));
 out:
-    if (st && is_root) { /* nothing of it stays; the failure that is told is the first one */
+    if (st && is_root) { /* leave nothing behind, and report the first failure */
         struct failure first = {0};
         status_save(&first, st);
         file_remove_tree(temporary.data);
         status_restore(&first);
     }
     manifest_release(&m);
-    free(sources.run);
+    free(sources.values);
     text_release(&temporary);
     free(final);
     return st;
@@ -175,7 +175,7 @@ static enum status stage_buffer(const struct checkpoint_state *s, float *to, str
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *s)
 {
     int64_t previous = c->state.step;
-    bool lost = checkpointer_wait(c); /* that one is; this one need not be */
+    bool lost = checkpointer_wait(c); /* the previous save failed; this one need not */
     if (lost && c->ranks.rank == 0)
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
@@ -196,7 +196,7 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     c->failure = (struct failure){0};
     c->running = thread_start_background(&c->thread, save_thread, c) == STATUS_OK;
     if (c->running) return STATUS_OK;
-    save_thread(c); /* the other ranks' threads wait for this one */
+    save_thread(c); /* the other ranks' save threads wait for this one */
     release_staged_state(c);
     return status_restore(&c->failure);
 }

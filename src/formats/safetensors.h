@@ -75,7 +75,7 @@ void safetensors_close(struct safetensors *s);
  * safetensors_close even after a failure. */
 enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes, uint64_t size);
 
-/* Finds a tensor by name; NULL if there is none. */
+/* Finds a tensor by name; NULL if it does not exist. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
 /* Read the whole tensor as f32, or as bf16; BF16 data is copied bit for bit.  UNSUPPORTED: the
  * dtype is not F32, BF16, F16 or F64. */

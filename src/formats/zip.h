@@ -33,7 +33,7 @@ struct zip {
 enum status zip_parse(struct zip *z, const unsigned char *bytes, uint64_t size, const char *name);
 void zip_release(struct zip *z);
 
-/* Finds an entry by name; NULL if there is none. */
+/* Finds an entry by name; NULL if it does not exist. */
 const struct zip_entry *zip_find(const struct zip *z, const char *name, size_t name_len);
 /* Verifies the entry's CRC-32; true if the CRC is 0. */
 bool zip_entry_crc_ok(const struct zip_entry *e);

@@ -94,7 +94,7 @@ static struct float8_scale *weight_scale(const struct matmul *p)
 }
 
 /* What is to be quantized; summed: over which of its axes the GEMM sums (ops/float8.h). */
-struct operand {
+struct fp8_operand {
     enum float8_role role;
     const void *x;
     const struct float8_scale *scale;
@@ -102,7 +102,7 @@ struct operand {
 };
 
 /* Quantizes to FP8 values in scratch memory, *y. */
-static enum status quantize_operand(const struct matmul *p, struct operand o, bf16 **y)
+static enum status quantize_operand(const struct matmul *p, struct fp8_operand o, bf16 **y)
 {
     size_t n = elements_of(p, o.role);
     struct quantize op = {.n = n,
@@ -130,8 +130,9 @@ enum status matmul_forward(const struct model *m, const struct matmul_call *call
         bf16 *x8, *w8;
         TRY(compute_scale(&p, FLOAT8_INPUT, x, call->amax_known, input));
         TRY(compute_scale(&p, FLOAT8_WEIGHT, w, false, weight));
-        TRY(quantize_operand(&p, (struct operand){FLOAT8_INPUT, x, input, OVER_COLUMNS}, &x8));
-        TRY(quantize_operand(&p, (struct operand){FLOAT8_WEIGHT, w, weight, OVER_COLUMNS}, &w8));
+        TRY(quantize_operand(&p, (struct fp8_operand){FLOAT8_INPUT, x, input, OVER_COLUMNS}, &x8));
+        TRY(quantize_operand(&p, (struct fp8_operand){FLOAT8_WEIGHT, w, weight, OVER_COLUMNS},
+                             &w8));
         io = (struct linear_fwd){x8, w8, y, input, weight, add_NF};
     }
     TRY(linear_forward(m->ops, &p.op, &io, m->queue));
@@ -148,7 +149,7 @@ static enum status backward_input(const struct matmul *p, const void *dy,
     if (p->op.float8) {
         bf16 *w8;
         io.w_scale = weight_scale(p);
-        TRY(quantize_operand(p, (struct operand){FLOAT8_WEIGHT, io.w_FD, io.w_scale, OVER_ROWS},
+        TRY(quantize_operand(p, (struct fp8_operand){FLOAT8_WEIGHT, io.w_FD, io.w_scale, OVER_ROWS},
                              &w8));
         io.w_FD = w8;
     }
@@ -168,7 +169,7 @@ static enum status backward_weight(const struct matmul *p, const void *dy,
     op.accumulate = !unit_overwrites_gradients(m, p->param, p->layer);
     if (op.float8) {
         bf16 *x8;
-        TRY(quantize_operand(p, (struct operand){FLOAT8_INPUT, x, x_scale, OVER_ROWS}, &x8));
+        TRY(quantize_operand(p, (struct fp8_operand){FLOAT8_INPUT, x, x_scale, OVER_ROWS}, &x8));
         io.x_ND = x8;
     }
     TRY(linear_backward_weight(m->ops, &op, &io, m->queue));
@@ -188,7 +189,8 @@ enum status matmul_backward(const struct model *m, const struct matmul_call *cal
         dy_scale = arena_alloc(&m->queue->scratch, 1, sizeof *dy_scale);
         TRY(compute_scale(&p, FLOAT8_GRADIENT, dy, call->amax_known, dy_scale));
         TRY(quantize_operand(
-            &p, (struct operand){FLOAT8_GRADIENT, dy, dy_scale, OVER_COLUMNS | OVER_ROWS}, &dy8));
+            &p, (struct fp8_operand){FLOAT8_GRADIENT, dy, dy_scale, OVER_COLUMNS | OVER_ROWS},
+            &dy8));
         dy = dy8;
     }
     TRY(backward_input(&p, dy, dy_scale, dx));

@@ -34,7 +34,7 @@ struct token_table {
     const char *splitter;          /* "llama3", "qwen2" or "gpt2" (see text/split.h); "digits gpt2":
                                       single digits first, then gpt2; NULL: with scores */
     bool normalizes;               /* to a Unicode normalization form, first */
-    bool ignore_merges;             /* a piece that is a token is that token, without merging */
+    bool ignore_merges;            /* a piece that is a token is that token, without merging */
     bool adds_space;               /* prepends a space to a text; with scores */
     int32_t unknown;               /* -1: none */
     struct exported_token *tokens; /* one for each ID below the vocabulary size; owned */

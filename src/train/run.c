@@ -143,7 +143,7 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
     if (r->saved_step == t->steps_done) return STATUS_OK;
     struct checkpoint_state state = checkpoint_state_of(r);
     if (model_only) {
-        bool half = !strcmp(r->config->checkpoint.export_dtype, "bfloat16");
+        bool half = r->config->checkpoint.export_dtype == EXPORT_bfloat16;
         state.exp_avg = state.exp_avg_sq = NULL;
         state.dtype = half ? SAFETENSORS_BF16 : SAFETENSORS_F32;
     }
@@ -181,7 +181,7 @@ static enum status agree_on_requests(const struct training_run *r, int *signal, 
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     int64_t step = r->trainer.steps_done;
-    bool by_clock = !strcmp(c->interval_type, "seconds");
+    bool by_clock = c->interval_type == SAVE_INTERVAL_seconds;
     double late = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
     double requests[] = {signals_pending(), late};
     TRY(comm_all_reduce(world(r), REDUCE_MAX, requests, 2));

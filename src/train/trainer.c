@@ -206,7 +206,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     init_fsdp(t, shape);
     init_replicas(t);
     plan->bytes[MEMORY_gathered] = bytes_since(run, &mark);
-    bool async = c->checkpoint.enable && strcmp(c->checkpoint.async_mode, "disabled");
+    bool async = c->checkpoint.enable && c->checkpoint.async_mode != ASYNC_disabled;
     t->staging = async ? arena_alloc(shared, checkpoint_staging_bytes(&t->shard), 1) : NULL;
     plan->bytes[MEMORY_checkpoint] = bytes_since(shared, &shared_mark);
     if (run->overflow || shared->overflow)

@@ -28,7 +28,7 @@ TEST(checkpoint_ls_lists_steps_with_size_time_and_state)
     CHECK_STATUS(OK, file_remove_tree(test_path(dump, "checkpoint/step-2/state.json")));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "ls", dump) == 0);
     CHECK(strstr(a.out.data, "step-1") && strstr(a.out.data, "good"));
-    CHECK(strstr(a.out.data, "DAMAGED") && strstr(a.out.data, "state.json: it is gone"));
+    CHECK(strstr(a.out.data, "DAMAGED") && strstr(a.out.data, "state.json is missing"));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "ls", dump, "--json") == 0);
     CHECK_STATUS(OK, json_parse(a.out.data, a.out.len, "stdout", &root));
     CHECK(json_is_array(root) && json_count(root) == 3);
@@ -37,7 +37,7 @@ TEST(checkpoint_ls_lists_steps_with_size_time_and_state)
     CHECK(json_number(json_get(one, "bytes")) > 30000 && json_is_string(json_get(one, "time")));
     CHECK(strstr(json_string(json_get(one, "path")), "checkpoint/step-1"));
     CHECK(json_number(json_get(two, "step")) == 2 && !json_true(json_get(two, "valid")));
-    CHECK(strstr(json_string(json_get(two, "reason")), "it is gone"));
+    CHECK(strstr(json_string(json_get(two, "reason")), "is missing"));
     json_free(root);
     /* The folder of the checkpoints, or one of them, will do. */
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "ls", test_path(dump, "checkpoint")) == 0);
@@ -60,9 +60,10 @@ TEST(checkpoint_verify_reads_every_byte_and_reports_every_error)
     CHECK_STATUS(OK, file_write(test_path(two, "config.toml"), "", 0));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "ls", test_path(two, "..")) == 0);
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "verify", dump) == 65);
-    CHECK(strstr(a.out.data, "model-00001-of-00001.safetensors: bytes 0 to "));
-    CHECK(strstr(a.out.data, "optimizer-00001-of-00001.safetensors: bytes 0 to "));
-    CHECK(strstr(a.out.data, "config.toml: 0 bytes where"));
+    CHECK(strstr(a.out.data, "model-00001-of-00001.safetensors: checksum mismatch in bytes 0 to "));
+    CHECK(strstr(a.out.data,
+                 "optimizer-00001-of-00001.safetensors: checksum mismatch in bytes 0 to "));
+    CHECK(strstr(a.out.data, "config.toml has 0 bytes, expected"));
     CHECK(strstr(a.err.data, "1 of 3 checkpoints is damaged"));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "verify", two, "--json") == 65);
     CHECK_STATUS(OK, json_parse(a.out.data, a.out.len, "stdout", &root));

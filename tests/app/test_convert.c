@@ -78,7 +78,7 @@ TEST(convert_selects_a_step_of_a_run_or_of_torch_checkpoints)
                   "--step", "5") == 0);
     CHECK(loss_of(&t, again) == early);
     CHECK(LLAMERO(NULL, &error, "convert", five, test_path(t.folder, "x"), "--step", "5") != 0);
-    CHECK(strstr(error.data, "one model, not a folder of steps"));
+    CHECK(strstr(error.data, "is a single model"));
     CHECK(LLAMERO(NULL, &error, "convert", t.dump, test_path(t.folder, "x"), "--step", "7") != 0);
     CHECK(strstr(error.data, "step-7: no such checkpoint"));
     text_release(&error);
@@ -220,7 +220,7 @@ TEST(convert_overwrites_nothing_and_rejects_invalid_flags)
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, t.folder) == 78);
     CHECK(strstr(err.data, "not empty"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, t.dump, "--to", "native") == 78);
-    CHECK(strstr(err.data, "checkpoints already"));
+    CHECK(strstr(err.data, "already contains checkpoints"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "gguf2") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--dtype", "int4") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "native", "--without-io") == 64);

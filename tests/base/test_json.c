@@ -168,6 +168,27 @@ TEST(json_quote_replaces_invalid_utf8)
     text_release(&t);
 }
 
+TEST(json_member_text_is_the_values_own_text)
+{
+    static const char object[] =
+        " {\"a\" : 1.50 ,\"b\\\"\": \"}\\\",\", \"c\":\n"
+        "{\"train\": [1, {\"x\": \"]\"}] },\"train\":[ 2,\n3]\n, \"n\":null}\n";
+    static const char *const members[][2] = {{"a", "1.50"},
+                                             {"c", "{\"train\": [1, {\"x\": \"]\"}] }"},
+                                             {"train", "[ 2,\n3]"},
+                                             {"n", "null"}};
+    json_free(parse(object));
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        struct text t = {0};
+        CHECK(json_member_text(object, members[i][0], &t));
+        CHECK(!strcmp(t.data, members[i][1]));
+        text_release(&t);
+    }
+    struct text none = {0};
+    CHECK(!json_member_text(object, "x", &none) && !json_member_text("{ }", "a", &none));
+    CHECK(!none.len);
+}
+
 TEST(json_quote_and_json_real_round_trip_random_input)
 {
     for (uint64_t round = 0; round < 3000; round++) {

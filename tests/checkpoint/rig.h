@@ -1,4 +1,4 @@
-/* rig.h -- a small state to save, and folders to spoil, for tests. */
+/* rig.h -- a small state to save, and folders to damage, for tests. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@
 struct saved {
     struct model_shape shape;
     struct layout layout;
-    struct shard shard; /* the whole */
+    struct shard shard; /* unsharded */
     float *weights, *exp_avg, *exp_avg_sq;
     struct tokenizer *tokenizer;
     struct text config_toml;
@@ -27,7 +27,7 @@ static inline void saved_fill(struct saved *s, uint64_t seed)
                     (float)rng_normal(seed, RNG_TEST, p << 32 | (uint64_t)i, j);
 }
 
-/* Random numbers in the places of tensors, zeros between units. */
+/* Random values in all tensors, zeros between units. */
 static inline void saved_open(struct saved *s, bool tied)
 {
     *s = (struct saved){.shape = {.V = 37,
@@ -62,7 +62,7 @@ static inline void saved_close(struct saved *s)
     text_release(&s->config_toml);
 }
 
-/* The whole of it, as step `step`; `train` is borrowed. */
+/* The whole state, as step `step`; `train` is borrowed. */
 static inline struct checkpoint_state saved_state(const struct saved *s, int64_t step)
 {
     static char train[] = "{\"tokens_seen\": 99}";
@@ -89,8 +89,8 @@ static inline struct checkpointer *checkpointer_of(const char *folder, int keep)
     return c;
 }
 
-/* A folder with step-<step> for each of the steps (ends with 0), whose numbers' seed is the step.
- */
+/* A folder with step-N for each of the steps (0 ends the list), each filled with its step as
+ * seed. */
 static inline const char *saved_folder(struct saved *s, const int *steps)
 {
     const char *folder = test_path(test_folder(), "checkpoint");
@@ -105,7 +105,7 @@ static inline const char *saved_folder(struct saved *s, const int *steps)
 }
 #define STEPS(...) ((const int[]){__VA_ARGS__, 0})
 
-/* Buffers like those of `s` to load into, filled with what no save holds. */
+/* Buffers like those of `s` to load into, filled with -77. */
 struct loaded_state {
     float *buffers[3];
     struct checkpoint_state state;
@@ -137,7 +137,7 @@ static inline void loaded_release(struct loaded_state *l)
     json_free(l->found.state);
 }
 
-/* Loading the folder gives status `want`. */
+/* Loads the folder into buffers of its own. */
 static inline enum status try_load(const struct saved *s, const char *folder)
 {
     struct loaded_state l;
@@ -146,7 +146,7 @@ static inline enum status try_load(const struct saved *s, const char *folder)
     return st;
 }
 
-/* Same bits in every tensor. */
+/* Whether all tensors are bit-identical. */
 static inline bool same_tensors(const struct layout *l, const float *a, const float *b)
 {
     for (int i = 0; i < l->num_tensors; i++) {
@@ -156,7 +156,7 @@ static inline bool same_tensors(const struct layout *l, const float *a, const fl
     return true;
 }
 
-/* The folder holds what saved_fill(s, seed) gives. */
+/* Checks that the folder holds the values of saved_fill(s, seed). */
 static inline void check_holds(struct saved *s, const char *folder, uint64_t seed)
 {
     struct loaded_state l;
@@ -168,7 +168,7 @@ static inline void check_holds(struct saved *s, const char *folder, uint64_t see
     loaded_release(&l);
 }
 
-/* Turns the bits of `mask` in one byte of a file; the same again turns them back. */
+/* Flips the bits of `mask` in one byte of a file; calling it again restores them. */
 static inline void flip(const char *path, uint64_t at, int mask)
 {
     FILE *f = fopen(path, "r+b");
@@ -179,7 +179,7 @@ static inline void flip(const char *path, uint64_t at, int mask)
     CHECK(fputc(c ^ mask, f) != EOF && fclose(f) == 0);
 }
 
-static inline bool is_there(const char *folder, const char *name)
+static inline bool has_file(const char *folder, const char *name)
 {
     return file_exists(test_path(folder, name));
 }

@@ -4,14 +4,14 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/rig.h"
 
-static const struct difference *find(const struct comparison *c, const char *name)
+static const struct difference *find_difference(const struct comparison *c, const char *name)
 {
     for (size_t i = 0; i < c->count; i++)
         if (!strcmp(c->all[i].name, name)) return &c->all[i];
     return NULL;
 }
 
-TEST(a_checkpoint_equals_itself_in_every_number)
+TEST(checkpoint_equals_itself)
 {
     struct saved s;
     struct comparison c;
@@ -24,7 +24,7 @@ TEST(a_checkpoint_equals_itself_in_every_number)
     saved_close(&s);
 }
 
-TEST(tensors_that_differ_are_told_with_how_much)
+TEST(differing_tensors_are_reported_with_their_error)
 {
     struct saved s;
     struct comparison c;
@@ -45,27 +45,27 @@ TEST(tensors_that_differ_are_told_with_how_much)
     CHECK_STATUS(OK, checkpointer_close(to));
     const char *one = test_path(folder, "step-1"), *two = test_path(folder, "step-2");
     CHECK_STATUS(OK, comparison_make(&c, one, two));
-    const struct difference *d = find(&c, "model.norm.weight");
+    const struct difference *d = find_difference(&c, "model.norm.weight");
     CHECK(d && d->kind == DIFFERENCE_NUMBERS && d->most == 3);
     CHECK_NEAR(d->relative, 3.0 / 8, 1e-12);
-    d = find(&c, "model.layers.1.mlp.up_proj.weight.exp_avg");
+    d = find_difference(&c, "model.layers.1.mlp.up_proj.weight.exp_avg");
     CHECK(d && d->kind == DIFFERENCE_NUMBERS && isinf(d->most));
-    d = find(&c, "state.json: step");
+    d = find_difference(&c, "state.json: step");
     CHECK(d && d->kind == DIFFERENCE_VALUE && !strcmp(d->first, "1") && !strcmp(d->second, "2"));
     CHECK(c.count == 3);
     comparison_release(&c);
-    /* A number that is NaN on both sides is the same. */
+    /* NaN equals NaN. */
     CHECK_STATUS(OK, comparison_make(&c, two, two));
     CHECK(c.count == 0);
     comparison_release(&c);
     CHECK_STATUS(OK, comparison_make(&c, two, test_path(folder, "step-3")));
-    d = find(&c, "optimizer's moments");
+    d = find_difference(&c, "optimizer's moments");
     CHECK(d && d->kind == DIFFERENCE_ONLY_FIRST && c.count == 2);
     comparison_release(&c);
     saved_close(&s);
 }
 
-TEST(models_of_other_shapes_differ_by_tensors_and_keys)
+TEST(models_of_different_shapes_differ_in_tensors_and_config_keys)
 {
     struct saved a, b;
     struct comparison c;
@@ -74,18 +74,18 @@ TEST(models_of_other_shapes_differ_by_tensors_and_keys)
     const char *first = test_path(saved_folder(&a, STEPS(1)), "step-1");
     const char *second = test_path(saved_folder(&b, STEPS(1)), "step-1");
     CHECK_STATUS(OK, comparison_make(&c, first, second));
-    CHECK(find(&c, "lm_head.weight")->kind == DIFFERENCE_ONLY_FIRST);
-    CHECK(!strcmp(find(&c, "config.json: tie_word_embeddings")->second, "true"));
+    CHECK(find_difference(&c, "lm_head.weight")->kind == DIFFERENCE_ONLY_FIRST);
+    CHECK(!strcmp(find_difference(&c, "config.json: tie_word_embeddings")->second, "true"));
     comparison_release(&c);
     CHECK_STATUS(OK, comparison_make(&c, second, first));
-    CHECK(find(&c, "lm_head.weight")->kind == DIFFERENCE_ONLY_SECOND);
+    CHECK(find_difference(&c, "lm_head.weight")->kind == DIFFERENCE_ONLY_SECOND);
     comparison_release(&c);
     layout_release(&b.layout);
     b.shape.F = 20;
     layout_init(&b.layout, &b.shape, 1);
     second = test_path(saved_folder(&b, STEPS(1)), "step-1");
     CHECK_STATUS(OK, comparison_make(&c, first, second));
-    const struct difference *d = find(&c, "model.layers.0.mlp.down_proj.weight");
+    const struct difference *d = find_difference(&c, "model.layers.0.mlp.down_proj.weight");
     CHECK(d && d->kind == DIFFERENCE_SHAPE);
     CHECK(!strcmp(d->first, "[16, 24]") && !strcmp(d->second, "[16, 20]"));
     comparison_release(&c);
@@ -108,7 +108,7 @@ static void compare_states(const char *a, const char *b, struct comparison *c)
     saved_close(&s);
 }
 
-TEST(values_of_json_are_compared_one_by_one_and_lists_as_a_whole)
+TEST(json_members_are_compared_individually_and_arrays_as_a_whole)
 {
     struct comparison c;
     compare_states("{\"a\": {\"b\": [1, [2, 3]], \"c\": true}, \"d\": null, \"e\": \"x\"}",
@@ -119,16 +119,16 @@ TEST(values_of_json_are_compared_one_by_one_and_lists_as_a_whole)
                    "{\"a\": {\"b\": [1, [2, 4]]}, \"d\": 0, \"f\": \"x\", \"g\": [1], \"h\": {}}",
                    &c);
     CHECK(c.count == 6);
-    CHECK(!strcmp(find(&c, "state.json: a.b")->first, "[2 items]"));
-    CHECK(!strcmp(find(&c, "state.json: d")->first, "null"));
-    CHECK(find(&c, "state.json: e")->kind == DIFFERENCE_ONLY_FIRST);
-    CHECK(find(&c, "state.json: f")->kind == DIFFERENCE_ONLY_SECOND);
-    CHECK(find(&c, "state.json: g")->kind == DIFFERENCE_VALUE);
-    CHECK(!strcmp(find(&c, "state.json: h")->second, "{0 members}"));
+    CHECK(!strcmp(find_difference(&c, "state.json: a.b")->first, "[2 items]"));
+    CHECK(!strcmp(find_difference(&c, "state.json: d")->first, "null"));
+    CHECK(find_difference(&c, "state.json: e")->kind == DIFFERENCE_ONLY_FIRST);
+    CHECK(find_difference(&c, "state.json: f")->kind == DIFFERENCE_ONLY_SECOND);
+    CHECK(find_difference(&c, "state.json: g")->kind == DIFFERENCE_VALUE);
+    CHECK(!strcmp(find_difference(&c, "state.json: h")->second, "{0 members}"));
     comparison_release(&c);
 }
 
-TEST(folders_that_cannot_be_read_are_not_compared)
+TEST(comparing_unreadable_folders_fails)
 {
     struct saved s;
     struct comparison c;
@@ -159,7 +159,7 @@ static void convert(const char *from, const char *to, enum conversion_target tar
     CHECK_STATUS(OK, checkpoint_convert(&c, &done));
 }
 
-TEST(a_checkpoint_equals_what_torch_has_of_it_with_moments_and_state)
+TEST(checkpoint_equals_its_conversion_to_dcp)
 {
     struct saved s;
     struct comparison c;
@@ -173,14 +173,16 @@ TEST(a_checkpoint_equals_what_torch_has_of_it_with_moments_and_state)
     CHECK(c.count == 0 && c.num_tensors == 3 * s.layout.num_tensors);
     comparison_release(&c);
     CHECK_STATUS(OK, comparison_make(&c, dcp, test_path(steps, "step-3")));
-    const struct difference *d = find(&c, "model.layers.1.self_attn.q_proj.weight.exp_avg");
+    const struct difference *d =
+        find_difference(&c, "model.layers.1.self_attn.q_proj.weight.exp_avg");
     CHECK(d && d->kind == DIFFERENCE_NUMBERS && d->most > 0.1);
-    CHECK(find(&c, "state.json: step") && c.count == 3 * (size_t)s.layout.num_tensors + 1);
+    CHECK(find_difference(&c, "state.json: step") &&
+          c.count == 3 * (size_t)s.layout.num_tensors + 1);
     comparison_release(&c);
     CHECK_STATUS(OK, comparison_make(&c, meta, dcp));
     CHECK(c.num_tensors == s.layout.num_tensors && c.count == 2);
-    CHECK(find(&c, "optimizer's moments")->kind == DIFFERENCE_ONLY_SECOND);
-    CHECK(find(&c, "state.json")->kind == DIFFERENCE_ONLY_SECOND);
+    CHECK(find_difference(&c, "optimizer's moments")->kind == DIFFERENCE_ONLY_SECOND);
+    CHECK(find_difference(&c, "state.json")->kind == DIFFERENCE_ONLY_SECOND);
     comparison_release(&c);
     saved_close(&s);
 }

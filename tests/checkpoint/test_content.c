@@ -4,7 +4,7 @@
 #include "checkpoint/content.h"
 #include "test.h"
 
-/* Writes a model of zeros into a new folder of that name. */
+/* Writes a model of zeros into a new folder. */
 static const char *write_content(struct content c, const char *folder, const char *name)
 {
     struct model_shape shape = {.V = 9, .D = 8, .L = 1, .H = 2, .G = 2, .K = 4, .F = 12};
@@ -26,23 +26,23 @@ static const char *write_content(struct content c, const char *folder, const cha
     return path;
 }
 
-static bool has(const char *folder, const char *name)
+static bool has_file(const char *folder, const char *name)
 {
     char *path = file_join(folder, name);
-    bool is_there = file_exists(path);
+    bool exists = file_exists(path);
     free(path);
-    return is_there;
+    return exists;
 }
 
-TEST(content_of_a_plain_folder_is_what_hugging_face_has)
+TEST(plain_folder_has_hugging_faces_files_only)
 {
     const char *folder = test_folder();
     struct content c = {.dtype = SAFETENSORS_BF16, .plain = true, .bos = 1, .eos = -1};
     const char *path = write_content(c, folder, "plain");
     char *config = file_join(path, "config.json");
     struct json *v;
-    CHECK(has(path, "model.safetensors") && !has(path, "model.safetensors.index.json"));
-    CHECK(!has(path, "state.json") && !has(path, "manifest.json"));
+    CHECK(has_file(path, "model.safetensors") && !has_file(path, "model.safetensors.index.json"));
+    CHECK(!has_file(path, "state.json") && !has_file(path, "manifest.json"));
     CHECK_STATUS(OK, json_read(config, 1 << 20, &v));
     CHECK(json_number(json_get(v, "bos_token_id")) == 1);
     CHECK(json_is_null(json_get(v, "eos_token_id")));
@@ -51,7 +51,7 @@ TEST(content_of_a_plain_folder_is_what_hugging_face_has)
     free(config);
 }
 
-TEST(content_of_a_checkpoint_has_state_and_an_index_even_of_one_file)
+TEST(checkpoint_folder_has_state_and_an_index_even_for_one_file)
 {
     const char *folder = test_folder();
     struct content c = {.step = 12, .train = "{\"tokens_seen\": 5}", .bos = -1, .eos = -1};
@@ -59,8 +59,8 @@ TEST(content_of_a_checkpoint_has_state_and_an_index_even_of_one_file)
     const char *path = write_content(c, folder, "step");
     char *state = file_join(path, "state.json");
     struct json *v;
-    CHECK(has(path, "model-00001-of-00001.safetensors"));
-    CHECK(has(path, "model.safetensors.index.json"));
+    CHECK(has_file(path, "model-00001-of-00001.safetensors"));
+    CHECK(has_file(path, "model.safetensors.index.json"));
     CHECK_STATUS(OK, json_read(state, 1 << 20, &v));
     CHECK(json_number(json_get(v, "step")) == 12);
     CHECK(json_number(json_get(json_get(v, "train"), "tokens_seen")) == 5);

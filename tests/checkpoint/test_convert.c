@@ -5,7 +5,7 @@
 #include "checkpoint/rig.h"
 #include "model/init_weights.h"
 
-/* A model in a folder of ours, sealed. */
+/* Saves a model as a checkpoint of ours. */
 static char *write_model(const char *folder, bool tied, float **weights)
 {
     struct model_shape shape = {.V = 50, .D = 16, .L = 2, .H = 4, .G = 2, .K = 4, .F = 24};
@@ -77,7 +77,7 @@ TEST(convert_keeps_every_weight_of_tied_and_untied_models)
     }
 }
 
-TEST(convert_reads_a_damaged_checkpoint_as_damaged_and_leaves_nothing)
+TEST(converting_a_damaged_checkpoint_fails_and_leaves_nothing)
 {
     const char *folder = test_folder(), *to = test_path(folder, "to");
     float *weights;
@@ -95,7 +95,7 @@ TEST(convert_reads_a_damaged_checkpoint_as_damaged_and_leaves_nothing)
     free(from), free(path), free(weights);
 }
 
-/* The folder's blocks, and its last norm, are those; the rest stays as it is. */
+/* Checks that the blocks and the last norm load, and the rest stays unchanged. */
 static void check_blocks(const char *folder, bool tied, const float *want)
 {
     const char *items[] = {"model.embed_tokens.weight", "lm_head.weight"};
@@ -131,7 +131,7 @@ static void check_blocks(const char *folder, bool tied, const float *want)
     layout_release(&all), layout_release(&other);
 }
 
-TEST(a_model_without_embedding_and_head_is_its_blocks_for_another_vocabulary)
+TEST(model_without_io_provides_blocks_for_another_vocabulary)
 {
     static const enum conversion_target targets[] = {CONVERT_HF, CONVERT_META, CONVERT_DCP};
     for (int tied = 0; tied < 2; tied++)
@@ -152,19 +152,19 @@ TEST(a_model_without_embedding_and_head_is_its_blocks_for_another_vocabulary)
         }
 }
 
-/* What a model goes through and comes back from; GGUF is written only. */
+/* Formats that can be written and read; GGUF is write-only. */
 static const struct {
     const char *name;
     enum conversion_target target;
     uint64_t shard_bytes;
-    const char *file; /* that is the model, too */
+    const char *file; /* of the folder, to convert back from */
 } formats[] = {{"hf", CONVERT_HF, 0, ""},        {"hf-many", CONVERT_HF, 3000, ""},
                {"meta", CONVERT_META, 0, ""},    {"pth", CONVERT_META, 0, "consolidated.00.pth"},
                {"dcp", CONVERT_DCP, 0, ""},      {"dcp-many", CONVERT_DCP, 3000, ""},
                {"native", CONVERT_NATIVE, 0, ""}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
-/* A checkpoint with its moments as that format, and where it is. */
+/* Converts a checkpoint to that format, model only, and returns its path. */
 static const char *in_format(const char *step, size_t format, const char *folder)
 {
     const char *to = test_path(folder, formats[format].name);
@@ -190,7 +190,7 @@ static void check_same_file(const char *a, const char *b)
     text_release(&x), text_release(&y);
 }
 
-TEST(a_run_that_went_through_any_format_has_the_same_file_of_weights_bit_for_bit)
+TEST(weights_are_bit_identical_after_any_format)
 {
     for (int tied = 0; tied < 2; tied++) {
         struct saved s;
@@ -211,7 +211,7 @@ TEST(a_run_that_went_through_any_format_has_the_same_file_of_weights_bit_for_bit
     }
 }
 
-/* Tensors of the blocks, and a vector outside of them. */
+/* Tensors of the blocks, and a vector outside them. */
 static bool is_left_out(const struct tensor_slot *t)
 {
     return t->layer >= 0 || t->id == PARAM_last_norm;
@@ -241,7 +241,7 @@ static void check_loaded(const struct saved *s, const char *from, const struct o
     free(got);
 }
 
-TEST(weights_are_loaded_from_any_format_whole_or_without_what_is_excluded)
+TEST(any_format_loads_whole_or_with_exclusions)
 {
     const char *items[] = {"model.layers.*", "model.norm.weight"};
     const struct option_list exclude = {.items = items, .count = 2};
@@ -256,7 +256,7 @@ TEST(weights_are_loaded_from_any_format_whole_or_without_what_is_excluded)
             check_loaded(&s, from, &exclude);
             if (formats[i].file[0]) CHECK_STATUS(OK, file_remove_tree(test_path(folder, "pth")));
         }
-        check_loaded(&s, step, NULL); /* moments are there, and are not asked for */
+        check_loaded(&s, step, NULL); /* moments exist, but are not requested */
         check_loaded(&s, step, &exclude);
         saved_close(&s);
     }

@@ -12,7 +12,7 @@ static int64_t found_step(const char *folder, int64_t limit)
     return step;
 }
 
-TEST(the_newest_whole_checkpoint_below_the_limit_is_found)
+TEST(newest_complete_checkpoint_below_the_limit_is_found)
 {
     struct saved s;
     saved_open(&s, false);
@@ -24,13 +24,13 @@ TEST(the_newest_whole_checkpoint_below_the_limit_is_found)
     saved_close(&s);
 }
 
-TEST(damaged_checkpoints_are_passed_over_with_a_warning)
+TEST(damaged_checkpoints_are_skipped_with_a_warning)
 {
     struct saved s;
     saved_open(&s, false);
     const char *folder = saved_folder(&s, STEPS(1, 2, 3, 4, 5));
     const char *log = test_path(test_folder(), "log.txt");
-    struct text said = {0};
+    struct text warnings = {0};
     flip(test_path(folder, "step-5/manifest.json"), 20, 1);
     CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-4/manifest.json")));
     CHECK_STATUS(OK, file_write(test_path(folder, "step-3/state.json"), "{}", 2));
@@ -40,17 +40,17 @@ TEST(damaged_checkpoints_are_passed_over_with_a_warning)
     int64_t step = found_step(folder, INT64_MAX);
     CHECK_STATUS(OK, log_open(NULL));
     CHECK(step == 1);
-    CHECK_STATUS(OK, file_read(log, 1 << 20, &said));
-    CHECK(strstr(said.data, "step-5 is no complete checkpoint: "));
-    CHECK(strstr(said.data, "step-4 is no complete checkpoint: "));
-    CHECK(strstr(said.data, "never finished"));
-    CHECK(strstr(said.data, "state.json: 2 bytes where"));
-    CHECK(strstr(said.data, "model-00001-of-00001.safetensors: it is gone"));
-    text_release(&said);
+    CHECK_STATUS(OK, file_read(log, 1 << 20, &warnings));
+    CHECK(strstr(warnings.data, "skipping step-5: "));
+    CHECK(strstr(warnings.data, "skipping step-4: "));
+    CHECK(strstr(warnings.data, "incomplete checkpoint"));
+    CHECK(strstr(warnings.data, "state.json has 2 bytes, expected"));
+    CHECK(strstr(warnings.data, "model-00001-of-00001.safetensors is missing"));
+    text_release(&warnings);
     saved_close(&s);
 }
 
-TEST(one_step_is_found_or_said_to_be_missing_or_damaged)
+TEST(find_step_reports_missing_and_damaged_steps)
 {
     struct saved s;
     char *path;
@@ -63,15 +63,15 @@ TEST(one_step_is_found_or_said_to_be_missing_or_damaged)
     CHECK(path == NULL);
     CHECK(rename(test_path(folder, "step-2"), test_path(folder, "step-3")) == 0);
     CHECK_STATUS(DATA, checkpoint_find_step(folder, 3, comm_self(), &path));
-    CHECK_MESSAGE("its manifest is that of step 2");
+    CHECK_MESSAGE("its manifest belongs to step 2");
     CHECK(found_step(folder, INT64_MAX) == 1);
     CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-1/manifest.json")));
     CHECK_STATUS(DATA, checkpoint_find_step(folder, 1, comm_self(), &path));
-    CHECK_MESSAGE("never finished");
+    CHECK_MESSAGE("incomplete checkpoint");
     saved_close(&s);
 }
 
-TEST(the_manifest_of_another_step_does_not_vouch_for_this_one)
+TEST(manifest_of_another_step_is_rejected)
 {
     struct saved s;
     struct text other = {0};
@@ -85,7 +85,7 @@ TEST(the_manifest_of_another_step_does_not_vouch_for_this_one)
     saved_close(&s);
 }
 
-static enum status find_in_common(const struct comm *world, void *context)
+static enum status find_on_rank(const struct comm *world, void *context)
 {
     const char *folder = context;
     char *newest = NULL, *before = NULL, *none = NULL;
@@ -110,7 +110,7 @@ TEST(ranks_find_the_same_checkpoint)
     saved_open(&s, false);
     const char *folder = saved_folder(&s, STEPS(1, 2, 3));
     CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-3/manifest.json")));
-    CHECK_STATUS(OK, ranks_run(3, find_in_common, (void *)(uintptr_t)folder));
+    CHECK_STATUS(OK, ranks_run(3, find_on_rank, (void *)(uintptr_t)folder));
     saved_close(&s);
 }
 
@@ -129,45 +129,45 @@ static bool is_at(const char *path, int64_t step, const char *want)
     return same;
 }
 
-TEST(a_path_means_a_model_or_the_newest_checkpoint_of_a_run_ours_or_torchs)
+TEST(path_locates_a_model_or_the_newest_native_or_dcp_checkpoint)
 {
     struct saved s;
     char *none;
     saved_open(&s, false);
     const char *folder = saved_folder(&s, STEPS(3, 9)), *run = test_path(folder, "..");
     const char *step = test_path(folder, "step-3");
-    CHECK(is_at(step, -1, step)); /* a model means itself */
+    CHECK(is_at(step, -1, step)); /* a model refers to itself */
     CHECK_STATUS(CONFIG, checkpoint_locate(step, 3, comm_self(), &none));
-    CHECK_MESSAGE("one model, not a folder of steps");
+    CHECK_MESSAGE("is a single model");
     CHECK(!none);
     CHECK(is_at(folder, -1, test_path(folder, "step-9")));
-    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-20"))); /* torch has not finished it */
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-20"))); /* a DCP that is not finished */
     CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-12")));
     CHECK_STATUS(OK, file_write(test_path(folder, "step-12/.metadata"), "", 0));
     CHECK(is_at(folder, -1, test_path(folder, "step-12")));
-    /* Torch's have their configuration in the folder of the run, which is no model for it. */
+    /* DCP steps have their config.json in the run's folder, which is not a model because of it. */
     CHECK_STATUS(OK, file_write(test_path(run, "config.json"), "{}", 2));
     CHECK(is_at(run, -1, test_path(run, "checkpoint/step-12")));
     CHECK(is_at(run, 3, test_path(run, "checkpoint/step-3")));
     CHECK_STATUS(MISSING, checkpoint_locate(run, 4, comm_self(), &none));
     CHECK(!none);
     CHECK_STATUS(DATA, checkpoint_locate(folder, 20, comm_self(), &none));
-    CHECK_MESSAGE("never finished");
+    CHECK_MESSAGE("incomplete checkpoint");
     saved_close(&s);
 }
 
-TEST(a_path_that_means_no_model_is_named)
+TEST(path_without_a_model_is_named)
 {
     const char *empty = test_folder(), *away = test_path(empty, "away");
     char *none;
     CHECK_STATUS(MISSING, checkpoint_locate(empty, -1, comm_self(), &none));
-    CHECK_MESSAGE("a checkpoint nor a run with one");
+    CHECK_MESSAGE("no model found");
     CHECK_STATUS(MISSING, checkpoint_locate(away, -1, comm_self(), &none));
     CHECK_MESSAGE("away: no such folder");
     CHECK(!none);
 }
 
-static enum status locate_in_common(const struct comm *world, void *context)
+static enum status locate_on_rank(const struct comm *world, void *context)
 {
     const char *run = context;
     char *newest = NULL, *none = NULL;
@@ -187,6 +187,6 @@ TEST(ranks_locate_the_same_model)
     struct saved s;
     saved_open(&s, false);
     const char *run = test_path(saved_folder(&s, STEPS(1, 2)), "..");
-    CHECK_STATUS(OK, ranks_run(3, locate_in_common, (void *)(uintptr_t)run));
+    CHECK_STATUS(OK, ranks_run(3, locate_on_rank, (void *)(uintptr_t)run));
     saved_close(&s);
 }

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-static const char *made(const char *folder, const char *name)
+static const char *make_folder(const char *folder, const char *name)
 {
     const char *path = test_path(folder, name);
     CHECK_STATUS(OK, file_make_dirs(path));
@@ -13,7 +13,7 @@ static const char *made(const char *folder, const char *name)
     return path;
 }
 
-TEST(steps_are_listed_in_rising_order_and_nothing_else_is)
+TEST(only_steps_are_listed_in_ascending_order)
 {
     static const char *const names[] = {"step-10",
                                         "step-9",
@@ -28,7 +28,7 @@ TEST(steps_are_listed_in_rising_order_and_nothing_else_is)
                                         "step-99999999999999999999"};
     struct step_list l;
     const char *folder = test_folder();
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) made(folder, names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) make_folder(folder, names[i]);
     CHECK_STATUS(OK, step_list_read(&l, folder));
     CHECK(l.count == 3 && l.steps[0] == 9 && l.steps[1] == 10 && l.steps[2] == 100);
     step_list_release(&l);
@@ -37,7 +37,7 @@ TEST(steps_are_listed_in_rising_order_and_nothing_else_is)
     step_list_release(&l);
 }
 
-TEST(locking_clears_leftovers_and_touches_nothing_else)
+TEST(locking_deletes_leftovers_and_nothing_else)
 {
     static const char *const ours[] = {"step-5.tmp", ".trash-4-123"};
     static const char *const others[] = {"step-6",    "step-best.tmp", ".trash-can", "step-.tmp",
@@ -45,21 +45,21 @@ TEST(locking_clears_leftovers_and_touches_nothing_else)
     const char *folder = test_path(test_folder(), "a/b/checkpoint");
     int lock, second;
     CHECK_STATUS(OK, file_make_dirs(folder));
-    for (size_t i = 0; i < 2; i++) made(folder, ours[i]);
-    for (size_t i = 0; i < 8; i++) made(folder, others[i]);
+    for (size_t i = 0; i < 2; i++) make_folder(folder, ours[i]);
+    for (size_t i = 0; i < 8; i++) make_folder(folder, others[i]);
     CHECK_STATUS(OK, folder_lock(folder, &lock));
-    for (size_t i = 0; i < 2; i++) CHECK(!is_there(folder, ours[i]));
-    for (size_t i = 0; i < 8; i++) CHECK(is_there(folder, others[i]));
-    /* Who does not get the lock clears nothing: it is the other's work. */
-    made(folder, ours[0]);
+    for (size_t i = 0; i < 2; i++) CHECK(!has_file(folder, ours[i]));
+    for (size_t i = 0; i < 8; i++) CHECK(has_file(folder, others[i]));
+    /* Without the lock nothing is deleted: leftovers may be the other run's current save. */
+    make_folder(folder, ours[0]);
     CHECK_STATUS(CONFIG, folder_lock(folder, &second));
-    CHECK(second == -1 && is_there(folder, ours[0]));
+    CHECK(second == -1 && has_file(folder, ours[0]));
     folder_unlock(lock);
     CHECK_STATUS(OK, folder_lock(folder, &second));
     folder_unlock(second);
 }
 
-TEST(a_folder_that_cannot_be_made_is_not_locked)
+TEST(folder_that_cannot_be_created_is_not_locked)
 {
     int lock;
     const char *file = test_path(test_folder(), "file");
@@ -68,19 +68,19 @@ TEST(a_folder_that_cannot_be_made_is_not_locked)
     CHECK(lock == -1);
 }
 
-TEST(a_leftover_that_links_elsewhere_is_removed_and_its_target_stays)
+TEST(leftover_symlink_is_deleted_but_not_its_target)
 {
     int lock;
     const char *root = test_folder(), *folder = test_path(root, "checkpoint");
-    const char *precious = made(root, "precious");
+    const char *precious = make_folder(root, "precious");
     CHECK_STATUS(OK, file_make_dirs(folder));
     CHECK(symlink(precious, test_path(folder, "step-3.tmp")) == 0);
     CHECK_STATUS(OK, folder_lock(folder, &lock));
-    CHECK(!is_there(folder, "step-3.tmp") && is_there(precious, "x"));
+    CHECK(!has_file(folder, "step-3.tmp") && has_file(precious, "x"));
     folder_unlock(lock);
 }
 
-static void check_text(const char *path, const char *want)
+static void check_file(const char *path, const char *want)
 {
     struct text t = {0};
     CHECK_STATUS(OK, file_read(path, 100, &t));
@@ -88,36 +88,36 @@ static void check_text(const char *path, const char *want)
     text_release(&t);
 }
 
-TEST(committing_renames_and_replaces)
+TEST(commit_renames_and_replaces)
 {
     const char *folder = test_folder();
     const char *step = test_path(folder, "step-8");
-    CHECK_STATUS(OK, folder_commit(folder, made(folder, "step-8.tmp"), 8));
-    check_text(test_path(step, "x"), "step-8.tmp");
-    const char *again = made(folder, "again");
+    CHECK_STATUS(OK, folder_commit(folder, make_folder(folder, "step-8.tmp"), 8));
+    check_file(test_path(step, "x"), "step-8.tmp");
+    const char *again = make_folder(folder, "again");
     CHECK_STATUS(OK, folder_commit(folder, again, 8));
-    check_text(test_path(step, "x"), "again");
-    CHECK(!is_there(folder, "again") && !is_there(folder, "step-8.tmp"));
+    check_file(test_path(step, "x"), "again");
+    CHECK(!has_file(folder, "again") && !has_file(folder, "step-8.tmp"));
     CHECK_STATUS(IO, folder_commit(folder, test_path(folder, "none"), 9));
-    CHECK(!is_there(folder, "step-9") && is_there(step, "x"));
+    CHECK(!has_file(folder, "step-9") && has_file(step, "x"));
 }
 
-TEST(retention_deletes_the_oldest_and_never_the_newest_written)
+TEST(retention_deletes_the_oldest_and_never_the_last_written)
 {
     const char *folder = test_folder();
     static const char *const names[] = {"step-1", "step-2", "step-3", "step-10", "step-20"};
-    for (size_t i = 0; i < 5; i++) made(folder, names[i]);
+    for (size_t i = 0; i < 5; i++) make_folder(folder, names[i]);
     folder_retain(folder, 0, 20);
-    CHECK(is_there(folder, "step-1"));
+    CHECK(has_file(folder, "step-1"));
     folder_retain(folder, 9, 20);
-    CHECK(is_there(folder, "step-1"));
+    CHECK(has_file(folder, "step-1"));
     folder_retain(folder, 3, 20);
-    CHECK(!is_there(folder, "step-1") && !is_there(folder, "step-2") && is_there(folder, "step-3"));
-    folder_retain(folder, 1, 3); /* written after going back to an older one */
-    CHECK(is_there(folder, "step-3") && !is_there(folder, "step-10") &&
-          is_there(folder, "step-20"));
+    CHECK(!has_file(folder, "step-1") && !has_file(folder, "step-2") && has_file(folder, "step-3"));
+    folder_retain(folder, 1, 3); /* written after resuming from an older one */
+    CHECK(has_file(folder, "step-3") && !has_file(folder, "step-10") &&
+          has_file(folder, "step-20"));
     struct file_list l;
     CHECK_STATUS(OK, file_list_dir(&l, folder));
-    CHECK(l.count == 2); /* no trash stays */
+    CHECK(l.count == 2); /* no trash is left */
     file_list_release(&l);
 }

@@ -5,7 +5,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/manifest.h"
 
-TEST(a_byte_turned_anywhere_in_a_checkpoint_is_damage_with_its_file_named)
+TEST(bit_flip_anywhere_is_detected_and_names_the_file)
 {
     struct saved s;
     struct file_list names;
@@ -34,7 +34,7 @@ TEST(a_byte_turned_anywhere_in_a_checkpoint_is_damage_with_its_file_named)
     saved_close(&s);
 }
 
-TEST(a_checkpoint_cut_short_or_lacking_a_file_is_not_loaded)
+TEST(truncated_or_missing_files_fail_the_load)
 {
     struct saved s;
     struct file_list names;
@@ -61,7 +61,7 @@ TEST(a_checkpoint_cut_short_or_lacking_a_file_is_not_loaded)
     saved_close(&s);
 }
 
-TEST(files_that_the_manifest_does_not_name_are_never_loaded)
+TEST(files_not_in_the_manifest_are_never_loaded)
 {
     struct saved s;
     struct text moments = {0};
@@ -69,7 +69,7 @@ TEST(files_that_the_manifest_does_not_name_are_never_loaded)
     const char *folder = saved_folder(&s, STEPS(1)), *step = test_path(folder, "step-1");
     const char *from = test_path(step, "optimizer-00001-of-00001.safetensors");
     CHECK_STATUS(OK, file_read(from, 1 << 20, &moments));
-    /* A second file that says it holds the moments, sorted before the true one. */
+    /* A second file that claims to hold the moments, sorted before the true one. */
     memset(moments.data + moments.len - 4096, 1, 4096);
     CHECK_STATUS(
         OK, file_write(test_path(step, "optimizer-00000.safetensors"), moments.data, moments.len));
@@ -90,7 +90,7 @@ TEST(files_that_the_manifest_does_not_name_are_never_loaded)
     saved_close(&s);
 }
 
-TEST(what_was_never_finished_is_not_loaded_as_a_plain_folder)
+TEST(unfinished_checkpoint_is_not_loaded_as_a_plain_folder)
 {
     struct saved s;
     char *none;
@@ -99,14 +99,14 @@ TEST(what_was_never_finished_is_not_loaded_as_a_plain_folder)
     CHECK(rename(test_path(folder, "step-1"), half) == 0);
     CHECK_STATUS(OK, file_remove_tree(test_path(half, "manifest.json")));
     CHECK_STATUS(DATA, try_load(&s, half));
-    CHECK_MESSAGE("never finished");
+    CHECK_MESSAGE("incomplete checkpoint");
     CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, comm_self(), &none));
     CHECK(!none);
     saved_close(&s);
 }
 
-/* Folders whose names look like patterns are folders. */
-TEST(moments_are_loaded_from_a_folder_of_any_name)
+/* Folder names may look like glob patterns. */
+TEST(moments_load_from_a_folder_of_any_name)
 {
     struct saved s;
     saved_open(&s, false);
@@ -119,7 +119,7 @@ TEST(moments_are_loaded_from_a_folder_of_any_name)
     saved_close(&s);
 }
 
-TEST(a_plain_hugging_face_folder_is_loaded_without_a_manifest)
+TEST(plain_hugging_face_folder_loads_without_a_manifest)
 {
     static const char *const extra[] = {"manifest.json", "state.json", "config.toml",
                                         "optimizer-00001-of-00001.safetensors"};
@@ -136,7 +136,7 @@ TEST(a_plain_hugging_face_folder_is_loaded_without_a_manifest)
     saved_close(&s);
 }
 
-TEST(weights_alone_are_loaded_in_the_type_they_are_computed_with)
+TEST(load_weights_converts_to_the_compute_dtype)
 {
     struct saved s;
     saved_open(&s, false);
@@ -158,7 +158,7 @@ TEST(weights_alone_are_loaded_in_the_type_they_are_computed_with)
     saved_close(&s);
 }
 
-TEST(excluded_tensors_and_parts_stay_as_they_are)
+TEST(excluded_tensors_and_parts_stay_unchanged)
 {
     struct saved s;
     struct loaded_state l;
@@ -180,8 +180,8 @@ TEST(excluded_tensors_and_parts_stay_as_they_are)
     saved_close(&s);
 }
 
-/* Its shape has changed. */
-static void lay_out(struct saved *s)
+/* Call after changing the shape. */
+static void update_layout(struct saved *s)
 {
     shard_release(&s->shard);
     layout_release(&s->layout);
@@ -189,56 +189,56 @@ static void lay_out(struct saved *s)
     shard_init(&s->shard, &s->layout, 0, 1);
 }
 
-TEST(a_model_of_another_shape_is_not_filled_in_silence)
+TEST(loading_a_model_of_another_shape_fails)
 {
     struct saved s, other;
     saved_open(&s, false);
     const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
     saved_open(&other, false);
     other.shape.F = 20;
-    lay_out(&other);
+    update_layout(&other);
     CHECK_STATUS(DATA, try_load(&other, step));
     CHECK_MESSAGE(
-        "tensor model.layers.0.mlp.gate_proj.weight is [24, 16], the model's is [20, 16]");
+        "tensor model.layers.0.mlp.gate_proj.weight has shape [24, 16], expected [20, 16]");
     other.shape.F = 24, other.shape.L = 1;
-    lay_out(&other);
+    update_layout(&other);
     CHECK_STATUS(DATA, try_load(&other, step));
     CHECK_MESSAGE("the model has no tensor model.layers.1.");
     other.shape.L = 3;
-    lay_out(&other);
+    update_layout(&other);
     CHECK_STATUS(DATA, try_load(&other, step));
-    CHECK_MESSAGE("step-1: the tensor model.layers.2.input_layernorm.weight is missing");
+    CHECK_MESSAGE("step-1: tensor model.layers.2.input_layernorm.weight is missing");
     saved_close(&other);
     saved_close(&s);
 }
 
-TEST(heads_that_are_cut_otherwise_make_another_model)
+TEST(different_heads_are_rejected_and_different_rope_is_warned_about)
 {
     struct saved s, other;
-    struct text said = {0};
+    struct text warnings = {0};
     saved_open(&s, false);
     saved_open(&other, false);
     const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
     const char *log = test_path(test_folder(), "log.txt");
     other.shape.H = 2, other.shape.K = 8, other.shape.G = 1; /* tensors of the same shapes */
     CHECK_STATUS(CONFIG, try_load(&other, step));
-    CHECK_MESSAGE("its model has 4 heads of 4, 2 for keys and values; the model here has 2 of 8");
+    CHECK_MESSAGE("saved with 4 heads of size 4, 2 key/value heads; this model has 2 of size 8");
     other.shape = s.shape;
     other.shape.rope_theta = 5e5;
     other.shape.norm_eps = 1e-6;
     CHECK_STATUS(OK, log_open(log));
-    enum status same = try_load(&s, step), stretched = try_load(&other, step);
+    enum status same = try_load(&s, step), other_rope = try_load(&other, step);
     CHECK_STATUS(OK, log_open(NULL));
-    CHECK(!same && !stretched);
-    CHECK_STATUS(OK, file_read(log, 1 << 20, &said));
-    CHECK(strstr(said.data, "base 10000 ") && strstr(said.data, "has 500000 "));
-    CHECK(strstr(said.data, "its norm_eps is 1e-05; the model here has 1e-06"));
-    text_release(&said);
+    CHECK(!same && !other_rope);
+    CHECK_STATUS(OK, file_read(log, 1 << 20, &warnings));
+    CHECK(strstr(warnings.data, "base 10000 ") && strstr(warnings.data, "has 500000 "));
+    CHECK(strstr(warnings.data, "saved with norm_eps 1e-05; this model has 1e-06"));
+    text_release(&warnings);
     saved_close(&other);
     saved_close(&s);
 }
 
-TEST(the_shape_is_read_from_the_folder)
+TEST(shape_is_read_from_the_folder)
 {
     struct saved s;
     struct model_shape got;
@@ -250,42 +250,42 @@ TEST(the_shape_is_read_from_the_folder)
     saved_close(&s);
 }
 
-struct shared_loading {
+struct sharded_load {
     const char *folder; /* of the checkpoint */
-    enum sharing how;
+    enum sharding how;
     bool tied, plain;
 };
 
-static enum status load_share(const struct comm *world, void *context)
+static enum status load_shard(const struct comm *world, void *context)
 {
-    struct shared_loading *l = context;
-    struct model_shape shape = shares_shape(l->tied);
-    struct share s;
+    struct sharded_load *l = context;
+    struct model_shape shape = sharding_shape(l->tied);
+    struct rank_shard s;
     struct checkpoint_found found;
     int64_t step;
-    share_open(&s, l->how, l->tied, world->rank, world->size);
-    struct checkpoint_state state = share_state(&s, &shape, world, 0);
+    rank_shard_open(&s, l->how, l->tied, world->rank, world->size);
+    struct checkpoint_state state = rank_shard_state(&s, &shape, world, 0);
     enum status st = checkpoint_load(l->folder, &state, NULL, &found);
     if (!st && !l->plain) st = json_get_int(found.train, "step", found.step, found.step, &step);
     for (int b = 0; b < (l->plain ? 1 : 3) && !st; b++)
-        if (!share_is_full(&s, b))
+        if (!rank_shard_is_full(&s, b))
             st = status_fail(STATUS_DEVICE, __FILE__, __LINE__, "buffer %d is not full", b);
     if (!st && found.has_moments == l->plain) st = STATUS_DEVICE;
     json_free(found.state);
-    share_release(&s);
+    rank_shard_release(&s);
     return st;
 }
 
-/* Saved as step 3. */
-static const char *save_shared(enum sharing how, bool tied, int ranks)
+/* Saves as step 3. */
+static const char *save_sharded(enum sharding how, bool tied, int ranks)
 {
-    struct shared_saving s = {.folder = test_path(test_folder(), "checkpoint"),
-                              .how = how,
-                              .tied = tied,
-                              .dtype = SAFETENSORS_F32,
-                              .first = 3,
-                              .count = 1};
-    shares_save(&s, ranks);
+    struct sharded_save s = {.folder = test_path(test_folder(), "checkpoint"),
+                             .how = how,
+                             .tied = tied,
+                             .dtype = SAFETENSORS_F32,
+                             .first = 3,
+                             .count = 1};
+    sharding_save(&s, ranks);
     for (int r = 0; r < 8; r++) CHECK(!s.statuses[r]);
     return test_path(s.folder, "step-3");
 }
@@ -294,35 +294,35 @@ TEST(any_ranks_load_what_any_others_saved)
 {
     for (int from = 1; from <= 4; from++) {
         bool tied = from % 2;
-        struct shared_loading l = {.tied = tied};
-        l.folder = save_shared((enum sharing)(from - 1), tied, from);
+        struct sharded_load l = {.tied = tied};
+        l.folder = save_sharded((enum sharding)(from - 1), tied, from);
         for (int to = 1; to <= 4; to++)
-            for (l.how = 0; l.how < SHARING_COUNT; l.how++)
-                CHECK_STATUS(OK, ranks_run(to, load_share, &l));
+            for (l.how = 0; l.how < SHARDING_COUNT; l.how++)
+                CHECK_STATUS(OK, ranks_run(to, load_shard, &l));
     }
 }
 
-TEST(ranks_load_their_pieces_of_a_plain_folder_in_several_files)
+TEST(ranks_load_their_shards_of_a_sharded_plain_folder)
 {
     struct converted done;
-    struct shared_loading l = {.folder = test_path(test_folder(), "plain"), .plain = true};
-    struct conversion c = {.from = save_shared(SHARING_ALL, false, 1),
+    struct sharded_load l = {.folder = test_path(test_folder(), "plain"), .plain = true};
+    struct conversion c = {.from = save_sharded(SHARDING_REPLICATED, false, 1),
                            .to = l.folder,
                            .dtype = SAFETENSORS_F32,
                            .shard_bytes = 1 << 20};
     CHECK_STATUS(OK, checkpoint_convert(&c, &done));
-    CHECK(is_there(l.folder, "model-00003-of-00004.safetensors"));
-    for (l.how = 0; l.how < SHARING_COUNT; l.how++) CHECK_STATUS(OK, ranks_run(3, load_share, &l));
+    CHECK(has_file(l.folder, "model-00003-of-00004.safetensors"));
+    for (l.how = 0; l.how < SHARDING_COUNT; l.how++) CHECK_STATUS(OK, ranks_run(3, load_shard, &l));
 }
 
-TEST(ranks_load_their_pieces_of_a_directory_of_torch_with_moments_and_step)
+TEST(ranks_load_their_shards_of_a_dcp_run)
 {
     static const struct optimizer_config adamw = {.lr = 1e-3,
                                                   .implementation = IMPLEMENTATION_fused};
     static const struct lr_scheduler_config schedule = {0};
     struct converted done;
-    struct shared_loading l = {.folder = test_path(test_folder(), "dcp")};
-    struct conversion c = {.from = save_shared(SHARING_ALL, false, 1),
+    struct sharded_load l = {.folder = test_path(test_folder(), "dcp")};
+    struct conversion c = {.from = save_sharded(SHARDING_REPLICATED, false, 1),
                            .to = l.folder,
                            .target = CONVERT_DCP,
                            .keep_dtype = true,
@@ -332,57 +332,57 @@ TEST(ranks_load_their_pieces_of_a_directory_of_torch_with_moments_and_step)
                            .rows = 1};
     CHECK_STATUS(OK, checkpoint_convert(&c, &done));
     CHECK(done.step == 3);
-    for (l.how = SHARING_PARTS; l.how <= SHARING_COLUMNS; l.how++)
-        CHECK_STATUS(OK, ranks_run(3, load_share, &l));
+    for (l.how = SHARDING_FSDP; l.how <= SHARDING_COLUMNS; l.how++)
+        CHECK_STATUS(OK, ranks_run(3, load_shard, &l));
 }
 
-static enum status load_half(const struct comm *world, void *context)
+static enum status load_bf16(const struct comm *world, void *context)
 {
-    struct share s;
-    struct model_shape shape = shares_shape(false);
-    share_open(&s, SHARING_COLUMNS, false, world->rank, world->size);
-    struct checkpoint_state state = share_state(&s, &shape, world, 0);
+    struct rank_shard s;
+    struct model_shape shape = sharding_shape(false);
+    rank_shard_open(&s, SHARDING_COLUMNS, false, world->rank, world->size);
+    struct checkpoint_state state = rank_shard_state(&s, &shape, world, 0);
     bf16 *half = heap(s.shard.elements * sizeof *half);
     enum status st = checkpoint_load_weights(context, &state, BF16, half);
     for (size_t i = 0; i < s.shard.count && !st; i++) {
         const struct shard_run *p = &s.shard.runs[i];
         for (size_t j = 0; j < p->count && !st; j++)
-            if (half[p->at + j] != bf16_from_f32(shares_value(0, p->tensor, p->first + j)))
+            if (half[p->at + j] != bf16_from_f32(sharding_value(0, p->tensor, p->first + j)))
                 st = STATUS_DEVICE;
     }
     free(half);
-    share_release(&s);
+    rank_shard_release(&s);
     return st;
 }
 
-TEST(ranks_load_their_pieces_of_the_weights_alone)
+TEST(ranks_load_their_shards_of_the_weights_only)
 {
-    const char *step = save_shared(SHARING_PARTS, false, 2);
-    CHECK_STATUS(OK, ranks_run(3, load_half, (void *)(uintptr_t)step));
+    const char *step = save_sharded(SHARDING_FSDP, false, 2);
+    CHECK_STATUS(OK, ranks_run(3, load_bf16, (void *)(uintptr_t)step));
 }
 
-static enum status load_in_vain(const struct comm *world, void *context)
+static enum status check_load_fails(const struct comm *world, void *context)
 {
-    RANK_CHECK(load_share(world, context) == STATUS_DATA);
+    RANK_CHECK(load_shard(world, context) == STATUS_DATA);
     return STATUS_OK;
 }
 
-TEST(damage_anywhere_is_found_by_one_rank_and_told_to_all)
+TEST(damage_found_by_one_rank_fails_the_load_on_all)
 {
-    struct shared_loading l = {.folder = save_shared(SHARING_ALL, false, 1)};
+    struct sharded_load l = {.folder = save_sharded(SHARDING_REPLICATED, false, 1)};
     const char *path = test_path(l.folder, "optimizer-00001-of-00001.safetensors");
     uint64_t size;
     CHECK_STATUS(OK, file_size(path, &size));
     for (uint64_t at = 0; at < size; at += MANIFEST_CHUNK) {
         flip(path, at, 64);
-        CHECK_STATUS(OK, ranks_run(3, load_in_vain, &l));
+        CHECK_STATUS(OK, ranks_run(3, check_load_fails, &l));
         flip(path, at, 64);
     }
-    CHECK_STATUS(OK, ranks_run(3, load_share, &l));
+    CHECK_STATUS(OK, ranks_run(3, load_shard, &l));
 }
 
-/* What a run keeps in two halves and in few bits, others keep whole: a folder does not show it. */
-TEST(a_checkpoint_is_of_float32_whatever_form_the_buffers_have)
+/* Split and bf16 buffers save as f32, so any form can resume from any other. */
+TEST(checkpoint_is_float32_for_split_and_bf16_buffers)
 {
     struct saved s;
     saved_open(&s, false);

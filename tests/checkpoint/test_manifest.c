@@ -7,8 +7,8 @@
 
 enum { LARGE = 3 * MANIFEST_CHUNK + 12345 };
 
-/* Bytes of which no two chunks are alike. */
-static char *noise(size_t len, uint64_t seed)
+/* Random bytes, so that no two chunks are equal. */
+static char *random_bytes(size_t len, uint64_t seed)
 {
     char *bytes = heap(len);
     for (size_t i = 0; i + 8 <= len; i += 8) {
@@ -18,13 +18,13 @@ static char *noise(size_t len, uint64_t seed)
     return bytes;
 }
 
-/* Seals large (in pieces of odd sizes), chunk (exactly one), empty and small. */
-static const char *sealed_folder(int64_t step)
+/* Adds the files large (written in odd sizes), chunk (exactly one), empty and small. */
+static const char *manifest_folder(int64_t step)
 {
     const char *folder = test_folder();
     struct manifest m = {.folder = folder, .step = step};
     struct manifest_file f;
-    char *bytes = noise(LARGE, (uint64_t)step);
+    char *bytes = random_bytes(LARGE, (uint64_t)step);
     CHECK_STATUS(OK, manifest_file_open(&f, &m, "large"));
     for (size_t at = 0, n = 1; at < LARGE; at += n, n = n * 7 + 3) {
         if (n > LARGE - at) n = LARGE - at;
@@ -40,9 +40,9 @@ static const char *sealed_folder(int64_t step)
     return folder;
 }
 
-TEST(a_sealed_folder_verifies_and_lists_its_files)
+TEST(manifest_verifies_and_lists_its_files)
 {
-    const char *folder = sealed_folder(12);
+    const char *folder = manifest_folder(12);
     struct file_list l;
     int64_t step;
     CHECK_STATUS(OK, manifest_check(folder, &step));
@@ -50,7 +50,7 @@ TEST(a_sealed_folder_verifies_and_lists_its_files)
     CHECK_STATUS(OK, manifest_verify(folder, NULL));
     CHECK_STATUS(OK, manifest_verify(folder, "large"));
     CHECK_STATUS(DATA, manifest_verify(folder, "none"));
-    CHECK_MESSAGE("the manifest does not name none");
+    CHECK_MESSAGE("the manifest does not list none");
     CHECK_STATUS(OK, manifest_list(folder, &l));
     CHECK(l.count == 4 && !strcmp(l.paths[0], "large") && !strcmp(l.paths[2], "empty"));
     CHECK(!strcmp(l.paths[3], "a \"quoted\" name"));
@@ -58,7 +58,7 @@ TEST(a_sealed_folder_verifies_and_lists_its_files)
     CHECK_STATUS(MISSING, manifest_check(test_folder(), &step));
 }
 
-TEST(a_flipped_bit_is_found_wherever_it_is)
+TEST(bit_flip_in_any_chunk_is_detected)
 {
     static const uint64_t places[] = {0,
                                       4095,
@@ -67,7 +67,7 @@ TEST(a_flipped_bit_is_found_wherever_it_is)
                                       2 * MANIFEST_CHUNK + 7,
                                       3 * MANIFEST_CHUNK,
                                       LARGE - 1};
-    const char *folder = sealed_folder(1), *path = test_path(folder, "large");
+    const char *folder = manifest_folder(1), *path = test_path(folder, "large");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         flip(path, places[i], 1 << i);
         CHECK_STATUS(DATA, manifest_verify(folder, NULL));
@@ -78,14 +78,14 @@ TEST(a_flipped_bit_is_found_wherever_it_is)
     }
     flip(path, MANIFEST_CHUNK + 5, 1);
     CHECK_STATUS(DATA, manifest_verify(folder, NULL));
-    CHECK_MESSAGE("bytes 1048576 to 2097152 do not have their checksum");
+    CHECK_MESSAGE("checksum mismatch in bytes 1048576 to 2097152");
     flip(path, MANIFEST_CHUNK + 5, 1);
     CHECK_STATUS(OK, manifest_verify(folder, NULL));
 }
 
-TEST(every_byte_of_the_manifest_itself_is_held_by_its_checksum)
+TEST(every_byte_of_the_manifest_is_checksummed)
 {
-    const char *folder = sealed_folder(1), *path = test_path(folder, MANIFEST_NAME);
+    const char *folder = manifest_folder(1), *path = test_path(folder, MANIFEST_NAME);
     uint64_t size;
     int64_t step;
     CHECK_STATUS(OK, file_size(path, &size));
@@ -98,9 +98,9 @@ TEST(every_byte_of_the_manifest_itself_is_held_by_its_checksum)
     CHECK_STATUS(OK, manifest_check(folder, &step));
 }
 
-TEST(a_manifest_cut_anywhere_is_refused)
+TEST(truncated_manifest_is_rejected)
 {
-    const char *folder = sealed_folder(1), *path = test_path(folder, MANIFEST_NAME);
+    const char *folder = manifest_folder(1), *path = test_path(folder, MANIFEST_NAME);
     struct text t = {0};
     int64_t step;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
@@ -136,16 +136,16 @@ static void copy(const char *from, const char *to)
     text_release(&t);
 }
 
-TEST(whole_chunks_and_files_of_another_place_or_step_do_not_pass)
+TEST(swapped_chunks_and_files_are_detected)
 {
-    const char *folder = sealed_folder(1), *other = sealed_folder(2);
+    const char *folder = manifest_folder(1), *other = manifest_folder(2);
     const char *path = test_path(folder, "large");
     swap_chunks(path, 0, 2);
     CHECK_STATUS(DATA, manifest_verify(folder, NULL));
-    CHECK_MESSAGE("large: bytes 0 to 1048576");
+    CHECK_MESSAGE("large: checksum mismatch in bytes 0 to 1048576");
     swap_chunks(path, 0, 2);
     CHECK_STATUS(OK, manifest_verify(folder, NULL));
-    /* Another step's file, then that step's manifest over this one's files. */
+    /* Another step's file, then that step's manifest with this step's files. */
     const char *kept = test_path(folder, "kept");
     copy(path, kept);
     copy(test_path(other, "large"), path);
@@ -154,10 +154,10 @@ TEST(whole_chunks_and_files_of_another_place_or_step_do_not_pass)
     CHECK_STATUS(OK, manifest_verify(folder, NULL));
     copy(test_path(other, MANIFEST_NAME), test_path(folder, MANIFEST_NAME));
     CHECK_STATUS(DATA, manifest_verify(folder, NULL));
-    CHECK_MESSAGE("large: bytes 0 to 1048576 do not have their checksum");
+    CHECK_MESSAGE("large: checksum mismatch in bytes 0 to 1048576");
 }
 
-TEST(the_sum_of_a_chunk_holds_its_step_its_file_and_its_number)
+TEST(chunk_checksum_covers_step_file_and_chunk_number)
 {
     const char *folder = test_folder();
     struct manifest m = {.folder = folder, .step = 1};
@@ -167,51 +167,47 @@ TEST(the_sum_of_a_chunk_holds_its_step_its_file_and_its_number)
     m.step = 2;
     CHECK_STATUS(OK, manifest_write_file(&m, "c", same, 1));
     CHECK_STATUS(OK, manifest_write_file(&m, "d", same, 1));
-    struct text line = {0};
     uint32_t sums[4] = {
         checksum_crc32c(checksum_crc32c(0, "1/a/0", 5), same, MANIFEST_CHUNK),
         checksum_crc32c(checksum_crc32c(0, "1/a/1", 5), same, MANIFEST_CHUNK),
         checksum_crc32c(checksum_crc32c(0, "1/b/0", 5), same, MANIFEST_CHUNK),
         checksum_crc32c(checksum_crc32c(0, "2/c/0", 5), same, 1),
     };
-    for (int i = 0; i < 4; i++) {
-        text_clear(&line);
-        text_addf(&line, "%08x", sums[i]);
-        CHECK(strstr(m.files.data, line.data));
-    }
-    text_release(&line);
+    CHECK(m.files[0].num_checksums == 2 && m.files[0].checksums[0] == sums[0]);
+    CHECK(m.files[0].checksums[1] == sums[1] && m.files[1].checksums[0] == sums[2]);
+    CHECK(m.files[2].checksums[0] == sums[3] && m.files[3].checksums[0] != sums[3]);
     manifest_release(&m);
     free(same);
 }
 
-TEST(files_that_are_gone_or_of_another_size_are_named)
+TEST(missing_and_resized_files_are_named)
 {
-    const char *folder = sealed_folder(1), *path = test_path(folder, "chunk");
+    const char *folder = manifest_folder(1), *path = test_path(folder, "chunk");
     int64_t step;
     FILE *f = fopen(path, "ab");
     CHECK(f && fputc(0, f) == 0 && fclose(f) == 0);
     CHECK_STATUS(DATA, manifest_check(folder, &step));
-    CHECK_MESSAGE("chunk: 1048577 bytes where 1048576 were written");
+    CHECK_MESSAGE("chunk has 1048577 bytes, expected 1048576");
     CHECK_STATUS(OK, file_write(path, "", 0));
     CHECK_STATUS(DATA, manifest_verify(folder, NULL));
-    CHECK_MESSAGE("chunk: 0 bytes where 1048576 were written");
+    CHECK_MESSAGE("chunk has 0 bytes, expected 1048576");
     CHECK_STATUS(OK, file_remove_tree(path));
     CHECK_STATUS(DATA, manifest_check(folder, &step));
-    CHECK_MESSAGE("chunk: it is gone");
+    CHECK_MESSAGE("chunk is missing");
     CHECK_STATUS(OK, file_make_dirs(path));
     CHECK_STATUS(DATA, manifest_check(folder, &step));
     CHECK_MESSAGE("not a regular file");
 }
 
-TEST(files_that_the_manifest_does_not_name_are_nothing_to_it)
+TEST(unlisted_files_are_ignored)
 {
-    const char *folder = sealed_folder(1);
+    const char *folder = manifest_folder(1);
     CHECK_STATUS(OK, file_write(test_path(folder, "README.md"), "mine", 4));
     CHECK_STATUS(OK, manifest_verify(folder, NULL));
 }
 
-/* A manifest of any text, with the checksum it should have. */
-static const char *forged(const char *body)
+/* A manifest with any content and a valid checksum. */
+static const char *folder_with_manifest(const char *body)
 {
     const char *folder = test_folder();
     struct text t = {0};
@@ -227,7 +223,7 @@ static const char *forged(const char *body)
 #define HEAD  "{\"step\": 1, \"chunk_bytes\": 1048576, \"files\": "
 #define ENTRY "{\"name\": \"a\", \"size\": 3, \"crc32c\": "
 
-TEST(a_forged_manifest_is_refused_and_breaks_nothing)
+TEST(malformed_manifest_with_valid_checksum_is_rejected)
 {
     static const char *const bodies[] = {"{",
                                          "[1,",
@@ -253,22 +249,22 @@ TEST(a_forged_manifest_is_refused_and_breaks_nothing)
                                          HEAD "[" ENTRY "{}}],"};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         struct file_list names;
-        const char *folder = forged(bodies[i]);
+        const char *folder = folder_with_manifest(bodies[i]);
         CHECK_STATUS(DATA, manifest_verify(folder, NULL));
         if (manifest_list(folder, &names) == STATUS_OK) file_list_release(&names);
     }
     struct text good = {0}, more = {0};
     uint32_t sum = checksum_crc32c(checksum_crc32c(0, "1/a/0", 5), "abc", 3);
     text_addf(&good, HEAD "[" ENTRY "[\"%08x\"]}],", sum);
-    CHECK_STATUS(OK, manifest_verify(forged(good.data), NULL));
+    CHECK_STATUS(OK, manifest_verify(folder_with_manifest(good.data), NULL));
     text_addf(&more, HEAD "[" ENTRY "[\"%08x\", \"%08x\"]}],", sum, sum);
-    CHECK_STATUS(DATA, manifest_verify(forged(more.data), NULL));
-    CHECK_MESSAGE("more checksums than it has chunks");
+    CHECK_STATUS(DATA, manifest_verify(folder_with_manifest(more.data), NULL));
+    CHECK_MESSAGE("more checksums than the file has chunks");
     text_release(&good);
     text_release(&more);
 }
 
-TEST(a_file_is_sealed_only_once)
+TEST(file_is_added_to_the_manifest_only_once)
 {
     const char *folder = test_folder();
     struct manifest m = {.folder = folder, .step = 1};
@@ -280,13 +276,25 @@ TEST(a_file_is_sealed_only_once)
     manifest_release(&m);
 }
 
-/* What one writer does from first byte to last, two do in whole chunks, in any order. */
-TEST(a_file_written_in_chunks_by_several_has_the_manifest_of_one_written_at_once)
+static bool has_same_entries(const struct manifest *a, const struct manifest *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; i < a->count && same; i++) {
+        const struct manifest_entry *x = &a->files[i], *y = &b->files[i];
+        same = !strcmp(x->name, y->name) && x->size == y->size &&
+               x->num_checksums == y->num_checksums &&
+               !memcmp(x->checksums, y->checksums, x->num_checksums * sizeof *x->checksums);
+    }
+    return same;
+}
+
+/* One writer writes sequentially, two write whole chunks in any order. */
+TEST(file_written_in_chunks_has_the_same_manifest_entry)
 {
     const char *once = test_folder(), *shared = test_folder();
     struct manifest a = {.folder = once, .step = 4}, b = {.folder = shared, .step = 4}, other = b;
     struct manifest_file first, second;
-    char *bytes = noise(LARGE, 1);
+    char *bytes = random_bytes(LARGE, 1);
     CHECK_STATUS(IO, manifest_file_join(&first, &b, "large"));
     manifest_file_abandon(&first);
     CHECK_STATUS(OK, manifest_write_file(&a, "large", bytes, LARGE));
@@ -298,20 +306,38 @@ TEST(a_file_written_in_chunks_by_several_has_the_manifest_of_one_written_at_once
     CHECK_STATUS(OK, manifest_file_write_at(&second, bytes + at, LARGE - at, at));
     CHECK_STATUS(OK, manifest_file_write_at(&first, bytes, at, 0));
     CHECK_STATUS(OK, manifest_file_sync(&second));
-    CHECK(first.num_checksums == 4 && !first.checksums[2] && !second.checksums[1] && second.checksums[3]);
+    CHECK(first.num_checksums == 4 && !first.checksums[2] && !second.checksums[1] &&
+          second.checksums[3]);
     for (size_t i = 2; i < 4; i++) first.checksums[i] = second.checksums[i];
     CHECK_STATUS(OK, manifest_file_close(&first));
     manifest_file_abandon(&second);
-    CHECK(!strcmp(a.files.data, b.files.data));
+    CHECK(has_same_entries(&a, &b));
     CHECK_STATUS(OK, manifest_finish(&b));
     CHECK_STATUS(OK, manifest_verify(shared, NULL));
     manifest_release(&a), manifest_release(&b), manifest_release(&other);
     free(bytes);
 }
 
-TEST(every_chunk_is_in_one_of_the_parts_that_are_verified)
+TEST(existing_file_gets_the_entry_of_a_written_one)
 {
-    const char *folder = sealed_folder(1), *path = test_path(folder, "large");
+    static const size_t sizes[] = {0, 7, MANIFEST_CHUNK, LARGE};
+    char *bytes = random_bytes(LARGE, 1);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct manifest written = {.folder = test_folder(), .step = 4};
+        struct manifest existing = {.folder = test_folder(), .step = 4};
+        CHECK_STATUS(OK, manifest_write_file(&written, "a", bytes, sizes[i]));
+        CHECK_STATUS(MISSING, manifest_add_existing(&existing, "a"));
+        CHECK_STATUS(OK, file_write(test_path(existing.folder, "a"), bytes, sizes[i]));
+        CHECK_STATUS(OK, manifest_add_existing(&existing, "a"));
+        CHECK(has_same_entries(&written, &existing));
+        manifest_release(&written), manifest_release(&existing);
+    }
+    free(bytes);
+}
+
+TEST(every_chunk_is_verified_by_exactly_one_part)
+{
+    const char *folder = manifest_folder(1), *path = test_path(folder, "large");
     for (int parts = 1; parts <= 9; parts++) {
         for (int part = 0; part < parts; part++)
             CHECK_STATUS(OK, manifest_verify_part(folder, part, parts));

@@ -6,9 +6,9 @@
 
 static const char *const plain[] = {""};
 
-/* The weights of `s` cut into files of at most `most` bytes; how many came out. */
-static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype dtype,
-                  const char *folder)
+/* Writes the weights of `s` to files of at most `most` bytes; returns the number of files. */
+static size_t write_shards(const struct saved *s, uint64_t most, enum safetensors_dtype dtype,
+                           const char *folder)
 {
     struct tensor_source source = tensor_source_flat(s->weights);
     struct block_exchange x;
@@ -33,7 +33,7 @@ static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype d
     return files;
 }
 
-static void check_whole(const struct saved *s, const char *folder)
+static void check_tensors(const struct saved *s, const char *folder)
 {
     struct model_files m;
     size_t tensors = 0;
@@ -58,32 +58,32 @@ static void check_whole(const struct saved *s, const char *folder)
     free(got);
 }
 
-TEST(a_model_of_any_number_of_files_is_the_same_model)
+TEST(model_is_the_same_in_any_number_of_shards)
 {
     struct saved s;
     saved_open(&s, false);
     const char *folder = test_folder();
-    CHECK(cut(&s, UINT64_MAX, SAFETENSORS_F32, folder) == 1);
-    CHECK(is_there(folder, "model-00001-of-00001.safetensors"));
-    check_whole(&s, folder);
+    CHECK(write_shards(&s, UINT64_MAX, SAFETENSORS_F32, folder) == 1);
+    CHECK(has_file(folder, "model-00001-of-00001.safetensors"));
+    check_tensors(&s, folder);
     folder = test_folder();
-    CHECK(cut(&s, 4000, SAFETENSORS_F32, folder) > 2);
-    check_whole(&s, folder);
-    /* A tensor larger than a file may be has one of its own. */
+    CHECK(write_shards(&s, 4000, SAFETENSORS_F32, folder) > 2);
+    check_tensors(&s, folder);
+    /* A tensor larger than the limit has a file of its own. */
     folder = test_folder();
-    CHECK(cut(&s, 1, SAFETENSORS_F32, folder) == (size_t)s.layout.num_tensors);
-    check_whole(&s, folder);
+    CHECK(write_shards(&s, 1, SAFETENSORS_F32, folder) == (size_t)s.layout.num_tensors);
+    check_tensors(&s, folder);
     saved_close(&s);
 }
 
-TEST(the_index_counts_the_bytes_of_the_tensors)
+TEST(index_has_the_total_size_of_the_tensors)
 {
     struct saved s;
     struct json *root;
     int64_t total;
     saved_open(&s, true);
     const char *folder = test_folder();
-    cut(&s, 4000, SAFETENSORS_BF16, folder);
+    write_shards(&s, 4000, SAFETENSORS_BF16, folder);
     CHECK_STATUS(OK, json_read(test_path(folder, "model.safetensors.index.json"), 1 << 20, &root));
     CHECK_STATUS(OK, json_get_int(json_get(root, "metadata"), "total_size", 0, 1 << 30, &total));
     CHECK(total == 2 * s.layout.parameters);
@@ -93,20 +93,20 @@ TEST(the_index_counts_the_bytes_of_the_tensors)
     saved_close(&s);
 }
 
-static enum status no_tensor(void *context, const struct shard_run *p, size_t first, size_t count,
-                             const float **values)
+static enum status failing_source(void *context, const struct shard_run *p, size_t first,
+                                  size_t count, const float **values)
 {
     *values = context;
-    FAIL(DEVICE, "elements %zu to %zu of tensor %d are gone", first, first + count, p->tensor);
+    FAIL(DEVICE, "elements %zu to %zu of tensor %d were lost", first, first + count, p->tensor);
 }
 
-TEST(a_source_that_fails_ends_the_writing)
+TEST(failing_tensor_source_fails_the_write)
 {
     struct saved s;
     struct block_exchange x;
     saved_open(&s, false);
     struct manifest m = {.folder = test_folder(), .step = 1};
-    struct tensor_source source = {no_tensor, NULL};
+    struct tensor_source source = {failing_source, NULL};
     struct safetensors_shards how = {.stem = "model",
                                      .parts = plain,
                                      .sources = &source,
@@ -117,7 +117,7 @@ TEST(a_source_that_fails_ends_the_writing)
                                      .exchange = &x};
     CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.shard, comm_self()));
     CHECK_STATUS(DEVICE, safetensors_shards_write(&how, &m));
-    CHECK_MESSAGE("are gone");
+    CHECK_MESSAGE("were lost");
     block_exchange_close(&x);
     manifest_release(&m);
     saved_close(&s);

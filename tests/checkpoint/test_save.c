@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A checkpointer in the given way; *staging is to be freed after it is closed. */
+/* Opens an async checkpointer; the caller frees *staging after closing it. */
 static struct checkpointer *open_async(const char *folder, const struct saved *s, void **staging)
 {
     struct checkpointer *c;
@@ -27,7 +27,7 @@ static size_t count_names(const char *folder)
     return count;
 }
 
-TEST(what_is_saved_is_loaded_bit_for_bit)
+TEST(loaded_state_is_bit_identical_to_the_saved_one)
 {
     for (int tied = 0; tied < 2; tied++) {
         struct saved s;
@@ -42,7 +42,7 @@ TEST(what_is_saved_is_loaded_bit_for_bit)
         CHECK_STATUS(OK, json_get_int(l.found.train, "tokens_seen", 0, 1000, &seen));
         CHECK(seen == 99);
         loaded_release(&l);
-        CHECK(is_there(step, "tokenizer.json") && is_there(step, "config.json"));
+        CHECK(has_file(step, "tokenizer.json") && has_file(step, "config.json"));
         struct text toml = {0};
         CHECK_STATUS(OK, file_read(test_path(step, "config.toml"), 1000, &toml));
         CHECK(!strcmp(toml.data, s.config_toml.data));
@@ -51,7 +51,7 @@ TEST(what_is_saved_is_loaded_bit_for_bit)
     }
 }
 
-TEST(an_async_save_holds_the_state_of_the_moment_it_was_asked_for)
+TEST(async_save_holds_the_state_at_the_call)
 {
     struct saved s;
     void *staging;
@@ -66,7 +66,7 @@ TEST(an_async_save_holds_the_state_of_the_moment_it_was_asked_for)
         text_addf(&toml, "# %d\n", step);
         state.train = train, state.config_toml = &toml;
         CHECK_STATUS(OK, checkpointer_save(c, &state));
-        /* The caller goes on at once, with all of it. */
+        /* The caller overwrites everything at once. */
         saved_fill(&s, 1000);
         memset(train.data, 'x', train.len);
         text_release(&train);
@@ -114,7 +114,7 @@ TEST(sync_and_async_saves_write_the_same_files)
     saved_close(&s);
 }
 
-TEST(a_model_only_checkpoint_in_bfloat16_holds_the_nearest_numbers)
+TEST(bfloat16_model_only_checkpoint_rounds_to_nearest_even)
 {
     struct saved s;
     struct loaded_state l;
@@ -175,13 +175,13 @@ TEST(only_the_latest_k_checkpoints_are_kept)
         CHECK_STATUS(OK, checkpointer_save(c, &state));
     }
     CHECK_STATUS(OK, checkpointer_close(c));
-    CHECK(is_there(folder, "step-9") && is_there(folder, "step-10") && is_there(folder, "step-11"));
-    CHECK(is_there(folder, "step-1-keep") && is_there(folder, "best_step-2"));
+    CHECK(has_file(folder, "step-9") && has_file(folder, "step-10") && has_file(folder, "step-11"));
+    CHECK(has_file(folder, "step-1-keep") && has_file(folder, "best_step-2"));
     CHECK(count_names(folder) == 6);
     saved_close(&s);
 }
 
-TEST(a_folder_has_one_writer_at_a_time)
+TEST(folder_has_one_writer_at_a_time)
 {
     struct saved s;
     saved_open(&s, false);
@@ -190,15 +190,16 @@ TEST(a_folder_has_one_writer_at_a_time)
     struct checkpointer_options o = {.folder = folder, .world = comm_self()};
     CHECK_STATUS(CONFIG, checkpointer_open(&second, &o));
     CHECK(second == NULL);
-    CHECK_MESSAGE("another run is writing its checkpoints there");
+    CHECK_MESSAGE("another run writes its checkpoints there");
     CHECK_STATUS(OK, checkpointer_close(first));
     CHECK_STATUS(OK, checkpointer_open(&second, &o));
     CHECK_STATUS(OK, checkpointer_close(second));
     saved_close(&s);
 }
 
-/* In a child whose files may not grow past `most` bytes: saves step 2, and says how it went. */
-static int save_with_little_room(const char *folder, const struct saved *s, rlim_t most, bool async)
+/* In a child process whose files cannot exceed `most` bytes, saves step 2 and returns its
+ * status. */
+static int save_with_file_limit(const char *folder, const struct saved *s, rlim_t most, bool async)
 {
     int code;
     pid_t child = fork();
@@ -214,15 +215,15 @@ static int save_with_little_room(const char *folder, const struct saved *s, rlim
         struct checkpoint_state state = saved_state(s, 2);
         enum status st = checkpointer_save(c, &state);
         enum status end = checkpointer_close(c);
-        bool says = strstr(status_message(), "File too large") != NULL;
+        bool is_expected = strstr(status_message(), "File too large") != NULL;
         free(staging);
-        _exit(st || end ? (says ? (int)(st ? st : end) : 101) : 0);
+        _exit(st || end ? (is_expected ? (int)(st ? st : end) : 101) : 0);
     }
     CHECK(waitpid(child, &code, 0) == child && WIFEXITED(code));
     return WEXITSTATUS(code);
 }
 
-TEST(a_full_disk_fails_the_save_and_leaves_nothing_of_it)
+TEST(full_disk_fails_the_save_and_leaves_nothing)
 {
     struct saved s;
     saved_open(&s, false);
@@ -234,16 +235,16 @@ TEST(a_full_disk_fails_the_save_and_leaves_nothing_of_it)
     const rlim_t limits[] = {0, 1, 100, model / 2, model - 1, model, most - 1};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         for (int async = 0; async < 2; async++) {
-            CHECK(save_with_little_room(folder, &s, limits[i], async) == STATUS_IO);
-            CHECK(count_names(folder) == 2 && is_there(folder, "step-1"));
+            CHECK(save_with_file_limit(folder, &s, limits[i], async) == STATUS_IO);
+            CHECK(count_names(folder) == 2 && has_file(folder, "step-1"));
         }
     check_holds(&s, step, 1);
-    CHECK(save_with_little_room(folder, &s, most, false) == 0);
+    CHECK(save_with_file_limit(folder, &s, most, false) == 0);
     CHECK_STATUS(OK, checkpoint_verify(test_path(folder, "step-2")));
     saved_close(&s);
 }
 
-TEST(a_failed_async_save_does_not_keep_the_next_one_from_being_made)
+TEST(failed_async_save_does_not_prevent_the_next_one)
 {
     struct saved s;
     struct rlimit old;
@@ -256,7 +257,7 @@ TEST(a_failed_async_save_does_not_keep_the_next_one_from_being_made)
     struct checkpointer *c = open_async(folder, &s, &staging);
     struct checkpoint_state whole = saved_state(&s, 2), small = saved_state(&s, 3);
     small.exp_avg = small.exp_avg_sq = NULL;
-    /* Room for the model, not for the moments. */
+    /* Space for the model, but not for the moments. */
     CHECK(getrlimit(RLIMIT_FSIZE, &old) == 0);
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){model, old.rlim_max}) == 0);
@@ -265,13 +266,13 @@ TEST(a_failed_async_save_does_not_keep_the_next_one_from_being_made)
     CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0);
     signal(SIGXFSZ, handler);
     CHECK(!first && !second && !end);
-    CHECK(!is_there(folder, "step-2"));
+    CHECK(!has_file(folder, "step-2"));
     CHECK_STATUS(OK, checkpoint_verify(test_path(folder, "step-3")));
     free(staging);
     saved_close(&s);
 }
 
-/* Saves steps from `first` on, for ever. */
+/* Saves steps from `first` on until killed. */
 static void save_until_killed(const char *folder, struct saved *s, int first, bool async)
 {
     struct checkpointer *c;
@@ -289,7 +290,7 @@ static void save_until_killed(const char *folder, struct saved *s, int first, bo
     }
 }
 
-TEST(a_save_killed_at_any_moment_leaves_a_checkpoint_that_loads)
+TEST(save_killed_at_any_moment_leaves_a_loadable_checkpoint)
 {
     struct saved s;
     saved_open(&s, false);
@@ -313,7 +314,7 @@ TEST(a_save_killed_at_any_moment_leaves_a_checkpoint_that_loads)
         check_holds(&s, found, (uint64_t)step);
         free(found);
     }
-    /* The next writer clears what the killed ones left. */
+    /* The next writer deletes the leftovers. */
     CHECK_STATUS(OK, checkpointer_close(checkpointer_of(folder, 0)));
     struct file_list l;
     CHECK_STATUS(OK, file_list_dir(&l, folder));
@@ -324,7 +325,7 @@ TEST(a_save_killed_at_any_moment_leaves_a_checkpoint_that_loads)
     saved_close(&s);
 }
 
-/* Both folders have the same files with the same bytes. */
+/* Checks that both folders have the same files with the same bytes. */
 static void check_same_folders(const char *a, const char *b)
 {
     struct file_list names, others;
@@ -342,44 +343,44 @@ static void check_same_folders(const char *a, const char *b)
     file_list_release(&names), file_list_release(&others);
 }
 
-static const char *shared_folder(struct shared_saving how, int ranks)
+static const char *save_sharded(struct sharded_save how, int ranks)
 {
     const char *folder = how.folder = test_path(test_folder(), "checkpoint");
     how.count = 1;
-    shares_save(&how, ranks);
+    sharding_save(&how, ranks);
     for (int r = 0; r < 8; r++) CHECK(!how.statuses[r]);
     return test_path(folder, "step-3");
 }
 
-TEST(ranks_write_the_same_bytes_however_many_and_whoever_holds_what)
+TEST(files_do_not_depend_on_ranks_or_shards)
 {
     struct tokenizer *tokenizer;
     CHECK_STATUS(OK, tokenizer_open(&tokenizer, "bytes", &(struct tokenizer_config){0}));
-    struct shared_saving alone = {
-        .dtype = SAFETENSORS_F32, .first = 3, .tokenizer = tokenizer, .how = SHARING_ALL};
-    struct shared_saving half = alone;
+    struct sharded_save alone = {
+        .dtype = SAFETENSORS_F32, .first = 3, .tokenizer = tokenizer, .how = SHARDING_REPLICATED};
+    struct sharded_save half = alone;
     half.dtype = SAFETENSORS_BF16, half.tied = true;
-    const char *want = shared_folder(alone, 0), *want_half = shared_folder(half, 0);
+    const char *want = save_sharded(alone, 0), *want_half = save_sharded(half, 0);
     CHECK_STATUS(OK, checkpoint_verify(want));
     for (int ranks = 1; ranks <= 4; ranks++)
-        for (enum sharing how = 0; how < SHARING_COUNT; how++) {
-            struct shared_saving many = alone, many_half = half;
+        for (enum sharding how = 0; how < SHARDING_COUNT; how++) {
+            struct sharded_save many = alone, many_half = half;
             many.how = many_half.how = how;
             many.async = ranks % 2 == 0;
-            check_same_folders(want, shared_folder(many, ranks));
-            if (ranks == 3) check_same_folders(want_half, shared_folder(many_half, ranks));
+            check_same_folders(want, save_sharded(many, ranks));
+            if (ranks == 3) check_same_folders(want_half, save_sharded(many_half, ranks));
         }
     tokenizer_close(tokenizer);
 }
 
-TEST(an_async_save_of_many_ranks_does_not_mix_with_what_they_do_meanwhile)
+TEST(async_save_does_not_mix_with_other_communication)
 {
-    struct shared_saving s = {.folder = test_path(test_folder(), "checkpoint"),
-                              .dtype = SAFETENSORS_F32,
-                              .async = true,
-                              .first = 1,
-                              .count = 4};
-    shares_save(&s, 3);
+    struct sharded_save s = {.folder = test_path(test_folder(), "checkpoint"),
+                             .dtype = SAFETENSORS_F32,
+                             .async = true,
+                             .first = 1,
+                             .count = 4};
+    sharding_save(&s, 3);
     for (int r = 0; r < 3; r++) CHECK(!s.statuses[r]);
     for (int step = 1; step <= 4; step++) {
         char name[32];
@@ -388,21 +389,21 @@ TEST(an_async_save_of_many_ranks_does_not_mix_with_what_they_do_meanwhile)
     }
 }
 
-/* Files may not grow past a size that only one of the ranks writes beyond. */
-TEST(a_rank_that_fails_to_write_fails_the_save_on_all_and_nothing_stays)
+/* Limit the file size so that only one of the ranks exceeds it. */
+TEST(write_error_on_one_rank_fails_the_save_on_all)
 {
     struct rlimit old;
     CHECK(getrlimit(RLIMIT_FSIZE, &old) == 0);
     for (int async = 0; async < 2; async++)
         for (int ranks = 2; ranks <= 4; ranks++) {
             const char *folder = test_path(test_folder(), "checkpoint");
-            struct shared_saving s = {
+            struct sharded_save s = {
                 .folder = folder, .dtype = SAFETENSORS_F32, .async = async, .first = 1, .count = 1};
-            shares_save(&s, ranks);
+            sharding_save(&s, ranks);
             void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
             CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){7 << 20, old.rlim_max}) == 0);
             s.first = 2;
-            enum status st = ranks_run(ranks, shares_save_body, &s);
+            enum status st = ranks_run(ranks, sharding_save_on_rank, &s);
             CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0);
             signal(SIGXFSZ, handler);
             CHECK_STATUS(OK, st);
@@ -414,10 +415,10 @@ TEST(a_rank_that_fails_to_write_fails_the_save_on_all_and_nothing_stays)
                 writers += own;
             }
             CHECK(writers == 1);
-            CHECK(count_names(folder) == 2 && is_there(folder, "step-1"));
-            s.first = 3; /* there is room again */
+            CHECK(count_names(folder) == 2 && has_file(folder, "step-1"));
+            s.first = 3; /* there is space again */
             memset(s.statuses, 0, sizeof s.statuses);
-            shares_save(&s, ranks);
+            sharding_save(&s, ranks);
             CHECK(!s.statuses[0]);
             CHECK_STATUS(OK, checkpoint_verify(test_path(folder, "step-3")));
         }
@@ -429,20 +430,21 @@ static enum status open_twice(const struct comm *world, void *context)
     struct checkpointer_options o = {.folder = context, .world = world};
     TRY(checkpointer_open(&first, &o));
     enum status st = checkpointer_open(&second, &o);
-    bool says = strstr(status_message(), world->rank ? "rank 0 failed" : "another run is writing");
+    bool is_expected =
+        strstr(status_message(), world->rank ? "rank 0 failed" : "another run writes");
     TRY(checkpointer_close(first));
-    RANK_CHECK(st == STATUS_CONFIG && second == NULL && says);
+    RANK_CHECK(st == STATUS_CONFIG && second == NULL && is_expected);
     return STATUS_OK;
 }
 
-TEST(a_folder_that_another_run_holds_is_refused_on_every_rank)
+TEST(folder_locked_by_another_run_is_rejected_on_every_rank)
 {
     const char *folder = test_path(test_folder(), "checkpoint");
     CHECK_STATUS(OK, ranks_run(3, open_twice, (void *)(uintptr_t)folder));
 }
 
-/* Rank 1 waits until the others have come so far. */
-static enum status tell_rank_1(const struct comm *world)
+/* Rank 1 waits until the others have come this far. */
+static enum status signal_rank_1(const struct comm *world)
 {
     float word = 0;
     struct transfer t = {.kind = TRANSFER_send, .dtype = F32, .count = 1, .x = &word, .peer = 1};
@@ -453,37 +455,37 @@ static enum status tell_rank_1(const struct comm *world)
     return STATUS_OK;
 }
 
-/* Rank 1 gives up instead of saving. */
-static enum status save_with_one_gone(const struct comm *world, void *context)
+/* Rank 1 fails instead of saving. */
+static enum status save_without_rank_1(const struct comm *world, void *context)
 {
-    struct shared_saving *saving = context;
-    struct model_shape shape = shares_shape(false);
-    struct share s;
+    struct sharded_save *saving = context;
+    struct model_shape shape = sharding_shape(false);
+    struct rank_shard s;
     struct checkpointer *c;
-    share_open(&s, SHARING_PARTS, false, world->rank, world->size);
+    rank_shard_open(&s, SHARDING_FSDP, false, world->rank, world->size);
     void *staging = heap(checkpoint_staging_bytes(&s.shard));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
     enum status st = checkpointer_open(&c, &o);
-    if (!st) st = tell_rank_1(world);
+    if (!st) st = signal_rank_1(world);
     if (!st && world->rank != 1) {
-        struct checkpoint_state state = share_state(&s, &shape, world, 1);
+        struct checkpoint_state state = rank_shard_state(&s, &shape, world, 1);
         enum status save = checkpointer_save(c, &state), wait = checkpointer_wait(c);
         saving->statuses[world->rank] = save ? save : wait;
     }
     if (!st) st = checkpointer_close(c);
     free(staging);
-    share_release(&s);
+    rank_shard_release(&s);
     if (world->rank == 1) FAIL(DEVICE, "it is on fire");
     return st;
 }
 
-TEST(a_rank_that_is_gone_ends_the_save_of_the_others_and_nothing_stays)
+TEST(lost_rank_fails_the_save_and_leaves_nothing)
 {
     for (int async = 0; async < 2; async++) {
-        struct shared_saving s = {.folder = test_path(test_folder(), "checkpoint"), .async = async};
-        CHECK_STATUS(DEVICE, ranks_run(3, save_with_one_gone, &s));
+        struct sharded_save s = {.folder = test_path(test_folder(), "checkpoint"), .async = async};
+        CHECK_STATUS(DEVICE, ranks_run(3, save_without_rank_1, &s));
         CHECK(s.statuses[0] == STATUS_COMM && s.statuses[2] == STATUS_COMM);
-        CHECK(count_names(s.folder) == 1 && is_there(s.folder, ".lock"));
+        CHECK(count_names(s.folder) == 1 && has_file(s.folder, ".lock"));
     }
 }

@@ -1,8 +1,8 @@
-/* dcp.h -- directories of torch.distributed.checkpoint: .metadata, a pickle of what is where, and
- * __R_N.distcp, one archive of torch.save behind the other.
+/* dcp.h -- reads torch.distributed.checkpoint (DCP) directories: .metadata, a pickle that tells
+ * which file holds what, and __R_N.distcp, torch.save archives one after another.
  *
- * Every tensor lies there in boxes, as the ranks that saved it had it.  Names are torchtitan's of
- * every generation, below "model." or not.
+ * Tensors are stored as the shards (boxes with offsets) of the ranks that saved them.  Names (FQNs)
+ * are those of any torchtitan generation, with or without the prefix "model.".
  * Memory   Reading maps the files. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -12,10 +12,11 @@
 
 bool dcp_detect(const char *path);
 
-/* The model's tensors.  `shape`: which model's; NULL: heads are not known yet.  DATA: what is wrong
- * with .metadata or an archive; a tensor that no Llama has. */
-enum status dcp_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
-/* The moments of its optimizer, maybe none; and with them where the run was.  After a failure, too,
- * release the state. */
-enum status dcp_open_moments(struct tensor_slices *p, const char *path, const struct model_shape *shape,
-                             struct torch_state *state);
+/* Opens the model's tensors.  `shape` NULL: the heads are not known yet.  DATA: .metadata or an
+ * archive is malformed, or a tensor does not belong to a Llama. */
+enum status dcp_open(struct tensor_slices *slices, const char *path,
+                     const struct model_shape *shape);
+/* Opens its optimizer's moments, possibly none, and reads the training state.  Release `state` even
+ * after a failure. */
+enum status dcp_open_moments(struct tensor_slices *slices, const char *path,
+                             const struct model_shape *shape, struct torch_state *state);

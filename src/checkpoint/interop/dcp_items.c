@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `name` becomes the list's. */
+/* Takes ownership of `name`. */
 static struct dcp_item *add_item(struct dcp_items *items, char *name)
 {
-    if (items->count == items->room) {
-        items->room = items->room ? 2 * items->room : 64;
-        items->all = heap_grow(items->all, items->room, sizeof *items->all);
+    if (items->count == items->capacity) {
+        items->capacity = items->capacity ? 2 * items->capacity : 64;
+        items->all = heap_grow(items->all, items->capacity, sizeof *items->all);
     }
     struct dcp_item *item = &items->all[items->count++];
     *item = (struct dcp_item){.name = name, .index = -1};
@@ -46,7 +46,7 @@ static void add_number(struct dcp_items *items, char *name, enum safetensors_dty
     memcpy(item->number, bytes, safetensors_dtype_bytes(dtype));
 }
 
-/* An object whose pickle the caller puts between this and pickle_write_stop. */
+/* Begins an object; the caller writes its pickle and ends it with pickle_write_stop. */
 static struct text *begin_object(struct dcp_items *items, char *name)
 {
     struct dcp_item *item = add_item(items, name);
@@ -87,7 +87,7 @@ static void add_moments(struct dcp_items *items, size_t weight, const struct dcp
     float step = (float)run->step;
     for (int i = 0; i < 2; i++) {
         struct dcp_item *item = add_item(items, concat("optimizer.state.", items->all[weight].name,
-                                                  tensor_name_suffix(parts[i])));
+                                                       tensor_name_suffix(parts[i])));
         const struct dcp_item *of = &items->all[weight];
         item->split = 1, item->is_tensor = true, item->tensor = of->tensor;
         item->tensor.dtype = SAFETENSORS_F32;
@@ -97,26 +97,26 @@ static void add_moments(struct dcp_items *items, size_t weight, const struct dcp
                &step);
 }
 
-/* What AdamW of any version since 2.0 keeps for a group of weights. */
+/* What AdamW of any version since 2.0 keeps per param_group. */
 static void add_param_group(struct dcp_items *items, const char *weight, const struct dcp_adamw *a)
 {
     const struct {
         const char *key;
         double value;
     } floats[] = {{".lr", a->lr},
-                 {".initial_lr", a->peak_lr},
-                 {".eps", a->eps},
-                 {".weight_decay", a->weight_decay}};
+                  {".initial_lr", a->peak_lr},
+                  {".eps", a->eps},
+                  {".weight_decay", a->weight_decay}};
     const struct {
         const char *key;
         bool value;
     } bools[] = {{".amsgrad", false},
-                    {".maximize", false},
-                    {".capturable", false},
-                    {".differentiable", false},
-                    {".fused", a->fused},
-                    {".foreach", a->foreach},
-                    {".decoupled_weight_decay", true}};
+                 {".maximize", false},
+                 {".capturable", false},
+                 {".differentiable", false},
+                 {".fused", a->fused},
+                 {".foreach", a->foreach},
+                 {".decoupled_weight_decay", true}};
     char *group = concat("optimizer.param_groups.", weight, "");
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         add_float(items, concat(group, floats[i].key, ""), floats[i].value);
@@ -160,7 +160,8 @@ void dcp_items_make(struct dcp_items *items, const struct torch_model *m, const 
     add_model(items, m);
     size_t weights = items->count;
     for (size_t i = 0; run && i < weights; i++) add_moments(items, i, run);
-    for (size_t i = 0; run && i < weights; i++) add_param_group(items, items->all[i].name, &run->adamw);
+    for (size_t i = 0; run && i < weights; i++)
+        add_param_group(items, items->all[i].name, &run->adamw);
     if (!run) return;
     add_lr_scheduler(items, run);
     add_train_state(items, run);

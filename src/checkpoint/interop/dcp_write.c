@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #define DEFAULT_FILE_BYTES 5000000000u
-#define CHECKPOINT "torch.distributed.checkpoint"
+#define CHECKPOINT         "torch.distributed.checkpoint"
 
-/* The archive that an item is in. */
+/* Where an item's archive is. */
 struct archive_location {
     int file;
     uint64_t at, size;
@@ -24,11 +24,11 @@ struct archive_location {
 struct dcp_writer {
     const struct torch_model *model;
     const char *folder;
-    uint64_t max_bytes; /* bytes of a file */
+    uint64_t max_bytes; /* of a file */
     struct dcp_items items;
     struct archive_location *locations;
-    int fd, file; /* under way; -1: none */
-    char *path;   /* of it */
+    int fd, file; /* currently open; -1: none */
+    char *path;   /* of the open file */
     uint64_t at;  /* its end */
 };
 
@@ -58,7 +58,7 @@ static enum status start_file(struct dcp_writer *w)
 }
 
 static enum status write_elements(struct dcp_writer *w, const struct dcp_item *item,
-                                 struct torch_writer *out)
+                                  struct torch_writer *out)
 {
     struct torch_model m = *w->model;
     if (item->index < 0) {
@@ -103,7 +103,7 @@ out:
     return st;
 }
 
-/* An object whose fields, names and values, are then put; end_object closes it. */
+/* Begins an object; the caller writes its fields (name, value), and end_object closes it. */
 static void begin_object(struct text *t, const char *module, const char *class)
 {
     pickle_write_global(t, module, class);
@@ -121,7 +121,8 @@ static void write_size(struct text *t, const int64_t *values, int count)
     pickle_write_tuple(t), pickle_write_reduce(t);
 }
 
-/* Its state is a tuple: dtype, layout, requires_grad, memory format, pin_memory. */
+/* The state of TensorProperties is a tuple: dtype, layout, requires_grad, memory_format,
+ * pin_memory. */
 static void write_properties(struct text *t, enum safetensors_dtype dtype)
 {
     pickle_write_global(t, CHECKPOINT ".metadata", "TensorProperties");
@@ -168,7 +169,7 @@ static void write_item_metadata(struct text *t, const struct dcp_item *item)
     pickle_write_empty_tuple(t), pickle_write_newobj(t);
 }
 
-/* The keys that lead to it in the dictionaries that were saved. */
+/* The item's path of keys in the nested state_dict. */
 static void write_planner_keys(struct text *t, const struct dcp_item *item)
 {
     const char *dot = item->split ? strchr(item->name, '.') : NULL;
@@ -182,8 +183,9 @@ static void write_planner_keys(struct text *t, const struct dcp_item *item)
     pickle_write_tuple(t);
 }
 
-/* An object has no place in a tensor. */
-static void write_storage_entry(struct text *t, const struct dcp_item *item, const struct archive_location *location)
+/* Python objects have no offset. */
+static void write_storage_entry(struct text *t, const struct dcp_item *item,
+                                const struct archive_location *location)
 {
     char name[32];
     file_name(location->file, name);
@@ -221,7 +223,8 @@ static void write_metadata(const struct dcp_writer *w, struct text *t)
     }
     pickle_write_setitems(t);
     pickle_write_string(t, "storage_data"), pickle_write_empty_dict(t), pickle_write_mark(t);
-    for (size_t i = 0; i < w->items.count; i++) write_storage_entry(t, &w->items.all[i], &w->locations[i]);
+    for (size_t i = 0; i < w->items.count; i++)
+        write_storage_entry(t, &w->items.all[i], &w->locations[i]);
     pickle_write_setitems(t);
     pickle_write_string(t, "storage_meta"), pickle_write_none(t);
     pickle_write_string(t, "version"), pickle_write_none(t);

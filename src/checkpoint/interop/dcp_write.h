@@ -1,15 +1,15 @@
-/* dcp_writer.h -- a model, or a run of it, as a directory of torch.distributed.checkpoint: torch
- * itself loads it.
+/* dcp_write.h -- writes a model, or a run, as a torch.distributed.checkpoint directory that torch
+ * loads.
  *
- * Names are today's torchtitan's, and every tensor lies in one piece: torch cuts it for whichever
- * ranks load it.
- * Memory   A few megabytes, and the description of the tensors. */
+ * Names are current torchtitan's.  Each tensor is one shard; torch reshards it for the ranks that
+ * load it.
+ * Memory   A few megabytes, and the metadata of the tensors. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "checkpoint/interop/dcp_items.h"
 
-/* `run` NULL: the model alone.  __0_K.distcp of at most `file_bytes` (0: 5 GB) where a tensor is
- * not larger by itself, then .metadata, into a folder that is there; synchronized. */
+/* `run` NULL: only the model.  Writes __0_K.distcp files of at most `file_bytes` (0: 5 GB; larger
+ * only for a single larger tensor), then .metadata, all with fsync, into an existing folder. */
 enum status dcp_write(const struct torch_model *m, const struct dcp_run *run, uint64_t file_bytes,
                       const char *folder);

@@ -22,7 +22,7 @@ static const char *const gguf_names[PARAM_COUNT] = {
     [PARAM_last_norm] = "output_norm.weight",    [PARAM_head] = "output.weight",
 };
 
-/* llama.cpp's numbers for what most of a file's tensors are. */
+/* llama.cpp's LLAMA_FTYPE of a file in which most tensors have this type. */
 static uint32_t file_type(enum gguf_type type)
 {
     switch (type) {
@@ -64,7 +64,7 @@ static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
     gguf_add_f32(k, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
 }
 
-/* Every row of the embedding has a token there: what the tokenizer lacks is unused. */
+/* Each row of the embedding needs a token: rows beyond the tokenizer's become unused tokens. */
 static void add_tokens(const struct token_table *e, int32_t rows, struct gguf_metadata *k)
 {
     const char *texts = e->texts.data;
@@ -91,8 +91,8 @@ static void add_tokens(const struct token_table *e, int32_t rows, struct gguf_me
         gguf_add_item_f32(k, id < e->num_tokens ? e->tokens[id].score : -1000);
 }
 
-/* llama.cpp knows a splitter by the name of a model that has it.  With llama-bpe a piece that is a
- * token is that token; dbrx has the same pattern without that. */
+/* llama.cpp names a pre-tokenizer after a model that uses it.  llama-bpe has ignore_merges; dbrx
+ * has the same pattern without it. */
 static const char *pre_tokenizer_name(const struct token_table *e)
 {
     static const struct {
@@ -114,10 +114,11 @@ static enum status add_tokenizer(const struct gguf_model *g, const struct tokeni
     if (e.num_tokens > rows) {
         int32_t has = e.num_tokens;
         token_table_release(&e);
-        FAIL(DATA, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(t), has, rows);
+        FAIL(DATA, "%s: the tokenizer has %d tokens, the model only %d", tokenizer_path(t), has,
+             rows);
     }
     if (e.normalizes)
-        log_line(LOG_WARN, "%s: it normalizes texts; llama.cpp takes them as they are",
+        log_line(LOG_WARN, "%s: this tokenizer normalizes text; llama.cpp will not",
                  tokenizer_path(t));
     gguf_add_string(k, "tokenizer.ggml.model", e.has_merges ? "gpt2" : "llama");
     if (e.has_merges) gguf_add_string(k, "tokenizer.ggml.pre", pre_tokenizer_name(&e));
@@ -132,8 +133,8 @@ static enum status add_tokenizer(const struct gguf_model *g, const struct tokeni
     return STATUS_OK;
 }
 
-/* The first of the two files that says what GGUF needs: SentencePiece's own has its scores, and
- * then tokenizer.json may not have more tokens. */
+/* Opens the tokenizer with what GGUF needs: SentencePiece's own file has the scores, and then
+ * tokenizer.json must not have more tokens. */
 static enum status open_tokenizer(const char *folder, struct tokenizer **t)
 {
     const struct tokenizer_config config = {0};
@@ -146,7 +147,7 @@ static enum status open_tokenizer(const char *folder, struct tokenizer **t)
     TRY_OUT(tokenizer_open(&other, json, &config));
     if (*t && !strncmp(tokenizer_kind(*t), "SentencePiece", 13)) {
         if (tokenizer_vocab_size(other) > tokenizer_vocab_size(*t))
-            FAIL_OUT(UNSUPPORTED, "%s has %d tokens, %s beside it %d: no score is known for more",
+            FAIL_OUT(UNSUPPORTED, "%s has %d tokens, but %s only %d: the others have no score",
                      json, tokenizer_vocab_size(other), model, tokenizer_vocab_size(*t));
         goto out;
     }
@@ -165,7 +166,9 @@ static enum status add_metadata(const struct gguf_model *g, struct gguf_metadata
     if (!st) add_shape(g, k);
     if (!st && t) st = add_tokenizer(g, t, k);
     if (!st && !t) {
-        log_line(LOG_WARN, "%s: no tokenizer.json, no tokenizer.model: the file has no tokenizer",
+        log_line(LOG_WARN,
+                 "%s: neither tokenizer.json nor tokenizer.model found: writing the file without a "
+                 "tokenizer",
                  g->tokenizer);
         gguf_add_string(k, "tokenizer.ggml.model", "no_vocab");
     }
@@ -186,7 +189,7 @@ static struct gguf_tensor describe_tensor(const struct gguf_model *g, int i)
     return d;
 }
 
-/* What the frequencies of pairs of a head are divided by. */
+/* One divisor for the frequency of each rotary pair of a head. */
 static void describe_rope(const struct model_shape *s, struct gguf_tensor *d)
 {
     *d = (struct gguf_tensor){
@@ -198,7 +201,7 @@ struct gguf_output {
     const char *path, *tensor;
     uint64_t at;
     enum gguf_type type;
-    unsigned char *bytes; /* of EXCHANGE_ELEMENTS numbers */
+    unsigned char *bytes; /* TENSOR_SOURCE_ELEMENTS converted elements */
 };
 
 static enum status write_bytes(struct gguf_output *o, const void *bytes, size_t len)
@@ -277,7 +280,7 @@ enum status gguf_model_write(const struct gguf_model *g, const char *path)
     struct gguf_output o = {.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
                             .path = path};
     if (o.fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
-    o.bytes = heap(EXCHANGE_ELEMENTS * sizeof(float));
+    o.bytes = heap(TENSOR_SOURCE_ELEMENTS * sizeof(float));
     enum status st = write_file(g, &o);
     free(o.bytes);
     close(o.fd);

@@ -7,64 +7,79 @@
 #include <string.h>
 #include <strings.h>
 
-static void write_rope(const struct model_shape *s, bool with_theta, struct text *json)
+static void write_rope(struct json_writer *w, const char *key, const struct model_shape *s,
+                       bool with_theta)
 {
-    bool scaled = s->scaling.factor > 0;
-    text_adds(json, "{");
-    if (with_theta) text_addf(json, "\"rope_theta\": %.17g, ", s->rope_theta);
-    text_addf(json, "\"rope_type\": \"%s\"", scaled ? "llama3" : "default");
-    if (scaled)
-        text_addf(json,
-                  ", \"factor\": %.17g, \"low_freq_factor\": %.17g, \"high_freq_factor\": %.17g, "
-                  "\"original_max_position_embeddings\": %d",
-                  s->scaling.factor, s->scaling.low_frequency_factor,
-                  s->scaling.high_frequency_factor, s->scaling.original_context);
-    text_adds(json, "}");
+    json_begin_object(w, key, JSON_INLINE);
+    if (with_theta) json_write_real(w, "rope_theta", s->rope_theta);
+    json_write_string(w, "rope_type", s->scaling.factor > 0 ? "llama3" : "default");
+    if (s->scaling.factor > 0) {
+        json_write_real(w, "factor", s->scaling.factor);
+        json_write_real(w, "low_freq_factor", s->scaling.low_frequency_factor);
+        json_write_real(w, "high_freq_factor", s->scaling.high_frequency_factor);
+        json_write_int(w, "original_max_position_embeddings", s->scaling.original_context);
+    }
+    json_end_object(w);
 }
 
-static void write_id(const char *key, int id, struct text *json)
+static void write_id(struct json_writer *w, const char *key, int id)
 {
     if (id < 0)
-        text_addf(json, "  \"%s\": null,\n", key);
+        json_write_null(w, key);
     else
-        text_addf(json, "  \"%s\": %d,\n", key, id);
+        json_write_int(w, key, id);
+}
+
+static void write_sizes(struct json_writer *w, const struct model_shape *s)
+{
+    json_write_int(w, "hidden_size", s->D);
+    json_write_int(w, "intermediate_size", s->F);
+    json_write_int(w, "num_hidden_layers", s->L);
+    json_write_int(w, "num_attention_heads", s->H);
+    json_write_int(w, "num_key_value_heads", s->G);
+    json_write_int(w, "head_dim", s->K);
+    json_write_int(w, "vocab_size", s->V);
+    json_write_int(w, "max_position_embeddings", s->max_context);
 }
 
 void hf_config_write(const struct model_shape *s, const char *dtype, int bos, int eos,
                      struct text *json)
 {
-    text_adds(json,
-              "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n");
-    text_addf(json,
-              "  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n"
-              "  \"num_hidden_layers\": %d,\n  \"num_attention_heads\": %d,\n"
-              "  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n  \"vocab_size\": %d,\n"
-              "  \"max_position_embeddings\": %d,\n",
-              s->D, s->F, s->L, s->H, s->G, s->K, s->V, s->max_context);
-    text_addf(json, "  \"rms_norm_eps\": %.17g,\n  \"tie_word_embeddings\": %s,\n", s->norm_eps,
-              s->tied ? "true" : "false");
-    text_addf(json, "  \"rope_theta\": %.17g,\n  \"rope_scaling\": ", s->rope_theta);
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_LINES);
+    json_begin_array(&w, "architectures", JSON_INLINE);
+    json_write_string(&w, NULL, "LlamaForCausalLM");
+    json_end_array(&w);
+    json_write_string(&w, "model_type", "llama");
+    write_sizes(&w, s);
+    json_write_real(&w, "rms_norm_eps", s->norm_eps);
+    json_write_bool(&w, "tie_word_embeddings", s->tied);
+    json_write_real(&w, "rope_theta", s->rope_theta);
     if (s->scaling.factor > 0)
-        write_rope(s, false, json);
+        write_rope(&w, "rope_scaling", s, false);
     else
-        text_adds(json, "null");
-    text_adds(json, ",\n  \"rope_parameters\": ");
-    write_rope(s, true, json);
-    text_adds(json, ",\n  \"hidden_act\": \"silu\",\n  \"attention_bias\": false,\n"
-                    "  \"mlp_bias\": false,\n  \"attention_dropout\": 0.0,\n"
-                    "  \"initializer_range\": 0.02,\n  \"pretraining_tp\": 1,\n"
-                    "  \"use_cache\": true,\n");
-    write_id("bos_token_id", bos, json);
-    write_id("eos_token_id", eos, json);
-    text_addf(json, "  \"torch_dtype\": \"%s\"\n}\n", dtype);
+        json_write_null(&w, "rope_scaling");
+    write_rope(&w, "rope_parameters", s, true);
+    json_write_string(&w, "hidden_act", "silu");
+    json_write_bool(&w, "attention_bias", false);
+    json_write_bool(&w, "mlp_bias", false);
+    json_write_raw(&w, "attention_dropout", "0.0");
+    json_write_raw(&w, "initializer_range", "0.02");
+    json_write_int(&w, "pretraining_tp", 1);
+    json_write_bool(&w, "use_cache", true);
+    write_id(&w, "bos_token_id", bos);
+    write_id(&w, "eos_token_id", eos);
+    json_write_string(&w, "torch_dtype", dtype);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
 }
 
 static enum status read_size(const struct json *root, const char *key, int64_t fallback, int *out)
 {
     int64_t value = fallback;
     const struct json *v = json_get(root, key);
-    if ((v && !json_is_null(v)) || fallback < 1)
-        TRY(json_get_int(root, key, 1, INT32_MAX, &value));
+    if ((v && !json_is_null(v)) || fallback < 1) TRY(json_get_int(root, key, 1, INT32_MAX, &value));
     *out = (int)value;
     return STATUS_OK;
 }
@@ -74,15 +89,16 @@ static enum status read_real(const struct json *object, const char *key, double 
 {
     const struct json *v = json_get(object, key);
     *out = v && json_is_number(v) ? json_number(v) : fallback;
-    if (v && !json_is_null(v) && !json_is_number(v)) FAIL(DATA, "\"%s\" is not a number", key);
-    if (!isfinite(*out) || *out < 0) FAIL(DATA, "\"%s\" is %g", key, *out);
+    if (v && !json_is_null(v) && !json_is_number(v)) FAIL(DATA, "\"%s\": expected a number", key);
+    if (!isfinite(*out) || *out < 0)
+        FAIL(DATA, "\"%s\": %g is out of range: must be at least 0 and finite", key, *out);
     return STATUS_OK;
 }
 
-/* A number that no default stands in for. */
+/* Reads a number that has no default. */
 static enum status read_required_real(const struct json *object, const char *key, double *out)
 {
-    if (!json_is_number(json_get(object, key))) FAIL(DATA, "\"%s\" is not a number", key);
+    if (!json_is_number(json_get(object, key))) FAIL(DATA, "\"%s\": expected a number", key);
     TRY(read_real(object, key, 0, out));
     return STATUS_OK;
 }
@@ -91,12 +107,13 @@ static enum status read_flag(const struct json *root, const char *key, bool *out
 {
     const struct json *v = json_get(root, key);
     if (v && !json_is_null(v) && !json_is_bool(v))
-        FAIL(DATA, "\"%s\" is neither true nor false", key);
+        FAIL(DATA, "\"%s\": expected true or false", key);
     *out = json_true(v);
     return STATUS_OK;
 }
 
-/* The scaling's own object: "rope_parameters" since Transformers 5, "rope_scaling" before. */
+/* The object with the RoPE scaling: "rope_parameters" since Transformers 5, "rope_scaling"
+ * before. */
 static enum status find_rope(const struct json *root, const struct json **rope, const char **type)
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
@@ -105,12 +122,12 @@ static enum status find_rope(const struct json *root, const struct json **rope, 
     for (int i = 0; i < 2; i++) {
         const struct json *v = json_get(root, keys[i]);
         if (v && !json_is_null(v) && !json_is_object(v))
-            FAIL(DATA, "\"%s\" is not an object", keys[i]);
+            FAIL(DATA, "\"%s\": expected an object", keys[i]);
         if (json_is_object(v)) *rope = v;
     }
     const struct json *name = json_get(*rope, "rope_type");
     if (!name) name = json_get(*rope, "type");
-    if (name && !json_is_string(name)) FAIL(DATA, "\"rope_type\" is not a string");
+    if (name && !json_is_string(name)) FAIL(DATA, "\"rope_type\": expected a string");
     if (name) *type = json_string(name);
     return STATUS_OK;
 }
@@ -126,11 +143,11 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
     TRY(read_real(root, "partial_rotary_factor", 1, &partial));
     TRY(read_real(rope, "partial_rotary_factor", partial, &partial));
     if (partial < 1 || partial > 1)
-        FAIL(UNSUPPORTED, "partial_rotary_factor %g: only 1 is known", partial);
+        FAIL(UNSUPPORTED, "partial_rotary_factor %g is not supported: must be 1", partial);
     s->scaling = (struct rope_scaling){0};
     if (!strcmp(type, "default")) return STATUS_OK;
     if (strcmp(type, "llama3"))
-        FAIL(UNSUPPORTED, "rope type \"%s\": default and llama3 are known", type);
+        FAIL(UNSUPPORTED, "rope type \"%s\" is not supported: must be default or llama3", type);
     TRY(read_required_real(rope, "factor", &s->scaling.factor));
     TRY(read_required_real(rope, "low_freq_factor", &s->scaling.low_frequency_factor));
     TRY(read_required_real(rope, "high_freq_factor", &s->scaling.high_frequency_factor));
@@ -138,25 +155,26 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
     return STATUS_OK;
 }
 
-/* What would change the arithmetic and that ours does not have. */
+/* Rejects settings that would change the arithmetic and are not implemented here. */
 static enum status check_supported(const struct json *root)
 {
     const struct json *names = json_get(root, "architectures"), *act = json_get(root, "hidden_act");
     const char *type;
     bool attention_bias, mlp_bias;
     TRY(json_get_string(root, "model_type", &type));
-    if (strcmp(type, "llama")) FAIL(UNSUPPORTED, "model_type \"%s\": only llama is known", type);
+    if (strcmp(type, "llama"))
+        FAIL(UNSUPPORTED, "model_type \"%s\" is not supported: must be llama", type);
     for (const struct json *v = json_first(names); v; v = json_next(v))
         if (!json_is_string(v) || strcasecmp(json_string(v), "LlamaForCausalLM"))
-            FAIL(UNSUPPORTED, "architecture %s: only LlamaForCausalLM is known",
-                 json_is_string(v) ? json_string(v) : "without a name");
+            FAIL(UNSUPPORTED, "architecture %s is not supported: must be LlamaForCausalLM",
+                 json_is_string(v) ? json_string(v) : "(not a string)");
     if (act && (!json_is_string(act) || strcmp(json_string(act), "silu")))
-        FAIL(UNSUPPORTED, "hidden_act \"%s\": only silu is known",
+        FAIL(UNSUPPORTED, "hidden_act \"%s\" is not supported: must be silu",
              json_is_string(act) ? json_string(act) : "?");
     TRY(read_flag(root, "attention_bias", &attention_bias));
     TRY(read_flag(root, "mlp_bias", &mlp_bias));
     if (attention_bias || mlp_bias)
-        FAIL(UNSUPPORTED, "\"%s_bias\" is true: a Llama with biases is not known",
+        FAIL(UNSUPPORTED, "\"%s_bias\" is true: biases are not supported",
              attention_bias ? "attention" : "mlp");
     return STATUS_OK;
 }

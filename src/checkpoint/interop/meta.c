@@ -16,8 +16,7 @@ static bool is_pth(const char *path)
     return len > 4 && (!strcmp(path + len - 4, ".pth") || !strcmp(path + len - 3, ".pt"));
 }
 
-/* Meta's own files, else all that end in .pth; in the order of their names, which is that of the
- * ranks. */
+/* Meta's own files, or else all that end in .pth.  Sorted names are in rank order. */
 static enum status list_files(const char *path, struct file_list *files)
 {
     char *own = file_join(path, "consolidated.*.pth"), *any = file_join(path, "*.pth");
@@ -43,13 +42,13 @@ char *meta_folder(const char *path)
     return slash ? heap_string(path, (size_t)(slash - path) + 1) : heap_string(".", 1);
 }
 
-/* One of the files, and which of how many. */
+/* One model-parallel shard. */
 struct meta_shard {
     struct tensor_slices *slices;
     const struct model_shape *shape;
     const struct file_map *map;
     int64_t index, count;
-    int64_t width; /* of the model: of its norms */
+    int64_t width; /* of the model, from its norms */
 };
 
 static int64_t norm_width(const struct torch_tensors *t)
@@ -68,7 +67,7 @@ static enum status add_tensor(const struct meta_shard *s, const struct tensor_na
     const struct param *kind = &params[name->id];
     int64_t row = 0, column = 0, index = s->index;
     bool by_column = kind->tp && kind->axes[1] == kind->tp;
-    if (!kind->tp && index) return STATUS_OK; /* the same in all */
+    if (!kind->tp && index) return STATUS_OK; /* replicated in every shard */
     if (name->id == PARAM_embed && t->num_dims == 2 && t->shape[1] != s->width) by_column = true;
     if ((name->id == PARAM_attn_k || name->id == PARAM_attn_v) && s->shape && t->num_dims == 2) {
         int64_t all = (int64_t)s->shape->G * s->shape->K, each = t->shape[0];
@@ -78,8 +77,9 @@ static enum status add_tensor(const struct meta_shard *s, const struct tensor_na
     }
     bool bad = __builtin_mul_overflow(index, t->num_dims ? t->shape[0] : 0, &row) ||
                __builtin_mul_overflow(index, t->num_dims > 1 ? t->shape[1] : 0, &column);
-    if (bad) FAIL(DATA, "%s: the shape of %s is impossible", s->slices->path, t->name);
-    TRY(tensor_slices_add(s->slices, name, t, s->map, by_column ? 0 : row, by_column ? column : 0));
+    if (bad) FAIL(DATA, "%s: %s has an invalid shape", s->slices->path, t->name);
+    const struct file_slice slice = {t, s->map, by_column ? 0 : row, by_column ? column : 0};
+    TRY(tensor_slices_add(s->slices, name, &slice));
     return STATUS_OK;
 }
 
@@ -92,7 +92,7 @@ static enum status add_tensors(struct meta_shard *s, const struct torch_tensors 
         if (tensor_name_parse(full, &name) && name.kind == TENSOR_WEIGHT)
             TRY(add_tensor(s, &name, &t->all[i]));
         else if (!tensor_name_is_ignored(full))
-            FAIL(DATA, "%s: no Llama has a tensor %s", s->slices->path, full);
+            FAIL(DATA, "%s: tensor %s does not belong to a Llama", s->slices->path, full);
     }
     return STATUS_OK;
 }
@@ -112,25 +112,26 @@ out:
     return st;
 }
 
-enum status meta_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
+enum status meta_open(struct tensor_slices *slices, const char *path,
+                      const struct model_shape *shape)
 {
     struct file_list files = {0};
-    struct meta_shard s = {.slices = p, .shape = shape};
+    struct meta_shard s = {.slices = slices, .shape = shape};
     enum status st = STATUS_OK;
-    *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
-    p->head_dim = shape ? shape->K : 0;
+    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    slices->head_dim = shape ? shape->K : 0;
     TRY_OUT(list_files(path, &files));
     s.count = (int64_t)files.count;
     for (; s.index < s.count; s.index++) TRY_OUT(open_file(&s, files.paths[s.index]));
-    TRY_OUT(tensor_slices_finish(p));
+    TRY_OUT(tensor_slices_finish(slices));
 out:
     file_list_release(&files);
-    if (st) tensor_slices_release(p);
+    if (st) tensor_slices_release(slices);
     return st;
 }
 
-/* Meta's program wants every tensor of its own model: one whose head is the embedding has it twice.
- * The embedding's place in the layout; -1: it is not so. */
+/* Meta's code loads with strict=True, so a tied model must have the embedding under both names.
+ * Returns the embedding's index in the layout; -1: not tied. */
 static int tied_embedding(const struct torch_model *m)
 {
     for (int i = 0; i < m->layout->num_tensors && m->shape->tied; i++)

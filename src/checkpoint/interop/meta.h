@@ -1,24 +1,26 @@
-/* meta.h -- Meta's checkpoints: params.json and consolidated.00.pth, or one file a model-parallel
+/* meta.h -- Meta's checkpoints: params.json and consolidated.00.pth, or one file per model-parallel
  * rank.
  *
- * Shards   Of N files each has an Nth of a tensor along the axis that llama.params names for tensor
- *          parallelism, and norms are the same in all.  Llama 1 and 2 cut the embedding by columns,
- *          3 by the vocabulary.  With more files than heads of keys, neighbours have the same ones.
- * Memory   Reading maps the files; writing takes a few megabytes. */
+ * Shards   Each of N files has 1/N of a tensor along the axis that llama.params names for tensor
+ *          parallelism; norms are replicated.  Llama 1 and 2 split the embedding by columns, Llama
+ *          3 by vocabulary.  With more files than key/value heads, neighbouring files have the same
+ *          heads.
+ * Memory   Reading maps the files; writing needs a few megabytes. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "checkpoint/interop/tensor_slices.h"
 #include "checkpoint/interop/torch_model.h"
 
-/* A folder with *.pth in it, or one such file? */
+/* Whether `path` is a folder with *.pth files, or one such file. */
 bool meta_detect(const char *path);
-/* The folder that its params.json is in; heap. */
+/* The folder of its params.json; heap. */
 char *meta_folder(const char *path);
 
-/* The tensors.  `shape`: which model's; NULL: heads are not known yet.  DATA: what is wrong with a
- * file; a tensor that no Llama has. */
-enum status meta_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
+/* Opens the tensors.  `shape` NULL: the heads are not known yet.  DATA: a file is malformed, or a
+ * tensor does not belong to a Llama. */
+enum status meta_open(struct tensor_slices *slices, const char *path,
+                      const struct model_shape *shape);
 
-/* consolidated.00.pth and params.json, into a folder that is there; synchronized. */
+/* Writes consolidated.00.pth and params.json, with fsync, into an existing folder. */
 enum status meta_write(const struct torch_model *m, const char *folder);

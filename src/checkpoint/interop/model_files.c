@@ -17,7 +17,7 @@ static enum status open_file(struct model_files *m, const char *folder, const ch
     enum status st = STATUS_OK;
     for (size_t i = m->count; i-- > 0;) {
         *file = &m->files[i];
-        if (!strcmp((*file)->path, path)) goto out; /* open already */
+        if (!strcmp((*file)->path, path)) goto out; /* already open */
     }
     m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
     TRY_OUT(safetensors_open(&m->files[m->count], path));
@@ -37,7 +37,8 @@ static enum status open_indexed(struct model_files *m, const char *folder, const
         const struct safetensors *file;
         TRY_OUT(open_file(m, folder, json_string(v), &file));
         if (!safetensors_find(file, json_key(v)))
-            FAIL_OUT(DATA, "%s: the index says that it holds %s", file->path, json_key(v));
+            FAIL_OUT(DATA, "%s: tensor %s is missing, but the index lists it", file->path,
+                     json_key(v));
     }
 out:
     json_free(root);
@@ -178,96 +179,40 @@ bool model_files_dtype(const struct model_files *m, const struct tensor_slot *t,
     return have != NULL;
 }
 
-static enum status open_sliced(struct tensor_reader *r, const struct model_files *m,
-                               const struct tensor_slot *t, const char *name)
+static enum status open_sliced(const struct model_files *m, const struct tensor_slot *t,
+                               const char *name, struct tensor_reader *r)
 {
     const struct tensor_name wanted = tensor_name_of(t, tensor_name_kind(name));
     const struct sliced_tensor *have = tensor_slices_find(m->slices, &wanted);
     if (!have)
-        FAIL(DATA, "%s: the tensor %s%s is missing, which is Hugging Face's %s", m->folder,
+        FAIL(DATA, "%s: tensor %s%s is missing (in Hugging Face's names: %s)", m->folder,
              params[t->id].name, tensor_name_suffix(wanted.kind), name);
     if (have->rows != t->rows || have->columns != t->columns)
-        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", m->folder, name,
+        FAIL(DATA, "%s: tensor %s has shape [%lld, %lld], expected [%lld, %lld]", m->folder, name,
              (long long)have->rows, (long long)have->columns, (long long)t->rows,
              (long long)t->columns);
     *r = (struct tensor_reader){.slices = m->slices, .sliced = have};
     return STATUS_OK;
 }
 
-enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
-                               const struct tensor_slot *t, const char *name)
+enum status model_files_open_tensor(const struct model_files *m, const struct tensor_slot *t,
+                                    const char *name, struct tensor_reader *r)
 {
     const struct safetensors *file;
     if (m->slices) {
-        TRY(open_sliced(r, m, t, name));
+        TRY(open_sliced(m, t, name, r));
         return STATUS_OK;
     }
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
     bool vector = params[t->id].axes[1] == 0;
-    if (!have) FAIL(DATA, "%s: the tensor %s is missing", m->folder, name);
+    if (!have) FAIL(DATA, "%s: tensor %s is missing", m->folder, name);
     bool same = have->num_dims == (vector ? 1 : 2) && have->shape[0] == t->rows &&
                 (vector || have->shape[1] == t->columns);
     if (!same)
-        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", file->path, name,
+        FAIL(DATA, "%s: tensor %s has shape [%lld, %lld], expected [%lld, %lld]", file->path, name,
              (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
              (long long)t->rows, (long long)t->columns);
     *r = (struct tensor_reader){.file = file, .tensor = have};
-    return STATUS_OK;
-}
-
-void tensor_reader_close(struct tensor_reader *r)
-{
-    if (r->sliced) {
-        if (r->end > r->begin)
-            tensor_slices_forget(r->slices, r->sliced, r->begin, r->end - r->begin);
-        r->begin = r->end = 0;
-        return;
-    }
-    uint64_t data = r->file->data + r->tensor->begin;
-    size_t each = safetensors_dtype_bytes(r->tensor->dtype);
-    file_map_evict(&r->file->map, data + r->begin * each, data + r->end * each);
-    r->begin = r->end = 0;
-}
-
-static enum status read_safetensors(const struct tensor_reader *r, size_t first, size_t count,
-                                    enum dtype dtype, void *out)
-{
-    TRY(dtype == F32 ? safetensors_read_part(r->file, r->tensor, first, count, (float *)out)
-                     : safetensors_read_part_bf16(r->file, r->tensor, first, count, (bf16 *)out));
-    return STATUS_OK;
-}
-
-static enum status read_sliced(const struct tensor_reader *r, size_t first, size_t count,
-                               enum dtype dtype, void *out)
-{
-    enum { ROOM = 4096 };
-    float room[ROOM];
-    if (dtype == F32) {
-        TRY(tensor_slices_read(r->slices, r->sliced, first, count, (float *)out));
-        return STATUS_OK;
-    }
-    for (size_t at = 0; at < count; at += ROOM) {
-        size_t n = count - at < ROOM ? count - at : ROOM;
-        TRY(tensor_slices_read(r->slices, r->sliced, first + at, n, room));
-        safetensors_from_f32(room, n, SAFETENSORS_BF16, (bf16 *)out + at);
-    }
-    return STATUS_OK;
-}
-
-enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
-                               enum dtype dtype, void *out)
-{
-    enum { CHUNK = 1 << 20 };
-    for (size_t at = 0; at < count; at += CHUNK) {
-        size_t begin = first + at, n = count - at < CHUNK ? count - at : CHUNK, end = begin + n;
-        void *to = (char *)out + at * dtype_bytes(dtype);
-        TRY(r->sliced ? read_sliced(r, begin, n, dtype, to)
-                      : read_safetensors(r, begin, n, dtype, to));
-        if (r->begin == r->end) r->begin = begin, r->end = end;
-        if (begin < r->begin) r->begin = begin;
-        if (end > r->end) r->end = end;
-        if (r->end - r->begin >= CHUNK) tensor_reader_close(r);
-    }
     return STATUS_OK;
 }
 

@@ -28,37 +28,37 @@ int64_t nxdt_key_block(const struct nxdt_heads *h, int64_t rank)
     return h->adjacent ? rank / h->copies : rank % h->kv_heads;
 }
 
-/* What one rank has of one of our tensors. */
+/* One rank's slice of a tensor of the model. */
 struct rank_tensor {
     struct tensor_name name;
     struct torch_tensor tensor; /* its name is owned */
     const struct file_map *map;
-    int rank; /* of tensor parallelism */
+    int rank; /* tensor-parallel */
 };
 
 struct nxdt_reader {
     struct tensor_slices *slices;
     const struct model_shape *shape;
     const struct nxdt_files *files;
-    struct rank_tensor *tensors; /* owned, and so is `keys` */
-    size_t count, room;
-    struct rank_tensor **keys; /* by layer, k before v, and rank */
+    struct rank_tensor *tensors; /* owned, as is `keys` */
+    size_t count, capacity;
+    struct rank_tensor **keys; /* [layer][k, v][rank] */
     struct nxdt_heads heads;
 };
 
-static void add_rank_tensor(struct nxdt_reader *r, struct tensor_name name,
-                            const struct torch_tensor *t, const struct file_map *map, int rank)
+/* Adds a copy of `one`. */
+static void add_rank_tensor(struct nxdt_reader *r, struct rank_tensor one)
 {
-    if (r->count == r->room) {
-        r->room = r->room ? 2 * r->room : 64;
-        r->tensors = heap_grow(r->tensors, r->room, sizeof *r->tensors);
+    if (r->count == r->capacity) {
+        r->capacity = r->capacity ? 2 * r->capacity : 64;
+        r->tensors = heap_grow(r->tensors, r->capacity, sizeof *r->tensors);
     }
-    r->tensors[r->count] = (struct rank_tensor){name, *t, map, rank};
-    r->tensors[r->count++].tensor.name = heap_string(t->name, strlen(t->name));
+    one.tensor.name = heap_string(one.tensor.name, strlen(one.tensor.name));
+    r->tensors[r->count++] = one;
 }
 
-/* Rows of each part of a tensor that has several, on any rank.  Query heads are never repeated, so
- * their number is known. */
+/* Splits the rows of a rank's fused tensor.  Query heads are never replicated, so their number is
+ * known. */
 static bool split_rows(const struct nxdt_reader *r, const struct nxdt_fused *f, int64_t rows,
                        int64_t *parts)
 {
@@ -69,25 +69,29 @@ static bool split_rows(const struct nxdt_reader *r, const struct nxdt_fused *f, 
     return f->count == 1 || (f->count == 2 ? rows % 2 == 0 : rows > q && (rows - q) % 2 == 0);
 }
 
-static enum status add_fused(struct nxdt_reader *r, const struct nxdt_fused *f, int layer,
-                             const struct torch_tensor *t, const struct file_map *map, int rank)
+/* `whole` is the fused tensor; of its name only the layer is set. */
+static enum status add_fused(struct nxdt_reader *r, const struct nxdt_fused *f,
+                             const struct rank_tensor *whole)
 {
+    const struct torch_tensor *t = &whole->tensor;
     int64_t rows[3], row = 0;
     if (t->num_dims != 2 || !split_rows(r, f, t->shape[0], rows))
-        FAIL(DATA, "%s: rank %d of %d: %s has a shape that is not made up of the model's",
-             r->slices->path, rank, r->files->tp, t->name);
+        FAIL(DATA, "%s: rank %d of %d: the shape of %s does not fit the model", r->slices->path,
+             whole->rank, r->files->tp, t->name);
     for (int i = 0; i < f->count; row += rows[i++]) {
-        struct torch_tensor part = *t;
-        part.shape[0] = rows[i];
-        /* Inside the tensor, which has been held against its file. */
+        struct rank_tensor part = *whole;
+        part.name.id = f->ids[i];
+        part.tensor.shape[0] = rows[i];
+        /* Within the tensor, which has been checked against its storage. */
         if (row && t->shape[1])
-            part.data += (size_t)row * (size_t)t->strides[0] * safetensors_dtype_bytes(t->dtype);
-        add_rank_tensor(r, (struct tensor_name){.id = f->ids[i], .layer = layer}, &part, map, rank);
+            part.tensor.data +=
+                (size_t)row * (size_t)t->strides[0] * safetensors_dtype_bytes(t->dtype);
+        add_rank_tensor(r, part);
     }
     return STATUS_OK;
 }
 
-/* Their modules possible stand in another one, or in a dictionary, called `model`. */
+/* The model may be wrapped in a module, or in a dict, called `model`. */
 static const char *strip_model_prefix(const char *name)
 {
     static const char model[] = "model.";
@@ -100,23 +104,22 @@ static const char *strip_model_prefix(const char *name)
 static enum status add_tensor(struct nxdt_reader *r, const char *full_name,
                               const struct torch_tensor *t, const struct file_map *map, int rank)
 {
-    struct torch_tensor named = *t;
+    struct rank_tensor one = {.tensor = *t, .map = map, .rank = rank};
     const char *name = strip_model_prefix(full_name);
-    struct tensor_name known;
-    named.name = (char *)(uintptr_t)name;
+    one.tensor.name = (char *)(uintptr_t)name;
     for (int i = 0; i < NXDT_FUSED; i++)
-        if (tensor_name_matches(nxdt_fused[i].form, name, &known.layer)) {
-            TRY(add_fused(r, &nxdt_fused[i], known.layer, &named, map, rank));
+        if (tensor_name_matches(nxdt_fused[i].form, name, &one.name.layer)) {
+            TRY(add_fused(r, &nxdt_fused[i], &one));
             return STATUS_OK;
         }
-    if (tensor_name_parse_hf(name, &known))
-        add_rank_tensor(r, known, &named, map, rank);
+    if (tensor_name_parse_hf(name, &one.name))
+        add_rank_tensor(r, one);
     else if (!tensor_name_is_ignored_hf(name))
-        FAIL(DATA, "%s: no Llama has a tensor %s", r->slices->path, name);
+        FAIL(DATA, "%s: tensor %s does not belong to a Llama", r->slices->path, name);
     return STATUS_OK;
 }
 
-/* The tensor that a file of its own has. */
+/* Adds a tensor that is stored in a file of its own (xser). */
 static enum status add_referenced(struct nxdt_reader *r, const char *path,
                                   const struct torch_tensor *t, int rank)
 {
@@ -130,7 +133,7 @@ static enum status add_referenced(struct nxdt_reader *r, const char *path,
     TRY_OUT(torch_archive_open(&a, map->data, map->size, file.data));
     TRY_OUT(torch_archive_tensors(&a, &inside));
     if (inside.count != 1 || inside.all[0].name[0])
-        FAIL_OUT(DATA, "%s: it holds no single tensor", file.data);
+        FAIL_OUT(DATA, "%s: expected a single tensor", file.data);
     TRY_OUT(add_tensor(r, t->name, &inside.all[0], map, rank));
 out:
     torch_tensors_release(&inside);
@@ -164,7 +167,7 @@ static bool is_key_or_value(const struct rank_tensor *s)
     return s->name.id == PARAM_attn_k || s->name.id == PARAM_attn_v;
 }
 
-/* How many ranks have each key head: from the rows that a rank has. */
+/* Derives how many ranks hold each key/value head from a rank's number of rows. */
 static enum status count_copies(struct nxdt_reader *r)
 {
     const struct rank_tensor *first = NULL;
@@ -177,14 +180,14 @@ static enum status count_copies(struct nxdt_reader *r)
     int64_t copies = rows > 0 && rows <= whole ? rows * T / whole : 0;
     if (!copies || rows * T % whole)
         FAIL(DATA,
-             "%s: %s has %lld rows on a rank of %lld; the model has %d key and value heads "
-             "of %d rows",
+             "%s: %s has %lld rows on each of %lld ranks, but the model has %d key/value heads of "
+             "%d rows",
              r->slices->path, first->tensor.name, (long long)rows, (long long)T, r->shape->G,
              r->shape->K);
     if (copies > 1 && copies * r->shape->G != T)
         FAIL(UNSUPPORTED,
-             "%s: %lld ranks, and %lld copies of each of %d key and value heads: such are read "
-             "that have one of them on each rank",
+             "%s: %lld ranks with %lld copies of each of %d key/value heads are not supported: "
+             "each rank must have exactly one head",
              r->slices->path, (long long)T, (long long)copies, r->shape->G);
     r->heads.copies = copies;
     return STATUS_OK;
@@ -203,7 +206,7 @@ static enum status index_keys(struct nxdt_reader *r)
         struct rank_tensor *s = &r->tensors[i];
         if (!is_key_or_value(s)) continue;
         if (s->name.layer >= r->shape->L)
-            FAIL(DATA, "%s: %s: the model has %d layers", r->slices->path, s->tensor.name,
+            FAIL(DATA, "%s: %s: the model has only %d layers", r->slices->path, s->tensor.name,
                  r->shape->L);
         struct rank_tensor **at = key_slot(r, &s->name, s->rank);
         if (*at) FAIL(DATA, "%s: rank %d has %s twice", r->slices->path, s->rank, s->tensor.name);
@@ -238,7 +241,7 @@ static void forget_tensor(const struct rank_tensor *s)
     file_map_evict(s->map, at, at + (uint64_t)s->tensor.shape[0] * row);
 }
 
-/* Which ranks have the same key head is seen from what is the same on all of them. */
+/* Determines the head order by comparing the replicated key/value heads of different ranks. */
 static enum status find_head_order(struct nxdt_reader *r)
 {
     bool possible[2] = {true, true}; /* interleaved, adjacent */
@@ -258,8 +261,8 @@ static enum status find_head_order(struct nxdt_reader *r)
         }
         if (!possible[0] && !possible[1])
             FAIL(DATA,
-                 "%s: %s of rank %d is not the same on the other ranks that should have it: each "
-                 "of %d key and value heads is on %lld of %lld ranks",
+                 "%s: %s of rank %d differs from its copies on other ranks: each of %d key/value "
+                 "heads should be on %lld of %lld ranks",
                  r->slices->path, s->tensor.name, s->rank, r->shape->G, (long long)r->heads.copies,
                  (long long)r->heads.ranks);
         forget_tensor(s);
@@ -268,7 +271,7 @@ static enum status find_head_order(struct nxdt_reader *r)
     return STATUS_OK;
 }
 
-/* One of the ranks that have the same is enough. */
+/* Only the first of the ranks that hold the same slice is used. */
 static bool is_first_copy(const struct nxdt_heads *h, const struct rank_tensor *s)
 {
     int64_t block = nxdt_key_block(h, s->rank);
@@ -287,9 +290,9 @@ static enum status add_slices(struct nxdt_reader *r, const struct rank_tensor *s
         block = nxdt_query_block(&r->heads, s->rank);
     if (is_key_or_value(s)) block = nxdt_key_block(&r->heads, s->rank);
     if (kind->tp && (t->num_dims != 2 || __builtin_mul_overflow(block, t->shape[column_axis], &at)))
-        FAIL(DATA, "%s: the shape of %s is impossible", r->slices->path, t->name);
-    TRY(tensor_slices_add(r->slices, &s->name, t, s->map, column_axis ? 0 : at,
-                          column_axis ? at : 0));
+        FAIL(DATA, "%s: %s has an invalid shape", r->slices->path, t->name);
+    const struct file_slice slice = {t, s->map, column_axis ? 0 : at, column_axis ? at : 0};
+    TRY(tensor_slices_add(r->slices, &s->name, &slice));
     return STATUS_OK;
 }
 
@@ -299,26 +302,27 @@ static void release_reader(struct nxdt_reader *r)
     free(r->tensors), free(r->keys);
 }
 
-enum status nxdt_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
+enum status nxdt_open(struct tensor_slices *slices, const char *path,
+                      const struct model_shape *shape)
 {
     struct nxdt_files files = {0};
-    struct nxdt_reader r = {.slices = p, .shape = shape, .files = &files};
+    struct nxdt_reader r = {.slices = slices, .shape = shape, .files = &files};
     enum status st = STATUS_OK;
-    *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     if (!shape)
-        FAIL_OUT(MISSING,
-                 "%s: there is no config.json, and the files of NxD Training's ranks do "
-                 "not say how many heads the model has",
-                 path);
+        FAIL_OUT(
+            MISSING,
+            "%s: config.json is missing: NxD Training's files do not contain the number of heads",
+            path);
     TRY_OUT(nxdt_files_open(&files, path));
     for (size_t i = 0; i < files.count; i++) TRY_OUT(open_file(&r, &files.all[i]));
     TRY_OUT(count_copies(&r));
     TRY_OUT(find_head_order(&r));
     for (size_t i = 0; i < r.count; i++) TRY_OUT(add_slices(&r, &r.tensors[i]));
-    TRY_OUT(tensor_slices_finish(p));
+    TRY_OUT(tensor_slices_finish(slices));
 out:
     release_reader(&r);
     nxdt_files_release(&files);
-    if (st) tensor_slices_release(p);
+    if (st) tensor_slices_release(slices);
     return st;
 }

@@ -34,7 +34,7 @@ static bool parse_rank(const char **at, const char *prefix, int *rank)
     return digits > 0 && digits < 5;
 }
 
-/* What data and expert parallelism repeat counts once. */
+/* Data-parallel and expert-parallel replicas are skipped except rank 0's. */
 static bool parse_file_name(const char *at, struct nxdt_file *out)
 {
     int rank;
@@ -51,7 +51,8 @@ static int by_ranks(const void *a, const void *b)
     return x->tp != y->tp ? x->tp - y->tp : x->pp - y->pp;
 }
 
-static void add_file(struct nxdt_files *f, const char *folder, const char *name, struct nxdt_file one)
+static void add_file(struct nxdt_files *f, const char *folder, const char *name,
+                     struct nxdt_file one)
 {
     one.path = file_join(folder, name);
     if (file_is_dir(one.path)) {
@@ -65,7 +66,7 @@ static void add_file(struct nxdt_files *f, const char *folder, const char *name,
     if (one.pp >= f->pp) f->pp = one.pp + 1;
 }
 
-/* The ranks' files in a folder; without it none. */
+/* Lists the ranks' files in a folder; none if the folder does not exist. */
 static void list_files(struct nxdt_files *f, const char *folder)
 {
     struct file_list names;
@@ -86,7 +87,7 @@ void nxdt_files_release(struct nxdt_files *f)
     *f = (struct nxdt_files){0};
 }
 
-/* *tag: the tag's folder; heap. */
+/* Sets *tag to the tag's folder; heap. */
 static void find_files(struct nxdt_files *f, const char *path, char **tag)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -134,16 +135,16 @@ static enum status check_complete(const struct nxdt_files *f, const char *path, 
         int tp = (int)(i / (size_t)f->pp), pp = (int)(i % (size_t)f->pp);
         if (i < f->count && f->all[i].tp == tp && f->all[i].pp == pp) continue;
         if (i < f->count && i && !by_ranks(&f->all[i - 1], &f->all[i]))
-            FAIL(DATA, "%s: the ranks' file %s is there under another name, too", path,
+            FAIL(DATA, "%s: two files of one rank: %s, and the same under another name", path,
                  f->all[i].path);
         FAIL(DATA,
-             "%s: of the files of %d tensor parallel and %d pipeline parallel ranks that of "
+             "%s: found files of %d tensor-parallel and %d pipeline-parallel ranks, but that of "
              "tp_rank %d, pp_rank %d is missing",
              path, f->tp, f->pp, tp, pp);
     }
     if (!strstr(f->all[0].path, "tp_rank_")) return STATUS_OK;
     if (has_file(tag, "checkpoint") && !has_file(tag, "done"))
-        FAIL(DATA, "%s: it has no file done: it was never finished, or is being deleted", tag);
+        FAIL(DATA, "%s: incomplete checkpoint: the marker file done is missing", tag);
     return STATUS_OK;
 }
 
@@ -152,7 +153,8 @@ enum status nxdt_files_open(struct nxdt_files *f, const char *path)
     char *tag;
     enum status st = STATUS_OK;
     find_files(f, path, &tag);
-    if (!f->count) FAIL_OUT(MISSING, "%s: neither files of NxD Training's ranks nor " WHOLE, path);
+    if (!f->count)
+        FAIL_OUT(MISSING, "%s: neither NxD Training's rank files nor " WHOLE " found", path);
     TRY_OUT(check_complete(f, path, tag));
 out:
     free(tag);

@@ -14,7 +14,7 @@
 
 static int at_least_one(int x) { return x > 0 ? x : 1; }
 
-/* Key heads are named apart, so that they can be repeated. */
+/* Whether q, k and v are separate parameters (qkv_linear), so that k and v can be replicated. */
 static bool is_linear(const struct nxdt_target *t)
 {
     return t->qkv_linear || t->fuse_qkv || t->kv_size_multiplier > 1;
@@ -23,38 +23,38 @@ static bool is_linear(const struct nxdt_target *t)
 static enum status check_even(const char *what, int have, int ranks)
 {
     if (have % ranks == 0) return STATUS_OK;
-    FAIL(CONFIG, "--tp-size: %d %s cannot be cut into %d even parts", have, what, ranks);
+    FAIL(CONFIG, "--tp-size: %d %s cannot be divided evenly among %d ranks", have, what, ranks);
 }
 
 enum status nxdt_write_check(const struct nxdt_target *t, const struct model_shape *s)
 {
     int T = at_least_one(t->tp_size), m = at_least_one(t->kv_size_multiplier);
     int64_t stages = (int64_t)at_least_one(t->pp_size) * at_least_one(t->virtual_pp_size);
-    TRY(check_even("tokens of the vocabulary", s->V, T));
+    TRY(check_even("vocabulary entries", s->V, T));
     TRY(check_even("query heads", s->H, T));
-    TRY(check_even("rows of the feed-forward layer", s->F, T));
+    TRY(check_even("feed-forward rows", s->F, T));
     if (stages > s->L)
-        FAIL(CONFIG, "--pp-size: %lld stages, but the model has %d layers", (long long)stages,
+        FAIL(CONFIG, "--pp-size: %lld stages, but the model has only %d layers", (long long)stages,
              s->L);
     if (m > 1 && (int64_t)m * s->G != T)
         FAIL(CONFIG,
-             "--kv-size-multiplier: %d key and value heads %d times make %lld, which must be "
-             "--tp-size, %d",
+             "--kv-size-multiplier: %d key/value heads times %d is %lld, must be equal to "
+             "--tp-size %d",
              s->G, m, (long long)m * s->G, T);
     if (m == 1 && s->G % T)
         FAIL(CONFIG,
-             "--tp-size: %d ranks are more than the %d key and value heads, or no divisor: give "
-             "--kv-size-multiplier, tp-size over heads",
+             "--tp-size: %d ranks do not divide the %d key/value heads: set --kv-size-multiplier "
+             "to tp-size / heads",
              T, s->G);
     if (t->coalesce_qkv && (s->G != s->H || is_linear(t)))
         FAIL(CONFIG,
-             "--coalesce-qkv is for models with as many key and value heads as query heads (%d and "
-             "%d here), without --qkv-linear",
+             "--coalesce-qkv requires as many key/value heads as query heads (here %d and %d), and "
+             "no --qkv-linear",
              s->G, s->H);
     return STATUS_OK;
 }
 
-/* A tensor of a rank: blocks of ours, one below the other. */
+/* A rank's tensor: blocks of our tensors, concatenated by rows. */
 struct rank_item {
     struct torch_tensor is; /* its name is owned */
     struct torch_block blocks[3];
@@ -66,9 +66,9 @@ struct nxdt_writer {
     const struct nxdt_target *target;
     struct nxdt_heads heads;
     const char *folder;      /* model/ */
-    int tp, pp;              /* the rank under way */
+    int tp, pp;              /* the rank being written */
     struct rank_item *items; /* of its file */
-    size_t count, room;
+    size_t count, capacity;
 };
 
 static struct torch_block rank_block(const struct nxdt_writer *w, int tensor)
@@ -113,9 +113,9 @@ static void set_item_name(struct rank_item *item, const char *form, int layer)
 static void add_item(struct nxdt_writer *w, const char *form, int layer, const enum param_id *ids,
                      int count)
 {
-    if (w->count == w->room) {
-        w->room = w->room ? 2 * w->room : 64;
-        w->items = heap_grow(w->items, w->room, sizeof *w->items);
+    if (w->count == w->capacity) {
+        w->capacity = w->capacity ? 2 * w->capacity : 64;
+        w->items = heap_grow(w->items, w->capacity, sizeof *w->items);
     }
     struct rank_item *item = &w->items[w->count++];
     *item = (struct rank_item){.is = {.dtype = w->model->dtype}, .count = count};
@@ -128,7 +128,7 @@ static void add_item(struct nxdt_writer *w, const char *form, int layer, const e
     item->is.shape[1] = item->blocks[0].columns;
 }
 
-/* Theirs that begins with this one of ours; NULL: it goes under Hugging Face's name. */
+/* The fused tensor that starts with this one; NULL: it is stored under Hugging Face's name. */
 static const struct nxdt_fused *fused_of(const struct nxdt_target *t, enum param_id id)
 {
     enum { WHOLE, COALESCED, QUERY, KEY, VALUE, GATE_UP };
@@ -142,15 +142,15 @@ static const struct nxdt_fused *fused_of(const struct nxdt_target *t, enum param
                                 : NULL;
 }
 
-/* It lies in one that was begun before. */
+/* Whether it is part of a fused tensor that an earlier one started. */
 static bool is_fused_into_previous(const struct nxdt_target *t, enum param_id id)
 {
     bool one = t->fuse_qkv || t->coalesce_qkv;
     return id == PARAM_mlp_up || (one && (id == PARAM_attn_k || id == PARAM_attn_v));
 }
 
-/* Layers are cut evenly, and what is left over goes to the last stages; stages go round the ranks.
- */
+/* Layers are divided evenly, the last stages taking one of the remainder each; stages are assigned
+ * to ranks round-robin. */
 static int pipeline_rank_of_layer(const struct nxdt_writer *w, int layer)
 {
     int P = at_least_one(w->target->pp_size), L = w->model->shape->L;
@@ -168,7 +168,7 @@ static bool is_on_this_rank(const struct nxdt_writer *w, const struct tensor_slo
     return w->pp == pipeline_rank_of_layer(w, t->layer);
 }
 
-/* Their model has a head of its own, whatever ours has. */
+/* Their model always has a head of its own, even if ours is tied. */
 static void list_items(struct nxdt_writer *w)
 {
     const struct layout *l = w->model->layout;
@@ -192,21 +192,27 @@ static void clear_items(struct nxdt_writer *w)
     w->count = 0;
 }
 
-/* An archive of these items, or of the pickle alone. */
+/* The contents of an archive: tensors, or only a pickle. */
+struct archive {
+    const struct torch_tensor *tensors;
+    const struct rank_item *items; /* the tensors' blocks */
+    size_t count;
+    const struct text *pickle; /* NULL: tensors */
+};
+
 static enum status write_archive(const struct nxdt_writer *w, const char *path,
-                                 const struct torch_tensor *tensors, const struct rank_item *items,
-                                 size_t count, const struct text *pickle)
+                                 const struct archive *a)
 {
     struct torch_writer writer = {0};
     uint64_t size;
     enum status st = STATUS_OK;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    TRY_OUT(pickle ? torch_writer_open_pickle(&writer, fd, path, 0, pickle)
-                   : torch_writer_open(&writer, fd, path, 0, tensors, count));
-    for (size_t i = 0; i < count; i++)
-        for (int b = 0; b < items[i].count; b++)
-            TRY_OUT(torch_model_stream_block(w->model, &items[i].blocks[b], torch_model_write,
+    TRY_OUT(a->pickle ? torch_writer_open_pickle(&writer, fd, path, 0, a->pickle)
+                      : torch_writer_open(&writer, fd, path, 0, a->tensors, a->count));
+    for (size_t i = 0; i < a->count; i++)
+        for (int b = 0; b < a->items[i].count; b++)
+            TRY_OUT(torch_model_stream_block(w->model, &a->items[i].blocks[b], torch_model_write,
                                              &writer));
     TRY_OUT(torch_writer_close(&writer, &size));
     if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
@@ -216,7 +222,7 @@ out:
     return st;
 }
 
-/* The dictionary of the tensors, where each is named by its number. */
+/* The state_dict in which each tensor is a reference to its file's number. */
 static void write_references(const struct nxdt_writer *w, struct text *t)
 {
     pickle_write_proto(t);
@@ -241,7 +247,7 @@ static void write_size(struct text *t, const struct torch_tensor *is)
     pickle_write_tuple(t), pickle_write_reduce(t);
 }
 
-/* What each file has, for ranks that are sent it and do not read it. */
+/* dtype and shape of each file, for ranks that receive tensors instead of reading them. */
 static void write_info(const struct nxdt_writer *w, struct text *t)
 {
     enum safetensors_dtype d = w->model->dtype;
@@ -268,7 +274,7 @@ static enum status write_pickle(const struct nxdt_writer *w, const char *path,
 {
     struct text pickle = {0};
     write(w, &pickle);
-    enum status st = write_archive(w, path, NULL, NULL, 0, &pickle);
+    enum status st = write_archive(w, path, &(struct archive){.pickle = &pickle});
     text_release(&pickle);
     return st;
 }
@@ -284,7 +290,7 @@ static enum status write_xser(const struct nxdt_writer *w, const char *path)
         alone.name = (char[]){""};
         text_release(&name);
         text_addf(&name, "%s.tensors/tensor_%zu.pt", path, i);
-        TRY_OUT(write_archive(w, name.data, &alone, &w->items[i], 1, NULL));
+        TRY_OUT(write_archive(w, name.data, &(struct archive){&alone, &w->items[i], 1, NULL}));
     }
     text_release(&name);
     text_addf(&name, "%s.info.pt", path);
@@ -299,7 +305,7 @@ static enum status write_single_file(const struct nxdt_writer *w, const char *pa
 {
     struct torch_tensor *tensors = heap(w->count * sizeof *tensors);
     for (size_t i = 0; i < w->count; i++) tensors[i] = w->items[i].is;
-    enum status st = write_archive(w, path, tensors, w->items, w->count, NULL);
+    enum status st = write_archive(w, path, &(struct archive){tensors, w->items, w->count, NULL});
     free(tensors);
     return st;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Absent and null are `fallback`; 0: it must be there. */
+/* `fallback` replaces a missing key or null; 0: the key is required. */
 static enum status read_count(const struct json *root, const char *key, int fallback, int *out)
 {
     const struct json *v = json_get(root, key);
@@ -23,12 +23,12 @@ static enum status read_real(const struct json *root, const char *key, double fa
     *out = fallback;
     if (!v || json_is_null(v)) return STATUS_OK;
     if (!json_is_number(v) || !isfinite(json_number(v)) || json_number(v) <= 0)
-        FAIL(DATA, "\"%s\" is no number above 0", key);
+        FAIL(DATA, "\"%s\": expected a number above 0", key);
     *out = json_number(v);
     return STATUS_OK;
 }
 
-/* What stands for a number of scaled frequencies that the file does not have. */
+/* The parameters of RoPE scaling that the file leaves out. */
 static struct rope_scaling default_scaling(bool tied)
 {
     return (struct rope_scaling){.factor = tied ? 32 : 8,
@@ -55,22 +55,22 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
     return STATUS_OK;
 }
 
-/* Rows of a tensor; 0: it is not there. */
-static int64_t rows_of(const struct tensor_slices *p, enum param_id id, int layer)
+/* Rows of a tensor; 0: missing. */
+static int64_t rows_of(const struct tensor_slices *slices, enum param_id id, int layer)
 {
     const struct sliced_tensor *t =
-        tensor_slices_find(p, &(struct tensor_name){.id = id, .layer = layer});
+        tensor_slices_find(slices, &(struct tensor_name){.id = id, .layer = layer});
     return t ? t->rows : 0;
 }
 
-/* Meta's files of a model that has no head of its own may have the embedding under both names. */
-static enum status detect_tied(const struct tensor_slices *p, bool *tied)
+/* Meta's files of a tied model may have the embedding under both names. */
+static enum status detect_tied(const struct tensor_slices *slices, bool *tied)
 {
     enum { RUN = 1 << 18 };
     const struct sliced_tensor *a =
-        tensor_slices_find(p, &(struct tensor_name){.id = PARAM_embed, .layer = -1});
+        tensor_slices_find(slices, &(struct tensor_name){.id = PARAM_embed, .layer = -1});
     const struct sliced_tensor *b =
-        tensor_slices_find(p, &(struct tensor_name){.id = PARAM_head, .layer = -1});
+        tensor_slices_find(slices, &(struct tensor_name){.id = PARAM_head, .layer = -1});
     enum status st = STATUS_OK;
     *tied = !b;
     if (!a || !b || a->rows != b->rows || a->columns != b->columns) return STATUS_OK;
@@ -81,10 +81,10 @@ static enum status detect_tied(const struct tensor_slices *p, bool *tied)
     *tied = true;
     for (size_t at = 0, n; at < count && *tied; at += n) {
         n = count - at < RUN ? count - at : RUN;
-        TRY_OUT(tensor_slices_read(p, a, at, n, x));
-        TRY_OUT(tensor_slices_read(p, b, at, n, y));
-        tensor_slices_forget(p, a, at, n);
-        tensor_slices_forget(p, b, at, n);
+        TRY_OUT(tensor_slices_read(slices, a, at, n, x));
+        TRY_OUT(tensor_slices_read(slices, b, at, n, y));
+        tensor_slices_forget(slices, a, at, n);
+        tensor_slices_forget(slices, b, at, n);
         *tied = !memcmp(x, y, n * sizeof *x);
     }
 out:
@@ -92,19 +92,20 @@ out:
     return st;
 }
 
-static enum status read_shape(const struct json *root, const struct tensor_slices *p,
+static enum status read_shape(const struct json *root, const struct tensor_slices *slices,
                               struct model_shape *s)
 {
-    int64_t V = rows_of(p, PARAM_embed, -1), F = rows_of(p, PARAM_mlp_gate, 0);
-    int64_t D = rows_of(p, PARAM_last_norm, -1);
+    int64_t V = rows_of(slices, PARAM_embed, -1), F = rows_of(slices, PARAM_mlp_gate, 0);
+    int64_t D = rows_of(slices, PARAM_last_norm, -1);
     *s = (struct model_shape){.depth_init = true};
     if (json_is_object(json_get(root, "model"))) root = json_get(root, "model");
-    TRY(detect_tied(p, &s->tied));
+    TRY(detect_tied(slices, &s->tied));
     if (!V || !F || !D || V > INT32_MAX || F > INT32_MAX || D > INT32_MAX)
-        FAIL(DATA, "%s: the embedding, a feed-forward layer or the last norm is missing", p->path);
+        FAIL(DATA, "%s: the embedding, a feed-forward layer or the last norm is missing",
+             slices->path);
     s->V = (int)V, s->F = (int)F;
     TRY(read_count(root, "dim", (int)D, &s->D));
-    if (s->D != D) FAIL(DATA, "\"dim\" is %d; the tensors have %lld", s->D, (long long)D);
+    if (s->D != D) FAIL(DATA, "\"dim\" is %d, but the tensors have %lld", s->D, (long long)D);
     TRY(read_count(root, "n_layers", 0, &s->L));
     TRY(read_count(root, "n_heads", 0, &s->H));
     TRY(read_count(root, "n_kv_heads", s->H, &s->G));
@@ -115,51 +116,58 @@ static enum status read_shape(const struct json *root, const struct tensor_slice
     return STATUS_OK;
 }
 
-enum status params_json_read(const char *path, const struct tensor_slices *p,
+enum status params_json_read(const char *path, const struct tensor_slices *slices,
                              struct model_shape *shape)
 {
     struct json *root;
     TRY(json_read(path, 16 << 20, &root));
-    enum status st = read_shape(root, p, shape);
+    enum status st = read_shape(root, slices, shape);
     json_free(root);
     if (st) return status_prefix(st, "%s", path);
     return STATUS_OK;
 }
 
-/* F = int(ffn_multiplier int(8 D / 3)), as Meta's program computes it with multiple_of 1. */
+/* F = int(ffn_multiplier int(8 D / 3)), as Meta's code computes it with multiple_of 1. */
 static double ffn_multiplier(const struct model_shape *s)
 {
     return ((double)s->F + 0.5) / (double)(8 * (int64_t)s->D / 3);
 }
 
-static void write_scaling(const struct rope_scaling *r, bool tied, struct text *json)
+static void write_scaling(struct json_writer *w, const struct rope_scaling *r, bool tied)
 {
-    const struct rope_scaling is = default_scaling(tied);
+    const struct rope_scaling fallback = default_scaling(tied);
     const struct {
         const char *key;
-        double has, fallback;
-    } reals[] = {
-        {"rope_scaling_factor", r->factor, is.factor},
-        {"rope_low_freq_factor", r->low_frequency_factor, is.low_frequency_factor},
-        {"rope_high_freq_factor", r->high_frequency_factor, is.high_frequency_factor},
+        double value, fallback;
+    } floats[] = {
+        {"rope_scaling_factor", r->factor, fallback.factor},
+        {"rope_low_freq_factor", r->low_frequency_factor, fallback.low_frequency_factor},
+        {"rope_high_freq_factor", r->high_frequency_factor, fallback.high_frequency_factor},
     };
-    text_adds(json, ", \"use_scaled_rope\": true");
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        if (fabs(reals[i].has - reals[i].fallback) > 0)
-            text_addf(json, ", \"%s\": %.17g", reals[i].key, reals[i].has);
-    if (r->original_context != is.original_context)
-        text_addf(json, ", \"rope_original_context\": %d", r->original_context);
+    json_write_bool(w, "use_scaled_rope", true);
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (fabs(floats[i].value - floats[i].fallback) > 0)
+            json_write_real(w, floats[i].key, floats[i].value);
+    if (r->original_context != fallback.original_context)
+        json_write_int(w, "rope_original_context", r->original_context);
 }
 
 void params_json_write(const struct model_shape *s, struct text *json)
 {
-    text_addf(json,
-              "{\"dim\": %d, \"n_layers\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, "
-              "\"vocab_size\": %d, \"multiple_of\": 1, \"ffn_dim_multiplier\": ",
-              s->D, s->L, s->H, s->G, s->V);
-    json_real(json, ffn_multiplier(s));
-    text_addf(json, ", \"norm_eps\": %.17g, \"rope_theta\": %.17g", s->norm_eps, s->rope_theta);
-    if (s->scaling.factor > 0) write_scaling(&s->scaling, s->tied, json);
-    if (s->K != s->D / s->H) text_addf(json, ", \"head_dim\": %d", s->K);
-    text_adds(json, "}\n");
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "dim", s->D);
+    json_write_int(&w, "n_layers", s->L);
+    json_write_int(&w, "n_heads", s->H);
+    json_write_int(&w, "n_kv_heads", s->G);
+    json_write_int(&w, "vocab_size", s->V);
+    json_write_int(&w, "multiple_of", 1);
+    json_write_real(&w, "ffn_dim_multiplier", ffn_multiplier(s));
+    json_write_real(&w, "norm_eps", s->norm_eps);
+    json_write_real(&w, "rope_theta", s->rope_theta);
+    if (s->scaling.factor > 0) write_scaling(&w, &s->scaling, s->tied);
+    if (s->K != s->D / s->H) json_write_int(&w, "head_dim", s->K);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
 }

@@ -15,40 +15,40 @@ bool pytorch_bin_is_here(const char *folder)
     return file_exists_in(folder, SINGLE) || file_exists_in(folder, INDEX);
 }
 
-static enum status add_tensors(struct tensor_slices *p, const struct torch_tensors *t,
+static enum status add_tensors(struct tensor_slices *slices, const struct torch_tensors *t,
                                const struct file_map *map, const char *path)
 {
     for (size_t i = 0; i < t->count; i++) {
         struct tensor_name name;
         if (tensor_name_parse_hf(t->all[i].name, &name)) {
-            if (tensor_slices_find(p, &name))
-                FAIL(DATA, "%s: %s is there twice", path, t->all[i].name);
-            TRY(tensor_slices_add(p, &name, &t->all[i], map, 0, 0));
+            if (tensor_slices_find(slices, &name))
+                FAIL(DATA, "%s: duplicate tensor %s", path, t->all[i].name);
+            TRY(tensor_slices_add(slices, &name, &(struct file_slice){&t->all[i], map, 0, 0}));
         } else if (!tensor_name_is_ignored_hf(t->all[i].name)) {
-            FAIL(DATA, "%s: no Llama has a tensor %s", path, t->all[i].name);
+            FAIL(DATA, "%s: tensor %s does not belong to a Llama", path, t->all[i].name);
         }
     }
     return STATUS_OK;
 }
 
-static enum status open_file(struct tensor_slices *p, const char *path)
+static enum status open_file(struct tensor_slices *slices, const char *path)
 {
     struct torch_archive a = {0};
     struct torch_tensors tensors = {0};
     const struct file_map *map;
     enum status st = STATUS_OK;
-    TRY_OUT(tensor_slices_map(p, path, &map));
+    TRY_OUT(tensor_slices_map(slices, path, &map));
     TRY_OUT(torch_archive_open(&a, map->data, map->size, path));
     TRY_OUT(torch_archive_tensors(&a, &tensors));
-    TRY_OUT(add_tensors(p, &tensors, map, path));
+    TRY_OUT(add_tensors(slices, &tensors, map, path));
 out:
     torch_tensors_release(&tensors);
     torch_archive_close(&a);
     return st;
 }
 
-/* A file of the index, once. */
-static enum status open_named(struct tensor_slices *p, const char *folder, const char *name,
+/* Opens a file of the index unless it is open already. */
+static enum status open_named(struct tensor_slices *slices, const char *folder, const char *name,
                               struct file_list *opened)
 {
     for (size_t i = opened->count; i-- > 0;)
@@ -56,12 +56,12 @@ static enum status open_named(struct tensor_slices *p, const char *folder, const
     opened->paths = heap_grow(opened->paths, opened->count + 1, sizeof *opened->paths);
     opened->paths[opened->count++] = heap_string(name, strlen(name));
     char *path = file_join(folder, name);
-    enum status st = open_file(p, path);
+    enum status st = open_file(slices, path);
     free(path);
     return st;
 }
 
-static enum status open_indexed(struct tensor_slices *p, const char *folder, const char *index)
+static enum status open_indexed(struct tensor_slices *slices, const char *folder, const char *index)
 {
     struct file_list opened = {0};
     struct json *root;
@@ -70,10 +70,10 @@ static enum status open_indexed(struct tensor_slices *p, const char *folder, con
     TRY(weight_map_read(index, &root, &map));
     for (const struct json *v = json_first(map); v; v = json_next(v)) {
         struct tensor_name name;
-        TRY_OUT(open_named(p, folder, json_string(v), &opened));
-        if (tensor_name_parse_hf(json_key(v), &name) && !tensor_slices_find(p, &name))
-            FAIL_OUT(DATA, "%s: the index says that %s holds %s", folder, json_string(v),
-                     json_key(v));
+        TRY_OUT(open_named(slices, folder, json_string(v), &opened));
+        if (tensor_name_parse_hf(json_key(v), &name) && !tensor_slices_find(slices, &name))
+            FAIL_OUT(DATA, "%s: the index lists in %s the tensor %s, which is missing there",
+                     folder, json_string(v), json_key(v));
     }
 out:
     file_list_release(&opened);
@@ -81,15 +81,15 @@ out:
     return st;
 }
 
-enum status pytorch_bin_open(struct tensor_slices *p, const char *folder)
+enum status pytorch_bin_open(struct tensor_slices *slices, const char *folder)
 {
     char *index = file_join(folder, INDEX), *single = file_join(folder, SINGLE);
     enum status st = STATUS_OK;
-    *p = (struct tensor_slices){.path = heap_string(folder, strlen(folder))};
-    TRY_OUT(file_exists(index) ? open_indexed(p, folder, index) : open_file(p, single));
-    TRY_OUT(tensor_slices_finish(p));
+    *slices = (struct tensor_slices){.path = heap_string(folder, strlen(folder))};
+    TRY_OUT(file_exists(index) ? open_indexed(slices, folder, index) : open_file(slices, single));
+    TRY_OUT(tensor_slices_finish(slices));
 out:
     free(index), free(single);
-    if (st) tensor_slices_release(p);
+    if (st) tensor_slices_release(slices);
     return st;
 }

@@ -1,5 +1,5 @@
-/* pytorch_bin.h -- Hugging Face folders of before safetensors: pytorch_model.bin as torch.save
- * wrote it, or several such files and pytorch_model.bin.index.json.
+/* pytorch_bin.h -- reads Hugging Face folders that predate safetensors: pytorch_model.bin as
+ * torch.save wrote it, or several such files and pytorch_model.bin.index.json.
  *
  * Memory   Reading maps the files. */
 // SPDX-License-Identifier: Apache-2.0
@@ -9,6 +9,6 @@
 
 bool pytorch_bin_is_here(const char *folder);
 
-/* The tensors, whose rows are in our order.  DATA: what is wrong with the index or a file; a tensor
- * that no Llama has.  UNSUPPORTED: a file of before torch 1.6. */
-enum status pytorch_bin_open(struct tensor_slices *p, const char *folder);
+/* Opens the tensors; their rows are in our order.  DATA: the index or a file is malformed, or a
+ * tensor does not belong to a Llama.  UNSUPPORTED: a file from before torch 1.6. */
+enum status pytorch_bin_open(struct tensor_slices *slices, const char *folder);

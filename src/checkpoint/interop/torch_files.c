@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* A folder of .pth files may have anything else in it. */
+/* A folder of .pth files may contain anything else. */
 enum torch_kind torch_files_kind(const char *path)
 {
     if (dcp_detect(path)) return TORCH_DCP;
@@ -18,22 +18,22 @@ enum torch_kind torch_files_kind(const char *path)
     return meta ? TORCH_META : TORCH_NONE;
 }
 
-enum status torch_files_open(struct tensor_slices *p, const char *path,
+enum status torch_files_open(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape)
 {
     enum torch_kind kind = torch_files_kind(path);
-    TRY(kind == TORCH_DCP    ? dcp_open(p, path, shape)
-        : kind == TORCH_NXDT ? nxdt_open(p, path, shape)
-                             : meta_open(p, path, shape));
+    TRY(kind == TORCH_DCP    ? dcp_open(slices, path, shape)
+        : kind == TORCH_NXDT ? nxdt_open(slices, path, shape)
+                             : meta_open(slices, path, shape));
     return STATUS_OK;
 }
 
-enum status torch_files_open_moments(struct tensor_slices *p, const char *path,
+enum status torch_files_open_moments(struct tensor_slices *slices, const char *path,
                                      const struct model_shape *shape, struct torch_state *state)
 {
     torch_state_init(state);
-    *p = (struct tensor_slices){0};
-    if (torch_files_kind(path) == TORCH_DCP) TRY(dcp_open_moments(p, path, shape, state));
+    *slices = (struct tensor_slices){0};
+    if (torch_files_kind(path) == TORCH_DCP) TRY(dcp_open_moments(slices, path, shape, state));
     return STATUS_OK;
 }
 
@@ -69,10 +69,10 @@ bool torch_files_have_shape(const char *path)
 
 static enum status read_params(const char *path, const char *json, struct model_shape *shape)
 {
-    struct tensor_slices p;
-    TRY(torch_files_open(&p, path, NULL));
-    enum status st = params_json_read(json, &p, shape);
-    tensor_slices_release(&p);
+    struct tensor_slices slices;
+    TRY(torch_files_open(&slices, path, NULL));
+    enum status st = params_json_read(json, &slices, shape);
+    tensor_slices_release(&slices);
     return st;
 }
 
@@ -83,8 +83,8 @@ enum status torch_files_shape(const char *path, struct model_shape *shape)
     enum status st = STATUS_OK;
     if (!has_config(folder))
         FAIL_OUT(MISSING,
-                 "%s: neither config.json nor params.json: the weights do not say how many heads "
-                 "the model has",
+                 "%s: neither config.json nor params.json found: the weights alone do not "
+                 "determine the number of heads",
                  path);
     if (file_exists(config))
         TRY_OUT(hf_config_read(config, shape));

@@ -18,7 +18,7 @@ struct torch_tensor torch_model_tensor(const struct torch_model *m, int i)
                                  .shape = {t->rows, t->columns}};
 }
 
-/* Our row of theirs; see patches.h. */
+/* Our row that is the given row of theirs; see tensor_slices.h. */
 static size_t our_row(const struct torch_model *m, enum param_id id, size_t row)
 {
     size_t K = (size_t)m->shape->K, within = row % K;
@@ -26,7 +26,7 @@ static size_t our_row(const struct torch_model *m, enum param_id id, size_t row)
     return row - within + within % 2 * (K / 2) + within / 2;
 }
 
-/* Numbers on their way, converted when there are many. */
+/* Buffers elements, and converts and writes them when the buffer is full. */
 struct element_stream {
     enum safetensors_dtype dtype;
     float *values;
@@ -48,21 +48,21 @@ static enum status flush_stream(struct element_stream *s)
 static enum status stream_values(struct element_stream *s, const float *values, size_t count)
 {
     while (count) {
-        size_t room = EXCHANGE_ELEMENTS - s->count, n = count < room ? count : room;
+        size_t room = TENSOR_SOURCE_ELEMENTS - s->count, n = count < room ? count : room;
         memcpy(s->values + s->count, values, n * sizeof *values);
         s->count += n, values += n, count -= n;
-        if (s->count == EXCHANGE_ELEMENTS) TRY(flush_stream(s));
+        if (s->count == TENSOR_SOURCE_ELEMENTS) TRY(flush_stream(s));
     }
     return STATUS_OK;
 }
 
-/* `count` numbers that lie one behind the other. */
+/* Streams `count` consecutive elements. */
 static enum status stream_range(const struct torch_model *m, const struct shard_run *p,
                                 size_t begin, size_t count, struct element_stream *s)
 {
     for (size_t done = 0, n; done < count; done += n) {
         const float *values;
-        n = count - done < EXCHANGE_ELEMENTS ? count - done : EXCHANGE_ELEMENTS;
+        n = count - done < TENSOR_SOURCE_ELEMENTS ? count - done : TENSOR_SOURCE_ELEMENTS;
         TRY(m->weights.read(m->weights.context, p, begin + done, n, &values));
         TRY(stream_values(s, values, n));
     }
@@ -94,8 +94,8 @@ static const struct shard_run *tensor_run(const struct torch_model *m, int tenso
 
 static void open_stream(struct element_stream *s)
 {
-    s->values = heap(EXCHANGE_ELEMENTS * sizeof *s->values);
-    s->bytes = heap(EXCHANGE_ELEMENTS * sizeof *s->values);
+    s->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
+    s->bytes = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
 }
 
 static void close_stream(struct element_stream *s) { free(s->values), free(s->bytes); }
@@ -117,7 +117,7 @@ enum status torch_model_stream(const struct torch_model *m, int i,
     return st;
 }
 
-/* Whole rows lie one behind the other. */
+/* Whole rows are consecutive. */
 static enum status stream_block_rows(const struct torch_model *m, const struct torch_block *b,
                                      struct element_stream *s)
 {

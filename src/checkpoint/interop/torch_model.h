@@ -1,26 +1,27 @@
-/* torch_model.h -- a model on its way into torch's files: names, shapes and rows as they have them.
+/* torch_model.h -- a model as torch files store it: names, shapes and row order.
  *
- * Memory   A few megabytes.  This process has the whole model. */
+ * Memory   A few megabytes.  This process holds the whole model. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "checkpoint/block_exchange.h"
+#include "checkpoint/tensor_source.h"
+#include "formats/safetensors.h"
 #include "formats/torch.h"
 
 struct torch_model {
     const struct model_shape *shape;
     const struct layout *layout;
-    const struct shard *shard; /* one a tensor, whole */
+    const struct shard *shard; /* one run per tensor, unsharded */
     struct tensor_source weights;
     enum safetensors_dtype dtype; /* F32, BF16 or F16 */
 };
 
-/* A `write` whose context is a struct torch_writer. */
+/* A `write` callback whose context is a struct torch_writer. */
 enum status torch_model_write(void *writer, const void *bytes, size_t len);
 
-/* How tensor `i` of the layout is described; its name is the caller's. */
+/* Describes tensor `i` of the layout; the caller frees its name. */
 struct torch_tensor torch_model_tensor(const struct torch_model *m, int i);
-/* Its numbers, rows in their order, run by run. */
+/* Passes its elements, in torch's row order, to `write` in chunks. */
 enum status torch_model_stream(const struct torch_model *m, int i,
                                enum status (*write)(void *context, const void *bytes, size_t len),
                                void *context);
@@ -30,7 +31,7 @@ struct torch_block {
     int tensor; /* of the layout */
     int64_t row, rows, column, columns;
 };
-/* The block's numbers, in the order of our rows. */
+/* Passes the block's elements to `write`, in our row order. */
 enum status torch_model_stream_block(const struct torch_model *m, const struct torch_block *b,
                                      enum status (*write)(void *context, const void *bytes,
                                                           size_t len),

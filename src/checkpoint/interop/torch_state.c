@@ -2,6 +2,7 @@
 #include "checkpoint/interop/torch_state.h"
 
 #include "base/log.h"
+#include "checkpoint/interop/state_json.h"
 #include "checkpoint/interop/tensor_slices.h"
 #include "formats/torch.h"
 
@@ -9,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIMIZER "optimizer.state."
-#define STEP      ".step"
-#define LLAMERO_TRAIN      "llamero.train"
+#define OPTIMIZER     "optimizer.state."
+#define STEP          ".step"
+#define LLAMERO_TRAIN "llamero.train"
 
 enum { MAX_COUNT_BITS = 53 };
 
@@ -39,7 +40,7 @@ static bool is_optimizer_step(const char *name)
            !strcmp(name + len - tail, STEP);
 }
 
-/* Where the number of that name goes. */
+/* The counter of that name, or NULL. */
 static int64_t *counter_of(struct torch_state *s, const char *name)
 {
     if (!strcmp(name, "train_state.step")) return &s->step;
@@ -72,7 +73,7 @@ static bool to_count(double value, int64_t *out)
     return true;
 }
 
-/* The one number of a tensor without dimensions, or with one element. */
+/* Reads a 0-d tensor, or one with a single element. */
 static bool read_scalar(const struct torch_tensor *t, int64_t *out)
 {
     int32_t small;
@@ -91,7 +92,7 @@ static bool read_scalar(const struct torch_tensor *t, int64_t *out)
     return large >= 0 && large <= INT64_C(1) << MAX_COUNT_BITS;
 }
 
-/* A number as torch or Python saves it. */
+/* Reads a count, saved as a tensor or as a Python number. */
 static enum status read_count(const struct torch_archive *a, const char *name, int64_t *out)
 {
     const struct pickle_value *v = a->pickle.root;
@@ -107,19 +108,19 @@ static enum status read_count(const struct torch_archive *a, const char *name, i
         read = t.count == 1 && !t.all[0].name[0] && read_scalar(&t.all[0], out);
         torch_tensors_release(&t);
     }
-    if (!read) FAIL(DATA, "%s is no count", name);
+    if (!read) FAIL(DATA, "%s: expected a non-negative integer", name);
     return STATUS_OK;
 }
 
-/* The JSON goes into state.json as it is, so it is looked at. */
+/* Validates the JSON, which is copied to state.json as it is. */
 static enum status read_train(struct torch_state *s, const struct pickle_value *v, const char *name)
 {
     struct json *root;
-    if (v->kind != PICKLE_IS_STRING) FAIL(DATA, "%s is no text", name);
+    if (v->kind != PICKLE_IS_STRING) FAIL(DATA, "%s: expected a string", name);
     TRY(json_parse(v->text, v->len, name, &root));
     bool fits = json_is_object(root);
     json_free(root);
-    if (!fits) FAIL(DATA, "%s is no object", name);
+    if (!fits) FAIL(DATA, "%s: expected a JSON object", name);
     text_clear(&s->train);
     text_add(&s->train, v->text, v->len);
     return STATUS_OK;
@@ -153,34 +154,41 @@ enum status torch_state_read(struct torch_state *s, const char *name, const unsi
 enum status torch_state_finish(struct torch_state *s, const char *path)
 {
     if (s->other_step >= 0)
-        FAIL(UNSUPPORTED,
-             "%s: some weights were updated %lld times and others %lld times; read it without its "
-             "optimizer",
-             path, (long long)s->other_step, (long long)s->optimizer_step);
+        FAIL(
+            UNSUPPORTED,
+            "%s: some weights were updated %lld times and others %lld times: load only the weights",
+            path, (long long)s->other_step, (long long)s->optimizer_step);
     if (s->step < 0) s->step = s->schedule_step;
     if (s->step < 0) s->step = s->optimizer_step;
     if (s->step < 0)
         FAIL(DATA,
-             "%s: it has an optimizer's moments, but neither train_state.step, "
-             "lr_scheduler.last_epoch nor an optimizer's step",
+             "%s: found optimizer moments, but neither train_state.step, lr_scheduler.last_epoch "
+             "nor an optimizer step",
              path);
     return STATUS_OK;
 }
 
 void torch_state_train(const struct torch_state *s, struct text *json)
 {
-    if (s->train.len)
+    if (s->train.len) {
         text_add(json, s->train.data, s->train.len);
-    else
-        text_addf(json, "{\"tokens_seen\": %lld, \"skips\": 0, \"data\": null}",
-                  (long long)(s->tokens_seen < 0 ? 0 : s->tokens_seen));
+        return;
+    }
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "tokens_seen", s->tokens_seen < 0 ? 0 : s->tokens_seen);
+    json_write_int(&w, "skips", 0);
+    json_write_null(&w, "data");
+    json_end_object(&w);
+    json_finish(&w);
 }
 
 void torch_state_json(const struct torch_state *s, struct text *json)
 {
-    text_addf(json, "{\"format\": 1, \"step\": %lld, \"train\": ", (long long)s->step);
-    torch_state_train(s, json);
-    text_adds(json, "}\n");
+    struct text train = {0};
+    torch_state_train(s, &train);
+    state_json_write(s->step, train.data, json);
+    text_release(&train);
 }
 
 enum status torch_state_or_file(const struct torch_state *s, const char *folder,
@@ -204,20 +212,18 @@ enum status torch_state_or_file(const struct torch_state *s, const char *folder,
 void torch_state_log(const struct torch_state *s, const char *path)
 {
     struct text line = {0};
-    text_addf(&line, "%s: the optimizer's moments after step %lld", path, (long long)s->step);
+    text_addf(&line, "%s: loaded the optimizer's moments of step %lld", path, (long long)s->step);
     if (s->tokens_seen >= 0) text_addf(&line, ", %lld tokens seen", (long long)s->tokens_seen);
     if (s->optimizer_step >= 0 && s->optimizer_step != s->step)
-        text_addf(&line, "; its optimizer counts %lld steps, and goes on as after %lld",
+        text_addf(&line, "; its optimizer counts %lld steps, resumes from %lld",
                   (long long)s->optimizer_step, (long long)s->step);
     if (s->schedule_step >= 0 && s->schedule_step != s->step)
-        text_addf(&line,
-                  "; its learning rate's schedule counts %lld steps, and goes on as after "
-                  "%lld",
+        text_addf(&line, "; its lr_scheduler counts %lld steps, resumes from %lld",
                   (long long)s->schedule_step, (long long)s->step);
     if (!s->train.len)
-        text_addf(&line, "; not carried over: %s%s, so the data begin anew",
-                  s->has_data ? "the place in the data (dataloader.*, pickled objects)"
-                              : "a place in the data, which it does not have",
+        text_addf(&line, "; not loaded: %s%s, so data starts from the beginning",
+                  s->has_data ? "the data position (dataloader.*, pickled objects)"
+                              : "the data position, which it does not have",
                   s->has_losses ? ", old losses" : "");
     log_line(LOG_INFO, "%s", line.data);
     text_release(&line);

@@ -1,8 +1,8 @@
-/* torch_state.h -- what a directory of torch.distributed.checkpoint holds beside tensors: steps,
- * tokens, and the trainer's own part where we wrote it.
+/* torch_state.h -- what a torch.distributed.checkpoint directory holds besides tensors: steps,
+ * tokens, and the trainer's own state if we wrote it.
  *
  * Names are torchtitan's: train_state.step, train_state.ntokens_seen, lr_scheduler.last_epoch,
- * optimizer.state.NAME.step, dataloader.*.  Ours: llamero.train, a text of JSON. */
+ * optimizer.state.NAME.step, dataloader.*.  Ours: llamero.train, a string of JSON. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,36 +14,36 @@
 #include <stdint.h>
 
 struct torch_state {
-    int64_t step;           /* of the run: the first of these that is known; -1: none is */
-    int64_t schedule_step;  /* of the schedule, -1: unknown; and so are the others */
+    int64_t step;           /* of the run: the first known of these three; -1: unknown */
+    int64_t schedule_step;  /* of the lr_scheduler; -1: unknown, as for the others */
     int64_t optimizer_step; /* of every weight */
-    int64_t other_step;     /* of a weight that has another one; -1: none has */
+    int64_t other_step;     /* of a weight whose step differs; -1: none */
     int64_t tokens_seen;
-    bool has_data, has_losses; /* which are not read: the place in the data, old losses, */
-    bool has_other_moments;    /* and moments that are not named by weights */
-    struct text train;         /* the trainer's part of state.json; what is in it is JSON */
+    bool has_data, has_losses; /* entries that are not read: data position, old losses, */
+    bool has_other_moments;    /* and moments that are keyed by number, not by weight */
+    struct text train;         /* the trainer's part of state.json, valid JSON */
 };
 
 void torch_state_init(struct torch_state *s);
 void torch_state_release(struct torch_state *s);
 
-/* Is an item of this name one that torch_state_read takes? */
+/* Whether torch_state_read reads the entry of this name. */
 bool torch_state_handles(const char *name);
-/* What is not read, but told of. */
+/* Notes that an entry exists which is only reported, not read. */
 void torch_state_note(struct torch_state *s, const char *name);
-/* Its archive.  DATA: it is not what its name says. */
+/* Reads an entry's archive.  DATA: it does not hold what its name says. */
 enum status torch_state_read(struct torch_state *s, const char *name, const unsigned char *bytes,
                              uint64_t size);
-/* All were taken.  DATA: there are moments and no step.  UNSUPPORTED: weights of one model were
- * updated differently often. */
+/* Call after the last entry.  DATA: moments without a step.  UNSUPPORTED: the weights have
+ * different numbers of updates. */
 enum status torch_state_finish(struct torch_state *s, const char *path);
 
-/* The trainer's part of state.json: as we wrote it, or as far as torch's says it. */
+/* Writes the trainer's part of state.json: the one we saved, or what torch's counters provide. */
 void torch_state_train(const struct torch_state *s, struct text *json);
-/* The whole of state.json. */
+/* Writes the whole state.json. */
 void torch_state_json(const struct torch_state *s, struct text *json);
-/* Of a folder: its state.json, or that of torch's files where there are moments; NULL: neither. */
+/* Reads a folder's state.json, or makes it from torch files with moments; NULL: neither. */
 enum status torch_state_or_file(const struct torch_state *s, const char *folder,
                                 struct json **state);
-/* One line: what goes on, and what does not. */
+/* Logs one line: what is resumed, and what is not. */
 void torch_state_log(const struct torch_state *s, const char *path);

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-/* Of torch itself, saved by two ranks: a model (tests/oracle/dcp_folder.py), and a smaller one with
+/* Saved by torch itself on two ranks: a model (tests/oracle/dcp_folder.py), and a smaller one with
  * its AdamW (tests/oracle/dcp_state.py). */
 #define DCP "tests/checkpoint/data/dcp"
 #define RUN "tests/checkpoint/data/dcp-state"
@@ -23,16 +23,16 @@ static const char *copy_of(const char *from)
     return folder;
 }
 
-static const char *copy(void) { return copy_of(DCP); }
+static const char *copy_dcp(void) { return copy_of(DCP); }
 
-/* At once, not durably: it is done often. */
-static void put(const char *path, const char *bytes, size_t len)
+/* Without fsync: called often. */
+static void write_file(const char *path, const char *bytes, size_t len)
 {
     FILE *f = fopen(path, "wb");
     CHECK(f && fwrite(bytes, 1, len, f) == len && !fclose(f));
 }
 
-TEST(a_directory_of_torch_is_the_tensors_that_its_ranks_saved)
+TEST(dcp_directory_has_the_tensors_its_ranks_saved)
 {
     const struct tensor_name q = {PARAM_attn_q, 1, TENSOR_WEIGHT}, no = {PARAM_attn_q, 2, 0};
     struct tensor_slices p;
@@ -44,9 +44,9 @@ TEST(a_directory_of_torch_is_the_tensors_that_its_ranks_saved)
     tensor_slices_release(&p);
 }
 
-TEST(a_directory_of_torch_whose_metadata_is_cut_off_at_any_byte_is_refused)
+TEST(dcp_metadata_truncated_at_any_byte_is_rejected)
 {
-    const char *folder = copy(), *path = test_path(folder, ".metadata");
+    const char *folder = copy_dcp(), *path = test_path(folder, ".metadata");
     struct text t = {0};
     struct tensor_slices p;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
@@ -58,15 +58,15 @@ TEST(a_directory_of_torch_whose_metadata_is_cut_off_at_any_byte_is_refused)
     text_release(&t);
 }
 
-TEST(no_changed_byte_of_a_metadata_leads_out_of_the_files)
+TEST(corrupt_dcp_metadata_never_reads_outside_the_files)
 {
-    const char *folder = copy(), *path = test_path(folder, ".metadata");
+    const char *folder = copy_dcp(), *path = test_path(folder, ".metadata");
     struct text t = {0};
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
     for (size_t i = 0; i < t.len; i += 5) {
         struct tensor_slices p;
         t.data[i] ^= 1;
-        put(path, t.data, t.len);
+        write_file(path, t.data, t.len);
         t.data[i] ^= 1;
         if (dcp_open(&p, folder, NULL)) continue;
         for (size_t k = 0; k < p.count; k++) {
@@ -82,9 +82,9 @@ TEST(no_changed_byte_of_a_metadata_leads_out_of_the_files)
     text_release(&t);
 }
 
-TEST(a_file_of_a_rank_that_is_cut_off_or_gone_is_told)
+TEST(truncated_or_missing_distcp_files_are_rejected)
 {
-    const char *folder = copy(), *path = test_path(folder, "__1_0.distcp");
+    const char *folder = copy_dcp(), *path = test_path(folder, "__1_0.distcp");
     struct text t = {0};
     struct tensor_slices p;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
@@ -98,9 +98,9 @@ TEST(a_file_of_a_rank_that_is_cut_off_or_gone_is_told)
     text_release(&t);
 }
 
-TEST(a_metadata_that_names_a_file_elsewhere_or_a_function_is_refused)
+TEST(dcp_metadata_with_a_path_or_a_function_is_rejected)
 {
-    const char *folder = copy(), *path = test_path(folder, ".metadata");
+    const char *folder = copy_dcp(), *path = test_path(folder, ".metadata");
     struct text t = {0};
     struct tensor_slices p;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
@@ -109,16 +109,16 @@ TEST(a_metadata_that_names_a_file_elsewhere_or_a_function_is_refused)
     memcpy(name, "../__0.distc", 12);
     CHECK_STATUS(OK, file_write(path, t.data, t.len));
     CHECK_STATUS(DATA, dcp_open(&p, folder, NULL));
-    CHECK_MESSAGE("names a file that is not in the folder");
+    CHECK_MESSAGE("names a file outside the folder");
     CHECK_STATUS(OK, file_write(path, "\x80\2cos\nsystem\n.", 14));
     CHECK_STATUS(DATA, dcp_open(&p, folder, NULL));
     CHECK_MESSAGE("global os.system");
     text_release(&t);
 }
 
-/* The numbers that torch has of a tensor, in Hugging Face's order of rows. */
-static void check_numbers(const struct tensor_slices *p, const struct json *root, const char *key,
-                          struct tensor_name name)
+/* Compares with torch's values, in Hugging Face's row order. */
+static void check_values(const struct tensor_slices *p, const struct json *root, const char *key,
+                         struct tensor_name name)
 {
     const struct sliced_tensor *t = tensor_slices_find(p, &name);
     const struct json *want = json_get(root, key), *v = json_first(want);
@@ -128,7 +128,7 @@ static void check_numbers(const struct tensor_slices *p, const struct json *root
     for (size_t i = 0; v; v = json_next(v), i++) CHECK(got[i] == (float)json_number(v));
 }
 
-TEST(moments_and_steps_of_a_directory_are_those_that_torch_saved)
+TEST(dcp_moments_and_steps_match_torch)
 {
     const struct model_shape shape = {.V = 11, .D = 8, .L = 1, .H = 2, .G = 1, .K = 4, .F = 8};
     struct tensor_slices weights, moments;
@@ -141,22 +141,22 @@ TEST(moments_and_steps_of_a_directory_are_those_that_torch_saved)
     CHECK(state.step == 3 && state.optimizer_step == 3 && state.schedule_step == 3);
     CHECK(state.tokens_seen == (int64_t)json_number(json_get(root, "tokens_seen")));
     CHECK(state.has_data && !state.has_losses && !state.train.len);
-    check_numbers(&weights, root, "model.layers.0.self_attn.q_proj.weight",
-                  (struct tensor_name){PARAM_attn_q, 0, TENSOR_WEIGHT});
-    check_numbers(&moments, root, "model.layers.0.self_attn.q_proj.weight.exp_avg",
-                  (struct tensor_name){PARAM_attn_q, 0, TENSOR_EXP_AVG});
-    check_numbers(&moments, root, "model.layers.0.self_attn.k_proj.weight.exp_avg_sq",
-                  (struct tensor_name){PARAM_attn_k, 0, TENSOR_EXP_AVG_SQ});
-    check_numbers(&moments, root, "model.norm.weight.exp_avg",
-                  (struct tensor_name){PARAM_last_norm, -1, TENSOR_EXP_AVG});
-    check_numbers(&moments, root, "lm_head.weight.exp_avg_sq",
-                  (struct tensor_name){PARAM_head, -1, TENSOR_EXP_AVG_SQ});
+    check_values(&weights, root, "model.layers.0.self_attn.q_proj.weight",
+                 (struct tensor_name){PARAM_attn_q, 0, TENSOR_WEIGHT});
+    check_values(&moments, root, "model.layers.0.self_attn.q_proj.weight.exp_avg",
+                 (struct tensor_name){PARAM_attn_q, 0, TENSOR_EXP_AVG});
+    check_values(&moments, root, "model.layers.0.self_attn.k_proj.weight.exp_avg_sq",
+                 (struct tensor_name){PARAM_attn_k, 0, TENSOR_EXP_AVG_SQ});
+    check_values(&moments, root, "model.norm.weight.exp_avg",
+                 (struct tensor_name){PARAM_last_norm, -1, TENSOR_EXP_AVG});
+    check_values(&moments, root, "lm_head.weight.exp_avg_sq",
+                 (struct tensor_name){PARAM_head, -1, TENSOR_EXP_AVG_SQ});
     tensor_slices_release(&weights), tensor_slices_release(&moments);
     torch_state_release(&state);
     json_free(root);
 }
 
-TEST(a_directory_of_a_model_alone_has_no_moments)
+TEST(dcp_of_only_a_model_has_no_moments)
 {
     struct tensor_slices p;
     struct torch_state state;
@@ -166,7 +166,7 @@ TEST(a_directory_of_a_model_alone_has_no_moments)
     torch_state_release(&state);
 }
 
-TEST(moments_whose_metadata_is_cut_off_or_changed_at_any_byte_are_refused_or_within_the_files)
+TEST(corrupt_dcp_metadata_of_moments_is_rejected_or_stays_in_bounds)
 {
     const char *folder = copy_of(RUN), *path = test_path(folder, ".metadata");
     struct text t = {0};
@@ -174,14 +174,14 @@ TEST(moments_whose_metadata_is_cut_off_or_changed_at_any_byte_are_refused_or_wit
     struct torch_state state;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
     for (size_t len = 0; len < t.len; len += len < 64 || len + 64 > t.len ? 1 : 37) {
-        put(path, t.data, len);
+        write_file(path, t.data, len);
         CHECK_STATUS(DATA, dcp_open_moments(&p, folder, NULL, &state));
         CHECK_MESSAGE(".metadata");
         torch_state_release(&state);
     }
     for (size_t i = 0; i < t.len; i += 53) {
         t.data[i] ^= 1;
-        put(path, t.data, t.len);
+        write_file(path, t.data, t.len);
         t.data[i] ^= 1;
         if (!dcp_open_moments(&p, folder, NULL, &state)) {
             for (size_t k = 0; k < p.count; k++) {

@@ -8,7 +8,7 @@ static const struct dcp_item *find(const struct dcp_items *items, const char *na
     const struct dcp_item *found = NULL;
     for (size_t i = 0; i < items->count; i++)
         if (!strcmp(items->all[i].name, name)) {
-            CHECK(!found); /* every name once */
+            CHECK(!found); /* names are unique */
             found = &items->all[i];
         }
     return found;
@@ -28,7 +28,7 @@ static double real_of(const struct dcp_items *items, const char *name)
     return value;
 }
 
-TEST(a_model_alone_is_its_tensors)
+TEST(dcp_items_of_a_model_are_its_tensors)
 {
     struct saved s;
     struct dcp_items items;
@@ -44,7 +44,7 @@ TEST(a_model_alone_is_its_tensors)
     saved_close(&s);
 }
 
-TEST(a_run_brings_what_torchtitan_asks_for_of_every_weight)
+TEST(dcp_items_of_a_run_are_what_torchtitan_loads)
 {
     struct saved s;
     struct dcp_items items;

@@ -41,7 +41,7 @@ static const char *step_of(struct saved *s)
     return test_path(saved_folder(s, STEPS(4)), "step-4");
 }
 
-TEST(a_run_goes_to_a_directory_of_torch_and_back_without_a_bit_changed)
+TEST(model_to_dcp_and_back_is_bit_identical)
 {
     for (int tied = 0; tied < 2; tied++) {
         struct saved s;
@@ -65,12 +65,12 @@ TEST(a_run_goes_to_a_directory_of_torch_and_back_without_a_bit_changed)
     }
 }
 
-static bool says(const struct text *t, const char *name)
+static bool contains(const struct text *t, const char *name)
 {
     return memmem(t->data, t->len, name, strlen(name)) != NULL;
 }
 
-TEST(a_directory_of_torch_has_todays_names_and_files_of_the_size_that_is_asked_for)
+TEST(dcp_write_uses_current_names_and_the_requested_file_size)
 {
     enum { MOST = 5000 };
     struct saved s;
@@ -80,16 +80,17 @@ TEST(a_directory_of_torch_has_todays_names_and_files_of_the_size_that_is_asked_f
     saved_open(&s, false);
     CHECK_STATUS(OK, convert(step_of(&s), dcp, CONVERT_DCP, MOST));
     CHECK_STATUS(OK, file_read(test_path(dcp, ".metadata"), 1 << 20, &t));
-    CHECK(says(&t, "layers.1.attention.qkv_linear.wk.weight") && says(&t, "lm_head.weight"));
-    CHECK(says(&t, "layers.0.attention.wo.weight") && says(&t, "tok_embeddings.weight"));
-    CHECK(!says(&t, "attention.wq.weight") && !says(&t, "output.weight"));
+    CHECK(contains(&t, "layers.1.attention.qkv_linear.wk.weight") &&
+          contains(&t, "lm_head.weight"));
+    CHECK(contains(&t, "layers.0.attention.wo.weight") && contains(&t, "tok_embeddings.weight"));
+    CHECK(!contains(&t, "attention.wq.weight") && !contains(&t, "output.weight"));
     CHECK_STATUS(OK, dcp_open(&p, dcp, &s.shape));
     CHECK(p.count == (size_t)s.layout.num_tensors && p.num_maps > 1);
     for (size_t i = 0; i < p.count; i++) {
         const struct tensor_slice *one = p.tensors[i].all;
         uint64_t bytes = (uint64_t)(p.tensors[i].rows * p.tensors[i].columns) * 4;
         CHECK(p.tensors[i].count == 1 && one->dtype == SAFETENSORS_F32);
-        /* its archive and the headers of that are more than the numbers alone */
+        /* the archive and its headers take more than the elements */
         CHECK(one->map->size <= MOST + 2000 || one->map->size <= bytes + 2000);
     }
     tensor_slices_release(&p);
@@ -97,7 +98,7 @@ TEST(a_directory_of_torch_has_todays_names_and_files_of_the_size_that_is_asked_f
     saved_close(&s);
 }
 
-TEST(a_directory_of_torch_is_not_written_over_another_or_where_no_folder_is)
+TEST(dcp_write_requires_an_existing_empty_folder)
 {
     struct saved s;
     const char *folder = test_folder(), *dcp = test_path(folder, "dcp");
@@ -125,7 +126,7 @@ static void check_same_file(const char *a, const char *b, const char *name)
     text_release(&x), text_release(&y);
 }
 
-TEST(a_run_with_its_optimizer_goes_to_a_directory_of_torch_and_back_without_a_bit_changed)
+TEST(run_with_optimizer_to_dcp_and_back_is_bit_identical)
 {
     static const char *const names[] = {"model-00001-of-00001.safetensors",
                                         "optimizer-00001-of-00001.safetensors", "state.json",
@@ -143,13 +144,13 @@ TEST(a_run_with_its_optimizer_goes_to_a_directory_of_torch_and_back_without_a_bi
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             check_same_file(step, back, names[i]);
         check_holds(&s, back, 4);
-        check_holds(&s, dcp, 4); /* as training takes it up, without a conversion */
+        check_holds(&s, dcp, 4); /* as training resumes from it, without a conversion */
         CHECK_STATUS(OK, convert_run(dcp, test_path(folder, "bare"), CONVERT_NATIVE, 0, true));
-        CHECK(is_there(test_path(folder, "bare/checkpoint/step-0"), "state.json"));
-        CHECK(!is_there(test_path(folder, "bare/checkpoint/step-0"),
+        CHECK(has_file(test_path(folder, "bare/checkpoint/step-0"), "state.json"));
+        CHECK(!has_file(test_path(folder, "bare/checkpoint/step-0"),
                         "optimizer-00001-of-00001.safetensors"));
         CHECK_STATUS(OK, convert_run(dcp, test_path(folder, "hf"), CONVERT_HF, 0, false));
-        CHECK(!is_there(test_path(folder, "hf"), "state.json"));
+        CHECK(!has_file(test_path(folder, "hf"), "state.json"));
         saved_close(&s);
     }
 }

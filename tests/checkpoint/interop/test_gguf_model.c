@@ -12,17 +12,17 @@ static enum status convert(const char *from, const char *to, enum safetensors_dt
     return checkpoint_convert(&c, &done);
 }
 
-/* What these tests ask of a file: its keys by name, its tensors by name. */
-struct seen {
+/* A minimal GGUF reader: finds metadata and tensors by name. */
+struct gguf_file {
     struct text file;
     uint64_t num_tensors, num_keys;
 };
-struct seen_tensor {
+struct gguf_info {
     uint32_t num_dims, type;
     uint64_t dims[2], offset;
 };
 
-static uint64_t number(struct reader *r, int bytes)
+static uint64_t read_uint(struct reader *r, int bytes)
 {
     const unsigned char *at = NULL;
     uint64_t value = 0;
@@ -34,75 +34,75 @@ static uint64_t number(struct reader *r, int bytes)
 static bool string_is(struct reader *r, const char *want)
 {
     const unsigned char *at = NULL;
-    size_t len = (size_t)number(r, 8);
+    size_t len = (size_t)read_uint(r, 8);
     CHECK_STATUS(OK, reader_bytes(r, len, &at, "a string"));
     return len == strlen(want) && !memcmp(at, want, len);
 }
 
-static void pass_over(struct reader *r, uint64_t kind)
+static void skip_value(struct reader *r, uint64_t kind)
 {
     if (kind == GGUF_VALUE_STRING) {
         string_is(r, "");
     } else if (kind == GGUF_VALUE_ARRAY) {
-        uint64_t of = number(r, 4), count = number(r, 8);
-        while (count--) pass_over(r, of);
+        uint64_t of = read_uint(r, 4), count = read_uint(r, 8);
+        while (count--) skip_value(r, of);
     } else {
-        number(r, kind == GGUF_VALUE_BOOL ? 1 : 4);
+        read_uint(r, kind == GGUF_VALUE_BOOL ? 1 : 4);
     }
 }
 
-static struct reader reader_of(const struct seen *s)
+static struct reader reader_of(const struct gguf_file *s)
 {
     const unsigned char *begin = (const unsigned char *)s->file.data;
     return (struct reader){begin, begin + s->file.len, "gguf"};
 }
 
-/* A reader at the value of that key, and its kind; -1: there is none. */
-static struct reader find_key(const struct seen *s, const char *key, int *kind)
+/* Returns a reader at the key's value, and its type; -1: no such key. */
+static struct reader find_key(const struct gguf_file *s, const char *key, int *kind)
 {
     struct reader r = reader_of(s);
     r.at += 24;
     *kind = -1;
     for (uint64_t i = 0; i < s->num_keys; i++) {
         bool found = string_is(&r, key);
-        uint64_t its = number(&r, 4);
+        uint64_t its = read_uint(&r, 4);
         if (found) {
             *kind = (int)its;
             return r;
         }
-        pass_over(&r, its);
+        skip_value(&r, its);
     }
-    return r; /* where the tensors are described */
+    return r; /* at the tensor descriptions */
 }
 
-static uint64_t key_number(const struct seen *s, const char *key)
+static uint64_t get_number(const struct gguf_file *s, const char *key)
 {
     int kind;
     struct reader r = find_key(s, key, &kind);
     CHECK(kind == GGUF_VALUE_U32 || kind == GGUF_VALUE_F32 || kind == GGUF_VALUE_BOOL);
-    return number(&r, kind == GGUF_VALUE_BOOL ? 1 : 4);
+    return read_uint(&r, kind == GGUF_VALUE_BOOL ? 1 : 4);
 }
 
-static bool key_is(const struct seen *s, const char *key, const char *want)
+static bool key_equals(const struct gguf_file *s, const char *key, const char *want)
 {
     int kind;
     struct reader r = find_key(s, key, &kind);
     return kind == GGUF_VALUE_STRING && string_is(&r, want);
 }
 
-static const unsigned char *find_tensor(const struct seen *s, const char *name,
-                                        struct seen_tensor *out)
+static const unsigned char *find_tensor(const struct gguf_file *s, const char *name,
+                                        struct gguf_info *out)
 {
     int kind;
     bool found = false;
     struct reader r = find_key(s, "", &kind);
     for (uint64_t i = 0; i < s->num_tensors; i++) {
-        struct seen_tensor t = {0};
+        struct gguf_info t = {0};
         bool it = string_is(&r, name);
-        t.num_dims = (uint32_t)number(&r, 4);
-        for (uint32_t d = 0; d < t.num_dims; d++) t.dims[d] = number(&r, 8);
-        t.type = (uint32_t)number(&r, 4);
-        t.offset = number(&r, 8);
+        t.num_dims = (uint32_t)read_uint(&r, 4);
+        for (uint32_t d = 0; d < t.num_dims; d++) t.dims[d] = read_uint(&r, 8);
+        t.type = (uint32_t)read_uint(&r, 4);
+        t.offset = read_uint(&r, 8);
         if (it) *out = t, found = true;
     }
     size_t head = (size_t)((const char *)r.at - s->file.data);
@@ -110,19 +110,19 @@ static const unsigned char *find_tensor(const struct seen *s, const char *name,
                  : NULL;
 }
 
-static void see(struct seen *s, const char *path)
+static void read_gguf(struct gguf_file *s, const char *path)
 {
-    *s = (struct seen){0};
+    *s = (struct gguf_file){0};
     CHECK_STATUS(OK, file_read(path, 1 << 20, &s->file));
     CHECK(s->file.len > 24 && !memcmp(s->file.data, "GGUF\3\0\0\0", 8));
     struct reader r = reader_of(s);
     r.at += 8;
-    s->num_tensors = number(&r, 8), s->num_keys = number(&r, 8);
+    s->num_tensors = read_uint(&r, 8), s->num_keys = read_uint(&r, 8);
 }
 
-/* A Hugging Face folder without a tokenizer: that of a test's run has more tokens than its model.
- */
-static const char *plain_of(struct saved *s)
+/* A Hugging Face folder without a tokenizer, since the test tokenizer has more tokens than the
+ * model. */
+static const char *plain_folder(struct saved *s)
 {
     struct converted done;
     const char *to = test_path(test_folder(), "hf");
@@ -138,33 +138,34 @@ static const float *weights_of(const struct saved *s, enum param_id id, int laye
     return s->weights + layout_find(&s->layout, id, layer)->offset;
 }
 
-TEST(a_model_is_a_llama_of_its_shape_with_llama_cpps_names)
+TEST(gguf_has_llama_cpp_names_and_the_models_shape)
 {
     struct saved s;
-    struct seen g;
-    struct seen_tensor t = {0};
+    struct gguf_file g;
+    struct gguf_info t = {0};
     saved_open(&s, false);
     const char *path = test_path(test_folder(), "name.gguf");
-    CHECK_STATUS(OK, convert(plain_of(&s), path, SAFETENSORS_F32, false));
-    see(&g, path);
-    CHECK(key_is(&g, "general.architecture", "llama") && key_is(&g, "general.name", "name"));
-    CHECK(key_is(&g, "tokenizer.ggml.model", "no_vocab"));
-    CHECK(key_number(&g, "llama.context_length") == 64 && key_number(&g, "llama.vocab_size") == 37);
-    CHECK(key_number(&g, "llama.embedding_length") == 16 &&
-          key_number(&g, "llama.block_count") == 2);
-    CHECK(key_number(&g, "llama.feed_forward_length") == 24);
-    CHECK(key_number(&g, "llama.attention.head_count") == 4);
-    CHECK(key_number(&g, "llama.attention.head_count_kv") == 2);
-    CHECK(key_number(&g, "llama.rope.dimension_count") == 4);
-    CHECK(key_number(&g, "llama.rope.freq_base") == 0x461C4000); /* 10000 */
-    CHECK(key_number(&g, "general.file_type") == 0);
+    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
+    read_gguf(&g, path);
+    CHECK(key_equals(&g, "general.architecture", "llama") &&
+          key_equals(&g, "general.name", "name"));
+    CHECK(key_equals(&g, "tokenizer.ggml.model", "no_vocab"));
+    CHECK(get_number(&g, "llama.context_length") == 64 && get_number(&g, "llama.vocab_size") == 37);
+    CHECK(get_number(&g, "llama.embedding_length") == 16 &&
+          get_number(&g, "llama.block_count") == 2);
+    CHECK(get_number(&g, "llama.feed_forward_length") == 24);
+    CHECK(get_number(&g, "llama.attention.head_count") == 4);
+    CHECK(get_number(&g, "llama.attention.head_count_kv") == 2);
+    CHECK(get_number(&g, "llama.rope.dimension_count") == 4);
+    CHECK(get_number(&g, "llama.rope.freq_base") == 0x461C4000); /* 10000.0f */
+    CHECK(get_number(&g, "general.file_type") == 0);
     CHECK(g.num_tensors == 21 && !find_tensor(&g, "rope_freqs.weight", &t));
     const unsigned char *down = find_tensor(&g, "blk.1.ffn_down.weight", &t);
     CHECK(down && t.type == GGUF_F32 && t.num_dims == 2 && t.dims[0] == 24 && t.dims[1] == 16);
     CHECK(!memcmp(down, weights_of(&s, PARAM_mlp_down, 1), 24 * 16 * sizeof(float)));
     const unsigned char *q = find_tensor(&g, "blk.0.attn_q.weight", &t);
     const float *ours = weights_of(&s, PARAM_attn_q, 0);
-    static const int rows[] = {0, 2, 1, 3, 4, 6, 5, 7}; /* neighbours turn together */
+    static const int rows[] = {0, 2, 1, 3, 4, 6, 5, 7}; /* rotary pairs are adjacent */
     CHECK(q != NULL);
     for (int i = 0; i < 8; i++)
         CHECK(!memcmp(q + (size_t)i * 16 * 4, ours + rows[i] * 16, 16 * sizeof(float)));
@@ -173,7 +174,7 @@ TEST(a_model_is_a_llama_of_its_shape_with_llama_cpps_names)
     saved_close(&s);
 }
 
-TEST(each_type_has_norms_in_f32_and_short_rows_are_f16_where_q8_0_is_asked_for)
+TEST(gguf_norms_are_f32_and_short_rows_fall_back_from_q8_0_to_f16)
 {
     static const struct {
         enum safetensors_dtype dtype;
@@ -185,15 +186,15 @@ TEST(each_type_has_norms_in_f32_and_short_rows_are_f16_where_q8_0_is_asked_for)
                  {SAFETENSORS_F32, true, GGUF_F16, 7}};
     struct saved s;
     saved_open(&s, true);
-    const char *from = plain_of(&s);
+    const char *from = plain_folder(&s);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        struct seen g;
-        struct seen_tensor t = {0};
+        struct gguf_file g;
+        struct gguf_info t = {0};
         unsigned char want[37 * 16 * 4];
         const char *path = test_path(test_folder(), "model.gguf");
         CHECK_STATUS(OK, convert(from, path, types[i].dtype, types[i].quantized));
-        see(&g, path);
-        CHECK(key_number(&g, "general.file_type") == types[i].file_type && g.num_tensors == 20);
+        read_gguf(&g, path);
+        CHECK(get_number(&g, "general.file_type") == types[i].file_type && g.num_tensors == 20);
         const unsigned char *at = find_tensor(&g, "token_embd.weight", &t);
         CHECK(at && t.type == types[i].type && t.dims[0] == 16 && t.dims[1] == 37);
         CHECK_STATUS(OK, gguf_convert((enum gguf_type)types[i].type,
@@ -208,9 +209,9 @@ TEST(each_type_has_norms_in_f32_and_short_rows_are_f16_where_q8_0_is_asked_for)
     saved_close(&s);
 }
 
-/* A model of one block whose rows are whole blocks of q8_0, from numbers that `read` makes. */
-static enum status read_made(void *context, const struct shard_run *p, size_t first, size_t count,
-                             const float **values)
+/* Generates the elements of a model whose rows are whole q8_0 blocks. */
+static enum status read_generated(void *context, const struct shard_run *p, size_t first,
+                                  size_t count, const float **values)
 {
     float *room = context;
     for (size_t i = 0; i < count; i++)
@@ -219,7 +220,7 @@ static enum status read_made(void *context, const struct shard_run *p, size_t fi
     return STATUS_OK;
 }
 
-TEST(rows_of_32_become_q8_0_beside_a_tokenizer_and_scaled_frequencies)
+TEST(gguf_has_q8_0_rows_tokenizer_and_rope_freqs)
 {
     struct model_shape shape = {.V = 1003,
                                 .D = 32,
@@ -234,29 +235,30 @@ TEST(rows_of_32_become_q8_0_beside_a_tokenizer_and_scaled_frequencies)
                                 .scaling = {8, 1, 4, 32}};
     struct layout layout;
     struct shard pieces;
-    struct seen g;
-    struct seen_tensor t = {0};
+    struct gguf_file g;
+    struct gguf_info t = {0};
     struct text json = {0};
     int kind;
     layout_init(&layout, &shape, 1);
     shard_init(&pieces, &layout, 0, 1);
-    float *room = heap(EXCHANGE_ELEMENTS * sizeof *room);
+    float *room = heap(TENSOR_SOURCE_ELEMENTS * sizeof *room);
     const char *folder = test_folder(), *path = test_path(folder, "model.gguf");
-    struct gguf_model m = {.model = {&shape, &layout, &pieces, {read_made, room}, SAFETENSORS_F32},
-                           .type = GGUF_Q8_0,
-                           .name = "made",
-                           .tokenizer = folder,
-                           .bos = -1,
-                           .eos = 5};
+    struct gguf_model m = {
+        .model = {&shape, &layout, &pieces, {read_generated, room}, SAFETENSORS_F32},
+        .type = GGUF_Q8_0,
+        .name = "generated",
+        .tokenizer = folder,
+        .bos = -1,
+        .eos = 5};
     CHECK_STATUS(OK, file_read("tests/tokenizer/data/small.json", 1 << 20, &json));
     CHECK_STATUS(OK, file_write(test_path(folder, "tokenizer.json"), json.data, json.len));
     CHECK_STATUS(OK, gguf_model_write(&m, path));
-    see(&g, path);
+    read_gguf(&g, path);
     const unsigned char *at = find_tensor(&g, "token_embd.weight", &t);
     CHECK(at && t.type == GGUF_Q8_0 && t.dims[0] == 32 && t.dims[1] == 1003);
     const float *x;
     unsigned char want[2 * GGUF_BLOCK_BYTES];
-    CHECK_STATUS(OK, read_made(room, &pieces.runs[0], 0, 64, &x));
+    CHECK_STATUS(OK, read_generated(room, &pieces.runs[0], 0, 64, &x));
     CHECK_STATUS(OK, gguf_convert(GGUF_Q8_0, x, 64, want));
     CHECK(!memcmp(at, want, sizeof want));
     at = find_tensor(&g, "rope_freqs.weight", &t);
@@ -265,11 +267,13 @@ TEST(rows_of_32_become_q8_0_beside_a_tokenizer_and_scaled_frequencies)
     memcpy(divisors, at, sizeof divisors);
     CHECK_NEAR(divisors[0], 1, 1e-6);
     CHECK_NEAR(divisors[7], 8, 1e-6);
-    CHECK(key_is(&g, "tokenizer.ggml.model", "gpt2") && key_is(&g, "tokenizer.ggml.pre", "dbrx"));
-    CHECK(key_number(&g, "tokenizer.ggml.bos_token_id") == 997);
-    CHECK(key_number(&g, "tokenizer.ggml.eos_token_id") == 5);
+    CHECK(key_equals(&g, "tokenizer.ggml.model", "gpt2") &&
+          key_equals(&g, "tokenizer.ggml.pre", "dbrx"));
+    CHECK(get_number(&g, "tokenizer.ggml.bos_token_id") == 997);
+    CHECK(get_number(&g, "tokenizer.ggml.eos_token_id") == 5);
     struct reader r = find_key(&g, "tokenizer.ggml.tokens", &kind);
-    CHECK(kind == GGUF_VALUE_ARRAY && number(&r, 4) == GGUF_VALUE_STRING && number(&r, 8) == 1003);
+    CHECK(kind == GGUF_VALUE_ARRAY && read_uint(&r, 4) == GGUF_VALUE_STRING &&
+          read_uint(&r, 8) == 1003);
     for (int i = 0; i < 997; i++) string_is(&r, "");
     CHECK(string_is(&r, "<|begin_of_text|>"));
     string_is(&r, ""), string_is(&r, "");
@@ -278,22 +282,22 @@ TEST(rows_of_32_become_q8_0_beside_a_tokenizer_and_scaled_frequencies)
     CHECK(kind == GGUF_VALUE_ARRAY);
     shape.V = 900;
     CHECK_STATUS(DATA, gguf_model_write(&m, path));
-    CHECK_MESSAGE("the tokenizer has 1000 tokens, the model 900");
+    CHECK_MESSAGE("the tokenizer has 1000 tokens, the model only 900");
     text_release(&g.file), text_release(&json);
     shard_release(&pieces);
     layout_release(&layout);
     free(room);
 }
 
-TEST(a_file_that_is_there_stays_and_a_failure_leaves_none)
+TEST(gguf_keeps_existing_files_and_removes_its_own_after_a_failure)
 {
     struct saved s;
     saved_open(&s, false);
-    const char *from = plain_of(&s), *folder = test_folder();
+    const char *from = plain_folder(&s), *folder = test_folder();
     const char *path = test_path(folder, "model.gguf");
     CHECK_STATUS(OK, file_write(path, "x", 1));
     CHECK_STATUS(CONFIG, convert(from, path, SAFETENSORS_F32, false));
-    CHECK_MESSAGE("is there already");
+    CHECK_MESSAGE("already exists");
     CHECK_STATUS(OK, file_write(test_path(from, "tokenizer.json"), "{", 1));
     CHECK(convert(from, test_path(folder, "other.gguf"), SAFETENSORS_F32, false) != STATUS_OK);
     struct file_list left;

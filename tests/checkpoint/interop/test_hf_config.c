@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-/* The members every Llama has, then `more`. */
+/* The required keys, then `more`. */
 static enum status read_with(const char *more, struct model_shape *s)
 {
     struct text t = {0};
@@ -29,7 +29,7 @@ static bool is_stretched(const struct model_shape *s)
            s->scaling.high_frequency_factor == 4 && s->scaling.original_context == 8192;
 }
 
-TEST(what_a_config_leaves_out_is_as_transformers_has_it)
+TEST(missing_config_keys_have_transformers_defaults)
 {
     struct model_shape s;
     CHECK_STATUS(OK, read_with("", &s));
@@ -43,7 +43,7 @@ TEST(what_a_config_leaves_out_is_as_transformers_has_it)
     CHECK(s.G == 8 && s.K == 8 && s.rope_theta == 10000);
 }
 
-TEST(old_and_new_spellings_of_the_rotary_embedding_are_the_same)
+TEST(old_and_new_rope_keys_are_equivalent)
 {
     struct model_shape s;
     CHECK_STATUS(OK, read_with(",\"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\":"
@@ -62,7 +62,7 @@ TEST(old_and_new_spellings_of_the_rotary_embedding_are_the_same)
     CHECK(s.rope_theta == 7.5 && s.scaling.factor == 0);
 }
 
-TEST(heads_may_be_grouped_and_of_any_even_width_and_the_head_tied)
+TEST(config_supports_gqa_any_even_head_dim_and_tied_embeddings)
 {
     struct model_shape s;
     CHECK_STATUS(OK, read_with(",\"num_key_value_heads\": 2, \"head_dim\": 20,"
@@ -72,7 +72,7 @@ TEST(heads_may_be_grouped_and_of_any_even_width_and_the_head_tied)
     CHECK(s.G == 2 && s.K == 20 && s.tied && s.norm_eps == 1e-5 && s.max_context == 131072);
 }
 
-TEST(what_is_no_llama_is_refused_with_the_reason)
+TEST(unsupported_configs_are_rejected_with_the_reason)
 {
     static const char *const cases[][2] = {
         {",\"attention_bias\": true", "\"attention_bias\" is true"},
@@ -80,7 +80,7 @@ TEST(what_is_no_llama_is_refused_with_the_reason)
         {",\"hidden_act\": \"gelu\"", "hidden_act \"gelu\""},
         {",\"architectures\": [\"LlamaForSequenceClassification\"]",
          "architecture LlamaForSequenceClassification"},
-        {",\"architectures\": [7]", "only LlamaForCausalLM"},
+        {",\"architectures\": [7]", "must be LlamaForCausalLM"},
         {",\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}", "rope type \"linear\""},
         {",\"rope_parameters\": {\"rope_type\": \"yarn\"}", "rope type \"yarn\""},
         {",\"partial_rotary_factor\": 0.5", "partial_rotary_factor 0.5"},
@@ -94,23 +94,23 @@ TEST(what_is_no_llama_is_refused_with_the_reason)
     const char *path = test_path(test_folder(), "config.json");
     CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"qwen2\"}", 23));
     CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
-    CHECK_MESSAGE("model_type \"qwen2\": only llama is known");
+    CHECK_MESSAGE("model_type \"qwen2\" is not supported: must be llama");
 }
 
-TEST(keys_that_lack_or_have_another_type_are_named)
+TEST(missing_and_mistyped_config_keys_are_named)
 {
     static const char *const cases[][2] = {
         {",\"head_dim\": \"x\"", "\"head_dim\""},
         {",\"head_dim\": 0", "\"head_dim\""},
         {",\"num_key_value_heads\": 2.5", "\"num_key_value_heads\""},
-        {",\"rms_norm_eps\": \"small\"", "\"rms_norm_eps\" is not a number"},
-        {",\"rms_norm_eps\": -1", "\"rms_norm_eps\" is -1"},
-        {",\"rope_theta\": [1]", "\"rope_theta\" is not a number"},
-        {",\"tie_word_embeddings\": \"yes\"", "\"tie_word_embeddings\" is neither true nor false"},
-        {",\"attention_bias\": 1", "\"attention_bias\" is neither true nor false"},
-        {",\"rope_scaling\": \"llama3\"", "\"rope_scaling\" is not an object"},
-        {",\"rope_scaling\": {\"rope_type\": 3}", "\"rope_type\" is not a string"},
-        {",\"rope_scaling\": {\"rope_type\": \"llama3\"}", "\"factor\" is not a number"},
+        {",\"rms_norm_eps\": \"small\"", "\"rms_norm_eps\": expected a number"},
+        {",\"rms_norm_eps\": -1", "\"rms_norm_eps\": -1 is out of range"},
+        {",\"rope_theta\": [1]", "\"rope_theta\": expected a number"},
+        {",\"tie_word_embeddings\": \"yes\"", "\"tie_word_embeddings\": expected true or false"},
+        {",\"attention_bias\": 1", "\"attention_bias\": expected true or false"},
+        {",\"rope_scaling\": \"llama3\"", "\"rope_scaling\": expected an object"},
+        {",\"rope_scaling\": {\"rope_type\": 3}", "\"rope_type\": expected a string"},
+        {",\"rope_scaling\": {\"rope_type\": \"llama3\"}", "\"factor\": expected a number"},
         {",\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
          "\"high_freq_factor\": 4}",
          "\"original_max_position_embeddings\" is missing"},
@@ -129,7 +129,7 @@ TEST(keys_that_lack_or_have_another_type_are_named)
     CHECK_STATUS(MISSING, hf_config_read(test_path(test_folder(), "config.json"), &s));
 }
 
-TEST(sizes_that_do_not_fit_together_are_refused)
+TEST(inconsistent_config_sizes_are_rejected)
 {
     struct model_shape s;
     CHECK_STATUS(CONFIG, read_with(",\"num_key_value_heads\": 3", &s));
@@ -141,7 +141,7 @@ TEST(sizes_that_do_not_fit_together_are_refused)
                                    &s));
 }
 
-TEST(a_config_written_is_the_config_read)
+TEST(config_json_round_trips)
 {
     struct model_shape want = {.V = 301,
                                .D = 48,
@@ -180,7 +180,7 @@ TEST(a_config_written_is_the_config_read)
     }
 }
 
-TEST(a_config_cut_off_at_any_byte_is_refused)
+TEST(truncated_config_json_is_rejected)
 {
     struct model_shape s;
     struct text t = {0};

@@ -25,7 +25,7 @@ static bool same_files(const char *a, const char *b)
     return same;
 }
 
-TEST(metas_files_are_seen_where_they_are)
+TEST(meta_detect_finds_pth_files_and_folders)
 {
     CHECK(meta_detect(LLAMA2) && meta_detect(LLAMA2 "/consolidated.00.pth"));
     CHECK(!meta_detect("tests/checkpoint/data/tied") && !meta_detect("nothing.pth"));
@@ -35,7 +35,7 @@ TEST(metas_files_are_seen_where_they_are)
     free(folder), free(whole);
 }
 
-TEST(a_run_goes_to_metas_files_and_back_without_a_bit_changed)
+TEST(model_to_meta_and_back_is_bit_identical)
 {
     for (int tied = 0; tied < 2; tied++) {
         struct saved s;
@@ -62,8 +62,8 @@ TEST(a_run_goes_to_metas_files_and_back_without_a_bit_changed)
     }
 }
 
-/* Its program loads strictly. */
-TEST(a_model_whose_head_is_the_embedding_has_both_names_in_metas_files)
+/* Meta's code loads with strict=True. */
+TEST(tied_model_has_both_names_in_metas_file)
 {
     struct saved s;
     struct tensor_slices p;
@@ -84,7 +84,7 @@ TEST(a_model_whose_head_is_the_embedding_has_both_names_in_metas_files)
     saved_close(&s);
 }
 
-/* A folder with files of tests/checkpoint/data, of which one is `bytes`. */
+/* A copy of the fixture; the file `name` gets other bytes. */
 static const char *with_file(const char *name, const void *bytes, size_t len)
 {
     static const char *const names[] = {"consolidated.00.pth", "consolidated.01.pth",
@@ -100,7 +100,7 @@ static const char *with_file(const char *name, const void *bytes, size_t len)
     return folder;
 }
 
-TEST(a_file_of_meta_that_is_cut_off_is_refused_by_its_name)
+TEST(truncated_pth_file_is_rejected_by_name)
 {
     struct text t = {0};
     struct model_shape shape;
@@ -117,7 +117,7 @@ TEST(a_file_of_meta_that_is_cut_off_is_refused_by_its_name)
     text_release(&t);
 }
 
-TEST(a_file_of_a_rank_that_is_missing_is_not_passed_over)
+TEST(missing_model_parallel_shard_is_rejected)
 {
     struct model_shape shape;
     CHECK_STATUS(OK, checkpoint_read_shape(LLAMA3, &shape));
@@ -140,7 +140,7 @@ TEST(a_file_of_a_rank_that_is_missing_is_not_passed_over)
     text_release(&t);
 }
 
-TEST(a_pth_without_its_params_is_told_what_it_lacks)
+TEST(pth_without_params_json_names_the_missing_file)
 {
     const char *folder = with_file("", NULL, 0);
     struct model_shape shape;
@@ -149,7 +149,7 @@ TEST(a_pth_without_its_params_is_told_what_it_lacks)
     CHECK_MESSAGE("neither config.json nor params.json");
 }
 
-TEST(a_pth_that_names_a_function_is_refused_by_that_name)
+TEST(pth_pickle_with_a_function_is_rejected_by_name)
 {
     static const char evil[] = "\x80\2cos\nsystem\nX\4\0\0\0true\x85R.";
     struct zip_writer w = {0};

@@ -7,13 +7,13 @@
 
 #include <unistd.h>
 
-/* Of torch itself: see tests/oracle/nxdt_folder.py. */
+/* Saved by torch itself: see tests/oracle/nxdt_folder.py. */
 #define FUSED "tests/checkpoint/data/nxdt/fused"
 #define XSER  "tests/checkpoint/data/nxdt/xser"
 #define FIRST "model/dp_rank_00_tp_rank_00_pp_rank_00.pt"
 
-/* The numbers that the oracle gave to a model of that shape. */
-static void saved_number(struct saved *s)
+/* The oracle's values for a model of that shape. */
+static void open_oracle_model(struct saved *s)
 {
     saved_open(s, false);
     shard_release(&s->shard);
@@ -44,7 +44,7 @@ static void copy_file(const char *from, const char *to)
     text_release(&t);
 }
 
-/* A copy that can be spoilt. */
+/* A copy to damage. */
 static const char *copy_of(const char *from)
 {
     const char *to = test_path(test_folder(), "run/checkpoints/tag");
@@ -70,25 +70,25 @@ static const char *copy_of(const char *from)
     return to;
 }
 
-TEST(every_rank_has_a_block_of_query_heads_that_belongs_with_its_key_head)
+TEST(query_blocks_attend_to_the_ranks_key_head)
 {
     /* 64 query heads and 8 key heads on 32 ranks: rank 9 has heads 10 and 11 of group 1. */
-    const struct nxdt_heads far = {32, 4, 8, false}, near = {32, 4, 8, true},
-                            one = {8, 1, 8, false};
-    CHECK(nxdt_query_block(&far, 9) == 5 && nxdt_key_block(&far, 9) == 1);
+    const struct nxdt_heads interleaved = {32, 4, 8, false}, adjacent = {32, 4, 8, true},
+                            unreplicated = {8, 1, 8, false};
+    CHECK(nxdt_query_block(&interleaved, 9) == 5 && nxdt_key_block(&interleaved, 9) == 1);
     for (int64_t r = 0; r < 32; r++) {
-        CHECK(nxdt_query_block(&far, r) / 4 == nxdt_key_block(&far, r));
-        CHECK(nxdt_query_block(&near, r) == r && nxdt_key_block(&near, r) == r / 4);
+        CHECK(nxdt_query_block(&interleaved, r) / 4 == nxdt_key_block(&interleaved, r));
+        CHECK(nxdt_query_block(&adjacent, r) == r && nxdt_key_block(&adjacent, r) == r / 4);
     }
     for (int64_t r = 0; r < 8; r++)
-        CHECK(nxdt_query_block(&one, r) == r && nxdt_key_block(&one, r) == r);
+        CHECK(nxdt_query_block(&unreplicated, r) == r && nxdt_key_block(&unreplicated, r) == r);
 }
 
-TEST(files_that_torch_saved_for_ranks_have_the_numbers_that_it_had)
+TEST(nxdt_fixtures_have_the_oracles_values)
 {
     static const char *const folders[] = {FUSED, XSER, FUSED "/model"};
     struct saved s;
-    saved_number(&s);
+    open_oracle_model(&s);
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         struct loaded_state l;
         CHECK_STATUS(OK, load_into(&l, &s, folders[i]));
@@ -106,12 +106,12 @@ TEST(files_that_torch_saved_for_ranks_have_the_numbers_that_it_had)
     saved_close(&s);
 }
 
-TEST(a_ranks_file_that_is_cut_off_anywhere_is_refused_by_its_name)
+TEST(truncated_nxdt_rank_file_is_rejected_by_name)
 {
     static const char *const cases[][2] = {
         {FUSED, FIRST}, {XSER, FIRST}, {XSER, FIRST ".tensors/tensor_1.pt"}};
     struct saved s;
-    saved_number(&s);
+    open_oracle_model(&s);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *folder = copy_of(cases[i][0]), *path = test_path(folder, cases[i][1]);
         uint64_t size;
@@ -128,8 +128,8 @@ TEST(a_ranks_file_that_is_cut_off_anywhere_is_refused_by_its_name)
     saved_close(&s);
 }
 
-/* Where in a rank's file the numbers of a tensor begin. */
-static uint64_t place_of(const char *path, const char *name)
+/* Offset of a tensor's data in a rank's file. */
+static uint64_t offset_of(const char *path, const char *name)
 {
     struct text bytes = {0};
     struct torch_archive a;
@@ -148,20 +148,20 @@ static uint64_t place_of(const char *path, const char *name)
     return at;
 }
 
-TEST(key_heads_that_differ_between_the_ranks_that_should_have_the_same_are_refused)
+TEST(replicated_key_heads_must_be_equal)
 {
     static const char name[] = "model.layers.0.self_attn.qkv_proj.weight_qkv";
     struct saved s;
-    saved_number(&s);
+    open_oracle_model(&s);
     const char *folder = copy_of(FUSED);
     const char *path = test_path(folder, "model/dp_rank_00_tp_rank_03_pp_rank_00.pt");
-    /* Rows of 16 numbers: 4 of the query head, 4 of the key head, 4 of the value head. */
-    uint64_t at = place_of(path, name);
+    /* Rows of 16 elements: 4 of the query head, 4 of the key head, 4 of the value head. */
+    uint64_t at = offset_of(path, name);
     flip(path, at + 3 * 32, 1);
     CHECK_STATUS(OK, open_folder(folder, &s.shape));
     flip(path, at + 5 * 32 + 2, 1);
     CHECK_STATUS(DATA, open_folder(folder, &s.shape));
-    CHECK_MESSAGE("not the same on the other ranks");
+    CHECK_MESSAGE("differs from its copies on other ranks");
     flip(path, at + 5 * 32 + 2, 1);
     flip(path, at + 11 * 32 + 31, 128);
     CHECK_STATUS(DATA, open_folder(folder, &s.shape));
@@ -169,21 +169,21 @@ TEST(key_heads_that_differ_between_the_ranks_that_should_have_the_same_are_refus
     saved_close(&s);
 }
 
-TEST(a_model_that_the_files_do_not_make_up_is_refused)
+TEST(nxdt_files_of_another_model_are_rejected)
 {
     struct saved s;
-    saved_number(&s);
+    open_oracle_model(&s);
     CHECK_STATUS(MISSING, open_folder(FUSED, NULL));
     CHECK_MESSAGE("config.json");
     struct model_shape other = s.shape;
     other.G = 1;
     CHECK_STATUS(DATA, open_folder(FUSED, &other));
-    CHECK_MESSAGE("each of 1 key and value heads is on 4 of 4 ranks");
+    CHECK_MESSAGE("each of 1 key/value heads should be on 4 of 4 ranks");
     other = s.shape, other.K = 8;
     CHECK_STATUS(DATA, open_folder(FUSED, &other));
     other = s.shape, other.L = 1;
     CHECK_STATUS(DATA, open_folder(FUSED, &other));
-    CHECK_MESSAGE("the model has 1 layers");
+    CHECK_MESSAGE("the model has only 1 layers");
     struct model_shape none;
     const char *folder = copy_of(FUSED);
     CHECK(unlink(test_path(folder, "config.json")) == 0);
@@ -196,19 +196,19 @@ TEST(a_model_that_the_files_do_not_make_up_is_refused)
     saved_close(&s);
 }
 
-TEST(the_state_of_their_optimizer_is_told_not_to_be_read)
+TEST(nxdt_optimizer_state_is_reported_as_unsupported)
 {
     struct saved s;
-    saved_number(&s);
+    open_oracle_model(&s);
     const char *folder = copy_of(FUSED);
     CHECK_STATUS(OK, file_make_dirs(test_path(folder, "optim")));
     copy_file(test_path(folder, FIRST),
               test_path(folder, "optim/dp_rank_00_tp_rank_00_pp_rank_00.pt"));
     CHECK_STATUS(UNSUPPORTED, try_load(&s, folder));
-    CHECK_MESSAGE("the optimizer's state of NxD Training");
+    CHECK_MESSAGE("NxD Training's optimizer state");
     struct loaded_state l;
     CHECK_STATUS(OK, load_into(&l, &s, FUSED));
-    l.state.exp_avg = l.state.exp_avg_sq = NULL; /* the weights alone */
+    l.state.exp_avg = l.state.exp_avg_sq = NULL; /* weights only */
     json_free(l.found.state);
     CHECK_STATUS(OK, checkpoint_load(folder, &l.state, NULL, &l.found));
     loaded_release(&l);

@@ -3,7 +3,7 @@
 #include "checkpoint/interop/nxdt_files.h"
 #include "test.h"
 
-/* Empty files of these names below a new folder. */
+/* Creates empty files with these names in a new folder. */
 static const char *with_files(const char *const *names)
 {
     const char *folder = test_folder();
@@ -32,7 +32,7 @@ static void check_found(const char *path, int tp, int pp)
     nxdt_files_release(&f);
 }
 
-static enum status refused(const char *path)
+static enum status open_status(const char *path)
 {
     struct nxdt_files f;
     enum status st = nxdt_files_open(&f, path);
@@ -40,12 +40,12 @@ static enum status refused(const char *path)
     return st;
 }
 
-TEST(the_ranks_files_are_found_by_the_tag_or_its_model_and_what_lies_beside_them_is_none)
+TEST(nxdt_rank_files_are_found_and_other_files_ignored)
 {
     const char *folder = FILES(
         "model/dp_rank_00_tp_rank_00_pp_rank_00.pt", "model/dp_rank_00_tp_rank_00_pp_rank_01.pt",
         "model/dp_rank_00_tp_rank_01_pp_rank_00.pt", "model/dp_rank_00_tp_rank_01_pp_rank_01.pt",
-        "model/dp_rank_01_tp_rank_00_pp_rank_00.pt", /* the same weights */
+        "model/dp_rank_01_tp_rank_00_pp_rank_00.pt", /* a replica */
         "model/dp_rank_00_tp_rank_02_pp_rank_00.pt.info.pt",
         "model/dp_rank_00_tp_rank_02_pp_rank_00.pt.tensors/tensor_0.pt", "model/notes.txt",
         "checkpoint", "done", "scheduler.pt");
@@ -56,7 +56,7 @@ TEST(the_ranks_files_are_found_by_the_tag_or_its_model_and_what_lies_beside_them
     CHECK(!nxdt_files_detect(test_path(folder, "none")));
 }
 
-TEST(files_of_older_and_of_expert_parallel_checkpoints_and_whole_models_are_found)
+TEST(older_expert_parallel_and_whole_model_files_are_found)
 {
     check_found(FILES("tp_rank_00_pp_rank_00", "tp_rank_01_pp_rank_00"), 2, 1);
     check_found(FILES("tp_rank_00_pp_rank_00/checkpoint.pt", "tp_rank_01_pp_rank_00/checkpoint.pt"),
@@ -70,7 +70,7 @@ TEST(files_of_older_and_of_expert_parallel_checkpoints_and_whole_models_are_foun
     check_found(test_path(folder, "checkpoint.pt"), 1, 1);
 }
 
-TEST(ranks_beyond_99_follow_the_ones_below)
+TEST(ranks_above_99_sort_numerically)
 {
     const char *folder = test_folder();
     for (int r = 0; r < 101; r++) {
@@ -82,24 +82,24 @@ TEST(ranks_beyond_99_follow_the_ones_below)
     check_found(folder, 101, 1);
 }
 
-TEST(a_checkpoint_of_which_a_file_is_missing_or_that_was_never_finished_is_refused)
+TEST(incomplete_nxdt_checkpoints_are_rejected)
 {
     const char *folder =
         FILES("dp_rank_00_tp_rank_00_pp_rank_00.pt", "dp_rank_00_tp_rank_01_pp_rank_01.pt");
-    CHECK_STATUS(DATA, refused(folder));
+    CHECK_STATUS(DATA, open_status(folder));
     CHECK_MESSAGE("tp_rank 0, pp_rank 1 is missing");
     folder = FILES("dp_rank_00_tp_rank_9999_pp_rank_9999.pt");
-    CHECK_STATUS(DATA, refused(folder));
+    CHECK_STATUS(DATA, open_status(folder));
     CHECK_MESSAGE("tp_rank 0, pp_rank 0 is missing");
     folder = FILES("dp_rank_00_tp_rank_00_pp_rank_00.pt", "tp_rank_00_pp_rank_00.pt");
-    CHECK_STATUS(DATA, refused(folder));
+    CHECK_STATUS(DATA, open_status(folder));
     CHECK_MESSAGE("under another name");
     folder = FILES("model/dp_rank_00_tp_rank_00_pp_rank_00.pt", "checkpoint");
-    CHECK_STATUS(DATA, refused(folder));
-    CHECK_MESSAGE("never finished");
-    CHECK_STATUS(DATA, refused(test_path(folder, "model")));
+    CHECK_STATUS(DATA, open_status(folder));
+    CHECK_MESSAGE("incomplete checkpoint");
+    CHECK_STATUS(DATA, open_status(test_path(folder, "model")));
     folder = FILES("model/dp_rank_00_tp_rank_99999_pp_rank_00.pt",
                    "model/dp_rank_00_tp_rank__pp_rank_00.pt");
-    CHECK_STATUS(MISSING, refused(folder));
+    CHECK_STATUS(MISSING, open_status(folder));
     CHECK(!nxdt_files_detect(folder));
 }

@@ -47,7 +47,7 @@ static const char *write_model(struct saved *s, const struct nxdt_target *t)
     return to;
 }
 
-TEST(what_is_written_for_any_ranks_is_read_as_the_same_model)
+TEST(nxdt_checkpoints_of_any_layout_round_trip)
 {
     static const struct cut cuts[] = {
         {{0}, 37, 4, 2, 2, 16},
@@ -72,8 +72,8 @@ TEST(what_is_written_for_any_ranks_is_read_as_the_same_model)
             const char *to = write_model(&s, t);
             int tp = t->tp_size ? t->tp_size : 1, pp = t->pp_size ? t->pp_size : 1;
             CHECK(count_files(test_path(to, "model")) == (size_t)(tp * pp * (t->no_xser ? 1 : 3)));
-            CHECK(is_there(to, "done") && is_there(to, "checkpoint") &&
-                  is_there(to, "config.json"));
+            CHECK(has_file(to, "done") && has_file(to, "checkpoint") &&
+                  has_file(to, "config.json"));
             CHECK_STATUS(OK, load_into(&l, &s, to));
             CHECK(same_tensors(&s.layout, l.buffers[0], s.weights) && !l.found.has_moments);
             loaded_release(&l);
@@ -81,7 +81,7 @@ TEST(what_is_written_for_any_ranks_is_read_as_the_same_model)
         }
 }
 
-TEST(layers_are_cut_evenly_and_what_is_left_over_goes_to_the_last_ranks)
+TEST(remaining_layers_go_to_the_last_pipeline_ranks)
 {
     static const struct cut cut = {{.pp_size = 3, .no_xser = true}, 37, 4, 2, 5, 16};
     static const char *const layers[] = {"model.layers.0.", "model.layers.1.model.layers.2.",
@@ -111,17 +111,17 @@ TEST(layers_are_cut_evenly_and_what_is_left_over_goes_to_the_last_ranks)
     saved_close(&s);
 }
 
-TEST(ranks_that_a_model_cannot_be_cut_for_are_refused)
+TEST(layouts_that_do_not_divide_the_model_are_rejected)
 {
     static const struct {
         struct nxdt_target target;
         const char *message;
     } cases[] = {
-        {{.tp_size = 3}, "40 tokens of the vocabulary"},
+        {{.tp_size = 3}, "40 vocabulary entries"},
         {{.tp_size = 8}, "4 query heads"},
         {{.tp_size = 4}, "--kv-size-multiplier"},
-        {{.tp_size = 4, .kv_size_multiplier = 4}, "2 key and value heads 4 times make 8"},
-        {{.pp_size = 2, .virtual_pp_size = 2}, "4 stages, but the model has 2 layers"},
+        {{.tp_size = 4, .kv_size_multiplier = 4}, "2 key/value heads times 4 is 8"},
+        {{.pp_size = 2, .virtual_pp_size = 2}, "4 stages, but the model has only 2 layers"},
         {{.tp_size = 2, .coalesce_qkv = true}, "--coalesce-qkv"},
     };
     struct saved s;

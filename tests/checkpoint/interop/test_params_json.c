@@ -19,7 +19,7 @@ static enum status read_params(const char *json, struct model_shape *s)
     return st;
 }
 
-TEST(what_params_json_leaves_out_the_tensors_say)
+TEST(params_json_is_completed_from_the_tensors)
 {
     struct model_shape s;
     CHECK_STATUS(OK, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"n_kv_heads\": 2, "
@@ -34,8 +34,8 @@ TEST(what_params_json_leaves_out_the_tensors_say)
     CHECK(s.scaling.low_frequency_factor == 1 && s.scaling.high_frequency_factor == 4);
 }
 
-/* Meta's program has these numbers in it, and gives max_seq_len itself. */
-TEST(params_json_has_no_number_of_scaled_frequencies_that_metas_files_do_not_have)
+/* Meta's code has these defaults, and passes max_seq_len itself. */
+TEST(params_json_omits_rope_scaling_defaults)
 {
     for (int tied = 0; tied < 2; tied++) {
         struct model_shape s = {.V = 1, .D = 8, .L = 1, .H = 1, .G = 1, .K = 8, .F = 3};
@@ -58,7 +58,7 @@ TEST(params_json_has_no_number_of_scaled_frequencies_that_metas_files_do_not_hav
     }
 }
 
-/* Of two tensors with these numbers under the names of embedding and head. */
+/* Reads the shape of a model with this embedding and head. */
 static enum status read_tied(float *embedding, float *head, const char *json, struct model_shape *s)
 {
     const char *path = test_path(test_folder(), "params.json");
@@ -80,7 +80,9 @@ static enum status read_tied(float *embedding, float *head, const char *json, st
                                  .shape = {all[i].rows, all[i].columns},
                                  .strides = {all[i].columns ? all[i].columns : 1, 1},
                                  .data = (const unsigned char *)all[i].numbers};
-        if (all[i].numbers) CHECK_STATUS(OK, tensor_slices_add(&p, &all[i].name, &t, &none, 0, 0));
+        if (all[i].numbers)
+            CHECK_STATUS(
+                OK, tensor_slices_add(&p, &all[i].name, &(struct file_slice){&t, &none, 0, 0}));
     }
     CHECK_STATUS(OK, tensor_slices_finish(&p));
     CHECK_STATUS(OK, file_write(path, json, strlen(json)));
@@ -89,7 +91,7 @@ static enum status read_tied(float *embedding, float *head, const char *json, st
     return st;
 }
 
-TEST(a_head_that_is_the_embedding_tells_llama_3_2_whose_factor_is_32)
+TEST(tied_model_has_llama_3_2s_rope_factor_32)
 {
     static const char json[] = "{\"dim\": 8, \"n_layers\": 1, \"n_heads\": 1, "
                                "\"use_scaled_rope\": true, \"rope_theta\": 500000.0}";
@@ -111,21 +113,21 @@ TEST(a_head_that_is_the_embedding_tells_llama_3_2_whose_factor_is_32)
     CHECK(!s.tied && s.scaling.factor == 8 && s.scaling.original_context == 8192);
 }
 
-TEST(a_params_json_that_is_wrong_is_refused_by_its_key)
+TEST(invalid_params_json_is_rejected_by_key)
 {
     struct model_shape s;
     CHECK_STATUS(DATA, read_params("{\"n_layers\": 2}", &s));
     CHECK_MESSAGE("n_heads");
     CHECK_STATUS(DATA, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"dim\": 32}", &s));
-    CHECK_MESSAGE("\"dim\" is 32; the tensors have 16");
+    CHECK_MESSAGE("\"dim\" is 32, but the tensors have 16");
     CHECK_STATUS(DATA, read_params("{\"n_layers\": 2, \"n_heads\": 0}", &s));
     CHECK_STATUS(DATA, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"rope_theta\": -1}", &s));
-    CHECK_MESSAGE("\"rope_theta\" is no number above 0");
+    CHECK_MESSAGE("\"rope_theta\": expected a number above 0");
     CHECK_STATUS(CONFIG, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"n_kv_heads\": 3}", &s));
     CHECK_STATUS(DATA, read_params("[]", &s));
 }
 
-TEST(a_shape_written_as_params_json_is_read_as_the_same)
+TEST(params_json_round_trips)
 {
     struct model_shape s, again;
     struct text t = {0};
@@ -139,8 +141,8 @@ TEST(a_shape_written_as_params_json_is_read_as_the_same)
     text_release(&t);
 }
 
-/* h = int(int(8 D / 3) multiplier), up to a multiple of 1. */
-TEST(the_feed_forward_width_comes_out_of_metas_own_rule)
+/* h = int(int(8 D / 3) multiplier), rounded up to a multiple of 1. */
+TEST(metas_formula_gives_the_feed_forward_width)
 {
     for (int D = 8; D < 20000; D += 104)
         for (int F = 3; F < 60000; F += 1999) {
@@ -154,7 +156,7 @@ TEST(the_feed_forward_width_comes_out_of_metas_own_rule)
         }
 }
 
-TEST(a_params_json_cut_off_at_any_byte_is_refused)
+TEST(truncated_params_json_is_rejected)
 {
     static const char whole[] = "{\"n_layers\": 2, \"n_heads\": 4, \"rope_theta\": 5e5, "
                                 "\"use_scaled_rope\": true}";

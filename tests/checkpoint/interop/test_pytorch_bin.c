@@ -9,13 +9,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* torch.save wrote it: see tests/oracle/pytorch_bin.py. */
+/* Saved by torch.save: see tests/oracle/pytorch_bin.py. */
 #define FOLDER "tests/checkpoint/data/pytorch_bin"
 #define FIRST  "pytorch_model-00001-of-00002.bin"
 #define SECOND "pytorch_model-00002-of-00002.bin"
 #define INDEX  "pytorch_model.bin.index.json"
 
-/* A copy of it, where `name` has other bytes (NULL: none is another; "" and no name: it goes). */
+/* A copy of it; the file `name`, if any, gets other bytes. */
 static const char *with_file(const char *name, const char *bytes, size_t len)
 {
     static const char *const names[] = {FIRST, SECOND, INDEX, "config.json"};
@@ -38,8 +38,8 @@ static enum status open_folder(const char *folder)
     return st;
 }
 
-/* The numbers that the oracle gave to a model of that shape. */
-static void saved_number(struct saved *s)
+/* The oracle's values for a model of that shape. */
+static void set_oracle_values(struct saved *s)
 {
     shard_release(&s->shard);
     layout_release(&s->layout);
@@ -53,12 +53,12 @@ static void saved_number(struct saved *s)
                 (float)(int)((31 * (size_t)j + i) % 255) / 64 - 127.0f / 64;
 }
 
-TEST(files_that_torch_saved_have_the_numbers_that_it_had)
+TEST(pytorch_bin_fixture_has_the_oracles_values)
 {
     struct saved s;
     struct loaded_state l;
     saved_open(&s, false);
-    saved_number(&s);
+    set_oracle_values(&s);
     CHECK(pytorch_bin_is_here(FOLDER) && !pytorch_bin_is_here("tests/checkpoint/data/tied"));
     CHECK_STATUS(OK, load_into(&l, &s, FOLDER));
     CHECK(same_tensors(&s.layout, l.buffers[0], s.weights) && !l.found.has_moments);
@@ -86,7 +86,7 @@ TEST(files_that_torch_saved_have_the_numbers_that_it_had)
     saved_close(&s);
 }
 
-TEST(a_single_pytorch_model_bin_is_a_folder_too_and_safetensors_go_before_it)
+TEST(single_pytorch_model_bin_loads_and_safetensors_take_precedence)
 {
     for (int tied = 0; tied < 2; tied++) {
         struct saved s;
@@ -132,7 +132,7 @@ TEST(a_single_pytorch_model_bin_is_a_folder_too_and_safetensors_go_before_it)
     }
 }
 
-TEST(a_file_of_torch_that_is_cut_off_anywhere_is_refused_by_its_name)
+TEST(truncated_pytorch_bin_is_rejected_by_name)
 {
     struct text t = {0};
     CHECK_STATUS(OK, file_read(FOLDER "/" SECOND, 1 << 20, &t));
@@ -146,7 +146,7 @@ TEST(a_file_of_torch_that_is_cut_off_anywhere_is_refused_by_its_name)
     text_release(&t);
 }
 
-TEST(a_file_of_before_torch_1_6_is_told_apart_from_a_damaged_one)
+TEST(files_from_before_torch_1_6_are_reported_as_unsupported)
 {
     struct text t = {0};
     CHECK_STATUS(OK, file_read(FOLDER "/legacy.bin", 1 << 20, &t));
@@ -155,18 +155,19 @@ TEST(a_file_of_before_torch_1_6_is_told_apart_from_a_damaged_one)
     text_release(&t);
 }
 
-TEST(an_index_of_files_of_torch_is_believed_in_nothing)
+TEST(invalid_pytorch_bin_index_is_rejected)
 {
     static const struct {
         const char *index, *message;
     } cases[] = {
         {"", "index.json"},
-        {"[]", "there is no weight_map"},
-        {"{\"weight_map\": {\"a\": 1}}", "a is in no file"},
-        {"{\"weight_map\": {\"a\": \"../" FIRST "\"}}", "the index names the file"},
-        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "the index names the file"},
-        {"{\"weight_map\": {\"a\": \"\"}}", "the index names the file"},
-        {"{\"weight_map\": {\"lm_head.weight\": \"" FIRST "\"}}", "holds lm_head.weight"},
+        {"[]", "weight_map is missing"},
+        {"{\"weight_map\": {\"a\": 1}}", "a: expected the name of a file"},
+        {"{\"weight_map\": {\"a\": \"../" FIRST "\"}}", "weight_map names"},
+        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "weight_map names"},
+        {"{\"weight_map\": {\"a\": \"\"}}", "weight_map names"},
+        {"{\"weight_map\": {\"lm_head.weight\": \"" FIRST "\"}}",
+         "the tensor lm_head.weight, which is missing"},
         {"{\"weight_map\": {\"a\": \"config.json\"}}", "config.json"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -179,13 +180,13 @@ TEST(an_index_of_files_of_torch_is_believed_in_nothing)
     CHECK_MESSAGE("none.bin");
 }
 
-TEST(a_tensor_that_is_there_twice_or_of_another_model_is_refused)
+TEST(duplicate_and_unknown_tensors_are_rejected)
 {
     struct text t = {0};
     CHECK_STATUS(OK, file_read(FOLDER "/" FIRST, 1 << 20, &t));
     CHECK_STATUS(DATA, open_folder(with_file(SECOND, t.data, t.len)));
-    CHECK_MESSAGE("model.embed_tokens.weight is there twice");
-    /* Names that no Llama has; the pickle has them in plain bytes. */
+    CHECK_MESSAGE("duplicate tensor model.embed_tokens.weight");
+    /* Names that no Llama has, patched into the pickle. */
     static const char *const others[] = {"model.layers.01", "model.layers.x.",
                                          "model.embed_tokenz"};
     static const char *const names[] = {"model.layers.0.", "model.layers.0.", "model.embed_tokens"};

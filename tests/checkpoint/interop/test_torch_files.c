@@ -15,7 +15,7 @@ static void put_copy(const char *folder, const char *from, const char *name)
     text_release(&t);
 }
 
-TEST(files_of_torch_of_either_kind_are_opened_as_what_they_are)
+TEST(torch_files_of_each_kind_are_detected_and_opened)
 {
     static const char *const paths[] = {DATA_FOLDER "dcp", DATA_FOLDER "meta-llama3",
                                         DATA_FOLDER "meta-llama2/consolidated.00.pth"};
@@ -30,7 +30,7 @@ TEST(files_of_torch_of_either_kind_are_opened_as_what_they_are)
     CHECK(!torch_files_detect(DATA_FOLDER "tied"));
 }
 
-TEST(a_directory_of_torch_has_its_configuration_in_it_or_up_to_two_folders_above)
+TEST(dcp_config_is_found_up_to_two_folders_above)
 {
     const char *root = test_folder(), *step = test_path(root, "checkpoint/step-5");
     struct model_shape shape;
@@ -43,13 +43,13 @@ TEST(a_directory_of_torch_has_its_configuration_in_it_or_up_to_two_folders_above
     put_copy(root, DATA_FOLDER "dcp", "params.json");
     CHECK_STATUS(OK, torch_files_shape(step, &shape));
     CHECK(shape.H == 4 && shape.G == 2 && shape.V == 40 && shape.F == 24 && !shape.tied);
-    put_copy(step, DATA_FOLDER "tied", "config.json"); /* its own goes first */
+    put_copy(step, DATA_FOLDER "tied", "config.json"); /* its own takes precedence */
     CHECK_STATUS(OK, torch_files_shape(step, &shape));
     CHECK(shape.V == 259);
 }
 
 /* Both fixtures are of one model (tests/oracle/meta_folder.py). */
-TEST(a_directory_of_torch_and_metas_files_of_one_model_become_the_same_bytes)
+TEST(dcp_and_meta_of_one_model_convert_to_the_same_bytes)
 {
     const char *to = test_folder(), *from[] = {DATA_FOLDER "dcp", DATA_FOLDER "meta-llama3"};
     struct text bytes[2] = {{0}, {0}};
@@ -87,7 +87,7 @@ static float *load_weights(const char *path, const struct model_shape *shape, si
     return weights;
 }
 
-TEST(a_run_that_knows_its_model_loads_a_directory_of_torch_without_a_configuration)
+TEST(dcp_without_config_loads_if_the_shape_is_known)
 {
     const char *step = test_path(test_folder(), "step-5");
     struct model_shape shape;

@@ -8,7 +8,7 @@ static enum status collect(void *context, const void *bytes, size_t len)
     return STATUS_OK;
 }
 
-TEST(a_models_numbers_come_in_the_order_that_torchs_files_have)
+TEST(torch_model_streams_rows_in_metas_order)
 {
     struct saved s;
     saved_open(&s, false);
@@ -18,13 +18,13 @@ TEST(a_models_numbers_come_in_the_order_that_torchs_files_have)
         const struct tensor_slot *t = &s.layout.tensors[i];
         const float *want = s.weights + t->offset;
         size_t columns = (size_t)t->columns, K = (size_t)s.shape.K;
-        bool turned = t->id == PARAM_attn_q || t->id == PARAM_attn_k;
+        bool reordered = t->id == PARAM_attn_q || t->id == PARAM_attn_k;
         struct text bytes = {0};
         CHECK_STATUS(OK, torch_model_stream(&m, i, collect, &bytes));
         CHECK(bytes.len == t->elements * sizeof(float));
         for (size_t r = 0; r < (size_t)t->rows; r++) {
-            /* Two rows of a pair, half a head apart, become neighbours. */
-            size_t from = turned ? r / K * K + r % 2 * (K / 2) + r % K / 2 : r;
+            /* The two rows of a rotary pair, half a head apart, become adjacent. */
+            size_t from = reordered ? r / K * K + r % 2 * (K / 2) + r % K / 2 : r;
             CHECK(!memcmp(bytes.data + r * columns * 4, want + from * columns, columns * 4));
         }
         text_release(&bytes);
@@ -32,7 +32,7 @@ TEST(a_models_numbers_come_in_the_order_that_torchs_files_have)
     saved_close(&s);
 }
 
-TEST(a_models_tensors_have_metas_names_and_their_shapes)
+TEST(torch_model_describes_tensors_with_metas_names)
 {
     struct saved s;
     saved_open(&s, true);

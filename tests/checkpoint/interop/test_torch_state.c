@@ -11,9 +11,10 @@
 #include <math.h>
 #include <unistd.h>
 
-/* An archive of one tensor without a name, or of a pickle, and what the state makes of it. */
-static enum status take(struct torch_state *s, const char *name, const struct torch_tensor *tensor,
-                        const void *numbers, const struct text *pickle)
+/* Writes an archive of one unnamed tensor, or of a pickle, and reads it into the state. */
+static enum status read_entry(struct torch_state *s, const char *name,
+                              const struct torch_tensor *tensor, const void *numbers,
+                              const struct text *pickle)
 {
     const char *path = test_path(test_folder(), "item");
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
@@ -35,35 +36,35 @@ static enum status take(struct torch_state *s, const char *name, const struct to
     return st;
 }
 
-static enum status take_scalar(struct torch_state *s, const char *name,
+static enum status read_scalar(struct torch_state *s, const char *name,
                                enum safetensors_dtype dtype, const void *number)
 {
     char nameless[] = "";
     const struct torch_tensor t = {.name = nameless, .dtype = dtype};
-    return take(s, name, &t, number, NULL);
+    return read_entry(s, name, &t, number, NULL);
 }
 
-static enum status take_integer(struct torch_state *s, const char *name, int64_t value)
+static enum status read_python_int(struct torch_state *s, const char *name, int64_t value)
 {
     struct text t = {0};
     pickle_write_proto(&t), pickle_write_int(&t, value), pickle_write_stop(&t);
-    enum status st = take(s, name, NULL, NULL, &t);
+    enum status st = read_entry(s, name, NULL, NULL, &t);
     text_release(&t);
     return st;
 }
 
-static enum status take_text(struct torch_state *s, const char *name, const char *value)
+static enum status read_python_string(struct torch_state *s, const char *name, const char *value)
 {
     struct text t = {0};
     pickle_write_proto(&t), pickle_write_string(&t, value), pickle_write_stop(&t);
-    enum status st = take(s, name, NULL, NULL, &t);
+    enum status st = read_entry(s, name, NULL, NULL, &t);
     text_release(&t);
     return st;
 }
 
 #define ADAM "optimizer.state.layers.0.attention.wq.weight.step"
 
-TEST(steps_and_tokens_are_read_as_tensors_of_any_type_and_as_numbers_of_python)
+TEST(counters_are_read_from_tensors_and_python_numbers)
 {
     const int32_t small = 7;
     const int64_t large = INT64_C(1) << 40;
@@ -73,11 +74,12 @@ TEST(steps_and_tokens_are_read_as_tensors_of_any_type_and_as_numbers_of_python)
     torch_state_init(&s);
     CHECK(torch_state_handles("train_state.step") && torch_state_handles(ADAM));
     CHECK(torch_state_handles("llamero.train") && !torch_state_handles("dataloader.dp_rank_0"));
-    CHECK(!torch_state_handles("optimizer.state.step") && !torch_state_handles("lr_scheduler.step"));
-    CHECK_STATUS(OK, take_scalar(&s, "train_state.step", SAFETENSORS_I32, &small));
-    CHECK_STATUS(OK, take_scalar(&s, "train_state.ntokens_seen", SAFETENSORS_I64, &large));
-    CHECK_STATUS(OK, take_scalar(&s, ADAM, SAFETENSORS_F32, &real));
-    CHECK_STATUS(OK, take_integer(&s, "lr_scheduler.last_epoch", 7));
+    CHECK(!torch_state_handles("optimizer.state.step") &&
+          !torch_state_handles("lr_scheduler.step"));
+    CHECK_STATUS(OK, read_scalar(&s, "train_state.step", SAFETENSORS_I32, &small));
+    CHECK_STATUS(OK, read_scalar(&s, "train_state.ntokens_seen", SAFETENSORS_I64, &large));
+    CHECK_STATUS(OK, read_scalar(&s, ADAM, SAFETENSORS_F32, &real));
+    CHECK_STATUS(OK, read_python_int(&s, "lr_scheduler.last_epoch", 7));
     CHECK(s.step == 7 && s.tokens_seen == large && s.optimizer_step == 7 && s.schedule_step == 7);
     CHECK_STATUS(OK, torch_state_finish(&s, "here"));
     torch_state_json(&s, &json);
@@ -87,27 +89,27 @@ TEST(steps_and_tokens_are_read_as_tensors_of_any_type_and_as_numbers_of_python)
     torch_state_release(&s);
 }
 
-TEST(the_step_is_the_schedules_or_the_optimizers_where_there_is_no_other)
+TEST(step_falls_back_to_the_lr_schedulers_then_the_optimizers)
 {
     const float two = 2;
     struct torch_state s;
     torch_state_init(&s);
     CHECK_STATUS(DATA, torch_state_finish(&s, "here"));
     CHECK_MESSAGE("neither train_state.step");
-    CHECK_STATUS(OK, take_scalar(&s, ADAM, SAFETENSORS_F32, &two));
+    CHECK_STATUS(OK, read_scalar(&s, ADAM, SAFETENSORS_F32, &two));
     CHECK_STATUS(OK, torch_state_finish(&s, "here"));
     CHECK(s.step == 2);
     torch_state_init(&s);
-    CHECK_STATUS(OK, take_scalar(&s, ADAM, SAFETENSORS_F32, &two));
-    CHECK_STATUS(OK, take_integer(&s, "lr_scheduler.last_epoch", 3));
+    CHECK_STATUS(OK, read_scalar(&s, ADAM, SAFETENSORS_F32, &two));
+    CHECK_STATUS(OK, read_python_int(&s, "lr_scheduler.last_epoch", 3));
     CHECK_STATUS(OK, torch_state_finish(&s, "here"));
     CHECK(s.step == 3);
-    CHECK_STATUS(OK, take_integer(&s, "optimizer.state.norm.weight.step", 3));
+    CHECK_STATUS(OK, read_python_int(&s, "optimizer.state.norm.weight.step", 3));
     CHECK_STATUS(UNSUPPORTED, torch_state_finish(&s, "here"));
     CHECK_MESSAGE("updated 3 times and others 2 times");
 }
 
-TEST(what_is_passed_over_is_remembered)
+TEST(skipped_entries_are_noted)
 {
     struct torch_state s;
     torch_state_init(&s);
@@ -121,7 +123,7 @@ TEST(what_is_passed_over_is_remembered)
     CHECK(s.has_data && s.has_losses);
 }
 
-TEST(what_is_no_count_is_told_as_none)
+TEST(invalid_counters_are_rejected)
 {
     const float bad[] = {-1, 0.5f, NAN, INFINITY, 1e30f};
     const int64_t negative = -1, huge = INT64_MAX;
@@ -132,30 +134,30 @@ TEST(what_is_no_count_is_told_as_none)
     struct torch_state s;
     torch_state_init(&s);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK_STATUS(DATA, take_scalar(&s, "train_state.step", SAFETENSORS_F32, &bad[i]));
-    CHECK_STATUS(DATA, take_scalar(&s, "train_state.step", SAFETENSORS_I64, &negative));
-    CHECK_STATUS(DATA, take_scalar(&s, "train_state.step", SAFETENSORS_I64, &huge));
-    CHECK_STATUS(DATA, take_integer(&s, "train_state.step", -3));
-    CHECK_STATUS(DATA, take(&s, "train_state.step", &pair, two, NULL));
-    CHECK_STATUS(DATA, take_text(&s, "train_state.step", "7"));
-    CHECK_MESSAGE("train_state.step is no count");
+        CHECK_STATUS(DATA, read_scalar(&s, "train_state.step", SAFETENSORS_F32, &bad[i]));
+    CHECK_STATUS(DATA, read_scalar(&s, "train_state.step", SAFETENSORS_I64, &negative));
+    CHECK_STATUS(DATA, read_scalar(&s, "train_state.step", SAFETENSORS_I64, &huge));
+    CHECK_STATUS(DATA, read_python_int(&s, "train_state.step", -3));
+    CHECK_STATUS(DATA, read_entry(&s, "train_state.step", &pair, two, NULL));
+    CHECK_STATUS(DATA, read_python_string(&s, "train_state.step", "7"));
+    CHECK_MESSAGE("train_state.step: expected a non-negative integer");
     CHECK_STATUS(DATA, torch_state_read(&s, "train_state.step", (const unsigned char *)"x", 1));
     CHECK(s.step == -1);
 }
 
-TEST(the_trainers_own_part_comes_back_as_it_was_and_must_be_an_object)
+TEST(trainer_json_round_trips_and_must_be_an_object)
 {
     static const char train[] = "{\"tokens_seen\": 5,  \"data\": {\"a\": [1, 2.50]}}";
     struct torch_state s;
     struct text json = {0};
     torch_state_init(&s);
-    CHECK_STATUS(OK, take_text(&s, "llamero.train", train));
+    CHECK_STATUS(OK, read_python_string(&s, "llamero.train", train));
     torch_state_train(&s, &json);
     CHECK(!strcmp(json.data, train));
-    CHECK_STATUS(DATA, take_text(&s, "llamero.train", "[1]"));
-    CHECK_MESSAGE("llamero.train is no object");
-    CHECK_STATUS(DATA, take_text(&s, "llamero.train", "{\"a\": 1}}, \"step\": {"));
-    CHECK_STATUS(DATA, take_integer(&s, "llamero.train", 4));
+    CHECK_STATUS(DATA, read_python_string(&s, "llamero.train", "[1]"));
+    CHECK_MESSAGE("llamero.train: expected a JSON object");
+    CHECK_STATUS(DATA, read_python_string(&s, "llamero.train", "{\"a\": 1}}, \"step\": {"));
+    CHECK_STATUS(DATA, read_python_int(&s, "llamero.train", 4));
     text_release(&json);
     torch_state_release(&s);
 }

@@ -11,7 +11,7 @@ static char *index_of(const char *json)
     return path;
 }
 
-TEST(weight_maps_say_which_file_has_a_tensor)
+TEST(weight_map_maps_tensors_to_files)
 {
     struct json *root;
     const struct json *map;
@@ -22,15 +22,15 @@ TEST(weight_maps_say_which_file_has_a_tensor)
     free(path);
 }
 
-TEST(weight_maps_that_are_none_or_leave_the_folder_are_refused)
+TEST(invalid_weight_maps_are_rejected)
 {
     static const char *const wrong[][2] = {
-        {"{}", "there is no weight_map"},
-        {"{\"weight_map\": [\"a\"]}", "there is no weight_map"},
-        {"{\"weight_map\": {\"a\": 1}}", "a is in no file"},
-        {"{\"weight_map\": {\"a\": \"\"}}", "names the file \"\""},
-        {"{\"weight_map\": {\"a\": \"x/y\"}}", "names the file \"x/y\""},
-        {"{\"weight_map\": {\"a\": \"..\"}}", "names the file \"..\""},
+        {"{}", "weight_map is missing"},
+        {"{\"weight_map\": [\"a\"]}", "weight_map is missing"},
+        {"{\"weight_map\": {\"a\": 1}}", "a: expected the name of a file"},
+        {"{\"weight_map\": {\"a\": \"\"}}", "names \"\""},
+        {"{\"weight_map\": {\"a\": \"x/y\"}}", "names \"x/y\""},
+        {"{\"weight_map\": {\"a\": \"..\"}}", "names \"..\""},
         {"{\"weight_map\": {\"a\": ", "index.json"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -380,8 +380,8 @@ static inline vector vector_sigmoid(enum dtype dtype, vector x)
 /* Whether x is aligned to a cache line, 64 bytes. */
 static inline bool vector_is_aligned(const void *x) { return (uintptr_t)x % 64 == 0; }
 
-/* NT store of one cache line, for data that is not read again soon: it saves the read for
- * ownership.  Needs a vector_stream_fence before others read it. */
+/* Non-temporal (NT) store of one cache line, for data that is not read again soon: it saves the
+ * read for ownership.  Needs a vector_stream_fence before others read it. */
 static inline void vector_stream_line(void *to, const void *line)
 {
 #if defined(__AVX512F__)

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/tensor_source.h"
+
+#include <stdint.h>
+
+static enum status read_flat(void *context, const struct shard_run *p, size_t first, size_t count,
+                             const float **values)
+{
+    (void)count;
+    *values = (const float *)context + p->at + (first - p->first);
+    return STATUS_OK;
+}
+
+struct tensor_source tensor_source_flat(const float *flat)
+{
+    return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
+}
+
+static enum status read_stored(void *context, const struct shard_run *p, size_t first, size_t count,
+                               const float **values)
+{
+    const struct stored_source *s = context;
+    TRY(store_read(&s->store, p->at + (first - p->first), count, s->values));
+    *values = s->values;
+    return STATUS_OK;
+}
+
+struct tensor_source tensor_source_stored(struct stored_source *s)
+{
+    return (struct tensor_source){read_stored, s};
+}

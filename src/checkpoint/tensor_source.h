@@ -1,0 +1,32 @@
+/* tensor_source.h -- an abstract reader of the elements that this rank's shard holds.
+ *
+ * Saving and conversion read tensors through it, whether they are in memory, on a device or in
+ * other files. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "model/shard.h"
+#include "tensor/store.h"
+
+#include <stddef.h>
+
+enum { TENSOR_SOURCE_ELEMENTS = 1 << 20 }; /* per read, at most */
+
+struct tensor_source {
+    /* Reads elements [first, first + count) of the tensor that run `p` belongs to; the run contains
+     * them.  count is at most TENSOR_SOURCE_ELEMENTS; *values is valid until the next call. */
+    enum status (*read)(void *context, const struct shard_run *p, size_t first, size_t count,
+                        const float **values);
+    void *context;
+};
+
+/* Reads a flat f32 buffer in host memory. */
+struct tensor_source tensor_source_flat(const float *flat);
+
+/* Reads a flat buffer in device memory, or one that is not f32. */
+struct stored_source {
+    struct store store;
+    float *values; /* TENSOR_SOURCE_ELEMENTS, in host memory */
+};
+struct tensor_source tensor_source_stored(struct stored_source *s);
