@@ -4,7 +4,7 @@
 #include "app/arguments.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/compare.h"
+#include "checkpoint/comparison.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/pytorch_bin.h"
@@ -101,7 +101,7 @@ static enum status find_checkpoints(const char *path, struct checkpoint_list *ro
 {
     char *below = file_join(path, "checkpoint"), *manifest = file_join(path, MANIFEST_NAME);
     char *state = file_join(path, "state.json");
-    struct step_list steps = {0};
+    struct folder_steps steps = {0};
     enum status st = STATUS_OK;
     if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
     if (file_exists(manifest) || file_exists(state)) {
@@ -111,14 +111,14 @@ static enum status find_checkpoints(const char *path, struct checkpoint_list *ro
         goto out;
     }
     const char *folder = file_is_dir(below) ? below : path;
-    TRY_OUT(step_list_read(&steps, folder));
+    TRY_OUT(folder_steps_read(&steps, folder));
     if (!steps.count) FAIL_OUT(MISSING, "%s: contains no checkpoint", folder);
     rows->all = heap(steps.count * sizeof *rows->all);
     for (size_t i = 0; i < steps.count; i++)
         rows->all[rows->count++] = (struct listed_checkpoint){
-            .path = step_path(folder, steps.steps[i]), .named = steps.steps[i], .step = -1};
+            .path = folder_step_path(folder, steps.steps[i]), .named = steps.steps[i], .step = -1};
 out:
-    step_list_release(&steps);
+    folder_steps_release(&steps);
     free(below), free(manifest), free(state);
     return st;
 }
@@ -214,7 +214,7 @@ static const struct {
 static const char *kind_of(const char *folder)
 {
     char *manifest = file_join(folder, MANIFEST_NAME);
-    bool is_hf = model_files_are_safetensors(folder) || pytorch_bin_is_here(folder);
+    bool is_hf = model_files_have_safetensors(folder) || pytorch_bin_detect(folder);
     int kind = file_exists(manifest) ? 0 : is_hf ? 1 : 1 + (int)torch_files_kind(folder);
     free(manifest);
     return folder_kinds[kind].name;

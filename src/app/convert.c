@@ -258,7 +258,7 @@ enum status command_convert(int argc, char **argv)
     TRY_OUT(resolve_target(to, folder, &c));
     TRY_OUT(parse_nxdt_flags(hw_backend, sizes, &c));
     TRY_OUT(open_settings(&c, &config));
-    TRY_OUT(checkpoint_convert(&c, &done));
+    TRY_OUT(convert_checkpoint(&c, &done));
     warn_about_defaults(&c, &done);
     report(&c, &done, json);
 out:

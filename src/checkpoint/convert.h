@@ -52,4 +52,4 @@ struct converted {
 
 /* Writes atomically.  CONFIG: `to` exists and is not empty.  DATA, MISSING: `from` is unusable; the
  * message says why. */
-enum status checkpoint_convert(const struct conversion *c, struct converted *done);
+enum status convert_checkpoint(const struct conversion *c, struct converted *done);

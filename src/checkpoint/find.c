@@ -14,7 +14,7 @@
 static enum status find_step(const char *folder, int64_t step, char **found)
 {
     int64_t written;
-    char *path = step_path(folder, step);
+    char *path = folder_step_path(folder, step);
     enum status st = STATUS_OK;
     *found = NULL;
     bool finished = file_exists_in(path, MANIFEST_NAME);
@@ -32,7 +32,7 @@ out:
 
 static enum status find_native_or_dcp(const char *folder, int64_t step, char **found)
 {
-    char *path = step_path(folder, step);
+    char *path = folder_step_path(folder, step);
     if (dcp_detect(path)) {
         *found = path;
         return STATUS_OK;
@@ -46,15 +46,15 @@ static enum status find_newest(const char *folder, int64_t limit,
                                enum status (*find)(const char *folder, int64_t step, char **found),
                                char **found)
 {
-    struct step_list l;
+    struct folder_steps l;
     *found = NULL;
-    TRY(step_list_read(&l, folder));
+    TRY(folder_steps_read(&l, folder));
     for (size_t i = l.count; i-- > 0 && !*found;) {
         if (l.steps[i] >= limit) continue;
         if (find(folder, l.steps[i], found))
             log_line(LOG_WARN, "skipping step-%lld: %s", (long long)l.steps[i], status_message());
     }
-    step_list_release(&l);
+    folder_steps_release(&l);
     return STATUS_OK;
 }
 
@@ -65,7 +65,7 @@ static enum status broadcast_found(const char *folder, const struct comm *world,
     int64_t step = *found ? strtoll(strrchr(*found, '-') + 1, NULL, 10) : -1;
     st = comm_agree(world, st);
     if (!st) st = comm_broadcast_bytes(world, 0, &step, sizeof step);
-    if (world->rank > 0 && !st && step >= 0) *found = step_path(folder, step);
+    if (world->rank > 0 && !st && step >= 0) *found = folder_step_path(folder, step);
     if (!st) return STATUS_OK;
     free(*found);
     *found = NULL;
@@ -113,10 +113,10 @@ static enum status find_model(const char *path, int64_t step, int64_t *location)
 {
     char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
     bool is_model = model_files_detect(path);
-    struct step_list steps = {0};
+    struct folder_steps steps = {0};
     enum status st = STATUS_OK;
     if (!is_model && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
-    TRY_OUT(step_list_read(&steps, path));
+    TRY_OUT(folder_steps_read(&steps, path));
     *location = is_model                                  ? AT_PATH
                 : file_is_dir(below)                      ? IN_CHECKPOINT_STEPS
                 : file_exists(config) && steps.count == 0 ? AT_PATH
@@ -124,7 +124,7 @@ static enum status find_model(const char *path, int64_t step, int64_t *location)
     if (*location == AT_PATH && step >= 0)
         FAIL_OUT(CONFIG, "%s is a single model: it has no step %lld", path, (long long)step);
 out:
-    step_list_release(&steps);
+    folder_steps_release(&steps);
     free(config);
     free(below);
     return st;

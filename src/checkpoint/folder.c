@@ -26,10 +26,10 @@ static int compare_steps(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-enum status step_list_read(struct step_list *l, const char *folder)
+enum status folder_steps_read(struct folder_steps *l, const char *folder)
 {
     struct file_list names;
-    *l = (struct step_list){0};
+    *l = (struct folder_steps){0};
     if (!file_is_dir(folder)) return STATUS_OK;
     TRY(file_list_dir(&names, folder));
     l->steps = heap((names.count + 1) * sizeof *l->steps);
@@ -42,13 +42,13 @@ enum status step_list_read(struct step_list *l, const char *folder)
     return STATUS_OK;
 }
 
-void step_list_release(struct step_list *l)
+void folder_steps_release(struct folder_steps *l)
 {
     free(l->steps);
-    *l = (struct step_list){0};
+    *l = (struct folder_steps){0};
 }
 
-char *step_path(const char *folder, int64_t step)
+char *folder_step_path(const char *folder, int64_t step)
 {
     char name[32];
     snprintf(name, sizeof name, "step-%lld", (long long)step);
@@ -126,7 +126,7 @@ static void remove_or_warn(const char *path)
 
 enum status folder_commit(const char *folder, const char *temporary, int64_t step)
 {
-    char *path = step_path(folder, step);
+    char *path = folder_step_path(folder, step);
     struct text replaced = {0};
     enum status st = STATUS_OK;
     TRY_OUT(file_sync_dir(temporary));
@@ -150,16 +150,16 @@ out:
 
 void folder_retain(const char *folder, int64_t keep, int64_t step)
 {
-    struct step_list l;
+    struct folder_steps l;
     if (!keep) return;
-    if (step_list_read(&l, folder)) {
+    if (folder_steps_read(&l, folder)) {
         log_line(LOG_WARN, "cannot delete older checkpoints: %s", status_message());
         return;
     }
     size_t surplus = l.count > (size_t)keep ? l.count - (size_t)keep : 0;
     for (size_t i = 0; i < surplus; i++) {
         if (l.steps[i] == step) continue;
-        char *path = step_path(folder, l.steps[i]);
+        char *path = folder_step_path(folder, l.steps[i]);
         struct text trash = {0};
         if (move_to_trash(folder, path, l.steps[i], &trash))
             log_line(LOG_WARN, "cannot delete: %s", status_message());
@@ -168,5 +168,5 @@ void folder_retain(const char *folder, int64_t keep, int64_t step)
         text_release(&trash);
         free(path);
     }
-    step_list_release(&l);
+    folder_steps_release(&l);
 }

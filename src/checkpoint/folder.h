@@ -10,15 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct step_list {
+struct folder_steps {
     int64_t *steps; /* ascending; owned */
     size_t count;
 };
 
 /* A missing folder has no steps. */
-enum status step_list_read(struct step_list *l, const char *folder);
-void step_list_release(struct step_list *l);
-char *step_path(const char *folder, int64_t step); /* heap */
+enum status folder_steps_read(struct folder_steps *l, const char *folder);
+void folder_steps_release(struct folder_steps *l);
+char *folder_step_path(const char *folder, int64_t step); /* heap */
 
 /* Creates the folder, locks it, and deletes leftovers.  CONFIG: another run holds the lock. */
 enum status folder_lock(const char *folder, int *lock);

@@ -115,7 +115,7 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
 {
     const struct comm *ranks = &c->ranks;
     bool is_root = ranks->rank == 0;
-    char *final = step_path(c->folder, s->step);
+    char *final = folder_step_path(c->folder, s->step);
     struct text temporary = {0};
     text_addf(&temporary, "%s.tmp", final);
     struct manifest m = {.folder = temporary.data, .step = s->step};

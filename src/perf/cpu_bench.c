@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *ceiling_name(enum ceiling c)
+const char *cpu_bench_ceiling_name(enum ceiling c)
 {
     static const char *const names[] = {
 #define X(name, text) #name,
@@ -21,7 +21,7 @@ const char *ceiling_name(enum ceiling c)
     return names[c];
 }
 
-const char *ceiling_text(enum ceiling c)
+const char *cpu_bench_ceiling_text(enum ceiling c)
 {
     static const char *const texts[] = {
 #define X(name, text) text,
@@ -31,8 +31,8 @@ const char *ceiling_text(enum ceiling c)
     return texts[c];
 }
 
-enum status ceilings_measure(struct ceilings *c, const struct queue *queue, void *memory,
-                             size_t size)
+enum status cpu_bench_measure_ceilings(struct ceilings *c, const struct queue *queue, void *memory,
+                                       size_t size)
 {
     enum { PASSES = 3 };
     for (int t = 0; t < THREADS_COUNT; t++) {

@@ -27,16 +27,16 @@ enum ceiling {
 #undef X
         CEILING_COUNT
 };
-const char *ceiling_name(enum ceiling c);
-const char *ceiling_text(enum ceiling c);
+const char *cpu_bench_ceiling_name(enum ceiling c);
+const char *cpu_bench_ceiling_text(enum ceiling c);
 
 struct ceilings {
     double flops[CEILING_COUNT][THREADS_COUNT];
     double bytes[STREAM_COUNT][THREADS_COUNT];
 };
 /* Memory: `size` bytes of touched memory, far more than the caches. */
-enum status ceilings_measure(struct ceilings *c, const struct queue *queue, void *memory,
-                             size_t size);
+enum status cpu_bench_measure_ceilings(struct ceilings *c, const struct queue *queue, void *memory,
+                                       size_t size);
 
 /* The model to measure, and how often. */
 struct cpu_bench {

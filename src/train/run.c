@@ -246,10 +246,10 @@ out:
 /* A run whose checkpoints are all damaged must not silently start over. */
 static enum status check_no_checkpoints(const struct training_run *r)
 {
-    struct step_list l;
-    TRY(step_list_read(&l, r->checkpoint_folder));
+    struct folder_steps l;
+    TRY(folder_steps_read(&l, r->checkpoint_folder));
     size_t count = l.count;
-    step_list_release(&l);
+    folder_steps_release(&l);
     if (count)
         FAIL(DATA,
              "%s: no intact checkpoint found (%zu damaged or incomplete); move them away to start "

@@ -64,14 +64,14 @@ TEST(convert_keeps_every_weight_of_tied_and_untied_models)
         const char *plain = test_path(folder, "plain"), *half = test_path(folder, "half");
         struct converted done;
         struct conversion c = {.from = from, .to = plain, .keep_dtype = true, .shard_bytes = 3000};
-        CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+        CHECK_STATUS(OK, convert_checkpoint(&c, &done));
         CHECK(done.dtype == SAFETENSORS_F32 && done.num_tensors == (tied ? 20 : 21));
         check_weights(plain, tied, weights, 0);
         c = (struct conversion){.from = plain, .to = half, .dtype = SAFETENSORS_BF16};
-        CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+        CHECK_STATUS(OK, convert_checkpoint(&c, &done));
         check_weights(half, tied, weights, 1.0f / 256);
         c = (struct conversion){.from = half, .to = test_path(folder, "same"), .keep_dtype = true};
-        CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+        CHECK_STATUS(OK, convert_checkpoint(&c, &done));
         CHECK(done.dtype == SAFETENSORS_BF16);
         free(from), free(weights);
     }
@@ -89,7 +89,7 @@ TEST(converting_a_damaged_checkpoint_fails_and_leaves_nothing)
     bytes.data[bytes.len - 1] ^= 1;
     CHECK_STATUS(OK, file_write(path, bytes.data, bytes.len));
     struct conversion c = {.from = from, .to = to, .keep_dtype = true};
-    CHECK_STATUS(DATA, checkpoint_convert(&c, &done));
+    CHECK_STATUS(DATA, convert_checkpoint(&c, &done));
     CHECK(!file_exists(to) && !file_exists(test_path(folder, "to.llamero-tmp")));
     text_release(&bytes);
     free(from), free(path), free(weights);
@@ -143,7 +143,7 @@ TEST(model_without_io_provides_blocks_for_another_vocabulary)
             struct conversion c = {.from = from, .to = to, .target = targets[i]};
             c.keep_dtype = c.without_io = true;
             CHECK_STATUS(OK, file_write(test_path(from, "tokenizer_config.json"), "{}", 2));
-            CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+            CHECK_STATUS(OK, convert_checkpoint(&c, &done));
             CHECK(done.num_tensors == 2 * 9 + 1);
             CHECK(done.parameters == 2 * (16 * 16 * 2 + 8 * 16 * 2 + 3 * 24 * 16 + 2 * 16) + 16);
             CHECK(!file_exists(test_path(to, "tokenizer_config.json")));
@@ -175,7 +175,7 @@ static const char *in_format(const char *step, size_t format, const char *folder
                            .keep_dtype = true,
                            .model_only = true,
                            .shard_bytes = formats[format].shard_bytes};
-    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK(done.dtype == SAFETENSORS_F32);
     if (formats[format].target == CONVERT_NATIVE) return test_path(to, "checkpoint/step-0");
     return formats[format].file[0] ? test_path(to, formats[format].file) : to;
@@ -202,7 +202,7 @@ TEST(weights_are_bit_identical_after_any_format)
             const char *from = in_format(step, i, folder), *to = test_path(from, "../back");
             if (formats[i].file[0]) to = test_path(folder, "back-of-pth");
             struct conversion c = {.from = from, .to = to, .target = CONVERT_NATIVE};
-            CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+            CHECK_STATUS(OK, convert_checkpoint(&c, &done));
             check_same_file(test_path(step, name),
                             test_path(test_path(to, "checkpoint/step-0"), name));
             CHECK_STATUS(OK, file_remove_tree(to));

@@ -26,15 +26,15 @@ TEST(only_steps_are_listed_in_ascending_order)
                                         "step--5",
                                         "Step-5",
                                         "step-99999999999999999999"};
-    struct step_list l;
+    struct folder_steps l;
     const char *folder = test_folder();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) make_folder(folder, names[i]);
-    CHECK_STATUS(OK, step_list_read(&l, folder));
+    CHECK_STATUS(OK, folder_steps_read(&l, folder));
     CHECK(l.count == 3 && l.steps[0] == 9 && l.steps[1] == 10 && l.steps[2] == 100);
-    step_list_release(&l);
-    CHECK_STATUS(OK, step_list_read(&l, test_path(folder, "none")));
+    folder_steps_release(&l);
+    CHECK_STATUS(OK, folder_steps_read(&l, test_path(folder, "none")));
     CHECK(l.count == 0);
-    step_list_release(&l);
+    folder_steps_release(&l);
 }
 
 TEST(locking_deletes_leftovers_and_nothing_else)

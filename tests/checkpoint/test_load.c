@@ -310,7 +310,7 @@ TEST(ranks_load_their_shards_of_a_sharded_plain_folder)
                            .to = l.folder,
                            .dtype = SAFETENSORS_F32,
                            .shard_bytes = 1 << 20};
-    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK(has_file(l.folder, "model-00003-of-00004.safetensors"));
     for (l.how = 0; l.how < SHARDING_COUNT; l.how++) CHECK_STATUS(OK, ranks_run(3, load_shard, &l));
 }
@@ -330,7 +330,7 @@ TEST(ranks_load_their_shards_of_a_dcp_run)
                            .lr_scheduler = &schedule,
                            .schedule_steps = 9,
                            .rows = 1};
-    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK(done.step == 3);
     for (l.how = SHARDING_FSDP; l.how <= SHARDING_COLUMNS; l.how++)
         CHECK_STATUS(OK, ranks_run(3, load_shard, &l));

@@ -5,6 +5,6 @@
 
 TEST(cpu_bench_ceilings_have_names_and_descriptions)
 {
-    CHECK(!strcmp(ceiling_name(CEILING_panel_l2), "panel_l2"));
-    CHECK(!strcmp(ceiling_text(CEILING_f32), "float32 in registers"));
+    CHECK(!strcmp(cpu_bench_ceiling_name(CEILING_panel_l2), "panel_l2"));
+    CHECK(!strcmp(cpu_bench_ceiling_text(CEILING_f32), "float32 in registers"));
 }

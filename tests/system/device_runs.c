@@ -8,7 +8,7 @@
 #include "train/training.h"
 
 #include "base/log.h"
-#include "checkpoint/compare.h"
+#include "checkpoint/comparison.h"
 #include "train/run.h"
 
 enum { MAX_SETTINGS = 32, TIMEOUT_S = 1000 };

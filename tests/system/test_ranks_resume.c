@@ -2,7 +2,7 @@
  * any other layout with the same samples in the same order. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
-#include "checkpoint/compare.h"
+#include "checkpoint/comparison.h"
 #include "system/device_runs.h"
 #include "system/layouts.h"
 #include "system/runs.h"

@@ -64,7 +64,7 @@ out:
     return st;
 }
 
-bool model_files_are_safetensors(const char *folder)
+bool model_files_have_safetensors(const char *folder)
 {
     return file_exists_in(folder, "model.safetensors.index.json") ||
            file_exists_in(folder, "model.safetensors");
@@ -72,21 +72,21 @@ bool model_files_are_safetensors(const char *folder)
 
 bool model_files_detect(const char *path)
 {
-    return model_files_are_safetensors(path) || pytorch_bin_is_here(path) ||
+    return model_files_have_safetensors(path) || pytorch_bin_detect(path) ||
            torch_files_detect(path);
 }
 
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape)
 {
-    if (model_files_are_safetensors(path) || !model_files_detect(path)) {
+    if (model_files_have_safetensors(path) || !model_files_detect(path)) {
         TRY(model_files_open(m, path));
         return STATUS_OK;
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
     m->slices = heap(sizeof *m->slices);
-    enum status st = pytorch_bin_is_here(path) ? pytorch_bin_open(m->slices, path)
-                                               : torch_files_open(m->slices, path, shape);
+    enum status st = pytorch_bin_detect(path) ? pytorch_bin_open(m->slices, path)
+                                              : torch_files_open(m->slices, path, shape);
     if (st) model_files_close(m);
     return st;
 }
@@ -121,7 +121,7 @@ enum status model_files_open_moments_any(struct model_files *m, const char *path
         return STATUS_OK;
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
-    if (model_files_are_safetensors(path) || pytorch_bin_is_here(path) || !torch_files_detect(path))
+    if (model_files_have_safetensors(path) || pytorch_bin_detect(path) || !torch_files_detect(path))
         return STATUS_OK;
     m->slices = heap(sizeof *m->slices);
     enum status st = torch_files_open_moments(m->slices, path, shape, state);

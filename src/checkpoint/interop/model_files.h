@@ -20,7 +20,7 @@ struct model_files {
 };
 
 /* Whether the folder has safetensors files, which take precedence over other formats. */
-bool model_files_are_safetensors(const char *folder);
+bool model_files_have_safetensors(const char *folder);
 
 /* MISSING: the folder has neither file.  DATA: a file is malformed; the message names it. */
 enum status model_files_open(struct model_files *m, const char *folder);

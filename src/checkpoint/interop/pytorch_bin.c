@@ -10,7 +10,7 @@
 #define SINGLE "pytorch_model.bin"
 #define INDEX  "pytorch_model.bin.index.json"
 
-bool pytorch_bin_is_here(const char *folder)
+bool pytorch_bin_detect(const char *folder)
 {
     return file_exists_in(folder, SINGLE) || file_exists_in(folder, INDEX);
 }

@@ -7,7 +7,7 @@
 
 #include "checkpoint/interop/tensor_slices.h"
 
-bool pytorch_bin_is_here(const char *folder);
+bool pytorch_bin_detect(const char *folder);
 
 /* Opens the tensors; their rows are in our order.  DATA: the index or a file is malformed, or a
  * tensor does not belong to a Llama.  UNSUPPORTED: a file from before torch 1.6. */

@@ -25,7 +25,7 @@ static enum status convert_run(const char *from, const char *to, enum conversion
                            .lr_scheduler = &schedule,
                            .schedule_steps = 100,
                            .rows = 1};
-    TRY(checkpoint_convert(&c, &done));
+    TRY(convert_checkpoint(&c, &done));
     CHECK((done.step == 4) == (!model_only && target != CONVERT_HF));
     return STATUS_OK;
 }

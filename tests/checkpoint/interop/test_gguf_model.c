@@ -9,7 +9,7 @@ static enum status convert(const char *from, const char *to, enum safetensors_dt
     struct converted done;
     struct conversion c = {
         .from = from, .to = to, .target = CONVERT_GGUF, .dtype = dtype, .quantized = quantized};
-    return checkpoint_convert(&c, &done);
+    return convert_checkpoint(&c, &done);
 }
 
 /* A minimal GGUF reader: finds metadata and tensors by name. */
@@ -128,7 +128,7 @@ static const char *plain_folder(struct saved *s)
     const char *to = test_path(test_folder(), "hf");
     struct conversion c = {
         .from = test_path(saved_folder(s, STEPS(4)), "step-4"), .to = to, .keep_dtype = true};
-    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK_STATUS(OK, file_remove_tree(test_path(to, "tokenizer.json")));
     return to;
 }

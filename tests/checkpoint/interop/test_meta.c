@@ -12,7 +12,7 @@ static enum status convert(const char *from, const char *to, enum conversion_tar
 {
     struct converted done;
     struct conversion c = {.from = from, .to = to, .target = target, .keep_dtype = true};
-    return checkpoint_convert(&c, &done);
+    return convert_checkpoint(&c, &done);
 }
 
 static bool same_files(const char *a, const char *b)

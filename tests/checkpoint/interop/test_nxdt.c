@@ -97,7 +97,7 @@ TEST(nxdt_fixtures_have_the_oracles_values)
         const char *to = test_path(test_folder(), "hf");
         struct conversion c = {.from = folders[i], .to = to, .keep_dtype = true};
         struct converted done;
-        CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+        CHECK_STATUS(OK, convert_checkpoint(&c, &done));
         CHECK(done.dtype == SAFETENSORS_BF16 && done.num_tensors == s.layout.num_tensors);
         CHECK_STATUS(OK, load_into(&l, &s, to));
         CHECK(same_tensors(&s.layout, l.buffers[0], s.weights));
@@ -215,7 +215,7 @@ TEST(nxdt_optimizer_state_is_reported_as_unsupported)
     const char *native = test_path(test_folder(), "native");
     struct conversion c = {.from = folder, .to = native, .target = CONVERT_NATIVE};
     struct converted done;
-    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK(done.step == -1);
     saved_close(&s);
 }

@@ -42,7 +42,7 @@ static const char *write_model(struct saved *s, const struct nxdt_target *t)
                            .keep_dtype = true,
                            .nxdt = *t};
     struct converted done;
-    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK(done.num_tensors == s->layout.num_tensors && done.step == -1);
     return to;
 }

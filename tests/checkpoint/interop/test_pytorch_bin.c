@@ -59,7 +59,7 @@ TEST(pytorch_bin_fixture_has_the_oracles_values)
     struct loaded_state l;
     saved_open(&s, false);
     set_oracle_values(&s);
-    CHECK(pytorch_bin_is_here(FOLDER) && !pytorch_bin_is_here("tests/checkpoint/data/tied"));
+    CHECK(pytorch_bin_detect(FOLDER) && !pytorch_bin_detect("tests/checkpoint/data/tied"));
     CHECK_STATUS(OK, load_into(&l, &s, FOLDER));
     CHECK(same_tensors(&s.layout, l.buffers[0], s.weights) && !l.found.has_moments);
     loaded_release(&l);
@@ -78,7 +78,7 @@ TEST(pytorch_bin_fixture_has_the_oracles_values)
     const char *to = test_path(test_folder(), "hf");
     struct conversion c = {.from = FOLDER, .to = to, .keep_dtype = true};
     struct converted done;
-    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK(done.dtype == SAFETENSORS_BF16 && done.num_tensors == s.layout.num_tensors);
     CHECK_STATUS(OK, load_into(&l, &s, to));
     CHECK(same_tensors(&s.layout, l.buffers[0], s.weights));
@@ -99,7 +99,7 @@ TEST(single_pytorch_model_bin_loads_and_safetensors_take_precedence)
         const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
         const char *folder = test_path(test_folder(), "hf");
         struct conversion c = {.from = step, .to = folder, .keep_dtype = true};
-        CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+        CHECK_STATUS(OK, convert_checkpoint(&c, &done));
         for (int i = 0; i < s.layout.num_tensors; i++) {
             const struct tensor_slot *t = &s.layout.tensors[i];
             char *name = heap(96);

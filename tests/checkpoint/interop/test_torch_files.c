@@ -58,7 +58,7 @@ TEST(dcp_and_meta_of_one_model_convert_to_the_same_bytes)
         const char *folder = test_path(to, i ? "b" : "a");
         struct conversion c = {
             .from = from[i], .to = folder, .target = CONVERT_HF, .keep_dtype = true};
-        CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+        CHECK_STATUS(OK, convert_checkpoint(&c, &done));
         CHECK(done.dtype == SAFETENSORS_BF16 && done.num_tensors == 21);
         CHECK_STATUS(OK, file_read(test_path(folder, "model.safetensors"), 1 << 20, &bytes[i]));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/vendor/cudnn_attention.h"
 
+#include "backends/gpu/queue.h"
 #include "backends/gpu/runtime.h"
 #include "backends/gpu/varlen.h"
 #include "backends/gpu/vendor/cudnn_attention_graph.h"

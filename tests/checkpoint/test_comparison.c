@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/compare.h"
+#include "checkpoint/comparison.h"
 
 #include "checkpoint/convert.h"
 #include "checkpoint/rig.h"
@@ -156,7 +156,7 @@ static void convert(const char *from, const char *to, enum conversion_target tar
                            .lr_scheduler = &schedule,
                            .schedule_steps = 9,
                            .rows = 1};
-    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
 }
 
 TEST(checkpoint_equals_its_conversion_to_dcp)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/compare.h"
+#include "checkpoint/comparison.h"
 
 #include "base/file.h"
 #include "base/json.h"
@@ -198,7 +198,7 @@ static enum status open_model(struct compared_model *s, const char *folder)
     enum status st = STATUS_OK;
     torch_state_init(&torch);
     s->folder = folder;
-    if (!model_files_are_safetensors(folder) && torch_files_detect(folder))
+    if (!model_files_have_safetensors(folder) && torch_files_detect(folder))
         TRY_OUT(checkpoint_read_shape(folder, &s->shape));
     TRY_OUT(model_files_open_any(&s->files, folder, &s->shape));
     TRY_OUT(model_files_open_moments_any(&s->moments, folder, &s->shape, &torch));
