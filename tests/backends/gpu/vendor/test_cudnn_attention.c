@@ -195,7 +195,7 @@ static void plan_recipe(struct recorder *h, const char *path, const char *recomp
     const char *const settings[] = {recompute, "training.mixed_precision_param=bfloat16"};
     struct config c;
     struct model_shape s;
-    struct machine machine = {.ops = &step_simulator_ops, .on = &h->queue.base};
+    struct machine machine = {.ops = &step_simulator_ops, .queue = &h->queue.base};
     struct memory_plan memory;
     CHECK_STATUS(OK, config_load(&c, path, settings, 2));
     const struct parallelism_config *p = &c.parallelism;
@@ -206,7 +206,7 @@ static void plan_recipe(struct recorder *h, const char *path, const char *recomp
     CHECK_STATUS(OK, model_shape_resolve(&s, &c.model, 0));
     CHECK_STATUS(OK, mesh_resolve(&machine.mesh, p, 0, ranks));
     groups_init_simulated(&machine.groups, &machine.mesh);
-    h->varlen = !strcmp(c.model.attn_mask_type, "block_causal");
+    h->varlen = c.model.attn_mask_type == ATTN_MASK_block_causal;
     CHECK_STATUS(OK, trainer_plan(&c, &s, &machine, &memory));
     arena_release(&h->queue.base.scratch);
     config_release(&c);
