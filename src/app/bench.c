@@ -51,10 +51,7 @@ struct bench {
     int num_parts;
 };
 
-static enum dtype dtype_of(const struct config *c)
-{
-    return strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32;
-}
+static enum dtype dtype_of(const struct config *c) { return training_compute_dtype(&c->training); }
 
 static const char *const bounds[] = {
     [BOUND_PEAK] = "peak", [BOUND_READ] = "read", [BOUND_COPY] = "copy", [BOUND_UPDATE] = "update"};

@@ -22,8 +22,7 @@ static enum status train(const struct config *c)
     TRY_OUT(comm_agree(&machine.world, config_check(c, machine.world.size)));
     machine_tune(&machine, &c->device);
     if (!(c->metrics.peak_flops > 0))
-        machine_measure_peak(&machine,
-                             strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32);
+        machine_measure_peak(&machine, training_compute_dtype(&c->training));
     TRY_OUT(run_train(c, &machine));
 out:
     machine_close_ranks(&machine, st);

@@ -26,16 +26,13 @@ static void write_words(struct text *out, const char *list)
 
 void option_allowed(const struct option *o, struct text *out)
 {
-    static const char *const kinds[] = {[OPTION_INT] = "a whole number",
-                                        [OPTION_REAL] = "a number",
-                                        [OPTION_BOOL] = "true or false",
-                                        [OPTION_AUTO] = "true, false or \"auto\"",
-                                        [OPTION_TEXT] = "a string",
-                                        [OPTION_CHOICE] = "",
-                                        [OPTION_WORD] = "",
-                                        [OPTION_LIST] = "an array of strings"};
+    static const char *const kinds[] = {
+        [OPTION_INT] = "a whole number",      [OPTION_REAL] = "a number",
+        [OPTION_BOOL] = "true or false",      [OPTION_AUTO] = "true, false or \"auto\"",
+        [OPTION_TEXT] = "a string",           [OPTION_WORD] = "",
+        [OPTION_LIST] = "an array of strings"};
     text_adds(out, kinds[o->kind]);
-    if (o->kind == OPTION_CHOICE || o->kind == OPTION_WORD) write_words(out, o->unit);
+    if (o->kind == OPTION_WORD) write_words(out, o->unit);
     if (o->kind != OPTION_INT && o->kind != OPTION_REAL) return;
     if (o->unit[0]) text_addf(out, " (%s)", o->unit);
     text_adds(out, " from ");
@@ -126,10 +123,6 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
         else
             return fail_expected(o);
         return STATUS_OK;
-    case OPTION_CHOICE:
-        if (!string || word_index(v->text, o->unit) < 0) return fail_expected(o);
-        *(option_CHOICE *)field = v->text;
-        return STATUS_OK;
     case OPTION_WORD:
         if (!string || word_index(v->text, o->unit) < 0) return fail_expected(o);
         *(option_WORD *)field = word_index(v->text, o->unit);
@@ -147,7 +140,7 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
 static void text_to_toml(const struct option *o, const char *text, struct text *toml)
 {
     bool list = o->kind == OPTION_LIST && text[0] != '[';
-    bool string = o->kind == OPTION_TEXT || o->kind == OPTION_CHOICE || o->kind == OPTION_WORD ||
+    bool string = o->kind == OPTION_TEXT || o->kind == OPTION_WORD ||
                   (o->kind == OPTION_AUTO && !strcmp(text, "auto"));
     bool quoted = text[0] == '"' || text[0] == '\'';
     if ((!string && !list) || (string && quoted)) {
@@ -226,8 +219,7 @@ void option_write(const struct option *o, const void *from, struct text *out)
         text_adds(out, x == AUTO ? "\"auto\"" : x == YES ? "true" : "false");
         return;
     }
-    case OPTION_TEXT:
-    case OPTION_CHOICE: option_quote(out, *(const option_TEXT *)field); return;
+    case OPTION_TEXT: option_quote(out, *(const option_TEXT *)field); return;
     case OPTION_WORD: quote_word(out, o->unit, *(const option_WORD *)field); return;
     case OPTION_LIST: {
         const option_LIST *list = field;

@@ -26,7 +26,6 @@ enum option_kind {
     OPTION_BOOL,               /* true or false */
     OPTION_AUTO,               /* true, false or "auto" */
     OPTION_TEXT,               /* string */
-    OPTION_CHOICE,             /* one of the words in `unit`, as a string; use ENUM in new rows */
     OPTION_WORD,               /* one of the words in `unit`, as its index */
     OPTION_ENUM = OPTION_WORD, /* the same, as an enum declared from the row */
     OPTION_LIST,               /* array of strings */
@@ -44,7 +43,6 @@ typedef double option_REAL;
 typedef bool option_BOOL;
 typedef enum option_auto option_AUTO;
 typedef const char *option_TEXT;
-typedef const char *option_CHOICE;
 typedef int option_WORD;
 typedef struct option_list option_LIST;
 
@@ -54,7 +52,6 @@ typedef struct option_list option_LIST;
 #define OPT_TYPE_BOOL(unit)                                    option_BOOL
 #define OPT_TYPE_AUTO(unit)                                    option_AUTO
 #define OPT_TYPE_TEXT(unit)                                    option_TEXT
-#define OPT_TYPE_CHOICE(unit)                                  option_CHOICE
 #define OPT_TYPE_WORD(unit)                                    option_WORD
 #define OPT_TYPE_ENUM(unit)                                    enum OPT_TAG unit
 #define OPT_TYPE_LIST(unit)                                    option_LIST
@@ -67,7 +64,6 @@ typedef struct option_list option_LIST;
 #define OPT_ENUM_BOOL(unit)
 #define OPT_ENUM_AUTO(unit)
 #define OPT_ENUM_TEXT(unit)
-#define OPT_ENUM_CHOICE(unit)
 #define OPT_ENUM_WORD(unit)
 #define OPT_ENUM_LIST(unit)
 #define OPT_ENUM_ENUM(unit) OPT_DECLARE unit
@@ -106,30 +102,28 @@ struct option {
     size_t offset;           /* of the field in its struct */
     const char *preset;      /* the default, as text */
     double least, most;      /* inclusive bounds of numbers */
-    const char *unit, *help; /* unit: the words "a|b" of a CHOICE, WORD or ENUM */
+    const char *unit, *help; /* unit: the words "a|b" of a WORD or ENUM */
 };
 
 #define OPT_ROW(type, kind, name, preset, least, most, unit, help)                                 \
     {#name, OPTION_##kind, offsetof(type, name),  OPT_TEXT_##kind(preset),                         \
      least, most,          OPT_UNIT_##kind(unit), help},
-#define OPT_TEXT_INT(x)    #x
-#define OPT_TEXT_REAL(x)   #x
-#define OPT_TEXT_BOOL(x)   ((x) ? "true" : "false")
-#define OPT_TEXT_AUTO(x)   x
-#define OPT_TEXT_TEXT(x)   x
-#define OPT_TEXT_CHOICE(x) x
-#define OPT_TEXT_WORD(x)   x
-#define OPT_TEXT_ENUM(x)   x
-#define OPT_TEXT_LIST(x)   x
-#define OPT_UNIT_INT(x)    x
-#define OPT_UNIT_REAL(x)   x
-#define OPT_UNIT_BOOL(x)   x
-#define OPT_UNIT_AUTO(x)   x
-#define OPT_UNIT_TEXT(x)   x
-#define OPT_UNIT_CHOICE(x) x
-#define OPT_UNIT_WORD(x)   x
-#define OPT_UNIT_ENUM(x)   OPT_WORDS x
-#define OPT_UNIT_LIST(x)   x
+#define OPT_TEXT_INT(x)  #x
+#define OPT_TEXT_REAL(x) #x
+#define OPT_TEXT_BOOL(x) ((x) ? "true" : "false")
+#define OPT_TEXT_AUTO(x) x
+#define OPT_TEXT_TEXT(x) x
+#define OPT_TEXT_WORD(x) x
+#define OPT_TEXT_ENUM(x) x
+#define OPT_TEXT_LIST(x) x
+#define OPT_UNIT_INT(x)  x
+#define OPT_UNIT_REAL(x) x
+#define OPT_UNIT_BOOL(x) x
+#define OPT_UNIT_AUTO(x) x
+#define OPT_UNIT_TEXT(x) x
+#define OPT_UNIT_WORD(x) x
+#define OPT_UNIT_ENUM(x) OPT_WORDS x
+#define OPT_UNIT_LIST(x) x
 
 struct toml;
 

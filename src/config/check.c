@@ -157,12 +157,11 @@ static enum status check_data(const struct config *c)
 
 static enum status check_optimizer(const struct config *c)
 {
-    const char *computing = c->training.mixed_precision_param;
-    if (optim_uses_split_weights(&c->optimizer) && strcmp(computing, "bfloat16"))
+    if (optim_uses_split_weights(&c->optimizer) && training_compute_dtype(&c->training) != BF16)
         FAIL(CONFIG,
              "optimizer.master_weights = \"split\" requires training.mixed_precision_param = "
              "\"bfloat16\", got \"%s\"",
-             computing);
+             compute_dtype_word(c->training.mixed_precision_param));
     return STATUS_OK;
 }
 
@@ -180,13 +179,13 @@ static enum status check_checkpoints(const struct config *c)
 /* Warns about settings of torchtitan's files that this program does not follow. */
 static void warn_unsupported(const struct config *c)
 {
-    if (strcmp(c->training.dtype, "float32"))
+    if (c->training.dtype != MASTER_DTYPE_float32)
         log_line(LOG_WARN, "training.dtype = \"%s\": master weights stay float32",
-                 c->training.dtype);
-    if (strcmp(c->training.mixed_precision_reduce, "float32"))
+                 master_dtype_word(c->training.dtype));
+    if (c->training.mixed_precision_reduce != REDUCE_DTYPE_float32)
         log_line(LOG_WARN,
                  "training.mixed_precision_reduce = \"%s\": gradients are reduced in float32",
-                 c->training.mixed_precision_reduce);
+                 reduce_dtype_word(c->training.mixed_precision_reduce));
     for (size_t i = 0; i < c->float8.filter_fqns.count; i++)
         if (!strcmp(c->float8.filter_fqns.items[i], "auto_filter_small_kn"))
             log_line(LOG_WARN, "float8.filter_fqns = [\"auto_filter_small_kn\"] is ignored: small "

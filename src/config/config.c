@@ -195,7 +195,7 @@ static enum status set_defaults(const struct config_section *section, void *into
         struct toml *unused = NULL;
         const struct option *row = &section->rows[r];
         /* default strings are literals of the tables */
-        if (row->kind == OPTION_TEXT || row->kind == OPTION_CHOICE) {
+        if (row->kind == OPTION_TEXT) {
             *(const char **)(void *)((char *)into + row->offset) = row->preset;
             continue;
         }

@@ -3,6 +3,12 @@
 #pragma once
 
 #include "base/option.h"
+#include "tensor/dtype.h"
+
+#define OPT OPT_ENUM
+#include "config/guard.opts"
+#include "config/training.opts"
+#undef OPT
 
 #define OPT OPT_FIELD
 struct job_config {
@@ -24,3 +30,9 @@ struct profiling_config {
 #include "config/profiling.opts"
 };
 #undef OPT
+
+/* dtype of weights and activations in forward and backward: training.mixed_precision_param. */
+static inline enum dtype training_compute_dtype(const struct training_config *c)
+{
+    return c->mixed_precision_param == COMPUTE_DTYPE_float32 ? F32 : BF16;
+}

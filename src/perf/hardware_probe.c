@@ -84,7 +84,7 @@ enum status hardware_probe_fill(struct hardware *h, const struct config *c,
         .N = 512,
         .D = shape->D < 2048 ? shape->D : 2048,
         .F = shape->F < 4096 ? shape->F : 4096,
-        .dtype = strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32,
+        .dtype = training_compute_dtype(&c->training),
     };
     double *peak = l.dtype == F32 ? &h->f32_flops : &h->bf16_flops, rate;
     if (*peak == 0) *peak = c->metrics.peak_flops;

@@ -36,7 +36,7 @@ int trainer_validation_tokens(const struct config *c)
 
 static bool is_float32(const struct config *c)
 {
-    return !strcmp(c->training.mixed_precision_param, "float32");
+    return training_compute_dtype(&c->training) == F32;
 }
 
 /* Bytes allocated since *mark, which is advanced. */
@@ -275,7 +275,7 @@ static double loss_scale(const struct trainer *t, int i, double valid)
 {
     const struct training_config *c = &t->config->training;
     int rows = (int)c->local_batch_size, means = t->batch.B / rows;
-    if (!strcmp(c->loss_norm, "rank_mean")) {
+    if (c->loss_norm == LOSS_NORM_rank_mean) {
         int first = i * t->microbatches[i].B / rows * rows;
         valid = (double)count_valid(&t->batch, first, rows) * means * group(t, GROUP_data)->size;
     }
@@ -332,7 +332,7 @@ static enum status forward_backward(struct trainer *t, struct local_result *loca
     double begin = trace_begin(trace);
     TRY(finish_gradients(t));
     if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
-    bool rank_mean = !strcmp(t->config->training.loss_norm, "rank_mean");
+    bool rank_mean = t->config->training.loss_norm == LOSS_NORM_rank_mean;
     local->mean_scale = rank_mean        ? readers->size
                         : t->batch.valid ? valid / (double)t->batch.valid
                                          : 0;
@@ -407,7 +407,7 @@ enum status trainer_parameter_norm(const struct trainer *t, double *norm)
 static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
 {
     const struct guard_config *guard = &t->config->guard;
-    bool skip = !strcmp(guard->nonfinite, "skip");
+    bool skip = guard->nonfinite == NONFINITE_skip;
     if (!skip || ++t->skips > guard->max_skips)
         FAIL(DIVERGED, "step %lld: loss %g, gradient norm %g (%s)", (long long)t->steps_done + 1,
              loss, norm, skip ? "guard.max_skips reached" : "guard.nonfinite = \"stop\"");

@@ -15,7 +15,7 @@ struct sample {
     option_BOOL on;
     option_AUTO maybe;
     option_TEXT name;
-    option_CHOICE word;
+    option_WORD word;
     option_LIST list;
     option_WORD index;
 #define OPT OPT_FIELD
@@ -27,7 +27,7 @@ static const struct option rows[] = {
 #define ROW(...) OPT_ROW(struct sample, __VA_ARGS__)
     ROW(INT, number, 3, 1, 10, "steps", "h") ROW(REAL, share, 0.5, 0, 1, "", "h")
         ROW(BOOL, on, true, 0, 0, "", "h") ROW(AUTO, maybe, "auto", 0, 0, "", "h")
-            ROW(TEXT, name, "x", 0, 0, "", "h") ROW(CHOICE, word, "ab", 0, 0, "ab|abc|c", "h")
+            ROW(TEXT, name, "x", 0, 0, "", "h") ROW(WORD, word, "ab", 0, 0, "ab|abc|c", "h")
                 ROW(LIST, list, "", 0, 0, "names", "h") ROW(WORD, index, "b", 0, 0, "a|b-c|b", "h")
 #undef ROW
 #define OPT(...) OPT_ROW(struct sample, __VA_ARGS__)
