@@ -283,7 +283,8 @@ static bool has_same_entries(const struct manifest *a, const struct manifest *b)
         const struct manifest_entry *x = &a->files[i], *y = &b->files[i];
         same = !strcmp(x->name, y->name) && x->size == y->size &&
                x->num_checksums == y->num_checksums &&
-               !memcmp(x->checksums, y->checksums, x->num_checksums * sizeof *x->checksums);
+               (!x->num_checksums ||
+                !memcmp(x->checksums, y->checksums, x->num_checksums * sizeof *x->checksums));
     }
     return same;
 }

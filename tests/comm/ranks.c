@@ -38,7 +38,7 @@ static void send_letter(const struct comm *c, struct letter l, const void *bytes
     *kept = l;
     kept->group = g->id, kept->from = c->rank, kept->next = NULL;
     kept->bytes = heap(l.size + 1);
-    memcpy(kept->bytes, bytes, l.size);
+    if (l.size) memcpy(kept->bytes, bytes, l.size);
     pthread_mutex_lock(&g->post->lock);
     while (*end) end = &(*end)->next;
     *end = kept;
