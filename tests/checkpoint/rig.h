@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "model/shape.h"
 #include "test.h"
 
 #include "base/file.h"
@@ -30,18 +31,8 @@ static inline void saved_fill(struct saved *s, uint64_t seed)
 /* Random values in all tensors, zeros between units. */
 static inline void saved_open(struct saved *s, bool tied)
 {
-    *s = (struct saved){.shape = {.V = 37,
-                                  .D = 16,
-                                  .L = 2,
-                                  .H = 4,
-                                  .G = 2,
-                                  .K = 4,
-                                  .F = 24,
-                                  .rope_theta = 1e4,
-                                  .norm_eps = 1e-5,
-                                  .tied = tied,
-                                  .depth_init = true,
-                                  .max_context = 64}};
+    *s = (struct saved){.shape = small_shape()};
+    s->shape.tied = tied;
     layout_init(&s->layout, &s->shape, 1);
     shard_init(&s->shard, &s->layout, 0, 1);
     size_t n = s->layout.elements;

@@ -1,27 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "model/shape.h"
 #include "test.h"
 
 #include "base/text.h"
-#include "model/layout.h"
 
-static const struct model_shape small = {.V = 50,
-                                         .D = 24,
-                                         .L = 3,
-                                         .H = 4,
-                                         .G = 2,
-                                         .K = 6,
-                                         .F = 40,
-                                         .rope_theta = 1e4,
-                                         .norm_eps = 1e-5,
-                                         .depth_init = true,
-                                         .max_context = 64};
+static struct model_shape layout_shape(void)
+{
+    struct model_shape s = small_shape();
+    s.V = 50, s.D = 24, s.L = 3, s.K = 6, s.F = 40;
+    return s;
+}
 
 TEST(layout_aligns_units_and_fuses_adjacent_matrices)
 {
+    struct model_shape shape = layout_shape();
     struct layout l;
-    layout_init(&l, &small, 1);
+    layout_init(&l, &shape, 1);
     CHECK(l.num_tensors == 3 * 9 + 3 && l.num_blocks == 3);
-    for (int layer = 0; layer < small.L; layer++) {
+    for (int layer = 0; layer < shape.L; layer++) {
         const struct tensor_slot *norm = layout_find(&l, PARAM_attn_norm, layer);
         const struct tensor_slot *q = layout_find(&l, PARAM_attn_q, layer);
         const struct tensor_slot *k = layout_find(&l, PARAM_attn_k, layer);
@@ -40,7 +36,7 @@ TEST(layout_aligns_units_and_fuses_adjacent_matrices)
 
 TEST(layout_of_tied_model_has_no_head)
 {
-    struct model_shape s = small;
+    struct model_shape s = layout_shape();
     struct layout l;
     s.tied = true;
     layout_init(&l, &s, 1);
@@ -51,9 +47,10 @@ TEST(layout_of_tied_model_has_no_head)
 
 TEST(layout_finds_tensors_by_hugging_face_name)
 {
+    struct model_shape shape = layout_shape();
     struct layout l;
     char name[96];
-    layout_init(&l, &small, 1);
+    layout_init(&l, &shape, 1);
     for (int i = 0; i < l.num_tensors; i++) {
         layout_tensor_name(&l.tensors[i], true, name);
         CHECK(layout_find_hf(&l, name) == &l.tensors[i]);
@@ -76,7 +73,7 @@ TEST(layout_of_stages_has_only_their_tensors)
 {
     const struct stage some[] = {{.begin = 0, .end = 1, .embeds = true}, {.begin = 2, .end = 3}};
     const struct stage last = {.begin = 2, .end = 3, .heads = true};
-    struct model_shape s = small;
+    struct model_shape s = layout_shape();
     struct layout l;
     layout_init_stages(&l, &s, some, 2, 4);
     CHECK(l.num_units == 3 && l.num_tensors == 1 + 2 * 9 && l.num_blocks == 3);

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/ranks.h"
+#include "parallel/degrees.h"
 #include "test.h"
 
 #include "parallel/groups.h"
-
-static struct parallelism_config degrees(int pp, int replicate, int shard, int cp, int tp)
-{
-    return (struct parallelism_config){.pipeline_parallel_degree = pp,
-                                       .data_parallel_replicate_degree = replicate,
-                                       .data_parallel_shard_degree = shard,
-                                       .context_parallel_degree = cp,
-                                       .tensor_parallel_degree = tp};
-}
 
 static enum status check_groups(const struct comm *world, void *context)
 {

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "parallel/degrees.h"
 #include "test.h"
 
 #include "parallel/mesh.h"
-
-static struct parallelism_config degrees(int pp, int replicate, int shard, int cp, int tp)
-{
-    return (struct parallelism_config){.pipeline_parallel_degree = pp,
-                                       .data_parallel_replicate_degree = replicate,
-                                       .data_parallel_shard_degree = shard,
-                                       .context_parallel_degree = cp,
-                                       .tensor_parallel_degree = tp};
-}
 
 TEST(mesh_infers_the_shard_degree)
 {
