@@ -359,12 +359,10 @@ static bool is_own_stream(const struct loader *l, size_t cursor)
 enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
 {
     size_t count = num_cursor_ints(l);
-    double *numbers = heap((count + 1) * sizeof *numbers);
-    for (size_t i = 0; i < count; i++) numbers[i] = is_own_stream(l, i) ? (double)l->cursors[i] : 0;
-    enum status st = comm_all_reduce(readers, REDUCE_SUM, numbers, count);
-    for (size_t i = 0; i < count && !st; i++) l->cursors[i] = (int64_t)numbers[i];
-    free(numbers);
-    return st;
+    for (size_t i = 0; i < count; i++)
+        if (!is_own_stream(l, i)) l->cursors[i] = 0;
+    TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->cursors, count));
+    return STATUS_OK;
 }
 
 enum status loader_save(const struct loader *l, struct text *json)

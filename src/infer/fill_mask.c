@@ -128,7 +128,7 @@ static double probability(const float *logits_V, int V, int32_t id)
 
 /* The masked position whose best token has the highest probability, and a token sampled there.
  * The mask token itself is excluded. */
-static void choose_mask(struct fill_mask *f, int *which, struct filled_mask *out)
+static void choose_mask(struct fill_mask *f, struct filled_mask *out)
 {
     int V = f->l->shape.V, best = 0;
     double highest = -1;
@@ -145,7 +145,6 @@ static void choose_mask(struct fill_mask *f, int *which, struct filled_mask *out
     out->place = f->places[best];
     out->id = sampling_pick(&f->sampling, logits, V, (uint64_t)out->place, f->order_V);
     out->probability = probability(logits, V, out->id);
-    *which = best;
 }
 
 /* One forward pass fills in one mask.  Rank 0 chooses: other ranks' logits may differ in the last
@@ -156,13 +155,10 @@ static enum status fill_one_mask(struct fill_mask *f)
     struct filled_mask *out = &f->filled[f->num_masks - f->num_places];
     int which = 0;
     TRY(forward(f));
-    *out = (struct filled_mask){0};
-    if (world->rank == 0) choose_mask(f, &which, out);
-    double choice[] = {which, out->id, out->probability};
-    TRY(comm_all_reduce(world, REDUCE_SUM, choice, 3));
-    which = (int)choice[0];
-    *out = (struct filled_mask){f->places[which], (int32_t)choice[1], choice[2]};
+    if (world->rank == 0) choose_mask(f, out);
+    TRY(comm_broadcast_bytes(world, 0, out, sizeof *out));
     f->ids.ids[out->place] = out->id;
+    while (f->places[which] != out->place) which++;
     f->num_places--;
     memmove(f->places + which, f->places + which + 1,
             (size_t)(f->num_places - which) * sizeof *f->places);

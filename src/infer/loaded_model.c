@@ -17,7 +17,6 @@ enum status loaded_model_find_step(const char *path, int64_t step, const struct 
 {
     char *local = NULL;
     *folder = NULL;
-    if (!world) world = comm_self();
     TRY(hub_fetch(path, HUB_WEIGHTS, world));
     enum status st = comm_agree(world, hub_find(path, &local));
     if (!st) st = checkpoint_locate(local, step, world, folder);

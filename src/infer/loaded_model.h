@@ -31,7 +31,7 @@ struct loaded_model {
 };
 
 /* The folder of weights that `path` stands for: itself, or the newest checkpoint of a run (ours or
- * torch's).  Rank 0 of `world` looks it up; NULL: this process alone. */
+ * torch's).  Collective: rank 0 of `world` looks it up. */
 enum status loaded_model_find(const char *path, const struct comm *world, char **folder);
 /* The same for a given step of a run or of a folder of checkpoints; step < 0: the newest.
  * CONFIG: `path` is a single model. */
