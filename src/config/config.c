@@ -70,6 +70,12 @@ const char *config_origin(const struct config *c, const struct option *row)
     return "default";
 }
 
+bool config_is_default(const struct config *c, const char *key)
+{
+    const struct config_section *section;
+    return !strcmp(config_origin(c, config_find(key, &section)), "default");
+}
+
 /* The value as the user wrote it, more or less, for messages. */
 static void format_value(const struct toml *v, struct text *out)
 {
@@ -327,11 +333,19 @@ static void resolve_family(struct config *c)
 /* Flavors such as 8B_flex have a document mask in torchtitan, whose files have no key for it. */
 static void resolve_mask(struct config *c)
 {
-    const struct config_section *section;
-    const struct option *row = config_find("model.attn_mask_type", &section);
-    bool is_set = strcmp(config_origin(c, row), "default") != 0;
-    if (!is_set && model_shape_masks_documents(&c->model))
+    if (config_is_default(c, "model.attn_mask_type") && model_shape_masks_documents(&c->model))
         c->model.attn_mask_type = ATTN_MASK_block_causal;
+}
+
+/* The default number of streams becomes a multiple of the data-parallel ranks that the file names.
+ */
+static void resolve_streams(struct config *c)
+{
+    const struct parallelism_config *p = &c->parallelism;
+    int64_t shard = p->data_parallel_shard_degree > 0 ? p->data_parallel_shard_degree : 1;
+    int64_t readers = p->data_parallel_replicate_degree * shard; /* each at most 2^20 */
+    if (!config_is_default(c, "data.streams") || readers > 1 << 20) return;
+    c->data.streams = (c->data.streams + readers - 1) / readers * readers;
 }
 
 /* After all settings: every source has a path and a column. */
@@ -373,6 +387,7 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     }
     resolve_family(c);
     resolve_mask(c);
+    resolve_streams(c);
     TRY(resolve_sources(c, settings, num_settings));
     if (c->book->ignored.len)
         log_line(LOG_INFO, "accepted without effect: %s", c->book->ignored.data);

@@ -63,12 +63,6 @@ static bool has_suffix(const char *path, const char *suffix)
     return n > m && !strcmp(path + n - m, suffix);
 }
 
-static bool is_default(const struct config *c, const char *key)
-{
-    const struct config_section *section;
-    return !strcmp(config_origin(c, config_find(key, &section)), "default");
-}
-
 /* The separator is the last ID of the vocabulary in gpt-neuro, 255 or the one after the motifs
  * here. */
 static enum status check_vocabulary(struct config *c)
@@ -113,7 +107,8 @@ static enum status set_sources(struct config *c, const struct dataset *d, size_t
     c->training.dataset_path = "";
     if (!holds_counts(d)) return STATUS_OK;
     if (has_suffix(c->model.tokenizer_path, ".pkl")) c->model.tokenizer_path = "";
-    if (is_default(c, "data.shuffle_window")) c->data.shuffle_window = 1; /* rows are shuffled */
+    if (config_is_default(c, "data.shuffle_window"))
+        c->data.shuffle_window = 1; /* rows are shuffled */
     return STATUS_OK;
 }
 

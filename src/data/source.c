@@ -135,7 +135,7 @@ out:
     return st;
 }
 
-size_t source_neurons(const struct source_config *c)
+size_t source_kind_neurons(const struct source_config *c)
 {
     bool motifs = c->motifs && c->motifs[0];
     return c->neurons >= 0 ? (size_t)c->neurons : motifs ? DEFAULT_MOTIF_NEURONS : 0;
@@ -145,12 +145,12 @@ size_t source_neurons(const struct source_config *c)
 static void add_fingerprint(struct source *s)
 {
     const struct source_config *c = s->config;
-    uint32_t neurons = (uint32_t)source_neurons(c);
+    uint32_t neurons = (uint32_t)source_kind_neurons(c);
     s->fingerprint = checksum_crc32c(s->fingerprint, c->column, strlen(c->column));
     s->fingerprint = checksum_crc32c(s->fingerprint, &c->weight, sizeof c->weight);
     if (!s->motifs && neurons)
         s->fingerprint = checksum_crc32c(s->fingerprint, &neurons, sizeof neurons);
-    if (!source_filters(c)) return;
+    if (!source_kind_filters(c)) return;
     s->fingerprint = checksum_crc32c(s->fingerprint, c->filter_column, strlen(c->filter_column));
     s->fingerprint = checksum_crc32c(s->fingerprint, c->filter_value, strlen(c->filter_value));
 }
@@ -160,14 +160,15 @@ static enum status open_motifs(struct source *s)
     const char *path = s->config->motifs;
     if (!path || !path[0]) return STATUS_OK;
     TRY(motifs_open(&s->motifs, path));
-    const uint32_t numbers[] = {motifs_checksum(s->motifs), (uint32_t)source_neurons(s->config)};
+    const uint32_t numbers[] = {motifs_checksum(s->motifs),
+                                (uint32_t)source_kind_neurons(s->config)};
     s->fingerprint = checksum_crc32c(s->fingerprint, numbers, sizeof numbers);
     return STATUS_OK;
 }
 
 static enum status fail_empty(const struct source_config *c)
 {
-    if (source_filters(c))
+    if (source_kind_filters(c))
         FAIL(DATA, "%s: the source is empty: no row has %s = \"%s\"", c->path, c->filter_column,
              c->filter_value);
     FAIL(DATA, "%s: the source is empty", c->path);
@@ -185,7 +186,7 @@ enum status source_open(struct source *s, const struct source_config *config)
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
                          "%s: data.source.motifs requires spike counts in .parquet or .arrow files",
                          config->path);
-    if (!st && source_filters(config) && s->kind != &source_table)
+    if (!st && source_kind_filters(config) && s->kind != &source_table)
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
                          "%s: data.source.filter_column requires .parquet or .arrow files",
                          config->path);

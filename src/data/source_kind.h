@@ -71,9 +71,9 @@ enum status source_kind_plain_text(const struct source *s, const struct source_d
                                    struct document_text *out);
 
 /* Neurons of every session of spike counts; 0: as many as it has. */
-size_t source_neurons(const struct source_config *c);
+size_t source_kind_neurons(const struct source_config *c);
 
-static inline bool source_filters(const struct source_config *c)
+static inline bool source_kind_filters(const struct source_config *c)
 {
     return c->filter_column && c->filter_column[0];
 }

@@ -60,14 +60,14 @@ static enum status rows_open(struct source *s, struct source_file *f, uint64_t *
     f->rows = NULL;
     TRY(table_open(&f->table, f->path, column));
     f->num_rows = f->table.num_rows;
-    if (source_filters(s->config)) TRY(filter_rows(s->config, f));
+    if (source_kind_filters(s->config)) TRY(filter_rows(s->config, f));
     if (s->num_files > 1 && s->holds_ids != table_holds_ids(&f->table))
         FAIL(CONFIG, "%s: the files of a source must all hold text or all hold token IDs", f->path);
     s->holds_ids = table_holds_ids(&f->table);
     if (s->motifs && f->table.kind != TABLE_COUNTS)
         FAIL(CONFIG, "%s: data.source.motifs requires spike counts, but column \"%s\" holds none",
              f->path, column);
-    f->table.motifs = s->motifs, f->table.neurons = source_neurons(s->config);
+    f->table.motifs = s->motifs, f->table.neurons = source_kind_neurons(s->config);
     s->num_positions += f->num_rows;
     *size = f->table.size;
     return STATUS_OK;

@@ -148,3 +148,19 @@ TEST(motifs_require_spike_counts)
     lines.motifs = "/nowhere.pkl";
     CHECK_STATUS(MISSING, source_open(&s, &lines));
 }
+
+/* The IDs come from gpt-neuro-arch's own functions: patches of 2 neurons x 2 bins, padded. */
+TEST(motifs_may_have_several_neurons)
+{
+    static const unsigned char pickle[] =
+        "\x80\x04}(\x8c\x09index_map}(C\x04\0\1\1\1K\3C\x04\2\2\0\1K\5C\x04\0\0\1\0K\6C\x04\2\2\0\0"
+        "K\7u\x8c\x0apatch_sizeK\2K\2\x86\x8c\x07k_limitK\x08u.";
+    static const unsigned char three[] = {0, 1, 2, 2, 0, 1, 1, 1, 0, 0, 2, 2, 2, 0, 7};
+    struct motifs *m;
+    CHECK_STATUS(OK, motifs_parse(&m, pickle, sizeof pickle - 1, "made"));
+    check_ids(m, (struct motif_session){three, 3, 5, 3, 0},
+              (const int32_t[]){9, 3, 7, 9, 0, 0, 9, 0, 0}, 9);
+    check_ids(m, (struct motif_session){three, 3, 5, 5, 0},
+              (const int32_t[]){9, 3, 5, 0, 9, 0, 0, 0, 9, 0, 0, 0}, 12);
+    motifs_close(m);
+}
