@@ -2,8 +2,9 @@
  *
  * Axes     B rows (sequences), T tokens of a row.
  * Memory   The arrays are the caller's, or come from an arena with batch_alloc; during a sizing
- * pass they are NULL. Ranks    Under context parallelism each rank of `contexts` computes on a part
- * of every row's tokens (ops/context.h): a second batch with T / size tokens per row. */
+ *          pass they are NULL.
+ * Ranks    Under context parallelism each rank of `contexts` computes on a part of every row's
+ *          tokens (ops/context.h): a second batch with T / size tokens per row. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

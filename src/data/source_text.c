@@ -1,5 +1,5 @@
-/* source_text.c -- .txt files: chunks of about 4 KiB of one long text, at the number of the chunk.
- */
+/* source_text.c -- .txt files: chunks of about 4 KiB of one long text, at the number of the
+ * chunk. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/source.h"
 #include "data/source_kind.h"

@@ -6,8 +6,8 @@
  * the slowest link on its way; transfers over the same links are serialized.
  *
  * Units    Seconds, FLOPs, bytes.
- * Limits   All ranks are alike and never late; launching an operation takes no time; transfers do
- * not slow down computation; the network is never congested. */
+ * Limits   Ranks are identical; there are no stragglers.  Launching an operation takes no time;
+ *          transfers do not slow down computation; the network is never congested. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,8 +19,8 @@
 #define SIM_CLOCK_MEMORY_EFFICIENCY 0.8
 #define SIM_CLOCK_LINK_EFFICIENCY   0.8
 
-/* A group of ranks, seen from one of them; `on_node` of them are on its own node, itself included.
- */
+/* A group of ranks, seen from one of them; `on_node` of them are on its own node, itself
+ * included. */
 struct sim_group {
     enum group group;
     int size, on_node;

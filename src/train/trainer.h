@@ -1,9 +1,10 @@
 /* trainer.h -- everything a run holds in memory, and one optimizer step.
  *
  * Memory   trainer_plan runs the code of a step as a sizing pass.  trainer_open does the same, then
- * maps and touches exactly those bytes; no step allocates afterwards. Order    open -> fill weights
- * (trainer_init_weights or a checkpoint) -> trainer_sync_weights -> steps. Ranks    A process is a
- * rank, with its shard of every unit (fsdp.h). */
+ *          maps and touches exactly those bytes; no step allocates from the system afterwards.
+ * Order    open -> fill weights (trainer_init_weights or a checkpoint) -> trainer_sync_weights ->
+ *          steps.
+ * Ranks    A process is a rank, with its shard of every unit (fsdp.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
