@@ -365,11 +365,13 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
     return STATUS_OK;
 }
 
+enum { CURSOR_FORMAT = 1 };
+
 enum status loader_save(const struct loader *l, struct text *json)
 {
     uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_readers;
-    text_addf(json, "{\"format\": 1, \"next_row\": %llu, \"settings\": %u, \"sources\": [",
-              (unsigned long long)next, settings_fingerprint(l));
+    text_addf(json, "{\"format\": %d, \"next_row\": %llu, \"settings\": %u, \"sources\": [",
+              CURSOR_FORMAT, (unsigned long long)next, settings_fingerprint(l));
     for (size_t i = 0; i < l->num_sources; i++)
         text_addf(json, "%s%u", i ? ", " : "", l->sources[i].fingerprint);
     text_adds(json, "], \"streams\": [");
@@ -413,6 +415,10 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     int64_t next, max = INT64_C(1) << 53;
     BUG_IF(l->running || l->num_delivered);
     if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
+    const struct json *format = json_get(cursor, "format");
+    if (format && !json_as_int(format, CURSOR_FORMAT, CURSOR_FORMAT, &next))
+        FAIL(DATA, "the data position has an unknown \"format\"; this program reads format %d",
+             CURSOR_FORMAT);
     TRY(check_cursor(l, cursor));
     TRY(json_get_int(cursor, "next_row", 0, max, &next));
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
