@@ -34,7 +34,7 @@ void batch_pad_row(struct batch *b, int i);
 /* Random IDs and labels below V; each row is one document.  For benchmarks. */
 void batch_fill_random(struct batch *b, int V);
 
-/* Collective: broadcasts the batch from rank 0 of `peers`.  Errors of the comm. */
+/* Collective: broadcasts the batch from rank 0 of `peers`.  COMM: a rank failed. */
 enum status batch_broadcast(struct batch *b, const struct comm *peers);
 
 /* Allocates the batch of this rank's part of the tokens; without context parallelism `here` shares

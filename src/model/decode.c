@@ -223,9 +223,9 @@ enum status decode_masked(const struct model *m, const struct kv_cache *c,
 {
     if (c->B != 1 || c->length || io->T < 1 || io->T > c->capacity || io->P < 1 || io->P > io->T)
         FAIL(SHAPE,
-             "%d masked tokens in a row of %d: expected an empty KV cache of one row, with a "
-             "capacity of at most %d tokens",
-             io->P, io->T, c->capacity);
+             "%d masked tokens in a row of %d: expected 1 to %d, and an empty KV cache of one row "
+             "that can hold them; it has %d rows and holds %d of %d tokens",
+             io->P, io->T, io->T, c->B, c->length, c->capacity);
     for (int i = 0; i < io->P; i++)
         if (io->positions_P[i] < 0 || io->positions_P[i] >= io->T)
             FAIL(SHAPE, "masked position %d is outside the row of %d tokens", io->positions_P[i],

@@ -36,7 +36,7 @@ struct amax_io {
 enum status amax(const struct ops *, const struct amax *, const struct amax_io *, struct queue *);
 
 /* Ends an op that also returns the amax of its result: runs amax, unless the op's kernel has
- * already computed it (ops.computes_amax).  Does nothing if io->largest is NULL. */
+ * already computed it (ops.computes_amax).  Does nothing if io->amax is NULL. */
 enum status float8_result_amax(const struct ops *, const struct amax *, const struct amax_io *,
                                struct queue *);
 

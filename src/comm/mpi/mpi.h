@@ -1,7 +1,7 @@
 /* mpi.h (comm/mpi) -- groups of ranks that exchange host memory by MPI.
  *
- * Threads  A progress thread makes every call of MPI, so transfers proceed while the program
- *          computes (progress.h).
+ * Threads  A progress thread makes every MPI call but those of mpi_abort, so transfers proceed
+ *          while the program computes (progress.h).
  * Ranks    A process opens it at most once; opening is collective.
  * Errors   COMM: MPI reports an error, or a rank's heartbeat has stopped (heartbeat.h). */
 // SPDX-License-Identifier: Apache-2.0
