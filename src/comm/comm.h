@@ -29,8 +29,8 @@ struct p2p_message {
     int peer, tag;
 };
 
-/* Is called for every transfer when it starts and when it has been waited for; `bytes` are those
- * that this rank receives from others. */
+/* Called when a transfer starts and when comm_wait returns; `bytes` are those that this rank
+ * receives from others. */
 struct comm_observer {
     void (*start)(struct comm_observer *w, const struct comm *c, const struct transfer *t,
                   size_t bytes);

@@ -12,7 +12,8 @@ enum { CHUNK_BYTES = 128 << 20, MIN_ROWS = 1024, ROW_MULTIPLE = 64 };
 
 enum param_id head_param(const struct model *m) { return m->shape.tied ? PARAM_embed : PARAM_head; }
 
-/* Tokens of a chunk: all chunks about equal, and a multiple of what GEMMs like. */
+/* Tokens of a chunk: all chunks about equal, a multiple of ROW_MULTIPLE, so that GEMM tiles are
+ * full. */
 static int chunk_rows(const struct model *m, int N)
 {
     size_t rows = CHUNK_BYTES / ((size_t)m->shape.V * dtype_bytes(m->dtype));

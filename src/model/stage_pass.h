@@ -3,7 +3,7 @@
  * The residual stream comes from the stage before and goes to the next; the embedding makes the
  * first, the head turns the last into losses and their gradient.
  *
- * Axes     B rows, T tokens, S of them whose residual stream is here, D width.
+ * Axes     B rows, T tokens, S of them whose residual stream is local, D width.
  * Memory   A stage_pass holds what a microbatch saves between its forward and its backward;
  *          everything else is shared by all passes, which run one after the other. */
 // SPDX-License-Identifier: Apache-2.0

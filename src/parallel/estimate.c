@@ -114,8 +114,9 @@ double estimate_pipeline(const struct schedule *s, const double *forward, const 
     }
     double steady = s->chunks * slowest; /* of a microbatch in the steady state */
     if (few.num_microbatches > MAX_ROUNDS * few.pp) few.num_microbatches = MAX_ROUNDS * few.pp;
-    /* After that many rounds all are alike.  If even so few are too many to replay, assume that the
-     * first microbatch goes forward and back, and that all others follow in the steady state. */
+    /* Beyond MAX_ROUNDS the schedule is in steady state.  If MAX_ROUNDS is still too many to
+     * replay, assume that the first microbatch goes forward and back, and that all others follow in
+     * the steady state. */
     if ((double)schedule_length(&few) * few.pp > MAX_ACTIONS)
         return all - 2 * p2p - slowest + s->num_microbatches * steady;
     struct replay r = {

@@ -9,7 +9,7 @@
 #include "parallel/schedule.h"
 #include "parallel/sim_clock.h"
 
-/* What may limit a step: name, what would help */
+/* What may limit a step: name, what would help.  `products` are matrix multiplies (JSON) */
 #define RESOURCE_LIST(X)                                                                           \
     X(products, "faster matrix multiplies")                                                        \
     X(memory_rate, "faster memory")                                                                \
@@ -45,5 +45,5 @@ struct estimate {
 };
 
 /* `clocks`: RESOURCE_COUNT of each rank of a pipeline (s->pp of them, or 1).  Clock i ran on
- * estimate_faster_hardware(.., i), the last one on the hardware itself. */
+ * estimate_faster_hardware(.., i); the last clock is the baseline. */
 void estimate_make(struct estimate *e, const struct sim_clock *clocks, const struct schedule *s);

@@ -23,8 +23,8 @@
 /* Declares to the group the messages that the ring sends and receives.  Collective. */
 enum status ring_declare_p2p(const struct comm *group);
 
-/* attention_forward and attention_backward for S == T tokens of each row here, of rows that the
- * group has as a whole; causal, start and end are by position in the row.  For groups of two or
+/* attention_forward and attention_backward for S == T local tokens of each row, of rows that the
+ * group holds as a whole; causal, start and end are by position in the row.  For groups of two or
  * more.  Errors: those of the ops, and COMM. */
 enum status ring_forward(const struct comm *group, const struct ops *, const struct attention *,
                          const struct attention_fwd *, struct queue *);

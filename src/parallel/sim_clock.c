@@ -25,8 +25,9 @@ void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, doub
     *(matmul > memory ? &c->matmul_s : &c->memory_s) += fmax(matmul, memory);
 }
 
-/* Collectives are hierarchical: within a node all data goes over its links, and between nodes each
- * rank carries a part of it over its share of the network.  *over: the slower of the two. */
+/* The alpha-beta cost model: a latency per step, plus bytes over bandwidth.  Collectives are
+ * hierarchical: within a node all data goes over its links, and between nodes each rank carries a
+ * part of it over its share of the network.  *over: the slower of the two. */
 static double transfer_seconds(const struct hardware *h, const struct transfer *t,
                                const struct sim_group *way, double bytes, int *over)
 {

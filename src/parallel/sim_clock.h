@@ -2,8 +2,9 @@
  *
  * It receives the rank's operations and transfers in the order in which the step's own code issues
  * them, so a transfer overlaps the same computation as in a real step.  An operation takes its
- * compute time or its memory time, whichever is longer (a roofline).  A transfer takes the time of
- * the slowest link on its way; transfers over the same links are serialized.
+ * compute time or its memory time, whichever is longer (a roofline).  A transfer takes its latency
+ * plus the time of the slowest link on its path (the alpha-beta cost model); transfers over the
+ * same links are serialized.
  *
  * Units    Seconds, FLOPs, bytes.
  * Limits   Ranks are identical; there are no stragglers.  Launching an operation takes no time;

@@ -8,8 +8,8 @@
  *          trn1 (a NeuronCore, half a chip), trn2 (a logical core of two, a quarter of a chip):
  *          AWS's Neuron documentation of the chips; trn1.32xlarge has 800 Gb/s, trn2.48xlarge
  *          3.2 Tb/s.  It gives the total of both directions of a link; half is assumed for each
- *          Latency, and what is not measured for cpu, are assumptions for a cluster of such
- *          machines with a 100 Gb/s network.  Efficiency is fitted, see docs/estimates.md */
+ *          Latencies, and unmeasured cpu values, are assumed: a cluster of such machines with a
+ *          100 Gb/s network.  Efficiency is fitted, see docs/estimates.md */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -30,7 +30,7 @@ struct trainer {
     struct arena shared;      /* memory that host and device share */
     struct model_shape shape; /* of the whole model */
     struct layout whole;      /* of the whole model, unsharded */
-    struct model model;       /* what is here: some stages, a slice of every matrix */
+    struct model model;       /* on this rank: some stages, a slice of every matrix */
     struct stage *stages;     /* owned */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* of an optimizer step; owned */
