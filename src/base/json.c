@@ -335,6 +335,14 @@ void json_write_int(struct json_writer *w, const char *key, int64_t value)
     text_addf(w->text, "%lld", (long long)value);
 }
 
+void json_write_int_or_null(struct json_writer *w, const char *key, int64_t value)
+{
+    if (value < 0)
+        json_write_null(w, key);
+    else
+        json_write_int(w, key, value);
+}
+
 void json_write_real(struct json_writer *w, const char *key, double value)
 {
     write_prefix(w, key);

@@ -83,6 +83,8 @@ void json_end_array(struct json_writer *w);
 void json_write_key(struct json_writer *w, const char *key);
 void json_write_string(struct json_writer *w, const char *key, const char *value); /* NULL: null */
 void json_write_int(struct json_writer *w, const char *key, int64_t value);
+void json_write_int_or_null(struct json_writer *w, const char *key,
+                            int64_t value);                                 /* null if < 0 */
 void json_write_real(struct json_writer *w, const char *key, double value); /* as json_real */
 void json_write_bool(struct json_writer *w, const char *key, bool value);
 void json_write_null(struct json_writer *w, const char *key);
