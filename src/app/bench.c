@@ -117,7 +117,8 @@ static enum status measure(struct bench *b, size_t megabytes, int rounds)
     b->timings = heap(b->calls.count * sizeof *b->timings);
     TRY_OUT(arena_init(&memory, megabytes << 20, NULL));
     log_line(LOG_INFO, "measuring the ceilings of this machine ...");
-    TRY_OUT(cpu_bench_measure_ceilings(&b->ceilings, b->machine.queue, memory.base, memory.size));
+    TRY_OUT(cpu_bench_measure_ceilings(&b->ceilings, b->machine.queue->num_threads, memory.base,
+                                       memory.size));
     warn_if_cores_are_shared(b);
     machine_tune(&b->machine, &b->config->device);
     const struct cpu_bench c = {.config = b->config,
@@ -146,8 +147,8 @@ static void print_ceilings(const struct bench *b)
     for (enum ceiling i = 0; i < CEILING_COUNT; i++)
         printf("  %-24s %10.1f %10.1f GFLOP/s\n", cpu_bench_ceiling_text(i),
                c->flops[i][THREADS_ONE] / 1e9, c->flops[i][THREADS_ALL] / 1e9);
-    for (enum stream_kernel i = 0; i < STREAM_COUNT; i++)
-        printf("  memory: %-16s %10.1f %10.1f GB/s\n", stream_name(i),
+    for (enum bandwidth_kernel i = 0; i < BANDWIDTH_COUNT; i++)
+        printf("  memory: %-16s %10.1f %10.1f GB/s\n", bandwidth_name(i),
                c->bytes[i][THREADS_ONE] / 1e9, c->bytes[i][THREADS_ALL] / 1e9);
 }
 
@@ -278,8 +279,8 @@ static void add_ceilings(const struct bench *b, struct text *t)
         text_addf(t, "%s\"%s\": {\"one\": %.6g, \"all\": %.6g}", i ? ", " : "",
                   cpu_bench_ceiling_name(i), c->flops[i][THREADS_ONE], c->flops[i][THREADS_ALL]);
     text_adds(t, "}, \"bytes\": {");
-    for (enum stream_kernel i = 0; i < STREAM_COUNT; i++)
-        text_addf(t, "%s\"%s\": {\"one\": %.6g, \"all\": %.6g}", i ? ", " : "", stream_name(i),
+    for (enum bandwidth_kernel i = 0; i < BANDWIDTH_COUNT; i++)
+        text_addf(t, "%s\"%s\": {\"one\": %.6g, \"all\": %.6g}", i ? ", " : "", bandwidth_name(i),
                   c->bytes[i][THREADS_ONE], c->bytes[i][THREADS_ALL]);
     text_adds(t, "}},\n ");
 }
