@@ -362,10 +362,15 @@ static enum status bench_gpu(struct bench *b, size_t bytes, int rounds, struct t
               LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters,
               trainer_rows(b->config, &b->machine.mesh), (long long)b->config->training.seq_len,
               dtype_name(dtype_of(b->config)));
-    text_addf(json, "{\"version\": \"%s\", \"kernels\": \"%s\", \"parameters\": %lld,\n ",
-              LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters);
-    TRY(device_bench_run(&d, table, json));
-    text_adds(json, "}\n");
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "version", LLAMERO_VERSION);
+    json_write_string(&w, "kernels", b->machine.ops->backend);
+    json_write_int(&w, "parameters", b->parameters);
+    TRY(device_bench_run(&d, table, &w));
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
     return STATUS_OK;
 }
 
