@@ -187,6 +187,17 @@ void loaded_model_close(struct loaded_model *l, enum status how)
     free(l->folder);
 }
 
+enum status loaded_model_write_text(const struct loaded_model *l, const int32_t *ids, size_t count,
+                                    const char *key, struct json_writer *w)
+{
+    struct text bytes = {0};
+    enum status st = tokenizer_decode_part(l->tokenizer, ids, count, &bytes);
+    bool has_text = bytes.len && text_is_utf8(bytes.data, bytes.len);
+    if (!st) json_write_string(w, key, has_text ? bytes.data : "");
+    text_release(&bytes);
+    return st;
+}
+
 struct pipeline loaded_model_pipeline(const struct loaded_model *l)
 {
     return (struct pipeline){.model = &l->model,

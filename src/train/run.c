@@ -126,15 +126,16 @@ static struct checkpoint_state checkpoint_state_of(struct training_run *r)
 }
 
 /* Writes the data cursor of all readers; null on ranks that do not read. */
-static enum status save_cursor(struct training_run *r, struct text *json)
+static enum status save_cursor(struct training_run *r, struct json_writer *w)
 {
     const struct comm *readers = &r->trainer.machine.groups.of[GROUP_data];
     if (!r->reads) {
-        text_adds(json, "null");
+        json_write_null(w, NULL);
         return STATUS_OK;
     }
     TRY(loader_gather_cursor(r->loader, readers));
-    return loader_save(r->loader, json);
+    loader_save(r->loader, w);
+    return STATUS_OK;
 }
 
 static enum status save_checkpoint(struct training_run *r, bool model_only)
@@ -148,16 +149,18 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
         state.dtype = half ? SAFETENSORS_BF16 : SAFETENSORS_F32;
     }
     enum status st = STATUS_OK;
-    text_addf(&state.train, "{\"tokens_seen\": %lld, \"skips\": %lld, ", (long long)t->tokens_seen,
-              (long long)t->skips);
+    struct json_writer w = {.text = &state.train};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "tokens_seen", t->tokens_seen);
+    json_write_int(&w, "skips", t->skips);
     if (t->has_float8) {
-        text_adds(&state.train, "\"float8\": ");
-        float8_save(&t->float8, &state.train);
-        text_adds(&state.train, ", ");
+        json_write_key(&w, "float8");
+        float8_save(&t->float8, &w);
     }
-    text_adds(&state.train, "\"data\": ");
-    TRY_OUT(save_cursor(r, &state.train));
-    text_adds(&state.train, "}");
+    json_write_key(&w, "data");
+    TRY_OUT(save_cursor(r, &w));
+    json_end_object(&w);
+    json_finish(&w);
     TRY_OUT(checkpointer_save(r->checkpointer, &state));
     r->saved_step = t->steps_done;
     r->saved_at_s = clock_monotonic_s();
