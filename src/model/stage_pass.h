@@ -26,7 +26,7 @@ void stage_pass_release(struct stage_pass *p);
 /* SHAPE: a microbatch of a size that the model cannot process. */
 enum status stage_pass_check(const struct model *m, const struct microbatch *b);
 /* Elements of the residual stream, S * D. */
-size_t stage_pass_stream_elements(const struct model *m, const struct microbatch *b);
+size_t stage_pass_residual_elements(const struct model *m, const struct microbatch *b);
 /* Allocates the buffers that all passes share. */
 void stage_pass_alloc_shared(const struct model *m, const struct microbatch *b,
                              struct activations *shared, struct arena *step);
