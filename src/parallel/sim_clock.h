@@ -48,7 +48,7 @@ void sim_clock_release(struct sim_clock *c);
 void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, double bytes);
 /* Starts a transfer that receives `bytes`; waits until a transfer completes. */
 void sim_clock_start_transfer(struct sim_clock *c, const struct transfer *t,
-                              const struct sim_group *way, double bytes);
+                              const struct sim_group *group, double bytes);
 void sim_clock_wait_transfer(struct sim_clock *c, const struct transfer *t);
 /* Marks the end of the last microbatch: what follows runs once a step.  Later calls do nothing. */
 void sim_clock_end_microbatches(struct sim_clock *c);

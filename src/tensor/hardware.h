@@ -47,8 +47,8 @@ struct hardware {
     double bf16_flops, f32_flops;
     double float8; /* FP8 FLOP/s as a multiple of bf16's; 1: FP8 GEMMs run in bf16 */
     double efficiency;
-    double memory_bytes, memory_rate;
-    double node_ranks, node_rate, network_rate, latency_s;
+    double memory_bytes, memory_bandwidth;
+    double node_ranks, node_bandwidth, network_bandwidth, latency_s;
 };
 
 /* A row of the table. */
