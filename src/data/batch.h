@@ -37,11 +37,11 @@ void batch_fill_random(struct batch *b, int V);
 /* Collective: broadcasts the batch from rank 0 of `peers`.  COMM: a rank failed. */
 enum status batch_broadcast(struct batch *b, const struct comm *peers);
 
-/* Allocates the batch of this rank's part of the tokens; without context parallelism `here` shares
+/* Allocates the batch of this rank's part of the tokens; without context parallelism `local` shares
  * the arrays of `whole`. */
-void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *here,
+void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *local,
                       struct arena *run);
 /* Copies this rank's tokens from complete rows.  `valid` and `bytes` remain those of the complete
  * rows.  `causal` selects the zigzag layout. */
 void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
-                     struct batch *here);
+                     struct batch *local);

@@ -1,6 +1,6 @@
 /* gpu.h (machine) -- opens the GPU of this rank, in a program that was built with a GPU backend.
  *
- * In a program without one gpu_backend is NULL, and nothing else here may be called. */
+ * In a program without one gpu_backend is NULL, and no function of this header may be called. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
