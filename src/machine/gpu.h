@@ -1,6 +1,7 @@
 /* gpu.h (machine) -- opens the GPU of this rank, in a program that was built with a GPU backend.
  *
- * In a program without one gpu_backend is NULL, and no function of this header may be called. */
+ * In a program without one gpu_backend is NULL, and of these functions only
+ * gpu_machine_count may be called. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

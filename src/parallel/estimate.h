@@ -9,7 +9,7 @@
 #include "parallel/schedule.h"
 #include "parallel/sim_clock.h"
 
-/* What may limit a step: name, what would help.  `products` are matrix multiplies (JSON) */
+/* What may limit a step: name, also in JSON; what would help.  products: matrix multiplies. */
 #define RESOURCE_LIST(X)                                                                           \
     X(products, "faster matrix multiplies")                                                        \
     X(memory_rate, "faster memory")                                                                \
