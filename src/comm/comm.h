@@ -11,7 +11,7 @@
  * Memory   Transfers use only the caller's buffers.  Those are host memory, or device memory on
  *          comm/staged and comm/nccl.  The functions that are not transfers always take host
  *          memory.
- * Errors   COMM: a rank is gone, or the library reports an error. */
+ * Errors   COMM: a rank died, or the library reports an error. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
