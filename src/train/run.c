@@ -202,7 +202,7 @@ static bool is_excluded(const struct checkpoint_config *c, const char *part)
     return false;
 }
 
-/* A checkpoint of torch has no cursor that we read: then the data start over. */
+/* Torch checkpoints have no usable data position, so the data restart from the first row. */
 static enum status resume_data(struct training_run *r, const struct json *cursor)
 {
     if (is_excluded(&r->config->checkpoint, "dataloader") || !r->reads || json_is_null(cursor))
