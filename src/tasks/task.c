@@ -29,7 +29,7 @@ static enum status encode(struct task_encoder *e, const char *bytes, size_t len,
     return encoder_encode(e->encoder, bytes, len, out);
 }
 
-/* BOS, or EOS if there is none, stands in for an empty context, unless the continuation begins with
+/* BOS, or else EOS, stands in for an empty context, unless the continuation begins with
  * it. */
 static enum status encode_alone(struct task_encoder *e, const struct text *text, size_t *context)
 {
@@ -129,7 +129,7 @@ static enum status read_items(struct task *t, const struct task_options *o, stru
     }
     if (!t->num_items) FAIL_OUT(DATA, "%s: contains no rows", o->path);
 out:
-    task_question_release(&q);
+    task_format_release_question(&q);
     task_rows_close(rows);
     return st;
 }

@@ -9,7 +9,7 @@
 
 enum { MAX_CHOICES = 1000 };
 
-void task_question_release(struct task_question *q)
+void task_format_release_question(struct task_question *q)
 {
     for (int i = 0; i < q->capacity; i++) {
         text_release(&q->choices[i].context);

@@ -21,7 +21,7 @@ struct task_question {
     int num_choices, capacity;
     int gold; /* the correct choice */
 };
-void task_question_release(struct task_question *q);
+void task_format_release_question(struct task_question *q);
 
 enum task_metric {
     TASK_ACC = 1,        /* the most likely choice is the correct one */
