@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "base/json.h"
 #include "hub/hub.h"
 #include "infer/baselines.h"
 #include "infer/loaded_model.h"
@@ -63,11 +64,17 @@ static void report(const struct evaluating *e, const struct evaluation *v, bool 
         return;
     }
     struct text t = {0};
-    text_addf(&t, "{\"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_byte\": ", loss, exp(loss));
-    json_real(&t, bits);
-    text_addf(&t, ", \"accuracy\": %.9g, \"tokens\": %lld", accuracy, (long long)v->tokens);
-    baselines_write_json(&e->baselines, v, &t);
-    printf("%s}\n", t.data);
+    struct json_writer w = {.text = &t};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_format(&w, "loss", "%.9g", loss);
+    json_write_format(&w, "perplexity", "%.9g", exp(loss));
+    json_write_real(&w, "bits_per_byte", bits);
+    json_write_format(&w, "accuracy", "%.9g", accuracy);
+    json_write_int(&w, "tokens", v->tokens);
+    baselines_write_json(&e->baselines, v, &w);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(t.data);
     text_release(&t);
 }
 

@@ -49,15 +49,15 @@ void batch_fill_random(struct batch *b, int V)
 enum status batch_broadcast(struct batch *b, const struct comm *peers)
 {
     int32_t *const arrays[] = {b->ids_BT, b->labels_BT, b->start_BT, b->end_BT};
-    double counts[] = {(double)b->valid, (double)b->bytes};
+    size_t bytes = (size_t)b->B * (size_t)b->T * sizeof *b->ids_BT;
+    int64_t counts[] = {b->valid, b->bytes};
     if (peers->size == 1) return STATUS_OK;
-    for (int i = 0; i < 4; i++) { /* IDs travel as F32: both have four bytes */
-        struct transfer t = {TRANSFER_broadcast, F32, (size_t)b->B * (size_t)b->T, .x = arrays[i]};
+    for (int i = 0; i < 4; i++) {
+        struct transfer t = {TRANSFER_broadcast, .count = bytes, .x = arrays[i], .is_bytes = true};
         TRY(comm_run(peers, &t));
     }
-    if (peers->rank) counts[0] = counts[1] = 0;
-    TRY(comm_all_reduce(peers, REDUCE_SUM, counts, 2));
-    b->valid = (int64_t)counts[0], b->bytes = (int64_t)counts[1];
+    TRY(comm_broadcast_bytes(peers, 0, counts, sizeof counts));
+    b->valid = counts[0], b->bytes = counts[1];
     return STATUS_OK;
 }
 

@@ -359,31 +359,32 @@ static bool is_own_stream(const struct loader *l, size_t cursor)
 enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
 {
     size_t count = num_cursor_ints(l);
-    double *numbers = heap((count + 1) * sizeof *numbers);
-    for (size_t i = 0; i < count; i++) numbers[i] = is_own_stream(l, i) ? (double)l->cursors[i] : 0;
-    enum status st = comm_all_reduce(readers, REDUCE_SUM, numbers, count);
-    for (size_t i = 0; i < count && !st; i++) l->cursors[i] = (int64_t)numbers[i];
-    free(numbers);
-    return st;
+    for (size_t i = 0; i < count; i++)
+        if (!is_own_stream(l, i)) l->cursors[i] = 0;
+    TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->cursors, count));
+    return STATUS_OK;
 }
 
-enum status loader_save(const struct loader *l, struct text *json)
+void loader_save(const struct loader *l, struct json_writer *w)
 {
     uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_readers;
-    text_addf(json, "{\"format\": 1, \"next_row\": %llu, \"settings\": %u, \"sources\": [",
-              (unsigned long long)next, settings_fingerprint(l));
-    for (size_t i = 0; i < l->num_sources; i++)
-        text_addf(json, "%s%u", i ? ", " : "", l->sources[i].fingerprint);
-    text_adds(json, "], \"streams\": [");
     size_t ints = l->order->cursor_ints;
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_int(w, "format", 1);
+    json_write_int(w, "next_row", (int64_t)next);
+    json_write_int(w, "settings", settings_fingerprint(l));
+    json_begin_array(w, "sources", JSON_INLINE);
+    for (size_t i = 0; i < l->num_sources; i++) json_write_int(w, NULL, l->sources[i].fingerprint);
+    json_end_array(w);
+    json_begin_array(w, "streams", JSON_INLINE);
     for (uint64_t s = 0; s < l->order->num_streams; s++) {
-        text_adds(json, s ? ",\n[" : "\n[");
-        for (size_t i = 0; i < ints; i++)
-            text_addf(json, "%s%lld", i ? "," : "", (long long)l->cursors[s * ints + i]);
-        text_adds(json, "]");
+        json_newline(w, 0);
+        json_begin_array(w, NULL, JSON_COMPACT);
+        for (size_t i = 0; i < ints; i++) json_write_int(w, NULL, l->cursors[s * ints + i]);
+        json_end_array(w);
     }
-    text_adds(json, "]}");
-    return STATUS_OK;
+    json_end_array(w);
+    json_end_object(w);
 }
 
 #define OR_RESTART "checkpoint.exclude_from_loading = [\"dataloader\"] restarts from the first row"

@@ -191,14 +191,19 @@ static enum status open_parts(struct prepare_state *p)
 static enum status write_journal(struct prepare_state *p)
 {
     struct text t = {0};
+    struct json_writer w = {.text = &t};
     if (fdatasync(p->bin_fd) || fdatasync(p->idx_fd))
         FAIL(IO, "%s: %s", p->bin_part, strerror(errno));
-    text_addf(&t,
-              "{\"fingerprint\": %u, \"source\": %zu, \"place\": %llu, \"documents\": %llu, "
-              "\"tokens\": %llu, \"text_bytes\": %llu}\n",
-              p->fingerprint, p->written_source, (unsigned long long)p->written_position,
-              (unsigned long long)p->done.documents, (unsigned long long)p->done.tokens,
-              (unsigned long long)p->done.text_bytes);
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "fingerprint", p->fingerprint);
+    json_write_int(&w, "source", (int64_t)p->written_source);
+    json_write_int(&w, "place", (int64_t)p->written_position);
+    json_write_int(&w, "documents", (int64_t)p->done.documents);
+    json_write_int(&w, "tokens", (int64_t)p->done.tokens);
+    json_write_int(&w, "text_bytes", (int64_t)p->done.text_bytes);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&t, "\n");
     enum status st = file_write(p->journal, t.data, t.len);
     text_release(&t);
     p->journal_s = clock_monotonic_s();

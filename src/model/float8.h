@@ -86,6 +86,6 @@ struct float8_delayed float8_delayed_scale(const struct float8_state *f, int blo
 float float8_scale_from_amax(float amax, float old_scale, enum float8 format, int margin);
 
 /* Writes scales and histories as a JSON value; each f32 as the hexadecimal digits of its bits. */
-void float8_save(const struct float8_state *f, struct text *json);
+void float8_save(const struct float8_state *f, struct json_writer *w);
 /* A shorter history keeps the newest amaxes.  DATA: saved from another model, or damaged. */
 enum status float8_load(struct float8_state *f, const struct json *saved);

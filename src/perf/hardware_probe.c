@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "perf/hardware_probe.h"
 
-#include "backends/cpu/stream.h"
 #include "base/clock.h"
+#include "machine/bandwidth.h"
 #include "machine/machine.h"
 #include "metrics/memory.h"
 #include "ops/linear.h"
@@ -52,7 +52,7 @@ static enum status measure_copy(const struct queue *queue, double *rate)
     enum { BYTES = 64 << 20, PASSES = 5 };
     struct arena a = {0};
     TRY(arena_init(&a, BYTES, NULL));
-    *rate = stream_measure_best(STREAM_copy, a.base, BYTES, queue->num_threads, PASSES);
+    *rate = bandwidth_measure_best(BANDWIDTH_copy, a.base, BYTES, queue->num_threads, PASSES);
     arena_release(&a);
     return STATUS_OK;
 }

@@ -62,17 +62,17 @@ static enum status next_batch(struct evaluator *e, struct loader *loader, bool *
 {
     int rows = 0;
     enum status st = loader ? loader_next(loader, &e->batch, &rows) : STATUS_OK;
-    double state[2] = {rows > 0, signals_pending() > 0};
+    int64_t state[2] = {rows > 0, signals_pending() > 0};
     TRY(comm_agree(e->peers, comm_agree(e->readers, st)));
-    TRY(comm_all_reduce(e->peers, REDUCE_MAX, state, 2));
-    TRY(comm_all_reduce(e->readers, REDUCE_MAX, state, 2));
+    TRY(comm_all_reduce_int64(e->peers, REDUCE_MAX, state, 2));
+    TRY(comm_all_reduce_int64(e->readers, REDUCE_MAX, state, 2));
     TRY(batch_broadcast(&e->batch, e->peers));
-    *more = state[0] > 0 && !(state[1] > 0);
+    *more = state[0] && !state[1];
     return STATUS_OK;
 }
 
 /* Sums over all ranks.  Losses are known to the last stage only, for its tokens; counts to all
- * peers. */
+ * peers.  Counts travel with the losses, in one all-reduce: doubles hold them exactly. */
 static enum status sum_over_ranks(const struct evaluator *e, struct evaluation *v)
 {
     enum { LOSS_SUM, CORRECT, MARK_LOSS_SUM, MARKS, TOKENS, BYTES, COUNT, NUM_LOSSES = TOKENS };
@@ -91,7 +91,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
                           struct arena *step, struct evaluation *out)
 {
     *out = (struct evaluation){0};
-    double unknown_bytes = 0; /* batches */
+    int64_t unknown_bytes = 0; /* batches */
     while (out->batches != batches) {
         bool more;
         TRY(next_batch(e, loader, &more));
@@ -111,7 +111,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         out->batches++;
     }
     TRY(sum_over_ranks(e, out));
-    TRY(comm_all_reduce(e->readers, REDUCE_MAX, &unknown_bytes, 1));
-    if (unknown_bytes > 0) out->bytes = 0;
+    TRY(comm_all_reduce_int64(e->readers, REDUCE_MAX, &unknown_bytes, 1));
+    if (unknown_bytes) out->bytes = 0;
     return STATUS_OK;
 }

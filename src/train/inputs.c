@@ -40,9 +40,9 @@ static enum status fetch_model_tokenizer(const struct config *c, const struct co
     char *folder = find_model_tokenizer(c);
     bool found = folder != NULL;
     free(folder);
-    double missing = !found && hub_is_path(path);
-    if (world) TRY(comm_all_reduce(world, REDUCE_MAX, &missing, 1));
-    if (missing > 0 && hub_fetch(path, HUB_TOKENIZER, world))
+    int64_t missing = !found && hub_is_path(path);
+    TRY(comm_all_reduce_int64(world, REDUCE_MAX, &missing, 1));
+    if (missing && hub_fetch(path, HUB_TOKENIZER, world))
         log_line(LOG_WARN, "%s: cannot fetch a tokenizer: %s", path, status_message());
     return STATUS_OK;
 }

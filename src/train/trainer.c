@@ -272,19 +272,19 @@ static int64_t count_valid(const struct batch *b, int first_row, int rows)
 
 /* Scale of the losses of the i-th microbatch and of their gradients; `valid`: labels of the global
  * batch.  loss_norm = "rank_mean" takes the mean over local_batch_size rows at a time. */
-static double loss_scale(const struct trainer *t, int i, double valid)
+static double loss_scale(const struct trainer *t, int i, int64_t valid)
 {
     const struct training_config *c = &t->config->training;
     int rows = (int)c->local_batch_size, means = t->batch.B / rows;
     if (c->loss_norm == LOSS_NORM_rank_mean) {
         int first = i * t->microbatches[i].B / rows * rows;
-        valid = (double)count_valid(&t->batch, first, rows) * means * group(t, GROUP_data)->size;
+        valid = count_valid(&t->batch, first, rows) * means * group(t, GROUP_data)->size;
     }
-    return valid > 0 ? 1.0 / valid : 0;
+    return valid ? 1.0 / (double)valid : 0;
 }
 
 /* Runs all microbatches: accumulates their gradients and sums this rank's losses. */
-static enum status run_microbatches(struct trainer *t, double valid, double *loss)
+static enum status run_microbatches(struct trainer *t, int64_t valid, double *loss)
 {
     int num_microbatches = t->pipeline.schedule.num_microbatches;
     for (int i = 0; i < num_microbatches; i++) {
@@ -324,9 +324,9 @@ static enum status forward_backward(struct trainer *t, struct local_result *loca
 {
     struct trace *trace = t->machine.queue->trace;
     const struct comm *readers = group(t, GROUP_data), *contexts = group(t, GROUP_cp);
-    double valid = (double)t->batch.valid;
+    int64_t valid = t->batch.valid;
     batch_copy_part(&t->batch, contexts, t->evaluator.causal, &t->local);
-    TRY(comm_all_reduce(readers, REDUCE_SUM, &valid, 1));
+    TRY(comm_all_reduce_int64(readers, REDUCE_SUM, &valid, 1));
     fsdp_begin_step(&t->fsdp);
     if (t->has_float8) float8_begin_step(&t->float8);
     TRY(run_microbatches(t, valid, &local->loss));
@@ -335,7 +335,7 @@ static enum status forward_backward(struct trainer *t, struct local_result *loca
     if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
     bool rank_mean = t->config->training.loss_norm == LOSS_NORM_rank_mean;
     local->mean_scale = rank_mean        ? readers->size
-                        : t->batch.valid ? valid / (double)t->batch.valid
+                        : t->batch.valid ? (double)valid / (double)t->batch.valid
                                          : 0;
     return STATUS_OK;
 }
