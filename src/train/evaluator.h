@@ -44,6 +44,9 @@ void evaluator_alloc(struct evaluator *e, int B, int T, struct arena *run);
 void evaluator_release(struct evaluator *e);
 /* Forward of one batch as a sizing pass. */
 enum status evaluator_size(struct evaluator *e, struct arena *step);
+/* Computes the rows that the caller has filled in e->batch on every one of the peers.  Then, where
+ * pipeline_has_loss, loss_BT and best_BT hold the results for e->local.  Collective. */
+enum status evaluator_forward(struct evaluator *e, struct arena *step);
 /* Evaluates at most `batches` batches, -1: all of the loader's.  Stops early when a signal is
  * pending on any rank.  `loader` is NULL if another of the peers reads.  Collective. */
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,

@@ -10,6 +10,7 @@
 #include "parallel/ring.h"
 #include "tensor/device.h"
 #include "train/microbatch.h"
+#include "train/task_evaluator.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -493,6 +494,8 @@ static enum status size_step(struct trainer *t)
     TRY_OUT(pipeline_run(&t->pipeline, t->microbatches, &t->step));
     TRY_OUT(finish_gradients(t));
     if (t->config->validation.enable) TRY_OUT(evaluator_size(&t->evaluator, &t->step));
+    if (t->config->validation.enable && t->config->validation.tasks.count)
+        TRY_OUT(task_evaluator_size(&t->evaluator, &t->step));
     TRY_OUT(local_squares(t, t->gradients, &squares));
     TRY_OUT(optim_step(&t->optim, t->machine.ops,
                        &(struct optim_update){t->gradients, .scale = 1, .step = 1}, queue));
