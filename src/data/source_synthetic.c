@@ -29,7 +29,7 @@ static enum status synthetic_open(struct source *s, struct source_file *f, uint6
 }
 
 static enum status synthetic_find(const struct source *s, struct source_reader *r,
-                                  struct source_cursor *c, struct source_document *d, bool *none)
+                                  struct source_range *c, struct source_document *d, bool *none)
 {
     (void)s, (void)r;
     *none = c->position >= c->end;

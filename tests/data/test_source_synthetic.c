@@ -8,13 +8,13 @@ TEST(source_synthetic_has_a_tenth_of_the_neurons_active)
     struct source_tokens t = {.vocab_size = 256};
     struct source_document d = {0};
     struct token_list ids = {0};
-    struct source_cursor cursor = source_part(&s, 1, 2);
+    struct source_range range = source_part(&s, 1, 2);
     bool none = false;
     uint64_t lengths = 0;
     CHECK(s.holds_ids && s.num_positions == 1000000);
     for (int session = 0; session < 20; session++) {
         size_t width = 1, active = 0;
-        CHECK_STATUS(OK, source_find(&s, NULL, &cursor, &d, &none));
+        CHECK_STATUS(OK, source_find(&s, NULL, &range, &d, &none));
         CHECK(!none && d.at == 500000 + (uint64_t)session);
         ids.count = 0;
         CHECK_STATUS(OK, source_read(&s, &d, &t, &ids));
