@@ -438,8 +438,10 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
     if (!json_is_array(streams)) FAIL(DATA, "the data position has no streams");
     if (json_count(streams) != l->order->num_streams)
-        FAIL(CONFIG, "the data position was saved with %zu streams; configured: %llu; " OR_RESTART,
-             json_count(streams), (unsigned long long)l->order->num_streams);
+        FAIL(CONFIG,
+             "the data position was saved with %zu streams, the data now has %llu: set "
+             "data.streams = %zu; " OR_RESTART,
+             json_count(streams), (unsigned long long)l->order->num_streams, json_count(streams));
     if (l->order->cursor_ints && next % l->options.num_readers)
         FAIL(CONFIG, "the data position, row %lld, is not a multiple of %d data-parallel ranks",
              (long long)next, l->options.num_readers);
