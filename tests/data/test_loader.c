@@ -531,6 +531,7 @@ TEST(loader_rejects_a_damaged_cursor)
     static const struct {
         const char *from, *to, *why;
     } cases[] = {
+        {"\"format\": 1", "\"format\": 2", "unknown \"format\""},
         {"\"next_row\": 1", "\"next_row\": -1", "next_row"},
         {"\"next_row\": 1", "\"next_row\": 0.5", "next_row"},
         {"\"settings\"", "\"sittings\"", "settings"},
