@@ -39,6 +39,8 @@ import types
 import torch
 import torch.distributed.checkpoint as dcp
 
+from dcp_state import hf_name, hf_rows
+
 SHAPE = dict(vocab=37, dim=16, layers=2, heads=4, kv_heads=2, hidden=24, seq_len=8)
 STEP, TOKENS = 4, 4 * 2 * 8
 GENERATION = {  # checkout: generation, commit
@@ -415,17 +417,7 @@ def hf_names(state):
     for name, w in state.items():
         if name.endswith(".step"):
             continue
-        heads = SHAPE["heads"] if ".wq." in name else SHAPE["kv_heads"] if ".wk." in name else 0
-        if heads:
-            w = w.view(heads, w.shape[0] // heads // 2, 2, -1).transpose(1, 2).reshape(w.shape)
-        for theirs, own in (("tok_embeddings", "model.embed_tokens"), ("layers.", "model.layers."),
-                            ("attention.w", "self_attn.w"), ("wq", "q_proj"), ("wk", "k_proj"),
-                            ("wv", "v_proj"), ("wo", "o_proj"), ("feed_forward.", "mlp."),
-                            ("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj"),
-                            ("attention_norm", "input_layernorm"), ("output.", "lm_head."),
-                            ("ffn_norm", "post_attention_layernorm")):
-            name = name.replace(theirs, own)
-        out["model." + name if name.startswith("norm") else name] = w
+        out[hf_name(name)] = hf_rows(SHAPE, name, w)
     return out
 
 
