@@ -117,7 +117,8 @@ static enum status measure(struct bench *b, size_t megabytes, int rounds)
     b->timings = heap(b->calls.count * sizeof *b->timings);
     TRY_OUT(arena_init(&memory, megabytes << 20, NULL));
     log_line(LOG_INFO, "measuring the ceilings of this machine ...");
-    TRY_OUT(cpu_bench_measure_ceilings(&b->ceilings, b->machine.queue, memory.base, memory.size));
+    TRY_OUT(cpu_bench_measure_ceilings(&b->ceilings, b->machine.queue->num_threads, memory.base,
+                                       memory.size));
     warn_if_cores_are_shared(b);
     machine_tune(&b->machine, &b->config->device);
     const struct cpu_bench c = {.config = b->config,
@@ -146,8 +147,8 @@ static void print_ceilings(const struct bench *b)
     for (enum ceiling i = 0; i < CEILING_COUNT; i++)
         printf("  %-24s %10.1f %10.1f GFLOP/s\n", cpu_bench_ceiling_text(i),
                c->flops[i][THREADS_ONE] / 1e9, c->flops[i][THREADS_ALL] / 1e9);
-    for (enum stream_kernel i = 0; i < STREAM_COUNT; i++)
-        printf("  memory: %-16s %10.1f %10.1f GB/s\n", stream_name(i),
+    for (enum bandwidth_kernel i = 0; i < BANDWIDTH_COUNT; i++)
+        printf("  memory: %-16s %10.1f %10.1f GB/s\n", bandwidth_name(i),
                c->bytes[i][THREADS_ONE] / 1e9, c->bytes[i][THREADS_ALL] / 1e9);
 }
 
@@ -286,8 +287,8 @@ static void write_ceilings(const struct ceilings *c, struct json_writer *w)
         write_ceiling(cpu_bench_ceiling_name(i), c->flops[i], w);
     json_end_object(w);
     json_begin_object(w, "bytes", JSON_INLINE);
-    for (enum stream_kernel i = 0; i < STREAM_COUNT; i++)
-        write_ceiling(stream_name(i), c->bytes[i], w);
+    for (enum bandwidth_kernel i = 0; i < BANDWIDTH_COUNT; i++)
+        write_ceiling(bandwidth_name(i), c->bytes[i], w);
     json_end_object(w);
     json_end_object(w);
 }
@@ -411,10 +412,15 @@ static enum status bench_gpu(struct bench *b, size_t bytes, int rounds, struct t
               LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters,
               trainer_rows(b->config, &b->machine.mesh), (long long)b->config->training.seq_len,
               dtype_name(dtype_of(b->config)));
-    text_addf(json, "{\"version\": \"%s\", \"kernels\": \"%s\", \"parameters\": %lld,\n ",
-              LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters);
-    TRY(device_bench_run(&d, table, json));
-    text_adds(json, "}\n");
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "version", LLAMERO_VERSION);
+    json_write_string(&w, "kernels", b->machine.ops->backend);
+    json_write_int(&w, "parameters", b->parameters);
+    TRY(device_bench_run(&d, table, &w));
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
     return STATUS_OK;
 }
 
