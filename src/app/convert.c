@@ -8,6 +8,7 @@
 #include "checkpoint/manifest.h"
 #include "config/config.h"
 #include "infer/loaded_model.h"
+#include "infer/objective.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,14 +143,37 @@ static enum status parse_dcp_flags(const char *generation, int64_t dp_size, stru
     return STATUS_OK;
 }
 
-/* Torch saves the optimizer's settings with its moments; takes them from the run. */
+/* Tells which of other programs' readers do not know that a masked model is masked. */
+static void warn_about_readers(const struct conversion *c)
+{
+    static const char *const readers[] = {
+        [CONVERT_HF] = "Transformers reads is_causal = false since version 5.2; older versions",
+        [CONVERT_META] = "params.json has no key for it (config.json has): programs that read "
+                         "params.json",
+        [CONVERT_DCP] = "DCP has no key for it (config.json has): set the mask in the program that "
+                        "loads it; torchtitan's Llama",
+        [CONVERT_GGUF] = "llama.cpp reads llama.attention.causal = false; older versions",
+        [CONVERT_NXDT] = "NxD Training does not read is_causal = false from config.json: it",
+    };
+    if (c->objective->name != OBJECTIVE_masked || !readers[c->target]) return;
+    log_line(LOG_WARN, "%s: a masked model: %s would attend causally", c->to, readers[c->target]);
+}
+
+/* Reads the run's settings: the objective, and for torch, which saves them with its moments, the
+ * optimizer's. */
 static enum status open_settings(struct conversion *c, struct config *config)
 {
-    if (c->target != CONVERT_DCP) return STATUS_OK;
+    struct text objective = {0};
     char *toml = file_join(c->from, "config.toml");
     enum status st = config_load(config, file_exists(toml) ? toml : NULL, NULL, 0);
     free(toml);
+    if (!st) st = objective_resolve(config, c->from, c->config, &objective);
+    if (!st) log_line(LOG_INFO, "objective: %s", objective.data);
+    text_release(&objective);
     TRY(st);
+    c->objective = &config->objective;
+    warn_about_readers(c);
+    if (c->target != CONVERT_DCP) return STATUS_OK;
     c->optimizer = &config->optimizer, c->lr_scheduler = &config->lr_scheduler;
     int64_t steps = config->lr_scheduler.total_steps, rows = config->training.global_batch_size;
     c->schedule_steps = steps ? steps : config->training.steps;
@@ -215,7 +239,8 @@ static const char usage[] =
     "    above it\n"
     "    NxD Training's folder of a tag (xser or not) with config.json, or checkpoint.pt\n"
     "Of a run, or a folder of step-N of any kind, the newest intact checkpoint, or --step.\n"
-    "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer.\n"
+    "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer, and the\n"
+    "        files that Transformers' AutoTokenizer needs.\n"
     "meta    DST becomes a folder in Meta's format: consolidated.00.pth, params.json, tokenizer.\n"
     "dcp     DST becomes a DCP directory that torchtitan --generation loads: frontier (the forks\n"
     "        frontier-torchtitan, torchtitan-mlm, gpt-neuro), v0.1, v0.2, or new (after v0.2.2).\n"

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "checkpoint/interop/dcp_items.h"
 #include "checkpoint/interop/nxdt_write.h"
+#include "data/data_config.h"
 #include "formats/safetensors.h"
 #include "optim/optim_config.h"
 
@@ -26,8 +27,9 @@ struct conversion {
     const char *from; /* anything checkpoint_load reads */
     const char *to;   /* new or empty folder; native: a run's dump folder; gguf: a file */
     enum conversion_target target;
-    const char *config; /* config.json of `from`; NULL: its own */
-    bool keep_dtype;    /* keep the source's; else: */
+    const char *config;                       /* config.json of `from`; NULL: its own */
+    const struct objective_config *objective; /* what `from` was trained for; NULL: unknown */
+    bool keep_dtype;                          /* keep the source's; else: */
     enum safetensors_dtype dtype;
     bool quantized;       /* gguf: q8_0, whatever `dtype` */
     uint64_t shard_bytes; /* maximum per file; 0: 5 GB */

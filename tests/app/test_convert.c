@@ -18,17 +18,23 @@ static struct trained trained(const char *settings)
     return t;
 }
 
-static double loss_of(const struct trained *t, const char *model)
+/* eval names the objective in `err`. */
+static double loss_and_log(const struct trained *t, const char *model, struct text *err)
 {
     struct text out = {0};
     struct json *v;
-    CHECK(LLAMERO(&out, NULL, "eval", model, t->corpus, "--tokenizer", "bytes", "--seq-len", "64",
+    CHECK(LLAMERO(&out, err, "eval", model, t->corpus, "--tokenizer", "bytes", "--seq-len", "64",
                   "training.mixed_precision_param=float32", "--json") == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &v));
     double loss = json_number(json_get(v, "loss"));
     json_free(v);
     text_release(&out);
     return loss;
+}
+
+static double loss_of(const struct trained *t, const char *model)
+{
+    return loss_and_log(t, model, NULL);
 }
 
 TEST(convert_to_hugging_face_and_back_is_lossless)
@@ -50,6 +56,74 @@ TEST(convert_to_hugging_face_and_back_is_lossless)
     double loss = loss_of(&t, t.dump);
     CHECK(loss_of(&t, one) == loss && loss_of(&t, many) == loss && loss_of(&t, back) == loss);
     CHECK(loss_of(&t, torch) == loss);
+}
+
+TEST(a_masked_model_stays_masked_in_every_format)
+{
+    struct trained t = trained("training.steps=10 objective.name=masked "
+                               "objective.mask_token=<|mask|> objective.mask_probability=0.2");
+    static const char *const formats[] = {"hf", "meta", "dcp", "nxdt", "native"};
+    struct text err = {0}, file = {0};
+    double loss = loss_and_log(&t, t.dump, &err);
+    CHECK(strstr(err.data, "objective: masked (") && strstr(err.data, ": objective.name)"));
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const char *to = test_path(t.folder, formats[i]);
+        CHECK(LLAMERO(NULL, &err, "convert", t.dump, to, "--to", formats[i], "--model-only") == 0);
+        CHECK(strstr(err.data, "objective: masked ("));
+        CHECK(!strcmp(formats[i], "native") || strstr(err.data, "would attend causally"));
+        CHECK(loss_and_log(&t, to, &err) == loss);
+        CHECK(strstr(err.data, "objective: masked (config.json: is_causal = false)"));
+    }
+    const char *hf = test_path(t.folder, "hf"), *gguf = test_path(t.folder, "one.gguf");
+    CHECK(LLAMERO(NULL, &err, "generate", hf, "--prompt", "x") == 78);
+    CHECK(strstr(err.data, "is a masked model"));
+    CHECK(LLAMERO(NULL, &err, "generate", hf, "--fill", "a <mask>") == 0);
+    CHECK(LLAMERO(NULL, &err, "convert", hf, gguf) == 0);
+    CHECK_STATUS(OK, file_read(gguf, 1 << 24, &file));
+    CHECK(memmem(file.data, file.len, "llama.attention.causal\7\0\0\0\0", 27));
+    text_release(&err), text_release(&file);
+}
+
+TEST(a_causal_models_folder_does_not_mention_the_objective)
+{
+    struct trained t = trained("training.steps=2");
+    const char *to = test_path(t.folder, "hf"), *gguf = test_path(t.folder, "one.gguf");
+    struct text err = {0}, file = {0};
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, to) == 0);
+    CHECK(strstr(err.data, "objective: causal (") && !strstr(err.data, "warning"));
+    CHECK_STATUS(OK, file_read(test_path(to, "config.json"), 1 << 20, &file));
+    CHECK(!strstr(file.data, "is_causal") && !strstr(file.data, "mlm_probability"));
+    CHECK_STATUS(OK, file_read(test_path(to, "tokenizer_config.json"), 1 << 20, &file));
+    CHECK(!strstr(file.data, "mask_token"));
+    CHECK(LLAMERO(NULL, &err, "convert", to, gguf) == 0);
+    CHECK_STATUS(OK, file_read(gguf, 1 << 24, &file));
+    CHECK(!memmem(file.data, file.len, "attention.causal", 16));
+    text_release(&err), text_release(&file);
+}
+
+TEST(converted_hf_folder_gets_the_files_that_the_source_lacks)
+{
+    struct trained t = trained("training.steps=2 data.tokenizer=tests/tokenizer/data/small.model");
+    const char *to = test_path(t.folder, "hf"), *meta = test_path(t.folder, "meta");
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
+                                        "special_tokens_map.json", "generation_config.json"};
+    char *step = file_join(t.dump, "checkpoint/step-2");
+    for (size_t i = 0; i < 4; i++) CHECK(file_exists_in(step, names[i]));
+    CHECK(file_exists_in(step, "tokenizer.model"));
+    CHECK(LLAMERO(NULL, NULL, "checkpoint", "verify", step) == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", t.dump, meta, "--to", "meta") == 0);
+    CHECK(file_exists_in(meta, "tokenizer.model"));
+    CHECK(LLAMERO(NULL, NULL, "convert", meta, to, "--to", "hf") == 0);
+    for (size_t i = 0; i < 4; i++) runs_check_same_files(step, to, names[i]);
+    CHECK(file_exists_in(to, "original/tokenizer.model") && !file_exists_in(to, "tokenizer.model"));
+    /* a file of the source is kept */
+    CHECK_STATUS(OK, file_write(test_path(meta, "generation_config.json"), "{}", 2));
+    const char *kept = test_path(t.folder, "kept");
+    CHECK(LLAMERO(NULL, NULL, "convert", meta, kept, "--to", "hf") == 0);
+    uint64_t size = 0;
+    CHECK_STATUS(OK, file_size(test_path(kept, "generation_config.json"), &size));
+    CHECK(size == 2);
+    free(step);
 }
 
 TEST(convert_selects_a_step_of_a_run_or_of_torch_checkpoints)
