@@ -9,7 +9,8 @@
 
 enum flag_kind { FLAG_SWITCH, FLAG_INT, FLAG_REAL, FLAG_TEXT };
 
-/* --name, --name VALUE or --name=VALUE; a table of flags ends with a NULL name. */
+/* --name, --name VALUE or --name=VALUE, where _ is as good as -, and a switch may be followed by
+ * Python's True or False; a table of flags ends with a NULL name. */
 struct flag {
     const char *name; /* without the dashes */
     enum flag_kind kind;
