@@ -217,22 +217,17 @@ out:
     return st;
 }
 
-/* Broadcasts rank 0's text, transferred as if it were floats. */
+/* Broadcasts rank 0's text; the other ranks' is empty. */
 static enum status broadcast_text(const struct comm *world, struct text *text)
 {
-    double size = world->rank == 0 ? (double)text->len : 0;
-    TRY(comm_all_reduce(world, REDUCE_SUM, &size, 1));
-    if (size > MAX_LIST_BYTES)
-        FAIL(CONFIG, "the list of files has %g bytes, which exceeds the limit", size);
-    size_t bytes = (size_t)size, words = bytes / sizeof(float) + 1;
-    float *x = heap(words * sizeof *x);
-    if (world->rank == 0) memcpy(x, text->data, bytes);
-    struct transfer t = {.kind = TRANSFER_broadcast, .dtype = F32, .count = words, .x = x};
-    enum status st = comm_run(world, &t);
-    text_clear(text);
-    if (!st) text_add(text, x, bytes);
-    free(x);
-    return st;
+    size_t bytes = text->len;
+    TRY(comm_broadcast_bytes(world, 0, &bytes, sizeof bytes));
+    if (bytes > MAX_LIST_BYTES)
+        FAIL(CONFIG, "the list of files has %zu bytes; the limit is %d", bytes, MAX_LIST_BYTES);
+    text_reserve(text, bytes - text->len);
+    TRY(comm_broadcast_bytes(world, 0, text->data, bytes));
+    text->len = bytes, text->data[bytes] = 0;
+    return STATUS_OK;
 }
 
 static enum status check_cache(const struct hub_settings *s, const struct hub_path *p)
@@ -246,17 +241,14 @@ static enum status check_cache(const struct hub_settings *s, const struct hub_pa
 static enum status fetch_path(const struct hub_settings *s, const struct hub_path *p,
                               enum hub_selection selection, const struct comm *world)
 {
-    bool alone = !world || world->size == 1;
     struct text manifest = {0};
+    bool leads = world->rank == 0;
     enum status st = STATUS_OK;
     if (s->offline) {
-        st = check_cache(s, p);
-        if (!alone) st = comm_agree(world, st);
-        goto out;
+        TRY(comm_agree(world, check_cache(s, p)));
+        return STATUS_OK;
     }
-    bool leads = alone || world->rank == 0;
     if (leads) st = download_as_rank_0(s, p, selection, &manifest);
-    if (alone) goto out;
     TRY_OUT(comm_agree(world, st));
     TRY_OUT(broadcast_text(world, &manifest));
     TRY_OUT(comm_agree(world, leads ? STATUS_OK : download_as_other_rank(s, p, manifest.data)));
@@ -270,13 +262,12 @@ enum status hub_fetch_with(const struct hub_settings *s, const char *path,
 {
     struct hub_path p;
     struct hub_settings same = *s;
-    double offline = s->offline;
+    int64_t offline = s->offline;
     if (!hub_is_path(path)) return STATUS_OK;
     TRY(hub_path_parse(&p, path));
     /* Launchers may not pass on all environment variables: one offline rank makes all offline. */
-    enum status st = STATUS_OK;
-    if (world && world->size > 1) st = comm_all_reduce(world, REDUCE_MAX, &offline, 1);
-    same.offline = offline > 0;
+    enum status st = comm_all_reduce_int64(world, REDUCE_MAX, &offline, 1);
+    same.offline = offline;
     if (!st) st = fetch_path(&same, &p, selection, world);
     hub_path_release(&p);
     return st;
@@ -285,10 +276,8 @@ enum status hub_fetch_with(const struct hub_settings *s, const char *path,
 enum status hub_fetch(const char *path, enum hub_selection selection, const struct comm *world)
 {
     struct hub_settings s;
-    bool alone = !world || world->size == 1;
     if (!hub_is_path(path)) return STATUS_OK;
-    enum status st = hub_settings_read(&s);
-    if (!alone) st = comm_agree(world, st);
+    enum status st = comm_agree(world, hub_settings_read(&s));
     if (!st) st = hub_fetch_with(&s, path, selection, world);
     hub_settings_release(&s);
     return st;

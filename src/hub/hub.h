@@ -18,8 +18,8 @@ enum hub_selection { HUB_DATA, HUB_TOKENIZER, HUB_WEIGHTS };
 bool hub_is_path(const char *path);
 
 /* Collective: rank 0 lists and downloads the files, then the ranks that do not share its cache
- * download them as well.  NULL: a single rank.  Errors of client_get; MISSING: no file matches;
- * UNSUPPORTED: built without libcurl. */
+ * download them as well.  Errors of client_get; MISSING: no file matches; UNSUPPORTED: built
+ * without libcurl. */
 enum status hub_fetch(const char *path, enum hub_selection selection, const struct comm *world);
 /* The same with explicit settings instead of the environment's. */
 enum status hub_fetch_with(const struct hub_settings *s, const char *path,

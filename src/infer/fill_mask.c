@@ -128,7 +128,7 @@ static double probability(const float *logits_V, int V, int32_t id)
 
 /* The masked position whose best token has the highest probability, and a token sampled there.
  * The mask token itself is excluded. */
-static void choose_mask(struct fill_mask *f, int *which, struct filled_mask *out)
+static void choose_mask(struct fill_mask *f, struct filled_mask *out)
 {
     int V = f->l->shape.V, best = 0;
     double highest = -1;
@@ -145,7 +145,6 @@ static void choose_mask(struct fill_mask *f, int *which, struct filled_mask *out
     out->place = f->places[best];
     out->id = sampling_pick(&f->sampling, logits, V, (uint64_t)out->place, f->order_V);
     out->probability = probability(logits, V, out->id);
-    *which = best;
 }
 
 /* One forward pass fills in one mask.  Rank 0 chooses: other ranks' logits may differ in the last
@@ -156,27 +155,14 @@ static enum status fill_one_mask(struct fill_mask *f)
     struct filled_mask *out = &f->filled[f->num_masks - f->num_places];
     int which = 0;
     TRY(forward(f));
-    *out = (struct filled_mask){0};
-    if (world->rank == 0) choose_mask(f, &which, out);
-    double choice[] = {which, out->id, out->probability};
-    TRY(comm_all_reduce(world, REDUCE_SUM, choice, 3));
-    which = (int)choice[0];
-    *out = (struct filled_mask){f->places[which], (int32_t)choice[1], choice[2]};
+    if (world->rank == 0) choose_mask(f, out);
+    TRY(comm_broadcast_bytes(world, 0, out, sizeof *out));
     f->ids.ids[out->place] = out->id;
+    while (f->places[which] != out->place) which++;
     f->num_places--;
     memmove(f->places + which, f->places + which + 1,
             (size_t)(f->num_places - which) * sizeof *f->places);
     return STATUS_OK;
-}
-
-static enum status quote_tokens(struct text *to, const struct tokenizer *t, const int32_t *ids,
-                                size_t n)
-{
-    struct text bytes = {0};
-    enum status st = tokenizer_decode_part(t, ids, n, &bytes);
-    if (!st) json_quote(to, text_is_utf8(bytes.data, bytes.len) ? bytes.data : "");
-    text_release(&bytes);
-    return st;
 }
 
 static int by_place(const void *a, const void *b)
@@ -189,6 +175,7 @@ static enum status report(struct fill_mask *f, bool json)
 {
     const struct tokenizer *t = f->l->tokenizer;
     struct text out = {0};
+    struct json_writer w = {.text = &out};
     enum status st = STATUS_OK;
     size_t first = f->l->config.data.bos && tokenizer_bos(t) >= 0;
     size_t last = f->ids.count - (f->l->config.data.eos && tokenizer_eos(t) >= 0);
@@ -198,16 +185,21 @@ static enum status report(struct fill_mask *f, bool json)
         printf("%s\n", out.data);
         goto out;
     }
-    text_adds(&out, "{\"text\": ");
-    TRY_OUT(quote_tokens(&out, t, f->ids.ids + first, last - first));
-    text_adds(&out, ", \"filled\": [");
+    json_begin_object(&w, NULL, JSON_INLINE);
+    TRY_OUT(loaded_model_write_text(f->l, f->ids.ids + first, last - first, "text", &w));
+    json_begin_array(&w, "filled", JSON_INLINE);
     for (int i = 0; i < f->num_masks; i++) {
         const struct filled_mask *at = &f->filled[i];
-        text_addf(&out, "%s{\"id\": %d, \"text\": ", i ? ", " : "", at->id);
-        TRY_OUT(quote_tokens(&out, t, &at->id, 1));
-        text_addf(&out, ", \"probability\": %.9g}", at->probability);
+        json_begin_object(&w, NULL, JSON_INLINE);
+        json_write_int(&w, "id", at->id);
+        TRY_OUT(loaded_model_write_text(f->l, &at->id, 1, "text", &w));
+        json_write_format(&w, "probability", "%.9g", at->probability);
+        json_end_object(&w);
     }
-    printf("%s]}\n", out.data);
+    json_end_array(&w);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(out.data);
 out:
     text_release(&out);
     return st;

@@ -72,12 +72,9 @@ enum status generation_prefill(struct generation *g)
 /* Rank 0 samples: other ranks' logits may differ in the last bits. */
 enum status generation_sample(struct generation *g, int32_t *id)
 {
-    double choice = 0;
     if (generation_is_root(g))
-        choice =
-            sampling_pick(&g->sampling, g->logits_V, g->loaded.shape.V, g->ids.count, g->order_V);
-    TRY(comm_all_reduce(&g->loaded.machine.world, REDUCE_SUM, &choice, 1));
-    *id = (int32_t)choice;
+        *id = sampling_pick(&g->sampling, g->logits_V, g->loaded.shape.V, g->ids.count, g->order_V);
+    TRY(comm_broadcast_bytes(&g->loaded.machine.world, 0, id, sizeof *id));
     return STATUS_OK;
 }
 

@@ -89,11 +89,11 @@ static enum status update_by_position(const struct optim_call *c, struct adamw a
 {
     const struct optim *o = c->o;
     const struct shard *p = o->shard;
-    double decay = a.decay;
+    double weight_decay = a.weight_decay;
     for (size_t i = 0, n; i < p->count; i += n) {
         const struct shard_run *first = &p->runs[i];
         n = count_equal_runs(first, p->count - i);
-        a.decay = is_undecayed(o, first) ? 0 : decay;
+        a.weight_decay = is_undecayed(o, first) ? 0 : weight_decay;
         a.lr = rate_of(o, first, u);
         a.position = o->layout->tensors[first->tensor].offset + first->first;
         a.run = n > 1 ? first->count : 0;
@@ -112,7 +112,7 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                       .beta1 = config->beta1,
                       .beta2 = config->beta2,
                       .eps = config->eps,
-                      .decay = config->weight_decay,
+                      .weight_decay = config->weight_decay,
                       .scale = u->scale,
                       .step = u->step,
                       .copy_dtype = o->copy_dtype,
@@ -122,7 +122,7 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
     const struct shard *p = o->shard;
     if (o->moments == BF16) return update_by_position(&c, a, u);
     if (config->decay_norms && !u->is_decoupled) return update_range(&c, a, 0, p->elements);
-    /* Calls cover consecutive runs with the same decay and rate, padding included, which stays
+    /* Calls cover consecutive runs with the same weight decay and rate, and padding, which stays
      * zero. */
     for (size_t first = 0, next; first < p->count; first = next) {
         bool undecayed = is_undecayed(o, &p->runs[first]);
@@ -132,7 +132,7 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                rate_of(o, &p->runs[next], u) == lr)
             next++;
         size_t end = next < p->count ? p->runs[next].at : p->elements;
-        a.decay = undecayed ? 0 : config->weight_decay;
+        a.weight_decay = undecayed ? 0 : config->weight_decay;
         a.lr = lr;
         TRY(update_range(&c, a, p->runs[first].at, end));
     }

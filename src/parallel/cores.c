@@ -13,7 +13,6 @@ struct affinity {
     char host[64];
     unsigned char cores[THREAD_CORE_BYTES];
 };
-_Static_assert(sizeof(struct affinity) % sizeof(float) == 0, "it is gathered as floats");
 
 static bool has_core_in_common(const struct affinity *a, const struct affinity *b)
 {
@@ -29,8 +28,7 @@ static enum status gather_affinities(const struct comm *world, struct affinity *
     struct affinity *mine = (*ranks = heap((size_t)world->size * sizeof **ranks)) + world->rank;
     gethostname(mine->host, sizeof mine->host - 1);
     thread_core_mask(mine->cores);
-    struct transfer t = {TRANSFER_all_gather, F32, sizeof *mine / sizeof(float), .x = *ranks};
-    TRY(comm_run(world, &t));
+    TRY(comm_all_gather_bytes(world, *ranks, sizeof *mine));
     return STATUS_OK;
 }
 

@@ -49,23 +49,30 @@ enum status evaluator_size(struct evaluator *e, struct arena *step)
     return STATUS_OK;
 }
 
+enum status evaluator_forward(struct evaluator *e, struct arena *step)
+{
+    batch_copy_part(&e->batch, e->contexts, e->causal, &e->local);
+    TRY(run_forward(e, step));
+    TRY(queue_wait(e->pipeline.model->queue));
+    return STATUS_OK;
+}
+
 /* Reads the next batch; *more: some rank has rows. */
 static enum status next_batch(struct evaluator *e, struct loader *loader, bool *more)
 {
     int rows = 0;
     enum status st = loader ? loader_next(loader, &e->batch, &rows) : STATUS_OK;
-    double state[2] = {rows > 0, signals_pending() > 0};
+    int64_t state[2] = {rows > 0, signals_pending() > 0};
     TRY(comm_agree(e->peers, comm_agree(e->readers, st)));
-    TRY(comm_all_reduce(e->peers, REDUCE_MAX, state, 2));
-    TRY(comm_all_reduce(e->readers, REDUCE_MAX, state, 2));
+    TRY(comm_all_reduce_int64(e->peers, REDUCE_MAX, state, 2));
+    TRY(comm_all_reduce_int64(e->readers, REDUCE_MAX, state, 2));
     TRY(batch_broadcast(&e->batch, e->peers));
-    batch_copy_part(&e->batch, e->contexts, e->causal, &e->local);
-    *more = state[0] > 0 && !(state[1] > 0);
+    *more = state[0] && !state[1];
     return STATUS_OK;
 }
 
 /* Sums over all ranks.  Losses are known to the last stage only, for its tokens; counts to all
- * peers. */
+ * peers.  Counts travel with the losses, in one all-reduce: doubles hold them exactly. */
 static enum status sum_over_ranks(const struct evaluator *e, struct evaluation *v)
 {
     enum { LOSS_SUM, CORRECT, MARK_LOSS_SUM, MARKS, TOKENS, BYTES, COUNT, NUM_LOSSES = TOKENS };
@@ -84,13 +91,12 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
                           struct arena *step, struct evaluation *out)
 {
     *out = (struct evaluation){0};
-    double unknown_bytes = 0; /* batches */
+    int64_t unknown_bytes = 0; /* batches */
     while (out->batches != batches) {
         bool more;
         TRY(next_batch(e, loader, &more));
         if (!more) break;
-        TRY(run_forward(e, step));
-        TRY(queue_wait(e->pipeline.model->queue));
+        TRY(evaluator_forward(e, step));
         size_t tokens = (size_t)e->local.B * (size_t)e->local.T;
         for (size_t i = 0; i < tokens && pipeline_has_loss(&e->pipeline); i++) {
             out->loss_sum += (double)e->loss_BT[i];
@@ -105,7 +111,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         out->batches++;
     }
     TRY(sum_over_ranks(e, out));
-    TRY(comm_all_reduce(e->readers, REDUCE_MAX, &unknown_bytes, 1));
-    if (unknown_bytes > 0) out->bytes = 0;
+    TRY(comm_all_reduce_int64(e->readers, REDUCE_MAX, &unknown_bytes, 1));
+    if (unknown_bytes) out->bytes = 0;
     return STATUS_OK;
 }

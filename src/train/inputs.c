@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/interop/torch_files.h"
 #include "hub/hub.h"
+#include "tasks/task_list.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
@@ -39,9 +40,9 @@ static enum status fetch_model_tokenizer(const struct config *c, const struct co
     char *folder = find_model_tokenizer(c);
     bool found = folder != NULL;
     free(folder);
-    double missing = !found && hub_is_path(path);
-    if (world) TRY(comm_all_reduce(world, REDUCE_MAX, &missing, 1));
-    if (missing > 0 && hub_fetch(path, HUB_TOKENIZER, world))
+    int64_t missing = !found && hub_is_path(path);
+    TRY(comm_all_reduce_int64(world, REDUCE_MAX, &missing, 1));
+    if (missing && hub_fetch(path, HUB_TOKENIZER, world))
         log_line(LOG_WARN, "%s: cannot fetch a tokenizer: %s", path, status_message());
     return STATUS_OK;
 }
@@ -74,7 +75,11 @@ enum status inputs_fetch(const struct config *c, const struct comm *world)
     struct data_config d = inputs_data_config(c, &one);
     TRY(inputs_fetch_tokenizer(c, world));
     for (size_t i = 0; i < d.num_sources; i++) TRY(hub_fetch(d.sources[i].path, HUB_DATA, world));
-    if (c->validation.enable) TRY(hub_fetch(c->validation.dataset_path, HUB_DATA, world));
+    if (!c->validation.enable) return STATUS_OK;
+    TRY(hub_fetch(c->validation.dataset_path, HUB_DATA, world));
+    const struct option_list *tasks = &c->validation.tasks;
+    for (size_t i = 0; i < tasks->count; i++)
+        TRY(hub_fetch(task_list_path(tasks->items[i]), HUB_DATA, world));
     return STATUS_OK;
 }
 

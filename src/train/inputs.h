@@ -9,8 +9,8 @@
 #include "parallel/mesh.h"
 #include "tokenizer/tokenizer.h"
 
-/* Fetches the hf:// paths among a run's tokenizer and data.  Collective; world NULL: a single rank.
- * Errors: those of hub_fetch. */
+/* Fetches the hf:// paths among a run's tokenizer and data.  Collective.  Errors: those of
+ * hub_fetch. */
 enum status inputs_fetch(const struct config *c, const struct comm *world);
 /* The same for the tokenizer alone. */
 enum status inputs_fetch_tokenizer(const struct config *c, const struct comm *world);

@@ -84,9 +84,10 @@ static enum status broadcast(const struct comm *world, void *context)
     TRY(arena_init(&run, 1 << 12, NULL));
     batch_alloc(&b, 2, 3, &run);
     fill(&b, world->rank ? 100 : 5);
-    b.valid = world->rank ? 0 : 6, b.bytes = world->rank ? 0 : 11;
+    const int64_t bytes = (INT64_C(1) << 53) + 1; /* no double holds this */
+    b.valid = world->rank ? 3 : 6, b.bytes = world->rank ? 7 : bytes;
     enum status st = batch_broadcast(&b, world);
-    bool same = b.valid == 6 && b.bytes == 11;
+    bool same = b.valid == 6 && b.bytes == bytes;
     for (int i = 0; i < 6; i++) same &= b.ids_BT[i] == 5 + i && b.labels_BT[i] == 1005 + i;
     arena_release(&run);
     TRY(st);
