@@ -420,17 +420,6 @@ static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
     return STATUS_OK;
 }
 
-/* The rate of the next step; that of the embedding and the head if `decoupled`. */
-static double next_lr(const struct trainer *t, bool decoupled)
-{
-    const struct config *c = t->config;
-    struct lr_scheduler_config s = c->lr_scheduler;
-    int64_t total = s.total_steps ? s.total_steps : c->training.steps;
-    if (decoupled) s.min_lr_factor = s.decoupled_min_lr_factor;
-    return schedule_lr(&s, decoupled ? c->optimizer.decoupled_lr : c->optimizer.lr, total,
-                       trainer_step_rows(c, &t->machine.mesh), t->steps_done + 1);
-}
-
 enum status trainer_train_batch(struct trainer *t, struct step_result *result)
 {
     const struct config *c = t->config;
@@ -442,19 +431,20 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     begin = trace_begin(trace);
     TRY(local_squares(t, t->gradients, &local.squares));
     TRY(reduce_result(t, &local, result));
-    result->lr = next_lr(t, false);
+    const struct lr_scheduler_config *s = &c->lr_scheduler;
+    int64_t total = s->total_steps ? s->total_steps : c->training.steps, step = t->steps_done + 1;
+    int64_t rows = trainer_step_rows(c, &t->machine.mesh);
+    double decoupled = c->optimizer.decoupled_lr;
+    result->lr = schedule_lr(s, c->optimizer.lr, total, rows, step);
     result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
     if (result->skipped) {
         TRY(handle_nonfinite(t, result->loss, result->grad_norm));
     } else {
         t->skips = 0;
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
-        struct optim_update update = {.gradients = t->gradients,
-                                      .lr = result->lr,
-                                      .scale = clip,
-                                      .step = t->steps_done + 1,
-                                      .is_decoupled = c->optimizer.decoupled_lr > 0,
-                                      .decoupled_lr = next_lr(t, true)};
+        struct optim_update update = {
+            t->gradients, result->lr,    clip,
+            step,         decoupled > 0, schedule_decoupled_lr(s, decoupled, total, rows, step)};
         TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
