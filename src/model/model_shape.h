@@ -23,6 +23,8 @@ struct model_shape {
  * CONFIG: unknown flavor (the closest is suggested); dimensions that contradict each other. */
 enum status model_shape_resolve(struct model_shape *s, const struct model_config *c,
                                 int tokenizer_vocab_size);
+/* Whether torchtitan trains this flavor with a document mask. */
+bool model_shape_masks_documents(const struct model_config *c);
 /* CONFIG: a dimension is out of range or contradicts another. */
 enum status model_shape_check(const struct model_shape *s);
 /* Shape of one of `parts` equal tensor-parallel slices: fewer heads, a narrower feed-forward layer,
