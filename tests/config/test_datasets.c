@@ -101,8 +101,9 @@ TEST(neural_names_have_the_forks_tokens)
     config_release(&c);
 
     /* data of one's own at another path */
-    CHECK_STATUS(OK, config_load(&c, "tests/config/data/fork-arch-2b.toml",
-                                 (const char *const[]){"training.dataset_path=p/*.arrow"}, 1));
+    CHECK_STATUS(
+        OK, config_load(&c, "tests/config/data/fork-arch-2b.toml",
+                        (const char *const[]){accept[0], "training.dataset_path=p/*.arrow"}, 2));
     check_source(&c, 0, "p/*.arrow", 1);
     CHECK(c.data.sources->neurons == 256 && !c.training.dataset_path[0]);
     config_release(&c);
