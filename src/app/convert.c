@@ -164,6 +164,22 @@ static enum status resolve_target(const char *to, const char *folder, struct con
     return STATUS_OK;
 }
 
+/* Flags that only --to dcp has. */
+static enum status parse_dcp_flags(const char *generation, int64_t dp_size, struct conversion *c)
+{
+    struct dcp_target *d = &c->dcp;
+    if (dp_size < 0 || dp_size > 1 << 14)
+        FAIL(USAGE, "--dp-size: must be between 1 and 16384, is %lld", (long long)dp_size);
+    d->dp_size = (int)dp_size;
+    if ((generation[0] || dp_size) && c->target != CONVERT_DCP)
+        FAIL(USAGE, "--generation and --dp-size require --to dcp");
+    if (generation[0]) TRY(dcp_generation_parse("--generation", generation, &d->generation));
+    if (dp_size && !dcp_generations[d->generation].has_empty_loader)
+        FAIL(USAGE, "--dp-size: not supported for --generation %s: %s",
+             dcp_generations[d->generation].name, dcp_generations[d->generation].without_loader);
+    return STATUS_OK;
+}
+
 /* Torch saves the optimizer's settings with its moments; takes them from the run. */
 static enum status open_settings(struct conversion *c, struct config *config)
 {
@@ -176,6 +192,8 @@ static enum status open_settings(struct conversion *c, struct config *config)
     int64_t steps = config->lr_scheduler.total_steps, rows = config->training.global_batch_size;
     c->schedule_steps = steps ? steps : config->training.steps;
     c->rows = rows > 0 ? rows : config->training.local_batch_size;
+    c->dcp.seq_len = config->training.seq_len;
+    c->dcp.generation = dcp_generation_of_model(config->model.name);
     return STATUS_OK;
 }
 
@@ -202,6 +220,8 @@ static void report(const struct conversion *c, const struct converted *done, boo
     if (!json) {
         printf("%s: %s with %d tensors, %lld parameters in %s", c->to, targets[c->target].text,
                done->num_tensors, (long long)done->parameters, dtype);
+        if (c->target == CONVERT_DCP)
+            printf(", for torchtitan %s", dcp_generations[c->dcp.generation].name);
         if (done->step >= 0) printf(", and the optimizer after step %lld", (long long)done->step);
         printf("\n");
         return;
@@ -215,6 +235,8 @@ static void report(const struct conversion *c, const struct converted *done, boo
     json_write_int(&w, "tensors", done->num_tensors);
     json_write_int(&w, "parameters", done->parameters);
     json_write_int_or_null(&w, "step", done->step);
+    if (c->target == CONVERT_DCP)
+        json_write_string(&w, "generation", dcp_generations[c->dcp.generation].name);
     json_end_object(&w);
     json_finish(&w);
     puts(t.data);
@@ -233,8 +255,9 @@ static const char usage[] =
     "Of a run, or a folder of step-N of any kind, the newest intact checkpoint, or --step.\n"
     "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer.\n"
     "meta    DST becomes a folder in Meta's format: consolidated.00.pth, params.json, tokenizer.\n"
-    "dcp     DST becomes a DCP directory with torchtitan's names, and config.json; torchtitan can\n"
-    "        load it as step-0 of a run.\n"
+    "dcp     DST becomes a DCP directory that torchtitan --generation loads: frontier (the forks\n"
+    "        frontier-torchtitan, torchtitan-mlm, gpt-neuro), v0.1, v0.2, or new (after v0.2.2).\n"
+    "        Name it step-0 of a run if only the model is converted, else step-N.\n"
     "gguf    DST becomes a file for llama.cpp, including the tokenizer; also with --dtype q8_0.\n"
     "nxdt    DST becomes a checkpoint that NxD Training loads with weight_init_only: model/,\n"
     "        sharded for --tp-size and --pp-size, one file per tensor (xser), and config.json.\n"
@@ -250,8 +273,8 @@ static const char usage[] =
 enum status command_convert(int argc, char **argv)
 {
     const char *to = "", *dtype = "", *shard_size = "5GB", *rope = "", *config_json = "";
-    const char *hw_backend = "";
-    int64_t step = -1, sizes[] = {1, 1, 1, 1};
+    const char *hw_backend = "", *generation = "";
+    int64_t step = -1, dp_size = 0, sizes[] = {1, 1, 1, 1};
     bool json = false;
     struct conversion c = {0};
     struct converter_flags f = {.input = "", .output = "", .style = "", .hub_name = ""};
@@ -266,6 +289,12 @@ enum status command_convert(int argc, char **argv)
         {"without-io", FLAG_SWITCH, &c.without_io, "omit embedding, head and tokenizer"},
         {"step", FLAG_INT, &step, "step of a run's checkpoint (default: the newest)"},
         {"model-only", FLAG_SWITCH, &c.model_only, "native, dcp: omit optimizer and step"},
+        {"generation", FLAG_TEXT, &generation,
+         "dcp: frontier, v0.1, v0.2 or new (default: frontier if the run's model.name is "
+         "\"frontier\", else v0.2)"},
+        {"dp-size", FLAG_INT, &dp_size,
+         "dcp: data-parallel ranks that will load it: lets each start from the beginning of its "
+         "data; frontier, v0.1, v0.2"},
         {"config", FLAG_TEXT, &config_json, "config.json of a SRC that does not include one"},
         {"tp-size", FLAG_INT, &sizes[0], "nxdt: tensor parallel size (default 1)"},
         {"pp-size", FLAG_INT, &sizes[1], "nxdt: pipeline parallel size (default 1)"},
@@ -310,6 +339,7 @@ enum status command_convert(int argc, char **argv)
     TRY_OUT(resolve_target(to, folder, &c));
     TRY_OUT(parse_nxdt_flags(hw_backend, sizes, &c));
     TRY_OUT(open_settings(&c, &config));
+    TRY_OUT(parse_dcp_flags(generation, dp_size, &c));
     TRY_OUT(convert_checkpoint(&c, &done));
     warn_about_defaults(&c, &done);
     report(&c, &done, json);

@@ -206,7 +206,7 @@ static enum status copy_other_files(const char *path, bool with_run, struct mani
 static enum status write_torch_model(const struct conversion *c, const struct torch_model *m,
                                      const struct dcp_run *run, const char *folder)
 {
-    if (c->target == CONVERT_DCP) return dcp_write(m, run, c->shard_bytes, folder);
+    if (c->target == CONVERT_DCP) return dcp_write(m, &c->dcp, run, c->shard_bytes, folder);
     return c->target == CONVERT_NXDT ? nxdt_write(m, &c->nxdt, folder) : meta_write(m, folder);
 }
 
@@ -220,6 +220,25 @@ static enum status write_torch(const struct conversion *c, const struct content 
     TRY(write_torch_model(c, &model, run, folder));
     TRY(content_write_texts(content, m));
     return STATUS_OK;
+}
+
+/* Logs how the program that loads the run will differ from ours. */
+static void log_target(const struct conversion *c, const struct conversion_source *o)
+{
+    const struct dcp_generation_spec *spec = &dcp_generations[c->dcp.generation];
+    const char *norms =
+        c->optimizer->decay_norms ? "" : "; torchtitan also applies weight decay to norms";
+    if (c->dcp.dp_size)
+        log_line(LOG_INFO, "%s (%s): %d data-parallel ranks start from the beginning of the data%s",
+                 c->to, spec->name, c->dcp.dp_size, norms);
+    else
+        log_line(LOG_INFO, "%s (%s): torch's data position (dataloader.*) is not written: %s%s",
+                 c->to, spec->name, spec->without_loader, norms);
+    if (o->shape.tied && !spec->ties)
+        log_line(LOG_WARN,
+                 "%s: torchtitan %s has no tied head: the head and its moments become copies of "
+                 "the embedding's, and are trained separately from now on",
+                 c->to, spec->name);
 }
 
 /* param_groups hold the learning rate of the next step, step + 1. */
@@ -247,10 +266,7 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
     TRY(json_parse(o->train.data, o->train.len, "state.json", &train));
     json_as_int(json_get(train, "tokens_seen"), 0, INT64_C(1) << 53, &run->tokens_seen);
     json_free(train);
-    log_line(LOG_INFO,
-             "%s: torch's data position (dataloader.*) is not written: set "
-             "checkpoint.exclude_from_loading=dataloader in torchtitan to load the rest%s",
-             c->to, a->decay_norms ? "" : "; torchtitan also applies weight decay to norms");
+    log_target(c, o);
     return STATUS_OK;
 }
 
@@ -272,6 +288,7 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
     struct manifest m = {.folder = folder, .step = with_run ? o->step : 0};
     struct dcp_run run;
     enum status st = STATUS_OK;
+    if (c->without_io) drop_io_tensors(o);
     TRY_OUT(resolve_dtype(c, o, &content.dtype));
     if (with_run && c->target == CONVERT_DCP) TRY_OUT(describe_run(c, o, &run));
     if (with_run && c->target == CONVERT_NATIVE) {
@@ -279,7 +296,6 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
         content.exp_avg_sq = source_tensors_of(o, TENSOR_EXP_AVG_SQ);
         content.step = o->step, content.train = o->train.data;
     }
-    if (c->without_io) drop_io_tensors(o);
     TRY_OUT(file_remove_tree(folder)); /* left by a conversion that was killed */
     TRY_OUT(file_make_dirs(folder));
     if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE)

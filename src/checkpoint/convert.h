@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "checkpoint/interop/dcp_items.h"
 #include "checkpoint/interop/nxdt_write.h"
 #include "formats/safetensors.h"
 #include "optim/optim_config.h"
@@ -39,6 +40,7 @@ struct conversion {
     /* dcp: settings of the run that `from` belongs to; NULL: as model_only */
     const struct optimizer_config *optimizer;
     const struct lr_scheduler_config *lr_scheduler;
+    struct dcp_target dcp;
     struct nxdt_target nxdt;
     int64_t schedule_steps, rows; /* length of the schedule; rows per step */
 };

@@ -217,3 +217,14 @@ struct model_shape model_shape_slice(const struct model_shape *s, int parts)
     cut.G = parts > s->G ? 1 : s->G / parts;
     return cut;
 }
+
+void model_shape_write_json(const struct model_shape *s, struct json_writer *w)
+{
+    json_write_int(w, "dim", s->D);
+    json_write_int(w, "n_layers", s->L);
+    json_write_int(w, "n_heads", s->H);
+    json_write_int(w, "n_kv_heads", s->G);
+    json_write_int(w, "head_dim", s->K);
+    json_write_int(w, "ffn_hidden", s->F);
+    json_write_int(w, "vocab_size", s->V);
+}

@@ -189,6 +189,42 @@ TEST(a_run_resumes_from_dcp_with_optimizer_schedule_and_data_position)
     text_release(&out), text_release(&settings);
 }
 
+static bool dcp_has(const char *folder, const char *key)
+{
+    struct text t = {0};
+    CHECK_STATUS(OK, file_read(test_path(folder, ".metadata"), 1 << 20, &t));
+    bool has = memmem(t.data, t.len, key, strlen(key)) != NULL;
+    text_release(&t);
+    return has;
+}
+
+TEST(convert_chooses_the_generation_by_the_flag_then_by_the_runs_model_name)
+{
+    struct trained t = trained("training.steps=1 checkpoint.enable=true");
+    struct text out = {0}, err = {0};
+    const char *dcp = test_path(t.folder, "dcp"), *forks = test_path(t.folder, "forks");
+    const char *named = test_path(t.folder, "named");
+    CHECK(LLAMERO(&out, &err, "convert", t.dump, dcp, "--to", "dcp", "--json") == 0);
+    CHECK(strstr(out.data, "\"generation\": \"v0.2\"") && dcp_has(dcp, "ntokens_seen"));
+    CHECK(strstr(err.data, "exclude_from_loading") && !dcp_has(dcp, "dp_rank_0"));
+    CHECK(LLAMERO(&out, &err, "convert", t.dump, forks, "--to", "dcp", "--generation", "frontier",
+                  "--dp-size", "2") == 0);
+    CHECK(dcp_has(forks, "model.output.weight") && dcp_has(forks, "dataloader.dp_rank_1"));
+    CHECK(!dcp_has(forks, "world_size") && !dcp_has(forks, "ntokens_seen"));
+    struct text toml = {0};
+    const char *saved = test_path(t.dump, "checkpoint/step-1/config.toml");
+    CHECK_STATUS(OK, file_read(saved, 1 << 20, &toml));
+    char *name = strstr(toml.data, "name = \"llama3\"");
+    CHECK(name);
+    text_clear(&out);
+    text_add(&out, toml.data, (size_t)(name - toml.data));
+    text_addf(&out, "name = \"frontier\"%s", name + strlen("name = \"llama3\""));
+    CHECK_STATUS(OK, file_write(test_path(forks, "config.toml"), out.data, out.len));
+    CHECK(LLAMERO(&out, &err, "convert", forks, named, "--to", "dcp") == 0);
+    CHECK(dcp_has(named, "model.output.weight") && dcp_has(named, "global_avg_losses"));
+    text_release(&out), text_release(&err), text_release(&toml);
+}
+
 TEST(convert_shards_a_model_for_nxd_training_and_merges_it_again)
 {
     struct trained t = trained("training.steps=20 model.vocab_size=264");
@@ -237,6 +273,14 @@ TEST(convert_overwrites_nothing_and_rejects_invalid_flags)
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "native", "--without-io") == 64);
     CHECK(strstr(err.data, "--without-io: requires --to hf, meta or dcp"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "-1GB") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "hf", "--generation", "v0.1") == 64);
+    CHECK(strstr(err.data, "--generation and --dp-size require --to dcp"));
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "dcp", "--generation", "v3") == 64);
+    CHECK(strstr(err.data, "--generation: must be frontier, v0.1, v0.2 or new, is \"v3\""));
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "dcp", "--dp-size", "-1") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "dcp", "--generation", "new",
+                  "--dp-size", "2") == 64);
+    CHECK(strstr(err.data, "--dp-size: not supported for --generation new"));
     CHECK(LLAMERO(NULL, &err, "convert", test_path(t.folder, "nothing"), "x") == 66);
     CHECK(!file_exists("x"));
     text_release(&err);
@@ -249,6 +293,8 @@ TEST(a_run_starts_from_blocks_without_embedding_and_head)
     const char *blocks = test_path(t.folder, "blocks"), *next = test_path(t.folder, "next");
     CHECK(LLAMERO(&out, NULL, "convert", t.dump, blocks, "--to", "dcp", "--without-io") == 0);
     CHECK(LLAMERO(NULL, NULL, "eval", blocks, t.corpus, "--tokenizer", "bytes") == 65);
+    CHECK(LLAMERO(NULL, NULL, "convert", blocks, test_path(t.folder, "hf-blocks"), "--to", "hf",
+                  "--without-io") == 0);
     text_addf(&settings, "training.steps=1 checkpoint.initial_load_path=%s", blocks);
     CHECK(runs_train(t.config, next, settings.data, NULL) != 0);
     text_adds(&settings,
