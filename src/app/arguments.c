@@ -59,16 +59,35 @@ static enum status unknown_flag(const struct flag *flags, const char *name)
     FAIL(USAGE, "unknown flag --%s; see --help", name);
 }
 
+/* Whether the word is the flag's name; an underscore is as good as a dash, for scripts of others.
+ */
+static bool is_name(const char *name, const char *word, size_t len)
+{
+    if (strlen(name) != len) return false;
+    for (size_t i = 0; i < len; i++)
+        if (name[i] != (word[i] == '_' ? '-' : word[i])) return false;
+    return true;
+}
+
+/* Reads Python's True or False after a switch; returns false for other words. */
+static bool read_truth(const char *word, bool *into)
+{
+    if (strcmp(word, "True") && strcmp(word, "False")) return false;
+    *into = *word == 'T';
+    return true;
+}
+
 /* Parses the flag argv[*at], and its value if that is the next argument. */
 static enum status read_flag(const struct flag *flags, int argc, char **argv, int *at)
 {
     const char *name = argv[*at] + 2, *equals = strchr(name, '=');
     size_t len = equals ? (size_t)(equals - name) : strlen(name);
     for (const struct flag *f = flags; f->name; f++) {
-        if (strlen(f->name) != len || strncmp(f->name, name, len)) continue;
+        if (!is_name(f->name, name, len)) continue;
         if (f->kind == FLAG_SWITCH) {
             if (equals) FAIL(USAGE, "--%s does not take a value", f->name);
             *(bool *)f->into = true;
+            if (*at + 1 < argc && read_truth(argv[*at + 1], f->into)) ++*at;
             return STATUS_OK;
         }
         if (!equals && *at + 1 >= argc) FAIL(USAGE, "--%s requires a value", f->name);

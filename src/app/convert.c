@@ -104,6 +104,44 @@ static enum status parse_nxdt_flags(const char *hw_backend, const int64_t *sizes
     return STATUS_OK;
 }
 
+/* The flags with which NxD Training's checkpoint_converter.py says what to convert. */
+struct converter_flags {
+    const char *input, *output, *style, *hub_name;
+    int64_t layers; /* the checkpoint's own number counts */
+    bool from_full, to_full, load_xser, save_xser;
+};
+
+/* Sets source, destination, format and xser from them; *input is owned. */
+static enum status apply_converter_flags(const struct converter_flags *f, struct arguments *a,
+                                         const char **to, struct conversion *c, char **input)
+{
+    static const char *const style[] = {"", "hf"};
+    size_t len = strlen(f->input);
+    if (strcmp(f->style, style[0]) && strcmp(f->style, style[1]))
+        FAIL(USAGE, "--model-style: must be hf, is \"%s\"", f->style);
+    if (f->from_full && f->to_full)
+        FAIL(USAGE, "set only one of --convert-from-full-state and --convert-to-full-state");
+    if (f->from_full || f->to_full) {
+        const char *format = f->from_full ? "nxdt" : "hf";
+        if ((*to)[0] && strcmp(*to, format))
+            FAIL(USAGE, "--to %s contradicts --convert-%s-full-state", *to,
+                 f->from_full ? "from" : "to");
+        *to = format;
+    }
+    if (f->from_full) c->nxdt.no_xser = !f->save_xser;
+    /* NxD Training names the folder model/ of a tag */
+    if (len > 6 && f->to_full && !strcmp(f->input + len - 6, "/model")) len -= 6;
+    *input = heap_string(f->input, len);
+    if (len) {
+        memmove(a->words + 1, a->words, (size_t)a->num_words * sizeof *a->words);
+        a->words[0] = *input, a->num_words++;
+    }
+    if (f->output[0]) a->words[a->num_words++] = f->output;
+    if (a->num_words == 2) return STATUS_OK;
+    FAIL(USAGE, "convert: expected SRC and DST, got %d argument%s", a->num_words,
+         a->num_words == 1 ? "" : "s");
+}
+
 static enum status resolve_target(const char *to, const char *folder, struct conversion *c)
 {
     char *manifest = file_join(folder, MANIFEST_NAME);
@@ -264,6 +302,7 @@ enum status command_convert(int argc, char **argv)
     int64_t step = -1, dp_size = 0, sizes[] = {1, 1, 1, 1};
     bool json = false;
     struct conversion c = {0};
+    struct converter_flags f = {.input = "", .output = "", .style = "", .hub_name = ""};
     const struct flag flags[] = {
         {"to", FLAG_TEXT, &to, "target format: hf, meta, dcp, gguf, nxdt or native"},
         {"dtype", FLAG_TEXT, &dtype,
@@ -295,19 +334,30 @@ enum status command_convert(int argc, char **argv)
         {"hw-backend", FLAG_TEXT, &hw_backend,
          "nxdt: order of replicated heads, trn1 or trn2 (default trn1)"},
         {"no-xser", FLAG_SWITCH, &c.nxdt.no_xser, "nxdt: one file per rank, not per tensor"},
+        {"input-dir", FLAG_TEXT, &f.input, "SRC, as NxD Training's converter spells it"},
+        {"output-dir", FLAG_TEXT, &f.output, "DST, likewise"},
+        {"convert-from-full-state", FLAG_SWITCH, &f.from_full,
+         "--to nxdt, and --no-xser unless --save-xser is given"},
+        {"convert-to-full-state", FLAG_SWITCH, &f.to_full, "--to hf"},
+        {"save-xser", FLAG_SWITCH, &f.save_xser, "nxdt: one file per tensor"},
+        {"load-xser", FLAG_SWITCH, &f.load_xser, "no effect: the format of SRC is detected"},
+        {"model-style", FLAG_TEXT, &f.style, "nxdt: hf, the only style supported"},
+        {"hf-model-name", FLAG_TEXT, &f.hub_name, "no effect: see --config"},
+        {"n-layers", FLAG_INT, &f.layers, "no effect: SRC has the number of layers"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
     struct converted done;
     struct config config = {0};
-    char *folder = NULL;
+    char *folder = NULL, *input = NULL;
     enum status st = STATUS_OK;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 2, 2}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 2}, argc, argv));
     if (a.help) return STATUS_OK;
-    TRY(parse_dtype(dtype, &c));
-    TRY(parse_size(shard_size, &c.shard_bytes));
-    TRY(parse_rope_factor(rope, &c));
+    TRY_OUT(apply_converter_flags(&f, &a, &to, &c, &input));
+    TRY_OUT(parse_dtype(dtype, &c));
+    TRY_OUT(parse_size(shard_size, &c.shard_bytes));
+    TRY_OUT(parse_rope_factor(rope, &c));
     TRY_OUT(loaded_model_find_step(a.words[0], step, comm_self(), &folder));
     c.from = folder, c.to = a.words[1];
     c.config = config_json[0] ? config_json : NULL;
@@ -320,6 +370,6 @@ enum status command_convert(int argc, char **argv)
     report(&c, &done, json);
 out:
     config_release(&config);
-    free(folder);
+    free(folder), free(input);
     return st;
 }

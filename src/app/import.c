@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/import.h"
 
+#include "app/plan.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "config/import/import.h"
+#include "optim/optim.h"
+#include "tensor/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +20,15 @@ static const char help[] =
     "       llamero config import SCRIPT.sh [VAR=VALUE ...] [ARGUMENT ...] [section.key=value "
     "...]\n"
     "       llamero config import --from megatron [--flag value ...] [section.key=value ...]\n\n"
-    "Converts NxD Training's YAML, or flags and scripts of Megatron-LM's pretrain_gpt.py, to a\n"
+    "Converts NxD Training's YAML, flags and scripts of Megatron-LM's pretrain_gpt.py, or scripts\n"
+    "that run `accelerate launch` with frontier-guide's train.py, to a\n"
     "Llamero configuration on stdout.  Its comments list what each key became, which keys have no\n"
-    "effect, where the original differs from its own documentation, and what is not\n"
-    "supported.  A script is parsed, not executed.  section.key=value overrides the result;\n"
+    "effect, and where the original differs from its own documentation.  A key that would change\n"
+    "the result and is not supported is an error; config.accept_loss=KEY,... accepts it.\n"
+    "A script is parsed, not executed.  section.key=value overrides the result;\n"
     "key=value with a key of the YAML changes the YAML before it is converted.\n\n"
     "  --json                   print one JSON object: format, file, ranks, keys, toml\n"
+    "  --lenient                list unknown keys and flags instead of failing\n"
     "  --from megatron          read Megatron-LM's flags from the command line, not a file\n";
 
 static bool ends_with(const char *word, const char *end)
@@ -33,7 +39,7 @@ static bool ends_with(const char *word, const char *end)
 
 struct import_arguments {
     const char *file, *from;
-    bool json, help;
+    bool json, help, lenient;
     const char *words[MAX_WORDS];
     size_t num_words;
 };
@@ -49,6 +55,8 @@ static enum status parse_arguments(struct import_arguments *r, int argc, char **
             r->help = true;
         else if (!strcmp(word, "--json"))
             r->json = true;
+        else if (!strcmp(word, "--lenient"))
+            r->lenient = true;
         else if (ours && !strcmp(word, "--from") && i + 1 < argc)
             r->from = argv[++i];
         else if (ours && strncmp(word, "--", 2))
@@ -89,20 +97,44 @@ static enum status convert(struct import *im, const struct import_arguments *r)
     return st;
 }
 
-/* Unsupported keys are only warnings: the user may edit the configuration that is printed. */
+/* On named hardware: splits the master weights if they do not fit otherwise. */
+static enum status choose_master_weights(struct import *im)
+{
+    struct config *c = &im->config;
+    double memory = device_config_hardware(&c->device).memory_bytes;
+    size_t whole, split;
+    struct text note = {0};
+    bool half = training_compute_dtype(&c->training) == BF16;
+    if (!(memory > 0) || !im->num_ranks || !half || optim_uses_split_weights(&c->optimizer))
+        return STATUS_OK;
+    if (plan_memory_bytes(c, (int)im->num_ranks, &whole)) {
+        log_line(LOG_WARN, "memory is not planned: %s", status_message());
+        return STATUS_OK;
+    }
+    if ((double)whole <= memory) return STATUS_OK;
+    TRY(config_assign(c, "optimizer.master_weights", "split", "config import"));
+    enum status st = plan_memory_bytes(c, (int)im->num_ranks, &split);
+    text_addf(&note, "With float32 master weights a rank needs %.1f GiB, split %.1f; it has %.1f.",
+              (double)whole / (1 << 30), (double)split / (1 << 30), memory / (1 << 30));
+    if (!st) st = import_set(im, NULL, "optimizer.master_weights", "split", note.data);
+    if (!st) log_line(LOG_INFO, "optimizer.master_weights = \"split\": %s", note.data);
+    text_release(&note);
+    return st;
+}
+
 static void log_notes(const struct import *im)
 {
-    size_t counts[4] = {0};
+    size_t counts[IMPORT_UNKNOWN + 1] = {0};
     for (size_t i = 0; i < im->num_notes; i++) counts[im->notes[i].verdict]++;
     log_line(LOG_INFO,
-             "%zu keys converted, %zu have no effect here, %zu are not supported, %zu defects of "
-             "the original",
-             counts[IMPORT_TRANSLATED], counts[IMPORT_IGNORED], counts[IMPORT_UNSUPPORTED],
+             "%zu keys converted, %zu have no effect, %zu change the result, %zu defects of the "
+             "original",
+             counts[IMPORT_TRANSLATED], counts[IMPORT_IDLE], counts[IMPORT_UNSUPPORTED],
              counts[IMPORT_ORIGINAL_BUG]);
     for (size_t i = 0; i < im->num_notes; i++)
-        if (im->notes[i].verdict == IMPORT_UNSUPPORTED)
-            log_line(LOG_WARN, "not supported: %s %s%s%s", im->notes[i].key, im->notes[i].value,
-                     im->notes[i].text[0] ? ": " : "", im->notes[i].text);
+        if (im->notes[i].verdict == IMPORT_UNKNOWN)
+            log_line(LOG_WARN, "unknown: %s %s: %s", im->notes[i].key, im->notes[i].value,
+                     im->notes[i].text);
 }
 
 enum status import_run(int argc, char **argv)
@@ -114,7 +146,10 @@ enum status import_run(int argc, char **argv)
     if (!st && r->help) {
         fputs(help, stdout);
     } else if (!st) {
+        im.lenient = r->lenient;
         st = convert(&im, r);
+        if (!st) st = import_check_refusals(&im);
+        if (!st) st = choose_master_weights(&im);
         if (!st) {
             (r->json ? import_write_json : import_write)(&im, &out);
             fputs(out.data, stdout);

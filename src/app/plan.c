@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "app/plan.h"
+
 #include "app/app.h"
 #include "app/arguments.h"
 #include "app/preflight.h"
@@ -93,6 +95,27 @@ static enum status plan_stages(struct planning *p)
         TRY(trainer_plan(p->config, &p->shape, &here, &r->memory));
     }
     return STATUS_OK;
+}
+
+enum status plan_memory_bytes(const struct config *c, int ranks, size_t *bytes)
+{
+    struct planning p = {.config = c, .ranks = ranks};
+    enum status st = STATUS_OK;
+    TRY_OUT(machine_open(&p.machine, &c->device));
+    groups_close(&p.machine.groups);
+    TRY_OUT(mesh_resolve(&p.machine.mesh, &c->parallelism, 0, ranks));
+    TRY_OUT(model_shape_resolve(&p.shape, &c->model, 0));
+    TRY_OUT(config_fit(c, &p.shape, &p.machine.mesh));
+    TRY_OUT(plan_stages(&p));
+    *bytes = 0;
+    for (int i = 0; i < p.stages; i++) {
+        size_t total = memory_plan_total(&p.ranks_of_stage[i].memory);
+        if (total > *bytes) *bytes = total;
+    }
+out:
+    machine_close(&p.machine);
+    free(p.ranks_of_stage);
+    return st;
 }
 
 /* Summed over all ranks. */

@@ -1,7 +1,7 @@
 /* check.c -- rules that involve several keys. */
 // SPDX-License-Identifier: Apache-2.0
-#include "base/log.h"
 #include "config/config.h"
+#include "config/refusals.h"
 #include "model/float8.h"
 #include "optim/optim.h"
 #include "parallel/fit.h"
@@ -120,6 +120,9 @@ static enum status check_schedule(const struct config *c)
              "lr_scheduler.decay_type = \"inverse_sqrt\" requires formula = \"megatron\", got "
              "\"%s\"",
              lr_formula_word(s->formula));
+    if (s->decoupled_min_lr_factor > 0 && !(c->optimizer.decoupled_lr > 0))
+        FAIL(CONFIG, "lr_scheduler.decoupled_min_lr_factor = %g: requires optimizer.decoupled_lr",
+             s->decoupled_min_lr_factor);
     if (s->decay_ratio < 0 && s->decay_ratio != -1)
         FAIL(CONFIG, "lr_scheduler.decay_ratio = %g: must be from 0 to 1, or -1", s->decay_ratio);
     if (c->optimizer.beta1 == 1 || c->optimizer.beta2 == 1)
@@ -141,6 +144,9 @@ static enum status check_data(const struct config *c)
         FAIL(CONFIG,
              "no training data: set training.dataset, training.dataset_path, or the path of a "
              "[[data.source]]");
+    if (c->data.sampler != SAMPLER_single && c->data.order != ORDER_megatron)
+        FAIL(CONFIG, "data.sampler = \"%s\" requires data.order = \"megatron\"",
+             data_sampler_word(c->data.sampler));
     if (c->objective.name == OBJECTIVE_masked && !c->objective.mask_token[0])
         FAIL(CONFIG, "objective.name = \"masked\" requires objective.mask_token");
     if (c->objective.name == OBJECTIVE_masked && !(c->objective.mask_probability > 0))
@@ -174,21 +180,18 @@ static enum status check_checkpoints(const struct config *c)
     return STATUS_OK;
 }
 
-/* Warns about settings of torchtitan's files that this program does not follow. */
-static void warn_unsupported(const struct config *c)
+static enum status check_float8(const struct config *c)
 {
-    if (c->training.dtype != MASTER_DTYPE_float32)
-        log_line(LOG_WARN, "training.dtype = \"%s\": master weights stay float32",
-                 master_dtype_word(c->training.dtype));
-    if (c->training.mixed_precision_reduce != REDUCE_DTYPE_float32)
-        log_line(LOG_WARN,
-                 "training.mixed_precision_reduce = \"%s\": gradients are reduced in float32",
-                 reduce_dtype_word(c->training.mixed_precision_reduce));
+    struct refusals r = {0};
+    TRY(float8_resolve(&c->model, &c->float8, &(bool){false}));
     for (size_t i = 0; i < c->float8.filter_fqns.count; i++)
         if (!strcmp(c->float8.filter_fqns.items[i], "auto_filter_small_kn"))
-            log_line(LOG_WARN, "float8.filter_fqns = [\"auto_filter_small_kn\"] is ignored: small "
-                               "GEMMs run in FP8 "
-                               "too");
+            refusals_add(&r, "float8.filter_fqns",
+                         "float8.filter_fqns = [\"auto_filter_small_kn\"]: small GEMMs run in FP8, "
+                         "too");
+    enum status st = refusals_check(&r, &c->config);
+    refusals_release(&r);
+    return st;
 }
 
 enum status config_check(const struct config *c, int num_ranks)
@@ -198,9 +201,7 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_data(c));
     TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
-    TRY(float8_resolve(&c->model, &c->float8, &(bool){false}));
-    warn_unsupported(c);
-    return STATUS_OK;
+    return check_float8(c);
 }
 
 bool config_has_validation_data(const struct config *c)

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/toml_parse.h"
 #include "config/datasets.h"
+#include "config/refusals.h"
 #include "config/sections.h"
 
 #include <ctype.h>
@@ -27,8 +28,9 @@ struct config_book {
     size_t num_trees;
     struct value_origin *origins;
     size_t num_origins;
-    bool uses_fork;      /* a key of the older fork was used */
-    struct text ignored; /* keys without effect */
+    bool uses_fork;   /* a key of the older fork was used */
+    struct text idle; /* keys without effect */
+    struct refusals refusals;
 };
 
 /* The position of a value, for messages; line 0: the command line. */
@@ -122,25 +124,48 @@ static enum status fail_option(struct value_position p, const char *key, const c
     return fail_value(p, key, value, reason);
 }
 
-static bool is_harmless(const struct config_ignored *i, const struct toml *v)
+/* Whether the value is one of the row's words, without its quotes. */
+static bool is_harmless(const struct config_foreign *f, const char *shown)
 {
-    struct text shown = {0};
-    if (!i->harmless[0]) return true;
-    if (v->kind == TOML_ARRAY && !v->first) return !strcmp(i->harmless, "[]");
-    format_value(v, &shown);
-    bool same = !strcmp(shown.data, i->harmless);
-    text_release(&shown);
-    return same;
+    size_t len = strlen(shown);
+    if (len >= 2 && shown[0] == '"' && shown[len - 1] == '"') shown++, len -= 2;
+    for (const char *at = f->harmless; *at;) {
+        size_t word = strcspn(at, "|");
+        if (word == len && !strncmp(at, shown, len)) return true;
+        at += word + (at[word] == '|');
+    }
+    return false;
+}
+
+/* A key that is not an option: notes it, or that it would change the result. */
+static void note_foreign(struct config *c, const char *key, const struct config_foreign *f,
+                         const char *shown, struct value_position p)
+{
+    if (is_harmless(f, shown)) return;
+    if (f->is_error) {
+        struct text what = {0};
+        if (p.line)
+            text_addf(&what, "%s:%d:%d: %s = %s", p.file, p.line, p.column, key, shown);
+        else
+            text_addf(&what, "%s: %s=%s", p.file, key, shown);
+        text_addf(&what, ": %s", f->reason);
+        refusals_add(&c->book->refusals, key, what.data);
+        text_release(&what);
+    } else if (f->harmless[0]) {
+        log_line(LOG_WARN, "%s = %s has no effect: %s", key, shown, f->reason);
+    } else {
+        text_addf(&c->book->idle, "%s%s", c->book->idle.len ? ", " : "", key);
+    }
 }
 
 /* Finds the option of "section.key", by its current or an older name; *row NULL with STATUS_OK: the
  * key is accepted without effect. */
-static enum status resolve_key(struct config *c, const char *key, const struct toml *value,
+static enum status resolve_key(struct config *c, const char *key, const char *shown,
                                struct value_position p, const struct config_section **section,
                                const struct option **row)
 {
     const struct config_alias *alias = config_find_alias(key);
-    const struct config_ignored *ignored = config_find_ignored(key);
+    const struct config_foreign *foreign = config_find_foreign(key);
     *row = config_find(alias ? alias->key : key, section);
     if (alias && alias->is_fork) c->book->uses_fork = true;
     if (*row) {
@@ -148,11 +173,8 @@ static enum status resolve_key(struct config *c, const char *key, const struct t
         if (!strcmp(key, "training.mlm_probability")) c->objective.name = OBJECTIVE_masked;
         return STATUS_OK;
     }
-    if (!ignored) return fail_unknown_key(p, key);
-    if (value && !is_harmless(ignored, value))
-        log_line(LOG_WARN, "%s has no effect: %s", key, ignored->reason);
-    else if (!value || !ignored->harmless[0])
-        text_addf(&c->book->ignored, "%s%s", c->book->ignored.len ? ", " : "", key);
+    if (!foreign) return fail_unknown_key(p, key);
+    note_foreign(c, key, foreign, shown, p);
     return STATUS_OK;
 }
 
@@ -161,17 +183,17 @@ static enum status set_key(struct config *c, const char *key, const struct toml 
 {
     const struct config_section *section;
     const struct option *row;
-    TRY(resolve_key(c, key, value, p, &section, &row));
-    if (!row) return STATUS_OK;
-    if (option_set(row, (char *)c + section->offset, value)) {
-        struct text shown = {0};
-        format_value(value, &shown);
-        enum status st = fail_option(p, key, shown.data);
-        text_release(&shown);
-        return st;
+    struct text shown = {0};
+    format_value(value, &shown);
+    enum status st = resolve_key(c, key, shown.data, p, &section, &row);
+    if (!st && row) {
+        if (option_set(row, (char *)c + section->offset, value))
+            st = fail_option(p, key, shown.data);
+        else
+            note_origin(c, row, p);
     }
-    note_origin(c, row, p);
-    return STATUS_OK;
+    text_release(&shown);
+    return st;
 }
 
 static enum status set_source(struct source_config *s, const struct toml *table, const char *file)
@@ -300,7 +322,7 @@ enum status config_assign(struct config *c, const char *key, const char *value, 
     const struct option *row;
     struct toml *tree = NULL;
     if (is_source_key(key)) return assign_source(c, key, value, origin);
-    TRY(resolve_key(c, key, NULL, p, &section, &row));
+    TRY(resolve_key(c, key, value, p, &section, &row));
     if (!row) return STATUS_OK;
     enum status st = option_set_text(row, (char *)c + section->offset, value, &tree);
     keep_tree(c, tree);
@@ -377,6 +399,16 @@ static enum status resolve_sources(struct config *c, const char *const *settings
     return complete_sources(c);
 }
 
+void config_refuse(struct config *c, const char *key, const char *what)
+{
+    refusals_add(&c->book->refusals, key, what);
+}
+
+enum status config_check_refusals(const struct config *c)
+{
+    return refusals_check(&c->book->refusals, &c->config);
+}
+
 enum status config_load(struct config *c, const char *path, const char *const *settings,
                         int num_settings)
 {
@@ -394,12 +426,9 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     resolve_family(c);
     resolve_mask(c);
     resolve_streams(c);
-    TRY(resolve_sources(c, settings, num_settings));
-    if (c->book->ignored.len)
-        log_line(LOG_INFO, "accepted without effect: %s", c->book->ignored.data);
-    if (c->model.norm_type == NORM_TYPE_layernorm)
-        log_line(LOG_WARN, "model.norm_type = \"layernorm\" is ignored: a Llama uses RMSNorm");
-    return STATUS_OK;
+    if (c->book->idle.len) log_line(LOG_INFO, "accepted without effect: %s", c->book->idle.data);
+    TRY(config_check_refusals(c));
+    return resolve_sources(c, settings, num_settings);
 }
 
 void config_release(struct config *c)
@@ -413,7 +442,8 @@ void config_release(struct config *c)
     free(c->data.sources);
     free(c->book->trees);
     free(c->book->origins);
-    text_release(&c->book->ignored);
+    text_release(&c->book->idle);
+    refusals_release(&c->book->refusals);
     free(c->book->path);
     free(c->book);
     memset(c, 0, sizeof *c);

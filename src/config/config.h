@@ -15,7 +15,8 @@
 /* Loads the defaults, the file (NULL: no file), then `settings` ("section.key=value").
  * CONFIG: the message has file:line:column, key, value, the allowed values and a suggestion.
  * MISSING: the file does not exist.
- * torchtitan's keys that have no meaning here are accepted; one log line lists them. */
+ * torchtitan's keys that change no result are accepted, and one log line lists them; those that
+ * would change it are errors unless config.accept_loss names them. */
 enum status config_load(struct config *c, const char *path, const char *const *settings,
                         int num_settings);
 void config_release(struct config *c);
@@ -27,6 +28,12 @@ enum status config_assign(struct config *c, const char *key, const char *value, 
 /* Where a known key was set: "FILE:line", "command line", the origin given to config_assign, or
  * "default". */
 const char *config_key_origin(const struct config *c, const char *key);
+
+/* Notes that a key of the original would change the result and is not supported; `what` has its
+ * place, value and the reason. */
+void config_refuse(struct config *c, const char *key, const char *what);
+/* CONFIG: a noted key that config.accept_loss does not name (refusals.h). */
+enum status config_check_refusals(const struct config *c);
 
 /* Checks the rules that involve several keys, for a run of num_ranks ranks.  CONFIG: the message
  * has the keys, their values and the rule. */

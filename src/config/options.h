@@ -31,5 +31,6 @@ struct config {
     struct objective_config objective;
     struct guard_config guard;
     struct device_config device;
+    struct accept_config config;
     struct config_book *book; /* strings and the origin of each value; private to config.c */
 };

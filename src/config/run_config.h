@@ -1,4 +1,5 @@
-/* run_config.h -- options of [job], [training], [validation], [debug], [guard], [profiling]. */
+/* run_config.h -- options of [job], [training], [validation], [debug], [guard], [profiling],
+ * [config]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,6 +29,9 @@ struct guard_config {
 };
 struct profiling_config {
 #include "config/profiling.opts"
+};
+struct accept_config {
+#include "config/config.opts"
 };
 #undef OPT
 

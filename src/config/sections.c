@@ -102,6 +102,12 @@ ROWS(device){
 #undef OPT
 };
 
+ROWS(config){
+#define OPT(...) OPT_ROW(struct accept_config, __VA_ARGS__)
+#include "config/config.opts"
+#undef OPT
+};
+
 #define SECTION(name, title)                                                                       \
     {                                                                                              \
 #name, offsetof(struct config, name), name##_rows,                                         \
@@ -127,6 +133,7 @@ const struct config_section config_sections[NUM_SECTIONS] = {
     SECTION(objective, "Training objective."),
     SECTION(guard, "Reactions to non-finite losses and gradients."),
     SECTION(device, "Hardware, kernels and communication."),
+    SECTION(config, "Differences from the original that are accepted."),
 };
 
 const struct config_section config_source_section = {
@@ -140,12 +147,14 @@ const struct config_alias config_aliases[] = {
 };
 const size_t config_num_aliases = sizeof config_aliases / sizeof *config_aliases;
 
-const struct config_ignored config_ignored[] = {
-#define IGNORED(name, harmless, reason) {name, harmless, reason},
-#include "config/ignored.def"
-#undef IGNORED
+const struct config_foreign config_foreign[] = {
+#define IDLE(name, harmless, reason)  {name, false, harmless, reason},
+#define ERROR(name, harmless, reason) {name, true, harmless, reason},
+#include "config/foreign.def"
+#undef IDLE
+#undef ERROR
 };
-const size_t config_num_ignored = sizeof config_ignored / sizeof *config_ignored;
+const size_t config_num_foreign = sizeof config_foreign / sizeof *config_foreign;
 
 const struct option *config_find(const char *key, const struct config_section **section)
 {
@@ -180,14 +189,14 @@ const struct config_alias *config_find_alias(const char *key)
     return NULL;
 }
 
-const struct config_ignored *config_find_ignored(const char *key)
+const struct config_foreign *config_find_foreign(const char *key)
 {
-    for (size_t i = 0; i < config_num_ignored; i++) {
-        const char *name = config_ignored[i].name;
+    for (size_t i = 0; i < config_num_foreign; i++) {
+        const char *name = config_foreign[i].name;
         size_t len = strlen(name);
         bool is_prefix = len > 2 && !strcmp(name + len - 2, ".*");
         if (is_prefix ? !strncmp(name, key, len - 1) : !strcmp(name, key))
-            return &config_ignored[i];
+            return &config_foreign[i];
     }
     return NULL;
 }

@@ -12,7 +12,7 @@ struct config_section {
     const char *title; /* one sentence for docs/options.md */
 };
 
-enum { NUM_SECTIONS = 18 };
+enum { NUM_SECTIONS = 19 };
 extern const struct config_section config_sections[NUM_SECTIONS];
 extern const struct config_section config_source_section; /* one [[data.source]] */
 
@@ -23,18 +23,21 @@ struct config_alias {
 extern const struct config_alias config_aliases[];
 extern const size_t config_num_aliases;
 
-struct config_ignored {
-    const char *name, *harmless, *reason; /* harmless: the value that needs no warning */
+/* A key of torchtitan that is not an option here. */
+struct config_foreign {
+    const char *name;
+    bool is_error;                 /* it would change the result */
+    const char *harmless, *reason; /* harmless: values, separated by |, that need no message */
 };
-extern const struct config_ignored config_ignored[];
-extern const size_t config_num_ignored;
+extern const struct config_foreign config_foreign[];
+extern const size_t config_num_foreign;
 
 /* The option "section.key" and its section, or NULL. */
 const struct option *config_find(const char *key, const struct config_section **section);
 /* The option "data.source.key", by its current or an older name, or NULL. */
 const struct option *config_find_source(const char *key);
 const struct config_alias *config_find_alias(const char *key);
-const struct config_ignored *config_find_ignored(const char *key);
+const struct config_foreign *config_find_foreign(const char *key);
 /* The known key most similar to this one, in `buffer`, or NULL: for "did you mean". */
 const char *config_suggest(const char *key, char *buffer, size_t size);
 /* Sets every option of the section to its default. */

@@ -56,7 +56,7 @@ enum status config_explain(const char *key, struct text *out)
     const struct config_section *section;
     const struct config_alias *alias = config_find_alias(key);
     const struct option *row = config_find(alias ? alias->key : key, &section);
-    const struct config_ignored *ignored = config_find_ignored(key);
+    const struct config_foreign *foreign = config_find_foreign(key);
     if (row) {
         explain_row(section->name, row, out);
         return STATUS_OK;
@@ -76,8 +76,13 @@ enum status config_explain(const char *key, struct text *out)
                 found = true;
             }
     if (found) return STATUS_OK;
-    if (ignored) {
-        text_addf(out, "%s\n  accepted, without effect: %s\n", key, ignored->reason);
+    if (foreign) {
+        text_addf(out, "%s\n  %s: %s\n", key,
+                  foreign->is_error ? "not supported, and would change the result"
+                                    : "accepted, without effect",
+                  foreign->reason);
+        if (foreign->is_error && foreign->harmless[0])
+            text_addf(out, "  allowed: %s\n", foreign->harmless);
         return STATUS_OK;
     }
     char buffer[128];
@@ -129,7 +134,19 @@ void config_document(struct text *out)
     text_adds(out, "\n## Older spellings\n\n| older | current |\n|---|---|\n");
     for (size_t i = 0; i < config_num_aliases; i++)
         text_addf(out, "| `%s` | `%s` |\n", config_aliases[i].old_key, config_aliases[i].key);
-    text_adds(out, "\n## Accepted without effect\n\n| key | why |\n|---|---|\n");
-    for (size_t i = 0; i < config_num_ignored; i++)
-        text_addf(out, "| `%s` | %s |\n", config_ignored[i].name, config_ignored[i].reason);
+    for (int error = 0; error < 2; error++) {
+        text_adds(out, error ? "\n## Errors unless config.accept_loss names them\n\n"
+                               "| key | allowed | why |\n|---|---|---|\n"
+                             : "\n## Accepted without effect\n\n| key | why |\n|---|---|\n");
+        for (size_t i = 0; i < config_num_foreign; i++) {
+            const struct config_foreign *f = &config_foreign[i];
+            if (f->is_error == !error) continue;
+            text_addf(out, "| `%s` | ", f->name);
+            if (error) {
+                add_cell(out, f->harmless);
+                text_adds(out, " | ");
+            }
+            text_addf(out, "%s |\n", f->reason);
+        }
+    }
 }

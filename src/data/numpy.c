@@ -11,7 +11,7 @@ void numpy_random_init(struct numpy_random *r, uint32_t seed)
     r->used = WORDS;
 }
 
-static uint32_t next_u32(struct numpy_random *r)
+uint32_t numpy_random_word(struct numpy_random *r)
 {
     uint32_t *x = r->state;
     if (r->used == WORDS) {
@@ -34,7 +34,7 @@ static uint32_t random_interval(struct numpy_random *r, uint32_t max)
     if (!max) return 0;
     uint32_t mask = UINT32_MAX >> __builtin_clz(max), value;
     do {
-        value = next_u32(r) & mask;
+        value = numpy_random_word(r) & mask;
     } while (value > max);
     return value;
 }

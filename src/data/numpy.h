@@ -12,6 +12,9 @@ struct numpy_random {
 };
 void numpy_random_init(struct numpy_random *r, uint32_t seed);
 
+/* The next 32 bits. */
+uint32_t numpy_random_word(struct numpy_random *r);
+
 /* RandomState.shuffle of at most 2^32 words. */
 void numpy_shuffle(struct numpy_random *r, uint32_t *values, uint64_t count);
 

@@ -2,6 +2,7 @@
  * BlendedDataset, so the number of the next row is the whole cursor. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/blend.h"
+#include "data/cyclic.h"
 #include "data/gpt_index.h"
 #include "data/loader.h"
 #include "data/order.h"
@@ -18,6 +19,7 @@ struct megatron_order {
     struct gpt_index *index; /* per source */
     struct blend blend;      /* empty for a single source without weights */
     uint64_t rows;
+    struct cyclic cyclic; /* samples 0: rows are samples in their order */
 };
 
 static void megatron_order_close(struct order *o)
@@ -25,6 +27,7 @@ static void megatron_order_close(struct order *o)
     struct megatron_order *s = (struct megatron_order *)o;
     for (size_t i = 0; i < s->setup.num_sources; i++) gpt_index_release(&s->index[i]);
     blend_release(&s->blend);
+    cyclic_release(&s->cyclic);
     free(s->index);
     free(s);
 }
@@ -32,8 +35,9 @@ static void megatron_order_close(struct order *o)
 static enum status megatron_order_row(struct order *o, uint64_t number, struct source_tokens *t,
                                       struct token_row *row)
 {
-    const struct megatron_order *s = (const struct megatron_order *)o;
+    struct megatron_order *s = (struct megatron_order *)o;
     row->filled = 0;
+    if (s->cyclic.samples) number = cyclic_at(&s->cyclic, number);
     if (number >= s->rows && s->setup.options->once) return STATUS_OK;
     if (number >= s->rows)
         FAIL(DATA, "row %llu is past the end of an order of %llu samples: increase data.samples",
@@ -74,13 +78,16 @@ static void megatron_order_settings(const struct order *o, struct text *out)
     const struct data_config *d = s->setup.options->data;
     text_addf(out, "megatron %s %s %llu", d->split, data_blend_word(d->blend),
               (unsigned long long)s->num_requested);
+    if (s->cyclic.samples)
+        text_addf(out, " %s %llu %llu", data_sampler_word(d->sampler),
+                  (unsigned long long)s->cyclic.ranks, (unsigned long long)s->cyclic.rows);
 }
 
 static int64_t megatron_order_memory_bytes(const struct order *o)
 {
     const struct megatron_order *s = (const struct megatron_order *)o;
     size_t each = sizeof *s->blend.source + sizeof *s->blend.sample;
-    uint64_t bytes = s->blend.size * each;
+    uint64_t bytes = s->blend.size * each + s->cyclic.count * sizeof *s->cyclic.permutation;
     for (size_t i = 0; i < s->setup.num_sources; i++) bytes += gpt_index_bytes(&s->index[i]);
     return (int64_t)bytes;
 }
@@ -217,5 +224,12 @@ enum status order_megatron_open(struct order **out, const struct order_setup *se
              (long long)o->data->seed);
     int64_t num_requested = o->data->samples ? o->data->samples : o->run_rows;
     if (!o->once) s->num_requested = num_requested > 0 ? (uint64_t)num_requested : 1;
-    return build_indices(s);
+    TRY(build_indices(s));
+    if (o->data->sampler == SAMPLER_single || o->validation || o->once) return STATUS_OK;
+    int64_t ranks = o->data->sampler_ranks, rows = o->data->sampler_rows;
+    s->cyclic = (struct cyclic){.samples = s->rows,
+                                .ranks = ranks ? (uint64_t)ranks : (uint64_t)o->num_readers,
+                                .rows = rows ? (uint64_t)rows : s->order.block,
+                                .sharded = o->data->sampler == SAMPLER_cyclic};
+    return cyclic_init(&s->cyclic);
 }

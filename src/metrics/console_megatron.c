@@ -27,6 +27,7 @@ void console_megatron_step(struct text *t, const struct metrics_options *o,
     text_addf(t, " global batch size: %5lld |", (long long)o->rows_per_step);
     text_addf(t, " lm loss: %.6E | loss scale: 1.0 |", s->loss);
     text_addf(t, " grad norm: %.3f |", s->grad_norm);
+    if (s->parameter_norm > 0) text_addf(t, " params norm: %.3f |", s->parameter_norm);
     text_addf(t, " number of skipped iterations: %3lld |", (long long)s->skipped);
     text_adds(t, " number of nan iterations:   0 |"); /* such a step is skipped or ends the run */
 }

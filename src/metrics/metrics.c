@@ -38,6 +38,7 @@ struct metrics {
     const struct dialect *dialect;
     struct megatron_means means;
     double begin_s, best_throughput;
+    bool nxdt_tags;
 };
 
 /* The format of console lines.  Functions append to m->text. */
@@ -91,7 +92,6 @@ static void append_nxdt_step(struct metrics *m, const struct step_metrics *s,
 {
     struct run_progress p = progress_at(m, s->step);
     console_nxdt_step(&m->text, &m->options, s, d, &p);
-    m->best_throughput = fmax(m->best_throughput, console_nxdt_throughput(&m->options, d));
 }
 
 static const struct dialect dialects[] = {
@@ -103,7 +103,7 @@ static const struct dialect dialects[] = {
 
 bool metrics_needs_parameter_norm(const struct metrics_config *c)
 {
-    return dialects[c->console].parameter_norm;
+    return c->log_parameter_norm || dialects[c->console].parameter_norm;
 }
 
 void metrics_summarize(struct metrics *m)
@@ -170,7 +170,7 @@ static enum status open_events(struct metrics *m)
     TRY_OUT(append_file_open(&m->events, O_EXCL));
     text_clear(&m->text);
     event_file_add_version(&m->text, now);
-    event_file_add_session_start(&m->text, m->options.first_step + 1, now);
+    event_file_add_session_start(&m->text, m->options.first_step + (m->nxdt_tags ? 0 : 1), now);
     TRY_OUT(append_file_write(&m->events, &m->text));
 out:
     free(folder);
@@ -185,6 +185,7 @@ enum status metrics_open(struct metrics **out, const struct metrics_options *o)
     m->options = *o;
     m->dialect = &dialects[o->config->console];
     m->begin_s = clock_monotonic_s();
+    m->nxdt_tags = o->config->tensorboard_tags == TAGS_nxdt;
     m->colour = log_color() && !o->config->disable_color_printing;
     m->lines.fd = m->events.fd = -1;
     text_reserve(&m->text, RECORD_BYTES);
@@ -230,6 +231,7 @@ static enum status write_step_line(struct metrics *m, const struct step_metrics 
     write_number(&w, "max_loss", s->max_loss);
     write_number(&w, "grad_norm", s->grad_norm);
     write_number(&w, "lr", s->lr);
+    if (s->parameter_norm > 0) write_number(&w, "parameter_norm", s->parameter_norm);
     json_write_int(&w, "tokens_seen", s->tokens_seen);
     write_number(&w, "tokens_per_second", d->tokens_per_second);
     write_number(&w, "tokens_per_second_per_rank", d->tokens_per_second_per_rank);
@@ -269,12 +271,33 @@ static enum status write_events(struct metrics *m, int64_t step, const struct ev
     return STATUS_OK;
 }
 
-enum status metrics_step(struct metrics *m, const struct step_metrics *s)
+/* NxD Training's tags, at its global_step, which counts from 0. */
+static enum status write_nxdt_events(struct metrics *m, const struct step_metrics *s,
+                                     const struct derived_metrics *d)
 {
-    struct derived_metrics d = derived_metrics_compute(&m->options, s);
-    /* torchtitan's tags.  Active and reserved memory are the same here, and failed allocations are
-     * not retried. */
+    double rate = console_nxdt_throughput(&m->options, d);
     const struct event_scalar scalars[] = {
+        {"reduced_train_loss", s->loss},
+        {"lr", s->lr},
+        {"gradient_norm", s->grad_norm},
+        {"global_step", (double)(s->step - 1)},
+        {"consumed_samples", (double)(s->step * m->options.rows_per_step)},
+        {"throughput", rate},
+        {"throughput_peak", fmax(m->best_throughput, rate)},
+        {"epoch", 0},
+        {"parameter_norm", s->parameter_norm}, /* last, so that it can be dropped */
+    };
+    int count = (int)(sizeof scalars / sizeof *scalars) - (s->parameter_norm > 0 ? 0 : 1);
+    return write_events(m, s->step - 1, scalars, count);
+}
+
+/* torchtitan's tags.  Active and reserved memory are the same here, and failed allocations are not
+ * retried. */
+static enum status write_torchtitan_events(struct metrics *m, const struct step_metrics *s,
+                                           const struct derived_metrics *pd)
+{
+    const struct derived_metrics d = *pd;
+    struct event_scalar scalars[] = {
         {"loss_metrics/global_avg_loss", s->loss},
         {"loss_metrics/global_max_loss", s->max_loss},
         {"grad_norm", s->grad_norm},
@@ -291,16 +314,27 @@ enum status metrics_step(struct metrics *m, const struct step_metrics *s)
         {"memory/num_ooms", 0},
         {"n_tokens_seen", (double)s->tokens_seen},
         {"lr", s->lr},
-        {"mfu(%)", 100 * d.mfu}, /* last, so that it can be dropped if unknown */
+        {NULL, 0}, /* room for two values that may be unknown */
+        {NULL, 0},
     };
-    int count = (int)(sizeof scalars / sizeof *scalars) - (isnan(d.mfu) ? 1 : 0);
+    int count = (int)(sizeof scalars / sizeof *scalars) - 2;
+    if (!isnan(d.mfu)) scalars[count++] = (struct event_scalar){"mfu(%)", 100 * d.mfu};
+    if (s->parameter_norm > 0)
+        scalars[count++] = (struct event_scalar){"parameter_norm", s->parameter_norm};
+    return write_events(m, s->step, scalars, count);
+}
+
+enum status metrics_step(struct metrics *m, const struct step_metrics *s)
+{
+    struct derived_metrics d = derived_metrics_compute(&m->options, s);
     eta_add(&m->eta, s->seconds, s->steps);
     text_clear(&m->text);
     m->dialect->step(m, s, &d);
     log_line(LOG_INFO, "%s", m->text.data);
     TRY(write_step_line(m, s, &d));
-    TRY(write_events(m, s->step, scalars, count));
-    return STATUS_OK;
+    enum status st = (m->nxdt_tags ? write_nxdt_events : write_torchtitan_events)(m, s, &d);
+    m->best_throughput = fmax(m->best_throughput, console_nxdt_throughput(&m->options, &d));
+    return st;
 }
 
 enum status metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,
@@ -324,6 +358,7 @@ enum status metrics_validation(struct metrics *m, int64_t step, double loss, dou
     m->dialect->validation(m, step, loss, &d);
     log_line(LOG_INFO, "%s", m->text.data);
     TRY(write_validation_line(m, step, loss));
+    if (m->nxdt_tags) return write_events(m, step - 1, &(struct event_scalar){"val_loss", loss}, 1);
     TRY(write_events(m, step, scalars, sizeof scalars / sizeof *scalars));
     return STATUS_OK;
 }

@@ -3,7 +3,8 @@
  * Units    metrics.jsonl: loss in nats/token; step_seconds and data_seconds for one step; mfu as a
  *          fraction of the peak; tokens_per_second over all ranks.  Values that are not finite, and
  *          mfu if the peak is unknown, are null.  TensorBoard has torchtitan's tags and units:
- *          throughput(tps) per rank, mfu(%).
+ *          throughput(tps) per rank, mfu(%); or NxD Training's, with steps from 0 and rows per
+ *          second.
  * Files    A resumed run appends to the same metrics.jsonl, after removing the lines of later
  *          steps.  In the TensorBoard folder each start writes a new file, whose SessionLog START
  *          event makes TensorBoard drop later steps of earlier files.
@@ -24,7 +25,7 @@ struct metrics;
 /* IO: a folder or file cannot be created or written. */
 enum status metrics_open(struct metrics **out, const struct metrics_options *o);
 void metrics_close(struct metrics *m); /* NULL is fine */
-/* Whether the console dialect prints parameter_norm, so that the caller must compute it. */
+/* Whether parameter_norm is reported, so that the caller must compute it. */
 bool metrics_needs_parameter_norm(const struct metrics_config *c);
 /* Prints the dialect's summary, if it has one, at the end of a run. */
 void metrics_summarize(struct metrics *m);

@@ -64,6 +64,13 @@ static bool is_undecayed(const struct optim *o, const struct shard_run *p)
     return !o->config->decay_norms && params[o->layout->tensors[p->tensor].id].is_norm;
 }
 
+static double rate_of(const struct optim *o, const struct shard_run *p,
+                      const struct optim_update *u)
+{
+    enum param_id id = o->layout->tensors[p->tensor].id;
+    return u->is_decoupled && (id == PARAM_embed || id == PARAM_head) ? u->decoupled_lr : u->lr;
+}
+
 /* How many runs from p on are of equal length and at a constant stride in one tensor. */
 static size_t count_equal_runs(const struct shard_run *p, size_t most)
 {
@@ -77,7 +84,8 @@ static size_t count_equal_runs(const struct shard_run *p, size_t most)
 
 /* With stochastic rounding, an op needs the positions of its elements in the whole model, so each
  * call takes equal runs of one tensor. */
-static enum status update_by_position(const struct optim_call *c, struct adamw a)
+static enum status update_by_position(const struct optim_call *c, struct adamw a,
+                                      const struct optim_update *u)
 {
     const struct optim *o = c->o;
     const struct shard *p = o->shard;
@@ -86,6 +94,7 @@ static enum status update_by_position(const struct optim_call *c, struct adamw a
         const struct shard_run *first = &p->runs[i];
         n = count_equal_runs(first, p->count - i);
         a.weight_decay = is_undecayed(o, first) ? 0 : weight_decay;
+        a.lr = rate_of(o, first, u);
         a.position = o->layout->tensors[first->tensor].offset + first->first;
         a.run = n > 1 ? first->count : 0;
         a.stride = n > 1 ? first[1].first - first->first : 0;
@@ -111,15 +120,20 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                       .split = o->split,
                       .seed = o->seed};
     const struct shard *p = o->shard;
-    if (o->moments == BF16) return update_by_position(&c, a);
-    if (config->decay_norms) return update_range(&c, a, 0, p->elements);
-    /* Calls cover consecutive runs with the same weight decay, and padding, which stays zero. */
+    if (o->moments == BF16) return update_by_position(&c, a, u);
+    if (config->decay_norms && !u->is_decoupled) return update_range(&c, a, 0, p->elements);
+    /* Calls cover consecutive runs with the same weight decay and rate, and padding, which stays
+     * zero. */
     for (size_t first = 0, next; first < p->count; first = next) {
         bool undecayed = is_undecayed(o, &p->runs[first]);
+        double lr = rate_of(o, &p->runs[first], u);
         next = first + 1;
-        while (next < p->count && is_undecayed(o, &p->runs[next]) == undecayed) next++;
+        while (next < p->count && is_undecayed(o, &p->runs[next]) == undecayed &&
+               rate_of(o, &p->runs[next], u) == lr)
+            next++;
         size_t end = next < p->count ? p->runs[next].at : p->elements;
         a.weight_decay = undecayed ? 0 : config->weight_decay;
+        a.lr = lr;
         TRY(update_range(&c, a, p->runs[first].at, end));
     }
     return STATUS_OK;

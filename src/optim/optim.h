@@ -43,10 +43,12 @@ enum status optim_sum_squares(const struct optim *o, const struct ops *ops, cons
 struct optim_update {
     const float *gradients; /* flat */
     double lr;
-    double scale; /* of the gradients: the clipping factor */
-    int64_t step; /* 1 for the first */
+    double scale;      /* of the gradients: the clipping factor */
+    int64_t step;      /* 1 for the first */
+    bool is_decoupled; /* the embedding and the head have a rate of their own: */
+    double decoupled_lr;
 };
-/* One AdamW step on every weight.  Weights of norms have no weight decay unless
- * config->decay_norms. */
+/* One AdamW step on every weight, at the rate of its kind.  Weights of norms have no weight decay
+ * unless config->decay_norms. */
 enum status optim_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
                        struct queue *queue);

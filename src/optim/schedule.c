@@ -84,3 +84,11 @@ double schedule_lr(const struct lr_scheduler_config *c, double peak_lr, int64_t 
                                c->warmup_steps, rows};
     return peak_lr * factors[c->formula](c, at);
 }
+
+double schedule_decoupled_lr(const struct lr_scheduler_config *c, double peak_lr,
+                             int64_t total_steps, int64_t rows, int64_t step)
+{
+    struct lr_scheduler_config own = *c;
+    own.min_lr_factor = c->decoupled_min_lr_factor;
+    return schedule_lr(&own, peak_lr, total_steps, rows, step);
+}

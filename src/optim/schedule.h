@@ -23,3 +23,6 @@
 
 double schedule_lr(const struct lr_scheduler_config *c, double peak_lr, int64_t total_steps,
                    int64_t rows, int64_t step);
+/* The rate of the embedding and the head: the same, with decoupled_min_lr_factor. */
+double schedule_decoupled_lr(const struct lr_scheduler_config *c, double peak_lr,
+                             int64_t total_steps, int64_t rows, int64_t step);

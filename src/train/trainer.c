@@ -431,16 +431,20 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     begin = trace_begin(trace);
     TRY(local_squares(t, t->gradients, &local.squares));
     TRY(reduce_result(t, &local, result));
-    int64_t total = c->lr_scheduler.total_steps ? c->lr_scheduler.total_steps : c->training.steps;
+    const struct lr_scheduler_config *s = &c->lr_scheduler;
+    int64_t total = s->total_steps ? s->total_steps : c->training.steps, step = t->steps_done + 1;
     int64_t rows = trainer_step_rows(c, &t->machine.mesh);
-    result->lr = schedule_lr(&c->lr_scheduler, c->optimizer.lr, total, rows, t->steps_done + 1);
+    double decoupled = c->optimizer.decoupled_lr;
+    result->lr = schedule_lr(s, c->optimizer.lr, total, rows, step);
     result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
     if (result->skipped) {
         TRY(handle_nonfinite(t, result->loss, result->grad_norm));
     } else {
         t->skips = 0;
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
-        struct optim_update update = {t->gradients, result->lr, clip, t->steps_done + 1};
+        struct optim_update update = {
+            t->gradients, result->lr,    clip,
+            step,         decoupled > 0, schedule_decoupled_lr(s, decoupled, total, rows, step)};
         TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));

@@ -4,7 +4,7 @@
 #include "app/arguments.h"
 
 struct values {
-    bool json;
+    bool json, dry_run;
     int64_t steps;
     double rate;
     const char *name;
@@ -18,6 +18,7 @@ static enum status read(struct arguments *a, struct values *v, const char *const
 {
     const struct flag flags[] = {
         {"json", FLAG_SWITCH, &v->json, "as JSON"},
+        {"dry-run", FLAG_SWITCH, &v->dry_run, "does nothing"},
         {"steps", FLAG_INT, &v->steps, "how many"},
         {"rate", FLAG_REAL, &v->rate, "how fast"},
         {"name", FLAG_TEXT, &v->name, "whose"},
@@ -40,6 +41,14 @@ TEST(arguments_are_words_flags_and_settings_in_any_order)
     CHECK(v.json && v.steps == 12 && v.rate == 0.5 && !strcmp(v.name, "nobody"));
     CHECK(a.num_words == 1 && !strcmp(a.words[0], "x.toml") && a.num_settings == 2 && !a.help);
     CHECK(!strcmp(a.settings[1], "a.b=c/d"));
+}
+
+TEST(flags_may_be_spelled_as_in_python)
+{
+    struct arguments a;
+    struct values v = {0};
+    CHECK_STATUS(OK, READ(&a, &v, "x", "--json", "True", "--dry_run", "False"));
+    CHECK(v.json && !v.dry_run && a.num_words == 1);
 }
 
 TEST(arguments_with_a_path_before_the_equals_sign_are_words)

@@ -314,6 +314,17 @@ TEST(convert_shards_a_model_for_nxd_training_and_merges_it_again)
     CHECK(LLAMERO(NULL, NULL, "convert", cut, hf, "--to", "hf", "--config",
                   test_path(t.folder, "other.json")) == 0);
     CHECK(loss_of(&t, hf) == loss_of(&t, t.dump));
+    /* in the words of NxD Training's converter */
+    const char *theirs = test_path(t.folder, "theirs"), *merged = test_path(t.folder, "merged");
+    const char *model = test_path(theirs, "model");
+    CHECK(LLAMERO(NULL, NULL, "convert", "--input_dir", t.dump, "--output_dir", theirs, "--tp_size",
+                  "4", "--kv_size_multiplier", "2", "--qkv_linear", "True", "--save_xser", "True",
+                  "--hw_backend", "trn1", "--model_style", "hf", "--convert_from_full_state") == 0);
+    CHECK(file_exists(test_path(model, "dp_rank_00_tp_rank_03_pp_rank_00.pt.info.pt")));
+    CHECK(LLAMERO(NULL, NULL, "convert", "--input_dir", model, "--output_dir", merged,
+                  "--load_xser", "True", "--n_layers", "2", "--convert_to_full_state") == 0);
+    CHECK(loss_of(&t, merged) == loss_of(&t, t.dump));
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--model_style", "megatron") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "nxdt", "--tp-size", "0") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "hf", "--tp-size", "2") == 64);
     CHECK(strstr(err.data, "require --to nxdt"));

@@ -41,7 +41,8 @@ TEST(config_import_accepts_flags_without_a_file)
                   "--disable-bias-linear", "--normalization", "RMSNorm",
                   "--position-embedding-type", "rope", "--micro-batch-size", "1", "--train-iters",
                   "3", "--lr", "1e-3", "--seq-length", "32", "--mock-data", "--tokenizer-type",
-                  "NullTokenizer", "--vocab-size", "300", "job.description=x") == 0);
+                  "NullTokenizer", "--vocab-size", "300", "--attention-dropout", "0",
+                  "--hidden-dropout", "0", "job.description=x") == 0);
     CHECK(strstr(out.data, "n_layers = 2") && strstr(out.data, "description = \"x\""));
     text_release(&out);
 }
@@ -86,7 +87,8 @@ TEST(an_imported_run_trains_at_the_original_learning_rates)
                   "--micro-batch-size", "1", "--global-batch-size", "4", "--train-samples", "14",
                   "--lr-warmup-samples", "5", "--lr", "1e-3", "--seq-length", "64", "--mock-data",
                   "--tokenizer-type", "NullTokenizer", "--vocab-size", "300", "--eval-iters", "0",
-                  "--log-interval", "1", setting.data) == 0);
+                  "--log-interval", "1", "--attention-dropout", "0", "--hidden-dropout", "0",
+                  setting.data) == 0);
     CHECK_STATUS(OK, file_write(path, out.data, out.len));
     CHECK(LLAMERO(NULL, NULL, "train", path) == 0);
     CHECK_STATUS(OK, file_read(test_path(dump, "metrics.jsonl"), 1 << 20, &metrics));
@@ -102,4 +104,53 @@ TEST(an_imported_run_trains_at_the_original_learning_rates)
         line = strchr(lr, '\n') ? strchr(lr, '\n') : lr;
     }
     text_release(&out), text_release(&metrics), text_release(&setting);
+}
+
+TEST(config_import_refuses_keys_that_change_the_result)
+{
+    struct text out = {0}, err = {0};
+    CHECK(LLAMERO(&out, &err, "config", "import", LLAMA, "MODEL_SIZE=8", "TE_FP8=1",
+                  "TE_FP8_RECIPE=mxfp8") == 78);
+    CHECK(!out.len && strstr(err.data, "config.accept_loss=--fp8-recipe\n"));
+    text_clear(&out), text_clear(&err);
+    CHECK(LLAMERO(&out, &err, "config", "import", LLAMA, "MODEL_SIZE=8", "TE_FP8=1",
+                  "TE_FP8_RECIPE=mxfp8", "config.accept_loss=--fp8-recipe") == 0);
+    CHECK(strstr(out.data, "accept_loss = [\"--fp8-recipe\"]"));
+    CHECK(strstr(out.data, "# ACCEPTED, ALTHOUGH THE RESULT CHANGES:"));
+    CHECK(strstr(err.data, "accepted, although the result changes:"));
+    text_release(&out), text_release(&err);
+}
+
+TEST(a_lenient_config_import_lists_unknown_flags)
+{
+    struct text out = {0}, err = {0};
+    const char *path = test_path(test_folder(), "train.sh");
+    const char script[] = "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 64 --swiglu "
+                          "--num-attention-heads 4 --disable-bias-linear --normalization RMSNorm "
+                          "--position-embedding-type rope --micro-batch-size 1 --train-iters 3 "
+                          "--lr 1e-3 --seq-length 32 --mock-data --tokenizer-type NullTokenizer "
+                          "--vocab-size 300 --attention-dropout 0 --hidden-dropout 0 "
+                          "--our-own-flag 1 2 --another\n";
+    CHECK_STATUS(OK, file_write(path, script, strlen(script)));
+    CHECK(LLAMERO(NULL, &err, "config", "import", path) == 78);
+    CHECK(strstr(err.data, "--our-own-flag: not a key of Megatron-LM"));
+    text_clear(&err);
+    CHECK(LLAMERO(&out, &err, "config", "import", "--lenient", path) == 0);
+    CHECK(strstr(err.data, "unknown: --our-own-flag 1 2") &&
+          strstr(err.data, "unknown: --another"));
+    CHECK(strstr(out.data, "# UNKNOWN, AND NOT USED:") && strstr(out.data, "--our-own-flag = 1 2"));
+    text_release(&out), text_release(&err);
+}
+
+TEST(config_import_splits_master_weights_that_do_not_fit_the_device)
+{
+    struct text out = {0};
+    CHECK(LLAMERO(&out, NULL, "config", "import", LLAMA, "MODEL_SIZE=70", "FSDP=1", "RECOMPUTE=1",
+                  "GPUS_PER_NODE=8", "device.hardware=h100") == 0);
+    CHECK(strstr(out.data, "master_weights = \"split\""));
+    text_clear(&out);
+    CHECK(LLAMERO(&out, NULL, "config", "import", LLAMA, "MODEL_SIZE=8", "FSDP=1", "RECOMPUTE=1",
+                  "GPUS_PER_NODE=8", "device.hardware=mi300x") == 0);
+    CHECK(!strstr(out.data, "master_weights"));
+    text_release(&out);
 }

@@ -57,7 +57,9 @@ TEST(files_of_the_older_fork_load_unchanged)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct config c;
         char *path = file_join("tests/config/data", files[i]);
-        CHECK_STATUS(OK, config_load(&c, path, NULL, 0));
+        const char *accept[] = {"config.accept_loss=model.norm_type,training.token_weights"};
+        bool differs = i == 2 || i == 4; /* layernorm; n_fixed */
+        CHECK_STATUS(OK, config_load(&c, path, accept, differs));
         CHECK(!strcmp(c.model.name, "frontier"));
         CHECK(c.parallelism.tensor_parallel_degree == (i == 4 ? 1 : 8));
         CHECK(c.lr_scheduler.warmup_steps >= 160 && c.training.max_norm == 1);
@@ -87,7 +89,8 @@ TEST(errors_name_position_value_and_allowed_values)
         {"[training]\nsteps = \"10\"\n", "training.steps = \"10\": expected a whole number"},
         {"[training]\nseq_len = 0\n", "from 1"},
         {"[training]\nlocal_batch_size = true\n", "= true"},
-        {"[training]\ndtype = \"fp32\"\n", "\"fp32\": expected float32 or bfloat16"},
+        {"[training]\ndtype = \"fp32\"\n",
+         "run.toml:2:9: training.dtype = \"fp32\": master weights are"},
         {"[training]\nmax_norm = -1\n", "training.max_norm"},
         {"[training]\nbatchsize = 1\n", "unknown key training.batchsize"},
         {"[trainig]\nsteps = 1\n", "did you mean training.steps?"},
@@ -96,7 +99,7 @@ TEST(errors_name_position_value_and_allowed_values)
         {"[model]\nn_layer = 2\n", "did you mean model.n_layers?"},
         {"[model]\ntie_embeddings = \"yes\"\n", "true, false or \"auto\""},
         {"[model]\nrope_scaling = \"yarn\"\n", "auto, none or llama3"},
-        {"[model]\nnorm_type = \"batchnorm\"\n", "rmsnorm or layernorm"},
+        {"[model]\nnorm_type = \"batchnorm\"\n", "normalization is RMSNorm"},
         {"[optimizer]\nname = \"Muon\"\n", "AdamW"},
         {"[optimizer]\nlr = \"3e-4\"\n", "expected a number"},
         {"[optimizer]\nbeta1 = 1.1\n", "from 0 to 1"},
@@ -160,7 +163,7 @@ TEST(wrong_command_line_settings_are_errors)
     } cases[] = {
         {"training.steps=x", "command line: training.steps=x: expected a whole number"},
         {"training.stepz=1", "did you mean training.steps?"},
-        {"training.dtype=half", "float32 or bfloat16"},
+        {"training.dtype=half", "config.accept_loss=training.dtype\n"},
         {"training.steps", "expected section.key=value"},
         {"optimizer.lr=", "expected a number"},
     };
@@ -182,6 +185,37 @@ TEST(torchtitans_keys_without_meaning_here_are_accepted)
                               "trace_buf_size = 0\n[quantize.linear.float8]\nemulate = true\n"
                               "[training.dataloader]\nnum_workers = 4\n[float8]\n"
                               "enable_float8_linear = false\n[fault_tolerance]\nenable = false\n"));
+    config_release(&c);
+}
+
+TEST(keys_that_change_the_result_are_errors_unless_accepted)
+{
+    static const char *const rows[][2] = {
+        {"[training]\ntoken_weights = \"w.pt\"\n", "training.token_weights"},
+        {"[training]\ndtype = \"bfloat16\"\n", "training.dtype"},
+        {"[model]\nnorm_type = \"layernorm\"\n", "model.norm_type"},
+        {"[fault_tolerance]\nenable = true\n", "fault_tolerance.enable"},
+        {"[fault_tolerance]\nsemi_sync_method = \"diloco\"\n", "fault_tolerance.semi_sync_method"},
+        {"[optimizer]\nearly_step_in_backward = true\n", "optimizer.early_step_in_backward"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct config c;
+        struct text toml = {0}, line = {0}, saved = {0};
+        text_addf(&line, "[config]\n  accept_loss = [\"%s\"]", rows[i][1]);
+        CHECK_STATUS(CONFIG, load(&c, rows[i][0]));
+        CHECK_MESSAGE(line.data);
+        CHECK_MESSAGE("run.toml:2:");
+        config_release(&c);
+        text_addf(&toml, "%s\n%s", line.data, rows[i][0]);
+        CHECK_STATUS(OK, load(&c, toml.data));
+        config_write(&c, false, &saved); /* kept in config.toml */
+        CHECK(strstr(saved.data, rows[i][1]));
+        config_release(&c);
+        text_release(&toml), text_release(&line), text_release(&saved);
+    }
+    struct config c; /* the values that Llamero implements */
+    CHECK_STATUS(OK,
+                 load(&c, "[training]\ndtype = \"float32\"\n[model]\n"
+                          "norm_type = \"fused_rmsnorm\"\n[fault_tolerance]\nenable = false\n"));
     config_release(&c);
 }
 

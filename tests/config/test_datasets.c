@@ -91,7 +91,8 @@ TEST(neural_names_have_the_forks_tokens)
     CHECK(c.data.shuffle_window == 1 && c.data.streams == 256);
     config_release(&c);
 
-    CHECK_STATUS(OK, config_load(&c, "tests/config/data/fork-arch-2b.toml", NULL, 0));
+    const char *const accept[] = {"config.accept_loss=training.token_weights"};
+    CHECK_STATUS(OK, config_load(&c, "tests/config/data/fork-arch-2b.toml", accept, 1));
     check_source(&c, 0, "hf://datasets/eminorhan/neural-pile-primate/data/train-*.parquet", 1);
     s = c.data.sources;
     CHECK(!strcmp(s->motifs, "./tokenizers/tokenizer_primate_1x15_32k.pkl"));
@@ -100,8 +101,9 @@ TEST(neural_names_have_the_forks_tokens)
     config_release(&c);
 
     /* data of one's own at another path */
-    CHECK_STATUS(OK, config_load(&c, "tests/config/data/fork-arch-2b.toml",
-                                 (const char *const[]){"training.dataset_path=p/*.arrow"}, 1));
+    CHECK_STATUS(
+        OK, config_load(&c, "tests/config/data/fork-arch-2b.toml",
+                        (const char *const[]){accept[0], "training.dataset_path=p/*.arrow"}, 2));
     check_source(&c, 0, "p/*.arrow", 1);
     CHECK(c.data.sources->neurons == 256 && !c.training.dataset_path[0]);
     config_release(&c);

@@ -2,6 +2,7 @@
 #include "data/rig.h"
 
 #include "base/json.h"
+#include "data/cyclic.h"
 #include "ops/cross_entropy.h"
 
 #include <zlib.h>
@@ -236,13 +237,14 @@ TEST(order_megatron_rejects_a_cursor_of_another_order)
     loader_save(l, &(struct json_writer){.text = &cursor});
     loader_close(l);
     CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &json));
-    for (int change = 0; change < 6; change++) {
+    for (int change = 0; change < 7; change++) {
         struct data_config kept = r.data;
         if (change == 1) r.data.split = "949,51";
         if (change == 2) r.data.samples = 501;
         if (change == 3) r.data.seed = 1235;
         if (change == 4) r.data.blend = BLEND_BY_lengths;
         if (change == 5) r.data.order = ORDER_streams;
+        if (change == 6) r.data.sampler = SAMPLER_cyclic;
         l = rig_open(&r);
         CHECK(loader_load(l, json) == (change ? STATUS_CONFIG : STATUS_OK));
         if (change) CHECK_MESSAGE("different data settings");
@@ -256,6 +258,42 @@ TEST(order_megatron_rejects_a_cursor_of_another_order)
     loader_close(l);
     json_free(json);
     text_release(&cursor);
+    rig_release(&r);
+}
+
+TEST(order_megatron_draws_samples_in_cyclic_order)
+{
+    enum { ROWS = 40, T = 8, STEP = 2 };
+    int32_t plain[500 * T], ids[ROWS * T], labels[ROWS * T], documents[ROWS * T], valid[ROWS * T];
+    const char *folder = write_sources(50);
+    struct cyclic c = {.samples = 500, .ranks = 4, .rows = STEP, .sharded = true};
+    struct rig r;
+    int filled;
+    megatron_rig(&r, T, "949,50,1", 500);
+    add_blend(&r, folder);
+    struct loader *l = rig_open(&r);
+    for (int i = 0; i < 500; i += 20) {
+        struct batch b = {20, T, ids, labels, documents, valid, 0, 0};
+        CHECK_STATUS(OK, loader_next(l, &b, &filled));
+        memcpy(plain + i * T, ids, 20 * T * sizeof *ids);
+    }
+    loader_close(l);
+    CHECK_STATUS(OK, cyclic_init(&c));
+    r.data.sampler = SAMPLER_cyclic, r.data.sampler_ranks = 4, r.data.sampler_rows = STEP;
+    for (int readers = 1; readers <= 2; readers++) /* the order does not depend on our readers */
+        for (int reader = 0; reader < readers; reader++) {
+            struct batch b = {ROWS / readers, T, ids, labels, documents, valid, 0, 0};
+            r.options.num_readers = readers, r.options.reader = reader, r.options.block = 5;
+            l = rig_open(&r);
+            CHECK_STATUS(OK, loader_next(l, &b, &filled));
+            for (int i = 0; i < b.B; i++) {
+                int row = (i / 5 * readers + reader) * 5 + i % 5;
+                uint64_t sample = cyclic_at(&c, (uint64_t)row);
+                CHECK(!memcmp(ids + i * T, plain + sample * T, T * sizeof *ids));
+            }
+            loader_close(l);
+        }
+    cyclic_release(&c);
     rig_release(&r);
 }
 

@@ -232,6 +232,43 @@ TEST(metrics_print_the_configured_console_dialect)
     }
 }
 
+TEST(metrics_may_have_the_tags_of_nxd_training)
+{
+    const struct metrics_config c = {
+        .save_tb_folder = "tb", .enable_tensorboard = true, .tensorboard_tags = TAGS_nxdt};
+    static const char *const tags[] = {"reduced_train_loss", "lr",         "gradient_norm",
+                                       "global_step",        "throughput", "throughput_peak",
+                                       "consumed_samples",   "val_loss",   "parameter_norm"};
+    const char *folder = test_folder();
+    struct metrics *m = start(folder, &c, 0);
+    struct step_metrics s = {.step = 10, .loss = 2, .steps = 10, .seconds = 4, .parameter_norm = 7};
+    struct text events = {0};
+    struct file_list names;
+    CHECK_STATUS(OK, metrics_step(m, &s));
+    CHECK_STATUS(OK, metrics_validation(m, 10, 3, 1, 1, 1));
+    stop(m);
+    CHECK_STATUS(OK, file_list_dir(&names, test_path(folder, "tb")));
+    CHECK(names.count == 1);
+    CHECK_STATUS(OK,
+                 file_read(test_path(test_path(folder, "tb"), names.paths[0]), 1 << 20, &events));
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+        CHECK(memmem(events.data, events.len, tags[i], strlen(tags[i])));
+    CHECK(!memmem(events.data, events.len, "loss_metrics", 12));
+    char *lines = lines_of(folder);
+    CHECK(strstr(lines, "\"parameter_norm\":7"));
+    free(lines);
+    file_list_release(&names);
+    text_release(&events);
+}
+
+TEST(parameter_norm_is_computed_if_it_is_reported)
+{
+    struct metrics_config c = {.console = CONSOLE_megatron};
+    CHECK(!metrics_needs_parameter_norm(&c));
+    c.log_parameter_norm = true;
+    CHECK(metrics_needs_parameter_norm(&c));
+}
+
 TEST(scores_of_a_task_are_a_line_and_scalars)
 {
     const char *folder = test_folder();

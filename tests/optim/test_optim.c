@@ -75,22 +75,29 @@ TEST(clip_factor_scales_down_and_never_up)
 }
 
 /* AdamW's first step: decay, then lr against the sign of the gradient. */
-static void check_first_step(bool decay_norms)
+static void check_first_step(bool decay_norms, bool decoupled)
 {
     struct rig r;
     open(&r);
     r.config.decay_norms = decay_norms;
     float *before = heap(r.layout.elements * sizeof *before);
     memcpy(before, r.o.weights, r.layout.elements * sizeof *before);
-    CHECK_STATUS(
-        OK, optim_step(&r.o, &r.ops, &(struct optim_update){r.gradients, 0.01, 0.5, 1}, r.queue));
+    struct optim_update u = {.gradients = r.gradients,
+                             .lr = 0.01,
+                             .scale = 0.5,
+                             .step = 1,
+                             .is_decoupled = decoupled,
+                             .decoupled_lr = 0.002};
+    CHECK_STATUS(OK, optim_step(&r.o, &r.ops, &u, r.queue));
     size_t seen = 0;
     for (int i = 0; i < r.layout.num_tensors; i++) {
         const struct tensor_slot *t = &r.layout.tensors[i];
         bool decays = decay_norms || !params[t->id].is_norm;
+        bool is_end = t->id == PARAM_embed || t->id == PARAM_head;
+        double lr = decoupled && is_end ? 0.002 : 0.01;
         for (size_t at = t->offset; at < t->offset + t->elements; at++, seen++) {
-            double want = (double)before[at] * (decays ? 1 - 0.01 * 0.1 : 1);
-            want -= 0.01 * (double)r.gradients[at]; /* -1, 0 or 1 */
+            double want = (double)before[at] * (decays ? 1 - lr * 0.1 : 1);
+            want -= lr * (double)r.gradients[at]; /* -1, 0 or 1 */
             CHECK_NEAR(r.o.weights[at], want, 1e-6);
             CHECK_NEAR(((const float *)r.o.exp_avg)[at], 0.1 * 0.5 * (double)r.gradients[at], 1e-7);
             CHECK(r.copy[at] == bf16_from_f32(r.o.weights[at]));
@@ -104,8 +111,13 @@ static void check_first_step(bool decay_norms)
     close(&r);
 }
 
-TEST(optim_step_decays_every_weight) { check_first_step(true); }
-TEST(optim_step_may_exclude_norms_from_weight_decay) { check_first_step(false); }
+TEST(optim_step_decays_every_weight) { check_first_step(true, false); }
+TEST(optim_step_may_exclude_norms_from_weight_decay) { check_first_step(false, false); }
+TEST(optim_step_gives_embedding_and_head_a_rate_of_their_own)
+{
+    check_first_step(true, true);
+    check_first_step(false, true);
+}
 
 /* Buffers of a shard: each element has the value it has in the whole model. */
 struct part {
@@ -138,8 +150,13 @@ static void part_step(const struct rig *r, const struct shard *p, struct part *b
                       .exp_avg_sq = b->second,
                       .moments = BF16,
                       .seed = 11};
-    CHECK_STATUS(
-        OK, optim_step(&o, &r->ops, &(struct optim_update){b->gradients, 0.01, 0.5, 9}, r->queue));
+    struct optim_update u = {.gradients = b->gradients,
+                             .lr = 0.01,
+                             .scale = 0.5,
+                             .step = 9,
+                             .is_decoupled = true,
+                             .decoupled_lr = 0.02};
+    CHECK_STATUS(OK, optim_step(&o, &r->ops, &u, r->queue));
 }
 
 static void part_release(struct part *b)

@@ -128,3 +128,15 @@ TEST(megatron_decays_late_by_sqrt_or_not_at_all)
     CHECK_NEAR(at(&c, 6), sqrt(4 / 5.), 1e-15);
     CHECK(at(&c, 10) == 0.7 && at(&c, 12) == 0.7);
 }
+
+TEST(the_decoupled_rate_has_a_minimum_of_its_own)
+{
+    struct lr_scheduler_config c = {.formula = LR_FORMULA_megatron,
+                                    .decay_type = LR_DECAY_cosine,
+                                    .decay_ratio = -1,
+                                    .min_lr_factor = 0.1,
+                                    .decoupled_min_lr_factor = 0.5};
+    CHECK_NEAR(schedule_lr(&c, 1e-3, 10, 4, 11), 1e-4, 1e-18);
+    CHECK_NEAR(schedule_decoupled_lr(&c, 1e-2, 10, 4, 11), 5e-3, 1e-17);
+    CHECK_NEAR(schedule_decoupled_lr(&c, 1e-2, 10, 4, 1), 1e-2, 1e-17);
+}

@@ -208,7 +208,8 @@ static void check_training(const char *name, const struct ops *ops)
         CHECK_STATUS(OK, optim_sum_squares(&optim, &r.ops, r.gradients, &norm, r.queue));
         norm = sqrt(norm);
         double clip = optim_clip_factor(norm, real(adamw, "max_norm"));
-        struct optim_update update = {r.gradients, config.lr, clip, step};
+        struct optim_update update = {
+            .gradients = r.gradients, .lr = config.lr, .scale = clip, .step = step};
         CHECK_STATUS(OK, optim_step(&optim, &r.ops, &update, r.queue));
         most = fmax(most, fabs(mean_loss(&r) / json_number(want) - 1));
         most_norm = fmax(most_norm, fabs(norm / json_number(want_norm) - 1));

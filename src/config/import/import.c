@@ -16,7 +16,7 @@ static char *duplicate(const char *string) { return heap_string(string, strlen(s
 
 enum status import_init(struct import *im, const char *file, const char *format)
 {
-    *im = (struct import){.file = file, .format = format};
+    *im = (struct import){.file = file, .format = format, .lenient = im->lenient};
     return config_load(&im->config, NULL, NULL, 0);
 }
 
@@ -159,6 +159,12 @@ const char *import_get_string(const struct import *im, const char *key, const ch
     return item && item->count == 1 ? item->values[0] : preset;
 }
 
+static void append_note(struct import *im, const struct import_note *note)
+{
+    im->notes = heap_grow(im->notes, im->num_notes + 1, sizeof *im->notes);
+    im->notes[im->num_notes++] = *note;
+}
+
 static void add_note(struct import *im, enum import_verdict verdict, const struct import_item *item,
                      const char *target, const char *text)
 {
@@ -167,20 +173,27 @@ static void add_note(struct import *im, enum import_verdict verdict, const struc
         write_values(item, &value);
         im->items[item - im->items].handled = true;
     }
-    im->notes = heap_grow(im->notes, im->num_notes + 1, sizeof *im->notes);
-    im->notes[im->num_notes++] =
-        (struct import_note){.verdict = verdict,
-                             .key = duplicate(item ? item->key : ""),
-                             .value = value.data ? value.data : duplicate(""),
-                             .target = duplicate(target),
-                             .text = duplicate(text ? text : ""),
-                             .line = item ? item->line : 0};
+    append_note(im, &(struct import_note){.verdict = verdict,
+                                          .key = duplicate(item ? item->key : ""),
+                                          .value = value.data ? value.data : duplicate(""),
+                                          .target = duplicate(target),
+                                          .text = duplicate(text ? text : ""),
+                                          .line = item ? item->line : 0});
 }
 
 void import_add_note(struct import *im, enum import_verdict verdict, const struct import_item *item,
                      const char *text)
 {
     add_note(im, verdict, item, "", text);
+}
+
+void import_refuse_default(struct import *im, const char *key, const char *text)
+{
+    append_note(im, &(struct import_note){.verdict = IMPORT_UNSUPPORTED,
+                                          .key = duplicate(key),
+                                          .value = duplicate(""),
+                                          .target = duplicate(""),
+                                          .text = duplicate(text)});
 }
 
 /* Rewrites numbers and booleans as TOML spells them (".9" and "1." are not TOML). */
@@ -204,9 +217,9 @@ enum status import_set(struct import *im, const struct import_item *item, const 
     const struct option *row = config_find(target, &section);
     struct text where = {0}, toml = {0};
     if (!row) {
-        const struct config_ignored *ignored = config_find_ignored(target);
-        BUG_IF(!ignored);
-        add_note(im, IMPORT_IGNORED, item, "", ignored->reason);
+        const struct config_foreign *foreign = config_find_foreign(target);
+        BUG_IF(!foreign);
+        add_note(im, IMPORT_IDLE, item, "", foreign->reason);
         return STATUS_OK;
     }
     write_toml_value(row, value, &toml);
@@ -289,6 +302,11 @@ static const struct import_row *find_row(const struct import_row *rows, size_t c
     return NULL;
 }
 
+bool import_has_row(const struct import_row *rows, size_t count, const char *key)
+{
+    return find_row(rows, count, key) != NULL;
+}
+
 static enum status fail_unknown(const struct import *im, const struct import_item *item,
                                 const struct import_row *rows, size_t count)
 {
@@ -313,27 +331,44 @@ static enum status apply_row(struct import *im, const struct import_item *item,
                              const struct import_row *row)
 {
     const char *value = NULL;
-    if (row->kind == IMPORT_ROW_COPY && !item->null) {
+    if (row->kind == IMPORT_ROW_TAKE && row->target[0] && !item->null) {
         if (item->count) TRY(import_parse_string(im, item, &value));
         return import_set(im, item, row->target, value ? value : "true", row->text);
     }
-    if (item->null && (row->kind == IMPORT_ROW_COPY || row->kind == IMPORT_ROW_RULE))
-        import_add_note(im, IMPORT_IGNORED, item, "null: the default applies");
-    else if (row->kind == IMPORT_ROW_UNSUPPORTED ||
-             (row->kind == IMPORT_ROW_ONLY && !is_one_of(item, row->target)))
+    bool error = row->kind == IMPORT_ROW_ERROR;
+    if (item->null && row->kind == IMPORT_ROW_TAKE)
+        import_add_note(im, IMPORT_IDLE, item, "null: the default applies");
+    else if (error && !(row->target[0] && is_one_of(item, row->target))) {
         import_add_note(im, IMPORT_UNSUPPORTED, item, row->text);
-    else
-        import_add_note(im, IMPORT_IGNORED, item,
-                        row->kind == IMPORT_ROW_ONLY ? "same here" : row->text);
+        im->notes[im->num_notes - 1].accept = row->key;
+    } else
+        import_add_note(im, IMPORT_IDLE, item, error ? "same here" : row->text);
     return STATUS_OK;
 }
 
-enum status import_check_known(const struct import *im, const struct import_row *rows, size_t count)
+enum status import_check_known(struct import *im, const struct import_row *rows, size_t count)
 {
-    for (size_t i = 0; i < im->num_items; i++)
-        if (!im->items[i].handled && !find_row(rows, count, im->items[i].key))
-            return fail_unknown(im, &im->items[i], rows, count);
+    for (size_t i = 0; i < im->num_items; i++) {
+        const struct import_item *item = &im->items[i];
+        if (item->handled || find_row(rows, count, item->key)) continue;
+        if (!im->lenient) return fail_unknown(im, item, rows, count);
+        import_add_note(im, IMPORT_UNKNOWN, item, "not a key of the original; not used");
+    }
     return STATUS_OK;
+}
+
+enum status import_check_refusals(struct import *im)
+{
+    for (size_t i = 0; i < im->num_notes; i++) {
+        const struct import_note *n = &im->notes[i];
+        struct text what = {0};
+        if (n->verdict != IMPORT_UNSUPPORTED) continue;
+        if (n->line) text_addf(&what, "%s:%d: ", im->file, n->line);
+        text_addf(&what, "%s%s%.200s: %s", n->key, n->value[0] ? " = " : "", n->value, n->text);
+        config_refuse(&im->config, n->accept ? n->accept : n->key, what.data);
+        text_release(&what);
+    }
+    return config_check_refusals(&im->config);
 }
 
 enum status import_apply_rows(struct import *im, const struct import_row *rows, size_t count)
@@ -343,7 +378,7 @@ enum status import_apply_rows(struct import *im, const struct import_row *rows, 
         const struct import_row *row = find_row(rows, count, item->key);
         if (item->handled || !row) continue;
         if (item != last_of(im, item->key))
-            import_add_note(im, IMPORT_IGNORED, item, "overridden by a later one");
+            import_add_note(im, IMPORT_IDLE, item, "overridden by a later one");
         else
             TRY(apply_row(im, item, row));
     }

@@ -11,9 +11,10 @@
 
 enum import_verdict {
     IMPORT_TRANSLATED,   /* became one of our keys */
-    IMPORT_IGNORED,      /* ignored: no key is needed */
+    IMPORT_IDLE,         /* changes no result: no key is needed */
     IMPORT_ORIGINAL_BUG, /* a bug of the original program concerns it */
-    IMPORT_UNSUPPORTED,  /* not supported */
+    IMPORT_UNSUPPORTED,  /* would change the result; an error unless config.accept_loss names it */
+    IMPORT_UNKNOWN,      /* not a key of the original, with `lenient` */
 };
 
 /* One key or flag of the file. */
@@ -29,6 +30,7 @@ struct import_item {
 struct import_note {
     enum import_verdict verdict;
     char *key, *value, *target, *text; /* target: our key, or "" */
+    const char *accept;                /* borrowed; the name in config.accept_loss; NULL: key */
     int line;
 };
 
@@ -48,8 +50,10 @@ struct import {
     struct import_source *sources;
     size_t num_sources;
     int64_t num_ranks; /* 0: unknown */
+    bool lenient;      /* set by the caller: note unknown keys instead of failing */
 };
 
+/* Keeps `lenient`. */
 enum status import_init(struct import *im, const char *file, const char *format);
 void import_release(struct import *im);
 
@@ -91,26 +95,29 @@ enum status import_setf(struct import *im, const struct import_item *item, const
                         const char *form, ...) __attribute__((format(printf, 4, 5)));
 void import_add_note(struct import *im, enum import_verdict verdict, const struct import_item *item,
                      const char *text);
+/* Notes that a key which the file does not set has a default that is not supported. */
+void import_refuse_default(struct import *im, const char *key, const char *text);
 void import_add_source(struct import *im, const char *path, const char *column, double weight);
 
 /* A key whose translation does not depend on other keys. */
 enum import_row_kind {
-    IMPORT_ROW_COPY,        /* sets `target` to the value */
-    IMPORT_ROW_IGNORE,      /* not needed here, whatever the value */
-    IMPORT_ROW_ONLY,        /* the words in `target` match Llamero; others are not supported */
-    IMPORT_ROW_RULE,        /* rules handle it; `text` is the reason if none did */
-    IMPORT_ROW_UNSUPPORTED, /* not supported, whatever the value */
+    IMPORT_ROW_TAKE,  /* sets `target`, or rules use it; `text` is the reason if none did */
+    IMPORT_ROW_IDLE,  /* changes no result beyond rounding, whatever the value */
+    IMPORT_ROW_ERROR, /* would change the result, except for the values in `target` (a|b) */
 };
 struct import_row {
     const char *key; /* a name that ends in .* covers all keys below it */
     enum import_row_kind kind;
     const char *target, *text;
 };
+bool import_has_row(const struct import_row *rows, size_t count, const char *key);
 /* CONFIG: an item is not handled and has no row; the message suggests a similar name. */
-enum status import_check_known(const struct import *im, const struct import_row *rows,
-                               size_t count);
+enum status import_check_known(struct import *im, const struct import_row *rows, size_t count);
 /* Applies their rows to all items that are not handled yet.  CONFIG: as import_set. */
 enum status import_apply_rows(struct import *im, const struct import_row *rows, size_t count);
+
+/* CONFIG: keys would change the result, and config.accept_loss does not name them (refusals.h). */
+enum status import_check_refusals(struct import *im);
 
 /* Appends an item's place for messages: "file:line: key" or "command line: key". */
 void import_write_place(const struct import *im, const struct import_item *item, struct text *out);
@@ -126,7 +133,8 @@ enum status import_nxdt(struct import *im, const char *bytes, size_t len, const 
                         const char *const *settings, int num_settings);
 /* Imports flags of Megatron-LM's pretrain_gpt.py; `words` may include section.key=value of ours. */
 enum status import_flags(struct import *im, const char *const *words, size_t count);
-/* Imports the flags with which a shell script starts pretrain_gpt.py.  The script is parsed, not
- * run.  `words` are VAR=VALUE, section.key=value of ours, and the script's arguments. */
+/* Imports the flags with which a shell script starts pretrain_gpt.py, or `accelerate launch` starts
+ * a program like frontier-guide's train.py.  The script is parsed, not run.  `words` are VAR=VALUE,
+ * section.key=value of ours, and the script's arguments. */
 enum status import_script(struct import *im, const char *bytes, size_t len, const char *file,
                           const char *const *words, size_t count);

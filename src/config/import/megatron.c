@@ -11,45 +11,45 @@
 
 static const struct import_row rows[] = {
 #define FLAG(key, arity, kind, target, text) {key, IMPORT_ROW_##kind, target, text},
-#define OTHERS(arity, names)
+#define IDLE_FLAGS(arity, text, names)
 #include "config/import/megatron.def"
 #undef FLAG
-#undef OTHERS
+#undef IDLE_FLAGS
 };
 enum { NUM_ROWS = sizeof rows / sizeof *rows };
 
 static const int arities[] = {
 #define FLAG(key, arity, kind, target, text) arity,
-#define OTHERS(arity, names)
+#define IDLE_FLAGS(arity, text, names)
 #include "config/import/megatron.def"
 #undef FLAG
-#undef OTHERS
+#undef IDLE_FLAGS
 };
 
-static const struct {
+static const struct idle_flags {
     int arity;
-    const char *names;
-} others[] = {
+    const char *text, *names;
+} idle_flags[] = {
 #define FLAG(key, arity, kind, target, text)
-#define OTHERS(arity, names) {arity, names},
+#define IDLE_FLAGS(arity, text, names) {arity, text, names},
 #include "config/import/megatron.def"
 #undef FLAG
-#undef OTHERS
+#undef IDLE_FLAGS
 };
 
-/* Returns the number of values a flag takes, as in megatron.def; -1: unknown.  Sets *is_other if
- * the flag has no row. */
-static int flag_arity(const char *flag, bool *is_other)
+/* Returns the number of values a flag takes, as in megatron.def; -1: unknown.  *idle is the reason
+ * if the flag has no row of its own, else NULL. */
+static int flag_arity(const char *flag, const char **idle)
 {
     char padded[128];
-    *is_other = false;
+    *idle = NULL;
     for (size_t i = 0; i < NUM_ROWS; i++)
         if (!strcmp(rows[i].key, flag)) return arities[i];
     snprintf(padded, sizeof padded, " %.120s ", flag);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strstr(others[i].names, padded)) {
-            *is_other = true;
-            return others[i].arity;
+    for (size_t i = 0; i < sizeof idle_flags / sizeof *idle_flags; i++)
+        if (strstr(idle_flags[i].names, padded)) {
+            *idle = idle_flags[i].text;
+            return idle_flags[i].arity;
         }
     return -1;
 }
@@ -67,8 +67,8 @@ static enum status read_flags(struct import *im, const char *const *words, size_
         if (strncmp(word, "--", 2))
             FAIL(CONFIG, "%s: expected a --flag, got \"%.80s\"", place, word);
         char *flag = heap_string(word, equals ? (size_t)(equals - word) : strlen(word));
-        bool is_other;
-        int arity = flag_arity(flag, &is_other);
+        const char *idle;
+        int arity = flag_arity(flag, &idle);
         const char *const *values = words + ++i, *one = equals ? equals + 1 : NULL;
         size_t num = 0;
         bool many = arity == 2 || arity < 0; /* import_check_known reports unknown flags */
@@ -86,9 +86,7 @@ static enum status read_flags(struct import *im, const char *const *words, size_
             st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: %s takes no value", place,
                              flag);
         if (!st) import_add_item(im, flag, line, values, num);
-        if (!st && is_other)
-            import_add_note(im, IMPORT_UNSUPPORTED, &im->items[im->num_items - 1],
-                            "not supported by the importer");
+        if (!st && idle) import_add_note(im, IMPORT_IDLE, &im->items[im->num_items - 1], idle);
         if (!equals) i += num;
         free(flag);
         TRY(st);
@@ -233,19 +231,19 @@ static enum status set_sizes(struct import *im)
 static enum status set_model(struct import *im)
 {
     static const char *const parts[][2] = {
-        {"--swiglu", "SwiGLU"},
-        {"--disable-bias-linear", "no biases"},
-        {"--normalization", "RMSNorm"},
+        {"--swiglu", "GELU by default; a Llama has SwiGLU"},
+        {"--disable-bias-linear", "biases by default; a Llama has none"},
+        {"--normalization", "LayerNorm by default; a Llama has RMSNorm"},
     };
     static const char *const dropouts[] = {"--attention-dropout", "--hidden-dropout"};
     const struct import_item *std = import_get(im, "--init-method-std");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (!has(im, parts[i][0]))
-            FAIL(CONFIG, "%s: %s is required: Llama has %s", im->file, parts[i][0], parts[i][1]);
-    TRY(rules_require_llama(im, "--normalization", "RMSNorm", "its normalization is RMSNorm"));
-    TRY(rules_require_llama(im, "--position-embedding-type", "rope", "it uses RoPE"));
+        if (!has(im, parts[i][0])) import_refuse_default(im, parts[i][0], parts[i][1]);
+    rules_require_llama(im, "--normalization", "RMSNorm", "its normalization is RMSNorm");
+    rules_require_llama(im, "--position-embedding-type", "rope", "it uses RoPE");
     if (!has(im, "--position-embedding-type") && !has(im, "--use-rotary-position-embeddings"))
-        FAIL(CONFIG, "%s: --position-embedding-type rope is required: Llama uses RoPE", im->file);
+        import_refuse_default(im, "--position-embedding-type",
+                              "learned positions by default; a Llama uses RoPE");
     TRY(set_sizes(im));
     TRY(set_rope(im));
     bool untied = has(im, "--untie-embeddings-and-output-weights");
@@ -257,13 +255,12 @@ static enum status set_model(struct import *im)
     for (size_t i = 0; i < 2; i++) {
         const struct import_item *item = import_get(im, dropouts[i]);
         double rate = 0.1;
-        struct text note = {0};
         if (item) TRY(import_parse_real(im, item, &rate));
-        text_addf(&note, "dropout is not supported; %s is %g%s", dropouts[i], rate,
-                  item ? "" : " by default");
-        import_add_note(im, rate != 0 ? IMPORT_UNSUPPORTED : IMPORT_IGNORED, item,
-                        rate != 0 ? note.data : "same here");
-        text_release(&note);
+        if (item)
+            import_add_note(im, rate != 0 ? IMPORT_UNSUPPORTED : IMPORT_IDLE, item,
+                            rate != 0 ? "dropout is not supported" : "same here");
+        else
+            import_refuse_default(im, dropouts[i], "0.1 by default; dropout is not supported");
     }
     return STATUS_OK;
 }
@@ -289,6 +286,27 @@ static enum status set_optimizer(struct import *im)
                       "Megatron-LM never decays norms and biases.");
 }
 
+/* --first-last-layers-bf16 keeps blocks at both ends in bfloat16. */
+static enum status set_bf16_layers(struct import *im)
+{
+    const struct import_item *flag = import_get(im, "--first-last-layers-bf16");
+    int64_t first, last, layers = im->config.model.n_layers;
+    struct text list = {0};
+    if (!flag) return STATUS_OK;
+    TRY(import_get_int(im, "--num-layers-at-start-in-bf16", 1, &first));
+    TRY(import_get_int(im, "--num-layers-at-end-in-bf16", 1, &last));
+    if (first + last > layers)
+        FAIL(CONFIG, "%s: %lld + %lld layers in bfloat16 exceed --num-layers", im->file,
+             (long long)first, (long long)last);
+    for (int64_t i = 0; i < layers; i++)
+        if (i < first || i >= layers - last)
+            text_addf(&list, "%slayers.%lld.", list.len ? "," : "", (long long)i);
+    enum status st =
+        list.len ? import_set(im, flag, "float8.filter_fqns", list.data, "") : STATUS_OK;
+    text_release(&list);
+    return st;
+}
+
 static enum status set_precision(struct import *im)
 {
     const struct import_item *half = import_get(im, "--fp16"), *brain = import_get(im, "--bf16");
@@ -311,8 +329,8 @@ static enum status set_precision(struct import *im)
     const char *word = recipe && recipe->count == 1 ? recipe->values[0] : "delayed";
     if (strcmp(word, "delayed") && strcmp(word, "tensorwise")) {
         import_add_note(im, IMPORT_UNSUPPORTED, recipe,
-                        "block-wise scaling is not supported; GEMMs run in bfloat16");
-        import_add_note(im, IMPORT_UNSUPPORTED, format, "its recipe is not supported");
+                        "only delayed and tensorwise scaling are supported; GEMMs run in bfloat16");
+        import_add_note(im, IMPORT_IDLE, format, "its recipe is not supported");
         return STATUS_OK;
     }
     if (format->count == 1 && strcmp(format->values[0], "hybrid"))
@@ -321,6 +339,7 @@ static enum status set_precision(struct import *im)
     TRY(import_set(im, format, "float8.enable_float8_linear", "true", ""));
     TRY(import_set(im, recipe, "float8.recipe_name", word, ""));
     if (margin) TRY(import_copy(im, margin, "float8.margin", ""));
+    TRY(set_bf16_layers(im));
     if (strcmp(word, "delayed")) return STATUS_OK;
     /* Transformer Engine's defaults: a history of 1 and its most recent amax */
     TRY(import_set(im, length, "float8.amax_history_len", length ? length->values[0] : "1", ""));
@@ -360,9 +379,9 @@ static enum status set_recompute(struct import *im)
     TRY(import_parse_int(im, some, 1, 4096, &layers));
     TRY(import_get_int(im, "--num-layers", 0, &all));
     bool every = !strcmp(method->values[0], "block") ? layers >= all : layers == 1;
-    import_add_note(im, every ? IMPORT_IGNORED : IMPORT_UNSUPPORTED, some,
+    import_add_note(im, IMPORT_IDLE, some,
                     every ? "every block is recomputed"
-                          : "only recomputing every block, one at a time, is supported");
+                          : "every block is recomputed, one at a time; only memory differs");
     return STATUS_OK;
 }
 
@@ -374,13 +393,16 @@ static enum status set_tokenizer(struct import *im)
     if (!strcmp(type, "NullTokenizer")) {
         const struct import_item *vocab;
         TRY(required(im, "--vocab-size", &vocab));
-        import_add_note(im, IMPORT_IGNORED, kind, "no tokenizer is needed; see model.vocab_size");
+        import_add_note(im, IMPORT_IDLE, kind, "no tokenizer is needed; see model.vocab_size");
         return import_copy(im, vocab, "model.vocab_size", "");
     }
-    if (strstr(type, "BPETokenizer") && !strncmp(type, "GPT2", 4))
-        return import_bad_value(im, kind,
-                                "another type, with a tokenizer.json as --tokenizer-model");
-    if (kind) import_add_note(im, IMPORT_IGNORED, kind, "tokenizer formats are detected");
+    if (!path && !strcmp(type, "GPT2BPETokenizer")) {
+        import_add_note(im, IMPORT_UNSUPPORTED, kind,
+                        "vocab and merges files are not read: set data.tokenizer to the folder of "
+                        "a tokenizer.json");
+        return STATUS_OK;
+    }
+    if (kind) import_add_note(im, IMPORT_IDLE, kind, "tokenizer formats are detected");
     if (!path) FAIL(CONFIG, "%s: --tokenizer-model is required", im->file);
     const char *name = path->count == 1 ? path->values[0] : "", *slash = strchr(name, '/');
     bool hub = !strcmp(type, "HuggingFaceTokenizer") && slash && slash != name &&
@@ -389,12 +411,35 @@ static enum status set_tokenizer(struct import *im)
     return import_setf(im, path, "data.tokenizer", hub ? "hf://%s" : "%s", name);
 }
 
+/* The order of the cyclic sampler depends on the original's data-parallel ranks. */
+static enum status set_sampler(struct import *im, const struct import_layout *l)
+{
+    const struct import_item *kind = import_get(im, "--dataloader-type");
+    const char *word = kind && kind->count == 1 ? kind->values[0] : "single";
+    int64_t model = l->tp * l->pp * l->cp;
+    if (kind && !strcmp(word, "single")) import_add_note(im, IMPORT_IDLE, kind, "same here");
+    if (!strcmp(word, "single")) return STATUS_OK;
+    if (!strcmp(word, "external")) {
+        import_add_note(im, IMPORT_UNSUPPORTED, kind, "external data loaders are not supported");
+        return STATUS_OK;
+    }
+    if (strcmp(word, "cyclic")) return import_bad_value(im, kind, "single, cyclic or external");
+    TRY(import_set(im, kind, "data.sampler",
+                   has(im, "--no-data-sharding") ? "cyclic_unsharded" : "cyclic",
+                   l->ranks ? "The order of the original's ranks, on any number of ranks here."
+                            : "The order depends on data.sampler_ranks, the original's "
+                              "data-parallel ranks, unknown here: those of the run count."));
+    if (l->ranks) TRY(import_set_int(im, kind, "data.sampler_ranks", l->ranks / model, ""));
+    return import_set_int(im, kind, "data.sampler_rows", l->micro_batch, "");
+}
+
 static enum status set_data(struct import *im)
 {
     const struct import_item *blend = import_get(im, "--data-path");
     const struct import_item *mock = import_get(im, "--mock-data");
     const struct import_item *split = mock ? NULL : import_get(im, "--split");
-    if (!blend) blend = import_get(im, "--train-data-path");
+    bool own_split = !blend && has(im, "--train-data-path"); /* each split has its own files */
+    if (own_split) blend = import_get(im, "--train-data-path");
     if ((blend && mock) || (!blend && !mock))
         FAIL(CONFIG, "%s: set either --data-path or --mock-data", im->file);
     TRY(set_tokenizer(im));
@@ -405,6 +450,9 @@ static enum status set_data(struct import *im)
     } else {
         TRY(rules_add_blend(im, blend, blend->values, blend->count));
     }
+    if (own_split)
+        TRY(import_set(im, blend, "data.split", "1, 0, 0", "All of it is for training."));
+    if (own_split) split = NULL;
     if (split) {
         char plain[128];
         size_t n = 0;
@@ -414,6 +462,7 @@ static enum status set_data(struct import *im)
         TRY(import_set(im, split, "data.split", plain, ""));
     }
     const struct import_item *mask = import_get(im, "--reset-attention-mask");
+    if (!mask) mask = import_get(im, "--dataloader-inter-document-masking");
     return mask ? import_set(im, mask, "model.attn_mask_type", "block_causal", "") : STATUS_OK;
 }
 
@@ -429,6 +478,7 @@ enum status megatron_import(struct import *im, const char *const *words, size_t 
     TRY(set_precision(im));
     TRY(set_recompute(im));
     TRY(set_data(im));
+    TRY(set_sampler(im, &l));
     TRY(megatron_import_run(im, &l));
     return import_apply_rows(im, rows, NUM_ROWS);
 }

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const int64_t MAX_SAMPLES = 4294967293; /* of data.samples */
@@ -66,6 +67,18 @@ static enum status set_decay(struct import *im, bool samples, int64_t decay)
                            "As a fraction of the schedule.");
 }
 
+/* The rate of the embedding and the head.  Without a minimum of its own it has --min-lr. */
+static enum status set_decoupled(struct import *im)
+{
+    const struct import_item *rate = import_get(im, "--decoupled-lr");
+    const struct import_item *least = import_get(im, "--decoupled-min-lr");
+    if (!rate) return STATUS_OK;
+    TRY(import_parse_string(im, rate, NULL));
+    TRY(import_copy(im, rate, "optimizer.decoupled_lr", ""));
+    return rules_set_min_lr(im, least ? least : import_get(im, "--min-lr"),
+                            "lr_scheduler.decoupled_min_lr_factor", rate);
+}
+
 enum status megatron_import_schedule(struct import *im, int64_t global_batch)
 {
     const struct import_item *iters = import_get(im, "--train-iters");
@@ -111,7 +124,8 @@ enum status megatron_import_schedule(struct import *im, int64_t global_batch)
         TRY(import_set_int(im, decay_item, "lr_scheduler.total_steps", decay, ""));
     }
     TRY(set_decay(im, all != NULL, decay));
-    return rules_set_min_lr(im, import_get(im, "--min-lr"), rate);
+    TRY(set_decoupled(im));
+    return rules_set_min_lr(im, import_get(im, "--min-lr"), "lr_scheduler.min_lr_factor", rate);
 }
 
 static enum status checkpoints(struct import *im)
@@ -134,10 +148,15 @@ static enum status checkpoints(struct import *im)
         TRY(import_copy(im, every, "checkpoint.interval", ""));
         if (async) TRY(import_set(im, async, "checkpoint.async_mode", "async", ""));
     }
+    const struct import_item *base = import_get(im, "--pretrained-checkpoint");
+    if (!load && base) {
+        TRY(import_copy(im, base, "checkpoint.initial_load_path", ""));
+        return import_set(im, base, "checkpoint.initial_load_model_only", "true", "");
+    }
     if (!load) return STATUS_OK;
     TRY(import_parse_string(im, load, NULL));
     if (save && !strcmp(save->values[0], load->values[0])) {
-        import_add_note(im, IMPORT_IGNORED, load, "a run always resumes from its own checkpoints");
+        import_add_note(im, IMPORT_IDLE, load, "a run always resumes from its own checkpoints");
         return STATUS_OK;
     }
     TRY(import_copy(
@@ -148,16 +167,34 @@ static enum status checkpoints(struct import *im)
                       "");
 }
 
+/* Whether the values are PREFIX or WEIGHT PREFIX. */
+static bool is_one_prefix(const struct import_item *item)
+{
+    char *end = NULL;
+    if (!item || item->count != 2) return item && item->count == 1;
+    return strtod(item->values[0], &end) > 0 && !*end;
+}
+
 static enum status validation(struct import *im, const struct import_layout *l)
 {
     const struct import_item *batches = import_get(im, "--eval-iters");
     const struct import_item *every = import_get(im, "--eval-interval");
     int64_t count = 100;
+    const struct import_item *full = import_get(im, "--full-validation");
+    const struct import_item *data = import_get(im, "--valid-data-path");
     if (batches) TRY(import_parse_int(im, batches, -1, 1LL << 40, &count));
+    bool own_files = import_get(im, "--train-data-path") && !import_get(im, "--data-path");
+    bool one = is_one_prefix(data);
+    if (data && !one)
+        import_add_note(im, IMPORT_IDLE, data, "validation reads one prefix, not a blend");
+    if (count > 0 && own_files && !one)
+        return import_set(im, batches, "validation.enable", "false", "No validation data.");
     TRY(import_set(im, batches, "validation.enable", count > 0 ? "true" : "false",
                    batches ? "" : "The default is 100 batches."));
     if (count <= 0) return STATUS_OK;
-    TRY(import_set_int(im, batches, "validation.steps", count, ""));
+    TRY(import_set_int(im, full ? full : batches, "validation.steps", full ? -1 : count, ""));
+    if (one)
+        TRY(import_set(im, data, "validation.dataset_path", data->values[data->count - 1], ""));
     TRY(import_set(im, every, "validation.freq", every ? every->values[0] : "1000", ""));
     return import_set_int(im, import_get(im, "--micro-batch-size"), "validation.local_batch_size",
                           l->micro_batch, "A validation batch is one microbatch of a rank.");
@@ -172,6 +209,7 @@ enum status megatron_import_run(struct import *im, const struct import_layout *l
     TRY(import_set(im, seed, "debug.seed", seed ? seed->values[0] : "1234",
                    seed ? "" : "The default."));
     TRY(import_set(im, log, "metrics.log_freq", log ? log->values[0] : "100", ""));
+    TRY(import_set(im, NULL, "metrics.console", "megatron", "Megatron-LM's log lines."));
     if (board)
         TRY(import_set(im, board, "metrics.enable_tensorboard", "true",
                        "The files are written to job.dump_folder."));

@@ -1,7 +1,6 @@
 /* nxdt.c -- imports NxD Training's YAML: the rules for keys that need more than a table row. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
-#include "checkpoint/interop/hf_config.h"
 #include "config/import/import.h"
 #include "config/import/interpolate.h"
 #include "config/import/rules.h"
@@ -140,7 +139,8 @@ static enum status set_schedule(struct import *im)
     }
     if (length != run || constant)
         TRY(import_set_int(im, steps, "lr_scheduler.total_steps", length, ""));
-    return rules_set_min_lr(im, least, import_get(im, "model.optim.lr"));
+    return rules_set_min_lr(im, least, "lr_scheduler.min_lr_factor",
+                            import_get(im, "model.optim.lr"));
 }
 
 static enum status set_optimizer(struct import *im, bool hf)
@@ -153,7 +153,7 @@ static enum status set_optimizer(struct import *im, bool hf)
     const struct import_item *norms = import_get(im, "model.do_layer_norm_weight_decay");
     if (name && strncmp(name->count ? name->values[0] : "", "adamw", 5))
         return import_bad_value(im, name, "adamw");
-    if (name) import_add_note(im, IMPORT_IGNORED, name, "optimizer states are always float32");
+    if (name) import_add_note(im, IMPORT_IDLE, name, "optimizer states are always float32");
     if (betas) {
         if (betas->count != 2) return import_bad_value(im, betas, "a list of two");
         TRY(import_set(im, betas, "optimizer.beta1", betas->values[0], ""));
@@ -175,37 +175,6 @@ static enum status set_optimizer(struct import *im, bool hf)
                       : "In NxD Training, false decays norms; here they do not decay.");
     }
     return STATUS_OK;
-}
-
-static enum status set_model_from_json(struct import *im, const struct import_item *item,
-                                       const char *path, struct model_shape *s)
-{
-    TRY(hf_config_read(path, s));
-    const struct {
-        const char *target;
-        double value;
-    } sizes[] = {{"model.dim", s->D},
-                 {"model.n_layers", s->L},
-                 {"model.n_heads", s->H},
-                 {"model.n_kv_heads", s->G},
-                 {"model.head_dim", s->K},
-                 {"model.ffn_hidden", s->F},
-                 {"model.vocab_size", s->V},
-                 {"model.rope_theta", s->rope_theta},
-                 {"model.norm_eps", s->norm_eps}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        TRY(import_set_real(im, item, sizes[i].target, sizes[i].value, ""));
-    TRY(import_set(im, item, "model.tie_embeddings", s->tied ? "true" : "false", ""));
-    if (s->scaling.factor != 0 && s->scaling.factor != 8 && s->scaling.factor != 32)
-        import_add_note(im, IMPORT_UNSUPPORTED, item,
-                        "only the rope_scaling of Llama 3.1 and 3.2 is supported");
-    if (s->scaling.factor == 32) {
-        TRY(import_set(im, item, "model.name", "llama3.2", ""));
-        TRY(import_set(im, item, "model.flavor", "1B",
-                       "For rope_scaling; the sizes are set below."));
-    }
-    return import_set(im, item, "model.rope_scaling", s->scaling.factor != 0 ? "llama3" : "none",
-                      "");
 }
 
 /* Without config.json: guesses the Llama model from the sizes in the YAML. */
@@ -249,19 +218,14 @@ static enum status set_model(struct import *im, bool hf)
     const struct import_item *dim = import_get(im, "model.hidden_size");
     const struct import_item *rope = import_get(im, "model.rope_theta");
     const struct import_item *std = import_get(im, "model.init_method_std");
-    struct model_shape s;
     bool scaled;
     TRY(import_get_bool(im, "model.use_scaled_init_method", false, &scaled));
     if (!std) std = import_get(im, "model.initializer_range");
-    TRY(rules_require_llama(im, "model.activation", "swiglu", "its activation is SwiGLU"));
-    TRY(rules_require_llama(im, "model.normalization", "rmsnorm", "its normalization is RMSNorm"));
-    TRY(rules_require_llama(im, "model.position_embedding_type", "rope", "it uses RoPE"));
-    for (size_t i = 0; i < im->num_items; i++)
-        if (!strncmp(im->items[i].key, "model.moe.", 10))
-            FAIL(CONFIG, "%s:%d: %s: mixture-of-experts models are not supported", im->file,
-                 im->items[i].line, im->items[i].key);
+    rules_require_llama(im, "model.activation", "swiglu", "its activation is SwiGLU");
+    rules_require_llama(im, "model.normalization", "rmsnorm", "its normalization is RMSNorm");
+    rules_require_llama(im, "model.position_embedding_type", "rope", "it uses RoPE");
     if (config && config->count == 1 && file_exists(config->values[0])) {
-        TRY(set_model_from_json(im, config, config->values[0], &s));
+        TRY(rules_set_model_from_json(im, config, config->values[0]));
     } else if (hf) {
         TRY(guess_model(im, config));
     } else {
@@ -287,7 +251,7 @@ static enum status set_recompute(struct import *im)
         return import_bad_value(im, how, "selective, full or null");
     if (what)
         import_add_note(
-            im, IMPORT_IGNORED, what,
+            im, IMPORT_IDLE, what,
             "selective always recomputes norms and activations; attention scores are never "
             "stored");
     return import_set(im, how, "activation_checkpoint.mode", mode, "");
@@ -364,6 +328,14 @@ static enum status set_checkpoint(struct import *im)
                             "to start from the weights alone.");
 }
 
+/* The original's progress line and TensorBoard tags. */
+static enum status set_metrics(struct import *im)
+{
+    const struct import_item *board = import_get(im, "exp_manager.create_tensorboard_logger");
+    TRY(import_set(im, NULL, "metrics.console", "nxdt", "NxD Training's progress line."));
+    return board ? import_set(im, NULL, "metrics.tensorboard_tags", "nxdt", "") : STATUS_OK;
+}
+
 static enum status set_data(struct import *im)
 {
     const struct import_item *train = import_get(im, "data.train_dir");
@@ -389,7 +361,7 @@ static enum status set_data(struct import *im)
         const char *path = train->count == 1 ? train->values[0] : "";
         bool lines = strlen(path) > 6 && !strcmp(path + strlen(path) - 6, ".jsonl");
         import_add_source(im, path, lines ? "output" : "input_ids", 1);
-        import_add_note(im, lines ? IMPORT_UNSUPPORTED : IMPORT_IGNORED, train,
+        import_add_note(im, lines ? IMPORT_UNSUPPORTED : IMPORT_IDLE, train,
                         lines
                             ? "only `output` of each line is used, without the prompt in `input`; "
                               "set `column` in [[data.source]] to use another key"
@@ -422,7 +394,7 @@ static enum status set_validation(struct import *im)
     bool megatron = im->config.data.order == ORDER_megatron;
     if (!freq || fraction <= 0 || freq > steps || (!megatron && !dir)) {
         import_add_note(
-            im, IMPORT_IGNORED, every,
+            im, IMPORT_IDLE, every,
             "validation is off: the interval exceeds the run, or there are no batches or data");
         return STATUS_OK;
     }
@@ -434,30 +406,72 @@ static enum status set_validation(struct import *im)
     if (limit && !strchr(limit->values[0], '.'))
         return import_copy(im, limit, "validation.steps", "");
     if (fraction < 1)
-        import_add_note(im, IMPORT_UNSUPPORTED, limit,
-                        "validation uses all batches, not a fraction");
+        import_add_note(im, IMPORT_IDLE, limit, "validation uses all batches, not a fraction");
     return STATUS_OK;
 }
 
-/* If `setting` names a key of the YAML, changes its value in the tree and sets *is_theirs. */
-static void override_key(struct yaml_tree *root, const char *setting, bool *is_theirs)
+/* An override of a key of the original, in Hydra's syntax: key=value, +key=value, ++key=value. */
+struct override {
+    char *key;
+    struct yaml_tree *value; /* a map whose one key is "value"; NULL: a key of ours */
+};
+
+static void release_overrides(struct override *list, size_t count)
 {
-    const char *equals = strchr(setting, '=');
-    const struct config_section *section;
-    struct yaml_tree *at = root;
-    *is_theirs = false;
-    if (!equals) return;
-    char *key = heap_string(setting, (size_t)(equals - setting)), *next;
-    if (!config_find(key, &section) && !config_find_alias(key) && !config_find_ignored(key)) {
-        for (char *name = strtok_r(key, ".", &next); name && at; name = strtok_r(NULL, ".", &next))
-            at = yaml_tree_get(at, name);
-        *is_theirs = at && at->kind == YAML_SCALAR;
+    for (size_t i = 0; i < count; i++) {
+        free(list[i].key);
+        if (list[i].value) yaml_tree_free(list[i].value);
     }
-    free(key);
-    if (!*is_theirs) return;
+}
+
+static struct yaml_tree *find_path(struct yaml_tree *at, const char *path)
+{
+    char *copy = heap_string(path, strlen(path)), *next;
+    for (char *name = strtok_r(copy, ".", &next); name && at; name = strtok_r(NULL, ".", &next))
+        at = yaml_tree_get(at, name);
+    free(copy);
+    return at;
+}
+
+/* Reads a setting.  A scalar of the YAML is changed in the tree, so that interpolations see it. */
+static enum status read_override(struct yaml_tree *root, const char *setting, struct override *o)
+{
+    const char *begin = setting + strspn(setting, "+"), *equals = strchr(begin, '=');
+    const struct config_section *section;
+    struct text yaml = {0};
+    if (!equals) return STATUS_OK;
+    o->key = heap_string(begin, (size_t)(equals - begin));
+    struct yaml_tree *at = find_path(root, o->key);
+    bool ours =
+        config_find(o->key, &section) || config_find_alias(o->key) || config_find_foreign(o->key);
+    if (ours || (!at && !import_has_row(rows, NUM_ROWS, o->key))) return STATUS_OK;
+    text_addf(&yaml, "value: %s\n", equals + 1);
+    enum status st = yaml_tree_parse(yaml.data, yaml.len, "command line", &o->value);
+    text_release(&yaml);
+    if (st) return status_prefix(st, "%s", setting);
+    struct yaml_tree *value = yaml_tree_get(o->value, "value");
+    if (!value || !at || at->kind != YAML_SCALAR || value->kind != YAML_SCALAR) return STATUS_OK;
     free(at->text);
     at->text = heap_string(equals + 1, strlen(equals + 1));
     at->plain = true, at->line = 0;
+    yaml_tree_free(o->value);
+    o->value = NULL, o->key[0] = 0; /* done */
+    return STATUS_OK;
+}
+
+/* Adds the value as an item, which takes precedence over the YAML's. */
+static enum status add_override(struct import *im, const struct override *o)
+{
+    struct yaml_tree *value = yaml_tree_get(o->value, "value");
+    struct text path = {0};
+    size_t first = im->num_items;
+    if (!value) return STATUS_OK;
+    text_adds(&path, o->key);
+    free(value->key);
+    value->key = path.data;
+    TRY(add_items(im, o->value, ""));
+    for (size_t i = first; i < im->num_items; i++) im->items[i].line = 0;
+    return STATUS_OK;
 }
 
 static enum status apply_rules(struct import *im)
@@ -476,6 +490,7 @@ static enum status apply_rules(struct import *im)
     TRY(set_recompute(im));
     TRY(set_precision(im));
     TRY(set_checkpoint(im));
+    TRY(set_metrics(im));
     TRY(set_data(im));
     TRY(set_validation(im));
     return import_apply_rows(im, rows, NUM_ROWS);
@@ -486,20 +501,26 @@ enum status import_nxdt(struct import *im, const char *bytes, size_t len, const 
 {
     struct yaml_tree *root = NULL;
     enum { MAX_SETTINGS = 64 };
-    bool is_theirs[MAX_SETTINGS] = {false};
+    struct override overrides[MAX_SETTINGS] = {{0}};
     TRY(import_init(im, file, "NxD Training"));
     if (num_settings > MAX_SETTINGS)
         FAIL(USAGE, "%s: expected at most %d settings", file, MAX_SETTINGS);
     enum status st = yaml_tree_parse(bytes, len, file, &root);
     if (st) return st;
     if (root->kind != YAML_MAP) FAIL_OUT(CONFIG, "%s: expected a mapping of keys", file);
-    for (int i = 0; i < num_settings; i++) override_key(root, settings[i], &is_theirs[i]);
+    for (int i = 0; i < num_settings; i++) TRY_OUT(read_override(root, settings[i], &overrides[i]));
     TRY_OUT(interpolate(root, file));
     TRY_OUT(add_items(im, root, ""));
-    TRY_OUT(apply_rules(im));
     for (int i = 0; i < num_settings; i++)
-        if (!is_theirs[i]) TRY_OUT(rules_apply_setting(im, settings[i]));
+        if (overrides[i].value) TRY_OUT(add_override(im, &overrides[i]));
+    TRY_OUT(apply_rules(im));
+    for (int i = 0; i < num_settings; i++) {
+        const struct override *o = &overrides[i];
+        bool is_theirs = o->value || (o->key && !o->key[0]);
+        if (!is_theirs) TRY_OUT(rules_apply_setting(im, settings[i]));
+    }
 out:
+    release_overrides(overrides, MAX_SETTINGS);
     yaml_tree_free(root);
     return st;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/rules.h"
 
+#include "checkpoint/interop/hf_config.h"
 #include "config/sections.h"
 
 #include <math.h>
@@ -129,35 +130,60 @@ enum status rules_set_layout(struct import *im, const struct import_layout *l,
     return set_sharding(im, l, get_if_named(im, keys->sharding), dp);
 }
 
-enum status rules_set_min_lr(struct import *im, const struct import_item *least,
+enum status rules_set_min_lr(struct import *im, const struct import_item *least, const char *target,
                              const struct import_item *peak)
 {
     double low = 0, high = 0;
     if (least) TRY(import_parse_real(im, least, &low));
     if (peak) TRY(import_parse_real(im, peak, &high));
-    if (!least || low == 0) return import_set(im, least, "lr_scheduler.min_lr_factor", "0", "");
+    if (!least || low == 0) return import_set(im, least, target, "0", "");
     if (!(high > 0) || low < 0 || low > high)
         return import_bad_value(im, least, "a number from 0 to the peak rate");
-    return import_set_real(im, least, "lr_scheduler.min_lr_factor", low / high,
-                           "As a fraction of the peak rate.");
+    return import_set_real(im, least, target, low / high, "As a fraction of the peak rate.");
 }
 
-enum status rules_require_llama(struct import *im, const char *key, const char *word,
-                                const char *text)
+void rules_require_llama(struct import *im, const char *key, const char *word, const char *text)
 {
     const struct import_item *item = import_get(im, key);
-    const char *value = item && item->count == 1 ? item->values[0] : "";
-    if (!item) return STATUS_OK;
-    if (!strcasecmp(value, word)) {
-        import_add_note(im, IMPORT_IGNORED, item, "same here");
-        return STATUS_OK;
+    struct text note = {0};
+    if (!item) return;
+    bool same = item->count == 1 && !strcasecmp(item->values[0], word);
+    if (!same) text_addf(&note, "not a Llama: %s (%s)", text, word);
+    import_add_note(im, same ? IMPORT_IDLE : IMPORT_UNSUPPORTED, item,
+                    same ? "same here" : note.data);
+    text_release(&note);
+}
+
+enum status rules_set_model_from_json(struct import *im, const struct import_item *item,
+                                      const char *path)
+{
+    struct model_shape shape, *s = &shape;
+    TRY(hf_config_read(path, s));
+    const struct {
+        const char *target;
+        double value;
+    } sizes[] = {{"model.dim", s->D},
+                 {"model.n_layers", s->L},
+                 {"model.n_heads", s->H},
+                 {"model.n_kv_heads", s->G},
+                 {"model.head_dim", s->K},
+                 {"model.ffn_hidden", s->F},
+                 {"model.vocab_size", s->V},
+                 {"model.rope_theta", s->rope_theta},
+                 {"model.norm_eps", s->norm_eps}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        TRY(import_set_real(im, item, sizes[i].target, sizes[i].value, ""));
+    TRY(import_set(im, item, "model.tie_embeddings", s->tied ? "true" : "false", ""));
+    if (s->scaling.factor != 0 && s->scaling.factor != 8 && s->scaling.factor != 32)
+        import_add_note(im, IMPORT_UNSUPPORTED, item,
+                        "only the rope_scaling of Llama 3.1 and 3.2 is supported");
+    if (s->scaling.factor == 32) {
+        TRY(import_set(im, item, "model.name", "llama3.2", ""));
+        TRY(import_set(im, item, "model.flavor", "1B",
+                       "For rope_scaling; the sizes are set below."));
     }
-    struct text where = {0};
-    import_write_place(im, item, &where);
-    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s = %.80s: not a Llama model: %s (%s)",
-                where.data, value, text, word);
-    text_release(&where);
-    return STATUS_CONFIG;
+    return import_set(im, item, "model.rope_scaling", s->scaling.factor != 0 ? "llama3" : "none",
+                      "");
 }
 
 enum status rules_check_window(struct import *im, const char *key)
@@ -167,7 +193,7 @@ enum status rules_check_window(struct import *im, const char *key)
     if (!item) return STATUS_OK;
     TRY(import_parse_int(im, item, 1, 1LL << 40, &window));
     if (window >= im->config.training.seq_len)
-        import_add_note(im, IMPORT_IGNORED, item, "the window covers the whole sequence");
+        import_add_note(im, IMPORT_IDLE, item, "the window covers the whole sequence");
     else
         import_add_note(im, IMPORT_UNSUPPORTED, item, "sliding-window attention is not supported");
     return STATUS_OK;

@@ -24,13 +24,17 @@ struct import_layout_keys {
 enum status rules_set_layout(struct import *im, const struct import_layout *l,
                              const struct import_layout_keys *keys);
 
-/* Sets min_lr_factor from a minimum and a peak rate.  CONFIG: the peak is 0 or below the minimum.
+/* Sets `target`, a factor, from a minimum and a peak rate.  CONFIG: the peak is 0 or below the
+ * minimum.
  */
-enum status rules_set_min_lr(struct import *im, const struct import_item *least,
+enum status rules_set_min_lr(struct import *im, const struct import_item *least, const char *target,
                              const struct import_item *peak);
-/* CONFIG: the key is set but not to `word`, as for Llama; `text` says what Llama has. */
-enum status rules_require_llama(struct import *im, const char *key, const char *word,
-                                const char *text);
+/* Refuses a key that is set but not to `word`, as for Llama; `text` says what Llama has. */
+void rules_require_llama(struct import *im, const char *key, const char *word, const char *text);
+/* Sets the model's sizes from Hugging Face's config.json.  MISSING, DATA, CONFIG: as
+ * hf_config_read. */
+enum status rules_set_model_from_json(struct import *im, const struct import_item *item,
+                                      const char *path);
 /* Sliding-window attention: ignored if the window covers the sequence, not supported otherwise. */
 enum status rules_check_window(struct import *im, const char *key);
 /* Adds [WEIGHT PREFIX ...] or [PREFIX ...] in Megatron-LM's sample order.  CONFIG: some prefixes

@@ -1,7 +1,9 @@
-/* script.c -- imports scripts that start pretrain_gpt.py. */
+/* script.c -- imports scripts that start Megatron-LM's pretrain_gpt.py, or train.py by accelerate.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 #include "base/json.h"
+#include "config/import/accelerate.h"
 #include "config/import/import.h"
 #include "config/import/megatron.h"
 #include "config/import/shell_parse.h"
@@ -70,9 +72,29 @@ static enum status check_numbers(const struct shell *s)
     return STATUS_OK;
 }
 
+/* "#SBATCH --nodes=16" sets what Slurm would. */
+static void set_nodes(struct shell *s, const char *bytes, size_t len)
+{
+    static const char *const forms[] = {"#SBATCH --nodes=", "#SBATCH --nodes ", "#SBATCH -N "};
+    for (const char *at = bytes, *end = bytes + len; at < end;) {
+        const char *next = memchr(at, '\n', (size_t)(end - at));
+        for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+            size_t n = strlen(forms[i]), digits = 0;
+            if ((size_t)(end - at) < n || memcmp(at, forms[i], n)) continue;
+            while (at + n + digits < end && at[n + digits] >= '0' && at[n + digits] <= '9')
+                digits++;
+            char *value = heap_string(at + n, digits);
+            if (digits) shell_set(s, "SLURM_NNODES", value);
+            free(value);
+        }
+        at = next ? next + 1 : end;
+    }
+}
+
 static enum status read_script(struct shell *s, const char *bytes, size_t len,
                                const char *const *words, size_t count)
 {
+    set_nodes(s, bytes, len);
     for (size_t i = 0; i < count; i++) {
         const char *equals = strchr(words[i], '=');
         if (is_setting(words[i])) continue;
@@ -90,7 +112,8 @@ static enum status read_script(struct shell *s, const char *bytes, size_t len,
              s->exit_line, s->last_echo.len ? ": " : "", s->last_echo.len ? s->last_echo.data : "");
     if (!s->command.count)
         FAIL(CONFIG,
-             "%s: does not start pretrain_gpt.py (to replace preprocess_data.py, use "
+             "%s: starts neither pretrain_gpt.py nor `accelerate launch` (to replace "
+             "preprocess_data.py, use "
              "`llamero prepare`)",
              s->file);
     const char *similar, *unused = shell_unused(s, &similar);
@@ -98,6 +121,20 @@ static enum status read_script(struct shell *s, const char *bytes, size_t len,
         FAIL(CONFIG, "command line: %s: the script does not use this variable%s%s%s", unused,
              similar ? "; did you mean " : "", similar ? similar : "", similar ? "?" : "");
     return check_numbers(s);
+}
+
+/* accelerate's program names the data. */
+static enum status import_accelerated(struct import *im, const struct shell *s,
+                                      const char *const *words, size_t count)
+{
+    struct text program = {0};
+    bool has_steps = false;
+    for (size_t i = 0; i < count; i++) has_steps |= !strncmp(words[i], "training.steps=", 15);
+    if (open_in_same_folder(s->files.context, s->accelerated, &program)) text_clear(&program);
+    text_adds(&program, "");
+    enum status st = accelerate_import(im, s, program.data, has_steps);
+    text_release(&program);
+    return st;
 }
 
 /* ROCm's scripts enable GEMM tuning by a variable that a library reads, not by a flag. */
@@ -121,13 +158,16 @@ enum status import_script(struct import *im, const char *bytes, size_t len, cons
     if (!st) {
         im->num_ranks = count_ranks(&s.launcher);
         const char *const *flags = (const char *const *)s.command.items;
-        st = megatron_import(im, flags, s.command.count, s.command_line);
+        if (s.accelerated)
+            st = import_accelerated(im, &s, words, count);
+        else
+            st = megatron_import(im, flags, s.command.count, s.command_line);
         if (!st) st = set_gemm_tuning(im, &s);
     }
     for (size_t i = 0; i < s.num_notes && !st; i++) {
         struct text note = {0};
         text_addf(&note, "line %d of the script: %s", s.notes[i].line, s.notes[i].text);
-        import_add_note(im, IMPORT_IGNORED, NULL, note.data);
+        import_add_note(im, IMPORT_IDLE, NULL, note.data);
         text_release(&note);
     }
     for (size_t i = 0; i < count && !st; i++)

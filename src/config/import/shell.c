@@ -33,6 +33,7 @@ void shell_release(struct shell *s)
     for (size_t i = 0; i < s->num_notes; i++) free(s->notes[i].text);
     shell_words_release(&s->arguments), shell_words_release(&s->command);
     shell_words_release(&s->launcher);
+    free(s->accelerated);
     free(s->variables), free(s->notes);
     text_release(&s->last_echo);
     *s = (struct shell){0};

@@ -57,6 +57,7 @@ struct shell {
     struct shell_words arguments; /* $1, $2, ... */
     struct shell_words command;   /* arguments of the training program; empty: not found */
     struct shell_words launcher;  /* the words before that program, such as torchrun's */
+    char *accelerated;            /* the program, if `accelerate launch` starts it; else NULL */
     int command_line;
     struct shell_note *notes; /* what was not followed */
     size_t num_notes;

@@ -48,6 +48,7 @@ static void open_script(struct shell *s, const struct shell_words *w, size_t at,
 static void start_program(struct shell *s, const struct shell_words *w, int line,
                           struct shell_script *script)
 {
+    bool accelerated = false;
     for (size_t i = 0; i < w->count; i++) {
         const char *slash = strrchr(w->items[i], '/'), *name = slash ? slash + 1 : w->items[i];
         size_t len = strlen(name);
@@ -60,7 +61,10 @@ static void start_program(struct shell *s, const struct shell_words *w, int line
                 text_adds(&script->bytes, w->items[i + 2]);
             return;
         }
-        if (len < 4 || strcmp(name + len - 3, ".py") || strncmp(name, "pretrain", 8)) continue;
+        if (more && !strcmp(name, "accelerate") && !strcmp(w->items[i + 1], "launch"))
+            accelerated = true;
+        if (len < 4 || strcmp(name + len - 3, ".py")) continue;
+        if (!accelerated && strncmp(name, "pretrain", 8)) continue;
         if (s->command.count) {
             shell_add_note(s, line, "starts training a second time; only the first is imported");
             return;
@@ -70,6 +74,7 @@ static void start_program(struct shell *s, const struct shell_words *w, int line
         for (size_t k = i + 1; k < w->count; k++)
             shell_words_add(&s->command, w->items[k], strlen(w->items[k]));
         s->command_line = line;
+        if (accelerated) s->accelerated = heap_string(w->items[i], strlen(w->items[i]));
         if (!s->command.count) shell_words_add(&s->command, "", 0);
         return;
     }

@@ -10,9 +10,10 @@
 enum { WIDTH = 98 };
 
 static const char *const verdicts[] = {[IMPORT_TRANSLATED] = "ours",
-                                       [IMPORT_IGNORED] = "none",
+                                       [IMPORT_IDLE] = "none",
                                        [IMPORT_ORIGINAL_BUG] = "bug",
-                                       [IMPORT_UNSUPPORTED] = "missing"};
+                                       [IMPORT_UNSUPPORTED] = "missing",
+                                       [IMPORT_UNKNOWN] = "unknown"};
 
 /* Writes words as comment lines, indented and broken before WIDTH.  Control characters, which TOML
  * does not allow in comments, become question marks. */
@@ -132,9 +133,10 @@ void import_write(const struct import *im, struct text *toml)
     if (im->num_ranks) text_addf(toml, "# For %lld ranks.\n", (long long)im->num_ranks);
     text_adds(toml, "\n");
     write_group(im, IMPORT_ORIGINAL_BUG, "BUGS OF THE ORIGINAL:", toml);
-    write_group(im, IMPORT_UNSUPPORTED, "NOT SUPPORTED:", toml);
+    write_group(im, IMPORT_UNSUPPORTED, "ACCEPTED, ALTHOUGH THE RESULT CHANGES:", toml);
+    write_group(im, IMPORT_UNKNOWN, "UNKNOWN, AND NOT USED:", toml);
     for (size_t s = 0; s < NUM_SECTIONS; s++) write_section(im, &config_sections[s], toml);
-    write_group(im, IMPORT_IGNORED, "Ignored:", toml);
+    write_group(im, IMPORT_IDLE, "Without effect:", toml);
 }
 
 void import_write_json(const struct import *im, struct text *json)

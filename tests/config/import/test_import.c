@@ -2,11 +2,11 @@
 #include "config/import/imported.h"
 
 static const struct import_row rows[] = {
-    {"a.steps", IMPORT_ROW_COPY, "training.steps", ""},
-    {"a.idle", IMPORT_ROW_IGNORE, "", "not needed"},
-    {"a.must", IMPORT_ROW_ONLY, "0|none", "other values are not supported"},
-    {"a.lost", IMPORT_ROW_UNSUPPORTED, "", "never"},
-    {"b.*", IMPORT_ROW_IGNORE, "", "all of b"},
+    {"a.steps", IMPORT_ROW_TAKE, "training.steps", ""},
+    {"a.idle", IMPORT_ROW_IDLE, "", "not needed"},
+    {"a.must", IMPORT_ROW_ERROR, "0|none", "other values are not supported"},
+    {"a.lost", IMPORT_ROW_ERROR, "", "never"},
+    {"b.*", IMPORT_ROW_IDLE, "", "all of b"},
 };
 
 static void add(struct import *im, const char *key, const char *value)
@@ -16,15 +16,49 @@ static void add(struct import *im, const char *key, const char *value)
 
 TEST(rows_translate_ignore_or_reject_items)
 {
-    struct import im;
+    struct import im = {0};
     CHECK_STATUS(OK, import_init(&im, "f", "a program"));
     add(&im, "a.steps", "5"), add(&im, "a.idle", "x"), add(&im, "a.must", "0.0");
     add(&im, "a.lost", "y"), add(&im, "b.c.d", "z");
     CHECK_STATUS(OK, import_apply_rows(&im, rows, 5));
     CHECK(im.config.training.steps == 5 && im.num_notes == 5);
-    CHECK(imported_has_note(&im, IMPORT_IGNORED, "a.must", "same here"));
+    CHECK(imported_has_note(&im, IMPORT_IDLE, "a.must", "same here"));
     CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "a.lost", "never"));
-    CHECK(imported_has_note(&im, IMPORT_IGNORED, "b.c.d", "all of b"));
+    CHECK(imported_has_note(&im, IMPORT_IDLE, "b.c.d", "all of b"));
+    import_release(&im);
+}
+
+TEST(refused_items_are_errors_unless_accept_loss_names_them)
+{
+    static const struct import_row groups[] = {{"g.*", IMPORT_ROW_ERROR, "", "not here"}};
+    struct import im = {0};
+    CHECK_STATUS(OK, import_init(&im, "f", "a program"));
+    add(&im, "a.must", "1"), add(&im, "a.lost", "y"), add(&im, "a.must", "null");
+    CHECK_STATUS(OK, import_apply_rows(&im, rows, 5));
+    import_refuse_default(&im, "--gone", "on by default");
+    CHECK_STATUS(CONFIG, import_check_refusals(&im));
+    CHECK_MESSAGE("3 settings change the result");
+    CHECK_MESSAGE("config.accept_loss=a.lost,a.must,--gone\n");
+    CHECK_MESSAGE("accept_loss = [\"a.lost\", \"a.must\", \"--gone\"]");
+    CHECK_MESSAGE("f:7: a.lost = y: never");
+    CHECK_MESSAGE("\n--gone: on by default");
+    import_release(&im);
+    CHECK_STATUS(OK, import_init(&im, "f", "a program"));
+    add(&im, "g.a", "1"), add(&im, "g.b", "2"); /* a group is accepted by its name */
+    CHECK_STATUS(OK, import_apply_rows(&im, groups, 1));
+    CHECK_STATUS(OK, config_assign(&im.config, "config.accept_loss", "g.*", "test"));
+    CHECK_STATUS(OK, import_check_refusals(&im));
+    import_release(&im);
+}
+
+TEST(a_lenient_import_lists_unknown_items)
+{
+    struct import im = {.lenient = true};
+    CHECK_STATUS(OK, import_init(&im, "f", "a program"));
+    add(&im, "zzz", "1"), add(&im, "a.idle", "x");
+    CHECK_STATUS(OK, import_check_known(&im, rows, 5));
+    CHECK(imported_has_note(&im, IMPORT_UNKNOWN, "zzz", "not used"));
+    CHECK_STATUS(OK, import_check_refusals(&im));
     import_release(&im);
 }
 
@@ -39,7 +73,7 @@ TEST(items_without_a_row_or_with_a_wrong_value_report_their_place)
                  {"a.must", "1", "other values are not supported", 1},
                  {"zzz", "1", "f:7: zzz: not a key of a program", 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct import im;
+        struct import im = {0};
         CHECK_STATUS(OK, import_init(&im, "f", "a program"));
         add(&im, cases[i].key, cases[i].value);
         enum status st = import_check_known(&im, rows, 5);
@@ -52,7 +86,7 @@ TEST(items_without_a_row_or_with_a_wrong_value_report_their_place)
 
 TEST(values_are_parsed_strictly_and_set_in_the_configuration)
 {
-    struct import im;
+    struct import im = {0};
     int64_t n;
     double x;
     bool b;

@@ -64,6 +64,17 @@ TEST(flags_translate_and_absent_flags_get_megatrons_defaults)
          "--group-query-attention --num-query-groups 2 training.steps=11",
          {"training.local_batch_size=4", "model.rope_theta=7e+03", "model.rope_scaling=\"llama3\"",
           "model.n_kv_heads=2", "training.steps=11"}},
+        {"--micro-batch-size 1 --train-iters 9 --decoupled-lr 1e-2 --min-lr 1e-4 "
+         "--log-params-norm --dataloader-type cyclic --no-data-sharding",
+         {"optimizer.decoupled_lr=0.01", "lr_scheduler.decoupled_min_lr_factor=0.01",
+          "lr_scheduler.min_lr_factor=0.1", "metrics.log_parameter_norm=true",
+          "data.sampler=\"cyclic_unsharded\"", "data.sampler_ranks=0", "data.sampler_rows=1",
+          "metrics.console=\"megatron\""}},
+        {"--micro-batch-size 1 --train-iters 9 --decoupled-lr 1e-2 --decoupled-min-lr 5e-3 "
+         "--full-validation --pretrained-checkpoint base --dataloader-inter-document-masking",
+         {"lr_scheduler.decoupled_min_lr_factor=0.5", "validation.steps=-1",
+          "checkpoint.initial_load_path=\"base\"", "checkpoint.initial_load_model_only=true",
+          "model.attn_mask_type=\"block_causal\""}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im = {0};
@@ -91,27 +102,80 @@ TEST(fp8_flags_set_float8_keys)
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --bf16 --linear-fp8"));
     imported_check(&im, delayed);
     import_release(&im);
-    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --fp8-format e4m3 "
-                                  "--fp8-recipe mxfp8"));
-    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--fp8-recipe", "GEMMs run in bfloat16"));
+    const char *const ends[] = {"float8.filter_fqns=[\"layers.0.\", \"layers.2.\", \"layers.3.\"]",
+                                NULL};
+    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --bf16 --fp8-format hybrid "
+                                  "--first-last-layers-bf16 --num-layers-at-end-in-bf16 2"));
+    imported_check(&im, ends);
     import_release(&im);
 }
 
-TEST(unsupported_flags_are_reported)
+TEST(flags_that_change_the_result_are_refused)
 {
+    static const char *const cases[][3] = {
+        {"--attention-dropout 0.1", "--attention-dropout", "dropout is not supported"},
+        {"--num-experts 8", "--num-experts", "not a mixture-of-experts model"},
+        {"--multi-latent-attention", "--multi-latent-attention", "not supported"},
+        {"--squared-relu", "--squared-relu", "SwiGLU"},
+        {"--mtp-num-layers 1", "--mtp-num-layers", "multi-token prediction"},
+        {"--rampup-batch-size 1 2 3", "--rampup-batch-size", "does not change during a run"},
+        {"--normalization LayerNorm", "--normalization", "its normalization is RMSNorm"},
+        {"--position-embedding-type yarn", "--position-embedding-type", "it uses RoPE"},
+        {"--fp8-format hybrid --fp8-recipe mxfp8", "--fp8-recipe", "tensorwise"},
+        {"--tokenizer-type GPT2BPETokenizer", "--tokenizer-type", "tokenizer.json"},
+        {"--dataloader-type external", "--dataloader-type", "external data loaders"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct import im = {0};
+        struct text more = {0};
+        text_addf(&more, "--micro-batch-size 1 --train-iters 9 %s", cases[i][0]);
+        CHECK_STATUS(OK, convert(&im, more.data));
+        CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, cases[i][1], cases[i][2]));
+        CHECK_STATUS(CONFIG, import_check_refusals(&im));
+        CHECK_MESSAGE(cases[i][1]);
+        import_release(&im);
+        text_addf(&more, " config.accept_loss=%s", cases[i][1]);
+        CHECK_STATUS(OK, convert(&im, more.data));
+        CHECK_STATUS(OK, import_check_refusals(&im));
+        import_release(&im), text_release(&more);
+    }
+    struct import im = {0}; /* the value that Llamero implements */
+    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --mtp-num-layers 0"));
+    CHECK_STATUS(OK, import_check_refusals(&im));
+    import_release(&im);
+}
+
+TEST(a_gpt_is_refused_with_each_difference_from_a_llama)
+{
+    const char *words[] = {"--num-layers",
+                           "2",
+                           "--hidden-size",
+                           "64",
+                           "--num-attention-heads",
+                           "4",
+                           "--micro-batch-size",
+                           "1",
+                           "--train-iters",
+                           "3",
+                           "--lr",
+                           "1e-3",
+                           "--seq-length",
+                           "32",
+                           "--data-path",
+                           "d",
+                           "--vocab-file",
+                           "v.json",
+                           "--merge-file",
+                           "m.txt",
+                           "--tokenizer-type",
+                           "GPT2BPETokenizer"};
+    static const char *const names[] = {
+        "--swiglu",         "--disable-bias-linear", "--normalization", "--position-embedding-type",
+        "--hidden-dropout", "--attention-dropout",   "--vocab-file",    "--tokenizer-type"};
     struct import im = {0};
-    CHECK_STATUS(OK,
-                 convert(&im, "--micro-batch-size 1 --train-iters 9 --attention-dropout 0.1 "
-                              "--num-experts 8 --rampup-batch-size 1 2 3 --recompute-granularity "
-                              "full --recompute-method uniform --recompute-num-layers 2"));
-    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--attention-dropout",
-                            "dropout is not supported"));
-    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--num-experts",
-                            "not supported by the importer"));
-    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--rampup-batch-size",
-                            "ramp-up is not supported"));
-    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--recompute-num-layers",
-                            "only recomputing every block"));
+    CHECK_STATUS(OK, import_flags(&im, words, sizeof words / sizeof *words));
+    CHECK_STATUS(CONFIG, import_check_refusals(&im));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) CHECK_MESSAGE(names[i]);
     import_release(&im);
 }
 
@@ -123,11 +187,11 @@ TEST(every_accepted_flag_gets_a_note)
         const char *value;
     } flags[] = {
 #define FLAG(key, arity, how, ours, text)                                                          \
-    {key, arity, IMPORT_ROW_##how == IMPORT_ROW_ONLY ? ours : "1"},
-#define OTHERS(arity, names)
+    {key, arity, IMPORT_ROW_##how == IMPORT_ROW_ERROR && ours[0] ? ours : "1"},
+#define IDLE_FLAGS(arity, text, names)
 #include "config/import/megatron.def"
 #undef FLAG
-#undef OTHERS
+#undef IDLE_FLAGS
     };
     size_t taken = 0, all = sizeof flags / sizeof *flags;
     for (size_t i = 0; i < all; i++) {
@@ -146,15 +210,50 @@ TEST(every_accepted_flag_gets_a_note)
     CHECK(taken > all - 30); /* some need others, or exclude them */
 }
 
+TEST(idle_flags_change_nothing_and_are_listed_once)
+{
+    static const struct {
+        int arity;
+        const char *names;
+    } groups[] = {
+#define FLAG(key, arity, how, ours, text)
+#define IDLE_FLAGS(arity, text, names) {arity, names},
+#include "config/import/megatron.def"
+#undef FLAG
+#undef IDLE_FLAGS
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        struct text names = {0};
+        char *next;
+        text_adds(&names, groups[i].names);
+        for (char *n = strtok_r(names.data, " ", &next); n; n = strtok_r(NULL, " ", &next)) {
+            struct import im = {0};
+            struct text more = {0};
+            char padded[128];
+            size_t found = 0;
+            snprintf(padded, sizeof padded, " %s ", n);
+            for (size_t k = 0; k < sizeof groups / sizeof *groups; k++)
+                found += strstr(groups[k].names, padded) != NULL;
+            if (found != 1) fail_msg("%s is listed %zu times", n, found);
+            text_addf(&more, "--micro-batch-size 1 --train-iters 9 %s%s", n,
+                      groups[i].arity ? " 1" : "");
+            CHECK_STATUS(OK, convert(&im, more.data));
+            CHECK(imported_has_note(&im, IMPORT_IDLE, n, ""));
+            CHECK_STATUS(OK, import_check_refusals(&im));
+            import_release(&im), text_release(&more);
+        }
+        text_release(&names);
+    }
+}
+
 TEST(the_last_value_of_a_repeated_flag_counts)
 {
     struct import im = {0};
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 3 --micro-batch-size 2 --train-iters 9 "
                                   "--kv-channels 16 --kv-channels 64"));
     CHECK(im.config.training.local_batch_size == 2 && im.config.model.head_dim == 64);
-    CHECK(
-        imported_has_note(&im, IMPORT_IGNORED, "--micro-batch-size", "overridden by a later one"));
-    CHECK(imported_has_note(&im, IMPORT_IGNORED, "--kv-channels", "overridden by a later one"));
+    CHECK(imported_has_note(&im, IMPORT_IDLE, "--micro-batch-size", "overridden by a later one"));
+    CHECK(imported_has_note(&im, IMPORT_IDLE, "--kv-channels", "overridden by a later one"));
     imported_check_notes(&im);
     import_release(&im);
 }
@@ -204,14 +303,9 @@ TEST(wrong_flags_are_rejected_with_a_clear_message)
         {"--micro-batch-size 1 --train-iters 9 --recompute-granularity half", "full or selective"},
         {"--micro-batch-size 1 --train-iters 9 --data-path a",
          "set either --data-path or --mock-data"},
-        {"--micro-batch-size 1 --train-iters 9 --normalization LayerNorm",
-         "its normalization is RMSNorm"},
-        {"--micro-batch-size 1 --train-iters 9 --position-embedding-type yarn", "it uses RoPE"},
         {"--micro-batch-size 1 --train-iters 9 --optimizer muon", "expected adam (AdamW)"},
         {"--micro-batch-size 1 --train-iters 9 --tokenizer-type HuggingFaceTokenizer",
          "--tokenizer-model is required"},
-        {"--micro-batch-size 1 --train-iters 9 --tokenizer-type GPT2BPETokenizer",
-         "tokenizer.json"},
         {"--micro-batch-size 1 --train-iters 9 --save /s", "--save requires --save-interval"},
         {"--micro-batch-size 1 --train-iters 9 --swiglu=1", "--swiglu takes no value"},
         {"--micro-batch-size 1 --train-iters 9 --seq-length", "--seq-length requires a value"},

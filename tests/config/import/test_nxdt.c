@@ -271,7 +271,7 @@ TEST(bugs_of_the_original_are_reported)
     CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.optim.weight_decay", "applies 0.01"));
     CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.do_layer_norm_weight_decay",
                             "exempts norms from weight decay"));
-    CHECK(imported_has_note(&im, IMPORT_IGNORED, "compiler_flags", "nothing is compiled"));
+    CHECK(imported_has_note(&im, IMPORT_IDLE, "compiler_flags", "nothing is compiled"));
     CHECK(imported_has_note(&im, IMPORT_TRANSLATED, "model.optim.sched.name", "(step + 1)"));
     import_release(&im);
     const char *const edits[][2] = {{"type: 'mixed_precision'", "type: mixed_precisionSR"},
@@ -327,6 +327,52 @@ TEST(config_json_is_read_if_it_exists)
     import_release(&im);
     text_release(&bytes);
     free(text), free(path);
+}
+
+TEST(overrides_may_add_keys_and_lists)
+{
+    struct text bytes = {0};
+    struct import im = {0};
+    const char *const settings[] = {"+model.weight_init_only=True",
+                                    "exp_manager.resume_from_checkpoint=/weights/step=10.ckpt",
+                                    "++data.data_prefix=[0.3,/a,0.7,/b]", "trainer.max_steps=9000"};
+    const char *const expected[] = {"checkpoint.initial_load_path=\"/weights/step=10.ckpt\"",
+                                    "checkpoint.initial_load_model_only=true",
+                                    "data.blend=\"weights\"",
+                                    "training.steps=9000",
+                                    "metrics.console=\"nxdt\"",
+                                    "metrics.tensorboard_tags=\"nxdt\"",
+                                    NULL};
+    CHECK_STATUS(OK, file_read(megatron, 1 << 20, &bytes));
+    CHECK_STATUS(OK, import_nxdt(&im, bytes.data, bytes.len, "conf.yaml", settings, 4));
+    CHECK(im.num_sources == 2 && !strcmp(im.sources[1].path, "/b"));
+    imported_check(&im, expected);
+    import_release(&im);
+    const char *const wrong[] = {"model.weight_init_ony=True"}, *const broken[] = {"seed=[1"};
+    CHECK_STATUS(CONFIG, import_nxdt(&im, bytes.data, bytes.len, "conf.yaml", wrong, 1));
+    import_release(&im);
+    CHECK_STATUS(DATA, import_nxdt(&im, bytes.data, bytes.len, "conf.yaml", broken, 1));
+    CHECK_MESSAGE("seed=[1: ");
+    import_release(&im);
+    text_release(&bytes);
+}
+
+TEST(keys_of_other_models_are_refused)
+{
+    static const char *const cases[][3] = {
+        {"fusions: {softmax: True", "fusions: {softmax: True}\n  moe: {num_experts: 8",
+         "mixture-of-experts"},
+        {"qkv_linear: True", "activation: gelu", "its activation is SwiGLU"},
+        {"qkv_linear: True", "normalization: layernorm", "its normalization is RMSNorm"},
+        {"qkv_linear: True", "position_embedding_type: learned_absolute", "it uses RoPE"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct import im = {0};
+        const char *const edits[1][2] = {{cases[i][0], cases[i][1]}};
+        CHECK_STATUS(OK, convert(&im, hf, edits, 1));
+        CHECK_STATUS(CONFIG, import_check_refusals(&im));
+        CHECK_MESSAGE(cases[i][2]);
+        import_release(&im);
+    }
 }
 
 TEST(a_wrong_yaml_is_rejected_with_a_clear_message)
@@ -414,11 +460,6 @@ TEST(a_wrong_yaml_is_rejected_with_a_clear_message)
         {"constant_steps: 0", "constant_steps: 40000", "longer than the schedule (30000 steps)"},
         {"min_lr: 1e-06", "min_lr: 1", "from 0 to the peak rate"},
         {"type: 'mixed_precision'", "type: 'bf16'", "precision.type = bf16: expected bf16SR, fp32"},
-        {"fusions: {softmax: True", "fusions: {softmax: True}\n  moe: {num_experts: 8",
-         "mixture-of-experts models are not supported"},
-        {"qkv_linear: True", "activation: gelu", "not a Llama model: its activation is SwiGLU"},
-        {"qkv_linear: True", "normalization: layernorm", "its normalization is RMSNorm"},
-        {"qkv_linear: True", "position_embedding_type: learned_absolute", "it uses RoPE"},
         {"qkv_linear: True", "pipeline_cuts: [layers.3]", "such as model.layers.18"},
         {"qkv_linear: True", "sliding_window_size: 0", "sliding_window_size = 0"},
         {"qkv_linear: True", "ffn_hidden_size: big", "model.ffn_hidden=big"},
@@ -449,7 +490,7 @@ TEST(a_wrong_yaml_is_rejected_with_a_clear_message)
 
 TEST(too_many_settings_are_rejected_not_dropped)
 {
-    struct import im;
+    struct import im = {0};
     const char *settings[65];
     for (size_t i = 0; i < 65; i++) settings[i] = "training.steps=3";
     CHECK_STATUS(USAGE, import_nxdt(&im, "a: 1", 4, "conf.yaml", settings, 65));

@@ -6,7 +6,7 @@ static const struct import_layout_keys none = {0};
 
 TEST(unsharded_state_is_replicated_if_the_rank_count_is_known)
 {
-    struct import im;
+    struct import im = {0};
     struct import_layout l = {.ranks = 16,
                               .tp = 2,
                               .pp = 1,
@@ -43,7 +43,7 @@ TEST(a_blend_has_weights_for_all_prefixes_or_for_none)
                  {{".3", "a", "b", "c"}, 4, 0, NULL},
                  {{NULL}, 0, 0, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct import im;
+        struct import im = {0};
         CHECK_STATUS(OK, import_init(&im, "f", "a program"));
         import_add_item(&im, "--data-path", 2, cases[i].values, cases[i].count);
         const struct import_item *item = import_get(&im, "--data-path");
@@ -60,13 +60,13 @@ TEST(a_blend_has_weights_for_all_prefixes_or_for_none)
 
 TEST(a_sliding_window_that_covers_the_sequence_is_ignored)
 {
-    struct import im;
+    struct import im = {0};
     const char *value = "4096";
     CHECK_STATUS(OK, import_init(&im, "f", "a program"));
     import_add_item(&im, "window", 2, &value, 1);
     im.config.training.seq_len = 4096;
     CHECK_STATUS(OK, rules_check_window(&im, "window"));
-    CHECK(imported_has_note(&im, IMPORT_IGNORED, "window", "covers the whole sequence"));
+    CHECK(imported_has_note(&im, IMPORT_IDLE, "window", "covers the whole sequence"));
     im.config.training.seq_len = 8192;
     CHECK_STATUS(OK, rules_check_window(&im, "window"));
     CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "window", "not supported"));
