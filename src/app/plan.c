@@ -306,16 +306,25 @@ static void print_mesh(const struct planning *p)
     printf("\n");
 }
 
+static int padded_vocabulary(const struct planning *p, int tp)
+{
+    struct model_shape slice = model_shape_slice(&p->shape, 0, tp);
+    return tp * model_shape_vocab(&slice, 0).rows;
+}
+
 static void print_table(const struct planning *p)
 {
     const struct training_config *c = &p->config->training;
     const struct memory_plan *m = &fullest(p)->memory;
     double gib = 1 << 30, total = (double)memory_plan_total(m);
     double have = p->hardware.memory_bytes, tokens = tokens_of_step(p);
+    int tp = p->machine.mesh.degree[AXIS_tp], padded = padded_vocabulary(p, tp);
     printf("model         %lld parameters: %d blocks, width %d, %d heads (%d KV), feed-forward %d, "
-           "vocabulary %d%s\n",
+           "vocabulary %d%s",
            (long long)p->parameters, p->shape.L, p->shape.D, p->shape.H, p->shape.G, p->shape.F,
            p->shape.V, p->shape.tied ? ", tied" : "");
+    if (padded > p->shape.V) printf(", padded to %d", padded);
+    printf("\n");
     print_mesh(p);
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
