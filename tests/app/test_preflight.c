@@ -12,6 +12,7 @@ static enum status fly(struct preflight *p, const char *setting, int ranks)
     runs_write_config(path, corpus);
     CHECK_STATUS(OK, config_load(&c, path, &setting, 1));
     enum status st = preflight(p, &c, ranks);
+    preflight_release(p);
     config_release(&c);
     return st;
 }
