@@ -17,7 +17,7 @@ enum tensor_origin {
 
 struct tensor_rules {
     const struct option_list *exclude; /* names, * matches any text; may be NULL */
-    bool partial;                      /* tensors may be missing */
+    bool partial;                      /* a partial model: tensors may be missing */
     bool tied;                         /* the folder's head is, or may be, its embedding */
 };
 
