@@ -5,15 +5,22 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-enum flag_kind { FLAG_SWITCH, FLAG_INT, FLAG_REAL, FLAG_TEXT };
+enum flag_kind { FLAG_SWITCH, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST };
+
+/* The values of a flag that may be repeated. */
+struct flag_list {
+    const char *items[64];
+    int count;
+};
 
 /* --name, --name VALUE or --name=VALUE; a table of flags ends with a NULL name. */
 struct flag {
     const char *name; /* without the dashes */
     enum flag_kind kind;
-    void *into; /* bool, int64_t, double or const char *; holds the default */
+    void *into; /* bool, int64_t, double, const char * or struct flag_list; holds the default */
     const char *help;
 };
 
@@ -23,11 +30,14 @@ struct arguments_spec {
     int min_words, max_words;
 };
 
+/* `settings` may point into `joined`: do not copy the struct. */
 struct arguments {
     const char *words[64];
     int num_words;
     const char *settings[64]; /* section.key=value, for the configuration */
     int num_settings;
+    char joined[4096]; /* settings written as torchtitan's --section.key value */
+    size_t num_joined;
     bool help; /* --help was given and printed: return STATUS_OK */
 };
 

@@ -3,7 +3,6 @@
 #include "app/arguments.h"
 #include "app/preflight.h"
 #include "app/run_memory.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "train/start.h"
 #include "train/trainer.h"
@@ -15,7 +14,10 @@ static const char usage[] =
     "Checks that a configuration is consistent, fits the number of ranks, that its\n"
     "tokenizer and data can be read, that the weights it starts from have the model's\n"
     "shapes, and that a rank's memory fits the device (device.hardware, else this machine).\n"
-    "Trains nothing.";
+    "Trains nothing.\n\n"
+    "Data and weights on the Hugging Face Hub are not downloaded.  If the cache does not have\n"
+    "them, or the Hub cannot be reached, a line on stderr says that they were not checked, and\n"
+    "the exit code is 0.";
 
 static enum status check_memory(const struct config *c, const struct preflight *p, int ranks)
 {
@@ -39,12 +41,29 @@ out:
     return st;
 }
 
+static void print_json(enum status st, int ranks, bool data_checked)
+{
+    struct text out = {0};
+    struct json_writer w = {.text = &out};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_bool(&w, "ok", !st);
+    json_write_string(&w, "message", st ? status_message() : "");
+    json_write_int(&w, "ranks", ranks);
+    json_write_bool(&w, "data_checked", data_checked);
+    json_end_object(&w);
+    json_finish(&w);
+    printf("%s\n", out.data);
+    text_release(&out);
+}
+
 enum status command_check(int argc, char **argv)
 {
     bool json = false, oversubscribe = false;
-    int64_t ranks = 1;
+    int64_t requested = -1;
+    int ranks = 0;
     const struct flag flags[] = {
-        {"ranks", FLAG_INT, &ranks, "number of ranks of the run (default 1)"},
+        {"ranks", FLAG_INT, &requested,
+         "number of ranks of the run (default: the product of the parallel degrees)"},
         {"allow-oversubscribe", FLAG_SWITCH, &oversubscribe,
          "accept a run that needs more memory than a rank has"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
@@ -53,27 +72,19 @@ enum status command_check(int argc, char **argv)
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (ranks < 1 || ranks > 1 << 24)
-        FAIL(USAGE, "--ranks: must be between 1 and 2^24, is %lld", (long long)ranks);
     struct config c;
     struct preflight p = {0};
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
-    if (!st) st = preflight(&p, &c, (int)ranks);
+    if (!st) st = preflight_ranks(&c, requested, &ranks);
+    if (!st) st = preflight(&p, &c, ranks);
     if (!st) st = start_check(&c, &p.shape, true);
-    if (!st && !oversubscribe) st = check_memory(&c, &p, (int)ranks);
+    if (!st && !oversubscribe) st = check_memory(&c, &p, ranks);
     if (json) {
-        struct text out = {0};
-        struct json_writer w = {.text = &out};
-        json_begin_object(&w, NULL, JSON_INLINE);
-        json_write_bool(&w, "ok", !st);
-        json_write_string(&w, "message", st ? status_message() : "");
-        json_end_object(&w);
-        json_finish(&w);
-        puts(out.data);
-        text_release(&out);
+        print_json(st, ranks, p.data_checked);
     } else if (!st) {
-        printf("%s is valid: %d blocks of width %d, %lld steps of %lld tokens\n", a.words[0],
-               p.shape.L, p.shape.D, (long long)c.training.steps,
+        printf("%s is valid for %d rank%s: %d blocks of width %d, %lld steps of %lld tokens\n",
+               a.words[0], ranks, ranks == 1 ? "" : "s", p.shape.L, p.shape.D,
+               (long long)c.training.steps,
                (long long)(c.training.seq_len * trainer_step_rows(&c, &p.mesh)));
     }
     preflight_release(&p);

@@ -127,9 +127,9 @@ struct load_rules {
 };
 
 /* Fills the buffers of `state` from a checkpoint of ours (verified against its manifest), a Hugging
- * Face Llama folder (safetensors or pytorch_bin.h; any float dtype; sharded, tied or not), or torch
- * files of any kind (torch_files.h).  With rules (NULL: everything must be loaded) rank 0 logs
- * which tensors are loaded.
+ * Face Llama folder (safetensors or pytorch_model.bin (pytorch_bin.h); any float dtype; sharded,
+ * tied or not), or torch files of any kind (torch_files.h).  With rules (NULL: everything must be
+ * loaded) rank 0 logs which tensors are loaded.
  * Tied     An untied model's head is a copy of a tied one's embedding.  A tied model leaves out a
  *          head that equals the embedding, or that is excluded.
  * DATA: a tensor is missing, or a checksum does not match; the message has name and position.

@@ -60,7 +60,7 @@ void loader_save(const struct loader *l, struct json_writer *w);
 enum status loader_load(struct loader *l, const struct json *cursor);
 
 /* Completes the cursor before it is saved: each reader knows the state of its own streams only.
- * Collective over `readers`, in which rank r is reader r.  MEMORY, IO: from the comm. */
+ * Collective over `readers`, in which rank r is reader r.  COMM: a rank failed. */
 enum status loader_gather_cursor(struct loader *l, const struct comm *readers);
 
 /* Estimate of the memory it holds, for documents of 16 KiB and .zst files compressed with the

@@ -23,7 +23,7 @@ enum { GROUP_BYTES = 1 << 20, GROUPS_PER_THREAD = 4, JOURNAL_SECONDS = 5 };
 /* The unit of work of one encoding thread: a range of positions, in which it finds the documents
  * itself; or, for a compressed source that only one thread can read, documents already found. */
 struct prepare_group {
-    struct source_cursor range;
+    struct source_range range;
     size_t first, count, next; /* of the batch's documents; next: to be encoded */
     uint64_t text_bytes;
     struct token_list ids; /* of all its documents; narrowed to token_bytes after encoding */
@@ -219,7 +219,7 @@ static struct prepare_group *add_group(struct prepare_batch *b)
         memset(b->groups + old, 0, (b->groups_capacity - old) * sizeof *b->groups);
     }
     struct prepare_group *g = &b->groups[b->num_groups++];
-    g->range = (struct source_cursor){0};
+    g->range = (struct source_range){0};
     g->first = b->count, g->count = g->next = 0;
     return g;
 }
@@ -245,8 +245,8 @@ static enum status find_documents(struct prepare_state *p, struct prepare_batch 
 {
     const struct source *s = &p->sources[p->source];
     struct prepare_group *g = NULL;
-    struct source_cursor cursor = source_part(s, 0, 1);
-    cursor.position = p->position;
+    struct source_range range = source_part(s, 0, 1);
+    range.position = p->position;
     for (uint64_t bytes = 0, in_group = 0; bytes < max_bytes;) {
         if (b->count == b->capacity) {
             size_t old = b->capacity;
@@ -256,8 +256,8 @@ static enum status find_documents(struct prepare_state *p, struct prepare_batch 
         }
         struct source_document *f = &b->documents[b->count];
         bool none;
-        TRY(source_find(s, &p->reader, &cursor, f, &none));
-        p->position = cursor.position;
+        TRY(source_find(s, &p->reader, &range, f, &none));
+        p->position = range.position;
         if (none) break;
         if (!g || in_group + f->len > GROUP_BYTES) g = add_group(b), in_group = 0;
         b->count++, g->count++;

@@ -4,11 +4,12 @@
  *          .jsonl            a line; a byte offset in the concatenated files.
  *          .txt              a chunk of about 4 KiB, cut at line breaks; the chunk's number.
  *          .bin/.idx         a document of the index; its number.
- *          .parquet, .arrow  a row; its number.
+ *          .parquet, .arrow  a row; its number, among those that pass the filter.
  *          .npy              a row of a 2-D array, or 16,384 tokens of a 1-D array; its number.
  *          .gz, .zst         a line, also of text, since these files cannot seek;
  *                            file << 32 | number of the line in it.
  *          "mock"            Megatron-LM's mock data: 100,000 documents that count 1, 2, 3, ...
+ *          "synthetic-spikes" gpt-neuro-arch's synthetic spike counts: a million sessions.
  *          Blank lines are no documents, and compressed files do not number them.
  * Parts    Part i of V owns the positions [i*P/V, (i+1)*P/V).  Compressed files are assigned to
  *          the parts round robin; with fewer files than parts, so are the lines of a file. */
@@ -30,7 +31,11 @@ struct source_file {
     union {                  /* by kind */
         struct file_map map; /* .jsonl, .txt */
         struct megatron tokens;
-        struct table table;
+        struct {
+            struct table table;
+            uint64_t *rows; /* that pass the filter, ascending; NULL: all */
+            uint64_t num_rows;
+        };
         struct npy array;
     };
 };
@@ -53,14 +58,14 @@ void source_close(struct source *s);
 /* Whether it holds spike counts, as single counts or as motifs. */
 bool source_holds_counts(const struct source *s);
 
-/* What remains to be read: the documents at positions from `position` to `end`; of a compressed
+/* The positions that remain to be read: the documents from `position` to `end`; of a compressed
  * source those of one part. */
-struct source_cursor {
+struct source_range {
     uint64_t position, end;
     uint64_t part, num_parts;
 };
-/* The cursor of a part.  The whole source is part 0 of 1. */
-struct source_cursor source_part(const struct source *s, uint64_t part, uint64_t num_parts);
+/* The range of a part.  The whole source is part 0 of 1. */
+struct source_range source_part(const struct source *s, uint64_t part, uint64_t num_parts);
 /* The part that owns a position of a compressed source. */
 uint64_t source_compressed_part(const struct source *s, uint64_t position, uint64_t num_parts);
 
@@ -87,8 +92,8 @@ void source_reader_close(struct source_reader *r);
 /* Frees large buffers; the next read fills them again. */
 void source_reader_trim(struct source_reader *r);
 
-/* Finds the next document of the cursor and advances its position past it.  *none: no more. */
-enum status source_find(const struct source *s, struct source_reader *r, struct source_cursor *c,
+/* Finds the next document of the range and advances its position past it.  *none: no more. */
+enum status source_find(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none);
 
 /* Splits off a range for one reader: the end of a range that begins at `position` and has about

@@ -5,13 +5,14 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "data/data_config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct source;
-struct source_cursor;
+struct source_range;
 struct source_document;
 struct source_file;
 struct source_reader;
@@ -39,7 +40,7 @@ struct source_kind {
     enum status (*open)(struct source *s, struct source_file *f, uint64_t *size);
     void (*close)(struct source_file *f);
     /* As source_find. */
-    enum status (*find)(const struct source *s, struct source_reader *r, struct source_cursor *c,
+    enum status (*find)(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none);
     /* As source_range_end; NULL: from the lengths of the documents, or position_bytes. */
     uint64_t (*range_end)(const struct source *s, struct source_reader *r, uint64_t position,
@@ -58,7 +59,8 @@ struct source_kind {
 };
 
 extern const struct source_kind source_jsonl, source_text, source_compressed_jsonl,
-    source_compressed_text, source_table, source_megatron, source_npy, source_mock;
+    source_compressed_text, source_table, source_megatron, source_npy, source_mock,
+    source_synthetic;
 
 /* "FILE, UNIT N": where a document is, for messages. */
 enum { SOURCE_WHERE = 512 };
@@ -67,6 +69,14 @@ void source_kind_where(const struct source *s, const struct source_document *d,
 /* A text that needs no decoding.  DATA: not UTF-8. */
 enum status source_kind_plain_text(const struct source *s, const struct source_document *d,
                                    struct document_text *out);
+
+/* Neurons of every session of spike counts; 0: as many as it has. */
+size_t source_kind_neurons(const struct source_config *c);
+
+static inline bool source_kind_filters(const struct source_config *c)
+{
+    return c->filter_column && c->filter_column[0];
+}
 
 /* Blank lines are no documents. */
 static inline bool source_kind_is_blank(const void *line, size_t len)

@@ -142,7 +142,7 @@ enum status client_get(struct client *c, const char *url, const char *what, stru
         TRY(get_with_redirects(c, url, sink, &a, &off_hub));
         if (is_success(&a)) break;
         if (sink->have > before) tries = 1;
-        if (!is_retryable(&a, off_hub) || tries == MAX_TRIES)
+        if (!is_retryable(&a, off_hub) || tries == MAX_TRIES || c->settings->once)
             return fail_response(c, &a, url, what);
         if (a.status == 416) TRY(sink->restart(sink));
         double seconds = a.retry_s >= 0 ? a.retry_s : (double)(1 << (tries - 1));

@@ -13,6 +13,7 @@ struct hub_settings {
     char *token;            /* HF_TOKEN, or the content of its file; "": none */
     const char *token_from; /* for messages: HF_TOKEN, or which file */
     bool offline;           /* HF_HUB_OFFLINE */
+    bool once;              /* fail at the first error instead of trying again */
     /* Waits before a request is retried; NULL: sleeps. */
     void (*wait)(void *context, double seconds);
     void *context;

@@ -169,7 +169,8 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
     TRY(open_machine(l, requests_layout(o->settings, o->num_settings)));
     TRY(hub_fetch(o->tokenizer, HUB_TOKENIZER, world));
     TRY(comm_agree(world, open_shape(l, o->tokenizer)));
-    int max_tokens = o->max_tokens ? o->max_tokens : (int)l->config.training.seq_len;
+    int max_tokens = o->max_tokens < 0 ? l->shape.max_context : o->max_tokens;
+    if (max_tokens <= 0) max_tokens = (int)l->config.training.seq_len;
     TRY(comm_agree(world, open_model(l, max_tokens)));
     TRY(load_weights(l));
     return STATUS_OK;

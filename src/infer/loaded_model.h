@@ -50,7 +50,8 @@ struct loaded_model_options {
     const char *path, *tokenizer; /* tokenizer overrides the folder's own; "": do not */
     const char *const *settings;  /* section.key=value */
     int num_settings;
-    int max_tokens; /* positions per row; 0: the configuration's seq_len */
+    int max_tokens; /* positions per row; 0: the configuration's seq_len; below 0: as many as the
+                       model supports, if its folder says */
 };
 /* The caller has joined l->machine; the rest of *l is zero. */
 enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_options *o);

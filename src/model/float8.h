@@ -2,7 +2,7 @@
  *
  * A matrix multiply has three tensors: its input and its weights (E4M3), and the gradient of its
  * output (E5M2).  Each has one scale.  Current scaling takes it from the tensor's own amax, of the
- * microbatch and of the tokens that are here.  Delayed scaling takes it from the amax history of
+ * microbatch and of this rank's tokens.  Delayed scaling takes it from the amax history of
  * earlier steps; it is constant during a step, and in a tensor's first step scaling is current.
  *
  * Axes     L blocks, MATMUL_COUNT matrix multiplies of each, FLOAT8_ROLES tensors of each.
@@ -43,12 +43,12 @@ struct float8_state {
     bool most_recent; /* only the newest amax of a history counts */
     int margin;
     struct float8_scale *weight_scales; /* of each matrix multiply, from its last forward */
-    /* Amax of the tensor being quantized: of a tensor that is whole here; of a slice, before the
-     * all-reduce, in memory that the host shares. */
+    /* Amax of the tensor being quantized: of a tensor that is not sharded; of a slice, before
+     * the all-reduce, in memory that the host shares. */
     float *amax, *slice_amax;
-    /* Of each tensor, with delayed scaling: this step's amax here, which kernels write; the same
-     * over all ranks; the scale, 0: none yet; and the history, a ring of `num_steps` amaxes with
-     * the next one at `next`. */
+    /* Of each tensor, with delayed scaling: this step's local amax, which kernels write; the
+     * maximum over all ranks; the scale, 0: none yet; and the history, a ring of `num_steps` amaxes
+     * with the next one at `next`. */
     float *local_amax;
     double *global_amax;
     float *scales, *history;

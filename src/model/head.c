@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/head.h"
 
-#include "model/stream.h"
+#include "model/residual.h"
 #include "model/unit.h"
 #include "ops/cross_entropy.h"
 #include "ops/linear.h"
@@ -18,7 +18,8 @@ static size_t logit_columns(const struct model *m)
     return (size_t)model_shape_vocab(&m->shape, m->shape.slice).rows;
 }
 
-/* Tokens of a chunk: all chunks about equal, and a multiple of what GEMMs like. */
+/* Tokens of a chunk: all chunks about equal, a multiple of ROW_MULTIPLE, so that GEMM tiles are
+ * full. */
 static int chunk_rows(const struct model *m, int N)
 {
     size_t rows = CHUNK_BYTES / (logit_columns(m) * dtype_bytes(m->dtype));
@@ -96,11 +97,11 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
                       struct arena *step)
 {
     int N = b->B * b->T, D = m->shape.D, rows = chunk_rows(m, N);
-    size_t mark = arena_mark(step), bytes = dtype_bytes(m->dtype), S = stream_rows(m, (size_t)N);
+    size_t mark = arena_mark(step), bytes = dtype_bytes(m->dtype), S = residual_rows(m, (size_t)N);
     size_t stats = (size_t)m->plan->parts * (size_t)rows * LOSS_STATS_COUNT;
     struct head_chunk k = {.b = b, .backward = io.backward};
     void *y = arena_alloc(step, (size_t)N * (size_t)D, bytes);
-    void *local = stream_local(m, y, (size_t)N);
+    void *local = residual_local(m, y, (size_t)N);
     float *rstd = arena_alloc(step, S, sizeof *rstd);
     k.logits = arena_alloc(step, (size_t)rows * logit_columns(m), bytes);
     if (m->plan->parts > 1) k.stats_PN4 = arena_alloc(step, stats, sizeof *k.stats_PN4);
@@ -108,7 +109,7 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
     struct rmsnorm op = {.N = (int)S, .D = D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
     struct rmsnorm_fwd forward = {io.x_SD, w, local, rstd, NULL};
     TRY(rmsnorm_forward(m->ops, &op, &forward, m->queue));
-    TRY(stream_cross(m, HEAD_IN, FORWARD, y, (size_t)N));
+    TRY(residual_cross(m, HEAD_IN, FORWARD, y, (size_t)N));
     for (k.first = 0; k.first < N; k.first += rows) {
         k.rows = rows < N - k.first ? rows : N - k.first;
         k.y = element(y, (size_t)k.first * (size_t)D, m->dtype);
@@ -117,7 +118,7 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
     if (io.backward) {
         float *dw = unit_gradient(m, PARAM_last_norm, -1);
         struct rmsnorm_bwd backward = {local, io.x_SD, w, rstd, io.dx_SD, dw};
-        TRY(stream_cross(m, HEAD_IN, BACKWARD, y, (size_t)N));
+        TRY(residual_cross(m, HEAD_IN, BACKWARD, y, (size_t)N));
         TRY(rmsnorm_backward(m->ops, &op, &backward, m->queue));
     }
     arena_reset(step, mark);

@@ -3,7 +3,7 @@
  *
  * Units    Seconds, FLOP/s, bytes/s.  A share of a ceiling is the median of per-round ratios; each
  *          round measures the ceiling right before and after, as clock frequency and other
- * processes change over time and affect both. */
+ *          processes change over time and affect both. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -71,7 +71,7 @@ static enum status measure_device(struct hardware *h, const struct config *c,
     if (h->bf16_flops == 0) h->bf16_flops = peak > 0 ? peak : is.flops[BF16];
     if (h->f32_flops == 0) h->f32_flops = is.flops[F32];
     if (h->efficiency == 0) h->efficiency = is.flops[BF16] / h->bf16_flops;
-    if (h->memory_rate == 0) h->memory_rate = is.copy / SIM_CLOCK_MEMORY_EFFICIENCY;
+    if (h->memory_bandwidth == 0) h->memory_bandwidth = is.copy / SIM_CLOCK_MEMORY_EFFICIENCY;
     if (h->memory_bytes == 0) h->memory_bytes = (double)all;
     return STATUS_OK;
 }
@@ -96,9 +96,9 @@ enum status hardware_probe_fill(struct hardware *h, const struct config *c,
         TRY(measure_gemm(&l, m, &rate));
         h->efficiency = rate / *peak;
     }
-    if (h->memory_rate == 0) {
+    if (h->memory_bandwidth == 0) {
         TRY(measure_copy(m->queue, &rate));
-        h->memory_rate = rate / SIM_CLOCK_MEMORY_EFFICIENCY;
+        h->memory_bandwidth = rate / SIM_CLOCK_MEMORY_EFFICIENCY;
     }
     if (h->memory_bytes == 0) h->memory_bytes = (double)memory_total_bytes();
     return STATUS_OK;

@@ -103,6 +103,7 @@ void tokenizer_close(struct tokenizer *t)
 int32_t tokenizer_vocab_size(const struct tokenizer *t) { return t->vocab_size; }
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
+bool tokenizer_adds_bos(const struct tokenizer *t) { return t->bos >= 0 && !t->adds_no_bos; }
 const char *tokenizer_path(const struct tokenizer *t) { return t->path; }
 
 const char *tokenizer_kind(const struct tokenizer *t)
@@ -131,6 +132,16 @@ const char *tokenizer_special_name(const struct tokenizer *t, int32_t id)
     return special_tokens_text(&t->special_tokens, id);
 }
 
+/* A NUL is C0 80 in a string of JSON. */
+static void add_special(struct text *out, const char *special)
+{
+    for (const char *at = special; *at; at++) {
+        bool nul = at[0] == '\xC0' && at[1] == '\x80';
+        text_add(out, nul ? "" : at, 1);
+        at += nul;
+    }
+}
+
 static enum status decode(const struct tokenizer *t, const int32_t *ids, size_t count,
                           bool is_start, struct text *out)
 {
@@ -141,7 +152,7 @@ static enum status decode(const struct tokenizer *t, const int32_t *ids, size_t 
         if (token)
             text_add(out, t->vocabulary.bytes + token->at, token->len);
         else if (special)
-            text_adds(out, special);
+            add_special(out, special);
         else
             FAIL(DATA, "unknown token ID %d; the vocabulary has %d tokens", ids[i], t->vocab_size);
     }

@@ -6,6 +6,7 @@
 #include "checkpoint/interop/torch_files.h"
 #include "data/source.h"
 #include "hub/hub.h"
+#include "tasks/task_list.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
@@ -107,7 +108,11 @@ enum status inputs_fetch(const struct config *c, const struct comm *world)
     struct data_config d = inputs_data_config(c, &one);
     TRY(inputs_fetch_tokenizer(c, world));
     for (size_t i = 0; i < d.num_sources; i++) TRY(hub_fetch(d.sources[i].path, HUB_DATA, world));
-    if (c->validation.enable) TRY(hub_fetch(c->validation.dataset_path, HUB_DATA, world));
+    if (!c->validation.enable) return STATUS_OK;
+    TRY(hub_fetch(c->validation.dataset_path, HUB_DATA, world));
+    const struct option_list *tasks = &c->validation.tasks;
+    for (size_t i = 0; i < tasks->count; i++)
+        TRY(hub_fetch(task_list_path(tasks->items[i]), HUB_DATA, world));
     return STATUS_OK;
 }
 
@@ -125,8 +130,8 @@ struct data_config inputs_data_of_path(const struct config *c, const char *path,
 
 struct data_config inputs_data_config(const struct config *c, struct source_config *one)
 {
-    return inputs_data_of_path(c, c->data.num_sources ? NULL : c->training.dataset_path, "text",
-                               one);
+    return inputs_data_of_path(c, c->data.num_sources ? NULL : c->training.dataset_path,
+                               c->data.column, one);
 }
 
 struct loader_options inputs_loader_options(const struct config *c, const struct mesh *mesh,

@@ -12,6 +12,7 @@
 #include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/start.h"
+#include "train/task_validation.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -27,6 +28,7 @@ struct training_run {
     struct loader *loader;
     struct trainer trainer;
     bool trainer_is_open;
+    struct task_validation tasks;
     struct checkpointer *checkpointer;
     char *checkpoint_folder;
     struct metrics *metrics;
@@ -68,7 +70,7 @@ static enum status memory_used(const struct training_run *r, int64_t *used)
     return STATUS_OK;
 }
 
-static enum status validate(struct training_run *r)
+static enum status validate_loss(struct training_run *r)
 {
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
@@ -101,6 +103,12 @@ static enum status validate(struct training_run *r)
 out:
     loader_close(loader);
     return st;
+}
+
+static enum status validate(struct training_run *r)
+{
+    if (config_has_validation_data(r->config)) TRY(validate_loss(r));
+    return task_validation_run(&r->tasks, &r->trainer, r->is_main ? r->metrics : NULL);
 }
 
 static struct checkpoint_state checkpoint_state_of(struct training_run *r)
@@ -201,7 +209,7 @@ static bool is_excluded(const struct checkpoint_config *c, const char *part)
     return false;
 }
 
-/* A checkpoint of torch has no cursor that we read: then the data start over. */
+/* Torch checkpoints have no usable data position, so the data restart from the first row. */
 static enum status resume_data(struct training_run *r, const struct json *cursor)
 {
     if (is_excluded(&r->config->checkpoint, "dataloader") || !r->reads || json_is_null(cursor))
@@ -323,6 +331,7 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     if (shape.max_context < c->training.seq_len) shape.max_context = (int)c->training.seq_len;
     TRY(config_fit(c, &shape, &machine->mesh));
     if (r->is_main) TRY(start_check(c, &shape, false));
+    TRY(task_validation_open(&r->tasks, c, r->tokenizer, r->is_main));
     TRY(trainer_open(&r->trainer, c, &shape, machine));
     r->trainer_is_open = true;
     r->data = inputs_data_config(c, &r->training_source);
@@ -372,6 +381,7 @@ static enum status close_run(struct training_run *r, enum status st)
         if (first.status) st = status_restore(&first);
     }
     if (r->trainer_is_open) trainer_close(&r->trainer);
+    task_validation_close(&r->tasks);
     tokenizer_close(r->tokenizer);
     free(r->checkpoint_folder);
     text_release(&r->config_toml);
