@@ -2,17 +2,44 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "app/preflight.h"
+#include "app/run_memory.h"
 #include "base/json.h"
+#include "train/start.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
 
 static const char usage[] =
     "check CONFIG [--ranks N] [section.key=value ...]\n\n"
-    "Checks that a configuration is consistent, fits the number of ranks, and that its\n"
-    "tokenizer and data can be read.  Trains nothing.\n\n"
-    "Data on the Hugging Face Hub is not downloaded.  If the cache does not have it, or the Hub\n"
-    "cannot be reached, a line on stderr says that it was not checked, and the exit code is 0.";
+    "Checks that a configuration is consistent, fits the number of ranks, that its\n"
+    "tokenizer and data can be read, that the weights it starts from have the model's\n"
+    "shapes, and that a rank's memory fits the device (device.hardware, else this machine).\n"
+    "Trains nothing.\n\n"
+    "Data and weights on the Hugging Face Hub are not downloaded.  If the cache does not have\n"
+    "them, or the Hub cannot be reached, a line on stderr says that they were not checked, and\n"
+    "the exit code is 0.";
+
+static enum status check_memory(const struct config *c, const struct preflight *p, int ranks)
+{
+    const double gib = 1 << 30;
+    struct run_memory m;
+    double has = 0;
+    enum status st = STATUS_OK;
+    TRY_OUT(run_memory_plan(&m, c, &p->shape, p->tokenizer, ranks));
+    TRY_OUT(run_memory_available(&m, c, &has));
+    double needed = (double)run_memory_needed(&m);
+    if (needed > has)
+        FAIL_OUT(CONFIG,
+                 "not enough memory: a rank requires %.2f GiB, %s has %.2f GiB per rank; `llamero "
+                 "plan` shows what needs how much, and --allow-oversubscribe skips this check",
+                 needed / gib,
+                 c->device.hardware == HARDWARE_cpu ? "this machine"
+                                                    : device_config_hardware(&c->device).name,
+                 has / gib);
+out:
+    run_memory_release(&m);
+    return st;
+}
 
 static void print_json(enum status st, int ranks, bool data_checked)
 {
@@ -31,12 +58,14 @@ static void print_json(enum status st, int ranks, bool data_checked)
 
 enum status command_check(int argc, char **argv)
 {
-    bool json = false;
+    bool json = false, oversubscribe = false;
     int64_t requested = -1;
     int ranks = 0;
     const struct flag flags[] = {
         {"ranks", FLAG_INT, &requested,
          "number of ranks of the run (default: the product of the parallel degrees)"},
+        {"allow-oversubscribe", FLAG_SWITCH, &oversubscribe,
+         "accept a run that needs more memory than a rank has"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
@@ -48,6 +77,8 @@ enum status command_check(int argc, char **argv)
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
     if (!st) st = preflight_ranks(&c, requested, &ranks);
     if (!st) st = preflight(&p, &c, ranks);
+    if (!st) st = start_check(&c, &p.shape, true);
+    if (!st && !oversubscribe) st = check_memory(&c, &p, ranks);
     if (json) {
         print_json(st, ranks, p.data_checked);
     } else if (!st) {
@@ -56,6 +87,7 @@ enum status command_check(int argc, char **argv)
                (long long)c.training.steps,
                (long long)(c.training.seq_len * trainer_step_rows(&c, &p.mesh)));
     }
+    preflight_release(&p);
     config_release(&c);
     return st;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/import.h"
 
-#include "app/plan.h"
+#include "app/run_memory.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -97,23 +97,35 @@ static enum status convert(struct import *im, const struct import_arguments *r)
     return st;
 }
 
+/* Memory of a run's steps on the rank that needs the most; without a vocabulary, the flavor's. */
+static enum status step_bytes(const struct config *c, int ranks, size_t *bytes)
+{
+    struct run_memory m = {0};
+    struct model_shape shape;
+    TRY(model_shape_resolve(&shape, &c->model, 0));
+    enum status st = run_memory_plan_steps(&m, c, &shape, ranks);
+    if (!st) *bytes = run_memory_needed(&m);
+    run_memory_release(&m);
+    return st;
+}
+
 /* On named hardware: splits the master weights if they do not fit otherwise. */
 static enum status choose_master_weights(struct import *im)
 {
     struct config *c = &im->config;
     double memory = device_config_hardware(&c->device).memory_bytes;
-    size_t whole, split;
+    size_t whole = 0, split = 0;
     struct text note = {0};
     bool half = training_compute_dtype(&c->training) == BF16;
     if (!(memory > 0) || !im->num_ranks || !half || optim_uses_split_weights(&c->optimizer))
         return STATUS_OK;
-    if (plan_memory_bytes(c, (int)im->num_ranks, &whole)) {
+    if (step_bytes(c, (int)im->num_ranks, &whole)) {
         log_line(LOG_WARN, "memory is not planned: %s", status_message());
         return STATUS_OK;
     }
     if ((double)whole <= memory) return STATUS_OK;
     TRY(config_assign(c, "optimizer.master_weights", "split", "config import"));
-    enum status st = plan_memory_bytes(c, (int)im->num_ranks, &split);
+    enum status st = step_bytes(c, (int)im->num_ranks, &split);
     text_addf(&note, "With float32 master weights a rank needs %.1f GiB, split %.1f; it has %.1f.",
               (double)whole / (1 << 30), (double)split / (1 << 30), memory / (1 << 30));
     if (!st) st = import_set(im, NULL, "optimizer.master_weights", "split", note.data);

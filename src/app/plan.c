@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/plan.h"
 
 #include "app/app.h"
 #include "app/arguments.h"
 #include "app/preflight.h"
+#include "app/run_memory.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
-#include "machine/machine.h"
 #include "metrics/metrics.h"
 #include "perf/hardware_probe.h"
 #include "perf/step_simulator.h"
@@ -20,108 +18,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory of a rank, and the traffic counts of its groups in a step. */
-struct rank_plan {
-    struct memory_plan memory;
-    struct groups groups;
-};
-
 struct planning {
     const struct config *config;
     int ranks;
-    struct machine machine;
+    struct run_memory memory;
     struct tokenizer *tokenizer;
     struct model_shape shape;
     int64_t parameters;
-    struct rank_plan *ranks_of_stage; /* one rank of each pipeline stage; owned */
-    int stages, fullest;              /* fullest: the stage that needs the most memory */
     size_t checkpoint_bytes;
     double flops_per_token;
     struct hardware hardware;
     struct estimate estimate;
 };
 
-static const struct rank_plan *fullest(const struct planning *p)
-{
-    return &p->ranks_of_stage[p->fullest];
-}
-
-/* Memory of the loader's prefetch.  A run can be planned without its data. */
-static size_t data_bytes(struct planning *p)
-{
-    struct source_config one;
-    struct data_config data = inputs_data_config(p->config, &one);
-    struct loader_options o =
-        inputs_loader_options(p->config, &p->machine.mesh, &data, p->tokenizer, p->shape.V);
-    struct loader *loader = NULL;
-    if (loader_open(&loader, &o)) {
-        log_line(LOG_WARN, "memory of the data loader is not included: %s", status_message());
-        return 0;
-    }
-    size_t bytes = (size_t)loader_memory_bytes(loader);
-    loader_close(loader);
-    return bytes;
-}
-
-/* Adds the memory that is the same on every stage, and finds the stage that needs most. */
-static enum status add_common(struct planning *p)
-{
-    const struct checkpoint_config *c = &p->config->checkpoint;
-    size_t program = (size_t)memory_resident_bytes(), data = data_bytes(p), all;
-    /* On a GPU, count the libraries' device memory; data and checkpoints use host memory. */
-    bool gpu = queue_device_allocator(p->machine.queue);
-    if (gpu) TRY(queue_memory_info(p->machine.queue, &all, &program));
-    if (gpu) data = 0;
-    for (int i = 0; i < p->stages; i++) {
-        struct memory_plan *m = &p->ranks_of_stage[i].memory;
-        m->bytes[MEMORY_program] = program, m->bytes[MEMORY_data] = data;
-        if (c->enable && !c->load_only && !gpu)
-            m->bytes[MEMORY_checkpoint] += checkpoint_save_bytes(p->ranks);
-        if (memory_plan_total(m) > memory_plan_total(&fullest(p)->memory)) p->fullest = i;
-    }
-    return STATUS_OK;
-}
-
-static enum status plan_stages(struct planning *p)
-{
-    struct machine here = p->machine;
-    p->stages = here.mesh.degree[AXIS_pp];
-    p->ranks_of_stage = heap((size_t)p->stages * sizeof *p->ranks_of_stage);
-    for (int i = 0; i < p->stages; i++) {
-        struct rank_plan *r = &p->ranks_of_stage[i];
-        here.mesh.at[AXIS_pp] = i;
-        groups_init_simulated(&r->groups, &here.mesh);
-        here.groups = r->groups;
-        TRY(trainer_plan(p->config, &p->shape, &here, &r->memory));
-    }
-    return STATUS_OK;
-}
-
-enum status plan_memory_bytes(const struct config *c, int ranks, size_t *bytes)
-{
-    struct planning p = {.config = c, .ranks = ranks};
-    enum status st = STATUS_OK;
-    TRY_OUT(machine_open(&p.machine, &c->device));
-    groups_close(&p.machine.groups);
-    TRY_OUT(mesh_resolve(&p.machine.mesh, &c->parallelism, 0, ranks));
-    TRY_OUT(model_shape_resolve(&p.shape, &c->model, 0));
-    TRY_OUT(config_fit(c, &p.shape, &p.machine.mesh));
-    TRY_OUT(plan_stages(&p));
-    *bytes = 0;
-    for (int i = 0; i < p.stages; i++) {
-        size_t total = memory_plan_total(&p.ranks_of_stage[i].memory);
-        if (total > *bytes) *bytes = total;
-    }
-out:
-    machine_close(&p.machine);
-    free(p.ranks_of_stage);
-    return st;
-}
-
 /* Summed over all ranks. */
 static double tokens_of_step(const struct planning *p)
 {
-    return (double)trainer_step_rows(p->config, &p->machine.mesh) *
+    return (double)trainer_step_rows(p->config, &p->memory.machine.mesh) *
            (double)p->config->training.seq_len;
 }
 
@@ -130,14 +43,14 @@ static enum status estimate(struct planning *p)
     const struct config *c = p->config;
     struct hardware *h = &p->hardware;
     *h = device_config_hardware(&c->device);
-    if (!strcmp(h->name, "cpu")) TRY(hardware_probe_fill(h, c, &p->shape, &p->machine));
-    TRY(step_simulator_estimate(&p->estimate, c, &p->shape, &p->machine.mesh, h));
+    if (!strcmp(h->name, "cpu")) TRY(hardware_probe_fill(h, c, &p->shape, &p->memory.machine));
+    TRY(step_simulator_estimate(&p->estimate, c, &p->shape, &p->memory.machine.mesh, h));
     return STATUS_OK;
 }
 
 static bool fits(const struct planning *p)
 {
-    return (double)memory_plan_total(&fullest(p)->memory) <= p->hardware.memory_bytes;
+    return (double)run_memory_needed(&p->memory) <= p->hardware.memory_bytes;
 }
 
 static double tokens_per_second(const struct planning *p)
@@ -169,16 +82,14 @@ static enum status plan(struct planning *p)
 {
     const struct config *c = p->config;
     struct layout layout;
-    TRY(machine_open(&p->machine, &c->device));
-    groups_close(&p->machine.groups);
-    TRY(mesh_resolve(&p->machine.mesh, &c->parallelism, 0, p->ranks));
+    struct mesh mesh;
+    TRY(mesh_resolve(&mesh, &c->parallelism, 0, p->ranks));
     open_tokenizer(p);
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
-    TRY(config_fit(c, &p->shape, &p->machine.mesh));
-    TRY(plan_stages(p));
+    TRY(config_fit(c, &p->shape, &mesh));
+    TRY(run_memory_plan(&p->memory, c, &p->shape, p->tokenizer, p->ranks));
     TRY(estimate(p));
-    TRY(add_common(p));
     layout_init(&layout, &p->shape, 1);
     p->parameters = layout.parameters;
     p->checkpoint_bytes = (size_t)layout.parameters * 3 * sizeof(float);
@@ -201,7 +112,7 @@ static int list_traffic(const struct planning *p, struct traffic all[MAX_TRAFFIC
     int count = 0;
     for (enum group g = 0; g < GROUP_COUNT; g++)
         for (enum transfer_kind k = 0; k < TRANSFER_COUNT; k++) {
-            const struct comm *c = &fullest(p)->groups.of[g];
+            const struct comm *c = &run_memory_fullest(&p->memory)->groups.of[g];
             if (c->counts->calls[k] && c->size > 1)
                 all[count++] = (struct traffic){mesh_group_name(g), transfer_name(k), c->size,
                                                 c->counts->calls[k], c->counts->bytes[k]};
@@ -291,7 +202,7 @@ static void print_json(const struct planning *p)
     write_traffic(p, &w);
     json_begin_array(&w, "ranks", JSON_INLINE);
     for (int rank = 0; rank < p->ranks; rank++) /* the ranks of a stage use equal memory */
-        write_rank(rank, &p->ranks_of_stage[rank / (p->ranks / p->stages)].memory, &w);
+        write_rank(rank, &p->memory.of_stage[rank / (p->ranks / p->memory.stages)].plan, &w);
     json_end_array(&w);
     json_end_object(&w);
     json_finish(&w);
@@ -334,26 +245,35 @@ static void print_mesh(const struct planning *p)
 {
     printf("ranks         %d%s", p->ranks, p->ranks > 1 ? ":" : "");
     for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (p->machine.mesh.degree[a] > 1)
-            printf(" %s %d", mesh_axis_name(a), p->machine.mesh.degree[a]);
+        if (p->memory.machine.mesh.degree[a] > 1)
+            printf(" %s %d", mesh_axis_name(a), p->memory.machine.mesh.degree[a]);
     printf("\n");
+}
+
+static int padded_vocabulary(const struct planning *p, int tp)
+{
+    struct model_shape slice = model_shape_slice(&p->shape, 0, tp);
+    return tp * model_shape_vocab(&slice, 0).rows;
 }
 
 static void print_table(const struct planning *p)
 {
     const struct training_config *c = &p->config->training;
-    const struct memory_plan *m = &fullest(p)->memory;
+    const struct memory_plan *m = &run_memory_fullest(&p->memory)->plan;
     double gib = 1 << 30, total = (double)memory_plan_total(m);
     double have = p->hardware.memory_bytes, tokens = tokens_of_step(p);
+    int tp = p->memory.machine.mesh.degree[AXIS_tp], padded = padded_vocabulary(p, tp);
     printf("model         %lld parameters: %d blocks, width %d, %d heads (%d KV), feed-forward %d, "
-           "vocabulary %d%s\n",
+           "vocabulary %d%s",
            (long long)p->parameters, p->shape.L, p->shape.D, p->shape.H, p->shape.G, p->shape.F,
            p->shape.V, p->shape.tied ? ", tied" : "");
+    if (padded > p->shape.V) printf(", padded to %d", padded);
+    printf("\n");
     print_mesh(p);
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
     printf("checkpoint    %.3f GiB\nmemory per rank%s:\n", (double)p->checkpoint_bytes / gib,
-           p->stages > 1 ? " of the stage that needs most" : "");
+           p->memory.stages > 1 ? " of the stage that needs most" : "");
     for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
         if (m->bytes[i])
             printf("  %9.3f GiB  %-15s %s\n", (double)m->bytes[i] / gib, memory_plan_name(i),
@@ -395,8 +315,7 @@ enum status command_plan(int argc, char **argv)
         print_table(&p);
 out:
     tokenizer_close(p.tokenizer);
-    machine_close(&p.machine);
-    free(p.ranks_of_stage);
+    run_memory_release(&p.memory);
     config_release(&c);
     return st;
 }

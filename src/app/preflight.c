@@ -67,17 +67,22 @@ out:
 
 enum status preflight(struct preflight *p, const struct config *c, int num_ranks)
 {
-    struct tokenizer *t = NULL;
+    *p = (struct preflight){0};
     enum status st = STATUS_OK;
-    p->data_checked = false;
     TRY(config_check(c, num_ranks));
     TRY(mesh_resolve(&p->mesh, &c->parallelism, 0, num_ranks));
     TRY_OUT(inputs_fetch_tokenizer(c, comm_self()));
-    TRY_OUT(inputs_open_tokenizer(c, false, &t));
-    TRY_OUT(model_shape_resolve(&p->shape, &c->model, t ? tokenizer_vocab_size(t) : 0));
+    TRY_OUT(inputs_open_tokenizer(c, false, &p->tokenizer));
+    TRY_OUT(model_shape_resolve(&p->shape, &c->model,
+                                p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
     TRY_OUT(config_fit(c, &p->shape, &p->mesh));
-    TRY_OUT(check_data(p, c, t));
+    TRY_OUT(check_data(p, c, p->tokenizer));
 out:
-    tokenizer_close(t);
     return st;
+}
+
+void preflight_release(struct preflight *p)
+{
+    tokenizer_close(p->tokenizer);
+    p->tokenizer = NULL;
 }

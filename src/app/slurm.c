@@ -105,7 +105,7 @@ static void format_remark(const struct mesh *m, int64_t ranks, struct text *rema
 /* Writes the script after the configuration has passed all checks. */
 static enum status make_script(struct slurm_script *b, const struct config *c, struct text *script)
 {
-    struct preflight p;
+    struct preflight p = {0};
     struct paths paths;
     struct text remark = {0};
     int64_t ranks = b->nodes * b->ranks_per_node;
@@ -117,7 +117,9 @@ static enum status make_script(struct slurm_script *b, const struct config *c, s
                  c->device.kind == DEVICE_KIND_cpu
                      ? "device.kind = \"cpu\""
                      : "this program was built without a GPU backend");
-    TRY(preflight(&p, c, (int)ranks));
+    enum status st = preflight(&p, c, (int)ranks);
+    preflight_release(&p);
+    TRY(st);
     TRY(find_paths(&paths, b->config));
     if (!b->cpus_per_rank) b->cpus_per_rank = c->device.threads;
     format_remark(&p.mesh, ranks, &remark);
@@ -132,8 +134,9 @@ static enum status make_script(struct slurm_script *b, const struct config *c, s
 
 static const char usage[] =
     "slurm CONFIG --nodes N --time T [--submit] [section.key=value ...]\n\n"
-    "Checks CONFIG as `check --ranks` does and prints a batch script that trains it in the\n"
-    "current folder.  Before the time limit the run saves a checkpoint and the job is requeued;\n"
+    "Checks CONFIG as `check --ranks` does (but neither memory nor initial weights, which may\n"
+    "differ in the job) and prints a batch script that trains it in the current folder.  Before "
+    "the time limit the run saves a checkpoint and the job is requeued;\n"
     "also after a rank or a node dies, as long as new checkpoints are saved in between.";
 
 enum status command_slurm(int argc, char **argv)

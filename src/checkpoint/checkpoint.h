@@ -92,9 +92,9 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 /* Waits for the pending save, if any, and returns its status, the same on all ranks. */
 enum status checkpointer_wait(struct checkpointer *c);
 
-/* Finds the newest complete checkpoint whose step is below `limit` (INT64_MAX: any).  *found is its
- * path (heap, the caller frees it), or NULL if none exists.  Damaged ones are skipped with a
- * warning.  Rank 0 searches and broadcasts the result. */
+/* Finds the newest complete checkpoint, ours or DCP, whose step is below `limit` (INT64_MAX: any).
+ * *found is its path (heap, the caller frees it), or NULL if none exists.  Damaged ones are skipped
+ * with a warning.  Rank 0 searches and broadcasts the result. */
 enum status checkpoint_find(const char *folder, int64_t limit, const struct comm *world,
                             char **found);
 /* Finds the checkpoint of exactly that step.  MISSING: it does not exist.  DATA: it is damaged. */
@@ -122,15 +122,28 @@ struct checkpoint_found {
     bool has_moments;
 };
 
+/* Which tensors not to load. */
+struct load_rules {
+    const struct option_list *exclude; /* tensors or parts to leave unchanged; NULL: none */
+    bool partial; /* leave tensors unchanged that the folder lacks, and warn which */
+};
+
 /* Fills the buffers of `state` from a checkpoint of ours (verified against its manifest), a Hugging
  * Face Llama folder (safetensors or pytorch_model.bin (pytorch_bin.h); any float dtype; sharded,
- * tied or not), or torch files of any kind (torch_files.h).
- * `exclude` lists tensors or parts to leave unchanged.  DATA: a tensor is missing or has another
- * shape, or a checksum does not match; the message has name and position.  CONFIG: the model there
- * has other heads or another vocabulary; other RoPE or epsilon only cause a warning.  UNSUPPORTED:
- * moments were requested, but those there are NxD Training's. */
+ * tied or not), or torch files of any kind (torch_files.h).  With rules (NULL: everything must be
+ * loaded) rank 0 logs which tensors are loaded.
+ * Tied     An untied model's head is a copy of a tied one's embedding.  A tied model leaves out a
+ *          head that equals the embedding, or that is excluded.
+ * DATA: a tensor is missing, or a checksum does not match; the message has name and position.
+ * CONFIG: the model there has other heads, another vocabulary or other shapes, or a head of its own
+ * that a tied model would lose; other RoPE or epsilon only cause a warning.  UNSUPPORTED: moments
+ * were requested, but those there are NxD Training's. */
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
-                            const struct option_list *exclude, struct checkpoint_found *found);
+                            const struct load_rules *rules, struct checkpoint_found *found);
+/* Fails as checkpoint_load would, but reads neither weights nor checksums.  `log`: logs which
+ * tensors would be loaded.  On this rank alone; of `state` it uses shape and layout. */
+enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_state *state,
+                                    const struct load_rules *rules, bool log);
 
 /* Loads only the weights, as `dtype`, from the same folders with the same errors.  `state` provides
  * the model, the shard and the ranks.  Apart from `weights`, memory does not grow with the

@@ -42,16 +42,14 @@ static enum status find_native_or_dcp(const char *folder, int64_t step, char **f
     return STATUS_OK;
 }
 
-static enum status find_newest(const char *folder, int64_t limit,
-                               enum status (*find)(const char *folder, int64_t step, char **found),
-                               char **found)
+static enum status find_newest(const char *folder, int64_t limit, char **found)
 {
     struct folder_steps l;
     *found = NULL;
     TRY(folder_steps_read(&l, folder));
     for (size_t i = l.count; i-- > 0 && !*found;) {
         if (l.steps[i] >= limit) continue;
-        if (find(folder, l.steps[i], found))
+        if (find_native_or_dcp(folder, l.steps[i], found))
             log_line(LOG_WARN, "skipping step-%lld: %s", (long long)l.steps[i], status_message());
     }
     folder_steps_release(&l);
@@ -76,7 +74,7 @@ enum status checkpoint_find_step(const char *folder, int64_t step, const struct 
                                  char **found)
 {
     *found = NULL;
-    enum status st = world->rank == 0 ? find_step(folder, step, found) : STATUS_OK;
+    enum status st = world->rank == 0 ? find_native_or_dcp(folder, step, found) : STATUS_OK;
     TRY(broadcast_found(folder, world, st, found));
     return STATUS_OK;
 }
@@ -85,7 +83,7 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
                             char **found)
 {
     *found = NULL;
-    enum status st = world->rank == 0 ? find_newest(folder, limit, find_step, found) : STATUS_OK;
+    enum status st = world->rank == 0 ? find_newest(folder, limit, found) : STATUS_OK;
     TRY(broadcast_found(folder, world, st, found));
     return STATUS_OK;
 }
@@ -98,7 +96,7 @@ static enum status find_common(const char *folder, int64_t step, const struct co
     *found = NULL;
     enum status st = STATUS_OK;
     if (world->rank == 0)
-        st = step < 0 ? find_newest(folder, INT64_MAX, find_native_or_dcp, found)
+        st = step < 0 ? find_newest(folder, INT64_MAX, found)
                       : find_native_or_dcp(folder, step, found);
     TRY(broadcast_found(folder, world, st, found));
     return STATUS_OK;

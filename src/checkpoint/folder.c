@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "checkpoint/interop/dcp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -158,8 +159,12 @@ void folder_retain(const char *folder, int64_t keep, int64_t step)
     }
     size_t surplus = l.count > (size_t)keep ? l.count - (size_t)keep : 0;
     for (size_t i = 0; i < surplus; i++) {
-        if (l.steps[i] == step) continue;
         char *path = folder_step_path(folder, l.steps[i]);
+        bool keeps = l.steps[i] == step || dcp_detect(path); /* a run never writes DCP */
+        if (keeps) {
+            free(path);
+            continue;
+        }
         struct text trash = {0};
         if (move_to_trash(folder, path, l.steps[i], &trash))
             log_line(LOG_WARN, "cannot delete: %s", status_message());

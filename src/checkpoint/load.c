@@ -7,44 +7,29 @@
 #include "checkpoint/interop/nxdt.h"
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/tensor_origins.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
 
-#include <fnmatch.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum status checkpoint_read_shape(const char *path, struct model_shape *shape)
+/* `model` provides what the tensors of a partial model do not tell; NULL: it must be whole. */
+static enum status read_shape(const char *path, const struct model_shape *model,
+                              struct model_shape *shape)
 {
     char *config = file_join(path, "config.json");
     bool foreign = !file_exists(config) && torch_files_detect(path);
-    enum status st = foreign ? torch_files_shape(path, shape) : hf_config_read(config, shape);
+    enum status st =
+        foreign ? torch_files_shape(path, model, shape) : hf_config_read(config, shape);
     free(config);
     return st;
 }
 
-static bool is_excluded(const struct option_list *exclude, const char *name)
+enum status checkpoint_read_shape(const char *path, struct model_shape *shape)
 {
-    for (size_t i = 0; exclude && i < exclude->count; i++)
-        if (!fnmatch(exclude->items[i], name, 0)) return true;
-    return false;
-}
-
-/* Opens the tensors that are not excluded, on every rank alike, in the model's order.  Readers of
- * excluded ones stay closed. */
-static enum status open_tensors(const struct model_files *files, const struct layout *l,
-                                const char *suffix, const struct option_list *exclude,
-                                struct tensor_reader *readers)
-{
-    for (int i = 0; i < l->num_tensors; i++) {
-        char stem[96], name[160];
-        layout_tensor_name(&l->tensors[i], true, stem);
-        if (is_excluded(exclude, stem)) continue;
-        snprintf(name, sizeof name, "%s%s", stem, suffix);
-        TRY(model_files_open_tensor(files, &l->tensors[i], name, &readers[i]));
-    }
+    TRY(read_shape(path, NULL, shape));
     return STATUS_OK;
 }
 
@@ -68,34 +53,32 @@ out:
     return st;
 }
 
-/* Loads this rank's shard of the tensors whose names end in `suffix`. */
-static enum status load_buffer(const struct model_files *files, const struct checkpoint_state *s,
-                               const char *suffix, const struct option_list *exclude,
+/* Fills this rank's shard of the tensors that have an origin in the files. */
+static enum status load_buffer(struct tensor_origins *o, const struct shard *shard,
                                struct store flat)
 {
-    struct tensor_reader *all = heap((size_t)s->layout->num_tensors * sizeof *all), *last = NULL;
-    enum status st = STATUS_OK;
-    TRY_OUT(open_tensors(files, s->layout, suffix, exclude, all));
-    for (size_t i = 0; i < s->shard->count; i++) {
-        const struct shard_run *p = &s->shard->runs[i];
-        struct tensor_reader *r = &all[p->tensor];
+    struct tensor_reader *last = NULL;
+    for (size_t i = 0; i < shard->count; i++) {
+        const struct shard_run *p = &shard->runs[i];
+        struct tensor_reader *r = &o->readers[p->tensor];
         if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);
         last = r;
-        TRY_OUT(read_run(r, p, &flat));
+        TRY(read_run(r, p, &flat));
     }
     if (last) tensor_reader_close(last);
-out:
-    free(all);
-    return st;
+    return STATUS_OK;
 }
 
-static enum status load_moments(const struct model_files *files, const struct checkpoint_state *s,
-                                const struct option_list *exclude)
+static enum status load_moment(const struct model_files *files, const struct checkpoint_state *s,
+                               enum tensor_kind kind, const struct tensor_rules *rules)
 {
-    TRY(load_buffer(files, s, ".exp_avg", exclude, checkpoint_moment(s, s->exp_avg)));
-    TRY(load_buffer(files, s, ".exp_avg_sq", exclude, checkpoint_moment(s, s->exp_avg_sq)));
-    return STATUS_OK;
+    struct tensor_origins o;
+    void *x = kind == TENSOR_EXP_AVG ? s->exp_avg : s->exp_avg_sq;
+    TRY(tensor_origins_find(&o, files, s->layout, tensor_name_suffix(kind), rules));
+    enum status st = load_buffer(&o, s->shard, checkpoint_moment(s, x));
+    tensor_origins_release(&o);
+    return st;
 }
 
 /* Reads step and trainer's state from state.json, or from torch files. */
@@ -145,28 +128,25 @@ static bool is_same_scaling(const struct rope_scaling *a, const struct rope_scal
 
 /* Tensors may have the same shapes with other heads, which is another model.  Another RoPE may be
  * intended, for longer contexts. */
-static enum status compare_shapes(const char *folder, const struct checkpoint_state *s)
+static enum status compare_shapes(const char *folder, const struct model_shape *has,
+                                  const struct model_shape *model, bool log)
 {
-    const struct model_shape *model = s->shape;
-    struct model_shape has;
-    if (torch_files_detect(folder) && !torch_files_have_shape(folder)) return STATUS_OK;
-    TRY(checkpoint_read_shape(folder, &has));
-    if (has.H != model->H || has.G != model->G || has.K != model->K)
+    if (has->H != model->H || has->G != model->G || has->K != model->K)
         FAIL(CONFIG,
              "%s: saved with %d heads of size %d, %d key/value heads; this model has %d of size "
-             "%d, and %d",
-             folder, has.H, has.K, has.G, model->H, model->K, model->G);
-    if (s->world->rank > 0) return STATUS_OK; /* one warning is enough */
-    const struct rope_scaling *a = &has.scaling, *b = &model->scaling;
-    if (has.rope_theta < model->rope_theta || has.rope_theta > model->rope_theta ||
+             "%d, and %d: set model.n_heads, model.head_dim and model.n_kv_heads",
+             folder, has->H, has->K, has->G, model->H, model->K, model->G);
+    if (!log) return STATUS_OK;
+    const struct rope_scaling *a = &has->scaling, *b = &model->scaling;
+    if (has->rope_theta < model->rope_theta || has->rope_theta > model->rope_theta ||
         !is_same_scaling(a, b))
         log_line(LOG_WARN,
                  "%s: saved with RoPE base %g and scaling factor %g over %d tokens; this model has "
                  "%g and %g over %d",
-                 folder, has.rope_theta, a->factor, a->original_context, model->rope_theta,
+                 folder, has->rope_theta, a->factor, a->original_context, model->rope_theta,
                  b->factor, b->original_context);
-    if (has.norm_eps < model->norm_eps || has.norm_eps > model->norm_eps)
-        log_line(LOG_WARN, "%s: saved with norm_eps %g; this model has %g", folder, has.norm_eps,
+    if (has->norm_eps < model->norm_eps || has->norm_eps > model->norm_eps)
+        log_line(LOG_WARN, "%s: saved with norm_eps %g; this model has %g", folder, has->norm_eps,
                  model->norm_eps);
     return STATUS_OK;
 }
@@ -178,18 +158,136 @@ static enum status check_vocabulary(const struct model_files *files, const char 
 {
     static const char embed[] = "model.embed_tokens.weight";
     struct model_tensor t;
-    if (is_excluded(exclude, embed) || !model_files_named(files, embed, &t)) return STATUS_OK;
+    if (tensor_origins_excludes(exclude, embed) || !model_files_named(files, embed, &t))
+        return STATUS_OK;
     if (t.is.num_dims != 2 || t.is.shape[1] != s->shape->D || t.is.shape[0] == s->shape->V)
         return STATUS_OK;
     FAIL(CONFIG,
          "%s: saved with a vocabulary of %lld tokens (rows of %s); this model has %d: set "
-         "model.vocab_size or use its tokenizer",
-         folder, (long long)t.is.shape[0], embed, s->shape->V);
+         "model.vocab_size or use its tokenizer, or keep the initial values with "
+         "checkpoint.exclude_from_loading = [\"%s\", \"lm_head.weight\"]",
+         folder, (long long)t.is.shape[0], embed, s->shape->V, embed);
+}
+
+/* A folder that was opened to load its weights. */
+struct weights_source {
+    const char *folder;
+    struct model_files files;
+    struct tensor_rules rules;
+    struct tensor_origins origins;
+    bool drops_head;     /* it has a head, and the model is tied */
+    bool drops_own_head; /* that is or may be another tensor than its embedding */
+};
+
+static const char head[] = "lm_head.weight";
+
+/* Opens the files and compares names and shapes; reads no elements. */
+static enum status open_source(struct weights_source *o, const char *folder,
+                               const struct checkpoint_state *s, const struct load_rules *rules,
+                               bool log)
+{
+    bool has_config = !torch_files_detect(folder) || torch_files_have_shape(folder);
+    struct model_shape has = {.tied = true};
+    struct model_tensor t;
+    *o = (struct weights_source){.folder = folder};
+    if (has_config) TRY(read_shape(folder, s->shape, &has));
+    if (rules) o->rules.exclude = rules->exclude, o->rules.partial = rules->partial;
+    o->rules.tied = has.tied;
+    TRY(model_files_open_any(&o->files, folder, s->shape));
+    TRY(model_files_check(&o->files, s->layout, s->shape->tied));
+    TRY(check_vocabulary(&o->files, folder, s, o->rules.exclude));
+    TRY(tensor_origins_find(&o->origins, &o->files, s->layout, "", &o->rules));
+    if (tensor_origins_count(&o->origins, ORIGIN_MISSING) +
+            tensor_origins_count(&o->origins, ORIGIN_EXCLUDED) ==
+        s->layout->num_tensors)
+        FAIL(DATA, "%s: none of its tensors would be loaded", folder);
+    if (has_config) TRY(compare_shapes(folder, &has, s->shape, log));
+    o->drops_head = s->shape->tied && model_files_named(&o->files, head, &t);
+    o->drops_own_head = o->drops_head && !(has_config && has.tied) &&
+                        !tensor_origins_excludes(o->rules.exclude, head);
+    return STATUS_OK;
+}
+
+static void close_source(struct weights_source *o)
+{
+    tensor_origins_release(&o->origins);
+    model_files_close(&o->files);
+}
+
+static void list_tensors(const struct weights_source *o, enum tensor_origin origin,
+                         const char *before, const char *after, struct text *line)
+{
+    if (!tensor_origins_count(&o->origins, origin)) return;
+    text_adds(line, before);
+    tensor_origins_list(&o->origins, origin, line);
+    text_adds(line, after);
+}
+
+/* Logs which tensors are loaded, copied, left out or kept, if those are not simply all. */
+static void log_source(const struct weights_source *o)
+{
+    const struct tensor_origins *all = &o->origins;
+    struct text line = {0};
+    int whole = tensor_origins_count(all, ORIGIN_FILE), missing;
+    missing = tensor_origins_count(all, ORIGIN_MISSING);
+    if (whole == all->layout->num_tensors)
+        text_addf(&line, " loads all %d tensors", whole);
+    else
+        list_tensors(o, ORIGIN_FILE, " loads ", "", &line);
+    list_tensors(o, ORIGIN_EMBEDDING, "; copies ", " from model.embed_tokens.weight, as it is tied",
+                 &line);
+    list_tensors(o, ORIGIN_EXCLUDED, "; keeps initial values of ", " (excluded)", &line);
+    list_tensors(o, ORIGIN_MISSING, "; keeps initial values of ", " (missing there)", &line);
+    if (o->drops_head)
+        text_addf(&line, "; leaves out %s, as this model is tied%s", head,
+                  o->drops_own_head ? " (if it equals the embedding)" : "");
+    log_line(missing ? LOG_WARN : LOG_INFO, "%s:%s", o->folder, line.data);
+    text_release(&line);
+}
+
+/* Whether a run resumes from all of its tensors, which needs no line in the log. */
+static bool is_resumed_whole(const struct weights_source *o, const struct checkpoint_state *s)
+{
+    return s->exp_avg && tensor_origins_count(&o->origins, ORIGIN_FILE) == s->layout->num_tensors;
+}
+
+/* A tied model has no head: a head of its own would be lost.  Each rank compares its shard. */
+static enum status compare_head(const struct weights_source *o, const struct checkpoint_state *s)
+{
+    enum { CHUNK = 1 << 18 };
+    struct model_tensor embed, own;
+    float *x = NULL, *y = NULL;
+    enum status st = STATUS_OK;
+    if (!o->drops_own_head || !model_files_named(&o->files, "model.embed_tokens.weight", &embed) ||
+        !model_files_named(&o->files, head, &own))
+        return STATUS_OK;
+    bool same = own.is.elements == embed.is.elements;
+    x = heap(CHUNK * sizeof *x), y = heap(CHUNK * sizeof *y);
+    for (size_t i = 0; i < s->shard->count && same; i++) {
+        const struct shard_run *p = &s->shard->runs[i];
+        if (s->layout->tensors[p->tensor].id != PARAM_embed) continue;
+        for (size_t done = 0, n; done < p->count && same; done += n) {
+            n = p->count - done < CHUNK ? p->count - done : CHUNK;
+            TRY_OUT(tensor_reader_read(&embed.reader, p->first + done, n, F32, x));
+            TRY_OUT(tensor_reader_read(&own.reader, p->first + done, n, F32, y));
+            same = !memcmp(x, y, n * sizeof *x);
+        }
+    }
+    tensor_reader_close(&embed.reader), tensor_reader_close(&own.reader);
+    if (!same)
+        FAIL_OUT(CONFIG,
+                 "%s: %s differs from the embedding, but this model's head is tied to it: set "
+                 "model.tie_embeddings = false, or leave the head out with "
+                 "checkpoint.exclude_from_loading = [\"%s\"]",
+                 o->folder, head, head);
+out:
+    free(x), free(y);
+    return st;
 }
 
 /* Loads moments and training state.  Torch files without moments have neither. */
 static enum status load_training_state(const char *folder, const struct checkpoint_state *state,
-                                       bool native, const struct option_list *exclude,
+                                       bool native, const struct tensor_rules *rules,
                                        struct checkpoint_found *found)
 {
     struct model_files moments = {0};
@@ -206,8 +304,11 @@ static enum status load_training_state(const char *folder, const struct checkpoi
     if (!native && !found->has_moments) goto out;
     TRY_OUT(load_state(folder, &torch, found));
     if (!native && state->world->rank == 0) torch_state_log(&torch, folder);
-    if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
-        TRY_OUT(load_moments(&moments, state, exclude));
+    if (!state->exp_avg || !found->has_moments ||
+        tensor_origins_excludes(rules->exclude, "optimizer"))
+        goto out;
+    TRY_OUT(load_moment(&moments, state, TENSOR_EXP_AVG, rules));
+    TRY_OUT(load_moment(&moments, state, TENSOR_EXP_AVG_SQ, rules));
 out:
     torch_state_release(&torch);
     model_files_close(&moments);
@@ -216,48 +317,57 @@ out:
 
 /* On this rank alone. */
 static enum status load_on_rank(const char *folder, const struct checkpoint_state *state,
-                                bool native, const struct option_list *exclude,
+                                bool native, const struct load_rules *rules,
                                 struct checkpoint_found *found)
 {
-    struct model_files files = {0};
+    struct weights_source o;
     enum status st = STATUS_OK;
-    TRY_OUT(model_files_open_any(&files, folder, state->shape));
-    TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
-    TRY_OUT(check_vocabulary(&files, folder, state, exclude));
-    TRY_OUT(load_buffer(&files, state, "", exclude, checkpoint_weights(state)));
-    TRY_OUT(compare_shapes(folder, state));
+    bool log = state->world->rank == 0; /* one line is enough */
+    TRY_OUT(open_source(&o, folder, state, rules, log));
+    if (log && rules && !is_resumed_whole(&o, state)) log_source(&o);
+    TRY_OUT(compare_head(&o, state));
+    TRY_OUT(load_buffer(&o.origins, state->shard, checkpoint_weights(state)));
     if (native || state->exp_avg)
-        TRY_OUT(load_training_state(folder, state, native, exclude, found));
+        TRY_OUT(load_training_state(folder, state, native, &o.rules, found));
 out:
-    model_files_close(&files);
+    close_source(&o);
     return st;
 }
 
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
-                            const struct option_list *exclude, struct checkpoint_found *found)
+                            const struct load_rules *rules, struct checkpoint_found *found)
 {
     bool native;
     *found = (struct checkpoint_found){0};
     TRY(checkpoint_check_native(folder, state->world, &native));
-    enum status st = comm_agree(state->world, load_on_rank(folder, state, native, exclude, found));
+    enum status st = comm_agree(state->world, load_on_rank(folder, state, native, rules, found));
     if (!st) return STATUS_OK;
     json_free(found->state);
     *found = (struct checkpoint_found){0};
     return st;
 }
 
+enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_state *state,
+                                    const struct load_rules *rules, bool log)
+{
+    struct weights_source o;
+    int64_t native, step;
+    TRY(find_manifest(folder, &native));
+    if (native) TRY(manifest_check(folder, &step));
+    enum status st = open_source(&o, folder, state, rules, log);
+    if (!st && log) log_source(&o);
+    close_source(&o);
+    return st;
+}
+
 static enum status load_weights_on_rank(const char *folder, const struct checkpoint_state *state,
                                         enum dtype dtype, void *weights)
 {
-    struct model_files files = {0};
+    struct weights_source o;
     struct store to = {.x = weights, .dtype = dtype, .queue = state->queue};
-    enum status st = STATUS_OK;
-    TRY_OUT(model_files_open_any(&files, folder, state->shape));
-    TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
-    TRY_OUT(load_buffer(&files, state, "", NULL, to));
-    TRY_OUT(compare_shapes(folder, state));
-out:
-    model_files_close(&files);
+    enum status st = open_source(&o, folder, state, NULL, state->world->rank == 0);
+    if (!st) st = load_buffer(&o.origins, state->shard, to);
+    close_source(&o);
     return st;
 }
 

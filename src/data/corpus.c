@@ -12,10 +12,7 @@ struct document_walk {
     uint64_t left;
 };
 
-static bool holds_spikes(const struct source *s)
-{
-    return s->kind == &source_table && s->files[0].table.kind == TABLE_COUNTS && !s->motifs;
-}
+static bool holds_spikes(const struct source *s) { return source_holds_counts(s) && !s->motifs; }
 
 static enum status walk_source(struct document_walk *w, const struct source *s,
                                struct source_reader *reader,

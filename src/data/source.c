@@ -209,6 +209,11 @@ void source_close(struct source *s)
     *s = (struct source){0};
 }
 
+bool source_holds_counts(const struct source *s)
+{
+    return s->kind == &source_table && s->files[0].table.kind == TABLE_COUNTS;
+}
+
 void source_reader_close(struct source_reader *r)
 {
     line_reader_close(r->lines);

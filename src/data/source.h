@@ -55,6 +55,8 @@ struct source {
 /* MISSING, DATA, CONFIG: no file matches the path, its kind is unknown, a file is damaged. */
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
+/* Whether it holds spike counts, as single counts or as motifs. */
+bool source_holds_counts(const struct source *s);
 
 /* The positions that remain to be read: the documents from `position` to `end`; of a compressed
  * source those of one part. */

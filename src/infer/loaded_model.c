@@ -109,7 +109,8 @@ static enum status alloc_model(struct loaded_model *l, int max_tokens)
 {
     const struct parallelism_config *p = &l->config.parallelism;
     const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
-    struct model_shape here = model_shape_slice(&l->shape, groups[GROUP_tp].size);
+    struct model_shape here =
+        model_shape_slice(&l->shape, groups[GROUP_tp].rank, groups[GROUP_tp].size);
     enum dtype dtype = training_compute_dtype(&l->config.training);
     l->stage = layout_whole_stage(&l->shape);
     l->model.queue = l->machine.queue;

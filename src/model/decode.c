@@ -143,19 +143,22 @@ static enum status run_blocks(struct decoder *d, struct arena *step)
 
 /* --- logits -------------------------------------------------------------------------------- */
 
-/* Gathers the slices of the vocabulary and concatenates them row by row. */
+/* Gathers the slices of the vocabulary and concatenates them row by row, without their padding. */
 static enum status gather_logits(const struct model *m, size_t rows, float *slices_PBV, float *to)
 {
     size_t V = (size_t)m->shape.V, slices = (size_t)m->plan->parts;
-    struct crossing c = {slices_PBV, (int)(slices * rows), m->shape.V, F32};
-    struct cast op = {.n = V};
+    int columns = model_shape_vocab(&m->shape, m->shape.slice).rows;
+    struct crossing c = {slices_PBV, (int)(slices * rows), columns, F32};
     TRY(m->plan->cross(m->plan, LOSS, FORWARD, &c, m->queue));
-    for (size_t p = 0; p < slices; p++)
+    for (size_t p = 0; p < slices; p++) {
+        struct vocab_slice vocab = model_shape_vocab(&m->shape, (int)p);
+        struct cast op = {.n = (size_t)vocab.tokens};
         for (size_t row = 0; row < rows; row++) {
-            struct cast_io io = {element(slices_PBV, (p * rows + row) * V, F32),
-                                 element(to, (row * slices + p) * V, F32)};
+            struct cast_io io = {element(slices_PBV, (p * rows + row) * (size_t)columns, F32),
+                                 element(to, row * V + (size_t)vocab.first, F32)};
             TRY(cast(m->ops, &op, &io, m->queue));
         }
+    }
     return STATUS_OK;
 }
 
@@ -163,17 +166,19 @@ static enum status gather_logits(const struct model *m, size_t rows, float *slic
 static enum status project_logits(const struct model *m, size_t rows, const void *y_BD, float *to,
                                   struct arena *step)
 {
-    size_t n = rows * (size_t)m->shape.V, slices = (size_t)m->plan->parts;
-    float *logits = arena_alloc(step, slices * n, sizeof *logits);
-    float *gathered = slices > 1 ? arena_alloc(step, slices * n, sizeof *gathered) : logits;
+    size_t V = (size_t)m->shape.V, slices = (size_t)m->plan->parts;
+    size_t columns = (size_t)model_shape_vocab(&m->shape, m->shape.slice).rows, n = rows * columns;
+    float *logits = arena_alloc(step, rows * V, sizeof *logits);
+    bool apart = slices > 1 || columns > V;
+    float *gathered = apart ? arena_alloc(step, slices * n, sizeof *gathered) : logits;
     float *local = element(gathered, (size_t)m->plan->part * n, F32);
     void *half = m->dtype == F32 ? local : arena_alloc(step, n, dtype_bytes(m->dtype));
-    struct linear op = {.N = (int)rows, .F = m->shape.V};
+    struct linear op = {.N = (int)rows, .F = (int)columns};
     TRY(multiply(m, op, y_BD, unit_weight(m, head_param(m), -1), half));
     struct cast widen = {.n = n, .from = m->dtype, .to = F32};
     if (m->dtype != F32) TRY(cast(m->ops, &widen, &(struct cast_io){half, local}, m->queue));
-    if (slices > 1) TRY(gather_logits(m, rows, gathered, logits));
-    TRY(queue_copy(m->queue, to, logits, slices * n * sizeof *to));
+    if (apart) TRY(gather_logits(m, rows, gathered, logits));
+    TRY(queue_copy(m->queue, to, logits, rows * V * sizeof *to));
     return STATUS_OK;
 }
 

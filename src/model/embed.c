@@ -7,11 +7,12 @@
 
 static struct embedding embedding_of(const struct model *m, const struct microbatch *b)
 {
+    struct vocab_slice vocab = model_shape_vocab(&m->shape, m->shape.slice);
     return (struct embedding){.N = b->B * b->T,
-                              .V = m->shape.V,
+                              .V = vocab.tokens,
                               .D = m->shape.D,
                               .dtype = m->dtype,
-                              .first = m->plan->part * m->shape.V};
+                              .first = vocab.first};
 }
 
 enum status embed_forward(const struct model *m, const struct microbatch *b, void *gathered,

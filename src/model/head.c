@@ -12,11 +12,17 @@ enum { CHUNK_BYTES = 128 << 20, MIN_ROWS = 1024, ROW_MULTIPLE = 64 };
 
 enum param_id head_param(const struct model *m) { return m->shape.tied ? PARAM_embed : PARAM_head; }
 
+/* Logits of a token, padding included. */
+static size_t logit_columns(const struct model *m)
+{
+    return (size_t)model_shape_vocab(&m->shape, m->shape.slice).rows;
+}
+
 /* Tokens of a chunk: all chunks about equal, a multiple of ROW_MULTIPLE, so that GEMM tiles are
  * full. */
 static int chunk_rows(const struct model *m, int N)
 {
-    size_t rows = CHUNK_BYTES / ((size_t)m->shape.V * dtype_bytes(m->dtype));
+    size_t rows = CHUNK_BYTES / (logit_columns(m) * dtype_bytes(m->dtype));
     if (rows < MIN_ROWS) rows = MIN_ROWS;
     size_t chunks = ((size_t)N + rows - 1) / rows, each = ((size_t)N + chunks - 1) / chunks;
     each = (each + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
@@ -28,7 +34,7 @@ struct head_chunk {
     const struct microbatch *b;
     int first, rows;
     void *y;          /* normalized inputs of these tokens; backward leaves their gradients */
-    void *logits;     /* [rows, V]; backward leaves their gradients */
+    void *logits;     /* [rows, logit_columns]; backward leaves their gradients */
     float *stats_PN4; /* vocabulary-parallel cross entropy: statistics of every slice */
     bool backward;
 };
@@ -38,13 +44,15 @@ static enum status cross_entropy_of(const struct model *m, const struct head_chu
 {
     size_t first = (size_t)k->first, slice = (size_t)k->rows * LOSS_STATS_COUNT;
     const struct parallel_plan *plan = m->plan;
+    struct vocab_slice vocab = model_shape_vocab(&m->shape, m->shape.slice);
     struct cross_entropy op = {.N = k->rows,
-                               .V = m->shape.V,
+                               .V = vocab.tokens,
+                               .row = vocab.rows,
                                .dtype = m->dtype,
                                .scale = k->b->scale,
                                .gradient = k->backward,
                                .is_packed = true,
-                               .first = plan->part * m->shape.V,
+                               .first = vocab.first,
                                .parts = plan->parts};
     struct cross_entropy_io io = {.logits_NV = k->logits,
                                   .labels_N = element(k->b->labels_BT, first, F32),
@@ -66,8 +74,11 @@ static enum status cross_entropy_of(const struct model *m, const struct head_chu
 static enum status run_chunk(const struct model *m, const struct head_chunk *k)
 {
     const void *w = unit_weight(m, head_param(m), -1);
-    struct linear op = {
-        .N = k->rows, .D = m->shape.D, .F = m->shape.V, .dtype = m->dtype, .y_packed = true};
+    struct linear op = {.N = k->rows,
+                        .D = m->shape.D,
+                        .F = (int)logit_columns(m),
+                        .dtype = m->dtype,
+                        .y_packed = true};
     struct linear_fwd io = {.x_ND = k->y, .w_FD = w, .y_NF = k->logits};
     TRY(linear_forward(m->ops, &op, &io, m->queue));
     TRY(cross_entropy_of(m, k));
@@ -92,7 +103,7 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
     void *y = arena_alloc(step, (size_t)N * (size_t)D, bytes);
     void *local = residual_local(m, y, (size_t)N);
     float *rstd = arena_alloc(step, S, sizeof *rstd);
-    k.logits = arena_alloc(step, (size_t)rows * (size_t)m->shape.V, bytes);
+    k.logits = arena_alloc(step, (size_t)rows * logit_columns(m), bytes);
     if (m->plan->parts > 1) k.stats_PN4 = arena_alloc(step, stats, sizeof *k.stats_PN4);
     const void *w = unit_weight(m, PARAM_last_norm, -1);
     struct rmsnorm op = {.N = (int)S, .D = D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};

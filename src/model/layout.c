@@ -14,7 +14,7 @@ enum { UNIT_ALIGN = 64, BLOCK_TENSORS = PARAM_mlp_down - PARAM_attn_norm + 1 };
 static int64_t axis_size(const struct model_shape *m, char axis)
 {
     switch (axis) {
-    case 'V': return m->V;
+    case 'V': return model_shape_vocab(m, m->slice).rows;
     case 'D': return m->D;
     case 'Q': return (int64_t)m->H * m->K;
     case 'P': return (int64_t)m->G * m->K;

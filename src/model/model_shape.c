@@ -165,6 +165,7 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     s->init = c->init;
     s->init_std = c->init_std;
     s->max_context = f->max_context;
+    s->vocab_multiple = option_or(c->vocab_multiple, 1);
     TRY(model_shape_check(s));
     return STATUS_OK;
 }
@@ -209,12 +210,24 @@ enum status model_shape_check(const struct model_shape *s)
     return STATUS_OK;
 }
 
-struct model_shape model_shape_slice(const struct model_shape *s, int parts)
+struct vocab_slice model_shape_vocab(const struct model_shape *s, int slice)
+{
+    if (!s->num_slices) return (struct vocab_slice){0, s->V, s->V};
+    int each = s->V / s->num_slices, more = s->V % s->num_slices;
+    int multiple = s->vocab_multiple ? s->vocab_multiple : 1;
+    return (struct vocab_slice){.first = slice * each + (slice < more ? slice : more),
+                                .tokens = each + (slice < more),
+                                .rows = (each + (more > 0) + multiple - 1) / multiple * multiple};
+}
+
+struct model_shape model_shape_slice(const struct model_shape *s, int slice, int num_slices)
 {
     struct model_shape cut = *s;
-    BUG_IF(s->H % parts || (s->G % parts && parts % s->G) || s->F % parts || s->V % parts);
-    cut.H /= parts, cut.F /= parts, cut.V /= parts;
-    cut.G = parts > s->G ? 1 : s->G / parts;
+    BUG_IF(s->H % num_slices || (s->G % num_slices && num_slices % s->G) || s->F % num_slices ||
+           s->V < num_slices);
+    cut.H /= num_slices, cut.F /= num_slices;
+    cut.G = num_slices > s->G ? 1 : s->G / num_slices;
+    cut.slice = slice, cut.num_slices = num_slices;
     return cut;
 }
 

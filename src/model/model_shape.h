@@ -15,7 +15,17 @@ struct model_shape {
     enum init_scheme init;       /* init_weights.h has the formulas */
     double init_std;             /* 0: 0.02 */
     int max_context;             /* config.json's max_position_embeddings */
+    int vocab_multiple;          /* a slice's rows of embedding and head; 0 as 1 */
+    int slice, num_slices;       /* model_shape_slice sets them; num_slices 0: the whole model */
 };
+
+/* A tensor-parallel rank's part of the vocabulary: tokens [first, first + tokens).  Embedding and
+ * head have `rows` rows, the same number on every rank; those after `tokens` are padding. */
+struct vocab_slice {
+    int first, tokens, rows;
+};
+/* The part of slice `slice` of s->num_slices.  The whole model has no padding. */
+struct vocab_slice model_shape_vocab(const struct model_shape *s, int slice);
 
 /* Resolves the dimensions: each option that is set, else the flavor's value.  If `vocab_size` is
  * unset, it is the tokenizer's, or without a tokenizer (0) the flavor's.  If `ffn_hidden` is unset,
@@ -27,9 +37,10 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
 bool model_shape_masks_documents(const struct model_config *c);
 /* CONFIG: a dimension is out of range or contradicts another. */
 enum status model_shape_check(const struct model_shape *s);
-/* Shape of one of `parts` equal tensor-parallel slices: fewer heads, a narrower feed-forward layer,
- * a part of the vocabulary.  With more slices than key/value heads, neighbors share one. */
-struct model_shape model_shape_slice(const struct model_shape *s, int parts);
+/* Shape of one of `num_slices` tensor-parallel slices: fewer heads, a narrower feed-forward layer,
+ * a part of the vocabulary (model_shape_vocab; V stays the whole vocabulary).  With more slices
+ * than key/value heads, neighbors share one. */
+struct model_shape model_shape_slice(const struct model_shape *s, int slice, int num_slices);
 /* Members of a JSON object: dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_hidden and
  * vocab_size. */
 void model_shape_write_json(const struct model_shape *s, struct json_writer *w);

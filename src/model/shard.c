@@ -21,6 +21,20 @@ static void append(struct shard_builder *b, struct shard_run run)
     s->runs[s->count++] = run;
 }
 
+/* Appends the part of `run`, whose first element counts from the start of the slice, that is not
+ * padding. */
+static void add_vocabulary(struct shard_builder *b, const struct tensor_slot *whole,
+                           struct shard_run run)
+{
+    const struct model_shape s = {.V = (int)whole->rows, .num_slices = b->at.num_slices};
+    struct vocab_slice here = model_shape_vocab(&s, b->at.slice);
+    size_t columns = (size_t)whole->columns, elements = (size_t)here.tokens * columns;
+    if (run.first >= elements) return;
+    if (run.count > elements - run.first) run.count = elements - run.first;
+    run.first += (size_t)here.first * columns;
+    append(b, run);
+}
+
 /* Appends elements [from, to) of the sliced tensor `t`, at `offset` in the flat buffers. */
 static void add_elements(struct shard_builder *b, const struct tensor_slot *t, size_t from,
                          size_t to, size_t offset)
@@ -31,6 +45,10 @@ static void add_elements(struct shard_builder *b, const struct tensor_slot *t, s
     bool by_columns = param->tp && param->axes[1] == param->tp;
     /* With fewer key/value heads than slices, neighbors have the same one. */
     size_t slices_per_head = (size_t)b->at.num_slices * t->elements / whole->elements;
+    if (param->tp == 'V') {
+        add_vocabulary(b, whole, run);
+        return;
+    }
     if (param->tp && !by_columns) run.first += (size_t)b->at.slice / slices_per_head * t->elements;
     if (!by_columns || t->columns == whole->columns) {
         append(b, run);

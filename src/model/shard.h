@@ -2,7 +2,8 @@
  *
  * FSDP divides every unit into equal shards; tensor parallelism additionally slices matrices along
  * the axis that llama.params names.  A shard lists both as contiguous runs of the unsharded
- * tensors, so initialization, optimizer and checkpoint need not know the mesh.
+ * tensors, so initialization, optimizer and checkpoint need not know the mesh.  No run covers the
+ * padding of units or of the vocabulary, which therefore stays zero and is never saved.
  *
  * Memory   Flat buffers hold this process's shard of each unit, unit after unit: layout elements /
  *          num_shards in all. */

@@ -25,6 +25,7 @@ enum loss_step { LOSS_WHOLE, LOSS_STATS, LOSS_FROM_STATS };
 
 struct cross_entropy {
     int N, V;         /* V: local logits */
+    int row;          /* elements of a row: V and padding, whose gradient is 0; 0: V */
     enum dtype dtype; /* of the logits */
     float scale;      /* of the gradient: 1 / valid tokens of the global batch */
     bool gradient;    /* replace the logits by their gradient */
@@ -41,6 +42,11 @@ struct cross_entropy_io {
     float *stats_PN4; /* LOSS_STATS: output of one part; LOSS_FROM_STATS: input of all parts */
 };
 
+static inline int cross_entropy_row(const struct cross_entropy *a)
+{
+    return a->row ? a->row : a->V;
+}
+
 /* True if the label's logit is local. */
 static inline bool cross_entropy_has_label(const struct cross_entropy *a, int32_t label)
 {
@@ -52,6 +58,6 @@ static inline bool cross_entropy_has_label(const struct cross_entropy *a, int32_
 float cross_entropy_merge(const struct cross_entropy *a, const struct cross_entropy_io *io,
                           size_t n);
 
-/* SHAPE: N or V below 1, or LOSS_FROM_STATS without parts. */
+/* SHAPE: N or V below 1, a row shorter than V, or LOSS_FROM_STATS without parts. */
 enum status cross_entropy(const struct ops *, const struct cross_entropy *,
                           const struct cross_entropy_io *, struct queue *);

@@ -28,10 +28,7 @@ struct sizes {
     X(kv_heads, tp, n->G % n->tp == 0 || n->tp % n->G == 0,                                        \
       "must divide model.n_kv_heads = %lld or be a multiple of it", n->G)                          \
     X(feed_forward, tp, n->F % n->tp == 0, "does not divide model.ffn_hidden = %lld", n->F)        \
-    X(vocabulary, tp, n->V % n->tp == 0,                                                           \
-      "does not divide the vocabulary of %lld tokens (the next multiple is model.vocab_size = "    \
-      "%lld)",                                                                                     \
-      n->V, (n->V / n->tp + 1) * n->tp)                                                            \
+    X(vocabulary, tp, !n->V || n->tp <= n->V, "exceeds the vocabulary of %lld tokens", n->V)       \
     X(long_batch, rows, n->rows <= INT32_MAX / n->T, "times seq_len = %lld exceeds 2^31 tokens",   \
       n->T)                                                                                        \
     X(microbatch, micro, n->rows % n->micro == 0, "does not divide local_batch_size = %lld",       \

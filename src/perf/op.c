@@ -240,7 +240,7 @@ static void swiglu_work(const struct op_call *c, struct op_work *w)
 static void cross_entropy_work(const struct op_call *c, struct op_work *w)
 {
     const struct cross_entropy *a = &c->what.cross_entropy;
-    size_t N = (size_t)a->N, NV = N * (size_t)a->V;
+    size_t N = (size_t)a->N, NV = N * (size_t)cross_entropy_row(a);
     w->bound = a->gradient ? BOUND_UPDATE : BOUND_READ;
     add_buffer(w, NV, a->dtype, a->gradient ? 2 * NV : NV);
     add_ids(w, N, a->V);

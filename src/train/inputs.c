@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/interop/torch_files.h"
+#include "data/source.h"
 #include "hub/hub.h"
 #include "tasks/task_list.h"
 #include "train/trainer.h"
@@ -54,6 +55,34 @@ enum status inputs_fetch_tokenizer(const struct config *c, const struct comm *wo
     return STATUS_OK;
 }
 
+/* What the run's sources hold.  Of sources that cannot be opened the loader says why. */
+struct held_data {
+    bool ids;    /* only token IDs, for which a tokenizer is optional */
+    bool counts; /* only spike counts, which no tokenizer of text made */
+};
+
+static struct held_data find_held_data(const struct config *c)
+{
+    struct source_config one;
+    struct data_config d = inputs_data_config(c, &one);
+    struct held_data all = {true, true};
+    for (size_t i = 0; i < d.num_sources && all.ids; i++) {
+        struct source s;
+        if (source_open(&s, &d.sources[i])) return (struct held_data){0};
+        all.ids &= s.holds_ids, all.counts &= source_holds_counts(&s);
+        source_close(&s);
+    }
+    return all;
+}
+
+/* The weights may come from a model of text while the data is something else. */
+static bool is_other_models_tokenizer(const struct config *c, const struct tokenizer *t)
+{
+    struct held_data data = find_held_data(c);
+    bool fits = !c->model.vocab_size || tokenizer_vocab_size(t) <= c->model.vocab_size;
+    return data.ids && (data.counts || !fits);
+}
+
 enum status inputs_open_tokenizer(const struct config *c, bool log, struct tokenizer **t)
 {
     const char *path = inputs_tokenizer_path(c);
@@ -61,9 +90,13 @@ enum status inputs_open_tokenizer(const struct config *c, bool log, struct token
     enum status st = STATUS_OK;
     *t = NULL;
     if (path[0] || folder) TRY_OUT(tokenizer_open(t, folder ? folder : path, &c->tokenizer));
-    if (folder && log)
-        log_line(LOG_INFO, "tokenizer: %s, found in checkpoint.initial_load_path",
-                 tokenizer_path(*t));
+    if (!folder) goto out;
+    bool ignored = is_other_models_tokenizer(c, *t);
+    if (log)
+        log_line(LOG_INFO, "tokenizer: %s, found in checkpoint.initial_load_path%s",
+                 tokenizer_path(*t),
+                 ignored ? ", is not used: the data are token IDs of another vocabulary" : "");
+    if (ignored) tokenizer_close(*t), *t = NULL;
 out:
     free(folder);
     return st;

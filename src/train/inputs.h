@@ -18,7 +18,8 @@ enum status inputs_fetch_tokenizer(const struct config *c, const struct comm *wo
 /* Path of the configured tokenizer: data.tokenizer, else the older options; "": none. */
 const char *inputs_tokenizer_path(const struct config *c);
 /* Opens the configured tokenizer, or if none is configured the one in the folder of
- * checkpoint.initial_load_path; `log`: logs the latter.  *t NULL: neither exists.
+ * checkpoint.initial_load_path, unless all data are spike counts, or token IDs of a smaller
+ * vocabulary; `log`: logs the latter.  *t NULL: neither exists.
  * Errors: those of tokenizer_open. */
 enum status inputs_open_tokenizer(const struct config *c, bool log, struct tokenizer **t);
 

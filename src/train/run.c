@@ -6,13 +6,12 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/folder.h"
-#include "hub/hub.h"
 #include "metrics/memory.h"
 #include "metrics/metrics.h"
 #include "parallel/comm_trace.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
+#include "train/start.h"
 #include "train/task_validation.h"
 #include "train/trainer.h"
 
@@ -240,82 +239,42 @@ static enum status resume_state(struct training_run *r, const char *folder,
     return STATUS_OK;
 }
 
-static enum status load_checkpoint(struct training_run *r, const char *folder, bool whole)
+static enum status load_checkpoint(struct training_run *r, const struct start *from)
 {
     struct checkpoint_state state = checkpoint_state_of(r);
     struct checkpoint_found found = {0};
+    const struct load_rules rules = {&r->config->checkpoint.exclude_from_loading, from->partial};
     enum status st = STATUS_OK;
-    if (!whole) state.exp_avg = state.exp_avg_sq = NULL;
-    TRY_OUT(checkpoint_load(folder, &state, &r->config->checkpoint.exclude_from_loading, &found));
-    if (whole) TRY_OUT(resume_state(r, folder, &found));
+    if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
+    TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
+    if (from->whole) TRY_OUT(resume_state(r, from->folder, &found));
     log_line(LOG_INFO, "%s %s",
-             whole && found.train ? "resuming from" : "starting from the weights of", folder);
+             from->whole && found.train ? "resuming from" : "starting from the weights of",
+             from->folder);
 out:
     json_free(found.state);
     return st;
 }
 
-/* A run whose checkpoints are all damaged must not silently start over. */
-static enum status check_no_checkpoints(const struct training_run *r)
-{
-    struct folder_steps l;
-    TRY(folder_steps_read(&l, r->checkpoint_folder));
-    size_t count = l.count;
-    folder_steps_release(&l);
-    if (count)
-        FAIL(DATA,
-             "%s: no intact checkpoint found (%zu damaged or incomplete); move them away to start "
-             "over",
-             r->checkpoint_folder, count);
-    return STATUS_OK;
-}
-
-/* Loads the newest intact checkpoint: falls back to the one before if its data are damaged. */
-static enum status load_newest(struct training_run *r, bool *resumed)
-{
-    int64_t step = r->config->checkpoint.load_step, limit = INT64_MAX;
-    enum status st = STATUS_OK;
-    char *path;
-    for (*resumed = false; !*resumed;) {
-        if (step >= 0)
-            TRY(checkpoint_find_step(r->checkpoint_folder, step, world(r), &path));
-        else
-            TRY(checkpoint_find(r->checkpoint_folder, limit, world(r), &path));
-        if (!path) return check_no_checkpoints(r);
-        limit = strtoll(strrchr(path, '-') + 1, NULL, 10);
-        st = load_checkpoint(r, path, true);
-        free(path);
-        *resumed = st == STATUS_OK;
-        if (st && (st != STATUS_DATA || step >= 0)) return st;
-        if (st) log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
-    }
-    return STATUS_OK;
-}
-
-static enum status load_initial(struct training_run *r)
-{
-    const struct checkpoint_config *c = &r->config->checkpoint;
-    char *path, *folder = NULL;
-    TRY(hub_fetch(c->initial_load_path, HUB_WEIGHTS, world(r)));
-    enum status st = comm_agree(world(r), hub_find(c->initial_load_path, &path));
-    if (!st) st = checkpoint_locate(path, -1, world(r), &folder);
-    if (!st) st = load_checkpoint(r, folder, !c->initial_load_model_only);
-    free(path), free(folder);
-    return st;
-}
-
-/* From the newest checkpoint of this run, else initial_load_path, else random weights. */
+/* From the newest checkpoint of this run, else initial_load_path, else random weights.  If the data
+ * of a checkpoint are damaged, falls back to the one before. */
 static enum status fill_state(struct training_run *r)
 {
-    const struct checkpoint_config *c = &r->config->checkpoint;
+    struct start_search search = {.limit = INT64_MAX, .fetch = true};
     struct trainer *t = &r->trainer;
-    bool resumed;
+    struct start start;
+    enum status st;
     TRY(trainer_init_weights(t, (uint64_t)r->config->debug.seed));
-    TRY(load_newest(r, &resumed));
-    if (resumed)
-        r->saved_step = t->steps_done;
-    else if (c->initial_load_path[0])
-        TRY(load_initial(r));
+    do {
+        TRY(start_find(&start, r->config, &search, world(r)));
+        st = start.folder ? load_checkpoint(r, &start) : STATUS_OK;
+        bool falls_back = st == STATUS_DATA && start.native && r->config->checkpoint.load_step < 0;
+        if (!st && start.own) r->saved_step = t->steps_done;
+        search.limit = start.step;
+        start_release(&start);
+        if (st && !falls_back) return st;
+        if (st) log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
+    } while (st);
     TRY(trainer_sync_weights(t));
     return STATUS_OK;
 }
@@ -372,6 +331,7 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
     if (shape.max_context < c->training.seq_len) shape.max_context = (int)c->training.seq_len;
     TRY(config_fit(c, &shape, &machine->mesh));
+    if (r->is_main) TRY(start_check(c, &shape, false));
     TRY(task_validation_open(&r->tasks, c, r->tokenizer, r->is_main));
     TRY(trainer_open(&r->trainer, c, &shape, machine));
     r->trainer_is_open = true;

@@ -162,7 +162,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
         c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
     size_t mark = arena_mark(run), shared_mark = arena_mark(shared);
     const struct comm *tp = group(t, GROUP_tp);
-    struct model_shape slice = model_shape_slice(shape, tp->size);
+    struct model_shape slice = model_shape_slice(shape, tp->rank, tp->size);
     t->shape = *shape;
     TRY(open_replica_groups(t, shape));
     TRY(find_stages(t, shape, &pipeline));

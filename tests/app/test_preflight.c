@@ -12,6 +12,7 @@ static enum status fly(struct preflight *p, const char *setting, int ranks)
     runs_write_config(path, corpus);
     CHECK_STATUS(OK, config_load(&c, path, &setting, 1));
     enum status st = preflight(p, &c, ranks);
+    preflight_release(p);
     config_release(&c);
     return st;
 }
@@ -28,8 +29,7 @@ TEST(preflight_finds_conflicts_of_ranks_model_and_data)
     struct preflight p;
     CHECK_STATUS(CONFIG, fly(&p, "parallelism.tensor_parallel_degree=3", 2));
     CHECK_MESSAGE("number of ranks, 2");
-    CHECK_STATUS(CONFIG, fly(&p, "parallelism.tensor_parallel_degree=2", 2));
-    CHECK_MESSAGE("does not divide the vocabulary of 259 tokens");
+    CHECK_STATUS(OK, fly(&p, "parallelism.tensor_parallel_degree=2", 2)); /* 259 tokens */
     CHECK_STATUS(CONFIG, fly(&p, "data.streams=3", 2));
     CHECK_MESSAGE("3 streams are not a multiple of 2 data-parallel ranks");
     CHECK_STATUS(MISSING, fly(&p, "data.tokenizer=/nowhere.model", 1));

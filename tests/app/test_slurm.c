@@ -52,7 +52,7 @@ TEST(slurm_rejects_what_would_fail_on_the_nodes)
     CHECK(!out.len && strstr(err.data, "number of ranks, 3"));
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--ranks-per-node", "3", "--time",
                   "10", "parallelism.tensor_parallel_degree=3") == 78);
-    CHECK(strstr(err.data, "does not divide model.n_heads = 4; try 1"));
+    CHECK(strstr(err.data, "does not divide model.n_heads = 4; try 2"));
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "10",
                   "data.tokenizer=/nowhere.model") == 66);
     static const char *const wrong[][2] = {{"--nodes=0", "--time=10"},

@@ -116,6 +116,10 @@ TEST(retention_deletes_the_oldest_and_never_the_last_written)
     folder_retain(folder, 1, 3); /* written after resuming from an older one */
     CHECK(has_file(folder, "step-3") && !has_file(folder, "step-10") &&
           has_file(folder, "step-20"));
+    /* DCP is someone else's. */
+    CHECK_STATUS(OK, file_write(test_path(folder, "step-3/.metadata"), "x", 1));
+    folder_retain(folder, 1, 20);
+    CHECK(has_file(folder, "step-3"));
     struct file_list l;
     CHECK_STATUS(OK, file_list_dir(&l, folder));
     CHECK(l.count == 2); /* no trash is left */

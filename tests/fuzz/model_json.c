@@ -40,7 +40,7 @@ static void read_params(const char *path)
         {.name = {.id = PARAM_head, .layer = -1}, .rows = 32, .columns = 16}};
     const struct tensor_slices p = {.path = (char[]){"fuzz"}, .tensors = tensors, .count = 4};
     struct model_shape shape;
-    if (!params_json_read(path, &p, &shape)) {
+    if (!params_json_read(path, &p, NULL, &shape)) {
         struct text again = {0};
         params_json_write(&shape, &again);
         text_release(&again);

@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         tensor_slices_release(&p);
     }
     if (!meta_open(&p, folder(), NULL)) {
-        params_json_read(at, &p, &shape);
+        params_json_read(at, &p, NULL, &shape);
         tensor_slices_use(&p);
         tensor_slices_release(&p);
     }

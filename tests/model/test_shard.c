@@ -63,13 +63,20 @@ TEST(shards_of_stages_refer_to_tensors_of_the_whole_model)
 }
 
 /* Slices of all ranks together are the model; with more slices than heads, neighbors share one. */
-TEST(slices_partition_matrices_and_repeat_key_value_heads)
+static void check_slices(int vocabulary, int multiple)
 {
-    struct model_shape s = {.V = 32, .D = 8, .L = 1, .H = 4, .G = 2, .K = 2, .F = 12};
+    struct model_shape s = {.V = vocabulary,
+                            .D = 8,
+                            .L = 1,
+                            .H = 4,
+                            .G = 2,
+                            .K = 2,
+                            .F = 12,
+                            .vocab_multiple = multiple};
     struct layout whole;
     layout_init(&whole, &s, 1);
-    for (int slices = 2; slices <= 4; slices += 2) {
-        struct model_shape slice = model_shape_slice(&s, slices);
+    for (int slices = 1; slices <= 4; slices *= 2) {
+        struct model_shape slice = model_shape_slice(&s, 0, slices);
         struct layout l;
         int *seen = heap(whole.elements * sizeof *seen);
         layout_init(&l, &slice, 1);
@@ -90,5 +97,40 @@ TEST(slices_partition_matrices_and_repeat_key_value_heads)
         free(seen);
         layout_release(&l);
     }
+    layout_release(&whole);
+}
+
+TEST(slices_partition_matrices_and_repeat_key_value_heads) { check_slices(32, 1); }
+
+TEST(slices_of_a_padded_vocabulary_partition_its_tokens)
+{
+    check_slices(31, 1);
+    check_slices(5, 8);
+    check_slices(4, 3);
+}
+
+/* Sharded, too: a shard may end within the padding, or have nothing else. */
+TEST(shards_of_padded_slices_hold_every_token_once)
+{
+    struct model_shape s = {
+        .V = 5, .D = 24, .L = 1, .H = 4, .G = 2, .K = 6, .F = 40, .vocab_multiple = 16};
+    enum { SLICES = 2, SHARDS = 4 };
+    struct layout whole;
+    int seen[5 * 24] = {0};
+    layout_init(&whole, &s, 1);
+    for (int rank = 0; rank < SLICES * SHARDS; rank++) {
+        struct model_shape slice = model_shape_slice(&s, rank / SHARDS, SLICES);
+        struct layout l;
+        struct shard p;
+        layout_init(&l, &slice, SHARDS);
+        CHECK(layout_find(&l, PARAM_embed, -1)->rows == 16);
+        shard_init_sliced(&p, &l, &whole,
+                          (struct shard_position){rank % SHARDS, SHARDS, rank / SHARDS, SLICES});
+        for (size_t i = 0; i < p.count; i++)
+            for (size_t k = 0; k < p.runs[i].count && p.runs[i].tensor == 0; k++)
+                seen[p.runs[i].first + k]++;
+        shard_release(&p), layout_release(&l);
+    }
+    for (int i = 0; i < 5 * 24; i++) CHECK(seen[i] == 1);
     layout_release(&whole);
 }

@@ -137,24 +137,32 @@ struct head {
     int32_t *best;
 };
 
-static struct head head_of(int n, int d, int v, float size, bool packed)
+struct head_case {
+    int N, D, V, row; /* row: logits of a token, padding included */
+    float size;       /* of one token's weights */
+    bool packed;
+};
+
+static struct head head_of(const struct head_case *k)
 {
-    size_t N = (size_t)n, D = (size_t)d, V = (size_t)v;
-    struct linear l = {.N = n, .D = d, .F = v, .dtype = BF16, .y_packed = packed};
-    struct cross_entropy c = {.N = n,
-                              .V = v,
+    size_t N = (size_t)k->N, D = (size_t)k->D, V = (size_t)k->V, row = (size_t)k->row;
+    bool packed = k->packed;
+    struct linear l = {.N = k->N, .D = k->D, .F = k->row, .dtype = BF16, .y_packed = packed};
+    struct cross_entropy c = {.N = k->N,
+                              .V = k->V,
+                              .row = k->row,
                               .dtype = BF16,
                               .scale = 0.25f,
                               .gradient = true,
                               .step = LOSS_STATS,
                               .is_packed = packed};
-    bf16 *x = rig_random(1, N * D, BF16), *w = rig_random(2, V * D, BF16);
-    bf16 *logits = rig_zeros(N * V, BF16);
+    bf16 *x = rig_random(1, N * D, BF16), *w = rig_random(2, row * D, BF16);
+    bf16 *logits = rig_zeros(N * row, BF16);
     int32_t *labels = heap(N * sizeof *labels);
-    struct head h = {rig_zeros(N * D, BF16), rig_zeros(V * D, F32), rig_zeros(N, F32),
+    struct head h = {rig_zeros(N * D, BF16), rig_zeros(row * D, F32), rig_zeros(N, F32),
                      rig_zeros(N * LOSS_STATS_COUNT, F32), heap(N * sizeof *h.best)};
     for (size_t i = 0; i < N; i++) labels[i] = i % 5 == 3 ? LABEL_IGNORED : (int)(i * 37 % V);
-    for (size_t i = V / 2 * D; i < V / 2 * D + D; i++) w[i] = bf16_from_f32(size);
+    for (size_t i = V / 2 * D; i < V / 2 * D + D; i++) w[i] = bf16_from_f32(k->size);
     struct cross_entropy_io io = {logits, labels, h.loss, h.best, h.stats};
     struct queue *queue = rig_queue();
     RIG_RUN(linear_forward(rig_fast(), &l,
@@ -170,20 +178,46 @@ static struct head head_of(int n, int d, int v, float size, bool packed)
     return h;
 }
 
+static void head_free(struct head *h)
+{
+    free(h->dx), free(h->dw), free(h->loss), free(h->best), free(h->stats);
+}
+
 OPS_TEST(packed_logits_change_no_bit)
 {
     static const int sizes[][3] = {{64, 32, 96}, {32, 8, 1376}, {96, 16, 544}, {33, 8, 64}};
     for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
         int n = sizes[i / 2][0], d = sizes[i / 2][1], v = sizes[i / 2][2];
         struct head h[2];
-        for (int k = 0; k < 2; k++) h[k] = head_of(n, d, v, i % 2 ? 200 : 1, k);
+        for (int k = 0; k < 2; k++)
+            h[k] = head_of(&(struct head_case){n, d, v, v, i % 2 ? 200 : 1, k});
         CHECK(!memcmp(h[0].dx, h[1].dx, (size_t)(n * d) * sizeof(bf16)));
         CHECK(!memcmp(h[0].dw, h[1].dw, (size_t)(v * d) * sizeof(float)));
         CHECK(!memcmp(h[0].loss, h[1].loss, (size_t)n * sizeof(float)));
         CHECK(!memcmp(h[0].best, h[1].best, (size_t)n * sizeof(int32_t)));
         CHECK(!memcmp(h[0].stats, h[1].stats, (size_t)n * LOSS_STATS_COUNT * sizeof(float)));
-        for (int k = 0; k < 2; k++)
-            free(h[k].dx), free(h[k].dw), free(h[k].loss), free(h[k].best), free(h[k].stats);
+        for (int k = 0; k < 2; k++) head_free(&h[k]);
+    }
+}
+
+/* The padding's weights are as large as any: only the loss function can ignore them. */
+OPS_TEST(padding_of_the_vocabulary_has_no_probability_and_no_gradient)
+{
+    static const int sizes[][4] = {
+        {64, 32, 96, 128}, {32, 8, 1371, 1376}, {96, 16, 513, 640}, {33, 8, 61, 64}};
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        const int *s = sizes[i / 2];
+        struct head_case k = {s[0], s[1], s[2], s[2], 1, i % 2}, wide = k;
+        wide.row = s[3];
+        struct head want = head_of(&k), got = head_of(&wide);
+        size_t N = (size_t)k.N, D = (size_t)k.D, V = (size_t)k.V;
+        RIG_CLOSE(got.dx, want.dx, N * D, BF16);
+        RIG_CLOSE(got.dw, want.dw, V * D, F32);
+        RIG_CLOSE(got.loss, want.loss, N, F32);
+        CHECK(!memcmp(got.best, want.best, N * sizeof *want.best));
+        const float *dw = got.dw;
+        for (size_t j = V * D; j < (size_t)wide.row * D; j++) CHECK(dw[j] == 0);
+        head_free(&want), head_free(&got);
     }
 }
 
@@ -191,6 +225,9 @@ TEST(cross_entropy_rejects_empty_sizes)
 {
     struct cross_entropy c = {.N = 1};
     CHECK_STATUS(SHAPE, cross_entropy(&ops_cpu_reference, &c, NULL, rig_queue()));
+    c.V = 3, c.row = 2;
+    CHECK_STATUS(SHAPE, cross_entropy(&ops_cpu_reference, &c, NULL, rig_queue()));
+    CHECK_MESSAGE("row of 2 elements: must hold V = 3 logits");
 }
 
 static void put(void *x, size_t i, enum dtype dtype, float value)

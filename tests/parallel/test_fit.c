@@ -77,19 +77,23 @@ TEST(fit_slices_or_replicates_key_value_heads)
     check_tp(&p, 8, "must divide model.n_kv_heads = 12 or be a multiple of it; try 6 or 12");
 }
 
-TEST(fit_requires_equal_slices_of_feed_forward_layer_and_vocabulary)
+TEST(fit_requires_equal_slices_of_the_feed_forward_layer)
 {
     struct fit_case p;
     make(&p);
     p.shape.F = 5460;
     check_tp(&p, 4, NULL);
     check_tp(&p, 8, "does not divide model.ffn_hidden = 5460; try 4");
+}
+
+TEST(fit_requires_a_token_per_tensor_parallel_rank)
+{
+    struct fit_case p;
     make(&p);
     p.shape.V = 50257;
-    check_tp(&p, 1, NULL);
-    check_tp(&p, 2,
-             "= 2 does not divide the vocabulary of 50257 tokens (the next multiple is "
-             "model.vocab_size = 50258); try 1");
+    check_tp(&p, 2, NULL);
+    p.shape.V = 3;
+    check_tp(&p, 4, "= 4 exceeds the vocabulary of 3 tokens; try 2");
 }
 
 TEST(fit_suggests_only_values_that_satisfy_all_rules_about_the_key)

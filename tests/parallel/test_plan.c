@@ -167,7 +167,7 @@ static enum status decode(const struct comm *group, void *context)
     const struct model_shape *s = context;
     struct rig whole, r;
     struct group_plan p;
-    struct model_shape slice = model_shape_slice(s, group->size);
+    struct model_shape slice = model_shape_slice(s, group->rank, group->size);
     int32_t ids[B * T];
     float *want = heap(B * (size_t)s->V * sizeof *want),
           *got = heap(B * (size_t)s->V * sizeof *got);
@@ -200,4 +200,9 @@ TEST(tensor_parallel_decoding_matches_the_whole_model)
     s.V = tied.V = 40, tied.tied = true;
     CHECK_STATUS(OK, ranks_run(2, decode, &s));
     CHECK_STATUS(OK, ranks_run(2, decode, &tied));
+    s.V = 39;
+    CHECK_STATUS(OK, ranks_run(2, decode, &s));
+    s.V = 41, s.vocab_multiple = 8;
+    CHECK_STATUS(OK, ranks_run(1, decode, &s));
+    CHECK_STATUS(OK, ranks_run(2, decode, &s));
 }

@@ -14,7 +14,7 @@ static enum status reduce_norms(const struct comm *group, void *context)
     struct arena run = {0};
     (void)context;
     s.V = 40;
-    slice = model_shape_slice(&s, group->size);
+    slice = model_shape_slice(&s, group->rank, group->size);
     layout_init(&whole, &s, 1), layout_init(&l, &slice, 1);
     shard_init_sliced(&p, &l, &whole, (struct shard_position){0, 1, group->rank, group->size});
     TRY(cpu_queue_open(&queue, 1, 1 << 16));

@@ -216,6 +216,26 @@ TEST(every_pipeline_layout_trains_the_same_tied_model)
                     LAYOUT(SHARD(1), TIED));
 }
 
+#define ODD         "model.vocab_size=261"
+#define MULTIPLE(n) "model.vocab_multiple=" #n
+
+/* 261 tokens, which no degree divides, with and without further padding. */
+TEST(padding_of_the_vocabulary_trains_the_same_model)
+{
+    static const struct layout_row layouts[] = {
+        {"TP 2", 2, {TP(2)}},
+        {"multiple of 64", 1, {MULTIPLE(64)}},
+        {"FSDP 2, multiple of 64", 2, {SHARD(2), MULTIPLE(64)}},
+        {"TP 2, multiple of 16", 2, {TP(2), MULTIPLE(16)}},
+        {"TP 4, multiple of 128", 4, {TP(4), MULTIPLE(128)}},
+        {"FSDP 2 x TP 2", 4, {SHARD(2), TP(2)}},
+        {"PP 2 x TP 2, multiple of 16", 4, {PP(2), TP(2), MULTIPLE(16)}},
+    };
+    size_t count = sizeof layouts / sizeof *layouts;
+    compare_layouts("padded vocabulary", layouts, count, LAYOUT(SHARD(1), ODD));
+    compare_layouts("padded vocabulary, tied", layouts, count, LAYOUT(SHARD(1), ODD, TIED));
+}
+
 /* Every mask, with odd sequence lengths; also compares the validation loss. */
 TEST(context_parallel_ranks_train_and_validate_the_same_model)
 {

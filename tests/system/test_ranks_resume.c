@@ -60,8 +60,10 @@ static const char *train_straight(const char *corpus)
     return folder;
 }
 
-/* Resumes layout `from` after step 3 with layout `to`; returns the checkpoint of step 6. */
-static const char *resume(const char *straight, int from, int to, const char *corpus)
+/* Resumes the run <straight>/<from> after step 3 with layout `to`; returns the checkpoint of step
+ * 6. */
+static const char *resume(const char *straight, int from, const struct layout_of_ranks *to,
+                          const char *corpus)
 {
     const char *dump = test_folder();
     char step[64];
@@ -70,7 +72,7 @@ static const char *resume(const char *straight, int from, int to, const char *co
     const char *argv[] = {"cp", "-r", test_path(straight, step), test_path(dump, "checkpoint"),
                           NULL};
     CHECK(test_run(argv, NULL, NULL) == 0);
-    train(&layouts[to], corpus, dump);
+    train(to, corpus, dump);
     return test_path(dump, "checkpoint/step-6");
 }
 
@@ -101,7 +103,8 @@ TEST(a_run_resumes_over_the_same_and_over_other_layouts)
     for (int i = 0; i < LAYOUTS; i++) {
         char name[64];
         snprintf(name, sizeof name, "%d/checkpoint/step-6", i);
-        const char *want = test_path(straight, name), *got = resume(straight, i, i, corpus);
+        const char *want = test_path(straight, name),
+                   *got = resume(straight, i, &layouts[i], corpus);
         runs_check_same_files(want, got, ".safetensors");
         runs_check_same_files(want, got, "state.json");
     }
@@ -109,7 +112,7 @@ TEST(a_run_resumes_over_the_same_and_over_other_layouts)
         char name[64];
         snprintf(name, sizeof name, "%d/checkpoint/step-6", pairs[i][1]);
         const char *want = test_path(straight, name);
-        const char *got = resume(straight, pairs[i][0], pairs[i][1], corpus);
+        const char *got = resume(straight, pairs[i][0], &layouts[pairs[i][1]], corpus);
         double off = max_relative_difference(want, got);
         print_message("%-26s -> %-26s off by %.1e\n", layouts[pairs[i][0]].name,
                       layouts[pairs[i][1]].name, off);
@@ -136,9 +139,40 @@ TEST(an_fp8_run_resumes_over_another_layout)
     for (int to = ONE; to <= FOUR; to++) {
         char name[64];
         snprintf(name, sizeof name, "%d/checkpoint/step-6", to);
-        double off = max_relative_difference(test_path(folder, name),
-                                             resume(folder, to == ONE ? FOUR : ONE, to, corpus));
+        double off = max_relative_difference(
+            test_path(folder, name), resume(folder, to == ONE ? FOUR : ONE, &layouts[to], corpus));
         print_message("to %-24s off by %.1e\n", layouts[to].name, off);
         CHECK(off < 1e-4);
+    }
+}
+
+/* Checkpoints hold 261 tokens, whatever the padding in memory. */
+TEST(a_run_resumes_with_another_padding_of_the_vocabulary)
+{
+#define ODD         "model.vocab_size=261"
+#define MULTIPLE(n) "model.vocab_multiple=" #n
+    static const struct layout_of_ranks padded[] = {
+        {"no padding", 1, {ODD, SHARD(1)}},
+        {"TP 4, multiple of 128", 4, {ODD, TP(4), MULTIPLE(128), ASYNC}},
+        {"FSDP 2 x TP 2", 4, {ODD, SHARD(2), TP(2)}},
+    };
+    enum { COUNT = sizeof padded / sizeof *padded };
+    const char *folder = test_folder(), *corpus = test_path(test_folder(), "corpus.txt");
+    runs_write_corpus(corpus, 60000);
+    for (int i = 0; i < COUNT; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        train(&padded[i], corpus, test_path(folder, name));
+    }
+    for (int to = 0; to < COUNT; to++) {
+        char name[64];
+        snprintf(name, sizeof name, "%d/checkpoint/step-6", to);
+        const char *got = resume(folder, (to + 1) % COUNT, &padded[to], corpus);
+        double off = max_relative_difference(test_path(folder, name), got);
+        print_message("to %-24s off by %.1e\n", padded[to].name, off);
+        CHECK(off < 1e-4);
+        runs_check_same_files(test_path(folder, name), got, "config.json");
+        got = resume(folder, to, &padded[to], corpus);
+        runs_check_same_files(test_path(folder, name), got, ".safetensors");
     }
 }

@@ -93,13 +93,16 @@ out:
 }
 
 static enum status read_shape(const struct json *root, const struct tensor_slices *slices,
-                              struct model_shape *s)
+                              const struct model_shape *model, struct model_shape *s)
 {
     int64_t V = rows_of(slices, PARAM_embed, -1), F = rows_of(slices, PARAM_mlp_gate, 0);
-    int64_t D = rows_of(slices, PARAM_last_norm, -1);
+    int64_t D = rows_of(slices, PARAM_last_norm, -1), dim = 0;
     *s = (struct model_shape){.depth_init = true};
     if (json_is_object(json_get(root, "model"))) root = json_get(root, "model");
     TRY(detect_tied(slices, &s->tied));
+    if (model && !V) V = model->V, s->tied = model->tied;
+    if (model && !F) F = model->F;
+    if (model && !D) D = json_as_int(json_get(root, "dim"), 1, INT32_MAX, &dim) ? dim : model->D;
     if (!V || !F || !D || V > INT32_MAX || F > INT32_MAX || D > INT32_MAX)
         FAIL(DATA, "%s: the embedding, a feed-forward layer or the last norm is missing",
              slices->path);
@@ -117,11 +120,11 @@ static enum status read_shape(const struct json *root, const struct tensor_slice
 }
 
 enum status params_json_read(const char *path, const struct tensor_slices *slices,
-                             struct model_shape *shape)
+                             const struct model_shape *model, struct model_shape *shape)
 {
     struct json *root;
     TRY(json_read(path, 16 << 20, &root));
-    enum status st = read_shape(root, slices, shape);
+    enum status st = read_shape(root, slices, model, shape);
     json_free(root);
     if (st) return status_prefix(st, "%s", path);
     return STATUS_OK;

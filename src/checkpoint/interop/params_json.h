@@ -14,7 +14,8 @@
 #include "checkpoint/interop/tensor_slices.h"
 
 /* Reads the shape of a model with these tensors, whose q and k rows may be in any order.  MISSING:
- * the file does not exist.  DATA, CONFIG: a key is missing or wrong, or contradicts the tensors. */
+ * the file does not exist.  DATA, CONFIG: a key is missing or wrong, or contradicts the tensors.
+ * Where tensors are missing, their sizes are those of `model`; NULL: that is DATA. */
 enum status params_json_read(const char *path, const struct tensor_slices *slices,
-                             struct model_shape *shape);
+                             const struct model_shape *model, struct model_shape *shape);
 void params_json_write(const struct model_shape *shape, struct text *json);

@@ -67,16 +67,18 @@ bool torch_files_have_shape(const char *path)
     return has;
 }
 
-static enum status read_params(const char *path, const char *json, struct model_shape *shape)
+static enum status read_params(const char *path, const char *json, const struct model_shape *model,
+                               struct model_shape *shape)
 {
     struct tensor_slices slices;
     TRY(torch_files_open(&slices, path, NULL));
-    enum status st = params_json_read(json, &slices, shape);
+    enum status st = params_json_read(json, &slices, model, shape);
     tensor_slices_release(&slices);
     return st;
 }
 
-enum status torch_files_shape(const char *path, struct model_shape *shape)
+enum status torch_files_shape(const char *path, const struct model_shape *model,
+                              struct model_shape *shape)
 {
     char *folder = torch_files_folder(path), *config = file_join(folder, "config.json");
     char *other = file_join(folder, "params.json");
@@ -89,7 +91,7 @@ enum status torch_files_shape(const char *path, struct model_shape *shape)
     if (file_exists(config))
         TRY_OUT(hf_config_read(config, shape));
     else
-        TRY_OUT(read_params(path, other, shape));
+        TRY_OUT(read_params(path, other, model, shape));
 out:
     free(folder), free(config), free(other);
     return st;

@@ -14,7 +14,7 @@ static enum status read_params(const char *json, struct model_shape *s)
     struct tensor_slices p;
     CHECK_STATUS(OK, file_write(path, json, strlen(json)));
     CHECK_STATUS(OK, meta_open(&p, FOLDER, NULL));
-    enum status st = params_json_read(path, &p, s);
+    enum status st = params_json_read(path, &p, NULL, s);
     tensor_slices_release(&p);
     return st;
 }
@@ -86,7 +86,7 @@ static enum status read_tied(float *embedding, float *head, const char *json, st
     }
     CHECK_STATUS(OK, tensor_slices_finish(&p));
     CHECK_STATUS(OK, file_write(path, json, strlen(json)));
-    enum status st = params_json_read(path, &p, s);
+    enum status st = params_json_read(path, &p, NULL, s);
     tensor_slices_release(&p);
     return st;
 }
@@ -165,10 +165,10 @@ TEST(truncated_params_json_is_rejected)
     struct tensor_slices p;
     CHECK_STATUS(OK, file_write(path, whole, sizeof whole - 1));
     CHECK_STATUS(OK, meta_open(&p, FOLDER, NULL));
-    CHECK_STATUS(OK, params_json_read(path, &p, &s));
+    CHECK_STATUS(OK, params_json_read(path, &p, NULL, &s));
     for (size_t len = sizeof whole - 1; len-- > 0;) {
         CHECK(!truncate(path, (off_t)len));
-        CHECK_STATUS(DATA, params_json_read(path, &p, &s));
+        CHECK_STATUS(DATA, params_json_read(path, &p, NULL, &s));
         CHECK_MESSAGE("params.json: not valid JSON");
     }
     tensor_slices_release(&p);

@@ -38,13 +38,13 @@ TEST(dcp_config_is_found_up_to_two_folders_above)
     put_copy(step, DATA_FOLDER "dcp", "__0_0.distcp");
     put_copy(step, DATA_FOLDER "dcp", "__1_0.distcp");
     CHECK(!torch_files_have_shape(step));
-    CHECK_STATUS(MISSING, torch_files_shape(step, &shape));
+    CHECK_STATUS(MISSING, torch_files_shape(step, NULL, &shape));
     CHECK_MESSAGE("neither config.json nor params.json");
     put_copy(root, DATA_FOLDER "dcp", "params.json");
-    CHECK_STATUS(OK, torch_files_shape(step, &shape));
+    CHECK_STATUS(OK, torch_files_shape(step, NULL, &shape));
     CHECK(shape.H == 4 && shape.G == 2 && shape.V == 40 && shape.F == 24 && !shape.tied);
     put_copy(step, DATA_FOLDER "tied", "config.json"); /* its own takes precedence */
-    CHECK_STATUS(OK, torch_files_shape(step, &shape));
+    CHECK_STATUS(OK, torch_files_shape(step, NULL, &shape));
     CHECK(shape.V == 259);
 }
 
@@ -95,7 +95,7 @@ TEST(dcp_without_config_loads_if_the_shape_is_known)
     put_copy(step, DATA_FOLDER "dcp", ".metadata");
     put_copy(step, DATA_FOLDER "dcp", "__0_0.distcp");
     put_copy(step, DATA_FOLDER "dcp", "__1_0.distcp");
-    CHECK_STATUS(OK, torch_files_shape(DATA_FOLDER "meta-llama3", &shape));
+    CHECK_STATUS(OK, torch_files_shape(DATA_FOLDER "meta-llama3", NULL, &shape));
     float *want = load_weights(DATA_FOLDER "meta-llama3", &shape, &elements);
     float *got = load_weights(step, &shape, &elements);
     CHECK(elements > 4000 && !memcmp(got, want, elements * sizeof *got));

@@ -38,7 +38,7 @@ struct logit_rows {
 
 static inline size_t logit_offset(struct logit_rows k, size_t i, size_t v)
 {
-    return panel_offset(k.paneled, k.first + i, v, (size_t)k.a->V);
+    return panel_offset(k.paneled, k.first + i, v, (size_t)cross_entropy_row(k.a));
 }
 
 /* Loads n logits of row i, at most LANES; the other lanes are -inf. */
@@ -87,7 +87,9 @@ static inline void sum_exp_chunk(struct logit_rows k, size_t i, size_t v, size_t
 #pragma GCC unroll 4
     for (size_t n = 0; n < count; n++) sum[n] = vector_broadcast(0), row_max[n] = s->maxima[i + n];
     for (; v + UNROLL <= end; v += UNROLL) {
-        if (!k.paneled) vector_prefetch(k.logits, (k.first + 1) * (size_t)k.a->V + v / 2, k.dtype);
+        if (!k.paneled)
+            vector_prefetch(k.logits, (k.first + 1) * (size_t)cross_entropy_row(k.a) + v / 2,
+                            k.dtype);
         for (size_t j = v; j < v + UNROLL; j += 2 * LANES) {
             size_t at = logit_offset(k, i, j);
 #pragma GCC unroll 4
@@ -163,11 +165,11 @@ static inline vector softmax_gradient(enum dtype dtype, vector x, struct softmax
 static inline void gradient_chunk(struct logit_rows k, size_t i, size_t v, size_t end,
                                   const struct softmax_scale *scales)
 {
-    const size_t V = (size_t)k.a->V, count = group_of(k);
+    const size_t V = (size_t)k.a->V, row = (size_t)cross_entropy_row(k.a), count = group_of(k);
     struct softmax_scale scale[ROW_GROUP];
     for (size_t n = 0; n < count; n++) scale[n] = scales[i + n];
     for (; v + UNROLL <= end; v += UNROLL) {
-        if (!k.paneled) vector_prefetch(k.logits, (k.first + 1) * V + (V + v) / 2, k.dtype);
+        if (!k.paneled) vector_prefetch(k.logits, (k.first + 1) * row + (V + v) / 2, k.dtype);
         for (size_t j = v; j < v + UNROLL; j += 2 * LANES) {
             size_t at = logit_offset(k, i, j);
 #pragma GCC unroll 4
@@ -204,6 +206,14 @@ static inline void softmax_gradients(struct logit_rows k, const struct softmax_s
     }
 }
 
+/* The gradient of the padding. */
+static inline void zero_padding(struct logit_rows k)
+{
+    for (size_t i = 0; i < k.rows; i++)
+        for (size_t v = (size_t)k.a->V; v < (size_t)cross_entropy_row(k.a); v++)
+            vector_set(k.logits, logit_offset(k, i, v), k.dtype, 1, vector_broadcast(0));
+}
+
 /* The label's logit if this rank has it, else -inf. */
 static inline float label_logit_of(struct logit_rows k, size_t i, int32_t label)
 {
@@ -226,6 +236,7 @@ static inline void gradients(struct logit_rows k, const struct cross_entropy_io 
         label_logit[i] = label_logit_of(k, i, labels[i]);
     }
     softmax_gradients(k, scales);
+    zero_padding(k);
     for (size_t i = 0; i < k.rows; i++) {
         if (!cross_entropy_has_label(k.a, labels[i])) continue;
         size_t at = logit_offset(k, i, (size_t)(labels[i] - k.a->first));
@@ -271,7 +282,7 @@ enum status KERNEL(cross_entropy)(const struct cross_entropy *a, const struct cr
                                   struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    bool paneled = KERNEL(panel_layout_used)(a->is_packed, a->dtype, a->N, a->V);
+    bool paneled = KERNEL(panel_layout_used)(a->is_packed, a->dtype, a->N, cross_entropy_row(a));
     size_t rows = paneled ? PANEL : 1;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t n = 0; n < (size_t)a->N; n += rows)

@@ -24,16 +24,17 @@ enum status reference_cross_entropy(const struct cross_entropy *a,
                                     const struct cross_entropy_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    size_t V = (size_t)a->V;
+    size_t V = (size_t)a->V, row = (size_t)cross_entropy_row(a);
     for (size_t n = 0; n < (size_t)a->N; n++) {
         int32_t label = io->labels_N[n], best = 0;
         float row_max = 0, lse, label_logit = -INFINITY, *stats = io->stats_PN4;
         if (cross_entropy_has_label(a, label))
-            label_logit = element_get(io->logits_NV, n * V + (size_t)(label - a->first), a->dtype);
+            label_logit =
+                element_get(io->logits_NV, n * row + (size_t)(label - a->first), a->dtype);
         if (a->step == LOSS_FROM_STATS) {
             lse = cross_entropy_merge(a, io, n);
         } else {
-            lse = log_sum_exp(a, io->logits_NV, n * V, &row_max, &best);
+            lse = log_sum_exp(a, io->logits_NV, n * row, &row_max, &best);
         }
         if (a->step == LOSS_STATS) {
             stats += n * LOSS_STATS_COUNT;
@@ -46,10 +47,12 @@ enum status reference_cross_entropy(const struct cross_entropy *a,
             io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - label_logit;
         }
         for (size_t v = 0; v < V && a->gradient; v++) {
-            float p = expf(element_get(io->logits_NV, n * V + v, a->dtype) - lse);
+            float p = expf(element_get(io->logits_NV, n * row + v, a->dtype) - lse);
             float d = (p - (float)(a->first + (int32_t)v == label)) * a->scale;
-            element_set(io->logits_NV, n * V + v, a->dtype, label == LABEL_IGNORED ? 0 : d);
+            element_set(io->logits_NV, n * row + v, a->dtype, label == LABEL_IGNORED ? 0 : d);
         }
+        for (size_t v = V; v < row && a->gradient; v++)
+            element_set(io->logits_NV, n * row + v, a->dtype, 0);
     }
     return STATUS_OK;
 }

@@ -187,7 +187,8 @@ __global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
     const int32_t label = labels_N[n];
     const bool ignored = label == LABEL_IGNORED, is_merged = a.step == LOSS_FROM_STATS;
     const bool has_label = !ignored && label >= a.first && label - a.first < a.V;
-    T *row = logits_NV + n * V;
+    const size_t row_size = (size_t)(a.row ? a.row : a.V);
+    T *row = logits_NV + n * row_size;
     float label_logit = has_label && !is_merged ? to_f32(row[label - a.first]) : -INFINITY, lse = 0;
     struct softmax_stats s = {-INFINITY, 0, 0};
     if (is_merged) {
@@ -210,6 +211,8 @@ __global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
         store_gradient<true, T>(gradient, row, V);
     else
         store_gradient<false, T>(gradient, row, V);
+    const float zero[1] = {};
+    for (size_t v = V + threadIdx.x; v < row_size; v += blockDim.x) store<1>(zero, row + v);
 }
 
 template <typename T>

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/start.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/interop/dcp.h"
+#include "hub/hub.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A run whose checkpoints are all damaged must not silently start over. */
+static enum status check_no_checkpoints(const char *folder)
+{
+    struct folder_steps l;
+    TRY(folder_steps_read(&l, folder));
+    size_t count = l.count;
+    folder_steps_release(&l);
+    if (count)
+        FAIL(DATA,
+             "%s: no intact checkpoint found (%zu damaged or incomplete); move them away to start "
+             "over",
+             folder, count);
+    return STATUS_OK;
+}
+
+static enum status find_own(struct start *s, const struct config *c, int64_t limit,
+                            const struct comm *world)
+{
+    char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
+    int64_t step = c->checkpoint.load_step, native = 0;
+    enum status st = STATUS_OK;
+    TRY_OUT(step >= 0 ? checkpoint_find_step(folder, step, world, &s->folder)
+                      : checkpoint_find(folder, limit, world, &s->folder));
+    if (!s->folder) TRY_OUT(check_no_checkpoints(folder));
+    if (!s->folder) goto out;
+    if (world->rank == 0) native = !dcp_detect(s->folder);
+    TRY_OUT(comm_broadcast_bytes(world, 0, &native, sizeof native));
+    s->own = true, s->native = native;
+    s->step = strtoll(strrchr(s->folder, '-') + 1, NULL, 10);
+    s->whole = s->native || s->step > 0, s->partial = !s->whole;
+out:
+    free(folder);
+    return st;
+}
+
+static enum status find_initial(struct start *s, const struct config *c, bool fetch,
+                                const struct comm *world)
+{
+    const char *path = c->checkpoint.initial_load_path;
+    char *local = NULL;
+    enum status st;
+    if (fetch) TRY(hub_fetch(path, HUB_WEIGHTS, world));
+    st = comm_agree(world, hub_find(path, &local));
+    if (st && !fetch && hub_is_path(path)) {
+        log_line(LOG_INFO,
+                 "checkpoint.initial_load_path = \"%s\": not checked, since it is not "
+                 "downloaded yet",
+                 path);
+        return STATUS_OK;
+    }
+    if (!st) st = checkpoint_locate(local, -1, world, &s->folder);
+    s->whole = !c->checkpoint.initial_load_model_only;
+    free(local);
+    return st;
+}
+
+enum status start_find(struct start *s, const struct config *c, const struct start_search *search,
+                       const struct comm *world)
+{
+    *s = (struct start){.step = -1};
+    enum status st = find_own(s, c, search->limit, world);
+    if (!st && !s->own && c->checkpoint.initial_load_path[0])
+        st = find_initial(s, c, search->fetch, world);
+    if (st) start_release(s);
+    return st;
+}
+
+void start_release(struct start *s)
+{
+    free(s->folder);
+    *s = (struct start){0};
+}
+
+enum status start_check(const struct config *c, const struct model_shape *shape, bool log)
+{
+    struct start s;
+    struct layout layout;
+    const struct start_search search = {.limit = INT64_MAX};
+    TRY(start_find(&s, c, &search, comm_self()));
+    if (!s.folder) return STATUS_OK;
+    const struct load_rules rules = {&c->checkpoint.exclude_from_loading, s.partial};
+    layout_init(&layout, shape, 1);
+    const struct checkpoint_state state = {.shape = shape, .layout = &layout, .world = comm_self()};
+    enum status st = checkpoint_check_shapes(s.folder, &state, &rules, log);
+    layout_release(&layout);
+    bool falls_back = st == STATUS_DATA && s.native; /* to an older checkpoint, with a warning */
+    start_release(&s);
+    return falls_back ? STATUS_OK : st;
+}

@@ -1,0 +1,37 @@
+/* start.h -- where a run takes its first weights from: the newest checkpoint in its folder, else
+ * checkpoint.initial_load_path, else random numbers.
+ *
+ * The folder may also hold a torch.distributed.checkpoint directory as step-N.  As in torchtitan,
+ * the run resumes from it, but step 0 only provides weights; it may lack tensors. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "comm/comm.h"
+#include "config/config.h"
+#include "model/model_shape.h"
+
+struct start {
+    char *folder; /* heap; NULL: random weights */
+    bool own;     /* a checkpoint in the run's folder, of this step: */
+    int64_t step; /* -1: not its own */
+    bool native;  /* in our format, so an older one may replace it */
+    bool whole;   /* resume the optimizer, the schedule and the data, too */
+    bool partial; /* the folder may lack tensors */
+};
+
+struct start_search {
+    int64_t limit; /* only own checkpoints of steps below it */
+    bool fetch;    /* download initial_load_path; else a path that is not in the cache is skipped */
+};
+
+/* Finds the start.  Collective.  DATA: the run's folder has checkpoints, but none is intact, so
+ * that a run never starts over silently.  MISSING: no model at initial_load_path, or not the step
+ * load_step.  Also the errors of hub_fetch. */
+enum status start_find(struct start *s, const struct config *c, const struct start_search *search,
+                       const struct comm *world);
+void start_release(struct start *s);
+
+/* Finds the start of a run of this model, and compares its tensors with the model's without reading
+ * weights.  On this rank alone; downloads nothing.  `log`: logs which tensors will be loaded.
+ * Errors: also those of checkpoint_check_shapes. */
+enum status start_check(const struct config *c, const struct model_shape *shape, bool log);

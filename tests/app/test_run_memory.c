@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+#include "app/run_memory.h"
+
+TEST(check_fails_where_the_memory_of_a_rank_does_not_fit)
+{
+    const char *folder = test_folder(), *corpus = test_path(folder, "corpus.txt");
+    const char *config = test_path(folder, "run.toml");
+    struct text err = {0};
+    runs_write_corpus(corpus, 3000);
+    runs_write_config(config, corpus);
+    CHECK(LLAMERO(NULL, &err, "check", config, "device.memory_bytes=2e6") == 78);
+    CHECK(strstr(err.data, "not enough memory: a rank requires 0."));
+    CHECK(LLAMERO(NULL, &err, "check", config, "device.memory_bytes=2e6",
+                  "--allow-oversubscribe") == 0);
+    CHECK(LLAMERO(NULL, &err, "check", config, "device.hardware=mi250x", "model.dim=8192",
+                  "model.n_layers=80", "model.n_heads=64", "model.head_dim=128") == 78);
+    CHECK(strstr(err.data, "mi250x has 59.60 GiB per rank"));
+    text_release(&err);
+}
+
+static enum status plan(struct run_memory *m, const char *setting, int ranks)
+{
+    static const char *const common[] = {"model.dim=64", "training.dataset_path=mock",
+                                         "model.vocab_size=1000", "data.prefetch=1"};
+    const char *settings[5];
+    struct config c;
+    struct model_shape shape;
+    memcpy(settings, common, sizeof common);
+    settings[4] = setting;
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 5));
+    CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
+    enum status st = run_memory_plan(m, &c, &shape, NULL, ranks);
+    config_release(&c);
+    return st;
+}
+
+static size_t needed(const char *setting, int ranks)
+{
+    struct run_memory m;
+    CHECK_STATUS(OK, plan(&m, setting, ranks));
+    size_t bytes = run_memory_needed(&m) - run_memory_fullest(&m)->plan.bytes[MEMORY_program];
+    run_memory_release(&m);
+    return bytes;
+}
+
+TEST(memory_of_a_rank_counts_the_padding_of_the_vocabulary_and_the_fullest_stage)
+{
+    struct run_memory m;
+    size_t none = needed("model.vocab_multiple=1", 1),
+           padded = needed("model.vocab_multiple=4096", 1);
+    /* Weights, gradients and two moments of embedding and head, in f32, at least. */
+    CHECK(padded - none >= 4 * 2 * (4096 - 1000) * 64 * sizeof(float));
+    CHECK_STATUS(OK, plan(&m, "parallelism.pipeline_parallel_degree=2", 2));
+    CHECK(m.stages == 2);
+    for (int i = 0; i < 2; i++)
+        CHECK(memory_plan_total(&m.of_stage[i].plan) <= run_memory_needed(&m));
+    run_memory_release(&m);
+}
+
+TEST(ranks_of_a_node_share_its_memory_unless_the_hardware_is_named)
+{
+    static const char *const settings[] = {"device.node_ranks=4", "device.hardware=h100",
+                                           "device.node_ranks=1"};
+    double bytes[3];
+    struct run_memory m;
+    CHECK_STATUS(OK, plan(&m, settings[0], 1));
+    for (int i = 0; i < 3; i++) {
+        struct config c;
+        CHECK_STATUS(OK, config_load(&c, NULL, &settings[i], 1));
+        CHECK_STATUS(OK, run_memory_available(&m, &c, &bytes[i]));
+        config_release(&c);
+    }
+    CHECK_NEAR(bytes[2], 4 * bytes[0], 1);
+    CHECK_NEAR(bytes[1], 80e9, 1);
+    run_memory_release(&m);
+}

@@ -1,0 +1,175 @@
+/* test_starting_weights.c -- a run starts from part of a model, from a model of other data, and
+ * from a tied one; `check` compares shapes before it starts. */
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+#include <unistd.h>
+
+#define TOKENIZER "data.tokenizer=tests/tokenizer/data/small.json"
+#define SHORT     "metrics.peak_flops=1e12 checkpoint.interval=1 "
+#define BLOCKS    "loads model.layers.0-1.*, model.norm.weight"
+#define IO        "model.embed_tokens.weight, lm_head.weight"
+#define EXCLUDE   "checkpoint.exclude_from_loading=model.embed_tokens.weight,lm_head.weight"
+
+struct place {
+    const char *folder, *config;
+    struct text err, set;
+};
+
+static struct place place(void)
+{
+    const char *folder = test_folder(), *corpus = test_path(folder, "corpus.txt");
+    struct place p = {folder, test_path(folder, "run.toml"), {0}, {0}};
+    runs_write_corpus(corpus, 20000);
+    runs_write_config(p.config, corpus);
+    return p;
+}
+
+static void leave(struct place *p) { text_release(&p->err), text_release(&p->set); }
+
+/* Trains in <folder>/<name> from that path, or NULL; returns the exit code. */
+static int train(struct place *p, const char *name, const char *from, const char *settings)
+{
+    text_clear(&p->set), text_clear(&p->err);
+    text_addf(&p->set, SHORT "%s", settings);
+    if (from) text_addf(&p->set, " checkpoint.initial_load_path=%s", from);
+    return runs_train(p->config, test_path(p->folder, name), p->set.data, &p->err);
+}
+
+static const char *step(const struct place *p, const char *name, const char *number)
+{
+    char path[100];
+    snprintf(path, sizeof path, "%s/checkpoint/step-%s", name, number);
+    return test_path(p->folder, path);
+}
+
+/* As gpt-neuro's llama_to_dcp.py leaves it: no embedding, no head, no configuration. */
+static void put_blocks(const struct place *p, const char *from, const char *name)
+{
+    const char *to = step(p, name, "0");
+    CHECK_STATUS(OK, file_make_dirs(test_path(p->folder, name)));
+    CHECK(LLAMERO(NULL, NULL, "convert", from, to, "--to", "dcp", "--without-io") == 0);
+    CHECK(unlink(test_path(to, "config.json")) == 0);
+}
+
+TEST(a_partial_dcp_as_step_0_provides_the_blocks)
+{
+    struct place p = place();
+    CHECK(train(&p, "language", NULL, "training.steps=2 " TOKENIZER) == 0);
+    put_blocks(&p, step(&p, "language", "2"), "run");
+    CHECK(train(&p, "run", NULL, "training.steps=3 checkpoint.keep_latest_k=2") == 0);
+    CHECK(strstr(p.err.data, BLOCKS "; keeps initial values of " IO " (missing there)"));
+    CHECK(strstr(p.err.data, "starting from the weights of"));
+    CHECK(file_exists(test_path(step(&p, "run", "0"), ".metadata"))); /* not ours to delete */
+    CHECK(train(&p, "run", NULL, "training.steps=4 checkpoint.keep_latest_k=2") == 0);
+    CHECK(strstr(p.err.data, "resuming from") && !strstr(p.err.data, "initial values"));
+    /* Blocks of another width. */
+    put_blocks(&p, step(&p, "language", "2"), "other");
+    CHECK(train(&p, "other", NULL, "training.steps=1 model.ffn_hidden=88") == 78);
+    CHECK(strstr(p.err.data, "tensor model.layers.0.mlp.gate_proj.weight has shape ["));
+    CHECK(strstr(p.err.data, "expected [88, 32]: set model.ffn_hidden to fit"));
+    leave(&p);
+}
+
+TEST(a_partial_model_with_params_json_requires_its_missing_tensors_to_be_excluded)
+{
+    struct place p = place();
+    CHECK(train(&p, "language", NULL, "training.steps=2 " TOKENIZER) == 0);
+    const char *blocks = test_path(p.folder, "blocks"), *from = step(&p, "language", "2");
+    for (int dcp = 0; dcp < 2; dcp++) {
+        CHECK(LLAMERO(NULL, NULL, "convert", from, blocks, "--to", dcp ? "dcp" : "meta",
+                      "--without-io") == 0);
+        if (dcp) {
+            struct text json = {0};
+            const char *meta = test_path(p.folder, "meta");
+            CHECK_STATUS(OK, file_read(test_path(meta, "params.json"), 1 << 20, &json));
+            CHECK_STATUS(OK, file_write(test_path(blocks, "params.json"), json.data, json.len));
+            text_release(&json);
+        }
+        CHECK(unlink(test_path(blocks, "config.json")) == 0);
+        CHECK(train(&p, "none", blocks, "training.steps=1") == 65);
+        CHECK(strstr(p.err.data, "tensor model.embed_tokens.weight is missing; to start from its "
+                                 "initial values, add it to checkpoint.exclude_from_loading"));
+        CHECK(train(&p, dcp ? "two" : "one", blocks, "training.steps=1 " EXCLUDE) == 0);
+        CHECK(strstr(p.err.data, BLOCKS "; keeps initial values of " IO " (excluded)"));
+        CHECK(rename(blocks, test_path(p.folder, dcp ? "dcp" : "meta")) == 0);
+    }
+    leave(&p);
+}
+
+TEST(spike_counts_ignore_the_tokenizer_of_the_initial_weights)
+{
+    struct place p = place();
+    struct text toml = {0};
+    CHECK(train(&p, "language", NULL, "training.steps=1 " TOKENIZER) == 0);
+    text_adds(&toml, "[model]\ndim = 32\nn_layers = 2\nn_heads = 4\nn_kv_heads = 2\n"
+                     "ffn_hidden = 64\nvocab_size = 256\n[training]\nseq_len = 32\n"
+                     "[[data.source]]\npath = \"tests/oracle/data/parquet/documents.parquet\"\n"
+                     "column = \"spike_counts\"\n");
+    CHECK_STATUS(OK, file_write(p.config, toml.data, toml.len));
+    text_clear(&p.set);
+    text_addf(&p.set, "checkpoint.initial_load_path=%s", step(&p, "language", "1"));
+    CHECK(LLAMERO(NULL, &p.err, "check", p.config, p.set.data, EXCLUDE, "data.streams=1") == 0);
+    CHECK(strstr(p.err.data, BLOCKS "; keeps initial values of " IO " (excluded)"));
+    CHECK(!strstr(p.err.data, "more than model.vocab_size"));
+    text_release(&toml);
+    leave(&p);
+}
+
+TEST(an_untied_run_copies_the_head_of_a_tied_model)
+{
+    struct place p = place();
+    CHECK(train(&p, "tied", NULL, "training.steps=2 model.tie_embeddings=true") == 0);
+    const char *from = step(&p, "tied", "2");
+    CHECK(train(&p, "again", from, "training.steps=1 model.tie_embeddings=true") == 0);
+    double want = runs_metric(test_path(p.folder, "again"), "loss");
+    CHECK(train(&p, "untied", from, "training.steps=1") == 0);
+    CHECK(strstr(p.err.data,
+                 "; copies lm_head.weight from model.embed_tokens.weight, as it is tied"));
+    CHECK_NEAR(runs_metric(test_path(p.folder, "untied"), "loss"), want, 1e-6);
+    /* And back, as long as both are equal. */
+    CHECK(train(&p, "seed", from, "checkpoint.create_seed_checkpoint=true") == 0);
+    CHECK(train(&p, "back", step(&p, "seed", "0"), "training.steps=1 model.tie_embeddings=true") ==
+          0);
+    CHECK(strstr(p.err.data, "; leaves out lm_head.weight, as this model is tied"));
+    CHECK_NEAR(runs_metric(test_path(p.folder, "back"), "loss"), want, 1e-6);
+    CHECK(train(&p, "none", step(&p, "untied", "1"),
+                "training.steps=1 model.tie_embeddings=true") == 78);
+    CHECK(strstr(p.err.data, "lm_head.weight differs from the embedding"));
+    CHECK(strstr(p.err.data, "set model.tie_embeddings = false"));
+    CHECK(train(&p, "without", step(&p, "untied", "1"),
+                "training.steps=1 model.tie_embeddings=true "
+                "checkpoint.exclude_from_loading=lm_head.weight") == 0);
+    leave(&p);
+}
+
+static int check(struct place *p, const char *from, const char *setting)
+{
+    char path[300];
+    snprintf(path, sizeof path, "checkpoint.initial_load_path=%s", from);
+    text_clear(&p->err);
+    return LLAMERO(NULL, &p->err, "check", p->config, path, setting);
+}
+
+TEST(check_compares_the_shapes_of_the_initial_weights)
+{
+    struct place p = place();
+    CHECK(train(&p, "first", NULL, "training.steps=1") == 0);
+    const char *from = step(&p, "first", "1");
+    const char *weights = test_path(from, "model-00001-of-00001.safetensors");
+    CHECK(check(&p, from, "training.steps=1") == 0);
+    CHECK(strstr(p.err.data, "step-1: loads all 21 tensors"));
+    CHECK(check(&p, "/nowhere", "training.steps=1") == 66);
+    CHECK(strstr(p.err.data, "/nowhere: no such folder"));
+    CHECK(check(&p, from, "model.ffn_hidden=88") == 78);
+    CHECK(strstr(p.err.data, "expected [88, 32]: set model.ffn_hidden to fit"));
+    CHECK(check(&p, from, "model.n_heads=8") == 78);
+    CHECK(strstr(p.err.data, "expected [8, 32]: set model.n_kv_heads and model.head_dim"));
+    CHECK(check(&p, from, "model.vocab_size=300") == 78);
+    CHECK(strstr(p.err.data, "set model.vocab_size or use its tokenizer"));
+    CHECK(check(&p, "hf://nobody/nothing", "training.steps=1") == 0);
+    CHECK(strstr(p.err.data, "not checked, since it is not downloaded yet"));
+    CHECK(truncate(weights, 5000) == 0);
+    CHECK(check(&p, from, "training.steps=1") == 65);
+    leave(&p);
+}

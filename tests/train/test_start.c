@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/rig.h"
+
+#include "checkpoint/convert.h"
+#include "train/start.h"
+
+struct place {
+    struct saved saved;
+    const char *folder; /* of the run; checkpoint/ holds its checkpoints */
+    struct config config;
+};
+
+/* A run with checkpoints of these steps. */
+static void make(struct place *p, const int *steps, const char *initial)
+{
+    char dump[300], path[300];
+    saved_open(&p->saved, false);
+    const char *checkpoints = saved_folder(&p->saved, steps);
+    p->folder = test_path(checkpoints, "..");
+    snprintf(dump, sizeof dump, "job.dump_folder=%s", p->folder);
+    snprintf(path, sizeof path, "checkpoint.initial_load_path=%s", initial);
+    CHECK_STATUS(OK, config_load(&p->config, NULL, (const char *const[]){dump, path}, 2));
+}
+
+static void leave(struct place *p)
+{
+    config_release(&p->config);
+    saved_close(&p->saved);
+}
+
+/* Converts step `from` to DCP as step `to`. */
+static void put_dcp(const struct place *p, const char *from, const char *to)
+{
+    struct converted done;
+    struct conversion c = {.from = test_path(p->folder, from),
+                           .to = test_path(p->folder, to),
+                           .target = CONVERT_DCP,
+                           .dtype = SAFETENSORS_F32,
+                           .model_only = true};
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
+}
+
+static struct start find(const struct place *p, int64_t limit)
+{
+    struct start s;
+    const struct start_search search = {.limit = limit};
+    CHECK_STATUS(OK, start_find(&s, &p->config, &search, comm_self()));
+    return s;
+}
+
+TEST(a_run_starts_from_its_own_newest_checkpoint_then_from_the_initial_path)
+{
+    struct place p;
+    make(&p, STEPS(1, 2), "");
+    struct start s = find(&p, INT64_MAX);
+    CHECK(s.own && s.native && s.whole && !s.partial && s.step == 2);
+    start_release(&s);
+    s = find(&p, 2);
+    CHECK(s.step == 1);
+    start_release(&s);
+    leave(&p);
+
+    struct place next;
+    make(&p, STEPS(3), "");
+    make(&next, STEPS(0), p.folder);
+    s = find(&next, INT64_MAX);
+    CHECK(!s.own && s.step == -1 && !s.whole && strstr(s.folder, "step-3"));
+    start_release(&s);
+    next.config.checkpoint.initial_load_model_only = false;
+    s = find(&next, INT64_MAX);
+    CHECK(s.whole);
+    start_release(&s);
+    next.config.checkpoint.initial_load_path = "";
+    s = find(&next, INT64_MAX);
+    CHECK(!s.folder);
+    start_release(&s);
+    leave(&next), leave(&p);
+}
+
+TEST(dcp_in_the_folder_of_a_run_is_weights_at_step_0_and_a_checkpoint_later)
+{
+    struct place p;
+    make(&p, STEPS(1), "");
+    put_dcp(&p, "checkpoint/step-1", "checkpoint/step-0");
+    struct start s = find(&p, 1);
+    CHECK(s.own && !s.native && !s.whole && s.partial && s.step == 0);
+    start_release(&s);
+    s = find(&p, INT64_MAX);
+    CHECK(s.native && s.step == 1);
+    start_release(&s);
+    put_dcp(&p, "checkpoint/step-1", "checkpoint/step-7");
+    s = find(&p, INT64_MAX);
+    CHECK(s.own && !s.native && s.whole && !s.partial && s.step == 7);
+    start_release(&s);
+    leave(&p);
+}
+
+TEST(damaged_checkpoints_are_never_replaced_by_the_initial_path)
+{
+    struct place p;
+    struct start s;
+    const struct start_search search = {.limit = INT64_MAX};
+    make(&p, STEPS(1), "/nowhere");
+    CHECK_STATUS(OK, file_remove_tree(test_path(p.folder, "checkpoint/step-1/manifest.json")));
+    CHECK_STATUS(DATA, start_find(&s, &p.config, &search, comm_self()));
+    CHECK_MESSAGE("no intact checkpoint found (1 damaged or incomplete)");
+    CHECK_STATUS(OK, file_remove_tree(test_path(p.folder, "checkpoint/step-1")));
+    CHECK_STATUS(MISSING, start_find(&s, &p.config, &search, comm_self()));
+    leave(&p);
+}
+
+TEST(start_check_compares_shapes_without_reading_weights)
+{
+    struct place p;
+    make(&p, STEPS(1), "");
+    struct model_shape shape = p.saved.shape;
+    const char *weights = test_path(p.folder, "checkpoint/step-1/model-00001-of-00001.safetensors");
+    uint64_t size;
+    CHECK_STATUS(OK, file_size(weights, &size));
+    flip(weights, size - 1, 1); /* only reading weights finds this */
+    CHECK_STATUS(OK, start_check(&p.config, &shape, true));
+    shape.F++;
+    CHECK_STATUS(CONFIG, start_check(&p.config, &shape, true));
+    CHECK_MESSAGE("set model.ffn_hidden to fit");
+    leave(&p);
+}
