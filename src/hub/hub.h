@@ -1,8 +1,11 @@
-/* hub.h -- hf:// paths of the Hugging Face Hub (hub_path.h has their syntax) as local files.
+/* hub.h -- hf:// paths of the Hugging Face Hub and s3:// paths of object stores (hub_path.h has
+ * their syntax) as local files.
  *
  * hub_fetch downloads what a path refers to into the cache; hub_find returns its local path without
- * any request.  Both leave paths that do not begin with hf:// unchanged.
- * Offline  With HF_HUB_OFFLINE=1 no requests are made; hub_fetch only checks the cache. */
+ * any request.  Both leave local paths unchanged; URLs of another scheme
+ * are errors (CONFIG).
+ * Offline  With HF_HUB_OFFLINE=1 no requests are made, to neither; hub_fetch only checks the cache.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +18,7 @@
  * and tokenizer. */
 enum hub_selection { HUB_DATA, HUB_TOKENIZER, HUB_WEIGHTS };
 
-bool hub_is_path(const char *path);
+bool hub_is_path(const char *path); /* hf:// or s3:// */
 
 /* Collective: rank 0 lists and downloads the files, then the ranks that do not share its cache
  * download them as well.  Errors of client_get; MISSING: no file matches; UNSUPPORTED: built

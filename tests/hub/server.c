@@ -12,7 +12,7 @@
 
 enum { REQUEST = 16384 };
 
-static int listen_anywhere(char *url, size_t room)
+int server_listen(char *url, size_t room)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t n = sizeof a;
@@ -24,7 +24,7 @@ static int listen_anywhere(char *url, size_t room)
     return fd;
 }
 
-static void send_all(int fd, const char *bytes, size_t len)
+void server_send(int fd, const char *bytes, size_t len)
 {
     while (len) {
         ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
@@ -38,8 +38,8 @@ static void answer(int fd, int status, const char *headers, const char *body, si
     struct text t = {0};
     text_addf(&t, "HTTP/1.1 %d X\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n", status,
               len, headers);
-    send_all(fd, t.data, t.len);
-    send_all(fd, body, len);
+    server_send(fd, t.data, t.len);
+    server_send(fd, body, len);
     text_release(&t);
 }
 
@@ -88,8 +88,8 @@ static void send_file(struct server *s, int fd, const struct server_file *f, con
                       "Content-Length: %zu\r\n\r\n",
                       from, len - 1, len, body.len - from);
         }
-        send_all(fd, head.data, head.len);
-        send_all(fd, body.data + from, (body.len - from) / 2);
+        server_send(fd, head.data, head.len);
+        server_send(fd, body.data + from, (body.len - from) / 2);
     } else if (!send_fault(fd, fault, loop.data)) {
         answer(fd, from ? 206 : 200, head.data ? head.data : "", body.data + from, body.len - from);
     }
@@ -294,8 +294,8 @@ void server_start(struct server *s)
     if (!s->commit) s->commit = "0123456789abcdef0123456789abcdef01234567";
     if (!s->repo) s->repo = "datasets/org/name";
     while (s->num_files < SERVER_FILES && s->files[s->num_files].path) s->num_files++;
-    s->listening[0] = listen_anywhere(s->endpoint, sizeof s->endpoint);
-    s->listening[1] = listen_anywhere(s->cdn, sizeof s->cdn);
+    s->listening[0] = server_listen(s->endpoint, sizeof s->endpoint);
+    s->listening[1] = server_listen(s->cdn, sizeof s->cdn);
     CHECK(s->listening[0] >= 0 && s->listening[1] >= 0);
     CHECK(pipe(s->stop) == 0);
     CHECK(pthread_create(&s->thread, NULL, serve_connections, s) == 0);

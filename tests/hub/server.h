@@ -65,3 +65,7 @@ void server_stop(struct server *s); /* keeps the log */
 struct hub_settings server_settings(const struct server *s, const char *token, double *waited);
 /* Checks the content of the file that hub_find returns. */
 void server_check(const struct hub_settings *settings, const char *path, const char *bytes);
+
+/* Listens on a free port of 127.0.0.1; `url` becomes http://127.0.0.1:PORT.  Below 0: failed. */
+int server_listen(char *url, size_t room);
+void server_send(int fd, const char *bytes, size_t len); /* gives up if the client closes */
