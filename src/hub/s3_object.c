@@ -141,22 +141,27 @@ static enum status hash_body(const struct http_body *b, char header[HASH_HEADER]
     return st;
 }
 
-/* Sends a body to the object's URL, or to one with the query `query`. */
-static enum status send_body(const struct s3_transfer *t, const char *method, const char *query,
-                             const struct http_body *body, struct sink *answer,
+/* A request with a body to the object's URL. */
+struct object_request {
+    const char *method, *query; /* query "": none */
+    struct http_body body;
+    struct sink *answer; /* NULL: discarded */
+};
+
+static enum status send_body(const struct s3_transfer *t, const struct object_request *r,
                              struct http_response *a)
 {
     char hash[HASH_HEADER];
     struct text url = {0};
-    enum status st = hash_body(body, hash);
+    enum status st = hash_body(&r->body, hash);
     const char *headers[] = {hash, "Content-Type: application/octet-stream", NULL};
-    text_addf(&url, "%s%s%s", t->url.data, query[0] ? "?" : "", query);
-    const struct client_request q = {.method = method,
+    text_addf(&url, "%s%s%s", t->url.data, r->query[0] ? "?" : "", r->query);
+    const struct client_request q = {.method = r->method,
                                      .url = url.data,
                                      .what = t->what.data,
                                      .headers = headers,
-                                     .body = *body,
-                                     .sink = answer};
+                                     .body = r->body,
+                                     .sink = r->answer};
     if (!st) st = client_send(t->client, &q, a);
     text_release(&url);
     return st;
@@ -194,13 +199,14 @@ static enum status send_parts(const struct s3_transfer *t, const char *id,
     struct text query = {0};
     enum status st = STATUS_OK;
     for (uint64_t at = 0, number = 1; at < b->size; at += part_bytes, number++) {
-        struct http_body part = *b;
+        struct object_request part = {.method = "PUT", .body = *b};
         struct http_response a;
-        part.begin = at;
-        part.size = b->size - at < part_bytes ? b->size - at : part_bytes;
+        part.body.begin = at;
+        part.body.size = b->size - at < part_bytes ? b->size - at : part_bytes;
         text_clear(&query);
         text_addf(&query, "partNumber=%llu&uploadId=%s", (unsigned long long)number, id);
-        TRY_OUT(send_body(t, "PUT", query.data, &part, NULL, &a));
+        part.query = query.data;
+        TRY_OUT(send_body(t, &part, &a));
         if (!listing_is_etag(a.etag))
             FAIL_OUT(DATA, "%s: the response to a part has no ETag", t->what.data);
         text_addf(xml, "<Part><PartNumber>%llu</PartNumber><ETag>", (unsigned long long)number);
@@ -233,12 +239,13 @@ static void abort_upload(const struct s3_transfer *t, const char *id)
 static enum status upload_parts(const struct s3_transfer *t, const struct http_body *b,
                                 uint64_t part_bytes)
 {
-    static const struct http_body none = {.bytes = ""};
     struct text_sink answer = client_text_sink();
     struct text id = {0}, escaped = {0}, xml = {0}, query = {0};
     struct http_response a;
     enum status st = STATUS_OK;
-    TRY_OUT(send_body(t, "POST", "uploads=", &none, &answer.sink, &a));
+    struct object_request r = {
+        .method = "POST", .query = "uploads=", .body = {.bytes = ""}, .answer = &answer.sink};
+    TRY_OUT(send_body(t, &r, &a));
     TRY_OUT(read_answer(t, &answer, "/InitiateMultipartUploadResult/UploadId", &id));
     url_append_escaped(&escaped, id.data, false);
     text_adds(&xml, "<CompleteMultipartUpload>");
@@ -246,8 +253,9 @@ static enum status upload_parts(const struct s3_transfer *t, const struct http_b
     text_adds(&xml, "</CompleteMultipartUpload>");
     text_addf(&query, "uploadId=%s", escaped.data);
     answer.sink.restart(&answer.sink);
-    const struct http_body list = {.bytes = xml.data, .size = xml.len};
-    if (!st) st = send_body(t, "POST", query.data, &list, &answer.sink, &a);
+    r.query = query.data;
+    r.body = (struct http_body){.bytes = xml.data, .size = xml.len};
+    if (!st) st = send_body(t, &r, &a);
     if (!st) st = read_answer(t, &answer, "/CompleteMultipartUploadResult/ETag", &id);
     if (st) abort_upload(t, escaped.data);
 out:
@@ -262,18 +270,18 @@ out:
 enum status s3_object_upload(struct client *c, const struct s3_file *f, uint64_t part_bytes)
 {
     struct s3_transfer t = begin(c, f->bucket, f->key);
-    struct http_body body = {.path = f->path, .fd = -1};
+    struct object_request r = {.method = "PUT", .query = "", .body = {.path = f->path, .fd = -1}};
+    struct http_body *body = &r.body;
     struct http_response a;
     enum status st = STATUS_OK;
-    TRY_OUT(file_size(f->path, &body.size));
-    body.fd = open(f->path, O_RDONLY | O_CLOEXEC);
-    if (body.fd < 0) FAIL_OUT(IO, "%s: %s", f->path, strerror(errno));
-    uint64_t least = (body.size / MAX_PARTS + (1 << 20)) >> 20 << 20;
+    TRY_OUT(file_size(f->path, &body->size));
+    body->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (body->fd < 0) FAIL_OUT(IO, "%s: %s", f->path, strerror(errno));
+    uint64_t least = (body->size / MAX_PARTS + (1 << 20)) >> 20 << 20;
     if (!part_bytes) part_bytes = least > S3_PART_BYTES ? least : S3_PART_BYTES;
-    st = body.size > part_bytes ? upload_parts(&t, &body, part_bytes)
-                                : send_body(&t, "PUT", "", &body, NULL, &a);
+    st = body->size > part_bytes ? upload_parts(&t, body, part_bytes) : send_body(&t, &r, &a);
 out:
-    if (body.fd >= 0) close(body.fd);
+    if (body->fd >= 0) close(body->fd);
     end(&t);
     return st;
 }

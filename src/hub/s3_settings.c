@@ -30,17 +30,21 @@ static bool is_section(const char *line, size_t n, const char *kind, const char 
     return (is_kind || !strcmp(kind, "profile")) && word_is(at, (size_t)(end - at), name);
 }
 
-/* The value of KEY, or of the indented SUBKEY below KEY, in one section. */
-static char *find_in_section(const char *ini, const char *kind, const char *name, const char *key,
-                             const char *subkey, bool *found)
+/* KEY, or the indented SUBKEY below KEY, of one section. */
+struct ini_key {
+    const char *kind, *section, *key, *subkey; /* subkey NULL: none */
+};
+
+static char *find_in_section(const char *ini, const struct ini_key *k, bool *found)
 {
+    const char *key = k->key, *subkey = k->subkey;
     bool inside = false, below = false;
     char *value = NULL;
     for (const char *line = ini; *line;) {
         size_t n = strcspn(line, "\n"), indent = strspn(line, " \t");
         const char *at = line + indent, *equals = memchr(line, '=', n);
         if (*at == '[' && !indent) {
-            inside = is_section(line, n, kind, name);
+            inside = is_section(line, n, k->kind, k->section);
             if (inside) *found = true;
             below = false;
         } else if (inside && equals && *at != '#' && *at != ';') {
@@ -67,11 +71,14 @@ char *s3_settings_find(const char *ini, const char *profile, const char *key, bo
     char *value = NULL;
     bool ignored;
     if (strncmp(key, "services.", 9))
-        return find_in_section(ini, "profile", profile, key, NULL, found);
-    char *services = find_in_section(ini, "profile", profile, "services", NULL, found);
+        return find_in_section(ini, &(struct ini_key){"profile", profile, key, NULL}, found);
+    char *services =
+        find_in_section(ini, &(struct ini_key){"profile", profile, "services", NULL}, found);
     const char *dot = strchr(key + 9, '.');
     char *parent = heap_string(key + 9, (size_t)(dot - key - 9));
-    if (services) value = find_in_section(ini, "services", services, parent, dot + 1, &ignored);
+    if (services)
+        value = find_in_section(ini, &(struct ini_key){"services", services, parent, dot + 1},
+                                &ignored);
     free(parent);
     free(services);
     return value;
