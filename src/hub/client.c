@@ -95,19 +95,18 @@ static enum status send_once(struct client *c, const struct client_request *q,
     text_adds(&url, q->url);
     for (int hop = 0;; hop++) {
         struct body_receiver receiver = {.sink = q->sink};
-        bool ours = !q->is_public && url_same_origin(url.data, s->endpoint);
+        bool ours = url_same_origin(url.data, s->endpoint);
         *redirected_off = hop > 0 && !ours;
-        struct http_request r = {
-            .url = url.data,
-            .method = q->method,
-            .token = ours && !s->is_s3 ? s->token : NULL,
-            .signer = s->is_s3 && s->signer.key_id && !q->is_public ? &s->signer : NULL,
-            .headers = q->headers,
-            .body = q->body,
-            .from = q->sink ? q->sink->have : 0,
-            .on_body = receive_body,
-            .context = &receiver,
-            .cancel = c->cancel};
+        struct http_request r = {.url = url.data,
+                                 .method = q->method,
+                                 .token = ours && !s->is_s3 ? s->token : NULL,
+                                 .signer = s->is_s3 && s->signer.key_id ? &s->signer : NULL,
+                                 .headers = q->headers,
+                                 .body = q->body,
+                                 .from = q->sink ? q->sink->have : 0,
+                                 .on_body = receive_body,
+                                 .context = &receiver,
+                                 .cancel = c->cancel};
         TRY_OUT(http_send(c->http, &r, a));
         if (!is_redirect(a->status) || s->is_s3) goto out;
         if (q->method && a->status < 307) goto out;
@@ -181,7 +180,9 @@ static enum status fail_response(const struct client *c, const struct http_respo
     if (a->broken)
         FAIL(IO, "%s: %.*s: %s%s", what, url_bytes, q->url, a->error,
              a->status ? "" : " (without a network, set HF_HUB_OFFLINE=1 to use the cache)");
-    if (s->is_s3 && !q->is_public) return fail_s3_response(c, a, what, reason);
+    if (s->is_s3) return fail_s3_response(c, a, what, reason);
+    bool ours = url_same_origin(q->url, s->endpoint);
+    if (!ours) FAIL(IO, "%s: HTTP %d%s: %.*s", what, a->status, reason, url_bytes, q->url);
     if (a->status == 401 && s->token[0])
         FAIL(CONFIG, "%s: HTTP 401%s: no such repository, or the token in %s has no access to it",
              what, reason, s->token_from);

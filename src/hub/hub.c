@@ -115,12 +115,24 @@ static void select_from_folder(const struct listing *all, enum hub_selection sel
             listing_append(out, &all->files[i]);
 }
 
+bool hub_is_model_file(const char *name)
+{
+    return is_selected(HUB_WEIGHTS, false, "", name) || is_selected(HUB_WEIGHTS, true, "", name);
+}
+
+bool hub_is_weights(const char *name)
+{
+    static const char *const ends[] = {".safetensors", ".pth", ".bin"};
+    const char *end = strrchr(name, '.');
+    for (size_t i = 0; end && i < 3; i++)
+        if (!strcmp(end, ends[i])) return true;
+    return false;
+}
+
 static bool has_weights(const struct listing *l)
 {
-    for (size_t i = 0; i < l->count; i++) {
-        const char *end = strrchr(l->files[i].path, '.');
-        if (end && (!strcmp(end, ".safetensors") || !strcmp(end, ".pth"))) return true;
-    }
+    for (size_t i = 0; i < l->count; i++)
+        if (hub_is_weights(l->files[i].path)) return true;
     return false;
 }
 

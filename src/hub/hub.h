@@ -19,6 +19,9 @@
 enum hub_selection { HUB_DATA, HUB_TOKENIZER, HUB_WEIGHTS };
 
 bool hub_is_path(const char *path); /* hf:// or s3:// */
+/* By the name of a file in a model's folder: is it part of the model, and does it have weights? */
+bool hub_is_model_file(const char *name);
+bool hub_is_weights(const char *name);
 
 /* Collective: rank 0 lists and downloads the files, then the ranks that do not share its cache
  * download them as well.  Errors of client_get; MISSING: no file matches; UNSUPPORTED: built

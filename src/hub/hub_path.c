@@ -87,6 +87,9 @@ static enum status parse_s3(struct hub_path *p, const char *path)
                     bucket[0] != '-' && !strstr(p->repo, "..");
     if (is_valid && (!p->path[0] || hub_path_is_contained(p->path))) return STATUS_OK;
     hub_path_release(p);
+    if (memchr(bucket, '@', n)) /* may be a secret: do not repeat it */
+        FAIL(CONFIG, "s3://...@...: credentials in a URL are not supported; set AWS_ACCESS_KEY_ID "
+                     "and AWS_SECRET_ACCESS_KEY");
     FAIL(CONFIG, "%s: expected s3://BUCKET/KEY, where KEY may be a pattern or a folder", path);
 }
 

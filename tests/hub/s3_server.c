@@ -5,16 +5,13 @@
 
 #include "hub/xml.h"
 
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-enum { HEAD = 16384, HASH = 32, BLOCK = 64 };
+enum { HASH = 32, BLOCK = 64 };
 
 struct s3_request {
-    char head[HEAD];
-    char method[16], path[1024], query[2048], key[256];
-    struct text body;
+    struct server_request http;
+    char path[1024], query[2048], key[256];
 };
 
 /* ---- SigV4, from AWS's description of it, with its own HMAC ---- */
@@ -56,20 +53,6 @@ static void hmac(const void *key, size_t key_bytes, const char *text, unsigned c
     }
 }
 
-/* The value of a header; "": absent. */
-static void header(const struct s3_request *r, const char *name, char *out, size_t room)
-{
-    size_t n = strlen(name);
-    out[0] = 0;
-    for (const char *line = strstr(r->head, "\r\n"); line; line = strstr(line + 2, "\r\n")) {
-        if (strncasecmp(line + 2, name, n) || line[2 + n] != ':') continue;
-        const char *value = line + 3 + n;
-        while (*value == ' ') value++;
-        snprintf(out, room, "%.*s", (int)strcspn(value, "\r"), value);
-        return;
-    }
-}
-
 static int compare_words(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -92,7 +75,7 @@ static void add_canonical_headers(struct text *t, const struct s3_request *r, co
     char copy[1024], value[1024], *next = NULL;
     snprintf(copy, sizeof copy, "%s", names);
     for (char *w = strtok_r(copy, ";", &next); w; w = strtok_r(NULL, ";", &next)) {
-        header(r, w, value, sizeof value);
+        server_header(&r->http, w, value, sizeof value);
         text_addf(t, "%s:%s\n", w, value);
     }
 }
@@ -103,10 +86,10 @@ static bool is_signed(const struct s3_server *s, const struct s3_request *r)
     char hex[DIGEST_HEX], key[128], day[16], session[256];
     struct text canonical = {0}, string = {0};
     unsigned char k[HASH];
-    header(r, "Authorization", auth, sizeof auth);
-    header(r, "x-amz-content-sha256", hash, sizeof hash);
-    header(r, "x-amz-date", date, sizeof date);
-    header(r, "x-amz-security-token", session, sizeof session);
+    server_header(&r->http, "Authorization", auth, sizeof auth);
+    server_header(&r->http, "x-amz-content-sha256", hash, sizeof hash);
+    server_header(&r->http, "x-amz-date", date, sizeof date);
+    server_header(&r->http, "x-amz-security-token", session, sizeof session);
     if (!auth[0] && s->is_public) return true;
     if (sscanf(auth,
                "AWS4-HMAC-SHA256 Credential=%127[^,], SignedHeaders=%511[^,], "
@@ -120,9 +103,9 @@ static bool is_signed(const struct s3_server *s, const struct s3_request *r)
     if (!strstr(names, "host") || !strstr(names, "x-amz-content-sha256") ||
         !strstr(names, "x-amz-date") || (s->session && !strstr(names, "x-amz-security-token")))
         return false;
-    hash_hex(r->body.len ? r->body.data : "", r->body.len, hex);
+    hash_hex(r->http.body.len ? r->http.body.data : "", r->http.body.len, hex);
     if (strcmp(hash, hex)) return false;
-    text_addf(&canonical, "%s\n%s\n", r->method, r->path);
+    text_addf(&canonical, "%s\n%s\n", r->http.method, r->path);
     add_sorted_query(&canonical, r->query);
     text_adds(&canonical, "\n");
     add_canonical_headers(&canonical, r, names);
@@ -145,16 +128,6 @@ static bool is_signed(const struct s3_server *s, const struct s3_request *r)
 
 /* ---- requests ---- */
 
-static void answer(int fd, int status, const char *headers, const char *body, size_t len)
-{
-    struct text t = {0};
-    text_addf(&t, "HTTP/1.1 %d X\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n", status,
-              len, headers);
-    server_send(fd, t.data, t.len);
-    server_send(fd, body, len);
-    text_release(&t);
-}
-
 static void answer_error(int fd, int status, const char *code, const char *headers)
 {
     struct text t = {0};
@@ -162,7 +135,7 @@ static void answer_error(int fd, int status, const char *code, const char *heade
               "<?xml version=\"1.0\"?>\n<Error><Code>%s</Code><Message>because of %s &amp; "
               "so</Message></Error>",
               code, code);
-    answer(fd, status, headers, t.data, t.len);
+    server_answer(fd, status, headers, t.data, t.len);
     text_release(&t);
 }
 
@@ -295,7 +268,7 @@ static void send_list(struct s3_server *s, int fd, const struct s3_request *r)
         text_addf(&t, "</ETag><Size>%zu</Size></Contents>", o->bytes.len);
     }
     text_adds(&t, "</ListBucketResult>");
-    answer(fd, 200, "Content-Type: application/xml\r\n", t.data, t.len);
+    server_answer(fd, 200, "Content-Type: application/xml\r\n", t.data, t.len);
     text_release(&t);
 }
 
@@ -309,8 +282,8 @@ static void send_object(struct s3_server *s, int fd, const struct s3_request *r,
         answer_error(fd, 404, "NoSuchKey", "");
         return;
     }
-    header(r, "Range", range, sizeof range);
-    header(r, "If-Match", match, sizeof match);
+    server_header(&r->http, "Range", range, sizeof range);
+    server_header(&r->http, "If-Match", match, sizeof match);
     if (match[0] && strcmp(match, o->etag)) {
         answer_error(fd, 412, "PreconditionFailed", "");
         return;
@@ -339,16 +312,16 @@ static void receive_object(struct s3_server *s, int fd, const struct s3_request 
         return;
     }
     if (!is_part) {
-        s3_server_put(s, r->key, r->body.data, r->body.len);
+        s3_server_put(s, r->key, r->http.body.data, r->http.body.len);
         o = find_object(s, r->key, false);
         snprintf(etag, sizeof etag, "ETag: %s\r\n", o->etag);
     } else {
         text_clear(&o->parts[i]);
-        text_add(&o->parts[i], r->body.data, r->body.len);
-        hash_hex(r->body.data, r->body.len, hex);
+        text_add(&o->parts[i], r->http.body.data, r->http.body.len);
+        hash_hex(r->http.body.data, r->http.body.len, hex);
         snprintf(etag, sizeof etag, "ETag: \"%.32s\"\r\n", hex);
     }
-    answer(fd, 200, etag, "", 0);
+    server_answer(fd, 200, etag, "", 0);
 }
 
 static void complete_upload(struct s3_server *s, int fd, const struct s3_request *r)
@@ -368,13 +341,13 @@ static void complete_upload(struct s3_server *s, int fd, const struct s3_request
         text_add(&whole, o->parts[i].data, o->parts[i].len);
     }
     text_adds(&want, "</CompleteMultipartUpload>");
-    bool same = want.len == r->body.len && !memcmp(want.data, r->body.data, want.len);
+    bool same = want.len == r->http.body.len && !memcmp(want.data, r->http.body.data, want.len);
     if (same) {
         remove_object(s, o);
         s3_server_put(s, r->key, whole.data, whole.len);
         const char *text = "<CompleteMultipartUploadResult><ETag>&quot;x-2&quot;</ETag>"
                            "</CompleteMultipartUploadResult>";
-        answer(fd, 200, "", text, strlen(text));
+        server_answer(fd, 200, "", text, strlen(text));
     } else {
         answer_error(fd, 400, "InvalidPart", "");
     }
@@ -392,7 +365,7 @@ static void post_object(struct s3_server *s, int fd, const struct s3_request *r)
     const char *text = "<InitiateMultipartUploadResult><Bucket>bucket</Bucket>"
                        "<UploadId>id&amp;1</UploadId></InitiateMultipartUploadResult>";
     add_object(s, r->key, true);
-    answer(fd, 200, "", text, strlen(text));
+    server_answer(fd, 200, "", text, strlen(text));
 }
 
 static void delete_object(struct s3_server *s, int fd, const struct s3_request *r)
@@ -402,7 +375,7 @@ static void delete_object(struct s3_server *s, int fd, const struct s3_request *
     struct s3_object *o = find_object(s, r->key, is_abort);
     if (o) remove_object(s, o);
     if (is_abort) s->num_aborted++;
-    answer(fd, 204, "", "", 0);
+    server_answer(fd, 204, "", "", 0);
 }
 
 /* Sends the response of a fault that does not depend on the request; false: it does. */
@@ -416,7 +389,7 @@ static bool send_fault(int fd, enum s3_fault fault)
         answer_error(fd, 301, "PermanentRedirect", "x-amz-bucket-region: eu-north-1\r\n");
         return true;
     case S3_FAULT_IN_BODY: answer_error(fd, 200, "InternalError", ""); return true;
-    case S3_FAULT_MALFORMED: answer(fd, 200, "", "<ListBucketResult><Key>", 23); return true;
+    case S3_FAULT_MALFORMED: server_answer(fd, 200, "", "<ListBucketResult><Key>", 23); return true;
     default: return false;
     }
 }
@@ -424,7 +397,7 @@ static bool send_fault(int fd, enum s3_fault fault)
 static void handle(struct s3_server *s, int fd, struct s3_request *r, enum s3_kind kind,
                    enum s3_fault fault)
 {
-    if (fault == S3_FAULT_CORRUPT && r->body.len) r->body.data[0] ^= 1;
+    if (fault == S3_FAULT_CORRUPT && r->http.body.len) r->http.body.data[0] ^= 1;
     if (send_fault(fd, fault)) return;
     if (!is_signed(s, r)) {
         s->num_bad_signatures++;
@@ -437,88 +410,49 @@ static void handle(struct s3_server *s, int fd, struct s3_request *r, enum s3_ki
         send_object(s, fd, r, fault);
     } else if (kind == S3_POST) {
         post_object(s, fd, r);
-    } else if (!strcmp(r->method, "PUT")) {
+    } else if (!strcmp(r->http.method, "PUT")) {
         receive_object(s, fd, r);
     } else {
         delete_object(s, fd, r);
     }
 }
 
-/* Reads the head and, unless the fault interrupts it, the body. */
-static bool receive(struct s3_request *r, int fd, bool half)
+static void serve(void *context, int fd)
 {
-    size_t len = 0;
-    char *end, value[64], chunk[65536];
-    while (!(end = strstr(r->head, "\r\n\r\n")) && len < sizeof r->head - 1) {
-        ssize_t n = recv(fd, r->head + len, sizeof r->head - 1 - len, 0);
-        if (n <= 0) return false;
-        r->head[len += (size_t)n] = 0;
-    }
-    if (!end) return false;
-    header(r, "Content-Length", value, sizeof value);
-    size_t want = strtoul(value, NULL, 10);
-    text_add(&r->body, end + 4, len - (size_t)(end + 4 - r->head));
-    header(r, "Expect", value, sizeof value);
-    if (value[0]) server_send(fd, "HTTP/1.1 100 Continue\r\n\r\n", 25);
-    if (half) want /= 2;
-    while (r->body.len < want) {
-        ssize_t n = recv(fd, chunk, sizeof chunk, 0);
-        if (n <= 0) return false;
-        text_add(&r->body, chunk, (size_t)n);
-    }
-    return !half;
-}
-
-static void serve(struct s3_server *s, int fd)
-{
+    struct s3_server *s = context;
     struct s3_request *r = heap(sizeof *r);
-    char target[3000] = "", range[64];
+    char range[64];
     *r = (struct s3_request){0};
-    bool is_put = s->faults[S3_PUT][s->counts[S3_PUT] % S3_FAULTS] == S3_FAULT_DISCONNECT;
-    char peeked[4] = "";
-    recv(fd, peeked, 3, MSG_PEEK | MSG_WAITALL);
-    bool half = is_put && !strcmp(peeked, "PUT") && s->counts[S3_PUT] < S3_FAULTS;
-    bool whole = receive(r, fd, half);
-    if (sscanf(r->head, "%15s %2999s", r->method, target) == 2) {
-        size_t n = strcspn(target, "?");
-        snprintf(r->path, sizeof r->path, "%.*s", (int)n, target);
-        snprintf(r->query, sizeof r->query, "%s", target[n] ? target + n + 1 : "");
-        if (strlen(r->path) > 8) unescape(r->path + 8, r->key, sizeof r->key);
-    }
-    bool get = !strcmp(r->method, "GET");
-    enum s3_kind kind = get && !r->key[0]            ? S3_LIST
-                        : get                        ? S3_GET
-                        : !strcmp(r->method, "POST") ? S3_POST
-                                                     : S3_PUT;
-    bool counts = kind != S3_PUT || !strcmp(r->method, "PUT");
+    bool cut = s->counts[S3_PUT] < S3_FAULTS &&
+               s->faults[S3_PUT][s->counts[S3_PUT]] == S3_FAULT_DISCONNECT;
+    bool whole = server_receive(&r->http, fd, cut);
+    size_t n = strcspn(r->http.target, "?");
+    snprintf(r->path, sizeof r->path, "%.*s", (int)n, r->http.target);
+    snprintf(r->query, sizeof r->query, "%s", r->http.target[n] ? r->http.target + n + 1 : "");
+    if (strlen(r->path) > 8) unescape(r->path + 8, r->key, sizeof r->key);
+    bool get = !strcmp(r->http.method, "GET");
+    enum s3_kind kind = get && !r->key[0]                 ? S3_LIST
+                        : get                             ? S3_GET
+                        : !strcmp(r->http.method, "POST") ? S3_POST
+                                                          : S3_PUT;
+    bool counts = kind != S3_PUT || !strcmp(r->http.method, "PUT");
     int number = counts ? atomic_fetch_add(&s->counts[kind], 1) : S3_FAULTS;
     enum s3_fault fault = number < S3_FAULTS ? s->faults[kind][number] : S3_FAULT_NONE;
     pthread_mutex_lock(&s->lock);
     s->num_requests++;
-    header(r, "Range", range, sizeof range);
-    text_addf(&s->log, "%s %s %s\n", r->method, target, range);
+    server_header(&r->http, "Range", range, sizeof range);
+    text_addf(&s->log, "%s %s %s\n", r->http.method, r->http.target, range);
     if (whole) handle(s, fd, r, kind, fault);
     pthread_mutex_unlock(&s->lock);
-    text_release(&r->body);
+    text_release(&r->http.body);
     free(r);
 }
 
 static void *serve_connections(void *context)
 {
     struct s3_server *s = context;
-    for (;;) {
-        struct pollfd wait[2] = {{s->listening, POLLIN, 0}, {s->stop[0], POLLIN, 0}};
-        if (poll(wait, 2, -1) < 0) continue;
-        if (wait[1].revents) return NULL;
-        int fd = accept(s->listening, NULL, NULL);
-        if (fd < 0) continue;
-        serve(s, fd);
-        shutdown(fd, SHUT_WR);
-        char rest[4096]; /* closing with unread bytes would reset the connection */
-        while (recv(fd, rest, sizeof rest, 0) > 0) {
-        }
-        close(fd);
-    }
+    server_loop(s->listening, s->stop[0], serve, s);
+    return NULL;
 }
 
 void s3_server_start(struct s3_server *s)
