@@ -95,7 +95,7 @@ static enum status send_once(struct client *c, const struct client_request *q,
     text_adds(&url, q->url);
     for (int hop = 0;; hop++) {
         struct body_receiver receiver = {.sink = q->sink};
-        bool ours = url_same_origin(url.data, s->endpoint);
+        bool ours = !q->has_signed_url && url_same_origin(url.data, s->endpoint);
         *redirected_off = hop > 0 && !ours;
         struct http_request r = {.url = url.data,
                                  .method = q->method,
@@ -181,7 +181,7 @@ static enum status fail_response(const struct client *c, const struct http_respo
         FAIL(IO, "%s: %.*s: %s%s", what, url_bytes, q->url, a->error,
              a->status ? "" : " (without a network, set HF_HUB_OFFLINE=1 to use the cache)");
     if (s->is_s3) return fail_s3_response(c, a, what, reason);
-    bool ours = url_same_origin(q->url, s->endpoint);
+    bool ours = !q->has_signed_url && url_same_origin(q->url, s->endpoint);
     if (!ours) FAIL(IO, "%s: HTTP %d%s: %.*s", what, a->status, reason, url_bytes, q->url);
     if (a->status == 401 && s->token[0])
         FAIL(CONFIG, "%s: HTTP 401%s: no such repository, or the token in %s has no access to it",

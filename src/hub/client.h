@@ -46,7 +46,8 @@ struct client_request {
     const char *what;           /* for messages: the path and the file */
     const char *const *headers; /* as in http.h */
     struct http_body body;
-    struct sink *sink; /* NULL: discards the response's body */
+    struct sink *sink;   /* NULL: discards the response's body */
+    bool has_signed_url; /* sends no token: the URL itself is signed */
 };
 /* Succeeds if the response is a 2xx; *a is the last response.  MISSING: 404.  CONFIG: 401, 403.
  * IO: no response, or another status.  DATA: an invalid response.  REQUEUE: canceled.  Errors of

@@ -24,19 +24,15 @@ struct lfs_transfer {
     int fd;
 };
 
-static enum status post_json(struct client *c, const char *url, const char *what,
-                             const struct text *json, struct sink *answer)
+static struct client_request json_request(const struct lfs_file *f, const char *url,
+                                          const struct text *json)
 {
     static const char *const headers[] = {"Accept: " LFS_TYPE, "Content-Type: " LFS_TYPE, NULL};
-    struct http_response a;
-    const struct client_request q = {.method = "POST",
-                                     .url = url,
-                                     .what = what,
-                                     .headers = headers,
-                                     .body = {.bytes = json->data, .size = json->len},
-                                     .sink = answer};
-    TRY(client_send(c, &q, &a));
-    return STATUS_OK;
+    return (struct client_request){.method = "POST",
+                                   .url = url,
+                                   .what = f->what,
+                                   .headers = headers,
+                                   .body = {.bytes = json->data, .size = json->len}};
 }
 
 /* PUTs a part of the file to a URL that the Hub has signed. */
@@ -44,8 +40,12 @@ static enum status put_part(const struct lfs_transfer *t, const char *url,
                             const char *const *headers, const struct http_body *part,
                             struct http_response *a)
 {
-    const struct client_request q = {
-        .method = "PUT", .url = url, .what = t->file->what, .headers = headers, .body = *part};
+    const struct client_request q = {.method = "PUT",
+                                     .url = url,
+                                     .what = t->file->what,
+                                     .headers = headers,
+                                     .body = *part,
+                                     .has_signed_url = true};
     TRY(client_send(t->client, &q, a));
     return STATUS_OK;
 }
@@ -139,7 +139,9 @@ static enum status upload_parts(const struct lfs_transfer *t, const struct json 
     }
     json_end_array(&w);
     json_end_object(&w);
-    TRY_OUT(post_json(t->client, url, f->what, &json, NULL));
+    struct client_request q = json_request(f, url, &json);
+    q.has_signed_url = true;
+    TRY_OUT(client_send(t->client, &q, &a));
 out:
     text_release(&json);
     return st;
@@ -169,12 +171,17 @@ static enum status perform(const struct lfs_transfer *t, const struct json *root
     *uploaded = json_is_object(upload);
     if (!*uploaded) return STATUS_OK;
     TRY(json_get_string(upload, "href", &url));
-    bool multipart = json_string_is(json_get(root, "transfer"), "multipart");
+    /* As in huggingface_hub: "transfer" does not decide it. */
+    bool multipart = json_get(json_get(upload, "header"), "chunk_size") != NULL;
     TRY(multipart ? upload_parts(t, upload, url) : upload_basic(t, upload, url));
     if (!json_is_object(verify)) return STATUS_OK;
     TRY(json_get_string(verify, "href", &url));
     write_id(f, &json);
-    enum status st = post_json(t->client, url, f->what, &json, NULL);
+    struct http_response a;
+    struct client_request q = json_request(f, url, &json);
+    static const char *const headers[] = {"Content-Type: application/json", NULL};
+    q.headers = headers; /* verification is the Hub's own API */
+    enum status st = client_send(t->client, &q, &a);
     text_release(&json);
     return st;
 }
@@ -195,7 +202,10 @@ static enum status upload_once(const struct lfs_transfer *t, const struct hub_pa
     text_adds(&json, "],\"ref\":{\"name\":");
     json_quote(&json, repo->revision);
     text_adds(&json, "}}");
-    TRY_OUT(post_json(t->client, url.data, t->file->what, &json, &answer.sink));
+    struct http_response a;
+    struct client_request q = json_request(t->file, url.data, &json);
+    q.sink = &answer.sink;
+    TRY_OUT(client_send(t->client, &q, &a));
     TRY_OUT(json_parse(answer.text.data ? answer.text.data : "", answer.text.len, url.data, &root));
     TRY_OUT(perform(t, root, uploaded));
 out:

@@ -182,7 +182,7 @@ static enum status read_modes(struct push_session *s, const struct json *root)
         if (!f || (strcmp(mode, "lfs") && strcmp(mode, "regular")))
             FAIL(DATA, "%s: the Hub's response has an unknown file or upload mode: %.80s, %.20s",
                  s->repo.name, name, mode);
-        f->is_lfs = !strcmp(mode, "lfs");
+        f->is_lfs = !strcmp(mode, "lfs") && f->size; /* storage rejects empty objects */
         f->is_skipped = json_true(json_get(v, "shouldIgnore")) ||
                         json_string_is(oid, f->is_lfs ? f->sha256 : f->git_sha1);
         if (!f->is_lfs && !f->is_skipped && f->size > MAX_REGULAR_BYTES)
