@@ -10,8 +10,11 @@
 
 static void print_help(const struct flag *flags, const char *usage)
 {
-    static const char *const value[] = {
-        [FLAG_SWITCH] = "", [FLAG_INT] = " N", [FLAG_REAL] = " X", [FLAG_TEXT] = " TEXT"};
+    static const char *const value[] = {[FLAG_SWITCH] = "",
+                                        [FLAG_INT] = " N",
+                                        [FLAG_REAL] = " X",
+                                        [FLAG_TEXT] = " TEXT",
+                                        [FLAG_LIST] = " TEXT"};
     printf("usage: llamero %s\n", usage);
     if (flags->name) printf("\n");
     for (const struct flag *f = flags; f->name; f++) {
@@ -27,6 +30,13 @@ static enum status store_value(const struct flag *f, const char *value)
     errno = 0;
     if (f->kind == FLAG_TEXT) {
         *(const char **)f->into = value;
+        return STATUS_OK;
+    }
+    if (f->kind == FLAG_LIST) {
+        struct flag_list *list = f->into;
+        if (list->count == (int)(sizeof list->items / sizeof *list->items))
+            FAIL(USAGE, "--%s: at most %d are supported", f->name, list->count);
+        list->items[list->count++] = value;
         return STATUS_OK;
     }
     if (f->kind == FLAG_INT)

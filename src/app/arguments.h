@@ -7,13 +7,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum flag_kind { FLAG_SWITCH, FLAG_INT, FLAG_REAL, FLAG_TEXT };
+enum flag_kind { FLAG_SWITCH, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST };
+
+/* The values of a flag that may be repeated. */
+struct flag_list {
+    const char *items[64];
+    int count;
+};
 
 /* --name, --name VALUE or --name=VALUE; a table of flags ends with a NULL name. */
 struct flag {
     const char *name; /* without the dashes */
     enum flag_kind kind;
-    void *into; /* bool, int64_t, double or const char *; holds the default */
+    void *into; /* bool, int64_t, double, const char * or struct flag_list; holds the default */
     const char *help;
 };
 

@@ -117,7 +117,8 @@ static enum status measure(struct bench *b, size_t megabytes, int rounds)
     b->timings = heap(b->calls.count * sizeof *b->timings);
     TRY_OUT(arena_init(&memory, megabytes << 20, NULL));
     log_line(LOG_INFO, "measuring the ceilings of this machine ...");
-    TRY_OUT(cpu_bench_measure_ceilings(&b->ceilings, b->machine.queue, memory.base, memory.size));
+    TRY_OUT(cpu_bench_measure_ceilings(&b->ceilings, b->machine.queue->num_threads, memory.base,
+                                       memory.size));
     warn_if_cores_are_shared(b);
     machine_tune(&b->machine, &b->config->device);
     const struct cpu_bench c = {.config = b->config,
@@ -146,8 +147,8 @@ static void print_ceilings(const struct bench *b)
     for (enum ceiling i = 0; i < CEILING_COUNT; i++)
         printf("  %-24s %10.1f %10.1f GFLOP/s\n", cpu_bench_ceiling_text(i),
                c->flops[i][THREADS_ONE] / 1e9, c->flops[i][THREADS_ALL] / 1e9);
-    for (enum stream_kernel i = 0; i < STREAM_COUNT; i++)
-        printf("  memory: %-16s %10.1f %10.1f GB/s\n", stream_name(i),
+    for (enum bandwidth_kernel i = 0; i < BANDWIDTH_COUNT; i++)
+        printf("  memory: %-16s %10.1f %10.1f GB/s\n", bandwidth_name(i),
                c->bytes[i][THREADS_ONE] / 1e9, c->bytes[i][THREADS_ALL] / 1e9);
 }
 
@@ -270,83 +271,133 @@ static void print_table(const struct bench *b)
     text_release(&processor);
 }
 
-static void add_ceilings(const struct bench *b, struct text *t)
+static void write_ceiling(const char *name, const double *rates, struct json_writer *w)
 {
-    const struct ceilings *c = &b->ceilings;
-    text_adds(t, "\"ceilings\": {\"flops\": {");
-    for (enum ceiling i = 0; i < CEILING_COUNT; i++)
-        text_addf(t, "%s\"%s\": {\"one\": %.6g, \"all\": %.6g}", i ? ", " : "",
-                  cpu_bench_ceiling_name(i), c->flops[i][THREADS_ONE], c->flops[i][THREADS_ALL]);
-    text_adds(t, "}, \"bytes\": {");
-    for (enum stream_kernel i = 0; i < STREAM_COUNT; i++)
-        text_addf(t, "%s\"%s\": {\"one\": %.6g, \"all\": %.6g}", i ? ", " : "", stream_name(i),
-                  c->bytes[i][THREADS_ONE], c->bytes[i][THREADS_ALL]);
-    text_adds(t, "}},\n ");
+    json_begin_object(w, name, JSON_INLINE);
+    json_write_format(w, "one", "%.6g", rates[THREADS_ONE]);
+    json_write_format(w, "all", "%.6g", rates[THREADS_ALL]);
+    json_end_object(w);
 }
 
-static void add_calls(const struct bench *b, struct text *t)
+static void write_ceilings(const struct ceilings *c, struct json_writer *w)
 {
-    text_adds(t, "\"operations\": [");
+    json_begin_object(w, "ceilings", JSON_INLINE);
+    json_begin_object(w, "flops", JSON_INLINE);
+    for (enum ceiling i = 0; i < CEILING_COUNT; i++)
+        write_ceiling(cpu_bench_ceiling_name(i), c->flops[i], w);
+    json_end_object(w);
+    json_begin_object(w, "bytes", JSON_INLINE);
+    for (enum bandwidth_kernel i = 0; i < BANDWIDTH_COUNT; i++)
+        write_ceiling(bandwidth_name(i), c->bytes[i], w);
+    json_end_object(w);
+    json_end_object(w);
+}
+
+static void write_calls(const struct bench *b, struct json_writer *w)
+{
+    json_begin_array(w, "operations", JSON_INLINE);
     for (size_t i = 0; i < b->calls.count; i++) {
         const struct step_call *c = &b->calls.calls[i];
         const struct call_timing *time = &b->timings[i];
-        struct op_work w;
-        op_work(&c->call, &w);
-        text_addf(t, "%s\n  {\"name\": \"%s\", \"sizes\": \"%s\", \"calls\": %d, ", i ? "," : "",
-                  op_name(c->call.op), c->sizes, c->per_step);
-        text_addf(t, "\"flops\": %.9g, \"bytes\": %.9g, \"seconds\": %.6g, \"rate\": %.6g, ",
-                  w.flops, w.bytes, time->seconds, time->rate);
-        text_addf(t, "\"ceiling\": \"%s\", \"share\": %.5g, \"step_seconds\": %.6g",
-                  bounds[w.bound], time->share, time->step_seconds);
-        if (time->tuned > 0)
-            text_addf(t, ", \"usual_seconds\": %.6g, \"tuned\": %.5g", time->default_seconds,
-                      time->tuned);
-        text_adds(t, "}");
+        struct op_work work;
+        op_work(&c->call, &work);
+        json_newline(w, 2);
+        json_begin_object(w, NULL, JSON_INLINE);
+        json_write_string(w, "name", op_name(c->call.op));
+        json_write_string(w, "sizes", c->sizes);
+        json_write_int(w, "calls", c->per_step);
+        json_write_format(w, "flops", "%.9g", work.flops);
+        json_write_format(w, "bytes", "%.9g", work.bytes);
+        json_write_format(w, "seconds", "%.6g", time->seconds);
+        json_write_format(w, "rate", "%.6g", time->rate);
+        json_write_string(w, "ceiling", bounds[work.bound]);
+        json_write_format(w, "share", "%.5g", time->share);
+        json_write_format(w, "step_seconds", "%.6g", time->step_seconds);
+        if (time->tuned > 0) {
+            json_write_format(w, "usual_seconds", "%.6g", time->default_seconds);
+            json_write_format(w, "tuned", "%.5g", time->tuned);
+        }
+        json_end_object(w);
     }
-    text_adds(t, "],\n ");
-    if (tuned_ratio(b) > 0) text_addf(t, "\"tuned\": %.5g,\n ", tuned_ratio(b));
+    json_end_array(w);
 }
 
-static void add_step(const struct bench *b, int rounds, struct text *t)
+static void write_step(const struct bench *b, int rounds, struct json_writer *w)
 {
     const struct step_timing *s = &b->step;
-    text_adds(t, "\"step\": {\"seconds\": [");
-    for (int i = 0; i < rounds; i++) text_addf(t, "%s%.6g", i ? ", " : "", s->seconds[i]);
-    text_addf(t,
-              "], \"median\": %.6g, \"mean\": %.9g, \"alone\": %.6g, \"tokens\": %lld, "
-              "\"tokens_per_second\": %.6g, \"flops\": %.9g, \"flops_causal\": %.9g, ",
-              s->median, s->mean, sum_alone(b), (long long)s->tokens, (double)s->tokens / s->median,
-              s->flops, s->flops_causal);
-    text_addf(t,
-              "\"peak_flops\": %.6g, \"mfu\": %.5g, \"mfu_causal\": %.5g, "
-              "\"burst_flops\": %.6g, \"burst_share\": %.5g, \"parts\": [",
-              peak_of(b), s->flops / s->median / peak_of(b),
-              s->flops_causal / s->median / peak_of(b), s->burst_flops, s->burst_share);
-    for (int i = 0; i < b->num_parts; i++)
-        text_addf(t, "%s\n  {\"name\": \"%s\", \"seconds\": %.9g, \"share\": %.6g}", i ? "," : "",
-                  b->parts[i].name, b->parts[i].seconds, b->parts[i].seconds / s->mean);
-    text_adds(t, "]}");
+    json_begin_object(w, "step", JSON_INLINE);
+    json_begin_array(w, "seconds", JSON_INLINE);
+    for (int i = 0; i < rounds; i++) json_write_format(w, NULL, "%.6g", s->seconds[i]);
+    json_end_array(w);
+    json_write_format(w, "median", "%.6g", s->median);
+    json_write_format(w, "mean", "%.9g", s->mean);
+    json_write_format(w, "alone", "%.6g", sum_alone(b));
+    json_write_int(w, "tokens", s->tokens);
+    json_write_format(w, "tokens_per_second", "%.6g", (double)s->tokens / s->median);
+    json_write_format(w, "flops", "%.9g", s->flops);
+    json_write_format(w, "flops_causal", "%.9g", s->flops_causal);
+    json_write_format(w, "peak_flops", "%.6g", peak_of(b));
+    json_write_format(w, "mfu", "%.5g", s->flops / s->median / peak_of(b));
+    json_write_format(w, "mfu_causal", "%.5g", s->flops_causal / s->median / peak_of(b));
+    json_write_format(w, "burst_flops", "%.6g", s->burst_flops);
+    json_write_format(w, "burst_share", "%.5g", s->burst_share);
+    json_begin_array(w, "parts", JSON_INLINE);
+    for (int i = 0; i < b->num_parts; i++) {
+        json_newline(w, 2);
+        json_begin_object(w, NULL, JSON_INLINE);
+        json_write_string(w, "name", b->parts[i].name);
+        json_write_format(w, "seconds", "%.9g", b->parts[i].seconds);
+        json_write_format(w, "share", "%.6g", b->parts[i].seconds / s->mean);
+        json_end_object(w);
+    }
+    json_end_array(w);
+    json_end_object(w);
+}
+
+static void write_model(const struct bench *b, struct json_writer *w)
+{
+    const struct model_shape *m = &b->shape;
+    json_begin_object(w, "model", JSON_INLINE);
+    json_write_int(w, "parameters", b->parameters);
+    json_write_int(w, "dim", m->D);
+    json_write_int(w, "n_layers", m->L);
+    json_write_int(w, "n_heads", m->H);
+    json_write_int(w, "n_kv_heads", m->G);
+    json_write_int(w, "head_dim", m->K);
+    json_write_int(w, "ffn_hidden", m->F);
+    json_write_int(w, "vocab_size", m->V);
+    json_write_bool(w, "tied", m->tied);
+    json_write_int(w, "rows", trainer_rows(b->config, &b->machine.mesh));
+    json_write_int(w, "seq_len", b->config->training.seq_len);
+    json_write_string(w, "dtype", dtype_name(dtype_of(b->config)));
+    json_end_object(w);
 }
 
 static void make_json(const struct bench *b, int rounds, struct text *t)
 {
-    const struct model_shape *m = &b->shape;
+    struct json_writer w = {.text = t};
     struct text processor = {0};
     node_processor(&processor);
-    text_addf(t, "{\"version\": \"%s\", \"kernels\": \"%s\", \"threads\": %d, \"processor\": ",
-              LLAMERO_VERSION, b->machine.ops->backend, b->machine.queue->num_threads);
-    json_quote(t, processor.data);
-    text_addf(t,
-              ",\n \"model\": {\"parameters\": %lld, \"dim\": %d, \"n_layers\": %d, \"n_heads\": "
-              "%d, \"n_kv_heads\": %d, \"head_dim\": %d, \"ffn_hidden\": %d, \"vocab_size\": %d, "
-              "\"tied\": %s, \"rows\": %d, \"seq_len\": %lld, \"dtype\": \"%s\"},\n ",
-              (long long)b->parameters, m->D, m->L, m->H, m->G, m->K, m->F, m->V,
-              m->tied ? "true" : "false", trainer_rows(b->config, &b->machine.mesh),
-              (long long)b->config->training.seq_len, dtype_name(dtype_of(b->config)));
-    add_ceilings(b, t);
-    add_calls(b, t);
-    add_step(b, rounds, t);
-    text_adds(t, "}\n");
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "version", LLAMERO_VERSION);
+    json_write_string(&w, "kernels", b->machine.ops->backend);
+    json_write_int(&w, "threads", b->machine.queue->num_threads);
+    json_write_string(&w, "processor", processor.data);
+    json_newline(&w, 1);
+    write_model(b, &w);
+    json_newline(&w, 1);
+    write_ceilings(&b->ceilings, &w);
+    json_newline(&w, 1);
+    write_calls(b, &w);
+    json_newline(&w, 1);
+    if (tuned_ratio(b) > 0) {
+        json_write_format(&w, "tuned", "%.5g", tuned_ratio(b));
+        json_newline(&w, 1);
+    }
+    write_step(b, rounds, &w);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(t, "\n");
     text_release(&processor);
 }
 
@@ -361,10 +412,15 @@ static enum status bench_gpu(struct bench *b, size_t bytes, int rounds, struct t
               LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters,
               trainer_rows(b->config, &b->machine.mesh), (long long)b->config->training.seq_len,
               dtype_name(dtype_of(b->config)));
-    text_addf(json, "{\"version\": \"%s\", \"kernels\": \"%s\", \"parameters\": %lld,\n ",
-              LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters);
-    TRY(device_bench_run(&d, table, json));
-    text_adds(json, "}\n");
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "version", LLAMERO_VERSION);
+    json_write_string(&w, "kernels", b->machine.ops->backend);
+    json_write_int(&w, "parameters", b->parameters);
+    TRY(device_bench_run(&d, table, &w));
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
     return STATUS_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "app/arguments.h"
 #include "app/preflight.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -32,9 +33,13 @@ enum status command_check(int argc, char **argv)
     if (!st) st = preflight(&p, &c, (int)ranks);
     if (json) {
         struct text out = {0};
-        text_addf(&out, "{\"ok\": %s, \"message\": ", st ? "false" : "true");
-        json_quote(&out, st ? status_message() : "");
-        printf("%s}\n", out.data);
+        struct json_writer w = {.text = &out};
+        json_begin_object(&w, NULL, JSON_INLINE);
+        json_write_bool(&w, "ok", !st);
+        json_write_string(&w, "message", st ? status_message() : "");
+        json_end_object(&w);
+        json_finish(&w);
+        puts(out.data);
         text_release(&out);
     } else if (!st) {
         printf("%s is valid: %d blocks of width %d, %lld steps of %lld tokens\n", a.words[0],

@@ -130,45 +130,41 @@ static void time_text(time_t at, char *out, size_t size)
         snprintf(out, size, "-");
 }
 
-static void write_listed(const struct listed_checkpoint *r, struct text *t)
+static void print_list(const struct checkpoint_list *rows)
 {
-    char when[32];
-    time_text(r->written, when, sizeof when);
-    int64_t step = r->step < 0 ? r->named : r->step;
-    if (step < 0)
-        text_adds(t, "{\"step\": null, \"path\": ");
-    else
-        text_addf(t, "{\"step\": %lld, \"path\": ", (long long)step);
-    json_quote(t, r->path);
-    text_addf(t, ", \"bytes\": %llu, \"time\": \"%s\", \"valid\": %s", (unsigned long long)r->bytes,
-              when, r->errors.len ? "false" : "true");
-    if (r->errors.len) {
-        text_adds(t, ", \"reason\": ");
-        json_quote(t, r->errors.data);
-    }
-    text_adds(t, "}");
-}
-
-static void print_list(const struct checkpoint_list *rows, bool json)
-{
-    struct text t = {0};
-    text_adds(&t, json ? "[" : "");
     for (size_t i = 0; i < rows->count; i++) {
         const struct listed_checkpoint *r = &rows->all[i];
-        if (json) {
-            text_adds(&t, i ? ",\n " : "");
-            write_listed(r, &t);
-            continue;
-        }
         char when[32];
         time_text(r->written, when, sizeof when);
         const char *slash = strrchr(r->path, '/');
-        text_addf(&t, "%-12s %10.1f MB  %s  %s\n", slash && slash[1] ? slash + 1 : r->path,
-                  (double)r->bytes / 1e6, when, r->errors.len ? "DAMAGED" : "good");
-        if (r->errors.len) text_addf(&t, "%s\n", r->errors.data);
+        printf("%-12s %10.1f MB  %s  %s\n", slash && slash[1] ? slash + 1 : r->path,
+               (double)r->bytes / 1e6, when, r->errors.len ? "DAMAGED" : "good");
+        if (r->errors.len) printf("%s\n", r->errors.data);
     }
-    text_adds(&t, json ? "]\n" : "");
-    fputs(t.data, stdout);
+}
+
+static void print_list_json(const struct checkpoint_list *rows)
+{
+    struct text t = {0};
+    struct json_writer w = {.text = &t};
+    json_begin_array(&w, NULL, JSON_INLINE);
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct listed_checkpoint *r = &rows->all[i];
+        char when[32];
+        time_text(r->written, when, sizeof when);
+        if (i) json_newline(&w, 1);
+        json_begin_object(&w, NULL, JSON_INLINE);
+        json_write_int_or_null(&w, "step", r->step < 0 ? r->named : r->step);
+        json_write_string(&w, "path", r->path);
+        json_write_int(&w, "bytes", (int64_t)r->bytes);
+        json_write_string(&w, "time", when);
+        json_write_bool(&w, "valid", !r->errors.len);
+        if (r->errors.len) json_write_string(&w, "reason", r->errors.data);
+        json_end_object(&w);
+    }
+    json_end_array(&w);
+    json_finish(&w);
+    puts(t.data);
     text_release(&t);
 }
 
@@ -184,7 +180,7 @@ static enum status list(const char *path, bool json, bool verify)
         (verify ? check_bytes : check_sizes)(r);
         damaged += r->errors.len > 0;
     }
-    print_list(&rows, json);
+    (json ? print_list_json : print_list)(&rows);
     if (verify && damaged)
         FAIL_OUT(DATA, "%s: %zu of %zu checkpoints %s damaged", path, damaged, rows.count,
                  damaged == 1 ? "is" : "are");
@@ -263,33 +259,37 @@ static const char *dtype_of(const struct model_files *m)
     return dtype < 0 ? "none" : safetensors_dtype_name((enum safetensors_dtype)dtype);
 }
 
-static void write_shape(const struct safetensors_tensor *t, struct text *out)
+static void write_shape(const struct safetensors_tensor *t, const char *key, struct json_writer *w)
 {
-    text_adds(out, "[");
-    for (int i = 0; i < t->num_dims; i++)
-        text_addf(out, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
-    text_adds(out, "]");
+    json_begin_array(w, key, JSON_INLINE);
+    for (int i = 0; i < t->num_dims; i++) json_write_int(w, NULL, t->shape[i]);
+    json_end_array(w);
 }
 
-static void write_tensors(const struct model_files *m, bool json, struct text *out)
+static void list_tensors(const struct model_files *m, struct text *out)
 {
     for (size_t i = 0; i < model_files_num_tensors(m); i++) {
-        const struct model_tensor t = model_files_tensor(m, i);
-        const char *dtype = safetensors_dtype_name(t.is.dtype);
-        if (json) {
-            text_adds(out, i ? ",\n  {\"name\": " : "\n  {\"name\": ");
-            json_quote(out, t.is.name);
-            text_addf(out, ", \"dtype\": \"%s\", \"shape\": ", dtype);
-            write_shape(&t.is, out);
-            text_adds(out, ", \"file\": ");
-            json_quote(out, t.file);
-            text_adds(out, "}");
-        } else {
-            text_addf(out, "  %-52s %-5s ", t.is.name, dtype);
-            write_shape(&t.is, out);
-            text_adds(out, "\n");
-        }
+        const struct safetensors_tensor t = model_files_tensor(m, i).is;
+        text_addf(out, "  %-52s %-5s ", t.name, safetensors_dtype_name(t.dtype));
+        write_shape(&t, NULL, &(struct json_writer){.text = out});
+        text_adds(out, "\n");
     }
+}
+
+static void write_tensors(const struct model_files *m, struct json_writer *w)
+{
+    json_begin_array(w, "tensors", JSON_INLINE);
+    for (size_t i = 0; i < model_files_num_tensors(m); i++) {
+        const struct model_tensor t = model_files_tensor(m, i);
+        json_newline(w, 2);
+        json_begin_object(w, NULL, JSON_INLINE);
+        json_write_string(w, "name", t.is.name);
+        json_write_string(w, "dtype", safetensors_dtype_name(t.is.dtype));
+        write_shape(&t.is, "shape", w);
+        json_write_string(w, "file", t.file);
+        json_end_object(w);
+    }
+    json_end_array(w);
 }
 
 static struct model_file *find_file(struct model_file *files, size_t count, const char *name)
@@ -300,7 +300,7 @@ static struct model_file *find_file(struct model_file *files, size_t count, cons
 }
 
 /* Lists every file once: torch's files hold both weights and moments. */
-static struct model_file *list_files(const struct shown *s, size_t *count)
+static struct model_file *merge_files(const struct shown *s, size_t *count)
 {
     const struct model_files *sets[] = {&s->files, &s->moments};
     size_t most = model_files_num_files(&s->files) + model_files_num_files(&s->moments);
@@ -318,72 +318,84 @@ static struct model_file *list_files(const struct shown *s, size_t *count)
     return files;
 }
 
-static void write_files(const struct shown *s, bool json, struct text *out)
+static void list_files(const struct shown *s, struct text *out)
 {
     size_t count;
-    struct model_file *files = list_files(s, &count);
-    for (size_t f = 0; f < count; f++) {
-        const struct model_file *file = &files[f];
-        if (json) {
-            text_adds(out, f ? ", {\"name\": " : "{\"name\": ");
-            json_quote(out, file->name);
-            text_addf(out, ", \"bytes\": %llu, \"tensors\": %zu}", (unsigned long long)file->bytes,
-                      file->num_tensors);
-        } else {
-            text_addf(out, "  %-44s %8zu tensors %12.1f MB\n", file->name, file->num_tensors,
-                      (double)file->bytes / 1e6);
-        }
-    }
+    struct model_file *files = merge_files(s, &count);
+    for (size_t f = 0; f < count; f++)
+        text_addf(out, "  %-44s %8zu tensors %12.1f MB\n", files[f].name, files[f].num_tensors,
+                  (double)files[f].bytes / 1e6);
     free(files);
 }
 
-static void write_number(struct text *out, const char *key, int64_t value)
+static void write_files(const struct shown *s, struct json_writer *w)
 {
-    if (value < 0)
-        text_addf(out, ", \"%s\": null", key);
-    else
-        text_addf(out, ", \"%s\": %lld", key, (long long)value);
+    size_t count;
+    struct model_file *files = merge_files(s, &count);
+    json_begin_array(w, "files", JSON_INLINE);
+    for (size_t f = 0; f < count; f++) {
+        json_begin_object(w, NULL, JSON_INLINE);
+        json_write_string(w, "name", files[f].name);
+        json_write_int(w, "bytes", (int64_t)files[f].bytes);
+        json_write_int(w, "tensors", (int64_t)files[f].num_tensors);
+        json_end_object(w);
+    }
+    json_end_array(w);
+    free(files);
 }
 
-static void write_scaling(const struct rope_scaling *s, struct text *out)
+static void write_scaling(const struct rope_scaling *s, struct json_writer *w)
 {
-    if (s->factor > 0)
-        text_addf(out,
-                  "{\"factor\": %.9g, \"low_freq_factor\": %.9g, \"high_freq_factor\": %.9g, "
-                  "\"original_max_position_embeddings\": %d}",
-                  s->factor, s->low_frequency_factor, s->high_frequency_factor,
-                  s->original_context);
-    else
-        text_adds(out, "null");
+    if (!(s->factor > 0)) {
+        json_write_null(w, "rope_scaling");
+        return;
+    }
+    json_begin_object(w, "rope_scaling", JSON_INLINE);
+    json_write_format(w, "factor", "%.9g", s->factor);
+    json_write_format(w, "low_freq_factor", "%.9g", s->low_frequency_factor);
+    json_write_format(w, "high_freq_factor", "%.9g", s->high_frequency_factor);
+    json_write_int(w, "original_max_position_embeddings", s->original_context);
+    json_end_object(w);
+}
+
+static void write_model(const struct model_shape *m, struct json_writer *w)
+{
+    json_write_int(w, "dim", m->D);
+    json_write_int(w, "n_layers", m->L);
+    json_write_int(w, "n_heads", m->H);
+    json_write_int(w, "n_kv_heads", m->G);
+    json_write_int(w, "head_dim", m->K);
+    json_write_int(w, "ffn_hidden", m->F);
+    json_write_int(w, "vocab_size", m->V);
+    json_write_int(w, "max_context", m->max_context);
+    json_write_bool(w, "tie_embeddings", m->tied);
+    json_write_format(w, "rope_theta", "%.9g", m->rope_theta);
+    json_write_format(w, "norm_eps", "%.9g", m->norm_eps);
+    write_scaling(&m->scaling, w);
 }
 
 static void write_json(const struct shown *s, bool tensors, struct text *out)
 {
-    const struct model_shape *m = &s->shape;
-    text_adds(out, "{\"path\": ");
-    json_quote(out, s->folder);
-    text_addf(out, ", \"kind\": \"%s\"", s->kind);
-    write_number(out, "step", s->step);
-    write_number(out, "tokens_seen", s->tokens_seen);
-    text_addf(out,
-              ", \"parameters\": %lld, \"dtype\": \"%s\", \"moments\": %s,\n \"dim\": %d, "
-              "\"n_layers\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, \"head_dim\": %d, "
-              "\"ffn_hidden\": %d, \"vocab_size\": %d, \"max_context\": %d, "
-              "\"tie_embeddings\": %s, \"rope_theta\": %.9g, \"norm_eps\": %.9g, "
-              "\"rope_scaling\": ",
-              (long long)s->layout.parameters, dtype_of(&s->files),
-              !model_files_are_empty(&s->moments) ? "true" : "false", m->D, m->L, m->H, m->G, m->K,
-              m->F, m->V, m->max_context, m->tied ? "true" : "false", m->rope_theta, m->norm_eps);
-    write_scaling(&m->scaling, out);
-    text_adds(out, ",\n \"files\": [");
-    write_files(s, true, out);
-    text_adds(out, "]");
+    struct json_writer w = {.text = out};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "path", s->folder);
+    json_write_string(&w, "kind", s->kind);
+    json_write_int_or_null(&w, "step", s->step);
+    json_write_int_or_null(&w, "tokens_seen", s->tokens_seen);
+    json_write_int(&w, "parameters", s->layout.parameters);
+    json_write_string(&w, "dtype", dtype_of(&s->files));
+    json_write_bool(&w, "moments", !model_files_are_empty(&s->moments));
+    json_newline(&w, 1);
+    write_model(&s->shape, &w);
+    json_newline(&w, 1);
+    write_files(s, &w);
     if (tensors) {
-        text_adds(out, ",\n \"tensors\": [");
-        write_tensors(&s->files, true, out);
-        text_adds(out, "]");
+        json_newline(&w, 1);
+        write_tensors(&s->files, &w);
     }
-    text_adds(out, "}\n");
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(out, "\n");
 }
 
 static void write_plain(const struct shown *s, bool tensors, struct text *out)
@@ -405,9 +417,9 @@ static void write_plain(const struct shown *s, bool tensors, struct text *out)
               m->max_context, m->rope_theta, m->scaling.factor > 0 ? ", scaled RoPE (llama3)" : "");
     text_adds(out, tensors ? "tensors\n" : "files\n");
     if (tensors)
-        write_tensors(&s->files, false, out);
+        list_tensors(&s->files, out);
     else
-        write_files(s, false, out);
+        list_files(s, out);
 }
 
 static enum status show(const char *path, bool tensors, bool json)
@@ -430,57 +442,55 @@ static const char *const kinds[] = {[DIFFERENCE_ONLY_FIRST] = "only in the first
                                     [DIFFERENCE_NUMBERS] = "numbers",
                                     [DIFFERENCE_VALUE] = "value"};
 
-static void write_difference(const struct difference *d, bool json, struct text *out)
+static void print_comparison(const struct comparison *c)
 {
-    bool numbers = d->kind == DIFFERENCE_NUMBERS;
-    if (!json) {
-        text_addf(out, "%-56s ", d->name);
-        if (numbers)
-            text_addf(out, "max |a-b| %.6g, |a-b|/|a| %.6g\n", d->most, d->relative);
+    for (size_t i = 0; i < c->count; i++) {
+        const struct difference *d = &c->all[i];
+        printf("%-56s ", d->name);
+        if (d->kind == DIFFERENCE_NUMBERS)
+            printf("max |a-b| %.6g, |a-b|/|a| %.6g\n", d->most, d->relative);
         else if (d->first)
-            text_addf(out, "%s | %s\n", d->first, d->second);
+            printf("%s | %s\n", d->first, d->second);
         else
-            text_addf(out, "%s\n", kinds[d->kind]);
-        return;
+            printf("%s\n", kinds[d->kind]);
     }
-    text_adds(out, "{\"name\": ");
-    json_quote(out, d->name);
-    text_addf(out, ", \"kind\": \"%s\"", kinds[d->kind]);
-    if (numbers) {
-        text_adds(out, ", \"max_abs\": ");
-        json_real(out, d->most);
-        text_adds(out, ", \"relative\": ");
-        json_real(out, d->relative);
-    }
-    if (d->first) {
-        text_adds(out, ", \"first\": ");
-        json_quote(out, d->first);
-        text_adds(out, ", \"second\": ");
-        json_quote(out, d->second);
-    }
-    text_adds(out, "}");
+    printf("%s: %lld tensors of %lld numbers compared\n", c->count ? "different" : "equal",
+           (long long)c->num_tensors, (long long)c->num_elements);
 }
 
-static void print_comparison(const struct comparison *c, bool json)
+static void write_difference(const struct difference *d, struct json_writer *w)
+{
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_string(w, "name", d->name);
+    json_write_string(w, "kind", kinds[d->kind]);
+    if (d->kind == DIFFERENCE_NUMBERS) {
+        json_write_real(w, "max_abs", d->most);
+        json_write_real(w, "relative", d->relative);
+    }
+    if (d->first) {
+        json_write_string(w, "first", d->first);
+        json_write_string(w, "second", d->second);
+    }
+    json_end_object(w);
+}
+
+static void print_comparison_json(const struct comparison *c)
 {
     struct text out = {0};
-    if (json)
-        text_addf(&out,
-                  "{\"equal\": %s, \"tensors\": %lld, \"elements\": %lld, "
-                  "\"differences\": [",
-                  c->count ? "false" : "true", (long long)c->num_tensors,
-                  (long long)c->num_elements);
+    struct json_writer w = {.text = &out};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_bool(&w, "equal", !c->count);
+    json_write_int(&w, "tensors", c->num_tensors);
+    json_write_int(&w, "elements", c->num_elements);
+    json_begin_array(&w, "differences", JSON_INLINE);
     for (size_t i = 0; i < c->count; i++) {
-        if (json && i) text_adds(&out, ",\n ");
-        write_difference(&c->all[i], json, &out);
+        if (i) json_newline(&w, 1);
+        write_difference(&c->all[i], &w);
     }
-    if (json)
-        text_adds(&out, "]}\n");
-    else
-        text_addf(&out, "%s: %lld tensors of %lld numbers compared\n",
-                  c->count ? "different" : "equal", (long long)c->num_tensors,
-                  (long long)c->num_elements);
-    fputs(out.data, stdout);
+    json_end_array(&w);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(out.data);
     text_release(&out);
 }
 
@@ -492,7 +502,7 @@ static enum status diff(const char *first, const char *second, bool json)
     TRY_OUT(loaded_model_find(first, comm_self(), &a));
     TRY_OUT(loaded_model_find(second, comm_self(), &b));
     TRY_OUT(comparison_make(&c, a, b));
-    print_comparison(&c, json);
+    (json ? print_comparison_json : print_comparison)(&c);
 out:
     comparison_release(&c);
     free(a), free(b);

@@ -157,27 +157,29 @@ static void warn_about_defaults(const struct conversion *c, const struct convert
 
 static void report(const struct conversion *c, const struct converted *done, bool json)
 {
-    const char *to = targets[c->target].name, *dtype = "";
+    const char *dtype = "";
     for (size_t i = sizeof dtypes / sizeof *dtypes; i-- > 0;)
         if (c->quantized ? dtypes[i].quantized : dtypes[i].dtype == done->dtype)
             dtype = dtypes[i].name;
-    struct text t = {0};
-    if (json) {
-        text_adds(&t, "{\"output\": ");
-        json_quote(&t, c->to);
-        text_addf(&t,
-                  ", \"format\": \"%s\", \"dtype\": \"%s\", \"tensors\": %d, "
-                  "\"parameters\": %lld, \"step\": ",
-                  to, dtype, done->num_tensors, (long long)done->parameters);
-        text_addf(&t, done->step < 0 ? "null}\n" : "%lld}\n", (long long)done->step);
-    } else {
-        text_addf(&t, "%s: %s with %d tensors, %lld parameters in %s", c->to,
-                  targets[c->target].text, done->num_tensors, (long long)done->parameters, dtype);
-        if (done->step >= 0)
-            text_addf(&t, ", and the optimizer after step %lld", (long long)done->step);
-        text_adds(&t, "\n");
+    if (!json) {
+        printf("%s: %s with %d tensors, %lld parameters in %s", c->to, targets[c->target].text,
+               done->num_tensors, (long long)done->parameters, dtype);
+        if (done->step >= 0) printf(", and the optimizer after step %lld", (long long)done->step);
+        printf("\n");
+        return;
     }
-    fputs(t.data, stdout);
+    struct text t = {0};
+    struct json_writer w = {.text = &t};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "output", c->to);
+    json_write_string(&w, "format", targets[c->target].name);
+    json_write_string(&w, "dtype", dtype);
+    json_write_int(&w, "tensors", done->num_tensors);
+    json_write_int(&w, "parameters", done->parameters);
+    json_write_int_or_null(&w, "step", done->step);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(t.data);
     text_release(&t);
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "base/json.h"
 #include "hub/hub.h"
 #include "infer/baselines.h"
 #include "infer/loaded_model.h"
+#include "infer/task_session.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
 #include "train/evaluator.h"
@@ -62,11 +64,17 @@ static void report(const struct evaluating *e, const struct evaluation *v, bool 
         return;
     }
     struct text t = {0};
-    text_addf(&t, "{\"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_byte\": ", loss, exp(loss));
-    json_real(&t, bits);
-    text_addf(&t, ", \"accuracy\": %.9g, \"tokens\": %lld", accuracy, (long long)v->tokens);
-    baselines_write_json(&e->baselines, v, &t);
-    printf("%s}\n", t.data);
+    struct json_writer w = {.text = &t};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_format(&w, "loss", "%.9g", loss);
+    json_write_format(&w, "perplexity", "%.9g", exp(loss));
+    json_write_real(&w, "bits_per_byte", bits);
+    json_write_format(&w, "accuracy", "%.9g", accuracy);
+    json_write_int(&w, "tokens", v->tokens);
+    baselines_write_json(&e->baselines, v, &w);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(t.data);
     text_release(&t);
 }
 
@@ -133,18 +141,49 @@ static int64_t row_length(const struct loaded_model *l)
 }
 
 static const char usage[] =
-    "eval MODEL DATA [section.key=value ...]\n\n"
+    "eval MODEL (DATA | --task FILE ...) [section.key=value ...]\n\n"
     "Loss of a model on DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow, .npy,\n"
     ".bin/.idx, or a glob pattern).  MODEL is a run, a checkpoint or a Hugging Face folder; a\n"
     "checkpoint is evaluated with its run's objective.  Under mpirun or srun, ranks shard the\n"
     "model and the rows.  For spike counts also bits per spike: the gain over a constant rate of\n"
-    "each neuron.";
+    "each neuron.\n\n"
+    "With --task, accuracy on data sets (.jsonl or .parquet) with the columns of ARC, HellaSwag,\n"
+    "PIQA, Winogrande, MMLU or LAMBADA, by the rules of lm-evaluation-harness, 0-shot.  A masked\n"
+    "model is scored by pseudo-log-likelihood.";
+
+/* `eval --task`: the words after MODEL are further tasks. */
+static enum status evaluate_tasks(struct task_session *s, struct loaded_model_options *o,
+                                  struct loaded_model *l, bool json)
+{
+    TRY(machine_join(&l->machine));
+    if (!o->max_tokens) o->max_tokens = -1;
+    TRY(loaded_model_open(l, o));
+    s->loaded = l;
+    return task_session_run(s, json);
+}
+
+/* Checks the words: MODEL DATA, or MODEL and any number of tasks, which are added to the list. */
+static enum status sort_words(const struct arguments *a, struct flag_list *tasks)
+{
+    enum { MOST = sizeof tasks->items / sizeof *tasks->items };
+    if (!tasks->count && a->num_words != 2)
+        FAIL(USAGE, "eval: expected MODEL and DATA, or MODEL and --task, got %d argument%s",
+             a->num_words, a->num_words == 1 ? "" : "s");
+    if (!tasks->count) return STATUS_OK;
+    for (int i = 1; i < a->num_words; i++) {
+        if (tasks->count == MOST) FAIL(USAGE, "--task: at most %d are supported", MOST);
+        tasks->items[tasks->count++] = a->words[i];
+    }
+    return STATUS_OK;
+}
 
 enum status command_eval(int argc, char **argv)
 {
     const char *tokenizer = "", *column = "text";
     int64_t seq_len = 0, rows = 8, batches = -1;
     struct evaluating e = {.baselines = {.ngram_data = "", .ngram_tokens = 10000000}};
+    struct task_session session = {.format = "", .per_item = ""};
+    struct flag_list tasks = {0};
     bool json = false;
     struct baselines *b = &e.baselines;
     const struct flag flags[] = {
@@ -161,11 +200,18 @@ enum status command_eval(int argc, char **argv)
          "data to count n-grams in (default: the run's training data)"},
         {"ngram-tokens", FLAG_INT, &b->ngram_tokens,
          "count n-grams in at most this many tokens (default 10000000; 0: all)"},
+        {"task", FLAG_LIST, &tasks,
+         "data set to score, as FILE or NAME=FILE; may be repeated, or followed by more FILEs"},
+        {"task-format", FLAG_TEXT, &session.format,
+         "arc, hellaswag, piqa, winogrande, mmlu or lambada (default: by the columns)"},
+        {"limit", FLAG_INT, &session.limit, "evaluate this many items of each task (default: all)"},
+        {"per-item", FLAG_TEXT, &session.per_item,
+         "write each item's log-likelihoods and choice to this .jsonl file"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 2, 2}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
     if (rows < 1 || rows > 1 << 20)
         FAIL(USAGE, "--batch-size: must be between 1 and 2^20, is %lld", (long long)rows);
@@ -175,15 +221,25 @@ enum status command_eval(int argc, char **argv)
         FAIL(USAGE, "--ngram: must be between 0 and 64, is %lld", (long long)b->n);
     if (b->ngram_tokens < 0)
         FAIL(USAGE, "--ngram-tokens: must be at least 0, is %lld", (long long)b->ngram_tokens);
+    TRY(sort_words(&a, &tasks));
+    session.words = (struct option_list){tasks.items, (size_t)tasks.count};
+    session.rows = (int)rows;
+    TRY(task_session_check(&session));
+    if (tasks.count && (batches >= 0 || b->n))
+        FAIL(USAGE, "--batches and --ngram require DATA; not supported with --task");
     struct evaluation v = {0};
     struct source_config source = {.path = a.words[1], .column = column, .weight = 1};
     enum status st = STATUS_OK;
-    TRY_OUT(machine_join(&e.loaded.machine));
     struct loaded_model_options o = {.path = a.words[0],
                                      .tokenizer = tokenizer,
                                      .settings = a.settings,
                                      .num_settings = a.num_settings,
                                      .max_tokens = (int)seq_len};
+    if (tasks.count) {
+        st = evaluate_tasks(&session, &o, &e.loaded, json);
+        goto out;
+    }
+    TRY_OUT(machine_join(&e.loaded.machine));
     TRY_OUT(loaded_model_open(&e.loaded, &o));
     if (!seq_len) seq_len = row_length(&e.loaded);
     e.rows = (int)rows;
@@ -194,6 +250,7 @@ enum status command_eval(int argc, char **argv)
     if (!e.loaded.machine.world.rank) report(&e, &v, json);
 out:
     evaluator_release(&e.evaluator);
+    task_session_release(&session);
     loaded_model_close(&e.loaded, st);
     arena_release(&e.run);
     return st;

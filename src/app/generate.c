@@ -53,17 +53,22 @@ static enum status print_token(const struct tokenizer *t, int32_t id, struct tex
 static enum status print_json(const struct generation *g, double seconds)
 {
     size_t made = g->ids.count - g->num_prompt;
-    struct text bytes = {0}, out = {0};
+    const int32_t *ids = g->ids.ids + g->num_prompt;
+    struct text out = {0};
+    struct json_writer w = {.text = &out};
     enum status st = STATUS_OK;
-    TRY_OUT(tokenizer_decode_part(g->loaded.tokenizer, g->ids.ids + g->num_prompt, made, &bytes));
-    text_adds(&out, "{\"text\": ");
-    json_quote(&out, text_is_utf8(bytes.data, bytes.len) ? bytes.data : "");
-    text_adds(&out, ", \"ids\": [");
-    for (size_t i = 0; i < made; i++)
-        text_addf(&out, "%s%d", i ? ", " : "", g->ids.ids[g->num_prompt + i]);
-    printf("%s], \"prompt_tokens\": %zu, \"seconds\": %.3f}\n", out.data, g->num_prompt, seconds);
+    json_begin_object(&w, NULL, JSON_INLINE);
+    TRY_OUT(loaded_model_write_text(&g->loaded, ids, made, "text", &w));
+    json_begin_array(&w, "ids", JSON_INLINE);
+    for (size_t i = 0; i < made; i++) json_write_int(&w, NULL, ids[i]);
+    json_end_array(&w);
+    json_write_int(&w, "prompt_tokens", (int64_t)g->num_prompt);
+    json_write_format(&w, "seconds", "%.3f", seconds);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(out.data);
 out:
-    text_release(&bytes), text_release(&out);
+    text_release(&out);
     return st;
 }
 

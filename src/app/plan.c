@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "machine/machine.h"
@@ -158,110 +159,141 @@ struct traffic {
     int ranks;
     unsigned long long calls, bytes;
 };
+enum { MAX_TRAFFIC = GROUP_COUNT * TRANSFER_COUNT };
 
-/* Calls `each` for every kind of transfer that occurs, group by group. */
-static void each_traffic(const struct planning *p,
-                         void (*each)(struct text *t, const struct traffic *r), struct text *t)
+/* Lists every kind of transfer that occurs, group by group; returns their number. */
+static int list_traffic(const struct planning *p, struct traffic all[MAX_TRAFFIC])
 {
+    int count = 0;
     for (enum group g = 0; g < GROUP_COUNT; g++)
         for (enum transfer_kind k = 0; k < TRANSFER_COUNT; k++) {
             const struct comm *c = &fullest(p)->groups.of[g];
-            const struct traffic r = {mesh_group_name(g), transfer_name(k), c->size,
-                                      c->counts->calls[k], c->counts->bytes[k]};
-            if (r.calls && r.ranks > 1) each(t, &r);
+            if (c->counts->calls[k] && c->size > 1)
+                all[count++] = (struct traffic){mesh_group_name(g), transfer_name(k), c->size,
+                                                c->counts->calls[k], c->counts->bytes[k]};
         }
+    return count;
 }
 
-static void add_traffic(struct text *t, const struct traffic *r)
+static void write_traffic(const struct planning *p, struct json_writer *w)
 {
-    text_addf(t, "%s{\"group\": \"%s\", \"ranks\": %d, \"collective\": \"%s\", \"calls\": %llu, ",
-              t->data[t->len - 1] == '[' ? "" : ", ", r->group, r->ranks, r->collective, r->calls);
-    text_addf(t, "\"bytes\": %llu}", r->bytes);
-}
-
-/* Calls `each` for every part of a step's time: its key in JSON, its line in the table. */
-static void each_part(const struct estimate *e,
-                      void (*each)(struct text *t, const char *name, const char *text, double s),
-                      struct text *t)
-{
-    char line[64];
-    each(t, "products", "matmul", e->products_s);
-    each(t, "memory", "memory-bound operations", e->memory_s);
-    for (enum group g = 0; g < GROUP_COUNT; g++) {
-        if (!(e->exposed_s[g] > 0)) continue;
-        snprintf(line, sizeof line, "exposed communication (%s)", mesh_group_name(g));
-        each(t, mesh_group_name(g), line, e->exposed_s[g]);
+    struct traffic all[MAX_TRAFFIC];
+    int count = list_traffic(p, all);
+    json_begin_array(w, "traffic", JSON_INLINE);
+    for (int i = 0; i < count; i++) {
+        json_begin_object(w, NULL, JSON_INLINE);
+        json_write_string(w, "group", all[i].group);
+        json_write_int(w, "ranks", all[i].ranks);
+        json_write_string(w, "collective", all[i].collective);
+        json_write_int(w, "calls", (int64_t)all[i].calls);
+        json_write_int(w, "bytes", (int64_t)all[i].bytes);
+        json_end_object(w);
     }
-    if (e->bubble_s > 0) each(t, "bubble", "pipeline bubble", e->bubble_s);
-    each(t, "update", "gradient norm and optimizer", e->update_s);
+    json_end_array(w);
 }
 
-static void add_part(struct text *t, const char *name, const char *text, double s)
+/* A part of a step's time. */
+struct time_part {
+    const char *name; /* in JSON */
+    const char *text; /* in the table; NULL: exposed communication of group `name` */
+    double seconds;
+};
+enum { MAX_PARTS = GROUP_COUNT + 4 };
+
+/* Lists the parts that take time; returns their number. */
+static int list_parts(const struct estimate *e, struct time_part all[MAX_PARTS])
 {
-    (void)text;
-    text_addf(t, "%s\"%s\": %.6g", t->data[t->len - 1] == '{' ? "" : ", ", name, s);
+    int count = 0;
+    all[count++] = (struct time_part){"products", "matmul", e->matmul_s};
+    all[count++] = (struct time_part){"memory", "memory-bound operations", e->memory_s};
+    for (enum group g = 0; g < GROUP_COUNT; g++)
+        if (e->exposed_s[g] > 0)
+            all[count++] = (struct time_part){mesh_group_name(g), NULL, e->exposed_s[g]};
+    if (e->bubble_s > 0)
+        all[count++] = (struct time_part){"bubble", "pipeline bubble", e->bubble_s};
+    all[count++] = (struct time_part){"update", "gradient norm and optimizer", e->update_s};
+    return count;
 }
 
-static void add_estimate(const struct planning *p, struct text *t)
+static void write_estimate(const struct planning *p, struct json_writer *w)
 {
-    text_addf(t, "\"estimate\": {\"hardware\": \"%s\", \"seconds\": {", p->hardware.name);
-    each_part(&p->estimate, add_part, t);
-    text_addf(t,
-              "}, \"tokens_per_second_per_rank\": %.6g, \"mfu\": %.6g, \"limit\": \"%s\", "
-              "\"saved\": %.6g}, ",
-              tokens_per_second(p), mfu(p),
-              estimate_resource_name(fits(p) ? p->estimate.limit : RESOURCE_memory_bytes),
-              p->estimate.saved);
+    struct time_part parts[MAX_PARTS];
+    int count = list_parts(&p->estimate, parts);
+    enum resource limit = fits(p) ? p->estimate.limit : RESOURCE_memory_bytes;
+    json_begin_object(w, "estimate", JSON_INLINE);
+    json_write_string(w, "hardware", p->hardware.name);
+    json_begin_object(w, "seconds", JSON_INLINE);
+    for (int i = 0; i < count; i++) json_write_format(w, parts[i].name, "%.6g", parts[i].seconds);
+    json_end_object(w);
+    json_write_format(w, "tokens_per_second_per_rank", "%.6g", tokens_per_second(p));
+    json_write_format(w, "mfu", "%.6g", mfu(p));
+    json_write_string(w, "limit", estimate_resource_name(limit));
+    json_write_format(w, "saved", "%.6g", p->estimate.saved);
+    json_end_object(w);
+}
+
+static void write_rank(int rank, const struct memory_plan *m, struct json_writer *w)
+{
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_int(w, "rank", rank);
+    json_begin_object(w, "memory_bytes", JSON_INLINE);
+    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
+        json_write_int(w, memory_plan_name(i), (int64_t)m->bytes[i]);
+    json_end_object(w);
+    json_write_int(w, "total", (int64_t)memory_plan_total(m));
+    json_end_object(w);
 }
 
 static void print_json(const struct planning *p)
 {
     struct text t = {0};
-    text_addf(&t,
-              "{\"parameters\": %lld, \"flops_per_token\": %.0f, \"step_seconds\": %.6g, "
-              "\"checkpoint_bytes\": %zu, ",
-              (long long)p->parameters, p->flops_per_token, p->estimate.step_s,
-              p->checkpoint_bytes);
-    add_estimate(p, &t);
-    text_adds(&t, "\"traffic\": [");
-    each_traffic(p, add_traffic, &t);
-    text_adds(&t, "], \"ranks\": [");
-    for (int rank = 0; rank < p->ranks; rank++) { /* the ranks of a stage use equal memory */
-        const struct memory_plan *m = &p->ranks_of_stage[rank / (p->ranks / p->stages)].memory;
-        text_addf(&t, "%s{\"rank\": %d, \"memory_bytes\": {", rank ? ", " : "", rank);
-        for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
-            text_addf(&t, "%s\"%s\": %zu", i ? ", " : "", memory_plan_name(i), m->bytes[i]);
-        text_addf(&t, "}, \"total\": %zu}", memory_plan_total(m));
-    }
-    printf("%s]}\n", t.data);
+    struct json_writer w = {.text = &t};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "parameters", p->parameters);
+    json_write_format(&w, "flops_per_token", "%.0f", p->flops_per_token);
+    json_write_format(&w, "step_seconds", "%.6g", p->estimate.step_s);
+    json_write_int(&w, "checkpoint_bytes", (int64_t)p->checkpoint_bytes);
+    write_estimate(p, &w);
+    write_traffic(p, &w);
+    json_begin_array(&w, "ranks", JSON_INLINE);
+    for (int rank = 0; rank < p->ranks; rank++) /* the ranks of a stage use equal memory */
+        write_rank(rank, &p->ranks_of_stage[rank / (p->ranks / p->stages)].memory, &w);
+    json_end_array(&w);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(t.data);
     text_release(&t);
-}
-
-static void add_part_line(struct text *t, const char *name, const char *text, double s)
-{
-    (void)name;
-    text_addf(t, "  %9.3g s    %s\n", s, text);
 }
 
 static void print_estimate(const struct planning *p)
 {
     const struct hardware *h = &p->hardware;
-    struct text parts = {0};
-    each_part(&p->estimate, add_part_line, &parts);
-    printf("step time on %s (per rank: %s):\n%s", h->name, h->text, parts.data);
+    struct time_part parts[MAX_PARTS];
+    int count = list_parts(&p->estimate, parts);
+    printf("step time on %s (per rank: %s):\n", h->name, h->text);
+    for (int i = 0; i < count; i++) {
+        const struct time_part *part = &parts[i];
+        if (part->text)
+            printf("  %9.3g s    %s\n", part->seconds, part->text);
+        else
+            printf("  %9.3g s    exposed communication (%s)\n", part->seconds, part->name);
+    }
     printf("  %9.3g s    total: %.5g tokens/s per rank, MFU %.1f%%\n", p->estimate.step_s,
            tokens_per_second(p), 100 * mfu(p));
     printf("bottleneck    ");
     if (!fits(p)) printf("%s; then ", estimate_resource_advice(RESOURCE_memory_bytes));
     printf("%s would save %.0f%% of the step time\n", estimate_resource_advice(p->estimate.limit),
            100 * p->estimate.saved);
-    text_release(&parts);
 }
 
-static void add_traffic_line(struct text *t, const struct traffic *r)
+static void print_traffic(const struct planning *p)
 {
-    text_addf(t, "  %9.3f GiB  %-15s %llu calls, %d ranks (%s)\n", (double)r->bytes / (1 << 30),
-              r->collective, r->calls, r->ranks, r->group);
+    struct traffic all[MAX_TRAFFIC];
+    int count = list_traffic(p, all);
+    if (count) printf("received per rank and step:\n");
+    for (int i = 0; i < count; i++)
+        printf("  %9.3f GiB  %-15s %llu calls, %d ranks (%s)\n", (double)all[i].bytes / (1 << 30),
+               all[i].collective, all[i].calls, all[i].ranks, all[i].group);
 }
 
 static void print_mesh(const struct planning *p)
@@ -280,7 +312,6 @@ static void print_table(const struct planning *p)
     const struct memory_plan *m = &fullest(p)->memory;
     double gib = 1 << 30, total = (double)memory_plan_total(m);
     double have = p->hardware.memory_bytes, tokens = tokens_of_step(p);
-    struct text traffic = {0};
     printf("model         %lld parameters: %d blocks, width %d, %d heads (%d KV), feed-forward %d, "
            "vocabulary %d%s\n",
            (long long)p->parameters, p->shape.L, p->shape.D, p->shape.H, p->shape.G, p->shape.F,
@@ -296,9 +327,7 @@ static void print_table(const struct planning *p)
                    memory_plan_text(i));
     printf("  %9.3f GiB  total, %.1f%% of %.2f GiB available\n", total / gib, 100 * total / have,
            have / gib);
-    each_traffic(p, add_traffic_line, &traffic);
-    if (traffic.len) printf("received per rank and step:\n%s", traffic.data);
-    text_release(&traffic);
+    print_traffic(p);
     print_estimate(p);
 }
 

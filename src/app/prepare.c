@@ -49,22 +49,24 @@ static void report_progress(void *context, const struct prepare_stats *p)
 
 static void report(const char *prefix, const struct prepare_stats *p, double seconds, bool json)
 {
-    struct text t = {0};
-    if (json) {
-        text_adds(&t, "{\"output\": ");
-        json_quote(&t, prefix);
-        text_addf(&t,
-                  ", \"documents\": %llu, \"tokens\": %llu, \"text_bytes\": %llu, "
-                  "\"token_bytes\": %d, \"seconds\": %.3f}\n",
-                  (unsigned long long)p->documents, (unsigned long long)p->tokens,
-                  (unsigned long long)p->text_bytes, p->token_bytes, seconds);
-    } else {
-        text_addf(&t,
-                  "%s.bin: %llu tokens of %d bytes, %llu documents, from %.1f MB at %.1f MB/s\n",
-                  prefix, (unsigned long long)p->tokens, p->token_bytes,
-                  (unsigned long long)p->documents, (double)p->text_bytes / 1e6, rate(p, seconds));
+    if (!json) {
+        printf("%s.bin: %llu tokens of %d bytes, %llu documents, from %.1f MB at %.1f MB/s\n",
+               prefix, (unsigned long long)p->tokens, p->token_bytes,
+               (unsigned long long)p->documents, (double)p->text_bytes / 1e6, rate(p, seconds));
+        return;
     }
-    fputs(t.data, stdout);
+    struct text t = {0};
+    struct json_writer w = {.text = &t};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "output", prefix);
+    json_write_int(&w, "documents", (int64_t)p->documents);
+    json_write_int(&w, "tokens", (int64_t)p->tokens);
+    json_write_int(&w, "text_bytes", (int64_t)p->text_bytes);
+    json_write_int(&w, "token_bytes", p->token_bytes);
+    json_write_format(&w, "seconds", "%.3f", seconds);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(t.data);
     text_release(&t);
 }
 

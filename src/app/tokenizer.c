@@ -125,29 +125,34 @@ static enum status decode(const struct tokenizer *t, struct text *words, bool by
     return st;
 }
 
-static void show(const struct tokenizer *t, bool json)
+static void show(const struct tokenizer *t)
 {
-    struct text out = {0};
-    bool first = true;
-    text_addf(&out,
-              json ? "{\"kind\": \"%s\", \"vocab_size\": %d, \"bos\": %d, \"eos\": %d, "
-                     "\"specials\": {"
-                   : "kind        %s\nvocabulary  %d tokens\nbos, eos    %d, %d\n",
-              tokenizer_kind(t), tokenizer_vocab_size(t), tokenizer_bos(t), tokenizer_eos(t));
+    printf("kind        %s\nvocabulary  %d tokens\nbos, eos    %d, %d\n", tokenizer_kind(t),
+           tokenizer_vocab_size(t), tokenizer_bos(t), tokenizer_eos(t));
     for (int32_t id = 0; id < tokenizer_vocab_size(t); id++) {
         const char *name = tokenizer_special_name(t, id);
-        if (!name) continue;
-        if (json) {
-            text_adds(&out, first ? "" : ", ");
-            json_quote(&out, name);
-            text_addf(&out, ": %d", id);
-        } else {
-            text_addf(&out, "  %6d  %s\n", id, name);
-        }
-        first = false;
+        if (name) printf("  %6d  %s\n", id, name);
     }
-    text_adds(&out, json ? "}}\n" : "");
-    fputs(out.data, stdout);
+}
+
+static void show_json(const struct tokenizer *t)
+{
+    struct text out = {0};
+    struct json_writer w = {.text = &out};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "kind", tokenizer_kind(t));
+    json_write_int(&w, "vocab_size", tokenizer_vocab_size(t));
+    json_write_int(&w, "bos", tokenizer_bos(t));
+    json_write_int(&w, "eos", tokenizer_eos(t));
+    json_begin_object(&w, "specials", JSON_INLINE);
+    for (int32_t id = 0; id < tokenizer_vocab_size(t); id++) {
+        const char *name = tokenizer_special_name(t, id);
+        if (name) json_write_int(&w, name, id);
+    }
+    json_end_object(&w);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(out.data);
     text_release(&out);
 }
 
@@ -159,7 +164,7 @@ static enum status use_tokenizer(const struct arguments *a, const struct tokeniz
     struct text input = {0};
     enum status st = STATUS_OK;
     if (!strcmp(verb, "show")) {
-        show(t, json);
+        (json ? show_json : show)(t);
         return STATUS_OK;
     }
     if (a->num_words == 1 || (a->num_words == 2 && !strcmp(a->words[1], "-")))

@@ -11,6 +11,8 @@ static enum status host_alloc(size_t size, void **out)
         FAIL(MEMORY, "not enough memory: %.2f GiB required; `plan` lists what needs it",
              (double)size / (1 << 30));
     madvise(p, size, MADV_HUGEPAGE); /* best effort: fewer page faults and TLB misses */
+    /* NUMA first touch: a page is placed on the NUMA node of the thread that first writes it.  The
+     * static schedule spreads the pages over the nodes of all compute threads. */
     enum { CHUNK = 1 << 22, LARGE = 1 << 28 };
 #pragma omp parallel for schedule(static) if (size > LARGE)
     for (size_t at = 0; at < size; at += CHUNK)

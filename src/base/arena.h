@@ -29,8 +29,8 @@ struct arena {
     bool overflow; /* a sizing arena's total does not fit size_t */
 };
 
-/* Maps `size` bytes, zeroed and touched, from `allocator` (NULL: host memory).  MEMORY: not enough.
- */
+/* Maps `size` bytes, zeroed and touched, from `allocator` (NULL: host memory).  MEMORY: not
+ * enough. */
 enum status arena_init(struct arena *a, size_t size, const struct allocator *allocator);
 void arena_release(struct arena *a);
 

@@ -335,6 +335,14 @@ void json_write_int(struct json_writer *w, const char *key, int64_t value)
     text_addf(w->text, "%lld", (long long)value);
 }
 
+void json_write_int_or_null(struct json_writer *w, const char *key, int64_t value)
+{
+    if (value < 0)
+        json_write_null(w, key);
+    else
+        json_write_int(w, key, value);
+}
+
 void json_write_real(struct json_writer *w, const char *key, double value)
 {
     write_prefix(w, key);
@@ -358,9 +366,15 @@ void json_write_format(struct json_writer *w, const char *key, const char *fmt, 
 {
     va_list ap;
     write_prefix(w, key);
+    size_t begin = w->text->len;
     va_start(ap, fmt);
     text_addv(w->text, fmt, ap);
     va_end(ap);
+    const char *value = w->text->data + begin;
+    value += *value == '-';
+    if (strncmp(value, "nan", 3) && strncmp(value, "inf", 3)) return;
+    w->text->len = begin;
+    text_adds(w->text, "null");
 }
 
 void json_newline(struct json_writer *w, int spaces)

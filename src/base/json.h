@@ -83,12 +83,15 @@ void json_end_array(struct json_writer *w);
 void json_write_key(struct json_writer *w, const char *key);
 void json_write_string(struct json_writer *w, const char *key, const char *value); /* NULL: null */
 void json_write_int(struct json_writer *w, const char *key, int64_t value);
+void json_write_int_or_null(struct json_writer *w, const char *key,
+                            int64_t value);                                 /* null if < 0 */
 void json_write_real(struct json_writer *w, const char *key, double value); /* as json_real */
 void json_write_bool(struct json_writer *w, const char *key, bool value);
 void json_write_null(struct json_writer *w, const char *key);
 /* Copies `value`, which must be valid JSON, unchanged. */
 void json_write_raw(struct json_writer *w, const char *key, const char *value);
-/* The same with printf, for numbers of other widths or precisions. */
+/* The same with printf, for numbers of other widths or precisions; one that is not finite becomes
+ * null. */
 void json_write_format(struct json_writer *w, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Breaks the line before the next element or closing bracket and indents it by `spaces`. */

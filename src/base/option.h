@@ -2,14 +2,14 @@
  *
  * Each room owns .opts files, lists of
  *     OPT(kind, name, default, least, most, unit, help)
- * from which follow the fields of a struct (OPT_FIELD), the parser, `config explain`,
- * docs/options.md and a run's config.toml.
+ * They generate the fields of a struct (OPT_FIELD), the parser, `config explain`, docs/options.md
+ * and a run's config.toml.
  *
  * An ENUM row lists its words in the unit column: from (objective, OBJECTIVE, causal, masked)
  * OPT_ENUM declares enum objective with OBJECTIVE_causal and OBJECTIVE_masked, and
- * objective_word(). A WORD row is for words from another list, as a string "cpu|h100"; the field is
- * an index into it. Memory   TEXT and LIST values are borrowed from the configuration that set
- * them. */
+ * objective_word().  A WORD row is for words from another list, as a string "cpu|h100"; the field
+ * is an index into it.
+ * Memory   TEXT and LIST values are borrowed from the configuration that set them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -133,8 +133,8 @@ struct toml;
  * says what was expected, and the caller adds key and position. */
 enum status option_set(const struct option *o, void *into, const struct toml *value);
 /* The same from a default or the command line, where strings need no quotes.  *keep owns the
- * strings that TEXT and LIST borrow: the caller frees it after the configuration.  It may be NULL.
- */
+ * strings that TEXT and LIST borrow: the caller frees it after the configuration.  It may be
+ * NULL. */
 enum status option_set_text(const struct option *o, void *into, const char *text,
                             struct toml **keep);
 void option_release(const struct option *o, void *from);

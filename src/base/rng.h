@@ -1,8 +1,8 @@
 /* rng.h -- counter-based random numbers: (seed, purpose, step, position) -> bits.
  *
  * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).  It is
- * stateless: the same four integers give the same bits on any rank, in any order, after any resume.
- */
+ * stateless: the same four integers give the same bits on any rank, in any order, after any
+ * resume. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

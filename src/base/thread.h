@@ -1,7 +1,8 @@
 /* thread.h -- the cores of this process, and background threads.
  *
- * Compute threads are pinned to a core each.  Background threads, which read data and write
- * checkpoints, may run on every core at lower priority. */
+ * Compute threads are pinned to a core each if there are exactly as many threads as cores.
+ * Background threads, which read data and write checkpoints, may run on every core at lower
+ * priority. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

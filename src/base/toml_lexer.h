@@ -1,5 +1,5 @@
-/* toml_lexer.h -- the position of the TOML parser, white space, strings and scalars; for toml.c
- * only. */
+/* toml_lexer.h -- the position of the TOML parser, white space, strings and scalars; for
+ * toml_parse.c only. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

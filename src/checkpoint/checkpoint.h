@@ -124,8 +124,8 @@ struct checkpoint_found {
 };
 
 /* Fills the buffers of `state` from a checkpoint of ours (verified against its manifest), a Hugging
- * Face Llama folder (safetensors or pytorch_bin.h; any float dtype; sharded, tied or not), or torch
- * files of any kind (torch_files.h).
+ * Face Llama folder (safetensors or pytorch_model.bin (pytorch_bin.h); any float dtype; sharded,
+ * tied or not), or torch files of any kind (torch_files.h).
  * `exclude` lists tensors or parts to leave unchanged.  DATA: a tensor is missing or has another
  * shape, or a checksum does not match; the message has name and position.  CONFIG: the model there
  * has other heads or another vocabulary; other RoPE or epsilon only cause a warning.  UNSUPPORTED:

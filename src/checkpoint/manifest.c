@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_BYTES = 256 << 20 };
+enum { FORMAT = 1, MAX_BYTES = 256 << 20 };
 
 /* The CRC that a chunk's checksum starts from. */
 static uint32_t chunk_seed(int64_t step, const char *name, uint64_t chunk)
@@ -184,7 +184,7 @@ enum status manifest_finish(struct manifest *m)
     struct text t = {0};
     struct json_writer w = {.text = &t};
     json_begin_object(&w, NULL, JSON_INLINE);
-    json_write_int(&w, "format", 1);
+    json_write_int(&w, "format", FORMAT);
     json_write_int(&w, "step", m->step);
     json_write_int(&w, "chunk_bytes", MANIFEST_CHUNK);
     json_begin_array(&w, "files", JSON_INLINE);
@@ -214,7 +214,7 @@ void manifest_release(struct manifest *m)
     m->files = NULL, m->count = 0;
 }
 
-/* Parses manifest.json and verifies its own checksum. */
+/* Parses manifest.json and verifies its own checksum and its format. */
 static enum status parse_manifest(const char *folder, struct json **root)
 {
     struct text t = {0};
@@ -229,7 +229,12 @@ static enum status parse_manifest(const char *folder, struct json **root)
              checksum_crc32c(0, t.data, (size_t)(tail - t.data)));
     if (strcmp(tail, want)) FAIL_OUT(DATA, "%s: checksum mismatch", path);
     TRY_OUT(json_parse(t.data, t.len, path, root));
+    int64_t format;
+    const struct json *v = json_get(*root, "format");
+    if (v && !json_as_int(v, FORMAT, FORMAT, &format))
+        FAIL_OUT(DATA, "%s: unknown \"format\"; this program reads format %d", path, FORMAT);
 out:
+    if (st) json_free(*root), *root = NULL;
     free(path);
     text_release(&t);
     return st;

@@ -1,10 +1,10 @@
 /* manifest.h -- files that are checksummed as they are written, and the manifest that verifies
  * them.
  *
- * manifest.json lists every file of a checkpoint with its size and a CRC-32C per MiB.  A chunk's
- * checksum also covers the step, the file's name and the chunk's number, which detects chunks,
- * files and manifests that were swapped.  The last member is the checksum of the manifest
- * itself. */
+ * manifest.json lists every file of a checkpoint with its size and a CRC-32C per MiB, so corrupt
+ * data is detected before it is loaded.  A chunk's checksum also covers the step, the file's name
+ * and the chunk's number, which detects chunks, files and manifests that were swapped.  The last
+ * member is the checksum of the manifest itself. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

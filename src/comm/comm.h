@@ -10,7 +10,8 @@
  *          over all ranks at once.
  * Memory   Transfers use only the caller's buffers.  Those are host memory, or device memory on
  *          comm/staged and comm/nccl.  The functions that are not transfers always take host
- * memory. Errors   COMM: a rank is gone, or the library reports an error. */
+ *          memory.
+ * Errors   COMM: a rank died, or the library reports an error. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,8 +29,8 @@ struct p2p_message {
     int peer, tag;
 };
 
-/* Is called for every transfer when it starts and when it has been waited for; `bytes` are those
- * that this rank receives from others. */
+/* Called when a transfer starts and when comm_wait returns; `bytes` are those that this rank
+ * receives from others. */
 struct comm_observer {
     void (*start)(struct comm_observer *w, const struct comm *c, const struct transfer *t,
                   size_t bytes);

@@ -147,10 +147,9 @@ static enum status check_data(const struct config *c)
     if (c->objective.name == OBJECTIVE_masked && !(c->objective.mask_probability > 0))
         FAIL(CONFIG, "objective.mask_probability = 0: must be greater than 0");
     const struct validation_config *v = &c->validation;
-    bool split = c->data.order == ORDER_megatron; /* data.split holds out documents */
-    if (v->enable && !v->dataset_path[0] && !(c->data.validation_share > 0) && !split)
-        FAIL(CONFIG, "validation.enable = true requires validation.dataset_path or "
-                     "data.validation_share");
+    if (v->enable && !config_has_validation_data(c) && !v->tasks.count)
+        FAIL(CONFIG, "validation.enable = true requires validation.dataset_path, "
+                     "data.validation_share or validation.tasks");
     if (v->enable && v->steps == 0) FAIL(CONFIG, "validation.steps = 0: must be -1 or at least 1");
     return STATUS_OK;
 }
@@ -207,4 +206,10 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(float8_resolve(&c->model, &c->float8, &(bool){false}));
     warn_unsupported(c);
     return STATUS_OK;
+}
+
+bool config_has_validation_data(const struct config *c)
+{
+    bool split = c->data.order == ORDER_megatron; /* data.split holds out documents */
+    return c->validation.dataset_path[0] || c->data.validation_share > 0 || split;
 }

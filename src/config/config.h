@@ -43,6 +43,9 @@ struct pipeline_config {
 enum status config_pipeline(const struct config *c, const struct mesh *mesh, int blocks,
                             struct pipeline_config *p);
 
+/* Whether the configuration names documents for the validation loss. */
+bool config_has_validation_data(const struct config *c);
+
 /* Writes all effective values as TOML; config_load reads it back to the same configuration.  With
  * `origins` a comment after each value names its origin. */
 void config_write(const struct config *c, bool origins, struct text *toml);

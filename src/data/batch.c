@@ -61,27 +61,27 @@ enum status batch_broadcast(struct batch *b, const struct comm *peers)
     return STATUS_OK;
 }
 
-void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *here,
+void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *local,
                       struct arena *run)
 {
-    *here = *whole;
-    if (contexts->size > 1) batch_alloc(here, whole->B, whole->T / contexts->size, run);
+    *local = *whole;
+    if (contexts->size > 1) batch_alloc(local, whole->B, whole->T / contexts->size, run);
 }
 
 void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
-                     struct batch *here)
+                     struct batch *local)
 {
     struct context cut = {contexts->size, contexts->rank, causal};
     const int32_t *const from[] = {whole->ids_BT, whole->labels_BT, whole->start_BT, whole->end_BT};
-    int32_t *const to[] = {here->ids_BT, here->labels_BT, here->start_BT, here->end_BT};
+    int32_t *const to[] = {local->ids_BT, local->labels_BT, local->start_BT, local->end_BT};
     struct token_run runs[MAX_TOKEN_RUNS];
-    int num_runs = context_runs(&cut, here->T, runs);
-    here->valid = whole->valid, here->bytes = whole->bytes;
+    int num_runs = context_runs(&cut, local->T, runs);
+    local->valid = whole->valid, local->bytes = whole->bytes;
     if (contexts->size == 1) return;
     for (int i = 0; i < 4; i++)
         for (int b = 0; b < whole->B; b++)
             for (int r = 0; r < num_runs; r++)
-                memcpy(to[i] + (size_t)b * (size_t)here->T + (size_t)runs[r].at,
+                memcpy(to[i] + (size_t)b * (size_t)local->T + (size_t)runs[r].at,
                        from[i] + (size_t)b * (size_t)whole->T + (size_t)runs[r].first,
                        (size_t)runs[r].count * sizeof *to[i]);
 }

@@ -2,8 +2,9 @@
  *
  * Axes     B rows (sequences), T tokens of a row.
  * Memory   The arrays are the caller's, or come from an arena with batch_alloc; during a sizing
- * pass they are NULL. Ranks    Under context parallelism each rank of `contexts` computes on a part
- * of every row's tokens (ops/context.h): a second batch with T / size tokens per row. */
+ *          pass they are NULL.
+ * Ranks    Under context parallelism each rank of `contexts` computes on a part of every row's
+ *          tokens (ops/context.h): a second batch with T / size tokens per row. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -33,14 +34,14 @@ void batch_pad_row(struct batch *b, int i);
 /* Random IDs and labels below V; each row is one document.  For benchmarks. */
 void batch_fill_random(struct batch *b, int V);
 
-/* Collective: broadcasts the batch from rank 0 of `peers`.  Errors of the comm. */
+/* Collective: broadcasts the batch from rank 0 of `peers`.  COMM: a rank failed. */
 enum status batch_broadcast(struct batch *b, const struct comm *peers);
 
-/* Allocates the batch of this rank's part of the tokens; without context parallelism `here` shares
+/* Allocates the batch of this rank's part of the tokens; without context parallelism `local` shares
  * the arrays of `whole`. */
-void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *here,
+void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *local,
                       struct arena *run);
 /* Copies this rank's tokens from complete rows.  `valid` and `bytes` remain those of the complete
  * rows.  `causal` selects the zigzag layout. */
 void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
-                     struct batch *here);
+                     struct batch *local);

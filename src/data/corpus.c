@@ -22,9 +22,9 @@ static enum status walk_source(struct document_walk *w, const struct source *s,
                                enum status (*take)(void *, const struct document *), void *context)
 {
     bool none = false;
-    struct source_cursor cursor = source_part(s, 0, 1);
+    struct source_range range = source_part(s, 0, 1);
     while (w->left) {
-        TRY(source_find(s, reader, &cursor, &w->found, &none));
+        TRY(source_find(s, reader, &range, &w->found, &none));
         if (none) break;
         w->ids.count = 0;
         TRY(source_read(s, &w->found, &w->tokens, &w->ids));
@@ -79,9 +79,9 @@ static enum status read_session(const struct source *s, uint64_t row, struct sou
     if (!holds_spikes(s))
         FAIL(CONFIG, "%s: column \"%s\" does not hold spike counts (lists of lists of bytes)",
              s->config->path, s->config->column);
-    struct source_cursor cursor = source_part(s, 0, 1);
-    cursor.position = row;
-    if (!none) TRY(source_find(s, reader, &cursor, f, &none));
+    struct source_range range = source_part(s, 0, 1);
+    range.position = row;
+    if (!none) TRY(source_find(s, reader, &range, f, &none));
     if (none)
         FAIL(CONFIG, "%s: no session at or after row %llu; the source has %llu rows",
              s->config->path, (unsigned long long)row, (unsigned long long)s->num_positions);

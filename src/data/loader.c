@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slot of the prefetch ring: one row, and its stream's cursor after the row. */
+/* An entry of the prefetch ring: one row, and its stream's cursor after the row. */
 struct loader_row {
     struct batch row; /* B = 1 */
     int64_t *cursor;
@@ -36,9 +36,9 @@ struct loader {
     int64_t *cursors;       /* of all streams, after the rows delivered */
     uint64_t first_row;     /* global row number where this loader began */
     uint64_t num_delivered; /* rows of this reader since then */
-    /* The prefetch ring: num_built - num_delivered <= num_slots. */
-    struct loader_row *slots;
-    uint64_t num_slots, num_built;
+    /* The prefetch ring: num_built - num_delivered <= ring_size. */
+    struct loader_row *ring;
+    uint64_t ring_size, num_built;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -134,13 +134,13 @@ static void *run_prefetch_thread(void *context)
     struct loader *l = context;
     pthread_mutex_lock(&l->lock);
     while (!l->stop && !l->failure.status) {
-        if (l->num_built - l->num_delivered >= l->num_slots) {
+        if (l->num_built - l->num_delivered >= l->ring_size) {
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
         uint64_t k = l->num_built;
         pthread_mutex_unlock(&l->lock);
-        enum status st = build_row(l, k, &l->slots[k % l->num_slots]);
+        enum status st = build_row(l, k, &l->ring[k % l->ring_size]);
         pthread_mutex_lock(&l->lock);
         if (!status_save(&l->failure, st)) l->num_built++;
         pthread_cond_broadcast(&l->changed);
@@ -172,7 +172,7 @@ static void stop_prefetch(struct loader *l)
 /* Row k of this reader, from the prefetch thread if it runs. */
 static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **row)
 {
-    *row = &l->slots[k % l->num_slots];
+    *row = &l->ring[k % l->ring_size];
     if (!l->running) {
         TRY(build_row(l, k, *row));
         l->num_built = k + 1;
@@ -188,7 +188,7 @@ static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **ro
 
 static void deliver_row(struct loader *l, uint64_t k)
 {
-    const struct loader_row *r = &l->slots[k % l->num_slots];
+    const struct loader_row *r = &l->ring[k % l->ring_size];
     size_t stream = row_number(l, k) % l->order->num_streams, ints = l->order->cursor_ints;
     memcpy(l->cursors + stream * ints, r->cursor, ints * sizeof *l->cursors);
     if (l->running) pthread_mutex_lock(&l->lock);
@@ -297,10 +297,10 @@ static enum status open_loader(struct loader *l)
         l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
     l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
     l->begins = heap((size_t)o->seq_len + 1);
-    l->num_slots = o->prefetch_rows ? (uint64_t)o->prefetch_rows : 1;
-    l->slots = heap(l->num_slots * sizeof *l->slots);
-    for (uint64_t i = 0; i < l->num_slots; i++)
-        loader_row_init(&l->slots[i], o->seq_len, l->order->cursor_ints);
+    l->ring_size = o->prefetch_rows ? (uint64_t)o->prefetch_rows : 1;
+    l->ring = heap(l->ring_size * sizeof *l->ring);
+    for (uint64_t i = 0; i < l->ring_size; i++)
+        loader_row_init(&l->ring[i], o->seq_len, l->order->cursor_ints);
     return STATUS_OK;
 }
 
@@ -321,11 +321,11 @@ void loader_close(struct loader *l)
     if (!l) return;
     stop_prefetch(l);
     if (l->order) l->order->kind->close(l->order);
-    for (uint64_t i = 0; l->slots && i < l->num_slots; i++) loader_row_release(&l->slots[i]);
+    for (uint64_t i = 0; l->ring && i < l->ring_size; i++) loader_row_release(&l->ring[i]);
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
-    free(l->slots), free(l->sources), free(l->cursors);
+    free(l->ring), free(l->sources), free(l->cursors);
     free(l->bytes_of_id), free(l->raw), free(l->begins);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);
@@ -348,9 +348,10 @@ static uint32_t settings_fingerprint(const struct loader *l)
     return sum;
 }
 
-static bool is_own_stream(const struct loader *l, size_t cursor)
+/* Whether l->cursors[index] belongs to a stream that this rank reads. */
+static bool is_own_stream(const struct loader *l, size_t index)
 {
-    return cursor / l->order->cursor_ints % (uint64_t)l->options.num_readers ==
+    return index / l->order->cursor_ints % (uint64_t)l->options.num_readers ==
            (uint64_t)l->options.reader;
 }
 
@@ -365,23 +366,28 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
     return STATUS_OK;
 }
 
-enum status loader_save(const struct loader *l, struct text *json)
+enum { CURSOR_FORMAT = 1 };
+
+void loader_save(const struct loader *l, struct json_writer *w)
 {
     uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_readers;
-    text_addf(json, "{\"format\": 1, \"next_row\": %llu, \"settings\": %u, \"sources\": [",
-              (unsigned long long)next, settings_fingerprint(l));
-    for (size_t i = 0; i < l->num_sources; i++)
-        text_addf(json, "%s%u", i ? ", " : "", l->sources[i].fingerprint);
-    text_adds(json, "], \"streams\": [");
     size_t ints = l->order->cursor_ints;
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_int(w, "format", CURSOR_FORMAT);
+    json_write_int(w, "next_row", (int64_t)next);
+    json_write_int(w, "settings", settings_fingerprint(l));
+    json_begin_array(w, "sources", JSON_INLINE);
+    for (size_t i = 0; i < l->num_sources; i++) json_write_int(w, NULL, l->sources[i].fingerprint);
+    json_end_array(w);
+    json_begin_array(w, "streams", JSON_INLINE);
     for (uint64_t s = 0; s < l->order->num_streams; s++) {
-        text_adds(json, s ? ",\n[" : "\n[");
-        for (size_t i = 0; i < ints; i++)
-            text_addf(json, "%s%lld", i ? "," : "", (long long)l->cursors[s * ints + i]);
-        text_adds(json, "]");
+        json_newline(w, 0);
+        json_begin_array(w, NULL, JSON_COMPACT);
+        for (size_t i = 0; i < ints; i++) json_write_int(w, NULL, l->cursors[s * ints + i]);
+        json_end_array(w);
     }
-    text_adds(json, "]}");
-    return STATUS_OK;
+    json_end_array(w);
+    json_end_object(w);
 }
 
 #define OR_RESTART "checkpoint.exclude_from_loading = [\"dataloader\"] restarts from the first row"
@@ -413,6 +419,10 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     int64_t next, max = INT64_C(1) << 53;
     BUG_IF(l->running || l->num_delivered);
     if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
+    const struct json *format = json_get(cursor, "format");
+    if (format && !json_as_int(format, CURSOR_FORMAT, CURSOR_FORMAT, &next))
+        FAIL(DATA, "the data position has an unknown \"format\"; this program reads format %d",
+             CURSOR_FORMAT);
     TRY(check_cursor(l, cursor));
     TRY(json_get_int(cursor, "next_row", 0, max, &next));
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
@@ -439,6 +449,6 @@ int64_t loader_memory_bytes(const struct loader *l)
 {
     enum { ENCODER = 5 << 20 };
     int64_t row = (int64_t)l->options.seq_len * 16 + (int64_t)l->order->cursor_ints * 8;
-    return (int64_t)l->num_slots * row + l->order->kind->memory_bytes(l->order) +
+    return (int64_t)l->ring_size * row + l->order->kind->memory_bytes(l->order) +
            (l->tokens.encoder ? ENCODER : 0);
 }

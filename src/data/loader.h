@@ -53,14 +53,14 @@ void loader_close(struct loader *l);
  * number of rows filled (0 at the end); the others have no valid label. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
-/* Writes the cursor as a JSON object; loader_load restores it before the first row is read.
- * CONFIG: it was saved with other sources, streams or settings (the message names which).
- * DATA: it is damaged. */
-enum status loader_save(const struct loader *l, struct text *json);
+/* Writes the cursor as a JSON object. */
+void loader_save(const struct loader *l, struct json_writer *w);
+/* Restores it before the first row is read.  CONFIG: it was saved with other sources, streams or
+ * settings (the message names which).  DATA: it is damaged. */
 enum status loader_load(struct loader *l, const struct json *cursor);
 
 /* Completes the cursor before it is saved: each reader knows the state of its own streams only.
- * Collective over `readers`, in which rank r is reader r.  MEMORY, IO: from the comm. */
+ * Collective over `readers`, in which rank r is reader r.  COMM: a rank failed. */
 enum status loader_gather_cursor(struct loader *l, const struct comm *readers);
 
 /* Estimate of the memory it holds, for documents of 16 KiB and .zst files compressed with the

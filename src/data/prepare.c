@@ -23,7 +23,7 @@ enum { GROUP_BYTES = 1 << 20, GROUPS_PER_THREAD = 4, JOURNAL_SECONDS = 5 };
 /* The unit of work of one encoding thread: a range of positions, in which it finds the documents
  * itself; or, for a compressed source that only one thread can read, documents already found. */
 struct prepare_group {
-    struct source_cursor range;
+    struct source_range range;
     size_t first, count, next; /* of the batch's documents; next: to be encoded */
     uint64_t text_bytes;
     struct token_list ids; /* of all its documents; narrowed to token_bytes after encoding */
@@ -191,14 +191,19 @@ static enum status open_parts(struct prepare_state *p)
 static enum status write_journal(struct prepare_state *p)
 {
     struct text t = {0};
+    struct json_writer w = {.text = &t};
     if (fdatasync(p->bin_fd) || fdatasync(p->idx_fd))
         FAIL(IO, "%s: %s", p->bin_part, strerror(errno));
-    text_addf(&t,
-              "{\"fingerprint\": %u, \"source\": %zu, \"place\": %llu, \"documents\": %llu, "
-              "\"tokens\": %llu, \"text_bytes\": %llu}\n",
-              p->fingerprint, p->written_source, (unsigned long long)p->written_position,
-              (unsigned long long)p->done.documents, (unsigned long long)p->done.tokens,
-              (unsigned long long)p->done.text_bytes);
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "fingerprint", p->fingerprint);
+    json_write_int(&w, "source", (int64_t)p->written_source);
+    json_write_int(&w, "place", (int64_t)p->written_position);
+    json_write_int(&w, "documents", (int64_t)p->done.documents);
+    json_write_int(&w, "tokens", (int64_t)p->done.tokens);
+    json_write_int(&w, "text_bytes", (int64_t)p->done.text_bytes);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&t, "\n");
     enum status st = file_write(p->journal, t.data, t.len);
     text_release(&t);
     p->journal_s = clock_monotonic_s();
@@ -214,7 +219,7 @@ static struct prepare_group *add_group(struct prepare_batch *b)
         memset(b->groups + old, 0, (b->groups_capacity - old) * sizeof *b->groups);
     }
     struct prepare_group *g = &b->groups[b->num_groups++];
-    g->range = (struct source_cursor){0};
+    g->range = (struct source_range){0};
     g->first = b->count, g->count = g->next = 0;
     return g;
 }
@@ -240,8 +245,8 @@ static enum status find_documents(struct prepare_state *p, struct prepare_batch 
 {
     const struct source *s = &p->sources[p->source];
     struct prepare_group *g = NULL;
-    struct source_cursor cursor = source_part(s, 0, 1);
-    cursor.position = p->position;
+    struct source_range range = source_part(s, 0, 1);
+    range.position = p->position;
     for (uint64_t bytes = 0, in_group = 0; bytes < max_bytes;) {
         if (b->count == b->capacity) {
             size_t old = b->capacity;
@@ -251,8 +256,8 @@ static enum status find_documents(struct prepare_state *p, struct prepare_batch 
         }
         struct source_document *f = &b->documents[b->count];
         bool none;
-        TRY(source_find(s, &p->reader, &cursor, f, &none));
-        p->position = cursor.position;
+        TRY(source_find(s, &p->reader, &range, f, &none));
+        p->position = range.position;
         if (none) break;
         if (!g || in_group + f->len > GROUP_BYTES) g = add_group(b), in_group = 0;
         b->count++, g->count++;

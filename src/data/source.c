@@ -202,17 +202,17 @@ size_t source_file_at(const struct source *s, uint64_t position)
     return low;
 }
 
-struct source_cursor source_part(const struct source *s, uint64_t part, uint64_t num_parts)
+struct source_range source_part(const struct source *s, uint64_t part, uint64_t num_parts)
 {
     __extension__ typedef unsigned __int128 wide;
     wide all = s->num_positions;
-    return (struct source_cursor){.position = (uint64_t)(all * part / num_parts),
-                                  .end = (uint64_t)(all * (part + 1) / num_parts),
-                                  .part = part,
-                                  .num_parts = num_parts};
+    return (struct source_range){.position = (uint64_t)(all * part / num_parts),
+                                 .end = (uint64_t)(all * (part + 1) / num_parts),
+                                 .part = part,
+                                 .num_parts = num_parts};
 }
 
-enum status source_find(const struct source *s, struct source_reader *r, struct source_cursor *c,
+enum status source_find(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none)
 {
     TRY(s->kind->find(s, r, c, d, none));
@@ -238,7 +238,7 @@ uint64_t source_range_end(const struct source *s, struct source_reader *r, uint6
         *bytes = positions * each;
         return position + positions;
     }
-    struct source_cursor c = source_part(s, 0, 1);
+    struct source_range c = source_part(s, 0, 1);
     struct source_document d = {0};
     bool none = false;
     c.position = position;

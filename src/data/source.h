@@ -51,14 +51,14 @@ struct source {
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
 
-/* What remains to be read: the documents at positions from `position` to `end`; of a compressed
+/* The positions that remain to be read: the documents from `position` to `end`; of a compressed
  * source those of one part. */
-struct source_cursor {
+struct source_range {
     uint64_t position, end;
     uint64_t part, num_parts;
 };
-/* The cursor of a part.  The whole source is part 0 of 1. */
-struct source_cursor source_part(const struct source *s, uint64_t part, uint64_t num_parts);
+/* The range of a part.  The whole source is part 0 of 1. */
+struct source_range source_part(const struct source *s, uint64_t part, uint64_t num_parts);
 /* The part that owns a position of a compressed source. */
 uint64_t source_compressed_part(const struct source *s, uint64_t position, uint64_t num_parts);
 
@@ -85,8 +85,8 @@ void source_reader_close(struct source_reader *r);
 /* Frees large buffers; the next read fills them again. */
 void source_reader_trim(struct source_reader *r);
 
-/* Finds the next document of the cursor and advances its position past it.  *none: no more. */
-enum status source_find(const struct source *s, struct source_reader *r, struct source_cursor *c,
+/* Finds the next document of the range and advances its position past it.  *none: no more. */
+enum status source_find(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none);
 
 /* Splits off a range for one reader: the end of a range that begins at `position` and has about

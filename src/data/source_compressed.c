@@ -52,7 +52,7 @@ static enum status next_line(const struct source *s, struct source_reader *r, co
 }
 
 static enum status compressed_find(const struct source *s, struct source_reader *r,
-                                   struct source_cursor *c, struct source_document *d, bool *none)
+                                   struct source_range *c, struct source_document *d, bool *none)
 {
     uint64_t first = c->part % s->num_files;
     uint64_t stride = s->num_files >= c->num_parts ? c->num_parts : s->num_files;

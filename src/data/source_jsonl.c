@@ -18,7 +18,7 @@ static void jsonl_close(struct source_file *f) { file_map_close(&f->map); }
 
 /* Finds the next line that begins at or after the position, which may be inside a line. */
 static enum status jsonl_find(const struct source *s, struct source_reader *r,
-                              struct source_cursor *c, struct source_document *d, bool *none)
+                              struct source_range *c, struct source_document *d, bool *none)
 {
     (void)r;
     for (*none = true; *none && c->position < c->end;) {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct source;
-struct source_cursor;
+struct source_range;
 struct source_document;
 struct source_file;
 struct source_reader;
@@ -39,7 +39,7 @@ struct source_kind {
     enum status (*open)(struct source *s, struct source_file *f, uint64_t *size);
     void (*close)(struct source_file *f);
     /* As source_find. */
-    enum status (*find)(const struct source *s, struct source_reader *r, struct source_cursor *c,
+    enum status (*find)(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none);
     /* As source_range_end; NULL: from the lengths of the documents, or position_bytes. */
     uint64_t (*range_end)(const struct source *s, struct source_reader *r, uint64_t position,

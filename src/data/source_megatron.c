@@ -19,7 +19,7 @@ static enum status pair_open(struct source *s, struct source_file *f, uint64_t *
 static void pair_close(struct source_file *f) { megatron_close(&f->tokens); }
 
 static enum status pair_find(const struct source *s, struct source_reader *r,
-                             struct source_cursor *c, struct source_document *d, bool *none)
+                             struct source_range *c, struct source_document *d, bool *none)
 {
     (void)r;
     for (*none = true; *none && c->position < c->end; ++c->position) {

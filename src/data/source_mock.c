@@ -20,7 +20,7 @@ static enum status mock_open(struct source *s, struct source_file *f, uint64_t *
 }
 
 static enum status mock_find(const struct source *s, struct source_reader *r,
-                             struct source_cursor *c, struct source_document *d, bool *none)
+                             struct source_range *c, struct source_document *d, bool *none)
 {
     (void)r;
     *none = c->position >= c->end;

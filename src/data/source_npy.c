@@ -22,7 +22,7 @@ static enum status array_open(struct source *s, struct source_file *f, uint64_t 
 static void array_close(struct source_file *f) { npy_close(&f->array); }
 
 static enum status array_find(const struct source *s, struct source_reader *r,
-                              struct source_cursor *c, struct source_document *d, bool *none)
+                              struct source_range *c, struct source_document *d, bool *none)
 {
     (void)r;
     *none = c->position >= c->end;

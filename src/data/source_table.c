@@ -33,7 +33,7 @@ static void open_reader(const struct source *s, struct source_reader *r, size_t 
 }
 
 static enum status rows_find(const struct source *s, struct source_reader *r,
-                             struct source_cursor *c, struct source_document *d, bool *none)
+                             struct source_range *c, struct source_document *d, bool *none)
 {
     for (*none = true; *none && c->position < c->end; ++c->position) {
         size_t i = source_file_at(s, c->position);

@@ -1,5 +1,5 @@
-/* source_text.c -- .txt files: chunks of about 4 KiB of one long text, at the number of the chunk.
- */
+/* source_text.c -- .txt files: chunks of about 4 KiB of one long text, at the number of the
+ * chunk. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/source.h"
 #include "data/source_kind.h"
@@ -36,7 +36,7 @@ static uint64_t chunk_begin(const struct source_file *f, uint64_t k)
 }
 
 static enum status text_find(const struct source *s, struct source_reader *r,
-                             struct source_cursor *c, struct source_document *d, bool *none)
+                             struct source_range *c, struct source_document *d, bool *none)
 {
     (void)r;
     for (*none = true; *none && c->position < c->end; ++c->position) {

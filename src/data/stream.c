@@ -15,18 +15,18 @@ void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t nu
     *s = (struct stream){.rules = rules, .number = number, .source = -1, .carry = -1};
     s->partitions = heap(rules->num_sources * sizeof *s->partitions);
     for (size_t i = 0; i < rules->num_sources; i++) {
-        struct partition *h = &s->partitions[i];
-        h->range = source_part(&rules->sources[i], number, rules->num_streams);
-        h->window_begin = h->range.position;
+        struct partition *p = &s->partitions[i];
+        p->range = source_part(&rules->sources[i], number, rules->num_streams);
+        p->window_begin = p->range.position;
     }
 }
 
-static void partition_release(struct partition *h, uint64_t window)
+static void partition_release(struct partition *p, uint64_t window)
 {
-    for (uint64_t i = 0; h->window && i < window; i++) text_release(&h->window[i].text);
-    source_reader_close(&h->reader);
-    free(h->window);
-    free(h->order);
+    for (uint64_t i = 0; p->window && i < window; i++) text_release(&p->window[i].text);
+    source_reader_close(&p->reader);
+    free(p->window);
+    free(p->order);
 }
 
 void stream_release(struct stream *s)
@@ -59,7 +59,7 @@ struct document_scan {
     struct source_document found;
 };
 
-static enum status find_allowed(struct document_scan *scan, struct source_cursor *c, bool *none)
+static enum status find_allowed(struct document_scan *scan, struct source_range *c, bool *none)
 {
     const struct stream_rules *r = scan->rules;
     const struct source *s = &r->sources[scan->source];
@@ -79,10 +79,10 @@ static enum status count_compressed(struct document_scan *scan, uint64_t streams
     enum status st = STATUS_OK;
     *filled = 0;
     for (uint64_t group = 0; group < groups; group++) {
-        struct source_cursor cursor = source_part(s, group, groups);
+        struct source_range range = source_part(s, group, groups);
         uint64_t left = (streams - group + groups - 1) / groups;
         for (bool none = false; left;) {
-            TRY_OUT(find_allowed(scan, &cursor, &none));
+            TRY_OUT(find_allowed(scan, &range, &none));
             if (none) goto out; /* one partition is empty: the answer is known */
             uint64_t part = source_compressed_part(s, scan->found.position, streams);
             left -= !seen[part], *filled += !seen[part];
@@ -100,8 +100,8 @@ static enum status count_seekable(struct document_scan *scan, uint64_t streams, 
     const struct source *s = &scan->rules->sources[scan->source];
     bool none = false;
     for (*filled = 0; *filled < streams; ++*filled) {
-        struct source_cursor cursor = source_part(s, *filled, streams);
-        TRY(find_allowed(scan, &cursor, &none));
+        struct source_range range = source_part(s, *filled, streams);
+        TRY(find_allowed(scan, &range, &none));
         if (none) break;
     }
     return STATUS_OK;
@@ -121,64 +121,64 @@ enum status stream_can_partition(const struct stream_rules *r, size_t source, ui
 }
 
 /* Fisher-Yates, with counter-based random numbers. */
-static void shuffle(const struct stream *s, size_t source, struct partition *h)
+static void shuffle(const struct stream *s, size_t source, struct partition *p)
 {
     const struct stream_rules *r = s->rules;
     uint64_t step = (s->number * r->num_sources + source) & 0xFFFFFFFFFF;
-    uint64_t key = mix_bits(h->epoch ^ mix_bits(h->window_begin));
-    for (uint64_t i = 0; i < h->count; i++) h->order[i] = (uint32_t)i;
-    for (uint64_t i = h->count; i > 1 && !r->once; i--) {
+    uint64_t key = mix_bits(p->epoch ^ mix_bits(p->window_begin));
+    for (uint64_t i = 0; i < p->count; i++) p->order[i] = (uint32_t)i;
+    for (uint64_t i = p->count; i > 1 && !r->once; i--) {
         uint64_t j = rng_below(i, r->seed, RNG_SHUFFLE, step, key + i);
-        uint32_t kept = h->order[i - 1];
-        h->order[i - 1] = h->order[j];
-        h->order[j] = kept;
+        uint32_t kept = p->order[i - 1];
+        p->order[i - 1] = p->order[j];
+        p->order[j] = kept;
     }
 }
 
-/* Finds the documents of the window at h->window_begin. */
-static enum status load_window(struct stream *s, size_t source, struct partition *h)
+/* Finds the documents of the window at p->window_begin. */
+static enum status load_window(struct stream *s, size_t source, struct partition *p)
 {
     const struct stream_rules *r = s->rules;
     bool none = false;
-    if (!h->window) {
-        h->window = heap(r->window * sizeof *h->window);
-        h->order = heap(r->window * sizeof *h->order);
+    if (!p->window) {
+        p->window = heap(r->window * sizeof *p->window);
+        p->order = heap(r->window * sizeof *p->order);
     }
-    struct source_cursor cursor = h->range;
-    cursor.position = h->window_begin;
-    for (h->count = 0; h->count < r->window;) {
-        struct source_document *f = &h->window[h->count];
-        TRY(source_find(&r->sources[source], &h->reader, &cursor, f, &none));
+    struct source_range range = p->range;
+    range.position = p->window_begin;
+    for (p->count = 0; p->count < r->window;) {
+        struct source_document *f = &p->window[p->count];
+        TRY(source_find(&r->sources[source], &p->reader, &range, f, &none));
         if (none) break;
-        h->count += is_held_out(r, source, f->position) == r->held_out;
+        p->count += is_held_out(r, source, f->position) == r->held_out;
     }
-    h->after = cursor.position;
-    source_reader_trim(&h->reader);
-    shuffle(s, source, h);
-    h->loaded = true;
+    p->after = range.position;
+    source_reader_trim(&p->reader);
+    shuffle(s, source, p);
+    p->loaded = true;
     return STATUS_OK;
 }
 
 /* The next window, or the first one of the next epoch; in a single pass *none is set at the end of
  * the partition. */
-static enum status next_window(struct stream *s, size_t source, struct partition *h, bool *none)
+static enum status next_window(struct stream *s, size_t source, struct partition *p, bool *none)
 {
     const struct stream_rules *r = s->rules;
-    h->window_begin = h->after;
-    h->used = 0;
-    TRY(load_window(s, source, h));
+    p->window_begin = p->after;
+    p->used = 0;
+    TRY(load_window(s, source, p));
     *none = false;
-    if (h->count) return STATUS_OK;
+    if (p->count) return STATUS_OK;
     *none = r->once;
     if (r->once) return STATUS_OK;
     /* The first empty epoch may be partial, after a resume; the second one is complete. */
-    if (h->empty_epochs++)
+    if (p->empty_epochs++)
         FAIL(DATA, "%s: all documents of stream %llu of %llu are empty; lower data.streams",
              r->sources[source].config->path, (unsigned long long)s->number,
              (unsigned long long)r->num_streams);
-    h->epoch++;
-    h->window_begin = h->range.position;
-    return load_window(s, source, h);
+    p->epoch++;
+    p->window_begin = p->range.position;
+    return load_window(s, source, p);
 }
 
 static size_t choose_source(const struct stream *s)
@@ -196,17 +196,17 @@ static size_t choose_source(const struct stream *s)
 
 static enum status read_document(struct stream *s, struct source_tokens *t)
 {
-    struct partition *h = &s->partitions[s->source];
-    if (!h->loaded) TRY(load_window(s, (size_t)s->source, h));
+    struct partition *p = &s->partitions[s->source];
+    if (!p->loaded) TRY(load_window(s, (size_t)s->source, p));
     if (s->tokens.capacity > MAX_KEPT_IDS) token_list_release(&s->tokens);
     s->tokens.count = 0;
     s->needs_reread = false;
-    if (h->used < 1 || h->used > h->count)
+    if (p->used < 1 || p->used > p->count)
         FAIL(DATA, "%s: the data position points outside its shuffle window: the data has changed",
              s->rules->sources[s->source].config->path);
-    TRY(source_read(&s->rules->sources[s->source], &h->window[h->order[h->used - 1]], t,
+    TRY(source_read(&s->rules->sources[s->source], &p->window[p->order[p->used - 1]], t,
                     &s->tokens));
-    if (s->tokens.count) h->empty_epochs = 0;
+    if (s->tokens.count) p->empty_epochs = 0;
     return STATUS_OK;
 }
 
@@ -220,9 +220,9 @@ static enum status draw_document(struct stream *s, struct source_tokens *t)
             s->source = s->source < 0 ? 0 : s->source;
         else
             s->source = (int64_t)choose_source(s);
-        struct partition *h = &s->partitions[s->source];
-        if (!h->loaded) TRY(load_window(s, (size_t)s->source, h));
-        if (h->used == h->count) TRY(next_window(s, (size_t)s->source, h, &none));
+        struct partition *p = &s->partitions[s->source];
+        if (!p->loaded) TRY(load_window(s, (size_t)s->source, p));
+        if (p->used == p->count) TRY(next_window(s, (size_t)s->source, p, &none));
         if (none && s->source + 1 == (int64_t)r->num_sources) {
             s->ended = true;
             return STATUS_OK;
@@ -231,7 +231,7 @@ static enum status draw_document(struct stream *s, struct source_tokens *t)
             s->source++;
             continue;
         }
-        h->used++;
+        p->used++;
         s->draws++;
         s->offset = 0;
         TRY(read_document(s, t));
@@ -268,9 +268,9 @@ void stream_save(const struct stream *s, int64_t *ints)
     const int64_t own[STREAM_INTS] = {s->rows, s->draws, s->source, s->offset, s->carry};
     memcpy(ints, own, sizeof own);
     for (size_t i = 0; i < s->rules->num_sources; i++) {
-        const struct partition *h = &s->partitions[i];
-        const int64_t partition[PARTITION_INTS] = {(int64_t)h->epoch, (int64_t)h->window_begin,
-                                                   (int64_t)h->used};
+        const struct partition *p = &s->partitions[i];
+        const int64_t partition[PARTITION_INTS] = {(int64_t)p->epoch, (int64_t)p->window_begin,
+                                                   (int64_t)p->used};
         memcpy(ints + STREAM_INTS + PARTITION_INTS * i, partition, sizeof partition);
     }
 }
@@ -286,11 +286,11 @@ enum status stream_load(struct stream *s, const int64_t *ints)
     good &= s->source < (int64_t)r->num_sources && (s->source >= 0 || !s->draws);
     for (size_t i = 0; i < r->num_sources; i++) {
         const int64_t *partition = ints + STREAM_INTS + PARTITION_INTS * i;
-        struct partition *h = &s->partitions[i];
-        h->epoch = (uint64_t)partition[0], h->window_begin = (uint64_t)partition[1];
-        h->used = (uint64_t)partition[2];
-        h->loaded = false;
-        good &= h->window_begin >= h->range.position;
+        struct partition *p = &s->partitions[i];
+        p->epoch = (uint64_t)partition[0], p->window_begin = (uint64_t)partition[1];
+        p->used = (uint64_t)partition[2];
+        p->loaded = false;
+        good &= p->window_begin >= p->range.position;
     }
     if (!good)
         FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)s->number);

@@ -14,7 +14,7 @@
 
 /* The documents of one source that belong to one stream. */
 struct partition {
-    struct source_cursor range;
+    struct source_range range;
     uint64_t epoch, window_begin;
     uint64_t used; /* documents drawn from the window */
     /* Derived from these: */

@@ -1,16 +1,16 @@
 /* check_node.c -- this machine: program, ranks, CPU, memory, limits, clock, speed. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/onednn.h"
-#include "backends/cpu/peak.h"
-#include "backends/cpu/stream.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/port.h"
 #include "base/thread.h"
 #include "doctor/check.h"
+#include "machine/bandwidth.h"
+#include "machine/cpu.h"
 #include "machine/launch.h"
 #include "machine/machine.h"
 #include "machine/node.h"
+#include "machine/peak.h"
 #include "metrics/memory.h"
 #include "tokenizer/text/regex.h"
 
@@ -26,7 +26,7 @@ static const double gib = 1 << 30;
 void check_program(struct findings *f)
 {
     struct text onednn = {0}, pcre2 = {0};
-    onednn_version(&onednn);
+    cpu_machine_onednn_version(&onednn);
     regex_library_version(&pcre2);
     findings_add(f, "program", "llamero %s, compiled by %s for %s", LLAMERO_VERSION, PORT_COMPILER,
                  PORT_PROCESSOR);
@@ -111,7 +111,7 @@ void check_processor(struct findings *f)
     int mine = thread_cores();
     long all = sysconf(_SC_NPROCESSORS_ONLN);
     double group = read_cgroup_cores();
-    const struct isa *best = isa_best();
+    const char *best = cpu_machine_best_isa();
     node_processor(&name);
     findings_add(f, "processor", "%s", name.len ? name.data : "unknown");
     findings_add(f, "cores", "%d of %ld usable", mine, all);
@@ -122,11 +122,9 @@ void check_processor(struct findings *f)
                       "the control group (cgroup) limits CPU time to %.2f cores: set "
                       "device.threads, or request more",
                       group);
-    for (int i = 0; isa_at(i); i++)
-        if (isa_is_supported(isa_at(i)))
-            text_addf(&isas, "%s%s", isas.len ? ", " : "", isa_at(i)->name);
+    cpu_machine_list_isas(&isas);
     findings_add(f, "kernels", "%s supported; device.cpu = \"auto\" selects %s",
-                 best ? isas.data : "only reference loops", best ? best->name : "reference");
+                 best ? isas.data : "only reference loops", best ? best : "reference");
     if (!best)
         findings_warn(f, "the reference loops are very slow: the CPU is older than x86-64-v3");
     text_release(&name);
@@ -225,9 +223,8 @@ void check_limits(struct findings *f)
 
 static void check_compute(struct findings *f, int threads)
 {
-    struct queue one = {.num_threads = 1}, all = {.num_threads = threads};
-    double alone = peak_measure_flops(&one, F32), f32 = peak_measure_flops(&all, F32);
-    double half = peak_measure_flops(&all, BF16);
+    double alone = peak_measure_flops(1, F32), f32 = peak_measure_flops(threads, F32);
+    double half = peak_measure_flops(threads, BF16);
     findings_add(f, "peak compute", "%.0f GFLOP/s in float32, %.0f in bfloat16, with %d threads",
                  f32 / 1e9, half / 1e9, threads);
     if (f32 < 0.7 * threads * alone)
@@ -250,13 +247,13 @@ static void check_bandwidth(struct findings *f, int threads)
         findings_fail(f, "bandwidth", st, "almost no memory is available");
         return;
     }
-    double best[STREAM_COUNT];
-    for (enum stream_kernel s = 0; s < STREAM_COUNT; s++)
-        best[s] = stream_measure_best(s, memory.base, bytes, threads, 2) / 1e9;
+    double best[BANDWIDTH_COUNT];
+    for (enum bandwidth_kernel s = 0; s < BANDWIDTH_COUNT; s++)
+        best[s] = bandwidth_measure_best(s, memory.base, bytes, threads, 2) / 1e9;
     findings_add(f, "bandwidth",
                  "read %.1f, write %.1f, copy %.1f, update in place %.1f GB/s, with %d threads",
-                 best[STREAM_read], best[STREAM_write], best[STREAM_copy], best[STREAM_update],
-                 threads);
+                 best[BANDWIDTH_read], best[BANDWIDTH_write], best[BANDWIDTH_copy],
+                 best[BANDWIDTH_update], threads);
     arena_release(&memory);
 }
 

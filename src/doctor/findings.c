@@ -71,18 +71,22 @@ void findings_print(const struct findings *f, struct text *out)
 
 void findings_write_json(const struct findings *f, struct text *out)
 {
-    text_addf(out, "{\"ok\": %s, \"findings\": [", f->first.status ? "false" : "true");
+    struct json_writer w = {.text = out};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_bool(&w, "ok", !f->first.status);
+    json_begin_array(&w, "findings", JSON_INLINE);
     for (size_t i = 0; i < f->count; i++) {
         const struct finding *x = &f->items[i];
-        text_addf(out, "%s\n  {\"name\": \"%s\", \"level\": \"%s\", \"says\": ", i ? "," : "",
-                  x->name, findings_level_name(x->level));
-        json_quote(out, x->text);
-        text_adds(out, ", \"advice\": ");
-        if (x->advice)
-            json_quote(out, x->advice);
-        else
-            text_adds(out, "null");
-        text_adds(out, "}");
+        json_newline(&w, 2);
+        json_begin_object(&w, NULL, JSON_INLINE);
+        json_write_string(&w, "name", x->name);
+        json_write_string(&w, "level", findings_level_name(x->level));
+        json_write_string(&w, "says", x->text);
+        json_write_string(&w, "advice", x->advice);
+        json_end_object(&w);
     }
-    text_adds(out, "]}\n");
+    json_end_array(&w);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(out, "\n");
 }

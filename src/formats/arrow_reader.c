@@ -92,8 +92,8 @@ struct item_range {
     uint64_t begin, end;
 };
 
-/* Sets *out to the range of child items that belong to item `index`; false if it exceeds `limit`.
- */
+/* Sets *out to the range of child items that belong to item `index`; false if it exceeds
+ * `limit`. */
 static bool read_range(const struct arrow_level *l, const struct arrow_array *array, uint64_t index,
                        uint64_t limit, struct item_range *out)
 {

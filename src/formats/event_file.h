@@ -3,8 +3,8 @@
  * A TFRecord is u64 length, u32 masked CRC-32C of the length, the Event, u32 masked CRC-32C of the
  * Event, all little-endian.
  * Memory   The functions append to a text, and allocate only when it has to grow.
- * Source   event.proto and summary.proto of TensorBoard; tensorflow/core/lib/io/record_writer.cc.
- */
+ * Source   event.proto and summary.proto of TensorBoard;
+ *          tensorflow/core/lib/io/record_writer.cc. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

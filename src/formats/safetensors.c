@@ -279,26 +279,35 @@ int safetensors_compare_names(const void *a, const void *b)
 void safetensors_build_header(struct safetensors_tensor *tensors, size_t count, struct text *header,
                               uint64_t *total)
 {
+    struct json_writer w = {.text = header};
     text_clear(header);
     text_add(header, "\0\0\0\0\0\0\0\0", 8);
-    text_adds(header, "{\"__metadata__\":{\"format\":\"pt\"}");
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_begin_object(&w, "__metadata__", JSON_COMPACT);
+    json_write_string(&w, "format", "pt");
+    json_end_object(&w);
     *total = 0;
     for (size_t i = 0; i < count; i++) {
         struct safetensors_tensor *t = &tensors[i];
         t->elements = 1;
-        text_adds(header, ",");
-        json_quote(header, t->name);
-        text_addf(header, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtype_name(t->dtype));
+        json_begin_object(&w, t->name, JSON_COMPACT);
+        json_write_string(&w, "dtype", safetensors_dtype_name(t->dtype));
+        json_begin_array(&w, "shape", JSON_COMPACT);
         for (int d = 0; d < t->num_dims; d++) {
-            text_addf(header, "%s%lld", d ? "," : "", (long long)t->shape[d]);
+            json_write_int(&w, NULL, t->shape[d]);
             t->elements *= (uint64_t)t->shape[d];
         }
+        json_end_array(&w);
         t->begin = *total;
         t->end = *total += t->elements * safetensors_dtype_bytes(t->dtype);
-        text_addf(header, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->begin,
-                  (unsigned long long)t->end);
+        json_begin_array(&w, "data_offsets", JSON_COMPACT);
+        json_write_int(&w, NULL, (int64_t)t->begin);
+        json_write_int(&w, NULL, (int64_t)t->end);
+        json_end_array(&w);
+        json_end_object(&w);
     }
-    text_adds(header, "}");
+    json_end_object(&w);
+    json_finish(&w);
     while (header->len % 8) text_adds(header, " ");
     uint64_t len = header->len - 8;
     for (int i = 0; i < 8; i++) header->data[i] = (char)(len >> (8 * i) & 255);

@@ -18,8 +18,8 @@ struct torch_writer {
     uint32_t crc;
 };
 
-/* Begins an archive with a dict of `tensors`; a single one with an empty name is the root itself.
- */
+/* Begins an archive with a dict of `tensors`; a single one with an empty name is the root
+ * itself. */
 enum status torch_writer_open(struct torch_writer *w, int fd, const char *path, uint64_t base,
                               const struct torch_tensor *tensors, size_t count);
 /* Begins an archive with any pickle and without tensors. */

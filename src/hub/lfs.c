@@ -147,9 +147,31 @@ out:
     return st;
 }
 
-static void write_id(const struct lfs_file *f, struct text *json)
+static void write_id(const struct lfs_file *f, struct json_writer *w)
 {
-    text_addf(json, "{\"oid\":\"%s\",\"size\":%llu}", f->sha256, (unsigned long long)f->size);
+    json_begin_object(w, NULL, JSON_COMPACT);
+    json_write_string(w, "oid", f->sha256);
+    json_write_int(w, "size", (int64_t)f->size);
+    json_end_object(w);
+}
+
+static void write_batch(const struct lfs_file *f, const struct hub_path *repo,
+                        struct json_writer *w)
+{
+    static const char *const transfers[] = {"basic", "multipart"};
+    json_begin_object(w, NULL, JSON_COMPACT);
+    json_write_string(w, "operation", "upload");
+    json_begin_array(w, "transfers", JSON_COMPACT);
+    for (size_t i = 0; i < 2; i++) json_write_string(w, NULL, transfers[i]);
+    json_end_array(w);
+    json_write_string(w, "hash_algo", "sha256");
+    json_begin_array(w, "objects", JSON_COMPACT);
+    write_id(f, w);
+    json_end_array(w);
+    json_begin_object(w, "ref", JSON_COMPACT);
+    json_write_string(w, "name", repo->revision);
+    json_end_object(w);
+    json_end_object(w);
 }
 
 /* Performs the actions of the one object of a batch response. */
@@ -176,7 +198,7 @@ static enum status perform(const struct lfs_transfer *t, const struct json *root
     TRY(multipart ? upload_parts(t, upload, url) : upload_basic(t, upload, url));
     if (!json_is_object(verify)) return STATUS_OK;
     TRY(json_get_string(verify, "href", &url));
-    write_id(f, &json);
+    write_id(f, &(struct json_writer){.text = &json});
     struct http_response a;
     struct client_request q = json_request(f, url, &json);
     static const char *const headers[] = {"Content-Type: application/json", NULL};
@@ -196,12 +218,7 @@ static enum status upload_once(const struct lfs_transfer *t, const struct hub_pa
     enum status st = STATUS_OK;
     text_addf(&url, "%s/%s%s.git/info/lfs/objects/batch", t->client->settings->endpoint,
               repo->is_dataset ? "datasets/" : "", repo->repo);
-    text_adds(&json, "{\"operation\":\"upload\",\"transfers\":[\"basic\",\"multipart\"],"
-                     "\"hash_algo\":\"sha256\",\"objects\":[");
-    write_id(t->file, &json);
-    text_adds(&json, "],\"ref\":{\"name\":");
-    json_quote(&json, repo->revision);
-    text_adds(&json, "}}");
+    write_batch(t->file, repo, &(struct json_writer){.text = &json});
     struct http_response a;
     struct client_request q = json_request(t->file, url.data, &json);
     q.sink = &answer.sink;

@@ -131,12 +131,16 @@ static enum status create_repository(struct push_session *s)
     struct text url = {0}, json = {0};
     static const char *const headers[] = {"Content-Type: application/json", NULL};
     const char *slash = strchr(s->repo.repo, '/');
+    char *organization = heap_string(s->repo.repo, (size_t)(slash - s->repo.repo));
+    struct json_writer w = {.text = &json};
     struct http_response a;
     text_addf(&url, "%s/api/repos/create", s->push->settings->endpoint);
-    text_addf(&json,
-              "{\"type\":\"model\",\"organization\":\"%.*s\",\"name\":\"%s\",\"private\":%s}",
-              (int)(slash - s->repo.repo), s->repo.repo, slash + 1,
-              s->push->is_private ? "true" : "false");
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_string(&w, "type", "model");
+    json_write_string(&w, "organization", organization);
+    json_write_string(&w, "name", slash + 1);
+    json_write_bool(&w, "private", s->push->is_private);
+    json_end_object(&w);
     const struct client_request q = {.method = "POST",
                                      .url = url.data,
                                      .what = s->repo.name,
@@ -144,6 +148,7 @@ static enum status create_repository(struct push_session *s)
                                      .body = {.bytes = json.data, .size = json.len}};
     enum status st = client_send(&s->client, &q, &a);
     if (st && !a.broken && a.status == 409) st = STATUS_OK; /* it exists */
+    free(organization);
     text_release(&url);
     text_release(&json);
     return st;
@@ -247,8 +252,7 @@ static enum status write_file(const struct pushed_file *f, struct text *lines)
     enum status st = STATUS_OK;
     json_begin_object(&w, NULL, JSON_COMPACT);
     json_write_string(&w, "key", f->is_lfs ? "lfsFile" : "file");
-    json_write_key(&w, "value");
-    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_begin_object(&w, "value", JSON_COMPACT);
     json_write_string(&w, "path", f->name);
     if (f->is_lfs) {
         json_write_string(&w, "algo", "sha256");
@@ -273,13 +277,19 @@ out:
 static enum status commit(struct push_session *s, struct text *url)
 {
     struct text lines = {0};
+    struct json_writer w = {.text = &lines};
     struct json *root = NULL;
     const char *address;
     size_t changed = 0;
     enum status st = STATUS_OK;
-    text_adds(&lines, "{\"key\":\"header\",\"value\":{\"description\":\"\",\"summary\":");
-    json_quote(&lines, s->push->message);
-    text_adds(&lines, "}}\n");
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_string(&w, "key", "header");
+    json_begin_object(&w, "value", JSON_COMPACT);
+    json_write_string(&w, "summary", s->push->message);
+    json_write_string(&w, "description", "");
+    json_end_object(&w);
+    json_end_object(&w);
+    text_adds(&lines, "\n");
     for (size_t i = 0; i < s->count; i++) {
         if (s->files[i].is_skipped) continue;
         TRY_OUT(write_file(&s->files[i], &lines));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "infer/baselines.h"
 
-#include "base/json.h"
 #include "train/inputs.h"
 
 #include <math.h>
@@ -101,22 +100,22 @@ void baselines_print(const struct baselines *b, const struct evaluation *v)
                mean(b->ngram.loss_sum, b->ngram.tokens), (long long)b->tokens_counted);
 }
 
-void baselines_write_json(const struct baselines *b, const struct evaluation *v, struct text *json)
+void baselines_write_json(const struct baselines *b, const struct evaluation *v,
+                          struct json_writer *w)
 {
     const struct spikes *s = &b->spikes;
     if (b->has_spikes) {
-        text_adds(json, ", \"bits_per_spike\": ");
-        json_real(json, bits_per_spike(b, v));
-        text_adds(json, ", \"count_loss\": ");
-        json_real(json, mean(count_loss_sum(v), s->counts));
-        text_adds(json, ", \"homogeneous_loss\": ");
-        json_real(json, mean(s->loss_sum, s->counts));
-        text_addf(json, ", \"counts\": %lld, \"spikes\": %lld", (long long)s->counts,
-                  (long long)s->spikes);
+        json_write_real(w, "bits_per_spike", bits_per_spike(b, v));
+        json_write_real(w, "count_loss", mean(count_loss_sum(v), s->counts));
+        json_write_real(w, "homogeneous_loss", mean(s->loss_sum, s->counts));
+        json_write_int(w, "counts", s->counts);
+        json_write_int(w, "spikes", s->spikes);
     }
     if (!b->n) return;
-    text_addf(json, ", \"ngram\": {\"n\": %lld, \"loss\": ", (long long)b->n);
-    json_real(json, mean(b->ngram.loss_sum, b->ngram.tokens));
-    text_addf(json, ", \"tokens\": %lld, \"counted_in\": %lld}", (long long)b->ngram.tokens,
-              (long long)b->tokens_counted);
+    json_begin_object(w, "ngram", JSON_INLINE);
+    json_write_int(w, "n", b->n);
+    json_write_real(w, "loss", mean(b->ngram.loss_sum, b->ngram.tokens));
+    json_write_int(w, "tokens", b->ngram.tokens);
+    json_write_int(w, "counted_in", b->tokens_counted);
+    json_end_object(w);
 }

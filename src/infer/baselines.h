@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/json.h"
 #include "config/config.h"
 #include "data/ngram.h"
 #include "data/spikes.h"
@@ -31,6 +32,7 @@ enum status baselines_find_spikes(struct baselines *b);
  * overlapping rows.  DATA: no document has n tokens. */
 enum status baselines_measure(struct baselines *b, const struct evaluation *v);
 
-/* Lines for people; members of a JSON object, each preceded by a comma. */
+/* Lines for people; members of a JSON object. */
 void baselines_print(const struct baselines *b, const struct evaluation *v);
-void baselines_write_json(const struct baselines *b, const struct evaluation *v, struct text *json);
+void baselines_write_json(const struct baselines *b, const struct evaluation *v,
+                          struct json_writer *w);

@@ -165,16 +165,6 @@ static enum status fill_one_mask(struct fill_mask *f)
     return STATUS_OK;
 }
 
-static enum status quote_tokens(struct text *to, const struct tokenizer *t, const int32_t *ids,
-                                size_t n)
-{
-    struct text bytes = {0};
-    enum status st = tokenizer_decode_part(t, ids, n, &bytes);
-    if (!st) json_quote(to, text_is_utf8(bytes.data, bytes.len) ? bytes.data : "");
-    text_release(&bytes);
-    return st;
-}
-
 static int by_place(const void *a, const void *b)
 {
     const struct filled_mask *x = a, *y = b;
@@ -185,6 +175,7 @@ static enum status report(struct fill_mask *f, bool json)
 {
     const struct tokenizer *t = f->l->tokenizer;
     struct text out = {0};
+    struct json_writer w = {.text = &out};
     enum status st = STATUS_OK;
     size_t first = f->l->config.data.bos && tokenizer_bos(t) >= 0;
     size_t last = f->ids.count - (f->l->config.data.eos && tokenizer_eos(t) >= 0);
@@ -194,16 +185,21 @@ static enum status report(struct fill_mask *f, bool json)
         printf("%s\n", out.data);
         goto out;
     }
-    text_adds(&out, "{\"text\": ");
-    TRY_OUT(quote_tokens(&out, t, f->ids.ids + first, last - first));
-    text_adds(&out, ", \"filled\": [");
+    json_begin_object(&w, NULL, JSON_INLINE);
+    TRY_OUT(loaded_model_write_text(f->l, f->ids.ids + first, last - first, "text", &w));
+    json_begin_array(&w, "filled", JSON_INLINE);
     for (int i = 0; i < f->num_masks; i++) {
         const struct filled_mask *at = &f->filled[i];
-        text_addf(&out, "%s{\"id\": %d, \"text\": ", i ? ", " : "", at->id);
-        TRY_OUT(quote_tokens(&out, t, &at->id, 1));
-        text_addf(&out, ", \"probability\": %.9g}", at->probability);
+        json_begin_object(&w, NULL, JSON_INLINE);
+        json_write_int(&w, "id", at->id);
+        TRY_OUT(loaded_model_write_text(f->l, &at->id, 1, "text", &w));
+        json_write_format(&w, "probability", "%.9g", at->probability);
+        json_end_object(&w);
     }
-    printf("%s]}\n", out.data);
+    json_end_array(&w);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(out.data);
 out:
     text_release(&out);
     return st;

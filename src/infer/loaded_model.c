@@ -168,7 +168,8 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
     TRY(open_machine(l, requests_layout(o->settings, o->num_settings)));
     TRY(hub_fetch(o->tokenizer, HUB_TOKENIZER, world));
     TRY(comm_agree(world, open_shape(l, o->tokenizer)));
-    int max_tokens = o->max_tokens ? o->max_tokens : (int)l->config.training.seq_len;
+    int max_tokens = o->max_tokens < 0 ? l->shape.max_context : o->max_tokens;
+    if (max_tokens <= 0) max_tokens = (int)l->config.training.seq_len;
     TRY(comm_agree(world, open_model(l, max_tokens)));
     TRY(load_weights(l));
     return STATUS_OK;
@@ -185,6 +186,17 @@ void loaded_model_close(struct loaded_model *l, enum status how)
     tokenizer_close(l->tokenizer);
     if (l->config_is_open) config_release(&l->config);
     free(l->folder);
+}
+
+enum status loaded_model_write_text(const struct loaded_model *l, const int32_t *ids, size_t count,
+                                    const char *key, struct json_writer *w)
+{
+    struct text bytes = {0};
+    enum status st = tokenizer_decode_part(l->tokenizer, ids, count, &bytes);
+    bool has_text = bytes.len && text_is_utf8(bytes.data, bytes.len);
+    if (!st) json_write_string(w, key, has_text ? bytes.data : "");
+    text_release(&bytes);
+    return st;
 }
 
 struct pipeline loaded_model_pipeline(const struct loaded_model *l)

@@ -6,6 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/json.h"
 #include "config/config.h"
 #include "machine/machine.h"
 #include "model/model.h"
@@ -49,12 +50,17 @@ struct loaded_model_options {
     const char *path, *tokenizer; /* tokenizer overrides the folder's own; "": do not */
     const char *const *settings;  /* section.key=value */
     int num_settings;
-    int max_tokens; /* positions per row; 0: the configuration's seq_len */
+    int max_tokens; /* positions per row; 0: the configuration's seq_len; below 0: as many as the
+                       model supports, if its folder says */
 };
 /* The caller has joined l->machine; the rest of *l is zero. */
 enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_options *o);
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_model_close(struct loaded_model *l, enum status how);
+
+/* Writes the text of the tokens, or "" if it is not UTF-8. */
+enum status loaded_model_write_text(const struct loaded_model *l, const int32_t *ids, size_t count,
+                                    const char *key, struct json_writer *w);
 
 /* A pipeline of that one stage, for evaluator_alloc. */
 struct pipeline loaded_model_pipeline(const struct loaded_model *l);

@@ -111,11 +111,17 @@ static void report(const struct spike_session *s, const struct generation *g, do
         return;
     }
     struct text t = {0};
-    text_adds(&t, "{\"file\": ");
-    json_quote(&t, s->out);
-    printf("%s, \"n_neurons\": %zu, \"prompt_tokens\": %zu, \"generated_n_tokens\": %zu, "
-           "\"seconds\": %.3f, \"tokens_per_sec\": %.1f}\n",
-           t.data, s->tokens_per_bin - 1, g->num_prompt, made, seconds, (double)made / seconds);
+    struct json_writer w = {.text = &t};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "file", s->out);
+    json_write_int(&w, "n_neurons", (int64_t)s->tokens_per_bin - 1);
+    json_write_int(&w, "prompt_tokens", (int64_t)g->num_prompt);
+    json_write_int(&w, "generated_n_tokens", (int64_t)made);
+    json_write_format(&w, "seconds", "%.3f", seconds);
+    json_write_format(&w, "tokens_per_sec", "%.1f", (double)made / seconds);
+    json_end_object(&w);
+    json_finish(&w);
+    puts(t.data);
     text_release(&t);
 }
 

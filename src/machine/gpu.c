@@ -38,9 +38,9 @@ static enum status look_up_peak(struct machine *m, int index)
 {
     struct gpu_description gpu;
     TRY(BACKEND(describe)(index, &gpu));
-    const struct hardware *row = hardware_find(gpu.name);
-    if (row)
-        m->peak_flops = row->bf16_flops;
+    m->hardware = hardware_find(gpu.name);
+    if (m->hardware)
+        m->peak_flops = m->hardware->bf16_flops;
     else if (m->world.rank == 0)
         log_line(LOG_WARN, "%s: unknown peak FLOP/s: set metrics.peak_flops to report MFU",
                  gpu.name);

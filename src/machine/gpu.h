@@ -1,6 +1,7 @@
-/* gpu.h (launch) -- opens the GPU of this rank, in a program that was built with a GPU backend.
+/* gpu.h (machine) -- opens the GPU of this rank, in a program that was built with a GPU backend.
  *
- * In a program without one gpu_backend is NULL, and nothing else here may be called. */
+ * In a program without one gpu_backend is NULL, and of these functions only
+ * gpu_machine_count may be called. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +13,8 @@ extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 
 /* Number of GPUs visible to this process; 0 if the driver is missing. */
 int gpu_machine_count(void);
-/* Sets m->queue and m->ops for the GPU of this host's rank number `local` (round robin), and
- * m->peak_flops if hardware.h knows it.  DEVICE: no GPU, or it cannot be used. */
+/* Selects the GPU (cudaSetDevice) by local rank, round robin: sets m->queue and m->ops, and
+ * m->hardware and m->peak_flops if hardware.h knows it.  DEVICE: no GPU, or it cannot be used. */
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local);
 /* Wraps the communicators that move tensors, so that they accept device memory: by NCCL, or staged
  * through host memory.  Collective.  CONFIG: device.comm is nccl but two ranks share a GPU.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine/machine.h"
 
-#include "backends/cpu/cpu.h"
-#include "backends/cpu/peak.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "machine/cpu.h"
 #include "machine/gpu.h"
 #include "machine/launch.h"
-#include "machine/node.h"
+#include "machine/peak.h"
 #include "parallel/cores.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
@@ -46,10 +45,7 @@ static enum status open_device(struct machine *m, const struct device_config *c,
     TRY(machine_uses_gpu(c, &gpu));
     if (gpu && (c->kind != DEVICE_KIND_auto || gpu_machine_count()))
         return gpu_machine_open(m, c, local);
-    TRY(cpu_ops_find(device_cpu_word(c->cpu), &m->ops));
-    TRY(cpu_queue_open(&m->queue, c->threads ? (int)c->threads : cores, 0));
-    cpu_queue_pin(m->queue);
-    return STATUS_OK;
+    return cpu_machine_open(m, c, cores);
 }
 
 enum status machine_open(struct machine *m, const struct device_config *c)
@@ -105,7 +101,7 @@ void machine_close_ranks(struct machine *m, enum status how)
     if (is_gpu)
         gpu_machine_close(m);
     else if (m->queue)
-        cpu_queue_close(m->queue);
+        cpu_machine_close(m);
     launch_close(&m->world, together ? STATUS_OK : how);
     *m = (struct machine){0};
 }
@@ -115,22 +111,22 @@ void machine_close(struct machine *m) { machine_close_ranks(m, STATUS_OK); }
 void machine_tune(struct machine *m, const struct device_config *c)
 {
     if (!c->tune_gemm) return;
-    struct text processor = {0};
     char *path =
         c->tune_file[0] ? heap_string(c->tune_file, strlen(c->tune_file)) : tuning_default_path();
-    node_processor(&processor);
     if (path && queue_device_allocator(m->queue))
         gpu_machine_tune(m, path);
     else if (path)
-        cpu_queue_tune(m->queue, path, m->ops->backend, processor.len ? processor.data : "?");
+        cpu_machine_tune(m, path);
     else
         log_line(LOG_WARN, "device.tune_gemm: no cache folder found, GEMMs are not autotuned: set "
                            "device.tune_file, XDG_CACHE_HOME or HOME");
-    text_release(&processor);
     free(path);
 }
 
 void machine_measure_peak(struct machine *m, enum dtype dtype)
 {
-    if (!queue_device_allocator(m->queue)) m->peak_flops = peak_measure_flops(m->queue, dtype);
+    if (!queue_device_allocator(m->queue))
+        m->peak_flops = peak_measure_flops(m->queue->num_threads, dtype);
+    else if (m->hardware)
+        m->peak_flops = dtype == F32 ? m->hardware->f32_flops : m->hardware->bf16_flops;
 }

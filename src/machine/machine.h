@@ -24,12 +24,13 @@ enum status machine_open_ranks(struct machine *m, const struct device_config *c,
                                const struct parallelism_config *p);
 /* Sets the mesh and groups of one rank, for callers that open the device themselves. */
 enum status machine_alone(struct machine *m);
-/* `how` the run ended.  After a failure that not all ranks share nothing is waited for, and main
- * aborts all ranks. */
+/* `how` the run ended.  After a local failure this does not wait for other ranks, and main aborts
+ * all of them. */
 void machine_close_ranks(struct machine *m, enum status how);
 void machine_close(struct machine *m);
 /* With device.tune_gemm, autotunes GEMMs: sizing passes from here on choose the fastest kernel for
  * each shape. */
 void machine_tune(struct machine *m, const struct device_config *c);
-/* Measures a CPU's peak FLOP/s for MFU, which takes about 50 ms; a GPU's is from a table. */
+/* Sets m->peak_flops, for MFU, in this dtype: measured on a CPU, which takes about 50 ms; from
+ * m->hardware on a GPU. */
 void machine_measure_peak(struct machine *m, enum dtype dtype);

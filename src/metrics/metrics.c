@@ -327,3 +327,34 @@ enum status metrics_validation(struct metrics *m, int64_t step, double loss, dou
     TRY(write_events(m, step, scalars, sizeof scalars / sizeof *scalars));
     return STATUS_OK;
 }
+
+enum status metrics_task(struct metrics *m, int64_t step, const struct task *t,
+                         const struct task_result *r)
+{
+    struct task_value values[TASK_MAX_VALUES];
+    struct event_scalar scalars[TASK_MAX_VALUES];
+    struct text tags[TASK_MAX_VALUES] = {0};
+    struct json_writer w = {.text = &m->text};
+    int count = task_result_values(t, r, values);
+    enum status st = STATUS_OK;
+    text_clear(&m->text);
+    text_addf(&m->text, "step: %lld  %s:", (long long)step, t->name);
+    for (int i = 0; i < count; i++) {
+        text_addf(&m->text, "  %s: %.4f", values[i].name, values[i].value);
+        text_addf(&tags[i], "tasks/%s/%s", t->name, values[i].name);
+        scalars[i] = (struct event_scalar){tags[i].data, values[i].value};
+    }
+    log_line(LOG_INFO, "%s", m->text.data);
+    text_clear(&m->text);
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", step);
+    task_result_write_json(t, r, &w);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&m->text, "\n");
+    TRY_OUT(append_file_write(&m->lines, &m->text));
+    TRY_OUT(write_events(m, step, scalars, count));
+out:
+    for (int i = 0; i < count; i++) text_release(&tags[i]);
+    return st;
+}

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "metrics/memory.h"
 #include "metrics/step_metrics.h"
+#include "tasks/task_result.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,3 +33,6 @@ void metrics_summarize(struct metrics *m);
 enum status metrics_step(struct metrics *m, const struct step_metrics *s);
 enum status metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,
                                int64_t tokens, int64_t memory_bytes);
+/* Reports the scores of an evaluation task. */
+enum status metrics_task(struct metrics *m, int64_t step, const struct task *t,
+                         const struct task_result *r);

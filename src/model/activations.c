@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/activations.h"
 
-#include "model/stream.h"
+#include "model/residual.h"
 
 #define AXES(m)                                                                                    \
     const size_t D = (size_t)(m)->shape.D, H = (size_t)(m)->shape.H, F = (size_t)(m)->shape.F,     \
                  Q = (size_t)(m)->shape.H * (size_t)(m)->shape.K,                                  \
-                 P = (size_t)(m)->shape.G * (size_t)(m)->shape.K, S = stream_rows(m, N)
+                 P = (size_t)(m)->shape.G * (size_t)(m)->shape.K, S = residual_rows(m, N)
 
 void activations_alloc_saved(const struct model *m, size_t N, struct activations *a,
                              struct arena *step)
@@ -22,7 +22,7 @@ void activations_alloc_shared(const struct model *m, size_t N, enum recompute re
                               struct activations *shared, struct arena *step)
 {
     AXES(m);
-    *shared = (struct activations){.gathered_ND = stream_alloc_gathered(m, N, step)};
+    *shared = (struct activations){.gathered_ND = residual_alloc_gathered(m, N, step)};
 #define X(type, name, elements, dtype, level)                                                      \
     if (recompute >= level) shared->name = arena_alloc(step, elements, dtype_bytes(dtype));
     ACTIVATION_LIST(X)

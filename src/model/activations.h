@@ -1,6 +1,6 @@
 /* activations.h -- the activations of a block: which are saved for backward, which are recomputed.
  *
- * Axes     N = B*T tokens, S those of them whose residual stream is here, D width, H G K heads,
+ * Axes     N = B*T tokens, S those whose residual stream is local, D width, H G K heads,
  *          Q = H*K, P = G*K, C = Q + 2P, F feed-forward.
  * Memory   Activations that activation checkpointing does not save are in buffers that all blocks
  *          share. */

@@ -2,7 +2,7 @@
 #include "model/block.h"
 
 #include "model/matmul.h"
-#include "model/stream.h"
+#include "model/residual.h"
 #include "model/unit.h"
 #include "ops/attention.h"
 #include "ops/context.h"
@@ -23,7 +23,7 @@ static struct matmul_call matmul_of(const struct block_call *k, enum matmul_id i
 static struct rmsnorm norm_of(const struct block_call *k)
 {
     const struct model *m = k->m;
-    return (struct rmsnorm){.N = (int)stream_rows(m, k->N),
+    return (struct rmsnorm){.N = (int)residual_rows(m, k->N),
                             .D = m->shape.D,
                             .eps = (float)m->shape.norm_eps,
                             .dtype = m->dtype,
@@ -37,10 +37,10 @@ static enum status norm_forward(const struct block_call *k, enum param_id id, co
     const struct model *m = k->m;
     struct rmsnorm op = norm_of(k);
     enum matmul_id reader = id == PARAM_attn_norm ? MATMUL_attn_q : MATMUL_mlp_gate;
-    struct rmsnorm_fwd io = {x_SD, unit_weight(m, id, k->layer), stream_local(m, y_ND, k->N),
+    struct rmsnorm_fwd io = {x_SD, unit_weight(m, id, k->layer), residual_local(m, y_ND, k->N),
                              rstd_S, matmul_amax_target(m, reader, k->layer)};
     TRY(rmsnorm_forward(m->ops, &op, &io, m->queue));
-    TRY(stream_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y_ND, k->N));
+    TRY(residual_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y_ND, k->N));
     return STATUS_OK;
 }
 
@@ -56,10 +56,10 @@ static enum status norm_backward(const struct block_call *k, enum param_id id, c
     const struct model *m = k->m;
     struct rmsnorm op = norm_of(k);
     struct rmsnorm_bwd io = {
-        stream_local(m, d.dy_ND, k->N), x_SD, unit_weight(m, id, k->layer), rstd_S, d.dx_SD,
+        residual_local(m, d.dy_ND, k->N), x_SD, unit_weight(m, id, k->layer), rstd_S, d.dx_SD,
         unit_gradient(m, id, k->layer)};
     op.accumulate = true;
-    TRY(stream_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, BACKWARD, d.dy_ND, k->N));
+    TRY(residual_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, BACKWARD, d.dy_ND, k->N));
     TRY(rmsnorm_backward(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
@@ -84,9 +84,9 @@ static enum status add_matmul(const struct block_call *k, struct matmul_call cal
     enum boundary out = call.id == MATMUL_attn_out ? ATTN_OUT : MLP_OUT;
     call.accumulate = !sliced;
     TRY(matmul_forward(m, &call, y, sum, r.x_SD));
-    TRY(stream_cross(m, out, FORWARD, sum, k->N));
-    if (sliced && !r.in_place) TRY(stream_copy(m, k->N, r.x_SD, r.out_SD, false));
-    if (sliced) TRY(stream_copy(m, k->N, stream_local(m, sum, k->N), r.out_SD, true));
+    TRY(residual_cross(m, out, FORWARD, sum, k->N));
+    if (sliced && !r.in_place) TRY(residual_copy(m, k->N, r.x_SD, r.out_SD, false));
+    if (sliced) TRY(residual_copy(m, k->N, residual_local(m, sum, k->N), r.out_SD, true));
     return STATUS_OK;
 }
 
@@ -97,8 +97,8 @@ static enum status gather_gradient(const struct block_call *k, enum boundary at,
     const struct model *m = k->m;
     bool sliced = m->plan->parts > 1;
     *dx_ND = sliced ? k->a->gathered_ND : dx_SD;
-    if (sliced) TRY(stream_copy(m, k->N, dx_SD, stream_local(m, *dx_ND, k->N), false));
-    TRY(stream_cross(m, at, BACKWARD, *dx_ND, k->N));
+    if (sliced) TRY(residual_copy(m, k->N, dx_SD, residual_local(m, *dx_ND, k->N), false));
+    TRY(residual_cross(m, at, BACKWARD, *dx_ND, k->N));
     return STATUS_OK;
 }
 

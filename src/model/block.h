@@ -1,6 +1,6 @@
 /* block.h -- one transformer block, forward and backward, side by side.
  *
- * Axes     N = B*T tokens, S those of them whose residual stream is here, D width of the stream. */
+ * Axes     N = B*T tokens, S those whose residual stream is local, D width of the stream. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

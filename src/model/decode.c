@@ -4,7 +4,7 @@
 #include "model/block.h"
 #include "model/embed.h"
 #include "model/head.h"
-#include "model/stream.h"
+#include "model/residual.h"
 #include "model/unit.h"
 #include "ops/attention.h"
 #include "ops/linear.h"
@@ -116,7 +116,7 @@ static enum status run_block(const struct decoder *d, int layer)
     struct rmsnorm_fwd norm_io = {a->x_SD, unit_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
                                   a->rstd1_S, NULL};
     TRY(rmsnorm_forward(m->ops, &norm, &norm_io, m->queue));
-    TRY(stream_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N));
+    TRY(residual_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N));
     for (int row = 0; row < d->c->B; row++) TRY(attend_row(d, layer, row));
     TRY(block_add_attention(&block, a->x_SD));
     TRY(block_add_mlp(&block, a->x_SD));
@@ -194,7 +194,7 @@ static enum status run_head(const struct decoder *d, const int32_t *positions, s
             element(a->norm1_ND, i * D, m->dtype), element(a->rstd1_S, i, F32), NULL};
         TRY(rmsnorm_forward(m->ops, &norm, &io, m->queue));
     }
-    TRY(stream_cross(m, HEAD_IN, FORWARD, a->norm1_ND, count));
+    TRY(residual_cross(m, HEAD_IN, FORWARD, a->norm1_ND, count));
     if (s->tied) TRY(unit_open(m, PARAM_embed, -1, USE_WEIGHTS));
     TRY(project_logits(m, count, a->norm1_ND, logits, step));
     if (s->tied) TRY(unit_close(m, PARAM_embed, -1, USE_WEIGHTS));
@@ -223,9 +223,9 @@ enum status decode_masked(const struct model *m, const struct kv_cache *c,
 {
     if (c->B != 1 || c->length || io->T < 1 || io->T > c->capacity || io->P < 1 || io->P > io->T)
         FAIL(SHAPE,
-             "%d masked tokens in a row of %d: expected an empty KV cache of one row, with a "
-             "capacity of at most %d tokens",
-             io->P, io->T, c->capacity);
+             "%d masked tokens in a row of %d: expected 1 to %d, and an empty KV cache of one row "
+             "that can hold them; it has %d rows and holds %d of %d tokens",
+             io->P, io->T, io->T, c->B, c->length, c->capacity);
     for (int i = 0; i < io->P; i++)
         if (io->positions_P[i] < 0 || io->positions_P[i] >= io->T)
             FAIL(SHAPE, "masked position %d is outside the row of %d tokens", io->positions_P[i],

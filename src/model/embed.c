@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/embed.h"
 
-#include "model/stream.h"
+#include "model/residual.h"
 #include "model/unit.h"
 #include "ops/embedding.h"
 
@@ -24,8 +24,8 @@ enum status embed_forward(const struct model *m, const struct microbatch *b, voi
     struct embedding_fwd io = {b->ids_BT, unit_weight(m, PARAM_embed, -1), sliced ? gathered : x};
     TRY(embedding_forward(m->ops, &op, &io, m->queue));
     TRY(unit_close(m, PARAM_embed, -1, USE_WEIGHTS));
-    TRY(stream_cross(m, EMBED_OUT, FORWARD, io.y_ND, N));
-    if (sliced) TRY(stream_copy(m, N, stream_local(m, gathered, N), x, false));
+    TRY(residual_cross(m, EMBED_OUT, FORWARD, io.y_ND, N));
+    if (sliced) TRY(residual_copy(m, N, residual_local(m, gathered, N), x, false));
     return STATUS_OK;
 }
 
@@ -36,8 +36,8 @@ enum status embed_backward(const struct model *m, const struct microbatch *b,
     bool sliced = m->plan->parts > 1;
     void *dx_ND = sliced ? d.gathered_ND : d.dx_SD;
     size_t N = (size_t)op.N;
-    if (sliced) TRY(stream_copy(m, N, d.dx_SD, stream_local(m, dx_ND, N), false));
-    TRY(stream_cross(m, EMBED_OUT, BACKWARD, dx_ND, N));
+    if (sliced) TRY(residual_copy(m, N, d.dx_SD, residual_local(m, dx_ND, N), false));
+    TRY(residual_cross(m, EMBED_OUT, BACKWARD, dx_ND, N));
     if (!d.is_open) {
         TRY(unit_open(m, PARAM_embed, -1, d.use));
         if (unit_overwrites_gradients(m, PARAM_embed, -1))

@@ -4,7 +4,7 @@
 
 #include "model/model.h"
 
-/* x: the residual stream of the batch's ids.  gathered: as stream_alloc_gathered returns it. */
+/* x: the residual stream of the batch's ids.  gathered: as residual_alloc_gathered returns it. */
 enum status embed_forward(const struct model *m, const struct microbatch *b, void *gathered_ND,
                           void *x_SD);
 

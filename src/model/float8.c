@@ -208,17 +208,22 @@ static int ring_index(const struct float8_state *f, int i)
     return (f->next - f->num_steps + i + f->history_len) % f->history_len;
 }
 
-void float8_save(const struct float8_state *f, struct text *json)
+void float8_save(const struct float8_state *f, struct json_writer *w)
 {
-    text_addf(json, "{\"known\": %d, \"tensors\": [", f->num_steps);
+    struct text digits = {0};
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_int(w, "known", f->num_steps);
+    json_begin_array(w, "tensors", JSON_INLINE);
     for (size_t i = 0; i < float8_num_amax(f); i++) {
-        text_adds(json, i ? ", \"" : "\"");
-        write_float(json, f->scales[i]);
+        text_clear(&digits);
+        write_float(&digits, f->scales[i]);
         for (int n = 0; n < f->num_steps; n++)
-            write_float(json, f->history[i * (size_t)f->history_len + (size_t)ring_index(f, n)]);
-        text_adds(json, "\"");
+            write_float(&digits, f->history[i * (size_t)f->history_len + (size_t)ring_index(f, n)]);
+        json_write_string(w, NULL, digits.data);
     }
-    text_adds(json, "]}");
+    json_end_array(w);
+    json_end_object(w);
+    text_release(&digits);
 }
 
 enum status float8_load(struct float8_state *f, const struct json *saved)

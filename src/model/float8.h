@@ -2,7 +2,7 @@
  *
  * A matrix multiply has three tensors: its input and its weights (E4M3), and the gradient of its
  * output (E5M2).  Each has one scale.  Current scaling takes it from the tensor's own amax, of the
- * microbatch and of the tokens that are here.  Delayed scaling takes it from the amax history of
+ * microbatch and of this rank's tokens.  Delayed scaling takes it from the amax history of
  * earlier steps; it is constant during a step, and in a tensor's first step scaling is current.
  *
  * Axes     L blocks, MATMUL_COUNT matrix multiplies of each, FLOAT8_ROLES tensors of each.
@@ -43,12 +43,12 @@ struct float8_state {
     bool most_recent; /* only the newest amax of a history counts */
     int margin;
     struct float8_scale *weight_scales; /* of each matrix multiply, from its last forward */
-    /* Amax of the tensor being quantized: of a tensor that is whole here; of a slice, before the
-     * all-reduce, in memory that the host shares. */
+    /* Amax of the tensor being quantized: of a tensor that is not sharded; of a slice, before
+     * the all-reduce, in memory that the host shares. */
     float *amax, *slice_amax;
-    /* Of each tensor, with delayed scaling: this step's amax here, which kernels write; the same
-     * over all ranks; the scale, 0: none yet; and the history, a ring of `num_steps` amaxes with
-     * the next one at `next`. */
+    /* Of each tensor, with delayed scaling: this step's local amax, which kernels write; the
+     * maximum over all ranks; the scale, 0: none yet; and the history, a ring of `num_steps` amaxes
+     * with the next one at `next`. */
     float *local_amax;
     double *global_amax;
     float *scales, *history;
@@ -86,6 +86,6 @@ struct float8_delayed float8_delayed_scale(const struct float8_state *f, int blo
 float float8_scale_from_amax(float amax, float old_scale, enum float8 format, int margin);
 
 /* Writes scales and histories as a JSON value; each f32 as the hexadecimal digits of its bits. */
-void float8_save(const struct float8_state *f, struct text *json);
+void float8_save(const struct float8_state *f, struct json_writer *w);
 /* A shorter history keeps the newest amaxes.  DATA: saved from another model, or damaged. */
 enum status float8_load(struct float8_state *f, const struct json *saved);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/head.h"
 
-#include "model/stream.h"
+#include "model/residual.h"
 #include "model/unit.h"
 #include "ops/cross_entropy.h"
 #include "ops/linear.h"
@@ -12,7 +12,8 @@ enum { CHUNK_BYTES = 128 << 20, MIN_ROWS = 1024, ROW_MULTIPLE = 64 };
 
 enum param_id head_param(const struct model *m) { return m->shape.tied ? PARAM_embed : PARAM_head; }
 
-/* Tokens of a chunk: all chunks about equal, and a multiple of what GEMMs like. */
+/* Tokens of a chunk: all chunks about equal, a multiple of ROW_MULTIPLE, so that GEMM tiles are
+ * full. */
 static int chunk_rows(const struct model *m, int N)
 {
     size_t rows = CHUNK_BYTES / ((size_t)m->shape.V * dtype_bytes(m->dtype));
@@ -85,11 +86,11 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
                       struct arena *step)
 {
     int N = b->B * b->T, D = m->shape.D, rows = chunk_rows(m, N);
-    size_t mark = arena_mark(step), bytes = dtype_bytes(m->dtype), S = stream_rows(m, (size_t)N);
+    size_t mark = arena_mark(step), bytes = dtype_bytes(m->dtype), S = residual_rows(m, (size_t)N);
     size_t stats = (size_t)m->plan->parts * (size_t)rows * LOSS_STATS_COUNT;
     struct head_chunk k = {.b = b, .backward = io.backward};
     void *y = arena_alloc(step, (size_t)N * (size_t)D, bytes);
-    void *local = stream_local(m, y, (size_t)N);
+    void *local = residual_local(m, y, (size_t)N);
     float *rstd = arena_alloc(step, S, sizeof *rstd);
     k.logits = arena_alloc(step, (size_t)rows * (size_t)m->shape.V, bytes);
     if (m->plan->parts > 1) k.stats_PN4 = arena_alloc(step, stats, sizeof *k.stats_PN4);
@@ -97,7 +98,7 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
     struct rmsnorm op = {.N = (int)S, .D = D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
     struct rmsnorm_fwd forward = {io.x_SD, w, local, rstd, NULL};
     TRY(rmsnorm_forward(m->ops, &op, &forward, m->queue));
-    TRY(stream_cross(m, HEAD_IN, FORWARD, y, (size_t)N));
+    TRY(residual_cross(m, HEAD_IN, FORWARD, y, (size_t)N));
     for (k.first = 0; k.first < N; k.first += rows) {
         k.rows = rows < N - k.first ? rows : N - k.first;
         k.y = element(y, (size_t)k.first * (size_t)D, m->dtype);
@@ -106,7 +107,7 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
     if (io.backward) {
         float *dw = unit_gradient(m, PARAM_last_norm, -1);
         struct rmsnorm_bwd backward = {local, io.x_SD, w, rstd, io.dx_SD, dw};
-        TRY(stream_cross(m, HEAD_IN, BACKWARD, y, (size_t)N));
+        TRY(residual_cross(m, HEAD_IN, BACKWARD, y, (size_t)N));
         TRY(rmsnorm_backward(m->ops, &op, &backward, m->queue));
     }
     arena_reset(step, mark);

@@ -26,7 +26,7 @@ static void normals(uint64_t seed, uint64_t stream, uint64_t position, double pa
     pair[1] = radius * sin(angle);
 }
 
-/* Normals with that deviation, truncated at `limit` deviations. */
+/* Draws from N(0, std^2), truncated at +-limit*std. */
 static void fill_normal(const struct init_range *t, uint64_t seed, double std, double limit)
 {
     uint64_t stream = (uint64_t)(t->slot->layer + 1) * PARAM_COUNT + t->slot->id;
@@ -37,7 +37,7 @@ static void fill_normal(const struct init_range *t, uint64_t seed, double std, d
         normals(seed, stream, (uint64_t)i, pair);
         for (int j = 0; j < 2; j++) {
             if (i + j < begin || i + j >= end) continue;
-            /* Beyond the limit draw again; each attempt has its own random stream. */
+            /* Beyond the limit, draw again: each attempt has its own random stream. */
             for (uint64_t attempt = 1; fabs(pair[j]) > limit; attempt++) {
                 double again[2];
                 normals(seed, stream | attempt << 32, (uint64_t)(i + j), again);

@@ -42,7 +42,7 @@ struct layout {
     int num_tensors, num_units;
     struct tensor_slot *tensors; /* in buffer order; owned */
     struct unit *units;          /* in the order of forward; owned */
-    int *unit_of;       /* of the embedding, each of num_blocks, the head; -1: not here; owned */
+    int *unit_of;       /* of the embedding, each of num_blocks, the head; -1: not local; owned */
     int num_blocks;     /* of the whole model */
     size_t elements;    /* of the buffer, padding included */
     int64_t parameters; /* without padding: the published count */

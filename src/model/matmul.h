@@ -28,7 +28,7 @@ struct matmul_call {
 static inline bool matmul_norm_is_packed(const struct model *m) { return m->plan->parts == 1; }
 
 /* Whether the op right before a matrix multiply computes the amax of its output, fused: if its
- * kernel can, and the whole tensor is here. */
+ * kernel can, and the whole tensor is on this rank. */
 bool matmul_fuses_amax(const struct model *m, enum matmul_id id, int layer);
 /* Where that op writes the amax; NULL: it does not compute one. */
 float *matmul_amax_target(const struct model *m, enum matmul_id id, int layer);

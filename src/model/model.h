@@ -1,7 +1,7 @@
 /* model.h -- a Llama on one device, or some pipeline stages of one: its weights, sizes and tables.
  *
- * Axes     B rows, T tokens, N = B*T, S = tokens whose residual stream is here (N, or with sequence
- *          parallelism a part of it); D, H, G, K, F, V as in docs/notation.md.
+ * Axes     B rows, T tokens, N = B*T, S = tokens whose residual stream is local (N, or with
+ *          sequence parallelism this rank's part of it); D, H, G, K, F, V as in docs/notation.md.
  * Memory   Weights, gradients and the step arena are the caller's.  A sizing pass over a sizing
  *          queue and an arena without memory finds how much a microbatch needs.
  * Ranks    None: where a tensor leaves the device the model crosses a boundary of its parallel
@@ -40,7 +40,7 @@ struct unit_provider {
 /* The caller sets every field that is not marked `model_init`, before or after calling it. */
 struct model {
     struct model_shape shape;         /* of all stages; shape, layout, max_tokens: model_init */
-    struct layout layout;             /* of the stages that are here */
+    struct layout layout;             /* of this rank's stages */
     int max_tokens;                   /* of a row: rows of the RoPE tables */
     const struct ops *ops;            /* borrowed */
     const struct parallel_plan *plan; /* borrowed */
@@ -72,7 +72,7 @@ enum status model_init_stages(struct model *m, const struct model_shape *shape, 
                               const struct model_part *part, struct arena *run);
 void model_release(struct model *m);
 
-/* A microbatch: B rows of the T tokens that are here; start and end are positions in whole rows.
+/* A microbatch: B rows of T local tokens each; start and end are positions in whole rows.
  * The arrays are the caller's, who has checked that ids are in [0, V) and labels in [0, V) or
  * LABEL_IGNORED; start/end NULL: a row is one document.  In a sizing pass arrays may be NULL, and
  * only whether start and best are NULL may matter. */

@@ -1,8 +1,8 @@
 /* sampling.h -- picks the next token: greedy, temperature, top-k and top-p (nucleus) sampling.
  *
  * Units    temperature divides the logits; 0 is greedy (ties: the lowest id).  top_k keeps the k
- * most likely tokens (0: all); of these top_p keeps the smallest set of the most likely that
- *          reaches that probability (Holtzman et al. 2020; 1: all).
+ *          most likely tokens (0: all); of these top_p keeps the smallest set of the most likely
+ *          that reaches that probability (Holtzman et al. 2020; 1: all).
  * Memory   `order_V` is working memory of the caller's.
  * Order    The draw is a pure function of (seed, position). */
 // SPDX-License-Identifier: Apache-2.0

@@ -29,7 +29,7 @@ enum status single_stage_train(const struct model *m, const struct microbatch *b
     stage_pass_init(&p, &whole);
     stage_pass_alloc_shared(m, b, &shared, step);
     stage_pass_alloc(m, b, &shared, &p, step);
-    void *dx = arena_alloc(step, stage_pass_stream_elements(m, b), dtype_bytes(m->dtype));
+    void *dx = arena_alloc(step, stage_pass_residual_elements(m, b), dtype_bytes(m->dtype));
     TRY_OUT(stage_pass_forward(m, b, &p));
     TRY_OUT(stage_pass_backward(m, b, &p, dx, step));
     arena_reset(step, mark);

@@ -5,7 +5,7 @@
 #include "model/block.h"
 #include "model/embed.h"
 #include "model/head.h"
-#include "model/stream.h"
+#include "model/residual.h"
 #include "model/unit.h"
 
 #include <stdlib.h>
@@ -45,14 +45,14 @@ enum status stage_pass_check(const struct model *m, const struct microbatch *b)
 
 static size_t num_tokens(const struct microbatch *b) { return (size_t)b->B * (size_t)b->T; }
 
-size_t stage_pass_stream_elements(const struct model *m, const struct microbatch *b)
+size_t stage_pass_residual_elements(const struct model *m, const struct microbatch *b)
 {
-    return stream_rows(m, num_tokens(b)) * (size_t)m->shape.D;
+    return residual_rows(m, num_tokens(b)) * (size_t)m->shape.D;
 }
 
 static void *alloc_stream(const struct model *m, const struct microbatch *b, struct arena *step)
 {
-    return arena_alloc(step, stage_pass_stream_elements(m, b), dtype_bytes(m->dtype));
+    return arena_alloc(step, stage_pass_residual_elements(m, b), dtype_bytes(m->dtype));
 }
 
 /* --- saved activations --------------------------------------------------------------------- */

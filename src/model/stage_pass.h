@@ -3,7 +3,7 @@
  * The residual stream comes from the stage before and goes to the next; the embedding makes the
  * first, the head turns the last into losses and their gradient.
  *
- * Axes     B rows, T tokens, S of them whose residual stream is here, D width.
+ * Axes     B rows, T tokens, S of them whose residual stream is local, D width.
  * Memory   A stage_pass holds what a microbatch saves between its forward and its backward;
  *          everything else is shared by all passes, which run one after the other. */
 // SPDX-License-Identifier: Apache-2.0
@@ -26,7 +26,7 @@ void stage_pass_release(struct stage_pass *p);
 /* SHAPE: a microbatch of a size that the model cannot process. */
 enum status stage_pass_check(const struct model *m, const struct microbatch *b);
 /* Elements of the residual stream, S * D. */
-size_t stage_pass_stream_elements(const struct model *m, const struct microbatch *b);
+size_t stage_pass_residual_elements(const struct model *m, const struct microbatch *b);
 /* Allocates the buffers that all passes share. */
 void stage_pass_alloc_shared(const struct model *m, const struct microbatch *b,
                              struct activations *shared, struct arena *step);

@@ -40,9 +40,7 @@ struct attention {
     bool causal;
     enum dtype dtype; /* of q, k, v, out and their gradients */
     enum attention_keys keys;
-    float visible;  /* fraction of query-key pairs that are visible; for FLOP estimates only, 0:
-                     * unknown
-                     */
+    float visible;  /* fraction of visible query-key pairs, for FLOP estimates; 0: unknown */
     bool is_packed; /* all tensors are packed (ops.h); requires attention_can_pack */
     /* Packed: pointers are to the beginning of tensors, queries are at column 0, and keys and
      * values at these columns of theirs. */

@@ -39,12 +39,13 @@ struct crossing {
 };
 
 struct parallel_plan {
-    int parts, part; /* tensor parallelism: ranks that matrices, heads and vocabulary are sharded
-                        over, and which one this is; 1, 0: none */
-    bool
-        sequence_parallel; /* sequence parallelism: the residual stream is sharded over them, too */
-    int contexts, context; /* context parallelism: ranks that sequences are sharded over, and which
-                              one this is; 0, 0: none */
+    /* tensor parallelism (tp_size, tp_rank): the number of ranks that matrices, heads and
+     * vocabulary are sharded over, and this rank's index; 1, 0: none */
+    int parts, part;
+    bool sequence_parallel; /* the residual stream is sharded over the same ranks, by tokens */
+    /* context parallelism (cp_size, cp_rank): the number of ranks that sequences are sharded over,
+     * and this rank's index; 0, 0: none */
+    int contexts, context;
     /* Replaces x by the input of the next part of the model.  Collective. */
     enum status (*cross)(const struct parallel_plan *, enum boundary, enum direction,
                          struct crossing *x, struct queue *queue);

@@ -1,8 +1,8 @@
 /* context.h -- context parallelism: which tokens of a sequence a rank holds.
  *
- * Zigzag   Balances causal attention, where later tokens attend to more keys: a sequence is cut
- *          into 2 * parts chunks, and part p has chunks p and 2 * parts - 1 - p.  Without zigzag,
- *          part p has the p-th of `parts` chunks.
+ * Zigzag   Load-balances causal attention, where later tokens attend to more keys: a sequence is
+ *          cut into 2 * parts chunks, and part p has chunks p and 2 * parts - 1 - p.  Without
+ *          zigzag, part p has the p-th of `parts` chunks.
  * Axes     A rank holds T tokens of each sequence of T * parts tokens, in sequence order.  A
  *          position is a token's index in the whole sequence.
  * Sources  Llama Team 2024 (The Llama 3 Herd of Models), section 3.3.2 */
@@ -39,7 +39,7 @@ struct context_bounds {
 };
 struct context_bounds_io {
     const int32_t *start_BT, *end_BT;   /* document mask as positions; both NULL: none */
-    int32_t *key_begin_BT, *key_end_BT; /* a query attends to local keys [begin, close); replaced */
+    int32_t *key_begin_BT, *key_end_BT; /* a query attends to local keys [begin, end); replaced */
 };
 /* SHAPE: no tokens, a part out of range, unequal partitions, or zigzag with an odd T. */
 enum status context_bounds(const struct ops *, const struct context_bounds *,

@@ -3,9 +3,10 @@
  *
  * Axes     N tokens (a chunk of the batch), V vocabulary.
  * Parts    With a vocabulary sharded over ranks (vocab-parallel cross-entropy), each rank first
- *          computes statistics of its logits (LOSS_STATS); from those of all ranks
- * (LOSS_FROM_STATS) follow loss and gradient. Units    Loss in nats.  dlogits = (softmax(logits) -
- * onehot(label)) * scale. Order    In f32 over one row, in a fixed order. */
+ *          computes statistics of its logits (LOSS_STATS).  LOSS_FROM_STATS computes loss and
+ *          gradient from all ranks' statistics.
+ * Units    Loss in nats.  dlogits = (softmax(logits) - onehot(label)) * scale.
+ * Order    In f32 over one row, in a fixed order. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

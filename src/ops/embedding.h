@@ -2,8 +2,8 @@
  *
  * Axes     N tokens, V rows of the table, D width.  The table may be a shard of a larger one, with
  *          the rows of ids [first, first + V); other ids give zeros.
- * Order    Backward adds the rows of one id in token order, so its bits do not depend on threads.
- */
+ * Order    Backward adds the rows of one id in token order, so its bits do not depend on
+ *          threads. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -5,10 +5,10 @@
  * E5M2    5, 2                      57344   2^-16           yes
  *
  * Every FP8 value is also a bf16 value, so a bf16 GEMM of quantized operands with f32 accumulators
- * gives the FP8 result.  linear.h takes quantized operands and their scales. Order    amax ->
- * find_scale -> quantize -> linear.  Each passes its result through device memory, so the host
- * waits for none of them. Sources  Micikevicius et al. 2022, FP8 Formats for Deep Learning (E4M3,
- * without infinities) */
+ * gives the FP8 result.  linear.h takes quantized operands and their scales.
+ * Order    amax -> find_scale -> quantize -> linear.  Each passes its result through device memory,
+ *          so the host waits for none of them.
+ * Sources  Micikevicius et al. 2022, FP8 Formats for Deep Learning (E4M3, without infinities) */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -36,7 +36,7 @@ struct amax_io {
 enum status amax(const struct ops *, const struct amax *, const struct amax_io *, struct queue *);
 
 /* Ends an op that also returns the amax of its result: runs amax, unless the op's kernel has
- * already computed it (ops.computes_amax).  Does nothing if io->largest is NULL. */
+ * already computed it (ops.computes_amax).  Does nothing if io->amax is NULL. */
 enum status float8_result_amax(const struct ops *, const struct amax *, const struct amax_io *,
                                struct queue *);
 

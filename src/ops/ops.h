@@ -34,20 +34,20 @@ struct ops {
 
 /* For x_forward(ops, a, io, queue): OP_CALL calls the kernel and adds a span to the queue's trace;
  * OP_RUN also returns. */
-#define OP_CALL(slot)                                                                              \
+#define OP_CALL(entry)                                                                             \
     do {                                                                                           \
         double begin_ = trace_begin(queue->trace);                                                 \
-        TRY(ops->slot(a, io, queue));                                                              \
-        trace_end(queue->trace, #slot, begin_);                                                    \
+        TRY(ops->entry(a, io, queue));                                                             \
+        trace_end(queue->trace, #entry, begin_);                                                   \
     } while (0)
-#define OP_RUN(slot)                                                                               \
+#define OP_RUN(entry)                                                                              \
     do {                                                                                           \
-        OP_CALL(slot);                                                                             \
+        OP_CALL(entry);                                                                            \
         return STATUS_OK;                                                                          \
     } while (0)
 
-/* `base` with every slot replaced that `over` fills: fast kernels over the reference. */
+/* `base` with every entry replaced that `over` fills: fast kernels over the reference. */
 struct ops ops_overlay(struct ops base, const struct ops *over);
 
-/* The name of the first empty slot, or NULL. */
+/* The name of the first empty entry, or NULL. */
 const char *ops_missing(const struct ops *o);

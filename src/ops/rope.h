@@ -45,6 +45,6 @@ struct rope_angles {
     double theta;
     const struct rope_scaling *scaling; /* NULL: none */
 };
-/* Fills cos and sin of position * f for positions [0, T), with f rounded to f32 as in Transformers.
- */
+/* Fills cos and sin of position * f for positions [0, T), with f rounded to f32 as in
+ * Transformers. */
 void rope_table(int T, const struct rope_angles *angles, float *cos_TJ, float *sin_TJ);

@@ -22,7 +22,7 @@ enum status sum_squares(const struct ops *, const struct sum_squares *,
                         const struct sum_squares_io *, struct queue *);
 
 /* AdamW (Loshchilov and Hutter 2019, alg. 2), as torch.optim.AdamW computes it:
- *   w *= 1 - lr * decay;  g' = g * scale
+ *   w *= 1 - lr * weight_decay;  g' = g * scale
  *   m = beta1 m + (1-beta1) g';  v = beta2 v + (1-beta2) g'^2
  *   w -= lr / (1-beta1^step) * m / (sqrt(v) / sqrt(1-beta2^step) + eps)
  * computed in f32.  Moments stored as BF16: m is rounded to nearest; v uses stochastic rounding,
@@ -31,7 +31,7 @@ enum status sum_squares(const struct ops *, const struct sum_squares *,
  * do not depend on the parallel layout. */
 struct adamw {
     size_t n;
-    double lr, beta1, beta2, eps, decay;
+    double lr, beta1, beta2, eps, weight_decay;
     double scale; /* of the gradient: the clipping factor */
     int64_t step; /* 1 for the first */
     enum dtype copy_dtype;

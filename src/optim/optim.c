@@ -81,11 +81,11 @@ static enum status update_by_position(const struct optim_call *c, struct adamw a
 {
     const struct optim *o = c->o;
     const struct shard *p = o->shard;
-    double decay = a.decay;
+    double weight_decay = a.weight_decay;
     for (size_t i = 0, n; i < p->count; i += n) {
         const struct shard_run *first = &p->runs[i];
         n = count_equal_runs(first, p->count - i);
-        a.decay = is_undecayed(o, first) ? 0 : decay;
+        a.weight_decay = is_undecayed(o, first) ? 0 : weight_decay;
         a.position = o->layout->tensors[first->tensor].offset + first->first;
         a.run = n > 1 ? first->count : 0;
         a.stride = n > 1 ? first[1].first - first->first : 0;
@@ -103,7 +103,7 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                       .beta1 = config->beta1,
                       .beta2 = config->beta2,
                       .eps = config->eps,
-                      .decay = config->weight_decay,
+                      .weight_decay = config->weight_decay,
                       .scale = u->scale,
                       .step = u->step,
                       .copy_dtype = o->copy_dtype,
@@ -113,13 +113,13 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
     const struct shard *p = o->shard;
     if (o->moments == BF16) return update_by_position(&c, a);
     if (config->decay_norms) return update_range(&c, a, 0, p->elements);
-    /* Calls cover consecutive runs with the same decay, padding included, which stays zero. */
+    /* Calls cover consecutive runs with the same weight decay, and padding, which stays zero. */
     for (size_t first = 0, next; first < p->count; first = next) {
         bool undecayed = is_undecayed(o, &p->runs[first]);
         next = first + 1;
         while (next < p->count && is_undecayed(o, &p->runs[next]) == undecayed) next++;
         size_t end = next < p->count ? p->runs[next].at : p->elements;
-        a.decay = undecayed ? 0 : config->weight_decay;
+        a.weight_decay = undecayed ? 0 : config->weight_decay;
         TRY(update_range(&c, a, p->runs[first].at, end));
     }
     return STATUS_OK;

@@ -24,9 +24,9 @@ struct hardware estimate_faster_hardware(const struct hardware *h, enum resource
     struct hardware fast = *h;
     switch (r) {
     case RESOURCE_products: fast.bf16_flops *= 2, fast.f32_flops *= 2; break;
-    case RESOURCE_memory_rate: fast.memory_rate *= 2; break;
-    case RESOURCE_node_links: fast.node_rate *= 2; break;
-    case RESOURCE_network: fast.network_rate *= 2; break;
+    case RESOURCE_memory_rate: fast.memory_bandwidth *= 2; break;
+    case RESOURCE_node_links: fast.node_bandwidth *= 2; break;
+    case RESOURCE_network: fast.network_bandwidth *= 2; break;
     case RESOURCE_latency: fast.latency_s /= 2; break;
     case RESOURCE_pipeline:
     case RESOURCE_memory_bytes:
@@ -114,8 +114,9 @@ double estimate_pipeline(const struct schedule *s, const double *forward, const 
     }
     double steady = s->chunks * slowest; /* of a microbatch in the steady state */
     if (few.num_microbatches > MAX_ROUNDS * few.pp) few.num_microbatches = MAX_ROUNDS * few.pp;
-    /* After that many rounds all are alike.  If even so few are too many to replay, assume that the
-     * first microbatch goes forward and back, and that all others follow in the steady state. */
+    /* Beyond MAX_ROUNDS the schedule is in steady state.  If MAX_ROUNDS is still too many to
+     * replay, assume that the first microbatch goes forward and back, and that all others follow in
+     * the steady state. */
     if ((double)schedule_length(&few) * few.pp > MAX_ACTIONS)
         return all - 2 * p2p - slowest + s->num_microbatches * steady;
     struct replay r = {
@@ -158,7 +159,7 @@ void estimate_make(struct estimate *e, const struct sim_clock *clocks, const str
 {
     struct outcome o = outcome_of(clocks, s, BASELINE);
     const struct sim_clock *c = o.slowest;
-    *e = (struct estimate){.step_s = o.step_s, .products_s = c->matmul_s, .memory_s = c->memory_s};
+    *e = (struct estimate){.step_s = o.step_s, .matmul_s = c->matmul_s, .memory_s = c->memory_s};
     for (enum group g = 0; g < GROUP_COUNT; g++) e->exposed_s[g] = c->exposed_s[g];
     e->exposed_s[GROUP_pp] += o.p2p_s;
     e->bubble_s = o.microbatches_s - o.p2p_s - c->microbatches_s;

@@ -9,7 +9,7 @@
 #include "parallel/schedule.h"
 #include "parallel/sim_clock.h"
 
-/* What may limit a step: name, what would help */
+/* What may limit a step: name, also in JSON; what would help.  products: matrix multiplies. */
 #define RESOURCE_LIST(X)                                                                           \
     X(products, "faster matrix multiplies")                                                        \
     X(memory_rate, "faster memory")                                                                \
@@ -39,11 +39,11 @@ double estimate_pipeline(const struct schedule *s, const double *forward, const 
 struct estimate {
     double step_s;
     /* Of the slowest rank; they add up to the step. */
-    double products_s, memory_s, exposed_s[GROUP_COUNT], bubble_s, update_s;
+    double matmul_s, memory_s, exposed_s[GROUP_COUNT], bubble_s, update_s;
     enum resource limit; /* the bottleneck: doubling it would shorten the step most */
     double saved;        /* by that fraction */
 };
 
 /* `clocks`: RESOURCE_COUNT of each rank of a pipeline (s->pp of them, or 1).  Clock i ran on
- * estimate_faster_hardware(.., i), the last one on the hardware itself. */
+ * estimate_faster_hardware(.., i); the last clock is the baseline. */
 void estimate_make(struct estimate *e, const struct sim_clock *clocks, const struct schedule *s);

@@ -236,7 +236,7 @@ static enum status start_reduce_scatter(struct fsdp *f, int unit, bool last)
     return STATUS_OK;
 }
 
-/* Frees the unit's gradient slot of gradients that are still being reduced. */
+/* Waits until the slot's pending reduce-scatter is complete, then assigns the slot to this unit. */
 static enum status claim_gradient_slot(struct fsdp *f, int unit)
 {
     struct fsdp_state *s = f->state;

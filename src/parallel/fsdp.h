@@ -4,13 +4,14 @@
  * A unit's weights are all-gathered (unsharded) before use, and the next unit's are prefetched
  * while it computes; its gradients are reduce-scattered while the next unit's backward runs.
  *
- * Memory   Every flat buffer of a rank holds its shard of each unit, unit after unit: element i of
- *          shard p of a unit at offset o is o / shards + i there.  Unsharded units are in slots,
- * which blocks reuse in turn (reshard after forward), or which each unit has for itself. Ranks
- * Every rank of the shard group opens and closes units in the same order. Order    Gradients are
- * summed over the shard group for each microbatch, over the replicas once a step; in the order of
- * comm.h. Sources  Rajbhandari et al. 2020 (ZeRO, stages 1 to 3); Zhao et al. 2023 (FSDP, hybrid
- * sharding) */
+ * Memory   Every flat buffer of a rank holds its shard of each unit, unit after unit.  A unit at
+ *          offset o of the layout starts at o / num_shards in a rank's buffer.  Unsharded units are
+ *          in slots: blocks reuse two in turn (reshard after forward), or each unit has its own.
+ * Ranks    Every rank of the shard group opens and closes units in the same order.
+ * Order    Gradients are summed over the shard group for each microbatch, over the replicas once a
+ *          step; in the order of comm.h.
+ * Sources  Rajbhandari et al. 2020 (ZeRO, stages 1 to 3); Zhao et al. 2023 (FSDP, hybrid
+ *          sharding) */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

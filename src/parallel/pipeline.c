@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* A stream to be sent or received. */
-struct stream_buffer {
+/* A residual stream to be sent or received. */
+struct residual_buffer {
     void *x;
     struct transfer transfer;
     bool pending;
@@ -15,7 +15,7 @@ struct stream_buffer {
 
 /* Buffers that microbatches use in turn: microbatch i has buffer i % count. */
 struct buffer_ring {
-    struct stream_buffer *buffers; /* owned */
+    struct residual_buffer *buffers; /* owned */
     int count;
 };
 
@@ -35,7 +35,7 @@ struct pipeline_state {
 
 static struct buffer_ring make_ring(int count)
 {
-    return (struct buffer_ring){heap((size_t)count * sizeof(struct stream_buffer)), count};
+    return (struct buffer_ring){heap((size_t)count * sizeof(struct residual_buffer)), count};
 }
 
 static void open_chunk(const struct pipeline *p, int chunk)
@@ -90,10 +90,10 @@ static void alloc_ring(const struct pipeline *p, const struct microbatch *b, str
                        struct arena *step)
 {
     const struct model *m = p->model;
-    size_t elements = stage_pass_stream_elements(m, b);
+    size_t elements = stage_pass_residual_elements(m, b);
     for (int i = 0; i < r->count; i++)
         r->buffers[i] =
-            (struct stream_buffer){.x = arena_alloc(step, elements, dtype_bytes(m->dtype))};
+            (struct residual_buffer){.x = arena_alloc(step, elements, dtype_bytes(m->dtype))};
 }
 
 static void alloc_step(struct pipeline *p, const struct microbatch *b, struct arena *step)
@@ -116,19 +116,19 @@ static void alloc_step(struct pipeline *p, const struct microbatch *b, struct ar
 
 /* --- one action ---------------------------------------------------------------------------- */
 
-static struct stream_buffer *buffer_of(const struct buffer_ring *r, int micro)
+static struct residual_buffer *buffer_of(const struct buffer_ring *r, int micro)
 {
     return r->count ? &r->buffers[micro % r->count] : NULL;
 }
 
 /* The buffers of an action's input and output; NULL: they stay in the stage_pass. */
-static struct stream_buffer *input_of(const struct pipeline *p, const struct action *a)
+static struct residual_buffer *input_of(const struct pipeline *p, const struct action *a)
 {
     const struct pipeline_chunk *c = &p->state->chunks[a->chunk];
     bool saved = a->direction == FORWARD && !p->forward_only;
     return buffer_of(saved ? &c->inputs : &c->streams, a->micro);
 }
-static struct stream_buffer *output_of(const struct pipeline *p, const struct action *a)
+static struct residual_buffer *output_of(const struct pipeline *p, const struct action *a)
 {
     const struct pipeline_chunk *c = &p->state->chunks[a->chunk];
     bool saved = a->direction == FORWARD && !p->forward_only;
@@ -142,7 +142,7 @@ static bool skips_transfers(const struct pipeline *p)
 }
 
 /* Waits for the buffer's transfer, if one is pending. */
-static enum status wait_buffer(const struct pipeline *p, struct stream_buffer *b)
+static enum status wait_buffer(const struct pipeline *p, struct residual_buffer *b)
 {
     struct trace *trace = p->model->queue->trace;
     if (!b || !b->pending) return STATUS_OK;
@@ -155,13 +155,13 @@ static enum status wait_buffer(const struct pipeline *p, struct stream_buffer *b
 }
 
 static enum status start_transfer(const struct pipeline *p, const struct microbatch *micro,
-                                  struct stream_buffer *b, enum transfer_kind kind,
+                                  struct residual_buffer *b, enum transfer_kind kind,
                                   struct p2p_message m)
 {
     if (m.peer < 0 || skips_transfers(p)) return STATUS_OK;
     b->transfer = (struct transfer){.kind = kind,
                                     .dtype = p->model->dtype,
-                                    .count = stage_pass_stream_elements(p->model, micro),
+                                    .count = stage_pass_residual_elements(p->model, micro),
                                     .x = b->x,
                                     .peer = m.peer,
                                     .tag = m.tag};
@@ -174,7 +174,7 @@ static enum status start_transfer(const struct pipeline *p, const struct microba
 static enum status post_receive(const struct pipeline *p, const struct microbatch *micro,
                                 const struct action *a)
 {
-    struct stream_buffer *in = input_of(p, a);
+    struct residual_buffer *in = input_of(p, a);
     struct p2p_message from = schedule_input(&p->schedule, p->group->rank, a);
     if (from.peer < 0) return STATUS_OK;
     TRY(wait_buffer(p, in));
@@ -187,7 +187,7 @@ static enum status compute(struct pipeline *p, const struct microbatch *micro,
                            const struct action *a, struct arena *step)
 {
     const struct stage *stage = &p->stages[a->chunk];
-    const struct stream_buffer *in = input_of(p, a), *out = output_of(p, a);
+    const struct residual_buffer *in = input_of(p, a), *out = output_of(p, a);
     struct pipeline_chunk *c = &p->state->chunks[a->chunk];
     if (p->forward_only) {
         struct stage_pass unsaved = {.stage = stage, .shared = &p->state->shared};
@@ -211,7 +211,7 @@ static enum status compute(struct pipeline *p, const struct microbatch *micro,
 static enum status run_action(struct pipeline *p, const struct microbatch *micro,
                               const struct action *a, struct arena *step)
 {
-    struct stream_buffer *in = input_of(p, a), *out = output_of(p, a);
+    struct residual_buffer *in = input_of(p, a), *out = output_of(p, a);
     TRY(wait_buffer(p, in));
     TRY(wait_buffer(p, out));
     TRY(compute(p, micro, a, step));

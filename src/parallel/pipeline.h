@@ -3,11 +3,14 @@
  * Each rank executes its list of actions (schedule.h).  An action's receive is posted before the
  * action ahead of it computes, and its result is sent while the next action computes.
  *
- * Memory   From the step arena: activations of schedule_max_in_flight microbatches of each chunk,
- * and streams [S, D] of the model's dtype: for a chunk's inputs one more than that, for its outputs
- * schedule_send_buffers, for gradients (forward only: for everything) one more than that. Ranks All
- * ranks of the group call pipeline_run, with equally many microbatches of the same sizes. On one
- * rank there is one stage, and nothing is sent. */
+ * Memory   From the step arena, for each chunk: activations of schedule_max_in_flight microbatches,
+ *          and buffers of the residual stream [S, D] in the model's dtype:
+ *          - inputs of forward: schedule_max_in_flight + 1
+ *          - outputs of forward: schedule_send_buffers
+ *          - gradients: schedule_send_buffers + 1
+ *          Forward only: 2 buffers, without activations.
+ * Ranks    All ranks of the group call pipeline_run, with equally many microbatches of the same
+ *          sizes.  On one rank there is one stage, and nothing is sent. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

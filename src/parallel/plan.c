@@ -5,10 +5,10 @@
 #include "tensor/device.h"
 #include "tensor/queue.h"
 
-static enum status do_nothing(const struct parallel_plan *p, enum boundary at, enum direction way,
-                              struct crossing *x, struct queue *queue)
+static enum status do_nothing(const struct parallel_plan *p, enum boundary at,
+                              enum direction direction, struct crossing *x, struct queue *queue)
 {
-    (void)p, (void)at, (void)way, (void)x, (void)queue;
+    (void)p, (void)at, (void)direction, (void)x, (void)queue;
     return STATUS_OK;
 }
 
@@ -19,10 +19,10 @@ const struct parallel_plan *plan_single_device(void)
 }
 
 /* Crossings out of a block in forward, and into it in backward, reduce; the others gather. */
-static bool is_reduction(enum boundary at, enum direction way)
+static bool is_reduction(enum boundary at, enum direction direction)
 {
     bool leaves = at == EMBED_OUT || at == ATTN_OUT || at == MLP_OUT;
-    return leaves == (way == FORWARD);
+    return leaves == (direction == FORWARD);
 }
 
 static enum status run_transfer(const struct comm *group, struct transfer *t, struct queue *queue)
@@ -38,16 +38,16 @@ static enum status run_transfer(const struct comm *group, struct transfer *t, st
     return STATUS_OK;
 }
 
-static enum status cross(const struct parallel_plan *plan, enum boundary at, enum direction way,
-                         struct crossing *c, struct queue *queue)
+static enum status cross(const struct parallel_plan *plan, enum boundary at,
+                         enum direction direction, struct crossing *c, struct queue *queue)
 {
     const struct group_plan *p = (const struct group_plan *)plan;
     const struct comm *g = p->group;
     size_t elements = (size_t)c->rows * (size_t)c->columns, part = elements / (size_t)g->size;
-    bool reduces = at != LOSS && is_reduction(at, way);
+    bool reduces = at != LOSS && is_reduction(at, direction);
     struct transfer t = {.dtype = c->dtype, .x = c->x};
     if (at != LOSS && !plan->sequence_parallel) {
-        BUG_IF(way == BACKWARD);
+        BUG_IF(direction == BACKWARD);
         t.kind = TRANSFER_all_reduce, t.count = elements;
         if (!reduces) return STATUS_OK;
     } else {

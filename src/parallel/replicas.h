@@ -29,7 +29,7 @@ struct replicas {
     const struct shard *shard;   /* borrowed */
     const struct ops *ops;       /* borrowed */
     struct queue *queue;         /* borrowed */
-    size_t count;                /* replicated elements here */
+    size_t count;                /* replicated elements on this rank */
     float *sums;
     void *work;
 };

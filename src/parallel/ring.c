@@ -15,8 +15,8 @@ struct ring {
     struct queue *queue;
     size_t N, Q, P;                     /* tokens, and elements of their queries and keys */
     const int32_t *start_BT, *end_BT;   /* positions in whole rows */
-    int32_t *key_begin_BT, *key_end_BT; /* key range of each query, among the keys here */
-    void *keys[2]; /* [N, 2P] keys and values: those here, and those being received */
+    int32_t *key_begin_BT, *key_end_BT; /* key range of each query, among the current keys */
+    void *keys[2]; /* [N, 2P] keys and values: the current ones, and those being received */
     size_t mark;   /* in the queue's scratch */
 };
 
@@ -42,7 +42,7 @@ static void ring_open(struct ring *r, const int32_t *start_BT, const int32_t *en
 
 static void ring_close(struct ring *r) { arena_reset(&r->queue->scratch, r->mark); }
 
-/* The rank whose keys are here after `step` shifts. */
+/* The rank whose keys this rank holds after `step` shifts. */
 static int owner_of(const struct ring *r, int step)
 {
     int size = r->group->size;
@@ -55,7 +55,7 @@ static struct context context_of(const struct ring *r, int rank)
     return (struct context){r->group->size, rank, r->attention->causal};
 }
 
-/* The key range of each query here, among the owner's keys. */
+/* The key range of each local query, among the owner's keys. */
 static enum status find_key_ranges(const struct ring *r, int owner)
 {
     const struct attention *a = r->attention;
@@ -105,7 +105,7 @@ enum status ring_declare_p2p(const struct comm *group)
     return comm_declare_p2p(group, sends, TAG_COUNT, receives, TAG_COUNT);
 }
 
-/* Starts to send the keys here to the next rank, and to receive the next ones. */
+/* Starts to send the current keys to the next rank, and to receive the next ones. */
 static enum status shift_keys(const struct ring *r, struct ring_shift *p, int step)
 {
     struct transfer keys = {

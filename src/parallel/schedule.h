@@ -7,14 +7,15 @@
  * Order    The microbatches of a stage run forward in ascending order, and backward in the same, so
  *          gradients are summed in one order under every schedule.
  * Ranks    Every rank computes its own list; receives match sends one to one.  A send must not
- * block its rank (comm_start): in the steady state two neighbors both have something to send.  A
- *          chunk sends from schedule_send_buffers buffers in turn, in each direction.  Waiting for
- * a buffer's last send before refilling it never deadlocks, even if a send completes only when it
- * is received, and each receive is posted only when its action is due. Memory   At most
- * schedule_max_in_flight microbatches of a chunk are between their forward and their backward,
- * first in, first out: microbatch i may use slot i % that. Sources  Huang et al. 2019 (GPipe);
- * Narayanan et al. 2019 (1F1B), 2021 (interleaved 1F1B); rounds of other than pp microbatches as in
- * torch.distributed.pipelining. */
+ *          block its rank (comm_start): in the steady state two neighbors both have something to
+ *          send.  A chunk sends from schedule_send_buffers buffers in turn, in each direction.
+ *          Waiting for a buffer's last send before refilling it never deadlocks, even if a send
+ *          completes only when it is received, and each receive is posted only when its action is
+ *          due.
+ * Memory   At most schedule_max_in_flight microbatches of a chunk are between their forward and
+ *          their backward, first in, first out: microbatch i may use buffer i % max_in_flight.
+ * Sources  Huang et al. 2019 (GPipe); Narayanan et al. 2019 (1F1B), 2021 (interleaved 1F1B); rounds
+ *          of other than pp microbatches as in torch.distributed.pipelining. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -40,8 +41,8 @@ struct action {
 };
 
 /* CONFIG: a number of chunks or microbatches that the kind does not support, with the closest
- * numbers of microbatches that it does: max(1, num_microbatches / pp) rounds must be of equal size.
- */
+ * numbers of microbatches that it does: max(1, num_microbatches / pp) rounds must have equal
+ * size. */
 enum status schedule_check(const struct schedule *s);
 
 /* Actions of each rank: a forward and a backward for each microbatch and chunk. */

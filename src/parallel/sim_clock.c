@@ -19,23 +19,24 @@ void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, doub
     const struct hardware *h = &c->hardware;
     double rate = (dtype == F32 ? h->f32_flops : h->bf16_flops) * h->efficiency;
     double matmul = flops > 0 ? flops / rate : 0;
-    double memory = bytes / (h->memory_rate * SIM_CLOCK_MEMORY_EFFICIENCY);
+    double memory = bytes / (h->memory_bandwidth * SIM_CLOCK_MEMORY_EFFICIENCY);
     c->now += fmax(matmul, memory);
     if (c->microbatches_s > 0) return;
     *(matmul > memory ? &c->matmul_s : &c->memory_s) += fmax(matmul, memory);
 }
 
-/* Collectives are hierarchical: within a node all data goes over its links, and between nodes each
- * rank carries a part of it over its share of the network.  *over: the slower of the two. */
+/* The alpha-beta cost model: a latency per step, plus bytes over bandwidth.  Collectives are
+ * hierarchical: within a node all data goes over its links, and between nodes each rank carries a
+ * part of it over its share of the network.  *over: the slower of the two. */
 static double transfer_seconds(const struct hardware *h, const struct transfer *t,
-                               const struct sim_group *way, double bytes, int *over)
+                               const struct sim_group *group, double bytes, int *over)
 {
     bool p2p = t->kind == TRANSFER_send || t->kind == TRANSFER_receive;
-    bool leaves_node = way->on_node < way->size;
-    double links = way->on_node > 1 ? bytes / (h->node_rate * SIM_CLOCK_LINK_EFFICIENCY) : 0;
-    double network = leaves_node ? bytes / (h->network_rate * SIM_CLOCK_LINK_EFFICIENCY) : 0;
-    double steps = p2p ? 1 : ceil(log2(way->size)) * (t->kind == TRANSFER_all_reduce ? 2 : 1);
-    if (!p2p) network /= way->on_node;
+    bool leaves_node = group->on_node < group->size;
+    double links = group->on_node > 1 ? bytes / (h->node_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
+    double network = leaves_node ? bytes / (h->network_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
+    double steps = p2p ? 1 : ceil(log2(group->size)) * (t->kind == TRANSFER_all_reduce ? 2 : 1);
+    if (!p2p) network /= group->on_node;
     if (p2p && leaves_node) links = 0;
     *over = network > links ? NETWORK : LINKS;
     return fmax(links, network) + steps * h->latency_s;
@@ -49,12 +50,12 @@ static struct sim_transfer *find_pending(struct sim_clock *c, const struct trans
 }
 
 void sim_clock_start_transfer(struct sim_clock *c, const struct transfer *t,
-                              const struct sim_group *way, double bytes)
+                              const struct sim_group *group, double bytes)
 {
     int over;
-    if (way->size == 1 || t->kind == TRANSFER_send) return;
-    double seconds = transfer_seconds(&c->hardware, t, way, bytes, &over);
-    if (way->group == GROUP_pp) { /* estimate.h replays the schedule with it */
+    if (group->size == 1 || t->kind == TRANSFER_send) return;
+    double seconds = transfer_seconds(&c->hardware, t, group, bytes, &over);
+    if (group->group == GROUP_pp) { /* estimate.h replays the schedule with it */
         c->p2p_s = fmax(c->p2p_s, seconds);
         return;
     }
@@ -67,7 +68,7 @@ void sim_clock_start_transfer(struct sim_clock *c, const struct transfer *t,
         p = &c->pending[c->num_pending++];
     }
     c->links_free_s[over] = fmax(c->now, c->links_free_s[over]) + seconds;
-    *p = (struct sim_transfer){t, way->group, c->links_free_s[over]};
+    *p = (struct sim_transfer){t, group->group, c->links_free_s[over]};
 }
 
 void sim_clock_wait_transfer(struct sim_clock *c, const struct transfer *t)

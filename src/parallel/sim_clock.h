@@ -2,12 +2,13 @@
  *
  * It receives the rank's operations and transfers in the order in which the step's own code issues
  * them, so a transfer overlaps the same computation as in a real step.  An operation takes its
- * compute time or its memory time, whichever is longer (a roofline).  A transfer takes the time of
- * the slowest link on its way; transfers over the same links are serialized.
+ * compute time or its memory time, whichever is longer (a roofline).  A transfer takes its latency
+ * plus the time of the slowest link on its path (the alpha-beta cost model); transfers over the
+ * same links are serialized.
  *
  * Units    Seconds, FLOPs, bytes.
- * Limits   All ranks are alike and never late; launching an operation takes no time; transfers do
- * not slow down computation; the network is never congested. */
+ * Limits   Ranks are identical; there are no stragglers.  Launching an operation takes no time;
+ *          transfers do not slow down computation; the network is never congested. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,8 +20,8 @@
 #define SIM_CLOCK_MEMORY_EFFICIENCY 0.8
 #define SIM_CLOCK_LINK_EFFICIENCY   0.8
 
-/* A group of ranks, seen from one of them; `on_node` of them are on its own node, itself included.
- */
+/* A group of ranks, seen from one of them; `on_node` of them are on its own node, itself
+ * included. */
 struct sim_group {
     enum group group;
     int size, on_node;
@@ -47,7 +48,7 @@ void sim_clock_release(struct sim_clock *c);
 void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, double bytes);
 /* Starts a transfer that receives `bytes`; waits until a transfer completes. */
 void sim_clock_start_transfer(struct sim_clock *c, const struct transfer *t,
-                              const struct sim_group *way, double bytes);
+                              const struct sim_group *group, double bytes);
 void sim_clock_wait_transfer(struct sim_clock *c, const struct transfer *t);
 /* Marks the end of the last microbatch: what follows runs once a step.  Later calls do nothing. */
 void sim_clock_end_microbatches(struct sim_clock *c);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "perf/cpu_bench.h"
 
-#include "backends/cpu/cpu.h"
-#include "backends/cpu/peak.h"
 #include "base/clock.h"
+#include "machine/cpu.h"
+#include "machine/peak.h"
 #include "perf/median.h"
 #include "train/trainer.h"
 
@@ -31,23 +31,20 @@ const char *cpu_bench_ceiling_text(enum ceiling c)
     return texts[c];
 }
 
-enum status cpu_bench_measure_ceilings(struct ceilings *c, const struct queue *queue, void *memory,
+enum status cpu_bench_measure_ceilings(struct ceilings *c, int num_threads, void *memory,
                                        size_t size)
 {
     enum { PASSES = 3 };
     for (int t = 0; t < THREADS_COUNT; t++) {
-        struct queue q = {.num_threads = t == THREADS_ONE ? 1 : queue->num_threads};
-        const struct isa *set = isa_best();
-        c->flops[CEILING_f32][t] = peak_measure_flops(&q, F32);
-        c->flops[CEILING_bf16][t] = peak_measure_flops(&q, BF16);
-        if (set) {
-            TRY(peak_measure_micro_kernel(&q, set, peak_cache_bytes(1) / 4 * 3,
-                                          &c->flops[CEILING_panel_l1][t]));
-            TRY(peak_measure_micro_kernel(&q, set, peak_cache_bytes(2) / 2,
-                                          &c->flops[CEILING_panel_l2][t]));
-        }
-        for (enum stream_kernel s = 0; s < STREAM_COUNT; s++)
-            c->bytes[s][t] = stream_measure_best(s, memory, size, q.num_threads, PASSES);
+        int threads = t == THREADS_ONE ? 1 : num_threads;
+        c->flops[CEILING_f32][t] = peak_measure_flops(threads, F32);
+        c->flops[CEILING_bf16][t] = peak_measure_flops(threads, BF16);
+        TRY(peak_measure_micro_kernel(threads, peak_cache_bytes(1) / 4 * 3,
+                                      &c->flops[CEILING_panel_l1][t]));
+        TRY(peak_measure_micro_kernel(threads, peak_cache_bytes(2) / 2,
+                                      &c->flops[CEILING_panel_l2][t]));
+        for (enum bandwidth_kernel s = 0; s < BANDWIDTH_COUNT; s++)
+            c->bytes[s][t] = bandwidth_measure_best(s, memory, size, threads, PASSES);
     }
     return STATUS_OK;
 }
@@ -68,7 +65,8 @@ static struct call_timer call_timer_make(const struct cpu_bench *b, enum dtype d
     long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
     size_t needed = l3 > MIN_BYTES / 2 ? 2 * (size_t)l3 : MIN_BYTES;
     return (struct call_timer){.machine = b->machine,
-                               .burst = peak_burst_make(b->machine->queue, dtype, 0.002),
+                               .burst =
+                                   peak_burst_make(b->machine->queue->num_threads, dtype, 0.002),
                                .memory = b->memory,
                                .size = needed < b->size ? needed : b->size,
                                .rounds = b->rounds,
@@ -78,10 +76,11 @@ static struct call_timer call_timer_make(const struct cpu_bench *b, enum dtype d
 /* Measures a ceiling now. */
 static double call_timer_ceiling(const struct call_timer *a, enum op_bound bound)
 {
-    static const enum stream_kernel streams[] = {
-        [BOUND_READ] = STREAM_read, [BOUND_COPY] = STREAM_copy, [BOUND_UPDATE] = STREAM_update};
+    static const enum bandwidth_kernel streams[] = {[BOUND_READ] = BANDWIDTH_read,
+                                                    [BOUND_COPY] = BANDWIDTH_copy,
+                                                    [BOUND_UPDATE] = BANDWIDTH_update};
     if (bound == BOUND_PEAK) return peak_burst_run(&a->burst);
-    return stream_measure(streams[bound], a->memory, a->size, a->machine->queue->num_threads);
+    return bandwidth_measure(streams[bound], a->memory, a->size, a->machine->queue->num_threads);
 }
 
 static void evict_caches(const struct call_timer *a) { call_timer_ceiling(a, BOUND_READ); }
@@ -92,11 +91,11 @@ static enum status time_default(double *seconds, const struct op_call *call, voi
 {
     const struct machine *m = a->machine;
     evict_caches(a);
-    cpu_queue_use_tuning(m->queue, false);
+    cpu_machine_use_tuning(m, false);
     double begin = clock_monotonic_s();
     enum status st = op_run(call, m->ops, buffers, m->queue);
     *seconds = clock_monotonic_s() - begin;
-    cpu_queue_use_tuning(m->queue, true);
+    cpu_machine_use_tuning(m, true);
     return st;
 }
 
@@ -257,7 +256,7 @@ static enum status time_steps(struct trainer *t, const struct op_calls *l,
                               struct call_timing *timings, struct step_timing *s, int rounds)
 {
     const struct model_shape *shape = &t->model.shape;
-    struct peak_burst burst = peak_burst_make(t->machine.queue, t->model.dtype, 0.005);
+    struct peak_burst burst = peak_burst_make(t->machine.queue->num_threads, t->model.dtype, 0.005);
     double *shares = heap((size_t)rounds * sizeof *shares), total = 0;
     double *peaks = heap((size_t)rounds * sizeof *peaks);
     enum status st = STATUS_OK;

@@ -3,12 +3,12 @@
  *
  * Units    Seconds, FLOP/s, bytes/s.  A share of a ceiling is the median of per-round ratios; each
  *          round measures the ceiling right before and after, as clock frequency and other
- * processes change over time and affect both. */
+ *          processes change over time and affect both. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/cpu/stream.h"
 #include "data/loader.h"
+#include "machine/bandwidth.h"
 #include "perf/op_calls.h"
 #include "train/machine.h"
 
@@ -32,10 +32,10 @@ const char *cpu_bench_ceiling_text(enum ceiling c);
 
 struct ceilings {
     double flops[CEILING_COUNT][THREADS_COUNT];
-    double bytes[STREAM_COUNT][THREADS_COUNT];
+    double bytes[BANDWIDTH_COUNT][THREADS_COUNT];
 };
 /* Memory: `size` bytes of touched memory, far more than the caches. */
-enum status cpu_bench_measure_ceilings(struct ceilings *c, const struct queue *queue, void *memory,
+enum status cpu_bench_measure_ceilings(struct ceilings *c, int num_threads, void *memory,
                                        size_t size);
 
 /* The model to measure, and how often. */

@@ -193,22 +193,27 @@ static double peak_of(const struct device_bench *b, const struct device_ceilings
     return b->machine->peak_flops > 0 ? b->machine->peak_flops : c->flops[BF16];
 }
 
-static void add_ceilings(const struct device_ceilings *c, struct text *table, struct text *json)
+static void add_ceilings(const struct device_ceilings *c, struct text *table, struct json_writer *w)
 {
     text_addf(table,
               "ceilings\n  GEMM of %d x %d, bf16   %10.1f TFLOP/s\n  the same in f32%*s"
               "%10.1f TFLOP/s\n  copy, read plus written %10.1f GB/s\n\n",
               c->side, c->side, c->flops[BF16] / 1e12, 9, "", c->flops[F32] / 1e12, c->copy / 1e9);
-    text_addf(json,
-              "\"ceilings\": {\"side\": %d, \"bf16\": %.6g, \"f32\": %.6g, \"copy\": %.6g},\n ",
-              c->side, c->flops[BF16], c->flops[F32], c->copy);
+    json_newline(w, 1);
+    json_begin_object(w, "ceilings", JSON_INLINE);
+    json_write_int(w, "side", c->side);
+    json_write_format(w, "bf16", "%.6g", c->flops[BF16]);
+    json_write_format(w, "f32", "%.6g", c->flops[F32]);
+    json_write_format(w, "copy", "%.6g", c->copy);
+    json_end_object(w);
 }
 
 static void add_operations(const struct device_bench *b, const struct timed_call *all,
-                           const struct timed_steps *s, struct text *table, struct text *json)
+                           const struct timed_steps *s, struct text *table, struct json_writer *w)
 {
     text_adds(table, "operations, each timed alone\n");
-    text_adds(json, "\"operations\": [");
+    json_newline(w, 1);
+    json_begin_array(w, "operations", JSON_INLINE);
     for (size_t i = 0; i < b->calls->count; i++) {
         const struct timed_call *t = &all[i];
         bool is_gemm = t->work.bound == BOUND_PEAK;
@@ -218,19 +223,24 @@ static void add_operations(const struct device_bench *b, const struct timed_call
                   name, t->call->sizes, t->seconds * 1e6, t->rate / (is_gemm ? 1e12 : 1e9),
                   is_gemm ? "TFLOP/s" : "GB/s   ", 100 * t->share, bounds[t->work.bound],
                   t->call->per_step, in_step * 1e3, 100 * in_step / s->median);
-        text_addf(json,
-                  "%s\n  {\"name\": \"%s\", \"sizes\": \"%s\", \"calls\": %d, \"flops\": %.9g, "
-                  "\"bytes\": %.9g, ",
-                  i ? "," : "", name, t->call->sizes, t->call->per_step, t->work.flops,
-                  t->work.bytes);
-        text_addf(json, "\"seconds\": %.6g, \"rate\": %.6g, \"ceiling\": \"%s\", \"share\": %.5g}",
-                  t->seconds, t->rate, bounds[t->work.bound], t->share);
+        json_newline(w, 2);
+        json_begin_object(w, NULL, JSON_INLINE);
+        json_write_string(w, "name", name);
+        json_write_string(w, "sizes", t->call->sizes);
+        json_write_int(w, "calls", t->call->per_step);
+        json_write_format(w, "flops", "%.9g", t->work.flops);
+        json_write_format(w, "bytes", "%.9g", t->work.bytes);
+        json_write_format(w, "seconds", "%.6g", t->seconds);
+        json_write_format(w, "rate", "%.6g", t->rate);
+        json_write_string(w, "ceiling", bounds[t->work.bound]);
+        json_write_format(w, "share", "%.5g", t->share);
+        json_end_object(w);
     }
-    text_adds(json, "],\n ");
+    json_end_array(w);
 }
 
 static void add_step(const struct device_bench *b, double peak, const struct timed_steps *s,
-                     struct text *table, struct text *json)
+                     struct text *table, struct json_writer *w)
 {
     double mfu = s->flops / s->median / peak, alone = s->alone;
     double causal = model_causal_flops_per_token(b->shape, (int)b->config->training.seq_len);
@@ -242,17 +252,25 @@ static void add_step(const struct device_bench *b, double peak, const struct tim
               s->median, alone, s->tokens / s->median, 100 * mfu, peak / 1e12,
               b->machine->peak_flops > 0 ? "the device's peak" : "the GEMM above",
               100 * causal / peak, (double)s->memory / (1 << 30));
-    text_adds(json, "\"step\": {\"seconds\": [");
-    for (int i = 0; i < b->rounds; i++) text_addf(json, "%s%.6g", i ? ", " : "", s->seconds[i]);
-    text_addf(json,
-              "], \"median\": %.6g, \"alone\": %.6g, \"tokens\": %.0f, \"tokens_per_second\": "
-              "%.6g, \"flops\": %.9g, \"peak_flops\": %.6g, ",
-              s->median, alone, s->tokens, s->tokens / s->median, s->flops, peak);
-    text_addf(json, "\"mfu\": %.5g, \"mfu_causal\": %.5g, \"memory_bytes\": %zu}", mfu,
-              causal / peak, s->memory);
+    json_newline(w, 1);
+    json_begin_object(w, "step", JSON_INLINE);
+    json_begin_array(w, "seconds", JSON_INLINE);
+    for (int i = 0; i < b->rounds; i++) json_write_format(w, NULL, "%.6g", s->seconds[i]);
+    json_end_array(w);
+    json_write_format(w, "median", "%.6g", s->median);
+    json_write_format(w, "alone", "%.6g", alone);
+    json_write_format(w, "tokens", "%.0f", s->tokens);
+    json_write_format(w, "tokens_per_second", "%.6g", s->tokens / s->median);
+    json_write_format(w, "flops", "%.9g", s->flops);
+    json_write_format(w, "peak_flops", "%.6g", peak);
+    json_write_format(w, "mfu", "%.5g", mfu);
+    json_write_format(w, "mfu_causal", "%.5g", causal / peak);
+    json_write_format(w, "memory_bytes", "%zu", s->memory);
+    json_end_object(w);
 }
 
-enum status device_bench_run(const struct device_bench *b, struct text *table, struct text *json)
+enum status device_bench_run(const struct device_bench *b, struct text *table,
+                             struct json_writer *w)
 {
     struct device_ceilings c;
     struct timed_steps s = {.seconds = heap((size_t)b->rounds * sizeof *s.seconds)};
@@ -264,9 +282,9 @@ enum status device_bench_run(const struct device_bench *b, struct text *table, s
     s.median = median(s.seconds, b->rounds);
     qsort(all, b->calls->count, sizeof *all, by_step_time);
     for (size_t i = 0; i < b->calls->count; i++) s.alone += all[i].seconds * all[i].call->per_step;
-    add_ceilings(&c, table, json);
-    add_operations(b, all, &s, table, json);
-    add_step(b, peak_of(b, &c), &s, table, json);
+    add_ceilings(&c, table, w);
+    add_operations(b, all, &s, table, w);
+    add_step(b, peak_of(b, &c), &s, table, w);
 out:
     free(s.seconds);
     free(all);

@@ -8,6 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/json.h"
 #include "perf/op_calls.h"
 #include "train/machine.h"
 
@@ -29,5 +30,6 @@ struct device_bench {
     size_t bytes; /* of the buffers that ceilings are measured with */
 };
 
-/* Appends the table, and the members "ceilings", "operations", "step" of a JSON object. */
-enum status device_bench_run(const struct device_bench *b, struct text *table, struct text *json);
+/* Appends the table, and writes the members "ceilings", "operations", "step" of a JSON object. */
+enum status device_bench_run(const struct device_bench *b, struct text *table,
+                             struct json_writer *w);

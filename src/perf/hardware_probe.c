@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "perf/hardware_probe.h"
 
-#include "backends/cpu/stream.h"
 #include "base/clock.h"
+#include "machine/bandwidth.h"
 #include "machine/machine.h"
 #include "metrics/memory.h"
 #include "ops/linear.h"
@@ -52,7 +52,7 @@ static enum status measure_copy(const struct queue *queue, double *rate)
     enum { BYTES = 64 << 20, PASSES = 5 };
     struct arena a = {0};
     TRY(arena_init(&a, BYTES, NULL));
-    *rate = stream_measure_best(STREAM_copy, a.base, BYTES, queue->num_threads, PASSES);
+    *rate = bandwidth_measure_best(BANDWIDTH_copy, a.base, BYTES, queue->num_threads, PASSES);
     arena_release(&a);
     return STATUS_OK;
 }
@@ -71,7 +71,7 @@ static enum status measure_device(struct hardware *h, const struct config *c,
     if (h->bf16_flops == 0) h->bf16_flops = peak > 0 ? peak : is.flops[BF16];
     if (h->f32_flops == 0) h->f32_flops = is.flops[F32];
     if (h->efficiency == 0) h->efficiency = is.flops[BF16] / h->bf16_flops;
-    if (h->memory_rate == 0) h->memory_rate = is.copy / SIM_CLOCK_MEMORY_EFFICIENCY;
+    if (h->memory_bandwidth == 0) h->memory_bandwidth = is.copy / SIM_CLOCK_MEMORY_EFFICIENCY;
     if (h->memory_bytes == 0) h->memory_bytes = (double)all;
     return STATUS_OK;
 }
@@ -96,9 +96,9 @@ enum status hardware_probe_fill(struct hardware *h, const struct config *c,
         TRY(measure_gemm(&l, m, &rate));
         h->efficiency = rate / *peak;
     }
-    if (h->memory_rate == 0) {
+    if (h->memory_bandwidth == 0) {
         TRY(measure_copy(m->queue, &rate));
-        h->memory_rate = rate / SIM_CLOCK_MEMORY_EFFICIENCY;
+        h->memory_bandwidth = rate / SIM_CLOCK_MEMORY_EFFICIENCY;
     }
     if (h->memory_bytes == 0) h->memory_bytes = (double)memory_total_bytes();
     return STATUS_OK;

@@ -24,8 +24,8 @@ const struct ops step_simulator_ops = {
 #undef OP
 };
 
-/* One rank's step.  One clock runs at the hardware's speed, and one more for each resource as if
- * that were twice as fast; the differences name the bottleneck. */
+/* One rank's step.  One clock runs at the hardware's speed, and one more for each hardware rate and
+ * for the latency as if that were twice as fast; the differences name the bottleneck. */
 struct simulated_rank {
     struct simulated_queue queue; /* first, so that on_call can cast */
     struct comm_observer observer;

@@ -7,10 +7,10 @@ struct hardware device_config_hardware(const struct device_config *c)
     const struct {
         double value, *field;
     } overrides[] = {
-        {c->peak_flops, &h.bf16_flops},      {c->peak_flops, &h.f32_flops},
-        {c->efficiency, &h.efficiency},      {c->memory_bytes, &h.memory_bytes},
-        {c->memory_rate, &h.memory_rate},    {(double)c->node_ranks, &h.node_ranks},
-        {c->node_rate, &h.node_rate},        {c->network_rate, &h.network_rate},
+        {c->peak_flops, &h.bf16_flops},        {c->peak_flops, &h.f32_flops},
+        {c->efficiency, &h.efficiency},        {c->memory_bytes, &h.memory_bytes},
+        {c->memory_rate, &h.memory_bandwidth}, {(double)c->node_ranks, &h.node_ranks},
+        {c->node_rate, &h.node_bandwidth},     {c->network_rate, &h.network_bandwidth},
         {c->transfer_latency, &h.latency_s},
     };
     for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)

@@ -8,8 +8,8 @@
  *          trn1 (a NeuronCore, half a chip), trn2 (a logical core of two, a quarter of a chip):
  *          AWS's Neuron documentation of the chips; trn1.32xlarge has 800 Gb/s, trn2.48xlarge
  *          3.2 Tb/s.  It gives the total of both directions of a link; half is assumed for each
- *          Latency, and what is not measured for cpu, are assumptions for a cluster of such
- *          machines with a 100 Gb/s network.  Efficiency is fitted, see docs/estimates.md */
+ *          Latencies, and unmeasured cpu values, are assumed: a cluster of such machines with a
+ *          100 Gb/s network.  Efficiency is fitted, see docs/estimates.md */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -47,8 +47,8 @@ struct hardware {
     double bf16_flops, f32_flops;
     double float8; /* FP8 FLOP/s as a multiple of bf16's; 1: FP8 GEMMs run in bf16 */
     double efficiency;
-    double memory_bytes, memory_rate;
-    double node_ranks, node_rate, network_rate, latency_s;
+    double memory_bytes, memory_bandwidth;
+    double node_ranks, node_bandwidth, network_bandwidth, latency_s;
 };
 
 /* A row of the table. */

@@ -13,7 +13,7 @@ enum { DEFAULT_SLOT_BITS = 16, CACHED_BYTES = 15, CACHED_IDS = 4 };
 
 /* The IDs of a short piece, in a direct-mapped cache.  An entry is 32 bytes: half a cache line. */
 struct cache_entry {
-    uint64_t key[2]; /* the bytes, and their number in the last byte: all 0 marks an empty slot */
+    uint64_t key[2]; /* the bytes, and their number in the last byte: all 0 marks an empty entry */
     int32_t ids[CACHED_IDS]; /* padded with -1 */
 };
 
@@ -21,8 +21,8 @@ struct encoder {
     const struct tokenizer *tokenizer;
     struct merger merger;
     struct pre_tokenizer_scratch scratch;
-    struct cache_entry *slots; /* 2^slot_bits */
-    int slot_bits;
+    struct cache_entry *entries; /* 2^entry_bits */
+    int entry_bits;
     struct text normal; /* the normalized text */
 };
 
@@ -31,12 +31,12 @@ enum status encoder_make(struct encoder **out, const struct tokenizer *t)
     return encoder_make_sized(out, t, DEFAULT_SLOT_BITS);
 }
 
-enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int slot_bits)
+enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int entry_bits)
 {
     struct encoder *e = *out = heap(sizeof *e);
     e->tokenizer = t;
-    e->slot_bits = slot_bits;
-    e->slots = heap(sizeof *e->slots << slot_bits);
+    e->entry_bits = entry_bits;
+    e->entries = heap(sizeof *e->entries << entry_bits);
     pre_tokenizer_scratch_init(&e->scratch, &t->pre_tokenizer);
     return STATUS_OK;
 }
@@ -47,7 +47,7 @@ void encoder_free(struct encoder *e)
     merger_release(&e->merger);
     pre_tokenizer_scratch_release(&e->scratch);
     text_release(&e->normal);
-    free(e->slots);
+    free(e->entries);
     free(e);
 }
 
@@ -76,30 +76,30 @@ static enum status encode_uncached(struct encoder *e, const unsigned char *piece
     return STATUS_OK;
 }
 
-/* A piece, and its cache slot if it is short. */
+/* A piece, and its cache entry if it is short. */
 struct cached_piece {
     const unsigned char *bytes;
     size_t len;
     uint64_t key[2];
-    struct cache_entry *slot; /* NULL: too long to cache */
+    struct cache_entry *entry; /* NULL: too long to cache */
 };
 
-static void find_slot(const struct encoder *e, struct cached_piece *p)
+static void find_entry(const struct encoder *e, struct cached_piece *p)
 {
-    p->slot = NULL;
+    p->entry = NULL;
     if (p->len > CACHED_BYTES) return;
     unsigned char padded[CACHED_BYTES + 1] = {[CACHED_BYTES] = (unsigned char)p->len};
     memcpy(padded, p->bytes, p->len);
     memcpy(p->key, padded, sizeof padded);
     uint64_t hash = (p->key[0] ^ p->key[1] * 0x9E3779B97F4A7C15u) * 0xFF51AFD7ED558CCDu;
-    p->slot = &e->slots[(hash ^ hash << 27) >> (64 - e->slot_bits)];
-    __builtin_prefetch(p->slot);
+    p->entry = &e->entries[(hash ^ hash << 27) >> (64 - e->entry_bits)];
+    __builtin_prefetch(p->entry);
 }
 
 static enum status encode_piece(struct encoder *e, const struct cached_piece *p,
                                 struct token_list *out)
 {
-    struct cache_entry *r = p->slot;
+    struct cache_entry *r = p->entry;
     if (!r) return encode_uncached(e, p->bytes, p->len, out);
     if (r->key[0] == p->key[0] && r->key[1] == p->key[1]) {
         token_list_reserve(out, CACHED_IDS);
@@ -117,7 +117,7 @@ static enum status encode_piece(struct encoder *e, const struct cached_piece *p,
     return STATUS_OK;
 }
 
-/* Pieces are encoded in batches, so that the prefetch of their cache slots overlaps with
+/* Pieces are encoded in batches, so that the prefetch of their cache entries overlaps with
  * splitting. */
 enum { BATCH_PIECES = 16 };
 
@@ -141,7 +141,7 @@ static enum status add_piece(void *context, const unsigned char *bytes, size_t l
     if (!len || p->count == BATCH_PIECES) TRY(encode_batch(p));
     if (!len) return STATUS_OK;
     p->all[p->count] = (struct cached_piece){.bytes = bytes, .len = len};
-    find_slot(p->encoder, &p->all[p->count++]);
+    find_entry(p->encoder, &p->all[p->count++]);
     return STATUS_OK;
 }
 
@@ -167,7 +167,7 @@ static enum status encode_part(struct encoder *e, const unsigned char *text, siz
             else if (t->char_bpe)
                 n = char_bpe_segment(t->char_bpe, text + at, len - at);
             pieces[count] = (struct cached_piece){.bytes = text + at, .len = n};
-            find_slot(e, &pieces[count]);
+            find_entry(e, &pieces[count]);
             at += n;
         }
         for (size_t i = 0; i < count; i++) TRY(encode_piece(e, &pieces[i], out));

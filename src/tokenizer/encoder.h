@@ -13,8 +13,8 @@ struct encoder;
 struct tokenizer;
 
 enum status encoder_make(struct encoder **out, const struct tokenizer *t);
-/* The same with a cache of 2^slot_bits short pieces; slot_bits > 0. */
-enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int slot_bits);
+/* The same with a cache of 2^entry_bits short pieces; entry_bits > 0. */
+enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int entry_bits);
 void encoder_free(struct encoder *e);
 /* Appends the IDs of the text.  Text that looks like a special token is encoded as plain text, and
  * neither BOS nor EOS is added.  The text need not be valid UTF-8: invalid bytes are encoded as

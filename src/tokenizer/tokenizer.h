@@ -33,6 +33,8 @@ int32_t
 tokenizer_vocab_size(const struct tokenizer *t); /* largest ID + 1, special tokens included */
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
+/* Whether Transformers, which calls it add_special_tokens, begins every text with BOS. */
+bool tokenizer_adds_bos(const struct tokenizer *t);
 /* ID of the special token with exactly this text, or -1. */
 int32_t tokenizer_special(const struct tokenizer *t, const char *text);
 /* Text of a special token, or NULL. */

@@ -31,6 +31,7 @@ struct tokenizer {
     struct special_tokens special_tokens;
     struct added_tokens added_tokens; /* empty unless some match text */
     int32_t vocab_size, bos, eos;
+    bool adds_no_bos; /* a tokenizer.json whose post_processor does not begin texts with BOS */
     /* Byte-level BPE splits text by `split` if the pre_tokenizer is one known splitter; otherwise
      * by its rules; without rules, a text is one piece. */
     size_t (*split)(const unsigned char *text, size_t len);

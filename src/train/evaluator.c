@@ -49,6 +49,14 @@ enum status evaluator_size(struct evaluator *e, struct arena *step)
     return STATUS_OK;
 }
 
+enum status evaluator_forward(struct evaluator *e, struct arena *step)
+{
+    batch_copy_part(&e->batch, e->contexts, e->causal, &e->local);
+    TRY(run_forward(e, step));
+    TRY(queue_wait(e->pipeline.model->queue));
+    return STATUS_OK;
+}
+
 /* Reads the next batch; *more: some rank has rows. */
 static enum status next_batch(struct evaluator *e, struct loader *loader, bool *more)
 {
@@ -59,7 +67,6 @@ static enum status next_batch(struct evaluator *e, struct loader *loader, bool *
     TRY(comm_all_reduce_int64(e->peers, REDUCE_MAX, state, 2));
     TRY(comm_all_reduce_int64(e->readers, REDUCE_MAX, state, 2));
     TRY(batch_broadcast(&e->batch, e->peers));
-    batch_copy_part(&e->batch, e->contexts, e->causal, &e->local);
     *more = state[0] && !state[1];
     return STATUS_OK;
 }
@@ -89,8 +96,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         bool more;
         TRY(next_batch(e, loader, &more));
         if (!more) break;
-        TRY(run_forward(e, step));
-        TRY(queue_wait(e->pipeline.model->queue));
+        TRY(evaluator_forward(e, step));
         size_t tokens = (size_t)e->local.B * (size_t)e->local.T;
         for (size_t i = 0; i < tokens && pipeline_has_loss(&e->pipeline); i++) {
             out->loss_sum += (double)e->loss_BT[i];

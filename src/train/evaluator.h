@@ -14,13 +14,13 @@
 
 /* The caller sets every field that is not marked `evaluator_alloc` before calling it. */
 struct evaluator {
-    struct pipeline pipeline; /* micros, forward_only, state: evaluator_alloc */
-    int microbatch_rows;      /* 0: all rows of a batch */
-    /* Borrowed: ranks with different rows, with the same rows, and of the latter those with
-     * different tokens of them. */
-    const struct comm *readers, *peers, *contexts;
-    bool causal, documents; /* attention mask; see struct microbatch */
-    bool has_marks;         /* also sum the losses of labels that are `mark` */
+    struct pipeline pipeline;    /* micros, forward_only, state: evaluator_alloc */
+    int microbatch_rows;         /* 0: all rows of a batch */
+    const struct comm *readers;  /* data-parallel ranks: different rows; borrowed */
+    const struct comm *peers;    /* model-parallel ranks: the same rows; borrowed */
+    const struct comm *contexts; /* context-parallel ranks: other tokens of these rows; borrowed */
+    bool causal, documents;      /* attention mask; see struct microbatch */
+    bool has_marks;              /* also sum the losses of labels that are `mark` */
     int32_t mark;
     /* Whole rows, and this rank's tokens of them; these and the rest: evaluator_alloc. */
     struct batch batch, local;
@@ -44,6 +44,9 @@ void evaluator_alloc(struct evaluator *e, int B, int T, struct arena *run);
 void evaluator_release(struct evaluator *e);
 /* Forward of one batch as a sizing pass. */
 enum status evaluator_size(struct evaluator *e, struct arena *step);
+/* Computes the rows that the caller has filled in e->batch on every one of the peers.  Then, where
+ * pipeline_has_loss, loss_BT and best_BT hold the results for e->local.  Collective. */
+enum status evaluator_forward(struct evaluator *e, struct arena *step);
 /* Evaluates at most `batches` batches, -1: all of the loader's.  Stops early when a signal is
  * pending on any rank.  `loader` is NULL if another of the peers reads.  Collective. */
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/interop/torch_files.h"
 #include "hub/hub.h"
+#include "tasks/task_list.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
@@ -74,7 +75,11 @@ enum status inputs_fetch(const struct config *c, const struct comm *world)
     struct data_config d = inputs_data_config(c, &one);
     TRY(inputs_fetch_tokenizer(c, world));
     for (size_t i = 0; i < d.num_sources; i++) TRY(hub_fetch(d.sources[i].path, HUB_DATA, world));
-    if (c->validation.enable) TRY(hub_fetch(c->validation.dataset_path, HUB_DATA, world));
+    if (!c->validation.enable) return STATUS_OK;
+    TRY(hub_fetch(c->validation.dataset_path, HUB_DATA, world));
+    const struct option_list *tasks = &c->validation.tasks;
+    for (size_t i = 0; i < tasks->count; i++)
+        TRY(hub_fetch(task_list_path(tasks->items[i]), HUB_DATA, world));
     return STATUS_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "ops/ops.h"
 #include "parallel/groups.h"
+#include "tensor/hardware.h"
 #include "tensor/queue.h"
 
 struct machine {
@@ -13,6 +14,9 @@ struct machine {
     struct mesh mesh;
     struct comm world; /* all ranks, in launch order */
     struct groups groups;
-    void *carrier; /* device transport of the groups that tensors are sent over; the command's */
-    double peak_flops; /* of one rank, per second, in the compute dtype; 0: unknown */
+    void *carrier;                   /* NCCL state of the device groups; owned by the command */
+    const struct hardware *hardware; /* a GPU's row in hardware.h; NULL: unknown, or a CPU */
+    /* FLOP/s of one rank, in the dtype that machine_measure_peak was called with; of a GPU, in
+     * bf16 before that call.  0: unknown. */
+    double peak_flops;
 };

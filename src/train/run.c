@@ -13,6 +13,7 @@
 #include "parallel/comm_trace.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
+#include "train/task_validation.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -28,6 +29,7 @@ struct training_run {
     struct loader *loader;
     struct trainer trainer;
     bool trainer_is_open;
+    struct task_validation tasks;
     struct checkpointer *checkpointer;
     char *checkpoint_folder;
     struct metrics *metrics;
@@ -69,7 +71,7 @@ static enum status memory_used(const struct training_run *r, int64_t *used)
     return STATUS_OK;
 }
 
-static enum status validate(struct training_run *r)
+static enum status validate_loss(struct training_run *r)
 {
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
@@ -104,6 +106,12 @@ out:
     return st;
 }
 
+static enum status validate(struct training_run *r)
+{
+    if (config_has_validation_data(r->config)) TRY(validate_loss(r));
+    return task_validation_run(&r->tasks, &r->trainer, r->is_main ? r->metrics : NULL);
+}
+
 static struct checkpoint_state checkpoint_state_of(struct training_run *r)
 {
     struct trainer *t = &r->trainer;
@@ -126,15 +134,16 @@ static struct checkpoint_state checkpoint_state_of(struct training_run *r)
 }
 
 /* Writes the data cursor of all readers; null on ranks that do not read. */
-static enum status save_cursor(struct training_run *r, struct text *json)
+static enum status save_cursor(struct training_run *r, struct json_writer *w)
 {
     const struct comm *readers = &r->trainer.machine.groups.of[GROUP_data];
     if (!r->reads) {
-        text_adds(json, "null");
+        json_write_null(w, NULL);
         return STATUS_OK;
     }
     TRY(loader_gather_cursor(r->loader, readers));
-    return loader_save(r->loader, json);
+    loader_save(r->loader, w);
+    return STATUS_OK;
 }
 
 static enum status save_checkpoint(struct training_run *r, bool model_only)
@@ -148,16 +157,18 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
         state.dtype = half ? SAFETENSORS_BF16 : SAFETENSORS_F32;
     }
     enum status st = STATUS_OK;
-    text_addf(&state.train, "{\"tokens_seen\": %lld, \"skips\": %lld, ", (long long)t->tokens_seen,
-              (long long)t->skips);
+    struct json_writer w = {.text = &state.train};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "tokens_seen", t->tokens_seen);
+    json_write_int(&w, "skips", t->skips);
     if (t->has_float8) {
-        text_adds(&state.train, "\"float8\": ");
-        float8_save(&t->float8, &state.train);
-        text_adds(&state.train, ", ");
+        json_write_key(&w, "float8");
+        float8_save(&t->float8, &w);
     }
-    text_adds(&state.train, "\"data\": ");
-    TRY_OUT(save_cursor(r, &state.train));
-    text_adds(&state.train, "}");
+    json_write_key(&w, "data");
+    TRY_OUT(save_cursor(r, &w));
+    json_end_object(&w);
+    json_finish(&w);
     TRY_OUT(checkpointer_save(r->checkpointer, &state));
     r->saved_step = t->steps_done;
     r->saved_at_s = clock_monotonic_s();
@@ -199,7 +210,7 @@ static bool is_excluded(const struct checkpoint_config *c, const char *part)
     return false;
 }
 
-/* A checkpoint of torch has no cursor that we read: then the data start over. */
+/* Torch checkpoints have no usable data position, so the data restart from the first row. */
 static enum status resume_data(struct training_run *r, const struct json *cursor)
 {
     if (is_excluded(&r->config->checkpoint, "dataloader") || !r->reads || json_is_null(cursor))
@@ -360,6 +371,7 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
     if (shape.max_context < c->training.seq_len) shape.max_context = (int)c->training.seq_len;
     TRY(config_fit(c, &shape, &machine->mesh));
+    TRY(task_validation_open(&r->tasks, c, r->tokenizer, r->is_main));
     TRY(trainer_open(&r->trainer, c, &shape, machine));
     r->trainer_is_open = true;
     r->data = inputs_data_config(c, &r->training_source);
@@ -413,6 +425,7 @@ static enum status close_run(struct training_run *r, enum status st)
         if (first.status) st = status_restore(&first);
     }
     if (r->trainer_is_open) trainer_close(&r->trainer);
+    task_validation_close(&r->tasks);
     tokenizer_close(r->tokenizer);
     free(r->checkpoint_folder);
     text_release(&r->config_toml);

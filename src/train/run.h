@@ -2,7 +2,7 @@
  *
  * Writes to job.dump_folder: config.toml, log.txt, metrics.jsonl, tb/, checkpoint/.
  * Order    A checkpoint is the state after a whole step; a step is logged, validated and saved in
- * that order, so a resumed run writes the same lines as an uninterrupted one. */
+ *          that order, so a resumed run writes the same lines as an uninterrupted one. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -10,6 +10,7 @@
 #include "parallel/ring.h"
 #include "tensor/device.h"
 #include "train/microbatch.h"
+#include "train/task_evaluator.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -270,7 +271,8 @@ static int64_t count_valid(const struct batch *b, int first_row, int rows)
 }
 
 /* Scale of the losses of the i-th microbatch and of their gradients; `valid`: labels of the global
- * batch.  loss_norm = "rank_mean" takes the mean over local_batch_size rows at a time. */
+ * batch.  So the sum over ranks is the average loss over all tokens.  loss_norm = "rank_mean" takes
+ * the mean over local_batch_size rows at a time, and the average of these over ranks. */
 static double loss_scale(const struct trainer *t, int i, int64_t valid)
 {
     const struct training_config *c = &t->config->training;
@@ -314,7 +316,7 @@ static enum status finish_gradients(struct trainer *t)
 /* What a rank knows of a step before its numbers are reduced over ranks. */
 struct local_result {
     double loss;       /* sum over this rank's microbatches, as loss_norm scales it */
-    double mean_scale; /* makes the loss of one reader its own mean */
+    double mean_scale; /* converts this data-parallel rank's contribution to its own mean loss */
     double squares;    /* of this rank's gradients */
 };
 
@@ -377,7 +379,8 @@ static enum status global_norm(const struct trainer *t, float *flat, double *nor
     return STATUS_OK;
 }
 
-/* Reduces loss and gradient norm over ranks, together where their orders of summation meet. */
+/* Reduces loss and gradient norm over ranks, in one collective where both sum over the same group.
+ * result->loss is the average loss over ranks; max_loss is the largest of the ranks' own means. */
 static enum status reduce_result(const struct trainer *t, const struct local_result *local,
                                  struct step_result *result)
 {
@@ -404,6 +407,7 @@ enum status trainer_parameter_norm(const struct trainer *t, double *norm)
     return global_norm(t, t->gradients, norm);
 }
 
+/* NaN or infinite loss or gradient norm: fails, or skips the step, as guard.nonfinite says. */
 static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
 {
     const struct guard_config *guard = &t->config->guard;
@@ -490,6 +494,8 @@ static enum status size_step(struct trainer *t)
     TRY_OUT(pipeline_run(&t->pipeline, t->microbatches, &t->step));
     TRY_OUT(finish_gradients(t));
     if (t->config->validation.enable) TRY_OUT(evaluator_size(&t->evaluator, &t->step));
+    if (t->config->validation.enable && t->config->validation.tasks.count)
+        TRY_OUT(task_evaluator_size(&t->evaluator, &t->step));
     TRY_OUT(local_squares(t, t->gradients, &squares));
     TRY_OUT(optim_step(&t->optim, t->machine.ops,
                        &(struct optim_update){t->gradients, .scale = 1, .step = 1}, queue));

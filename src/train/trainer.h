@@ -1,9 +1,11 @@
 /* trainer.h -- everything a run holds in memory, and one optimizer step.
  *
  * Memory   trainer_plan runs the code of a step as a sizing pass.  trainer_open does the same, then
- * maps and touches exactly those bytes; no step allocates afterwards. Order    open -> fill weights
- * (trainer_init_weights or a checkpoint) -> trainer_sync_weights -> steps. Ranks    A process is a
- * rank, with its shard of every unit (fsdp.h). */
+ *          maps and touches exactly those bytes; no step allocates afterwards, except in f32 GEMMs
+ *          on Intel CPUs (oneDNN).
+ * Order    open -> fill weights (trainer_init_weights or a checkpoint) -> trainer_sync_weights ->
+ *          steps.
+ * Ranks    A process is a rank, with its shard of every unit (fsdp.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,7 +31,7 @@ struct trainer {
     struct arena shared;      /* memory that host and device share */
     struct model_shape shape; /* of the whole model */
     struct layout whole;      /* of the whole model, unsharded */
-    struct model model;       /* what is here: some stages, a slice of every matrix */
+    struct model model;       /* on this rank: some stages, a slice of every matrix */
     struct stage *stages;     /* owned */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* of an optimizer step; owned */

@@ -8,6 +8,7 @@ struct values {
     int64_t steps;
     double rate;
     const char *name;
+    struct flag_list words;
 };
 
 static const char usage[] = "do THING\n\nDoes it.";
@@ -20,6 +21,7 @@ static enum status read(struct arguments *a, struct values *v, const char *const
         {"steps", FLAG_INT, &v->steps, "how many"},
         {"rate", FLAG_REAL, &v->rate, "how fast"},
         {"name", FLAG_TEXT, &v->name, "whose"},
+        {"word", FLAG_LIST, &v->words, "may be repeated"},
         {0},
     };
     char *argv[32] = {(char *)(uintptr_t) "do"};
@@ -105,4 +107,16 @@ TEST(too_few_arguments_print_only_the_usage_line)
     struct values v = {0};
     CHECK_STATUS(USAGE, READ(&a, &v, "--json"));
     CHECK(!strstr(status_message(), "Does it."));
+}
+
+TEST(a_flag_of_a_list_may_be_repeated)
+{
+    struct arguments a;
+    struct values v = {0};
+    CHECK_STATUS(OK, READ(&a, &v, "--word", "one", "x.toml", "--word=two"));
+    CHECK(v.words.count == 2 && a.num_words == 1);
+    CHECK(!strcmp(v.words.items[0], "one") && !strcmp(v.words.items[1], "two"));
+    v.words.count = 64;
+    CHECK_STATUS(USAGE, READ(&a, &v, "--word", "one", "x.toml"));
+    CHECK_MESSAGE("--word: at most 64");
 }

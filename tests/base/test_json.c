@@ -273,10 +273,16 @@ TEST(json_newline_breaks_the_line_before_the_next_element)
     json_write_raw(&w, "raw", "{\"x\":1}");
     json_write_real(&w, "y", 0.1);
     json_write_real(&w, "z", INFINITY);
+    json_write_format(&w, "inf", "%.9g", -INFINITY);
+    json_write_format(&w, "nan", "%.9g", NAN);
+    json_write_int_or_null(&w, "m", 0);
+    json_write_int_or_null(&w, "n", -1);
     json_end_object(&w);
     json_finish(&w);
     CHECK(!strcmp(t.data, "{\"files\": [\n\"00000000\",\n \"00000001\"\n],\n   "
-                          "\"raw\": {\"x\":1}, \"y\": 0.10000000000000001, \"z\": null}"));
+                          "\"raw\": {\"x\":1}, \"y\": 0.10000000000000001, \"z\": null, "
+                          "\"inf\": null, \"nan\": null, "
+                          "\"m\": 0, \"n\": null}"));
     json_free(parse(t.data));
     text_release(&t);
 }

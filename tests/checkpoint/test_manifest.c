@@ -98,6 +98,42 @@ TEST(every_byte_of_the_manifest_is_checksummed)
     CHECK_STATUS(OK, manifest_check(folder, &step));
 }
 
+/* Replaces the manifest's format and corrects its checksum. */
+static void set_format(const char *path, const char *format)
+{
+    struct text t = {0}, changed = {0};
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
+    char *old = strstr(t.data, "\"format\": 1, "), *tail = strstr(t.data, "\"manifest_crc32c\"");
+    CHECK(old && tail);
+    text_adds(&changed, "{");
+    text_adds(&changed, format);
+    old += strlen("\"format\": 1, ");
+    text_add(&changed, old, (size_t)(tail - old));
+    text_addf(&changed, "\"manifest_crc32c\": \"%08x\"}\n",
+              checksum_crc32c(0, changed.data, changed.len));
+    CHECK_STATUS(OK, file_write(path, changed.data, changed.len));
+    text_release(&t);
+    text_release(&changed);
+}
+
+TEST(a_manifest_of_another_format_is_rejected)
+{
+    static const struct {
+        const char *format;
+        enum status how;
+    } cases[] = {{"\"format\": 1, ", STATUS_OK},
+                 {"", STATUS_OK},
+                 {"\"format\": 2, ", STATUS_DATA},
+                 {"\"format\": \"1\", ", STATUS_DATA}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *folder = manifest_folder(1);
+        int64_t step;
+        set_format(test_path(folder, MANIFEST_NAME), cases[i].format);
+        CHECK(manifest_check(folder, &step) == cases[i].how);
+        if (cases[i].how) CHECK_MESSAGE("manifest.json: unknown \"format\"");
+    }
+}
+
 TEST(truncated_manifest_is_rejected)
 {
     const char *folder = manifest_folder(1), *path = test_path(folder, MANIFEST_NAME);

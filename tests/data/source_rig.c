@@ -35,7 +35,7 @@ enum status source_rig_read_part(struct source *s, uint64_t part, uint64_t num_p
     struct source_reader reader = {0};
     struct source_rig_tokens r;
     struct source_document f = {0};
-    struct source_cursor cursor = source_part(s, part, num_parts);
+    struct source_range cursor = source_part(s, part, num_parts);
     bool none = false;
     enum status st = STATUS_OK;
     source_rig_tokens_init(&r);

@@ -77,7 +77,7 @@ TEST(prepare_writes_the_ids_that_training_would_read)
     CHECK_STATUS(OK, encoder_make(&how.encoder, t));
     CHECK_STATUS(OK, source_open(&raw, &raw_config));
     CHECK_STATUS(OK, source_open(&tokens, &tokens_config));
-    struct source_cursor raw_cursor = source_part(&raw, 0, 1), cursor = source_part(&tokens, 0, 1);
+    struct source_range raw_cursor = source_part(&raw, 0, 1), cursor = source_part(&tokens, 0, 1);
     for (bool none = false;;) {
         CHECK_STATUS(OK, source_find(&raw, NULL, &raw_cursor, &f, &none));
         if (none) break;

@@ -12,7 +12,7 @@ TEST(source_mock_documents_count_up_to_end_of_text)
     int documents = 0;
     source_rig_tokens_init(&r);
     CHECK(s.num_positions == 100000 && source_num_sequences(&s) == 100000);
-    struct source_cursor cursor = source_part(&s, 0, 1);
+    struct source_range cursor = source_part(&s, 0, 1);
     cursor.position = 99990;
     for (; !none; documents += !none) {
         CHECK_STATUS(OK, source_find(&s, NULL, &cursor, &f, &none));

@@ -9,7 +9,7 @@ TEST(source_reads_rows_of_a_2d_array_or_16384_tokens_of_a_1d_array)
     struct source_tokens t = {.vocab_size = 250};
     struct token_list ids = {0};
     struct source_document f = {0};
-    struct source_cursor cursor;
+    struct source_range cursor;
     bool none;
     CHECK(s.holds_ids && s.num_positions == 3);
     cursor = source_part(&s, 0, 1), cursor.position = 1;

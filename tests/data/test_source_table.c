@@ -28,7 +28,7 @@ TEST(source_reads_parquet_ids_without_tokenizer_and_checks_the_vocabulary)
     struct source_tokens t = {.vocab_size = 8};
     struct source_document f = {0};
     struct token_list ids = {0};
-    struct source_cursor cursor = {.end = 4, .num_parts = 1};
+    struct source_range cursor = {.end = 4, .num_parts = 1};
     bool none;
     CHECK(s.holds_ids && s.num_positions == 5);
     CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));

@@ -34,6 +34,14 @@ TEST(findings_keep_the_first_failure)
     CHECK(f.first.status == STATUS_IO && status_restore(&f.first) == STATUS_IO);
     CHECK_MESSAGE("the disk said");
     findings_write_json(&f, &out);
+    CHECK(
+        !strcmp(out.data,
+                "{\"ok\": false, \"findings\": [\n"
+                "  {\"name\": \"a\", \"level\": \"ok\", \"says\": \"well\", \"advice\": null},\n"
+                "  {\"name\": \"b\", \"level\": \"FAIL\", \"says\": \"the disk said \\\"no\\\"\", "
+                "\"advice\": \"repair it\"},\n"
+                "  {\"name\": \"c\", \"level\": \"FAIL\", \"says\": \"another\", "
+                "\"advice\": \"and that\"}]}\n"));
     CHECK_STATUS(OK, json_parse(out.data, out.len, "findings", &j));
     CHECK(!json_true(json_get(j, "ok")));
     const struct json *a = json_first(json_get(j, "findings")), *b = json_next(a);

@@ -44,7 +44,7 @@ static size_t walk(struct source *s, uint64_t num_parts, struct text *out)
     struct source_document f = {0};
     size_t documents = 0;
     for (uint64_t n = 0; n < num_parts; n++) {
-        struct source_cursor cursor = source_part(s, n, num_parts);
+        struct source_range cursor = source_part(s, n, num_parts);
         for (bool none = false;; documents++) {
             if (source_find(s, NULL, &cursor, &f, &none) || none) break;
             BUG_IF(!f.len || f.at + f.len > s->num_positions ||

@@ -61,3 +61,20 @@ TEST(inference_layout_falls_back_to_fsdp_unless_one_is_requested)
     loaded_model_choose_layout(&p, true, 6);
     CHECK(has(&p, 1, -1, 4));
 }
+
+TEST(tokens_without_utf8_text_are_written_as_an_empty_string)
+{
+    static const int32_t ids[] = {'a', '"', 0xC3, 0xA9};
+    struct loaded_model l = {0};
+    struct text t = {0};
+    struct json_writer w = {.text = &t};
+    CHECK_STATUS(OK, tokenizer_open(&l.tokenizer, "bytes", &(struct tokenizer_config){0}));
+    json_begin_object(&w, NULL, JSON_INLINE);
+    CHECK_STATUS(OK, loaded_model_write_text(&l, ids, 4, "all", &w));
+    CHECK_STATUS(OK, loaded_model_write_text(&l, ids, 3, "cut", &w));
+    CHECK_STATUS(OK, loaded_model_write_text(&l, ids, 0, "none", &w));
+    json_end_object(&w);
+    CHECK(!strcmp(t.data, "{\"all\": \"a\\\"\303\251\", \"cut\": \"\", \"none\": \"\"}"));
+    tokenizer_close(l.tokenizer);
+    text_release(&t);
+}

@@ -6,6 +6,7 @@
 #include "machine/machine.h"
 #include "ops/linear.h"
 #include "ops/ops.h"
+#include "tensor/device.h"
 
 TEST(a_machine_has_every_operation_and_the_configured_threads)
 {
@@ -20,6 +21,17 @@ TEST(a_machine_has_every_operation_and_the_configured_threads)
         CHECK(m.peak_flops > 1e8);
         machine_close(&m);
     }
+}
+
+TEST(peak_of_a_known_gpu_depends_on_the_dtype)
+{
+    struct device device = {0};
+    struct queue queue = {.device = &device};
+    struct machine m = {.queue = &queue, .hardware = hardware_row(HARDWARE_h100)};
+    machine_measure_peak(&m, F32);
+    CHECK(m.peak_flops == hardware_row(HARDWARE_h100)->f32_flops);
+    machine_measure_peak(&m, BF16);
+    CHECK(m.peak_flops == hardware_row(HARDWARE_h100)->bf16_flops);
 }
 
 TEST(a_machine_uses_all_cores_by_default)

@@ -231,3 +231,31 @@ TEST(metrics_print_the_configured_console_dialect)
         text_release(&t);
     }
 }
+
+TEST(scores_of_a_task_are_a_line_and_scalars)
+{
+    const char *folder = test_folder();
+    struct metrics *m = start(folder, &board, 0);
+    struct task_item item = {0, 1, 0};
+    char name[] = "small";
+    struct task t = {
+        .name = name, .format = task_format_find("arc"), .items = &item, .num_items = 1};
+    struct task_result r = {.items = 5, .correct = 2, .correct_norm = 3};
+    CHECK_STATUS(OK, metrics_task(m, 7, &t, &r));
+    stop(m);
+    char *lines = lines_of(folder);
+    const char *line = "{\"step\":7,\"task\":\"small\",\"format\":\"arc\",\"items\":5,"
+                       "\"acc\":0.4,\"acc_stderr\":0.24494";
+    CHECK(!strncmp(lines, line, strlen(line)));
+    CHECK(strstr(lines, "\"acc_norm\":0.6,"));
+    free(lines);
+    struct file_list files;
+    struct text events = {0};
+    CHECK_STATUS(OK, file_list_dir(&files, test_path(folder, "tb")));
+    CHECK(files.count == 1);
+    CHECK_STATUS(OK,
+                 file_read(test_path(test_path(folder, "tb"), files.paths[0]), 1 << 20, &events));
+    CHECK(memmem(events.data, events.len, "tasks/small/acc_norm", 20));
+    file_list_release(&files);
+    text_release(&events);
+}

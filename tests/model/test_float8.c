@@ -158,7 +158,7 @@ static struct json *saved(const struct float8_state *f)
 {
     struct text text = {0};
     struct json *tree;
-    float8_save(f, &text);
+    float8_save(f, &(struct json_writer){.text = &text});
     CHECK_STATUS(OK, json_parse(text.data, text.len, "float8", &tree));
     text_release(&text);
     return tree;
@@ -226,7 +226,7 @@ TEST(damaged_state_is_rejected)
     }
     run_steps(&f, 0, 2);
     struct text text = {0};
-    float8_save(&f, &text);
+    float8_save(&f, &(struct json_writer){.text = &text});
     static const char *const bad[] = {"7fc0000", "ff80000", "0000000g", "000000\",\""};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char *at = strchr(strchr(text.data, '['), '"') + 1;

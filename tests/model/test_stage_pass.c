@@ -16,7 +16,7 @@ struct staged {
 /* Allocates both stages from the step arena, which may be a sizing one. */
 static void staged_alloc(struct staged *s, struct rig *r)
 {
-    size_t n = stage_pass_stream_elements(&r->m, &r->b), each = dtype_bytes(r->m.dtype);
+    size_t n = stage_pass_residual_elements(&r->m, &r->b), each = dtype_bytes(r->m.dtype);
     stage_pass_alloc_shared(&r->m, &r->b, &s->shared, &r->step);
     s->dx = arena_alloc(&r->step, n, each);
     for (int micro = 0; micro < 2; micro++) {

@@ -28,7 +28,7 @@ static struct adamw usual(size_t n, int64_t step)
                           .beta1 = 0.9,
                           .beta2 = 0.95,
                           .eps = 1e-8,
-                          .decay = 0.1,
+                          .weight_decay = 0.1,
                           .scale = 0.5,
                           .step = step};
 }

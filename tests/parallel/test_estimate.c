@@ -63,9 +63,9 @@ TEST(estimate_counts_messages_in_both_directions)
 static const struct hardware machine = {.bf16_flops = 1e12,
                                         .f32_flops = 1e12,
                                         .efficiency = 1,
-                                        .memory_rate = 1e9 / SIM_CLOCK_MEMORY_EFFICIENCY,
-                                        .node_rate = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
-                                        .network_rate = 1e7 / SIM_CLOCK_LINK_EFFICIENCY};
+                                        .memory_bandwidth = 1e9 / SIM_CLOCK_MEMORY_EFFICIENCY,
+                                        .node_bandwidth = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
+                                        .network_bandwidth = 1e7 / SIM_CLOCK_LINK_EFFICIENCY};
 
 /* Seconds of each kind in a step. */
 struct step {
@@ -115,7 +115,7 @@ TEST(estimate_adds_up_and_names_the_bottleneck)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct estimate e = estimate(&cases[i].step, &machine);
-        double sum = e.products_s + e.memory_s + e.bubble_s + e.update_s;
+        double sum = e.matmul_s + e.memory_s + e.bubble_s + e.update_s;
         for (enum group g = 0; g < GROUP_COUNT; g++) sum += e.exposed_s[g];
         CHECK_NEAR(e.step_s, cases[i].seconds, 1e-12);
         CHECK_NEAR(sum, e.step_s, 1e-12);

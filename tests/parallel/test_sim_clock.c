@@ -10,9 +10,9 @@ static struct sim_clock clock_of(double latency_s)
     struct hardware h = {.bf16_flops = 2e12,
                          .f32_flops = 2e11,
                          .efficiency = 0.5,
-                         .memory_rate = 1e9 / SIM_CLOCK_MEMORY_EFFICIENCY,
-                         .node_rate = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
-                         .network_rate = 1e7 / SIM_CLOCK_LINK_EFFICIENCY,
+                         .memory_bandwidth = 1e9 / SIM_CLOCK_MEMORY_EFFICIENCY,
+                         .node_bandwidth = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
+                         .network_bandwidth = 1e7 / SIM_CLOCK_LINK_EFFICIENCY,
                          .latency_s = latency_s};
     return (struct sim_clock){.hardware = h};
 }

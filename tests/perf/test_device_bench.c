@@ -31,9 +31,11 @@ TEST(device_bench_measures_ceilings_operations_and_steps)
     m.ops = &strict_ops;
     CHECK_STATUS(OK, op_calls_record_step(&calls, &config, &shape, m.ops));
     struct device_bench b = {&config, &m, &shape, &calls, 2, 1 << 16};
-    text_adds(&json, "{");
-    CHECK_STATUS(OK, device_bench_run(&b, &table, &json));
-    text_adds(&json, "}");
+    struct json_writer w = {.text = &json};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    CHECK_STATUS(OK, device_bench_run(&b, &table, &w));
+    json_end_object(&w);
+    json_finish(&w);
     CHECK(strstr(table.data, "attention_backward") && strstr(table.data, "the GEMM above"));
     struct json *root;
     CHECK_STATUS(OK, json_parse(json.data, json.len, "bench", &root));

@@ -11,9 +11,9 @@ TEST(hardware_probe_measures_only_what_is_unset)
     CHECK_STATUS(OK, config_load(&c, NULL, NULL, 0));
     CHECK_STATUS(OK, machine_open(&m, &c.device));
     struct hardware h = device_config_hardware(&c.device);
-    CHECK(!strcmp(h.name, "cpu") && h.memory_rate == 0);
+    CHECK(!strcmp(h.name, "cpu") && h.memory_bandwidth == 0);
     CHECK_STATUS(OK, hardware_probe_fill(&h, &c, &shape, &m));
-    CHECK(h.bf16_flops > 0 && h.efficiency > 0 && h.memory_rate > 0 && h.memory_bytes > 0);
+    CHECK(h.bf16_flops > 0 && h.efficiency > 0 && h.memory_bandwidth > 0 && h.memory_bytes > 0);
     struct hardware same = h;
     CHECK_STATUS(OK, hardware_probe_fill(&h, &c, &shape, &m));
     CHECK(!memcmp(&h, &same, sizeof h));

@@ -6,10 +6,10 @@ static const struct hardware machine = {.bf16_flops = 1e12,
                                         .f32_flops = 1e11,
                                         .float8 = 2,
                                         .efficiency = 1,
-                                        .memory_rate = 1e15,
+                                        .memory_bandwidth = 1e15,
                                         .node_ranks = 4,
-                                        .node_rate = 1e9,
-                                        .network_rate = 1e8};
+                                        .node_bandwidth = 1e9,
+                                        .network_bandwidth = 1e8};
 
 static struct estimate estimate_of(const char *const *settings, int num_settings, int ranks)
 {
@@ -39,14 +39,14 @@ TEST(step_simulator_counts_every_gemm_of_every_microbatch)
                     more = estimate_of(three, TINY_COUNT + 1, 1);
     double tokens = 2 * 32, D = 64, block = D * (64 * 2 + 32 * 2) + 3 * D * 128;
     double attention = 7.0 * 3 * D * 32 * (1 + 1.0 / 32), head = D * 256;
-    CHECK_NEAR(e.products_s * 1e12 / (tokens * (6 * (3 * block + head) + attention)), 1, 0.05);
-    CHECK_NEAR(more.products_s / e.products_s, 3, 1e-9);
+    CHECK_NEAR(e.matmul_s * 1e12 / (tokens * (6 * (3 * block + head) + attention)), 1, 0.05);
+    CHECK_NEAR(more.matmul_s / e.matmul_s, 3, 1e-9);
     CHECK(e.exposed_s[GROUP_shard] == 0 && e.bubble_s == 0);
     /* A step has one update, and does not include the casts with which a run starts. */
     CHECK_NEAR(more.update_s / e.update_s, 1, 1e-9);
     const char *const f32[] = {TINY, "training.mixed_precision_param=float32"};
     struct estimate slow = estimate_of(f32, TINY_COUNT + 1, 1);
-    CHECK_NEAR(slow.products_s / e.products_s, 10, 1e-9);
+    CHECK_NEAR(slow.matmul_s / e.matmul_s, 10, 1e-9);
 }
 
 TEST(step_simulator_overlaps_communication_with_computation)
@@ -80,6 +80,6 @@ TEST(step_simulator_speeds_up_fp8_gemms)
                     fast = estimate_of(eight, TINY_COUNT + 2, 1);
     double tokens = 2 * 32, D = 64, block = D * (64 * 2 + 32 * 2) + 3 * D * 128;
     double saved = tokens * 6 * 3 * block / 2;
-    CHECK_NEAR((e.products_s - fast.products_s) * 1e12 / saved, 1, 0.01);
+    CHECK_NEAR((e.matmul_s - fast.matmul_s) * 1e12 / saved, 1, 0.01);
     CHECK(fast.memory_s > e.memory_s);
 }

@@ -13,5 +13,5 @@ TEST(device_config_overrides_the_row_of_its_hardware)
     struct hardware other = device_config_hardware(&c);
     CHECK(other.memory_bytes == 96e9 && other.node_ranks == 4 && other.latency_s == 1e-6);
     CHECK(other.bf16_flops == 800e12 && other.f32_flops == 800e12);
-    CHECK(other.network_rate == h.network_rate && other.efficiency == h.efficiency);
+    CHECK(other.network_bandwidth == h.network_bandwidth && other.efficiency == h.efficiency);
 }

@@ -32,7 +32,8 @@ TEST(hardware_rows_other_than_cpu_have_every_figure)
         struct hardware h = device_config_hardware(&c);
         CHECK(h.bf16_flops > h.f32_flops && h.f32_flops > 1e12);
         CHECK(h.efficiency > 0 && h.efficiency < 1 && h.float8 >= 1 && h.float8 <= 2);
-        CHECK(h.memory_bytes > 1e10 && h.memory_rate > h.node_rate);
-        CHECK(h.node_rate > h.network_rate && h.network_rate > 1e9 && h.latency_s > 0);
+        CHECK(h.memory_bytes > 1e10 && h.memory_bandwidth > h.node_bandwidth);
+        CHECK(h.node_bandwidth > h.network_bandwidth && h.network_bandwidth > 1e9 &&
+              h.latency_s > 0);
     }
 }

@@ -20,6 +20,28 @@ TEST(bytes_tokenizer_has_byte_ids_and_three_special_tokens)
     tokenizer_close(t);
 }
 
+/* Of small.json with its post_processor, or without. */
+static bool adds_bos(bool processed)
+{
+    struct text json = {0};
+    struct tokenizer *t;
+    const char *path = test_path(test_folder(), "tokenizer.json");
+    CHECK_STATUS(OK, file_read("tests/tokenizer/data/small.json", 1 << 20, &json));
+    if (!processed) memcpy(strstr(json.data, "post_processor"), "other_property", 14);
+    CHECK_STATUS(OK, file_write(path, json.data, json.len));
+    CHECK_STATUS(OK, tokenizer_open(&t, path, &defaults));
+    CHECK(tokenizer_bos(t) == 997); /* found by its name without a post_processor */
+    bool adds = tokenizer_adds_bos(t);
+    tokenizer_close(t);
+    text_release(&json);
+    return adds;
+}
+
+TEST(the_post_processor_says_whether_texts_begin_with_bos)
+{
+    CHECK(adds_bos(true) && !adds_bos(false));
+}
+
 TEST(decoding_gives_bytes_and_special_token_names)
 {
     struct tokenizer *t;

@@ -2,8 +2,9 @@
  * optimized kernels for each ISA.
  *
  * Order    A call returns when its work is done.
- * Memory   Kernels use the queue's scratch arena and allocate nothing.  oneDNN primitives are
- *          created during the sizing pass, or by the first call, and cached by the queue. */
+ * Memory   Kernels use the queue's scratch arena and allocate nothing, except f32 GEMMs on Intel
+ *          CPUs (onednn.h).  oneDNN primitives are created during the sizing pass, or by the first
+ *          call, and cached by the queue. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -51,6 +51,8 @@ typedef hipError_t gpu_error;
 typedef hipDeviceProp_t gpu_properties;
 #endif
 
+/* gpuX is cudaX or hipX: cudaSetDevice, cudaMalloc, cudaMemcpyAsync, cudaStreamSynchronize,
+ * cudaEventRecord, cudaHostAlloc, cudaFuncSetAttribute and so on. */
 #if defined(GPU_CUDA) || defined(GPU_HIP)
 #define gpuSuccess                        GPU_CALL(Success)
 #define gpuGetDeviceCount                 GPU_CALL(GetDeviceCount)

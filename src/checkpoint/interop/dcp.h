@@ -1,5 +1,5 @@
-/* dcp.h -- reads torch.distributed.checkpoint (DCP) directories: .metadata, a pickle that tells
- * which file holds what, and __R_N.distcp, torch.save archives one after another.
+/* dcp.h -- reads torch.distributed.checkpoint (DCP) directories: .metadata, a pickle that maps
+ * tensors to files, and __R_N.distcp, torch.save archives one after another.
  *
  * Tensors are stored as the shards (boxes with offsets) of the ranks that saved them.  Names (FQNs)
  * are those of any torchtitan generation, with or without the prefix "model.".

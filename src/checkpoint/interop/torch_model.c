@@ -18,7 +18,7 @@ struct torch_tensor torch_model_tensor(const struct torch_model *m, int i)
                                  .shape = {t->rows, t->columns}};
 }
 
-/* Our row that is the given row of theirs; see tensor_slices.h. */
+/* Maps a row of the torch file to our row; see tensor_slices.h. */
 static size_t our_row(const struct torch_model *m, enum param_id id, size_t row)
 {
     size_t K = (size_t)m->shape->K, within = row % K;

@@ -1,7 +1,7 @@
 /* mpi.h (comm/mpi) -- groups of ranks that exchange host memory by MPI.
  *
- * Threads  A progress thread makes every call of MPI, so transfers proceed while the program
- *          computes (progress.h).
+ * Threads  A progress thread makes every MPI call but those of mpi_abort, so transfers proceed
+ *          while the program computes (progress.h).
  * Ranks    A process opens it at most once; opening is collective.
  * Errors   COMM: MPI reports an error, or a rank's heartbeat has stopped (heartbeat.h). */
 // SPDX-License-Identifier: Apache-2.0
@@ -11,9 +11,9 @@
 
 /* Opens the group of all ranks. */
 enum status mpi_open(struct comm *world);
-/* `how` the run ended.  If it ended well this is collective.  After a failure other ranks may still
- * be in a transfer with this one: nothing is waited for, and the program must end with mpi_abort.
- */
+/* `how` the run ended.  If it ended well this is collective.  After a local failure this does not
+ * wait for other ranks, which may still be in a transfer with this one: the program must then end
+ * with mpi_abort. */
 void mpi_close(struct comm *world, enum status how);
 /* MPI_Abort: ends every rank of the run, this one with exit_code.  Returns only if MPI is not
  * initialized: before mpi_open, or after a run that ended well was closed. */

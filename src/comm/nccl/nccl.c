@@ -126,7 +126,7 @@ static enum status wait_on_device(struct watchdog *w, struct transfer *t,
     TRY(watchdog_enter(w));
     enum status st =
         watchdog_leave(w, side_stream_join(&tracked->communicator->stream, &tracked->done));
-    if (!st && t->started_s > 0) { /* observed: the host waits too, so that the time is true */
+    if (!st && t->started_s > 0) { /* observed: the host waits too, so that it is accurate */
         st = side_stream_synchronize(&tracked->done);
         t->ended_s = clock_monotonic_s();
     }
@@ -149,8 +149,8 @@ static enum status wait(struct transfer *t)
     return st;
 }
 
-/* Fails after a failure on the device: numbers that the host exchanges may describe data that never
- * arrived. */
+/* After a device failure host collectives fail too, since their values may describe incomplete
+ * transfers. */
 static enum status host_group(const struct comm *c, const struct comm **out)
 {
     struct nccl_group *g = group_of(c);
@@ -267,6 +267,8 @@ static struct comm group_new(const struct comm *host, struct nccl *n, const char
     return (struct comm){host->rank, host->size, &nccl, g, host->counts};
 }
 
+/* Bootstrap: rank 0's ncclUniqueId is broadcast over the wrapped group (MPI), then all ranks create
+ * the communicator from it. */
 enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
 {
     struct communicator_init init;

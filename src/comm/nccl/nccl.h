@@ -3,7 +3,8 @@
  *
  * Order    A transfer begins when the work that the queue had at comm_start is done, and work that
  *          the queue gets after comm_wait begins when the transfer is over.  The host waits for
- *          neither, except where the group has an observer, so that times are true.
+ *          neither, except where the group has an observer, so that timestamps are
+ *          accurate.
  * Sums     Use the library's order, not that of comm.h; a sum of bf16 is rounded each time a rank
  *          adds to it.  All ranks of a group get the same bits, and the same ranks on the same
  *          nodes get them run after run; another layout, or the CPU, gets others.

@@ -23,7 +23,7 @@ struct watched_communicator {
 struct watchdog {
     struct queue *queue;
     double timeout_s;
-    bool has_given_up; /* used by the queue's thread only: a rank is gone */
+    bool has_given_up; /* used by the queue's thread only: a rank died */
     pthread_t thread;
     pthread_mutex_t calls; /* held during calls of the library; locked before `lock` */
     pthread_mutex_t lock;  /* protects the fields below */

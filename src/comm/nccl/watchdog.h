@@ -1,7 +1,6 @@
 /* watchdog.h (comm/nccl) -- a thread that watches transfers in flight for timeouts and errors.
  *
- * If a rank is gone, a device that waits for it waits forever, and so does a host that waits for
- * the device.
+ * If a rank dies, its peers' GPUs hang in the collective and their hosts hang in synchronization.
  * Errors   If the library reports an error, or a transfer takes longer than its time limit, the
  *          watchdog aborts all communicators, which ends every wait.  From then on watchdog_enter
  *          and watchdog_leave return COMM with the reason.  Data of transfers that had not ended

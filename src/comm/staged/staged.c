@@ -80,8 +80,8 @@ static enum status copy_to_device(const struct staged_group *g, const struct tra
     return STATUS_OK;
 }
 
-/* A free record with a buffer of at least `bytes`: any free one, grown if necessary, or a new one.
- */
+/* A free record with a buffer of at least `bytes`: any free one, grown if necessary, or a new
+ * one. */
 static enum status acquire(struct staged_group *g, size_t bytes, struct staged_transfer **out)
 {
     struct staged_transfer *best = NULL;

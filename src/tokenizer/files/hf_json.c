@@ -136,6 +136,7 @@ static void find_bos_and_eos(struct tokenizer *t, const struct json *root)
     const char *bos = template_end(json_get(root, "post_processor"), false);
     const char *eos = template_end(json_get(root, "post_processor"), true);
     if (bos) t->bos = special_tokens_find(&t->special_tokens, bos);
+    t->adds_no_bos = t->bos < 0;
     if (eos) t->eos = special_tokens_find(&t->special_tokens, eos);
     for (size_t i = 0; i < 3; i++) {
         if (t->bos < 0) t->bos = special_tokens_find(&t->special_tokens, begins[i]);

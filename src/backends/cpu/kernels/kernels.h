@@ -2,9 +2,9 @@
  *
  * Each file of this folder is compiled for every ISA, with CPU_ISA defined as its name, so its
  * exported names go through KERNEL: avx2_rope, avx512_rope.  Most loops are plain C that the
- * compiler vectorizes for each ISA; where that is not enough, a file has code for one ISA. Order
- * Every reduction is split at fixed sizes that do not depend on the number of threads, so results
- * have the same bits on any number of them. */
+ * compiler vectorizes for each ISA; where that is not enough, a file has code for one ISA.
+ * Order    Every reduction is split at fixed sizes that do not depend on the number of threads, so
+ *          results have the same bits on any number of them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -72,7 +72,7 @@ static void store_second_moment(const struct adamw *a, size_t begin, size_t n, c
 }
 
 struct adamw_factors {
-    float decay, rate, inv_sqrt, eps, scale, beta1, beta2, new1, new2;
+    float decay_factor, rate, inv_sqrt, eps, scale, beta1, beta2, new1, new2;
 };
 
 /* Weights, moments and gradients of one block. */
@@ -88,7 +88,7 @@ static inline vector adamw_lanes(const struct adamw_factors *f, struct adamw_arr
     vector g = vector_get(x.g, i, F32, n) * f->scale;
     vector m = f->beta1 * vector_get(x.m, i, F32, n) + f->new1 * g;
     vector v = f->beta2 * vector_get(x.v, i, F32, n) + f->new2 * g * g;
-    vector w = vector_get(x.w, i, F32, n) * f->decay -
+    vector w = vector_get(x.w, i, F32, n) * f->decay_factor -
                f->rate * m / (vector_sqrt(v) * f->inv_sqrt + f->eps);
     vector_set(x.m, i, F32, n, m);
     vector_set(x.v, i, F32, n, v);
@@ -151,7 +151,7 @@ enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, stru
     if (queue->sizing) return STATUS_OK;
     double correct1 = 1 - pow(a->beta1, (double)a->step);
     double correct2 = 1 - pow(a->beta2, (double)a->step);
-    const struct adamw_factors r = {.decay = (float)(1 - a->lr * a->decay),
+    const struct adamw_factors r = {.decay_factor = (float)(1 - a->lr * a->weight_decay),
                                     .rate = (float)(a->lr / correct1),
                                     .inv_sqrt = (float)(1 / sqrt(correct2)),
                                     .eps = (float)a->eps,

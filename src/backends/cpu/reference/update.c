@@ -44,7 +44,7 @@ enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, st
     if (queue->sizing) return STATUS_OK;
     double correct1 = 1 - pow(a->beta1, (double)a->step);
     double correct2 = 1 - pow(a->beta2, (double)a->step);
-    float keep = (float)(1 - a->lr * a->decay), rate = (float)(a->lr / correct1);
+    float keep = (float)(1 - a->lr * a->weight_decay), rate = (float)(a->lr / correct1);
     float root = (float)(1 / sqrt(correct2)), eps = (float)a->eps, scale = (float)a->scale;
     float beta1 = (float)a->beta1, beta2 = (float)a->beta2;
     float new1 = (float)(1 - a->beta1), new2 = (float)(1 - a->beta2);

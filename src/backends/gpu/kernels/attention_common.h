@@ -97,8 +97,8 @@ static __device__ __forceinline__ bool all_visible(struct tile_mask m, int key, 
 
 /* ---- staging rows of tokens in shared memory ---- */
 
-/* Row r is at (r / heads) * stride + (r % heads) * K: several heads of a token are separate rows.
- */
+/* Row r is at (r / heads) * stride + (r % heads) * K: several heads of a token are separate
+ * rows. */
 template <typename T> struct token_rows {
     const T *base;
     int64_t stride;
@@ -150,8 +150,8 @@ template <typename T, int KP> struct shared_row {
     enum : int { VECTOR = 16 / sizeof(T), VECTORS = KP / VECTOR, STRIDE = KP + VECTOR };
 };
 
-/* The block's THREADS copy ROWS rows as one cp.async group, with zeros beyond `count` rows and K.
- */
+/* The block's THREADS copy ROWS rows as one cp.async group, with zeros beyond `count` rows and
+ * K. */
 template <typename T, int KP, int ROWS, int THREADS>
 static __device__ __forceinline__ void stage_rows(T *to, const struct token_rows<T> &rows)
 {

@@ -70,10 +70,14 @@ extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
     return queue_copy(queue, io->sum, partials, sizeof *partials);
 }
 
-/* decay is 1 - lr * weight decay, rate the bias-corrected lr, root 1 / sqrt of the second moment's
- * bias correction; new1 and new2 are 1 - beta. */
 struct adamw_coefficients {
-    float decay, rate, root, eps, scale, beta1, beta2, new1, new2;
+    float decay_factor; /* 1 - lr * weight_decay */
+    float rate;         /* lr / the first moment's bias correction */
+    float root;         /* 1 / sqrt of the second moment's bias correction */
+    float eps;
+    float scale; /* of the gradient: the clipping factor */
+    float beta1, beta2;
+    float new1, new2; /* 1 - beta1, 1 - beta2 */
 };
 
 /* Position in the random stream of stochastic rounding (struct adamw). */
@@ -189,7 +193,7 @@ static __device__ void adamw_step(const struct adamw_coefficients &r,
         float g = grad[i] * r.scale;
         m[i] = r.beta1 * m[i] + r.new1 * g;
         v[i] = r.beta2 * v[i] + r.new2 * g * g;
-        w[i] = w[i] * r.decay - r.rate * m[i] / (sqrtf(v[i]) * r.root + r.eps);
+        w[i] = w[i] * r.decay_factor - r.rate * m[i] / (sqrtf(v[i]) * r.root + r.eps);
     }
     store<WIDTH>(m, m_n + at);
     store_second_moments<WIDTH>(random, v, at, v_n);
@@ -247,7 +251,8 @@ extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw
     double bias_correction1 = 1 - pow(a->beta1, (double)a->step);
     double bias_correction2 = 1 - pow(a->beta2, (double)a->step);
     struct adamw_coefficients r = {};
-    r.decay = (float)(1 - a->lr * a->decay), r.rate = (float)(a->lr / bias_correction1);
+    r.decay_factor = (float)(1 - a->lr * a->weight_decay),
+    r.rate = (float)(a->lr / bias_correction1);
     r.root = (float)(1 / sqrt(bias_correction2)), r.eps = (float)a->eps, r.scale = (float)a->scale;
     r.beta1 = (float)a->beta1, r.beta2 = (float)a->beta2;
     r.new1 = (float)(1 - a->beta1), r.new2 = (float)(1 - a->beta2);

@@ -43,7 +43,7 @@ static enum status step(struct model *m, const struct ops *ops, struct queue *qu
                          .beta1 = 0.9,
                          .beta2 = 0.95,
                          .eps = 1e-8,
-                         .decay = 0.1,
+                         .weight_decay = 0.1,
                          .scale = 1,
                          .step = number,
                          .copy_dtype = F32};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/peak.h"
+#include "machine/peak.h"
 
+#include "backends/cpu/isa.h"
 #include "base/arena.h"
 #include "base/clock.h"
 
@@ -56,10 +57,10 @@ static double best_rate(const struct burst_loop *l, double seconds, long *rounds
     return best;
 }
 
-struct peak_burst peak_burst_make(const struct queue *queue, enum dtype dtype, double seconds)
+struct peak_burst peak_burst_make(int num_threads, enum dtype dtype, double seconds)
 {
-    struct burst_loop l = {.isa = isa_best(), .num_threads = queue->num_threads};
-    struct peak_burst b = {l.isa, F32, queue->num_threads, 0};
+    struct burst_loop l = {.isa = isa_best(), .num_threads = num_threads};
+    struct peak_burst b = {l.isa, F32, num_threads, 0};
     if (!l.isa) return b;
     double best = best_rate(&l, seconds, &b.rounds), bf16_rate = 0;
     long rounds = 0;
@@ -76,9 +77,9 @@ double peak_burst_run(const struct peak_burst *b)
     return b->isa ? measure_flops(&l, b->rounds) : 0;
 }
 
-double peak_measure_flops(const struct queue *queue, enum dtype dtype)
+double peak_measure_flops(int num_threads, enum dtype dtype)
 {
-    struct burst_loop l = {.isa = isa_best(), .num_threads = queue->num_threads};
+    struct burst_loop l = {.isa = isa_best(), .num_threads = num_threads};
     long rounds;
     if (!l.isa) return 0;
     double best = best_rate(&l, 0.003, &rounds), bf16_rate = 0;
@@ -98,19 +99,21 @@ static void fill_operands(void *to, size_t count)
     }
 }
 
-enum status peak_measure_micro_kernel(const struct queue *queue, const struct isa *isa,
-                                      size_t bytes, double *flops)
+enum status peak_measure_micro_kernel(int num_threads, size_t bytes, double *flops)
 {
     struct arena memory = {0};
+    const struct isa *isa = isa_best();
     long rounds;
     size_t total_bytes, padded = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    if (__builtin_mul_overflow(padded, (size_t)queue->num_threads, &total_bytes))
+    *flops = 0;
+    if (!isa) return STATUS_OK;
+    if (__builtin_mul_overflow(padded, (size_t)num_threads, &total_bytes))
         FAIL(MEMORY, "micro-kernel benchmark: cannot allocate %zu bytes for each of %d threads",
-             bytes, queue->num_threads);
+             bytes, num_threads);
     TRY(arena_init(&memory, total_bytes, NULL));
     fill_operands(memory.base, total_bytes / sizeof(bf16));
     struct burst_loop l = {
-        .isa = isa, .num_threads = queue->num_threads, .panels = memory.base, .bytes = padded};
+        .isa = isa, .num_threads = num_threads, .panels = memory.base, .bytes = padded};
     *flops = best_rate(&l, 0.003, &rounds);
     arena_release(&memory);
     return STATUS_OK;

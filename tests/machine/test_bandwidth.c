@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/stream.h"
+#include "machine/bandwidth.h"
 
 #include "test.h"
 
@@ -20,35 +20,35 @@ static bool is_untouched_behind(const unsigned char *m)
     return true;
 }
 
-TEST(streams_read_write_copy_and_update_with_any_number_of_threads)
+TEST(bandwidth_kernels_read_write_copy_and_update_with_any_number_of_threads)
 {
     for (int threads = 1; threads <= 3; threads++) {
         unsigned char *m = memory();
-        CHECK(stream_measure(STREAM_read, m, BYTES, threads) > 0);
+        CHECK(bandwidth_measure(BANDWIDTH_read, m, BYTES, threads) > 0);
         for (size_t i = 0; i < BYTES; i++) CHECK(m[i] == i * 7 % 251);
-        CHECK(stream_measure(STREAM_update, m, BYTES, threads) > 0);
+        CHECK(bandwidth_measure(BANDWIDTH_update, m, BYTES, threads) > 0);
         for (size_t i = 0; i < BYTES; i++) CHECK(m[i] == (i * 7 % 251 ^ (i % 8 == 0)));
-        CHECK(stream_measure(STREAM_copy, m, BYTES, threads) > 0);
+        CHECK(bandwidth_measure(BANDWIDTH_copy, m, BYTES, threads) > 0);
         CHECK(memcmp(m, m + BYTES / 2, BYTES / 2) == 0);
         CHECK(m[1] == 7);
-        CHECK(stream_measure(STREAM_write, m, BYTES, threads) > 0);
+        CHECK(bandwidth_measure(BANDWIDTH_write, m, BYTES, threads) > 0);
         for (size_t i = 0; i < BYTES; i++) CHECK(m[i] == m[0]);
         CHECK(is_untouched_behind(m));
         free(m);
     }
 }
 
-TEST(streams_with_more_threads_than_cache_lines_leave_some_idle)
+TEST(bandwidth_kernels_with_more_threads_than_cache_lines_leave_some_idle)
 {
     unsigned char *m = memory();
-    CHECK(stream_measure(STREAM_write, m, 128, 5) > 0);
+    CHECK(bandwidth_measure(BANDWIDTH_write, m, 128, 5) > 0);
     CHECK(m[127] == m[0] && m[128] == 128 * 7 % 251);
-    CHECK(stream_measure_best(STREAM_read, m, 128, 5, 2) > 0);
+    CHECK(bandwidth_measure_best(BANDWIDTH_read, m, 128, 5, 2) > 0);
     free(m);
 }
 
-TEST(streams_have_names)
+TEST(bandwidth_kernels_have_names)
 {
-    CHECK(!strcmp(stream_name(STREAM_read), "read"));
-    CHECK(!strcmp(stream_name(STREAM_update), "update"));
+    CHECK(!strcmp(bandwidth_name(BANDWIDTH_read), "read"));
+    CHECK(!strcmp(bandwidth_name(BANDWIDTH_update), "update"));
 }

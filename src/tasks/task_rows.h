@@ -1,0 +1,20 @@
+/* task_rows.h -- the rows of an evaluation data set, each as a JSON object.
+ *
+ * Files    .jsonl, .jsonl.gz, .jsonl.zst: an object per line; blank lines are skipped.
+ *          .parquet: a row's columns of text, integers and booleans, lists of them, and structs of
+ *          these; other columns are omitted.  Nulls are null; in lists they are omitted. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/json.h"
+
+struct task_rows;
+
+/* MISSING, IO, DATA.  CONFIG: the file name has another suffix. */
+enum status task_rows_open(struct task_rows **out, const char *path);
+void task_rows_close(struct task_rows *r);
+/* The next row, which the caller frees; NULL: no more.  DATA: not a JSON object, or the file is
+ * damaged. */
+enum status task_rows_next(struct task_rows *r, struct json **row);
+/* "FILE, line 3" or "FILE, row 2": the row returned last, valid until the next call. */
+const char *task_rows_where(const struct task_rows *r);
