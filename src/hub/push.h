@@ -1,10 +1,11 @@
 /* push.h -- uploads the Hugging Face files of a folder to a repository of the Hub, as one commit.
  *
- * Files     Weights, configuration, tokenizer, and README.md if the folder has one; nothing else:
- * no optimizer, state or configuration of the run. Order     The Hub decides which files are large;
- * those are uploaded by LFS, the others are part of the commit.  Files that the Hub has already are
- * not sent again. Errors    Those of client_send; CONFIG: no token, or HF_HUB_OFFLINE; MISSING: no
- * such repository. */
+ * Files    Weights, configuration, tokenizer, and README.md if the folder has one; nothing else: no
+ *          optimizer, state or configuration of the run.
+ * Order    The Hub decides which files are large; those are uploaded by LFS, the others are part of
+ *          the commit.  Files that the Hub has already are not sent again.
+ * Errors   Those of client_send; CONFIG: no token, or HF_HUB_OFFLINE; MISSING: no such
+ *          repository. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
