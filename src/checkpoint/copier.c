@@ -114,8 +114,8 @@ out:
     return st;
 }
 
-enum status copier_list(const struct hub_settings *s, const char *destination, int64_t **steps,
-                        size_t *count)
+enum status copier_list(const struct hub_settings *s, const char *destination,
+                        struct copied_step **steps, size_t *count)
 {
     struct store_session session = {0};
     struct hub_path d = {0};
@@ -125,16 +125,22 @@ enum status copier_list(const struct hub_settings *s, const char *destination, i
     TRY(hub_path_parse(&d, destination));
     TRY_OUT(open_session(&session, s));
     TRY_OUT(list_steps(&session.client, &d, &l));
+    *steps = heap((l.count + 1) * sizeof **steps);
     for (size_t i = 0; i < l.count; i++) {
         struct listing files = {0};
-        st = list_step(&session.client, &d, l.steps[i], &files);
-        if (!st && has_manifest(&files, &d, l.steps[i])) l.steps[(*count)++] = l.steps[i];
+        struct copied_step *to = &(*steps)[*count];
+        TRY_OUT(list_step(&session.client, &d, l.steps[i], &files));
+        *to = (struct copied_step){.step = l.steps[i],
+                                   .is_complete = has_manifest(&files, &d, l.steps[i])};
+        for (size_t k = 0; k < files.count; k++) to->bytes += files.files[k].size;
         listing_release(&files);
-        if (st) goto out;
+        ++*count;
     }
-    *steps = l.steps, l.steps = NULL;
 out:
-    if (st) *count = 0;
+    if (st) {
+        free(*steps);
+        *steps = NULL, *count = 0;
+    }
     folder_steps_release(&l);
     close_session(&session);
     hub_path_release(&d);

@@ -40,6 +40,11 @@ int64_t copier_busy(struct copier *c);
 /* Waits for the pending copies, but after a stop signal only stop_timeout_s. */
 void copier_close(struct copier *c);
 
-/* Lists the steps with a manifest, ascending; the caller frees *steps. */
-enum status copier_list(const struct hub_settings *s, const char *destination, int64_t **steps,
-                        size_t *count);
+struct copied_step {
+    int64_t step;
+    uint64_t bytes;
+    bool is_complete; /* has a manifest */
+};
+/* Lists the copies, ascending; the caller frees *steps.  `s` NULL: the environment's. */
+enum status copier_list(const struct hub_settings *s, const char *destination,
+                        struct copied_step **steps, size_t *count);

@@ -172,10 +172,12 @@ TEST(copier_restores_the_newest_step_that_has_a_manifest)
     CHECK(has_step(folder, 10) && !has_step(folder, 2) && !has_step(folder, 11));
     check_holds(&t->saved, test_path(folder, "step-10"), 10);
 
-    int64_t *steps;
+    struct copied_step *steps;
     size_t count;
     CHECK_STATUS(OK, copier_list(&t->settings, o.destination, &steps, &count));
-    CHECK(count == 2 && steps[0] == 2 && steps[1] == 10);
+    CHECK(count == 3 && steps[0].step == 2 && steps[0].is_complete && steps[0].bytes > 1000);
+    CHECK(steps[1].step == 10 && steps[1].is_complete);
+    CHECK(steps[2].step == 11 && !steps[2].is_complete && steps[2].bytes == 2);
     free(steps);
 
     CHECK_STATUS(OK, file_remove_tree(folder));

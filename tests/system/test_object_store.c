@@ -76,6 +76,14 @@ TEST(a_run_resumes_from_the_copies_of_its_checkpoints)
     runs_check_same_files(test_path(other, "checkpoint/step-8"),
                           test_path(straight, "checkpoint/step-8"), ".safetensors");
 
+    struct text out = {0};
+    s3_server_put(s, "runs/one/step-9/config.json", "{}", 2);
+    CHECK(LLAMERO(&out, &err, "checkpoint", "ls", "s3://bucket/runs/one/") == 0);
+    CHECK(strstr(out.data, "step-8") && strstr(out.data, "good"));
+    CHECK(strstr(out.data, "step-9") && strstr(out.data, "not finished: manifest.json is missing"));
+    CHECK(LLAMERO(&out, &err, "checkpoint", "verify", "s3://bucket/runs/one") == 64);
+    text_release(&out);
+
     /* Its weights, from the bucket, without credentials in any message. */
     CHECK(LLAMERO(NULL, &err, "eval", "s3://bucket/runs/one/step-8", "s3://bucket/data/corpus.txt",
                   "--tokenizer", "s3://bucket/runs/one/step-8") == 0);
