@@ -88,6 +88,39 @@ static bool is_setting(const char *word)
     return equals && dot && dot < equals && dot != word && !(slash && slash < equals);
 }
 
+/* --section.key, as in torchtitan: no flag of ours has a dot. */
+static bool is_dashed_setting(const char *word)
+{
+    const char *dot = strchr(word, '.'), *equals = strchr(word, '=');
+    return !strncmp(word, "--", 2) && dot && dot != word + 2 && !(equals && equals < dot);
+}
+
+static enum status add_setting(struct arguments *a, const char *setting)
+{
+    const int most = sizeof a->settings / sizeof *a->settings;
+    if (a->num_settings == most) FAIL(USAGE, "too many settings: at most %d are supported", most);
+    a->settings[a->num_settings++] = setting;
+    return STATUS_OK;
+}
+
+/* "--section.key=value", "--section.key value", or "--section.key", which is true.  *at moves to
+ * the value. */
+static enum status read_dashed_setting(struct arguments *a, int argc, char **argv, int *at)
+{
+    const char *key = argv[*at] + 2, *value = "true";
+    bool last = *at + 1 >= argc || !strncmp(argv[*at + 1], "--", 2);
+    if (strchr(key, '=')) return add_setting(a, key);
+    if (!last) value = argv[++*at];
+    char *to = a->joined + a->num_joined;
+    size_t left = sizeof a->joined - a->num_joined;
+    int len = snprintf(to, left, "%s=%s", key, value);
+    if (len < 0 || (size_t)len >= left)
+        FAIL(USAGE, "--%s: settings written with dashes are limited to %zu bytes; write %s=VALUE",
+             key, sizeof a->joined, key);
+    a->num_joined += (size_t)len + 1;
+    return add_setting(a, to);
+}
+
 enum status arguments_read(struct arguments *a, const struct arguments_spec *spec, int argc,
                            char **argv)
 {
@@ -104,12 +137,12 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
         }
         if (!plain && !strcmp(word, "--")) {
             plain = true;
+        } else if (!plain && is_dashed_setting(word)) {
+            TRY(read_dashed_setting(a, argc, argv, &i));
         } else if (!plain && !strncmp(word, "--", 2)) {
             TRY(read_flag(spec->flags, argc, argv, &i));
         } else if (!plain && is_setting(word)) {
-            if (a->num_settings == MAX_WORDS)
-                FAIL(USAGE, "too many settings: at most %d are supported", MAX_WORDS);
-            a->settings[a->num_settings++] = word;
+            TRY(add_setting(a, word));
         } else {
             if (a->num_words == MAX_WORDS)
                 FAIL(USAGE, "too many arguments: at most %d are supported", MAX_WORDS);

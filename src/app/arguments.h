@@ -5,6 +5,7 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum flag_kind { FLAG_SWITCH, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST };
@@ -29,11 +30,14 @@ struct arguments_spec {
     int min_words, max_words;
 };
 
+/* `settings` may point into `joined`: do not copy the struct. */
 struct arguments {
     const char *words[64];
     int num_words;
     const char *settings[64]; /* section.key=value, for the configuration */
     int num_settings;
+    char joined[4096]; /* settings written as torchtitan's --section.key value */
+    size_t num_joined;
     bool help; /* --help was given and printed: return STATUS_OK */
 };
 

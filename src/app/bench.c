@@ -359,13 +359,7 @@ static void write_model(const struct bench *b, struct json_writer *w)
     const struct model_shape *m = &b->shape;
     json_begin_object(w, "model", JSON_INLINE);
     json_write_int(w, "parameters", b->parameters);
-    json_write_int(w, "dim", m->D);
-    json_write_int(w, "n_layers", m->L);
-    json_write_int(w, "n_heads", m->H);
-    json_write_int(w, "n_kv_heads", m->G);
-    json_write_int(w, "head_dim", m->K);
-    json_write_int(w, "ffn_hidden", m->F);
-    json_write_int(w, "vocab_size", m->V);
+    model_shape_write_json(m, w);
     json_write_bool(w, "tied", m->tied);
     json_write_int(w, "rows", trainer_rows(b->config, &b->machine.mesh));
     json_write_int(w, "seq_len", b->config->training.seq_len);

@@ -385,13 +385,7 @@ static void write_scaling(const struct rope_scaling *s, struct json_writer *w)
 
 static void write_model(const struct model_shape *m, struct json_writer *w)
 {
-    json_write_int(w, "dim", m->D);
-    json_write_int(w, "n_layers", m->L);
-    json_write_int(w, "n_heads", m->H);
-    json_write_int(w, "n_kv_heads", m->G);
-    json_write_int(w, "head_dim", m->K);
-    json_write_int(w, "ffn_hidden", m->F);
-    json_write_int(w, "vocab_size", m->V);
+    model_shape_write_json(m, w);
     json_write_int(w, "max_context", m->max_context);
     json_write_bool(w, "tie_embeddings", m->tied);
     json_write_format(w, "rope_theta", "%.9g", m->rope_theta);

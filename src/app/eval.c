@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "hub/hub.h"
 #include "infer/baselines.h"
+#include "infer/co_smoothing.h"
 #include "infer/loaded_model.h"
 #include "infer/task_session.h"
 #include "tensor/device.h"
@@ -19,6 +20,7 @@ struct evaluating {
     struct arena run;
     struct evaluator evaluator;
     struct baselines baselines;
+    struct co_smoothing co_smoothing;
     int rows; /* per batch and rank */
 };
 
@@ -49,6 +51,26 @@ static enum status open_evaluator(struct evaluating *e, int T)
     return STATUS_OK;
 }
 
+static void print_co_smoothing(const struct co_smoothing *c)
+{
+    if (!c->used) return;
+    printf("co-bits/spike   %.5f of held-out neurons, %lld spikes in %lld windows\n",
+           co_smoothing_bits_per_spike(c), (long long)c->spikes, (long long)c->used);
+}
+
+static void write_co_smoothing(const struct co_smoothing *c, struct json_writer *w)
+{
+    if (!c->used) return;
+    json_begin_object(w, "co_smoothing", JSON_INLINE);
+    json_write_real(w, "bits_per_spike", co_smoothing_bits_per_spike(c));
+    json_write_real(w, "count_loss", c->loss_sum / (double)c->counts);
+    json_write_real(w, "homogeneous_loss", c->constant_loss_sum / (double)c->counts);
+    json_write_int(w, "counts", c->counts);
+    json_write_int(w, "spikes", c->spikes);
+    json_write_int(w, "windows", c->used);
+    json_end_object(w);
+}
+
 static void report(const struct evaluating *e, const struct evaluation *v, bool json)
 {
     bool masked = !e->evaluator.causal;
@@ -61,6 +83,7 @@ static void report(const struct evaluating *e, const struct evaluation *v, bool 
         if (masked) printf("accuracy        %.4f of masked tokens\n", accuracy);
         printf("tokens          %lld\n", (long long)v->tokens);
         baselines_print(&e->baselines, v);
+        print_co_smoothing(&e->co_smoothing);
         return;
     }
     struct text t = {0};
@@ -72,6 +95,7 @@ static void report(const struct evaluating *e, const struct evaluation *v, bool 
     json_write_format(&w, "accuracy", "%.9g", accuracy);
     json_write_int(&w, "tokens", v->tokens);
     baselines_write_json(&e->baselines, v, &w);
+    write_co_smoothing(&e->co_smoothing, &w);
     json_end_object(&w);
     json_finish(&w);
     puts(t.data);
@@ -146,7 +170,7 @@ static const char usage[] =
     ".bin/.idx, or a glob pattern).  MODEL is a run, a checkpoint or a Hugging Face folder; a\n"
     "checkpoint is evaluated with its run's objective.  Under mpirun or srun, ranks shard the\n"
     "model and the rows.  For spike counts also bits per spike: the gain over a constant rate of\n"
-    "each neuron.\n\n"
+    "each neuron; with --held-out of neurons that the model does not see (co-smoothing).\n\n"
     "With --task, accuracy on data sets (.jsonl or .parquet) with the columns of ARC, HellaSwag,\n"
     "PIQA, Winogrande, MMLU or LAMBADA, by the rules of lm-evaluation-harness, 0-shot.  A masked\n"
     "model is scored by pseudo-log-likelihood.";
@@ -177,11 +201,32 @@ static enum status sort_words(const struct arguments *a, struct flag_list *tasks
     return STATUS_OK;
 }
 
+static enum status check_flags(const struct evaluating *e, int64_t rows, int64_t seq_len)
+{
+    const struct baselines *b = &e->baselines;
+    const struct co_smoothing *co = &e->co_smoothing;
+    if (rows < 1 || rows > 1 << 20)
+        FAIL(USAGE, "--batch-size: must be between 1 and 2^20, is %lld", (long long)rows);
+    if (seq_len < 0 || seq_len > 1 << 24)
+        FAIL(USAGE, "--seq-len: must be between 0 and 2^24, is %lld", (long long)seq_len);
+    if (b->n < 0 || b->n > 64)
+        FAIL(USAGE, "--ngram: must be between 0 and 64, is %lld", (long long)b->n);
+    if (b->ngram_tokens < 0)
+        FAIL(USAGE, "--ngram-tokens: must be at least 0, is %lld", (long long)b->ngram_tokens);
+    if (!(co->held_out >= 0 && co->held_out < 1))
+        FAIL(USAGE, "--held-out: must be at least 0 and below 1, is %g", co->held_out);
+    if (co->windows < 1 || co->windows > 1 << 20)
+        FAIL(USAGE, "--windows: must be between 1 and 2^20, is %lld", (long long)co->windows);
+    return STATUS_OK;
+}
+
 enum status command_eval(int argc, char **argv)
 {
     const char *tokenizer = "", *column = "text";
     int64_t seq_len = 0, rows = 8, batches = -1;
-    struct evaluating e = {.baselines = {.ngram_data = "", .ngram_tokens = 10000000}};
+    struct evaluating e = {.baselines = {.ngram_data = "", .ngram_tokens = 10000000},
+                           .co_smoothing = {.windows = 16}};
+    struct co_smoothing *co = &e.co_smoothing;
     struct task_session session = {.format = "", .per_item = ""};
     struct flag_list tasks = {0};
     bool json = false;
@@ -200,6 +245,10 @@ enum status command_eval(int argc, char **argv)
          "data to count n-grams in (default: the run's training data)"},
         {"ngram-tokens", FLAG_INT, &b->ngram_tokens,
          "count n-grams in at most this many tokens (default 10000000; 0: all)"},
+        {"held-out", FLAG_REAL, &co->held_out,
+         "spike counts: fraction of neurons to hold out for co-smoothing (default 0: none)"},
+        {"windows", FLAG_INT, &co->windows,
+         "evaluate co-smoothing in at most this many windows of a row's length (default 16)"},
         {"task", FLAG_LIST, &tasks,
          "data set to score, as FILE or NAME=FILE; may be repeated, or followed by more FILEs"},
         {"task-format", FLAG_TEXT, &session.format,
@@ -213,20 +262,13 @@ enum status command_eval(int argc, char **argv)
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (rows < 1 || rows > 1 << 20)
-        FAIL(USAGE, "--batch-size: must be between 1 and 2^20, is %lld", (long long)rows);
-    if (seq_len < 0 || seq_len > 1 << 24)
-        FAIL(USAGE, "--seq-len: must be between 0 and 2^24, is %lld", (long long)seq_len);
-    if (b->n < 0 || b->n > 64)
-        FAIL(USAGE, "--ngram: must be between 0 and 64, is %lld", (long long)b->n);
-    if (b->ngram_tokens < 0)
-        FAIL(USAGE, "--ngram-tokens: must be at least 0, is %lld", (long long)b->ngram_tokens);
+    TRY(check_flags(&e, rows, seq_len));
     TRY(sort_words(&a, &tasks));
     session.words = (struct option_list){tasks.items, (size_t)tasks.count};
     session.rows = (int)rows;
     TRY(task_session_check(&session));
-    if (tasks.count && (batches >= 0 || b->n))
-        FAIL(USAGE, "--batches and --ngram require DATA; not supported with --task");
+    if (tasks.count && (batches >= 0 || b->n || co->held_out > 0))
+        FAIL(USAGE, "--batches, --ngram and --held-out require DATA; not supported with --task");
     struct evaluation v = {0};
     struct source_config source = {.path = a.words[1], .column = column, .weight = 1};
     enum status st = STATUS_OK;
@@ -247,6 +289,9 @@ enum status command_eval(int argc, char **argv)
     b->tokenizer = e.loaded.tokenizer, b->vocab_size = e.loaded.shape.V;
     TRY_OUT(comm_agree(&e.loaded.machine.world, open_evaluator(&e, (int)seq_len)));
     TRY_OUT(evaluate_source(&e, &source, batches, &v));
+    co->row = seq_len;
+    const struct corpus sessions = baselines_corpus(b);
+    if (co->held_out > 0) TRY_OUT(co_smoothing_measure(co, &e.loaded, &sessions));
     if (!e.loaded.machine.world.rank) report(&e, &v, json);
 out:
     evaluator_release(&e.evaluator);

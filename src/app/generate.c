@@ -33,7 +33,7 @@ static enum status prepare(struct generation *g, const char *prompt)
     if (!g->loaded.tokenizer)
         FAIL(CONFIG,
              "%s has no tokenizer: name one with --tokenizer, or for a model of spike counts use "
-             "--session",
+             "--session or --neurons",
              g->loaded.folder);
     TRY(read_prompt(g, prompt));
     TRY(generation_open(g));
@@ -97,12 +97,13 @@ out:
 
 static const char usage[] =
     "generate MODEL [--prompt TEXT | --fill TEXT] [section.key=value ...]\n"
-    "       llamero generate MODEL --session DATA --out FILE.npz\n\n"
+    "       llamero generate MODEL --session DATA | --neurons N --out FILE.npz\n\n"
     "Generates text from a prompt with a causal model, or fills in the masks of a text with a\n"
     "masked model.  MODEL is a run, a checkpoint or a Hugging Face folder.  Under mpirun or srun,\n"
     "ranks shard the model.\n"
-    "With --session a model of spike counts continues the first bins of a recorded session.  Each\n"
-    "bin is the separator 255, then one count per neuron.  FILE.npz holds prompt, gen "
+    "With --session a model of spike counts continues the first bins of a recorded session, with\n"
+    "--neurons one bin in which a random tenth of N neurons spike.  Each bin is the separator\n"
+    "255, then one count per neuron.  FILE.npz holds prompt, gen "
     "(generated),\n"
     "gt (ground truth: the recorded session) and n_neurons.";
 
@@ -133,6 +134,8 @@ enum status command_generate(int argc, char **argv)
         {"column", FLAG_TEXT, &session.source.column,
          "column that holds the spike counts (default spike_counts)"},
         {"row", FLAG_INT, &session.row, "row of the session in the data (default 0)"},
+        {"neurons", FLAG_INT, &session.neurons,
+         "instead of --session: start from one bin of this many neurons, a tenth of which spike"},
         {"prompt-bins", FLAG_INT, &session.prompt_bins,
          "bins of the session that are the prompt (default 1)"},
         {"bins", FLAG_INT, &session.bins, "bins to generate (default 10)"},
@@ -148,10 +151,10 @@ enum status command_generate(int argc, char **argv)
     g.sampling.seed = (uint64_t)seed;
     enum status st = STATUS_OK;
     TRY_OUT(machine_join(&g.loaded.machine));
-    if (session.source.path[0]) {
+    if (spike_session_requested(&session)) {
         TRY_OUT(spike_session_read(&session, &g));
     } else if (session.out[0]) {
-        FAIL_OUT(USAGE, "--out requires --session");
+        FAIL_OUT(USAGE, "--out requires --session or --neurons");
     }
     /* a token is at least one byte; BOS and EOS come on top */
     size_t max_prompt = session.tokens_per_bin ? g.ids.count : strlen(fill ? fill : prompt) + 2;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/preflight.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -130,6 +131,17 @@ static double mfu(const struct planning *p)
     return tokens_per_second(p) * p->flops_per_token / peak;
 }
 
+/* Without the tokenizer the vocabulary is that of model.vocab_size or of the flavor. */
+static void open_tokenizer(struct planning *p)
+{
+    const struct config *c = p->config;
+    enum status st = inputs_fetch_tokenizer(c, comm_self());
+    if (!st) st = inputs_open_tokenizer(c, false, &p->tokenizer);
+    if (st)
+        log_line(LOG_WARN, "no tokenizer: %s; the vocabulary is %s", status_message(),
+                 c->model.vocab_size ? "model.vocab_size" : "that of model.flavor");
+}
+
 static enum status plan(struct planning *p)
 {
     const struct config *c = p->config;
@@ -137,8 +149,7 @@ static enum status plan(struct planning *p)
     TRY(machine_open(&p->machine, &c->device));
     groups_close(&p->machine.groups);
     TRY(mesh_resolve(&p->machine.mesh, &c->parallelism, 0, p->ranks));
-    TRY(inputs_fetch_tokenizer(c, comm_self()));
-    TRY(inputs_open_tokenizer(c, false, &p->tokenizer));
+    open_tokenizer(p);
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
     TRY(config_fit(c, &p->shape, &p->machine.mesh));
@@ -298,8 +309,7 @@ static void print_traffic(const struct planning *p)
 
 static void print_mesh(const struct planning *p)
 {
-    if (p->ranks == 1) return;
-    printf("ranks         %d:", p->ranks);
+    printf("ranks         %d%s", p->ranks, p->ranks > 1 ? ":" : "");
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         if (p->machine.mesh.degree[a] > 1)
             printf(" %s %d", mesh_axis_name(a), p->machine.mesh.degree[a]);
@@ -339,23 +349,22 @@ static const char usage[] =
 enum status command_plan(int argc, char **argv)
 {
     bool json = false;
-    int64_t ranks = 1;
+    int64_t requested = -1;
     const struct flag flags[] = {
-        {"ranks", FLAG_INT, &ranks, "number of ranks of the run (default 1)"},
+        {"ranks", FLAG_INT, &requested,
+         "number of ranks of the run (default: the product of the parallel degrees)"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (ranks < 1 || ranks > 1 << 24)
-        FAIL(USAGE, "--ranks: must be between 1 and 2^24, is %lld", (long long)ranks);
     struct config c;
     struct planning p = {.config = &c};
     enum status st = STATUS_OK;
     TRY_OUT(config_load(&c, a.words[0], a.settings, a.num_settings));
-    TRY_OUT(config_check(&c, (int)ranks));
-    p.ranks = (int)ranks;
+    TRY_OUT(preflight_ranks(&c, requested, &p.ranks));
+    TRY_OUT(config_check(&c, p.ranks));
     TRY_OUT(plan(&p));
     if (json)
         print_json(&p);

@@ -40,41 +40,68 @@ static enum status check_duplicate_keys(const cJSON *v, const char *name)
     return st;
 }
 
-/* \u0000 would silently end a C string; cJSON also accepts some malformed \u escapes. */
-static bool has_bad_escape(const char *bytes, size_t len)
+/* cJSON accepts some malformed \u escapes.  Counts escaped NULs, which would end a C string. */
+static bool has_bad_escape(const char *bytes, size_t len, size_t *nuls)
 {
+    *nuls = 0;
     for (const char *at = bytes, *end = bytes + len; (at = memchr(at, '\\', (size_t)(end - at)));) {
         if (end - at >= 2 && at[1] == 'u') {
-            if (end - at < 6 || !memcmp(at, "\\u0000", 6)) return true;
+            if (end - at < 6) return true;
             for (int i = 2; i < 6; i++)
                 if (!isxdigit((unsigned char)at[i])) return true;
+            *nuls += !memcmp(at, "\\u0000", 6);
         }
         at += end - at >= 2 ? 2 : 1;
     }
     return false;
 }
 
+/* Replaces each \u0000 by the bytes C0 80 and four spaces after the string, so that no byte
+ * offset behind it changes. */
+static char *encode_nuls(const char *bytes, size_t len)
+{
+    char *copy = heap_string(bytes, len), *to = copy;
+    size_t owed = 0; /* bytes by which the current string has become shorter */
+    bool quoted = false;
+    for (const char *at = bytes, *end = bytes + len; at < end;) {
+        if (quoted && *at == '\\' && end - at >= 6 && !memcmp(at, "\\u0000", 6)) {
+            *to++ = '\xC0', *to++ = '\x80';
+            at += 6, owed += 4;
+            continue;
+        }
+        bool escaped = quoted && *at == '\\' && end - at >= 2;
+        if (*at == '"') quoted = !quoted;
+        *to++ = *at++;
+        if (escaped) *to++ = *at++;
+        for (; !quoted && owed; owed--) *to++ = ' ';
+    }
+    return copy;
+}
+
 enum status json_parse(const char *bytes, size_t len, const char *name, struct json **out)
 {
     *out = NULL;
     if (!len) FAIL(DATA, "%s: not valid JSON: empty", name);
-    if (memchr(bytes, 0, len) || !text_is_utf8(bytes, len) || has_bad_escape(bytes, len))
+    size_t nuls;
+    if (memchr(bytes, 0, len) || !text_is_utf8(bytes, len) || has_bad_escape(bytes, len, &nuls))
         FAIL(DATA, "%s: not valid JSON: a NUL, a malformed \\u escape, or bytes that are not UTF-8",
              name);
+    char *encoded = nuls ? encode_nuls(bytes, len) : NULL;
+    if (encoded) bytes = encoded;
     const char *end = NULL;
+    enum status st = STATUS_OK;
     cJSON *root = cJSON_ParseWithLengthOpts(bytes, len, &end, 0);
     if (!root)
-        FAIL(DATA, "%s: not valid JSON near byte %zu", name, end ? (size_t)(end - bytes) : 0);
+        FAIL_OUT(DATA, "%s: not valid JSON near byte %zu", name, end ? (size_t)(end - bytes) : 0);
     while (end < bytes + len && strchr(" \t\r\n", *end)) end++;
-    enum status st = STATUS_OK;
     if (end != bytes + len)
         FAIL_OUT(DATA, "%s: trailing data after the JSON value at byte %zu", name,
                  (size_t)(end - bytes));
     TRY_OUT(check_duplicate_keys(root, name));
     *out = (struct json *)root;
-    return STATUS_OK;
 out:
-    cJSON_Delete(root);
+    free(encoded);
+    if (st) cJSON_Delete(root);
     return st;
 }
 

@@ -18,8 +18,9 @@ enum rng_purpose {
     RNG_VALIDATION, /* which documents are held out */
     RNG_SAMPLE,     /* generation */
     RNG_TEST,
-    RNG_NEURONS, /* which neurons of a session are read */
-    RNG_MOMENTS, /* stochastic rounding of second moments */
+    RNG_NEURONS,   /* which neurons of a session are read */
+    RNG_MOMENTS,   /* stochastic rounding of second moments */
+    RNG_SYNTHETIC, /* synthetic spike counts */
 };
 
 struct rng_block {

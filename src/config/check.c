@@ -139,9 +139,8 @@ static enum status check_data(const struct config *c)
              c->training.dataset_path);
     if (!c->data.num_sources && !c->training.dataset_path[0])
         FAIL(CONFIG,
-             "no training data: set the path of a [[data.source]], or "
-             "training.dataset_path (training.dataset = \"%s\" is only a name here)",
-             c->training.dataset);
+             "no training data: set training.dataset, training.dataset_path, or the path of a "
+             "[[data.source]]");
     if (c->objective.name == OBJECTIVE_masked && !c->objective.mask_token[0])
         FAIL(CONFIG, "objective.name = \"masked\" requires objective.mask_token");
     if (c->objective.name == OBJECTIVE_masked && !(c->objective.mask_probability > 0))
@@ -149,7 +148,7 @@ static enum status check_data(const struct config *c)
     const struct validation_config *v = &c->validation;
     if (v->enable && !config_has_validation_data(c) && !v->tasks.count)
         FAIL(CONFIG, "validation.enable = true requires validation.dataset_path, "
-                     "data.validation_share or validation.tasks");
+                     "validation.dataset, data.validation_share or validation.tasks");
     if (v->enable && v->steps == 0) FAIL(CONFIG, "validation.steps = 0: must be -1 or at least 1");
     return STATUS_OK;
 }

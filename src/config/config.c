@@ -5,8 +5,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/toml_parse.h"
+#include "config/datasets.h"
 #include "config/sections.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +68,12 @@ const char *config_origin(const struct config *c, const struct option *row)
     for (size_t i = 0; i < c->book->num_origins; i++)
         if (c->book->origins[i].row == row) return c->book->origins[i].where;
     return "default";
+}
+
+bool config_is_default(const struct config *c, const char *key)
+{
+    const struct config_section *section;
+    return !strcmp(config_origin(c, config_find(key, &section)), "default");
 }
 
 /* The value as the user wrote it, more or less, for messages. */
@@ -168,14 +176,11 @@ static enum status set_key(struct config *c, const char *key, const struct toml 
 
 static enum status set_source(struct source_config *s, const struct toml *table, const char *file)
 {
-    const struct config_section *section = &config_source_section;
     for (const struct toml *v = table->first; v; v = v->next) {
         struct value_position p = {file, v->line, v->column};
-        const struct option *row = NULL;
         char key[160];
         snprintf(key, sizeof key, "data.source.%.100s", v->key);
-        for (size_t r = 0; r < section->count; r++)
-            if (!strcmp(section->rows[r].name, v->key)) row = &section->rows[r];
+        const struct option *row = config_find_source(key);
         if (!row) return fail_unknown_key(p, key);
         if (option_set(row, s, v)) {
             struct text shown = {0};
@@ -189,7 +194,7 @@ static enum status set_source(struct source_config *s, const struct toml *table,
     FAIL(CONFIG, "%s:%d:%d: path is required in [[data.source]]", file, table->line, table->column);
 }
 
-static enum status set_defaults(const struct config_section *section, void *into)
+enum status config_set_defaults(const struct config_section *section, void *into)
 {
     for (size_t r = 0; r < section->count; r++) {
         struct toml *unused = NULL;
@@ -214,7 +219,7 @@ static enum status set_sources(struct config *c, const struct toml *array, const
         if (t->kind != TOML_TABLE)
             FAIL(CONFIG, "%s:%d:%d: expected [[data.source]]", file, t->line, t->column);
         struct source_config *s = &c->data.sources[c->data.num_sources++];
-        TRY(set_defaults(&config_source_section, s));
+        TRY(config_set_defaults(&config_source_section, s));
         TRY(set_source(s, t, file));
     }
     return STATUS_OK;
@@ -254,12 +259,47 @@ static enum status load_file(struct config *c, const char *path)
     return STATUS_OK;
 }
 
+static bool is_source_key(const char *key) { return !strncmp(key, "data.source.", 12); }
+
+/* "data.source.N.key": of an existing source, or of one after the last. */
+static enum status assign_source(struct config *c, const char *key, const char *value,
+                                 const char *origin)
+{
+    struct value_position p = {.file = origin};
+    struct data_config *d = &c->data;
+    struct toml *tree = NULL;
+    size_t number = 0;
+    int digits = 0;
+    char name[160];
+    for (; isdigit((unsigned char)key[12 + digits]) && digits < 6; digits++)
+        number = 10 * number + (size_t)(key[12 + digits] - '0');
+    if (!digits || key[12 + digits] != '.')
+        FAIL(CONFIG, "%s: %s: expected data.source.N.key, where N is 0 for the first source",
+             origin, key);
+    snprintf(name, sizeof name, "data.source.%.100s", key + 12 + digits + 1);
+    const struct option *row = config_find_source(name);
+    if (!row) return fail_unknown_key(p, key);
+    if (number > d->num_sources)
+        FAIL(CONFIG, "%s: %s: the configuration has %zu sources: N must be from 0 to %zu", origin,
+             key, d->num_sources, d->num_sources);
+    if (number == d->num_sources) {
+        d->sources = heap_grow(d->sources, number + 1, sizeof *d->sources);
+        d->sources[number] = (struct source_config){0};
+        TRY(config_set_defaults(&config_source_section, &d->sources[number]));
+        d->num_sources++;
+    }
+    enum status st = option_set_text(row, &d->sources[number], value, &tree);
+    keep_tree(c, tree);
+    return st ? fail_option(p, key, value) : STATUS_OK;
+}
+
 enum status config_assign(struct config *c, const char *key, const char *value, const char *origin)
 {
     struct value_position p = {.file = origin};
     const struct config_section *section;
     const struct option *row;
     struct toml *tree = NULL;
+    if (is_source_key(key)) return assign_source(c, key, value, origin);
     TRY(resolve_key(c, key, NULL, p, &section, &row));
     if (!row) return STATUS_OK;
     enum status st = option_set_text(row, (char *)c + section->offset, value, &tree);
@@ -290,20 +330,65 @@ static void resolve_family(struct config *c)
              "sizes without RoPE scaling");
 }
 
+/* Flavors such as 8B_flex have a document mask in torchtitan, whose files have no key for it. */
+static void resolve_mask(struct config *c)
+{
+    if (config_is_default(c, "model.attn_mask_type") && model_shape_masks_documents(&c->model))
+        c->model.attn_mask_type = ATTN_MASK_block_causal;
+}
+
+/* The default number of streams becomes a multiple of the data-parallel ranks that the file names.
+ */
+static void resolve_streams(struct config *c)
+{
+    const struct parallelism_config *p = &c->parallelism;
+    int64_t shard = p->data_parallel_shard_degree > 0 ? p->data_parallel_shard_degree : 1;
+    int64_t readers = p->data_parallel_replicate_degree * shard; /* each at most 2^20 */
+    if (!config_is_default(c, "data.streams") || readers > 1 << 20) return;
+    c->data.streams = (c->data.streams + readers - 1) / readers * readers;
+}
+
+/* After all settings: every source has a path and a column. */
+static enum status complete_sources(struct config *c)
+{
+    for (size_t i = 0; i < c->data.num_sources; i++) {
+        struct source_config *s = &c->data.sources[i];
+        if (!s->path[0]) FAIL(CONFIG, "data.source.%zu.path is required", i);
+        if (!s->column[0]) s->column = c->data.column;
+        if (s->filter_value[0] && !s->filter_column[0])
+            FAIL(CONFIG, "data.source.%zu.filter_value = \"%s\": requires filter_column", i,
+                 s->filter_value);
+    }
+    return STATUS_OK;
+}
+
+/* Settings of a source come last: they may change one that training.dataset names. */
+static enum status resolve_sources(struct config *c, const char *const *settings, int num_settings)
+{
+    TRY(datasets_resolve(c, c->book->uses_fork));
+    for (int i = 0; i < num_settings; i++)
+        if (is_source_key(settings[i])) TRY(set_argument(c, settings[i]));
+    return complete_sources(c);
+}
+
 enum status config_load(struct config *c, const char *path, const char *const *settings,
                         int num_settings)
 {
     memset(c, 0, sizeof *c);
     c->book = heap(sizeof *c->book);
     for (size_t s = 0; s < NUM_SECTIONS; s++)
-        TRY(set_defaults(&config_sections[s], (char *)c + config_sections[s].offset));
+        TRY(config_set_defaults(&config_sections[s], (char *)c + config_sections[s].offset));
     if (path) TRY(load_file(c, path));
-    for (int i = 0; i < num_settings; i++) TRY(set_argument(c, settings[i]));
+    for (int i = 0; i < num_settings; i++)
+        if (!is_source_key(settings[i])) TRY(set_argument(c, settings[i]));
     if (path) {
         c->book->path = heap_string(path, strlen(path));
         c->job.config_file = c->book->path;
     }
     resolve_family(c);
+    resolve_mask(c);
+    resolve_streams(c);
+    TRY(resolve_sources(c, settings, num_settings));
     if (c->book->ignored.len)
         log_line(LOG_INFO, "accepted without effect: %s", c->book->ignored.data);
     if (c->model.norm_type == NORM_TYPE_layernorm)

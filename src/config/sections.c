@@ -163,6 +163,16 @@ const struct option *config_find(const char *key, const struct config_section **
     return NULL;
 }
 
+const struct option *config_find_source(const char *key)
+{
+    const struct config_section *section = &config_source_section;
+    const struct config_alias *alias = config_find_alias(key);
+    const char *name = strrchr(alias ? alias->key : key, '.');
+    for (size_t r = 0; name && r < section->count; r++)
+        if (!strcmp(section->rows[r].name, name + 1)) return &section->rows[r];
+    return NULL;
+}
+
 const struct config_alias *config_find_alias(const char *key)
 {
     for (size_t i = 0; i < config_num_aliases; i++)

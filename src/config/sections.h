@@ -31,9 +31,14 @@ extern const size_t config_num_ignored;
 
 /* The option "section.key" and its section, or NULL. */
 const struct option *config_find(const char *key, const struct config_section **section);
+/* The option "data.source.key", by its current or an older name, or NULL. */
+const struct option *config_find_source(const char *key);
 const struct config_alias *config_find_alias(const char *key);
 const struct config_ignored *config_find_ignored(const char *key);
 /* The known key most similar to this one, in `buffer`, or NULL: for "did you mean". */
 const char *config_suggest(const char *key, char *buffer, size_t size);
+/* Sets every option of the section to its default. */
+enum status config_set_defaults(const struct config_section *section, void *into);
 /* The origin of this value; "default" if nothing set it. */
 const char *config_origin(const struct config *c, const struct option *row);
+bool config_is_default(const struct config *c, const char *key); /* of an existing key */

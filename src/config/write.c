@@ -1,6 +1,7 @@
 /* write.c -- renders the tables: config.toml of a run, `config explain`, docs/options.md. */
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config.h"
+#include "config/datasets.h"
 #include "config/sections.h"
 
 #include <string.h>
@@ -45,6 +46,8 @@ static void explain_row(const char *section, const struct option *row, struct te
     for (size_t i = 0; i < config_num_aliases; i++)
         if (!strcmp(config_aliases[i].key, key.data))
             text_addf(out, "  also written: %s\n", config_aliases[i].old_key);
+    if (!strcmp(key.data, "training.dataset") || !strcmp(key.data, "validation.dataset"))
+        datasets_explain(out);
     text_release(&key);
 }
 
@@ -58,12 +61,12 @@ enum status config_explain(const char *key, struct text *out)
         explain_row(section->name, row, out);
         return STATUS_OK;
     }
-    if (!strncmp(key, "data.source.", 12))
-        for (size_t r = 0; r < config_source_section.count; r++)
-            if (!strcmp(config_source_section.rows[r].name, key + 12)) {
-                explain_row("data.source", &config_source_section.rows[r], out);
-                return STATUS_OK;
-            }
+    /* data.source.path, data.source.0.path */
+    const struct option *source = strncmp(key, "data.source.", 12) ? NULL : config_find_source(key);
+    if (source) {
+        explain_row("data.source", source, out);
+        return STATUS_OK;
+    }
     bool found = false;
     for (size_t s = 0; s < NUM_SECTIONS; s++) /* a section, or a key without its section */
         for (size_t r = 0; r < config_sections[s].count; r++)
@@ -122,6 +125,7 @@ void config_document(struct text *out)
         if (!strcmp(config_sections[s].name, "data"))
             document_section(&config_source_section, "[[", out);
     }
+    datasets_document(out);
     text_adds(out, "\n## Older spellings\n\n| older | current |\n|---|---|\n");
     for (size_t i = 0; i < config_num_aliases; i++)
         text_addf(out, "| `%s` | `%s` |\n", config_aliases[i].old_key, config_aliases[i].key);

@@ -219,6 +219,15 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
     return STATUS_OK;
 }
 
+/* The separator is the last ID in gpt-neuro-arch, and the one after the motifs here. */
+static enum status check_motifs(const struct source *s, int64_t vocab_size)
+{
+    if (!s->motifs || !vocab_size || motifs_separator(s->motifs) + 1 == vocab_size)
+        return STATUS_OK;
+    FAIL(CONFIG, "%s: model.vocab_size = %lld: must be %d, k_limit + 2 of that file",
+         s->config->motifs, (long long)vocab_size, motifs_separator(s->motifs) + 1);
+}
+
 static enum status open_sources(struct loader *l)
 {
     const struct data_config *c = l->options.data;
@@ -227,6 +236,7 @@ static enum status open_sources(struct loader *l)
     for (size_t i = 0; i < c->num_sources; i++) {
         TRY(source_open(&l->sources[i], &c->sources[i]));
         l->num_sources++;
+        TRY(check_motifs(&l->sources[i], l->options.vocab_size));
     }
     return STATUS_OK;
 }
@@ -428,8 +438,10 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
     if (!json_is_array(streams)) FAIL(DATA, "the data position has no streams");
     if (json_count(streams) != l->order->num_streams)
-        FAIL(CONFIG, "the data position was saved with %zu streams; configured: %llu; " OR_RESTART,
-             json_count(streams), (unsigned long long)l->order->num_streams);
+        FAIL(CONFIG,
+             "the data position was saved with %zu streams, the data now has %llu: set "
+             "data.streams = %zu; " OR_RESTART,
+             json_count(streams), (unsigned long long)l->order->num_streams, json_count(streams));
     if (l->order->cursor_ints && next % l->options.num_readers)
         FAIL(CONFIG, "the data position, row %lld, is not a multiple of %d data-parallel ranks",
              (long long)next, l->options.num_readers);

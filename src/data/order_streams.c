@@ -129,8 +129,9 @@ static enum status choose_num_streams(struct stream_order *s, int num_readers)
             "each file is decompressed several times; `llamero prepare` avoids this",
             (unsigned long long)V);
     if (!s->rules.once && V % (uint64_t)num_readers)
-        FAIL(CONFIG, "data.streams: %llu streams are not a multiple of %d data-parallel ranks",
-             (unsigned long long)V, num_readers);
+        FAIL(CONFIG, "data.streams: %llu streams are not a multiple of %d data-parallel ranks%s",
+             (unsigned long long)V, num_readers,
+             V < requested ? ": a source has too few documents" : "");
     s->rules.num_streams = V;
     s->num_own = s->rules.once ? 1 : V / (uint64_t)num_readers;
     return STATUS_OK;

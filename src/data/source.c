@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DOCUMENT = 1 << 30, MAX_IDLE_BYTES = 4 << 20 };
+enum { MAX_DOCUMENT = 1 << 30, MAX_IDLE_BYTES = 4 << 20, DEFAULT_MOTIF_NEURONS = 256 };
 
 static bool has_suffix(const char *path, const char *suffix)
 {
@@ -34,10 +34,11 @@ static enum status detect_kind(const char *path, const struct source_kind **kind
                 *kind = kinds[i];
                 return STATUS_OK;
             }
-    FAIL(CONFIG,
-         "%s: unknown file type; supported are .txt, .jsonl (both also .gz, .zst), .parquet, "
-         ".arrow, .npy and .bin/.idx",
-         path);
+    FAIL(
+        CONFIG,
+        "%s: unknown file type; supported are .txt, .jsonl (both also .gz, .zst), .json, .parquet, "
+        ".arrow, .npy and .bin/.idx",
+        path);
 }
 
 static enum status open_file(struct source *s, const char *path)
@@ -106,9 +107,10 @@ static enum status open_files(struct source *s, const char *path)
     text_addf(&idx, "%s.idx", path);
     text_addf(&state, "%s/state.json", path);
     text_addf(&splits, "%s/dataset_dict.json", path);
-    if (!strcmp(path, "mock")) {
+    bool mock = !strcmp(path, "mock");
+    if (mock || !strcmp(path, "synthetic-spikes")) {
         uint64_t size;
-        s->kind = &source_mock;
+        s->kind = mock ? &source_mock : &source_synthetic;
         st = s->kind->open(s, NULL, &size);
         goto out;
     }
@@ -133,14 +135,43 @@ out:
     return st;
 }
 
+size_t source_kind_neurons(const struct source_config *c)
+{
+    bool motifs = c->motifs && c->motifs[0];
+    return c->neurons >= 0 ? (size_t)c->neurons : motifs ? DEFAULT_MOTIF_NEURONS : 0;
+}
+
+/* Of options that select or change documents, if they are set. */
+static void add_fingerprint(struct source *s)
+{
+    const struct source_config *c = s->config;
+    uint32_t neurons = (uint32_t)source_kind_neurons(c);
+    s->fingerprint = checksum_crc32c(s->fingerprint, c->column, strlen(c->column));
+    s->fingerprint = checksum_crc32c(s->fingerprint, &c->weight, sizeof c->weight);
+    if (!s->motifs && neurons)
+        s->fingerprint = checksum_crc32c(s->fingerprint, &neurons, sizeof neurons);
+    if (!source_kind_filters(c)) return;
+    s->fingerprint = checksum_crc32c(s->fingerprint, c->filter_column, strlen(c->filter_column));
+    s->fingerprint = checksum_crc32c(s->fingerprint, c->filter_value, strlen(c->filter_value));
+}
+
 static enum status open_motifs(struct source *s)
 {
     const char *path = s->config->motifs;
     if (!path || !path[0]) return STATUS_OK;
     TRY(motifs_open(&s->motifs, path));
-    const uint32_t numbers[] = {motifs_checksum(s->motifs), (uint32_t)s->config->motif_neurons};
+    const uint32_t numbers[] = {motifs_checksum(s->motifs),
+                                (uint32_t)source_kind_neurons(s->config)};
     s->fingerprint = checksum_crc32c(s->fingerprint, numbers, sizeof numbers);
     return STATUS_OK;
+}
+
+static enum status fail_empty(const struct source_config *c)
+{
+    if (source_kind_filters(c))
+        FAIL(DATA, "%s: the source is empty: no row has %s = \"%s\"", c->path, c->filter_column,
+             c->filter_value);
+    FAIL(DATA, "%s: the source is empty", c->path);
 }
 
 enum status source_open(struct source *s, const struct source_config *config)
@@ -155,11 +186,13 @@ enum status source_open(struct source *s, const struct source_config *config)
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
                          "%s: data.source.motifs requires spike counts in .parquet or .arrow files",
                          config->path);
-    s->fingerprint = checksum_crc32c(s->fingerprint, config->column, strlen(config->column));
-    s->fingerprint = checksum_crc32c(s->fingerprint, &config->weight, sizeof config->weight);
+    if (!st && source_kind_filters(config) && s->kind != &source_table)
+        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                         "%s: data.source.filter_column requires .parquet or .arrow files",
+                         config->path);
+    add_fingerprint(s);
     bool is_empty = !s->kind || (s->kind->seeks && !s->num_positions);
-    if (!st && is_empty)
-        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the source is empty", config->path);
+    if (!st && is_empty) st = fail_empty(config);
     if (st) source_close(s);
     return st;
 }

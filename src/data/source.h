@@ -4,11 +4,12 @@
  *          .jsonl            a line; a byte offset in the concatenated files.
  *          .txt              a chunk of about 4 KiB, cut at line breaks; the chunk's number.
  *          .bin/.idx         a document of the index; its number.
- *          .parquet, .arrow  a row; its number.
+ *          .parquet, .arrow  a row; its number, among those that pass the filter.
  *          .npy              a row of a 2-D array, or 16,384 tokens of a 1-D array; its number.
  *          .gz, .zst         a line, also of text, since these files cannot seek;
  *                            file << 32 | number of the line in it.
  *          "mock"            Megatron-LM's mock data: 100,000 documents that count 1, 2, 3, ...
+ *          "synthetic-spikes" gpt-neuro-arch's synthetic spike counts: a million sessions.
  *          Blank lines are no documents, and compressed files do not number them.
  * Parts    Part i of V owns the positions [i*P/V, (i+1)*P/V).  Compressed files are assigned to
  *          the parts round robin; with fewer files than parts, so are the lines of a file. */
@@ -30,7 +31,11 @@ struct source_file {
     union {                  /* by kind */
         struct file_map map; /* .jsonl, .txt */
         struct megatron tokens;
-        struct table table;
+        struct {
+            struct table table;
+            uint64_t *rows; /* that pass the filter, ascending; NULL: all */
+            uint64_t num_rows;
+        };
         struct npy array;
     };
 };

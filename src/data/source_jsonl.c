@@ -52,7 +52,7 @@ static enum status jsonl_document(const struct source *s, const struct source_do
 }
 
 const struct source_kind source_jsonl = {
-    .suffixes = {".jsonl"},
+    .suffixes = {".jsonl", ".json"},
     .unit = "from byte",
     .seeks = true,
     .position_bytes = 1,

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "data/data_config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,7 +59,8 @@ struct source_kind {
 };
 
 extern const struct source_kind source_jsonl, source_text, source_compressed_jsonl,
-    source_compressed_text, source_table, source_megatron, source_npy, source_mock;
+    source_compressed_text, source_table, source_megatron, source_npy, source_mock,
+    source_synthetic;
 
 /* "FILE, UNIT N": where a document is, for messages. */
 enum { SOURCE_WHERE = 512 };
@@ -67,6 +69,14 @@ void source_kind_where(const struct source *s, const struct source_document *d,
 /* A text that needs no decoding.  DATA: not UTF-8. */
 enum status source_kind_plain_text(const struct source *s, const struct source_document *d,
                                    struct document_text *out);
+
+/* Neurons of every session of spike counts; 0: as many as it has. */
+size_t source_kind_neurons(const struct source_config *c);
+
+static inline bool source_kind_filters(const struct source_config *c)
+{
+    return c->filter_column && c->filter_column[0];
+}
 
 /* Blank lines are no documents. */
 static inline bool source_kind_is_blank(const void *line, size_t len)

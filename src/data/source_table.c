@@ -4,25 +4,80 @@
 #include "data/source.h"
 #include "data/source_kind.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Collects the rows whose text in filter_column is filter_value. */
+static enum status filter_rows(const struct source_config *c, struct source_file *f)
+{
+    struct table table = {0};
+    struct table_reader *reader = NULL;
+    struct text value = {0};
+    size_t len = strlen(c->filter_value);
+    enum status st = STATUS_OK;
+    TRY_OUT(table_open(&table, f->path, c->filter_column));
+    if (table.kind != TABLE_TEXT)
+        FAIL_OUT(CONFIG, "%s: data.source.filter_column = \"%s\": expected a column of text",
+                 f->path, c->filter_column);
+    f->rows = heap((table.num_rows + 1) * sizeof *f->rows);
+    f->num_rows = 0;
+    table_reader_open(&reader, &table);
+    for (uint64_t row = 0; row < table.num_rows; row++) {
+        TRY_OUT(table_read(reader, row, &value));
+        if (value.len == len && !memcmp(value.data, c->filter_value, len))
+            f->rows[f->num_rows++] = row;
+    }
+out:
+    table_reader_close(reader);
+    table_close(&table);
+    text_release(&value);
+    return st;
+}
+
+/* The row at a position of the file, and the first position whose row is not below `row`. */
+static uint64_t row_at(const struct source_file *f, uint64_t position)
+{
+    return f->rows ? f->rows[position] : position;
+}
+
+static uint64_t position_of(const struct source_file *f, uint64_t row)
+{
+    uint64_t low = 0, high = f->num_rows;
+    if (!f->rows) return row;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (f->rows[middle] < row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
 
 static enum status rows_open(struct source *s, struct source_file *f, uint64_t *size)
 {
     const char *column = s->config->column;
+    f->rows = NULL;
     TRY(table_open(&f->table, f->path, column));
+    f->num_rows = f->table.num_rows;
+    if (source_kind_filters(s->config)) TRY(filter_rows(s->config, f));
     if (s->num_files > 1 && s->holds_ids != table_holds_ids(&f->table))
         FAIL(CONFIG, "%s: the files of a source must all hold text or all hold token IDs", f->path);
     s->holds_ids = table_holds_ids(&f->table);
     if (s->motifs && f->table.kind != TABLE_COUNTS)
         FAIL(CONFIG, "%s: data.source.motifs requires spike counts, but column \"%s\" holds none",
              f->path, column);
-    f->table.motifs = s->motifs, f->table.motif_neurons = (size_t)s->config->motif_neurons;
-    s->num_positions += f->table.num_rows;
+    f->table.motifs = s->motifs, f->table.neurons = source_kind_neurons(s->config);
+    s->num_positions += f->num_rows;
     *size = f->table.size;
     return STATUS_OK;
 }
 
-static void rows_close(struct source_file *f) { table_close(&f->table); }
+static void rows_close(struct source_file *f)
+{
+    table_close(&f->table);
+    free(f->rows);
+}
 
 static void open_reader(const struct source *s, struct source_reader *r, size_t file)
 {
@@ -37,7 +92,7 @@ static enum status rows_find(const struct source *s, struct source_reader *r,
 {
     for (*none = true; *none && c->position < c->end; ++c->position) {
         size_t i = source_file_at(s, c->position);
-        uint64_t row = c->position - s->files[i].first_position;
+        uint64_t row = row_at(&s->files[i], c->position - s->files[i].first_position);
         open_reader(s, r, i);
         source_kind_clear(&d->text);
         TRY(table_read(r->table, row, &d->text));
@@ -52,9 +107,10 @@ static uint64_t rows_range_end(const struct source *s, struct source_reader *r, 
                                uint64_t *bytes)
 {
     size_t i = source_file_at(s, position);
-    uint64_t first = s->files[i].first_position;
+    const struct source_file *f = &s->files[i];
     open_reader(s, r, i);
-    return first + table_range_end(r->table, position - first, bytes);
+    uint64_t end = table_range_end(r->table, row_at(f, position - f->first_position), bytes);
+    return f->first_position + position_of(f, end);
 }
 
 static enum status rows_text(const struct source *s, const struct source_document *d,

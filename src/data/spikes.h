@@ -24,5 +24,11 @@ struct spikes {
     int64_t counts, spikes;
 };
 
+/* Mean count per bin of each neuron of a session: `ids` are bins of a separator and one count per
+ * neuron.  Counts of 255 are left out. */
+void spikes_rates(const int32_t *ids, size_t bins, size_t neurons, double *rates);
+/* -log p of a count below 255 under a Poisson process with that mean, in nats. */
+double spikes_poisson_loss(double rate, int32_t count);
+
 /* Over the first d->max_ids IDs of d->sources, which must hold spike counts. */
 enum status spikes_homogeneous(const struct corpus *d, struct spikes *out);

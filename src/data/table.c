@@ -159,7 +159,7 @@ static enum status append_motifs(const struct table_reader *r, uint64_t row, siz
     struct motif_session s = {.counts = (const unsigned char *)r->counts.data,
                               .neurons = neurons,
                               .bins = bins,
-                              .width = t->motif_neurons,
+                              .width = t->neurons ? t->neurons : neurons,
                               .number = row};
     if (motifs_length(t->motifs, &s) > MAX_DOCUMENT_BYTES / sizeof(int32_t))
         FAIL(DATA, "%s, row %llu: %zu bins as motifs of %zu neurons exceed 1 GiB", path_of(t),
@@ -169,19 +169,22 @@ static enum status append_motifs(const struct table_reader *r, uint64_t row, siz
 }
 
 /* Transposes the counts from [neuron][bin] to bins, each after a separator. */
-static enum status append_bins(const struct table_reader *r, uint64_t row, size_t neurons,
+static enum status append_bins(struct table_reader *r, uint64_t row, size_t neurons,
                                struct text *out)
 {
     const unsigned char *counts = (const unsigned char *)r->counts.data;
     size_t bins = neurons ? r->counts.len / neurons : 0;
+    size_t width = r->table->neurons && neurons ? r->table->neurons : neurons;
+    size_t first = motifs_first_neuron(neurons, width, row);
+    r->neurons = r->table->motifs ? neurons : width;
     if (r->table->motifs && bins) return append_motifs(r, row, neurons, bins, out);
-    if ((neurons + 1) * bins > MAX_DOCUMENT_BYTES / sizeof(int32_t))
+    if ((width + 1) * bins > MAX_DOCUMENT_BYTES / sizeof(int32_t))
         FAIL(DATA, "%s, row %llu: %zu neurons of %zu bins exceed 1 GiB", path_of(r->table),
-             (unsigned long long)row, neurons, bins);
-    text_reserve(out, (neurons + 1) * bins * sizeof(int32_t));
+             (unsigned long long)row, width, bins);
+    text_reserve(out, (width + 1) * bins * sizeof(int32_t));
     for (size_t b = 0; b < bins; b++) {
         append_id(out, TABLE_BIN_SEPARATOR);
-        for (size_t n = 0; n < neurons; n++) append_id(out, counts[n * bins + b]);
+        for (size_t n = 0; n < width; n++) append_id(out, counts[(first + n % neurons) * bins + b]);
     }
     return STATUS_OK;
 }
@@ -243,6 +246,5 @@ enum status table_read(struct table_reader *r, uint64_t number, struct text *out
     if (row.uneven)
         FAIL(DATA, "%s, row %llu: its lists differ in length", path_of(r->table),
              (unsigned long long)number);
-    r->neurons = neurons;
     return append_bins(r, number, neurons, out);
 }

@@ -23,10 +23,10 @@ struct table {
     struct arrow arrow; /* of an .arrow file */
     enum table_kind kind;
     uint64_t num_rows, size; /* bytes of the file */
-    /* Set by the caller, borrowed: encode spike counts as motifs of this many neurons; NULL: as
-     * single counts. */
+    /* Set by the caller.  Spike counts are encoded as motifs, or as single counts if `motifs`,
+     * which is borrowed, is NULL. */
     const struct motifs *motifs;
-    size_t motif_neurons;
+    size_t neurons; /* of every session, as motif_session.width; 0: as many as it has */
 };
 
 /* CONFIG: no such column, or its type is not supported.  Otherwise as parquet_open, arrow_open. */

@@ -230,7 +230,8 @@ enum status client_send(struct client *c, const struct client_request *q, struct
         if (is_success(a)) return STATUS_OK;
         if (c->settings->is_s3) read_s3_error(a);
         if (q->sink && q->sink->have > before) tries = 1;
-        if (!is_retryable(a, redirected_off) || tries == MAX_TRIES) return fail_response(c, a, q);
+        if (!is_retryable(a, redirected_off) || tries == MAX_TRIES || c->settings->once)
+            return fail_response(c, a, q);
         if (a->status == 416 && q->sink) TRY(q->sink->restart(q->sink));
         double seconds = a->retry_s >= 0 ? a->retry_s : (double)(1 << (tries - 1));
         if (seconds > MAX_WAIT_S) seconds = MAX_WAIT_S;

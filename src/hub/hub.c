@@ -413,3 +413,94 @@ enum status hub_find(const char *path, char **local)
     hub_settings_release(&s);
     return st;
 }
+
+/* Counts what the cache lacks of a path, according to the Hub. */
+static enum status look_online(const struct hub_settings *settings, const struct hub_path *p,
+                               bool *here, struct text *report)
+{
+    struct client c = {0};
+    struct listing l = {0};
+    struct snapshot s = {0};
+    char commit[COMMIT_HEX];
+    size_t missing = 0;
+    uint64_t bytes = 0;
+    enum status st = STATUS_OK;
+    TRY_OUT(client_open(&c, settings));
+    if (!p->is_s3) TRY_OUT(listing_fetch_commit(&c, p, commit));
+    TRY_OUT(select_files(&c, p, HUB_DATA, commit, &l));
+    snapshot_init(&s, p, settings->cache, commit);
+    for (size_t i = 0; i < l.count; i++)
+        if (!snapshot_has(&s, &l.files[i])) missing++, bytes += l.files[i].size;
+    /* without the reference, hub_find does not know the snapshot */
+    *here = !missing && !hub_path_cached_commit(p, settings->cache, commit);
+    if (!*here)
+        text_addf(report, "%s%s: %zu of %zu files, %.1f MB, are not in the cache",
+                  report->len ? "; " : "", p->name, missing, l.count, (double)bytes / 1e6);
+out:
+    snapshot_release(&s);
+    listing_release(&l);
+    client_close(&c);
+    return st;
+}
+
+/* Whether the cache has a file of the path. */
+static bool is_cached(const struct hub_settings *settings, const char *path)
+{
+    struct file_list list = {0};
+    char *local;
+    bool found = !hub_find_with(settings, path, &local) && !file_glob(&list, local);
+    free(local);
+    file_list_release(&list);
+    return found;
+}
+
+static enum status look_at(struct hub_settings *s, const char *path, bool *here,
+                           struct text *report)
+{
+    struct hub_path p;
+    *here = true;
+    if (!hub_is_path(path)) return STATUS_OK;
+    TRY(hub_path_parse(&p, path));
+    enum status st = s->offline ? STATUS_OK : look_online(s, &p, here, report);
+    bool unreachable = st == STATUS_IO || st == STATUS_UNSUPPORTED;
+    if (unreachable) {
+        text_addf(report, "%s%s", report->len ? "; " : "", status_message());
+        s->offline = true; /* do not wait for the others, either */
+        st = STATUS_OK;
+    }
+    if (s->offline) *here = is_cached(s, path);
+    if (s->offline && !*here)
+        text_addf(report, "%s%s: not in the cache", report->len ? "; " : "", path);
+    hub_path_release(&p);
+    return st;
+}
+
+enum status hub_look_with(const struct hub_settings *s, const char *const *paths, size_t count,
+                          bool *here, struct text *report)
+{
+    struct hub_settings same = *s;
+    same.once = true;
+    for (size_t i = 0; i < count; i++) TRY(look_at(&same, paths[i], &here[i], report));
+    return STATUS_OK;
+}
+
+enum status hub_look(const char *const *paths, size_t count, bool *here, struct text *report)
+{
+    struct hub_settings s[2] = {0}; /* of the Hub, of the object store */
+    bool is_read[2] = {false, false};
+    enum status st = STATUS_OK;
+    for (size_t i = 0; i < count; i++) {
+        int k = is_s3(paths[i]);
+        if (!hub_is_path(paths[i])) {
+            here[i] = true;
+            TRY_OUT(hub_path_check_scheme(paths[i]));
+            continue;
+        }
+        if (!is_read[k]) TRY_OUT(read_settings(paths[i], &s[k]));
+        is_read[k] = s[k].once = true;
+        TRY_OUT(look_at(&s[k], paths[i], &here[i], report));
+    }
+out:
+    for (int k = 0; k < 2; k++) hub_settings_release(&s[k]);
+    return st;
+}

@@ -34,3 +34,11 @@ enum status hub_fetch_with(const struct hub_settings *s, const char *path,
 /* The local path, or pattern; heap.  MISSING: not in the cache. */
 enum status hub_find(const char *path, char **local);
 enum status hub_find_with(const struct hub_settings *s, const char *path, char **local);
+
+/* Looks for the data files of `count` paths without downloading any: here[i] becomes whether the
+ * cache has all of paths[i]'s; a local path is here.  `report` becomes why not: how
+ * much is missing, or that the Hub cannot be reached, in which case what the cache has of a path
+ * counts as all.  Errors: those of hub_fetch that are not about reaching the Hub. */
+enum status hub_look(const char *const *paths, size_t count, bool *here, struct text *report);
+enum status hub_look_with(const struct hub_settings *s, const char *const *paths, size_t count,
+                          bool *here, struct text *report);

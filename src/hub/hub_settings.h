@@ -17,6 +17,7 @@ struct hub_settings {
     bool offline;           /* HF_HUB_OFFLINE */
     bool is_s3;
     struct http_signer signer; /* S3: owned; key_id NULL: requests are not signed */
+    bool once;                 /* fail at the first error instead of trying again */
     /* Waits before a request is retried; NULL: sleeps. */
     void (*wait)(void *context, double seconds);
     void *context;

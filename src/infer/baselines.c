@@ -23,6 +23,11 @@ static struct corpus make_corpus(const struct baselines *b, const struct source_
                            .max_ids = max_ids};
 }
 
+struct corpus baselines_corpus(const struct baselines *b)
+{
+    return make_corpus(b, b->source, 1, 0);
+}
+
 struct ngram_pass {
     struct ngram *ngram;
     struct baselines *baselines;

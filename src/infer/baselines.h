@@ -32,6 +32,9 @@ enum status baselines_find_spikes(struct baselines *b);
  * overlapping rows.  DATA: no document has n tokens. */
 enum status baselines_measure(struct baselines *b, const struct evaluation *v);
 
+/* The evaluated source as a corpus. */
+struct corpus baselines_corpus(const struct baselines *b);
+
 /* Lines for people; members of a JSON object. */
 void baselines_print(const struct baselines *b, const struct evaluation *v);
 void baselines_write_json(const struct baselines *b, const struct evaluation *v,

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "data/corpus.h"
 #include "formats/npz.h"
 #include "hub/hub.h"
@@ -13,8 +14,16 @@
 
 static enum status check_flags(const struct spike_session *s)
 {
-    enum { MAX_BINS = 1 << 24 };
-    if (!s->out[0]) FAIL(USAGE, "--session requires --out, the .npz file to write");
+    enum { MAX_BINS = 1 << 24, MAX_NEURONS = 1 << 20 };
+    if (!s->out[0])
+        FAIL(USAGE, "--%s requires --out, the .npz file to write",
+             s->neurons ? "neurons" : "session");
+    if (s->neurons && s->source.path[0])
+        FAIL(USAGE, "--neurons draws a random bin instead of reading one: omit it or --session");
+    if (s->neurons && s->prompt_bins != 1)
+        FAIL(USAGE, "--prompt-bins: requires --session; with --neurons the prompt is one bin");
+    if (s->neurons < 0 || s->neurons > MAX_NEURONS)
+        FAIL(USAGE, "--neurons: must be between 1 and 2^20, is %lld", (long long)s->neurons);
     if (s->row < 0) FAIL(USAGE, "--row: must be at least 0, is %lld", (long long)s->row);
     if (s->prompt_bins < 1 || s->prompt_bins > MAX_BINS)
         FAIL(USAGE, "--prompt-bins: must be between 1 and 2^24, is %lld",
@@ -24,11 +33,28 @@ static enum status check_flags(const struct spike_session *s)
     return STATUS_OK;
 }
 
+/* One bin: a random tenth of the neurons have a count of 1, the others of 0.  Selection sampling
+ * (Knuth, TAOCP 2, algorithm 3.4.2S) visits them in order. */
+static void draw_bin(struct spike_session *s, uint64_t seed)
+{
+    uint64_t left = (uint64_t)s->neurons, spiking = left / 10;
+    token_list_reserve(&s->whole, 1 + left);
+    s->whole.ids[s->whole.count++] = TABLE_BIN_SEPARATOR;
+    for (; left; left--) {
+        bool spikes = rng_below(left, seed, RNG_NEURONS, 0, left) < spiking;
+        s->whole.ids[s->whole.count++] = spikes;
+        spiking -= spikes;
+    }
+}
+
 static enum status read_session(struct spike_session *s, struct generation *g)
 {
     enum { MAX_TOKENS = 1 << 24 };
-    size_t neurons;
-    TRY(corpus_read_session(&s->source, (uint64_t)s->row, &s->whole, &neurons));
+    size_t neurons = (size_t)s->neurons;
+    if (neurons)
+        draw_bin(s, g->sampling.seed);
+    else
+        TRY(corpus_read_session(&s->source, (uint64_t)s->row, &s->whole, &neurons));
     s->tokens_per_bin = neurons + 1;
     size_t bins = s->whole.count / s->tokens_per_bin,
            prompt = (size_t)s->prompt_bins * s->tokens_per_bin;
@@ -45,11 +71,16 @@ static enum status read_session(struct spike_session *s, struct generation *g)
     return STATUS_OK;
 }
 
+bool spike_session_requested(const struct spike_session *s)
+{
+    return s->source.path[0] || s->neurons;
+}
+
 enum status spike_session_read(struct spike_session *s, struct generation *g)
 {
     const struct comm *world = &g->loaded.machine.world;
     TRY(check_flags(s));
-    TRY(hub_fetch(s->source.path, HUB_DATA, world));
+    if (!s->neurons) TRY(hub_fetch(s->source.path, HUB_DATA, world));
     TRY(comm_agree(world, read_session(s, g)));
     return STATUS_OK;
 }
@@ -106,8 +137,9 @@ static void report(const struct spike_session *s, const struct generation *g, do
 {
     size_t made = g->ids.count - g->num_prompt;
     if (!json) {
-        printf("%s: %zu neurons, %lld bins generated after %lld bins of the session\n", s->out,
-               s->tokens_per_bin - 1, (long long)s->bins, (long long)s->prompt_bins);
+        printf("%s: %zu neurons, %lld bins generated after %lld %s\n", s->out,
+               s->tokens_per_bin - 1, (long long)s->bins, (long long)s->prompt_bins,
+               s->neurons ? "random bin" : "bins of the session");
         return;
     }
     struct text t = {0};

@@ -1,4 +1,5 @@
-/* spike_session.h -- `generate --session`: a model continues a recorded session of spike counts.
+/* spike_session.h -- `generate --session`: a model continues a recorded session of spike counts, or
+ * with `--neurons` one bin in which random neurons spike.
  *
  * Order    As the data: 255 (the bin separator), then one count per neuron, bin after bin.  The
  *          separators are written, not sampled; elsewhere their logit is -infinity. */
@@ -8,16 +9,20 @@
 #include "infer/generation.h"
 
 struct spike_session {
-    struct source_config source; /* path "": no session was requested */
+    struct source_config source; /* path "": no recorded session */
+    int64_t neurons; /* without one: of the random first bin; 0: neither was requested */
     int64_t row, prompt_bins, bins;
     const char *out;         /* the .npz file to write; borrowed */
-    struct token_list whole; /* the recorded session; owned */
+    struct token_list whole; /* the recorded session, or the random bin; owned */
     size_t tokens_per_bin;   /* 0 before spike_session_read */
 };
 
-/* Reads the session, puts its first bins into g->ids and sets g->max_tokens.  USAGE: a count out of
- * range, or --out is missing; CONFIG: no such session, or it is shorter than the prompt.
- * Collective. */
+/* Whether the flags ask for one. */
+bool spike_session_requested(const struct spike_session *s);
+/* Reads the session, or draws the random bin (a tenth of the neurons spike once, as gpt-neuro's
+ * unconditional generation begins), puts the first bins into g->ids and sets g->max_tokens.
+ * USAGE: a count out of range, or --out is missing; CONFIG: no such session, or it is shorter than
+ * the prompt.  Collective. */
 enum status spike_session_read(struct spike_session *s, struct generation *g);
 /* After the model is loaded.  CONFIG: its vocabulary is smaller than 256, or it is not causal. */
 enum status spike_session_open(const struct spike_session *s, struct generation *g);

@@ -5,6 +5,8 @@
 
 #include <limits.h>
 #include <math.h>
+#include <string.h>
+#include <strings.h>
 
 static const struct rope_scaling none = {0}, llama31 = {8, 1, 4, 8192}, llama32 = {32, 1, 4, 8192};
 
@@ -16,48 +18,90 @@ struct flavor {
     double rope_theta;
     const struct rope_scaling *scaling;
     bool tied;
+    bool documents; /* torchtitan's attn_mask_type is block_causal */
 };
 
 /* llama3 is torchtitan v0.2's family, always with scaled RoPE.  It has no 1B and 3B; under llama3
  * these names mean the older fork's models, since its config files use them.  frontier is that
  * fork's family, never with scaled RoPE.  llama3.1 and llama3.2 are Meta's models. */
 static const struct flavor flavors[] = {
-    {"llama2", "debugmodel", 256, 8, 16, 16, 1, 256, 32000, 4096, 1e4, &none, false},
-    {"llama2", "271M", 1024, 16, 8, 8, 1, 256, 32000, 4096, 1e4, &none, false},
-    {"llama2", "1B", 2048, 18, 16, 16, 1, 256, 32000, 4096, 1e4, &none, false},
-    {"llama2", "7B", 4096, 32, 32, 32, 1, 256, 32000, 4096, 1e4, &none, false},
-    {"llama2", "13B", 5120, 40, 40, 40, 1, 256, 32000, 4096, 1e4, &none, false},
-    {"llama2", "26B", 5120, 80, 40, 40, 1, 256, 32000, 4096, 1e4, &none, false},
-    {"llama2", "70B", 8192, 80, 64, 8, 1.3, 4096, 32000, 4096, 1e4, &none, false},
-    {"llama3", "debugmodel", 256, 6, 16, 16, 1, 256, 2048, 131072, 5e5, &llama31, false},
-    {"llama3", "1B", 2048, 16, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
-    {"llama3", "3B", 3072, 28, 24, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
-    {"llama3", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &llama31, false},
-    {"llama3", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &llama31, false},
-    {"llama3", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &llama31, false},
-    {"llama3.1", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &llama31, false},
-    {"llama3.1", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &llama31, false},
-    {"llama3.1", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &llama31, false},
-    {"llama3.2", "1B", 2048, 16, 32, 8, 1.5, 256, 128256, 131072, 5e5, &llama32, true},
-    {"llama3.2", "3B", 3072, 28, 24, 8, 1, 256, 128256, 131072, 5e5, &llama32, true},
-    {"frontier", "debugmodel", 256, 8, 16, 16, 1, 256, 128256, 8192, 5e5, &none, false},
-    {"frontier", "250M", 1024, 16, 16, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
-    {"frontier", "870M", 2048, 16, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
-    {"frontier", "2B", 3072, 16, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
-    {"frontier", "5B", 4096, 16, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
-    {"frontier", "7B", 4096, 32, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false},
-    {"frontier", "1B", 2048, 16, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
-    {"frontier", "3B", 3072, 28, 24, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
-    {"frontier", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false},
-    {"frontier", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &none, false},
-    {"frontier", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &none, false},
+    {"llama2", "debugmodel", 256, 8, 16, 16, 1, 256, 32000, 4096, 1e4, &none, false, false},
+    {"llama2", "271M", 1024, 16, 8, 8, 1, 256, 32000, 4096, 1e4, &none, false, false},
+    {"llama2", "1B", 2048, 18, 16, 16, 1, 256, 32000, 4096, 1e4, &none, false, false},
+    {"llama2", "7B", 4096, 32, 32, 32, 1, 256, 32000, 4096, 1e4, &none, false, false},
+    {"llama2", "13B", 5120, 40, 40, 40, 1, 256, 32000, 4096, 1e4, &none, false, false},
+    {"llama2", "26B", 5120, 80, 40, 40, 1, 256, 32000, 4096, 1e4, &none, false, false},
+    {"llama2", "70B", 8192, 80, 64, 8, 1.3, 4096, 32000, 4096, 1e4, &none, false, false},
+    {"llama3", "debugmodel", 256, 6, 16, 16, 1, 256, 2048, 131072, 5e5, &llama31, false, false},
+    {"llama3", "debugmodel_flex_attn", 256, 6, 16, 16, 1, 256, 2048, 131072, 5e5, &llama31, false,
+     true},
+    {"llama3", "debugmodel_varlen_attn", 256, 6, 16, 16, 1, 256, 2048, 131072, 5e5, &llama31, false,
+     true},
+    {"llama3", "1B", 2048, 16, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false, false},
+    {"llama3", "3B", 3072, 28, 24, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false, false},
+    {"llama3", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &llama31, false, false},
+    {"llama3", "8B_flex", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &llama31, false, true},
+    {"llama3", "8B_varlen", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &llama31, false, true},
+    {"llama3", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &llama31, false, false},
+    {"llama3", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &llama31, false, false},
+    {"llama3.1", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &llama31, false, false},
+    {"llama3.1", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &llama31, false, false},
+    {"llama3.1", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &llama31, false,
+     false},
+    {"llama3.2", "1B", 2048, 16, 32, 8, 1.5, 256, 128256, 131072, 5e5, &llama32, true, false},
+    {"llama3.2", "3B", 3072, 28, 24, 8, 1, 256, 128256, 131072, 5e5, &llama32, true, false},
+    {"frontier", "debugmodel", 256, 8, 16, 16, 1, 256, 128256, 8192, 5e5, &none, false, false},
+    {"frontier", "250M", 1024, 16, 16, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false, false},
+    {"frontier", "870M", 2048, 16, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false, false},
+    {"frontier", "2B", 3072, 16, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false, false},
+    {"frontier", "5B", 4096, 16, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false, false},
+    {"frontier", "7B", 4096, 32, 32, 8, 1.3, 1024, 32000, 131072, 1e5, &none, false, false},
+    {"frontier", "1B", 2048, 16, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false, false},
+    {"frontier", "3B", 3072, 28, 24, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false, false},
+    {"frontier", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false, false},
+    {"frontier", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &none, false, false},
+    {"frontier", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &none, false, false},
 };
 enum { NUM_FLAVORS = sizeof flavors / sizeof flavors[0] };
+
+/* Families of torchtitan and others that differ from a Llama, by how their names begin. */
+static const struct {
+    const char *begins, *difference;
+} other_families[] = {
+    {"llama4", "has experts and chunked attention"},
+    {"qwen", "normalizes queries and keys, or has biases"},
+    {"deepseek", "has latent attention and experts"},
+    {"kimi", "has latent attention and experts"},
+    {"gpt", "has biases, or experts and attention sinks"},
+    {"mixtral", "has experts"},
+    {"gemma", "has other norms and activations"},
+    {"flux", "generates images"},
+    {"mamba", "is a state space model"},
+};
+
+/* Why a family is no Llama; NULL: it is one of ours, maybe misspelled. */
+static const char *family_difference(const char *family)
+{
+    size_t best = 3;
+    for (size_t i = 0; i < sizeof other_families / sizeof *other_families; i++)
+        if (!strncasecmp(family, other_families[i].begins, strlen(other_families[i].begins)))
+            return other_families[i].difference;
+    for (int i = 0; i < NUM_FLAVORS; i++)
+        if (!strcmp(family, flavors[i].family) || text_is_closer(flavors[i].family, family, &best))
+            return NULL;
+    return "is not a known family";
+}
 
 static enum status find_flavor(const char *family, const char *name, const struct flavor **out)
 {
     const struct flavor *closest = &flavors[0];
     size_t best = SIZE_MAX;
+    const char *difference = family_difference(family);
+    if (difference)
+        FAIL(CONFIG,
+             "model.name = \"%s\": not a Llama: %s %s; expected llama2, llama3, llama3.1, llama3.2 "
+             "or frontier",
+             family, family, difference);
     for (int i = 0; i < NUM_FLAVORS; i++) {
         const struct flavor *f = &flavors[i];
         /* Prefer the right family with a wrong size over the reverse. */
@@ -72,6 +116,14 @@ static enum status find_flavor(const char *family, const char *name, const struc
              family, name, closest->family, closest->name);
     *out = closest;
     return STATUS_OK;
+}
+
+bool model_shape_masks_documents(const struct model_config *c)
+{
+    for (int i = 0; i < NUM_FLAVORS; i++)
+        if (!strcmp(c->name, flavors[i].family) && !strcmp(c->flavor, flavors[i].name))
+            return flavors[i].documents;
+    return false;
 }
 
 static int ffn_hidden(const struct flavor *f, int64_t D)
@@ -164,4 +216,15 @@ struct model_shape model_shape_slice(const struct model_shape *s, int parts)
     cut.H /= parts, cut.F /= parts, cut.V /= parts;
     cut.G = parts > s->G ? 1 : s->G / parts;
     return cut;
+}
+
+void model_shape_write_json(const struct model_shape *s, struct json_writer *w)
+{
+    json_write_int(w, "dim", s->D);
+    json_write_int(w, "n_layers", s->L);
+    json_write_int(w, "n_heads", s->H);
+    json_write_int(w, "n_kv_heads", s->G);
+    json_write_int(w, "head_dim", s->K);
+    json_write_int(w, "ffn_hidden", s->F);
+    json_write_int(w, "vocab_size", s->V);
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/status.h"
+#include "base/json.h"
 #include "model/model_config.h"
 #include "ops/rope.h"
 
@@ -23,8 +23,13 @@ struct model_shape {
  * CONFIG: unknown flavor (the closest is suggested); dimensions that contradict each other. */
 enum status model_shape_resolve(struct model_shape *s, const struct model_config *c,
                                 int tokenizer_vocab_size);
+/* Whether torchtitan trains this flavor with a document mask. */
+bool model_shape_masks_documents(const struct model_config *c);
 /* CONFIG: a dimension is out of range or contradicts another. */
 enum status model_shape_check(const struct model_shape *s);
 /* Shape of one of `parts` equal tensor-parallel slices: fewer heads, a narrower feed-forward layer,
  * a part of the vocabulary.  With more slices than key/value heads, neighbors share one. */
 struct model_shape model_shape_slice(const struct model_shape *s, int parts);
+/* Members of a JSON object: dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_hidden and
+ * vocab_size. */
+void model_shape_write_json(const struct model_shape *s, struct json_writer *w);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/mesh.h"
 
+#include "base/text.h"
+
 const char *mesh_axis_name(enum axis a)
 {
     static const char *const names[] = {
@@ -11,32 +13,65 @@ const char *mesh_axis_name(enum axis a)
     return names[a];
 }
 
+static void read_degrees(const struct parallelism_config *c, int64_t degrees[AXIS_COUNT])
+{
+    degrees[AXIS_pp] = c->pipeline_parallel_degree;
+    degrees[AXIS_dp_replicate] = c->data_parallel_replicate_degree;
+    degrees[AXIS_dp_shard] = c->data_parallel_shard_degree;
+    degrees[AXIS_cp] = c->context_parallel_degree;
+    degrees[AXIS_tp] = c->tensor_parallel_degree;
+}
+
+/* The product of the degrees, with an open one (-1) as 1; 0: it overflows. */
+static int64_t product(const int64_t degrees[AXIS_COUNT])
+{
+    int64_t all = 1;
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (degrees[a] > 0 && __builtin_mul_overflow(all, degrees[a], &all)) return 0;
+    return all;
+}
+
+int64_t mesh_min_ranks(const struct parallelism_config *c)
+{
+    int64_t degrees[AXIS_COUNT];
+    read_degrees(c, degrees);
+    return product(degrees);
+}
+
+static enum status fail_product(const int64_t degrees[AXIS_COUNT], int64_t all, int size)
+{
+    bool open = degrees[AXIS_dp_shard] < 0;
+    struct text made = {0};
+    if (all && open)
+        text_addf(&made, "a multiple of %lld", (long long)all);
+    else if (all)
+        text_addf(&made, "%lld", (long long)all);
+    else
+        text_adds(&made, "more than 2^63");
+    enum status st = status_fail(
+        STATUS_CONFIG, __FILE__, __LINE__,
+        "parallelism: data_parallel_replicate_degree %lld x data_parallel_shard_degree %lld x "
+        "tensor_parallel_degree %lld x pipeline_parallel_degree %lld x context_parallel_degree "
+        "%lld: these degrees make %s ranks; they must make the number of ranks, %d",
+        (long long)degrees[AXIS_dp_replicate], (long long)degrees[AXIS_dp_shard],
+        (long long)degrees[AXIS_tp], (long long)degrees[AXIS_pp], (long long)degrees[AXIS_cp],
+        made.data, size);
+    text_release(&made);
+    return st;
+}
+
 enum status mesh_resolve(struct mesh *m, const struct parallelism_config *c, int rank, int size)
 {
-    const int64_t degrees[] = {
-        [AXIS_pp] = c->pipeline_parallel_degree,
-        [AXIS_dp_replicate] = c->data_parallel_replicate_degree,
-        [AXIS_dp_shard] = c->data_parallel_shard_degree,
-        [AXIS_cp] = c->context_parallel_degree,
-        [AXIS_tp] = c->tensor_parallel_degree,
-    };
-    int64_t others = 1, shard = degrees[AXIS_dp_shard];
-    if (shard == 0)
+    int64_t degrees[AXIS_COUNT];
+    read_degrees(c, degrees);
+    if (degrees[AXIS_dp_shard] == 0)
         FAIL(CONFIG, "parallelism.data_parallel_shard_degree = 0: must be -1 or at least 1");
-    bool fits = true;
-    for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (a != AXIS_dp_shard) fits = fits && !__builtin_mul_overflow(others, degrees[a], &others);
-    if (shard < 0) shard = fits ? size / others : 0;
-    if (!fits || shard < 1 || shard > size || others * shard != size)
-        FAIL(CONFIG,
-             "parallelism: data_parallel_replicate_degree %lld x data_parallel_shard_degree %lld x "
-             "tensor_parallel_degree %lld x pipeline_parallel_degree %lld x "
-             "context_parallel_degree %lld: the product must equal the number of ranks, %d",
-             (long long)degrees[AXIS_dp_replicate], (long long)degrees[AXIS_dp_shard],
-             (long long)degrees[AXIS_tp], (long long)degrees[AXIS_pp], (long long)degrees[AXIS_cp],
-             size);
-    for (enum axis a = 0; a < AXIS_COUNT; a++)
-        m->degree[a] = (int)(a == AXIS_dp_shard ? shard : degrees[a]);
+    int64_t all = product(degrees);
+    bool open = degrees[AXIS_dp_shard] < 0;
+    if (!all || all > size || (open ? size % all != 0 : all != size))
+        return fail_product(degrees, all, size);
+    if (open) degrees[AXIS_dp_shard] = size / all;
+    for (enum axis a = 0; a < AXIS_COUNT; a++) m->degree[a] = (int)degrees[a];
     mesh_set_rank(m, rank);
     return STATUS_OK;
 }

@@ -33,6 +33,8 @@ struct mesh {
 /* Resolves the degrees for `size` ranks; data_parallel_shard_degree -1 is what the others leave.
  * CONFIG: the product of the degrees is not `size`. */
 enum status mesh_resolve(struct mesh *m, const struct parallelism_config *c, int rank, int size);
+/* The smallest number of ranks with these degrees: their product; 0: it overflows. */
+int64_t mesh_min_ranks(const struct parallelism_config *c);
 /* The mesh of a single rank. */
 struct mesh mesh_single_rank(void);
 /* The rank with these coordinates, and the reverse. */

@@ -3,13 +3,17 @@
  * Units    FLOP/s, bytes, bytes/s, seconds; per rank, links and network in one direction.
  * Sources  mi250x (a GCD: half a module): AMD's MI250X data sheet; node and network from OLCF's
  *          Frontier user guide: 50 to 200 GB/s between two GCDs, four NICs of 25 GB/s per node
- *          mi300x: AMD's data sheet: 7 links of 64 GB/s; a 400 Gb/s NIC per device
- *          h100, h200: NVIDIA's data sheets of the SXM modules; a 400 Gb/s NIC per device
+ *          mi300x, mi325x, mi355x: AMD's data sheets: 7 links of 64 GB/s, mi355x of 76.8 GB/s; a
+ *          400 Gb/s NIC per device
+ *          a100, h100, h200, b200: NVIDIA's data sheets of the 80 GB A100, of H100 and H200 as SXM
+ *          modules, and of HGX B200; NICs of their DGX systems: 200 Gb/s per device with A100,
+ *          400 Gb/s with the others
  *          trn1 (a NeuronCore, half a chip), trn2 (a logical core of two, a quarter of a chip):
  *          AWS's Neuron documentation of the chips; trn1.32xlarge has 800 Gb/s, trn2.48xlarge
  *          3.2 Tb/s.  It gives the total of both directions of a link; half is assumed for each
  *          Latencies, and unmeasured cpu values, are assumed: a cluster of such machines with a
- *          100 Gb/s network.  Efficiency is fitted, see docs/estimates.md */
+ *          100 Gb/s network.  Efficiency is fitted, see docs/estimates.md; a100 and b200 have
+ *          h100's, mi325x and mi355x mi300x's */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,8 +29,12 @@
     X(mi250x, "one die of a module", 191.5e12, 47.9e12, 1, 0.42, 64e9, 1.6e12, 8, 100e9, 12.5e9,   \
       5e-6)                                                                                        \
     X(mi300x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 192e9, 5.3e12, 8, 448e9, 50e9, 5e-6)       \
+    X(mi325x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 256e9, 6e12, 8, 448e9, 50e9, 5e-6)         \
+    X(mi355x, "a device", 2516.6e12, 157.3e12, 2, 0.42, 288e9, 8e12, 8, 537.6e9, 50e9, 5e-6)       \
+    X(a100, "a device", 312e12, 19.5e12, 1, 0.65, 80e9, 2.039e12, 8, 300e9, 25e9, 5e-6)            \
     X(h100, "a device", 989.4e12, 66.9e12, 2, 0.65, 80e9, 3.35e12, 8, 450e9, 50e9, 5e-6)           \
     X(h200, "a device", 989.4e12, 66.9e12, 2, 0.65, 141e9, 4.8e12, 8, 450e9, 50e9, 5e-6)           \
+    X(b200, "a device", 2250e12, 80e12, 2, 0.65, 180e9, 8e12, 8, 900e9, 50e9, 5e-6)                \
     X(trn1, "a core", 95.5e12, 24e12, 1, 0.43, 17.2e9, 410e9, 32, 96e9, 3.125e9, 10e-6)            \
     X(trn2, "a logical core of two", 166.75e12, 45.25e12, 1.95, 0.43, 25.8e9, 725e9, 64, 160e9,    \
       6.25e9, 10e-6)

@@ -179,7 +179,9 @@ static void encode_bytes(const struct tokenizer *t, const unsigned char *text, s
                          struct token_list *out)
 {
     token_list_reserve(out, len);
-    for (size_t i = 0; i < len; i++) out->ids[out->count++] = t->vocabulary.byte_ids[text[i]];
+    int32_t *ids = out->ids + out->count;
+    for (size_t i = 0; i < len; i++) ids[i] = t->vocabulary.byte_ids[text[i]];
+    out->count += t->vocabulary.lacks_bytes ? token_list_drop_missing(ids, len) : len;
 }
 
 /* Python's str.isspace: white space, and the four ASCII separators. */

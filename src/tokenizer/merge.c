@@ -145,6 +145,8 @@ void merger_encode(struct merger *m, const struct vocabulary *v, const unsigned 
                    size_t len, struct token_list *out)
 {
     int32_t small[MAX_SCANNED], *ids = len <= MAX_SCANNED ? small : merger_reserve(m, len);
+    size_t count = len;
     for (size_t i = 0; i < len; i++) ids[i] = v->byte_ids[piece[i]];
-    merger_merge(m, v, ids, len, out);
+    if (v->lacks_bytes) count = token_list_drop_missing(ids, len);
+    merger_merge(m, v, ids, count, out);
 }

@@ -18,3 +18,11 @@ void token_list_release(struct token_list *l)
     free(l->ids);
     *l = (struct token_list){0};
 }
+
+size_t token_list_drop_missing(int32_t *ids, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= 0) ids[kept++] = ids[i];
+    return kept;
+}

@@ -13,3 +13,5 @@ struct token_list {
 /* Makes room for `more` IDs after the last. */
 void token_list_reserve(struct token_list *l, size_t more);
 void token_list_release(struct token_list *l);
+/* Removes the IDs below 0 of an array; returns how many remain. */
+size_t token_list_drop_missing(int32_t *ids, size_t count);

@@ -132,6 +132,16 @@ const char *tokenizer_special_name(const struct tokenizer *t, int32_t id)
     return special_tokens_text(&t->special_tokens, id);
 }
 
+/* A NUL is C0 80 in a string of JSON. */
+static void add_special(struct text *out, const char *special)
+{
+    for (const char *at = special; *at; at++) {
+        bool nul = at[0] == '\xC0' && at[1] == '\x80';
+        text_add(out, nul ? "" : at, 1);
+        at += nul;
+    }
+}
+
 static enum status decode(const struct tokenizer *t, const int32_t *ids, size_t count,
                           bool is_start, struct text *out)
 {
@@ -142,7 +152,7 @@ static enum status decode(const struct tokenizer *t, const int32_t *ids, size_t 
         if (token)
             text_add(out, t->vocabulary.bytes + token->at, token->len);
         else if (special)
-            text_adds(out, special);
+            add_special(out, special);
         else
             FAIL(DATA, "unknown token ID %d; the vocabulary has %d tokens", ids[i], t->vocab_size);
     }

@@ -109,15 +109,25 @@ void vocabulary_trim(struct vocabulary *v)
     while (v->id_limit && v->by_id[v->id_limit - 1] < 0) v->id_limit--;
 }
 
-enum status vocabulary_finish(struct vocabulary *v)
+int vocabulary_finish_partial(struct vocabulary *v)
 {
+    int missing = 0;
     vocabulary_trim(v);
     for (int i = 0; i < 256; i++) {
         unsigned char byte = (unsigned char)i;
         v->byte_ids[i] = vocabulary_find(v, &byte, 1);
-        if (v->byte_ids[i] < 0) FAIL(DATA, "no token for the single byte 0x%02X", i);
+        missing += v->byte_ids[i] < 0;
     }
-    return STATUS_OK;
+    v->lacks_bytes = missing > 0;
+    return missing;
+}
+
+enum status vocabulary_finish(struct vocabulary *v)
+{
+    if (!vocabulary_finish_partial(v)) return STATUS_OK;
+    int byte = 0;
+    while (v->byte_ids[byte] >= 0) byte++;
+    FAIL(DATA, "no token for the single byte 0x%02X", byte);
 }
 
 int32_t vocabulary_find(const struct vocabulary *v, const void *bytes, size_t len)

@@ -43,7 +43,8 @@ struct vocabulary {
     struct merge_pair *low_pairs[256]; /* merges of two IDs below 256, where most look-ups are: a
                                           row of 256 for each left ID, or NULL */
     size_t num_pair_slots, num_pairs;
-    int32_t byte_ids[256]; /* IDs of the single-byte tokens */
+    int32_t byte_ids[256]; /* IDs of the single-byte tokens; -1: none */
+    bool lacks_bytes;      /* some bytes have no token; such bytes are dropped */
 };
 
 void vocabulary_init(struct vocabulary *v);
@@ -55,6 +56,8 @@ enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, 
 void vocabulary_trim(struct vocabulary *v);
 /* vocabulary_trim, and fills `byte_ids`.  DATA: a single byte has no token. */
 enum status vocabulary_finish(struct vocabulary *v);
+/* The same for a vocabulary that may lack bytes; returns how many. */
+int vocabulary_finish_partial(struct vocabulary *v);
 /* Adds a merge; if the pair has one already, the new one replaces it. */
 void vocabulary_add_pair(struct vocabulary *v, int32_t left, int32_t right, int32_t rank,
                          int32_t merged);

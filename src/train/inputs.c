@@ -97,8 +97,8 @@ struct data_config inputs_data_of_path(const struct config *c, const char *path,
 
 struct data_config inputs_data_config(const struct config *c, struct source_config *one)
 {
-    return inputs_data_of_path(c, c->data.num_sources ? NULL : c->training.dataset_path, "text",
-                               one);
+    return inputs_data_of_path(c, c->data.num_sources ? NULL : c->training.dataset_path,
+                               c->data.column, one);
 }
 
 struct loader_options inputs_loader_options(const struct config *c, const struct mesh *mesh,

@@ -109,6 +109,26 @@ TEST(too_few_arguments_print_only_the_usage_line)
     CHECK(!strstr(status_message(), "Does it."));
 }
 
+TEST(arguments_with_dashes_and_a_dot_are_settings_as_in_torchtitan)
+{
+    struct arguments a;
+    struct values v = {0};
+    CHECK_STATUS(OK, READ(&a, &v, "x.toml", "--training.steps", "100", "--optimizer.lr=1e-3",
+                          "--compile.enable", "--json", "--parallelism.data_parallel_shard_degree",
+                          "-1", "--metrics.enable_tensorboard"));
+    static const char *const want[] = {
+        "training.steps=100", "optimizer.lr=1e-3", "compile.enable=true",
+        "parallelism.data_parallel_shard_degree=-1", "metrics.enable_tensorboard=true"};
+    CHECK(v.json && a.num_words == 1 && a.num_settings == 5);
+    for (int i = 0; i < 5; i++) CHECK(!strcmp(a.settings[i], want[i]));
+    char longest[5000];
+    memset(longest, 'x', sizeof longest - 1), longest[sizeof longest - 1] = 0;
+    CHECK_STATUS(USAGE, READ(&a, &v, "x.toml", "--job.description", longest));
+    CHECK_MESSAGE("write job.description=VALUE");
+    CHECK_STATUS(USAGE, READ(&a, &v, "--jsn=a.b", "x"));
+    CHECK_MESSAGE("did you mean --json?");
+}
+
 TEST(a_flag_of_a_list_may_be_repeated)
 {
     struct arguments a;

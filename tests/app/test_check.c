@@ -85,3 +85,41 @@ TEST(check_reports_keys_that_have_no_effect)
     CHECK(strstr(err.data, "master weights stay float32"));
     text_release(&err);
 }
+
+TEST(check_uses_the_ranks_of_the_layout_by_default)
+{
+    struct place p = place();
+    struct text out = {0}, err = {0};
+    p.corpus = test_path(test_folder(), "corpus.jsonl");
+    runs_write_corpus(p.corpus, 3000);
+    runs_write_config(p.config, p.corpus);
+    CHECK(LLAMERO(&out, NULL, "check", p.config, "--training.steps", "7", "model.vocab_size=260",
+                  "parallelism.tensor_parallel_degree=2",
+                  "parallelism.data_parallel_replicate_degree=2",
+                  "training.global_batch_size=-1") == 0);
+    CHECK(strstr(out.data, "is valid for 4 ranks:") && strstr(out.data, "7 steps of"));
+    CHECK(LLAMERO(NULL, &err, "check", p.config, "parallelism.tensor_parallel_degree=1048576",
+                  "parallelism.context_parallel_degree=1024") == 64);
+    CHECK(strstr(err.data, "the product of the parallel degrees"));
+    text_release(&out), text_release(&err);
+}
+
+TEST(check_accepts_data_of_the_hub_that_it_cannot_read)
+{
+    struct place p = place();
+    struct text out = {0}, err = {0};
+    struct json *v;
+    setenv("HF_HUB_CACHE", test_folder(), 1);
+    setenv("HF_HUB_OFFLINE", "1", 1);
+    CHECK(LLAMERO(&out, &err, "check", p.config,
+                  "data.source.0.path=hf://datasets/org/name/a-*.jsonl", "--json") == 0);
+    CHECK(strstr(err.data, "data not checked: hf://datasets/org/name/a-*.jsonl: "
+                           "not in the cache; `llamero fetch PATH` downloads it"));
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "check", &v));
+    CHECK(json_true(json_get(v, "ok")) && !json_true(json_get(v, "data_checked")));
+    CHECK(json_number(json_get(v, "ranks")) == 1);
+    json_free(v);
+    unsetenv("HF_HUB_CACHE");
+    unsetenv("HF_HUB_OFFLINE");
+    text_release(&out), text_release(&err);
+}

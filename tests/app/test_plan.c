@@ -211,3 +211,17 @@ TEST(plan_sizes_each_pipeline_stage_and_counts_the_bubble)
     json_free(few), json_free(many), json_free(alone);
     free(config);
 }
+
+TEST(plan_needs_no_tokenizer_where_the_vocabulary_is_known)
+{
+    struct text out = {0}, err = {0};
+    char *config = empty_config();
+    CHECK(LLAMERO(&out, &err, "plan", config, "model.flavor=8B", "training.seq_len=512",
+                  "model.tokenizer_path=/nowhere.model", "training.dataset_path=/nowhere.txt",
+                  "parallelism.tensor_parallel_degree=8", "device.hardware=b200") == 0);
+    CHECK(strstr(out.data, "vocabulary 128256"));
+    CHECK(strstr(out.data, "ranks         8: tp 8"));
+    CHECK(strstr(err.data, "/nowhere.model") && strstr(err.data, "that of model.flavor"));
+    text_release(&out), text_release(&err);
+    free(config);
+}

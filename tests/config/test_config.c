@@ -184,3 +184,76 @@ TEST(torchtitans_keys_without_meaning_here_are_accepted)
                               "enable_float8_linear = false\n[fault_tolerance]\nenable = false\n"));
     config_release(&c);
 }
+
+TEST(sources_can_be_set_on_the_command_line)
+{
+    struct config c;
+    const char *const two[] = {"data.column=body",           "data.source.0.path=a.jsonl",
+                               "data.source.1.path=b.jsonl", "data.source.1.weight=3",
+                               "data.source.1.column=text",  "data.source.0.motif_neurons=7"};
+    CHECK_STATUS(OK, config_load(&c, NULL, two, 6));
+    CHECK(c.data.num_sources == 2 && !strcmp(c.data.sources[0].path, "a.jsonl"));
+    CHECK(!strcmp(c.data.sources[0].column, "body") && !strcmp(c.data.sources[1].column, "text"));
+    CHECK(c.data.sources[1].weight == 3 && c.data.sources[0].neurons == 7);
+    config_release(&c);
+    /* one of a named mixture */
+    const char *const named[] = {"data.source.4.path=stack", "training.dataset=full"};
+    CHECK_STATUS(OK, config_load(&c, NULL, named, 2));
+    CHECK(c.data.num_sources == 6 && !strcmp(c.data.sources[4].path, "stack"));
+    CHECK(!strcmp(c.data.sources[4].column, "files[].text"));
+    config_release(&c);
+    static const struct {
+        const char *setting, *message;
+    } wrong[] = {
+        {"data.source.1.path=a", "the configuration has 0 sources"},
+        {"data.source.0.pth=a", "unknown key data.source.0.pth"},
+        {"data.source.0.weight=x", "data.source.0.weight=x: expected a number"},
+        {"data.source.0.weight=1", "data.source.0.path is required"},
+        {"data.source.path=a", "expected data.source.N.key"},
+        {"data.source.0=a", "expected data.source.N.key"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_STATUS(CONFIG, config_load(&c, NULL, &wrong[i].setting, 1));
+        CHECK_MESSAGE(wrong[i].message);
+        config_release(&c);
+    }
+}
+
+TEST(default_streams_are_a_multiple_of_the_data_parallel_ranks)
+{
+    static const struct {
+        const char *settings[2];
+        int64_t streams;
+    } cases[] = {
+        {{"parallelism.data_parallel_shard_degree=64"}, 256},
+        {{"parallelism.data_parallel_shard_degree=480"}, 480},
+        {{"parallelism.data_parallel_shard_degree=32",
+          "parallelism.data_parallel_replicate_degree=12"},
+         384},
+        {{"parallelism.data_parallel_replicate_degree=3"}, 258},
+        {{"parallelism.data_parallel_shard_degree=480", "data.streams=8"}, 8},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config c;
+        CHECK_STATUS(OK, config_load(&c, NULL, cases[i].settings, cases[i].settings[1] ? 2 : 1));
+        CHECK(c.data.streams == cases[i].streams);
+        config_release(&c);
+    }
+}
+
+TEST(flavors_with_flexible_attention_mask_documents)
+{
+    struct config c;
+    static const char *const flavors[] = {"model.flavor=8B_flex", "model.flavor=8B_varlen",
+                                          "model.flavor=debugmodel_flex_attn", "model.flavor=8B"};
+    for (int i = 0; i < 4; i++) {
+        CHECK_STATUS(OK, config_load(&c, NULL, &flavors[i], 1));
+        CHECK(c.model.attn_mask_type == (i < 3 ? ATTN_MASK_block_causal : ATTN_MASK_causal));
+        config_release(&c);
+    }
+    CHECK_STATUS(
+        OK,
+        config_load(&c, NULL, (const char *const[]){flavors[0], "model.attn_mask_type=causal"}, 2));
+    CHECK(c.model.attn_mask_type == ATTN_MASK_causal);
+    config_release(&c);
+}

@@ -512,7 +512,7 @@ TEST(loader_rejects_a_cursor_of_other_data_or_settings)
         case 5: r.data.row_overlap = false; break;
         case 6: r.objective.name = OBJECTIVE_masked; break;
         case 7: r.data.validation_share = 0.01; break;
-        case 8: r.data.streams = 2, why = "saved with 1 streams; configured: 2"; break;
+        case 8: r.data.streams = 2, why = "saved with 1 streams, the data now has 2"; break;
         case 9:
             rig_add(&r, test_path(folder, "*.jsonl"), 1);
             why = "saved with 1 sources; configured: 2";

@@ -77,8 +77,9 @@ TEST(motifs_reject_malformed_files)
 {
     struct motifs *m;
     CHECK_REJECTED("\x80\x04]\x2e", "expected a dictionary");
-    CHECK_REJECTED("\x80\x04}.", "patch_size must be (1, bins)");
-    CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\2K\1\x86u.", "patch_size");
+    CHECK_REJECTED("\x80\x04}.", "patch_size must be (neurons, bins)");
+    CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\0K\1\x86u.", "patch_size");
+    CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\x11K\x10\x86u.", "at most 256 counts");
     CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\1K\0\x86u.", "patch_size");
     CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86u.", "k_limit must be an integer");
     CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86\x8c\x07k_limitK\1u.",
@@ -113,7 +114,7 @@ TEST(loader_reads_spike_counts_as_motifs)
     rig_add(&r, "tests/oracle/data/parquet/documents.parquet", 1);
     r.sources[0].column = "spike_counts";
     r.sources[0].motifs = paths[1];
-    r.sources[0].motif_neurons = 3;
+    r.sources[0].neurons = 3;
     r.options.vocab_size = 10, r.options.once = true;
     struct loader *l = rig_open(&r);
     struct batch b = {.B = 1, .T = 7};
@@ -136,7 +137,7 @@ TEST(motifs_require_spike_counts)
     const struct source_config ids = {.path = "tests/oracle/data/parquet/documents.parquet",
                                       .column = "input_ids",
                                       .motifs = paths[1],
-                                      .motif_neurons = 4};
+                                      .neurons = 4};
     CHECK_STATUS(CONFIG, source_open(&s, &ids));
     CHECK_MESSAGE("data.source.motifs requires spike counts");
     const char *text = rig_text(test_folder(), "a.txt", "abc\n");
@@ -146,4 +147,20 @@ TEST(motifs_require_spike_counts)
     CHECK_MESSAGE("data.source.motifs requires spike counts");
     lines.motifs = "/nowhere.pkl";
     CHECK_STATUS(MISSING, source_open(&s, &lines));
+}
+
+/* The IDs come from gpt-neuro-arch's own functions: patches of 2 neurons x 2 bins, padded. */
+TEST(motifs_may_have_several_neurons)
+{
+    static const unsigned char pickle[] =
+        "\x80\x04}(\x8c\x09index_map}(C\x04\0\1\1\1K\3C\x04\2\2\0\1K\5C\x04\0\0\1\0K\6C\x04\2\2\0\0"
+        "K\7u\x8c\x0apatch_sizeK\2K\2\x86\x8c\x07k_limitK\x08u.";
+    static const unsigned char three[] = {0, 1, 2, 2, 0, 1, 1, 1, 0, 0, 2, 2, 2, 0, 7};
+    struct motifs *m;
+    CHECK_STATUS(OK, motifs_parse(&m, pickle, sizeof pickle - 1, "made"));
+    check_ids(m, (struct motif_session){three, 3, 5, 3, 0},
+              (const int32_t[]){9, 3, 7, 9, 0, 0, 9, 0, 0}, 9);
+    check_ids(m, (struct motif_session){three, 3, 5, 5, 0},
+              (const int32_t[]){9, 3, 5, 0, 9, 0, 0, 0, 9, 0, 0, 0}, 12);
+    motifs_close(m);
 }

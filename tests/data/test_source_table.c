@@ -47,6 +47,74 @@ TEST(source_reads_parquet_ids_without_tokenizer_and_checks_the_vocabulary)
     source_close(&s);
 }
 
+static void check_counts(struct source_config c, const int32_t *want, size_t count)
+{
+    struct source s = source_rig_open(&c);
+    struct source_reader reader = {0};
+    struct source_tokens t = {.vocab_size = 256};
+    struct source_document f = {0};
+    struct token_list ids = {0};
+    struct source_range cursor = source_part(&s, 0, 1);
+    bool none;
+    CHECK(s.num_positions == 1);
+    CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));
+    CHECK(!none);
+    CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
+    CHECK(ids.count == count && !memcmp(ids.ids, want, count * sizeof *want));
+    CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));
+    CHECK(none);
+    uint64_t bytes = 1;
+    CHECK(source_range_end(&s, &reader, 0, &bytes) == 1);
+    token_list_release(&ids);
+    text_release(&f.text);
+    source_reader_close(&reader);
+    source_close(&s);
+}
+
+/* The IDs of five neurons come from gpt-neuro-arch's standardize_neuron_dim. */
+TEST(source_reads_only_the_rows_and_neurons_that_are_requested)
+{
+    struct source_config c = {.path = parquet,
+                              .column = "spike_counts",
+                              .weight = 1,
+                              .filter_column = "text",
+                              .filter_value = "one"};
+    static const int32_t one[] = {255, 1, 4, 255, 2, 5, 255, 3, 255};
+    static const int32_t five[] = {255, 1, 4, 1, 4, 1, 255, 2, 5, 2, 5, 2, 255, 3, 255, 3, 255, 3};
+    check_counts(c, one, 9);
+    c.neurons = 5;
+    check_counts(c, five, 18);
+    c.filter_value = "f\xC3\xBCr", c.neurons = 0;
+    check_counts(c, (const int32_t[]){255, 9}, 2);
+    c.filter_value = "two";
+    struct source s;
+    CHECK_STATUS(DATA, source_open(&s, &c));
+    CHECK_MESSAGE("the source is empty: no row has text = \"two\"");
+    c.filter_column = "number";
+    CHECK_STATUS(CONFIG, source_open(&s, &c));
+    c.filter_column = "input_ids";
+    CHECK_STATUS(CONFIG, source_open(&s, &c));
+    CHECK_MESSAGE("filter_column = \"input_ids\": expected a column of text");
+    c.path = rig_text(test_folder(), "a.txt", "abc\n");
+    CHECK_STATUS(CONFIG, source_open(&s, &c));
+    CHECK_MESSAGE("filter_column requires .parquet or .arrow");
+}
+
+TEST(source_fingerprints_of_other_rows_or_neurons_differ)
+{
+    struct source_config c = {.path = parquet, .column = "spike_counts", .weight = 1};
+    uint32_t seen[4];
+    for (int i = 0; i < 4; i++) {
+        if (i == 1) c.neurons = 5;
+        if (i == 2) c.filter_column = "text", c.filter_value = "one";
+        if (i == 3) c.filter_value = "last";
+        struct source s = source_rig_open(&c);
+        seen[i] = s.fingerprint;
+        for (int k = 0; k < i; k++) CHECK(seen[k] != seen[i]);
+        source_close(&s);
+    }
+}
+
 TEST(source_reports_the_parquet_row_that_is_not_utf8)
 {
     struct source_config c = {.path = parquet, .column = "not_utf8", .weight = 1};

@@ -364,6 +364,24 @@ TEST(hub_reports_what_is_wrong_with_a_bucket)
     end_bucket(b);
 }
 
+TEST(hub_look_reports_what_the_cache_lacks_of_a_bucket)
+{
+    if (!http_available()) skip();
+    struct bucket_test *b = begin_bucket();
+    struct text report = {0};
+    const char *path = "s3://bucket/data/*.jsonl";
+    bool here;
+    CHECK_STATUS(OK, hub_look_with(&b->settings, &path, 1, &here, &report));
+    CHECK(!here && strstr(report.data, "2 of 2 files") && !b->server.counts[S3_GET]);
+    CHECK_STATUS(OK, hub_fetch_with(&b->settings, path, HUB_DATA, comm_self()));
+    CHECK_STATUS(OK, hub_look_with(&b->settings, &path, 1, &here, &report));
+    CHECK(here);
+    path = "gs://bucket/data";
+    CHECK_STATUS(CONFIG, hub_look(&path, 1, &here, &report));
+    text_release(&report);
+    end_bucket(b);
+}
+
 struct bucket_ranks {
     struct bucket_test *bucket;
     char *caches[4];
@@ -416,4 +434,50 @@ TEST(hub_leaves_other_paths_unchanged)
     CHECK_STATUS(OK, hub_find("data/*.txt", &local));
     CHECK(!strcmp(local, "data/*.txt"));
     free(local);
+}
+
+TEST(hub_look_reports_what_the_cache_lacks_and_downloads_nothing)
+{
+    if (!http_available()) skip();
+    struct hub_test h = {0};
+    struct text report = {0};
+    static const char *const paths[] = {"local.txt", "hf://datasets/org/name/data/*.jsonl",
+                                        "hf://datasets/org/name/data/ids.idx"};
+    bool here[3];
+    begin(&h, false);
+    CHECK_STATUS(OK, hub_look_with(&h.settings, paths, 3, here, &report));
+    CHECK(here[0] && !here[1] && !here[2] && !h.server.num_bodies);
+    CHECK(strstr(report.data, "data/*.jsonl: 2 of 2 files"));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, paths[1], HUB_DATA, comm_self()));
+    text_clear(&report);
+    CHECK_STATUS(OK, hub_look_with(&h.settings, paths, 3, here, &report));
+    CHECK(here[0] && here[1] && !here[2] && !strstr(report.data, "jsonl"));
+    const char *none = "hf://datasets/org/none/*";
+    CHECK_STATUS(MISSING, hub_look_with(&h.settings, &none, 1, here, &report));
+    end(&h);
+    text_release(&report);
+}
+
+TEST(hub_look_without_a_hub_uses_the_cache)
+{
+    if (!http_available()) skip();
+    struct hub_test h = {0};
+    struct text report = {0};
+    static const char *const paths[] = {"hf://datasets/org/name/data/*.jsonl",
+                                        "hf://datasets/org/name/data/*.bin"};
+    bool here[2];
+    begin(&h, false);
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, paths[0], HUB_DATA, comm_self()));
+    server_stop(&h.server);
+    CHECK_STATUS(OK, hub_look_with(&h.settings, paths, 2, here, &report));
+    CHECK(here[0] && !here[1] && h.waited == 0); /* does not try again */
+    CHECK(strstr(report.data, "onnect") && strstr(report.data, "*.bin: not in the cache"));
+    text_clear(&report);
+    h.settings.offline = true;
+    CHECK_STATUS(OK, hub_look_with(&h.settings, paths, 2, here, &report));
+    CHECK(here[0] && !here[1] &&
+          !strcmp(report.data, "hf://datasets/org/name/data/*.bin: not in "
+                               "the cache"));
+    hub_settings_release(&h.settings);
+    text_release(&report), text_release(&h.server.log);
 }

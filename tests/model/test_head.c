@@ -6,16 +6,8 @@
 /* A vocabulary whose logits need two chunks for 1100 rows, and one for half of them. */
 TEST(chunked_logits_match_unchunked)
 {
-    struct model_shape s = {.V = 33000,
-                            .D = 4,
-                            .L = 1,
-                            .H = 1,
-                            .G = 1,
-                            .K = 4,
-                            .F = 4,
-                            .rope_theta = 100,
-                            .norm_eps = 1e-5,
-                            .max_context = 64};
+    struct model_shape s = small_shape();
+    s.V = 33000, s.D = s.K = s.F = 4, s.L = s.H = s.G = 1, s.rope_theta = 100;
     struct rig r;
     rig_open(&r, &s, F32, 2, 550);
     size_t n = r.m.layout.elements;

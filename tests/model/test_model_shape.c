@@ -110,6 +110,28 @@ TEST(unknown_flavor_suggests_the_closest)
     CHECK_MESSAGE("name \"llama3.2\" with flavor \"1B\"");
 }
 
+TEST(other_families_are_named_as_what_they_are)
+{
+    static const char *const others[] = {"qwen3", "llama4",  "deepseek_v3", "gpt_oss",
+                                         "flux",  "Mixtral", "rwkv"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct model_config c = model_defaults(others[i], "8B");
+        struct model_shape s;
+        CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+        CHECK_MESSAGE("\": not a Llama: ");
+        CHECK(!strstr(status_message(), "did you mean"));
+    }
+    CHECK_MESSAGE("rwkv is not a known family; expected llama2, llama3");
+}
+
+TEST(flavors_of_other_attention_have_the_sizes_of_the_plain_one)
+{
+    CHECK(count("llama3", "8B_flex") == count("llama3", "8B"));
+    CHECK(count("llama3", "8B_varlen") == count("llama3", "8B"));
+    CHECK(count("llama3", "debugmodel_flex_attn") == count("llama3", "debugmodel"));
+    CHECK(count("llama3", "debugmodel_varlen_attn") == count("llama3", "debugmodel"));
+}
+
 TEST(contradictory_dimensions_are_rejected)
 {
     static const struct {

@@ -8,6 +8,10 @@ TEST(hardware_row_is_found_by_device_name)
     CHECK(!strcmp(hardware_find("NVIDIA H200")->name, "h200"));
     CHECK(!strcmp(hardware_find("NVIDIA H100 80GB HBM3")->name, "h100"));
     CHECK(!strcmp(hardware_find("AMD Instinct MI250X")->name, "mi250x"));
+    CHECK(!strcmp(hardware_find("NVIDIA A100-SXM4-80GB")->name, "a100"));
+    CHECK(!strcmp(hardware_find("NVIDIA B200")->name, "b200"));
+    CHECK(!strcmp(hardware_find("AMD Instinct MI325X")->name, "mi325x"));
+    CHECK(!strcmp(hardware_find("AMD Instinct MI355X")->name, "mi355x"));
     CHECK(!hardware_find("NVIDIA GeForce RTX 4090") && !hardware_find("a cpu"));
 }
 
@@ -22,7 +26,7 @@ TEST(hardware_has_a_row_for_every_word_of_the_option)
         CHECK(!strcmp(device_config_hardware(&c).name, name));
         word += length + (word[length] == '|');
     }
-    CHECK(count == 7 && count == HARDWARE_COUNT);
+    CHECK(count == 11 && count == HARDWARE_COUNT);
 }
 
 TEST(hardware_rows_other_than_cpu_have_every_figure)

@@ -2,6 +2,7 @@
 #include "tokenizer/files/hf_json.h"
 
 #include "base/json.h"
+#include "base/log.h"
 #include "tokenizer/files/hf_char_bpe.h"
 #include "tokenizer/files/hf_merges.h"
 #include "tokenizer/files/hf_node.h"
@@ -30,10 +31,58 @@ static enum status check_special(const struct tokenizer *t, const char *token, i
     return STATUS_OK;
 }
 
+/* Adds the tokens that no text contains: they have an ID and a text, like special tokens. */
+static enum status add_unreachable(struct tokenizer *t, struct special_tokens *unreachable)
+{
+    special_tokens_sort(unreachable);
+    for (size_t i = 0; i < unreachable->count; i++) {
+        const struct special_token *token = &unreachable->all[i];
+        bool repeated = i && unreachable->all[i - 1].id == token->id;
+        if (repeated || vocabulary_token(&t->vocabulary, token->id))
+            FAIL(DATA, "%s: token ID %d occurs twice", t->path, token->id);
+        special_tokens_add(&t->special_tokens, token->text, token->id);
+        if (token->id >= t->vocab_size) t->vocab_size = token->id + 1;
+    }
+    special_tokens_sort(&t->special_tokens);
+    return STATUS_OK;
+}
+
+/* The byte without a token that is a special token instead; -1: none. */
+static int find_special_byte(const struct tokenizer *t)
+{
+    struct text name = {0};
+    int found = -1;
+    for (int i = 0; i < 256 && found < 0; i++) {
+        if (t->vocabulary.byte_ids[i] >= 0) continue;
+        text_clear(&name);
+        byte_alphabet_encode(&name, &(unsigned char){(unsigned char)i}, 1);
+        if (special_tokens_find(&t->special_tokens, name.data) >= 0) found = i;
+    }
+    text_release(&name);
+    return found;
+}
+
+/* As Hugging Face does, drops bytes without a token, and accepts tokens that are not in the
+ * byte-level alphabet, which no text contains.  torchtitan's test tokenizer has both. */
+static enum status finish_vocabulary(struct tokenizer *t, struct special_tokens *unreachable)
+{
+    int missing = vocabulary_finish_partial(&t->vocabulary), special = find_special_byte(t);
+    if (missing == 256) FAIL(DATA, "%s: no single byte has a token", t->path);
+    if (special >= 0) FAIL(DATA, "%s: no token for the single byte 0x%02X", t->path, special);
+    TRY(add_unreachable(t, unreachable));
+    if (unreachable->count || missing)
+        log_line(LOG_WARN,
+                 "%s: %zu tokens are not in the byte-level alphabet, so no text contains them; %d "
+                 "bytes have no token and are dropped",
+                 t->path, unreachable->count, missing);
+    return STATUS_OK;
+}
+
 static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab)
 {
     struct text bytes = {0};
     struct byte_alphabet alphabet;
+    struct special_tokens unreachable = {0};
     enum status st = STATUS_OK;
     if (!json_is_object(vocab)) FAIL(DATA, "%s: model.vocab is not an object", t->path);
     byte_alphabet_init(&alphabet);
@@ -47,14 +96,18 @@ static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab
         if (added) continue;
         if (!byte_alphabet_decode(&alphabet, json_key(v), strlen(json_key(v)), &bytes)) {
             if (special_tokens_text(&t->special_tokens, (int32_t)id)) continue;
-            FAIL_OUT(UNSUPPORTED, "%s: the token \"%s\" is not in the byte-level alphabet", t->path,
-                     json_key(v));
+            if (!json_key(v)[0])
+                FAIL_OUT(UNSUPPORTED, "%s: the empty token is not in the byte-level alphabet",
+                         t->path);
+            special_tokens_add(&unreachable, json_key(v), (int32_t)id);
+            continue;
         }
         if (vocabulary_add(&t->vocabulary, bytes.data, bytes.len, (int32_t)id))
             FAIL_OUT(DATA, "%s: %s", t->path, status_message());
     }
-    if (vocabulary_finish(&t->vocabulary)) FAIL_OUT(DATA, "%s: %s", t->path, status_message());
+    TRY_OUT(finish_vocabulary(t, &unreachable));
 out:
+    special_tokens_release(&unreachable);
     text_release(&bytes);
     return st;
 }

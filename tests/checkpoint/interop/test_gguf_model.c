@@ -222,17 +222,9 @@ static enum status read_generated(void *context, const struct shard_run *p, size
 
 TEST(gguf_has_q8_0_rows_tokenizer_and_rope_freqs)
 {
-    struct model_shape shape = {.V = 1003,
-                                .D = 32,
-                                .L = 1,
-                                .H = 2,
-                                .G = 1,
-                                .K = 16,
-                                .F = 64,
-                                .rope_theta = 1e4,
-                                .norm_eps = 1e-5,
-                                .max_context = 64,
-                                .scaling = {8, 1, 4, 32}};
+    struct model_shape shape = small_shape();
+    shape.V = 1003, shape.D = 32, shape.H = 2, shape.K = 16, shape.F = 64, shape.L = shape.G = 1;
+    shape.scaling = (struct rope_scaling){8, 1, 4, 32};
     struct layout layout;
     struct shard pieces;
     struct gguf_file g;

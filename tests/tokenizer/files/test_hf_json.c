@@ -177,7 +177,6 @@ TEST(hf_json_rejects_unsupported_components_by_name)
         {{.model = "\"dropout\": 0.1,"}, "dropout"},
         {{.model = "\"continuing_subword_prefix\": \"##\","}, "continuing_subword_prefix"},
         {{.model = "\"end_of_word_suffix\": \"</w>\","}, "end_of_word_suffix"},
-        {{.vocab = ", \"\u4e2d\": 256"}, "alphabet"},
         {{.vocab = ", \"\": 256"}, "alphabet"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -191,6 +190,36 @@ TEST(hf_json_rejects_unsupported_components_by_name)
     CHECK_MESSAGE("normalizer");
     CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}"));
     CHECK_MESSAGE("Unigram");
+}
+
+/* As in torchtitan's test tokenizer.  The IDs are those of Hugging Face's tokenizers. */
+TEST(hf_json_drops_bytes_without_a_token_and_keeps_unreachable_tokens)
+{
+    static const char json[] =
+        "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": "
+        "true}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"\\u0000\": 0, \"a\": 97, \"b\": 98, "
+        "\"c\": 99, \"\\\\xbc\": 188, \" the\": 262, \"ab\": 1%s}, \"merges\": [\"a b\"]}}";
+    struct text file = {0}, back = {0};
+    struct tokenizer *t;
+    text_addf(&file, json, "");
+    CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &file));
+    CHECK(tokenizer_vocab_size(t) == 263);
+    CHECK_IDS(t, "ab a b, axb ca\xC3\xA9 the", 1, 97, 98, 1, 99, 97);
+    CHECK_STATUS(OK, tokenizer_decode(t, (const int32_t[]){262, 97}, 2, &back));
+    CHECK(!strcmp(back.data, " thea"));
+    text_clear(&back);
+    CHECK_STATUS(OK, tokenizer_decode(t, (const int32_t[]){0, 97}, 2, &back));
+    CHECK(back.len == 2 && !memcmp(back.data, "\0a", 2));
+    text_release(&back);
+    tokenizer_close(t);
+    static const char *const twice[] = {", \" one\": 262", ", \" one\": 97"};
+    for (int i = 0; i < 2; i++) {
+        text_clear(&file);
+        text_addf(&file, json, twice[i]);
+        CHECK_STATUS(DATA, open_bytes(&t, "tokenizer.json", &file));
+        CHECK_MESSAGE("occurs twice");
+    }
+    text_release(&file);
 }
 
 TEST(hf_json_non_special_added_tokens_still_merge)
