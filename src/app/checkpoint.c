@@ -2,6 +2,7 @@
 #include "checkpoint/checkpoint.h"
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/dcp_listing.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/comparison.h"
@@ -455,6 +456,22 @@ static enum status show(const char *path, bool tensors, bool json)
     return st;
 }
 
+static enum status show_as(const char *path, const char *generation, bool json)
+{
+    struct shown s = {0};
+    enum status st = open_shown(&s, path);
+    const struct dcp_listing l = {
+        .folder = s.folder,
+        .shape = &s.shape,
+        .layout = &s.layout,
+        .files = &s.files,
+        .resumes = s.step >= 0 && !model_files_are_empty(&s.moments),
+    };
+    if (!st) st = dcp_listing_print(&l, generation, json);
+    close_shown(&s);
+    return st;
+}
+
 static const char *const kinds[] = {[DIFFERENCE_ONLY_FIRST] = "only in the first",
                                     [DIFFERENCE_ONLY_SECOND] = "only in the second",
                                     [DIFFERENCE_SHAPE] = "shape",
@@ -534,7 +551,8 @@ static const char usage[] =
     "ls      lists a run's checkpoints: step, size, time (UTC), whether they are intact\n"
     "verify  reads every byte and reports every error; exit code 65 if there is any\n"
     "show    dimensions, parameters, step and files of a checkpoint, or of any format that\n"
-    "        convert reads\n"
+    "        convert reads; with --as, the keys, dtypes and shapes that convert --to dcp would\n"
+    "        write of it\n"
     "diff    tensors, moments, configuration and state in which two of these differ\n\n"
     "FOLDER is a run's dump folder, the folder of its checkpoints, or one step-N.  For show and\n"
     "diff, a folder of several checkpoints stands for its newest intact one.  ls also lists the\n"
@@ -543,7 +561,11 @@ static const char usage[] =
 enum status command_checkpoint(int argc, char **argv)
 {
     bool json = false, tensors = false;
+    const char *as = "";
     const struct flag flags[] = {
+        {"as", FLAG_TEXT, &as,
+         "show: as a torch.distributed.checkpoint directory of this generation of torchtitan: "
+         "frontier, v0.1, v0.2 or new"},
         {"tensors", FLAG_SWITCH, &tensors, "show: list the tensors"},
         {"json", FLAG_SWITCH, &json, "print JSON: ls and verify an array, show and diff an object"},
         {0},
@@ -556,9 +578,11 @@ enum status command_checkpoint(int argc, char **argv)
     if (a.num_words != 2 + two)
         FAIL(USAGE, "checkpoint %s: expected %s, got %d", verb, two ? "two folders" : "one folder",
              a.num_words - 1);
+    if (as[0] && strcmp(verb, "show")) FAIL(USAGE, "--as requires checkpoint show");
     if (two) return diff(a.words[1], a.words[2], json);
     if (!strcmp(verb, "ls")) return list(a.words[1], json, false);
     if (!strcmp(verb, "verify")) return list(a.words[1], json, true);
+    if (!strcmp(verb, "show") && as[0]) return show_as(a.words[1], as, json);
     if (!strcmp(verb, "show")) return show(a.words[1], tensors, json);
     FAIL(USAGE, "checkpoint: unknown \"%s\"; expected ls, verify, show or diff", verb);
 }

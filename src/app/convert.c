@@ -8,6 +8,7 @@
 #include "checkpoint/manifest.h"
 #include "config/config.h"
 #include "infer/loaded_model.h"
+#include "infer/objective.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,18 +127,59 @@ static enum status resolve_target(const char *to, const char *folder, struct con
     return STATUS_OK;
 }
 
-/* Torch saves the optimizer's settings with its moments; takes them from the run. */
+/* Flags that only --to dcp has. */
+static enum status parse_dcp_flags(const char *generation, int64_t dp_size, struct conversion *c)
+{
+    struct dcp_target *d = &c->dcp;
+    if (dp_size < 0 || dp_size > 1 << 14)
+        FAIL(USAGE, "--dp-size: must be between 1 and 16384, is %lld", (long long)dp_size);
+    d->dp_size = (int)dp_size;
+    if ((generation[0] || dp_size) && c->target != CONVERT_DCP)
+        FAIL(USAGE, "--generation and --dp-size require --to dcp");
+    if (generation[0]) TRY(dcp_generation_parse("--generation", generation, &d->generation));
+    if (dp_size && !dcp_generations[d->generation].has_empty_loader)
+        FAIL(USAGE, "--dp-size: not supported for --generation %s: %s",
+             dcp_generations[d->generation].name, dcp_generations[d->generation].without_loader);
+    return STATUS_OK;
+}
+
+/* Tells which of other programs' readers do not know that a masked model is masked. */
+static void warn_about_readers(const struct conversion *c)
+{
+    static const char *const readers[] = {
+        [CONVERT_HF] = "Transformers reads is_causal = false since version 5.2; older versions",
+        [CONVERT_META] = "params.json has no key for it (config.json has): programs that read "
+                         "params.json",
+        [CONVERT_DCP] = "DCP has no key for it (config.json has): set the mask in the program that "
+                        "loads it; torchtitan's Llama",
+        [CONVERT_GGUF] = "llama.cpp reads llama.attention.causal = false; older versions",
+        [CONVERT_NXDT] = "NxD Training does not read is_causal = false from config.json: it",
+    };
+    if (c->objective->name != OBJECTIVE_masked || !readers[c->target]) return;
+    log_line(LOG_WARN, "%s: a masked model: %s would attend causally", c->to, readers[c->target]);
+}
+
+/* Reads the run's settings: the objective, and for torch, which saves them with its moments, the
+ * optimizer's. */
 static enum status open_settings(struct conversion *c, struct config *config)
 {
-    if (c->target != CONVERT_DCP) return STATUS_OK;
+    struct text objective = {0};
     char *toml = file_join(c->from, "config.toml");
     enum status st = config_load(config, file_exists(toml) ? toml : NULL, NULL, 0);
     free(toml);
+    if (!st) st = objective_resolve(config, c->from, c->config, &objective);
+    if (!st) log_line(LOG_INFO, "objective: %s", objective.data);
+    text_release(&objective);
     TRY(st);
+    c->objective = &config->objective;
+    warn_about_readers(c);
+    if (c->target != CONVERT_DCP) return STATUS_OK;
     c->optimizer = &config->optimizer, c->lr_scheduler = &config->lr_scheduler;
     int64_t steps = config->lr_scheduler.total_steps, rows = config->training.global_batch_size;
     c->schedule_steps = steps ? steps : config->training.steps;
     c->rows = rows > 0 ? rows : config->training.local_batch_size;
+    c->dcp.seq_len = config->training.seq_len;
+    c->dcp.generation = dcp_generation_of_model(config->model.name);
     return STATUS_OK;
 }
 
@@ -164,6 +206,8 @@ static void report(const struct conversion *c, const struct converted *done, boo
     if (!json) {
         printf("%s: %s with %d tensors, %lld parameters in %s", c->to, targets[c->target].text,
                done->num_tensors, (long long)done->parameters, dtype);
+        if (c->target == CONVERT_DCP)
+            printf(", for torchtitan %s", dcp_generations[c->dcp.generation].name);
         if (done->step >= 0) printf(", and the optimizer after step %lld", (long long)done->step);
         printf("\n");
         return;
@@ -177,6 +221,8 @@ static void report(const struct conversion *c, const struct converted *done, boo
     json_write_int(&w, "tensors", done->num_tensors);
     json_write_int(&w, "parameters", done->parameters);
     json_write_int_or_null(&w, "step", done->step);
+    if (c->target == CONVERT_DCP)
+        json_write_string(&w, "generation", dcp_generations[c->dcp.generation].name);
     json_end_object(&w);
     json_finish(&w);
     puts(t.data);
@@ -193,10 +239,12 @@ static const char usage[] =
     "    above it\n"
     "    NxD Training's folder of a tag (xser or not) with config.json, or checkpoint.pt\n"
     "Of a run, or a folder of step-N of any kind, the newest intact checkpoint, or --step.\n"
-    "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer.\n"
+    "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer, and the\n"
+    "        files that Transformers' AutoTokenizer needs.\n"
     "meta    DST becomes a folder in Meta's format: consolidated.00.pth, params.json, tokenizer.\n"
-    "dcp     DST becomes a DCP directory with torchtitan's names, and config.json; torchtitan can\n"
-    "        load it as step-0 of a run.\n"
+    "dcp     DST becomes a DCP directory that torchtitan --generation loads: frontier (the forks\n"
+    "        frontier-torchtitan, torchtitan-mlm, gpt-neuro), v0.1, v0.2, or new (after v0.2.2).\n"
+    "        Name it step-0 of a run if only the model is converted, else step-N.\n"
     "gguf    DST becomes a file for llama.cpp, including the tokenizer; also with --dtype q8_0.\n"
     "nxdt    DST becomes a checkpoint that NxD Training loads with weight_init_only: model/,\n"
     "        sharded for --tp-size and --pp-size, one file per tensor (xser), and config.json.\n"
@@ -212,8 +260,8 @@ static const char usage[] =
 enum status command_convert(int argc, char **argv)
 {
     const char *to = "", *dtype = "", *shard_size = "5GB", *rope = "", *config_json = "";
-    const char *hw_backend = "";
-    int64_t step = -1, sizes[] = {1, 1, 1, 1};
+    const char *hw_backend = "", *generation = "";
+    int64_t step = -1, dp_size = 0, sizes[] = {1, 1, 1, 1};
     bool json = false;
     struct conversion c = {0};
     const struct flag flags[] = {
@@ -227,6 +275,12 @@ enum status command_convert(int argc, char **argv)
         {"without-io", FLAG_SWITCH, &c.without_io, "omit embedding, head and tokenizer"},
         {"step", FLAG_INT, &step, "step of a run's checkpoint (default: the newest)"},
         {"model-only", FLAG_SWITCH, &c.model_only, "native, dcp: omit optimizer and step"},
+        {"generation", FLAG_TEXT, &generation,
+         "dcp: frontier, v0.1, v0.2 or new (default: frontier if the run's model.name is "
+         "\"frontier\", else v0.2)"},
+        {"dp-size", FLAG_INT, &dp_size,
+         "dcp: data-parallel ranks that will load it: lets each start from the beginning of its "
+         "data; frontier, v0.1, v0.2"},
         {"config", FLAG_TEXT, &config_json, "config.json of a SRC that does not include one"},
         {"tp-size", FLAG_INT, &sizes[0], "nxdt: tensor parallel size (default 1)"},
         {"pp-size", FLAG_INT, &sizes[1], "nxdt: pipeline parallel size (default 1)"},
@@ -260,6 +314,7 @@ enum status command_convert(int argc, char **argv)
     TRY_OUT(resolve_target(to, folder, &c));
     TRY_OUT(parse_nxdt_flags(hw_backend, sizes, &c));
     TRY_OUT(open_settings(&c, &config));
+    TRY_OUT(parse_dcp_flags(generation, dp_size, &c));
     TRY_OUT(convert_checkpoint(&c, &done));
     warn_about_defaults(&c, &done);
     report(&c, &done, json);

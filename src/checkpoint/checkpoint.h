@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "checkpoint/checkpoint_config.h"
 #include "comm/comm.h"
+#include "data/data_config.h"
 #include "formats/safetensors.h"
 #include "model/shard.h"
 #include "tensor/dtype.h"
@@ -46,8 +47,9 @@ struct checkpoint_state {
     int64_t step;                         /* completed optimizer steps */
     /* For saving; only rank 0 needs them: */
     struct text train; /* the trainer's part of state.json: a JSON object (data cursor, counters) */
-    const struct tokenizer *tokenizer; /* its file is saved too; NULL: none */
-    const struct text *config_toml;    /* effective configuration, saved too; NULL: none */
+    const struct tokenizer *tokenizer;        /* its file is saved too; NULL: none */
+    const struct text *config_toml;           /* effective configuration, saved too; NULL: none */
+    const struct objective_config *objective; /* for config.json; NULL: causal */
 };
 
 static inline struct store checkpoint_weights(const struct checkpoint_state *s)

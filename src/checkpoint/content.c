@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "checkpoint/interop/hf_config.h"
 #include "checkpoint/interop/state_json.h"
+#include "tokenizer/hf_folder.h"
 
 #include <stdlib.h>
 
@@ -45,12 +46,37 @@ static enum status write_tensors(const struct content *c, struct manifest *m)
     return st;
 }
 
-static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m)
+const char *content_mask_token(const struct objective_config *objective)
+{
+    return objective && objective->name == OBJECTIVE_masked ? objective->mask_token : NULL;
+}
+
+static enum status write_hf_folder(const struct content *c, const char *folder)
+{
+    const struct hf_folder_options o = {.bos = c->bos,
+                                        .eos = c->eos,
+                                        .max_length = c->shape->max_context,
+                                        .mask_token = content_mask_token(c->objective)};
+    struct hf_folder f;
+    enum status st = STATUS_OK;
+    hf_folder_make(&f, c->tokenizer, &o);
+    for (int i = 0; i < HF_FOLDER_FILES && !st; i++) {
+        const struct hf_folder_file *file = &f.files[i];
+        char *path = file_join(folder, file->name);
+        if (file->text.len) st = file_write(path, file->text.data, file->text.len);
+        free(path);
+    }
+    hf_folder_release(&f);
+    return st;
+}
+
+static enum status write_tokenizer(const struct content *c, struct manifest *m)
 {
     struct file_list names;
     enum status st = STATUS_OK;
-    if (!t) return STATUS_OK;
-    TRY(tokenizer_copy(t, m->folder)); /* the folder is still empty */
+    if (!c->tokenizer) return STATUS_OK;
+    TRY(tokenizer_copy(c->tokenizer, m->folder)); /* the folder is still empty */
+    TRY(write_hf_folder(c, m->folder));
     TRY(file_list_dir(&names, m->folder));
     for (size_t i = 0; i < names.count && !st; i++) st = manifest_add_existing(m, names.paths[i]);
     file_list_release(&names);
@@ -64,7 +90,12 @@ enum status content_write_texts(const struct content *c, struct manifest *m)
                         : c->dtype == SAFETENSORS_BF16 ? "bfloat16"
                                                        : "float16";
     enum status st = STATUS_OK;
-    hf_config_write(c->shape, dtype, c->bos, c->eos, &t);
+    struct hf_usage usage = {.bos = c->bos, .eos = c->eos};
+    if (content_mask_token(c->objective)) {
+        usage.is_causal = HF_CAUSAL_FALSE;
+        usage.mlm_probability = c->objective->mask_probability;
+    }
+    hf_config_write(c->shape, dtype, &usage, &t);
     TRY_OUT(manifest_write_file(m, "config.json", t.data, t.len));
     if (c->plain) goto out;
     text_clear(&t);
@@ -80,7 +111,7 @@ out:
 enum status content_write(const struct content *c, struct manifest *m)
 {
     bool is_root = c->ranks->rank == 0;
-    TRY(comm_agree(c->ranks, is_root ? write_tokenizer(c->tokenizer, m) : STATUS_OK));
+    TRY(comm_agree(c->ranks, is_root ? write_tokenizer(c, m) : STATUS_OK));
     TRY(write_tensors(c, m));
     TRY(comm_agree(c->ranks, is_root ? content_write_texts(c, m) : STATUS_OK));
     return STATUS_OK;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "checkpoint/safetensors_shards.h"
+#include "data/data_config.h"
 #include "model/shard.h"
 #include "tokenizer/tokenizer.h"
 
@@ -23,9 +24,13 @@ struct content {
     int64_t step;
     const char *train;                 /* the trainer's JSON object; NULL: none */
     int bos, eos;                      /* token IDs for config.json; negative: none */
-    const struct tokenizer *tokenizer; /* its file is written too; NULL: none */
-    const struct text *config_toml;    /* NULL: none */
+    const struct tokenizer *tokenizer; /* its files (hf_folder.h) are written too; NULL: none */
+    const struct objective_config *objective; /* what the model is trained for; NULL: unknown */
+    const struct text *config_toml;           /* NULL: none */
 };
+
+/* The mask token of a masked model; else NULL. */
+const char *content_mask_token(const struct objective_config *objective);
 
 /* Writes into the manifest's folder, which must exist and be empty.  Does not finish the manifest,
  * which is complete on rank 0 only.  Collective; if one rank fails, all fail. */

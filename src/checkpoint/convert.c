@@ -16,6 +16,7 @@
 #include "checkpoint/interop/state_json.h"
 #include "checkpoint/interop/torch_files.h"
 #include "optim/optim.h"
+#include "tokenizer/hf_folder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ struct conversion_source {
     struct source_tensors parts[3];
     struct shard shard;
     float *values;
-    int bos, eos;
+    struct hf_usage usage;
     int64_t step;      /* of a run to resume; -1: only the model is converted */
     struct text train; /* the trainer's part of state.json */
 };
@@ -89,8 +90,8 @@ static enum status open_source(struct conversion_source *o, const struct convers
     TRY_OUT(c->config ? hf_config_read(config, &o->shape)
                       : checkpoint_read_shape(folder, &o->shape));
     if (c->sets_rope) set_rope(&o->shape.scaling, c->rope_factor);
-    o->bos = o->eos = -1;
-    if (file_exists(config)) TRY_OUT(hf_config_ids(config, &o->bos, &o->eos));
+    o->usage = (struct hf_usage){.bos = -1, .eos = -1};
+    if (file_exists(config)) TRY_OUT(hf_config_read_usage(config, &o->usage));
     layout_init(&o->layout, &o->shape, 1);
     TRY_OUT(model_files_open_any(&o->files, folder, &o->shape));
     TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
@@ -182,23 +183,93 @@ static void drop_io_tensors(struct conversion_source *o)
     o->shard.count = kept;
 }
 
-/* Copies tokenizer and other files next to the weights unchanged. */
-static enum status copy_other_files(const char *path, bool with_run, struct manifest *m)
+/* Copies tokenizer and other files next to the weights unchanged.  Meta's own Hugging Face folders
+ * have tokenizer.model in original/. */
+static enum status copy_other_files(const char *from, bool with_run, struct manifest *m)
 {
     static const char *const names[] = {"tokenizer.json",         "tokenizer.model",
                                         "tokenizer_config.json",  "special_tokens_map.json",
                                         "generation_config.json", "config.toml"};
+    static const char original[] = "original/tokenizer.model";
     const size_t count = sizeof names / sizeof *names - !with_run;
     struct text bytes = {0};
-    char *from = torch_files_folder(path);
     enum status st = STATUS_OK;
     for (size_t i = 0; i < count && !st; i++) {
-        char *name = file_join(from, names[i]);
+        bool is_original = i == 1 && !file_exists_in(from, names[i]);
+        char *name = file_join(from, is_original ? original : names[i]);
         if (file_exists(name)) st = file_read(name, 1 << 30, &bytes);
         if (file_exists(name) && !st) st = manifest_write_file(m, names[i], bytes.data, bytes.len);
         free(name);
     }
     text_release(&bytes);
+    return st;
+}
+
+/* tokenizer.json and tokenizer_config.json belong together: both are the source's, or both ours. */
+static enum status write_missing_files(const struct hf_folder *f, struct manifest *m)
+{
+    bool has_config = file_exists_in(m->folder, "tokenizer_config.json");
+    for (int i = 0; i < HF_FOLDER_FILES; i++) {
+        const struct hf_folder_file *file = &f->files[i];
+        bool skip = !strcmp(file->name, "tokenizer.json") && has_config;
+        if (skip || !file->text.len || file_exists_in(m->folder, file->name)) continue;
+        TRY(manifest_write_file(m, file->name, file->text.data, file->text.len));
+    }
+    return STATUS_OK;
+}
+
+/* llama.cpp's converter takes a tokenizer.model beside the weights for a SentencePiece model. */
+static enum status move_tiktoken_model(const char *folder)
+{
+    char *from = file_join(folder, "tokenizer.model"), *original = file_join(folder, "original");
+    char *to = file_join(original, "tokenizer.model");
+    enum status st = STATUS_OK;
+    TRY_OUT(file_make_dirs(original));
+    if (rename(from, to)) FAIL_OUT(IO, "%s: %s", to, strerror(errno));
+    TRY_OUT(file_sync_dir(original));
+out:
+    free(from), free(original), free(to);
+    return st;
+}
+
+/* Adds the files that Transformers needs and the source lacks. */
+static enum status complete_hf_folder(const struct conversion *c, const struct content *content,
+                                      const char *from, struct manifest *m)
+{
+    const struct hf_folder_options o = {.bos = content->bos,
+                                        .eos = content->eos,
+                                        .max_length = content->shape->max_context,
+                                        .mask_token = content_mask_token(content->objective)};
+    struct tokenizer *t;
+    struct hf_folder f;
+    if (!tokenizer_is_in(from)) return STATUS_OK;
+    if (tokenizer_open(&t, from, &(struct tokenizer_config){0})) {
+        log_line(LOG_WARN, "copied the tokenizer without files for Transformers: %s",
+                 status_message());
+        return STATUS_OK;
+    }
+    hf_folder_make(&f, t, &o);
+    enum status st = write_missing_files(&f, m);
+    if (!st && !f.is_exact && !file_exists_in(from, "tokenizer.json"))
+        log_line(LOG_WARN,
+                 "%s: tokenizer.json cannot express this SentencePiece model: Transformers gives "
+                 "other IDs for some texts",
+                 tokenizer_path(t));
+    bool is_tiktoken = !strcmp(tokenizer_kind(t), "tiktoken");
+    if (!st && is_tiktoken && c->target == CONVERT_HF) st = move_tiktoken_model(m->folder);
+    hf_folder_release(&f);
+    tokenizer_close(t);
+    return st;
+}
+
+/* These files belong to the vocabulary. */
+static enum status write_other_files(const struct conversion *c, const struct content *content,
+                                     bool with_run, struct manifest *m)
+{
+    char *from = torch_files_folder(c->from);
+    bool is_hf = c->target == CONVERT_HF || c->target == CONVERT_NATIVE;
+    enum status st = copy_other_files(from, with_run, m);
+    if (!st && is_hf) st = complete_hf_folder(c, content, from, m);
     free(from);
     return st;
 }
@@ -206,7 +277,7 @@ static enum status copy_other_files(const char *path, bool with_run, struct mani
 static enum status write_torch_model(const struct conversion *c, const struct torch_model *m,
                                      const struct dcp_run *run, const char *folder)
 {
-    if (c->target == CONVERT_DCP) return dcp_write(m, run, c->shard_bytes, folder);
+    if (c->target == CONVERT_DCP) return dcp_write(m, &c->dcp, run, c->shard_bytes, folder);
     return c->target == CONVERT_NXDT ? nxdt_write(m, &c->nxdt, folder) : meta_write(m, folder);
 }
 
@@ -220,6 +291,25 @@ static enum status write_torch(const struct conversion *c, const struct content 
     TRY(write_torch_model(c, &model, run, folder));
     TRY(content_write_texts(content, m));
     return STATUS_OK;
+}
+
+/* Logs how the program that loads the run will differ from ours. */
+static void log_target(const struct conversion *c, const struct conversion_source *o)
+{
+    const struct dcp_generation_spec *spec = &dcp_generations[c->dcp.generation];
+    const char *norms =
+        c->optimizer->decay_norms ? "" : "; torchtitan also applies weight decay to norms";
+    if (c->dcp.dp_size)
+        log_line(LOG_INFO, "%s (%s): %d data-parallel ranks start from the beginning of the data%s",
+                 c->to, spec->name, c->dcp.dp_size, norms);
+    else
+        log_line(LOG_INFO, "%s (%s): torch's data position (dataloader.*) is not written: %s%s",
+                 c->to, spec->name, spec->without_loader, norms);
+    if (o->shape.tied && !spec->ties)
+        log_line(LOG_WARN,
+                 "%s: torchtitan %s has no tied head: the head and its moments become copies of "
+                 "the embedding's, and are trained separately from now on",
+                 c->to, spec->name);
 }
 
 /* param_groups hold the learning rate of the next step, step + 1. */
@@ -247,10 +337,7 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
     TRY(json_parse(o->train.data, o->train.len, "state.json", &train));
     json_as_int(json_get(train, "tokens_seen"), 0, INT64_C(1) << 53, &run->tokens_seen);
     json_free(train);
-    log_line(LOG_INFO,
-             "%s: torch's data position (dataloader.*) is not written: set "
-             "checkpoint.exclude_from_loading=dataloader in torchtitan to load the rest%s",
-             c->to, a->decay_norms ? "" : "; torchtitan also applies weight decay to norms");
+    log_target(c, o);
     return STATUS_OK;
 }
 
@@ -265,13 +352,15 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
         .weights = source_tensors_of(o, TENSOR_WEIGHT),
         .shard_bytes = c->shard_bytes,
         .plain = c->target != CONVERT_NATIVE,
-        .bos = o->bos,
-        .eos = o->eos,
+        .bos = o->usage.bos,
+        .eos = o->usage.eos,
+        .objective = c->objective,
     };
     bool with_run = o->step >= 0;
     struct manifest m = {.folder = folder, .step = with_run ? o->step : 0};
     struct dcp_run run;
     enum status st = STATUS_OK;
+    if (c->without_io) drop_io_tensors(o);
     TRY_OUT(resolve_dtype(c, o, &content.dtype));
     if (with_run && c->target == CONVERT_DCP) TRY_OUT(describe_run(c, o, &run));
     if (with_run && c->target == CONVERT_NATIVE) {
@@ -279,15 +368,13 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
         content.exp_avg_sq = source_tensors_of(o, TENSOR_EXP_AVG_SQ);
         content.step = o->step, content.train = o->train.data;
     }
-    if (c->without_io) drop_io_tensors(o);
     TRY_OUT(file_remove_tree(folder)); /* left by a conversion that was killed */
     TRY_OUT(file_make_dirs(folder));
     if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE)
         TRY_OUT(content_write(&content, &m));
     else
         TRY_OUT(write_torch(c, &content, with_run ? &run : NULL, folder, &m));
-    if (!c->without_io)
-        TRY_OUT(copy_other_files(c->from, with_run, &m)); /* these files belong to the vocabulary */
+    if (!c->without_io) TRY_OUT(write_other_files(c, &content, with_run, &m));
     if (c->target == CONVERT_NATIVE) TRY_OUT(manifest_finish(&m));
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype, o->step};
 out:
@@ -336,8 +423,9 @@ static enum status write_gguf(const struct conversion *c, struct conversion_sour
                                            : GGUF_BF16,
         .name = name,
         .tokenizer = config_folder,
-        .bos = o->bos,
-        .eos = o->eos,
+        .bos = o->usage.bos,
+        .eos = o->usage.eos,
+        .is_masked = content_mask_token(c->objective),
     };
     enum status st = gguf_model_write(&g, path);
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, dtype, -1};

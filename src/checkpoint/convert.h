@@ -5,7 +5,9 @@
 #pragma once
 
 #include "base/status.h"
+#include "checkpoint/interop/dcp_items.h"
 #include "checkpoint/interop/nxdt_write.h"
+#include "data/data_config.h"
 #include "formats/safetensors.h"
 #include "optim/optim_config.h"
 
@@ -25,8 +27,9 @@ struct conversion {
     const char *from; /* anything checkpoint_load reads */
     const char *to;   /* new or empty folder; native: a run's dump folder; gguf: a file */
     enum conversion_target target;
-    const char *config; /* config.json of `from`; NULL: its own */
-    bool keep_dtype;    /* keep the source's; else: */
+    const char *config;                       /* config.json of `from`; NULL: its own */
+    const struct objective_config *objective; /* what `from` was trained for; NULL: unknown */
+    bool keep_dtype;                          /* keep the source's; else: */
     enum safetensors_dtype dtype;
     bool quantized;       /* gguf: q8_0, whatever `dtype` */
     uint64_t shard_bytes; /* maximum per file; 0: 5 GB */
@@ -39,6 +42,7 @@ struct conversion {
     /* dcp: settings of the run that `from` belongs to; NULL: as model_only */
     const struct optimizer_config *optimizer;
     const struct lr_scheduler_config *lr_scheduler;
+    struct dcp_target dcp;
     struct nxdt_target nxdt;
     int64_t schedule_steps, rows; /* length of the schedule; rows per step */
 };

@@ -100,6 +100,7 @@ static struct content content_from_state(const struct checkpoint_state *s,
         .bos = s->tokenizer ? tokenizer_bos(s->tokenizer) : -1,
         .eos = s->tokenizer ? tokenizer_eos(s->tokenizer) : -1,
         .tokenizer = s->tokenizer,
+        .objective = s->objective,
         .config_toml = s->config_toml,
     };
     if (s->exp_avg) {

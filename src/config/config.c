@@ -309,6 +309,12 @@ enum status config_assign(struct config *c, const char *key, const char *value, 
     return STATUS_OK;
 }
 
+const char *config_key_origin(const struct config *c, const char *key)
+{
+    const struct config_section *section;
+    return config_origin(c, config_find(key, &section));
+}
+
 /* "section.key=value" */
 static enum status set_argument(struct config *c, const char *setting)
 {

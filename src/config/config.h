@@ -24,6 +24,10 @@ void config_release(struct config *c);
  * CONFIG: as in config_load. */
 enum status config_assign(struct config *c, const char *key, const char *value, const char *origin);
 
+/* Where a known key was set: "FILE:line", "command line", the origin given to config_assign, or
+ * "default". */
+const char *config_key_origin(const struct config *c, const char *key);
+
 /* Checks the rules that involve several keys, for a run of num_ranks ranks.  CONFIG: the message
  * has the keys, their values and the rule. */
 enum status config_check(const struct config *c, int num_ranks);

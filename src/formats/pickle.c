@@ -19,6 +19,8 @@ static const struct {
 #undef X
 };
 
+const char *pickle_class_name(enum pickle_class c) { return classes[c].name; }
+
 /* The pickle virtual machine: a stack, its marks, and the memo. */
 struct unpickler {
     struct pickle *pickle;

@@ -76,6 +76,9 @@ enum pickle_class {
         PICKLE_CLASS_COUNT
 };
 
+/* Its name within its module: "float32". */
+const char *pickle_class_name(enum pickle_class c);
+
 enum pickle_kind {
     PICKLE_IS_NONE,
     PICKLE_IS_BOOL,

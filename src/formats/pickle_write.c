@@ -61,6 +61,21 @@ void pickle_write_string(struct text *t, const char *text)
     text_adds(t, text);
 }
 
+void pickle_write_bytes(struct text *t, const void *bytes, size_t len)
+{
+    const unsigned char *at = bytes;
+    size_t high = 0;
+    for (size_t i = 0; i < len; i++) high += at[i] >> 7;
+    pickle_write_global(t, "_codecs", "encode"), pickle_write_mark(t);
+    add_opcode(t, PICKLE_OP_BINUNICODE), add_le(t, len + high, 4);
+    for (size_t i = 0; i < len; i++) {
+        if (at[i] >> 7) add_opcode(t, 0xc0 | at[i] >> 6);
+        add_opcode(t, at[i] >> 7 ? 0x80 | (at[i] & 0x3f) : at[i]);
+    }
+    pickle_write_string(t, "latin1");
+    pickle_write_tuple(t), pickle_write_reduce(t);
+}
+
 void pickle_write_global(struct text *t, const char *module, const char *name)
 {
     text_addf(t, "c%s\n%s\n", module, name);

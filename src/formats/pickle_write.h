@@ -18,6 +18,8 @@ void pickle_write_bool(struct text *t, bool value);
 void pickle_write_int(struct text *t, int64_t value);
 void pickle_write_float(struct text *t, double value);
 void pickle_write_string(struct text *t, const char *text);
+/* A bytes object, as Python writes it in protocol 2: _codecs.encode of a string, with latin1. */
+void pickle_write_bytes(struct text *t, const void *bytes, size_t len);
 void pickle_write_global(struct text *t, const char *module, const char *name);
 void pickle_write_empty_tuple(struct text *t);
 void pickle_write_empty_dict(struct text *t); /* EMPTY_DICT */

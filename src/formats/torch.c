@@ -271,13 +271,17 @@ void torch_tensors_release(struct torch_tensors *t)
     *t = (struct torch_tensors){0};
 }
 
-static const char *storage_name(enum safetensors_dtype dtype)
+static int dtype_row(enum safetensors_dtype dtype)
 {
-    return dtype == SAFETENSORS_F32    ? "FloatStorage"
-           : dtype == SAFETENSORS_I32  ? "IntStorage"
-           : dtype == SAFETENSORS_I64  ? "LongStorage"
-           : dtype == SAFETENSORS_BF16 ? "BFloat16Storage"
-                                       : "HalfStorage";
+    int row = 0;
+    while (row < DTYPES && dtypes[row].is != dtype) row++;
+    BUG_IF(row == DTYPES);
+    return row;
+}
+
+const char *torch_dtype_name(enum safetensors_dtype dtype)
+{
+    return pickle_class_name(dtypes[dtype_row(dtype)].dtype);
 }
 
 static void write_tensor(const struct torch_tensor *t, size_t key, struct text *out)
@@ -289,7 +293,7 @@ static void write_tensor(const struct torch_tensor *t, size_t key, struct text *
     pickle_write_global(out, "torch._utils", "_rebuild_tensor_v2");
     pickle_write_mark(out), pickle_write_mark(out);
     pickle_write_string(out, "storage");
-    pickle_write_global(out, "torch", storage_name(t->dtype));
+    pickle_write_global(out, "torch", pickle_class_name(dtypes[dtype_row(t->dtype)].storage));
     pickle_write_string(out, name);
     pickle_write_string(out, "cpu");
     pickle_write_int(out, elements);

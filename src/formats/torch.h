@@ -46,6 +46,9 @@ enum status torch_archive_tensors(const struct torch_archive *a, struct torch_te
 enum status torch_archive_references(const struct torch_archive *a, struct torch_tensors *t);
 void torch_tensors_release(struct torch_tensors *t);
 
+/* torch's name of a dtype that its tensors can have: "float32", "int64", "complex64". */
+const char *torch_dtype_name(enum safetensors_dtype dtype);
+
 /* Writes data.pkl: a dict of these tensors, where the k-th tensor's storage is data/k.  A single
  * tensor with an empty name is the root itself. */
 void torch_write_pickle(const struct torch_tensor *tensors, size_t count, struct text *out);

@@ -13,28 +13,41 @@ static uint64_t tensor_bytes(const struct torch_tensor *t)
     return bytes;
 }
 
-static enum status write_entry(struct torch_writer *w, const char *name, const void *bytes,
-                               size_t len)
+static void add_entry(struct zip_writer *zip, const char *name, const struct text *bytes,
+                      struct text *out)
 {
     struct text header = {0};
-    uint64_t at = w->base + w->zip.at;
-    zip_writer_add(&w->zip, name, len, zip_crc(0, bytes, len), &header);
-    enum status st = file_write_at(w->fd, w->path, header.data, header.len, at);
-    if (!st) st = file_write_at(w->fd, w->path, bytes, len, at + header.len);
+    zip_writer_add(zip, name, bytes->len, zip_crc(0, bytes->data, bytes->len), &header);
+    text_add(out, header.data, header.len);
+    text_add(out, bytes->data, bytes->len);
     text_release(&header);
-    return st;
 }
 
-static enum status write_fixed_entries(struct torch_writer *w, const struct text *pickle)
+static void add_fixed_entries(struct zip_writer *zip, const struct text *pickle, struct text *out)
 {
     static const char *const files[][2] = {{"archive/.format_version", "1"},
                                            {"archive/.storage_alignment", "64"},
                                            {"archive/byteorder", "little"},
                                            {"archive/version", "3\n"}};
-    TRY(write_entry(w, "archive/data.pkl", pickle->data, pickle->len));
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        TRY(write_entry(w, files[i][0], files[i][1], strlen(files[i][1])));
-    return STATUS_OK;
+    struct text bytes = {0};
+    add_entry(zip, "archive/data.pkl", pickle, out);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        text_clear(&bytes), text_adds(&bytes, files[i][1]);
+        add_entry(zip, files[i][0], &bytes, out);
+    }
+    text_release(&bytes);
+}
+
+void torch_writer_pickle(const struct text *pickle, struct text *archive)
+{
+    struct zip_writer zip = {0};
+    struct text tail = {0};
+    text_clear(archive);
+    add_fixed_entries(&zip, pickle, archive);
+    zip_writer_finish(&zip, &tail);
+    text_add(archive, tail.data, tail.len);
+    text_release(&tail);
+    zip_writer_release(&zip);
 }
 
 static void entry_name(size_t key, char name[40]) { snprintf(name, 40, "archive/data/%zu", key); }
@@ -53,8 +66,11 @@ enum status torch_writer_open_pickle(struct torch_writer *w, int fd, const char 
                                      uint64_t base, const struct text *pickle)
 {
     *w = (struct torch_writer){.fd = fd, .path = path, .base = base};
-    TRY(write_fixed_entries(w, pickle));
-    return STATUS_OK;
+    struct text entries = {0};
+    add_fixed_entries(&w->zip, pickle, &entries);
+    enum status st = file_write_at(fd, path, entries.data, entries.len, base);
+    text_release(&entries);
+    return st;
 }
 
 enum status torch_writer_open(struct torch_writer *w, int fd, const char *path, uint64_t base,

@@ -12,7 +12,7 @@ struct torch_writer {
     const char *path;
     uint64_t base; /* file offset of the archive */
     struct zip_writer zip;
-    const struct torch_tensor *tensors; /* borrowed; contiguous F32, BF16, F16, I32 or I64 */
+    const struct torch_tensor *tensors; /* borrowed; contiguous of any dtype that torch.c reads */
     size_t next;
     uint64_t left, at; /* of the current tensor: bytes left, and their offset in the archive */
     uint32_t crc;
@@ -25,6 +25,8 @@ enum status torch_writer_open(struct torch_writer *w, int fd, const char *path, 
 /* Begins an archive with any pickle and without tensors. */
 enum status torch_writer_open_pickle(struct torch_writer *w, int fd, const char *path,
                                      uint64_t base, const struct text *pickle);
+/* Makes a whole archive of a pickle without tensors, in memory. */
+void torch_writer_pickle(const struct text *pickle, struct text *archive);
 /* Writes the next bytes of the current tensor; after its last byte the next tensor begins. */
 enum status torch_writer_put(struct torch_writer *w, const void *bytes, size_t len);
 /* Ends the archive, once all tensors are written, and sets *size to its size. */

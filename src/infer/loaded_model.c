@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "hub/hub.h"
+#include "infer/objective.h"
 #include "parallel/fit.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
@@ -30,7 +31,8 @@ enum status loaded_model_find(const char *path, const struct comm *world, char *
     return STATUS_OK;
 }
 
-/* The configuration saved in the checkpoint, if any, with the settings of the command line. */
+/* The configuration saved in the checkpoint, if any, with the settings of the command line; and
+ * the objective that the folder's other files name. */
 static enum status open_config(struct loaded_model *l, const char *const *settings,
                                int num_settings)
 {
@@ -39,6 +41,11 @@ static enum status open_config(struct loaded_model *l, const char *const *settin
         config_load(&l->config, file_exists(toml) ? toml : NULL, settings, num_settings);
     free(toml);
     l->config_is_open = true;
+    TRY(st);
+    struct text objective = {0};
+    st = objective_resolve(&l->config, l->folder, NULL, &objective);
+    if (!st && l->machine.world.rank == 0) log_line(LOG_INFO, "objective: %s", objective.data);
+    text_release(&objective);
     return st;
 }
 

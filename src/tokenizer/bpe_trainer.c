@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/bpe_trainer.h"
 
-#include "tokenizer/files/hf_json.h"
+#include "tokenizer/files/hf_write.h"
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/text/split.h"
 #include "tokenizer/vocabulary.h"
@@ -291,7 +291,13 @@ enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct
     if (!st) init_merging(t);
     if (!st) st = run_merges(t, &v, merges, max_merges, &num_merges);
     special_tokens_add_default(&specials, 256 + (int32_t)num_merges);
-    if (!st) hf_json_write(&v, merges, num_merges, &specials, json);
+    if (!st)
+        hf_write_json(&(struct hf_write){.vocabulary = &v,
+                                         .merges = merges,
+                                         .num_merges = num_merges,
+                                         .specials = &specials,
+                                         .bos = specials.all[0].id},
+                      json);
     *num_tokens = 256 + (int32_t)num_merges + SPECIAL_TOKENS_DEFAULT;
     special_tokens_release(&specials);
     vocabulary_release(&v);

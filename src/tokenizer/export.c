@@ -47,29 +47,10 @@ static void add_byte_level_tokens(const struct tokenizer *t, struct token_table 
     }
 }
 
-/* Merges of equal rank (tiktoken: all splits of one token) are ordered by the IDs of their
- * halves. */
-static int compare_ranks(const void *a, const void *b)
-{
-    const struct merge_pair *x = a, *y = b;
-    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
-    if (x->left != y->left) return x->left < y->left ? -1 : 1;
-    return (x->right > y->right) - (x->right < y->right);
-}
-
 static void add_merges(const struct tokenizer *t, struct token_table *e)
 {
-    const struct vocabulary *v = &t->vocabulary;
-    enum { LOW_IDS = 256 };
-    struct merge_pair *pairs = heap((v->num_pairs + 1) * sizeof *pairs);
-    size_t count = 0;
-    for (int i = 0; i < LOW_IDS * LOW_IDS; i++) {
-        const struct merge_pair *row = v->low_pairs[i / LOW_IDS];
-        if (row && row[i % LOW_IDS].left >= 0) pairs[count++] = row[i % LOW_IDS];
-    }
-    for (size_t i = 0; i < v->num_pair_slots; i++)
-        if (v->pairs[i].left >= 0) pairs[count++] = v->pairs[i];
-    qsort(pairs, count, sizeof *pairs, compare_ranks);
+    size_t count;
+    struct merge_pair *pairs = vocabulary_sorted_pairs(&t->vocabulary, &count);
     e->merges = heap((count + 1) * sizeof *e->merges);
     e->num_merges = count;
     for (size_t i = 0; i < count; i++) {

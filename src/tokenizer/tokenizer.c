@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "hub/hub.h"
 #include "tokenizer/char_bpe.h"
 #include "tokenizer/files/hf_json.h"
+#include "tokenizer/files/hf_write.h"
 #include "tokenizer/files/sentencepiece.h"
 #include "tokenizer/files/tiktoken.h"
 #include "tokenizer/tokenizer_impl.h"
@@ -32,7 +35,30 @@ static void init_bytes(struct tokenizer *t)
     t->file_name = "tokenizer.json";
     t->vocab_size = BYTES_SIZE;
     t->bos = BYTES_BOS, t->eos = BYTES_EOS;
-    hf_json_write(&t->vocabulary, NULL, 0, &t->special_tokens, &t->file);
+    hf_write_json(&(struct hf_write){.vocabulary = &t->vocabulary,
+                                     .specials = &t->special_tokens,
+                                     .bos = BYTES_BOS},
+                  &t->file);
+}
+
+/* Whether the folder's tokenizer.json was converted from its tokenizer.model (hf_folder.h), and not
+ * changed since. */
+static bool has_converted_json(const char *folder)
+{
+    char *config = file_join(folder, "tokenizer_config.json");
+    char *json = file_join(folder, "tokenizer.json");
+    struct json *root = NULL;
+    struct text file = {0};
+    int64_t crc = -1;
+    bool is_read = file_exists(config) && !json_read(config, 16 << 20, &root);
+    if (is_read)
+        json_as_int(json_get(root, "converted_tokenizer_json_crc32c"), 0, UINT32_MAX, &crc);
+    bool same = crc >= 0 && !file_read(json, MAX_FILE_BYTES, &file) &&
+                crc == (int64_t)checksum_crc32c(0, file.data, file.len);
+    text_release(&file);
+    json_free(root);
+    free(config), free(json);
+    return same;
 }
 
 /* The tokenizer's file in a folder, or `path` itself if it has none; on the heap. */
@@ -40,7 +66,9 @@ static char *find_file(const char *path)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model",
                                         "original/tokenizer.model"};
-    for (size_t i = 0; file_is_dir(path) && i < 3; i++) {
+    bool has_model =
+        file_is_dir(path) && (file_exists_in(path, names[1]) || file_exists_in(path, names[2]));
+    for (size_t i = has_model && has_converted_json(path); file_is_dir(path) && i < 3; i++) {
         char *file = file_join(path, names[i]);
         if (file_exists(file)) return file;
         free(file);
@@ -171,21 +199,10 @@ enum status tokenizer_decode_part(const struct tokenizer *t, const int32_t *ids,
     return decode(t, ids, count, false, out);
 }
 
-static enum status write_into(const char *folder, const char *name, const struct text *bytes)
-{
-    char *path = file_join(folder, name);
-    enum status st = file_write(path, bytes->data, bytes->len);
-    free(path);
-    return st;
-}
-
 enum status tokenizer_copy(const struct tokenizer *t, const char *folder)
 {
-    struct text config = {0};
-    TRY(write_into(folder, t->file_name, &t->file));
-    if (t->format != FORMAT_SENTENCEPIECE) return STATUS_OK;
-    sentencepiece_write_config(t, &config);
-    enum status st = write_into(folder, "tokenizer_config.json", &config);
-    text_release(&config);
+    char *path = file_join(folder, t->file_name);
+    enum status st = file_write(path, t->file.data, t->file.len);
+    free(path);
     return st;
 }

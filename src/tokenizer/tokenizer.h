@@ -21,7 +21,8 @@
 
 struct tokenizer;
 
-/* `path` is "bytes", a file, or a folder with tokenizer.json or tokenizer.model.
+/* `path` is "bytes", a file, or a folder with tokenizer.json or tokenizer.model.  With both, opens
+ * tokenizer.json, unless we converted it from tokenizer.model (hf_folder.h).
  * MISSING.  DATA, UNSUPPORTED: names the line or key. */
 enum status tokenizer_open(struct tokenizer **out, const char *path,
                            const struct tokenizer_config *config);

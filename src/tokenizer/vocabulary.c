@@ -213,3 +213,27 @@ void vocabulary_add_all_splits(struct vocabulary *v)
         }
     }
 }
+
+static int compare_ranks(const void *a, const void *b)
+{
+    const struct merge_pair *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    if (x->left != y->left) return x->left < y->left ? -1 : 1;
+    return (x->right > y->right) - (x->right < y->right);
+}
+
+struct merge_pair *vocabulary_sorted_pairs(const struct vocabulary *v, size_t *count)
+{
+    enum { LOW_IDS = 256 };
+    struct merge_pair *pairs = heap((v->num_pairs + 1) * sizeof *pairs);
+    size_t n = 0;
+    for (int i = 0; i < LOW_IDS * LOW_IDS; i++) {
+        const struct merge_pair *row = v->low_pairs[i / LOW_IDS];
+        if (row && row[i % LOW_IDS].left >= 0) pairs[n++] = row[i % LOW_IDS];
+    }
+    for (size_t i = 0; i < v->num_pair_slots; i++)
+        if (v->pairs[i].left >= 0) pairs[n++] = v->pairs[i];
+    qsort(pairs, n, sizeof *pairs, compare_ranks);
+    *count = n;
+    return pairs;
+}

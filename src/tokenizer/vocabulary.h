@@ -69,6 +69,9 @@ int32_t vocabulary_find(const struct vocabulary *v, const void *bytes, size_t le
 /* The merge of a pair, or NULL. */
 const struct merge_pair *vocabulary_find_pair(const struct vocabulary *v, int32_t left,
                                               int32_t right);
+/* All merges by rank, and their number; on the heap.  Merges of equal rank (tiktoken: all splits of
+ * one token) are ordered by the IDs of their halves. */
+struct merge_pair *vocabulary_sorted_pairs(const struct vocabulary *v, size_t *count);
 /* The token with an ID, or NULL. */
 const struct token_bytes *vocabulary_token(const struct vocabulary *v, int32_t id);
 

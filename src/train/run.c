@@ -130,6 +130,7 @@ static struct checkpoint_state checkpoint_state_of(struct training_run *r)
         .step = t->steps_done,
         .tokenizer = r->tokenizer,
         .config_toml = &r->config_toml,
+        .objective = &r->config->objective,
     };
 }
 

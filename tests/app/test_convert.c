@@ -18,17 +18,23 @@ static struct trained trained(const char *settings)
     return t;
 }
 
-static double loss_of(const struct trained *t, const char *model)
+/* eval names the objective in `err`. */
+static double loss_and_log(const struct trained *t, const char *model, struct text *err)
 {
     struct text out = {0};
     struct json *v;
-    CHECK(LLAMERO(&out, NULL, "eval", model, t->corpus, "--tokenizer", "bytes", "--seq-len", "64",
+    CHECK(LLAMERO(&out, err, "eval", model, t->corpus, "--tokenizer", "bytes", "--seq-len", "64",
                   "training.mixed_precision_param=float32", "--json") == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &v));
     double loss = json_number(json_get(v, "loss"));
     json_free(v);
     text_release(&out);
     return loss;
+}
+
+static double loss_of(const struct trained *t, const char *model)
+{
+    return loss_and_log(t, model, NULL);
 }
 
 TEST(convert_to_hugging_face_and_back_is_lossless)
@@ -50,6 +56,74 @@ TEST(convert_to_hugging_face_and_back_is_lossless)
     double loss = loss_of(&t, t.dump);
     CHECK(loss_of(&t, one) == loss && loss_of(&t, many) == loss && loss_of(&t, back) == loss);
     CHECK(loss_of(&t, torch) == loss);
+}
+
+TEST(a_masked_model_stays_masked_in_every_format)
+{
+    struct trained t = trained("training.steps=10 objective.name=masked "
+                               "objective.mask_token=<|mask|> objective.mask_probability=0.2");
+    static const char *const formats[] = {"hf", "meta", "dcp", "nxdt", "native"};
+    struct text err = {0}, file = {0};
+    double loss = loss_and_log(&t, t.dump, &err);
+    CHECK(strstr(err.data, "objective: masked (") && strstr(err.data, ": objective.name)"));
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const char *to = test_path(t.folder, formats[i]);
+        CHECK(LLAMERO(NULL, &err, "convert", t.dump, to, "--to", formats[i], "--model-only") == 0);
+        CHECK(strstr(err.data, "objective: masked ("));
+        CHECK(!strcmp(formats[i], "native") || strstr(err.data, "would attend causally"));
+        CHECK(loss_and_log(&t, to, &err) == loss);
+        CHECK(strstr(err.data, "objective: masked (config.json: is_causal = false)"));
+    }
+    const char *hf = test_path(t.folder, "hf"), *gguf = test_path(t.folder, "one.gguf");
+    CHECK(LLAMERO(NULL, &err, "generate", hf, "--prompt", "x") == 78);
+    CHECK(strstr(err.data, "is a masked model"));
+    CHECK(LLAMERO(NULL, &err, "generate", hf, "--fill", "a <mask>") == 0);
+    CHECK(LLAMERO(NULL, &err, "convert", hf, gguf) == 0);
+    CHECK_STATUS(OK, file_read(gguf, 1 << 24, &file));
+    CHECK(memmem(file.data, file.len, "llama.attention.causal\7\0\0\0\0", 27));
+    text_release(&err), text_release(&file);
+}
+
+TEST(a_causal_models_folder_does_not_mention_the_objective)
+{
+    struct trained t = trained("training.steps=2");
+    const char *to = test_path(t.folder, "hf"), *gguf = test_path(t.folder, "one.gguf");
+    struct text err = {0}, file = {0};
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, to) == 0);
+    CHECK(strstr(err.data, "objective: causal (") && !strstr(err.data, "warning"));
+    CHECK_STATUS(OK, file_read(test_path(to, "config.json"), 1 << 20, &file));
+    CHECK(!strstr(file.data, "is_causal") && !strstr(file.data, "mlm_probability"));
+    CHECK_STATUS(OK, file_read(test_path(to, "tokenizer_config.json"), 1 << 20, &file));
+    CHECK(!strstr(file.data, "mask_token"));
+    CHECK(LLAMERO(NULL, &err, "convert", to, gguf) == 0);
+    CHECK_STATUS(OK, file_read(gguf, 1 << 24, &file));
+    CHECK(!memmem(file.data, file.len, "attention.causal", 16));
+    text_release(&err), text_release(&file);
+}
+
+TEST(converted_hf_folder_gets_the_files_that_the_source_lacks)
+{
+    struct trained t = trained("training.steps=2 data.tokenizer=tests/tokenizer/data/small.model");
+    const char *to = test_path(t.folder, "hf"), *meta = test_path(t.folder, "meta");
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
+                                        "special_tokens_map.json", "generation_config.json"};
+    char *step = file_join(t.dump, "checkpoint/step-2");
+    for (size_t i = 0; i < 4; i++) CHECK(file_exists_in(step, names[i]));
+    CHECK(file_exists_in(step, "tokenizer.model"));
+    CHECK(LLAMERO(NULL, NULL, "checkpoint", "verify", step) == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", t.dump, meta, "--to", "meta") == 0);
+    CHECK(file_exists_in(meta, "tokenizer.model"));
+    CHECK(LLAMERO(NULL, NULL, "convert", meta, to, "--to", "hf") == 0);
+    for (size_t i = 0; i < 4; i++) runs_check_same_files(step, to, names[i]);
+    CHECK(file_exists_in(to, "original/tokenizer.model") && !file_exists_in(to, "tokenizer.model"));
+    /* a file of the source is kept */
+    CHECK_STATUS(OK, file_write(test_path(meta, "generation_config.json"), "{}", 2));
+    const char *kept = test_path(t.folder, "kept");
+    CHECK(LLAMERO(NULL, NULL, "convert", meta, kept, "--to", "hf") == 0);
+    uint64_t size = 0;
+    CHECK_STATUS(OK, file_size(test_path(kept, "generation_config.json"), &size));
+    CHECK(size == 2);
+    free(step);
 }
 
 TEST(convert_selects_a_step_of_a_run_or_of_torch_checkpoints)
@@ -189,6 +263,42 @@ TEST(a_run_resumes_from_dcp_with_optimizer_schedule_and_data_position)
     text_release(&out), text_release(&settings);
 }
 
+static bool dcp_has(const char *folder, const char *key)
+{
+    struct text t = {0};
+    CHECK_STATUS(OK, file_read(test_path(folder, ".metadata"), 1 << 20, &t));
+    bool has = memmem(t.data, t.len, key, strlen(key)) != NULL;
+    text_release(&t);
+    return has;
+}
+
+TEST(convert_chooses_the_generation_by_the_flag_then_by_the_runs_model_name)
+{
+    struct trained t = trained("training.steps=1 checkpoint.enable=true");
+    struct text out = {0}, err = {0};
+    const char *dcp = test_path(t.folder, "dcp"), *forks = test_path(t.folder, "forks");
+    const char *named = test_path(t.folder, "named");
+    CHECK(LLAMERO(&out, &err, "convert", t.dump, dcp, "--to", "dcp", "--json") == 0);
+    CHECK(strstr(out.data, "\"generation\": \"v0.2\"") && dcp_has(dcp, "ntokens_seen"));
+    CHECK(strstr(err.data, "exclude_from_loading") && !dcp_has(dcp, "dp_rank_0"));
+    CHECK(LLAMERO(&out, &err, "convert", t.dump, forks, "--to", "dcp", "--generation", "frontier",
+                  "--dp-size", "2") == 0);
+    CHECK(dcp_has(forks, "model.output.weight") && dcp_has(forks, "dataloader.dp_rank_1"));
+    CHECK(!dcp_has(forks, "world_size") && !dcp_has(forks, "ntokens_seen"));
+    struct text toml = {0};
+    const char *saved = test_path(t.dump, "checkpoint/step-1/config.toml");
+    CHECK_STATUS(OK, file_read(saved, 1 << 20, &toml));
+    char *name = strstr(toml.data, "name = \"llama3\"");
+    CHECK(name);
+    text_clear(&out);
+    text_add(&out, toml.data, (size_t)(name - toml.data));
+    text_addf(&out, "name = \"frontier\"%s", name + strlen("name = \"llama3\""));
+    CHECK_STATUS(OK, file_write(test_path(forks, "config.toml"), out.data, out.len));
+    CHECK(LLAMERO(&out, &err, "convert", forks, named, "--to", "dcp") == 0);
+    CHECK(dcp_has(named, "model.output.weight") && dcp_has(named, "global_avg_losses"));
+    text_release(&out), text_release(&err), text_release(&toml);
+}
+
 TEST(convert_shards_a_model_for_nxd_training_and_merges_it_again)
 {
     struct trained t = trained("training.steps=20 model.vocab_size=264");
@@ -226,6 +336,14 @@ TEST(convert_overwrites_nothing_and_rejects_invalid_flags)
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "native", "--without-io") == 64);
     CHECK(strstr(err.data, "--without-io: requires --to hf, meta or dcp"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "-1GB") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "hf", "--generation", "v0.1") == 64);
+    CHECK(strstr(err.data, "--generation and --dp-size require --to dcp"));
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "dcp", "--generation", "v3") == 64);
+    CHECK(strstr(err.data, "--generation: must be frontier, v0.1, v0.2 or new, is \"v3\""));
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "dcp", "--dp-size", "-1") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "dcp", "--generation", "new",
+                  "--dp-size", "2") == 64);
+    CHECK(strstr(err.data, "--dp-size: not supported for --generation new"));
     CHECK(LLAMERO(NULL, &err, "convert", test_path(t.folder, "nothing"), "x") == 66);
     CHECK(!file_exists("x"));
     text_release(&err);
@@ -238,6 +356,8 @@ TEST(a_run_starts_from_blocks_without_embedding_and_head)
     const char *blocks = test_path(t.folder, "blocks"), *next = test_path(t.folder, "next");
     CHECK(LLAMERO(&out, NULL, "convert", t.dump, blocks, "--to", "dcp", "--without-io") == 0);
     CHECK(LLAMERO(NULL, NULL, "eval", blocks, t.corpus, "--tokenizer", "bytes") == 65);
+    CHECK(LLAMERO(NULL, NULL, "convert", blocks, test_path(t.folder, "hf-blocks"), "--to", "hf",
+                  "--without-io") == 0);
     text_addf(&settings, "training.steps=1 checkpoint.initial_load_path=%s", blocks);
     CHECK(runs_train(t.config, next, settings.data, NULL) != 0);
     text_adds(&settings,

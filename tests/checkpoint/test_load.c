@@ -12,7 +12,7 @@ TEST(bit_flip_anywhere_is_detected_and_names_the_file)
     saved_open(&s, false);
     const char *folder = saved_folder(&s, STEPS(1)), *step = test_path(folder, "step-1");
     CHECK_STATUS(OK, file_list_dir(&names, step));
-    CHECK(names.count == 8);
+    CHECK(names.count == 11);
     for (size_t i = 0; i < names.count; i++) {
         const char *path = test_path(step, names.paths[i]);
         uint64_t size;

@@ -38,3 +38,13 @@ TEST(a_written_pickle_reads_back_unchanged)
     pickle_release(&p);
     text_release(&t);
 }
+
+TEST(bytes_are_a_latin1_string_to_encode)
+{
+    static const char want[] = "c_codecs\nencode\n(X\5\0\0\0A\xc3\xbf\xc2\x80"
+                               "X\6\0\0\0latin1tR";
+    struct text t = {0};
+    pickle_write_bytes(&t, "A\xff\x80", 3);
+    CHECK(t.len == sizeof want - 1 && !memcmp(t.data, want, t.len));
+    text_release(&t);
+}

@@ -68,3 +68,22 @@ TEST(an_archive_may_hold_any_pickle_and_no_tensors)
     torch_archive_close(&a);
     file_map_close(&map);
 }
+
+TEST(an_archive_in_memory_equals_the_one_in_a_file)
+{
+    const char *path = test_path(test_folder(), "x.pth");
+    int fd = open(path, O_RDWR | O_CREAT, 0666);
+    char value[] = "\x80\2].";
+    const struct text pickle = {value, sizeof value - 1, 0};
+    struct torch_writer w;
+    struct text memory = {0}, file = {0};
+    uint64_t size;
+    CHECK_STATUS(OK, torch_writer_open_pickle(&w, fd, path, 0, &pickle));
+    CHECK_STATUS(OK, torch_writer_close(&w, &size));
+    torch_writer_release(&w);
+    close(fd);
+    torch_writer_pickle(&pickle, &memory);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &file));
+    CHECK(file.len == memory.len && !memcmp(file.data, memory.data, file.len));
+    text_release(&memory), text_release(&file);
+}

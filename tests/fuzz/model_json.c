@@ -20,13 +20,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 static void read_config(const char *path)
 {
     struct model_shape shape;
-    int bos, eos;
+    struct hf_usage usage = {.bos = 1, .eos = 2};
     if (!hf_config_read(path, &shape)) {
         struct text again = {0};
-        hf_config_write(&shape, "float32", 1, 2, &again);
+        hf_config_write(&shape, "float32", &usage, &again);
         text_release(&again);
     }
-    if (!hf_config_ids(path, &bos, &eos)) BUG_IF(bos < -1 || eos < -1);
+    if (hf_config_read_usage(path, &usage)) return;
+    BUG_IF(usage.bos < -1 || usage.eos < -1);
+    BUG_IF(!(usage.mlm_probability >= 0 && usage.mlm_probability <= 1));
 }
 
 static void read_params(const char *path)

@@ -43,7 +43,7 @@ TINY = dict(vocab=259, dim=16, layers=2, heads=4, kv_heads=2, hidden=24)
 ADAMW = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 GENERATIONS = {
-    "2024": [],  # with the prefix "model."
+    "2024": [],  # with the prefix "model.", except in the optimizer's state
     "2025": [],
     "2026": [("attention.w", "attention.qkv_linear.w"), ("qkv_linear.wo", "wo"),
              ("output.", "lm_head.")],
@@ -51,10 +51,8 @@ GENERATIONS = {
 
 
 def newer(generation, key):
-    if generation == "2024":
-        for part in ("state.", "param_groups.", ""):
-            if key.startswith(part):
-                return part + "model." + key[len(part):]
+    if generation == "2024" and not key.startswith(("state.", "param_groups.")):
+        return "model." + key
     for old, new in GENERATIONS[generation]:
         key = key.replace(old, new)
     return key
@@ -163,6 +161,8 @@ class Session:
             losses = io.BytesIO()
             torch.save([5.0] * self.steps, losses)
             train = {"step": train["step"], "global_avg_losses": losses}
+        if generation == "2026":
+            train = {"step": self.steps, "ntokens_seen": self.tokens}
         return {**{name(k): v for k, v in get_model_state_dict(self.model).items()},
                 "optimizer": {name(k): v for k, v in optimizer.items()},
                 "lr_scheduler": self.schedule.state_dict(),
@@ -182,8 +182,8 @@ class Session:
         set_optimizer_state_dict(self.model, self.optimizer,
                                  {names[k]: state["optimizer"][k] for k in names}, options=FLAT)
         self.schedule.load_state_dict(state["lr_scheduler"])
-        self.steps = state["train_state"]["step"].item()
-        self.tokens = state["train_state"]["ntokens_seen"].item()
+        self.steps = int(state["train_state"]["step"])
+        self.tokens = int(state["train_state"]["ntokens_seen"])
 
     def whole(self):
         """All weights and moments with Hugging Face's names and row order."""
@@ -345,7 +345,7 @@ def check_theirs(program, path, toml, text):
 def check_ours(program, path, toml, text):
     dump, folder = path("ours"), path("ours-dcp")
     run(program, "train", toml, f"job.dump_folder={dump}", f"training.steps={BEFORE}")
-    run(program, "convert", dump, folder, "--to", "dcp")
+    run(program, "convert", dump, folder, "--to", "dcp", "--generation", "new")
     step = os.path.join(dump, "checkpoint", f"step-{BEFORE}")
     want = {}
     for file in os.listdir(step):

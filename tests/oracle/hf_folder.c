@@ -88,7 +88,7 @@ static void check_logits(const struct ops *ops, const char *from)
     struct rig r;
     struct json *root;
     char *path = file_join(from, "expected.json");
-    CHECK_STATUS(OK, json_read(path, 1 << 20, &root));
+    CHECK_STATUS(OK, json_read(path, 1 << 24, &root));
     load_rig(&r, ops, from, (int)json_count(json_get(root, "ids")));
     double off = distance(&r, root);
     print_message("%s: logits differ by %.1e\n", ops->backend, off);

@@ -3,9 +3,13 @@
 
 #include "checkpoint/interop/tensor_slices.h"
 #include "formats/pickle_write.h"
+#include "formats/torch_writer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define MODEL "model."
 
 /* Takes ownership of `name`. */
 static struct dcp_item *add_item(struct dcp_items *items, char *name)
@@ -15,7 +19,7 @@ static struct dcp_item *add_item(struct dcp_items *items, char *name)
         items->all = heap_grow(items->all, items->capacity, sizeof *items->all);
     }
     struct dcp_item *item = &items->all[items->count++];
-    *item = (struct dcp_item){.name = name, .index = -1};
+    *item = (struct dcp_item){.name = name};
     return item;
 }
 
@@ -26,58 +30,108 @@ static char *concat(const char *prefix, const char *name, const char *suffix)
     return t.data;
 }
 
-static void add_model(struct dcp_items *items, const struct torch_model *m)
+static char *copy_name(const char *name) { return concat("", name, ""); }
+
+/* The model, as one generation names it. */
+struct named_model {
+    const struct torch_model *model;
+    const struct dcp_generation_spec *spec;
+    bool is_nested;
+};
+
+/* A weight's name in the optimizer's state, which is never nested in "model". */
+static const char *weight_name(const struct dcp_item *weight)
 {
-    for (int i = 0; i < m->layout->num_tensors; i++) {
-        struct torch_tensor t = torch_model_tensor(m, i);
-        struct dcp_item *item = add_item(items, tensor_name_torchtitan(t.name));
-        free(t.name);
-        t.name = NULL;
-        item->is_tensor = true, item->tensor = t;
-        item->index = i, item->source = &m->weights;
+    return weight->name + (weight->is_nested ? sizeof MODEL - 1 : 0);
+}
+
+/* Adds tensor `index` of the layout under a name of llama.params. */
+static void add_weight(struct dcp_items *items, const struct named_model *n, int index,
+                       const char *name)
+{
+    char *fqn = n->spec->has_newest_names ? tensor_name_torchtitan(name) : copy_name(name);
+    struct dcp_item *item = add_item(items, concat(n->is_nested ? MODEL : "", fqn, ""));
+    free(fqn);
+    item->is_nested = n->is_nested;
+    item->tensor = torch_model_tensor(n->model, index);
+    free(item->tensor.name);
+    item->tensor.name = NULL;
+    item->index = index, item->source = &n->model->weights;
+}
+
+static void add_model(struct dcp_items *items, const struct named_model *n)
+{
+    const struct layout *l = n->model->layout;
+    for (int i = 0; i < l->num_tensors; i++) {
+        char name[96];
+        layout_tensor_name(&l->tensors[i], false, name);
+        add_weight(items, n, i, name);
     }
 }
 
-static void add_number(struct dcp_items *items, char *name, enum safetensors_dtype dtype,
-                       const void *bytes)
+/* torch stores a tied head, too. */
+static void add_tied_head(struct dcp_items *items, const struct named_model *n)
 {
-    struct dcp_item *item = add_item(items, name);
-    item->split = 1, item->is_tensor = true, item->tensor.dtype = dtype;
-    memcpy(item->number, bytes, safetensors_dtype_bytes(dtype));
+    const struct layout *l = n->model->layout;
+    for (int i = 0; i < l->num_tensors && n->model->shape->tied; i++)
+        if (l->tensors[i].id == PARAM_embed) add_weight(items, n, i, params[PARAM_head].name);
 }
 
 /* Begins an object; the caller writes its pickle and ends it with pickle_write_stop. */
-static struct text *begin_object(struct dcp_items *items, char *name)
+static struct text *begin_object(struct dcp_items *items, char *name, const char *type)
 {
     struct dcp_item *item = add_item(items, name);
-    item->split = 1;
+    item->is_nested = true, item->kind = DCP_OBJECT, item->type = type;
     pickle_write_proto(&item->pickle);
     return &item->pickle;
 }
 
 static void add_float(struct dcp_items *items, char *name, double value)
 {
-    struct text *t = begin_object(items, name);
+    struct text *t = begin_object(items, name, "float");
     pickle_write_float(t, value), pickle_write_stop(t);
 }
 
 static void add_bool(struct dcp_items *items, char *name, bool value)
 {
-    struct text *t = begin_object(items, name);
+    struct text *t = begin_object(items, name, "bool");
     pickle_write_bool(t, value), pickle_write_stop(t);
 }
 
 static void add_int(struct dcp_items *items, char *name, int64_t value)
 {
-    struct text *t = begin_object(items, name);
+    struct text *t = begin_object(items, name, "int");
     pickle_write_int(t, value), pickle_write_stop(t);
 }
 
 static void add_float_list(struct dcp_items *items, char *name, double value)
 {
-    struct text *t = begin_object(items, name);
+    struct text *t = begin_object(items, name, "list");
     pickle_write_empty_list(t), pickle_write_mark(t);
     pickle_write_float(t, value), pickle_write_appends(t), pickle_write_stop(t);
+}
+
+/* An io.BytesIO, whose state is its bytes, its position and its attributes. */
+static void add_empty_list_file(struct dcp_items *items, char *name)
+{
+    struct text list = {0}, archive = {0};
+    pickle_write_proto(&list), pickle_write_empty_list(&list), pickle_write_stop(&list);
+    torch_writer_pickle(&list, &archive);
+    struct text *t = begin_object(items, name, "BytesIO");
+    pickle_write_global(t, "_io", "BytesIO");
+    pickle_write_empty_tuple(t), pickle_write_newobj(t), pickle_write_mark(t);
+    pickle_write_bytes(t, archive.data, archive.len);
+    pickle_write_int(t, 0), pickle_write_none(t);
+    pickle_write_tuple(t), pickle_write_build(t), pickle_write_stop(t);
+    text_release(&list), text_release(&archive);
+}
+
+static void add_scalar(struct dcp_items *items, char *name, enum safetensors_dtype dtype,
+                       const void *bytes)
+{
+    struct dcp_item *item = add_item(items, name);
+    item->is_nested = true, item->kind = DCP_SCALAR, item->tensor.dtype = dtype;
+    memcpy(item->number, bytes, sizeof item->number);
 }
 
 static void add_moments(struct dcp_items *items, size_t weight, const struct dcp_run *run)
@@ -86,15 +140,16 @@ static void add_moments(struct dcp_items *items, size_t weight, const struct dcp
     const enum tensor_kind parts[] = {TENSOR_EXP_AVG, TENSOR_EXP_AVG_SQ};
     float step = (float)run->step;
     for (int i = 0; i < 2; i++) {
-        struct dcp_item *item = add_item(items, concat("optimizer.state.", items->all[weight].name,
-                                                       tensor_name_suffix(parts[i])));
+        char *name = concat("optimizer.state.", weight_name(&items->all[weight]),
+                            tensor_name_suffix(parts[i]));
+        struct dcp_item *item = add_item(items, name);
         const struct dcp_item *of = &items->all[weight];
-        item->split = 1, item->is_tensor = true, item->tensor = of->tensor;
+        item->is_nested = true, item->tensor = of->tensor;
         item->tensor.dtype = SAFETENSORS_F32;
         item->index = of->index, item->source = sources[i];
     }
-    add_number(items, concat("optimizer.state.", items->all[weight].name, ".step"), SAFETENSORS_F32,
-               &step);
+    add_scalar(items, concat("optimizer.state.", weight_name(&items->all[weight]), ".step"),
+               SAFETENSORS_F32, &step);
 }
 
 /* What AdamW of any version since 2.0 keeps per param_group. */
@@ -122,15 +177,13 @@ static void add_param_group(struct dcp_items *items, const char *weight, const s
         add_float(items, concat(group, floats[i].key, ""), floats[i].value);
     for (size_t i = 0; i < sizeof bools / sizeof *bools; i++)
         add_bool(items, concat(group, bools[i].key, ""), bools[i].value);
-    struct text *t = begin_object(items, concat(group, ".betas", ""));
+    struct text *t = begin_object(items, concat(group, ".betas", ""), "tuple");
     pickle_write_mark(t), pickle_write_float(t, a->beta1), pickle_write_float(t, a->beta2);
     pickle_write_tuple(t), pickle_write_stop(t);
     free(group);
 }
 
-static char *copy_name(const char *name) { return concat("", name, ""); }
-
-/* What LambdaLR of any version since 2.0 keeps. */
+/* What LambdaLR of any version since 2.4 keeps; its lr_lambdas have no state. */
 static void add_lr_scheduler(struct dcp_items *items, const struct dcp_run *run)
 {
     add_int(items, copy_name("lr_scheduler.last_epoch"), run->step);
@@ -140,31 +193,72 @@ static void add_lr_scheduler(struct dcp_items *items, const struct dcp_run *run)
     add_bool(items, copy_name("lr_scheduler.verbose"), false);
     add_float_list(items, copy_name("lr_scheduler.base_lrs"), run->adamw.peak_lr);
     add_float_list(items, copy_name("lr_scheduler._last_lr"), run->adamw.lr);
-    struct text *t = begin_object(items, copy_name("lr_scheduler.lr_lambdas"));
-    pickle_write_empty_list(t), pickle_write_mark(t), pickle_write_empty_dict(t);
-    pickle_write_appends(t), pickle_write_stop(t);
 }
 
-static void add_train_state(struct dcp_items *items, const struct dcp_run *run)
+static void add_train_value(struct dcp_items *items, char *name, enum dcp_train_value value,
+                            const struct dcp_run *run)
 {
     int32_t step = (int32_t)run->step;
-    add_number(items, copy_name("train_state.step"), SAFETENSORS_I32, &step);
-    add_number(items, copy_name("train_state.ntokens_seen"), SAFETENSORS_I64, &run->tokens_seen);
-    struct text *t = begin_object(items, copy_name("llamero.train"));
+    switch (value) {
+    case DCP_STEP_INT32: add_scalar(items, name, SAFETENSORS_I32, &step); break;
+    case DCP_STEP: add_int(items, name, run->step); break;
+    case DCP_TOKENS: add_int(items, name, run->tokens_seen); break;
+    case DCP_EMPTY_LIST: add_empty_list_file(items, name); break;
+    case DCP_TRAIN_VALUES: BUG("no value");
+    }
+}
+
+static void add_train_state(struct dcp_items *items, const struct dcp_generation_spec *spec,
+                            const struct dcp_run *run)
+{
+    for (int i = 0; spec->train_state[i].name; i++)
+        add_train_value(items, concat("train_state.", spec->train_state[i].name, ""),
+                        spec->train_state[i].value, run);
+    struct text *t = begin_object(items, copy_name("llamero.train"), "str");
     pickle_write_string(t, run->train), pickle_write_stop(t);
 }
 
-void dcp_items_make(struct dcp_items *items, const struct torch_model *m, const struct dcp_run *run)
+/* A position is the pickle of a dict; torchdata's StatefulDataLoader starts from the beginning if
+ * the dict is empty. */
+static void add_empty_loader(struct dcp_items *items, const struct dcp_generation_spec *spec,
+                             int dp_size)
 {
+    for (int r = 0; r < dp_size; r++) {
+        char name[48];
+        snprintf(name, sizeof name, "dataloader.dp_rank_%d", r);
+        struct text *t = begin_object(items, copy_name(name), "bytes");
+        pickle_write_bytes(t, "}.", 2), pickle_write_stop(t);
+    }
+    if (dp_size && spec->loader_size)
+        add_int(items, concat("dataloader.", spec->loader_size, ""), dp_size);
+}
+
+static void add_rope_table(struct dcp_items *items, const struct named_model *n, int64_t positions)
+{
+    struct dcp_item *item = add_item(items, concat(n->is_nested ? MODEL : "", "freqs_cis", ""));
+    item->is_nested = n->is_nested, item->kind = DCP_ROPE_TABLE;
+    item->tensor = (struct torch_tensor){
+        .dtype = SAFETENSORS_C64, .num_dims = 2, .shape = {positions, n->model->shape->K / 2}};
+}
+
+void dcp_items_make(struct dcp_items *items, const struct torch_model *m,
+                    const struct dcp_target *target, const struct dcp_run *run)
+{
+    const struct dcp_generation_spec *spec = &dcp_generations[target->generation];
+    const struct named_model n = {m, spec, run ? spec->nests_run_model : spec->nests_model};
     *items = (struct dcp_items){0};
-    add_model(items, m);
-    size_t weights = items->count;
-    for (size_t i = 0; run && i < weights; i++) add_moments(items, i, run);
-    for (size_t i = 0; run && i < weights; i++)
-        add_param_group(items, items->all[i].name, &run->adamw);
+    add_model(items, &n);
+    size_t trained = items->count;
+    add_tied_head(items, &n);
+    if (!spec->ties) trained = items->count;
     if (!run) return;
+    if (spec->has_rope_table) add_rope_table(items, &n, target->seq_len);
+    for (size_t i = 0; i < trained; i++) add_moments(items, i, run);
+    for (size_t i = 0; i < trained; i++)
+        add_param_group(items, weight_name(&items->all[i]), &run->adamw);
     add_lr_scheduler(items, run);
-    add_train_state(items, run);
+    add_train_state(items, spec, run);
+    add_empty_loader(items, spec, spec->has_empty_loader ? target->dp_size : 0);
 }
 
 void dcp_items_release(struct dcp_items *items)

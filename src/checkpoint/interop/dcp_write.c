@@ -4,9 +4,11 @@
 #include "base/file.h"
 #include "formats/pickle_write.h"
 #include "formats/torch_writer.h"
+#include "ops/rope.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,12 +59,37 @@ static enum status start_file(struct dcp_writer *w)
     return STATUS_OK;
 }
 
+/* Angles are rounded to f32 as in torchtitan. */
+static enum status write_rope_table(const struct dcp_writer *w, const struct dcp_item *item,
+                                    struct torch_writer *out)
+{
+    const struct model_shape *s = w->model->shape;
+    size_t pairs = (size_t)s->K / 2;
+    float *row = heap(2 * pairs * sizeof *row), *frequencies = heap(pairs * sizeof *frequencies);
+    enum status st = STATUS_OK;
+    for (size_t j = 0; j < pairs; j++)
+        frequencies[j] = (float)rope_frequency((int)j, s->K, s->rope_theta, &s->scaling);
+    for (int64_t t = 0; t < item->tensor.shape[0] && !st; t++) {
+        for (size_t j = 0; j < pairs; j++) {
+            float angle = (float)t * frequencies[j];
+            row[2 * j] = (float)cos((double)angle), row[2 * j + 1] = (float)sin((double)angle);
+        }
+        st = torch_writer_put(out, row, 2 * pairs * sizeof *row);
+    }
+    free(row), free(frequencies);
+    return st;
+}
+
 static enum status write_elements(struct dcp_writer *w, const struct dcp_item *item,
                                   struct torch_writer *out)
 {
     struct torch_model m = *w->model;
-    if (item->index < 0) {
-        TRY(torch_writer_put(out, item->number, safetensors_dtype_bytes(item->tensor.dtype)));
+    if (item->kind == DCP_SCALAR) {
+        TRY(torch_writer_put(out, item->number, sizeof item->number));
+        return STATUS_OK;
+    }
+    if (item->kind == DCP_ROPE_TABLE) {
+        TRY(write_rope_table(w, item, out));
         return STATUS_OK;
     }
     m.weights = *item->source, m.dtype = item->tensor.dtype;
@@ -70,11 +97,12 @@ static enum status write_elements(struct dcp_writer *w, const struct dcp_item *i
     return STATUS_OK;
 }
 
-static uint64_t item_bytes(const struct dcp_writer *w, const struct dcp_item *item)
+static uint64_t item_bytes(const struct dcp_item *item)
 {
-    if (item->index < 0) return item->pickle.len;
-    return w->model->layout->tensors[item->index].elements *
-           safetensors_dtype_bytes(item->tensor.dtype);
+    if (item->kind == DCP_OBJECT) return item->pickle.len;
+    uint64_t bytes = safetensors_dtype_bytes(item->tensor.dtype);
+    for (int d = 0; d < item->tensor.num_dims; d++) bytes *= (uint64_t)item->tensor.shape[d];
+    return bytes;
 }
 
 static enum status write_item(struct dcp_writer *w, size_t i)
@@ -83,13 +111,13 @@ static enum status write_item(struct dcp_writer *w, size_t i)
     const struct dcp_item *item = &w->items.all[i];
     struct torch_tensor alone = item->tensor;
     struct torch_writer out = {0};
-    uint64_t bytes = item_bytes(w, item);
+    uint64_t bytes = item_bytes(item);
     enum status st = STATUS_OK;
     alone.name = no_name;
     if (w->fd < 0 || (w->at && (w->at >= w->max_bytes || bytes > w->max_bytes - w->at)))
         TRY_OUT(start_file(w));
     struct archive_location location = {.file = w->file, .at = w->at};
-    if (item->is_tensor) {
+    if (item->kind != DCP_OBJECT) {
         TRY_OUT(torch_writer_open(&out, w->fd, w->path, w->at, &alone, 1));
         TRY_OUT(write_elements(w, item, &out));
     } else {
@@ -127,12 +155,7 @@ static void write_properties(struct text *t, enum safetensors_dtype dtype)
 {
     pickle_write_global(t, CHECKPOINT ".metadata", "TensorProperties");
     pickle_write_empty_tuple(t), pickle_write_newobj(t), pickle_write_mark(t);
-    pickle_write_global(t, "torch",
-                        dtype == SAFETENSORS_F32    ? "float32"
-                        : dtype == SAFETENSORS_I32  ? "int32"
-                        : dtype == SAFETENSORS_I64  ? "int64"
-                        : dtype == SAFETENSORS_BF16 ? "bfloat16"
-                                                    : "float16");
+    pickle_write_global(t, "torch", torch_dtype_name(dtype));
     pickle_write_global(t, "torch.serialization", "_get_layout");
     pickle_write_mark(t), pickle_write_string(t, "torch.strided");
     pickle_write_tuple(t), pickle_write_reduce(t);
@@ -161,7 +184,7 @@ static void write_tensor_metadata(struct text *t, const struct torch_tensor *ten
 
 static void write_item_metadata(struct text *t, const struct dcp_item *item)
 {
-    if (item->is_tensor) {
+    if (item->kind != DCP_OBJECT) {
         write_tensor_metadata(t, &item->tensor);
         return;
     }
@@ -172,7 +195,7 @@ static void write_item_metadata(struct text *t, const struct dcp_item *item)
 /* The item's path of keys in the nested state_dict. */
 static void write_planner_keys(struct text *t, const struct dcp_item *item)
 {
-    const char *dot = item->split ? strchr(item->name, '.') : NULL;
+    const char *dot = item->is_nested ? strchr(item->name, '.') : NULL;
     pickle_write_mark(t);
     if (dot) {
         char *first = heap_string(item->name, (size_t)(dot - item->name));
@@ -192,7 +215,7 @@ static void write_storage_entry(struct text *t, const struct dcp_item *item,
     begin_object(t, CHECKPOINT ".metadata", "MetadataIndex");
     pickle_write_string(t, "fqn"), pickle_write_string(t, item->name);
     pickle_write_string(t, "index");
-    if (item->is_tensor) {
+    if (item->kind != DCP_OBJECT) {
         pickle_write_int(t, 0);
         pickle_write_string(t, "offset"), write_size(t, zero_offsets, item->tensor.num_dims);
     } else {
@@ -232,15 +255,15 @@ static void write_metadata(const struct dcp_writer *w, struct text *t)
     pickle_write_stop(t);
 }
 
-enum status dcp_write(const struct torch_model *m, const struct dcp_run *run, uint64_t file_bytes,
-                      const char *folder)
+enum status dcp_write(const struct torch_model *m, const struct dcp_target *target,
+                      const struct dcp_run *run, uint64_t file_bytes, const char *folder)
 {
     struct dcp_writer w = {.model = m, .folder = folder, .fd = -1, .file = -1};
     struct text metadata = {0};
     char *path = file_join(folder, ".metadata");
     enum status st = STATUS_OK;
     w.max_bytes = file_bytes ? file_bytes : DEFAULT_FILE_BYTES;
-    dcp_items_make(&w.items, m, run);
+    dcp_items_make(&w.items, m, target, run);
     w.locations = heap(w.items.count * sizeof *w.locations);
     for (size_t i = 0; i < w.items.count; i++) TRY_OUT(write_item(&w, i));
     TRY_OUT(finish_file(&w));

@@ -62,6 +62,7 @@ static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
         gguf_add_u32(k, sizes[i].key, (uint32_t)sizes[i].value);
     gguf_add_f32(k, "llama.rope.freq_base", s->rope_theta);
     gguf_add_f32(k, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
+    if (g->is_masked) gguf_add_bool(k, "llama.attention.causal", false);
 }
 
 /* Each row of the embedding needs a token: rows beyond the tokenizer's become unused tokens. */

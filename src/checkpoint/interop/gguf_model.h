@@ -15,6 +15,7 @@ struct gguf_model {
     const char *name;         /* for display */
     const char *tokenizer;    /* folder that may contain tokenizer.json or tokenizer.model */
     int bos, eos;             /* token IDs; negative: the tokenizer's */
+    bool is_masked;           /* attention is not causal */
 };
 
 /* Writes a new file with fsync.  DATA: the tokenizer has more tokens than the model, or a value is

@@ -42,7 +42,7 @@ static void write_sizes(struct json_writer *w, const struct model_shape *s)
     json_write_int(w, "max_position_embeddings", s->max_context);
 }
 
-void hf_config_write(const struct model_shape *s, const char *dtype, int bos, int eos,
+void hf_config_write(const struct model_shape *s, const char *dtype, const struct hf_usage *u,
                      struct text *json)
 {
     struct json_writer w = {.text = json};
@@ -67,8 +67,10 @@ void hf_config_write(const struct model_shape *s, const char *dtype, int bos, in
     json_write_raw(&w, "initializer_range", "0.02");
     json_write_int(&w, "pretraining_tp", 1);
     json_write_bool(&w, "use_cache", true);
-    write_id(&w, "bos_token_id", bos);
-    write_id(&w, "eos_token_id", eos);
+    if (u->is_causal) json_write_bool(&w, "is_causal", u->is_causal == HF_CAUSAL_TRUE);
+    if (u->mlm_probability > 0) json_write_real(&w, "mlm_probability", u->mlm_probability);
+    write_id(&w, "bos_token_id", u->bos);
+    write_id(&w, "eos_token_id", u->eos);
     json_write_string(&w, "torch_dtype", dtype);
     json_end_object(&w);
     json_finish(&w);
@@ -215,12 +217,27 @@ static int first_id(const struct json *v)
     return json_as_int(v, 0, INT32_MAX, &id) ? (int)id : -1;
 }
 
-enum status hf_config_ids(const char *path, int *bos, int *eos)
+static enum status read_usage(const struct json *root, struct hf_usage *u)
+{
+    const struct json *causal = json_get(root, "is_causal");
+    bool is_causal;
+    *u = (struct hf_usage){first_id(json_get(root, "bos_token_id")),
+                           first_id(json_get(root, "eos_token_id")), HF_CAUSAL_UNSET, 0};
+    TRY(read_flag(root, "is_causal", &is_causal));
+    if (json_is_bool(causal)) u->is_causal = is_causal ? HF_CAUSAL_TRUE : HF_CAUSAL_FALSE;
+    TRY(read_real(root, "mlm_probability", 0, &u->mlm_probability));
+    if (u->mlm_probability > 1)
+        FAIL(DATA, "\"mlm_probability\": %g is out of range: must be at most 1",
+             u->mlm_probability);
+    return STATUS_OK;
+}
+
+enum status hf_config_read_usage(const char *path, struct hf_usage *u)
 {
     struct json *root;
     TRY(json_read(path, 16 << 20, &root));
-    *bos = first_id(json_get(root, "bos_token_id"));
-    *eos = first_id(json_get(root, "eos_token_id"));
+    enum status st = read_usage(root, u);
     json_free(root);
+    if (st) return status_prefix(st, "%s", path);
     return STATUS_OK;
 }

@@ -5,8 +5,18 @@
 #include "base/text.h"
 #include "model/model_shape.h"
 
-/* `dtype` is the weights', such as "float32".  Negative token IDs are written as null. */
-void hf_config_write(const struct model_shape *s, const char *dtype, int bos, int eos,
+/* What config.json says besides the model's dimensions. */
+struct hf_usage {
+    int bos, eos; /* token IDs; -1: none */
+    /* Transformers since 5.2 attends in both directions if is_causal is false; older versions
+     * ignore the key. */
+    enum hf_is_causal { HF_CAUSAL_UNSET, HF_CAUSAL_TRUE, HF_CAUSAL_FALSE } is_causal;
+    double mlm_probability; /* of a masked model (our key); 0: unset */
+};
+
+/* `dtype` is the weights', such as "float32".  Negative token IDs are written as null, unset keys
+ * not at all. */
+void hf_config_write(const struct model_shape *s, const char *dtype, const struct hf_usage *u,
                      struct text *json);
 
 /* Accepts old and new keys (rope_theta and rope_scaling, or rope_parameters, which has precedence).
@@ -14,5 +24,6 @@ void hf_config_write(const struct model_shape *s, const char *dtype, int bos, in
  * type.  UNSUPPORTED: not a Llama, or with biases, another activation or RoPE type.  CONFIG:
  * inconsistent sizes. */
 enum status hf_config_read(const char *path, struct model_shape *s);
-/* Reads the token IDs, of a list the first; -1: none. */
-enum status hf_config_ids(const char *path, int *bos, int *eos);
+/* Of a list of token IDs, reads the first.  DATA: is_causal is not a boolean, or mlm_probability
+ * not a probability. */
+enum status hf_config_read_usage(const char *path, struct hf_usage *u);

@@ -2,7 +2,6 @@
 #include "tokenizer/files/sentencepiece.h"
 
 #include "base/file.h"
-#include "base/json.h"
 #include "tokenizer/char_bpe.h"
 #include "tokenizer/text/unicode.h"
 #include "tokenizer/token_table.h"
@@ -409,23 +408,4 @@ enum status sentencepiece_export(const struct tokenizer *t, struct token_table *
     }
     free(m.pieces);
     return st;
-}
-
-void sentencepiece_write_config(const struct tokenizer *t, struct text *json)
-{
-    const struct special_tokens *s = &t->special_tokens;
-    struct json_writer w = {.text = json};
-    json_begin_object(&w, NULL, JSON_LINES);
-    json_write_string(&w, "tokenizer_class", "LlamaTokenizer");
-    json_write_string(&w, "bos_token", special_tokens_text(s, t->bos));
-    json_write_string(&w, "eos_token", special_tokens_text(s, t->eos));
-    json_write_string(&w, "unk_token", special_tokens_text(s, t->char_bpe->unknown_id));
-    json_write_bool(&w, "add_bos_token", t->bos >= 0);
-    json_write_bool(&w, "add_eos_token", false);
-    json_write_bool(&w, "add_prefix_space", t->char_bpe->prefix == PREFIX_ALWAYS);
-    json_write_bool(&w, "legacy", false);
-    json_write_bool(&w, "clean_up_tokenization_spaces", false);
-    json_end_object(&w);
-    json_finish(&w);
-    text_adds(json, "\n");
 }

@@ -4,8 +4,8 @@
 #include "checkpoint/interop/dcp_write.h"
 #include "checkpoint/rig.h"
 
-static enum status convert_run(const char *from, const char *to, enum conversion_target target,
-                               uint64_t shard_bytes, bool model_only)
+/* Starts from `c`, which is to have what differs. */
+static enum status convert_with(struct conversion c)
 {
     static const struct optimizer_config adamw = {.lr = 1e-3,
                                                   .beta1 = 0.9,
@@ -15,19 +15,22 @@ static enum status convert_run(const char *from, const char *to, enum conversion
                                                   .implementation = IMPLEMENTATION_fused};
     static const struct lr_scheduler_config schedule = {.decay_ratio = -1};
     struct converted done;
-    struct conversion c = {.from = from,
-                           .to = to,
-                           .target = target,
-                           .keep_dtype = true,
-                           .shard_bytes = shard_bytes,
-                           .model_only = model_only,
-                           .optimizer = &adamw,
-                           .lr_scheduler = &schedule,
-                           .schedule_steps = 100,
-                           .rows = 1};
+    c.keep_dtype = true, c.optimizer = &adamw, c.lr_scheduler = &schedule;
+    c.schedule_steps = 100, c.rows = 1, c.dcp.seq_len = 8;
     TRY(convert_checkpoint(&c, &done));
-    CHECK((done.step == 4) == (!model_only && target != CONVERT_HF));
+    CHECK((done.step == 4) == (!c.model_only && c.target != CONVERT_HF));
     return STATUS_OK;
+}
+
+static enum status convert_run(const char *from, const char *to, enum conversion_target target,
+                               uint64_t shard_bytes, bool model_only)
+{
+    return convert_with((struct conversion){.from = from,
+                                            .to = to,
+                                            .target = target,
+                                            .shard_bytes = shard_bytes,
+                                            .model_only = model_only,
+                                            .dcp = {.generation = DCP_NEW}});
 }
 
 static enum status convert(const char *from, const char *to, enum conversion_target target,
@@ -110,9 +113,10 @@ TEST(dcp_write_requires_an_existing_empty_folder)
     shard_init(&pieces, &s.layout, 0, 1);
     const struct torch_model m = {
         .shape = &s.shape, .layout = &s.layout, .shard = &pieces, .dtype = SAFETENSORS_F32};
-    CHECK_STATUS(IO, dcp_write(&m, NULL, 0, test_path(folder, "nowhere")));
+    const struct dcp_target target = {.generation = DCP_V0_2};
+    CHECK_STATUS(IO, dcp_write(&m, &target, NULL, 0, test_path(folder, "nowhere")));
     CHECK_MESSAGE("nowhere/__0_0.distcp");
-    CHECK_STATUS(IO, dcp_write(&m, NULL, 0, dcp));
+    CHECK_STATUS(IO, dcp_write(&m, &target, NULL, 0, dcp));
     shard_release(&pieces);
     saved_close(&s);
 }
@@ -153,4 +157,47 @@ TEST(run_with_optimizer_to_dcp_and_back_is_bit_identical)
         CHECK(!has_file(test_path(folder, "hf"), "state.json"));
         saved_close(&s);
     }
+}
+
+TEST(run_in_each_generation_and_back_is_bit_identical)
+{
+    static const char *const names[] = {"model-00001-of-00001.safetensors",
+                                        "optimizer-00001-of-00001.safetensors", "state.json",
+                                        "config.toml"};
+    for (int g = 0; g < 2 * DCP_GENERATIONS; g++) {
+        struct saved s;
+        const char *folder = test_folder(), *dcp = test_path(folder, "dcp");
+        const char *run = test_path(folder, "run");
+        saved_open(&s, g % 2);
+        const char *step = step_of(&s), *back = test_path(run, "checkpoint/step-4");
+        CHECK_STATUS(OK, convert_with((struct conversion){
+                             .from = step,
+                             .to = dcp,
+                             .target = CONVERT_DCP,
+                             .dcp = {.generation = (enum dcp_generation)(g / 2), .dp_size = 2}}));
+        CHECK_STATUS(OK, convert_run(dcp, run, CONVERT_NATIVE, 0, false));
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            check_same_file(step, back, names[i]);
+        check_holds(&s, dcp, 4);
+        saved_close(&s);
+    }
+}
+
+TEST(rope_table_of_v0_1_is_cos_and_sin_of_each_position)
+{
+    struct saved s;
+    const char *folder = test_folder(), *dcp = test_path(folder, "dcp");
+    const float second[] = {0.540302277f, 0.841470957f, 0.999949992f, 0.00999983307f};
+    struct text t = {0};
+    saved_open(&s, false);
+    CHECK_STATUS(OK, convert_with((struct conversion){.from = step_of(&s),
+                                                      .to = dcp,
+                                                      .target = CONVERT_DCP,
+                                                      .dcp = {.generation = DCP_V0_1}}));
+    CHECK_STATUS(OK, file_read(test_path(dcp, "__0_0.distcp"), 1 << 20, &t));
+    /* positions 0 and 1: pairs (cos, sin) of angles 1 and 0.01 */
+    const float table[] = {1, 0, 1, 0, second[0], second[1], second[2], second[3]};
+    CHECK(memmem(t.data, t.len, table, sizeof table));
+    text_release(&t);
+    saved_close(&s);
 }

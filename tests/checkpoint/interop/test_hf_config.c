@@ -43,6 +43,26 @@ TEST(missing_config_keys_have_transformers_defaults)
     CHECK(s.G == 8 && s.K == 8 && s.rope_theta == 10000);
 }
 
+TEST(objective_and_token_ids_of_config_json_are_read_as_written)
+{
+    static const struct hf_usage usages[] = {
+        {1, 2, HF_CAUSAL_UNSET, 0}, {-1, -1, HF_CAUSAL_FALSE, 0.15}, {0, 9, HF_CAUSAL_TRUE, 0}};
+    const struct model_shape shape = {.V = 9, .D = 8, .L = 1, .H = 2, .G = 2, .K = 4, .F = 12};
+    const char *path = test_path(test_folder(), "config.json");
+    for (size_t i = 0; i < sizeof usages / sizeof *usages; i++) {
+        const struct hf_usage *want = &usages[i];
+        struct hf_usage got;
+        struct text t = {0};
+        hf_config_write(&shape, "float32", want, &t);
+        CHECK(!strstr(t.data, "is_causal") == !want->is_causal);
+        CHECK_STATUS(OK, file_write(path, t.data, t.len));
+        CHECK_STATUS(OK, hf_config_read_usage(path, &got));
+        CHECK(got.bos == want->bos && got.eos == want->eos && got.is_causal == want->is_causal);
+        CHECK(fabs(got.mlm_probability - want->mlm_probability) < 1e-15);
+        text_release(&t);
+    }
+}
+
 TEST(old_and_new_rope_keys_are_equivalent)
 {
     struct model_shape s;
@@ -161,7 +181,7 @@ TEST(config_json_round_trips)
         want.tied = way & 1;
         if (way & 2) want.scaling = (struct rope_scaling){8.25, 1.1, 4.3, 555};
         const char *path = test_path(test_folder(), "config.json");
-        hf_config_write(&want, "float32", -1, 9, &t);
+        hf_config_write(&want, "float32", &(struct hf_usage){.bos = -1, .eos = 9}, &t);
         CHECK_STATUS(OK, file_write(path, t.data, t.len));
         CHECK_STATUS(OK, hf_config_read(path, &got));
         CHECK(got.V == want.V && got.D == want.D && got.L == want.L && got.H == want.H);

@@ -1,0 +1,49 @@
+/* dcp_generation.h -- the generations of torchtitan, which name and store the same state
+ * differently in a torch.distributed.checkpoint directory.
+ *
+ * The key lists in tests/checkpoint/data/dcp-generations state from which commits this is known.
+ * Reading needs no generation: dcp.h detects all of them. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+enum dcp_generation { DCP_FRONTIER, DCP_V0_1, DCP_V0_2, DCP_NEW, DCP_GENERATIONS };
+
+/* What an entry of the train_state holds.  torch loads an entry only if it was saved as the kind of
+ * object that the program has: a tensor or a Python object. */
+enum dcp_train_value {
+    DCP_STEP_INT32,  /* the step, a 0-d tensor */
+    DCP_STEP,        /* the step, an int */
+    DCP_TOKENS,      /* tokens seen, an int */
+    DCP_EMPTY_LIST,  /* an io.BytesIO with torch.save of an empty list */
+    DCP_TRAIN_VALUES /* ends a list */
+};
+
+struct dcp_generation_spec {
+    const char *name; /* of --generation */
+    /* Whether weights are nested in "model" ("model.norm.weight"): in a checkpoint of only the
+     * model, and in a run's. */
+    bool nests_model, nests_run_model;
+    bool has_newest_names; /* lm_head, qkv_linear: see tensor_name.h */
+    bool has_rope_table;   /* a run's checkpoint holds the buffer freqs_cis */
+    bool ties;             /* the head can be tied to the embedding, and then has no moments */
+    /* An empty position of the data loader exists in this format; */
+    bool has_empty_loader;
+    const char *loader_size; /* with the number of data-parallel ranks under this key; NULL: none */
+    const char *without_loader; /* what to do to load a run without its data position */
+    struct {
+        const char *name;
+        enum dcp_train_value value;
+    } train_state[5];
+};
+
+extern const struct dcp_generation_spec dcp_generations[DCP_GENERATIONS];
+
+/* Finds a generation by its name.  USAGE: unknown; the message names `flag` and the known ones. */
+enum status dcp_generation_parse(const char *flag, const char *name, enum dcp_generation *out);
+/* The generation that trains a run with this model.name: frontier for "frontier", which a file in
+ * the older fork's keys implies; else v0.2. */
+enum dcp_generation dcp_generation_of_model(const char *model_name);

@@ -1,0 +1,31 @@
+/* hf_write.h -- writes tokenizer.json of Hugging Face's tokenizers library. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct special_tokens;
+struct token_table;
+struct vocabulary;
+
+struct hf_merge {
+    int32_t left, right;
+};
+
+/* A byte-level BPE with Llama 3's splitter; or, with `pieces`, a BPE with byte_fallback as
+ * Llama 2's. */
+struct hf_write {
+    const struct vocabulary *vocabulary; /* byte-level: its tokens */
+    const struct token_table *pieces;    /* tokens as written in the file; or NULL */
+    const struct hf_merge *merges;       /* in order of rank */
+    size_t num_merges;
+    const struct special_tokens *specials; /* of those that share an ID, the first */
+    int32_t bos;                           /* prepended to each text; -1: none */
+    bool ignore_merges;
+};
+/* Appends the file. */
+void hf_write_json(const struct hf_write *m, struct text *json);

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/hf_folder.h"
+
+#include "base/checksum.h"
+#include "base/json.h"
+#include "tokenizer/char_bpe.h"
+#include "tokenizer/export.h"
+#include "tokenizer/files/hf_write.h"
+#include "tokenizer/tokenizer_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether tokenizer.json's pipeline reproduces a SentencePiece model. */
+static bool is_reproducible(const struct tokenizer *t, const struct token_table *pieces)
+{
+    const struct char_bpe *c = t->char_bpe;
+    if (!c->byte_fallback || !c->escapes_spaces || c->removes_extra_spaces || c->maps_characters)
+        return false;
+    if (t->vocabulary.id_limit > pieces->num_tokens) return false; /* characters without a token */
+    for (int32_t id = 0; id < pieces->num_tokens; id++) {
+        const struct exported_token *p = &pieces->tokens[id];
+        const char *text = pieces->texts.data + p->text.at;
+        if (p->kind == TOKEN_USER_DEFINED || memchr(text, 0, p->text.len)) return false;
+    }
+    return true;
+}
+
+static void convert_model(const struct tokenizer *t, const struct token_table *pieces,
+                          struct text *json)
+{
+    size_t count;
+    struct merge_pair *pairs = vocabulary_sorted_pairs(&t->vocabulary, &count);
+    struct hf_merge *merges = heap((count + 1) * sizeof *merges);
+    for (size_t i = 0; i < count; i++) merges[i] = (struct hf_merge){pairs[i].left, pairs[i].right};
+    hf_write_json(&(struct hf_write){.vocabulary = &t->vocabulary,
+                                     .pieces = pieces,
+                                     .merges = merges,
+                                     .num_merges = count,
+                                     .specials = &t->special_tokens,
+                                     .bos = t->bos,
+                                     .ignore_merges = t->ignore_merges},
+                  json);
+    free(merges), free(pairs);
+}
+
+/* Writes tokenizer.json, unless the tokenizer has its own.  Returns whether it gives the same
+ * IDs. */
+static bool write_tokenizer_json(const struct tokenizer *t, struct text *json)
+{
+    struct token_table pieces;
+    if (t->format == FORMAT_TIKTOKEN) convert_model(t, NULL, json);
+    if (t->format != FORMAT_SENTENCEPIECE) return true;
+    bool is_exact = !export_token_table(t, &pieces) && is_reproducible(t, &pieces);
+    if (is_exact) convert_model(t, &pieces, json);
+    token_table_release(&pieces);
+    return is_exact;
+}
+
+static void write_name(struct json_writer *w, const char *key, const struct tokenizer *t,
+                       int32_t id)
+{
+    const char *name = id < 0 ? NULL : special_tokens_text(&t->special_tokens, id);
+    if (name) json_write_string(w, key, name);
+}
+
+static void write_special_names(struct json_writer *w, const struct tokenizer *t,
+                                const char *mask_token)
+{
+    int32_t mask = mask_token ? special_tokens_find(&t->special_tokens, mask_token) : -1;
+    write_name(w, "bos_token", t, t->bos);
+    write_name(w, "eos_token", t, t->eos);
+    if (t->char_bpe) write_name(w, "unk_token", t, t->char_bpe->unknown_id);
+    if (mask >= 0)
+        write_name(w, "mask_token", t, mask); /* of several names, tokenizer.json's */
+    else if (mask_token)
+        json_write_string(w, "mask_token", mask_token);
+}
+
+static void write_special_tokens_map(const struct tokenizer *t, const char *mask_token,
+                                     struct text *json)
+{
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_LINES);
+    write_special_names(&w, t, mask_token);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
+}
+
+static void write_tokenizer_config(const struct tokenizer *t, const struct hf_folder_options *o,
+                                   const struct hf_folder *f, struct text *json)
+{
+    const struct text *converted = &f->files[0].text;
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_LINES);
+    json_write_string(&w, "tokenizer_class",
+                      f->is_exact ? "PreTrainedTokenizerFast" : "LlamaTokenizer");
+    write_special_names(&w, t, o->mask_token);
+    if (!f->is_exact) {
+        json_write_bool(&w, "add_bos_token", t->bos >= 0);
+        json_write_bool(&w, "add_eos_token", false);
+        json_write_bool(&w, "add_prefix_space", t->char_bpe->prefix == PREFIX_ALWAYS);
+        json_write_bool(&w, "legacy", false);
+    }
+    json_write_bool(&w, "clean_up_tokenization_spaces", false);
+    json_begin_array(&w, "model_input_names", JSON_INLINE); /* no token_type_ids */
+    json_write_string(&w, NULL, "input_ids");
+    json_write_string(&w, NULL, "attention_mask");
+    json_end_array(&w);
+    if (o->max_length > 0) json_write_int(&w, "model_max_length", o->max_length);
+    if (converted->len)
+        json_write_int(&w, "converted_tokenizer_json_crc32c",
+                       checksum_crc32c(0, converted->data, converted->len));
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
+}
+
+/* Llama 3 ends a text with <|end_of_text|>, a message with one of the others. */
+static void write_stop_tokens(struct json_writer *w, const struct tokenizer *t, int32_t eos)
+{
+    static const char *const others[] = {"<|eom_id|>", "<|eot_id|>"};
+    int32_t ids[3] = {eos};
+    int count = 1;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        int32_t id = special_tokens_find(&t->special_tokens, others[i]);
+        if (id >= 0 && id != eos) ids[count++] = id;
+    }
+    if (count == 1) {
+        json_write_int(w, "eos_token_id", eos);
+        return;
+    }
+    json_begin_array(w, "eos_token_id", JSON_INLINE);
+    for (int i = 0; i < count; i++) json_write_int(w, NULL, ids[i]);
+    json_end_array(w);
+}
+
+static void write_generation_config(const struct tokenizer *t, const struct hf_folder_options *o,
+                                    struct text *json)
+{
+    int32_t bos = o->bos >= 0 ? o->bos : t->bos, eos = o->eos >= 0 ? o->eos : t->eos;
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_LINES);
+    if (bos >= 0) json_write_int(&w, "bos_token_id", bos);
+    if (eos >= 0) write_stop_tokens(&w, t, eos);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
+}
+
+void hf_folder_make(struct hf_folder *f, const struct tokenizer *t,
+                    const struct hf_folder_options *o)
+{
+    *f = (struct hf_folder){.files = {{.name = "tokenizer.json"},
+                                      {.name = "tokenizer_config.json"},
+                                      {.name = "special_tokens_map.json"},
+                                      {.name = "generation_config.json"}}};
+    f->is_exact = write_tokenizer_json(t, &f->files[0].text);
+    write_tokenizer_config(t, o, f, &f->files[1].text);
+    write_special_tokens_map(t, o->mask_token, &f->files[2].text);
+    write_generation_config(t, o, &f->files[3].text);
+}
+
+void hf_folder_release(struct hf_folder *f)
+{
+    for (int i = 0; i < HF_FOLDER_FILES; i++) text_release(&f->files[i].text);
+    *f = (struct hf_folder){0};
+}

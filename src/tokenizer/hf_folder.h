@@ -1,0 +1,39 @@
+/* hf_folder.h -- the files beside a model's weights from which Transformers' AutoTokenizer, and the
+ * programs built on it, open the same tokenizer.
+ *
+ * tokenizer.json          Converted from a tokenizer.model; every other tokenizer has its own.
+ * tokenizer_config.json   Names of the special tokens.  Also the checksum of a converted
+ *                         tokenizer.json: as long as it matches, tokenizer_open reads
+ *                         tokenizer.model.
+ * special_tokens_map.json The names again, for programs that read only these.
+ * generation_config.json  BOS, and all tokens that end a text. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/text.h"
+
+#include <stdbool.h>
+
+struct tokenizer;
+
+struct hf_folder_options {
+    int bos, eos;           /* of the model; negative: the tokenizer's */
+    int max_length;         /* tokens that fit into the model's context; 0: unknown */
+    const char *mask_token; /* of a masked model; NULL: none */
+};
+
+enum { HF_FOLDER_FILES = 4 };
+struct hf_folder {
+    struct hf_folder_file {
+        const char *name;
+        struct text text; /* empty: the folder does not need this file */
+    } files[HF_FOLDER_FILES];
+    bool is_exact; /* tokenizer.json gives the tokenizer's own IDs, if the text is valid UTF-8 */
+};
+
+/* A SentencePiece model that tokenizer.json cannot reproduce (without byte_fallback, with a
+ * normalization table, user-defined symbols or removal of spaces) gets none: Transformers then
+ * converts the model itself, with other IDs for some texts. */
+void hf_folder_make(struct hf_folder *f, const struct tokenizer *t,
+                    const struct hf_folder_options *o);
+void hf_folder_release(struct hf_folder *f);
