@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/comparison.h"
+#include "checkpoint/copier.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/pytorch_bin.h"
@@ -127,7 +128,7 @@ out:
 static void time_text(time_t at, char *out, size_t size)
 {
     struct tm utc;
-    if (!gmtime_r(&at, &utc) || !strftime(out, size, "%Y-%m-%dT%H:%M:%SZ", &utc))
+    if (!at || !gmtime_r(&at, &utc) || !strftime(out, size, "%Y-%m-%dT%H:%M:%SZ", &utc))
         snprintf(out, size, "-");
 }
 
@@ -169,13 +170,37 @@ static void print_list_json(const struct checkpoint_list *rows)
     text_release(&t);
 }
 
+/* Lists copies in an object store: their sizes, and whether they were finished. */
+static enum status find_copies(const char *path, struct checkpoint_list *rows)
+{
+    struct copied_step *steps;
+    size_t count;
+    TRY(copier_list(NULL, path, &steps, &count));
+    rows->all = heap((count + 1) * sizeof *rows->all);
+    for (size_t i = 0; i < count; i++) {
+        struct listed_checkpoint *r = &rows->all[rows->count++];
+        *r = (struct listed_checkpoint){.path = folder_step_path(path, steps[i].step),
+                                        .named = steps[i].step,
+                                        .step = -1,
+                                        .bytes = steps[i].bytes};
+        if (!steps[i].is_complete)
+            text_addf(&r->errors, "%s: the copy was not finished: %s is missing", r->path,
+                      MANIFEST_NAME);
+    }
+    free(steps);
+    if (!count) FAIL(MISSING, "%s: contains no checkpoint", path);
+    return STATUS_OK;
+}
+
 static enum status list(const char *path, bool json, bool verify)
 {
     struct checkpoint_list rows = {0};
     size_t damaged = 0;
     enum status st = STATUS_OK;
-    TRY_OUT(find_checkpoints(path, &rows));
-    for (size_t i = 0; i < rows.count; i++) {
+    bool is_copy = !strncmp(path, "s3://", 5);
+    if (is_copy && verify) FAIL_OUT(USAGE, "checkpoint verify: %s: expected a local folder", path);
+    TRY_OUT(is_copy ? find_copies(path, &rows) : find_checkpoints(path, &rows));
+    for (size_t i = 0; i < rows.count && !is_copy; i++) {
         struct listed_checkpoint *r = &rows.all[i];
         stat_files(r);
         (verify ? check_bytes : check_sizes)(r);
@@ -530,7 +555,8 @@ static const char usage[] =
     "        write of it\n"
     "diff    tensors, moments, configuration and state in which two of these differ\n\n"
     "FOLDER is a run's dump folder, the folder of its checkpoints, or one step-N.  For show and\n"
-    "diff, a folder of several checkpoints stands for its newest intact one.";
+    "diff, a folder of several checkpoints stands for its newest intact one.  ls also lists the\n"
+    "copies in s3://BUCKET/PREFIX.";
 
 enum status command_checkpoint(int argc, char **argv)
 {

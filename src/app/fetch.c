@@ -10,7 +10,8 @@
 static const char usage[] =
     "fetch PATH...\n\n"
     "Downloads hf://datasets/ORG/NAME[@REVISION]/GLOB or hf://ORG/MODEL[@REVISION] from the\n"
-    "Hugging Face Hub into its cache (HF_HUB_CACHE, $HF_HOME/hub) and prints the local paths.\n"
+    "Hugging Face Hub into its cache (HF_HUB_CACHE, $HF_HOME/hub), or objects and models of\n"
+    "s3://BUCKET/KEY into $LLAMERO_S3_CACHE, and prints the local paths.\n"
     "Other commands download what they need; use this one on a machine with a network, before\n"
     "HF_HUB_OFFLINE=1 on machines without.";
 
@@ -27,7 +28,7 @@ enum status command_fetch(int argc, char **argv)
     for (int i = 0; i < a.num_words; i++) {
         const char *path = a.words[i];
         char *local;
-        if (!hub_is_path(path)) FAIL(USAGE, "fetch: \"%s\": not an hf:// path", path);
+        if (!hub_is_path(path)) FAIL(USAGE, "fetch: \"%s\": not an hf:// or s3:// path", path);
         bool data = !strncmp(path, "hf://datasets/", 14);
         TRY(hub_fetch(path,
                       data        ? HUB_DATA

@@ -3,6 +3,7 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "hub/hub.h"
@@ -101,6 +102,8 @@ enum status command_prepare(int argc, char **argv)
     if (a.help) return STATUS_OK;
     if (!tokenizer[0]) FAIL(USAGE, "prepare: --tokenizer FILE is required");
     if (!output[0]) FAIL(USAGE, "prepare: --output PREFIX is required");
+    if (file_url_scheme(output))
+        FAIL(CONFIG, "prepare: --output %s: expected a local path, got a URL", output);
     if (workers < 0 || workers > 4096)
         FAIL(USAGE, "--workers: must be between 0 and 4096, is %lld", (long long)workers);
     for (int i = 0; i < a.num_words; i++)

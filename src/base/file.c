@@ -137,8 +137,15 @@ out:
     return st;
 }
 
+size_t file_url_scheme(const char *path)
+{
+    size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+    return n && !strncmp(path + n, "://", 3) ? n : 0;
+}
+
 enum status file_make_dirs(const char *path)
 {
+    if (file_url_scheme(path)) FAIL(CONFIG, "%s: expected a local path, got a URL", path);
     enum status st = STATUS_OK;
     char *part = heap_string(path, strlen(path));
     for (char *at = part + 1; part[0]; at++) {

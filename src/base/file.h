@@ -23,7 +23,11 @@ enum status file_read(const char *path, uint64_t limit, struct text *out);
 /* Replaces `path` atomically: writes a temporary file, fsyncs and renames it, fsyncs the folder. */
 enum status file_write(const char *path, const void *bytes, size_t len);
 
-enum status file_make_dirs(const char *path);   /* like mkdir -p */
+/* Length of the scheme of a URL, as in s3://bucket/key; 0: a path. */
+size_t file_url_scheme(const char *path);
+
+/* Like mkdir -p.  CONFIG: a URL, which would otherwise become a folder such as "s3:". */
+enum status file_make_dirs(const char *path);
 enum status file_sync_dir(const char *path);    /* makes renames inside it durable */
 enum status file_remove_tree(const char *path); /* like rm -rf; does not follow links */
 

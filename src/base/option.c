@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/option.h"
 
+#include "base/file.h"
+
 #include "base/toml_parse.h"
 
 #include <math.h>
@@ -104,6 +106,26 @@ static enum status set_list(const struct option *o, void *field, const struct to
     return STATUS_OK;
 }
 
+/* A TEXT row whose unit is "path|hf|s3" accepts a path and URLs of these schemes. */
+static enum status check_path(const struct option *o, const char *value)
+{
+    size_t n = file_url_scheme(value);
+    if (!n || strncmp(o->unit, "path", 4)) return STATUS_OK;
+    char *scheme = heap_string(value, n);
+    bool known = word_index(scheme, o->unit) > 0;
+    free(scheme);
+    if (known) return STATUS_OK;
+    if (!next_word(o->unit)) FAIL(CONFIG, "expected a local path, got a URL");
+    struct text schemes = {0};
+    for (const char *at = o->unit; (at = next_word(at));)
+        text_addf(&schemes, "%s%.*s://", next_word(at) ? ", " : " or ", (int)strcspn(at, "|"), at);
+    enum status st =
+        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                    "unknown URL scheme \"%.*s\"; expected a path%s", (int)n, value, schemes.data);
+    text_release(&schemes);
+    return st;
+}
+
 enum status option_set(const struct option *o, void *into, const struct toml *v)
 {
     void *field = (char *)into + o->offset;
@@ -129,6 +151,7 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
         return STATUS_OK;
     case OPTION_TEXT:
         if (!string) return fail_expected(o);
+        TRY(check_path(o, v->text));
         *(option_TEXT *)field = v->text;
         return STATUS_OK;
     case OPTION_LIST: return set_list(o, field, v);

@@ -99,10 +99,11 @@ typedef struct option_list option_LIST;
 struct option {
     const char *name;
     enum option_kind kind;
-    size_t offset;           /* of the field in its struct */
-    const char *preset;      /* the default, as text */
-    double least, most;      /* inclusive bounds of numbers */
-    const char *unit, *help; /* unit: the words "a|b" of a WORD or ENUM */
+    size_t offset;      /* of the field in its struct */
+    const char *preset; /* the default, as text */
+    double least, most; /* inclusive bounds of numbers */
+    /* unit: the words "a|b" of a WORD or ENUM; "path|hf" for a path or an hf:// URL */
+    const char *unit, *help;
 };
 
 #define OPT_ROW(type, kind, name, preset, least, most, unit, help)                                 \

@@ -65,9 +65,11 @@ static inline struct store checkpoint_moment(const struct checkpoint_state *s, v
 struct checkpointer;
 
 struct checkpointer_options {
-    const char *folder; /* DUMP_FOLDER/checkpoint.folder */
-    int keep_latest_k;
-    bool async;
+    const char *folder;  /* DUMP_FOLDER/checkpoint.folder */
+    const char *copy_to; /* s3:// address of copies (copier.h); NULL or "": none */
+    int keep_latest_k, copy_stop_timeout_s;
+    int64_t load_step; /* for copier.h */
+    bool async, load_only;
     void *staging; /* async: checkpoint_staging_bytes, borrowed until close */
     /* The ranks that save.  The checkpointer makes its own group of them, so that transfers of a
      * pending save never mix with other communication.  Async: the save thread starts transfers on
@@ -81,7 +83,8 @@ size_t checkpoint_staging_bytes(const struct shard *p);
 size_t checkpoint_save_bytes(int ranks);
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
-/* Waits for a pending save and returns its status, the same on all ranks. */
+/* Waits for a pending save and for its copy, and returns the save's status, the same on all
+ * ranks. */
 enum status checkpointer_close(struct checkpointer *c);
 
 /* Saves step-<state->step>.  Async: first waits for the previous save and warns if it failed; then

@@ -13,8 +13,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* N of step-N, or -1. */
-static int64_t parse_step(const char *name)
+int64_t folder_parse_step(const char *name)
 {
     size_t digits = strncmp(name, "step-", 5) ? 0 : strspn(name + 5, "0123456789");
     if (digits < 1 || digits > 15 || name[5 + digits]) return -1;
@@ -35,7 +34,7 @@ enum status folder_steps_read(struct folder_steps *l, const char *folder)
     TRY(file_list_dir(&names, folder));
     l->steps = heap((names.count + 1) * sizeof *l->steps);
     for (size_t i = 0; i < names.count; i++) {
-        int64_t step = parse_step(names.paths[i]);
+        int64_t step = folder_parse_step(names.paths[i]);
         if (step >= 0) l->steps[l->count++] = step;
     }
     qsort(l->steps, l->count, sizeof *l->steps, compare_steps);
@@ -149,7 +148,7 @@ out:
     return st;
 }
 
-void folder_retain(const char *folder, int64_t keep, int64_t step)
+void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy)
 {
     struct folder_steps l;
     if (!keep) return;
@@ -160,7 +159,8 @@ void folder_retain(const char *folder, int64_t keep, int64_t step)
     size_t surplus = l.count > (size_t)keep ? l.count - (size_t)keep : 0;
     for (size_t i = 0; i < surplus; i++) {
         char *path = folder_step_path(folder, l.steps[i]);
-        bool keeps = l.steps[i] == step || dcp_detect(path); /* a run never writes DCP */
+        bool keeps = l.steps[i] == step || l.steps[i] == busy ||
+                     dcp_detect(path); /* a run never writes DCP */
         if (keeps) {
             free(path);
             continue;

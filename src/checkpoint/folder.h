@@ -19,6 +19,7 @@ struct folder_steps {
 enum status folder_steps_read(struct folder_steps *l, const char *folder);
 void folder_steps_release(struct folder_steps *l);
 char *folder_step_path(const char *folder, int64_t step); /* heap */
+int64_t folder_parse_step(const char *name);              /* N of step-N, or -1 */
 
 /* Creates the folder, locks it, and deletes leftovers.  CONFIG: another run holds the lock. */
 enum status folder_lock(const char *folder, int *lock);
@@ -28,5 +29,6 @@ void folder_unlock(int lock);
  * checkpoint of that name is replaced and deleted afterwards. */
 enum status folder_commit(const char *folder, const char *temporary, int64_t step);
 /* Deletes the oldest checkpoints until `keep` are left (0: deletes none), but never `step`, which
- * was just written.  Warns about those that cannot be deleted. */
-void folder_retain(const char *folder, int64_t keep, int64_t step);
+ * was just written, nor `busy`, which is being read (-1: none).  Warns about those that cannot be
+ * deleted. */
+void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy);

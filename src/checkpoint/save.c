@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "checkpoint/content.h"
+#include "checkpoint/copier.h"
 #include "checkpoint/folder.h"
 
 #include <pthread.h>
@@ -16,8 +17,9 @@ struct checkpointer {
     char *folder;
     int keep_latest_k, lock;
     bool async;
-    float *staging;    /* borrowed: weights, then both moments */
-    struct comm ranks; /* the ranks that save */
+    float *staging;        /* borrowed: weights, then both moments */
+    struct comm ranks;     /* the ranks that save */
+    struct copier *copier; /* of rank 0; NULL: none */
     /* A pending save; the save thread owns these until it is joined. */
     bool running;
     pthread_t thread;
@@ -35,6 +37,17 @@ size_t checkpoint_save_bytes(int ranks)
 
 size_t checkpoint_staging_bytes(const struct shard *p) { return 3 * p->elements * sizeof(float); }
 
+static enum status open_copier(struct checkpointer *c, const struct checkpointer_options *o)
+{
+    const struct copier_options copy = {.folder = c->folder,
+                                        .destination = o->copy_to,
+                                        .load_step = o->load_step,
+                                        .stop_timeout_s = o->copy_stop_timeout_s,
+                                        .read_only = o->load_only};
+    TRY(copier_open(&c->copier, &copy));
+    return STATUS_OK;
+}
+
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o)
 {
     struct checkpointer *c = heap(sizeof *c);
@@ -47,6 +60,7 @@ enum status checkpointer_open(struct checkpointer **out, const struct checkpoint
     enum status st = STATUS_OK;
     TRY_OUT(comm_split(o->world, 0, o->world->rank, &c->ranks));
     if (c->ranks.rank == 0) st = folder_lock(c->folder, &c->lock);
+    if (c->ranks.rank == 0 && !st && o->copy_to && o->copy_to[0]) st = open_copier(c, o);
     TRY_OUT(comm_agree(&c->ranks, st));
 out:
     if (st) {
@@ -103,11 +117,12 @@ static enum status make_empty_folder(const char *folder)
     return STATUS_OK;
 }
 
-static enum status commit(struct manifest *m, const char *folder, int64_t step, int keep)
+static enum status commit(const struct checkpointer *c, struct manifest *m, int64_t step)
 {
     TRY(manifest_finish(m));
-    TRY(folder_commit(folder, m->folder, step));
-    folder_retain(folder, keep, step);
+    TRY(folder_commit(c->folder, m->folder, step));
+    if (c->copier) copier_add(c->copier, step); /* before deleting: a copy must not begin then */
+    folder_retain(c->folder, c->keep_latest_k, step, c->copier ? copier_busy(c->copier) : -1);
     return STATUS_OK;
 }
 
@@ -125,7 +140,7 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     enum status st = STATUS_OK;
     TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary.data) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
-    if (is_root) st = commit(&m, c->folder, s->step, c->keep_latest_k);
+    if (is_root) st = commit(c, &m, s->step);
     TRY_OUT(comm_agree(ranks, st));
 out:
     if (st && is_root) { /* leave nothing behind, and report the first failure */
@@ -206,6 +221,10 @@ enum status checkpointer_close(struct checkpointer *c)
 {
     if (!c) return STATUS_OK;
     enum status st = checkpointer_wait(c);
+    struct failure first = {0};
+    status_save(&first, st);
+    copier_close(c->copier);
+    if (st) status_restore(&first);
     folder_unlock(c->lock);
     comm_release(&c->ranks);
     free(c->folder);

@@ -177,6 +177,10 @@ static enum status check_checkpoints(const struct config *c)
                      "intact checkpoint exists while the next one is written");
     if (!c->job.dump_folder[0]) FAIL(CONFIG, "job.dump_folder is empty");
     if (!k->folder[0]) FAIL(CONFIG, "checkpoint.folder is empty");
+    if (k->copy_to[0] && strncmp(k->copy_to, "s3://", 5))
+        FAIL(CONFIG, "checkpoint.copy_to = \"%s\": expected s3://BUCKET/PREFIX", k->copy_to);
+    if (k->copy_to[0] && !k->enable)
+        FAIL(CONFIG, "checkpoint.copy_to requires checkpoint.enable = true");
     return STATUS_OK;
 }
 

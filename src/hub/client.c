@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hub/client.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "hub/url.h"
+#include "hub/xml.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,13 +12,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_REDIRECTS = 10, MAX_TRIES = 5, MAX_WAIT_S = 300 };
+enum { MAX_REDIRECTS = 10, MAX_TRIES = 5, MAX_WAIT_S = 300, MAX_TEXT_BYTES = 64 << 20 };
 
 enum status client_open(struct client *c, const struct hub_settings *settings)
 {
     *c = (struct client){.settings = settings};
     if (!http_available())
-        FAIL(UNSUPPORTED, "hf://: this program was built without libcurl; install "
+        FAIL(UNSUPPORTED, "hf:// and s3://: this program was built without libcurl; install "
                           "libcurl4-openssl-dev and rebuild (without HUB=0)");
     TRY(http_open(&c->http));
     return STATUS_OK;
@@ -28,6 +30,28 @@ void client_close(struct client *c)
     *c = (struct client){0};
 }
 
+static enum status restart_text(struct sink *s)
+{
+    text_clear(&((struct text_sink *)s)->text);
+    s->have = 0;
+    return STATUS_OK;
+}
+
+static enum status append_text(struct sink *s, const void *bytes, size_t len)
+{
+    struct text *t = &((struct text_sink *)s)->text;
+    if (len > MAX_TEXT_BYTES - t->len)
+        FAIL(DATA, "the response is larger than %d bytes", MAX_TEXT_BYTES);
+    text_add(t, bytes, len);
+    s->have += len;
+    return STATUS_OK;
+}
+
+struct text_sink client_text_sink(void)
+{
+    return (struct text_sink){.sink = {.restart = restart_text, .append = append_text}};
+}
+
 static bool is_redirect(int status)
 {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -35,7 +59,7 @@ static bool is_redirect(int status)
 
 static bool is_success(const struct http_response *a)
 {
-    return !a->broken && (a->status == 200 || a->status == 206);
+    return !a->broken && a->status >= 200 && a->status < 300;
 }
 
 /* A server may ignore the range and send the whole file: then the sink starts over. */
@@ -48,6 +72,7 @@ static enum status receive_body(void *context, const struct http_response *a, co
                                 size_t len)
 {
     struct body_receiver *t = context;
+    if (!t->sink) return STATUS_OK;
     if (!t->started) {
         uint64_t begin = a->status == 206 ? a->begin : 0;
         if (begin != t->sink->have && begin == 0) TRY(t->sink->restart(t->sink));
@@ -59,51 +84,105 @@ static enum status receive_body(void *context, const struct http_response *a, co
     return t->sink->append(t->sink, bytes, len);
 }
 
-/* One attempt: follows redirects until a final response. */
-static enum status get_with_redirects(struct client *c, const char *url, struct sink *sink,
-                                      struct http_response *a, bool *off_hub)
+/* One attempt: follows redirects until a final response.  A redirect of anything but a GET must
+ * keep the method (307, 308); an object store's would need another signature. */
+static enum status send_once(struct client *c, const struct client_request *q,
+                             struct http_response *a, bool *redirected_off)
 {
-    struct text url_now = {0}, location = {0};
+    const struct hub_settings *s = c->settings;
+    struct text url = {0}, location = {0};
     enum status st = STATUS_OK;
-    text_adds(&url_now, url);
+    text_adds(&url, q->url);
     for (int hop = 0;; hop++) {
-        struct body_receiver receiver = {.sink = sink};
-        *off_hub = !url_same_origin(url_now.data, c->settings->endpoint);
-        struct http_request r = {.url = url_now.data,
-                                 .token = *off_hub ? "" : c->settings->token,
-                                 .from = sink->have,
+        struct body_receiver receiver = {.sink = q->sink};
+        bool ours = !q->has_signed_url && url_same_origin(url.data, s->endpoint);
+        *redirected_off = hop > 0 && !ours;
+        struct http_request r = {.url = url.data,
+                                 .method = q->method,
+                                 .token = ours && !s->is_s3 ? s->token : NULL,
+                                 .signer = s->is_s3 && s->signer.key_id ? &s->signer : NULL,
+                                 .headers = q->headers,
+                                 .body = q->body,
+                                 .from = q->sink ? q->sink->have : 0,
                                  .on_body = receive_body,
-                                 .context = &receiver};
-        TRY_OUT(http_get(c->http, &r, a));
-        if (!is_redirect(a->status)) goto out;
-        if (hop == MAX_REDIRECTS) FAIL_OUT(DATA, "%s: more than %d redirects", url, MAX_REDIRECTS);
-        TRY_OUT(url_redirect(url_now.data, a->location, &location));
-        text_clear(&url_now);
-        text_adds(&url_now, location.data);
+                                 .context = &receiver,
+                                 .cancel = c->cancel};
+        TRY_OUT(http_send(c->http, &r, a));
+        if (!is_redirect(a->status) || s->is_s3) goto out;
+        if (q->method && a->status < 307) goto out;
+        if (hop == MAX_REDIRECTS)
+            FAIL_OUT(DATA, "%.*s: more than %d redirects", (int)strcspn(q->url, "?"), q->url,
+                     MAX_REDIRECTS);
+        TRY_OUT(url_redirect(url.data, a->location, &location));
+        text_clear(&url);
+        text_adds(&url, location.data);
     }
 out:
-    text_release(&url_now);
+    text_release(&url);
     text_release(&location);
     return st;
 }
 
-static bool is_retryable(const struct http_response *a, bool off_hub)
+/* Moves an object store's error code and message from the body to where the Hub's are. */
+static void read_s3_error(struct http_response *a)
+{
+    struct xml x;
+    xml_init(&x, a->body, strlen(a->body), "error");
+    while (!xml_next(&x) && x.event != XML_EOF) { /* the body may be cut off */
+        if (xml_is_leaf(&x, "/Error/Code")) snprintf(a->code, sizeof a->code, "%s", x.text.data);
+        if (xml_is_leaf(&x, "/Error/Message"))
+            snprintf(a->reason, sizeof a->reason, "%s", x.text.data);
+    }
+    xml_release(&x);
+    for (char *at = a->code; *at; at++)
+        if (*at <= ' ' || *at > '~') *at = '?';
+    for (char *at = a->reason; *at; at++)
+        if (*at < ' ' || *at > '~') *at = '?';
+}
+
+static bool is_retryable(const struct http_response *a, bool redirected_off)
 {
     if (a->broken || a->status == 408 || a->status == 416 || a->status == 429) return true;
-    return a->status >= 500 || (off_hub && a->status == 403);
+    if (a->status == 400 && !strcmp(a->code, "RequestTimeout")) return true;
+    return a->status >= 500 || (redirected_off && a->status == 403);
+}
+
+static enum status fail_s3_response(const struct client *c, const struct http_response *a,
+                                    const char *what, const char *reason)
+{
+    const struct hub_settings *s = c->settings;
+    bool is_other_region = a->region[0] && strcmp(a->region, s->signer.region);
+    if (is_other_region && a->status != 404)
+        FAIL(CONFIG, "%s: HTTP %d%s: the bucket is in the region %s: set AWS_REGION=%s", what,
+             a->status, reason, a->region, a->region);
+    if ((a->status == 401 || a->status == 403) && !s->signer.key_id)
+        FAIL(CONFIG,
+             "%s: HTTP %d%s: the request was not signed: set AWS_ACCESS_KEY_ID and "
+             "AWS_SECRET_ACCESS_KEY, or create ~/.aws/credentials",
+             what, a->status, reason);
+    if (a->status == 401 || a->status == 403)
+        FAIL(CONFIG, "%s: HTTP %d%s: the credentials in %s have no access", what, a->status, reason,
+             s->token_from);
+    if (a->status == 404) FAIL(MISSING, "%s: HTTP 404%s", what, reason);
+    FAIL(IO, "%s: HTTP %d%s", what, a->status, reason);
 }
 
 static enum status fail_response(const struct client *c, const struct http_response *a,
-                                 const char *url, const char *what)
+                                 const struct client_request *q)
 {
     const struct hub_settings *s = c->settings;
+    const char *what = q->what;
+    int url_bytes = (int)strcspn(q->url, "?"); /* the query may be a signature */
     char reason[400] = "";
     if (a->code[0] || a->reason[0])
         snprintf(reason, sizeof reason, " (%s%s%s)", a->code,
                  a->code[0] && a->reason[0] ? ": " : "", a->reason);
     if (a->broken)
-        FAIL(IO, "%s: %s: %s%s", what, url, a->error,
+        FAIL(IO, "%s: %.*s: %s%s", what, url_bytes, q->url, a->error,
              a->status ? "" : " (without a network, set HF_HUB_OFFLINE=1 to use the cache)");
+    if (s->is_s3) return fail_s3_response(c, a, what, reason);
+    bool ours = !q->has_signed_url && url_same_origin(q->url, s->endpoint);
+    if (!ours) FAIL(IO, "%s: HTTP %d%s: %.*s", what, a->status, reason, url_bytes, q->url);
     if (a->status == 401 && s->token[0])
         FAIL(CONFIG, "%s: HTTP 401%s: no such repository, or the token in %s has no access to it",
              what, reason, s->token_from);
@@ -112,46 +191,64 @@ static enum status fail_response(const struct client *c, const struct http_respo
              "%s: HTTP 401%s: no such repository, or it requires a token: set HF_TOKEN or create "
              "$HF_HOME/token",
              what, reason);
-    if (a->status == 403)
+    if (a->status == 403 && !q->method)
         FAIL(CONFIG,
              "%s: HTTP 403%s: the token in %s has no access; if the repository is gated, request "
              "access on %s",
              what, reason, s->token[0] ? s->token_from : "(none)", s->endpoint);
-    if (a->status == 404) FAIL(MISSING, "%s: HTTP 404%s: %s does not exist", what, reason, url);
-    FAIL(IO, "%s: HTTP %d%s: %s", what, a->status, reason, url);
+    if (a->status == 403)
+        FAIL(CONFIG, "%s: HTTP 403%s: the token in %s has no write access", what, reason,
+             s->token[0] ? s->token_from : "(none)");
+    if (a->status == 404)
+        FAIL(MISSING, "%s: HTTP 404%s: %.*s does not exist", what, reason, url_bytes, q->url);
+    FAIL(IO, "%s: HTTP %d%s: %.*s", what, a->status, reason, url_bytes, q->url);
 }
 
 static void wait_before_retry(const struct client *c, double seconds)
 {
     const struct hub_settings *s = c->settings;
-    struct timespec t = {.tv_sec = (time_t)seconds,
-                         .tv_nsec = (long)((seconds - floor(seconds)) * 1e9)};
-    if (s->wait)
+    double end = clock_monotonic_s() + seconds;
+    if (s->wait) {
         s->wait(s->context, seconds);
-    else
-        nanosleep(&t, NULL); /* a signal ends it early, and http_get then fails */
+        return;
+    }
+    /* A signal or a cancellation ends it early, and http_send then fails. */
+    for (double left; (left = end - clock_monotonic_s()) > 0;) {
+        double now = c->cancel && left > 0.1 ? 0.1 : left;
+        struct timespec t = {.tv_sec = (time_t)now, .tv_nsec = (long)((now - floor(now)) * 1e9)};
+        bool interrupted = nanosleep(&t, NULL) != 0;
+        if (c->cancel ? atomic_load(c->cancel) : interrupted) return;
+    }
+}
+
+enum status client_send(struct client *c, const struct client_request *q, struct http_response *a)
+{
+    bool redirected_off = false;
+    for (int tries = 1;; tries++) {
+        uint64_t before = q->sink ? q->sink->have : 0;
+        TRY(send_once(c, q, a, &redirected_off));
+        if (is_success(a)) return STATUS_OK;
+        if (c->settings->is_s3) read_s3_error(a);
+        if (q->sink && q->sink->have > before) tries = 1;
+        if (!is_retryable(a, redirected_off) || tries == MAX_TRIES || c->settings->once)
+            return fail_response(c, a, q);
+        if (a->status == 416 && q->sink) TRY(q->sink->restart(q->sink));
+        double seconds = a->retry_s >= 0 ? a->retry_s : (double)(1 << (tries - 1));
+        if (seconds > MAX_WAIT_S) seconds = MAX_WAIT_S;
+        char why[300];
+        snprintf(why, sizeof why, "HTTP %d", a->status);
+        log_line(LOG_WARN, "%s: %s; retrying in %g s", q->what, a->broken ? a->error : why,
+                 seconds);
+        wait_before_retry(c, seconds);
+    }
 }
 
 enum status client_get(struct client *c, const char *url, const char *what, struct sink *sink,
                        struct text *next)
 {
     struct http_response a;
-    bool off_hub = false;
-    for (int tries = 1;; tries++) {
-        uint64_t before = sink->have;
-        TRY(get_with_redirects(c, url, sink, &a, &off_hub));
-        if (is_success(&a)) break;
-        if (sink->have > before) tries = 1;
-        if (!is_retryable(&a, off_hub) || tries == MAX_TRIES || c->settings->once)
-            return fail_response(c, &a, url, what);
-        if (a.status == 416) TRY(sink->restart(sink));
-        double seconds = a.retry_s >= 0 ? a.retry_s : (double)(1 << (tries - 1));
-        if (seconds > MAX_WAIT_S) seconds = MAX_WAIT_S;
-        char why[300];
-        snprintf(why, sizeof why, "HTTP %d", a.status);
-        log_line(LOG_WARN, "%s: %s; retrying in %g s", what, a.broken ? a.error : why, seconds);
-        wait_before_retry(c, seconds);
-    }
+    const struct client_request q = {.url = url, .what = what, .sink = sink};
+    TRY(client_send(c, &q, &a));
     if (next && !url_next_page(a.link, next)) text_clear(next);
     return STATUS_OK;
 }

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "hub/s3_listing.h"
+#include "hub/s3_settings.h"
 #include "hub/snapshot.h"
 
 #include <fnmatch.h>
@@ -33,7 +35,14 @@ static const struct {
     {"pytorch_model.bin.index.json", HUB_WEIGHTS, true},
 };
 
-bool hub_is_path(const char *path) { return !strncmp(path, "hf://", 5); }
+static bool is_s3(const char *path) { return !strncmp(path, "s3://", 5); }
+
+bool hub_is_path(const char *path) { return !strncmp(path, "hf://", 5) || is_s3(path); }
+
+static enum status read_settings(const char *path, struct hub_settings *s)
+{
+    return is_s3(path) ? s3_settings_read(s) : hub_settings_read(s);
+}
 
 static bool matches(const char *pattern, const char *path)
 {
@@ -78,6 +87,25 @@ static char *tree_folder_of(const char *pattern, bool *recursive)
     return heap_string(pattern, n);
 }
 
+/* The entries of a folder, or those that a path's pattern may match.  Objects are listed by the
+ * pattern's literal beginning, as a bucket may have millions. */
+static enum status fetch_entries(struct client *c, const struct hub_path *p, const char *commit,
+                                 struct tree_query *query, struct listing *out)
+{
+    if (!p->is_s3) return listing_fetch_tree(c, p, commit, query, out);
+    return s3_listing_fetch(c, p, query, out);
+}
+
+/* Keys of objects that cannot be file names must not be passed over silently. */
+static enum status check_contained(const struct hub_path *p, const struct listing *selected)
+{
+    for (size_t i = 0; i < selected->count; i++)
+        if (!hub_path_is_contained(selected->files[i].path))
+            FAIL(DATA, "%s: the key \"%.200s\" cannot be a file's path", p->name,
+                 selected->files[i].path);
+    return STATUS_OK;
+}
+
 static void select_from_folder(const struct listing *all, enum hub_selection selection,
                                bool fallback, const char *folder, struct listing *out)
 {
@@ -87,44 +115,63 @@ static void select_from_folder(const struct listing *all, enum hub_selection sel
             listing_append(out, &all->files[i]);
 }
 
-static bool has_weights(const struct listing *l)
+bool hub_is_model_file(const char *name)
 {
-    for (size_t i = 0; i < l->count; i++) {
-        const char *end = strrchr(l->files[i].path, '.');
-        if (end && (!strcmp(end, ".safetensors") || !strcmp(end, ".pth"))) return true;
-    }
+    return is_selected(HUB_WEIGHTS, false, "", name) || is_selected(HUB_WEIGHTS, true, "", name);
+}
+
+bool hub_is_weights(const char *name)
+{
+    static const char *const ends[] = {".safetensors", ".pth", ".bin"};
+    const char *end = strrchr(name, '.');
+    for (size_t i = 0; end && i < 3; i++)
+        if (!strcmp(end, ends[i])) return true;
     return false;
 }
 
+static bool has_weights(const struct listing *l)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (hub_is_weights(l->files[i].path)) return true;
+    return false;
+}
+
+/* `commit` of a bucket becomes the hash of what was listed. */
 static enum status select_files(struct client *c, const struct hub_path *p,
-                                enum hub_selection selection, const char *commit,
+                                enum hub_selection selection, char commit[COMMIT_HEX],
                                 struct listing *out)
 {
-    struct tree_query query;
+    struct tree_query query = {0};
     char *root = tree_folder_of(p->path, &query.recursive);
+    char *prefix = heap_string(p->path, strcspn(p->path, "*?[\\"));
     struct listing all = {0};
     const char *folder = p->path[0] ? NULL : "";
     enum status st = STATUS_OK;
-    query.folder = root;
+    query.folder = root, query.prefix = prefix;
     if (strstr(p->path, "**"))
         FAIL_OUT(CONFIG, "%s: ** is not supported; write one * per folder level, as in */*",
                  p->name);
-    TRY_OUT(listing_fetch_tree(c, p, commit, &query, &all));
+    TRY_OUT(fetch_entries(c, p, commit, &query, &all));
     for (size_t i = 0; i < all.count; i++)
         if (selection != HUB_DATA && all.files[i].is_folder && !strcmp(all.files[i].path, p->path))
             folder = p->path;
     query = (struct tree_query){.folder = folder};
-    if (folder && folder[0]) TRY_OUT(listing_fetch_tree(c, p, commit, &query, &all));
+    if (folder && folder[0]) TRY_OUT(fetch_entries(c, p, commit, &query, &all));
+    if (p->is_s3) s3_listing_commit(&all, commit);
     if (folder) select_from_folder(&all, selection, false, folder, out);
     if (folder && !has_weights(out)) select_from_folder(&all, selection, true, folder, out);
     for (size_t i = 0; i < all.count && !folder; i++)
         if (!all.files[i].is_folder && matches_data(p->path, all.files[i].path))
             listing_append(out, &all.files[i]);
+    TRY_OUT(check_contained(p, out));
+    if (!out->count && p->is_s3)
+        FAIL_OUT(MISSING, "%s: matches none of the %zu objects listed", p->name, all.count);
     if (!out->count)
         FAIL_OUT(MISSING, "%s: matches none of the %zu files of commit %.12s", p->name, all.count,
                  commit);
 out:
     free(root);
+    free(prefix);
     listing_release(&all);
     return st;
 }
@@ -159,34 +206,55 @@ static enum status download_files(const struct snapshot *s, struct client *c,
     for (size_t i = 0; i < l->count; i++)
         if (!snapshot_has(s, &l->files[i])) missing++, p.total += l->files[i].size;
     if (missing)
-        log_line(LOG_INFO, "%s: fetching %zu file%s of commit %.12s, %.1f MB, into %s",
-                 s->path->name, missing, missing == 1 ? "" : "s", s->commit, (double)p.total / 1e6,
-                 s->folder);
+        log_line(LOG_INFO, "%s: fetching %zu file%s of %s %.12s, %.1f MB, into %s", s->path->name,
+                 missing, missing == 1 ? "" : "s", s->base ? "list" : "commit", s->commit,
+                 (double)p.total / 1e6, s->folder);
     for (size_t i = 0; i < l->count; i++) TRY(snapshot_download(s, c, &l->files[i], &p.observer));
     TRY(snapshot_write_ref(s));
     return STATUS_OK;
+}
+
+/* What downloading from one path needs. */
+struct fetch {
+    const struct hub_settings *settings;
+    const struct hub_path *path;
+    struct client client;
+    struct listing files;
+    struct snapshot snapshot;
+    struct text base; /* URL of the bucket */
+};
+
+static void release_fetch(struct fetch *f)
+{
+    snapshot_release(&f->snapshot);
+    listing_release(&f->files);
+    client_close(&f->client);
+    text_release(&f->base);
+}
+
+static void open_snapshot(struct fetch *f, const char *commit)
+{
+    snapshot_init(&f->snapshot, f->path, f->settings->cache, commit);
+    if (f->path->is_s3) s3_settings_bucket_url(f->settings, f->path->repo, &f->base);
+    f->snapshot.base = f->base.data;
 }
 
 /* Lists and downloads; `manifest` becomes the commit and the files that the other ranks need. */
 static enum status download_as_rank_0(const struct hub_settings *settings, const struct hub_path *p,
                                       enum hub_selection selection, struct text *manifest)
 {
-    struct client c = {0};
-    struct listing l = {0};
-    struct snapshot s = {0};
+    struct fetch f = {.settings = settings, .path = p};
     char commit[COMMIT_HEX];
     enum status st = STATUS_OK;
-    TRY_OUT(client_open(&c, settings));
-    TRY_OUT(listing_fetch_commit(&c, p, commit));
-    TRY_OUT(select_files(&c, p, selection, commit, &l));
-    snapshot_init(&s, p, settings->cache, commit);
-    TRY_OUT(download_files(&s, &c, &l));
+    TRY_OUT(client_open(&f.client, settings));
+    if (!p->is_s3) TRY_OUT(listing_fetch_commit(&f.client, p, commit));
+    TRY_OUT(select_files(&f.client, p, selection, commit, &f.files));
+    open_snapshot(&f, commit);
+    TRY_OUT(download_files(&f.snapshot, &f.client, &f.files));
     text_addf(manifest, "%s\n", commit);
-    listing_write(&l, manifest);
+    listing_write(&f.files, manifest);
 out:
-    snapshot_release(&s);
-    listing_release(&l);
-    client_close(&c);
+    release_fetch(&f);
     return st;
 }
 
@@ -194,26 +262,23 @@ out:
 static enum status download_as_other_rank(const struct hub_settings *settings,
                                           const struct hub_path *p, const char *manifest)
 {
-    struct client c = {0};
-    struct listing l = {0};
-    struct snapshot s = {0};
+    struct fetch f = {.settings = settings, .path = p};
     char commit[COMMIT_HEX], known[COMMIT_HEX];
     enum status st = STATUS_OK;
     bool all = true;
     snprintf(commit, sizeof commit, "%.40s", manifest);
     if (!digest_is_hex(commit, COMMIT_HEX - 1))
         FAIL_OUT(DATA, "%s: invalid commit hash from rank 0", p->name);
-    snapshot_init(&s, p, settings->cache, commit);
-    TRY_OUT(listing_parse(&l, manifest + COMMIT_HEX));
-    for (size_t i = 0; i < l.count; i++) all = all && snapshot_has(&s, &l.files[i]);
+    open_snapshot(&f, commit);
+    TRY_OUT(listing_parse(&f.files, manifest + COMMIT_HEX));
+    for (size_t i = 0; i < f.files.count; i++)
+        all = all && snapshot_has(&f.snapshot, &f.files.files[i]);
     if (all && !hub_path_cached_commit(p, settings->cache, known) && !strcmp(known, commit))
         goto out;
-    TRY_OUT(client_open(&c, settings));
-    TRY_OUT(download_files(&s, &c, &l));
+    TRY_OUT(client_open(&f.client, settings));
+    TRY_OUT(download_files(&f.snapshot, &f.client, &f.files));
 out:
-    snapshot_release(&s);
-    listing_release(&l);
-    client_close(&c);
+    release_fetch(&f);
     return st;
 }
 
@@ -276,8 +341,8 @@ enum status hub_fetch_with(const struct hub_settings *s, const char *path,
 enum status hub_fetch(const char *path, enum hub_selection selection, const struct comm *world)
 {
     struct hub_settings s;
-    if (!hub_is_path(path)) return STATUS_OK;
-    enum status st = comm_agree(world, hub_settings_read(&s));
+    if (!hub_is_path(path)) return hub_path_check_scheme(path);
+    enum status st = comm_agree(world, read_settings(path, &s));
     if (!st) st = hub_fetch_with(&s, path, selection, world);
     hub_settings_release(&s);
     return st;
@@ -339,10 +404,11 @@ enum status hub_find(const char *path, char **local)
     struct hub_settings s;
     *local = NULL;
     if (!hub_is_path(path)) {
+        TRY(hub_path_check_scheme(path));
         *local = heap_string(path, strlen(path));
         return STATUS_OK;
     }
-    TRY(hub_settings_read(&s));
+    TRY(read_settings(path, &s));
     enum status st = hub_find_with(&s, path, local);
     hub_settings_release(&s);
     return st;
@@ -360,7 +426,7 @@ static enum status look_online(const struct hub_settings *settings, const struct
     uint64_t bytes = 0;
     enum status st = STATUS_OK;
     TRY_OUT(client_open(&c, settings));
-    TRY_OUT(listing_fetch_commit(&c, p, commit));
+    if (!p->is_s3) TRY_OUT(listing_fetch_commit(&c, p, commit));
     TRY_OUT(select_files(&c, p, HUB_DATA, commit, &l));
     snapshot_init(&s, p, settings->cache, commit);
     for (size_t i = 0; i < l.count; i++)
@@ -420,12 +486,21 @@ enum status hub_look_with(const struct hub_settings *s, const char *const *paths
 
 enum status hub_look(const char *const *paths, size_t count, bool *here, struct text *report)
 {
-    struct hub_settings s = {0};
-    bool any = false;
-    for (size_t i = 0; i < count; i++) here[i] = true, any = any || hub_is_path(paths[i]);
-    if (!any) return STATUS_OK;
-    enum status st = hub_settings_read(&s);
-    if (!st) st = hub_look_with(&s, paths, count, here, report);
-    hub_settings_release(&s);
+    struct hub_settings s[2] = {0}; /* of the Hub, of the object store */
+    bool is_read[2] = {false, false};
+    enum status st = STATUS_OK;
+    for (size_t i = 0; i < count; i++) {
+        int k = is_s3(paths[i]);
+        if (!hub_is_path(paths[i])) {
+            here[i] = true;
+            TRY_OUT(hub_path_check_scheme(paths[i]));
+            continue;
+        }
+        if (!is_read[k]) TRY_OUT(read_settings(paths[i], &s[k]));
+        is_read[k] = s[k].once = true;
+        TRY_OUT(look_at(&s[k], paths[i], &here[i], report));
+    }
+out:
+    for (int k = 0; k < 2; k++) hub_settings_release(&s[k]);
     return st;
 }

@@ -1,8 +1,11 @@
-/* hub.h -- hf:// paths of the Hugging Face Hub (hub_path.h has their syntax) as local files.
+/* hub.h -- hf:// paths of the Hugging Face Hub and s3:// paths of object stores (hub_path.h has
+ * their syntax) as local files.
  *
  * hub_fetch downloads what a path refers to into the cache; hub_find returns its local path without
- * any request.  Both leave paths that do not begin with hf:// unchanged.
- * Offline  With HF_HUB_OFFLINE=1 no requests are made; hub_fetch only checks the cache. */
+ * any request.  Both leave local paths unchanged; URLs of another scheme
+ * are errors (CONFIG).
+ * Offline  With HF_HUB_OFFLINE=1 no requests are made, to neither; hub_fetch only checks the cache.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +18,10 @@
  * and tokenizer. */
 enum hub_selection { HUB_DATA, HUB_TOKENIZER, HUB_WEIGHTS };
 
-bool hub_is_path(const char *path);
+bool hub_is_path(const char *path); /* hf:// or s3:// */
+/* By the name of a file in a model's folder: is it part of the model, and does it have weights? */
+bool hub_is_model_file(const char *name);
+bool hub_is_weights(const char *name);
 
 /* Collective: rank 0 lists and downloads the files, then the ranks that do not share its cache
  * download them as well.  Errors of client_get; MISSING: no file matches; UNSUPPORTED: built
@@ -30,7 +36,7 @@ enum status hub_find(const char *path, char **local);
 enum status hub_find_with(const struct hub_settings *s, const char *path, char **local);
 
 /* Looks for the data files of `count` paths without downloading any: here[i] becomes whether the
- * cache has all of paths[i]'s; a path that is not hf:// is here.  `report` becomes why not: how
+ * cache has all of paths[i]'s; a local path is here.  `report` becomes why not: how
  * much is missing, or that the Hub cannot be reached, in which case what the cache has of a path
  * counts as all.  Errors: those of hub_fetch that are not about reaching the Hub. */
 enum status hub_look(const char *const *paths, size_t count, bool *here, struct text *report);

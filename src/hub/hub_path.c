@@ -55,10 +55,49 @@ static const char *read_revision(const char *at, struct text *out)
     return at + n;
 }
 
+enum status hub_path_check_scheme(const char *path)
+{
+    size_t n = file_url_scheme(path);
+    if (!n || (n == 2 && (!strncmp(path, "hf", 2) || !strncmp(path, "s3", 2)))) return STATUS_OK;
+    FAIL(CONFIG, "%s: unknown URL scheme \"%.*s\"; expected a local path, hf:// or s3://", path,
+         (int)n, path);
+}
+
+static enum status parse_s3(struct hub_path *p, const char *path)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789._-";
+    const char *bucket = path + strlen("s3://");
+    size_t n = strcspn(bucket, "/"), m = strlen(bucket + n);
+    const char *key = bucket + n + (m > 0);
+    if (m > 1 && key[m - 2] == '/') m--; /* a folder may end in a slash */
+    struct digest d;
+    char hash[DIGEST_HEX];
+    digest_init(&d, DIGEST_SHA1);
+    digest_add(&d, bucket, n + m);
+    digest_hex(&d, hash);
+    struct text revision = {0};
+    text_addf(&revision, "path-%s", hash);
+    *p = (struct hub_path){.is_s3 = true,
+                           .name = copy_string(path),
+                           .repo = heap_string(bucket, n),
+                           .revision = revision.data,
+                           .path = heap_string(key, m > 0 ? m - 1 : 0)};
+    bool is_valid = n >= 3 && n <= 63 && strspn(bucket, letters) >= n && bucket[0] != '.' &&
+                    bucket[0] != '-' && !strstr(p->repo, "..");
+    if (is_valid && (!p->path[0] || hub_path_is_contained(p->path))) return STATUS_OK;
+    hub_path_release(p);
+    if (memchr(bucket, '@', n)) /* may be a secret: do not repeat it */
+        FAIL(CONFIG, "s3://...@...: credentials in a URL are not supported; set AWS_ACCESS_KEY_ID "
+                     "and AWS_SECRET_ACCESS_KEY");
+    FAIL(CONFIG, "%s: expected s3://BUCKET/KEY, where KEY may be a pattern or a folder", path);
+}
+
 enum status hub_path_parse(struct hub_path *p, const char *path)
 {
     const char *at = path + strlen("hf://"), *org, *rest = "";
     struct text revision = {0};
+    if (!strncmp(path, "s3://", 5)) return parse_s3(p, path);
     *p = (struct hub_path){.is_dataset = !strncmp(at, "datasets/", 9)};
     org = at + (p->is_dataset ? 9 : 0);
     size_t n = strcspn(org, "/"), m = org[n] ? strcspn(org + n + 1, "/@") : 0;
@@ -100,6 +139,7 @@ char *hub_path_cache_folder(const struct hub_path *p, const char *cache)
 {
     struct text name = {0};
     size_t org = strcspn(p->repo, "/");
+    if (p->is_s3) return file_join(cache, p->repo);
     text_addf(&name, "%s--%.*s--%s", p->is_dataset ? "datasets" : "models", (int)org, p->repo,
               p->repo + org + 1);
     char *folder = file_join(cache, name.data);

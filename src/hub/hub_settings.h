@@ -1,9 +1,11 @@
-/* hub_settings.h -- how to reach the Hub, and where its cache is: the environment variables of
- * huggingface_hub. */
+/* hub_settings.h -- how to reach the Hub or an object store, and where the cache is: the
+ * environment variables of huggingface_hub; for s3:// those of AWS, and its files (s3_settings.h).
+ */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/status.h"
+#include "hub/http.h"
 
 #include <stdbool.h>
 
@@ -13,12 +15,22 @@ struct hub_settings {
     char *token;            /* HF_TOKEN, or the content of its file; "": none */
     const char *token_from; /* for messages: HF_TOKEN, or which file */
     bool offline;           /* HF_HUB_OFFLINE */
-    bool once;              /* fail at the first error instead of trying again */
+    bool is_s3;
+    struct http_signer signer; /* S3: owned; key_id NULL: requests are not signed */
+    bool once;                 /* fail at the first error instead of trying again */
     /* Waits before a request is retried; NULL: sleeps. */
     void (*wait)(void *context, double seconds);
     void *context;
 };
 
-/* CONFIG: the location of the cache is unknown.  DATA: the token is malformed. */
+/* Those of the Hub.  CONFIG: the location of the cache is unknown.  DATA: the token is malformed.
+ */
 enum status hub_settings_read(struct hub_settings *s);
 void hub_settings_release(struct hub_settings *s);
+
+/* The variable's value; NULL: unset or empty. */
+const char *hub_settings_env(const char *name);
+bool hub_settings_env_is_true(const char *name); /* 1, ON, YES or TRUE */
+bool hub_settings_offline(void);                 /* HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE */
+/* A heap copy without leading and trailing whitespace. */
+char *hub_settings_trimmed(const char *text);

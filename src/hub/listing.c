@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILES = 1 << 20, MAX_PAGES = 1 << 14, MAX_PAGE_BYTES = 64 << 20 };
+enum { MAX_FILES = 1 << 20, MAX_PAGES = 1 << 14 };
 
 void listing_release(struct listing *l)
 {
-    for (size_t i = 0; i < l->count; i++) free(l->files[i].path);
+    for (size_t i = 0; i < l->count; i++) free(l->files[i].path), free(l->files[i].etag);
     free(l->files);
     *l = (struct listing){0};
 }
@@ -22,7 +22,30 @@ void listing_append(struct listing *l, const struct hub_file *file)
     if ((l->count & (l->count - 1)) == 0)
         l->files = heap_grow(l->files, l->count ? 2 * l->count : 1, sizeof *l->files);
     l->files[l->count] = *file;
-    l->files[l->count++].path = heap_string(file->path, strlen(file->path));
+    struct hub_file *f = &l->files[l->count++];
+    f->path = heap_string(file->path, strlen(file->path));
+    if (file->etag) f->etag = heap_string(file->etag, strlen(file->etag));
+}
+
+void listing_hash_object(struct hub_file *f)
+{
+    struct text t = {0};
+    struct digest d;
+    text_addf(&t, "%s %llu %s", f->etag, (unsigned long long)f->size, f->path);
+    f->kind = DIGEST_SHA256;
+    digest_init(&d, f->kind);
+    digest_add(&d, t.data, t.len);
+    digest_hex(&d, f->hash);
+    text_release(&t);
+}
+
+bool listing_is_etag(const char *etag)
+{
+    size_t n = strlen(etag);
+    if (n < 3 || n > 120 || etag[0] != '"' || etag[n - 1] != '"') return false;
+    for (size_t i = 1; i + 1 < n; i++)
+        if (etag[i] <= ' ' || etag[i] > '~' || etag[i] == '"') return false;
+    return true;
 }
 
 static enum status set_hash(struct hub_file *f, enum digest_kind kind, const char *hash)
@@ -77,29 +100,6 @@ out:
     return st;
 }
 
-/* A sink for one JSON response of bounded size. */
-struct json_page {
-    struct sink sink; /* first */
-    struct text text;
-};
-
-static enum status restart_page(struct sink *s)
-{
-    text_clear(&((struct json_page *)s)->text);
-    s->have = 0;
-    return STATUS_OK;
-}
-
-static enum status append_page(struct sink *s, const void *bytes, size_t len)
-{
-    struct text *t = &((struct json_page *)s)->text;
-    if (len > MAX_PAGE_BYTES - t->len)
-        FAIL(DATA, "the response is larger than %d bytes", MAX_PAGE_BYTES);
-    text_add(t, bytes, len);
-    s->have += len;
-    return STATUS_OK;
-}
-
 static void begin_url(const struct client *c, const struct hub_path *p, const char *verb,
                       const char *revision, struct text *url)
 {
@@ -111,7 +111,7 @@ static void begin_url(const struct client *c, const struct hub_path *p, const ch
 enum status listing_fetch_commit(struct client *c, const struct hub_path *p,
                                  char commit[COMMIT_HEX])
 {
-    struct json_page page = {.sink = {.restart = restart_page, .append = append_page}};
+    struct text_sink page = client_text_sink();
     struct text url = {0};
     struct json *root = NULL;
     const char *sha;
@@ -138,7 +138,7 @@ out:
 enum status listing_fetch_tree(struct client *c, const struct hub_path *p, const char *commit,
                                const struct tree_query *q, struct listing *l)
 {
-    struct json_page page = {.sink = {.restart = restart_page, .append = append_page}};
+    struct text_sink page = client_text_sink();
     struct text url = {0}, next = {0};
     enum status st = STATUS_OK;
     begin_url(c, p, "tree", commit, &url);
@@ -147,7 +147,7 @@ enum status listing_fetch_tree(struct client *c, const struct hub_path *p, const
     text_addf(&url, "?recursive=%s", q->recursive ? "true" : "false");
     for (int pages = 0; url.len; pages++) {
         if (pages == MAX_PAGES) FAIL_OUT(DATA, "%s: the list of files has too many pages", p->name);
-        restart_page(&page.sink);
+        page.sink.restart(&page.sink);
         TRY_OUT(client_get(c, url.data, p->name, &page.sink, &next));
         TRY_OUT(listing_add_page(l, page.text.data ? page.text.data : "", page.text.len, p->name));
         text_clear(&url);
@@ -163,25 +163,46 @@ out:
 void listing_write(const struct listing *l, struct text *out)
 {
     for (size_t i = 0; i < l->count; i++)
-        text_addf(out, "%s %llu %s\n", l->files[i].hash, (unsigned long long)l->files[i].size,
-                  l->files[i].path);
+        text_addf(out, "%s %llu %s\n", l->files[i].etag ? l->files[i].etag : l->files[i].hash,
+                  (unsigned long long)l->files[i].size, l->files[i].path);
+}
+
+/* A file's hash, or an object's ETag. */
+static enum status parse_hash(struct hub_file *f, const char *line, size_t n)
+{
+    if (line[0] == '"') {
+        f->etag = heap_string(line, n);
+        if (listing_is_etag(f->etag)) return STATUS_OK;
+    } else if (n < DIGEST_HEX) {
+        memcpy(f->hash, line, n);
+        f->kind = n == 40 ? DIGEST_SHA1 : DIGEST_SHA256;
+        return STATUS_OK;
+    }
+    FAIL(DATA, "list of files from rank 0: invalid hash");
+}
+
+static enum status parse_line(struct hub_file *f, const char *line, size_t n)
+{
+    size_t hash = strcspn(line, " \n");
+    char *end;
+    if (line[hash] != ' ') FAIL(DATA, "list of files from rank 0: invalid hash");
+    TRY(parse_hash(f, line, hash));
+    f->size = strtoull(line + hash, &end, 10);
+    if (*end != ' ' || end >= line + n) FAIL(DATA, "list of files from rank 0: invalid size");
+    f->path = heap_string(end + 1, (size_t)(line + n - end - 1));
+    if (f->etag) listing_hash_object(f);
+    return STATUS_OK;
 }
 
 enum status listing_parse(struct listing *l, const char *lines)
 {
     while (*lines) {
         struct hub_file f = {0};
-        size_t hash = strcspn(lines, " "), n = strcspn(lines, "\n");
-        char *end;
-        if (hash >= DIGEST_HEX || lines[hash] != ' ')
-            FAIL(DATA, "list of files from rank 0: invalid hash");
-        memcpy(f.hash, lines, hash);
-        f.kind = hash == 40 ? DIGEST_SHA1 : DIGEST_SHA256;
-        f.size = strtoull(lines + hash, &end, 10);
-        if (*end != ' ' || end >= lines + n) FAIL(DATA, "list of files from rank 0: invalid size");
-        f.path = heap_string(end + 1, (size_t)(lines + n - end - 1));
-        if (hub_path_is_contained(f.path)) listing_append(l, &f);
-        free(f.path);
+        size_t n = strcspn(lines, "\n");
+        enum status st = parse_line(&f, lines, n);
+        if (!st && hub_path_is_contained(f.path)) listing_append(l, &f);
+        free(f.path), free(f.etag);
+        TRY(st);
         lines += n + (lines[n] == '\n');
     }
     return STATUS_OK;

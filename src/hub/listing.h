@@ -1,4 +1,5 @@
-/* listing.h -- the files of a repository at one commit, from the Hub's tree API. */
+/* listing.h -- the files of a repository at one commit, from the Hub's tree API, or the objects of
+ * a bucket (s3_listing.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,6 +13,7 @@ struct hub_file {
     bool is_folder;
     enum digest_kind kind; /* SHA256: of an LFS file's bytes; SHA1: of a Git blob */
     char hash[DIGEST_HEX]; /* the ETag, which is also the name of its blob in the cache */
+    char *etag; /* an object's, quoted; its hash is then not of its bytes.  NULL: a Hub file */
 };
 
 struct listing {
@@ -23,7 +25,11 @@ void listing_release(struct listing *l);
 /* Adds a page of the tree API's response.  DATA: malformed; a path that leaves the folder; too many
  * files. */
 enum status listing_add_page(struct listing *l, const char *json, size_t len, const char *what);
-void listing_append(struct listing *l, const struct hub_file *file); /* copies the path */
+void listing_append(struct listing *l, const struct hub_file *file); /* copies path and ETag */
+/* Sets the hash of an object: that of its path, size and ETag. */
+void listing_hash_object(struct hub_file *f);
+/* Is it an ETag as this program sends and stores it: quoted, printable? */
+bool listing_is_etag(const char *etag);
 
 /* Resolves the revision to a commit hash on the Hub. */
 enum status listing_fetch_commit(struct client *c, const struct hub_path *p,
@@ -32,6 +38,7 @@ enum status listing_fetch_commit(struct client *c, const struct hub_path *p,
 struct tree_query {
     const char *folder; /* "": the root */
     bool recursive;     /* with the entries of its subfolders */
+    const char *prefix; /* of the paths; NULL: any.  The Hub ignores it */
 };
 /* Adds the entries of a folder. */
 enum status listing_fetch_tree(struct client *c, const struct hub_path *p, const char *commit,

@@ -55,7 +55,7 @@ static void start_digest(struct partial_blob *p)
 {
     char head[32];
     digest_init(&p->digest, p->file->kind);
-    if (p->file->kind != DIGEST_SHA1) return;
+    if (p->file->kind != DIGEST_SHA1 || p->file->etag) return;
     int n = snprintf(head, sizeof head, "blob %llu", (unsigned long long)p->file->size);
     digest_add(&p->digest, head, (size_t)n + 1);
 }
@@ -76,7 +76,7 @@ static enum status append_to_blob(struct sink *s, const void *bytes, size_t len)
         FAIL(DATA, "%s: got more than the expected %llu bytes", p->file->path,
              (unsigned long long)p->file->size);
     TRY(file_write_at(p->fd, p->path, bytes, len, s->have));
-    digest_add(&p->digest, bytes, len);
+    if (!p->file->etag) digest_add(&p->digest, bytes, len);
     s->have += len;
     if (p->observer) p->observer->on_bytes(p->observer, p->file, s->have, len);
     return STATUS_OK;
@@ -110,6 +110,7 @@ static enum status verify(struct partial_blob *p)
     if (p->sink.have != f->size)
         FAIL(DATA, "%s: got %llu of %llu bytes", f->path, (unsigned long long)p->sink.have,
              (unsigned long long)f->size);
+    if (f->etag) return STATUS_OK;
     digest_hex(&p->digest, hash);
     if (strcmp(hash, f->hash))
         FAIL(DATA, "%s: hash mismatch: got %s, expected %s", f->path, hash, f->hash);
@@ -119,7 +120,18 @@ static enum status verify(struct partial_blob *p)
 static enum status download_and_verify(struct partial_blob *p, struct client *c, const char *url,
                                        const char *what)
 {
-    if (p->sink.have < p->file->size) TRY(client_get(c, url, what, &p->sink, NULL));
+    struct text match = {0};
+    const char *headers[] = {NULL, NULL};
+    if (p->file->etag) {
+        text_addf(&match, "If-Match: %s", p->file->etag);
+        headers[0] = match.data;
+    }
+    struct http_response a;
+    const struct client_request q = {
+        .url = url, .what = what, .headers = headers, .sink = &p->sink};
+    enum status st = p->sink.have < p->file->size ? client_send(c, &q, &a) : STATUS_OK;
+    text_release(&match);
+    TRY(st);
     TRY(verify(p));
     return STATUS_OK;
 }
@@ -136,8 +148,11 @@ static enum status fetch_blob(struct partial_blob *p, const struct snapshot *s, 
     const struct hub_file *f = p->file;
     struct text url = {0}, what = {0};
     enum status st = STATUS_OK;
-    text_addf(&url, "%s/%s%s/resolve/%s/", c->settings->endpoint,
-              s->path->is_dataset ? "datasets/" : "", s->path->repo, s->commit);
+    if (s->base)
+        text_addf(&url, "%s/", s->base);
+    else
+        text_addf(&url, "%s/%s%s/resolve/%s/", c->settings->endpoint,
+                  s->path->is_dataset ? "datasets/" : "", s->path->repo, s->commit);
     url_append_escaped(&url, f->path, true);
     text_addf(&what, "%s: %s", s->path->name, f->path);
     p->fd = open(p->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);

@@ -12,7 +12,8 @@ struct snapshot {
     const struct hub_path *path; /* borrowed */
     const char *cache;           /* borrowed */
     char commit[COMMIT_HEX];
-    char *folder; /* CACHE/datasets--ORG--NAME; owned */
+    char *folder;     /* CACHE/datasets--ORG--NAME or CACHE/BUCKET; owned */
+    const char *base; /* URL of an object store's bucket; NULL: the Hub */
 };
 void snapshot_init(struct snapshot *s, const struct hub_path *path, const char *cache,
                    const char *commit);
@@ -30,6 +31,7 @@ struct download_observer {
 
 /* Makes the revision refer to this snapshot. */
 enum status snapshot_write_ref(const struct snapshot *s);
-/* Downloads a file unless the cache has it.  DATA: size or hash mismatch; the file is deleted. */
+/* Downloads a file unless the cache has it.  DATA: size or hash mismatch; the file is deleted.  An
+ * object has no hash; the server checks that its ETag is still the one that was listed. */
 enum status snapshot_download(const struct snapshot *s, struct client *c, const struct hub_file *f,
                               struct download_observer *observer);

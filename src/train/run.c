@@ -357,6 +357,10 @@ static enum status open_run(struct training_run *r, const struct config *c,
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {
         .folder = r->checkpoint_folder,
+        .copy_to = c->checkpoint.copy_to,
+        .copy_stop_timeout_s = (int)c->checkpoint.copy_stop_timeout,
+        .load_step = c->checkpoint.load_step,
+        .load_only = c->checkpoint.load_only,
         .keep_latest_k = (int)c->checkpoint.keep_latest_k,
         .async = r->trainer.staging != NULL,
         .staging = r->trainer.staging,

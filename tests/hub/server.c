@@ -12,7 +12,7 @@
 
 enum { REQUEST = 16384 };
 
-static int listen_anywhere(char *url, size_t room)
+int server_listen(char *url, size_t room)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t n = sizeof a;
@@ -24,7 +24,7 @@ static int listen_anywhere(char *url, size_t room)
     return fd;
 }
 
-static void send_all(int fd, const char *bytes, size_t len)
+void server_send(int fd, const char *bytes, size_t len)
 {
     while (len) {
         ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
@@ -33,14 +33,69 @@ static void send_all(int fd, const char *bytes, size_t len)
     }
 }
 
-static void answer(int fd, int status, const char *headers, const char *body, size_t len)
+void server_answer(int fd, int status, const char *headers, const char *body, size_t len)
 {
     struct text t = {0};
     text_addf(&t, "HTTP/1.1 %d X\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n", status,
               len, headers);
-    send_all(fd, t.data, t.len);
-    send_all(fd, body, len);
+    server_send(fd, t.data, t.len);
+    server_send(fd, body, len);
     text_release(&t);
+}
+
+void server_header(const struct server_request *r, const char *name, char *out, size_t room)
+{
+    size_t n = strlen(name);
+    out[0] = 0;
+    for (const char *line = strstr(r->head, "\r\n"); line; line = strstr(line + 2, "\r\n")) {
+        if (strncasecmp(line + 2, name, n) || line[2 + n] != ':') continue;
+        const char *value = line + 3 + n;
+        while (*value == ' ') value++;
+        snprintf(out, room, "%.*s", (int)strcspn(value, "\r"), value);
+        return;
+    }
+}
+
+bool server_receive(struct server_request *r, int fd, bool cut)
+{
+    size_t len = 0;
+    char *end, value[64], chunk[65536];
+    while (!(end = strstr(r->head, "\r\n\r\n")) && len < sizeof r->head - 1) {
+        ssize_t n = recv(fd, r->head + len, sizeof r->head - 1 - len, 0);
+        if (n <= 0) return false;
+        r->head[len += (size_t)n] = 0;
+    }
+    if (!end || sscanf(r->head, "%15s %2999s", r->method, r->target) != 2) return false;
+    server_header(r, "Content-Length", value, sizeof value);
+    size_t want = strtoul(value, NULL, 10);
+    text_add(&r->body, end + 4, len - (size_t)(end + 4 - r->head));
+    server_header(r, "Expect", value, sizeof value);
+    if (value[0]) server_send(fd, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    cut = cut && !strcmp(r->method, "PUT");
+    if (cut) want /= 2;
+    while (r->body.len < want) {
+        ssize_t n = recv(fd, chunk, sizeof chunk, 0);
+        if (n <= 0) return false;
+        text_add(&r->body, chunk, (size_t)n);
+    }
+    return !cut;
+}
+
+void server_loop(int listening, int stop, void (*serve)(void *context, int fd), void *context)
+{
+    for (;;) {
+        struct pollfd wait[2] = {{listening, POLLIN, 0}, {stop, POLLIN, 0}};
+        if (poll(wait, 2, -1) < 0) continue;
+        if (wait[1].revents) return;
+        int fd = accept(listening, NULL, NULL);
+        if (fd < 0) continue;
+        serve(context, fd);
+        shutdown(fd, SHUT_WR);
+        char rest[4096]; /* closing with unread bytes would reset the connection */
+        while (recv(fd, rest, sizeof rest, 0) > 0) {
+        }
+        close(fd);
+    }
 }
 
 /* Sends the response of a fault that does not depend on the request; false: it does. */
@@ -49,14 +104,16 @@ static bool send_fault(int fd, enum fault fault, const char *url)
     struct text t = {0};
     text_addf(&t, "Location: %s\r\n", url);
     switch (fault) {
-    case FAULT_RETRY_AFTER: answer(fd, 429, "Retry-After: 7\r\n", "slow", 4); break;
-    case FAULT_RATE_LIMIT: answer(fd, 429, "RateLimit: \"api\";r=0;t=9\r\n", "slow", 4); break;
-    case FAULT_UNAVAILABLE: answer(fd, 503, "", "sick", 4); break;
+    case FAULT_RETRY_AFTER: server_answer(fd, 429, "Retry-After: 7\r\n", "slow", 4); break;
+    case FAULT_RATE_LIMIT:
+        server_answer(fd, 429, "RateLimit: \"api\";r=0;t=9\r\n", "slow", 4);
+        break;
+    case FAULT_UNAVAILABLE: server_answer(fd, 503, "", "sick", 4); break;
     case FAULT_DROP: break;
-    case FAULT_NO_RANGE: answer(fd, 416, "", "", 0); break;
-    case FAULT_FORBIDDEN: answer(fd, 403, "", "old", 3); break;
-    case FAULT_LOOP: answer(fd, 302, t.data, "", 0); break;
-    case FAULT_MALFORMED: answer(fd, 200, "", "[{", 2); break;
+    case FAULT_NO_RANGE: server_answer(fd, 416, "", "", 0); break;
+    case FAULT_FORBIDDEN: server_answer(fd, 403, "", "old", 3); break;
+    case FAULT_LOOP: server_answer(fd, 302, t.data, "", 0); break;
+    case FAULT_MALFORMED: server_answer(fd, 200, "", "[{", 2); break;
     default: text_release(&t); return false;
     }
     text_release(&t);
@@ -88,10 +145,11 @@ static void send_file(struct server *s, int fd, const struct server_file *f, con
                       "Content-Length: %zu\r\n\r\n",
                       from, len - 1, len, body.len - from);
         }
-        send_all(fd, head.data, head.len);
-        send_all(fd, body.data + from, (body.len - from) / 2);
+        server_send(fd, head.data, head.len);
+        server_send(fd, body.data + from, (body.len - from) / 2);
     } else if (!send_fault(fd, fault, loop.data)) {
-        answer(fd, from ? 206 : 200, head.data ? head.data : "", body.data + from, body.len - from);
+        server_answer(fd, from ? 206 : 200, head.data ? head.data : "", body.data + from,
+                      body.len - from);
     }
     text_release(&loop);
     text_release(&body);
@@ -165,11 +223,11 @@ static void send_tree(struct server *s, int fd, char *target)
     }
     text_adds(&body, "]");
     bool absent = folder && folder[1] && !listed;
-    answer(fd, absent ? 404 : 200,
-           absent      ? "X-Error-Code: EntryNotFound\r\n"
-           : head.data ? head.data
-                       : "",
-           body.data, body.len);
+    server_answer(fd, absent ? 404 : 200,
+                  absent      ? "X-Error-Code: EntryNotFound\r\n"
+                  : head.data ? head.data
+                              : "",
+                  body.data, body.len);
     text_release(&body);
     text_release(&head);
     text_release(&one);
@@ -182,15 +240,15 @@ static void send_api(struct server *s, int fd, char *target)
     if (send_fault(fd, number < SERVER_FAULTS ? s->apis[number] : FAULT_NONE, target)) return;
     char *rest = target + 5 + strlen(s->repo);
     if (strncmp(target + 5, s->repo, strlen(s->repo)) || *rest != '/') {
-        answer(fd, 404, "X-Error-Code: RepoNotFound\r\n", "", 0);
+        server_answer(fd, 404, "X-Error-Code: RepoNotFound\r\n", "", 0);
     } else if (!strncmp(rest, "/revision/main", 14) ||
                !strncmp(rest, "/revision/refs%2Fpr%2F1", 23)) {
         text_addf(&t, "{\"id\":\"x\",\"sha\":\"%s\"}", s->commit);
-        answer(fd, 200, "", t.data, t.len);
+        server_answer(fd, 200, "", t.data, t.len);
     } else if (!strncmp(rest, "/tree/", 6) && !strncmp(rest + 6, s->commit, 40)) {
         send_tree(s, fd, rest + 6);
     } else {
-        answer(fd, 404, "X-Error-Code: RevisionNotFound\r\n", "", 0);
+        server_answer(fd, 404, "X-Error-Code: RevisionNotFound\r\n", "", 0);
     }
     text_release(&t);
 }
@@ -222,9 +280,9 @@ static void send_resolve(struct server *s, int fd, const char *target, const cha
     text_addf(&head, "X-Repo-Commit: %s\r\nLocation: %s/blob/%s?signed=1\r\n", s->commit, s->cdn,
               right ? target + want.len : "");
     if (!f)
-        answer(fd, 404, "X-Error-Code: EntryNotFound\r\n", "", 0);
+        server_answer(fd, 404, "X-Error-Code: EntryNotFound\r\n", "", 0);
     else if (f->lfs)
-        answer(fd, 302, head.data, "Found", 5);
+        server_answer(fd, 302, head.data, "Found", 5);
     else
         send_file(s, fd, f, request);
     text_release(&want);
@@ -252,14 +310,14 @@ static void serve(struct server *s, int fd, bool cdn)
         if (f)
             send_file(s, fd, f, request);
         else
-            answer(fd, 404, "", "", 0);
+            server_answer(fd, 404, "", "", 0);
         return;
     }
     snprintf(want, sizeof want, "Authorization: Bearer %s\r\n", s->token ? s->token : "");
     if (s->token && (!token || strncmp(token, want, strlen(want))))
-        answer(fd, 401, "X-Error-Code: RepoNotFound\r\n", "", 0);
+        server_answer(fd, 401, "X-Error-Code: RepoNotFound\r\n", "", 0);
     else if (s->gated)
-        answer(fd, 403, "X-Error-Code: GatedRepo\r\nX-Error-Message: ask first\r\n", "", 0);
+        server_answer(fd, 403, "X-Error-Code: GatedRepo\r\nX-Error-Message: ask first\r\n", "", 0);
     else if (!strncmp(target, "/api/", 5))
         send_api(s, fd, target);
     else
@@ -294,8 +352,8 @@ void server_start(struct server *s)
     if (!s->commit) s->commit = "0123456789abcdef0123456789abcdef01234567";
     if (!s->repo) s->repo = "datasets/org/name";
     while (s->num_files < SERVER_FILES && s->files[s->num_files].path) s->num_files++;
-    s->listening[0] = listen_anywhere(s->endpoint, sizeof s->endpoint);
-    s->listening[1] = listen_anywhere(s->cdn, sizeof s->cdn);
+    s->listening[0] = server_listen(s->endpoint, sizeof s->endpoint);
+    s->listening[1] = server_listen(s->cdn, sizeof s->cdn);
     CHECK(s->listening[0] >= 0 && s->listening[1] >= 0);
     CHECK(pipe(s->stop) == 0);
     CHECK(pthread_create(&s->thread, NULL, serve_connections, s) == 0);

@@ -65,3 +65,20 @@ void server_stop(struct server *s); /* keeps the log */
 struct hub_settings server_settings(const struct server *s, const char *token, double *waited);
 /* Checks the content of the file that hub_find returns. */
 void server_check(const struct hub_settings *settings, const char *path, const char *bytes);
+
+/* Parts that the other servers of tests share. */
+struct server_request {
+    char head[16384], method[16], target[3000];
+    struct text body; /* released by the caller */
+};
+/* Listens on a free port of 127.0.0.1; `url` becomes http://127.0.0.1:PORT.  Below 0: failed. */
+int server_listen(char *url, size_t room);
+void server_send(int fd, const char *bytes, size_t len); /* gives up if the client closes */
+void server_answer(int fd, int status, const char *headers, const char *body, size_t len);
+/* Reads a request; false: the client closed.  `cut`: stops after half of a PUT's body, and is
+ * false. */
+bool server_receive(struct server_request *r, int fd, bool cut);
+/* The value of a header; "": absent. */
+void server_header(const struct server_request *r, const char *name, char *out, size_t room);
+/* Accepts connections until a byte arrives at `stop`, and calls `serve` for each. */
+void server_loop(int listening, int stop, void (*serve)(void *context, int fd), void *context);

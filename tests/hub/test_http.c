@@ -29,27 +29,27 @@ TEST(http_returns_the_response_unprocessed)
     CHECK_STATUS(OK, http_open(&h));
     text_addf(&url, "%s/datasets/org/name/resolve/%s/a", s.endpoint, s.commit);
     struct http_request r = {.url = url.data, .token = "", .on_body = collect, .context = &body};
-    CHECK_STATUS(OK, http_get(h, &r, &a));
+    CHECK_STATUS(OK, http_send(h, &r, &a));
     CHECK(a.status == 200 && !a.broken && a.retry_s < 0 && !a.location[0]);
     CHECK(!strcmp(body.data, "small"));
 
     r.from = 2;
     text_clear(&body);
-    CHECK_STATUS(OK, http_get(h, &r, &a));
+    CHECK_STATUS(OK, http_send(h, &r, &a));
     CHECK(a.status == 206 && a.begin == 2 && !strcmp(body.data, "all"));
 
     url.data[url.len - 1] = 'b'; /* a redirect is not followed */
     text_clear(&body);
-    CHECK_STATUS(OK, http_get(h, &r, &a));
+    CHECK_STATUS(OK, http_send(h, &r, &a));
     CHECK(a.status == 302 && strstr(a.location, s.cdn) && !body.len);
 
     url.data[url.len - 1] = 'c';
-    CHECK_STATUS(OK, http_get(h, &r, &a));
+    CHECK_STATUS(OK, http_send(h, &r, &a));
     CHECK(a.status == 404 && !strcmp(a.code, "EntryNotFound") && !body.len);
 
     url.data[url.len - 1] = 'a';
     r.on_body = reject_body;
-    CHECK_STATUS(DATA, http_get(h, &r, &a));
+    CHECK_STATUS(DATA, http_send(h, &r, &a));
     CHECK_MESSAGE("not this");
     http_close(h);
     server_stop(&s);
@@ -70,15 +70,15 @@ TEST(http_reports_broken_connections)
     CHECK_STATUS(OK, http_open(&h));
     text_addf(&url, "%s/datasets/org/name/resolve/%s/a", s.endpoint, s.commit);
     struct http_request r = {.url = url.data, .token = "", .on_body = collect, .context = &body};
-    CHECK_STATUS(OK, http_get(h, &r, &a));
+    CHECK_STATUS(OK, http_send(h, &r, &a));
     CHECK(a.broken && a.status == 0 && a.error[0]);
-    CHECK_STATUS(OK, http_get(h, &r, &a));
+    CHECK_STATUS(OK, http_send(h, &r, &a));
     CHECK(a.broken && a.status == 200 && !strcmp(body.data, "01234"));
     server_stop(&s);
-    CHECK_STATUS(OK, http_get(h, &r, &a)); /* the port is closed now */
+    CHECK_STATUS(OK, http_send(h, &r, &a)); /* the port is closed now */
     CHECK(a.broken && a.status == 0 && a.error[0]);
     r.url = "file:///etc/hostname";
-    CHECK_STATUS(IO, http_get(h, &r, &a));
+    CHECK_STATUS(IO, http_send(h, &r, &a));
     http_close(h);
     text_release(&url);
     text_release(&body);

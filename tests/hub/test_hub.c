@@ -2,6 +2,7 @@
 #include "comm/ranks.h"
 #include "hub/http.h"
 #include "hub/hub.h"
+#include "hub/s3_server.h"
 #include "hub/server.h"
 #include "test.h"
 
@@ -236,6 +237,193 @@ TEST(hub_failure_of_one_rank_fails_all)
     CHECK_STATUS(MISSING, ranks_run(4, fetch_as_rank, &r));
     CHECK_MESSAGE("hf://datasets/org/name/none");
     end(&r.hub);
+}
+
+/* A bucket with the same files: the datasets' below data/, the model's below model/. */
+struct bucket_test {
+    struct s3_server server;
+    struct hub_settings settings;
+    double waited;
+};
+
+static struct bucket_test *begin_bucket(void)
+{
+    struct bucket_test *b = calloc(1, sizeof *b);
+    char key[128];
+    s3_server_start(&b->server);
+    for (size_t i = 0; i < sizeof data_files / sizeof *data_files; i++)
+        s3_server_put(&b->server, data_files[i].path, data_files[i].bytes,
+                      strlen(data_files[i].bytes));
+    for (size_t i = 0; i < sizeof model_files / sizeof *model_files; i++) {
+        snprintf(key, sizeof key, "model/%s", model_files[i].path);
+        s3_server_put(&b->server, key, model_files[i].bytes, strlen(model_files[i].bytes));
+    }
+    s3_server_put(&b->server, "model/", "", 0); /* as consoles mark folders */
+    b->settings = s3_server_settings(&b->server, &b->waited);
+    return b;
+}
+
+static void end_bucket(struct bucket_test *b)
+{
+    s3_server_stop(&b->server);
+    CHECK(b->server.num_bad_signatures == 0);
+    s3_server_release(&b->server);
+    hub_settings_release(&b->settings);
+    free(b);
+}
+
+/* Fetches a path of the bucket into an empty cache: `count` objects, each once. */
+static void check_objects(const char *path, enum hub_selection what, int count)
+{
+    struct bucket_test *b = begin_bucket();
+    char *local;
+    CHECK_STATUS(OK, hub_fetch_with(&b->settings, path, what, comm_self()));
+    if (b->server.counts[S3_GET] != count)
+        fail_msg("%s: %d objects, expected %d", path, b->server.counts[S3_GET], count);
+    CHECK_STATUS(OK, hub_fetch_with(&b->settings, path, what, comm_self()));
+    CHECK(b->server.counts[S3_GET] == count);
+    CHECK_STATUS(OK, hub_find_with(&b->settings, path, &local));
+    free(local);
+    end_bucket(b);
+}
+
+TEST(hub_fetches_exactly_the_objects_of_a_path)
+{
+    if (!http_available()) skip();
+    check_objects("s3://bucket/data/*.jsonl", HUB_DATA, 2);
+    check_objects("s3://bucket/data/a.jsonl", HUB_DATA, 1);
+    check_objects("s3://bucket/*/*/?.jsonl", HUB_DATA, 1);
+    check_objects("s3://bucket/*/[ab].jsonl", HUB_DATA, 2);
+    check_objects("s3://bucket/data/ids", HUB_DATA, 2);
+    check_objects("s3://bucket/data/*.bin", HUB_DATA, 2);
+    check_objects("s3://bucket/data/odd name#1.txt", HUB_DATA, 1);
+    check_objects("s3://bucket/README.md", HUB_DATA, 1);
+    check_objects("s3://bucket/model", HUB_WEIGHTS, 5);
+    check_objects("s3://bucket/model/", HUB_WEIGHTS, 5);
+    check_objects("s3://bucket/model", HUB_TOKENIZER, 1);
+    check_objects("s3://bucket/model/original", HUB_WEIGHTS, 3);
+    check_objects("s3://bucket/model/elder", HUB_WEIGHTS, 3);
+    check_objects("s3://bucket/model/original/tokenizer.model", HUB_TOKENIZER, 1);
+}
+
+TEST(hub_reads_a_bucket_as_it_was_listed_last)
+{
+    if (!http_available()) skip();
+    struct bucket_test *b = begin_bucket();
+    const char *path = "s3://bucket/data/*.jsonl";
+    struct file_list before, after;
+    char *local;
+    b->server.faults[S3_GET][0] = S3_FAULT_DISCONNECT;
+    CHECK_STATUS(OK, hub_fetch_with(&b->settings, path, HUB_DATA, comm_self()));
+    CHECK_STATUS(OK, hub_find_with(&b->settings, path, &local));
+    CHECK_STATUS(OK, file_glob(&before, local));
+    free(local);
+    CHECK(before.count == 2 && b->waited == 1);
+    s3_server_put(&b->server, "data/b.jsonl", "new", 3);
+    s3_server_put(&b->server, "data/z.jsonl", "more", 4);
+    CHECK_STATUS(OK, hub_fetch_with(&b->settings, path, HUB_DATA, comm_self()));
+    CHECK(b->server.counts[S3_GET] == 2 + 1 + 2); /* only what is new */
+    CHECK_STATUS(OK, hub_find_with(&b->settings, path, &local));
+    CHECK_STATUS(OK, file_glob(&after, local));
+    free(local);
+    struct text bytes = {0};
+    CHECK(after.count == 3 && strcmp(after.paths[1], before.paths[1]));
+    CHECK_STATUS(OK, file_read(after.paths[1], 100, &bytes));
+    CHECK(!strcmp(bytes.data, "new"));
+    CHECK_STATUS(OK, file_read(before.paths[1], 100, &bytes)); /* a run may still read it */
+    CHECK(!strcmp(bytes.data, "{\"text\":\"b\"}\n"));
+    b->settings.offline = true;
+    int requests = b->server.num_requests;
+    CHECK_STATUS(OK, hub_fetch_with(&b->settings, path, HUB_DATA, comm_self()));
+    CHECK_STATUS(MISSING,
+                 hub_fetch_with(&b->settings, "s3://bucket/data/*.bin", HUB_DATA, comm_self()));
+    CHECK(b->server.num_requests == requests);
+    text_release(&bytes);
+    file_list_release(&before);
+    file_list_release(&after);
+    end_bucket(b);
+}
+
+TEST(hub_reports_what_is_wrong_with_a_bucket)
+{
+    if (!http_available()) skip();
+    struct bucket_test *b = begin_bucket();
+    CHECK_STATUS(MISSING,
+                 hub_fetch_with(&b->settings, "s3://bucket/data/*.parquet", HUB_DATA, comm_self()));
+    CHECK_MESSAGE("s3://bucket/data/*.parquet");
+    CHECK_STATUS(MISSING, hub_fetch_with(&b->settings, "s3://other/data/*", HUB_DATA, comm_self()));
+    CHECK_MESSAGE("NoSuchBucket");
+    s3_server_put(&b->server, "data/../x.jsonl", "x", 1);
+    s3_server_put(&b->server, "data/a\tb.jsonl", "x", 1);
+    CHECK_STATUS(DATA,
+                 hub_fetch_with(&b->settings, "s3://bucket/data/*.jsonl", HUB_DATA, comm_self()));
+    CHECK_MESSAGE("cannot be a file's path");
+    b->server.faults[S3_LIST][b->server.counts[S3_LIST]] = S3_FAULT_MALFORMED;
+    CHECK_STATUS(DATA,
+                 hub_fetch_with(&b->settings, "s3://bucket/data/*.bin", HUB_DATA, comm_self()));
+    end_bucket(b);
+}
+
+TEST(hub_look_reports_what_the_cache_lacks_of_a_bucket)
+{
+    if (!http_available()) skip();
+    struct bucket_test *b = begin_bucket();
+    struct text report = {0};
+    const char *path = "s3://bucket/data/*.jsonl";
+    bool here;
+    CHECK_STATUS(OK, hub_look_with(&b->settings, &path, 1, &here, &report));
+    CHECK(!here && strstr(report.data, "2 of 2 files") && !b->server.counts[S3_GET]);
+    CHECK_STATUS(OK, hub_fetch_with(&b->settings, path, HUB_DATA, comm_self()));
+    CHECK_STATUS(OK, hub_look_with(&b->settings, &path, 1, &here, &report));
+    CHECK(here);
+    path = "gs://bucket/data";
+    CHECK_STATUS(CONFIG, hub_look(&path, 1, &here, &report));
+    text_release(&report);
+    end_bucket(b);
+}
+
+struct bucket_ranks {
+    struct bucket_test *bucket;
+    char *caches[4];
+};
+
+static enum status fetch_object_as_rank(const struct comm *world, void *context)
+{
+    struct bucket_ranks *r = context;
+    struct hub_settings s = r->bucket->settings;
+    char *local;
+    s.cache = r->caches[world->rank];
+    TRY(hub_fetch_with(&s, "s3://bucket/data/a.jsonl", HUB_DATA, world));
+    TRY(hub_find_with(&s, "s3://bucket/data/a.jsonl", &local));
+    bool exists = file_exists(local);
+    free(local);
+    RANK_CHECK(exists);
+    return STATUS_OK;
+}
+
+TEST(hub_fetches_objects_once_per_cache)
+{
+    if (!http_available()) skip();
+    struct bucket_ranks r = {.bucket = begin_bucket()};
+    char *other = heap_string(test_folder(), strlen(test_folder()));
+    for (int i = 0; i < 4; i++) r.caches[i] = i < 2 ? r.bucket->settings.cache : other;
+    CHECK_STATUS(OK, ranks_run(4, fetch_object_as_rank, &r));
+    CHECK(r.bucket->server.counts[S3_GET] == 2 && r.bucket->server.counts[S3_LIST] == 1);
+    end_bucket(r.bucket);
+    free(other);
+}
+
+TEST(hub_rejects_urls_of_other_schemes)
+{
+    static const char *const urls[] = {"gs://b/x", "https://x/y", "S3://b/x", "s4://b/x"};
+    char *local;
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        CHECK_STATUS(CONFIG, hub_fetch(urls[i], HUB_DATA, comm_self()));
+        CHECK_MESSAGE("unknown URL scheme");
+        CHECK_STATUS(CONFIG, hub_find(urls[i], &local));
+    }
+    CHECK_STATUS(CONFIG, hub_find("s3://AKIDEXAMPLE:secret@bucket/x", &local));
+    CHECK(!strstr(status_message(), "secret"));
 }
 
 TEST(hub_leaves_other_paths_unchanged)

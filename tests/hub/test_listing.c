@@ -101,18 +101,19 @@ TEST(listing_fetch_tree_follows_pages)
     CHECK_STATUS(OK, hub_path_parse(&p, "hf://datasets/org/name/*"));
     CHECK_STATUS(OK, listing_fetch_commit(&c, &p, commit));
     CHECK(!strcmp(commit, s.commit));
-    CHECK_STATUS(OK, listing_fetch_tree(&c, &p, commit, &(struct tree_query){"", true}, &l));
+    CHECK_STATUS(OK, listing_fetch_tree(&c, &p, commit,
+                                        &(struct tree_query){.folder = "", .recursive = true}, &l));
     CHECK(l.count == 5 && waited == 2);
     for (size_t i = 0; i < 5; i++) CHECK(!strcmp(l.files[i].path, s.files[i].path));
     listing_release(&l);
-    CHECK_STATUS(OK, listing_fetch_tree(&c, &p, commit, &(struct tree_query){"", false}, &l));
+    CHECK_STATUS(OK, listing_fetch_tree(&c, &p, commit, &(struct tree_query){.folder = ""}, &l));
     CHECK(l.count == 4 && l.files[0].is_folder && !strcmp(l.files[0].path, "a"));
     listing_release(&l);
-    CHECK_STATUS(OK, listing_fetch_tree(&c, &p, commit, &(struct tree_query){"a", false}, &l));
+    CHECK_STATUS(OK, listing_fetch_tree(&c, &p, commit, &(struct tree_query){.folder = "a"}, &l));
     CHECK(l.count == 2 && !strcmp(l.files[1].path, "a/d"));
     listing_release(&l);
     CHECK_STATUS(MISSING,
-                 listing_fetch_tree(&c, &p, commit, &(struct tree_query){"none", false}, &l));
+                 listing_fetch_tree(&c, &p, commit, &(struct tree_query){.folder = "none"}, &l));
     hub_path_release(&p);
     CHECK_STATUS(OK, hub_path_parse(&p, "hf://datasets/org/name@none/*"));
     CHECK_STATUS(MISSING, listing_fetch_commit(&c, &p, commit));

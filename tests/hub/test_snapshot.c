@@ -32,7 +32,7 @@ static void begin(struct download_test *f, bool lfs)
     CHECK_STATUS(OK, listing_fetch_commit(&f->client, &f->place, commit));
 
     CHECK_STATUS(OK, listing_fetch_tree(&f->client, &f->place, commit,
-                                        &(struct tree_query){"data", false}, &f->listing));
+                                        &(struct tree_query){.folder = "data"}, &f->listing));
     CHECK(f->listing.count == 1);
     snapshot_init(&f->snapshot, &f->place, f->settings.cache, commit);
     CHECK_STATUS(OK, snapshot_write_ref(&f->snapshot));

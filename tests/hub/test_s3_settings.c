@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "hub/s3_settings.h"
+
+/* Clears AWS's variables and gives the process a home of its own. */
+static const char *begin(void)
+{
+    static const char *const names[] = {
+        "AWS_ACCESS_KEY_ID",   "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",         "AWS_DEFAULT_PROFILE",   "AWS_REGION",
+        "AWS_DEFAULT_REGION",  "AWS_ENDPOINT_URL_S3",   "AWS_ENDPOINT_URL",
+        "AWS_NO_SIGN_REQUEST", "AWS_CONFIG_FILE",       "AWS_SHARED_CREDENTIALS_FILE",
+        "LLAMERO_S3_CACHE",    "XDG_CACHE_HOME"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+    const char *home = test_folder();
+    setenv("HOME", home, 1);
+    CHECK_STATUS(OK, file_make_dirs(test_path(home, ".aws")));
+    return home;
+}
+
+static void write_file(const char *home, const char *name, const char *text)
+{
+    CHECK_STATUS(OK, file_write(test_path(home, name), text, strlen(text)));
+}
+
+static const char credentials[] = "# comment\n"
+                                  "[default]\n"
+                                  "aws_access_key_id = AKIDDEFAULT\n"
+                                  "aws_secret_access_key=secret/default+\r\n"
+                                  "\n"
+                                  "[ other ]\n"
+                                  "aws_access_key_id = AKIDOTHER\n"
+                                  "aws_secret_access_key = secret=other\n"
+                                  "aws_session_token = token\n";
+static const char config[] = "[default]\n"
+                             "region = eu-west-1\n"
+                             "s3 =\n"
+                             "    region = no-where-1\n"
+                             "[profile other]\n"
+                             "region = eu-north-1\n"
+                             "services = mine\n"
+                             "endpoint_url = https://all.example\n"
+                             "[services mine]\n"
+                             "dynamodb =\n"
+                             "  endpoint_url = http://wrong.example\n"
+                             "s3 =\n"
+                             "  endpoint_url = https://store.example:9000/\n"
+                             "[profile config-only]\n"
+                             "aws_access_key_id = AKIDCONFIG\n"
+                             "aws_secret_access_key = c\n"
+                             "[profile half]\n"
+                             "aws_access_key_id = AKIDHALF\n";
+
+TEST(s3_settings_come_from_the_environment_first)
+{
+    struct hub_settings s;
+    struct text url = {0};
+    const char *home = begin();
+    write_file(home, ".aws/credentials", credentials);
+    write_file(home, ".aws/config", config);
+    setenv("AWS_ACCESS_KEY_ID", "AKIDENV", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "env", 1);
+    setenv("AWS_SESSION_TOKEN", "session", 1);
+    setenv("AWS_REGION", "us-west-2", 1);
+    setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000//", 1);
+    CHECK_STATUS(OK, s3_settings_read(&s));
+    CHECK(s.is_s3 && !strcmp(s.signer.key_id, "AKIDENV") && !strcmp(s.signer.secret, "env"));
+    CHECK(!strcmp(s.signer.session_token, "session") && !strcmp(s.signer.region, "us-west-2"));
+    CHECK(!strcmp(s.cache, test_path(home, ".cache/llamero/s3/127.0.0.1_9000")));
+    s3_settings_bucket_url(&s, "bucket", &url);
+    CHECK(!strcmp(url.data, "http://127.0.0.1:9000/bucket"));
+    hub_settings_release(&s);
+    setenv("AWS_ENDPOINT_URL_S3", "https://s3.example", 1);
+    CHECK_STATUS(OK, s3_settings_read(&s));
+    CHECK(!strcmp(s.endpoint, "https://s3.example"));
+    hub_settings_release(&s);
+    begin();
+    text_release(&url);
+}
+
+TEST(s3_settings_read_the_profiles_of_awss_files)
+{
+    struct hub_settings s;
+    const char *home = begin();
+    write_file(home, ".aws/credentials", credentials);
+    write_file(home, ".aws/config", config);
+    CHECK_STATUS(OK, s3_settings_read(&s));
+    CHECK(!strcmp(s.signer.key_id, "AKIDDEFAULT") && !strcmp(s.signer.secret, "secret/default+"));
+    CHECK(!s.signer.session_token[0] && !strcmp(s.signer.region, "eu-west-1") && !s.endpoint[0]);
+    CHECK(!strcmp(s.cache, test_path(home, ".cache/llamero/s3/amazonaws.com")));
+    hub_settings_release(&s);
+    setenv("AWS_PROFILE", "other", 1);
+    CHECK_STATUS(OK, s3_settings_read(&s));
+    CHECK(!strcmp(s.signer.key_id, "AKIDOTHER") && !strcmp(s.signer.secret, "secret=other"));
+    CHECK(!strcmp(s.signer.session_token, "token") && !strcmp(s.signer.region, "eu-north-1"));
+    CHECK(!strcmp(s.endpoint, "https://store.example:9000"));
+    hub_settings_release(&s);
+    setenv("AWS_PROFILE", "config-only", 1);
+    CHECK_STATUS(OK, s3_settings_read(&s));
+    CHECK(!strcmp(s.signer.key_id, "AKIDCONFIG") && !strcmp(s.signer.region, "us-east-1"));
+    CHECK(!s.endpoint[0]);
+    hub_settings_release(&s);
+    begin();
+}
+
+TEST(s3_settings_without_credentials_do_not_sign)
+{
+    struct hub_settings s;
+    begin();
+    CHECK_STATUS(OK, s3_settings_read(&s));
+    CHECK(!s.signer.key_id && !strcmp(s.signer.region, "us-east-1"));
+    hub_settings_release(&s);
+    setenv("AWS_ACCESS_KEY_ID", "AKIDENV", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "env", 1);
+    setenv("AWS_NO_SIGN_REQUEST", "YES", 1);
+    CHECK_STATUS(OK, s3_settings_read(&s));
+    CHECK(!s.signer.key_id);
+    hub_settings_release(&s);
+    begin();
+}
+
+TEST(s3_settings_reject_what_is_incomplete_or_malformed)
+{
+    static const struct {
+        const char *name, *value, *message;
+    } cases[] = {
+        {"AWS_ACCESS_KEY_ID", "AKIDONLY", "AWS_SECRET_ACCESS_KEY is missing"},
+        {"AWS_SECRET_ACCESS_KEY", "hidden", "the access key ID is missing"},
+        {"AWS_PROFILE", "half", "aws_secret_access_key is missing"},
+        {"AWS_PROFILE", "none", "AWS_PROFILE=none"},
+        {"AWS_REGION", "us east:1", "not a region"},
+        {"AWS_ENDPOINT_URL", "ftp://x", "must be http://"},
+        {"AWS_ENDPOINT_URL", "https://user:hidden@x", "must be http://"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hub_settings s;
+        const char *home = begin();
+        write_file(home, ".aws/credentials", credentials);
+        write_file(home, ".aws/config", config);
+        setenv(cases[i].name, cases[i].value, 1);
+        CHECK_STATUS(CONFIG, s3_settings_read(&s));
+        CHECK_MESSAGE(cases[i].message);
+        CHECK(!strstr(status_message(), "hidden") && !strstr(status_message(), "AKID"));
+    }
+    begin();
+}
+
+TEST(s3_buckets_are_part_of_amazons_host_name)
+{
+    static const struct {
+        const char *region, *bucket, *url;
+    } cases[] = {
+        {"us-east-1", "data", "https://data.s3.us-east-1.amazonaws.com"},
+        {"eu-west-1", "a.b", "https://s3.eu-west-1.amazonaws.com/a.b"},
+        {"cn-north-1", "data", "https://data.s3.cn-north-1.amazonaws.com.cn"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text url = {0};
+        struct hub_settings s = {.endpoint = "", .signer = {.region = cases[i].region}};
+        s3_settings_bucket_url(&s, cases[i].bucket, &url);
+        CHECK(!strcmp(url.data, cases[i].url));
+        text_release(&url);
+    }
+}
