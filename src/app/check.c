@@ -4,6 +4,7 @@
 #include "app/preflight.h"
 #include "app/run_memory.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "train/start.h"
 #include "train/trainer.h"
 
@@ -13,13 +14,22 @@ static const char usage[] =
     "check CONFIG [--ranks N] [section.key=value ...]\n\n"
     "Checks that a configuration is consistent, fits the number of ranks, that its\n"
     "tokenizer and data can be read, that the weights it starts from have the model's\n"
-    "shapes, and that a rank's memory fits the device (device.hardware, else this machine).\n"
-    "Trains nothing.\n\n"
+    "shapes, and that a rank's memory fits the device.  Without device.hardware the device is\n"
+    "this machine; it may not be where the run will run, so that too little memory is an error\n"
+    "only with --ranks that it runs (device.node_ranks), else a warning.  Trains nothing.\n\n"
     "Data and weights on the Hugging Face Hub are not downloaded.  If the cache does not have\n"
     "them, or the Hub cannot be reached, a line on stderr says that they were not checked, and\n"
     "the exit code is 0.";
 
-static enum status check_memory(const struct config *c, const struct preflight *p, int ranks)
+/* Whether the device that the run will use is known: named, or this machine. */
+static bool device_is_known(const struct config *c, int64_t requested_ranks)
+{
+    const struct hardware h = device_config_hardware(&c->device);
+    return h.memory_bytes > 0 || (requested_ranks > 0 && (double)requested_ranks <= h.node_ranks);
+}
+
+static enum status check_memory(const struct config *c, const struct preflight *p, int ranks,
+                                bool is_error)
 {
     const double gib = 1 << 30;
     struct run_memory m;
@@ -28,7 +38,12 @@ static enum status check_memory(const struct config *c, const struct preflight *
     TRY_OUT(run_memory_plan(&m, c, &p->shape, p->tokenizer, ranks));
     TRY_OUT(run_memory_available(&m, c, &has));
     double needed = (double)run_memory_needed(&m);
-    if (needed > has)
+    if (needed > has && !is_error)
+        log_line(LOG_WARN,
+                 "a rank requires %.2f GiB, and this machine has %.2f GiB per rank; set "
+                 "device.hardware to check the memory of another",
+                 needed / gib, has / gib);
+    if (needed > has && is_error)
         FAIL_OUT(CONFIG,
                  "not enough memory: a rank requires %.2f GiB, %s has %.2f GiB per rank; `llamero "
                  "plan` shows what needs how much, and --allow-oversubscribe skips this check",
@@ -78,7 +93,7 @@ enum status command_check(int argc, char **argv)
     if (!st) st = preflight_ranks(&c, requested, &ranks);
     if (!st) st = preflight(&p, &c, ranks);
     if (!st) st = start_check(&c, &p.shape, true);
-    if (!st && !oversubscribe) st = check_memory(&c, &p, ranks);
+    if (!st && !oversubscribe) st = check_memory(&c, &p, ranks, device_is_known(&c, requested));
     if (json) {
         print_json(st, ranks, p.data_checked);
     } else if (!st) {
