@@ -83,9 +83,9 @@ size_t checkpoint_staging_bytes(const struct shard *p);
 size_t checkpoint_save_bytes(int ranks);
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
-/* Waits for a pending save and for its copy, and returns the save's status, the same on all
- * ranks. */
-enum status checkpointer_close(struct checkpointer *c);
+/* Waits for a pending save and for its copy, and returns the save's status, the same on all ranks.
+ * `failed`: the run failed on this rank, so that the copy gets only the stop timeout. */
+enum status checkpointer_close(struct checkpointer *c, bool failed);
 
 /* Saves step-<state->step>.  Async: first waits for the previous save and warns if it failed; then
  * copies the state to the staging buffer and returns, and each rank's save thread writes it.
@@ -129,6 +129,7 @@ struct checkpoint_found {
 struct load_rules {
     const struct option_list *exclude; /* tensors or parts to leave unchanged; NULL: none */
     bool partial; /* leave tensors unchanged that the folder lacks, and warn which */
+    bool resumes; /* a run's own checkpoint: exclude only parts, as its start excluded tensors */
 };
 
 /* Fills the buffers of `state` from a checkpoint of ours (verified against its manifest), a Hugging

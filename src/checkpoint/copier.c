@@ -7,6 +7,7 @@
 #include "base/signals.h"
 #include "base/thread.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/interop/dcp.h"
 #include "checkpoint/manifest.h"
 #include "hub/s3_listing.h"
 #include "hub/s3_object.h"
@@ -105,7 +106,9 @@ static enum status list_steps(struct client *c, const struct hub_path *d, struct
     TRY_OUT(s3_listing_fetch(c, d, &query, &all));
     l->steps = heap((all.count + 1) * sizeof *l->steps);
     for (size_t i = 0; i < all.count; i++) {
-        int64_t step = folder_parse_step(all.files[i].path + n + (n > 0));
+        const char *path = all.files[i].path;
+        if (n && (strncmp(path, d->path, n) || path[n] != '/')) continue;
+        int64_t step = folder_parse_step(path + n + (n > 0));
         if (all.files[i].is_folder && step >= 0) l->steps[l->count++] = step;
     }
     qsort(l->steps, l->count, sizeof *l->steps, compare_steps);
@@ -120,6 +123,7 @@ enum status copier_list(const struct hub_settings *s, const char *destination,
     struct store_session session = {0};
     struct hub_path d = {0};
     struct folder_steps l = {0};
+    struct listing files = {0};
     enum status st = STATUS_OK;
     *steps = NULL, *count = 0;
     TRY(hub_path_parse(&d, destination));
@@ -127,7 +131,6 @@ enum status copier_list(const struct hub_settings *s, const char *destination,
     TRY_OUT(list_steps(&session.client, &d, &l));
     *steps = heap((l.count + 1) * sizeof **steps);
     for (size_t i = 0; i < l.count; i++) {
-        struct listing files = {0};
         struct copied_step *to = &(*steps)[*count];
         TRY_OUT(list_step(&session.client, &d, l.steps[i], &files));
         *to = (struct copied_step){.step = l.steps[i],
@@ -141,6 +144,7 @@ out:
         free(*steps);
         *steps = NULL, *count = 0;
     }
+    listing_release(&files);
     folder_steps_release(&l);
     close_session(&session);
     hub_path_release(&d);
@@ -166,42 +170,57 @@ static enum status upload_file(const struct step_copy *s, const char *name)
 
 /* Does the store have this step, with the same manifest, which covers every byte?  One with
  * another manifest, or a damaged one, is about to be replaced, and is made incomplete first. */
-static enum status prepare_upload(const struct step_copy *s, bool *has)
+static enum status prepare_upload(const struct step_copy *s, const struct text *here, bool *has)
 {
     struct listing l = {0};
-    struct text there = {0}, here = {0};
+    struct text there = {0};
     char *key = object_key(s->destination, s->step, MANIFEST_NAME);
-    char *path = file_join(s->path, MANIFEST_NAME);
     enum status st = STATUS_OK;
     *has = false;
     TRY_OUT(list_step(s->client, s->destination, s->step, &l));
     if (!find_object(&l, key)) goto out;
     TRY_OUT(s3_object_read(s->client, s->destination, key, &there));
-    TRY_OUT(file_read(path, UINT64_C(256) << 20, &here));
-    *has = there.len == here.len && !memcmp(there.data, here.data, here.len);
+    *has = there.len == here->len && !memcmp(there.data, here->data, here->len);
     if (!*has) TRY_OUT(s3_object_delete(s->client, s->destination, key));
 out:
     listing_release(&l);
     text_release(&there);
-    text_release(&here);
-    free(key), free(path);
+    free(key);
     return st;
 }
 
+static enum status read_manifest(const struct step_copy *s, struct text *bytes)
+{
+    char *path = file_join(s->path, MANIFEST_NAME);
+    enum status st = file_read(path, UINT64_C(256) << 20, bytes);
+    free(path);
+    return st;
+}
+
+/* A damaged step is not copied; nor is one completed that a run has replaced meanwhile (it saved
+ * the same step again, which adds it again). */
 static enum status upload_step(const struct step_copy *s, bool *uploaded)
 {
     struct file_list names = {0};
+    struct text manifest = {0}, now = {0};
     bool has;
     enum status st = STATUS_OK;
     *uploaded = false;
+    TRY_OUT(read_manifest(s, &manifest));
     TRY_OUT(manifest_list(s->path, &names));
-    TRY_OUT(prepare_upload(s, &has));
+    TRY_OUT(prepare_upload(s, &manifest, &has));
     if (has) goto out;
+    TRY_OUT(manifest_verify(s->path, NULL));
     for (size_t i = 0; i < names.count; i++) TRY_OUT(upload_file(s, names.paths[i]));
+    TRY_OUT(read_manifest(s, &now));
+    if (now.len != manifest.len || memcmp(now.data, manifest.data, now.len))
+        FAIL_OUT(IO, "%s was replaced during the copy", s->path);
     TRY_OUT(upload_file(s, MANIFEST_NAME));
     *uploaded = true;
 out:
     file_list_release(&names);
+    text_release(&manifest);
+    text_release(&now);
     return st;
 }
 
@@ -337,6 +356,18 @@ out:
     return st;
 }
 
+/* The newest step that a run wrote, not another program's DCP; -1: none. */
+static int64_t newest_own(const struct copier *c, const struct folder_steps *l)
+{
+    for (size_t i = l->count; i-- > 0;) {
+        char *path = folder_step_path(c->folder, l->steps[i]);
+        bool own = !dcp_detect(path);
+        free(path);
+        if (own) return l->steps[i];
+    }
+    return -1;
+}
+
 /* Tests access to the store, and prepares what copier_open promises. */
 static enum status visit_store(struct copier *c, const struct copier_options *o)
 {
@@ -349,9 +380,9 @@ static enum status visit_store(struct copier *c, const struct copier_options *o)
         TRY_OUT(restore_newest(c, &session.client, o->load_step));
         goto out;
     }
-    c->pending = local.steps[local.count - 1];
+    c->pending = newest_own(c, &local);
     struct listing l = {0};
-    st = list_step(&session.client, &c->destination, c->pending, &l);
+    st = list_step(&session.client, &c->destination, c->pending < 0 ? 0 : c->pending, &l);
     listing_release(&l);
     if (st == STATUS_IO) {
         log_line(LOG_WARN, "%s; copies will be tried after each save", status_message());
@@ -387,7 +418,7 @@ enum status copier_open(struct copier **out, const struct copier_options *o)
     c->is_running = true;
 out:
     if (st) {
-        copier_close(c);
+        copier_close(c, true);
         *out = NULL;
     }
     return st;
@@ -410,9 +441,9 @@ int64_t copier_busy(struct copier *c)
 }
 
 /* Polls, because a signal must be able to shorten the wait. */
-static void wait_until_idle(struct copier *c)
+static void wait_until_idle(struct copier *c, bool failed)
 {
-    double begin = clock_monotonic_s(), logged = begin, stopped = -1;
+    double begin = clock_monotonic_s(), logged = begin, stopped = failed ? begin : -1;
     for (;;) {
         pthread_mutex_lock(&c->lock);
         bool idle = c->idle;
@@ -431,7 +462,7 @@ static void wait_until_idle(struct copier *c)
     }
 }
 
-void copier_close(struct copier *c)
+void copier_close(struct copier *c, bool failed)
 {
     if (!c) return;
     if (c->is_running) {
@@ -439,7 +470,7 @@ void copier_close(struct copier *c)
         c->closing = true;
         pthread_cond_signal(&c->changed);
         pthread_mutex_unlock(&c->lock);
-        wait_until_idle(c);
+        wait_until_idle(c, failed);
         pthread_join(c->thread, NULL);
         if (c->pending >= 0)
             log_line(LOG_WARN,

@@ -37,8 +37,9 @@ void copier_add(struct copier *c, int64_t step);
 /* The step whose files are being read, or -1.  After copier_add(c, n), no other step than n begins
  * until the next copier_add. */
 int64_t copier_busy(struct copier *c);
-/* Waits for the pending copies, but after a stop signal only stop_timeout_s. */
-void copier_close(struct copier *c);
+/* Waits for the pending copies, but after a stop signal, or if the run failed and other ranks wait
+ * for this one to say so, only stop_timeout_s. */
+void copier_close(struct copier *c, bool failed);
 
 struct copied_step {
     int64_t step;

@@ -191,7 +191,8 @@ static enum status open_source(struct weights_source *o, const char *folder,
     struct model_tensor t;
     *o = (struct weights_source){.folder = folder};
     if (has_config) TRY(read_shape(folder, s->shape, &has));
-    if (rules) o->rules.exclude = rules->exclude, o->rules.partial = rules->partial;
+    if (rules && !rules->resumes) o->rules.exclude = rules->exclude;
+    if (rules) o->rules.partial = rules->partial;
     o->rules.tied = has.tied;
     TRY(model_files_open_any(&o->files, folder, s->shape));
     TRY(model_files_check(&o->files, s->layout, s->shape->tied));

@@ -64,7 +64,7 @@ enum status checkpointer_open(struct checkpointer **out, const struct checkpoint
     TRY_OUT(comm_agree(&c->ranks, st));
 out:
     if (st) {
-        checkpointer_close(c);
+        checkpointer_close(c, true);
         *out = NULL;
     }
     return st;
@@ -217,13 +217,13 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     return status_restore(&c->failure);
 }
 
-enum status checkpointer_close(struct checkpointer *c)
+enum status checkpointer_close(struct checkpointer *c, bool failed)
 {
     if (!c) return STATUS_OK;
     enum status st = checkpointer_wait(c);
     struct failure first = {0};
     status_save(&first, st);
-    copier_close(c->copier);
+    copier_close(c->copier, failed || st);
     if (st) status_restore(&first);
     folder_unlock(c->lock);
     comm_release(&c->ranks);

@@ -89,6 +89,8 @@ static void format_value(const struct toml *v, struct text *out)
         text_adds(out, v->boolean ? "true" : "false");
     else if (v->kind == TOML_STRING)
         option_quote(out, v->text);
+    else if (v->kind == TOML_ARRAY && !v->first)
+        text_adds(out, "[]");
     else
         text_adds(out, toml_kind_name(v->kind));
 }
@@ -129,6 +131,7 @@ static bool is_harmless(const struct config_foreign *f, const char *shown)
 {
     size_t len = strlen(shown);
     if (len >= 2 && shown[0] == '"' && shown[len - 1] == '"') shown++, len -= 2;
+    if (!len || !strcmp(shown, "[]")) return f->is_error && !f->harmless[0];
     for (const char *at = f->harmless; *at;) {
         size_t word = strcspn(at, "|");
         if (word == len && !strncmp(at, shown, len)) return true;

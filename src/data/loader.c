@@ -431,7 +431,7 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
     const struct json *format = json_get(cursor, "format");
     if (format && !json_as_int(format, CURSOR_FORMAT, CURSOR_FORMAT, &next))
-        FAIL(DATA, "the data position has an unknown \"format\"; this program reads format %d",
+        FAIL(CONFIG, "the data position has an unknown \"format\"; this program reads format %d",
              CURSOR_FORMAT);
     TRY(check_cursor(l, cursor));
     TRY(json_get_int(cursor, "next_row", 0, max, &next));

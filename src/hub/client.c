@@ -96,12 +96,13 @@ static enum status send_once(struct client *c, const struct client_request *q,
     for (int hop = 0;; hop++) {
         struct body_receiver receiver = {.sink = q->sink};
         bool ours = !q->has_signed_url && url_same_origin(url.data, s->endpoint);
+        bool same_origin = url_same_origin(url.data, q->url); /* headers may hold credentials */
         *redirected_off = hop > 0 && !ours;
         struct http_request r = {.url = url.data,
                                  .method = q->method,
                                  .token = ours && !s->is_s3 ? s->token : NULL,
                                  .signer = s->is_s3 && s->signer.key_id ? &s->signer : NULL,
-                                 .headers = q->headers,
+                                 .headers = same_origin ? q->headers : NULL,
                                  .body = q->body,
                                  .from = q->sink ? q->sink->have : 0,
                                  .on_body = receive_body,
@@ -224,12 +225,12 @@ static void wait_before_retry(const struct client *c, double seconds)
 enum status client_send(struct client *c, const struct client_request *q, struct http_response *a)
 {
     bool redirected_off = false;
+    uint64_t most = q->sink ? q->sink->have : 0; /* a sink that starts over makes no progress */
     for (int tries = 1;; tries++) {
-        uint64_t before = q->sink ? q->sink->have : 0;
         TRY(send_once(c, q, a, &redirected_off));
         if (is_success(a)) return STATUS_OK;
         if (c->settings->is_s3) read_s3_error(a);
-        if (q->sink && q->sink->have > before) tries = 1;
+        if (q->sink && q->sink->have > most) most = q->sink->have, tries = 1;
         if (!is_retryable(a, redirected_off) || tries == MAX_TRIES || c->settings->once)
             return fail_response(c, a, q);
         if (a->status == 416 && q->sink) TRY(q->sink->restart(q->sink));

@@ -222,12 +222,15 @@ out:
 static void abort_upload(const struct s3_transfer *t, const char *id)
 {
     static const atomic_bool never = false;
+    struct hub_settings settings = *t->client->settings;
     struct client c = *t->client;
     struct failure first = {0};
     struct http_response a;
     struct text url = {0};
     status_save(&first, STATUS_IO); /* keeps the caller's message */
     text_addf(&url, "%s?uploadId=%s", t->url.data, id);
+    settings.once = true; /* the run may be about to end: a bucket's lifecycle rules do the rest */
+    c.settings = &settings;
     c.cancel = &never;
     client_send(&c,
                 &(struct client_request){.method = "DELETE", .url = url.data, .what = t->what.data},

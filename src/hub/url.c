@@ -62,8 +62,12 @@ enum status url_redirect(const char *url, const char *location, struct text *out
         text_add(out, url, origin_length(url));
         text_adds(out, location);
     }
-    if (!out->len) FAIL(DATA, "%s: unsupported redirect to \"%.200s\"", url, location);
+    int url_bytes = (int)strcspn(url, "?"), to_bytes = (int)strcspn(location, "?");
+    if (to_bytes > 200) to_bytes = 200;
+    if (!out->len)
+        FAIL(DATA, "%.*s: unsupported redirect to \"%.*s\"", url_bytes, url, to_bytes, location);
     if (is_https(url) && !is_https(out->data))
-        FAIL(DATA, "%s: refusing the unencrypted redirect to \"%.200s\"", url, out->data);
+        FAIL(DATA, "%.*s: refusing the unencrypted redirect to \"%.*s\"", url_bytes, url, to_bytes,
+             location);
     return STATUS_OK;
 }

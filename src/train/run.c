@@ -243,11 +243,11 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
 {
     struct checkpoint_state state = checkpoint_state_of(r);
     struct checkpoint_found found = {0};
-    const struct load_rules rules = {&r->config->checkpoint.exclude_from_loading, from->partial};
+    const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
-    if (from->whole) TRY_OUT(resume_state(r, from->folder, &found));
+    if (from->whole) TRY_OUT(comm_agree(world(r), resume_state(r, from->folder, &found)));
     log_line(LOG_INFO, "%s %s",
              from->whole && found.train ? "resuming from" : "starting from the weights of",
              from->folder);
@@ -322,22 +322,30 @@ static enum status write_config(const struct training_run *r)
     return st;
 }
 
-static enum status open_trainer(struct training_run *r, const struct machine *machine)
+/* Opens what needs no other rank, so that one rank may fail: tokenizer, model, starting weights. */
+static enum status resolve_model(struct training_run *r, const struct machine *machine,
+                                 struct model_shape *shape)
 {
     const struct config *c = r->config;
-    struct model_shape shape;
     TRY(inputs_open_tokenizer(c, r->is_main, &r->tokenizer));
-    TRY(model_shape_resolve(&shape, &c->model,
+    TRY(model_shape_resolve(shape, &c->model,
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
-    if (shape.max_context < c->training.seq_len) shape.max_context = (int)c->training.seq_len;
-    TRY(config_fit(c, &shape, &machine->mesh));
-    if (r->is_main) TRY(start_check(c, &shape, false));
+    if (shape->max_context < c->training.seq_len) shape->max_context = (int)c->training.seq_len;
+    TRY(config_fit(c, shape, &machine->mesh));
+    if (r->is_main) TRY(start_check(c, shape, false));
     TRY(task_validation_open(&r->tasks, c, r->tokenizer, r->is_main));
-    TRY(trainer_open(&r->trainer, c, &shape, machine));
+    return STATUS_OK;
+}
+
+static enum status open_trainer(struct training_run *r, const struct machine *machine,
+                                const struct model_shape *shape)
+{
+    const struct config *c = r->config;
+    TRY(trainer_open(&r->trainer, c, shape, machine));
     r->trainer_is_open = true;
     r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
-        inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape.V);
+        inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape->V);
     if (r->reads) TRY(loader_open(&r->loader, &options));
     return STATUS_OK;
 }
@@ -346,6 +354,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
                             const struct machine *machine)
 {
     const struct comm *world_group = &machine->groups.of[GROUP_world];
+    struct model_shape shape;
     r->config = c;
     r->saved_step = -1;
     r->saved_at_s = clock_monotonic_s();
@@ -353,7 +362,8 @@ static enum status open_run(struct training_run *r, const struct config *c,
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
     TRY(comm_agree(world_group, r->is_main ? open_folder(r) : STATUS_OK));
     TRY(inputs_fetch(c, world_group));
-    TRY(comm_agree(world_group, open_trainer(r, machine)));
+    TRY(comm_agree(world_group, resolve_model(r, machine, &shape)));
+    TRY(comm_agree(world_group, open_trainer(r, machine, &shape)));
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {
         .folder = r->checkpoint_folder,
@@ -382,7 +392,7 @@ static enum status close_run(struct training_run *r, enum status st)
     if (r->checkpointer) {
         struct failure first = {0};
         status_save(&first, st);
-        st = checkpointer_close(r->checkpointer);
+        st = checkpointer_close(r->checkpointer, st != STATUS_OK);
         if (first.status) st = status_restore(&first);
     }
     if (r->trainer_is_open) trainer_close(&r->trainer);

@@ -21,7 +21,7 @@ static enum status check_no_checkpoints(const char *folder)
     if (count)
         FAIL(DATA,
              "%s: no intact checkpoint found (%zu damaged or incomplete); move them away to start "
-             "over",
+             "over, or from a copy in checkpoint.copy_to",
              folder, count);
     return STATUS_OK;
 }
@@ -84,17 +84,37 @@ void start_release(struct start *s)
     *s = (struct start){0};
 }
 
+struct load_rules start_load_rules(const struct start *s, const struct config *c)
+{
+    return (struct load_rules){.exclude = &c->checkpoint.exclude_from_loading,
+                               .partial = s->partial,
+                               .resumes = s->own && s->whole};
+}
+
+/* Whether the run may fetch its checkpoints from checkpoint.copy_to, as it has none here. */
+static bool may_restore_copy(const struct config *c)
+{
+    struct folder_steps l = {0};
+    char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
+    bool may = c->checkpoint.copy_to[0] && (folder_steps_read(&l, folder) || !l.count);
+    folder_steps_release(&l);
+    free(folder);
+    return may;
+}
+
 enum status start_check(const struct config *c, const struct model_shape *shape, bool log)
 {
     struct start s;
     struct layout layout;
     const struct start_search search = {.limit = INT64_MAX};
-    TRY(start_find(&s, c, &search, comm_self()));
+    enum status st = start_find(&s, c, &search, comm_self());
+    if (st == STATUS_MISSING && may_restore_copy(c)) return STATUS_OK;
+    TRY(st);
     if (!s.folder) return STATUS_OK;
-    const struct load_rules rules = {&c->checkpoint.exclude_from_loading, s.partial};
+    const struct load_rules rules = start_load_rules(&s, c);
     layout_init(&layout, shape, 1);
     const struct checkpoint_state state = {.shape = shape, .layout = &layout, .world = comm_self()};
-    enum status st = checkpoint_check_shapes(s.folder, &state, &rules, log);
+    st = checkpoint_check_shapes(s.folder, &state, &rules, log);
     layout_release(&layout);
     bool falls_back = st == STATUS_DATA && s.native; /* to an older checkpoint, with a warning */
     start_release(&s);

@@ -6,6 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "model/model_shape.h"
@@ -31,7 +32,11 @@ enum status start_find(struct start *s, const struct config *c, const struct sta
                        const struct comm *world);
 void start_release(struct start *s);
 
+/* What not to load from there: checkpoint.exclude_from_loading. */
+struct load_rules start_load_rules(const struct start *s, const struct config *c);
+
 /* Finds the start of a run of this model, and compares its tensors with the model's without reading
- * weights.  On this rank alone; downloads nothing.  `log`: logs which tensors will be loaded.
+ * weights.  On this rank alone; downloads nothing, so that a missing start is no error if the run
+ * may fetch a copy (checkpoint.copy_to).  `log`: logs which tensors will be loaded.
  * Errors: also those of checkpoint_check_shapes. */
 enum status start_check(const struct config *c, const struct model_shape *shape, bool log);

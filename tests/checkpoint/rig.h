@@ -91,7 +91,7 @@ static inline const char *saved_folder(struct saved *s, const int *steps)
         struct checkpoint_state state = saved_state(s, *steps);
         CHECK_STATUS(OK, checkpointer_save(c, &state));
     }
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     return folder;
 }
 #define STEPS(...) ((const int[]){__VA_ARGS__, 0})

@@ -187,7 +187,7 @@ static inline enum status sharding_save_on_rank(const struct comm *world, void *
         rank_shard_fill(&s);
     }
     sharding_note(saving, rank, st);
-    if (!st) sharding_note(saving, rank, checkpointer_close(c));
+    if (!st) sharding_note(saving, rank, checkpointer_close(c, false));
     free(staging);
     rank_shard_release(&s);
     return st;

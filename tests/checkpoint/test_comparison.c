@@ -42,7 +42,7 @@ TEST(differing_tensors_are_reported_with_their_error)
     CHECK_STATUS(OK, checkpointer_save(to, &state));
     state.step = 3, state.exp_avg = state.exp_avg_sq = NULL;
     CHECK_STATUS(OK, checkpointer_save(to, &state));
-    CHECK_STATUS(OK, checkpointer_close(to));
+    CHECK_STATUS(OK, checkpointer_close(to, false));
     const char *one = test_path(folder, "step-1"), *two = test_path(folder, "step-2");
     CHECK_STATUS(OK, comparison_make(&c, one, two));
     const struct difference *d = find_difference(&c, "model.norm.weight");

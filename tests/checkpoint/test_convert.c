@@ -27,7 +27,7 @@ static char *write_model(const char *folder, bool tied, float **weights)
                                  .step = 3};
     s.dtype = SAFETENSORS_F32;
     CHECK_STATUS(OK, checkpointer_save(c, &s));
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     shard_release(&all);
     layout_release(&layout);
     return file_join(folder, "step-3");

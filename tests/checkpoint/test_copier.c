@@ -51,7 +51,7 @@ static enum status open_and_close(const struct copier_options *o)
 {
     struct copier *c;
     TRY(copier_open(&c, o));
-    copier_close(c);
+    copier_close(c, false);
     return STATUS_OK;
 }
 
@@ -142,13 +142,13 @@ TEST(copier_follows_the_saves_of_a_checkpointer)
         struct checkpoint_state state = saved_state(&t->saved, step);
         CHECK_STATUS(OK, checkpointer_save(c, &state));
     }
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     check_copied(t, folder, 5);
 
     CHECK_STATUS(OK, file_remove_tree(folder));
     CHECK_STATUS(OK, checkpointer_open(&c, &o)); /* another node, an empty disk */
     CHECK(has_step(folder, 5));
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     unsetenv("AWS_ACCESS_KEY_ID");
     CHECK_STATUS(OK, file_remove_tree(folder));
     CHECK_STATUS(CONFIG, checkpointer_open(&c, &o));
@@ -229,7 +229,7 @@ TEST(copier_tries_again_after_the_next_save)
     CHECK(!s3_server_object(&t->server, key_of(7, MANIFEST_NAME)));
     CHECK_STATUS(OK, copier_open(&c, &o));
     copier_add(c, 7);
-    copier_close(c);
+    copier_close(c, false);
     check_copied(t, folder, 7);
     end(t);
 }
@@ -244,7 +244,7 @@ TEST(copier_makes_a_copy_incomplete_before_it_replaces_it)
     struct checkpointer *k = checkpointer_of(folder, 0);
     struct checkpoint_state state = saved_state(&t->saved, 7);
     CHECK_STATUS(OK, checkpointer_save(k, &state));
-    CHECK_STATUS(OK, checkpointer_close(k));
+    CHECK_STATUS(OK, checkpointer_close(k, false));
     t->server.faults[S3_PUT][t->server.counts[S3_PUT] + 1] = S3_FAULT_DENIED;
     struct copier_options o = options(t, folder);
     CHECK_STATUS(OK, open_and_close(&o));
@@ -292,7 +292,7 @@ TEST(copier_waits_only_so_long_after_a_stop_signal)
         signals_catch();
         bool ok = !copier_open(&c, &o);
         raise(SIGUSR1);
-        if (ok) copier_close(c);
+        if (ok) copier_close(c, false);
         _exit(!ok);
     }
     int status;

@@ -79,7 +79,7 @@ TEST(files_not_in_the_manifest_are_never_loaded)
     struct checkpoint_state state = saved_state(&s, 2);
     state.exp_avg = state.exp_avg_sq = NULL;
     CHECK_STATUS(OK, checkpointer_save(c, &state));
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     CHECK_STATUS(OK, file_write(test_path(folder, "step-2/optimizer-00001-of-00001.safetensors"),
                                 moments.data, moments.len));
     struct loaded_state l;
@@ -114,7 +114,7 @@ TEST(moments_load_from_a_folder_of_any_name)
     struct checkpointer *c = checkpointer_of(odd, 0);
     struct checkpoint_state state = saved_state(&s, 1);
     CHECK_STATUS(OK, checkpointer_save(c, &state));
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     check_holds(&s, test_path(odd, "step-1"), 1);
     saved_close(&s);
 }
@@ -398,7 +398,7 @@ TEST(checkpoint_is_float32_for_split_and_bf16_buffers)
     CHECK_STATUS(OK, checkpoint_load(test_path(folder, "step-1"), &state, NULL, &found));
     struct checkpointer *c = checkpointer_of(again, 0);
     CHECK_STATUS(OK, checkpointer_save(c, &state));
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     struct loaded_state l;
     CHECK_STATUS(OK, load_into(&l, &s, test_path(again, "step-2")));
     CHECK(same_tensors(&s.layout, l.buffers[0], s.weights));

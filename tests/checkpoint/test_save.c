@@ -74,7 +74,7 @@ TEST(async_save_holds_the_state_at_the_call)
     }
     CHECK_STATUS(OK, checkpointer_wait(c));
     CHECK_STATUS(OK, checkpointer_wait(c));
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     free(staging);
     for (int step = 1; step <= 5; step++) {
         struct loaded_state l;
@@ -101,7 +101,7 @@ TEST(sync_and_async_saves_write_the_same_files)
     struct checkpointer *c = open_async(b, &s, &staging);
     struct checkpoint_state state = saved_state(&s, 3);
     CHECK_STATUS(OK, checkpointer_save(c, &state));
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     free(staging);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct text x = {0}, y = {0};
@@ -125,7 +125,7 @@ TEST(bfloat16_model_only_checkpoint_rounds_to_nearest_even)
     state.dtype = SAFETENSORS_BF16;
     state.exp_avg = state.exp_avg_sq = NULL;
     CHECK_STATUS(OK, checkpointer_save(c, &state));
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     const char *step = test_path(folder, "step-4");
     CHECK_STATUS(OK, load_into(&l, &s, step));
     CHECK(!l.found.has_moments && l.buffers[1][0] == -77);
@@ -156,7 +156,7 @@ TEST(saving_a_step_again_replaces_it)
     saved_fill(&s, 50);
     struct checkpoint_state state = saved_state(&s, 5);
     CHECK_STATUS(OK, checkpointer_save(c, &state));
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     check_holds(&s, test_path(folder, "step-5"), 50);
     CHECK(count_names(folder) == 2); /* and the lock */
     saved_close(&s);
@@ -174,7 +174,7 @@ TEST(only_the_latest_k_checkpoints_are_kept)
         struct checkpoint_state state = saved_state(&s, step);
         CHECK_STATUS(OK, checkpointer_save(c, &state));
     }
-    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
     CHECK(has_file(folder, "step-9") && has_file(folder, "step-10") && has_file(folder, "step-11"));
     CHECK(has_file(folder, "step-1-keep") && has_file(folder, "best_step-2"));
     CHECK(count_names(folder) == 6);
@@ -191,9 +191,9 @@ TEST(folder_has_one_writer_at_a_time)
     CHECK_STATUS(CONFIG, checkpointer_open(&second, &o));
     CHECK(second == NULL);
     CHECK_MESSAGE("another run writes its checkpoints there");
-    CHECK_STATUS(OK, checkpointer_close(first));
+    CHECK_STATUS(OK, checkpointer_close(first, false));
     CHECK_STATUS(OK, checkpointer_open(&second, &o));
-    CHECK_STATUS(OK, checkpointer_close(second));
+    CHECK_STATUS(OK, checkpointer_close(second, false));
     saved_close(&s);
 }
 
@@ -214,7 +214,7 @@ static int save_with_file_limit(const char *folder, const struct saved *s, rlim_
         if (checkpointer_open(&c, &o)) _exit(100);
         struct checkpoint_state state = saved_state(s, 2);
         enum status st = checkpointer_save(c, &state);
-        enum status end = checkpointer_close(c);
+        enum status end = checkpointer_close(c, false);
         bool is_expected = strstr(status_message(), "File too large") != NULL;
         free(staging);
         _exit(st || end ? (is_expected ? (int)(st ? st : end) : 101) : 0);
@@ -262,7 +262,7 @@ TEST(failed_async_save_does_not_prevent_the_next_one)
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){model, old.rlim_max}) == 0);
     enum status first = checkpointer_save(c, &whole), second = checkpointer_save(c, &small);
-    enum status end = checkpointer_close(c);
+    enum status end = checkpointer_close(c, false);
     CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0);
     signal(SIGXFSZ, handler);
     CHECK(!first && !second && !end);
@@ -315,7 +315,7 @@ TEST(save_killed_at_any_moment_leaves_a_loadable_checkpoint)
         free(found);
     }
     /* The next writer deletes the leftovers. */
-    CHECK_STATUS(OK, checkpointer_close(checkpointer_of(folder, 0)));
+    CHECK_STATUS(OK, checkpointer_close(checkpointer_of(folder, 0), false));
     struct file_list l;
     CHECK_STATUS(OK, file_list_dir(&l, folder));
     for (size_t i = 0; i < l.count; i++)
@@ -432,7 +432,7 @@ static enum status open_twice(const struct comm *world, void *context)
     enum status st = checkpointer_open(&second, &o);
     bool is_expected =
         strstr(status_message(), world->rank ? "rank 0 failed" : "another run writes");
-    TRY(checkpointer_close(first));
+    TRY(checkpointer_close(first, false));
     RANK_CHECK(st == STATUS_CONFIG && second == NULL && is_expected);
     return STATUS_OK;
 }
@@ -473,7 +473,7 @@ static enum status save_without_rank_1(const struct comm *world, void *context)
         enum status save = checkpointer_save(c, &state), wait = checkpointer_wait(c);
         saving->statuses[world->rank] = save ? save : wait;
     }
-    if (!st) st = checkpointer_close(c);
+    if (!st) st = checkpointer_close(c, false);
     free(staging);
     rank_shard_release(&s);
     if (world->rank == 1) FAIL(DEVICE, "it is on fire");
