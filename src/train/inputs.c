@@ -58,7 +58,7 @@ enum status inputs_fetch_tokenizer(const struct config *c, const struct comm *wo
 /* What the run's sources hold.  Of sources that cannot be opened the loader says why. */
 struct held_data {
     bool ids;    /* only token IDs, for which a tokenizer is optional */
-    bool counts; /* only spike counts, which no tokenizer of text made */
+    bool counts; /* only spike counts, which need no tokenizer */
 };
 
 static struct held_data find_held_data(const struct config *c)
