@@ -71,8 +71,8 @@ static enum status check_vocabulary(struct config *c)
     if (!c->model.vocab_size) c->model.vocab_size = 256;
     if (c->model.vocab_size == 256) return STATUS_OK;
     FAIL(CONFIG,
-         "training.dataset = \"%s\" holds spike counts: model.vocab_size = %lld must be 256, or "
-         "model.tokenizer_path the .pkl file of motifs",
+         "training.dataset = \"%s\" holds spike counts: set model.vocab_size = 256 (is %lld), or "
+         "model.tokenizer_path to the .pkl file of motifs",
          c->training.dataset, (long long)c->model.vocab_size);
 }
 
@@ -132,8 +132,7 @@ static enum status resolve_validation(struct config *c, bool is_fork)
     const struct dataset *d = find_dataset(v->dataset, is_fork, &count);
     if (!d) return fail_unknown_name("validation.dataset", v->dataset);
     if (count > 1 || holds_counts(d))
-        FAIL(CONFIG,
-             "validation.dataset = \"%s\" is a name of training data: set validation.dataset_path",
+        FAIL(CONFIG, "validation.dataset = \"%s\" names training data: set validation.dataset_path",
              v->dataset);
     v->dataset_path = d->path, v->column = d->column;
     return STATUS_OK;
@@ -145,7 +144,7 @@ enum status datasets_resolve(struct config *c, bool is_fork)
     return resolve_validation(c, is_fork);
 }
 
-/* Calls `each` for every row with what tells two meanings of a name apart. */
+/* Calls `each` for every row; `where` distinguishes two meanings of a name. */
 static void each_dataset(void (*each)(struct text *out, const struct dataset *d, const char *where),
                          struct text *out)
 {
