@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/datasets.h"
 
+#include "base/file.h"
 #include "config/sections.h"
 
 #include <string.h>
@@ -57,17 +58,12 @@ static enum status fail_unknown_name(const char *key, const char *name)
     return st;
 }
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-    return n > m && !strcmp(path + n - m, suffix);
-}
-
 /* The separator is the last ID of the vocabulary in gpt-neuro, 255 or the one after the motifs
  * here. */
 static enum status check_vocabulary(struct config *c)
 {
-    if (has_suffix(c->model.tokenizer_path, ".pkl")) return STATUS_OK; /* checked with the file */
+    if (file_has_suffix(c->model.tokenizer_path, ".pkl"))
+        return STATUS_OK; /* checked with the file */
     if (!c->model.vocab_size) c->model.vocab_size = 256;
     if (c->model.vocab_size == 256) return STATUS_OK;
     FAIL(CONFIG,
@@ -80,7 +76,7 @@ static enum status check_vocabulary(struct config *c)
 static void describe_counts(const struct config *c, struct source_config *s)
 {
     if (!strcmp(s->path, "synthetic-spikes")) return;
-    if (has_suffix(c->model.tokenizer_path, ".pkl")) s->motifs = c->model.tokenizer_path;
+    if (file_has_suffix(c->model.tokenizer_path, ".pkl")) s->motifs = c->model.tokenizer_path;
     s->neurons = c->training.n_fixed;
     if (!strcmp(c->training.source_dataset, "all")) return;
     s->filter_column = "source_dataset", s->filter_value = c->training.source_dataset;
@@ -106,7 +102,7 @@ static enum status set_sources(struct config *c, const struct dataset *d, size_t
     }
     c->training.dataset_path = "";
     if (!holds_counts(d)) return STATUS_OK;
-    if (has_suffix(c->model.tokenizer_path, ".pkl")) c->model.tokenizer_path = "";
+    if (file_has_suffix(c->model.tokenizer_path, ".pkl")) c->model.tokenizer_path = "";
     if (config_is_default(c, "data.shuffle_window"))
         c->data.shuffle_window = 1; /* rows are shuffled */
     return STATUS_OK;
