@@ -59,8 +59,8 @@ static enum status unknown_flag(const struct flag *flags, const char *name)
     FAIL(USAGE, "unknown flag --%s; see --help", name);
 }
 
-/* Whether the word is the flag's name; an underscore is as good as a dash, for scripts of others.
- */
+/* Whether the word is the flag's name.  Underscores may replace dashes, as in other programs'
+ * scripts. */
 static bool is_name(const char *name, const char *word, size_t len)
 {
     if (strlen(name) != len) return false;

@@ -16,8 +16,8 @@ struct flag_list {
     int count;
 };
 
-/* --name, --name VALUE or --name=VALUE, where _ is as good as -, and a switch may be followed by
- * Python's True or False; a table of flags ends with a NULL name. */
+/* --name, --name VALUE or --name=VALUE.  Underscores may replace dashes, and a switch may be
+ * followed by Python's True or False.  A table of flags ends with a NULL name. */
 struct flag {
     const char *name; /* without the dashes */
     enum flag_kind kind;

@@ -12,11 +12,12 @@
 
 static const char usage[] =
     "check CONFIG [--ranks N] [section.key=value ...]\n\n"
-    "Checks that a configuration is consistent, fits the number of ranks, that its\n"
-    "tokenizer and data can be read, that the weights it starts from have the model's\n"
-    "shapes, and that a rank's memory fits the device.  Without device.hardware the device is\n"
-    "this machine; it may not be where the run will run, so that too little memory is an error\n"
-    "only with --ranks that it runs (device.node_ranks), else a warning.  Trains nothing.\n\n"
+    "Checks that a configuration is consistent and fits the number of ranks, that its\n"
+    "tokenizer and data can be read, that its starting weights have the model's shapes, and\n"
+    "that a rank's memory fits the device.  Trains nothing.\n\n"
+    "Without device.hardware, memory is compared with that of this machine, where the run may\n"
+    "never run: too little is an error only with --ranks of at most device.node_ranks, else a\n"
+    "warning.\n\n"
     "Data and weights on the Hugging Face Hub are not downloaded.  If the cache does not have\n"
     "them, or the Hub cannot be reached, a line on stderr says that they were not checked, and\n"
     "the exit code is 0.";
@@ -41,12 +42,12 @@ static enum status check_memory(const struct config *c, const struct preflight *
     if (needed > has && !is_error)
         log_line(LOG_WARN,
                  "a rank requires %.2f GiB, and this machine has %.2f GiB per rank; set "
-                 "device.hardware to check the memory of another",
+                 "device.hardware to check against another machine",
                  needed / gib, has / gib);
     if (needed > has && is_error)
         FAIL_OUT(CONFIG,
                  "not enough memory: a rank requires %.2f GiB, %s has %.2f GiB per rank; `llamero "
-                 "plan` shows what needs how much, and --allow-oversubscribe skips this check",
+                 "plan` shows memory by category; --allow-oversubscribe skips this check",
                  needed / gib,
                  c->device.hardware == HARDWARE_cpu ? "this machine"
                                                     : device_config_hardware(&c->device).name,

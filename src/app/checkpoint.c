@@ -97,8 +97,8 @@ static void check_bytes(struct listed_checkpoint *r)
     model_files_close(&files);
 }
 
-/* Finds the checkpoints in `path`: a run's folder, the folder of its checkpoints, or one of them.
- */
+/* Finds the checkpoints in `path`: a run's folder, the folder of its checkpoints, or a single
+ * checkpoint. */
 static enum status find_checkpoints(const char *path, struct checkpoint_list *rows)
 {
     char *below = file_join(path, "checkpoint"), *manifest = file_join(path, MANIFEST_NAME);
@@ -552,7 +552,7 @@ static const char usage[] =
     "verify  reads every byte and reports every error; exit code 65 if there is any\n"
     "show    dimensions, parameters, step and files of a checkpoint, or of any format that\n"
     "        convert reads; with --as, the keys, dtypes and shapes that convert --to dcp would\n"
-    "        write of it\n"
+    "        write\n"
     "diff    tensors, moments, configuration and state in which two of these differ\n\n"
     "FOLDER is a run's dump folder, the folder of its checkpoints, or one step-N.  For show and\n"
     "diff, a folder of several checkpoints stands for its newest intact one.  ls also lists the\n"

@@ -107,7 +107,7 @@ static enum status parse_nxdt_flags(const char *hw_backend, const int64_t *sizes
 /* The flags with which NxD Training's checkpoint_converter.py says what to convert. */
 struct converter_flags {
     const char *input, *output, *style, *hub_name;
-    int64_t layers; /* the checkpoint's own number counts */
+    int64_t layers; /* not used: the checkpoint has the number */
     bool from_full, to_full, load_xser, save_xser;
 };
 
@@ -181,7 +181,7 @@ static enum status parse_dcp_flags(const char *generation, int64_t dp_size, stru
     return STATUS_OK;
 }
 
-/* Tells which of other programs' readers do not know that a masked model is masked. */
+/* Warns which readers of the target's format would treat a masked model as causal. */
 static void warn_about_readers(const struct conversion *c)
 {
     static const char *const readers[] = {
@@ -276,7 +276,8 @@ static const char usage[] =
     "    a torch.distributed.checkpoint (DCP) directory with config.json or params.json in it or\n"
     "    above it\n"
     "    NxD Training's folder of a tag (xser or not) with config.json, or checkpoint.pt\n"
-    "Of a run, or a folder of step-N of any kind, the newest intact checkpoint, or --step.\n"
+    "A run, or a folder of step-N of any kind, stands for its newest intact checkpoint, or for\n"
+    "--step.\n"
     "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer, and the\n"
     "        files that Transformers' AutoTokenizer needs.\n"
     "meta    DST becomes a folder in Meta's format: consolidated.00.pth, params.json, tokenizer.\n"
@@ -291,9 +292,8 @@ static const char usage[] =
     "With dcp and native, SRC's optimizer, step and counters are converted too, unless\n"
     "--model-only is given.\n"
     "Without --to: DST.gguf becomes gguf; else a run becomes hf, and anything else native.\n"
-    "With --without-io, a model with another vocabulary can start from the blocks; in Llamero, "
-    "use\n"
-    "checkpoint.exclude_from_loading=model.embed_tokens.weight,lm_head.weight.";
+    "With --without-io, a model with another vocabulary can start from the blocks; in Llamero,\n"
+    "use checkpoint.exclude_from_loading=model.embed_tokens.weight,lm_head.weight.";
 
 enum status command_convert(int argc, char **argv)
 {

@@ -5,7 +5,7 @@
 
 #include "checkpoint/interop/model_files.h"
 
-/* A model, opened by the caller. */
+/* A model that the caller has opened; all pointers are borrowed. */
 struct dcp_listing {
     const char *folder;
     const struct model_shape *shape;

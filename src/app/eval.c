@@ -169,10 +169,11 @@ static const char usage[] =
     "Loss of a model on DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow, .npy,\n"
     ".bin/.idx, or a glob pattern).  MODEL is a run, a checkpoint or a Hugging Face folder; a\n"
     "checkpoint is evaluated with its run's objective.  Under mpirun or srun, ranks shard the\n"
-    "model and the rows.  For spike counts also bits per spike: the gain over a constant rate of\n"
-    "each neuron; with --held-out of neurons that the model does not see (co-smoothing).\n\n"
+    "model and the rows.  For spike counts also bits per spike, the gain over a constant rate of\n"
+    "each neuron; with --held-out also that of neurons that the model does not see\n"
+    "(co-smoothing).\n\n"
     "With --task, accuracy on data sets (.jsonl or .parquet) with the columns of ARC, HellaSwag,\n"
-    "PIQA, Winogrande, MMLU or LAMBADA, by the rules of lm-evaluation-harness, 0-shot.  A masked\n"
+    "PIQA, Winogrande, MMLU or LAMBADA, 0-shot by the rules of lm-evaluation-harness.  A masked\n"
     "model is scored by pseudo-log-likelihood.";
 
 /* `eval --task`: the words after MODEL are further tasks. */

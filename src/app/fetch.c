@@ -12,8 +12,8 @@ static const char usage[] =
     "Downloads hf://datasets/ORG/NAME[@REVISION]/GLOB or hf://ORG/MODEL[@REVISION] from the\n"
     "Hugging Face Hub into its cache (HF_HUB_CACHE, $HF_HOME/hub), or objects and models of\n"
     "s3://BUCKET/KEY into $LLAMERO_S3_CACHE, and prints the local paths.\n"
-    "Other commands download what they need; use this one on a machine with a network, before\n"
-    "HF_HUB_OFFLINE=1 on machines without.";
+    "Other commands download what they need.  Use this one on a machine with a network, for\n"
+    "machines without one, where HF_HUB_OFFLINE=1 is set.";
 
 enum status command_fetch(int argc, char **argv)
 {

@@ -101,11 +101,10 @@ static const char usage[] =
     "Generates text from a prompt with a causal model, or fills in the masks of a text with a\n"
     "masked model.  MODEL is a run, a checkpoint or a Hugging Face folder.  Under mpirun or srun,\n"
     "ranks shard the model.\n"
-    "With --session a model of spike counts continues the first bins of a recorded session, with\n"
-    "--neurons one bin in which a random tenth of N neurons spike.  Each bin is the separator\n"
-    "255, then one count per neuron.  FILE.npz holds prompt, gen "
-    "(generated),\n"
-    "gt (ground truth: the recorded session) and n_neurons.";
+    "With --session a model of spike counts continues the first bins of a recorded session; with\n"
+    "--neurons it continues one bin in which a random tenth of N neurons spike.  Each bin is the\n"
+    "separator 255, then one count per neuron.  FILE.npz holds prompt, gen (generated), gt (the\n"
+    "recorded session: ground truth) and n_neurons.";
 
 enum status command_generate(int argc, char **argv)
 {

@@ -273,7 +273,7 @@ static void print_table(const struct planning *p)
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
     printf("checkpoint    %.3f GiB\nmemory per rank%s:\n", (double)p->checkpoint_bytes / gib,
-           p->memory.stages > 1 ? " of the stage that needs most" : "");
+           p->memory.stages > 1 ? " of the stage that needs the most" : "");
     for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
         if (m->bytes[i])
             printf("  %9.3f GiB  %-15s %s\n", (double)m->bytes[i] / gib, memory_plan_name(i),

@@ -147,7 +147,7 @@ static enum status add_curve(struct plot *p, int run, const char *key)
                             .raw = c.smoothed ? c.series.values : NULL,
                             .count = c.series.count,
                             .marks = validation,
-                            .colour = run + (validation && a->num_words == 1)};
+                            .color = run + (validation && a->num_words == 1)};
     return STATUS_OK;
 }
 

@@ -46,13 +46,11 @@ out:
 static const char usage[] =
     "push DIR hf://ORG/NAME[@BRANCH]\n\n"
     "Uploads a model to a repository of the Hugging Face Hub, as one commit: the Hugging Face\n"
-    "files of DIR (weights, config.json, tokenizer, README.md if there is one), not the\n"
-    "optimizer's or the run's.  DIR is a Hugging Face folder, a checkpoint, or a run, which "
-    "stands\n"
-    "for its newest checkpoint.  Files that the Hub has are not sent again, so that an "
-    "interrupted\n"
-    "push can be repeated.  The token comes from HF_TOKEN or $HF_HOME/token; HF_ENDPOINT is\n"
-    "respected.  Prints the address of the commit.";
+    "files of DIR (weights, config.json, tokenizer, and README.md if it exists), without\n"
+    "optimizer, state or configuration of the run.  DIR is a Hugging Face folder, a checkpoint,\n"
+    "or a run, whose newest checkpoint is uploaded.  Files that the Hub already has are not sent\n"
+    "again, so an interrupted push can be repeated.  The token comes from HF_TOKEN or\n"
+    "$HF_HOME/token, the Hub's address from HF_ENDPOINT.  Prints the URL of the commit.";
 
 enum status command_push(int argc, char **argv)
 {

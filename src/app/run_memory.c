@@ -37,7 +37,7 @@ static size_t data_bytes(const struct run_memory *m, const struct config *c, int
     return bytes;
 }
 
-/* Adds the memory that is the same on every stage, and finds the stage that needs most. */
+/* Adds the memory that is the same on every stage, and finds the stage that needs the most. */
 static enum status add_common(struct run_memory *m, const struct config *c, size_t data, int ranks)
 {
     size_t program = (size_t)memory_resident_bytes(), all;

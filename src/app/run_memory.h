@@ -1,4 +1,5 @@
-/* run_memory.h -- how much memory a run will need on each rank, by sizing passes on any machine. */
+/* run_memory.h -- the memory that a run will need on each rank, from sizing passes on this machine;
+ * for `check`, `plan` and `config import`. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,10 +8,10 @@
 #include "tokenizer/tokenizer.h"
 #include "train/memory_plan.h"
 
-/* A rank of a pipeline stage; the ranks of a stage need the same. */
+/* One rank of a pipeline stage; all ranks of a stage need the same. */
 struct rank_memory {
     struct memory_plan plan;
-    struct groups groups; /* its traffic counts in a step */
+    struct groups groups; /* simulated; their counters have the traffic of a step */
 };
 
 struct run_memory {
@@ -20,16 +21,17 @@ struct run_memory {
 };
 
 /* Plans the memory of a run of this shape over `ranks` ranks.  Release `m` even after a failure.
- * A run can be planned without its data: then its memory is left out, with a warning. */
+ * If the data cannot be opened, a warning is logged, and the loader's memory is not included. */
 enum status run_memory_plan(struct run_memory *m, const struct config *c,
                             const struct model_shape *shape, const struct tokenizer *t, int ranks);
-/* The same without data, program and checkpoints. */
+/* The same without the memory of data, program and checkpoints. */
 enum status run_memory_plan_steps(struct run_memory *m, const struct config *c,
                                   const struct model_shape *shape, int ranks);
 void run_memory_release(struct run_memory *m);
 
-/* Of a rank of the fullest stage. */
+/* A rank of the fullest stage, and the bytes that it needs. */
 const struct rank_memory *run_memory_fullest(const struct run_memory *m);
 size_t run_memory_needed(const struct run_memory *m);
-/* Bytes that a rank has on device.hardware; on this machine its ranks (device.node_ranks) share. */
+/* Bytes that a rank has on device.hardware; on this machine the GPU's, or the host's divided by
+ * device.node_ranks. */
 enum status run_memory_available(const struct run_memory *m, const struct config *c, double *bytes);

@@ -137,6 +137,12 @@ out:
     return st;
 }
 
+bool file_has_suffix(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), m = strlen(suffix);
+    return n > m && !strcmp(path + n - m, suffix);
+}
+
 size_t file_url_scheme(const char *path)
 {
     size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
@@ -206,7 +212,7 @@ void file_map_close(struct file_map *m)
     *m = (struct file_map){0};
 }
 
-/* A fault also maps neighbouring pages, up to a whole large folio, so pages before `begin` that
+/* A fault also maps neighboring pages, up to a whole large folio, so pages before `begin` that
  * were dropped once may be mapped again: drop 2 MiB before, too. */
 void file_map_evict(const struct file_map *m, uint64_t begin, uint64_t end)
 {

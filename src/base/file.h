@@ -25,6 +25,8 @@ enum status file_write(const char *path, const void *bytes, size_t len);
 
 /* Length of the scheme of a URL, as in s3://bucket/key; 0: a path. */
 size_t file_url_scheme(const char *path);
+/* Whether the path ends in `suffix` and is longer than it. */
+bool file_has_suffix(const char *path, const char *suffix);
 
 /* Like mkdir -p.  CONFIG: a URL, which would otherwise become a folder such as "s3:". */
 enum status file_make_dirs(const char *path);

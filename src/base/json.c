@@ -56,8 +56,8 @@ static bool has_bad_escape(const char *bytes, size_t len, size_t *nuls)
     return false;
 }
 
-/* Replaces each \u0000 by the bytes C0 80 and four spaces after the string, so that no byte
- * offset behind it changes. */
+/* Replaces each \u0000 by the bytes C0 80, and adds four spaces after the string, so that later
+ * byte offsets do not change. */
 static char *encode_nuls(const char *bytes, size_t len)
 {
     char *copy = heap_string(bytes, len), *to = copy;

@@ -53,7 +53,7 @@ static void strip_colors(char *line)
 void log_line(enum log_level level, const char *fmt, ...)
 {
     static const char *const prefix[] = {"", "warning: ", "error: "};
-    static const char *const colour[] = {"", "\033[33m", "\033[31m"};
+    static const char *const color[] = {"", "\033[33m", "\033[31m"};
     char line[4096];
     int rank = own_rank;
     bool named = rank >= 0 && level != LOG_INFO;
@@ -66,7 +66,7 @@ void log_line(enum log_level level, const char *fmt, ...)
     va_end(ap);
     if (level != LOG_INFO || !is_quiet) {
         bool paint = level != LOG_INFO && log_color();
-        fprintf(stderr, "%s%s%s%s\n", paint ? colour[level] : "", prefix[level],
+        fprintf(stderr, "%s%s%s%s\n", paint ? color[level] : "", prefix[level],
                 paint ? "\033[0m" : "", line);
     }
     if (file) {

@@ -168,23 +168,23 @@ static enum status upload_file(const struct step_copy *s, const char *name)
     return st;
 }
 
-/* Does the store have this step, with the same manifest, which covers every byte?  One with
- * another manifest, or a damaged one, is about to be replaced, and is made incomplete first. */
-static enum status prepare_upload(const struct step_copy *s, const struct text *here, bool *has)
+/* Sets *has if the store has a copy with the same manifest, whose checksums cover every byte.  A
+ * copy with another manifest is about to be replaced, so its manifest is deleted. */
+static enum status prepare_upload(const struct step_copy *s, const struct text *local, bool *has)
 {
     struct listing l = {0};
-    struct text there = {0};
+    struct text stored = {0};
     char *key = object_key(s->destination, s->step, MANIFEST_NAME);
     enum status st = STATUS_OK;
     *has = false;
     TRY_OUT(list_step(s->client, s->destination, s->step, &l));
     if (!find_object(&l, key)) goto out;
-    TRY_OUT(s3_object_read(s->client, s->destination, key, &there));
-    *has = there.len == here->len && !memcmp(there.data, here->data, here->len);
+    TRY_OUT(s3_object_read(s->client, s->destination, key, &stored));
+    *has = stored.len == local->len && !memcmp(stored.data, local->data, local->len);
     if (!*has) TRY_OUT(s3_object_delete(s->client, s->destination, key));
 out:
     listing_release(&l);
-    text_release(&there);
+    text_release(&stored);
     free(key);
     return st;
 }
@@ -236,8 +236,8 @@ static void copy_step(struct copier *c, int64_t step)
     if (!st) st = upload_step(&s, &uploaded);
     if (st == STATUS_REQUEUE)
         log_line(LOG_WARN,
-                 "%s is not completely copied to %s: the run stopped first; the next "
-                 "start copies it",
+                 "the copy of %s to %s was interrupted by the end of the run; the next start "
+                 "completes it",
                  path, c->destination.name);
     else if (st)
         log_line(LOG_WARN, "cannot copy %s to %s: %s; the next save tries again", path,
@@ -268,7 +268,7 @@ static void *copy_thread(void *context)
     return NULL;
 }
 
-/* The manifest tells which files belong to the step; every file must be there. */
+/* Downloads the manifest, then the files that it lists, all of which must exist. */
 static enum status download_files(const struct step_copy *s, const struct listing *l)
 {
     struct file_list names = {0};
@@ -293,7 +293,7 @@ out:
     return st;
 }
 
-/* Fetches a step with a manifest into the folder; *found is false if it has none. */
+/* Fetches a step into the folder; *found is false if its copy has no manifest. */
 static enum status fetch_step(const struct copier *c, struct client *client, int64_t step,
                               bool *found)
 {
@@ -368,7 +368,7 @@ static int64_t newest_own(const struct copier *c, const struct folder_steps *l)
     return -1;
 }
 
-/* Tests access to the store, and prepares what copier_open promises. */
+/* Fetches the step to resume from, or checks access to the store and queues the newest step. */
 static enum status visit_store(struct copier *c, const struct copier_options *o)
 {
     struct store_session session = {0};
@@ -454,7 +454,7 @@ static void wait_until_idle(struct copier *c, bool failed)
         if (signals_pending() && stopped < 0) stopped = now;
         if (stopped >= 0 && now - stopped >= c->stop_timeout_s) atomic_store(&c->cancel, true);
         if (now - logged >= LOG_EVERY_S) {
-            log_line(LOG_INFO, "waiting for the copy of step-%lld to %s, since %.0f s",
+            log_line(LOG_INFO, "waiting for the copy of step-%lld to %s (%.0f s so far)",
                      (long long)step, c->destination.name, now - begin);
             logged = now;
         }
@@ -474,8 +474,8 @@ void copier_close(struct copier *c, bool failed)
         pthread_join(c->thread, NULL);
         if (c->pending >= 0)
             log_line(LOG_WARN,
-                     "step-%lld is not copied to %s: the run stopped first; the next "
-                     "start copies it",
+                     "step-%lld was not copied to %s before the end of the run; the next start "
+                     "copies it",
                      (long long)c->pending, c->destination.name);
     }
     pthread_cond_destroy(&c->changed);

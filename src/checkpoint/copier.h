@@ -2,10 +2,9 @@
  * the newest copy when a run starts without local checkpoints.
  *
  * A step's files become PREFIX/step-N/FILE, its manifest last: a copy without a manifest was never
- * finished, and is neither listed nor resumed from.  A copy that is replaced loses its manifest
- * first.
- * Order     Only the newest step waits: if saves are faster than the network, steps between are
- *           skipped.  A failed copy is a warning; the next save, or the next start, tries again.
+ * finished, and no run resumes from it.  Before a copy is replaced, its manifest is deleted.
+ * Order     Only the newest step is pending: if saves are faster than the network, the steps in
+ *           between are skipped.  A failed copy is a warning; the next save or start tries again.
  * Deleting  No step is deleted from the store. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -27,18 +26,18 @@ struct copier_options {
     const struct hub_settings *settings; /* NULL: the environment's, read for each copy */
 };
 
-/* Without local steps, fetches the one to resume from; with any, queues the newest for copying
- * unless the store has it.  CONFIG: the destination is malformed, or the store denies access;
- * UNSUPPORTED: built without libcurl; other errors of client_send and file.h.  With local steps, a
- * store that cannot be reached is only a warning. */
+/* Without local steps, fetches the one to resume from; otherwise queues the newest one, which is
+ * not copied if the store has it.  CONFIG: the destination is malformed, or the store denies
+ * access; UNSUPPORTED: built without libcurl; other errors of client_send and file.h.  With local
+ * steps, a store that cannot be reached is only a warning. */
 enum status copier_open(struct copier **out, const struct copier_options *o);
-/* Starts to copy a step that is complete, after the one in progress. */
+/* Queues a complete step: it is copied after the copy in progress, and replaces a pending one. */
 void copier_add(struct copier *c, int64_t step);
-/* The step whose files are being read, or -1.  After copier_add(c, n), no other step than n begins
- * until the next copier_add. */
+/* The step whose files are being read, or -1.  After copier_add(c, n), only the copy of step n can
+ * begin until the next copier_add. */
 int64_t copier_busy(struct copier *c);
-/* Waits for the pending copies, but after a stop signal, or if the run failed and other ranks wait
- * for this one to say so, only stop_timeout_s. */
+/* Waits for the copies in progress and pending; after a stop signal, or if the run failed and other
+ * ranks wait for this one to report it, at most stop_timeout_s. */
 void copier_close(struct copier *c, bool failed);
 
 struct copied_step {

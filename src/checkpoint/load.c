@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `model` provides what the tensors of a partial model do not tell; NULL: it must be whole. */
+/* `model` has the sizes that a partial model's tensors do not determine; NULL: all tensors are
+ * required. */
 static enum status read_shape(const char *path, const struct model_shape *model,
                               struct model_shape *shape)
 {
@@ -176,7 +177,7 @@ struct weights_source {
     struct tensor_rules rules;
     struct tensor_origins origins;
     bool drops_head;     /* it has a head, and the model is tied */
-    bool drops_own_head; /* that is or may be another tensor than its embedding */
+    bool drops_own_head; /* that head is, or may be, different from the embedding */
 };
 
 static const char head[] = "lm_head.weight";
@@ -224,7 +225,7 @@ static void list_tensors(const struct weights_source *o, enum tensor_origin orig
     text_adds(line, after);
 }
 
-/* Logs which tensors are loaded, copied, left out or kept, if those are not simply all. */
+/* Logs in one line which tensors are loaded, copied, left out or kept. */
 static void log_source(const struct weights_source *o)
 {
     const struct tensor_origins *all = &o->origins;
@@ -246,13 +247,14 @@ static void log_source(const struct weights_source *o)
     text_release(&line);
 }
 
-/* Whether a run resumes from all of its tensors, which needs no line in the log. */
+/* Whether a run resumes with all of its tensors, which is not worth a line of the log. */
 static bool is_resumed_whole(const struct weights_source *o, const struct checkpoint_state *s)
 {
     return s->exp_avg && tensor_origins_count(&o->origins, ORIGIN_FILE) == s->layout->num_tensors;
 }
 
-/* A tied model has no head: a head of its own would be lost.  Each rank compares its shard. */
+/* Fails if a tied model would lose a head that differs from the embedding.  Each rank compares its
+ * shard. */
 static enum status compare_head(const struct weights_source *o, const struct checkpoint_state *s)
 {
     enum { CHUNK = 1 << 18 };

@@ -25,10 +25,10 @@ struct tensor_origins {
     const struct layout *layout;     /* borrowed */
     const struct model_files *files; /* borrowed */
     enum tensor_origin *of;          /* of each tensor of the layout; owned */
-    struct tensor_reader *readers;   /* likewise; closed where the origin is the initialization */
+    struct tensor_reader *readers;   /* of each tensor; open if it comes from a file; owned */
 };
 
-/* Whether a name is excluded. */
+/* Whether the list names the tensor or part, or matches it. */
 bool tensor_origins_excludes(const struct option_list *exclude, const char *name);
 
 /* Finds the origin of every tensor, in the model's order; `suffix` follows the names ("", or a
@@ -40,7 +40,7 @@ enum status tensor_origins_find(struct tensor_origins *o, const struct model_fil
 void tensor_origins_release(struct tensor_origins *o);
 
 int tensor_origins_count(const struct tensor_origins *o, enum tensor_origin origin);
-/* Appends the names of the tensors of that origin, in the model's order: whole blocks as
- * "model.layers.0-15.*". */
+/* Appends the names of the tensors of that origin, in the model's order, consecutive whole blocks
+ * as "model.layers.0-15.*". */
 void tensor_origins_list(const struct tensor_origins *o, enum tensor_origin origin,
                          struct text *out);

@@ -4,9 +4,9 @@
  * comm_self is the group of one.
  * Ranks    Every function is collective except send and receive: all ranks of the group call it in
  *          the same order, with the same kind and sizes.
- * Order    Sums of floating-point numbers are taken over pairs of neighbouring ranks, then over
+ * Order    Sums of floating-point numbers are taken over pairs of neighboring ranks, then over
  *          pairs of pairs, and so on.  So all ranks get the same bits, run after run, and reducing
- *          over groups of 2^n neighbours and then over those groups gives the bits of reducing
+ *          over groups of 2^n neighbors and then over those groups gives the bits of reducing
  *          over all ranks at once.
  * Memory   Transfers use only the caller's buffers.  Those are host memory, or device memory on
  *          comm/staged and comm/nccl.  The functions that are not transfers always take host

@@ -368,8 +368,8 @@ static void resolve_mask(struct config *c)
         c->model.attn_mask_type = ATTN_MASK_block_causal;
 }
 
-/* The default number of streams becomes a multiple of the data-parallel ranks that the file names.
- */
+/* Raises the default number of streams to a multiple of the data-parallel ranks that the file
+ * sets. */
 static void resolve_streams(struct config *c)
 {
     const struct parallelism_config *p = &c->parallelism;

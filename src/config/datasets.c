@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/datasets.h"
 
+#include "base/file.h"
 #include "config/sections.h"
 
 #include <string.h>
@@ -57,22 +58,17 @@ static enum status fail_unknown_name(const char *key, const char *name)
     return st;
 }
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-    return n > m && !strcmp(path + n - m, suffix);
-}
-
 /* The separator is the last ID of the vocabulary in gpt-neuro, 255 or the one after the motifs
  * here. */
 static enum status check_vocabulary(struct config *c)
 {
-    if (has_suffix(c->model.tokenizer_path, ".pkl")) return STATUS_OK; /* checked with the file */
+    if (file_has_suffix(c->model.tokenizer_path, ".pkl"))
+        return STATUS_OK; /* checked with the file */
     if (!c->model.vocab_size) c->model.vocab_size = 256;
     if (c->model.vocab_size == 256) return STATUS_OK;
     FAIL(CONFIG,
-         "training.dataset = \"%s\" holds spike counts: model.vocab_size = %lld must be 256, or "
-         "model.tokenizer_path the .pkl file of motifs",
+         "training.dataset = \"%s\" holds spike counts: set model.vocab_size = 256 (is %lld), or "
+         "model.tokenizer_path to the .pkl file of motifs",
          c->training.dataset, (long long)c->model.vocab_size);
 }
 
@@ -80,7 +76,7 @@ static enum status check_vocabulary(struct config *c)
 static void describe_counts(const struct config *c, struct source_config *s)
 {
     if (!strcmp(s->path, "synthetic-spikes")) return;
-    if (has_suffix(c->model.tokenizer_path, ".pkl")) s->motifs = c->model.tokenizer_path;
+    if (file_has_suffix(c->model.tokenizer_path, ".pkl")) s->motifs = c->model.tokenizer_path;
     s->neurons = c->training.n_fixed;
     if (!strcmp(c->training.source_dataset, "all")) return;
     s->filter_column = "source_dataset", s->filter_value = c->training.source_dataset;
@@ -106,7 +102,7 @@ static enum status set_sources(struct config *c, const struct dataset *d, size_t
     }
     c->training.dataset_path = "";
     if (!holds_counts(d)) return STATUS_OK;
-    if (has_suffix(c->model.tokenizer_path, ".pkl")) c->model.tokenizer_path = "";
+    if (file_has_suffix(c->model.tokenizer_path, ".pkl")) c->model.tokenizer_path = "";
     if (config_is_default(c, "data.shuffle_window"))
         c->data.shuffle_window = 1; /* rows are shuffled */
     return STATUS_OK;
@@ -132,8 +128,7 @@ static enum status resolve_validation(struct config *c, bool is_fork)
     const struct dataset *d = find_dataset(v->dataset, is_fork, &count);
     if (!d) return fail_unknown_name("validation.dataset", v->dataset);
     if (count > 1 || holds_counts(d))
-        FAIL(CONFIG,
-             "validation.dataset = \"%s\" is a name of training data: set validation.dataset_path",
+        FAIL(CONFIG, "validation.dataset = \"%s\" names training data: set validation.dataset_path",
              v->dataset);
     v->dataset_path = d->path, v->column = d->column;
     return STATUS_OK;
@@ -145,7 +140,7 @@ enum status datasets_resolve(struct config *c, bool is_fork)
     return resolve_validation(c, is_fork);
 }
 
-/* Calls `each` for every row with what tells two meanings of a name apart. */
+/* Calls `each` for every row; `where` distinguishes two meanings of a name. */
 static void each_dataset(void (*each)(struct text *out, const struct dataset *d, const char *where),
                          struct text *out)
 {

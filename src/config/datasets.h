@@ -1,4 +1,4 @@
-/* datasets.h -- the names of data sets in torchtitan's files, as sources; internal to config/.
+/* datasets.h -- resolves torchtitan's names of data sets to sources; internal to config/.
  *
  * A source of spike counts is also described by keys of gpt-neuro-arch: model.tokenizer_path (a
  * pickle of motifs), training.n_fixed and training.source_dataset. */
@@ -7,10 +7,9 @@
 
 #include "config/options.h"
 
-/* Replaces a name by what it means: training.dataset by data.sources if the configuration has
- * neither [[data.source]] nor training.dataset_path, and validation.dataset by
- * validation.dataset_path and column if validation needs them.  is_fork: the file is the older
- * fork's.
+/* Replaces training.dataset by data.sources if the configuration has neither [[data.source]] nor
+ * training.dataset_path, and validation.dataset by validation.dataset_path and column if validation
+ * needs them.  is_fork: the file uses the older fork's keys.
  * CONFIG: unknown name (the message lists the known ones); the name's sources do not match
  * model.vocab_size; validation.dataset is a mixture. */
 enum status datasets_resolve(struct config *c, bool is_fork);

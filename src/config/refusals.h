@@ -12,13 +12,13 @@
 struct refusals {
     struct refused_key {
         char *key;
-        char *what; /* for people: place, key, value and reason */
+        char *what; /* for messages: place, key, value and reason */
     } * items;
     size_t count;
 };
 
 void refusals_add(struct refusals *r, const char *key, const char *what);
 void refusals_release(struct refusals *r);
-/* Logs a warning for each key that is accepted.  CONFIG: some are not; the message has the line to
- * add, and what each of them is. */
+/* Logs a warning for each key that is accepted.  CONFIG: some are not; the message lists them, and
+ * the line that would accept them. */
 enum status refusals_check(const struct refusals *r, const struct accept_config *a);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/line_reader.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,15 +30,9 @@ struct line_reader {
     bool at_eof;
 };
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-    return n > m && !strcmp(path + n - m, suffix);
-}
-
 bool line_reader_handles(const char *path)
 {
-    return has_suffix(path, ".gz") || has_suffix(path, ".zst");
+    return file_has_suffix(path, ".gz") || file_has_suffix(path, ".zst");
 }
 
 enum status line_reader_open(struct line_reader **out, const char *path)
@@ -55,7 +51,7 @@ enum status line_reader_from_file(struct line_reader **out, FILE *file, const ch
     l->input = heap(BUFFER_BYTES);
     l->in_frame = true; /* an empty file is truncated */
     enum status st = STATUS_OK;
-    if (has_suffix(path, ".gz")) {
+    if (file_has_suffix(path, ".gz")) {
         l->gzip = inflateInit2(&l->gz, GZIP_WINDOW_BITS) == Z_OK;
         if (!l->gzip) FAIL_OUT(MEMORY, "%s: cannot initialize zlib", path);
     } else {

@@ -13,12 +13,6 @@
 
 enum { MAX_DOCUMENT = 1 << 30, MAX_IDLE_BYTES = 4 << 20, DEFAULT_MOTIF_NEURONS = 256 };
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-    return n > m && !strcmp(path + n - m, suffix);
-}
-
 static enum status detect_kind(const char *path, const struct source_kind **kind)
 {
     static const struct source_kind *const kinds[] = {&source_jsonl,
@@ -30,7 +24,7 @@ static enum status detect_kind(const char *path, const struct source_kind **kind
                                                       &source_npy};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (size_t j = 0; j < SOURCE_SUFFIXES && kinds[i]->suffixes[j]; j++)
-            if (has_suffix(path, kinds[i]->suffixes[j])) {
+            if (file_has_suffix(path, kinds[i]->suffixes[j])) {
                 *kind = kinds[i];
                 return STATUS_OK;
             }
@@ -66,8 +60,8 @@ static enum status open_file(struct source *s, const char *path)
 static bool has_index(const struct file_list *list, const char *path)
 {
     size_t n = strlen(path);
-    for (size_t i = 0; has_suffix(path, ".bin") && i < list->count; i++)
-        if (has_suffix(list->paths[i], ".idx") && strlen(list->paths[i]) == n &&
+    for (size_t i = 0; file_has_suffix(path, ".bin") && i < list->count; i++)
+        if (file_has_suffix(list->paths[i], ".idx") && strlen(list->paths[i]) == n &&
             !memcmp(list->paths[i], path, n - 4))
             return true;
     return false;

@@ -1,7 +1,7 @@
 /* source_synthetic.c -- gpt-neuro-arch's synthetic spike counts, the path "synthetic-spikes": a
- * million sessions of 10 to 999 neurons and 100 to 1999 bins, in which a tenth of the neurons has a
- * spike in every bin and the others have none.  There the generator has no seed; here a session
- * depends on its number alone. */
+ * million sessions of 10 to 999 neurons and 100 to 1999 bins, in which a tenth of the neurons have
+ * a spike in every bin and the others have none.  A session depends on its number alone;
+ * gpt-neuro-arch draws it without a seed. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/rng.h"
 #include "data/source.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/table.h"
 
+#include "base/file.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,15 +58,9 @@ static enum status choose_kind(struct table *t, const char *column)
     return STATUS_OK;
 }
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-    return n > m && !strcmp(path + n - m, suffix);
-}
-
 enum status table_open(struct table *t, const char *path, const char *column)
 {
-    *t = (struct table){.is_arrow = has_suffix(path, ".arrow")};
+    *t = (struct table){.is_arrow = file_has_suffix(path, ".arrow")};
     enum status st = STATUS_OK;
     if (t->is_arrow) {
         TRY_OUT(arrow_open(&t->arrow, path, column));

@@ -1,5 +1,5 @@
-/* check_folder.c -- whether a folder is suitable for runs and checkpoints: durable writes, space.
- */
+/* check_folder.c -- whether a folder is suitable for runs and checkpoints: durable writes, free
+ * space. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/clock.h"
 #include "base/file.h"

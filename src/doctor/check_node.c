@@ -82,8 +82,8 @@ static double read_quota(const char *path)
     return cores;
 }
 
-/* The lowest CPU quota of this process's control group and its ancestors, in cores; 0: unlimited.
- */
+/* The lowest CPU quota of this process's control group and its ancestors, in cores; 0:
+ * unlimited. */
 static double read_cgroup_cores(void)
 {
     struct text groups = {0}, group = {0}, path = {0};

@@ -416,7 +416,7 @@ enum status hub_find(const char *path, char **local)
 
 /* Counts what the cache lacks of a path, according to the Hub. */
 static enum status look_online(const struct hub_settings *settings, const struct hub_path *p,
-                               bool *here, struct text *report)
+                               bool *cached, struct text *report)
 {
     struct client c = {0};
     struct listing l = {0};
@@ -432,8 +432,8 @@ static enum status look_online(const struct hub_settings *settings, const struct
     for (size_t i = 0; i < l.count; i++)
         if (!snapshot_has(&s, &l.files[i])) missing++, bytes += l.files[i].size;
     /* without the reference, hub_find does not know the snapshot */
-    *here = !missing && !hub_path_cached_commit(p, settings->cache, commit);
-    if (!*here)
+    *cached = !missing && !hub_path_cached_commit(p, settings->cache, commit);
+    if (!*cached)
         text_addf(report, "%s%s: %zu of %zu files, %.1f MB, are not in the cache",
                   report->len ? "; " : "", p->name, missing, l.count, (double)bytes / 1e6);
 out:
@@ -454,37 +454,37 @@ static bool is_cached(const struct hub_settings *settings, const char *path)
     return found;
 }
 
-static enum status look_at(struct hub_settings *s, const char *path, bool *here,
+static enum status look_at(struct hub_settings *s, const char *path, bool *cached,
                            struct text *report)
 {
     struct hub_path p;
-    *here = true;
+    *cached = true;
     if (!hub_is_path(path)) return STATUS_OK;
     TRY(hub_path_parse(&p, path));
-    enum status st = s->offline ? STATUS_OK : look_online(s, &p, here, report);
+    enum status st = s->offline ? STATUS_OK : look_online(s, &p, cached, report);
     bool unreachable = st == STATUS_IO || st == STATUS_UNSUPPORTED;
     if (unreachable) {
         text_addf(report, "%s%s", report->len ? "; " : "", status_message());
         s->offline = true; /* do not wait for the others, either */
         st = STATUS_OK;
     }
-    if (s->offline) *here = is_cached(s, path);
-    if (s->offline && !*here)
+    if (s->offline) *cached = is_cached(s, path);
+    if (s->offline && !*cached)
         text_addf(report, "%s%s: not in the cache", report->len ? "; " : "", path);
     hub_path_release(&p);
     return st;
 }
 
 enum status hub_look_with(const struct hub_settings *s, const char *const *paths, size_t count,
-                          bool *here, struct text *report)
+                          bool *cached, struct text *report)
 {
     struct hub_settings same = *s;
     same.once = true;
-    for (size_t i = 0; i < count; i++) TRY(look_at(&same, paths[i], &here[i], report));
+    for (size_t i = 0; i < count; i++) TRY(look_at(&same, paths[i], &cached[i], report));
     return STATUS_OK;
 }
 
-enum status hub_look(const char *const *paths, size_t count, bool *here, struct text *report)
+enum status hub_look(const char *const *paths, size_t count, bool *cached, struct text *report)
 {
     struct hub_settings s[2] = {0}; /* of the Hub, of the object store */
     bool is_read[2] = {false, false};
@@ -492,13 +492,13 @@ enum status hub_look(const char *const *paths, size_t count, bool *here, struct 
     for (size_t i = 0; i < count; i++) {
         int k = is_s3(paths[i]);
         if (!hub_is_path(paths[i])) {
-            here[i] = true;
+            cached[i] = true;
             TRY_OUT(hub_path_check_scheme(paths[i]));
             continue;
         }
         if (!is_read[k]) TRY_OUT(read_settings(paths[i], &s[k]));
         is_read[k] = s[k].once = true;
-        TRY_OUT(look_at(&s[k], paths[i], &here[i], report));
+        TRY_OUT(look_at(&s[k], paths[i], &cached[i], report));
     }
 out:
     for (int k = 0; k < 2; k++) hub_settings_release(&s[k]);

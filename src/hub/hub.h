@@ -2,10 +2,9 @@
  * their syntax) as local files.
  *
  * hub_fetch downloads what a path refers to into the cache; hub_find returns its local path without
- * any request.  Both leave local paths unchanged; URLs of another scheme
- * are errors (CONFIG).
- * Offline  With HF_HUB_OFFLINE=1 no requests are made, to neither; hub_fetch only checks the cache.
- */
+ * any request.  Both return local paths unchanged; a URL of another scheme is an error (CONFIG).
+ * Offline  With HF_HUB_OFFLINE=1 neither the Hub nor an object store is contacted; hub_fetch only
+ *          checks the cache. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +18,8 @@
 enum hub_selection { HUB_DATA, HUB_TOKENIZER, HUB_WEIGHTS };
 
 bool hub_is_path(const char *path); /* hf:// or s3:// */
-/* By the name of a file in a model's folder: is it part of the model, and does it have weights? */
+/* Whether a file of that name in a model's folder belongs to the model, and whether it holds
+ * weights. */
 bool hub_is_model_file(const char *name);
 bool hub_is_weights(const char *name);
 
@@ -35,10 +35,10 @@ enum status hub_fetch_with(const struct hub_settings *s, const char *path,
 enum status hub_find(const char *path, char **local);
 enum status hub_find_with(const struct hub_settings *s, const char *path, char **local);
 
-/* Looks for the data files of `count` paths without downloading any: here[i] becomes whether the
- * cache has all of paths[i]'s; a local path is here.  `report` becomes why not: how
- * much is missing, or that the Hub cannot be reached, in which case what the cache has of a path
- * counts as all.  Errors: those of hub_fetch that are not about reaching the Hub. */
-enum status hub_look(const char *const *paths, size_t count, bool *here, struct text *report);
+/* Checks which paths' data files are cached, without downloading any: cached[i] becomes true if
+ * the cache has all files of paths[i], or if that is a local path.  `report` receives what is
+ * missing, or that the Hub cannot be reached; then the files that the cache has of a path count as
+ * all of them.  Errors: those of hub_fetch that are not about reaching the Hub. */
+enum status hub_look(const char *const *paths, size_t count, bool *cached, struct text *report);
 enum status hub_look_with(const struct hub_settings *s, const char *const *paths, size_t count,
-                          bool *here, struct text *report);
+                          bool *cached, struct text *report);

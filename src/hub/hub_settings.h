@@ -1,6 +1,6 @@
-/* hub_settings.h -- how to reach the Hub or an object store, and where the cache is: the
- * environment variables of huggingface_hub; for s3:// those of AWS, and its files (s3_settings.h).
- */
+/* hub_settings.h -- how to reach the Hub or an object store, and where the cache is: from the
+ * environment variables of huggingface_hub; for s3://, from AWS's variables and files
+ * (s3_settings.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,8 +23,8 @@ struct hub_settings {
     void *context;
 };
 
-/* Those of the Hub.  CONFIG: the location of the cache is unknown.  DATA: the token is malformed.
- */
+/* Reads the Hub's settings.  CONFIG: the location of the cache is unknown.  DATA: the token is
+ * malformed. */
 enum status hub_settings_read(struct hub_settings *s);
 void hub_settings_release(struct hub_settings *s);
 

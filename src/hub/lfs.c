@@ -71,7 +71,8 @@ static enum status upload_basic(const struct lfs_transfer *t, const struct json 
         struct text line = {0};
         bool valid = json_is_string(h) && is_header_text(json_string(h)) &&
                      is_header_text(json_key(h)) && count < MAX_HEADERS;
-        if (!valid) FAIL_OUT(DATA, "%s: the Hub requires invalid headers", t->file->what);
+        if (!valid)
+            FAIL_OUT(DATA, "%s: the Hub's response requires invalid headers", t->file->what);
         text_addf(&line, "%s: %s", json_key(h), json_string(h));
         headers[count] = owned[count] = line.data;
         count++;
@@ -128,7 +129,9 @@ static enum status upload_parts(const struct lfs_transfer *t, const struct json 
     for (uint64_t at = 0; at < f->size; at += chunk, number++) {
         struct http_body part = {.fd = t->fd, .path = f->path, .begin = at};
         const char *to = part_url(header, number);
-        if (!to) FAIL_OUT(DATA, "%s: no URL of part %llu", f->what, (unsigned long long)number);
+        if (!to)
+            FAIL_OUT(DATA, "%s: the Hub's response has no URL for part %llu", f->what,
+                     (unsigned long long)number);
         part.size = f->size - at < chunk ? f->size - at : chunk;
         TRY_OUT(put_part(t, to, NULL, &part, &a));
         if (!a.etag[0]) FAIL_OUT(DATA, "%s: the response to a part has no ETag", f->what);

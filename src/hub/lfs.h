@@ -1,8 +1,8 @@
 /* lfs.h -- uploads a large file to the Hub by the Git LFS batch API, whole ("basic") or in parts
  * (the Hub's "multipart" transfer).
  *
- * The Hub tells by the SHA-256 whether it has the file already, so an interrupted upload of several
- * files resumes after the last one that was complete.
+ * The Hub identifies files by their SHA-256 and reports those that it has, so an interrupted upload
+ * of several files resumes after the last complete one.
  * Errors   Those of client_send; DATA: an invalid response. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -18,6 +18,6 @@ struct lfs_file {
     char sha256[DIGEST_HEX];
 };
 
-/* *uploaded is false if the Hub had the file. */
+/* Uploads the file; *uploaded becomes false if the Hub already has it. */
 enum status lfs_upload(struct client *c, const struct hub_path *repo, const struct lfs_file *f,
                        bool *uploaded);

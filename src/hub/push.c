@@ -191,13 +191,13 @@ static enum status read_modes(struct push_session *s, const struct json *root)
         f->is_skipped = json_true(json_get(v, "shouldIgnore")) ||
                         json_string_is(oid, f->is_lfs ? f->sha256 : f->git_sha1);
         if (!f->is_lfs && !f->is_skipped && f->size > MAX_REGULAR_BYTES)
-            FAIL(DATA, "%s: the Hub wants %s, of %llu bytes, without LFS", s->repo.name, f->name,
-                 (unsigned long long)f->size);
+            FAIL(DATA, "%s: the Hub requires %s (%llu bytes) within the commit instead of LFS",
+                 s->repo.name, f->name, (unsigned long long)f->size);
     }
     return STATUS_OK;
 }
 
-static enum status ask_modes(struct push_session *s, size_t begin, size_t end)
+static enum status request_modes(struct push_session *s, size_t begin, size_t end)
 {
     struct text json = {0}, sample = {0};
     struct json_writer w = {.text = &json};
@@ -339,7 +339,7 @@ enum status push_run(const struct push *p, struct text *url)
     TRY_OUT(find_files(&s));
     if (p->creates) TRY_OUT(create_repository(&s));
     for (size_t i = 0; i < s.count; i += BATCH) {
-        st = ask_modes(&s, i, s.count - i < BATCH ? s.count : i + BATCH);
+        st = request_modes(&s, i, s.count - i < BATCH ? s.count : i + BATCH);
         if (st == STATUS_MISSING)
             FAIL_OUT(MISSING,
                      "%s: no such repository or branch, or the token cannot see it; --create "

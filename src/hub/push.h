@@ -16,10 +16,11 @@
 struct push {
     const struct hub_settings *settings;
     const char *folder;
-    const char *target;       /* hf://ORG/NAME[@BRANCH] */
-    const char *message;      /* of the commit */
-    bool creates, is_private; /* creates the repository if it is missing */
+    const char *target;  /* hf://ORG/NAME[@BRANCH] */
+    const char *message; /* of the commit */
+    bool creates;        /* create the repository if it is missing, */
+    bool is_private;     /* as a private one */
 };
 
-/* *url becomes the address of the commit, or of the branch if nothing changed. */
+/* Pushes the folder; *url becomes the URL of the commit, or of the branch if nothing changed. */
 enum status push_run(const struct push *p, struct text *url);

@@ -1,4 +1,4 @@
-/* s3_listing.h -- the objects of a bucket, from ListObjectsV2. */
+/* s3_listing.h -- lists the objects of a bucket (ListObjectsV2). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,5 +13,5 @@ enum status s3_listing_add_page(struct listing *l, const char *xml, size_t len, 
 /* Adds the objects whose keys begin with query->prefix, or with query->folder and a slash. */
 enum status s3_listing_fetch(struct client *c, const struct hub_path *p,
                              const struct tree_query *query, struct listing *l);
-/* The "commit" of a list of objects: the hash of all of it. */
+/* The "commit" of a list of objects: a hash of all their keys, sizes and ETags. */
 void s3_listing_commit(const struct listing *l, char commit[COMMIT_HEX]);

@@ -17,7 +17,7 @@ static bool word_is(const char *at, size_t n, const char *word)
     return strlen(word) == n && !strncmp(at, word, n);
 }
 
-/* Is the line "[NAME]", "[KIND NAME]" or, with kind "profile", either? */
+/* Whether the line is "[NAME]", "[KIND NAME]" or, with kind "profile", either of them. */
 static bool is_section(const char *line, size_t n, const char *kind, const char *name)
 {
     const char *at = line + 1, *end = memchr(line, ']', n);

@@ -69,7 +69,7 @@ static void add_utf8(struct text *t, unsigned long code)
     text_add(t, out, n);
 }
 
-/* Is it a character of XML 1.0? */
+/* Whether XML 1.0 allows the character. */
 static bool is_character(unsigned long code)
 {
     if (code < 0x20) return code == '\t' || code == '\n' || code == '\r';

@@ -1,6 +1,6 @@
-/* xml.h -- a pull parser for the XML that object stores answer with (a subset of XML 1.0).
+/* xml.h -- a pull parser for the XML of object stores' responses (a subset of XML 1.0).
  *
- * Elements, text, attributes (skipped), comments, processing instructions, CDATA, and the five
+ * Parses elements, text, attributes (skipped), comments, processing instructions, CDATA, the five
  * named entities and character references.  A document type declaration is an error, so nothing
  * can expand.
  * Memory   Strings are valid until the next xml_next. */
@@ -31,7 +31,7 @@ void xml_init(struct xml *x, const char *bytes, size_t len, const char *what);
 void xml_release(struct xml *x);
 /* DATA: not well-formed, nested too deeply, not UTF-8; the message has the offset. */
 enum status xml_next(struct xml *x);
-/* At the end of a childless element with that path? */
+/* Whether the event is the end of a childless element with that path. */
 bool xml_is_leaf(const struct xml *x, const char *path);
 /* Appends text with &, <, > and quotes escaped. */
 void xml_escape(struct text *t, const char *text);

@@ -89,7 +89,7 @@ static void free_windows(struct co_windows *w)
 }
 
 /* A model that reads tokens and predicts the next. */
-struct co_reader {
+struct co_predictor {
     struct loaded_model *model;
     struct co_smoothing *options;
     struct arena run; /* the KV cache */
@@ -100,21 +100,21 @@ struct co_reader {
     size_t num_pending;
 };
 
-static enum status alloc_cache(struct co_reader *r)
+static enum status alloc_cache(struct co_predictor *r)
 {
     return decode_init_cache(&r->cache, &r->model->model, 1, (int)r->options->row, &r->run);
 }
 
 static enum status size_forward(void *context)
 {
-    struct co_reader *r = context;
+    struct co_predictor *r = context;
     int row = (int)r->options->row, chunk = row < CHUNK ? row : CHUNK;
     r->cache.length = row - chunk; /* attention's scratch grows with the context */
     TRY(decode_next(&r->model->model, &r->cache, &(struct decode_io){.T = chunk}, &r->model->step));
     return STATUS_OK;
 }
 
-static enum status open_reader(struct co_reader *r)
+static enum status open_predictor(struct co_predictor *r)
 {
     size_t V = (size_t)r->model->shape.V;
     TRY(alloc_cache(r));
@@ -128,14 +128,14 @@ static enum status open_reader(struct co_reader *r)
     return STATUS_OK;
 }
 
-static void close_reader(struct co_reader *r)
+static void close_predictor(struct co_predictor *r)
 {
     arena_release(&r->run);
     free(r->logits_V), free(r->order_V), free(r->pending);
 }
 
 /* Leaves the logits of the token after the pending ones. */
-static enum status read_pending(struct co_reader *r)
+static enum status read_pending(struct co_predictor *r)
 {
     for (size_t at = 0; at < r->num_pending; at += CHUNK) {
         size_t left = r->num_pending - at;
@@ -146,7 +146,7 @@ static enum status read_pending(struct co_reader *r)
     return STATUS_OK;
 }
 
-static void append(struct co_reader *r, const int32_t *ids, size_t count)
+static void append(struct co_predictor *r, const int32_t *ids, size_t count)
 {
     for (size_t i = 0; i < count; i++) r->pending[r->num_pending++] = ids[i];
 }
@@ -161,7 +161,7 @@ static double cross_entropy(const float *logits_V, int V, int32_t id)
 }
 
 /* Predicts one hidden count and appends a sampled one in its place. */
-static enum status predict(struct co_reader *r, int32_t truth, double rate, uint64_t position)
+static enum status predict(struct co_predictor *r, int32_t truth, double rate, uint64_t position)
 {
     struct co_smoothing *o = r->options;
     const struct comm *world = &r->model->machine.world;
@@ -181,7 +181,8 @@ static enum status predict(struct co_reader *r, int32_t truth, double rate, uint
     return STATUS_OK;
 }
 
-static enum status evaluate_window(struct co_reader *r, const struct co_window *w, uint64_t index)
+static enum status evaluate_window(struct co_predictor *r, const struct co_window *w,
+                                   uint64_t index)
 {
     size_t width = w->neurons + 1, seen = width - w->held_out;
     r->cache.length = 0, r->num_pending = 0;
@@ -217,7 +218,7 @@ static enum status collect(struct co_windows *w, const struct loaded_model *l,
     TRY(corpus_is_spike_counts(d->sources, &are_counts));
     if (!are_counts) FAIL(CONFIG, "%s: --held-out requires spike counts", path);
     w->items = heap((size_t)w->options->windows * sizeof *w->items);
-    struct corpus enough = *d; /* of a pile of terabytes */
+    struct corpus enough = *d; /* reads no more than the windows need */
     enough.max_ids = (uint64_t)w->options->windows * (uint64_t)w->options->row;
     TRY(corpus_each(&enough, cut_windows, w));
     if (!w->count)
@@ -232,14 +233,14 @@ enum status co_smoothing_measure(struct co_smoothing *c, struct loaded_model *l,
                                  const struct corpus *d)
 {
     struct co_windows w = {.options = c};
-    struct co_reader r = {.model = l, .options = c};
+    struct co_predictor r = {.model = l, .options = c};
     enum status st = STATUS_OK;
     TRY_OUT(comm_agree(&l->machine.world, collect(&w, l, d)));
-    TRY_OUT(comm_agree(&l->machine.world, open_reader(&r)));
+    TRY_OUT(comm_agree(&l->machine.world, open_predictor(&r)));
     for (size_t i = 0; i < w.count; i++) TRY_OUT(evaluate_window(&r, &w.items[i], i));
     c->used = (int64_t)w.count;
 out:
-    close_reader(&r);
+    close_predictor(&r);
     free_windows(&w);
     return st;
 }

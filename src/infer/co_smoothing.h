@@ -3,7 +3,7 @@
  *
  * Co-smoothing (Pei et al. 2021, Neural Latents Benchmark), for a model that reads bins as text: a
  * window of bins has the length of a training row.  In its first half all neurons are visible, so
- * that the model can tell who is who; in the second half some neurons, which are moved to the end
+ * that the model can identify them; in the second half some neurons, which are moved to the end
  * of every bin, are hidden: instead of their counts the model sees counts that it samples itself.
  * It predicts a hidden count from all visible neurons up to and including the same bin.  Windows
  * overlap by half, so that each bin after a session's first half window is predicted once.
@@ -21,7 +21,7 @@
 
 struct co_smoothing {
     double held_out; /* fraction of the neurons, at least one of each session; 0: do nothing */
-    int64_t windows; /* at most this many, from the beginning of the data */
+    int64_t windows; /* evaluate at most this many, from the beginning of the data */
     uint64_t seed;   /* which neurons are held out, and of the sampler */
     int64_t row;     /* tokens per window */
     /* results, of hidden counts below 255 */

@@ -1,8 +1,9 @@
-/* objective.h -- which objective a model was trained for: it decides whether attention is causal.
+/* objective.h -- the objective that a model was trained for, which decides whether attention is
+ * causal.
  *
  * A key of [objective] comes from the command line, else from the run's config.toml, else from the
  * files beside the weights: is_causal and mlm_probability in config.json, mask_token in
- * tokenizer_config.json.  A folder with Meta's params.json alone does not say, and counts as
+ * tokenizer_config.json.  Without any of these, as with Meta's params.json alone, a model is
  * causal. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

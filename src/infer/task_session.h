@@ -1,4 +1,4 @@
-/* task_session.h -- `eval --task`: scores a model on the tasks that users publish. */
+/* task_session.h -- `eval --task`: scores a model on published data sets (tasks/task.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

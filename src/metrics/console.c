@@ -6,14 +6,14 @@
 #include <string.h>
 #include <time.h>
 
-enum console_colour { PLAIN, RED, GREEN, YELLOW, TURQUOISE, BLUE, CYAN, MAGENTA };
+enum console_color { PLAIN, RED, GREEN, YELLOW, TURQUOISE, BLUE, CYAN, MAGENTA };
 static const char *const escapes[] = {
     [PLAIN] = "\033[0m",      [RED] = "\033[31m",  [GREEN] = "\033[32m", [YELLOW] = "\033[33m",
     [TURQUOISE] = "\033[96m", [BLUE] = "\033[34m", [CYAN] = "\033[36m",  [MAGENTA] = "\033[35m"};
 
-static void append_colour(struct text *t, bool colour, enum console_colour p)
+static void append_color(struct text *t, bool color, enum console_color p)
 {
-    if (colour) text_adds(t, escapes[p]);
+    if (color) text_adds(t, escapes[p]);
 }
 
 /* Appends a formatted number with a comma between thousands of its integer part. */
@@ -64,45 +64,45 @@ static void append_clock(struct text *t, double left_s, double wall_s)
     if (strftime(when, sizeof when, format, &local)) text_addf(t, " (%s)", when);
 }
 
-static void append_memory(struct text *t, const struct derived_metrics *d, bool colour)
+static void append_memory(struct text *t, const struct derived_metrics *d, bool color)
 {
-    append_colour(t, colour, TURQUOISE);
+    append_color(t, color, TURQUOISE);
     text_addf(t, "  memory: %5.2fGiB(%.2f%%)", d->memory_gib, 100 * d->memory_share);
-    append_colour(t, colour, BLUE);
+    append_color(t, color, BLUE);
     text_adds(t, "  tps: ");
     console_thousands(t, d->tokens_per_second_per_rank);
 }
 
 void console_step(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,
-                  const struct run_progress *p, bool colour)
+                  const struct run_progress *p, bool color)
 {
-    append_colour(t, colour, RED);
+    append_color(t, color, RED);
     text_addf(t, "step: %2lld", (long long)s->step);
-    append_colour(t, colour, GREEN);
+    append_color(t, color, GREEN);
     text_addf(t, "  loss: %8.5f", s->loss);
-    append_colour(t, colour, YELLOW);
+    append_color(t, color, YELLOW);
     text_addf(t, "  grad_norm: %7.4f", s->grad_norm);
-    append_memory(t, d, colour);
-    append_colour(t, colour, CYAN);
+    append_memory(t, d, color);
+    append_color(t, color, CYAN);
     text_adds(t, "  tflops: ");
     append_number(t, d->tflops_per_rank, 2);
-    append_colour(t, colour, MAGENTA);
+    append_color(t, color, MAGENTA);
     if (isfinite(d->mfu))
         text_addf(t, "  mfu: %.2f%%", 100 * d->mfu);
     else
         text_adds(t, "  mfu: N/A");
-    append_colour(t, colour, PLAIN);
+    append_color(t, color, PLAIN);
     text_adds(t, "  eta: ");
     console_duration(t, p->remaining_s);
     append_clock(t, p->remaining_s, p->wall_s);
 }
 
 void console_validation(struct text *t, int64_t step, double loss, const struct derived_metrics *d,
-                        bool colour)
+                        bool color)
 {
-    append_colour(t, colour, GREEN);
+    append_color(t, color, GREEN);
     text_addf(t, "validate step: %2lld", (long long)step);
     text_addf(t, "  loss: %7.4f", loss);
-    append_memory(t, d, colour);
-    append_colour(t, colour, PLAIN);
+    append_memory(t, d, color);
+    append_color(t, color, PLAIN);
 }

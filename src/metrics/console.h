@@ -17,7 +17,7 @@ void console_duration(struct text *t, double seconds);
 /* step: 10  loss:  8.04913  grad_norm:  1.4061  memory:  1.20GiB(5.00%)  tps: 7,069  tflops: 12.51
  * mfu: 31.20%  eta: 12m03s (14:40), on one line.  torchtitan's line, followed by the ETA. */
 void console_step(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,
-                  const struct run_progress *p, bool colour);
+                  const struct run_progress *p, bool color);
 /* validate step: 10  loss:  7.9310  memory:  1.20GiB(5.00%)  tps: 7,069 */
 void console_validation(struct text *t, int64_t step, double loss, const struct derived_metrics *d,
-                        bool colour);
+                        bool color);

@@ -31,7 +31,7 @@ struct append_file {
 
 struct metrics {
     struct metrics_options options; /* config and dump_folder are not used after metrics_open */
-    bool colour;
+    bool color;
     struct append_file lines, events;
     struct text text; /* the record being formatted; reserved in advance */
     struct eta eta;
@@ -63,13 +63,13 @@ static void append_torchtitan_step(struct metrics *m, const struct step_metrics 
                                    const struct derived_metrics *d)
 {
     struct run_progress p = progress_at(m, s->step);
-    console_step(&m->text, s, d, &p, m->colour);
+    console_step(&m->text, s, d, &p, m->color);
 }
 
 static void append_torchtitan_validation(struct metrics *m, int64_t step, double loss,
                                          const struct derived_metrics *d)
 {
-    console_validation(&m->text, step, loss, d, m->colour);
+    console_validation(&m->text, step, loss, d, m->color);
 }
 
 static void append_megatron_step(struct metrics *m, const struct step_metrics *s,
@@ -186,7 +186,7 @@ enum status metrics_open(struct metrics **out, const struct metrics_options *o)
     m->dialect = &dialects[o->config->console];
     m->begin_s = clock_monotonic_s();
     m->nxdt_tags = o->config->tensorboard_tags == TAGS_nxdt;
-    m->colour = log_color() && !o->config->disable_color_printing;
+    m->color = log_color() && !o->config->disable_color_printing;
     m->lines.fd = m->events.fd = -1;
     text_reserve(&m->text, RECORD_BYTES);
     tzset(); /* reads the time zone now instead of in a step */

@@ -64,7 +64,7 @@ static const struct flavor flavors[] = {
 };
 enum { NUM_FLAVORS = sizeof flavors / sizeof flavors[0] };
 
-/* Families of torchtitan and others that differ from a Llama, by how their names begin. */
+/* Families of torchtitan and other programs that are not Llamas, by prefix of their names. */
 static const struct {
     const char *begins, *difference;
 } other_families[] = {
@@ -79,7 +79,7 @@ static const struct {
     {"mamba", "is a state space model"},
 };
 
-/* Why a family is no Llama; NULL: it is one of ours, maybe misspelled. */
+/* Why a family is not a Llama; NULL: its name is similar to one of ours. */
 static const char *family_difference(const char *family)
 {
     size_t best = 3;

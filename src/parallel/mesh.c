@@ -52,7 +52,7 @@ static enum status fail_product(const int64_t degrees[AXIS_COUNT], int64_t all, 
         STATUS_CONFIG, __FILE__, __LINE__,
         "parallelism: data_parallel_replicate_degree %lld x data_parallel_shard_degree %lld x "
         "tensor_parallel_degree %lld x pipeline_parallel_degree %lld x context_parallel_degree "
-        "%lld: these degrees make %s ranks; they must make the number of ranks, %d",
+        "%lld: the product of the degrees is %s; it must be the number of ranks, %d",
         (long long)degrees[AXIS_dp_replicate], (long long)degrees[AXIS_dp_shard],
         (long long)degrees[AXIS_tp], (long long)degrees[AXIS_pp], (long long)degrees[AXIS_cp],
         made.data, size);

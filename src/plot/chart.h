@@ -15,7 +15,7 @@ struct chart_line {
     size_t count;
     const double *raw; /* the unsmoothed y, drawn faintly behind the line, or NULL */
     bool marks;        /* draw a marker at each point: for a few points */
-    int colour;        /* index into the palette, modulo its size */
+    int color;         /* index into the palette, modulo its size */
 };
 
 struct chart {
@@ -31,7 +31,7 @@ struct chart {
 void chart_axes(const struct chart *c, int x_ticks, int y_ticks, struct axis *x, struct axis *y);
 
 /* Draws with Braille characters, two by four dots each.  The size must be at least 30 by 8. */
-void chart_terminal(const struct chart *c, bool colour, struct text *out);
+void chart_terminal(const struct chart *c, bool color, struct text *out);
 /* Writes one self-contained SVG document with a transparent background, readable on light and dark
  * pages. */
 void chart_svg(const struct chart *c, struct text *out);

@@ -11,7 +11,7 @@
 /* Mid-tones that contrast with both white and dark pages. */
 static const char *const palette[] = {"#2f81f7", "#e0792b", "#2da44e", "#a371f7",
                                       "#d4589c", "#1b9aaa", "#b08800", "#e5534b"};
-enum { NUM_COLOURS = sizeof palette / sizeof *palette };
+enum { NUM_COLORS = sizeof palette / sizeof *palette };
 #define INK  "#6e7781"
 #define RULE "#8b949e"
 
@@ -127,18 +127,18 @@ static void append_curve(struct text *t, const struct svg_frame *f, const struct
 static void append_line(struct text *t, const struct svg_frame *f, const struct chart_line *l)
 {
     char style[128];
-    const char *colour = palette[l->colour % NUM_COLOURS];
+    const char *color = palette[l->color % NUM_COLORS];
     if (!l->count) return;
     if (l->raw) {
-        snprintf(style, sizeof style, "stroke=\"%s\" stroke-opacity=\"0.35\"", colour);
+        snprintf(style, sizeof style, "stroke=\"%s\" stroke-opacity=\"0.35\"", color);
         append_curve(t, f, l, l->raw, style);
     }
-    snprintf(style, sizeof style, "stroke=\"%s\" stroke-width=\"%s\"", colour,
+    snprintf(style, sizeof style, "stroke=\"%s\" stroke-width=\"%s\"", color,
              l->marks ? "1.2\" stroke-dasharray=\"3 4" : "1.8");
     append_curve(t, f, l, l->y, style);
     for (size_t i = 0; l->marks && i < l->count; i++)
         text_addf(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" fill=\"%s\"/>\n",
-                  x_pixel(f, l->x[i]), y_pixel(f, l->y[i]), colour);
+                  x_pixel(f, l->x[i]), y_pixel(f, l->y[i]), color);
 }
 
 /* Four significant digits with trailing zeros; very small and large values in %g. */
@@ -181,7 +181,7 @@ static void append_last_values(struct text *t, const struct chart *c, const stru
         const struct chart_line *l = &c->lines[order[i]];
         char last[32];
         format_value(l->y[l->count - 1], last, sizeof last);
-        text_addf(t, "<g fill=\"%s\"%s>", palette[l->colour % NUM_COLOURS],
+        text_addf(t, "<g fill=\"%s\"%s>", palette[l->color % NUM_COLORS],
                   l->marks ? "" : " font-weight=\"600\"");
         append_label(t, f->left + f->width + 9, y_labels[i], "", last);
         text_adds(t, "</g>\n");
@@ -200,13 +200,13 @@ static int layout_legend(struct text *t, const struct chart *c, double top)
         double width = SWATCH + text_width(l->name, FONT_SIZE) + gap;
         if (x > MARGIN && x + width - gap > c->width - MARGIN) x = MARGIN, rows++;
         double y = top + rows * LEGEND_ROW - 7;
-        const char *colour = palette[l->colour % NUM_COLOURS];
+        const char *color = palette[l->color % NUM_COLORS];
         if (t && l->marks)
             text_addf(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"/>\n", x + 9,
-                      y - 4.5, colour);
+                      y - 4.5, color);
         else if (t)
             text_addf(t, "<path d=\"M%.1f %.1fh18\" stroke=\"%s\" stroke-width=\"3\"/>\n", x,
-                      y - 4.5, colour);
+                      y - 4.5, color);
         if (t) append_label(t, x + SWATCH, y, "", l->name);
         x += width;
     }

@@ -13,7 +13,7 @@
 struct braille_cell {
     uint8_t dots; /* the character is U+2800 + dots */
     bool mark;
-    int colour;
+    int color;
 };
 
 struct braille_canvas {
@@ -21,21 +21,21 @@ struct braille_canvas {
     struct braille_cell *cells;
 };
 
-static const char *const ansi_colours[] = {"\033[34m", "\033[33m", "\033[32m",
-                                           "\033[35m", "\033[36m", "\033[31m"};
-enum { NUM_COLOURS = sizeof ansi_colours / sizeof *ansi_colours };
+static const char *const ansi_colors[] = {"\033[34m", "\033[33m", "\033[32m",
+                                          "\033[35m", "\033[36m", "\033[31m"};
+enum { NUM_COLORS = sizeof ansi_colors / sizeof *ansi_colors };
 
 static struct braille_cell *cell_of(const struct braille_canvas *v, int x, int y)
 {
     return &v->cells[y / 4 * v->columns + x / 2];
 }
 
-static void set_dot(const struct braille_canvas *v, int x, int y, int colour)
+static void set_dot(const struct braille_canvas *v, int x, int y, int color)
 {
     static const uint8_t bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     struct braille_cell *cell = cell_of(v, x, y);
     cell->dots |= bits[y % 4][x % 2];
-    cell->colour = colour;
+    cell->color = color;
 }
 
 struct dot_position {
@@ -44,12 +44,12 @@ struct dot_position {
 
 /* Bresenham's line algorithm. */
 static void draw_segment(const struct braille_canvas *v, struct dot_position at,
-                         struct dot_position to, int colour)
+                         struct dot_position to, int color)
 {
     int dx = abs(to.x - at.x), dy = -abs(to.y - at.y);
     int step_x = at.x < to.x ? 1 : -1, step_y = at.y < to.y ? 1 : -1;
     for (int error = dx + dy;;) {
-        set_dot(v, at.x, at.y, colour);
+        set_dot(v, at.x, at.y, color);
         if (at.x == to.x && at.y == to.y) return;
         int twice = 2 * error;
         if (twice >= dy) error += dy, at.x += step_x;
@@ -67,16 +67,16 @@ static void draw_line(const struct braille_canvas *v, const struct chart_line *l
             (int)lround((1 - axis_position(y, l->y[i])) * (4 * v->rows - 1)),
         };
         if (l->marks)
-            *cell_of(v, at.x, at.y) = (struct braille_cell){.mark = true, .colour = l->colour};
+            *cell_of(v, at.x, at.y) = (struct braille_cell){.mark = true, .color = l->color};
         else
-            draw_segment(v, i ? before : at, at, l->colour);
+            draw_segment(v, i ? before : at, at, l->color);
         before = at;
     }
 }
 
-static void append_painted(struct text *out, const char *what, int colour, bool paint)
+static void append_painted(struct text *out, const char *what, int color, bool paint)
 {
-    if (paint) text_adds(out, ansi_colours[colour % NUM_COLOURS]);
+    if (paint) text_adds(out, ansi_colors[color % NUM_COLORS]);
     text_adds(out, what);
     if (paint) text_adds(out, "\033[0m");
 }
@@ -84,12 +84,12 @@ static void append_painted(struct text *out, const char *what, int colour, bool 
 static void append_cell(struct text *out, const struct braille_cell *cell, bool paint)
 {
     if (cell->mark) {
-        append_painted(out, "\u25cf", cell->colour, paint);
+        append_painted(out, "\u25cf", cell->color, paint);
     } else if (cell->dots) {
         /* U+2800 + dots in UTF-8 */
         char glyph[4] = {(char)0xE2, (char)(0xA0 | cell->dots >> 6),
                          (char)(0x80 | (cell->dots & 63)), 0};
-        append_painted(out, glyph, cell->colour, paint);
+        append_painted(out, glyph, cell->color, paint);
     } else {
         text_adds(out, " ");
     }
@@ -145,13 +145,13 @@ static void append_legend(struct text *out, const struct chart *c, int margin, b
         if (starts_row && used) text_adds(out, "\n");
         text_addf(out, "%*s", starts_row ? margin + 1 : 3, "");
         used = starts_row ? width : used + 3 + width;
-        append_painted(out, l->marks ? " \u25cf" : "\u28e4\u28e4", l->colour, paint);
+        append_painted(out, l->marks ? " \u25cf" : "\u28e4\u28e4", l->color, paint);
         text_addf(out, " %s %s", l->name, last);
     }
     text_adds(out, "\n");
 }
 
-void chart_terminal(const struct chart *c, bool colour, struct text *out)
+void chart_terminal(const struct chart *c, bool color, struct text *out)
 {
     struct axis x, y;
     int rows = c->height - 4 - (c->title ? 1 : 0), margin = 0;
@@ -178,10 +178,10 @@ void chart_terminal(const struct chart *c, bool colour, struct text *out)
         int end = v.columns;
         const struct braille_cell *cells = v.cells + row * v.columns;
         while (end && !cells[end - 1].dots && !cells[end - 1].mark) end--;
-        for (int i = 0; i < end; i++) append_cell(out, &cells[i], colour);
+        for (int i = 0; i < end; i++) append_cell(out, &cells[i], color);
         text_adds(out, "\n");
     }
     append_x_axis(out, c, &x, margin, v.columns);
-    append_legend(out, c, margin, colour);
+    append_legend(out, c, margin, color);
     free(v.cells);
 }

@@ -1,4 +1,5 @@
-/* parquet_rows.h -- the rows of a Parquet file as text of JSON objects; see task_rows.h. */
+/* parquet_rows.h -- the rows of a Parquet file, each as the text of a JSON object; task_rows.h has
+ * the mapping. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -93,7 +93,7 @@ static enum status fail_format(void)
     task_format_list(&names);
     enum status st =
         status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                    "the columns are of no known task; expected those of %s", names.data);
+                    "the columns match no known task; expected those of %s", names.data);
     text_release(&names);
     return st;
 }

@@ -1,14 +1,13 @@
 /* task.h -- an evaluation task: the questions of a data set as token IDs, each with one request per
- * choice.  A request is a context and a continuation, whose log-likelihood the model gives.
+ * choice.  A request is a context and a continuation, whose log-likelihood the model computes.
  *
- * Tokens   As lm-evaluation-harness and its hf backend: white space at the end of the context moves
- *          to the continuation; context and continuation are encoded together, and the continuation
- *          is what follows as many tokens as the context alone has.  BOS comes first if the
- *          tokenizer adds it, and in place of an empty context, where EOS stands in for a missing
- *          BOS.  The beginning of a request that is too long is left out.
- * Source   EleutherAI/lm-evaluation-harness at 4e7e0d47, lm_eval/api/model.py,
- * models/huggingface.py.
- */
+ * Tokens   As in lm-evaluation-harness with its hf backend: white space at the end of the context
+ *          moves to the continuation; the two are encoded together, and if the context alone has n
+ *          tokens, the continuation begins after token n.  BOS comes first if the tokenizer adds
+ *          it.  An empty context becomes BOS, or EOS if the tokenizer has no BOS.  A request that
+ *          is too long loses its beginning.
+ * Source   EleutherAI/lm-evaluation-harness at 4e7e0d47, lm_eval/api/model.py and
+ *          lm_eval/models/huggingface.py. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -42,7 +41,7 @@ struct task {
     int64_t *lengths; /* characters of each request's answer, for acc_norm */
     struct task_item *items;
     size_t num_requests, num_items;
-    size_t num_truncated; /* requests whose beginning was left out */
+    size_t num_truncated; /* requests that lost their beginning */
     bool masked;
 };
 

@@ -27,13 +27,13 @@ enum task_metric {
     TASK_ACC = 1,        /* the most likely choice is the correct one */
     TASK_ACC_NORM = 2,   /* the same with log-likelihoods divided by `length` */
     TASK_GREEDY = 4,     /* acc: greedy decoding yields the continuation */
-    TASK_PERPLEXITY = 8, /* of the continuation as a whole, as LAMBADA's */
+    TASK_PERPLEXITY = 8, /* of the whole continuation (LAMBADA) */
 };
 
 struct task_format {
     const char *name;
     unsigned metrics;       /* of enum task_metric */
-    const char *columns[6]; /* that tell the format from others; the rest is NULL */
+    const char *columns[6]; /* by which the format is detected; the rest are NULL */
     /* Fills in the question.  DATA: a column has another type, or the answer is missing. */
     enum status (*read)(const struct json *row, struct task_question *q);
 };

@@ -30,8 +30,8 @@ static enum status open_task(struct task_list *l, const char *word, const struct
     enum status st = STATUS_OK;
     for (size_t i = 0; i < l->count; i++)
         if (!strcmp(l->tasks[i].name, name))
-            FAIL_OUT(CONFIG, "%s: two tasks are named \"%s\"; expected NAME=FILE with other names",
-                     word, name);
+            FAIL_OUT(CONFIG, "%s: two tasks are named \"%s\"; rename one with NAME=FILE", word,
+                     name);
     TRY_OUT(hub_find(task_list_path(word), &path));
     here.name = name, here.path = path;
     TRY_OUT(task_open(&l->tasks[l->count], &here, tok));
@@ -81,8 +81,8 @@ void task_list_warn(const struct task_list *l, const struct task_options *o)
     for (size_t i = 0; i < l->count; i++)
         if (l->tasks[i].num_truncated)
             log_line(LOG_WARN,
-                     "task %s: %zu of %zu requests exceed %d tokens: their beginning is "
-                     "cut",
+                     "task %s: %zu of %zu requests are longer than %d tokens: their beginning is "
+                     "left out",
                      l->tasks[i].name, l->tasks[i].num_truncated, l->tasks[i].num_requests,
                      o->max_tokens);
 }

@@ -1,15 +1,15 @@
 /* task_result.h -- scores of a task: accuracies with standard errors, and perplexity.
  *
- * Rules    As lm-evaluation-harness: the choice is the first of the most likely ones.  acc_norm
- *          divides log-likelihoods by the characters of the answer.  The standard error of an
- *          accuracy is sqrt(acc (1 - acc) / (items - 1)).
+ * Rules    As in lm-evaluation-harness: of equally likely choices the first counts.  acc_norm
+ *          divides each log-likelihood by the number of characters of the answer.  The standard
+ *          error of an accuracy is sqrt(acc (1 - acc) / (items - 1)).
  * Ranks    Inputs are those of all requests; every rank computes the same. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "tasks/task.h"
 
-/* Of each request. */
+/* What the model gives for each request. */
 struct task_scores {
     double *log_likelihoods; /* nats; of a masked model pseudo-log-likelihoods */
     int64_t *misses;         /* tokens of the continuation that are not the most likely ones */
@@ -21,7 +21,7 @@ struct task_result {
     double log_likelihood_sum; /* of the correct choices */
 };
 
-/* A score by lm-evaluation-harness's name.  error NaN: none. */
+/* A score under lm-evaluation-harness's name.  error NaN: none. */
 struct task_value {
     const char *name;    /* "acc", "acc_norm", "perplexity" */
     double value, error; /* standard error */
@@ -29,7 +29,7 @@ struct task_value {
 enum { TASK_MAX_VALUES = 3 };
 
 struct task_result task_result_compute(const struct task *t, const struct task_scores *s);
-/* Returns how many. */
+/* Fills `values`; returns how many. */
 int task_result_values(const struct task *t, const struct task_result *r,
                        struct task_value values[TASK_MAX_VALUES]);
 /* Appends the members of an object: task, format, items, and each value with its stderr. */

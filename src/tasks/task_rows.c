@@ -18,17 +18,11 @@ struct task_rows {
     struct text where, json;
 };
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-    return n > m && !strcmp(path + n - m, suffix);
-}
-
 static enum status open_file(struct task_rows *r)
 {
-    if (has_suffix(r->path, ".parquet")) return parquet_rows_open(&r->table, r->path);
+    if (file_has_suffix(r->path, ".parquet")) return parquet_rows_open(&r->table, r->path);
     if (line_reader_handles(r->path)) return line_reader_open(&r->lines, r->path);
-    if (!has_suffix(r->path, ".jsonl") && !has_suffix(r->path, ".json"))
+    if (!file_has_suffix(r->path, ".jsonl") && !file_has_suffix(r->path, ".json"))
         FAIL(CONFIG, "%s: expected a .jsonl, .jsonl.gz, .jsonl.zst or .parquet file", r->path);
     return file_map_open(&r->map, r->path);
 }

@@ -2,7 +2,7 @@
  *
  * Files    .jsonl, .jsonl.gz, .jsonl.zst: an object per line; blank lines are skipped.
  *          .parquet: a row's columns of text, integers and booleans, lists of them, and structs of
- *          these; other columns are omitted.  Nulls are null; in lists they are omitted. */
+ *          these; other columns are omitted.  A null becomes null, or is omitted from a list. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,5 +16,6 @@ void task_rows_close(struct task_rows *r);
 /* The next row, which the caller frees; NULL: no more.  DATA: not a JSON object, or the file is
  * damaged. */
 enum status task_rows_next(struct task_rows *r, struct json **row);
-/* "FILE, line 3" or "FILE, row 2": the row returned last, valid until the next call. */
+/* Position of the last row, for messages: "FILE, line 3" or "FILE, row 2".  Valid until the next
+ * call. */
 const char *task_rows_where(const struct task_rows *r);

@@ -206,7 +206,7 @@ static void init_merging(struct bpe_trainer *t)
                 t, (struct queued_pair){t->pairs[i].count, t->pairs[i].left, t->pairs[i].right});
 }
 
-/* Merges a pair in one word: updates the counts of the neighbouring pairs and queues the new
+/* Merges a pair in one word: updates the counts of the neighboring pairs and queues the new
  * ones. */
 static void merge_word(struct bpe_trainer *t, int32_t w, struct queued_pair pair, int32_t merged)
 {

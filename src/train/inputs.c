@@ -18,7 +18,7 @@ const char *inputs_tokenizer_path(const struct config *c)
 }
 
 /* The folder of initial_load_path's model if it has a tokenizer, else NULL; heap.  Weights of the
- * Hub may not be here yet. */
+ * Hub may not be downloaded yet. */
 static char *find_model_tokenizer(const struct config *c)
 {
     char *path = NULL, *model = NULL, *folder = NULL;
@@ -55,10 +55,10 @@ enum status inputs_fetch_tokenizer(const struct config *c, const struct comm *wo
     return STATUS_OK;
 }
 
-/* What the run's sources hold.  Of sources that cannot be opened the loader says why. */
+/* What the run's sources hold.  The loader reports sources that cannot be opened. */
 struct held_data {
     bool ids;    /* only token IDs, for which a tokenizer is optional */
-    bool counts; /* only spike counts, which no tokenizer of text made */
+    bool counts; /* only spike counts, which need no tokenizer */
 };
 
 static struct held_data find_held_data(const struct config *c)

@@ -28,6 +28,6 @@ void memory_plan_warn(size_t needed, size_t available)
         log_line(LOG_WARN,
                  "not enough memory: %.2f GiB required, %.2f GiB available; the OOM killer may end "
                  "this run "
-                 "(`llamero plan` shows what needs how much)",
+                 "(`llamero plan` shows memory by category)",
                  (double)needed / gib, (double)available / gib);
 }

@@ -1,5 +1,5 @@
-/* start.h -- where a run takes its first weights from: the newest checkpoint in its folder, else
- * checkpoint.initial_load_path, else random numbers.
+/* start.h -- where a run gets its first weights: from the newest checkpoint in its folder, else
+ * from checkpoint.initial_load_path, else from random numbers.
  *
  * The folder may also hold a torch.distributed.checkpoint directory as step-N.  As in torchtitan,
  * the run resumes from it, but step 0 only provides weights; it may lack tensors. */
@@ -14,20 +14,20 @@
 struct start {
     char *folder; /* heap; NULL: random weights */
     bool own;     /* a checkpoint in the run's folder, of this step: */
-    int64_t step; /* -1: not its own */
+    int64_t step; /* -1: from elsewhere */
     bool native;  /* in our format, so an older one may replace it */
     bool whole;   /* resume the optimizer, the schedule and the data, too */
     bool partial; /* the folder may lack tensors */
 };
 
 struct start_search {
-    int64_t limit; /* only own checkpoints of steps below it */
-    bool fetch;    /* download initial_load_path; else a path that is not in the cache is skipped */
+    int64_t limit; /* only own checkpoints of earlier steps */
+    bool fetch;    /* download initial_load_path; otherwise skip it if it is not in the cache */
 };
 
 /* Finds the start.  Collective.  DATA: the run's folder has checkpoints, but none is intact, so
- * that a run never starts over silently.  MISSING: no model at initial_load_path, or not the step
- * load_step.  Also the errors of hub_fetch. */
+ * that a run never starts over silently.  MISSING: no model at initial_load_path, or no
+ * step load_step.  Also the errors of hub_fetch. */
 enum status start_find(struct start *s, const struct config *c, const struct start_search *search,
                        const struct comm *world);
 void start_release(struct start *s);

@@ -25,8 +25,8 @@ struct task_row {
     int tokens, masked_at; /* masked_at: of a masked model, in the request */
 };
 
-/* Lengths of rows, in descending order: those of the evaluator times 1, 3/4, 1/2, 3/8, ..., as far
- * as ranks can divide them. */
+/* Lengths of rows, in descending order: the evaluator's times 1, 3/4, 1/2, 3/8, ..., where the
+ * ranks can divide them. */
 static int find_lengths(const struct evaluator *e, int lengths[MAX_LENGTHS])
 {
     int count = 1, unit = 2 * e->peers->size;
@@ -40,7 +40,7 @@ static int find_lengths(const struct evaluator *e, int lengths[MAX_LENGTHS])
 }
 
 /* The evaluator for rows of fewer tokens, in the same buffers. */
-static struct evaluator shortened(const struct evaluator *e, int T)
+static struct evaluator shorten(const struct evaluator *e, int T)
 {
     struct evaluator s = *e;
     s.batch.T = T;
@@ -53,7 +53,7 @@ enum status task_evaluator_size(const struct evaluator *e, struct arena *step)
 {
     int lengths[MAX_LENGTHS], count = find_lengths(e, lengths);
     for (int i = 0; i < count; i++) {
-        struct evaluator s = shortened(e, lengths[i]);
+        struct evaluator s = shorten(e, lengths[i]);
         TRY(evaluator_size(&s, step));
     }
     return STATUS_OK;
@@ -124,7 +124,7 @@ static void add_scores(const struct evaluator *e, const struct task_row *rows, i
         }
 }
 
-/* Adds up what ranks have: each token's loss is on one rank of a group. */
+/* Adds the scores of a group's ranks, each of which has the losses of different tokens. */
 static enum status sum_over(const struct comm *c, const struct task *t, struct task_scores *s)
 {
     enum { CHUNK = 4096 }; /* the ranks' chunks are gathered */
@@ -145,7 +145,7 @@ static enum status agree_to_stop(const struct evaluator *e, bool *stop)
     return STATUS_OK;
 }
 
-/* Computes a batch; num_rows 0: of padding alone, since other ranks need this rank. */
+/* Computes a batch; num_rows 0: padding alone, so that this rank takes part in collectives. */
 static enum status run_batch(const struct scoring *g, const struct task_row *rows, int num_rows)
 {
     const struct evaluator *e = g->evaluator;
@@ -155,15 +155,15 @@ static enum status run_batch(const struct scoring *g, const struct task_row *row
         BUG_IF(!length);
         length--;
     }
-    struct evaluator here = shortened(e, lengths[length]);
-    here.batch.valid = 0;
-    for (int i = 0; i < here.batch.B; i++)
+    struct evaluator fitting = shorten(e, lengths[length]);
+    fitting.batch.valid = 0;
+    for (int i = 0; i < fitting.batch.B; i++)
         if (i < num_rows)
-            fill_row(&here.batch, i, g, &rows[i]);
+            fill_row(&fitting.batch, i, g, &rows[i]);
         else
-            batch_pad_row(&here.batch, i);
-    TRY(evaluator_forward(&here, g->step));
-    add_scores(&here, rows, num_rows, g->scores);
+            batch_pad_row(&fitting.batch, i);
+    TRY(evaluator_forward(&fitting, g->step));
+    add_scores(&fitting, rows, num_rows, g->scores);
     return STATUS_OK;
 }
 

@@ -1,5 +1,5 @@
-/* task_validation.h -- validation.tasks: evaluation tasks during training.  They are no part of the
- * training state: no bit of training depends on them. */
+/* task_validation.h -- validation.tasks: evaluation tasks during training.  They are not part of
+ * the training state: no bit of training depends on them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,8 @@ struct task_validation {
     int32_t mask;           /* ID of the mask token of a masked model */
 };
 
-/* Reads the tasks' files, which inputs_fetch has fetched.  `log`: warns about requests that are
- * cut. CONFIG: no tokenizer.  Other errors: those of task_list_open. */
+/* Reads the tasks' files, which inputs_fetch has fetched.  `log`: warns about requests that lose
+ * their beginning.  CONFIG: no tokenizer.  Other errors: those of task_list_open. */
 enum status task_validation_open(struct task_validation *v, const struct config *c,
                                  const struct tokenizer *tok, bool log);
 void task_validation_close(struct task_validation *v);

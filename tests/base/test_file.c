@@ -162,6 +162,14 @@ TEST(file_join_keeps_absolute_names_and_adds_one_slash)
     }
 }
 
+TEST(file_has_suffix_requires_a_name_before_it)
+{
+    CHECK(file_has_suffix("a/b.jsonl.gz", ".gz"));
+    CHECK(!file_has_suffix("a/b.jsonl.gz", ".jsonl"));
+    CHECK(!file_has_suffix(".gz", ".gz"));
+    CHECK(!file_has_suffix("z", ".gz"));
+}
+
 TEST(file_exists_in_finds_files_and_folders)
 {
     const char *folder = test_folder(), *path = test_path(folder, "a.txt");

@@ -73,11 +73,11 @@ TEST(log_has_no_color_unless_stderr_is_a_terminal)
 {
     int old = dup(STDERR_FILENO), fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     CHECK(old >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
-    bool colour = log_color();
+    bool color = log_color();
     dup2(old, STDERR_FILENO);
     close(old);
     close(fd);
-    CHECK(!colour);
+    CHECK(!color);
 }
 
 static void log_colored_line(void)

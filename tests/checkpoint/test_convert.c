@@ -116,7 +116,8 @@ static void check_blocks(const char *folder, bool tied, const float *want)
     CHECK_STATUS(DATA, checkpoint_load(folder, &s, NULL, &found));
     CHECK_MESSAGE("model.embed_tokens.weight");
     for (size_t i = 0; i < other.elements; i++) got[i] = -77;
-    CHECK_STATUS(OK, checkpoint_load(folder, &s, &(struct load_rules){&exclude, false}, &found));
+    CHECK_STATUS(OK,
+                 checkpoint_load(folder, &s, &(struct load_rules){.exclude = &exclude}, &found));
     for (int i = 0; i < other.num_tensors; i++) {
         const struct tensor_slot *to = &other.tensors[i];
         const struct tensor_slot *from = layout_find(&all, to->id, to->layer);
@@ -228,7 +229,8 @@ static void check_loaded(const struct saved *s, const char *from, const struct o
                                      .shard = &s->shard,
                                      .weights = got};
     for (size_t i = 0; i < n; i++) got[i] = -77;
-    CHECK_STATUS(OK, checkpoint_load(from, &state, &(struct load_rules){exclude, false}, &found));
+    CHECK_STATUS(OK,
+                 checkpoint_load(from, &state, &(struct load_rules){.exclude = exclude}, &found));
     for (int i = 0; i < s->layout.num_tensors; i++) {
         const struct tensor_slot *t = &s->layout.tensors[i];
         bool out = exclude && is_left_out(t);

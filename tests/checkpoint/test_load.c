@@ -169,8 +169,8 @@ TEST(excluded_tensors_and_parts_stay_unchanged)
     CHECK_STATUS(OK, load_into(&l, &s, step));
     for (size_t j = 0; j < s.layout.elements; j++) l.buffers[0][j] = l.buffers[1][j] = 5;
     json_free(l.found.state);
-    CHECK_STATUS(OK,
-                 checkpoint_load(step, &l.state, &(struct load_rules){&exclude, false}, &l.found));
+    CHECK_STATUS(
+        OK, checkpoint_load(step, &l.state, &(struct load_rules){.exclude = &exclude}, &l.found));
     for (int i = 0; i < s.layout.num_tensors; i++) {
         const struct tensor_slot *t = &s.layout.tensors[i];
         float want = t->layer == 1 ? 5 : s.weights[t->offset];

@@ -75,7 +75,7 @@ TEST(validation_names_a_data_set_only_if_nothing_else_is_given)
         config_release(&c);
     }
     CHECK_STATUS(CONFIG, load(&c, toml, (const char *const[]){"validation.dataset=full"}, 1));
-    CHECK_MESSAGE("validation.dataset = \"full\" is a name of training data");
+    CHECK_MESSAGE("validation.dataset = \"full\" names training data");
     config_release(&c);
 }
 
@@ -117,7 +117,7 @@ TEST(neural_names_require_the_vocabulary_of_their_tokens)
     CHECK(c.model.vocab_size == 256);
     config_release(&c);
     CHECK_STATUS(CONFIG, load(&c, counts, (const char *const[]){"model.vocab_size=32000"}, 1));
-    CHECK_MESSAGE("model.vocab_size = 32000 must be 256, or model.tokenizer_path");
+    CHECK_MESSAGE("set model.vocab_size = 256 (is 32000), or model.tokenizer_path");
     config_release(&c);
     CHECK_STATUS(OK, load(&c, counts, (const char *const[]){"training.dataset=synthetic"}, 1));
     check_source(&c, 0, "synthetic-spikes", 1);

@@ -530,16 +530,17 @@ TEST(loader_rejects_a_damaged_cursor)
 {
     static const struct {
         const char *from, *to, *why;
+        enum status status;
     } cases[] = {
-        {"\"format\": 1", "\"format\": 2", "unknown \"format\""},
-        {"\"next_row\": 1", "\"next_row\": -1", "next_row"},
-        {"\"next_row\": 1", "\"next_row\": 0.5", "next_row"},
-        {"\"settings\"", "\"sittings\"", "settings"},
-        {"\"streams\"", "\"stream\"", "has no streams"},
-        {"[1,", "[-1,", "stream 0 is damaged"},
-        {"[1,", "[\"1\",", "stream 0 is damaged"},
-        {"[1,", "[", "stream 0 is damaged"},
-        {"[1,", "[1e300,", "stream 0 is damaged"},
+        {"\"format\": 1", "\"format\": 2", "unknown \"format\"", STATUS_CONFIG},
+        {"\"next_row\": 1", "\"next_row\": -1", "next_row", STATUS_DATA},
+        {"\"next_row\": 1", "\"next_row\": 0.5", "next_row", STATUS_DATA},
+        {"\"settings\"", "\"sittings\"", "settings", STATUS_DATA},
+        {"\"streams\"", "\"stream\"", "has no streams", STATUS_DATA},
+        {"[1,", "[-1,", "stream 0 is damaged", STATUS_DATA},
+        {"[1,", "[\"1\",", "stream 0 is damaged", STATUS_DATA},
+        {"[1,", "[", "stream 0 is damaged", STATUS_DATA},
+        {"[1,", "[1e300,", "stream 0 is damaged", STATUS_DATA},
     };
     struct text cursor = {0}, bad = {0};
     struct rig r;
@@ -552,7 +553,7 @@ TEST(loader_rejects_a_damaged_cursor)
         text_clear(&bad);
         text_add(&bad, cursor.data, (size_t)(at - cursor.data));
         text_addf(&bad, "%s%s", cases[i].to, at + strlen(cases[i].from));
-        check_rejected(&r, bad.data, STATUS_DATA, cases[i].why);
+        check_rejected(&r, bad.data, cases[i].status, cases[i].why);
     }
     check_rejected(&r, "[]", STATUS_DATA, "no data position");
     char *carry = strstr(cursor.data, "\n[");

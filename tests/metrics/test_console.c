@@ -32,11 +32,11 @@ static bool lasts(double seconds, const char *want)
 
 /* Formats a step without the clock at the end, which depends on the time zone. */
 static void line_of(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,
-                    double left_s, bool colour)
+                    double left_s, bool color)
 {
     text_clear(t);
     struct run_progress p = {.remaining_s = left_s, .wall_s = 1700000000};
-    console_step(t, s, d, &p, colour);
+    console_step(t, s, d, &p, color);
     char *clock = strstr(t->data, " (");
     if (clock) *clock = 0;
 }
@@ -84,7 +84,7 @@ TEST(console_clock_shows_time_weekday_or_date)
     text_release(&t);
 }
 
-TEST(console_colours_only_add_escape_codes)
+TEST(console_colors_only_add_escape_codes)
 {
     struct text plain = {0}, painted = {0}, bare = {0};
     line_of(&plain, &step_10, &typical, 60, false);

@@ -25,7 +25,7 @@ TEST(mesh_rejects_degrees_whose_product_is_not_the_number_of_ranks)
         CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[i], 0, 2));
     CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[0], 0, 2));
     CHECK_MESSAGE("data_parallel_shard_degree 3");
-    CHECK_MESSAGE("these degrees make 3 ranks; they must make the number of ranks, 2");
+    CHECK_MESSAGE("the product of the degrees is 3; it must be the number of ranks, 2");
     CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[1], 0, 2));
     CHECK_MESSAGE("these degrees make a multiple of 3 ranks");
     CHECK(mesh_min_ranks(&wrong[0]) == 3 && mesh_min_ranks(&wrong[1]) == 3);

@@ -25,7 +25,7 @@ TEST(chart_smoothing_preserves_straight_lines)
     }
 }
 
-TEST(chart_smoothing_averages_neighbours)
+TEST(chart_smoothing_averages_neighbors)
 {
     const double y[] = {0, 9, 0, 0, 3};
     double s[5];

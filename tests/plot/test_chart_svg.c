@@ -50,7 +50,7 @@ TEST(chart_svg_is_a_document_of_the_requested_size)
 {
     struct chart_line l[] = {
         {.name = "loss", .x = steps, .y = values, .raw = values, .count = 4},
-        {.name = "validation", .x = steps, .y = values, .count = 4, .marks = true, .colour = 1}};
+        {.name = "validation", .x = steps, .y = values, .count = 4, .marks = true, .color = 1}};
     struct chart c = {.title = "A title",
                       .x_label = "step",
                       .y_label = "loss (nats/token)",
@@ -120,7 +120,7 @@ TEST(chart_svg_last_values_do_not_overlap)
     struct chart_line l[LINES];
     for (int i = 0; i < LINES; i++) {
         y[i][0] = 5, y[i][1] = 1 + 0.001 * i;
-        l[i] = (struct chart_line){.name = "r", .x = steps, .y = y[i], .count = 2, .colour = i};
+        l[i] = (struct chart_line){.name = "r", .x = steps, .y = y[i], .count = 2, .color = i};
     }
     struct chart c = {.x_label = "s",
                       .y_label = "y",

@@ -41,7 +41,7 @@ TEST(chart_terminal_draws_a_line_from_corner_to_corner)
 TEST(chart_terminal_fits_the_requested_size)
 {
     struct chart_line l[] = {{.name = "a run with a long name", .x = up, .y = down, .count = 10},
-                             {.name = "another one", .x = up, .y = up, .count = 10, .colour = 1},
+                             {.name = "another one", .x = up, .y = up, .count = 10, .color = 1},
                              {.name = "marks", .x = up, .y = up, .count = 3, .marks = true}};
     for (int width = 30; width < 200; width += 13)
         for (int height = 8; height < 60; height += 7)
@@ -65,7 +65,7 @@ TEST(chart_terminal_fits_the_requested_size)
             }
 }
 
-TEST(chart_terminal_uses_colour_only_on_request)
+TEST(chart_terminal_uses_color_only_on_request)
 {
     struct chart_line l = {.name = "loss", .x = up, .y = up, .count = 10};
     struct chart c = {

@@ -285,7 +285,7 @@ TEST(context_parallel_ranks_train_and_validate_the_same_model)
     }
 }
 
-/* Sums are taken over pairs of neighbours, so they do not depend on the layout. */
+/* Sums are taken over pairs of neighbors, so they do not depend on the layout. */
 TEST(data_parallel_layouts_have_the_same_bits)
 {
     static const struct {

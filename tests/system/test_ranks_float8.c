@@ -88,7 +88,7 @@ static double furthest_scale(const struct layout_run *a, const struct layout_run
 }
 
 /* same_tensors: layouts that split neither rows nor matrices have the same microbatches, and so the
- * same scales, up to the order of sums.  Another order can round a value to the neighbouring FP8
+ * same scales, up to the order of sums.  Another order can round a value to the neighboring FP8
  * value, a difference of 1/16, so later results are close but not equal.  Context and tensor
  * parallel ranks have other tensors, with other amaxes. */
 static const struct {

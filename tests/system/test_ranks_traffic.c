@@ -86,12 +86,12 @@ static size_t ring_received(const struct training *t)
     size_t n = size_of_group(t, GROUP_cp);
     return microbatches_of(t) * L * (n - 1) * (2 + 4) * (T / n) * P;
 }
-/* A residual stream [T, D] from each neighbouring stage. */
+/* A residual stream [T, D] from each neighboring stage. */
 static size_t stage_received(const struct training *t)
 {
     const struct comm *pp = &t->machine.groups.of[GROUP_pp];
-    size_t neighbours = pp->rank > 0 && pp->rank < pp->size - 1 ? 2 : 1;
-    return microbatches_of(t) * neighbours * T * D;
+    size_t neighbors = pp->rank > 0 && pp->rank < pp->size - 1 ? 2 : 1;
+    return microbatches_of(t) * neighbors * T * D;
 }
 
 #define NO_REDO "activation_checkpoint.mode=none"

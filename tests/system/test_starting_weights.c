@@ -52,6 +52,20 @@ static void put_blocks(const struct place *p, const char *from, const char *name
     CHECK(unlink(test_path(to, "config.json")) == 0);
 }
 
+/* The exclusion is for the start: later the run's own tensors are loaded, with their moments. */
+TEST(a_resumed_run_loads_the_tensors_that_its_start_excluded)
+{
+    struct place p = place();
+    CHECK(train(&p, "language", NULL, "training.steps=2 " TOKENIZER) == 0);
+    const char *from = step(&p, "language", "2");
+    CHECK(train(&p, "straight", from, "training.steps=4 " EXCLUDE) == 0);
+    CHECK(train(&p, "resumed", from, "training.steps=3 " EXCLUDE) == 0);
+    CHECK(train(&p, "resumed", from, "training.steps=4 " EXCLUDE) == 0);
+    CHECK(runs_metric(test_path(p.folder, "straight"), "loss") ==
+          runs_metric(test_path(p.folder, "resumed"), "loss"));
+    leave(&p);
+}
+
 TEST(a_partial_dcp_as_step_0_provides_the_blocks)
 {
     struct place p = place();

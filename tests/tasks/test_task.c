@@ -75,7 +75,7 @@ TEST(a_task_names_the_row_that_is_wrong)
     CHECK_STATUS(DATA, open_lines(&t, &o, ""));
     CHECK_MESSAGE("contains no rows");
     CHECK_STATUS(CONFIG, open_lines(&t, &o, "{\"txt\": \"0\"}"));
-    CHECK_MESSAGE("task.jsonl, line 1: the columns are of no known task; expected those of arc");
+    CHECK_MESSAGE("task.jsonl, line 1: the columns match no known task; expected those of arc");
     CHECK_STATUS(DATA, open_lines(&t, &o, "{\"text\": \"a b\"}\n{\"text\": 3}"));
     CHECK_MESSAGE("task.jsonl, line 2");
     o.format = task_format_find("piqa");

@@ -28,7 +28,7 @@ TEST(tasks_are_named_after_their_files_or_explicitly)
     CHECK(task_list_longest_row(&l) > 100);
     task_list_close(&l);
     CHECK_STATUS(CONFIG, open_words(&l, DATA "arc.jsonl", DATA "arc.parquet"));
-    CHECK_MESSAGE("two tasks are named \"arc\"; expected NAME=FILE");
+    CHECK_MESSAGE("two tasks are named \"arc\"; rename one with NAME=FILE");
     CHECK_STATUS(MISSING, open_words(&l, DATA "arc.jsonl", "nowhere.jsonl"));
     CHECK(!strcmp(task_list_path("a=b/c"), "b/c") && !strcmp(task_list_path("a/b=c"), "a/b=c"));
 }

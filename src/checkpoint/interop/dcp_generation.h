@@ -1,7 +1,7 @@
 /* dcp_generation.h -- the generations of torchtitan, which name and store the same state
  * differently in a torch.distributed.checkpoint directory.
  *
- * The key lists in tests/checkpoint/data/dcp-generations state from which commits this is known.
+ * The key lists in tests/checkpoint/data/dcp-generations name the commits that they come from.
  * Reading needs no generation: dcp.h detects all of them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -12,7 +12,7 @@
 
 enum dcp_generation { DCP_FRONTIER, DCP_V0_1, DCP_V0_2, DCP_NEW, DCP_GENERATIONS };
 
-/* What an entry of the train_state holds.  torch loads an entry only if it was saved as the kind of
+/* What an entry of train_state holds.  torch loads an entry only if it was saved as the kind of
  * object that the program has: a tensor or a Python object. */
 enum dcp_train_value {
     DCP_STEP_INT32,  /* the step, a 0-d tensor */
@@ -27,13 +27,12 @@ struct dcp_generation_spec {
     /* Whether weights are nested in "model" ("model.norm.weight"): in a checkpoint of only the
      * model, and in a run's. */
     bool nests_model, nests_run_model;
-    bool has_newest_names; /* lm_head, qkv_linear: see tensor_name.h */
-    bool has_rope_table;   /* a run's checkpoint holds the buffer freqs_cis */
-    bool ties;             /* the head can be tied to the embedding, and then has no moments */
-    /* An empty position of the data loader exists in this format; */
-    bool has_empty_loader;
-    const char *loader_size; /* with the number of data-parallel ranks under this key; NULL: none */
-    const char *without_loader; /* what to do to load a run without its data position */
+    bool has_newest_names;      /* lm_head, qkv_linear: see tensor_name.h */
+    bool has_rope_table;        /* a run's checkpoint holds the buffer freqs_cis */
+    bool ties;                  /* the head can be tied to the embedding, and then has no moments */
+    bool has_empty_loader;      /* the data loader accepts an empty position */
+    const char *loader_size;    /* the key of its number of data-parallel ranks; NULL: none */
+    const char *without_loader; /* for users: how to load a run without its data position */
     struct {
         const char *name;
         enum dcp_train_value value;

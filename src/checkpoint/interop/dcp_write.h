@@ -1,8 +1,7 @@
 /* dcp_write.h -- writes a model, or a run, as a torch.distributed.checkpoint directory that torch
  * loads.
  *
- * Each tensor is one shard; torch reshards it for the ranks that
- * load it.
+ * Each tensor is one shard; torch reshards it for the ranks that load it.
  * Memory   A few megabytes, and the metadata of the tensors. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

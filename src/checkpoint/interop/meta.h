@@ -3,7 +3,7 @@
  *
  * Shards   Each of N files has 1/N of a tensor along the axis that llama.params names for tensor
  *          parallelism; norms are replicated.  Llama 1 and 2 split the embedding by columns, Llama
- *          3 by vocabulary.  With more files than key/value heads, neighbouring files have the same
+ *          3 by vocabulary.  With more files than key/value heads, neighboring files have the same
  *          heads.
  * Memory   Reading maps the files; writing needs a few megabytes. */
 // SPDX-License-Identifier: Apache-2.0

@@ -27,7 +27,7 @@ enum status torch_files_open_moments(struct tensor_slices *slices, const char *p
  * folder if neither exists. */
 char *torch_files_folder(const char *path);
 /* Reads the shape from either and the tensors.  Sizes that the tensors of a partial model do not
- * tell are those of `model`; NULL: they are required.  MISSING: neither exists. */
+ * determine are those of `model`; NULL: the tensors are required.  MISSING: neither exists. */
 enum status torch_files_shape(const char *path, const struct model_shape *model,
                               struct model_shape *shape);
 bool torch_files_have_shape(const char *path);

@@ -8,7 +8,7 @@
 
 #include "comm/mpi/progress.h"
 
-enum { HEARTBEAT_TIMEOUT_S = 10 }; /* a rank that is silent for so long counts as dead */
+enum { HEARTBEAT_TIMEOUT_S = 10 }; /* a rank that is silent for this long counts as dead */
 
 struct heartbeat;
 

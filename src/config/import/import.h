@@ -122,8 +122,8 @@ enum status import_check_refusals(struct import *im);
 /* Appends an item's place for messages: "file:line: key" or "command line: key". */
 void import_write_place(const struct import *im, const struct import_item *item, struct text *out);
 
-/* Write the result: a commented TOML file, or an object with format, file, ranks, keys[] and toml.
- */
+/* Write the result: a commented TOML file, or a JSON object with format, file, ranks, keys[] and
+ * toml. */
 void import_write(const struct import *im, struct text *toml);
 void import_write_json(const struct import *im, struct text *json);
 

@@ -25,17 +25,16 @@ enum status rules_set_layout(struct import *im, const struct import_layout *l,
                              const struct import_layout_keys *keys);
 
 /* Sets `target`, a factor, from a minimum and a peak rate.  CONFIG: the peak is 0 or below the
- * minimum.
- */
+ * minimum. */
 enum status rules_set_min_lr(struct import *im, const struct import_item *least, const char *target,
                              const struct import_item *peak);
-/* Refuses a key that is set but not to `word`, as for Llama; `text` says what Llama has. */
+/* Refuses a key that is set to anything but `word`, Llama's value; `text` says what a Llama has. */
 void rules_require_llama(struct import *im, const char *key, const char *word, const char *text);
 /* Sets the model's sizes from Hugging Face's config.json.  MISSING, DATA, CONFIG: as
  * hf_config_read. */
 enum status rules_set_model_from_json(struct import *im, const struct import_item *item,
                                       const char *path);
-/* Sliding-window attention: ignored if the window covers the sequence, not supported otherwise. */
+/* Sliding-window attention: no effect if the window covers the sequence, otherwise unsupported. */
 enum status rules_check_window(struct import *im, const char *key);
 /* Adds [WEIGHT PREFIX ...] or [PREFIX ...] in Megatron-LM's sample order.  CONFIG: some prefixes
  * have weights and others do not. */

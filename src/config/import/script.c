@@ -1,5 +1,5 @@
-/* script.c -- imports scripts that start Megatron-LM's pretrain_gpt.py, or train.py by accelerate.
- */
+/* script.c -- imports scripts that start Megatron-LM's pretrain_gpt.py, or `accelerate launch` with
+ * frontier-guide's train.py. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 #include "base/json.h"
@@ -13,8 +13,8 @@
 
 enum { MAX_BYTES = 1 << 20, MAX_RANKS = 1 << 20 };
 
-/* Reads a script that this one starts: the file of that name in the same folder, whatever its path.
- */
+/* Reads a script that this one starts: the file of that name in the same folder, whatever its
+ * path. */
 static enum status open_in_same_folder(const void *context, const char *path, struct text *bytes)
 {
     const char *first = context, *slash = strrchr(first, '/'), *name = strrchr(path, '/');

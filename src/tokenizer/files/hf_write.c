@@ -115,8 +115,8 @@ static void write_type(struct json_writer *w, const char *type)
     json_end_object(w);
 }
 
-/* Llama 2's; Metaspace, which newer files have, adds no space before a text that starts with one.
- */
+/* Llama 2's.  Metaspace, which newer files use instead, adds no space before a text that starts
+ * with one. */
 static void write_normalizer(struct json_writer *w, const struct token_table *pieces)
 {
     if (!pieces) {

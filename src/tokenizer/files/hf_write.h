@@ -16,8 +16,8 @@ struct hf_merge {
     int32_t left, right;
 };
 
-/* A byte-level BPE with Llama 3's splitter; or, with `pieces`, a BPE with byte_fallback as
- * Llama 2's. */
+/* A byte-level BPE with Llama 3's splitter; or, with `pieces`, a BPE with byte_fallback,
+ * like Llama 2's. */
 struct hf_write {
     const struct vocabulary *vocabulary; /* byte-level: its tokens */
     const struct token_table *pieces;    /* tokens as written in the file; or NULL */

@@ -69,7 +69,7 @@ TEST(pytorch_bin_fixture_has_the_oracles_values)
     json_free(l.found.state);
     for (size_t i = 0; i < s.layout.elements; i++) l.buffers[0][i] = -77;
     CHECK_STATUS(
-        OK, checkpoint_load(FOLDER, &l.state, &(struct load_rules){&exclude, false}, &l.found));
+        OK, checkpoint_load(FOLDER, &l.state, &(struct load_rules){.exclude = &exclude}, &l.found));
     for (int i = 0; i < s.layout.num_tensors; i++) {
         const struct tensor_slot *t = &s.layout.tensors[i];
         float first = l.buffers[0][t->offset];

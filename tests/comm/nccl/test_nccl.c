@@ -342,7 +342,7 @@ TEST(nccl_registers_memory_until_it_is_deregistered_or_the_group_released)
     CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = registers}));
 }
 
-/* Every rank sends to both neighbours at once, and receives in another order. */
+/* Every rank sends to both neighbors at once, and receives in another order. */
 static enum status exchanges(const struct comm *c, struct queue *queue)
 {
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;

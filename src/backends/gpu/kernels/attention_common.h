@@ -253,7 +253,7 @@ static __device__ __forceinline__ void multiply_ab(struct tile_acc (&out)[ROW_TI
 
 struct attention_output {
     void *base;
-    bool is_f32, pairs; /* pairs: two neighbouring elements may be stored at once */
+    bool is_f32, pairs; /* pairs: two neighboring elements may be stored at once */
 };
 
 static inline struct attention_output make_output(const struct attention *a, void *base,
