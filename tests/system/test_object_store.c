@@ -71,6 +71,10 @@ TEST(a_run_resumes_from_the_copies_of_its_checkpoints)
     CHECK(runs_train(config, other, settings, &err) == 0); /* a node with an empty disk */
     CHECK(strstr(err.data, "fetching step-4") && strstr(err.data, "resuming from"));
     check_no_secrets(err.data);
+    settings = "training.steps=3 checkpoint.load_step=2 checkpoint.enable=true "
+               "lr_scheduler.total_steps=8 checkpoint.copy_to=s3://bucket/runs/one";
+    CHECK(runs_train(config, test_path(folder, "older"), settings, &err) == 0);
+    CHECK(strstr(err.data, "fetching step-2") && strstr(err.data, "resuming from"));
     settings = "training.steps=8 checkpoint.enable=true lr_scheduler.total_steps=8";
     CHECK(runs_train(config, straight, settings, &err) == 0);
     runs_check_same_files(test_path(other, "checkpoint/step-8"),

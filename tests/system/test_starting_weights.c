@@ -66,6 +66,21 @@ TEST(a_resumed_run_loads_the_tensors_that_its_start_excluded)
     leave(&p);
 }
 
+/* Rank 0 finds the error before the ranks split into groups; the other must not wait for it there. */
+TEST(ranks_stop_together_if_the_starting_weights_do_not_fit)
+{
+    struct place p = place();
+    CHECK(train(&p, "small", NULL, "training.steps=1") == 0);
+    text_clear(&p.set);
+    text_addf(&p.set,
+              SHORT "parallelism.tensor_parallel_degree=2 model.ffn_hidden=88 "
+                    "checkpoint.initial_load_path=%s",
+              step(&p, "small", "1"));
+    CHECK(runs_train_ranks(2, p.config, test_path(p.folder, "run"), p.set.data, &p.err) == 78);
+    CHECK(strstr(p.err.data, "set model.ffn_hidden to fit"));
+    leave(&p);
+}
+
 TEST(a_partial_dcp_as_step_0_provides_the_blocks)
 {
     struct place p = place();
