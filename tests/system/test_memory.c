@@ -63,8 +63,10 @@ static const char *new_folder(void)
     return folder;
 }
 
+/* Not under ASan, whose allocator uses memory of its own, and which makes these runs the slowest. */
 TEST(plan_is_within_five_percent_of_the_measured_peak)
 {
+    if (TEST_SLOWED) skip();
     static const char *const settings[] = {
         WIDE "training.seq_len=256",
         WIDE "training.seq_len=256 training.mixed_precision_param=float32",
@@ -82,7 +84,7 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
               "validation.steps=2",
     };
     const char *folder = new_folder();
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i += TEST_SLOWED ? 4 : 1)
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         check_peak(folder, 1, settings[i]);
 }
 

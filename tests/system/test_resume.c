@@ -62,10 +62,22 @@ static void check_resume(const char *settings)
 #define ASYNC  "checkpoint.async_mode=async "
 
 TEST(a_resumed_run_equals_the_uninterrupted_run_in_bf16) { check_resume("debug.seed=1"); }
-TEST(a_resumed_run_equals_the_uninterrupted_run_in_float32) { check_resume(F32); }
-TEST(a_resumed_run_equals_the_uninterrupted_run_with_async_saves) { check_resume(ASYNC); }
+TEST(a_resumed_run_equals_the_uninterrupted_run_in_float32)
+{
+    if (TEST_SLOWED) skip(); /* other tests combine it */
+    check_resume(F32);
+}
+TEST(a_resumed_run_equals_the_uninterrupted_run_with_async_saves)
+{
+    if (TEST_SLOWED) skip(); /* other tests combine it */
+    check_resume(ASYNC);
+}
 TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks) { check_resume(MASKED F32 ASYNC); }
-TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks_in_bf16) { check_resume(MASKED); }
+TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks_in_bf16)
+{
+    if (TEST_SLOWED) skip(); /* other tests combine it */
+    check_resume(MASKED);
+}
 TEST(a_resumed_run_equals_the_uninterrupted_run_in_float8)
 {
     check_resume("model.converters=[\"float8\"]");
