@@ -27,7 +27,7 @@ TEST(mesh_rejects_degrees_whose_product_is_not_the_number_of_ranks)
     CHECK_MESSAGE("data_parallel_shard_degree 3");
     CHECK_MESSAGE("the product of the degrees is 3; it must be the number of ranks, 2");
     CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[1], 0, 2));
-    CHECK_MESSAGE("these degrees make a multiple of 3 ranks");
+    CHECK_MESSAGE("the product of the degrees is a multiple of 3");
     CHECK(mesh_min_ranks(&wrong[0]) == 3 && mesh_min_ranks(&wrong[1]) == 3);
     CHECK(mesh_min_ranks(&wrong[2]) == 4 && mesh_min_ranks(&wrong[4]) == 0);
 }
