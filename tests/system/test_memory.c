@@ -64,7 +64,7 @@ static const char *new_folder(void)
     return folder;
 }
 
-/* Not under ASan, whose allocator uses memory of its own, and which makes these runs the slowest. */
+/* Not under ASan, whose allocator uses memory of its own, and which makes these runs slow. */
 TEST(plan_is_within_five_percent_of_the_measured_peak)
 {
     if (TEST_SLOWED) skip();

@@ -66,7 +66,7 @@ TEST(a_resumed_run_loads_the_tensors_that_its_start_excluded)
     leave(&p);
 }
 
-/* Rank 0 finds the error before the ranks split into groups; the other must not wait for it there. */
+/* Rank 0 finds the error before the ranks split into groups; the other must not wait there. */
 TEST(ranks_stop_together_if_the_starting_weights_do_not_fit)
 {
     struct place p = place();
