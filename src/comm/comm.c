@@ -206,6 +206,13 @@ enum status comm_all_reduce_int64(const struct comm *c, enum reduction how, int6
     return STATUS_OK;
 }
 
+enum status comm_all_reduce_exact(const struct comm *c, struct exact_sum *sum)
+{
+    exact_sum_carry(sum);
+    TRY(comm_all_reduce_int64(c, REDUCE_SUM, sum->ints, EXACT_SUM_INTS));
+    return STATUS_OK;
+}
+
 enum status comm_all_gather_bytes(const struct comm *c, void *x, size_t bytes)
 {
     const struct comm *host;
