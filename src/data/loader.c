@@ -199,6 +199,16 @@ static void deliver_row(struct loader *l, uint64_t k)
     }
 }
 
+/* Where the i-th row of a batch goes (loader_options.deal). */
+static int place_of_row(const struct loader *l, int i)
+{
+    const struct loader_options *o = &l->options;
+    bool is_dealt = o->deal > 1 && o->block > 1 && l->order->block == 1 && !o->once;
+    if (!is_dealt) return i;
+    int k = i % (o->deal * o->block);
+    return i - k + k % o->deal * o->block + k / o->deal;
+}
+
 enum status loader_next(struct loader *l, struct batch *b, int *rows)
 {
     BUG_IF(b->T != l->options.seq_len);
@@ -207,12 +217,13 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
     *rows = 0;
     for (int i = 0; i < b->B; i++) {
         struct loader_row *r;
+        int place = place_of_row(l, i);
         TRY(wait_row(l, l->num_delivered, &r));
         if (r->empty) {
-            batch_pad_row(b, i);
+            batch_pad_row(b, place);
             continue;
         }
-        batch_copy_row(b, i, &r->row);
+        batch_copy_row(b, place, &r->row);
         deliver_row(l, l->num_delivered);
         ++*rows;
     }

@@ -35,6 +35,9 @@ struct loader_options {
     int reader, num_readers; /* this data-parallel reader and their number; 0, 1 for a single one */
     int prefetch_rows;       /* rows that a thread prefetches; 0: loader_next reads them itself */
     int block;               /* data.order = "megatron": consecutive rows per reader; 0: one */
+    int deal;                /* streams: a batch's rows are dealt in turn to this many microbatches
+                                of `block` rows, so that other numbers of readers with fewer or
+                                more microbatches see the same ones; 0, 1: they stay in order */
     int64_t run_rows;        /* megatron: rows of the whole run, over all readers */
     bool validation;         /* read the held-out documents instead of the training documents */
     bool once;               /* one pass over every document (validation, eval).  The rows do not

@@ -85,13 +85,18 @@ static enum status validate_loss(struct training_run *r)
     o.prefetch_rows = 0;
     o.validation = !path[0];
     o.once = true;
+    int64_t batches = c->validation.steps;
+    if (t->elastic.canonical && batches > 0) { /* the same rows on any number of ranks */
+        o.max_rows = batches * c->validation.local_batch_size;
+        batches = -1;
+    }
     struct loader *loader = NULL;
     struct evaluation e;
     enum status st = STATUS_OK;
     double begin = clock_monotonic_s();
     int stop;
     TRY_OUT(comm_agree(world(r), r->reads ? loader_open(&loader, &o) : STATUS_OK));
-    TRY_OUT(evaluator_run(&t->evaluator, loader, c->validation.steps, &t->step, &e));
+    TRY_OUT(evaluator_run(&t->evaluator, loader, batches, &t->step, &e));
     TRY_OUT(pending_signal(r, &stop));
     if (stop) goto out; /* evaluation ended early: its mean is not the validation loss */
     if (!e.tokens) FAIL_OUT(DATA, "validation: the data has no token to predict");

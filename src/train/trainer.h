@@ -16,6 +16,7 @@
 #include "model/init_weights.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "parallel/elastic.h"
 #include "parallel/fsdp.h"
 #include "parallel/pipeline.h"
 #include "parallel/plan.h"
@@ -23,6 +24,7 @@
 #include "train/evaluator.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
+#include "train/step_sums.h"
 
 struct trainer {
     const struct config *config; /* borrowed */
@@ -35,11 +37,14 @@ struct trainer {
     struct stage *stages;     /* owned */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* of an optimizer step; owned */
+    struct loss_share *loss_shares;  /* of each of them, for elastic sums; owned */
+    struct step_sums sums;
     struct group_plan plan;
     bool has_float8;
     struct float8_state float8; /* if has_float8; the same on every rank */
     struct optim optim;
     struct shard shard; /* this rank's shard */
+    struct elastic elastic;
     struct fsdp fsdp;
     float *weights, *gradients; /* flat, this rank's shard; weights NULL if split: */
     uint16_t *low; /* low 16 bits of split master weights; compute_weights has the rest */
@@ -59,7 +64,7 @@ struct trainer {
 
 struct step_result {
     double loss;      /* nats/token */
-    double max_loss;  /* the largest of the ranks' own means */
+    double max_loss;  /* the largest of the ranks' own means; elastic: of the microbatches' */
     double grad_norm; /* before clipping */
     double lr;
     double data_seconds; /* waiting for the batch */
