@@ -348,6 +348,11 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     const struct config *c = r->config;
     TRY(trainer_open(&r->trainer, c, shape, machine));
     r->trainer_is_open = true;
+    if (r->is_main && r->trainer.elastic.canonical)
+        log_line(LOG_INFO,
+                 "elastic sums over %lld microbatches: any number of data-parallel ranks that "
+                 "divides it has the same bits",
+                 (long long)r->trainer.elastic.canonical);
     r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
         inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape->V);
