@@ -43,6 +43,7 @@ struct loader_options {
 };
 
 struct loader;
+struct source;
 
 /* Opens the files, partitions them into streams and checks that each stream has documents.
  * MISSING, DATA, CONFIG: the message names the source and the problem. */
@@ -52,6 +53,10 @@ void loader_close(struct loader *l);
 /* Fills the batch with the next b->B rows.  With `once` the last batch may be short: *rows is the
  * number of rows filled (0 at the end); the others have no valid label. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
+
+/* The opened sources, in the order of the configuration. */
+size_t loader_num_sources(const struct loader *l);
+const struct source *loader_source(const struct loader *l, size_t i);
 
 /* Writes the cursor as a JSON object. */
 void loader_save(const struct loader *l, struct json_writer *w);

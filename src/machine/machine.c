@@ -2,7 +2,9 @@
 #include "machine/machine.h"
 
 #include "base/log.h"
+#include "base/program.h"
 #include "base/thread.h"
+#include "comm/agreement.h"
 #include "machine/cpu.h"
 #include "machine/gpu.h"
 #include "machine/launch.h"
@@ -66,6 +68,19 @@ static void let_rank_0_report(void)
     nanosleep(&s, NULL);
 }
 
+/* Ranks of different programs would train, but not the same model. */
+static enum status check_same_program(const struct comm *world)
+{
+    struct agreement a = {.subject = "the program",
+                          .advice = "install the same build on all hosts (llamero --version)"};
+    struct text build = {0};
+    program_add_build(&build);
+    agreement_add(&a, "llamero", "version %s, build %s,", LLAMERO_VERSION, build.data);
+    enum status st = agreement_check(&a, world);
+    text_release(&build), agreement_release(&a);
+    return st;
+}
+
 enum status machine_join(struct machine *m)
 {
     *m = (struct machine){0};
@@ -74,6 +89,7 @@ enum status machine_join(struct machine *m)
     TRY(st);
     if (m->world.size > 1) log_set_rank(m->world.rank);
     if (m->world.rank) log_set_quiet(true);
+    if (m->world.size > 1) TRY(check_same_program(&m->world));
     return STATUS_OK;
 }
 
