@@ -18,7 +18,7 @@ enum {
     PLACE_BYTES = 4 << 10,
     PLACES = 64,
     ALL_BYTES = 2 * END_BYTES + PLACES * PLACE_BYTES,
-    CHUNK_BYTES = 1 << 20
+    CHUNK_BYTES = 64 << 10
 };
 
 struct sample_range {

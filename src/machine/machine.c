@@ -93,6 +93,19 @@ enum status machine_join(struct machine *m)
     return STATUS_OK;
 }
 
+/* With device.kind or device.cpu = "auto" hosts may choose differently, such as one whose GPU is
+ * broken. */
+static enum status check_same_device(const struct machine *m)
+{
+    struct agreement a = {.subject = "the device",
+                          .advice = "set device.kind and device.cpu to what all hosts have, or "
+                                    "leave a host out"};
+    agreement_add(&a, "what it computes with", "\"%s\"", m->ops->backend);
+    enum status st = agreement_check(&a, &m->world);
+    agreement_release(&a);
+    return st;
+}
+
 enum status machine_open_ranks(struct machine *m, const struct device_config *c,
                                const struct parallelism_config *p)
 {
@@ -102,6 +115,7 @@ enum status machine_open_ranks(struct machine *m, const struct device_config *c,
     TRY(cores_per_rank(&m->world, &cores));
     TRY(cores_local_rank(&m->world, &local));
     TRY(comm_agree(&m->world, open_device(m, c, cores, local)));
+    TRY(check_same_device(m));
     if (queue_device_allocator(m->queue)) TRY(gpu_machine_wrap_comms(m, c));
     return STATUS_OK;
 }

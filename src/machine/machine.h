@@ -20,7 +20,7 @@ enum status machine_open(struct machine *m, const struct device_config *c);
  * builds of the program. */
 enum status machine_join(struct machine *m);
 /* Then opens the mesh, its groups, and each rank's device.  Collective.  CONFIG: the mesh needs
- * another number of ranks. */
+ * another number of ranks, or ranks have different devices or kernels. */
 enum status machine_open_ranks(struct machine *m, const struct device_config *c,
                                const struct parallelism_config *p);
 /* Sets the mesh and groups of one rank, for callers that open the device themselves. */
