@@ -3,6 +3,7 @@
 #include "system/runs.h"
 #include "train/inputs.h"
 #include "train/rank_check.h"
+#include "train/run.h"
 #include "train/training.h"
 
 #include <sys/stat.h>
@@ -219,4 +220,44 @@ TEST(ranks_check_their_collectives_in_every_group)
     runs_write_corpus(strchr(corpus, '=') + 1, 60000);
     CHECK_STATUS(IO, ranks_run(8, train_checked, corpus));
     CHECK_MESSAGE("differs between ranks: tp is at number");
+}
+
+struct diverging_run {
+    char corpus[300], dump[300];
+    const char *every; /* guard.check_collectives */
+};
+
+/* A run in which rank 1 seems to have started another collective before its first step. */
+static enum status run_diverging(const struct comm *c, void *context)
+{
+    const struct diverging_run *run = context;
+    struct training t;
+    const char *const settings[] = {TRAINING_OF_RANKS,
+                                    run->corpus,
+                                    run->dump,
+                                    run->every,
+                                    "training.steps=3",
+                                    "checkpoint.enable=false",
+                                    "metrics.log_freq=10",
+                                    "metrics.enable_tensorboard=false"};
+    TRY(training_open_rank(&t, c, settings, sizeof settings / sizeof *settings));
+    arena_release(&t.machine.queue->scratch);
+    if (c->rank == 1) t.machine.groups.of[GROUP_shard].counts->hash ^= 1;
+    enum status st = run_train(&t.config, &t.machine);
+    if (st == STATUS_COMM && c->rank == 1)
+        st = status_fail(STATUS_IO, __FILE__, __LINE__, "rank 1: %s", status_message());
+    training_close(&t);
+    return st;
+}
+
+TEST(a_run_ends_if_its_ranks_started_other_collectives)
+{
+    struct diverging_run run = {.every = "guard.check_collectives=2"};
+    snprintf(run.corpus, sizeof run.corpus, "training.dataset_path=%s/corpus.txt", test_folder());
+    snprintf(run.dump, sizeof run.dump, "job.dump_folder=%s/out", test_folder());
+    runs_write_corpus(strchr(run.corpus, '=') + 1, 60000);
+    CHECK_STATUS(IO, ranks_run(2, run_diverging, &run));
+    CHECK_MESSAGE("rank 1: the sequence of collectives differs between ranks: shard is at number");
+    run.every = "guard.check_collectives=0";
+    CHECK_STATUS(OK, ranks_run(2, run_diverging, &run));
 }
