@@ -195,9 +195,8 @@ TEST(a_resumed_loader_lists_each_record_once_and_continues_the_count)
     rig_release(&r);
 }
 
-TEST(a_bad_record_stops_unless_it_is_skipped)
+static enum status read_row(struct loader *l)
 {
-    const char *paths[2];
     int32_t room[4][T];
     int rows;
     struct batch b = {.B = 1,
@@ -206,12 +205,18 @@ TEST(a_bad_record_stops_unless_it_is_skipped)
                       .labels_BT = room[1],
                       .start_BT = room[2],
                       .end_BT = room[3]};
+    return loader_next(l, &b, &rows);
+}
+
+TEST(a_bad_record_stops_unless_it_is_skipped)
+{
+    const char *paths[2];
     write_pair(test_folder(), false, paths);
     struct rig r = skipping_rig(paths[0]);
     r.data.on_bad_record = ON_BAD_RECORD_stop;
     r.data.shuffle_window = 1;
     struct loader *l = rig_open(&r);
-    CHECK_STATUS(DATA, loader_next(l, &b, &rows));
+    CHECK_STATUS(DATA, read_row(l));
     CHECK_MESSAGE("data.on_bad_record = \"skip\" would skip it");
     CHECK_MESSAGE("bad.jsonl, from byte 0: byte 10 of the line: the string is not UTF-8");
     loader_close(l);
@@ -243,24 +248,16 @@ TEST(a_single_pass_counts_bad_records_on_the_first_reader_only)
 TEST(a_file_of_bad_records_ends_the_run_and_does_not_hang)
 {
     struct text lines = {0};
-    int32_t room[4][T];
-    int rows;
-    struct batch b = {.B = 1,
-                      .T = T,
-                      .ids_BT = room[0],
-                      .labels_BT = room[1],
-                      .start_BT = room[2],
-                      .end_BT = room[3]};
     for (int i = 0; i < 1500; i++) text_adds(&lines, "{\"wrong\": \"key\"}\n");
     struct rig r = skipping_rig(rig_text(test_folder(), "a.jsonl", lines.data));
     r.data.streams = 1;
     struct loader *l = rig_open(&r);
-    CHECK_STATUS(DATA, loader_next(l, &b, &rows));
+    CHECK_STATUS(DATA, read_row(l));
     CHECK_MESSAGE("more than 1000 bad records for a single row");
     loader_close(l);
     r.data.bad_record_limit = 1;
     l = rig_open(&r);
-    CHECK_STATUS(DATA, loader_next(l, &b, &rows));
+    CHECK_STATUS(DATA, read_row(l));
     CHECK_MESSAGE("all documents of stream 0 of 1 are empty or bad");
     loader_close(l);
     text_release(&lines);
