@@ -408,6 +408,7 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
     for (size_t i = 0; i < count; i++)
         if (!is_own_stream(l, i)) l->cursors[i] = 0;
     TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->cursors, count));
+    l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
     if (skips_bad(l)) TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->bad_total, 2));
     return STATUS_OK;
 }
