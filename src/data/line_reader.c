@@ -26,7 +26,9 @@ struct line_reader {
     bool in_frame;    /* a gzip member or zstd frame has begun but not ended */
     bool output_full; /* the decompressor filled its output and may hold more */
     struct text plain;
-    size_t at; /* in plain */
+    size_t at;        /* in plain */
+    size_t max_line;  /* bytes */
+    bool is_too_long; /* the beginning of the current line was dropped */
     bool at_eof;
 };
 
@@ -50,6 +52,7 @@ enum status line_reader_from_file(struct line_reader **out, FILE *file, const ch
     l->path = heap_string(path, strlen(path));
     l->input = heap(BUFFER_BYTES);
     l->in_frame = true; /* an empty file is truncated */
+    l->max_line = MAX_LINE;
     enum status st = STATUS_OK;
     if (file_has_suffix(path, ".gz")) {
         l->gzip = inflateInit2(&l->gz, GZIP_WINDOW_BITS) == Z_OK;
@@ -117,11 +120,9 @@ static enum status read_input(struct line_reader *l)
 
 static enum status decompress_more(struct line_reader *l)
 {
-    memmove(l->plain.data, l->plain.data + l->at, l->plain.len - l->at);
+    if (l->at) memmove(l->plain.data, l->plain.data + l->at, l->plain.len - l->at);
     l->plain.len -= l->at;
     l->at = 0;
-    if (l->plain.len > MAX_LINE)
-        FAIL(DATA, "%s: a line is longer than %d bytes", l->path, MAX_LINE);
     text_reserve(&l->plain, BUFFER_BYTES);
     if (l->input_used == l->input_size && !l->output_full) TRY(read_input(l));
     if (l->at_eof) return STATUS_OK;
@@ -133,6 +134,8 @@ static enum status decompress_more(struct line_reader *l)
     return STATUS_OK;
 }
 
+void line_reader_set_limit(struct line_reader *l, size_t bytes) { l->max_line = bytes; }
+
 enum status line_reader_next(struct line_reader *l, const char **line, size_t *len, bool *end)
 {
     size_t searched = 0;
@@ -141,15 +144,21 @@ enum status line_reader_next(struct line_reader *l, const char **line, size_t *l
         const char *begin = l->plain.data + l->at, *stop = NULL;
         size_t available = l->plain.len - l->at;
         stop = memchr(begin + searched, '\n', available - searched);
-        *end = l->at_eof && !available;
+        *end = l->at_eof && !available && !l->is_too_long;
         if (*end) return STATUS_OK;
         if (stop || l->at_eof) {
             *line = begin;
             *len = stop ? (size_t)(stop - begin) : available;
             l->at += *len + (stop != NULL);
-            return STATUS_OK;
+            if (!l->is_too_long) return STATUS_OK;
+            l->is_too_long = false;
+            FAIL(RECORD, "%s: a line is longer than %zu bytes", l->path, l->max_line);
         }
         searched = available;
+        if (available > l->max_line) {
+            l->is_too_long = true;
+            l->at = l->plain.len, searched = 0;
+        }
         TRY(decompress_more(l));
     }
 }

@@ -17,7 +17,8 @@
 struct loader_row {
     struct batch row; /* B = 1 */
     int64_t *cursor;
-    bool empty; /* a single pass has ended */
+    bool empty;             /* a single pass has ended */
+    struct bad_records bad; /* skipped while the row was read */
 };
 
 struct loader {
@@ -36,6 +37,8 @@ struct loader {
     int64_t *cursors;       /* of all streams, after the rows delivered */
     uint64_t first_row;     /* global row number where this loader began */
     uint64_t num_delivered; /* rows of this reader since then */
+    struct bad_records bad; /* skipped in the rows delivered; counts those before first_row, too */
+    int64_t bad_total[2]; /* its num_read and num_bad; after loader_gather_cursor of all readers */
     /* The prefetch ring: num_built - num_delivered <= ring_size. */
     struct loader_row *ring;
     uint64_t ring_size, num_built;
@@ -60,6 +63,7 @@ static void loader_row_release(struct loader_row *r)
     free(r->row.ids_BT), free(r->row.labels_BT);
     free(r->row.start_BT), free(r->row.end_BT);
     free(r->cursor);
+    bad_records_release(&r->bad);
 }
 
 /* Sets the bounds of each token's document within the row. */
@@ -67,7 +71,7 @@ static void set_document_bounds(const struct loader *l, int filled, struct loade
 {
     int T = l->options.seq_len, start = 0;
     for (int i = 0; i <= T; i++) {
-        bool begins = i == T || (i < filled ? l->begins[i] : i == filled);
+        bool begins = i == T || (i < filled ? l->begins[i] & TOKEN_BEGINS : i == filled);
         if (!begins || i == 0) continue;
         for (int j = start; j < i; j++) r->row.start_BT[j] = start, r->row.end_BT[j] = i;
         start = i;
@@ -79,8 +83,8 @@ static void build_masked_row(const struct loader *l, uint64_t number, int filled
 {
     const struct objective_config *o = l->options.objective;
     for (int i = 0; i < l->options.seq_len; i++) {
-        bool masked =
-            i < filled && rng_uniform(l->seed, RNG_MASK, number, (uint64_t)i) < o->mask_probability;
+        bool masked = i < filled && !(l->begins[i] & TOKEN_SKIPPED) &&
+                      rng_uniform(l->seed, RNG_MASK, number, (uint64_t)i) < o->mask_probability;
         r->row.labels_BT[i] = masked ? l->raw[i] : LABEL_IGNORED;
         r->row.ids_BT[i] = masked ? l->mask_id : i < filled ? l->raw[i] : 0;
     }
@@ -90,7 +94,8 @@ static void build_causal_row(const struct loader *l, int filled, struct loader_r
 {
     for (int i = 0; i < l->options.seq_len; i++) {
         r->row.ids_BT[i] = i < filled ? l->raw[i] : 0;
-        bool counts = i + 1 < filled && l->raw[i] != l->eod_id;
+        bool counts = i + 1 < filled && l->raw[i] != l->eod_id &&
+                      !((l->begins[i] | l->begins[i + 1]) & TOKEN_SKIPPED);
         r->row.labels_BT[i] = counts ? l->raw[i + 1] : LABEL_IGNORED;
     }
 }
@@ -103,6 +108,22 @@ static uint64_t row_number(const struct loader *l, uint64_t k)
     return l->first_row + (k / block * readers + reader) * block + k % block;
 }
 
+static bool skips_bad(const struct loader *l)
+{
+    return l->options.data->on_bad_record == ON_BAD_RECORD_skip;
+}
+
+static enum status read_row(struct loader *l, uint64_t number, struct token_row *tokens)
+{
+    enum status st = l->order->kind->row(l->order, number, &l->tokens, tokens);
+    if (st == STATUS_RECORD) {
+        status_prefix(st, "bad record (data.on_bad_record = \"skip\" would skip it)");
+        st = STATUS_DATA;
+    }
+    TRY(st);
+    return STATUS_OK;
+}
+
 static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
 {
     uint64_t number = row_number(l, k);
@@ -110,7 +131,8 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
     int64_t max_rows = l->options.max_rows;
     struct token_row tokens = {
         .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
-    if (!max_rows || number < (uint64_t)max_rows) TRY(o->kind->row(o, number, &l->tokens, &tokens));
+    l->tokens.bad = skips_bad(l) ? &r->bad : NULL;
+    if (!max_rows || number < (uint64_t)max_rows) TRY(read_row(l, number, &tokens));
     int filled = tokens.filled;
     /* a row with only the overlapping token counts as empty */
     r->empty = filled <= (!l->masked);
@@ -186,6 +208,15 @@ static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **ro
     return STATUS_OK;
 }
 
+/* In a single pass every reader reads all documents, so only the first one counts and lists. */
+static void deliver_bad_records(struct loader *l, struct loader_row *r)
+{
+    bool counts = !l->options.once || l->options.reader == 0;
+    if (!counts) bad_records_clear(&r->bad), r->bad.num_read = r->bad.num_bad = 0;
+    bad_records_move(&l->bad, &r->bad);
+    l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
+}
+
 static void deliver_row(struct loader *l, uint64_t k)
 {
     const struct loader_row *r = &l->ring[k % l->ring_size];
@@ -219,6 +250,7 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
         struct loader_row *r;
         int place = place_of_row(l, i);
         TRY(wait_row(l, l->num_delivered, &r));
+        if (skips_bad(l)) deliver_bad_records(l, r);
         if (r->empty) {
             batch_pad_row(b, place);
             continue;
@@ -320,8 +352,10 @@ static enum status open_loader(struct loader *l)
     l->begins = heap((size_t)o->seq_len + 1);
     l->ring_size = o->prefetch_rows ? (uint64_t)o->prefetch_rows : 1;
     l->ring = heap(l->ring_size * sizeof *l->ring);
-    for (uint64_t i = 0; i < l->ring_size; i++)
+    for (uint64_t i = 0; i < l->ring_size; i++) {
         loader_row_init(&l->ring[i], o->seq_len, l->order->cursor_ints);
+        l->ring[i].bad.is_unlimited = o->data->bad_record_limit >= 1;
+    }
     return STATUS_OK;
 }
 
@@ -346,12 +380,16 @@ void loader_close(struct loader *l)
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
+    bad_records_release(&l->bad);
     free(l->ring), free(l->sources), free(l->cursors);
     free(l->bytes_of_id), free(l->raw), free(l->begins);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);
     free(l);
 }
+
+size_t loader_num_sources(const struct loader *l) { return l->num_sources; }
+const struct source *loader_source(const struct loader *l, size_t i) { return &l->sources[i]; }
 
 /* A cursor is valid only for the settings it was saved with. */
 static uint32_t settings_fingerprint(const struct loader *l)
@@ -384,6 +422,8 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
     for (size_t i = 0; i < count; i++)
         if (!is_own_stream(l, i)) l->cursors[i] = 0;
     TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->cursors, count));
+    l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
+    if (skips_bad(l)) TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->bad_total, 2));
     return STATUS_OK;
 }
 
@@ -397,6 +437,12 @@ void loader_save(const struct loader *l, struct json_writer *w)
     json_write_int(w, "format", CURSOR_FORMAT);
     json_write_int(w, "next_row", (int64_t)next);
     json_write_int(w, "settings", settings_fingerprint(l));
+    if (skips_bad(l)) {
+        json_begin_object(w, "records", JSON_INLINE);
+        json_write_int(w, "read", l->bad_total[0]);
+        json_write_int(w, "bad", l->bad_total[1]);
+        json_end_object(w);
+    }
     json_begin_array(w, "sources", JSON_INLINE);
     for (size_t i = 0; i < l->num_sources; i++) json_write_int(w, NULL, l->sources[i].fingerprint);
     json_end_array(w);
@@ -435,6 +481,20 @@ static enum status check_cursor(const struct loader *l, const struct json *curso
     return STATUS_OK;
 }
 
+/* The first reader continues the count of all. */
+static enum status load_bad_total(struct loader *l, const struct json *records)
+{
+    int64_t max = INT64_C(1) << 53, read, bad;
+    if (!records || !skips_bad(l) || l->options.reader) return STATUS_OK;
+    TRY(json_get_int(records, "read", 0, max, &read));
+    TRY(json_get_int(records, "bad", 0, read, &bad));
+    l->bad.num_read = (uint64_t)read, l->bad.num_bad = (uint64_t)bad;
+    l->bad_total[0] = read, l->bad_total[1] = bad;
+    return STATUS_OK;
+}
+
+struct bad_records *loader_bad_records(struct loader *l) { return &l->bad; }
+
 enum status loader_load(struct loader *l, const struct json *cursor)
 {
     int64_t next, max = INT64_C(1) << 53;
@@ -465,6 +525,7 @@ enum status loader_load(struct loader *l, const struct json *cursor)
         TRY(l->order->kind->load(l->order, i, ints, l->tokens.vocab_size));
     }
     l->first_row = (uint64_t)next;
+    TRY(load_bad_total(l, json_get(cursor, "records")));
     return STATUS_OK;
 }
 

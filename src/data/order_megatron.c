@@ -32,6 +32,21 @@ static void megatron_order_close(struct order *o)
     free(s);
 }
 
+/* Reads a part of a sequence.  Samples depend on the lengths of sequences, so a bad one keeps its
+ * place: zeros without loss stand for its tokens. */
+static enum status read_span(const struct source *s, const struct source_span *span,
+                             const struct source_tokens *t, struct token_row to)
+{
+    enum status st = source_read_sequence(s, span, t, to.ids);
+    if (st == STATUS_RECORD && t->bad) {
+        memset(to.ids, 0, span->count * sizeof *to.ids);
+        memset(to.begins, TOKEN_SKIPPED, span->count);
+        st = source_skip_sequence(s, span, t);
+    }
+    TRY(st);
+    return STATUS_OK;
+}
+
 static enum status megatron_order_row(struct order *o, uint64_t number, struct source_tokens *t,
                                       struct token_row *row)
 {
@@ -52,8 +67,9 @@ static enum status megatron_order_row(struct order *o, uint64_t number, struct s
         uint64_t sequence = x->document_index[at.document], room = (uint64_t)(row->need - n);
         uint64_t left = source_sequence_length(from, sequence) - at.offset;
         struct source_span span = {sequence, at.offset, left < room ? left : room};
-        TRY(source_read_sequence(from, &span, t, row->ids + n));
-        if (span.count && !at.offset) row->begins[n] = 1;
+        TRY(read_span(from, &span, t,
+                      (struct token_row){.ids = row->ids + n, .begins = row->begins + n}));
+        if (span.count && !at.offset) row->begins[n] |= TOKEN_BEGINS;
         n += (int)span.count;
     }
     row->filled = row->need;

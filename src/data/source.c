@@ -56,14 +56,17 @@ static enum status open_file(struct source *s, const char *path)
     return STATUS_OK;
 }
 
-/* Is it a .bin whose .idx is also in the list? */
+/* Is it a .bin, or another file that `prepare` wrote, whose .idx is also in the list? */
 static bool has_index(const struct file_list *list, const char *path)
 {
-    size_t n = strlen(path);
-    for (size_t i = 0; file_has_suffix(path, ".bin") && i < list->count; i++)
-        if (file_has_suffix(list->paths[i], ".idx") && strlen(list->paths[i]) == n &&
-            !memcmp(list->paths[i], path, n - 4))
-            return true;
+    static const char *const suffixes[] = {".bin", ".sum", ".bad_records"};
+    for (size_t s = 0; s < sizeof suffixes / sizeof *suffixes; s++) {
+        size_t n = strlen(path) - strlen(suffixes[s]);
+        for (size_t i = 0; file_has_suffix(path, suffixes[s]) && i < list->count; i++)
+            if (file_has_suffix(list->paths[i], ".idx") && strlen(list->paths[i]) == n + 4 &&
+                !memcmp(list->paths[i], path, n))
+                return true;
+    }
     return false;
 }
 
@@ -288,13 +291,24 @@ void source_kind_where(const struct source *s, const struct source_document *d,
              (unsigned long long)d->at);
 }
 
+void source_kind_set_bad(struct source_document *d)
+{
+    text_clear(&d->text);
+    text_adds(&d->text, status_message());
+    d->len = d->text.len;
+    d->is_bad = true;
+}
+
 enum status source_kind_plain_text(const struct source *s, const struct source_document *d,
                                    struct document_text *out)
 {
     char where[SOURCE_WHERE];
     if (text_is_utf8(out->bytes, out->len)) return STATUS_OK;
+    const unsigned char *begin = (const unsigned char *)out->bytes, *at = begin;
+    for (size_t n; (n = text_utf8_length(at, begin + out->len));) at += n;
     source_kind_where(s, d, where);
-    FAIL(DATA, "%s: the text is not UTF-8", where);
+    FAIL(RECORD, "%s: the text is not UTF-8: its byte %zu is 0x%02X", where, (size_t)(at - begin),
+         *at);
 }
 
 static void append_special(struct token_list *out, bool enabled, int32_t id)
@@ -311,7 +325,7 @@ static enum status read_text(const struct source *s, const struct source_documen
     if (d->len > MAX_DOCUMENT) {
         char where[SOURCE_WHERE];
         source_kind_where(s, d, where);
-        FAIL(DATA, "%s: the document has %llu bytes; the limit is %d", where,
+        FAIL(RECORD, "%s: the document has %llu bytes; the limit is %d", where,
              (unsigned long long)d->len, MAX_DOCUMENT);
     }
     TRY(s->kind->text(s, d, t, &text));
@@ -322,19 +336,51 @@ static enum status read_text(const struct source *s, const struct source_documen
     return STATUS_OK;
 }
 
-enum status source_read(const struct source *s, const struct source_document *d,
-                        struct source_tokens *t, struct token_list *out)
+static enum status read_document(const struct source *s, const struct source_document *d,
+                                 struct source_tokens *t, struct token_list *out)
 {
+    if (d->is_bad) FAIL(RECORD, "%s", d->text.data);
     if (!s->holds_ids) {
         if (!t->encoder) FAIL(CONFIG, "%s is text: data.tokenizer is required", s->config->path);
         return read_text(s, d, t, out);
     }
     if (d->len > MAX_DOCUMENT)
-        FAIL(DATA, "%s: a document has %llu tokens, which exceeds the limit of %d", s->config->path,
-             (unsigned long long)d->len, MAX_DOCUMENT);
+        FAIL(RECORD, "%s: a document has %llu tokens, which exceeds the limit of %d",
+             s->config->path, (unsigned long long)d->len, MAX_DOCUMENT);
     token_list_reserve(out, d->len);
     TRY(s->kind->ids(s, d, t, out->ids + out->count));
     out->count += d->len;
+    return STATUS_OK;
+}
+
+/* Adds this thread's last failure, without the place that it begins with. */
+static enum status skip_record(const struct source *s, const struct source_document *d,
+                               const char *unit, struct bad_records *bad)
+{
+    char where[SOURCE_WHERE];
+    source_kind_where(s, d, where);
+    size_t prefix = strlen(where);
+    const char *reason = status_message();
+    if (!strncmp(reason, where, prefix) && !strncmp(reason + prefix, ": ", 2)) reason += prefix + 2;
+    const struct bad_record r = {.source = s->config->path,
+                                 .file = s->files[d->file].path,
+                                 .unit = unit,
+                                 .at = d->at,
+                                 .reason = reason};
+    return bad_records_add(bad, &r);
+}
+
+enum status source_read(const struct source *s, const struct source_document *d,
+                        struct source_tokens *t, struct token_list *out)
+{
+    size_t before = out->count;
+    enum status st = read_document(s, d, t, out);
+    if (t->bad && !t->bad->is_repeat) t->bad->num_read++;
+    if (st == STATUS_RECORD && t->bad) {
+        out->count = before;
+        st = skip_record(s, d, s->kind->position_bytes ? "offset" : s->kind->unit, t->bad);
+    }
+    TRY(st);
     return STATUS_OK;
 }
 
@@ -351,6 +397,14 @@ uint64_t source_sequence_length(const struct source *s, uint64_t sequence)
 enum status source_read_sequence(const struct source *s, const struct source_span *span,
                                  const struct source_tokens *t, int32_t *ids)
 {
+    if (t->bad) t->bad->num_read++;
     TRY(s->kind->read_sequence(s, span, t, ids));
     return STATUS_OK;
+}
+
+enum status source_skip_sequence(const struct source *s, const struct source_span *span,
+                                 const struct source_tokens *t)
+{
+    const struct source_document d = {.at = span->sequence};
+    return skip_record(s, &d, "sequence", t->bad);
 }

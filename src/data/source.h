@@ -16,6 +16,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "data/bad_records.h"
 #include "data/data_config.h"
 #include "data/line_reader.h"
 #include "data/table.h"
@@ -78,6 +79,7 @@ struct source_document {
     uint64_t at;  /* byte offset in the file, number of the document or row, or line from 1 */
     uint64_t len; /* bytes, or tokens */
     struct text text;
+    bool is_bad; /* a bad record; `text` is the reason */
 };
 
 /* State of a sequential reader: of a compressed file the next line, of a table the current page. */
@@ -92,7 +94,8 @@ void source_reader_close(struct source_reader *r);
 /* Frees large buffers; the next read fills them again. */
 void source_reader_trim(struct source_reader *r);
 
-/* Finds the next document of the range and advances its position past it.  *none: no more. */
+/* Finds the next document of the range and advances its position past it.  *none: no more.
+ * DATA, IO: the file is damaged.  A bad record is found as any other; source_read fails. */
 enum status source_find(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none);
 
@@ -109,9 +112,11 @@ struct source_tokens {
     struct encoder *encoder;
     int64_t vocab_size;
     bool bos, eos;
-    struct text text; /* scratch */
+    struct bad_records *bad; /* borrowed: where skipped records go; NULL: they are errors */
+    struct text text;        /* scratch */
 };
-/* Appends the document's token IDs, with BOS and EOS where the text begins and ends. */
+/* Appends the document's token IDs, with BOS and EOS where the text begins and ends.  RECORD: it is
+ * a bad record, and t->bad is NULL; otherwise such a record has no tokens. */
 enum status source_read(const struct source *s, const struct source_document *d,
                         struct source_tokens *t, struct token_list *out);
 
@@ -123,8 +128,12 @@ uint64_t source_sequence_length(const struct source *s, uint64_t sequence);
 struct source_span {
     uint64_t sequence, from, count;
 };
+/* RECORD, also if t->bad is set: an ID is outside the vocabulary. */
 enum status source_read_sequence(const struct source *s, const struct source_span *span,
                                  const struct source_tokens *t, int32_t *ids);
+/* After source_read_sequence has failed: adds the span to t->bad. */
+enum status source_skip_sequence(const struct source *s, const struct source_span *span,
+                                 const struct source_tokens *t);
 
 /* The file that a position belongs to. */
 size_t source_file_at(const struct source *s, uint64_t position);

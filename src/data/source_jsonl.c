@@ -33,7 +33,7 @@ static enum status jsonl_find(const struct source *s, struct source_reader *r,
         }
         const unsigned char *stop = memchr(data + at, '\n', size - at);
         uint64_t len = stop ? (uint64_t)(stop - data) - at : size - at;
-        *d = (struct source_document){c->position, i, at, len, d->text};
+        *d = (struct source_document){c->position, i, at, len, d->text, false};
         c->position += len + (stop != NULL);
         *none = source_kind_is_blank(data + at, len);
     }

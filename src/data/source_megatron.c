@@ -26,7 +26,7 @@ static enum status pair_find(const struct source *s, struct source_reader *r,
         size_t i = source_file_at(s, c->position);
         uint64_t n = c->position - s->files[i].first_position;
         uint64_t len = megatron_document_length(&s->files[i].tokens, n);
-        *d = (struct source_document){c->position, i, n, len, d->text};
+        *d = (struct source_document){c->position, i, n, len, d->text, false};
         *none = !len;
     }
     return STATUS_OK;
@@ -58,6 +58,7 @@ static enum status pair_read_sequence(const struct source *s, const struct sourc
 
 const struct source_kind source_megatron = {
     .suffixes = {".bin", ".idx"},
+    .unit = "document",
     .seeks = true,
     .open = pair_open,
     .close = pair_close,

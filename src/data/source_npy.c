@@ -34,7 +34,7 @@ static enum status array_find(const struct source *s, struct source_reader *r,
         len -= row * DOCUMENT_TOKENS;
         if (len > DOCUMENT_TOKENS) len = DOCUMENT_TOKENS;
     }
-    *d = (struct source_document){c->position, i, row, len, d->text};
+    *d = (struct source_document){c->position, i, row, len, d->text, false};
     ++c->position;
     return STATUS_OK;
 }
@@ -49,6 +49,7 @@ static enum status array_ids(const struct source *s, const struct source_documen
 
 const struct source_kind source_npy = {
     .suffixes = {".npy"},
+    .unit = "row",
     .seeks = true,
     .open = array_open,
     .close = array_close,

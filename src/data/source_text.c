@@ -44,7 +44,7 @@ static enum status text_find(const struct source *s, struct source_reader *r,
         const struct source_file *file = &s->files[i];
         uint64_t k = c->position - file->first_position, at = chunk_begin(file, k);
         uint64_t len = chunk_begin(file, k + 1) - at;
-        *d = (struct source_document){c->position, i, at, len, d->text};
+        *d = (struct source_document){c->position, i, at, len, d->text, false};
         *none = !len;
     }
     return STATUS_OK;

@@ -173,7 +173,7 @@ static enum status next_window(struct stream *s, size_t source, struct partition
     if (r->once) return STATUS_OK;
     /* The first empty epoch may be partial, after a resume; the second one is complete. */
     if (p->empty_epochs++)
-        FAIL(DATA, "%s: all documents of stream %llu of %llu are empty; lower data.streams",
+        FAIL(DATA, "%s: all documents of stream %llu of %llu are empty or bad; lower data.streams",
              r->sources[source].config->path, (unsigned long long)s->number,
              (unsigned long long)r->num_streams);
     p->epoch++;
@@ -197,6 +197,7 @@ static size_t choose_source(const struct stream *s)
 static enum status read_document(struct stream *s, struct source_tokens *t)
 {
     struct partition *p = &s->partitions[s->source];
+    if (t->bad) t->bad->is_repeat = s->needs_reread || p->epoch > 0;
     if (!p->loaded) TRY(load_window(s, (size_t)s->source, p));
     if (s->tokens.capacity > MAX_KEPT_IDS) token_list_release(&s->tokens);
     s->tokens.count = 0;
@@ -249,7 +250,7 @@ enum status stream_row(struct stream *s, struct source_tokens *t, struct token_r
         if ((size_t)s->offset >= s->tokens.count) {
             TRY(draw_document(s, t));
             if (s->ended) break;
-            row->begins[n] = 1;
+            row->begins[n] = TOKEN_BEGINS;
         }
         size_t left = s->tokens.count - (size_t)s->offset, room = (size_t)(need - n);
         size_t count = left < room ? left : room;

@@ -38,9 +38,9 @@ static inline bool table_holds_ids(const struct table *r) { return r->kind >= TA
 struct table_reader;
 void table_reader_open(struct table_reader **out, const struct table *r);
 void table_reader_close(struct table_reader *r);
-/* Replaces `out` with the document of this row: its bytes, or its IDs as int32_t.  DATA: the row is
- * damaged, an ID exceeds int32_t, neurons differ in their number of bins, or the document is larger
- * than 1 GiB. */
+/* Replaces `out` with the document of this row: its bytes, or its IDs as int32_t.  DATA: the file
+ * is damaged.  RECORD, after which other rows can be read: an ID exceeds int32_t, neurons differ in
+ * their number of bins, or the document is larger than 1 GiB. */
 enum status table_read(struct table_reader *r, uint64_t row, struct text *out);
 /* Splits off a range of rows for one reader, as source_range_end: it begins at `row` and has about
  * *bytes, which becomes about how many it has.  It ends at a page or record batch. */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/megatron.h"
 
+#include "formats/megatron_sum.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +103,7 @@ enum status megatron_open(struct megatron *m, const char *prefix)
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&m->idx, idx.data));
     TRY_OUT(file_map_open(&m->bin, bin.data));
+    TRY_OUT(megatron_sum_check(m->prefix, m->bin.size, m->idx.data, m->idx.size));
     TRY_OUT(megatron_parse(m, idx.data));
 out:
     text_release(&idx), text_release(&bin);
@@ -143,7 +146,7 @@ enum status megatron_read_sequence(const struct megatron *m, struct megatron_ran
         if (m->dtype == 3) id = (int16_t)id;
         if (m->dtype == 4) id = (int32_t)id;
         if (id < 0 || id >= limit)
-            FAIL(DATA, "%s.bin: sequence %llu has token ID %lld; the vocabulary size is %lld",
+            FAIL(RECORD, "%s.bin: sequence %llu has token ID %lld; the vocabulary size is %lld",
                  m->prefix, (unsigned long long)s, (long long)id, (long long)limit);
         ids[i] = (int32_t)id;
     }

@@ -25,7 +25,7 @@ struct megatron {
 };
 
 /* `prefix` may end in .bin or .idx.  MISSING: either file.  DATA: the index is corrupt, or does not
- * match the .bin. */
+ * match the .bin, or PREFIX.sum (megatron_sum.h; its checksums of the .bin are not compared). */
 enum status megatron_open(struct megatron *m, const char *prefix);
 void megatron_close(struct megatron *m);
 /* megatron_open for file images, which the caller has stored in m->idx and m->bin.  `name`: of the
@@ -34,7 +34,7 @@ enum status megatron_parse(struct megatron *m, const char *name);
 
 /* The number of tokens in a document. */
 uint64_t megatron_document_length(const struct megatron *m, uint64_t document);
-/* Copies a document's tokens to `ids`.  DATA: an ID is negative, or not below vocab_size (0:
+/* Copies a document's tokens to `ids`.  RECORD: an ID is negative, or not below vocab_size (0:
  * INT32_MAX). */
 enum status megatron_read_document(const struct megatron *m, uint64_t document, int64_t vocab_size,
                                    int32_t *ids);

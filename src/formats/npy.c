@@ -208,7 +208,7 @@ enum status npy_read(const struct npy *n, uint64_t from, uint64_t count, int64_t
     for (uint64_t i = 0; i < count; i++) {
         int64_t id = read_integer(n, from + i);
         if (id < 0 || id >= limit)
-            FAIL(DATA, "%s: element %llu is %lld: token IDs must be between 0 and %lld", n->path,
+            FAIL(RECORD, "%s: element %llu is %lld: token IDs must be between 0 and %lld", n->path,
                  (unsigned long long)(from + i), (long long)id, (long long)limit - 1);
         ids[i] = (int32_t)id;
     }

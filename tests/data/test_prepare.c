@@ -123,7 +123,7 @@ TEST(prepare_resumes_an_interrupted_run)
     CHECK_STATUS(OK, file_read(text, 1 << 30, &bytes));
     bytes.data[bytes.len - 3] = 'x'; /* in the last line: "} becomes x} */
     CHECK_STATUS(OK, file_write(text, bytes.data, bytes.len));
-    CHECK_STATUS(DATA, run(text, resumed, 1, false, &done));
+    CHECK_STATUS(RECORD, run(text, resumed, 1, false, &done));
     CHECK_MESSAGE("a.jsonl");
     CHECK(!file_exists(test_path(folder, "resumed.idx")));
     bytes.data[bytes.len - 3] = '"';
@@ -206,9 +206,9 @@ TEST(prepare_copies_token_ids)
                                         "tests/oracle/data/arrow/stream.arrow"};
     struct prepare_stats done;
     for (int i = 0; i < 2; i++) { /* the fifth row is damaged */
-        CHECK_STATUS(DATA, run_column(paths[i], "spike_counts", prefix, &done));
+        CHECK_STATUS(RECORD, run_column(paths[i], "spike_counts", prefix, &done));
         CHECK_MESSAGE("row 4: its lists differ in length");
-        CHECK_STATUS(DATA, run_column(paths[i], "input_ids", prefix, &done));
+        CHECK_STATUS(RECORD, run_column(paths[i], "input_ids", prefix, &done));
         CHECK_MESSAGE("row 4: token ID 2147483648 is out of range");
     }
     const int32_t want[] = {5, 6, 7, 0};
@@ -219,7 +219,7 @@ TEST(prepare_copies_token_ids)
     CHECK_STATUS(OK,
                  run_column("tests/oracle/data/arrow/ids.arrow", "spike_counts", prefix, &done));
     check_documents(prefix, counts, (uint64_t[]){9, 2}, 2);
-    CHECK_STATUS(DATA, run_column("tests/oracle/data/arrow/ids.arrow", "large", prefix, &done));
+    CHECK_STATUS(RECORD, run_column("tests/oracle/data/arrow/ids.arrow", "large", prefix, &done));
     CHECK_MESSAGE("row 0 has token ID 259; the vocabulary size is 259");
 }
 

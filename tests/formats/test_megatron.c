@@ -147,7 +147,7 @@ TEST(megatron_rejects_ids_outside_the_vocabulary)
         write_index(folder, &x);
         CHECK_STATUS(OK, megatron_open(&m, write_tokens(folder, tokens, cases[k].bytes)));
         CHECK_STATUS(OK, megatron_read_document(&m, 0, cases[k].vocab, ids));
-        CHECK_STATUS(DATA, megatron_read_document(&m, 1, cases[k].vocab, ids));
+        CHECK_STATUS(RECORD, megatron_read_document(&m, 1, cases[k].vocab, ids));
         CHECK_MESSAGE("d.bin: sequence 2 ");
         CHECK_MESSAGE(cases[k].why);
         megatron_close(&m);

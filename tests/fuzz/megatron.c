@@ -11,7 +11,7 @@ static void read(const struct megatron *m, uint64_t s, uint64_t from, uint64_t c
 {
     int32_t *ids = heap(count * sizeof *ids);
     enum status st = megatron_read_sequence(m, (struct megatron_range){s, from, count}, 0, ids);
-    BUG_IF(st && st != STATUS_DATA);
+    BUG_IF(st && st != STATUS_RECORD);
     for (uint64_t i = 0; !st && i < count; i++) BUG_IF(ids[i] < 0);
     free(ids);
 }
@@ -31,7 +31,7 @@ static void use(const struct megatron *m)
         of_documents += length;
         int32_t *ids = heap(length * sizeof *ids);
         enum status st = megatron_read_document(m, d, 0, ids);
-        BUG_IF(st && st != STATUS_DATA);
+        BUG_IF(st && st != STATUS_RECORD);
         free(ids);
     }
     BUG_IF(of_documents != of_sequences);
