@@ -111,6 +111,7 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
     struct token_row tokens = {
         .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
     if (!max_rows || number < (uint64_t)max_rows) TRY(o->kind->row(o, number, &l->tokens, &tokens));
+    TRY(source_tokens_check(&l->tokens));
     int filled = tokens.filled;
     /* a row with only the overlapping token counts as empty */
     r->empty = filled <= (!l->masked);
@@ -173,8 +174,9 @@ static void stop_prefetch(struct loader *l)
 static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **row)
 {
     *row = &l->ring[k % l->ring_size];
-    if (!l->running) {
-        TRY(build_row(l, k, *row));
+    if (!l->running) { /* a failure lasts: half a row has been read */
+        if (!l->failure.status) status_save(&l->failure, build_row(l, k, *row));
+        TRY(status_restore(&l->failure));
         l->num_built = k + 1;
         return STATUS_OK;
     }

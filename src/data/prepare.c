@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file_map.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "data/source.h"
@@ -88,7 +89,9 @@ static enum status compute_fingerprint(struct prepare_state *p)
         struct file_map map;
         TRY(file_map_open(&map, path));
         crc = checksum_crc32c(crc, map.data, map.size);
+        enum status st = file_map_check(&map);
         file_map_close(&map);
+        TRY(st);
     }
     p->fingerprint = crc;
     return STATUS_OK;
@@ -340,7 +343,7 @@ static enum status encode_group(const struct prepare_state *p, struct prepare_wo
         g->text_bytes += f->len * (s->holds_ids ? sizeof(int32_t) : 1);
     }
     narrow_ids(g, p->done.token_bytes);
-    return STATUS_OK;
+    return source_tokens_check(&w->tokens);
 }
 
 static enum status write_batch(struct prepare_state *p, const struct prepare_batch *b)

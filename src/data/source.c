@@ -50,6 +50,7 @@ static enum status open_file(struct source *s, const char *path)
         FAIL(CONFIG, "%s: all files of a source must have the same type", path);
     s->kind = kind;
     TRY(kind->open(s, f, &size));
+    if (kind->check) TRY(kind->check(f));
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     s->fingerprint = checksum_crc32c(s->fingerprint, name, strlen(name));
     s->fingerprint = checksum_crc32c(s->fingerprint, &size, sizeof size);
@@ -244,11 +245,24 @@ struct source_range source_part(const struct source *s, uint64_t part, uint64_t 
                                  .num_parts = num_parts};
 }
 
+static enum status check_files(const struct source *s, size_t first, size_t end)
+{
+    for (size_t i = first; i < end && s->kind->check; i++) TRY(s->kind->check(&s->files[i]));
+    return STATUS_OK;
+}
+
+enum status source_check(const struct source *s) { return check_files(s, 0, s->num_files); }
+
+/* The zeros of a torn mapping can hide documents, or look damaged. */
 enum status source_find(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none)
 {
-    TRY(s->kind->find(s, r, c, d, none));
-    return STATUS_OK;
+    uint64_t first = c->position;
+    enum status st = s->kind->find(s, r, c, d, none);
+    if (!st && !*none) return STATUS_OK;
+    if (s->kind->check)
+        TRY(check_files(s, source_file_at(s, first), source_file_at(s, c->position) + 1));
+    return st;
 }
 
 uint64_t source_text_bytes(const struct source *s)
@@ -275,7 +289,7 @@ uint64_t source_range_end(const struct source *s, struct source_reader *r, uint6
     bool none = false;
     c.position = position;
     for (*bytes = 0; *bytes < target && !none;) { /* lengths of token sequences are known */
-        if (source_find(s, r, &c, &d, &none)) BUG("finding token IDs cannot fail");
+        if (source_find(s, r, &c, &d, &none)) return s->num_positions; /* reading fails, too */
         if (!none) *bytes += d.len * sizeof(int32_t);
     }
     return c.position;
@@ -322,8 +336,8 @@ static enum status read_text(const struct source *s, const struct source_documen
     return STATUS_OK;
 }
 
-enum status source_read(const struct source *s, const struct source_document *d,
-                        struct source_tokens *t, struct token_list *out)
+static enum status read_document(const struct source *s, const struct source_document *d,
+                                 struct source_tokens *t, struct token_list *out)
 {
     if (!s->holds_ids) {
         if (!t->encoder) FAIL(CONFIG, "%s is text: data.tokenizer is required", s->config->path);
@@ -338,6 +352,33 @@ enum status source_read(const struct source *s, const struct source_document *d,
     return STATUS_OK;
 }
 
+enum status source_tokens_check(struct source_tokens *t)
+{
+    const struct source *s = t->unchecked;
+    t->unchecked = NULL;
+    return s ? check_files(s, t->unchecked_file, t->unchecked_file + 1) : STATUS_OK;
+}
+
+/* After reading from a file with result `st`: a torn mapping may be the cause of a failure;
+ * successes are checked when another file is read, and by the caller in the end. */
+static enum status note_read(const struct source *s, size_t file, struct source_tokens *t,
+                             enum status st)
+{
+    bool is_other = t->unchecked != s || t->unchecked_file != file;
+    if (!s->kind->check) return st;
+    if (is_other) TRY(source_tokens_check(t));
+    t->unchecked = s, t->unchecked_file = file;
+    if (st) TRY(source_tokens_check(t));
+    return st;
+}
+
+enum status source_read(const struct source *s, const struct source_document *d,
+                        struct source_tokens *t, struct token_list *out)
+{
+    TRY(note_read(s, d->file, t, read_document(s, d, t, out)));
+    return STATUS_OK;
+}
+
 uint64_t source_num_sequences(const struct source *s)
 {
     return s->kind->num_sequences ? s->kind->num_sequences(s) : 0;
@@ -349,8 +390,8 @@ uint64_t source_sequence_length(const struct source *s, uint64_t sequence)
 }
 
 enum status source_read_sequence(const struct source *s, const struct source_span *span,
-                                 const struct source_tokens *t, int32_t *ids)
+                                 struct source_tokens *t, int32_t *ids)
 {
-    TRY(s->kind->read_sequence(s, span, t, ids));
+    TRY(note_read(s, 0, t, s->kind->read_sequence(s, span, t, ids)));
     return STATUS_OK;
 }

@@ -16,6 +16,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/file_map.h"
 #include "data/data_config.h"
 #include "data/line_reader.h"
 #include "data/table.h"
@@ -92,6 +93,10 @@ void source_reader_close(struct source_reader *r);
 /* Frees large buffers; the next read fills them again. */
 void source_reader_trim(struct source_reader *r);
 
+/* Checks the mappings of all files.  DATA, IO: a file was truncated or could not be read since it
+ * was opened (file_map_check). */
+enum status source_check(const struct source *s);
+
 /* Finds the next document of the range and advances its position past it.  *none: no more. */
 enum status source_find(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none);
@@ -109,22 +114,28 @@ struct source_tokens {
     struct encoder *encoder;
     int64_t vocab_size;
     bool bos, eos;
-    struct text text; /* scratch */
+    struct text text;               /* scratch */
+    const struct source *unchecked; /* source_tokens_check checks this file; NULL: none */
+    size_t unchecked_file;
 };
-/* Appends the document's token IDs, with BOS and EOS where the text begins and ends. */
+/* Appends the document's token IDs, with BOS and EOS where the text begins and ends.  Before using
+ * them, call source_tokens_check: the files are mapped, and may have been truncated. */
 enum status source_read(const struct source *s, const struct source_document *d,
                         struct source_tokens *t, struct token_list *out);
+/* Checks the file that was read last; the ones before it have been checked.  DATA, IO: as
+ * source_check. */
+enum status source_tokens_check(struct source_tokens *t);
 
 /* Sequences as Megatron's datasets count them, of a single .bin/.idx pair or of mock data; other
  * sources have 0. */
 uint64_t source_num_sequences(const struct source *s);
 uint64_t source_sequence_length(const struct source *s, uint64_t sequence);
-/* Tokens from, from + 1, ... of an existing sequence. */
+/* Tokens from, from + 1, ... of an existing sequence; source_tokens_check as after source_read. */
 struct source_span {
     uint64_t sequence, from, count;
 };
 enum status source_read_sequence(const struct source *s, const struct source_span *span,
-                                 const struct source_tokens *t, int32_t *ids);
+                                 struct source_tokens *t, int32_t *ids);
 
 /* The file that a position belongs to. */
 size_t source_file_at(const struct source *s, uint64_t position);

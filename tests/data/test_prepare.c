@@ -175,7 +175,7 @@ static void check_documents(const char *prefix, const int32_t *want, const uint6
     CHECK(m.num_documents == documents);
     for (uint64_t d = 0; d < documents; want += lengths[d++]) {
         CHECK(megatron_document_length(&m, d) == lengths[d]);
-        CHECK_STATUS(OK, megatron_read_document(&m, d, 0, ids));
+        CHECK_STATUS(OK, megatron_read_document(&m, d, lengths[d], 0, ids));
         CHECK(!memcmp(ids, want, lengths[d] * sizeof *ids));
     }
     megatron_close(&m);
