@@ -75,12 +75,14 @@ static const char usage[] =
     "Reads text (.txt, .jsonl, either also as .gz or .zst; .parquet, .arrow; quoted glob\n"
     "patterns) or token IDs (columns of .parquet and .arrow, .npy, .bin/.idx), and writes token\n"
     "IDs in Megatron's format, PREFIX.bin and PREFIX.idx, which training reads without a\n"
-    "tokenizer.  If interrupted, the same command resumes where it stopped.";
+    "tokenizer.  If interrupted, the same command resumes where it stopped, unless a source or\n"
+    "the tokenizer has changed: see --accept-changed and --force.";
 
 enum status command_prepare(int argc, char **argv)
 {
     const char *tokenizer = "", *output = "", *column = "text";
     int64_t workers = 0;
+    struct flag_list accepted = {0};
     bool cuts = false, bos = false, no_eod = false, force = false, json = false;
     const struct flag flags[] = {
         {"tokenizer", FLAG_TEXT, &tokenizer, "\"bytes\", a .model, a tokenizer.json or its folder"},
@@ -90,6 +92,8 @@ enum status command_prepare(int argc, char **argv)
         {"no-eod", FLAG_SWITCH, &no_eod, "put no end-of-text token after each document"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
         {"workers", FLAG_INT, &workers, "threads (default: all cores)"},
+        {"accept-changed", FLAG_LIST, &accepted,
+         "FILE (or pattern, or tokenizer): resume although it has changed"},
         {"force", FLAG_SWITCH, &force, "overwrite existing output and start from scratch"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
@@ -123,6 +127,7 @@ enum status command_prepare(int argc, char **argv)
         .bos = bos,
         .eos = !no_eod,
         .force = force,
+        .accept_changed = {accepted.items, (size_t)accepted.count},
         .threads = (int)workers,
         .progress = report_progress,
         .context = &progress,

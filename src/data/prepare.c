@@ -4,9 +4,9 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/file_map.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/provenance.h"
 #include "data/source.h"
 #include "data/source_kind.h"
 
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 enum { GROUP_BYTES = 1 << 20, GROUPS_PER_THREAD = 4, JOURNAL_SECONDS = 5 };
+enum { MAX_JOURNAL_BYTES = 64 << 20 };
 
 /* The unit of work of one encoding thread: a range of positions, in which it finds the documents
  * itself; or, for a compressed source that only one thread can read, documents already found. */
@@ -55,7 +56,7 @@ struct prepare_state {
     struct source *sources;
     int threads;
     struct prepare_worker *workers;
-    uint32_t fingerprint; /* of everything that determines the output */
+    struct provenance provenance;
     char *bin, *bin_part, *idx, *idx_part, *journal;
     int bin_fd, idx_fd;
     /* how far reading has come */
@@ -76,25 +77,12 @@ static char *with_suffix(const char *prefix, const char *suffix)
     return t.data;
 }
 
-/* Hashes sources, tokenizer and settings: a run may resume only its own request's files. */
-static enum status compute_fingerprint(struct prepare_state *p)
+/* Of the settings that determine the output, besides the data. */
+static uint32_t settings_fingerprint(const struct prepare_state *p)
 {
     const struct prepare_request *r = p->request;
-    const char *path = tokenizer_path(r->tokenizer);
     unsigned char settings[] = {r->bos, r->eos, (unsigned char)p->done.token_bytes};
-    uint32_t crc = checksum_crc32c(0, settings, sizeof settings);
-    for (size_t i = 0; i < r->num_sources; i++)
-        crc = checksum_crc32c(crc, &p->sources[i].fingerprint, sizeof p->sources[i].fingerprint);
-    if (path[0]) {
-        struct file_map map;
-        TRY(file_map_open(&map, path));
-        crc = checksum_crc32c(crc, map.data, map.size);
-        enum status st = file_map_check(&map);
-        file_map_close(&map);
-        TRY(st);
-    }
-    p->fingerprint = crc;
-    return STATUS_OK;
+    return checksum_crc32c(0, settings, sizeof settings);
 }
 
 static enum status open_sources(struct prepare_state *p)
@@ -109,7 +97,11 @@ static enum status open_sources(struct prepare_state *p)
         p->done.text_total += bytes;
     }
     if (!is_known) p->done.text_total = 0;
-    return STATUS_OK;
+    p->provenance = (struct provenance){.sources = p->sources,
+                                        .num_sources = r->num_sources,
+                                        .tokenizer = r->tokenizer,
+                                        .num_readers = 1};
+    return provenance_sample(&p->provenance);
 }
 
 static enum status open_workers(struct prepare_state *p)
@@ -128,17 +120,36 @@ static enum status open_workers(struct prepare_state *p)
     return STATUS_OK;
 }
 
-/* Restores the progress of an earlier run; without a valid journal everything stays zero. */
+/* CONFIG: the files or the tokenizer are not those of the journal, which the caller must accept or
+ * start over. */
+static enum status check_provenance(struct prepare_state *p, const struct json *journal)
+{
+    const struct provenance_rules rules = {.accepted = &p->request->accept_changed,
+                                           .saved_in = p->journal,
+                                           .accept_begin = "--accept-changed ",
+                                           .accept_next = " --accept-changed ",
+                                           .accept_end = "",
+                                           .restart = "--force starts over"};
+    bool *is_changed = heap(p->request->num_sources * sizeof *is_changed);
+    enum status st = provenance_check(&p->provenance, journal, &rules, is_changed);
+    free(is_changed);
+    return st;
+}
+
+/* Restores the progress of an earlier run; without a valid journal everything stays zero.  CONFIG:
+ * as check_provenance. */
 static enum status read_journal(struct prepare_state *p)
 {
     struct json *j = NULL;
-    int64_t fingerprint, source, position, documents, tokens, text;
+    int64_t settings, source, position, documents, tokens, text;
     const int64_t max = INT64_C(1) << 53;
     uint64_t bin_bytes, idx_bytes;
     enum status st = STATUS_OK;
     if (p->request->force || !file_exists(p->journal)) return STATUS_OK;
-    TRY_OUT(json_read(p->journal, 1 << 16, &j));
-    TRY_OUT(json_get_int(j, "fingerprint", 0, UINT32_MAX, &fingerprint));
+    TRY_OUT(json_read(p->journal, MAX_JOURNAL_BYTES, &j));
+    TRY_OUT(json_get_int(j, "settings", 0, UINT32_MAX, &settings));
+    if (settings != settings_fingerprint(p)) FAIL_OUT(DATA, "was written with other settings");
+    TRY_OUT(check_provenance(p, j));
     TRY_OUT(json_get_int(j, "source", 0, (int64_t)p->request->num_sources, &source));
     TRY_OUT(json_get_int(j, "place", 0, max, &position));
     TRY_OUT(json_get_int(j, "documents", 0, max, &documents));
@@ -146,8 +157,6 @@ static enum status read_journal(struct prepare_state *p)
     TRY_OUT(json_get_int(j, "text_bytes", 0, max, &text));
     TRY_OUT(file_size(p->bin_part, &bin_bytes));
     TRY_OUT(file_size(p->idx_part, &idx_bytes));
-    if (fingerprint != p->fingerprint)
-        FAIL_OUT(DATA, "was written with other sources, another tokenizer or other settings");
     if (bin_bytes < (uint64_t)tokens * (uint64_t)p->done.token_bytes ||
         idx_bytes < (uint64_t)documents * sizeof(int32_t))
         FAIL_OUT(DATA, "%s and %s are shorter than it records", p->bin_part, p->idx_part);
@@ -158,8 +167,9 @@ static enum status read_journal(struct prepare_state *p)
     log_line(LOG_INFO, "resuming after %lld documents recorded in %s", (long long)documents,
              p->journal);
 out:
-    if (st) log_line(LOG_WARN, "%s: %s; starting over", p->journal, status_message());
     json_free(j);
+    if (st == STATUS_CONFIG) return st;
+    if (st) log_line(LOG_WARN, "%s: %s; starting over", p->journal, status_message());
     return STATUS_OK;
 }
 
@@ -198,12 +208,13 @@ static enum status write_journal(struct prepare_state *p)
     if (fdatasync(p->bin_fd) || fdatasync(p->idx_fd))
         FAIL(IO, "%s: %s", p->bin_part, strerror(errno));
     json_begin_object(&w, NULL, JSON_INLINE);
-    json_write_int(&w, "fingerprint", p->fingerprint);
+    json_write_int(&w, "settings", settings_fingerprint(p));
     json_write_int(&w, "source", (int64_t)p->written_source);
     json_write_int(&w, "place", (int64_t)p->written_position);
     json_write_int(&w, "documents", (int64_t)p->done.documents);
     json_write_int(&w, "tokens", (int64_t)p->done.tokens);
     json_write_int(&w, "text_bytes", (int64_t)p->done.text_bytes);
+    provenance_write(&p->provenance, &w);
     json_end_object(&w);
     json_finish(&w);
     text_adds(&t, "\n");
@@ -498,7 +509,6 @@ enum status prepare_token_files(const struct prepare_request *request, struct pr
     p.journal = with_suffix(prefix, ".prepare.json");
     TRY_OUT(open_sources(&p));
     TRY_OUT(open_workers(&p));
-    TRY_OUT(compute_fingerprint(&p));
     TRY_OUT(open_parts(&p));
     TRY_OUT(write_tokens(&p));
     TRY_OUT(publish(&p));
@@ -511,6 +521,7 @@ out:
         text_release(&p.workers[i].found.text);
         source_reader_close(&p.workers[i].reader);
     }
+    provenance_release(&p.provenance);
     for (size_t i = 0; p.sources && i < request->num_sources; i++) source_close(&p.sources[i]);
     if (p.bin_fd >= 0) close(p.bin_fd);
     if (p.idx_fd >= 0) close(p.idx_fd);

@@ -136,18 +136,15 @@ size_t source_kind_neurons(const struct source_config *c)
     return c->neurons >= 0 ? (size_t)c->neurons : motifs ? DEFAULT_MOTIF_NEURONS : 0;
 }
 
-/* Of options that select or change documents, if they are set. */
-static void add_fingerprint(struct source *s)
+/* Continues `crc` with the options that select or change documents, if they are set. */
+static uint32_t add_options(const struct source_config *c, uint32_t neurons, uint32_t crc)
 {
-    const struct source_config *c = s->config;
-    uint32_t neurons = (uint32_t)source_kind_neurons(c);
-    s->fingerprint = checksum_crc32c(s->fingerprint, c->column, strlen(c->column));
-    s->fingerprint = checksum_crc32c(s->fingerprint, &c->weight, sizeof c->weight);
-    if (!s->motifs && neurons)
-        s->fingerprint = checksum_crc32c(s->fingerprint, &neurons, sizeof neurons);
-    if (!source_kind_filters(c)) return;
-    s->fingerprint = checksum_crc32c(s->fingerprint, c->filter_column, strlen(c->filter_column));
-    s->fingerprint = checksum_crc32c(s->fingerprint, c->filter_value, strlen(c->filter_value));
+    crc = checksum_crc32c(crc, c->column, strlen(c->column));
+    crc = checksum_crc32c(crc, &c->weight, sizeof c->weight);
+    if (neurons) crc = checksum_crc32c(crc, &neurons, sizeof neurons);
+    if (!source_kind_filters(c)) return crc;
+    crc = checksum_crc32c(crc, c->filter_column, strlen(c->filter_column));
+    return checksum_crc32c(crc, c->filter_value, strlen(c->filter_value));
 }
 
 static enum status open_motifs(struct source *s)
@@ -185,7 +182,9 @@ enum status source_open(struct source *s, const struct source_config *config)
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
                          "%s: data.source.filter_column requires .parquet or .arrow files",
                          config->path);
-    add_fingerprint(s);
+    uint32_t neurons = (uint32_t)source_kind_neurons(config);
+    s->fingerprint = add_options(config, s->motifs ? 0 : neurons, s->fingerprint);
+    s->options_fingerprint = add_options(config, neurons, 0);
     bool is_empty = !s->kind || (s->kind->seeks && !s->num_positions);
     if (!st && is_empty) st = fail_empty(config);
     if (st) source_close(s);
@@ -202,6 +201,25 @@ void source_close(struct source *s)
     free(s->mock_lengths);
     motifs_close(s->motifs);
     *s = (struct source){0};
+}
+
+void source_list_files(const struct source *s, struct file_versions *out)
+{
+    struct text path = {0};
+    for (size_t i = 0; i < s->num_files; i++) {
+        const struct source_file *f = &s->files[i];
+        bool is_pair = s->kind == &source_megatron;
+        for (int k = 0; k < 1 + is_pair; k++) {
+            text_clear(&path);
+            text_addf(&path, "%s%s", is_pair ? f->tokens.prefix : f->path,
+                      !is_pair ? ""
+                      : k      ? ".bin"
+                               : ".idx");
+            file_versions_add(out, path.data);
+        }
+    }
+    if (s->motifs) file_versions_add(out, s->config->motifs);
+    text_release(&path);
 }
 
 bool source_holds_counts(const struct source *s)

@@ -18,6 +18,7 @@
 
 #include "base/file_map.h"
 #include "data/data_config.h"
+#include "data/file_versions.h"
 #include "data/line_reader.h"
 #include "data/table.h"
 #include "formats/megatron.h"
@@ -47,15 +48,19 @@ struct source {
     bool holds_ids; /* token IDs: needs no tokenizer */
     struct source_file *files;
     size_t num_files;
-    int32_t *mock_lengths;  /* mock data only */
-    struct motifs *motifs;  /* owned; NULL: none */
-    uint64_t num_positions; /* 0 if unknown (compressed) */
-    uint32_t fingerprint;   /* of file names and sizes, .idx files, column and weight */
+    int32_t *mock_lengths;        /* mock data only */
+    struct motifs *motifs;        /* owned; NULL: none */
+    uint64_t num_positions;       /* 0 if unknown (compressed) */
+    uint32_t fingerprint;         /* of file names and sizes, .idx files, column and weight */
+    uint32_t options_fingerprint; /* of column, weight, neurons and filter alone */
+    bool is_changed; /* set by the caller: positions were saved for other files, and may not fit */
 };
 
 /* MISSING, DATA, CONFIG: no file matches the path, its kind is unknown, a file is damaged. */
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
+/* Appends all its files, the motifs' included. */
+void source_list_files(const struct source *s, struct file_versions *out);
 /* Whether it holds spike counts, as single counts or as motifs. */
 bool source_holds_counts(const struct source *s);
 
