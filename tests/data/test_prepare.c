@@ -30,19 +30,15 @@ static void write_lines(const char *path, int n)
     text_release(&t);
 }
 
-/* Accepts that the files of this name have changed; NULL: none. */
-static enum status run_accepting(const char *source, const char *prefix, const char *accepted,
-                                 struct prepare_stats *done)
+/* Prepares the text with the tokenizer "bytes", as the request's other fields say. */
+static enum status run_request(struct prepare_request p, const char *source,
+                               struct prepare_stats *done)
 {
     struct tokenizer *t = bytes_tokenizer();
     struct source_config config = {.path = source, .column = "text", .weight = 1};
-    struct prepare_request p = {.sources = &config,
-                                .num_sources = 1,
-                                .tokenizer = t,
-                                .prefix = prefix,
-                                .eos = true,
-                                .accept_changed = {&accepted, accepted != NULL},
-                                .threads = 1};
+    p.sources = &config, p.num_sources = 1;
+    p.tokenizer = t;
+    p.eos = true;
     enum status st = prepare_token_files(&p, done);
     tokenizer_close(t);
     return st;
@@ -51,18 +47,17 @@ static enum status run_accepting(const char *source, const char *prefix, const c
 static enum status run(const char *source, const char *prefix, int threads, bool force,
                        struct prepare_stats *done)
 {
-    struct tokenizer *t = bytes_tokenizer();
-    struct source_config config = {.path = source, .column = "text", .weight = 1};
-    struct prepare_request p = {.sources = &config,
-                                .num_sources = 1,
-                                .tokenizer = t,
-                                .prefix = prefix,
-                                .eos = true,
-                                .force = force,
-                                .threads = threads};
-    enum status st = prepare_token_files(&p, done);
-    tokenizer_close(t);
-    return st;
+    const struct prepare_request p = {.prefix = prefix, .force = force, .threads = threads};
+    return run_request(p, source, done);
+}
+
+/* Accepts that the files of this name have changed. */
+static enum status run_accepting(const char *source, const char *prefix, const char *accepted,
+                                 struct prepare_stats *done)
+{
+    const struct prepare_request p = {
+        .prefix = prefix, .threads = 1, .accept_changed = {&accepted, 1}};
+    return run_request(p, source, done);
 }
 
 static void check_same(const char *a, const char *b)
@@ -201,21 +196,13 @@ TEST(prepare_fails_if_a_file_is_truncated_while_it_is_read)
 {
     const char *folder = test_folder();
     struct truncation t = {.path = test_path(folder, "a.jsonl")};
-    struct tokenizer *tokenizer = bytes_tokenizer();
-    struct source_config config = {.path = t.path, .column = "text", .weight = 1};
-    struct prepare_request p = {.sources = &config,
-                                .num_sources = 1,
-                                .tokenizer = tokenizer,
-                                .prefix = test_path(folder, "p"),
-                                .threads = 1,
-                                .progress = truncate_later,
-                                .context = &t};
+    const struct prepare_request p = {
+        .prefix = test_path(folder, "p"), .threads = 1, .progress = truncate_later, .context = &t};
     struct prepare_stats done;
     write_lines(t.path, 160000);
-    CHECK_STATUS(DATA, prepare_token_files(&p, &done));
+    CHECK_STATUS(DATA, run_request(p, t.path, &done));
     CHECK_MESSAGE("/a.jsonl: the file was truncated from ");
     CHECK(t.batches && !file_exists(test_path(folder, "p.idx")));
-    tokenizer_close(tokenizer);
 }
 
 TEST(prepare_starts_over_if_the_journal_does_not_match)
