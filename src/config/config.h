@@ -61,6 +61,10 @@ bool config_has_validation_data(const struct config *c);
  * `origins` a comment after each value names its origin. */
 void config_write(const struct config *c, bool origins, struct text *toml);
 
+/* Appends "key: old -> new" for each setting that differs and may change results, separated by
+ * commas: not those of [job], [metrics], [profiling], [checkpoint], [device] and [config]. */
+void config_compare(const struct config *old, const struct config *c, struct text *out);
+
 /* Help, bounds, default, unit and aliases of one key.  CONFIG: unknown key, with a suggestion. */
 enum status config_explain(const char *key, struct text *out);
 /* Writes docs/options.md from the same tables. */

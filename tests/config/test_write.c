@@ -55,3 +55,24 @@ TEST(options_page_has_every_section)
     CHECK(strstr(t.data, "| `mask_probability` | `0.3` |"));
     text_release(&t);
 }
+
+TEST(compare_lists_what_may_change_results)
+{
+    struct config a, b;
+    struct text out = {0};
+    const char *sources = "[[data.source]]\npath = \"x\"\n";
+    char *path = file_join(test_folder(), "a.toml");
+    CHECK_STATUS(OK, file_write(path, sources, strlen(sources)));
+    CHECK_STATUS(OK, config_load(&a, path, NULL, 0));
+    config_compare(&a, &a, &out);
+    CHECK(!out.len);
+    const char *settings[] = {"training.global_batch_size=64", "data.source.0.weight=0.5",
+                              "job.dump_folder=elsewhere", "metrics.log_freq=7"};
+    CHECK_STATUS(OK, config_load(&b, path, settings, 4));
+    config_compare(&a, &b, &out);
+    CHECK(
+        !strcmp(out.data, "training.global_batch_size: -1 -> 64, data.source.0.weight: 1 -> 0.5"));
+    config_release(&a), config_release(&b);
+    text_release(&out);
+    free(path);
+}
