@@ -1,7 +1,8 @@
 /* folder.h -- the folder of a run's checkpoints: list, lock, commit, retention.
  *
  * Only folders named exactly step-<digits> are checkpoints.  Nothing else is ever deleted, except
- * leftovers of a run that died (step-N.tmp, .trash-N-PID). */
+ * leftovers of a run that died (step-N.tmp, .trash-N-PID, and NAME.tmp-PID also in the folder
+ * above). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
