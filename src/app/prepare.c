@@ -82,7 +82,8 @@ static const char usage[] =
     "patterns) or token IDs (columns of .parquet and .arrow, .npy, .bin/.idx), and writes token\n"
     "IDs in Megatron's format, PREFIX.bin and PREFIX.idx, which training reads without a\n"
     "tokenizer.  PREFIX.sum has their checksums, which `check --deep` and `checkpoint verify`\n"
-    "compare.  If interrupted, the same command resumes where it stopped.\n\n"
+    "compare.  If interrupted, the same command resumes where it stopped, unless a source or\n"
+    "the tokenizer has changed: see --accept-changed and --force.\n\n"
     "A bad record, such as a line that is not UTF-8 or has no key \"text\", ends the command; "
     "with\n"
     "--on-bad-record skip it is skipped and listed in PREFIX.bad_records.";
@@ -92,6 +93,7 @@ enum status command_prepare(int argc, char **argv)
     const char *tokenizer = "", *output = "", *column = "text", *on_bad = "stop";
     int64_t workers = 0;
     double bad_limit = 0.001;
+    struct flag_list accepted = {0};
     bool cuts = false, bos = false, no_eod = false, force = false, json = false;
     const struct flag flags[] = {
         {"tokenizer", FLAG_TEXT, &tokenizer, "\"bytes\", a .model, a tokenizer.json or its folder"},
@@ -105,6 +107,8 @@ enum status command_prepare(int argc, char **argv)
         {"bad-record-limit", FLAG_REAL, &bad_limit,
          "skip: fraction of the records, above 10, that may be bad (default 0.001; 1: no limit)"},
         {"workers", FLAG_INT, &workers, "threads (default: all cores)"},
+        {"accept-changed", FLAG_LIST, &accepted,
+         "FILE (or pattern, or tokenizer): resume although it has changed"},
         {"force", FLAG_SWITCH, &force, "overwrite existing output and start from scratch"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
@@ -145,6 +149,7 @@ enum status command_prepare(int argc, char **argv)
         .force = force,
         .skips_bad = skips,
         .bad_record_limit = bad_limit,
+        .accept_changed = {accepted.items, (size_t)accepted.count},
         .threads = (int)workers,
         .progress = report_progress,
         .context = &progress,

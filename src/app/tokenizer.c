@@ -3,7 +3,9 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "base/clock.h"
+#include "base/escape.h"
 #include "base/file.h"
+#include "base/file_map.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "hub/hub.h"
@@ -45,7 +47,9 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
         struct file_map map;
         TRY_OUT(file_map_open(&map, a->words[i]));
         bpe_trainer_add(t, (const char *)map.data, map.size);
+        st = file_map_check(&map);
         file_map_close(&map);
+        if (st) goto out;
     }
     TRY_OUT(bpe_trainer_finish(t, (int32_t)vocab_size, &json, &made));
     TRY_OUT(file_write(output, json.data, json.len));
@@ -131,7 +135,8 @@ static void show(const struct tokenizer *t)
            tokenizer_vocab_size(t), tokenizer_bos(t), tokenizer_eos(t));
     for (int32_t id = 0; id < tokenizer_vocab_size(t); id++) {
         const char *name = tokenizer_special_name(t, id);
-        if (name) printf("  %6d  %s\n", id, name);
+        char shown[256];
+        if (name) printf("  %6d  %s\n", id, escape_controls(shown, sizeof shown, name, ""));
     }
 }
 

@@ -12,6 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What a path is, links followed.  Errors that may pass (EIO, ESTALE of a network file system) are
+ * tried again for a second, here and wherever this file opens or lists something; IO then says that
+ * nobody knows, which must not be taken for "does not exist". */
+enum file_kind { FILE_ABSENT, FILE_REGULAR, FILE_FOLDER, FILE_SPECIAL };
+enum status file_find(const char *path, enum file_kind *kind);
+/* Whether it is known to exist, where a wrong "no" does no harm. */
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 bool file_exists_in(const char *folder, const char *name); /* folder/name exists */
@@ -34,6 +40,7 @@ bool file_has_suffix(const char *path, const char *suffix);
 
 /* Like mkdir -p.  CONFIG: a URL, which would otherwise become a folder such as "s3:". */
 enum status file_make_dirs(const char *path);
+enum status file_rename(const char *from, const char *to);
 enum status file_sync_dir(const char *path);    /* makes renames inside it durable */
 enum status file_remove_tree(const char *path); /* like rm -rf; does not follow links */
 
@@ -41,17 +48,6 @@ enum status file_remove_tree(const char *path); /* like rm -rf; does not follow 
  * file ends before. */
 enum status file_read_at(int fd, const char *path, void *bytes, size_t len, uint64_t offset);
 enum status file_write_at(int fd, const char *path, const void *bytes, size_t len, uint64_t offset);
-
-/* A read-only mapping of a regular file; an empty file has data NULL and size 0. */
-struct file_map {
-    const unsigned char *data;
-    uint64_t size;
-};
-enum status file_map_open(struct file_map *m, const char *path);
-void file_map_close(struct file_map *m);
-/* Drops the pages within [begin, end), and some before, from this process (MADV_DONTNEED). Touching
- * them maps them again. */
-void file_map_evict(const struct file_map *m, uint64_t begin, uint64_t end);
 
 /* Paths in bytewise order. */
 struct file_list {

@@ -32,7 +32,7 @@ static enum status walk_source(struct document_walk *w, const struct source *s,
         if (count) TRY(take(context, &one));
         w->left -= within;
     }
-    return STATUS_OK;
+    return source_tokens_check(&w->tokens);
 }
 
 /* Logs what was skipped of a source, before its paths are freed. */
@@ -99,7 +99,7 @@ static enum status read_session(const struct source *s, uint64_t row, struct sou
         FAIL(CONFIG, "%s: no session at or after row %llu; the source has %llu rows",
              s->config->path, (unsigned long long)row, (unsigned long long)s->num_positions);
     TRY(source_read(s, f, &tokens, ids));
-    return STATUS_OK;
+    return source_tokens_check(&tokens);
 }
 
 enum status corpus_read_session(const struct source_config *source, uint64_t row,

@@ -23,8 +23,9 @@ struct line_reader {
     ZSTD_DStream *zstd;
     unsigned char *input; /* compressed; [input_used, input_size) is pending */
     size_t input_used, input_size;
-    bool in_frame;    /* a gzip member or zstd frame has begun but not ended */
-    bool output_full; /* the decompressor filled its output and may hold more */
+    uint64_t bytes_read; /* of the file, those in `input` included */
+    bool in_frame;       /* a gzip member or zstd frame has begun but not ended */
+    bool output_full;    /* the decompressor filled its output and may hold more */
     struct text plain;
     size_t at;        /* in plain */
     size_t max_line;  /* bytes */
@@ -80,6 +81,12 @@ void line_reader_close(struct line_reader *l)
     free(l);
 }
 
+/* The offset in the file up to which it is decompressed. */
+static unsigned long long offset(const struct line_reader *l)
+{
+    return l->bytes_read - (l->input_size - l->input_used);
+}
+
 /* Decompresses into the BUFFER_BYTES at `to`. */
 static enum status inflate_gzip(struct line_reader *l, char *to, size_t *produced)
 {
@@ -89,7 +96,7 @@ static enum status inflate_gzip(struct line_reader *l, char *to, size_t *produce
     l->gz.next_out = (unsigned char *)to, l->gz.avail_out = BUFFER_BYTES;
     int result = inflate(&l->gz, Z_NO_FLUSH);
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-        FAIL(DATA, "%s: %s", l->path, l->gz.msg ? l->gz.msg : zError(result));
+        FAIL(DATA, "%s: byte %llu: %s", l->path, offset(l), l->gz.msg ? l->gz.msg : zError(result));
     l->input_used = l->input_size - l->gz.avail_in;
     l->in_frame = result != Z_STREAM_END;
     *produced = BUFFER_BYTES - l->gz.avail_out;
@@ -101,7 +108,8 @@ static enum status inflate_zstd(struct line_reader *l, char *to, size_t *produce
     ZSTD_inBuffer in = {l->input, l->input_size, l->input_used};
     ZSTD_outBuffer out = {to, BUFFER_BYTES, 0};
     size_t pending = ZSTD_decompressStream(l->zstd, &out, &in);
-    if (ZSTD_isError(pending)) FAIL(DATA, "%s: %s", l->path, ZSTD_getErrorName(pending));
+    if (ZSTD_isError(pending))
+        FAIL(DATA, "%s: byte %llu: %s", l->path, offset(l), ZSTD_getErrorName(pending));
     l->input_used = in.pos;
     l->in_frame = pending != 0;
     *produced = out.pos;
@@ -112,9 +120,14 @@ static enum status read_input(struct line_reader *l)
 {
     l->input_used = 0;
     l->input_size = fread(l->input, 1, BUFFER_BYTES, l->file);
-    if (ferror(l->file)) FAIL(IO, "%s: %s", l->path, strerror(errno));
+    if (ferror(l->file))
+        FAIL(IO, "%s: cannot read from byte %llu on: %s", l->path,
+             (unsigned long long)l->bytes_read, strerror(errno));
+    l->bytes_read += l->input_size;
     l->at_eof = !l->input_size;
-    if (l->at_eof && l->in_frame) FAIL(DATA, "%s: the file is truncated", l->path);
+    if (l->at_eof && l->in_frame)
+        FAIL(DATA, "%s: the file is truncated: it ends at byte %llu", l->path,
+             (unsigned long long)l->bytes_read);
     return STATUS_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "base/thread.h"
 #include "data/order.h"
+#include "data/provenance.h"
 #include "ops/cross_entropy.h"
 
 #include <pthread.h>
@@ -24,6 +25,8 @@ struct loader_row {
 struct loader {
     struct loader_options options;
     struct source *sources;
+    struct provenance
+        provenance; /* not sampled for a single pass, whose position runs do not save */
     size_t num_sources;
     struct order *order;
     uint64_t seed;
@@ -133,6 +136,7 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
         .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
     l->tokens.bad = skips_bad(l) ? &r->bad : NULL;
     if (!max_rows || number < (uint64_t)max_rows) TRY(read_row(l, number, &tokens));
+    TRY(source_tokens_check(&l->tokens));
     int filled = tokens.filled;
     /* a row with only the overlapping token counts as empty */
     r->empty = filled <= (!l->masked);
@@ -195,8 +199,9 @@ static void stop_prefetch(struct loader *l)
 static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **row)
 {
     *row = &l->ring[k % l->ring_size];
-    if (!l->running) {
-        TRY(build_row(l, k, *row));
+    if (!l->running) { /* a failure lasts: half a row has been read */
+        if (!l->failure.status) status_save(&l->failure, build_row(l, k, *row));
+        TRY(status_restore(&l->failure));
         l->num_built = k + 1;
         return STATUS_OK;
     }
@@ -281,7 +286,12 @@ static enum status open_sources(struct loader *l)
         l->num_sources++;
         TRY(check_motifs(&l->sources[i], l->options.vocab_size));
     }
-    return STATUS_OK;
+    l->provenance = (struct provenance){.sources = l->sources,
+                                        .num_sources = l->num_sources,
+                                        .tokenizer = l->options.tokenizer,
+                                        .reader = (size_t)l->options.reader,
+                                        .num_readers = (size_t)l->options.num_readers};
+    return l->options.once ? STATUS_OK : provenance_sample(&l->provenance);
 }
 
 static enum status open_tokens(struct loader *l)
@@ -377,6 +387,7 @@ void loader_close(struct loader *l)
     stop_prefetch(l);
     if (l->order) l->order->kind->close(l->order);
     for (uint64_t i = 0; l->ring && i < l->ring_size; i++) loader_row_release(&l->ring[i]);
+    provenance_release(&l->provenance);
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
@@ -424,7 +435,7 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
     TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->cursors, count));
     l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
     if (skips_bad(l)) TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->bad_total, 2));
-    return STATUS_OK;
+    return provenance_gather(&l->provenance, readers);
 }
 
 enum { CURSOR_FORMAT = 1 };
@@ -443,9 +454,7 @@ void loader_save(const struct loader *l, struct json_writer *w)
         json_write_int(w, "bad", l->bad_total[1]);
         json_end_object(w);
     }
-    json_begin_array(w, "sources", JSON_INLINE);
-    for (size_t i = 0; i < l->num_sources; i++) json_write_int(w, NULL, l->sources[i].fingerprint);
-    json_end_array(w);
+    provenance_write(&l->provenance, w);
     json_begin_array(w, "streams", JSON_INLINE);
     for (uint64_t s = 0; s < l->order->num_streams; s++) {
         json_newline(w, 0);
@@ -459,25 +468,15 @@ void loader_save(const struct loader *l, struct json_writer *w)
 
 #define OR_RESTART "checkpoint.exclude_from_loading = [\"dataloader\"] restarts from the first row"
 
-static enum status check_cursor(const struct loader *l, const struct json *cursor)
+static enum status check_settings(const struct loader *l, const struct json *cursor)
 {
     int64_t sum;
-    const struct json *sources = json_get(cursor, "sources"), *v = json_first(sources);
     TRY(json_get_int(cursor, "settings", 0, UINT32_MAX, &sum));
     if (sum != settings_fingerprint(l))
         FAIL(CONFIG,
              "the data position was saved with different data settings (order, seed, seq_len, "
              "shuffle_window, bos, eos, row_overlap, validation_share; split, blend, "
              "samples; tokenizer, objective); " OR_RESTART);
-    if (json_count(sources) != l->num_sources)
-        FAIL(CONFIG, "the data position was saved with %zu sources; configured: %zu; " OR_RESTART,
-             json_count(sources), l->num_sources);
-    for (size_t i = 0; i < l->num_sources; i++, v = json_next(v))
-        if (!json_as_int(v, 0, UINT32_MAX, &sum) || sum != l->sources[i].fingerprint)
-            FAIL(CONFIG,
-                 "%s: the data position was saved with other files, another column or another "
-                 "weight of this source; " OR_RESTART,
-                 l->sources[i].config->path);
     return STATUS_OK;
 }
 
@@ -495,6 +494,22 @@ static enum status load_bad_total(struct loader *l, const struct json *records)
 
 struct bad_records *loader_bad_records(struct loader *l) { return &l->bad; }
 
+static enum status check_provenance(struct loader *l, const struct json *cursor)
+{
+    const struct provenance_rules rules = {.accepted = &l->options.data->accept_changed,
+                                           .is_quiet = l->options.reader > 0,
+                                           .saved_in = "the checkpoint",
+                                           .accept_begin = "data.accept_changed = [",
+                                           .accept_next = ", ",
+                                           .accept_end = "]",
+                                           .restart = OR_RESTART};
+    bool *is_changed = heap(l->num_sources * sizeof *is_changed);
+    enum status st = provenance_check(&l->provenance, cursor, &rules, is_changed);
+    for (size_t i = 0; i < l->num_sources; i++) l->sources[i].is_changed = !st && is_changed[i];
+    free(is_changed);
+    return st;
+}
+
 enum status loader_load(struct loader *l, const struct json *cursor)
 {
     int64_t next, max = INT64_C(1) << 53;
@@ -504,7 +519,8 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     if (format && !json_as_int(format, CURSOR_FORMAT, CURSOR_FORMAT, &next))
         FAIL(CONFIG, "the data position has an unknown \"format\"; this program reads format %d",
              CURSOR_FORMAT);
-    TRY(check_cursor(l, cursor));
+    TRY(check_provenance(l, cursor));
+    TRY(check_settings(l, cursor));
     TRY(json_get_int(cursor, "next_row", 0, max, &next));
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
     if (!json_is_array(streams)) FAIL(DATA, "the data position has no streams");

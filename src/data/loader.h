@@ -55,7 +55,8 @@ enum status loader_open(struct loader **out, const struct loader_options *option
 void loader_close(struct loader *l);
 
 /* Fills the batch with the next b->B rows.  With `once` the last batch may be short: *rows is the
- * number of rows filled (0 at the end); the others have no valid label. */
+ * number of rows filled (0 at the end); the others have no valid label.  DATA, IO: a document is
+ * damaged, a file was truncated or cannot be read; later calls fail likewise. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
 /* The opened sources, in the order of the configuration. */

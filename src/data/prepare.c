@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "data/prepare_output.h"
+#include "data/provenance.h"
 #include "data/source.h"
 #include "data/source_kind.h"
 
@@ -48,6 +49,7 @@ struct prepare_state {
     struct source *sources;
     int threads;
     struct prepare_worker *workers;
+    struct provenance provenance;
     /* how far reading has come */
     size_t source;
     uint64_t position;
@@ -55,23 +57,12 @@ struct prepare_state {
     struct prepare_output output; /* how far writing has come */
 };
 
-/* Hashes sources, tokenizer and settings: a run may resume only its own request's files. */
-static enum status compute_fingerprint(struct prepare_state *p)
+/* Of the settings that determine the output, besides the data. */
+static uint32_t settings_fingerprint(const struct prepare_state *p)
 {
     const struct prepare_request *r = p->request;
-    const char *path = tokenizer_path(r->tokenizer);
     unsigned char settings[] = {r->bos, r->eos, (unsigned char)p->output.done.token_bytes};
-    uint32_t crc = checksum_crc32c(0, settings, sizeof settings);
-    for (size_t i = 0; i < r->num_sources; i++)
-        crc = checksum_crc32c(crc, &p->sources[i].fingerprint, sizeof p->sources[i].fingerprint);
-    if (path[0]) {
-        struct file_map map;
-        TRY(file_map_open(&map, path));
-        crc = checksum_crc32c(crc, map.data, map.size);
-        file_map_close(&map);
-    }
-    p->output.fingerprint = crc;
-    return STATUS_OK;
+    return checksum_crc32c(0, settings, sizeof settings);
 }
 
 static enum status open_sources(struct prepare_state *p)
@@ -86,7 +77,11 @@ static enum status open_sources(struct prepare_state *p)
         p->output.done.text_total += bytes;
     }
     if (!is_known) p->output.done.text_total = 0;
-    return STATUS_OK;
+    p->provenance = (struct provenance){.sources = p->sources,
+                                        .num_sources = r->num_sources,
+                                        .tokenizer = r->tokenizer,
+                                        .num_readers = 1};
+    return provenance_sample(&p->provenance);
 }
 
 static enum status open_workers(struct prepare_state *p)
@@ -237,7 +232,7 @@ static enum status encode_group(const struct prepare_state *p, struct prepare_wo
         g->text_bytes += f->len * (s->holds_ids ? sizeof(int32_t) : 1);
     }
     narrow_ids(g, p->output.done.token_bytes);
-    return STATUS_OK;
+    return source_tokens_check(&w->tokens);
 }
 
 static enum status write_batch(struct prepare_state *p, const struct prepare_batch *b)
@@ -320,11 +315,13 @@ enum status prepare_token_files(const struct prepare_request *request, struct pr
     p.output = (struct prepare_output){.prefix = request->prefix,
                                        .num_sources = request->num_sources,
                                        .force = request->force,
+                                       .provenance = &p.provenance,
+                                       .accept_changed = &request->accept_changed,
                                        .bad_record_limit = request->bad_record_limit};
     p.output.done.token_bytes = tokenizer_vocab_size(request->tokenizer) < 65500 ? 2 : 4;
     TRY_OUT(open_sources(&p));
     TRY_OUT(open_workers(&p));
-    TRY_OUT(compute_fingerprint(&p));
+    p.output.settings = settings_fingerprint(&p);
     TRY_OUT(prepare_output_open(&p.output));
     p.source = p.output.source, p.position = p.output.position;
     TRY_OUT(write_tokens(&p));
@@ -340,6 +337,7 @@ out:
         text_release(&p.workers[i].found.text);
         source_reader_close(&p.workers[i].reader);
     }
+    provenance_release(&p.provenance);
     for (size_t i = 0; p.sources && i < request->num_sources; i++) source_close(&p.sources[i]);
     prepare_output_close(&p.output);
     free(p.workers), free(p.sources);

@@ -11,8 +11,9 @@
  * Files    PREFIX.sum has checksums (formats/megatron_sum.h), PREFIX.bad_records the records
  *          that were skipped, if any.
  * Resume   PREFIX.prepare.json is a journal: up to which document PREFIX.bin.part and
- *          PREFIX.idx.part are complete.  The same request resumes there and produces the same
- *          bytes.  PREFIX.idx appears last. */
+ *          PREFIX.idx.part are complete.  The same request over the same files (provenance.h)
+ *          resumes there and produces the same bytes.  Changed files are refused, other settings
+ *          start over.  PREFIX.idx appears last. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,15 +30,17 @@ struct prepare_request {
     const struct tokenizer *tokenizer;
     const char *prefix;
     bool bos, eos;
-    bool force;              /* overwrite existing output, and do not resume */
-    bool skips_bad;          /* skip bad records instead of stopping at the first one */
-    double bad_record_limit; /* the fraction of the records that may be bad */
-    int threads;             /* 0: all */
+    bool force;                        /* overwrite existing output, and do not resume */
+    struct option_list accept_changed; /* files, patterns or "tokenizer": resume despite changes */
+    bool skips_bad;                    /* skip bad records instead of stopping at the first one */
+    double bad_record_limit;           /* the fraction of the records that may be bad */
+    int threads;                       /* 0: all */
     void (*progress)(void *context,
                      const struct prepare_stats *so_far); /* after each batch; or NULL */
     void *context;
 };
 
-/* CONFIG: the output exists, or another process is writing it.  DATA: a document is damaged or
+/* CONFIG: the output exists, another process is writing it, or files have changed since the
+ * interruption.  DATA: a document is damaged or
  * contains an ID that the tokenizer does not have (the message says which).  IO. */
 enum status prepare_token_files(const struct prepare_request *p, struct prepare_stats *done);

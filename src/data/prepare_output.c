@@ -16,7 +16,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-enum { JOURNAL_SECONDS = 5 };
+enum { JOURNAL_SECONDS = 5, MAX_JOURNAL_BYTES = 64 << 20 };
 
 static char *with_suffix(const char *prefix, const char *suffix)
 {
@@ -41,19 +41,38 @@ static enum status sum_written(const struct prepare_output *o, uint64_t bytes,
     return st;
 }
 
-/* Restores the progress of an earlier run; without a valid journal everything stays zero. */
+/* CONFIG: the files or the tokenizer are not those of the journal, which the caller must accept or
+ * start over. */
+static enum status check_provenance(struct prepare_output *o, const struct json *journal)
+{
+    const struct provenance_rules rules = {.accepted = o->accept_changed,
+                                           .saved_in = o->journal,
+                                           .accept_begin = "--accept-changed ",
+                                           .accept_next = " --accept-changed ",
+                                           .accept_end = "",
+                                           .restart = "--force starts over"};
+    bool *is_changed = heap(o->num_sources * sizeof *is_changed);
+    enum status st = provenance_check(o->provenance, journal, &rules, is_changed);
+    free(is_changed);
+    return st;
+}
+
+/* Restores the progress of an earlier run; without a valid journal everything stays zero.  CONFIG:
+ * as check_provenance. */
 static enum status read_journal(struct prepare_output *o)
 {
     struct json *j = NULL;
-    int64_t fingerprint, source, position, documents, tokens, text, records, bad, bad_bytes;
+    int64_t settings, source, position, documents, tokens, text, records, bad, bad_bytes;
     int64_t lengths_crc, digest;
     const int64_t max = INT64_C(1) << 53;
     uint64_t idx_bytes, each = (uint64_t)o->done.token_bytes;
     struct megatron_sum sum = {0};
     enum status st = STATUS_OK;
     if (o->force || !file_exists(o->journal)) return STATUS_OK;
-    TRY_OUT(json_read(o->journal, 1 << 16, &j));
-    TRY_OUT(json_get_int(j, "fingerprint", 0, UINT32_MAX, &fingerprint));
+    TRY_OUT(json_read(o->journal, MAX_JOURNAL_BYTES, &j));
+    TRY_OUT(json_get_int(j, "settings", 0, UINT32_MAX, &settings));
+    if (settings != o->settings) FAIL_OUT(DATA, "was written with other settings");
+    TRY_OUT(check_provenance(o, j));
     TRY_OUT(json_get_int(j, "source", 0, (int64_t)o->num_sources, &source));
     TRY_OUT(json_get_int(j, "place", 0, max, &position));
     TRY_OUT(json_get_int(j, "documents", 0, max, &documents));
@@ -65,8 +84,6 @@ static enum status read_journal(struct prepare_output *o)
     TRY_OUT(json_get_int(j, "lengths_crc32c", 0, UINT32_MAX, &lengths_crc));
     TRY_OUT(json_get_int(j, "sums_crc32c", 0, UINT32_MAX, &digest));
     TRY_OUT(file_size(o->idx_part, &idx_bytes));
-    if (fingerprint != o->fingerprint)
-        FAIL_OUT(DATA, "was written with other sources, another tokenizer or other settings");
     if (idx_bytes < (uint64_t)documents * sizeof(int32_t))
         FAIL_OUT(DATA, "%s is shorter than it records", o->idx_part);
     TRY_OUT(sum_written(o, (uint64_t)tokens * each, &sum));
@@ -81,9 +98,10 @@ static enum status read_journal(struct prepare_output *o)
     log_line(LOG_INFO, "resuming after %lld documents recorded in %s", (long long)documents,
              o->journal);
 out:
-    if (st) log_line(LOG_WARN, "%s: %s; starting over", o->journal, status_message());
     megatron_sum_release(&sum);
     json_free(j);
+    if (st == STATUS_CONFIG) return st;
+    if (st) log_line(LOG_WARN, "%s: %s; starting over", o->journal, status_message());
     return STATUS_OK;
 }
 
@@ -206,7 +224,7 @@ enum status prepare_output_sync(struct prepare_output *o)
     if (fdatasync(o->bin_fd) || fdatasync(o->idx_fd))
         FAIL(IO, "%s: %s", o->bin_part, strerror(errno));
     json_begin_object(&w, NULL, JSON_INLINE);
-    json_write_int(&w, "fingerprint", o->fingerprint);
+    json_write_int(&w, "settings", o->settings);
     json_write_int(&w, "source", (int64_t)o->source);
     json_write_int(&w, "place", (int64_t)o->position);
     json_write_int(&w, "documents", (int64_t)o->done.documents);
@@ -217,6 +235,7 @@ enum status prepare_output_sync(struct prepare_output *o)
     json_write_int(&w, "bad_bytes", (int64_t)o->bad_bytes);
     json_write_int(&w, "lengths_crc32c", o->lengths_crc);
     json_write_int(&w, "sums_crc32c", megatron_sum_digest(&o->bin_sum));
+    provenance_write(o->provenance, &w);
     json_end_object(&w);
     json_finish(&w);
     text_adds(&t, "\n");

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "data/bad_records.h"
+#include "data/provenance.h"
 #include "formats/megatron_sum.h"
 
 struct prepare_stats {
@@ -26,7 +27,10 @@ struct prepare_output {
     size_t num_sources;
     bool force;              /* overwrite existing output, and do not resume */
     double bad_record_limit; /* the fraction of the records that may be bad */
-    uint32_t fingerprint;    /* of everything that determines the output */
+    uint32_t settings; /* a fingerprint of those that determine the output, besides the data */
+    struct provenance *provenance; /* of the data; borrowed */
+    const struct option_list
+        *accept_changed; /* despite which changes of them to resume; borrowed */
     struct prepare_stats done;
     /* How far writing has come: */
     size_t source;
@@ -53,9 +57,9 @@ struct prepare_documents {
     struct bad_records *bad;
 };
 
-/* Opens the .part files and continues after the journal's documents, if it is of the same request.
+/* Opens the .part files and continues after the journal's documents, if it is of the same settings.
  * Call prepare_output_close even after a failure.  CONFIG: complete files exist, or another process
- * is writing them.  IO. */
+ * is writing them; the data are not those of the journal.  IO. */
 enum status prepare_output_open(struct prepare_output *o);
 void prepare_output_close(struct prepare_output *o);
 

@@ -39,6 +39,8 @@ struct source_kind {
     /* Opens f->path, adds its positions to the source and sets *size for the fingerprint. */
     enum status (*open)(struct source *s, struct source_file *f, uint64_t *size);
     void (*close)(struct source_file *f);
+    /* Whether all bytes read so far were the file's: file_map_check.  NULL: nothing is mapped. */
+    enum status (*check)(const struct source_file *f);
     /* As source_find. */
     enum status (*find)(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none);

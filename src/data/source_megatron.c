@@ -16,6 +16,12 @@ static enum status pair_open(struct source *s, struct source_file *f, uint64_t *
     return STATUS_OK;
 }
 
+static enum status pair_check(const struct source_file *f)
+{
+    TRY(file_map_check(&f->tokens.idx));
+    return file_map_check(&f->tokens.bin);
+}
+
 static void pair_close(struct source_file *f) { megatron_close(&f->tokens); }
 
 static enum status pair_find(const struct source *s, struct source_reader *r,
@@ -35,7 +41,7 @@ static enum status pair_find(const struct source *s, struct source_reader *r,
 static enum status pair_ids(const struct source *s, const struct source_document *d,
                             const struct source_tokens *t, int32_t *ids)
 {
-    return megatron_read_document(&s->files[d->file].tokens, d->at, t->vocab_size, ids);
+    return megatron_read_document(&s->files[d->file].tokens, d->at, d->len, t->vocab_size, ids);
 }
 
 static uint64_t pair_num_sequences(const struct source *s)
@@ -61,6 +67,7 @@ const struct source_kind source_megatron = {
     .unit = "document",
     .seeks = true,
     .open = pair_open,
+    .check = pair_check,
     .close = pair_close,
     .find = pair_find,
     .ids = pair_ids,

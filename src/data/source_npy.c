@@ -19,6 +19,11 @@ static enum status array_open(struct source *s, struct source_file *f, uint64_t 
     return STATUS_OK;
 }
 
+static enum status array_check(const struct source_file *f)
+{
+    return file_map_check(&f->array.map);
+}
+
 static void array_close(struct source_file *f) { npy_close(&f->array); }
 
 static enum status array_find(const struct source *s, struct source_reader *r,
@@ -52,6 +57,7 @@ const struct source_kind source_npy = {
     .unit = "row",
     .seeks = true,
     .open = array_open,
+    .check = array_check,
     .close = array_close,
     .find = array_find,
     .ids = array_ids,

@@ -27,6 +27,7 @@ static enum status filter_rows(const struct source_config *c, struct source_file
         if (value.len == len && !memcmp(value.data, c->filter_value, len))
             f->rows[f->num_rows++] = row;
     }
+    TRY_OUT(table_check(&table));
 out:
     table_reader_close(reader);
     table_close(&table);
@@ -72,6 +73,8 @@ static enum status rows_open(struct source *s, struct source_file *f, uint64_t *
     *size = f->table.size;
     return STATUS_OK;
 }
+
+static enum status rows_check(const struct source_file *f) { return table_check(&f->table); }
 
 static void rows_close(struct source_file *f)
 {
@@ -141,6 +144,7 @@ const struct source_kind source_table = {
     .seeks = true,
     .copies_text = true,
     .open = rows_open,
+    .check = rows_check,
     .close = rows_close,
     .find = rows_find,
     .range_end = rows_range_end,

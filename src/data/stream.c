@@ -154,6 +154,7 @@ static enum status load_window(struct stream *s, size_t source, struct partition
     }
     p->after = range.position;
     source_reader_trim(&p->reader);
+    if (r->sources[source].is_changed && p->used > p->count) p->used = p->count;
     shuffle(s, source, p);
     p->loaded = true;
     return STATUS_OK;
@@ -202,6 +203,7 @@ static enum status read_document(struct stream *s, struct source_tokens *t)
     if (s->tokens.capacity > MAX_KEPT_IDS) token_list_release(&s->tokens);
     s->tokens.count = 0;
     s->needs_reread = false;
+    if (!p->used && s->rules->sources[s->source].is_changed) return STATUS_OK;
     if (p->used < 1 || p->used > p->count)
         FAIL(DATA, "%s: the data position points outside its shuffle window: the data has changed",
              s->rules->sources[s->source].config->path);
@@ -291,6 +293,8 @@ enum status stream_load(struct stream *s, const int64_t *ints)
         p->epoch = (uint64_t)partition[0], p->window_begin = (uint64_t)partition[1];
         p->used = (uint64_t)partition[2];
         p->loaded = false;
+        if (r->sources[i].is_changed && p->window_begin < p->range.position)
+            p->window_begin = p->range.position;
         good &= p->window_begin >= p->range.position;
     }
     if (!good)

@@ -76,6 +76,11 @@ out:
     return st;
 }
 
+enum status table_check(const struct table *t)
+{
+    return file_map_check(t->is_arrow ? &t->arrow.map : &t->file.map);
+}
+
 void table_close(struct table *t)
 {
     arrow_close(&t->arrow);

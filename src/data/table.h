@@ -32,6 +32,8 @@ struct table {
 /* CONFIG: no such column, or its type is not supported.  Otherwise as parquet_open, arrow_open. */
 enum status table_open(struct table *r, const char *path, const char *column);
 void table_close(struct table *r);
+/* Whether all rows read so far were the file's: file_map_check. */
+enum status table_check(const struct table *r);
 static inline bool table_holds_ids(const struct table *r) { return r->kind >= TABLE_IDS; }
 
 /* Reads rows; reading them in ascending order is cheap. */

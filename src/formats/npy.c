@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/npy.h"
 
+#include "base/heap.h"
+#include "base/reader.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,7 +181,7 @@ enum status npy_open(struct npy *n, const char *path)
     *n = (struct npy){.path = heap_string(path, strlen(path))};
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&n->map, path));
-    TRY_OUT(npy_parse(n, n->map.data, n->map.size));
+    TRY_OUT(file_map_check_after(&n->map, npy_parse(n, n->map.data, n->map.size)));
 out:
     if (st) npy_close(n);
     return st;

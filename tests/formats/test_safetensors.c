@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "base/file.h"
 #include "formats/safetensors.h"
 
 /* A file image: length, header, and `data` zero bytes. */
@@ -273,7 +274,7 @@ TEST(safetensors_read_part_of_a_tensor)
     float out[3] = {0, 0, -7};
     memcpy(t.data + t.len - sizeof half, half, sizeof half);
     CHECK_STATUS(OK, parse_bytes(&t, &s));
-    s.map = (struct file_map){(const unsigned char *)t.data, t.len};
+    s.map = (struct file_map){.data = (const unsigned char *)t.data, .size = t.len};
     CHECK_STATUS(OK, safetensors_read_part(&s, &s.tensors[0], 1, 2, out));
     CHECK(out[0] == 2 && out[1] == 3 && out[2] == -7);
     uint16_t brain[3] = {0, 0, 9};
@@ -368,4 +369,14 @@ TEST(truncated_safetensors_are_rejected)
         free(cut);
     }
     text_release(&t);
+}
+
+TEST(safetensors_reject_more_tensors_than_any_model_has)
+{
+    struct text many = {0};
+    text_adds(&many, "{");
+    for (int i = 0; i < 140000; i++) text_addf(&many, "%s\"%d\":{}", i ? "," : "", i);
+    text_adds(&many, "}");
+    check_rejected(many.data, 0, "140001 objects: at most 131072 tensors");
+    text_release(&many);
 }

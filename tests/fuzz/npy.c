@@ -1,6 +1,7 @@
 /* npy.c -- fuzzes the .npy reader: any bytes must yield token IDs or a clean error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/npy.h"
+#include "base/heap.h"
 
 #include <stdlib.h>
 
