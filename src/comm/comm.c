@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/comm.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -57,9 +58,19 @@ const struct comm *comm_self(void)
 
 /* --- groups and transfers ------------------------------------------------------------------ */
 
+/* The working thread begins to wait for the other ranks of the group, if there are any. */
+static double begin_wait(const struct comm *c) { return c->size > 1 ? activity_begin_wait() : 0; }
+static void end_wait(const struct comm *c, double begin_s)
+{
+    if (c->size > 1) activity_end_wait(begin_s);
+}
+
 enum status comm_split(const struct comm *c, int color, int key, struct comm *out)
 {
-    TRY(c->transport->split(c, color, key, out));
+    double begin_s = begin_wait(c);
+    enum status st = c->transport->split(c, color, key, out);
+    end_wait(c, begin_s);
+    TRY(st);
     return STATUS_OK;
 }
 
@@ -106,6 +117,8 @@ enum status comm_start(const struct comm *c, struct transfer *t)
     BUG_IF(t->is_bytes && (t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_all_reduce));
     t->comm = c, t->in_flight = NULL;
     t->started_s = t->ended_s = 0;
+    if (c->size > 1)
+        activity_start_collective(t->kind, t->count * transfer_element_bytes(t), c->size);
     if (c->counts) {
         size_t bytes = bytes_received(c, t);
         c->counts->calls[t->kind]++;
@@ -121,7 +134,10 @@ enum status comm_start(const struct comm *c, struct transfer *t)
 enum status comm_wait(struct transfer *t)
 {
     const struct comm_counts *counts = t->comm->counts;
-    if (t->comm->transport) TRY(t->comm->transport->wait(t));
+    double begin_s = begin_wait(t->comm);
+    enum status st = t->comm->transport ? t->comm->transport->wait(t) : STATUS_OK;
+    end_wait(t->comm, begin_s);
+    TRY(st);
     if (counts && counts->observer) counts->observer->wait(counts->observer, t);
     return STATUS_OK;
 }
@@ -145,7 +161,11 @@ static enum status gather(const struct comm *c, const void *mine, size_t bytes, 
 {
     const struct comm *host;
     TRY(host_group(c, &host));
-    TRY(host->transport->gather(host, mine, bytes, all));
+    if (c->size > 1) activity_start_collective(TRANSFER_all_gather, bytes, c->size);
+    double begin_s = begin_wait(c);
+    enum status st = host->transport->gather(host, mine, bytes, all);
+    end_wait(c, begin_s);
+    TRY(st);
     return STATUS_OK;
 }
 
@@ -153,8 +173,13 @@ static enum status gather(const struct comm *c, const void *mine, size_t bytes, 
 static enum status run_uncounted(const struct comm *host, struct transfer *t)
 {
     t->comm = host;
+    if (host->size > 1)
+        activity_start_collective(t->kind, t->count * transfer_element_bytes(t), host->size);
     TRY(host->transport->start(host, t));
-    TRY(host->transport->wait(t));
+    double begin_s = begin_wait(host);
+    enum status st = host->transport->wait(t);
+    end_wait(host, begin_s);
+    TRY(st);
     return STATUS_OK;
 }
 
