@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -426,9 +427,11 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     struct trace *trace = t->machine.queue->trace;
     struct local_result local;
     double begin = trace_begin(trace);
+    activity_enter(ACTIVITY_computing);
     TRY(forward_backward(t, &local));
     trace_end(trace, "forward and backward", begin);
     begin = trace_begin(trace);
+    activity_enter(ACTIVITY_updating);
     TRY(local_squares(t, t->gradients, &local.squares));
     TRY(reduce_result(t, &local, result));
     const struct lr_scheduler_config *s = &c->lr_scheduler;
