@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -136,6 +137,30 @@ double activity_waited_s(void) { return GET(record, waited_s); }
 void activity_set_ending(void) { SET(is_ending, true); }
 
 void activity_exit(int exit_code) { _exit(exit_code); }
+
+/* For the signal's handler, which may use nothing that takes a lock. */
+static char last_line[4096];
+static size_t last_line_bytes;
+static int last_exit_code;
+
+static void end(int signal)
+{
+    (void)signal;
+    if (write(STDERR_FILENO, last_line, last_line_bytes) < 0) _exit(last_exit_code);
+    _exit(last_exit_code);
+}
+
+void activity_exit_in(unsigned seconds, int exit_code, const char *line)
+{
+    const struct sigaction action = {.sa_handler = end};
+    alarm(0);
+    if (!seconds) return;
+    int len = snprintf(last_line, sizeof last_line, "error: %s\n", line);
+    last_line_bytes = (size_t)len < sizeof last_line ? (size_t)len : sizeof last_line - 1;
+    last_exit_code = exit_code;
+    sigaction(SIGALRM, &action, NULL);
+    alarm(seconds);
+}
 
 void activity_read(const struct activity_record *r, struct activity *out)
 {

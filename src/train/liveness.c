@@ -16,6 +16,7 @@
 static const double max_report_s = 20, max_report_steps = 3, margin = 0.9;
 /* Seconds between two looks.  One look adds at most max_poll_s, as in heartbeat.c. */
 static const double poll_s = 0.25, max_poll_s = 1;
+enum { LOCK_GRACE_S = 2 }; /* for the report of a hang: see activity_exit_in */
 
 static int compare(const void *a, const void *b)
 {
@@ -51,6 +52,7 @@ static void end_if_hanging(struct liveness *l)
     int ending;
     enum status st = failure_detector_check(&l->detector, &ending);
     if (!st) return;
+    activity_exit_in(LOCK_GRACE_S, status_exit_code(st), status_message());
     log_failure(st);
     activity_exit(status_exit_code(st));
 }

@@ -4,6 +4,7 @@
 #include "base/activity.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct activity now(void)
@@ -104,6 +105,29 @@ TEST(activity_phases_have_texts)
 {
     CHECK(!strcmp(activity_phase_text(ACTIVITY_reading), "reading data"));
     CHECK(strstr(activity_phase_text((enum activity_phase)77), "unknown"));
+}
+
+/* A thread that holds the lock of stderr, as a working thread that hangs while it logs. */
+TEST(activity_exit_in_needs_no_lock)
+{
+    int out[2], status;
+    char line[64] = "";
+    CHECK(pipe(out) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        dup2(out[1], STDERR_FILENO);
+        activity_exit_in(1, 3, "revoked");
+        activity_exit_in(0, 0, NULL);
+        activity_exit_in(1, 82, "it hangs");
+        flockfile(stderr);
+        for (;;) pause();
+    }
+    close(out[1]);
+    CHECK(read(out[0], line, sizeof line - 1) > 0);
+    CHECK(!strcmp(line, "error: it hangs\n"));
+    close(out[0]);
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 82);
 }
 
 TEST(activity_can_be_read_by_other_processes)
