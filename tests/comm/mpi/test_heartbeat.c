@@ -44,7 +44,7 @@ static enum status begin(const struct comm *world)
     activity_begin();
     activity_set_step(7);
     activity_enter(ACTIVITY_computing);
-    activity_set_limits(1, 1000);
+    activity_set_limits(4, 1000);
     TRY(sum(world));
     return STATUS_OK;
 }
@@ -149,7 +149,7 @@ RANKS(slow)
     TRY(begin(world));
     if (world->rank == STUCK) {
         activity_enter(ACTIVITY_saving);
-        sleep(3);
+        sleep(8);
     }
     TRY(sum(world));
     return STATUS_OK;
