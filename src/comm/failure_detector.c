@@ -260,15 +260,21 @@ static enum status fail_hang(const struct failure_detector *d)
     return st;
 }
 
+enum status failure_detector_check_deaths(const struct failure_detector *d)
+{
+    for (int r = 0; r < d->size; r++)
+        if (d->reports[r].state == RANK_DEAD || (is_silent(d, r) && !process_state(d, r)))
+            return fail_death(d, r);
+    return STATUS_OK;
+}
+
 enum status failure_detector_check(const struct failure_detector *d, int *ending)
 {
     *ending = 0;
     for (int r = 0; r < d->size; r++)
         if (r != d->rank && d->reports[r].state == RANK_ENDING) *ending = d->reports[r].code;
     if (*ending) return STATUS_OK;
-    for (int r = 0; r < d->size; r++)
-        if (d->reports[r].state == RANK_DEAD || (is_silent(d, r) && !process_state(d, r)))
-            return fail_death(d, r);
+    TRY(failure_detector_check_deaths(d));
     return hangs(d) ? fail_hang(d) : STATUS_OK;
 }
 
@@ -285,8 +291,7 @@ static int find_dead(const struct failure_detector *d)
     return r < d->size ? r : -1;
 }
 
-/* The processes on the host of a dead rank know best; the launcher may end them soon.  Rank 0 has
- * the log. */
+/* The processes on the host of a dead rank know best, and the launcher may end them soon. */
 bool failure_detector_is_reporter(const struct failure_detector *d)
 {
     int dead = find_dead(d), first = -1, neighbor = -1;

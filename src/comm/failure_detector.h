@@ -80,6 +80,8 @@ void failure_detector_set_activity(struct failure_detector *d, int rank, const s
  * *ending: a rank has failed, reports that itself, and is about to end all ranks with this exit
  * code; 0: none. */
 enum status failure_detector_check(const struct failure_detector *d, int *ending);
+/* COMM: a rank died, as failure_detector_check says. */
+enum status failure_detector_check_deaths(const struct failure_detector *d);
 /* After check failed: whether this rank should report it.  The others wait for that. */
 bool failure_detector_is_reporter(const struct failure_detector *d);
 /* Logs a line for every rank. */

@@ -13,6 +13,8 @@
 #include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/liveness.h"
+#include "train/rank_check.h"
+#include "train/skipped_records.h"
 #include "train/start.h"
 #include "train/task_validation.h"
 #include "train/trainer.h"
@@ -28,6 +30,7 @@ struct training_run {
     struct source_config training_source, validation_source;
     struct data_config data;
     struct loader *loader;
+    struct skipped_records skipped;
     struct trainer trainer;
     bool trainer_is_open;
     struct task_validation tasks;
@@ -100,6 +103,7 @@ static enum status validate_loss(struct training_run *r)
     TRY_OUT(evaluator_run(&t->evaluator, loader, c->validation.steps, &t->step, &e));
     TRY_OUT(pending_signal(r, &stop));
     if (stop) goto out; /* evaluation ended early: its mean is not the validation loss */
+    TRY_OUT(skipped_records_validated(&r->skipped, loader, t->steps_done, world(r)));
     if (!e.tokens) FAIL_OUT(DATA, "validation: the data has no token to predict");
     int64_t memory;
     TRY_OUT(memory_used(r, &memory));
@@ -256,6 +260,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     enum status st = STATUS_OK;
     activity_enter(ACTIVITY_loading);
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
+    TRY_OUT(rank_check_start(from, world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
     if (from->whole) TRY_OUT(comm_agree(world(r), resume_state(r, from->folder, &found)));
     log_line(LOG_INFO, "%s %s",
@@ -309,6 +314,7 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
         .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
         .memory_total_bytes = (double)memory,
     };
+    TRY(skipped_records_open(&r->skipped, c, r->trainer.steps_done, r->is_main));
     if (r->is_main) TRY(metrics_open(&r->metrics, &o));
     return STATUS_OK;
 }
@@ -332,12 +338,11 @@ static enum status write_config(const struct training_run *r)
     return st;
 }
 
-/* Opens what needs no other rank, so that one rank may fail: tokenizer, model, starting weights. */
+/* Opens what needs no other rank, so that one rank may fail: model, starting weights, tasks. */
 static enum status resolve_model(struct training_run *r, const struct machine *machine,
                                  struct model_shape *shape)
 {
     const struct config *c = r->config;
-    TRY(inputs_open_tokenizer(c, r->is_main, &r->tokenizer));
     TRY(model_shape_resolve(shape, &c->model,
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
     if (shape->max_context < c->training.seq_len) shape->max_context = (int)c->training.seq_len;
@@ -372,10 +377,14 @@ static enum status open_run(struct training_run *r, const struct config *c,
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
     TRY(comm_agree(world_group, liveness_open(&r->liveness, &c->comm, world_group)));
     TRY(stragglers_open(&r->stragglers, world_group, machine->mesh.at[AXIS_pp]));
+    rank_check_enable(c, &machine->groups);
     TRY(comm_agree(world_group, r->is_main ? open_folder(r) : STATUS_OK));
     TRY(inputs_fetch(c, world_group));
+    TRY(comm_agree(world_group, inputs_open_tokenizer(c, r->is_main, &r->tokenizer)));
+    TRY(rank_check_inputs(c, r->tokenizer, world_group));
     TRY(comm_agree(world_group, resolve_model(r, machine, &shape)));
     TRY(comm_agree(world_group, open_trainer(r, machine, &shape)));
+    TRY(rank_check_data(c, r->loader, world_group));
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {
         .folder = r->checkpoint_folder,
@@ -401,6 +410,7 @@ static enum status close_run(struct training_run *r, enum status st)
 {
     activity_enter(ACTIVITY_saving); /* waits for a pending save */
     metrics_close(r->metrics);
+    skipped_records_close(&r->skipped);
     loader_close(r->loader);
     if (r->checkpointer) {
         struct failure first = {0};
@@ -487,6 +497,15 @@ out:
     return st;
 }
 
+/* `saves`: a checkpoint of this step will be written. */
+static enum status check_collectives(const struct training_run *r, bool saves)
+{
+    int64_t every = r->config->guard.check_collectives, step = r->trainer.steps_done;
+    bool is_due = saves || step == r->config->training.steps || (every && step % every == 0);
+    if (every && is_due) TRY(rank_check_collectives(&r->trainer));
+    return STATUS_OK;
+}
+
 static enum status run_steps(struct training_run *r)
 {
     const struct config *c = r->config;
@@ -501,18 +520,22 @@ static enum status run_steps(struct training_run *r)
         liveness_begin_step(&r->liveness, done);
         TRY(add_step(done, "training", run_step(r, &s)));
         TRY(stragglers_add(&r->stragglers, world(r), liveness_end_step(&r->liveness)));
+        skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
         interval.skipped += s.skipped;
-        if (done == 1 || done % c->metrics.log_freq == 0 || done == last)
+        if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
             TRY(log_step(r, &s, &interval));
+            TRY(skipped_records_check(&r->skipped, r->loader, world(r)));
+        }
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
             double begin = clock_monotonic_s();
             TRY(add_step(done, "validation", validate(r)));
             interval.begin_s += clock_monotonic_s() - begin;
         }
         TRY(agree_on_requests(r, &stop, &due));
+        TRY(check_collectives(r, due || stop));
         if (stop) return stop_for_signal(r, stop);
         if (done < last && due) save_if_possible(r);
     }

@@ -247,6 +247,7 @@ TEST(failure_detector_waits_for_a_rank_that_reports_its_own_failure)
     failure_detector_set_state(&d, 1, RANK_DEAD, SIGTERM); /* by the launcher, because of rank 2 */
     CHECK_STATUS(OK, failure_detector_check(&d, &ending));
     CHECK(ending == 80);
+    CHECK_STATUS(COMM, failure_detector_check_deaths(&d));
     close_detector(&d);
 }
 

@@ -201,7 +201,13 @@ static void react(struct heartbeat *h, double now_s)
     enum status st = failure_detector_check(&h->detector, &ending);
     if (st) observe_endings(h);
     if (st) st = failure_detector_check(&h->detector, &ending);
-    if (ending && !(h->ending_s > 0)) h->ending_s = now_s;
+    if (ending && !(h->ending_s > 0)) {
+        h->ending_s = now_s;
+        /* Another rank reports it, but rank 0 has the log. */
+        enum status death =
+            h->detector.rank ? STATUS_OK : failure_detector_check_deaths(&h->detector);
+        if (death) log_failure(death);
+    }
     if (ending && now_s - h->ending_s > end_grace_s) {
         activity_set_ending();
         h->end(ending);

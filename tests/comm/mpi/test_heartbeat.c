@@ -79,7 +79,7 @@ RANKS(killed)
 TEST(heartbeat_names_a_rank_that_was_killed)
 {
     CHECK_REPORT("killed", 0, "rank 2 on ", " was killed by SIG", "KILL at step 7, ",
-                 "after collective 1 (all_gather of 8 bytes, 4 ranks)");
+                 "after collective 1 (all_reduce of 8 bytes, 4 ranks)");
 }
 
 RANKS(exited)
@@ -121,7 +121,7 @@ RANKS(stuck)
 TEST(heartbeat_names_a_rank_whose_working_thread_is_stuck)
 {
     CHECK_REPORT("stuck", 82, "the run hangs: ", "rank 2 on ",
-                 " stands out: step 7, reading data, after collective 1 (all_gather of 8 bytes, 4 "
+                 " stands out: step 7, reading data, after collective 1 (all_reduce of 8 bytes, 4 "
                  "ranks)",
                  ": step 7, reading data, in collective 2 ");
 }
@@ -140,7 +140,7 @@ RANKS(mismatched)
 TEST(heartbeat_names_a_rank_in_another_collective)
 {
     CHECK_REPORT("mismatched", 82, "the run hangs: ", "rank 2 on ", " stands out: step 7, ",
-                 "in collective 2 (receive of 4 bytes, 4 ranks)", "in collective 2 (all_gather");
+                 "in collective 2 (receive of 4 bytes, 4 ranks)", "in collective 2 (all_reduce");
 }
 
 /* A rank in a slow phase makes the others wait longer than their own limit. */
