@@ -24,6 +24,7 @@
     X(MEMORY, 70, "out of memory")                                                                 \
     X(DIVERGED, 80, "loss or gradient is not finite")                                              \
     X(COMM, 81, "a rank was lost or a collective failed")                                          \
+    X(HANG, 82, "the run makes no progress")                                                       \
     X(DEVICE, 83, "the device reported an error")
 
 enum status {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 
+#include "base/activity.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -159,6 +160,7 @@ out:
 static void *save_thread(void *context)
 {
     struct checkpointer *c = context;
+    activity_help(ACTIVITY_saving);
     status_save(&c->failure, write_checkpoint(c, &c->state));
     return NULL;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp.h"
 
+#include "base/activity.h"
 #include "base/text.h"
 #include "ops/update.h"
 #include "tensor/device.h"
@@ -316,6 +317,7 @@ static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
 {
     struct fsdp *f = (struct fsdp *)p;
     struct unit_state *u = &f->state->units[unit];
+    activity_tick();
     *buffers = (struct unit_buffers){0};
     if (use & USE_GRADIENTS) buffers->overwrite = overwrites_gradients(f, unit);
     if (skips_transfers(f)) return STATUS_OK;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -11,6 +12,7 @@
 #include "parallel/comm_trace.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
+#include "train/liveness.h"
 #include "train/rank_check.h"
 #include "train/skipped_records.h"
 #include "train/start.h"
@@ -32,6 +34,8 @@ struct training_run {
     struct trainer trainer;
     bool trainer_is_open;
     struct task_validation tasks;
+    struct liveness liveness;
+    struct stragglers stragglers;
     struct checkpointer *checkpointer;
     char *checkpoint_folder;
     struct metrics *metrics;
@@ -98,7 +102,9 @@ static enum status validate_loss(struct training_run *r)
     enum status st = STATUS_OK;
     double begin = clock_monotonic_s();
     int stop;
+    activity_enter(ACTIVITY_preparing);
     TRY_OUT(comm_agree(world(r), r->reads ? loader_open(&loader, &o) : STATUS_OK));
+    activity_enter(ACTIVITY_validating);
     TRY_OUT(evaluator_run(&t->evaluator, loader, batches, &t->step, &e));
     TRY_OUT(pending_signal(r, &stop));
     if (stop) goto out; /* evaluation ended early: its mean is not the validation loss */
@@ -117,6 +123,7 @@ out:
 static enum status validate(struct training_run *r)
 {
     if (config_has_validation_data(r->config)) TRY(validate_loss(r));
+    activity_enter(ACTIVITY_validating);
     return task_validation_run(&r->tasks, &r->trainer, r->is_main ? r->metrics : NULL);
 }
 
@@ -160,6 +167,7 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
     struct trainer *t = &r->trainer;
     if (r->saved_step == t->steps_done) return STATUS_OK;
     struct checkpoint_state state = checkpoint_state_of(r);
+    activity_enter(ACTIVITY_saving);
     if (model_only) {
         bool half = r->config->checkpoint.export_dtype == EXPORT_bfloat16;
         state.exp_avg = state.exp_avg_sq = NULL;
@@ -204,6 +212,7 @@ static enum status agree_on_requests(const struct training_run *r, int *signal, 
     bool by_clock = c->interval_type == SAVE_INTERVAL_seconds;
     bool late = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
     int64_t requests[] = {signals_pending(), late};
+    activity_enter(ACTIVITY_agreeing);
     TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, requests, 2));
     *signal = (int)requests[0];
     *save_due = by_clock ? requests[1] : step % c->interval == 0;
@@ -254,6 +263,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     struct checkpoint_found found = {0};
     const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
+    activity_enter(ACTIVITY_loading);
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
     TRY_OUT(rank_check_start(from, world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
@@ -377,6 +387,8 @@ static enum status open_run(struct training_run *r, const struct config *c,
     r->saved_at_s = clock_monotonic_s();
     r->is_main = world_group->rank == 0;
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
+    TRY(comm_agree(world_group, liveness_open(&r->liveness, &c->comm, world_group)));
+    TRY(stragglers_open(&r->stragglers, world_group, machine->mesh.at[AXIS_pp]));
     rank_check_enable(c, &machine->groups);
     TRY(comm_agree(world_group, r->is_main ? open_folder(r) : STATUS_OK));
     TRY(inputs_fetch(c, world_group));
@@ -408,6 +420,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
 /* Returns the first failure: the given one, or that of a pending asynchronous save. */
 static enum status close_run(struct training_run *r, enum status st)
 {
+    activity_enter(ACTIVITY_saving); /* waits for a pending save */
     metrics_close(r->metrics);
     skipped_records_close(&r->skipped);
     loader_close(r->loader);
@@ -417,6 +430,8 @@ static enum status close_run(struct training_run *r, enum status st)
         st = checkpointer_close(r->checkpointer, st != STATUS_OK);
         if (first.status) st = status_restore(&first);
     }
+    liveness_close(&r->liveness);
+    stragglers_close(&r->stragglers);
     if (r->trainer_is_open) trainer_close(&r->trainer);
     task_validation_close(&r->tasks);
     tokenizer_close(r->tokenizer);
@@ -441,6 +456,7 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
         .seconds = clock_monotonic_s() - i->begin_s,
         .data_seconds = i->data_seconds,
     };
+    activity_enter(ACTIVITY_reporting);
     TRY(memory_used(r, &m.memory_bytes));
     if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));
@@ -513,7 +529,9 @@ static enum status run_steps(struct training_run *r)
         int stop;
         bool due;
         int64_t done = t->steps_done + 1;
+        liveness_begin_step(&r->liveness, done);
         TRY(add_step(done, "training", run_step(r, &s)));
+        TRY(stragglers_add(&r->stragglers, world(r), liveness_end_step(&r->liveness)));
         skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);

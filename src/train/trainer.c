@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -409,9 +410,11 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     struct loss_share local;
     struct step_totals totals;
     double begin = trace_begin(trace);
+    activity_enter(ACTIVITY_computing);
     TRY(forward_backward(t, &local));
     trace_end(trace, "forward and backward", begin);
     begin = trace_begin(trace);
+    activity_enter(ACTIVITY_updating);
     TRY(step_sums_reduce(&t->sums, &local, t->gradients, &totals));
     result->loss = totals.loss, result->max_loss = totals.max_loss;
     result->grad_norm = totals.grad_norm;
