@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "model/shard.h"
+#include "model/value_check.h"
 #include "tensor/store.h"
 
 #include <stddef.h>
@@ -30,3 +31,13 @@ struct stored_source {
     float *values; /* TENSOR_SOURCE_ELEMENTS, in host memory */
 };
 struct tensor_source tensor_source_stored(struct stored_source *s);
+
+/* Reads another source and checks its values (model/value_check.h).  DIVERGED: a bad one; the
+ * message has tensor and rank. */
+struct checked_source {
+    struct tensor_source from;
+    const struct layout *layout; /* borrowed */
+    enum value_kind kind;
+    int rank; /* for the message */
+};
+struct tensor_source tensor_source_checked(struct checked_source *s);
