@@ -125,12 +125,6 @@ static enum status open_loader(const struct evaluating *e, const struct data_con
     return STATUS_OK;
 }
 
-static enum status require_tokens(const struct evaluation *v, const char *path)
-{
-    if (!v->tokens) FAIL(DATA, "%s: contains no tokens to predict", path);
-    return STATUS_OK;
-}
-
 static enum status evaluate_source(struct evaluating *e, struct source_config *source,
                                    int64_t batches, struct evaluation *v)
 {
@@ -150,7 +144,7 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     if (e->baselines.has_spikes) data.row_overlap = true; /* so that every count is a label */
     TRY_OUT(comm_agree(world, open_loader(e, &data, batches, &loader)));
     TRY_OUT(evaluator_run(&e->evaluator, loader, -1, &e->loaded.step, v));
-    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : require_tokens(v, source->path)));
+    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : evaluator_check(v, source->path)));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : baselines_measure(&e->baselines, v)));
 out:
     loader_close(loader);
