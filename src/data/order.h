@@ -1,8 +1,8 @@
 /* order.h -- which tokens row g of the run consists of: the implementations of data.order.
  *
  * Streams  Row g belongs to stream g mod num_streams.  The rows of a stream must be requested in
- *          order.  The cursor of a stream is `cursor_ints` integers, its state after its last
- *          row. */
+ *          order; some may be left out.  The cursor of a stream is `cursor_ints` integers, its
+ *          state after its last row; the first is the number of its rows so far. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

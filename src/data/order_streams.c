@@ -27,17 +27,18 @@ static void stream_order_close(struct order *o)
     free(s);
 }
 
-/* A single pass has one stream for all readers: rows of other readers are skipped. */
+/* Reads past rows that the loader skips.  A single pass has one stream for all readers, so those of
+ * the others, too. */
 static enum status stream_order_row(struct order *o, uint64_t number, struct source_tokens *t,
                                     struct token_row *row)
 {
     struct stream_order *all = (struct stream_order *)o;
     struct stream *s = &all->streams[number % all->rules.num_streams];
-    bool once = all->rules.once;
+    uint64_t index = number / all->rules.num_streams; /* among the stream's rows */
     do {
         TRY(stream_row(s, t, row));
-    } while (once && row->filled == row->need && (uint64_t)s->rows <= number);
-    if (once && (uint64_t)s->rows <= number) row->filled = 0;
+    } while (row->filled == row->need && (uint64_t)s->rows <= index);
+    if ((uint64_t)s->rows <= index) row->filled = 0;
     return STATUS_OK;
 }
 
