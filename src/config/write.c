@@ -1,8 +1,8 @@
 /* write.c -- renders the tables: config.toml of a run, `config explain`, docs/options.md. */
 // SPDX-License-Identifier: Apache-2.0
+#include "config/book.h"
 #include "config/config.h"
 #include "config/datasets.h"
-#include "config/sections.h"
 
 #include <string.h>
 
@@ -16,7 +16,7 @@ static void write_rows(const struct config *c, const struct config_section *s, c
         if (origins && c) {
             int width = (int)(toml->len - begin);
             text_addf(toml, "%*s# %s", width < 44 ? 44 - width : 1, "",
-                      config_origin(c, &s->rows[r]));
+                      book_origin(c->book, &s->rows[r]));
         }
         text_adds(toml, "\n");
     }
