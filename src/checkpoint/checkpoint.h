@@ -97,8 +97,8 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 /* Waits for the pending save, if any, and returns its status, the same on all ranks. */
 enum status checkpointer_wait(struct checkpointer *c);
 
-/* Waits for the pending save, then sets aside all checkpoints after `step`, which the run repeats
- * from there: they become abandoned-step-N.  IO. */
+/* Sets aside all checkpoints after `step`, which the run repeats from there: they become
+ * abandoned-step-N.  Wait for a pending save first.  IO. */
 enum status checkpointer_abandon(struct checkpointer *c, int64_t step);
 
 /* Finds the newest complete checkpoint, ours or DCP, whose step is below `limit` (INT64_MAX: any).

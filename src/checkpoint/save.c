@@ -89,9 +89,18 @@ static struct tensor_source read_flat(struct save_sources *s, enum value_kind ki
 static struct tensor_source make_source(struct save_sources *s, const struct content *c,
                                         enum value_kind kind, struct store flat)
 {
-    s->checked[kind] =
-        (struct checked_source){read_flat(s, kind, flat), c->layout, kind, c->ranks->rank};
+    s->checked[kind] = (struct checked_source){.from = read_flat(s, kind, flat),
+                                               .layout = c->layout,
+                                               .kind = kind,
+                                               .rank = c->ranks->rank};
     return tensor_source_checked(&s->checked[kind]);
+}
+
+/* DIVERGED: a value that was written is bad. */
+static enum status check_sources(const struct save_sources *s)
+{
+    for (enum value_kind i = 0; i < VALUE_KINDS; i++) TRY(tensor_source_check(&s->checked[i]));
+    return STATUS_OK;
 }
 
 static struct content content_from_state(const struct checkpoint_state *s,
@@ -149,6 +158,7 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     enum status st = STATUS_OK;
     TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary.data) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
+    TRY_OUT(comm_agree(ranks, check_sources(&sources)));
     if (is_root) st = commit(c, &m, s->step);
     TRY_OUT(comm_agree(ranks, st));
 out:
@@ -230,9 +240,7 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 
 enum status checkpointer_abandon(struct checkpointer *c, int64_t step)
 {
-    if (checkpointer_wait(c) && c->ranks.rank == 0)
-        log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s",
-                 (long long)c->state.step, status_message());
+    BUG_IF(c->running);
     return comm_agree(&c->ranks, c->ranks.rank ? STATUS_OK : folder_abandon(c->folder, step));
 }
 

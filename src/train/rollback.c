@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The guard keeps its count of rollbacks, which bounds them. */
+/* The guard keeps what it knows of rollbacks. */
 static enum status restore_guard(struct guard *g, const struct json *train)
 {
     struct guard now = *g;
     TRY(guard_load(g, json_get(train, "guard")));
-    g->rollbacks = now.rollbacks, g->last_spike = now.last_spike;
+    g->rollbacks = now.rollbacks, g->last_spike = now.last_spike, g->good_step = now.good_step;
     return STATUS_OK;
 }
 
@@ -73,6 +73,14 @@ static enum status load_newest(struct rollback *b, int64_t limit)
     return STATUS_OK;
 }
 
+/* Checkpoints before this step are good: the step after them was normal.  That of the last rollback
+ * is, whatever follows it now. */
+static int64_t good_limit(const struct guard *g, int64_t step)
+{
+    int64_t first = g->spike_begin ? g->spike_begin : step;
+    return first - 1 > g->good_step + 1 ? first - 1 : g->good_step + 1;
+}
+
 bool rollback_is_enabled(const struct guard_config *c)
 {
     return c->on_spike == ON_SPIKE_rollback || c->nonfinite == NONFINITE_rollback;
@@ -94,16 +102,23 @@ static enum status fail(const struct rollback *b, const char *why)
 enum status rollback_run(struct rollback *b)
 {
     const struct step_result *s = b->result;
+    const struct comm *world = b->state->world;
+    struct guard before = *b->guard;
     int64_t most = b->trainer->config->guard.max_rollbacks;
     if (!guard_count_rollback(b->guard, s->step, most))
         return fail(b, "guard.max_rollbacks is reached");
-    TRY(load_newest(b, s->step - 1));
+    if (checkpointer_wait(b->checkpointer) && world->rank == 0)
+        log_line(LOG_WARN, "the last checkpoint was not written: %s", status_message());
+    b->loss = before.spike_begin ? before.spike_loss : s->loss;
+    TRY(load_newest(b, good_limit(&before, s->step)));
     if (b->to < 0 && s->skipped) return fail(b, "there is no checkpoint to go back to");
-    if (b->to < 0 && b->state->world->rank == 0)
+    b->guard->good_step = b->to;
+    if (b->to >= 0) return checkpointer_abandon(b->checkpointer, b->to);
+    if (world->rank == 0)
         log_line(LOG_WARN, "step %lld: there is no checkpoint to go back to; the run continues",
                  (long long)s->step);
-    if (b->to < 0) return STATUS_OK;
-    return checkpointer_abandon(b->checkpointer, b->to);
+    *b->guard = before;
+    return STATUS_OK;
 }
 
 enum status rollback_report(const struct rollback *b, struct metrics *m)
@@ -112,7 +127,7 @@ enum status rollback_report(const struct rollback *b, struct metrics *m)
                                             .from = b->result->step,
                                             .first_row = (int64_t)b->rows.begin,
                                             .last_row = (int64_t)b->rows.end - 1,
-                                            .loss = b->result->loss};
+                                            .loss = b->loss};
     log_line(LOG_WARN,
              "rolled back from step %lld to the checkpoint of step %lld; rows %lld to %lld are "
              "passed over",

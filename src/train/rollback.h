@@ -1,6 +1,7 @@
 /* rollback.h -- goes back to the last good checkpoint of a run without ending the process.
  *
- * A checkpoint is good if the step after it was normal, so the one just before a spike is not.
+ * A checkpoint is good if the step after it was normal, so the one just before a spike is not.  The
+ * run goes back when the spike is over, so that it passes over all of its rows.
  * Weights, moments, counters and the guard's window return to the checkpoint; the data position
  * does not: the run continues with the rows after the spike, and the cursor records which rows were
  * passed over.  A run that dies before it saves again repeats the same steps and rolls back again.
@@ -23,6 +24,7 @@ struct rollback {
     const struct step_result *result; /* of the step to undo */
     /* Results: */
     int64_t to;               /* the checkpoint's step; -1: none is good */
+    double loss;              /* the largest of the spike */
     struct row_interval rows; /* passed over; on ranks that read */
 };
 

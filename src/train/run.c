@@ -179,16 +179,16 @@ out:
 }
 
 /* A failed save does not end the run: the next one may succeed.  Only the last one, and the one
- * before a stop, must.  A state that cannot be valid is for guard.nonfinite to decide. */
+ * before a stop, must.  DIVERGED: the state cannot be valid, and guard.nonfinite is not "skip". */
 static enum status save_if_possible(struct training_run *r)
 {
     enum status st = save_checkpoint(r, false);
-    if (st == STATUS_DIVERGED && r->config->guard.nonfinite == NONFINITE_stop)
-        return status_prefix(st, "cannot save the checkpoint of step %lld",
-                             (long long)r->trainer.steps_done);
-    if (st)
-        log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s",
-                 (long long)r->trainer.steps_done, status_message());
+    if (!st) return STATUS_OK;
+    if (!comm_failed_elsewhere())
+        status_prefix(st, "cannot save the checkpoint of step %lld",
+                      (long long)r->trainer.steps_done);
+    if (st == STATUS_DIVERGED && r->config->guard.nonfinite != NONFINITE_skip) return st;
+    log_line(LOG_WARN, "%s", status_message());
     return STATUS_OK;
 }
 
@@ -504,6 +504,14 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
     return STATUS_OK;
 }
 
+static enum status save_or_roll_back(struct training_run *r, const struct step_result *s)
+{
+    enum status st = save_if_possible(r);
+    if (st != STATUS_DIVERGED || r->config->guard.nonfinite != NONFINITE_rollback) return st;
+    if (!comm_failed_elsewhere()) log_line(LOG_WARN, "%s", status_message());
+    return roll_back(r, s);
+}
+
 static enum status run_steps(struct training_run *r)
 {
     const struct config *c = r->config;
@@ -520,7 +528,7 @@ static enum status run_steps(struct training_run *r)
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
         interval.skipped += s.skipped;
-        bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main);
+        bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last)
             TRY(log_step(r, &s, &interval));
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
@@ -534,7 +542,7 @@ static enum status run_steps(struct training_run *r)
             interval = (struct interval){.begin_s = clock_monotonic_s()};
         }
         if (due.signal) return stop_for_signal(r, due.signal);
-        if (done < last && due.save && !due.roll_back) TRY(save_if_possible(r));
+        if (done < last && due.save && t->steps_done == done) TRY(save_or_roll_back(r, &s));
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
         TRY(save_checkpoint(r, c->checkpoint.last_save_model_only));

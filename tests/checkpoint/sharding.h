@@ -144,6 +144,7 @@ struct sharded_save {
     bool tied, async;
     enum safetensors_dtype dtype; /* not F32: model only */
     int first, count;
+    int bad_rank; /* its first element is NaN; 0: none */
     const struct tokenizer *tokenizer;
     enum status statuses[8]; /* each rank's first failure */
     char messages[8][STATUS_TEXT];
@@ -165,6 +166,7 @@ static inline enum status sharding_save_on_rank(const struct comm *world, void *
     rank_shard_open(&s, saving->how, saving->tied, world->rank, world->size);
     rank_shard_fill(&s);
     int rank = world->rank;
+    if (rank && rank == saving->bad_rank) s.buffers[0][s.shard.runs[0].at] = NAN;
     void *staging = heap(checkpoint_staging_bytes(&s.shard));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};

@@ -549,3 +549,26 @@ TEST(abandoned_checkpoints_are_set_aside)
     CHECK_STATUS(OK, checkpointer_close(c, false));
     saved_close(&s);
 }
+
+/* Whether that rank writes the value itself or another one does: all ranks get the same status, and
+ * the rank that has it names it. */
+TEST(bad_value_on_one_rank_fails_the_save_on_all)
+{
+    for (int async = 0; async < 2; async++)
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            struct sharded_save s = {.folder = test_path(test_folder(), "checkpoint"),
+                                     .how = SHARDING_FSDP,
+                                     .dtype = SAFETENSORS_F32,
+                                     .async = async,
+                                     .first = 1,
+                                     .count = 1,
+                                     .bad_rank = ranks - 1};
+            char rank[20];
+            sharding_save(&s, ranks);
+            for (int r = 0; r < ranks; r++) CHECK(s.statuses[r] == STATUS_DIVERGED);
+            snprintf(rank, sizeof rank, "(rank %d)", ranks - 1);
+            CHECK(strstr(s.messages[ranks - 1], " is nan, expected a finite value"));
+            CHECK(strstr(s.messages[ranks - 1], rank));
+            CHECK(!has_file(s.folder, "step-1") && !has_file(s.folder, "step-1.tmp"));
+        }
+}

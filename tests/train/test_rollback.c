@@ -133,7 +133,7 @@ static void check_metrics(const struct spike_run *s)
         CHECK(count(metrics, key) == 1);
     }
     CHECK(count(metrics, "rollback_from") == 1);
-    CHECK(strstr(metrics, "{\"step\":100,\"rollback_from\":104,\"rows_skipped\":[200,207],"
+    CHECK(strstr(metrics, "{\"step\":100,\"rollback_from\":105,\"rows_skipped\":[200,209],"
                           "\"spike_loss\":"));
     free(metrics);
 }
@@ -149,16 +149,16 @@ TEST(spike_is_rolled_back_and_its_rows_are_passed_over)
     check_metrics(&s);
     char *log = read_text(&s, "log.txt");
     CHECK(strstr(log, "step 104: the loss spikes: "));
-    CHECK(strstr(log, "rolled back from step 104 to the checkpoint of step 100; rows 200 to 207"));
+    CHECK(strstr(log, "rolled back from step 105 to the checkpoint of step 100; rows 200 to 209"));
     free(log);
     char *state = read_text(&s, "checkpoint/step-120/state.json");
-    CHECK(strstr(state, "\"next_row\": 248, \"passed_over\": [[200,207]]"));
-    CHECK(strstr(state, "\"rollbacks\": 1, \"last_spike\": 104"));
+    CHECK(strstr(state, "\"next_row\": 250, \"passed_over\": [[200,209]]"));
+    CHECK(strstr(state, "\"rollbacks\": 1, \"last_spike\": 105, \"good_step\": 100"));
     free(state);
 
     CHECK_STATUS(OK, training_open_rank(&straight, &self, s.settings, s.num_settings));
     load(&straight, step_path(&s, "step-100"), true);
-    CHECK_STATUS(OK, loader_skip(straight.loader, (struct row_interval){200, 208}));
+    CHECK_STATUS(OK, loader_skip(straight.loader, (struct row_interval){200, 210}));
     for (int step = 101; step <= 120; step++) {
         struct step_result r;
         CHECK_STATUS(OK, trainer_step(&straight.trainer, straight.loader, &r));
@@ -218,7 +218,7 @@ TEST(too_many_rollbacks_end_the_run)
     struct spike_run s;
     SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback", "guard.max_rollbacks=0");
     CHECK_STATUS(DIVERGED, train(&s));
-    CHECK_MESSAGE("step 104: loss ");
+    CHECK_MESSAGE("step 105: loss ");
     CHECK_MESSAGE("guard.max_rollbacks is reached");
     CHECK_MESSAGE("from the newest checkpoint, step 100, or from an earlier one, with "
                   "checkpoint.load_step=90");
@@ -263,7 +263,7 @@ static enum status roll_back_rank(const struct comm *world, void *context)
     }
     if (world->rank == 1) r->weights[r->shard.runs[r->shard.count / 2].at] = NAN;
     TRY(trainer_step(r, t.loader, &s));
-    RANK_CHECK(s.skipped && guard_watch(&guard, &t.config.guard, &s, false));
+    RANK_CHECK(s.skipped && guard_watch(&guard, &t.config.guard, &s, false, false));
     struct checkpoint_state state = state_of(r);
     struct rollback b = {.folder = p->folder,
                          .checkpointer = c,
@@ -328,5 +328,13 @@ TEST(diverged_run_is_not_saved_and_names_the_checkpoint_to_resume_from)
     CHECK(strstr(err.data, "its update is skipped"));
     CHECK(strstr(err.data, "guard.max_skips reached"));
     CHECK(strstr(err.data, "no checkpoint was saved"));
+    text_clear(&err);
+    CHECK(runs_train(config, dump,
+                     DIVERGE "training.steps=20 checkpoint.interval=1 "
+                             "guard.nonfinite=rollback guard.max_rollbacks=2",
+                     &err) == 80);
+    CHECK(strstr(err.data, "rolled back from step 11 to the checkpoint of step 5; rows 20 to 43"));
+    CHECK(strstr(err.data, "guard.max_rollbacks is reached"));
+    CHECK(file_exists(test_path(dump, "checkpoint/abandoned-step-10")));
     text_release(&err);
 }
