@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "machine/machine.h"
 #include "parallel/cores.h"
+#include "train/rank_check.h"
 #include "train/run.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@ static enum status train(const struct config *c)
     struct text hosts = {0};
     enum status st = STATUS_OK;
     TRY_OUT(machine_join(&machine));
+    TRY_OUT(rank_check_config(c, &machine.world));
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
     TRY_OUT(cores_describe_hosts(&machine.world, &hosts));
     if (machine.world.size > 1) log_line(LOG_INFO, "ranks: %s", hosts.data);

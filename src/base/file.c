@@ -32,8 +32,7 @@ bool file_exists_in(const char *folder, const char *name)
     return is;
 }
 
-/* Opens a regular file for reading, but no FIFO, device or folder, and gets its size. */
-static enum status open_regular(const char *path, int *fd, uint64_t *size)
+enum status file_open(const char *path, int *fd, uint64_t *size)
 {
     struct stat s;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -50,7 +49,7 @@ static enum status open_regular(const char *path, int *fd, uint64_t *size)
 enum status file_size(const char *path, uint64_t *size)
 {
     int fd;
-    TRY(open_regular(path, &fd, size));
+    TRY(file_open(path, &fd, size));
     close(fd);
     return STATUS_OK;
 }
@@ -83,7 +82,7 @@ enum status file_read(const char *path, uint64_t limit, struct text *out)
     int fd;
     uint64_t size;
     text_clear(out);
-    TRY(open_regular(path, &fd, &size));
+    TRY(file_open(path, &fd, &size));
     enum status st = STATUS_OK;
     if (size > limit)
         FAIL_OUT(DATA, "%s: %llu bytes, more than the %llu allowed", path, (unsigned long long)size,
@@ -197,7 +196,7 @@ enum status file_map_open(struct file_map *m, const char *path)
 {
     int fd;
     *m = (struct file_map){0};
-    TRY(open_regular(path, &fd, &m->size));
+    TRY(file_open(path, &fd, &m->size));
     void *p = m->size ? mmap(NULL, m->size, PROT_READ, MAP_SHARED, fd, 0) : NULL;
     int why = errno;
     close(fd);

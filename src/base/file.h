@@ -17,6 +17,10 @@ bool file_is_dir(const char *path);
 bool file_exists_in(const char *folder, const char *name); /* folder/name exists */
 enum status file_size(const char *path, uint64_t *size);
 
+/* Opens a regular file for reading, but no FIFO, device or folder, and gets its size.  The caller
+ * closes *fd. */
+enum status file_open(const char *path, int *fd, uint64_t *size);
+
 /* Reads the whole file into `out`, replacing its contents.  DATA: longer than `limit` bytes. */
 enum status file_read(const char *path, uint64_t limit, struct text *out);
 

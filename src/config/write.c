@@ -36,6 +36,38 @@ void config_write(const struct config *c, bool origins, struct text *toml)
     }
 }
 
+struct value_visitor {
+    void (*each)(void *context, const char *key, const char *value);
+    void *context;
+};
+
+static void visit_rows(const struct value_visitor *v, const char *section,
+                       const struct config_section *s, const void *from)
+{
+    for (size_t r = 0; r < s->count; r++) {
+        struct text key = {0}, value = {0};
+        text_addf(&key, "%s.%s", section, s->rows[r].name);
+        option_write(&s->rows[r], from, &value);
+        v->each(v->context, key.data, value.data);
+        text_release(&key), text_release(&value);
+    }
+}
+
+void config_for_each(const struct config *c,
+                     void (*each)(void *context, const char *key, const char *value), void *context)
+{
+    const struct value_visitor v = {each, context};
+    for (size_t s = 0; s < NUM_SECTIONS; s++)
+        visit_rows(&v, config_sections[s].name, &config_sections[s],
+                   (const char *)c + config_sections[s].offset);
+    for (size_t i = 0; i < c->data.num_sources; i++) {
+        struct text section = {0};
+        text_addf(&section, "data.source.%zu", i);
+        visit_rows(&v, section.data, &config_source_section, &c->data.sources[i]);
+        text_release(&section);
+    }
+}
+
 static void explain_row(const char *section, const struct option *row, struct text *out)
 {
     text_addf(out, "%s.%s\n  %s\n  allowed: ", section, row->name, row->help);

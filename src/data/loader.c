@@ -381,6 +381,9 @@ void loader_close(struct loader *l)
     free(l);
 }
 
+size_t loader_num_sources(const struct loader *l) { return l->num_sources; }
+const struct source *loader_source(const struct loader *l, size_t i) { return &l->sources[i]; }
+
 /* A cursor is valid only for the settings it was saved with. */
 static uint32_t settings_fingerprint(const struct loader *l)
 {

@@ -44,6 +44,7 @@ struct loader_options {
 };
 
 struct loader;
+struct source;
 
 /* Opens the files, partitions them into streams and checks that each stream has documents.
  * MISSING, DATA, CONFIG: the message names the source and the problem. */
@@ -65,6 +66,10 @@ uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int i);
 /* Records in the cursor that rows before the position were passed over: their training was undone,
  * and they are not read again. */
 void loader_pass_over(struct loader *l, struct row_interval rows);
+
+/* The opened sources, in the order of the configuration. */
+size_t loader_num_sources(const struct loader *l);
+const struct source *loader_source(const struct loader *l, size_t i);
 
 /* Writes the cursor as a JSON object. */
 void loader_save(const struct loader *l, struct json_writer *w);

@@ -14,6 +14,7 @@
 #include "train/inputs.h"
 #include "train/nonfinite.h"
 #include "train/rollback.h"
+#include "train/rank_check.h"
 #include "train/start.h"
 #include "train/task_validation.h"
 #include "train/trainer.h"
@@ -257,6 +258,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
+    TRY_OUT(rank_check_start(from, world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
     if (from->whole) TRY_OUT(comm_agree(world(r), resume_state(r, from->folder, &found)));
     log_line(LOG_INFO, "%s %s",
@@ -333,12 +335,11 @@ static enum status write_config(const struct training_run *r)
     return st;
 }
 
-/* Opens what needs no other rank, so that one rank may fail: tokenizer, model, starting weights. */
+/* Opens what needs no other rank, so that one rank may fail: model, starting weights, tasks. */
 static enum status resolve_model(struct training_run *r, const struct machine *machine,
                                  struct model_shape *shape)
 {
     const struct config *c = r->config;
-    TRY(inputs_open_tokenizer(c, r->is_main, &r->tokenizer));
     TRY(model_shape_resolve(shape, &c->model,
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
     if (shape->max_context < c->training.seq_len) shape->max_context = (int)c->training.seq_len;
@@ -371,10 +372,14 @@ static enum status open_run(struct training_run *r, const struct config *c,
     r->saved_at_s = clock_monotonic_s();
     r->is_main = world_group->rank == 0;
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
+    rank_check_enable(c, &machine->groups);
     TRY(comm_agree(world_group, r->is_main ? open_folder(r) : STATUS_OK));
     TRY(inputs_fetch(c, world_group));
+    TRY(comm_agree(world_group, inputs_open_tokenizer(c, r->is_main, &r->tokenizer)));
+    TRY(rank_check_inputs(c, r->tokenizer, world_group));
     TRY(comm_agree(world_group, resolve_model(r, machine, &shape)));
     TRY(comm_agree(world_group, open_trainer(r, machine, &shape)));
+    TRY(rank_check_data(c, r->loader, world_group));
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {
         .folder = r->checkpoint_folder,
@@ -512,6 +517,15 @@ static enum status save_or_roll_back(struct training_run *r, const struct step_r
     return roll_back(r, s);
 }
 
+/* `saves`: a checkpoint of this step will be written. */
+static enum status check_collectives(const struct training_run *r, bool saves)
+{
+    int64_t every = r->config->guard.check_collectives, step = r->trainer.steps_done;
+    bool is_due = saves || step == r->config->training.steps || (every && step % every == 0);
+    if (every && is_due) TRY(rank_check_collectives(&r->trainer));
+    return STATUS_OK;
+}
+
 static enum status run_steps(struct training_run *r)
 {
     const struct config *c = r->config;
@@ -537,6 +551,7 @@ static enum status run_steps(struct training_run *r)
             interval.begin_s += clock_monotonic_s() - begin;
         }
         TRY(agree_on_requests(r, spikes, &due));
+        TRY(check_collectives(r, due.save || due.signal));
         if (due.roll_back) {
             TRY(roll_back(r, &s));
             interval = (struct interval){.begin_s = clock_monotonic_s()};
