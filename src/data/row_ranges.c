@@ -25,6 +25,24 @@ void row_ranges_add(struct row_ranges *r, struct row_interval rows)
     r->count += 1 - (end - begin);
 }
 
+void row_ranges_add_part(struct row_ranges *r, const struct row_ranges *from,
+                         struct row_interval part)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        struct row_interval x = from->items[i];
+        if (x.begin < part.begin) x.begin = part.begin;
+        if (x.end > part.end) x.end = part.end;
+        row_ranges_add(r, x);
+    }
+}
+
+uint64_t row_ranges_rows(const struct row_ranges *r)
+{
+    uint64_t rows = 0;
+    for (size_t i = 0; i < r->count; i++) rows += r->items[i].end - r->items[i].begin;
+    return rows;
+}
+
 uint64_t row_ranges_outside(const struct row_ranges *r, uint64_t first, uint64_t n)
 {
     uint64_t row = first + n;

@@ -21,6 +21,11 @@ struct row_ranges {
 void row_ranges_release(struct row_ranges *r);
 /* Adds rows, some of which may be in the list already. */
 void row_ranges_add(struct row_ranges *r, struct row_interval rows);
+/* Adds those rows of another list that are in the interval. */
+void row_ranges_add_part(struct row_ranges *r, const struct row_ranges *from,
+                         struct row_interval part);
+/* Their number. */
+uint64_t row_ranges_rows(const struct row_ranges *r);
 /* The n-th row, from 0, of those from `first` on that are not in the list. */
 uint64_t row_ranges_outside(const struct row_ranges *r, uint64_t first, uint64_t n);
 

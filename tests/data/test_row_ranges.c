@@ -35,6 +35,14 @@ TEST(row_ranges_are_the_union_of_what_was_added)
         for (uint64_t first = 0; first < ROWS; first++)
             for (uint64_t n = 0, row = first; row < ROWS; row++)
                 if (!in[row]) CHECK(row_ranges_outside(&r, first, n++) == row);
+        uint64_t rows = 0;
+        for (int i = 0; i < ROWS; i++) rows += in[i];
+        CHECK(row_ranges_rows(&r) == rows);
+        struct row_ranges part = {0};
+        row_ranges_add_part(&part, &r, (struct row_interval){10, 25});
+        for (int i = 0; i < ROWS; i++) in[i] &= i >= 10 && i < 25;
+        check_ranges(&part, in);
+        row_ranges_release(&part);
         row_ranges_release(&r);
     }
 }
