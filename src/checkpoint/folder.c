@@ -187,3 +187,31 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy)
     }
     folder_steps_release(&l);
 }
+
+static enum status abandon_step(const char *folder, int64_t step)
+{
+    char *path = folder_step_path(folder, step);
+    struct text name = {0};
+    enum status st = STATUS_OK;
+    text_addf(&name, "%s/abandoned-step-%lld", folder, (long long)step);
+    TRY_OUT(file_remove_tree(name.data));
+    if (rename(path, name.data)) FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+out:
+    text_release(&name);
+    free(path);
+    return st;
+}
+
+enum status folder_abandon(const char *folder, int64_t step)
+{
+    struct folder_steps l;
+    enum status st = STATUS_OK;
+    TRY(folder_steps_read(&l, folder));
+    /* The newest first: whatever a kill leaves, no later step outlives an earlier one. */
+    size_t first = l.count;
+    while (first > 0 && l.steps[first - 1] > step) TRY_OUT(abandon_step(folder, l.steps[--first]));
+    if (first < l.count) TRY_OUT(file_sync_dir(folder));
+out:
+    folder_steps_release(&l);
+    return st;
+}

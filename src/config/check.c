@@ -240,6 +240,24 @@ static enum status check_float8(const struct config *c)
     return st;
 }
 
+/* A rollback needs checkpoints to go back to, and rows to continue with. */
+static enum status check_guard(const struct config *c)
+{
+    const struct guard_config *g = &c->guard;
+    bool nonfinite = g->nonfinite == NONFINITE_rollback;
+    const char *key = nonfinite ? "guard.nonfinite" : "guard.on_spike";
+    if (!nonfinite && g->on_spike != ON_SPIKE_rollback) return STATUS_OK;
+    if (!c->checkpoint.enable || c->checkpoint.load_only)
+        FAIL(CONFIG, "%s = \"rollback\" requires checkpoint.enable = true and load_only = false",
+             key);
+    if (c->data.order == ORDER_megatron && !c->data.samples)
+        FAIL(CONFIG,
+             "%s = \"rollback\" with data.order = \"megatron\" requires data.samples: more than "
+             "the rows of training.steps, for the rows that are passed over",
+             key);
+    return STATUS_OK;
+}
+
 enum status config_check(const struct config *c, int num_ranks)
 {
     TRY(check_elastic(c));
@@ -248,6 +266,7 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_data(c));
     TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
+    TRY(check_guard(c));
     return check_float8(c);
 }
 

@@ -139,7 +139,7 @@ const struct config_section config_sections[NUM_SECTIONS] = {
     SECTION(data, "Training data and its order. The sources follow as [[data.source]]."),
     SECTION(tokenizer, "Tokenizer details."),
     SECTION(objective, "Training objective."),
-    SECTION(guard, "Reactions to non-finite losses and gradients."),
+    SECTION(guard, "Reactions to non-finite losses and gradients, and to loss spikes."),
     SECTION(device, "Hardware, kernels and communication."),
     SECTION(config, "Differences from the original that are accepted."),
 };

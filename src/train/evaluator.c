@@ -6,6 +6,7 @@
 #include "tensor/device.h"
 #include "train/microbatch.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 void evaluator_alloc(struct evaluator *e, int B, int T, struct arena *run)
@@ -122,5 +123,16 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
     TRY(sum_over_ranks(e, &exact, out));
     TRY(comm_all_reduce_int64(e->readers, REDUCE_MAX, &unknown_bytes, 1));
     if (unknown_bytes) out->bytes = 0;
+    return STATUS_OK;
+}
+
+enum status evaluator_check(const struct evaluation *v, const char *data)
+{
+    if (!v->tokens) FAIL(DATA, "%s: contains no tokens to predict", data);
+    if (!isfinite(v->loss_sum))
+        FAIL(DIVERGED,
+             "%s: the loss is %g: expected a finite value; the model's activations overflow: try "
+             "training.mixed_precision_param=float32, or another checkpoint",
+             data, v->loss_sum);
     return STATUS_OK;
 }

@@ -52,3 +52,5 @@ enum status evaluator_forward(struct evaluator *e, struct arena *step);
  * pending on any rank.  `loader` is NULL if another of the peers reads.  Collective. */
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,
                           struct arena *step, struct evaluation *out);
+/* `data` is for the message.  DATA: no token has a label.  DIVERGED: the loss is not finite. */
+enum status evaluator_check(const struct evaluation *v, const char *data);

@@ -11,13 +11,17 @@
 #include "metrics/metrics.h"
 #include "parallel/comm_trace.h"
 #include "tensor/device.h"
+#include "train/guard.h"
 #include "train/inputs.h"
 #include "train/liveness.h"
+#include "train/nonfinite.h"
 #include "train/rank_check.h"
+#include "train/rollback.h"
 #include "train/skipped_records.h"
 #include "train/start.h"
 #include "train/task_validation.h"
 #include "train/trainer.h"
+#include "train/trainer_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +43,7 @@ struct training_run {
     struct checkpointer *checkpointer;
     char *checkpoint_folder;
     struct metrics *metrics;
+    struct guard guard;
     struct text config_toml;
     int64_t saved_step; /* step of the newest checkpoint; -1: none */
     double saved_at_s;
@@ -176,12 +181,8 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
     enum status st = STATUS_OK;
     struct json_writer w = {.text = &state.train};
     json_begin_object(&w, NULL, JSON_INLINE);
-    json_write_int(&w, "tokens_seen", t->tokens_seen);
-    json_write_int(&w, "skips", t->skips);
-    if (t->has_float8) {
-        json_write_key(&w, "float8");
-        float8_save(&t->float8, &w);
-    }
+    trainer_state_save(t, &w);
+    if (rollback_is_enabled(&r->config->guard)) guard_save(&r->guard, &w);
     json_write_key(&w, "data");
     TRY_OUT(save_cursor(r, &w));
     json_end_object(&w);
@@ -195,29 +196,41 @@ out:
 }
 
 /* A failed save does not end the run: the next one may succeed.  Only the last one, and the one
- * before a stop, must. */
-static void save_if_possible(struct training_run *r)
+ * before a stop, must.  DIVERGED: the state cannot be valid, and guard.nonfinite is not "skip". */
+static enum status save_if_possible(struct training_run *r)
 {
-    if (save_checkpoint(r, false))
-        log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s",
-                 (long long)r->trainer.steps_done, status_message());
+    enum status st = save_checkpoint(r, false);
+    if (!st) return STATUS_OK;
+    if (!comm_failed_elsewhere())
+        status_prefix(st, "cannot save the checkpoint of step %lld",
+                      (long long)r->trainer.steps_done);
+    if (st == STATUS_DIVERGED && r->config->guard.nonfinite != NONFINITE_skip) return st;
+    log_line(LOG_WARN, "%s", status_message());
+    return STATUS_OK;
 }
 
-/* What all ranks do after a step: stop for the signal pending on any of them (0: none), save.  With
- * interval_type = "seconds" rank 0's clock decides. */
-static enum status agree_on_requests(const struct training_run *r, int *signal, bool *save_due)
+/* What all ranks do after a step. */
+struct requests {
+    int signal; /* stop for the signal that is pending on any rank; 0: none */
+    bool save, roll_back;
+};
+
+/* With interval_type = "seconds" rank 0's clock decides when to save; rank 0 also decides whether
+ * to roll back. */
+static enum status agree_on_requests(const struct training_run *r, bool roll_back,
+                                     struct requests *out)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     int64_t step = r->trainer.steps_done;
     bool by_clock = c->interval_type == SAVE_INTERVAL_seconds;
     bool late = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
-    int64_t requests[] = {signals_pending(), late};
+    int64_t requests[] = {signals_pending(), late, r->is_main && roll_back};
     activity_enter(ACTIVITY_agreeing);
-    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, requests, 2));
-    *signal = (int)requests[0];
-    *save_due = by_clock ? requests[1] : step % c->interval == 0;
-    if (c->enable_first_step_checkpoint && step == 1) *save_due = true;
-    if (!c->enable || c->load_only) *save_due = false;
+    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, requests, 3));
+    out->signal = (int)requests[0], out->roll_back = requests[2];
+    out->save = by_clock ? requests[1] : step % c->interval == 0;
+    if (c->enable_first_step_checkpoint && step == 1) out->save = true;
+    if (!c->enable || c->load_only) out->save = false;
     return STATUS_OK;
 }
 
@@ -242,7 +255,6 @@ static enum status resume_state(struct training_run *r, const char *folder,
                                 const struct checkpoint_found *found)
 {
     struct trainer *t = &r->trainer;
-    int64_t max = INT64_C(1) << 53;
     if (found->step == 0 && !found->train) return STATUS_OK; /* initial weights */
     if (!found->train || !found->has_moments)
         FAIL(CONFIG,
@@ -250,9 +262,8 @@ static enum status resume_state(struct training_run *r, const char *folder,
              "checkpoint.initial_load_path",
              folder);
     if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
-    TRY(json_get_int(found->train, "tokens_seen", 0, max, &t->tokens_seen));
-    TRY(json_get_int(found->train, "skips", 0, max, &t->skips));
-    if (t->has_float8) TRY(float8_load(&t->float8, json_get(found->train, "float8")));
+    TRY(trainer_state_load(t, found->train));
+    TRY(guard_load(&r->guard, json_get(found->train, "guard")));
     TRY(resume_data(r, json_get(found->train, "data")));
     return STATUS_OK;
 }
@@ -429,6 +440,7 @@ static enum status close_run(struct training_run *r, enum status st)
         status_save(&first, st);
         st = checkpointer_close(r->checkpointer, st != STATUS_OK);
         if (first.status) st = status_restore(&first);
+        st = rollback_advise(r->checkpoint_folder, st);
     }
     liveness_close(&r->liveness);
     stragglers_close(&r->stragglers);
@@ -509,6 +521,35 @@ out:
     return st;
 }
 
+/* Goes back to a good checkpoint, if there is one.  Metrics begin again after its step. */
+static enum status roll_back(struct training_run *r, const struct step_result *s)
+{
+    struct checkpoint_state state = checkpoint_state_of(r);
+    struct rollback b = {.folder = r->checkpoint_folder,
+                         .checkpointer = r->checkpointer,
+                         .state = &state,
+                         .trainer = &r->trainer,
+                         .loader = r->loader,
+                         .guard = &r->guard,
+                         .result = s};
+    TRY(rollback_run(&b));
+    if (b.to < 0) return STATUS_OK;
+    r->saved_step = b.to;
+    metrics_close(r->metrics);
+    r->metrics = NULL;
+    TRY(comm_agree(world(r), open_outputs(r, &r->trainer.machine)));
+    TRY(comm_agree(world(r), r->is_main ? rollback_report(&b, r->metrics) : STATUS_OK));
+    return STATUS_OK;
+}
+
+static enum status save_or_roll_back(struct training_run *r, const struct step_result *s)
+{
+    enum status st = save_if_possible(r);
+    if (st != STATUS_DIVERGED || r->config->guard.nonfinite != NONFINITE_rollback) return st;
+    if (!comm_failed_elsewhere()) log_line(LOG_WARN, "%s", status_message());
+    return roll_back(r, s);
+}
+
 /* `saves`: a checkpoint of this step will be written. */
 static enum status check_collectives(const struct training_run *r, bool saves)
 {
@@ -526,17 +567,18 @@ static enum status run_steps(struct training_run *r)
     int64_t first = t->steps_done + 1, last = c->training.steps;
     while (t->steps_done < last) {
         struct step_result s;
-        int stop;
-        bool due;
+        struct requests due;
         int64_t done = t->steps_done + 1;
         liveness_begin_step(&r->liveness, done);
         TRY(add_step(done, "training", run_step(r, &s)));
         TRY(stragglers_add(&r->stragglers, world(r), liveness_end_step(&r->liveness)));
+        if (s.skipped) TRY(nonfinite_handle(t, r->loader, &s));
         skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
         interval.skipped += s.skipped;
+        bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
             TRY(log_step(r, &s, &interval));
             TRY(skipped_records_check(&r->skipped, r->loader, world(r)));
@@ -546,10 +588,14 @@ static enum status run_steps(struct training_run *r)
             TRY(add_step(done, "validation", validate(r)));
             interval.begin_s += clock_monotonic_s() - begin;
         }
-        TRY(agree_on_requests(r, &stop, &due));
-        TRY(check_collectives(r, due || stop));
-        if (stop) return stop_for_signal(r, stop);
-        if (done < last && due) save_if_possible(r);
+        TRY(agree_on_requests(r, spikes, &due));
+        TRY(check_collectives(r, due.save || due.signal));
+        if (due.roll_back) {
+            TRY(roll_back(r, &s));
+            interval = (struct interval){.begin_s = clock_monotonic_s()};
+        }
+        if (due.signal) return stop_for_signal(r, due.signal);
+        if (done < last && due.save && t->steps_done == done) TRY(save_or_roll_back(r, &s));
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
         TRY(save_checkpoint(r, c->checkpoint.last_save_model_only));

@@ -3,7 +3,6 @@
 
 #include "base/activity.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "metrics/memory.h"
 #include "ops/cross_entropy.h"
@@ -390,19 +389,6 @@ enum status trainer_parameter_norm(const struct trainer *t, double *norm)
     return step_sums_norm(&t->sums, t->gradients, norm);
 }
 
-/* NaN or infinite loss or gradient norm: fails, or skips the step, as guard.nonfinite says. */
-static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
-{
-    const struct guard_config *guard = &t->config->guard;
-    bool skip = guard->nonfinite == NONFINITE_skip;
-    if (!skip || ++t->skips > guard->max_skips)
-        FAIL(DIVERGED, "step %lld: loss %g, gradient norm %g (%s)", (long long)t->steps_done + 1,
-             loss, norm, skip ? "guard.max_skips reached" : "guard.nonfinite = \"stop\"");
-    log_line(LOG_WARN, "skipping step %lld: loss %g, gradient norm %g",
-             (long long)t->steps_done + 1, loss, norm);
-    return STATUS_OK;
-}
-
 enum status trainer_train_batch(struct trainer *t, struct step_result *result)
 {
     const struct config *c = t->config;
@@ -422,12 +408,11 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     int64_t total = s->total_steps ? s->total_steps : c->training.steps, step = t->steps_done + 1;
     int64_t rows = trainer_step_rows(c, &t->machine.mesh);
     double decoupled = c->optimizer.decoupled_lr;
+    result->step = step;
     result->lr = schedule_lr(s, c->optimizer.lr, total, rows, step);
     result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
-    if (result->skipped) {
-        TRY(handle_nonfinite(t, result->loss, result->grad_norm));
-    } else {
-        t->skips = 0;
+    t->skips = result->skipped ? t->skips + 1 : 0;
+    if (!result->skipped) {
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
         struct optim_update update = {
             t->gradients, result->lr,    clip,

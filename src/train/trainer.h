@@ -63,12 +63,13 @@ struct trainer {
 };
 
 struct step_result {
+    int64_t step;     /* completed, or skipped */
     double loss;      /* nats/token */
     double max_loss;  /* the largest of the ranks' own means; elastic: of the microbatches' */
     double grad_norm; /* before clipping */
     double lr;
     double data_seconds; /* waiting for the batch */
-    bool skipped;
+    bool skipped;        /* loss or gradient norm is not finite */
 };
 
 /* Bytes by category, by a sizing pass alone; the caller adds data and program. */
@@ -90,8 +91,8 @@ enum status trainer_sync_weights(struct trainer *t);
 enum status trainer_parameter_norm(const struct trainer *t, double *norm);
 
 /* One step: next batch (`loader` is NULL if another of the peers reads), gradients, clipping,
- * update. DIVERGED: loss or gradient is not finite and guard.nonfinite = "stop"; weights are
- * unchanged. */
+ * update.  If loss or gradient norm is not finite, it changes no weight and no moment, and sets
+ * result->skipped: the caller decides (nonfinite.h). */
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
 /* The same on the batch that is already in t->batch.  Leaves result->data_seconds as it is. */
 enum status trainer_train_batch(struct trainer *t, struct step_result *result);

@@ -53,6 +53,13 @@ TEST(check_rejects_keys_that_contradict_each_other)
          "master_weights"},
         {{"checkpoint.folder="}, 1, "checkpoint.folder"},
         {{"job.dump_folder="}, 1, "job.dump_folder"},
+        {{"guard.on_spike=rollback", "checkpoint.enable=false"},
+         1,
+         "guard.on_spike = \"rollback\""},
+        {{"guard.nonfinite=rollback", "checkpoint.enable=false"}, 1, "checkpoint.enable = true"},
+        {{"guard.on_spike=rollback", "checkpoint.enable=true", "data.order=megatron"},
+         1,
+         "requires data.samples"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct config c;
