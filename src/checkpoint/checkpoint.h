@@ -95,6 +95,9 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 /* Waits for the pending save, if any, and returns its status, the same on all ranks. */
 enum status checkpointer_wait(struct checkpointer *c);
 
+/* Seconds that the last save took that is known to have ended; 0: none. */
+double checkpointer_save_seconds(const struct checkpointer *c);
+
 /* Finds the newest complete checkpoint, ours or DCP, whose step is below `limit` (INT64_MAX: any).
  * *found is its path (heap, the caller frees it), or NULL if none exists.  Damaged ones are skipped
  * with a warning.  Rank 0 searches and broadcasts the result. */

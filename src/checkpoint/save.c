@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -26,6 +27,8 @@ struct checkpointer {
     struct checkpoint_state state;
     struct text config_toml;
     struct failure failure; /* of the last save */
+    double thread_s;        /* how long the save thread took; owned by it, too */
+    double save_s;          /* the last save whose end is known */
 };
 
 /* A block of f32, a byte per element of it, and with several ranks a send and a receive buffer. */
@@ -159,7 +162,9 @@ out:
 static void *save_thread(void *context)
 {
     struct checkpointer *c = context;
+    double begin = clock_monotonic_s();
     status_save(&c->failure, write_checkpoint(c, &c->state));
+    c->thread_s = clock_monotonic_s() - begin;
     return NULL;
 }
 
@@ -174,6 +179,7 @@ enum status checkpointer_wait(struct checkpointer *c)
     if (!c->running) return STATUS_OK;
     pthread_join(c->thread, NULL);
     c->running = false;
+    c->save_s = c->thread_s;
     release_staged_state(c);
     return status_restore(&c->failure);
 }
@@ -195,7 +201,12 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     if (lost && c->ranks.rank == 0)
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
-    if (!c->async) return write_checkpoint(c, s);
+    if (!c->async) {
+        double begin = clock_monotonic_s();
+        TRY(write_checkpoint(c, s));
+        c->save_s = clock_monotonic_s() - begin;
+        return STATUS_OK;
+    }
     size_t n = s->shard->elements;
     c->state = *s;
     c->state.queue = NULL, c->state.low = NULL, c->state.moments = F32;
@@ -216,6 +227,8 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     release_staged_state(c);
     return status_restore(&c->failure);
 }
+
+double checkpointer_save_seconds(const struct checkpointer *c) { return c->save_s; }
 
 enum status checkpointer_close(struct checkpointer *c, bool failed)
 {

@@ -36,6 +36,8 @@ struct loader {
     int64_t *cursors;       /* of all streams, after the rows delivered */
     uint64_t first_row;     /* global row number where this loader began */
     uint64_t num_delivered; /* rows of this reader since then */
+    int64_t *marked;        /* cursors and num_delivered at loader_mark */
+    uint64_t num_marked;
     /* The prefetch ring: num_built - num_delivered <= ring_size. */
     struct loader_row *ring;
     uint64_t ring_size, num_built;
@@ -219,6 +221,24 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
     return STATUS_OK;
 }
 
+static size_t num_cursor_ints(const struct loader *l)
+{
+    return (size_t)l->order->num_streams * l->order->cursor_ints;
+}
+
+void loader_mark(struct loader *l)
+{
+    memcpy(l->marked, l->cursors, num_cursor_ints(l) * sizeof *l->marked);
+    l->num_marked = l->num_delivered;
+}
+
+void loader_rewind(struct loader *l)
+{
+    stop_prefetch(l);
+    memcpy(l->cursors, l->marked, num_cursor_ints(l) * sizeof *l->cursors);
+    l->num_delivered = l->num_marked;
+}
+
 /* The separator is the last ID in gpt-neuro-arch, and the one after the motifs here. */
 static enum status check_motifs(const struct source *s, int64_t vocab_size)
 {
@@ -291,11 +311,6 @@ static enum status open_order(struct loader *l)
     return open[l->options.data->order](&l->order, &setup);
 }
 
-static size_t num_cursor_ints(const struct loader *l)
-{
-    return (size_t)l->order->num_streams * l->order->cursor_ints;
-}
-
 static enum status open_loader(struct loader *l)
 {
     const struct loader_options *o = &l->options;
@@ -303,6 +318,7 @@ static enum status open_loader(struct loader *l)
     TRY(open_tokens(l));
     TRY(open_order(l));
     l->cursors = heap(num_cursor_ints(l) * sizeof *l->cursors);
+    l->marked = heap(num_cursor_ints(l) * sizeof *l->marked);
     for (uint64_t stream = 0; stream < l->order->num_streams; stream++)
         l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
     l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
@@ -335,7 +351,7 @@ void loader_close(struct loader *l)
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
-    free(l->ring), free(l->sources), free(l->cursors);
+    free(l->ring), free(l->sources), free(l->cursors), free(l->marked);
     free(l->bytes_of_id), free(l->raw), free(l->begins);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);

@@ -53,6 +53,11 @@ void loader_close(struct loader *l);
  * number of rows filled (0 at the end); the others have no valid label. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
+/* Remembers the cursor, before a step that may fail. */
+void loader_mark(struct loader *l);
+/* Makes the cursor that of loader_mark again, to be saved.  No row can be read afterwards. */
+void loader_rewind(struct loader *l);
+
 /* Writes the cursor as a JSON object. */
 void loader_save(const struct loader *l, struct json_writer *w);
 /* Restores it before the first row is read.  CONFIG: it was saved with other sources, streams or

@@ -8,11 +8,12 @@
 #include "checkpoint/checkpoint.h"
 #include "metrics/memory.h"
 #include "metrics/metrics.h"
-#include "parallel/comm_trace.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/start.h"
+#include "train/stop.h"
 #include "train/task_validation.h"
+#include "train/traced_step.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -33,7 +34,9 @@ struct training_run {
     char *checkpoint_folder;
     struct metrics *metrics;
     struct text config_toml;
-    int64_t saved_step; /* step of the newest checkpoint; -1: none */
+    struct stop stop;
+    bool validation_due; /* of the last step: begun and not completed */
+    int64_t saved_step;  /* step of the newest checkpoint; -1: none */
     double saved_at_s;
     bool is_main; /* rank 0: writes the log, metrics and configuration */
     bool reads;   /* the first of its peers: reads the data */
@@ -49,15 +52,6 @@ struct interval {
     double begin_s, data_seconds;
     int64_t steps, tokens, skipped;
 };
-
-/* The signal pending on any rank, 0: none. */
-static enum status pending_signal(const struct training_run *r, int *signal)
-{
-    int64_t pending = signals_pending();
-    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, &pending, 1));
-    *signal = (int)pending;
-    return STATUS_OK;
-}
 
 /* Bytes of device memory in use, or the process's peak memory; the largest of all ranks. */
 static enum status memory_used(const struct training_run *r, int64_t *used)
@@ -89,26 +83,33 @@ static enum status validate_loss(struct training_run *r)
     struct evaluation e;
     enum status st = STATUS_OK;
     double begin = clock_monotonic_s();
-    int stop;
     TRY_OUT(comm_agree(world(r), r->reads ? loader_open(&loader, &o) : STATUS_OK));
     TRY_OUT(evaluator_run(&t->evaluator, loader, c->validation.steps, &t->step, &e));
-    TRY_OUT(pending_signal(r, &stop));
-    if (stop) goto out; /* evaluation ended early: its mean is not the validation loss */
-    if (!e.tokens) FAIL_OUT(DATA, "validation: the data has no token to predict");
+    TRY_OUT(stop_check(&r->stop)); /* it may have ended early: its mean is not the loss then */
+    if (!e.tokens && r->is_main)
+        st = status_fail(STATUS_DATA, __FILE__, __LINE__,
+                         "validation: the data has no token to predict");
+    if (!e.tokens) TRY_OUT(comm_agree(world(r), st));
     int64_t memory;
     TRY_OUT(memory_used(r, &memory));
     if (r->is_main)
-        TRY_OUT(metrics_validation(r->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
-                                   clock_monotonic_s() - begin, e.tokens, memory));
+        metrics_validation(r->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
+                           clock_monotonic_s() - begin, e.tokens, memory);
 out:
     loader_close(loader);
     return st;
 }
 
+/* REQUEUE: the run must stop.  Unless all of it succeeds, it is due again when the run resumes. */
 static enum status validate(struct training_run *r)
 {
+    stop_begin(&r->stop);
+    r->validation_due = true;
     if (config_has_validation_data(r->config)) TRY(validate_loss(r));
-    return task_validation_run(&r->tasks, &r->trainer, r->is_main ? r->metrics : NULL);
+    TRY(task_validation_run(&r->tasks, &r->trainer, r->is_main ? r->metrics : NULL));
+    TRY(stop_check(&r->stop)); /* as above */
+    r->validation_due = false;
+    return STATUS_OK;
 }
 
 static struct checkpoint_state checkpoint_state_of(struct training_run *r)
@@ -161,6 +162,7 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
     json_begin_object(&w, NULL, JSON_INLINE);
     json_write_int(&w, "tokens_seen", t->tokens_seen);
     json_write_int(&w, "skips", t->skips);
+    if (r->validation_due) json_write_bool(&w, "validation_due", true);
     if (t->has_float8) {
         json_write_key(&w, "float8");
         float8_save(&t->float8, &w);
@@ -172,6 +174,7 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
     TRY_OUT(checkpointer_save(r->checkpointer, &state));
     r->saved_step = t->steps_done;
     r->saved_at_s = clock_monotonic_s();
+    stop_note_save(&r->stop, checkpointer_save_seconds(r->checkpointer));
 out:
     text_release(&state.train);
     return st;
@@ -186,18 +189,26 @@ static void save_if_possible(struct training_run *r)
                  (long long)r->trainer.steps_done, status_message());
 }
 
-/* What all ranks do after a step: stop for the signal pending on any of them (0: none), save.  With
- * interval_type = "seconds" rank 0's clock decides. */
-static enum status agree_on_requests(const struct training_run *r, int *signal, bool *save_due)
+/* Saves the state, and waits until it is on disk, before the run ends early.  A failed save of this
+ * step in the background is repeated. */
+static enum status save_now(struct training_run *r)
+{
+    if (checkpointer_wait(r->checkpointer)) r->saved_step = -1;
+    TRY(save_checkpoint(r, false));
+    TRY(checkpointer_wait(r->checkpointer));
+    return STATUS_OK;
+}
+
+/* Agrees whether to stop, for r->stop.signal, and whether to save.  With interval_type = "seconds"
+ * rank 0's clock decides. */
+static enum status agree_on_requests(struct training_run *r, bool *save_due)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     int64_t step = r->trainer.steps_done;
     bool by_clock = c->interval_type == SAVE_INTERVAL_seconds;
-    bool late = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
-    int64_t requests[] = {signals_pending(), late};
-    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, requests, 2));
-    *signal = (int)requests[0];
-    *save_due = by_clock ? requests[1] : step % c->interval == 0;
+    *save_due = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
+    TRY(stop_agree(&r->stop, save_due));
+    if (!by_clock) *save_due = step % c->interval == 0;
     if (c->enable_first_step_checkpoint && step == 1) *save_due = true;
     if (!c->enable || c->load_only) *save_due = false;
     return STATUS_OK;
@@ -234,6 +245,8 @@ static enum status resume_state(struct training_run *r, const char *folder,
     if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
     TRY(json_get_int(found->train, "tokens_seen", 0, max, &t->tokens_seen));
     TRY(json_get_int(found->train, "skips", 0, max, &t->skips));
+    r->validation_due =
+        r->config->validation.enable && json_true(json_get(found->train, "validation_due"));
     if (t->has_float8) TRY(float8_load(&t->float8, json_get(found->train, "float8")));
     TRY(resume_data(r, json_get(found->train, "data")));
     return STATUS_OK;
@@ -289,6 +302,7 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
         .config = &c->metrics,
         .dump_folder = c->job.dump_folder,
         .first_step = r->trainer.steps_done,
+        .validation_due = r->validation_due,
         .last_step = c->training.steps,
         .num_ranks = world(r)->size,
         .rows_per_step = trainer_step_rows(c, &machine->mesh),
@@ -350,6 +364,17 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     return STATUS_OK;
 }
 
+/* A rank's shard of the state takes a slow disk that long; the first save measures it. */
+static void open_stop(struct training_run *r)
+{
+    const double bytes_per_second = 1e8;
+    struct trainer *t = &r->trainer;
+    double bytes = (double)checkpoint_staging_bytes(&t->shard);
+    stop_init(&r->stop, world(r), t->machine.groups.of[GROUP_pp].size == 1,
+              bytes / bytes_per_second);
+    t->model.units = stop_wrap_units(&r->stop, t->model.units);
+}
+
 static enum status open_run(struct training_run *r, const struct config *c,
                             const struct machine *machine)
 {
@@ -364,6 +389,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
     TRY(inputs_fetch(c, world_group));
     TRY(comm_agree(world_group, resolve_model(r, machine, &shape)));
     TRY(comm_agree(world_group, open_trainer(r, machine, &shape)));
+    open_stop(r);
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {
         .folder = r->checkpoint_folder,
@@ -422,67 +448,91 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
     TRY(memory_used(r, &m.memory_bytes));
     if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));
-    if (r->is_main) TRY(metrics_step(r->metrics, &m));
+    if (r->is_main) metrics_step(r->metrics, &m);
     *i = (struct interval){.begin_s = clock_monotonic_s()};
     return STATUS_OK;
 }
 
-static enum status stop_for_signal(struct training_run *r, int signal)
+/* Stops for r->stop.signal. */
+static enum status stop_early(struct training_run *r)
 {
-    TRY(save_checkpoint(r, false));
-    TRY(checkpointer_wait(r->checkpointer));
-    FAIL(REQUEUE, "stopped by SIG%s after step %lld; the checkpoint is saved", signals_name(signal),
-         (long long)r->trainer.steps_done);
+    const char *stopped = stop_describe(&r->stop);
+    long long step = (long long)r->trainer.steps_done;
+    bool is_new = r->saved_step != r->trainer.steps_done;
+    if (is_new && r->config->checkpoint.load_only)
+        FAIL(REQUEUE, "%s after step %lld; nothing is saved, as checkpoint.load_only = true",
+             stopped, step);
+    if (is_new && r->is_main)
+        log_line(LOG_INFO, "%s after step %lld, %.3f s ago; saving a checkpoint", stopped, step,
+                 signals_pending_for());
+    enum status st = save_now(r);
+    if (st) return status_prefix(st, "%s after step %lld, and the save failed", stopped, step);
+    if (!step) FAIL(REQUEUE, "%s before the first step; there is nothing to save", stopped);
+    FAIL(REQUEUE, "%s after step %lld; the checkpoint is saved", stopped, step);
+}
+
+/* Saves the state after the last whole step before a failure ends the run, if all ranks know of the
+ * failure and so can take part. */
+static enum status save_before_failing(struct training_run *r, enum status why)
+{
+    const struct checkpoint_config *c = &r->config->checkpoint;
+    const struct trainer *t = &r->trainer;
+    struct failure first = {0};
+    /* All ranks found the same loss: only one needs to say so. */
+    if (why == STATUS_DIVERGED) why = comm_agree(world(r), r->is_main ? why : STATUS_OK);
+    bool is_shared = status_is_shared(), together = is_shared || world(r)->size == 1;
+    if (why == STATUS_COMM || !together || t->is_updating || !c->enable || c->load_only) return why;
+    if (r->saved_step == t->steps_done) return why;
+    status_save(&first, why);
+    if (save_now(r))
+        log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s", (long long)t->steps_done,
+                 status_message());
+    else
+        log_line(LOG_INFO, "the run fails after step %lld; that state is saved",
+                 (long long)t->steps_done);
+    status_restore(&first);
+    if (is_shared) status_mark_shared();
+    return why;
 }
 
 /* Adds to a failure of this rank at which step, and doing what, it occurred. */
 static enum status add_step(int64_t step, const char *doing, enum status st)
 {
-    if (!st || st == STATUS_DIVERGED || comm_failed_elsewhere()) return st;
+    if (!st || st == STATUS_DIVERGED || st == STATUS_REQUEUE || comm_failed_elsewhere()) return st;
     return status_prefix(st, "step %lld, %s", (long long)step, doing);
 }
 
-/* One step, with a trace if profiling is due. */
+/* One step, with a trace if profiling is due.  If it fails, or is abandoned to stop (REQUEUE), the
+ * data cursor is again that of the state, after the step before. */
 static enum status run_step(struct training_run *r, struct step_result *s)
 {
-    const struct config *c = r->config;
-    struct trainer *t = &r->trainer;
-    struct trace trace = {0};
-    struct text folder = {0};
-    enum status st = STATUS_OK;
-    bool traced =
-        c->profiling.enable_profiling && (t->steps_done + 1) % c->profiling.profile_freq == 0;
-    if (!traced) return trainer_step(t, r->loader, s);
-    struct comm_trace transfers;
-    t->machine.queue->trace = &trace;
-    comm_trace_begin(&transfers, &t->machine.groups, &trace);
-    st = trainer_step(t, r->loader, s);
-    comm_trace_end(&transfers);
-    t->machine.queue->trace = NULL;
-    if (st) goto out;
-    text_addf(&folder, "%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder,
-              (long long)t->steps_done);
-    TRY_OUT(file_make_dirs(folder.data));
-    text_addf(&folder, "/rank%d_trace.json", world(r)->rank);
-    TRY_OUT(trace_write(&trace, folder.data));
-out:
-    trace_release(&trace);
-    text_release(&folder);
-    return st;
+    int64_t step = r->trainer.steps_done + 1;
+    double begin = clock_monotonic_s();
+    stop_begin(&r->stop);
+    if (r->loader) loader_mark(r->loader);
+    enum status st = traced_step_run(&r->trainer, r->loader, s);
+    if (st && r->loader) loader_rewind(r->loader);
+    stop_end_step(&r->stop, clock_monotonic_s() - begin);
+    return add_step(step, "training", st);
 }
 
 static enum status run_steps(struct training_run *r)
 {
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
+    int64_t begin = t->steps_done, last = c->training.steps;
+    if (r->saved_step < 0) r->saved_step = begin; /* it can start there again */
+    TRY(stop_check(&r->stop));
+    if (r->validation_due) {
+        TRY(add_step(begin, "validation", validate(r)));
+        r->saved_step = -1; /* that checkpoint says that it is due */
+    }
     struct interval interval = {.begin_s = clock_monotonic_s()};
-    int64_t first = t->steps_done + 1, last = c->training.steps;
     while (t->steps_done < last) {
         struct step_result s;
-        int stop;
         bool due;
-        int64_t done = t->steps_done + 1;
-        TRY(add_step(done, "training", run_step(r, &s)));
+        TRY(run_step(r, &s));
+        int64_t done = t->steps_done;
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
@@ -490,15 +540,17 @@ static enum status run_steps(struct training_run *r)
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last)
             TRY(log_step(r, &s, &interval));
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
-            double begin = clock_monotonic_s();
+            double paused = clock_monotonic_s();
             TRY(add_step(done, "validation", validate(r)));
-            interval.begin_s += clock_monotonic_s() - begin;
+            interval.begin_s += clock_monotonic_s() - paused;
         }
-        TRY(agree_on_requests(r, &stop, &due));
-        if (stop) return stop_for_signal(r, stop);
-        if (done < last && due) save_if_possible(r);
+        if (done == last) break;
+        TRY(agree_on_requests(r, &due));
+        if (r->stop.signal) return STATUS_REQUEUE;
+        if (due) save_if_possible(r);
     }
-    if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
+    if (c->checkpoint.enable && !c->checkpoint.load_only &&
+        (t->steps_done > begin || r->saved_step < 0))
         TRY(save_checkpoint(r, c->checkpoint.last_save_model_only));
     if (r->is_main) metrics_summarize(r->metrics);
     return STATUS_OK;
@@ -507,11 +559,15 @@ static enum status run_steps(struct training_run *r)
 enum status run_train(const struct config *c, const struct machine *machine)
 {
     struct training_run r = {0};
-    signals_catch();
     enum status st = open_run(&r, c, machine);
-    if (!st && c->checkpoint.create_seed_checkpoint)
+    if (!st && c->checkpoint.create_seed_checkpoint) {
         st = save_checkpoint(&r, false);
-    else if (!st)
+    } else if (!st) {
         st = run_steps(&r);
+        if (st == STATUS_REQUEUE)
+            st = stop_early(&r);
+        else if (st)
+            st = save_before_failing(&r, st);
+    }
     return close_run(&r, st);
 }

@@ -412,9 +412,10 @@ static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
 {
     const struct guard_config *guard = &t->config->guard;
     bool skip = guard->nonfinite == NONFINITE_skip;
-    if (!skip || ++t->skips > guard->max_skips)
+    if (!skip || t->skips >= guard->max_skips)
         FAIL(DIVERGED, "step %lld: loss %g, gradient norm %g (%s)", (long long)t->steps_done + 1,
              loss, norm, skip ? "guard.max_skips reached" : "guard.nonfinite = \"stop\"");
+    t->skips++;
     log_line(LOG_WARN, "skipping step %lld: loss %g, gradient norm %g",
              (long long)t->steps_done + 1, loss, norm);
     return STATUS_OK;
@@ -440,6 +441,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     if (result->skipped) {
         TRY(handle_nonfinite(t, result->loss, result->grad_norm));
     } else {
+        t->is_updating = true;
         t->skips = 0;
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
         struct optim_update update = {
@@ -452,6 +454,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     trace_end(trace, "optimizer", begin);
     t->steps_done++;
     t->tokens_seen += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
+    t->is_updating = false;
     return STATUS_OK;
 }
 

@@ -55,6 +55,7 @@ struct trainer {
     int64_t steps_done;
     int64_t tokens_seen; /* inputs, since the first step of the run */
     int64_t skips;       /* consecutive steps skipped because of a non-finite loss or gradient */
+    bool is_updating;    /* the state is not that of a whole step: the optimizer changes it */
 };
 
 struct step_result {
