@@ -1,64 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/signals.h"
 
-#include <errno.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
 
 /* A signal handler can reach only statics; only base may have global state. */
-static atomic_int pending, interrupts;
-static _Atomic int64_t arrived_ns; /* 0: none has */
+static atomic_int pending;
+static _Atomic double arrived_s; /* 0: none has */
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Only async-signal-safe calls.  It may run on any thread. */
 static void set_pending(int signal)
 {
-    static const char again[] = "\nsaving the state; Ctrl-C once more ends the run at once\n";
-    enum { INTERRUPTS_TO_END = 3 };
-    int none = 0, before = errno;
-    int64_t never = 0;
-    atomic_compare_exchange_strong(&arrived_ns, &never, now_ns());
+    int none = 0;
+    double never = 0;
+    atomic_compare_exchange_strong(&arrived_s, &never, clock_monotonic_s());
     atomic_compare_exchange_strong(&pending, &none, signal);
-    int count = signal == SIGINT ? atomic_fetch_add(&interrupts, 1) + 1 : 0;
-    if (count == INTERRUPTS_TO_END - 1 && write(STDERR_FILENO, again, sizeof again - 1) < 0)
-        errno = before; /* the signal counts all the same */
-    if (count >= INTERRUPTS_TO_END) {
-        struct sigaction action = {.sa_handler = SIG_DFL};
-        sigaction(SIGINT, &action, NULL);
-        raise(SIGINT); /* once the handler has returned */
+}
+
+/* Ends the process as if nobody had caught the signal. */
+static void end_by(int signal)
+{
+    const struct sigaction fatal = {.sa_handler = SIG_DFL};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    sigaction(signal, &fatal, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    raise(signal);
+}
+
+static void *wait_for_signals(void *context)
+{
+    enum { INTERRUPTS_TO_END = 3 };
+    sigset_t *set = context;
+    int signal, interrupts = 0;
+    while (!sigwait(set, &signal)) {
+        set_pending(signal);
+        interrupts += signal == SIGINT;
+        if (signal == SIGINT && interrupts == INTERRUPTS_TO_END - 1)
+            log_line(LOG_WARN, "the run is about to save its state and end; Ctrl-C once more ends "
+                               "it at once");
+        if (interrupts == INTERRUPTS_TO_END) end_by(SIGINT);
     }
-    errno = before;
+    return NULL;
 }
 
 void signals_catch(void)
 {
-    static const int caught[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGALRM};
-    struct sigaction action = {.sa_handler = set_pending, .sa_flags = SA_RESTART}, before;
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigaction(caught[i], &action, NULL);
-    if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &action, NULL);
+    static const int caught[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM};
+    static sigset_t set; /* the thread's, to the end of the process */
+    const struct sigaction fatal = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
+    const struct sigaction flag = {.sa_handler = set_pending, .sa_flags = SA_RESTART};
+    struct sigaction before;
+    pthread_t thread;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+        sigaction(caught[i], &fatal, NULL); /* a shell's background jobs ignore SIGINT */
+        sigaddset(&set, caught[i]);
+    }
+    if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
     sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGXFSZ, &flag, NULL); /* of the thread that writes, within its call of write */
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    if (thread_start_foreground(&thread, wait_for_signals, &set) == STATUS_OK)
+        pthread_detach(thread);
+    else
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* the system's defaults: they end the process */
 }
 
 int signals_pending(void) { return atomic_load_explicit(&pending, memory_order_relaxed); }
 
 double signals_pending_for(void)
 {
-    int64_t arrived = arrived_ns;
-    return arrived ? 1e-9 * (double)(now_ns() - arrived) : 0;
+    double arrived = arrived_s;
+    return arrived > 0 ? clock_monotonic_s() - arrived : 0;
 }
 
 void signals_alarm(double seconds)
