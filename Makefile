@@ -48,7 +48,7 @@ include src/backends/gpu/toolkit.mk
 DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
 CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
 COMPILE  = $(CC) $(CFLAGS) -Isrc $(OWN) -MMD -MP
-LDFLAGS := -pie -Wl,-z,relro,-z,now
+LDFLAGS := -pie -Wl,-z,relro,-z,now,--build-id=sha1
 LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
 LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lsnappy -llz4 -lyaml -lm -lpthread \
            $(MPI_LIBS) $(HUB_LIBS) $(GPU_LIBS) $(GPU_PATHS:%=-Wl$(comma)-rpath$(comma)%)
@@ -189,7 +189,8 @@ SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-fra
 sanitize: ## run the tests under ASan and UBSan; T=word
 	@ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 \
 	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize OPT='-O1 -g' \
-	    HARDEN= LDFLAGS= PRELOAD= EXTRA='$(SANITIZE) -Wno-maybe-uninitialized'
+	    HARDEN= LDFLAGS= PRELOAD= \
+	    EXTRA='$(SANITIZE) -Wno-maybe-uninitialized -DLLAMERO_CHECK_COLLECTIVES'
 
 # Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.
 RACE := test_ranks_resume test_ranks_traffic test_fsdp test_pipeline test_ring test_comm \
@@ -197,7 +198,7 @@ RACE := test_ranks_resume test_ranks_traffic test_fsdp test_pipeline test_ring t
 race: ## run the tests of ranks under TSan
 	@for t in $(or $(T),$(RACE)); do \
 	    $(MAKE) test T=$$t B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= PRELOAD= \
-	    EXTRA='-fsanitize=thread' || exit 1; done
+	    EXTRA='-fsanitize=thread -DLLAMERO_CHECK_COLLECTIVES' || exit 1; done
 
 FUZZ_CC ?= clang
 FUZZ_FINDS := -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow

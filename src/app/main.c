@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "base/text.h"
 #include "comm/comm.h"
 #include "machine/launch.h"
@@ -54,7 +55,10 @@ static enum status run_command(int argc, char **argv)
         return STATUS_OK;
     }
     if (!strcmp(argv[1], "--version")) {
-        printf("llamero %s\n", LLAMERO_VERSION);
+        struct text build = {0};
+        program_add_build(&build);
+        printf("llamero %s, build %s\n", LLAMERO_VERSION, build.data);
+        text_release(&build);
         return STATUS_OK;
     }
     for (size_t i = 0; commands[i].name; i++)

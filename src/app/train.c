@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "machine/machine.h"
 #include "parallel/cores.h"
+#include "train/rank_check.h"
 #include "train/run.h"
 
 #include <stdio.h>
@@ -18,6 +19,7 @@ static enum status train(const struct config *c)
     enum status st = STATUS_OK;
     signals_catch();
     TRY_OUT(machine_join(&machine));
+    TRY_OUT(rank_check_config(c, &machine.world));
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
     TRY_OUT(cores_describe_hosts(&machine.world, &hosts));
     if (machine.world.size > 1) log_line(LOG_INFO, "ranks: %s", hosts.data);

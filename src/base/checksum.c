@@ -3,6 +3,8 @@
 
 #include "base/port.h"
 
+#include <string.h>
+
 static uint32_t one_byte(uint32_t crc, unsigned char byte)
 {
     crc ^= byte;
@@ -25,4 +27,25 @@ uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len)
     uint32_t inverted = ~crc;
     if (port_crc32c(&inverted, bytes, len)) return ~inverted;
     return checksum_crc32c_portable(crc, bytes, len);
+}
+
+/* A bijection for each word, so that data which differ in one word never collide. */
+static uint64_t mix_word(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    hash = (hash ^ hash >> 32) * UINT64_C(0xD6E8FEB86659FD93);
+    return (hash ^ hash >> 29) + UINT64_C(0xA0761D6478BD642F); /* a run of zeros changes it, too */
+}
+
+uint64_t checksum_hash64(uint64_t seed, const void *bytes, size_t len)
+{
+    const unsigned char *at = bytes;
+    uint64_t word, hash = mix_word(seed, len);
+    for (; len >= sizeof word; at += sizeof word, len -= sizeof word) {
+        memcpy(&word, at, sizeof word);
+        hash = mix_word(hash, word);
+    }
+    word = 0;
+    if (len) memcpy(&word, at, len);
+    return mix_word(hash, word);
 }

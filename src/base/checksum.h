@@ -1,5 +1,5 @@
 /* checksum.h -- CRC-32C (Castagnoli, reflected 0x82F63B78), as iSCSI, TensorBoard and our
- * manifests use it: checksum_crc32c(0, "123456789", 9) == 0xE3069283. */
+ * manifests use it: checksum_crc32c(0, "123456789", 9) == 0xE3069283; and a 64-bit hash. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,3 +10,7 @@
 uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len);
 /* The same in portable C, without the CRC instructions of the CPU. */
 uint32_t checksum_crc32c_portable(uint32_t crc, const void *bytes, size_t len);
+
+/* A 64-bit hash, to find out whether bytes are the same; not cryptographic.  `seed`: 0, or the hash
+ * of what comes before.  The hash of chunks depends on where they are cut. */
+uint64_t checksum_hash64(uint64_t seed, const void *bytes, size_t len);

@@ -17,6 +17,10 @@ bool file_is_dir(const char *path);
 bool file_exists_in(const char *folder, const char *name); /* folder/name exists */
 enum status file_size(const char *path, uint64_t *size);
 
+/* Opens a regular file for reading, but no FIFO, device or folder, and gets its size.  The caller
+ * closes *fd. */
+enum status file_open(const char *path, int *fd, uint64_t *size);
+
 /* Reads the whole file into `out`, replacing its contents.  DATA: longer than `limit` bytes. */
 enum status file_read(const char *path, uint64_t limit, struct text *out);
 
@@ -37,17 +41,6 @@ enum status file_remove_tree(const char *path); /* like rm -rf; does not follow 
  * file ends before. */
 enum status file_read_at(int fd, const char *path, void *bytes, size_t len, uint64_t offset);
 enum status file_write_at(int fd, const char *path, const void *bytes, size_t len, uint64_t offset);
-
-/* A read-only mapping of a regular file; an empty file has data NULL and size 0. */
-struct file_map {
-    const unsigned char *data;
-    uint64_t size;
-};
-enum status file_map_open(struct file_map *m, const char *path);
-void file_map_close(struct file_map *m);
-/* Drops the pages within [begin, end), and some before, from this process (MADV_DONTNEED). Touching
- * them maps them again. */
-void file_map_evict(const struct file_map *m, uint64_t begin, uint64_t end);
 
 /* Paths in bytewise order. */
 struct file_list {

@@ -20,6 +20,7 @@ static _Atomic bool is_quiet; /* atomic, as other threads may be logging */
 static _Atomic int own_rank = -1;
 
 void log_set_rank(int rank) { own_rank = rank; }
+int log_rank(void) { return own_rank; }
 
 void log_set_quiet(bool quiet) { is_quiet = quiet; }
 

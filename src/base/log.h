@@ -15,6 +15,7 @@ enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 
 /* Prefixes warnings and errors with this rank and its host; -1: no prefix. */
 void log_set_rank(int rank);
+int log_rank(void);             /* as set; -1: none */
 void log_set_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still gets them */
 /* Also appends every line to `path`, with date and time and without colors; NULL closes the file.
  * IO: it cannot be opened. */

@@ -17,6 +17,12 @@ enum { PORT_OPTIMIZED = 1 };
 #else
 enum { PORT_OPTIMIZED = 0 };
 #endif
+/* A build for debugging, in which all runs have debug.check_collectives. */
+#if !defined(__OPTIMIZE__) || defined(LLAMERO_CHECK_COLLECTIVES)
+enum { PORT_CHECK_COLLECTIVES = 1 };
+#else
+enum { PORT_CHECK_COLLECTIVES = 0 };
+#endif
 #if defined(__x86_64__)
 #define PORT_PROCESSOR "x86-64"
 #elif defined(__aarch64__)

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/comm.h"
 
+#include "base/checksum.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,6 +63,8 @@ const struct comm *comm_self(void)
 enum status comm_split(const struct comm *c, int color, int key, struct comm *out)
 {
     TRY(c->transport->split(c, color, key, out));
+    if (c->counts && out->counts) out->counts->is_checked = c->counts->is_checked;
+    if (c->counts && out->counts) out->counts->name = c->counts->name;
     return STATUS_OK;
 }
 
@@ -81,6 +86,86 @@ enum status comm_register_memory(const struct comm *c, void *at, size_t bytes)
 {
     if (!at || c->size == 1 || !c->transport || !c->transport->register_memory) return STATUS_OK;
     TRY(c->transport->register_memory(c, at, bytes));
+    return STATUS_OK;
+}
+
+/* --- the sequence of collectives ------------------------------------------------------------ */
+
+static enum status host_group(const struct comm *c, const struct comm **host)
+{
+    for (*host = c; (*host)->transport->host;) TRY((*host)->transport->host(*host, host));
+    return STATUS_OK;
+}
+
+const char *comm_name(const struct comm *c)
+{
+    return c->counts && c->counts->name ? c->counts->name : "world";
+}
+
+void comm_describe(const struct collective *x, char *text, size_t size)
+{
+    const struct transfer t = {.dtype = x->dtype, .is_bytes = x->is_bytes};
+    int end = snprintf(text, size, "%s of %llu %s", transfer_name(x->kind),
+                       (unsigned long long)x->count, transfer_element_name(&t));
+    if (x->kind == TRANSFER_broadcast && end >= 0 && (size_t)end < size)
+        snprintf(text + end, size - (size_t)end, " from its rank %d", x->root);
+}
+
+static bool is_same_collective(const struct collective *a, const struct collective *b)
+{
+    return a->number == b->number && a->count == b->count && a->kind == b->kind &&
+           a->dtype == b->dtype && a->is_bytes == b->is_bytes && a->root == b->root &&
+           a->reduce == b->reduce;
+}
+
+/* Compares a collective with what the other ranks start. */
+static enum status compare_with_ranks(const struct comm *c, const struct collective *mine)
+{
+    const struct comm *host;
+    const void *all;
+    TRY(host_group(c, &host));
+    TRY(host->transport->gather(host, mine, sizeof *mine, &all));
+    const struct collective *of = all;
+    for (int r = 1; r < c->size; r++) {
+        char first[128], other[128];
+        if (is_same_collective(&of[0], &of[r])) continue;
+        comm_describe(&of[0], first, sizeof first), comm_describe(&of[r], other, sizeof other);
+        FAIL(COMM,
+             "ranks of group %s start different collectives: rank %d its number %llu, %s; rank %d "
+             "its number %llu, %s",
+             comm_name(c), of[0].world_rank, (unsigned long long)of[0].number, first,
+             of[r].world_rank, (unsigned long long)of[r].number, other);
+    }
+    return STATUS_OK;
+}
+
+/* Records the next collective of the group. */
+static enum status enter(const struct comm *c, struct collective next)
+{
+    struct comm_counts *counts = c->counts;
+    if (!counts || c->size == 1) return STATUS_OK;
+    next.world_rank = log_rank() < 0 ? c->rank : log_rank();
+    next.number = atomic_load_explicit(&counts->collectives, memory_order_relaxed) + 1;
+    const uint64_t words[] = {(uint64_t)next.kind | (uint64_t)next.dtype << 8 |
+                                  (uint64_t)next.is_bytes << 16 | (uint64_t)next.reduce << 24 |
+                                  (uint64_t)(unsigned)next.root << 32,
+                              next.count};
+    counts->hash = checksum_hash64(counts->hash, words, sizeof words);
+    counts->last = next;
+    atomic_store_explicit(&counts->collectives, next.number, memory_order_relaxed);
+    if (counts->is_checked && c->transport) TRY(compare_with_ranks(c, &next));
+    return STATUS_OK;
+}
+
+/* The same for a transfer.  A message between two ranks is not a collective. */
+static enum status enter_transfer(const struct comm *c, const struct transfer *t)
+{
+    if (t->kind == TRANSFER_send || t->kind == TRANSFER_receive) return STATUS_OK;
+    TRY(enter(c, (struct collective){.count = t->count,
+                                     .kind = t->kind,
+                                     .dtype = t->is_bytes ? F32 : t->dtype,
+                                     .is_bytes = t->is_bytes,
+                                     .root = t->kind == TRANSFER_broadcast ? t->peer : 0}));
     return STATUS_OK;
 }
 
@@ -106,6 +191,7 @@ enum status comm_start(const struct comm *c, struct transfer *t)
     BUG_IF(t->is_bytes && (t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_all_reduce));
     t->comm = c, t->in_flight = NULL;
     t->started_s = t->ended_s = 0;
+    TRY(enter_transfer(c, t));
     if (c->counts) {
         size_t bytes = bytes_received(c, t);
         c->counts->calls[t->kind]++;
@@ -135,23 +221,25 @@ enum status comm_run(const struct comm *c, struct transfer *t)
 
 /* --- collectives of host memory ------------------------------------------------------------ */
 
-static enum status host_group(const struct comm *c, const struct comm **host)
-{
-    for (*host = c; (*host)->transport->host;) TRY((*host)->transport->host(*host, host));
-    return STATUS_OK;
-}
-
-static enum status gather(const struct comm *c, const void *mine, size_t bytes, const void **all)
+/* The numbers of all ranks, which the caller reduces. */
+static enum status gather(const struct comm *c, enum reduction how, const void *mine, size_t bytes,
+                          const void **all)
 {
     const struct comm *host;
+    TRY(enter(c,
+              (struct collective){
+                  .count = bytes, .kind = TRANSFER_all_reduce, .is_bytes = true, .reduce = how}));
     TRY(host_group(c, &host));
     TRY(host->transport->gather(host, mine, bytes, all));
     return STATUS_OK;
 }
 
 /* Host memory, on a transport that carries it; uncounted, since it is not the model's traffic. */
-static enum status run_uncounted(const struct comm *host, struct transfer *t)
+static enum status run_uncounted(const struct comm *c, struct transfer *t)
 {
+    const struct comm *host;
+    TRY(enter_transfer(c, t));
+    TRY(host_group(c, &host));
     t->comm = host;
     TRY(host->transport->start(host, t));
     TRY(host->transport->wait(t));
@@ -167,7 +255,7 @@ static double reduce_double(enum reduction how, double a, double b)
 enum status comm_all_reduce(const struct comm *c, enum reduction how, double *values, size_t count)
 {
     const void *all;
-    TRY(gather(c, values, count * sizeof *values, &all));
+    TRY(gather(c, how, values, count * sizeof *values, &all));
     if (how == REDUCE_SUM) {
         comm_sum_doubles(all, c->size, count, values);
         return STATUS_OK;
@@ -195,7 +283,7 @@ enum status comm_all_reduce_int64(const struct comm *c, enum reduction how, int6
                                   size_t count)
 {
     const void *all;
-    TRY(gather(c, values, count * sizeof *values, &all));
+    TRY(gather(c, how, values, count * sizeof *values, &all));
     for (size_t i = 0; i < count; i++) {
         const int64_t *column = (const int64_t *)all + i;
         int64_t reduced = column[0];
@@ -208,20 +296,16 @@ enum status comm_all_reduce_int64(const struct comm *c, enum reduction how, int6
 
 enum status comm_all_gather_bytes(const struct comm *c, void *x, size_t bytes)
 {
-    const struct comm *host;
     struct transfer t = {TRANSFER_all_gather, .count = bytes, .x = x, .is_bytes = true};
-    TRY(host_group(c, &host));
-    TRY(run_uncounted(host, &t));
+    TRY(run_uncounted(c, &t));
     return STATUS_OK;
 }
 
 enum status comm_broadcast_bytes(const struct comm *c, int root, void *x, size_t bytes)
 {
-    const struct comm *host;
     struct transfer t = {TRANSFER_broadcast, .count = bytes, .x = x, .peer = root,
                          .is_bytes = true};
-    TRY(host_group(c, &host));
-    TRY(run_uncounted(host, &t));
+    TRY(run_uncounted(c, &t));
     return STATUS_OK;
 }
 

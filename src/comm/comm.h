@@ -11,7 +11,8 @@
  * Memory   Transfers use only the caller's buffers.  Those are host memory, or device memory on
  *          comm/staged and comm/nccl.  The functions that are not transfers always take host
  *          memory.
- * Errors   COMM: a rank died, or the library reports an error. */
+ * Errors   COMM: a rank died, or the library reports an error; in a group that is_checked also if
+ *          ranks start different collectives. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -37,10 +38,30 @@ struct comm_observer {
     void (*wait)(struct comm_observer *w, const struct transfer *t);
 };
 
+/* A collective, as every rank of its group must start it. */
+struct collective {
+    uint64_t number; /* in the group's sequence of collectives, from 1 */
+    uint64_t count;  /* elements, as in struct transfer */
+    enum transfer_kind kind;
+    enum dtype dtype;
+    bool is_bytes;         /* elements are raw bytes and dtype is ignored */
+    int root;              /* broadcast; 0 otherwise */
+    enum reduction reduce; /* of host numbers */
+    int world_rank;        /* who starts it, for messages; not compared */
+};
+
 /* Traffic of a group as this rank sees it: transfers, and bytes received from other ranks. */
 struct comm_counts {
     uint64_t calls[TRANSFER_COUNT], bytes[TRANSFER_COUNT];
     struct comm_observer *observer; /* borrowed; NULL: none */
+    /* Collectives that this rank has started, including those of host memory, but not
+     * point-to-point messages; the last one; and a hash over all.  All ranks of the group have the
+     * same. */
+    _Atomic uint64_t collectives; /* atomic, so that a watchdog can read it */
+    struct collective last;
+    uint64_t hash;
+    bool is_checked;  /* compare every collective with the other ranks' before it starts */
+    const char *name; /* of the group, for messages; NULL: it has none */
 };
 
 struct transport {
@@ -105,6 +126,10 @@ enum status comm_all_reduce_int64(const struct comm *c, enum reduction how, int6
 enum status comm_all_gather_bytes(const struct comm *c, void *x, size_t bytes);
 /* x becomes the root's. */
 enum status comm_broadcast_bytes(const struct comm *c, int root, void *x, size_t bytes);
+
+/* The group's name, "world" if it has none; and "all_gather of 12 float32", for messages. */
+const char *comm_name(const struct comm *c);
+void comm_describe(const struct collective *x, char *text, size_t size);
 
 /* Agrees on whether any rank has failed (as ULFM's MPIX_Comm_agree): returns OK only if all ranks
  * pass OK.  A rank that failed gets its own status back; the others get the status of the lowest

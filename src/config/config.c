@@ -5,9 +5,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/toml_parse.h"
+#include "config/book.h"
 #include "config/datasets.h"
-#include "config/refusals.h"
-#include "config/sections.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -16,67 +15,11 @@
 
 enum { MAX_FILE_BYTES = 1 << 20 };
 
-/* The origin of one value that was set explicitly. */
-struct value_origin {
-    const struct option *row;
-    char *where; /* "run.toml:3", "command line" */
-};
-
-struct config_book {
-    char *path;
-    struct toml **trees; /* own the strings of the configuration */
-    size_t num_trees;
-    struct value_origin *origins;
-    size_t num_origins;
-    bool uses_fork;   /* a key of the older fork was used */
-    struct text idle; /* keys without effect */
-    struct refusals refusals;
-};
-
 /* The position of a value, for messages; line 0: the command line. */
 struct value_position {
     const char *file;
     int line, column;
 };
-
-static void keep_tree(struct config *c, struct toml *tree)
-{
-    struct config_book *b = c->book;
-    if (!tree) return;
-    b->trees = heap_grow(b->trees, b->num_trees + 1, sizeof *b->trees);
-    b->trees[b->num_trees++] = tree;
-}
-
-static void note_origin(struct config *c, const struct option *row, struct value_position p)
-{
-    struct config_book *b = c->book;
-    struct text t = {0};
-    if (p.line)
-        text_addf(&t, "%s:%d", p.file, p.line);
-    else
-        text_adds(&t, p.file);
-    for (size_t i = 0; i < b->num_origins; i++)
-        if (b->origins[i].row == row) {
-            free(b->origins[i].where);
-            b->origins[i].where = t.data;
-            return;
-        }
-    b->origins = heap_grow(b->origins, b->num_origins + 1, sizeof *b->origins);
-    b->origins[b->num_origins++] = (struct value_origin){row, t.data};
-}
-
-const char *config_origin(const struct config *c, const struct option *row)
-{
-    for (size_t i = 0; i < c->book->num_origins; i++)
-        if (c->book->origins[i].row == row) return c->book->origins[i].where;
-    return "default";
-}
-
-bool config_is_default(const struct config *c, const char *key)
-{
-    const struct config_section *section;
-    return !strcmp(config_origin(c, config_find(key, &section)), "default");
-}
 
 /* The value as the user wrote it, more or less, for messages. */
 static void format_value(const struct toml *v, struct text *out)
@@ -193,7 +136,7 @@ static enum status set_key(struct config *c, const char *key, const struct toml 
         if (option_set(row, (char *)c + section->offset, value))
             st = fail_option(p, key, shown.data);
         else
-            note_origin(c, row, p);
+            book_note_origin(c->book, row, p.file, p.line);
     }
     text_release(&shown);
     return st;
@@ -217,22 +160,6 @@ static enum status set_source(struct source_config *s, const struct toml *table,
     }
     if (s->path[0]) return STATUS_OK;
     FAIL(CONFIG, "%s:%d:%d: path is required in [[data.source]]", file, table->line, table->column);
-}
-
-enum status config_set_defaults(const struct config_section *section, void *into)
-{
-    for (size_t r = 0; r < section->count; r++) {
-        struct toml *unused = NULL;
-        const struct option *row = &section->rows[r];
-        /* default strings are literals of the tables */
-        if (row->kind == OPTION_TEXT) {
-            *(const char **)(void *)((char *)into + row->offset) = row->preset;
-            continue;
-        }
-        TRY(option_set_text(row, into, row->kind == OPTION_LIST ? "[]" : row->preset, &unused));
-        toml_free(unused);
-    }
-    return STATUS_OK;
 }
 
 static enum status set_sources(struct config *c, const struct toml *array, const char *file)
@@ -279,7 +206,7 @@ static enum status load_file(struct config *c, const char *path)
     if (!st && toml_parse(bytes.data, bytes.len, path, &tree)) st = STATUS_CONFIG;
     text_release(&bytes);
     TRY(st);
-    keep_tree(c, tree);
+    book_keep_tree(c->book, tree);
     TRY(set_table(c, tree, "", path));
     return STATUS_OK;
 }
@@ -314,7 +241,7 @@ static enum status assign_source(struct config *c, const char *key, const char *
         d->num_sources++;
     }
     enum status st = option_set_text(row, &d->sources[number], value, &tree);
-    keep_tree(c, tree);
+    book_keep_tree(c->book, tree);
     return st ? fail_option(p, key, value) : STATUS_OK;
 }
 
@@ -328,16 +255,16 @@ enum status config_assign(struct config *c, const char *key, const char *value, 
     TRY(resolve_key(c, key, value, p, &section, &row));
     if (!row) return STATUS_OK;
     enum status st = option_set_text(row, (char *)c + section->offset, value, &tree);
-    keep_tree(c, tree);
+    book_keep_tree(c->book, tree);
     if (st) return fail_option(p, key, value);
-    note_origin(c, row, p);
+    book_note_origin(c->book, row, p.file, p.line);
     return STATUS_OK;
 }
 
 const char *config_key_origin(const struct config *c, const char *key)
 {
     const struct config_section *section;
-    return config_origin(c, config_find(key, &section));
+    return book_origin(c->book, config_find(key, &section));
 }
 
 /* "section.key=value" */
@@ -364,7 +291,7 @@ static void resolve_family(struct config *c)
 /* Flavors such as 8B_flex have a document mask in torchtitan, whose files have no key for it. */
 static void resolve_mask(struct config *c)
 {
-    if (config_is_default(c, "model.attn_mask_type") && model_shape_masks_documents(&c->model))
+    if (book_is_default(c->book, "model.attn_mask_type") && model_shape_masks_documents(&c->model))
         c->model.attn_mask_type = ATTN_MASK_block_causal;
 }
 
@@ -375,7 +302,7 @@ static void resolve_streams(struct config *c)
     const struct parallelism_config *p = &c->parallelism;
     int64_t shard = p->data_parallel_shard_degree > 0 ? p->data_parallel_shard_degree : 1;
     int64_t readers = p->data_parallel_replicate_degree * shard; /* each at most 2^20 */
-    if (!config_is_default(c, "data.streams") || readers > 1 << 20) return;
+    if (!book_is_default(c->book, "data.streams") || readers > 1 << 20) return;
     c->data.streams = (c->data.streams + readers - 1) / readers * readers;
 }
 
@@ -440,14 +367,8 @@ void config_release(struct config *c)
     for (size_t s = 0; s < NUM_SECTIONS; s++)
         for (size_t r = 0; r < config_sections[s].count; r++)
             option_release(&config_sections[s].rows[r], (char *)c + config_sections[s].offset);
-    for (size_t i = 0; i < c->book->num_trees; i++) toml_free(c->book->trees[i]);
-    for (size_t i = 0; i < c->book->num_origins; i++) free(c->book->origins[i].where);
     free(c->data.sources);
-    free(c->book->trees);
-    free(c->book->origins);
-    text_release(&c->book->idle);
-    refusals_release(&c->book->refusals);
-    free(c->book->path);
+    book_release(c->book);
     free(c->book);
     memset(c, 0, sizeof *c);
 }

@@ -61,6 +61,12 @@ bool config_has_validation_data(const struct config *c);
  * `origins` a comment after each value names its origin. */
 void config_write(const struct config *c, bool origins, struct text *toml);
 
+/* Calls each(context, "section.key", value as TOML) for every effective value; the keys of sources
+ * are "data.source.0.path" and so on. */
+void config_for_each(const struct config *c,
+                     void (*each)(void *context, const char *key, const char *value),
+                     void *context);
+
 /* Help, bounds, default, unit and aliases of one key.  CONFIG: unknown key, with a suggestion. */
 enum status config_explain(const char *key, struct text *out);
 /* Writes docs/options.md from the same tables. */

@@ -2,7 +2,7 @@
 #include "config/datasets.h"
 
 #include "base/file.h"
-#include "config/sections.h"
+#include "config/book.h"
 
 #include <string.h>
 #include <strings.h>
@@ -103,7 +103,7 @@ static enum status set_sources(struct config *c, const struct dataset *d, size_t
     c->training.dataset_path = "";
     if (!holds_counts(d)) return STATUS_OK;
     if (file_has_suffix(c->model.tokenizer_path, ".pkl")) c->model.tokenizer_path = "";
-    if (config_is_default(c, "data.shuffle_window"))
+    if (book_is_default(c->book, "data.shuffle_window"))
         c->data.shuffle_window = 1; /* rows are shuffled */
     return STATUS_OK;
 }

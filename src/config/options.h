@@ -32,5 +32,5 @@ struct config {
     struct guard_config guard;
     struct device_config device;
     struct accept_config config;
-    struct config_book *book; /* strings and the origin of each value; private to config.c */
+    struct config_book *book; /* private to config/ (book.h) */
 };

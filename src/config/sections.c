@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/sections.h"
 
+#include "base/toml.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -217,4 +219,20 @@ const char *config_suggest(const char *key, char *buffer, size_t size)
             found = buffer;
         }
     return found;
+}
+
+enum status config_set_defaults(const struct config_section *section, void *into)
+{
+    for (size_t r = 0; r < section->count; r++) {
+        struct toml *unused = NULL;
+        const struct option *row = &section->rows[r];
+        /* default strings are literals of the tables */
+        if (row->kind == OPTION_TEXT) {
+            *(const char **)(void *)((char *)into + row->offset) = row->preset;
+            continue;
+        }
+        TRY(option_set_text(row, into, row->kind == OPTION_LIST ? "[]" : row->preset, &unused));
+        toml_free(unused);
+    }
+    return STATUS_OK;
 }

@@ -42,6 +42,3 @@ const struct config_foreign *config_find_foreign(const char *key);
 const char *config_suggest(const char *key, char *buffer, size_t size);
 /* Sets every option of the section to its default. */
 enum status config_set_defaults(const struct config_section *section, void *into);
-/* The origin of this value; "default" if nothing set it. */
-const char *config_origin(const struct config *c, const struct option *row);
-bool config_is_default(const struct config *c, const char *key); /* of an existing key */

@@ -1,8 +1,8 @@
 /* write.c -- renders the tables: config.toml of a run, `config explain`, docs/options.md. */
 // SPDX-License-Identifier: Apache-2.0
+#include "config/book.h"
 #include "config/config.h"
 #include "config/datasets.h"
-#include "config/sections.h"
 
 #include <string.h>
 
@@ -16,7 +16,7 @@ static void write_rows(const struct config *c, const struct config_section *s, c
         if (origins && c) {
             int width = (int)(toml->len - begin);
             text_addf(toml, "%*s# %s", width < 44 ? 44 - width : 1, "",
-                      config_origin(c, &s->rows[r]));
+                      book_origin(c->book, &s->rows[r]));
         }
         text_adds(toml, "\n");
     }
@@ -33,6 +33,38 @@ void config_write(const struct config *c, bool origins, struct text *toml)
             text_adds(toml, "[[data.source]]\n");
             write_rows(NULL, &config_source_section, &c->data.sources[i], false, toml);
         }
+    }
+}
+
+struct value_visitor {
+    void (*each)(void *context, const char *key, const char *value);
+    void *context;
+};
+
+static void visit_rows(const struct value_visitor *v, const char *section,
+                       const struct config_section *s, const void *from)
+{
+    for (size_t r = 0; r < s->count; r++) {
+        struct text key = {0}, value = {0};
+        text_addf(&key, "%s.%s", section, s->rows[r].name);
+        option_write(&s->rows[r], from, &value);
+        v->each(v->context, key.data, value.data);
+        text_release(&key), text_release(&value);
+    }
+}
+
+void config_for_each(const struct config *c,
+                     void (*each)(void *context, const char *key, const char *value), void *context)
+{
+    const struct value_visitor v = {each, context};
+    for (size_t s = 0; s < NUM_SECTIONS; s++)
+        visit_rows(&v, config_sections[s].name, &config_sections[s],
+                   (const char *)c + config_sections[s].offset);
+    for (size_t i = 0; i < c->data.num_sources; i++) {
+        struct text section = {0};
+        text_addf(&section, "data.source.%zu", i);
+        visit_rows(&v, section.data, &config_source_section, &c->data.sources[i]);
+        text_release(&section);
     }
 }
 

@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "data/bad_records.h"
 #include "data/batch.h"
 #include "data/data_config.h"
 #include "tokenizer/tokenizer.h"
@@ -43,6 +44,7 @@ struct loader_options {
 };
 
 struct loader;
+struct source;
 
 /* Opens the files, partitions them into streams and checks that each stream has documents.
  * MISSING, DATA, CONFIG: the message names the source and the problem. */
@@ -50,12 +52,24 @@ enum status loader_open(struct loader **out, const struct loader_options *option
 void loader_close(struct loader *l);
 
 /* Fills the batch with the next b->B rows.  With `once` the last batch may be short: *rows is the
- * number of rows filled (0 at the end); the others have no valid label. */
+ * number of rows filled (0 at the end); the others have no valid label.  DATA, IO: a document is
+ * damaged, a file was truncated or cannot be read; later calls fail likewise. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
+
+/* The opened sources, in the order of the configuration. */
+size_t loader_num_sources(const struct loader *l);
+const struct source *loader_source(const struct loader *l, size_t i);
+
+/* With data.on_bad_record = "skip" the records skipped in the rows delivered: the list until the
+ * caller clears it, and this reader's counts.  The first reader's counts include all readers' from
+ * before the cursor it was loaded with, so the sum over readers is that of the run.  In a single
+ * pass only the first reader has any. */
+struct bad_records *loader_bad_records(struct loader *l);
 
 /* Remembers the cursor, before a step that may fail. */
 void loader_mark(struct loader *l);
-/* Makes the cursor that of loader_mark again, to be saved.  No row can be read afterwards. */
+/* Makes the cursor, with the counts of bad records, that of loader_mark again, to be saved.  Drops
+ * the list of bad records.  No row can be read afterwards. */
 void loader_rewind(struct loader *l);
 
 /* Writes the cursor as a JSON object. */

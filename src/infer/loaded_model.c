@@ -9,6 +9,7 @@
 #include "parallel/fit.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
+#include "train/rank_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +174,7 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
     const struct comm *world = &l->machine.world;
     TRY(loaded_model_find(o->path, world, &l->folder));
     TRY(comm_agree(world, open_config(l, o->settings, o->num_settings)));
+    TRY(rank_check_config(&l->config, world));
     TRY(open_machine(l, requests_layout(o->settings, o->num_settings)));
     TRY(hub_fetch(o->tokenizer, HUB_TOKENIZER, world));
     TRY(comm_agree(world, open_shape(l, o->tokenizer)));

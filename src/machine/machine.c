@@ -2,7 +2,9 @@
 #include "machine/machine.h"
 
 #include "base/log.h"
+#include "base/program.h"
 #include "base/thread.h"
+#include "comm/agreement.h"
 #include "machine/cpu.h"
 #include "machine/gpu.h"
 #include "machine/launch.h"
@@ -66,6 +68,19 @@ static void let_rank_0_report(void)
     nanosleep(&s, NULL);
 }
 
+/* Ranks of different programs would train, but not the same model. */
+static enum status check_same_program(const struct comm *world)
+{
+    struct agreement a = {.subject = "the program",
+                          .advice = "install the same build on all hosts (llamero --version)"};
+    struct text build = {0};
+    program_add_build(&build);
+    agreement_add(&a, "llamero", "version %s, build %s,", LLAMERO_VERSION, build.data);
+    enum status st = agreement_check(&a, world);
+    text_release(&build), agreement_release(&a);
+    return st;
+}
+
 enum status machine_join(struct machine *m)
 {
     *m = (struct machine){0};
@@ -74,7 +89,21 @@ enum status machine_join(struct machine *m)
     TRY(st);
     if (m->world.size > 1) log_set_rank(m->world.rank);
     if (m->world.rank) log_set_quiet(true);
+    if (m->world.size > 1) TRY(check_same_program(&m->world));
     return STATUS_OK;
+}
+
+/* With device.kind or device.cpu = "auto" hosts may choose differently, such as one whose GPU is
+ * broken. */
+static enum status check_same_device(const struct machine *m)
+{
+    struct agreement a = {.subject = "the device",
+                          .advice = "set device.kind and device.cpu to what all hosts have, or "
+                                    "leave a host out"};
+    agreement_add(&a, "what it computes with", "\"%s\"", m->ops->backend);
+    enum status st = agreement_check(&a, &m->world);
+    agreement_release(&a);
+    return st;
 }
 
 enum status machine_open_ranks(struct machine *m, const struct device_config *c,
@@ -86,6 +115,7 @@ enum status machine_open_ranks(struct machine *m, const struct device_config *c,
     TRY(cores_per_rank(&m->world, &cores));
     TRY(cores_local_rank(&m->world, &local));
     TRY(comm_agree(&m->world, open_device(m, c, cores, local)));
+    TRY(check_same_device(m));
     if (queue_device_allocator(m->queue)) TRY(gpu_machine_wrap_comms(m, c));
     return STATUS_OK;
 }

@@ -16,10 +16,11 @@ enum status machine_uses_gpu(const struct device_config *c, bool *gpu);
 /* Opens the device of a run of one rank.  UNSUPPORTED: as machine_uses_gpu. */
 enum status machine_open(struct machine *m, const struct device_config *c);
 /* Opens m->world, the ranks that were launched together.  From here on only rank 0 logs messages
- * below warnings.  Collective.  UNSUPPORTED, COMM: as launch_open. */
+ * below warnings.  Collective.  UNSUPPORTED, COMM: as launch_open.  CONFIG: ranks run different
+ * builds of the program. */
 enum status machine_join(struct machine *m);
 /* Then opens the mesh, its groups, and each rank's device.  Collective.  CONFIG: the mesh needs
- * another number of ranks. */
+ * another number of ranks, or ranks have different devices or kernels. */
 enum status machine_open_ranks(struct machine *m, const struct device_config *c,
                                const struct parallelism_config *p);
 /* Sets the mesh and groups of one rank, for callers that open the device themselves. */

@@ -5,8 +5,10 @@ enum status groups_open(struct groups *g, const struct mesh *m, const struct com
 {
     enum status st = STATUS_OK;
     *g = (struct groups){0};
-    for (enum group i = 0; i < GROUP_COUNT; i++)
+    for (enum group i = 0; i < GROUP_COUNT; i++) {
         TRY_OUT(comm_split(world, mesh_group_color(m, i), mesh_group_rank(m, i), &g->of[i]));
+        if (g->of[i].counts) g->of[i].counts->name = mesh_group_name(i);
+    }
     return STATUS_OK;
 out:
     groups_close(g);

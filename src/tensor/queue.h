@@ -22,6 +22,8 @@ struct queue {
     const struct device *device; /* tensor/device.h; NULL: the CPU */
     bool sizing;
     struct arena scratch; /* working memory of one op; `peak` after a sizing pass is its size */
+    size_t
+        library_bytes; /* after a sizing pass: memory that libraries allocate themselves, about */
     int num_threads;
     struct trace *trace; /* of the current step; NULL: tracing is off */
 };

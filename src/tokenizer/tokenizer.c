@@ -134,6 +134,12 @@ int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 bool tokenizer_adds_bos(const struct tokenizer *t) { return t->bos >= 0 && !t->adds_no_bos; }
 const char *tokenizer_path(const struct tokenizer *t) { return t->path; }
 
+uint64_t tokenizer_hash(const struct tokenizer *t)
+{
+    bool has_file = t->format != FORMAT_BYTES;
+    return has_file ? checksum_hash64(t->meta_cuts, t->file.data, t->file.len) : 0;
+}
+
 const char *tokenizer_kind(const struct tokenizer *t)
 {
     static const char *const names[] = {

@@ -12,7 +12,7 @@
     X(gradients, "gradients, f32")                                                                 \
     X(gathered, "gathered weights of units, and gradients being reduced")                          \
     X(activations, "activations saved for backward, and buffers of a step")                        \
-    X(scratch, "working memory of one operation")                                                  \
+    X(scratch, "working memory of one operation, that of libraries included")                      \
     X(batch, "token ids and labels of a step, RoPE tables, FP8 scales")                            \
     X(data, "prefetched documents and rows")                                                       \
     X(checkpoint, "a checkpoint being written: file blocks, and a copy of the state")              \

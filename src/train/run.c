@@ -10,11 +10,14 @@
 #include "metrics/metrics.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
+#include "train/rank_check.h"
+#include "train/skipped_records.h"
 #include "train/start.h"
 #include "train/stop.h"
 #include "train/task_validation.h"
 #include "train/traced_step.h"
 #include "train/trainer.h"
+#include "train/validation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +27,10 @@
 struct training_run {
     const struct config *config;
     struct tokenizer *tokenizer;
-    struct source_config training_source, validation_source;
+    struct source_config training_source;
     struct data_config data;
     struct loader *loader;
+    struct skipped_records skipped;
     struct trainer trainer;
     bool trainer_is_open;
     struct task_validation tasks;
@@ -53,61 +57,26 @@ struct interval {
     int64_t steps, tokens, skipped;
 };
 
-/* Bytes of device memory in use, or the process's peak memory; the largest of all ranks. */
-static enum status memory_used(const struct training_run *r, int64_t *used)
+/* Adds to a failure of this rank at which step, and doing what, it occurred. */
+static enum status add_step(int64_t step, const char *doing, enum status st)
 {
-    struct queue *queue = r->trainer.machine.queue;
-    size_t total, in_use = (size_t)memory_peak_bytes();
-    if (queue_device_allocator(queue)) TRY(queue_memory_info(queue, &total, &in_use));
-    *used = (int64_t)in_use;
-    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, used, 1));
-    return STATUS_OK;
-}
-
-static enum status validate_loss(struct training_run *r)
-{
-    const struct config *c = r->config;
-    struct trainer *t = &r->trainer;
-    const char *path = c->validation.dataset_path;
-    struct data_config data =
-        path[0] ? inputs_data_of_path(c, path, c->validation.column, &r->validation_source)
-                : r->data;
-    if (path[0]) data.validation_share = 0, data.order = ORDER_streams;
-    struct loader_options o =
-        inputs_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
-    o.seq_len = trainer_validation_tokens(c);
-    o.prefetch_rows = 0;
-    o.validation = !path[0];
-    o.once = true;
-    struct loader *loader = NULL;
-    struct evaluation e;
-    enum status st = STATUS_OK;
-    double begin = clock_monotonic_s();
-    TRY_OUT(comm_agree(world(r), r->reads ? loader_open(&loader, &o) : STATUS_OK));
-    TRY_OUT(evaluator_run(&t->evaluator, loader, c->validation.steps, &t->step, &e));
-    TRY_OUT(stop_check(&r->stop)); /* it may have ended early: its mean is not the loss then */
-    if (!e.tokens && r->is_main)
-        st = status_fail(STATUS_DATA, __FILE__, __LINE__,
-                         "validation: the data has no token to predict");
-    if (!e.tokens) TRY_OUT(comm_agree(world(r), st));
-    int64_t memory;
-    TRY_OUT(memory_used(r, &memory));
-    if (r->is_main)
-        metrics_validation(r->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
-                           clock_monotonic_s() - begin, e.tokens, memory);
-out:
-    loader_close(loader);
-    return st;
+    if (!st || st == STATUS_DIVERGED || st == STATUS_REQUEUE || comm_failed_elsewhere()) return st;
+    return status_prefix(st, "step %lld, %s", (long long)step, doing);
 }
 
 /* REQUEUE: the run must stop.  Unless all of it succeeds, it is due again when the run resumes. */
 static enum status validate(struct training_run *r)
 {
-    stop_begin(&r->stop);
+    const struct validation v = {.config = r->config,
+                                 .trainer = &r->trainer,
+                                 .tokenizer = r->tokenizer,
+                                 .data = &r->data,
+                                 .metrics = r->metrics,
+                                 .skipped = &r->skipped,
+                                 .stop = &r->stop,
+                                 .tasks = &r->tasks};
     r->validation_due = true;
-    if (config_has_validation_data(r->config)) TRY(validate_loss(r));
-    TRY(task_validation_run(&r->tasks, &r->trainer, r->is_main ? r->metrics : NULL));
-    TRY(stop_check(&r->stop)); /* as above */
+    TRY(add_step(r->trainer.steps_done, "validation", validation_run(&v)));
     r->validation_due = false;
     return STATUS_OK;
 }
@@ -259,6 +228,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
+    TRY_OUT(rank_check_start(from, world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
     if (from->whole) TRY_OUT(comm_agree(world(r), resume_state(r, from->folder, &found)));
     log_line(LOG_INFO, "%s %s",
@@ -313,6 +283,7 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
         .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
         .memory_total_bytes = (double)memory,
     };
+    TRY(skipped_records_open(&r->skipped, c, r->trainer.steps_done, r->is_main));
     if (r->is_main) TRY(metrics_open(&r->metrics, &o));
     return STATUS_OK;
 }
@@ -336,12 +307,11 @@ static enum status write_config(const struct training_run *r)
     return st;
 }
 
-/* Opens what needs no other rank, so that one rank may fail: tokenizer, model, starting weights. */
+/* Opens what needs no other rank, so that one rank may fail: model, starting weights, tasks. */
 static enum status resolve_model(struct training_run *r, const struct machine *machine,
                                  struct model_shape *shape)
 {
     const struct config *c = r->config;
-    TRY(inputs_open_tokenizer(c, r->is_main, &r->tokenizer));
     TRY(model_shape_resolve(shape, &c->model,
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
     if (shape->max_context < c->training.seq_len) shape->max_context = (int)c->training.seq_len;
@@ -385,10 +355,14 @@ static enum status open_run(struct training_run *r, const struct config *c,
     r->saved_at_s = clock_monotonic_s();
     r->is_main = world_group->rank == 0;
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
+    rank_check_enable(c, &machine->groups);
     TRY(comm_agree(world_group, r->is_main ? open_folder(r) : STATUS_OK));
     TRY(inputs_fetch(c, world_group));
+    TRY(comm_agree(world_group, inputs_open_tokenizer(c, r->is_main, &r->tokenizer)));
+    TRY(rank_check_inputs(c, r->tokenizer, world_group));
     TRY(comm_agree(world_group, resolve_model(r, machine, &shape)));
     TRY(comm_agree(world_group, open_trainer(r, machine, &shape)));
+    TRY(rank_check_data(c, r->loader, world_group));
     open_stop(r);
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {
@@ -414,6 +388,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
 static enum status close_run(struct training_run *r, enum status st)
 {
     metrics_close(r->metrics);
+    skipped_records_close(&r->skipped);
     loader_close(r->loader);
     if (r->checkpointer) {
         struct failure first = {0};
@@ -445,11 +420,20 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
         .seconds = clock_monotonic_s() - i->begin_s,
         .data_seconds = i->data_seconds,
     };
-    TRY(memory_used(r, &m.memory_bytes));
+    TRY(memory_most_used(t->machine.queue, world(r), &m.memory_bytes));
     if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));
     if (r->is_main) metrics_step(r->metrics, &m);
     *i = (struct interval){.begin_s = clock_monotonic_s()};
+    return STATUS_OK;
+}
+
+/* `saves`: a checkpoint of this step will be written. */
+static enum status check_collectives(const struct training_run *r, bool saves)
+{
+    int64_t every = r->config->guard.check_collectives, step = r->trainer.steps_done;
+    bool is_due = saves || step == r->config->training.steps || (every && step % every == 0);
+    if (every && is_due) TRY(rank_check_collectives(&r->trainer));
     return STATUS_OK;
 }
 
@@ -465,6 +449,7 @@ static enum status stop_early(struct training_run *r)
     if (is_new && r->is_main)
         log_line(LOG_INFO, "%s after step %lld, %.3f s ago; saving a checkpoint", stopped, step,
                  signals_pending_for());
+    TRY(check_collectives(r, is_new));
     enum status st = save_now(r);
     if (st) return status_prefix(st, "%s after step %lld, and the save failed", stopped, step);
     if (!step) FAIL(REQUEUE, "%s before the first step; there is nothing to save", stopped);
@@ -495,13 +480,6 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     return why;
 }
 
-/* Adds to a failure of this rank at which step, and doing what, it occurred. */
-static enum status add_step(int64_t step, const char *doing, enum status st)
-{
-    if (!st || st == STATUS_DIVERGED || st == STATUS_REQUEUE || comm_failed_elsewhere()) return st;
-    return status_prefix(st, "step %lld, %s", (long long)step, doing);
-}
-
 /* One step, with a trace if profiling is due.  If it fails, or is abandoned to stop (REQUEUE), the
  * data cursor is again that of the state, after the step before. */
 static enum status run_step(struct training_run *r, struct step_result *s)
@@ -524,7 +502,7 @@ static enum status run_steps(struct training_run *r)
     if (r->saved_step < 0) r->saved_step = begin; /* it can start there again */
     TRY(stop_check(&r->stop));
     if (r->validation_due) {
-        TRY(add_step(begin, "validation", validate(r)));
+        TRY(validate(r));
         r->saved_step = -1; /* that checkpoint says that it is due */
     }
     struct interval interval = {.begin_s = clock_monotonic_s()};
@@ -533,20 +511,24 @@ static enum status run_steps(struct training_run *r)
         bool due;
         TRY(run_step(r, &s));
         int64_t done = t->steps_done;
+        skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
         interval.skipped += s.skipped;
-        if (done == 1 || done % c->metrics.log_freq == 0 || done == last)
+        if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
             TRY(log_step(r, &s, &interval));
+            TRY(skipped_records_check(&r->skipped, r->loader, world(r)));
+        }
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
             double paused = clock_monotonic_s();
-            TRY(add_step(done, "validation", validate(r)));
+            TRY(validate(r));
             interval.begin_s += clock_monotonic_s() - paused;
         }
-        if (done == last) break;
-        TRY(agree_on_requests(r, &due));
+        due = false;
+        if (done < last) TRY(agree_on_requests(r, &due));
         if (r->stop.signal) return STATUS_REQUEUE;
+        TRY(check_collectives(r, due));
         if (due) save_if_possible(r);
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only &&

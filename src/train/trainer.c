@@ -495,6 +495,7 @@ static enum status size_step(struct trainer *t)
     double squares;
     enum status st = STATUS_OK;
     arena_release(&queue->scratch);
+    queue->library_bytes = 0;
     queue->sizing = true;
     for (int i = 0; i < t->pipeline.schedule.num_microbatches; i++)
         t->microbatches[i] = microbatch_of(t, i);
@@ -539,7 +540,7 @@ static enum status size_trainer(struct trainer *t, const struct config *c,
     TRY(connect_parts(t));
     TRY(size_step(t));
     plan->bytes[MEMORY_activations] = t->step.peak;
-    plan->bytes[MEMORY_scratch] = machine->queue->scratch.peak;
+    plan->bytes[MEMORY_scratch] = machine->queue->scratch.peak + machine->queue->library_bytes;
     if (t->step.overflow || machine->queue->scratch.overflow)
         FAIL(CONFIG, "the size of a batch of this shape overflows");
     return STATUS_OK;

@@ -49,3 +49,20 @@ TEST(checksum_is_the_same_with_and_without_cpu_instructions)
                   checksum_crc32c_portable(crc, bytes + from, len));
         }
 }
+
+TEST(hash64_detects_every_flipped_bit_and_every_length)
+{
+    unsigned char bytes[41] = "a short text, and each of its bits", zeros[41] = {0};
+    uint64_t good = checksum_hash64(0, bytes, sizeof bytes), of_zeros[sizeof zeros + 1];
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        CHECK(checksum_hash64(0, bytes, sizeof bytes) != good);
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    CHECK(checksum_hash64(0, bytes, sizeof bytes) == good);
+    CHECK(checksum_hash64(1, bytes, sizeof bytes) != good);
+    for (size_t n = 0; n <= sizeof zeros; n++) {
+        of_zeros[n] = checksum_hash64(0, zeros, n);
+        for (size_t m = 0; m < n; m++) CHECK(of_zeros[n] != of_zeros[m]);
+    }
+}

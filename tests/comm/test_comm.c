@@ -102,3 +102,86 @@ TEST(comm_self_transfers_its_own_data)
     CHECK(x[0] == 1 && x[2] == 3 && !memcmp(x, own, sizeof x));
     comm_release(&part);
 }
+
+static enum status fulfill_contract_checked(const struct comm *c, void *context)
+{
+    const struct contract *x = context;
+    c->counts->is_checked = true;
+    TRY(x->body(c, NULL));
+    return STATUS_OK;
+}
+
+TEST(checked_groups_fulfill_the_contract)
+{
+    for (const struct contract *x = contract; x->name; x++) {
+        struct contract copy = *x;
+        CHECK_STATUS(OK, ranks_run(x->ranks ? x->ranks : 3, fulfill_contract_checked, &copy));
+    }
+}
+
+/* Which collective rank 1 starts instead of an all-gather of 2 floats. */
+enum mistake { MISTAKE_KIND, MISTAKE_SIZE, MISTAKE_DTYPE, MISTAKE_MISSING, MISTAKE_COUNT };
+
+static enum status start_differently(const struct comm *c, void *context)
+{
+    const enum mistake *mistake = context;
+    float x[64] = {0};
+    double sum = 0;
+    struct transfer t = {TRANSFER_all_gather, F32, 2, .x = x};
+    c->counts->is_checked = true;
+    TRY(comm_run(c, &t));
+    if (c->rank == 1 && *mistake == MISTAKE_KIND) t.kind = TRANSFER_broadcast;
+    if (c->rank == 1 && *mistake == MISTAKE_SIZE) t.count = 3;
+    if (c->rank == 1 && *mistake == MISTAKE_DTYPE) t.dtype = BF16, t.count = 4;
+    bool skips = c->rank == 1 && *mistake == MISTAKE_MISSING;
+    enum status st = skips ? STATUS_OK : comm_run(c, &t);
+    if (!st) st = comm_all_reduce(c, REDUCE_SUM, &sum, 1);
+    RANK_CHECK(st == STATUS_COMM);
+    static const char *const parts[] = {
+        [MISTAKE_KIND] = "rank 0 its number 2, all_gather of 2 float32; rank 1 its number 2, "
+                         "broadcast of 2 float32 from its rank 0",
+        [MISTAKE_SIZE] = "rank 1 its number 2, all_gather of 3 float32",
+        [MISTAKE_DTYPE] = "rank 1 its number 2, all_gather of 4 bfloat16",
+        [MISTAKE_MISSING] = "rank 1 its number 2, all_reduce of 8 bytes"};
+    if (!strstr(status_message(), parts[*mistake]))
+        FAIL(DATA, "\"%s\" is not in: %s", parts[*mistake], status_message());
+    return STATUS_OK;
+}
+
+TEST(checked_groups_name_the_rank_that_starts_another_collective)
+{
+    for (enum mistake m = 0; m < MISTAKE_COUNT; m++)
+        CHECK_STATUS(OK, ranks_run(3, start_differently, &m));
+}
+
+static enum status count_collectives(const struct comm *c, void *context)
+{
+    struct transfer gather = {TRANSFER_all_gather, F32, 0, .x = NULL};
+    int64_t one = 1;
+    char byte = 0;
+    struct comm part;
+    (void)context;
+    TRY(comm_run(c, &gather));
+    TRY(comm_all_reduce_int64(c, REDUCE_SUM, &one, 1));
+    TRY(comm_broadcast_bytes(c, 1, &byte, 1));
+    TRY(comm_agree(c, STATUS_OK));
+    RANK_CHECK(c->counts->collectives == 4 && c->counts->calls[TRANSFER_all_reduce] == 0);
+    c->counts->name = "named", c->counts->is_checked = true;
+    TRY(comm_split(c, c->rank % 2, c->rank, &part));
+    RANK_CHECK(part.counts->is_checked && !strcmp(comm_name(&part), "named"));
+    float x = (float)c->rank;
+    struct transfer message = {.kind = c->rank < 2 ? TRANSFER_send : TRANSFER_receive,
+                               .dtype = F32,
+                               .count = 1,
+                               .x = &x,
+                               .peer = (c->rank + 2) % 4};
+    TRY(comm_run(c, &message)); /* not a collective */
+    RANK_CHECK(c->counts->collectives == 4 && part.counts->collectives == 0);
+    comm_release(&part);
+    return STATUS_OK;
+}
+
+TEST(collectives_of_a_group_are_numbered)
+{
+    CHECK_STATUS(OK, ranks_run(4, count_collectives, NULL));
+}

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
 #include "test.h"
 
 #include "base/file.h"
 #include "base/thread.h"
+#include "machine/cpu.h"
 #include "machine/machine.h"
 #include "ops/linear.h"
 #include "ops/ops.h"
@@ -62,6 +64,34 @@ TEST(a_machine_without_a_launcher_requires_a_mesh_of_one_rank)
     CHECK_STATUS(CONFIG, machine_open_ranks(&m, &c, &p));
     CHECK_MESSAGE("number of ranks, 1");
     machine_close_ranks(&m, STATUS_CONFIG);
+}
+
+static enum status open_with_kernels(const struct comm *world, void *context)
+{
+    const enum device_cpu *of = context;
+    struct machine m = {.world = *world};
+    struct device_config c = {.cpu = of[world->rank], .threads = 1};
+    struct parallelism_config p = {.data_parallel_replicate_degree = 1,
+                                   .data_parallel_shard_degree = -1,
+                                   .tensor_parallel_degree = 1,
+                                   .pipeline_parallel_degree = 1,
+                                   .context_parallel_degree = 1};
+    enum status st = machine_open_ranks(&m, &c, &p);
+    groups_close(&m.groups);
+    cpu_machine_close(&m);
+    if (st == STATUS_CONFIG && world->rank == 0 && strstr(status_message(), "on ranks 0 2 ("))
+        FAIL(CONFIG, "found: %s", status_message());
+    return st;
+}
+
+TEST(ranks_with_other_kernels_are_refused)
+{
+    enum device_cpu same[] = {DEVICE_CPU_auto, DEVICE_CPU_auto, DEVICE_CPU_auto};
+    enum device_cpu other[] = {DEVICE_CPU_auto, DEVICE_CPU_reference, DEVICE_CPU_auto};
+    CHECK_STATUS(OK, ranks_run(3, open_with_kernels, same));
+    CHECK_STATUS(CONFIG, ranks_run(3, open_with_kernels, other));
+    CHECK_MESSAGE("found: the device differs between ranks: what it computes with is \"cpu ");
+    CHECK_MESSAGE("\"cpu reference\" on rank 1 (");
 }
 
 /* y of a linear layer, computed on a machine of its own. */

@@ -242,14 +242,14 @@ static void compare_all(const struct ops *ops, const int *sizes)
 
 TEST(ring_attention_matches_attention_to_whole_rows)
 {
-    compare_all(&ops_cpu_reference, (const int[]){1, 5, 14, 0});
+    compare_all(&ops_cpu_reference, (const int[]){1, 5, TEST_SLOWED ? 0 : 14, 0});
 }
 
 TEST(fast_ring_attention_matches_attention_to_whole_rows)
 {
     const struct ops *fast;
     CHECK_STATUS(OK, cpu_ops_find("auto", &fast));
-    compare_all(fast, (const int[]){3, 22, 46, 0});
+    compare_all(fast, (const int[]){3, 22, TEST_SLOWED ? 0 : 46, 0});
 }
 
 static enum status twice(const struct comm *group, void *context)

@@ -31,3 +31,6 @@ void runs_check_same_metrics(const char *dump_a, const char *dump_b);
 
 /* The last value of a key in metrics.jsonl. */
 double runs_metric(const char *dump_folder, const char *key);
+
+/* Copies the program under test to `path`, with another build ID. */
+void runs_copy_other_build(const char *path);

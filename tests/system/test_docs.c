@@ -257,8 +257,10 @@ static void try_page(struct trial *t, const char *markdown)
     page_release(&p);
 }
 
+/* Not under sanitizers: the commands have tests of their own. */
 TEST(docs_have_valid_commands_configurations_and_names)
 {
+    if (TEST_SLOWED) skip();
     struct trial stock = trial_begin("", NULL);
     struct file_list pages;
     int tried = 0;

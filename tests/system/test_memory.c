@@ -45,8 +45,7 @@ static bool check_peak(const char *folder, int ranks, const char *settings)
         print_message("  planned %8.2f MiB, measured %8.2f MiB (%+.2f%%)  %d  %s\n",
                       planned / (1 << 20), measured / (1 << 20), 100 * (planned / measured - 1),
                       ranks, settings);
-        /* float32: oneDNN packs operands into memory of its own (onednn.h), some MiB */
-        CHECK(fabs(planned / measured - 1) < (strstr(settings, "float32") ? 0.08 : 0.05));
+        CHECK(fabs(planned / measured - 1) < 0.05);
         CHECK_STATUS(OK, file_remove_tree(dump));
     }
     text_release(&all);

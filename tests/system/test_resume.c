@@ -80,6 +80,7 @@ TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks_in_bf16)
 }
 TEST(a_resumed_run_equals_the_uninterrupted_run_in_float8)
 {
+    if (TEST_SLOWED) skip(); /* the next test combines it */
     check_resume("model.converters=[\"float8\"]");
 }
 TEST(a_resumed_run_equals_the_uninterrupted_run_in_float8_with_delayed_scales)
@@ -90,6 +91,7 @@ TEST(a_resumed_run_equals_the_uninterrupted_run_in_float8_with_delayed_scales)
 }
 TEST(a_resumed_run_equals_the_uninterrupted_run_with_validation)
 {
+    if (TEST_SLOWED) skip(); /* the test before combines it */
     check_resume("validation.enable=true validation.freq=5 data.validation_share=0.1");
 }
 
@@ -124,7 +126,7 @@ TEST(a_run_killed_at_any_moment_resumes_to_the_same_result)
 {
     struct run_paths p = run_paths_make();
     const char *wanted = getenv("LLAMERO_KILLS");
-    int kills = wanted ? atoi(wanted) : 12, done = 0;
+    int kills = wanted ? atoi(wanted) : TEST_SLOWED ? 4 : 12, done = 0;
     const char *settings = "checkpoint.interval=3 checkpoint.keep_latest_k=3";
     CHECK(runs_train(p.config, p.a, settings, NULL) == 0);
     for (int i = 0; done < kills; i++) {

@@ -168,6 +168,17 @@ static void copy_f32(float *to, const float *from, size_t n, int num_threads)
     for (size_t i = 0; i < n; i++) to[i] = from[i];
 }
 
+/* What gemm:jit allocates during a GEMM, and the code of the library that it loads.  An estimate
+ * from runs with one thread and two: a panel of each operand, at most 9984 rows and 384 columns as
+ * gemm:jit blocks them, twice. */
+static size_t packing_bytes(const struct gemm_shape *s)
+{
+    enum { CODE = 4 << 20, MAX_ROWS = 9984, DEPTH = 384, SMALL_SIDE = 384 };
+    size_t rows = (size_t)(s->M > s->N ? s->M : s->N), depth = s->K < DEPTH ? (size_t)s->K : DEPTH;
+    if (rows > MAX_ROWS) rows = MAX_ROWS;
+    return CODE + 2 * depth * (rows + SMALL_SIDE) * sizeof(float);
+}
+
 enum status onednn_gemm(struct onednn *library, const struct gemm_shape *s,
                         const struct gemm_buffers *io, struct queue *queue)
 {
@@ -177,7 +188,11 @@ enum status onednn_gemm(struct onednn *library, const struct gemm_shape *s,
     size_t mark = arena_mark(&queue->scratch);
     void *scratch = arena_alloc(&queue->scratch, p->scratch_bytes, 1);
     arena_reset(&queue->scratch, mark);
-    if (queue->sizing) return STATUS_OK;
+    if (queue->sizing) {
+        size_t bytes = packing_bytes(s);
+        if (bytes > queue->library_bytes) queue->library_bytes = bytes;
+        return STATUS_OK;
+    }
     if (s->accumulate && io->d != io->c)
         copy_f32(io->c, io->d, (size_t)s->M * (size_t)s->N, queue->num_threads);
     TRY_DNNL(dnnl_memory_set_data_handle(p->a, (void *)(uintptr_t)io->a));

@@ -2,8 +2,8 @@
  *
  * A matmul primitive is created once per shape and cached by the queue.
  * Memory   The queue's scratch.  On Intel processors the fastest implementation also packs operands
- *          into memory of its own: some tens of MB from malloc during each GEMM, which `plan` does
- *          not count. */
+ *          into memory of its own, from malloc during each GEMM; a sizing pass estimates it in
+ *          queue->library_bytes. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
