@@ -4,13 +4,15 @@
 
 #include "metrics/metrics_config.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct metrics_options {
     const struct metrics_config *config;
     const char *dump_folder;
-    int64_t first_step; /* steps completed before this start: later lines are removed */
-    int64_t last_step;  /* for the ETA */
+    int64_t first_step;  /* steps completed before this start: later lines are removed */
+    bool validation_due; /* of first_step: lines of an earlier attempt are removed */
+    int64_t last_step;   /* for the ETA */
     int num_ranks;
     int64_t rows_per_step, row_tokens;
     double flops_per_token;        /* model FLOPs */

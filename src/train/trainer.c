@@ -413,6 +413,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
     t->skips = result->skipped ? t->skips + 1 : 0;
     if (!result->skipped) {
+        t->is_updating = true;
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
         struct optim_update update = {
             t->gradients, result->lr,    clip,
@@ -424,6 +425,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     trace_end(trace, "optimizer", begin);
     t->steps_done++;
     t->tokens_seen += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
+    t->is_updating = false;
     return STATUS_OK;
 }
 
@@ -438,6 +440,13 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     trace_end(t->machine.queue->trace, "data", begin);
     TRY(trainer_train_batch(t, result));
     return STATUS_OK;
+}
+
+void trainer_undo_skipped(struct trainer *t)
+{
+    BUG_IF(!t->skips);
+    t->steps_done--, t->skips--;
+    t->tokens_seen -= (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
 }
 
 enum status trainer_init_weights(struct trainer *t, uint64_t seed)

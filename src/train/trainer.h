@@ -60,6 +60,7 @@ struct trainer {
     int64_t steps_done;
     int64_t tokens_seen; /* inputs, since the first step of the run */
     int64_t skips;       /* consecutive steps skipped because of a non-finite loss or gradient */
+    bool is_updating;    /* the state is not that of a whole step: the optimizer changes it */
 };
 
 struct step_result {
@@ -96,6 +97,9 @@ enum status trainer_parameter_norm(const struct trainer *t, double *norm);
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
 /* The same on the batch that is already in t->batch.  Leaves result->data_seconds as it is. */
 enum status trainer_train_batch(struct trainer *t, struct step_result *result);
+/* After a step that was skipped: the counters become those of the step before, as weights and
+ * moments are. */
+void trainer_undo_skipped(struct trainer *t);
 
 /* Data-parallel readers: ranks with different rows. */
 int trainer_readers(const struct mesh *m);
