@@ -161,6 +161,7 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
     struct json_writer w = {.text = &state.train};
     json_begin_object(&w, NULL, JSON_INLINE);
     json_write_int(&w, "tokens_seen", t->tokens_seen);
+    json_write_int(&w, "rows_done", t->rows_done);
     json_write_int(&w, "skips", t->skips);
     if (t->has_float8) {
         json_write_key(&w, "float8");
@@ -220,6 +221,16 @@ static enum status resume_data(struct training_run *r, const struct json *cursor
     return STATUS_OK;
 }
 
+/* Restores how many steps and rows are done.  Older checkpoints, and torch's, have only steps. */
+static enum status resume_steps(struct trainer *t, const struct checkpoint_found *found)
+{
+    const struct json *rows = json_get(found->train, "rows_done");
+    t->steps_done = found->step;
+    t->rows_done = batch_ramp_advance(&t->ramp, 0, found->step);
+    if (rows) TRY(json_get_int(found->train, "rows_done", 0, INT64_C(1) << 53, &t->rows_done));
+    return STATUS_OK;
+}
+
 /* Restores steps, counters, FP8 scales and data cursor from a checkpoint of this run. */
 static enum status resume_state(struct training_run *r, const char *folder,
                                 const struct checkpoint_found *found)
@@ -232,7 +243,7 @@ static enum status resume_state(struct training_run *r, const char *folder,
              "%s has only the model, so the run cannot resume from it; start a new run with "
              "checkpoint.initial_load_path",
              folder);
-    if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
+    if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) TRY(resume_steps(t, found));
     TRY(json_get_int(found->train, "tokens_seen", 0, max, &t->tokens_seen));
     TRY(json_get_int(found->train, "skips", 0, max, &t->skips));
     if (t->has_float8) TRY(float8_load(&t->float8, json_get(found->train, "float8")));
@@ -293,7 +304,8 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
         .first_step = r->trainer.steps_done,
         .last_step = c->training.steps,
         .num_ranks = world(r)->size,
-        .rows_per_step = trainer_step_rows(c, &machine->mesh),
+        .last_rows = batch_ramp_advance(&r->trainer.ramp, r->trainer.rows_done,
+                                        c->training.steps - r->trainer.steps_done),
         .row_tokens = c->training.seq_len,
         .flops_per_token = model_flops_per_token(&r->trainer.shape, (int)c->training.seq_len),
         .causal_flops_per_token =
@@ -413,6 +425,8 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
     const struct trainer *t = &r->trainer;
     struct step_metrics m = {
         .step = t->steps_done,
+        .rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh),
+        .rows_done = t->rows_done,
         .loss = s->loss,
         .max_loss = s->max_loss,
         .grad_norm = s->grad_norm,
