@@ -221,12 +221,14 @@ static enum status resume_data(struct training_run *r, const struct json *cursor
     return STATUS_OK;
 }
 
-/* Restores how many steps and rows are done.  Older checkpoints, and torch's, have only steps. */
+/* Restores how many steps and rows are done.  Older checkpoints, and torch's, have only steps, all
+ * of them full. */
 static enum status resume_steps(struct trainer *t, const struct checkpoint_found *found)
 {
     const struct json *rows = json_get(found->train, "rows_done");
     t->steps_done = found->step;
-    t->rows_done = batch_ramp_advance(&t->ramp, 0, found->step);
+    t->rows_done =
+        batch_ramp_advance(&(struct batch_ramp){.global = t->ramp.global}, 0, found->step);
     if (rows) TRY(json_get_int(found->train, "rows_done", 0, INT64_C(1) << 53, &t->rows_done));
     return STATUS_OK;
 }
