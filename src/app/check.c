@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/deep_check.h"
 #include "app/preflight.h"
 #include "app/run_memory.h"
 #include "base/json.h"
@@ -11,13 +12,17 @@
 #include <stdio.h>
 
 static const char usage[] =
-    "check CONFIG [--ranks N] [section.key=value ...]\n\n"
+    "check CONFIG [--ranks N] [--deep] [section.key=value ...]\n\n"
     "Checks that a configuration is consistent and fits the number of ranks, that its\n"
     "tokenizer and data can be read, that its starting weights have the model's shapes, and\n"
     "that a rank's memory fits the device.  Trains nothing.\n\n"
     "Without device.hardware, memory is compared with that of this machine, where the run may\n"
     "never run: too little is an error only with --ranks of at most device.node_ranks, else a\n"
     "warning.\n\n"
+    "With --deep it reads all of the training and validation data as training would, compares\n"
+    "token files with the checksums that `prepare` wrote, and lists the first records that\n"
+    "training cannot use; exit code 65 if there are any, unless data.on_bad_record = \"skip\"\n"
+    "and they are within data.bad_record_limit.\n\n"
     "Data and weights on the Hugging Face Hub are not downloaded.  If the cache does not have\n"
     "them, or the Hub cannot be reached, a line on stderr says that they were not checked, and\n"
     "the exit code is 0.";
@@ -57,7 +62,7 @@ out:
     return st;
 }
 
-static void print_json(enum status st, int ranks, bool data_checked)
+static void print_json(enum status st, int ranks, bool data_checked, const struct deep_check *deep)
 {
     struct text out = {0};
     struct json_writer w = {.text = &out};
@@ -66,6 +71,10 @@ static void print_json(enum status st, int ranks, bool data_checked)
     json_write_string(&w, "message", st ? status_message() : "");
     json_write_int(&w, "ranks", ranks);
     json_write_bool(&w, "data_checked", data_checked);
+    if (deep) {
+        json_write_int(&w, "records", (int64_t)deep->num_read);
+        json_write_int(&w, "bad_records", (int64_t)deep->num_bad);
+    }
     json_end_object(&w);
     json_finish(&w);
     printf("%s\n", out.data);
@@ -85,12 +94,13 @@ static void print_ramp(const struct config *c, const struct mesh *mesh)
 
 enum status command_check(int argc, char **argv)
 {
-    bool json = false, oversubscribe = false;
+    bool json = false, oversubscribe = false, is_deep = false;
     int64_t requested = -1;
     int ranks = 0;
     const struct flag flags[] = {
         {"ranks", FLAG_INT, &requested,
          "number of ranks of the run (default: the product of the parallel degrees)"},
+        {"deep", FLAG_SWITCH, &is_deep, "read all data, and compare checksums"},
         {"allow-oversubscribe", FLAG_SWITCH, &oversubscribe,
          "accept a run that needs more memory than a rank has"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
@@ -101,19 +111,25 @@ enum status command_check(int argc, char **argv)
     if (a.help) return STATUS_OK;
     struct config c;
     struct preflight p = {0};
+    struct deep_check deep = {0};
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
     if (!st) st = preflight_ranks(&c, requested, &ranks);
     if (!st) st = preflight(&p, &c, ranks);
     if (!st) st = start_check(&c, &p.shape, true);
     if (!st && !oversubscribe) st = check_memory(&c, &p, ranks, device_is_known(&c, requested));
+    if (!st && is_deep) st = deep_check(&deep, &c, &p);
     if (json) {
-        print_json(st, ranks, p.data_checked);
+        print_json(st, ranks, p.data_checked, is_deep ? &deep : NULL);
     } else if (!st) {
         printf("%s is valid for %d rank%s: %d blocks of width %d, %lld steps of %lld tokens\n",
                a.words[0], ranks, ranks == 1 ? "" : "s", p.shape.L, p.shape.D,
                (long long)c.training.steps,
                (long long)(c.training.seq_len * trainer_step_rows(&c, &p.mesh)));
         print_ramp(&c, &p.mesh);
+        if (is_deep)
+            printf("data: %llu records in %llu source%s, %llu bad\n",
+                   (unsigned long long)deep.num_read, (unsigned long long)deep.num_sources,
+                   deep.num_sources == 1 ? "" : "s", (unsigned long long)deep.num_bad);
     }
     preflight_release(&p);
     config_release(&c);

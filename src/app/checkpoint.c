@@ -3,6 +3,7 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "app/dcp_listing.h"
+#include "app/verify_tokens.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/comparison.h"
@@ -556,7 +557,8 @@ static const char usage[] =
     "diff    tensors, moments, configuration and state in which two of these differ\n\n"
     "FOLDER is a run's dump folder, the folder of its checkpoints, or one step-N.  For show and\n"
     "diff, a folder of several checkpoints stands for its newest intact one.  ls also lists the\n"
-    "copies in s3://BUCKET/PREFIX.";
+    "copies in s3://BUCKET/PREFIX.  verify also takes the PREFIX of token files that prepare\n"
+    "wrote.";
 
 enum status command_checkpoint(int argc, char **argv)
 {
@@ -581,6 +583,8 @@ enum status command_checkpoint(int argc, char **argv)
     if (as[0] && strcmp(verb, "show")) FAIL(USAGE, "--as requires checkpoint show");
     if (two) return diff(a.words[1], a.words[2], json);
     if (!strcmp(verb, "ls")) return list(a.words[1], json, false);
+    if (!strcmp(verb, "verify") && verify_tokens_handles(a.words[1]))
+        return verify_tokens(a.words[1], json);
     if (!strcmp(verb, "verify")) return list(a.words[1], json, true);
     if (!strcmp(verb, "show") && as[0]) return show_as(a.words[1], as, json);
     if (!strcmp(verb, "show")) return show(a.words[1], tensors, json);

@@ -2,6 +2,7 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "hub/hub.h"
 #include "infer/baselines.h"
 #include "infer/co_smoothing.h"
@@ -131,6 +132,18 @@ static enum status require_tokens(const struct evaluation *v, const char *path)
     return STATUS_OK;
 }
 
+/* Reports the bad records that were skipped, of which the first reader knows all. */
+static enum status report_skipped(struct loader *loader, double limit)
+{
+    const struct bad_records *b = loader_bad_records(loader);
+    struct text found = {0};
+    TRY(bad_records_check(b, limit, NULL));
+    bad_records_describe(b, NULL, &found);
+    if (b->num_bad) log_line(LOG_WARN, "%s", found.data);
+    text_release(&found);
+    return STATUS_OK;
+}
+
 static enum status evaluate_source(struct evaluating *e, struct source_config *source,
                                    int64_t batches, struct evaluation *v)
 {
@@ -150,6 +163,8 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     if (e->baselines.has_spikes) data.row_overlap = true; /* so that every count is a label */
     TRY_OUT(comm_agree(world, open_loader(e, &data, batches, &loader)));
     TRY_OUT(evaluator_run(&e->evaluator, loader, -1, &e->loaded.step, v));
+    TRY_OUT(
+        comm_agree(world, world->rank ? STATUS_OK : report_skipped(loader, data.bad_record_limit)));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : require_tokens(v, source->path)));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : baselines_measure(&e->baselines, v)));
 out:

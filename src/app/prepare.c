@@ -53,6 +53,11 @@ static void report(const char *prefix, const struct prepare_stats *p, double sec
         printf("%s.bin: %llu tokens of %d bytes, %llu documents, from %.1f MB at %.1f MB/s\n",
                prefix, (unsigned long long)p->tokens, p->token_bytes,
                (unsigned long long)p->documents, (double)p->text_bytes / 1e6, rate(p, seconds));
+        if (p->bad_records)
+            log_line(LOG_WARN,
+                     "%llu of %llu records are bad and were skipped; %s.bad_records lists "
+                     "them",
+                     (unsigned long long)p->bad_records, (unsigned long long)p->records, prefix);
         return;
     }
     struct text t = {0};
@@ -63,6 +68,7 @@ static void report(const char *prefix, const struct prepare_stats *p, double sec
     json_write_int(&w, "tokens", (int64_t)p->tokens);
     json_write_int(&w, "text_bytes", (int64_t)p->text_bytes);
     json_write_int(&w, "token_bytes", p->token_bytes);
+    json_write_int(&w, "bad_records", (int64_t)p->bad_records);
     json_write_format(&w, "seconds", "%.3f", seconds);
     json_end_object(&w);
     json_finish(&w);
@@ -75,12 +81,19 @@ static const char usage[] =
     "Reads text (.txt, .jsonl, either also as .gz or .zst; .parquet, .arrow; quoted glob\n"
     "patterns) or token IDs (columns of .parquet and .arrow, .npy, .bin/.idx), and writes token\n"
     "IDs in Megatron's format, PREFIX.bin and PREFIX.idx, which training reads without a\n"
-    "tokenizer.  If interrupted, the same command resumes where it stopped.";
+    "tokenizer.  PREFIX.sum has their checksums, which `check --deep` and `checkpoint verify`\n"
+    "compare.  If interrupted, the same command resumes where it stopped, unless a source or\n"
+    "the tokenizer has changed: see --accept-changed and --force.\n\n"
+    "A bad record, such as a line that is not UTF-8 or has no key \"text\", ends the command; "
+    "with\n"
+    "--on-bad-record skip it is skipped and listed in PREFIX.bad_records.";
 
 enum status command_prepare(int argc, char **argv)
 {
-    const char *tokenizer = "", *output = "", *column = "text";
+    const char *tokenizer = "", *output = "", *column = "text", *on_bad = "stop";
     int64_t workers = 0;
+    double bad_limit = 0.001;
+    struct flag_list accepted = {0};
     bool cuts = false, bos = false, no_eod = false, force = false, json = false;
     const struct flag flags[] = {
         {"tokenizer", FLAG_TEXT, &tokenizer, "\"bytes\", a .model, a tokenizer.json or its folder"},
@@ -89,7 +102,13 @@ enum status command_prepare(int argc, char **argv)
         {"bos", FLAG_SWITCH, &bos, "put a begin-of-text token before each document"},
         {"no-eod", FLAG_SWITCH, &no_eod, "put no end-of-text token after each document"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
+        {"on-bad-record", FLAG_TEXT, &on_bad,
+         "stop (default) or skip: what to do about a record that cannot be used"},
+        {"bad-record-limit", FLAG_REAL, &bad_limit,
+         "skip: fraction of the records, above 10, that may be bad (default 0.001; 1: no limit)"},
         {"workers", FLAG_INT, &workers, "threads (default: all cores)"},
+        {"accept-changed", FLAG_LIST, &accepted,
+         "FILE (or pattern, or tokenizer): resume although it has changed"},
         {"force", FLAG_SWITCH, &force, "overwrite existing output and start from scratch"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
@@ -104,6 +123,11 @@ enum status command_prepare(int argc, char **argv)
     if (!output[0]) FAIL(USAGE, "prepare: --output PREFIX is required");
     if (file_url_scheme(output))
         FAIL(CONFIG, "prepare: --output %s: expected a local path, got a URL", output);
+    bool skips = !strcmp(on_bad, "skip");
+    if (!skips && strcmp(on_bad, "stop"))
+        FAIL(USAGE, "--on-bad-record: expected stop or skip, got \"%s\"", on_bad);
+    if (!(bad_limit >= 0 && bad_limit <= 1))
+        FAIL(USAGE, "--bad-record-limit: must be between 0 and 1, is %g", bad_limit);
     if (workers < 0 || workers > 4096)
         FAIL(USAGE, "--workers: must be between 0 and 4096, is %lld", (long long)workers);
     for (int i = 0; i < a.num_words; i++)
@@ -123,12 +147,19 @@ enum status command_prepare(int argc, char **argv)
         .bos = bos,
         .eos = !no_eod,
         .force = force,
+        .skips_bad = skips,
+        .bad_record_limit = bad_limit,
+        .accept_changed = {accepted.items, (size_t)accepted.count},
         .threads = (int)workers,
         .progress = report_progress,
         .context = &progress,
     };
     enum status st = prepare_token_files(&request, &done);
     if (progress.drawn) fputs("\n", stderr);
+    if (st == STATUS_RECORD) {
+        status_prefix(st, "bad record (--on-bad-record skip would skip it)");
+        st = STATUS_DATA;
+    }
     if (!st) report(output, &done, clock_monotonic_s() - progress.begin_s, json);
     tokenizer_close(t);
     return st;

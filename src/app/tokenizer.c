@@ -4,6 +4,7 @@
 #include "app/arguments.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file_map.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "hub/hub.h"
@@ -45,7 +46,9 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
         struct file_map map;
         TRY_OUT(file_map_open(&map, a->words[i]));
         bpe_trainer_add(t, (const char *)map.data, map.size);
+        st = file_map_check(&map);
         file_map_close(&map);
+        if (st) goto out;
     }
     TRY_OUT(bpe_trainer_finish(t, (int32_t)vocab_size, &json, &made));
     TRY_OUT(file_write(output, json.data, json.len));

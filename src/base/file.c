@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -190,37 +189,6 @@ enum status file_remove_tree(const char *path)
     TRY(st);
     if (rmdir(path) != 0 && errno != ENOENT) FAIL(IO, "%s: %s", path, strerror(errno));
     return STATUS_OK;
-}
-
-enum status file_map_open(struct file_map *m, const char *path)
-{
-    int fd;
-    *m = (struct file_map){0};
-    TRY(file_open(path, &fd, &m->size));
-    void *p = m->size ? mmap(NULL, m->size, PROT_READ, MAP_SHARED, fd, 0) : NULL;
-    int why = errno;
-    close(fd);
-    if (p == MAP_FAILED) FAIL(IO, "%s: mmap: %s", path, strerror(why));
-    m->data = p;
-    return STATUS_OK;
-}
-
-void file_map_close(struct file_map *m)
-{
-    if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
-    *m = (struct file_map){0};
-}
-
-/* A fault also maps neighboring pages, up to a whole large folio, so pages before `begin` that
- * were dropped once may be mapped again: drop 2 MiB before, too. */
-void file_map_evict(const struct file_map *m, uint64_t begin, uint64_t end)
-{
-    enum { FOLIO = 2 << 20 };
-    begin = begin < end && begin > FOLIO ? begin - FOLIO : begin < end ? 0 : begin;
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t first = (begin + page - 1) / page * page, last = end / page * page;
-    if (end > m->size || first >= last) return;
-    madvise((void *)(uintptr_t)(m->data + first), last - first, MADV_DONTNEED);
 }
 
 static int by_bytes(const void *a, const void *b)

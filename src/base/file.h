@@ -42,17 +42,6 @@ enum status file_remove_tree(const char *path); /* like rm -rf; does not follow 
 enum status file_read_at(int fd, const char *path, void *bytes, size_t len, uint64_t offset);
 enum status file_write_at(int fd, const char *path, const void *bytes, size_t len, uint64_t offset);
 
-/* A read-only mapping of a regular file; an empty file has data NULL and size 0. */
-struct file_map {
-    const unsigned char *data;
-    uint64_t size;
-};
-enum status file_map_open(struct file_map *m, const char *path);
-void file_map_close(struct file_map *m);
-/* Drops the pages within [begin, end), and some before, from this process (MADV_DONTNEED). Touching
- * them maps them again. */
-void file_map_evict(const struct file_map *m, uint64_t begin, uint64_t end);
-
 /* Paths in bytewise order. */
 struct file_list {
     char **paths; /* owned */

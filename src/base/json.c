@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
 
 #include <cjson/cJSON.h>
@@ -112,6 +113,24 @@ enum status json_read(const char *path, uint64_t limit, struct json **out)
     enum status st = file_read(path, limit, &t);
     if (!st) st = json_parse(t.data, t.len, path, out);
     text_release(&t);
+    return st;
+}
+
+enum status json_read_sealed(const char *path, uint64_t limit, const char *key, struct json **out)
+{
+    struct text t = {0}, seal = {0};
+    enum status st = STATUS_OK;
+    const char *last = NULL;
+    *out = NULL;
+    TRY_OUT(file_read(path, limit, &t));
+    text_addf(&seal, "\n\"%s\": ", key);
+    for (const char *at = t.data; at && (at = strstr(at, seal.data)); at++) last = at + 1;
+    if (!last) FAIL_OUT(DATA, "%s: truncated", path);
+    text_addf(&seal, "\"%08x\"}\n", checksum_crc32c(0, t.data, (size_t)(last - t.data)));
+    if (strcmp(last, seal.data + 1)) FAIL_OUT(DATA, "%s: checksum mismatch", path);
+    TRY_OUT(json_parse(t.data, t.len, path, out));
+out:
+    text_release(&t), text_release(&seal);
     return st;
 }
 
@@ -408,6 +427,17 @@ void json_newline(struct json_writer *w, int spaces)
 {
     if (!w->depth || w->after_key) BUG("a JSON line break must come before an element");
     w->indent = 1 + spaces;
+}
+
+void json_end_sealed(struct json_writer *w, const char *key)
+{
+    json_newline(w, 0);
+    json_write_key(w, key);
+    size_t covered = w->text->len - strlen(key) - strlen("\"\": ");
+    json_write_format(w, NULL, "\"%08x\"", checksum_crc32c(0, w->text->data, covered));
+    json_end_object(w);
+    json_finish(w);
+    text_adds(w->text, "\n");
 }
 
 void json_finish(const struct json_writer *w)

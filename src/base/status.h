@@ -14,6 +14,7 @@
     X(OK, 0, "ok")                                                                                 \
     X(USAGE, 64, "wrong use of the command line")                                                  \
     X(DATA, 65, "the data is damaged or malformed")                                                \
+    X(RECORD, 65, "one record of the data is malformed; the others can be read")                   \
     X(MISSING, 66, "an input does not exist")                                                      \
     X(IO, 74, "reading or writing failed")                                                         \
     X(REQUEUE, 75, "stopped on request; the checkpoint is written")                                \

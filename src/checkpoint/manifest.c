@@ -176,7 +176,6 @@ static void write_entry(struct json_writer *w, const struct manifest_entry *e)
     json_end_object(w);
 }
 
-/* The manifest's own checksum covers everything before the line of this key. */
 #define OWN_CHECKSUM "manifest_crc32c"
 
 enum status manifest_finish(struct manifest *m)
@@ -193,13 +192,7 @@ enum status manifest_finish(struct manifest *m)
         write_entry(&w, &m->files[i]);
     }
     json_end_array(&w);
-    json_newline(&w, 0);
-    json_write_key(&w, OWN_CHECKSUM);
-    size_t covered = t.len - strlen("\"" OWN_CHECKSUM "\": ");
-    json_write_format(&w, NULL, "\"%08x\"", checksum_crc32c(0, t.data, covered));
-    json_end_object(&w);
-    json_finish(&w);
-    text_adds(&t, "\n");
+    json_end_sealed(&w, OWN_CHECKSUM);
     char *path = file_join(m->folder, MANIFEST_NAME);
     enum status st = file_write(path, t.data, t.len);
     free(path);
@@ -217,18 +210,9 @@ void manifest_release(struct manifest *m)
 /* Parses manifest.json and verifies its own checksum and its format. */
 static enum status parse_manifest(const char *folder, struct json **root)
 {
-    struct text t = {0};
-    char *path = file_join(folder, MANIFEST_NAME), want[64];
+    char *path = file_join(folder, MANIFEST_NAME);
     enum status st = STATUS_OK;
-    *root = NULL;
-    TRY_OUT(file_read(path, MAX_BYTES, &t));
-    const char *tail = NULL;
-    for (const char *at = t.data; (at = strstr(at, "\n\"" OWN_CHECKSUM "\"")); at++) tail = at + 1;
-    if (!tail) FAIL_OUT(DATA, "%s: truncated", path);
-    snprintf(want, sizeof want, "\"" OWN_CHECKSUM "\": \"%08x\"}\n",
-             checksum_crc32c(0, t.data, (size_t)(tail - t.data)));
-    if (strcmp(tail, want)) FAIL_OUT(DATA, "%s: checksum mismatch", path);
-    TRY_OUT(json_parse(t.data, t.len, path, root));
+    TRY_OUT(json_read_sealed(path, MAX_BYTES, OWN_CHECKSUM, root));
     int64_t format;
     const struct json *v = json_get(*root, "format");
     if (v && !json_as_int(v, FORMAT, FORMAT, &format))
@@ -236,7 +220,6 @@ static enum status parse_manifest(const char *folder, struct json **root)
 out:
     if (st) json_free(*root), *root = NULL;
     free(path);
-    text_release(&t);
     return st;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
+#include "base/log.h"
 #include "data/source.h"
 #include "data/source_kind.h"
 
@@ -31,7 +32,18 @@ static enum status walk_source(struct document_walk *w, const struct source *s,
         if (count) TRY(take(context, &one));
         w->left -= within;
     }
-    return STATUS_OK;
+    return source_tokens_check(&w->tokens);
+}
+
+/* Logs what was skipped of a source, before its paths are freed. */
+static void report_skipped(struct bad_records *skipped)
+{
+    struct text found = {0};
+    bad_records_describe(skipped, NULL, &found);
+    if (skipped->num_bad) log_line(LOG_WARN, "%s", found.data);
+    text_release(&found);
+    bad_records_clear(skipped);
+    skipped->num_read = skipped->num_bad = 0;
 }
 
 enum status corpus_each(const struct corpus *d,
@@ -39,8 +51,10 @@ enum status corpus_each(const struct corpus *d,
                         void *context)
 {
     struct document_walk w = {.left = d->max_ids ? d->max_ids : UINT64_MAX};
+    struct bad_records skipped = {.is_unlimited = true};
     w.tokens = (struct source_tokens){
         .tokenizer = d->tokenizer, .vocab_size = d->vocab_size, .bos = d->bos, .eos = d->eos};
+    if (d->skips_bad) w.tokens.bad = &skipped;
     enum status st = STATUS_OK;
     if (d->tokenizer) TRY(encoder_make(&w.tokens.encoder, d->tokenizer));
     for (size_t i = 0; i < d->num_sources && !st; i++) {
@@ -50,8 +64,10 @@ enum status corpus_each(const struct corpus *d,
         if (st) break;
         st = walk_source(&w, &s, &reader, take, context);
         source_reader_close(&reader);
+        report_skipped(&skipped);
         source_close(&s);
     }
+    bad_records_release(&skipped);
     encoder_free(w.tokens.encoder);
     text_release(&w.tokens.text);
     text_release(&w.found.text);
@@ -83,7 +99,7 @@ static enum status read_session(const struct source *s, uint64_t row, struct sou
         FAIL(CONFIG, "%s: no session at or after row %llu; the source has %llu rows",
              s->config->path, (unsigned long long)row, (unsigned long long)s->num_positions);
     TRY(source_read(s, f, &tokens, ids));
-    return STATUS_OK;
+    return source_tokens_check(&tokens);
 }
 
 enum status corpus_read_session(const struct source_config *source, uint64_t row,

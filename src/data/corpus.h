@@ -21,11 +21,12 @@ struct corpus {
     const struct tokenizer *tokenizer; /* NULL: all sources hold IDs */
     int64_t vocab_size;                /* exclusive bound of the IDs */
     bool bos, eos;
+    bool skips_bad;   /* data.on_bad_record = "skip"; logs what it skips */
     uint64_t max_ids; /* stop before a document that begins after this many IDs; 0: read all */
 };
 
-/* Calls `take` for each document.  MISSING, DATA, CONFIG: as loader_open and loader_next; or the
- * status that `take` returns. */
+/* Calls `take` for each document.  MISSING, DATA, CONFIG: as loader_open and loader_next; RECORD: a
+ * bad record, unless skips_bad; or the status that `take` returns. */
 enum status corpus_each(const struct corpus *d,
                         enum status (*take)(void *context, const struct document *one),
                         void *context);

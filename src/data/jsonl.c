@@ -13,7 +13,7 @@ struct scanner {
 
 static enum status fail_here(const struct scanner *s, const char *what)
 {
-    FAIL(DATA, "%s: byte %zu of the line: %s", s->where, (size_t)(s->at - s->begin), what);
+    FAIL(RECORD, "%s: byte %zu of the line: %s", s->where, (size_t)(s->at - s->begin), what);
 }
 
 static int peek(const struct scanner *s) { return s->at < s->end ? (unsigned char)*s->at : -1; }
@@ -186,7 +186,7 @@ static enum status find_member(struct scanner *s, const char *key, size_t key_le
         bool is_match = false;
         TRY(read_key(s, key, key_len, scratch, &is_match));
         if (is_match && value->at)
-            FAIL(DATA, "%s: duplicate key \"%.*s\"", s->where, (int)key_len, key);
+            FAIL(RECORD, "%s: duplicate key \"%.*s\"", s->where, (int)key_len, key);
         const char *begin = s->at;
         TRY(skip_value(s));
         if (is_match) value->at = begin, value->end = s->at;
@@ -204,8 +204,8 @@ static enum status find_member(struct scanner *s, const char *key, size_t key_le
 static enum status append_string(struct scanner *value, const char *path, struct text *out)
 {
     const char *begin = value->at, *where = value->where;
-    if (!begin) FAIL(DATA, "%s: the line has no key \"%s\"", where, path);
-    if (*begin != '"') FAIL(DATA, "%s: the value of \"%s\" is not a string", where, path);
+    if (!begin) FAIL(RECORD, "%s: the line has no key \"%s\"", where, path);
+    if (*begin != '"') FAIL(RECORD, "%s: the value of \"%s\" is not a string", where, path);
     return unescape(value, begin + 1, (size_t)(value->end - begin) - 2, out);
 }
 
@@ -213,8 +213,8 @@ static enum status append_string(struct scanner *value, const char *path, struct
 static enum status append_strings(struct scanner *list, const char *path, const char *rest,
                                   struct text *scratch, struct text *out)
 {
-    if (!list->at) FAIL(DATA, "%s: the line has no list \"%s\"", list->where, path);
-    if (*list->at != '[') FAIL(DATA, "%s: the value of \"%s\" is not a list", list->where, path);
+    if (!list->at) FAIL(RECORD, "%s: the line has no list \"%s\"", list->where, path);
+    if (*list->at != '[') FAIL(RECORD, "%s: the value of \"%s\" is not a list", list->where, path);
     list->at++;
     skip_space(list);
     for (bool more = peek(list) != ']'; more;) {

@@ -13,7 +13,7 @@
  * key, or KEY[].KEY, as files[].text for the files of a repository: then `out` is the strings of
  * all objects in that list, each after two line breaks, as table.h joins lists of text; null or
  * missing ones are skipped.
- * DATA: not exactly one object, key missing or duplicate, not a string, not UTF-8.  The message
+ * RECORD: not exactly one object, key missing or duplicate, not a string, not UTF-8.  The message
  * begins with `where` and gives the byte within the line. */
 enum status jsonl_text(const char *line, size_t len, const char *path, const char *where,
                        struct text *out);

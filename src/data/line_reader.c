@@ -23,10 +23,13 @@ struct line_reader {
     ZSTD_DStream *zstd;
     unsigned char *input; /* compressed; [input_used, input_size) is pending */
     size_t input_used, input_size;
-    bool in_frame;    /* a gzip member or zstd frame has begun but not ended */
-    bool output_full; /* the decompressor filled its output and may hold more */
+    uint64_t bytes_read; /* of the file, those in `input` included */
+    bool in_frame;       /* a gzip member or zstd frame has begun but not ended */
+    bool output_full;    /* the decompressor filled its output and may hold more */
     struct text plain;
-    size_t at; /* in plain */
+    size_t at;        /* in plain */
+    size_t max_line;  /* bytes */
+    bool is_too_long; /* the beginning of the current line was dropped */
     bool at_eof;
 };
 
@@ -50,6 +53,7 @@ enum status line_reader_from_file(struct line_reader **out, FILE *file, const ch
     l->path = heap_string(path, strlen(path));
     l->input = heap(BUFFER_BYTES);
     l->in_frame = true; /* an empty file is truncated */
+    l->max_line = MAX_LINE;
     enum status st = STATUS_OK;
     if (file_has_suffix(path, ".gz")) {
         l->gzip = inflateInit2(&l->gz, GZIP_WINDOW_BITS) == Z_OK;
@@ -77,6 +81,12 @@ void line_reader_close(struct line_reader *l)
     free(l);
 }
 
+/* The offset in the file up to which it is decompressed. */
+static unsigned long long offset(const struct line_reader *l)
+{
+    return l->bytes_read - (l->input_size - l->input_used);
+}
+
 /* Decompresses into the BUFFER_BYTES at `to`. */
 static enum status inflate_gzip(struct line_reader *l, char *to, size_t *produced)
 {
@@ -86,7 +96,7 @@ static enum status inflate_gzip(struct line_reader *l, char *to, size_t *produce
     l->gz.next_out = (unsigned char *)to, l->gz.avail_out = BUFFER_BYTES;
     int result = inflate(&l->gz, Z_NO_FLUSH);
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-        FAIL(DATA, "%s: %s", l->path, l->gz.msg ? l->gz.msg : zError(result));
+        FAIL(DATA, "%s: byte %llu: %s", l->path, offset(l), l->gz.msg ? l->gz.msg : zError(result));
     l->input_used = l->input_size - l->gz.avail_in;
     l->in_frame = result != Z_STREAM_END;
     *produced = BUFFER_BYTES - l->gz.avail_out;
@@ -98,7 +108,8 @@ static enum status inflate_zstd(struct line_reader *l, char *to, size_t *produce
     ZSTD_inBuffer in = {l->input, l->input_size, l->input_used};
     ZSTD_outBuffer out = {to, BUFFER_BYTES, 0};
     size_t pending = ZSTD_decompressStream(l->zstd, &out, &in);
-    if (ZSTD_isError(pending)) FAIL(DATA, "%s: %s", l->path, ZSTD_getErrorName(pending));
+    if (ZSTD_isError(pending))
+        FAIL(DATA, "%s: byte %llu: %s", l->path, offset(l), ZSTD_getErrorName(pending));
     l->input_used = in.pos;
     l->in_frame = pending != 0;
     *produced = out.pos;
@@ -109,19 +120,22 @@ static enum status read_input(struct line_reader *l)
 {
     l->input_used = 0;
     l->input_size = fread(l->input, 1, BUFFER_BYTES, l->file);
-    if (ferror(l->file)) FAIL(IO, "%s: %s", l->path, strerror(errno));
+    if (ferror(l->file))
+        FAIL(IO, "%s: cannot read from byte %llu on: %s", l->path,
+             (unsigned long long)l->bytes_read, strerror(errno));
+    l->bytes_read += l->input_size;
     l->at_eof = !l->input_size;
-    if (l->at_eof && l->in_frame) FAIL(DATA, "%s: the file is truncated", l->path);
+    if (l->at_eof && l->in_frame)
+        FAIL(DATA, "%s: the file is truncated: it ends at byte %llu", l->path,
+             (unsigned long long)l->bytes_read);
     return STATUS_OK;
 }
 
 static enum status decompress_more(struct line_reader *l)
 {
-    memmove(l->plain.data, l->plain.data + l->at, l->plain.len - l->at);
+    if (l->at) memmove(l->plain.data, l->plain.data + l->at, l->plain.len - l->at);
     l->plain.len -= l->at;
     l->at = 0;
-    if (l->plain.len > MAX_LINE)
-        FAIL(DATA, "%s: a line is longer than %d bytes", l->path, MAX_LINE);
     text_reserve(&l->plain, BUFFER_BYTES);
     if (l->input_used == l->input_size && !l->output_full) TRY(read_input(l));
     if (l->at_eof) return STATUS_OK;
@@ -133,6 +147,8 @@ static enum status decompress_more(struct line_reader *l)
     return STATUS_OK;
 }
 
+void line_reader_set_limit(struct line_reader *l, size_t bytes) { l->max_line = bytes; }
+
 enum status line_reader_next(struct line_reader *l, const char **line, size_t *len, bool *end)
 {
     size_t searched = 0;
@@ -141,15 +157,21 @@ enum status line_reader_next(struct line_reader *l, const char **line, size_t *l
         const char *begin = l->plain.data + l->at, *stop = NULL;
         size_t available = l->plain.len - l->at;
         stop = memchr(begin + searched, '\n', available - searched);
-        *end = l->at_eof && !available;
+        *end = l->at_eof && !available && !l->is_too_long;
         if (*end) return STATUS_OK;
         if (stop || l->at_eof) {
             *line = begin;
             *len = stop ? (size_t)(stop - begin) : available;
             l->at += *len + (stop != NULL);
-            return STATUS_OK;
+            if (!l->is_too_long) return STATUS_OK;
+            l->is_too_long = false;
+            FAIL(RECORD, "%s: a line is longer than %zu bytes", l->path, l->max_line);
         }
         searched = available;
+        if (available > l->max_line) {
+            l->is_too_long = true;
+            l->at = l->plain.len, searched = 0;
+        }
         TRY(decompress_more(l));
     }
 }

@@ -15,7 +15,10 @@ enum status line_reader_open(struct line_reader **out, const char *path);
 enum status line_reader_from_file(struct line_reader **out, FILE *file, const char *path);
 void line_reader_close(struct line_reader *l);
 /* The next line without its line break, valid until the next call; *end: end of file.
- * DATA: the file is damaged or truncated. */
+ * DATA: the file is damaged or truncated.  RECORD: the line is too long; the next call returns the
+ * line after it. */
 enum status line_reader_next(struct line_reader *l, const char **line, size_t *len, bool *end);
+/* The longest line, 1 GiB by default. */
+void line_reader_set_limit(struct line_reader *l, size_t bytes);
 
 bool line_reader_handles(const char *path); /* *.gz or *.zst */

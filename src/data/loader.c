@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "base/thread.h"
 #include "data/order.h"
+#include "data/provenance.h"
 #include "ops/cross_entropy.h"
 
 #include <pthread.h>
@@ -17,12 +18,15 @@
 struct loader_row {
     struct batch row; /* B = 1 */
     int64_t *cursor;
-    bool empty; /* a single pass has ended */
+    bool empty;             /* a single pass has ended */
+    struct bad_records bad; /* skipped while the row was read */
 };
 
 struct loader {
     struct loader_options options;
     struct source *sources;
+    struct provenance
+        provenance; /* not sampled for a single pass, whose position runs do not save */
     size_t num_sources;
     struct order *order;
     uint64_t seed;
@@ -36,6 +40,8 @@ struct loader {
     int64_t *cursors;       /* of all streams, after the rows delivered */
     uint64_t first_row;     /* global row number where this loader began */
     uint64_t num_delivered; /* rows of this reader since then */
+    struct bad_records bad; /* skipped in the rows delivered; counts those before first_row, too */
+    int64_t bad_total[2]; /* its num_read and num_bad; after loader_gather_cursor of all readers */
     /* The prefetch ring: num_built - num_delivered <= ring_size. */
     struct loader_row *ring;
     uint64_t ring_size, num_built;
@@ -60,6 +66,7 @@ static void loader_row_release(struct loader_row *r)
     free(r->row.ids_BT), free(r->row.labels_BT);
     free(r->row.start_BT), free(r->row.end_BT);
     free(r->cursor);
+    bad_records_release(&r->bad);
 }
 
 /* Sets the bounds of each token's document within the row. */
@@ -67,7 +74,7 @@ static void set_document_bounds(const struct loader *l, int filled, struct loade
 {
     int T = l->options.seq_len, start = 0;
     for (int i = 0; i <= T; i++) {
-        bool begins = i == T || (i < filled ? l->begins[i] : i == filled);
+        bool begins = i == T || (i < filled ? l->begins[i] & TOKEN_BEGINS : i == filled);
         if (!begins || i == 0) continue;
         for (int j = start; j < i; j++) r->row.start_BT[j] = start, r->row.end_BT[j] = i;
         start = i;
@@ -79,8 +86,8 @@ static void build_masked_row(const struct loader *l, uint64_t number, int filled
 {
     const struct objective_config *o = l->options.objective;
     for (int i = 0; i < l->options.seq_len; i++) {
-        bool masked =
-            i < filled && rng_uniform(l->seed, RNG_MASK, number, (uint64_t)i) < o->mask_probability;
+        bool masked = i < filled && !(l->begins[i] & TOKEN_SKIPPED) &&
+                      rng_uniform(l->seed, RNG_MASK, number, (uint64_t)i) < o->mask_probability;
         r->row.labels_BT[i] = masked ? l->raw[i] : LABEL_IGNORED;
         r->row.ids_BT[i] = masked ? l->mask_id : i < filled ? l->raw[i] : 0;
     }
@@ -90,7 +97,8 @@ static void build_causal_row(const struct loader *l, int filled, struct loader_r
 {
     for (int i = 0; i < l->options.seq_len; i++) {
         r->row.ids_BT[i] = i < filled ? l->raw[i] : 0;
-        bool counts = i + 1 < filled && l->raw[i] != l->eod_id;
+        bool counts = i + 1 < filled && l->raw[i] != l->eod_id &&
+                      !((l->begins[i] | l->begins[i + 1]) & TOKEN_SKIPPED);
         r->row.labels_BT[i] = counts ? l->raw[i + 1] : LABEL_IGNORED;
     }
 }
@@ -103,6 +111,22 @@ static uint64_t row_number(const struct loader *l, uint64_t k)
     return l->first_row + (k / block * readers + reader) * block + k % block;
 }
 
+static bool skips_bad(const struct loader *l)
+{
+    return l->options.data->on_bad_record == ON_BAD_RECORD_skip;
+}
+
+static enum status read_row(struct loader *l, uint64_t number, struct token_row *tokens)
+{
+    enum status st = l->order->kind->row(l->order, number, &l->tokens, tokens);
+    if (st == STATUS_RECORD) {
+        status_prefix(st, "bad record (data.on_bad_record = \"skip\" would skip it)");
+        st = STATUS_DATA;
+    }
+    TRY(st);
+    return STATUS_OK;
+}
+
 static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
 {
     uint64_t number = row_number(l, k);
@@ -110,7 +134,9 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
     int64_t max_rows = l->options.max_rows;
     struct token_row tokens = {
         .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
-    if (!max_rows || number < (uint64_t)max_rows) TRY(o->kind->row(o, number, &l->tokens, &tokens));
+    l->tokens.bad = skips_bad(l) ? &r->bad : NULL;
+    if (!max_rows || number < (uint64_t)max_rows) TRY(read_row(l, number, &tokens));
+    TRY(source_tokens_check(&l->tokens));
     int filled = tokens.filled;
     /* a row with only the overlapping token counts as empty */
     r->empty = filled <= (!l->masked);
@@ -173,8 +199,9 @@ static void stop_prefetch(struct loader *l)
 static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **row)
 {
     *row = &l->ring[k % l->ring_size];
-    if (!l->running) {
-        TRY(build_row(l, k, *row));
+    if (!l->running) { /* a failure lasts: half a row has been read */
+        if (!l->failure.status) status_save(&l->failure, build_row(l, k, *row));
+        TRY(status_restore(&l->failure));
         l->num_built = k + 1;
         return STATUS_OK;
     }
@@ -184,6 +211,15 @@ static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **ro
     pthread_mutex_unlock(&l->lock);
     if (failed) return status_restore(&l->failure);
     return STATUS_OK;
+}
+
+/* In a single pass every reader reads all documents, so only the first one counts and lists. */
+static void deliver_bad_records(struct loader *l, struct loader_row *r)
+{
+    bool counts = !l->options.once || l->options.reader == 0;
+    if (!counts) bad_records_clear(&r->bad), r->bad.num_read = r->bad.num_bad = 0;
+    bad_records_move(&l->bad, &r->bad);
+    l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
 }
 
 static void deliver_row(struct loader *l, uint64_t k)
@@ -208,6 +244,7 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
     for (int i = 0; i < b->B; i++) {
         struct loader_row *r;
         TRY(wait_row(l, l->num_delivered, &r));
+        if (skips_bad(l)) deliver_bad_records(l, r);
         if (r->empty) {
             batch_pad_row(b, i);
             continue;
@@ -238,7 +275,12 @@ static enum status open_sources(struct loader *l)
         l->num_sources++;
         TRY(check_motifs(&l->sources[i], l->options.vocab_size));
     }
-    return STATUS_OK;
+    l->provenance = (struct provenance){.sources = l->sources,
+                                        .num_sources = l->num_sources,
+                                        .tokenizer = l->options.tokenizer,
+                                        .reader = (size_t)l->options.reader,
+                                        .num_readers = (size_t)l->options.num_readers};
+    return l->options.once ? STATUS_OK : provenance_sample(&l->provenance);
 }
 
 static enum status open_tokens(struct loader *l)
@@ -311,8 +353,10 @@ static enum status open_loader(struct loader *l)
     l->begins = heap((size_t)o->seq_len + 1);
     l->ring_size = o->prefetch_rows ? (uint64_t)o->prefetch_rows : 1;
     l->ring = heap(l->ring_size * sizeof *l->ring);
-    for (uint64_t i = 0; i < l->ring_size; i++)
+    for (uint64_t i = 0; i < l->ring_size; i++) {
         loader_row_init(&l->ring[i], o->seq_len, l->order->cursor_ints);
+        l->ring[i].bad.is_unlimited = o->data->bad_record_limit >= 1;
+    }
     return STATUS_OK;
 }
 
@@ -334,9 +378,11 @@ void loader_close(struct loader *l)
     stop_prefetch(l);
     if (l->order) l->order->kind->close(l->order);
     for (uint64_t i = 0; l->ring && i < l->ring_size; i++) loader_row_release(&l->ring[i]);
+    provenance_release(&l->provenance);
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
+    bad_records_release(&l->bad);
     free(l->ring), free(l->sources), free(l->cursors);
     free(l->bytes_of_id), free(l->raw), free(l->begins);
     pthread_mutex_destroy(&l->lock);
@@ -378,7 +424,9 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
     for (size_t i = 0; i < count; i++)
         if (!is_own_stream(l, i)) l->cursors[i] = 0;
     TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->cursors, count));
-    return STATUS_OK;
+    l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
+    if (skips_bad(l)) TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->bad_total, 2));
+    return provenance_gather(&l->provenance, readers);
 }
 
 enum { CURSOR_FORMAT = 1 };
@@ -391,9 +439,13 @@ void loader_save(const struct loader *l, struct json_writer *w)
     json_write_int(w, "format", CURSOR_FORMAT);
     json_write_int(w, "next_row", (int64_t)next);
     json_write_int(w, "settings", settings_fingerprint(l));
-    json_begin_array(w, "sources", JSON_INLINE);
-    for (size_t i = 0; i < l->num_sources; i++) json_write_int(w, NULL, l->sources[i].fingerprint);
-    json_end_array(w);
+    if (skips_bad(l)) {
+        json_begin_object(w, "records", JSON_INLINE);
+        json_write_int(w, "read", l->bad_total[0]);
+        json_write_int(w, "bad", l->bad_total[1]);
+        json_end_object(w);
+    }
+    provenance_write(&l->provenance, w);
     json_begin_array(w, "streams", JSON_INLINE);
     for (uint64_t s = 0; s < l->order->num_streams; s++) {
         json_newline(w, 0);
@@ -407,26 +459,46 @@ void loader_save(const struct loader *l, struct json_writer *w)
 
 #define OR_RESTART "checkpoint.exclude_from_loading = [\"dataloader\"] restarts from the first row"
 
-static enum status check_cursor(const struct loader *l, const struct json *cursor)
+static enum status check_settings(const struct loader *l, const struct json *cursor)
 {
     int64_t sum;
-    const struct json *sources = json_get(cursor, "sources"), *v = json_first(sources);
     TRY(json_get_int(cursor, "settings", 0, UINT32_MAX, &sum));
     if (sum != settings_fingerprint(l))
         FAIL(CONFIG,
              "the data position was saved with different data settings (order, seed, seq_len, "
              "shuffle_window, bos, eos, row_overlap, validation_share; split, blend, "
              "samples; tokenizer, objective); " OR_RESTART);
-    if (json_count(sources) != l->num_sources)
-        FAIL(CONFIG, "the data position was saved with %zu sources; configured: %zu; " OR_RESTART,
-             json_count(sources), l->num_sources);
-    for (size_t i = 0; i < l->num_sources; i++, v = json_next(v))
-        if (!json_as_int(v, 0, UINT32_MAX, &sum) || sum != l->sources[i].fingerprint)
-            FAIL(CONFIG,
-                 "%s: the data position was saved with other files, another column or another "
-                 "weight of this source; " OR_RESTART,
-                 l->sources[i].config->path);
     return STATUS_OK;
+}
+
+/* The first reader continues the count of all. */
+static enum status load_bad_total(struct loader *l, const struct json *records)
+{
+    int64_t max = INT64_C(1) << 53, read, bad;
+    if (!records || !skips_bad(l) || l->options.reader) return STATUS_OK;
+    TRY(json_get_int(records, "read", 0, max, &read));
+    TRY(json_get_int(records, "bad", 0, read, &bad));
+    l->bad.num_read = (uint64_t)read, l->bad.num_bad = (uint64_t)bad;
+    l->bad_total[0] = read, l->bad_total[1] = bad;
+    return STATUS_OK;
+}
+
+struct bad_records *loader_bad_records(struct loader *l) { return &l->bad; }
+
+static enum status check_provenance(struct loader *l, const struct json *cursor)
+{
+    const struct provenance_rules rules = {.accepted = &l->options.data->accept_changed,
+                                           .is_quiet = l->options.reader > 0,
+                                           .saved_in = "the checkpoint",
+                                           .accept_begin = "data.accept_changed = [",
+                                           .accept_next = ", ",
+                                           .accept_end = "]",
+                                           .restart = OR_RESTART};
+    bool *is_changed = heap(l->num_sources * sizeof *is_changed);
+    enum status st = provenance_check(&l->provenance, cursor, &rules, is_changed);
+    for (size_t i = 0; i < l->num_sources; i++) l->sources[i].is_changed = !st && is_changed[i];
+    free(is_changed);
+    return st;
 }
 
 enum status loader_load(struct loader *l, const struct json *cursor)
@@ -438,7 +510,8 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     if (format && !json_as_int(format, CURSOR_FORMAT, CURSOR_FORMAT, &next))
         FAIL(CONFIG, "the data position has an unknown \"format\"; this program reads format %d",
              CURSOR_FORMAT);
-    TRY(check_cursor(l, cursor));
+    TRY(check_provenance(l, cursor));
+    TRY(check_settings(l, cursor));
     TRY(json_get_int(cursor, "next_row", 0, max, &next));
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
     if (!json_is_array(streams)) FAIL(DATA, "the data position has no streams");
@@ -459,6 +532,7 @@ enum status loader_load(struct loader *l, const struct json *cursor)
         TRY(l->order->kind->load(l->order, i, ints, l->tokens.vocab_size));
     }
     l->first_row = (uint64_t)next;
+    TRY(load_bad_total(l, json_get(cursor, "records")));
     return STATUS_OK;
 }
 

@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "data/bad_records.h"
 #include "data/batch.h"
 #include "data/data_config.h"
 #include "tokenizer/tokenizer.h"
@@ -51,12 +52,19 @@ enum status loader_open(struct loader **out, const struct loader_options *option
 void loader_close(struct loader *l);
 
 /* Fills the batch with the next b->B rows.  With `once` the last batch may be short: *rows is the
- * number of rows filled (0 at the end); the others have no valid label. */
+ * number of rows filled (0 at the end); the others have no valid label.  DATA, IO: a document is
+ * damaged, a file was truncated or cannot be read; later calls fail likewise. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
 /* The opened sources, in the order of the configuration. */
 size_t loader_num_sources(const struct loader *l);
 const struct source *loader_source(const struct loader *l, size_t i);
+
+/* With data.on_bad_record = "skip" the records skipped in the rows delivered: the list until the
+ * caller clears it, and this reader's counts.  The first reader's counts include all readers' from
+ * before the cursor it was loaded with, so the sum over readers is that of the run.  In a single
+ * pass only the first reader has any. */
+struct bad_records *loader_bad_records(struct loader *l);
 
 /* Writes the cursor as a JSON object. */
 void loader_save(const struct loader *l, struct json_writer *w);

@@ -3,6 +3,7 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/file_map.h"
 #include "base/rng.h"
 #include "formats/pickle.h"
 
@@ -109,7 +110,9 @@ enum status motifs_open(struct motifs **out, const char *path)
         FAIL_OUT(DATA, "%s: %llu bytes exceed the limit of 1 GiB", path,
                  (unsigned long long)map.size);
     st = motifs_parse(out, map.data, map.size, path);
+    TRY_OUT(file_map_check_after(&map, st));
 out:
+    if (st) motifs_close(*out), *out = NULL;
     file_map_close(&map);
     return st;
 }

@@ -32,6 +32,28 @@ static void megatron_order_close(struct order *o)
     free(s);
 }
 
+/* Reads a part of a sequence.  Samples depend on the lengths of sequences, so a bad one keeps its
+ * place: zeros without loss stand for its tokens. */
+static enum status read_span(const struct source *s, const struct source_span *span,
+                             struct source_tokens *t, struct token_row to)
+{
+    enum status st = source_read_sequence(s, span, t, to.ids);
+    if (st == STATUS_RECORD && t->bad) {
+        memset(to.ids, 0, span->count * sizeof *to.ids);
+        memset(to.begins, TOKEN_SKIPPED, span->count);
+        st = source_skip_sequence(s, span, t);
+    }
+    TRY(st);
+    return STATUS_OK;
+}
+
+/* The .idx no longer has the lengths that the order was built from. */
+static enum status fail_changed(const struct source *s)
+{
+    TRY(source_check(s));
+    FAIL(DATA, "%s: the index has changed since it was opened", s->config->path);
+}
+
 static enum status megatron_order_row(struct order *o, uint64_t number, struct source_tokens *t,
                                       struct token_row *row)
 {
@@ -49,11 +71,14 @@ static enum status megatron_order_row(struct order *o, uint64_t number, struct s
     struct gpt_sample at = gpt_index_at(x, mixed ? s->blend.sample[number] : number);
     memset(row->begins, 0, (size_t)row->need);
     for (int n = 0; n < row->need; at.document++, at.offset = 0) {
+        if (at.document >= x->num_documents) return fail_changed(from);
         uint64_t sequence = x->document_index[at.document], room = (uint64_t)(row->need - n);
-        uint64_t left = source_sequence_length(from, sequence) - at.offset;
+        uint64_t length = source_sequence_length(from, sequence), left = length - at.offset;
+        if (at.offset > length) return fail_changed(from);
         struct source_span span = {sequence, at.offset, left < room ? left : room};
-        TRY(source_read_sequence(from, &span, t, row->ids + n));
-        if (span.count && !at.offset) row->begins[n] = 1;
+        TRY(read_span(from, &span, t,
+                      (struct token_row){.ids = row->ids + n, .begins = row->begins + n}));
+        if (span.count && !at.offset) row->begins[n] |= TOKEN_BEGINS;
         n += (int)span.count;
     }
     row->filled = row->need;
@@ -122,6 +147,7 @@ static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_
     int32_t *lengths = heap((end - begin) * sizeof *lengths);
     for (uint64_t d = begin; d < end; d++)
         lengths[d - begin] = (int32_t)source_sequence_length(from, d);
+    enum status st = source_check(from);
     const struct gpt_index_spec spec = {
         .lengths = lengths,
         .count = end - begin,
@@ -130,7 +156,7 @@ static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_
         .seq_len = (uint64_t)o->seq_len,
         .seed = (uint32_t)(o->data->seed < 0 ? 0 : o->data->seed),
     };
-    enum status st = gpt_index_build(&s->index[i], &spec);
+    if (!st) st = gpt_index_build(&s->index[i], &spec);
     free(lengths);
     if (st) return status_prefix(st, "%s", from->config->path);
     return STATUS_OK;

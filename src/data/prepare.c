@@ -2,23 +2,17 @@
 #include "data/prepare.h"
 
 #include "base/checksum.h"
-#include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
-#include "base/log.h"
+#include "data/prepare_output.h"
+#include "data/provenance.h"
 #include "data/source.h"
 #include "data/source_kind.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <omp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-enum { GROUP_BYTES = 1 << 20, GROUPS_PER_THREAD = 4, JOURNAL_SECONDS = 5 };
+enum { GROUP_BYTES = 1 << 20, GROUPS_PER_THREAD = 4 };
 
 /* The unit of work of one encoding thread: a range of positions, in which it finds the documents
  * itself; or, for a compressed source that only one thread can read, documents already found. */
@@ -29,6 +23,7 @@ struct prepare_group {
     struct token_list ids; /* of all its documents; narrowed to token_bytes after encoding */
     int32_t *lengths;      /* of the non-empty documents */
     size_t num_lengths, lengths_capacity;
+    struct bad_records bad;
 };
 
 /* The unit that passes through the pipeline: read, encode, write. */
@@ -54,44 +49,20 @@ struct prepare_state {
     struct source *sources;
     int threads;
     struct prepare_worker *workers;
-    uint32_t fingerprint; /* of everything that determines the output */
-    char *bin, *bin_part, *idx, *idx_part, *journal;
-    int bin_fd, idx_fd;
+    struct provenance provenance;
     /* how far reading has come */
     size_t source;
     uint64_t position;
     struct source_reader reader;
-    /* how far writing has come */
-    struct prepare_stats done;
-    size_t written_source;
-    uint64_t written_position;
-    double journal_s; /* time of its last write */
+    struct prepare_output output; /* how far writing has come */
 };
 
-static char *with_suffix(const char *prefix, const char *suffix)
-{
-    struct text t = {0};
-    text_addf(&t, "%s%s", prefix, suffix);
-    return t.data;
-}
-
-/* Hashes sources, tokenizer and settings: a run may resume only its own request's files. */
-static enum status compute_fingerprint(struct prepare_state *p)
+/* Of the settings that determine the output, besides the data. */
+static uint32_t settings_fingerprint(const struct prepare_state *p)
 {
     const struct prepare_request *r = p->request;
-    const char *path = tokenizer_path(r->tokenizer);
-    unsigned char settings[] = {r->bos, r->eos, (unsigned char)p->done.token_bytes};
-    uint32_t crc = checksum_crc32c(0, settings, sizeof settings);
-    for (size_t i = 0; i < r->num_sources; i++)
-        crc = checksum_crc32c(crc, &p->sources[i].fingerprint, sizeof p->sources[i].fingerprint);
-    if (path[0]) {
-        struct file_map map;
-        TRY(file_map_open(&map, path));
-        crc = checksum_crc32c(crc, map.data, map.size);
-        file_map_close(&map);
-    }
-    p->fingerprint = crc;
-    return STATUS_OK;
+    unsigned char settings[] = {r->bos, r->eos, (unsigned char)p->output.done.token_bytes};
+    return checksum_crc32c(0, settings, sizeof settings);
 }
 
 static enum status open_sources(struct prepare_state *p)
@@ -103,10 +74,14 @@ static enum status open_sources(struct prepare_state *p)
         TRY(source_open(&p->sources[i], &r->sources[i]));
         uint64_t bytes = source_text_bytes(&p->sources[i]);
         is_known &= bytes > 0;
-        p->done.text_total += bytes;
+        p->output.done.text_total += bytes;
     }
-    if (!is_known) p->done.text_total = 0;
-    return STATUS_OK;
+    if (!is_known) p->output.done.text_total = 0;
+    p->provenance = (struct provenance){.sources = p->sources,
+                                        .num_sources = r->num_sources,
+                                        .tokenizer = r->tokenizer,
+                                        .num_readers = 1};
+    return provenance_sample(&p->provenance);
 }
 
 static enum status open_workers(struct prepare_state *p)
@@ -125,91 +100,6 @@ static enum status open_workers(struct prepare_state *p)
     return STATUS_OK;
 }
 
-/* Restores the progress of an earlier run; without a valid journal everything stays zero. */
-static enum status read_journal(struct prepare_state *p)
-{
-    struct json *j = NULL;
-    int64_t fingerprint, source, position, documents, tokens, text;
-    const int64_t max = INT64_C(1) << 53;
-    uint64_t bin_bytes, idx_bytes;
-    enum status st = STATUS_OK;
-    if (p->request->force || !file_exists(p->journal)) return STATUS_OK;
-    TRY_OUT(json_read(p->journal, 1 << 16, &j));
-    TRY_OUT(json_get_int(j, "fingerprint", 0, UINT32_MAX, &fingerprint));
-    TRY_OUT(json_get_int(j, "source", 0, (int64_t)p->request->num_sources, &source));
-    TRY_OUT(json_get_int(j, "place", 0, max, &position));
-    TRY_OUT(json_get_int(j, "documents", 0, max, &documents));
-    TRY_OUT(json_get_int(j, "tokens", 0, max, &tokens));
-    TRY_OUT(json_get_int(j, "text_bytes", 0, max, &text));
-    TRY_OUT(file_size(p->bin_part, &bin_bytes));
-    TRY_OUT(file_size(p->idx_part, &idx_bytes));
-    if (fingerprint != p->fingerprint)
-        FAIL_OUT(DATA, "was written with other sources, another tokenizer or other settings");
-    if (bin_bytes < (uint64_t)tokens * (uint64_t)p->done.token_bytes ||
-        idx_bytes < (uint64_t)documents * sizeof(int32_t))
-        FAIL_OUT(DATA, "%s and %s are shorter than it records", p->bin_part, p->idx_part);
-    p->source = p->written_source = (size_t)source;
-    p->position = p->written_position = (uint64_t)position;
-    p->done.documents = (uint64_t)documents, p->done.tokens = (uint64_t)tokens;
-    p->done.text_bytes = p->done.text_resumed = (uint64_t)text;
-    log_line(LOG_INFO, "resuming after %lld documents recorded in %s", (long long)documents,
-             p->journal);
-out:
-    if (st) log_line(LOG_WARN, "%s: %s; starting over", p->journal, status_message());
-    json_free(j);
-    return STATUS_OK;
-}
-
-static enum status check_no_output(const struct prepare_state *p)
-{
-    const char *existing = file_exists(p->idx) ? p->idx : file_exists(p->bin) ? p->bin : NULL;
-    bool unfinished = existing == p->bin && file_exists(p->journal);
-    if (existing && !unfinished && !p->request->force)
-        FAIL(CONFIG, "%s already exists; use --force to overwrite it", existing);
-    return STATUS_OK;
-}
-
-/* Opens both .part files, truncates them to what the journal records, and locks the .bin.part. */
-static enum status open_parts(struct prepare_state *p)
-{
-    TRY(check_no_output(p));
-    p->bin_fd = open(p->bin_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (p->bin_fd < 0) FAIL(IO, "%s: %s", p->bin_part, strerror(errno));
-    if (flock(p->bin_fd, LOCK_EX | LOCK_NB))
-        FAIL(CONFIG, "%s: another process is writing it", p->bin_part);
-    TRY(check_no_output(p)); /* another run may have finished before the lock */
-    p->idx_fd = open(p->idx_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (p->idx_fd < 0) FAIL(IO, "%s: %s", p->idx_part, strerror(errno));
-    TRY(read_journal(p));
-    if (ftruncate(p->bin_fd, (off_t)(p->done.tokens * (uint64_t)p->done.token_bytes)) ||
-        ftruncate(p->idx_fd, (off_t)(p->done.documents * sizeof(int32_t))))
-        FAIL(IO, "%s: %s", p->bin_part, strerror(errno));
-    return STATUS_OK;
-}
-
-/* Records what has been written, after syncing it, for a later run to resume from. */
-static enum status write_journal(struct prepare_state *p)
-{
-    struct text t = {0};
-    struct json_writer w = {.text = &t};
-    if (fdatasync(p->bin_fd) || fdatasync(p->idx_fd))
-        FAIL(IO, "%s: %s", p->bin_part, strerror(errno));
-    json_begin_object(&w, NULL, JSON_INLINE);
-    json_write_int(&w, "fingerprint", p->fingerprint);
-    json_write_int(&w, "source", (int64_t)p->written_source);
-    json_write_int(&w, "place", (int64_t)p->written_position);
-    json_write_int(&w, "documents", (int64_t)p->done.documents);
-    json_write_int(&w, "tokens", (int64_t)p->done.tokens);
-    json_write_int(&w, "text_bytes", (int64_t)p->done.text_bytes);
-    json_end_object(&w);
-    json_finish(&w);
-    text_adds(&t, "\n");
-    enum status st = file_write(p->journal, t.data, t.len);
-    text_release(&t);
-    p->journal_s = clock_monotonic_s();
-    return st;
-}
-
 static struct prepare_group *add_group(struct prepare_batch *b)
 {
     if (b->num_groups == b->groups_capacity) {
@@ -221,6 +111,7 @@ static struct prepare_group *add_group(struct prepare_batch *b)
     struct prepare_group *g = &b->groups[b->num_groups++];
     g->range = (struct source_range){0};
     g->first = b->count, g->count = g->next = 0;
+    g->bad.is_unlimited = true; /* the limit is that of the whole output */
     return g;
 }
 
@@ -327,6 +218,7 @@ static enum status encode_group(const struct prepare_state *p, struct prepare_wo
     const struct source_document *f;
     g->ids.count = g->num_lengths = 0;
     g->text_bytes = 0;
+    w->tokens.bad = p->request->skips_bad ? &g->bad : NULL;
     for (;;) {
         TRY(next_document(p, w, b, g, &f));
         if (!f) break;
@@ -339,27 +231,25 @@ static enum status encode_group(const struct prepare_state *p, struct prepare_wo
         append_length(g, length);
         g->text_bytes += f->len * (s->holds_ids ? sizeof(int32_t) : 1);
     }
-    narrow_ids(g, p->done.token_bytes);
-    return STATUS_OK;
+    narrow_ids(g, p->output.done.token_bytes);
+    return source_tokens_check(&w->tokens);
 }
 
 static enum status write_batch(struct prepare_state *p, const struct prepare_batch *b)
 {
-    uint64_t each = (uint64_t)p->done.token_bytes;
     if (!b->num_groups) return STATUS_OK;
     for (size_t i = 0; i < b->num_groups; i++) {
-        const struct prepare_group *g = &b->groups[i];
-        TRY(file_write_at(p->bin_fd, p->bin_part, g->ids.ids, g->ids.count * each,
-                          p->done.tokens * each));
-        TRY(file_write_at(p->idx_fd, p->idx_part, g->lengths, g->num_lengths * sizeof *g->lengths,
-                          p->done.documents * sizeof *g->lengths));
-        p->done.tokens += g->ids.count;
-        p->done.documents += g->num_lengths;
-        p->done.text_bytes += g->text_bytes;
+        struct prepare_group *g = &b->groups[i];
+        TRY(prepare_output_write(&p->output,
+                                 &(struct prepare_documents){.ids = g->ids.ids,
+                                                             .num_ids = g->ids.count,
+                                                             .lengths = g->lengths,
+                                                             .num_lengths = g->num_lengths,
+                                                             .text_bytes = g->text_bytes,
+                                                             .bad = &g->bad}));
     }
-    p->written_source = b->source, p->written_position = b->next_position;
-    if (clock_monotonic_s() - p->journal_s > JOURNAL_SECONDS) TRY(write_journal(p));
-    if (p->request->progress) p->request->progress(p->request->context, &p->done);
+    TRY(prepare_output_commit(&p->output, b->source, b->next_position));
+    if (p->request->progress) p->request->progress(p->request->context, &p->output.done);
     return STATUS_OK;
 }
 
@@ -393,6 +283,7 @@ static void batch_free(struct prepare_batch *b)
     for (size_t i = 0; i < b->groups_capacity; i++) {
         token_list_release(&b->groups[i].ids);
         free(b->groups[i].lengths);
+        bad_records_release(&b->groups[i].bad);
     }
     for (size_t i = 0; i < b->capacity; i++) text_release(&b->documents[i].text);
     free(b->groups);
@@ -403,7 +294,6 @@ static enum status write_tokens(struct prepare_state *p)
 {
     struct prepare_batch batches[3] = {0};
     enum status st = STATUS_OK;
-    p->journal_s = clock_monotonic_s();
     TRY_OUT(read_batch(p, &batches[0]));
     for (size_t k = 0; batches[k % 3].num_groups || batches[(k + 2) % 3].num_groups; k++)
         TRY_OUT(
@@ -411,95 +301,34 @@ static enum status write_tokens(struct prepare_state *p)
 out:
     for (size_t i = 0; i < 3; i++) batch_free(&batches[i]);
     struct failure failure = {0};
-    if (status_save(&failure, st) && p->done.documents) {
-        write_journal(p); /* keep what was complete before the failure */
+    if (status_save(&failure, st) && p->output.done.documents) {
+        prepare_output_sync(&p->output); /* keep what was complete before the failure */
         status_restore(&failure);
     }
     return st;
 }
 
-/* Writes the .idx from the lengths in the .part: pointers and document indices follow from them. */
-static enum status write_index(struct prepare_state *p, const char *temporary)
-{
-    enum { BATCH_ENTRIES = 1 << 16 };
-    uint64_t n = p->done.documents, at = MEGATRON_HEADER_BYTES, pointer = 0;
-    uint64_t each = (uint64_t)p->done.token_bytes;
-    int32_t *lengths = heap(BATCH_ENTRIES * sizeof *lengths);
-    int64_t *values = heap(BATCH_ENTRIES * sizeof *values);
-    unsigned char head[MEGATRON_HEADER_BYTES];
-    enum status st = STATUS_OK;
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) FAIL_OUT(IO, "%s: %s", temporary, strerror(errno));
-    megatron_build_header(p->done.token_bytes == 2 ? MEGATRON_U16 : MEGATRON_I32, n, head);
-    TRY_OUT(file_write_at(fd, temporary, head, sizeof head, 0));
-    for (int array = 0; array < 3; array++) { /* lengths; pointers; documents and end */
-        uint64_t items = array == 2 ? n + 1 : n;
-        for (uint64_t i = 0; i < items; i += BATCH_ENTRIES) {
-            size_t count = items - i < BATCH_ENTRIES ? (size_t)(items - i) : BATCH_ENTRIES;
-            size_t bytes = count * (array ? sizeof *values : sizeof *lengths);
-            if (array < 2)
-                TRY_OUT(file_read_at(p->idx_fd, p->idx_part, lengths, count * sizeof *lengths,
-                                     i * sizeof *lengths));
-            for (size_t j = 0; j < count && array; j++) {
-                values[j] = array == 1 ? (int64_t)pointer : (int64_t)(i + j);
-                if (array == 1) pointer += (uint64_t)lengths[j] * each;
-            }
-            TRY_OUT(file_write_at(fd, temporary, array ? (void *)values : lengths, bytes, at));
-            at += bytes;
-        }
-    }
-    if (fsync(fd)) FAIL_OUT(IO, "%s: %s", temporary, strerror(errno));
-out:
-    if (fd >= 0) close(fd);
-    free(lengths), free(values);
-    return st;
-}
-
-static enum status rename_to(const char *from, const char *to)
-{
-    if (rename(from, to)) FAIL(IO, "%s: %s", to, strerror(errno));
-    return STATUS_OK;
-}
-
-/* Renames to the final names, the index last: its presence marks a complete pair. */
-static enum status publish(struct prepare_state *p)
-{
-    char *temporary = with_suffix(p->request->prefix, ".idx.tmp");
-    char *slash = strrchr(p->bin, '/');
-    char *folder = slash ? heap_string(p->bin, (size_t)(slash - p->bin) + 1) : heap_string(".", 1);
-    enum status st = STATUS_OK;
-    if (!p->done.documents)
-        FAIL_OUT(DATA, "%s: the source has no document", p->request->sources->path);
-    p->written_source = p->request->num_sources, p->written_position = 0;
-    TRY_OUT(write_journal(p));
-    TRY_OUT(write_index(p, temporary));
-    unlink(p->idx); /* an old index would not match the new .bin */
-    TRY_OUT(rename_to(p->bin_part, p->bin));
-    TRY_OUT(rename_to(temporary, p->idx));
-    TRY_OUT(file_sync_dir(folder));
-    unlink(p->idx_part);
-    unlink(p->journal);
-out:
-    free(temporary), free(folder);
-    return st;
-}
-
 enum status prepare_token_files(const struct prepare_request *request, struct prepare_stats *done)
 {
-    struct prepare_state p = {.request = request, .bin_fd = -1, .idx_fd = -1};
-    const char *prefix = request->prefix;
+    struct prepare_state p = {.request = request};
     enum status st = STATUS_OK;
-    p.done.token_bytes = tokenizer_vocab_size(request->tokenizer) < 65500 ? 2 : 4;
-    p.bin = with_suffix(prefix, ".bin"), p.bin_part = with_suffix(prefix, ".bin.part");
-    p.idx = with_suffix(prefix, ".idx"), p.idx_part = with_suffix(prefix, ".idx.part");
-    p.journal = with_suffix(prefix, ".prepare.json");
+    p.output = (struct prepare_output){.prefix = request->prefix,
+                                       .num_sources = request->num_sources,
+                                       .force = request->force,
+                                       .provenance = &p.provenance,
+                                       .accept_changed = &request->accept_changed,
+                                       .bad_record_limit = request->bad_record_limit};
+    p.output.done.token_bytes = tokenizer_vocab_size(request->tokenizer) < 65500 ? 2 : 4;
     TRY_OUT(open_sources(&p));
     TRY_OUT(open_workers(&p));
-    TRY_OUT(compute_fingerprint(&p));
-    TRY_OUT(open_parts(&p));
+    p.output.settings = settings_fingerprint(&p);
+    TRY_OUT(prepare_output_open(&p.output));
+    p.source = p.output.source, p.position = p.output.position;
     TRY_OUT(write_tokens(&p));
-    TRY_OUT(publish(&p));
-    *done = p.done;
+    if (!p.output.done.documents)
+        FAIL_OUT(DATA, "%s: the source has no document", request->sources->path);
+    TRY_OUT(prepare_output_publish(&p.output));
+    *done = p.output.done;
 out:
     source_reader_close(&p.reader);
     for (int i = 0; i < p.threads; i++) {
@@ -508,10 +337,9 @@ out:
         text_release(&p.workers[i].found.text);
         source_reader_close(&p.workers[i].reader);
     }
+    provenance_release(&p.provenance);
     for (size_t i = 0; p.sources && i < request->num_sources; i++) source_close(&p.sources[i]);
-    if (p.bin_fd >= 0) close(p.bin_fd);
-    if (p.idx_fd >= 0) close(p.idx_fd);
+    prepare_output_close(&p.output);
     free(p.workers), free(p.sources);
-    free(p.bin), free(p.bin_part), free(p.idx), free(p.idx_part), free(p.journal);
     return st;
 }

@@ -50,20 +50,24 @@ static enum status open_file(struct source *s, const char *path)
         FAIL(CONFIG, "%s: all files of a source must have the same type", path);
     s->kind = kind;
     TRY(kind->open(s, f, &size));
+    if (kind->check) TRY(kind->check(f));
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     s->fingerprint = checksum_crc32c(s->fingerprint, name, strlen(name));
     s->fingerprint = checksum_crc32c(s->fingerprint, &size, sizeof size);
     return STATUS_OK;
 }
 
-/* Is it a .bin whose .idx is also in the list? */
+/* Is it a .bin, or another file that `prepare` wrote, whose .idx is also in the list? */
 static bool has_index(const struct file_list *list, const char *path)
 {
-    size_t n = strlen(path);
-    for (size_t i = 0; file_has_suffix(path, ".bin") && i < list->count; i++)
-        if (file_has_suffix(list->paths[i], ".idx") && strlen(list->paths[i]) == n &&
-            !memcmp(list->paths[i], path, n - 4))
-            return true;
+    static const char *const suffixes[] = {".bin", ".sum", ".bad_records"};
+    for (size_t s = 0; s < sizeof suffixes / sizeof *suffixes; s++) {
+        size_t n = strlen(path) - strlen(suffixes[s]);
+        for (size_t i = 0; file_has_suffix(path, suffixes[s]) && i < list->count; i++)
+            if (file_has_suffix(list->paths[i], ".idx") && strlen(list->paths[i]) == n + 4 &&
+                !memcmp(list->paths[i], path, n))
+                return true;
+    }
     return false;
 }
 
@@ -135,18 +139,15 @@ size_t source_kind_neurons(const struct source_config *c)
     return c->neurons >= 0 ? (size_t)c->neurons : motifs ? DEFAULT_MOTIF_NEURONS : 0;
 }
 
-/* Of options that select or change documents, if they are set. */
-static void add_fingerprint(struct source *s)
+/* Continues `crc` with the options that select or change documents, if they are set. */
+static uint32_t add_options(const struct source_config *c, uint32_t neurons, uint32_t crc)
 {
-    const struct source_config *c = s->config;
-    uint32_t neurons = (uint32_t)source_kind_neurons(c);
-    s->fingerprint = checksum_crc32c(s->fingerprint, c->column, strlen(c->column));
-    s->fingerprint = checksum_crc32c(s->fingerprint, &c->weight, sizeof c->weight);
-    if (!s->motifs && neurons)
-        s->fingerprint = checksum_crc32c(s->fingerprint, &neurons, sizeof neurons);
-    if (!source_kind_filters(c)) return;
-    s->fingerprint = checksum_crc32c(s->fingerprint, c->filter_column, strlen(c->filter_column));
-    s->fingerprint = checksum_crc32c(s->fingerprint, c->filter_value, strlen(c->filter_value));
+    crc = checksum_crc32c(crc, c->column, strlen(c->column));
+    crc = checksum_crc32c(crc, &c->weight, sizeof c->weight);
+    if (neurons) crc = checksum_crc32c(crc, &neurons, sizeof neurons);
+    if (!source_kind_filters(c)) return crc;
+    crc = checksum_crc32c(crc, c->filter_column, strlen(c->filter_column));
+    return checksum_crc32c(crc, c->filter_value, strlen(c->filter_value));
 }
 
 static enum status open_motifs(struct source *s)
@@ -184,7 +185,9 @@ enum status source_open(struct source *s, const struct source_config *config)
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
                          "%s: data.source.filter_column requires .parquet or .arrow files",
                          config->path);
-    add_fingerprint(s);
+    uint32_t neurons = (uint32_t)source_kind_neurons(config);
+    s->fingerprint = add_options(config, s->motifs ? 0 : neurons, s->fingerprint);
+    s->options_fingerprint = add_options(config, neurons, 0);
     bool is_empty = !s->kind || (s->kind->seeks && !s->num_positions);
     if (!st && is_empty) st = fail_empty(config);
     if (st) source_close(s);
@@ -201,6 +204,25 @@ void source_close(struct source *s)
     free(s->mock_lengths);
     motifs_close(s->motifs);
     *s = (struct source){0};
+}
+
+void source_list_files(const struct source *s, struct file_versions *out)
+{
+    struct text path = {0};
+    for (size_t i = 0; i < s->num_files; i++) {
+        const struct source_file *f = &s->files[i];
+        bool is_pair = s->kind == &source_megatron;
+        for (int k = 0; k < 1 + is_pair; k++) {
+            text_clear(&path);
+            text_addf(&path, "%s%s", is_pair ? f->tokens.prefix : f->path,
+                      !is_pair ? ""
+                      : k      ? ".bin"
+                               : ".idx");
+            file_versions_add(out, path.data);
+        }
+    }
+    if (s->motifs) file_versions_add(out, s->config->motifs);
+    text_release(&path);
 }
 
 bool source_holds_counts(const struct source *s)
@@ -244,11 +266,24 @@ struct source_range source_part(const struct source *s, uint64_t part, uint64_t 
                                  .num_parts = num_parts};
 }
 
+static enum status check_files(const struct source *s, size_t first, size_t end)
+{
+    for (size_t i = first; i < end && s->kind->check; i++) TRY(s->kind->check(&s->files[i]));
+    return STATUS_OK;
+}
+
+enum status source_check(const struct source *s) { return check_files(s, 0, s->num_files); }
+
+/* The zeros of a torn mapping can hide documents, or look damaged. */
 enum status source_find(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none)
 {
-    TRY(s->kind->find(s, r, c, d, none));
-    return STATUS_OK;
+    uint64_t first = c->position;
+    enum status st = s->kind->find(s, r, c, d, none);
+    if (!st && !*none) return STATUS_OK;
+    if (s->kind->check)
+        TRY(check_files(s, source_file_at(s, first), source_file_at(s, c->position) + 1));
+    return st;
 }
 
 uint64_t source_text_bytes(const struct source *s)
@@ -275,7 +310,7 @@ uint64_t source_range_end(const struct source *s, struct source_reader *r, uint6
     bool none = false;
     c.position = position;
     for (*bytes = 0; *bytes < target && !none;) { /* lengths of token sequences are known */
-        if (source_find(s, r, &c, &d, &none)) BUG("finding token IDs cannot fail");
+        if (source_find(s, r, &c, &d, &none)) return s->num_positions; /* reading fails, too */
         if (!none) *bytes += d.len * sizeof(int32_t);
     }
     return c.position;
@@ -288,13 +323,24 @@ void source_kind_where(const struct source *s, const struct source_document *d,
              (unsigned long long)d->at);
 }
 
+void source_kind_set_bad(struct source_document *d)
+{
+    text_clear(&d->text);
+    text_adds(&d->text, status_message());
+    d->len = d->text.len;
+    d->is_bad = true;
+}
+
 enum status source_kind_plain_text(const struct source *s, const struct source_document *d,
                                    struct document_text *out)
 {
     char where[SOURCE_WHERE];
     if (text_is_utf8(out->bytes, out->len)) return STATUS_OK;
+    const unsigned char *begin = (const unsigned char *)out->bytes, *at = begin;
+    for (size_t n; (n = text_utf8_length(at, begin + out->len));) at += n;
     source_kind_where(s, d, where);
-    FAIL(DATA, "%s: the text is not UTF-8", where);
+    FAIL(RECORD, "%s: the text is not UTF-8: its byte %zu is 0x%02X", where, (size_t)(at - begin),
+         *at);
 }
 
 static void append_special(struct token_list *out, bool enabled, int32_t id)
@@ -311,7 +357,7 @@ static enum status read_text(const struct source *s, const struct source_documen
     if (d->len > MAX_DOCUMENT) {
         char where[SOURCE_WHERE];
         source_kind_where(s, d, where);
-        FAIL(DATA, "%s: the document has %llu bytes; the limit is %d", where,
+        FAIL(RECORD, "%s: the document has %llu bytes; the limit is %d", where,
              (unsigned long long)d->len, MAX_DOCUMENT);
     }
     TRY(s->kind->text(s, d, t, &text));
@@ -322,19 +368,71 @@ static enum status read_text(const struct source *s, const struct source_documen
     return STATUS_OK;
 }
 
-enum status source_read(const struct source *s, const struct source_document *d,
-                        struct source_tokens *t, struct token_list *out)
+static enum status read_document(const struct source *s, const struct source_document *d,
+                                 struct source_tokens *t, struct token_list *out)
 {
+    if (d->is_bad) FAIL(RECORD, "%s", d->text.data);
     if (!s->holds_ids) {
         if (!t->encoder) FAIL(CONFIG, "%s is text: data.tokenizer is required", s->config->path);
         return read_text(s, d, t, out);
     }
     if (d->len > MAX_DOCUMENT)
-        FAIL(DATA, "%s: a document has %llu tokens, which exceeds the limit of %d", s->config->path,
-             (unsigned long long)d->len, MAX_DOCUMENT);
+        FAIL(RECORD, "%s: a document has %llu tokens, which exceeds the limit of %d",
+             s->config->path, (unsigned long long)d->len, MAX_DOCUMENT);
     token_list_reserve(out, d->len);
     TRY(s->kind->ids(s, d, t, out->ids + out->count));
     out->count += d->len;
+    return STATUS_OK;
+}
+
+/* Adds this thread's last failure, without the place that it begins with. */
+static enum status skip_record(const struct source *s, const struct source_document *d,
+                               const char *unit, struct bad_records *bad)
+{
+    char where[SOURCE_WHERE];
+    source_kind_where(s, d, where);
+    size_t prefix = strlen(where);
+    const char *reason = status_message();
+    if (!strncmp(reason, where, prefix) && !strncmp(reason + prefix, ": ", 2)) reason += prefix + 2;
+    const struct bad_record r = {.source = s->config->path,
+                                 .file = s->files[d->file].path,
+                                 .unit = unit,
+                                 .at = d->at,
+                                 .reason = reason};
+    return bad_records_add(bad, &r);
+}
+
+enum status source_tokens_check(struct source_tokens *t)
+{
+    const struct source *s = t->unchecked;
+    t->unchecked = NULL;
+    return s ? check_files(s, t->unchecked_file, t->unchecked_file + 1) : STATUS_OK;
+}
+
+/* After reading from a file with result `st`: a torn mapping may be the cause of a failure;
+ * successes are checked when another file is read, and by the caller in the end. */
+static enum status note_read(const struct source *s, size_t file, struct source_tokens *t,
+                             enum status st)
+{
+    bool is_other = t->unchecked != s || t->unchecked_file != file;
+    if (!s->kind->check) return st;
+    if (is_other) TRY(source_tokens_check(t));
+    t->unchecked = s, t->unchecked_file = file;
+    if (st) TRY(source_tokens_check(t));
+    return st;
+}
+
+enum status source_read(const struct source *s, const struct source_document *d,
+                        struct source_tokens *t, struct token_list *out)
+{
+    size_t before = out->count;
+    enum status st = note_read(s, d->file, t, read_document(s, d, t, out));
+    if (t->bad && !t->bad->is_repeat) t->bad->num_read++;
+    if (st == STATUS_RECORD && t->bad) {
+        out->count = before;
+        st = skip_record(s, d, s->kind->position_bytes ? "offset" : s->kind->unit, t->bad);
+    }
+    TRY(st);
     return STATUS_OK;
 }
 
@@ -349,8 +447,16 @@ uint64_t source_sequence_length(const struct source *s, uint64_t sequence)
 }
 
 enum status source_read_sequence(const struct source *s, const struct source_span *span,
-                                 const struct source_tokens *t, int32_t *ids)
+                                 struct source_tokens *t, int32_t *ids)
 {
-    TRY(s->kind->read_sequence(s, span, t, ids));
+    if (t->bad) t->bad->num_read++;
+    TRY(note_read(s, 0, t, s->kind->read_sequence(s, span, t, ids)));
     return STATUS_OK;
+}
+
+enum status source_skip_sequence(const struct source *s, const struct source_span *span,
+                                 const struct source_tokens *t)
+{
+    const struct source_document d = {.at = span->sequence};
+    return skip_record(s, &d, "sequence", t->bad);
 }

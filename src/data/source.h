@@ -16,7 +16,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/file_map.h"
+#include "data/bad_records.h"
 #include "data/data_config.h"
+#include "data/file_versions.h"
 #include "data/line_reader.h"
 #include "data/table.h"
 #include "formats/megatron.h"
@@ -46,15 +49,19 @@ struct source {
     bool holds_ids; /* token IDs: needs no tokenizer */
     struct source_file *files;
     size_t num_files;
-    int32_t *mock_lengths;  /* mock data only */
-    struct motifs *motifs;  /* owned; NULL: none */
-    uint64_t num_positions; /* 0 if unknown (compressed) */
-    uint32_t fingerprint;   /* of file names and sizes, .idx files, column and weight */
+    int32_t *mock_lengths;        /* mock data only */
+    struct motifs *motifs;        /* owned; NULL: none */
+    uint64_t num_positions;       /* 0 if unknown (compressed) */
+    uint32_t fingerprint;         /* of file names and sizes, .idx files, column and weight */
+    uint32_t options_fingerprint; /* of column, weight, neurons and filter alone */
+    bool is_changed; /* set by the caller: positions were saved for other files, and may not fit */
 };
 
 /* MISSING, DATA, CONFIG: no file matches the path, its kind is unknown, a file is damaged. */
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
+/* Appends all its files, the motifs' included. */
+void source_list_files(const struct source *s, struct file_versions *out);
 /* Whether it holds spike counts, as single counts or as motifs. */
 bool source_holds_counts(const struct source *s);
 
@@ -78,6 +85,7 @@ struct source_document {
     uint64_t at;  /* byte offset in the file, number of the document or row, or line from 1 */
     uint64_t len; /* bytes, or tokens */
     struct text text;
+    bool is_bad; /* a bad record; `text` is the reason */
 };
 
 /* State of a sequential reader: of a compressed file the next line, of a table the current page. */
@@ -92,7 +100,12 @@ void source_reader_close(struct source_reader *r);
 /* Frees large buffers; the next read fills them again. */
 void source_reader_trim(struct source_reader *r);
 
-/* Finds the next document of the range and advances its position past it.  *none: no more. */
+/* Checks the mappings of all files.  DATA, IO: a file was truncated or could not be read since it
+ * was opened (file_map_check). */
+enum status source_check(const struct source *s);
+
+/* Finds the next document of the range and advances its position past it.  *none: no more.
+ * DATA, IO: the file is damaged.  A bad record is found as any other; source_read fails. */
 enum status source_find(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none);
 
@@ -109,22 +122,34 @@ struct source_tokens {
     struct encoder *encoder;
     int64_t vocab_size;
     bool bos, eos;
-    struct text text; /* scratch */
+    struct bad_records *bad;        /* borrowed: where skipped records go; NULL: they are errors */
+    struct text text;               /* scratch */
+    const struct source *unchecked; /* source_tokens_check checks this file; NULL: none */
+    size_t unchecked_file;
 };
-/* Appends the document's token IDs, with BOS and EOS where the text begins and ends. */
+/* Appends the document's token IDs, with BOS and EOS where the text begins and ends.  RECORD: it is
+ * a bad record, and t->bad is NULL; otherwise such a record has no tokens.  Before using the IDs,
+ * call source_tokens_check: the files are mapped, and may have been truncated. */
 enum status source_read(const struct source *s, const struct source_document *d,
                         struct source_tokens *t, struct token_list *out);
+/* Checks the file that was read last; the ones before it have been checked.  DATA, IO: as
+ * source_check. */
+enum status source_tokens_check(struct source_tokens *t);
 
 /* Sequences as Megatron's datasets count them, of a single .bin/.idx pair or of mock data; other
  * sources have 0. */
 uint64_t source_num_sequences(const struct source *s);
 uint64_t source_sequence_length(const struct source *s, uint64_t sequence);
-/* Tokens from, from + 1, ... of an existing sequence. */
+/* Tokens from, from + 1, ... of an existing sequence; source_tokens_check as after source_read. */
 struct source_span {
     uint64_t sequence, from, count;
 };
+/* RECORD, also if t->bad is set: an ID is outside the vocabulary. */
 enum status source_read_sequence(const struct source *s, const struct source_span *span,
-                                 const struct source_tokens *t, int32_t *ids);
+                                 struct source_tokens *t, int32_t *ids);
+/* After source_read_sequence has failed: adds the span to t->bad. */
+enum status source_skip_sequence(const struct source *s, const struct source_span *span,
+                                 const struct source_tokens *t);
 
 /* The file that a position belongs to. */
 size_t source_file_at(const struct source *s, uint64_t position);

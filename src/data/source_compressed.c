@@ -36,19 +36,21 @@ uint64_t source_compressed_part(const struct source *s, uint64_t position, uint6
     return file + line % parts_of_file(s, file, num_parts) * s->num_files;
 }
 
-/* The next non-blank line of r->file; *end: end of file. */
+/* The next non-blank line of r->file; *end: end of file.  RECORD: the line is too long. */
 static enum status next_line(const struct source *s, struct source_reader *r, const char **line,
                              size_t *len, bool *end)
 {
     const char *path = s->files[r->file].path;
+    enum status st;
     if (!r->lines) TRY(line_reader_open(&r->lines, path));
     do {
-        TRY(line_reader_next(r->lines, line, len, end));
+        st = line_reader_next(r->lines, line, len, end);
+        if (st != STATUS_RECORD) TRY(st);
         r->line += !*end;
-    } while (!*end && source_kind_is_blank(*line, *len));
+    } while (!st && !*end && source_kind_is_blank(*line, *len));
     r->next += !*end;
     if (r->next > UINT32_MAX) FAIL(DATA, "%s: more than %u documents in a file", path, UINT32_MAX);
-    return STATUS_OK;
+    return st;
 }
 
 static enum status compressed_find(const struct source *s, struct source_reader *r,
@@ -65,7 +67,8 @@ static enum status compressed_find(const struct source *s, struct source_reader 
         bool end;
         if (r->file != file) source_reader_close(r);
         r->file = file;
-        TRY(next_line(s, r, &line, &len, &end));
+        enum status st = next_line(s, r, &line, &len, &end);
+        if (st != STATUS_RECORD) TRY(st);
         if (end) {
             source_reader_close(r);
             c->position = (file + stride) << LINE_BITS;
@@ -74,9 +77,12 @@ static enum status compressed_find(const struct source *s, struct source_reader 
         uint64_t here = file << LINE_BITS | (r->next - 1);
         if (here < c->position || source_compressed_part(s, here, c->num_parts) != c->part)
             continue;
-        *d = (struct source_document){here, file, r->line, len, d->text};
+        *d = (struct source_document){here, file, r->line, len, d->text, false};
         source_kind_clear(&d->text);
-        text_add(&d->text, line, len);
+        if (st)
+            source_kind_set_bad(d);
+        else
+            text_add(&d->text, line, len);
         c->position = here + 1;
         *none = false;
     }

@@ -14,6 +14,7 @@ static enum status jsonl_open(struct source *s, struct source_file *f, uint64_t 
     return STATUS_OK;
 }
 
+static enum status jsonl_check(const struct source_file *f) { return file_map_check(&f->map); }
 static void jsonl_close(struct source_file *f) { file_map_close(&f->map); }
 
 /* Finds the next line that begins at or after the position, which may be inside a line. */
@@ -33,7 +34,7 @@ static enum status jsonl_find(const struct source *s, struct source_reader *r,
         }
         const unsigned char *stop = memchr(data + at, '\n', size - at);
         uint64_t len = stop ? (uint64_t)(stop - data) - at : size - at;
-        *d = (struct source_document){c->position, i, at, len, d->text};
+        *d = (struct source_document){c->position, i, at, len, d->text, false};
         c->position += len + (stop != NULL);
         *none = source_kind_is_blank(data + at, len);
     }
@@ -57,6 +58,7 @@ const struct source_kind source_jsonl = {
     .seeks = true,
     .position_bytes = 1,
     .open = jsonl_open,
+    .check = jsonl_check,
     .close = jsonl_close,
     .find = jsonl_find,
     .text = jsonl_document,

@@ -31,7 +31,7 @@ enum { SOURCE_SUFFIXES = 6 };
 
 struct source_kind {
     const char *suffixes[SOURCE_SUFFIXES]; /* of file names; the rest is NULL */
-    const char *unit;        /* what source_document.at counts, for messages; text only */
+    const char *unit;                      /* what source_document.at counts, for messages */
     bool seeks;              /* finds the document at any position without reading from the start */
     bool copies_text;        /* `find` copies the document into source_document.text */
     uint64_t position_bytes; /* text bytes per position; 0: they vary */
@@ -39,6 +39,8 @@ struct source_kind {
     /* Opens f->path, adds its positions to the source and sets *size for the fingerprint. */
     enum status (*open)(struct source *s, struct source_file *f, uint64_t *size);
     void (*close)(struct source_file *f);
+    /* Whether all bytes read so far were the file's: file_map_check.  NULL: nothing is mapped. */
+    enum status (*check)(const struct source_file *f);
     /* As source_find. */
     enum status (*find)(const struct source *s, struct source_reader *r, struct source_range *c,
                         struct source_document *d, bool *none);
@@ -66,7 +68,9 @@ extern const struct source_kind source_jsonl, source_text, source_compressed_jso
 enum { SOURCE_WHERE = 512 };
 void source_kind_where(const struct source *s, const struct source_document *d,
                        char where[SOURCE_WHERE]);
-/* A text that needs no decoding.  DATA: not UTF-8. */
+/* Makes it a bad record, for the reason of this thread's last failure. */
+void source_kind_set_bad(struct source_document *d);
+/* A text that needs no decoding.  RECORD: not UTF-8. */
 enum status source_kind_plain_text(const struct source *s, const struct source_document *d,
                                    struct document_text *out);
 

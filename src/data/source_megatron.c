@@ -16,6 +16,12 @@ static enum status pair_open(struct source *s, struct source_file *f, uint64_t *
     return STATUS_OK;
 }
 
+static enum status pair_check(const struct source_file *f)
+{
+    TRY(file_map_check(&f->tokens.idx));
+    return file_map_check(&f->tokens.bin);
+}
+
 static void pair_close(struct source_file *f) { megatron_close(&f->tokens); }
 
 static enum status pair_find(const struct source *s, struct source_reader *r,
@@ -26,7 +32,7 @@ static enum status pair_find(const struct source *s, struct source_reader *r,
         size_t i = source_file_at(s, c->position);
         uint64_t n = c->position - s->files[i].first_position;
         uint64_t len = megatron_document_length(&s->files[i].tokens, n);
-        *d = (struct source_document){c->position, i, n, len, d->text};
+        *d = (struct source_document){c->position, i, n, len, d->text, false};
         *none = !len;
     }
     return STATUS_OK;
@@ -35,7 +41,7 @@ static enum status pair_find(const struct source *s, struct source_reader *r,
 static enum status pair_ids(const struct source *s, const struct source_document *d,
                             const struct source_tokens *t, int32_t *ids)
 {
-    return megatron_read_document(&s->files[d->file].tokens, d->at, t->vocab_size, ids);
+    return megatron_read_document(&s->files[d->file].tokens, d->at, d->len, t->vocab_size, ids);
 }
 
 static uint64_t pair_num_sequences(const struct source *s)
@@ -58,8 +64,10 @@ static enum status pair_read_sequence(const struct source *s, const struct sourc
 
 const struct source_kind source_megatron = {
     .suffixes = {".bin", ".idx"},
+    .unit = "document",
     .seeks = true,
     .open = pair_open,
+    .check = pair_check,
     .close = pair_close,
     .find = pair_find,
     .ids = pair_ids,

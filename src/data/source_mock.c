@@ -26,7 +26,7 @@ static enum status mock_find(const struct source *s, struct source_reader *r,
     *none = c->position >= c->end;
     if (*none) return STATUS_OK;
     uint64_t len = (uint64_t)s->mock_lengths[c->position];
-    *d = (struct source_document){c->position, 0, c->position, len, d->text};
+    *d = (struct source_document){c->position, 0, c->position, len, d->text, false};
     ++c->position;
     return STATUS_OK;
 }

@@ -19,6 +19,11 @@ static enum status array_open(struct source *s, struct source_file *f, uint64_t 
     return STATUS_OK;
 }
 
+static enum status array_check(const struct source_file *f)
+{
+    return file_map_check(&f->array.map);
+}
+
 static void array_close(struct source_file *f) { npy_close(&f->array); }
 
 static enum status array_find(const struct source *s, struct source_reader *r,
@@ -34,7 +39,7 @@ static enum status array_find(const struct source *s, struct source_reader *r,
         len -= row * DOCUMENT_TOKENS;
         if (len > DOCUMENT_TOKENS) len = DOCUMENT_TOKENS;
     }
-    *d = (struct source_document){c->position, i, row, len, d->text};
+    *d = (struct source_document){c->position, i, row, len, d->text, false};
     ++c->position;
     return STATUS_OK;
 }
@@ -49,8 +54,10 @@ static enum status array_ids(const struct source *s, const struct source_documen
 
 const struct source_kind source_npy = {
     .suffixes = {".npy"},
+    .unit = "row",
     .seeks = true,
     .open = array_open,
+    .check = array_check,
     .close = array_close,
     .find = array_find,
     .ids = array_ids,

@@ -36,7 +36,8 @@ static enum status synthetic_find(const struct source *s, struct source_reader *
     if (*none) return STATUS_OK;
     size_t neurons = draw(c->position, DRAW_NEURONS, MIN_NEURONS, MAX_NEURONS);
     size_t bins = draw(c->position, DRAW_BINS, MIN_BINS, MAX_BINS);
-    *d = (struct source_document){c->position, 0, c->position, (neurons + 1) * bins, d->text};
+    *d =
+        (struct source_document){c->position, 0, c->position, (neurons + 1) * bins, d->text, false};
     ++c->position;
     return STATUS_OK;
 }

@@ -27,6 +27,7 @@ static enum status filter_rows(const struct source_config *c, struct source_file
         if (value.len == len && !memcmp(value.data, c->filter_value, len))
             f->rows[f->num_rows++] = row;
     }
+    TRY_OUT(table_check(&table));
 out:
     table_reader_close(reader);
     table_close(&table);
@@ -73,6 +74,8 @@ static enum status rows_open(struct source *s, struct source_file *f, uint64_t *
     return STATUS_OK;
 }
 
+static enum status rows_check(const struct source_file *f) { return table_check(&f->table); }
+
 static void rows_close(struct source_file *f)
 {
     table_close(&f->table);
@@ -95,9 +98,11 @@ static enum status rows_find(const struct source *s, struct source_reader *r,
         uint64_t row = row_at(&s->files[i], c->position - s->files[i].first_position);
         open_reader(s, r, i);
         source_kind_clear(&d->text);
-        TRY(table_read(r->table, row, &d->text));
-        *d = (struct source_document){c->position, i, row, d->text.len, d->text};
+        enum status st = table_read(r->table, row, &d->text);
+        if (st != STATUS_RECORD) TRY(st);
+        *d = (struct source_document){c->position, i, row, d->text.len, d->text, false};
         if (s->holds_ids) d->len /= sizeof(int32_t);
+        if (st) source_kind_set_bad(d);
         *none = !d->len;
     }
     return STATUS_OK;
@@ -127,7 +132,7 @@ static enum status rows_ids(const struct source *s, const struct source_document
     memcpy(ids, d->text.data, d->len * sizeof *ids);
     for (uint64_t i = 0; i < d->len; i++)
         if (t->vocab_size && ids[i] >= t->vocab_size)
-            FAIL(DATA, "%s: row %llu has token ID %d; the vocabulary size is %lld",
+            FAIL(RECORD, "%s: row %llu has token ID %d; the vocabulary size is %lld",
                  s->files[d->file].path, (unsigned long long)d->at, ids[i],
                  (long long)t->vocab_size);
     return STATUS_OK;
@@ -139,6 +144,7 @@ const struct source_kind source_table = {
     .seeks = true,
     .copies_text = true,
     .open = rows_open,
+    .check = rows_check,
     .close = rows_close,
     .find = rows_find,
     .range_end = rows_range_end,

@@ -16,6 +16,7 @@ static enum status text_open(struct source *s, struct source_file *f, uint64_t *
     return STATUS_OK;
 }
 
+static enum status text_check(const struct source_file *f) { return file_map_check(&f->map); }
 static void text_close(struct source_file *f) { file_map_close(&f->map); }
 
 /* Where chunk k begins: after the first line break within it, else after a space, else at a
@@ -44,7 +45,7 @@ static enum status text_find(const struct source *s, struct source_reader *r,
         const struct source_file *file = &s->files[i];
         uint64_t k = c->position - file->first_position, at = chunk_begin(file, k);
         uint64_t len = chunk_begin(file, k + 1) - at;
-        *d = (struct source_document){c->position, i, at, len, d->text};
+        *d = (struct source_document){c->position, i, at, len, d->text, false};
         *none = !len;
     }
     return STATUS_OK;
@@ -68,6 +69,7 @@ const struct source_kind source_text = {
     .seeks = true,
     .position_bytes = CHUNK_BYTES,
     .open = text_open,
+    .check = text_check,
     .close = text_close,
     .find = text_find,
     .text = text_document,

@@ -154,6 +154,7 @@ static enum status load_window(struct stream *s, size_t source, struct partition
     }
     p->after = range.position;
     source_reader_trim(&p->reader);
+    if (r->sources[source].is_changed && p->used > p->count) p->used = p->count;
     shuffle(s, source, p);
     p->loaded = true;
     return STATUS_OK;
@@ -173,7 +174,7 @@ static enum status next_window(struct stream *s, size_t source, struct partition
     if (r->once) return STATUS_OK;
     /* The first empty epoch may be partial, after a resume; the second one is complete. */
     if (p->empty_epochs++)
-        FAIL(DATA, "%s: all documents of stream %llu of %llu are empty; lower data.streams",
+        FAIL(DATA, "%s: all documents of stream %llu of %llu are empty or bad; lower data.streams",
              r->sources[source].config->path, (unsigned long long)s->number,
              (unsigned long long)r->num_streams);
     p->epoch++;
@@ -197,10 +198,12 @@ static size_t choose_source(const struct stream *s)
 static enum status read_document(struct stream *s, struct source_tokens *t)
 {
     struct partition *p = &s->partitions[s->source];
+    if (t->bad) t->bad->is_repeat = s->needs_reread || p->epoch > 0;
     if (!p->loaded) TRY(load_window(s, (size_t)s->source, p));
     if (s->tokens.capacity > MAX_KEPT_IDS) token_list_release(&s->tokens);
     s->tokens.count = 0;
     s->needs_reread = false;
+    if (!p->used && s->rules->sources[s->source].is_changed) return STATUS_OK;
     if (p->used < 1 || p->used > p->count)
         FAIL(DATA, "%s: the data position points outside its shuffle window: the data has changed",
              s->rules->sources[s->source].config->path);
@@ -249,7 +252,7 @@ enum status stream_row(struct stream *s, struct source_tokens *t, struct token_r
         if ((size_t)s->offset >= s->tokens.count) {
             TRY(draw_document(s, t));
             if (s->ended) break;
-            row->begins[n] = 1;
+            row->begins[n] = TOKEN_BEGINS;
         }
         size_t left = s->tokens.count - (size_t)s->offset, room = (size_t)(need - n);
         size_t count = left < room ? left : room;
@@ -290,6 +293,8 @@ enum status stream_load(struct stream *s, const int64_t *ints)
         p->epoch = (uint64_t)partition[0], p->window_begin = (uint64_t)partition[1];
         p->used = (uint64_t)partition[2];
         p->loaded = false;
+        if (r->sources[i].is_changed && p->window_begin < p->range.position)
+            p->window_begin = p->range.position;
         good &= p->window_begin >= p->range.position;
     }
     if (!good)

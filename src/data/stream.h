@@ -56,14 +56,20 @@ void stream_release(struct stream *s);
 enum status stream_can_partition(const struct stream_rules *rules, size_t source, uint64_t streams,
                                  bool *can);
 
+/* TOKEN_BEGINS: the first token of a document.  TOKEN_SKIPPED: it replaces a token of a bad record,
+ * and has no part in the loss. */
+enum { TOKEN_BEGINS = 1, TOKEN_SKIPPED = 2 };
+
 /* The tokens of a row; the caller owns the arrays of `need` elements. */
 struct token_row {
     int need;
     int32_t *ids;
-    unsigned char *begins; /* set where a token begins a document */
+    unsigned char *begins; /* 0, TOKEN_BEGINS or TOKEN_SKIPPED of each token, or both */
     int filled;            /* result: less than `need` only at the end of a single pass */
 };
-/* Reads the next row.  DATA: a damaged document, or a partition with empty documents only. */
+/* Reads the next row.  DATA: a damaged file, or a partition with empty documents only.  RECORD: a
+ * bad record, unless t->bad is set: then the stream passes over it as over an empty document, and
+ * counts and lists it in the first epoch. */
 enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row);
 
 /* The cursor: STREAM_INTS + PARTITION_INTS * sources integers. */

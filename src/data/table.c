@@ -76,6 +76,11 @@ out:
     return st;
 }
 
+enum status table_check(const struct table *t)
+{
+    return file_map_check(t->is_arrow ? &t->arrow.map : &t->file.map);
+}
+
 void table_close(struct table *t)
 {
     arrow_close(&t->arrow);
@@ -132,15 +137,15 @@ static enum status append_entry(struct table_reader *r, uint64_t row, const stru
     const char *path = path_of(r->table);
     if (!e->has_value) return STATUS_OK;
     if (out->len + r->counts.len + e->bytes.len > MAX_DOCUMENT_BYTES)
-        FAIL(DATA, "%s, row %llu: the document is larger than %d bytes", path,
+        FAIL(RECORD, "%s, row %llu: the document is larger than %d bytes", path,
              (unsigned long long)row, MAX_DOCUMENT_BYTES);
     switch (r->table->kind) {
     case TABLE_JOINED: text_adds(out, "\n\n"); /* fall through */
     case TABLE_TEXT: text_add(out, e->bytes.data, e->bytes.len); break;
     case TABLE_IDS:
         if (e->number < 0 || e->number > INT32_MAX)
-            FAIL(DATA, "%s, row %llu: token ID %lld is out of range", path, (unsigned long long)row,
-                 (long long)e->number);
+            FAIL(RECORD, "%s, row %llu: token ID %lld is out of range", path,
+                 (unsigned long long)row, (long long)e->number);
         append_id(out, (int32_t)e->number);
         break;
     case TABLE_COUNTS: text_add(&r->counts, &(char){(char)e->number}, 1); break;
@@ -158,7 +163,7 @@ static enum status append_motifs(const struct table_reader *r, uint64_t row, siz
                               .width = t->neurons ? t->neurons : neurons,
                               .number = row};
     if (motifs_length(t->motifs, &s) > MAX_DOCUMENT_BYTES / sizeof(int32_t))
-        FAIL(DATA, "%s, row %llu: %zu bins as motifs of %zu neurons exceed 1 GiB", path_of(t),
+        FAIL(RECORD, "%s, row %llu: %zu bins as motifs of %zu neurons exceed 1 GiB", path_of(t),
              (unsigned long long)row, bins, s.width);
     motifs_encode(t->motifs, &s, out);
     return STATUS_OK;
@@ -175,7 +180,7 @@ static enum status append_bins(struct table_reader *r, uint64_t row, size_t neur
     r->neurons = r->table->motifs ? neurons : width;
     if (r->table->motifs && bins) return append_motifs(r, row, neurons, bins, out);
     if ((width + 1) * bins > MAX_DOCUMENT_BYTES / sizeof(int32_t))
-        FAIL(DATA, "%s, row %llu: %zu neurons of %zu bins exceed 1 GiB", path_of(r->table),
+        FAIL(RECORD, "%s, row %llu: %zu neurons of %zu bins exceed 1 GiB", path_of(r->table),
              (unsigned long long)row, width, bins);
     text_reserve(out, (width + 1) * bins * sizeof(int32_t));
     for (size_t b = 0; b < bins; b++) {
@@ -240,7 +245,7 @@ enum status table_read(struct table_reader *r, uint64_t number, struct text *out
     size_t neurons = row.lists;
     next_list(&row);
     if (row.uneven)
-        FAIL(DATA, "%s, row %llu: its lists differ in length", path_of(r->table),
+        FAIL(RECORD, "%s, row %llu: its lists differ in length", path_of(r->table),
              (unsigned long long)number);
     return append_bins(r, number, neurons, out);
 }

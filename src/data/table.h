@@ -32,15 +32,17 @@ struct table {
 /* CONFIG: no such column, or its type is not supported.  Otherwise as parquet_open, arrow_open. */
 enum status table_open(struct table *r, const char *path, const char *column);
 void table_close(struct table *r);
+/* Whether all rows read so far were the file's: file_map_check. */
+enum status table_check(const struct table *r);
 static inline bool table_holds_ids(const struct table *r) { return r->kind >= TABLE_IDS; }
 
 /* Reads rows; reading them in ascending order is cheap. */
 struct table_reader;
 void table_reader_open(struct table_reader **out, const struct table *r);
 void table_reader_close(struct table_reader *r);
-/* Replaces `out` with the document of this row: its bytes, or its IDs as int32_t.  DATA: the row is
- * damaged, an ID exceeds int32_t, neurons differ in their number of bins, or the document is larger
- * than 1 GiB. */
+/* Replaces `out` with the document of this row: its bytes, or its IDs as int32_t.  DATA: the file
+ * is damaged.  RECORD, after which other rows can be read: an ID exceeds int32_t, neurons differ in
+ * their number of bins, or the document is larger than 1 GiB. */
 enum status table_read(struct table_reader *r, uint64_t row, struct text *out);
 /* Splits off a range of rows for one reader, as source_range_end: it begins at `row` and has about
  * *bytes, which becomes about how many it has.  It ends at a page or record batch. */

@@ -287,7 +287,7 @@ enum status arrow_open(struct arrow *a, const char *path, const char *column)
     *a = (struct arrow){.path = heap_string(path, strlen(path))};
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&a->map, path));
-    TRY_OUT(arrow_parse(a, a->map.data, a->map.size, column));
+    TRY_OUT(file_map_check_after(&a->map, arrow_parse(a, a->map.data, a->map.size, column)));
 out:
     if (st) arrow_close(a);
     return st;

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/file.h"
+#include "base/file_map.h"
 #include "formats/codec.h"
 #include "formats/column_entry.h"
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/megatron.h"
 
+#include "base/reader.h"
+#include "base/text.h"
+#include "formats/megatron_sum.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,13 +62,27 @@ static enum status read_index(struct megatron *m, const char *path)
     return STATUS_OK;
 }
 
+/* The tokens of a sequence; false: they are not within the .bin. */
+static bool find_sequence(const struct megatron *m, uint64_t s, uint64_t *length,
+                          const unsigned char **tokens)
+{
+    int64_t count = sequence_length(m, s), at = sequence_pointer(m, s);
+    uint64_t bytes = (uint64_t)count * (uint64_t)m->token_bytes;
+    bool is_inside =
+        count >= 0 && at >= 0 && (uint64_t)at <= m->bin.size && bytes <= m->bin.size - (uint64_t)at;
+    if (!is_inside) return false;
+    *length = (uint64_t)count;
+    *tokens = m->bin.data + at;
+    return true;
+}
+
 static enum status validate_index(const struct megatron *m, const char *path)
 {
     for (uint64_t s = 0; s < m->num_sequences; s++) {
+        uint64_t count;
+        const unsigned char *tokens;
         int64_t length = sequence_length(m, s), at = sequence_pointer(m, s);
-        uint64_t bytes = (uint64_t)length * (uint64_t)m->token_bytes;
-        if (length < 0 || at < 0 || (uint64_t)at > m->bin.size ||
-            bytes > m->bin.size - (uint64_t)at)
+        if (!find_sequence(m, s, &count, &tokens))
             FAIL(DATA,
                  "%s: sequence %llu (%lld tokens at byte %lld) is outside the .bin of %llu bytes",
                  path, (unsigned long long)s, (long long)length, (long long)at,
@@ -101,7 +119,9 @@ enum status megatron_open(struct megatron *m, const char *prefix)
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&m->idx, idx.data));
     TRY_OUT(file_map_open(&m->bin, bin.data));
-    TRY_OUT(megatron_parse(m, idx.data));
+    TRY_OUT(megatron_sum_check(m->prefix, m->bin.size, m->idx.data, m->idx.size));
+    st = megatron_parse(m, idx.data);
+    TRY_OUT(file_map_check_after(&m->idx, st));
 out:
     text_release(&idx), text_release(&bin);
     if (st) megatron_close(m);
@@ -129,37 +149,46 @@ uint64_t megatron_sequence_length(const struct megatron *m, uint64_t s)
     return (uint64_t)sequence_length(m, s);
 }
 
+static enum status fail_changed(const struct megatron *m, uint64_t s)
+{
+    FAIL(DATA, "%s.idx: sequence %llu has changed since the file was opened", m->prefix,
+         (unsigned long long)s);
+}
+
 enum status megatron_read_sequence(const struct megatron *m, struct megatron_range range,
                                    int64_t vocab_size, int32_t *ids)
 {
     int64_t limit = vocab_size ? vocab_size : INT32_MAX;
-    uint64_t s = range.sequence;
-    const unsigned char *at =
-        m->bin.data + sequence_pointer(m, s) + range.from * (uint64_t)m->token_bytes;
-    BUG_IF(range.from + range.count > megatron_sequence_length(m, s));
+    uint64_t s = range.sequence, length;
+    const unsigned char *at;
+    if (!find_sequence(m, s, &length, &at) || range.from > length ||
+        range.count > length - range.from)
+        return fail_changed(m, s);
+    at += range.from * (uint64_t)m->token_bytes;
     for (uint64_t i = 0; i < range.count; i++, at += m->token_bytes) {
         int64_t id = read_integer(at, m->token_bytes);
         if (m->dtype == 2) id = (int8_t)id; /* signed types */
         if (m->dtype == 3) id = (int16_t)id;
         if (m->dtype == 4) id = (int32_t)id;
         if (id < 0 || id >= limit)
-            FAIL(DATA, "%s.bin: sequence %llu has token ID %lld; the vocabulary size is %lld",
+            FAIL(RECORD, "%s.bin: sequence %llu has token ID %lld; the vocabulary size is %lld",
                  m->prefix, (unsigned long long)s, (long long)id, (long long)limit);
         ids[i] = (int32_t)id;
     }
     return STATUS_OK;
 }
 
-enum status megatron_read_document(const struct megatron *m, uint64_t d, int64_t vocab_size,
-                                   int32_t *ids)
+enum status megatron_read_document(const struct megatron *m, uint64_t d, uint64_t length,
+                                   int64_t vocab_size, int32_t *ids)
 {
-    uint64_t end = (uint64_t)document_start(m, d + 1);
-    for (uint64_t s = (uint64_t)document_start(m, d); s < end; s++) {
-        uint64_t length = megatron_sequence_length(m, s);
-        TRY(megatron_read_sequence(m, (struct megatron_range){s, 0, length}, vocab_size, ids));
-        ids += length;
+    uint64_t first = (uint64_t)document_start(m, d), end = (uint64_t)document_start(m, d + 1);
+    for (uint64_t s = first; s < end && end <= m->num_sequences; s++) {
+        uint64_t count = megatron_sequence_length(m, s);
+        if (count > length) break;
+        TRY(megatron_read_sequence(m, (struct megatron_range){s, 0, count}, vocab_size, ids));
+        ids += count, length -= count;
     }
-    return STATUS_OK;
+    return length ? fail_changed(m, first) : STATUS_OK;
 }
 
 void megatron_build_header(int dtype, uint64_t sequences, unsigned char head[MEGATRON_HEADER_BYTES])

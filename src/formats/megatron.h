@@ -4,12 +4,13 @@
  * .idx: "MMIDIDX\0\0", u64 version 1, u8 dtype, u64 number of sequences S, u64 number of documents
  * + 1, i32 sequence lengths[S] (tokens), i64 sequence pointers[S] (bytes), i64 document indices
  * (the first sequence of each document, then S).
- * Memory   Both files are mapped.  megatron_open validates every count, length and pointer.
+ * Memory   Both files are mapped.  megatron_open validates every count, length and pointer; reading
+ *          does so again, as the files may change meanwhile.  The caller calls file_map_check.
  * Source   megatron/core/datasets/indexed_dataset.py. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/file.h"
+#include "base/file_map.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -25,7 +26,7 @@ struct megatron {
 };
 
 /* `prefix` may end in .bin or .idx.  MISSING: either file.  DATA: the index is corrupt, or does not
- * match the .bin. */
+ * match the .bin, or PREFIX.sum (megatron_sum.h; its checksums of the .bin are not compared). */
 enum status megatron_open(struct megatron *m, const char *prefix);
 void megatron_close(struct megatron *m);
 /* megatron_open for file images, which the caller has stored in m->idx and m->bin.  `name`: of the
@@ -34,16 +35,17 @@ enum status megatron_parse(struct megatron *m, const char *name);
 
 /* The number of tokens in a document. */
 uint64_t megatron_document_length(const struct megatron *m, uint64_t document);
-/* Copies a document's tokens to `ids`.  DATA: an ID is negative, or not below vocab_size (0:
- * INT32_MAX). */
-enum status megatron_read_document(const struct megatron *m, uint64_t document, int64_t vocab_size,
-                                   int32_t *ids);
+/* Copies a document's tokens to `ids`; `length` is what megatron_document_length returned.  RECORD:
+ * an ID is negative, or not below vocab_size (0: INT32_MAX).  DATA: the index has changed since. */
+enum status megatron_read_document(const struct megatron *m, uint64_t document, uint64_t length,
+                                   int64_t vocab_size, int32_t *ids);
 
 /* `count` tokens of a sequence, which must exist, from token `from` on. */
 struct megatron_range {
     uint64_t sequence, from, count;
 };
-/* The same for a sequence, and a part of it; a document is zero or more sequences. */
+/* The same for a sequence, and a part of it; a document is zero or more sequences.  DATA, too: the
+ * sequence has no such part. */
 uint64_t megatron_sequence_length(const struct megatron *m, uint64_t sequence);
 enum status megatron_read_sequence(const struct megatron *m, struct megatron_range range,
                                    int64_t vocab_size, int32_t *ids);

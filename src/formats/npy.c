@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/npy.h"
 
+#include "base/heap.h"
+#include "base/reader.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,7 +181,7 @@ enum status npy_open(struct npy *n, const char *path)
     *n = (struct npy){.path = heap_string(path, strlen(path))};
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&n->map, path));
-    TRY_OUT(npy_parse(n, n->map.data, n->map.size));
+    TRY_OUT(file_map_check_after(&n->map, npy_parse(n, n->map.data, n->map.size)));
 out:
     if (st) npy_close(n);
     return st;
@@ -208,7 +211,7 @@ enum status npy_read(const struct npy *n, uint64_t from, uint64_t count, int64_t
     for (uint64_t i = 0; i < count; i++) {
         int64_t id = read_integer(n, from + i);
         if (id < 0 || id >= limit)
-            FAIL(DATA, "%s: element %llu is %lld: token IDs must be between 0 and %lld", n->path,
+            FAIL(RECORD, "%s: element %llu is %lld: token IDs must be between 0 and %lld", n->path,
                  (unsigned long long)(from + i), (long long)id, (long long)limit - 1);
         ids[i] = (int32_t)id;
     }

@@ -6,7 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/file.h"
+#include "base/file_map.h"
 
 struct npy {
     char *path;
@@ -27,7 +27,7 @@ void npy_close(struct npy *n);
  * even after a failure. */
 enum status npy_parse(struct npy *n, const unsigned char *bytes, uint64_t size);
 
-/* Copies `count` elements from element `from` on, which must exist, as token IDs.  DATA: one is
+/* Copies `count` elements from element `from` on, which must exist, as token IDs.  RECORD: one is
  * negative, or not below vocab_size (0: or does not fit int32_t). */
 enum status npy_read(const struct npy *n, uint64_t from, uint64_t count, int64_t vocab_size,
                      int32_t *ids);

@@ -200,7 +200,7 @@ enum status parquet_open(struct parquet *p, const char *path)
     *p = (struct parquet){.path = heap_string(path, strlen(path))};
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&p->map, path));
-    TRY_OUT(parquet_parse(p, p->map.data, p->map.size));
+    TRY_OUT(file_map_check_after(&p->map, parquet_parse(p, p->map.data, p->map.size)));
 out:
     if (st) parquet_close(p);
     return st;

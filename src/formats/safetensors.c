@@ -2,6 +2,7 @@
 #include "formats/safetensors.h"
 
 #include "base/json.h"
+#include "base/reader.h"
 #include "tensor/dtype.h"
 
 #include <math.h>
@@ -148,7 +149,7 @@ enum status safetensors_open(struct safetensors *s, const char *path)
 {
     *s = (struct safetensors){.path = heap_string(path, strlen(path))};
     enum status st = file_map_open(&s->map, path);
-    if (!st) st = safetensors_parse(s, s->map.data, s->map.size);
+    if (!st) st = file_map_check_after(&s->map, safetensors_parse(s, s->map.data, s->map.size));
     if (st) safetensors_close(s);
     return st;
 }

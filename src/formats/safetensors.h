@@ -6,7 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/file.h"
+#include "base/file_map.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -83,7 +83,8 @@ enum status safetensors_read_f32(const struct safetensors *s, const struct safet
                                  float *out);
 enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
                                   uint16_t *out);
-/* Read `count` elements from element `first` on, which must exist. */
+/* Read `count` elements from element `first` on, which must exist.  Call file_map_check(&s->map)
+ * before using them. */
 enum status safetensors_read_part(const struct safetensors *s, const struct safetensors_tensor *t,
                                   uint64_t first, uint64_t count, float *out);
 enum status safetensors_read_part_bf16(const struct safetensors *s,

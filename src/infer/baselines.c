@@ -20,6 +20,7 @@ static struct corpus make_corpus(const struct baselines *b, const struct source_
                            .vocab_size = b->vocab_size,
                            .bos = b->config->data.bos,
                            .eos = b->config->data.eos,
+                           .skips_bad = b->config->data.on_bad_record == ON_BAD_RECORD_skip,
                            .max_ids = max_ids};
 }
 

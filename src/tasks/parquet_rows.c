@@ -148,5 +148,5 @@ enum status parquet_rows_next(struct parquet_rows *r, struct text *json, bool *e
     json_end_object(&w);
     json_finish(&w);
     r->row++;
-    return STATUS_OK;
+    return file_map_check(&r->file.map);
 }

@@ -2,6 +2,7 @@
 #include "tasks/task_rows.h"
 
 #include "base/file.h"
+#include "base/file_map.h"
 #include "data/line_reader.h"
 #include "tasks/parquet_rows.h"
 
@@ -99,9 +100,12 @@ enum status task_rows_next(struct task_rows *r, struct json **row)
     *row = NULL;
     TRY(next_json(r, &json, &len));
     if (!json) return STATUS_OK;
-    TRY(json_parse(json, len, r->where.data, row));
-    if (json_is_object(*row)) return STATUS_OK;
+    enum status st = json_parse(json, len, r->where.data, row);
+    TRY_OUT(file_map_check_after(&r->map, st));
+    if (!json_is_object(*row)) FAIL_OUT(DATA, "%s: expected a JSON object", r->where.data);
+    return STATUS_OK;
+out:
     json_free(*row);
     *row = NULL;
-    FAIL(DATA, "%s: expected a JSON object", r->where.data);
+    return st;
 }

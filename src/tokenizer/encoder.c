@@ -63,7 +63,8 @@ static enum status encode_uncached(struct encoder *e, const unsigned char *piece
         return STATUS_OK;
     }
     if (len > MAX_PIECE_BYTES)
-        FAIL(DATA, "a piece of text has %zu bytes; at most %d are supported", len, MAX_PIECE_BYTES);
+        FAIL(RECORD, "a piece of text has %zu bytes; at most %d are supported", len,
+             MAX_PIECE_BYTES);
     if (t->char_bpe) {
         size_t begin = out->count;
         int32_t *ids = merger_reserve(&e->merger, CHAR_BPE_IDS_PER_BYTE * len + 1);

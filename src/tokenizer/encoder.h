@@ -18,7 +18,7 @@ enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, 
 void encoder_free(struct encoder *e);
 /* Appends the IDs of the text.  Text that looks like a special token is encoded as plain text, and
  * neither BOS nor EOS is added.  The text need not be valid UTF-8: invalid bytes are encoded as
- * they are (SentencePiece models encode them as U+FFFD). DATA: a piece of over 64 MiB that cannot
- * be split, or a pattern exceeds PCRE2's match limit. */
+ * they are (SentencePiece models encode them as U+FFFD).  RECORD: a piece of over 64 MiB that
+ * cannot be split, or a pattern exceeds PCRE2's match limit. */
 enum status encoder_encode(struct encoder *e, const char *bytes, size_t len,
                            struct token_list *out);

@@ -59,6 +59,6 @@ void pre_tokenizer_scratch_release(struct pre_tokenizer_scratch *s);
  * callback must finish with them. */
 typedef enum status piece_callback(void *context, const unsigned char *bytes, size_t len);
 /* Calls `emit` for each piece, in order.
- * DATA: a pattern exceeds PCRE2's match limit.  Also returns any error of `emit`. */
+ * RECORD: a pattern exceeds PCRE2's match limit.  Also returns any error of `emit`. */
 enum status pre_tokenizer_run(struct pre_tokenizer_scratch *s, const unsigned char *text,
                               size_t len, piece_callback *emit, void *context);

@@ -152,7 +152,8 @@ const char *tokenizer_path(const struct tokenizer *t) { return t->path; }
 
 uint64_t tokenizer_hash(const struct tokenizer *t)
 {
-    return checksum_hash64(t->meta_cuts, t->file.data, t->file.len);
+    bool has_file = t->format != FORMAT_BYTES;
+    return has_file ? checksum_hash64(t->meta_cuts, t->file.data, t->file.len) : 0;
 }
 
 const char *tokenizer_kind(const struct tokenizer *t)

@@ -43,7 +43,7 @@ const char *tokenizer_special_name(const struct tokenizer *t, int32_t id);
 const char *tokenizer_kind(const struct tokenizer *t); /* "bytes", "tiktoken", ... */
 /* The file it was read from, "" for "bytes".  Checkpoints copy it. */
 const char *tokenizer_path(const struct tokenizer *t);
-/* A hash of every byte of that file, and of the options. */
+/* A hash of every byte of that file, and of the options; 0 for "bytes". */
 uint64_t tokenizer_hash(const struct tokenizer *t);
 
 /* Appends the text of the IDs, which start a text.  DATA: an ID that the tokenizer does not

@@ -12,6 +12,7 @@
 #include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/rank_check.h"
+#include "train/skipped_records.h"
 #include "train/start.h"
 #include "train/task_validation.h"
 #include "train/trainer.h"
@@ -27,6 +28,7 @@ struct training_run {
     struct source_config training_source, validation_source;
     struct data_config data;
     struct loader *loader;
+    struct skipped_records skipped;
     struct trainer trainer;
     bool trainer_is_open;
     struct task_validation tasks;
@@ -95,6 +97,7 @@ static enum status validate_loss(struct training_run *r)
     TRY_OUT(evaluator_run(&t->evaluator, loader, c->validation.steps, &t->step, &e));
     TRY_OUT(pending_signal(r, &stop));
     if (stop) goto out; /* evaluation ended early: its mean is not the validation loss */
+    TRY_OUT(skipped_records_validated(&r->skipped, loader, t->steps_done, world(r)));
     if (!e.tokens) FAIL_OUT(DATA, "validation: the data has no token to predict");
     int64_t memory;
     TRY_OUT(memory_used(r, &memory));
@@ -315,6 +318,7 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
         .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
         .memory_total_bytes = (double)memory,
     };
+    TRY(skipped_records_open(&r->skipped, c, r->trainer.steps_done, r->is_main));
     if (r->is_main) TRY(metrics_open(&r->metrics, &o));
     return STATUS_OK;
 }
@@ -407,6 +411,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
 static enum status close_run(struct training_run *r, enum status st)
 {
     metrics_close(r->metrics);
+    skipped_records_close(&r->skipped);
     loader_close(r->loader);
     if (r->checkpointer) {
         struct failure first = {0};
@@ -513,12 +518,15 @@ static enum status run_steps(struct training_run *r)
         bool due;
         int64_t done = t->steps_done + 1;
         TRY(add_step(done, "training", run_step(r, &s)));
+        skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
         interval.skipped += s.skipped;
-        if (done == 1 || done % c->metrics.log_freq == 0 || done == last)
+        if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
             TRY(log_step(r, &s, &interval));
+            TRY(skipped_records_check(&r->skipped, r->loader, world(r)));
+        }
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
             double begin = clock_monotonic_s();
             TRY(add_step(done, "validation", validate(r)));

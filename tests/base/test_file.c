@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "metrics/memory.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -46,12 +45,13 @@ TEST(file_read_requires_a_regular_file)
 {
     char *absent = in_folder("absent"), *fifo = in_folder("fifo");
     struct text got = {0};
-    struct file_map map;
+    uint64_t size;
+    int fd;
     CHECK(mkfifo(fifo, 0600) == 0);
     CHECK_STATUS(MISSING, file_read(absent, 10, &got));
     CHECK_MESSAGE("absent: no such file");
     CHECK_STATUS(DATA, file_read(fifo, 10, &got));
-    CHECK_STATUS(DATA, file_map_open(&map, "/dev/null"));
+    CHECK_STATUS(DATA, file_open("/dev/null", &fd, &size));
     CHECK_MESSAGE("not a regular file");
     text_release(&got);
     free(absent);
@@ -93,41 +93,6 @@ TEST(file_remove_tree_does_not_follow_links)
     CHECK_STATUS(OK, file_remove_tree(top));
     char *all[] = {top, deep, link, kept, inside, through};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
-}
-
-TEST(file_map_has_the_bytes_and_an_empty_file_has_none)
-{
-    char *path = in_folder("m");
-    struct file_map map;
-    CHECK_STATUS(OK, file_write(path, "mapped", 6));
-    CHECK_STATUS(OK, file_map_open(&map, path));
-    CHECK(map.size == 6 && !memcmp(map.data, "mapped", 6));
-    file_map_close(&map);
-    CHECK(!map.data && !map.size);
-    CHECK_STATUS(OK, file_write(path, "", 0));
-    CHECK_STATUS(OK, file_map_open(&map, path));
-    CHECK(!map.data && !map.size);
-    file_map_close(&map);
-    free(path);
-}
-
-TEST(evicted_pages_of_a_file_map_are_read_again)
-{
-    enum { SIZE = 5 << 20 };
-    char *path = in_folder("f"), *bytes = heap(SIZE);
-    struct file_map map;
-    for (int i = 0; i < SIZE; i++) bytes[i] = (char)(i % 251);
-    CHECK_STATUS(OK, file_write(path, bytes, SIZE));
-    CHECK_STATUS(OK, file_map_open(&map, path));
-    CHECK(!memcmp(map.data, bytes, SIZE));
-    int64_t before = memory_resident_bytes();
-    file_map_evict(&map, 1, SIZE - 1);
-    CHECK(before - memory_resident_bytes() > SIZE / 2);
-    CHECK(!memcmp(map.data, bytes, SIZE));
-    file_map_evict(&map, SIZE, SIZE + 4096); /* past the end: ignored */
-    file_map_close(&map);
-    file_map_evict(&map, 0, 0);
-    free(path), free(bytes);
 }
 
 TEST(file_glob_returns_sorted_paths)

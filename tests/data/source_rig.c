@@ -74,7 +74,7 @@ void source_rig_check_fails(const char *path, const char *why)
     struct source_config c = source_rig_config(path);
     struct source s = source_rig_open(&c);
     struct text got = {0};
-    CHECK_STATUS(DATA, source_rig_read_part(&s, 0, 1, &got));
+    CHECK_STATUS(RECORD, source_rig_read_part(&s, 0, 1, &got));
     CHECK_MESSAGE(path);
     CHECK_MESSAGE(why);
     text_release(&got);

@@ -68,7 +68,7 @@ TEST(corpus_reports_the_neurons_of_spike_count_sessions)
     bool are;
     CHECK_STATUS(OK, walk(&spikes, 1, 9, &seen));
     CHECK(seen.count == 1 && seen.ids == 9 && seen.neurons[0] == 2 && seen.last == 255);
-    CHECK_STATUS(DATA, walk(&spikes, 1, 0, &seen)); /* the lists of row 4 differ in length */
+    CHECK_STATUS(RECORD, walk(&spikes, 1, 0, &seen)); /* the lists of row 4 differ in length */
     CHECK(seen.count == 2 && seen.neurons[1] == 1);
     CHECK_STATUS(OK, corpus_is_spike_counts(&spikes, &are));
     CHECK(are);

@@ -19,7 +19,7 @@ static void check_text(const char *line, const char *want)
 static void check_rejected(const char *line, const char *why)
 {
     struct text t = {0};
-    CHECK_STATUS(DATA, pull(line, "text", &t));
+    CHECK_STATUS(RECORD, pull(line, "text", &t));
     CHECK_MESSAGE("a.jsonl, line 3: ");
     CHECK_MESSAGE(why);
     text_release(&t);
@@ -44,7 +44,7 @@ TEST(jsonl_compares_keys_after_unescaping)
     check_text("{\"t\\u0065xt\": \"a\"}", "a");
     CHECK_STATUS(OK, pull("{\"caf\\u00e9\": \"a\"}", "caf\xC3\xA9", &t));
     CHECK_STATUS(OK, pull("{\"a\\\"b\\\\\": \"a\"}", "a\"b\\", &t));
-    CHECK_STATUS(DATA, pull("{\"a\\\\b\": \"a\"}", "a\\\\b", &t));
+    CHECK_STATUS(RECORD, pull("{\"a\\\\b\": \"a\"}", "a\\\\b", &t));
     text_release(&t);
 }
 
@@ -163,7 +163,7 @@ TEST(jsonl_never_reads_past_the_line)
     for (size_t len = 0; len < sizeof whole - 1; len++) {
         char *cut = heap(len);
         memcpy(cut, whole, len);
-        CHECK_STATUS(DATA, jsonl_text(cut, len, "text", "cut", &t));
+        CHECK_STATUS(RECORD, jsonl_text(cut, len, "text", "cut", &t));
         free(cut);
     }
     text_release(&t);
@@ -198,7 +198,7 @@ TEST(jsonl_joins_the_strings_of_a_list)
         {"{\"files\": [{\"text\": \"a\"},]}", "not a JSON object"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        CHECK_STATUS(DATA, pull(wrong[i][0], "files[].text", &t));
+        CHECK_STATUS(RECORD, pull(wrong[i][0], "files[].text", &t));
         CHECK_MESSAGE(wrong[i][1]);
     }
     text_release(&t);

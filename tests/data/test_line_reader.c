@@ -155,3 +155,39 @@ TEST(line_reader_reads_an_open_file)
         text_release(&packed);
     }
 }
+
+TEST(line_reader_reads_on_after_a_line_that_is_too_long)
+{
+    enum { LIMIT = 1 << 17, LONG = 1 << 20 };
+    struct text lines = {0}, packed = {0};
+    for (int last = 0; last < 2; last++) { /* in the middle; at the end, without a line break */
+        text_clear(&lines);
+        text_adds(&lines, "one\n");
+        text_reserve(&lines, LONG);
+        memset(lines.data + lines.len, 'a', LONG);
+        lines.len += LONG;
+        if (!last) text_adds(&lines, "\ntwo\n");
+        for (int k = 0; k < NUM_KINDS; k++) {
+            struct line_reader *l;
+            const char *line;
+            size_t len;
+            bool end;
+            text_clear(&packed);
+            kinds[k].pack(&packed, lines.data, lines.len);
+            const char *path = rig_bytes(test_folder(), kinds[k].name, packed.data, packed.len);
+            CHECK_STATUS(OK, line_reader_open(&l, path));
+            line_reader_set_limit(l, LIMIT);
+            CHECK_STATUS(OK, line_reader_next(l, &line, &len, &end));
+            CHECK(!end && len == 3);
+            CHECK_STATUS(RECORD, line_reader_next(l, &line, &len, &end));
+            CHECK(!end);
+            CHECK_MESSAGE("a line is longer than 131072 bytes");
+            CHECK_STATUS(OK, line_reader_next(l, &line, &len, &end));
+            CHECK(last ? end : !end && len == 3 && !memcmp(line, "two", 3));
+            CHECK_STATUS(OK, line_reader_next(l, &line, &len, &end));
+            CHECK(end);
+            line_reader_close(l);
+        }
+    }
+    text_release(&lines), text_release(&packed);
+}

@@ -377,7 +377,7 @@ TEST(loader_reports_failures_of_its_prefetch_thread)
         CHECK(st == STATUS_DATA);
         CHECK_MESSAGE("the value of \"text\" is not a string");
         CHECK(strstr(status_stack(), "stream_row"));
-        if (ahead) CHECK_STATUS(DATA, loader_next(l, &b, &rows)); /* and on every later call */
+        CHECK_STATUS(DATA, loader_next(l, &b, &rows)); /* and on every later call */
         loader_close(l);
         rig_release(&r);
     }
@@ -497,7 +497,6 @@ TEST(loader_rejects_a_cursor_of_other_data_or_settings)
 {
     struct text cursor = {0};
     const char *folder = test_folder(), *settings = "saved with different data settings";
-    const char *files = "*.jsonl: the data position was saved with other files";
     rig_text(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
     for (int k = 0; k < 12; k++) {
         struct rig r;
@@ -517,8 +516,10 @@ TEST(loader_rejects_a_cursor_of_other_data_or_settings)
             rig_add(&r, test_path(folder, "*.jsonl"), 1);
             why = "saved with 1 sources; configured: 2";
             break;
-        case 10: r.sources[0].weight = 2, why = files; break;
-        default: rig_text(folder, "b.jsonl", "{\"text\": \"more\"}\n"); why = files;
+        case 10: r.sources[0].weight = 2, why = "saved with another column, weight"; break;
+        default:
+            rig_text(folder, "b.jsonl", "{\"text\": \"more\"}\n");
+            why = "b.jsonl: the file is new";
         }
         check_rejected(&r, cursor.data, STATUS_CONFIG, why);
         rig_release(&r);

@@ -6,6 +6,8 @@
 #include "formats/megatron.h"
 #include "test.h"
 
+#include <unistd.h>
+
 static struct tokenizer *bytes_tokenizer(void)
 {
     struct tokenizer *t;
@@ -28,21 +30,34 @@ static void write_lines(const char *path, int n)
     text_release(&t);
 }
 
-static enum status run(const char *source, const char *prefix, int threads, bool force,
-                       struct prepare_stats *done)
+/* Prepares the text with the tokenizer "bytes", as the request's other fields say. */
+static enum status run_request(struct prepare_request p, const char *source,
+                               struct prepare_stats *done)
 {
     struct tokenizer *t = bytes_tokenizer();
     struct source_config config = {.path = source, .column = "text", .weight = 1};
-    struct prepare_request p = {.sources = &config,
-                                .num_sources = 1,
-                                .tokenizer = t,
-                                .prefix = prefix,
-                                .eos = true,
-                                .force = force,
-                                .threads = threads};
+    p.sources = &config, p.num_sources = 1;
+    p.tokenizer = t;
+    p.eos = true;
     enum status st = prepare_token_files(&p, done);
     tokenizer_close(t);
     return st;
+}
+
+static enum status run(const char *source, const char *prefix, int threads, bool force,
+                       struct prepare_stats *done)
+{
+    const struct prepare_request p = {.prefix = prefix, .force = force, .threads = threads};
+    return run_request(p, source, done);
+}
+
+/* Accepts that the files of this name have changed. */
+static enum status run_accepting(const char *source, const char *prefix, const char *accepted,
+                                 struct prepare_stats *done)
+{
+    const struct prepare_request p = {
+        .prefix = prefix, .threads = 1, .accept_changed = {&accepted, 1}};
+    return run_request(p, source, done);
 }
 
 static void check_same(const char *a, const char *b)
@@ -123,17 +138,71 @@ TEST(prepare_resumes_an_interrupted_run)
     CHECK_STATUS(OK, file_read(text, 1 << 30, &bytes));
     bytes.data[bytes.len - 3] = 'x'; /* in the last line: "} becomes x} */
     CHECK_STATUS(OK, file_write(text, bytes.data, bytes.len));
-    CHECK_STATUS(DATA, run(text, resumed, 1, false, &done));
+    CHECK_STATUS(RECORD, run(text, resumed, 1, false, &done));
     CHECK_MESSAGE("a.jsonl");
     CHECK(!file_exists(test_path(folder, "resumed.idx")));
     bytes.data[bytes.len - 3] = '"';
     CHECK_STATUS(OK, file_write(text, bytes.data, bytes.len));
-    CHECK_STATUS(OK, run(text, resumed, 1, false, &done));
+    CHECK_STATUS(CONFIG, run(text, resumed, 1, false, &done));
+    CHECK_MESSAGE("/a.jsonl: the content of the file has changed");
+    CHECK_MESSAGE("--accept-changed \"");
+    CHECK_MESSAGE("--force starts over");
+    CHECK_STATUS(OK, run_accepting(text, resumed, "a.jsonl", &done));
     CHECK(done.text_resumed > 4000000);
     check_same(straight, resumed);
     CHECK(!file_exists(test_path(folder, "resumed.prepare.json")));
     CHECK(!file_exists(test_path(folder, "resumed.idx.part")));
     text_release(&bytes);
+}
+
+TEST(prepare_refuses_to_resume_over_another_file)
+{
+    const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
+    const char *straight = test_path(folder, "straight"), *resumed = test_path(folder, "resumed");
+    struct prepare_stats done;
+    struct text bytes = {0};
+    uint64_t part;
+    write_lines(text, 80000);
+    CHECK_STATUS(OK, file_read(text, 1 << 30, &bytes));
+    bytes.data[bytes.len - 3] = 'x';
+    CHECK_STATUS(OK, file_write(text, bytes.data, bytes.len));
+    CHECK_STATUS(DATA, run(text, resumed, 1, false, &done));
+    write_lines(text, 70000);
+    CHECK_STATUS(OK, run(text, straight, 1, false, &done));
+    for (int i = 0; i < 2; i++) { /* the refusal leaves what is complete */
+        CHECK_STATUS(CONFIG, run(text, resumed, 1, false, &done));
+        CHECK_MESSAGE("/a.jsonl: the file has ");
+        CHECK_STATUS(OK, file_size(test_path(folder, "resumed.bin.part"), &part));
+        CHECK(part > 4000000);
+    }
+    CHECK_STATUS(OK, run(text, resumed, 1, true, &done));
+    CHECK(done.text_resumed == 0);
+    check_same(straight, resumed);
+    text_release(&bytes);
+}
+
+struct truncation {
+    const char *path;
+    int batches;
+};
+
+static void truncate_later(void *context, const struct prepare_stats *so_far)
+{
+    struct truncation *t = context;
+    if (so_far->documents && !t->batches++) CHECK(!truncate(t->path, 4 << 20));
+}
+
+TEST(prepare_fails_if_a_file_is_truncated_while_it_is_read)
+{
+    const char *folder = test_folder();
+    struct truncation t = {.path = test_path(folder, "a.jsonl")};
+    const struct prepare_request p = {
+        .prefix = test_path(folder, "p"), .threads = 1, .progress = truncate_later, .context = &t};
+    struct prepare_stats done;
+    write_lines(t.path, 160000);
+    CHECK_STATUS(DATA, run_request(p, t.path, &done));
+    CHECK_MESSAGE("/a.jsonl: the file was truncated from ");
+    CHECK(t.batches && !file_exists(test_path(folder, "p.idx")));
 }
 
 TEST(prepare_starts_over_if_the_journal_does_not_match)
@@ -175,7 +244,7 @@ static void check_documents(const char *prefix, const int32_t *want, const uint6
     CHECK(m.num_documents == documents);
     for (uint64_t d = 0; d < documents; want += lengths[d++]) {
         CHECK(megatron_document_length(&m, d) == lengths[d]);
-        CHECK_STATUS(OK, megatron_read_document(&m, d, 0, ids));
+        CHECK_STATUS(OK, megatron_read_document(&m, d, lengths[d], 0, ids));
         CHECK(!memcmp(ids, want, lengths[d] * sizeof *ids));
     }
     megatron_close(&m);
@@ -206,9 +275,9 @@ TEST(prepare_copies_token_ids)
                                         "tests/oracle/data/arrow/stream.arrow"};
     struct prepare_stats done;
     for (int i = 0; i < 2; i++) { /* the fifth row is damaged */
-        CHECK_STATUS(DATA, run_column(paths[i], "spike_counts", prefix, &done));
+        CHECK_STATUS(RECORD, run_column(paths[i], "spike_counts", prefix, &done));
         CHECK_MESSAGE("row 4: its lists differ in length");
-        CHECK_STATUS(DATA, run_column(paths[i], "input_ids", prefix, &done));
+        CHECK_STATUS(RECORD, run_column(paths[i], "input_ids", prefix, &done));
         CHECK_MESSAGE("row 4: token ID 2147483648 is out of range");
     }
     const int32_t want[] = {5, 6, 7, 0};
@@ -219,7 +288,7 @@ TEST(prepare_copies_token_ids)
     CHECK_STATUS(OK,
                  run_column("tests/oracle/data/arrow/ids.arrow", "spike_counts", prefix, &done));
     check_documents(prefix, counts, (uint64_t[]){9, 2}, 2);
-    CHECK_STATUS(DATA, run_column("tests/oracle/data/arrow/ids.arrow", "large", prefix, &done));
+    CHECK_STATUS(RECORD, run_column("tests/oracle/data/arrow/ids.arrow", "large", prefix, &done));
     CHECK_MESSAGE("row 0 has token ID 259; the vocabulary size is 259");
 }
 

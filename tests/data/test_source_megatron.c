@@ -28,7 +28,7 @@ TEST(source_has_sequences_for_a_single_token_file_pair_only)
     struct source_tokens tokens = {.vocab_size = 26};
     CHECK_STATUS(OK, source_read_sequence(&s, &(struct source_span){2, 1, 2}, &tokens, ids));
     CHECK(ids[0] == 24 && ids[1] == 25);
-    CHECK_STATUS(DATA, source_read_sequence(&s, &(struct source_span){2, 2, 2}, &tokens, ids));
+    CHECK_STATUS(RECORD, source_read_sequence(&s, &(struct source_span){2, 2, 2}, &tokens, ids));
     CHECK_MESSAGE("sequence 2 has token ID 26");
     source_close(&s);
     for (int i = 0; i < 2; i++) { /* none for two pairs, none for text */

@@ -31,7 +31,7 @@ TEST(source_mock_documents_count_up_to_end_of_text)
         if (length > 5) CHECK(part[0] == 4 && part[1] == 5);
     }
     CHECK(documents == 10);
-    const struct source_tokens unknown = {0};
+    struct source_tokens unknown = {0};
     CHECK_STATUS(CONFIG,
                  source_read_sequence(&s, &(struct source_span){0, 0, 1}, &unknown, r.ids.ids));
     CHECK_MESSAGE("mock data requires a tokenizer or model.vocab_size");

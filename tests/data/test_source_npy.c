@@ -37,7 +37,7 @@ TEST(source_reads_rows_of_a_2d_array_or_16384_tokens_of_a_1d_array)
     CHECK(none);
     t.vocab_size = 249, cursor.position = 0, ids.count = 0;
     CHECK_STATUS(OK, source_find(&s, NULL, &cursor, &f, &none));
-    CHECK_STATUS(DATA, source_read(&s, &f, &t, &ids));
+    CHECK_STATUS(RECORD, source_read(&s, &f, &t, &ids));
     CHECK_MESSAGE("element 249 is 249: token IDs must be between 0 and 248");
     source_close(&s);
     token_list_release(&ids);

@@ -36,7 +36,7 @@ TEST(source_reads_parquet_ids_without_tokenizer_and_checks_the_vocabulary)
     CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
     CHECK(ids.count == 3 && ids.ids[2] == 7);
     t.vocab_size = 7;
-    CHECK_STATUS(DATA, source_read(&s, &f, &t, &ids));
+    CHECK_STATUS(RECORD, source_read(&s, &f, &t, &ids));
     CHECK_MESSAGE("row 0 has token ID 7");
     source_reader_trim(&reader);
     CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));
@@ -120,7 +120,7 @@ TEST(source_reports_the_parquet_row_that_is_not_utf8)
     struct source_config c = {.path = parquet, .column = "not_utf8", .weight = 1};
     struct source s = source_rig_open(&c);
     struct text out = {0};
-    CHECK_STATUS(DATA, source_rig_read_part(&s, 0, 1, &out));
+    CHECK_STATUS(RECORD, source_rig_read_part(&s, 0, 1, &out));
     CHECK_MESSAGE("row 0: the text is not UTF-8");
     text_release(&out);
     source_close(&s);

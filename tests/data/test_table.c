@@ -66,7 +66,7 @@ static void check_ids(const char *path)
     CHECK_STATUS(OK, read_ids(path, "input_ids", 1, NULL, 0));
     CHECK_STATUS(OK, read_ids(path, "input_ids", 2, NULL, 0));
     CHECK_STATUS(OK, read_ids(path, "input_ids", 3, (const int32_t[]){0}, 1));
-    CHECK_STATUS(DATA, read_ids(path, "input_ids", 4, NULL, 0));
+    CHECK_STATUS(RECORD, read_ids(path, "input_ids", 4, NULL, 0));
     CHECK_MESSAGE("row 4: token ID 2147483648 is out of range");
 }
 
@@ -82,7 +82,7 @@ static void check_counts(const char *path)
     CHECK_STATUS(OK, read_ids(path, "spike_counts", 1, NULL, 0));
     CHECK_STATUS(OK, read_ids(path, "spike_counts", 2, NULL, 0));
     CHECK_STATUS(OK, read_ids(path, "spike_counts", 3, (const int32_t[]){255, 9}, 2));
-    CHECK_STATUS(DATA, read_ids(path, "spike_counts", 4, NULL, 0));
+    CHECK_STATUS(RECORD, read_ids(path, "spike_counts", 4, NULL, 0));
     CHECK_MESSAGE("row 4: its lists differ in length");
 }
 

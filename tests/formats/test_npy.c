@@ -115,12 +115,12 @@ TEST(npy_elements_that_are_not_token_ids_are_rejected)
     write_npy(&t, 1, DICT("'<i8'", "False", "(4,)"),
               (int64_t[]){INT32_MAX, -1, INT64_C(1) << 31, 50}, 32);
     CHECK_STATUS(OK, parse(&n, &t));
-    CHECK_STATUS(DATA, npy_read(&n, 0, 2, 0, ids));
+    CHECK_STATUS(RECORD, npy_read(&n, 0, 2, 0, ids));
     CHECK_MESSAGE("element 1 is -1");
     CHECK(ids[0] == INT32_MAX);
-    CHECK_STATUS(DATA, npy_read(&n, 2, 1, 0, ids));
+    CHECK_STATUS(RECORD, npy_read(&n, 2, 1, 0, ids));
     CHECK_MESSAGE("element 2 is 2147483648: token IDs must be between 0 and 2147483647");
-    CHECK_STATUS(DATA, npy_read(&n, 3, 1, 50, ids));
+    CHECK_STATUS(RECORD, npy_read(&n, 3, 1, 50, ids));
     CHECK_MESSAGE("element 3 is 50: token IDs must be between 0 and 49");
     CHECK_STATUS(OK, npy_read(&n, 3, 1, 51, ids));
     CHECK(ids[0] == 50);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "base/file.h"
 #include "formats/safetensors.h"
 
 /* A file image: length, header, and `data` zero bytes. */
@@ -273,7 +274,7 @@ TEST(safetensors_read_part_of_a_tensor)
     float out[3] = {0, 0, -7};
     memcpy(t.data + t.len - sizeof half, half, sizeof half);
     CHECK_STATUS(OK, parse_bytes(&t, &s));
-    s.map = (struct file_map){(const unsigned char *)t.data, t.len};
+    s.map = (struct file_map){.data = (const unsigned char *)t.data, .size = t.len};
     CHECK_STATUS(OK, safetensors_read_part(&s, &s.tensors[0], 1, 2, out));
     CHECK(out[0] == 2 && out[1] == 3 && out[2] == -7);
     uint16_t brain[3] = {0, 0, 9};

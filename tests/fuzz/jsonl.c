@@ -70,7 +70,7 @@ static size_t walk(struct source *s, uint64_t num_parts, struct text *out)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct text out = {0};
-    struct source_file file = {.map = {bytes, len}};
+    struct source_file file = {.map = {.data = bytes, .size = len}};
     struct source s = {.kind = &source_jsonl, .files = &file, .num_files = 1, .num_positions = len};
     if (len) BUG_IF(walk(&s, 1, &out) != walk(&s, 3, &out));
     text_release(&out);

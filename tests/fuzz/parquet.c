@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct table t = {.file = {.path = heap_string("input", 5)}};
     if (!parquet_parse(&t.file, bytes, len)) {
-        t.file.map = (struct file_map){bytes, len};
+        t.file.map = (struct file_map){.data = bytes, .size = len};
         for (size_t leaf = 0; leaf < t.file.num_leaves && leaf < 16; leaf++) {
             read_leaf(&t.file, leaf);
             check_ranges(&t.file, leaf);

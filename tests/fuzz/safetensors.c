@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct safetensors s = {.path = heap_string("input", 5)};
     if (!safetensors_parse(&s, bytes, len)) {
-        s.map = (struct file_map){bytes, len};
+        s.map = (struct file_map){.data = bytes, .size = len};
         check_tensors(&s, len);
         check_round_trip(&s);
         s.map = (struct file_map){0}; /* owned by the fuzzer: do not unmap */

@@ -3,6 +3,7 @@
 #include "model/rig.h"
 #include "ops/rig.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
 

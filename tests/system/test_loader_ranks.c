@@ -47,6 +47,17 @@ static void check_gathered(struct rig *r, int readers)
     text_release(&want);
 }
 
+TEST(gathered_cursors_in_megatrons_order_equal_that_of_a_single_reader)
+{
+    struct rig r;
+    rig_init(&r, "bytes", T);
+    rig_add_kind(&r, test_folder(), 5); /* a .bin/.idx pair: two files, sampled by two readers */
+    r.data.order = ORDER_megatron;
+    r.options.run_rows = 100;
+    for (int readers = 1; readers <= READERS; readers *= 2) check_gathered(&r, readers);
+    rig_release(&r);
+}
+
 TEST(gathered_cursors_equal_those_of_a_single_reader)
 {
     for (int kind = 0; kind < RIG_KINDS; kind += 4) {

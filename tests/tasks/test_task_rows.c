@@ -4,7 +4,9 @@
 #include "base/file.h"
 #include "tasks/task_rows.h"
 
-static const char *write(const char *name, const char *bytes)
+#include <unistd.h>
+
+static const char *write_rows(const char *name, const char *bytes)
 {
     const char *path = test_path(test_folder(), name);
     CHECK_STATUS(OK, file_write(path, bytes, strlen(bytes)));
@@ -20,7 +22,7 @@ static struct task_rows *start(const char *path)
 
 TEST(lines_are_objects_and_blank_lines_are_skipped)
 {
-    struct task_rows *r = start(write("a.jsonl", "{\"a\": 1}\r\n \n{\"a\": 2}"));
+    struct task_rows *r = start(write_rows("a.jsonl", "{\"a\": 1}\r\n \n{\"a\": 2}"));
     struct json *row;
     CHECK_STATUS(OK, task_rows_next(r, &row));
     CHECK(json_number(json_get(row, "a")) == 1);
@@ -37,7 +39,7 @@ TEST(lines_that_are_no_objects_are_rejected)
 {
     static const char *const lines[] = {"[1]", "3", "{\"a\": }", "{\"a\": 1} x", "\xff"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        struct task_rows *r = start(write("a.jsonl", lines[i]));
+        struct task_rows *r = start(write_rows("a.jsonl", lines[i]));
         struct json *row;
         CHECK_STATUS(DATA, task_rows_next(r, &row));
         CHECK(!row);
@@ -45,7 +47,7 @@ TEST(lines_that_are_no_objects_are_rejected)
         task_rows_close(r);
     }
     struct task_rows *none;
-    CHECK_STATUS(CONFIG, task_rows_open(&none, write("a.csv", "a,b")));
+    CHECK_STATUS(CONFIG, task_rows_open(&none, write_rows("a.csv", "a,b")));
     CHECK_MESSAGE("expected a .jsonl");
     CHECK_STATUS(MISSING, task_rows_open(&none, "nowhere.jsonl"));
     CHECK_STATUS(MISSING, task_rows_open(&none, "nowhere.parquet"));
@@ -89,4 +91,18 @@ TEST(parquet_rows_equal_the_lines_they_were_written_from)
         CHECK(rows == 16);
         task_rows_close(a), task_rows_close(b);
     }
+}
+
+TEST(a_file_truncated_while_its_rows_are_read_fails_with_its_name)
+{
+    const char *path = write_rows("a.jsonl", "{\"a\": 1}\n{\"a\": 2}\n");
+    struct task_rows *r = start(path);
+    struct json *row;
+    CHECK_STATUS(OK, task_rows_next(r, &row));
+    json_free(row);
+    CHECK(!truncate(path, 9));
+    CHECK_STATUS(DATA, task_rows_next(r, &row));
+    CHECK(!row);
+    CHECK_MESSAGE("a.jsonl: the file was truncated from 18 to 9 bytes");
+    task_rows_close(r);
 }

@@ -210,7 +210,7 @@ TEST(encoder_rejects_a_piece_over_the_limit)
     char *string = heap(len);
     memset(string, 'a', len);
     CHECK_STATUS(OK, encoder_make(&e, t));
-    CHECK_STATUS(DATA, encoder_encode(e, string, len, &ids));
+    CHECK_STATUS(RECORD, encoder_encode(e, string, len, &ids));
     CHECK_MESSAGE("67108865");
     free(string);
     token_list_release(&ids);

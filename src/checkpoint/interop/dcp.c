@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/dcp.h"
 
+#include "base/file.h"
 #include "base/log.h"
 
 #include <stdlib.h>
@@ -175,8 +176,7 @@ out:
     pickle_release(&pickle);
     text_release(&metadata);
     free(file);
-    if (st) tensor_slices_release(slices);
-    return st;
+    return tensor_slices_opened(slices, st);
 }
 
 enum status dcp_open(struct tensor_slices *slices, const char *path,
@@ -197,6 +197,5 @@ enum status dcp_open_moments(struct tensor_slices *slices, const char *path,
             "%s: ignoring the optimizer's moments: they are not keyed by the names of the weights",
             path);
     enum status st = slices->count ? torch_state_finish(state, path) : STATUS_OK;
-    if (st) tensor_slices_release(slices);
-    return st;
+    return tensor_slices_opened(slices, st);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/meta.h"
 
+#include "base/file.h"
 #include "checkpoint/interop/params_json.h"
 #include "formats/torch_writer.h"
 
@@ -126,8 +127,7 @@ enum status meta_open(struct tensor_slices *slices, const char *path,
     TRY_OUT(tensor_slices_finish(slices));
 out:
     file_list_release(&files);
-    if (st) tensor_slices_release(slices);
-    return st;
+    return tensor_slices_opened(slices, st);
 }
 
 /* Meta's code loads with strict=True, so a tied model must have the embedding under both names.

@@ -323,6 +323,5 @@ enum status nxdt_open(struct tensor_slices *slices, const char *path,
 out:
     release_reader(&r);
     nxdt_files_release(&files);
-    if (st) tensor_slices_release(slices);
-    return st;
+    return tensor_slices_opened(slices, st);
 }

@@ -87,6 +87,8 @@ static enum status detect_tied(const struct tensor_slices *slices, bool *tied)
         tensor_slices_forget(slices, b, at, n);
         *tied = !memcmp(x, y, n * sizeof *x);
     }
+    TRY_OUT(tensor_slices_check(a));
+    TRY_OUT(tensor_slices_check(b));
 out:
     free(x), free(y);
     return st;

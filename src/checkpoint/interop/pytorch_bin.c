@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/pytorch_bin.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/interop/weight_map.h"
 
@@ -90,6 +91,5 @@ enum status pytorch_bin_open(struct tensor_slices *slices, const char *folder)
     TRY_OUT(tensor_slices_finish(slices));
 out:
     free(index), free(single);
-    if (st) tensor_slices_release(slices);
-    return st;
+    return tensor_slices_opened(slices, st);
 }

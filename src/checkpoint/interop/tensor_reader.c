@@ -49,6 +49,7 @@ enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t cou
         void *to = (char *)out + at * dtype_bytes(dtype);
         TRY(r->sliced ? read_sliced(r, begin, n, dtype, to)
                       : read_safetensors(r, begin, n, dtype, to));
+        TRY(r->sliced ? tensor_slices_check(r->sliced) : file_map_check(&r->file->map));
         if (r->begin == r->end) r->begin = begin, r->end = end;
         if (begin < r->begin) r->begin = begin;
         if (end > r->end) r->end = end;

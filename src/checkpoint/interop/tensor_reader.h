@@ -21,7 +21,8 @@ static inline bool tensor_reader_is_open(const struct tensor_reader *r)
 {
     return r->file || r->sliced;
 }
-/* Reads `count` elements from `first` on, as `dtype` (F32 or BF16). */
+/* Reads `count` elements from `first` on, as `dtype` (F32 or BF16).  DATA, IO: as
+ * file_map_check. */
 enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
                                enum dtype dtype, void *out);
 void tensor_reader_close(struct tensor_reader *r); /* releases the remaining pages */

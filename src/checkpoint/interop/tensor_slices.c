@@ -112,6 +112,16 @@ enum status tensor_slices_finish(struct tensor_slices *s)
     return STATUS_OK;
 }
 
+enum status tensor_slices_opened(struct tensor_slices *s, enum status st)
+{
+    for (size_t i = 0; i < s->num_maps; i++) {
+        enum status torn = file_map_check(s->maps[i]);
+        if (torn) st = torn;
+    }
+    if (st) tensor_slices_release(s);
+    return st;
+}
+
 void tensor_slices_release(struct tensor_slices *s)
 {
     for (size_t i = 0; i < s->num_maps; i++) {
@@ -178,6 +188,14 @@ static enum status read_row(const struct tensor_slices *s, const struct sliced_t
         out += end - r.from;
         r.from = end;
     }
+    return STATUS_OK;
+}
+
+/* Slices of a file are added in succession. */
+enum status tensor_slices_check(const struct sliced_tensor *t)
+{
+    for (size_t k = 0; k < t->count; k++)
+        if (!k || t->all[k].map != t->all[k - 1].map) TRY(file_map_check(t->all[k].map));
     return STATUS_OK;
 }
 

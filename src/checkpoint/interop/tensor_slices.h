@@ -8,7 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/file.h"
+#include "base/file_map.h"
 #include "checkpoint/interop/tensor_name.h"
 #include "formats/torch.h"
 
@@ -57,13 +57,17 @@ enum status tensor_slices_add(struct tensor_slices *s, const struct tensor_name 
                               const struct file_slice *slice);
 /* Call after the last slice.  DATA: the slices do not cover a tensor. */
 enum status tensor_slices_finish(struct tensor_slices *s);
+/* Checks the mappings after opening, which ended with `st`; releases the slices after a failure. */
+enum status tensor_slices_opened(struct tensor_slices *s, enum status st);
 void tensor_slices_release(struct tensor_slices *s);
 
 const struct sliced_tensor *tensor_slices_find(const struct tensor_slices *s,
                                                const struct tensor_name *name);
-/* Reads elements [first, first + count) of the tensor, in our row order. */
+/* Reads elements [first, first + count) of the tensor, in our row order.  Before using them, call
+ * tensor_slices_check, which is file_map_check of all its slices. */
 enum status tensor_slices_read(const struct tensor_slices *s, const struct sliced_tensor *t,
                                size_t first, size_t count, float *out);
+enum status tensor_slices_check(const struct sliced_tensor *t);
 /* Releases their pages from the mappings. */
 void tensor_slices_forget(const struct tensor_slices *s, const struct sliced_tensor *t,
                           size_t first, size_t count);

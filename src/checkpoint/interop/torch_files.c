@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/torch_files.h"
 
+#include "base/file.h"
 #include "checkpoint/interop/dcp.h"
 #include "checkpoint/interop/hf_config.h"
 #include "checkpoint/interop/meta.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/torch_state.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/interop/state_json.h"
 #include "checkpoint/interop/tensor_slices.h"

@@ -88,7 +88,8 @@ enum status regex_find(struct regex_match *m, const unsigned char *text, size_t 
     if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
         PCRE2_UCHAR why[128];
         pcre2_get_error_message(found, why, sizeof why);
-        FAIL(DATA, "matching the splitting pattern failed at byte %zu of a text: %s", at, why);
+        if (found == PCRE2_ERROR_NOMEMORY) FAIL(MEMORY, "the splitting pattern: %s", (char *)why);
+        FAIL(RECORD, "matching the splitting pattern failed at byte %zu of a text: %s", at, why);
     }
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(m->data);
     out->begin = found > 0 ? span[0] : len;

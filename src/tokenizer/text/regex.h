@@ -22,7 +22,7 @@ struct regex_match *regex_match_make(const struct regex *r);
 void regex_match_free(struct regex_match *m);
 
 /* Finds the next match at or after `at`; without one, both offsets are `len`.
- * DATA: PCRE2 reaches its match limit. */
+ * RECORD: PCRE2 reaches its match limit. */
 enum status regex_find(struct regex_match *m, const unsigned char *text, size_t len, size_t at,
                        struct regex_span *out);
 /* The version of PCRE2, such as "10.42 2022-12-11". */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/interop/dcp.h"
 #include "test.h"

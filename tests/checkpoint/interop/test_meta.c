@@ -165,3 +165,23 @@ TEST(pth_pickle_with_a_function_is_rejected_by_name)
     text_release(&all), text_release(&part);
     zip_writer_release(&w);
 }
+
+TEST(meta_file_truncated_while_it_is_read_fails_with_its_name)
+{
+    const char *path = test_path(test_folder(), "consolidated.00.pth");
+    struct text bytes = {0};
+    struct tensor_slices slices;
+    float row[8];
+    CHECK_STATUS(OK, file_read(LLAMA2 "/consolidated.00.pth", 1 << 24, &bytes));
+    CHECK_STATUS(OK, file_write(path, bytes.data, bytes.len));
+    CHECK_STATUS(OK, meta_open(&slices, path, NULL));
+    const struct sliced_tensor *t = &slices.tensors[0];
+    CHECK_STATUS(OK, tensor_slices_read(&slices, t, 0, 8, row));
+    CHECK_STATUS(OK, tensor_slices_check(t));
+    CHECK(!truncate(path, 0));
+    CHECK_STATUS(OK, tensor_slices_read(&slices, t, 0, 8, row));
+    CHECK_STATUS(DATA, tensor_slices_check(t));
+    CHECK_MESSAGE("consolidated.00.pth: the file was truncated from ");
+    tensor_slices_release(&slices);
+    text_release(&bytes);
+}

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/interop/meta.h"
 #include "checkpoint/interop/params_json.h"

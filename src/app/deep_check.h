@@ -1,0 +1,15 @@
+/* deep_check.h -- `check --deep`: reads all data of a run as training would. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "app/preflight.h"
+
+struct deep_check {
+    uint64_t num_sources, num_sums; /* num_sums: pairs of token files with checksums */
+    uint64_t bytes, num_read, num_bad;
+};
+
+/* Reads every byte of the training and validation data and logs the first bad records, with file
+ * and line.  DATA: a file is damaged, or records are bad and data.on_bad_record = "stop", or they
+ * are more than data.bad_record_limit.  MISSING: data is not on this machine. */
+enum status deep_check(struct deep_check *d, const struct config *c, const struct preflight *p);

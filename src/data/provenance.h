@@ -1,0 +1,44 @@
+/* provenance.h -- which data a saved position belongs to: the version of every file, the options
+ * that select documents, and the tokenizer.
+ *
+ * Resume   Positions are numbers: in other data they point to other documents, and another
+ *          tokenizer gives the model other tokens.  So a difference is refused, unless the user
+ *          names the file: data.accept_changed, prepare --accept-changed. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "comm/comm.h"
+#include "data/source.h"
+
+struct provenance {
+    const struct source *sources; /* open; borrowed, as is the tokenizer */
+    size_t num_sources;
+    const struct tokenizer *tokenizer; /* NULL: all sources hold IDs */
+    size_t reader, num_readers;        /* this data-parallel reader samples every nth file */
+    struct file_versions *versions;    /* of each source's files; owned.  NULL: not sampled; then
+                                          names and sizes of files count */
+    bool is_gathered;
+};
+
+/* Samples this reader's share of the files.  MISSING, IO, DATA: as file_sample_hash. */
+enum status provenance_sample(struct provenance *p);
+void provenance_release(struct provenance *p);
+/* Completes the samples before they are written: collective over `readers`, in which rank r is
+ * reader r.  COMM: a rank failed. */
+enum status provenance_gather(struct provenance *p, const struct comm *readers);
+
+/* Writes it as members of the object that is open. */
+void provenance_write(const struct provenance *p, struct json_writer *w);
+
+struct provenance_rules {
+    const struct option_list *accepted; /* files, patterns or "tokenizer" */
+    bool is_quiet;                      /* do not log what was accepted */
+    /* For messages: what has the position, how to accept changes, and how to restart. */
+    const char *saved_in, *accept_begin, *accept_next, *accept_end, *restart;
+};
+/* Compares with what provenance_write wrote; each reader the files that it sampled, and all files
+ * if those differ or changes may be accepted.  is_changed[i]: source i has changes that were
+ * accepted.  CONFIG: a difference that was not; the message names the files.  DATA: the saved one
+ * is damaged. */
+enum status provenance_check(struct provenance *p, const struct json *saved,
+                             const struct provenance_rules *rules, bool *is_changed);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/source_scan.h"
+
+#include "data/source.h"
+#include "data/source_kind.h"
+#include "formats/megatron_sum.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARTS_PER_THREAD = 8, PROGRESS_RECORDS = 256 };
+
+struct scan_part {
+    uint64_t number, count; /* of parts */
+    uint64_t bytes;
+    struct bad_records bad;
+    struct failure failure;
+};
+
+/* Adds a part's bytes and counts to the whole. */
+static void add_progress(struct source_scan *s, struct scan_part *p)
+{
+#pragma omp critical(source_scan_progress)
+    {
+        s->bytes += p->bytes;
+        s->bad.num_read += p->bad.num_read, s->bad.num_bad += p->bad.num_bad;
+        if (s->progress) s->progress(s->context, s);
+    }
+    p->bytes = p->bad.num_read = p->bad.num_bad = 0;
+}
+
+static enum status read_part(struct source_scan *s, struct scan_part *p, struct source_tokens *t)
+{
+    struct source_range range = source_part(s->source, p->number, p->count);
+    struct source_reader reader = {0};
+    struct source_document d = {0};
+    struct token_list ids = {0};
+    enum status st = STATUS_OK;
+    if (s->tokenizer) TRY_OUT(encoder_make(&t->encoder, s->tokenizer));
+    for (bool none = false;;) {
+        TRY_OUT(source_find(s->source, &reader, &range, &d, &none));
+        if (none) break;
+        ids.count = 0;
+        TRY_OUT(source_read(s->source, &d, t, &ids));
+        p->bytes += d.is_bad ? 0 : d.len * (s->source->holds_ids ? sizeof(int32_t) : 1);
+        if (p->bad.num_read == PROGRESS_RECORDS) add_progress(s, p);
+    }
+out:
+    source_reader_close(&reader);
+    text_release(&d.text);
+    token_list_release(&ids);
+    return st;
+}
+
+static void scan_part(struct source_scan *s, struct scan_part *p)
+{
+    struct source_tokens t = {
+        .tokenizer = s->tokenizer, .vocab_size = s->vocab_size, .bad = &p->bad};
+    p->bad.is_unlimited = true;
+    status_save(&p->failure, read_part(s, p, &t));
+    add_progress(s, p);
+    encoder_free(t.encoder);
+    text_release(&t.text);
+}
+
+/* A line, unless the text has it: parts may share a damaged page. */
+static void add_damage(struct source_scan *s, const char *line)
+{
+    if (s->damage.len && strstr(s->damage.data, line)) return;
+    text_addf(&s->damage, "%s%s", s->damage.len ? "\n" : "", line);
+}
+
+/* Compares every byte of token files with their PREFIX.sum, if they have one. */
+static void verify_sums(struct source_scan *s)
+{
+    for (size_t i = 0; i < s->source->num_files && s->source->kind == &source_megatron; i++) {
+        const char *prefix = s->source->files[i].tokens.prefix;
+        size_t len;
+        uint64_t bytes;
+        if (!megatron_sum_exists(prefix, &len)) continue;
+        if (megatron_sum_verify(prefix, &s->damage, &bytes)) add_damage(s, status_message());
+        s->num_sums++;
+    }
+}
+
+enum status source_scan_run(struct source_scan *s)
+{
+    bool seeks = s->source->kind->seeks;
+    int threads = s->threads > 0 ? s->threads : omp_get_max_threads();
+    size_t parts = seeks ? (size_t)threads * PARTS_PER_THREAD : s->source->num_files;
+    struct scan_part *all = heap(parts * sizeof *all);
+    enum status st = STATUS_OK;
+    if (!s->source->holds_ids && !s->tokenizer)
+        FAIL_OUT(CONFIG, "%s is text: data.tokenizer is required", s->source->config->path);
+    verify_sums(s);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (size_t i = 0; i < parts; i++) {
+        all[i].number = i, all[i].count = parts;
+        scan_part(s, &all[i]);
+    }
+    for (size_t i = 0; i < parts; i++) {
+        bad_records_move(&s->bad, &all[i].bad);
+        if (all[i].failure.status) add_damage(s, all[i].failure.message);
+    }
+out:
+    for (size_t i = 0; i < parts; i++) bad_records_release(&all[i].bad);
+    free(all);
+    return st;
+}
+
+void source_scan_release(struct source_scan *s)
+{
+    bad_records_release(&s->bad);
+    text_release(&s->damage);
+}

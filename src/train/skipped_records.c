@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/skipped_records.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "metrics/history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_PENDING_BYTES = 1 << 20 };
+
+static bool skips(const struct config *c) { return c->data.on_bad_record == ON_BAD_RECORD_skip; }
+
+enum status skipped_records_open(struct skipped_records *s, const struct config *c, int64_t step,
+                                 bool removes)
+{
+    size_t num_removed = 0;
+    *s = (struct skipped_records){.config = c};
+    s->path = file_join(c->job.dump_folder, "bad_records.jsonl");
+    if (removes) TRY(history_truncate(s->path, step, &num_removed));
+    return STATUS_OK;
+}
+
+void skipped_records_close(struct skipped_records *s)
+{
+    free(s->path);
+    text_release(&s->pending);
+    *s = (struct skipped_records){0};
+}
+
+/* Appends in a single write, so that ranks do not interleave; a rest is written with the next. */
+static enum status append_pending(struct skipped_records *s)
+{
+    int fd = open(s->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) FAIL(IO, "%s: %s", s->path, strerror(errno));
+    ssize_t n = write(fd, s->pending.data, s->pending.len);
+    int why = n < 0 ? errno : ENOSPC;
+    if (close(fd) && n >= 0) why = errno;
+    size_t written = n > 0 ? (size_t)n : 0, left = s->pending.len - written;
+    memmove(s->pending.data, s->pending.data + written, left);
+    s->pending.len = left;
+    if (left) FAIL(IO, "%s: %s", s->path, strerror(why));
+    return STATUS_OK;
+}
+
+static void write_pending(struct skipped_records *s)
+{
+    if (!s->pending.len) return;
+    bool failed = append_pending(s) != STATUS_OK;
+    if (failed && !s->has_failed)
+        log_line(LOG_WARN, "cannot list bad records: %s; trying again later", status_message());
+    if (!failed && s->has_failed) log_line(LOG_INFO, "%s: written again", s->path);
+    s->has_failed = failed;
+    if (s->pending.len <= MAX_PENDING_BYTES) return;
+    log_line(LOG_WARN, "%s: %zu bytes are lost", s->path, s->pending.len);
+    text_clear(&s->pending);
+}
+
+void skipped_records_list(struct skipped_records *s, struct loader *l, int64_t step)
+{
+    if (!skips(s->config)) return;
+    if (l) {
+        struct bad_records *b = loader_bad_records(l);
+        bad_records_write(b, step, &s->pending);
+        bad_records_clear(b);
+    }
+    write_pending(s);
+}
+
+/* Appends the last lines of the file: those of all ranks. */
+static void add_last_lines(const char *path, struct text *out)
+{
+    enum { LINES = 3, MAX_BYTES = 2000 };
+    char tail[MAX_BYTES];
+    int fd = open(path, O_RDONLY | O_CLOEXEC), lines = 0;
+    if (fd < 0) return;
+    off_t size = lseek(fd, 0, SEEK_END), from = size > MAX_BYTES ? size - MAX_BYTES : 0;
+    ssize_t n = pread(fd, tail, sizeof tail, from);
+    close(fd);
+    size_t end = n > 0 && tail[n - 1] == '\n' ? (size_t)n - 1 : 0, begin = end;
+    while (begin && !(tail[begin - 1] == '\n' && ++lines == LINES)) begin--;
+    if (end) text_addf(out, ", the last as\n%.*s", (int)(end - begin), tail + begin);
+}
+
+/* On rank 0, about the records of all ranks. */
+static enum status report(const struct skipped_records *s, const struct bad_records *all,
+                          const char *what, bool has_changed)
+{
+    struct text where = {0}, found = {0};
+    text_addf(&where, "%s lists them", s->path);
+    bad_records_describe(all, where.data, &found);
+    if (has_changed) log_line(LOG_WARN, "%s%s", what, found.data);
+    add_last_lines(s->path, &where);
+    enum status st = bad_records_check(all, s->config->data.bad_record_limit, where.data);
+    text_release(&where), text_release(&found);
+    return st;
+}
+
+/* `num_reported`: the bad records reported so far. */
+static enum status check(const struct skipped_records *s, struct loader *l,
+                         const struct comm *world, const char *what, int64_t *num_reported)
+{
+    int64_t sums[2] = {0};
+    if (l) {
+        const struct bad_records *b = loader_bad_records(l);
+        sums[0] = (int64_t)b->num_read, sums[1] = (int64_t)b->num_bad;
+    }
+    TRY(comm_all_reduce_int64(world, REDUCE_SUM, sums, 2));
+    const struct bad_records all = {.num_read = (uint64_t)sums[0], .num_bad = (uint64_t)sums[1]};
+    bool has_changed = sums[1] != *num_reported;
+    *num_reported = sums[1];
+    if (!sums[1]) return STATUS_OK;
+    return comm_agree(world, world->rank ? STATUS_OK : report(s, &all, what, has_changed));
+}
+
+enum status skipped_records_check(struct skipped_records *s, struct loader *l,
+                                  const struct comm *world)
+{
+    if (!skips(s->config)) return STATUS_OK;
+    return check(s, l, world, "", &s->num_reported);
+}
+
+enum status skipped_records_validated(struct skipped_records *s, struct loader *l, int64_t step,
+                                      const struct comm *world)
+{
+    const struct config *c = s->config;
+    int64_t freq = c->validation.freq, steps = c->training.steps;
+    if (!skips(c)) return STATUS_OK;
+    if (step == (freq < steps ? freq : steps)) skipped_records_list(s, l, step);
+    return check(s, l, world, "validation: ", &s->num_reported_validation);
+}
