@@ -361,10 +361,12 @@ static enum status open_tokens(struct loader *l)
     const struct loader_options *o = &l->options;
     const struct tokenizer *t = o->tokenizer;
     int32_t size = t ? tokenizer_vocab_size(t) : 0;
+    /* a token that is both begins a document, as in torchtitan */
+    bool is_one = t && o->data->bos && tokenizer_bos(t) == tokenizer_eos(t);
     l->tokens = (struct source_tokens){.tokenizer = t,
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,
-                                       .eos = o->data->eos};
+                                       .eos = o->data->eos && !is_one};
     l->masked = o->objective->name == OBJECTIVE_masked;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,

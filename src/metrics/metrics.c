@@ -41,11 +41,11 @@ struct dialect {
     bool parameter_norm;
 };
 
-static struct run_progress progress_at(const struct metrics *m, int64_t step)
+static struct run_progress progress_at(const struct metrics *m, int64_t rows_done)
 {
     return (struct run_progress){
         .elapsed_s = clock_monotonic_s() - m->begin_s,
-        .remaining_s = eta_remaining_s(&m->eta, step, m->options.last_step),
+        .remaining_s = eta_remaining_s(&m->eta, rows_done, m->options.last_rows),
         .wall_s = clock_wall_s(),
         .best_throughput = m->best_throughput,
     };
@@ -54,7 +54,7 @@ static struct run_progress progress_at(const struct metrics *m, int64_t step)
 static void append_torchtitan_step(struct metrics *m, const struct step_metrics *s,
                                    const struct derived_metrics *d)
 {
-    struct run_progress p = progress_at(m, s->step);
+    struct run_progress p = progress_at(m, s->rows_done);
     console_step(&m->text, s, d, &p, m->color);
 }
 
@@ -67,7 +67,7 @@ static void append_torchtitan_validation(struct metrics *m, int64_t step, double
 static void append_megatron_step(struct metrics *m, const struct step_metrics *s,
                                  const struct derived_metrics *d)
 {
-    struct run_progress p = progress_at(m, s->step);
+    struct run_progress p = progress_at(m, s->rows_done);
     console_megatron_step(&m->text, &m->options, s, d, &p);
     console_megatron_add(&m->means, &m->options, s, d);
 }
@@ -82,7 +82,7 @@ static void append_megatron_validation(struct metrics *m, int64_t step, double l
 static void append_nxdt_step(struct metrics *m, const struct step_metrics *s,
                              const struct derived_metrics *d)
 {
-    struct run_progress p = progress_at(m, s->step);
+    struct run_progress p = progress_at(m, s->rows_done);
     console_nxdt_step(&m->text, &m->options, s, d, &p);
 }
 
@@ -294,13 +294,13 @@ static void write_events(struct metrics *m, int64_t step, const struct event_sca
 static void write_nxdt_events(struct metrics *m, const struct step_metrics *s,
                               const struct derived_metrics *d)
 {
-    double rate = console_nxdt_throughput(&m->options, d);
+    double rate = console_nxdt_throughput(d);
     const struct event_scalar scalars[] = {
         {"reduced_train_loss", s->loss},
         {"lr", s->lr},
         {"gradient_norm", s->grad_norm},
         {"global_step", (double)(s->step - 1)},
-        {"consumed_samples", (double)(s->step * m->options.rows_per_step)},
+        {"consumed_samples", (double)s->rows_done},
         {"throughput", rate},
         {"throughput_peak", fmax(m->best_throughput, rate)},
         {"epoch", 0},
@@ -346,13 +346,13 @@ static void write_torchtitan_events(struct metrics *m, const struct step_metrics
 void metrics_step(struct metrics *m, const struct step_metrics *s)
 {
     struct derived_metrics d = derived_metrics_compute(&m->options, s);
-    eta_add(&m->eta, s->seconds, s->steps);
+    eta_add(&m->eta, s->seconds, d.step_rows * (double)s->steps);
     text_clear(&m->text);
     m->dialect->step(m, s, &d);
     log_line(LOG_INFO, "%s", m->text.data);
     write_step_line(m, s, &d);
     (m->nxdt_tags ? write_nxdt_events : write_torchtitan_events)(m, s, &d);
-    m->best_throughput = fmax(m->best_throughput, console_nxdt_throughput(&m->options, &d));
+    m->best_throughput = fmax(m->best_throughput, console_nxdt_throughput(&d));
 }
 
 void metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,

@@ -217,7 +217,6 @@ static enum status resume_data(struct training_run *r, const struct json *cursor
     TRY(loader_load(r->loader, cursor));
     return STATUS_OK;
 }
-
 /* Restores steps, counters, FP8 scales and data cursor from a checkpoint of this run. */
 static enum status resume_state(struct training_run *r, const char *folder,
                                 const struct checkpoint_found *found)
@@ -295,7 +294,8 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
         .validation_due = r->validation_due,
         .last_step = c->training.steps,
         .num_ranks = world(r)->size,
-        .rows_per_step = trainer_step_rows(c, &machine->mesh),
+        .last_rows = batch_ramp_advance(&r->trainer.ramp, r->trainer.rows_done,
+                                        c->training.steps - r->trainer.steps_done),
         .row_tokens = c->training.seq_len,
         .flops_per_token = model_flops_per_token(&r->trainer.shape, (int)c->training.seq_len),
         .causal_flops_per_token =
@@ -440,6 +440,8 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
     const struct trainer *t = &r->trainer;
     struct step_metrics m = {
         .step = t->steps_done,
+        .rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh),
+        .rows_done = t->rows_done,
         .loss = s->loss,
         .max_loss = s->max_loss,
         .grad_norm = s->grad_norm,
