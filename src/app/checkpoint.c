@@ -4,6 +4,7 @@
 #include "app/arguments.h"
 #include "app/dcp_listing.h"
 #include "app/verify_tokens.h"
+#include "base/escape.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/comparison.h"
@@ -480,7 +481,8 @@ static void print_comparison(const struct comparison *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         const struct difference *d = &c->all[i];
-        printf("%-56s ", d->name);
+        char name[512];
+        printf("%-56s ", escape_controls(name, sizeof name, d->name, ""));
         if (d->kind == DIFFERENCE_NUMBERS)
             printf("max |a-b| %.6g, |a-b|/|a| %.6g\n", d->most, d->relative);
         else if (d->first)

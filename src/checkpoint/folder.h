@@ -1,7 +1,8 @@
 /* folder.h -- the folder of a run's checkpoints: list, lock, commit, retention.
  *
  * Only folders named exactly step-<digits> are checkpoints.  Nothing else is ever deleted, except
- * leftovers of a run that died (step-N.tmp, .trash-N-PID). */
+ * leftovers of a run that died (step-N.tmp, .trash-N-PID, and NAME.tmp-PID also in the folder
+ * above). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +16,7 @@ struct folder_steps {
     size_t count;
 };
 
-/* A missing folder has no steps. */
+/* A missing folder has no steps.  IO: it cannot be read. */
 enum status folder_steps_read(struct folder_steps *l, const char *folder);
 void folder_steps_release(struct folder_steps *l);
 char *folder_step_path(const char *folder, int64_t step); /* heap */

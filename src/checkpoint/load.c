@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/activity.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -85,6 +86,7 @@ static enum status load_buffer(struct tensor_origins *o, const struct shard *sha
         if (last && last != r) tensor_reader_close(last);
         last = r;
         TRY(read_run(o, p, kind, &flat));
+        activity_tick_io();
     }
     if (last) tensor_reader_close(last);
     return STATUS_OK;

@@ -37,6 +37,9 @@ struct loader_options {
     int reader, num_readers; /* this data-parallel reader and their number; 0, 1 for a single one */
     int prefetch_rows;       /* rows that a thread prefetches; 0: loader_next reads them itself */
     int block;               /* data.order = "megatron": consecutive rows per reader; 0: one */
+    int deal;                /* streams: a batch's rows are dealt in turn to this many microbatches
+                                of `block` rows, so that other numbers of readers with fewer or
+                                more microbatches see the same ones; 0, 1: they stay in order */
     int64_t run_rows;        /* megatron: rows of the whole run, over all readers */
     bool validation;         /* read the held-out documents instead of the training documents */
     bool once;               /* one pass over every document (validation, eval).  The rows do not
@@ -78,6 +81,12 @@ const struct source *loader_source(const struct loader *l, size_t i);
  * before the cursor it was loaded with, so the sum over readers is that of the run.  In a single
  * pass only the first reader has any. */
 struct bad_records *loader_bad_records(struct loader *l);
+
+/* Remembers the cursor, before a step that may fail. */
+void loader_mark(struct loader *l);
+/* Makes the cursor, with the counts of bad records, that of loader_mark again, to be saved.  Drops
+ * the list of bad records.  No row can be read afterwards. */
+void loader_rewind(struct loader *l);
 
 /* Writes the cursor as a JSON object. */
 void loader_save(const struct loader *l, struct json_writer *w);

@@ -20,6 +20,7 @@ struct evaluator {
     const struct comm *peers;    /* model-parallel ranks: the same rows; borrowed */
     const struct comm *contexts; /* context-parallel ranks: other tokens of these rows; borrowed */
     bool causal, documents;      /* attention mask; see struct microbatch */
+    bool is_exact;               /* losses are summed exactly: the same bits for any readers */
     bool has_marks;              /* also sum the losses of labels that are `mark` */
     int32_t mark;
     /* Whole rows, and this rank's tokens of them; these and the rest: evaluator_alloc. */
