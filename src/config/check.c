@@ -198,6 +198,16 @@ static enum status check_float8(const struct config *c)
     return st;
 }
 
+static enum status check_guard(const struct config *c)
+{
+    if (c->guard.replay_every && !c->device.deterministic)
+        FAIL(CONFIG,
+             "guard.replay_every = %lld requires device.deterministic = true, got false: a replay "
+             "must give the same bits",
+             (long long)c->guard.replay_every);
+    return STATUS_OK;
+}
+
 enum status config_check(const struct config *c, int num_ranks)
 {
     TRY(check_layout(c, num_ranks));
@@ -205,6 +215,7 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_data(c));
     TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
+    TRY(check_guard(c));
     return check_float8(c);
 }
 

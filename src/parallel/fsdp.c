@@ -257,6 +257,13 @@ static bool overwrites_gradients(struct fsdp *f, int unit)
     return overwrites;
 }
 
+/* Of the unit, before they are summed over ranks. */
+static float *own_gradients(const struct fsdp *f, int unit)
+{
+    if (num_shards(f) > 1) return f->state->gradients[f->state->units[unit].gradients].x;
+    return element(f->gradients, shard_offset(f, unit), F32);
+}
+
 /* --- unit_provider ------------------------------------------------------------------------- */
 
 static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
@@ -268,9 +275,8 @@ static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
     if (use & USE_GRADIENTS) buffers->overwrite = overwrites_gradients(f, unit);
     if (skips_transfers(f)) return STATUS_OK;
     if (num_shards(f) == 1) {
-        size_t offset = f->layout->units[unit].offset;
-        buffers->weights = element(f->weights, offset, f->dtype);
-        buffers->gradients = element(f->gradients, offset, F32);
+        buffers->weights = element(f->weights, f->layout->units[unit].offset, f->dtype);
+        buffers->gradients = own_gradients(f, unit);
         return STATUS_OK;
     }
     u->open = true;
@@ -282,7 +288,7 @@ static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
     }
     if (use & USE_GRADIENTS) {
         if (!f->whole_gradients) TRY(claim_gradient_slot(f, unit));
-        buffers->gradients = f->state->gradients[u->gradients].x;
+        buffers->gradients = own_gradients(f, unit);
     }
     return STATUS_OK;
 }
@@ -295,6 +301,8 @@ static enum status close_unit(struct unit_provider *p, int unit, unsigned use)
     bool last = use & USE_FINAL;
     u->open = false;
     if (!(use & USE_GRADIENTS)) return STATUS_OK;
+    if (f->observer && !is_sizing(f))
+        TRY(f->observer->see(f->observer, own_gradients(f, unit), f->layout->units[unit].elements));
     if (num_shards(f) == 1 && last) TRY(all_reduce_replicas(f, unit));
     if (num_shards(f) > 1 && (last || !f->whole_gradients))
         TRY(start_reduce_scatter(f, unit, last));

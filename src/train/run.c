@@ -154,6 +154,9 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
 {
     struct trainer *t = &r->trainer;
     if (r->saved_step == t->steps_done) return STATUS_OK;
+    if (t->integrity.is_suspect)
+        FAIL(DEVICE, "the state of step %lld may be corrupted and is not saved",
+             (long long)t->steps_done);
     struct checkpoint_state state = checkpoint_state_of(r);
     if (model_only) {
         bool half = r->config->checkpoint.export_dtype == EXPORT_bfloat16;
@@ -182,12 +185,14 @@ out:
 }
 
 /* A failed save does not end the run: the next one may succeed.  Only the last one, and the one
- * before a stop, must. */
-static void save_if_possible(struct training_run *r)
+ * before a stop, must.  DEVICE: memory is faulty. */
+static enum status save_if_possible(struct training_run *r)
 {
-    if (save_checkpoint(r, false))
-        log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s",
-                 (long long)r->trainer.steps_done, status_message());
+    enum status st = save_checkpoint(r, false);
+    if (!st || st == STATUS_DEVICE) return st;
+    log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s",
+             (long long)r->trainer.steps_done, status_message());
+    return STATUS_OK;
 }
 
 /* What all ranks do after a step: stop for the signal pending on any of them (0: none), save.  With
@@ -519,7 +524,7 @@ static enum status run_steps(struct training_run *r)
         TRY(agree_on_requests(r, &stop, &due));
         TRY(check_collectives(r, due || stop));
         if (stop) return stop_for_signal(r, stop);
-        if (done < last && due) save_if_possible(r);
+        if (done < last && due) TRY(save_if_possible(r));
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
         TRY(save_checkpoint(r, c->checkpoint.last_save_model_only));

@@ -21,6 +21,7 @@
 #include "parallel/plan.h"
 #include "parallel/replicas.h"
 #include "train/evaluator.h"
+#include "train/integrity.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
 
@@ -41,6 +42,7 @@ struct trainer {
     struct optim optim;
     struct shard shard; /* this rank's shard */
     struct fsdp fsdp;
+    struct integrity integrity;
     float *weights, *gradients; /* flat, this rank's shard; weights NULL if split: */
     uint16_t *low; /* low 16 bits of split master weights; compute_weights has the rest */
     void *exp_avg, *exp_avg_sq;  /* of optim.moments */
@@ -86,7 +88,7 @@ enum status trainer_parameter_norm(const struct trainer *t, double *norm);
 
 /* One step: next batch (`loader` is NULL if another of the peers reads), gradients, clipping,
  * update. DIVERGED: loss or gradient is not finite and guard.nonfinite = "stop"; weights are
- * unchanged. */
+ * unchanged.  DEVICE: integrity.h. */
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
 /* The same on the batch that is already in t->batch.  Leaves result->data_seconds as it is. */
 enum status trainer_train_batch(struct trainer *t, struct step_result *result);
