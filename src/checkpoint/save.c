@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 
+#include "base/activity.h"
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -75,19 +76,37 @@ out:
     return st;
 }
 
-/* Sources for buffers that the host cannot read as f32. */
-enum { WEIGHTS, EXP_AVG, EXP_AVG_SQ, BUFFERS };
+/* The buffers of a state; `stored` are those that the host cannot read as f32. */
 struct save_sources {
-    struct stored_source buffers[BUFFERS];
+    struct stored_source stored[VALUE_KINDS];
+    struct checked_source checked[VALUE_KINDS];
     float *values; /* owned */
 };
 
-static struct tensor_source make_source(struct save_sources *s, int i, struct store flat)
+static struct tensor_source read_flat(struct save_sources *s, enum value_kind kind,
+                                      struct store flat)
 {
     if (store_host_f32(&flat)) return tensor_source_flat(store_host_f32(&flat));
     if (!s->values) s->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
-    s->buffers[i] = (struct stored_source){flat, s->values};
-    return tensor_source_stored(&s->buffers[i]);
+    s->stored[kind] = (struct stored_source){flat, s->values};
+    return tensor_source_stored(&s->stored[kind]);
+}
+
+static struct tensor_source make_source(struct save_sources *s, const struct content *c,
+                                        enum value_kind kind, struct store flat)
+{
+    s->checked[kind] = (struct checked_source){.from = read_flat(s, kind, flat),
+                                               .layout = c->layout,
+                                               .kind = kind,
+                                               .rank = c->ranks->rank};
+    return tensor_source_checked(&s->checked[kind]);
+}
+
+/* DIVERGED: a value that was written is bad. */
+static enum status check_sources(const struct save_sources *s)
+{
+    for (enum value_kind i = 0; i < VALUE_KINDS; i++) TRY(tensor_source_check(&s->checked[i]));
+    return STATUS_OK;
 }
 
 static struct content content_from_state(const struct checkpoint_state *s,
@@ -98,7 +117,6 @@ static struct content content_from_state(const struct checkpoint_state *s,
         .layout = s->layout,
         .shard = s->shard,
         .ranks = ranks,
-        .weights = make_source(from, WEIGHTS, checkpoint_weights(s)),
         .dtype = s->dtype,
         .step = s->step,
         .train = s->train.len ? s->train.data : NULL,
@@ -108,9 +126,10 @@ static struct content content_from_state(const struct checkpoint_state *s,
         .objective = s->objective,
         .config_toml = s->config_toml,
     };
+    c.weights = make_source(from, &c, VALUE_WEIGHT, checkpoint_weights(s));
     if (s->exp_avg) {
-        c.exp_avg = make_source(from, EXP_AVG, checkpoint_moment(s, s->exp_avg));
-        c.exp_avg_sq = make_source(from, EXP_AVG_SQ, checkpoint_moment(s, s->exp_avg_sq));
+        c.exp_avg = make_source(from, &c, VALUE_EXP_AVG, checkpoint_moment(s, s->exp_avg));
+        c.exp_avg_sq = make_source(from, &c, VALUE_EXP_AVG_SQ, checkpoint_moment(s, s->exp_avg_sq));
     }
     return c;
 }
@@ -165,6 +184,7 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     enum status st = STATUS_OK;
     TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary.data) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
+    TRY_OUT(comm_agree(ranks, check_sources(&sources)));
     TRY_OUT(comm_agree(ranks, check_staging(c, s)));
     if (is_root) st = commit(c, &m, s->step);
     TRY_OUT(comm_agree(ranks, st));
@@ -185,6 +205,7 @@ out:
 static void *save_thread(void *context)
 {
     struct checkpointer *c = context;
+    activity_help(ACTIVITY_saving);
     status_save(&c->failure, write_checkpoint(c, &c->state));
     return NULL;
 }
@@ -227,7 +248,8 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 {
     int64_t previous = c->state.step;
     enum status lost = checkpointer_wait(c); /* the previous save failed; this one need not */
-    if (lost == STATUS_DEVICE) return lost;
+    if (lost == STATUS_DIVERGED || lost == STATUS_DEVICE)
+        return status_prefix(lost, "the checkpoint of step %lld", (long long)previous);
     if (lost && c->ranks.rank == 0)
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
@@ -249,6 +271,12 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     save_thread(c); /* the other ranks' save threads wait for this one */
     release_staged_state(c);
     return status_restore(&c->failure);
+}
+
+enum status checkpointer_abandon(struct checkpointer *c, int64_t step)
+{
+    BUG_IF(c->running);
+    return comm_agree(&c->ranks, c->ranks.rank ? STATUS_OK : folder_abandon(c->folder, step));
 }
 
 enum status checkpointer_close(struct checkpointer *c, bool failed)

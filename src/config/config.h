@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "config/options.h"
+#include "parallel/elastic.h"
 #include "parallel/mesh.h"
 #include "parallel/stages.h"
 
@@ -54,6 +55,9 @@ struct pipeline_config {
 enum status config_pipeline(const struct config *c, const struct mesh *mesh, int blocks,
                             struct pipeline_config *p);
 
+/* The sums that training.determinism = "elastic" prescribes on that mesh (parallel/elastic.h). */
+struct elastic config_elastic(const struct config *c, const struct mesh *mesh);
+
 /* Whether the configuration names documents for the validation loss. */
 bool config_has_validation_data(const struct config *c);
 
@@ -66,6 +70,10 @@ void config_write(const struct config *c, bool origins, struct text *toml);
 void config_for_each(const struct config *c,
                      void (*each)(void *context, const char *key, const char *value),
                      void *context);
+
+/* Appends "key: old -> new" for each setting that differs and may change results, separated by
+ * commas: not those of [job], [metrics], [profiling], [checkpoint], [device] and [config]. */
+void config_compare(const struct config *old, const struct config *c, struct text *out);
 
 /* Help, bounds, default, unit and aliases of one key.  CONFIG: unknown key, with a suggestion. */
 enum status config_explain(const char *key, struct text *out);

@@ -42,6 +42,8 @@ struct loader {
     uint64_t num_delivered; /* rows of this reader since then */
     struct bad_records bad; /* skipped in the rows delivered; counts those before first_row, too */
     int64_t bad_total[2]; /* its num_read and num_bad; after loader_gather_cursor of all readers */
+    struct row_ranges skips;  /* not to be delivered; constant while rows are read */
+    struct row_ranges passed; /* before the position, for the cursor: not trained on */
     /* The prefetch ring: num_built - num_delivered <= ring_size. */
     struct loader_row *ring;
     uint64_t ring_size, num_built;
@@ -103,12 +105,48 @@ static void build_causal_row(const struct loader *l, int filled, struct loader_r
     }
 }
 
-/* The global number of this reader's row k: readers take blocks in turn. */
+/* The global number of a reader's row k: readers take blocks in turn. */
+static uint64_t number_of(const struct loader *l, int reader, uint64_t k)
+{
+    uint64_t readers = (uint64_t)l->options.num_readers, block = l->order->block;
+    uint64_t n = (k / block * readers + (uint64_t)reader) * block + k % block;
+    return row_ranges_outside(&l->skips, l->first_row, n);
+}
+
 static uint64_t row_number(const struct loader *l, uint64_t k)
 {
-    uint64_t reader = (uint64_t)l->options.reader, readers = (uint64_t)l->options.num_readers;
-    uint64_t block = l->order->block;
-    return l->first_row + (k / block * readers + reader) * block + k % block;
+    return number_of(l, l->options.reader, k);
+}
+
+uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int i)
+{
+    return number_of(l, reader, l->num_delivered - (uint64_t)B + (uint64_t)i);
+}
+
+uint64_t loader_position(const struct loader *l)
+{
+    uint64_t rows = l->num_delivered * (uint64_t)l->options.num_readers;
+    return row_ranges_outside(&l->skips, l->first_row, rows);
+}
+
+enum status loader_skip(struct loader *l, struct row_interval rows)
+{
+    uint64_t readers = (uint64_t)l->options.num_readers;
+    BUG_IF(l->running || l->num_delivered);
+    if (l->order->cursor_ints && (rows.begin % readers || rows.end % readers))
+        FAIL(CONFIG,
+             "rows %llu to %llu cannot be skipped: the first row and the one after the last must "
+             "be multiples of %d data-parallel ranks",
+             (unsigned long long)rows.begin, (unsigned long long)rows.end - 1,
+             l->options.num_readers);
+    row_ranges_add(&l->skips, rows);
+    return STATUS_OK;
+}
+
+void loader_pass_over(struct loader *l, struct row_interval rows)
+{
+    BUG_IF(rows.end > loader_position(l));
+    row_ranges_add(&l->passed, rows);
 }
 
 static bool skips_bad(const struct loader *l)
@@ -235,6 +273,16 @@ static void deliver_row(struct loader *l, uint64_t k)
     }
 }
 
+/* Where the i-th row of a batch goes (loader_options.deal). */
+static int place_of_row(const struct loader *l, int i)
+{
+    const struct loader_options *o = &l->options;
+    bool is_dealt = o->deal > 1 && o->block > 1 && l->order->block == 1 && !o->once;
+    if (!is_dealt) return i;
+    int k = i % (o->deal * o->block);
+    return i - k + k % o->deal * o->block + k / o->deal;
+}
+
 enum status loader_next(struct loader *l, struct batch *b, int *rows)
 {
     BUG_IF(b->T != l->options.seq_len);
@@ -243,13 +291,14 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
     *rows = 0;
     for (int i = 0; i < b->B; i++) {
         struct loader_row *r;
+        int place = place_of_row(l, i);
         TRY(wait_row(l, l->num_delivered, &r));
         if (skips_bad(l)) deliver_bad_records(l, r);
         if (r->empty) {
-            batch_pad_row(b, i);
+            batch_pad_row(b, place);
             continue;
         }
-        batch_copy_row(b, i, &r->row);
+        batch_copy_row(b, place, &r->row);
         deliver_row(l, l->num_delivered);
         ++*rows;
     }
@@ -380,6 +429,7 @@ void loader_close(struct loader *l)
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
+    row_ranges_release(&l->skips), row_ranges_release(&l->passed);
     bad_records_release(&l->bad);
     free(l->ring), free(l->sources), free(l->cursors);
     free(l->bytes_of_id), free(l->raw), free(l->begins);
@@ -429,13 +479,24 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
 
 enum { CURSOR_FORMAT = 1 };
 
+/* Rows before the position that were never trained on, or in vain. */
+static void write_passed(const struct loader *l, struct json_writer *w)
+{
+    struct row_ranges all = {0};
+    row_ranges_add_part(&all, &l->passed, (struct row_interval){0, UINT64_MAX});
+    row_ranges_add_part(&all, &l->skips, (struct row_interval){l->first_row, loader_position(l)});
+    row_ranges_write(&all, "passed_over", w);
+    row_ranges_release(&all);
+}
+
 void loader_save(const struct loader *l, struct json_writer *w)
 {
-    uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_readers;
+    uint64_t next = loader_position(l);
     size_t ints = l->order->cursor_ints;
     json_begin_object(w, NULL, JSON_INLINE);
     json_write_int(w, "format", CURSOR_FORMAT);
     json_write_int(w, "next_row", (int64_t)next);
+    write_passed(l, w);
     json_write_int(w, "settings", settings_fingerprint(l));
     if (skips_bad(l)) {
         json_begin_object(w, "records", JSON_INLINE);
@@ -521,13 +582,16 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     if (l->order->cursor_ints && next % l->options.num_readers)
         FAIL(CONFIG, "the data position, row %lld, is not a multiple of %d data-parallel ranks",
              (long long)next, l->options.num_readers);
+    TRY(row_ranges_read(&l->passed, json_get(cursor, "passed_over")));
+    const struct order_position at = {(uint64_t)next, row_ranges_rows(&l->passed),
+                                      l->tokens.vocab_size};
     for (uint64_t i = 0; i < l->order->num_streams; i++, s = json_next(s)) {
         int64_t *ints = l->cursors + i * l->order->cursor_ints;
         const struct json *v = json_first(s);
         for (size_t j = 0; j < l->order->cursor_ints; j++, v = json_next(v))
             if (!v || !json_as_int(v, -1, max, &ints[j]))
                 FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)i);
-        TRY(l->order->kind->load(l->order, i, ints, l->tokens.vocab_size));
+        TRY(l->order->kind->load(l->order, i, ints, &at));
     }
     l->first_row = (uint64_t)next;
     TRY(load_bad_total(l, json_get(cursor, "records")));

@@ -22,6 +22,7 @@
 #include "data/bad_records.h"
 #include "data/batch.h"
 #include "data/data_config.h"
+#include "data/row_ranges.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
@@ -36,6 +37,9 @@ struct loader_options {
     int reader, num_readers; /* this data-parallel reader and their number; 0, 1 for a single one */
     int prefetch_rows;       /* rows that a thread prefetches; 0: loader_next reads them itself */
     int block;               /* data.order = "megatron": consecutive rows per reader; 0: one */
+    int deal;                /* streams: a batch's rows are dealt in turn to this many microbatches
+                                of `block` rows, so that other numbers of readers with fewer or
+                                more microbatches see the same ones; 0, 1: they stay in order */
     int64_t run_rows;        /* megatron: rows of the whole run, over all readers */
     bool validation;         /* read the held-out documents instead of the training documents */
     bool once;               /* one pass over every document (validation, eval).  The rows do not
@@ -55,6 +59,18 @@ void loader_close(struct loader *l);
  * number of rows filled (0 at the end); the others have no valid label.  DATA, IO: a document is
  * damaged, a file was truncated or cannot be read; later calls fail likewise. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
+
+/* Skips rows that are not read yet: the rows after them take their place, in every reader alike.
+ * Call it before the first loader_next, after loader_load.  CONFIG: with data.order = "streams"
+ * the bounds must be multiples of the readers. */
+enum status loader_skip(struct loader *l, struct row_interval rows);
+/* The number of the next row over all readers. */
+uint64_t loader_position(const struct loader *l);
+/* The number of row `i` of the last batch of `B` rows of a reader. */
+uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int i);
+/* Records in the cursor that rows before the position were passed over: their training was undone,
+ * and they are not read again. */
+void loader_pass_over(struct loader *l, struct row_interval rows);
 
 /* The opened sources, in the order of the configuration. */
 size_t loader_num_sources(const struct loader *l);

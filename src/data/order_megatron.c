@@ -91,9 +91,9 @@ static void megatron_order_save(const struct order *o, uint64_t stream, int64_t 
 }
 
 static enum status megatron_order_load(struct order *o, uint64_t stream, const int64_t *cursor_ints,
-                                       int64_t vocab_size)
+                                       const struct order_position *at)
 {
-    BUG_IF(o->cursor_ints || stream || !cursor_ints || vocab_size < 0);
+    BUG_IF(o->cursor_ints || stream || !cursor_ints || at->vocab_size < 0);
     return STATUS_OK;
 }
 

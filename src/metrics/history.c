@@ -64,7 +64,9 @@ enum status history_truncate(const char *path, int64_t last_step, size_t *num_re
     int64_t step = 0;
     TRY(reader_open(&r, path));
     while (next_line(&r, &line, &len, &value, &step)) {
-        if (value && last_step > 0 && step <= last_step)
+        /* The checkpoint of step N is older than a rollback to step N. */
+        bool is_undone = step == last_step && json_get(value, "rollback_from");
+        if (value && last_step > 0 && step <= last_step && !is_undone)
             text_add(&kept, line, len);
         else
             (*num_removed)++;

@@ -363,6 +363,24 @@ enum status metrics_validation(struct metrics *m, int64_t step, double loss, dou
     return STATUS_OK;
 }
 
+enum status metrics_rollback(struct metrics *m, const struct rollback_metrics *r)
+{
+    struct json_writer w = {.text = &m->text};
+    text_clear(&m->text);
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", r->step);
+    json_write_int(&w, "rollback_from", r->from);
+    json_begin_array(&w, "rows_skipped", JSON_COMPACT);
+    json_write_int(&w, NULL, r->first_row);
+    json_write_int(&w, NULL, r->last_row);
+    json_end_array(&w);
+    write_number(&w, "spike_loss", r->loss);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&m->text, "\n");
+    return append_file_write(&m->lines, &m->text);
+}
+
 enum status metrics_task(struct metrics *m, int64_t step, const struct task *t,
                          const struct task_result *r)
 {

@@ -34,6 +34,8 @@ void metrics_summarize(struct metrics *m);
 enum status metrics_step(struct metrics *m, const struct step_metrics *s);
 enum status metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,
                                int64_t tokens, int64_t memory_bytes);
+/* Adds a line to metrics.jsonl: {"step":40,"rollback_from":47,"rows_skipped":[320,375],...}. */
+enum status metrics_rollback(struct metrics *m, const struct rollback_metrics *r);
 /* Reports the scores of an evaluation task. */
 enum status metrics_task(struct metrics *m, int64_t step, const struct task *t,
                          const struct task_result *r);

@@ -33,3 +33,10 @@ struct step_metrics {
     double data_seconds;   /* of those, time spent waiting for data */
     int64_t memory_bytes;  /* peak of one rank */
 };
+
+/* A rollback: the run continues after `step` with the rows after those passed over. */
+struct rollback_metrics {
+    int64_t step, from; /* the checkpoint's step, and that of the spike */
+    int64_t first_row, last_row;
+    double loss; /* of the spike */
+};

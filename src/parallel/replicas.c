@@ -74,6 +74,11 @@ enum status replicas_all_reduce(struct replicas *r, float *gradients)
     return STATUS_OK;
 }
 
+bool replicas_is_duplicate(const struct replicas *r, const struct shard_run *run)
+{
+    return r->group->rank > 0 && is_replicated(r, run);
+}
+
 enum status replicas_duplicate_squares(const struct replicas *r, float *flat, double *squares)
 {
     double sum = 0;

@@ -46,6 +46,8 @@ void replicas_alloc(struct replicas *r, struct arena *run);
 bool replicas_include(const struct replicas *r, const struct shard_run *run);
 /* All-reduces the replicated elements of the flat gradients.  Collective.  COMM. */
 enum status replicas_all_reduce(struct replicas *r, float *gradients);
+/* Whether the elements of a run are replicated and another rank of the group counts them. */
+bool replicas_is_duplicate(const struct replicas *r, const struct shard_run *run);
 /* Sum of squares of those elements of a flat buffer that another rank of the group counts: 0 on its
  * first rank. */
 enum status replicas_duplicate_squares(const struct replicas *r, float *flat, double *squares);

@@ -139,6 +139,7 @@ struct loader_options inputs_loader_options(const struct config *c, const struct
                                             const struct tokenizer *tokenizer, int vocab_size)
 {
     const struct training_config *t = &c->training;
+    const struct elastic elastic = config_elastic(c, mesh);
     int rows = trainer_rows(c, mesh);
     int64_t run_rows;
     if (__builtin_mul_overflow(t->steps, (int64_t)rows * trainer_readers(mesh), &run_rows))
@@ -155,6 +156,7 @@ struct loader_options inputs_loader_options(const struct config *c, const struct
         .prefetch_rows = (int)c->data.prefetch * rows,
         .block = mesh->degree[AXIS_pp] > 1 ? (int)c->parallelism.pipeline_parallel_microbatch_size
                                            : (int)t->local_batch_size,
+        .deal = elastic.canonical ? elastic_leaves(&elastic) : 0,
         .run_rows = run_rows,
     };
 }

@@ -2,6 +2,7 @@
 #include "train/integrity.h"
 
 #include "base/checksum.h"
+#include "base/log.h"
 #include "tensor/element.h"
 
 #include <stddef.h>
@@ -18,11 +19,11 @@ static const char *const buffer_names[STATE_COUNT] = {
     [STATE_EXP_AVG_SQ] = "exp_avg_sq",
 };
 
-/* All ranks learn of a failure of any; the state must then not be saved. */
-static enum status agree(struct integrity *g, enum status mine)
+/* All ranks learn of a failure of any.  `good`: the last step whose state it leaves in no doubt. */
+static enum status agree(struct integrity *g, enum status mine, int64_t good)
 {
     enum status st = comm_agree(&g->groups->of[GROUP_world], mine);
-    if (st) g->is_suspect = true;
+    if (st == STATUS_DEVICE) g->is_suspect = true, g->good = good;
     return st;
 }
 
@@ -104,12 +105,11 @@ static void add_rank(struct text *t, int index, const struct fingerprint *f)
 
 static void add_advice(struct text *t, int64_t good)
 {
-    text_adds(t, "suspected hardware fault: exclude the node");
-    if (good > 0)
-        text_addf(t, " and resume from a checkpoint of step %lld or earlier (checkpoint.load_step)",
-                  (long long)good);
-    else
-        text_adds(t, " and start the run again");
+    text_addf(
+        t,
+        "suspected hardware fault: exclude the node; the run resumes from a checkpoint of step "
+        "%lld or earlier, later ones are set aside",
+        (long long)good);
 }
 
 /* Compares one buffer; a rank without the majority's CRC fails, or every rank if there is none. */
@@ -175,7 +175,7 @@ enum status integrity_record(struct integrity *g, int64_t step)
     g->is_current = g->guard->hash_every && step % g->guard->hash_every == 0;
     if (!g->is_current) return STATUS_OK;
     g->step = step;
-    TRY(agree(g, compare_all(g, step)));
+    TRY(agree(g, compare_all(g, step), g->trusted));
     if (g->groups->of[GROUP_replicate].size > 1) g->trusted = step;
     return STATUS_OK;
 }
@@ -205,7 +205,7 @@ enum status integrity_check(struct integrity *g, int64_t done)
 {
     if (g->trusted < 0) g->trusted = done; /* what the run starts with */
     if (!g->is_current) return STATUS_OK;
-    TRY(agree(g, check_memory(g, done)));
+    TRY(agree(g, check_memory(g, done), g->step - 1));
     g->trusted = g->step;
     return STATUS_OK;
 }
@@ -253,24 +253,18 @@ static enum status report_replay(const struct integrity *g, bool own, int64_t st
 {
     const struct pass_digest *a = &g->passes[0], *b = &g->passes[1];
     char host[64] = {0};
-    struct text advice = {0};
-    enum status st = STATUS_OK;
     gethostname(host, sizeof host - 1);
-    add_advice(&advice, g->replayed);
-    const char *what = !own ? "sums of gradients over ranks"
-                       : a->losses != b->losses
-                           ? a->own != b->own ? "losses and gradients" : "losses"
-                           : "gradients";
-    FAIL_OUT(
-        DEVICE,
-        "rank %d on %s: the replay of step %lld gave other %s for the same batch and weights%s; "
-        "%s",
-        g->groups->of[GROUP_world].rank, host, (long long)step, what,
-        own ? "" : ", though each rank's own gradients were equal: the network or a reduction",
-        advice.data);
-out:
-    text_release(&advice);
-    return st;
+    const char *what = !own                     ? "sums of gradients over ranks"
+                       : a->losses == b->losses ? "gradients"
+                       : a->own == b->own       ? "losses"
+                                                : "losses and gradients";
+    FAIL(DEVICE,
+         "rank %d on %s: the replay of step %lld gave other %s for the same batch and weights%s; "
+         "suspected hardware fault: exclude the node; to be safe, resume from a checkpoint of step "
+         "%lld or earlier (checkpoint.load_step), as the fault may be older",
+         g->groups->of[GROUP_world].rank, host, (long long)step, what,
+         own ? "" : ", though each rank's own gradients were equal: the network or a reduction",
+         (long long)g->replayed);
 }
 
 enum status integrity_compare_passes(struct integrity *g, int64_t step)
@@ -282,9 +276,20 @@ enum status integrity_compare_passes(struct integrity *g, int64_t step)
     if (g->replayed < 0) g->replayed = step - 1; /* what the run starts with */
     TRY(comm_all_reduce_int64(world, REDUCE_MAX, any, 2));
     bool is_mine = any[0] ? own : reduced;
-    if (any[0] || any[1]) TRY(agree(g, is_mine ? report_replay(g, own, step) : STATUS_OK));
+    if (any[0] || any[1]) TRY(agree(g, is_mine ? report_replay(g, own, step) : STATUS_OK, step));
     g->replayed = step;
     return STATUS_OK;
+}
+
+/* --- afterwards ---------------------------------------------------------------------------- */
+
+void integrity_abandon(const struct integrity *g, struct checkpointer *c)
+{
+    if (!g->is_suspect) return;
+    (void)checkpointer_wait(c);
+    if (checkpointer_abandon(c, g->good) && !comm_failed_elsewhere())
+        log_line(LOG_WARN, "cannot set aside the checkpoints after step %lld: %s",
+                 (long long)g->good, status_message());
 }
 
 /* --- memory -------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "optim/optim.h"
 #include "parallel/fsdp.h"
@@ -51,6 +52,7 @@ struct integrity {
     struct fingerprint mine;
     bool is_current;         /* `mine` is of the state that the next update reads */
     bool is_suspect;         /* a check failed: the state must not be saved */
+    int64_t good;            /* if so: checkpoints of later steps may be corrupted */
     int64_t step;            /* of that state */
     int64_t trusted;         /* the last step whose state is known to be good; -1: none yet */
     int64_t replayed;        /* the last step whose replay was equal; -1: none yet */
@@ -81,3 +83,7 @@ enum status integrity_end_pass(struct integrity *g, const float *losses, int num
                                const float *gradients);
 /* After both passes of this step.  Collective over the world.  DEVICE: they differ on a rank. */
 enum status integrity_compare_passes(struct integrity *g, int64_t step);
+
+/* After a failure, when the run ends: renames the checkpoints that may be corrupted, so that no run
+ * resumes from them.  Collective over the checkpointer's ranks. */
+void integrity_abandon(const struct integrity *g, struct checkpointer *c);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -10,12 +11,17 @@
 #include "metrics/metrics.h"
 #include "parallel/comm_trace.h"
 #include "tensor/device.h"
+#include "train/guard.h"
 #include "train/inputs.h"
+#include "train/liveness.h"
+#include "train/nonfinite.h"
 #include "train/rank_check.h"
+#include "train/rollback.h"
 #include "train/skipped_records.h"
 #include "train/start.h"
 #include "train/task_validation.h"
 #include "train/trainer.h"
+#include "train/trainer_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,9 +38,12 @@ struct training_run {
     struct trainer trainer;
     bool trainer_is_open;
     struct task_validation tasks;
+    struct liveness liveness;
+    struct stragglers stragglers;
     struct checkpointer *checkpointer;
     char *checkpoint_folder;
     struct metrics *metrics;
+    struct guard guard;
     struct text config_toml;
     int64_t saved_step; /* step of the newest checkpoint; -1: none */
     double saved_at_s;
@@ -88,13 +97,20 @@ static enum status validate_loss(struct training_run *r)
     o.prefetch_rows = 0;
     o.validation = !path[0];
     o.once = true;
+    int64_t batches = c->validation.steps;
+    if (t->elastic.canonical && batches > 0) { /* the same rows on any number of ranks */
+        o.max_rows = batches * c->validation.local_batch_size;
+        batches = -1;
+    }
     struct loader *loader = NULL;
     struct evaluation e;
     enum status st = STATUS_OK;
     double begin = clock_monotonic_s();
     int stop;
+    activity_enter(ACTIVITY_preparing);
     TRY_OUT(comm_agree(world(r), r->reads ? loader_open(&loader, &o) : STATUS_OK));
-    TRY_OUT(evaluator_run(&t->evaluator, loader, c->validation.steps, &t->step, &e));
+    activity_enter(ACTIVITY_validating);
+    TRY_OUT(evaluator_run(&t->evaluator, loader, batches, &t->step, &e));
     TRY_OUT(pending_signal(r, &stop));
     if (stop) goto out; /* evaluation ended early: its mean is not the validation loss */
     TRY_OUT(skipped_records_validated(&r->skipped, loader, t->steps_done, world(r)));
@@ -112,6 +128,7 @@ out:
 static enum status validate(struct training_run *r)
 {
     if (config_has_validation_data(r->config)) TRY(validate_loss(r));
+    activity_enter(ACTIVITY_validating);
     return task_validation_run(&r->tasks, &r->trainer, r->is_main ? r->metrics : NULL);
 }
 
@@ -158,6 +175,7 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
         FAIL(DEVICE, "the state of step %lld may be corrupted and is not saved",
              (long long)t->steps_done);
     struct checkpoint_state state = checkpoint_state_of(r);
+    activity_enter(ACTIVITY_saving);
     if (model_only) {
         bool half = r->config->checkpoint.export_dtype == EXPORT_bfloat16;
         state.exp_avg = state.exp_avg_sq = NULL;
@@ -166,12 +184,8 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
     enum status st = STATUS_OK;
     struct json_writer w = {.text = &state.train};
     json_begin_object(&w, NULL, JSON_INLINE);
-    json_write_int(&w, "tokens_seen", t->tokens_seen);
-    json_write_int(&w, "skips", t->skips);
-    if (t->has_float8) {
-        json_write_key(&w, "float8");
-        float8_save(&t->float8, &w);
-    }
+    trainer_state_save(t, &w);
+    if (rollback_is_enabled(&r->config->guard)) guard_save(&r->guard, &w);
     json_write_key(&w, "data");
     TRY_OUT(save_cursor(r, &w));
     json_end_object(&w);
@@ -185,30 +199,43 @@ out:
 }
 
 /* A failed save does not end the run: the next one may succeed.  Only the last one, and the one
- * before a stop, must.  DEVICE: memory is faulty. */
+ * before a stop, must.  DIVERGED: the state cannot be valid, and guard.nonfinite is not "skip".
+ * DEVICE: memory is faulty. */
 static enum status save_if_possible(struct training_run *r)
 {
     enum status st = save_checkpoint(r, false);
-    if (!st || st == STATUS_DEVICE) return st;
-    log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s",
-             (long long)r->trainer.steps_done, status_message());
+    if (!st) return STATUS_OK;
+    if (!comm_failed_elsewhere())
+        status_prefix(st, "cannot save the checkpoint of step %lld",
+                      (long long)r->trainer.steps_done);
+    if (st == STATUS_DEVICE) return st;
+    if (st == STATUS_DIVERGED && r->config->guard.nonfinite != NONFINITE_skip) return st;
+    log_line(LOG_WARN, "%s", status_message());
     return STATUS_OK;
 }
 
-/* What all ranks do after a step: stop for the signal pending on any of them (0: none), save.  With
- * interval_type = "seconds" rank 0's clock decides. */
-static enum status agree_on_requests(const struct training_run *r, int *signal, bool *save_due)
+/* What all ranks do after a step. */
+struct requests {
+    int signal; /* stop for the signal that is pending on any rank; 0: none */
+    bool save, roll_back;
+};
+
+/* With interval_type = "seconds" rank 0's clock decides when to save; rank 0 also decides whether
+ * to roll back. */
+static enum status agree_on_requests(const struct training_run *r, bool roll_back,
+                                     struct requests *out)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     int64_t step = r->trainer.steps_done;
     bool by_clock = c->interval_type == SAVE_INTERVAL_seconds;
     bool late = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
-    int64_t requests[] = {signals_pending(), late};
-    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, requests, 2));
-    *signal = (int)requests[0];
-    *save_due = by_clock ? requests[1] : step % c->interval == 0;
-    if (c->enable_first_step_checkpoint && step == 1) *save_due = true;
-    if (!c->enable || c->load_only) *save_due = false;
+    int64_t requests[] = {signals_pending(), late, r->is_main && roll_back};
+    activity_enter(ACTIVITY_agreeing);
+    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, requests, 3));
+    out->signal = (int)requests[0], out->roll_back = requests[2];
+    out->save = by_clock ? requests[1] : step % c->interval == 0;
+    if (c->enable_first_step_checkpoint && step == 1) out->save = true;
+    if (!c->enable || c->load_only) out->save = false;
     return STATUS_OK;
 }
 
@@ -233,7 +260,6 @@ static enum status resume_state(struct training_run *r, const char *folder,
                                 const struct checkpoint_found *found)
 {
     struct trainer *t = &r->trainer;
-    int64_t max = INT64_C(1) << 53;
     if (found->step == 0 && !found->train) return STATUS_OK; /* initial weights */
     if (!found->train || !found->has_moments)
         FAIL(CONFIG,
@@ -241,9 +267,8 @@ static enum status resume_state(struct training_run *r, const char *folder,
              "checkpoint.initial_load_path",
              folder);
     if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
-    TRY(json_get_int(found->train, "tokens_seen", 0, max, &t->tokens_seen));
-    TRY(json_get_int(found->train, "skips", 0, max, &t->skips));
-    if (t->has_float8) TRY(float8_load(&t->float8, json_get(found->train, "float8")));
+    TRY(trainer_state_load(t, found->train));
+    TRY(guard_load(&r->guard, json_get(found->train, "guard")));
     TRY(resume_data(r, json_get(found->train, "data")));
     return STATUS_OK;
 }
@@ -254,6 +279,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     struct checkpoint_found found = {0};
     const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
+    activity_enter(ACTIVITY_loading);
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
     TRY_OUT(rank_check_start(from, world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
@@ -278,8 +304,10 @@ static enum status fill_state(struct training_run *r)
     do {
         TRY(start_find(&start, r->config, &search, world(r)));
         st = start.folder ? load_checkpoint(r, &start) : STATUS_OK;
-        bool falls_back = st == STATUS_DATA && start.native && r->config->checkpoint.load_step < 0;
+        bool is_unreadable = st == STATUS_DATA || st == STATUS_IO;
+        bool falls_back = is_unreadable && start.native && !start.rewinds;
         if (!st && start.own) r->saved_step = t->steps_done;
+        if (!st) st = start_finish(&start, r->config, world(r));
         search.limit = start.step;
         start_release(&start);
         if (st && !falls_back) return st;
@@ -353,6 +381,11 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     const struct config *c = r->config;
     TRY(trainer_open(&r->trainer, c, shape, machine));
     r->trainer_is_open = true;
+    if (r->is_main && r->trainer.elastic.canonical)
+        log_line(LOG_INFO,
+                 "elastic sums over %lld microbatches: any number of data-parallel ranks that "
+                 "divides it has the same bits",
+                 (long long)r->trainer.elastic.canonical);
     r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
         inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape->V);
@@ -370,6 +403,8 @@ static enum status open_run(struct training_run *r, const struct config *c,
     r->saved_at_s = clock_monotonic_s();
     r->is_main = world_group->rank == 0;
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
+    TRY(comm_agree(world_group, liveness_open(&r->liveness, &c->comm, world_group)));
+    TRY(stragglers_open(&r->stragglers, world_group, machine->mesh.at[AXIS_pp]));
     rank_check_enable(c, &machine->groups);
     TRY(comm_agree(world_group, r->is_main ? open_folder(r) : STATUS_OK));
     TRY(inputs_fetch(c, world_group));
@@ -401,15 +436,20 @@ static enum status open_run(struct training_run *r, const struct config *c,
 /* Returns the first failure: the given one, or that of a pending asynchronous save. */
 static enum status close_run(struct training_run *r, enum status st)
 {
+    activity_enter(ACTIVITY_saving); /* waits for a pending save */
     metrics_close(r->metrics);
     skipped_records_close(&r->skipped);
     loader_close(r->loader);
     if (r->checkpointer) {
         struct failure first = {0};
         status_save(&first, st);
+        integrity_abandon(&r->trainer.integrity, r->checkpointer);
         st = checkpointer_close(r->checkpointer, st != STATUS_OK);
         if (first.status) st = status_restore(&first);
+        st = rollback_advise(r->checkpoint_folder, st);
     }
+    liveness_close(&r->liveness);
+    stragglers_close(&r->stragglers);
     if (r->trainer_is_open) trainer_close(&r->trainer);
     task_validation_close(&r->tasks);
     tokenizer_close(r->tokenizer);
@@ -434,6 +474,7 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
         .seconds = clock_monotonic_s() - i->begin_s,
         .data_seconds = i->data_seconds,
     };
+    activity_enter(ACTIVITY_reporting);
     TRY(memory_used(r, &m.memory_bytes));
     if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));
@@ -486,6 +527,35 @@ out:
     return st;
 }
 
+/* Goes back to a good checkpoint, if there is one.  Metrics begin again after its step. */
+static enum status roll_back(struct training_run *r, const struct step_result *s)
+{
+    struct checkpoint_state state = checkpoint_state_of(r);
+    struct rollback b = {.folder = r->checkpoint_folder,
+                         .checkpointer = r->checkpointer,
+                         .state = &state,
+                         .trainer = &r->trainer,
+                         .loader = r->loader,
+                         .guard = &r->guard,
+                         .result = s};
+    TRY(rollback_run(&b));
+    if (b.to < 0) return STATUS_OK;
+    r->saved_step = b.to;
+    metrics_close(r->metrics);
+    r->metrics = NULL;
+    TRY(comm_agree(world(r), open_outputs(r, &r->trainer.machine)));
+    TRY(comm_agree(world(r), r->is_main ? rollback_report(&b, r->metrics) : STATUS_OK));
+    return STATUS_OK;
+}
+
+static enum status save_or_roll_back(struct training_run *r, const struct step_result *s)
+{
+    enum status st = save_if_possible(r);
+    if (st != STATUS_DIVERGED || r->config->guard.nonfinite != NONFINITE_rollback) return st;
+    if (!comm_failed_elsewhere()) log_line(LOG_WARN, "%s", status_message());
+    return roll_back(r, s);
+}
+
 /* `saves`: a checkpoint of this step will be written. */
 static enum status check_collectives(const struct training_run *r, bool saves)
 {
@@ -503,15 +573,18 @@ static enum status run_steps(struct training_run *r)
     int64_t first = t->steps_done + 1, last = c->training.steps;
     while (t->steps_done < last) {
         struct step_result s;
-        int stop;
-        bool due;
+        struct requests due;
         int64_t done = t->steps_done + 1;
+        liveness_begin_step(&r->liveness, done);
         TRY(add_step(done, "training", run_step(r, &s)));
+        TRY(stragglers_add(&r->stragglers, world(r), liveness_end_step(&r->liveness)));
+        if (s.skipped) TRY(nonfinite_handle(t, r->loader, &s));
         skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
         interval.skipped += s.skipped;
+        bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
             TRY(log_step(r, &s, &interval));
             TRY(skipped_records_check(&r->skipped, r->loader, world(r)));
@@ -521,10 +594,14 @@ static enum status run_steps(struct training_run *r)
             TRY(add_step(done, "validation", validate(r)));
             interval.begin_s += clock_monotonic_s() - begin;
         }
-        TRY(agree_on_requests(r, &stop, &due));
-        TRY(check_collectives(r, due || stop));
-        if (stop) return stop_for_signal(r, stop);
-        if (done < last && due) TRY(save_if_possible(r));
+        TRY(agree_on_requests(r, spikes, &due));
+        TRY(check_collectives(r, due.save || due.signal));
+        if (due.roll_back) {
+            TRY(roll_back(r, &s));
+            interval = (struct interval){.begin_s = clock_monotonic_s()};
+        }
+        if (due.signal) return stop_for_signal(r, due.signal);
+        if (done < last && due.save && t->steps_done == done) TRY(save_or_roll_back(r, &s));
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
         TRY(save_checkpoint(r, c->checkpoint.last_save_model_only));

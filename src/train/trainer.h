@@ -16,6 +16,7 @@
 #include "model/init_weights.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "parallel/elastic.h"
 #include "parallel/fsdp.h"
 #include "parallel/pipeline.h"
 #include "parallel/plan.h"
@@ -24,6 +25,7 @@
 #include "train/integrity.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
+#include "train/step_sums.h"
 
 struct trainer {
     const struct config *config; /* borrowed */
@@ -36,11 +38,14 @@ struct trainer {
     struct stage *stages;     /* owned */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* of an optimizer step; owned */
+    struct loss_share *loss_shares;  /* of each of them, for elastic sums; owned */
+    struct step_sums sums;
     struct group_plan plan;
     bool has_float8;
     struct float8_state float8; /* if has_float8; the same on every rank */
     struct optim optim;
     struct shard shard; /* this rank's shard */
+    struct elastic elastic;
     struct fsdp fsdp;
     struct integrity integrity;
     float *weights, *gradients; /* flat, this rank's shard; weights NULL if split: */
@@ -60,12 +65,13 @@ struct trainer {
 };
 
 struct step_result {
+    int64_t step;     /* completed, or skipped */
     double loss;      /* nats/token */
-    double max_loss;  /* the largest of the ranks' own means */
+    double max_loss;  /* the largest of the ranks' own means; elastic: of the microbatches' */
     double grad_norm; /* before clipping */
     double lr;
     double data_seconds; /* waiting for the batch */
-    bool skipped;
+    bool skipped;        /* loss or gradient norm is not finite */
 };
 
 /* Bytes by category, by a sizing pass alone; the caller adds data and program. */
@@ -87,8 +93,8 @@ enum status trainer_sync_weights(struct trainer *t);
 enum status trainer_parameter_norm(const struct trainer *t, double *norm);
 
 /* One step: next batch (`loader` is NULL if another of the peers reads), gradients, clipping,
- * update. DIVERGED: loss or gradient is not finite and guard.nonfinite = "stop"; weights are
- * unchanged.  DEVICE: integrity.h. */
+ * update.  If loss or gradient norm is not finite, it changes no weight and no moment, and sets
+ * result->skipped: the caller decides (nonfinite.h).  DEVICE: integrity.h. */
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
 /* The same on the batch that is already in t->batch.  Leaves result->data_seconds as it is. */
 enum status trainer_train_batch(struct trainer *t, struct step_result *result);

@@ -489,3 +489,86 @@ TEST(lost_rank_fails_the_save_and_leaves_nothing)
         CHECK(count_names(s.folder) == 1 && has_file(s.folder, ".lock"));
     }
 }
+
+/* NaN in memory, synchronous or not: no folder, an older checkpoint stays, and the message names
+ * the tensor.  Once the value is good again, so is the next save. */
+TEST(state_with_a_bad_value_is_never_saved_as_valid)
+{
+    for (int async = 0; async < 2; async++)
+        for (int buffer = 0; buffer < 3; buffer++) {
+            struct saved s;
+            void *staging = NULL;
+            saved_open(&s, false);
+            float *buffers[] = {s.weights, s.exp_avg, s.exp_avg_sq};
+            const char *folder = test_path(test_folder(), async ? "async" : "sync");
+            struct checkpointer *c =
+                async ? open_async(folder, &s, &staging) : checkpointer_of(folder, 0);
+            float *value = buffers[buffer] + layout_find(&s.layout, PARAM_mlp_down, 0)->offset + 9;
+            float good = *value;
+            struct checkpoint_state state = saved_state(&s, 1);
+            CHECK_STATUS(OK, checkpointer_save(c, &state));
+            *value = buffer == 2 ? -1 : NAN;
+            state.step = 2;
+            enum status st = checkpointer_save(c, &state);
+            CHECK(st == (async ? STATUS_OK : STATUS_DIVERGED));
+            state.step = 3;
+            if (async) CHECK_STATUS(DIVERGED, checkpointer_save(c, &state));
+            if (async) CHECK_MESSAGE("the checkpoint of step 2");
+            CHECK_MESSAGE("model.layers.0.mlp.down_proj.weight");
+            CHECK_MESSAGE(buffer == 2 ? "exp_avg_sq: element 9 is -1" : "element 9 is nan");
+            CHECK_MESSAGE("(rank 0)");
+            CHECK(!has_file(folder, "step-2") && !has_file(folder, "step-2.tmp"));
+            CHECK(!has_file(folder, "step-3") && has_file(folder, "step-1"));
+            *value = good;
+            CHECK_STATUS(OK, checkpointer_save(c, &state));
+            CHECK_STATUS(OK, checkpointer_close(c, false));
+            CHECK_STATUS(OK, try_load(&s, test_path(folder, "step-3")));
+            file_remove_tree(folder);
+            free(staging);
+            saved_close(&s);
+        }
+}
+
+TEST(abandoned_checkpoints_are_set_aside)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1, 2, 3, 4));
+    struct checkpointer *c = checkpointer_of(folder, 0);
+    CHECK_STATUS(OK, checkpointer_abandon(c, 2));
+    CHECK(has_file(folder, "step-1") && has_file(folder, "step-2"));
+    CHECK(!has_file(folder, "step-3") && !has_file(folder, "step-4"));
+    check_holds(&s, test_path(folder, "abandoned-step-3"), 3);
+    saved_fill(&s, 50);
+    struct checkpoint_state state = saved_state(&s, 3);
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_abandon(c, 2)); /* again: replaces the one set aside */
+    check_holds(&s, test_path(folder, "abandoned-step-3"), 50);
+    check_holds(&s, test_path(folder, "abandoned-step-4"), 4);
+    CHECK_STATUS(OK, checkpointer_abandon(c, 2));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
+    saved_close(&s);
+}
+
+/* Whether that rank writes the value itself or another one does: all ranks get the same status, and
+ * the rank that has it names it. */
+TEST(bad_value_on_one_rank_fails_the_save_on_all)
+{
+    for (int async = 0; async < 2; async++)
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            struct sharded_save s = {.folder = test_path(test_folder(), "checkpoint"),
+                                     .how = SHARDING_FSDP,
+                                     .dtype = SAFETENSORS_F32,
+                                     .async = async,
+                                     .first = 1,
+                                     .count = 1,
+                                     .bad_rank = ranks - 1};
+            char rank[20];
+            sharding_save(&s, ranks);
+            for (int r = 0; r < ranks; r++) CHECK(s.statuses[r] == STATUS_DIVERGED);
+            snprintf(rank, sizeof rank, "(rank %d)", ranks - 1);
+            CHECK(strstr(s.messages[ranks - 1], " is nan, expected a finite value"));
+            CHECK(strstr(s.messages[ranks - 1], rank));
+            CHECK(!has_file(s.folder, "step-1") && !has_file(s.folder, "step-1.tmp"));
+        }
+}

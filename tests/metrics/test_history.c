@@ -151,3 +151,17 @@ TEST(history_truncate_is_idempotent_on_corrupt_files)
         text_release(&twice);
     }
 }
+
+/* A checkpoint of step 5 is older than a rollback to step 5. */
+TEST(history_truncate_drops_a_rollback_that_will_be_repeated)
+{
+    static const char all[] = "{\"step\":5,\"loss\":3}\n"
+                              "{\"step\":5,\"rollback_from\":9,\"rows_skipped\":[40,71]}\n"
+                              "{\"step\":6,\"loss\":3}\n";
+    size_t removed;
+    const char *path = write_file(all);
+    CHECK_STATUS(OK, history_truncate(path, 6, &removed));
+    CHECK(removed == 0 && file_is(path, all));
+    CHECK_STATUS(OK, history_truncate(path, 5, &removed));
+    CHECK(removed == 2 && file_is(path, "{\"step\":5,\"loss\":3}\n"));
+}
