@@ -76,7 +76,7 @@ enum status replicas_all_reduce(struct replicas *r, float *gradients)
 
 bool replicas_is_duplicate(const struct replicas *r, const struct shard_run *run)
 {
-    return r->group->rank > 0 && is_replicated(r, run);
+    return r->group->rank > 0 && replicas_include(r, run);
 }
 
 enum status replicas_duplicate_squares(const struct replicas *r, float *flat, double *squares)
