@@ -101,6 +101,9 @@ enum status checkpointer_wait(struct checkpointer *c);
  * abandoned-step-N.  Wait for a pending save first.  IO. */
 enum status checkpointer_abandon(struct checkpointer *c, int64_t step);
 
+/* Seconds that the last save took that is known to have ended; 0: none. */
+double checkpointer_save_seconds(const struct checkpointer *c);
+
 /* Finds the newest complete checkpoint, ours or DCP, whose step is below `limit` (INT64_MAX: any).
  * *found is its path (heap, the caller frees it), or NULL if none exists.  Damaged ones are skipped
  * with a warning.  Rank 0 searches and broadcasts the result. */

@@ -3,6 +3,7 @@
 
 #include "base/activity.h"
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -32,6 +33,8 @@ struct checkpointer {
     uint32_t staged_crc[STAGED]; /* taken when the buffers were staged */
     struct text config_toml;
     struct failure failure; /* of the last save */
+    double thread_s;        /* how long the save thread took; owned by it, too */
+    double save_s;          /* the last save whose end is known */
 };
 
 /* A block of f32, a byte per element of it, and with several ranks a send and a receive buffer. */
@@ -206,7 +209,9 @@ static void *save_thread(void *context)
 {
     struct checkpointer *c = context;
     activity_help(ACTIVITY_saving);
+    double begin = clock_monotonic_s();
     status_save(&c->failure, write_checkpoint(c, &c->state));
+    c->thread_s = clock_monotonic_s() - begin;
     return NULL;
 }
 
@@ -221,6 +226,7 @@ enum status checkpointer_wait(struct checkpointer *c)
     if (!c->running) return STATUS_OK;
     pthread_join(c->thread, NULL);
     c->running = false;
+    c->save_s = c->thread_s;
     release_staged_state(c);
     return status_restore(&c->failure);
 }
@@ -253,7 +259,12 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     if (lost && c->ranks.rank == 0)
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
-    if (!c->async) return write_checkpoint(c, s);
+    if (!c->async) {
+        double begin = clock_monotonic_s();
+        TRY(write_checkpoint(c, s));
+        c->save_s = clock_monotonic_s() - begin;
+        return STATUS_OK;
+    }
     c->state = *s;
     c->state.queue = NULL, c->state.low = NULL, c->state.moments = F32;
     TRY(stage_buffer(c, 0, checkpoint_weights(s), &c->state.weights));
@@ -278,6 +289,8 @@ enum status checkpointer_abandon(struct checkpointer *c, int64_t step)
     BUG_IF(c->running);
     return comm_agree(&c->ranks, c->ranks.rank ? STATUS_OK : folder_abandon(c->folder, step));
 }
+
+double checkpointer_save_seconds(const struct checkpointer *c) { return c->save_s; }
 
 enum status checkpointer_close(struct checkpointer *c, bool failed)
 {

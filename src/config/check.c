@@ -1,5 +1,6 @@
 /* check.c -- rules that involve several keys. */
 // SPDX-License-Identifier: Apache-2.0
+#include "config/batch_ramp.h"
 #include "config/config.h"
 #include "config/refusals.h"
 #include "model/float8.h"
@@ -75,6 +76,25 @@ struct elastic config_elastic(const struct config *c, const struct mesh *mesh)
     return e;
 }
 
+/* The steps of a batch ramp that are smaller than a full step: `f` with fewer rows and
+ * microbatches. */
+static enum status fit_ramp(const struct config *c, const struct fit *full)
+{
+    const struct batch_ramp r = batch_ramp_of(&c->training, full->global_batch_size);
+    for (int64_t rows = r.start; r.increment && rows < r.global; rows += r.increment) {
+        struct fit f = *full;
+        f.global_batch_size = rows;
+        int64_t micro = f.micro_batch_size * mesh_group_size(f.mesh, GROUP_data);
+        f.schedule.num_microbatches = (int)(rows / micro > 0 ? rows / micro : 1);
+        enum status st = fit_check(&f);
+        if (st)
+            return status_prefix(st, "training.batch_ramp = [%lld, %lld, %lld], steps of %lld rows",
+                                 (long long)r.start, (long long)r.increment, (long long)r.samples,
+                                 (long long)rows);
+    }
+    return STATUS_OK;
+}
+
 enum status config_fit(const struct config *c, const struct model_shape *shape,
                        const struct mesh *mesh)
 {
@@ -97,6 +117,9 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
     TRY(fit_check(&f));
     const struct elastic elastic = config_elastic(c, mesh);
     TRY(elastic_check(&elastic));
+    if (elastic.canonical && t->batch_ramp.count)
+        FAIL(CONFIG, "training.batch_ramp: requires training.determinism = \"layout\"");
+    TRY(fit_ramp(c, &f));
     if (!v->enable) return STATUS_OK;
     f.section = "validation";
     f.seq_len = v->seq_len ? v->seq_len : t->seq_len;
@@ -114,6 +137,7 @@ static enum status check_layout(const struct config *c, int num_ranks)
     if (t->global_batch_size == 0 || t->global_batch_size < -1)
         FAIL(CONFIG, "training.global_batch_size = %lld: must be -1 or at least 1",
              (long long)t->global_batch_size);
+    TRY(batch_ramp_check(t));
     return config_fit(c, NULL, &mesh);
 }
 
@@ -157,6 +181,11 @@ static enum status check_schedule(const struct config *c)
              "\"megatron\", got \"%s\"",
              (long long)s->warmup_samples, (long long)s->total_samples,
              lr_formula_word(s->formula));
+    bool has_steps = !s->total_samples || (s->warmup_steps && !s->warmup_samples);
+    if (megatron && c->training.batch_ramp.count && has_steps)
+        FAIL(CONFIG,
+             "training.batch_ramp with lr_scheduler.formula = \"megatron\", which counts samples, "
+             "requires lr_scheduler.total_samples, and warmup_samples instead of warmup_steps");
     if (!megatron && s->decay_type == LR_DECAY_inverse_sqrt)
         FAIL(CONFIG,
              "lr_scheduler.decay_type = \"inverse_sqrt\" requires formula = \"megatron\", got "

@@ -40,6 +40,8 @@ struct loader {
     int64_t *cursors;       /* of all streams, after the rows delivered */
     uint64_t first_row;     /* global row number where this loader began */
     uint64_t num_delivered; /* rows of this reader since then */
+    int64_t *marked;        /* these, and the counts of bad records, at loader_mark */
+    uint64_t num_marked, marked_read, marked_bad;
     struct bad_records bad; /* skipped in the rows delivered; counts those before first_row, too */
     int64_t bad_total[2]; /* its num_read and num_bad; after loader_gather_cursor of all readers */
     struct row_ranges skips;  /* not to be delivered; constant while rows are read */
@@ -305,6 +307,28 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
     return STATUS_OK;
 }
 
+static size_t num_cursor_ints(const struct loader *l)
+{
+    return (size_t)l->order->num_streams * l->order->cursor_ints;
+}
+
+void loader_mark(struct loader *l)
+{
+    memcpy(l->marked, l->cursors, num_cursor_ints(l) * sizeof *l->marked);
+    l->num_marked = l->num_delivered;
+    l->marked_read = l->bad.num_read, l->marked_bad = l->bad.num_bad;
+}
+
+void loader_rewind(struct loader *l)
+{
+    stop_prefetch(l);
+    memcpy(l->cursors, l->marked, num_cursor_ints(l) * sizeof *l->cursors);
+    l->num_delivered = l->num_marked;
+    bad_records_clear(&l->bad);
+    l->bad.num_read = l->marked_read, l->bad.num_bad = l->marked_bad;
+    l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
+}
+
 /* The separator is the last ID in gpt-neuro-arch, and the one after the motifs here. */
 static enum status check_motifs(const struct source *s, int64_t vocab_size)
 {
@@ -337,10 +361,12 @@ static enum status open_tokens(struct loader *l)
     const struct loader_options *o = &l->options;
     const struct tokenizer *t = o->tokenizer;
     int32_t size = t ? tokenizer_vocab_size(t) : 0;
+    /* a token that is both begins a document, as in torchtitan */
+    bool is_one = t && o->data->bos && tokenizer_bos(t) == tokenizer_eos(t);
     l->tokens = (struct source_tokens){.tokenizer = t,
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,
-                                       .eos = o->data->eos};
+                                       .eos = o->data->eos && !is_one};
     l->masked = o->objective->name == OBJECTIVE_masked;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,
@@ -382,11 +408,6 @@ static enum status open_order(struct loader *l)
     return open[l->options.data->order](&l->order, &setup);
 }
 
-static size_t num_cursor_ints(const struct loader *l)
-{
-    return (size_t)l->order->num_streams * l->order->cursor_ints;
-}
-
 static enum status open_loader(struct loader *l)
 {
     const struct loader_options *o = &l->options;
@@ -394,6 +415,7 @@ static enum status open_loader(struct loader *l)
     TRY(open_tokens(l));
     TRY(open_order(l));
     l->cursors = heap(num_cursor_ints(l) * sizeof *l->cursors);
+    l->marked = heap(num_cursor_ints(l) * sizeof *l->marked);
     for (uint64_t stream = 0; stream < l->order->num_streams; stream++)
         l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
     l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
@@ -431,7 +453,7 @@ void loader_close(struct loader *l)
     text_release(&l->tokens.text);
     row_ranges_release(&l->skips), row_ranges_release(&l->passed);
     bad_records_release(&l->bad);
-    free(l->ring), free(l->sources), free(l->cursors);
+    free(l->ring), free(l->sources), free(l->cursors), free(l->marked);
     free(l->bytes_of_id), free(l->raw), free(l->begins);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);

@@ -82,6 +82,12 @@ const struct source *loader_source(const struct loader *l, size_t i);
  * pass only the first reader has any. */
 struct bad_records *loader_bad_records(struct loader *l);
 
+/* Remembers the cursor, before a step that may fail. */
+void loader_mark(struct loader *l);
+/* Makes the cursor, with the counts of bad records, that of loader_mark again, to be saved.  Drops
+ * the list of bad records.  No row can be read afterwards. */
+void loader_rewind(struct loader *l);
+
 /* Writes the cursor as a JSON object. */
 void loader_save(const struct loader *l, struct json_writer *w);
 /* Restores it before the first row is read.  CONFIG: it was saved with other sources, streams or

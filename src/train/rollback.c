@@ -121,7 +121,7 @@ enum status rollback_run(struct rollback *b)
     return STATUS_OK;
 }
 
-enum status rollback_report(const struct rollback *b, struct metrics *m)
+void rollback_report(const struct rollback *b, struct metrics *m)
 {
     const struct rollback_metrics record = {.step = b->to,
                                             .from = b->result->step,
@@ -133,7 +133,7 @@ enum status rollback_report(const struct rollback *b, struct metrics *m)
              "passed over",
              (long long)record.from, (long long)record.step, (long long)record.first_row,
              (long long)record.last_row);
-    return metrics_rollback(m, &record);
+    metrics_rollback(m, &record);
 }
 
 static void list_checkpoints(const char *folder, struct text *out)

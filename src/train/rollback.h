@@ -37,7 +37,7 @@ bool rollback_is_enabled(const struct guard_config *c);
 enum status rollback_run(struct rollback *b);
 
 /* Logs and records it; on rank 0, after metrics were truncated to the checkpoint's step. */
-enum status rollback_report(const struct rollback *b, struct metrics *m);
+void rollback_report(const struct rollback *b, struct metrics *m);
 
 /* Adds to the message of a run that ended with DIVERGED which checkpoints it can resume from;
  * returns `st`. */

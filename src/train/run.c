@@ -9,7 +9,6 @@
 #include "checkpoint/checkpoint.h"
 #include "metrics/memory.h"
 #include "metrics/metrics.h"
-#include "parallel/comm_trace.h"
 #include "tensor/device.h"
 #include "train/guard.h"
 #include "train/inputs.h"
@@ -19,9 +18,12 @@
 #include "train/rollback.h"
 #include "train/skipped_records.h"
 #include "train/start.h"
+#include "train/stop.h"
 #include "train/task_validation.h"
+#include "train/traced_step.h"
 #include "train/trainer.h"
 #include "train/trainer_state.h"
+#include "train/validation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +33,7 @@
 struct training_run {
     const struct config *config;
     struct tokenizer *tokenizer;
-    struct source_config training_source, validation_source;
+    struct source_config training_source;
     struct data_config data;
     struct loader *loader;
     struct skipped_records skipped;
@@ -45,7 +47,9 @@ struct training_run {
     struct metrics *metrics;
     struct guard guard;
     struct text config_toml;
-    int64_t saved_step; /* step of the newest checkpoint; -1: none */
+    struct stop stop;
+    bool validation_due; /* of the last step: begun and not completed */
+    int64_t saved_step;  /* step of the newest checkpoint; -1: none */
     double saved_at_s;
     bool is_main; /* rank 0: writes the log, metrics and configuration */
     bool reads;   /* the first of its peers: reads the data */
@@ -62,74 +66,28 @@ struct interval {
     int64_t steps, tokens, skipped;
 };
 
-/* The signal pending on any rank, 0: none. */
-static enum status pending_signal(const struct training_run *r, int *signal)
+/* Adds to a failure of this rank at which step, and doing what, it occurred. */
+static enum status add_step(int64_t step, const char *doing, enum status st)
 {
-    int64_t pending = signals_pending();
-    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, &pending, 1));
-    *signal = (int)pending;
-    return STATUS_OK;
+    if (!st || st == STATUS_DIVERGED || st == STATUS_REQUEUE || comm_failed_elsewhere()) return st;
+    return status_prefix(st, "step %lld, %s", (long long)step, doing);
 }
 
-/* Bytes of device memory in use, or the process's peak memory; the largest of all ranks. */
-static enum status memory_used(const struct training_run *r, int64_t *used)
-{
-    struct queue *queue = r->trainer.machine.queue;
-    size_t total, in_use = (size_t)memory_peak_bytes();
-    if (queue_device_allocator(queue)) TRY(queue_memory_info(queue, &total, &in_use));
-    *used = (int64_t)in_use;
-    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, used, 1));
-    return STATUS_OK;
-}
-
-static enum status validate_loss(struct training_run *r)
-{
-    const struct config *c = r->config;
-    struct trainer *t = &r->trainer;
-    const char *path = c->validation.dataset_path;
-    struct data_config data =
-        path[0] ? inputs_data_of_path(c, path, c->validation.column, &r->validation_source)
-                : r->data;
-    if (path[0]) data.validation_share = 0, data.order = ORDER_streams;
-    struct loader_options o =
-        inputs_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
-    o.seq_len = trainer_validation_tokens(c);
-    o.prefetch_rows = 0;
-    o.validation = !path[0];
-    o.once = true;
-    int64_t batches = c->validation.steps;
-    if (t->elastic.canonical && batches > 0) { /* the same rows on any number of ranks */
-        o.max_rows = batches * c->validation.local_batch_size;
-        batches = -1;
-    }
-    struct loader *loader = NULL;
-    struct evaluation e;
-    enum status st = STATUS_OK;
-    double begin = clock_monotonic_s();
-    int stop;
-    activity_enter(ACTIVITY_preparing);
-    TRY_OUT(comm_agree(world(r), r->reads ? loader_open(&loader, &o) : STATUS_OK));
-    activity_enter(ACTIVITY_validating);
-    TRY_OUT(evaluator_run(&t->evaluator, loader, batches, &t->step, &e));
-    TRY_OUT(pending_signal(r, &stop));
-    if (stop) goto out; /* evaluation ended early: its mean is not the validation loss */
-    TRY_OUT(skipped_records_validated(&r->skipped, loader, t->steps_done, world(r)));
-    if (!e.tokens) FAIL_OUT(DATA, "validation: the data has no token to predict");
-    int64_t memory;
-    TRY_OUT(memory_used(r, &memory));
-    if (r->is_main)
-        TRY_OUT(metrics_validation(r->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
-                                   clock_monotonic_s() - begin, e.tokens, memory));
-out:
-    loader_close(loader);
-    return st;
-}
-
+/* REQUEUE: the run must stop.  Unless all of it succeeds, it is due again when the run resumes. */
 static enum status validate(struct training_run *r)
 {
-    if (config_has_validation_data(r->config)) TRY(validate_loss(r));
-    activity_enter(ACTIVITY_validating);
-    return task_validation_run(&r->tasks, &r->trainer, r->is_main ? r->metrics : NULL);
+    const struct validation v = {.config = r->config,
+                                 .trainer = &r->trainer,
+                                 .tokenizer = r->tokenizer,
+                                 .data = &r->data,
+                                 .metrics = r->metrics,
+                                 .skipped = &r->skipped,
+                                 .stop = &r->stop,
+                                 .tasks = &r->tasks};
+    r->validation_due = true;
+    TRY(add_step(r->trainer.steps_done, "validation", validation_run(&v)));
+    r->validation_due = false;
+    return STATUS_OK;
 }
 
 static struct checkpoint_state checkpoint_state_of(struct training_run *r)
@@ -185,6 +143,7 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
     struct json_writer w = {.text = &state.train};
     json_begin_object(&w, NULL, JSON_INLINE);
     trainer_state_save(t, &w);
+    if (r->validation_due) json_write_bool(&w, "validation_due", true);
     if (rollback_is_enabled(&r->config->guard)) guard_save(&r->guard, &w);
     json_write_key(&w, "data");
     TRY_OUT(save_cursor(r, &w));
@@ -193,6 +152,7 @@ static enum status save_checkpoint(struct training_run *r, bool model_only)
     TRY_OUT(checkpointer_save(r->checkpointer, &state));
     r->saved_step = t->steps_done;
     r->saved_at_s = clock_monotonic_s();
+    stop_note_save(&r->stop, checkpointer_save_seconds(r->checkpointer));
 out:
     text_release(&state.train);
     return st;
@@ -214,26 +174,34 @@ static enum status save_if_possible(struct training_run *r)
     return STATUS_OK;
 }
 
-/* What all ranks do after a step. */
+/* Saves the state, and waits until it is on disk, before the run ends early.  A failed save of this
+ * step in the background is repeated. */
+static enum status save_now(struct training_run *r)
+{
+    if (checkpointer_wait(r->checkpointer)) r->saved_step = -1;
+    TRY(save_checkpoint(r, false));
+    TRY(checkpointer_wait(r->checkpointer));
+    return STATUS_OK;
+}
+
+/* What all ranks do after a step, besides stopping for r->stop.signal. */
 struct requests {
-    int signal; /* stop for the signal that is pending on any rank; 0: none */
     bool save, roll_back;
 };
 
 /* With interval_type = "seconds" rank 0's clock decides when to save; rank 0 also decides whether
  * to roll back. */
-static enum status agree_on_requests(const struct training_run *r, bool roll_back,
-                                     struct requests *out)
+static enum status agree_on_requests(struct training_run *r, bool roll_back, struct requests *out)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     int64_t step = r->trainer.steps_done;
     bool by_clock = c->interval_type == SAVE_INTERVAL_seconds;
-    bool late = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
-    int64_t requests[] = {signals_pending(), late, r->is_main && roll_back};
+    bool is_late = clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
+    int64_t requests[STOP_REQUESTS] = {r->is_main && is_late, r->is_main && roll_back};
     activity_enter(ACTIVITY_agreeing);
-    TRY(comm_all_reduce_int64(world(r), REDUCE_MAX, requests, 3));
-    out->signal = (int)requests[0], out->roll_back = requests[2];
-    out->save = by_clock ? requests[1] : step % c->interval == 0;
+    TRY(stop_agree(&r->stop, requests));
+    out->save = by_clock ? requests[0] : step % c->interval == 0;
+    out->roll_back = requests[1];
     if (c->enable_first_step_checkpoint && step == 1) out->save = true;
     if (!c->enable || c->load_only) out->save = false;
     return STATUS_OK;
@@ -254,7 +222,6 @@ static enum status resume_data(struct training_run *r, const struct json *cursor
     TRY(loader_load(r->loader, cursor));
     return STATUS_OK;
 }
-
 /* Restores steps, counters, FP8 scales and data cursor from a checkpoint of this run. */
 static enum status resume_state(struct training_run *r, const char *folder,
                                 const struct checkpoint_found *found)
@@ -269,6 +236,8 @@ static enum status resume_state(struct training_run *r, const char *folder,
     if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
     TRY(trainer_state_load(t, found->train));
     TRY(guard_load(&r->guard, json_get(found->train, "guard")));
+    r->validation_due =
+        r->config->validation.enable && json_true(json_get(found->train, "validation_due"));
     TRY(resume_data(r, json_get(found->train, "data")));
     return STATUS_OK;
 }
@@ -327,9 +296,11 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
         .config = &c->metrics,
         .dump_folder = c->job.dump_folder,
         .first_step = r->trainer.steps_done,
+        .validation_due = r->validation_due,
         .last_step = c->training.steps,
         .num_ranks = world(r)->size,
-        .rows_per_step = trainer_step_rows(c, &machine->mesh),
+        .last_rows = batch_ramp_advance(&r->trainer.ramp, r->trainer.rows_done,
+                                        c->training.steps - r->trainer.steps_done),
         .row_tokens = c->training.seq_len,
         .flops_per_token = model_flops_per_token(&r->trainer.shape, (int)c->training.seq_len),
         .causal_flops_per_token =
@@ -393,6 +364,17 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     return STATUS_OK;
 }
 
+/* A rank's shard of the state takes a slow disk that long; the first save measures it. */
+static void open_stop(struct training_run *r)
+{
+    const double bytes_per_second = 1e8;
+    struct trainer *t = &r->trainer;
+    double bytes = (double)checkpoint_staging_bytes(&t->shard);
+    stop_init(&r->stop, world(r), t->machine.groups.of[GROUP_pp].size == 1,
+              bytes / bytes_per_second);
+    t->model.units = stop_wrap_units(&r->stop, t->model.units);
+}
+
 static enum status open_run(struct training_run *r, const struct config *c,
                             const struct machine *machine)
 {
@@ -413,6 +395,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
     TRY(comm_agree(world_group, resolve_model(r, machine, &shape)));
     TRY(comm_agree(world_group, open_trainer(r, machine, &shape)));
     TRY(rank_check_data(c, r->loader, world_group));
+    open_stop(r);
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {
         .folder = r->checkpoint_folder,
@@ -463,6 +446,8 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
     const struct trainer *t = &r->trainer;
     struct step_metrics m = {
         .step = t->steps_done,
+        .rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh),
+        .rows_done = t->rows_done,
         .loss = s->loss,
         .max_loss = s->max_loss,
         .grad_norm = s->grad_norm,
@@ -475,56 +460,12 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
         .data_seconds = i->data_seconds,
     };
     activity_enter(ACTIVITY_reporting);
-    TRY(memory_used(r, &m.memory_bytes));
+    TRY(memory_most_used(t->machine.queue, world(r), &m.memory_bytes));
     if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));
-    if (r->is_main) TRY(metrics_step(r->metrics, &m));
+    if (r->is_main) metrics_step(r->metrics, &m);
     *i = (struct interval){.begin_s = clock_monotonic_s()};
     return STATUS_OK;
-}
-
-static enum status stop_for_signal(struct training_run *r, int signal)
-{
-    TRY(save_checkpoint(r, false));
-    TRY(checkpointer_wait(r->checkpointer));
-    FAIL(REQUEUE, "stopped by SIG%s after step %lld; the checkpoint is saved", signals_name(signal),
-         (long long)r->trainer.steps_done);
-}
-
-/* Adds to a failure of this rank at which step, and doing what, it occurred. */
-static enum status add_step(int64_t step, const char *doing, enum status st)
-{
-    if (!st || st == STATUS_DIVERGED || comm_failed_elsewhere()) return st;
-    return status_prefix(st, "step %lld, %s", (long long)step, doing);
-}
-
-/* One step, with a trace if profiling is due. */
-static enum status run_step(struct training_run *r, struct step_result *s)
-{
-    const struct config *c = r->config;
-    struct trainer *t = &r->trainer;
-    struct trace trace = {0};
-    struct text folder = {0};
-    enum status st = STATUS_OK;
-    bool traced =
-        c->profiling.enable_profiling && (t->steps_done + 1) % c->profiling.profile_freq == 0;
-    if (!traced) return trainer_step(t, r->loader, s);
-    struct comm_trace transfers;
-    t->machine.queue->trace = &trace;
-    comm_trace_begin(&transfers, &t->machine.groups, &trace);
-    st = trainer_step(t, r->loader, s);
-    comm_trace_end(&transfers);
-    t->machine.queue->trace = NULL;
-    if (st) goto out;
-    text_addf(&folder, "%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder,
-              (long long)t->steps_done);
-    TRY_OUT(file_make_dirs(folder.data));
-    text_addf(&folder, "/rank%d_trace.json", world(r)->rank);
-    TRY_OUT(trace_write(&trace, folder.data));
-out:
-    trace_release(&trace);
-    text_release(&folder);
-    return st;
 }
 
 /* Goes back to a good checkpoint, if there is one.  Metrics begin again after its step. */
@@ -541,10 +482,11 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
     TRY(rollback_run(&b));
     if (b.to < 0) return STATUS_OK;
     r->saved_step = b.to;
+    r->validation_due = false;
     metrics_close(r->metrics);
     r->metrics = NULL;
     TRY(comm_agree(world(r), open_outputs(r, &r->trainer.machine)));
-    TRY(comm_agree(world(r), r->is_main ? rollback_report(&b, r->metrics) : STATUS_OK));
+    if (r->is_main) rollback_report(&b, r->metrics);
     return STATUS_OK;
 }
 
@@ -565,20 +507,86 @@ static enum status check_collectives(const struct training_run *r, bool saves)
     return STATUS_OK;
 }
 
+/* Stops for r->stop.signal. */
+static enum status stop_early(struct training_run *r)
+{
+    const char *stopped = stop_describe(&r->stop);
+    long long step = (long long)r->trainer.steps_done;
+    bool is_new = r->saved_step != r->trainer.steps_done;
+    if (is_new && r->config->checkpoint.load_only)
+        FAIL(REQUEUE, "%s after step %lld; nothing is saved, as checkpoint.load_only = true",
+             stopped, step);
+    if (is_new && r->is_main)
+        log_line(LOG_INFO, "%s after step %lld, %.3f s ago; saving a checkpoint", stopped, step,
+                 signals_pending_for());
+    TRY(check_collectives(r, is_new));
+    enum status st = save_now(r);
+    if (st) return status_prefix(st, "%s after step %lld, and the save failed", stopped, step);
+    if (!step) FAIL(REQUEUE, "%s before the first step; there is nothing to save", stopped);
+    FAIL(REQUEUE, "%s after step %lld; the checkpoint is saved", stopped, step);
+}
+
+/* Saves the state after the last whole step before a failure ends the run, if all ranks know of the
+ * failure and so can take part. */
+static enum status save_before_failing(struct training_run *r, enum status why)
+{
+    const struct checkpoint_config *c = &r->config->checkpoint;
+    const struct trainer *t = &r->trainer;
+    struct failure first = {0};
+    /* All ranks found the same loss: only one needs to say so. */
+    if (why == STATUS_DIVERGED) why = comm_agree(world(r), r->is_main ? why : STATUS_OK);
+    bool is_shared = status_is_shared(), together = is_shared || world(r)->size == 1;
+    if (why == STATUS_COMM || !together || t->is_updating || !c->enable || c->load_only) return why;
+    if (r->saved_step == t->steps_done) return why;
+    status_save(&first, why);
+    if (save_now(r))
+        log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s", (long long)t->steps_done,
+                 status_message());
+    else
+        log_line(LOG_INFO, "the run fails after step %lld; that state is saved",
+                 (long long)t->steps_done);
+    status_restore(&first);
+    if (is_shared) status_mark_shared();
+    return why;
+}
+
+/* One step, with a trace if profiling is due.  If it fails, or is abandoned to stop (REQUEUE), the
+ * data cursor is again that of the state, after the step before. */
+static enum status run_step(struct training_run *r, struct step_result *s)
+{
+    int64_t step = r->trainer.steps_done + 1;
+    double begin = clock_monotonic_s();
+    stop_begin(&r->stop);
+    if (r->loader) loader_mark(r->loader);
+    enum status st = traced_step_run(&r->trainer, r->loader, s);
+    if (!st && s->skipped) {
+        st = nonfinite_handle(&r->trainer, r->loader, s);
+        if (st) trainer_undo_skipped(&r->trainer);
+    }
+    if (st && r->loader) loader_rewind(r->loader);
+    stop_end_step(&r->stop, clock_monotonic_s() - begin);
+    return add_step(step, "training", st);
+}
+
 static enum status run_steps(struct training_run *r)
 {
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
+    int64_t begin = t->steps_done, last = c->training.steps;
+    if (r->saved_step < 0) r->saved_step = begin; /* it can start there again */
+    TRY(stop_check(&r->stop));
+    if (r->validation_due) {
+        TRY(validate(r));
+        r->saved_step = -1; /* that checkpoint says that it is due */
+    }
     struct interval interval = {.begin_s = clock_monotonic_s()};
-    int64_t first = t->steps_done + 1, last = c->training.steps;
     while (t->steps_done < last) {
         struct step_result s;
         struct requests due;
-        int64_t done = t->steps_done + 1;
-        liveness_begin_step(&r->liveness, done);
-        TRY(add_step(done, "training", run_step(r, &s)));
+        liveness_begin_step(&r->liveness, t->steps_done + 1);
+        TRY(run_step(r, &s));
         TRY(stragglers_add(&r->stragglers, world(r), liveness_end_step(&r->liveness)));
-        if (s.skipped) TRY(nonfinite_handle(t, r->loader, &s));
+        int64_t done = t->steps_done;
         skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
@@ -590,20 +598,22 @@ static enum status run_steps(struct training_run *r)
             TRY(skipped_records_check(&r->skipped, r->loader, world(r)));
         }
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
-            double begin = clock_monotonic_s();
-            TRY(add_step(done, "validation", validate(r)));
-            interval.begin_s += clock_monotonic_s() - begin;
+            double paused = clock_monotonic_s();
+            TRY(validate(r));
+            interval.begin_s += clock_monotonic_s() - paused;
         }
         TRY(agree_on_requests(r, spikes, &due));
-        TRY(check_collectives(r, due.save || due.signal));
+        bool stops = r->stop.signal && done < last;
+        if (!stops) TRY(check_collectives(r, due.save));
         if (due.roll_back) {
             TRY(roll_back(r, &s));
             interval = (struct interval){.begin_s = clock_monotonic_s()};
         }
-        if (due.signal) return stop_for_signal(r, due.signal);
+        if (stops) return STATUS_REQUEUE;
         if (done < last && due.save && t->steps_done == done) TRY(save_or_roll_back(r, &s));
     }
-    if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
+    if (c->checkpoint.enable && !c->checkpoint.load_only &&
+        (t->steps_done > begin || r->saved_step < 0))
         TRY(save_checkpoint(r, c->checkpoint.last_save_model_only));
     if (r->is_main) metrics_summarize(r->metrics);
     return STATUS_OK;
@@ -612,11 +622,15 @@ static enum status run_steps(struct training_run *r)
 enum status run_train(const struct config *c, const struct machine *machine)
 {
     struct training_run r = {0};
-    signals_catch();
     enum status st = open_run(&r, c, machine);
-    if (!st && c->checkpoint.create_seed_checkpoint)
+    if (!st && c->checkpoint.create_seed_checkpoint) {
         st = save_checkpoint(&r, false);
-    else if (!st)
+    } else if (!st) {
         st = run_steps(&r);
+        if (st == STATUS_REQUEUE)
+            st = stop_early(&r);
+        else if (st)
+            st = save_before_failing(&r, st);
+    }
     return close_run(&r, st);
 }

@@ -118,17 +118,6 @@ out:
     return st;
 }
 
-static void open_pipelines(struct trainer *t, const struct pipeline_config *p)
-{
-    t->pipeline = (struct pipeline){.model = &t->model,
-                                    .group = group(t, GROUP_pp),
-                                    .stages = t->stages,
-                                    .schedule = p->schedule};
-    pipeline_open(&t->pipeline);
-    t->microbatches = heap((size_t)p->schedule.num_microbatches * sizeof *t->microbatches);
-    t->loss_shares = heap((size_t)p->schedule.num_microbatches * sizeof *t->loss_shares);
-}
-
 /* Allocates every buffer of the run.  Over a sizing arena it only counts bytes. */
 static enum status alloc_buffers(struct trainer *t, const struct model_shape *shape,
                                  struct memory_plan *plan)
@@ -153,11 +142,11 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     int shards = t->elastic.canonical ? elastic_parts(&t->elastic) : shard->size;
     struct model_part part = {t->stages, pipeline.schedule.chunks, shards};
     TRY(model_init_stages(&t->model, &slice, max_T, &part, run));
-    open_pipelines(t, &pipeline);
     shard_init_sliced(&t->shard, &t->model.layout, &t->whole,
                       (struct shard_position){shard->rank, shard->size, tp->rank, tp->size});
     batch_alloc(&t->batch, rows, T, shared);
     batch_alloc_part(&t->batch, group(t, GROUP_cp), &t->local, shared);
+    trainer_open_pipeline(t, &pipeline.schedule);
     bool has_loss = pipeline_has_loss(&t->pipeline);
     size_t tokens = (size_t)rows * (size_t)t->local.T;
     t->loss_BT = has_loss ? arena_alloc(shared, tokens, sizeof(float)) : NULL;
@@ -405,26 +394,29 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     result->loss = totals.loss, result->max_loss = totals.max_loss;
     result->grad_norm = totals.grad_norm;
     const struct lr_scheduler_config *s = &c->lr_scheduler;
-    int64_t total = s->total_steps ? s->total_steps : c->training.steps, step = t->steps_done + 1;
-    int64_t rows = trainer_step_rows(c, &t->machine.mesh);
+    const struct schedule_step now = {t->steps_done + 1, c->training.steps, t->rows_done,
+                                      t->ramp.global};
     double decoupled = c->optimizer.decoupled_lr;
-    result->step = step;
-    result->lr = schedule_lr(s, c->optimizer.lr, total, rows, step);
+    result->step = now.step;
+    result->lr = schedule_lr(s, c->optimizer.lr, &now);
     result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
     t->skips = result->skipped ? t->skips + 1 : 0;
     if (!result->skipped) {
+        t->is_updating = true;
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
-        struct optim_update update = {
-            t->gradients, result->lr,    clip,
-            step,         decoupled > 0, schedule_decoupled_lr(s, decoupled, total, rows, step)};
+        struct optim_update update = {t->gradients,  result->lr,
+                                      clip,          now.step,
+                                      decoupled > 0, schedule_decoupled_lr(s, decoupled, &now)};
         TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
         TRY(integrity_record(&t->integrity, step));
     }
     trace_end(trace, "optimizer", begin);
-    t->steps_done++;
-    t->tokens_seen += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
+    int64_t rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
+    t->steps_done++, t->rows_done += rows;
+    t->tokens_seen += rows * t->batch.T;
+    t->is_updating = false;
     return STATUS_OK;
 }
 
@@ -432,6 +424,7 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 {
     int rows;
     double begin = clock_monotonic_s();
+    trainer_begin_step(t);
     enum status st = loader ? loader_next(loader, &t->batch, &rows) : STATUS_OK;
     TRY(comm_agree(group(t, GROUP_world), st));
     TRY(batch_broadcast(&t->batch, group(t, GROUP_peers)));
@@ -439,6 +432,14 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     trace_end(t->machine.queue->trace, "data", begin);
     TRY(trainer_train_batch(t, result));
     return STATUS_OK;
+}
+
+void trainer_undo_skipped(struct trainer *t)
+{
+    BUG_IF(!t->skips);
+    int64_t rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
+    t->steps_done--, t->skips--, t->rows_done -= rows;
+    t->tokens_seen -= rows * t->batch.T;
 }
 
 enum status trainer_init_weights(struct trainer *t, uint64_t seed)

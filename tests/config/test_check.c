@@ -18,6 +18,18 @@ TEST(check_rejects_keys_that_contradict_each_other)
         {{"parallelism.data_parallel_shard_degree=0"}, 1, "-1 or at least 1"},
         {{"training.global_batch_size=12"}, 1, "not a multiple of local_batch_size = 8"},
         {{"training.global_batch_size=0"}, 1, "global_batch_size = 0"},
+        {{"training.global_batch_size=32", "training.batch_ramp=8,7,100"}, 1, "increment = 7"},
+        {{"training.global_batch_size=32", "training.batch_ramp=12,4,100"},
+         1,
+         "training.batch_ramp = [12, 4, 100], steps of 12 rows: training.global_batch_size = 12 is "
+         "not a multiple of local_batch_size = 8"},
+        {{"training.global_batch_size=32", "training.batch_ramp=16,8,100"},
+         2,
+         "steps of 24 rows: training.global_batch_size = 24 is not a multiple of"},
+        {{"training.global_batch_size=32", "training.batch_ramp=[8,8,100]",
+          "lr_scheduler.formula=megatron"},
+         1,
+         "requires lr_scheduler.total_samples, and warmup_samples"},
         {{"training.local_batch_size=1000000", "training.seq_len=100000"}, 1, "2^31"},
         {{"training.seq_len=100", "parallelism.context_parallel_degree=8"}, 8, "; try 96 or 112"},
         {{"validation.enable=true", "validation.seq_len=6",
@@ -80,6 +92,23 @@ TEST(check_accepts_a_valid_configuration_for_its_number_of_ranks)
                               "parallelism.tensor_parallel_degree=2"};
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 3));
     CHECK_STATUS(OK, config_check(&c, 8));
+    config_release(&c);
+}
+
+TEST(check_names_the_steps_of_a_ramp_that_a_pipeline_cannot_run)
+{
+    struct config c;
+    const char *settings[] = {"training.dataset_path=a.txt",
+                              "training.local_batch_size=1",
+                              "training.global_batch_size=16",
+                              "training.batch_ramp=8,1,1000",
+                              "parallelism.pipeline_parallel_degree=4",
+                              "parallelism.pipeline_parallel_schedule=Interleaved1F1B"};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 6));
+    CHECK_STATUS(CONFIG, config_check(&c, 4));
+    CHECK_MESSAGE("steps of 9 rows: 9 microbatches per step are not divisible into 2 rounds");
+    c.training.batch_ramp.items[1] = 4;
+    CHECK_STATUS(OK, config_check(&c, 4));
     config_release(&c);
 }
 

@@ -99,3 +99,31 @@ TEST(order_streams_counts_memory_for_own_streams_only)
     source_close(&source);
     rig_release(&r);
 }
+
+/* As in torchtitan.  With both, a token would occur twice between documents. */
+TEST(a_token_that_is_bos_and_eos_only_begins_documents)
+{
+    static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
+    static const char names[] = "{\"bos_token\": \"<|begin_of_text|>\","
+                                "\"eos_token\": {\"content\": \"<|begin_of_text|>\"}}";
+    static const int32_t want[3][8] = {{'a', 'b', 256, 'c', 256, 'a', 'b', 256},
+                                       {256, 'a', 'b', 256, 'c', 256, 'a', 'b'},
+                                       {256, 'a', 'b', 256, 'c', 256, 'a', 'b'}};
+    const char *folder = test_folder(), *path = rig_text(folder, "a.jsonl", lines);
+    struct tokenizer *bytes;
+    CHECK_STATUS(OK, tokenizer_open(&bytes, "bytes", &(struct tokenizer_config){0}));
+    CHECK_STATUS(OK, tokenizer_copy(bytes, folder));
+    tokenizer_close(bytes);
+    rig_text(folder, "tokenizer_config.json", names);
+    for (int k = 0; k < 3; k++) {
+        struct rig r;
+        rig_init(&r, folder, 8);
+        r.data.streams = r.data.shuffle_window = 1;
+        r.data.bos = k != 0, r.data.eos = k != 1;
+        rig_add(&r, path, 1);
+        struct rows rows = rows_of(&r, 1, 1);
+        CHECK(!memcmp(rows.ids, want[k], sizeof want[k]));
+        rows_release(&rows);
+        rig_release(&r);
+    }
+}
