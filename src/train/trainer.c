@@ -410,7 +410,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
         TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
-        TRY(integrity_record(&t->integrity, step));
+        TRY(integrity_record(&t->integrity, now.step));
     }
     trace_end(trace, "optimizer", begin);
     int64_t rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
