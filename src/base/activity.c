@@ -4,12 +4,14 @@
 #include "base/clock.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct activity_record {
@@ -152,14 +154,22 @@ static void end(int signal)
 
 void activity_exit_in(unsigned seconds, int exit_code, const char *line)
 {
+    static timer_t timer; /* of its own: SIGALRM announces the end of a Slurm job (signals.h) */
+    static bool has_timer;
     const struct sigaction action = {.sa_handler = end};
-    alarm(0);
-    if (!seconds) return;
-    int len = snprintf(last_line, sizeof last_line, "error: %s\n", line);
+    const struct itimerspec due = {.it_value.tv_sec = (time_t)seconds};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMAX};
+    sigset_t set;
+    if (!has_timer && !seconds) return;
+    if (!has_timer) has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
+    int len = snprintf(last_line, sizeof last_line, "error: %s\n", line ? line : "");
     last_line_bytes = (size_t)len < sizeof last_line ? (size_t)len : sizeof last_line - 1;
     last_exit_code = exit_code;
-    sigaction(SIGALRM, &action, NULL);
-    alarm(seconds);
+    sigaction(SIGRTMAX, &action, NULL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMAX);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* threads block all signals that they can */
+    if (has_timer) timer_settime(timer, 0, &due, NULL);
 }
 
 void activity_read(const struct activity_record *r, struct activity *out)

@@ -6,54 +6,20 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "checkpoint/checkpoint.h"
 #include "metrics/memory.h"
-#include "metrics/metrics.h"
 #include "tensor/device.h"
-#include "train/guard.h"
 #include "train/inputs.h"
-#include "train/liveness.h"
 #include "train/nonfinite.h"
 #include "train/rank_check.h"
 #include "train/rollback.h"
-#include "train/skipped_records.h"
+#include "train/run_state.h"
 #include "train/start.h"
-#include "train/stop.h"
-#include "train/task_validation.h"
 #include "train/traced_step.h"
-#include "train/trainer.h"
-#include "train/trainer_state.h"
 #include "train/validation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Everything a run has open; NULL: not opened. */
-struct training_run {
-    const struct config *config;
-    struct tokenizer *tokenizer;
-    struct source_config training_source;
-    struct data_config data;
-    struct loader *loader;
-    struct skipped_records skipped;
-    struct trainer trainer;
-    bool trainer_is_open;
-    struct task_validation tasks;
-    struct liveness liveness;
-    struct stragglers stragglers;
-    struct checkpointer *checkpointer;
-    char *checkpoint_folder;
-    struct metrics *metrics;
-    struct guard guard;
-    struct text config_toml;
-    struct stop stop;
-    bool validation_due; /* of the last step: begun and not completed */
-    int64_t saved_step;  /* step of the newest checkpoint; -1: none */
-    double saved_at_s;
-    bool is_main; /* rank 0: writes the log, metrics and configuration */
-    bool reads;   /* the first of its peers: reads the data */
-};
 
 static const struct comm *world(const struct training_run *r)
 {
@@ -90,100 +56,6 @@ static enum status validate(struct training_run *r)
     return STATUS_OK;
 }
 
-static struct checkpoint_state checkpoint_state_of(struct training_run *r)
-{
-    struct trainer *t = &r->trainer;
-    return (struct checkpoint_state){
-        .shape = &t->shape,
-        .layout = &t->whole,
-        .shard = &t->shard,
-        .world = world(r),
-        .weights = t->optim.split ? t->compute_weights : t->weights,
-        .exp_avg = t->exp_avg,
-        .exp_avg_sq = t->exp_avg_sq,
-        .low = t->low,
-        .moments = t->optim.moments,
-        .queue = t->machine.queue,
-        .dtype = SAFETENSORS_F32,
-        .step = t->steps_done,
-        .tokenizer = r->tokenizer,
-        .config_toml = &r->config_toml,
-        .objective = &r->config->objective,
-    };
-}
-
-/* Writes the data cursor of all readers; null on ranks that do not read. */
-static enum status save_cursor(struct training_run *r, struct json_writer *w)
-{
-    const struct comm *readers = &r->trainer.machine.groups.of[GROUP_data];
-    if (!r->reads) {
-        json_write_null(w, NULL);
-        return STATUS_OK;
-    }
-    TRY(loader_gather_cursor(r->loader, readers));
-    loader_save(r->loader, w);
-    return STATUS_OK;
-}
-
-static enum status save_checkpoint(struct training_run *r, bool model_only)
-{
-    struct trainer *t = &r->trainer;
-    if (r->saved_step == t->steps_done) return STATUS_OK;
-    if (t->integrity.is_suspect)
-        FAIL(DEVICE, "the state of step %lld may be corrupted and is not saved",
-             (long long)t->steps_done);
-    struct checkpoint_state state = checkpoint_state_of(r);
-    activity_enter(ACTIVITY_saving);
-    if (model_only) {
-        bool half = r->config->checkpoint.export_dtype == EXPORT_bfloat16;
-        state.exp_avg = state.exp_avg_sq = NULL;
-        state.dtype = half ? SAFETENSORS_BF16 : SAFETENSORS_F32;
-    }
-    enum status st = STATUS_OK;
-    struct json_writer w = {.text = &state.train};
-    json_begin_object(&w, NULL, JSON_INLINE);
-    trainer_state_save(t, &w);
-    if (r->validation_due) json_write_bool(&w, "validation_due", true);
-    if (rollback_is_enabled(&r->config->guard)) guard_save(&r->guard, &w);
-    json_write_key(&w, "data");
-    TRY_OUT(save_cursor(r, &w));
-    json_end_object(&w);
-    json_finish(&w);
-    TRY_OUT(checkpointer_save(r->checkpointer, &state));
-    r->saved_step = t->steps_done;
-    r->saved_at_s = clock_monotonic_s();
-    stop_note_save(&r->stop, checkpointer_save_seconds(r->checkpointer));
-out:
-    text_release(&state.train);
-    return st;
-}
-
-/* A failed save does not end the run: the next one may succeed.  Only the last one, and the one
- * before a stop, must.  DIVERGED: the state cannot be valid, and guard.nonfinite is not "skip".
- * DEVICE: memory is faulty. */
-static enum status save_if_possible(struct training_run *r)
-{
-    enum status st = save_checkpoint(r, false);
-    if (!st) return STATUS_OK;
-    if (!comm_failed_elsewhere())
-        status_prefix(st, "cannot save the checkpoint of step %lld",
-                      (long long)r->trainer.steps_done);
-    if (st == STATUS_DEVICE) return st;
-    if (st == STATUS_DIVERGED && r->config->guard.nonfinite != NONFINITE_skip) return st;
-    log_line(LOG_WARN, "%s", status_message());
-    return STATUS_OK;
-}
-
-/* Saves the state, and waits until it is on disk, before the run ends early.  A failed save of this
- * step in the background is repeated. */
-static enum status save_now(struct training_run *r)
-{
-    if (checkpointer_wait(r->checkpointer)) r->saved_step = -1;
-    TRY(save_checkpoint(r, false));
-    TRY(checkpointer_wait(r->checkpointer));
-    return STATUS_OK;
-}
-
 /* What all ranks do after a step, besides stopping for r->stop.signal. */
 struct requests {
     bool save, roll_back;
@@ -204,85 +76,6 @@ static enum status agree_on_requests(struct training_run *r, bool roll_back, str
     out->roll_back = requests[1];
     if (c->enable_first_step_checkpoint && step == 1) out->save = true;
     if (!c->enable || c->load_only) out->save = false;
-    return STATUS_OK;
-}
-
-static bool is_excluded(const struct checkpoint_config *c, const char *part)
-{
-    for (size_t i = 0; i < c->exclude_from_loading.count; i++)
-        if (!strcmp(c->exclude_from_loading.items[i], part)) return true;
-    return false;
-}
-
-/* Torch checkpoints have no usable data position, so the data restart from the first row. */
-static enum status resume_data(struct training_run *r, const struct json *cursor)
-{
-    if (is_excluded(&r->config->checkpoint, "dataloader") || !r->reads || json_is_null(cursor))
-        return STATUS_OK;
-    TRY(loader_load(r->loader, cursor));
-    return STATUS_OK;
-}
-/* Restores steps, counters, FP8 scales and data cursor from a checkpoint of this run. */
-static enum status resume_state(struct training_run *r, const char *folder,
-                                const struct checkpoint_found *found)
-{
-    struct trainer *t = &r->trainer;
-    if (found->step == 0 && !found->train) return STATUS_OK; /* initial weights */
-    if (!found->train || !found->has_moments)
-        FAIL(CONFIG,
-             "%s has only the model, so the run cannot resume from it; start a new run with "
-             "checkpoint.initial_load_path",
-             folder);
-    if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
-    TRY(trainer_state_load(t, found->train));
-    TRY(guard_load(&r->guard, json_get(found->train, "guard")));
-    r->validation_due =
-        r->config->validation.enable && json_true(json_get(found->train, "validation_due"));
-    TRY(resume_data(r, json_get(found->train, "data")));
-    return STATUS_OK;
-}
-
-static enum status load_checkpoint(struct training_run *r, const struct start *from)
-{
-    struct checkpoint_state state = checkpoint_state_of(r);
-    struct checkpoint_found found = {0};
-    const struct load_rules rules = start_load_rules(from, r->config);
-    enum status st = STATUS_OK;
-    activity_enter(ACTIVITY_loading);
-    if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
-    TRY_OUT(rank_check_start(from, world(r)));
-    TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
-    if (from->whole) TRY_OUT(comm_agree(world(r), resume_state(r, from->folder, &found)));
-    log_line(LOG_INFO, "%s %s",
-             from->whole && found.train ? "resuming from" : "starting from the weights of",
-             from->folder);
-out:
-    json_free(found.state);
-    return st;
-}
-
-/* From the newest checkpoint of this run, else initial_load_path, else random weights.  If the data
- * of a checkpoint are damaged, falls back to the one before. */
-static enum status fill_state(struct training_run *r)
-{
-    struct start_search search = {.limit = INT64_MAX, .fetch = true};
-    struct trainer *t = &r->trainer;
-    struct start start;
-    enum status st;
-    TRY(trainer_init_weights(t, (uint64_t)r->config->debug.seed));
-    do {
-        TRY(start_find(&start, r->config, &search, world(r)));
-        st = start.folder ? load_checkpoint(r, &start) : STATUS_OK;
-        bool is_unreadable = st == STATUS_DATA || st == STATUS_IO;
-        bool falls_back = is_unreadable && start.native && !start.rewinds;
-        if (!st && start.own) r->saved_step = t->steps_done;
-        if (!st) st = start_finish(&start, r->config, world(r));
-        search.limit = start.step;
-        start_release(&start);
-        if (st && !falls_back) return st;
-        if (st) log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
-    } while (st);
-    TRY(trainer_sync_weights(t));
     return STATUS_OK;
 }
 
@@ -411,7 +204,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
     TRY(checkpointer_open(&r->checkpointer, &o));
     config_write(c, false, &r->config_toml);
     TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
-    TRY(fill_state(r));
+    TRY(run_state_fill(r));
     TRY(comm_agree(world_group, open_outputs(r, machine)));
     return STATUS_OK;
 }
@@ -471,7 +264,7 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
 /* Goes back to a good checkpoint, if there is one.  Metrics begin again after its step. */
 static enum status roll_back(struct training_run *r, const struct step_result *s)
 {
-    struct checkpoint_state state = checkpoint_state_of(r);
+    struct checkpoint_state state = run_state_of(r);
     struct rollback b = {.folder = r->checkpoint_folder,
                          .checkpointer = r->checkpointer,
                          .state = &state,
@@ -492,7 +285,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
 
 static enum status save_or_roll_back(struct training_run *r, const struct step_result *s)
 {
-    enum status st = save_if_possible(r);
+    enum status st = run_state_save_if_possible(r);
     if (st != STATUS_DIVERGED || r->config->guard.nonfinite != NONFINITE_rollback) return st;
     if (!comm_failed_elsewhere()) log_line(LOG_WARN, "%s", status_message());
     return roll_back(r, s);
@@ -520,7 +313,7 @@ static enum status stop_early(struct training_run *r)
         log_line(LOG_INFO, "%s after step %lld, %.3f s ago; saving a checkpoint", stopped, step,
                  signals_pending_for());
     TRY(check_collectives(r, is_new));
-    enum status st = save_now(r);
+    enum status st = run_state_save_now(r);
     if (st) return status_prefix(st, "%s after step %lld, and the save failed", stopped, step);
     if (!step) FAIL(REQUEUE, "%s before the first step; there is nothing to save", stopped);
     FAIL(REQUEUE, "%s after step %lld; the checkpoint is saved", stopped, step);
@@ -539,7 +332,7 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     if (why == STATUS_COMM || !together || t->is_updating || !c->enable || c->load_only) return why;
     if (r->saved_step == t->steps_done) return why;
     status_save(&first, why);
-    if (save_now(r))
+    if (run_state_save_now(r))
         log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s", (long long)t->steps_done,
                  status_message());
     else
@@ -614,7 +407,7 @@ static enum status run_steps(struct training_run *r)
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only &&
         (t->steps_done > begin || r->saved_step < 0))
-        TRY(save_checkpoint(r, c->checkpoint.last_save_model_only));
+        TRY(run_state_save(r, c->checkpoint.last_save_model_only));
     if (r->is_main) metrics_summarize(r->metrics);
     return STATUS_OK;
 }
@@ -624,7 +417,7 @@ enum status run_train(const struct config *c, const struct machine *machine)
     struct training_run r = {0};
     enum status st = open_run(&r, c, machine);
     if (!st && c->checkpoint.create_seed_checkpoint) {
-        st = save_checkpoint(&r, false);
+        st = run_state_save(&r, false);
     } else if (!st) {
         st = run_steps(&r);
         if (st == STATUS_REQUEUE)

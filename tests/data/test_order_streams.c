@@ -44,7 +44,8 @@ TEST(order_streams_gives_each_stream_its_own_documents_and_cursor)
         struct token_row row = {NEED, ids, begins, 0}, same_row = {NEED, same, begins, 0};
         int64_t *cursor = heap(o->cursor_ints * sizeof *cursor);
         o->kind->save(o, g % STREAMS, cursor);
-        CHECK_STATUS(OK, again->kind->load(again, g % STREAMS, cursor, 280));
+        const struct order_position at = {.next_row = g, .vocab_size = 280};
+        CHECK_STATUS(OK, again->kind->load(again, g % STREAMS, cursor, &at));
         CHECK_STATUS(OK, o->kind->row(o, g, &tokens, &row));
         CHECK(row.filled == NEED);
         for (int i = 0; i < NEED; i++) {
@@ -69,11 +70,18 @@ TEST(order_streams_rejects_a_cursor_with_an_id_outside_the_vocabulary)
     struct order *o = open_order(&r, &source, &tokens);
     int64_t *cursor = heap(o->cursor_ints * sizeof *cursor);
     o->kind->save(o, 2, cursor);
+    struct order_position at = {.vocab_size = 280};
     cursor[4] = 279;
-    CHECK_STATUS(OK, o->kind->load(o, 2, cursor, 280));
+    CHECK_STATUS(OK, o->kind->load(o, 2, cursor, &at));
     cursor[4] = 280;
-    CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, 280));
+    CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, &at));
     CHECK_MESSAGE("stream 2 has token ID 280; the vocabulary size is 280");
+    cursor[4] = 279;
+    at.next_row = 3; /* row 2 has been read, or was passed over */
+    CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, &at));
+    CHECK_MESSAGE("stream 2 is damaged: at its row 0, expected 1");
+    at.num_passed = 1;
+    CHECK_STATUS(OK, o->kind->load(o, 2, cursor, &at));
     free(cursor);
     o->kind->close(o);
     source_close(&source);

@@ -177,8 +177,8 @@ TEST(history_truncate_drops_a_rollback_that_will_be_repeated)
                               "{\"step\":6,\"loss\":3}\n";
     size_t removed;
     const char *path = write_file(all);
-    CHECK_STATUS(OK, history_truncate(path, 6, &removed));
+    CHECK_STATUS(OK, history_truncate(path, UP_TO(6), &removed));
     CHECK(removed == 0 && file_is(path, all));
-    CHECK_STATUS(OK, history_truncate(path, 5, &removed));
+    CHECK_STATUS(OK, history_truncate(path, UP_TO(5), &removed));
     CHECK(removed == 2 && file_is(path, "{\"step\":5,\"loss\":3}\n"));
 }
