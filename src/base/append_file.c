@@ -27,7 +27,7 @@ void append_file_close(struct append_file *f)
 
 bool append_file_is_late(const struct append_file *f) { return f->late.len || f->num_lost; }
 
-/* Creates the file again if somebody has deleted it: what is written then would be lost silently. */
+/* Creates the file again if it was deleted: what is written after that would be lost silently. */
 static bool create_if_deleted(struct append_file *f)
 {
     struct stat s;
