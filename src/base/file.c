@@ -9,7 +9,33 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+/* Whether to try again after a failed call, `tries` of which were made; waits first. */
+static bool is_worth_retrying(int why, int *tries)
+{
+    static const long pauses_ms[] = {20, 80, 300, 600};
+    bool may_pass = why == EIO || why == ESTALE || why == ETIMEDOUT || why == EINTR;
+    if (!may_pass || *tries == sizeof pauses_ms / sizeof *pauses_ms) return false;
+    struct timespec pause = {0, pauses_ms[(*tries)++] * 1000000};
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+enum status file_find(const char *path, enum file_kind *kind)
+{
+    struct stat s = {0};
+    int bad, tries = 0;
+    do {
+        bad = stat(path, &s) ? errno : 0;
+    } while (bad && is_worth_retrying(bad, &tries));
+    *kind = FILE_ABSENT;
+    if (bad == ENOENT || bad == ENOTDIR) return STATUS_OK;
+    if (bad) FAIL(IO, "%s: %s", path, strerror(bad));
+    *kind = S_ISREG(s.st_mode) ? FILE_REGULAR : S_ISDIR(s.st_mode) ? FILE_FOLDER : FILE_SPECIAL;
+    return STATUS_OK;
+}
 
 bool file_exists(const char *path)
 {
@@ -34,7 +60,10 @@ bool file_exists_in(const char *folder, const char *name)
 enum status file_open(const char *path, int *fd, uint64_t *size)
 {
     struct stat s;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int tries = 0;
+    do {
+        *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (*fd < 0 && is_worth_retrying(errno, &tries));
     if (*fd < 0 && errno == ENOENT) FAIL(MISSING, "%s: no such file", path);
     if (*fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
     if (fstat(*fd, &s) != 0 || !S_ISREG(s.st_mode)) {
@@ -95,6 +124,12 @@ out:
     return st;
 }
 
+enum status file_rename(const char *from, const char *to)
+{
+    if (rename(from, to)) FAIL(IO, "%s: rename to %s: %s", from, to, strerror(errno));
+    return STATUS_OK;
+}
+
 enum status file_sync_dir(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -126,7 +161,7 @@ enum status file_write(const char *path, const void *bytes, size_t len)
     if (fd < 0) FAIL_OUT(IO, "%s: %s", temporary.data, strerror(errno));
     TRY_OUT(file_write_at(fd, temporary.data, bytes, len, 0));
     if (fsync(fd) != 0) FAIL_OUT(IO, "%s: fsync: %s", temporary.data, strerror(errno));
-    if (rename(temporary.data, path) != 0) FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+    TRY_OUT(file_rename(temporary.data, path));
     TRY_OUT(sync_parent(path));
 out:
     if (fd >= 0) close(fd);
@@ -219,15 +254,30 @@ enum status file_glob(struct file_list *l, const char *pattern)
     return STATUS_OK;
 }
 
+/* Returns an errno, with part of the names in the list. */
+static int list_once(struct file_list *l, const char *path)
+{
+    DIR *d = opendir(path);
+    if (!d) return errno;
+    errno = 0; /* readdir returns NULL at the end and on errors */
+    for (struct dirent *e; (e = readdir(d)); errno = 0)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) append_path(l, e->d_name);
+    int bad = errno;
+    closedir(d);
+    return bad;
+}
+
 enum status file_list_dir(struct file_list *l, const char *path)
 {
+    int bad, tries = 0;
     *l = (struct file_list){0};
-    DIR *d = opendir(path);
-    if (!d && errno == ENOENT) FAIL(MISSING, "%s: no such folder", path);
-    if (!d) FAIL(IO, "%s: %s", path, strerror(errno));
-    for (struct dirent *e; (e = readdir(d));)
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) append_path(l, e->d_name);
-    closedir(d);
+    do {
+        file_list_release(l);
+        bad = list_once(l, path);
+    } while (bad && is_worth_retrying(bad, &tries));
+    if (bad) file_list_release(l);
+    if (bad == ENOENT) FAIL(MISSING, "%s: no such folder", path);
+    if (bad) FAIL(IO, "%s: %s", path, strerror(bad));
     if (l->count) qsort(l->paths, l->count, sizeof *l->paths, by_bytes);
     return STATUS_OK;
 }

@@ -12,6 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What a path is, links followed.  Errors that may pass (EIO, ESTALE of a network file system) are
+ * tried again for a second, here and wherever this file opens or lists something; IO then says that
+ * nobody knows, which must not be taken for "does not exist". */
+enum file_kind { FILE_ABSENT, FILE_REGULAR, FILE_FOLDER, FILE_SPECIAL };
+enum status file_find(const char *path, enum file_kind *kind);
+/* Whether it is known to exist, where a wrong "no" does no harm. */
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 bool file_exists_in(const char *folder, const char *name); /* folder/name exists */
@@ -34,6 +40,7 @@ bool file_has_suffix(const char *path, const char *suffix);
 
 /* Like mkdir -p.  CONFIG: a URL, which would otherwise become a folder such as "s3:". */
 enum status file_make_dirs(const char *path);
+enum status file_rename(const char *from, const char *to);
 enum status file_sync_dir(const char *path);    /* makes renames inside it durable */
 enum status file_remove_tree(const char *path); /* like rm -rf; does not follow links */
 

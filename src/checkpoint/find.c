@@ -14,19 +14,21 @@
 static enum status find_step(const char *folder, int64_t step, char **found)
 {
     int64_t written;
-    char *path = folder_step_path(folder, step);
+    char *path = folder_step_path(folder, step), *manifest = file_join(path, MANIFEST_NAME);
+    enum file_kind of_folder, of_manifest;
     enum status st = STATUS_OK;
     *found = NULL;
-    bool finished = file_exists_in(path, MANIFEST_NAME);
-    if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such checkpoint", path);
-    if (!finished) FAIL_OUT(DATA, "%s: incomplete checkpoint: %s is missing", path, MANIFEST_NAME);
+    TRY_OUT(file_find(path, &of_folder));
+    TRY_OUT(file_find(manifest, &of_manifest));
+    if (of_folder != FILE_FOLDER) FAIL_OUT(MISSING, "%s: no such checkpoint", path);
+    if (of_manifest == FILE_ABSENT)
+        FAIL_OUT(DATA, "%s: incomplete checkpoint: %s is missing", path, MANIFEST_NAME);
     TRY_OUT(manifest_check(path, &written));
     if (written != step)
         FAIL_OUT(DATA, "%s: its manifest belongs to step %lld", path, (long long)written);
-    *found = path;
-    return STATUS_OK;
+    *found = path, path = NULL;
 out:
-    free(path);
+    free(path), free(manifest);
     return st;
 }
 

@@ -30,7 +30,9 @@ enum status folder_steps_read(struct folder_steps *l, const char *folder)
 {
     struct file_list names;
     *l = (struct folder_steps){0};
-    if (!file_is_dir(folder)) return STATUS_OK;
+    enum file_kind kind;
+    TRY(file_find(folder, &kind));
+    if (kind != FILE_FOLDER) return STATUS_OK;
     TRY(file_list_dir(&names, folder));
     l->steps = heap((names.count + 1) * sizeof *l->steps);
     for (size_t i = 0; i < names.count; i++) {

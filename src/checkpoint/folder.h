@@ -15,7 +15,7 @@ struct folder_steps {
     size_t count;
 };
 
-/* A missing folder has no steps. */
+/* A missing folder has no steps.  IO: it cannot be read. */
 enum status folder_steps_read(struct folder_steps *l, const char *folder);
 void folder_steps_release(struct folder_steps *l);
 char *folder_step_path(const char *folder, int64_t step); /* heap */

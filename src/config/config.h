@@ -67,6 +67,10 @@ void config_for_each(const struct config *c,
                      void (*each)(void *context, const char *key, const char *value),
                      void *context);
 
+/* Appends "key: old -> new" for each setting that differs and may change results, separated by
+ * commas: not those of [job], [metrics], [profiling], [checkpoint], [device] and [config]. */
+void config_compare(const struct config *old, const struct config *c, struct text *out);
+
 /* Help, bounds, default, unit and aliases of one key.  CONFIG: unknown key, with a suggestion. */
 enum status config_explain(const char *key, struct text *out);
 /* Writes docs/options.md from the same tables. */

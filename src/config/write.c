@@ -4,6 +4,7 @@
 #include "config/config.h"
 #include "config/datasets.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void write_rows(const struct config *c, const struct config_section *s, const void *from,
@@ -65,6 +66,50 @@ void config_for_each(const struct config *c,
         text_addf(&section, "data.source.%zu", i);
         visit_rows(&v, section.data, &config_source_section, &c->data.sources[i]);
         text_release(&section);
+    }
+}
+
+static bool decides_results(const char *section)
+{
+    static const char *const others[] = {"job",        "metrics", "profiling",
+                                         "checkpoint", "device",  "config"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(section, others[i])) return false;
+    return true;
+}
+
+/* Compares one section's rows; `name` is the section's, for messages. */
+static void compare_rows(const struct config_section *s, const char *name, const void *old,
+                         const void *now, struct text *out)
+{
+    struct text a = {0}, b = {0};
+    for (size_t r = 0; r < s->count; r++) {
+        text_clear(&a), text_clear(&b);
+        option_write(&s->rows[r], old, &a);
+        option_write(&s->rows[r], now, &b);
+        if (strcmp(a.data, b.data))
+            text_addf(out, "%s%s.%s: %s -> %s", out->len ? ", " : "", name, s->rows[r].name, a.data,
+                      b.data);
+    }
+    text_release(&a), text_release(&b);
+}
+
+void config_compare(const struct config *old, const struct config *c, struct text *out)
+{
+    for (size_t s = 0; s < NUM_SECTIONS; s++) {
+        const struct config_section *section = &config_sections[s];
+        if (decides_results(section->name))
+            compare_rows(section, section->name, (const char *)old + section->offset,
+                         (const char *)c + section->offset, out);
+    }
+    size_t common = old->data.num_sources, count = c->data.num_sources;
+    if (common != count)
+        text_addf(out, "%sdata.source: %zu -> %zu", out->len ? ", " : "", common, count);
+    if (common > count) common = count;
+    for (size_t i = 0; i < common; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "data.source.%zu", i);
+        compare_rows(&config_source_section, name, &old->data.sources[i], &c->data.sources[i], out);
     }
 }
 

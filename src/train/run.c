@@ -273,8 +273,10 @@ static enum status fill_state(struct training_run *r)
     do {
         TRY(start_find(&start, r->config, &search, world(r)));
         st = start.folder ? load_checkpoint(r, &start) : STATUS_OK;
-        bool falls_back = st == STATUS_DATA && start.native && r->config->checkpoint.load_step < 0;
+        bool is_unreadable = st == STATUS_DATA || st == STATUS_IO;
+        bool falls_back = is_unreadable && start.native && !start.rewinds;
         if (!st && start.own) r->saved_step = t->steps_done;
+        if (!st) st = start_finish(&start, r->config, world(r));
         search.limit = start.step;
         start_release(&start);
         if (st && !falls_back) return st;

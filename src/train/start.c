@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/dcp.h"
+#include "checkpoint/rewind.h"
 #include "hub/hub.h"
 
 #include <stdlib.h>
@@ -26,19 +27,33 @@ static enum status check_no_checkpoints(const char *folder)
     return STATUS_OK;
 }
 
+/* checkpoint.load_step, once: the newest, if an earlier start went back to it. */
+static enum status step_to_load(const struct config *c, const char *folder,
+                                const struct comm *world, int64_t *step)
+{
+    bool is_done = false;
+    enum status st = STATUS_OK;
+    *step = c->checkpoint.load_step;
+    if (*step >= 0 && world->rank == 0) st = rewind_is_done(folder, *step, &is_done);
+    TRY(comm_agree(world, st));
+    if (is_done) *step = -1;
+    return comm_broadcast_bytes(world, 0, step, sizeof *step);
+}
+
 static enum status find_own(struct start *s, const struct config *c, int64_t limit,
                             const struct comm *world)
 {
     char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
-    int64_t step = c->checkpoint.load_step, native = 0;
+    int64_t step, native = 0;
     enum status st = STATUS_OK;
+    TRY_OUT(step_to_load(c, folder, world, &step));
     TRY_OUT(step >= 0 ? checkpoint_find_step(folder, step, world, &s->folder)
                       : checkpoint_find(folder, limit, world, &s->folder));
     if (!s->folder) TRY_OUT(check_no_checkpoints(folder));
     if (!s->folder) goto out;
     if (world->rank == 0) native = !dcp_detect(s->folder);
     TRY_OUT(comm_broadcast_bytes(world, 0, &native, sizeof native));
-    s->own = true, s->native = native;
+    s->own = true, s->native = native, s->rewinds = step >= 0;
     s->step = strtoll(strrchr(s->folder, '-') + 1, NULL, 10);
     s->whole = s->native || s->step > 0, s->partial = !s->whole;
 out:
@@ -89,6 +104,80 @@ struct load_rules start_load_rules(const struct start *s, const struct config *c
     return (struct load_rules){.exclude = &c->checkpoint.exclude_from_loading,
                                .partial = s->partial,
                                .resumes = s->own && s->whole};
+}
+
+/* Settings that decide results and differ from those of the run that saved the checkpoint. */
+static void log_changes(const struct start *s, const struct config *c)
+{
+    struct config old = {0};
+    struct text lines = {0};
+    char *path = file_join(s->folder, "config.toml");
+    if (file_exists(path) && !config_load(&old, path, NULL, 0)) {
+        config_compare(&old, c, &lines);
+        if (lines.len)
+            log_line(LOG_WARN, "settings that changed since %s was saved: %s", s->folder,
+                     lines.data);
+    }
+    config_release(&old);
+    text_release(&lines);
+    free(path);
+}
+
+/* The abandoned branch's metrics go with it: the run's own are cut back to the step. */
+static void keep_metrics(const struct config *c, const char *branch)
+{
+    char *from = file_join(c->job.dump_folder, "metrics.jsonl"),
+         *to = file_join(branch, "metrics.jsonl");
+    struct text lines = {0};
+    if (file_exists(from) &&
+        (file_read(from, UINT64_C(1) << 32, &lines) || file_write(to, lines.data, lines.len)))
+        log_line(LOG_WARN, "cannot keep the abandoned branch's metrics: %s", status_message());
+    text_release(&lines);
+    free(from), free(to);
+}
+
+static enum status go_back(const struct start *s, const struct config *c, const char *folder)
+{
+    struct text branch = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(rewind_abandon(folder, s->step, &branch));
+    if (branch.len) keep_metrics(c, branch.data);
+    TRY_OUT(rewind_record(folder, s->step, branch.data));
+    if (branch.len)
+        log_line(LOG_INFO, "moved the checkpoints after step %lld to %s", (long long)s->step,
+                 branch.data);
+    if (branch.len && c->checkpoint.copy_to[0])
+        log_line(LOG_WARN, "their copies in %s stay; remove those after step %lld",
+                 c->checkpoint.copy_to, (long long)s->step);
+out:
+    text_release(&branch);
+    return st;
+}
+
+static enum status finish_on_root(const struct start *s, const struct config *c)
+{
+    const struct checkpoint_config *k = &c->checkpoint;
+    enum status st = STATUS_OK;
+    log_changes(s, c);
+    if (!k->enable || k->load_only) return STATUS_OK;
+    char *folder = file_join(c->job.dump_folder, k->folder);
+    if (s->rewinds)
+        st = go_back(s, c, folder);
+    else if (k->load_step < 0)
+        st = rewind_forget(folder);
+    else
+        log_line(LOG_INFO,
+                 "checkpoint.load_step = %lld: done by an earlier start, so this one resumes from "
+                 "the newest checkpoint; to go back again, remove %s/rewind.json",
+                 (long long)k->load_step, folder);
+    free(folder);
+    return st;
+}
+
+enum status start_finish(const struct start *s, const struct config *c, const struct comm *world)
+{
+    if (!s->own) return STATUS_OK;
+    return comm_agree(world, world->rank == 0 ? finish_on_root(s, c) : STATUS_OK);
 }
 
 /* Whether the run may fetch its checkpoints from checkpoint.copy_to, as it has none here. */

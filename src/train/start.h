@@ -18,6 +18,7 @@ struct start {
     bool native;  /* in our format, so an older one may replace it */
     bool whole;   /* resume the optimizer, the schedule and the data, too */
     bool partial; /* the folder may lack tensors */
+    bool rewinds; /* goes back to checkpoint.load_step, for the first time */
 };
 
 struct start_search {
@@ -31,6 +32,11 @@ struct start_search {
 enum status start_find(struct start *s, const struct config *c, const struct start_search *search,
                        const struct comm *world);
 void start_release(struct start *s);
+
+/* Once the state of an own checkpoint is loaded: logs which settings changed since it was saved;
+ * with checkpoint.load_step moves later checkpoints away (checkpoint/rewind.h).  Collective; the
+ * run's folder is locked. */
+enum status start_finish(const struct start *s, const struct config *c, const struct comm *world);
 
 /* What not to load from there: checkpoint.exclude_from_loading. */
 struct load_rules start_load_rules(const struct start *s, const struct config *c);

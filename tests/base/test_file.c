@@ -160,3 +160,27 @@ TEST(file_glob_prefers_a_file_of_that_exact_name)
     free(odd);
     free(other);
 }
+
+TEST(file_find_tells_absent_from_unknown)
+{
+    enum file_kind kind;
+    const char *folder = test_folder(), *file = test_path(folder, "file");
+    const char *loop = test_path(folder, "loop");
+    CHECK_STATUS(OK, file_write(file, "x", 1));
+    CHECK_STATUS(OK, file_find(folder, &kind));
+    CHECK(kind == FILE_FOLDER);
+    CHECK_STATUS(OK, file_find(file, &kind));
+    CHECK(kind == FILE_REGULAR);
+    CHECK_STATUS(OK, file_find("/dev/null", &kind));
+    CHECK(kind == FILE_SPECIAL);
+    CHECK_STATUS(OK, file_find(test_path(folder, "none"), &kind));
+    CHECK(kind == FILE_ABSENT);
+    CHECK_STATUS(OK, file_find(test_path(file, "below a file"), &kind));
+    CHECK(kind == FILE_ABSENT);
+    CHECK(symlink(loop, loop) == 0);
+    CHECK_STATUS(IO, file_find(loop, &kind));
+    struct file_list names;
+    CHECK_STATUS(IO, file_list_dir(&names, loop));
+    CHECK_STATUS(MISSING, file_list_dir(&names, test_path(folder, "none")));
+    CHECK_STATUS(IO, file_rename(test_path(folder, "none"), file));
+}

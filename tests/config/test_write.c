@@ -97,3 +97,24 @@ TEST(for_each_lists_every_value_that_config_toml_has)
     text_release(&toml), text_release(&l.keys), text_release(&l.lines);
     config_release(&c);
 }
+
+TEST(compare_lists_what_may_change_results)
+{
+    struct config a, b;
+    struct text out = {0};
+    const char *sources = "[[data.source]]\npath = \"x\"\n";
+    char *path = file_join(test_folder(), "a.toml");
+    CHECK_STATUS(OK, file_write(path, sources, strlen(sources)));
+    CHECK_STATUS(OK, config_load(&a, path, NULL, 0));
+    config_compare(&a, &a, &out);
+    CHECK(!out.len);
+    const char *settings[] = {"training.global_batch_size=64", "data.source.0.weight=0.5",
+                              "job.dump_folder=elsewhere", "metrics.log_freq=7"};
+    CHECK_STATUS(OK, config_load(&b, path, settings, 4));
+    config_compare(&a, &b, &out);
+    CHECK(strstr(out.data, "training.global_batch_size: -1 -> 64, data.source.0.weight: 1"));
+    CHECK(!strstr(out.data, "job.") && !strstr(out.data, "metrics."));
+    config_release(&a), config_release(&b);
+    text_release(&out);
+    free(path);
+}

@@ -204,3 +204,39 @@ TEST(a_run_resumes_before_a_damaged_checkpoint_and_never_restarts_silently)
     text_release(&err);
     run_paths_release(&p);
 }
+
+static bool has_step(const char *dump, const char *name)
+{
+    return file_exists(test_path(test_path(dump, "checkpoint"), name));
+}
+
+TEST(load_step_goes_back_once_and_leaves_one_lineage)
+{
+    struct run_paths p = run_paths_make();
+    struct text err = {0};
+    CHECK(runs_train(p.config, p.b, "training.steps=30", NULL) == 0);
+    /* a: from step 10 on, as if the run had never been further. */
+    char *from = file_join(p.b, "checkpoint/step-10"), *to = file_join(p.a, "checkpoint/");
+    CHECK_STATUS(OK, file_make_dirs(to));
+    CHECK(test_run((const char *[]){"cp", "-r", from, to, NULL}, NULL, NULL) == 0);
+    CHECK(runs_train(p.config, p.a, "training.steps=40 optimizer.lr=1e-3", NULL) == 0);
+    const char *back = "training.steps=25 optimizer.lr=1e-3 checkpoint.load_step=10";
+    CHECK(runs_train(p.config, p.b, back, &err) == 0);
+    CHECK(strstr(err.data, "abandoned-10-1") && strstr(err.data, "optimizer.lr: 0.003 -> 0.001"));
+    CHECK(has_step(p.b, "abandoned-10-1/step-30") && has_step(p.b, "abandoned-10-1/metrics.jsonl"));
+    CHECK(!has_step(p.b, "step-30") && has_step(p.b, "step-25"));
+    /* The same command again, as a requeue has it, resumes from step 25. */
+    back = "training.steps=40 optimizer.lr=1e-3 checkpoint.load_step=10";
+    CHECK(runs_train(p.config, p.b, back, &err) == 0);
+    CHECK(strstr(err.data, "resuming from") && strstr(err.data, "done by an earlier start"));
+    CHECK(!has_step(p.b, "abandoned-10-2"));
+    check_same_checkpoint(&p, 40);
+    /* Without load_step the run continues, and load_step may go back to the same step again. */
+    CHECK(runs_train(p.config, p.b, "training.steps=42 optimizer.lr=1e-3", &err) == 0);
+    CHECK(!strstr(err.data, "done by an earlier start"));
+    CHECK(runs_train(p.config, p.b, back, &err) == 0);
+    CHECK(has_step(p.b, "abandoned-10-2/step-42"));
+    free(from), free(to);
+    text_release(&err);
+    run_paths_release(&p);
+}
