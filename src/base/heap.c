@@ -3,22 +3,40 @@
 
 #include "base/status.h"
 
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Nothing here may allocate. */
+static void fail(size_t bytes) __attribute__((noreturn));
+static void fail(size_t bytes)
+{
+    char line[256];
+    int len =
+        snprintf(line, sizeof line,
+                 "error: out of memory: %zu bytes requested; `llamero plan CONFIG` lists what a "
+                 "run needs\n",
+                 bytes);
+    ssize_t written = write(STDERR_FILENO, line, (size_t)len);
+    (void)written;
+    _exit(status_exit_code(STATUS_MEMORY));
+}
 
 void *heap(size_t bytes)
 {
     void *p = calloc(1, bytes ? bytes : 1);
-    if (!p) BUG("out of memory for a small table");
+    if (!p) fail(bytes);
     return p;
 }
 
 void *heap_grow(void *old, size_t count, size_t each)
 {
     size_t bytes;
-    if (__builtin_mul_overflow(count, each, &bytes)) BUG("a table is larger than memory");
+    if (__builtin_mul_overflow(count, each, &bytes)) fail(SIZE_MAX);
     void *p = realloc(old, bytes ? bytes : 1);
-    if (!p) BUG("out of memory for a small table");
+    if (!p) fail(bytes);
     return p;
 }
 
