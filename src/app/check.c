@@ -81,6 +81,17 @@ static void print_json(enum status st, int ranks, bool data_checked, const struc
     text_release(&out);
 }
 
+static void print_ramp(const struct config *c, const struct mesh *mesh)
+{
+    struct text t = {0};
+    const struct batch_ramp r = batch_ramp_of(&c->training, trainer_step_rows(c, mesh));
+    if (!r.increment) return;
+    batch_ramp_describe(&r, &t);
+    printf("batch ramp: %s; step %lld is the first full one\n", t.data,
+           (long long)batch_ramp_steps_to(&r, batch_ramp_full(&r)) + 1);
+    text_release(&t);
+}
+
 enum status command_check(int argc, char **argv)
 {
     bool json = false, oversubscribe = false, is_deep = false;
@@ -114,6 +125,7 @@ enum status command_check(int argc, char **argv)
                a.words[0], ranks, ranks == 1 ? "" : "s", p.shape.L, p.shape.D,
                (long long)c.training.steps,
                (long long)(c.training.seq_len * trainer_step_rows(&c, &p.mesh)));
+        print_ramp(&c, &p.mesh);
         if (is_deep)
             printf("data: %llu records in %llu source%s, %llu bad\n",
                    (unsigned long long)deep.num_read, (unsigned long long)deep.num_sources,

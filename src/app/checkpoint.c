@@ -4,6 +4,7 @@
 #include "app/arguments.h"
 #include "app/dcp_listing.h"
 #include "app/verify_tokens.h"
+#include "base/escape.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/comparison.h"
@@ -78,11 +79,10 @@ static void check_sizes(struct listed_checkpoint *r)
         text_addf(&r->errors, "%s: the manifest is of step %lld", r->path, (long long)r->step);
 }
 
-/* Checks every byte of every file, and the tensors' offsets; reports all errors. */
+/* Checks every byte of every file, the tensors' offsets and their values; reports all errors. */
 static void check_bytes(struct listed_checkpoint *r)
 {
     struct file_list names;
-    struct model_files files;
     if (manifest_list(r->path, &names)) {
         add_error(r);
         return;
@@ -92,10 +92,8 @@ static void check_bytes(struct listed_checkpoint *r)
     file_list_release(&names);
     if (r->errors.len) return;
     check_sizes(r);
-    if (model_files_open(&files, r->path)) add_error(r);
-    model_files_close(&files);
-    if (model_files_open_moments(&files, r->path)) add_error(r);
-    model_files_close(&files);
+    for (int moments = 0; moments < 2; moments++)
+        if (checkpoint_check_values(r->path, moments)) add_error(r);
 }
 
 /* Finds the checkpoints in `path`: a run's folder, the folder of its checkpoints, or a single
@@ -483,7 +481,8 @@ static void print_comparison(const struct comparison *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         const struct difference *d = &c->all[i];
-        printf("%-56s ", d->name);
+        char name[512];
+        printf("%-56s ", escape_controls(name, sizeof name, d->name, ""));
         if (d->kind == DIFFERENCE_NUMBERS)
             printf("max |a-b| %.6g, |a-b|/|a| %.6g\n", d->most, d->relative);
         else if (d->first)

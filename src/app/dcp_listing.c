@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/dcp_listing.h"
 
+#include "base/escape.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/interop/dcp_items.h"
@@ -35,7 +36,8 @@ static void print_items(const struct dcp_items *items)
     for (size_t i = 0; i < items->count; i++) {
         const struct dcp_item *item = &items->all[i];
         bool is_object = item->kind == DCP_OBJECT;
-        printf("%-72s %s", item->name,
+        char name[512];
+        printf("%-72s %s", escape_controls(name, sizeof name, item->name, ""),
                is_object ? item->type : torch_dtype_name(item->tensor.dtype));
         for (int d = 0; d < item->tensor.num_dims; d++)
             printf("%s%lld", d ? ", " : " [", (long long)item->tensor.shape[d]);

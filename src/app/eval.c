@@ -126,12 +126,6 @@ static enum status open_loader(const struct evaluating *e, const struct data_con
     return STATUS_OK;
 }
 
-static enum status require_tokens(const struct evaluation *v, const char *path)
-{
-    if (!v->tokens) FAIL(DATA, "%s: contains no tokens to predict", path);
-    return STATUS_OK;
-}
-
 /* Reports the bad records that were skipped, of which the first reader knows all. */
 static enum status report_skipped(struct loader *loader, double limit)
 {
@@ -165,7 +159,7 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     TRY_OUT(evaluator_run(&e->evaluator, loader, -1, &e->loaded.step, v));
     TRY_OUT(
         comm_agree(world, world->rank ? STATUS_OK : report_skipped(loader, data.bad_record_limit)));
-    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : require_tokens(v, source->path)));
+    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : evaluator_check(v, source->path)));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : baselines_measure(&e->baselines, v)));
 out:
     loader_close(loader);

@@ -7,9 +7,12 @@
 #include "comm/comm.h"
 #include "machine/launch.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *name, *summary;
@@ -63,8 +66,18 @@ static enum status run_command(int argc, char **argv)
     return unknown_command(argv[1]);
 }
 
+/* Gives standard streams that are closed a descriptor, so that no file that is opened later gets
+ * its number and the messages.  Reading or writing them fails, as before. */
+static void open_closed_streams(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
+    open_closed_streams();
     enum status st = run_command(argc, argv);
     if (!st && (fflush(stdout) || ferror(stdout)))
         st = status_fail(STATUS_IO, __FILE__, __LINE__, "writing to stdout failed");

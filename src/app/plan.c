@@ -6,6 +6,7 @@
 #include "app/run_memory.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "metrics/console.h"
 #include "metrics/metrics.h"
 #include "perf/hardware_probe.h"
 #include "perf/step_simulator.h"
@@ -29,6 +30,8 @@ struct planning {
     double flops_per_token;
     struct hardware hardware;
     struct estimate estimate;
+    struct batch_ramp ramp;
+    double ramp_step_s; /* of the ramp's first step */
 };
 
 /* Summed over all ranks. */
@@ -45,7 +48,34 @@ static enum status estimate(struct planning *p)
     *h = device_config_hardware(&c->device);
     if (!strcmp(h->name, "cpu")) TRY(hardware_probe_fill(h, c, &p->shape, &p->memory.machine));
     TRY(step_simulator_estimate(&p->estimate, c, &p->shape, &p->memory.machine.mesh, h));
+    p->ramp = batch_ramp_of(&c->training, trainer_step_rows(c, &p->memory.machine.mesh));
+    if (!p->ramp.increment) return STATUS_OK;
+    struct config first = *c;
+    struct estimate e;
+    first.training.global_batch_size = p->ramp.start;
+    first.training.batch_ramp.count = 0;
+    TRY(step_simulator_estimate(&e, &first, &p->shape, &p->memory.machine.mesh, h));
+    p->ramp_step_s = e.step_s;
     return STATUS_OK;
+}
+
+/* The steps before the first full one. */
+struct ramp_phase {
+    int64_t steps, rows;
+    double seconds;
+};
+
+/* A step's time is taken as linear in its rows, between the ramp's first step and a full one. */
+static struct ramp_phase find_ramp_phase(const struct planning *p)
+{
+    const struct batch_ramp *r = &p->ramp;
+    struct ramp_phase phase = {.steps = batch_ramp_steps_to(r, batch_ramp_full(r))};
+    if (phase.steps > p->config->training.steps) phase.steps = p->config->training.steps;
+    phase.rows = batch_ramp_advance(r, 0, phase.steps);
+    double row_s = (p->estimate.step_s - p->ramp_step_s) / (double)(r->global - r->start);
+    double fixed_s = p->ramp_step_s - row_s * (double)r->start;
+    phase.seconds = fixed_s * (double)phase.steps + row_s * (double)phase.rows;
+    return phase;
 }
 
 static bool fits(const struct planning *p)
@@ -189,6 +219,30 @@ static void write_rank(int rank, const struct memory_plan *m, struct json_writer
     json_end_object(w);
 }
 
+static void write_ramp(const struct planning *p, struct json_writer *w)
+{
+    if (!p->ramp.increment) return;
+    const struct ramp_phase phase = find_ramp_phase(p);
+    json_begin_object(w, "batch_ramp", JSON_INLINE);
+    json_write_int(w, "steps", phase.steps);
+    json_write_int(w, "rows", phase.rows);
+    json_write_format(w, "seconds", "%.6g", phase.seconds);
+    json_write_format(w, "first_step_seconds", "%.6g", p->ramp_step_s);
+    json_end_object(w);
+}
+
+static void print_ramp(const struct planning *p)
+{
+    struct text t = {0};
+    if (!p->ramp.increment) return;
+    const struct ramp_phase phase = find_ramp_phase(p);
+    batch_ramp_describe(&p->ramp, &t);
+    text_addf(&t, ": %lld steps, ", (long long)phase.steps);
+    console_duration(&t, phase.seconds);
+    printf("batch ramp    %s\n", t.data);
+    text_release(&t);
+}
+
 static void print_json(const struct planning *p)
 {
     struct text t = {0};
@@ -197,6 +251,7 @@ static void print_json(const struct planning *p)
     json_write_int(&w, "parameters", p->parameters);
     json_write_format(&w, "flops_per_token", "%.0f", p->flops_per_token);
     json_write_format(&w, "step_seconds", "%.6g", p->estimate.step_s);
+    write_ramp(p, &w);
     json_write_int(&w, "checkpoint_bytes", (int64_t)p->checkpoint_bytes);
     write_estimate(p, &w);
     write_traffic(p, &w);
@@ -272,6 +327,7 @@ static void print_table(const struct planning *p)
     print_mesh(p);
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
+    print_ramp(p);
     printf("checkpoint    %.3f GiB\nmemory per rank%s:\n", (double)p->checkpoint_bytes / gib,
            p->memory.stages > 1 ? " of the stage that needs the most" : "");
     for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)

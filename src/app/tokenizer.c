@@ -3,6 +3,7 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "base/clock.h"
+#include "base/escape.h"
 #include "base/file.h"
 #include "base/file_map.h"
 #include "base/json.h"
@@ -134,7 +135,8 @@ static void show(const struct tokenizer *t)
            tokenizer_vocab_size(t), tokenizer_bos(t), tokenizer_eos(t));
     for (int32_t id = 0; id < tokenizer_vocab_size(t); id++) {
         const char *name = tokenizer_special_name(t, id);
-        if (name) printf("  %6d  %s\n", id, name);
+        char shown[256];
+        if (name) printf("  %6d  %s\n", id, escape_controls(shown, sizeof shown, name, ""));
     }
 }
 

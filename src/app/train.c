@@ -2,6 +2,7 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "config/config.h"
 #include "machine/machine.h"
 #include "parallel/cores.h"
@@ -16,6 +17,7 @@ static enum status train(const struct config *c)
     struct machine machine = {0};
     struct text hosts = {0};
     enum status st = STATUS_OK;
+    signals_catch();
     TRY_OUT(machine_join(&machine));
     TRY_OUT(rank_check_config(c, &machine.world));
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
@@ -35,9 +37,10 @@ out:
 static const char usage[] =
     "train CONFIG [section.key=value ...]\n\n"
     "Trains the model that CONFIG describes.  Resumes automatically from the newest\n"
-    "intact checkpoint in job.dump_folder.  On SIGTERM, SIGUSR1 or Ctrl-C the run\n"
-    "finishes the step, saves a checkpoint and exits with 75; a second signal ends\n"
-    "it immediately.";
+    "intact checkpoint in job.dump_folder.  On SIGTERM, SIGINT (Ctrl-C), SIGHUP,\n"
+    "SIGUSR1, SIGUSR2, SIGXCPU or SIGXFSZ, and ahead of the end of its Slurm job\n"
+    "(SLURM_JOB_END_TIME), the run saves a checkpoint and exits with 75.  More\n"
+    "signals do not end it sooner, except the third Ctrl-C.";
 
 enum status command_train(int argc, char **argv)
 {

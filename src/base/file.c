@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
+#include "base/activity.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -99,6 +101,7 @@ enum status file_read_at(int fd, const char *path, void *bytes, size_t len, uint
         if (n < 0) FAIL(IO, "%s: %s", path, strerror(errno));
         if (n == 0) FAIL(DATA, "%s: ends %zu bytes early", path, len);
         to += n, len -= (size_t)n, offset += (uint64_t)n;
+        activity_tick_io();
     }
     return STATUS_OK;
 }
@@ -110,6 +113,7 @@ enum status file_write_at(int fd, const char *path, const void *bytes, size_t le
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) FAIL(IO, "%s: %s", path, strerror(errno));
         from += n, len -= (size_t)n, offset += (uint64_t)n;
+        activity_tick_io();
     }
     return STATUS_OK;
 }

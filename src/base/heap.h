@@ -1,4 +1,5 @@
-/* heap.h -- malloc for small tables and strings: aborts with a message instead of returning NULL.
+/* heap.h -- malloc for small tables and strings: ends the process with a message and the exit code
+ * of STATUS_MEMORY instead of returning NULL.
  *
  * Memory   The caller frees with free().  Large buffers belong in an arena, which returns
  *          STATUS_MEMORY. */

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 
+#include "base/append_file.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +13,9 @@
 #include <unistd.h>
 
 /* The log of the process; only base may have global state. */
-static FILE *file;
+static struct append_file file = {.fd = -1};
+static bool stderr_fails; /* file, stderr_fails: under the lock */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_quiet; /* atomic, as other threads may be logging */
 static _Atomic int own_rank = -1;
 
@@ -27,12 +32,11 @@ bool log_color(void)
 
 enum status log_open(const char *path)
 {
-    if (file) fclose(file);
-    file = NULL;
-    if (!path) return STATUS_OK;
-    file = fopen(path, "ae");
-    if (!file) FAIL(IO, "%s: %s", path, strerror(errno));
-    return STATUS_OK;
+    pthread_mutex_lock(&lock);
+    append_file_close(&file);
+    enum status st = path ? append_file_open(&file, path, 0) : STATUS_OK;
+    pthread_mutex_unlock(&lock);
+    return st;
 }
 
 /* Removes ANSI escape sequences, "ESC [ ... letter", in place. */
@@ -51,11 +55,64 @@ static void strip_colors(char *line)
     *to = 0;
 }
 
+static const char *const prefix[] = {"", "warning: ", "error: "};
+
+static bool print_line(enum log_level level, const char *line)
+{
+    static const char *const color[] = {"", "\033[33m", "\033[31m"};
+    bool paint = level != LOG_INFO && log_color();
+    return fprintf(stderr, "%s%s%s%s\n", paint ? color[level] : "", prefix[level],
+                   paint ? "\033[0m" : "", line) >= 0;
+}
+
+enum { LINE_BYTES = 4096 };
+
+/* Appends a line with date and time to log.txt. */
+static bool append_line(enum log_level level, const char *line)
+{
+    char when[32], dated[LINE_BYTES + 64];
+    time_t now = time(NULL);
+    struct tm local;
+    localtime_r(&now, &local);
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
+    int len = snprintf(dated, sizeof dated, "%s %s%s\n", when, prefix[level], line);
+    return append_file_write(&file, dated, (size_t)len);
+}
+
+/* The same; notes a gap in the file, and tells stderr when writing begins to fail. */
+static void append_or_warn(enum log_level level, const char *line)
+{
+    char note[512];
+    bool was_late = append_file_is_late(&file);
+    if (file.num_lost && append_file_flush(&file)) {
+        snprintf(note, sizeof note, "%zu lines could not be written here", file.num_lost);
+        file.num_lost = 0;
+        append_line(LOG_WARN, note);
+    }
+    if (append_line(level, line) || was_late) return;
+    snprintf(note, sizeof note, "%s: write: %s; each line tries again", file.path,
+             strerror(file.error));
+    print_line(LOG_WARN, note);
+}
+
+/* On stderr and in log.txt.  When one begins to fail, the other gets a warning. */
+static void write_line(enum log_level level, char *line)
+{
+    char note[128];
+    bool prints = level != LOG_INFO || !is_quiet, printed = prints && print_line(level, line);
+    if (prints && !printed && !stderr_fails) {
+        snprintf(note, sizeof note, "stderr: write: %s; messages are in this file only",
+                 strerror(errno));
+        if (file.fd >= 0) append_or_warn(LOG_WARN, note);
+    }
+    if (prints) stderr_fails = !printed;
+    strip_colors(line);
+    if (file.fd >= 0) append_or_warn(level, line);
+}
+
 void log_line(enum log_level level, const char *fmt, ...)
 {
-    static const char *const prefix[] = {"", "warning: ", "error: "};
-    static const char *const color[] = {"", "\033[33m", "\033[31m"};
-    char line[4096];
+    char line[LINE_BYTES];
     int rank = own_rank;
     bool named = rank >= 0 && level != LOG_INFO;
     char host[64] = "";
@@ -65,21 +122,9 @@ void log_line(enum log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line + len, sizeof line - (size_t)len, fmt, ap);
     va_end(ap);
-    if (level != LOG_INFO || !is_quiet) {
-        bool paint = level != LOG_INFO && log_color();
-        fprintf(stderr, "%s%s%s%s\n", paint ? color[level] : "", prefix[level],
-                paint ? "\033[0m" : "", line);
-    }
-    if (file) {
-        char when[32];
-        strip_colors(line);
-        time_t now = time(NULL);
-        struct tm local;
-        localtime_r(&now, &local);
-        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
-        fprintf(file, "%s %s%s\n", when, prefix[level], line);
-        fflush(file);
-    }
+    pthread_mutex_lock(&lock);
+    write_line(level, line);
+    pthread_mutex_unlock(&lock);
 }
 
 void log_failure(enum status s)

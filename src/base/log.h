@@ -1,7 +1,9 @@
 /* log.h -- messages for people, on stderr and in a run's log.txt.
  *
  * The process has one log.  Results that scripts read go to stdout instead.  Each line is written
- * at once, so any thread may log at any time. */
+ * at once, so any thread may log at any time.  A log that cannot be written, on a full disk or to a
+ * closed pipe, is no failure: stderr and log.txt each get a warning about the other, and log.txt
+ * gets the late lines once it can be written (append_file.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

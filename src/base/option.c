@@ -28,14 +28,18 @@ static void write_words(struct text *out, const char *list)
 
 void option_allowed(const struct option *o, struct text *out)
 {
-    static const char *const kinds[] = {
-        [OPTION_INT] = "a whole number",      [OPTION_REAL] = "a number",
-        [OPTION_BOOL] = "true or false",      [OPTION_AUTO] = "true, false or \"auto\"",
-        [OPTION_TEXT] = "a string",           [OPTION_WORD] = "",
-        [OPTION_LIST] = "an array of strings"};
+    static const char *const kinds[] = {[OPTION_INT] = "a whole number",
+                                        [OPTION_REAL] = "a number",
+                                        [OPTION_BOOL] = "true or false",
+                                        [OPTION_AUTO] = "true, false or \"auto\"",
+                                        [OPTION_TEXT] = "a string",
+                                        [OPTION_WORD] = "",
+                                        [OPTION_LIST] = "an array of strings",
+                                        [OPTION_INTS] = "an array of whole numbers"};
+    bool has_bounds = o->kind == OPTION_INT || o->kind == OPTION_REAL || o->kind == OPTION_INTS;
     text_adds(out, kinds[o->kind]);
     if (o->kind == OPTION_WORD) write_words(out, o->unit);
-    if (o->kind != OPTION_INT && o->kind != OPTION_REAL) return;
+    if (!has_bounds) return;
     if (o->unit[0]) text_addf(out, " (%s)", o->unit);
     text_adds(out, " from ");
     write_bound(out, o->least);
@@ -89,6 +93,22 @@ static enum status set_number(const struct option *o, void *field, const struct 
         *(option_INT *)field = v->integer;
     else
         *(option_REAL *)field = x;
+    return STATUS_OK;
+}
+
+static enum status set_ints(const struct option *o, void *field, const struct toml *v)
+{
+    option_INTS ints = {0};
+    if (v->kind != TOML_ARRAY) return fail_expected(o);
+    for (const struct toml *item = v->first; item; item = item->next) {
+        double x = (double)item->integer;
+        if (item->kind != TOML_INTEGER || x < o->least || x > o->most) return fail_expected(o);
+    }
+    ints.items = heap(v->count * sizeof *ints.items);
+    for (const struct toml *item = v->first; item; item = item->next)
+        ints.items[ints.count++] = item->integer;
+    free(((option_INTS *)field)->items);
+    *(option_INTS *)field = ints;
     return STATUS_OK;
 }
 
@@ -155,6 +175,7 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
         *(option_TEXT *)field = v->text;
         return STATUS_OK;
     case OPTION_LIST: return set_list(o, field, v);
+    case OPTION_INTS: return set_ints(o, field, v);
     }
     BUG("unknown kind of option");
 }
@@ -162,7 +183,8 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
 /* Turns a bare word into TOML of the option's type. */
 static void text_to_toml(const struct option *o, const char *text, struct text *toml)
 {
-    bool list = o->kind == OPTION_LIST && text[0] != '[';
+    bool ints = o->kind == OPTION_INTS;
+    bool list = (o->kind == OPTION_LIST || ints) && text[0] != '[';
     bool string = o->kind == OPTION_TEXT || o->kind == OPTION_WORD ||
                   (o->kind == OPTION_AUTO && !strcmp(text, "auto"));
     bool quoted = text[0] == '"' || text[0] == '\'';
@@ -175,7 +197,10 @@ static void text_to_toml(const struct option *o, const char *text, struct text *
     for (const char *at = text; list && *at;) { /* a,b,c */
         size_t len = strcspn(at, ",");
         char *item = heap_string(at, len);
-        option_quote(toml, item);
+        if (ints)
+            text_adds(toml, item);
+        else
+            option_quote(toml, item);
         text_adds(toml, ",");
         free(item);
         at += len + (at[len] == ',');
@@ -197,10 +222,14 @@ enum status option_set_text(const struct option *o, void *into, const char *text
 
 void option_release(const struct option *o, void *from)
 {
-    if (o->kind != OPTION_LIST) return;
-    option_LIST *list = (option_LIST *)(void *)((char *)from + o->offset);
-    free(list->items);
-    *list = (option_LIST){0};
+    void *field = (char *)from + o->offset;
+    if (o->kind == OPTION_LIST) {
+        free(((option_LIST *)field)->items);
+        *(option_LIST *)field = (option_LIST){0};
+    } else if (o->kind == OPTION_INTS) {
+        free(((option_INTS *)field)->items);
+        *(option_INTS *)field = (option_INTS){0};
+    }
 }
 
 void option_quote(struct text *out, const char *string)
@@ -251,6 +280,14 @@ void option_write(const struct option *o, const void *from, struct text *out)
             text_adds(out, i ? ", " : "");
             option_quote(out, list->items[i]);
         }
+        text_adds(out, "]");
+        return;
+    }
+    case OPTION_INTS: {
+        const option_INTS *ints = field;
+        text_adds(out, "[");
+        for (size_t i = 0; i < ints->count; i++)
+            text_addf(out, "%s%lld", i ? ", " : "", (long long)ints->items[i]);
         text_adds(out, "]");
         return;
     }

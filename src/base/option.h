@@ -9,7 +9,8 @@
  * OPT_ENUM declares enum objective with OBJECTIVE_causal and OBJECTIVE_masked, and
  * objective_word().  A WORD row is for words from another list, as a string "cpu|h100"; the field
  * is an index into it.
- * Memory   TEXT and LIST values are borrowed from the configuration that set them. */
+ * Memory   TEXT values and the strings of a LIST are borrowed from the configuration that set
+ *          them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,12 +30,18 @@ enum option_kind {
     OPTION_WORD,               /* one of the words in `unit`, as its index */
     OPTION_ENUM = OPTION_WORD, /* the same, as an enum declared from the row */
     OPTION_LIST,               /* array of strings */
+    OPTION_INTS,               /* array of whole numbers */
 };
 
 enum option_auto { AUTO = -1, NO, YES };
 
 struct option_list {
     const char **items;
+    size_t count;
+};
+
+struct option_ints {
+    int64_t *items;
     size_t count;
 };
 
@@ -45,6 +52,7 @@ typedef enum option_auto option_AUTO;
 typedef const char *option_TEXT;
 typedef int option_WORD;
 typedef struct option_list option_LIST;
+typedef struct option_ints option_INTS;
 
 #define OPT_FIELD(kind, name, preset, least, most, unit, help) OPT_TYPE_##kind(unit) name;
 #define OPT_TYPE_INT(unit)                                     option_INT
@@ -55,6 +63,7 @@ typedef struct option_list option_LIST;
 #define OPT_TYPE_WORD(unit)                                    option_WORD
 #define OPT_TYPE_ENUM(unit)                                    enum OPT_TAG unit
 #define OPT_TYPE_LIST(unit)                                    option_LIST
+#define OPT_TYPE_INTS(unit)                                    option_INTS
 
 /* Expands the ENUM rows of a table, before its struct: (tag, PREFIX, a, b) becomes
  * enum tag { PREFIX_a, PREFIX_b } and const char *tag_word(enum tag). */
@@ -66,6 +75,7 @@ typedef struct option_list option_LIST;
 #define OPT_ENUM_TEXT(unit)
 #define OPT_ENUM_WORD(unit)
 #define OPT_ENUM_LIST(unit)
+#define OPT_ENUM_INTS(unit)
 #define OPT_ENUM_ENUM(unit) OPT_DECLARE unit
 #define OPT_DECLARE(tag, prefix, ...)                                                              \
     enum tag { OPT_EACH(OPT_CONSTANT, prefix, __VA_ARGS__) };                                      \
@@ -101,7 +111,7 @@ struct option {
     enum option_kind kind;
     size_t offset;      /* of the field in its struct */
     const char *preset; /* the default, as text */
-    double least, most; /* inclusive bounds of numbers */
+    double least, most; /* inclusive bounds of numbers, also of those in an array */
     /* unit: the words "a|b" of a WORD or ENUM; "path|hf" for a path or an hf:// URL */
     const char *unit, *help;
 };
@@ -117,6 +127,7 @@ struct option {
 #define OPT_TEXT_WORD(x) x
 #define OPT_TEXT_ENUM(x) x
 #define OPT_TEXT_LIST(x) x
+#define OPT_TEXT_INTS(x) x
 #define OPT_UNIT_INT(x)  x
 #define OPT_UNIT_REAL(x) x
 #define OPT_UNIT_BOOL(x) x
@@ -125,12 +136,13 @@ struct option {
 #define OPT_UNIT_WORD(x) x
 #define OPT_UNIT_ENUM(x) OPT_WORDS x
 #define OPT_UNIT_LIST(x) x
+#define OPT_UNIT_INTS(x) x
 
 struct toml;
 
-/* Sets the field in the struct `into`.  TEXT borrows the value's string; LIST allocates an array
- * that option_release frees.  CONFIG: wrong type, out of bounds or an unknown word; the message
- * says what was expected, and the caller adds key and position. */
+/* Sets the field in the struct `into`.  TEXT borrows the value's string; LIST and INTS allocate an
+ * array that option_release frees.  CONFIG: wrong type, out of bounds or an unknown word; the
+ * message says what was expected, and the caller adds key and position. */
 enum status option_set(const struct option *o, void *into, const struct toml *value);
 /* The same from a default or the command line, where strings need no quotes.  *keep owns the
  * strings that TEXT and LIST borrow: the caller frees it after the configuration.  It may be

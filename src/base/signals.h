@@ -1,10 +1,21 @@
-/* signals.h -- graceful shutdown.
+/* signals.h -- graceful shutdown on SIGTERM and its like.
  *
- * After signals_catch the first SIGTERM, SIGUSR1 or SIGINT only sets a flag that the training
- * loop polls; the second one has its default action and ends the process. */
+ * After signals_catch a signal that asks a program to end (TERM, INT, HUP, USR1, USR2, XCPU, XFSZ)
+ * only sets a flag that the training loop polls.  More of them change nothing, except that the
+ * third Ctrl-C (SIGINT) ends the process at once.  Writing to a closed pipe becomes an error.
+ *
+ * Threads  Those that start later block these signals, as the caller does, and a thread of this
+ *          file waits for them: a handler could interrupt one of oneDNN's f32 GEMMs, and the
+ *          signal's frame then overwrites memory of the heap. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+/* Call it before any other thread starts.  A SIGHUP that is ignored already, as under nohup, stays
+ * ignored. */
 void signals_catch(void);
-int signals_pending(void); /* the caught signal's number; 0: none */
-const char *signals_name(int signal);
+int signals_pending(void);        /* the first caught signal's number; 0: none */
+double signals_pending_for(void); /* seconds since it arrived; 0: none has */
+/* Lets SIGALRM become pending after so many seconds, unless this is called again before; at once if
+ * they are not positive. */
+void signals_alarm(double seconds);
+const char *signals_name(int signal); /* "TERM" */

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/status.h"
 
+#include "base/escape.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Stands for a newline of the format, which is kept, until those of the arguments are escaped. */
+enum { NEWLINE = '\036' };
+static const char NEWLINES[] = {NEWLINE, 0};
 
 /* Each thread's last failure. */
 static _Thread_local char message[STATUS_TEXT];
@@ -33,12 +39,15 @@ bool status_is_reported(void) { return reported; }
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
 {
     /* The arguments may point into the old message: format first, then replace. */
-    char fresh[sizeof message];
+    char fresh[sizeof message], marked[1024];
     va_list ap;
+    snprintf(marked, sizeof marked, "%s", fmt);
+    for (char *at = marked; (at = strchr(at, '\n'));) *at = NEWLINE;
     va_start(ap, fmt);
-    vsnprintf(fresh, sizeof fresh, fmt, ap);
+    vsnprintf(fresh, sizeof fresh, marked, ap);
     va_end(ap);
-    memcpy(message, fresh, sizeof message);
+    escape_controls(message, sizeof message, fresh, strcmp(fmt, "%s") ? NEWLINES : "\n");
+    for (char *at = message; (at = strchr(at, NEWLINE));) *at = '\n';
     shared = reported = false;
     snprintf(stack, sizeof stack, "  at %s:%d\n", file, line);
     return s;
@@ -46,13 +55,14 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
 
 enum status status_prefix(enum status s, const char *fmt, ...)
 {
-    char where[128], before[sizeof message];
+    char where[128], escaped[sizeof where], before[sizeof message];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(where, sizeof where, fmt, ap);
     va_end(ap);
     memcpy(before, message, sizeof before);
-    int end = snprintf(message, sizeof message, "%s: ", where);
+    escape_controls(escaped, sizeof escaped, where, "");
+    int end = snprintf(message, sizeof message, "%s: ", escaped);
     strncat(message, before, sizeof message - (size_t)end - 1);
     return s;
 }

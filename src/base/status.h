@@ -24,6 +24,7 @@
     X(MEMORY, 70, "out of memory")                                                                 \
     X(DIVERGED, 80, "loss or gradient is not finite")                                              \
     X(COMM, 81, "a rank was lost or a collective failed")                                          \
+    X(HANG, 82, "the run makes no progress")                                                       \
     X(DEVICE, 83, "the device reported an error")
 
 enum status {
@@ -64,6 +65,8 @@ enum status status_save(struct failure *f, enum status s);
 /* Makes a saved failure this thread's last one and returns its status, OK if none was saved. */
 enum status status_restore(const struct failure *f);
 
+/* Control characters are escaped (escape.h), except the newlines of `fmt` and, with "%s" alone,
+ * those of that text. */
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5), cold));
 enum status status_trace(enum status s, const char *file, int line, const char *call)

@@ -1,8 +1,8 @@
 /* text.h -- a growable byte string.
  *
  * Memory   `data` is owned and ends in a NUL that `len` does not count; { 0 } is an empty text,
- *          with data NULL.  Running out of memory aborts: texts are small.  Large buffers belong
- *          in an arena, which returns STATUS_MEMORY. */
+ *          with data NULL.  Running out of memory ends the process (heap.h): texts are small.
+ *          Large buffers belong in an arena, which returns STATUS_MEMORY. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -90,10 +90,19 @@ enum status checkpointer_close(struct checkpointer *c, bool failed);
 /* Saves step-<state->step>.  Async: first waits for the previous save and warns if it failed; then
  * copies the state to the staging buffer and returns, and each rank's save thread writes it.
  * Shape, layout, shard and tokenizer stay borrowed until the save is done.  IO: nothing is left
- * under the final name, and an older checkpoint of that name is untouched. */
+ * under the final name, and an older checkpoint of that name is untouched.  DIVERGED: likewise, as
+ * the state has values that checkpoint_load would reject; the message has tensor and rank.  If that
+ * befell the previous, async save, this one is not started. */
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
 /* Waits for the pending save, if any, and returns its status, the same on all ranks. */
 enum status checkpointer_wait(struct checkpointer *c);
+
+/* Sets aside all checkpoints after `step`, which the run repeats from there: they become
+ * abandoned-step-N.  Wait for a pending save first.  IO. */
+enum status checkpointer_abandon(struct checkpointer *c, int64_t step);
+
+/* Seconds that the last save took that is known to have ended; 0: none. */
+double checkpointer_save_seconds(const struct checkpointer *c);
 
 /* Finds the newest complete checkpoint, ours or DCP, whose step is below `limit` (INT64_MAX: any).
  * *found is its path (heap, the caller frees it), or NULL if none exists.  Damaged ones are skipped
@@ -138,7 +147,9 @@ struct load_rules {
  * loaded) rank 0 logs which tensors are loaded.
  * Tied     An untied model's head is a copy of a tied one's embedding.  A tied model leaves out a
  *          head that equals the embedding, or that is excluded.
- * DATA: a tensor is missing, or a checksum does not match; the message has name and position.
+ * Values   They are checked while they are read (model/value_check.h).
+ * DATA: a tensor is missing, has a value that is NaN, infinite, absurdly large or a negative second
+ * moment, or a checksum does not match; the message has name and position.
  * CONFIG: the model there has other heads, another vocabulary or other shapes, or a head of its own
  * that a tied model would lose; other RoPE or epsilon only cause a warning.  UNSUPPORTED: moments
  * were requested, but those there are NxD Training's. */
@@ -155,7 +166,9 @@ enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_
 enum status checkpoint_load_weights(const char *folder, const struct checkpoint_state *state,
                                     enum dtype dtype, void *weights);
 
-/* Verifies every byte: sizes, checksums, structure of the safetensors files. */
+/* Checks the structure and all values of a checkpoint's weights, or of its moments. */
+enum status checkpoint_check_values(const char *folder, bool moments);
+/* Verifies every byte: sizes, checksums, structure of the safetensors files, values. */
 enum status checkpoint_verify(const char *folder);
 
 /* Reads the model's dimensions from the folder's config.json (old and new keys), or from

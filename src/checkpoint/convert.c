@@ -322,10 +322,16 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
                             .step = o->step,
                             .train = o->train.data};
     const struct optimizer_config *a = c->optimizer;
+    const int64_t max = INT64_C(1) << 53;
     if (o->step >= INT32_MAX)
         FAIL(CONFIG, "%s: step %lld is too large for torch (int32)", c->from, (long long)o->step);
+    struct schedule_step next = {o->step + 1, c->schedule_steps, o->step * c->rows, c->rows};
+    TRY(json_parse(o->train.data, o->train.len, "state.json", &train));
+    json_as_int(json_get(train, "tokens_seen"), 0, max, &run->tokens_seen);
+    json_as_int(json_get(train, "rows_done"), 0, max, &next.rows_done);
+    json_free(train);
     run->adamw = (struct dcp_adamw){
-        .lr = schedule_lr(c->lr_scheduler, a->lr, c->schedule_steps, c->rows, o->step + 1),
+        .lr = schedule_lr(c->lr_scheduler, a->lr, &next),
         .peak_lr = a->lr,
         .beta1 = a->beta1,
         .beta2 = a->beta2,
@@ -334,9 +340,6 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
         .fused = a->implementation == IMPLEMENTATION_fused,
         .foreach = a->implementation == IMPLEMENTATION_foreach,
     };
-    TRY(json_parse(o->train.data, o->train.len, "state.json", &train));
-    json_as_int(json_get(train, "tokens_seen"), 0, INT64_C(1) << 53, &run->tokens_seen);
-    json_free(train);
     log_target(c, o);
     return STATUS_OK;
 }

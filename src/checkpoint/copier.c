@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/copier.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -252,6 +253,7 @@ static void copy_step(struct copier *c, int64_t step)
 static void *copy_thread(void *context)
 {
     struct copier *c = context;
+    activity_help(ACTIVITY_saving);
     pthread_mutex_lock(&c->lock);
     for (;;) {
         while (c->pending < 0 && !c->closing) pthread_cond_wait(&c->changed, &c->lock);

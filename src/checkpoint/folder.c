@@ -57,10 +57,18 @@ char *folder_step_path(const char *folder, int64_t step)
     return file_join(folder, name);
 }
 
+static const char digits[] = "0123456789";
+
+/* NAME.tmp-PID, which file_write leaves behind if it is killed. */
+static bool is_temporary(const char *name)
+{
+    const char *end = strstr(name, ".tmp-");
+    return end && end > name && end[5] && !end[5 + strspn(end + 5, digits)];
+}
+
 /* step-N.tmp or .trash-N-PID: only this program makes them. */
 static bool is_leftover(const char *name)
 {
-    static const char digits[] = "0123456789";
     bool trash = !strncmp(name, ".trash-", 7);
     if (!trash && strncmp(name, "step-", 5)) return false;
     const char *number = name + (trash ? 7 : 5), *end = number + strspn(number, digits);
@@ -69,13 +77,13 @@ static bool is_leftover(const char *name)
     return end[0] == '-' && end[1] && !end[1 + strspn(end + 1, digits)];
 }
 
-static enum status clear_leftovers(const char *folder)
+static enum status clear(const char *folder, bool (*is_garbage)(const char *name))
 {
     struct file_list names;
     enum status st = STATUS_OK;
     TRY(file_list_dir(&names, folder));
     for (size_t i = 0; i < names.count && !st; i++) {
-        if (!is_leftover(names.paths[i])) continue;
+        if (!is_garbage(names.paths[i])) continue;
         char *path = file_join(folder, names.paths[i]);
         st = file_remove_tree(path);
         free(path);
@@ -96,7 +104,9 @@ enum status folder_lock(const char *folder, int *lock)
     /* Where the file system does not support locks, the user must not start a run twice. */
     if (flock(*lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
         FAIL_OUT(CONFIG, "%s: another run writes its checkpoints there", folder);
-    TRY_OUT(clear_leftovers(folder));
+    TRY_OUT(clear(folder, is_leftover));
+    TRY_OUT(clear(folder, is_temporary));
+    TRY_OUT(clear(parent, is_temporary)); /* the run's own folder */
 out:
     if (st) folder_unlock(*lock);
     if (st) *lock = -1;
@@ -176,4 +186,32 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy)
         free(path);
     }
     folder_steps_release(&l);
+}
+
+static enum status abandon_step(const char *folder, int64_t step)
+{
+    char *path = folder_step_path(folder, step);
+    struct text name = {0};
+    enum status st = STATUS_OK;
+    text_addf(&name, "%s/abandoned-step-%lld", folder, (long long)step);
+    TRY_OUT(file_remove_tree(name.data));
+    if (rename(path, name.data)) FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+out:
+    text_release(&name);
+    free(path);
+    return st;
+}
+
+enum status folder_abandon(const char *folder, int64_t step)
+{
+    struct folder_steps l;
+    enum status st = STATUS_OK;
+    TRY(folder_steps_read(&l, folder));
+    /* The newest first: whatever a kill leaves, no later step outlives an earlier one. */
+    size_t first = l.count;
+    while (first > 0 && l.steps[first - 1] > step) TRY_OUT(abandon_step(folder, l.steps[--first]));
+    if (first < l.count) TRY_OUT(file_sync_dir(folder));
+out:
+    folder_steps_release(&l);
+    return st;
 }

@@ -1,7 +1,8 @@
 /* folder.h -- the folder of a run's checkpoints: list, lock, commit, retention.
  *
  * Only folders named exactly step-<digits> are checkpoints.  Nothing else is ever deleted, except
- * leftovers of a run that died (step-N.tmp, .trash-N-PID). */
+ * leftovers of a run that died (step-N.tmp, .trash-N-PID, and NAME.tmp-PID also in the folder
+ * above). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -32,3 +33,6 @@ enum status folder_commit(const char *folder, const char *temporary, int64_t ste
  * was just written, nor `busy`, which is being read (-1: none).  Warns about those that cannot be
  * deleted. */
 void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy);
+/* Durably renames the steps after `step` to abandoned-step-N, so that no run resumes from them; an
+ * earlier one of that name is deleted.  IO. */
+enum status folder_abandon(const char *folder, int64_t step);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/activity.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -8,6 +9,7 @@
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/tensor_origins.h"
+#include "model/value_check.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
 
@@ -34,29 +36,47 @@ enum status checkpoint_read_shape(const char *path, struct model_shape *shape)
     return STATUS_OK;
 }
 
-/* Reads a run of this rank's shard into a flat buffer. */
-static enum status read_run(struct tensor_reader *r, const struct shard_run *p,
-                            const struct store *to)
+/* Checks what was just read of a tensor: elements [run->first, run->first + n). */
+static enum status check_values(const struct tensor_origins *o, const struct shard_run *run,
+                                enum value_kind kind, enum dtype dtype, const void *x)
 {
-    enum { CHUNK = 1 << 20 };
-    if (!to->low && !queue_device_allocator(to->queue))
-        return tensor_reader_read(r, p->first, p->count, to->dtype,
-                                  (char *)to->x + p->at * dtype_bytes(to->dtype));
-    float *run = heap((p->count < CHUNK ? p->count : CHUNK) * sizeof *run);
+    size_t bad = value_check_find(kind, dtype, x, run->count);
+    if (bad == run->count) return STATUS_OK;
+    float value = dtype == F32 ? ((const float *)x)[bad] : bf16_to_f32(((const bf16 *)x)[bad]);
+    struct text what = {0};
+    value_check_describe(kind, &o->layout->tensors[run->tensor], run->first + bad, (double)value,
+                         &what);
+    status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: tensor %s", o->files->folder, what.data);
+    text_release(&what);
+    return STATUS_DATA;
+}
+
+/* Reads a run of this rank's shard into a flat buffer, and checks the values while they are in the
+ * cache. */
+static enum status read_run(struct tensor_origins *o, const struct shard_run *p,
+                            enum value_kind kind, const struct store *to)
+{
+    enum { CHUNK = 1 << 18 };
+    bool direct = !to->low && !queue_device_allocator(to->queue);
+    enum dtype dtype = direct ? to->dtype : F32;
+    float *staging = direct ? NULL : heap((p->count < CHUNK ? p->count : CHUNK) * sizeof *staging);
     enum status st = STATUS_OK;
     for (size_t done = 0, n; done < p->count; done += n) {
         n = p->count - done < CHUNK ? p->count - done : CHUNK;
-        TRY_OUT(tensor_reader_read(r, p->first + done, n, F32, run));
-        TRY_OUT(store_write(to, p->at + done, n, run));
+        struct shard_run part = {p->tensor, p->first + done, n, p->at + done};
+        void *x = direct ? (char *)to->x + part.at * dtype_bytes(dtype) : (void *)staging;
+        TRY_OUT(tensor_reader_read(&o->readers[p->tensor], part.first, n, dtype, x));
+        TRY_OUT(check_values(o, &part, kind, dtype, x));
+        if (!direct) TRY_OUT(store_write(to, part.at, n, staging));
     }
 out:
-    free(run);
+    free(staging);
     return st;
 }
 
 /* Fills this rank's shard of the tensors that have an origin in the files. */
 static enum status load_buffer(struct tensor_origins *o, const struct shard *shard,
-                               struct store flat)
+                               enum value_kind kind, struct store flat)
 {
     struct tensor_reader *last = NULL;
     for (size_t i = 0; i < shard->count; i++) {
@@ -65,7 +85,8 @@ static enum status load_buffer(struct tensor_origins *o, const struct shard *sha
         if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);
         last = r;
-        TRY(read_run(r, p, &flat));
+        TRY(read_run(o, p, kind, &flat));
+        activity_tick_io();
     }
     if (last) tensor_reader_close(last);
     return STATUS_OK;
@@ -75,9 +96,10 @@ static enum status load_moment(const struct model_files *files, const struct che
                                enum tensor_kind kind, const struct tensor_rules *rules)
 {
     struct tensor_origins o;
-    void *x = kind == TENSOR_EXP_AVG ? s->exp_avg : s->exp_avg_sq;
+    bool is_first = kind == TENSOR_EXP_AVG;
+    struct store to = checkpoint_moment(s, is_first ? s->exp_avg : s->exp_avg_sq);
     TRY(tensor_origins_find(&o, files, s->layout, tensor_name_suffix(kind), rules));
-    enum status st = load_buffer(&o, s->shard, checkpoint_moment(s, x));
+    enum status st = load_buffer(&o, s->shard, is_first ? VALUE_EXP_AVG : VALUE_EXP_AVG_SQ, to);
     tensor_origins_release(&o);
     return st;
 }
@@ -329,7 +351,7 @@ static enum status load_on_rank(const char *folder, const struct checkpoint_stat
     TRY_OUT(open_source(&o, folder, state, rules, log));
     if (log && rules && !is_resumed_whole(&o, state)) log_source(&o);
     TRY_OUT(compare_head(&o, state));
-    TRY_OUT(load_buffer(&o.origins, state->shard, checkpoint_weights(state)));
+    TRY_OUT(load_buffer(&o.origins, state->shard, VALUE_WEIGHT, checkpoint_weights(state)));
     if (native || state->exp_avg)
         TRY_OUT(load_training_state(folder, state, native, &o.rules, found));
 out:
@@ -369,7 +391,7 @@ static enum status load_weights_on_rank(const char *folder, const struct checkpo
     struct weights_source o;
     struct store to = {.x = weights, .dtype = dtype, .queue = state->queue};
     enum status st = open_source(&o, folder, state, NULL, state->world->rank == 0);
-    if (!st) st = load_buffer(&o.origins, state->shard, to);
+    if (!st) st = load_buffer(&o.origins, state->shard, VALUE_WEIGHT, to);
     close_source(&o);
     return st;
 }
@@ -382,13 +404,47 @@ enum status checkpoint_load_weights(const char *folder, const struct checkpoint_
     return STATUS_OK;
 }
 
+static enum status check_tensor(const char *folder, struct model_tensor *t, float *chunk,
+                                size_t size)
+{
+    static const enum value_kind kinds[] = {[TENSOR_WEIGHT] = VALUE_WEIGHT,
+                                            [TENSOR_EXP_AVG] = VALUE_EXP_AVG,
+                                            [TENSOR_EXP_AVG_SQ] = VALUE_EXP_AVG_SQ};
+    enum value_kind kind = kinds[tensor_name_kind(t->is.name)];
+    enum status st = STATUS_OK;
+    for (uint64_t at = 0, n, bad; at < t->is.elements && !st; at += n) {
+        n = t->is.elements - at < size ? t->is.elements - at : size;
+        TRY(tensor_reader_read(&t->reader, at, n, F32, chunk));
+        bad = value_check_find(kind, F32, chunk, n);
+        if (bad == n) continue;
+        struct text what = {0};
+        value_check_describe_named(kind, t->is.name, at + bad, (double)chunk[bad], &what);
+        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: tensor %s", folder, what.data);
+        text_release(&what);
+    }
+    tensor_reader_close(&t->reader);
+    return st;
+}
+
+enum status checkpoint_check_values(const char *folder, bool moments)
+{
+    enum { CHUNK = 1 << 18 };
+    struct model_files files;
+    float *chunk = heap(CHUNK * sizeof *chunk);
+    enum status st = (moments ? model_files_open_moments : model_files_open)(&files, folder);
+    for (size_t i = 0; !st && i < model_files_num_tensors(&files); i++) {
+        struct model_tensor t = model_files_tensor(&files, i);
+        st = check_tensor(folder, &t, chunk, CHUNK);
+    }
+    model_files_close(&files);
+    free(chunk);
+    return st;
+}
+
 enum status checkpoint_verify(const char *folder)
 {
-    struct model_files files;
     TRY(manifest_verify(folder, NULL));
-    TRY(model_files_open(&files, folder));
-    model_files_close(&files);
-    TRY(model_files_open_moments(&files, folder));
-    model_files_close(&files);
+    TRY(checkpoint_check_values(folder, false));
+    TRY(checkpoint_check_values(folder, true));
     return STATUS_OK;
 }

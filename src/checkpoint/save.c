@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 
+#include "base/activity.h"
+#include "base/checksum.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -12,6 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { STAGED = 3 }; /* weights and both moments */
 
 struct checkpointer {
     char *folder;
@@ -24,8 +30,11 @@ struct checkpointer {
     bool running;
     pthread_t thread;
     struct checkpoint_state state;
+    uint32_t staged_crc[STAGED]; /* taken when the buffers were staged */
     struct text config_toml;
     struct failure failure; /* of the last save */
+    double thread_s;        /* how long the save thread took; owned by it, too */
+    double save_s;          /* the last save whose end is known */
 };
 
 /* A block of f32, a byte per element of it, and with several ranks a send and a receive buffer. */
@@ -70,19 +79,37 @@ out:
     return st;
 }
 
-/* Sources for buffers that the host cannot read as f32. */
-enum { WEIGHTS, EXP_AVG, EXP_AVG_SQ, BUFFERS };
+/* The buffers of a state; `stored` are those that the host cannot read as f32. */
 struct save_sources {
-    struct stored_source buffers[BUFFERS];
+    struct stored_source stored[VALUE_KINDS];
+    struct checked_source checked[VALUE_KINDS];
     float *values; /* owned */
 };
 
-static struct tensor_source make_source(struct save_sources *s, int i, struct store flat)
+static struct tensor_source read_flat(struct save_sources *s, enum value_kind kind,
+                                      struct store flat)
 {
     if (store_host_f32(&flat)) return tensor_source_flat(store_host_f32(&flat));
     if (!s->values) s->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
-    s->buffers[i] = (struct stored_source){flat, s->values};
-    return tensor_source_stored(&s->buffers[i]);
+    s->stored[kind] = (struct stored_source){flat, s->values};
+    return tensor_source_stored(&s->stored[kind]);
+}
+
+static struct tensor_source make_source(struct save_sources *s, const struct content *c,
+                                        enum value_kind kind, struct store flat)
+{
+    s->checked[kind] = (struct checked_source){.from = read_flat(s, kind, flat),
+                                               .layout = c->layout,
+                                               .kind = kind,
+                                               .rank = c->ranks->rank};
+    return tensor_source_checked(&s->checked[kind]);
+}
+
+/* DIVERGED: a value that was written is bad. */
+static enum status check_sources(const struct save_sources *s)
+{
+    for (enum value_kind i = 0; i < VALUE_KINDS; i++) TRY(tensor_source_check(&s->checked[i]));
+    return STATUS_OK;
 }
 
 static struct content content_from_state(const struct checkpoint_state *s,
@@ -93,7 +120,6 @@ static struct content content_from_state(const struct checkpoint_state *s,
         .layout = s->layout,
         .shard = s->shard,
         .ranks = ranks,
-        .weights = make_source(from, WEIGHTS, checkpoint_weights(s)),
         .dtype = s->dtype,
         .step = s->step,
         .train = s->train.len ? s->train.data : NULL,
@@ -103,9 +129,10 @@ static struct content content_from_state(const struct checkpoint_state *s,
         .objective = s->objective,
         .config_toml = s->config_toml,
     };
+    c.weights = make_source(from, &c, VALUE_WEIGHT, checkpoint_weights(s));
     if (s->exp_avg) {
-        c.exp_avg = make_source(from, EXP_AVG, checkpoint_moment(s, s->exp_avg));
-        c.exp_avg_sq = make_source(from, EXP_AVG_SQ, checkpoint_moment(s, s->exp_avg_sq));
+        c.exp_avg = make_source(from, &c, VALUE_EXP_AVG, checkpoint_moment(s, s->exp_avg));
+        c.exp_avg_sq = make_source(from, &c, VALUE_EXP_AVG_SQ, checkpoint_moment(s, s->exp_avg_sq));
     }
     return c;
 }
@@ -126,6 +153,26 @@ static enum status commit(const struct checkpointer *c, struct manifest *m, int6
     return STATUS_OK;
 }
 
+/* After the staged buffers were written.  DEVICE: they have changed since they were staged. */
+static enum status check_staging(const struct checkpointer *c, const struct checkpoint_state *s)
+{
+    const void *const staged[STAGED] = {s->weights, s->exp_avg, s->exp_avg_sq};
+    static const char *const names[STAGED] = {"weights", "exp_avg", "exp_avg_sq"};
+    if (s != &c->state) return STATUS_OK; /* a synchronous save */
+    for (int i = 0; i < STAGED; i++) {
+        size_t bytes = staged[i] ? s->shard->elements * sizeof(float) : 0;
+        char host[64] = {0};
+        if (checksum_pieces(0, staged[i], bytes, 1) == c->staged_crc[i]) continue;
+        gethostname(host, sizeof host - 1);
+        FAIL(DEVICE,
+             "rank %d on %s: the copy of %s that was being saved as step %lld changed in memory; "
+             "the checkpoint is discarded; suspected hardware fault: exclude the node and resume "
+             "from an earlier checkpoint",
+             c->ranks.rank, host, names[i], (long long)s->step);
+    }
+    return STATUS_OK;
+}
+
 /* The whole save, on the calling thread. */
 static enum status write_checkpoint(const struct checkpointer *c, const struct checkpoint_state *s)
 {
@@ -140,6 +187,8 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     enum status st = STATUS_OK;
     TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary.data) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
+    TRY_OUT(comm_agree(ranks, check_sources(&sources)));
+    TRY_OUT(comm_agree(ranks, check_staging(c, s)));
     if (is_root) st = commit(c, &m, s->step);
     TRY_OUT(comm_agree(ranks, st));
 out:
@@ -159,7 +208,10 @@ out:
 static void *save_thread(void *context)
 {
     struct checkpointer *c = context;
+    activity_help(ACTIVITY_saving);
+    double begin = clock_monotonic_s();
     status_save(&c->failure, write_checkpoint(c, &c->state));
+    c->thread_s = clock_monotonic_s() - begin;
     return NULL;
 }
 
@@ -174,16 +226,26 @@ enum status checkpointer_wait(struct checkpointer *c)
     if (!c->running) return STATUS_OK;
     pthread_join(c->thread, NULL);
     c->running = false;
+    c->save_s = c->thread_s;
     release_staged_state(c);
     return status_restore(&c->failure);
 }
 
-static enum status stage_buffer(const struct checkpoint_state *s, float *to, struct store from,
-                                void **staged)
+/* Copies a buffer to `staging`, which follows the buffers staged before, and takes its checksum
+ * while it is in the cache. */
+static enum status stage_buffer(struct checkpointer *c, int i, struct store from, void **staged)
 {
+    const size_t n = c->state.shard->elements, chunk = 4 * CHECKSUM_PIECE;
+    float *to = c->staging + (size_t)i * n;
+    int threads = from.queue ? from.queue->num_threads : 1;
     *staged = NULL;
+    c->staged_crc[i] = 0;
     if (!from.x) return STATUS_OK;
-    TRY(store_read(&from, 0, s->shard->elements, to));
+    for (size_t at = 0; at < n; at += chunk) {
+        size_t len = n - at < chunk ? n - at : chunk;
+        TRY(store_read(&from, at, len, to + at));
+        c->staged_crc[i] = checksum_pieces(c->staged_crc[i], to + at, len * sizeof *to, threads);
+    }
     *staged = to;
     return STATUS_OK;
 }
@@ -191,18 +253,23 @@ static enum status stage_buffer(const struct checkpoint_state *s, float *to, str
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *s)
 {
     int64_t previous = c->state.step;
-    bool lost = checkpointer_wait(c); /* the previous save failed; this one need not */
+    enum status lost = checkpointer_wait(c); /* the previous save failed; this one need not */
+    if (lost == STATUS_DIVERGED || lost == STATUS_DEVICE)
+        return status_prefix(lost, "the checkpoint of step %lld", (long long)previous);
     if (lost && c->ranks.rank == 0)
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
-    if (!c->async) return write_checkpoint(c, s);
-    size_t n = s->shard->elements;
+    if (!c->async) {
+        double begin = clock_monotonic_s();
+        TRY(write_checkpoint(c, s));
+        c->save_s = clock_monotonic_s() - begin;
+        return STATUS_OK;
+    }
     c->state = *s;
     c->state.queue = NULL, c->state.low = NULL, c->state.moments = F32;
-    TRY(stage_buffer(s, c->staging, checkpoint_weights(s), &c->state.weights));
-    TRY(stage_buffer(s, c->staging + n, checkpoint_moment(s, s->exp_avg), &c->state.exp_avg));
-    TRY(stage_buffer(s, c->staging + 2 * n, checkpoint_moment(s, s->exp_avg_sq),
-                     &c->state.exp_avg_sq));
+    TRY(stage_buffer(c, 0, checkpoint_weights(s), &c->state.weights));
+    TRY(stage_buffer(c, 1, checkpoint_moment(s, s->exp_avg), &c->state.exp_avg));
+    TRY(stage_buffer(c, 2, checkpoint_moment(s, s->exp_avg_sq), &c->state.exp_avg_sq));
     c->state.train = (struct text){0};
     text_add(&c->state.train, s->train.data, s->train.len);
     if (s->config_toml) {
@@ -216,6 +283,14 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     release_staged_state(c);
     return status_restore(&c->failure);
 }
+
+enum status checkpointer_abandon(struct checkpointer *c, int64_t step)
+{
+    BUG_IF(c->running);
+    return comm_agree(&c->ranks, c->ranks.rank ? STATUS_OK : folder_abandon(c->folder, step));
+}
+
+double checkpointer_save_seconds(const struct checkpointer *c) { return c->save_s; }
 
 enum status checkpointer_close(struct checkpointer *c, bool failed)
 {

@@ -29,3 +29,31 @@ struct tensor_source tensor_source_stored(struct stored_source *s)
 {
     return (struct tensor_source){read_stored, s};
 }
+
+static enum status read_checked(void *context, const struct shard_run *p, size_t first,
+                                size_t count, const float **values)
+{
+    struct checked_source *s = context;
+    TRY(s->from.read(s->from.context, p, first, count, values));
+    size_t bad = value_check_find(s->kind, F32, *values, count);
+    if (bad == count || s->is_bad) return STATUS_OK;
+    s->is_bad = true;
+    s->tensor = p->tensor, s->element = first + bad, s->value = (double)(*values)[bad];
+    return STATUS_OK;
+}
+
+struct tensor_source tensor_source_checked(struct checked_source *s)
+{
+    return (struct tensor_source){read_checked, s};
+}
+
+enum status tensor_source_check(const struct checked_source *s)
+{
+    struct text what = {0};
+    if (!s->is_bad) return STATUS_OK;
+    value_check_describe(s->kind, &s->layout->tensors[s->tensor], s->element, s->value, &what);
+    enum status st =
+        status_fail(STATUS_DIVERGED, __FILE__, __LINE__, "tensor %s (rank %d)", what.data, s->rank);
+    text_release(&what);
+    return st;
+}

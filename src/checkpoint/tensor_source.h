@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "model/shard.h"
+#include "model/value_check.h"
 #include "tensor/store.h"
 
 #include <stddef.h>
@@ -30,3 +31,20 @@ struct stored_source {
     float *values; /* TENSOR_SOURCE_ELEMENTS, in host memory */
 };
 struct tensor_source tensor_source_stored(struct stored_source *s);
+
+/* Reads another source and checks its values (model/value_check.h).  A bad one does not fail the
+ * read, since other ranks wait for the elements; tensor_source_check fails afterwards. */
+struct checked_source {
+    struct tensor_source from;
+    const struct layout *layout; /* borrowed */
+    enum value_kind kind;
+    int rank; /* for the message */
+    /* The first bad value: */
+    bool is_bad;
+    int tensor;
+    size_t element;
+    double value;
+};
+struct tensor_source tensor_source_checked(struct checked_source *s);
+/* DIVERGED: a value that was read is bad; the message has tensor and rank. */
+enum status tensor_source_check(const struct checked_source *s);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/comm.h"
 
+#include "base/activity.h"
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -60,9 +61,19 @@ const struct comm *comm_self(void)
 
 /* --- groups and transfers ------------------------------------------------------------------ */
 
+/* The working thread begins to wait for the other ranks of the group, if there are any. */
+static double begin_wait(const struct comm *c) { return c->size > 1 ? activity_begin_wait() : 0; }
+static void end_wait(const struct comm *c, double begin_s)
+{
+    if (c->size > 1) activity_end_wait(begin_s);
+}
+
 enum status comm_split(const struct comm *c, int color, int key, struct comm *out)
 {
-    TRY(c->transport->split(c, color, key, out));
+    double begin_s = begin_wait(c);
+    enum status st = c->transport->split(c, color, key, out);
+    end_wait(c, begin_s);
+    TRY(st);
     if (c->counts && out->counts) out->counts->is_checked = c->counts->is_checked;
     if (c->counts && out->counts) out->counts->name = c->counts->name;
     return STATUS_OK;
@@ -97,6 +108,18 @@ static enum status host_group(const struct comm *c, const struct comm **host)
     return STATUS_OK;
 }
 
+static enum status gather_on_host(const struct comm *c, const void *mine, size_t bytes,
+                                  const void **all)
+{
+    const struct comm *host;
+    TRY(host_group(c, &host));
+    double begin_s = begin_wait(c);
+    enum status st = host->transport->gather(host, mine, bytes, all);
+    end_wait(c, begin_s);
+    TRY(st);
+    return STATUS_OK;
+}
+
 const char *comm_name(const struct comm *c)
 {
     return c->counts && c->counts->name ? c->counts->name : "world";
@@ -121,10 +144,8 @@ static bool is_same_collective(const struct collective *a, const struct collecti
 /* Compares a collective with what the other ranks start. */
 static enum status compare_with_ranks(const struct comm *c, const struct collective *mine)
 {
-    const struct comm *host;
     const void *all;
-    TRY(host_group(c, &host));
-    TRY(host->transport->gather(host, mine, sizeof *mine, &all));
+    TRY(gather_on_host(c, mine, sizeof *mine, &all));
     const struct collective *of = all;
     for (int r = 1; r < c->size; r++) {
         char first[128], other[128];
@@ -160,6 +181,8 @@ static enum status enter(const struct comm *c, struct collective next)
 /* The same for a transfer.  A message between two ranks is not a collective. */
 static enum status enter_transfer(const struct comm *c, const struct transfer *t)
 {
+    if (c->size > 1)
+        activity_start_collective(t->kind, t->count * transfer_element_bytes(t), c->size);
     if (t->kind == TRANSFER_send || t->kind == TRANSFER_receive) return STATUS_OK;
     TRY(enter(c, (struct collective){.count = t->count,
                                      .kind = t->kind,
@@ -207,7 +230,10 @@ enum status comm_start(const struct comm *c, struct transfer *t)
 enum status comm_wait(struct transfer *t)
 {
     const struct comm_counts *counts = t->comm->counts;
-    if (t->comm->transport) TRY(t->comm->transport->wait(t));
+    double begin_s = begin_wait(t->comm);
+    enum status st = t->comm->transport ? t->comm->transport->wait(t) : STATUS_OK;
+    end_wait(t->comm, begin_s);
+    TRY(st);
     if (counts && counts->observer) counts->observer->wait(counts->observer, t);
     return STATUS_OK;
 }
@@ -225,12 +251,11 @@ enum status comm_run(const struct comm *c, struct transfer *t)
 static enum status gather(const struct comm *c, enum reduction how, const void *mine, size_t bytes,
                           const void **all)
 {
-    const struct comm *host;
+    if (c->size > 1) activity_start_collective(TRANSFER_all_reduce, bytes, c->size);
     TRY(enter(c,
               (struct collective){
                   .count = bytes, .kind = TRANSFER_all_reduce, .is_bytes = true, .reduce = how}));
-    TRY(host_group(c, &host));
-    TRY(host->transport->gather(host, mine, bytes, all));
+    TRY(gather_on_host(c, mine, bytes, all));
     return STATUS_OK;
 }
 
@@ -242,7 +267,10 @@ static enum status run_uncounted(const struct comm *c, struct transfer *t)
     TRY(host_group(c, &host));
     t->comm = host;
     TRY(host->transport->start(host, t));
-    TRY(host->transport->wait(t));
+    double begin_s = begin_wait(host);
+    enum status st = host->transport->wait(t);
+    end_wait(host, begin_s);
+    TRY(st);
     return STATUS_OK;
 }
 
@@ -291,6 +319,13 @@ enum status comm_all_reduce_int64(const struct comm *c, enum reduction how, int6
             reduced = reduce_int64(how, reduced, column[(size_t)r * count]);
         values[i] = reduced;
     }
+    return STATUS_OK;
+}
+
+enum status comm_all_reduce_exact(const struct comm *c, struct exact_sum *sum)
+{
+    exact_sum_carry(sum);
+    TRY(comm_all_reduce_int64(c, REDUCE_SUM, sum->ints, EXACT_SUM_INTS));
     return STATUS_OK;
 }
 

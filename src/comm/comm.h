@@ -16,6 +16,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/exact_sum.h"
 #include "base/status.h"
 #include "comm/transfer.h"
 
@@ -66,6 +67,7 @@ struct comm_counts {
 
 struct transport {
     const char *name;
+    bool own_order; /* sums are taken in the library's order, not in that of this header */
     /* Ranks that pass the same color form a group, ordered by key.  The caller releases `out`. */
     enum status (*split)(const struct comm *c, int color, int key, struct comm *out);
     void (*release)(struct comm *c);
@@ -122,6 +124,8 @@ enum status comm_all_reduce(const struct comm *c, enum reduction how, double *va
 /* The same for integers, exactly.  A sum must fit in an int64_t. */
 enum status comm_all_reduce_int64(const struct comm *c, enum reduction how, int64_t *values,
                                   size_t count);
+/* The sum over ranks, exactly: it does not depend on how terms are divided among ranks. */
+enum status comm_all_reduce_exact(const struct comm *c, struct exact_sum *sum);
 /* x is `size` parts of `bytes` each, by rank; each rank has set its own. */
 enum status comm_all_gather_bytes(const struct comm *c, void *x, size_t bytes);
 /* x becomes the root's. */

@@ -1,5 +1,6 @@
 /* check.c -- rules that involve several keys. */
 // SPDX-License-Identifier: Apache-2.0
+#include "config/batch_ramp.h"
 #include "config/config.h"
 #include "config/refusals.h"
 #include "model/float8.h"
@@ -60,6 +61,40 @@ enum status config_pipeline(const struct config *c, const struct mesh *mesh, int
     return STATUS_OK;
 }
 
+struct elastic config_elastic(const struct config *c, const struct mesh *mesh)
+{
+    const struct training_config *t = &c->training;
+    bool is_piped = mesh->degree[AXIS_pp] > 1;
+    int64_t rows =
+        is_piped ? c->parallelism.pipeline_parallel_microbatch_size : t->local_batch_size;
+    struct elastic e = {.canonical = t->canonical_microbatches,
+                        .microbatches = t->global_batch_size / rows,
+                        .readers = mesh_group_size(mesh, GROUP_data),
+                        .contexts = mesh->degree[AXIS_cp]};
+    if (t->determinism != DETERMINISM_elastic) return (struct elastic){0};
+    if (!e.canonical) e.canonical = elastic_choose(e.microbatches);
+    return e;
+}
+
+/* The steps of a batch ramp that are smaller than a full step: `f` with fewer rows and
+ * microbatches. */
+static enum status fit_ramp(const struct config *c, const struct fit *full)
+{
+    const struct batch_ramp r = batch_ramp_of(&c->training, full->global_batch_size);
+    for (int64_t rows = r.start; r.increment && rows < r.global; rows += r.increment) {
+        struct fit f = *full;
+        f.global_batch_size = rows;
+        int64_t micro = f.micro_batch_size * mesh_group_size(f.mesh, GROUP_data);
+        f.schedule.num_microbatches = (int)(rows / micro > 0 ? rows / micro : 1);
+        enum status st = fit_check(&f);
+        if (st)
+            return status_prefix(st, "training.batch_ramp = [%lld, %lld, %lld], steps of %lld rows",
+                                 (long long)r.start, (long long)r.increment, (long long)r.samples,
+                                 (long long)rows);
+    }
+    return STATUS_OK;
+}
+
 enum status config_fit(const struct config *c, const struct model_shape *shape,
                        const struct mesh *mesh)
 {
@@ -80,6 +115,11 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
         .schedule = p.schedule,
     };
     TRY(fit_check(&f));
+    const struct elastic elastic = config_elastic(c, mesh);
+    TRY(elastic_check(&elastic));
+    if (elastic.canonical && t->batch_ramp.count)
+        FAIL(CONFIG, "training.batch_ramp: requires training.determinism = \"layout\"");
+    TRY(fit_ramp(c, &f));
     if (!v->enable) return STATUS_OK;
     f.section = "validation";
     f.seq_len = v->seq_len ? v->seq_len : t->seq_len;
@@ -97,7 +137,33 @@ static enum status check_layout(const struct config *c, int num_ranks)
     if (t->global_batch_size == 0 || t->global_batch_size < -1)
         FAIL(CONFIG, "training.global_batch_size = %lld: must be -1 or at least 1",
              (long long)t->global_batch_size);
+    TRY(batch_ramp_check(t));
     return config_fit(c, NULL, &mesh);
+}
+
+static enum status check_elastic(const struct config *c)
+{
+    const struct training_config *t = &c->training;
+    const struct parallelism_config *p = &c->parallelism;
+    if (t->determinism != DETERMINISM_elastic) {
+        if (!t->canonical_microbatches) return STATUS_OK;
+        FAIL(CONFIG,
+             "training.canonical_microbatches = %lld requires training.determinism = \"elastic\"",
+             (long long)t->canonical_microbatches);
+    }
+    if (t->global_batch_size < 1)
+        FAIL(CONFIG, "training.determinism = \"elastic\" requires training.global_batch_size, so "
+                     "that a step has the same rows on any number of ranks");
+    if (!c->device.deterministic)
+        FAIL(CONFIG, "training.determinism = \"elastic\" requires device.deterministic = true");
+    if (t->loss_norm == LOSS_NORM_rank_mean && p->pipeline_parallel_degree > 1 &&
+        p->pipeline_parallel_microbatch_size != t->local_batch_size)
+        FAIL(CONFIG,
+             "parallelism.pipeline_parallel_microbatch_size = %lld: must be "
+             "training.local_batch_size = %lld with training.determinism = \"elastic\" and "
+             "training.loss_norm = \"rank_mean\"",
+             (long long)p->pipeline_parallel_microbatch_size, (long long)t->local_batch_size);
+    return STATUS_OK;
 }
 
 static enum status check_schedule(const struct config *c)
@@ -115,6 +181,11 @@ static enum status check_schedule(const struct config *c)
              "\"megatron\", got \"%s\"",
              (long long)s->warmup_samples, (long long)s->total_samples,
              lr_formula_word(s->formula));
+    bool has_steps = !s->total_samples || (s->warmup_steps && !s->warmup_samples);
+    if (megatron && c->training.batch_ramp.count && has_steps)
+        FAIL(CONFIG,
+             "training.batch_ramp with lr_scheduler.formula = \"megatron\", which counts samples, "
+             "requires lr_scheduler.total_samples, and warmup_samples instead of warmup_steps");
     if (!megatron && s->decay_type == LR_DECAY_inverse_sqrt)
         FAIL(CONFIG,
              "lr_scheduler.decay_type = \"inverse_sqrt\" requires formula = \"megatron\", got "
@@ -198,13 +269,44 @@ static enum status check_float8(const struct config *c)
     return st;
 }
 
+static enum status check_replay(const struct config *c)
+{
+    if (c->guard.replay_every && !c->device.deterministic)
+        FAIL(CONFIG,
+             "guard.replay_every = %lld requires device.deterministic = true, got false: a replay "
+             "must give the same bits",
+             (long long)c->guard.replay_every);
+    return STATUS_OK;
+}
+
+/* A rollback needs checkpoints to go back to, and rows to continue with. */
+static enum status check_guard(const struct config *c)
+{
+    const struct guard_config *g = &c->guard;
+    bool nonfinite = g->nonfinite == NONFINITE_rollback;
+    const char *key = nonfinite ? "guard.nonfinite" : "guard.on_spike";
+    if (!nonfinite && g->on_spike != ON_SPIKE_rollback) return STATUS_OK;
+    if (!c->checkpoint.enable || c->checkpoint.load_only)
+        FAIL(CONFIG, "%s = \"rollback\" requires checkpoint.enable = true and load_only = false",
+             key);
+    if (c->data.order == ORDER_megatron && !c->data.samples)
+        FAIL(CONFIG,
+             "%s = \"rollback\" with data.order = \"megatron\" requires data.samples: more than "
+             "the rows of training.steps, for the rows that are passed over",
+             key);
+    return STATUS_OK;
+}
+
 enum status config_check(const struct config *c, int num_ranks)
 {
+    TRY(check_elastic(c));
     TRY(check_layout(c, num_ranks));
     TRY(check_schedule(c));
     TRY(check_data(c));
     TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
+    TRY(check_guard(c));
+    TRY(check_replay(c));
     return check_float8(c);
 }
 

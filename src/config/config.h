@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "config/options.h"
+#include "parallel/elastic.h"
 #include "parallel/mesh.h"
 #include "parallel/stages.h"
 
@@ -53,6 +54,9 @@ struct pipeline_config {
 };
 enum status config_pipeline(const struct config *c, const struct mesh *mesh, int blocks,
                             struct pipeline_config *p);
+
+/* The sums that training.determinism = "elastic" prescribes on that mesh (parallel/elastic.h). */
+struct elastic config_elastic(const struct config *c, const struct mesh *mesh);
 
 /* Whether the configuration names documents for the validation loss. */
 bool config_has_validation_data(const struct config *c);

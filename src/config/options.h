@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checkpoint/checkpoint_config.h"
+#include "comm/comm_config.h"
 #include "config/run_config.h"
 #include "data/data_config.h"
 #include "metrics/metrics_config.h"
@@ -21,6 +22,7 @@ struct config {
     struct lr_scheduler_config lr_scheduler;
     struct training_config training;
     struct parallelism_config parallelism;
+    struct comm_config comm;
     struct checkpoint_config checkpoint;
     struct activation_checkpoint_config activation_checkpoint;
     struct float8_config float8;

@@ -48,6 +48,11 @@ ROWS(parallelism){
 #include "parallel/parallelism.opts"
 #undef OPT
 };
+ROWS(comm){
+#define OPT(...) OPT_ROW(struct comm_config, __VA_ARGS__)
+#include "comm/comm.opts"
+#undef OPT
+};
 ROWS(checkpoint){
 #define OPT(...) OPT_ROW(struct checkpoint_config, __VA_ARGS__)
 #include "checkpoint/checkpoint.opts"
@@ -125,6 +130,7 @@ const struct config_section config_sections[NUM_SECTIONS] = {
     SECTION(lr_scheduler, "Learning rate schedule."),
     SECTION(training, "Batches, steps, precision."),
     SECTION(parallelism, "Parallel degrees and schedules."),
+    SECTION(comm, "Limits of the time without progress."),
     SECTION(checkpoint, "Saving and resuming."),
     SECTION(activation_checkpoint, "Activations that backward recomputes to save memory."),
     SECTION(float8, "Matrix multiplications in FP8."),
@@ -133,7 +139,7 @@ const struct config_section config_sections[NUM_SECTIONS] = {
     SECTION(data, "Training data and its order. The sources follow as [[data.source]]."),
     SECTION(tokenizer, "Tokenizer details."),
     SECTION(objective, "Training objective."),
-    SECTION(guard, "Reactions to non-finite losses and gradients."),
+    SECTION(guard, "Reactions to non-finite losses and gradients, and to loss spikes."),
     SECTION(device, "Hardware, kernels and communication."),
     SECTION(config, "Differences from the original that are accepted."),
 };

@@ -12,7 +12,7 @@ struct config_section {
     const char *title; /* one sentence for docs/options.md */
 };
 
-enum { NUM_SECTIONS = 19 };
+enum { NUM_SECTIONS = 20 };
 extern const struct config_section config_sections[NUM_SECTIONS];
 extern const struct config_section config_source_section; /* one [[data.source]] */
 

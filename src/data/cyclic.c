@@ -30,6 +30,16 @@ enum status cyclic_init(struct cyclic *c)
              "data.sampler: %llu samples do not fill microbatches of %llu rows on %llu ranks",
              (unsigned long long)c->samples, (unsigned long long)c->rows,
              (unsigned long long)c->ranks);
+    if (!c->batch) c->batch = step;
+    if (c->batch % step)
+        FAIL(CONFIG,
+             "data.sampler_batch = %llu: must be a multiple of microbatches of %llu rows on %llu "
+             "ranks",
+             (unsigned long long)c->batch, (unsigned long long)c->rows,
+             (unsigned long long)c->ranks);
+    if (c->samples < c->batch)
+        FAIL(CONFIG, "data.sampler: %llu samples do not fill a batch of %llu rows",
+             (unsigned long long)c->samples, (unsigned long long)c->batch);
     c->count = (c->sharded ? c->samples / step : c->samples / c->rows) * c->rows;
     if (c->count >= UINT32_MAX / 20) /* PyTorch then draws 64 bits */
         FAIL(UNSUPPORTED, "data.sampler: permutations of %llu samples exceed the limit of %u",
@@ -47,7 +57,7 @@ void cyclic_release(struct cyclic *c)
 
 uint64_t cyclic_at(struct cyclic *c, uint64_t number)
 {
-    uint64_t step = c->ranks * c->rows, active = c->samples - c->samples % step;
+    uint64_t step = c->ranks * c->rows, active = c->samples - c->samples % c->batch;
     uint64_t epoch = number / active, here = number % active;
     uint64_t rank = here / c->rows % c->ranks, own = here / step * c->rows + here % c->rows;
     if (epoch != c->epoch) permute(c, epoch);

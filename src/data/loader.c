@@ -5,52 +5,12 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/thread.h"
-#include "data/order.h"
-#include "data/provenance.h"
+#include "data/loader_state.h"
 #include "ops/cross_entropy.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* An entry of the prefetch ring: one row, and its stream's cursor after the row. */
-struct loader_row {
-    struct batch row; /* B = 1 */
-    int64_t *cursor;
-    bool empty;             /* a single pass has ended */
-    struct bad_records bad; /* skipped while the row was read */
-};
-
-struct loader {
-    struct loader_options options;
-    struct source *sources;
-    struct provenance
-        provenance; /* not sampled for a single pass, whose position runs do not save */
-    size_t num_sources;
-    struct order *order;
-    uint64_t seed;
-    struct source_tokens tokens;
-    bool masked;
-    int32_t mask_id;
-    int32_t eod_id;             /* data.eod_mask_loss: no loss where this is the input; -1: off */
-    unsigned char *bytes_of_id; /* length of each ID's text; NULL without a tokenizer */
-    int32_t *raw;               /* seq_len + 1 tokens of the row being built */
-    unsigned char *begins;
-    int64_t *cursors;       /* of all streams, after the rows delivered */
-    uint64_t first_row;     /* global row number where this loader began */
-    uint64_t num_delivered; /* rows of this reader since then */
-    struct bad_records bad; /* skipped in the rows delivered; counts those before first_row, too */
-    int64_t bad_total[2]; /* its num_read and num_bad; after loader_gather_cursor of all readers */
-    /* The prefetch ring: num_built - num_delivered <= ring_size. */
-    struct loader_row *ring;
-    uint64_t ring_size, num_built;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool running, stop;
-    struct failure failure;
-};
 
 static void loader_row_init(struct loader_row *r, int T, size_t cursor_ints)
 {
@@ -103,17 +63,48 @@ static void build_causal_row(const struct loader *l, int filled, struct loader_r
     }
 }
 
-/* The global number of this reader's row k: readers take blocks in turn. */
-static uint64_t row_number(const struct loader *l, uint64_t k)
+/* The global number of a reader's row k: readers take blocks in turn. */
+static uint64_t number_of(const struct loader *l, int reader, uint64_t k)
 {
-    uint64_t reader = (uint64_t)l->options.reader, readers = (uint64_t)l->options.num_readers;
-    uint64_t block = l->order->block;
-    return l->first_row + (k / block * readers + reader) * block + k % block;
+    uint64_t readers = (uint64_t)l->options.num_readers, block = l->order->block;
+    uint64_t n = (k / block * readers + (uint64_t)reader) * block + k % block;
+    return row_ranges_outside(&l->skips, l->first_row, n);
 }
 
-static bool skips_bad(const struct loader *l)
+static uint64_t row_number(const struct loader *l, uint64_t k)
 {
-    return l->options.data->on_bad_record == ON_BAD_RECORD_skip;
+    return number_of(l, l->options.reader, k);
+}
+
+uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int i)
+{
+    return number_of(l, reader, l->num_delivered - (uint64_t)B + (uint64_t)i);
+}
+
+uint64_t loader_position(const struct loader *l)
+{
+    uint64_t rows = l->num_delivered * (uint64_t)l->options.num_readers;
+    return row_ranges_outside(&l->skips, l->first_row, rows);
+}
+
+enum status loader_skip(struct loader *l, struct row_interval rows)
+{
+    uint64_t readers = (uint64_t)l->options.num_readers;
+    BUG_IF(l->running || l->num_delivered);
+    if (l->order->cursor_ints && (rows.begin % readers || rows.end % readers))
+        FAIL(CONFIG,
+             "rows %llu to %llu cannot be skipped: the first row and the one after the last must "
+             "be multiples of %d data-parallel ranks",
+             (unsigned long long)rows.begin, (unsigned long long)rows.end - 1,
+             l->options.num_readers);
+    row_ranges_add(&l->skips, rows);
+    return STATUS_OK;
+}
+
+void loader_pass_over(struct loader *l, struct row_interval rows)
+{
+    BUG_IF(rows.end > loader_position(l));
+    row_ranges_add(&l->passed, rows);
 }
 
 static enum status read_row(struct loader *l, uint64_t number, struct token_row *tokens)
@@ -134,7 +125,7 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
     int64_t max_rows = l->options.max_rows;
     struct token_row tokens = {
         .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
-    l->tokens.bad = skips_bad(l) ? &r->bad : NULL;
+    l->tokens.bad = loader_skips_bad(l) ? &r->bad : NULL;
     if (!max_rows || number < (uint64_t)max_rows) TRY(read_row(l, number, &tokens));
     TRY(source_tokens_check(&l->tokens));
     int filled = tokens.filled;
@@ -235,6 +226,16 @@ static void deliver_row(struct loader *l, uint64_t k)
     }
 }
 
+/* Where the i-th row of a batch goes (loader_options.deal). */
+static int place_of_row(const struct loader *l, int i)
+{
+    const struct loader_options *o = &l->options;
+    bool is_dealt = o->deal > 1 && o->block > 1 && l->order->block == 1 && !o->once;
+    if (!is_dealt) return i;
+    int k = i % (o->deal * o->block);
+    return i - k + k % o->deal * o->block + k / o->deal;
+}
+
 enum status loader_next(struct loader *l, struct batch *b, int *rows)
 {
     BUG_IF(b->T != l->options.seq_len);
@@ -243,17 +244,35 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
     *rows = 0;
     for (int i = 0; i < b->B; i++) {
         struct loader_row *r;
+        int place = place_of_row(l, i);
         TRY(wait_row(l, l->num_delivered, &r));
-        if (skips_bad(l)) deliver_bad_records(l, r);
+        if (loader_skips_bad(l)) deliver_bad_records(l, r);
         if (r->empty) {
-            batch_pad_row(b, i);
+            batch_pad_row(b, place);
             continue;
         }
-        batch_copy_row(b, i, &r->row);
+        batch_copy_row(b, place, &r->row);
         deliver_row(l, l->num_delivered);
         ++*rows;
     }
     return STATUS_OK;
+}
+
+void loader_mark(struct loader *l)
+{
+    memcpy(l->marked, l->cursors, loader_num_cursor_ints(l) * sizeof *l->marked);
+    l->num_marked = l->num_delivered;
+    l->marked_read = l->bad.num_read, l->marked_bad = l->bad.num_bad;
+}
+
+void loader_rewind(struct loader *l)
+{
+    stop_prefetch(l);
+    memcpy(l->cursors, l->marked, loader_num_cursor_ints(l) * sizeof *l->cursors);
+    l->num_delivered = l->num_marked;
+    bad_records_clear(&l->bad);
+    l->bad.num_read = l->marked_read, l->bad.num_bad = l->marked_bad;
+    l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
 }
 
 /* The separator is the last ID in gpt-neuro-arch, and the one after the motifs here. */
@@ -288,10 +307,12 @@ static enum status open_tokens(struct loader *l)
     const struct loader_options *o = &l->options;
     const struct tokenizer *t = o->tokenizer;
     int32_t size = t ? tokenizer_vocab_size(t) : 0;
+    /* a token that is both begins a document, as in torchtitan */
+    bool is_one = t && o->data->bos && tokenizer_bos(t) == tokenizer_eos(t);
     l->tokens = (struct source_tokens){.tokenizer = t,
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,
-                                       .eos = o->data->eos};
+                                       .eos = o->data->eos && !is_one};
     l->masked = o->objective->name == OBJECTIVE_masked;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,
@@ -333,18 +354,14 @@ static enum status open_order(struct loader *l)
     return open[l->options.data->order](&l->order, &setup);
 }
 
-static size_t num_cursor_ints(const struct loader *l)
-{
-    return (size_t)l->order->num_streams * l->order->cursor_ints;
-}
-
 static enum status open_loader(struct loader *l)
 {
     const struct loader_options *o = &l->options;
     TRY(open_sources(l));
     TRY(open_tokens(l));
     TRY(open_order(l));
-    l->cursors = heap(num_cursor_ints(l) * sizeof *l->cursors);
+    l->cursors = heap(loader_num_cursor_ints(l) * sizeof *l->cursors);
+    l->marked = heap(loader_num_cursor_ints(l) * sizeof *l->marked);
     for (uint64_t stream = 0; stream < l->order->num_streams; stream++)
         l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
     l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
@@ -380,8 +397,9 @@ void loader_close(struct loader *l)
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
+    row_ranges_release(&l->skips), row_ranges_release(&l->passed);
     bad_records_release(&l->bad);
-    free(l->ring), free(l->sources), free(l->cursors);
+    free(l->ring), free(l->sources), free(l->cursors), free(l->marked);
     free(l->bytes_of_id), free(l->raw), free(l->begins);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);
@@ -391,148 +409,7 @@ void loader_close(struct loader *l)
 size_t loader_num_sources(const struct loader *l) { return l->num_sources; }
 const struct source *loader_source(const struct loader *l, size_t i) { return &l->sources[i]; }
 
-/* A cursor is valid only for the settings it was saved with. */
-static uint32_t settings_fingerprint(const struct loader *l)
-{
-    const struct loader_options *o = &l->options;
-    struct text t = {0};
-    text_addf(&t, "%llu %d ", (unsigned long long)l->seed, o->seq_len);
-    l->order->kind->settings(l->order, &t);
-    text_addf(&t, " %s %.17g %d %s %lld", objective_kind_word(o->objective->name),
-              l->masked ? o->objective->mask_probability : 0, l->masked ? l->mask_id : -1,
-              o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
-              o->tokenizer ? (long long)tokenizer_vocab_size(o->tokenizer) : 0);
-    uint32_t sum = checksum_crc32c(0, t.data, t.len);
-    text_release(&t);
-    return sum;
-}
-
-/* Whether l->cursors[index] belongs to a stream that this rank reads. */
-static bool is_own_stream(const struct loader *l, size_t index)
-{
-    return index / l->order->cursor_ints % (uint64_t)l->options.num_readers ==
-           (uint64_t)l->options.reader;
-}
-
-/* An all-reduce (sum), in which each reader contributes its own streams' integers and 0 for the
- * others. */
-enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
-{
-    size_t count = num_cursor_ints(l);
-    for (size_t i = 0; i < count; i++)
-        if (!is_own_stream(l, i)) l->cursors[i] = 0;
-    TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->cursors, count));
-    l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
-    if (skips_bad(l)) TRY(comm_all_reduce_int64(readers, REDUCE_SUM, l->bad_total, 2));
-    return provenance_gather(&l->provenance, readers);
-}
-
-enum { CURSOR_FORMAT = 1 };
-
-void loader_save(const struct loader *l, struct json_writer *w)
-{
-    uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_readers;
-    size_t ints = l->order->cursor_ints;
-    json_begin_object(w, NULL, JSON_INLINE);
-    json_write_int(w, "format", CURSOR_FORMAT);
-    json_write_int(w, "next_row", (int64_t)next);
-    json_write_int(w, "settings", settings_fingerprint(l));
-    if (skips_bad(l)) {
-        json_begin_object(w, "records", JSON_INLINE);
-        json_write_int(w, "read", l->bad_total[0]);
-        json_write_int(w, "bad", l->bad_total[1]);
-        json_end_object(w);
-    }
-    provenance_write(&l->provenance, w);
-    json_begin_array(w, "streams", JSON_INLINE);
-    for (uint64_t s = 0; s < l->order->num_streams; s++) {
-        json_newline(w, 0);
-        json_begin_array(w, NULL, JSON_COMPACT);
-        for (size_t i = 0; i < ints; i++) json_write_int(w, NULL, l->cursors[s * ints + i]);
-        json_end_array(w);
-    }
-    json_end_array(w);
-    json_end_object(w);
-}
-
-#define OR_RESTART "checkpoint.exclude_from_loading = [\"dataloader\"] restarts from the first row"
-
-static enum status check_settings(const struct loader *l, const struct json *cursor)
-{
-    int64_t sum;
-    TRY(json_get_int(cursor, "settings", 0, UINT32_MAX, &sum));
-    if (sum != settings_fingerprint(l))
-        FAIL(CONFIG,
-             "the data position was saved with different data settings (order, seed, seq_len, "
-             "shuffle_window, bos, eos, row_overlap, validation_share; split, blend, "
-             "samples; tokenizer, objective); " OR_RESTART);
-    return STATUS_OK;
-}
-
-/* The first reader continues the count of all. */
-static enum status load_bad_total(struct loader *l, const struct json *records)
-{
-    int64_t max = INT64_C(1) << 53, read, bad;
-    if (!records || !skips_bad(l) || l->options.reader) return STATUS_OK;
-    TRY(json_get_int(records, "read", 0, max, &read));
-    TRY(json_get_int(records, "bad", 0, read, &bad));
-    l->bad.num_read = (uint64_t)read, l->bad.num_bad = (uint64_t)bad;
-    l->bad_total[0] = read, l->bad_total[1] = bad;
-    return STATUS_OK;
-}
-
 struct bad_records *loader_bad_records(struct loader *l) { return &l->bad; }
-
-static enum status check_provenance(struct loader *l, const struct json *cursor)
-{
-    const struct provenance_rules rules = {.accepted = &l->options.data->accept_changed,
-                                           .is_quiet = l->options.reader > 0,
-                                           .saved_in = "the checkpoint",
-                                           .accept_begin = "data.accept_changed = [",
-                                           .accept_next = ", ",
-                                           .accept_end = "]",
-                                           .restart = OR_RESTART};
-    bool *is_changed = heap(l->num_sources * sizeof *is_changed);
-    enum status st = provenance_check(&l->provenance, cursor, &rules, is_changed);
-    for (size_t i = 0; i < l->num_sources; i++) l->sources[i].is_changed = !st && is_changed[i];
-    free(is_changed);
-    return st;
-}
-
-enum status loader_load(struct loader *l, const struct json *cursor)
-{
-    int64_t next, max = INT64_C(1) << 53;
-    BUG_IF(l->running || l->num_delivered);
-    if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
-    const struct json *format = json_get(cursor, "format");
-    if (format && !json_as_int(format, CURSOR_FORMAT, CURSOR_FORMAT, &next))
-        FAIL(CONFIG, "the data position has an unknown \"format\"; this program reads format %d",
-             CURSOR_FORMAT);
-    TRY(check_provenance(l, cursor));
-    TRY(check_settings(l, cursor));
-    TRY(json_get_int(cursor, "next_row", 0, max, &next));
-    const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
-    if (!json_is_array(streams)) FAIL(DATA, "the data position has no streams");
-    if (json_count(streams) != l->order->num_streams)
-        FAIL(CONFIG,
-             "the data position was saved with %zu streams, the data now has %llu: set "
-             "data.streams = %zu; " OR_RESTART,
-             json_count(streams), (unsigned long long)l->order->num_streams, json_count(streams));
-    if (l->order->cursor_ints && next % l->options.num_readers)
-        FAIL(CONFIG, "the data position, row %lld, is not a multiple of %d data-parallel ranks",
-             (long long)next, l->options.num_readers);
-    for (uint64_t i = 0; i < l->order->num_streams; i++, s = json_next(s)) {
-        int64_t *ints = l->cursors + i * l->order->cursor_ints;
-        const struct json *v = json_first(s);
-        for (size_t j = 0; j < l->order->cursor_ints; j++, v = json_next(v))
-            if (!v || !json_as_int(v, -1, max, &ints[j]))
-                FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)i);
-        TRY(l->order->kind->load(l->order, i, ints, l->tokens.vocab_size));
-    }
-    l->first_row = (uint64_t)next;
-    TRY(load_bad_total(l, json_get(cursor, "records")));
-    return STATUS_OK;
-}
 
 int64_t loader_memory_bytes(const struct loader *l)
 {

@@ -21,27 +21,12 @@
 #include "comm/comm.h"
 #include "data/bad_records.h"
 #include "data/batch.h"
-#include "data/data_config.h"
+#include "data/loader_options.h"
+#include "data/row_ranges.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct loader_options {
-    const struct data_config *data;
-    const struct objective_config *objective;
-    const struct tokenizer *tokenizer; /* NULL: all sources hold token IDs */
-    int vocab_size;                    /* exclusive bound of the IDs; 0: the tokenizer's size */
-    int seq_len;
-    int reader, num_readers; /* this data-parallel reader and their number; 0, 1 for a single one */
-    int prefetch_rows;       /* rows that a thread prefetches; 0: loader_next reads them itself */
-    int block;               /* data.order = "megatron": consecutive rows per reader; 0: one */
-    int64_t run_rows;        /* megatron: rows of the whole run, over all readers */
-    bool validation;         /* read the held-out documents instead of the training documents */
-    bool once;               /* one pass over every document (validation, eval).  The rows do not
-                                depend on the number of readers; each reader scans all documents. */
-    int64_t max_rows;        /* once: limit over all readers together; 0: no limit */
-};
 
 struct loader;
 struct source;
@@ -56,6 +41,18 @@ void loader_close(struct loader *l);
  * damaged, a file was truncated or cannot be read; later calls fail likewise. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
+/* Skips rows that are not read yet: the rows after them take their place, in every reader alike.
+ * Call it before the first loader_next, after loader_load.  CONFIG: with data.order = "streams"
+ * the bounds must be multiples of the readers. */
+enum status loader_skip(struct loader *l, struct row_interval rows);
+/* The number of the next row over all readers. */
+uint64_t loader_position(const struct loader *l);
+/* The number of row `i` of the last batch of `B` rows of a reader. */
+uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int i);
+/* Records in the cursor that rows before the position were passed over: their training was undone,
+ * and they are not read again. */
+void loader_pass_over(struct loader *l, struct row_interval rows);
+
 /* The opened sources, in the order of the configuration. */
 size_t loader_num_sources(const struct loader *l);
 const struct source *loader_source(const struct loader *l, size_t i);
@@ -65,6 +62,12 @@ const struct source *loader_source(const struct loader *l, size_t i);
  * before the cursor it was loaded with, so the sum over readers is that of the run.  In a single
  * pass only the first reader has any. */
 struct bad_records *loader_bad_records(struct loader *l);
+
+/* Remembers the cursor, before a step that may fail. */
+void loader_mark(struct loader *l);
+/* Makes the cursor, with the counts of bad records, that of loader_mark again, to be saved.  Drops
+ * the list of bad records.  No row can be read afterwards. */
+void loader_rewind(struct loader *l);
 
 /* Writes the cursor as a JSON object. */
 void loader_save(const struct loader *l, struct json_writer *w);

@@ -1,8 +1,8 @@
 /* order.h -- which tokens row g of the run consists of: the implementations of data.order.
  *
  * Streams  Row g belongs to stream g mod num_streams.  The rows of a stream must be requested in
- *          order.  The cursor of a stream is `cursor_ints` integers, its state after its last
- *          row. */
+ *          order; some may be left out.  The cursor of a stream is `cursor_ints` integers, its
+ *          state after its last row. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,6 +11,12 @@
 struct loader_options;
 struct order;
 
+/* What else a saved position says. */
+struct order_position {
+    uint64_t next_row, num_passed; /* rows before the next one that were passed over */
+    int64_t vocab_size;
+};
+
 struct order_kind {
     void (*close)(struct order *o);
     /* Reads row `number`. */
@@ -18,7 +24,7 @@ struct order_kind {
                        struct token_row *row);
     void (*save)(const struct order *o, uint64_t stream, int64_t *cursor_ints);
     enum status (*load)(struct order *o, uint64_t stream, const int64_t *cursor_ints,
-                        int64_t vocab_size);
+                        const struct order_position *at);
     /* Appends the settings that a cursor depends on. */
     void (*settings)(const struct order *o, struct text *out);
     int64_t (*memory_bytes)(const struct order *o);

@@ -91,9 +91,9 @@ static void megatron_order_save(const struct order *o, uint64_t stream, int64_t 
 }
 
 static enum status megatron_order_load(struct order *o, uint64_t stream, const int64_t *cursor_ints,
-                                       int64_t vocab_size)
+                                       const struct order_position *at)
 {
-    BUG_IF(o->cursor_ints || stream || !cursor_ints || vocab_size < 0);
+    BUG_IF(o->cursor_ints || stream || !cursor_ints || at->vocab_size < 0);
     return STATUS_OK;
 }
 
@@ -106,6 +106,8 @@ static void megatron_order_settings(const struct order *o, struct text *out)
     if (s->cyclic.samples)
         text_addf(out, " %s %llu %llu", data_sampler_word(d->sampler),
                   (unsigned long long)s->cyclic.ranks, (unsigned long long)s->cyclic.rows);
+    if (s->cyclic.samples && d->sampler_batch)
+        text_addf(out, " batch %lld", (long long)d->sampler_batch);
 }
 
 static int64_t megatron_order_memory_bytes(const struct order *o)
@@ -256,6 +258,7 @@ enum status order_megatron_open(struct order **out, const struct order_setup *se
     s->cyclic = (struct cyclic){.samples = s->rows,
                                 .ranks = ranks ? (uint64_t)ranks : (uint64_t)o->num_readers,
                                 .rows = rows ? (uint64_t)rows : s->order.block,
+                                .batch = (uint64_t)o->data->sampler_batch,
                                 .sharded = o->data->sampler == SAMPLER_cyclic};
     return cyclic_init(&s->cyclic);
 }

@@ -27,17 +27,18 @@ static void stream_order_close(struct order *o)
     free(s);
 }
 
-/* A single pass has one stream for all readers: rows of other readers are skipped. */
+/* Reads past rows that the loader skips.  A single pass has one stream for all readers, so those of
+ * the others, too. */
 static enum status stream_order_row(struct order *o, uint64_t number, struct source_tokens *t,
                                     struct token_row *row)
 {
     struct stream_order *all = (struct stream_order *)o;
     struct stream *s = &all->streams[number % all->rules.num_streams];
-    bool once = all->rules.once;
+    uint64_t index = number / all->rules.num_streams; /* among the stream's rows */
     do {
         TRY(stream_row(s, t, row));
-    } while (once && row->filled == row->need && (uint64_t)s->rows <= number);
-    if (once && (uint64_t)s->rows <= number) row->filled = 0;
+    } while (row->filled == row->need && (uint64_t)s->rows <= index);
+    if ((uint64_t)s->rows <= index) row->filled = 0;
     return STATUS_OK;
 }
 
@@ -46,14 +47,28 @@ static void stream_order_save(const struct order *o, uint64_t stream, int64_t *i
     stream_save(&((const struct stream_order *)o)->streams[stream], ints);
 }
 
-static enum status stream_order_load(struct order *o, uint64_t stream, const int64_t *ints,
-                                     int64_t vocab_size)
+/* A stream is at the position of the run, or behind it by skipped rows, which it has yet to read:
+ * so a damaged position cannot make it read on for years. */
+static enum status check_rows(const struct stream_order *s, uint64_t stream, int64_t rows,
+                              const struct order_position *at)
 {
-    if (vocab_size && ints[4] >= vocab_size)
+    uint64_t V = s->rules.num_streams, has = (uint64_t)rows;
+    uint64_t due = at->next_row > stream ? (at->next_row - stream - 1) / V + 1 : 0;
+    if (s->rules.once || (has <= due && due - has <= at->num_passed)) return STATUS_OK;
+    FAIL(DATA, "the data position of stream %llu is damaged: at its row %lld, expected %llu",
+         (unsigned long long)stream, (long long)rows, (unsigned long long)due);
+}
+
+static enum status stream_order_load(struct order *o, uint64_t stream, const int64_t *ints,
+                                     const struct order_position *at)
+{
+    struct stream_order *s = (struct stream_order *)o;
+    if (at->vocab_size && ints[4] >= at->vocab_size)
         FAIL(DATA,
              "the data position of stream %llu has token ID %lld; the vocabulary size is %lld",
-             (unsigned long long)stream, (long long)ints[4], (long long)vocab_size);
-    return stream_load(&((struct stream_order *)o)->streams[stream], ints);
+             (unsigned long long)stream, (long long)ints[4], (long long)at->vocab_size);
+    TRY(check_rows(s, stream, ints[0], at));
+    return stream_load(&s->streams[stream], ints);
 }
 
 static void stream_order_settings(const struct order *o, struct text *out)

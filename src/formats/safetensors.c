@@ -10,6 +10,8 @@
 #include <string.h>
 
 enum { MAX_HEADER = 100000000 };
+/* Bounds the time and memory of reading a header; the largest models have some 100,000 tensors. */
+enum { MAX_TENSORS = 1 << 17 };
 
 static const struct {
     const char *name;
@@ -138,6 +140,11 @@ enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes,
              (unsigned long long)len, MAX_HEADER);
     TRY(reader_bytes(&r, len, &header, "the header"));
     if (!len || header[0] != '{') FAIL(DATA, "%s: the header must begin with {", s->path);
+    size_t objects = 0; /* one a tensor, besides the header itself and __metadata__ */
+    for (uint64_t i = 0; i < len; i++) objects += header[i] == '{';
+    if (objects > MAX_TENSORS + 2)
+        FAIL(DATA, "%s: the header has %zu objects: at most %d tensors are supported", s->path,
+             objects, MAX_TENSORS);
     TRY(json_parse((const char *)header, len, s->path, &root));
     s->data = 8 + len;
     enum status st = read_tensors(s, root, size - s->data);

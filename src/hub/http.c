@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hub/http.h"
 
+#include "base/activity.h"
 #include "base/file.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -98,6 +99,7 @@ static size_t receive_body(char *bytes, size_t one, size_t len, void *context)
     struct http_transfer *e = context;
     (void)one;
     struct http_response *a = e->response;
+    activity_tick_io();
     if (a->status >= 200 && a->status < 300) {
         e->st = e->request->on_body(e->request->context, a, bytes, len);
         return e->st ? 0 : len;
@@ -129,6 +131,7 @@ static size_t read_body(char *to, size_t one, size_t room, void *context)
     else if (n)
         e->st = file_read_at(b->fd, b->path, to, n, b->begin + e->sent);
     if (e->st) return CURL_READFUNC_ABORT;
+    activity_tick_io();
     e->sent += n;
     return n;
 }

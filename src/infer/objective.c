@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "checkpoint/interop/hf_config.h"
 #include "checkpoint/interop/torch_files.h"
+#include "tokenizer/files/hf_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,16 +36,13 @@ static enum status read_config(struct config *c, const char *path)
     return STATUS_OK;
 }
 
-/* A special token is a string, or an object with its content. */
 static enum status read_tokenizer_config(struct config *c, const char *path)
 {
     struct json *root;
     enum status st = STATUS_OK;
     TRY(json_read(path, 16 << 20, &root));
-    const struct json *mask = json_get(root, "mask_token");
-    if (json_is_object(mask)) mask = json_get(mask, "content");
-    if (json_is_string(mask))
-        st = set_unless_set(c, "objective.mask_token", json_string(mask), from_tokenizer);
+    const char *mask = hf_json_token_name(root, "mask_token");
+    if (mask) st = set_unless_set(c, "objective.mask_token", mask, from_tokenizer);
     json_free(root);
     return st;
 }

@@ -119,6 +119,7 @@ static enum status run_tasks(struct task_session *s, int32_t mask, struct task_r
         TRY(task_evaluator_run(&s->evaluator, t, mask, &s->loaded->step, &s->tasks.scores));
         if (s->tasks.scores.stopped)
             FAIL(REQUEUE, "stopped by a signal before the end of %s", t->name);
+        TRY(task_result_check(t, &s->tasks.scores));
         results[i] = task_result_compute(t, &s->tasks.scores);
         if (s->per_item[0]) task_result_write_items(t, &s->tasks.scores, &s->items);
     }

@@ -20,7 +20,7 @@ void console_megatron_validation(struct text *t, int64_t step, double loss);
 struct megatron_means {
     int lines;
     struct megatron_figures {
-        double tflops, ms, memory_share;
+        double tflops, ms, memory_share, rows;
     } last, sums; /* sums: over all lines between the first two and the last */
 };
 void console_megatron_add(struct megatron_means *m, const struct metrics_options *o,

@@ -72,9 +72,9 @@ static void append_bar(struct text *t, double share)
         text_adds(t, parts >= PARTS ? "█" : parts > 0 ? eighths[parts] : " ");
 }
 
-double console_nxdt_throughput(const struct metrics_options *o, const struct derived_metrics *d)
+double console_nxdt_throughput(const struct derived_metrics *d)
 {
-    return d->step_seconds > 0 ? (double)o->rows_per_step / d->step_seconds : 0;
+    return d->step_seconds > 0 ? d->step_rows / d->step_seconds : 0;
 }
 
 void console_nxdt_step(struct text *t, const struct metrics_options *o,
@@ -82,7 +82,7 @@ void console_nxdt_step(struct text *t, const struct metrics_options *o,
                        const struct run_progress *p)
 {
     double share = o->last_step > 0 ? (double)s->step / (double)o->last_step : 1;
-    double rate = console_nxdt_throughput(o, d);
+    double rate = console_nxdt_throughput(d);
     text_addf(t, "Epoch 0: %3.0f%%|", 100 * share);
     append_bar(t, share);
     text_addf(t, "| %lld/%lld [", (long long)s->step, (long long)o->last_step);
@@ -100,7 +100,7 @@ void console_nxdt_step(struct text *t, const struct metrics_options *o,
     append_metric(t, "parameter_norm", s->parameter_norm);
     append_metric(t, "gradient_norm", s->grad_norm);
     append_metric(t, "global_step", (double)(s->step - 1));
-    append_metric(t, "consumed_samples", (double)(s->step * o->rows_per_step));
+    append_metric(t, "consumed_samples", (double)s->rows_done);
     append_metric(t, "throughput", rate);
     append_metric(t, "throughput_peak", fmax(p->best_throughput, rate));
     text_adds(t, "]");

@@ -16,4 +16,4 @@ void console_nxdt_step(struct text *t, const struct metrics_options *o,
                        const struct step_metrics *s, const struct derived_metrics *d,
                        const struct run_progress *p);
 /* Rows per second. */
-double console_nxdt_throughput(const struct metrics_options *o, const struct derived_metrics *d);
+double console_nxdt_throughput(const struct derived_metrics *d);

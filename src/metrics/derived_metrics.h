@@ -11,6 +11,7 @@ struct derived_metrics {
     double tflops_per_rank;            /* 1e12 model FLOPs per second */
     double mfu;                        /* model FLOPs utilization; NaN: the peak is unknown */
     double step_seconds, data_seconds; /* of one step */
+    double step_rows;                  /* mean rows of a step, over all ranks */
     double data_share;                 /* of the time */
     double memory_gib, memory_share;   /* of the device; share 0: its size is unknown */
 };

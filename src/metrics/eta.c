@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/eta.h"
 
-void eta_add(struct eta *e, double seconds, int64_t steps)
+void eta_add(struct eta *e, double seconds, double rows)
 {
-    if (!(seconds > 0) || steps <= 0) return;
+    if (!(seconds > 0) || !(rows > 0)) return;
     double weight = e->num_intervals < 2 ? 1 : 0.3;
-    e->step_seconds += weight * (seconds / (double)steps - e->step_seconds);
+    e->row_seconds += weight * (seconds / rows - e->row_seconds);
     e->num_intervals++;
 }
 
-double eta_remaining_s(const struct eta *e, int64_t step, int64_t last_step)
+double eta_remaining_s(const struct eta *e, int64_t rows_done, int64_t last_rows)
 {
-    return step < last_step ? e->step_seconds * (double)(last_step - step) : 0;
+    return rows_done < last_rows ? e->row_seconds * (double)(last_rows - rows_done) : 0;
 }

@@ -52,7 +52,16 @@ static bool next_line(struct history_reader *r, const char **line, size_t *len, 
     return true;
 }
 
-enum status history_truncate(const char *path, int64_t last_step, size_t *num_removed)
+static bool keeps_line(const struct history_end *end, const struct json *value, int64_t step)
+{
+    bool is_validation = json_get(value, "validation_loss") || json_get(value, "task");
+    if (!value || end->last_step == 0 || step > end->last_step) return false;
+    if (step < end->last_step) return true;
+    /* The checkpoint of step N is older than a rollback to step N. */
+    return !json_get(value, "rollback_from") && !(end->validates && is_validation);
+}
+
+enum status history_truncate(const char *path, const struct history_end *end, size_t *num_removed)
 {
     *num_removed = 0;
     if (!file_exists(path)) return STATUS_OK;
@@ -64,7 +73,7 @@ enum status history_truncate(const char *path, int64_t last_step, size_t *num_re
     int64_t step = 0;
     TRY(reader_open(&r, path));
     while (next_line(&r, &line, &len, &value, &step)) {
-        if (value && last_step > 0 && step <= last_step)
+        if (keeps_line(end, value, step))
             text_add(&kept, line, len);
         else
             (*num_removed)++;

@@ -8,12 +8,17 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Keeps the lines of steps up to last_step, so that a run resumed from there does not repeat any;
- * last_step 0 keeps none.  Replaces the file atomically; *num_removed is the number of lines
- * removed.  A missing file is fine.  IO. */
-enum status history_truncate(const char *path, int64_t last_step, size_t *num_removed);
+/* Where a resumed run appends. */
+struct history_end {
+    int64_t last_step; /* keep lines up to this step; 0: keep none */
+    bool validates;    /* the run validates that step again: remove its validation and tasks */
+};
+/* Removes what a run resumed from there writes again.  Replaces the file atomically; *num_removed
+ * is the number of lines removed.  A missing file is fine.  IO. */
+enum status history_truncate(const char *path, const struct history_end *end, size_t *num_removed);
 
 /* The values of one key by step, in file order.  Lines without the key, or with null, are
  * skipped. */

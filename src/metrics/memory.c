@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/memory.h"
 
+#include "tensor/device.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -101,4 +103,13 @@ int64_t memory_available_bytes(void)
                       ? memory_parse_field(info, "MemAvailable")
                       : -1;
     return kib < 0 || kib * 1024 > total ? total : kib * 1024;
+}
+
+enum status memory_most_used(struct queue *queue, const struct comm *world, int64_t *used)
+{
+    size_t total, in_use = (size_t)memory_peak_bytes();
+    if (queue_device_allocator(queue)) TRY(queue_memory_info(queue, &total, &in_use));
+    *used = (int64_t)in_use;
+    TRY(comm_all_reduce_int64(world, REDUCE_MAX, used, 1));
+    return STATUS_OK;
 }

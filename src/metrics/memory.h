@@ -2,12 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "comm/comm.h"
+#include "tensor/queue.h"
+
 #include <stdint.h>
 
 /* Peak resident set size (RSS). */
 int64_t memory_peak_bytes(void);
 /* Current resident set size. */
 int64_t memory_resident_bytes(void);
+/* Bytes of device memory in use, or the process's peak memory; the largest of all ranks.
+ * Collective. */
+enum status memory_most_used(struct queue *queue, const struct comm *world, int64_t *used);
 /* The machine's memory, or the limit of this process's control group (cgroup) if that is lower. */
 int64_t memory_total_bytes(void);
 /* How much of that is available without swapping; all of it if the system does not report this. */

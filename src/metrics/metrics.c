@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/metrics.h"
 
+#include "base/append_file.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -13,27 +14,18 @@
 #include "metrics/eta.h"
 #include "metrics/history.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
-
-/* A file that only grows.  The next record is written at `end`, so that it overwrites one that was
- * only partly written. */
-struct append_file {
-    int fd; /* -1: none */
-    char *path;
-    uint64_t end;
-};
 
 struct metrics {
     struct metrics_options options; /* config and dump_folder are not used after metrics_open */
     bool color;
     struct append_file lines, events;
-    struct text text; /* the record being formatted; reserved in advance */
+    int64_t lost_step; /* of the last line that was lost */
+    struct text text;  /* the record being formatted; reserved in advance */
     struct eta eta;
     const struct dialect *dialect;
     struct megatron_means means;
@@ -49,11 +41,11 @@ struct dialect {
     bool parameter_norm;
 };
 
-static struct run_progress progress_at(const struct metrics *m, int64_t step)
+static struct run_progress progress_at(const struct metrics *m, int64_t rows_done)
 {
     return (struct run_progress){
         .elapsed_s = clock_monotonic_s() - m->begin_s,
-        .remaining_s = eta_remaining_s(&m->eta, step, m->options.last_step),
+        .remaining_s = eta_remaining_s(&m->eta, rows_done, m->options.last_rows),
         .wall_s = clock_wall_s(),
         .best_throughput = m->best_throughput,
     };
@@ -62,7 +54,7 @@ static struct run_progress progress_at(const struct metrics *m, int64_t step)
 static void append_torchtitan_step(struct metrics *m, const struct step_metrics *s,
                                    const struct derived_metrics *d)
 {
-    struct run_progress p = progress_at(m, s->step);
+    struct run_progress p = progress_at(m, s->rows_done);
     console_step(&m->text, s, d, &p, m->color);
 }
 
@@ -75,7 +67,7 @@ static void append_torchtitan_validation(struct metrics *m, int64_t step, double
 static void append_megatron_step(struct metrics *m, const struct step_metrics *s,
                                  const struct derived_metrics *d)
 {
-    struct run_progress p = progress_at(m, s->step);
+    struct run_progress p = progress_at(m, s->rows_done);
     console_megatron_step(&m->text, &m->options, s, d, &p);
     console_megatron_add(&m->means, &m->options, s, d);
 }
@@ -90,7 +82,7 @@ static void append_megatron_validation(struct metrics *m, int64_t step, double l
 static void append_nxdt_step(struct metrics *m, const struct step_metrics *s,
                              const struct derived_metrics *d)
 {
-    struct run_progress p = progress_at(m, s->step);
+    struct run_progress p = progress_at(m, s->rows_done);
     console_nxdt_step(&m->text, &m->options, s, d, &p);
 }
 
@@ -113,39 +105,69 @@ void metrics_summarize(struct metrics *m)
     if (m->text.len) log_line(LOG_INFO, "%s", m->text.data);
 }
 
-static enum status append_file_open(struct append_file *t, int flags)
+/* A line that says that lines up to a step are missing before it. */
+static void write_gap(struct metrics *m, size_t num_lost)
 {
-    t->fd = open(t->path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
-    if (t->fd < 0) FAIL(IO, "%s: %s", t->path, strerror(errno));
-    TRY(file_size(t->path, &t->end));
-    return STATUS_OK;
+    struct text line = {0};
+    struct json_writer w = {.text = &line};
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", m->lost_step);
+    json_write_int(&w, "gap", (int64_t)num_lost);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&line, "\n");
+    append_file_write(&m->lines, line.data, line.len);
+    text_release(&line);
 }
 
-static enum status append_file_write(struct append_file *t, const struct text *record)
+/* If a file that could not be written can be written again, writes what is late, and notes what is
+ * lost. */
+static void catch_up(struct metrics *m, struct append_file *f)
 {
-    TRY(file_write_at(t->fd, t->path, record->data, record->len, t->end));
-    t->end += record->len;
-    return STATUS_OK;
+    if (!append_file_is_late(f) || !append_file_flush(f)) return;
+    size_t lost = f->num_lost;
+    log_line(lost ? LOG_WARN : LOG_INFO, "%s: written again; %zu records were late, %zu are lost",
+             f->path, f->num_late, lost);
+    f->num_lost = 0;
+    if (lost && f == &m->lines) write_gap(m, lost);
 }
 
-static void append_file_close(struct append_file *t)
+/* Appends the record in m->text.  A failure is only a warning: the next record tries again. */
+static void append_record(struct metrics *m, struct append_file *f, int64_t step)
 {
-    if (t->fd >= 0) close(t->fd);
-    free(t->path);
-    *t = (struct append_file){.fd = -1};
+    catch_up(m, f);
+    bool was_late = append_file_is_late(f);
+    size_t lost = f->num_lost;
+    if (append_file_write(f, m->text.data, m->text.len)) return;
+    if (f->num_lost > lost) m->lost_step = step;
+    if (!was_late)
+        log_line(LOG_WARN, "%s: write: %s; training continues, each record tries again", f->path,
+                 strerror(f->error));
+}
+
+static void close_file(struct metrics *m, struct append_file *f)
+{
+    catch_up(m, f);
+    if (append_file_is_late(f))
+        log_line(LOG_WARN, "%s: write: %s; the last %zu records are lost", f->path,
+                 strerror(f->error), f->num_late + f->num_lost);
+    append_file_close(f);
 }
 
 static enum status open_lines(struct metrics *m)
 {
     size_t num_removed;
-    m->lines.path = file_join(m->options.dump_folder, "metrics.jsonl");
-    TRY(history_truncate(m->lines.path, m->options.first_step, &num_removed));
+    char *path = file_join(m->options.dump_folder, "metrics.jsonl");
+    const struct history_end end = {m->options.first_step, m->options.validation_due};
+    enum status st = STATUS_OK;
+    TRY_OUT(history_truncate(path, &end, &num_removed));
     if (num_removed)
         log_line(LOG_INFO, "%s: removed %zu line%s after step %lld; those steps will be repeated",
-                 m->lines.path, num_removed, num_removed == 1 ? "" : "s",
-                 (long long)m->options.first_step);
-    TRY(append_file_open(&m->lines, 0));
-    return STATUS_OK;
+                 path, num_removed, num_removed == 1 ? "" : "s", (long long)end.last_step);
+    TRY_OUT(append_file_open(&m->lines, path, 0));
+out:
+    free(path);
+    return st;
 }
 
 static enum status open_events(struct metrics *m)
@@ -154,25 +176,26 @@ static enum status open_events(struct metrics *m)
     struct text name = {0};
     double now = clock_wall_s();
     char *folder = file_join(m->options.dump_folder, m->options.config->save_tb_folder);
+    char *path = NULL;
     enum status st = STATUS_OK;
     TRY_OUT(file_make_dirs(folder));
     /* The number distinguishes starts in the same second, in containers with equal process IDs. */
-    for (int i = 0; i < TRIES && !m->events.path; i++) {
+    for (int i = 0; i < TRIES && !path; i++) {
         text_clear(&name);
         event_file_name(&name, now, i);
-        char *path = file_join(folder, name.data);
-        if (file_exists(path))
-            free(path);
-        else
-            m->events.path = path;
+        path = file_join(folder, name.data);
+        if (!file_exists(path)) continue;
+        free(path);
+        path = NULL;
     }
-    if (!m->events.path) FAIL_OUT(IO, "%s: no unused name for an event file", folder);
-    TRY_OUT(append_file_open(&m->events, O_EXCL));
+    if (!path) FAIL_OUT(IO, "%s: no unused name for an event file", folder);
+    TRY_OUT(append_file_open(&m->events, path, O_EXCL));
     text_clear(&m->text);
     event_file_add_version(&m->text, now);
     event_file_add_session_start(&m->text, m->options.first_step + (m->nxdt_tags ? 0 : 1), now);
-    TRY_OUT(append_file_write(&m->events, &m->text));
+    append_record(m, &m->events, m->options.first_step);
 out:
+    free(path);
     free(folder);
     text_release(&name);
     return st;
@@ -205,8 +228,8 @@ out:
 void metrics_close(struct metrics *m)
 {
     if (!m) return;
-    append_file_close(&m->events);
-    append_file_close(&m->lines);
+    close_file(m, &m->events);
+    close_file(m, &m->lines);
     text_release(&m->text);
     free(m);
 }
@@ -220,8 +243,8 @@ static void write_number(struct json_writer *w, const char *key, double value)
         json_write_null(w, key);
 }
 
-static enum status write_step_line(struct metrics *m, const struct step_metrics *s,
-                                   const struct derived_metrics *d)
+static void write_step_line(struct metrics *m, const struct step_metrics *s,
+                            const struct derived_metrics *d)
 {
     struct json_writer w = {.text = &m->text};
     text_clear(&m->text);
@@ -243,11 +266,10 @@ static enum status write_step_line(struct metrics *m, const struct step_metrics 
     json_end_object(&w);
     json_finish(&w);
     text_adds(&m->text, "\n");
-    TRY(append_file_write(&m->lines, &m->text));
-    return STATUS_OK;
+    append_record(m, &m->lines, s->step);
 }
 
-static enum status write_validation_line(struct metrics *m, int64_t step, double loss)
+static void write_validation_line(struct metrics *m, int64_t step, double loss)
 {
     struct json_writer w = {.text = &m->text};
     text_clear(&m->text);
@@ -257,44 +279,41 @@ static enum status write_validation_line(struct metrics *m, int64_t step, double
     json_end_object(&w);
     json_finish(&w);
     text_adds(&m->text, "\n");
-    TRY(append_file_write(&m->lines, &m->text));
-    return STATUS_OK;
+    append_record(m, &m->lines, step);
 }
 
-static enum status write_events(struct metrics *m, int64_t step, const struct event_scalar *s,
-                                int count)
+static void write_events(struct metrics *m, int64_t step, const struct event_scalar *s, int count)
 {
-    if (m->events.fd < 0) return STATUS_OK;
+    if (m->events.fd < 0) return;
     text_clear(&m->text);
     event_file_add_scalars(&m->text, step, clock_wall_s(), s, count);
-    TRY(append_file_write(&m->events, &m->text));
-    return STATUS_OK;
+    append_record(m, &m->events, step);
 }
 
 /* NxD Training's tags, at its global_step, which counts from 0. */
-static enum status write_nxdt_events(struct metrics *m, const struct step_metrics *s,
-                                     const struct derived_metrics *d)
+static void write_nxdt_events(struct metrics *m, const struct step_metrics *s,
+                              const struct derived_metrics *d)
 {
-    double rate = console_nxdt_throughput(&m->options, d);
+    double rate = console_nxdt_throughput(d);
     const struct event_scalar scalars[] = {
         {"reduced_train_loss", s->loss},
         {"lr", s->lr},
         {"gradient_norm", s->grad_norm},
         {"global_step", (double)(s->step - 1)},
-        {"consumed_samples", (double)(s->step * m->options.rows_per_step)},
+        {"consumed_samples", (double)s->rows_done},
         {"throughput", rate},
         {"throughput_peak", fmax(m->best_throughput, rate)},
         {"epoch", 0},
         {"parameter_norm", s->parameter_norm}, /* last, so that it can be dropped */
     };
     int count = (int)(sizeof scalars / sizeof *scalars) - (s->parameter_norm > 0 ? 0 : 1);
-    return write_events(m, s->step - 1, scalars, count);
+    write_events(m, s->step - 1, scalars, count);
 }
 
 /* torchtitan's tags.  Active and reserved memory are the same here, and failed allocations are not
  * retried. */
-static enum status write_torchtitan_events(struct metrics *m, const struct step_metrics *s,
-                                           const struct derived_metrics *pd)
+static void write_torchtitan_events(struct metrics *m, const struct step_metrics *s,
+                                    const struct derived_metrics *pd)
 {
     const struct derived_metrics d = *pd;
     struct event_scalar scalars[] = {
@@ -321,24 +340,23 @@ static enum status write_torchtitan_events(struct metrics *m, const struct step_
     if (!isnan(d.mfu)) scalars[count++] = (struct event_scalar){"mfu(%)", 100 * d.mfu};
     if (s->parameter_norm > 0)
         scalars[count++] = (struct event_scalar){"parameter_norm", s->parameter_norm};
-    return write_events(m, s->step, scalars, count);
+    write_events(m, s->step, scalars, count);
 }
 
-enum status metrics_step(struct metrics *m, const struct step_metrics *s)
+void metrics_step(struct metrics *m, const struct step_metrics *s)
 {
     struct derived_metrics d = derived_metrics_compute(&m->options, s);
-    eta_add(&m->eta, s->seconds, s->steps);
+    eta_add(&m->eta, s->seconds, d.step_rows * (double)s->steps);
     text_clear(&m->text);
     m->dialect->step(m, s, &d);
     log_line(LOG_INFO, "%s", m->text.data);
-    TRY(write_step_line(m, s, &d));
-    enum status st = (m->nxdt_tags ? write_nxdt_events : write_torchtitan_events)(m, s, &d);
-    m->best_throughput = fmax(m->best_throughput, console_nxdt_throughput(&m->options, &d));
-    return st;
+    write_step_line(m, s, &d);
+    (m->nxdt_tags ? write_nxdt_events : write_torchtitan_events)(m, s, &d);
+    m->best_throughput = fmax(m->best_throughput, console_nxdt_throughput(&d));
 }
 
-enum status metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,
-                               int64_t tokens, int64_t memory_bytes)
+void metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,
+                        int64_t tokens, int64_t memory_bytes)
 {
     struct step_metrics s = {.step = step,
                              .tokens = tokens,
@@ -357,21 +375,39 @@ enum status metrics_validation(struct metrics *m, int64_t step, double loss, dou
     text_clear(&m->text);
     m->dialect->validation(m, step, loss, &d);
     log_line(LOG_INFO, "%s", m->text.data);
-    TRY(write_validation_line(m, step, loss));
-    if (m->nxdt_tags) return write_events(m, step - 1, &(struct event_scalar){"val_loss", loss}, 1);
-    TRY(write_events(m, step, scalars, sizeof scalars / sizeof *scalars));
-    return STATUS_OK;
+    write_validation_line(m, step, loss);
+    if (m->nxdt_tags)
+        write_events(m, step - 1, &(struct event_scalar){"val_loss", loss}, 1);
+    else
+        write_events(m, step, scalars, sizeof scalars / sizeof *scalars);
 }
 
-enum status metrics_task(struct metrics *m, int64_t step, const struct task *t,
-                         const struct task_result *r)
+void metrics_rollback(struct metrics *m, const struct rollback_metrics *r)
+{
+    struct json_writer w = {.text = &m->text};
+    text_clear(&m->text);
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", r->step);
+    json_write_int(&w, "rollback_from", r->from);
+    json_begin_array(&w, "rows_skipped", JSON_COMPACT);
+    json_write_int(&w, NULL, r->first_row);
+    json_write_int(&w, NULL, r->last_row);
+    json_end_array(&w);
+    write_number(&w, "spike_loss", r->loss);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&m->text, "\n");
+    append_record(m, &m->lines, r->step);
+}
+
+void metrics_task(struct metrics *m, int64_t step, const struct task *t,
+                  const struct task_result *r)
 {
     struct task_value values[TASK_MAX_VALUES];
     struct event_scalar scalars[TASK_MAX_VALUES];
     struct text tags[TASK_MAX_VALUES] = {0};
     struct json_writer w = {.text = &m->text};
     int count = task_result_values(t, r, values);
-    enum status st = STATUS_OK;
     text_clear(&m->text);
     text_addf(&m->text, "step: %lld  %s:", (long long)step, t->name);
     for (int i = 0; i < count; i++) {
@@ -387,9 +423,7 @@ enum status metrics_task(struct metrics *m, int64_t step, const struct task *t,
     json_end_object(&w);
     json_finish(&w);
     text_adds(&m->text, "\n");
-    TRY_OUT(append_file_write(&m->lines, &m->text));
-    TRY_OUT(write_events(m, step, scalars, count));
-out:
+    append_record(m, &m->lines, step);
+    write_events(m, step, scalars, count);
     for (int i = 0; i < count; i++) text_release(&tags[i]);
-    return st;
 }

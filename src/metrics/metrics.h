@@ -8,6 +8,9 @@
  * Files    A resumed run appends to the same metrics.jsonl, after removing the lines of later
  *          steps.  In the TensorBoard folder each start writes a new file, whose SessionLog START
  *          event makes TensorBoard drop later steps of earlier files.
+ * Errors   A record that cannot be written ends no run: a warning reports it, and it is written
+ *          with a later one (append_file.h).  Where lines are lost, {"step":S,"gap":N} counts those
+ *          that are missing, up to step S.
  * Ranks    Only one rank of a run opens a struct metrics; its inputs are already reduced. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -22,7 +25,7 @@
 
 struct metrics;
 
-/* IO: a folder or file cannot be created or written. */
+/* IO: a folder or file cannot be created, or metrics.jsonl not be truncated. */
 enum status metrics_open(struct metrics **out, const struct metrics_options *o);
 void metrics_close(struct metrics *m); /* NULL is fine */
 /* Whether parameter_norm is reported, so that the caller must compute it. */
@@ -30,10 +33,12 @@ bool metrics_needs_parameter_norm(const struct metrics_config *c);
 /* Prints the dialect's summary, if it has one, at the end of a run. */
 void metrics_summarize(struct metrics *m);
 /* Reports a step or a validation to the console, metrics.jsonl and TensorBoard, each flushed.  Does
- * not allocate.  IO. */
-enum status metrics_step(struct metrics *m, const struct step_metrics *s);
-enum status metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,
-                               int64_t tokens, int64_t memory_bytes);
+ * not allocate unless writing fails. */
+void metrics_step(struct metrics *m, const struct step_metrics *s);
+void metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,
+                        int64_t tokens, int64_t memory_bytes);
+/* Adds a line to metrics.jsonl: {"step":40,"rollback_from":47,"rows_skipped":[320,375],...}. */
+void metrics_rollback(struct metrics *m, const struct rollback_metrics *r);
 /* Reports the scores of an evaluation task. */
-enum status metrics_task(struct metrics *m, int64_t step, const struct task *t,
-                         const struct task_result *r);
+void metrics_task(struct metrics *m, int64_t step, const struct task *t,
+                  const struct task_result *r);

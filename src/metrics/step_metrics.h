@@ -4,15 +4,17 @@
 
 #include "metrics/metrics_config.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct metrics_options {
     const struct metrics_config *config;
     const char *dump_folder;
-    int64_t first_step; /* steps completed before this start: later lines are removed */
-    int64_t last_step;  /* for the ETA */
+    int64_t first_step;           /* steps completed before this start: later lines are removed */
+    bool validation_due;          /* of first_step: lines of an earlier attempt are removed */
+    int64_t last_step, last_rows; /* steps and rows of the whole run; rows: for the ETA */
     int num_ranks;
-    int64_t rows_per_step, row_tokens;
+    int64_t row_tokens;
     double flops_per_token;        /* model FLOPs */
     double causal_flops_per_token; /* the same with causal attention counted as half */
     double peak_flops;             /* of one rank; 0: unknown */
@@ -22,7 +24,8 @@ struct metrics_options {
 /* One logged step. */
 struct step_metrics {
     int64_t step;
-    double loss, max_loss; /* nats/token */
+    int64_t rows, rows_done; /* of this step; since the first step of the run */
+    double loss, max_loss;   /* nats/token */
     double grad_norm, lr;
     double parameter_norm; /* 0: not computed, see metrics_needs_parameter_norm */
     int64_t tokens_seen;   /* since the first step of the run */
@@ -32,4 +35,11 @@ struct step_metrics {
     double seconds;        /* since the last logged step */
     double data_seconds;   /* of those, time spent waiting for data */
     int64_t memory_bytes;  /* peak of one rank */
+};
+
+/* A rollback: the run continues after `step` with the rows after those passed over. */
+struct rollback_metrics {
+    int64_t step, from; /* the checkpoint's step, and that of the spike */
+    int64_t first_row, last_row;
+    double loss; /* of the spike */
 };

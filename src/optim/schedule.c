@@ -21,9 +21,9 @@ static double decay(const struct lr_scheduler_config *c, double progress)
     return c->min_lr_factor + (1 - c->min_lr_factor) * f;
 }
 
-/* s, n, w and rows of schedule.h. */
+/* s, n, w, rows_done and rows of schedule.h. */
 struct schedule_time {
-    int64_t s, n, w, rows;
+    int64_t s, n, w, rows_done, rows;
 };
 
 static double torchtitan(const struct lr_scheduler_config *c, struct schedule_time at)
@@ -59,7 +59,7 @@ static double nxdt(const struct lr_scheduler_config *c, struct schedule_time at)
 /* Megatron-LM counts samples, not steps: a length need not be a multiple of a step's samples. */
 static double megatron(const struct lr_scheduler_config *c, struct schedule_time at)
 {
-    double rows = (double)at.rows, s = (double)at.s * rows;
+    double rows = (double)at.rows, s = (double)at.rows_done;
     double n = c->total_samples ? (double)c->total_samples : (double)at.n * rows;
     double w = c->warmup_samples ? (double)c->warmup_samples : (double)at.w * rows;
     if (w > 0 && s <= w) return s / w;
@@ -72,23 +72,23 @@ static double megatron(const struct lr_scheduler_config *c, struct schedule_time
     return s <= n - d ? 1 : decay(c, (s - (n - d)) / d);
 }
 
-double schedule_lr(const struct lr_scheduler_config *c, double peak_lr, int64_t total_steps,
-                   int64_t rows, int64_t step)
+double schedule_lr(const struct lr_scheduler_config *c, double peak_lr,
+                   const struct schedule_step *at)
 {
     static double (*const factors[])(const struct lr_scheduler_config *,
                                      struct schedule_time) = {[LR_FORMULA_torchtitan] = torchtitan,
                                                               [LR_FORMULA_frontier] = frontier,
                                                               [LR_FORMULA_nxdt] = nxdt,
                                                               [LR_FORMULA_megatron] = megatron};
-    struct schedule_time at = {step - 1, c->total_steps ? c->total_steps : total_steps,
-                               c->warmup_steps, rows};
-    return peak_lr * factors[c->formula](c, at);
+    struct schedule_time time = {at->step - 1, c->total_steps ? c->total_steps : at->total_steps,
+                                 c->warmup_steps, at->rows_done, at->rows};
+    return peak_lr * factors[c->formula](c, time);
 }
 
 double schedule_decoupled_lr(const struct lr_scheduler_config *c, double peak_lr,
-                             int64_t total_steps, int64_t rows, int64_t step)
+                             const struct schedule_step *at)
 {
     struct lr_scheduler_config own = *c;
     own.min_lr_factor = c->decoupled_min_lr_factor;
-    return schedule_lr(&own, peak_lr, total_steps, rows, step);
+    return schedule_lr(&own, peak_lr, at);
 }

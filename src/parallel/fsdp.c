@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp.h"
 
+#include "base/activity.h"
 #include "base/text.h"
 #include "ops/update.h"
 #include "tensor/device.h"
@@ -21,6 +22,7 @@ struct unit_state {
     int weights, gradients; /* slots */
     bool open, gathering, reducing;
     bool last; /* the pending reduce-scatter is the step's last */
+    int micro; /* microbatches of this step whose gradients have been added; elastic */
     /* In this step: unsharded gradients have been written; this rank's shard of the sum has. */
     bool has_gradients, has_sum;
     struct transfer all_gather, reduce_scatter, all_reduce;
@@ -55,6 +57,28 @@ static size_t shard_offset(const struct fsdp *f, int unit)
 size_t fsdp_shard_elements(const struct fsdp *f)
 {
     return f->layout->elements / (size_t)num_shards(f);
+}
+
+/* Elastic sums of reduce-scattered gradients add them from the slot that they arrive in. */
+static bool merges_directly(const struct fsdp *f)
+{
+    return num_shards(f) > 1 && f->replicate->size == 1;
+}
+int fsdp_gradient_buffers(const struct fsdp *f)
+{
+    return f->elastic ? elastic_num_buffers(f->elastic, merges_directly(f)) : 1;
+}
+/* This rank's shard of the unit's gradients in a flat buffer. */
+static float *gradient_shard(const struct fsdp *f, int unit, int buffer)
+{
+    size_t begin = (size_t)buffer * fsdp_shard_elements(f) + shard_offset(f, unit);
+    return element(f->gradients, begin, F32);
+}
+/* Where the gradients of the unit's current microbatch go. */
+static float *current_shard(const struct fsdp *f, int unit)
+{
+    int micro = f->state->units[unit].micro;
+    return gradient_shard(f, unit, f->elastic ? elastic_buffer(f->elastic, micro) : 0);
 }
 
 static bool is_embedding(const struct fsdp *f, int unit)
@@ -173,6 +197,24 @@ static enum status prefetch_next(struct fsdp *f, int unit, bool backward)
 
 /* --- gradients ----------------------------------------------------------------------------- */
 
+/* Adds the gradients of the unit's current microbatch to those before, as elastic.h says.  `own`:
+ * where they are, unless in current_shard. */
+static enum status merge_gradients(struct fsdp *f, int unit, const float *own)
+{
+    int micro = f->state->units[unit].micro++;
+    int buffer = elastic_buffer(f->elastic, micro), merges = elastic_merges(f->elastic, micro);
+    struct cast op = {.n = shard_elements(f, unit)};
+    if (own && !merges)
+        TRY(cast(f->ops, &op, &(struct cast_io){own, gradient_shard(f, unit, buffer)}, f->queue));
+    op.accumulate = true;
+    for (; merges; merges--, buffer--, own = NULL) {
+        const float *from = own ? own : gradient_shard(f, unit, buffer);
+        struct cast_io io = {from, gradient_shard(f, unit, buffer - 1)};
+        TRY(cast(f->ops, &op, &io, f->queue));
+    }
+    return STATUS_OK;
+}
+
 static enum status wait_all_reduce(struct fsdp *f, int index)
 {
     struct in_flight *w = &f->state->all_reduces;
@@ -180,6 +222,15 @@ static enum status wait_all_reduce(struct fsdp *f, int index)
     if (unit < 0) return STATUS_OK;
     w->unit[index] = -1;
     TRY(comm_wait(&f->state->units[unit].all_reduce));
+    if (f->elastic) TRY(merge_gradients(f, unit, NULL));
+    return STATUS_OK;
+}
+
+/* Waits for the unit's sum over the replicas, if one is pending. */
+static enum status finish_all_reduce(struct fsdp *f, int unit)
+{
+    for (int i = 0; i < MAX_IN_FLIGHT; i++)
+        if (f->state->all_reduces.unit[i] == unit) TRY(wait_all_reduce(f, i));
     return STATUS_OK;
 }
 
@@ -192,8 +243,7 @@ static enum status all_reduce_replicas(struct fsdp *f, int unit)
     int index = w->next++ % MAX_IN_FLIGHT;
     TRY(wait_all_reduce(f, index));
     u->all_reduce = (struct transfer){TRANSFER_all_reduce, F32, shard_elements(f, unit),
-                                      .x = element(f->gradients, shard_offset(f, unit), F32),
-                                      .work = w->work[index]};
+                                      .x = current_shard(f, unit), .work = w->work[index]};
     TRY(comm_start(f->replicate, &u->all_reduce));
     w->unit[index] = unit;
     return STATUS_OK;
@@ -208,11 +258,13 @@ static enum status finish_reduce_scatter(struct fsdp *f, int unit)
     double begin = trace_begin(f->queue->trace);
     TRY(comm_wait(&u->reduce_scatter));
     trace_end(f->queue->trace, "wait for reduce-scatter", begin);
-    struct cast op = {.n = shard_elements(f, unit), .accumulate = u->has_sum};
-    struct cast_io io = {u->reduce_scatter.own, element(f->gradients, shard_offset(f, unit), F32)};
+    if (f->elastic && merges_directly(f)) return merge_gradients(f, unit, u->reduce_scatter.own);
+    if (f->elastic) TRY(finish_all_reduce(f, unit));
+    struct cast op = {.n = shard_elements(f, unit), .accumulate = u->has_sum && !f->elastic};
+    struct cast_io io = {u->reduce_scatter.own, current_shard(f, unit)};
     u->has_sum = true;
     if (!is_sizing(f)) TRY(cast(f->ops, &op, &io, f->queue));
-    if (u->last) TRY(all_reduce_replicas(f, unit));
+    if (u->last || f->elastic) TRY(all_reduce_replicas(f, unit));
     return STATUS_OK;
 }
 
@@ -247,14 +299,22 @@ static enum status claim_gradient_slot(struct fsdp *f, int unit)
 }
 
 /* Whether to overwrite the unit's gradients (zero_grad) rather than accumulate: always if they are
- * reduced after each microbatch, else in the first microbatch of gradient accumulation. */
+ * reduced or merged after each microbatch, else in the first microbatch of gradient
+ * accumulation. */
 static bool overwrites_gradients(struct fsdp *f, int unit)
 {
     struct unit_state *u = &f->state->units[unit];
-    bool accumulates = num_shards(f) == 1 || f->whole_gradients;
+    bool accumulates = (num_shards(f) == 1 || f->whole_gradients) && !f->elastic;
     bool overwrites = !accumulates || !u->has_gradients;
     u->has_gradients = true;
     return overwrites;
+}
+
+/* Of the unit, before they are summed over ranks. */
+static float *own_gradients(const struct fsdp *f, int unit)
+{
+    if (num_shards(f) > 1) return f->state->gradients[f->state->units[unit].gradients].x;
+    return current_shard(f, unit);
 }
 
 /* --- unit_provider ------------------------------------------------------------------------- */
@@ -264,13 +324,14 @@ static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
 {
     struct fsdp *f = (struct fsdp *)p;
     struct unit_state *u = &f->state->units[unit];
+    activity_tick();
     *buffers = (struct unit_buffers){0};
     if (use & USE_GRADIENTS) buffers->overwrite = overwrites_gradients(f, unit);
     if (skips_transfers(f)) return STATUS_OK;
     if (num_shards(f) == 1) {
-        size_t offset = f->layout->units[unit].offset;
-        buffers->weights = element(f->weights, offset, f->dtype);
-        buffers->gradients = element(f->gradients, offset, F32);
+        if (f->elastic && use & USE_GRADIENTS) TRY(finish_all_reduce(f, unit));
+        buffers->weights = element(f->weights, f->layout->units[unit].offset, f->dtype);
+        buffers->gradients = own_gradients(f, unit);
         return STATUS_OK;
     }
     u->open = true;
@@ -282,7 +343,7 @@ static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
     }
     if (use & USE_GRADIENTS) {
         if (!f->whole_gradients) TRY(claim_gradient_slot(f, unit));
-        buffers->gradients = f->state->gradients[u->gradients].x;
+        buffers->gradients = own_gradients(f, unit);
     }
     return STATUS_OK;
 }
@@ -295,7 +356,11 @@ static enum status close_unit(struct unit_provider *p, int unit, unsigned use)
     bool last = use & USE_FINAL;
     u->open = false;
     if (!(use & USE_GRADIENTS)) return STATUS_OK;
-    if (num_shards(f) == 1 && last) TRY(all_reduce_replicas(f, unit));
+    if (f->observer && !is_sizing(f))
+        TRY(f->observer->see(f->observer, own_gradients(f, unit), f->layout->units[unit].elements));
+    if (num_shards(f) == 1 && (last || f->elastic)) TRY(all_reduce_replicas(f, unit));
+    if (num_shards(f) == 1 && f->elastic && f->replicate->size == 1)
+        TRY(merge_gradients(f, unit, NULL));
     if (num_shards(f) > 1 && (last || !f->whole_gradients))
         TRY(start_reduce_scatter(f, unit, last));
     return STATUS_OK;
@@ -303,8 +368,11 @@ static enum status close_unit(struct unit_provider *p, int unit, unsigned use)
 
 void fsdp_begin_step(struct fsdp *f)
 {
-    for (int i = 0; i < f->layout->num_units; i++)
-        f->state->units[i].has_gradients = f->state->units[i].has_sum = false;
+    for (int i = 0; i < f->layout->num_units; i++) {
+        struct unit_state *u = &f->state->units[i];
+        u->has_gradients = u->has_sum = false;
+        u->micro = 0;
+    }
 }
 
 enum status fsdp_finish_gradients(struct fsdp *f)
@@ -340,6 +408,7 @@ void fsdp_release(struct fsdp *f)
     struct fsdp_state *s = f->state;
     struct failure why = {0};
     if (!s) return;
+    f->elastic = NULL;              /* what is pending is not added */
     status_save(&why, STATUS_COMM); /* keep the message of the failure that ends the run */
     if (wait_for_all(f)) status_restore(&why);
     free(s->weights);

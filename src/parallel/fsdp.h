@@ -9,7 +9,8 @@
  *          in slots: blocks reuse two in turn (reshard after forward), or each unit has its own.
  * Ranks    Every rank of the shard group opens and closes units in the same order.
  * Order    Gradients are summed over the shard group for each microbatch, over the replicas once a
- *          step; in the order of comm.h.
+ *          step; in the order of comm.h.  Elastic sums reduce each microbatch over both, and add
+ *          microbatches in the order of elastic.h.
  * Sources  Rajbhandari et al. 2020 (ZeRO, stages 1 to 3); Zhao et al. 2023 (FSDP, hybrid
  *          sharding) */
 // SPDX-License-Identifier: Apache-2.0
@@ -18,8 +19,15 @@
 #include "base/arena.h"
 #include "comm/comm.h"
 #include "model/model.h"
+#include "parallel/elastic.h"
 
 struct fsdp_state;
+
+/* Sees the gradients of each unit that this rank has computed, before they are summed over ranks.
+ * Work on the queue may be pending. */
+struct gradient_observer {
+    enum status (*see)(struct gradient_observer *o, const float *x, size_t count);
+};
 
 /* The caller sets every field that is not marked `fsdp_alloc` before calling it. */
 struct fsdp {
@@ -33,9 +41,12 @@ struct fsdp {
     bool keep; /* no reshard after forward: weights stay gathered until they change (ZeRO-2) */
     bool forward_only;    /* no gradients */
     bool whole_gradients; /* gradients stay unsharded until the step's last microbatch (ZeRO-1) */
-    const void *weights;  /* this rank's shards, dtype; may be set after fsdp_alloc */
-    float *gradients;     /* this rank's shards, f32: reduced sums; likewise */
-    struct fsdp_state *state; /* owned; fsdp_alloc */
+    const struct elastic *elastic; /* borrowed; NULL: microbatches are summed one after the other */
+    const void *weights;           /* this rank's shards, dtype; may be set after fsdp_alloc */
+    float *gradients; /* this rank's shards, f32: reduced sums; likewise.  fsdp_gradient_buffers of
+                         them, one after the other; the first has the result */
+    struct gradient_observer *observer; /* borrowed; NULL: none */
+    struct fsdp_state *state;           /* owned; fsdp_alloc */
 };
 
 /* Allocates slots and the working memory of transfers from `run`. */
@@ -45,6 +56,8 @@ void fsdp_release(struct fsdp *f);
 
 /* Elements of one rank's flat buffers. */
 size_t fsdp_shard_elements(const struct fsdp *f);
+/* Flat buffers of gradients: 1, or those of elastic sums. */
+int fsdp_gradient_buffers(const struct fsdp *f);
 
 /* Before the first microbatch of a step: discards the gradients of the step before (zero_grad).
  * Every unit must be opened with gradients in the step. */

@@ -5,6 +5,7 @@
 #include "model/stage_pass.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A residual stream to be sent or received. */
 struct residual_buffer {
@@ -29,28 +30,46 @@ struct pipeline_chunk {
 struct pipeline_state {
     struct pipeline_chunk *chunks;
     struct action *actions;
-    int length;
+    int length, max_length;
     struct activations shared;
 };
 
-static struct buffer_ring make_ring(int count)
+static void grow_ring(struct buffer_ring *r, int count)
 {
-    return (struct buffer_ring){heap((size_t)count * sizeof(struct residual_buffer)), count};
+    if (count <= r->count) return;
+    r->buffers = heap_grow(r->buffers, (size_t)count, sizeof *r->buffers);
+    memset(r->buffers + r->count, 0, (size_t)(count - r->count) * sizeof *r->buffers);
+    r->count = count;
 }
 
-static void open_chunk(const struct pipeline *p, int chunk)
+/* Makes room for a step under that schedule. */
+static void grow_chunk(struct pipeline *p, const struct schedule *s, int chunk)
 {
-    const struct schedule *s = &p->schedule;
     const struct stage *stage = &p->stages[chunk];
     struct pipeline_chunk *c = &p->state->chunks[chunk];
     int buffers = p->forward_only ? 1 : schedule_send_buffers(s);
-    *c = (struct pipeline_chunk){.streams = make_ring(s->pp > 1 ? buffers + 1 : 1)};
+    grow_ring(&c->streams, s->pp > 1 ? buffers + 1 : 1);
     if (p->forward_only) return;
-    c->max_in_flight = schedule_max_in_flight(s, p->group->rank, chunk);
-    c->passes = heap((size_t)c->max_in_flight * sizeof *c->passes);
-    for (int i = 0; i < c->max_in_flight; i++) stage_pass_init(&c->passes[i], stage);
-    c->inputs = make_ring(stage->embeds ? 0 : c->max_in_flight + 1);
-    c->outputs = make_ring(stage->heads ? 0 : buffers);
+    int in_flight = schedule_max_in_flight(s, p->group->rank, chunk);
+    if (in_flight > c->max_in_flight) {
+        c->passes = heap_grow(c->passes, (size_t)in_flight, sizeof *c->passes);
+        for (int i = c->max_in_flight; i < in_flight; i++) stage_pass_init(&c->passes[i], stage);
+        c->max_in_flight = in_flight;
+    }
+    grow_ring(&c->inputs, stage->embeds ? 0 : c->max_in_flight + 1);
+    grow_ring(&c->outputs, stage->heads ? 0 : buffers);
+}
+
+static void set_actions(struct pipeline *p)
+{
+    const struct schedule *s = &p->schedule;
+    struct pipeline_state *state = p->state;
+    state->length = p->forward_only ? s->num_microbatches * s->chunks : schedule_length(s);
+    BUG_IF(state->length > state->max_length);
+    if (p->forward_only)
+        schedule_forward_actions(s, state->actions);
+    else
+        schedule_actions(s, p->group->rank, state->actions);
 }
 
 void pipeline_open(struct pipeline *p)
@@ -58,14 +77,24 @@ void pipeline_open(struct pipeline *p)
     const struct schedule *s = &p->schedule;
     struct pipeline_state *state = p->state = heap(sizeof *state);
     BUG_IF(s->pp != p->group->size);
-    state->length = p->forward_only ? s->num_microbatches * s->chunks : schedule_length(s);
-    state->actions = heap((size_t)state->length * sizeof *state->actions);
-    if (p->forward_only)
-        schedule_forward_actions(s, state->actions);
-    else
-        schedule_actions(s, p->group->rank, state->actions);
+    state->max_length = schedule_length(s);
+    state->actions = heap((size_t)state->max_length * sizeof *state->actions);
+    set_actions(p);
     state->chunks = heap((size_t)s->chunks * sizeof *state->chunks);
-    for (int i = 0; i < s->chunks; i++) open_chunk(p, i);
+    for (int i = 0; i < s->chunks; i++) grow_chunk(p, s, i);
+}
+
+void pipeline_reserve(struct pipeline *p, int num_microbatches)
+{
+    struct schedule s = p->schedule;
+    s.num_microbatches = num_microbatches;
+    for (int i = 0; i < s.chunks; i++) grow_chunk(p, &s, i);
+}
+
+void pipeline_set_microbatches(struct pipeline *p, int num_microbatches)
+{
+    p->schedule.num_microbatches = num_microbatches;
+    set_actions(p);
 }
 
 void pipeline_close(struct pipeline *p)

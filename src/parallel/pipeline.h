@@ -35,6 +35,12 @@ struct pipeline {
 void pipeline_open(struct pipeline *p);
 void pipeline_close(struct pipeline *p);
 
+/* For steps of fewer microbatches than the schedule was opened with.  Reserve makes room for them,
+ * which may be more than the most microbatches need, before the first run; set applies to the
+ * following runs.  The number must be valid by schedule_check. */
+void pipeline_reserve(struct pipeline *p, int num_microbatches);
+void pipeline_set_microbatches(struct pipeline *p, int num_microbatches);
+
 /* Declares to the group the messages that pipeline_run sends and receives.  Collective. */
 enum status pipeline_declare_p2p(const struct pipeline *p);
 

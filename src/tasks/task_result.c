@@ -18,6 +18,19 @@ static int choose(const struct task_item *item, const double *log_likelihoods,
     return choice;
 }
 
+enum status task_result_check(const struct task *t, const struct task_scores *s)
+{
+    for (size_t i = 0; i < t->num_requests; i++)
+        if (!isfinite(s->log_likelihoods[i]))
+            FAIL(
+                DIVERGED,
+                "%s: the log-likelihood of request %zu is %g: expected a finite value; the model's "
+                "activations overflow: try training.mixed_precision_param=float32, or another "
+                "checkpoint",
+                t->name, i, s->log_likelihoods[i]);
+    return STATUS_OK;
+}
+
 struct task_result task_result_compute(const struct task *t, const struct task_scores *s)
 {
     struct task_result r = {.items = (int64_t)t->num_items};

@@ -28,6 +28,8 @@ struct task_value {
 };
 enum { TASK_MAX_VALUES = 3 };
 
+/* DIVERGED: a log-likelihood is not finite, so that no choice is the most likely one. */
+enum status task_result_check(const struct task *t, const struct task_scores *s);
 struct task_result task_result_compute(const struct task *t, const struct task_scores *s);
 /* Fills `values`; returns how many. */
 int task_result_values(const struct task *t, const struct task_result *r,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/queue.h"
 
+#include "base/activity.h"
 #include "base/port.h"
 #include "tensor/device.h"
 
@@ -58,5 +59,8 @@ enum status queue_memory_info(struct queue *queue, size_t *bytes, size_t *used)
 enum status queue_wait(struct queue *queue)
 {
     if (!device_of(queue) || queue->sizing) return STATUS_OK;
-    return queue->device->wait(queue);
+    double begin_s = activity_begin_wait();
+    enum status st = queue->device->wait(queue);
+    activity_end_wait(begin_s);
+    return st;
 }

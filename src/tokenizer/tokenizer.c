@@ -17,10 +17,13 @@
 
 enum {
     MAX_FILE_BYTES = 512 << 20,
+    MAX_CONFIG_BYTES = 16 << 20,
     BYTES_BOS = 256,
     BYTES_EOS,
     BYTES_SIZE = BYTES_BOS + SPECIAL_TOKENS_DEFAULT
 };
+
+static const char CONFIG_NAME[] = "tokenizer_config.json";
 
 /* One token for each byte.  Its file is the equivalent tokenizer.json. */
 static void init_bytes(struct tokenizer *t)
@@ -45,12 +48,12 @@ static void init_bytes(struct tokenizer *t)
  * changed since. */
 static bool has_converted_json(const char *folder)
 {
-    char *config = file_join(folder, "tokenizer_config.json");
+    char *config = file_join(folder, CONFIG_NAME);
     char *json = file_join(folder, "tokenizer.json");
     struct json *root = NULL;
     struct text file = {0};
     int64_t crc = -1;
-    bool is_read = file_exists(config) && !json_read(config, 16 << 20, &root);
+    bool is_read = file_exists(config) && !json_read(config, MAX_CONFIG_BYTES, &root);
     if (is_read)
         json_as_int(json_get(root, "converted_tokenizer_json_crc32c"), 0, UINT32_MAX, &crc);
     bool same = crc >= 0 && !file_read(json, MAX_FILE_BYTES, &file) &&
@@ -84,14 +87,27 @@ bool tokenizer_is_in(const char *folder)
     return exists;
 }
 
+/* Reads tokenizer.json with the tokenizer_config.json beside it, if there is one. */
+static enum status read_hf_json(struct tokenizer *t)
+{
+    const char *name = strrchr(t->path, '/');
+    char *folder = heap_string(name ? t->path : ".", name ? (size_t)(name - t->path) + 1 : 1);
+    char *path = file_join(folder, CONFIG_NAME);
+    struct json *config = NULL;
+    enum status st = file_exists(path) ? json_read(path, MAX_CONFIG_BYTES, &config) : STATUS_OK;
+    if (!st) st = hf_json_read(t, t->file.data, t->file.len, config);
+    json_free(config);
+    free(folder), free(path);
+    return st;
+}
+
 static enum status read_file(struct tokenizer *t)
 {
     if (file_is_dir(t->path))
         FAIL(MISSING, "%s: the folder has neither tokenizer.json nor tokenizer.model", t->path);
     TRY(file_read(t->path, MAX_FILE_BYTES, &t->file));
     if (!t->file.len) FAIL(DATA, "%s: the file is empty", t->path);
-    if (t->file.data[strspn(t->file.data, " \t\r\n")] == '{')
-        return hf_json_read(t, t->file.data, t->file.len);
+    if (t->file.data[strspn(t->file.data, " \t\r\n")] == '{') return read_hf_json(t);
     if (t->file.data[0] == '\n') return sentencepiece_read(t, t->file.data, t->file.len);
     return tiktoken_read(t, t->file.data, t->file.len);
 }
@@ -136,8 +152,9 @@ const char *tokenizer_path(const struct tokenizer *t) { return t->path; }
 
 uint64_t tokenizer_hash(const struct tokenizer *t)
 {
-    bool has_file = t->format != FORMAT_BYTES;
-    return has_file ? checksum_hash64(t->meta_cuts, t->file.data, t->file.len) : 0;
+    const int32_t options[] = {t->meta_cuts, t->bos, t->eos, t->adds_no_bos};
+    if (t->format == FORMAT_BYTES) return 0;
+    return checksum_hash64(checksum_hash64(0, options, sizeof options), t->file.data, t->file.len);
 }
 
 const char *tokenizer_kind(const struct tokenizer *t)

@@ -6,6 +6,7 @@
 #include "tensor/device.h"
 #include "train/microbatch.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 void evaluator_alloc(struct evaluator *e, int B, int T, struct arena *run)
@@ -73,7 +74,8 @@ static enum status next_batch(struct evaluator *e, struct loader *loader, bool *
 
 /* Sums over all ranks.  Losses are known to the last stage only, for its tokens; counts to all
  * peers.  Counts travel with the losses, in one all-reduce: doubles hold them exactly. */
-static enum status sum_over_ranks(const struct evaluator *e, struct evaluation *v)
+static enum status sum_over_ranks(const struct evaluator *e, struct exact_sum *exact,
+                                  struct evaluation *v)
 {
     enum { LOSS_SUM, CORRECT, MARK_LOSS_SUM, MARKS, TOKENS, BYTES, COUNT, NUM_LOSSES = TOKENS };
     double sums[COUNT] = {v->loss_sum,      (double)v->correct, v->mark_loss_sum,
@@ -81,6 +83,12 @@ static enum status sum_over_ranks(const struct evaluator *e, struct evaluation *
     TRY(comm_all_reduce(e->contexts, REDUCE_SUM, sums, NUM_LOSSES));
     TRY(comm_all_reduce(e->pipeline.group, REDUCE_SUM, sums, NUM_LOSSES));
     TRY(comm_all_reduce(e->readers, REDUCE_SUM, sums, COUNT));
+    if (e->is_exact) {
+        TRY(comm_all_reduce_exact(e->contexts, exact));
+        TRY(comm_all_reduce_exact(e->pipeline.group, exact));
+        TRY(comm_all_reduce_exact(e->readers, exact));
+        sums[LOSS_SUM] = exact_sum_value(exact);
+    }
     v->loss_sum = sums[LOSS_SUM], v->correct = (int64_t)sums[CORRECT];
     v->mark_loss_sum = sums[MARK_LOSS_SUM], v->marks = (int64_t)sums[MARKS];
     v->tokens = (int64_t)sums[TOKENS], v->bytes = (int64_t)sums[BYTES];
@@ -90,6 +98,7 @@ static enum status sum_over_ranks(const struct evaluator *e, struct evaluation *
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,
                           struct arena *step, struct evaluation *out)
 {
+    struct exact_sum exact = {0};
     *out = (struct evaluation){0};
     int64_t unknown_bytes = 0; /* batches */
     while (out->batches != batches) {
@@ -100,6 +109,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         size_t tokens = (size_t)e->local.B * (size_t)e->local.T;
         for (size_t i = 0; i < tokens && pipeline_has_loss(&e->pipeline); i++) {
             out->loss_sum += (double)e->loss_BT[i];
+            if (e->is_exact) exact_sum_add(&exact, (double)e->loss_BT[i]);
             out->correct += e->best_BT[i] == e->local.labels_BT[i];
             if (!e->has_marks || e->local.labels_BT[i] != e->mark) continue;
             out->mark_loss_sum += (double)e->loss_BT[i];
@@ -110,8 +120,19 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         unknown_bytes += e->batch.valid && !e->batch.bytes;
         out->batches++;
     }
-    TRY(sum_over_ranks(e, out));
+    TRY(sum_over_ranks(e, &exact, out));
     TRY(comm_all_reduce_int64(e->readers, REDUCE_MAX, &unknown_bytes, 1));
     if (unknown_bytes) out->bytes = 0;
+    return STATUS_OK;
+}
+
+enum status evaluator_check(const struct evaluation *v, const char *data)
+{
+    if (!v->tokens) FAIL(DATA, "%s: contains no tokens to predict", data);
+    if (!isfinite(v->loss_sum))
+        FAIL(DIVERGED,
+             "%s: the loss is %g: expected a finite value; the model's activations overflow: try "
+             "training.mixed_precision_param=float32, or another checkpoint",
+             data, v->loss_sum);
     return STATUS_OK;
 }

@@ -20,6 +20,7 @@ struct evaluator {
     const struct comm *peers;    /* model-parallel ranks: the same rows; borrowed */
     const struct comm *contexts; /* context-parallel ranks: other tokens of these rows; borrowed */
     bool causal, documents;      /* attention mask; see struct microbatch */
+    bool is_exact;               /* losses are summed exactly: the same bits for any readers */
     bool has_marks;              /* also sum the losses of labels that are `mark` */
     int32_t mark;
     /* Whole rows, and this rank's tokens of them; these and the rest: evaluator_alloc. */
@@ -51,3 +52,5 @@ enum status evaluator_forward(struct evaluator *e, struct arena *step);
  * pending on any rank.  `loader` is NULL if another of the peers reads.  Collective. */
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,
                           struct arena *step, struct evaluation *out);
+/* `data` is for the message.  DATA: no token has a label.  DIVERGED: the loss is not finite. */
+enum status evaluator_check(const struct evaluation *v, const char *data);

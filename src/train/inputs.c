@@ -139,10 +139,9 @@ struct loader_options inputs_loader_options(const struct config *c, const struct
                                             const struct tokenizer *tokenizer, int vocab_size)
 {
     const struct training_config *t = &c->training;
+    const struct elastic elastic = config_elastic(c, mesh);
     int rows = trainer_rows(c, mesh);
-    int64_t run_rows;
-    if (__builtin_mul_overflow(t->steps, (int64_t)rows * trainer_readers(mesh), &run_rows))
-        run_rows = INT64_MAX;
+    const struct batch_ramp ramp = batch_ramp_of(t, trainer_step_rows(c, mesh));
     return (struct loader_options){
         .data = data,
         .objective = &c->objective,
@@ -155,6 +154,7 @@ struct loader_options inputs_loader_options(const struct config *c, const struct
         .prefetch_rows = (int)c->data.prefetch * rows,
         .block = mesh->degree[AXIS_pp] > 1 ? (int)c->parallelism.pipeline_parallel_microbatch_size
                                            : (int)t->local_batch_size,
-        .run_rows = run_rows,
+        .deal = elastic.canonical ? elastic_leaves(&elastic) : 0,
+        .run_rows = batch_ramp_advance(&ramp, 0, t->steps),
     };
 }

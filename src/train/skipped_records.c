@@ -21,7 +21,8 @@ enum status skipped_records_open(struct skipped_records *s, const struct config 
     size_t num_removed = 0;
     *s = (struct skipped_records){.config = c};
     s->path = file_join(c->job.dump_folder, "bad_records.jsonl");
-    if (removes) TRY(history_truncate(s->path, step, &num_removed));
+    if (removes)
+        TRY(history_truncate(s->path, &(struct history_end){.last_step = step}, &num_removed));
     return STATUS_OK;
 }
 

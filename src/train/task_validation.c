@@ -29,7 +29,7 @@ enum status task_validation_run(struct task_validation *v, struct trainer *t,
         TRY(task_evaluator_run(&t->evaluator, task, v->mask, &t->step, &v->tasks.scores));
         if (v->tasks.scores.stopped) return STATUS_OK;
         struct task_result r = task_result_compute(task, &v->tasks.scores);
-        if (metrics) TRY(metrics_task(metrics, t->steps_done, task, &r));
+        if (metrics) metrics_task(metrics, t->steps_done, task, &r);
     }
     return STATUS_OK;
 }

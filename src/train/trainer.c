@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "metrics/memory.h"
 #include "ops/cross_entropy.h"
@@ -64,6 +64,7 @@ static bool keeps_weights(const struct trainer *t, enum fsdp_reshard reshard)
 static void init_fsdp(struct trainer *t, const struct model_shape *shape)
 {
     const struct parallelism_config *p = &t->config->parallelism;
+    bool is_elastic = t->elastic.canonical;
     t->fsdp = (struct fsdp){
         .layout = &t->model.layout,
         .shard = group(t, GROUP_shard),
@@ -73,9 +74,9 @@ static void init_fsdp(struct trainer *t, const struct model_shape *shape)
         .dtype = is_float32(t->config) ? F32 : BF16,
         .tied = shape->tied,
         .keep = keeps_weights(t, p->fsdp_reshard_after_forward) || !p->fsdp_shard_gradients,
-        .whole_gradients = !p->fsdp_shard_gradients,
+        .whole_gradients = !p->fsdp_shard_gradients && !is_elastic,
+        .elastic = is_elastic ? &t->elastic : NULL,
     };
-    fsdp_alloc(&t->fsdp, &t->run);
 }
 
 static void init_replicas(struct trainer *t)
@@ -92,28 +93,6 @@ static void init_replicas(struct trainer *t)
                                            .queue = t->machine.queue};
         replicas_alloc(&t->replicas[i], &t->run);
     }
-}
-
-/* Splits off this rank's part of a group: its ranks with the same color. */
-static enum status split_group(const struct comm *group, int color, int size, int rank,
-                               struct comm *part)
-{
-    *part = (struct comm){.rank = rank, .size = size, .counts = group->counts};
-    if (group->transport) TRY(comm_split(group, color, group->rank, part));
-    return STATUS_OK;
-}
-
-/* Groups of ranks with replicated parameters that are not an axis of the mesh: those that share
- * key/value heads, if there are fewer heads than ranks, and those with a tied embedding. */
-static enum status open_replica_groups(struct trainer *t, const struct model_shape *shape)
-{
-    const struct comm *tp = group(t, GROUP_tp), *pp = group(t, GROUP_pp);
-    int sharing = tp->size > shape->G ? tp->size / shape->G : 1;
-    bool is_end = shape->tied && pp->size > 1 && (pp->rank == 0 || pp->rank == pp->size - 1);
-    TRY(split_group(tp, tp->rank / sharing, sharing, tp->rank % sharing, &t->kv_head_peers));
-    TRY(split_group(pp, is_end ? 0 : 1 + pp->rank, is_end ? 2 : 1, is_end && pp->rank,
-                    &t->embedding_peers));
-    return STATUS_OK;
 }
 
 /* The stages of this rank, and the pipeline schedule. */
@@ -139,16 +118,6 @@ out:
     return st;
 }
 
-static void open_pipelines(struct trainer *t, const struct pipeline_config *p)
-{
-    t->pipeline = (struct pipeline){.model = &t->model,
-                                    .group = group(t, GROUP_pp),
-                                    .stages = t->stages,
-                                    .schedule = p->schedule};
-    pipeline_open(&t->pipeline);
-    t->microbatches = heap((size_t)p->schedule.num_microbatches * sizeof *t->microbatches);
-}
-
 /* Allocates every buffer of the run.  Over a sizing arena it only counts bytes. */
 static enum status alloc_buffers(struct trainer *t, const struct model_shape *shape,
                                  struct memory_plan *plan)
@@ -164,17 +133,20 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     const struct comm *tp = group(t, GROUP_tp);
     struct model_shape slice = model_shape_slice(shape, tp->rank, tp->size);
     t->shape = *shape;
-    TRY(open_replica_groups(t, shape));
+    TRY(replicas_split_groups(tp, group(t, GROUP_pp), shape, &t->kv_head_peers,
+                              &t->embedding_peers));
     TRY(find_stages(t, shape, &pipeline));
     layout_init(&t->whole, shape, 1);
     t->model.queue = t->machine.queue;
-    struct model_part part = {t->stages, pipeline.schedule.chunks, shard->size};
+    t->elastic = config_elastic(c, &t->machine.mesh);
+    int shards = t->elastic.canonical ? elastic_parts(&t->elastic) : shard->size;
+    struct model_part part = {t->stages, pipeline.schedule.chunks, shards};
     TRY(model_init_stages(&t->model, &slice, max_T, &part, run));
-    open_pipelines(t, &pipeline);
     shard_init_sliced(&t->shard, &t->model.layout, &t->whole,
                       (struct shard_position){shard->rank, shard->size, tp->rank, tp->size});
     batch_alloc(&t->batch, rows, T, shared);
     batch_alloc_part(&t->batch, group(t, GROUP_cp), &t->local, shared);
+    trainer_open_pipeline(t, &pipeline.schedule);
     bool has_loss = pipeline_has_loss(&t->pipeline);
     size_t tokens = (size_t)rows * (size_t)t->local.T;
     t->loss_BT = has_loss ? arena_alloc(shared, tokens, sizeof(float)) : NULL;
@@ -202,11 +174,16 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     t->exp_avg = arena_alloc(run, n, dtype_bytes(optim_moment_dtype(&c->optimizer)));
     t->exp_avg_sq = arena_alloc(run, n, dtype_bytes(optim_moment_dtype(&c->optimizer)));
     plan->bytes[MEMORY_optimizer] = bytes_since(run, &mark);
-    t->gradients = arena_alloc(run, n, sizeof(float));
-    plan->bytes[MEMORY_gradients] = bytes_since(run, &mark);
     init_fsdp(t, shape);
+    t->gradients = arena_alloc(run, n * (size_t)fsdp_gradient_buffers(&t->fsdp), sizeof(float));
+    plan->bytes[MEMORY_gradients] = bytes_since(run, &mark);
+    fsdp_alloc(&t->fsdp, run);
     init_replicas(t);
-    plan->bytes[MEMORY_gathered] = bytes_since(run, &mark);
+    t->integrity =
+        (struct integrity){.guard = &c->guard, .optim = &t->optim, .queue = t->machine.queue};
+    t->integrity.groups = &t->machine.groups, t->integrity.replicas = t->replicas;
+    integrity_alloc(&t->integrity, shared);
+    plan->bytes[MEMORY_gathered] = bytes_since(run, &mark) + bytes_since(shared, &shared_mark);
     bool async = c->checkpoint.enable && c->checkpoint.async_mode != ASYNC_disabled;
     t->staging = async ? arena_alloc(shared, checkpoint_staging_bytes(&t->shard), 1) : NULL;
     plan->bytes[MEMORY_checkpoint] = bytes_since(shared, &shared_mark);
@@ -245,6 +222,18 @@ static enum status connect_parts(struct trainer *t)
         .split = optim_uses_split_weights(&c->optimizer),
         .low = t->low,
     };
+    t->sums = (struct step_sums){
+        .groups = &t->machine.groups,
+        .ops = t->machine.ops,
+        .queue = t->machine.queue,
+        .optim = &t->optim,
+        .layout = &t->model.layout,
+        .replicas = t->replicas,
+        .elastic = t->fsdp.elastic,
+        .shares = t->loss_shares,
+        .num_microbatches = t->pipeline.schedule.num_microbatches,
+    };
+    t->evaluator.is_exact = t->elastic.canonical;
     t->evaluator.causal = c->objective.name == OBJECTIVE_causal;
     t->evaluator.documents = c->model.attn_mask_type == ATTN_MASK_block_causal;
     return STATUS_OK;
@@ -284,6 +273,26 @@ static double loss_scale(const struct trainer *t, int i, int64_t valid)
     return valid ? 1.0 / (double)valid : 0;
 }
 
+/* Sum of a microbatch's losses on this rank. */
+static double loss_sum(const struct microbatch *micro)
+{
+    double sum = 0;
+    for (int n = 0; n < micro->B * micro->T; n++) sum += (double)micro->loss_BT[n];
+    return sum;
+}
+
+/* For elastic sums, which keep microbatches apart. */
+static void share_losses(struct trainer *t, int64_t valid)
+{
+    for (int i = 0; i < t->pipeline.schedule.num_microbatches; i++) {
+        const struct microbatch *micro = &t->microbatches[i];
+        double scale = loss_scale(t, i, valid);
+        double all = (double)count_valid(&t->batch, i * micro->B, micro->B) * scale;
+        t->loss_shares[i] =
+            (struct loss_share){t->loss_BT ? loss_sum(micro) * scale : 0, all > 0 ? 1 / all : 0};
+    }
+}
+
 /* Runs all microbatches: accumulates their gradients and sums this rank's losses. */
 static enum status run_microbatches(struct trainer *t, int64_t valid, double *loss)
 {
@@ -295,12 +304,9 @@ static enum status run_microbatches(struct trainer *t, int64_t valid, double *lo
     TRY(pipeline_run(&t->pipeline, t->microbatches, &t->step));
     TRY(queue_wait(t->machine.queue));
     *loss = 0;
-    for (int i = 0; i < num_microbatches && t->loss_BT; i++) {
-        const struct microbatch *micro = &t->microbatches[i];
-        double sum = 0;
-        for (int n = 0; n < micro->B * micro->T; n++) sum += (double)micro->loss_BT[n];
-        *loss += sum * loss_scale(t, i, valid);
-    }
+    for (int i = 0; i < num_microbatches && t->loss_BT; i++)
+        *loss += loss_sum(&t->microbatches[i]) * loss_scale(t, i, valid);
+    if (t->elastic.canonical) share_losses(t, valid);
     return STATUS_OK;
 }
 
@@ -313,15 +319,8 @@ static enum status finish_gradients(struct trainer *t)
     return STATUS_OK;
 }
 
-/* What a rank knows of a step before its numbers are reduced over ranks. */
-struct local_result {
-    double loss;       /* sum over this rank's microbatches, as loss_norm scales it */
-    double mean_scale; /* converts this data-parallel rank's contribution to its own mean loss */
-    double squares;    /* of this rank's gradients */
-};
-
 /* Forward and backward: gradients of the global batch, losses of this rank. */
-static enum status forward_backward(struct trainer *t, struct local_result *local)
+static enum status forward_backward(struct trainer *t, struct loss_share *local)
 {
     struct trace *trace = t->machine.queue->trace;
     const struct comm *readers = group(t, GROUP_data), *contexts = group(t, GROUP_cp);
@@ -341,6 +340,22 @@ static enum status forward_backward(struct trainer *t, struct local_result *loca
     return STATUS_OK;
 }
 
+/* Runs forward and backward twice where guard.replay_every says so. */
+static enum status replay_forward_backward(struct trainer *t, struct loss_share *local)
+{
+    struct integrity *g = &t->integrity;
+    int64_t step = t->steps_done + 1;
+    if (!integrity_is_replayed(g, step)) return forward_backward(t, local);
+    for (int pass = 0; pass < 2; pass++) {
+        t->fsdp.observer = integrity_begin_pass(g, pass);
+        TRY(forward_backward(t, local));
+        TRY(integrity_end_pass(g, t->loss_BT, t->local.B * t->local.T, t->gradients));
+    }
+    t->fsdp.observer = NULL;
+    TRY(integrity_compare_passes(g, step));
+    return STATUS_OK;
+}
+
 /* FP8 scales of the next step, from the amaxes of this one on any rank. */
 static enum status update_float8_scales(struct trainer *t)
 {
@@ -353,105 +368,55 @@ static enum status update_float8_scales(struct trainer *t)
     return STATUS_OK;
 }
 
-/* Sum of squares of this rank's shard of weights or gradients, without replicated elements that
- * another rank counts. */
-static enum status local_squares(const struct trainer *t, float *flat, double *squares)
-{
-    double duplicate;
-    *squares = 0;
-    TRY(optim_sum_squares(&t->optim, t->machine.ops, flat, squares, t->machine.queue));
-    for (int i = 0; i < REPLICATED_COUNT; i++) {
-        TRY(replicas_duplicate_squares(&t->replicas[i], flat, &duplicate));
-        *squares -= duplicate;
-    }
-    return STATUS_OK;
-}
-
-/* The L2 norm of the whole model's weights; `flat`: this rank's shard. */
-static enum status global_norm(const struct trainer *t, float *flat, double *norm)
-{
-    double squares;
-    TRY(local_squares(t, flat, &squares));
-    TRY(comm_all_reduce(group(t, GROUP_shard), REDUCE_SUM, &squares, 1));
-    TRY(comm_all_reduce(group(t, GROUP_tp), REDUCE_SUM, &squares, 1));
-    TRY(comm_all_reduce(group(t, GROUP_pp), REDUCE_SUM, &squares, 1));
-    *norm = sqrt(squares);
-    return STATUS_OK;
-}
-
-/* Reduces loss and gradient norm over ranks, in one collective where both sum over the same group.
- * result->loss is the average loss over ranks; max_loss is the largest of the ranks' own means. */
-static enum status reduce_result(const struct trainer *t, const struct local_result *local,
-                                 struct step_result *result)
-{
-    const struct comm *readers = group(t, GROUP_data);
-    double sums[] = {local->loss, local->squares};
-    /* A row may be on several context-parallel ranks, and only the last stage knows losses. */
-    TRY(comm_all_reduce(group(t, GROUP_cp), REDUCE_SUM, &sums[0], 1));
-    TRY(comm_all_reduce(group(t, GROUP_shard), REDUCE_SUM, &sums[1], 1));
-    TRY(comm_all_reduce(group(t, GROUP_tp), REDUCE_SUM, &sums[1], 1));
-    TRY(comm_all_reduce(group(t, GROUP_pp), REDUCE_SUM, sums, 2));
-    result->grad_norm = sqrt(sums[1]);
-    result->loss = sums[0], result->max_loss = sums[0] * local->mean_scale;
-    TRY(comm_all_reduce(readers, REDUCE_SUM, &result->loss, 1));
-    TRY(comm_all_reduce(readers, REDUCE_MAX, &result->max_loss, 1));
-    return STATUS_OK;
-}
-
 enum status trainer_parameter_norm(const struct trainer *t, double *norm)
 {
     struct unsplit all = {t->shard.elements};
     struct unsplit_io io = {t->compute_weights, t->low, t->gradients};
-    if (!t->optim.split) return global_norm(t, t->weights, norm);
+    if (!t->optim.split) return step_sums_norm(&t->sums, t->weights, norm);
     TRY(unsplit(t->machine.ops, &all, &io, t->machine.queue));
-    return global_norm(t, t->gradients, norm);
-}
-
-/* NaN or infinite loss or gradient norm: fails, or skips the step, as guard.nonfinite says. */
-static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
-{
-    const struct guard_config *guard = &t->config->guard;
-    bool skip = guard->nonfinite == NONFINITE_skip;
-    if (!skip || ++t->skips > guard->max_skips)
-        FAIL(DIVERGED, "step %lld: loss %g, gradient norm %g (%s)", (long long)t->steps_done + 1,
-             loss, norm, skip ? "guard.max_skips reached" : "guard.nonfinite = \"stop\"");
-    log_line(LOG_WARN, "skipping step %lld: loss %g, gradient norm %g",
-             (long long)t->steps_done + 1, loss, norm);
-    return STATUS_OK;
+    return step_sums_norm(&t->sums, t->gradients, norm);
 }
 
 enum status trainer_train_batch(struct trainer *t, struct step_result *result)
 {
     const struct config *c = t->config;
     struct trace *trace = t->machine.queue->trace;
-    struct local_result local;
+    struct loss_share local;
+    struct step_totals totals;
     double begin = trace_begin(trace);
-    TRY(forward_backward(t, &local));
+    activity_enter(ACTIVITY_computing);
+    TRY(replay_forward_backward(t, &local));
+    TRY(integrity_check(&t->integrity, t->steps_done));
     trace_end(trace, "forward and backward", begin);
     begin = trace_begin(trace);
-    TRY(local_squares(t, t->gradients, &local.squares));
-    TRY(reduce_result(t, &local, result));
+    activity_enter(ACTIVITY_updating);
+    TRY(step_sums_reduce(&t->sums, &local, t->gradients, &totals));
+    result->loss = totals.loss, result->max_loss = totals.max_loss;
+    result->grad_norm = totals.grad_norm;
     const struct lr_scheduler_config *s = &c->lr_scheduler;
-    int64_t total = s->total_steps ? s->total_steps : c->training.steps, step = t->steps_done + 1;
-    int64_t rows = trainer_step_rows(c, &t->machine.mesh);
+    const struct schedule_step now = {t->steps_done + 1, c->training.steps, t->rows_done,
+                                      t->ramp.global};
     double decoupled = c->optimizer.decoupled_lr;
-    result->lr = schedule_lr(s, c->optimizer.lr, total, rows, step);
+    result->step = now.step;
+    result->lr = schedule_lr(s, c->optimizer.lr, &now);
     result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
-    if (result->skipped) {
-        TRY(handle_nonfinite(t, result->loss, result->grad_norm));
-    } else {
-        t->skips = 0;
+    t->skips = result->skipped ? t->skips + 1 : 0;
+    if (!result->skipped) {
+        t->is_updating = true;
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
-        struct optim_update update = {
-            t->gradients, result->lr,    clip,
-            step,         decoupled > 0, schedule_decoupled_lr(s, decoupled, total, rows, step)};
+        struct optim_update update = {t->gradients,  result->lr,
+                                      clip,          now.step,
+                                      decoupled > 0, schedule_decoupled_lr(s, decoupled, &now)};
         TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
+        TRY(integrity_record(&t->integrity, now.step));
     }
     trace_end(trace, "optimizer", begin);
-    t->steps_done++;
-    t->tokens_seen += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
+    int64_t rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
+    t->steps_done++, t->rows_done += rows;
+    t->tokens_seen += rows * t->batch.T;
+    t->is_updating = false;
     return STATUS_OK;
 }
 
@@ -459,6 +424,7 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 {
     int rows;
     double begin = clock_monotonic_s();
+    trainer_begin_step(t);
     enum status st = loader ? loader_next(loader, &t->batch, &rows) : STATUS_OK;
     TRY(comm_agree(group(t, GROUP_world), st));
     TRY(batch_broadcast(&t->batch, group(t, GROUP_peers)));
@@ -466,6 +432,14 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     trace_end(t->machine.queue->trace, "data", begin);
     TRY(trainer_train_batch(t, result));
     return STATUS_OK;
+}
+
+void trainer_undo_skipped(struct trainer *t)
+{
+    BUG_IF(!t->skips);
+    int64_t rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
+    t->steps_done--, t->skips--, t->rows_done -= rows;
+    t->tokens_seen -= rows * t->batch.T;
 }
 
 enum status trainer_init_weights(struct trainer *t, uint64_t seed)
@@ -478,6 +452,7 @@ enum status trainer_init_weights(struct trainer *t, uint64_t seed)
 enum status trainer_sync_weights(struct trainer *t)
 {
     fsdp_invalidate_weights(&t->fsdp);
+    integrity_forget(&t->integrity);
     if (!t->compute_weights || t->optim.split) return STATUS_OK;
     struct cast all = {.n = t->shard.elements, .to = BF16};
     struct cast_io io = {t->weights, t->compute_weights};
@@ -489,7 +464,6 @@ enum status trainer_sync_weights(struct trainer *t)
 static enum status size_step(struct trainer *t)
 {
     struct queue *queue = t->machine.queue;
-    double squares;
     enum status st = STATUS_OK;
     arena_release(&queue->scratch);
     queue->library_bytes = 0;
@@ -501,7 +475,7 @@ static enum status size_step(struct trainer *t)
     if (t->config->validation.enable) TRY_OUT(evaluator_size(&t->evaluator, &t->step));
     if (t->config->validation.enable && t->config->validation.tasks.count)
         TRY_OUT(task_evaluator_size(&t->evaluator, &t->step));
-    TRY_OUT(local_squares(t, t->gradients, &squares));
+    TRY_OUT(step_sums_size(&t->sums, t->gradients));
     TRY_OUT(optim_step(&t->optim, t->machine.ops,
                        &(struct optim_update){t->gradients, .scale = 1, .step = 1}, queue));
     TRY_OUT(trainer_sync_weights(t));
@@ -520,9 +494,9 @@ static void release_model(struct trainer *t)
     comm_release(&t->embedding_peers);
     pipeline_close(&t->pipeline);
     evaluator_release(&t->evaluator);
-    free(t->microbatches);
+    free(t->microbatches), free(t->loss_shares);
     free(t->stages);
-    t->microbatches = NULL, t->stages = NULL;
+    t->microbatches = NULL, t->loss_shares = NULL, t->stages = NULL;
     model_release(&t->model);
 }
 
@@ -560,12 +534,27 @@ static enum status register_memory(const struct trainer *t, size_t bytes)
     return STATUS_OK;
 }
 
+/* Elastic sums need the order of comm.h. */
+static enum status check_transports(const struct trainer *t)
+{
+    for (enum group g = 0; g < GROUP_COUNT; g++) {
+        const struct comm *c = group(t, g);
+        if (t->elastic.canonical && c->size > 1 && c->transport && c->transport->own_order)
+            FAIL(CONFIG,
+                 "training.determinism = \"elastic\" is not supported over %s, which sums in an "
+                 "order of its own: set device.comm = \"staged\"",
+                 c->transport->name);
+    }
+    return STATUS_OK;
+}
+
 enum status trainer_open(struct trainer *t, const struct config *c, const struct model_shape *shape,
                          const struct machine *machine)
 {
     struct memory_plan plan;
     enum status st = STATUS_OK;
     TRY_OUT(size_trainer(t, c, shape, machine, &plan));
+    TRY_OUT(check_transports(t));
     size_t run = t->run.used, step = t->step.peak, scratch = machine->queue->scratch.peak;
     size_t shared = t->shared.used;
     const struct allocator *own = queue_device_allocator(machine->queue);

@@ -9,6 +9,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "config/batch_ramp.h"
 #include "config/config.h"
 #include "data/batch.h"
 #include "data/loader.h"
@@ -16,13 +17,16 @@
 #include "model/init_weights.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "parallel/elastic.h"
 #include "parallel/fsdp.h"
 #include "parallel/pipeline.h"
 #include "parallel/plan.h"
 #include "parallel/replicas.h"
 #include "train/evaluator.h"
+#include "train/integrity.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
+#include "train/step_sums.h"
 
 struct trainer {
     const struct config *config; /* borrowed */
@@ -35,12 +39,16 @@ struct trainer {
     struct stage *stages;     /* owned */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* of an optimizer step; owned */
+    struct loss_share *loss_shares;  /* of each of them, for elastic sums; owned */
+    struct step_sums sums;
     struct group_plan plan;
     bool has_float8;
     struct float8_state float8; /* if has_float8; the same on every rank */
     struct optim optim;
     struct shard shard; /* this rank's shard */
+    struct elastic elastic;
     struct fsdp fsdp;
+    struct integrity integrity;
     float *weights, *gradients; /* flat, this rank's shard; weights NULL if split: */
     uint16_t *low; /* low 16 bits of split master weights; compute_weights has the rest */
     void *exp_avg, *exp_avg_sq;  /* of optim.moments */
@@ -49,21 +57,24 @@ struct trainer {
     struct replicas replicas[REPLICATED_COUNT];
     void *compute_weights;      /* NULL in f32: the master weights serve */
     void *staging;              /* for asynchronous checkpoints, or NULL */
-    struct batch batch, local;  /* rows of an optimizer step on this rank; its tokens of them */
+    struct batch batch, local;  /* rows of a step on this rank; its tokens of them */
     float *loss_BT;             /* of the local batch; NULL on a rank without the head */
     struct evaluator evaluator; /* for validation; without buffers if that is disabled */
-    int64_t steps_done;
-    int64_t tokens_seen; /* inputs, since the first step of the run */
-    int64_t skips;       /* consecutive steps skipped because of a non-finite loss or gradient */
+    struct batch_ramp ramp;
+    int64_t steps_done, rows_done; /* rows of all ranks */
+    int64_t tokens_seen;           /* inputs, since the first step of the run */
+    int64_t skips;    /* consecutive steps skipped because of a non-finite loss or gradient */
+    bool is_updating; /* the state is not that of a whole step: the optimizer changes it */
 };
 
 struct step_result {
+    int64_t step;     /* completed, or skipped */
     double loss;      /* nats/token */
-    double max_loss;  /* the largest of the ranks' own means */
+    double max_loss;  /* the largest of the ranks' own means; elastic: of the microbatches' */
     double grad_norm; /* before clipping */
     double lr;
     double data_seconds; /* waiting for the batch */
-    bool skipped;
+    bool skipped;        /* loss or gradient norm is not finite */
 };
 
 /* Bytes by category, by a sizing pass alone; the caller adds data and program. */
@@ -84,16 +95,25 @@ enum status trainer_sync_weights(struct trainer *t);
  * the gradient buffer. */
 enum status trainer_parameter_norm(const struct trainer *t, double *norm);
 
+/* Parts of trainer_open and trainer_step (step_size.c).  The first opens the pipeline for full
+ * steps, with room for the smaller ones of a batch ramp, when t->batch is allocated.  The second
+ * sets batch and pipeline to the rows of the step that begins after t->rows_done. */
+void trainer_open_pipeline(struct trainer *t, const struct schedule *full);
+void trainer_begin_step(struct trainer *t);
+
 /* One step: next batch (`loader` is NULL if another of the peers reads), gradients, clipping,
- * update. DIVERGED: loss or gradient is not finite and guard.nonfinite = "stop"; weights are
- * unchanged. */
+ * update.  If loss or gradient norm is not finite, it changes no weight and no moment, and sets
+ * result->skipped: the caller decides (nonfinite.h).  DEVICE: integrity.h. */
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
 /* The same on the batch that is already in t->batch.  Leaves result->data_seconds as it is. */
 enum status trainer_train_batch(struct trainer *t, struct step_result *result);
+/* After a step that was skipped: the counters become those of the step before, as weights and
+ * moments are. */
+void trainer_undo_skipped(struct trainer *t);
 
 /* Data-parallel readers: ranks with different rows. */
 int trainer_readers(const struct mesh *m);
-/* Rows of an optimizer step: of one reader; of all. */
+/* Rows of a full optimizer step, after a batch ramp: of one reader; of all. */
 int trainer_rows(const struct config *c, const struct mesh *m);
 int64_t trainer_step_rows(const struct config *c, const struct mesh *m);
 /* Length of rows in validation. */

@@ -78,10 +78,10 @@ TEST(check_reports_keys_that_have_no_effect)
 {
     struct place p = place();
     struct text err = {0};
-    CHECK(LLAMERO(NULL, &err, "check", p.config, "comm.init_timeout_seconds=5", "compile.enable=1",
+    CHECK(LLAMERO(NULL, &err, "check", p.config, "comm.trace_buf_size=5", "compile.enable=1",
                   "training.mixed_precision_reduce=bfloat16", "training.dtype=bfloat16",
                   "config.accept_loss=training.dtype") == 0);
-    CHECK(strstr(err.data, "accepted without effect: comm.init_timeout_seconds, compile.enable"));
+    CHECK(strstr(err.data, "accepted without effect: comm.trace_buf_size, compile.enable"));
     CHECK(strstr(err.data, "gradients are reduced in float32"));
     CHECK(strstr(err.data, "accepted, although the result changes: command line: training.dtype="));
     text_release(&err);

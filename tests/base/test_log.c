@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/full_disk.h"
 #include "test.h"
 
 #include "base/file.h"
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 /* Captures in `out` what `run` writes to stderr. */
@@ -116,4 +118,82 @@ TEST(log_failure_reports_a_failure_once)
     status_fail(STATUS_IO, "x.c", 1, "another");
     CHECK(!status_is_reported());
     text_release(&got);
+}
+
+/* As on a full disk: lines of an open log.txt, but not of stderr, which is a pipe. */
+static void log_to_full_disk(struct text *err)
+{
+    int ends[2], old = dup(STDERR_FILENO);
+    char bytes[4096];
+    CHECK(old >= 0 && !pipe2(ends, O_CLOEXEC) && dup2(ends[1], STDERR_FILENO) >= 0);
+    full_disk_begin(0);
+    three_lines();
+    full_disk_end();
+    log_line(LOG_INFO, "the disk has room");
+    dup2(old, STDERR_FILENO);
+    close(ends[1]);
+    close(old);
+    for (ssize_t n; (n = read(ends[0], bytes, sizeof bytes)) > 0;) text_add(err, bytes, (size_t)n);
+    close(ends[0]);
+}
+
+TEST(log_lines_of_a_full_disk_are_written_late_and_one_warning_says_so)
+{
+    struct text got = {0}, kept = {0};
+    const char *path = test_path(test_folder(), "log.txt");
+    CHECK_STATUS(OK, log_open(path));
+    log_to_full_disk(&got);
+    CHECK_STATUS(OK, log_open(NULL));
+    const char *warning = strstr(got.data, "log.txt: write: File too large");
+    CHECK(warning && !strstr(warning + 1, "log.txt: write"));
+    CHECK(strstr(got.data, "step 5\n") && strstr(got.data, "error: no file\n"));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &kept));
+    const char *first = strstr(kept.data, " step 5\n"), *last = strstr(kept.data, " the disk has");
+    CHECK(first && last > first && strstr(kept.data, " error: no file\n"));
+    text_release(&got), text_release(&kept);
+}
+
+TEST(log_file_says_how_many_lines_it_lacks)
+{
+    struct text kept = {0}, got = {0};
+    char line[2000];
+    const char *path = test_path(test_folder(), "log.txt");
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = 0;
+    CHECK_STATUS(OK, log_open(path));
+    log_set_quiet(true);
+    full_disk_begin(0);
+    for (int i = 0; i < 1000; i++) log_line(LOG_INFO, "%s", line);
+    full_disk_end();
+    log_line(LOG_INFO, "again");
+    log_set_quiet(false);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(path, 1 << 24, &kept));
+    const char *note = strstr(kept.data, " lines could not be written here\n");
+    CHECK(note && strstr(note, " again\n"));
+    int lines = 0, lost;
+    for (const char *at = kept.data; (at = strstr(at, "xxx\n")); at++) lines++;
+    while (note[-1] != ' ') note--;
+    CHECK(sscanf(note, "%d lines", &lost) == 1 && lines + lost == 1000 && lost > 100);
+    text_release(&got), text_release(&kept);
+}
+
+TEST(log_file_says_that_stderr_is_closed)
+{
+    struct text kept = {0};
+    const char *path = test_path(test_folder(), "log.txt");
+    int ends[2], old = dup(STDERR_FILENO);
+    signal(SIGPIPE, SIG_IGN);
+    CHECK_STATUS(OK, log_open(path));
+    CHECK(old >= 0 && !pipe2(ends, O_CLOEXEC) && dup2(ends[1], STDERR_FILENO) >= 0);
+    close(ends[0]), close(ends[1]);
+    three_lines();
+    dup2(old, STDERR_FILENO);
+    close(old);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &kept));
+    const char *note = strstr(kept.data, "stderr: write: Broken pipe");
+    CHECK(note && !strstr(note + 1, "stderr: write"));
+    CHECK(strstr(kept.data, " step 5\n") && strstr(kept.data, " error: no file\n"));
+    text_release(&kept);
 }

@@ -18,6 +18,7 @@ struct sample {
     option_WORD word;
     option_LIST list;
     option_WORD index;
+    option_INTS ints;
 #define OPT OPT_FIELD
     SAMPLE_ENUM
 #undef OPT
@@ -29,9 +30,10 @@ static const struct option rows[] = {
         ROW(BOOL, on, true, 0, 0, "", "h") ROW(AUTO, maybe, "auto", 0, 0, "", "h")
             ROW(TEXT, name, "x", 0, 0, "", "h") ROW(WORD, word, "ab", 0, 0, "ab|abc|c", "h")
                 ROW(LIST, list, "", 0, 0, "names", "h") ROW(WORD, index, "b", 0, 0, "a|b-c|b", "h")
+                    ROW(INTS, ints, "[]", 1, 9, "rows", "h")
 #undef ROW
 #define OPT(...) OPT_ROW(struct sample, __VA_ARGS__)
-                    SAMPLE_ENUM
+                        SAMPLE_ENUM
 #undef OPT
 };
 
@@ -66,7 +68,9 @@ TEST(options_accept_values_of_their_kind_only)
         {5, "ab", true},      {5, "abc", true},    {5, "a", false},   {5, "", false},
         {6, "[\"a\"]", true}, {6, "a,b", true},    {6, "[1]", false}, {0, "", false},
         {7, "b-c", true},     {7, "b", true},      {7, "-", false},   {7, "1", false},
-        {8, "half", true},    {8, "2x", true},     {8, "2", false},   {8, "shade", false},
+        {9, "half", true},    {9, "2x", true},     {9, "2", false},   {9, "shade", false},
+        {8, "[1, 9]", true},  {8, "1,9", true},    {8, "", true},     {8, "[10]", false},
+        {8, "0", false},      {8, "[1.5]", false}, {8, "a", false},   {8, "[\"1\"]", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sample s = {0};
@@ -87,6 +91,9 @@ TEST(option_allowed_lists_bounds_and_words)
     CHECK(!strcmp(t.data, "ab, abc or c"));
     text_clear(&t);
     option_allowed(&rows[8], &t);
+    CHECK(!strcmp(t.data, "an array of whole numbers (rows) from 1 to 9"));
+    text_clear(&t);
+    option_allowed(&rows[9], &t);
     CHECK(!strcmp(t.data, "none, half, 2x or auto"));
     text_release(&t);
 }
@@ -99,10 +106,10 @@ TEST(enum_rows_declare_constants_in_the_order_of_the_words)
         struct sample s = {.shade = SHADE_none};
         struct text t = {0};
         struct toml *keep;
-        CHECK_STATUS(OK, option_set_text(&rows[8], &s, words[i], &keep));
+        CHECK_STATUS(OK, option_set_text(&rows[9], &s, words[i], &keep));
         toml_free(keep); /* the value does not borrow from it */
         CHECK((int)s.shade == i && !strcmp(shade_word(s.shade), words[i]));
-        option_write(&rows[8], &s, &t);
+        option_write(&rows[9], &s, &t);
         CHECK(t.data[0] == '"' && !strncmp(t.data + 1, words[i], strlen(words[i])));
         CHECK(t.len == strlen(words[i]) + 2);
         text_release(&t);
@@ -131,4 +138,21 @@ TEST(reals_round_trip)
         toml_free(v);
         text_release(&t);
     }
+}
+
+TEST(arrays_of_whole_numbers_are_owned_and_written_back)
+{
+    struct sample s = {0};
+    struct text t = {0};
+    struct toml *keep;
+    CHECK_STATUS(OK, option_set_text(&rows[8], &s, "3,1", &keep));
+    toml_free(keep); /* the value does not borrow from it */
+    CHECK(s.ints.count == 2 && s.ints.items[0] == 3 && s.ints.items[1] == 1);
+    option_write(&rows[8], &s, &t);
+    CHECK(!strcmp(t.data, "[3, 1]"));
+    CHECK_STATUS(OK, option_set_text(&rows[8], &s, "[]", &keep)); /* replaces the array */
+    toml_free(keep);
+    CHECK(s.ints.count == 0);
+    option_release(&rows[8], &s);
+    text_release(&t);
 }

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
 
 struct saved {
     struct model_shape shape;
@@ -23,9 +24,10 @@ static inline void saved_fill(struct saved *s, uint64_t seed)
     float *parts[] = {s->weights, s->exp_avg, s->exp_avg_sq};
     for (uint64_t p = 0; p < 3; p++)
         for (int i = 0; i < s->layout.num_tensors; i++)
-            for (size_t j = 0; j < s->layout.tensors[i].elements; j++)
-                parts[p][s->layout.tensors[i].offset + j] =
-                    (float)rng_normal(seed, RNG_TEST, p << 32 | (uint64_t)i, j);
+            for (size_t j = 0; j < s->layout.tensors[i].elements; j++) {
+                float x = (float)rng_normal(seed, RNG_TEST, p << 32 | (uint64_t)i, j);
+                parts[p][s->layout.tensors[i].offset + j] = p == 2 ? fabsf(x) : x;
+            }
 }
 
 /* Random values in all tensors, zeros between units. */
@@ -173,4 +175,32 @@ static inline void flip(const char *path, uint64_t at, int mask)
 static inline bool has_file(const char *folder, const char *name)
 {
     return file_exists(test_path(folder, name));
+}
+
+/* Replaces a value in a file of a checkpoint and lists the new checksums in the manifest: as if the
+ * checkpoint had been saved with it. */
+static inline void replace_value(const char *step, int64_t number, float from, float to)
+{
+    struct manifest m = {.folder = step, .step = number};
+    struct file_list names;
+    struct text bytes = {0};
+    size_t found = 0;
+    CHECK_STATUS(OK, manifest_list(step, &names));
+    for (size_t i = 0; i < names.count; i++) {
+        const char *path = test_path(step, names.paths[i]);
+        CHECK_STATUS(OK, file_read(path, UINT64_MAX, &bytes));
+        char *at = memmem(bytes.data, bytes.len, &from, sizeof from);
+        if (at && strstr(path, ".safetensors")) {
+            memcpy(at, &to, sizeof to);
+            CHECK_STATUS(OK, file_write(path, bytes.data, bytes.len));
+            found++;
+        }
+        CHECK_STATUS(OK, manifest_add_existing(&m, names.paths[i]));
+        text_release(&bytes);
+    }
+    CHECK(found == 1);
+    CHECK_STATUS(OK, manifest_finish(&m));
+    CHECK_STATUS(OK, manifest_verify(step, NULL));
+    manifest_release(&m);
+    file_list_release(&names);
 }

@@ -32,11 +32,12 @@ static inline struct model_shape sharding_shape(bool tied)
     return s;
 }
 
-/* Element i of a tensor in a buffer; all values are different. */
+/* Element i of a tensor in a buffer; nearly all values are different. */
 static inline float sharding_value(int buffer, int tensor, size_t i)
 {
     uint64_t x = ((uint64_t)buffer << 40 ^ (uint64_t)tensor << 32 ^ i) * 0x9E3779B97F4A7C15u;
-    return (float)(int32_t)(x >> 32) * 0x1p-34f;
+    float value = (float)(int32_t)(x >> 32) * 0x1p-34f;
+    return buffer == 2 ? fabsf(value) : value;
 }
 
 static inline void rank_shard_add(struct shard *p, int tensor, size_t first, size_t count)
@@ -143,6 +144,7 @@ struct sharded_save {
     bool tied, async;
     enum safetensors_dtype dtype; /* not F32: model only */
     int first, count;
+    int bad_rank; /* its first element is NaN; 0: none */
     const struct tokenizer *tokenizer;
     enum status statuses[8]; /* each rank's first failure */
     char messages[8][STATUS_TEXT];
@@ -164,6 +166,7 @@ static inline enum status sharding_save_on_rank(const struct comm *world, void *
     rank_shard_open(&s, saving->how, saving->tied, world->rank, world->size);
     rank_shard_fill(&s);
     int rank = world->rank;
+    if (rank && rank == saving->bad_rank) s.buffers[0][s.shard.runs[0].at] = NAN;
     void *staging = heap(checkpoint_staging_bytes(&s.shard));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};

@@ -37,13 +37,13 @@ TEST(differing_tensors_are_reported_with_their_error)
     for (size_t i = 0; i < norm->elements; i++) s.weights[norm->offset + i] = 2;
     CHECK_STATUS(OK, checkpointer_save(to, &state));
     s.weights[norm->offset + 3] = 5;
-    s.exp_avg[up->offset] = NAN;
     state.step = 2;
     CHECK_STATUS(OK, checkpointer_save(to, &state));
     state.step = 3, state.exp_avg = state.exp_avg_sq = NULL;
     CHECK_STATUS(OK, checkpointer_save(to, &state));
     CHECK_STATUS(OK, checkpointer_close(to, false));
     const char *one = test_path(folder, "step-1"), *two = test_path(folder, "step-2");
+    replace_value(two, 2, s.exp_avg[up->offset], NAN);
     CHECK_STATUS(OK, comparison_make(&c, one, two));
     const struct difference *d = find_difference(&c, "model.norm.weight");
     CHECK(d && d->kind == DIFFERENCE_NUMBERS && d->most == 3);

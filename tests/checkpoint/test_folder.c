@@ -39,16 +39,18 @@ TEST(only_steps_are_listed_in_ascending_order)
 
 TEST(locking_deletes_leftovers_and_nothing_else)
 {
-    static const char *const ours[] = {"step-5.tmp", ".trash-4-123"};
+    static const char *const ours[] = {"step-5.tmp", ".trash-4-123", "rewind.json.tmp-77",
+                                       "../config.toml.tmp-123"};
+    enum { NUM_OURS = sizeof ours / sizeof *ours };
     static const char *const others[] = {"step-6",    "step-best.tmp", ".trash-can", "step-.tmp",
                                          "notes.tmp", ".trash-4-1x",   ".trash-4",   "step-7.tmp2"};
     const char *folder = test_path(test_folder(), "a/b/checkpoint");
     int lock, second;
     CHECK_STATUS(OK, file_make_dirs(folder));
-    for (size_t i = 0; i < 2; i++) make_folder(folder, ours[i]);
+    for (size_t i = 0; i < NUM_OURS; i++) make_folder(folder, ours[i]);
     for (size_t i = 0; i < 8; i++) make_folder(folder, others[i]);
     CHECK_STATUS(OK, folder_lock(folder, &lock));
-    for (size_t i = 0; i < 2; i++) CHECK(!has_file(folder, ours[i]));
+    for (size_t i = 0; i < NUM_OURS; i++) CHECK(!has_file(folder, ours[i]));
     for (size_t i = 0; i < 8; i++) CHECK(has_file(folder, others[i]));
     /* Without the lock nothing is deleted: leftovers may be the other run's current save. */
     make_folder(folder, ours[0]);

@@ -414,3 +414,58 @@ TEST(checkpoint_is_float32_for_split_and_bf16_buffers)
     free(half), free(first), free(second), free(state.low);
     saved_close(&s);
 }
+
+/* A valid manifest does not make a state valid: older programs saved NaN. */
+TEST(bad_values_under_a_valid_manifest_are_not_loaded_and_named)
+{
+    static const struct {
+        int buffer;
+        float bad;
+        const char *message;
+    } cases[] = {
+        {0, NAN, "tensor model.layers.1.mlp.up_proj.weight: element 5 is nan"},
+        {0, -INFINITY, "tensor model.layers.1.mlp.up_proj.weight: element 5 is -inf"},
+        {0, 1e30f, "element 5 is 1e+30, expected a finite value of at most 1e+06 in magnitude"},
+        {1, NAN, "tensor model.layers.1.mlp.up_proj.weight.exp_avg: element 5 is nan"},
+        {1, 1e30f, "mlp.up_proj.weight.exp_avg: element 5 is 1e+30"},
+        {2, INFINITY, "tensor model.layers.1.mlp.up_proj.weight.exp_avg_sq: element 5 is inf"},
+        {2, -1e-9f, "element 5 is -1e-09, expected a finite value of at least 0"},
+    };
+    struct saved s;
+    saved_open(&s, false);
+    const float *buffers[] = {s.weights, s.exp_avg, s.exp_avg_sq};
+    size_t at = layout_find(&s.layout, PARAM_mlp_up, 1)->offset + 5;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+        float good = buffers[cases[i].buffer][at];
+        bf16 *half = heap(s.layout.elements * sizeof *half);
+        struct checkpoint_state state = saved_state(&s, 4);
+        replace_value(step, 4, good, cases[i].bad);
+        CHECK_STATUS(DATA, try_load(&s, step));
+        CHECK_MESSAGE(cases[i].message);
+        CHECK_MESSAGE(step);
+        CHECK_STATUS(DATA, checkpoint_verify(step));
+        CHECK_MESSAGE(cases[i].message);
+        /* eval and generate load only the weights, as bfloat16 */
+        enum status st = checkpoint_load_weights(step, &state, BF16, half);
+        CHECK(st == (cases[i].buffer ? STATUS_OK : STATUS_DATA));
+        replace_value(step, 4, cases[i].bad, good);
+        CHECK_STATUS(OK, try_load(&s, step));
+        free(half);
+    }
+    saved_close(&s);
+}
+
+TEST(bad_value_that_one_rank_loads_fails_the_load_on_all)
+{
+    struct sharded_load l = {.folder = save_sharded(SHARDING_REPLICATED, false, 1),
+                             .how = SHARDING_FSDP};
+    struct rank_shard s;
+    rank_shard_open(&s, SHARDING_REPLICATED, false, 0, 1);
+    float good = sharding_value(1, s.layout.num_tensors - 1, 7);
+    replace_value(l.folder, 3, good, NAN);
+    CHECK_STATUS(OK, ranks_run(3, check_load_fails, &l));
+    replace_value(l.folder, 3, NAN, good);
+    CHECK_STATUS(OK, ranks_run(3, load_shard, &l));
+    rank_shard_release(&s);
+}

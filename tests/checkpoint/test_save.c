@@ -89,6 +89,38 @@ TEST(async_save_holds_the_state_at_the_call)
     saved_close(&s);
 }
 
+TEST(changed_staging_memory_discards_the_checkpoint)
+{
+    struct saved s;
+    void *staging;
+    saved_open(&s, false);
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct checkpointer *c = open_async(folder, &s, &staging);
+    size_t parts = checkpoint_staging_bytes(&s.shard) / 3;
+    static const char *const names[] = {"weights", "exp_avg", "exp_avg_sq"};
+    int found = 0;
+    for (int step = 1; step <= 6; step++) {
+        struct checkpoint_state state = saved_state(&s, step);
+        char expected[64];
+        int part = step % 3;
+        char *byte = (char *)staging + (size_t)part * parts + parts / 2;
+        CHECK_STATUS(OK, checkpointer_save(c, &state));
+        *byte ^= 4;
+        enum status st = checkpointer_wait(c);
+        snprintf(expected, sizeof expected, "step-%d", step);
+        if (!st) continue; /* the save had ended before */
+        CHECK(st == STATUS_DEVICE && !has_file(folder, expected));
+        snprintf(expected, sizeof expected, "the copy of %s that", names[part]);
+        CHECK_MESSAGE(expected);
+        found++;
+    }
+    print_message("%d of 6 changes came during a save and were found\n", found);
+    CHECK(found > 0);
+    CHECK_STATUS(OK, checkpointer_close(c, true));
+    free(staging);
+    saved_close(&s);
+}
+
 TEST(sync_and_async_saves_write_the_same_files)
 {
     static const char *const names[] = {"model-00001-of-00001.safetensors",
@@ -488,4 +520,87 @@ TEST(lost_rank_fails_the_save_and_leaves_nothing)
         CHECK(s.statuses[0] == STATUS_COMM && s.statuses[2] == STATUS_COMM);
         CHECK(count_names(s.folder) == 1 && has_file(s.folder, ".lock"));
     }
+}
+
+/* NaN in memory, synchronous or not: no folder, an older checkpoint stays, and the message names
+ * the tensor.  Once the value is good again, so is the next save. */
+TEST(state_with_a_bad_value_is_never_saved_as_valid)
+{
+    for (int async = 0; async < 2; async++)
+        for (int buffer = 0; buffer < 3; buffer++) {
+            struct saved s;
+            void *staging = NULL;
+            saved_open(&s, false);
+            float *buffers[] = {s.weights, s.exp_avg, s.exp_avg_sq};
+            const char *folder = test_path(test_folder(), async ? "async" : "sync");
+            struct checkpointer *c =
+                async ? open_async(folder, &s, &staging) : checkpointer_of(folder, 0);
+            float *value = buffers[buffer] + layout_find(&s.layout, PARAM_mlp_down, 0)->offset + 9;
+            float good = *value;
+            struct checkpoint_state state = saved_state(&s, 1);
+            CHECK_STATUS(OK, checkpointer_save(c, &state));
+            *value = buffer == 2 ? -1 : NAN;
+            state.step = 2;
+            enum status st = checkpointer_save(c, &state);
+            CHECK(st == (async ? STATUS_OK : STATUS_DIVERGED));
+            state.step = 3;
+            if (async) CHECK_STATUS(DIVERGED, checkpointer_save(c, &state));
+            if (async) CHECK_MESSAGE("the checkpoint of step 2");
+            CHECK_MESSAGE("model.layers.0.mlp.down_proj.weight");
+            CHECK_MESSAGE(buffer == 2 ? "exp_avg_sq: element 9 is -1" : "element 9 is nan");
+            CHECK_MESSAGE("(rank 0)");
+            CHECK(!has_file(folder, "step-2") && !has_file(folder, "step-2.tmp"));
+            CHECK(!has_file(folder, "step-3") && has_file(folder, "step-1"));
+            *value = good;
+            CHECK_STATUS(OK, checkpointer_save(c, &state));
+            CHECK_STATUS(OK, checkpointer_close(c, false));
+            CHECK_STATUS(OK, try_load(&s, test_path(folder, "step-3")));
+            file_remove_tree(folder);
+            free(staging);
+            saved_close(&s);
+        }
+}
+
+TEST(abandoned_checkpoints_are_set_aside)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1, 2, 3, 4));
+    struct checkpointer *c = checkpointer_of(folder, 0);
+    CHECK_STATUS(OK, checkpointer_abandon(c, 2));
+    CHECK(has_file(folder, "step-1") && has_file(folder, "step-2"));
+    CHECK(!has_file(folder, "step-3") && !has_file(folder, "step-4"));
+    check_holds(&s, test_path(folder, "abandoned-step-3"), 3);
+    saved_fill(&s, 50);
+    struct checkpoint_state state = saved_state(&s, 3);
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_abandon(c, 2)); /* again: replaces the one set aside */
+    check_holds(&s, test_path(folder, "abandoned-step-3"), 50);
+    check_holds(&s, test_path(folder, "abandoned-step-4"), 4);
+    CHECK_STATUS(OK, checkpointer_abandon(c, 2));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
+    saved_close(&s);
+}
+
+/* Whether that rank writes the value itself or another one does: all ranks get the same status, and
+ * the rank that has it names it. */
+TEST(bad_value_on_one_rank_fails_the_save_on_all)
+{
+    for (int async = 0; async < 2; async++)
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            struct sharded_save s = {.folder = test_path(test_folder(), "checkpoint"),
+                                     .how = SHARDING_FSDP,
+                                     .dtype = SAFETENSORS_F32,
+                                     .async = async,
+                                     .first = 1,
+                                     .count = 1,
+                                     .bad_rank = ranks - 1};
+            char rank[20];
+            sharding_save(&s, ranks);
+            for (int r = 0; r < ranks; r++) CHECK(s.statuses[r] == STATUS_DIVERGED);
+            snprintf(rank, sizeof rank, "(rank %d)", ranks - 1);
+            CHECK(strstr(s.messages[ranks - 1], " is nan, expected a finite value"));
+            CHECK(strstr(s.messages[ranks - 1], rank));
+            CHECK(!has_file(s.folder, "step-1") && !has_file(s.folder, "step-1.tmp"));
+        }
 }

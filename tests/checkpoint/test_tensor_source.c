@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/tensor_source.h"
+#include "model/shape.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -27,4 +28,25 @@ TEST(stored_source_widens_bf16)
     CHECK_STATUS(OK, source.read(source.context, &run, 101, 7, &values));
     for (int i = 0; i < 7; i++) CHECK(values[i] == (float)(4 + i));
     free(stored.values);
+}
+
+TEST(checked_source_fails_on_a_bad_value_and_names_it)
+{
+    struct model_shape shape = small_shape();
+    struct layout l;
+    layout_init(&l, &shape, 1);
+    float flat[11] = {NAN, NAN, NAN, 1, 2, 3, 4, 5, 6, -7, 8}; /* not all are of the run */
+    struct checked_source checked = {
+        .from = tensor_source_flat(flat), .layout = &l, .kind = VALUE_WEIGHT, .rank = 3};
+    const struct tensor_source source = tensor_source_checked(&checked);
+    const float *values;
+    CHECK_STATUS(OK, source.read(source.context, &run, 100, 8, &values));
+    CHECK(values == flat + 3);
+    CHECK_STATUS(OK, tensor_source_check(&checked));
+    checked.kind = VALUE_EXP_AVG_SQ;
+    CHECK_STATUS(OK, source.read(source.context, &run, 100, 8, &values));
+    CHECK_STATUS(DIVERGED, tensor_source_check(&checked));
+    CHECK_MESSAGE("model.layers.0.self_attn.q_proj.weight.exp_avg_sq: element 106 is -7");
+    CHECK_MESSAGE("(rank 3)");
+    layout_release(&l);
 }

@@ -220,6 +220,10 @@ enum status contract_reduces_doubles(const struct comm *c, void *context)
     TRY(comm_all_reduce(c, REDUCE_MAX, &max, 1));
     TRY(comm_all_reduce(c, REDUCE_MIN, &min, 1));
     RANK_CHECK(max == 9 && min == -9);
+    struct exact_sum exact = {0};
+    exact_sum_add(&exact, c->rank == 0 ? 1e300 : c->rank == 1 ? 1 : -1e300);
+    TRY(comm_all_reduce_exact(c, &exact));
+    RANK_CHECK(exact_sum_value(&exact) == 1);
     return STATUS_OK;
 }
 

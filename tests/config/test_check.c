@@ -18,12 +18,37 @@ TEST(check_rejects_keys_that_contradict_each_other)
         {{"parallelism.data_parallel_shard_degree=0"}, 1, "-1 or at least 1"},
         {{"training.global_batch_size=12"}, 1, "not a multiple of local_batch_size = 8"},
         {{"training.global_batch_size=0"}, 1, "global_batch_size = 0"},
+        {{"training.global_batch_size=32", "training.batch_ramp=8,7,100"}, 1, "increment = 7"},
+        {{"training.global_batch_size=32", "training.batch_ramp=12,4,100"},
+         1,
+         "training.batch_ramp = [12, 4, 100], steps of 12 rows: training.global_batch_size = 12 is "
+         "not a multiple of local_batch_size = 8"},
+        {{"training.global_batch_size=32", "training.batch_ramp=16,8,100"},
+         2,
+         "steps of 24 rows: training.global_batch_size = 24 is not a multiple of"},
+        {{"training.global_batch_size=32", "training.batch_ramp=[8,8,100]",
+          "lr_scheduler.formula=megatron"},
+         1,
+         "requires lr_scheduler.total_samples, and warmup_samples"},
         {{"training.local_batch_size=1000000", "training.seq_len=100000"}, 1, "2^31"},
         {{"training.seq_len=100", "parallelism.context_parallel_degree=8"}, 8, "; try 96 or 112"},
         {{"validation.enable=true", "validation.seq_len=6",
           "parallelism.context_parallel_degree=2"},
          2,
          "validation.seq_len = 6"},
+        {{"training.canonical_microbatches=8"}, 1, "requires training.determinism"},
+        {{"training.determinism=elastic"}, 1, "requires training.global_batch_size"},
+        {{"training.determinism=elastic", "training.global_batch_size=64",
+          "device.deterministic=false"},
+         1,
+         "requires device.deterministic"},
+        {{"training.determinism=elastic", "training.global_batch_size=64",
+          "training.canonical_microbatches=6"},
+         1,
+         "that divides the 8 microbatches of a step; try 4 or 8"},
+        {{"training.determinism=elastic", "training.global_batch_size=96"},
+         3,
+         "3 data-parallel ranks"},
         {{"lr_scheduler.warmup_samples=5"}, 1, "requires formula = \"megatron\""},
         {{"lr_scheduler.decay_type=inverse_sqrt"}, 1, "requires formula = \"megatron\""},
         {{"lr_scheduler.formula=nxdt", "lr_scheduler.warmup_steps=5", "training.steps=4"},
@@ -40,6 +65,13 @@ TEST(check_rejects_keys_that_contradict_each_other)
          "master_weights"},
         {{"checkpoint.folder="}, 1, "checkpoint.folder"},
         {{"job.dump_folder="}, 1, "job.dump_folder"},
+        {{"guard.on_spike=rollback", "checkpoint.enable=false"},
+         1,
+         "guard.on_spike = \"rollback\""},
+        {{"guard.nonfinite=rollback", "checkpoint.enable=false"}, 1, "checkpoint.enable = true"},
+        {{"guard.on_spike=rollback", "checkpoint.enable=true", "data.order=megatron"},
+         1,
+         "requires data.samples"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct config c;
@@ -60,6 +92,23 @@ TEST(check_accepts_a_valid_configuration_for_its_number_of_ranks)
                               "parallelism.tensor_parallel_degree=2"};
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 3));
     CHECK_STATUS(OK, config_check(&c, 8));
+    config_release(&c);
+}
+
+TEST(check_names_the_steps_of_a_ramp_that_a_pipeline_cannot_run)
+{
+    struct config c;
+    const char *settings[] = {"training.dataset_path=a.txt",
+                              "training.local_batch_size=1",
+                              "training.global_batch_size=16",
+                              "training.batch_ramp=8,1,1000",
+                              "parallelism.pipeline_parallel_degree=4",
+                              "parallelism.pipeline_parallel_schedule=Interleaved1F1B"};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 6));
+    CHECK_STATUS(CONFIG, config_check(&c, 4));
+    CHECK_MESSAGE("steps of 9 rows: 9 microbatches per step are not divisible into 2 rounds");
+    c.training.batch_ramp.items[1] = 4;
+    CHECK_STATUS(OK, config_check(&c, 4));
     config_release(&c);
 }
 

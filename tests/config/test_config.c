@@ -124,7 +124,7 @@ TEST(errors_name_position_value_and_allowed_values)
         {"[objective]\nmask_probability = 2\n", "from 0 to 1"},
         {"[device]\nkind = \"tpu\"\n", "auto, cpu, cuda or hip"},
         {"[device]\nthreads = -1\n", "from 0"},
-        {"[guard]\nnonfinite = \"ignore\"\n", "stop or skip"},
+        {"[guard]\nnonfinite = \"ignore\"\n", "stop, skip or rollback"},
         {"[metrics]\nlog_freq = 0\n", "from 1"},
         {"[metrics]\nlogfreq = 1\n", "did you mean metrics.log_freq?"},
         {"[validation]\nfreq = 0\n", "from 1"},

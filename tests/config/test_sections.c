@@ -156,8 +156,6 @@ static const char *const theirs[] = {
     "quantize.grouped_mm.mx.fqns",
     "float8.enable_float8_linear",
     "float8.scaling_type_input",
-    "comm.init_timeout_seconds",
-    "comm.train_timeout_seconds",
     "comm.trace_buf_size",
     "comm.save_traces_folder",
     "comm.mode",

@@ -44,7 +44,8 @@ TEST(order_streams_gives_each_stream_its_own_documents_and_cursor)
         struct token_row row = {NEED, ids, begins, 0}, same_row = {NEED, same, begins, 0};
         int64_t *cursor = heap(o->cursor_ints * sizeof *cursor);
         o->kind->save(o, g % STREAMS, cursor);
-        CHECK_STATUS(OK, again->kind->load(again, g % STREAMS, cursor, 280));
+        const struct order_position at = {.next_row = g, .vocab_size = 280};
+        CHECK_STATUS(OK, again->kind->load(again, g % STREAMS, cursor, &at));
         CHECK_STATUS(OK, o->kind->row(o, g, &tokens, &row));
         CHECK(row.filled == NEED);
         for (int i = 0; i < NEED; i++) {
@@ -69,11 +70,18 @@ TEST(order_streams_rejects_a_cursor_with_an_id_outside_the_vocabulary)
     struct order *o = open_order(&r, &source, &tokens);
     int64_t *cursor = heap(o->cursor_ints * sizeof *cursor);
     o->kind->save(o, 2, cursor);
+    struct order_position at = {.vocab_size = 280};
     cursor[4] = 279;
-    CHECK_STATUS(OK, o->kind->load(o, 2, cursor, 280));
+    CHECK_STATUS(OK, o->kind->load(o, 2, cursor, &at));
     cursor[4] = 280;
-    CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, 280));
+    CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, &at));
     CHECK_MESSAGE("stream 2 has token ID 280; the vocabulary size is 280");
+    cursor[4] = 279;
+    at.next_row = 3; /* row 2 has been read, or was passed over */
+    CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, &at));
+    CHECK_MESSAGE("stream 2 is damaged: at its row 0, expected 1");
+    at.num_passed = 1;
+    CHECK_STATUS(OK, o->kind->load(o, 2, cursor, &at));
     free(cursor);
     o->kind->close(o);
     source_close(&source);
@@ -98,4 +106,32 @@ TEST(order_streams_counts_memory_for_own_streams_only)
     CHECK(bytes[1] > 0 && bytes[0] == STREAMS * bytes[1]);
     source_close(&source);
     rig_release(&r);
+}
+
+/* As in torchtitan.  With both, a token would occur twice between documents. */
+TEST(a_token_that_is_bos_and_eos_only_begins_documents)
+{
+    static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
+    static const char names[] = "{\"bos_token\": \"<|begin_of_text|>\","
+                                "\"eos_token\": {\"content\": \"<|begin_of_text|>\"}}";
+    static const int32_t want[3][8] = {{'a', 'b', 256, 'c', 256, 'a', 'b', 256},
+                                       {256, 'a', 'b', 256, 'c', 256, 'a', 'b'},
+                                       {256, 'a', 'b', 256, 'c', 256, 'a', 'b'}};
+    const char *folder = test_folder(), *path = rig_text(folder, "a.jsonl", lines);
+    struct tokenizer *bytes;
+    CHECK_STATUS(OK, tokenizer_open(&bytes, "bytes", &(struct tokenizer_config){0}));
+    CHECK_STATUS(OK, tokenizer_copy(bytes, folder));
+    tokenizer_close(bytes);
+    rig_text(folder, "tokenizer_config.json", names);
+    for (int k = 0; k < 3; k++) {
+        struct rig r;
+        rig_init(&r, folder, 8);
+        r.data.streams = r.data.shuffle_window = 1;
+        r.data.bos = k != 0, r.data.eos = k != 1;
+        rig_add(&r, path, 1);
+        struct rows rows = rows_of(&r, 1, 1);
+        CHECK(!memcmp(rows.ids, want[k], sizeof want[k]));
+        rows_release(&rows);
+        rig_release(&r);
+    }
 }

@@ -166,7 +166,7 @@ TEST(prepare_refuses_to_resume_over_another_file)
     CHECK_STATUS(OK, file_read(text, 1 << 30, &bytes));
     bytes.data[bytes.len - 3] = 'x';
     CHECK_STATUS(OK, file_write(text, bytes.data, bytes.len));
-    CHECK_STATUS(DATA, run(text, resumed, 1, false, &done));
+    CHECK_STATUS(RECORD, run(text, resumed, 1, false, &done));
     write_lines(text, 70000);
     CHECK_STATUS(OK, run(text, straight, 1, false, &done));
     for (int i = 0; i < 2; i++) { /* the refusal leaves what is complete */

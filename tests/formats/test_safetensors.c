@@ -370,3 +370,13 @@ TEST(truncated_safetensors_are_rejected)
     }
     text_release(&t);
 }
+
+TEST(safetensors_reject_more_tensors_than_any_model_has)
+{
+    struct text many = {0};
+    text_adds(&many, "{");
+    for (int i = 0; i < 140000; i++) text_addf(&many, "%s\"%d\":{}", i ? "," : "", i);
+    text_adds(&many, "}");
+    check_rejected(many.data, 0, "140001 objects: at most 131072 tensors");
+    text_release(&many);
+}

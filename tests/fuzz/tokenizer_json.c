@@ -84,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct tokenizer *t = heap(sizeof *t);
     *t = (struct tokenizer){.bos = -1, .eos = -1, .meta_cuts = len & 1};
     t->path = heap_string("input", 5);
-    enum status st = file.data[0] == '{' ? hf_json_read(t, file.data, file.len)
+    enum status st = file.data[0] == '{' ? hf_json_read(t, file.data, file.len, NULL)
                                          : tiktoken_read(t, file.data, file.len);
     if (!st) {
         BUG_IF(t->bos >= tokenizer_vocab_size(t) || t->eos >= tokenizer_vocab_size(t));

@@ -3,18 +3,22 @@
 
 #include "metrics/console_megatron.h"
 
-static const struct metrics_options run = {.last_step = 12,
-                                           .num_ranks = 8,
-                                           .rows_per_step = 128,
-                                           .row_tokens = 8192,
-                                           .causal_flops_per_token = 51.47e9};
-static const struct step_metrics step_7 = {
-    .step = 7, .loss = 10.8512, .grad_norm = 1.2346, .lr = 1e-4, .steps = 1, .skipped = 2};
+static const struct metrics_options run = {
+    .last_step = 12, .num_ranks = 8, .row_tokens = 8192, .causal_flops_per_token = 51.47e9};
+static const struct step_metrics step_7 = {.step = 7,
+                                           .rows = 128,
+                                           .rows_done = 640,
+                                           .loss = 10.8512,
+                                           .grad_norm = 1.2346,
+                                           .lr = 1e-4,
+                                           .steps = 1,
+                                           .skipped = 2};
 
 static struct derived_metrics derived_at(double ms)
 {
     return (struct derived_metrics){.step_seconds = ms / 1e3,
                                     .tokens_per_second_per_rank = 128 * 8192 / 8 / (ms / 1e3),
+                                    .step_rows = 128,
                                     .memory_share = 0.5462};
 }
 
@@ -26,7 +30,7 @@ TEST(megatron_line_has_the_fields_that_scripts_parse)
     CHECK(!strncmp(t.data, " [2023-11-1", 11));
     CHECK(
         !strcmp(strchr(t.data, ']'),
-                "] iteration        7/      12 | consumed samples:          896 | elapsed time per "
+                "] iteration        7/      12 | consumed samples:          640 | elapsed time per "
                 "iteration (ms): 10000.0 | mem usages: 0.5462 | throughput per GPU "
                 "(TFLOP/s/GPU): 674.6 | learning rate: 1.000000E-04 | global batch size:   128 | "
                 "lm loss: 1.085120E+01 | loss scale: 1.0 | grad norm: 1.235 | number of skipped "

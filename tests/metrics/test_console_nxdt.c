@@ -24,10 +24,14 @@ TEST(nxdt_numbers_are_the_shorter_form_padded)
 TEST(nxdt_line_is_the_lightning_progress_bar)
 {
     struct text t = {0};
-    struct metrics_options o = {.last_step = 91, .rows_per_step = 1024};
-    struct step_metrics s = {
-        .step = 2, .loss = 13.4, .lr = 7.496251874e-9, .parameter_norm = 5536, .grad_norm = 3.25};
-    struct derived_metrics d = {.step_seconds = 321.89};
+    struct metrics_options o = {.last_step = 91};
+    struct step_metrics s = {.step = 2,
+                             .rows_done = 2048,
+                             .loss = 13.4,
+                             .lr = 7.496251874e-9,
+                             .parameter_norm = 5536,
+                             .grad_norm = 3.25};
+    struct derived_metrics d = {.step_seconds = 321.89, .step_rows = 1024};
     struct run_progress p = {.elapsed_s = 965, .remaining_s = 28326, .best_throughput = 3.5};
     console_nxdt_step(&t, &o, &s, &d, &p);
     CHECK(!strcmp(t.data, "Epoch 0:   2%|▏         | 2/91 [16:05<7:52:06, 321.89s/it, loss=13.4, "
@@ -40,9 +44,9 @@ TEST(nxdt_line_is_the_lightning_progress_bar)
 TEST(nxdt_bar_is_full_at_the_end_and_shows_iterations_per_second)
 {
     struct text t = {0};
-    struct metrics_options o = {.last_step = 4, .rows_per_step = 8};
+    struct metrics_options o = {.last_step = 4};
     struct step_metrics s = {.step = 4};
-    struct derived_metrics d = {.step_seconds = 0.25};
+    struct derived_metrics d = {.step_seconds = 0.25, .step_rows = 8};
     console_nxdt_step(&t, &o, &s, &d, &(struct run_progress){.elapsed_s = 1});
     CHECK(!strncmp(t.data, "Epoch 0: 100%|██████████| 4/4 [00:01<00:00,  4.00it/s, ", 73));
     CHECK(strstr(t.data, "throughput=32.00, throughput_peak=32.00]"));

@@ -11,7 +11,7 @@ TEST(eta_drops_the_warm_up)
     CHECK_NEAR(eta_remaining_s(&e, 1, 101), 3000, 1e-12);
     eta_add(&e, 18, 9);
     CHECK_NEAR(eta_remaining_s(&e, 10, 110), 200, 1e-12);
-    eta_add(&e, 40, 10); /* 4 s per step: the average moves part of the way */
+    eta_add(&e, 40, 10); /* 4 s per row: the average moves part of the way */
     CHECK_NEAR(eta_remaining_s(&e, 20, 30), 26, 1e-12);
 }
 

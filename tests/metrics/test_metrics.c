@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/full_disk.h"
 #include "test.h"
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "metrics/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
 
 static const struct metrics_config plain = {.save_tb_folder = "tb"};
 static const struct metrics_config board = {.save_tb_folder = "tb", .enable_tensorboard = true};
@@ -44,14 +48,14 @@ static void log_step(struct metrics *m, int64_t step, double loss)
                              .seconds = 4,
                              .data_seconds = 1,
                              .memory_bytes = 123456789};
-    CHECK_STATUS(OK, metrics_step(m, &s));
+    metrics_step(m, &s);
 }
 
 static char *lines_of(const char *folder)
 {
     struct text t = {0};
     const char *path = test_path(folder, "metrics.jsonl");
-    CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
+    CHECK_STATUS(OK, file_read(path, 1 << 24, &t));
     return t.data;
 }
 
@@ -95,7 +99,7 @@ TEST(non_finite_metrics_are_null)
     struct metrics *m = start(folder, &board, 0);
     log_step(m, 1, NAN);
     log_step(m, 2, INFINITY);
-    CHECK_STATUS(OK, metrics_validation(m, 2, NAN, 1, 1, 1));
+    metrics_validation(m, 2, NAN, 1, 1, 1);
     stop(m);
     char *lines = lines_of(folder), *rest = lines;
     for (int i = 0; i < 3; i++) {
@@ -113,7 +117,7 @@ TEST(metrics_validation_lines_have_a_step_and_a_loss)
 {
     const char *folder = test_folder();
     struct metrics *m = start(folder, &plain, 0);
-    CHECK_STATUS(OK, metrics_validation(m, 20, 7.25, 2, 4096, 1));
+    metrics_validation(m, 20, 7.25, 2, 4096, 1);
     stop(m);
     char *lines = lines_of(folder);
     CHECK(!strcmp(lines, "{\"step\":20,\"validation_loss\":7.25}\n"));
@@ -155,7 +159,7 @@ TEST(metrics_write_one_event_file_per_start)
     stop(m);
     m = start(folder, &board, 1);
     log_step(m, 2, 2);
-    CHECK_STATUS(OK, metrics_validation(m, 2, 7.25, 2, 4096, 1));
+    metrics_validation(m, 2, 7.25, 2, 4096, 1);
     stop(m);
     struct file_list names;
     struct text t = {0};
@@ -208,6 +212,86 @@ TEST(metrics_name_the_file_they_cannot_write)
     metrics_close(NULL);
 }
 
+/* The only file in folder/tb. */
+static void read_events(const char *folder, struct text *events)
+{
+    struct file_list names;
+    const char *tb = test_path(folder, "tb");
+    CHECK_STATUS(OK, file_list_dir(&names, tb));
+    CHECK(names.count == 1);
+    CHECK_STATUS(OK, file_read(test_path(tb, names.paths[0]), 1 << 24, events));
+    file_list_release(&names);
+}
+
+TEST(metrics_of_a_full_disk_are_written_late)
+{
+    const char *full = test_folder(), *roomy = test_folder();
+    struct text events = {0};
+    for (int i = 0; i < 2; i++) {
+        struct metrics *m = start(i ? full : roomy, &board, 0);
+        for (int64_t step = 1; step <= 30; step++) {
+            if (i && step == 5) full_disk_begin(1000); /* within a line */
+            if (i && step == 25) full_disk_end();
+            log_step(m, step, 9.0 / (double)step);
+            if (step == 20) metrics_validation(m, step, 7.25, 2, 4096, 1);
+        }
+        stop(m);
+    }
+    char *a = lines_of(full), *b = lines_of(roomy);
+    CHECK(!strcmp(a, b));
+    read_events(full, &events);
+    size_t at = 0, len, records = 0;
+    for (; at < events.len; records++) at = next_record(&events, at, &len);
+    CHECK(records == 2 + 30 + 1);
+    text_release(&events);
+    free(a), free(b);
+}
+
+TEST(metrics_tell_when_they_are_late_and_when_lines_are_lost)
+{
+    enum { STEPS = 5000 }; /* more than fit in memory */
+    const char *folder = test_folder(), *log = test_path(folder, "log.txt"), *at;
+    struct text said = {0};
+    struct metrics *m = start(folder, &plain, 0);
+    log_step(m, 1, 1);
+    full_disk_begin(0);
+    for (int step = 2; step <= STEPS; step++) log_step(m, step, 1);
+    full_disk_end();
+    CHECK_STATUS(OK, log_open(log));
+    log_step(m, STEPS + 1, 1);
+    stop(m);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(log, 1 << 20, &said));
+    CHECK(strstr(said.data, "metrics.jsonl: written again; "));
+    char *lines = lines_of(folder), *gap = strstr(lines, "{\"step\":5000,\"gap\":");
+    CHECK(gap && strstr(gap, "{\"step\":5001,\"loss\":"));
+    int count = 0, lost = atoi(gap + strlen("{\"step\":5000,\"gap\":"));
+    for (at = lines; (at = strstr(at, "\"loss\":")); at++) count++;
+    CHECK(lost > 100 && count + lost == STEPS + 1);
+    free(lines);
+    text_release(&said);
+}
+
+TEST(metrics_that_stay_late_are_lost_with_a_warning)
+{
+    const char *folder = test_folder();
+    int ends[2], old = dup(STDERR_FILENO);
+    char said[4096] = "";
+    struct metrics *m = start(folder, &plain, 0);
+    CHECK(old >= 0 && !pipe2(ends, O_CLOEXEC) && dup2(ends[1], STDERR_FILENO) >= 0);
+    full_disk_begin(0);
+    log_step(m, 1, 1);
+    log_step(m, 2, 1);
+    stop(m);
+    full_disk_end();
+    dup2(old, STDERR_FILENO);
+    close(ends[1]);
+    CHECK(read(ends[0], said, sizeof said - 1) > 0);
+    close(ends[0]), close(old);
+    CHECK(strstr(said, "metrics.jsonl: write: File too large; training continues"));
+    CHECK(strstr(said, "the last 2 records are lost"));
+}
+
 TEST(metrics_print_the_configured_console_dialect)
 {
     static const enum console_dialect dialects[] = {CONSOLE_torchtitan, CONSOLE_megatron,
@@ -244,8 +328,8 @@ TEST(metrics_may_have_the_tags_of_nxd_training)
     struct step_metrics s = {.step = 10, .loss = 2, .steps = 10, .seconds = 4, .parameter_norm = 7};
     struct text events = {0};
     struct file_list names;
-    CHECK_STATUS(OK, metrics_step(m, &s));
-    CHECK_STATUS(OK, metrics_validation(m, 10, 3, 1, 1, 1));
+    metrics_step(m, &s);
+    metrics_validation(m, 10, 3, 1, 1, 1);
     stop(m);
     CHECK_STATUS(OK, file_list_dir(&names, test_path(folder, "tb")));
     CHECK(names.count == 1);
@@ -278,7 +362,7 @@ TEST(scores_of_a_task_are_a_line_and_scalars)
     struct task t = {
         .name = name, .format = task_format_find("arc"), .items = &item, .num_items = 1};
     struct task_result r = {.items = 5, .correct = 2, .correct_norm = 3};
-    CHECK_STATUS(OK, metrics_task(m, 7, &t, &r));
+    metrics_task(m, 7, &t, &r);
     stop(m);
     char *lines = lines_of(folder);
     const char *line = "{\"step\":7,\"task\":\"small\",\"format\":\"arc\",\"items\":5,"

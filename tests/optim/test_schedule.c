@@ -13,9 +13,21 @@ static struct lr_scheduler_config config(enum lr_formula formula, int64_t warmup
                                         .formula = formula};
 }
 
+static struct schedule_step step_of(int64_t total_steps, int64_t rows, int64_t step)
+{
+    return (struct schedule_step){step, total_steps, (step - 1) * rows, rows};
+}
+
+static double lr(const struct lr_scheduler_config *c, double peak_lr, int64_t total_steps,
+                 int64_t rows, int64_t step)
+{
+    const struct schedule_step now = step_of(total_steps, rows, step);
+    return schedule_lr(c, peak_lr, &now);
+}
+
 static double at(const struct lr_scheduler_config *c, int64_t step)
 {
-    return schedule_lr(c, 1, 10, 4, step);
+    return lr(c, 1, 10, 4, step);
 }
 
 TEST(torchtitan_warms_up_then_decays_to_one_step_above_the_end)
@@ -69,13 +81,13 @@ TEST(nxdt_cosine_starts_at_the_published_rate)
 {
     struct lr_scheduler_config c =
         config(LR_FORMULA_nxdt, 2000, -1, LR_DECAY_cosine, 1e-6 / 1.5e-5);
-    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 1) / 7.496251874e-9, 1, 1e-9);
-    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 2001) / 1.5e-5, 1, 1e-12);
-    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 6001) / 8e-6, 1, 1e-12); /* halfway */
-    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 10001) / 1e-6, 1, 1e-9);
-    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 99999) / 1e-6, 1, 1e-9);
+    CHECK_NEAR(lr(&c, 1.5e-5, 10000, 1024, 1) / 7.496251874e-9, 1, 1e-9);
+    CHECK_NEAR(lr(&c, 1.5e-5, 10000, 1024, 2001) / 1.5e-5, 1, 1e-12);
+    CHECK_NEAR(lr(&c, 1.5e-5, 10000, 1024, 6001) / 8e-6, 1, 1e-12); /* halfway */
+    CHECK_NEAR(lr(&c, 1.5e-5, 10000, 1024, 10001) / 1e-6, 1, 1e-9);
+    CHECK_NEAR(lr(&c, 1.5e-5, 10000, 1024, 99999) / 1e-6, 1, 1e-9);
     c.warmup_steps = 0;
-    CHECK(schedule_lr(&c, 1, 10000, 1024, 1) == 1);
+    CHECK(lr(&c, 1, 10000, 1024, 1) == 1);
 }
 
 TEST(schedule_may_be_longer_than_the_run)
@@ -99,8 +111,8 @@ TEST(megatron_starts_at_zero_and_ends_at_the_minimum_rate)
     CHECK(at(&c, 1) == 1); /* the ROCm scripts: no warmup */
     c = config(LR_FORMULA_megatron, 10, -1, LR_DECAY_linear,
                0); /* Hugging Face's linear schedule */
-    CHECK_NEAR(schedule_lr(&c, 1.5e-4, 5000, 64, 11), 1.5e-4, 1e-18);
-    CHECK_NEAR(schedule_lr(&c, 1.5e-4, 5000, 64, 2506), 1.5e-4 * 2495 / 4990, 1e-16);
+    CHECK_NEAR(lr(&c, 1.5e-4, 5000, 64, 11), 1.5e-4, 1e-18);
+    CHECK_NEAR(lr(&c, 1.5e-4, 5000, 64, 2506), 1.5e-4 * 2495 / 4990, 1e-16);
 }
 
 TEST(megatron_counts_samples_if_set)
@@ -112,7 +124,23 @@ TEST(megatron_counts_samples_if_set)
     CHECK(at(&c, 14) == 0 && at(&c, 13) > 0);
     c = config(LR_FORMULA_megatron, 0, -1, LR_DECAY_linear, 1e-5 / 1.5e-4);
     c.warmup_samples = 3906252, c.total_samples = 1949218748;
-    CHECK_NEAR(schedule_lr(&c, 1.5e-4, 1, 128, 30518), 1.5e-4 * 30517 * 128 / 3906252, 1e-15);
+    CHECK_NEAR(lr(&c, 1.5e-4, 1, 128, 30518), 1.5e-4 * 30517 * 128 / 3906252, 1e-15);
+}
+
+TEST(megatron_counts_the_rows_done_during_a_batch_ramp)
+{
+    struct lr_scheduler_config c = config(LR_FORMULA_megatron, 0, -1, LR_DECAY_linear, 0);
+    c.warmup_samples = 8, c.total_samples = 28;
+    static const struct {
+        int64_t done;
+        double rate;
+    } steps[] = {{0, 0}, {2, 0.25}, {6, 0.75}, {12, 0.8}, {20, 0.4}, {28, 0}};
+    for (int i = 0; i < 6; i++) {
+        struct schedule_step now = {i + 1, 6, steps[i].done, 8};
+        CHECK_NEAR(schedule_lr(&c, 1, &now), steps[i].rate, 1e-15);
+        now.total_steps = now.rows = 1; /* neither matters */
+        CHECK_NEAR(schedule_lr(&c, 1, &now), steps[i].rate, 1e-15);
+    }
 }
 
 TEST(megatron_decays_late_by_sqrt_or_not_at_all)
@@ -136,7 +164,8 @@ TEST(the_decoupled_rate_has_a_minimum_of_its_own)
                                     .decay_ratio = -1,
                                     .min_lr_factor = 0.1,
                                     .decoupled_min_lr_factor = 0.5};
-    CHECK_NEAR(schedule_lr(&c, 1e-3, 10, 4, 11), 1e-4, 1e-18);
-    CHECK_NEAR(schedule_decoupled_lr(&c, 1e-2, 10, 4, 11), 5e-3, 1e-17);
-    CHECK_NEAR(schedule_decoupled_lr(&c, 1e-2, 10, 4, 1), 1e-2, 1e-17);
+    CHECK_NEAR(lr(&c, 1e-3, 10, 4, 11), 1e-4, 1e-18);
+    const struct schedule_step last = step_of(10, 4, 11), first = step_of(10, 4, 1);
+    CHECK_NEAR(schedule_decoupled_lr(&c, 1e-2, &last), 5e-3, 1e-17);
+    CHECK_NEAR(schedule_decoupled_lr(&c, 1e-2, &first), 1e-2, 1e-17);
 }

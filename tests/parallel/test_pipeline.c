@@ -7,12 +7,13 @@
 
 #include <pthread.h>
 
-enum { MICROBATCHES = 6, MAX_CHUNKS = 3 };
+enum { MICROBATCHES = 6, MORE_MICROBATCHES = 8, MAX_CHUNKS = 3 };
 
 /* A schedule, and the results of one rank with the whole model. */
 struct comparison {
     struct schedule schedule;
     bool tied, forward_only;
+    bool smaller; /* the pipeline is opened for more microbatches */
     struct rig *one;
     float *losses; /* of all microbatches, from the rank with the head */
     float *gradients;
@@ -85,7 +86,12 @@ static enum status run_rank(const struct comm *group, void *context)
         microbatches[i].best_BT = NULL;
         labels_of(&r, i, labels + (size_t)i * N);
     }
+    if (l->smaller) p.schedule.num_microbatches = MORE_MICROBATCHES;
     pipeline_open(&p);
+    if (l->smaller) {
+        pipeline_reserve(&p, MICROBATCHES);
+        pipeline_set_microbatches(&p, MICROBATCHES);
+    }
     RANK_CHECK(pipeline_has_loss(&p) == has_loss);
     r.queue->sizing = true;
     TRY(pipeline_run(&p, microbatches, &r.step));
@@ -121,11 +127,13 @@ static void train_alone(struct comparison *l, float *losses)
     }
 }
 
-static void check_schedule(struct schedule s, bool tied, bool forward_only)
+static void check_comparison(struct comparison l)
 {
     struct rig one;
-    struct comparison l = {.schedule = s, .tied = tied, .forward_only = forward_only, .one = &one};
+    const struct schedule s = l.schedule;
+    const bool tied = l.tied;
     struct model_shape shape = shape_of(&l);
+    l.one = &one;
     pthread_mutex_init(&l.lock, NULL);
     rig_open(&one, &shape, F32, 2, 9);
     size_t n = one.m.layout.elements, tokens = MICROBATCHES * 18;
@@ -160,9 +168,26 @@ TEST(every_schedule_matches_one_rank_bit_for_bit)
     };
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
         for (int tied = 0; tied < 2; tied++) {
-            check_schedule(schedules[i], tied, false);
-            check_schedule(schedules[i], tied, true);
+            check_comparison((struct comparison){.schedule = schedules[i], .tied = tied});
+            check_comparison(
+                (struct comparison){.schedule = schedules[i], .tied = tied, .forward_only = true});
         }
+}
+
+TEST(a_pipeline_runs_fewer_microbatches_than_it_was_opened_for)
+{
+    static const struct schedule schedules[] = {
+        {SCHEDULE_GPipe, 2, 1, MICROBATCHES},
+        {SCHEDULE_1F1B, 1, 1, MICROBATCHES},
+        {SCHEDULE_1F1B, 3, 1, MICROBATCHES},
+        {SCHEDULE_Interleaved1F1B, 3, 3, MICROBATCHES},
+        {SCHEDULE_Interleaved1F1B, 4, 2, MICROBATCHES}, /* 6 need more buffers than 8 */
+    };
+    struct schedule more = schedules[4];
+    more.num_microbatches = MORE_MICROBATCHES;
+    CHECK(schedule_send_buffers(&more) < schedule_send_buffers(&schedules[4]));
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        check_comparison((struct comparison){.schedule = schedules[i], .smaller = true});
 }
 
 /* A simulated rank counts what it would receive. */

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/status.h"
+
 /* Where ranks compute, and the transport of their tensors. */
 enum device_run { ON_HOST, OVER_STAGED, OVER_NCCL };
 
@@ -10,5 +12,8 @@ enum device_run { ON_HOST, OVER_STAGED, OVER_NCCL };
  * first if it exists.  `settings` ends with NULL and overrides the defaults. */
 void device_run_train(enum device_run how, int ranks, const char *const *settings,
                       const char *corpus, const char *dump);
+/* The same, if the run may fail. */
+enum status device_run_try(enum device_run how, int ranks, const char *const *settings,
+                           const char *corpus, const char *dump);
 /* Compares two checkpoints in all but their timings. */
 void device_run_check_same(const char *a, const char *b);

@@ -28,8 +28,9 @@ static double planned_bytes(const char *config, int ranks, const char *settings)
 #define WIDE "model.dim=512 model.n_heads=8 model.n_kv_heads=4 model.ffn_hidden=1024 "
 #define LARGE                                                                                      \
     "model.dim=768 model.n_heads=12 model.n_kv_heads=4 model.ffn_hidden=2048 model.n_layers=3 "
-#define FLOAT8 "model.converters=[\"float8\"] float8.recipe_name=delayed "
-#define MASKED "objective.name=masked objective.mask_token=<|mask|> "
+#define FLOAT8  "model.converters=[\"float8\"] float8.recipe_name=delayed "
+#define ELASTIC "training.determinism=elastic "
+#define MASKED  "objective.name=masked objective.mask_token=<|mask|> "
 
 /* Trains a few steps on `ranks` ranks; false: no launcher is installed. */
 static bool check_peak(const char *folder, int ranks, const char *settings)
@@ -78,6 +79,8 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
         WIDE "model.n_layers=4 checkpoint.async_mode=async",
         WIDE "training.local_batch_size=8 training.global_batch_size=8 training.seq_len=256",
         WIDE "training.global_batch_size=16 training.seq_len=256",
+        WIDE
+        "training.global_batch_size=16 training.seq_len=256 training.local_batch_size=2 " ELASTIC,
         WIDE MASKED "training.seq_len=512",
         WIDE "training.seq_len=512 " FLOAT8,
         LARGE "training.seq_len=256 validation.enable=true data.validation_share=0.2 "
@@ -107,9 +110,19 @@ TEST(plan_is_within_five_percent_of_the_measured_peak_of_ranks)
         int ranks;
         const char *settings;
     } layouts[] = {
-        {2, RANKED FSDP}, {2, RANKED FSDP ZERO1}, {4, RANKED FSDP DDP},  {2, RANKED TP},
-        {2, RANKED PP},   {2, RANKED PP CHUNKS},  {4, RANKED PP TP},     {4, RANKED PP CP},
-        {2, RANKED CP},   {4, RANKED CP TP},      {2, RANKED TP FLOAT8},
+        {2, RANKED FSDP},
+        {2, RANKED FSDP ZERO1},
+        {4, RANKED FSDP DDP},
+        {2, RANKED TP},
+        {2, RANKED PP},
+        {2, RANKED PP CHUNKS},
+        {4, RANKED PP TP},
+        {4, RANKED PP CP},
+        {2, RANKED CP},
+        {4, RANKED CP TP},
+        {2, RANKED TP FLOAT8},
+        {2, RANKED FSDP ELASTIC},
+        {2, RANKED DDP "parallelism.data_parallel_shard_degree=1 " ELASTIC},
     };
     const char *folder = new_folder();
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)

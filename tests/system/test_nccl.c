@@ -36,3 +36,18 @@ TEST(a_run_over_nccl_has_the_bits_of_a_run_on_the_host)
         CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
     }
 }
+
+/* NCCL takes sums in an order of its own; staged transfers do not. */
+TEST(elastic_sums_are_refused_over_nccl)
+{
+    const char *settings[] = {SHORT, SHARD(2), "training.determinism=elastic", NULL};
+    const char *corpus = test_path(test_folder(), "corpus.txt");
+    runs_write_corpus(corpus, 60000);
+    CHECK_STATUS(CONFIG, device_run_try(OVER_NCCL, 2, settings, corpus, test_folder()));
+    CHECK_MESSAGE("set device.comm = \"staged\"");
+    const char *host = test_folder(), *staged = test_folder();
+    device_run_train(ON_HOST, 2, settings, corpus, host);
+    device_run_train(OVER_STAGED, 2, settings, corpus, staged);
+    device_run_check_same(test_path(host, "checkpoint/step-3"),
+                          test_path(staged, "checkpoint/step-3"));
+}

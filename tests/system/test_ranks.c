@@ -216,6 +216,26 @@ TEST(every_pipeline_layout_trains_the_same_tied_model)
                     LAYOUT(SHARD(1), TIED));
 }
 
+/* Steps of 4, 4, 8, 12 rows, then of 16. */
+TEST(every_parallel_layout_trains_the_same_model_in_a_batch_ramp)
+{
+    static const struct layout_row layouts[] = {
+        {"FSDP 2", 2, {SHARD(2)}},
+        {"FSDP 4", 4, {SHARD(4)}},
+        {"HSDP 2 x 2, ZeRO-1", 4, {COPIES(2), SHARD(2), ZERO1}},
+        {"two rows at once", 1, {ROWS(2)}},
+        {"FSDP 2 x TP 2", 4, {SHARD(2), TP(2)}},
+        {"CP 2", 2, {CP(2)}},
+        {"PP 2", 2, {PP(2)}},
+        {"PP 2, GPipe", 2, {PP(2), "parallelism.pipeline_parallel_schedule=GPipe"}},
+        {"PP 2 x FSDP 2, two chunks", 4, {PP(2), SHARD(2), INTERLEAVED}},
+        {"PP 4, two chunks", 4, {PP(4), INTERLEAVED}},
+    };
+    compare_layouts("layout of a batch ramp", layouts, sizeof layouts / sizeof *layouts,
+                    LAYOUT(SHARD(1), "model.n_layers=6", "training.global_batch_size=16",
+                           "training.batch_ramp=4,4,20"));
+}
+
 #define ODD         "model.vocab_size=261"
 #define MULTIPLE(n) "model.vocab_multiple=" #n
 

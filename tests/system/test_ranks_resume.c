@@ -124,6 +124,37 @@ TEST(a_run_resumes_over_the_same_and_over_other_layouts)
     }
 }
 
+#define RAMP "training.global_batch_size=16", "training.batch_ramp=4,4,20"
+
+/* Steps of 4, 4, 8, 12, 16, 16 rows; the run resumes after the third. */
+TEST(a_run_resumes_in_a_batch_ramp_over_the_same_and_over_other_layouts)
+{
+    static const struct layout_of_ranks ramps[] = {
+        {"one rank", 1, {SHARD(1), RAMP, ASYNC}},
+        {"FSDP 2", 2, {SHARD(2), RAMP}},
+        {"FSDP 4", 4, {SHARD(4), RAMP}},
+        {"PP 2, chunks, x FSDP 2", 4, {PP(2), SHARD(2), CHUNKS, RAMP}},
+    };
+    enum { RAMPS = sizeof ramps / sizeof *ramps };
+    const char *corpus = test_path(test_folder(), "corpus.txt"), *straight = test_folder();
+    char name[64];
+    runs_write_corpus(corpus, 60000);
+    for (int i = 0; i < RAMPS; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        train(&ramps[i], corpus, test_path(straight, name));
+    }
+    for (int i = 0; i < RAMPS; i++) {
+        snprintf(name, sizeof name, "%d/checkpoint/step-6", i);
+        const char *want = test_path(straight, name);
+        const char *same = resume(straight, i, &ramps[i], corpus);
+        const char *other = resume(straight, (i + 1) % RAMPS, &ramps[i], corpus);
+        runs_check_same_files(want, same, ".safetensors");
+        runs_check_same_files(want, same, "state.json");
+        runs_check_same_files(want, other, "state.json");
+        CHECK(max_relative_difference(want, other) < 1e-4);
+    }
+}
+
 /* amax histories are of the whole model, whichever layout wrote them.  Another order of sums may
  * round values differently, so results are close. */
 TEST(an_fp8_run_resumes_over_another_layout)

@@ -72,3 +72,31 @@ TEST(a_single_pass_ends_after_most_rows_of_all_readers)
     rows_release(&whole);
     rig_release(&r);
 }
+
+/* Microbatch j of reader r is number n = j * readers + r of the step, of the rows that are n modulo
+ * 4 among the 12 of each four microbatches. */
+TEST(rows_are_dealt_to_microbatches_that_do_not_depend_on_the_number_of_readers)
+{
+    enum { CANONICAL = 4, B = 3, ROWS = 6 * CANONICAL * B };
+    struct rig r;
+    rig_init(&r, "bytes", T);
+    r.data.streams = 8;
+    rig_add_kind(&r, test_folder(), 1);
+    struct rows want = rows_of(&r, 1, ROWS);
+    r.options.block = B;
+    for (int readers = 1; readers <= CANONICAL; readers *= 2)
+        for (int reader = 0; reader < readers; reader++) {
+            r.options.num_readers = readers, r.options.reader = reader;
+            r.options.deal = CANONICAL / readers;
+            struct rows got = rows_of(&r, 2 * r.options.deal * B, ROWS / readers);
+            CHECK(got.count == ROWS / readers);
+            for (int64_t k = 0; k < got.count; k++) {
+                int64_t n = k / B * readers + reader;
+                int64_t first = n / CANONICAL * CANONICAL * B + n % CANONICAL;
+                rows_check_same(&want, first + k % B * CANONICAL, &got, k, 1);
+            }
+            rows_release(&got);
+        }
+    rows_release(&want);
+    rig_release(&r);
+}

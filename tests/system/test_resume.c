@@ -95,6 +95,14 @@ TEST(a_resumed_run_equals_the_uninterrupted_run_with_validation)
     check_resume("validation.enable=true validation.freq=5 data.validation_share=0.1");
 }
 
+TEST(a_resumed_run_equals_the_uninterrupted_run_in_a_batch_ramp)
+{
+    check_resume("training.local_batch_size=1 training.global_batch_size=8 "
+                 "training.batch_ramp=2,2,80 lr_scheduler.formula=megatron "
+                 "lr_scheduler.warmup_samples=20 lr_scheduler.total_samples=220 "
+                 "optimizer.decoupled_lr=1e-3");
+}
+
 /* Starts training and kills it after `seconds`; true: it had already ended. */
 static bool train_and_kill(const struct run_paths *p, const char *dump, bool async, double seconds)
 {

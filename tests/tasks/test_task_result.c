@@ -61,3 +61,18 @@ TEST(cloze_tasks_count_greedy_matches_and_have_a_perplexity)
     CHECK(!strncmp(json.data, line, strlen(line)));
     text_release(&json);
 }
+
+/* A NaN is never the largest, so that the first choice would win each time. */
+TEST(scores_that_are_not_finite_are_rejected)
+{
+    double log_likelihoods[] = {-5, -4, -3, -3};
+    int64_t misses[4] = {0};
+    struct task t = task_of("piqa");
+    struct task_scores s = {log_likelihoods, misses, false};
+    CHECK_STATUS(OK, task_result_check(&t, &s));
+    log_likelihoods[2] = (double)NAN;
+    CHECK_STATUS(DIVERGED, task_result_check(&t, &s));
+    CHECK_MESSAGE("t: the log-likelihood of request 2 is nan");
+    log_likelihoods[2] = -(double)INFINITY;
+    CHECK_STATUS(DIVERGED, task_result_check(&t, &s));
+}

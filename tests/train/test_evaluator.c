@@ -64,3 +64,16 @@ TEST(losses_of_the_mark_are_also_summed_separately)
     CHECK_NEAR(e.mark_loss_sum / (double)e.marks, e.loss_sum / (double)e.tokens, 0.2);
     training_close(&t);
 }
+
+TEST(evaluation_without_tokens_or_with_a_loss_that_is_not_finite_fails)
+{
+    struct evaluation v = {.loss_sum = 3, .tokens = 2};
+    CHECK_STATUS(OK, evaluator_check(&v, "a.txt"));
+    v.loss_sum = (double)NAN;
+    CHECK_STATUS(DIVERGED, evaluator_check(&v, "a.txt"));
+    CHECK_MESSAGE("a.txt: the loss is nan");
+    v.loss_sum = (double)INFINITY;
+    CHECK_STATUS(DIVERGED, evaluator_check(&v, "a.txt"));
+    v.tokens = 0;
+    CHECK_STATUS(DATA, evaluator_check(&v, "a.txt"));
+}

@@ -1,7 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/weight_map.h"
 
+#include "base/file.h"
+
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* A link in place of a weight file may only lead to a file beside it, or to where the Hugging Face
+ * Hub's cache keeps the contents of a snapshot's files: not to any other file of this machine. */
+static enum status check_link(const char *folder, const char *name)
+{
+    static const char blobs[] = "../../blobs/";
+    char target[PATH_MAX];
+    char *path = file_join(folder, name);
+    ssize_t len = readlink(path, target, sizeof target - 1);
+    enum status st = STATUS_OK;
+    if (len < 0) goto out; /* not a link, or the reader will say what is wrong */
+    target[len] = 0;
+    const char *rest = strncmp(target, blobs, strlen(blobs)) ? target : target + strlen(blobs);
+    if (!rest[0] || strchr(rest, '/') || rest[0] == '.')
+        FAIL_OUT(DATA, "%s: a link to %s, outside the model's folder: copy the file", path, target);
+out:
+    free(path);
+    return st;
+}
+
+static enum status check_file(const char *index, const char *name)
+{
+    if (!name[0] || strchr(name, '/') || name[0] == '.')
+        FAIL(DATA, "%s: weight_map names \"%s\", which is not a file of the folder", index, name);
+    const char *slash = strrchr(index, '/');
+    char *folder = heap_string(slash ? index : ".", slash ? (size_t)(slash - index) + 1 : 1);
+    enum status st = check_link(folder, name);
+    free(folder);
+    return st;
+}
 
 enum status weight_map_read(const char *index, struct json **root, const struct json **map)
 {
@@ -12,10 +47,7 @@ enum status weight_map_read(const char *index, struct json **root, const struct 
     for (const struct json *v = json_first(*map); v; v = json_next(v)) {
         if (!json_is_string(v))
             FAIL_OUT(DATA, "%s: weight_map: %s: expected the name of a file", index, json_key(v));
-        const char *name = json_string(v);
-        if (!name[0] || strchr(name, '/') || name[0] == '.')
-            FAIL_OUT(DATA, "%s: weight_map names \"%s\", which is not a file of the folder", index,
-                     name);
+        TRY_OUT(check_file(index, json_string(v)));
     }
     return STATUS_OK;
 out:

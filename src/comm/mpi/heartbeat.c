@@ -2,32 +2,55 @@
 #include "comm/mpi/heartbeat.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "comm/mpi/local_peers.h"
 
 #include <mpi.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Seconds between heartbeats, and between polls.  One poll adds at most max_poll_s to the silence:
- * a host that slept, or a process that was suspended, missed heartbeats because it did not poll. */
-static const double beat_s = 1, poll_s = 0.2, max_poll_s = 1;
+/* Seconds between heartbeats; between polls; between messages about changes of a rank's state.  One
+ * poll adds at most max_poll_s to a silence: a host that slept, or a process that was suspended,
+ * missed heartbeats because it did not poll. */
+static const double beat_s = 1, poll_s = 0.02, urgent_s = 0.01, max_poll_s = 1;
+/* How long a rank that found a failure waits for the one that should report it; how long one that
+ * heard of a failure waits to be ended; and how long one that reports tries to tell the others. */
+static const double report_grace_s = 2, end_grace_s = 3, tell_s = 1;
 
-enum beat { ALIVE, LEAVING };
+enum { LOCK_GRACE_S = 2 };  /* for the report of a hang: see activity_exit_in */
+enum { MAX_CHANNELS = 31 }; /* distances 1, 2, 4, ... between ranks */
+
+/* The messages to and from the ranks at one distance. */
+struct channel {
+    struct rank_report *received, *sent; /* of all ranks */
+    MPI_Request receive, send;
+    bool is_due;                    /* a message is to be sent */
+    bool is_broken;                 /* MPI reported an error: the other rank may have died */
+    bool has_ended, peer_has_ended; /* its last message was sent; received */
+};
 
 struct heartbeat {
     struct progress_job job; /* first: heartbeat_step casts its job to this */
     MPI_Comm world;
-    int rank, size;
-    char previous_host[MPI_MAX_PROCESSOR_NAME];
-    int received, sent; /* enum beat: the messages' buffers */
-    MPI_Request receive, send;
-    double polled_s, sent_s, silent_s;
-    bool has_left, previous_has_left;
-    atomic_bool is_leaving;
+    void (*end)(int exit_code);
+    struct failure_detector detector;
+    struct local_peers *peers;
+    struct channel channels[MAX_CHANNELS];
+    int num_channels;
+    double polled_s, beat_at_s, urgent_at_s;
+    bool is_urgent;            /* a rank's state has changed since the last message */
+    double failed_s, ending_s; /* when a failure was found; when one was heard of; 0: none */
+    atomic_bool is_leaving, is_ending;
+    atomic_int exit_code; /* if is_ending */
+    double told_s;        /* since when the others are being told; 0: not yet */
 };
 
-static int previous_rank(const struct heartbeat *h) { return (h->rank + h->size - 1) % h->size; }
-static int next_rank(const struct heartbeat *h) { return (h->rank + 1) % h->size; }
+static size_t table_bytes(const struct heartbeat *h)
+{
+    return (size_t)h->detector.size * sizeof(struct rank_report);
+}
 
 static enum status check(int code)
 {
@@ -38,62 +61,223 @@ static enum status check(int code)
     FAIL(COMM, "heartbeat between ranks: %s", text);
 }
 
-static enum status poll_receive(struct heartbeat *h)
+/* --- messages ------------------------------------------------------------------------------ */
+
+static void post_receive(struct heartbeat *h, int i)
 {
-    int has_arrived;
-    if (h->previous_has_left) return STATUS_OK;
-    TRY(check(MPI_Test(&h->receive, &has_arrived, MPI_STATUS_IGNORE)));
-    if (!has_arrived) return STATUS_OK;
-    h->silent_s = 0;
-    h->previous_has_left = h->received == LEAVING;
-    if (!h->previous_has_left)
-        TRY(check(MPI_Irecv(&h->received, 1, MPI_INT, previous_rank(h), 0, h->world, &h->receive)));
-    return STATUS_OK;
+    struct channel *c = &h->channels[i];
+    int size = h->detector.size, from = (h->detector.rank + size - (1 << i)) % size;
+    c->is_broken = MPI_Irecv(c->received, (int)table_bytes(h), MPI_BYTE, from, i, h->world,
+                             &c->receive) != MPI_SUCCESS;
 }
 
-static enum status poll_send(struct heartbeat *h, double now_s, bool leaves)
+/* Whether all ranks have left, as far as the reports say. */
+static bool all_have_left(const struct heartbeat *h, const struct rank_report *reports)
 {
-    int is_done;
-    TRY(check(MPI_Test(&h->send, &is_done, MPI_STATUS_IGNORE)));
-    if (!is_done || h->has_left || (!leaves && now_s - h->sent_s < beat_s)) return STATUS_OK;
-    h->sent = leaves ? LEAVING : ALIVE, h->sent_s = now_s, h->has_left = leaves;
-    TRY(check(MPI_Isend(&h->sent, 1, MPI_INT, next_rank(h), 0, h->world, &h->send)));
-    return STATUS_OK;
+    int r = 0;
+    while (r < h->detector.size && reports[r].state == RANK_LEFT) r++;
+    return r == h->detector.size;
 }
+
+static void receive(struct heartbeat *h, int i)
+{
+    struct channel *c = &h->channels[i];
+    int has_arrived = 1;
+    while (has_arrived && !c->is_broken && !c->peer_has_ended) {
+        c->is_broken = MPI_Test(&c->receive, &has_arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+        if (!has_arrived || c->is_broken) return;
+        if (failure_detector_merge(&h->detector, c->received)) h->is_urgent = true;
+        c->peer_has_ended = all_have_left(h, c->received);
+        if (!c->peer_has_ended) post_receive(h, i);
+    }
+}
+
+/* Sends the reports unless the last message is still in flight. */
+static void send(struct heartbeat *h, int i)
+{
+    struct channel *c = &h->channels[i];
+    int size = h->detector.size, to = (h->detector.rank + (1 << i)) % size, is_done = 0;
+    if (!c->is_due || c->is_broken || c->has_ended) return;
+    c->is_broken = MPI_Test(&c->send, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    if (!is_done || c->is_broken) return;
+    memcpy(c->sent, h->detector.reports, table_bytes(h));
+    c->is_due = false, c->has_ended = all_have_left(h, c->sent);
+    c->is_broken =
+        MPI_Isend(c->sent, (int)table_bytes(h), MPI_BYTE, to, i, h->world, &c->send) != MPI_SUCCESS;
+}
+
+/* Sends where a message is due; returns whether none is any more. */
+static bool send_all(struct heartbeat *h)
+{
+    bool is_due = false;
+    for (int i = 0; i < h->num_channels; i++) {
+        struct channel *c = &h->channels[i];
+        send(h, i);
+        is_due = is_due || (c->is_due && !c->is_broken && !c->has_ended);
+    }
+    return !is_due;
+}
+
+static void set_due(struct heartbeat *h)
+{
+    for (int i = 0; i < h->num_channels; i++) h->channels[i].is_due = true;
+}
+
+/* Whether all messages have been sent and received. */
+static bool is_silent(struct heartbeat *h)
+{
+    for (int i = 0; i < h->num_channels; i++) {
+        struct channel *c = &h->channels[i];
+        int is_done = 0;
+        if (c->is_broken) continue;
+        if (!c->has_ended || !c->peer_has_ended) return false;
+        if (MPI_Test(&c->send, &is_done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !is_done)
+            return false;
+    }
+    return true;
+}
+
+/* --- failures ------------------------------------------------------------------------------ */
+
+static void set_state(struct heartbeat *h, int rank, enum rank_state state, int code)
+{
+    if (failure_detector_set_state(&h->detector, rank, state, code)) h->is_urgent = true;
+}
+
+static void observe_peers(struct heartbeat *h)
+{
+    int rank, status;
+    bool ends;
+    while (local_peers_find_death(h->peers, &rank, &status, &ends)) {
+        struct activity a;
+        if (h->detector.reports[rank].state != RANK_RUNNING) continue;
+        if (local_peers_read_activity(h->peers, rank, &a))
+            failure_detector_set_activity(&h->detector, rank, &a);
+        set_state(h, rank, ends ? RANK_ENDING : RANK_DEAD,
+                  ends ? status_exit_code(STATUS_COMM) : status);
+    }
+}
+
+/* A process that is stopped sends no reports, but its activity can be read. */
+static void observe_silent(struct heartbeat *h)
+{
+    struct failure_detector *d = &h->detector;
+    for (int r = 0; r < d->size; r++) {
+        struct activity a;
+        if (d->silent_s[r] > 2 * beat_s && local_peers_read_activity(h->peers, r, &a))
+            failure_detector_set_activity(d, r, &a);
+    }
+}
+
+/* A rank that ends on purpose may be ended by another rank before its last heartbeat. */
+static void observe_endings(struct heartbeat *h)
+{
+    for (int r = 0; r < h->detector.size; r++) {
+        struct activity a;
+        if (r == h->detector.rank || !local_peers_read_activity(h->peers, r, &a)) continue;
+        if (a.is_ending) set_state(h, r, RANK_ENDING, status_exit_code(STATUS_COMM));
+    }
+}
+
+/* Reports the failure and ends all ranks. */
+static void report(struct heartbeat *h, enum status st)
+{
+    double until = clock_monotonic_s() + tell_s;
+    activity_set_ending();
+    activity_exit_in(LOCK_GRACE_S, status_exit_code(st), status_message());
+    log_failure(st);
+    if (st == STATUS_HANG) failure_detector_log_ranks(&h->detector);
+    activity_exit_in(0, 0, NULL);
+    set_state(h, h->detector.rank, RANK_ENDING, status_exit_code(st));
+    set_due(h);
+    while (!send_all(h) && clock_monotonic_s() < until) {
+    }
+    h->end(status_exit_code(st));
+}
+
+static void react(struct heartbeat *h, double now_s)
+{
+    int ending;
+    enum status st = failure_detector_check(&h->detector, &ending);
+    if (st) observe_endings(h);
+    if (st) st = failure_detector_check(&h->detector, &ending);
+    if (ending && !(h->ending_s > 0)) {
+        h->ending_s = now_s;
+        /* Another rank reports it, but rank 0 has the log. */
+        enum status death =
+            h->detector.rank ? STATUS_OK : failure_detector_check_deaths(&h->detector);
+        if (death) log_failure(death);
+    }
+    if (ending && now_s - h->ending_s > end_grace_s) {
+        activity_set_ending();
+        h->end(ending);
+    }
+    if (!st) return;
+    if (!(h->failed_s > 0)) h->failed_s = now_s;
+    if (failure_detector_is_reporter(&h->detector) || now_s - h->failed_s > report_grace_s)
+        report(h, st);
+}
+
+/* --- the job ------------------------------------------------------------------------------- */
 
 static enum status heartbeat_step(struct progress_job *job, bool *is_over)
 {
     struct heartbeat *h = (struct heartbeat *)job;
     double now_s = clock_monotonic_s(), since_s = now_s - h->polled_s;
-    bool leaves = atomic_load(&h->is_leaving);
-    if (since_s < poll_s && !leaves) return STATUS_OK;
+    bool leaves = atomic_load(&h->is_leaving), ends = atomic_load(&h->is_ending);
+    if (since_s < poll_s && !leaves && !ends) return STATUS_OK;
     h->polled_s = now_s;
-    h->silent_s += since_s < max_poll_s ? since_s : max_poll_s;
-    TRY(poll_receive(h));
-    TRY(poll_send(h, now_s, leaves));
-    *is_over = h->previous_has_left && h->has_left && h->send == MPI_REQUEST_NULL;
-    if (!h->previous_has_left && h->silent_s > HEARTBEAT_TIMEOUT_S)
-        FAIL(COMM, "rank %d on %s is gone: no heartbeat for %d s", previous_rank(h),
-             h->previous_host, HEARTBEAT_TIMEOUT_S);
+    failure_detector_poll(&h->detector, since_s < max_poll_s ? since_s : max_poll_s);
+    if (leaves) set_state(h, h->detector.rank, RANK_LEFT, 0);
+    if (ends) set_state(h, h->detector.rank, RANK_ENDING, atomic_load(&h->exit_code));
+    for (int i = 0; i < h->num_channels; i++) receive(h, i);
+    observe_peers(h);
+    observe_silent(h);
+    if (!ends) react(h, now_s);
+    bool is_due = now_s - h->beat_at_s >= beat_s;
+    if (is_due) h->beat_at_s = now_s;
+    if (is_due || (h->is_urgent && now_s - h->urgent_at_s >= urgent_s)) {
+        h->is_urgent = false, h->urgent_at_s = now_s;
+        set_due(h);
+    }
+    bool is_sent = send_all(h) && !h->is_urgent;
+    if (ends && !(h->told_s > 0)) h->told_s = now_s;
+    *is_over = ends ? is_sent || now_s - h->told_s > tell_s : leaves && is_silent(h);
     return STATUS_OK;
 }
 
-enum status heartbeat_make(int world, struct heartbeat **out)
+static enum status exchange_identities(struct heartbeat *h)
 {
-    char host[MPI_MAX_PROCESSOR_NAME] = "";
-    int length;
+    struct failure_detector *d = &h->detector;
+    local_peers_identify(&d->who[d->rank]);
+    TRY(check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, d->who, (int)sizeof *d->who,
+                            MPI_BYTE, h->world)));
+    h->peers = local_peers_make(d->who, d->rank, d->size);
+    d->process_state = local_peers_process_state, d->context = h->peers;
+    /* A rank may end only after the others have opened it. */
+    TRY(check(MPI_Barrier(h->world)));
+    return STATUS_OK;
+}
+
+enum status heartbeat_make(int world, void (*end)(int exit_code), struct heartbeat **out)
+{
+    int rank, size;
     struct heartbeat *h = *out = heap(sizeof *h);
     h->job = (struct progress_job){.step = heartbeat_step, .is_background = true};
-    h->receive = h->send = MPI_REQUEST_NULL;
+    h->end = end;
     h->polled_s = clock_monotonic_s();
     TRY(check(MPI_Comm_dup(MPI_Comm_f2c(world), &h->world)));
-    TRY(check(MPI_Comm_rank(h->world, &h->rank)));
-    TRY(check(MPI_Comm_size(h->world, &h->size)));
-    TRY(check(MPI_Get_processor_name(host, &length)));
-    TRY(check(MPI_Sendrecv(host, sizeof host, MPI_CHAR, next_rank(h), 0, h->previous_host,
-                           sizeof h->previous_host, MPI_CHAR, previous_rank(h), 0, h->world,
-                           MPI_STATUS_IGNORE)));
-    TRY(check(MPI_Irecv(&h->received, 1, MPI_INT, previous_rank(h), 0, h->world, &h->receive)));
+    TRY(check(MPI_Comm_set_errhandler(h->world, MPI_ERRORS_RETURN)));
+    TRY(check(MPI_Comm_rank(h->world, &rank)));
+    TRY(check(MPI_Comm_size(h->world, &size)));
+    failure_detector_init(&h->detector, rank, size);
+    TRY(exchange_identities(h));
+    for (int distance = 1; distance < size && h->num_channels < MAX_CHANNELS; distance *= 2) {
+        struct channel *c = &h->channels[h->num_channels];
+        c->received = heap(table_bytes(h)), c->sent = heap(table_bytes(h));
+        c->send = MPI_REQUEST_NULL;
+        post_receive(h, h->num_channels++);
+    }
     return STATUS_OK;
 }
 
@@ -101,4 +285,19 @@ struct progress_job *heartbeat_job(struct heartbeat *h) { return &h->job; }
 
 void heartbeat_leave(struct heartbeat *h) { atomic_store(&h->is_leaving, true); }
 
-void heartbeat_free(struct heartbeat *h) { free(h); }
+void heartbeat_end(struct heartbeat *h, int exit_code)
+{
+    activity_set_ending();
+    atomic_store(&h->exit_code, exit_code);
+    atomic_store(&h->is_ending, true);
+}
+
+void heartbeat_free(struct heartbeat *h)
+{
+    if (!h) return;
+    for (int i = 0; i < h->num_channels; i++)
+        free(h->channels[i].received), free(h->channels[i].sent);
+    local_peers_free(h->peers);
+    failure_detector_release(&h->detector);
+    free(h);
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi/mpi.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "comm/mpi/heartbeat.h"
@@ -474,7 +475,7 @@ static enum status open_next(struct mpi_operation *op, bool *is_over)
     TRY(check(op, MPI_Comm_dup(MPI_COMM_WORLD, &op->out)));
     TRY(check(op, MPI_Comm_rank(op->out, &op->comm.rank)));
     TRY(check(op, MPI_Comm_size(op->out, &op->comm.size)));
-    TRY(heartbeat_make(MPI_Comm_c2f(op->out), &group_of(op)->engine->heartbeat));
+    TRY(heartbeat_make(MPI_Comm_c2f(op->out), mpi_abort, &group_of(op)->engine->heartbeat));
     return STATUS_OK;
 }
 
@@ -526,9 +527,13 @@ void mpi_close(struct comm *world, enum status how)
     if (!world->group) return;
     struct mpi_group *g = world->group;
     struct mpi_engine *e = g->engine;
-    if (how == STATUS_OK || how == STATUS_REQUEUE) {
+    bool is_good = how == STATUS_OK || how == STATUS_REQUEUE;
+    if (is_good)
         heartbeat_leave(e->heartbeat);
-        progress_wait(e->progress, heartbeat_job(e->heartbeat));
+    else
+        heartbeat_end(e->heartbeat, status_exit_code(how));
+    progress_wait(e->progress, heartbeat_job(e->heartbeat));
+    if (is_good) {
         struct mpi_operation *op = operation_acquire(world, "closing", close_next);
         operation_run(op); /* a failure no longer matters */
         operation_recycle(op);
@@ -555,6 +560,7 @@ static void wait_until_read(int fd)
 void mpi_abort(int exit_code)
 {
     int is_initialized = 0, is_finalized = 0;
+    activity_set_ending();
     wait_until_read(STDERR_FILENO);
     MPI_Initialized(&is_initialized);
     MPI_Finalized(&is_finalized);

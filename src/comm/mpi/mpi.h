@@ -3,7 +3,8 @@
  * Threads  A progress thread makes every MPI call but those of mpi_abort, so transfers proceed
  *          while the program computes (progress.h).
  * Ranks    A process opens it at most once; opening is collective.
- * Errors   COMM: MPI reports an error, or a rank's heartbeat has stopped (heartbeat.h). */
+ * Errors   COMM: MPI reports an error.  When a rank hangs or has died, no function returns: one
+ *          rank reports it, and all end (heartbeat.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -41,7 +41,7 @@ static struct progress_job *step_all(struct progress_thread *p)
     for (struct progress_job **at = &p->pending; *at;) {
         struct progress_job *job = *at;
         bool is_over = false;
-        enum status st = p->failure.status;
+        enum status st = job->is_background ? STATUS_OK : p->failure.status;
         if (!st) st = status_save(&p->failure, job->step(job, &is_over));
         if (!st && !is_over) {
             at = &job->next;

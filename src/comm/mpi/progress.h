@@ -13,7 +13,7 @@
 struct progress_job {
     /* Advances the job as far as possible without waiting; sets *is_over when it is complete. */
     enum status (*step)(struct progress_job *job, bool *is_over);
-    bool is_background; /* an occasional step suffices while nobody waits */
+    bool is_background; /* an occasional step suffices while nobody waits; it survives failures */
     /* The progress thread's. */
     bool is_over, has_failed;
     struct progress_job *next;
@@ -27,6 +27,6 @@ enum status progress_open(struct progress_thread **out);
 void progress_close(struct progress_thread *p);
 
 void progress_start(struct progress_thread *p, struct progress_job *job);
-/* Waits until the job is over.  The first failure of any job ends all jobs, now and later, and is
- * returned for each; NULL: there was none. */
+/* Waits until the job is over.  The first failure of any job ends all jobs but those in the
+ * background, now and later, and is returned for each; NULL: there was none. */
 const struct failure *progress_wait(struct progress_thread *p, struct progress_job *job);

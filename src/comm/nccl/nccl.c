@@ -254,6 +254,7 @@ static enum status declare_p2p(const struct comm *c, const struct p2p_message *s
 static struct comm group_new(const struct comm *host, struct nccl *n, const char *name)
 {
     static const struct transport nccl = {.name = "nccl",
+                                          .own_order = true,
                                           .split = split,
                                           .release = release,
                                           .start = start,

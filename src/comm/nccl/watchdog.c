@@ -46,7 +46,7 @@ static enum status check_transfer(struct watchdog *w, struct tracked_transfer *t
     double now = clock_monotonic_s();
     if (!(t->begun_s > 0)) t->begun_s = now;
     if (now - t->begun_s > w->timeout_s)
-        FAIL(COMM,
+        FAIL(HANG,
              "%s of %zu %s on rank %d of %d in group %s timed out after %g s: a rank is gone, or "
              "has started another transfer",
              transfer_name(t->transfer.kind), t->transfer.count,

@@ -3,8 +3,8 @@
  * If a rank dies, its peers' GPUs hang in the collective and their hosts hang in synchronization.
  * Errors   If the library reports an error, or a transfer takes longer than its time limit, the
  *          watchdog aborts all communicators, which ends every wait.  From then on watchdog_enter
- *          and watchdog_leave return COMM with the reason.  Data of transfers that had not ended
- *          is undefined.
+ *          and watchdog_leave return COMM or HANG with the reason.  Data of transfers that had not
+ *          ended is undefined.
  * Threads  All functions are called by the queue's thread. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

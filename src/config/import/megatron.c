@@ -411,12 +411,10 @@ static enum status set_tokenizer(struct import *im)
     return import_setf(im, path, "data.tokenizer", hub ? "hf://%s" : "%s", name);
 }
 
-/* The order of the cyclic sampler depends on the original's data-parallel ranks. */
 static enum status set_sampler(struct import *im, const struct import_layout *l)
 {
     const struct import_item *kind = import_get(im, "--dataloader-type");
     const char *word = kind && kind->count == 1 ? kind->values[0] : "single";
-    int64_t model = l->tp * l->pp * l->cp;
     if (kind && !strcmp(word, "single")) import_add_note(im, IMPORT_IDLE, kind, "same here");
     if (!strcmp(word, "single")) return STATUS_OK;
     if (!strcmp(word, "external")) {
@@ -424,13 +422,7 @@ static enum status set_sampler(struct import *im, const struct import_layout *l)
         return STATUS_OK;
     }
     if (strcmp(word, "cyclic")) return import_bad_value(im, kind, "single, cyclic or external");
-    TRY(import_set(im, kind, "data.sampler",
-                   has(im, "--no-data-sharding") ? "cyclic_unsharded" : "cyclic",
-                   l->ranks ? "The order of the original's ranks, on any number of ranks here."
-                            : "The order depends on data.sampler_ranks, the original's "
-                              "data-parallel ranks, unknown here: those of the run count."));
-    if (l->ranks) TRY(import_set_int(im, kind, "data.sampler_ranks", l->ranks / model, ""));
-    return import_set_int(im, kind, "data.sampler_rows", l->micro_batch, "");
+    return rules_set_cyclic(im, kind, l, !has(im, "--no-data-sharding"));
 }
 
 static enum status set_data(struct import *im)

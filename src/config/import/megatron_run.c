@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/megatron.h"
 
+#include "config/batch_ramp.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,8 +81,34 @@ static enum status set_decoupled(struct import *im)
                             "lr_scheduler.decoupled_min_lr_factor", rate);
 }
 
+/* --rampup-batch-size START INCREMENT SAMPLES. */
+static enum status set_ramp(struct import *im, const struct import_item *samples, int64_t global,
+                            struct batch_ramp *ramp)
+{
+    const struct import_item *item = import_get(im, "--rampup-batch-size");
+    const struct training_config *t = &im->config.training;
+    struct text list = {0};
+    *ramp = (struct batch_ramp){.global = global};
+    if (!item) return STATUS_OK;
+    if (item->count != 3) return import_bad_value(im, item, "START INCREMENT SAMPLES");
+    if (!samples)
+        FAIL(CONFIG, "%s: --rampup-batch-size requires --train-samples, as in Megatron-LM",
+             im->file);
+    for (size_t i = 0; i < 3; i++) text_addf(&list, "%s%s", i ? ", " : "[", item->values[i]);
+    text_adds(&list, "]");
+    enum status st = import_set(im, item, "training.batch_ramp", list.data,
+                                "Steps grow exactly where Megatron-LM's do.");
+    text_release(&list);
+    TRY(st);
+    st = batch_ramp_check(t);
+    if (st) return status_prefix(st, "%s: --rampup-batch-size", im->file);
+    *ramp = batch_ramp_of(t, global);
+    return STATUS_OK;
+}
+
 enum status megatron_import_schedule(struct import *im, int64_t global_batch)
 {
+    struct batch_ramp ramp;
     const struct import_item *iters = import_get(im, "--train-iters");
     const struct import_item *all = import_get(im, "--train-samples");
     const struct import_item *rate = import_get(im, "--lr"), *decay_item, *warmup_item;
@@ -92,8 +120,9 @@ enum status megatron_import_schedule(struct import *im, int64_t global_batch)
     if (all && !global_batch)
         FAIL(CONFIG, "%s: --train-samples requires --global-batch-size", im->file);
     TRY(import_parse_int(im, all ? all : iters, 0, 1LL << 50, &total));
-    TRY(import_set_int(im, all ? all : iters, "training.steps", all ? total / global_batch : total,
-                       ""));
+    TRY(set_ramp(im, all, global_batch, &ramp));
+    TRY(import_set_int(im, all ? all : iters, "training.steps",
+                       all ? batch_ramp_steps_of_samples(&ramp, total) : total, ""));
     if (all && total <= MAX_SAMPLES)
         TRY(import_set_int(im, all, "data.samples", total,
                            "The order of samples depends on their number."));
@@ -115,7 +144,7 @@ enum status megatron_import_schedule(struct import *im, int64_t global_batch)
         FAIL(CONFIG, "%s: a warmup of %lld is longer than the schedule (%lld)", im->file,
              (long long)warmup, (long long)decay);
     TRY(import_set_int(im, warmup_item, "lr_scheduler.warmup_steps",
-                       all ? warmup / global_batch : warmup,
+                       all ? batch_ramp_steps_of_samples(&ramp, warmup) : warmup,
                        all && warmup ? "Rounded down; warmup_samples is exact." : ""));
     if (all) {
         TRY(import_set_int(im, warmup_item, "lr_scheduler.warmup_samples", warmup, ""));

@@ -381,6 +381,29 @@ static enum status set_data(struct import *im)
     return STATUS_OK;
 }
 
+/* NeMo's sampler differs from Megatron-LM's in where an epoch ends.  Data that is not in Megatron's
+ * format has other loaders. */
+static enum status set_sampler(struct import *im, const struct import_layout *l)
+{
+    const struct import_item *kind = import_get(im, "data.dataloader_type");
+    const char *word = import_get_string(im, "data.dataloader_type", "single");
+    const struct import_item *last = import_get(im, "data.drop_last");
+    bool drops;
+    TRY(import_get_bool(im, "data.drop_last", true, &drops));
+    if (im->config.data.order != ORDER_megatron || !kind) return STATUS_OK;
+    if (!strcmp(word, "single")) {
+        import_add_note(im, IMPORT_IDLE, kind, "same here");
+        return STATUS_OK;
+    }
+    if (strcmp(word, "cyclic")) return import_bad_value(im, kind, "single or cyclic");
+    if (last)
+        import_add_note(im, drops ? IMPORT_IDLE : IMPORT_UNSUPPORTED, last,
+                        "the last partial batch of an epoch is always dropped");
+    TRY(rules_set_cyclic(im, kind, l, true));
+    return import_set_int(im, kind, "data.sampler_batch", l->global_batch,
+                          "NeMo's epochs end with a whole step.");
+}
+
 static enum status set_validation(struct import *im)
 {
     const struct import_item *every = import_get(im, "trainer.val_check_interval");
@@ -492,6 +515,7 @@ static enum status apply_rules(struct import *im)
     TRY(set_checkpoint(im));
     TRY(set_metrics(im));
     TRY(set_data(im));
+    TRY(set_sampler(im, &l));
     TRY(set_validation(im));
     return import_apply_rows(im, rows, NUM_ROWS);
 }

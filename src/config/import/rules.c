@@ -226,6 +226,18 @@ enum status rules_add_blend(struct import *im, const struct import_item *item, c
     return count > 1 ? import_set(im, item, "data.blend", "lengths", "") : STATUS_OK;
 }
 
+enum status rules_set_cyclic(struct import *im, const struct import_item *item,
+                             const struct import_layout *l, bool sharded)
+{
+    int64_t ranks = l->ranks / (l->tp * l->pp * l->cp);
+    TRY(import_set(im, item, "data.sampler", sharded ? "cyclic" : "cyclic_unsharded",
+                   l->ranks ? "The order of the original's ranks, on any number of ranks here."
+                            : "The order depends on data.sampler_ranks, the original's "
+                              "data-parallel ranks, unknown here: those of the run count."));
+    if (l->ranks) TRY(import_set_int(im, item, "data.sampler_ranks", ranks, ""));
+    return import_set_int(im, item, "data.sampler_rows", l->micro_batch, "");
+}
+
 enum status rules_apply_setting(struct import *im, const char *setting)
 {
     const char *equals = strchr(setting, '=');

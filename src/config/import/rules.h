@@ -40,5 +40,8 @@ enum status rules_check_window(struct import *im, const char *key);
  * have weights and others do not. */
 enum status rules_add_blend(struct import *im, const struct import_item *item, char *const *values,
                             size_t count);
+/* Megatron-LM's cyclic sampler, whose order depends on the original's data-parallel ranks. */
+enum status rules_set_cyclic(struct import *im, const struct import_item *item,
+                             const struct import_layout *l, bool sharded);
 /* Applies section.key=value of ours over the imported values. */
 enum status rules_apply_setting(struct import *im, const char *setting);

@@ -149,7 +149,51 @@ static enum status add_matched_token(struct tokenizer *t, const struct json *roo
     return STATUS_OK;
 }
 
-static enum status read_added(struct tokenizer *t, const struct json *root)
+const char *hf_json_token_name(const struct json *config, const char *key)
+{
+    const struct json *name = json_get(config, key);
+    if (json_is_object(name)) name = json_get(name, "content");
+    return json_is_string(name) ? json_string(name) : NULL;
+}
+
+/* The ID that Hugging Face's tokenizers gives an added token: its own if the vocabulary has it,
+ * otherwise the next one. */
+static enum status find_added_id(const struct tokenizer *t, const struct json *vocab,
+                                 const char *name, int64_t *id)
+{
+    const struct json *own = json_get(vocab, name);
+    int64_t size = (int64_t)json_count(vocab);
+    if (own && json_as_int(own, 0, VOCABULARY_MAX_ID, id)) return STATUS_OK;
+    *id = t->vocab_size > size ? t->vocab_size : size;
+    if (*id > VOCABULARY_MAX_ID) FAIL(DATA, "%s: too many tokens", t->path);
+    return STATUS_OK;
+}
+
+/* Adds the BOS or EOS that tokenizer_config.json names, unless tokenizer.json has it. */
+static enum status add_named_token(struct tokenizer *t, const struct json *root,
+                                   const struct json *config, const char *key)
+{
+    const struct json *value = json_get(config, key);
+    const char *name = hf_json_token_name(config, key);
+    struct added_token token = {.special = true};
+    int64_t id;
+    if (!name && value && !json_is_null(value))
+        FAIL(DATA,
+             "%s: tokenizer_config.json beside it: %s: expected a string, or an object with "
+             "\"content\"",
+             t->path, key);
+    if (!name || !name[0] || special_tokens_find(&t->special_tokens, name) >= 0) return STATUS_OK;
+    TRY(find_added_id(t, json_get(json_get(root, "model"), "vocab"), name, &id));
+    token.id = (int32_t)id;
+    special_tokens_add(&t->special_tokens, name, token.id);
+    if (added_tokens_add(&t->added_tokens, 0, name, token))
+        FAIL(DATA, "%s: %s \"%s\": %s", t->path, key, name, status_message());
+    if (id >= t->vocab_size) t->vocab_size = token.id + 1;
+    return STATUS_OK;
+}
+
+static enum status read_added(struct tokenizer *t, const struct json *root,
+                              const struct json *config)
 {
     const struct json *added = json_get(root, "added_tokens");
     for (const struct json *v = json_first(added); v; v = json_next(v)) {
@@ -162,6 +206,8 @@ static enum status read_added(struct tokenizer *t, const struct json *root)
         TRY(add_matched_token(t, root, v, content, (int32_t)id));
         if (id >= t->vocab_size) t->vocab_size = (int32_t)id + 1;
     }
+    TRY(add_named_token(t, root, config, "bos_token"));
+    TRY(add_named_token(t, root, config, "eos_token"));
     special_tokens_sort(&t->special_tokens);
     for (size_t i = 1; i < t->special_tokens.count; i++)
         if (t->special_tokens.all[i].id == t->special_tokens.all[i - 1].id)
@@ -182,16 +228,23 @@ static const char *template_end(const struct json *post, bool last)
     return json_is_string(id) ? json_string(id) : NULL;
 }
 
-static void find_bos_and_eos(struct tokenizer *t, const struct json *root)
+/* tokenizer_config.json comes first; a template adds its tokens whatever that names.  Without
+ * tokenizer_config.json a known name will do. */
+static void find_bos_and_eos(struct tokenizer *t, const struct json *root,
+                             const struct json *config)
 {
     static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<|startoftext|>"};
     static const char *const ends[] = {"<|end_of_text|>", "</s>", "<|endoftext|>"};
     const char *bos = template_end(json_get(root, "post_processor"), false);
     const char *eos = template_end(json_get(root, "post_processor"), true);
+    const char *named_bos = hf_json_token_name(config, "bos_token");
+    const char *named_eos = hf_json_token_name(config, "eos_token");
     if (bos) t->bos = special_tokens_find(&t->special_tokens, bos);
     t->adds_no_bos = t->bos < 0;
     if (eos) t->eos = special_tokens_find(&t->special_tokens, eos);
-    for (size_t i = 0; i < 3; i++) {
+    if (named_bos) t->bos = special_tokens_find(&t->special_tokens, named_bos);
+    if (named_eos) t->eos = special_tokens_find(&t->special_tokens, named_eos);
+    for (size_t i = 0; i < 3 && !config; i++) {
         if (t->bos < 0) t->bos = special_tokens_find(&t->special_tokens, begins[i]);
         if (t->eos < 0) t->eos = special_tokens_find(&t->special_tokens, ends[i]);
     }
@@ -211,16 +264,17 @@ static enum status check_model(const struct tokenizer *t, const struct json *roo
     return STATUS_OK;
 }
 
-static enum status read_model(struct tokenizer *t, const struct json *root)
+static enum status read_model(struct tokenizer *t, const struct json *root,
+                              const struct json *config)
 {
     const struct json *model = json_get(root, "model");
     TRY(check_model(t, root));
     if (!hf_char_bpe_matches(root))
         TRY(hf_pipeline_read_normalizer(t, json_get(root, "normalizer")));
-    TRY(read_added(t, root));
+    TRY(read_added(t, root, config));
     if (hf_char_bpe_matches(root)) {
         TRY(hf_char_bpe_read(t, root));
-        find_bos_and_eos(t, root);
+        find_bos_and_eos(t, root, config);
         return STATUS_OK;
     }
     t->format = FORMAT_HF_BYTE_LEVEL;
@@ -229,15 +283,16 @@ static enum status read_model(struct tokenizer *t, const struct json *root)
     TRY(hf_merges_read(t, json_get(model, "merges"), decode_byte_level_half));
     t->ignore_merges = json_true(json_get(model, "ignore_merges"));
     if (t->vocabulary.id_limit > t->vocab_size) t->vocab_size = t->vocabulary.id_limit;
-    find_bos_and_eos(t, root);
+    find_bos_and_eos(t, root, config);
     return STATUS_OK;
 }
 
-enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len)
+enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len,
+                         const struct json *config)
 {
     struct json *root;
     TRY(json_parse(bytes, len, t->path, &root));
-    enum status st = read_model(t, root);
+    enum status st = read_model(t, root, config);
     json_free(root);
     t->file_name = "tokenizer.json";
     return st;

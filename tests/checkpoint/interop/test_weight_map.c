@@ -4,6 +4,8 @@
 #include "base/file.h"
 #include "checkpoint/interop/weight_map.h"
 
+#include <unistd.h>
+
 static char *index_of(const char *json)
 {
     char *path = file_join(test_folder(), "index.json");
@@ -40,5 +42,32 @@ TEST(invalid_weight_maps_are_rejected)
         CHECK_STATUS(DATA, weight_map_read(path, &root, &map));
         CHECK_MESSAGE(wrong[i][1]);
         free(path);
+    }
+}
+
+/* Hugging Face's cache has links; a folder from elsewhere must not reach other files with one. */
+TEST(links_may_not_leave_the_folder)
+{
+    static const struct {
+        const char *target;
+        enum status status;
+    } cases[] = {
+        {"../../blobs/0123abcd", STATUS_OK}, {"two.bin", STATUS_OK},
+        {"/etc/passwd", STATUS_DATA},        {"../one.bin", STATUS_DATA},
+        {"../../blobs/../x", STATUS_DATA},   {"../../blobs/..", STATUS_DATA},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct json *root;
+        const struct json *map;
+        const char *folder = test_folder(), *path = test_path(folder, "index.json");
+        const char *json = "{\"weight_map\": {\"a\": \"one.bin\"}}";
+        CHECK_STATUS(OK, file_write(path, json, strlen(json)));
+        CHECK(symlink(cases[i].target, test_path(folder, "one.bin")) == 0);
+        enum status st = weight_map_read(path, &root, &map);
+        CHECK(st == cases[i].status);
+        if (st)
+            CHECK_MESSAGE("outside the model's folder");
+        else
+            json_free(root);
     }
 }

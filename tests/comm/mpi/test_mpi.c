@@ -8,9 +8,8 @@
 #include "comm/mpi/mpi.h"
 
 #include <sched.h>
-#include <signal.h>
 
-enum { RANKS_OF_A_TEST = 4, TIMED_OUT = 124 };
+enum { RANKS_OF_A_TEST = 4 };
 
 /* Runs RANKS(name) under a launcher. */
 static void launch(const char *name)
@@ -114,41 +113,6 @@ TEST(mpi_ends_all_ranks_when_one_fails)
     if (code < 0) skip();
     CHECK(code == status_exit_code(STATUS_DIVERGED));
     CHECK(strstr(err.data, "rank 1: DIVERGED: the loss is not finite"));
-    text_release(&err);
-}
-
-RANKS(killed)
-{
-    double x = 0;
-    TRY(comm_all_reduce(world, REDUCE_SUM, &x, 1));
-    if (world->rank == 2) raise(SIGKILL);
-    TRY(comm_all_reduce(world, REDUCE_SUM, &x, 1));
-    return STATUS_OK;
-}
-
-TEST(mpi_ends_all_ranks_when_one_is_killed)
-{
-    int code = launched_run(RANKS_OF_A_TEST, "killed", NULL);
-    if (code < 0) skip();
-    CHECK(code != 0 && code != TIMED_OUT);
-}
-
-RANKS(stopped)
-{
-    double x = 0;
-    TRY(comm_all_reduce(world, REDUCE_SUM, &x, 1));
-    if (world->rank == 2) raise(SIGSTOP); /* like a host that is gone: no launcher notices */
-    TRY(comm_all_reduce(world, REDUCE_SUM, &x, 1));
-    return STATUS_OK;
-}
-
-TEST(mpi_ends_all_ranks_when_heartbeats_stop)
-{
-    struct text err = {0};
-    int code = launched_run(RANKS_OF_A_TEST, "stopped", &err);
-    if (code < 0) skip();
-    CHECK(code == status_exit_code(STATUS_COMM));
-    CHECK(strstr(err.data, "rank 3: COMM: rank 2 on ") && strstr(err.data, " is gone"));
     text_release(&err);
 }
 

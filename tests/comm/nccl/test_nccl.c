@@ -231,11 +231,11 @@ static enum status misses_a_sum(const struct comm *c, struct queue *queue)
     if (c->rank == 0) {
         if (!st) st = comm_run(c, &again);
         if (!st) st = comm_all_reduce(c, REDUCE_SUM, &one, 1);
-        RANK_CHECK(st == STATUS_COMM);
+        RANK_CHECK(st == STATUS_HANG);
         RANK_CHECK(strstr(status_message(), "all_reduce of 1000 float32 on rank 0 of 2 in group "
                                             "shard timed out after 0.1 s"));
-        RANK_CHECK(comm_start(c, &t) == STATUS_COMM);
-        RANK_CHECK(comm_all_reduce(c, REDUCE_SUM, &one, 1) == STATUS_COMM);
+        RANK_CHECK(comm_start(c, &t) == STATUS_HANG);
+        RANK_CHECK(comm_all_reduce(c, REDUCE_SUM, &one, 1) == STATUS_HANG);
         RANK_CHECK(strstr(status_message(), "timed out") != NULL);
     }
     arena_release(&own);
@@ -250,7 +250,7 @@ static enum status misses_the_first_sum(const struct comm *c, struct queue *queu
     struct transfer t = sum_of(&own);
     if (c->rank == 0) st = comm_start(c, &t);
     arena_release(&own);
-    RANK_CHECK(st == (c->rank ? STATUS_OK : STATUS_COMM));
+    RANK_CHECK(st == (c->rank ? STATUS_OK : STATUS_HANG));
     return STATUS_OK;
 }
 
@@ -284,7 +284,7 @@ TEST(nccl_aborts_all_transfers_when_the_library_reports_an_error)
     stub_break(1, "the cable is out");
     enum status st = run_on(3, (struct with_nccl){.timeout_s = 0.2, .body = sums_until_failure});
     stub_break(0, NULL);
-    CHECK(st == STATUS_COMM);
+    CHECK(st == STATUS_COMM || st == STATUS_HANG); /* for the others rank 1 is missing */
 }
 
 static enum status reports(const struct comm *c, struct queue *queue)

@@ -75,6 +75,11 @@ TEST(flags_translate_and_absent_flags_get_megatrons_defaults)
          {"lr_scheduler.decoupled_min_lr_factor=0.5", "validation.steps=-1",
           "checkpoint.initial_load_path=\"base\"", "checkpoint.initial_load_model_only=true",
           "model.attn_mask_type=\"block_causal\""}},
+        {"--micro-batch-size 2 --global-batch-size 8 --train-samples 60 --lr-warmup-samples 12 "
+         "--rampup-batch-size 2 2 7 --decoupled-lr 1e-2",
+         {"training.batch_ramp=[2, 2, 7]", "training.global_batch_size=8", "training.steps=9",
+          "data.samples=60", "lr_scheduler.total_samples=60", "lr_scheduler.warmup_samples=12",
+          "lr_scheduler.warmup_steps=3", "optimizer.decoupled_lr=0.01"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im = {0};
@@ -118,7 +123,6 @@ TEST(flags_that_change_the_result_are_refused)
         {"--multi-latent-attention", "--multi-latent-attention", "not supported"},
         {"--squared-relu", "--squared-relu", "SwiGLU"},
         {"--mtp-num-layers 1", "--mtp-num-layers", "multi-token prediction"},
-        {"--rampup-batch-size 1 2 3", "--rampup-batch-size", "does not change during a run"},
         {"--normalization LayerNorm", "--normalization", "its normalization is RMSNorm"},
         {"--position-embedding-type yarn", "--position-embedding-type", "it uses RoPE"},
         {"--fp8-format hybrid --fp8-recipe mxfp8", "--fp8-recipe", "tensorwise"},

@@ -20,6 +20,31 @@ TEST(lengths_in_samples_stay_in_samples_and_steps_round_down)
     import_release(&im);
 }
 
+TEST(a_batch_ramp_requires_samples_and_sizes_that_reach_the_global_batch)
+{
+    static const struct {
+        const char *length, *ramp[3], *message;
+    } cases[] = {
+        {"--train-iters", {"8", "8", "100"}, "--rampup-batch-size requires --train-samples"},
+        {"--train-samples", {"8", "8"}, "expected START INCREMENT SAMPLES"},
+        {"--train-samples", {"8", "8", "x"}, "expected an array of whole numbers"},
+        {"--train-samples", {"8", "0", "100"}, "expected an array of whole numbers"},
+        {"--train-samples", {"8", "5", "100"}, "increment = 5: must divide the 8 rows"},
+        {"--train-samples", {"16", "8", "100"}, "must be less than training.global_batch_size"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct import im = {0};
+        CHECK_STATUS(OK, import_init(&im, "x", "Megatron-LM"));
+        im.config.training.global_batch_size = 16;
+        add(&im, cases[i].length, "1000"), add(&im, "--lr", "1");
+        import_add_item(&im, "--rampup-batch-size", 3, cases[i].ramp, cases[i].ramp[2] ? 3 : 2);
+        CHECK_STATUS(CONFIG, megatron_import_schedule(&im, 16));
+        CHECK_MESSAGE(cases[i].message);
+        CHECK_MESSAGE("x");
+        import_release(&im);
+    }
+}
+
 TEST(checkpoints_and_validation_are_off_by_default)
 {
     struct import im = {0};

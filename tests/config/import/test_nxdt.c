@@ -264,6 +264,27 @@ TEST(every_example_of_nxd_training_is_translated)
     }
 }
 
+TEST(the_cyclic_loader_is_nemos_sampler)
+{
+    struct import im = {0};
+    const char *const edits[][2] = {
+        {"dataloader_type: single", "dataloader_type: cyclic\n  drop_last: True"}};
+    const char *const expected[] = {"data.sampler=\"cyclic\"", "data.sampler_ranks=4",
+                                    "data.sampler_rows=1", "data.sampler_batch=1024", NULL};
+    CHECK_STATUS(OK, convert(&im, megatron, edits, 1));
+    imported_check(&im, expected);
+    import_release(&im);
+    const char *const wrong[][2] = {{"dataloader_type: single", "dataloader_type: random"}};
+    CHECK_STATUS(CONFIG, convert(&im, megatron, wrong, 1));
+    CHECK_MESSAGE("data.dataloader_type = random: expected single or cyclic");
+    import_release(&im);
+    const char *const partial[][2] = {
+        {"dataloader_type: single", "dataloader_type: cyclic\n  drop_last: False"}};
+    CHECK_STATUS(OK, convert(&im, megatron, partial, 1));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "data.drop_last", "always dropped"));
+    import_release(&im);
+}
+
 TEST(bugs_of_the_original_are_reported)
 {
     struct import im = {0};

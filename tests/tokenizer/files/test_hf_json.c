@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/rig.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "tokenizer/files/hf_json.h"
+#include "tokenizer/hf_folder.h"
 #include "tokenizer/text/split.h"
 #include "tokenizer/tokenizer_impl.h"
 
@@ -153,6 +155,70 @@ TEST(hf_json_finds_bos_and_eos_by_name_or_template)
     t = open_with((struct json_parts){.added_tokens = added, .rest = rest});
     CHECK(tokenizer_bos(t) == 302 && tokenizer_eos(t) == 301);
     tokenizer_close(t);
+}
+
+/* Opens <folder>/tokenizer.json with a tokenizer_config.json beside it. */
+static enum status open_with_config(struct tokenizer **t, const char *added, const char *config)
+{
+    const char *folder = test_folder();
+    struct text file = {0};
+    write_json(&file, &(struct json_parts){.added_tokens = added, .vocab = ", \"<pad>\": 256"});
+    CHECK_STATUS(OK, file_write(test_path(folder, "tokenizer.json"), file.data, file.len));
+    CHECK_STATUS(OK,
+                 file_write(test_path(folder, "tokenizer_config.json"), config, strlen(config)));
+    text_release(&file);
+    return tokenizer_open(t, folder, &(struct tokenizer_config){0});
+}
+
+/* Expected values: tests/oracle/torchtitan_tokenizer.py; it has no EOS that is also BOS. */
+TEST(hf_json_takes_bos_and_eos_from_tokenizer_config)
+{
+    static const char both[] = "{\"id\": 257, \"content\": \"<|begin_of_text|>\"},"
+                               "{\"id\": 258, \"content\": \"<|end_of_text|>\"}";
+    static const struct {
+        const char *added, *config;
+        int32_t bos, eos, size;
+    } cases[] = {
+        {"", "{\"bos_token\": \"<b>\", \"eos_token\": {\"content\": \"<e>\"}}", 257, 258, 259},
+        {"", "{\"bos_token\": \"<pad>\", \"eos_token\": null}", 256, -1, 257},
+        {both, "{}", -1, -1, 259},
+        {both, "{\"bos_token\": \"<|begin_of_text|>\", \"eos_token\": \"<|eot_id|>\"}", 257, 259,
+         260},
+        {both, "{\"bos_token\": \"<b>\", \"eos_token\": \"<b>\"}", 259, 259, 260},
+        {both, "{\"eos_token\": \"<|end_of_text|>\", \"add_eos_token\": false}", -1, 258, 259},
+    };
+    struct tokenizer *t;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_STATUS(OK, open_with_config(&t, cases[i].added, cases[i].config));
+        CHECK(tokenizer_bos(t) == cases[i].bos && tokenizer_eos(t) == cases[i].eos);
+        CHECK(tokenizer_vocab_size(t) == cases[i].size);
+        CHECK_IDS(t, "<b>ab", '<', 'b', '>', 'a', 'b');
+        tokenizer_close(t);
+    }
+    CHECK_STATUS(DATA, open_with_config(&t, "", "{\"bos_token\": 3}"));
+    CHECK_MESSAGE("bos_token: expected a string, or an object with \"content\"");
+    CHECK_STATUS(DATA, open_with_config(&t, "", "{"));
+    CHECK_MESSAGE("tokenizer_config.json");
+}
+
+/* A checkpoint's folder: the named tokens are not in tokenizer.json. */
+TEST(hf_json_named_tokens_survive_a_checkpoint)
+{
+    struct tokenizer *t, *again;
+    struct hf_folder f;
+    const char *folder = test_folder();
+    CHECK_STATUS(OK, open_with_config(&t, "", "{\"bos_token\": \"<b>\", \"eos_token\": \"<e>\"}"));
+    CHECK_STATUS(OK, tokenizer_copy(t, folder));
+    hf_folder_make(&f, t, &(struct hf_folder_options){.bos = -1, .eos = -1});
+    for (int i = 0; i < HF_FOLDER_FILES; i++)
+        if (f.files[i].text.len)
+            CHECK_STATUS(OK, file_write(test_path(folder, f.files[i].name), f.files[i].text.data,
+                                        f.files[i].text.len));
+    CHECK_STATUS(OK, tokenizer_open(&again, folder, &(struct tokenizer_config){0}));
+    CHECK(tokenizer_bos(again) == 257 && tokenizer_eos(again) == 258);
+    CHECK(tokenizer_vocab_size(again) == tokenizer_vocab_size(t));
+    hf_folder_release(&f);
+    tokenizer_close(t), tokenizer_close(again);
 }
 
 #define TWO_STEPS(a, b) "{\"type\": \"Sequence\", \"pretokenizers\": [" a ", " b "]}"
@@ -322,7 +388,7 @@ TEST(hf_json_rejects_files_truncated_at_every_byte)
     for (size_t len = file.len; len-- > 0;) {
         struct tokenizer *cut = heap(sizeof *cut);
         *cut = (struct tokenizer){.path = heap_string("cut.json", 8)};
-        CHECK_STATUS(DATA, hf_json_read(cut, file.data, len));
+        CHECK_STATUS(DATA, hf_json_read(cut, file.data, len, NULL));
         CHECK_MESSAGE("cut.json: not valid JSON");
         tokenizer_close(cut);
     }

@@ -39,6 +39,8 @@ static void store_second_moment(const struct adamw *a, void *v_n, size_t i, floa
         ((bf16 *)v_n)[i] = bf16_from_f32_stochastic(v, rounding_bits(a, i));
 }
 
+/* With explicit FMAs, so that a compiler that peels iterations off the loop does not contract them
+ * in another way: an element's result must not depend on where in its rank's shard it is. */
 enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
@@ -51,10 +53,10 @@ enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, st
     bf16 *half = io->copy_n;
     for (size_t i = 0; i < a->n; i++) {
         float g = io->g_n[i] * scale;
-        float w = keep * (a->split ? split_to_f32(half[i], io->low_n[i]) : io->w_n[i]);
-        float m = beta1 * element_get(io->m_n, i, a->moments) + new1 * g;
-        float v = beta2 * element_get(io->v_n, i, a->moments) + new2 * g * g;
-        w -= rate * m / (sqrtf(v) * root + eps);
+        float w = a->split ? split_to_f32(half[i], io->low_n[i]) : io->w_n[i];
+        float m = fmaf(new1, g, beta1 * element_get(io->m_n, i, a->moments));
+        float v = fmaf(new2 * g, g, beta2 * element_get(io->v_n, i, a->moments));
+        w = fmaf(keep, w, -(rate * m / fmaf(sqrtf(v), root, eps)));
         element_set(io->m_n, i, a->moments, m), store_second_moment(a, io->v_n, i, v);
         if (a->split) {
             split_from_f32(w, &half[i], &io->low_n[i]);

@@ -1,0 +1,35 @@
+/* append_file.h -- a file that only grows, such as a log, and that is not worth a run: a record
+ * that cannot be written, as on a full disk, is kept and written with a later one.
+ *
+ * Memory   Allocates only while writing fails, up to APPEND_FILE_LATE_BYTES; records beyond that
+ *          are lost, and counted.
+ * Order    Records are written in order.  While writing fails the file may end within one. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+
+enum { APPEND_FILE_LATE_BYTES = 1 << 20 };
+
+struct append_file {
+    int fd; /* -1: not open */
+    char *path;
+    struct text late; /* what could not be written yet */
+    int error;        /* errno of the last write that failed */
+    size_t num_late;  /* records kept since writing began to fail */
+    size_t num_lost;  /* records lost since then; the caller resets it */
+};
+
+/* Opens or creates the file; `flags` as of open(2), such as O_EXCL, or 0.  IO. */
+enum status append_file_open(struct append_file *f, const char *path, int flags);
+void append_file_close(struct append_file *f); /* one that is not open is fine */
+
+/* Writes what is late, then the record.  False: writing failed, and the record is kept or lost. */
+bool append_file_write(struct append_file *f, const void *record, size_t len);
+/* Writes what is late.  False: writing failed, and some of it is late still. */
+bool append_file_flush(struct append_file *f);
+/* Whether writing has failed and not succeeded since, or records are lost. */
+bool append_file_is_late(const struct append_file *f);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/escape.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of the control character at `at`; 0: not one.  C1 controls are two bytes in UTF-8. */
+static size_t control_length(const unsigned char *at)
+{
+    if (at[0] < 0x20 || at[0] == 0x7f) return 1;
+    return at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0 ? 2 : 0;
+}
+
+static bool continues_character(unsigned char byte) { return (byte & 0xc0) == 0x80; }
+
+char *escape_controls(char *to, size_t size, const char *from, const char *keep)
+{
+    size_t used = 0;
+    const unsigned char *at = (const unsigned char *)from;
+    while (*at) {
+        char piece[8] = {(char)*at};
+        size_t control = strchr(keep, *at) ? 0 : control_length(at);
+        if (control && (*at == '\n' || *at == '\t'))
+            snprintf(piece, sizeof piece, "\\%c", *at == '\n' ? 'n' : 't');
+        else if (control)
+            snprintf(piece, sizeof piece, "\\x%02x", at[control - 1]);
+        size_t len = strlen(piece);
+        if (used + len + 1 > size) break;
+        memcpy(to + used, piece, len);
+        used += len, at += control ? control : 1;
+    }
+    if (continues_character(*at)) { /* the cut is within a character */
+        while (used && continues_character((unsigned char)to[used - 1])) used--;
+        used -= used > 0;
+    }
+    to[used] = 0;
+    return to;
+}

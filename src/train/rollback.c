@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/rollback.h"
+
+#include "base/log.h"
+#include "checkpoint/folder.h"
+#include "train/trainer_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The guard keeps what it knows of rollbacks. */
+static enum status restore_guard(struct guard *g, const struct json *train)
+{
+    struct guard now = *g;
+    TRY(guard_load(g, json_get(train, "guard")));
+    g->rollbacks = now.rollbacks, g->last_spike = now.last_spike, g->good_step = now.good_step;
+    return STATUS_OK;
+}
+
+static enum status pass_over_rows(struct rollback *b, const struct json *cursor)
+{
+    int64_t next;
+    if (!b->loader) return STATUS_OK;
+    TRY(json_get_int(cursor, "next_row", 0, (int64_t)loader_position(b->loader), &next));
+    b->rows = (struct row_interval){(uint64_t)next, loader_position(b->loader)};
+    loader_pass_over(b->loader, b->rows);
+    return STATUS_OK;
+}
+
+static enum status restore(struct rollback *b, const char *folder,
+                           const struct checkpoint_found *found)
+{
+    if (!found->train || !found->has_moments)
+        FAIL(DATA, "%s has only the model, so that the run cannot go back to it", folder);
+    TRY(trainer_state_load(b->trainer, found->train));
+    TRY(restore_guard(b->guard, found->train));
+    TRY(pass_over_rows(b, json_get(found->train, "data")));
+    b->trainer->steps_done = found->step;
+    return STATUS_OK;
+}
+
+static enum status load(struct rollback *b, const char *folder)
+{
+    struct checkpoint_found found = {0};
+    const struct load_rules rules = {.resumes = true};
+    enum status st = checkpoint_load(folder, b->state, &rules, &found);
+    if (!st) st = comm_agree(b->state->world, restore(b, folder, &found));
+    json_free(found.state);
+    TRY(st);
+    return trainer_sync_weights(b->trainer);
+}
+
+/* The newest checkpoint before `limit` that is intact. */
+static enum status load_newest(struct rollback *b, int64_t limit)
+{
+    const struct comm *world = b->state->world;
+    struct failure damage = {0};
+    enum status st;
+    b->to = -1;
+    do {
+        char *folder;
+        TRY(checkpoint_find(b->folder, limit, world, &folder));
+        if (!folder) return status_restore(&damage);
+        limit = folder_parse_step(strrchr(folder, '/') + 1);
+        st = load(b, folder);
+        free(folder);
+        if (st && st != STATUS_DATA) return st;
+        if (st) status_save(&damage, st);
+        if (st && world->rank == 0)
+            log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
+    } while (st);
+    b->to = limit;
+    return STATUS_OK;
+}
+
+/* Checkpoints before this step are good: the step after them was normal.  That of the last rollback
+ * is, whatever follows it now. */
+static int64_t good_limit(const struct guard *g, int64_t step)
+{
+    int64_t first = g->spike_begin ? g->spike_begin : step;
+    return first - 1 > g->good_step + 1 ? first - 1 : g->good_step + 1;
+}
+
+bool rollback_is_enabled(const struct guard_config *c)
+{
+    return c->on_spike == ON_SPIKE_rollback || c->nonfinite == NONFINITE_rollback;
+}
+
+/* Says on rank 0 why the run cannot roll back. */
+static enum status fail(const struct rollback *b, const char *why)
+{
+    const struct step_result *s = b->result;
+    const struct comm *world = b->state->world;
+    enum status st = STATUS_OK;
+    if (world->rank == 0)
+        st = status_fail(STATUS_DIVERGED, __FILE__, __LINE__,
+                         "step %lld: loss %g, gradient norm %g, and %s", (long long)s->step,
+                         s->loss, s->grad_norm, why);
+    return comm_agree(world, st);
+}
+
+enum status rollback_run(struct rollback *b)
+{
+    const struct step_result *s = b->result;
+    const struct comm *world = b->state->world;
+    struct guard before = *b->guard;
+    int64_t most = b->trainer->config->guard.max_rollbacks;
+    if (!guard_count_rollback(b->guard, s->step, most))
+        return fail(b, "guard.max_rollbacks is reached");
+    if (checkpointer_wait(b->checkpointer) && world->rank == 0)
+        log_line(LOG_WARN, "the last checkpoint was not written: %s", status_message());
+    b->loss = before.spike_begin ? before.spike_loss : s->loss;
+    TRY(load_newest(b, good_limit(&before, s->step)));
+    if (b->to < 0 && s->skipped) return fail(b, "there is no checkpoint to go back to");
+    b->guard->good_step = b->to;
+    if (b->to >= 0) return checkpointer_abandon(b->checkpointer, b->to);
+    if (world->rank == 0)
+        log_line(LOG_WARN, "step %lld: there is no checkpoint to go back to; the run continues",
+                 (long long)s->step);
+    *b->guard = before;
+    return STATUS_OK;
+}
+
+void rollback_report(const struct rollback *b, struct metrics *m)
+{
+    const struct rollback_metrics record = {.step = b->to,
+                                            .from = b->result->step,
+                                            .first_row = (int64_t)b->rows.begin,
+                                            .last_row = (int64_t)b->rows.end - 1,
+                                            .loss = b->loss};
+    log_line(LOG_WARN,
+             "rolled back from step %lld to the checkpoint of step %lld; rows %lld to %lld are "
+             "passed over",
+             (long long)record.from, (long long)record.step, (long long)record.first_row,
+             (long long)record.last_row);
+    metrics_rollback(m, &record);
+}
+
+static void list_checkpoints(const char *folder, struct text *out)
+{
+    struct folder_steps l;
+    if (folder_steps_read(&l, folder)) return;
+    if (!l.count) {
+        text_adds(out,
+                  "; no checkpoint was saved: start again with other settings, such as a lower "
+                  "optimizer.lr");
+    } else {
+        long long newest = l.steps[l.count - 1], older = l.steps[l.count > 1 ? l.count - 2 : 0];
+        text_addf(out,
+                  "; resume with other settings, such as a lower optimizer.lr, from the newest "
+                  "checkpoint, step %lld%s, with checkpoint.load_step=%lld",
+                  newest, older < newest ? ", or from an earlier one" : "", older);
+    }
+    folder_steps_release(&l);
+}
+
+enum status rollback_advise(const char *folder, enum status st)
+{
+    bool is_shared = status_is_shared();
+    struct text advice = {0};
+    if (st != STATUS_DIVERGED || comm_failed_elsewhere()) return st;
+    list_checkpoints(folder, &advice);
+    status_fail(st, __FILE__, __LINE__, "%s%s", status_message(), advice.len ? advice.data : "");
+    if (is_shared) status_mark_shared();
+    text_release(&advice);
+    return st;
+}

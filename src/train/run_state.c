@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_state.h"
+
+#include "base/activity.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "train/rank_check.h"
+#include "train/rollback.h"
+#include "train/start.h"
+#include "train/trainer_state.h"
+
+#include <string.h>
+
+static const struct comm *world(const struct training_run *r)
+{
+    return &r->trainer.machine.groups.of[GROUP_world];
+}
+
+struct checkpoint_state run_state_of(struct training_run *r)
+{
+    struct trainer *t = &r->trainer;
+    return (struct checkpoint_state){
+        .shape = &t->shape,
+        .layout = &t->whole,
+        .shard = &t->shard,
+        .world = world(r),
+        .weights = t->optim.split ? t->compute_weights : t->weights,
+        .exp_avg = t->exp_avg,
+        .exp_avg_sq = t->exp_avg_sq,
+        .low = t->low,
+        .moments = t->optim.moments,
+        .queue = t->machine.queue,
+        .dtype = SAFETENSORS_F32,
+        .step = t->steps_done,
+        .tokenizer = r->tokenizer,
+        .config_toml = &r->config_toml,
+        .objective = &r->config->objective,
+    };
+}
+
+/* Writes the data cursor of all readers; null on ranks that do not read. */
+static enum status save_cursor(struct training_run *r, struct json_writer *w)
+{
+    const struct comm *readers = &r->trainer.machine.groups.of[GROUP_data];
+    if (!r->reads) {
+        json_write_null(w, NULL);
+        return STATUS_OK;
+    }
+    TRY(loader_gather_cursor(r->loader, readers));
+    loader_save(r->loader, w);
+    return STATUS_OK;
+}
+
+enum status run_state_save(struct training_run *r, bool model_only)
+{
+    struct trainer *t = &r->trainer;
+    if (r->saved_step == t->steps_done) return STATUS_OK;
+    if (t->integrity.is_suspect)
+        FAIL(DEVICE, "the state of step %lld may be corrupted and is not saved",
+             (long long)t->steps_done);
+    struct checkpoint_state state = run_state_of(r);
+    activity_enter(ACTIVITY_saving);
+    if (model_only) {
+        bool half = r->config->checkpoint.export_dtype == EXPORT_bfloat16;
+        state.exp_avg = state.exp_avg_sq = NULL;
+        state.dtype = half ? SAFETENSORS_BF16 : SAFETENSORS_F32;
+    }
+    enum status st = STATUS_OK;
+    struct json_writer w = {.text = &state.train};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    trainer_state_save(t, &w);
+    if (r->validation_due) json_write_bool(&w, "validation_due", true);
+    if (rollback_is_enabled(&r->config->guard)) guard_save(&r->guard, &w);
+    json_write_key(&w, "data");
+    TRY_OUT(save_cursor(r, &w));
+    json_end_object(&w);
+    json_finish(&w);
+    TRY_OUT(checkpointer_save(r->checkpointer, &state));
+    r->saved_step = t->steps_done;
+    r->saved_at_s = clock_monotonic_s();
+    stop_note_save(&r->stop, checkpointer_save_seconds(r->checkpointer));
+out:
+    text_release(&state.train);
+    return st;
+}
+
+enum status run_state_save_if_possible(struct training_run *r)
+{
+    enum status st = run_state_save(r, false);
+    if (!st) return STATUS_OK;
+    if (!comm_failed_elsewhere())
+        status_prefix(st, "cannot save the checkpoint of step %lld",
+                      (long long)r->trainer.steps_done);
+    if (st == STATUS_DEVICE) return st; /* memory is faulty */
+    if (st == STATUS_DIVERGED && r->config->guard.nonfinite != NONFINITE_skip) return st;
+    log_line(LOG_WARN, "%s", status_message());
+    return STATUS_OK;
+}
+
+enum status run_state_save_now(struct training_run *r)
+{
+    if (checkpointer_wait(r->checkpointer)) r->saved_step = -1;
+    TRY(run_state_save(r, false));
+    TRY(checkpointer_wait(r->checkpointer));
+    return STATUS_OK;
+}
+
+static bool is_excluded(const struct checkpoint_config *c, const char *part)
+{
+    for (size_t i = 0; i < c->exclude_from_loading.count; i++)
+        if (!strcmp(c->exclude_from_loading.items[i], part)) return true;
+    return false;
+}
+
+/* Torch checkpoints have no usable data position, so the data restart from the first row. */
+static enum status resume_data(struct training_run *r, const struct json *cursor)
+{
+    if (is_excluded(&r->config->checkpoint, "dataloader") || !r->reads || json_is_null(cursor))
+        return STATUS_OK;
+    TRY(loader_load(r->loader, cursor));
+    return STATUS_OK;
+}
+/* Restores steps, counters, FP8 scales and data cursor from a checkpoint of this run. */
+static enum status resume_state(struct training_run *r, const char *folder,
+                                const struct checkpoint_found *found)
+{
+    struct trainer *t = &r->trainer;
+    if (found->step == 0 && !found->train) return STATUS_OK; /* initial weights */
+    if (!found->train || !found->has_moments)
+        FAIL(CONFIG,
+             "%s has only the model, so the run cannot resume from it; start a new run with "
+             "checkpoint.initial_load_path",
+             folder);
+    if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
+    TRY(trainer_state_load(t, found->train));
+    TRY(guard_load(&r->guard, json_get(found->train, "guard")));
+    r->validation_due =
+        r->config->validation.enable && json_true(json_get(found->train, "validation_due"));
+    TRY(resume_data(r, json_get(found->train, "data")));
+    return STATUS_OK;
+}
+
+static enum status load_checkpoint(struct training_run *r, const struct start *from)
+{
+    struct checkpoint_state state = run_state_of(r);
+    struct checkpoint_found found = {0};
+    const struct load_rules rules = start_load_rules(from, r->config);
+    enum status st = STATUS_OK;
+    activity_enter(ACTIVITY_loading);
+    if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
+    TRY_OUT(rank_check_start(from, world(r)));
+    TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
+    if (from->whole) TRY_OUT(comm_agree(world(r), resume_state(r, from->folder, &found)));
+    log_line(LOG_INFO, "%s %s",
+             from->whole && found.train ? "resuming from" : "starting from the weights of",
+             from->folder);
+out:
+    json_free(found.state);
+    return st;
+}
+
+enum status run_state_fill(struct training_run *r)
+{
+    struct start_search search = {.limit = INT64_MAX, .fetch = true};
+    struct trainer *t = &r->trainer;
+    struct start start;
+    enum status st;
+    TRY(trainer_init_weights(t, (uint64_t)r->config->debug.seed));
+    do {
+        TRY(start_find(&start, r->config, &search, world(r)));
+        st = start.folder ? load_checkpoint(r, &start) : STATUS_OK;
+        bool is_unreadable = st == STATUS_DATA || st == STATUS_IO;
+        bool falls_back = is_unreadable && start.native && !start.rewinds;
+        if (!st && start.own) r->saved_step = t->steps_done;
+        if (!st) st = start_finish(&start, r->config, world(r));
+        search.limit = start.step;
+        start_release(&start);
+        if (st && !falls_back) return st;
+        if (st) log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
+    } while (st);
+    TRY(trainer_sync_weights(t));
+    return STATUS_OK;
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step_sums.h"
+
+#include "base/exact_sum.h"
+#include "ops/update.h"
+#include "tensor/element.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const struct comm *group(const struct step_sums *s, enum group g)
+{
+    return &s->groups->of[g];
+}
+
+/* --- elastic sums -------------------------------------------------------------------------- */
+
+/* The sum of squares of elements [begin, end) of a flat buffer; 0 in a sizing pass. */
+static enum status sum_range(const struct step_sums *s, const float *flat, size_t begin, size_t end,
+                             double *sum)
+{
+    *sum = 0;
+    TRY(sum_squares(s->ops, &(struct sum_squares){end - begin},
+                    &(struct sum_squares_io){element(flat, begin, F32), sum}, s->queue));
+    return STATUS_OK;
+}
+
+static bool is_counted_elsewhere(const struct step_sums *s, const struct shard_run *run)
+{
+    for (int i = 0; i < REPLICATED_COUNT; i++)
+        if (replicas_is_duplicate(&s->replicas[i], run)) return true;
+    return false;
+}
+
+/* Adds the squares of this rank's shard of weights or gradients, in parts that every number of
+ * data-parallel ranks has, without replicated elements that another rank counts. */
+static enum status add_squares(const struct step_sums *s, const float *flat,
+                               struct exact_sum *squares)
+{
+    const struct layout *l = s->layout;
+    const struct shard *shard = s->optim->shard;
+    size_t shards = (size_t)group(s, GROUP_shard)->size, parts = (size_t)elastic_parts(s->elastic);
+    size_t first = 0; /* run that may reach into the part */
+    double sum;
+    for (int unit = 0; unit < l->num_units; unit++) {
+        size_t n = l->units[unit].elements / parts, begin = l->units[unit].offset / shards;
+        for (size_t part = 0; part < parts / shards; part++, begin += n) {
+            const struct shard_run *run = shard->runs + first, *last = shard->runs + shard->count;
+            TRY(sum_range(s, flat, begin, begin + n, &sum));
+            exact_sum_add(squares, sum);
+            while (run < last && run->at + run->count <= begin) run++;
+            first = (size_t)(run - shard->runs);
+            for (; run < last && run->at < begin + n; run++) {
+                size_t from = run->at, to = run->at + run->count;
+                if (!is_counted_elsewhere(s, run)) continue;
+                if (from < begin) from = begin;
+                if (to > begin + n) to = begin + n;
+                TRY(sum_range(s, flat, from, to, &sum));
+                exact_sum_add(squares, -sum);
+            }
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status elastic_norm(const struct step_sums *s, const float *flat, double *norm)
+{
+    struct exact_sum squares = {0};
+    TRY(add_squares(s, flat, &squares));
+    TRY(comm_all_reduce_exact(group(s, GROUP_shard), &squares));
+    TRY(comm_all_reduce_exact(group(s, GROUP_tp), &squares));
+    TRY(comm_all_reduce_exact(group(s, GROUP_pp), &squares));
+    *norm = sqrt(exact_sum_value(&squares));
+    return STATUS_OK;
+}
+
+static enum status elastic_losses(const struct step_sums *s, struct step_totals *totals)
+{
+    const struct comm *readers = group(s, GROUP_data);
+    size_t count = (size_t)s->num_microbatches;
+    double *losses = heap(count * sizeof *losses);
+    struct exact_sum sum = {0};
+    enum status st = STATUS_OK;
+    for (size_t i = 0; i < count; i++) losses[i] = s->shares[i].loss;
+    TRY_OUT(comm_all_reduce(group(s, GROUP_cp), REDUCE_SUM, losses, count));
+    TRY_OUT(comm_all_reduce(group(s, GROUP_pp), REDUCE_SUM, losses, count));
+    totals->max_loss = 0;
+    for (size_t i = 0; i < count; i++) {
+        double own = losses[i] * s->shares[i].mean_scale;
+        exact_sum_add(&sum, losses[i]);
+        if (own > totals->max_loss || isnan(own)) totals->max_loss = own;
+    }
+    TRY_OUT(comm_all_reduce_exact(readers, &sum));
+    TRY_OUT(comm_all_reduce(readers, REDUCE_MAX, &totals->max_loss, 1));
+    totals->loss = exact_sum_value(&sum);
+out:
+    free(losses);
+    return st;
+}
+
+/* --- in the order of comm.h ---------------------------------------------------------------- */
+
+/* Sum of squares of this rank's shard of weights or gradients, without replicated elements that
+ * another rank counts. */
+static enum status local_squares(const struct step_sums *s, float *flat, double *squares)
+{
+    double duplicate;
+    *squares = 0;
+    TRY(optim_sum_squares(s->optim, s->ops, flat, squares, s->queue));
+    for (int i = 0; i < REPLICATED_COUNT; i++) {
+        TRY(replicas_duplicate_squares(&s->replicas[i], flat, &duplicate));
+        *squares -= duplicate;
+    }
+    return STATUS_OK;
+}
+
+enum status step_sums_norm(const struct step_sums *s, float *flat, double *norm)
+{
+    double squares;
+    if (s->elastic) return elastic_norm(s, flat, norm);
+    TRY(local_squares(s, flat, &squares));
+    TRY(comm_all_reduce(group(s, GROUP_shard), REDUCE_SUM, &squares, 1));
+    TRY(comm_all_reduce(group(s, GROUP_tp), REDUCE_SUM, &squares, 1));
+    TRY(comm_all_reduce(group(s, GROUP_pp), REDUCE_SUM, &squares, 1));
+    *norm = sqrt(squares);
+    return STATUS_OK;
+}
+
+enum status step_sums_reduce(const struct step_sums *s, const struct loss_share *local,
+                             float *gradients, struct step_totals *totals)
+{
+    const struct comm *readers = group(s, GROUP_data);
+    if (s->elastic) {
+        TRY(elastic_norm(s, gradients, &totals->grad_norm));
+        return elastic_losses(s, totals);
+    }
+    double sums[] = {local->loss, 0};
+    TRY(local_squares(s, gradients, &sums[1]));
+    /* A row may be on several context-parallel ranks, and only the last stage knows losses. */
+    TRY(comm_all_reduce(group(s, GROUP_cp), REDUCE_SUM, &sums[0], 1));
+    TRY(comm_all_reduce(group(s, GROUP_shard), REDUCE_SUM, &sums[1], 1));
+    TRY(comm_all_reduce(group(s, GROUP_tp), REDUCE_SUM, &sums[1], 1));
+    TRY(comm_all_reduce(group(s, GROUP_pp), REDUCE_SUM, sums, 2));
+    totals->grad_norm = sqrt(sums[1]);
+    totals->loss = sums[0], totals->max_loss = sums[0] * local->mean_scale;
+    TRY(comm_all_reduce(readers, REDUCE_SUM, &totals->loss, 1));
+    TRY(comm_all_reduce(readers, REDUCE_MAX, &totals->max_loss, 1));
+    return STATUS_OK;
+}
+
+enum status step_sums_size(const struct step_sums *s, float *gradients)
+{
+    double squares;
+    struct exact_sum exact = {0};
+    if (s->elastic) return add_squares(s, gradients, &exact);
+    return local_squares(s, gradients, &squares);
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/escape.h"
+
+#include "test.h"
+
+TEST(control_characters_are_escaped_and_text_is_not)
+{
+    static const char *const cases[][3] = {
+        {"plain text, caf\xc3\xa9 \xf0\x9f\xa6\x99", "",
+         "plain text, caf\xc3\xa9 \xf0\x9f\xa6\x99"},
+        {"a\nb\tc", "", "a\\nb\\tc"},
+        {"a\nb\tc", "\n", "a\nb\\tc"},
+        {"\033[2Jx\177", "", "\\x1b[2Jx\\x7f"},
+        {"\033[31mred", "\033", "\033[31mred"},
+        {"csi \xc2\x9b"
+         "1m, nbsp \xc2\xa0",
+         "", "csi \\x9b1m, nbsp \xc2\xa0"},
+        {"not UTF-8: \xff\x80", "", "not UTF-8: \xff\x80"},
+        {"", "", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char got[64];
+        escape_controls(got, sizeof got, cases[i][0], cases[i][1]);
+        CHECK(!strcmp(got, cases[i][2]));
+    }
+}
+
+TEST(a_cut_is_between_characters_and_escapes)
+{
+    char got[6];
+    CHECK(!strcmp(escape_controls(got, sizeof got, "abcd\n", ""), "abcd"));
+    CHECK(!strcmp(escape_controls(got, sizeof got, "abcd\xc3\xa9", ""), "abcd"));
+    CHECK(!strcmp(escape_controls(got, sizeof got, "abc\xc3\xa9", ""), "abc\xc3\xa9"));
+    CHECK(!strcmp(escape_controls(got, 1, "abc", ""), ""));
+}
+
+TEST(messages_of_failures_keep_only_their_own_newlines)
+{
+    status_fail(STATUS_DATA, "x.c", 1, "tensor %s:\n  what", "a\nb\033[2J");
+    CHECK(!strcmp(status_message(), "tensor a\\nb\\x1b[2J:\n  what"));
+    status_prefix(STATUS_DATA, "file %s", "x\ny");
+    CHECK(!strcmp(status_message(), "file x\\ny: tensor a\\nb\\x1b[2J:\n  what"));
+    status_fail(STATUS_DATA, "x.c", 1, "%s", "lines\nof text\r");
+    CHECK(!strcmp(status_message(), "lines\nof text\\x0d"));
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/rig.h"
+
+#include "base/json.h"
+
+static void check_rejected(struct rig *r, const char *cursor, enum status how, const char *why)
+{
+    struct json *root = NULL;
+    struct loader *l = rig_open(r);
+    CHECK_STATUS(OK, json_parse(cursor, strlen(cursor), "cursor", &root));
+    enum status st = loader_load(l, root);
+    CHECK(st == how);
+    CHECK_MESSAGE(why);
+    json_free(root);
+    loader_close(l);
+}
+
+static void start_cursor(struct rig *r, const char *folder, struct text *cursor)
+{
+    rig_init(r, "bytes", 8);
+    r->data.streams = 1;
+    rig_add(r, test_path(folder, "*.jsonl"), 1);
+    struct rows rows = {0};
+    struct loader *l = rig_open(r);
+    rows_read(&rows, l, 8, 1, 1);
+    text_clear(cursor);
+    loader_save(l, &(struct json_writer){.text = cursor});
+    loader_close(l);
+    rows_release(&rows);
+}
+
+TEST(loader_rejects_a_cursor_of_other_data_or_settings)
+{
+    struct text cursor = {0};
+    const char *folder = test_folder(), *settings = "saved with different data settings";
+    rig_text(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    for (int k = 0; k < 12; k++) {
+        struct rig r;
+        const char *why = settings;
+        start_cursor(&r, folder, &cursor);
+        switch (k) {
+        case 0: r.data.seed = 2; break;
+        case 1: r.options.seq_len = 9; break;
+        case 2: r.data.shuffle_window = 5; break;
+        case 3: r.data.bos = false; break;
+        case 4: r.data.eos = false; break;
+        case 5: r.data.row_overlap = false; break;
+        case 6: r.objective.name = OBJECTIVE_masked; break;
+        case 7: r.data.validation_share = 0.01; break;
+        case 8: r.data.streams = 2, why = "saved with 1 streams, the data now has 2"; break;
+        case 9:
+            rig_add(&r, test_path(folder, "*.jsonl"), 1);
+            why = "saved with 1 sources; configured: 2";
+            break;
+        case 10: r.sources[0].weight = 2, why = "saved with another column, weight"; break;
+        default:
+            rig_text(folder, "b.jsonl", "{\"text\": \"more\"}\n");
+            why = "b.jsonl: the file is new";
+        }
+        check_rejected(&r, cursor.data, STATUS_CONFIG, why);
+        rig_release(&r);
+    }
+    text_release(&cursor);
+}
+
+TEST(loader_rejects_a_damaged_cursor)
+{
+    static const struct {
+        const char *from, *to, *why;
+        enum status status;
+    } cases[] = {
+        {"\"format\": 1", "\"format\": 2", "unknown \"format\"", STATUS_CONFIG},
+        {"\"next_row\": 1", "\"next_row\": -1", "next_row", STATUS_DATA},
+        {"\"next_row\": 1", "\"next_row\": 0.5", "next_row", STATUS_DATA},
+        {"\"settings\"", "\"sittings\"", "settings", STATUS_DATA},
+        {"\"streams\"", "\"stream\"", "has no streams", STATUS_DATA},
+        {"[1,", "[-1,", "stream 0 is damaged", STATUS_DATA},
+        {"[1,", "[\"1\",", "stream 0 is damaged", STATUS_DATA},
+        {"[1,", "[", "stream 0 is damaged", STATUS_DATA},
+        {"[1,", "[1e300,", "stream 0 is damaged", STATUS_DATA},
+    };
+    struct text cursor = {0}, bad = {0};
+    struct rig r;
+    const char *folder = test_folder();
+    rig_text(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    start_cursor(&r, folder, &cursor);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *at = strstr(cursor.data, cases[i].from);
+        CHECK(at);
+        text_clear(&bad);
+        text_add(&bad, cursor.data, (size_t)(at - cursor.data));
+        text_addf(&bad, "%s%s", cases[i].to, at + strlen(cases[i].from));
+        check_rejected(&r, bad.data, cases[i].status, cases[i].why);
+    }
+    check_rejected(&r, "[]", STATUS_DATA, "no data position");
+    char *carry = strstr(cursor.data, "\n[");
+    for (int i = 0; i < 4; i++) carry = strchr(carry + 1, ',');
+    text_clear(&bad);
+    text_add(&bad, cursor.data, (size_t)(carry - cursor.data));
+    text_addf(&bad, ",259%s", strchr(carry + 1, ','));
+    check_rejected(&r, bad.data, STATUS_DATA, "has token ID 259; the vocabulary size is 259");
+    text_release(&cursor), text_release(&bad);
+    rig_release(&r);
+}

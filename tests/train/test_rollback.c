@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/rollback.h"
+
+#include "base/file.h"
+#include "comm/ranks.h"
+#include "system/layouts.h"
+#include "system/runs.h"
+#include "train/run.h"
+#include "train/trainer_state.h"
+#include "train/training.h"
+
+#include <stdlib.h>
+
+/* Documents of 33 tokens with bos and eos, always the same text, and after 3300 tokens one that is
+ * nothing like them: with 32 tokens a step it is in step 104, rows 206 and 207. */
+static void write_corpus(const char *path)
+{
+    struct text t = {0};
+    for (int i = 0; i < 500; i++)
+        text_adds(&t, i == 100 ? "{\"text\": \"ZQX!&7K#W@9PJ(Y)2+$\"}\n"
+                               : "{\"text\": \"abcdefgh abcdefgh abcdefgh abcd\"}\n");
+    CHECK_STATUS(OK, file_write(path, t.data, t.len));
+    text_release(&t);
+}
+
+struct spike_run {
+    const char *folder;
+    char corpus[300], dump[300];
+    const char *settings[40];
+    int num_settings;
+    struct config config;
+    struct training machine; /* whose machine runs it */
+};
+
+static void spike_run_open(struct spike_run *s, const char *const *more)
+{
+    static const char *const base[] = {"model.dim=16",
+                                       "model.n_layers=1",
+                                       "model.n_heads=2",
+                                       "model.n_kv_heads=1",
+                                       "model.ffn_hidden=24",
+                                       "training.seq_len=16",
+                                       "training.local_batch_size=2",
+                                       "training.steps=120",
+                                       "training.mixed_precision_param=float32",
+                                       "data.tokenizer=bytes",
+                                       "data.streams=1",
+                                       "data.shuffle_window=1",
+                                       "data.prefetch=7",
+                                       "optimizer.lr=1e-2",
+                                       "lr_scheduler.warmup_steps=2",
+                                       "metrics.log_freq=1",
+                                       "metrics.enable_tensorboard=false",
+                                       "checkpoint.enable=true",
+                                       "checkpoint.interval=10",
+                                       "checkpoint.keep_latest_k=0"};
+    *s = (struct spike_run){.folder = test_folder()};
+    const char *corpus = test_path(s->folder, "corpus.jsonl");
+    write_corpus(corpus);
+    snprintf(s->corpus, sizeof s->corpus, "training.dataset_path=%s", corpus);
+    snprintf(s->dump, sizeof s->dump, "job.dump_folder=%s", test_path(s->folder, "run"));
+    for (size_t i = 0; i < sizeof base / sizeof *base; i++)
+        s->settings[s->num_settings++] = base[i];
+    s->settings[s->num_settings++] = s->corpus, s->settings[s->num_settings++] = s->dump;
+    while (*more) s->settings[s->num_settings++] = *more++;
+    CHECK_STATUS(OK, config_load(&s->config, NULL, s->settings, s->num_settings));
+    CHECK_STATUS(OK, config_check(&s->config, 1));
+    TRAINING_OPEN(&s->machine, "debug.seed=1");
+    arena_release(&s->machine.machine.queue->scratch);
+}
+#define SPIKE_RUN_OPEN(s, ...) spike_run_open(s, (const char *const[]){__VA_ARGS__, NULL})
+
+static enum status train(struct spike_run *s) { return run_train(&s->config, &s->machine.machine); }
+
+static void spike_run_close(struct spike_run *s)
+{
+    config_release(&s->config);
+    training_close(&s->machine);
+}
+
+static const char *step_path(const struct spike_run *s, const char *step)
+{
+    return test_path(test_path(s->folder, "run/checkpoint"), step);
+}
+
+static char *read_text(const struct spike_run *s, const char *name)
+{
+    struct text t = {0};
+    CHECK_STATUS(OK, file_read(test_path(test_path(s->folder, "run"), name), 1 << 24, &t));
+    return t.data;
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)); text++) n++;
+    return n;
+}
+
+/* The buffers of a trainer, to load a checkpoint into. */
+static struct checkpoint_state state_of(struct trainer *t)
+{
+    return (struct checkpoint_state){.shape = &t->shape,
+                                     .layout = &t->whole,
+                                     .shard = &t->shard,
+                                     .world = &t->machine.groups.of[GROUP_world],
+                                     .weights = t->weights,
+                                     .exp_avg = t->exp_avg,
+                                     .exp_avg_sq = t->exp_avg_sq,
+                                     .moments = F32,
+                                     .queue = t->machine.queue,
+                                     .dtype = SAFETENSORS_F32,
+                                     .step = t->steps_done};
+}
+
+static void load(struct training *t, const char *step, bool with_data)
+{
+    struct checkpoint_state state = state_of(&t->trainer);
+    struct checkpoint_found found;
+    CHECK_STATUS(OK, checkpoint_load(step, &state, NULL, &found));
+    CHECK_STATUS(OK, trainer_state_load(&t->trainer, found.train));
+    if (with_data) CHECK_STATUS(OK, loader_load(t->loader, json_get(found.train, "data")));
+    CHECK_STATUS(OK, trainer_sync_weights(&t->trainer));
+    t->trainer.steps_done = found.step;
+    json_free(found.state);
+}
+
+static void check_metrics(const struct spike_run *s)
+{
+    char *metrics = read_text(s, "metrics.jsonl"), key[40];
+    for (int step = 1; step <= 120; step++) {
+        snprintf(key, sizeof key, "{\"step\":%d,\"loss\"", step);
+        CHECK(count(metrics, key) == 1);
+    }
+    CHECK(count(metrics, "rollback_from") == 1);
+    CHECK(strstr(metrics, "{\"step\":100,\"rollback_from\":105,\"rows_skipped\":[200,209],"
+                          "\"spike_loss\":"));
+    free(metrics);
+}
+
+/* Compares with steps 101 to 120 after step 100, in which the loader skips the rows. */
+TEST(spike_is_rolled_back_and_its_rows_are_passed_over)
+{
+    struct spike_run s;
+    struct training straight, end;
+    struct comm self = *comm_self();
+    SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback");
+    CHECK_STATUS(OK, train(&s));
+    check_metrics(&s);
+    char *log = read_text(&s, "log.txt");
+    CHECK(strstr(log, "step 104: the loss spikes: "));
+    CHECK(strstr(log, "rolled back from step 105 to the checkpoint of step 100; rows 200 to 209"));
+    free(log);
+    char *state = read_text(&s, "checkpoint/step-120/state.json");
+    CHECK(strstr(state, "\"next_row\": 250, \"passed_over\": [[200,209]]"));
+    CHECK(strstr(state, "\"rollbacks\": 1, \"last_spike\": 105, \"good_step\": 100"));
+    free(state);
+
+    CHECK_STATUS(OK, training_open_rank(&straight, &self, s.settings, s.num_settings));
+    load(&straight, step_path(&s, "step-100"), true);
+    CHECK_STATUS(OK, loader_skip(straight.loader, (struct row_interval){200, 210}));
+    for (int step = 101; step <= 120; step++) {
+        struct step_result r;
+        CHECK_STATUS(OK, trainer_step(&straight.trainer, straight.loader, &r));
+        CHECK(r.loss < 3);
+    }
+    CHECK_STATUS(OK, training_open_rank(&end, &self, s.settings, s.num_settings));
+    load(&end, step_path(&s, "step-120"), false);
+    size_t bytes = end.trainer.shard.elements * sizeof(float);
+    CHECK(!memcmp(end.trainer.weights, straight.trainer.weights, bytes));
+    CHECK(!memcmp(end.trainer.exp_avg, straight.trainer.exp_avg, bytes));
+    CHECK(!memcmp(end.trainer.exp_avg_sq, straight.trainer.exp_avg_sq, bytes));
+    training_close(&straight), training_close(&end);
+    spike_run_close(&s);
+}
+
+/* Killed after the rollback: before the next save, which repeats the rollback, and after it. */
+TEST(run_killed_after_a_rollback_ends_with_the_same_bits)
+{
+    static const char *const lost[][3] = {{"step-120"}, {"step-110", "step-120"}};
+    struct spike_run s;
+    SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback");
+    CHECK_STATUS(OK, train(&s));
+    const char *kept = test_path(s.folder, "kept");
+    CHECK(!test_run((const char *const[]){"cp", "-r", step_path(&s, "step-120"), kept, NULL}, NULL,
+                    NULL));
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; lost[i][k]; k++)
+            CHECK_STATUS(OK, file_remove_tree(step_path(&s, lost[i][k])));
+        arena_release(&s.machine.machine.queue->scratch);
+        CHECK_STATUS(OK, train(&s));
+        check_metrics(&s);
+        runs_check_same_files(kept, step_path(&s, "step-120"), "model-");
+        runs_check_same_files(kept, step_path(&s, "step-120"), "optimizer-");
+        runs_check_same_files(kept, step_path(&s, "step-120"), "state.json");
+    }
+    spike_run_close(&s);
+}
+
+TEST(spike_is_only_a_warning_by_default_or_without_a_checkpoint)
+{
+    static const char *const settings[] = {"guard.on_spike=warn", "guard.on_spike=rollback"};
+    for (int i = 0; i < 2; i++) {
+        struct spike_run s;
+        SPIKE_RUN_OPEN(&s, settings[i], "checkpoint.interval=1000");
+        CHECK_STATUS(OK, train(&s));
+        char *log = read_text(&s, "log.txt"), *metrics = read_text(&s, "metrics.jsonl");
+        CHECK(count(log, "step 104: the loss spikes: ") == 1);
+        CHECK(!strstr(log, "no checkpoint to go back to; the run continues") == (i == 0));
+        CHECK(!strstr(metrics, "rollback"));
+        free(log), free(metrics);
+        spike_run_close(&s);
+    }
+}
+
+TEST(too_many_rollbacks_end_the_run)
+{
+    struct spike_run s;
+    SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback", "guard.max_rollbacks=0");
+    CHECK_STATUS(DIVERGED, train(&s));
+    CHECK_MESSAGE("step 105: loss ");
+    CHECK_MESSAGE("guard.max_rollbacks is reached");
+    CHECK_MESSAGE("from the newest checkpoint, step 100, or from an earlier one, with "
+                  "checkpoint.load_step=90");
+    spike_run_close(&s);
+}
+
+struct poisoned_run {
+    const char *corpus, *folder;
+};
+
+/* Checkpoints of steps 2, 3 and 4 of two ranks; one weight of rank 1 turns NaN before step 5. */
+static enum status roll_back_rank(const struct comm *world, void *context)
+{
+    const struct poisoned_run *p = context;
+    const char *settings[] = {TRAINING_OF_RANKS, p->corpus, SHARD(2), "checkpoint.enable=true",
+                              "guard.nonfinite=rollback"};
+    struct training t;
+    struct trainer *r = &t.trainer;
+    struct step_result s = {0};
+    struct guard guard = {0};
+    struct checkpointer *c;
+    float *kept = NULL;
+    TRY(training_open_rank(&t, world, settings, sizeof settings / sizeof *settings));
+    const struct checkpointer_options o = {.folder = p->folder,
+                                           .world = &r->machine.groups.of[GROUP_world]};
+    TRY(checkpointer_open(&c, &o));
+    size_t bytes = r->shard.elements * sizeof *kept;
+    for (int step = 1; step <= 4; step++) {
+        TRY(trainer_step(r, t.loader, &s));
+        struct checkpoint_state state = state_of(r);
+        struct json_writer w = {.text = &state.train};
+        json_begin_object(&w, NULL, JSON_INLINE);
+        trainer_state_save(r, &w);
+        json_write_key(&w, "data");
+        TRY(loader_gather_cursor(t.loader, &r->machine.groups.of[GROUP_data]));
+        loader_save(t.loader, &w);
+        json_end_object(&w);
+        json_finish(&w);
+        if (step > 1) TRY(checkpointer_save(c, &state));
+        text_release(&state.train);
+        if (step == 3) kept = heap(bytes), memcpy(kept, r->weights, bytes);
+    }
+    if (world->rank == 1) r->weights[r->shard.runs[r->shard.count / 2].at] = NAN;
+    TRY(trainer_step(r, t.loader, &s));
+    RANK_CHECK(s.skipped && guard_watch(&guard, &t.config.guard, &s, false, false));
+    struct checkpoint_state state = state_of(r);
+    struct rollback b = {.folder = p->folder,
+                         .checkpointer = c,
+                         .state = &state,
+                         .trainer = r,
+                         .loader = t.loader,
+                         .guard = &guard,
+                         .result = &s};
+    TRY(rollback_run(&b));
+    RANK_CHECK(b.to == 3 && r->steps_done == 3 && r->skips == 0 && guard.rollbacks == 1);
+    RANK_CHECK(b.rows.begin == 24 && b.rows.end == 40 && loader_position(t.loader) == 40);
+    RANK_CHECK(!memcmp(kept, r->weights, bytes) && r->tokens_seen == 3 * 8 * 16);
+    TRY(trainer_step(r, t.loader, &s));
+    RANK_CHECK(!s.skipped && s.step == 4);
+    TRY(checkpointer_close(c, false));
+    free(kept);
+    training_close(&t);
+    return STATUS_OK;
+}
+
+TEST(ranks_roll_back_together_from_a_value_that_is_not_finite)
+{
+    char corpus[300];
+    snprintf(corpus, sizeof corpus, "training.dataset_path=%s/corpus.txt", test_folder());
+    runs_write_corpus(strchr(corpus, '=') + 1, 60000);
+    struct poisoned_run p = {corpus, test_path(test_folder(), "checkpoint")};
+    CHECK_STATUS(OK, ranks_run(2, roll_back_rank, &p));
+    CHECK(file_exists(test_path(p.folder, "abandoned-step-4")));
+    CHECK(!file_exists(test_path(p.folder, "step-4")) &&
+          file_exists(test_path(p.folder, "step-3")));
+}
+
+/* A weight decay that multiplies weights by -1e6 per step: the state is not saved, the run ends and
+ * says where it can resume. */
+#define DIVERGE "optimizer.lr=1000 optimizer.weight_decay=1000 lr_scheduler.warmup_steps=0 "
+TEST(diverged_run_is_not_saved_and_names_the_checkpoint_to_resume_from)
+{
+    struct text err = {0};
+    const char *folder = test_folder(), *config = test_path(folder, "c.toml");
+    const char *corpus = test_path(folder, "c.txt"), *dump = test_path(folder, "run");
+    runs_write_corpus(corpus, 60000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, dump, "training.steps=10 checkpoint.interval=5", &err) == 0);
+    text_clear(&err);
+    CHECK(runs_train(config, dump, DIVERGE "training.steps=30 checkpoint.interval=50", &err) == 80);
+    CHECK(strstr(err.data, ": loss nan, gradient norm "));
+    CHECK(strstr(err.data, "the first bad value is on rank 0: model.embed_tokens.weight: element"));
+    CHECK(strstr(err.data, "from the newest checkpoint, step 10, or from an earlier one, with "
+                           "checkpoint.load_step=5"));
+    text_clear(&err);
+    CHECK(runs_train(config, dump, DIVERGE "training.steps=20 checkpoint.interval=1", &err) == 80);
+    CHECK(strstr(err.data, "cannot save the checkpoint of step 11: tensor model."));
+    CHECK(!file_exists(test_path(dump, "checkpoint/step-11")));
+    text_clear(&err);
+    CHECK(runs_train(config, dump, DIVERGE "training.steps=11 checkpoint.async_mode=async", &err) ==
+          80);
+    CHECK(strstr(err.data, "tensor model.") && strstr(err.data, "checkpoint.load_step=5"));
+    CHECK(!file_exists(test_path(dump, "checkpoint/step-11")));
+    text_clear(&err);
+    CHECK(runs_train(config, test_path(folder, "other"), DIVERGE "guard.nonfinite=skip", &err) ==
+          80);
+    CHECK(strstr(err.data, "its update is skipped"));
+    CHECK(strstr(err.data, "guard.max_skips reached"));
+    CHECK(strstr(err.data, "no checkpoint was saved"));
+    text_clear(&err);
+    CHECK(runs_train(config, dump,
+                     DIVERGE "training.steps=20 checkpoint.interval=1 "
+                             "guard.nonfinite=rollback guard.max_rollbacks=2",
+                     &err) == 80);
+    CHECK(strstr(err.data, "rolled back from step 11 to the checkpoint of step 5; rows 20 to 43"));
+    CHECK(strstr(err.data, "guard.max_rollbacks is reached"));
+    CHECK(file_exists(test_path(dump, "checkpoint/abandoned-step-10")));
+    text_release(&err);
+}
