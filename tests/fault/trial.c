@@ -102,7 +102,7 @@ static const char *compare_bytes(const char *want, const char *got)
 }
 
 /* Not times, and not temporary files that file_write leaves when it is killed: readers ignore
- * them. */
+ * them, and the next writer of that name removes them. */
 static bool is_compared(const char *name)
 {
     return strcmp(name, "log.txt") != 0 && !strstr(name, ".tmp-");
@@ -347,6 +347,8 @@ void scene_train(struct scene *s, int ranks, const char *settings)
               "training.steps=6 lr_scheduler.total_steps=6 checkpoint.interval=2 "
               "device.threads=1 %s",
               settings);
+    /* Rank b of a save writes every ranks-th block: the model must have several. */
+    if (ranks > 1) text_adds(&words, " model.dim=128 model.ffn_hidden=512 model.n_layers=4");
     int n = 0;
     s->words[n++] = "train", s->words[n++] = config, s->words[n++] = dump.data;
     char *save; /* the words stay until the process ends, as test_path's do */
