@@ -112,8 +112,7 @@ TEST(changed_staging_memory_discards_the_checkpoint)
     }
     CHECK(found > 0);
     CHECK_STATUS(OK, checkpointer_close(c, true));
-    free(staging);
-    saved_close(&s);
+    free(staging), saved_close(&s);
 }
 
 TEST(sync_and_async_saves_write_the_same_files)
