@@ -113,7 +113,7 @@ static void add_advice(struct text *t, int64_t good)
         (long long)good);
 }
 
-/* Compares one buffer; a rank without the majority's CRC fails, or all without a majority. */
+/* Compares one buffer; a rank without the majority's CRC fails; without a majority every rank. */
 static enum status compare_buffer(const struct integrity *g, const struct comm *c,
                                   enum state_buffer i, int64_t step)
 {
