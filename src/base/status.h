@@ -25,7 +25,7 @@
     X(DIVERGED, 80, "loss or gradient is not finite")                                              \
     X(COMM, 81, "a rank was lost or a collective failed")                                          \
     X(HANG, 82, "the run makes no progress")                                                       \
-    X(DEVICE, 83, "the device reported an error")
+    X(DEVICE, 83, "a device failed, or corrupts data")
 
 enum status {
 #define X(name, code, text) STATUS_##name,

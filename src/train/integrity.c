@@ -6,6 +6,7 @@
 #include "tensor/element.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -249,7 +250,8 @@ enum status integrity_end_pass(struct integrity *g, const float *losses, int num
 }
 
 /* `own`: this rank computed something else; otherwise only what it received differs. */
-static enum status report_replay(const struct integrity *g, bool own, int64_t step)
+static enum status report_replay(const struct integrity *g, bool own, const char *others,
+                                 int64_t step)
 {
     const struct pass_digest *a = &g->passes[0], *b = &g->passes[1];
     char host[64] = {0};
@@ -259,24 +261,46 @@ static enum status report_replay(const struct integrity *g, bool own, int64_t st
                        : a->own == b->own       ? "losses"
                                                 : "losses and gradients";
     FAIL(DEVICE,
-         "rank %d on %s: the replay of step %lld gave other %s for the same batch and weights%s; "
+         "rank %d on %s: the replay of step %lld gave other %s for the same batch and weights%s%s; "
          "suspected hardware fault: exclude the node; to be safe, resume from a checkpoint of step "
          "%lld or earlier (checkpoint.load_step), as the fault may be older",
-         g->groups->of[GROUP_world].rank, host, (long long)step, what,
+         g->groups->of[GROUP_world].rank, host, (long long)step, what, others,
          own ? "" : ", though each rank's own gradients were equal: the network or a reduction",
          (long long)g->replayed);
 }
 
-enum status integrity_compare_passes(struct integrity *g, int64_t step)
+/* The lowest suspect reports all. */
+static enum status report_suspects(const struct integrity *g, bool is_mine, bool own, int64_t step)
 {
     const struct comm *world = &g->groups->of[GROUP_world];
+    char *suspects = heap((size_t)world->size);
+    struct text others = {0};
+    int named = 0;
+    enum status st = STATUS_OK;
+    suspects[world->rank] = is_mine;
+    text_adds(&others, "");
+    TRY_OUT(comm_all_gather_bytes(world, suspects, 1));
+    for (int r = 0; r < world->size; r++) {
+        if (!suspects[r] || r == world->rank) continue;
+        if (named < MAX_NAMED) text_addf(&others, "%s %d", named ? "," : ", and so did ranks", r);
+        if (named++ == MAX_NAMED) text_adds(&others, ", ...");
+    }
+    if (is_mine) st = report_replay(g, own, others.data, step);
+out:
+    text_release(&others);
+    free(suspects);
+    return st;
+}
+
+enum status integrity_compare_passes(struct integrity *g, int64_t step)
+{
     const struct pass_digest *a = &g->passes[0], *b = &g->passes[1];
     int64_t own = a->losses != b->losses || a->own != b->own, reduced = a->reduced != b->reduced;
     int64_t any[] = {own, reduced};
     if (g->replayed < 0) g->replayed = step - 1; /* what the run starts with */
-    TRY(comm_all_reduce_int64(world, REDUCE_MAX, any, 2));
+    TRY(comm_all_reduce_int64(&g->groups->of[GROUP_world], REDUCE_MAX, any, 2));
     bool is_mine = any[0] ? own : reduced;
-    if (any[0] || any[1]) TRY(agree(g, is_mine ? report_replay(g, own, step) : STATUS_OK, step));
+    if (any[0] || any[1]) TRY(agree(g, report_suspects(g, is_mine, own, step), step));
     g->replayed = step;
     return STATUS_OK;
 }
