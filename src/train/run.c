@@ -272,9 +272,9 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
                          .loader = r->loader,
                          .guard = &r->guard,
                          .result = s};
-    enum status st = rollback_run(&b);
-    if (st) r->saved_step = r->trainer.steps_done; /* after a spike: not a state to save */
-    TRY(st);
+    r->trainer.is_updating = true; /* nor is the state good that it leaves */
+    TRY(rollback_run(&b));
+    r->trainer.is_updating = false;
     if (b.to < 0) return STATUS_OK;
     r->saved_step = b.to;
     r->validation_due = false;
@@ -329,7 +329,8 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     const struct trainer *t = &r->trainer;
     struct failure first = {0};
     /* All ranks found the same loss: only one needs to say so. */
-    if (why == STATUS_DIVERGED) why = comm_agree(world(r), r->is_main ? why : STATUS_OK);
+    if (why == STATUS_DIVERGED && !status_is_shared())
+        why = comm_agree(world(r), r->is_main ? why : STATUS_OK);
     bool is_shared = status_is_shared(), together = is_shared || world(r)->size == 1;
     if (why == STATUS_COMM || !together || t->is_updating || !c->enable || c->load_only) return why;
     if (r->saved_step == t->steps_done) return why;

@@ -17,6 +17,7 @@ static struct training_run run_around(struct training *t)
     r.trainer = t->trainer, r.loader = t->loader, r.tokenizer = t->tokenizer;
     stop_init(&r.stop, comm_self(), false, 0);
     r.checkpoint_folder = file_join(dump, "checkpoint");
+    stop_init(&r.stop, comm_self(), true, 0);
     struct checkpointer_options o = {
         .folder = r.checkpoint_folder, .load_step = -1, .keep_latest_k = 10, .world = comm_self()};
     CHECK_STATUS(OK, checkpointer_open(&r.checkpointer, &o));
