@@ -10,7 +10,8 @@ VERSION := 0.1.0
 
 WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Wno-pass-failed
 MATH    := -ffp-contract=fast -fno-math-errno -fno-trapping-math
-HARDEN  := -fPIE -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+HARDEN  = -fPIE -fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE \
+           -D_FORTIFY_SOURCE=3 $(if $(filter x86_64,$(MACHINE)),-fcf-protection=full)
 
 # One program runs on every processor of an architecture: the CPU's kernels are compiled for each
 # ISA of src/backends/cpu/isa.h, everything else for the baseline.

@@ -10,8 +10,8 @@
 uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len);
 /* The same in portable C, without the CRC instructions of the CPU. */
 uint32_t checksum_crc32c_portable(uint32_t crc, const void *bytes, size_t len);
-/* A CRC-32C over those of consecutive pieces of CHECKSUM_PIECE bytes, which threads compute; it does
- * not depend on their number.  Continues from `crc` if what came before was whole pieces. */
+/* A CRC-32C over those of consecutive pieces of CHECKSUM_PIECE bytes, which threads compute; it
+ * does not depend on their number.  Continues from `crc` if what came before was whole pieces. */
 enum { CHECKSUM_PIECE = 1 << 18 };
 uint32_t checksum_pieces(uint32_t crc, const void *bytes, size_t len, int num_threads);
 

@@ -287,7 +287,10 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 enum status checkpointer_abandon(struct checkpointer *c, int64_t step)
 {
     BUG_IF(c->running);
-    return comm_agree(&c->ranks, c->ranks.rank ? STATUS_OK : folder_abandon(c->folder, step));
+    struct text branch = {0};
+    enum status st = c->ranks.rank ? STATUS_OK : folder_abandon(c->folder, step, &branch);
+    text_release(&branch);
+    return comm_agree(&c->ranks, st);
 }
 
 double checkpointer_save_seconds(const struct checkpointer *c) { return c->save_s; }

@@ -112,7 +112,7 @@ static void add_advice(struct text *t, int64_t good)
         (long long)good);
 }
 
-/* Compares one buffer; a rank without the majority's CRC fails, or every rank if there is none. */
+/* Compares one buffer; a rank without the majority's CRC fails; without a majority every rank. */
 static enum status compare_buffer(const struct integrity *g, const struct comm *c,
                                   enum state_buffer i, int64_t step)
 {

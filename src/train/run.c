@@ -272,7 +272,9 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
                          .loader = r->loader,
                          .guard = &r->guard,
                          .result = s};
-    TRY(rollback_run(&b));
+    enum status st = rollback_run(&b);
+    if (st) r->saved_step = r->trainer.steps_done; /* after a spike: not a state to save */
+    TRY(st);
     if (b.to < 0) return STATUS_OK;
     r->saved_step = b.to;
     r->validation_due = false;
