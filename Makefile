@@ -198,7 +198,7 @@ fault: $(B)/llamero $(B)/tests/fault/run $(B)/tests/libfault.so ## inject faults
 	grep -B 1 -A 5 '^lost' $(B)/fault.log | cut -c 1-400; \
 	printf '%-17s %-46s %6s %8s %5s  %s\n' scene fault tried survived lost message; \
 	sort $(B)/fault.txt; tail -n 1 $(B)/fault.log; exit $$code
-FAULT_POINTS := 60 # of each row, times its share
+FAULT_POINTS := 16 # of each row, times its share
 
 check: test lint ## test and lint
 
