@@ -89,8 +89,9 @@ TEST(a_run_resumes_from_the_copies_of_its_checkpoints)
     text_release(&out);
 
     /* Its weights, from the bucket, without credentials in any message. */
-    CHECK(LLAMERO(NULL, &err, "eval", "s3://bucket/runs/one/step-8", "s3://bucket/data/corpus.txt",
-                  "--tokenizer", "s3://bucket/runs/one/step-8") == 0);
+    int code = LLAMERO(NULL, &err, "eval", "s3://bucket/runs/one/step-8",
+                       "s3://bucket/data/corpus.txt", "--tokenizer", "s3://bucket/runs/one/step-8");
+    if (code) fail_msg("exit code %d: %s", code, err.data);
     setenv("AWS_SECRET_ACCESS_KEY", "hidden-and-wrong", 1);
     CHECK(LLAMERO(NULL, &err, "fetch", "s3://bucket/runs/one/step-8") == 78);
     CHECK(strstr(err.data, "SignatureDoesNotMatch"));

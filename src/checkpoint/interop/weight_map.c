@@ -8,18 +8,21 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A link in place of a weight file may only lead to a file beside it, or to where the Hugging Face
- * Hub's cache keeps the contents of a snapshot's files: not to any other file of this machine. */
+/* A link in place of a weight file may only lead to a file beside it, or to ../../blobs/HASH (with
+ * more ../ from a subfolder), where the Hub's cache keeps the contents of a snapshot's files: not to
+ * any other file of this machine. */
 static enum status check_link(const char *folder, const char *name)
 {
-    static const char blobs[] = "../../blobs/";
     char target[PATH_MAX];
     char *path = file_join(folder, name);
     ssize_t len = readlink(path, target, sizeof target - 1);
     enum status st = STATUS_OK;
     if (len < 0) goto out; /* not a link, or the reader will say what is wrong */
     target[len] = 0;
-    const char *rest = strncmp(target, blobs, strlen(blobs)) ? target : target + strlen(blobs);
+    const char *rest = target;
+    while (!strncmp(rest, "../", 3)) rest += 3;
+    bool is_blob = rest - target >= 6 && !strncmp(rest, "blobs/", 6);
+    rest = is_blob ? rest + 6 : target;
     if (!rest[0] || strchr(rest, '/') || rest[0] == '.')
         FAIL_OUT(DATA, "%s: a link to %s, outside the model's folder: copy the file", path, target);
 out:
