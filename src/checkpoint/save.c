@@ -202,7 +202,10 @@ enum status checkpointer_wait(struct checkpointer *c)
     c->running = false;
     c->save_s = c->thread_s;
     release_staged_state(c);
-    return status_restore(&c->failure);
+    enum status st = status_restore(&c->failure);
+    if (st == STATUS_DIVERGED && c->ranks.size > 1)
+        status_mark_shared(); /* all ranks agreed on it */
+    return st;
 }
 
 static enum status stage_buffer(const struct checkpoint_state *s, float *to, struct store from,

@@ -271,7 +271,9 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
                          .loader = r->loader,
                          .guard = &r->guard,
                          .result = s};
-    TRY(rollback_run(&b));
+    enum status st = rollback_run(&b);
+    if (st) r->saved_step = r->trainer.steps_done; /* save_before_failing must not save a spike */
+    TRY(st);
     if (b.to < 0) return STATUS_OK;
     r->saved_step = b.to;
     r->validation_due = false;
@@ -325,8 +327,6 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     const struct checkpoint_config *c = &r->config->checkpoint;
     const struct trainer *t = &r->trainer;
     struct failure first = {0};
-    /* All ranks found the same loss: only one needs to say so. */
-    if (why == STATUS_DIVERGED) why = comm_agree(world(r), r->is_main ? why : STATUS_OK);
     bool is_shared = status_is_shared(), together = is_shared || world(r)->size == 1;
     if (why == STATUS_COMM || !together || t->is_updating || !c->enable || c->load_only) return why;
     if (r->saved_step == t->steps_done) return why;
