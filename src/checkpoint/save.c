@@ -222,8 +222,9 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 {
     int64_t previous = c->state.step;
     enum status lost = checkpointer_wait(c); /* the previous save failed; this one need not */
-    if (lost == STATUS_DIVERGED)
-        return status_prefix(lost, "the checkpoint of step %lld", (long long)previous);
+    if (lost == STATUS_DIVERGED && !comm_failed_elsewhere())
+        status_prefix(lost, "the checkpoint of step %lld", (long long)previous);
+    if (lost == STATUS_DIVERGED) return lost;
     if (lost && c->ranks.rank == 0)
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());

@@ -287,6 +287,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
 static enum status save_or_roll_back(struct training_run *r, const struct step_result *s)
 {
     enum status st = run_state_save_if_possible(r);
+    if (st == STATUS_DIVERGED) r->saved_step = r->trainer.steps_done; /* do not try again */
     if (st != STATUS_DIVERGED || r->config->guard.nonfinite != NONFINITE_rollback) return st;
     if (!comm_failed_elsewhere()) log_line(LOG_WARN, "%s", status_message());
     return roll_back(r, s);
