@@ -29,6 +29,24 @@ uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len)
     return checksum_crc32c_portable(crc, bytes, len);
 }
 
+uint32_t checksum_pieces(uint32_t crc, const void *bytes, size_t len, int num_threads)
+{
+    enum { ROUND = 64 };
+    const size_t count = (len + CHECKSUM_PIECE - 1) / CHECKSUM_PIECE;
+    for (size_t done = 0; done < count; done += ROUND) {
+        uint32_t crcs[ROUND];
+        const size_t n = count - done < ROUND ? count - done : ROUND;
+#pragma omp parallel for schedule(static) num_threads(num_threads) if (n > 1)
+        for (size_t i = 0; i < n; i++) {
+            size_t at = (done + i) * CHECKSUM_PIECE, left = len - at;
+            crcs[i] = checksum_crc32c(0, (const char *)bytes + at,
+                                      left < CHECKSUM_PIECE ? left : CHECKSUM_PIECE);
+        }
+        crc = checksum_crc32c(crc, crcs, n * sizeof *crcs);
+    }
+    return crc;
+}
+
 /* A bijection for each word, so that data which differ in one word never collide. */
 static uint64_t mix_word(uint64_t hash, uint64_t word)
 {

@@ -10,6 +10,10 @@
 uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len);
 /* The same in portable C, without the CRC instructions of the CPU. */
 uint32_t checksum_crc32c_portable(uint32_t crc, const void *bytes, size_t len);
+/* A CRC-32C over those of consecutive pieces of CHECKSUM_PIECE bytes, which threads compute; it
+ * does not depend on their number.  Continues from `crc` if what came before was whole pieces. */
+enum { CHECKSUM_PIECE = 1 << 18 };
+uint32_t checksum_pieces(uint32_t crc, const void *bytes, size_t len, int num_threads);
 
 /* A 64-bit hash, to find out whether bytes are the same; not cryptographic.  `seed`: 0, or the hash
  * of what comes before.  The hash of chunks depends on where they are cut. */

@@ -98,7 +98,7 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 enum status checkpointer_wait(struct checkpointer *c);
 
 /* Sets aside all checkpoints after `step`, which the run repeats from there: they become
- * abandoned-step-N.  Wait for a pending save first.  IO. */
+ * abandoned-<step>-<number>.  Wait for a pending save first.  IO. */
 enum status checkpointer_abandon(struct checkpointer *c, int64_t step);
 
 /* Seconds that the last save took that is known to have ended; 0: none. */

@@ -188,29 +188,38 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy)
     folder_steps_release(&l);
 }
 
-static enum status abandon_step(const char *folder, int64_t step)
+/* The first abandoned-<step>-<number> that does not exist yet. */
+static void name_branch(const char *folder, int64_t step, struct text *path)
 {
-    char *path = folder_step_path(folder, step);
-    struct text name = {0};
-    enum status st = STATUS_OK;
-    text_addf(&name, "%s/abandoned-step-%lld", folder, (long long)step);
-    TRY_OUT(file_remove_tree(name.data));
-    if (rename(path, name.data)) FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
-out:
-    text_release(&name);
-    free(path);
+    for (int number = 1;; number++) {
+        text_clear(path);
+        text_addf(path, "%s/abandoned-%lld-%d", folder, (long long)step, number);
+        if (!file_exists(path->data)) return;
+    }
+}
+
+static enum status move_step(const char *folder, int64_t step, const char *branch)
+{
+    char *from = folder_step_path(folder, step), *to = folder_step_path(branch, step);
+    enum status st = file_rename(from, to);
+    free(from), free(to);
     return st;
 }
 
-enum status folder_abandon(const char *folder, int64_t step)
+enum status folder_abandon(const char *folder, int64_t step, struct text *branch)
 {
     struct folder_steps l;
     enum status st = STATUS_OK;
+    text_clear(branch);
     TRY(folder_steps_read(&l, folder));
+    if (!l.count || l.steps[l.count - 1] <= step) goto out;
+    name_branch(folder, step, branch);
+    TRY_OUT(file_make_dirs(branch->data));
     /* The newest first: whatever a kill leaves, no later step outlives an earlier one. */
-    size_t first = l.count;
-    while (first > 0 && l.steps[first - 1] > step) TRY_OUT(abandon_step(folder, l.steps[--first]));
-    if (first < l.count) TRY_OUT(file_sync_dir(folder));
+    for (size_t i = l.count; i-- > 0 && l.steps[i] > step;)
+        TRY_OUT(move_step(folder, l.steps[i], branch->data));
+    TRY_OUT(file_sync_dir(branch->data));
+    TRY_OUT(file_sync_dir(folder));
 out:
     folder_steps_release(&l);
     return st;

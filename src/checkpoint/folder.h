@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +34,7 @@ enum status folder_commit(const char *folder, const char *temporary, int64_t ste
  * was just written, nor `busy`, which is being read (-1: none).  Warns about those that cannot be
  * deleted. */
 void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy);
-/* Durably renames the steps after `step` to abandoned-step-N, so that no run resumes from them; an
- * earlier one of that name is deleted.  IO. */
-enum status folder_abandon(const char *folder, int64_t step);
+/* Durably moves the steps after `step`, if there are any, to a folder abandoned-<step>-<number>, so
+ * that no run resumes from them; `branch` becomes its path, or stays empty.  A second call moves
+ * what a kill left.  IO. */
+enum status folder_abandon(const char *folder, int64_t step, struct text *branch);

@@ -3,10 +3,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/folder.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,46 +29,6 @@ enum status rewind_is_done(const char *folder, int64_t step, bool *is_done)
 out:
     json_free(record);
     free(path);
-    return st;
-}
-
-/* The first abandoned-<step>-<number> that does not exist yet. */
-static void name_branch(const char *folder, int64_t step, struct text *path)
-{
-    for (int number = 1;; number++) {
-        text_clear(path);
-        text_addf(path, "%s/abandoned-%lld-%d", folder, (long long)step, number);
-        if (!file_exists(path->data)) return;
-    }
-}
-
-static enum status move_steps(const char *folder, const struct folder_steps *l, int64_t step,
-                              const char *to)
-{
-    enum status st = STATUS_OK;
-    for (size_t i = 0; i < l->count && !st; i++) {
-        if (l->steps[i] <= step) continue;
-        char *old = folder_step_path(folder, l->steps[i]), *new = folder_step_path(to, l->steps[i]);
-        st = file_rename(old, new);
-        free(old), free(new);
-    }
-    return st;
-}
-
-enum status rewind_abandon(const char *folder, int64_t step, struct text *moved_to)
-{
-    struct folder_steps l;
-    enum status st = STATUS_OK;
-    text_clear(moved_to);
-    TRY(folder_steps_read(&l, folder));
-    if (!l.count || l.steps[l.count - 1] <= step) goto out;
-    name_branch(folder, step, moved_to);
-    TRY_OUT(file_make_dirs(moved_to->data));
-    TRY_OUT(move_steps(folder, &l, step, moved_to->data));
-    TRY_OUT(file_sync_dir(moved_to->data));
-    TRY_OUT(file_sync_dir(folder));
-out:
-    folder_steps_release(&l);
     return st;
 }
 

@@ -1,7 +1,6 @@
 /* rewind.h -- going back to an earlier checkpoint of a run (checkpoint.load_step), once.
  *
- * A rewind to step N moves the checkpoints after N to abandoned-N-<number>, so that the run never
- * resumes from them, and records itself in rewind.json.  A restart of the same command finds the
+ * A rewind to step N moves the checkpoints after N away (folder_abandon) and records itself in rewind.json.  A restart of the same command finds the
  * record and resumes from the newest checkpoint of the new branch instead of going back again.
  * Ranks    Rank 0 alone, with the folder locked, except rewind_is_done.
  * Errors   IO, DATA: rewind.json cannot be read, or is not ours. */
@@ -9,16 +8,13 @@
 #pragma once
 
 #include "base/status.h"
-#include "base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Whether the last rewind went to this step. */
 enum status rewind_is_done(const char *folder, int64_t step, bool *is_done);
-/* Moves the checkpoints after `step` away, if there are any; `moved_to` becomes their new folder,
- * or stays empty.  rewind_record follows.  A second call completes what a kill interrupted. */
-enum status rewind_abandon(const char *folder, int64_t step, struct text *moved_to);
+/* After folder_abandon, which gave moved_to. */
 enum status rewind_record(const char *folder, int64_t step, const char *moved_to);
 /* Removes the record: a later load_step goes back again, also to the same step. */
 enum status rewind_forget(const char *folder);

@@ -2,6 +2,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include "base/activity.h"
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -14,6 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { STAGED = 3 }; /* weights and both moments */
 
 struct checkpointer {
     char *folder;
@@ -26,6 +30,7 @@ struct checkpointer {
     bool running;
     pthread_t thread;
     struct checkpoint_state state;
+    uint32_t staged_crc[STAGED]; /* taken when the buffers were staged */
     struct text config_toml;
     struct failure failure; /* of the last save */
     double thread_s;        /* how long the save thread took; owned by it, too */
@@ -148,6 +153,26 @@ static enum status commit(const struct checkpointer *c, struct manifest *m, int6
     return STATUS_OK;
 }
 
+/* After the staged buffers were written.  DEVICE: they have changed since they were staged. */
+static enum status check_staging(const struct checkpointer *c, const struct checkpoint_state *s)
+{
+    const void *const staged[STAGED] = {s->weights, s->exp_avg, s->exp_avg_sq};
+    static const char *const names[STAGED] = {"weights", "exp_avg", "exp_avg_sq"};
+    if (s != &c->state) return STATUS_OK; /* a synchronous save */
+    for (int i = 0; i < STAGED; i++) {
+        size_t bytes = staged[i] ? s->shard->elements * sizeof(float) : 0;
+        char host[64] = {0};
+        if (checksum_pieces(0, staged[i], bytes, 1) == c->staged_crc[i]) continue;
+        gethostname(host, sizeof host - 1);
+        FAIL(DEVICE,
+             "rank %d on %s: the copy of %s that was being saved as step %lld changed in memory; "
+             "the checkpoint is discarded; suspected hardware fault: exclude the node and resume "
+             "from an earlier checkpoint",
+             c->ranks.rank, host, names[i], (long long)s->step);
+    }
+    return STATUS_OK;
+}
+
 /* The whole save, on the calling thread. */
 static enum status write_checkpoint(const struct checkpointer *c, const struct checkpoint_state *s)
 {
@@ -163,6 +188,7 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary.data) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
     TRY_OUT(comm_agree(ranks, check_sources(&sources)));
+    TRY_OUT(comm_agree(ranks, check_staging(c, s)));
     if (is_root) st = commit(c, &m, s->step);
     TRY_OUT(comm_agree(ranks, st));
 out:
@@ -208,12 +234,21 @@ enum status checkpointer_wait(struct checkpointer *c)
     return st;
 }
 
-static enum status stage_buffer(const struct checkpoint_state *s, float *to, struct store from,
-                                void **staged)
+/* Copies a buffer to `staging`, which follows the buffers staged before, and takes its checksum
+ * while it is in the cache. */
+static enum status stage_buffer(struct checkpointer *c, int i, struct store from, void **staged)
 {
+    const size_t n = c->state.shard->elements, chunk = 4 * CHECKSUM_PIECE;
+    float *to = c->staging + (size_t)i * n;
+    int threads = from.queue ? from.queue->num_threads : 1;
     *staged = NULL;
+    c->staged_crc[i] = 0;
     if (!from.x) return STATUS_OK;
-    TRY(store_read(&from, 0, s->shard->elements, to));
+    for (size_t at = 0; at < n; at += chunk) {
+        size_t len = n - at < chunk ? n - at : chunk;
+        TRY(store_read(&from, at, len, to + at));
+        c->staged_crc[i] = checksum_pieces(c->staged_crc[i], to + at, len * sizeof *to, threads);
+    }
     *staged = to;
     return STATUS_OK;
 }
@@ -222,9 +257,10 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 {
     int64_t previous = c->state.step;
     enum status lost = checkpointer_wait(c); /* the previous save failed; this one need not */
-    if (lost == STATUS_DIVERGED && !comm_failed_elsewhere())
+    bool is_final = lost == STATUS_DIVERGED || lost == STATUS_DEVICE;
+    if (is_final && !comm_failed_elsewhere())
         status_prefix(lost, "the checkpoint of step %lld", (long long)previous);
-    if (lost == STATUS_DIVERGED) return lost;
+    if (is_final) return lost;
     if (lost && c->ranks.rank == 0)
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
@@ -234,13 +270,11 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         c->save_s = clock_monotonic_s() - begin;
         return STATUS_OK;
     }
-    size_t n = s->shard->elements;
     c->state = *s;
     c->state.queue = NULL, c->state.low = NULL, c->state.moments = F32;
-    TRY(stage_buffer(s, c->staging, checkpoint_weights(s), &c->state.weights));
-    TRY(stage_buffer(s, c->staging + n, checkpoint_moment(s, s->exp_avg), &c->state.exp_avg));
-    TRY(stage_buffer(s, c->staging + 2 * n, checkpoint_moment(s, s->exp_avg_sq),
-                     &c->state.exp_avg_sq));
+    TRY(stage_buffer(c, 0, checkpoint_weights(s), &c->state.weights));
+    TRY(stage_buffer(c, 1, checkpoint_moment(s, s->exp_avg), &c->state.exp_avg));
+    TRY(stage_buffer(c, 2, checkpoint_moment(s, s->exp_avg_sq), &c->state.exp_avg_sq));
     c->state.train = (struct text){0};
     text_add(&c->state.train, s->train.data, s->train.len);
     if (s->config_toml) {
@@ -258,7 +292,10 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 enum status checkpointer_abandon(struct checkpointer *c, int64_t step)
 {
     BUG_IF(c->running);
-    return comm_agree(&c->ranks, c->ranks.rank ? STATUS_OK : folder_abandon(c->folder, step));
+    struct text branch = {0};
+    enum status st = c->ranks.rank ? STATUS_OK : folder_abandon(c->folder, step, &branch);
+    text_release(&branch);
+    return comm_agree(&c->ranks, st);
 }
 
 double checkpointer_save_seconds(const struct checkpointer *c) { return c->save_s; }

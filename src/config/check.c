@@ -269,6 +269,16 @@ static enum status check_float8(const struct config *c)
     return st;
 }
 
+static enum status check_replay(const struct config *c)
+{
+    if (c->guard.replay_every && !c->device.deterministic)
+        FAIL(CONFIG,
+             "guard.replay_every = %lld requires device.deterministic = true, got false: a replay "
+             "must give the same bits",
+             (long long)c->guard.replay_every);
+    return STATUS_OK;
+}
+
 /* A rollback needs checkpoints to go back to, and rows to continue with. */
 static enum status check_guard(const struct config *c)
 {
@@ -296,6 +306,7 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
     TRY(check_guard(c));
+    TRY(check_replay(c));
     return check_float8(c);
 }
 

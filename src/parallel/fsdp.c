@@ -310,6 +310,13 @@ static bool overwrites_gradients(struct fsdp *f, int unit)
     return overwrites;
 }
 
+/* Of the unit, before they are summed over ranks. */
+static float *own_gradients(const struct fsdp *f, int unit)
+{
+    if (num_shards(f) > 1) return f->state->gradients[f->state->units[unit].gradients].x;
+    return current_shard(f, unit);
+}
+
 /* --- unit_provider ------------------------------------------------------------------------- */
 
 static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
@@ -324,7 +331,7 @@ static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
     if (num_shards(f) == 1) {
         if (f->elastic && use & USE_GRADIENTS) TRY(finish_all_reduce(f, unit));
         buffers->weights = element(f->weights, f->layout->units[unit].offset, f->dtype);
-        buffers->gradients = current_shard(f, unit);
+        buffers->gradients = own_gradients(f, unit);
         return STATUS_OK;
     }
     u->open = true;
@@ -336,7 +343,7 @@ static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
     }
     if (use & USE_GRADIENTS) {
         if (!f->whole_gradients) TRY(claim_gradient_slot(f, unit));
-        buffers->gradients = f->state->gradients[u->gradients].x;
+        buffers->gradients = own_gradients(f, unit);
     }
     return STATUS_OK;
 }
@@ -349,6 +356,8 @@ static enum status close_unit(struct unit_provider *p, int unit, unsigned use)
     bool last = use & USE_FINAL;
     u->open = false;
     if (!(use & USE_GRADIENTS)) return STATUS_OK;
+    if (f->observer && !is_sizing(f))
+        TRY(f->observer->see(f->observer, own_gradients(f, unit), f->layout->units[unit].elements));
     if (num_shards(f) == 1 && (last || f->elastic)) TRY(all_reduce_replicas(f, unit));
     if (num_shards(f) == 1 && f->elastic && f->replicate->size == 1)
         TRY(merge_gradients(f, unit, NULL));

@@ -23,6 +23,12 @@
 
 struct fsdp_state;
 
+/* Sees the gradients of each unit that this rank has computed, before they are summed over ranks.
+ * Work on the queue may be pending. */
+struct gradient_observer {
+    enum status (*see)(struct gradient_observer *o, const float *x, size_t count);
+};
+
 /* The caller sets every field that is not marked `fsdp_alloc` before calling it. */
 struct fsdp {
     struct unit_provider units; /* for model.units; fsdp_alloc */
@@ -39,7 +45,8 @@ struct fsdp {
     const void *weights;           /* this rank's shards, dtype; may be set after fsdp_alloc */
     float *gradients; /* this rank's shards, f32: reduced sums; likewise.  fsdp_gradient_buffers of
                          them, one after the other; the first has the result */
-    struct fsdp_state *state; /* owned; fsdp_alloc */
+    struct gradient_observer *observer; /* borrowed; NULL: none */
+    struct fsdp_state *state;           /* owned; fsdp_alloc */
 };
 
 /* Allocates slots and the working memory of transfers from `run`. */

@@ -4,7 +4,7 @@
 #include "ops/update.h"
 #include "tensor/element.h"
 
-static bool is_replicated(const struct replicas *r, const struct shard_run *run)
+bool replicas_include(const struct replicas *r, const struct shard_run *run)
 {
     enum param_id id = r->layout->tensors[run->tensor].id;
     switch (r->kind) {
@@ -16,12 +16,33 @@ static bool is_replicated(const struct replicas *r, const struct shard_run *run)
     BUG("unknown kind of replicated parameters");
 }
 
+/* Splits off this rank's part of a group: its ranks with the same color. */
+static enum status split_group(const struct comm *group, int color, int size, int rank,
+                               struct comm *part)
+{
+    *part = (struct comm){.rank = rank, .size = size, .counts = group->counts};
+    if (group->transport) TRY(comm_split(group, color, group->rank, part));
+    return STATUS_OK;
+}
+
+enum status replicas_split_groups(const struct comm *tp, const struct comm *pp,
+                                  const struct model_shape *shape, struct comm *kv_head_peers,
+                                  struct comm *embedding_peers)
+{
+    int sharing = tp->size > shape->G ? tp->size / shape->G : 1;
+    bool is_end = shape->tied && pp->size > 1 && (pp->rank == 0 || pp->rank == pp->size - 1);
+    TRY(split_group(tp, tp->rank / sharing, sharing, tp->rank % sharing, kv_head_peers));
+    TRY(split_group(pp, is_end ? 0 : 1 + pp->rank, is_end ? 2 : 1, is_end && pp->rank,
+                    embedding_peers));
+    return STATUS_OK;
+}
+
 void replicas_alloc(struct replicas *r, struct arena *run)
 {
     r->count = 0;
     if (r->group->size == 1) return;
     for (size_t i = 0; i < r->shard->count; i++)
-        if (is_replicated(r, &r->shard->runs[i])) r->count += r->shard->runs[i].count;
+        if (replicas_include(r, &r->shard->runs[i])) r->count += r->shard->runs[i].count;
     size_t work = transfer_work_bytes(TRANSFER_all_reduce, F32, r->count, r->group->size);
     r->sums = arena_alloc(run, r->count, sizeof *r->sums);
     r->work = arena_alloc(run, work, 1);
@@ -33,7 +54,7 @@ static enum status copy_sums(const struct replicas *r, float *flat, bool back)
     size_t done = 0;
     for (size_t i = 0; i < r->shard->count; i++) {
         const struct shard_run *run = &r->shard->runs[i];
-        if (!is_replicated(r, run)) continue;
+        if (!replicas_include(r, run)) continue;
         struct cast op = {.n = run->count};
         void *from = element(flat, run->at, F32), *to = element(r->sums, done, F32);
         struct cast_io io = {back ? to : from, back ? from : to};
@@ -55,7 +76,7 @@ enum status replicas_all_reduce(struct replicas *r, float *gradients)
 
 bool replicas_is_duplicate(const struct replicas *r, const struct shard_run *run)
 {
-    return r->group->rank > 0 && is_replicated(r, run);
+    return r->group->rank > 0 && replicas_include(r, run);
 }
 
 enum status replicas_duplicate_squares(const struct replicas *r, float *flat, double *squares)

@@ -34,8 +34,16 @@ struct replicas {
     void *work;
 };
 
+/* Groups of ranks with replicated parameters that are not an axis of the mesh: those that share
+ * key/value heads, if there are fewer heads than ranks, and those with a tied embedding.
+ * Collective.  Release both. */
+enum status replicas_split_groups(const struct comm *tp, const struct comm *pp,
+                                  const struct model_shape *shape, struct comm *kv_head_peers,
+                                  struct comm *embedding_peers);
 /* Allocates nothing in a group of one. */
 void replicas_alloc(struct replicas *r, struct arena *run);
+/* Whether the run belongs to the replicated elements. */
+bool replicas_include(const struct replicas *r, const struct shard_run *run);
 /* All-reduces the replicated elements of the flat gradients.  Collective.  COMM. */
 enum status replicas_all_reduce(struct replicas *r, float *gradients);
 /* Whether the elements of a run are replicated and another rank of the group counts them. */

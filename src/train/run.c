@@ -219,6 +219,7 @@ static enum status close_run(struct training_run *r, enum status st)
     if (r->checkpointer) {
         struct failure first = {0};
         status_save(&first, st);
+        integrity_abandon(&r->trainer.integrity, r->checkpointer);
         st = checkpointer_close(r->checkpointer, st != STATUS_OK);
         if (first.status) st = status_restore(&first);
         st = rollback_advise(r->checkpoint_folder, st);

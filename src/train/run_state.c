@@ -55,6 +55,9 @@ enum status run_state_save(struct training_run *r, bool model_only)
 {
     struct trainer *t = &r->trainer;
     if (r->saved_step == t->steps_done) return STATUS_OK;
+    if (t->integrity.is_suspect)
+        FAIL(DEVICE, "the state of step %lld may be corrupted and is not saved",
+             (long long)t->steps_done);
     struct checkpoint_state state = run_state_of(r);
     activity_enter(ACTIVITY_saving);
     if (model_only) {
@@ -88,6 +91,7 @@ enum status run_state_save_if_possible(struct training_run *r)
     if (!comm_failed_elsewhere())
         status_prefix(st, "cannot save the checkpoint of step %lld",
                       (long long)r->trainer.steps_done);
+    if (st == STATUS_DEVICE) return st; /* memory is faulty */
     if (st == STATUS_DIVERGED && r->config->guard.nonfinite != NONFINITE_skip) return st;
     log_line(LOG_WARN, "%s", status_message());
     return STATUS_OK;

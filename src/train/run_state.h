@@ -45,7 +45,8 @@ struct checkpoint_state run_state_of(struct training_run *r);
 /* Saves a checkpoint of the last step, unless one was saved.  Errors: as checkpointer_save. */
 enum status run_state_save(struct training_run *r, bool model_only);
 /* A failed save does not end the run: the next one may succeed.  Only the last one, and the one
- * before a stop, must.  DIVERGED: the state cannot be valid, and guard.nonfinite is not "skip". */
+ * before a stop, must.  DIVERGED: the state cannot be valid, and guard.nonfinite is not "skip".
+ * DEVICE: memory is faulty. */
 enum status run_state_save_if_possible(struct training_run *r);
 /* Saves the state, and waits until it is on disk, before the run ends early.  A failed save of this
  * step in the background is repeated. */

@@ -140,7 +140,7 @@ static enum status go_back(const struct start *s, const struct config *c, const 
 {
     struct text branch = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(rewind_abandon(folder, s->step, &branch));
+    TRY_OUT(folder_abandon(folder, s->step, &branch));
     if (branch.len) keep_metrics(c, branch.data);
     TRY_OUT(rewind_record(folder, s->step, branch.data));
     if (branch.len)

@@ -95,28 +95,6 @@ static void init_replicas(struct trainer *t)
     }
 }
 
-/* Splits off this rank's part of a group: its ranks with the same color. */
-static enum status split_group(const struct comm *group, int color, int size, int rank,
-                               struct comm *part)
-{
-    *part = (struct comm){.rank = rank, .size = size, .counts = group->counts};
-    if (group->transport) TRY(comm_split(group, color, group->rank, part));
-    return STATUS_OK;
-}
-
-/* Groups of ranks with replicated parameters that are not an axis of the mesh: those that share
- * key/value heads, if there are fewer heads than ranks, and those with a tied embedding. */
-static enum status open_replica_groups(struct trainer *t, const struct model_shape *shape)
-{
-    const struct comm *tp = group(t, GROUP_tp), *pp = group(t, GROUP_pp);
-    int sharing = tp->size > shape->G ? tp->size / shape->G : 1;
-    bool is_end = shape->tied && pp->size > 1 && (pp->rank == 0 || pp->rank == pp->size - 1);
-    TRY(split_group(tp, tp->rank / sharing, sharing, tp->rank % sharing, &t->kv_head_peers));
-    TRY(split_group(pp, is_end ? 0 : 1 + pp->rank, is_end ? 2 : 1, is_end && pp->rank,
-                    &t->embedding_peers));
-    return STATUS_OK;
-}
-
 /* The stages of this rank, and the pipeline schedule. */
 static enum status find_stages(struct trainer *t, const struct model_shape *shape,
                                struct pipeline_config *p)
@@ -155,7 +133,8 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     const struct comm *tp = group(t, GROUP_tp);
     struct model_shape slice = model_shape_slice(shape, tp->rank, tp->size);
     t->shape = *shape;
-    TRY(open_replica_groups(t, shape));
+    TRY(replicas_split_groups(tp, group(t, GROUP_pp), shape, &t->kv_head_peers,
+                              &t->embedding_peers));
     TRY(find_stages(t, shape, &pipeline));
     layout_init(&t->whole, shape, 1);
     t->model.queue = t->machine.queue;
@@ -200,7 +179,11 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     plan->bytes[MEMORY_gradients] = bytes_since(run, &mark);
     fsdp_alloc(&t->fsdp, run);
     init_replicas(t);
-    plan->bytes[MEMORY_gathered] = bytes_since(run, &mark);
+    t->integrity =
+        (struct integrity){.guard = &c->guard, .optim = &t->optim, .queue = t->machine.queue};
+    t->integrity.groups = &t->machine.groups, t->integrity.replicas = t->replicas;
+    integrity_alloc(&t->integrity, shared);
+    plan->bytes[MEMORY_gathered] = bytes_since(run, &mark) + bytes_since(shared, &shared_mark);
     bool async = c->checkpoint.enable && c->checkpoint.async_mode != ASYNC_disabled;
     t->staging = async ? arena_alloc(shared, checkpoint_staging_bytes(&t->shard), 1) : NULL;
     plan->bytes[MEMORY_checkpoint] = bytes_since(shared, &shared_mark);
@@ -357,6 +340,22 @@ static enum status forward_backward(struct trainer *t, struct loss_share *local)
     return STATUS_OK;
 }
 
+/* Runs forward and backward twice where guard.replay_every says so. */
+static enum status replay_forward_backward(struct trainer *t, struct loss_share *local)
+{
+    struct integrity *g = &t->integrity;
+    int64_t step = t->steps_done + 1;
+    if (!integrity_is_replayed(g, step)) return forward_backward(t, local);
+    for (int pass = 0; pass < 2; pass++) {
+        t->fsdp.observer = integrity_begin_pass(g, pass);
+        TRY(forward_backward(t, local));
+        TRY(integrity_end_pass(g, t->loss_BT, t->local.B * t->local.T, t->gradients));
+    }
+    t->fsdp.observer = NULL;
+    TRY(integrity_compare_passes(g, step));
+    return STATUS_OK;
+}
+
 /* FP8 scales of the next step, from the amaxes of this one on any rank. */
 static enum status update_float8_scales(struct trainer *t)
 {
@@ -386,7 +385,8 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     struct step_totals totals;
     double begin = trace_begin(trace);
     activity_enter(ACTIVITY_computing);
-    TRY(forward_backward(t, &local));
+    TRY(replay_forward_backward(t, &local));
+    TRY(integrity_check(&t->integrity, t->steps_done));
     trace_end(trace, "forward and backward", begin);
     begin = trace_begin(trace);
     activity_enter(ACTIVITY_updating);
@@ -410,6 +410,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
         TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
+        TRY(integrity_record(&t->integrity, now.step));
     }
     trace_end(trace, "optimizer", begin);
     int64_t rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
@@ -451,6 +452,7 @@ enum status trainer_init_weights(struct trainer *t, uint64_t seed)
 enum status trainer_sync_weights(struct trainer *t)
 {
     fsdp_invalidate_weights(&t->fsdp);
+    integrity_forget(&t->integrity);
     if (!t->compute_weights || t->optim.split) return STATUS_OK;
     struct cast all = {.n = t->shard.elements, .to = BF16};
     struct cast_io io = {t->weights, t->compute_weights};

@@ -23,6 +23,7 @@
 #include "parallel/plan.h"
 #include "parallel/replicas.h"
 #include "train/evaluator.h"
+#include "train/integrity.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
 #include "train/step_sums.h"
@@ -47,6 +48,7 @@ struct trainer {
     struct shard shard; /* this rank's shard */
     struct elastic elastic;
     struct fsdp fsdp;
+    struct integrity integrity;
     float *weights, *gradients; /* flat, this rank's shard; weights NULL if split: */
     uint16_t *low; /* low 16 bits of split master weights; compute_weights has the rest */
     void *exp_avg, *exp_avg_sq;  /* of optim.moments */
@@ -101,7 +103,7 @@ void trainer_begin_step(struct trainer *t);
 
 /* One step: next batch (`loader` is NULL if another of the peers reads), gradients, clipping,
  * update.  If loss or gradient norm is not finite, it changes no weight and no moment, and sets
- * result->skipped: the caller decides (nonfinite.h). */
+ * result->skipped: the caller decides (nonfinite.h).  DEVICE: integrity.h. */
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
 /* The same on the batch that is already in t->batch.  Leaves result->data_seconds as it is. */
 enum status trainer_train_batch(struct trainer *t, struct step_result *result);

@@ -66,3 +66,20 @@ TEST(hash64_detects_every_flipped_bit_and_every_length)
         for (size_t m = 0; m < n; m++) CHECK(of_zeros[n] != of_zeros[m]);
     }
 }
+
+TEST(checksum_of_pieces_depends_on_every_byte_but_not_on_threads_or_chunks)
+{
+    const size_t len = 70 * (size_t)CHECKSUM_PIECE + 12345, cut = 65 * (size_t)CHECKSUM_PIECE;
+    char *x = heap(len);
+    for (size_t i = 0; i < len; i++) x[i] = (char)(i * 31 + i / 977);
+    uint32_t whole = checksum_pieces(0, x, len, 1);
+    CHECK(checksum_pieces(0, x, len, 3) == whole);
+    CHECK(checksum_pieces(checksum_pieces(0, x, cut, 2), x + cut, len - cut, 1) == whole);
+    for (size_t at = 0; at < len; at += len / 37) {
+        x[at] ^= 1;
+        CHECK(checksum_pieces(0, x, len, 2) != whole);
+        x[at] ^= 1;
+    }
+    CHECK(checksum_pieces(7, x, 0, 2) == 7);
+    free(x);
+}

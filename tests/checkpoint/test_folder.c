@@ -137,3 +137,33 @@ TEST(retention_spares_the_checkpoint_that_is_being_copied)
     CHECK(has_file(folder, "step-1") && !has_file(folder, "step-2"));
     CHECK(has_file(folder, "step-3") && has_file(folder, "step-4"));
 }
+
+static const char *folder_with(const int *steps, size_t count)
+{
+    const char *folder = test_folder();
+    for (size_t i = 0; i < count; i++) {
+        char *path = folder_step_path(folder, steps[i]);
+        CHECK_STATUS(OK, file_make_dirs(path));
+        free(path);
+    }
+    return folder;
+}
+
+TEST(later_checkpoints_are_moved_to_a_branch_of_their_own)
+{
+    const char *folder = folder_with((const int[]){2, 4, 6, 10}, 4);
+    struct text branch = {0};
+    CHECK_STATUS(OK, folder_abandon(folder, 4, &branch));
+    CHECK(file_has_suffix(branch.data, "/abandoned-4-1"));
+    CHECK(has_file(branch.data, "step-6") && has_file(branch.data, "step-10"));
+    CHECK(has_file(folder, "step-2") && has_file(folder, "step-4"));
+    CHECK(!has_file(folder, "step-6") && !has_file(folder, "step-10"));
+    CHECK_STATUS(OK, folder_abandon(folder, 4, &branch));
+    CHECK(!branch.len); /* nothing is left to move */
+    CHECK_STATUS(OK, folder_abandon(folder, 2, &branch));
+    CHECK(file_has_suffix(branch.data, "/abandoned-2-1"));
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-8")));
+    CHECK_STATUS(OK, folder_abandon(folder, 2, &branch));
+    CHECK(file_has_suffix(branch.data, "/abandoned-2-2"));
+    text_release(&branch);
+}

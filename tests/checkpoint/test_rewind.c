@@ -4,18 +4,6 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "checkpoint/folder.h"
-
-static const char *folder_with(const int *steps, size_t count)
-{
-    const char *folder = test_folder();
-    for (size_t i = 0; i < count; i++) {
-        char *path = folder_step_path(folder, steps[i]);
-        CHECK_STATUS(OK, file_make_dirs(path));
-        free(path);
-    }
-    return folder;
-}
 
 static bool is_done(const char *folder, int64_t step)
 {
@@ -24,28 +12,9 @@ static bool is_done(const char *folder, int64_t step)
     return is;
 }
 
-TEST(later_checkpoints_are_moved_to_a_branch_of_their_own)
-{
-    const char *folder = folder_with((const int[]){2, 4, 6, 10}, 4);
-    struct text branch = {0};
-    CHECK_STATUS(OK, rewind_abandon(folder, 4, &branch));
-    CHECK(file_has_suffix(branch.data, "/abandoned-4-1"));
-    CHECK(file_exists_in(branch.data, "step-6") && file_exists_in(branch.data, "step-10"));
-    CHECK(file_exists_in(folder, "step-2") && file_exists_in(folder, "step-4"));
-    CHECK(!file_exists_in(folder, "step-6") && !file_exists_in(folder, "step-10"));
-    CHECK_STATUS(OK, rewind_abandon(folder, 4, &branch));
-    CHECK(!branch.len); /* nothing is left to move */
-    CHECK_STATUS(OK, rewind_abandon(folder, 2, &branch));
-    CHECK(file_has_suffix(branch.data, "/abandoned-2-1"));
-    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-8")));
-    CHECK_STATUS(OK, rewind_abandon(folder, 2, &branch));
-    CHECK(file_has_suffix(branch.data, "/abandoned-2-2"));
-    text_release(&branch);
-}
-
 TEST(a_rewind_is_done_once_until_it_is_forgotten)
 {
-    const char *folder = folder_with((const int[]){2}, 1);
+    const char *folder = test_folder();
     CHECK(!is_done(folder, 2));
     CHECK_STATUS(OK, rewind_record(folder, 2, ""));
     CHECK(is_done(folder, 2) && !is_done(folder, 1));

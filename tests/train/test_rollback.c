@@ -291,7 +291,7 @@ TEST(ranks_roll_back_together_from_a_value_that_is_not_finite)
     runs_write_corpus(strchr(corpus, '=') + 1, 60000);
     struct poisoned_run p = {corpus, test_path(test_folder(), "checkpoint")};
     CHECK_STATUS(OK, ranks_run(2, roll_back_rank, &p));
-    CHECK(file_exists(test_path(p.folder, "abandoned-step-4")));
+    CHECK(file_exists(test_path(p.folder, "abandoned-3-1/step-4")));
     CHECK(!file_exists(test_path(p.folder, "step-4")) &&
           file_exists(test_path(p.folder, "step-3")));
 }
@@ -335,6 +335,6 @@ TEST(diverged_run_is_not_saved_and_names_the_checkpoint_to_resume_from)
                      &err) == 80);
     CHECK(strstr(err.data, "rolled back from step 11 to the checkpoint of step 5; rows 20 to 43"));
     CHECK(strstr(err.data, "guard.max_rollbacks is reached"));
-    CHECK(file_exists(test_path(dump, "checkpoint/abandoned-step-10")));
+    CHECK(file_exists(test_path(dump, "checkpoint/abandoned-5-1/step-10")));
     text_release(&err);
 }

@@ -53,7 +53,7 @@ TEST(a_run_skips_bad_records_and_lists_each_once_also_over_restarts)
     const char *folder = test_folder(), *config = write_run(folder, 20);
     const char *straight = test_path(folder, "straight"), *resumed = test_path(folder, "resumed");
     struct text err = {0}, want = {0}, got = {0};
-    CHECK(runs_train(config, straight, "", &err) == 65);
+    CHECK(runs_train(config, test_path(folder, "stopped"), "", &err) == 65);
     CHECK(strstr(err.data, "unterminated string"));
     CHECK(runs_train(config, straight, "data.on_bad_record=skip data.bad_record_limit=0.2", &err) ==
           0);
