@@ -10,7 +10,8 @@ VERSION := 0.1.0
 
 WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Wno-pass-failed
 MATH    := -ffp-contract=fast -fno-math-errno -fno-trapping-math
-HARDEN  := -fPIE -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+HARDEN  = -fPIE -fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE \
+           -D_FORTIFY_SOURCE=3 $(if $(filter x86_64,$(MACHINE)),-fcf-protection=full)
 
 # One program runs on every processor of an architecture: the CPU's kernels are compiled for each
 # ISA of src/backends/cpu/isa.h, everything else for the baseline.
@@ -62,9 +63,11 @@ ABSENT  := $(EMULATOR) $(if $(GPU),,$(GPU_SHARED)) $(VENDOR_ABSENT) \
            $(if $(MPI_LIBS),,src/comm/mpi/% tests/comm/mpi/%) $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
-                                             ! -path '*/preload/*' \
+                                             ! -path '*/preload/*' ! -path 'tests/fault/*' \
                                              ! -path '*/programs/*')))
 PRELOAD := $(wildcard tests/system/preload/*.c)
+FAULTS  := $(sort $(wildcard tests/fault/*.c)) tests/main.c tests/system/runs.c \
+           tests/comm/launched.c tests/hub/server.c
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
 kernels  = $(foreach isa,$(1),$(KERNELS:%.c=$(B)/%.$(isa).o))
@@ -83,7 +86,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean
-.PHONY: test-mpich test-slurm gpu gpu-build gpu-check gpu-kernels help FORCE
+.PHONY: fault test-mpich test-slurm gpu gpu-build gpu-check gpu-kernels help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -99,6 +102,16 @@ $(B)/tests/run: $(B)/list
 $(B)/tests/gpu_check: $(B)/tests/programs/gpu_check.o $(B)/tests/system/device_check.o $(ROOMS)
 	$(call say,link)
 	$(LINK)
+
+$(B)/tests/fault/run: $(FAULTS:%.c=$(B)/%.o) $(ROOMS) $(B)/list
+	$(call say,link)
+	$(LINK) -lcmocka
+
+$(B)/tests/libfault.so: tests/fault/preload/fault.c $(B)/flags $(B)/mpi-flags
+	@mkdir -p $(@D)
+	$(call say,link)
+	$(Q)$(CC) -std=c17 -O2 -g $(WARN) -D_GNU_SOURCE $(if $(MPI_LIBS),-DFAULT_MPI $(MPI_CFLAGS)) \
+	    -fPIC -shared -o $@ $< -ldl
 
 $(B)/tests/libcount.so: $(PRELOAD) $(B)/flags
 	@mkdir -p $(@D)
@@ -176,6 +189,17 @@ test-mpich: $(B)/llamero $(B)/tests/run ## run the tests of launched ranks with 
 test-slurm: $(B)/llamero ## train on a Slurm cluster of network namespaces (root), in minutes
 	@LLAMERO=$(B)/llamero tests/slurm/run
 
+# Without SHORT every n-th call fails, in hours; CONTRIBUTING.md tells how to reproduce a row.
+fault: $(B)/llamero $(B)/tests/fault/run $(B)/tests/libfault.so ## inject faults; T=word; SHORT=1
+	@rm -f $(B)/fault.txt; code=0; OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero \
+	LLAMERO_PRELOAD=$(abspath $(B)/tests/libfault.so) LLAMERO_FAULT_TABLE=$(B)/fault.txt \
+	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(if $(SHORT),LLAMERO_FAULT_POINTS=$(FAULT_POINTS)) \
+	$(B)/tests/fault/run $(T) > $(B)/fault.log 2>&1 || code=$$?; \
+	grep -B 1 -A 5 '^lost' $(B)/fault.log | cut -c 1-400; \
+	printf '%-17s %-46s %6s %8s %5s  %s\n' scene fault tried survived lost message; \
+	sort $(B)/fault.txt; tail -n 1 $(B)/fault.log; exit $$code
+FAULT_POINTS := 60 # of each row, times its share
+
 check: test lint ## test and lint
 
 gpu: $(B)/llamero $(B)/tests/gpu_check ## CUDA=1 or HIP=1: check and time this machine's GPU
@@ -239,4 +263,5 @@ help: ## list the targets
 	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC) HUB=$(if $(HUB_LIBS),1,0)'
 
 -include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(STUB:.o=.d) $(TESTS:%.c=$(B)/%.d)
+-include $(FAULTS:%.c=$(B)/%.d)
 -include $(FUZZ:%=$(B)/tests/fuzz/%.d) $(BENCH:%=$(B)/bench/%.d)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum status append_file_open(struct append_file *f, const char *path, int flags)
@@ -26,6 +27,19 @@ void append_file_close(struct append_file *f)
 
 bool append_file_is_late(const struct append_file *f) { return f->late.len || f->num_lost; }
 
+/* Creates the file again if it was deleted: what is written after that would be lost silently. */
+static bool create_if_deleted(struct append_file *f)
+{
+    struct stat s;
+    if (fstat(f->fd, &s) != 0 || s.st_nlink) return true;
+    int fd = open(f->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    f->error = errno;
+    if (fd < 0) return false;
+    close(f->fd);
+    f->fd = fd;
+    return true;
+}
+
 /* Writes as much as possible and returns how much that was. */
 static size_t write_some(struct append_file *f, const char *bytes, size_t len)
 {
@@ -44,6 +58,7 @@ static size_t write_some(struct append_file *f, const char *bytes, size_t len)
 
 bool append_file_flush(struct append_file *f)
 {
+    if (!create_if_deleted(f)) return false;
     size_t written = write_some(f, f->late.data, f->late.len);
     if (written) {
         memmove(f->late.data, f->late.data + written, f->late.len - written + 1);

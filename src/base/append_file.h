@@ -3,7 +3,9 @@
  *
  * Memory   Allocates only while writing fails, up to APPEND_FILE_LATE_BYTES; records beyond that
  *          are lost, and counted.
- * Order    Records are written in order.  While writing fails the file may end within one. */
+ * Order    Records are written in order.  While writing fails the file may end within one.  Other
+ *          programs may truncate the file (it is opened with O_APPEND) or rename it; if it was
+ *          deleted, the next record creates it again. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -25,13 +25,20 @@ static bool is_worth_retrying(int why, int *tries)
     return true;
 }
 
+/* Returns an errno. */
+static int stat_retrying(const char *path, struct stat *s)
+{
+    int bad, tries = 0;
+    do {
+        bad = stat(path, s) ? errno : 0;
+    } while (bad && is_worth_retrying(bad, &tries));
+    return bad;
+}
+
 enum status file_find(const char *path, enum file_kind *kind)
 {
     struct stat s = {0};
-    int bad, tries = 0;
-    do {
-        bad = stat(path, &s) ? errno : 0;
-    } while (bad && is_worth_retrying(bad, &tries));
+    int bad = stat_retrying(path, &s);
     *kind = FILE_ABSENT;
     if (bad == ENOENT || bad == ENOTDIR) return STATUS_OK;
     if (bad) FAIL(IO, "%s: %s", path, strerror(bad));
@@ -42,13 +49,13 @@ enum status file_find(const char *path, enum file_kind *kind)
 bool file_exists(const char *path)
 {
     struct stat s;
-    return stat(path, &s) == 0;
+    return stat_retrying(path, &s) == 0;
 }
 
 bool file_is_dir(const char *path)
 {
     struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    return stat_retrying(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
 bool file_exists_in(const char *folder, const char *name)
@@ -68,12 +75,14 @@ enum status file_open(const char *path, int *fd, uint64_t *size)
     } while (*fd < 0 && is_worth_retrying(errno, &tries));
     if (*fd < 0 && errno == ENOENT) FAIL(MISSING, "%s: no such file", path);
     if (*fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
-    if (fstat(*fd, &s) != 0 || !S_ISREG(s.st_mode)) {
-        close(*fd);
-        FAIL(DATA, "%s: not a regular file", path);
+    int bad = fstat(*fd, &s) ? errno : 0;
+    if (!bad && S_ISREG(s.st_mode)) {
+        *size = (uint64_t)s.st_size;
+        return STATUS_OK;
     }
-    *size = (uint64_t)s.st_size;
-    return STATUS_OK;
+    close(*fd);
+    if (bad) FAIL(IO, "%s: %s", path, strerror(bad));
+    FAIL(DATA, "%s: not a regular file", path);
 }
 
 enum status file_size(const char *path, uint64_t *size)

@@ -14,6 +14,12 @@
 static const cJSON *to_cjson(const struct json *v) { return (const cJSON *)v; }
 static const struct json *from_cjson(const cJSON *v) { return (const struct json *)v; }
 
+/* cJSON reports an allocation that failed as malformed JSON; heap ends the process instead. */
+__attribute__((constructor)) static void set_allocator(void)
+{
+    cJSON_InitHooks(&(cJSON_Hooks){heap, free});
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -44,18 +44,22 @@ static enum status find_native_or_dcp(const char *folder, int64_t step, char **f
     return STATUS_OK;
 }
 
+/* IO: none is intact, and one that could not be read may be. */
 static enum status find_newest(const char *folder, int64_t limit, char **found)
 {
     struct folder_steps l;
+    struct failure unreadable = {0};
     *found = NULL;
     TRY(folder_steps_read(&l, folder));
     for (size_t i = l.count; i-- > 0 && !*found;) {
         if (l.steps[i] >= limit) continue;
-        if (find_native_or_dcp(folder, l.steps[i], found))
+        enum status st = find_native_or_dcp(folder, l.steps[i], found);
+        if (st)
             log_line(LOG_WARN, "skipping step-%lld: %s", (long long)l.steps[i], status_message());
+        if (st == STATUS_IO) status_save(&unreadable, st);
     }
     folder_steps_release(&l);
-    return STATUS_OK;
+    return *found ? STATUS_OK : status_restore(&unreadable);
 }
 
 /* Broadcasts rank 0's result; `st` is rank 0's status. */

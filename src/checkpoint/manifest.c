@@ -234,13 +234,15 @@ static enum status check_size(const char *folder, const struct json *file, uint6
     const char *name;
     int64_t want;
     uint64_t have;
+    enum file_kind kind;
     TRY(json_get_string(file, "name", &name));
     if (!is_plain_name(name))
         FAIL(DATA, "%s: the manifest lists \"%s\", which is not a file name", folder, name);
     TRY(json_get_int(file, "size", 0, INT64_C(1) << 53, &want));
     char *path = file_join(folder, name);
     enum status st = STATUS_OK;
-    if (!file_exists(path)) FAIL_OUT(DATA, "%s is missing", path);
+    TRY_OUT(file_find(path, &kind));
+    if (kind == FILE_ABSENT) FAIL_OUT(DATA, "%s is missing", path);
     TRY_OUT(file_size(path, &have));
     if (have != (uint64_t)want)
         FAIL_OUT(DATA, "%s has %llu bytes, expected %lld", path, (unsigned long long)have,

@@ -1,7 +1,8 @@
 /* rewind.h -- going back to an earlier checkpoint of a run (checkpoint.load_step), once.
  *
- * A rewind to step N moves the checkpoints after N away (folder_abandon) and records itself in rewind.json.  A restart of the same command finds the
- * record and resumes from the newest checkpoint of the new branch instead of going back again.
+ * A rewind to step N moves the checkpoints after N away (folder_abandon) and records itself in
+ * rewind.json.  A restart of the same command finds the record and resumes from the newest
+ * checkpoint of the new branch instead of going back again.
  * Ranks    Rank 0 alone, with the folder locked, except rewind_is_done.
  * Errors   IO, DATA: rewind.json cannot be read, or is not ours. */
 // SPDX-License-Identifier: Apache-2.0

@@ -114,6 +114,15 @@ static enum status check_no_output(const struct prepare_output *o)
     return STATUS_OK;
 }
 
+/* Files that only an unfinished run needs. */
+static void remove_work_files(const struct prepare_output *o)
+{
+    const char *const paths[] = {o->idx_part, o->journal};
+    for (int i = 0; i < 2; i++)
+        if (unlink(paths[i]) && errno != ENOENT)
+            log_line(LOG_WARN, "cannot delete %s: %s", paths[i], strerror(errno));
+}
+
 /* Keeps what the journal records of an earlier run's list.  A failure is a warning. */
 static void truncate_bad_list(struct prepare_output *o)
 {
@@ -135,18 +144,21 @@ enum status prepare_output_open(struct prepare_output *o)
     o->idx = with_suffix(prefix, ".idx"), o->idx_part = with_suffix(prefix, ".idx.part");
     o->journal = with_suffix(prefix, ".prepare.json");
     o->bad_list = with_suffix(prefix, ".bad_records");
+    if (file_exists(o->idx) && !file_exists(o->bin_part)) remove_work_files(o); /* was killed */
     TRY(check_no_output(o));
     o->bin_fd = open(o->bin_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (o->bin_fd < 0) FAIL(IO, "%s: %s", o->bin_part, strerror(errno));
-    if (flock(o->bin_fd, LOCK_EX | LOCK_NB))
+    /* Where the file system does not support locks, the user must not start two. */
+    if (flock(o->bin_fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
         FAIL(CONFIG, "%s: another process is writing it", o->bin_part);
     TRY(check_no_output(o)); /* another run may have finished before the lock */
     o->idx_fd = open(o->idx_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (o->idx_fd < 0) FAIL(IO, "%s: %s", o->idx_part, strerror(errno));
     TRY(read_journal(o));
-    if (ftruncate(o->bin_fd, (off_t)(o->done.tokens * (uint64_t)o->done.token_bytes)) ||
-        ftruncate(o->idx_fd, (off_t)(o->done.documents * sizeof(int32_t))))
+    if (ftruncate(o->bin_fd, (off_t)(o->done.tokens * (uint64_t)o->done.token_bytes)))
         FAIL(IO, "%s: %s", o->bin_part, strerror(errno));
+    if (ftruncate(o->idx_fd, (off_t)(o->done.documents * sizeof(int32_t))))
+        FAIL(IO, "%s: %s", o->idx_part, strerror(errno));
     truncate_bad_list(o);
     o->journal_s = clock_monotonic_s();
     return STATUS_OK;
@@ -221,8 +233,8 @@ enum status prepare_output_sync(struct prepare_output *o)
     struct text t = {0};
     struct json_writer w = {.text = &t};
     if (o->in_batch) return STATUS_OK;
-    if (fdatasync(o->bin_fd) || fdatasync(o->idx_fd))
-        FAIL(IO, "%s: %s", o->bin_part, strerror(errno));
+    if (fdatasync(o->bin_fd)) FAIL(IO, "%s: fsync: %s", o->bin_part, strerror(errno));
+    if (fdatasync(o->idx_fd)) FAIL(IO, "%s: fsync: %s", o->idx_part, strerror(errno));
     json_begin_object(&w, NULL, JSON_INLINE);
     json_write_int(&w, "settings", o->settings);
     json_write_int(&w, "source", (int64_t)o->source);
@@ -306,12 +318,6 @@ out:
     return st;
 }
 
-static enum status rename_to(const char *from, const char *to)
-{
-    if (rename(from, to)) FAIL(IO, "%s: %s", to, strerror(errno));
-    return STATUS_OK;
-}
-
 enum status prepare_output_publish(struct prepare_output *o)
 {
     const char *prefix = o->prefix;
@@ -323,12 +329,11 @@ enum status prepare_output_publish(struct prepare_output *o)
     TRY_OUT(prepare_output_sync(o));
     TRY_OUT(write_index(o, &index));
     unlink(o->idx); /* an old index would not match the new .bin */
-    TRY_OUT(rename_to(o->bin_part, o->bin));
+    TRY_OUT(file_rename(o->bin_part, o->bin));
     TRY_OUT(megatron_sum_write(prefix, &o->bin_sum, &index.sum));
-    TRY_OUT(rename_to(temporary, o->idx));
+    TRY_OUT(file_rename(temporary, o->idx));
     TRY_OUT(file_sync_dir(folder));
-    unlink(o->idx_part);
-    unlink(o->journal);
+    remove_work_files(o);
 out:
     megatron_sum_release(&index.sum);
     free(temporary), free(folder);

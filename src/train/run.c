@@ -273,7 +273,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
                          .guard = &r->guard,
                          .result = s};
     enum status st = rollback_run(&b);
-    if (st) r->saved_step = r->trainer.steps_done; /* save_before_failing must not save a spike */
+    if (st) r->saved_step = r->trainer.steps_done; /* after a spike: not a state to save */
     TRY(st);
     if (b.to < 0) return STATUS_OK;
     r->saved_step = b.to;

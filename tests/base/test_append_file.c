@@ -95,3 +95,24 @@ TEST(append_file_keeps_bounded_memory_and_counts_one_gap)
     CHECK(size == kept * RECORD + 3);
     append_file_close(&f);
 }
+
+TEST(append_file_survives_truncation_and_deletion)
+{
+    const char *path;
+    struct append_file f = open_new(&path);
+    CHECK(append_file_write(&f, "one\n", 4));
+    CHECK(truncate(path, 0) == 0); /* as logrotate's copytruncate */
+    CHECK(append_file_write(&f, "two\n", 4));
+    check_content(path, "two\n");
+    CHECK(unlink(path) == 0);
+    CHECK(append_file_write(&f, "three\n", 6));
+    check_content(path, "three\n");
+    char *folder = heap_string(path, (size_t)(strrchr(path, '/') - path));
+    CHECK_STATUS(OK, file_remove_tree(folder));
+    CHECK(!append_file_write(&f, "four\n", 5) && f.error == ENOENT && append_file_is_late(&f));
+    CHECK_STATUS(OK, file_make_dirs(folder));
+    CHECK(append_file_write(&f, "five\n", 5));
+    check_content(path, "four\nfive\n");
+    append_file_close(&f);
+    free(folder);
+}

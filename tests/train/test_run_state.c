@@ -15,6 +15,7 @@ static struct training_run run_around(struct training *t)
     struct training_run r = {
         .config = &t->config, .saved_step = -1, .is_main = true, .reads = true};
     r.trainer = t->trainer, r.loader = t->loader, r.tokenizer = t->tokenizer;
+    stop_init(&r.stop, comm_self(), false, 0);
     r.checkpoint_folder = file_join(dump, "checkpoint");
     struct checkpointer_options o = {
         .folder = r.checkpoint_folder, .load_step = -1, .keep_latest_k = 10, .world = comm_self()};
@@ -27,8 +28,8 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     struct training t;
     struct step_result s;
     TRAINING_OPEN(&t, "debug.seed=1");
+    for (int i = 0; i < 2; i++) CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &s));
     struct training_run r = run_around(&t);
-    for (int i = 0; i < 2; i++) CHECK_STATUS(OK, trainer_step(&r.trainer, r.loader, &s));
     CHECK_STATUS(OK, run_state_save(&r, false));
     CHECK(r.saved_step == 2);
     char *manifest = file_join(r.checkpoint_folder, "step-2/manifest.json");

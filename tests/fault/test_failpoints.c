@@ -1,0 +1,65 @@
+/* The named places of failpoints.def. */
+// SPDX-License-Identifier: Apache-2.0
+#include "fault/trial.h"
+
+enum failing_scene { TRAIN, KEEP, RESUME, RANKS };
+struct failpoint {
+    const char *name;
+    enum failing_scene scene;
+    int exit_code;
+    const char *fault;
+};
+static const struct failpoint failpoints[] = {
+#define FAILPOINT(name, scene, exit_code, fault) {name, scene, exit_code, fault},
+#include "fault/failpoints.def"
+#undef FAILPOINT
+};
+
+/* Returns how many were lost.  Every point must be reached. */
+static int try_points(const struct scene *s, enum failing_scene scene)
+{
+    int lost = 0;
+    const char *only = getenv("LLAMERO_FAULT_POINT");
+    for (size_t i = 0; i < sizeof failpoints / sizeof *failpoints; i++) {
+        const struct failpoint *p = &failpoints[i];
+        struct tally t = {0};
+        if (p->scene != scene || (only && strcmp(only, p->name) != 0)) continue;
+        trial_run(s, p->fault, p->exit_code, &t);
+        if (!t.tried) print_message("lost: %s: no call matches %s\n", p->name, p->fault), t.lost++;
+        tally_add_row(&t, s->name, p->name);
+        lost += t.lost;
+    }
+    return lost;
+}
+
+TEST(failpoints_of_a_run_are_survived)
+{
+    struct scene s;
+    scene_train(&s, 1, "");
+    CHECK(try_points(&s, TRAIN) == 0);
+}
+
+TEST(failpoints_of_deleting_checkpoints_are_survived)
+{
+    struct scene s;
+    scene_train(&s, 1, "checkpoint.interval=1 checkpoint.keep_latest_k=2");
+    CHECK(try_points(&s, KEEP) == 0);
+}
+
+TEST(failpoints_of_a_resume_are_survived)
+{
+    struct scene s;
+    scene_train(&s, 1, "");
+    trial_interrupt(&s, "call=rename,on=checkpoint/step-4,action=kill");
+    const char *start = test_path(s.folder, "start");
+    CHECK_STATUS(OK, file_rename(s.output, start));
+    s.name = "resume", s.start = start;
+    CHECK(try_points(&s, RESUME) == 0);
+}
+
+TEST(failpoints_of_ranks_are_survived)
+{
+    struct scene s;
+    scene_train(&s, 2, "");
+    CHECK(try_points(&s, RANKS) == 0);
+}

@@ -1,0 +1,37 @@
+/* Every n-th call of one rank of several. */
+// SPDX-License-Identifier: Apache-2.0
+#include "fault/trial.h"
+
+TEST(two_ranks_survive_a_kill_at_every_file_call)
+{
+    struct scene s;
+    scene_train(&s, 2, "");
+    trial_every(&s, "call=file,on=/,rank=0,action=kill", 0.4);
+    trial_every(&s, "call=file,on=/,rank=1,action=kill", 0.4);
+}
+
+TEST(two_ranks_survive_failing_files_and_memory)
+{
+    struct scene s;
+    scene_train(&s, 2, "");
+    trial_every(&s, "call=file,on=checkpoint,rank=0,errno=EIO", 0.2);
+    trial_every(&s, "call=file,on=checkpoint,rank=1,errno=ENOSPC", 0.2);
+    trial_every(&s, "call=malloc,rank=1", 0.2);
+}
+
+TEST(two_ranks_survive_failing_mpi_calls)
+{
+    struct scene s;
+    scene_train(&s, 2, "");
+    trial_every(&s, "call=mpi,on=MPI_I,rank=1", 0.2);
+    trial_every(&s, "call=mpi,on=MPI_I,rank=0,action=kill", 0.2);
+}
+
+TEST(four_ranks_survive_faults)
+{
+    struct scene s;
+    scene_train(&s, 4, "training.local_batch_size=1");
+    trial_every(&s, "call=file,on=/,rank=2,action=kill", 0.2);
+    trial_every(&s, "call=write+fsync,on=checkpoint,rank=3,errno=EIO", 0.1);
+    trial_every(&s, "call=mpi,on=MPI_I,rank=2", 0.1);
+}
