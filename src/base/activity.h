@@ -19,6 +19,7 @@
     X(reading, "reading data", false)                                                              \
     X(computing, "forward and backward", false)                                                    \
     X(updating, "updating weights", false)                                                         \
+    X(searching, "searching for the first bad value", true)                                        \
     X(agreeing, "agreeing on what follows the step", false)                                        \
     X(reporting, "writing metrics", true)                                                          \
     X(preparing, "opening validation data", true)                                                  \

@@ -228,7 +228,10 @@ enum status checkpointer_wait(struct checkpointer *c)
     c->running = false;
     c->save_s = c->thread_s;
     release_staged_state(c);
-    return status_restore(&c->failure);
+    enum status st = status_restore(&c->failure);
+    if (st == STATUS_DIVERGED && c->ranks.size > 1)
+        status_mark_shared(); /* all ranks agreed on it */
+    return st;
 }
 
 /* Copies a buffer to `staging`, which follows the buffers staged before, and takes its checksum
@@ -254,8 +257,10 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 {
     int64_t previous = c->state.step;
     enum status lost = checkpointer_wait(c); /* the previous save failed; this one need not */
-    if (lost == STATUS_DIVERGED || lost == STATUS_DEVICE)
-        return status_prefix(lost, "the checkpoint of step %lld", (long long)previous);
+    bool is_final = lost == STATUS_DIVERGED || lost == STATUS_DEVICE;
+    if (is_final && !comm_failed_elsewhere())
+        status_prefix(lost, "the checkpoint of step %lld", (long long)previous);
+    if (is_final) return lost;
     if (lost && c->ranks.rank == 0)
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());

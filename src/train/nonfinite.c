@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/nonfinite.h"
 
+#include "base/activity.h"
 #include "base/log.h"
 #include "model/value_check.h"
 
@@ -115,6 +116,7 @@ static enum status find_first(const struct trainer *t, struct bad_value *first)
     struct bad_value *all = heap((size_t)world->size * sizeof *all);
     struct search s = {.trainer = t, .chunk = heap(CHUNK * sizeof *s.chunk)};
     enum status st = STATUS_OK;
+    activity_enter(ACTIVITY_searching);
     s.first = (struct bad_value){.order = INT64_MAX, .rank = world->rank};
     TRY_OUT(comm_agree(world, search_rank(&s)));
     all[world->rank] = s.first;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/rollback.h"
 
+#include "base/activity.h"
 #include "base/log.h"
 #include "checkpoint/folder.h"
 #include "train/trainer_state.h"
@@ -32,10 +33,10 @@ static enum status restore(struct rollback *b, const char *folder,
 {
     if (!found->train || !found->has_moments)
         FAIL(DATA, "%s has only the model, so that the run cannot go back to it", folder);
+    b->trainer->steps_done = found->step;
     TRY(trainer_state_load(b->trainer, found->train));
     TRY(restore_guard(b->guard, found->train));
     TRY(pass_over_rows(b, json_get(found->train, "data")));
-    b->trainer->steps_done = found->step;
     return STATUS_OK;
 }
 
@@ -57,6 +58,7 @@ static enum status load_newest(struct rollback *b, int64_t limit)
     struct failure damage = {0};
     enum status st;
     b->to = -1;
+    activity_enter(ACTIVITY_loading);
     do {
         char *folder;
         TRY(checkpoint_find(b->folder, limit, world, &folder));
@@ -107,6 +109,7 @@ enum status rollback_run(struct rollback *b)
     int64_t most = b->trainer->config->guard.max_rollbacks;
     if (!guard_count_rollback(b->guard, s->step, most))
         return fail(b, "guard.max_rollbacks is reached");
+    activity_enter(ACTIVITY_saving);
     if (checkpointer_wait(b->checkpointer) && world->rank == 0)
         log_line(LOG_WARN, "the last checkpoint was not written: %s", status_message());
     b->loss = before.spike_begin ? before.spike_loss : s->loss;

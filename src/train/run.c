@@ -288,6 +288,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
 static enum status save_or_roll_back(struct training_run *r, const struct step_result *s)
 {
     enum status st = run_state_save_if_possible(r);
+    if (st == STATUS_DIVERGED) r->saved_step = r->trainer.steps_done; /* do not try again */
     if (st != STATUS_DIVERGED || r->config->guard.nonfinite != NONFINITE_rollback) return st;
     if (!comm_failed_elsewhere()) log_line(LOG_WARN, "%s", status_message());
     return roll_back(r, s);
@@ -328,9 +329,6 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     const struct checkpoint_config *c = &r->config->checkpoint;
     const struct trainer *t = &r->trainer;
     struct failure first = {0};
-    /* All ranks found the same loss: only one needs to say so. */
-    if (why == STATUS_DIVERGED && !status_is_shared())
-        why = comm_agree(world(r), r->is_main ? why : STATUS_OK);
     bool is_shared = status_is_shared(), together = is_shared || world(r)->size == 1;
     if (why == STATUS_COMM || !together || t->is_updating || !c->enable || c->load_only) return why;
     if (r->saved_step == t->steps_done) return why;
