@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 /* A link in place of a weight file may only lead to a file beside it, or to ../../blobs/HASH (with
- * more ../ from a subfolder), where the Hub's cache keeps the contents of a snapshot's files: not to
- * any other file of this machine. */
+ * more ../ from a subfolder), where the Hub's cache keeps the contents of files: not to any other
+ * file of this machine. */
 static enum status check_link(const char *folder, const char *name)
 {
     char target[PATH_MAX];
