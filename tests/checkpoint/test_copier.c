@@ -291,7 +291,8 @@ TEST(copier_waits_only_so_long_after_a_stop_signal)
         struct copier *c;
         signals_catch();
         bool ok = !copier_open(&c, &o);
-        raise(SIGUSR1);
+        kill(getpid(), SIGUSR1);
+        while (!signals_pending()) usleep(1000);
         if (ok) copier_close(c, false);
         _exit(!ok);
     }

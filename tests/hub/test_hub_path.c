@@ -2,6 +2,7 @@
 #include "hub/hub_path.h"
 #include "test.h"
 
+#include "base/escape.h"
 #include "base/file.h"
 
 static const struct {
@@ -70,7 +71,8 @@ TEST(hub_path_rejects_malformed_paths_and_escapes_from_the_cache)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct hub_path p;
         CHECK_STATUS(CONFIG, hub_path_parse(&p, bad[i]));
-        CHECK_MESSAGE(bad[i]);
+        char shown[100];
+        CHECK_MESSAGE(escape_controls(shown, sizeof shown, bad[i], ""));
         CHECK_MESSAGE("hf://datasets/ORG/NAME");
     }
 }
