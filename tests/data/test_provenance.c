@@ -227,7 +227,7 @@ TEST(of_many_changes_the_first_ones_are_named_and_the_others_counted)
     struct text cursor = {0};
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 9; i++) {
-            char name[16];
+            char name[32];
             snprintf(name, sizeof name, "%d.jsonl", i);
             write_lines(test_path(folder, name), round ? "new" : "old", 10 + i);
         }
