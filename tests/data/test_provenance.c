@@ -161,7 +161,7 @@ TEST(each_reader_compares_its_share_of_the_files_and_names_all_changes_if_one_di
     struct text cursor = {0};
     struct json *root;
     for (int i = 0; i < FILES; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "%d.jsonl", i);
         write_lines(test_path(folder, name), "llama", 10 + i);
     }
