@@ -207,9 +207,9 @@ static enum status train_checked(const struct comm *c, void *context)
     if (c->rank == 7) t.machine.groups.of[GROUP_tp].counts->hash ^= 1; /* as if another had run */
     enum status st = rank_check_collectives(&t.trainer);
     RANK_CHECK(st == STATUS_COMM); /* also of the other ranks, as these two have failed */
-    if (c->rank >= 6 && strstr(status_message(), "the sequence of collectives differs"))
-        FAIL(IO, "%s", status_message());
+    bool is_named = strstr(status_message(), "the sequence of collectives differs") != NULL;
     training_close(&t);
+    if (c->rank >= 6 && is_named) FAIL(IO, "%s", status_message());
     return st;
 }
 

@@ -329,10 +329,11 @@ TEST(diverged_run_is_not_saved_and_names_the_checkpoint_to_resume_from)
     CHECK(strstr(err.data, "guard.max_skips reached"));
     CHECK(strstr(err.data, "no checkpoint was saved"));
     text_clear(&err);
-    CHECK(runs_train(config, dump,
-                     DIVERGE "training.steps=20 checkpoint.interval=1 "
-                             "guard.nonfinite=rollback guard.max_rollbacks=2",
-                     &err) == 80);
+    int code = runs_train(config, dump,
+                          DIVERGE "training.steps=20 checkpoint.interval=1 "
+                                  "guard.nonfinite=rollback guard.max_rollbacks=2",
+                          &err);
+    if (code != 80) fail_msg("exit code %d: %s", code, err.data);
     CHECK(strstr(err.data, "rolled back from step 11 to the checkpoint of step 5; rows 20 to 43"));
     CHECK(strstr(err.data, "guard.max_rollbacks is reached"));
     CHECK(file_exists(test_path(dump, "checkpoint/abandoned-5-1/step-10")));
