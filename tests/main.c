@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -200,6 +201,7 @@ static int run_files(size_t num)
 
 int main(int argc, char **argv)
 {
+    signal(SIGHUP, SIG_DFL); /* tests send it; nohup lets programs ignore it */
     size_t chosen = 0;
     if (argc == 3 && !strcmp(argv[1], "--ranks")) return launched_main(argv[2]);
     for (size_t i = 0; i < num_tests; i++)

@@ -68,7 +68,6 @@ TEST(ranks_agree_to_save_if_one_of_them_asks)
 
 static enum status agree_on_a_signal(void)
 {
-    signal(SIGHUP, SIG_DFL); /* nohup ignores it */
     signals_catch();
     send(SIGHUP);
     return ranks_run(2, agree_after_step, &(struct asking){SIGHUP, 1});
