@@ -165,19 +165,23 @@ struct loader *rig_open(struct rig *r)
 
 void rig_release(struct rig *r) { tokenizer_close(r->tokenizer); }
 
-static int32_t *grown(int32_t *old, int64_t rows, int T)
+/* Makes room for so many rows. */
+static void grow(struct rows *r, int64_t room)
 {
-    return heap_grow(old, (size_t)rows * (size_t)T, sizeof *old);
+    int32_t **all[] = {&r->ids, &r->labels, &r->start, &r->end};
+    if (room <= r->capacity) return;
+    r->capacity = room > 2 * r->capacity ? room : 2 * r->capacity;
+    for (int i = 0; i < 4; i++)
+        *all[i] = heap_grow(*all[i], (size_t)r->capacity * (size_t)r->T, sizeof **all[i]);
 }
 
 void rows_read(struct rows *r, struct loader *l, int T, int B, int64_t most)
 {
     r->T = T;
     for (int64_t end = r->count + most; r->count < end;) {
-        int64_t room = r->count + B, at = r->count * T;
+        int64_t at = r->count * T;
         int rows = 0;
-        r->ids = grown(r->ids, room, T), r->labels = grown(r->labels, room, T);
-        r->start = grown(r->start, room, T), r->end = grown(r->end, room, T);
+        grow(r, r->count + B);
         struct batch b = {.B = end - r->count < B ? (int)(end - r->count) : B,
                           .T = T,
                           .ids_BT = r->ids + at,
