@@ -280,6 +280,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
     r->validation_due = false;
     metrics_close(r->metrics);
     r->metrics = NULL;
+    skipped_records_close(&r->skipped);
     TRY(comm_agree(world(r), open_outputs(r, &r->trainer.machine)));
     if (r->is_main) rollback_report(&b, r->metrics);
     return STATUS_OK;

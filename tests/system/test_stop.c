@@ -259,7 +259,7 @@ TEST(a_diverged_run_saves_the_state_before)
     const char *folder = new_folder();
     struct text err = {0};
     CHECK(run_shell(folder,
-                    "$train job.dump_folder=a optimizer.lr=900 training.max_norm=0 "
+                    "$train job.dump_folder=a optimizer.lr=900 training.max_norm=1 "
                     "lr_scheduler.warmup_steps=0 optimizer.name=AdamW training.steps=2000 "
                     "--quiet",
                     &err) == 80);
