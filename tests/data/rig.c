@@ -165,7 +165,7 @@ struct loader *rig_open(struct rig *r)
 
 void rig_release(struct rig *r) { tokenizer_close(r->tokenizer); }
 
-/* Makes room for so many rows. */
+/* Makes room for `room` rows. */
 static void grow(struct rows *r, int64_t room)
 {
     int32_t **all[] = {&r->ids, &r->labels, &r->start, &r->end};
