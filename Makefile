@@ -195,9 +195,10 @@ fault: $(B)/llamero $(B)/tests/fault/run $(B)/tests/libfault.so ## inject faults
 	LLAMERO_PRELOAD=$(abspath $(B)/tests/libfault.so) LLAMERO_FAULT_TABLE=$(B)/fault.txt \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(if $(SHORT),LLAMERO_FAULT_POINTS=$(FAULT_POINTS)) \
 	$(B)/tests/fault/run $(T) > $(B)/fault.log 2>&1 || code=$$?; \
-	grep -B 1 -A 5 '^lost' $(B)/fault.log | cut -c 1-400; \
 	printf '%-17s %-46s %6s %8s %5s  %s\n' scene fault tried survived lost message; \
-	sort $(B)/fault.txt; tail -n 1 $(B)/fault.log; exit $$code
+	sort $(B)/fault.txt; \
+	grep -B 1 -A 5 -e '^lost' -e ' --- ' -e '^\[  FAILED' $(B)/fault.log | cut -c 1-400; \
+	tail -n 1 $(B)/fault.log; exit $$code
 FAULT_POINTS := 16 # of each row, times its share
 
 check: test lint ## test and lint
