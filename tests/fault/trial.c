@@ -33,8 +33,8 @@ static void clear_output(const struct scene *s)
     unlink(s->report);
 }
 
-/* Runs the scene's command; fault NULL: without one.  "signal=NAME,after=SECONDS" may be followed by
- * ";" and a fault. */
+/* Runs the scene's command; fault NULL: without one.  "signal=NAME,after=SECONDS" may be followed
+ * by ";" and a fault. */
 static int run_scene(const struct scene *s, const char *fault, struct text *err)
 {
     const char *program = getenv("LLAMERO"), *library = getenv("LLAMERO_PRELOAD");
@@ -222,7 +222,9 @@ static bool names_object(const char *err, const char *object)
     if (!strncmp(object, "/proc", 5) || !strncmp(object, "/sys", 4)) return true;
     snprintf(name, sizeof name, "%s", slash + 1);
     char *tmp = strstr(name, ".tmp");
+    if (!tmp) tmp = strstr(name, ".llamero-tmp");
     if (tmp) *tmp = 0;
+    if (strstr(name, ".link-")) return strstr(err, "/snapshots/"); /* to a blob of the cache */
     return strstr(err, name);
 }
 
@@ -235,6 +237,7 @@ static const char *judge_code(const struct scene *s, const char *fault, int code
     bool is_default = code == 128 + SIGTERM || code == 128 + SIGINT || code == 128 + SIGUSR1;
     bool is_usual = code == 0 || code == 74 || (is_memory && code == 70) ||
                     (is_term && (code == 75 || is_default)) || (s->ranks && code == 81) ||
+                    (strstr(fault, "call=mpi") && code == 82) ||
                     (strstr(fault, "ENOENT") && code == 66) ||
                     (strstr(fault, "flip") && (code == 65 || code == 66 || code == 78));
     /* A launcher reports a rank that it killed, or its own failure. */

@@ -46,7 +46,8 @@ bool trial_run(const struct scene *s, const char *fault, int exit_code, struct t
 bool trial_interrupt(const struct scene *s, const char *fault);
 
 /* Runs the command, from what its output holds, under a fault, a signal, or both:
- * "signal=NAME,after=SECONDS;FAULT".  Returns its exit code; *fired: how often the fault happened. */
+ * "signal=NAME,after=SECONDS;FAULT".  Returns its exit code; *fired: how often the fault happened.
+ */
 int trial_run_once(const struct scene *s, const char *fault, int *fired, struct text *err);
 
 /* Trials of "FAULT,nth=n" for every n of the run, or for as many as LLAMERO_FAULT_POINTS times
