@@ -6,6 +6,7 @@
 #include "app/run_memory.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "train/inputs.h"
 #include "train/start.h"
 #include "train/trainer.h"
 
@@ -84,7 +85,7 @@ static void print_json(enum status st, int ranks, bool data_checked, const struc
 static void print_ramp(const struct config *c, const struct mesh *mesh)
 {
     struct text t = {0};
-    const struct batch_ramp r = batch_ramp_of(&c->training, trainer_step_rows(c, mesh));
+    const struct batch_ramp r = batch_ramp_of(&c->training, config_step_rows(c, mesh));
     if (!r.increment) return;
     batch_ramp_describe(&r, &t);
     printf("batch ramp: %s; step %lld is the first full one\n", t.data,
@@ -124,8 +125,10 @@ enum status command_check(int argc, char **argv)
         printf("%s is valid for %d rank%s: %d blocks of width %d, %lld steps of %lld tokens\n",
                a.words[0], ranks, ranks == 1 ? "" : "s", p.shape.L, p.shape.D,
                (long long)c.training.steps,
-               (long long)(c.training.seq_len * trainer_step_rows(&c, &p.mesh)));
+               (long long)(c.training.seq_len * config_step_rows(&c, &p.mesh)));
         print_ramp(&c, &p.mesh);
+        const char *padding = inputs_padding(&c, &p.mesh);
+        if (padding) printf("%s\n", padding);
         if (is_deep)
             printf("data: %llu records in %llu source%s, %llu bad\n",
                    (unsigned long long)deep.num_read, (unsigned long long)deep.num_sources,

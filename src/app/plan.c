@@ -37,7 +37,7 @@ struct planning {
 /* Summed over all ranks. */
 static double tokens_of_step(const struct planning *p)
 {
-    return (double)trainer_step_rows(p->config, &p->memory.machine.mesh) *
+    return (double)config_step_rows(p->config, &p->memory.machine.mesh) *
            (double)p->config->training.seq_len;
 }
 
@@ -48,7 +48,7 @@ static enum status estimate(struct planning *p)
     *h = device_config_hardware(&c->device);
     if (!strcmp(h->name, "cpu")) TRY(hardware_probe_fill(h, c, &p->shape, &p->memory.machine));
     TRY(step_simulator_estimate(&p->estimate, c, &p->shape, &p->memory.machine.mesh, h));
-    p->ramp = batch_ramp_of(&c->training, trainer_step_rows(c, &p->memory.machine.mesh));
+    p->ramp = batch_ramp_of(&c->training, config_step_rows(c, &p->memory.machine.mesh));
     if (!p->ramp.increment) return STATUS_OK;
     struct config first = *c;
     struct estimate e;

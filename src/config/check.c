@@ -27,13 +27,44 @@ static enum status parse_split_points(const struct option_list *points, struct s
     return STATUS_OK;
 }
 
+/* Rows of a microbatch. */
+static int64_t microbatch_rows(const struct config *c, const struct mesh *mesh)
+{
+    bool is_piped = mesh->degree[AXIS_pp] > 1;
+    return is_piped ? c->parallelism.pipeline_parallel_microbatch_size
+                    : c->training.local_batch_size;
+}
+
+struct row_split config_row_split(const struct config *c, const struct mesh *mesh)
+{
+    bool has_blocks = c->data.order == ORDER_megatron;
+    return (struct row_split){
+        .readers = (uint64_t)mesh_group_size(mesh, GROUP_data),
+        .block = has_blocks ? (uint64_t)microbatch_rows(c, mesh) : 1,
+    };
+}
+
+int64_t config_step_rows(const struct config *c, const struct mesh *mesh)
+{
+    const struct training_config *t = &c->training;
+    int64_t readers = mesh_group_size(mesh, GROUP_data);
+    return t->global_batch_size > 0 ? t->global_batch_size : t->local_batch_size * readers;
+}
+
+int64_t config_reader_rows(const struct config *c, const struct mesh *mesh, int64_t step_rows)
+{
+    const struct row_split split = config_row_split(c, mesh);
+    int64_t most = (int64_t)row_split_most(&split, (uint64_t)step_rows);
+    int64_t micro = microbatch_rows(c, mesh);
+    return (most + micro - 1) / micro * micro;
+}
+
 enum status config_pipeline(const struct config *c, const struct mesh *mesh, int blocks,
                             struct pipeline_config *p)
 {
     const struct parallelism_config *from = &c->parallelism;
-    int pp = mesh->degree[AXIS_pp], readers = mesh_group_size(mesh, GROUP_data);
-    int64_t global = c->training.global_batch_size, rows = c->training.local_batch_size;
-    int64_t all = global > 0 ? global / readers : rows, micro = rows;
+    int pp = mesh->degree[AXIS_pp];
+    int64_t rows = config_reader_rows(c, mesh, config_step_rows(c, mesh));
     struct stages *s = &p->stages;
     *p = (struct pipeline_config){
         .stages = {.blocks = blocks,
@@ -48,7 +79,7 @@ enum status config_pipeline(const struct config *c, const struct mesh *mesh, int
     if (s->pp > 1) {
         const struct option_list *points = &from->pipeline_parallel_split_points;
         enum schedule_kind kind = p->schedule.kind = from->pipeline_parallel_schedule;
-        micro = p->rows = (int)from->pipeline_parallel_microbatch_size;
+        p->rows = (int)from->pipeline_parallel_microbatch_size;
         if (points->count) TRY(parse_split_points(points, s));
         s->chunks = points->count                      ? (s->num_cuts + s->pp) / s->pp
                     : kind == SCHEDULE_Interleaved1F1B ? 2
@@ -57,16 +88,14 @@ enum status config_pipeline(const struct config *c, const struct mesh *mesh, int
             TRY(stages_chunks(s, kind, (int)from->pipeline_parallel_layers_per_stage, &s->chunks));
     }
     p->schedule.chunks = s->chunks;
-    p->schedule.num_microbatches = (int)(all / micro > 0 ? all / micro : 1);
+    p->schedule.num_microbatches = (int)(rows / microbatch_rows(c, mesh));
     return STATUS_OK;
 }
 
 struct elastic config_elastic(const struct config *c, const struct mesh *mesh)
 {
     const struct training_config *t = &c->training;
-    bool is_piped = mesh->degree[AXIS_pp] > 1;
-    int64_t rows =
-        is_piped ? c->parallelism.pipeline_parallel_microbatch_size : t->local_batch_size;
+    int64_t rows = microbatch_rows(c, mesh);
     struct elastic e = {.canonical = t->canonical_microbatches,
                         .microbatches = t->global_batch_size / rows,
                         .readers = mesh_group_size(mesh, GROUP_data),
@@ -84,8 +113,8 @@ static enum status fit_ramp(const struct config *c, const struct fit *full)
     for (int64_t rows = r.start; r.increment && rows < r.global; rows += r.increment) {
         struct fit f = *full;
         f.global_batch_size = rows;
-        int64_t micro = f.micro_batch_size * mesh_group_size(f.mesh, GROUP_data);
-        f.schedule.num_microbatches = (int)(rows / micro > 0 ? rows / micro : 1);
+        f.schedule.num_microbatches =
+            (int)(config_reader_rows(c, f.mesh, rows) / f.micro_batch_size);
         enum status st = fit_check(&f);
         if (st)
             return status_prefix(st, "training.batch_ramp = [%lld, %lld, %lld], steps of %lld rows",
@@ -110,6 +139,7 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
         .local_batch_size = t->local_batch_size,
         .global_batch_size = t->global_batch_size,
         .micro_batch_size = p.rows ? p.rows : t->local_batch_size,
+        .even = t->loss_norm == LOSS_NORM_rank_mean || t->determinism == DETERMINISM_elastic,
         .causal = c->objective.name != OBJECTIVE_masked,
         .stages = p.stages,
         .schedule = p.schedule,

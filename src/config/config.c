@@ -295,17 +295,6 @@ static void resolve_mask(struct config *c)
         c->model.attn_mask_type = ATTN_MASK_block_causal;
 }
 
-/* Raises the default number of streams to a multiple of the data-parallel ranks that the file
- * sets. */
-static void resolve_streams(struct config *c)
-{
-    const struct parallelism_config *p = &c->parallelism;
-    int64_t shard = p->data_parallel_shard_degree > 0 ? p->data_parallel_shard_degree : 1;
-    int64_t readers = p->data_parallel_replicate_degree * shard; /* each at most 2^20 */
-    if (!book_is_default(c->book, "data.streams") || readers > 1 << 20) return;
-    c->data.streams = (c->data.streams + readers - 1) / readers * readers;
-}
-
 /* After all settings: every source has a path and a column. */
 static enum status complete_sources(struct config *c)
 {
@@ -355,7 +344,6 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     }
     resolve_family(c);
     resolve_mask(c);
-    resolve_streams(c);
     if (c->book->idle.len) log_line(LOG_INFO, "accepted without effect: %s", c->book->idle.data);
     TRY(config_check_refusals(c));
     return resolve_sources(c, settings, num_settings);

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "config/options.h"
+#include "data/row_split.h"
 #include "parallel/elastic.h"
 #include "parallel/mesh.h"
 #include "parallel/stages.h"
@@ -44,6 +45,14 @@ enum status config_check(const struct config *c, int num_ranks);
  * the batch sizes, as config_check does.  CONFIG: the rule, and the closest values that fit. */
 enum status config_fit(const struct config *c, const struct model_shape *shape,
                        const struct mesh *mesh);
+
+/* Which reader trains on which rows, and how many rows of a step of `step_rows` each has room for:
+ * whole microbatches, of which the last may have rows without labels where the rows do not divide
+ * evenly. */
+struct row_split config_row_split(const struct config *c, const struct mesh *mesh);
+int64_t config_reader_rows(const struct config *c, const struct mesh *mesh, int64_t step_rows);
+/* Rows of a full step, after a batch ramp. */
+int64_t config_step_rows(const struct config *c, const struct mesh *mesh);
 
 /* The pipeline that [parallelism] describes on that mesh, for a model of `blocks` blocks (0:
  * unknown).  CONFIG: a split point is not a block, or the layers do not divide into stages. */

@@ -12,93 +12,145 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void loader_row_init(struct loader_row *r, int T, size_t cursor_ints)
+static void loader_row_init(struct loader_row *r, const struct loader *l)
 {
+    int T = l->options.seq_len, need = T + !l->masked;
     size_t bytes = (size_t)T * sizeof(int32_t);
     r->row = (struct batch){.B = 1, .T = T};
     r->row.ids_BT = heap(bytes), r->row.labels_BT = heap(bytes);
     r->row.start_BT = heap(bytes), r->row.end_BT = heap(bytes);
-    r->cursor = heap(cursor_ints * sizeof *r->cursor);
+    r->tokens = (struct token_row){.need = need,
+                                   .ids = heap((size_t)need * sizeof *r->tokens.ids),
+                                   .begins = heap((size_t)need)};
+    r->cursor = heap(l->order->cursor_ints * sizeof *r->cursor);
+    r->bad.is_unlimited = l->options.data->bad_record_limit >= 1;
 }
 
 static void loader_row_release(struct loader_row *r)
 {
     free(r->row.ids_BT), free(r->row.labels_BT);
     free(r->row.start_BT), free(r->row.end_BT);
+    free(r->tokens.ids), free(r->tokens.begins);
     free(r->cursor);
     bad_records_release(&r->bad);
 }
 
 /* Sets the bounds of each token's document within the row. */
-static void set_document_bounds(const struct loader *l, int filled, struct loader_row *r)
+static void set_document_bounds(const struct loader *l, struct loader_row *r)
 {
-    int T = l->options.seq_len, start = 0;
+    const unsigned char *begin = r->tokens.begins;
+    int T = l->options.seq_len, filled = r->tokens.filled, start = 0;
     for (int i = 0; i <= T; i++) {
-        bool begins = i == T || (i < filled ? l->begins[i] & TOKEN_BEGINS : i == filled);
+        bool begins = i == T || (i < filled ? begin[i] & TOKEN_BEGINS : i == filled);
         if (!begins || i == 0) continue;
         for (int j = start; j < i; j++) r->row.start_BT[j] = start, r->row.end_BT[j] = i;
         start = i;
     }
 }
 
-static void build_masked_row(const struct loader *l, uint64_t number, int filled,
-                             struct loader_row *r)
+static void build_masked_row(const struct loader *l, struct loader_row *r)
 {
     const struct objective_config *o = l->options.objective;
+    const struct token_row *t = &r->tokens;
     for (int i = 0; i < l->options.seq_len; i++) {
-        bool masked = i < filled && !(l->begins[i] & TOKEN_SKIPPED) &&
-                      rng_uniform(l->seed, RNG_MASK, number, (uint64_t)i) < o->mask_probability;
-        r->row.labels_BT[i] = masked ? l->raw[i] : LABEL_IGNORED;
-        r->row.ids_BT[i] = masked ? l->mask_id : i < filled ? l->raw[i] : 0;
+        bool masked = i < t->filled && !(t->begins[i] & TOKEN_SKIPPED) &&
+                      rng_uniform(l->seed, RNG_MASK, r->number, (uint64_t)i) < o->mask_probability;
+        r->row.labels_BT[i] = masked ? t->ids[i] : LABEL_IGNORED;
+        r->row.ids_BT[i] = masked ? l->mask_id : i < t->filled ? t->ids[i] : 0;
     }
 }
 
-static void build_causal_row(const struct loader *l, int filled, struct loader_row *r)
+static void build_causal_row(const struct loader *l, struct loader_row *r)
 {
+    const struct token_row *t = &r->tokens;
     for (int i = 0; i < l->options.seq_len; i++) {
-        r->row.ids_BT[i] = i < filled ? l->raw[i] : 0;
-        bool counts = i + 1 < filled && l->raw[i] != l->eod_id &&
-                      !((l->begins[i] | l->begins[i + 1]) & TOKEN_SKIPPED);
-        r->row.labels_BT[i] = counts ? l->raw[i + 1] : LABEL_IGNORED;
+        r->row.ids_BT[i] = i < t->filled ? t->ids[i] : 0;
+        bool counts = i + 1 < t->filled && t->ids[i] != l->eod_id &&
+                      !((t->begins[i] | t->begins[i + 1]) & TOKEN_SKIPPED);
+        r->row.labels_BT[i] = counts ? t->ids[i + 1] : LABEL_IGNORED;
     }
 }
 
-/* The global number of a reader's row k: readers take blocks in turn. */
-static uint64_t number_of(const struct loader *l, int reader, uint64_t k)
+void loader_build_row(const struct loader *l, struct loader_row *r)
 {
-    uint64_t readers = (uint64_t)l->options.num_readers, block = l->order->block;
-    uint64_t n = (k / block * readers + (uint64_t)reader) * block + k % block;
-    return row_ranges_outside(&l->skips, l->first_row, n);
+    if (l->masked)
+        build_masked_row(l, r);
+    else
+        build_causal_row(l, r);
+    set_document_bounds(l, r);
+    r->row.valid = r->row.bytes = 0;
+    for (int i = 0; i < l->options.seq_len; i++) {
+        if (r->row.labels_BT[i] == LABEL_IGNORED) continue;
+        r->row.valid++;
+        if (l->bytes_of_id) r->row.bytes += l->bytes_of_id[r->row.labels_BT[i]];
+    }
 }
 
-static uint64_t row_number(const struct loader *l, uint64_t k)
+uint64_t loader_row_at(const struct loader *l, uint64_t position)
 {
-    return number_of(l, l->options.reader, k);
+    return row_ranges_outside(&l->skips, l->first_row, position - l->first_row);
 }
 
-uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int i)
+/* Whether the rows of a batch are dealt to microbatches (loader_options.deal). */
+static bool is_dealt(const struct loader *l)
 {
-    return number_of(l, reader, l->num_delivered - (uint64_t)B + (uint64_t)i);
+    const struct loader_options *o = &l->options;
+    return o->deal > 1 && o->block > 1 && l->order->block == 1 && !o->once;
 }
 
-uint64_t loader_position(const struct loader *l)
+/* Index of element i of consecutive rows x columns matrices after each is transposed. */
+static int transposed(int i, int rows, int columns)
 {
-    uint64_t rows = l->num_delivered * (uint64_t)l->options.num_readers;
-    return row_ranges_outside(&l->skips, l->first_row, rows);
+    int k = i % (rows * columns);
+    return i - k + k % columns * rows + k / columns;
 }
 
-enum status loader_skip(struct loader *l, struct row_interval rows)
+int loader_place(const struct loader *l, int i)
 {
-    uint64_t readers = (uint64_t)l->options.num_readers;
-    BUG_IF(l->running || l->num_delivered);
-    if (l->order->cursor_ints && (rows.begin % readers || rows.end % readers))
-        FAIL(CONFIG,
-             "rows %llu to %llu cannot be skipped: the first row and the one after the last must "
-             "be multiples of %d data-parallel ranks",
-             (unsigned long long)rows.begin, (unsigned long long)rows.end - 1,
-             l->options.num_readers);
+    const struct loader_options *o = &l->options;
+    return is_dealt(l) ? transposed(i, o->block, o->deal) : i;
+}
+
+/* The inverse of loader_place. */
+static int row_at_place(const struct loader *l, int place)
+{
+    const struct loader_options *o = &l->options;
+    return is_dealt(l) ? transposed(place, o->deal, o->block) : place;
+}
+
+uint64_t loader_delivered_row(const struct loader *l, int reader, int place)
+{
+    uint64_t row = (uint64_t)row_at_place(l, place);
+    uint64_t before = row_split_count(&l->split, (uint64_t)reader, l->step_begin);
+    return loader_row_at(l, row_split_position(&l->split, (uint64_t)reader, before + row));
+}
+
+uint64_t loader_position(const struct loader *l) { return loader_row_at(l, l->next); }
+
+uint64_t loader_step_row(const struct loader *l) { return loader_row_at(l, l->step_begin); }
+
+/* A single pass has one stream, which every reader reads whole. */
+static bool has_streams(const struct loader *l)
+{
+    return l->order->cursor_ints && !l->options.once;
+}
+
+bool loader_exchanges(const struct loader *l)
+{
+    return has_streams(l) && l->split.readers > 1 &&
+           (l->order->num_streams % l->split.readers || l->skips.count);
+}
+
+uint64_t loader_reader_of(const struct loader *l, uint64_t position)
+{
+    if (!loader_exchanges(l)) return row_split_reader(&l->split, position);
+    return loader_row_at(l, position) % l->order->num_streams % l->split.readers;
+}
+
+void loader_skip(struct loader *l, struct row_interval rows)
+{
+    BUG_IF(l->running || l->num_built);
     row_ranges_add(&l->skips, rows);
-    return STATUS_OK;
 }
 
 void loader_pass_over(struct loader *l, struct row_interval rows)
@@ -118,31 +170,22 @@ static enum status read_row(struct loader *l, uint64_t number, struct token_row 
     return STATUS_OK;
 }
 
-static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
+/* Reads the next row that is this reader's to read. */
+static enum status read_next(struct loader *l, struct loader_row *r)
 {
-    uint64_t number = row_number(l, k);
     struct order *o = l->order;
-    int64_t max_rows = l->options.max_rows;
-    struct token_row tokens = {
-        .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
+    uint64_t max_rows = (uint64_t)l->options.max_rows, reader = (uint64_t)l->options.reader;
+    while (loader_reader_of(l, l->next_read) != reader) l->next_read++;
+    r->number = loader_row_at(l, l->next_read);
+    r->tokens.filled = 0;
     l->tokens.bad = loader_skips_bad(l) ? &r->bad : NULL;
-    if (!max_rows || number < (uint64_t)max_rows) TRY(read_row(l, number, &tokens));
+    if (!max_rows || r->number < max_rows) TRY(read_row(l, r->number, &r->tokens));
     TRY(source_tokens_check(&l->tokens));
-    int filled = tokens.filled;
     /* a row with only the overlapping token counts as empty */
-    r->empty = filled <= (!l->masked);
-    if (l->masked)
-        build_masked_row(l, number, filled, r);
-    else
-        build_causal_row(l, filled, r);
-    set_document_bounds(l, filled, r);
-    r->row.valid = r->row.bytes = 0;
-    for (int i = 0; i < l->options.seq_len; i++) {
-        if (r->row.labels_BT[i] == LABEL_IGNORED) continue;
-        r->row.valid++;
-        if (l->bytes_of_id) r->row.bytes += l->bytes_of_id[r->row.labels_BT[i]];
-    }
-    o->kind->save(o, number % o->num_streams, r->cursor);
+    r->empty = r->tokens.filled <= !l->masked;
+    if (!loader_exchanges(l)) loader_build_row(l, r);
+    o->kind->save(o, r->number % o->num_streams, r->cursor);
+    l->next_read++;
     return STATUS_OK;
 }
 
@@ -151,13 +194,13 @@ static void *run_prefetch_thread(void *context)
     struct loader *l = context;
     pthread_mutex_lock(&l->lock);
     while (!l->stop && !l->failure.status) {
-        if (l->num_built - l->num_delivered >= l->ring_size) {
+        if (l->num_built - l->num_taken >= l->ring_size) {
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
         uint64_t k = l->num_built;
         pthread_mutex_unlock(&l->lock);
-        enum status st = build_row(l, k, &l->ring[k % l->ring_size]);
+        enum status st = read_next(l, &l->ring[k % l->ring_size]);
         pthread_mutex_lock(&l->lock);
         if (!status_save(&l->failure, st)) l->num_built++;
         pthread_cond_broadcast(&l->changed);
@@ -168,7 +211,8 @@ static void *run_prefetch_thread(void *context)
 
 static enum status start_prefetch(struct loader *l)
 {
-    if (!l->options.prefetch_rows || l->running) return STATUS_OK;
+    bool reads = !loader_exchanges(l) || (uint64_t)l->options.reader < l->order->num_streams;
+    if (!l->options.prefetch_rows || l->running || !reads) return STATUS_OK;
     l->stop = false;
     TRY(thread_start_background(&l->thread, run_prefetch_thread, l));
     l->running = true;
@@ -186,12 +230,14 @@ static void stop_prefetch(struct loader *l)
     l->running = false;
 }
 
-/* Row k of this reader, from the prefetch thread if it runs. */
-static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **row)
+/* The next entry of the ring, from the prefetch thread if it runs. */
+static enum status wait_row(struct loader *l, struct loader_row **row)
 {
+    uint64_t k = l->num_taken;
     *row = &l->ring[k % l->ring_size];
+    if (!l->running && l->num_built > k) return STATUS_OK; /* the row at the end of a pass */
     if (!l->running) { /* a failure lasts: half a row has been read */
-        if (!l->failure.status) status_save(&l->failure, build_row(l, k, *row));
+        if (!l->failure.status) status_save(&l->failure, read_next(l, *row));
         TRY(status_restore(&l->failure));
         l->num_built = k + 1;
         return STATUS_OK;
@@ -213,55 +259,73 @@ static void deliver_bad_records(struct loader *l, struct loader_row *r)
     l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
 }
 
-static void deliver_row(struct loader *l, uint64_t k)
+enum status loader_take(struct loader *l, struct loader_row **row)
 {
-    const struct loader_row *r = &l->ring[k % l->ring_size];
-    size_t stream = row_number(l, k) % l->order->num_streams, ints = l->order->cursor_ints;
-    memcpy(l->cursors + stream * ints, r->cursor, ints * sizeof *l->cursors);
+    size_t ints = l->order->cursor_ints;
+    TRY(wait_row(l, row));
+    struct loader_row *r = *row;
+    if (loader_skips_bad(l)) deliver_bad_records(l, r);
+    if (r->empty) return STATUS_OK; /* it stays in the ring: no row follows */
+    memcpy(l->cursors + r->number % l->order->num_streams * ints, r->cursor,
+           ints * sizeof *l->cursors);
+    return STATUS_OK;
+}
+
+void loader_release(struct loader *l)
+{
     if (l->running) pthread_mutex_lock(&l->lock);
-    l->num_delivered = k + 1;
+    l->num_taken++;
     if (l->running) {
         pthread_cond_broadcast(&l->changed);
         pthread_mutex_unlock(&l->lock);
     }
 }
 
-/* Where the i-th row of a batch goes (loader_options.deal). */
-static int place_of_row(const struct loader *l, int i)
+static enum status copy_own_rows(struct loader *l, struct batch *b, int count, int *rows)
 {
-    const struct loader_options *o = &l->options;
-    bool is_dealt = o->deal > 1 && o->block > 1 && l->order->block == 1 && !o->once;
-    if (!is_dealt) return i;
-    int k = i % (o->deal * o->block);
-    return i - k + k % o->deal * o->block + k / o->deal;
-}
-
-enum status loader_next(struct loader *l, struct batch *b, int *rows)
-{
-    BUG_IF(b->T != l->options.seq_len);
-    TRY(start_prefetch(l));
-    b->valid = b->bytes = 0;
-    *rows = 0;
-    for (int i = 0; i < b->B; i++) {
+    for (int i = 0; i < count; i++) {
         struct loader_row *r;
-        int place = place_of_row(l, i);
-        TRY(wait_row(l, l->num_delivered, &r));
-        if (loader_skips_bad(l)) deliver_bad_records(l, r);
+        TRY(loader_take(l, &r));
         if (r->empty) {
-            batch_pad_row(b, place);
+            batch_pad_row(b, loader_place(l, i));
             continue;
         }
-        batch_copy_row(b, place, &r->row);
-        deliver_row(l, l->num_delivered);
+        batch_copy_row(b, loader_place(l, i), &r->row);
+        loader_release(l);
         ++*rows;
     }
     return STATUS_OK;
 }
 
+enum status loader_next_step(struct loader *l, struct batch *b, uint64_t step_rows, int *rows)
+{
+    uint64_t reader = (uint64_t)l->options.reader, end = l->next + step_rows;
+    uint64_t before = row_split_count(&l->split, reader, l->next);
+    int count = (int)(row_split_count(&l->split, reader, end) - before);
+    BUG_IF(b->T != l->options.seq_len || count > b->B);
+    TRY(start_prefetch(l));
+    b->valid = b->bytes = 0;
+    *rows = 0;
+    if (loader_exchanges(l)) {
+        TRY(loader_exchange(l, b, l->next, end));
+        *rows = count;
+    } else {
+        TRY(copy_own_rows(l, b, count, rows));
+    }
+    for (int i = count; i < b->B; i++) batch_pad_row(b, loader_place(l, i));
+    l->step_begin = l->next, l->next = end;
+    return STATUS_OK;
+}
+
+enum status loader_next(struct loader *l, struct batch *b, int *rows)
+{
+    return loader_next_step(l, b, (uint64_t)b->B * l->split.readers, rows);
+}
+
 void loader_mark(struct loader *l)
 {
     memcpy(l->marked, l->cursors, loader_num_cursor_ints(l) * sizeof *l->marked);
-    l->num_marked = l->num_delivered;
+    l->next_marked = l->next;
     l->marked_read = l->bad.num_read, l->marked_bad = l->bad.num_bad;
 }
 
@@ -269,7 +333,7 @@ void loader_rewind(struct loader *l)
 {
     stop_prefetch(l);
     memcpy(l->cursors, l->marked, loader_num_cursor_ints(l) * sizeof *l->cursors);
-    l->num_delivered = l->num_marked;
+    l->next = l->step_begin = l->next_marked;
     bad_records_clear(&l->bad);
     l->bad.num_read = l->marked_read, l->bad.num_bad = l->marked_bad;
     l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
@@ -354,24 +418,30 @@ static enum status open_order(struct loader *l)
     return open[l->options.data->order](&l->order, &setup);
 }
 
+void loader_alloc_cursors(struct loader *l)
+{
+    size_t ints = loader_num_cursor_ints(l);
+    free(l->cursors), free(l->marked);
+    l->cursors = heap(ints * sizeof *l->cursors), l->marked = heap(ints * sizeof *l->marked);
+    for (uint64_t stream = 0; stream < l->order->num_streams; stream++)
+        l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
+}
+
 static enum status open_loader(struct loader *l)
 {
     const struct loader_options *o = &l->options;
     TRY(open_sources(l));
     TRY(open_tokens(l));
     TRY(open_order(l));
-    l->cursors = heap(loader_num_cursor_ints(l) * sizeof *l->cursors);
-    l->marked = heap(loader_num_cursor_ints(l) * sizeof *l->marked);
-    for (uint64_t stream = 0; stream < l->order->num_streams; stream++)
-        l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
-    l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
-    l->begins = heap((size_t)o->seq_len + 1);
+    loader_alloc_cursors(l);
+    l->split = (struct row_split){(uint64_t)o->num_readers, l->order->block};
     l->ring_size = o->prefetch_rows ? (uint64_t)o->prefetch_rows : 1;
+    uint64_t streams = l->order->num_streams;
+    if (has_streams(l) && streams < l->split.readers) /* each is read for several readers */
+        l->ring_size *= (l->split.readers + streams - 1) / streams;
     l->ring = heap(l->ring_size * sizeof *l->ring);
-    for (uint64_t i = 0; i < l->ring_size; i++) {
-        loader_row_init(&l->ring[i], o->seq_len, l->order->cursor_ints);
-        l->ring[i].bad.is_unlimited = o->data->bad_record_limit >= 1;
-    }
+    for (uint64_t i = 0; i < l->ring_size; i++) loader_row_init(&l->ring[i], l);
+    loader_row_init(&l->received, l);
     return STATUS_OK;
 }
 
@@ -400,7 +470,8 @@ void loader_close(struct loader *l)
     row_ranges_release(&l->skips), row_ranges_release(&l->passed);
     bad_records_release(&l->bad);
     free(l->ring), free(l->sources), free(l->cursors), free(l->marked);
-    free(l->bytes_of_id), free(l->raw), free(l->begins);
+    loader_row_release(&l->received);
+    free(l->bytes_of_id), free(l->exchange);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);
     free(l);
@@ -414,7 +485,7 @@ struct bad_records *loader_bad_records(struct loader *l) { return &l->bad; }
 int64_t loader_memory_bytes(const struct loader *l)
 {
     enum { ENCODER = 5 << 20 };
-    int64_t row = (int64_t)l->options.seq_len * 16 + (int64_t)l->order->cursor_ints * 8;
-    return (int64_t)l->ring_size * row + l->order->kind->memory_bytes(l->order) +
-           (l->tokens.encoder ? ENCODER : 0);
+    int64_t row = (int64_t)l->options.seq_len * 21 + (int64_t)l->order->cursor_ints * 8;
+    return (int64_t)(l->ring_size + 1) * row + loader_exchange_bytes(l) +
+           l->order->kind->memory_bytes(l->order) + (l->tokens.encoder ? ENCODER : 0);
 }

@@ -4,11 +4,13 @@
  * Axes     B rows of a batch (batch.h), T = seq_len tokens.
  * Order    data.order = "streams": row g of the run belongs to virtual stream g mod V.  A stream
  *          draws documents from the mixture, shuffles them in windows, packs them into rows, and
- *          is independent of all other streams.  Reader r of R yields the rows g with g mod R == r,
- *          so any number of data-parallel readers sees the same rows in the same order.
- *          data.order = "megatron": row g is sample g of Megatron-LM's GPTDataset.  Readers take
- *          blocks of `block` rows in turn, as Megatron's sampler does, and a document ends where
- *          a sequence ends.  `once`: a single epoch of the split, from its first sample.
+ *          is independent of all other streams.
+ *          data.order = "megatron": row g is sample g of Megatron-LM's GPTDataset, and a document
+ *          ends where a sequence ends.  `once`: a single epoch of the split, from its first sample.
+ * Readers  A step is the next rows of the run, on any number of data-parallel readers.  They take
+ *          rows in turn (row_split.h), with data.order = "megatron" blocks of `block` rows as
+ *          Megatron's sampler does.  Stream v is read by reader v mod R; unless R divides V, rows
+ *          travel to the readers that train on them.
  * Memory   The loader owns its prefetch ring and shuffle windows; the caller owns the batch.
  * Resume   The cursor (what a torch data loader calls its state_dict) is the number of the next row
  *          and a few integers per stream.  It describes the rows already delivered by loader_next,
@@ -36,19 +38,23 @@ struct source;
 enum status loader_open(struct loader **out, const struct loader_options *options);
 void loader_close(struct loader *l);
 
-/* Fills the batch with the next b->B rows.  With `once` the last batch may be short: *rows is the
- * number of rows filled (0 at the end); the others have no valid label.  DATA, IO: a document is
- * damaged, a file was truncated or cannot be read; later calls fail likewise. */
+/* Fills the batch with this reader's share of the next `step_rows` rows of the run.  *rows is the
+ * number of rows filled; the others, which come last, have no valid label.  With `once` 0 marks the
+ * end.  Collective over the readers if they exchange rows.  DATA, IO: a document is damaged, a file
+ * was truncated or cannot be read; later calls fail likewise. */
+enum status loader_next_step(struct loader *l, struct batch *b, uint64_t step_rows, int *rows);
+/* The same for a step of b->B rows per reader. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
 /* Skips rows that are not read yet: the rows after them take their place, in every reader alike.
- * Call it before the first loader_next, after loader_load.  CONFIG: with data.order = "streams"
- * the bounds must be multiples of the readers. */
-enum status loader_skip(struct loader *l, struct row_interval rows);
+ * Call it before the first loader_next, after loader_load. */
+void loader_skip(struct loader *l, struct row_interval rows);
 /* The number of the next row over all readers. */
 uint64_t loader_position(const struct loader *l);
-/* The number of row `i` of the last batch of `B` rows of a reader. */
-uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int i);
+/* The number of the first row of the last step. */
+uint64_t loader_step_row(const struct loader *l);
+/* The number of the row at a place of a reader's last batch. */
+uint64_t loader_delivered_row(const struct loader *l, int reader, int place);
 /* Records in the cursor that rows before the position were passed over: their training was undone,
  * and they are not read again. */
 void loader_pass_over(struct loader *l, struct row_interval rows);

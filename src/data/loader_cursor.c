@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* loader_cursor.c -- the data position in a checkpoint. */
 #include "base/checksum.h"
+#include "base/log.h"
 #include "data/loader.h"
 #include "data/loader_state.h"
 
@@ -42,7 +43,7 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
     return provenance_gather(&l->provenance, readers);
 }
 
-enum { CURSOR_FORMAT = 1 };
+enum { CURSOR_FORMAT = 1, MAX_STREAMS = 1 << 20 /* as data.streams */ };
 
 /* Rows before the position that were never trained on, or in vain. */
 static void write_passed(const struct loader *l, struct json_writer *w)
@@ -123,10 +124,26 @@ static enum status check_provenance(struct loader *l, const struct json *cursor)
     return st;
 }
 
+/* The streams of a run are those with which it began. */
+static enum status adopt_streams(struct loader *l, size_t count)
+{
+    if (count == l->order->num_streams) return STATUS_OK;
+    if (!l->order->kind->set_streams || !count || count > MAX_STREAMS)
+        FAIL(DATA, "the data position has %zu streams: expected %llu", count,
+             (unsigned long long)l->order->num_streams);
+    enum status st = l->order->kind->set_streams(l->order, count);
+    if (st) return status_prefix(st, "the data position");
+    if (l->options.reader == 0)
+        log_line(LOG_INFO,
+                 "the data stays partitioned into the %zu streams with which the run began", count);
+    loader_alloc_cursors(l);
+    return STATUS_OK;
+}
+
 enum status loader_load(struct loader *l, const struct json *cursor)
 {
     int64_t next, max = INT64_C(1) << 53;
-    BUG_IF(l->running || l->num_delivered);
+    BUG_IF(l->running || l->num_built);
     if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
     const struct json *format = json_get(cursor, "format");
     if (format && !json_as_int(format, CURSOR_FORMAT, CURSOR_FORMAT, &next))
@@ -137,14 +154,7 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     TRY(json_get_int(cursor, "next_row", 0, max, &next));
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
     if (!json_is_array(streams)) FAIL(DATA, "the data position has no streams");
-    if (json_count(streams) != l->order->num_streams)
-        FAIL(CONFIG,
-             "the data position was saved with %zu streams, the data now has %llu: set "
-             "data.streams = %zu; " OR_RESTART,
-             json_count(streams), (unsigned long long)l->order->num_streams, json_count(streams));
-    if (l->order->cursor_ints && next % l->options.num_readers)
-        FAIL(CONFIG, "the data position, row %lld, is not a multiple of %d data-parallel ranks",
-             (long long)next, l->options.num_readers);
+    TRY(adopt_streams(l, json_count(streams)));
     TRY(row_ranges_read(&l->passed, json_get(cursor, "passed_over")));
     const struct order_position at = {(uint64_t)next, row_ranges_rows(&l->passed),
                                       l->tokens.vocab_size};
@@ -156,7 +166,7 @@ enum status loader_load(struct loader *l, const struct json *cursor)
                 FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)i);
         TRY(l->order->kind->load(l->order, i, ints, &at));
     }
-    l->first_row = (uint64_t)next;
+    l->first_row = l->step_begin = l->next = l->next_read = (uint64_t)next;
     TRY(load_bad_total(l, json_get(cursor, "records")));
     return STATUS_OK;
 }

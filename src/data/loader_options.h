@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "comm/comm.h"
 #include "data/data_config.h"
 #include "tokenizer/tokenizer.h"
 
@@ -15,14 +16,15 @@ struct loader_options {
     int vocab_size;                    /* exclusive bound of the IDs; 0: the tokenizer's size */
     int seq_len;
     int reader, num_readers; /* this data-parallel reader and their number; 0, 1 for a single one */
-    int prefetch_rows;       /* rows that a thread prefetches; 0: loader_next reads them itself */
-    int block;               /* data.order = "megatron": consecutive rows per reader; 0: one */
-    int deal;                /* streams: a batch's rows are dealt in turn to this many microbatches
+    const struct comm *readers; /* these readers, by `reader`; NULL: they may not exchange rows */
+    int prefetch_rows; /* rows that a thread prefetches; 0: loader_next reads them itself */
+    int block;         /* data.order = "megatron": consecutive rows per reader; 0: one */
+    int deal;          /* streams: a batch's rows are dealt in turn to this many microbatches
                                 of `block` rows, so that other numbers of readers with fewer or
                                 more microbatches see the same ones; 0, 1: they stay in order */
-    int64_t run_rows;        /* megatron: rows of the whole run, over all readers */
-    bool validation;         /* read the held-out documents instead of the training documents */
-    bool once;               /* one pass over every document (validation, eval).  The rows do not
+    int64_t run_rows;  /* megatron: rows of the whole run, over all readers */
+    bool validation;   /* read the held-out documents instead of the training documents */
+    bool once;         /* one pass over every document (validation, eval).  The rows do not
                                 depend on the number of readers; each reader scans all documents. */
-    int64_t max_rows;        /* once: limit over all readers together; 0: no limit */
+    int64_t max_rows;  /* once: limit over all readers together; 0: no limit */
 };

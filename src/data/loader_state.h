@@ -8,12 +8,15 @@
 #include "data/order.h"
 #include "data/provenance.h"
 #include "data/row_ranges.h"
+#include "data/row_split.h"
 
 #include <pthread.h>
 
 /* An entry of the prefetch ring: one row, and its stream's cursor after the row. */
 struct loader_row {
-    struct batch row; /* B = 1 */
+    uint64_t number;         /* of the row, over the whole run */
+    struct token_row tokens; /* as read */
+    struct batch row;        /* built from them, unless readers exchange rows; B = 1 */
     int64_t *cursor;
     bool empty;             /* a single pass has ended */
     struct bad_records bad; /* skipped while the row was read */
@@ -32,18 +35,22 @@ struct loader {
     int32_t mask_id;
     int32_t eod_id;             /* data.eod_mask_loss: no loss where this is the input; -1: off */
     unsigned char *bytes_of_id; /* length of each ID's text; NULL without a tokenizer */
-    int32_t *raw;               /* seq_len + 1 tokens of the row being built */
-    unsigned char *begins;
-    int64_t *cursors;       /* of all streams, after the rows delivered */
-    uint64_t first_row;     /* global row number where this loader began */
-    uint64_t num_delivered; /* rows of this reader since then */
-    int64_t *marked;        /* these, and the counts of bad records, at loader_mark */
-    uint64_t num_marked, marked_read, marked_bad;
+    int64_t *cursors;           /* of all streams, after the rows delivered */
+    uint64_t first_row;         /* number of the row where this loader began, and its position */
+    /* Positions count rows of the run that are not skipped (row_split.h). */
+    struct row_split split;
+    uint64_t step_begin, next; /* of the last batch; of the next one */
+    uint64_t next_read;        /* of the first position that this reader has not read */
+    uint64_t num_taken;        /* rows that left the ring */
+    int64_t *marked;           /* the cursors and counts of bad records at loader_mark */
+    uint64_t next_marked, marked_read, marked_bad;
     struct bad_records bad; /* skipped in the rows delivered; counts those before first_row, too */
     int64_t bad_total[2]; /* its num_read and num_bad; after loader_gather_cursor of all readers */
-    struct row_ranges skips;  /* not to be delivered; constant while rows are read */
-    struct row_ranges passed; /* before the position, for the cursor: not trained on */
-    /* The prefetch ring: num_built - num_delivered <= ring_size. */
+    struct row_ranges skips;    /* not to be delivered; constant while rows are read */
+    struct row_ranges passed;   /* before the position, for the cursor: not trained on */
+    struct loader_row received; /* from another reader */
+    unsigned char *exchange;    /* records of readers in an exchange; NULL before the first one */
+    /* The prefetch ring: num_built - num_taken <= ring_size. */
     struct loader_row *ring;
     uint64_t ring_size, num_built;
     pthread_t thread;
@@ -62,3 +69,26 @@ static inline size_t loader_num_cursor_ints(const struct loader *l)
 {
     return (size_t)l->order->num_streams * l->order->cursor_ints;
 }
+
+/* The cursors of all streams, at their starts. */
+void loader_alloc_cursors(struct loader *l);
+/* The number of the row at a position. */
+uint64_t loader_row_at(const struct loader *l, uint64_t position);
+/* Whether a reader trains on rows that others read: a stream has one reader, and the streams cannot
+ * be shared out so that it trains on all of them. */
+bool loader_exchanges(const struct loader *l);
+/* The reader that reads the row at a position. */
+uint64_t loader_reader_of(const struct loader *l, uint64_t position);
+/* The next row that this reader reads, from the ring; its cursor becomes the loader's. */
+enum status loader_take(struct loader *l, struct loader_row **row);
+/* The caller is done with that row. */
+void loader_release(struct loader *l);
+/* Builds a batch of one row from the row's tokens. */
+void loader_build_row(const struct loader *l, struct loader_row *r);
+/* Where the i-th row of a batch goes (loader_options.deal). */
+int loader_place(const struct loader *l, int i);
+
+/* loader_exchange.c: fills the batch with this reader's rows of the positions [begin, end), which
+ * all readers read in parts.  Collective over the readers. */
+enum status loader_exchange(struct loader *l, struct batch *b, uint64_t begin, uint64_t end);
+int64_t loader_exchange_bytes(const struct loader *l);

@@ -19,6 +19,9 @@ struct order_position {
 
 struct order_kind {
     void (*close)(struct order *o);
+    /* Changes the number of streams before a cursor is loaded; NULL: it is always the same.
+     * CONFIG: a source has too few documents. */
+    enum status (*set_streams)(struct order *o, uint64_t count);
     /* Reads row `number`. */
     enum status (*row)(struct order *o, uint64_t number, struct source_tokens *t,
                        struct token_row *row);

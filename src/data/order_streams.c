@@ -15,16 +15,46 @@ struct stream_order {
     struct stream_rules rules;
     struct stream *streams;
     const struct data_config *data;
-    uint64_t num_own; /* streams that this reader owns */
+    uint64_t num_readers;
 };
+
+static void release_streams(struct stream_order *s)
+{
+    for (uint64_t i = 0; s->streams && i < s->rules.num_streams; i++)
+        stream_release(&s->streams[i]);
+    free(s->streams);
+    s->streams = NULL;
+}
+
+static void init_streams(struct stream_order *s, uint64_t count)
+{
+    s->order.num_streams = s->rules.num_streams = count;
+    s->streams = heap(count * sizeof *s->streams);
+    for (uint64_t i = 0; i < count; i++) stream_init(&s->streams[i], &s->rules, i);
+}
 
 static void stream_order_close(struct order *o)
 {
     struct stream_order *s = (struct stream_order *)o;
-    for (uint64_t i = 0; s->streams && i < s->rules.num_streams; i++)
-        stream_release(&s->streams[i]);
-    free(s->streams);
+    release_streams(s);
     free(s);
+}
+
+static enum status stream_order_set_streams(struct order *o, uint64_t count)
+{
+    struct stream_order *s = (struct stream_order *)o;
+    for (size_t i = 0; i < s->rules.num_sources; i++) {
+        bool can;
+        TRY(stream_can_partition(&s->rules, i, count, &can));
+        if (!can)
+            FAIL(CONFIG,
+                 "%s: the run has %llu streams, as when it began, and the source has fewer "
+                 "documents",
+                 s->data->sources[i].path, (unsigned long long)count);
+    }
+    release_streams(s);
+    init_streams(s, count);
+    return STATUS_OK;
 }
 
 /* Reads past rows that the loader skips.  A single pass has one stream for all readers, so those of
@@ -97,12 +127,13 @@ static int64_t stream_order_memory_bytes(const struct order *o)
         /* the window keeps documents as found; a table also decodes one row of counts */
         if (copies) stream += (int64_t)r->window * mean + UNPACKING + (rows ? mean / 4 : 0);
     }
-    return (int64_t)all->num_own * (stream + longest) +
-           (int64_t)(r->num_streams * o->cursor_ints) * 8;
+    uint64_t own = r->once ? 1 : (r->num_streams + all->num_readers - 1) / all->num_readers;
+    return (int64_t)own * (stream + longest) + (int64_t)(r->num_streams * o->cursor_ints) * 8;
 }
 
 static const struct order_kind stream_order_kind = {
     .close = stream_order_close,
+    .set_streams = stream_order_set_streams,
     .row = stream_order_row,
     .save = stream_order_save,
     .load = stream_order_load,
@@ -126,7 +157,7 @@ static enum status lower_to_fit(struct stream_order *s, size_t source, uint64_t 
 
 /* The requested number of streams, or the largest power of two for which every source has enough
  * documents.  A single pass has one stream, which all readers read and which may be empty. */
-static enum status choose_num_streams(struct stream_order *s, int num_readers)
+static enum status choose_num_streams(struct stream_order *s, uint64_t *count)
 {
     uint64_t requested = s->rules.once ? 1 : (uint64_t)s->data->streams, V = requested;
     bool compressed = false;
@@ -143,12 +174,7 @@ static enum status choose_num_streams(struct stream_order *s, int num_readers)
             "compressed files cannot seek and there are fewer of them than the %llu streams, so "
             "each file is decompressed several times; `llamero prepare` avoids this",
             (unsigned long long)V);
-    if (!s->rules.once && V % (uint64_t)num_readers)
-        FAIL(CONFIG, "data.streams: %llu streams are not a multiple of %d data-parallel ranks%s",
-             (unsigned long long)V, num_readers,
-             V < requested ? ": a source has too few documents" : "");
-    s->rules.num_streams = V;
-    s->num_own = s->rules.once ? 1 : V / (uint64_t)num_readers;
+    *count = V;
     return STATUS_OK;
 }
 
@@ -169,11 +195,11 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
         .once = o->once,
         .overlap = o->data->row_overlap && !setup->masked,
     };
-    TRY(choose_num_streams(s, o->num_readers));
-    s->order.num_streams = s->rules.num_streams;
+    uint64_t count;
+    TRY(choose_num_streams(s, &count));
     s->order.cursor_ints = STREAM_INTS + PARTITION_INTS * s->rules.num_sources;
     s->order.block = 1;
-    s->streams = heap(s->rules.num_streams * sizeof *s->streams);
-    for (uint64_t i = 0; i < s->rules.num_streams; i++) stream_init(&s->streams[i], &s->rules, i);
+    s->num_readers = (uint64_t)o->num_readers;
+    init_streams(s, count);
     return STATUS_OK;
 }

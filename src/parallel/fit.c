@@ -11,6 +11,7 @@ struct sizes {
     long long H, G, F, V;
     long long T, rows, global, micro;
     long long tp, cp, dp;
+    bool even;
     long long chunks; /* of a row: two a rank with causal attention (zigzag) */
 };
 
@@ -33,7 +34,9 @@ struct sizes {
       n->T)                                                                                        \
     X(microbatch, micro, n->rows % n->micro == 0, "does not divide local_batch_size = %lld",       \
       n->rows)                                                                                     \
-    X(global_batch, global, n->global < 1 || n->global % (n->rows * n->dp) == 0,                   \
+    X(global_rows, global, n->global < 1 || n->global >= n->dp,                                    \
+      "is smaller than the %lld data-parallel ranks", n->dp)                                       \
+    X(global_batch, global, !n->even || n->global < 1 || n->global % (n->rows * n->dp) == 0,       \
       "is not a multiple of local_batch_size = %lld times %lld data-parallel rank%s", n->rows,     \
       n->dp, n->dp == 1 ? "" : "s")                                                                \
     X(context, T, n->T % n->chunks == 0,                                                           \
@@ -134,6 +137,7 @@ enum status fit_check(const struct fit *f)
         .rows = f->local_batch_size,
         .global = f->global_batch_size,
         .micro = f->micro_batch_size,
+        .even = f->even,
         .tp = degree[AXIS_tp],
         .cp = degree[AXIS_cp],
         .dp = (long long)degree[AXIS_dp_replicate] * degree[AXIS_dp_shard],

@@ -14,6 +14,7 @@ struct fit {
     int64_t seq_len, local_batch_size;
     int64_t global_batch_size; /* below 1: local_batch_size times data-parallel ranks */
     int64_t micro_batch_size;  /* rows of a microbatch */
+    bool even;                 /* all data-parallel ranks must have the same number of rows */
     bool causal;
     /* With more than one stage; pp and blocks are taken from the mesh and the model. */
     struct stages stages;

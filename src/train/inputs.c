@@ -134,6 +134,20 @@ struct data_config inputs_data_config(const struct config *c, struct source_conf
                                c->data.column, one);
 }
 
+const char *inputs_padding(const struct config *c, const struct mesh *mesh)
+{
+    static char text[200];
+    int64_t rows = config_step_rows(c, mesh), readers = trainer_readers(mesh);
+    int64_t room = config_reader_rows(c, mesh, rows) * readers;
+    if (room == rows) return NULL;
+    snprintf(text, sizeof text,
+             "training.global_batch_size = %lld is not a multiple of the microbatches of %lld "
+             "data-parallel ranks: they also compute %lld empty rows a step (%.1f %%)",
+             (long long)rows, (long long)readers, (long long)(room - rows),
+             100 * (double)(room - rows) / (double)room);
+    return text;
+}
+
 struct loader_options inputs_loader_options(const struct config *c, const struct mesh *mesh,
                                             const struct data_config *data,
                                             const struct tokenizer *tokenizer, int vocab_size)
@@ -141,7 +155,7 @@ struct loader_options inputs_loader_options(const struct config *c, const struct
     const struct training_config *t = &c->training;
     const struct elastic elastic = config_elastic(c, mesh);
     int rows = trainer_rows(c, mesh);
-    const struct batch_ramp ramp = batch_ramp_of(t, trainer_step_rows(c, mesh));
+    const struct batch_ramp ramp = batch_ramp_of(t, config_step_rows(c, mesh));
     return (struct loader_options){
         .data = data,
         .objective = &c->objective,

@@ -146,7 +146,7 @@ static void describe(const struct trainer *t, const struct loader *loader,
     }
     text_addf(out, "the first bad value is on rank %d: ", (int)v->rank);
     if (v->place == IN_LOSS) {
-        uint64_t row = loader_delivered_row(loader, (int)v->reader, t->batch.B, (int)v->row);
+        uint64_t row = loader_delivered_row(loader, (int)v->reader, (int)v->row);
         text_addf(out, "the loss of row %llu is %g, while the weights are finite",
                   (unsigned long long)row, unsigned_nan(v->value));
         return;
@@ -170,8 +170,7 @@ enum status nonfinite_handle(const struct trainer *t, const struct loader *loade
     if (world->rank) return comm_agree(world, STATUS_OK);
     BUG_IF(!loader); /* the first rank reads */
     text_addf(&what, "step %lld (rows %llu to %llu): loss %g, gradient norm %g; ",
-              (long long)result->step,
-              (unsigned long long)loader_delivered_row(loader, 0, t->batch.B, 0),
+              (long long)result->step, (unsigned long long)loader_step_row(loader),
               (unsigned long long)loader_position(loader) - 1, unsigned_nan(result->loss),
               unsigned_nan(result->grad_norm));
     describe(t, loader, &first, &what);

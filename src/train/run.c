@@ -153,6 +153,9 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
         inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape->V);
+    options.readers = &r->trainer.machine.groups.of[GROUP_data];
+    const char *padding = inputs_padding(c, &machine->mesh);
+    if (r->is_main && padding) log_line(LOG_INFO, "%s", padding);
     if (r->reads) TRY(loader_open(&r->loader, &options));
     return STATUS_OK;
 }
@@ -239,7 +242,7 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
     const struct trainer *t = &r->trainer;
     struct step_metrics m = {
         .step = t->steps_done,
-        .rows = trainer_batch_rows(t),
+        .rows = t->step_rows,
         .rows_done = t->rows_done,
         .loss = s->loss,
         .max_loss = s->max_loss,
@@ -384,7 +387,7 @@ static enum status run_steps(struct training_run *r)
         int64_t done = t->steps_done;
         skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
-        interval.tokens += trainer_batch_rows(t) * t->batch.T;
+        interval.tokens += t->step_rows * t->batch.T;
         interval.data_seconds += s.data_seconds;
         interval.skipped += s.skipped;
         bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);

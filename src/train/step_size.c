@@ -11,16 +11,18 @@ static int num_microbatches(const struct trainer *t, int rows)
     return rows / (t->batch.B / t->pipeline.schedule.num_microbatches);
 }
 
+/* Rows that this rank has room for in a step of `rows` rows. */
 static int own_rows(const struct trainer *t, int64_t rows)
 {
-    return (int)(rows / trainer_readers(&t->machine.mesh));
+    return (int)config_reader_rows(t->config, &t->machine.mesh, rows);
 }
 
 void trainer_open_pipeline(struct trainer *t, const struct schedule *full)
 {
     const struct config *c = t->config;
-    const struct batch_ramp r = batch_ramp_of(&c->training, trainer_step_rows(c, &t->machine.mesh));
+    const struct batch_ramp r = batch_ramp_of(&c->training, config_step_rows(c, &t->machine.mesh));
     t->ramp = r;
+    t->step_rows = r.global;
     t->pipeline = (struct pipeline){.model = &t->model,
                                     .group = &t->machine.groups.of[GROUP_pp],
                                     .stages = t->stages,
@@ -36,9 +38,10 @@ void trainer_begin_step(struct trainer *t)
 {
     int64_t all = batch_ramp_rows(&t->ramp, t->rows_done);
     int rows = own_rows(t, all), count = num_microbatches(t, rows);
-    if (rows == t->batch.B) return;
+    if (all == t->step_rows) return;
     log_line(LOG_INFO, "from step %lld on the batch has %lld rows", (long long)t->steps_done + 1,
              (long long)all);
+    t->step_rows = all;
     t->batch.B = t->local.B = rows;
     pipeline_set_microbatches(&t->pipeline, count);
 }

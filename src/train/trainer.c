@@ -20,19 +20,7 @@ int trainer_readers(const struct mesh *m) { return mesh_group_size(m, GROUP_data
 
 int trainer_rows(const struct config *c, const struct mesh *m)
 {
-    const struct training_config *t = &c->training;
-    int64_t all = t->global_batch_size;
-    return (int)(all > 0 ? all / trainer_readers(m) : t->local_batch_size);
-}
-
-int64_t trainer_step_rows(const struct config *c, const struct mesh *m)
-{
-    return (int64_t)trainer_rows(c, m) * trainer_readers(m);
-}
-
-int64_t trainer_batch_rows(const struct trainer *t)
-{
-    return (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
+    return (int)config_reader_rows(c, m, config_step_rows(c, m));
 }
 
 int trainer_validation_tokens(const struct config *c)
@@ -418,9 +406,8 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
         TRY(integrity_record(&t->integrity, now.step));
     }
     trace_end(trace, "optimizer", begin);
-    int64_t rows = trainer_batch_rows(t);
-    t->steps_done++, t->rows_done += rows;
-    t->tokens_seen += rows * t->batch.T;
+    t->steps_done++, t->rows_done += t->step_rows;
+    t->tokens_seen += t->step_rows * t->batch.T;
     t->is_updating = false;
     return STATUS_OK;
 }
@@ -430,7 +417,8 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     int rows;
     double begin = clock_monotonic_s();
     trainer_begin_step(t);
-    enum status st = loader ? loader_next(loader, &t->batch, &rows) : STATUS_OK;
+    enum status st =
+        loader ? loader_next_step(loader, &t->batch, (uint64_t)t->step_rows, &rows) : STATUS_OK;
     TRY(comm_agree(group(t, GROUP_world), st));
     TRY(batch_broadcast(&t->batch, group(t, GROUP_peers)));
     result->data_seconds = clock_monotonic_s() - begin;
@@ -442,9 +430,8 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 void trainer_undo_skipped(struct trainer *t)
 {
     BUG_IF(!t->skips);
-    int64_t rows = trainer_batch_rows(t);
-    t->steps_done--, t->skips--, t->rows_done -= rows;
-    t->tokens_seen -= rows * t->batch.T;
+    t->steps_done--, t->skips--, t->rows_done -= t->step_rows;
+    t->tokens_seen -= t->step_rows * t->batch.T;
 }
 
 enum status trainer_init_weights(struct trainer *t, uint64_t seed)

@@ -61,6 +61,7 @@ struct trainer {
     float *loss_BT;             /* of the local batch; NULL on a rank without the head */
     struct evaluator evaluator; /* for validation; without buffers if that is disabled */
     struct batch_ramp ramp;
+    int64_t step_rows;             /* of the current step, or of the last one; of all ranks */
     int64_t steps_done, rows_done; /* rows of all ranks */
     int64_t tokens_seen;           /* inputs, since the first step of the run */
     int64_t skips;    /* consecutive steps skipped because of a non-finite loss or gradient */
@@ -113,10 +114,7 @@ void trainer_undo_skipped(struct trainer *t);
 
 /* Data-parallel readers: ranks with different rows. */
 int trainer_readers(const struct mesh *m);
-/* Rows of a full optimizer step, after a batch ramp: of one reader; of all. */
+/* Rows of a full optimizer step that one reader has room for. */
 int trainer_rows(const struct config *c, const struct mesh *m);
-int64_t trainer_step_rows(const struct config *c, const struct mesh *m);
-/* Rows of all readers in the current step, or the last one. */
-int64_t trainer_batch_rows(const struct trainer *t);
 /* Length of rows in validation. */
 int trainer_validation_tokens(const struct config *c);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
+#include "data/row_split.h"
 
 #include "base/json.h"
 #include "data/cyclic.h"
@@ -205,9 +206,12 @@ TEST(order_megatron_resumes_at_any_row_with_any_number_of_readers)
                 l = rig_open(&r);
                 CHECK_STATUS(OK, loader_load(l, json));
                 rows_read(&after, l, T, 2, 4);
-                for (int64_t k = 0; k < 4; k++)
-                    rows_check_same(&after, k, &whole,
-                                    stop + k / 2 * 2 * readers + reader * 2 + k % 2, 1);
+                const struct row_split split = {(uint64_t)readers, 2};
+                uint64_t own = row_split_count(&split, (uint64_t)reader, (uint64_t)stop);
+                for (uint64_t k = 0; k < 4; k++) {
+                    uint64_t row = row_split_position(&split, (uint64_t)reader, own + k);
+                    rows_check_same(&after, (int64_t)k, &whole, (int64_t)row, 1);
+                }
                 loader_close(l);
                 rows_release(&after);
             }

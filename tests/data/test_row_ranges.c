@@ -88,7 +88,7 @@ static void resume(struct loader *l, const struct text *cursor)
     json_free(json);
 }
 
-/* Of every kind of source: rows 16 to 31 and 40 to 47 are skipped, by one reader and by four, and a
+/* Of every kind of source: rows 16 to 31 and 40 to 47 are skipped, and a
  * cursor from anywhere continues with the same rows. */
 TEST(loader_skips_rows_and_no_others)
 {
@@ -106,19 +106,19 @@ TEST(loader_skips_rows_and_no_others)
                 struct text cursor = {0};
                 r.options.prefetch_rows = 5 * prefetch;
                 struct loader *l = rig_open(&r);
-                CHECK_STATUS(OK, loader_skip(l, (struct row_interval){40, 48}));
-                CHECK_STATUS(OK, loader_skip(l, (struct row_interval){16, 32}));
+                loader_skip(l, (struct row_interval){40, 48});
+                loader_skip(l, (struct row_interval){16, 32});
                 got.count = 0;
                 rows_read(&got, l, T, 2, stop);
                 loader_save(l, &(struct json_writer){.text = &cursor});
                 loader_close(l);
                 l = rig_open(&r);
                 resume(l, &cursor);
-                CHECK_STATUS(OK, loader_skip(l, (struct row_interval){16, 32}));
-                CHECK_STATUS(OK, loader_skip(l, (struct row_interval){40, 48}));
+                loader_skip(l, (struct row_interval){16, 32});
+                loader_skip(l, (struct row_interval){40, 48});
                 rows_read(&got, l, T, 2, AFTER - stop);
                 CHECK(loader_position(l) == AFTER + 24 && got.count == AFTER);
-                CHECK(loader_delivered_row(l, 0, 2, 1) == AFTER + 23);
+                CHECK(loader_delivered_row(l, 0, 1) == AFTER + 23);
                 loader_close(l);
                 rows_check_same(&want, 0, &got, 0, 16);
                 rows_check_same(&want, 32, &got, 16, 8);
@@ -129,37 +129,6 @@ TEST(loader_skips_rows_and_no_others)
         rows_release(&want), rows_release(&got);
         rig_release(&r);
     }
-}
-
-TEST(loader_skips_the_same_rows_on_every_reader)
-{
-    enum { T = 50, READERS = 4, EACH = 6 };
-    struct rig r;
-    struct rows want;
-    rig_init(&r, "bytes", T);
-    r.data.streams = 8;
-    rig_add_kind(&r, test_folder(), 0);
-    want = rows_of(&r, 1, READERS * EACH + 8);
-    r.options.num_readers = READERS;
-    for (int reader = 0; reader < READERS; reader++) {
-        struct rows got = {0};
-        r.options.reader = reader;
-        struct loader *l = rig_open(&r);
-        CHECK_STATUS(CONFIG, loader_skip(l, (struct row_interval){8, 18}));
-        CHECK_MESSAGE("rows 8 to 17 cannot be skipped");
-        CHECK_STATUS(OK, loader_skip(l, (struct row_interval){8, 16}));
-        rows_read(&got, l, T, 3, EACH);
-        for (int i = 0; i < EACH; i++) {
-            int row = READERS * i + reader;
-            rows_check_same(&want, row < 8 ? row : row + 8, &got, i, 1);
-            CHECK(loader_delivered_row(l, (reader + 1) % READERS, EACH, i) ==
-                  (uint64_t)(READERS * i + (reader + 1) % READERS + (READERS * i < 8 ? 0 : 8)));
-        }
-        loader_close(l);
-        rows_release(&got);
-    }
-    rows_release(&want);
-    rig_release(&r);
 }
 
 TEST(cursor_records_rows_passed_over_and_rejects_a_stream_at_another_row)

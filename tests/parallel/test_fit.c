@@ -145,10 +145,11 @@ TEST(fit_divides_the_tokens_of_a_microbatch_over_tensor_parallel_ranks)
     CHECK_MESSAGE("; try 8");
 }
 
-TEST(fit_requires_a_multiple_of_the_local_batches_as_global_batch)
+TEST(fit_requires_a_multiple_of_the_local_batches_as_global_batch_if_ranks_must_be_even)
 {
     struct fit_case p;
     make(&p);
+    p.fit.even = true;
     p.mesh.degree[AXIS_dp_replicate] = 2, p.mesh.degree[AXIS_dp_shard] = 3;
     p.fit.global_batch_size = 48;
     CHECK_STATUS(OK, fit_check(&p.fit));
@@ -203,6 +204,18 @@ TEST(fit_checks_stages_and_schedule_of_a_pipeline)
     CHECK_STATUS(OK, fit_check(&p.fit));
 }
 
+TEST(fit_requires_a_row_for_every_data_parallel_rank)
+{
+    struct fit_case p;
+    make(&p);
+    p.mesh.degree[AXIS_dp_replicate] = 2, p.mesh.degree[AXIS_dp_shard] = 3;
+    p.fit.global_batch_size = 7;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.global_batch_size = 5;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("training.global_batch_size = 5 is smaller than the 6 data-parallel ranks; try 6");
+}
+
 TEST(fit_without_a_model_checks_only_batches)
 {
     struct fit_case p;
@@ -210,6 +223,6 @@ TEST(fit_without_a_model_checks_only_batches)
     p.fit.shape = NULL;
     p.fit.seq_len = 1;
     check_tp(&p, 64, NULL);
-    p.fit.global_batch_size = 3;
+    p.fit.even = true, p.fit.global_batch_size = 3;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
 }

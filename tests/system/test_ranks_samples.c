@@ -25,6 +25,8 @@ static const struct layout_of_ranks layouts[] = {
     {"PP 2 x FSDP 2", 4, {PP(2), SHARD(2)}},
     {"CP 2 x FSDP 2", 4, {CP(2), SHARD(2)}},
     {"FSDP 8", 8, {SHARD(8)}},
+    {"FSDP 3", 3, {SHARD(3)}},
+    {"FSDP 5 x CP 2", 10, {SHARD(5), CP(2)}},
 };
 
 /* A hash of the tokens of each row that is read. */
@@ -45,10 +47,10 @@ static uint64_t hash_of(const int32_t *ids, int T)
     return sum;
 }
 
-static void note_rows(struct sample_log *l, int step, const struct batch *b)
+static void note_rows(struct sample_log *l, int step, const struct batch *b, int rows)
 {
     pthread_mutex_lock(&l->lock);
-    for (int row = 0; row < b->B && l->count[step] < ROWS; row++)
+    for (int row = 0; row < rows && l->count[step] < ROWS; row++)
         l->rows[step][l->count[step]++] = hash_of(b->ids_BT + (size_t)row * (size_t)b->T, b->T);
     pthread_mutex_unlock(&l->lock);
 }
@@ -84,9 +86,8 @@ static enum status read_rows(const struct comm *world, void *context)
     struct batch *b = &t.trainer.batch;
     if (t.loader && l->from) TRY(load_cursor(&t, l));
     for (int step = l->from, rows; step < l->to && t.loader; step++) {
-        TRY(loader_next(t.loader, b, &rows));
-        RANK_CHECK(rows == b->B);
-        note_rows(l, step, b);
+        TRY(loader_next_step(t.loader, b, ROWS, &rows));
+        note_rows(l, step, b, rows);
     }
     if (t.loader && !l->from) TRY(save_cursor(&t, l));
     training_close(&t);

@@ -158,7 +158,7 @@ TEST(spike_is_rolled_back_and_its_rows_are_passed_over)
 
     CHECK_STATUS(OK, training_open_rank(&straight, &self, s.settings, s.num_settings));
     load(&straight, step_path(&s, "step-100"), true);
-    CHECK_STATUS(OK, loader_skip(straight.loader, (struct row_interval){200, 210}));
+    loader_skip(straight.loader, (struct row_interval){200, 210});
     for (int step = 101; step <= 120; step++) {
         struct step_result r;
         CHECK_STATUS(OK, trainer_step(&straight.trainer, straight.loader, &r));

@@ -21,6 +21,7 @@ enum status training_open_rank(struct training *t, const struct comm *world,
     t->data = inputs_data_config(&t->config, &t->source);
     struct loader_options o =
         inputs_loader_options(&t->config, mesh, &t->data, t->tokenizer, shape.V);
+    o.readers = &t->machine.groups.of[GROUP_data];
     if (t->machine.groups.of[GROUP_peers].rank == 0) TRY(loader_open(&t->loader, &o));
     TRY(trainer_open(trainer, &t->config, &shape, &t->machine));
     TRY(trainer_init_weights(trainer, 1));

@@ -1,0 +1,151 @@
+/* test_loader_readers.c -- any number of data-parallel readers sees the same rows in the same steps,
+ * also if runs end anywhere and resume with other numbers of readers and rows of a step. */
+// SPDX-License-Identifier: Apache-2.0
+#include "data/rig.h"
+
+#include "base/rng.h"
+#include "comm/ranks.h"
+
+#include <stdlib.h>
+
+enum { T = 12, RUNS = 12, ROWS = 900, MOST_READERS = 64, MOST_ROWS = 80 };
+
+/* One job of a run: it takes up the run at `cursor`, and ends at some row. */
+struct job {
+    struct rig *rig;
+    int readers, step_rows, steps;
+    struct row_interval skip; /* begin == end: none */
+    struct text cursor, next_cursor;
+    uint64_t next_row;
+    unsigned char *seen; /* how often each row was read */
+    const struct rows *want;
+};
+
+static enum status read_step(struct job *job, struct loader *l, int reader, struct batch *b)
+{
+    int rows;
+    uint64_t begin = loader_position(l);
+    TRY(loader_next_step(l, b, (uint64_t)job->step_rows, &rows));
+    for (int i = 0; i < rows; i++) {
+        uint64_t number = loader_delivered_row(l, reader, i);
+        size_t at = (size_t)i * T, of = (size_t)number * T;
+        RANK_CHECK(number >= begin && number < loader_position(l));
+        RANK_CHECK(!memcmp(b->ids_BT + at, job->want->ids + of, T * 4));
+        RANK_CHECK(!memcmp(b->labels_BT + at, job->want->labels + of, T * 4));
+        RANK_CHECK(!memcmp(b->start_BT + at, job->want->start + of, T * 4));
+        RANK_CHECK(!memcmp(b->end_BT + at, job->want->end + of, T * 4));
+        __atomic_add_fetch(&job->seen[number], 1, __ATOMIC_RELAXED);
+    }
+    for (size_t i = (size_t)rows * T; i < (size_t)b->B * T; i++) RANK_CHECK(b->labels_BT[i] < 0);
+    return STATUS_OK;
+}
+
+static enum status run_reader(const struct comm *readers, void *context)
+{
+    struct job *job = context;
+    struct loader_options o = job->rig->options;
+    struct loader *l;
+    struct arena arena = {0};
+    struct batch b;
+    enum status st = STATUS_OK;
+    int room = (job->step_rows + job->readers - 1) / job->readers;
+    o.data = &job->rig->data, o.objective = &job->rig->objective;
+    o.reader = readers->rank, o.num_readers = readers->size, o.readers = readers;
+    TRY(arena_init(&arena, 1 << 20, NULL));
+    batch_alloc(&b, room, T, &arena);
+    TRY(comm_agree(readers, loader_open(&l, &o)));
+    if (job->cursor.len) {
+        struct json *j;
+        TRY_OUT(json_parse(job->cursor.data, job->cursor.len, "cursor", &j));
+        st = loader_load(l, j);
+        json_free(j);
+        TRY_OUT(comm_agree(readers, st));
+    }
+    if (job->skip.end > job->skip.begin) loader_skip(l, job->skip);
+    for (int step = 0; step < job->steps; step++)
+        TRY_OUT(comm_agree(readers, read_step(job, l, readers->rank, &b)));
+    TRY_OUT(loader_gather_cursor(l, readers));
+    if (readers->rank == 0) {
+        loader_save(l, &(struct json_writer){.text = &job->next_cursor});
+        job->next_row = loader_position(l);
+    }
+out:
+    loader_close(l);
+    arena_release(&arena);
+    return st;
+}
+
+/* Draws the jobs of one run until it has read ROWS rows; `skips`: some pass over rows. */
+static void simulate(struct rig *rig, const struct rows *want, uint64_t seed, bool skips)
+{
+    struct job job = {.rig = rig, .want = want, .seen = heap((size_t)want->count)};
+    unsigned char *skipped = heap((size_t)want->count);
+    int jobs = 0;
+    for (uint64_t draw = 0; job.next_row < ROWS; jobs++) {
+        job.readers = 1 + (int)rng_below(seed % 4 ? 8 : MOST_READERS, seed, RNG_TEST, 0, draw++);
+        job.step_rows = 1 + (int)rng_below(MOST_ROWS, seed, RNG_TEST, 0, draw++);
+        job.steps = 1 + (int)rng_below(8, seed, RNG_TEST, 0, draw++);
+        rig->options.prefetch_rows = (int)rng_below(4, seed, RNG_TEST, 0, draw++);
+        job.skip.begin = job.next_row + rng_below(40, seed, RNG_TEST, 0, draw++);
+        job.skip.end = skips ? job.skip.begin + rng_below(9, seed, RNG_TEST, 0, draw++) : 0;
+        uint64_t begin = job.next_row;
+        enum status st = ranks_run(job.readers, run_reader, &job);
+        if (st)
+            fail_msg("seed %d, job %d: %d readers, %d rows a step, from row %d: %s", (int)seed,
+                     jobs, job.readers, job.step_rows, (int)begin, status_message());
+        for (uint64_t n = job.skip.begin; n < job.skip.end && n < job.next_row; n++) skipped[n] = 1;
+        text_release(&job.cursor);
+        job.cursor = job.next_cursor, job.next_cursor = (struct text){0};
+    }
+    for (uint64_t n = 0; n < job.next_row; n++)
+        if (job.seen[n] + skipped[n] != 1)
+            fail_msg("seed %d: row %d was read %d times", (int)seed, (int)n, job.seen[n]);
+    print_message("seed %d: %d rows in %d jobs: 0 missing, 0 twice\n", (int)seed, (int)job.next_row,
+                  jobs);
+    text_release(&job.cursor);
+    free(job.seen), free(skipped);
+}
+
+TEST(loader_rows_do_not_depend_on_the_readers_of_any_job)
+{
+    int runs = TEST_SLOWED ? 3 : RUNS;
+    for (int run = 0; run < runs; run++) {
+        struct rig r;
+        rig_init(&r, "bytes", T);
+        r.data.streams = 1 + (int64_t)rng_below(8, 9, RNG_TEST, 1, (uint64_t)run);
+        r.objective.name = run % 2 ? OBJECTIVE_causal : OBJECTIVE_masked;
+        r.objective.mask_token = "<|mask|>";
+        rig_add_kind(&r, test_folder(), run % RIG_KINDS);
+        struct rows want = rows_of(&r, 1, ROWS + 5 * MOST_ROWS + 400);
+        simulate(&r, &want, (uint64_t)run, run % 3 == 0);
+        rows_release(&want);
+        rig_release(&r);
+    }
+}
+
+TEST(a_resumed_loader_keeps_the_streams_with_which_the_run_began)
+{
+    struct rig r;
+    rig_init(&r, "bytes", T);
+    r.data.streams = 8;
+    rig_add_kind(&r, test_folder(), 0);
+    struct rows want = rows_of(&r, 1, 200), got = {0};
+    struct text cursor = {0};
+    struct json *j;
+    struct loader *l = rig_open(&r);
+    got.T = T;
+    rows_read(&got, l, T, 1, 37);
+    loader_save(l, &(struct json_writer){.text = &cursor});
+    loader_close(l);
+    r.data.streams = 3, r.options.prefetch_rows = 2;
+    l = rig_open(&r);
+    CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &j));
+    CHECK_STATUS(OK, loader_load(l, j));
+    json_free(j);
+    rows_read(&got, l, T, 1, 163);
+    rows_check_same(&want, 0, &got, 0, 200);
+    loader_close(l);
+    text_release(&cursor);
+    rows_release(&want), rows_release(&got);
+    rig_release(&r);
+}
