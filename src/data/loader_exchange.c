@@ -1,6 +1,6 @@
 /* loader_exchange.c -- sends rows to the readers that train on them.
  *
- * Every stream has one reader.  If the streams cannot be shared out so that each reader trains on
+ * Every stream has one reader.  If the streams cannot be partitioned so that each reader trains on
  * the rows that it reads, readers exchange them, as tokens, before each step: all-gathers of
  * records, in rounds that bound the memory. */
 // SPDX-License-Identifier: Apache-2.0

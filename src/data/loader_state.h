@@ -75,7 +75,7 @@ void loader_alloc_cursors(struct loader *l);
 /* The number of the row at a position. */
 uint64_t loader_row_at(const struct loader *l, uint64_t position);
 /* Whether a reader trains on rows that others read: a stream has one reader, and the streams cannot
- * be shared out so that it trains on all of them. */
+ * be partitioned so that it trains on all of their rows. */
 bool loader_exchanges(const struct loader *l);
 /* The reader that reads the row at a position. */
 uint64_t loader_reader_of(const struct loader *l, uint64_t position);

@@ -213,7 +213,8 @@ TEST(fit_requires_a_row_for_every_data_parallel_rank)
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.global_batch_size = 5;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("training.global_batch_size = 5 is smaller than the 6 data-parallel ranks; try 6");
+    CHECK_MESSAGE(
+        "training.global_batch_size = 5 is smaller than the 6 data-parallel ranks; try 6");
 }
 
 TEST(fit_without_a_model_checks_only_batches)

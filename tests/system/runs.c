@@ -113,8 +113,14 @@ static void read_metrics(const char *dump_folder, struct text *t)
     free(path);
 }
 
-static void check_same_line(struct json *a, struct json *b, const char *where)
+static void check_same_line(struct json *a, struct json *b, double tolerance, const char *where)
 {
+    if (tolerance > 0) {
+        double x = json_number(json_get(a, "loss")), y = json_number(json_get(b, "loss"));
+        CHECK(json_number(json_get(a, "step")) == json_number(json_get(b, "step")));
+        if (!(fabs(x - y) <= tolerance)) fail_msg("%s: loss %.9g and %.9g", where, x, y);
+        return;
+    }
     CHECK(json_count(a) == json_count(b));
     for (const struct json *v = json_first(a); v; v = json_next(v)) {
         if (depends_on_machine(json_key(v))) continue;
@@ -126,7 +132,7 @@ static void check_same_line(struct json *a, struct json *b, const char *where)
     }
 }
 
-void runs_check_same_metrics(const char *dump_a, const char *dump_b)
+static void check_metrics(const char *dump_a, const char *dump_b, double tolerance)
 {
     struct text x = {0}, y = {0};
     char *next_x, *next_y;
@@ -137,11 +143,21 @@ void runs_check_same_metrics(const char *dump_a, const char *dump_b)
         struct json *a, *b;
         CHECK_STATUS(OK, json_parse(line_x, strlen(line_x), dump_a, &a));
         CHECK_STATUS(OK, json_parse(line_y, strlen(line_y), dump_b, &b));
-        check_same_line(a, b, line_x);
+        check_same_line(a, b, tolerance, line_x);
         json_free(a), json_free(b);
     }
     CHECK(!line_x && !line_y);
     text_release(&x), text_release(&y);
+}
+
+void runs_check_same_metrics(const char *dump_a, const char *dump_b)
+{
+    check_metrics(dump_a, dump_b, 0);
+}
+
+void runs_check_close_losses(const char *dump_a, const char *dump_b, double tolerance)
+{
+    check_metrics(dump_a, dump_b, tolerance);
 }
 
 double runs_metric(const char *dump_folder, const char *key)

@@ -28,6 +28,8 @@ void runs_check_same_files(const char *a, const char *b, const char *name_part);
 
 /* Checks that metrics.jsonl is the same except for times and memory. */
 void runs_check_same_metrics(const char *dump_a, const char *dump_b);
+/* Checks that it has the same steps, and losses that differ by the tolerance at most. */
+void runs_check_close_losses(const char *dump_a, const char *dump_b, double tolerance);
 
 /* The last value of a key in metrics.jsonl. */
 double runs_metric(const char *dump_folder, const char *key);
