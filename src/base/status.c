@@ -78,6 +78,7 @@ enum status status_save(struct failure *f, enum status s)
 {
     if (f->status || !s) return f->status;
     f->status = s;
+    f->is_shared = shared;
     snprintf(f->message, sizeof f->message, "%s", message);
     snprintf(f->stack, sizeof f->stack, "%s", stack);
     return s;
@@ -86,7 +87,7 @@ enum status status_save(struct failure *f, enum status s)
 enum status status_restore(const struct failure *f)
 {
     if (!f->status) return STATUS_OK;
-    reported = false;
+    shared = f->is_shared, reported = false;
     snprintf(message, sizeof message, "%s", f->message);
     snprintf(stack, sizeof stack, "%s", f->stack);
     return f->status;

@@ -228,10 +228,7 @@ enum status checkpointer_wait(struct checkpointer *c)
     c->running = false;
     c->save_s = c->thread_s;
     release_staged_state(c);
-    enum status st = status_restore(&c->failure);
-    if (st == STATUS_DIVERGED && c->ranks.size > 1)
-        status_mark_shared(); /* all ranks agreed on it */
-    return st;
+    return status_restore(&c->failure);
 }
 
 /* Copies a buffer to `staging`, which follows the buffers staged before, and takes its checksum

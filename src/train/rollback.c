@@ -6,6 +6,7 @@
 #include "checkpoint/folder.h"
 #include "train/trainer_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,12 +160,13 @@ static void list_checkpoints(const char *folder, struct text *out)
 
 enum status rollback_advise(const char *folder, enum status st)
 {
-    bool is_shared = status_is_shared();
+    struct failure why = {0};
     struct text advice = {0};
     if (st != STATUS_DIVERGED || comm_failed_elsewhere()) return st;
+    status_save(&why, st);
     list_checkpoints(folder, &advice);
-    status_fail(st, __FILE__, __LINE__, "%s%s", status_message(), advice.len ? advice.data : "");
-    if (is_shared) status_mark_shared();
+    size_t used = strlen(why.message);
+    if (advice.len) snprintf(why.message + used, sizeof why.message - used, "%s", advice.data);
     text_release(&advice);
-    return st;
+    return status_restore(&why);
 }

@@ -330,7 +330,7 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     const struct checkpoint_config *c = &r->config->checkpoint;
     const struct trainer *t = &r->trainer;
     struct failure first = {0};
-    bool is_shared = status_is_shared(), together = is_shared || world(r)->size == 1;
+    bool together = status_is_shared() || world(r)->size == 1;
     if (why == STATUS_COMM || !together || t->is_updating || !c->enable || c->load_only) return why;
     if (r->saved_step == t->steps_done) return why;
     status_save(&first, why);
@@ -340,9 +340,7 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     else
         log_line(LOG_INFO, "the run fails after step %lld; that state is saved",
                  (long long)t->steps_done);
-    status_restore(&first);
-    if (is_shared) status_mark_shared();
-    return why;
+    return status_restore(&first);
 }
 
 /* One step, with a trace if profiling is due.  If it fails, or is abandoned to stop (REQUEUE), the

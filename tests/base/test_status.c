@@ -131,3 +131,19 @@ TEST(failure_is_marked_shared_until_the_next_one)
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");
     CHECK(!status_is_shared());
 }
+
+TEST(restored_failure_is_shared_exactly_if_it_was_when_it_was_saved)
+{
+    struct failure alone = {0}, together = {0};
+    status_save(&alone, fails(7));
+    status_mark_shared(); /* of another failure, say */
+    CHECK_STATUS(DATA, status_restore(&alone));
+    CHECK(!status_is_shared());
+    fails(8);
+    status_mark_shared();
+    status_save(&together, STATUS_DATA);
+    fails(9);
+    CHECK_STATUS(DATA, status_restore(&together));
+    CHECK(status_is_shared());
+    CHECK_MESSAGE("got 8");
+}

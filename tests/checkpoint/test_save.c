@@ -436,7 +436,7 @@ TEST(write_error_on_one_rank_fails_the_save_on_all)
             int writers = 0;
             for (int r = 0; r < ranks; r++) {
                 bool own = strstr(s.messages[r], "File too large");
-                CHECK(s.statuses[r] == STATUS_IO);
+                CHECK(s.statuses[r] == STATUS_IO && s.is_shared[r]);
                 CHECK(own || strstr(s.messages[r], "failed: reading or writing failed"));
                 writers += own;
             }
@@ -583,7 +583,8 @@ TEST(bad_value_on_one_rank_fails_the_save_on_all)
                                      .bad_rank = ranks - 1};
             char rank[20];
             sharding_save(&s, ranks);
-            for (int r = 0; r < ranks; r++) CHECK(s.statuses[r] == STATUS_DIVERGED);
+            for (int r = 0; r < ranks; r++)
+                CHECK(s.statuses[r] == STATUS_DIVERGED && s.is_shared[r]);
             snprintf(rank, sizeof rank, "(rank %d)", ranks - 1);
             CHECK(strstr(s.messages[ranks - 1], " is nan, expected a finite value"));
             CHECK(strstr(s.messages[ranks - 1], rank));
