@@ -375,10 +375,12 @@ static enum status visit_store(struct copier *c, const struct copier_options *o)
 {
     struct store_session session = {0};
     struct folder_steps local = {0};
+    bool has_abandoned;
     enum status st = STATUS_OK;
     TRY_OUT(folder_steps_read(&local, c->folder));
+    TRY_OUT(folder_has_abandoned(c->folder, &has_abandoned));
     TRY_OUT(open_session(&session, o->settings));
-    if (!local.count) {
+    if (!local.count && (!has_abandoned || o->load_step >= 0)) {
         TRY_OUT(restore_newest(c, &session.client, o->load_step));
         goto out;
     }

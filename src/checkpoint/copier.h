@@ -26,10 +26,11 @@ struct copier_options {
     const struct hub_settings *settings; /* NULL: the environment's, read for each copy */
 };
 
-/* Without local steps, fetches the one to resume from; otherwise queues the newest one, which is
- * not copied if the store has it.  CONFIG: the destination is malformed, or the store denies
- * access; UNSUPPORTED: built without libcurl; other errors of client_send and file.h.  With local
- * steps, a store that cannot be reached is only a warning. */
+/* Without local steps, fetches the one to resume from: load_step, or the newest unless steps were
+ * set aside (folder_abandon).  Otherwise queues the newest local one, which is not copied if the
+ * store has it.  CONFIG: the destination is malformed, or the store denies access; UNSUPPORTED:
+ * built without libcurl; other errors of client_send and file.h.  With local steps, a store that
+ * cannot be reached is only a warning. */
 enum status copier_open(struct copier **out, const struct copier_options *o);
 /* Queues a complete step: it is copied after the copy in progress, and replaces a pending one. */
 void copier_add(struct copier *c, int64_t step);

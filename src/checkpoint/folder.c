@@ -188,6 +188,15 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy)
     folder_steps_release(&l);
 }
 
+/* abandoned-<step>-<number> */
+static bool is_branch(const char *name)
+{
+    static const char prefix[] = "abandoned-";
+    if (strncmp(name, prefix, sizeof prefix - 1)) return false;
+    const char *step = name + sizeof prefix - 1, *dash = step + strspn(step, digits);
+    return dash > step && *dash == '-' && dash[1] && !dash[1 + strspn(dash + 1, digits)];
+}
+
 /* The first abandoned-<step>-<number> that does not exist yet. */
 static void name_branch(const char *folder, int64_t step, struct text *path)
 {
@@ -222,5 +231,28 @@ enum status folder_abandon(const char *folder, int64_t step, struct text *branch
     TRY_OUT(file_sync_dir(folder));
 out:
     folder_steps_release(&l);
+    return st;
+}
+
+enum status folder_has_abandoned(const char *folder, bool *has)
+{
+    struct file_list names;
+    enum file_kind kind;
+    enum status st = STATUS_OK;
+    *has = false;
+    TRY(file_find(folder, &kind));
+    if (kind != FILE_FOLDER) return STATUS_OK;
+    TRY(file_list_dir(&names, folder));
+    for (size_t i = 0; i < names.count && !st && !*has; i++) {
+        struct folder_steps l;
+        if (!is_branch(names.paths[i])) continue;
+        char *branch = file_join(folder, names.paths[i]);
+        st = folder_steps_read(&l, branch);
+        free(branch);
+        if (st) continue;
+        *has = l.count > 0;
+        folder_steps_release(&l);
+    }
+    file_list_release(&names);
     return st;
 }

@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run whose checkpoints are all damaged must not silently start over. */
+/* A run whose checkpoints are all damaged or set aside must not silently start over. */
 static enum status check_no_checkpoints(const char *folder)
 {
     struct folder_steps l;
+    bool has_abandoned;
     TRY(folder_steps_read(&l, folder));
     size_t count = l.count;
     folder_steps_release(&l);
@@ -24,6 +25,12 @@ static enum status check_no_checkpoints(const char *folder)
              "%s: no intact checkpoint found (%zu damaged or incomplete); move them away to start "
              "over, or from a copy in checkpoint.copy_to",
              folder, count);
+    TRY(folder_has_abandoned(folder, &has_abandoned));
+    if (has_abandoned)
+        FAIL(DATA,
+             "%s: all checkpoints were set aside in abandoned-*; move one back to resume, or move "
+             "those folders away to start over, or from a copy in checkpoint.copy_to",
+             folder);
     return STATUS_OK;
 }
 
@@ -49,8 +56,10 @@ static enum status find_own(struct start *s, const struct config *c, int64_t lim
     TRY_OUT(step_to_load(c, folder, world, &step));
     TRY_OUT(step >= 0 ? checkpoint_find_step(folder, step, world, &s->folder)
                       : checkpoint_find(folder, limit, world, &s->folder));
-    if (!s->folder) TRY_OUT(check_no_checkpoints(folder));
-    if (!s->folder) goto out;
+    if (!s->folder) {
+        TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : check_no_checkpoints(folder)));
+        goto out;
+    }
     if (world->rank == 0) native = !dcp_detect(s->folder);
     TRY_OUT(comm_broadcast_bytes(world, 0, &native, sizeof native));
     s->own = true, s->native = native, s->rewinds = step >= 0;

@@ -182,6 +182,9 @@ TEST(copier_restores_the_newest_step_that_has_a_manifest)
 
     CHECK_STATUS(OK, file_remove_tree(folder));
     CHECK_STATUS(OK, file_make_dirs(folder));
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "abandoned-1-1/step-10")));
+    CHECK_STATUS(OK, open_and_close(&o)); /* that copy may be what was set aside */
+    CHECK(!has_step(folder, 2) && !has_step(folder, 10));
     o.load_step = 2;
     CHECK_STATUS(OK, open_and_close(&o));
     CHECK(has_step(folder, 2) && !has_step(folder, 10));

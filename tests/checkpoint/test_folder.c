@@ -167,3 +167,21 @@ TEST(later_checkpoints_are_moved_to_a_branch_of_their_own)
     CHECK(file_has_suffix(branch.data, "/abandoned-2-2"));
     text_release(&branch);
 }
+
+TEST(folder_knows_of_steps_that_were_set_aside)
+{
+    static const char *const others[] = {"abandoned-4-1", "abandoned-4", "abandoned-x-1",
+                                         "my-abandoned-4-1"};
+    const char *folder = test_folder();
+    bool has = true;
+    CHECK_STATUS(OK, folder_has_abandoned(test_path(folder, "none"), &has));
+    CHECK(!has);
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, others[0]))); /* empty */
+    for (size_t i = 1; i < sizeof others / sizeof *others; i++)
+        CHECK_STATUS(OK, file_make_dirs(test_path(test_path(folder, others[i]), "step-6")));
+    CHECK_STATUS(OK, folder_has_abandoned(folder, &has));
+    CHECK(!has);
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "abandoned-4-1/step-6")));
+    CHECK_STATUS(OK, folder_has_abandoned(folder, &has));
+    CHECK(has);
+}

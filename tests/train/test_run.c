@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "ops/cross_entropy.h"
+#include "ops/update.h"
 #include "system/runs.h"
 #include "train/run.h"
 
@@ -60,27 +61,46 @@ TEST(finished_run_resumes_and_does_nothing)
     small_run_close(&r);
 }
 
+enum fault { FAULT_NONE, FAULT_NAN, FAULT_FLIP, FAULT_DEVICE };
+
+/* What goes wrong in the forward pass of a step: its loss is NaN, a bit of a weight changes, or the
+ * device fails. */
 static struct {
-    int calls, at; /* the call whose loss is NaN; 0: none */
+    enum fault fault;
+    int64_t step, updated; /* the last step whose update has run */
+    float *weights;
 } faulty;
 
 static enum status faulty_cross_entropy(const struct cross_entropy *a,
                                         const struct cross_entropy_io *io, struct queue *queue)
 {
     TRY(ops_cpu_reference.cross_entropy(a, io, queue));
-    if (++faulty.calls == faulty.at) io->loss_N[0] = NAN;
+    if (faulty.updated + 1 != faulty.step) return STATUS_OK;
+    enum fault fault = faulty.fault;
+    faulty.fault = FAULT_NONE;
+    if (fault == FAULT_NAN) io->loss_N[0] = NAN;
+    if (fault == FAULT_FLIP) *(unsigned char *)faulty.weights ^= 1;
+    if (fault == FAULT_DEVICE) FAIL(DEVICE, "the device is lost");
     return STATUS_OK;
 }
 
-/* Runs with one NaN among the losses; returns the run's status. */
-static enum status run_faulty(struct small_run *r, int at)
+static enum status watched_adamw(const struct adamw *a, const struct adamw_io *io,
+                                 struct queue *queue)
+{
+    faulty.updated = a->step, faulty.weights = io->w_n;
+    return ops_cpu_reference.adamw(a, io, queue);
+}
+
+/* Runs with a fault in this step; returns the run's status. */
+static enum status run_faulty(struct small_run *r, enum fault fault, int64_t step)
 {
     struct ops ops = ops_cpu_reference;
-    ops.cross_entropy = faulty_cross_entropy;
+    ops.cross_entropy = faulty_cross_entropy, ops.adamw = watched_adamw;
     r->t.machine.ops = &ops;
-    faulty.calls = 0, faulty.at = at;
+    faulty.fault = fault, faulty.step = step, faulty.updated = 0;
     enum status st = run_train(&r->config, &r->t.machine);
     r->t.machine.ops = &ops_cpu_reference;
+    CHECK(faulty.fault == FAULT_NONE); /* it happened */
     return st;
 }
 
@@ -88,25 +108,46 @@ TEST(diverged_run_saves_the_state_before)
 {
     struct small_run whole, diverged;
     small_run_open(&whole);
-    CHECK_STATUS(OK, run_faulty(&whole, 0));
-    int calls = faulty.calls;
+    CHECK_STATUS(OK, run_train(&whole.config, &whole.t.machine));
     whole.config.training.steps = 3;
     const char *three = test_folder();
     whole.config.job.dump_folder = three;
-    CHECK_STATUS(OK, run_faulty(&whole, 0));
-    int first_of_step_4 = faulty.calls + 1;
-    CHECK(calls >= first_of_step_4);
+    CHECK_STATUS(OK, run_train(&whole.config, &whole.t.machine));
 
     small_run_open(&diverged);
-    CHECK_STATUS(DIVERGED, run_faulty(&diverged, first_of_step_4));
+    CHECK_STATUS(DIVERGED, run_faulty(&diverged, FAULT_NAN, 4));
     CHECK_MESSAGE("step 4 ");
     CHECK(runs_metric(diverged.dump, "step") == 3);
     runs_check_same_files(test_path(three, "checkpoint/step-3"),
                           test_path(diverged.dump, "checkpoint/step-3"), ".safetensors");
     CHECK(!file_exists(test_path(diverged.dump, "checkpoint/step-4")));
     /* It resumes as if nothing had been wrong. */
-    CHECK_STATUS(OK, run_faulty(&diverged, 0));
+    CHECK_STATUS(OK, run_train(&diverged.config, &diverged.t.machine));
     runs_check_same_files(test_path(whole.dump, "checkpoint/step-5"),
                           test_path(diverged.dump, "checkpoint/step-5"), ".safetensors");
     small_run_close(&diverged), small_run_close(&whole);
+}
+
+TEST(run_whose_checkpoints_are_all_set_aside_never_starts_over)
+{
+    struct small_run r;
+    struct text before = {0}, after = {0};
+    small_run_open(&r);
+    r.config.checkpoint.interval = r.config.guard.hash_every = 4;
+    CHECK_STATUS(DEVICE, run_faulty(&r, FAULT_FLIP, 5));
+    CHECK_MESSAGE("step 3 or earlier");
+    CHECK(!file_exists(test_path(r.dump, "checkpoint/step-4")));
+    CHECK(file_exists(test_path(r.dump, "checkpoint/abandoned-3-1/step-4")));
+    const char *metrics = test_path(r.dump, "metrics.jsonl");
+    CHECK_STATUS(OK, file_read(metrics, 1 << 20, &before));
+    CHECK_STATUS(DATA, run_train(&r.config, &r.t.machine));
+    CHECK_MESSAGE("/checkpoint: all checkpoints were set aside in abandoned-*; move one back");
+    CHECK_STATUS(OK, file_read(metrics, 1 << 20, &after));
+    CHECK(before.len > 0 && !strcmp(before.data, after.data));
+    CHECK_STATUS(OK, file_rename(test_path(r.dump, "checkpoint/abandoned-3-1/step-4"),
+                                 test_path(r.dump, "checkpoint/step-4")));
+    CHECK_STATUS(OK, run_train(&r.config, &r.t.machine));
+    CHECK(runs_metric(r.dump, "step") == STEPS);
+    text_release(&before), text_release(&after);
+    small_run_close(&r);
 }
