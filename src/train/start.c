@@ -145,33 +145,16 @@ static void keep_metrics(const struct config *c, const char *branch)
     free(from), free(to);
 }
 
-static enum status go_back(const struct start *s, const struct config *c, const char *folder)
-{
-    struct text branch = {0};
-    enum status st = STATUS_OK;
-    TRY_OUT(folder_abandon(folder, s->step, &branch));
-    if (branch.len) keep_metrics(c, branch.data);
-    TRY_OUT(rewind_record(folder, s->step, branch.data));
-    if (branch.len)
-        log_line(LOG_INFO, "moved the checkpoints after step %lld to %s", (long long)s->step,
-                 branch.data);
-    if (branch.len && c->checkpoint.copy_to[0])
-        log_line(LOG_WARN, "their copies in %s stay; remove those after step %lld",
-                 c->checkpoint.copy_to, (long long)s->step);
-out:
-    text_release(&branch);
-    return st;
-}
-
-static enum status finish_on_root(const struct start *s, const struct config *c)
+/* On rank 0, once later checkpoints are in `branch` (empty: none). */
+static enum status record_start(const struct start *s, const struct config *c,
+                                const struct text *branch)
 {
     const struct checkpoint_config *k = &c->checkpoint;
-    enum status st = STATUS_OK;
-    log_changes(s, c);
-    if (!k->enable || k->load_only) return STATUS_OK;
     char *folder = file_join(c->job.dump_folder, k->folder);
+    enum status st = STATUS_OK;
+    if (s->rewinds && branch->len) keep_metrics(c, branch->data);
     if (s->rewinds)
-        st = go_back(s, c, folder);
+        st = rewind_record(folder, s->step, branch->data);
     else if (k->load_step < 0)
         st = rewind_forget(folder);
     else
@@ -183,10 +166,19 @@ static enum status finish_on_root(const struct start *s, const struct config *c)
     return st;
 }
 
-enum status start_finish(const struct start *s, const struct config *c, const struct comm *world)
+enum status start_finish(const struct start *s, const struct config *c,
+                         struct checkpointer *checkpointer, const struct comm *world)
 {
-    if (!s->own) return STATUS_OK;
-    return comm_agree(world, world->rank == 0 ? finish_on_root(s, c) : STATUS_OK);
+    struct text branch = {0};
+    enum status st = STATUS_OK;
+    bool is_root = world->rank == 0;
+    if (s->own && is_root) log_changes(s, c);
+    if (!s->own || !c->checkpoint.enable || c->checkpoint.load_only) return STATUS_OK;
+    if (s->rewinds) TRY_OUT(checkpointer_abandon(checkpointer, s->step, &branch));
+    st = comm_agree(world, is_root ? record_start(s, c, &branch) : STATUS_OK);
+out:
+    text_release(&branch);
+    return st;
 }
 
 /* Whether the run may fetch its checkpoints from checkpoint.copy_to, as it has none here. */

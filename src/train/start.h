@@ -34,9 +34,9 @@ enum status start_find(struct start *s, const struct config *c, const struct sta
 void start_release(struct start *s);
 
 /* Once the state of an own checkpoint is loaded: logs which settings changed since it was saved;
- * with checkpoint.load_step moves later checkpoints away (checkpoint/rewind.h).  Collective; the
- * run's folder is locked. */
-enum status start_finish(const struct start *s, const struct config *c, const struct comm *world);
+ * with checkpoint.load_step sets later checkpoints aside (checkpoint/rewind.h).  Collective. */
+enum status start_finish(const struct start *s, const struct config *c,
+                         struct checkpointer *checkpointer, const struct comm *world);
 
 /* What not to load from there: checkpoint.exclude_from_loading. */
 struct load_rules start_load_rules(const struct start *s, const struct config *c);

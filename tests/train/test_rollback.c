@@ -337,6 +337,7 @@ TEST(diverged_run_is_not_saved_and_names_the_checkpoint_to_resume_from)
     CHECK(strstr(err.data, "rolled back from step 11 to the checkpoint of step 5; rows 20 to 43"));
     CHECK(strstr(err.data, "guard.max_rollbacks is reached"));
     CHECK(file_exists(test_path(dump, "checkpoint/abandoned-5-1/step-10")));
+    CHECK(strstr(err.data, "moved the checkpoints after step 5 to "));
     text_release(&err);
 }
 
