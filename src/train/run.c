@@ -217,9 +217,10 @@ static enum status close_run(struct training_run *r, enum status st)
     skipped_records_close(&r->skipped);
     loader_close(r->loader);
     if (r->checkpointer) {
+        const struct checkpoint_config *k = &r->config->checkpoint;
         struct failure first = {0};
         status_save(&first, st);
-        integrity_abandon(&r->trainer.integrity, r->checkpointer);
+        if (k->enable && !k->load_only) integrity_abandon(&r->trainer.integrity, r->checkpointer);
         st = checkpointer_close(r->checkpointer, st != STATUS_OK);
         if (first.status) st = status_restore(&first);
         st = rollback_advise(r->checkpoint_folder, st);

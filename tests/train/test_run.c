@@ -128,6 +128,20 @@ TEST(diverged_run_saves_the_state_before)
     small_run_close(&diverged), small_run_close(&whole);
 }
 
+TEST(run_that_only_loads_sets_no_checkpoint_aside)
+{
+    struct small_run r;
+    small_run_open(&r);
+    r.config.checkpoint.interval = r.config.guard.hash_every = 1;
+    CHECK_STATUS(OK, run_train(&r.config, &r.t.machine));
+    r.config.checkpoint.load_only = true, r.config.checkpoint.load_step = 2;
+    CHECK_STATUS(DEVICE, run_faulty(&r, FAULT_FLIP, 4));
+    CHECK_MESSAGE("step 2 or earlier");
+    CHECK(file_exists(test_path(r.dump, "checkpoint/step-3")));
+    CHECK(file_exists(test_path(r.dump, "checkpoint/step-5")));
+    small_run_close(&r);
+}
+
 TEST(run_whose_checkpoints_are_all_set_aside_never_starts_over)
 {
     struct small_run r;
