@@ -7,10 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int64_t folder_parse_step(const char *name)
@@ -59,16 +62,33 @@ char *folder_step_path(const char *folder, int64_t step)
 
 static const char digits[] = "0123456789";
 
-/* NAME.tmp-PID, which file_write leaves behind if it is killed. */
-static bool is_temporary(const char *name)
+/* PID of NAME.tmp-PID, which file_write leaves behind if it is killed; -1: another name. */
+static long parse_temporary(const char *name)
 {
     const char *end = strstr(name, ".tmp-");
-    return end && end > name && end[5] && !end[5 + strspn(end + 5, digits)];
+    if (!end || end == name || !end[5] || end[5 + strspn(end + 5, digits)]) return -1;
+    return strtol(end + 5, NULL, 10);
+}
+
+/* Whether another process of this host has that PID. */
+static bool is_alive(long pid)
+{
+    if (pid < 1 || pid > INT_MAX || pid == (long)getpid()) return false;
+    return kill((pid_t)pid, 0) == 0 || errno == EPERM;
+}
+
+/* A file that a dead process left; a folder of such a name is a user's. */
+static bool is_temporary(const char *path)
+{
+    struct stat s;
+    long pid = parse_temporary(strrchr(path, '/') + 1);
+    return pid >= 0 && !lstat(path, &s) && S_ISREG(s.st_mode) && !is_alive(pid);
 }
 
 /* step-N.tmp or .trash-N-PID: only this program makes them. */
-static bool is_leftover(const char *name)
+static bool is_leftover(const char *path)
 {
+    const char *name = strrchr(path, '/') + 1;
     bool trash = !strncmp(name, ".trash-", 7);
     if (!trash && strncmp(name, "step-", 5)) return false;
     const char *number = name + (trash ? 7 : 5), *end = number + strspn(number, digits);
@@ -77,15 +97,14 @@ static bool is_leftover(const char *name)
     return end[0] == '-' && end[1] && !end[1 + strspn(end + 1, digits)];
 }
 
-static enum status clear(const char *folder, bool (*is_garbage)(const char *name))
+static enum status clear(const char *folder, bool (*is_garbage)(const char *path))
 {
     struct file_list names;
     enum status st = STATUS_OK;
     TRY(file_list_dir(&names, folder));
     for (size_t i = 0; i < names.count && !st; i++) {
-        if (!is_garbage(names.paths[i])) continue;
         char *path = file_join(folder, names.paths[i]);
-        st = file_remove_tree(path);
+        if (is_garbage(path)) st = file_remove_tree(path);
         free(path);
     }
     file_list_release(&names);

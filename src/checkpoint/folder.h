@@ -1,8 +1,8 @@
 /* folder.h -- the folder of a run's checkpoints: list, lock, commit, retention.
  *
  * Only folders named exactly step-<digits> are checkpoints.  Nothing else is ever deleted, except
- * leftovers of a run that died (step-N.tmp, .trash-N-PID, and NAME.tmp-PID also in the folder
- * above). */
+ * leftovers of a run that died: step-N.tmp, .trash-N-PID, and files NAME.tmp-PID, also in the
+ * folder above, unless a process of this host has that PID. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
