@@ -27,7 +27,7 @@ struct checkpointer {
     struct comm ranks;     /* the ranks that save */
     struct copier *copier; /* of rank 0; NULL: none */
     /* A pending save; the save thread owns these until it is joined. */
-    bool running;
+    bool running, is_inline; /* is_inline: no thread could be started, so it is already done */
     pthread_t thread;
     struct checkpoint_state state;
     uint32_t staged_crc[STAGED]; /* taken when the buffers were staged */
@@ -224,7 +224,7 @@ static void release_staged_state(struct checkpointer *c)
 enum status checkpointer_wait(struct checkpointer *c)
 {
     if (!c->running) return STATUS_OK;
-    pthread_join(c->thread, NULL);
+    if (!c->is_inline) pthread_join(c->thread, NULL);
     c->running = false;
     c->save_s = c->thread_s;
     release_staged_state(c);
@@ -279,11 +279,10 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         c->state.config_toml = &c->config_toml;
     }
     c->failure = (struct failure){0};
-    c->running = thread_start_background(&c->thread, save_thread, c) == STATUS_OK;
-    if (c->running) return STATUS_OK;
-    save_thread(c); /* the other ranks' save threads wait for this one */
-    release_staged_state(c);
-    return status_restore(&c->failure);
+    c->running = true;
+    c->is_inline = thread_start_background(&c->thread, save_thread, c) != STATUS_OK;
+    if (c->is_inline) save_thread(c); /* other ranks' save threads wait for this one */
+    return STATUS_OK;
 }
 
 /* On rank 0.  Copies stop first, as they read the folders that are moved. */

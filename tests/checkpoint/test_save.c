@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/sharding.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -415,6 +416,25 @@ TEST(async_save_does_not_mix_with_other_communication)
     }
 }
 
+TEST(save_that_cannot_start_a_thread_fails_when_it_is_waited_for)
+{
+    struct saved s;
+    void *staging;
+    pthread_attr_t usual, huge; /* a stack larger than the address space */
+    saved_open(&s, false);
+    struct checkpointer *c = open_async(test_path(test_folder(), "checkpoint"), &s, &staging);
+    struct checkpoint_state state = saved_state(&s, 2);
+    s.weights[layout_find(&s.layout, PARAM_mlp_down, 0)->offset] = NAN;
+    CHECK(!pthread_getattr_default_np(&usual) && !pthread_getattr_default_np(&huge));
+    CHECK(!pthread_attr_setstacksize(&huge, (size_t)1 << 47) && !pthread_setattr_default_np(&huge));
+    enum status st = checkpointer_save(c, &state);
+    CHECK(!pthread_setattr_default_np(&usual) && !st && !(checkpointer_save_seconds(c) > 0));
+    CHECK_STATUS(DIVERGED, checkpointer_wait(c)); /* when other ranks learn of it */
+    CHECK(checkpointer_save_seconds(c) > 0 && !checkpointer_close(c, false));
+    free(staging);
+    saved_close(&s);
+}
+
 /* Limit the file size so that only one of the ranks exceeds it. */
 TEST(write_error_on_one_rank_fails_the_save_on_all)
 {
@@ -553,25 +573,6 @@ TEST(state_with_a_bad_value_is_never_saved_as_valid)
             free(staging);
             saved_close(&s);
         }
-}
-
-TEST(abandoned_checkpoints_are_set_aside)
-{
-    struct saved s;
-    saved_open(&s, false);
-    const char *folder = saved_folder(&s, STEPS(1, 2, 3));
-    struct checkpointer *c = checkpointer_of(folder, 0);
-    struct text branch = {0};
-    CHECK_STATUS(OK, checkpointer_abandon(c, 2, NULL));
-    CHECK(has_file(folder, "step-2") && !has_file(folder, "step-3"));
-    check_holds(&s, test_path(folder, "abandoned-2-1/step-3"), 3);
-    CHECK_STATUS(OK, checkpointer_abandon(c, 2, &branch));
-    CHECK(!branch.len); /* nothing is left to move */
-    CHECK_STATUS(OK, checkpointer_abandon(c, 1, &branch));
-    CHECK(file_has_suffix(branch.data, "/abandoned-1-1") && has_file(branch.data, "step-2"));
-    text_release(&branch);
-    CHECK_STATUS(OK, checkpointer_close(c, false));
-    saved_close(&s);
 }
 
 /* Whether that rank writes the value itself or another one does: all ranks get the same status, and
