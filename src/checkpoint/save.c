@@ -231,6 +231,20 @@ enum status checkpointer_wait(struct checkpointer *c)
     return status_restore(&c->failure);
 }
 
+static void log_lost(const struct checkpointer *c, enum status st)
+{
+    if (st && comm_logs_failure(&c->ranks, st))
+        log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s",
+                 (long long)c->state.step, status_message());
+}
+
+enum status checkpointer_drain(struct checkpointer *c)
+{
+    enum status st = checkpointer_wait(c);
+    log_lost(c, st);
+    return st;
+}
+
 /* Copies a buffer to `staging`, which follows the buffers staged before, and takes its checksum
  * while it is in the cache. */
 static enum status stage_buffer(struct checkpointer *c, int i, struct store from, void **staged)
@@ -252,15 +266,12 @@ static enum status stage_buffer(struct checkpointer *c, int i, struct store from
 
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *s)
 {
-    int64_t previous = c->state.step;
     enum status lost = checkpointer_wait(c); /* the previous save failed; this one need not */
     bool is_final = lost == STATUS_DIVERGED || lost == STATUS_DEVICE;
     if (is_final && !comm_failed_elsewhere())
-        status_prefix(lost, "the checkpoint of step %lld", (long long)previous);
+        status_prefix(lost, "the checkpoint of step %lld", (long long)c->state.step);
     if (is_final) return lost;
-    if (lost && c->ranks.rank == 0)
-        log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
-                 status_message());
+    log_lost(c, lost);
     if (!c->async) {
         double begin = clock_monotonic_s();
         TRY(write_checkpoint(c, s));

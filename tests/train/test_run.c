@@ -8,6 +8,8 @@
 #include "train/run.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 enum { STEPS = 5 };
 
@@ -61,10 +63,10 @@ TEST(finished_run_resumes_and_does_nothing)
     small_run_close(&r);
 }
 
-enum fault { FAULT_NONE, FAULT_NAN, FAULT_FLIP, FAULT_DEVICE };
+enum fault { FAULT_NONE, FAULT_NAN, FAULT_FLIP, FAULT_DEVICE, FAULT_HUGE };
 
 /* What goes wrong in the forward pass of a step: its loss is NaN, a bit of a weight changes, or the
- * device fails. */
+ * device fails; or in its update: a weight becomes too large. */
 static struct {
     enum fault fault;
     int64_t step, updated; /* the last step whose update has run */
@@ -75,7 +77,8 @@ static enum status faulty_cross_entropy(const struct cross_entropy *a,
                                         const struct cross_entropy_io *io, struct queue *queue)
 {
     TRY(ops_cpu_reference.cross_entropy(a, io, queue));
-    if (faulty.updated + 1 != faulty.step) return STATUS_OK;
+    bool is_due = !queue->sizing && faulty.updated + 1 == faulty.step;
+    if (!is_due || faulty.fault == FAULT_HUGE) return STATUS_OK;
     enum fault fault = faulty.fault;
     faulty.fault = FAULT_NONE;
     if (fault == FAULT_NAN) io->loss_N[0] = NAN;
@@ -87,8 +90,13 @@ static enum status faulty_cross_entropy(const struct cross_entropy *a,
 static enum status watched_adamw(const struct adamw *a, const struct adamw_io *io,
                                  struct queue *queue)
 {
+    TRY(ops_cpu_reference.adamw(a, io, queue));
+    if (queue->sizing) return STATUS_OK;
     faulty.updated = a->step, faulty.weights = io->w_n;
-    return ops_cpu_reference.adamw(a, io, queue);
+    if (faulty.fault != FAULT_HUGE || faulty.step != a->step) return STATUS_OK;
+    faulty.fault = FAULT_NONE;
+    io->w_n[0] = 1e9f;
+    return STATUS_OK;
 }
 
 /* Runs with a fault in this step; returns the run's status. */
@@ -163,5 +171,71 @@ TEST(run_whose_checkpoints_are_all_set_aside_never_starts_over)
     CHECK_STATUS(OK, run_train(&r.config, &r.t.machine));
     CHECK(runs_metric(r.dump, "step") == STEPS);
     text_release(&before), text_release(&after);
+    small_run_close(&r);
+}
+
+static bool log_has(const struct small_run *r, const char *part)
+{
+    struct text log = {0};
+    CHECK_STATUS(OK, file_read(test_path(r->dump, "log.txt"), 1 << 20, &log));
+    bool has = log.len && strstr(log.data, part);
+    text_release(&log);
+    return has;
+}
+
+TEST(run_whose_device_fails_saves_nothing)
+{
+    struct small_run r;
+    small_run_open(&r);
+    CHECK_STATUS(DEVICE, run_faulty(&r, FAULT_DEVICE, 4));
+    CHECK_MESSAGE("the device is lost");
+    CHECK(!file_exists(test_path(r.dump, "checkpoint/step-3")));
+    CHECK(!log_has(&r, "that state is saved"));
+    small_run_close(&r);
+}
+
+TEST(run_that_fails_in_its_first_step_does_not_report_a_checkpoint)
+{
+    struct small_run r;
+    small_run_open(&r);
+    CHECK_STATUS(DIVERGED, run_faulty(&r, FAULT_NAN, 1));
+    CHECK(!log_has(&r, "that state is saved"));
+    small_run_close(&r);
+}
+
+/* The save of step 2, in the background, exceeds the limit of a file's size. */
+TEST(failing_run_reports_a_lost_save)
+{
+    static const enum fault faults[] = {FAULT_NAN, FAULT_DEVICE};
+    for (int i = 0; i < 2; i++) {
+        struct small_run r;
+        struct rlimit old;
+        small_run_open(&r);
+        r.config.checkpoint.async_mode = ASYNC_async, r.config.checkpoint.interval = 2;
+        void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+        CHECK(!getrlimit(RLIMIT_FSIZE, &old));
+        CHECK(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){16 << 10, old.rlim_max}));
+        enum status st = run_faulty(&r, faults[i], 3);
+        CHECK(!setrlimit(RLIMIT_FSIZE, &old));
+        signal(SIGXFSZ, handler);
+        CHECK(st == (i ? STATUS_DEVICE : STATUS_DIVERGED));
+        CHECK(log_has(&r, "the checkpoint of step 2 was not written: "));
+        CHECK(log_has(&r, "cannot save the checkpoint of step 2: ") == !i); /* it tried again */
+        CHECK(log_has(&r, "File too large") && !log_has(&r, "that state is saved"));
+        small_run_close(&r);
+    }
+}
+
+TEST(run_with_a_bad_state_and_no_good_checkpoint_ends)
+{
+    struct small_run r;
+    small_run_open(&r);
+    r.config.checkpoint.interval = 2, r.config.guard.nonfinite = NONFINITE_rollback;
+    CHECK_STATUS(DIVERGED, run_faulty(&r, FAULT_HUGE, 2));
+    CHECK_MESSAGE("step 2: loss ");
+    CHECK_MESSAGE("there is no checkpoint to go back to");
+    CHECK(runs_metric(r.dump, "step") == 2);
+    CHECK(log_has(&r, "cannot save the checkpoint of step 2: tensor model.embed_tokens.weight"));
+    CHECK(!log_has(&r, "the run continues") && !log_has(&r, "that state is saved"));
     small_run_close(&r);
 }
