@@ -22,6 +22,7 @@ struct service_test {
 static struct service_test begin(enum s3_source_kind kind, const char *token)
 {
     struct service_test t = {.server = metadata_server_make()};
+    setenv("no_proxy", "*", 1); /* for STS */
     metadata_server_start(t.server);
     t.source = metadata_server_source(t.server, kind, token);
     return t;
@@ -183,7 +184,6 @@ TEST(s3_service_exchanges_a_web_identity_token_at_sts)
     if (!http_available()) skip();
     struct service_test t = begin(S3_SOURCE_WEB_IDENTITY, "hidden.jwt/+=");
     metadata_server_add_bytes(t.server, sts_answer, strlen(sts_answer));
-    setenv("no_proxy", "*", 1);
     t.source.session_name = heap_string("me@x", 4);
     CHECK_STATUS(OK, fetch(&t));
     check_keys(&t, "hid&den");
@@ -252,7 +252,6 @@ TEST(s3_service_shows_the_error_of_sts_but_not_the_token)
         CHECK(pthread_create(&thread, NULL, serve_errors, &server) == 0);
         free(t.source.url);
         t.source.url = heap_string(url, strlen(url));
-        setenv("no_proxy", "*", 1);
         CHECK_STATUS(CONFIG, fetch(&t));
         CHECK_MESSAGE(cases[i].message);
         CHECK(!strstr(status_message(), "eyJh"));
@@ -317,7 +316,6 @@ TEST(s3_service_rejects_hostile_answers_of_sts)
         for (char *at = text; (at = strstr(at, replaced[i][0]));) memcpy(at, replaced[i][1], n);
         metadata_server_add_bytes(t.server, text, strlen(text));
         free(text);
-        setenv("no_proxy", "*", 1);
         check_hostile(&t, replaced[i][2]);
     }
 }
