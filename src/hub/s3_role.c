@@ -79,7 +79,8 @@ static enum status refresh(struct s3_role *r, const struct s3_call *call)
          is_valid = !is_first && !r->is_rejected && !is_expired(r, &r->keys);
     r->next_s = r->clock() + RETRY_S;
     if (st == STATUS_MISSING && is_first && r->source.kind == S3_SOURCE_INSTANCE) {
-        text_adds(&r->absent, status_message());
+        const char *why = status_message(), *prefix = "s3://: ";
+        text_adds(&r->absent, strncmp(why, prefix, strlen(prefix)) ? why : why + strlen(prefix));
         return STATUS_OK;
     }
     if (st && st != STATUS_REQUEUE && is_valid) {

@@ -154,14 +154,14 @@ static enum status fetch_instance(struct s3_service *v, struct s3_keys *out)
     struct text header = {0}, url = {0};
     struct http_response a;
     enum status st = STATUS_OK;
-    if (s->is_disabled) FAIL(MISSING, "%s: AWS_EC2_METADATA_DISABLED is set", s->name);
+    if (s->is_disabled) FAIL(MISSING, "s3://: %s: AWS_EC2_METADATA_DISABLED is set", s->name);
     TRY_OUT(request_session(v, &header));
     const char *headers[] = {header.data, NULL};
     text_addf(&url, "%s%s", s->url, role_path);
     struct http_request r = {.url = url.data, .headers = headers};
     TRY_OUT(send(v, &r, &a));
     if (!a.broken && (a.status == 404 || (a.status == 200 && !v->answer.len)))
-        FAIL_OUT(MISSING, "%s: the instance has no IAM role", s->name);
+        FAIL_OUT(MISSING, "s3://: %s: the instance has no IAM role", s->name);
     if (!is_success(&a)) {
         st = fail_answer(v, STATUS_IO, &a, role_path);
         goto out;

@@ -317,7 +317,7 @@ TEST(s3_errors_name_every_place_without_credentials)
         "no credential_process in ~/.aws/credentials and ~/.aws/config",
         "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
         "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        "EC2 instance metadata: http://127.0.0.1:",
+        "are not set; EC2 instance metadata: http://127.0.0.1:",
         "/latest/api/token: HTTP 404",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) CHECK_MESSAGE(parts[i]);
