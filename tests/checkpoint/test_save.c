@@ -426,7 +426,7 @@ TEST(save_that_cannot_start_a_thread_fails_when_it_is_waited_for)
     struct checkpoint_state state = saved_state(&s, 2);
     s.weights[layout_find(&s.layout, PARAM_mlp_down, 0)->offset] = NAN;
     CHECK(!pthread_getattr_default_np(&usual) && !pthread_getattr_default_np(&huge));
-    CHECK(!pthread_attr_setstacksize(&huge, (size_t)1 << 47) && !pthread_setattr_default_np(&huge));
+    CHECK(!pthread_attr_setstacksize(&huge, (size_t)1 << 60) && !pthread_setattr_default_np(&huge));
     enum status st = checkpointer_save(c, &state);
     CHECK(!pthread_setattr_default_np(&usual) && !st && !(checkpointer_save_seconds(c) > 0));
     CHECK_STATUS(DIVERGED, checkpointer_wait(c)); /* when other ranks learn of it */
