@@ -302,17 +302,36 @@ static enum status open_sources(struct loader *l)
     return l->options.once ? STATUS_OK : provenance_sample(&l->provenance);
 }
 
+static void warn_missing(const char *key, bool is_enabled, int32_t id, const char *token)
+{
+    if (!is_enabled || id >= 0) return;
+    log_line(LOG_WARN,
+             "data.%s = true, but the tokenizer has no %s token, so documents get none: name it in "
+             "the tokenizer_config.json beside tokenizer.json, or set data.%s = false",
+             key, token, key);
+}
+
+/* GPT-2's tokenizer_config.json, for example, names neither. */
+static void warn_missing_tokens(const struct loader *l)
+{
+    const struct loader_options *o = &l->options;
+    bool is_text = false;
+    for (size_t i = 0; i < l->num_sources; i++) is_text |= !l->sources[i].holds_ids;
+    if (!o->tokenizer || !is_text || o->reader || o->once || o->validation) return;
+    warn_missing("bos", o->data->bos, tokenizer_bos(o->tokenizer), "begin-of-text");
+    warn_missing("eos", o->data->eos, tokenizer_eos(o->tokenizer), "end-of-text");
+}
+
 static enum status open_tokens(struct loader *l)
 {
     const struct loader_options *o = &l->options;
     const struct tokenizer *t = o->tokenizer;
     int32_t size = t ? tokenizer_vocab_size(t) : 0;
-    /* a token that is both begins a document, as in torchtitan */
-    bool is_one = t && o->data->bos && tokenizer_bos(t) == tokenizer_eos(t);
     l->tokens = (struct source_tokens){.tokenizer = t,
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,
-                                       .eos = o->data->eos && !is_one};
+                                       .eos = o->data->eos};
+    warn_missing_tokens(l);
     l->masked = o->objective->name == OBJECTIVE_masked;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,

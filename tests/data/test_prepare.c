@@ -5,6 +5,7 @@
 #include "data/source.h"
 #include "formats/megatron.h"
 #include "test.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <unistd.h>
 
@@ -266,6 +267,27 @@ static enum status run_column(const char *source, const char *column, const char
     enum status st = prepare_token_files(&p, done);
     tokenizer_close(t);
     return st;
+}
+
+TEST(prepare_adds_no_eos_that_is_bos)
+{
+    const char *folder = test_folder(), *prefix = test_path(folder, "ids");
+    const char *path = test_path(folder, "a.txt");
+    struct source_config config = {.path = path, .column = "text", .weight = 1};
+    struct tokenizer *t = bytes_tokenizer();
+    struct prepare_request p = {.sources = &config,
+                                .num_sources = 1,
+                                .tokenizer = t,
+                                .prefix = prefix,
+                                .bos = true,
+                                .eos = true,
+                                .threads = 1};
+    struct prepare_stats done;
+    t->eos = t->bos;
+    CHECK_STATUS(OK, file_write(path, "ab", 2));
+    CHECK_STATUS(OK, prepare_token_files(&p, &done));
+    check_documents(prefix, (const int32_t[]){tokenizer_bos(t), 'a', 'b'}, (uint64_t[]){3}, 1);
+    tokenizer_close(t);
 }
 
 TEST(prepare_copies_token_ids)
