@@ -2,6 +2,7 @@
 #include "app/deep_check.h"
 
 #include "base/clock.h"
+#include "base/escape.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "data/source_scan.h"
@@ -72,8 +73,13 @@ static void list_record(struct line_counter *c, const struct bad_record *r)
         bool is_text = file_has_suffix(r->file, ".txt");
         line_counter_advance(c, is_text ? find_bad_byte(c, r->at) : r->at);
     }
-    log_line(LOG_WARN, "%s, %s %llu: %s", r->file, is_offset ? "line" : r->unit,
-             (unsigned long long)(is_offset ? c->line : r->at), r->reason);
+    struct text line = {0};
+    escape_append(&line, r->file);
+    text_addf(&line, ", %s %llu: ", is_offset ? "line" : r->unit,
+              (unsigned long long)(is_offset ? c->line : r->at));
+    escape_append(&line, r->reason);
+    log_line(LOG_WARN, "%s", line.data);
+    text_release(&line);
 }
 
 static enum status scan_source(struct deep_check *d, const struct preflight *p,

@@ -34,6 +34,17 @@ TEST(a_cut_is_between_characters_and_escapes)
     CHECK(!strcmp(escape_controls(got, 1, "abc", ""), ""));
 }
 
+TEST(escape_append_appends)
+{
+    struct text t = {0};
+    text_adds(&t, "file ");
+    escape_append(&t, "a\n\033b");
+    escape_append(&t, "");
+    escape_append(&t, "\001\002\003");
+    CHECK(!strcmp(t.data, "file a\\n\\x1bb\\x01\\x02\\x03") && t.len == strlen(t.data));
+    text_release(&t);
+}
+
 TEST(messages_of_failures_keep_only_their_own_newlines)
 {
     status_fail(STATUS_DATA, "x.c", 1, "tensor %s:\n  what", "a\nb\033[2J");
@@ -42,4 +53,10 @@ TEST(messages_of_failures_keep_only_their_own_newlines)
     CHECK(!strcmp(status_message(), "file x\\ny: tensor a\\nb\\x1b[2J:\n  what"));
     status_fail(STATUS_DATA, "x.c", 1, "%s", "lines\nof text\r");
     CHECK(!strcmp(status_message(), "lines\nof text\\x0d"));
+    status_fail(STATUS_DATA, "x.c", 1, "tensor %s", "a\036b");
+    CHECK(!strcmp(status_message(), "tensor a\\x1eb"));
+    status_fail(STATUS_DATA, "x.c", 1, "%s", "a\036b\nc");
+    CHECK(!strcmp(status_message(), "a\\x1eb\nc"));
+    status_fail(STATUS_DATA, "x.c", 1, "tensor %s:\n  what", "a\036b");
+    CHECK(!strchr(status_message(), '\n') && strstr(status_message(), "tensor a\\x1eb:"));
 }
