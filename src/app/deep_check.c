@@ -2,7 +2,6 @@
 #include "app/deep_check.h"
 
 #include "base/clock.h"
-#include "base/escape.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "data/source_scan.h"
@@ -74,10 +73,10 @@ static void list_record(struct line_counter *c, const struct bad_record *r)
         line_counter_advance(c, is_text ? find_bad_byte(c, r->at) : r->at);
     }
     struct text line = {0};
-    escape_append(&line, r->file);
+    text_add_escaped(&line, r->file);
     text_addf(&line, ", %s %llu: ", is_offset ? "line" : r->unit,
               (unsigned long long)(is_offset ? c->line : r->at));
-    escape_append(&line, r->reason);
+    text_add_escaped(&line, r->reason);
     log_line(LOG_WARN, "%s", line.data);
     text_release(&line);
 }

@@ -37,11 +37,3 @@ char *escape_controls(char *to, size_t size, const char *from, const char *keep)
     to[used] = 0;
     return to;
 }
-
-void escape_append(struct text *out, const char *from)
-{
-    enum { ESCAPE_BYTES = 4 };
-    size_t most = ESCAPE_BYTES * strlen(from);
-    text_reserve(out, most);
-    out->len += strlen(escape_controls(out->data + out->len, most + 1, from, ""));
-}

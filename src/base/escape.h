@@ -4,12 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/text.h"
-
 #include <stddef.h>
 
 /* Copies `from` with its control characters escaped, as "\n" or "\x1b", except those in `keep`.
  * Cut at `size` bytes with the NUL, between characters of UTF-8; returns `to`. */
 char *escape_controls(char *to, size_t size, const char *from, const char *keep);
-/* Appends `from` with all its control characters escaped. */
-void escape_append(struct text *out, const char *from);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/bad_records.h"
 
-#include "base/escape.h"
 #include "base/json.h"
 
 #include <stdlib.h>
@@ -79,9 +78,9 @@ void bad_records_describe(const struct bad_records *b, const char *where, struct
     for (size_t i = b->count > NAMED ? b->count - NAMED : 0; i < b->count && !where; i++) {
         const struct bad_record *r = &b->list[i];
         text_adds(out, "\n  ");
-        escape_append(out, r->file);
+        text_add_escaped(out, r->file);
         text_addf(out, ", %s %llu: ", r->unit, (unsigned long long)r->at);
-        escape_append(out, r->reason);
+        text_add_escaped(out, r->reason);
     }
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/provenance.h"
 
-#include "base/escape.h"
 #include "base/log.h"
 
 #include <fnmatch.h>
@@ -121,7 +120,7 @@ static bool accept(struct refusal *r, const char *name, const char *change)
     if (is_accepted(r->rules, name)) {
         struct text line = {0};
         text_addf(&line, "accepted a change since %s was written: ", r->rules->saved_in);
-        escape_append(&line, change);
+        text_add_escaped(&line, change);
         if (!r->rules->is_quiet) log_line(LOG_WARN, "%s", line.data);
         text_release(&line);
         return true;

@@ -2,7 +2,6 @@
 #include "formats/megatron_sum.h"
 
 #include "base/checksum.h"
-#include "base/escape.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -116,7 +115,7 @@ out:
 static void add_file(struct text *errors, const char *prefix, const char *suffix)
 {
     if (errors->len) text_adds(errors, "\n");
-    escape_append(errors, prefix);
+    text_add_escaped(errors, prefix);
     text_addf(errors, ".%s", suffix);
 }
 
@@ -161,7 +160,7 @@ enum status megatron_sum_check(const char *prefix, uint64_t bin_bytes, const voi
               " does not match: %s; the files are damaged, or another program has "
               "replaced them; in that case delete ",
               errors.data);
-    escape_append(&message, path);
+    text_add_escaped(&message, path);
     FAIL_OUT(DATA, "%s", message.data);
 out:
     megatron_sum_release(&bin), megatron_sum_release(&want), megatron_sum_release(&have);

@@ -34,17 +34,6 @@ TEST(a_cut_is_between_characters_and_escapes)
     CHECK(!strcmp(escape_controls(got, 1, "abc", ""), ""));
 }
 
-TEST(escape_append_appends)
-{
-    struct text t = {0};
-    text_adds(&t, "file ");
-    escape_append(&t, "a\n\033b");
-    escape_append(&t, "");
-    escape_append(&t, "\001\002\003");
-    CHECK(!strcmp(t.data, "file a\\n\\x1bb\\x01\\x02\\x03") && t.len == strlen(t.data));
-    text_release(&t);
-}
-
 TEST(messages_of_failures_keep_only_their_own_newlines)
 {
     status_fail(STATUS_DATA, "x.c", 1, "tensor %s:\n  what", "a\nb\033[2J");
