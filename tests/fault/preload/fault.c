@@ -10,6 +10,7 @@
  *           of the file name of the library or program that allocates
  *   nth     1, 2, ...: which of the matching calls of this process
  *   times   how many calls from there on; 0: all later ones (a full disk)
+ *   every   instead of nth: the first matching call after each so many seconds, again and again
  *   rank    only on this rank of a launcher
  *   action  fail: return errno without doing anything
  *           after: do it, then return errno (a server's reply that was lost)
@@ -104,8 +105,9 @@ static struct {
     enum action action;
     int error;
     long delay_ms;
+    double every_s;
 } fault;
-static atomic_ullong matches;
+static atomic_ullong matches, begin_ns, times_fired;
 
 /* glibc's internal names, because dlsym allocates. */
 void *__libc_malloc(size_t size);
@@ -175,6 +177,24 @@ static bool is_this_rank(const char *rank)
     return !strcmp(rank, "0");
 }
 
+static unsigned long long now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
+}
+
+/* Whether a matching call is the one that fails. */
+static bool is_due(void)
+{
+    unsigned long long n = ++matches, fired = times_fired;
+    if (!(fault.every_s > 0))
+        return n >= fault.nth && (!fault.times || n - fault.nth < fault.times);
+    double seconds = (double)(now_ns() - begin_ns) * 1e-9;
+    return seconds >= fault.every_s * (double)(fired + 1) &&
+           atomic_compare_exchange_strong(&times_fired, &fired, fired + 1);
+}
+
 __attribute__((constructor)) static void read_fault(void)
 {
     char text[512], *save;
@@ -195,6 +215,8 @@ __attribute__((constructor)) static void read_fault(void)
             fault.nth = strtoull(value, NULL, 10);
         else if (!strcmp(key, "times"))
             fault.times = strtoull(value, NULL, 10);
+        else if (!strcmp(key, "every"))
+            fault.every_s = strtod(value, NULL);
         else if (!strcmp(key, "rank"))
             is_mine = is_this_rank(value);
         else if (!strcmp(key, "action"))
@@ -206,6 +228,7 @@ __attribute__((constructor)) static void read_fault(void)
         else
             die("unknown key");
     }
+    begin_ns = now_ns();
     fault.is_active = is_mine;
 }
 
@@ -232,9 +255,9 @@ static enum action act_on(enum call call, const char *object, const char *other,
     if (!object) object = "";
     if (fault.on[0] && !strstr(object, fault.on) && !(other && strstr(other, fault.on)))
         return NONE;
-    unsigned long long n = ++matches;
-    if (n < fault.nth || (fault.times && n - fault.nth >= fault.times)) return NONE;
-    if (n == fault.nth) report("fired %s %s\n", call_names[call], object);
+    if (!is_due()) return NONE;
+    if (fault.every_s > 0 || matches == fault.nth)
+        report("fired %s %s\n", call_names[call], object);
     if (fault.action == KILL) kill(getpid(), SIGKILL);
     if (fault.action == TERM) kill(getpid(), SIGTERM);
     if (fault.action == DELAY) {
@@ -254,10 +277,13 @@ static enum action act_on(enum call call, const char *object, const char *other,
         return got_;                                                                               \
     } while (0)
 
+/* O_TMPFILE contains the bit of O_DIRECTORY. */
+static bool takes_mode(int flags) { return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; }
+
 int openat(int folder, const char *path, int flags, ...)
 {
     unsigned mode = 0;
-    if (flags & (O_CREAT | O_TMPFILE)) {
+    if (takes_mode(flags)) {
         va_list ap;
         va_start(ap, flags);
         mode = va_arg(ap, unsigned);
@@ -270,7 +296,7 @@ int openat(int folder, const char *path, int flags, ...)
 int open(const char *path, int flags, ...)
 {
     unsigned mode = 0;
-    if (flags & (O_CREAT | O_TMPFILE)) {
+    if (takes_mode(flags)) {
         va_list ap;
         va_start(ap, flags);
         mode = va_arg(ap, unsigned);
