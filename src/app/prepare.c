@@ -106,7 +106,8 @@ enum status command_prepare(int argc, char **argv)
         {"on-bad-record", FLAG_TEXT, &on_bad,
          "stop (default) or skip: what to do about a record that cannot be used"},
         {"bad-record-limit", FLAG_REAL, &bad_limit,
-         "skip: fraction of the records, above 10, that may be bad (default 0.001; 1: no limit)"},
+         "skip: fail if more than 10 records and more than this fraction are bad (default 0.001; "
+         "1: no limit)"},
         {"workers", FLAG_INT, &workers, "threads (default: all cores)"},
         {"accept-changed", FLAG_LIST, &accepted,
          "FILE (or pattern, or tokenizer): resume although it has changed"},
@@ -156,11 +157,8 @@ enum status command_prepare(int argc, char **argv)
         .context = &progress,
     };
     enum status st = prepare_token_files(&request, &done);
+    st = bad_records_stop(st, "--on-bad-record skip");
     if (progress.drawn) fputs("\n", stderr);
-    if (st == STATUS_RECORD) {
-        status_prefix(st, "bad record (--on-bad-record skip would skip it)");
-        st = STATUS_DATA;
-    }
     if (!st) report(output, &done, clock_monotonic_s() - progress.begin_s, json);
     tokenizer_close(t);
     return st;

@@ -97,3 +97,9 @@ enum status bad_records_check(const struct bad_records *b, double limit, const c
     text_release(&found);
     return STATUS_DATA;
 }
+
+enum status bad_records_stop(enum status st, const char *setting)
+{
+    if (st != STATUS_RECORD) return st;
+    return status_prefix(STATUS_DATA, "bad record (%s would skip it)", setting);
+}

@@ -110,12 +110,7 @@ void loader_pass_over(struct loader *l, struct row_interval rows)
 static enum status read_row(struct loader *l, uint64_t number, struct token_row *tokens)
 {
     enum status st = l->order->kind->row(l->order, number, &l->tokens, tokens);
-    if (st == STATUS_RECORD) {
-        status_prefix(st, "bad record (data.on_bad_record = \"skip\" would skip it)");
-        st = STATUS_DATA;
-    }
-    TRY(st);
-    return STATUS_OK;
+    return bad_records_stop(st, "data.on_bad_record = \"skip\"");
 }
 
 static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
@@ -265,7 +260,7 @@ void loader_mark(struct loader *l)
     l->marked_read = l->bad.num_read, l->marked_bad = l->bad.num_bad;
 }
 
-void loader_rewind(struct loader *l)
+void loader_restore_mark(struct loader *l)
 {
     stop_prefetch(l);
     memcpy(l->cursors, l->marked, loader_num_cursor_ints(l) * sizeof *l->cursors);
