@@ -100,7 +100,8 @@ enum status command_prepare(int argc, char **argv)
         {"output", FLAG_TEXT, &output, "PREFIX of the output files"},
         {"column", FLAG_TEXT, &column, "JSON key or column that holds the text (default text)"},
         {"bos", FLAG_SWITCH, &bos,
-         "put a begin-of-text token before each document; one that is also end-of-text only there"},
+         "put a begin-of-text token before each document; one that is also end-of-text goes only "
+         "there"},
         {"no-eod", FLAG_SWITCH, &no_eod, "put no end-of-text token after each document"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
         {"on-bad-record", FLAG_TEXT, &on_bad,

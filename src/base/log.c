@@ -132,12 +132,11 @@ void log_failure(enum status s)
     status_mark_reported();
 }
 
-bool log_append(struct append_file *f, const void *record, size_t len)
+void log_append(struct append_file *f, const void *record, size_t len)
 {
-    bool was_late = append_file_is_late(f), is_written = append_file_write(f, record, len);
-    if (!is_written && !was_late)
+    bool was_late = append_file_is_late(f);
+    if (!append_file_write(f, record, len) && !was_late)
         log_line(LOG_WARN, "%s: write: %s; each record tries again", f->path, strerror(f->error));
-    return is_written;
 }
 
 size_t log_catch_up(struct append_file *f)

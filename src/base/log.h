@@ -26,7 +26,7 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 void log_failure(enum status s);
 
 /* append_file_write with a warning when writing begins to fail. */
-bool log_append(struct append_file *f, const void *record, size_t len);
+void log_append(struct append_file *f, const void *record, size_t len);
 /* If what is late can be written now, does so, logs it, and returns how many records are lost
  * before the next one. */
 size_t log_catch_up(struct append_file *f);

@@ -110,7 +110,8 @@ void loader_pass_over(struct loader *l, struct row_interval rows)
 static enum status read_row(struct loader *l, uint64_t number, struct token_row *tokens)
 {
     enum status st = l->order->kind->row(l->order, number, &l->tokens, tokens);
-    return bad_records_stop(st, "data.on_bad_record = \"skip\"");
+    TRY(bad_records_stop(st, "data.on_bad_record = \"skip\""));
+    return STATUS_OK;
 }
 
 static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
