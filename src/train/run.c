@@ -369,7 +369,7 @@ static enum status run_step(struct training_run *r, struct step_result *s)
         st = nonfinite_handle(&r->trainer, r->loader, s);
         if (st) trainer_undo_skipped(&r->trainer);
     }
-    if (st && r->loader) loader_rewind(r->loader);
+    if (st && r->loader) loader_restore_mark(r->loader);
     stop_end_step(&r->stop, clock_monotonic_s() - begin);
     return add_step(step, "training", st);
 }
