@@ -1,151 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader.h"
 
-#include "base/checksum.h"
 #include "base/log.h"
-#include "base/rng.h"
-#include "base/thread.h"
-#include "data/loader_state.h"
-#include "ops/cross_entropy.h"
+#include "data/loader_exchange.h"
+#include "data/loader_rows.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void loader_row_init(struct loader_row *r, const struct loader *l)
-{
-    int T = l->options.seq_len, need = T + !l->masked;
-    size_t bytes = (size_t)T * sizeof(int32_t);
-    r->row = (struct batch){.B = 1, .T = T};
-    r->row.ids_BT = heap(bytes), r->row.labels_BT = heap(bytes);
-    r->row.start_BT = heap(bytes), r->row.end_BT = heap(bytes);
-    r->tokens = (struct token_row){.need = need,
-                                   .ids = heap((size_t)need * sizeof *r->tokens.ids),
-                                   .begins = heap((size_t)need)};
-    r->cursor = heap(l->order->cursor_ints * sizeof *r->cursor);
-    r->bad.is_unlimited = l->options.data->bad_record_limit >= 1;
-}
-
-static void loader_row_release(struct loader_row *r)
-{
-    free(r->row.ids_BT), free(r->row.labels_BT);
-    free(r->row.start_BT), free(r->row.end_BT);
-    free(r->tokens.ids), free(r->tokens.begins);
-    free(r->cursor);
-    bad_records_release(&r->bad);
-}
-
-/* Sets the bounds of each token's document within the row. */
-static void set_document_bounds(const struct loader *l, struct loader_row *r)
-{
-    const unsigned char *begin = r->tokens.begins;
-    int T = l->options.seq_len, filled = r->tokens.filled, start = 0;
-    for (int i = 0; i <= T; i++) {
-        bool begins = i == T || (i < filled ? begin[i] & TOKEN_BEGINS : i == filled);
-        if (!begins || i == 0) continue;
-        for (int j = start; j < i; j++) r->row.start_BT[j] = start, r->row.end_BT[j] = i;
-        start = i;
-    }
-}
-
-static void build_masked_row(const struct loader *l, struct loader_row *r)
-{
-    const struct objective_config *o = l->options.objective;
-    const struct token_row *t = &r->tokens;
-    for (int i = 0; i < l->options.seq_len; i++) {
-        bool masked = i < t->filled && !(t->begins[i] & TOKEN_SKIPPED) &&
-                      rng_uniform(l->seed, RNG_MASK, r->number, (uint64_t)i) < o->mask_probability;
-        r->row.labels_BT[i] = masked ? t->ids[i] : LABEL_IGNORED;
-        r->row.ids_BT[i] = masked ? l->mask_id : i < t->filled ? t->ids[i] : 0;
-    }
-}
-
-static void build_causal_row(const struct loader *l, struct loader_row *r)
-{
-    const struct token_row *t = &r->tokens;
-    for (int i = 0; i < l->options.seq_len; i++) {
-        r->row.ids_BT[i] = i < t->filled ? t->ids[i] : 0;
-        bool counts = i + 1 < t->filled && t->ids[i] != l->eod_id &&
-                      !((t->begins[i] | t->begins[i + 1]) & TOKEN_SKIPPED);
-        r->row.labels_BT[i] = counts ? t->ids[i + 1] : LABEL_IGNORED;
-    }
-}
-
-void loader_build_row(const struct loader *l, struct loader_row *r)
-{
-    if (l->masked)
-        build_masked_row(l, r);
-    else
-        build_causal_row(l, r);
-    set_document_bounds(l, r);
-    r->row.valid = r->row.bytes = 0;
-    for (int i = 0; i < l->options.seq_len; i++) {
-        if (r->row.labels_BT[i] == LABEL_IGNORED) continue;
-        r->row.valid++;
-        if (l->bytes_of_id) r->row.bytes += l->bytes_of_id[r->row.labels_BT[i]];
-    }
-}
-
-uint64_t loader_row_at(const struct loader *l, uint64_t position)
-{
-    return row_ranges_outside(&l->skips, l->first_row, position - l->first_row);
-}
-
-/* Whether the rows of a batch are dealt to microbatches (loader_options.deal). */
-static bool is_dealt(const struct loader *l)
-{
-    const struct loader_options *o = &l->options;
-    return o->deal > 1 && o->block > 1 && l->order->block == 1 && !o->once;
-}
-
-/* Index of element i of consecutive rows x columns matrices after each is transposed. */
-static int transposed(int i, int rows, int columns)
-{
-    int k = i % (rows * columns);
-    return i - k + k % columns * rows + k / columns;
-}
-
-int loader_place(const struct loader *l, int i)
-{
-    const struct loader_options *o = &l->options;
-    return is_dealt(l) ? transposed(i, o->block, o->deal) : i;
-}
-
-/* The inverse of loader_place. */
-static int row_at_place(const struct loader *l, int place)
-{
-    const struct loader_options *o = &l->options;
-    return is_dealt(l) ? transposed(place, o->deal, o->block) : place;
-}
-
 uint64_t loader_delivered_row(const struct loader *l, int reader, int place)
 {
-    uint64_t row = (uint64_t)row_at_place(l, place);
+    uint64_t row = (uint64_t)loader_rows_at_place(l, place);
     uint64_t before = row_split_count(&l->split, (uint64_t)reader, l->step_begin);
-    return loader_row_at(l, row_split_position(&l->split, (uint64_t)reader, before + row));
+    return loader_rows_number(l, row_split_position(&l->split, (uint64_t)reader, before + row));
 }
 
-uint64_t loader_position(const struct loader *l) { return loader_row_at(l, l->next); }
+uint64_t loader_position(const struct loader *l) { return loader_rows_number(l, l->next); }
 
-uint64_t loader_step_row(const struct loader *l) { return loader_row_at(l, l->step_begin); }
-
-/* A single pass has one stream, which every reader reads whole. */
-static bool has_streams(const struct loader *l)
-{
-    return l->order->cursor_ints && !l->options.once;
-}
-
-bool loader_exchanges(const struct loader *l)
-{
-    return has_streams(l) && l->split.readers > 1 &&
-           (l->order->num_streams % l->split.readers || l->skips.count);
-}
-
-uint64_t loader_reader_of(const struct loader *l, uint64_t position)
-{
-    if (!loader_exchanges(l)) return row_split_reader(&l->split, position);
-    return loader_row_at(l, position) % l->order->num_streams % l->split.readers;
-}
+uint64_t loader_step_row(const struct loader *l) { return loader_rows_number(l, l->step_begin); }
 
 void loader_skip(struct loader *l, struct row_interval rows)
 {
@@ -159,139 +31,17 @@ void loader_pass_over(struct loader *l, struct row_interval rows)
     row_ranges_add(&l->passed, rows);
 }
 
-static enum status read_row(struct loader *l, uint64_t number, struct token_row *tokens)
-{
-    enum status st = l->order->kind->row(l->order, number, &l->tokens, tokens);
-    if (st == STATUS_RECORD) {
-        status_prefix(st, "bad record (data.on_bad_record = \"skip\" would skip it)");
-        st = STATUS_DATA;
-    }
-    TRY(st);
-    return STATUS_OK;
-}
-
-/* Reads the next row that is this reader's to read. */
-static enum status read_next(struct loader *l, struct loader_row *r)
-{
-    struct order *o = l->order;
-    uint64_t max_rows = (uint64_t)l->options.max_rows, reader = (uint64_t)l->options.reader;
-    while (loader_reader_of(l, l->next_read) != reader) l->next_read++;
-    r->number = loader_row_at(l, l->next_read);
-    r->tokens.filled = 0;
-    l->tokens.bad = loader_skips_bad(l) ? &r->bad : NULL;
-    if (!max_rows || r->number < max_rows) TRY(read_row(l, r->number, &r->tokens));
-    TRY(source_tokens_check(&l->tokens));
-    /* a row with only the overlapping token counts as empty */
-    r->empty = r->tokens.filled <= !l->masked;
-    if (!loader_exchanges(l)) loader_build_row(l, r);
-    o->kind->save(o, r->number % o->num_streams, r->cursor);
-    l->next_read++;
-    return STATUS_OK;
-}
-
-static void *run_prefetch_thread(void *context)
-{
-    struct loader *l = context;
-    pthread_mutex_lock(&l->lock);
-    while (!l->stop && !l->failure.status) {
-        if (l->num_built - l->num_taken >= l->ring_size) {
-            pthread_cond_wait(&l->changed, &l->lock);
-            continue;
-        }
-        uint64_t k = l->num_built;
-        pthread_mutex_unlock(&l->lock);
-        enum status st = read_next(l, &l->ring[k % l->ring_size]);
-        pthread_mutex_lock(&l->lock);
-        if (!status_save(&l->failure, st)) l->num_built++;
-        pthread_cond_broadcast(&l->changed);
-    }
-    pthread_mutex_unlock(&l->lock);
-    return NULL;
-}
-
-static enum status start_prefetch(struct loader *l)
-{
-    bool reads = !loader_exchanges(l) || (uint64_t)l->options.reader < l->order->num_streams;
-    if (!l->options.prefetch_rows || l->running || !reads) return STATUS_OK;
-    l->stop = false;
-    TRY(thread_start_background(&l->thread, run_prefetch_thread, l));
-    l->running = true;
-    return STATUS_OK;
-}
-
-static void stop_prefetch(struct loader *l)
-{
-    if (!l->running) return;
-    pthread_mutex_lock(&l->lock);
-    l->stop = true;
-    pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->lock);
-    pthread_join(l->thread, NULL);
-    l->running = false;
-}
-
-/* The next entry of the ring, from the prefetch thread if it runs. */
-static enum status wait_row(struct loader *l, struct loader_row **row)
-{
-    uint64_t k = l->num_taken;
-    *row = &l->ring[k % l->ring_size];
-    if (!l->running && l->num_built > k) return STATUS_OK; /* the row at the end of a pass */
-    if (!l->running) { /* a failure lasts: half a row has been read */
-        if (!l->failure.status) status_save(&l->failure, read_next(l, *row));
-        TRY(status_restore(&l->failure));
-        l->num_built = k + 1;
-        return STATUS_OK;
-    }
-    pthread_mutex_lock(&l->lock);
-    while (l->num_built <= k && !l->failure.status) pthread_cond_wait(&l->changed, &l->lock);
-    bool failed = l->num_built <= k;
-    pthread_mutex_unlock(&l->lock);
-    if (failed) return status_restore(&l->failure);
-    return STATUS_OK;
-}
-
-/* In a single pass every reader reads all documents, so only the first one counts and lists. */
-static void deliver_bad_records(struct loader *l, struct loader_row *r)
-{
-    bool counts = !l->options.once || l->options.reader == 0;
-    if (!counts) bad_records_clear(&r->bad), r->bad.num_read = r->bad.num_bad = 0;
-    bad_records_move(&l->bad, &r->bad);
-    l->bad_total[0] = (int64_t)l->bad.num_read, l->bad_total[1] = (int64_t)l->bad.num_bad;
-}
-
-enum status loader_take(struct loader *l, struct loader_row **row)
-{
-    size_t ints = l->order->cursor_ints;
-    TRY(wait_row(l, row));
-    struct loader_row *r = *row;
-    if (loader_skips_bad(l)) deliver_bad_records(l, r);
-    if (r->empty) return STATUS_OK; /* it stays in the ring: no row follows */
-    memcpy(l->cursors + r->number % l->order->num_streams * ints, r->cursor,
-           ints * sizeof *l->cursors);
-    return STATUS_OK;
-}
-
-void loader_release(struct loader *l)
-{
-    if (l->running) pthread_mutex_lock(&l->lock);
-    l->num_taken++;
-    if (l->running) {
-        pthread_cond_broadcast(&l->changed);
-        pthread_mutex_unlock(&l->lock);
-    }
-}
-
 static enum status copy_own_rows(struct loader *l, struct batch *b, int count, int *rows)
 {
     for (int i = 0; i < count; i++) {
         struct loader_row *r;
-        TRY(loader_take(l, &r));
+        TRY(loader_rows_take(l, &r));
         if (r->empty) {
-            batch_pad_row(b, loader_place(l, i));
+            batch_pad_row(b, loader_rows_place(l, i));
             continue;
         }
-        batch_copy_row(b, loader_place(l, i), &r->row);
-        loader_release(l);
+        batch_copy_row(b, loader_rows_place(l, i), &r->row);
+        loader_rows_release(l);
         ++*rows;
     }
     return STATUS_OK;
@@ -303,16 +53,16 @@ enum status loader_next_step(struct loader *l, struct batch *b, uint64_t step_ro
     uint64_t before = row_split_count(&l->split, reader, l->next);
     int count = (int)(row_split_count(&l->split, reader, end) - before);
     BUG_IF(b->T != l->options.seq_len || count > b->B);
-    TRY(start_prefetch(l));
+    TRY(loader_rows_start(l));
     b->valid = b->bytes = 0;
     *rows = 0;
-    if (loader_exchanges(l)) {
-        TRY(loader_exchange(l, b, l->next, end));
+    if (loader_rows_are_exchanged(l)) {
+        TRY(loader_exchange_rows(l, b, l->next, end));
         *rows = count;
     } else {
         TRY(copy_own_rows(l, b, count, rows));
     }
-    for (int i = count; i < b->B; i++) batch_pad_row(b, loader_place(l, i));
+    for (int i = count; i < b->B; i++) batch_pad_row(b, loader_rows_place(l, i));
     l->step_begin = l->next, l->next = end;
     return STATUS_OK;
 }
@@ -329,9 +79,9 @@ void loader_mark(struct loader *l)
     l->marked_read = l->bad.num_read, l->marked_bad = l->bad.num_bad;
 }
 
-void loader_rewind(struct loader *l)
+void loader_restore_mark(struct loader *l)
 {
-    stop_prefetch(l);
+    loader_rows_stop(l);
     memcpy(l->cursors, l->marked, loader_num_cursor_ints(l) * sizeof *l->cursors);
     l->next = l->step_begin = l->next_marked;
     bad_records_clear(&l->bad);
@@ -366,17 +116,36 @@ static enum status open_sources(struct loader *l)
     return l->options.once ? STATUS_OK : provenance_sample(&l->provenance);
 }
 
+static void warn_missing(const char *key, bool is_enabled, int32_t id, const char *token)
+{
+    if (!is_enabled || id >= 0) return;
+    log_line(LOG_WARN,
+             "data.%s = true, but the tokenizer has no %s token, so documents get none: name it in "
+             "the tokenizer_config.json beside tokenizer.json, or set data.%s = false",
+             key, token, key);
+}
+
+/* GPT-2's tokenizer_config.json, for example, names neither. */
+static void warn_missing_tokens(const struct loader *l)
+{
+    const struct loader_options *o = &l->options;
+    bool is_text = false;
+    for (size_t i = 0; i < l->num_sources; i++) is_text |= !l->sources[i].holds_ids;
+    if (!o->tokenizer || !is_text || o->reader || o->once || o->validation) return;
+    warn_missing("bos", o->data->bos, tokenizer_bos(o->tokenizer), "begin-of-text");
+    warn_missing("eos", o->data->eos, tokenizer_eos(o->tokenizer), "end-of-text");
+}
+
 static enum status open_tokens(struct loader *l)
 {
     const struct loader_options *o = &l->options;
     const struct tokenizer *t = o->tokenizer;
     int32_t size = t ? tokenizer_vocab_size(t) : 0;
-    /* a token that is both begins a document, as in torchtitan */
-    bool is_one = t && o->data->bos && tokenizer_bos(t) == tokenizer_eos(t);
     l->tokens = (struct source_tokens){.tokenizer = t,
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,
-                                       .eos = o->data->eos && !is_one};
+                                       .eos = o->data->eos};
+    warn_missing_tokens(l);
     l->masked = o->objective->name == OBJECTIVE_masked;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,
@@ -418,30 +187,22 @@ static enum status open_order(struct loader *l)
     return open[l->options.data->order](&l->order, &setup);
 }
 
-void loader_alloc_cursors(struct loader *l)
-{
-    size_t ints = loader_num_cursor_ints(l);
-    free(l->cursors), free(l->marked);
-    l->cursors = heap(ints * sizeof *l->cursors), l->marked = heap(ints * sizeof *l->marked);
-    for (uint64_t stream = 0; stream < l->order->num_streams; stream++)
-        l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
-}
-
 static enum status open_loader(struct loader *l)
 {
     const struct loader_options *o = &l->options;
     TRY(open_sources(l));
     TRY(open_tokens(l));
     TRY(open_order(l));
-    loader_alloc_cursors(l);
+    loader_rows_alloc_cursors(l);
     l->split = (struct row_split){(uint64_t)o->num_readers, l->order->block};
     l->ring_size = o->prefetch_rows ? (uint64_t)o->prefetch_rows : 1;
     uint64_t streams = l->order->num_streams;
-    if (has_streams(l) && streams < l->split.readers) /* each is read for several readers */
+    if (loader_rows_have_streams(l) &&
+        streams < l->split.readers) /* each is read for several readers */
         l->ring_size *= (l->split.readers + streams - 1) / streams;
     l->ring = heap(l->ring_size * sizeof *l->ring);
-    for (uint64_t i = 0; i < l->ring_size; i++) loader_row_init(&l->ring[i], l);
-    loader_row_init(&l->received, l);
+    for (uint64_t i = 0; i < l->ring_size; i++) loader_rows_init(&l->ring[i], l);
+    loader_rows_init(&l->received, l);
     return STATUS_OK;
 }
 
@@ -460,9 +221,9 @@ enum status loader_open(struct loader **out, const struct loader_options *option
 void loader_close(struct loader *l)
 {
     if (!l) return;
-    stop_prefetch(l);
+    loader_rows_stop(l);
     if (l->order) l->order->kind->close(l->order);
-    for (uint64_t i = 0; l->ring && i < l->ring_size; i++) loader_row_release(&l->ring[i]);
+    for (uint64_t i = 0; l->ring && i < l->ring_size; i++) loader_rows_free(&l->ring[i]);
     provenance_release(&l->provenance);
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
@@ -470,7 +231,7 @@ void loader_close(struct loader *l)
     row_ranges_release(&l->skips), row_ranges_release(&l->passed);
     bad_records_release(&l->bad);
     free(l->ring), free(l->sources), free(l->cursors), free(l->marked);
-    loader_row_release(&l->received);
+    loader_rows_free(&l->received);
     free(l->bytes_of_id), free(l->exchange);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);

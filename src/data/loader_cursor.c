@@ -1,9 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
 /* loader_cursor.c -- the data position in a checkpoint. */
+// SPDX-License-Identifier: Apache-2.0
 #include "base/checksum.h"
 #include "base/log.h"
 #include "data/loader.h"
-#include "data/loader_state.h"
+#include "data/loader_rows.h"
 
 #include <stdlib.h>
 
@@ -136,7 +136,7 @@ static enum status adopt_streams(struct loader *l, size_t count)
     if (l->options.reader == 0)
         log_line(LOG_INFO,
                  "the data stays partitioned into the %zu streams with which the run began", count);
-    loader_alloc_cursors(l);
+    loader_rows_alloc_cursors(l);
     return STATUS_OK;
 }
 

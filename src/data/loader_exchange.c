@@ -1,10 +1,7 @@
-/* loader_exchange.c -- sends rows to the readers that train on them.
- *
- * Every stream has one reader.  If the streams cannot be partitioned so that each reader trains on
- * the rows that it reads, readers exchange them, as tokens, before each step: all-gathers of
- * records, in rounds that bound the memory. */
 // SPDX-License-Identifier: Apache-2.0
-#include "data/loader_state.h"
+#include "data/loader_exchange.h"
+
+#include "data/loader_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +23,7 @@ static size_t rows_in_round(const struct loader *l)
 
 int64_t loader_exchange_bytes(const struct loader *l)
 {
-    if (!loader_exchanges(l)) return 0;
+    if (!loader_rows_are_exchanged(l)) return 0;
     return (int64_t)(rows_in_round(l) * record_bytes(l) * l->split.readers);
 }
 
@@ -66,9 +63,9 @@ static enum status read_own(const struct exchange *x, uint64_t own)
     unsigned char *part = l->exchange + (size_t)l->options.reader * x->room * bytes;
     for (uint64_t i = 0; i < own && i < x->room; i++) {
         struct loader_row *r;
-        TRY(loader_take(l, &r));
+        TRY(loader_rows_take(l, &r));
         pack(&r->tokens, part + i * bytes);
-        loader_release(l);
+        loader_rows_release(l);
     }
     return STATUS_OK;
 }
@@ -81,18 +78,18 @@ static void copy_received(const struct exchange *x, uint64_t round)
     int place = 0;
     memset(x->read, 0, l->split.readers * sizeof *x->read);
     for (uint64_t p = x->begin; p < x->end; p++) {
-        uint64_t from = loader_reader_of(l, p), k = x->read[from]++;
+        uint64_t from = loader_rows_reader(l, p), k = x->read[from]++;
         if (row_split_reader(&l->split, p) != reader) continue;
         int i = place++;
         if (k / x->room != round) continue;
         unpack(l->exchange + (from * x->room + k % x->room) * record_bytes(l), &l->received.tokens);
-        l->received.number = loader_row_at(l, p);
-        loader_build_row(l, &l->received);
-        batch_copy_row(x->batch, loader_place(l, i), &l->received.row);
+        l->received.number = loader_rows_number(l, p);
+        loader_rows_build(l, &l->received);
+        batch_copy_row(x->batch, loader_rows_place(l, i), &l->received.row);
     }
 }
 
-enum status loader_exchange(struct loader *l, struct batch *b, uint64_t begin, uint64_t end)
+enum status loader_exchange_rows(struct loader *l, struct batch *b, uint64_t begin, uint64_t end)
 {
     const struct comm *readers = l->options.readers;
     enum status st = STATUS_OK;
@@ -102,7 +99,7 @@ enum status loader_exchange(struct loader *l, struct batch *b, uint64_t begin, u
     if (!l->exchange) l->exchange = heap((size_t)loader_exchange_bytes(l));
     x.read = heap(l->split.readers * sizeof *x.read);
     for (uint64_t p = begin; p < end; p++) {
-        uint64_t count = ++x.read[loader_reader_of(l, p)];
+        uint64_t count = ++x.read[loader_rows_reader(l, p)];
         if (count > most) most = count;
     }
     uint64_t own = x.read[l->options.reader];

@@ -69,26 +69,3 @@ static inline size_t loader_num_cursor_ints(const struct loader *l)
 {
     return (size_t)l->order->num_streams * l->order->cursor_ints;
 }
-
-/* The cursors of all streams, at their starts. */
-void loader_alloc_cursors(struct loader *l);
-/* The number of the row at a position. */
-uint64_t loader_row_at(const struct loader *l, uint64_t position);
-/* Whether a reader trains on rows that others read: a stream has one reader, and the streams cannot
- * be partitioned so that it trains on all of their rows. */
-bool loader_exchanges(const struct loader *l);
-/* The reader that reads the row at a position. */
-uint64_t loader_reader_of(const struct loader *l, uint64_t position);
-/* The next row that this reader reads, from the ring; its cursor becomes the loader's. */
-enum status loader_take(struct loader *l, struct loader_row **row);
-/* The caller is done with that row. */
-void loader_release(struct loader *l);
-/* Builds a batch of one row from the row's tokens. */
-void loader_build_row(const struct loader *l, struct loader_row *r);
-/* Where the i-th row of a batch goes (loader_options.deal). */
-int loader_place(const struct loader *l, int i);
-
-/* loader_exchange.c: fills the batch with this reader's rows of the positions [begin, end), which
- * all readers read in parts.  Collective over the readers. */
-enum status loader_exchange(struct loader *l, struct batch *b, uint64_t begin, uint64_t end);
-int64_t loader_exchange_bytes(const struct loader *l);

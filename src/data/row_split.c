@@ -18,8 +18,8 @@ uint64_t row_split_position(const struct row_split *s, uint64_t reader, uint64_t
     return (k / s->block * s->readers + reader) * s->block + k % s->block;
 }
 
-/* Whole turns give every reader `block` rows, wherever they begin; the rest lies in one block, or in
- * the end of one and the begin of the reader's next, which is a turn later. */
+/* Whole turns give every reader `block` rows, wherever they begin.  The rest lies in one block, or
+ * at the end of one and the start of the reader's next, which is a turn later. */
 uint64_t row_split_most(const struct row_split *s, uint64_t rows)
 {
     uint64_t turn = s->readers * s->block, left = rows % turn;

@@ -31,8 +31,8 @@ struct data_config inputs_data_of_path(const struct config *c, const char *path,
                                        struct source_config *one);
 /* How the rank at `mesh` reads `data`, which stays borrowed, in training.  tokenizer NULL: the data
  * are token ids. */
-/* What rows without labels cost where the rows of a full step do not divide among the microbatches of
- * all ranks; NULL if they do.  Valid until the next call. */
+/* What empty rows cost where the rows of a full step do not divide among the microbatches of all
+ * ranks; NULL if they do.  Valid until the next call. */
 const char *inputs_padding(const struct config *c, const struct mesh *mesh);
 
 struct loader_options inputs_loader_options(const struct config *c, const struct mesh *mesh,

@@ -11,5 +11,6 @@
 
 /* REQUEUE: stopped early (stop.h), with a checkpoint saved.  DIVERGED: see trainer_step.  Also the
  * errors of opening the tokenizer, the data, a checkpoint or the outputs.  A failure that all ranks
- * know of ends the run only after the state of the last whole step is saved. */
+ * know of ends the run only after the state of the last whole step is saved, except DEVICE, as the
+ * state may be corrupted; a failed save is logged. */
 enum status run_train(const struct config *c, const struct machine *machine);

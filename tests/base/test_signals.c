@@ -3,10 +3,12 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -74,6 +76,37 @@ TEST(the_third_interrupt_from_the_keyboard_ends_the_process)
 {
     CHECK_CHILD(interrupt, 2);
     int status = in_child(interrupt, 3);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+}
+
+static void *log_one_line(void *unused)
+{
+    log_line(LOG_INFO, "to a pipe that nobody reads");
+    return unused;
+}
+
+/* A thread hangs while it holds the log's lock. */
+static int interrupt_a_hanging_log(int unused)
+{
+    pthread_t thread;
+    int ends[2];
+    (void)unused;
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) || dup2(ends[1], STDERR_FILENO) < 0) return 1;
+    while (write(ends[1], "x", 1) == 1) {
+    }
+    fcntl(ends[1], F_SETFL, 0);
+    signals_catch();
+    if (pthread_create(&thread, NULL, log_one_line, NULL)) return 2;
+    for (int i = 0; i < 200; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        send(SIGINT);
+    }
+    return 3;
+}
+
+TEST(the_third_interrupt_ends_the_process_even_if_the_log_hangs)
+{
+    int status = in_child(interrupt_a_hanging_log, 0);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
 }
 

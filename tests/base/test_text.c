@@ -38,6 +38,17 @@ TEST(text_reserve_makes_room_for_the_bytes_and_a_nul)
     text_release(&t);
 }
 
+TEST(text_trimmed_copies_without_outer_whitespace)
+{
+    static const char *const cases[][2] = {
+        {"", ""}, {" \t\r\n", ""}, {"a b", "a b"}, {"\n a\tb \r\n", "a\tb"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *copy = text_trimmed(cases[i][0]);
+        CHECK(!strcmp(copy, cases[i][1]));
+        free(copy);
+    }
+}
+
 TEST(text_distance_counts_edits)
 {
     CHECK(text_distance("", "") == 0 && text_distance("", "abc") == 3);
@@ -73,4 +84,15 @@ TEST(utf8_validity_follows_rfc_3629)
                                         "\xe2\x82",     "\xed\xbf\xbf",     "a\xff"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK(!text_is_utf8(wrong[i], strlen(wrong[i])));
+}
+
+TEST(text_add_escaped_escapes_control_characters)
+{
+    struct text t = {0};
+    text_adds(&t, "file ");
+    text_add_escaped(&t, "a\n\033b");
+    text_add_escaped(&t, "");
+    text_add_escaped(&t, "\001\002\003");
+    CHECK(!strcmp(t.data, "file a\\n\\x1bb\\x01\\x02\\x03") && t.len == strlen(t.data));
+    text_release(&t);
 }

@@ -253,28 +253,6 @@ TEST(sources_can_be_set_on_the_command_line)
     }
 }
 
-TEST(default_streams_are_a_multiple_of_the_data_parallel_ranks)
-{
-    static const struct {
-        const char *settings[2];
-        int64_t streams;
-    } cases[] = {
-        {{"parallelism.data_parallel_shard_degree=64"}, 256},
-        {{"parallelism.data_parallel_shard_degree=480"}, 480},
-        {{"parallelism.data_parallel_shard_degree=32",
-          "parallelism.data_parallel_replicate_degree=12"},
-         384},
-        {{"parallelism.data_parallel_replicate_degree=3"}, 258},
-        {{"parallelism.data_parallel_shard_degree=480", "data.streams=8"}, 8},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct config c;
-        CHECK_STATUS(OK, config_load(&c, NULL, cases[i].settings, cases[i].settings[1] ? 2 : 1));
-        CHECK(c.data.streams == cases[i].streams);
-        config_release(&c);
-    }
-}
-
 TEST(flavors_with_flexible_attention_mask_documents)
 {
     struct config c;

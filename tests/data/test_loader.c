@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
 
+#include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "ops/cross_entropy.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <dirent.h>
 
-enum { BOS = 256, EOS, MASK };
+enum { BOS = 256, EOS };
 
 /* Documents of lengths 1, 2, ..., 9, 1, ... with consecutive IDs from 0.  Returns the number of
  * IDs. */
@@ -72,16 +75,18 @@ TEST(loader_labels_are_the_next_inputs_even_across_rows)
 TEST(loader_adds_bos_and_eos_to_documents)
 {
     static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
-    static const int32_t want[4][8] = {{'a', 'b', 'c', 'a', 'b', 'c', 'a', 'b'},
+    static const int32_t want[5][8] = {{'a', 'b', 'c', 'a', 'b', 'c', 'a', 'b'},
                                        {'a', 'b', EOS, 'c', EOS, 'a', 'b', EOS},
                                        {BOS, 'a', 'b', BOS, 'c', BOS, 'a', 'b'},
-                                       {BOS, 'a', 'b', EOS, BOS, 'c', EOS, BOS}};
+                                       {BOS, 'a', 'b', EOS, BOS, 'c', EOS, BOS},
+                                       {BOS, 'a', 'b', BOS, 'c', BOS, 'a', 'b'}};
     const char *path = rig_text(test_folder(), "a.jsonl", lines);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 5; k++) { /* the last one: EOS is BOS */
         struct rig r;
         rig_init(&r, "bytes", 8);
         r.data.streams = r.data.shuffle_window = 1;
-        r.data.bos = k & 2, r.data.eos = k & 1;
+        r.data.bos = k >= 2, r.data.eos = k & 1 || k == 4;
+        if (k == 4) r.tokenizer->eos = BOS;
         rig_add(&r, path, 1);
         struct rows rows = rows_of(&r, 1, 1);
         CHECK(!memcmp(rows.ids, want[k], sizeof want[k]));
@@ -90,84 +95,29 @@ TEST(loader_adds_bos_and_eos_to_documents)
     }
 }
 
-TEST(loader_sets_document_bounds_within_a_row)
+TEST(loader_warns_if_the_tokenizer_has_no_bos_or_eos)
 {
-    enum { T = 8 };
-    static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
-    static const int32_t starts[T] = {0, 0, 0, 0, 4, 4, 4, 7};
-    static const int32_t ends[T] = {4, 4, 4, 4, 7, 7, 7, 8};
-    struct rig r;
-    rig_init(&r, "bytes", T);
-    r.data.streams = r.data.shuffle_window = 1;
-    rig_add(&r, rig_text(test_folder(), "a.jsonl", lines), 1);
-    struct rows rows = rows_of(&r, 1, 2);
-    /* [<ab>] [<c>] [<, and then ab>]: the second row begins within a document */
-    CHECK(!memcmp(rows.start, starts, sizeof starts));
-    CHECK(!memcmp(rows.end, ends, sizeof ends));
-    CHECK(rows.ids[T] == 'a' && rows.start[T] == 0 && rows.end[T] == 3);
-    CHECK(rows.start[T + 3] == 3 && rows.end[T + 3] == 6);
-    rows_release(&rows);
-    rig_release(&r);
-}
-
-TEST(loader_counts_the_bytes_of_predicted_text)
-{
-    struct rig r;
-    rig_init(&r, "bytes", 8);
-    r.data.streams = r.data.shuffle_window = 1;
-    rig_add(&r, rig_text(test_folder(), "a.jsonl", "{\"text\": \"ab\"}\n"), 1);
-    struct rows rows = rows_of(&r, 1, 1); /* <ab><ab>|< */
-    CHECK(rows.valid == 8 && rows.bytes == 4);
-    rows_release(&rows);
-    rig_release(&r);
-}
-
-TEST(loader_masks_tokens_by_position_dependent_random_numbers)
-{
-    enum { T = 64, V = 4, ROWS = 400 };
-    struct rig plain, r;
-    rig_init(&plain, "bytes", T);
-    rig_init(&r, "bytes", T);
-    const char *folder = test_folder();
-    rig_add_kind(&plain, folder, 1);
-    rig_add_kind(&r, folder, 1);
-    plain.data.row_overlap = false;
-    r.objective.name = OBJECTIVE_masked;
-    /* rows of T tokens end to end, without overlap or gaps */
-    plain.options.seq_len = T - 1;
-    struct rows rows = rows_of(&r, 5, ROWS), raw = rows_of(&plain, 5, ROWS);
-    int64_t masked = 0, ends = 0;
-    for (int64_t g = 0; g < ROWS; g++) {
-        for (int t = 0; t < T; t++) {
-            int64_t i = g * T + t, j = g * (T - 1) + t;
-            int32_t token = t < T - 1 ? raw.ids[j] : raw.labels[j - 1];
-            bool hit = rng_uniform(1, RNG_MASK, (uint64_t)g, (uint64_t)t) < 0.3;
-            CHECK(rows.ids[i] == (hit ? MASK : token));
-            CHECK(rows.labels[i] == (hit ? token : LABEL_IGNORED));
-            masked += hit;
-            ends += hit && token >= BOS;
-        }
-    }
-    CHECK(rows.valid == masked && ends > 0);
-    CHECK(fabs((double)masked - 0.3 * ROWS * T) < 4 * sqrt(0.3 * 0.7 * ROWS * T));
-    rows_release(&rows), rows_release(&raw);
-    rig_release(&plain), rig_release(&r);
-}
-
-TEST(loader_masks_nothing_or_everything_at_probability_0_and_1)
-{
-    for (int p = 0; p < 2; p++) {
+    const char *folder = test_folder(), *log = test_path(folder, "log");
+    const char *path = rig_text(folder, "a.jsonl", "{\"text\": \"ab\"}\n");
+    struct text lines = {0};
+    for (int k = 0; k < 4; k++) {
         struct rig r;
-        rig_init(&r, "bytes", 16);
-        rig_add_kind(&r, test_folder(), 1);
-        r.objective.name = OBJECTIVE_masked;
-        r.objective.mask_probability = p;
-        struct rows rows = rows_of(&r, 4, 20);
-        CHECK(rows.valid == p * 20 * 16);
-        for (int i = 0; i < 20 * 16; i++) CHECK((rows.ids[i] == MASK) == p);
-        rows_release(&rows);
+        rig_init(&r, "bytes", 8);
+        r.data.streams = 1;
+        r.data.bos = k == 1, r.data.eos = k != 3;
+        if (k) r.tokenizer->bos = -1;
+        if (k > 1) r.tokenizer->eos = -1;
+        rig_add(&r, path, 1);
+        CHECK_STATUS(OK, log_open(log));
+        loader_close(rig_open(&r));
+        CHECK_STATUS(OK, log_open(NULL));
+        CHECK_STATUS(OK, file_read(log, 1 << 20, &lines));
+        CHECK(!strstr(lines.data, "the tokenizer has no begin-of-text token") == (k != 1));
+        CHECK(!strstr(lines.data, "data.eos = true, but the tokenizer has no end") == (k != 2));
+        CHECK_STATUS(OK, file_write(log, "", 0));
         rig_release(&r);
     }
+    text_release(&lines);
 }
 
 TEST(loader_rows_do_not_depend_on_readers_or_prefetch)

@@ -1,5 +1,5 @@
-/* test_loader_exchange.c -- any number of data-parallel readers sees the same rows in the same steps,
- * also if runs end anywhere and resume with other numbers of readers and rows of a step. */
+/* test_loader_exchange.c -- any number of data-parallel readers sees the same rows in the same
+ * steps, also if runs end anywhere and resume with other numbers of readers and rows of a step. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
 

@@ -42,32 +42,65 @@ static void run_leg(const struct scene *s, int leg, double every_s, struct tally
     text_release(&err);
 }
 
+/* Seconds of a step. */
+static double measure_step(const char *model)
+{
+    struct scene s;
+    char settings[256];
+    double begin_s = clock_monotonic_s();
+    snprintf(settings, sizeof settings, "training.steps=100 checkpoint.interval=20 %s", model);
+    scene_train(&s, 1, settings);
+    return (clock_monotonic_s() - begin_s) / 100;
+}
+
+static int newest_step(const struct scene *s)
+{
+    struct file_list list;
+    int newest = 0;
+    CHECK_STATUS(OK, file_list_dir(&list, test_path(s->output, "checkpoint")));
+    for (size_t i = 0; i < list.count; i++) {
+        int step = 0, end = 0;
+        if (sscanf(list.paths[i], "step-%d%n", &step, &end) == 1 && !list.paths[i][end] &&
+            step > newest)
+            newest = step;
+    }
+    file_list_release(&list);
+    CHECK(newest > 0);
+    return newest;
+}
+
+/* After the soak the run ends without faults, and an uninterrupted run of as many steps follows. */
 TEST(train_survives_a_soak_of_faults)
 {
-    struct scene s, probe;
+    enum { KEPT = 3 }; /* checkpoints; those of the last steps have the configuration of the end */
+    static const char model[] = "model.dim=128 model.ffn_hidden=512 model.n_layers=4";
+    struct scene s;
     struct tally t = {0};
     struct text err = {0};
-    char settings[256], row[64];
+    char settings[256], steps[64] = "training.steps=100000000", row[64];
     const char *text = getenv("LLAMERO_FAULT_SOAK");
-    double soak_s = text ? strtod(text, NULL) : 10, every_s = fmax(soak_s / 60, 0.25);
-    static const char model[] = "model.dim=128 model.ffn_hidden=512 model.n_layers=4 "
-                                "checkpoint.keep_latest_k=3 checkpoint.interval=";
-    snprintf(settings, sizeof settings, "training.steps=100 %s%d", model, 20);
-    double begin_s = clock_monotonic_s();
-    scene_train(&probe, 1, settings);
-    double step_s = (clock_monotonic_s() - begin_s) / 100;
-    /* Each fault costs what was trained since the last save, at most. */
-    int steps = (int)(soak_s * 0.7 / step_s), interval = (int)(every_s / 6 / step_s) + 1;
+    double soak_s = text ? strtod(text, NULL) : 6, every_s = fmax(soak_s / 60, 0.25);
+    /* A fault costs what was trained since the last save, at most. */
+    int interval = (int)(every_s / 6 / measure_step(model)) + 1, words = 0;
     snprintf(settings, sizeof settings,
-             "training.steps=%d lr_scheduler.total_steps=%d metrics.log_freq=%d %s%d", steps, steps,
-             interval, model, interval);
-    scene_train_for(&s, 1, settings, (int)(soak_s * 10) + 100);
-    begin_s = clock_monotonic_s();
+             "lr_scheduler.total_steps=100000000 metrics.log_freq=%d checkpoint.interval=%d "
+             "checkpoint.keep_latest_k=%d %s",
+             interval, interval, KEPT, model);
+    scene_init_train(&s, 1, settings);
+    while (s.words[words]) words++;
+    s.words[words] = steps, s.timeout_s = (int)(soak_s * 10) + 100;
+    double begin_s = clock_monotonic_s();
     for (int leg = 0; clock_monotonic_s() - begin_s < soak_s; leg++) run_leg(&s, leg, every_s, &t);
+    int end = newest_step(&s) + KEPT * interval;
+    snprintf(steps, sizeof steps, "training.steps=%d", end);
+    const char *soaked = test_path(s.folder, "soaked");
+    CHECK_STATUS(OK, file_rename(s.output, soaked));
+    scene_open(&s);
+    CHECK_STATUS(OK, file_rename(soaked, s.output));
     const char *bad = trial_judge_rerun(&s, &err);
     if (bad) print_message("lost: %s\n", bad), t.lost++;
     t.survived = t.tried - t.lost;
-    snprintf(row, sizeof row, "a soak of %.0f s, %d steps, a fault every %.2g s", soak_s, steps,
+    snprintf(row, sizeof row, "a soak of %.0f s, %d steps, a fault every %.2g s", soak_s, end,
              every_s);
     tally_report(&t, s.name, row);
     text_release(&err);

@@ -353,21 +353,22 @@ void tally_report(const struct tally *t, const char *scene, const char *fault)
 
 void scene_train(struct scene *s, int ranks, const char *settings)
 {
-    scene_train_for(s, ranks, settings, 100);
+    scene_init_train(s, ranks, settings);
+    scene_open(s);
 }
 
-void scene_train_for(struct scene *s, int ranks, const char *settings, int timeout_s)
+void scene_init_train(struct scene *s, int ranks, const char *settings)
 {
     *s = (struct scene){.name = ranks < 2    ? "train"
                                 : ranks == 2 ? "train, 2 ranks"
                                              : "train, 4 ranks",
                         .folder = test_folder(),
-                        .ranks = ranks < 2 ? 0 : ranks,
-                        .timeout_s = timeout_s};
+                        .ranks = ranks < 2 ? 0 : ranks};
     const char *corpus = test_path(s->folder, "corpus.txt");
     const char *config = test_path(s->folder, "c.toml");
     struct text dump = {0}, words = {0};
     s->output = test_path(s->folder, "run");
+    s->report = test_path(s->folder, "report");
     runs_write_corpus(corpus, 40000);
     runs_write_config(config, corpus);
     text_addf(&dump, "job.dump_folder=%s", s->output);
@@ -384,5 +385,4 @@ void scene_train_for(struct scene *s, int ranks, const char *settings, int timeo
         CHECK(n < SCENE_WORDS - 1);
         s->words[n++] = word;
     }
-    scene_open(s);
 }

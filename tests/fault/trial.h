@@ -69,5 +69,5 @@ void tally_report(const struct tally *t, const char *scene, const char *fault);
 /* A scene that trains a tiny model for 6 steps and saves every 2, on 1 rank without a launcher, or
  * with one.  `settings` are separated by spaces. */
 void scene_train(struct scene *s, int ranks, const char *settings);
-/* The same with a time limit for each run on 1 rank; scene_train: 100 s. */
-void scene_train_for(struct scene *s, int ranks, const char *settings, int timeout_s);
+/* The same without scene_open. */
+void scene_init_train(struct scene *s, int ranks, const char *settings);

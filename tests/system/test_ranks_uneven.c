@@ -1,5 +1,5 @@
-/* test_ranks_uneven.c -- a run that loses and regains ranks keeps its batches: no row is left out or
- * read twice, and losses are those of one rank. */
+/* test_ranks_uneven.c -- a run that loses and regains ranks keeps its batches: losses are those of
+ * one rank. */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 

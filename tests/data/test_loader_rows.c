@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/rig.h"
+
+#include "base/rng.h"
+#include "ops/cross_entropy.h"
+
+enum { BOS = 256, MASK = 258 };
+
+TEST(loader_sets_document_bounds_within_a_row)
+{
+    enum { T = 8 };
+    static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
+    static const int32_t starts[T] = {0, 0, 0, 0, 4, 4, 4, 7};
+    static const int32_t ends[T] = {4, 4, 4, 4, 7, 7, 7, 8};
+    struct rig r;
+    rig_init(&r, "bytes", T);
+    r.data.streams = r.data.shuffle_window = 1;
+    rig_add(&r, rig_text(test_folder(), "a.jsonl", lines), 1);
+    struct rows rows = rows_of(&r, 1, 2);
+    /* [<ab>] [<c>] [<, and then ab>]: the second row begins within a document */
+    CHECK(!memcmp(rows.start, starts, sizeof starts));
+    CHECK(!memcmp(rows.end, ends, sizeof ends));
+    CHECK(rows.ids[T] == 'a' && rows.start[T] == 0 && rows.end[T] == 3);
+    CHECK(rows.start[T + 3] == 3 && rows.end[T + 3] == 6);
+    rows_release(&rows);
+    rig_release(&r);
+}
+
+TEST(loader_masks_tokens_by_position_dependent_random_numbers)
+{
+    enum { T = 64, V = 4, ROWS = 400 };
+    struct rig plain, r;
+    rig_init(&plain, "bytes", T);
+    rig_init(&r, "bytes", T);
+    const char *folder = test_folder();
+    rig_add_kind(&plain, folder, 1);
+    rig_add_kind(&r, folder, 1);
+    plain.data.row_overlap = false;
+    r.objective.name = OBJECTIVE_masked;
+    /* rows of T tokens end to end, without overlap or gaps */
+    plain.options.seq_len = T - 1;
+    struct rows rows = rows_of(&r, 5, ROWS), raw = rows_of(&plain, 5, ROWS);
+    int64_t masked = 0, ends = 0;
+    for (int64_t g = 0; g < ROWS; g++) {
+        for (int t = 0; t < T; t++) {
+            int64_t i = g * T + t, j = g * (T - 1) + t;
+            int32_t token = t < T - 1 ? raw.ids[j] : raw.labels[j - 1];
+            bool hit = rng_uniform(1, RNG_MASK, (uint64_t)g, (uint64_t)t) < 0.3;
+            CHECK(rows.ids[i] == (hit ? MASK : token));
+            CHECK(rows.labels[i] == (hit ? token : LABEL_IGNORED));
+            masked += hit;
+            ends += hit && token >= BOS;
+        }
+    }
+    CHECK(rows.valid == masked && ends > 0);
+    CHECK(fabs((double)masked - 0.3 * ROWS * T) < 4 * sqrt(0.3 * 0.7 * ROWS * T));
+    rows_release(&rows), rows_release(&raw);
+    rig_release(&plain), rig_release(&r);
+}
+
+TEST(loader_masks_nothing_or_everything_at_probability_0_and_1)
+{
+    for (int p = 0; p < 2; p++) {
+        struct rig r;
+        rig_init(&r, "bytes", 16);
+        rig_add_kind(&r, test_folder(), 1);
+        r.objective.name = OBJECTIVE_masked;
+        r.objective.mask_probability = p;
+        struct rows rows = rows_of(&r, 4, 20);
+        CHECK(rows.valid == p * 20 * 16);
+        for (int i = 0; i < 20 * 16; i++) CHECK((rows.ids[i] == MASK) == p);
+        rows_release(&rows);
+        rig_release(&r);
+    }
+}
+
+TEST(loader_counts_the_bytes_of_predicted_text)
+{
+    struct rig r;
+    rig_init(&r, "bytes", 8);
+    r.data.streams = r.data.shuffle_window = 1;
+    rig_add(&r, rig_text(test_folder(), "a.jsonl", "{\"text\": \"ab\"}\n"), 1);
+    struct rows rows = rows_of(&r, 1, 1); /* <ab><ab>|< */
+    CHECK(rows.valid == 8 && rows.bytes == 4);
+    rows_release(&rows);
+    rig_release(&r);
+}
