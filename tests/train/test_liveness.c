@@ -101,7 +101,7 @@ static void spin(struct liveness *l)
 {
     liveness_begin_step(l, 1);
     activity_enter(ACTIVITY_computing);
-    for (volatile int i = 0;; i++) continue;
+    for (volatile unsigned i = 0;; i++) continue;
 }
 
 TEST(liveness_ends_a_process_whose_working_thread_is_stuck)
