@@ -94,6 +94,14 @@ static void print_ramp(const struct config *c, const struct mesh *mesh)
     text_release(&t);
 }
 
+static void print_padding(const struct config *c, const struct mesh *mesh)
+{
+    struct text t = {0};
+    inputs_describe_padding(c, mesh, &t);
+    if (t.len) printf("%s\n", t.data);
+    text_release(&t);
+}
+
 enum status command_check(int argc, char **argv)
 {
     bool json = false, oversubscribe = false, is_deep = false;
@@ -128,8 +136,7 @@ enum status command_check(int argc, char **argv)
                (long long)c.training.steps,
                (long long)(c.training.seq_len * config_step_rows(&c, &p.mesh)));
         print_ramp(&c, &p.mesh);
-        const char *padding = inputs_padding(&c, &p.mesh);
-        if (padding) printf("%s\n", padding);
+        print_padding(&c, &p.mesh);
         if (is_deep)
             printf("data: %llu records in %llu source%s, %llu bad; %llu with checksums\n",
                    (unsigned long long)deep.num_read, (unsigned long long)deep.num_sources,

@@ -134,18 +134,16 @@ struct data_config inputs_data_config(const struct config *c, struct source_conf
                                c->data.column, one);
 }
 
-const char *inputs_padding(const struct config *c, const struct mesh *mesh)
+void inputs_describe_padding(const struct config *c, const struct mesh *mesh, struct text *out)
 {
-    static char text[200];
     int64_t rows = config_step_rows(c, mesh), readers = trainer_readers(mesh);
     int64_t room = config_reader_rows(c, mesh, rows) * readers;
-    if (room == rows) return NULL;
-    snprintf(text, sizeof text,
-             "training.global_batch_size = %lld is not a multiple of the microbatches of %lld "
-             "data-parallel ranks: they also compute %lld empty rows a step (%.1f %%)",
-             (long long)rows, (long long)readers, (long long)(room - rows),
-             100 * (double)(room - rows) / (double)room);
-    return text;
+    if (room == rows) return;
+    text_addf(out,
+              "training.global_batch_size = %lld is not a multiple of the microbatches of %lld "
+              "data-parallel ranks: they also compute %lld empty rows a step (%.1f %%)",
+              (long long)rows, (long long)readers, (long long)(room - rows),
+              100 * (double)(room - rows) / (double)room);
 }
 
 struct loader_options inputs_loader_options(const struct config *c, const struct mesh *mesh,

@@ -155,8 +155,10 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     struct loader_options options =
         inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape->V);
     options.readers = &r->trainer.machine.groups.of[GROUP_data];
-    const char *padding = inputs_padding(c, &machine->mesh);
-    if (r->is_main && padding) log_line(LOG_INFO, "%s", padding);
+    struct text padding = {0};
+    inputs_describe_padding(c, &machine->mesh, &padding);
+    if (r->is_main && padding.len) log_line(LOG_INFO, "%s", padding.data);
+    text_release(&padding);
     if (r->reads) TRY(loader_open(&r->loader, &options));
     return STATUS_OK;
 }
