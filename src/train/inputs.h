@@ -29,8 +29,8 @@ struct data_config inputs_data_config(const struct config *c, struct source_conf
 /* The data of another path, if not NULL, as a single source. */
 struct data_config inputs_data_of_path(const struct config *c, const char *path, const char *column,
                                        struct source_config *one);
-/* Appends what empty rows cost where the rows of a full step do not divide among the microbatches of
- * all ranks; nothing if they do. */
+/* Appends what empty rows cost where the rows of a full step do not divide among the microbatches
+ * of all ranks; nothing if they do. */
 void inputs_describe_padding(const struct config *c, const struct mesh *mesh, struct text *out);
 
 /* How the rank at `mesh` reads `data`, which stays borrowed, in training.  tokenizer NULL: the data
