@@ -76,9 +76,38 @@ static uint64_t row_number(const struct loader *l, uint64_t k)
     return number_of(l, l->options.reader, k);
 }
 
-uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int i)
+/* Whether the rows of a batch are dealt to microbatches (loader_options.deal). */
+static bool is_dealt(const struct loader *l)
 {
-    return number_of(l, reader, l->num_delivered - (uint64_t)B + (uint64_t)i);
+    const struct loader_options *o = &l->options;
+    return o->deal > 1 && o->block > 1 && l->order->block == 1 && !o->once;
+}
+
+/* Index of element i of consecutive rows x columns matrices after each is transposed. */
+static int transposed(int i, int rows, int columns)
+{
+    int k = i % (rows * columns);
+    return i - k + k % columns * rows + k / columns;
+}
+
+/* Where the i-th row of a batch goes. */
+static int place_of_row(const struct loader *l, int i)
+{
+    const struct loader_options *o = &l->options;
+    return is_dealt(l) ? transposed(i, o->block, o->deal) : i;
+}
+
+/* The inverse of place_of_row. */
+static int row_at_place(const struct loader *l, int place)
+{
+    const struct loader_options *o = &l->options;
+    return is_dealt(l) ? transposed(place, o->deal, o->block) : place;
+}
+
+uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int place)
+{
+    uint64_t row = (uint64_t)row_at_place(l, place);
+    return number_of(l, reader, l->num_delivered - (uint64_t)B + row);
 }
 
 uint64_t loader_position(const struct loader *l)
@@ -224,16 +253,6 @@ static void deliver_row(struct loader *l, uint64_t k)
         pthread_cond_broadcast(&l->changed);
         pthread_mutex_unlock(&l->lock);
     }
-}
-
-/* Where the i-th row of a batch goes (loader_options.deal). */
-static int place_of_row(const struct loader *l, int i)
-{
-    const struct loader_options *o = &l->options;
-    bool is_dealt = o->deal > 1 && o->block > 1 && l->order->block == 1 && !o->once;
-    if (!is_dealt) return i;
-    int k = i % (o->deal * o->block);
-    return i - k + k % o->deal * o->block + k / o->deal;
 }
 
 enum status loader_next(struct loader *l, struct batch *b, int *rows)

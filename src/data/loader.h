@@ -47,8 +47,8 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows);
 enum status loader_skip(struct loader *l, struct row_interval rows);
 /* The number of the next row over all readers. */
 uint64_t loader_position(const struct loader *l);
-/* The number of row `i` of the last batch of `B` rows of a reader. */
-uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int i);
+/* The number of the row at `place` of the last batch of `B` rows of a reader. */
+uint64_t loader_delivered_row(const struct loader *l, int reader, int B, int place);
 /* Records in the cursor that rows before the position were passed over: their training was undone,
  * and they are not read again. */
 void loader_pass_over(struct loader *l, struct row_interval rows);
