@@ -11,7 +11,7 @@ VERSION := 0.1.0
 WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Wno-pass-failed
 MATH    := -ffp-contract=fast -fno-math-errno -fno-trapping-math
 HARDEN  = -fPIE -fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE \
-           -D_FORTIFY_SOURCE=3 $(if $(filter x86_64,$(MACHINE)),-fcf-protection=full)
+           -D_FORTIFY_SOURCE=$(FORTIFY) $(if $(filter x86_64,$(MACHINE)),-fcf-protection=full)
 
 # One program runs on every processor of an architecture: the CPU's kernels are compiled for each
 # ISA of src/backends/cpu/isa.h, everything else for the baseline.
@@ -40,6 +40,8 @@ HAS_MPI := $(if $(MPI_LIBS),1,0)
 # libcurl, for hf:// paths, is optional: HUB=0 leaves it out.
 hash  := \#
 finds  = $(shell echo '$(hash)include <$(1)>' | $(CC) -E -xc $(2) - >/dev/null 2>&1 && echo 1)
+# Where 3 is not supported, glibc warns.
+FORTIFY := $(if $(call finds,stdio.h,-O1 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3),3,2)
 ifneq ($(HUB),0)
 HUB_LIBS := $(if $(call finds,curl/curl.h),-lcurl)
 endif
@@ -219,7 +221,7 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 
 # Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.
 RACE := test_ranks_resume test_ranks_traffic test_fsdp test_pipeline test_ring test_comm \
-    test_progress
+    test_progress test_agreement test_activity
 race: ## run the tests of ranks under TSan
 	@for t in $(or $(T),$(RACE)); do \
 	    $(MAKE) test T=$$t B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= PRELOAD= \

@@ -160,7 +160,8 @@ void activity_exit_in(unsigned seconds, int exit_code, const char *line)
     const struct itimerspec due = {.it_value.tv_sec = (time_t)seconds};
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMAX};
     sigset_t set;
-    if (!has_timer && !seconds) return;
+    if (has_timer) timer_settime(timer, 0, &(struct itimerspec){0}, NULL);
+    if (!seconds) return;
     if (!has_timer) has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
     int len = snprintf(last_line, sizeof last_line, "error: %s\n", line ? line : "");
     last_line_bytes = (size_t)len < sizeof last_line ? (size_t)len : sizeof last_line - 1;

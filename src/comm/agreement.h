@@ -23,8 +23,8 @@ void agreement_add(struct agreement *a, const char *name, const char *fmt, ...)
 
 /* Whether the lists of all ranks have the same hash.  Collective.  COMM: a rank failed. */
 enum status agreement_test(const struct agreement *a, const struct comm *c, bool *same);
-/* Checks that they do.  Collective.  CONFIG, on every rank: the entries that differ, their values,
- * and the ranks and hosts that hold them.  COMM: a rank failed. */
+/* Checks that they do.  Collective.  CONFIG on every rank: rank 0's message names the entries that
+ * differ, their values, and the ranks and hosts that hold them.  COMM: a rank failed. */
 enum status agreement_check(const struct agreement *a, const struct comm *c);
 
 /* Checks that all ranks of the group have started the same collectives so far.  Collective.  COMM,

@@ -71,8 +71,8 @@ void config_for_each(const struct config *c,
 
 static bool decides_results(const char *section)
 {
-    static const char *const others[] = {"job",        "metrics", "profiling",
-                                         "checkpoint", "device",  "config"};
+    static const char *const others[] = {"job",    "metrics", "profiling", "checkpoint",
+                                         "device", "config",  "comm"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(section, others[i])) return false;
     return true;

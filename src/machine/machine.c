@@ -100,7 +100,7 @@ static enum status check_same_device(const struct machine *m)
     struct agreement a = {.subject = "the device",
                           .advice = "set device.kind and device.cpu to what all hosts have, or "
                                     "leave a host out"};
-    agreement_add(&a, "what it computes with", "\"%s\"", m->ops->backend);
+    agreement_add(&a, "the backend", "\"%s\"", m->ops->backend);
     enum status st = agreement_check(&a, &m->world);
     agreement_release(&a);
     return st;

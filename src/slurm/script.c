@@ -154,8 +154,8 @@ static void write_step(const struct slurm_script *b, struct text *t)
 }
 
 /* Exit code 75 requeues the job unless it was cancelled.  Permanent errors end it.  Anything else
- * (a rank or a node died, or the run hung) requeues it, but after three restarts only if a
- * checkpoint was saved since. */
+ * (a rank, a node or a device failed, or the run hung) requeues it, but after three restarts only
+ * if a checkpoint was saved since. */
 static void write_end(struct text *t)
 {
     text_adds(t, "\nrequeue() {\n"
@@ -166,7 +166,7 @@ static void write_end(struct text *t)
                  "case \"$code\" in\n"
                  "0 | 64 | 65 | 66 | 70 | 74 | 78 | 80) ;;\n"
                  "75) requeue ;;\n"
-                 "*) # 81, 82, a lost node: requeue, but stop if restarts gain no checkpoint\n"
+                 "*) # 81, 82, 83, a lost node: requeue, but stop if restarts gain no checkpoint\n"
                  "    if [ \"$(saved)\" != \"$before\" ] || "
                  "[ \"${SLURM_RESTART_COUNT:-0}\" -lt 3 ]; then requeue; fi ;;\n"
                  "esac\n"

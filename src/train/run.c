@@ -239,7 +239,7 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
     const struct trainer *t = &r->trainer;
     struct step_metrics m = {
         .step = t->steps_done,
-        .rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh),
+        .rows = trainer_batch_rows(t),
         .rows_done = t->rows_done,
         .loss = s->loss,
         .max_loss = s->max_loss,
@@ -272,7 +272,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
                          .loader = r->loader,
                          .guard = &r->guard,
                          .result = s};
-    r->trainer.is_updating = true; /* nor is the state good that it leaves */
+    r->trainer.is_updating = true; /* if the rollback fails, no whole state is left to save */
     TRY(rollback_run(&b));
     r->trainer.is_updating = false;
     if (b.to < 0) return STATUS_OK;
@@ -384,7 +384,7 @@ static enum status run_steps(struct training_run *r)
         int64_t done = t->steps_done;
         skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
-        interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
+        interval.tokens += trainer_batch_rows(t) * t->batch.T;
         interval.data_seconds += s.data_seconds;
         interval.skipped += s.skipped;
         bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);

@@ -164,18 +164,23 @@ enum status run_state_fill(struct training_run *r)
     struct start_search search = {.limit = INT64_MAX, .fetch = true};
     struct trainer *t = &r->trainer;
     struct start start;
+    struct failure unreadable = {0};
     enum status st;
     TRY(trainer_init_weights(t, (uint64_t)r->config->debug.seed));
     do {
-        TRY(start_find(&start, r->config, &search, world(r)));
+        st = start_find(&start, r->config, &search, world(r));
+        /* A checkpoint that cannot be read now may be intact. */
+        if (st == STATUS_DATA && unreadable.status) return status_restore(&unreadable);
+        TRY(st);
         st = start.folder ? load_checkpoint(r, &start) : STATUS_OK;
-        bool is_unreadable = st == STATUS_DATA || st == STATUS_IO;
-        bool falls_back = is_unreadable && start.native && !start.rewinds;
+        bool is_unusable = st == STATUS_DATA || st == STATUS_IO;
+        bool falls_back = is_unusable && start.native && !start.rewinds;
         if (!st && start.own) r->saved_step = t->steps_done;
         if (!st) st = start_finish(&start, r->config, world(r));
         search.limit = start.step;
         start_release(&start);
         if (st && !falls_back) return st;
+        if (st == STATUS_IO) status_save(&unreadable, st);
         if (st) log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
     } while (st);
     TRY(trainer_sync_weights(t));

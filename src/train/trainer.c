@@ -30,6 +30,11 @@ int64_t trainer_step_rows(const struct config *c, const struct mesh *m)
     return (int64_t)trainer_rows(c, m) * trainer_readers(m);
 }
 
+int64_t trainer_batch_rows(const struct trainer *t)
+{
+    return (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
+}
+
 int trainer_validation_tokens(const struct config *c)
 {
     return (int)(c->validation.seq_len ? c->validation.seq_len : c->training.seq_len);
@@ -413,7 +418,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
         TRY(integrity_record(&t->integrity, now.step));
     }
     trace_end(trace, "optimizer", begin);
-    int64_t rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
+    int64_t rows = trainer_batch_rows(t);
     t->steps_done++, t->rows_done += rows;
     t->tokens_seen += rows * t->batch.T;
     t->is_updating = false;
@@ -437,7 +442,7 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 void trainer_undo_skipped(struct trainer *t)
 {
     BUG_IF(!t->skips);
-    int64_t rows = (int64_t)t->batch.B * trainer_readers(&t->machine.mesh);
+    int64_t rows = trainer_batch_rows(t);
     t->steps_done--, t->skips--, t->rows_done -= rows;
     t->tokens_seen -= rows * t->batch.T;
 }

@@ -116,5 +116,7 @@ int trainer_readers(const struct mesh *m);
 /* Rows of a full optimizer step, after a batch ramp: of one reader; of all. */
 int trainer_rows(const struct config *c, const struct mesh *m);
 int64_t trainer_step_rows(const struct config *c, const struct mesh *m);
+/* Rows of all readers in the current step, or the last one. */
+int64_t trainer_batch_rows(const struct trainer *t);
 /* Length of rows in validation. */
 int trainer_validation_tokens(const struct config *c);

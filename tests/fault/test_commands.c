@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fault/trial.h"
 
+#include "hub/http.h"
 #include "hub/server.h"
 #include "system/runs.h"
 
@@ -68,6 +69,7 @@ TEST(convert_to_gguf_survives_faults) { try_convert("gguf"); }
 
 TEST(fetch_survives_faults)
 {
+    if (!http_available()) skip();
     struct scene s = begin("fetch");
     static struct server hub = {.repo = "datasets/org/name",
                                 .commit = "0123456789012345678901234567890123456789",

@@ -19,16 +19,20 @@ static const struct failpoint failpoints[] = {
 static int try_points(const struct scene *s, enum failing_scene scene)
 {
     int lost = 0;
+    bool is_known = false;
     const char *only = getenv("LLAMERO_FAULT_POINT");
     for (size_t i = 0; i < sizeof failpoints / sizeof *failpoints; i++) {
         const struct failpoint *p = &failpoints[i];
         struct tally t = {0};
+        is_known |= only && !strcmp(only, p->name);
         if (p->scene != scene || (only && strcmp(only, p->name) != 0)) continue;
         trial_run(s, p->fault, p->exit_code, &t);
         if (!t.tried) print_message("lost: %s: no call matches %s\n", p->name, p->fault), t.lost++;
         tally_add_row(&t, s->name, p->name);
         lost += t.lost;
     }
+    if (only && !is_known)
+        fail_msg("LLAMERO_FAULT_POINT=%s: no such point in failpoints.def", only);
     return lost;
 }
 

@@ -4,7 +4,7 @@
 #include "comm/launched.h"
 #include "system/runs.h"
 
-#include <ctype.h>
+#include <signal.h>
 #include <unistd.h>
 
 static struct text reason;    /* why the trial is lost */
@@ -214,9 +214,11 @@ static const char *judge_code(const struct scene *s, const char *fault, int code
     bool is_memory = strstr(fault, "malloc") || strstr(fault, "ENOMEM");
     bool is_kill = strstr(fault, "action=kill") || strstr(fault, "=KILL");
     bool is_term = strstr(fault, "action=term") || !strncmp(fault, "signal=", 7);
+    /* a signal before the program handles it */
+    bool is_default = code == 128 + SIGTERM || code == 128 + SIGINT || code == 128 + SIGUSR1;
     bool is_usual = code == 0 || code == 74 || (is_memory && code == 70) ||
-                    (is_term && (code == 75 || code == 143 || code == 130)) ||
-                    (s->ranks && code == 81) || (strstr(fault, "ENOENT") && code == 66) ||
+                    (is_term && (code == 75 || is_default)) || (s->ranks && code == 81) ||
+                    (strstr(fault, "ENOENT") && code == 66) ||
                     (strstr(fault, "flip") && (code == 65 || code == 66 || code == 78));
     /* A launcher reports a rank that it killed, or its own failure. */
     if (is_kill)

@@ -90,7 +90,7 @@ TEST(ranks_with_other_kernels_are_refused)
     enum device_cpu other[] = {DEVICE_CPU_auto, DEVICE_CPU_reference, DEVICE_CPU_auto};
     CHECK_STATUS(OK, ranks_run(3, open_with_kernels, same));
     CHECK_STATUS(CONFIG, ranks_run(3, open_with_kernels, other));
-    CHECK_MESSAGE("found: the device differs between ranks: what it computes with is \"cpu ");
+    CHECK_MESSAGE("found: the device differs between ranks: the backend is \"cpu ");
     CHECK_MESSAGE("\"cpu reference\" on rank 1 (");
 }
 

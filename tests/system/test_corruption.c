@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -63,6 +64,11 @@ static bool has_lines(const char *path, int count)
 
 TEST(flipped_bits_in_a_running_process_end_the_run_with_exit_code_83)
 {
+    struct rlimit stack;
+    if (TEST_SLOWED) skip(); /* the largest mapping would be the shadow memory of ASan */
+    CHECK(!getrlimit(RLIMIT_STACK, &stack));
+    stack.rlim_cur = 1 << 20; /* no thread's stack is the largest mapping */
+    CHECK(!setrlimit(RLIMIT_STACK, &stack));
     const char *folder = test_folder(), *config = test_path(folder, "run.toml");
     const char *dump = test_path(folder, "dump"), *log = test_path(folder, "err");
     const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";

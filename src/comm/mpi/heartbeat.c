@@ -153,8 +153,9 @@ static void observe_peers(struct heartbeat *h)
         if (h->detector.reports[rank].state != RANK_RUNNING) continue;
         if (local_peers_read_activity(h->peers, rank, &a))
             failure_detector_set_activity(&h->detector, rank, &a);
-        set_state(h, rank, ends ? RANK_ENDING : RANK_DEAD,
-                  ends ? status_exit_code(STATUS_COMM) : status);
+        bool has_code = status != -1 && WIFEXITED(status) && WEXITSTATUS(status);
+        int code = has_code ? WEXITSTATUS(status) : status_exit_code(STATUS_COMM);
+        set_state(h, rank, ends ? RANK_ENDING : RANK_DEAD, ends ? code : status);
     }
 }
 
@@ -185,11 +186,12 @@ static void report(struct heartbeat *h, enum status st)
     double until = clock_monotonic_s() + tell_s;
     activity_set_ending();
     activity_exit_in(LOCK_GRACE_S, status_exit_code(st), status_message());
+    set_state(h, h->detector.rank, RANK_ENDING, status_exit_code(st));
+    set_due(h);
+    send_all(h); /* before the log, whose lock may be held */
     log_failure(st);
     if (st == STATUS_HANG) failure_detector_log_ranks(&h->detector);
     activity_exit_in(0, 0, NULL);
-    set_state(h, h->detector.rank, RANK_ENDING, status_exit_code(st));
-    set_due(h);
     while (!send_all(h) && clock_monotonic_s() < until) {
     }
     h->end(status_exit_code(st));

@@ -540,7 +540,10 @@ void mpi_close(struct comm *world, enum status how)
     }
     free(g->gathered);
     free(g);
-    engine_free(e);
+    if (is_good)
+        engine_free(e);
+    else
+        progress_close(e->progress); /* MPI may still write to the heartbeat's buffers */
     *world = (struct comm){0};
 }
 

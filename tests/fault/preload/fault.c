@@ -254,10 +254,13 @@ static enum action act_on(enum call call, const char *object, const char *other,
         return got_;                                                                               \
     } while (0)
 
+/* O_TMPFILE contains the bit of O_DIRECTORY. */
+static bool takes_mode(int flags) { return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; }
+
 int openat(int folder, const char *path, int flags, ...)
 {
     unsigned mode = 0;
-    if (flags & (O_CREAT | O_TMPFILE)) {
+    if (takes_mode(flags)) {
         va_list ap;
         va_start(ap, flags);
         mode = va_arg(ap, unsigned);
@@ -270,7 +273,7 @@ int openat(int folder, const char *path, int flags, ...)
 int open(const char *path, int flags, ...)
 {
     unsigned mode = 0;
-    if (flags & (O_CREAT | O_TMPFILE)) {
+    if (takes_mode(flags)) {
         va_list ap;
         va_start(ap, flags);
         mode = va_arg(ap, unsigned);
