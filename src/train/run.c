@@ -153,7 +153,7 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
         inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape->V);
-    if (r->reads) TRY(loader_open(&r->loader, &options));
+    TRY(comm_agree(world(r), r->reads ? loader_open(&r->loader, &options) : STATUS_OK));
     return STATUS_OK;
 }
 
@@ -186,7 +186,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
     TRY(comm_agree(world_group, inputs_open_tokenizer(c, r->is_main, &r->tokenizer)));
     TRY(rank_check_inputs(c, r->tokenizer, world_group));
     TRY(comm_agree(world_group, resolve_model(r, machine, &shape)));
-    TRY(comm_agree(world_group, open_trainer(r, machine, &shape)));
+    TRY(open_trainer(r, machine, &shape));
     TRY(rank_check_data(c, r->loader, world_group));
     open_stop(r);
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
