@@ -14,6 +14,7 @@
  *   action  fail: return errno without doing anything
  *           after: do it, then return errno (a server's reply that was lost)
  *           short: half of the bytes of a read or write
+ *           full: the first call is short, the others fail, as on a disk that becomes full
  *           flip: one bit of the bytes that are read or written
  *           kill, term: the process gets SIGKILL, SIGTERM before the call
  *           delay: sleep for `ms` before the call
@@ -92,8 +93,8 @@ static const char *const call_names[] = {
     X(ENODEV)                                                                                      \
     X(ENOMEM)
 
-enum action { NONE, FAIL, AFTER, SHORT, FLIP, KILL, TERM, DELAY };
-static const char *const action_names[] = {"none", "fail", "after", "short",
+enum action { NONE, FAIL, AFTER, SHORT, FULL, FLIP, KILL, TERM, DELAY };
+static const char *const action_names[] = {"none", "fail", "after", "short", "full",
                                            "flip", "kill", "term",  "delay"};
 
 static struct {
@@ -242,6 +243,7 @@ static enum action act_on(enum call call, const char *object, const char *other,
         syscall(SYS_nanosleep, &pause, NULL);
     }
     errno = before;
+    if (fault.action == FULL) return n == fault.nth ? SHORT : FAIL;
     return fault.action;
 }
 
