@@ -400,12 +400,10 @@ static enum status run_steps(struct training_run *r)
         TRY(agree_on_requests(r, spikes, &due));
         bool stops = r->stop.signal && done < last;
         if (!stops) TRY(check_collectives(r, due.save));
-        if (due.roll_back) {
-            TRY(roll_back(r, &s));
-            interval = (struct interval){.begin_s = clock_monotonic_s()};
-        }
+        if (due.roll_back) TRY(roll_back(r, &s));
         if (stops) return STATUS_REQUEUE;
         if (done < last && due.save && t->steps_done == done) TRY(save_or_roll_back(r, &s));
+        if (t->steps_done < done) interval = (struct interval){.begin_s = clock_monotonic_s()};
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only &&
         (t->steps_done > begin || r->saved_step < 0))
