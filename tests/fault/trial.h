@@ -41,7 +41,7 @@ enum { ANY_CODE = -1 };
 bool trial_run(const struct scene *s, const char *fault, int exit_code, struct tally *t);
 
 /* Runs the command under a fault, from what its output holds, without judging; returns whether the
- * fault happened (false for signals). */
+ * fault happened, and for a signal whether SIGKILL ended the command. */
 bool trial_interrupt(const struct scene *s, const char *fault);
 
 /* Trials of "FAULT,nth=n" for every n of the run, or for as many as LLAMERO_FAULT_POINTS times
