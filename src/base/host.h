@@ -4,6 +4,6 @@
 
 #include <stddef.h>
 
-/* Fills the buffer with the host's name, cut off to fit, and with zeros, so that the ranks of a host
+/* Fills the buffer with the host's name, cut off to fit, and with zeros, so that ranks of a host
  * have the same bytes.  "": unknown. */
 void host_name(char *name, size_t size);

@@ -154,8 +154,8 @@ static enum status compare_ranks(const struct integrity *g, const struct comm *c
 }
 
 /* Takes this rank's fingerprint; compares whole shards with the replicas', and replicated
- * parameters with other ranks'.  Every
- * rank takes part in all comparisons; the first failure counts. */
+ * parameters with other ranks'.  Every rank takes part in all comparisons; the first failure
+ * counts. */
 static enum status compare_all(struct integrity *g, int64_t step)
 {
     struct failure first = {0};

@@ -157,7 +157,7 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     return STATUS_OK;
 }
 
-/* A rank's shard of the state takes a slow disk that long; the first save measures it. */
+/* Estimates a save at 100 MB/s until the first one is measured. */
 static void open_stop(struct training_run *r)
 {
     const double bytes_per_second = 1e8;
