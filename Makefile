@@ -37,11 +37,12 @@ MPI_LIBS := $(filter -L% -l% -Wl%,$(MPI_SHOW))
 MPI_CFLAGS := $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SHOW)))
 HAS_MPI := $(if $(MPI_LIBS),1,0)
 
-# libcurl, for hf:// paths, is optional: HUB=0 leaves it out.
 hash  := \#
 finds  = $(shell echo '$(hash)include <$(1)>' | $(CC) -E -xc $(2) - >/dev/null 2>&1 && echo 1)
 # Where 3 is not supported, glibc warns.
 FORTIFY := $(if $(call finds,stdio.h,-O1 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3),3,2)
+
+# libcurl, for hf:// paths, is optional: HUB=0 leaves it out.
 ifneq ($(HUB),0)
 HUB_LIBS := $(if $(call finds,curl/curl.h),-lcurl)
 endif

@@ -76,8 +76,7 @@ void activity_end(void)
 {
     if (role != WORKING) return;
     activity_set_limits(0, 0);
-    SET(phase, ACTIVITY_starting);
-    SET(step, 0);
+    SET(phase, ACTIVITY_closing);
     role = IDLE;
 }
 

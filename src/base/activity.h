@@ -24,7 +24,8 @@
     X(reporting, "writing metrics", true)                                                          \
     X(preparing, "opening validation data", true)                                                  \
     X(validating, "validation", false)                                                             \
-    X(saving, "saving a checkpoint", true)
+    X(saving, "saving a checkpoint", true)                                                         \
+    X(closing, "closing", true)
 
 enum activity_phase {
 #define X(name, text, slow) ACTIVITY_##name,
@@ -48,8 +49,8 @@ struct activity {
     uint64_t bytes;       /* of one rank's part of it */
 };
 
-/* Makes the calling thread the working thread, in phase `starting`.  activity_end ends that, and
- * removes the limits. */
+/* Makes the calling thread the working thread, in phase `starting`.  activity_end ends that, in
+ * phase `closing`, and removes the limits. */
 void activity_begin(void);
 void activity_end(void);
 /* Makes the calling thread, unless it is the working thread, a helper: its ticks count while the

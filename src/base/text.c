@@ -61,6 +61,15 @@ void text_addf(struct text *t, const char *fmt, ...)
     va_end(ap);
 }
 
+char *text_trimmed(const char *string)
+{
+    static const char white[] = " \t\r\n";
+    string += strspn(string, white);
+    size_t n = strlen(string);
+    while (n && strchr(white, string[n - 1])) n--;
+    return heap_string(string, n);
+}
+
 size_t text_utf8_length(const unsigned char *at, const unsigned char *end)
 {
     static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};

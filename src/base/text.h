@@ -25,6 +25,9 @@ void text_adds(struct text *t, const char *string);
 void text_addf(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_addv(struct text *t, const char *fmt, va_list args) __attribute__((format(printf, 2, 0)));
 
+/* A heap copy without leading and trailing whitespace. */
+char *text_trimmed(const char *string);
+
 /* Bytes of the UTF-8 character (RFC 3629) at `at`; 0 if it is invalid. */
 size_t text_utf8_length(const unsigned char *at, const unsigned char *end);
 bool text_is_utf8(const char *bytes, size_t len);

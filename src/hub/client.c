@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "hub/s3_role.h"
 #include "hub/url.h"
 #include "hub/xml.h"
 
@@ -84,10 +85,42 @@ static enum status receive_body(void *context, const struct http_response *a, co
     return t->sink->append(t->sink, bytes, len);
 }
 
+static void wait_before_retry(void *context, double seconds)
+{
+    const struct client *c = context;
+    const struct hub_settings *s = c->settings;
+    double end = clock_monotonic_s() + seconds;
+    if (s->wait) {
+        s->wait(s->context, seconds);
+        return;
+    }
+    /* A signal or a cancellation ends it early, and http_send then fails. */
+    for (double left; (left = end - clock_monotonic_s()) > 0;) {
+        double now = c->cancel && left > 0.1 ? 0.1 : left;
+        struct timespec t = {.tv_sec = (time_t)now, .tv_nsec = (long)((now - floor(now)) * 1e9)};
+        bool interrupted = nanosleep(&t, NULL) != 0;
+        if (c->cancel ? atomic_load(c->cancel) : interrupted) return;
+    }
+}
+
+/* The credentials of one request: the settings' own, or a copy of those of its role.  `keys` is
+ * released by the caller. */
+static enum status find_signer(struct client *c, struct s3_keys *keys, struct http_signer *g)
+{
+    const struct hub_settings *s = c->settings;
+    const struct s3_call call = {.cancel = c->cancel, .wait = wait_before_retry, .context = c};
+    *g = s->signer;
+    if (!s->role) return STATUS_OK;
+    TRY(s3_role_keys(s->role, &call, keys));
+    g->key_id = keys->key_id, g->secret = keys->secret, g->session_token = keys->session_token;
+    return STATUS_OK;
+}
+
 /* One attempt: follows redirects until a final response.  A redirect of anything but a GET must
  * keep the method (307, 308); an object store's would need another signature. */
 static enum status send_once(struct client *c, const struct client_request *q,
-                             struct http_response *a, bool *redirected_off)
+                             const struct http_signer *g, struct http_response *a,
+                             bool *redirected_off)
 {
     const struct hub_settings *s = c->settings;
     struct text url = {0}, location = {0};
@@ -101,7 +134,7 @@ static enum status send_once(struct client *c, const struct client_request *q,
         struct http_request r = {.url = url.data,
                                  .method = q->method,
                                  .token = ours && !s->is_s3 ? s->token : NULL,
-                                 .signer = s->is_s3 && s->signer.key_id ? &s->signer : NULL,
+                                 .signer = s->is_s3 && g->key_id ? g : NULL,
                                  .headers = same_origin ? q->headers : NULL,
                                  .body = q->body,
                                  .from = q->sink ? q->sink->have : 0,
@@ -148,6 +181,34 @@ static bool is_retryable(const struct http_response *a, bool redirected_off)
     return a->status >= 500 || (redirected_off && a->status == 403);
 }
 
+/* Temporary credentials that ended before the time they gave, or that were used after it. */
+static bool has_expired(const struct http_response *a)
+{
+    return a->status >= 400 &&
+           (!strcmp(a->code, "ExpiredToken") || !strcmp(a->code, "TokenRefreshRequired"));
+}
+
+/* 401 or 403 */
+static enum status fail_s3_access(const struct hub_settings *s, int status, const char *what,
+                                  const char *reason)
+{
+    struct text from = {0};
+    if (s->role) s3_role_describe(s->role, &from);
+    if (!s->role) text_adds(&from, s->token_from);
+    if (s->signer.key_id || (s->role && !s3_role_is_absent(s->role)))
+        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                    "%s: HTTP %d%s: the credentials in %s have no access", what, status, reason,
+                    from.data);
+    else
+        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                    "%s: HTTP %d%s: the request was not signed%s%s: set AWS_ACCESS_KEY_ID and "
+                    "AWS_SECRET_ACCESS_KEY, or create ~/.aws/credentials",
+                    what, status, reason, from.len ? ", as no credentials were found: " : "",
+                    from.data);
+    text_release(&from);
+    return STATUS_CONFIG;
+}
+
 static enum status fail_s3_response(const struct client *c, const struct http_response *a,
                                     const char *what, const char *reason)
 {
@@ -156,14 +217,10 @@ static enum status fail_s3_response(const struct client *c, const struct http_re
     if (is_other_region && a->status != 404)
         FAIL(CONFIG, "%s: HTTP %d%s: the bucket is in the region %s: set AWS_REGION=%s", what,
              a->status, reason, a->region, a->region);
-    if ((a->status == 401 || a->status == 403) && !s->signer.key_id)
-        FAIL(CONFIG,
-             "%s: HTTP %d%s: the request was not signed: set AWS_ACCESS_KEY_ID and "
-             "AWS_SECRET_ACCESS_KEY, or create ~/.aws/credentials",
-             what, a->status, reason);
-    if (a->status == 401 || a->status == 403)
-        FAIL(CONFIG, "%s: HTTP %d%s: the credentials in %s have no access", what, a->status, reason,
-             s->token_from);
+    if (has_expired(a))
+        FAIL(CONFIG, "%s: HTTP %d%s: the credentials have expired; renew them", what, a->status,
+             reason);
+    if (a->status == 401 || a->status == 403) return fail_s3_access(s, a->status, what, reason);
     if (a->status == 404) FAIL(MISSING, "%s: HTTP 404%s", what, reason);
     FAIL(IO, "%s: HTTP %d%s", what, a->status, reason);
 }
@@ -205,32 +262,35 @@ static enum status fail_response(const struct client *c, const struct http_respo
     FAIL(IO, "%s: HTTP %d%s: %.*s", what, a->status, reason, url_bytes, q->url);
 }
 
-static void wait_before_retry(const struct client *c, double seconds)
+/* Signs and sends one attempt; notes credentials that the store calls expired. */
+static enum status send_signed(struct client *c, const struct client_request *q,
+                               struct http_response *a, bool *redirected_off)
 {
-    const struct hub_settings *s = c->settings;
-    double end = clock_monotonic_s() + seconds;
-    if (s->wait) {
-        s->wait(s->context, seconds);
-        return;
-    }
-    /* A signal or a cancellation ends it early, and http_send then fails. */
-    for (double left; (left = end - clock_monotonic_s()) > 0;) {
-        double now = c->cancel && left > 0.1 ? 0.1 : left;
-        struct timespec t = {.tv_sec = (time_t)now, .tv_nsec = (long)((now - floor(now)) * 1e9)};
-        bool interrupted = nanosleep(&t, NULL) != 0;
-        if (c->cancel ? atomic_load(c->cancel) : interrupted) return;
-    }
+    struct s3_role *role = c->settings->role;
+    struct s3_keys keys = {0};
+    struct http_signer g;
+    enum status st = STATUS_OK;
+    TRY_OUT(find_signer(c, &keys, &g));
+    TRY_OUT(send_once(c, q, &g, a, redirected_off));
+    if (c->settings->is_s3 && !is_success(a)) read_s3_error(a);
+    if (role && keys.key_id && has_expired(a)) s3_role_reject(role, keys.key_id);
+out:
+    s3_keys_release(&keys);
+    return st;
 }
 
 enum status client_send(struct client *c, const struct client_request *q, struct http_response *a)
 {
-    bool redirected_off = false;
+    bool redirected_off = false, refreshed = false;
     uint64_t most = q->sink ? q->sink->have : 0; /* a sink that starts over makes no progress */
     for (int tries = 1;; tries++) {
-        TRY(send_once(c, q, a, &redirected_off));
+        TRY(send_signed(c, q, a, &redirected_off));
         if (is_success(a)) return STATUS_OK;
-        if (c->settings->is_s3) read_s3_error(a);
-        if (q->sink && q->sink->have > most) most = q->sink->have, tries = 1;
+        if (q->sink && q->sink->have > most) most = q->sink->have, tries = 1, refreshed = false;
+        if (c->settings->role && has_expired(a) && !refreshed) {
+            refreshed = true, tries--;
+            continue;
+        }
         if (!is_retryable(a, redirected_off) || tries == MAX_TRIES || c->settings->once)
             return fail_response(c, a, q);
         if (a->status == 416 && q->sink) TRY(q->sink->restart(q->sink));

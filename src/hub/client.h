@@ -2,7 +2,9 @@
  * the Hub's redirects.
  *
  * Token    Sent to the configured endpoint only, never to hosts that it redirects to.
- * Signing  Requests to an object store are signed (SigV4) with the settings' credentials, if any.
+ * Signing  Requests to an object store are signed (SigV4) with the settings' credentials or those
+ *          of their role, if any.  If the store calls those of a role expired, they are refreshed
+ *          and the request is sent once more.
  * Retries  408, 416, 429, 5xx, S3's RequestTimeout, broken connections, and a 403 from a host
  *          redirected to, whose signed URL may have expired: up to 5 attempts without progress,
  *          with Retry-After or exponential backoff between them.  So a request's effect may happen

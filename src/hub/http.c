@@ -7,6 +7,7 @@
 #include "base/text.h"
 
 #include <curl/curl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,6 +233,9 @@ static bool set_options(CURL *c, struct http_transfer *e, char *error, struct cu
     ok &= !curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     ok &= !curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     ok &= set_method(c, e);
+    if (r->is_direct) ok &= !curl_easy_setopt(c, CURLOPT_PROXY, "");
+    if (r->timeout_s > 0)
+        ok &= !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)ceil(r->timeout_s * 1000));
     if (r->from) ok &= !curl_easy_setopt(c, CURLOPT_RANGE, range);
     for (const char *const *h = r->headers; h && *h; h++)
         *headers = curl_slist_append(*headers, *h);

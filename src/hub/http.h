@@ -55,6 +55,8 @@ struct http_request {
                            size_t len);
     void *context;
     const atomic_bool *cancel; /* ends the request with REQUEUE; NULL: a caught signal does */
+    double timeout_s;          /* of the whole request; 0: only stalling ends it */
+    bool is_direct;            /* never through a proxy */
 };
 
 enum status http_open(struct http **out) __attribute__((weak));

@@ -364,7 +364,9 @@ static enum status find_path(const struct hub_settings *settings, const struct h
     struct text t = {0};
     char commit[COMMIT_HEX], *folder = NULL;
     enum status st = STATUS_OK;
-    if (hub_path_cached_commit(p, settings->cache, commit))
+    st = hub_path_cached_commit(p, settings->cache, commit);
+    if (st == STATUS_IO) goto out;
+    if (st)
         FAIL_OUT(MISSING, "%s: not in the cache %s%s (%s)", p->name, settings->cache,
                  settings->offline ? ", and HF_HUB_OFFLINE forbids downloading" : "",
                  status_message());

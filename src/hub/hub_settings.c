@@ -3,48 +3,24 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "hub/env.h"
+#include "hub/s3_role.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-
-const char *hub_settings_env(const char *name)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : NULL;
-}
 
 static char *copy_string(const char *text) { return heap_string(text, strlen(text)); }
 
-bool hub_settings_env_is_true(const char *name)
-{
-    static const char *const yes[] = {"1", "ON", "YES", "TRUE"};
-    const char *value = hub_settings_env(name);
-    for (size_t i = 0; value && i < sizeof yes / sizeof *yes; i++)
-        if (!strcasecmp(value, yes[i])) return true;
-    return false;
-}
-
 bool hub_settings_offline(void)
 {
-    return hub_settings_env_is_true("HF_HUB_OFFLINE") ||
-           hub_settings_env_is_true("TRANSFORMERS_OFFLINE");
-}
-
-char *hub_settings_trimmed(const char *text)
-{
-    static const char white[] = " \t\r\n";
-    text += strspn(text, white);
-    size_t n = strlen(text);
-    while (n && strchr(white, text[n - 1])) n--;
-    return heap_string(text, n);
+    return env_is_true("HF_HUB_OFFLINE") || env_is_true("TRANSFORMERS_OFFLINE");
 }
 
 /* $HF_HOME, $XDG_CACHE_HOME/huggingface or ~/.cache/huggingface; heap; NULL: none is set. */
 static char *hf_home(void)
 {
-    const char *own = hub_settings_env("HF_HOME"), *cache = hub_settings_env("XDG_CACHE_HOME");
-    const char *user = hub_settings_env("HOME");
+    const char *own = env_find("HF_HOME"), *cache = env_find("XDG_CACHE_HOME");
+    const char *user = env_find("HOME");
     if (own) return copy_string(own);
     if (cache) return file_join(cache, "huggingface");
     return user ? file_join(user, ".cache/huggingface") : NULL;
@@ -52,13 +28,13 @@ static char *hf_home(void)
 
 static enum status read_token(struct hub_settings *s, const char *folder)
 {
-    const char *token = hub_settings_env("HF_TOKEN"), *given = hub_settings_env("HF_TOKEN_PATH");
+    const char *token = env_find("HF_TOKEN"), *given = env_find("HF_TOKEN_PATH");
     struct text content = {0};
     char *path = given ? copy_string(given) : folder ? file_join(folder, "token") : copy_string("");
     enum status st = STATUS_OK;
     s->token_from = token ? "HF_TOKEN" : given ? "the file of HF_TOKEN_PATH" : "$HF_HOME/token";
     if (!token && path[0] && file_exists(path)) TRY_OUT(file_read(path, 4096, &content));
-    s->token = hub_settings_trimmed(token ? token : content.data ? content.data : "");
+    s->token = text_trimmed(token ? token : content.data ? content.data : "");
     for (const char *at = s->token; *at; at++)
         if (*at <= ' ' || *at > '~') FAIL_OUT(DATA, "%s: not a valid token", s->token_from);
 out:
@@ -69,11 +45,10 @@ out:
 
 enum status hub_settings_read(struct hub_settings *s)
 {
-    const char *cache = hub_settings_env("HF_HUB_CACHE"),
-               *endpoint = hub_settings_env("HF_ENDPOINT");
+    const char *cache = env_find("HF_HUB_CACHE"), *endpoint = env_find("HF_ENDPOINT");
     char *folder = hf_home();
     enum status st = STATUS_OK;
-    if (!cache) cache = hub_settings_env("HUGGINGFACE_HUB_CACHE");
+    if (!cache) cache = env_find("HUGGINGFACE_HUB_CACHE");
     *s = (struct hub_settings){.endpoint =
                                    copy_string(endpoint ? endpoint : "https://huggingface.co")};
     for (size_t n = strlen(s->endpoint); n && s->endpoint[n - 1] == '/';) s->endpoint[--n] = 0;
@@ -97,5 +72,6 @@ void hub_settings_release(struct hub_settings *s)
     free((char *)s->signer.secret);
     free((char *)s->signer.session_token);
     free((char *)s->signer.region);
+    s3_role_free(s->role);
     *s = (struct hub_settings){0};
 }

@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 
+struct s3_role;
+
 struct hub_settings {
     char *endpoint;         /* HF_ENDPOINT, default https://huggingface.co; no trailing slash */
     char *cache;            /* HF_HUB_CACHE, default $HF_HOME/hub or ~/.cache/huggingface/hub */
@@ -16,7 +18,8 @@ struct hub_settings {
     const char *token_from; /* for messages: HF_TOKEN, or which file */
     bool offline;           /* HF_HUB_OFFLINE */
     bool is_s3;
-    struct http_signer signer; /* S3: owned; key_id NULL: requests are not signed */
+    struct http_signer signer; /* S3: owned; key_id NULL: as `role`, else not signed */
+    struct s3_role *role;      /* S3: temporary credentials; owned; NULL: none */
     bool once;                 /* fail at the first error instead of trying again */
     /* Waits before a request is retried; NULL: sleeps. */
     void (*wait)(void *context, double seconds);
@@ -28,9 +31,4 @@ struct hub_settings {
 enum status hub_settings_read(struct hub_settings *s);
 void hub_settings_release(struct hub_settings *s);
 
-/* The variable's value; NULL: unset or empty. */
-const char *hub_settings_env(const char *name);
-bool hub_settings_env_is_true(const char *name); /* 1, ON, YES or TRUE */
-bool hub_settings_offline(void);                 /* HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE */
-/* A heap copy without leading and trailing whitespace. */
-char *hub_settings_trimmed(const char *text);
+bool hub_settings_offline(void); /* HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE */

@@ -56,9 +56,9 @@ TEST(activity_is_the_working_threads)
     activity_set_step(4);
     CHECK(now().step == 4);
     activity_end();
-    CHECK(now().step == 0 && now().limit_s == 0);
+    CHECK(now().step == 4 && now().phase == ACTIVITY_closing && now().limit_s == 0);
     activity_set_step(5);
-    CHECK(now().step == 0);
+    CHECK(now().step == 4);
 }
 
 TEST(activity_has_a_limit_for_each_kind_of_phase)

@@ -38,6 +38,17 @@ TEST(text_reserve_makes_room_for_the_bytes_and_a_nul)
     text_release(&t);
 }
 
+TEST(text_trimmed_copies_without_outer_whitespace)
+{
+    static const char *const cases[][2] = {
+        {"", ""}, {" \t\r\n", ""}, {"a b", "a b"}, {"\n a\tb \r\n", "a\tb"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *copy = text_trimmed(cases[i][0]);
+        CHECK(!strcmp(copy, cases[i][1]));
+        free(copy);
+    }
+}
+
 TEST(text_distance_counts_edits)
 {
     CHECK(text_distance("", "") == 0 && text_distance("", "abc") == 3);

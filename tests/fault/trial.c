@@ -33,18 +33,23 @@ static void clear_output(const struct scene *s)
     unlink(s->report);
 }
 
-/* Runs the scene's command; fault NULL: without one. */
+/* Runs the scene's command; fault NULL: without one.  "signal=NAME,after=SECONDS" may be followed
+ * by ";" and a fault. */
 static int run_scene(const struct scene *s, const char *fault, struct text *err)
 {
     const char *program = getenv("LLAMERO"), *library = getenv("LLAMERO_PRELOAD");
     char preload[600], spec[600], report[600];
     const char *words[SCENE_WORDS + 12] = {"env", "OMP_WAIT_POLICY=passive", "timeout", "100"};
-    char name[16] = "", seconds[32] = "";
+    char name[16] = "", seconds[32] = "", limit[32];
     int n = s->ranks ? 2 : 4; /* launched_command has a time limit of its own */
-    if (fault && sscanf(fault, "signal=%15[A-Z0-9],after=%31s", name, seconds) == 2) {
+    snprintf(limit, sizeof limit, "%d", s->timeout_s ? s->timeout_s : 100);
+    if (!s->ranks) words[n - 1] = limit;
+    if (fault && sscanf(fault, "signal=%15[A-Z0-9],after=%31[0-9.]", name, seconds) == 2) {
         words[n - 1] = "--preserve-status", words[n++] = "-s", words[n++] = name;
         words[n++] = seconds;
-    } else if (fault) {
+        fault = strchr(fault, ';') ? strchr(fault, ';') + 1 : NULL;
+    }
+    if (fault) {
         if (!s->ranks) words[n++] = "env";
         CHECK(library && *library);
         snprintf(preload, sizeof preload, "LD_PRELOAD=%s", library);
@@ -188,6 +193,18 @@ static bool read_report(const char *path, char *object, size_t size)
     return fired;
 }
 
+int trial_run_once(const struct scene *s, const char *fault, int *fired, struct text *err)
+{
+    struct text t = {0};
+    unlink(s->report);
+    int code = run_scene(s, fault, err);
+    *fired = 0;
+    if (file_exists(s->report)) read_all(s->report, &t);
+    for (const char *at = t.len ? t.data : ""; (at = strstr(at, "fired ")); at += 6) ++*fired;
+    text_release(&t);
+    return code;
+}
+
 bool trial_interrupt(const struct scene *s, const char *fault)
 {
     char object[512];
@@ -206,7 +223,9 @@ static bool names_object(const char *err, const char *object)
     if (!strncmp(object, "/proc", 5) || !strncmp(object, "/sys", 4)) return true;
     snprintf(name, sizeof name, "%s", slash + 1);
     char *tmp = strstr(name, ".tmp");
+    if (!tmp) tmp = strstr(name, ".llamero-tmp");
     if (tmp) *tmp = 0;
+    if (strstr(name, ".link-")) return strstr(err, "/snapshots/"); /* to a blob of the cache */
     return strstr(err, name);
 }
 
@@ -219,6 +238,7 @@ static const char *judge_code(const struct scene *s, const char *fault, int code
     bool is_default = code == 128 + SIGTERM || code == 128 + SIGINT || code == 128 + SIGUSR1;
     bool is_usual = code == 0 || code == 74 || (is_memory && code == 70) ||
                     (is_term && (code == 75 || is_default)) || (s->ranks && code == 81) ||
+                    (strstr(fault, "call=mpi") && code == 82) ||
                     (strstr(fault, "ENOENT") && code == 66) ||
                     (strstr(fault, "flip") && (code == 65 || code == 66 || code == 78));
     /* A launcher reports a rank that it killed, or its own failure. */
@@ -334,11 +354,17 @@ void tally_report(const struct tally *t, const char *scene, const char *fault)
 
 void scene_train(struct scene *s, int ranks, const char *settings)
 {
+    scene_train_for(s, ranks, settings, 100);
+}
+
+void scene_train_for(struct scene *s, int ranks, const char *settings, int timeout_s)
+{
     *s = (struct scene){.name = ranks < 2    ? "train"
                                 : ranks == 2 ? "train, 2 ranks"
                                              : "train, 4 ranks",
                         .folder = test_folder(),
-                        .ranks = ranks < 2 ? 0 : ranks};
+                        .ranks = ranks < 2 ? 0 : ranks,
+                        .timeout_s = timeout_s};
     const char *corpus = test_path(s->folder, "corpus.txt");
     const char *config = test_path(s->folder, "c.toml");
     struct text dump = {0}, words = {0};

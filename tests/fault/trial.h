@@ -20,6 +20,7 @@ struct scene {
     const char *output;             /* what the command writes: a folder or a prefix's folder */
     const char *words[SCENE_WORDS]; /* of the command, after the program; NULL: end */
     int ranks;                      /* of a launcher; 0: none */
+    int timeout_s;                  /* without a launcher; 0: 100 */
     bool makes_folder;              /* the output folder exists before the command runs */
     const char *start;              /* what `output` holds before each run; NULL: nothing */
     /* Set by scene_open. */
@@ -44,6 +45,11 @@ bool trial_run(const struct scene *s, const char *fault, int exit_code, struct t
  * fault happened, and for a signal whether SIGKILL ended the command. */
 bool trial_interrupt(const struct scene *s, const char *fault);
 
+/* Runs the command, from what its output holds, under a fault, a signal, or both:
+ * "signal=NAME,after=SECONDS;FAULT".  Returns its exit code; *fired: how often the fault happened.
+ */
+int trial_run_once(const struct scene *s, const char *fault, int *fired, struct text *err);
+
 /* Trials of "FAULT,nth=n" for every n of the run, or for as many as LLAMERO_FAULT_POINTS times
  * `share` says; adds a row to the table and fails the test if one was lost. */
 void trial_every(const struct scene *s, const char *fault, double share);
@@ -63,3 +69,5 @@ void tally_report(const struct tally *t, const char *scene, const char *fault);
 /* A scene that trains a tiny model for 6 steps and saves every 2, on 1 rank without a launcher, or
  * with one.  `settings` are separated by spaces. */
 void scene_train(struct scene *s, int ranks, const char *settings);
+/* The same with a time limit for each run on 1 rank; scene_train: 100 s. */
+void scene_train_for(struct scene *s, int ranks, const char *settings, int timeout_s);

@@ -1,8 +1,11 @@
 /* s3.c (fuzz) -- responses of an untrusted object store: lists of objects and errors; and AWS's
- * configuration files and s3:// paths. */
+ * configuration files and s3:// paths; credentials of a metadata service or a process. */
 // SPDX-License-Identifier: Apache-2.0
+#include "hub/s3_keys.h"
 #include "hub/s3_listing.h"
-#include "hub/s3_settings.h"
+#include "hub/s3_process.h"
+#include "hub/s3_profile.h"
+#include "hub/s3_source.h"
 #include "hub/xml.h"
 
 #include <stdlib.h>
@@ -16,9 +19,27 @@ static void read_settings(const char *text)
                                        "services.s3.endpoint_url"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         bool found = false;
-        free(s3_settings_find(text, "default", keys[i], &found));
-        free(s3_settings_find(text, "p", keys[i], &found));
+        free(s3_profile_find(text, "default", keys[i], &found));
+        free(s3_profile_find(text, "p", keys[i], &found));
     }
+}
+
+static void read_credentials(const char *text, size_t size)
+{
+    struct text json = {0};
+    struct s3_keys k = {0};
+    double seconds;
+    text_add(&json, text, size);
+    if (!s3_keys_parse(&json, "fuzz", &k)) BUG_IF(!k.key_id[0] || !s3_keys_is_printable(k.secret));
+    s3_keys_release(&k);
+    if (!s3_keys_parse_process(&json, "fuzz", &k)) BUG_IF(!k.key_id[0] || !k.session_token);
+    s3_keys_release(&k);
+    if (s3_keys_parse_time(text, &seconds)) BUG_IF(!(seconds > -1e6 && seconds < 1e12));
+    char **words = s3_process_split(text);
+    for (size_t i = 0; words && words[i]; i++) free(words[i]);
+    free(words);
+    if (s3_source_is_allowed(text)) BUG_IF(strncmp(text, "http", 4));
+    text_release(&json);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -41,6 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     listing_parse(&again, text);
     read_settings(text);
+    read_credentials(text, size);
     text_clear(&t);
     xml_escape(&t, text);
     listing_release(&again);

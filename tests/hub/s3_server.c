@@ -80,7 +80,7 @@ static void add_canonical_headers(struct text *t, const struct s3_request *r, co
     }
 }
 
-static bool is_signed(const struct s3_server *s, const struct s3_request *r)
+static bool is_signed(struct s3_server *s, const struct s3_request *r)
 {
     char auth[1024], hash[128], date[64], names[512] = "", scope[128] = "", have[80] = "";
     char hex[DIGEST_HEX], key[128], day[16], session[256];
@@ -99,7 +99,10 @@ static bool is_signed(const struct s3_server *s, const struct s3_request *r)
     char *slash = strchr(scope, '/');
     if (!slash || strlen(date) != 16) return false;
     *slash++ = 0;
-    if (strcmp(scope, S3_KEY_ID) || strcmp(session, s->session ? s->session : "")) return false;
+    bool is_next = s->next_session && !strcmp(session, s->next_session);
+    s->num_next += is_next;
+    if (!is_next && strcmp(session, s->session ? s->session : "")) return false;
+    if (strcmp(scope, S3_KEY_ID)) return false;
     if (!strstr(names, "host") || !strstr(names, "x-amz-content-sha256") ||
         !strstr(names, "x-amz-date") || (s->session && !strstr(names, "x-amz-security-token")))
         return false;
@@ -385,6 +388,7 @@ static bool send_fault(int fd, enum s3_fault fault)
     case S3_FAULT_SLOW_DOWN: answer_error(fd, 503, "SlowDown", ""); return true;
     case S3_FAULT_DROP: return true;
     case S3_FAULT_DENIED: answer_error(fd, 403, "AccessDenied", ""); return true;
+    case S3_FAULT_EXPIRED: answer_error(fd, 400, "ExpiredToken", ""); return true;
     case S3_FAULT_OTHER:
         answer_error(fd, 301, "PermanentRedirect", "x-amz-bucket-region: eu-north-1\r\n");
         return true;
@@ -398,6 +402,7 @@ static void handle(struct s3_server *s, int fd, struct s3_request *r, enum s3_ki
                    enum s3_fault fault)
 {
     if (fault == S3_FAULT_CORRUPT && r->http.body.len) r->http.body.data[0] ^= 1;
+    if (fault == S3_FAULT_EXPIRED) s->session = s->next_session;
     if (send_fault(fd, fault)) return;
     if (!is_signed(s, r)) {
         s->num_bad_signatures++;

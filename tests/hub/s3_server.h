@@ -24,7 +24,8 @@ enum s3_fault {
     S3_FAULT_OTHER,      /* 301, the bucket is in another region */
     S3_FAULT_IN_BODY,    /* 200 with an <Error> */
     S3_FAULT_CORRUPT,    /* the bytes that arrive are not those that were sent */
-    S3_FAULT_MALFORMED   /* 200 with broken XML */
+    S3_FAULT_MALFORMED,  /* 200 with broken XML */
+    S3_FAULT_EXPIRED     /* 400 ExpiredToken, from now on for `session`, but not next_session */
 };
 
 enum { S3_OBJECTS = 128, S3_PARTS = 32, S3_FAULTS = 16, S3_KINDS = 4 };
@@ -41,6 +42,7 @@ struct s3_object {
 struct s3_server {
     /* Set by the test. */
     const char *session;                       /* required token; NULL: none */
+    const char *next_session;                  /* accepted, too; NULL: none */
     bool is_public;                            /* unsigned requests are accepted */
     int page;                                  /* entries per page of a list; 0: all */
     enum s3_fault faults[S3_KINDS][S3_FAULTS]; /* of the first requests of each kind */
@@ -49,7 +51,8 @@ struct s3_server {
     struct s3_object objects[S3_OBJECTS];
     int num_objects;
     atomic_int counts[S3_KINDS], num_requests, num_bad_signatures, num_aborted;
-    struct text log; /* "METHOD /target [Range]", a line each; read it after s3_server_stop */
+    atomic_int num_next; /* requests with next_session */
+    struct text log;     /* "METHOD /target [Range]", a line each; read it after s3_server_stop */
     char endpoint[64];
     /* Internal. */
     int listening, stop[2];

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "hub/metadata_server.h"
 #include "hub/s3_server.h"
 #include "test.h"
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "hub/s3_listing.h"
 #include "hub/s3_object.h"
+#include "hub/s3_role.h"
 
 /* A server, a client, and a local file of `size` bytes. */
 struct object_test {
@@ -211,4 +215,133 @@ TEST(s3_errors_name_the_region_and_missing_credentials)
     CHECK_MESSAGE("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     t->server.num_bad_signatures = 0;
     end(t);
+}
+
+/* ---- credentials of a role ---- */
+
+static double base_s, step_s; /* of the role's clock, which advances at each look */
+static double advancing_clock(void) { return base_s += step_s; }
+
+/* Lets the settings use the role of an EC2 instance instead of their own credentials. */
+static void use_role(struct object_test *t, struct metadata_server *m)
+{
+    struct s3_source source = metadata_server_source(m, S3_SOURCE_INSTANCE, NULL);
+    free((char *)t->settings.signer.key_id);
+    free((char *)t->settings.signer.secret);
+    t->settings.signer.key_id = t->settings.signer.secret = NULL;
+    t->settings.role = s3_role_make(&source, advancing_clock);
+}
+
+/* Uploads ten parts to a store that accepts the first session and, as `fault` or time goes by, the
+ * next one. */
+static void upload_with_role(enum s3_fault fault, double expires_s, double step)
+{
+    struct metadata_server *m = metadata_server_make();
+    struct object_test *t = make();
+    const char *path = test_path(test_folder(), "log");
+    struct text log = {0};
+    t->server.session = "first+session/token==";
+    t->server.next_session = "next+session/token==";
+    t->server.faults[S3_PUT][4] = fault;
+    base_s = 1e9, step_s = step;
+    metadata_server_add(m, t->server.session, base_s + expires_s);
+    metadata_server_add(m, t->server.next_session, base_s + 1e6);
+    metadata_server_start(m);
+    begin(t, 1000);
+    use_role(t, m);
+    CHECK_STATUS(OK, log_open(path));
+    CHECK_STATUS(OK, s3_object_upload(&t->client, &t->file, 100));
+    CHECK_STATUS(OK, log_open(NULL));
+    check_uploaded(t);
+    CHECK(m->num_served == 2);
+    CHECK(t->server.num_next > 0 && t->server.num_next < 10 + (fault != S3_FAULT_NONE));
+    CHECK(t->server.counts[S3_PUT] == 10 + (fault != S3_FAULT_NONE) && t->waited == 0);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
+    CHECK(!strstr(log.data, "session") && !strstr(log.data, S3_SECRET));
+    text_release(&log);
+    end(t);
+    metadata_server_stop(m);
+    metadata_server_free(m);
+}
+
+TEST(s3_upload_continues_with_refreshed_credentials)
+{
+    if (!http_available()) skip();
+    upload_with_role(S3_FAULT_NONE, 3600, 500);
+}
+
+TEST(s3_upload_refreshes_credentials_that_the_store_calls_expired)
+{
+    if (!http_available()) skip();
+    upload_with_role(S3_FAULT_EXPIRED, 1e5, 0);
+}
+
+TEST(s3_credentials_that_stay_expired_are_an_error)
+{
+    if (!http_available()) skip();
+    struct metadata_server *m = metadata_server_make();
+    struct object_test *t = make();
+    for (int i = 0; i < 3; i++) t->server.faults[S3_PUT][i] = S3_FAULT_EXPIRED;
+    base_s = 1e9, step_s = 0;
+    metadata_server_add(m, "hidden", base_s + 1e5);
+    metadata_server_start(m);
+    begin(t, 10);
+    CHECK_STATUS(CONFIG, s3_object_upload(&t->client, &t->file, 0)); /* the settings' own */
+    CHECK_MESSAGE("HTTP 400 (ExpiredToken: because of ExpiredToken & so): the credentials have");
+    CHECK(t->server.counts[S3_PUT] == 1);
+    use_role(t, m);
+    CHECK_STATUS(CONFIG, s3_object_upload(&t->client, &t->file, 0));
+    CHECK_MESSAGE("the credentials have expired; renew them");
+    CHECK(t->server.counts[S3_PUT] == 3 && m->num_served == 2);
+    CHECK(!strstr(status_message(), "hidden"));
+    end(t);
+    metadata_server_stop(m);
+    metadata_server_free(m);
+}
+
+TEST(s3_errors_name_every_place_without_credentials)
+{
+    if (!http_available()) skip();
+    struct metadata_server *m = metadata_server_make();
+    struct object_test *t = make();
+    double begin_s = clock_monotonic_s();
+    m->session = NULL;
+    metadata_server_start(m);
+    begin(t, 10);
+    use_role(t, m);
+    CHECK_STATUS(CONFIG, s3_object_upload(&t->client, &t->file, 0));
+    static const char *const parts[] = {
+        "HTTP 403",
+        "the request was not signed, as no credentials were found",
+        "AWS_ACCESS_KEY_ID and AWS_WEB_IDENTITY_TOKEN_FILE are not set",
+        "no credential_process in ~/.aws/credentials and ~/.aws/config",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "are not set; EC2 instance metadata: http://127.0.0.1:",
+        "/latest/api/token: HTTP 404",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) CHECK_MESSAGE(parts[i]);
+    CHECK(clock_monotonic_s() - begin_s < 20 && t->server.counts[S3_PUT] == 1);
+    t->server.num_bad_signatures = 0;
+    end(t);
+    metadata_server_stop(m);
+    metadata_server_free(m);
+}
+
+TEST(s3_public_buckets_need_no_role)
+{
+    if (!http_available()) skip();
+    struct metadata_server *m = metadata_server_make();
+    struct object_test *t = make();
+    t->server.is_public = true;
+    m->role = NULL;
+    metadata_server_start(m);
+    begin(t, 250);
+    use_role(t, m);
+    CHECK_STATUS(OK, s3_object_upload(&t->client, &t->file, 100));
+    check_uploaded(t);
+    CHECK(m->num_requests == 2);
+    end(t);
+    metadata_server_stop(m);
+    metadata_server_free(m);
 }

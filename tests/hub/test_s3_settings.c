@@ -2,17 +2,30 @@
 #include "test.h"
 
 #include "base/file.h"
+#include "hub/s3_role.h"
 #include "hub/s3_settings.h"
 
 /* Clears AWS's variables and gives the process a home of its own. */
 static const char *begin(void)
 {
-    static const char *const names[] = {
-        "AWS_ACCESS_KEY_ID",   "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-        "AWS_PROFILE",         "AWS_DEFAULT_PROFILE",   "AWS_REGION",
-        "AWS_DEFAULT_REGION",  "AWS_ENDPOINT_URL_S3",   "AWS_ENDPOINT_URL",
-        "AWS_NO_SIGN_REQUEST", "AWS_CONFIG_FILE",       "AWS_SHARED_CREDENTIALS_FILE",
-        "LLAMERO_S3_CACHE",    "XDG_CACHE_HOME"};
+    static const char *const names[] = {"AWS_ACCESS_KEY_ID",
+                                        "AWS_SECRET_ACCESS_KEY",
+                                        "AWS_SESSION_TOKEN",
+                                        "AWS_PROFILE",
+                                        "AWS_DEFAULT_PROFILE",
+                                        "AWS_REGION",
+                                        "AWS_DEFAULT_REGION",
+                                        "AWS_ENDPOINT_URL_S3",
+                                        "AWS_ENDPOINT_URL",
+                                        "AWS_NO_SIGN_REQUEST",
+                                        "AWS_CONFIG_FILE",
+                                        "AWS_SHARED_CREDENTIALS_FILE",
+                                        "LLAMERO_S3_CACHE",
+                                        "XDG_CACHE_HOME",
+                                        "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                        "AWS_ROLE_ARN",
+                                        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                                        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
     const char *home = test_folder();
     setenv("HOME", home, 1);
@@ -51,7 +64,12 @@ static const char config[] = "[default]\n"
                              "aws_access_key_id = AKIDCONFIG\n"
                              "aws_secret_access_key = c\n"
                              "[profile half]\n"
-                             "aws_access_key_id = AKIDHALF\n";
+                             "aws_access_key_id = AKIDHALF\n"
+                             "[profile sso]\n"
+                             "sso_session = mine\n"
+                             "[profile assumes]\n"
+                             "role_arn = arn:x\n"
+                             "source_profile = default\n";
 
 TEST(s3_settings_come_from_the_environment_first)
 {
@@ -121,6 +139,49 @@ TEST(s3_settings_without_credentials_do_not_sign)
     begin();
 }
 
+/* Which place the settings' credentials are from. */
+static void check_from(const char *want)
+{
+    struct hub_settings s;
+    struct text from = {0};
+    CHECK_STATUS(OK, s3_settings_read(&s));
+    CHECK(!s.role == !!s.signer.key_id);
+    if (s.role)
+        s3_role_describe(s.role, &from);
+    else
+        text_addf(&from, "%s in %s", s.signer.key_id, s.token_from);
+    if (strcmp(from.data, want)) print_error("%s\n", from.data);
+    CHECK(!strcmp(from.data, want));
+    text_release(&from);
+    hub_settings_release(&s);
+}
+
+TEST(s3_settings_look_for_credentials_in_botocores_order)
+{
+    const char *home = begin();
+    static const char keys[] = "[default]\naws_access_key_id = A\naws_secret_access_key = s\n";
+    static const char all[] = "[default]\naws_access_key_id = C\naws_secret_access_key = s\n"
+                              "credential_process = true\nsso_session = x\n";
+    check_from("EC2 instance metadata");
+    setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://localhost/", 1);
+    check_from("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    setenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/x", 1);
+    check_from("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    write_file(home, ".aws/config", keys);
+    check_from("A in ~/.aws/config");
+    write_file(home, ".aws/config", all);
+    check_from("credential_process");
+    write_file(home, ".aws/credentials", keys);
+    check_from("A in ~/.aws/credentials");
+    setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/token", 1);
+    setenv("AWS_ROLE_ARN", "arn:x", 1);
+    check_from("STS (AWS_WEB_IDENTITY_TOKEN_FILE)");
+    setenv("AWS_ACCESS_KEY_ID", "E", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "s", 1);
+    check_from("E in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+    begin();
+}
+
 TEST(s3_settings_reject_what_is_incomplete_or_malformed)
 {
     static const struct {
@@ -130,6 +191,9 @@ TEST(s3_settings_reject_what_is_incomplete_or_malformed)
         {"AWS_SECRET_ACCESS_KEY", "hidden", "the access key ID is missing"},
         {"AWS_PROFILE", "half", "aws_secret_access_key is missing"},
         {"AWS_PROFILE", "none", "AWS_PROFILE=none"},
+        {"AWS_PROFILE", "sso", "the profile \"sso\" requires SSO"},
+        {"AWS_PROFILE", "assumes", "the profile \"assumes\" assumes a role"},
+        {"AWS_WEB_IDENTITY_TOKEN_FILE", "/token", "set AWS_ROLE_ARN"},
         {"AWS_REGION", "us east:1", "not a region"},
         {"AWS_ENDPOINT_URL", "ftp://x", "must be http://"},
         {"AWS_ENDPOINT_URL", "https://user:hidden@x", "must be http://"},

@@ -1,8 +1,10 @@
 /* test_object_store.c -- runs whose data and checkpoints are in a bucket. */
 // SPDX-License-Identifier: Apache-2.0
+#include "hub/metadata_server.h"
 #include "hub/s3_server.h"
 #include "system/runs.h"
 
+#include "base/clock.h"
 #include "hub/http.h"
 
 static const char *const variables[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
@@ -102,6 +104,49 @@ TEST(a_run_resumes_from_the_copies_of_its_checkpoints)
     free(s);
     text_release(&err);
     text_release(&corpus);
+}
+
+TEST(a_fetch_uses_the_role_of_a_container_or_an_instance)
+{
+    if (!http_available()) skip();
+    static const char *const places[] = {"AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                                         "AWS_EC2_METADATA_SERVICE_ENDPOINT"};
+    struct text err = {0};
+    for (size_t i = 0; i < 2; i++) {
+        struct s3_server *s = calloc(1, sizeof *s);
+        struct metadata_server *m = metadata_server_make();
+        struct text url = {0};
+        s->session = session;
+        m->authorization = "hidden-token";
+        metadata_server_add(m, session, clock_wall_s() + 3600);
+        metadata_server_start(m);
+        s3_server_start(s);
+        s3_server_put(s, "data/a.txt", "text", 4);
+        text_addf(&url, "%s%s", m->endpoint, i ? "/" : "/container/hidden");
+        setenv("HOME", test_folder(), 1); /* without ~/.aws */
+        setenv("LLAMERO_S3_CACHE", test_folder(), 1);
+        setenv("AWS_ENDPOINT_URL", s->endpoint, 1);
+        setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", m->authorization, 1);
+        setenv(places[i], url.data, 1);
+        int code = LLAMERO(NULL, &err, "fetch", "s3://bucket/data/a.txt");
+        if (code) fail_msg("exit code %d: %s", code, err.data);
+        check_no_secrets(err.data);
+        CHECK(m->num_served == 1 && !s->num_bad_signatures);
+        m->session = NULL, m->authorization = "another";
+        code = LLAMERO(NULL, &err, "fetch", "s3://bucket/data/*");
+        CHECK(code == (i ? 78 : 74));
+        CHECK(strstr(err.data, i ? "no credentials were found" : "HTTP 401"));
+        check_no_secrets(err.data);
+        unsetenv(places[i]), unsetenv("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+        unsetenv("AWS_ENDPOINT_URL"), unsetenv("LLAMERO_S3_CACHE");
+        metadata_server_stop(m);
+        metadata_server_free(m);
+        s3_server_stop(s);
+        s3_server_release(s);
+        free(s);
+        text_release(&url);
+    }
+    text_release(&err);
 }
 
 TEST(urls_where_a_local_path_is_required_are_errors)

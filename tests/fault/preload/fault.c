@@ -10,6 +10,7 @@
  *           of the file name of the library or program that allocates
  *   nth     1, 2, ...: which of the matching calls of this process
  *   times   how many calls from there on; 0: all later ones (a full disk)
+ *   every   instead of nth: the first matching call after each so many seconds, again and again
  *   rank    only on this rank of a launcher
  *   action  fail: return errno without doing anything
  *           after: do it, then return errno (a server's reply that was lost)
@@ -105,8 +106,9 @@ static struct {
     enum action action;
     int error;
     long delay_ms;
+    double every_s;
 } fault;
-static atomic_ullong matches;
+static atomic_ullong matches, begin_ns, times_fired;
 
 /* glibc's internal names, because dlsym allocates. */
 void *__libc_malloc(size_t size);
@@ -176,6 +178,25 @@ static bool is_this_rank(const char *rank)
     return !strcmp(rank, "0");
 }
 
+static unsigned long long now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
+}
+
+/* Whether a matching call is one that fails; *is_first: the n-th, or any of every_s. */
+static bool is_due(bool *is_first)
+{
+    unsigned long long n = ++matches, fired = times_fired;
+    *is_first = fault.every_s > 0 || n == fault.nth;
+    if (!(fault.every_s > 0))
+        return n >= fault.nth && (!fault.times || n - fault.nth < fault.times);
+    double seconds = (double)(now_ns() - begin_ns) * 1e-9;
+    return seconds >= fault.every_s * (double)(fired + 1) &&
+           atomic_compare_exchange_strong(&times_fired, &fired, fired + 1);
+}
+
 __attribute__((constructor)) static void read_fault(void)
 {
     char text[512], *save;
@@ -196,6 +217,8 @@ __attribute__((constructor)) static void read_fault(void)
             fault.nth = strtoull(value, NULL, 10);
         else if (!strcmp(key, "times"))
             fault.times = strtoull(value, NULL, 10);
+        else if (!strcmp(key, "every"))
+            fault.every_s = strtod(value, NULL);
         else if (!strcmp(key, "rank"))
             is_mine = is_this_rank(value);
         else if (!strcmp(key, "action"))
@@ -207,6 +230,7 @@ __attribute__((constructor)) static void read_fault(void)
         else
             die("unknown key");
     }
+    begin_ns = now_ns();
     fault.is_active = is_mine;
 }
 
@@ -219,6 +243,7 @@ __attribute__((destructor)) static void write_count(void)
 static enum action act_on(enum call call, const char *object, const char *other, int fd)
 {
     char path[512] = "";
+    bool is_first;
     if (!fault.is_active || !(fault.calls >> call & 1)) return NONE;
     int before = errno;
     if (fd >= 0) {
@@ -233,9 +258,8 @@ static enum action act_on(enum call call, const char *object, const char *other,
     if (!object) object = "";
     if (fault.on[0] && !strstr(object, fault.on) && !(other && strstr(other, fault.on)))
         return NONE;
-    unsigned long long n = ++matches;
-    if (n < fault.nth || (fault.times && n - fault.nth >= fault.times)) return NONE;
-    if (n == fault.nth) report("fired %s %s\n", call_names[call], object);
+    if (!is_due(&is_first)) return NONE;
+    if (is_first) report("fired %s %s\n", call_names[call], object);
     if (fault.action == KILL) kill(getpid(), SIGKILL);
     if (fault.action == TERM) kill(getpid(), SIGTERM);
     if (fault.action == DELAY) {
@@ -243,7 +267,7 @@ static enum action act_on(enum call call, const char *object, const char *other,
         syscall(SYS_nanosleep, &pause, NULL);
     }
     errno = before;
-    if (fault.action == FULL) return n == fault.nth ? SHORT : FAIL;
+    if (fault.action == FULL) return is_first ? SHORT : FAIL;
     return fault.action;
 }
 
