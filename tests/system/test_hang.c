@@ -25,7 +25,8 @@ static void start(struct endless_run *r, int ranks)
     runs_write_config(test_path(r->folder, "run.toml"), test_path(r->folder, "corpus.txt"));
     snprintf(settings, sizeof settings,
              "training.steps=100000000 device.threads=1 checkpoint.enable=false "
-             "training.mixed_precision_param=float32 comm.train_timeout_seconds=4");
+             "training.mixed_precision_param=float32 comm.train_timeout_seconds=4 "
+             "comm.init_timeout_seconds=60"); /* it may stop while it writes metrics */
     r->process = fork();
     CHECK(r->process >= 0);
     if (r->process) return;
