@@ -71,9 +71,10 @@ static void print_json(enum status st, int ranks, bool data_checked, const struc
     json_write_string(&w, "message", st ? status_message() : "");
     json_write_int(&w, "ranks", ranks);
     json_write_bool(&w, "data_checked", data_checked);
-    if (deep) {
+    if (deep->has_run) {
         json_write_int(&w, "records", (int64_t)deep->num_read);
         json_write_int(&w, "bad_records", (int64_t)deep->num_bad);
+        json_write_int(&w, "checksums", (int64_t)deep->num_sums);
     }
     json_end_object(&w);
     json_finish(&w);
@@ -119,7 +120,7 @@ enum status command_check(int argc, char **argv)
     if (!st && !oversubscribe) st = check_memory(&c, &p, ranks, device_is_known(&c, requested));
     if (!st && is_deep) st = deep_check(&deep, &c, &p);
     if (json) {
-        print_json(st, ranks, p.data_checked, is_deep ? &deep : NULL);
+        print_json(st, ranks, p.data_checked, &deep);
     } else if (!st) {
         printf("%s is valid for %d rank%s: %d blocks of width %d, %lld steps of %lld tokens\n",
                a.words[0], ranks, ranks == 1 ? "" : "s", p.shape.L, p.shape.D,
@@ -127,9 +128,10 @@ enum status command_check(int argc, char **argv)
                (long long)(c.training.seq_len * trainer_step_rows(&c, &p.mesh)));
         print_ramp(&c, &p.mesh);
         if (is_deep)
-            printf("data: %llu records in %llu source%s, %llu bad\n",
+            printf("data: %llu records in %llu source%s, %llu bad; %llu with checksums\n",
                    (unsigned long long)deep.num_read, (unsigned long long)deep.num_sources,
-                   deep.num_sources == 1 ? "" : "s", (unsigned long long)deep.num_bad);
+                   deep.num_sources == 1 ? "" : "s", (unsigned long long)deep.num_bad,
+                   (unsigned long long)deep.num_sums);
     }
     preflight_release(&p);
     config_release(&c);

@@ -72,8 +72,13 @@ static void list_record(struct line_counter *c, const struct bad_record *r)
         bool is_text = file_has_suffix(r->file, ".txt");
         line_counter_advance(c, is_text ? find_bad_byte(c, r->at) : r->at);
     }
-    log_line(LOG_WARN, "%s, %s %llu: %s", r->file, is_offset ? "line" : r->unit,
-             (unsigned long long)(is_offset ? c->line : r->at), r->reason);
+    struct text line = {0};
+    text_add_escaped(&line, r->file);
+    text_addf(&line, ", %s %llu: ", is_offset ? "line" : r->unit,
+              (unsigned long long)(is_offset ? c->line : r->at));
+    text_add_escaped(&line, r->reason);
+    log_line(LOG_WARN, "%s", line.data);
+    text_release(&line);
 }
 
 static enum status scan_source(struct deep_check *d, const struct preflight *p,
@@ -90,7 +95,7 @@ static enum status scan_source(struct deep_check *d, const struct preflight *p,
     TRY_OUT(source_scan_run(&s));
     for (size_t i = 0; i < s.bad.count && d->num_bad + i < MAX_LISTED; i++)
         list_record(&lines, &s.bad.list[i]);
-    d->num_sums += s.num_sums, d->bytes += s.bytes;
+    d->num_sums += s.num_sums;
     d->num_read += s.bad.num_read, d->num_bad += s.bad.num_bad;
     if (s.damage.len) FAIL_OUT(DATA, "%s", s.damage.data);
 out:
@@ -126,6 +131,7 @@ enum status deep_check(struct deep_check *d, const struct config *c, const struc
     *d = (struct deep_check){0};
     if (!p->data_checked)
         FAIL(MISSING, "--deep: not all data is on this machine; `llamero fetch PATH` downloads it");
+    d->has_run = true;
     TRY(scan_data(d, p, &data));
     if (c->validation.enable && path[0]) {
         data = inputs_data_of_path(c, path, c->validation.column, &validation);

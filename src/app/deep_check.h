@@ -5,8 +5,9 @@
 #include "app/preflight.h"
 
 struct deep_check {
+    bool has_run;
     uint64_t num_sources, num_sums; /* num_sums: pairs of token files with checksums */
-    uint64_t bytes, num_read, num_bad;
+    uint64_t num_read, num_bad;
 };
 
 /* Reads every byte of the training and validation data and logs the first bad records, with file

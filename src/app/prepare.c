@@ -99,13 +99,16 @@ enum status command_prepare(int argc, char **argv)
         {"tokenizer", FLAG_TEXT, &tokenizer, "\"bytes\", a .model, a tokenizer.json or its folder"},
         {"output", FLAG_TEXT, &output, "PREFIX of the output files"},
         {"column", FLAG_TEXT, &column, "JSON key or column that holds the text (default text)"},
-        {"bos", FLAG_SWITCH, &bos, "put a begin-of-text token before each document"},
+        {"bos", FLAG_SWITCH, &bos,
+         "put a begin-of-text token before each document; one that is also end-of-text goes only "
+         "there"},
         {"no-eod", FLAG_SWITCH, &no_eod, "put no end-of-text token after each document"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
         {"on-bad-record", FLAG_TEXT, &on_bad,
          "stop (default) or skip: what to do about a record that cannot be used"},
         {"bad-record-limit", FLAG_REAL, &bad_limit,
-         "skip: fraction of the records, above 10, that may be bad (default 0.001; 1: no limit)"},
+         "skip: fail if more than 10 records and more than this fraction are bad (default 0.001; "
+         "1: no limit)"},
         {"workers", FLAG_INT, &workers, "threads (default: all cores)"},
         {"accept-changed", FLAG_LIST, &accepted,
          "FILE (or pattern, or tokenizer): resume although it has changed"},
@@ -155,11 +158,8 @@ enum status command_prepare(int argc, char **argv)
         .context = &progress,
     };
     enum status st = prepare_token_files(&request, &done);
+    st = bad_records_stop(st, "--on-bad-record skip");
     if (progress.drawn) fputs("\n", stderr);
-    if (st == STATUS_RECORD) {
-        status_prefix(st, "bad record (--on-bad-record skip would skip it)");
-        st = STATUS_DATA;
-    }
     if (!st) report(output, &done, clock_monotonic_s() - progress.begin_s, json);
     tokenizer_close(t);
     return st;

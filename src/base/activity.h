@@ -61,7 +61,7 @@ void activity_set_limits(double normal_s, double slow_s);
 
 void activity_set_step(int64_t step);
 void activity_enter(enum activity_phase phase);
-/* There is progress. */
+/* Counts one unit of progress. */
 void activity_tick(void);
 /* Bytes were read, written or transferred: progress in slow phases only, since a loop that reads
  * data forever makes none. */

@@ -17,9 +17,20 @@ enum status append_file_open(struct append_file *f, const char *path, int flags)
     return STATUS_OK;
 }
 
+void append_file_init(struct append_file *f, const char *path)
+{
+    *f = (struct append_file){.fd = -1, .path = heap_string(path, strlen(path))};
+}
+
+void append_file_suspend(struct append_file *f)
+{
+    if (f->path && f->fd >= 0) close(f->fd);
+    f->fd = -1;
+}
+
 void append_file_close(struct append_file *f)
 {
-    if (f->path) close(f->fd);
+    append_file_suspend(f);
     free(f->path);
     text_release(&f->late);
     *f = (struct append_file){.fd = -1};
@@ -27,15 +38,16 @@ void append_file_close(struct append_file *f)
 
 bool append_file_is_late(const struct append_file *f) { return f->late.len || f->num_lost; }
 
-/* Creates the file again if it was deleted: what is written after that would be lost silently. */
-static bool create_if_deleted(struct append_file *f)
+/* Opens the file if it is not open, or was deleted: what is written after that would be lost
+ * silently. */
+static bool open_if_needed(struct append_file *f)
 {
     struct stat s;
-    if (fstat(f->fd, &s) != 0 || s.st_nlink) return true;
+    if (f->fd >= 0 && (fstat(f->fd, &s) != 0 || s.st_nlink)) return true;
     int fd = open(f->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     f->error = errno;
     if (fd < 0) return false;
-    close(f->fd);
+    append_file_suspend(f);
     f->fd = fd;
     return true;
 }
@@ -58,7 +70,7 @@ static size_t write_some(struct append_file *f, const char *bytes, size_t len)
 
 bool append_file_flush(struct append_file *f)
 {
-    if (!create_if_deleted(f)) return false;
+    if (!open_if_needed(f)) return false;
     size_t written = write_some(f, f->late.data, f->late.len);
     if (written) {
         memmove(f->late.data, f->late.data + written, f->late.len - written + 1);

@@ -17,8 +17,8 @@
 enum { APPEND_FILE_LATE_BYTES = 1 << 20 };
 
 struct append_file {
-    int fd; /* -1: not open */
-    char *path;
+    int fd;           /* -1: not open */
+    char *path;       /* NULL: no file */
     struct text late; /* what could not be written yet */
     int error;        /* errno of the last write that failed */
     size_t num_late;  /* records kept since writing began to fail */
@@ -27,6 +27,11 @@ struct append_file {
 
 /* Opens or creates the file; `flags` as of open(2), such as O_EXCL, or 0.  IO. */
 enum status append_file_open(struct append_file *f, const char *path, int flags);
+/* Names the file, which the first record opens or creates. */
+void append_file_init(struct append_file *f, const char *path);
+/* Closes the descriptor; the next record opens the file again.  Over NFS that is how a host learns
+ * where the records of other hosts end. */
+void append_file_suspend(struct append_file *f);
 void append_file_close(struct append_file *f); /* one that is not open is fine */
 
 /* Writes what is late, then the record.  False: writing failed, and the record is kept or lost. */

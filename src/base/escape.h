@@ -1,5 +1,6 @@
 /* escape.h -- control characters made visible, so that a name from a file cannot move a terminal's
- * cursor or forge a line of a log. */
+ * cursor or forge a line of a log.  FAIL escapes its arguments (status.h); log_line and printf do
+ * not: their callers escape what comes from files. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

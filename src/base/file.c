@@ -250,6 +250,13 @@ static void append_path(struct file_list *l, const char *path)
     l->paths[l->count++] = heap_string(path, strlen(path));
 }
 
+/* Folders that a pattern does not match, or that are gone by now, are no errors. */
+static int is_unreadable(const char *path, int why)
+{
+    (void)path;
+    return why != ENOENT && why != ENOTDIR;
+}
+
 enum status file_glob(struct file_list *l, const char *pattern)
 {
     glob_t found;
@@ -258,7 +265,7 @@ enum status file_glob(struct file_list *l, const char *pattern)
         append_path(l, pattern);
         return STATUS_OK;
     }
-    int bad = glob(pattern, GLOB_NOSORT | GLOB_BRACE, NULL, &found);
+    int bad = glob(pattern, GLOB_NOSORT | GLOB_BRACE, is_unreadable, &found);
     for (size_t i = 0; !bad && i < found.gl_pathc; i++) append_path(l, found.gl_pathv[i]);
     globfree(&found);
     if (bad == GLOB_NOMATCH) FAIL(MISSING, "%s: no such file", pattern);

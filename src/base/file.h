@@ -12,9 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a path is, links followed.  Errors that may pass (EIO, ESTALE of a network file system) are
- * tried again for a second, here and wherever this file opens or lists something; IO then says that
- * nobody knows, which must not be taken for "does not exist". */
+/* What a path is, links followed.  file_find, file_open and file_list_dir retry EIO, ESTALE and
+ * ETIMEDOUT for one second.  IO means unknown: do not treat it as absent. */
 enum file_kind { FILE_ABSENT, FILE_REGULAR, FILE_FOLDER, FILE_SPECIAL };
 enum status file_find(const char *path, enum file_kind *kind);
 /* Whether it is known to exist, where a wrong "no" does no harm. */
@@ -54,7 +53,8 @@ struct file_list {
     char **paths; /* owned */
     size_t count;
 };
-/* The file of exactly this name, or else all that match it as a shell pattern.  MISSING: none. */
+/* The file of exactly this name, or else all that match it as a shell pattern.  MISSING: none.
+ * IO: a folder cannot be read. */
 enum status file_glob(struct file_list *l, const char *pattern);
 /* Names, not paths, in a folder, without "." and "..". */
 enum status file_list_dir(struct file_list *l, const char *path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file_map.h"
 
+#include "base/escape.h"
 #include "base/file.h"
 #include "base/heap.h"
 #include "base/log.h"
@@ -157,6 +158,13 @@ static bool same_time(struct timespec a, struct timespec b)
     return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
+static void warn_modified(const char *path)
+{
+    char shown[STATUS_TEXT];
+    log_line(LOG_WARN, "%s: the file was modified while it was being read",
+             escape_controls(shown, sizeof shown, path, ""));
+}
+
 /* A file of that name which was renamed into place is another one: the mapping keeps the old. */
 enum status file_map_check(const struct file_map *m)
 {
@@ -178,7 +186,7 @@ enum status file_map_check(const struct file_map *m)
              g->path, failed_at, size);
     if (is_same && !same_time(now.st_mtim, g->opened.st_mtim) &&
         !atomic_exchange(&g->is_modified, true))
-        log_line(LOG_WARN, "%s: the file was modified while it was being read", g->path);
+        warn_modified(g->path);
     return STATUS_OK;
 }
 

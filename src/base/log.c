@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 
-#include "base/append_file.h"
 #include "base/host.h"
 
 #include <errno.h>
@@ -133,4 +132,30 @@ void log_failure(enum status s)
     if (status_is_reported()) return;
     log_line(s == STATUS_REQUEUE ? LOG_INFO : LOG_ERROR, "%s", status_message());
     status_mark_reported();
+}
+
+void log_append(struct append_file *f, const void *record, size_t len)
+{
+    bool was_late = append_file_is_late(f);
+    if (!append_file_write(f, record, len) && !was_late)
+        log_line(LOG_WARN, "%s: write: %s; each record tries again", f->path, strerror(f->error));
+}
+
+size_t log_catch_up(struct append_file *f)
+{
+    if (!append_file_is_late(f) || !append_file_flush(f)) return 0;
+    size_t lost = f->num_lost;
+    log_line(lost ? LOG_WARN : LOG_INFO, "%s: written again; %zu records were late, %zu are lost",
+             f->path, f->num_late, lost);
+    f->num_lost = 0;
+    return lost;
+}
+
+void log_close_file(struct append_file *f)
+{
+    log_catch_up(f);
+    if (append_file_is_late(f))
+        log_line(LOG_WARN, "%s: write: %s; the last %zu records are lost", f->path,
+                 strerror(f->error), f->num_late + f->num_lost);
+    append_file_close(f);
 }

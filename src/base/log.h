@@ -7,6 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/append_file.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -23,6 +24,14 @@ enum status log_open(const char *path);
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Logs this thread's last failure, unless it has been reported already. */
 void log_failure(enum status s);
+
+/* append_file_write with a warning when writing begins to fail. */
+void log_append(struct append_file *f, const void *record, size_t len);
+/* If what is late can be written now, does so, logs it, and returns how many records are lost
+ * before the next one. */
+size_t log_catch_up(struct append_file *f);
+/* The same at the end, with a warning if records are lost; closes the file. */
+void log_close_file(struct append_file *f);
 
 /* True if stderr is a terminal and NO_COLOR is not set. */
 bool log_color(void);

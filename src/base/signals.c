@@ -24,30 +24,22 @@ static void set_pending(int signal)
     atomic_compare_exchange_strong(&pending, &none, signal);
 }
 
-/* Ends the process as if nobody had caught the signal. */
-static void end_by(int signal)
-{
-    const struct sigaction fatal = {.sa_handler = SIG_DFL};
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, signal);
-    sigaction(signal, &fatal, NULL);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    raise(signal);
-}
-
 static void *wait_for_signals(void *context)
 {
-    enum { INTERRUPTS_TO_END = 3 };
-    sigset_t *set = context;
+    enum { INTERRUPTS_TO_WARN = 2 };
+    sigset_t *set = context, interrupt;
     int signal, interrupts = 0;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
     while (!sigwait(set, &signal)) {
         set_pending(signal);
         interrupts += signal == SIGINT;
-        if (signal == SIGINT && interrupts == INTERRUPTS_TO_END - 1)
-            log_line(LOG_WARN, "the run is about to save its state and end; Ctrl-C once more ends "
-                               "it at once");
-        if (interrupts == INTERRUPTS_TO_END) end_by(SIGINT);
+        if (signal != SIGINT || interrupts < INTERRUPTS_TO_WARN) continue;
+        /* The kernel ends the process at the next one, even if the log's lock is never released. */
+        sigdelset(set, SIGINT);
+        pthread_sigmask(SIG_UNBLOCK, &interrupt, NULL);
+        log_line(LOG_WARN, "the run is about to save its state and end; Ctrl-C once more ends it "
+                           "at once");
     }
     return NULL;
 }

@@ -1,8 +1,9 @@
 /* signals.h -- graceful shutdown on SIGTERM and its like.
  *
- * After signals_catch a signal that asks a program to end (TERM, INT, HUP, USR1, USR2, XCPU, XFSZ)
- * only sets a flag that the training loop polls.  More of them change nothing, except that the
- * third Ctrl-C (SIGINT) ends the process at once.  Writing to a closed pipe becomes an error.
+ * After signals_catch a signal that asks a program to end (TERM, INT, HUP, USR1, USR2, XCPU, XFSZ),
+ * and ALRM (signals_alarm), only set a flag that the training loop polls.  More of them change
+ * nothing, except that the third Ctrl-C (SIGINT) ends the process at once.  Writing to a closed
+ * pipe becomes an error.
  *
  * Threads  Those that start later block these signals, as the caller does, and a thread of this
  *          file waits for them: a handler could interrupt one of oneDNN's f32 GEMMs, and the

@@ -36,6 +36,13 @@ bool status_is_shared(void) { return shared; }
 void status_mark_reported(void) { reported = true; }
 bool status_is_reported(void) { return reported; }
 
+static size_t count(const char *text, char what)
+{
+    size_t n = 0;
+    for (; (text = strchr(text, what)); text++) n++;
+    return n;
+}
+
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
 {
     /* The arguments may point into the old message: format first, then replace. */
@@ -46,7 +53,9 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
     va_start(ap, fmt);
     vsnprintf(fresh, sizeof fresh, marked, ap);
     va_end(ap);
-    escape_controls(message, sizeof message, fresh, strcmp(fmt, "%s") ? NEWLINES : "\n");
+    bool has_own = count(fresh, NEWLINE) == count(marked, NEWLINE); /* and no argument has one */
+    const char *keep = !strcmp(fmt, "%s") ? "\n" : has_own ? NEWLINES : "";
+    escape_controls(message, sizeof message, fresh, keep);
     for (char *at = message; (at = strchr(at, NEWLINE));) *at = '\n';
     shared = reported = false;
     snprintf(stack, sizeof stack, "  at %s:%d\n", file, line);
@@ -78,6 +87,7 @@ enum status status_save(struct failure *f, enum status s)
 {
     if (f->status || !s) return f->status;
     f->status = s;
+    f->is_shared = shared;
     snprintf(f->message, sizeof f->message, "%s", message);
     snprintf(f->stack, sizeof f->stack, "%s", stack);
     return s;
@@ -86,7 +96,7 @@ enum status status_save(struct failure *f, enum status s)
 enum status status_restore(const struct failure *f)
 {
     if (!f->status) return STATUS_OK;
-    reported = false;
+    shared = f->is_shared, reported = false;
     snprintf(message, sizeof message, "%s", f->message);
     snprintf(stack, sizeof stack, "%s", f->stack);
     return f->status;

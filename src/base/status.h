@@ -58,6 +58,7 @@ bool status_is_reported(void);
 /* A saved failure: for later, past this thread's next FAIL, or for another thread. */
 struct failure {
     enum status status;
+    bool is_shared;
     char message[STATUS_TEXT], stack[STATUS_TEXT];
 };
 /* Saves `s`, this thread's last failure, unless `f` has one already; returns the saved status. */

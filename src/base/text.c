@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
 
+#include "base/escape.h"
 #include "base/status.h"
 
 #include <stdint.h>
@@ -40,6 +41,14 @@ void text_add(struct text *t, const void *bytes, size_t len)
 }
 
 void text_adds(struct text *t, const char *string) { text_add(t, string, strlen(string)); }
+
+void text_add_escaped(struct text *t, const char *string)
+{
+    enum { ESCAPE_BYTES = 4 };
+    size_t most = ESCAPE_BYTES * strlen(string);
+    text_reserve(t, most);
+    t->len += strlen(escape_controls(t->data + t->len, most + 1, string, ""));
+}
 
 void text_addv(struct text *t, const char *fmt, va_list args)
 {

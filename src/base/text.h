@@ -22,6 +22,7 @@ void text_clear(struct text *t);                /* keeps the memory */
 void text_reserve(struct text *t, size_t more); /* for `more` bytes and the NUL */
 void text_add(struct text *t, const void *bytes, size_t len);
 void text_adds(struct text *t, const char *string);
+void text_add_escaped(struct text *t, const char *string); /* its control characters (escape.h) */
 void text_addf(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_addv(struct text *t, const char *fmt, va_list args) __attribute__((format(printf, 2, 0)));
 

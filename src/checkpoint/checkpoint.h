@@ -96,10 +96,14 @@ enum status checkpointer_close(struct checkpointer *c, bool failed);
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
 /* Waits for the pending save, if any, and returns its status, the same on all ranks. */
 enum status checkpointer_wait(struct checkpointer *c);
+/* The same, but logs a failure: the run continues, or ends for another reason. */
+enum status checkpointer_drain(struct checkpointer *c);
 
-/* Sets aside all checkpoints after `step`, which the run repeats from there: they become
- * abandoned-<step>-<number>.  Wait for a pending save first.  IO. */
-enum status checkpointer_abandon(struct checkpointer *c, int64_t step);
+/* Sets aside all checkpoints after `step`, which the run repeats from there: they move to a folder
+ * abandoned-<step>-<number>, and the copier sets aside their copies in the background.  On rank 0
+ * `branch` (NULL: not needed) becomes its path, empty if there are no such checkpoints.  Wait for a
+ * pending save first.  IO. */
+enum status checkpointer_abandon(struct checkpointer *c, int64_t step, struct text *branch);
 
 /* Seconds that the last save took that is known to have ended; 0: none. */
 double checkpointer_save_seconds(const struct checkpointer *c);

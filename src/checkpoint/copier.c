@@ -34,6 +34,7 @@ struct copier {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t pending, busy; /* steps; -1: none */
+    int64_t kept;          /* copies of later steps are to be set aside; INT64_MAX: none */
     bool closing, idle;
 };
 
@@ -225,6 +226,14 @@ out:
     return st;
 }
 
+static bool is_abandoned(struct copier *c, int64_t step)
+{
+    pthread_mutex_lock(&c->lock);
+    bool is = step > c->kept;
+    pthread_mutex_unlock(&c->lock);
+    return is;
+}
+
 static void copy_step(struct copier *c, int64_t step)
 {
     struct store_session session = {0};
@@ -235,7 +244,9 @@ static void copy_step(struct copier *c, int64_t step)
     session.client.cancel = &c->cancel;
     struct step_copy s = {&session.client, &c->destination, step, path};
     if (!st) st = upload_step(&s, &uploaded);
-    if (st == STATUS_REQUEUE)
+    if (st && is_abandoned(c, step))
+        log_line(LOG_INFO, "the copy of %s to %s is dropped", path, c->destination.name);
+    else if (st == STATUS_REQUEUE)
         log_line(LOG_WARN,
                  "the copy of %s to %s was interrupted by the end of the run; the next start "
                  "completes it",
@@ -250,13 +261,66 @@ static void copy_step(struct copier *c, int64_t step)
     free(path);
 }
 
+/* The newest first, as folder_abandon does. */
+static enum status delete_manifests(struct client *client, const struct hub_path *d, int64_t kept,
+                                    struct text *deleted)
+{
+    struct folder_steps l;
+    struct listing files = {0};
+    enum status st = STATUS_OK;
+    TRY(list_steps(client, d, &l));
+    for (size_t i = l.count; i-- > 0 && l.steps[i] > kept;) {
+        TRY_OUT(list_step(client, d, l.steps[i], &files));
+        bool is_complete = has_manifest(&files, d, l.steps[i]);
+        listing_release(&files);
+        if (!is_complete) continue;
+        char *key = object_key(d, l.steps[i], MANIFEST_NAME);
+        st = s3_object_delete(client, d, key);
+        free(key);
+        if (st) goto out;
+        text_addf(deleted, " step-%lld", (long long)l.steps[i]);
+    }
+out:
+    folder_steps_release(&l);
+    return st;
+}
+
+static void set_aside_copies(struct copier *c, int64_t kept)
+{
+    struct store_session session = {0};
+    struct text deleted = {0};
+    enum status st = open_session(&session, c->settings);
+    session.client.cancel = &c->cancel;
+    if (!st) st = delete_manifests(&session.client, &c->destination, kept, &deleted);
+    if (deleted.len)
+        log_line(LOG_INFO, "set aside the copies in %s of%s: deleted their %s", c->destination.name,
+                 deleted.data, MANIFEST_NAME);
+    if (st)
+        log_line(LOG_WARN,
+                 "cannot set aside the copies in %s after step %lld: %s; delete their %s, or a run "
+                 "without local checkpoints resumes from them",
+                 c->destination.name, (long long)kept, status_message(), MANIFEST_NAME);
+    close_session(&session);
+    text_release(&deleted);
+}
+
 static void *copy_thread(void *context)
 {
     struct copier *c = context;
     activity_help(ACTIVITY_saving);
     pthread_mutex_lock(&c->lock);
     for (;;) {
-        while (c->pending < 0 && !c->closing) pthread_cond_wait(&c->changed, &c->lock);
+        while (c->pending < 0 && c->kept == INT64_MAX && !c->closing)
+            pthread_cond_wait(&c->changed, &c->lock);
+        if (c->kept < INT64_MAX) {
+            int64_t kept = c->kept;
+            c->kept = INT64_MAX;
+            atomic_store(&c->cancel, false); /* if copier_close has set it, it will again */
+            pthread_mutex_unlock(&c->lock);
+            set_aside_copies(c, kept);
+            pthread_mutex_lock(&c->lock);
+            continue;
+        }
         if (c->pending < 0 || atomic_load(&c->cancel)) break;
         int64_t step = c->busy = c->pending;
         c->pending = -1;
@@ -375,10 +439,12 @@ static enum status visit_store(struct copier *c, const struct copier_options *o)
 {
     struct store_session session = {0};
     struct folder_steps local = {0};
+    bool has_abandoned;
     enum status st = STATUS_OK;
     TRY_OUT(folder_steps_read(&local, c->folder));
+    TRY_OUT(folder_has_abandoned(c->folder, &has_abandoned));
     TRY_OUT(open_session(&session, o->settings));
-    if (!local.count) {
+    if (!local.count && (!has_abandoned || o->load_step >= 0)) {
         TRY_OUT(restore_newest(c, &session.client, o->load_step));
         goto out;
     }
@@ -403,7 +469,8 @@ enum status copier_open(struct copier **out, const struct copier_options *o)
                          .settings = o->settings,
                          .stop_timeout_s = o->stop_timeout_s,
                          .pending = -1,
-                         .busy = -1};
+                         .busy = -1,
+                         .kept = INT64_MAX};
     enum status st = STATUS_OK;
     *out = c;
     pthread_mutex_init(&c->lock, NULL);
@@ -442,6 +509,17 @@ int64_t copier_busy(struct copier *c)
     return step;
 }
 
+void copier_abandon(struct copier *c, int64_t step)
+{
+    if (!c->is_running) return;
+    pthread_mutex_lock(&c->lock);
+    if (c->pending > step) c->pending = -1;
+    if (c->busy > step) atomic_store(&c->cancel, true);
+    if (c->kept > step) c->kept = step;
+    pthread_cond_signal(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
 /* Polls, because a signal must be able to shorten the wait. */
 static void wait_until_idle(struct copier *c, bool failed)
 {
@@ -456,8 +534,12 @@ static void wait_until_idle(struct copier *c, bool failed)
         if (signals_pending() && stopped < 0) stopped = now;
         if (stopped >= 0 && now - stopped >= c->stop_timeout_s) atomic_store(&c->cancel, true);
         if (now - logged >= LOG_EVERY_S) {
-            log_line(LOG_INFO, "waiting for the copy of step-%lld to %s (%.0f s so far)",
-                     (long long)step, c->destination.name, now - begin);
+            if (step < 0)
+                log_line(LOG_INFO, "waiting for %s (%.0f s so far)", c->destination.name,
+                         now - begin);
+            else
+                log_line(LOG_INFO, "waiting for the copy of step-%lld to %s (%.0f s so far)",
+                         (long long)step, c->destination.name, now - begin);
             logged = now;
         }
         nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);

@@ -5,7 +5,8 @@
  * finished, and no run resumes from it.  Before a copy is replaced, its manifest is deleted.
  * Order     Only the newest step is pending: if saves are faster than the network, the steps in
  *           between are skipped.  A failed copy is a warning; the next save or start tries again.
- * Deleting  No step is deleted from the store. */
+ * Deleting  Of the store's files only manifests are deleted, of copies that are replaced or set
+ *           aside. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,16 +27,21 @@ struct copier_options {
     const struct hub_settings *settings; /* NULL: the environment's, read for each copy */
 };
 
-/* Without local steps, fetches the one to resume from; otherwise queues the newest one, which is
- * not copied if the store has it.  CONFIG: the destination is malformed, or the store denies
- * access; UNSUPPORTED: built without libcurl; other errors of client_send and file.h.  With local
- * steps, a store that cannot be reached is only a warning. */
+/* Without local steps, fetches the one to resume from: load_step, or the newest unless steps were
+ * set aside (folder_abandon).  Otherwise queues the newest local one, which is not copied if the
+ * store has it.  CONFIG: the destination is malformed, or the store denies access; UNSUPPORTED:
+ * built without libcurl; other errors of client_send and file.h.  With local steps, a store that
+ * cannot be reached is only a warning. */
 enum status copier_open(struct copier **out, const struct copier_options *o);
 /* Queues a complete step: it is copied after the copy in progress, and replaces a pending one. */
 void copier_add(struct copier *c, int64_t step);
 /* The step whose files are being read, or -1.  After copier_add(c, n), only the copy of step n can
  * begin until the next copier_add. */
 int64_t copier_busy(struct copier *c);
+/* Sets aside the copies of all later steps: those that are pending or in progress are dropped, and
+ * the thread deletes the manifests of the others, before it copies anything else.  A warning tells
+ * if that fails. */
+void copier_abandon(struct copier *c, int64_t step);
 /* Waits for the copies in progress and pending; after a stop signal, or if the run failed and other
  * ranks wait for this one to report it, at most stop_timeout_s. */
 void copier_close(struct copier *c, bool failed);

@@ -7,10 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int64_t folder_parse_step(const char *name)
@@ -59,16 +62,33 @@ char *folder_step_path(const char *folder, int64_t step)
 
 static const char digits[] = "0123456789";
 
-/* NAME.tmp-PID, which file_write leaves behind if it is killed. */
-static bool is_temporary(const char *name)
+/* PID of NAME.tmp-PID, which file_write leaves behind if it is killed; -1: another name. */
+static long parse_temporary(const char *name)
 {
     const char *end = strstr(name, ".tmp-");
-    return end && end > name && end[5] && !end[5 + strspn(end + 5, digits)];
+    if (!end || end == name || !end[5] || end[5 + strspn(end + 5, digits)]) return -1;
+    return strtol(end + 5, NULL, 10);
+}
+
+/* Whether another process of this host has that PID. */
+static bool is_alive(long pid)
+{
+    if (pid < 1 || pid > INT_MAX || pid == (long)getpid()) return false;
+    return kill((pid_t)pid, 0) == 0 || errno == EPERM;
+}
+
+/* A file that a dead process left; a folder of such a name is a user's. */
+static bool is_temporary(const char *path)
+{
+    struct stat s;
+    long pid = parse_temporary(strrchr(path, '/') + 1);
+    return pid >= 0 && !lstat(path, &s) && S_ISREG(s.st_mode) && !is_alive(pid);
 }
 
 /* step-N.tmp or .trash-N-PID: only this program makes them. */
-static bool is_leftover(const char *name)
+static bool is_leftover(const char *path)
 {
+    const char *name = strrchr(path, '/') + 1;
     bool trash = !strncmp(name, ".trash-", 7);
     if (!trash && strncmp(name, "step-", 5)) return false;
     const char *number = name + (trash ? 7 : 5), *end = number + strspn(number, digits);
@@ -77,15 +97,14 @@ static bool is_leftover(const char *name)
     return end[0] == '-' && end[1] && !end[1 + strspn(end + 1, digits)];
 }
 
-static enum status clear(const char *folder, bool (*is_garbage)(const char *name))
+static enum status clear(const char *folder, bool (*is_garbage)(const char *path))
 {
     struct file_list names;
     enum status st = STATUS_OK;
     TRY(file_list_dir(&names, folder));
     for (size_t i = 0; i < names.count && !st; i++) {
-        if (!is_garbage(names.paths[i])) continue;
         char *path = file_join(folder, names.paths[i]);
-        st = file_remove_tree(path);
+        if (is_garbage(path)) st = file_remove_tree(path);
         free(path);
     }
     file_list_release(&names);
@@ -188,6 +207,15 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy)
     folder_steps_release(&l);
 }
 
+/* abandoned-<step>-<number> */
+static bool is_branch(const char *name)
+{
+    static const char prefix[] = "abandoned-";
+    if (strncmp(name, prefix, sizeof prefix - 1)) return false;
+    const char *step = name + sizeof prefix - 1, *dash = step + strspn(step, digits);
+    return dash > step && *dash == '-' && dash[1] && !dash[1 + strspn(dash + 1, digits)];
+}
+
 /* The first abandoned-<step>-<number> that does not exist yet. */
 static void name_branch(const char *folder, int64_t step, struct text *path)
 {
@@ -222,5 +250,28 @@ enum status folder_abandon(const char *folder, int64_t step, struct text *branch
     TRY_OUT(file_sync_dir(folder));
 out:
     folder_steps_release(&l);
+    return st;
+}
+
+enum status folder_has_abandoned(const char *folder, bool *has)
+{
+    struct file_list names;
+    enum file_kind kind;
+    enum status st = STATUS_OK;
+    *has = false;
+    TRY(file_find(folder, &kind));
+    if (kind != FILE_FOLDER) return STATUS_OK;
+    TRY(file_list_dir(&names, folder));
+    for (size_t i = 0; i < names.count && !st && !*has; i++) {
+        struct folder_steps l;
+        if (!is_branch(names.paths[i])) continue;
+        char *branch = file_join(folder, names.paths[i]);
+        st = folder_steps_read(&l, branch);
+        free(branch);
+        if (st) continue;
+        *has = l.count > 0;
+        folder_steps_release(&l);
+    }
+    file_list_release(&names);
     return st;
 }

@@ -1,14 +1,15 @@
 /* folder.h -- the folder of a run's checkpoints: list, lock, commit, retention.
  *
  * Only folders named exactly step-<digits> are checkpoints.  Nothing else is ever deleted, except
- * leftovers of a run that died (step-N.tmp, .trash-N-PID, and NAME.tmp-PID also in the folder
- * above). */
+ * leftovers of a run that died: step-N.tmp, .trash-N-PID, and files NAME.tmp-PID, also in the
+ * folder above, unless a process of this host has that PID. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,3 +39,5 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy)
  * that no run resumes from them; `branch` becomes its path, or stays empty.  A second call moves
  * what a kill left.  IO. */
 enum status folder_abandon(const char *folder, int64_t step, struct text *branch);
+/* Whether steps are in such a folder.  IO: it cannot be read. */
+enum status folder_has_abandoned(const char *folder, bool *has);

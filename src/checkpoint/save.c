@@ -27,7 +27,7 @@ struct checkpointer {
     struct comm ranks;     /* the ranks that save */
     struct copier *copier; /* of rank 0; NULL: none */
     /* A pending save; the save thread owns these until it is joined. */
-    bool running;
+    bool running, is_inline; /* is_inline: no thread could be started, so it is already done */
     pthread_t thread;
     struct checkpoint_state state;
     uint32_t staged_crc[STAGED]; /* taken when the buffers were staged */
@@ -224,13 +224,24 @@ static void release_staged_state(struct checkpointer *c)
 enum status checkpointer_wait(struct checkpointer *c)
 {
     if (!c->running) return STATUS_OK;
-    pthread_join(c->thread, NULL);
+    if (!c->is_inline) pthread_join(c->thread, NULL);
     c->running = false;
     c->save_s = c->thread_s;
     release_staged_state(c);
-    enum status st = status_restore(&c->failure);
-    if (st == STATUS_DIVERGED && c->ranks.size > 1)
-        status_mark_shared(); /* all ranks agreed on it */
+    return status_restore(&c->failure);
+}
+
+static void log_lost(const struct checkpointer *c, enum status st)
+{
+    if (st && comm_logs_failure(&c->ranks, st))
+        log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s",
+                 (long long)c->state.step, status_message());
+}
+
+enum status checkpointer_drain(struct checkpointer *c)
+{
+    enum status st = checkpointer_wait(c);
+    log_lost(c, st);
     return st;
 }
 
@@ -255,15 +266,12 @@ static enum status stage_buffer(struct checkpointer *c, int i, struct store from
 
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *s)
 {
-    int64_t previous = c->state.step;
     enum status lost = checkpointer_wait(c); /* the previous save failed; this one need not */
     bool is_final = lost == STATUS_DIVERGED || lost == STATUS_DEVICE;
     if (is_final && !comm_failed_elsewhere())
-        status_prefix(lost, "the checkpoint of step %lld", (long long)previous);
+        status_prefix(lost, "the checkpoint of step %lld", (long long)c->state.step);
     if (is_final) return lost;
-    if (lost && c->ranks.rank == 0)
-        log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
-                 status_message());
+    log_lost(c, lost);
     if (!c->async) {
         double begin = clock_monotonic_s();
         TRY(write_checkpoint(c, s));
@@ -282,19 +290,34 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         c->state.config_toml = &c->config_toml;
     }
     c->failure = (struct failure){0};
-    c->running = thread_start_background(&c->thread, save_thread, c) == STATUS_OK;
-    if (c->running) return STATUS_OK;
-    save_thread(c); /* the other ranks' save threads wait for this one */
-    release_staged_state(c);
-    return status_restore(&c->failure);
+    c->running = true;
+    c->is_inline = thread_start_background(&c->thread, save_thread, c) != STATUS_OK;
+    if (c->is_inline) save_thread(c); /* other ranks' save threads wait for this one */
+    return STATUS_OK;
 }
 
-enum status checkpointer_abandon(struct checkpointer *c, int64_t step)
+/* On rank 0.  Copies stop first, as they read the folders that are moved. */
+static enum status set_aside(const struct checkpointer *c, int64_t step, struct text *branch)
 {
+    struct folder_steps l;
+    text_clear(branch);
+    TRY(folder_steps_read(&l, c->folder));
+    bool has_later = l.count && l.steps[l.count - 1] > step;
+    folder_steps_release(&l);
+    if (!has_later) return STATUS_OK;
+    if (c->copier) copier_abandon(c->copier, step);
+    TRY(folder_abandon(c->folder, step, branch));
+    log_line(LOG_INFO, "moved the checkpoints after step %lld to %s", (long long)step,
+             branch->data);
+    return STATUS_OK;
+}
+
+enum status checkpointer_abandon(struct checkpointer *c, int64_t step, struct text *branch)
+{
+    struct text unused = {0};
     BUG_IF(c->running);
-    struct text branch = {0};
-    enum status st = c->ranks.rank ? STATUS_OK : folder_abandon(c->folder, step, &branch);
-    text_release(&branch);
+    enum status st = c->ranks.rank ? STATUS_OK : set_aside(c, step, branch ? branch : &unused);
+    text_release(&unused);
     return comm_agree(&c->ranks, st);
 }
 

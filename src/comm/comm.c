@@ -367,6 +367,11 @@ bool comm_failed_elsewhere(void)
     return sscanf(status_message(), "rank %d failed: %n", &rank, &end) == 1 && end > 0;
 }
 
+bool comm_logs_failure(const struct comm *c, enum status s)
+{
+    return c->rank == 0 || (s != STATUS_COMM && !comm_failed_elsewhere());
+}
+
 /* --- sums in the order of comm.h ------------------------------------------------------------ */
 
 /* The largest power of two below n. */

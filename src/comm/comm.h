@@ -142,6 +142,10 @@ void comm_describe(const struct collective *x, char *text, size_t size);
 enum status comm_agree(const struct comm *c, enum status mine);
 /* Whether this thread's last failure only repeats another rank's, which reports it itself. */
 bool comm_failed_elsewhere(void);
+/* Whether this rank logs this thread's last failure, `s`, after which the run continues, or ends
+ * for another reason: rank 0 does, so that its log has every failure, and a rank that failed
+ * itself, as only it knows why. */
+bool comm_logs_failure(const struct comm *c, enum status s);
 
 /* For transports: out[i] = the sum of parts[0..size)[i], accumulated in f32 in the order above.
  * `out` may be one of the parts. */

@@ -72,8 +72,8 @@ void config_for_each(const struct config *c,
                      void *context);
 
 /* Appends "key: old -> new" for each setting that differs and may change results, separated by
- * commas: not those of [job], [metrics], [profiling], [checkpoint], [device], [config] and
- * [comm]. */
+ * commas: not those of [job], [metrics], [profiling], [checkpoint], [device], [config] and [comm],
+ * nor data.accept_changed. */
 void config_compare(const struct config *old, const struct config *c, struct text *out);
 
 /* Help, bounds, default, unit and aliases of one key.  CONFIG: unknown key, with a suggestion. */

@@ -74,11 +74,14 @@ void bad_records_describe(const struct bad_records *b, const char *where, struct
     enum { NAMED = 3 };
     text_addf(out, "%llu of %llu records are bad and were skipped; ",
               (unsigned long long)b->num_bad, (unsigned long long)b->num_read);
-    if (where) text_adds(out, where);
-    if (!where) text_adds(out, "the last:");
-    for (size_t i = b->count > NAMED ? b->count - NAMED : 0; i < b->count && !where; i++)
-        text_addf(out, "\n  %s, %s %llu: %s", b->list[i].file, b->list[i].unit,
-                  (unsigned long long)b->list[i].at, b->list[i].reason);
+    text_adds(out, where ? where : "the last:");
+    for (size_t i = b->count > NAMED ? b->count - NAMED : 0; i < b->count && !where; i++) {
+        const struct bad_record *r = &b->list[i];
+        text_adds(out, "\n  ");
+        text_add_escaped(out, r->file);
+        text_addf(out, ", %s %llu: ", r->unit, (unsigned long long)r->at);
+        text_add_escaped(out, r->reason);
+    }
 }
 
 enum status bad_records_check(const struct bad_records *b, double limit, const char *where)
@@ -86,10 +89,17 @@ enum status bad_records_check(const struct bad_records *b, double limit, const c
     struct text found = {0};
     double share = b->num_read ? (double)b->num_bad / (double)b->num_read : 0;
     if (b->num_bad <= MIN_BAD || limit >= 1 || share <= limit) return STATUS_OK;
+    text_addf(&found,
+              "too many bad records: %.3g %%, more than bad_record_limit = %g: ", 100 * share,
+              limit);
     bad_records_describe(b, where, &found);
-    status_fail(STATUS_DATA, __FILE__, __LINE__,
-                "too many bad records: %.3g %%, more than bad_record_limit = %g: %s", 100 * share,
-                limit, found.data);
+    status_fail(STATUS_DATA, __FILE__, __LINE__, "%s", found.data);
     text_release(&found);
     return STATUS_DATA;
+}
+
+enum status bad_records_stop(enum status st, const char *setting)
+{
+    if (st != STATUS_RECORD) return st;
+    return status_prefix(STATUS_DATA, "bad record (%s would skip it)", setting);
 }

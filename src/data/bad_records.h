@@ -26,7 +26,7 @@ struct bad_records {
     struct bad_record *list;
     size_t count;
     uint64_t num_read, num_bad; /* records; the list may hold fewer than num_bad */
-    bool is_repeat;    /* what is read now was read before: it is neither counted nor listed */
+    bool is_repeat; /* of streams: what is read now was read before, and is not counted or listed */
     bool is_unlimited; /* accepts more than BAD_RECORDS_LISTED, but does not list them */
 };
 enum { BAD_RECORDS_LISTED = 1000 };
@@ -43,5 +43,8 @@ void bad_records_write(const struct bad_records *b, int64_t step, struct text *o
 
 /* "3 of 900 records are bad and were skipped; WHERE".  NULL: names the last of the list. */
 void bad_records_describe(const struct bad_records *b, const char *where, struct text *out);
+/* Where a bad record ends the work: turns RECORD into DATA, with a message that names the setting
+ * that would skip the record; returns any other status. */
+enum status bad_records_stop(enum status st, const char *setting);
 /* DATA: more than 10 records are bad, and more than this share of those read; 1: no limit. */
 enum status bad_records_check(const struct bad_records *b, double limit, const char *where);

@@ -139,11 +139,7 @@ void loader_pass_over(struct loader *l, struct row_interval rows)
 static enum status read_row(struct loader *l, uint64_t number, struct token_row *tokens)
 {
     enum status st = l->order->kind->row(l->order, number, &l->tokens, tokens);
-    if (st == STATUS_RECORD) {
-        status_prefix(st, "bad record (data.on_bad_record = \"skip\" would skip it)");
-        st = STATUS_DATA;
-    }
-    TRY(st);
+    TRY(bad_records_stop(st, "data.on_bad_record = \"skip\""));
     return STATUS_OK;
 }
 
@@ -284,7 +280,7 @@ void loader_mark(struct loader *l)
     l->marked_read = l->bad.num_read, l->marked_bad = l->bad.num_bad;
 }
 
-void loader_rewind(struct loader *l)
+void loader_restore_mark(struct loader *l)
 {
     stop_prefetch(l);
     memcpy(l->cursors, l->marked, loader_num_cursor_ints(l) * sizeof *l->cursors);
@@ -321,17 +317,36 @@ static enum status open_sources(struct loader *l)
     return l->options.once ? STATUS_OK : provenance_sample(&l->provenance);
 }
 
+static void warn_missing(const char *key, bool is_enabled, int32_t id, const char *token)
+{
+    if (!is_enabled || id >= 0) return;
+    log_line(LOG_WARN,
+             "data.%s = true, but the tokenizer has no %s token, so documents get none: name it in "
+             "the tokenizer_config.json beside tokenizer.json, or set data.%s = false",
+             key, token, key);
+}
+
+/* GPT-2's tokenizer_config.json, for example, names neither. */
+static void warn_missing_tokens(const struct loader *l)
+{
+    const struct loader_options *o = &l->options;
+    bool is_text = false;
+    for (size_t i = 0; i < l->num_sources; i++) is_text |= !l->sources[i].holds_ids;
+    if (!o->tokenizer || !is_text || o->reader || o->once || o->validation) return;
+    warn_missing("bos", o->data->bos, tokenizer_bos(o->tokenizer), "begin-of-text");
+    warn_missing("eos", o->data->eos, tokenizer_eos(o->tokenizer), "end-of-text");
+}
+
 static enum status open_tokens(struct loader *l)
 {
     const struct loader_options *o = &l->options;
     const struct tokenizer *t = o->tokenizer;
     int32_t size = t ? tokenizer_vocab_size(t) : 0;
-    /* a token that is both begins a document, as in torchtitan */
-    bool is_one = t && o->data->bos && tokenizer_bos(t) == tokenizer_eos(t);
     l->tokens = (struct source_tokens){.tokenizer = t,
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,
-                                       .eos = o->data->eos && !is_one};
+                                       .eos = o->data->eos};
+    warn_missing_tokens(l);
     l->masked = o->objective->name == OBJECTIVE_masked;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,

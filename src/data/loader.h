@@ -67,7 +67,7 @@ struct bad_records *loader_bad_records(struct loader *l);
 void loader_mark(struct loader *l);
 /* Makes the cursor, with the counts of bad records, that of loader_mark again, to be saved.  Drops
  * the list of bad records.  No row can be read afterwards. */
-void loader_rewind(struct loader *l);
+void loader_restore_mark(struct loader *l);
 
 /* Writes the cursor as a JSON object. */
 void loader_save(const struct loader *l, struct json_writer *w);

@@ -15,6 +15,7 @@ struct stream_order {
     struct stream_rules rules;
     struct stream *streams;
     const struct data_config *data;
+    bool adds_eos;
     uint64_t num_own; /* streams that this reader owns */
 };
 
@@ -75,7 +76,7 @@ static void stream_order_settings(const struct order *o, struct text *out)
 {
     const struct stream_order *s = (const struct stream_order *)o;
     const struct stream_rules *r = &s->rules;
-    text_addf(out, "%llu %d %d %d %.17g", (unsigned long long)r->window, s->data->bos, s->data->eos,
+    text_addf(out, "%llu %d %d %d %.17g", (unsigned long long)r->window, s->data->bos, s->adds_eos,
               r->overlap, r->validation_share);
 }
 
@@ -159,6 +160,7 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
     *out = &s->order;
     s->order.kind = &stream_order_kind;
     s->data = o->data;
+    s->adds_eos = source_adds_eos(o->tokenizer, o->data->bos, o->data->eos);
     s->rules = (struct stream_rules){
         .sources = setup->sources,
         .num_sources = setup->num_sources,

@@ -61,7 +61,8 @@ struct prepare_state {
 static uint32_t settings_fingerprint(const struct prepare_state *p)
 {
     const struct prepare_request *r = p->request;
-    unsigned char settings[] = {r->bos, r->eos, (unsigned char)p->output.done.token_bytes};
+    unsigned char settings[] = {r->bos, source_adds_eos(r->tokenizer, r->bos, r->eos),
+                                (unsigned char)p->output.done.token_bytes};
     return checksum_crc32c(0, settings, sizeof settings);
 }
 

@@ -41,6 +41,6 @@ struct prepare_request {
 };
 
 /* CONFIG: the output exists, another process is writing it, or files have changed since the
- * interruption.  DATA: a document is damaged or
- * contains an ID that the tokenizer does not have (the message says which).  IO. */
+ * interruption.  RECORD, DATA: a document is damaged or contains an ID that the tokenizer does not
+ * have (the message says which).  IO. */
 enum status prepare_token_files(const struct prepare_request *p, struct prepare_stats *done);

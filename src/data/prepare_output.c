@@ -57,8 +57,16 @@ static enum status check_provenance(struct prepare_output *o, const struct json 
     return st;
 }
 
+static enum status find(const char *path, bool *exists)
+{
+    enum file_kind kind;
+    TRY(file_find(path, &kind));
+    *exists = kind != FILE_ABSENT;
+    return STATUS_OK;
+}
+
 /* Restores the progress of an earlier run; without a valid journal everything stays zero.  CONFIG:
- * as check_provenance. */
+ * as check_provenance.  IO. */
 static enum status read_journal(struct prepare_output *o)
 {
     struct json *j = NULL;
@@ -68,7 +76,9 @@ static enum status read_journal(struct prepare_output *o)
     uint64_t idx_bytes, each = (uint64_t)o->done.token_bytes;
     struct megatron_sum sum = {0};
     enum status st = STATUS_OK;
-    if (o->force || !file_exists(o->journal)) return STATUS_OK;
+    bool exists = false;
+    if (!o->force) TRY(find(o->journal, &exists));
+    if (!exists) return STATUS_OK;
     TRY_OUT(json_read(o->journal, MAX_JOURNAL_BYTES, &j));
     TRY_OUT(json_get_int(j, "settings", 0, UINT32_MAX, &settings));
     if (settings != o->settings) FAIL_OUT(DATA, "was written with other settings");
@@ -100,21 +110,24 @@ static enum status read_journal(struct prepare_output *o)
 out:
     megatron_sum_release(&sum);
     json_free(j);
-    if (st == STATUS_CONFIG) return st;
-    if (st) log_line(LOG_WARN, "%s: %s; starting over", o->journal, status_message());
+    if (st != STATUS_DATA) return st;
+    log_line(LOG_WARN, "%s: %s; starting over", o->journal, status_message());
     return STATUS_OK;
 }
 
 static enum status check_no_output(const struct prepare_output *o)
 {
-    const char *existing = file_exists(o->idx) ? o->idx : file_exists(o->bin) ? o->bin : NULL;
-    bool unfinished = existing == o->bin && file_exists(o->journal);
-    if (existing && !unfinished && !o->force)
-        FAIL(CONFIG, "%s already exists; use --force to overwrite it", existing);
+    bool has_idx, has_bin, has_journal;
+    TRY(find(o->idx, &has_idx));
+    TRY(find(o->bin, &has_bin));
+    TRY(find(o->journal, &has_journal));
+    bool is_complete = has_idx || (has_bin && !has_journal);
+    if (is_complete && !o->force)
+        FAIL(CONFIG, "%s already exists; use --force to overwrite it", has_idx ? o->idx : o->bin);
     return STATUS_OK;
 }
 
-/* Files that only an unfinished run needs. */
+/* Deletes files that only an unfinished run needs. */
 static void remove_work_files(const struct prepare_output *o)
 {
     const char *const paths[] = {o->idx_part, o->journal};
@@ -135,6 +148,16 @@ static void truncate_bad_list(struct prepare_output *o)
         log_line(LOG_WARN, "cannot list bad records: %s: %s", o->bad_list, strerror(errno));
 }
 
+/* Deletes what a run left that was killed after it had published its output. */
+static enum status clean_up(const struct prepare_output *o)
+{
+    bool has_idx, has_part;
+    TRY(find(o->idx, &has_idx));
+    TRY(find(o->bin_part, &has_part));
+    if (has_idx && !has_part) remove_work_files(o);
+    return STATUS_OK;
+}
+
 /* Truncates both .part files to what the journal records, and locks the .bin.part. */
 enum status prepare_output_open(struct prepare_output *o)
 {
@@ -144,7 +167,7 @@ enum status prepare_output_open(struct prepare_output *o)
     o->idx = with_suffix(prefix, ".idx"), o->idx_part = with_suffix(prefix, ".idx.part");
     o->journal = with_suffix(prefix, ".prepare.json");
     o->bad_list = with_suffix(prefix, ".bad_records");
-    if (file_exists(o->idx) && !file_exists(o->bin_part)) remove_work_files(o); /* was killed */
+    TRY(clean_up(o));
     TRY(check_no_output(o));
     o->bin_fd = open(o->bin_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (o->bin_fd < 0) FAIL(IO, "%s: %s", o->bin_part, strerror(errno));

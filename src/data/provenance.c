@@ -118,9 +118,11 @@ static bool is_accepted(const struct provenance_rules *r, const char *path)
 static bool accept(struct refusal *r, const char *name, const char *change)
 {
     if (is_accepted(r->rules, name)) {
-        if (!r->rules->is_quiet)
-            log_line(LOG_WARN, "accepted a change since %s was written: %s", r->rules->saved_in,
-                     change);
+        struct text line = {0};
+        text_addf(&line, "accepted a change since %s was written: ", r->rules->saved_in);
+        text_add_escaped(&line, change);
+        if (!r->rules->is_quiet) log_line(LOG_WARN, "%s", line.data);
+        text_release(&line);
         return true;
     }
     if (r->count++ >= MAX_NAMED) return false;
@@ -194,9 +196,9 @@ static enum status check_fingerprint(const struct source *s, const struct json *
     int64_t sum;
     if (!json_as_int(saved, 0, UINT32_MAX, &sum) || sum != s->fingerprint)
         FAIL(CONFIG,
-             "%s: the data position was saved with other files, another column or another "
-             "weight of this source; %s",
-             s->config->path, rules->restart);
+             "%s: %s was written with other files, another column or another weight of this "
+             "source; %s",
+             s->config->path, rules->saved_in, rules->restart);
     return STATUS_OK;
 }
 
@@ -207,9 +209,9 @@ static enum status check_options(const struct source *s, const struct json *save
     TRY(json_get_int(saved, "options", 0, UINT32_MAX, &sum));
     if (sum != s->options_fingerprint)
         FAIL(CONFIG,
-             "%s: the data position was saved with another column, weight, number of neurons or "
-             "filter of this source; %s",
-             s->config->path, rules->restart);
+             "%s: %s was written with another column, weight, number of neurons or filter of this "
+             "source; %s",
+             s->config->path, rules->saved_in, rules->restart);
     return STATUS_OK;
 }
 
@@ -232,6 +234,15 @@ static enum status compare_share(const struct provenance *p, const struct json *
     return STATUS_OK;
 }
 
+/* An unreadable data file says nothing about what was saved, so it is neither DATA nor IO, which
+ * would make the caller try an older checkpoint. */
+static enum status sample_all(struct provenance *p, const struct provenance_rules *rules)
+{
+    enum status st = sample_files(p, 0, 1);
+    if (!st) return STATUS_OK;
+    return status_prefix(STATUS_CONFIG, "comparing the data with %s", rules->saved_in);
+}
+
 enum status provenance_check(struct provenance *p, const struct json *saved,
                              const struct provenance_rules *rules, bool *is_changed)
 {
@@ -242,11 +253,11 @@ enum status provenance_check(struct provenance *p, const struct json *saved,
     enum status st = STATUS_OK;
     bool is_same = true, compares = false;
     if (json_count(sums) != p->num_sources || (all && json_count(all) != p->num_sources))
-        FAIL(CONFIG, "the data position was saved with %zu sources; configured: %zu; %s",
+        FAIL(CONFIG, "%s was written with %zu sources; configured: %zu; %s", rules->saved_in,
              json_count(sums), p->num_sources, rules->restart);
     if (all) TRY(compare_share(p, all, &is_same));
     if (all) compares = !is_same || rules->accepted->count;
-    if (compares) TRY(sample_files(p, 0, 1));
+    if (compares) TRY(sample_all(p, rules));
     TRY_OUT(compare_tokenizer(p, json_get(saved, TOKENIZER), &r));
     for (size_t i = 0; i < p->num_sources;
          i++, sum = json_next(sum), one = all ? json_next(one) : NULL) {

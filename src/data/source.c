@@ -350,6 +350,12 @@ static void append_special(struct token_list *out, bool enabled, int32_t id)
     out->ids[out->count++] = id;
 }
 
+bool source_adds_eos(const struct tokenizer *t, bool bos, bool eos)
+{
+    bool is_one = t && bos && tokenizer_eos(t) >= 0 && tokenizer_bos(t) == tokenizer_eos(t);
+    return eos && !is_one;
+}
+
 static enum status read_text(const struct source *s, const struct source_document *d,
                              struct source_tokens *t, struct token_list *out)
 {
@@ -364,7 +370,8 @@ static enum status read_text(const struct source *s, const struct source_documen
     if (!text.len) return STATUS_OK; /* an empty text has no tokens, not even BOS and EOS */
     append_special(out, t->bos && text.begins, tokenizer_bos(t->tokenizer));
     TRY(encoder_encode(t->encoder, text.bytes, text.len, out));
-    append_special(out, t->eos && text.ends, tokenizer_eos(t->tokenizer));
+    bool eos = text.ends && source_adds_eos(t->tokenizer, t->bos, t->eos);
+    append_special(out, eos, tokenizer_eos(t->tokenizer));
     return STATUS_OK;
 }
 

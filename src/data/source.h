@@ -127,6 +127,9 @@ struct source_tokens {
     const struct source *unchecked; /* source_tokens_check checks this file; NULL: none */
     size_t unchecked_file;
 };
+/* Whether documents end with EOS, given data.bos and data.eos: a token that is both BOS and EOS
+ * only begins them, as in torchtitan. */
+bool source_adds_eos(const struct tokenizer *t, bool bos, bool eos);
 /* Appends the document's token IDs, with BOS and EOS where the text begins and ends.  RECORD: it is
  * a bad record, and t->bad is NULL; otherwise such a record has no tokens.  Before using the IDs,
  * call source_tokens_check: the files are mapped, and may have been truncated. */

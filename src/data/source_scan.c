@@ -46,6 +46,7 @@ static enum status read_part(struct source_scan *s, struct scan_part *p, struct 
         p->bytes += d.is_bad ? 0 : d.len * (s->source->holds_ids ? sizeof(int32_t) : 1);
         if (p->bad.num_read == PROGRESS_RECORDS) add_progress(s, p);
     }
+    TRY_OUT(source_tokens_check(t));
 out:
     source_reader_close(&reader);
     text_release(&d.text);

@@ -138,9 +138,14 @@ void megatron_close(struct megatron *m)
 
 uint64_t megatron_document_length(const struct megatron *m, uint64_t d)
 {
-    uint64_t tokens = 0;
-    for (int64_t s = document_start(m, d); s < document_start(m, d + 1); s++)
-        tokens += (uint64_t)sequence_length(m, (uint64_t)s);
+    int64_t first = document_start(m, d), end = document_start(m, d + 1);
+    uint64_t tokens = 0, length;
+    const unsigned char *at;
+    if (first < 0 || end < 0 || (uint64_t)end > m->num_sequences) return 0;
+    for (int64_t s = first; s < end; s++) {
+        if (!find_sequence(m, (uint64_t)s, &length, &at)) return 0;
+        tokens += length;
+    }
     return tokens;
 }
 

@@ -33,7 +33,7 @@ void megatron_close(struct megatron *m);
  * .idx in messages. */
 enum status megatron_parse(struct megatron *m, const char *name);
 
-/* The number of tokens in a document. */
+/* The number of tokens in a document; 0 if the file has changed so that the index is invalid. */
 uint64_t megatron_document_length(const struct megatron *m, uint64_t document);
 /* Copies a document's tokens to `ids`; `length` is what megatron_document_length returned.  RECORD:
  * an ID is negative, or not below vocab_size (0: INT32_MAX).  DATA: the index has changed since. */

@@ -5,9 +5,6 @@
 #include "base/file.h"
 #include "base/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -108,7 +105,18 @@ static enum status read_sums(const char *path, struct megatron_sum *bin, struct 
     TRY_OUT(read_sum(root, "idx", path, idx));
 out:
     json_free(root);
+    if (st == STATUS_DATA)
+        status_prefix(st,
+                      "not a checksum file of `llamero prepare`, or damaged; rename or delete it");
     return st;
+}
+
+/* Begins a line. */
+static void add_file(struct text *errors, const char *prefix, const char *suffix)
+{
+    if (errors->len) text_adds(errors, "\n");
+    text_add_escaped(errors, prefix);
+    text_addf(errors, ".%s", suffix);
 }
 
 /* Appends a line for each run of chunks that differ; compares sizes first. */
@@ -116,16 +124,17 @@ static void compare(const char *prefix, const char *suffix, const struct megatro
                     const struct megatron_sum *want, struct text *errors)
 {
     if (have->bytes != want->bytes) {
-        text_addf(errors, "%s%s.%s has %llu bytes, expected %llu", errors->len ? "\n" : "", prefix,
-                  suffix, (unsigned long long)have->bytes, (unsigned long long)want->bytes);
+        add_file(errors, prefix, suffix);
+        text_addf(errors, " has %llu bytes, expected %llu", (unsigned long long)have->bytes,
+                  (unsigned long long)want->bytes);
         return;
     }
     for (size_t i = 0, end; i < want->count; i = end) {
         for (end = i; end < want->count && have->crcs[end] != want->crcs[end];) end++;
         uint64_t from = (uint64_t)i * MEGATRON_SUM_CHUNK, to = (uint64_t)end * MEGATRON_SUM_CHUNK;
         if (end++ == i) continue;
-        text_addf(errors, "%s%s.%s: checksum mismatch in bytes %llu to %llu",
-                  errors->len ? "\n" : "", prefix, suffix, (unsigned long long)from,
+        add_file(errors, prefix, suffix);
+        text_addf(errors, ": checksum mismatch in bytes %llu to %llu", (unsigned long long)from,
                   (unsigned long long)(to < have->bytes ? to : have->bytes));
     }
 }
@@ -134,24 +143,28 @@ enum status megatron_sum_check(const char *prefix, uint64_t bin_bytes, const voi
                                size_t idx_bytes)
 {
     struct megatron_sum bin = {0}, want = {0}, have = {0};
-    struct text errors = {0};
+    struct text errors = {0}, message = {0};
     char *path = path_of(prefix, "sum");
+    enum file_kind kind;
     enum status st = STATUS_OK;
-    if (!file_exists(path)) goto out;
+    TRY_OUT(file_find(path, &kind));
+    if (kind == FILE_ABSENT) goto out;
     TRY_OUT(read_sums(path, &bin, &want));
     if (bin.bytes != bin_bytes)
-        text_addf(&errors, "%s.bin has %llu bytes, expected %llu", prefix,
-                  (unsigned long long)bin_bytes, (unsigned long long)bin.bytes);
+        compare(prefix, "bin", &(struct megatron_sum){.bytes = bin_bytes}, &bin, &errors);
     megatron_sum_add(&have, idx, idx_bytes);
     compare(prefix, "idx", &have, &want, &errors);
-    if (errors.len)
-        FAIL_OUT(DATA,
-                 "%s\nby %s: the files are damaged, or another program has replaced them; in that "
-                 "case delete %s",
-                 errors.data, path, path);
+    if (!errors.len) goto out;
+    add_file(&message, prefix, "sum");
+    text_addf(&message,
+              " does not match: %s; the files are damaged, or another program has "
+              "replaced them; in that case delete ",
+              errors.data);
+    text_add_escaped(&message, path);
+    FAIL_OUT(DATA, "%s", message.data);
 out:
     megatron_sum_release(&bin), megatron_sum_release(&want), megatron_sum_release(&have);
-    text_release(&errors);
+    text_release(&errors), text_release(&message);
     free(path);
     return st;
 }
@@ -161,19 +174,17 @@ static enum status read_all(const char *path, struct megatron_sum *s)
 {
     enum { READ_BYTES = 1 << 20 };
     uint64_t size;
-    void *bytes = heap(READ_BYTES);
     enum status st = STATUS_OK;
-    int fd = -1;
-    TRY_OUT(file_size(path, &size));
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
+    int fd;
+    TRY(file_open(path, &fd, &size));
+    void *bytes = heap(READ_BYTES);
     while (s->bytes < size) {
         size_t n = size - s->bytes < READ_BYTES ? (size_t)(size - s->bytes) : READ_BYTES;
         TRY_OUT(file_read_at(fd, path, bytes, n, s->bytes));
         megatron_sum_add(s, bytes, n);
     }
 out:
-    if (fd >= 0) close(fd);
+    close(fd);
     free(bytes);
     return st;
 }

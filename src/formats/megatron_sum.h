@@ -30,7 +30,7 @@ enum status megatron_sum_write(const char *prefix, const struct megatron_sum *bi
                                const struct megatron_sum *idx);
 
 /* Compares both sizes and the bytes of the .idx with PREFIX.sum, if that exists.  DATA: they
- * differ, or PREFIX.sum is damaged. */
+ * differ, or PREFIX.sum is damaged.  IO. */
 enum status megatron_sum_check(const char *prefix, uint64_t bin_bytes, const void *idx,
                                size_t idx_bytes);
 /* Reads every byte of the pair and appends a line for each error.  *bytes: of both files.  MISSING:

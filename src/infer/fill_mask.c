@@ -2,6 +2,7 @@
 #include "infer/fill_mask.h"
 
 #include "base/json.h"
+#include "data/source.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
 
@@ -52,6 +53,13 @@ static void add_mask(struct fill_mask *f)
     add_id(&f->ids, f->mask);
 }
 
+static bool has_eos(const struct fill_mask *f)
+{
+    const struct data_config *data = &f->l->config.data;
+    const struct tokenizer *t = f->l->tokenizer;
+    return source_adds_eos(t, data->bos, data->eos) && tokenizer_eos(t) >= 0;
+}
+
 static enum status encode_text(struct fill_mask *f, const char *text)
 {
     const struct config *c = &f->l->config;
@@ -70,7 +78,7 @@ static enum status encode_text(struct fill_mask *f, const char *text)
         TRY_OUT(encoder_encode(encoder, at, found ? (size_t)(found - at) : strlen(at), &f->ids));
         if (found) add_mask(f);
     }
-    if (c->data.eos && tokenizer_eos(t) >= 0) add_id(&f->ids, tokenizer_eos(t));
+    if (has_eos(f)) add_id(&f->ids, tokenizer_eos(t));
     if (!f->num_places) FAIL_OUT(USAGE, "--fill: the text must contain %s", MASK);
     if (f->ids.count > (size_t)f->l->model.max_tokens)
         FAIL_OUT(USAGE, "--fill: the text has %zu tokens; at most %d fit in a row", f->ids.count,
@@ -178,7 +186,7 @@ static enum status report(struct fill_mask *f, bool json)
     struct json_writer w = {.text = &out};
     enum status st = STATUS_OK;
     size_t first = f->l->config.data.bos && tokenizer_bos(t) >= 0;
-    size_t last = f->ids.count - (f->l->config.data.eos && tokenizer_eos(t) >= 0);
+    size_t last = f->ids.count - has_eos(f);
     qsort(f->filled, (size_t)f->num_masks, sizeof *f->filled, by_place);
     if (!json) {
         TRY_OUT(tokenizer_decode(t, f->ids.ids + first, last - first, &out));

@@ -108,7 +108,8 @@ int64_t memory_available_bytes(void)
 enum status memory_most_used(struct queue *queue, const struct comm *world, int64_t *used)
 {
     size_t total, in_use = (size_t)memory_peak_bytes();
-    if (queue_device_allocator(queue)) TRY(queue_memory_info(queue, &total, &in_use));
+    if (queue_device_allocator(queue)) /* on every rank or on none */
+        TRY(comm_agree(world, queue_memory_info(queue, &total, &in_use)));
     *used = (int64_t)in_use;
     TRY(comm_all_reduce_int64(world, REDUCE_MAX, used, 1));
     return STATUS_OK;

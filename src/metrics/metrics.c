@@ -120,38 +120,19 @@ static void write_gap(struct metrics *m, size_t num_lost)
     text_release(&line);
 }
 
-/* If a file that could not be written can be written again, writes what is late, and notes what is
- * lost. */
 static void catch_up(struct metrics *m, struct append_file *f)
 {
-    if (!append_file_is_late(f) || !append_file_flush(f)) return;
-    size_t lost = f->num_lost;
-    log_line(lost ? LOG_WARN : LOG_INFO, "%s: written again; %zu records were late, %zu are lost",
-             f->path, f->num_late, lost);
-    f->num_lost = 0;
+    size_t lost = log_catch_up(f);
     if (lost && f == &m->lines) write_gap(m, lost);
 }
 
-/* Appends the record in m->text.  A failure is only a warning: the next record tries again. */
+/* Appends the record in m->text. */
 static void append_record(struct metrics *m, struct append_file *f, int64_t step)
 {
     catch_up(m, f);
-    bool was_late = append_file_is_late(f);
     size_t lost = f->num_lost;
-    if (append_file_write(f, m->text.data, m->text.len)) return;
+    log_append(f, m->text.data, m->text.len);
     if (f->num_lost > lost) m->lost_step = step;
-    if (!was_late)
-        log_line(LOG_WARN, "%s: write: %s; training continues, each record tries again", f->path,
-                 strerror(f->error));
-}
-
-static void close_file(struct metrics *m, struct append_file *f)
-{
-    catch_up(m, f);
-    if (append_file_is_late(f))
-        log_line(LOG_WARN, "%s: write: %s; the last %zu records are lost", f->path,
-                 strerror(f->error), f->num_late + f->num_lost);
-    append_file_close(f);
 }
 
 static enum status open_lines(struct metrics *m)
@@ -228,8 +209,9 @@ out:
 void metrics_close(struct metrics *m)
 {
     if (!m) return;
-    close_file(m, &m->events);
-    close_file(m, &m->lines);
+    catch_up(m, &m->lines);
+    log_close_file(&m->events);
+    log_close_file(&m->lines);
     text_release(&m->text);
     free(m);
 }

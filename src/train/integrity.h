@@ -84,6 +84,7 @@ enum status integrity_end_pass(struct integrity *g, const float *losses, int num
 /* After both passes of this step.  Collective over the world.  DEVICE: they differ on a rank. */
 enum status integrity_compare_passes(struct integrity *g, int64_t step);
 
-/* After a failure, when the run ends: renames the checkpoints that may be corrupted, so that no run
- * resumes from them.  Collective over the checkpointer's ranks. */
+/* After a failure, when a run that saves ends: sets aside the checkpoints that may be corrupted, so
+ * that no run resumes from them.  Collective over the checkpointer's ranks.  Wait for a pending
+ * save first. */
 void integrity_abandon(const struct integrity *g, struct checkpointer *c);

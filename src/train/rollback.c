@@ -6,6 +6,7 @@
 #include "checkpoint/folder.h"
 #include "train/trainer_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +69,7 @@ static enum status load_newest(struct rollback *b, int64_t limit)
         free(folder);
         if (st && st != STATUS_DATA) return st;
         if (st) status_save(&damage, st);
-        if (st && world->rank == 0)
+        if (st && comm_logs_failure(world, st))
             log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
     } while (st);
     b->to = limit;
@@ -110,13 +111,13 @@ enum status rollback_run(struct rollback *b)
     if (!guard_count_rollback(b->guard, s->step, most))
         return fail(b, "guard.max_rollbacks is reached");
     activity_enter(ACTIVITY_saving);
-    if (checkpointer_wait(b->checkpointer) && world->rank == 0)
-        log_line(LOG_WARN, "the last checkpoint was not written: %s", status_message());
+    checkpointer_drain(b->checkpointer);
     b->loss = before.spike_begin ? before.spike_loss : s->loss;
     TRY(load_newest(b, good_limit(&before, s->step)));
-    if (b->to < 0 && s->skipped) return fail(b, "there is no checkpoint to go back to");
+    if (b->to < 0 && (s->skipped || b->is_needed))
+        return fail(b, "there is no checkpoint to go back to");
     b->guard->good_step = b->to;
-    if (b->to >= 0) return checkpointer_abandon(b->checkpointer, b->to);
+    if (b->to >= 0) return checkpointer_abandon(b->checkpointer, b->to, NULL);
     if (world->rank == 0)
         log_line(LOG_WARN, "step %lld: there is no checkpoint to go back to; the run continues",
                  (long long)s->step);
@@ -159,12 +160,13 @@ static void list_checkpoints(const char *folder, struct text *out)
 
 enum status rollback_advise(const char *folder, enum status st)
 {
-    bool is_shared = status_is_shared();
+    struct failure why = {0};
     struct text advice = {0};
     if (st != STATUS_DIVERGED || comm_failed_elsewhere()) return st;
+    status_save(&why, st);
     list_checkpoints(folder, &advice);
-    status_fail(st, __FILE__, __LINE__, "%s%s", status_message(), advice.len ? advice.data : "");
-    if (is_shared) status_mark_shared();
+    size_t used = strlen(why.message);
+    if (advice.len) snprintf(why.message + used, sizeof why.message - used, "%s", advice.data);
     text_release(&advice);
-    return st;
+    return status_restore(&why);
 }

@@ -22,6 +22,7 @@ struct rollback {
     struct loader *loader; /* NULL: another of the peers reads */
     struct guard *guard;
     const struct step_result *result; /* of the step to undo */
+    bool is_needed;                   /* the state is bad: the run cannot continue from it */
     /* Results: */
     int64_t to;               /* the checkpoint's step; -1: none is good */
     double loss;              /* the largest of the spike */
@@ -33,7 +34,8 @@ bool rollback_is_enabled(const struct guard_config *c);
 
 /* Loads the newest good checkpoint, or an older one if that is damaged, and sets later ones aside.
  * Without a good one it warns, changes nothing, and b->to is -1.  DIVERGED: guard.max_rollbacks is
- * reached, or the step was not finite and there is no good checkpoint.  DATA: all are damaged. */
+ * reached, or there is no good checkpoint, and the step was not finite or b->is_needed.  DATA: all
+ * are damaged. */
 enum status rollback_run(struct rollback *b);
 
 /* Logs and records it; on rank 0, after metrics were truncated to the checkpoint's step. */

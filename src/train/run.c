@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "checkpoint/folder.h"
 #include "metrics/memory.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
@@ -174,7 +175,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
     const struct comm *world_group = &machine->groups.of[GROUP_world];
     struct model_shape shape;
     r->config = c;
-    r->saved_step = -1;
+    r->saved_step = r->unsavable_step = -1;
     r->saved_at_s = clock_monotonic_s();
     r->is_main = world_group->rank == 0;
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
@@ -217,9 +218,11 @@ static enum status close_run(struct training_run *r, enum status st)
     skipped_records_close(&r->skipped);
     loader_close(r->loader);
     if (r->checkpointer) {
+        const struct checkpoint_config *k = &r->config->checkpoint;
         struct failure first = {0};
         status_save(&first, st);
-        integrity_abandon(&r->trainer.integrity, r->checkpointer);
+        if (st) checkpointer_drain(r->checkpointer);
+        if (k->enable && !k->load_only) integrity_abandon(&r->trainer.integrity, r->checkpointer);
         st = checkpointer_close(r->checkpointer, st != STATUS_OK);
         if (first.status) st = status_restore(&first);
         st = rollback_advise(r->checkpoint_folder, st);
@@ -262,7 +265,7 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
 }
 
 /* Goes back to a good checkpoint, if there is one.  Metrics begin again after its step. */
-static enum status roll_back(struct training_run *r, const struct step_result *s)
+static enum status roll_back(struct training_run *r, const struct step_result *s, bool is_needed)
 {
     struct checkpoint_state state = run_state_of(r);
     struct rollback b = {.folder = r->checkpoint_folder,
@@ -271,12 +274,13 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
                          .trainer = &r->trainer,
                          .loader = r->loader,
                          .guard = &r->guard,
-                         .result = s};
+                         .result = s,
+                         .is_needed = is_needed};
     r->trainer.is_updating = true; /* if the rollback fails, no whole state is left to save */
     TRY(rollback_run(&b));
     r->trainer.is_updating = false;
     if (b.to < 0) return STATUS_OK;
-    r->saved_step = b.to;
+    r->saved_step = b.to, r->unsavable_step = -1;
     r->validation_due = false;
     metrics_close(r->metrics);
     r->metrics = NULL;
@@ -289,10 +293,9 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
 static enum status save_or_roll_back(struct training_run *r, const struct step_result *s)
 {
     enum status st = run_state_save_if_possible(r);
-    if (st == STATUS_DIVERGED) r->saved_step = r->trainer.steps_done; /* do not try again */
     if (st != STATUS_DIVERGED || r->config->guard.nonfinite != NONFINITE_rollback) return st;
     if (!comm_failed_elsewhere()) log_line(LOG_WARN, "%s", status_message());
-    return roll_back(r, s);
+    return roll_back(r, s, true);
 }
 
 /* `saves`: a checkpoint of this step will be written. */
@@ -323,26 +326,34 @@ static enum status stop_early(struct training_run *r)
     FAIL(REQUEUE, "%s after step %lld; the checkpoint is saved", stopped, step);
 }
 
+/* A run that fails in its first step has saved nothing, as it can start there again. */
+static bool has_checkpoint(const struct training_run *r, int64_t step)
+{
+    char *path = folder_step_path(r->checkpoint_folder, step);
+    bool has = file_exists(path);
+    free(path);
+    return has;
+}
+
 /* Saves the state after the last whole step before a failure ends the run, if all ranks know of the
- * failure and so can take part. */
+ * failure and so can take part; not if the device failed, or if a save has found the state bad. */
 static enum status save_before_failing(struct training_run *r, enum status why)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     const struct trainer *t = &r->trainer;
     struct failure first = {0};
-    bool is_shared = status_is_shared(), together = is_shared || world(r)->size == 1;
-    if (why == STATUS_COMM || !together || t->is_updating || !c->enable || c->load_only) return why;
-    if (r->saved_step == t->steps_done) return why;
+    bool together = status_is_shared() || world(r)->size == 1;
+    bool is_good = !t->is_updating && r->unsavable_step != t->steps_done;
+    bool is_able = why != STATUS_COMM && why != STATUS_DEVICE && together;
+    if (!is_good || !is_able || !c->enable || c->load_only) return why;
     status_save(&first, why);
-    if (run_state_save_now(r))
-        log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s", (long long)t->steps_done,
-                 status_message());
-    else
+    enum status st = run_state_save_now(r);
+    if (st)
+        run_state_log_unsaved(r, st);
+    else if (r->is_main && has_checkpoint(r, t->steps_done))
         log_line(LOG_INFO, "the run fails after step %lld; that state is saved",
                  (long long)t->steps_done);
-    status_restore(&first);
-    if (is_shared) status_mark_shared();
-    return why;
+    return status_restore(&first);
 }
 
 /* One step, with a trace if profiling is due.  If it fails, or is abandoned to stop (REQUEUE), the
@@ -358,7 +369,7 @@ static enum status run_step(struct training_run *r, struct step_result *s)
         st = nonfinite_handle(&r->trainer, r->loader, s);
         if (st) trainer_undo_skipped(&r->trainer);
     }
-    if (st && r->loader) loader_rewind(r->loader);
+    if (st && r->loader) loader_restore_mark(r->loader);
     stop_end_step(&r->stop, clock_monotonic_s() - begin);
     return add_step(step, "training", st);
 }
@@ -400,7 +411,7 @@ static enum status run_steps(struct training_run *r)
         TRY(agree_on_requests(r, spikes, &due));
         bool stops = r->stop.signal && done < last;
         if (!stops) TRY(check_collectives(r, due.save));
-        if (due.roll_back) TRY(roll_back(r, &s));
+        if (due.roll_back) TRY(roll_back(r, &s, false));
         if (stops) return STATUS_REQUEUE;
         if (done < last && due.save && t->steps_done == done) TRY(save_or_roll_back(r, &s));
         if (t->steps_done < done) interval = (struct interval){.begin_s = clock_monotonic_s()};

@@ -80,26 +80,35 @@ enum status run_state_save(struct training_run *r, bool model_only)
     r->saved_at_s = clock_monotonic_s();
     stop_note_save(&r->stop, checkpointer_save_seconds(r->checkpointer));
 out:
+    if (st == STATUS_DIVERGED) r->unsavable_step = t->steps_done;
     text_release(&state.train);
     return st;
+}
+
+void run_state_log_unsaved(const struct training_run *r, enum status st)
+{
+    if (comm_logs_failure(world(r), st))
+        log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s",
+                 (long long)r->trainer.steps_done, status_message());
 }
 
 enum status run_state_save_if_possible(struct training_run *r)
 {
     enum status st = run_state_save(r, false);
-    if (!st) return STATUS_OK;
-    if (!comm_failed_elsewhere())
-        status_prefix(st, "cannot save the checkpoint of step %lld",
-                      (long long)r->trainer.steps_done);
-    if (st == STATUS_DEVICE) return st; /* memory is faulty */
-    if (st == STATUS_DIVERGED && r->config->guard.nonfinite != NONFINITE_skip) return st;
-    log_line(LOG_WARN, "%s", status_message());
-    return STATUS_OK;
+    bool skips = r->config->guard.nonfinite == NONFINITE_skip;
+    bool is_fatal = st == STATUS_DEVICE || st == STATUS_COMM || (st == STATUS_DIVERGED && !skips);
+    if (is_fatal && !comm_failed_elsewhere()) /* this rank reports it when the run ends */
+        return status_prefix(st, "cannot save the checkpoint of step %lld",
+                             (long long)r->trainer.steps_done);
+    if (st && st != STATUS_COMM) run_state_log_unsaved(r, st);
+    return is_fatal ? st : STATUS_OK;
 }
 
 enum status run_state_save_now(struct training_run *r)
 {
-    if (checkpointer_wait(r->checkpointer)) r->saved_step = -1;
+    enum status lost = checkpointer_drain(r->checkpointer);
+    if (lost == STATUS_DEVICE || lost == STATUS_COMM) return lost;
+    if (lost) r->saved_step = -1;
     TRY(run_state_save(r, false));
     TRY(checkpointer_wait(r->checkpointer));
     return STATUS_OK;
@@ -176,12 +185,13 @@ enum status run_state_fill(struct training_run *r)
         bool is_unusable = st == STATUS_DATA || st == STATUS_IO;
         bool falls_back = is_unusable && start.native && !start.rewinds;
         if (!st && start.own) r->saved_step = t->steps_done;
-        if (!st) st = start_finish(&start, r->config, world(r));
+        if (!st) st = start_finish(&start, r->config, r->checkpointer, world(r));
         search.limit = start.step;
         start_release(&start);
         if (st && !falls_back) return st;
         if (st == STATUS_IO) status_save(&unreadable, st);
-        if (st) log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
+        if (st && comm_logs_failure(world(r), st))
+            log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
     } while (st);
     TRY(trainer_sync_weights(t));
     return STATUS_OK;

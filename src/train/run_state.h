@@ -32,8 +32,9 @@ struct training_run {
     struct guard guard;
     struct text config_toml;
     struct stop stop;
-    bool validation_due; /* of the last step: begun and not completed */
-    int64_t saved_step;  /* step of the newest checkpoint; -1: none */
+    bool validation_due;    /* of the last step: begun and not completed */
+    int64_t saved_step;     /* step of the newest checkpoint; -1: none */
+    int64_t unsavable_step; /* the last one whose state was too bad to be saved; -1: none */
     double saved_at_s;
     bool is_main; /* rank 0: writes the log, metrics and configuration */
     bool reads;   /* the first of its peers: reads the data */
@@ -44,13 +45,15 @@ struct checkpoint_state run_state_of(struct training_run *r);
 
 /* Saves a checkpoint of the last step, unless one was saved.  Errors: as checkpointer_save. */
 enum status run_state_save(struct training_run *r, bool model_only);
-/* A failed save does not end the run: the next one may succeed.  Only the last one, and the one
- * before a stop, must.  DIVERGED: the state cannot be valid, and guard.nonfinite is not "skip".
- * DEVICE: memory is faulty. */
+/* A failed save is logged and does not end the run: the next one may succeed.  Only the last one,
+ * and the one before a stop, must.  DIVERGED: the state cannot be valid, and guard.nonfinite is not
+ * "skip".  DEVICE: memory is faulty.  COMM: a rank is lost. */
 enum status run_state_save_if_possible(struct training_run *r);
-/* Saves the state, and waits until it is on disk, before the run ends early.  A failed save of this
- * step in the background is repeated. */
+/* Saves the state, and waits until it is on disk, before the run ends early.  A failed save in the
+ * background is logged, and repeated if it was of this step. */
 enum status run_state_save_now(struct training_run *r);
+/* Logs this thread's last failure, `st`: that of a save of this step. */
+void run_state_log_unsaved(const struct training_run *r, enum status st);
 
 /* Fills weights and counters: from the newest checkpoint of this run, else initial_load_path, else
  * random weights.  If a checkpoint is damaged or cannot be read, falls back to the one before. */

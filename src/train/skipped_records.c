@@ -5,13 +5,9 @@
 #include "base/log.h"
 #include "metrics/history.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-enum { MAX_PENDING_BYTES = 1 << 20 };
 
 static bool skips(const struct config *c) { return c->data.on_bad_record == ON_BAD_RECORD_skip; }
 
@@ -20,56 +16,33 @@ enum status skipped_records_open(struct skipped_records *s, const struct config 
 {
     size_t num_removed = 0;
     *s = (struct skipped_records){.config = c};
-    s->path = file_join(c->job.dump_folder, "bad_records.jsonl");
+    char *path = file_join(c->job.dump_folder, "bad_records.jsonl");
+    append_file_init(&s->file, path);
+    free(path);
     if (removes)
-        TRY(history_truncate(s->path, &(struct history_end){.last_step = step}, &num_removed));
+        TRY(history_truncate(s->file.path, &(struct history_end){.last_step = step}, &num_removed));
     return STATUS_OK;
 }
 
 void skipped_records_close(struct skipped_records *s)
 {
-    free(s->path);
-    text_release(&s->pending);
+    if (s->file.path) log_close_file(&s->file);
     *s = (struct skipped_records){0};
-}
-
-/* Appends in a single write, so that ranks do not interleave; a rest is written with the next. */
-static enum status append_pending(struct skipped_records *s)
-{
-    int fd = open(s->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) FAIL(IO, "%s: %s", s->path, strerror(errno));
-    ssize_t n = write(fd, s->pending.data, s->pending.len);
-    int why = n < 0 ? errno : ENOSPC;
-    if (close(fd) && n >= 0) why = errno;
-    size_t written = n > 0 ? (size_t)n : 0, left = s->pending.len - written;
-    memmove(s->pending.data, s->pending.data + written, left);
-    s->pending.len = left;
-    if (left) FAIL(IO, "%s: %s", s->path, strerror(why));
-    return STATUS_OK;
-}
-
-static void write_pending(struct skipped_records *s)
-{
-    if (!s->pending.len) return;
-    bool failed = append_pending(s) != STATUS_OK;
-    if (failed && !s->has_failed)
-        log_line(LOG_WARN, "cannot list bad records: %s; trying again later", status_message());
-    if (!failed && s->has_failed) log_line(LOG_INFO, "%s: written again", s->path);
-    s->has_failed = failed;
-    if (s->pending.len <= MAX_PENDING_BYTES) return;
-    log_line(LOG_WARN, "%s: %zu bytes are lost", s->path, s->pending.len);
-    text_clear(&s->pending);
 }
 
 void skipped_records_list(struct skipped_records *s, struct loader *l, int64_t step)
 {
+    struct text lines = {0};
     if (!skips(s->config)) return;
     if (l) {
         struct bad_records *b = loader_bad_records(l);
-        bad_records_write(b, step, &s->pending);
+        bad_records_write(b, step, &lines);
         bad_records_clear(b);
     }
-    write_pending(s);
+    log_catch_up(&s->file);
+    if (lines.len) log_append(&s->file, lines.data, lines.len);
+    append_file_suspend(&s->file);
+    text_release(&lines);
 }
 
 /* Appends the last lines of the file: those of all ranks. */
@@ -92,10 +65,11 @@ static enum status report(const struct skipped_records *s, const struct bad_reco
                           const char *what, bool has_changed)
 {
     struct text where = {0}, found = {0};
-    text_addf(&where, "%s lists them", s->path);
+    text_add_escaped(&where, s->file.path);
+    text_adds(&where, " lists them");
     bad_records_describe(all, where.data, &found);
     if (has_changed) log_line(LOG_WARN, "%s%s", what, found.data);
-    add_last_lines(s->path, &where);
+    add_last_lines(s->file.path, &where);
     enum status st = bad_records_check(all, s->config->data.bad_record_limit, where.data);
     text_release(&where), text_release(&found);
     return st;

@@ -8,15 +8,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/append_file.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "data/loader.h"
 
 struct skipped_records {
     const struct config *config; /* borrowed; NULL: not opened */
-    char *path;
-    struct text pending; /* lines that are not written yet */
-    bool has_failed;     /* the last write failed */
+    struct append_file file;
     int64_t num_reported, num_reported_validation;
 };
 

@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run whose checkpoints are all damaged must not silently start over. */
+/* A run whose checkpoints are all damaged or set aside must not silently start over. */
 static enum status check_no_checkpoints(const char *folder)
 {
     struct folder_steps l;
+    bool has_abandoned;
     TRY(folder_steps_read(&l, folder));
     size_t count = l.count;
     folder_steps_release(&l);
@@ -24,6 +25,12 @@ static enum status check_no_checkpoints(const char *folder)
              "%s: no intact checkpoint found (%zu damaged or incomplete); move them away to start "
              "over, or from a copy in checkpoint.copy_to",
              folder, count);
+    TRY(folder_has_abandoned(folder, &has_abandoned));
+    if (has_abandoned)
+        FAIL(DATA,
+             "%s: all checkpoints were set aside in abandoned-*; move one back to resume, or move "
+             "those folders away to start over, or from a copy in checkpoint.copy_to",
+             folder);
     return STATUS_OK;
 }
 
@@ -49,8 +56,10 @@ static enum status find_own(struct start *s, const struct config *c, int64_t lim
     TRY_OUT(step_to_load(c, folder, world, &step));
     TRY_OUT(step >= 0 ? checkpoint_find_step(folder, step, world, &s->folder)
                       : checkpoint_find(folder, limit, world, &s->folder));
-    if (!s->folder) TRY_OUT(check_no_checkpoints(folder));
-    if (!s->folder) goto out;
+    if (!s->folder) {
+        TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : check_no_checkpoints(folder)));
+        goto out;
+    }
     if (world->rank == 0) native = !dcp_detect(s->folder);
     TRY_OUT(comm_broadcast_bytes(world, 0, &native, sizeof native));
     s->own = true, s->native = native, s->rewinds = step >= 0;
@@ -136,33 +145,16 @@ static void keep_metrics(const struct config *c, const char *branch)
     free(from), free(to);
 }
 
-static enum status go_back(const struct start *s, const struct config *c, const char *folder)
-{
-    struct text branch = {0};
-    enum status st = STATUS_OK;
-    TRY_OUT(folder_abandon(folder, s->step, &branch));
-    if (branch.len) keep_metrics(c, branch.data);
-    TRY_OUT(rewind_record(folder, s->step, branch.data));
-    if (branch.len)
-        log_line(LOG_INFO, "moved the checkpoints after step %lld to %s", (long long)s->step,
-                 branch.data);
-    if (branch.len && c->checkpoint.copy_to[0])
-        log_line(LOG_WARN, "their copies in %s stay; remove those after step %lld",
-                 c->checkpoint.copy_to, (long long)s->step);
-out:
-    text_release(&branch);
-    return st;
-}
-
-static enum status finish_on_root(const struct start *s, const struct config *c)
+/* On rank 0, once later checkpoints are in `branch` (empty: none). */
+static enum status record_start(const struct start *s, const struct config *c,
+                                const struct text *branch)
 {
     const struct checkpoint_config *k = &c->checkpoint;
-    enum status st = STATUS_OK;
-    log_changes(s, c);
-    if (!k->enable || k->load_only) return STATUS_OK;
     char *folder = file_join(c->job.dump_folder, k->folder);
+    enum status st = STATUS_OK;
+    if (s->rewinds && branch->len) keep_metrics(c, branch->data);
     if (s->rewinds)
-        st = go_back(s, c, folder);
+        st = rewind_record(folder, s->step, branch->data);
     else if (k->load_step < 0)
         st = rewind_forget(folder);
     else
@@ -174,10 +166,19 @@ static enum status finish_on_root(const struct start *s, const struct config *c)
     return st;
 }
 
-enum status start_finish(const struct start *s, const struct config *c, const struct comm *world)
+enum status start_finish(const struct start *s, const struct config *c,
+                         struct checkpointer *checkpointer, const struct comm *world)
 {
-    if (!s->own) return STATUS_OK;
-    return comm_agree(world, world->rank == 0 ? finish_on_root(s, c) : STATUS_OK);
+    struct text branch = {0};
+    enum status st = STATUS_OK;
+    bool is_root = world->rank == 0;
+    if (s->own && is_root) log_changes(s, c);
+    if (!s->own || !c->checkpoint.enable || c->checkpoint.load_only) return STATUS_OK;
+    if (s->rewinds) TRY_OUT(checkpointer_abandon(checkpointer, s->step, &branch));
+    st = comm_agree(world, is_root ? record_start(s, c, &branch) : STATUS_OK);
+out:
+    text_release(&branch);
+    return st;
 }
 
 /* Whether the run may fetch its checkpoints from checkpoint.copy_to, as it has none here. */

@@ -26,17 +26,17 @@ struct start_search {
     bool fetch;    /* download initial_load_path; otherwise skip it if it is not in the cache */
 };
 
-/* Finds the start.  Collective.  DATA: the run's folder has checkpoints, but none is intact, so
- * that a run never starts over silently.  MISSING: no model at initial_load_path, or no
- * step load_step.  Also the errors of hub_fetch. */
+/* Finds the start.  Collective.  DATA: the run's folder has checkpoints, but none is intact, or
+ * all were set aside (folder_abandon), so that a run never starts over silently.  MISSING: no model
+ * at initial_load_path, or no step load_step.  Also the errors of hub_fetch. */
 enum status start_find(struct start *s, const struct config *c, const struct start_search *search,
                        const struct comm *world);
 void start_release(struct start *s);
 
 /* Once the state of an own checkpoint is loaded: logs which settings changed since it was saved;
- * with checkpoint.load_step moves later checkpoints away (checkpoint/rewind.h).  Collective; the
- * run's folder is locked. */
-enum status start_finish(const struct start *s, const struct config *c, const struct comm *world);
+ * with checkpoint.load_step sets later checkpoints aside (checkpoint/rewind.h).  Collective. */
+enum status start_finish(const struct start *s, const struct config *c,
+                         struct checkpointer *checkpointer, const struct comm *world);
 
 /* What not to load from there: checkpoint.exclude_from_loading. */
 struct load_rules start_load_rules(const struct start *s, const struct config *c);

@@ -28,10 +28,16 @@ TEST(check_deep_finds_the_line_that_training_stops_at)
     CHECK_STATUS(OK, json_parse(out.data, out.len, "check", &v));
     CHECK(json_number(json_get(v, "bad_records")) == 1);
     CHECK(json_number(json_get(v, "records")) > 10);
+    CHECK(json_number(json_get(v, "checksums")) == 0);
+    json_free(v);
+    /* the configuration is wrong, so no data was read */
+    CHECK(LLAMERO(&out, &err, "check", config, "--deep", "--json", "training.steps=-5") == 78);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "check", &v));
+    CHECK(!json_get(v, "records") && !json_get(v, "bad_records") && !json_get(v, "checksums"));
     json_free(v);
     write_text(corpus, 2000, 0);
     CHECK(LLAMERO(&out, &err, "check", config, "--deep") == 0);
-    CHECK(strstr(out.data, "records in 1 source, 0 bad"));
+    CHECK(strstr(out.data, "records in 1 source, 0 bad; 0 with checksums"));
     text_release(&out), text_release(&err);
 }
 
@@ -64,6 +70,7 @@ TEST(check_deep_compares_token_files_with_their_checksums)
     CHECK(LLAMERO(&out, &err, "prepare", "--tokenizer", "bytes", "--output", prefix, corpus) == 0);
     runs_write_config(config, prefix);
     CHECK(LLAMERO(&out, &err, "check", config, "--deep") == 0);
+    CHECK(strstr(out.data, "1 with checksums"));
     CHECK_STATUS(OK, file_read(test_path(folder, "p.bin"), 1 << 20, &bin));
     bin.data[1000] ^= 1;
     CHECK_STATUS(OK, file_write(test_path(folder, "p.bin"), bin.data, bin.len));

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct activity now(void)
@@ -117,8 +118,7 @@ TEST(activity_exit_in_needs_no_lock)
     CHECK(child >= 0);
     if (!child) {
         dup2(out[1], STDERR_FILENO);
-        activity_exit_in(1, 3, "revoked");
-        activity_exit_in(0, 0, NULL);
+        activity_exit_in(1, 3, "replaced");
         activity_exit_in(1, 82, "it hangs");
         flockfile(stderr);
         for (;;) pause();
@@ -128,6 +128,21 @@ TEST(activity_exit_in_needs_no_lock)
     CHECK(!strcmp(line, "error: it hangs\n"));
     close(out[0]);
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 82);
+}
+
+TEST(activity_exit_in_can_be_revoked)
+{
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        activity_exit_in(1, 3, "revoked");
+        activity_exit_in(0, 0, NULL);
+        const struct timespec later = {1, 500000000};
+        nanosleep(&later, NULL);
+        _exit(5);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 5);
 }
 
 TEST(activity_can_be_read_by_other_processes)

@@ -105,3 +105,21 @@ TEST(append_file_survives_truncation_and_deletion)
     append_file_close(&f);
     free(folder);
 }
+
+TEST(append_file_opens_a_named_file_with_its_first_record)
+{
+    const char *folder = test_path(test_folder(), "sub"), *path = test_path(folder, "log");
+    struct append_file f;
+    append_file_init(&f, path);
+    CHECK(append_file_flush(&f) == false && !append_file_is_late(&f));
+    CHECK(!append_file_write(&f, "one\n", 4) && f.error == ENOENT && append_file_is_late(&f));
+    CHECK_STATUS(OK, file_make_dirs(folder));
+    append_file_suspend(&f);
+    CHECK(append_file_write(&f, "two\n", 4) && f.fd >= 0);
+    append_file_suspend(&f);
+    CHECK(f.fd < 0 && append_file_write(&f, "three\n", 6));
+    append_file_close(&f);
+    append_file_suspend(&f);
+    append_file_close(&f);
+    check_content(path, "one\ntwo\nthree\n");
+}

@@ -42,4 +42,10 @@ TEST(messages_of_failures_keep_only_their_own_newlines)
     CHECK(!strcmp(status_message(), "file x\\ny: tensor a\\nb\\x1b[2J:\n  what"));
     status_fail(STATUS_DATA, "x.c", 1, "%s", "lines\nof text\r");
     CHECK(!strcmp(status_message(), "lines\nof text\\x0d"));
+    status_fail(STATUS_DATA, "x.c", 1, "tensor %s", "a\036b");
+    CHECK(!strcmp(status_message(), "tensor a\\x1eb"));
+    status_fail(STATUS_DATA, "x.c", 1, "%s", "a\036b\nc");
+    CHECK(!strcmp(status_message(), "a\\x1eb\nc"));
+    status_fail(STATUS_DATA, "x.c", 1, "tensor %s:\n  what", "a\036b");
+    CHECK(!strchr(status_message(), '\n') && strstr(status_message(), "tensor a\\x1eb:"));
 }

@@ -116,6 +116,23 @@ TEST(file_glob_returns_sorted_paths)
     free(none);
 }
 
+TEST(file_glob_fails_if_a_folder_cannot_be_read)
+{
+    const char *folder = test_folder(), *loop = test_path(folder, "loop");
+    struct file_list l;
+    CHECK(symlink("loop", loop) == 0); /* ELOOP */
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "good")));
+    CHECK_STATUS(OK, file_write(test_path(folder, "good/a.txt"), "", 0));
+    CHECK_STATUS(IO, file_glob(&l, test_path(folder, "loop/*.txt")));
+    CHECK_MESSAGE("loop/*.txt: cannot read the folder");
+    CHECK_STATUS(MISSING, file_glob(&l, test_path(folder, "none/*.txt")));
+    CHECK_STATUS(MISSING, file_glob(&l, test_path(folder, "good/a.txt/*.txt")));
+    CHECK(unlink(loop) == 0);
+    CHECK_STATUS(OK, file_glob(&l, test_path(folder, "*/*.txt")));
+    CHECK(l.count == 1);
+    file_list_release(&l);
+}
+
 TEST(file_join_keeps_absolute_names_and_adds_one_slash)
 {
     static const char *const cases[][3] = {

@@ -4,10 +4,12 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -60,6 +62,37 @@ TEST(the_third_interrupt_from_the_keyboard_ends_the_process)
 {
     CHECK_CHILD(interrupt, 2);
     int status = test_in_child(interrupt, 200); /* on a busy machine some may still be merged */
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+}
+
+static void *log_one_line(void *unused)
+{
+    log_line(LOG_INFO, "to a pipe that nobody reads");
+    return unused;
+}
+
+/* A thread hangs while it holds the log's lock. */
+static enum status interrupt_a_hanging_log(int unused)
+{
+    pthread_t thread;
+    int ends[2];
+    (void)unused;
+    RANK_CHECK(!pipe2(ends, O_CLOEXEC | O_NONBLOCK) && dup2(ends[1], STDERR_FILENO) >= 0);
+    while (write(ends[1], "x", 1) == 1) {
+    }
+    fcntl(ends[1], F_SETFL, 0);
+    signals_catch();
+    RANK_CHECK(!pthread_create(&thread, NULL, log_one_line, NULL));
+    for (int i = 0; i < 200; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        test_raise(SIGINT);
+    }
+    return STATUS_OK;
+}
+
+TEST(the_third_interrupt_ends_the_process_even_if_the_log_hangs)
+{
+    int status = test_in_child(interrupt_a_hanging_log, 0);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
 }
 

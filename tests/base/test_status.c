@@ -44,7 +44,7 @@ TEST(every_status_has_a_name_a_text_and_its_documented_exit_code)
     CHECK(status_exit_code(STATUS_MISSING) == 66 && status_exit_code(STATUS_IO) == 74);
     CHECK(status_exit_code(STATUS_REQUEUE) == 75 && status_exit_code(STATUS_CONFIG) == 78);
     CHECK(status_exit_code(STATUS_DIVERGED) == 80 && status_exit_code(STATUS_COMM) == 81);
-    CHECK(status_exit_code(STATUS_HANG) == 82);
+    CHECK(status_exit_code(STATUS_MEMORY) == 70 && status_exit_code(STATUS_HANG) == 82);
     CHECK(status_exit_code(STATUS_DEVICE) == 83);
 }
 
@@ -130,4 +130,20 @@ TEST(failure_is_marked_shared_until_the_next_one)
     CHECK(status_is_shared());
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");
     CHECK(!status_is_shared());
+}
+
+TEST(restored_failure_is_shared_exactly_if_it_was_when_it_was_saved)
+{
+    struct failure alone = {0}, together = {0};
+    status_save(&alone, fails(7));
+    status_mark_shared(); /* of another failure, say */
+    CHECK_STATUS(DATA, status_restore(&alone));
+    CHECK(!status_is_shared());
+    fails(8);
+    status_mark_shared();
+    status_save(&together, STATUS_DATA);
+    fails(9);
+    CHECK_STATUS(DATA, status_restore(&together));
+    CHECK(status_is_shared());
+    CHECK_MESSAGE("got 8");
 }

@@ -85,3 +85,14 @@ TEST(utf8_validity_follows_rfc_3629)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK(!text_is_utf8(wrong[i], strlen(wrong[i])));
 }
+
+TEST(text_add_escaped_escapes_control_characters)
+{
+    struct text t = {0};
+    text_adds(&t, "file ");
+    text_add_escaped(&t, "a\n\033b");
+    text_add_escaped(&t, "");
+    text_add_escaped(&t, "\001\002\003");
+    CHECK(!strcmp(t.data, "file a\\n\\x1bb\\x01\\x02\\x03") && t.len == strlen(t.data));
+    text_release(&t);
+}

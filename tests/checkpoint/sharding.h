@@ -148,12 +148,14 @@ struct sharded_save {
     const struct tokenizer *tokenizer;
     enum status statuses[8]; /* each rank's first failure */
     char messages[8][STATUS_TEXT];
+    bool is_shared[8];
 };
 
 static inline void sharding_note(struct sharded_save *s, int rank, enum status st)
 {
     if (!st || s->statuses[rank]) return;
     s->statuses[rank] = st;
+    s->is_shared[rank] = status_is_shared();
     snprintf(s->messages[rank], STATUS_TEXT, "%s", status_message());
 }
 

@@ -2,6 +2,7 @@
 #include "checkpoint/rig.h"
 #include "hub/s3_server.h"
 
+#include "base/log.h"
 #include "base/signals.h"
 #include "checkpoint/copier.h"
 #include "checkpoint/folder.h"
@@ -148,7 +149,10 @@ TEST(copier_follows_the_saves_of_a_checkpointer)
     CHECK_STATUS(OK, file_remove_tree(folder));
     CHECK_STATUS(OK, checkpointer_open(&c, &o)); /* another node, an empty disk */
     CHECK(has_step(folder, 5));
+    CHECK_STATUS(OK, checkpointer_abandon(c, 4, NULL));
     CHECK_STATUS(OK, checkpointer_close(c, false));
+    CHECK(!has_step(folder, 5) && file_exists_in(folder, "abandoned-4-1/step-5"));
+    CHECK(!s3_server_object(&t->server, key_of(5, MANIFEST_NAME)));
     unsetenv("AWS_ACCESS_KEY_ID");
     CHECK_STATUS(OK, file_remove_tree(folder));
     CHECK_STATUS(CONFIG, checkpointer_open(&c, &o));
@@ -182,6 +186,9 @@ TEST(copier_restores_the_newest_step_that_has_a_manifest)
 
     CHECK_STATUS(OK, file_remove_tree(folder));
     CHECK_STATUS(OK, file_make_dirs(folder));
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "abandoned-1-1/step-10")));
+    CHECK_STATUS(OK, open_and_close(&o)); /* that copy may be what was set aside */
+    CHECK(!has_step(folder, 2) && !has_step(folder, 10));
     o.load_step = 2;
     CHECK_STATUS(OK, open_and_close(&o));
     CHECK(has_step(folder, 2) && !has_step(folder, 10));
@@ -300,5 +307,92 @@ TEST(copier_waits_only_so_long_after_a_stop_signal)
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
     CHECK(t->server.counts[S3_PUT] <= 1);
     CHECK(!s3_server_object(&t->server, key_of(7, MANIFEST_NAME)));
+    end(t);
+}
+
+/* The log of this process until end_log. */
+static const char *begin_log(void)
+{
+    const char *path = test_path(test_folder(), "log.txt");
+    CHECK_STATUS(OK, log_open(path));
+    return path;
+}
+
+static void end_log(const char *path, struct text *log)
+{
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, log));
+}
+
+TEST(copier_sets_aside_the_copies_of_later_steps)
+{
+    if (!http_available()) skip();
+    struct copier_test *t = begin();
+    struct copier *c;
+    struct text log = {0};
+    copy_steps(t, STEPS(3, 5, 17));
+    const char *folder = saved_folder(&t->saved, STEPS(3));
+    struct copier_options o = options(t, folder);
+    const char *path = begin_log();
+    CHECK_STATUS(OK, copier_open(&c, &o));
+    copier_abandon(c, 4);
+    copier_close(c, false);
+    end_log(path, &log);
+    CHECK(strstr(log.data, "set aside the copies in s3://bucket/runs/one of step-17 step-5: "));
+    check_copied(t, folder, 3);
+    for (int i = 0; i < 2; i++) {
+        CHECK(!s3_server_object(&t->server, key_of(i ? 5 : 17, MANIFEST_NAME)));
+        CHECK(s3_server_object(&t->server, key_of(i ? 5 : 17, "config.json")));
+    }
+    CHECK_STATUS(OK, file_remove_tree(folder));
+    CHECK_STATUS(OK, file_make_dirs(folder));
+    CHECK_STATUS(OK, open_and_close(&o)); /* another node */
+    CHECK(has_step(folder, 3) && !has_step(folder, 5) && !has_step(folder, 17));
+    text_release(&log);
+    end(t);
+}
+
+TEST(copier_warns_if_it_cannot_set_copies_aside)
+{
+    if (!http_available()) skip();
+    struct copier_test *t = begin();
+    struct copier *c;
+    struct text log = {0};
+    copy_steps(t, STEPS(3, 5));
+    const char *folder = saved_folder(&t->saved, STEPS(3)), *path = begin_log();
+    struct copier_options o = options(t, folder);
+    for (int i = t->server.counts[S3_LIST] + 1; i < S3_FAULTS; i++) /* not that of copier_open */
+        t->server.faults[S3_LIST][i] = S3_FAULT_DENIED;
+    CHECK_STATUS(OK, copier_open(&c, &o));
+    copier_abandon(c, 4);
+    copier_close(c, false);
+    end_log(path, &log);
+    CHECK(strstr(log.data, "cannot set aside the copies in s3://bucket/runs/one after step 4: "));
+    CHECK(strstr(log.data, "delete their manifest.json, or a run without local checkpoints"));
+    text_release(&log);
+    end(t);
+}
+
+TEST(copier_drops_the_copy_of_a_step_that_is_set_aside)
+{
+    if (!http_available()) skip();
+    struct copier_test *t = begin();
+    struct copier *c;
+    struct text log = {0};
+    const char *folder = saved_folder(&t->saved, STEPS(3, 7)), *path = begin_log();
+    struct copier_options o = options(t, folder);
+    for (int i = 0; i < S3_FAULTS; i++) t->server.faults[S3_PUT][i] = S3_FAULT_SLOW_DOWN;
+    t->settings.wait = NULL; /* sleeps between the attempts: 1, 2, 4, 8 s */
+    CHECK_STATUS(OK, copier_open(&c, &o));
+    while (!t->server.counts[S3_PUT]) usleep(1000);
+    copier_add(c, 8); /* pending */
+    copier_abandon(c, 3);
+    CHECK_STATUS(OK, file_rename(test_path(folder, "step-7"), test_path(folder, "away")));
+    copier_close(c, false);
+    end_log(path, &log);
+    CHECK(t->server.counts[S3_PUT] <= 2);
+    CHECK(strstr(log.data, "is dropped") && !strstr(log.data, "cannot copy"));
+    CHECK(!strstr(log.data, "was interrupted") && !strstr(log.data, "not copied"));
+    text_release(&log);
     end(t);
 }

@@ -3,6 +3,7 @@
 
 #include "checkpoint/rig.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *make_folder(const char *folder, const char *name)
@@ -39,8 +40,7 @@ TEST(only_steps_are_listed_in_ascending_order)
 
 TEST(locking_deletes_leftovers_and_nothing_else)
 {
-    static const char *const ours[] = {"step-5.tmp", ".trash-4-123", "rewind.json.tmp-77",
-                                       "../config.toml.tmp-123"};
+    static const char *const ours[] = {"step-5.tmp", ".trash-4-123"};
     enum { NUM_OURS = sizeof ours / sizeof *ours };
     static const char *const others[] = {"step-6",    "step-best.tmp", ".trash-can", "step-.tmp",
                                          "notes.tmp", ".trash-4-1x",   ".trash-4",   "step-7.tmp2"};
@@ -166,4 +166,52 @@ TEST(later_checkpoints_are_moved_to_a_branch_of_their_own)
     CHECK_STATUS(OK, folder_abandon(folder, 2, &branch));
     CHECK(file_has_suffix(branch.data, "/abandoned-2-2"));
     text_release(&branch);
+}
+
+TEST(folder_knows_of_steps_that_were_set_aside)
+{
+    static const char *const others[] = {"abandoned-4-1", "abandoned-4", "abandoned-x-1",
+                                         "my-abandoned-4-1"};
+    const char *folder = test_folder();
+    bool has = true;
+    CHECK_STATUS(OK, folder_has_abandoned(test_path(folder, "none"), &has));
+    CHECK(!has);
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, others[0]))); /* empty */
+    for (size_t i = 1; i < sizeof others / sizeof *others; i++)
+        CHECK_STATUS(OK, file_make_dirs(test_path(test_path(folder, others[i]), "step-6")));
+    CHECK_STATUS(OK, folder_has_abandoned(folder, &has));
+    CHECK(!has);
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "abandoned-4-1/step-6")));
+    CHECK_STATUS(OK, folder_has_abandoned(folder, &has));
+    CHECK(has);
+}
+
+static const char *make_temporary(const char *folder, const char *name, pid_t pid)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.tmp-%ld", name, (long)pid);
+    const char *path = test_path(folder, full);
+    CHECK_STATUS(OK, file_write(path, "x", 1));
+    return path;
+}
+
+TEST(locking_deletes_temporary_files_of_dead_processes_but_no_folder)
+{
+    const char *dump = test_folder(), *folder = test_path(dump, "checkpoint");
+    int lock, status;
+    CHECK_STATUS(OK, file_make_dirs(folder));
+    const char *of_user = make_folder(dump, "x.tmp-12"), *here = make_folder(folder, "y.tmp-12");
+    pid_t dead = fork();
+    if (!dead) _exit(0);
+    CHECK(dead > 0 && waitpid(dead, &status, 0) == dead);
+    const char *stale = make_temporary(dump, "config.toml", dead);
+    const char *record = make_temporary(folder, "rewind.json", dead);
+    const char *own = make_temporary(dump, "config.toml", getpid()); /* the PID was reused */
+    const char *live = make_temporary(dump, "notes", getppid());
+    CHECK(symlink(folder, test_path(dump, "link.tmp-12")) == 0);
+    CHECK_STATUS(OK, folder_lock(folder, &lock));
+    folder_unlock(lock);
+    CHECK(!file_exists(stale) && !file_exists(record) && !file_exists(own));
+    CHECK(file_exists(live) && has_file(dump, "link.tmp-12"));
+    CHECK(has_file(of_user, "x") && has_file(here, "x"));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/sharding.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -415,6 +416,25 @@ TEST(async_save_does_not_mix_with_other_communication)
     }
 }
 
+TEST(save_that_cannot_start_a_thread_fails_when_it_is_waited_for)
+{
+    struct saved s;
+    void *staging;
+    pthread_attr_t usual, huge; /* a stack larger than the address space */
+    saved_open(&s, false);
+    struct checkpointer *c = open_async(test_path(test_folder(), "checkpoint"), &s, &staging);
+    struct checkpoint_state state = saved_state(&s, 2);
+    s.weights[layout_find(&s.layout, PARAM_mlp_down, 0)->offset] = NAN;
+    CHECK(!pthread_getattr_default_np(&usual) && !pthread_getattr_default_np(&huge));
+    CHECK(!pthread_attr_setstacksize(&huge, (size_t)1 << 60) && !pthread_setattr_default_np(&huge));
+    enum status st = checkpointer_save(c, &state);
+    CHECK(!pthread_setattr_default_np(&usual) && !st && !(checkpointer_save_seconds(c) > 0));
+    CHECK_STATUS(DIVERGED, checkpointer_wait(c)); /* when other ranks learn of it */
+    CHECK(checkpointer_save_seconds(c) > 0 && !checkpointer_close(c, false));
+    free(staging);
+    saved_close(&s);
+}
+
 /* Limit the file size so that only one of the ranks exceeds it. */
 TEST(write_error_on_one_rank_fails_the_save_on_all)
 {
@@ -436,7 +456,7 @@ TEST(write_error_on_one_rank_fails_the_save_on_all)
             int writers = 0;
             for (int r = 0; r < ranks; r++) {
                 bool own = strstr(s.messages[r], "File too large");
-                CHECK(s.statuses[r] == STATUS_IO);
+                CHECK(s.statuses[r] == STATUS_IO && s.is_shared[r]);
                 CHECK(own || strstr(s.messages[r], "failed: reading or writing failed"));
                 writers += own;
             }
@@ -555,19 +575,6 @@ TEST(state_with_a_bad_value_is_never_saved_as_valid)
         }
 }
 
-TEST(abandoned_checkpoints_are_set_aside)
-{
-    struct saved s;
-    saved_open(&s, false);
-    const char *folder = saved_folder(&s, STEPS(1, 2, 3));
-    struct checkpointer *c = checkpointer_of(folder, 0);
-    CHECK_STATUS(OK, checkpointer_abandon(c, 2));
-    CHECK(has_file(folder, "step-2") && !has_file(folder, "step-3"));
-    check_holds(&s, test_path(folder, "abandoned-2-1/step-3"), 3);
-    CHECK_STATUS(OK, checkpointer_close(c, false));
-    saved_close(&s);
-}
-
 /* Whether that rank writes the value itself or another one does: all ranks get the same status, and
  * the rank that has it names it. */
 TEST(bad_value_on_one_rank_fails_the_save_on_all)
@@ -583,7 +590,8 @@ TEST(bad_value_on_one_rank_fails_the_save_on_all)
                                      .bad_rank = ranks - 1};
             char rank[20];
             sharding_save(&s, ranks);
-            for (int r = 0; r < ranks; r++) CHECK(s.statuses[r] == STATUS_DIVERGED);
+            for (int r = 0; r < ranks; r++)
+                CHECK(s.statuses[r] == STATUS_DIVERGED && s.is_shared[r]);
             snprintf(rank, sizeof rank, "rank %d: tensor ", ranks - 1);
             CHECK(strstr(s.messages[ranks - 1], " is nan, expected a finite value"));
             CHECK(strstr(s.messages[ranks - 1], rank));

@@ -74,6 +74,19 @@ TEST(the_limit_is_a_share_of_the_records_and_at_least_ten)
     }
 }
 
+TEST(the_message_of_too_many_has_a_line_for_each_of_the_last_ones)
+{
+    struct bad_records b = {0};
+    struct bad_record r = {.source = "*", .file = "a\nb.jsonl", .unit = "line", .reason = "x\ty"};
+    for (r.at = 1; r.at <= 11; r.at++) CHECK_STATUS(OK, bad_records_add(&b, &r));
+    b.num_read = 11;
+    CHECK_STATUS(DATA, bad_records_check(&b, 0, NULL));
+    const char *lines = strchr(status_message(), '\n');
+    CHECK(lines && !strcmp(lines, "\n  a\\nb.jsonl, line 9: x\\ty\n  a\\nb.jsonl, line 10: x\\ty"
+                                  "\n  a\\nb.jsonl, line 11: x\\ty"));
+    bad_records_release(&b);
+}
+
 enum { T = 24, LINES = 60, NUM_BAD = 4 };
 static const int bad_lines[NUM_BAD] = {0, 17, 18, 59}; /* from 0 */
 

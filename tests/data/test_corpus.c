@@ -2,6 +2,7 @@
 #include "data/rig.h"
 
 #include "data/corpus.h"
+#include "tokenizer/tokenizer_impl.h"
 
 static const char parquet[] = "tests/oracle/data/parquet/documents.parquet";
 
@@ -57,6 +58,10 @@ TEST(corpus_tokenizes_text_like_the_loader)
     d.tokenizer = t, d.bos = d.eos = true;
     CHECK_STATUS(OK, corpus_each(&d, look, &seen));
     CHECK(seen.count == 1 && seen.ids == 6 && seen.last == tokenizer_eos(t));
+    t->eos = t->bos;
+    seen = (struct seen){0};
+    CHECK_STATUS(OK, corpus_each(&d, look, &seen));
+    CHECK(seen.count == 1 && seen.ids == 5 && seen.last == '\n');
     tokenizer_close(t);
 }
 

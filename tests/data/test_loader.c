@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
 
+#include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "ops/cross_entropy.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <dirent.h>
 
@@ -72,22 +75,49 @@ TEST(loader_labels_are_the_next_inputs_even_across_rows)
 TEST(loader_adds_bos_and_eos_to_documents)
 {
     static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
-    static const int32_t want[4][8] = {{'a', 'b', 'c', 'a', 'b', 'c', 'a', 'b'},
+    static const int32_t want[5][8] = {{'a', 'b', 'c', 'a', 'b', 'c', 'a', 'b'},
                                        {'a', 'b', EOS, 'c', EOS, 'a', 'b', EOS},
                                        {BOS, 'a', 'b', BOS, 'c', BOS, 'a', 'b'},
-                                       {BOS, 'a', 'b', EOS, BOS, 'c', EOS, BOS}};
+                                       {BOS, 'a', 'b', EOS, BOS, 'c', EOS, BOS},
+                                       {BOS, 'a', 'b', BOS, 'c', BOS, 'a', 'b'}};
     const char *path = rig_text(test_folder(), "a.jsonl", lines);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 5; k++) { /* the last one: EOS is BOS */
         struct rig r;
         rig_init(&r, "bytes", 8);
         r.data.streams = r.data.shuffle_window = 1;
-        r.data.bos = k & 2, r.data.eos = k & 1;
+        r.data.bos = k >= 2, r.data.eos = k & 1 || k == 4;
+        if (k == 4) r.tokenizer->eos = BOS;
         rig_add(&r, path, 1);
         struct rows rows = rows_of(&r, 1, 1);
         CHECK(!memcmp(rows.ids, want[k], sizeof want[k]));
         rows_release(&rows);
         rig_release(&r);
     }
+}
+
+TEST(loader_warns_if_the_tokenizer_has_no_bos_or_eos)
+{
+    const char *folder = test_folder(), *log = test_path(folder, "log");
+    const char *path = rig_text(folder, "a.jsonl", "{\"text\": \"ab\"}\n");
+    struct text lines = {0};
+    for (int k = 0; k < 4; k++) {
+        struct rig r;
+        rig_init(&r, "bytes", 8);
+        r.data.streams = 1;
+        r.data.bos = k == 1, r.data.eos = k != 3;
+        if (k) r.tokenizer->bos = -1;
+        if (k > 1) r.tokenizer->eos = -1;
+        rig_add(&r, path, 1);
+        CHECK_STATUS(OK, log_open(log));
+        loader_close(rig_open(&r));
+        CHECK_STATUS(OK, log_open(NULL));
+        CHECK_STATUS(OK, file_read(log, 1 << 20, &lines));
+        CHECK(!strstr(lines.data, "the tokenizer has no begin-of-text token") == (k != 1));
+        CHECK(!strstr(lines.data, "data.eos = true, but the tokenizer has no end") == (k != 2));
+        CHECK_STATUS(OK, file_write(log, "", 0));
+        rig_release(&r);
+    }
+    text_release(&lines);
 }
 
 TEST(loader_sets_document_bounds_within_a_row)

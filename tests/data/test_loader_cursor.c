@@ -2,6 +2,7 @@
 #include "data/rig.h"
 
 #include "base/json.h"
+#include "tokenizer/tokenizer_impl.h"
 
 static void check_rejected(struct rig *r, const char *cursor, enum status how, const char *why)
 {
@@ -34,7 +35,7 @@ TEST(loader_rejects_a_cursor_of_other_data_or_settings)
     struct text cursor = {0};
     const char *folder = test_folder(), *settings = "saved with different data settings";
     rig_text(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
-    for (int k = 0; k < 12; k++) {
+    for (int k = 0; k < 13; k++) {
         struct rig r;
         const char *why = settings;
         start_cursor(&r, folder, &cursor);
@@ -50,9 +51,12 @@ TEST(loader_rejects_a_cursor_of_other_data_or_settings)
         case 8: r.data.streams = 2, why = "saved with 1 streams, the data now has 2"; break;
         case 9:
             rig_add(&r, test_path(folder, "*.jsonl"), 1);
-            why = "saved with 1 sources; configured: 2";
+            why = "the checkpoint was written with 1 sources; configured: 2";
             break;
-        case 10: r.sources[0].weight = 2, why = "saved with another column, weight"; break;
+        case 10: r.tokenizer->eos = r.tokenizer->bos; break;
+        case 11:
+            r.sources[0].weight = 2, why = "the checkpoint was written with another column, weight";
+            break;
         default:
             rig_text(folder, "b.jsonl", "{\"text\": \"more\"}\n");
             why = "b.jsonl: the file is new";

@@ -5,6 +5,7 @@
 #include "data/source.h"
 #include "formats/megatron.h"
 #include "test.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <unistd.h>
 
@@ -250,10 +251,10 @@ static void check_documents(const char *prefix, const int32_t *want, const uint6
     megatron_close(&m);
 }
 
-static enum status run_column(const char *source, const char *column, const char *prefix,
-                              struct prepare_stats *done)
+/* Prepares a column, with BOS and EOS. */
+static enum status run_with(struct tokenizer *t, const char *source, const char *column,
+                            const char *prefix, struct prepare_stats *done)
 {
-    struct tokenizer *t = bytes_tokenizer();
     struct source_config config = {.path = source, .column = column, .weight = 1};
     struct prepare_request p = {.sources = &config,
                                 .num_sources = 1,
@@ -263,9 +264,29 @@ static enum status run_column(const char *source, const char *column, const char
                                 .eos = true,
                                 .force = true,
                                 .threads = 2};
-    enum status st = prepare_token_files(&p, done);
+    return prepare_token_files(&p, done);
+}
+
+static enum status run_column(const char *source, const char *column, const char *prefix,
+                              struct prepare_stats *done)
+{
+    struct tokenizer *t = bytes_tokenizer();
+    enum status st = run_with(t, source, column, prefix, done);
     tokenizer_close(t);
     return st;
+}
+
+TEST(prepare_adds_no_eos_that_is_bos)
+{
+    const char *folder = test_folder(), *prefix = test_path(folder, "ids");
+    const char *path = test_path(folder, "a.txt");
+    struct tokenizer *t = bytes_tokenizer();
+    struct prepare_stats done;
+    t->eos = t->bos;
+    CHECK_STATUS(OK, file_write(path, "ab", 2));
+    CHECK_STATUS(OK, run_with(t, path, "text", prefix, &done));
+    check_documents(prefix, (const int32_t[]){tokenizer_bos(t), 'a', 'b'}, (uint64_t[]){3}, 1);
+    tokenizer_close(t);
 }
 
 TEST(prepare_copies_token_ids)

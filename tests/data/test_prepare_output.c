@@ -8,6 +8,9 @@
 #include "data/source.h"
 #include "formats/megatron.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 enum { LINES = 30000, EVERY = 5000 }; /* several batches of a thread; each 5000th line is bad */
 
 static void write_lines(const char *path, int bad_every)
@@ -141,6 +144,27 @@ TEST(prepare_starts_over_if_what_it_wrote_has_changed)
     CHECK_STATUS(DATA, run(text, test_path(folder, "q"), 1, true, &done));
     CHECK_MESSAGE("q.idx.part has changed: checksum mismatch; use --force");
     text_release(&part);
+}
+
+TEST(prepare_keeps_what_it_wrote_if_it_cannot_read_it)
+{
+    const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
+    static const char *const names[] = {"p.prepare.json", "p.bin.part"};
+    static const char *const targets[] = {"p.prepare.json", "/proc/self/mem"}; /* ELOOP, EIO */
+    struct prepare_stats done;
+    write_lines(text, 300);
+    CHECK_STATUS(DATA, run(text, test_path(folder, "p"), 0.001, true, &done));
+    for (int i = 0; i < 2; i++) {
+        const char *path = test_path(folder, names[i]), *aside = test_path(folder, "aside");
+        CHECK_STATUS(OK, file_rename(path, aside));
+        CHECK(symlink(targets[i], path) == 0);
+        CHECK_STATUS(IO, run(text, test_path(folder, "p"), 1, true, &done));
+        CHECK_MESSAGE(names[i]);
+        CHECK_MESSAGE(strerror(i ? EIO : ELOOP));
+        CHECK_STATUS(OK, file_rename(aside, path));
+    }
+    CHECK_STATUS(OK, run(text, test_path(folder, "p"), 1, true, &done));
+    CHECK(done.text_resumed > 1000000);
 }
 
 TEST(prepare_survives_a_list_of_bad_records_that_cannot_be_written)

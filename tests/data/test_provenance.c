@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "data/rig.h"
 
+#include <unistd.h>
+
 enum { T = 16 };
 
 /* `documents` lines of jsonl that begin with `word`. */
@@ -69,6 +71,33 @@ TEST(a_position_over_edited_files_is_refused_and_the_file_named)
     write_lines(path, "camel", 60);
     CHECK_STATUS(CONFIG, resume(path, NULL, &cursor));
     CHECK_MESSAGE("/a.jsonl: the file has ");
+    text_release(&cursor);
+}
+
+/* Reader 0 of 2 has opened both files and sampled the first one. */
+TEST(a_file_that_cannot_be_compared_is_no_damaged_checkpoint)
+{
+    const char *folder = test_folder(), *path = test_path(folder, "*.jsonl");
+    const char *second = test_path(folder, "b.jsonl"), *accepted = "b.jsonl";
+    struct text cursor = {0};
+    struct json *root = NULL;
+    struct rig r;
+    write_lines(test_path(folder, "a.jsonl"), "llama", 50);
+    write_lines(second, "llama", 50);
+    save_after(path, 4, &cursor);
+    rig_init(&r, "bytes", T);
+    rig_add(&r, path, 1);
+    r.options.num_readers = 2;
+    r.data.accept_changed = (struct option_list){&accepted, 1};
+    struct loader *l = rig_open(&r);
+    CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &root));
+    CHECK(!unlink(second) && !symlink("b.jsonl", second)); /* ELOOP */
+    CHECK_STATUS(CONFIG, loader_load(l, root));
+    CHECK_MESSAGE("comparing the data with the checkpoint: /");
+    CHECK_MESSAGE("/b.jsonl: ");
+    json_free(root);
+    loader_close(l);
+    rig_release(&r);
     text_release(&cursor);
 }
 
@@ -251,7 +280,7 @@ TEST(a_position_saved_by_an_older_program_is_loaded)
     CHECK_STATUS(OK, resume(path, NULL, &cursor));
     write_lines(path, "llama", 51);
     CHECK_STATUS(CONFIG, resume(path, NULL, &cursor));
-    CHECK_MESSAGE("/a.jsonl: the data position was saved with other files");
+    CHECK_MESSAGE("/a.jsonl: the checkpoint was written with other files");
     text_release(&cursor);
 }
 

@@ -5,6 +5,8 @@
 #include "data/rig.h"
 #include "formats/megatron_sum.h"
 
+#include <unistd.h>
+
 static void scan(const char *path, const char *column, int vocab_size, int threads,
                  struct text *found)
 {
@@ -61,6 +63,35 @@ TEST(a_scan_reports_damaged_files_and_continues_with_the_others)
     scan("tests/oracle/data/parquet/documents.parquet", "spike_counts", 256, 2, &found);
     CHECK(strstr(found.data, "row 4: its lists differ in length"));
     text_release(&packed), text_release(&found);
+}
+
+static void truncate_later(void *context, const struct source_scan *s)
+{
+    const char *const *path = context;
+    if (s->bad.num_read > 900 && s->bad.num_read < 1200) CHECK(!truncate(*path, 0));
+}
+
+/* The fourth of eight parts ends with the first file. */
+TEST(a_scan_finds_a_file_that_was_truncated_before_its_last_documents_were_read)
+{
+    enum { DOCUMENTS = 1200 };
+    const char *folder = test_folder(), *first = test_path(folder, "a.bin");
+    struct source_config c = {.path = test_path(folder, "*.idx"), .column = "", .weight = 1};
+    struct source source;
+    int lengths[DOCUMENTS];
+    for (int i = 0; i < DOCUMENTS; i++) lengths[i] = 8;
+    rig_tokens(folder, "a", lengths, DOCUMENTS, 0);
+    rig_tokens(folder, "b", lengths, DOCUMENTS, 0);
+    CHECK_STATUS(OK, source_open(&source, &c));
+    struct source_scan s = {.source = &source,
+                            .vocab_size = 1 << 20,
+                            .threads = 1,
+                            .progress = truncate_later,
+                            .context = &first};
+    CHECK_STATUS(OK, source_scan_run(&s));
+    CHECK(s.damage.len && strstr(s.damage.data, "a.bin: the file was truncated from "));
+    source_scan_release(&s);
+    source_close(&source);
 }
 
 TEST(a_scan_compares_token_files_with_their_checksums)

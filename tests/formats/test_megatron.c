@@ -4,6 +4,9 @@
 #include "base/file.h"
 #include "formats/megatron.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 static void put(struct text *t, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) text_add(t, &(char){(char)(value >> (8 * i))}, 1);
@@ -63,6 +66,31 @@ TEST(megatron_reads_documents_of_every_integer_type)
         CHECK(ids[0] == 1 && ids[1] == 200);
         CHECK_STATUS(OK, megatron_read_document(&m, 1, 3, 128, ids));
         CHECK(ids[0] == 3 && ids[1] == 0 && ids[2] == 127);
+        megatron_close(&m);
+    }
+}
+
+TEST(megatron_reads_nothing_outside_an_index_that_changes)
+{
+    static const struct {
+        size_t at; /* in the file */
+        int64_t value;
+        int bytes;
+    } changes[] = {{79, INT64_MAX, 8}, {79, -1, 8}, {71, INT64_MIN, 8}, {34, -1, 4}};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        const char *folder = test_folder();
+        struct index x = good(4, 4);
+        struct megatron m;
+        int32_t ids[3];
+        const char *path = write_index(folder, &x);
+        CHECK_STATUS(OK, megatron_open(&m, write_tokens(folder, five, 4)));
+        int fd = open(path, O_WRONLY | O_CLOEXEC);
+        size_t n = (size_t)changes[i].bytes;
+        CHECK(pwrite(fd, &changes[i].value, n, (off_t)changes[i].at) == (ssize_t)n);
+        close(fd);
+        CHECK(megatron_document_length(&m, 0) == 0);
+        CHECK_STATUS(DATA, megatron_read_document(&m, 0, 2, 0, ids));
+        CHECK_MESSAGE("has changed since the file was opened");
         megatron_close(&m);
     }
 }

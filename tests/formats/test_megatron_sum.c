@@ -120,6 +120,21 @@ TEST(every_damage_is_found_that_of_the_index_at_open)
     text_release(&good), text_release(&bad), text_release(&errors);
 }
 
+TEST(a_file_that_is_no_checksum_file_is_named_as_such)
+{
+    const char *folder = test_folder(), *prefix = summed_pair(folder);
+    static const char md5[] = "d41d8cd98f00b204e9800998ecf8427e  p.bin\n";
+    struct text errors = {0};
+    struct megatron m;
+    uint64_t bytes;
+    CHECK_STATUS(OK, file_write(test_path(folder, "p.sum"), md5, strlen(md5)));
+    CHECK_STATUS(DATA, megatron_open(&m, prefix));
+    CHECK_MESSAGE("not a checksum file of `llamero prepare`, or damaged; rename or delete it: /");
+    CHECK_STATUS(OK, megatron_sum_verify(prefix, &errors, &bytes));
+    CHECK(strstr(errors.data, "not a checksum file of `llamero prepare`"));
+    text_release(&errors);
+}
+
 TEST(a_mismatch_names_the_range_of_bytes)
 {
     const char *folder = test_folder(), *prefix = summed_pair(folder);
@@ -136,6 +151,13 @@ TEST(a_mismatch_names_the_range_of_bytes)
     CHECK_STATUS(OK, file_write(test_path(folder, "p.bin"), t.data, t.len - 4));
     CHECK_STATUS(DATA, megatron_open(&m, prefix));
     CHECK_MESSAGE("another program has replaced them; in that case delete");
+    CHECK_MESSAGE("p.sum does not match: ");
+    CHECK_STATUS(OK, file_read(test_path(folder, "p.idx"), 1 << 20, &t));
+    t.data[34]++;
+    CHECK_STATUS(OK, file_write(test_path(folder, "p.idx"), t.data, t.len));
+    CHECK_STATUS(DATA, megatron_open(&m, prefix)); /* two lines */
+    CHECK_MESSAGE("\n");
+    CHECK(!strstr(status_message(), "\\n"));
     CHECK(remove(test_path(folder, "p.bin")) == 0);
     text_clear(&errors);
     CHECK_STATUS(OK, megatron_sum_verify(prefix, &errors, &bytes));

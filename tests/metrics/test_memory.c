@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "comm/ranks.h"
 #include "metrics/memory.h"
+#include "tensor/device.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -37,4 +39,30 @@ TEST(memory_parse_field_matches_whole_names)
     CHECK(memory_parse_field(text, "VmHW") == -1);
     CHECK(memory_parse_field("", "VmHWM") == -1);
     CHECK(memory_parse_field("VmHWM: 5", "VmHWM") == 5);
+}
+
+static enum status ask_device(struct queue *queue, size_t *bytes, size_t *used)
+{
+    if (!queue->num_threads) FAIL(DEVICE, "the device is lost");
+    *bytes = 100, *used = (size_t)queue->num_threads;
+    return STATUS_OK;
+}
+
+/* The device of rank 1 fails, if there is one more rank than devices. */
+static enum status find_most(const struct comm *world, void *num_devices)
+{
+    static const struct device device = {.memory_info = ask_device};
+    bool fails = *(int *)num_devices < world->size;
+    struct queue queue = {.device = &device,
+                          .num_threads = fails && world->rank == 1 ? 0 : 1 + world->rank};
+    int64_t used = 0;
+    enum status st = memory_most_used(&queue, world, &used);
+    RANK_CHECK(st == (fails ? STATUS_DEVICE : STATUS_OK) && (fails || used == world->size));
+    return STATUS_OK;
+}
+
+TEST(memory_most_used_is_of_all_devices_and_fails_on_every_rank)
+{
+    CHECK_STATUS(OK, ranks_run(3, find_most, &(int){3}));
+    CHECK_STATUS(OK, ranks_run(3, find_most, &(int){2}));
 }

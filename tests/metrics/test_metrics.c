@@ -288,7 +288,7 @@ TEST(metrics_that_stay_late_are_lost_with_a_warning)
     close(ends[1]);
     CHECK(read(ends[0], said, sizeof said - 1) > 0);
     close(ends[0]), close(old);
-    CHECK(strstr(said, "metrics.jsonl: write: File too large; training continues"));
+    CHECK(strstr(said, "metrics.jsonl: write: File too large; each record tries again"));
     CHECK(strstr(said, "the last 2 records are lost"));
 }
 

@@ -22,7 +22,7 @@ static int check_cursor_after_failure(const char *path, int B, int prefetch_rows
         loader_save(l, &(struct json_writer){.text = &marked});
         CHECK(batches++ < 10000);
     } while (!loader_next(l, &b, &rows));
-    loader_rewind(l);
+    loader_restore_mark(l);
     loader_save(l, &(struct json_writer){.text = &kept});
     CHECK(batches > 10 && !strcmp(kept.data, marked.data));
     loader_close(l);

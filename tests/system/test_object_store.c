@@ -94,6 +94,13 @@ TEST(a_run_resumes_from_the_copies_of_its_checkpoints)
     int code = LLAMERO(NULL, &err, "eval", "s3://bucket/runs/one/step-8",
                        "s3://bucket/data/corpus.txt", "--tokenizer", "s3://bucket/runs/one/step-8");
     if (code) fail_msg("exit code %d: %s", code, err.data);
+    /* A run that goes back sets the later copies aside, too. */
+    settings = "training.steps=7 checkpoint.load_step=6 checkpoint.enable=true "
+               "lr_scheduler.total_steps=8 checkpoint.copy_to=s3://bucket/runs/one";
+    CHECK(runs_train(config, other, settings, &err) == 0);
+    CHECK(strstr(err.data, "of step-8: deleted their manifest.json"));
+    CHECK(s3_server_object(s, "runs/one/step-7/manifest.json"));
+    CHECK(!s3_server_object(s, "runs/one/step-8/manifest.json"));
     setenv("AWS_SECRET_ACCESS_KEY", "hidden-and-wrong", 1);
     CHECK(LLAMERO(NULL, &err, "fetch", "s3://bucket/runs/one/step-8") == 78);
     CHECK(strstr(err.data, "SignatureDoesNotMatch"));

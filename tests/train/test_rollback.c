@@ -337,5 +337,20 @@ TEST(diverged_run_is_not_saved_and_names_the_checkpoint_to_resume_from)
     CHECK(strstr(err.data, "rolled back from step 11 to the checkpoint of step 5; rows 20 to 43"));
     CHECK(strstr(err.data, "guard.max_rollbacks is reached"));
     CHECK(file_exists(test_path(dump, "checkpoint/abandoned-5-1/step-10")));
+    CHECK(strstr(err.data, "moved the checkpoints after step 5 to "));
     text_release(&err);
+}
+
+TEST(advice_is_appended_to_a_failure_that_stays_shared)
+{
+    const char *folder = test_folder();
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-7")));
+    for (int is_shared = 0; is_shared < 2; is_shared++) {
+        status_fail(STATUS_DIVERGED, "x.c", 1, "step 9: loss nan");
+        if (is_shared) status_mark_shared();
+        CHECK_STATUS(DIVERGED, rollback_advise(folder, STATUS_DIVERGED));
+        CHECK_MESSAGE("step 9: loss nan; resume with other settings");
+        CHECK_MESSAGE("step 7, with checkpoint.load_step=7");
+        CHECK(status_is_shared() == is_shared);
+    }
 }

@@ -2,7 +2,11 @@
 #include "train/training.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "comm/ranks.h"
+#include "system/layouts.h"
+#include "system/runs.h"
 #include "train/run_state.h"
 
 /* A run around the trainer, with its checkpoints in a folder of its own. */
@@ -12,8 +16,11 @@ static struct training_run run_around(struct training *t)
     snprintf(dump, sizeof dump, "%s", test_folder());
     t->config.job.dump_folder = dump;
     t->config.checkpoint.enable = true;
-    struct training_run r = {
-        .config = &t->config, .saved_step = -1, .is_main = true, .reads = true};
+    struct training_run r = {.config = &t->config,
+                             .saved_step = -1,
+                             .unsavable_step = -1,
+                             .is_main = true,
+                             .reads = true};
     r.trainer = t->trainer, r.loader = t->loader, r.tokenizer = t->tokenizer;
     stop_init(&r.stop, comm_self(), false, 0);
     r.checkpoint_folder = file_join(dump, "checkpoint");
@@ -51,4 +58,57 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     t.trainer = r.trainer;
     free(manifest), free(r.checkpoint_folder);
     training_close(&t);
+}
+
+struct bad_save {
+    const char *corpus, *folder;
+};
+
+/* A weight of rank 1 is NaN, which only that rank knows. */
+static enum status save_bad_value(const struct comm *world, void *context)
+{
+    const struct bad_save *b = context;
+    const char *settings[] = {TRAINING_OF_RANKS, b->corpus, SHARD(2), "checkpoint.enable=true",
+                              "guard.nonfinite=skip"};
+    struct training t;
+    struct step_result s;
+    TRY(training_open_rank(&t, world, settings, sizeof settings / sizeof *settings));
+    TRY(trainer_step(&t.trainer, t.loader, &s));
+    struct training_run r = {.config = &t.config,
+                             .trainer = t.trainer,
+                             .loader = t.loader,
+                             .tokenizer = t.tokenizer,
+                             .saved_step = -1,
+                             .unsavable_step = -1,
+                             .is_main = world->rank == 0,
+                             .reads = true};
+    const struct checkpointer_options o = {
+        .folder = b->folder, .load_step = -1, .world = &r.trainer.machine.groups.of[GROUP_world]};
+    stop_init(&r.stop, world, false, 0);
+    TRY(checkpointer_open(&r.checkpointer, &o));
+    if (world->rank == 1) r.trainer.weights[r.trainer.shard.runs[0].at] = NAN;
+    TRY(run_state_save_if_possible(&r));
+    RANK_CHECK(r.unsavable_step == 1 && r.saved_step == -1);
+    TRY(checkpointer_close(r.checkpointer, false));
+    t.trainer = r.trainer;
+    training_close(&t);
+    return STATUS_OK;
+}
+
+TEST(rank_0_and_the_rank_at_fault_log_a_failed_save)
+{
+    char corpus[300];
+    const char *folder = test_folder(), *path = test_path(folder, "log.txt");
+    struct text log = {0};
+    snprintf(corpus, sizeof corpus, "training.dataset_path=%s/corpus.txt", folder);
+    runs_write_corpus(strchr(corpus, '=') + 1, 60000);
+    struct bad_save b = {corpus, test_path(folder, "checkpoint")};
+    CHECK_STATUS(OK, log_open(path));
+    CHECK_STATUS(OK, ranks_run(2, save_bad_value, &b));
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
+    CHECK(
+        strstr(log.data, "cannot save the checkpoint of step 1: rank 1 failed: loss or gradient"));
+    CHECK(strstr(log.data, "cannot save the checkpoint of step 1: rank 0: tensor model."));
+    text_release(&log);
 }

@@ -144,8 +144,8 @@ enum status megatron_import_schedule(struct import *im, int64_t global_batch)
         FAIL(CONFIG, "%s: a warmup of %lld is longer than the schedule (%lld)", im->file,
              (long long)warmup, (long long)decay);
     TRY(import_set_int(im, warmup_item, "lr_scheduler.warmup_steps",
-                       all ? batch_ramp_steps_of_samples(&ramp, warmup) : warmup,
-                       all && warmup ? "Rounded down; warmup_samples is exact." : ""));
+                       all && warmup ? batch_ramp_steps_of_samples(&ramp, warmup) : warmup,
+                       all && warmup ? "Whole steps; warmup_samples is exact." : ""));
     if (all) {
         TRY(import_set_int(im, warmup_item, "lr_scheduler.warmup_samples", warmup, ""));
         TRY(import_set_int(im, decay_item, "lr_scheduler.total_samples", decay, ""));

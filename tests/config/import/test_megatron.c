@@ -91,6 +91,19 @@ TEST(flags_translate_and_absent_flags_get_megatrons_defaults)
     }
 }
 
+TEST(a_batch_ramp_without_warmup_is_a_valid_configuration)
+{
+    static const char *const expected[] = {"training.batch_ramp=[2, 2, 7]",
+                                           "lr_scheduler.warmup_steps=0",
+                                           "lr_scheduler.warmup_samples=0", NULL};
+    struct import im = {0};
+    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 2 --global-batch-size 8 --train-samples 60 "
+                                  "--rampup-batch-size 2 2 7"));
+    im.num_ranks = 1; /* imported_check calls config_check */
+    imported_check(&im, expected);
+    import_release(&im);
+}
+
 TEST(fp8_flags_set_float8_keys)
 {
     struct import im = {0};
