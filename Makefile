@@ -68,7 +68,7 @@ SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
                                              ! -path '*/preload/*' ! -path 'tests/fault/*' \
                                              ! -path '*/programs/*')))
-PRELOAD := $(wildcard tests/system/preload/*.c)
+PRELOAD := $(B)/tests/libcount.so $(B)/tests/libfault.so
 FAULTS  := $(sort $(wildcard tests/fault/*.c)) tests/main.c tests/system/runs.c \
            tests/comm/launched.c tests/hub/server.c
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
@@ -78,7 +78,6 @@ OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out $(KERNELS),$(SOURCES))) $(call k
 OBJECTS += $(if $(GPU),$(GPU_KERNELS:%.cu=$(B)/%.o))
 EMULATED := $(call kernels,amx_emulated) $(EMULATED_GPU)
 ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
-COUNTER := $(if $(PRELOAD),$(B)/tests/libcount.so)
 FORMAT   = $(shell find src tests bench -name '*.[ch]' -o -name '*.cu' 2>/dev/null)
 
 # Prints one short line per target; V=1 prints the commands.
@@ -110,16 +109,13 @@ $(B)/tests/fault/run: $(FAULTS:%.c=$(B)/%.o) $(ROOMS) $(B)/list
 	$(call say,link)
 	$(LINK) -lcmocka
 
-$(B)/tests/libfault.so: tests/fault/preload/fault.c $(B)/flags $(B)/mpi-flags
+$(B)/tests/libfault.so: tests/fault/preload/fault.c
+$(B)/tests/libcount.so: tests/system/preload/count_allocations.c
+$(B)/tests/lib%.so: $(B)/flags $(B)/mpi-flags
 	@mkdir -p $(@D)
 	$(call say,link)
 	$(Q)$(CC) -std=c17 -O2 -g $(WARN) -D_GNU_SOURCE $(if $(MPI_LIBS),-DFAULT_MPI $(MPI_CFLAGS)) \
-	    -fPIC -shared -o $@ $< -ldl
-
-$(B)/tests/libcount.so: $(PRELOAD) $(B)/flags
-	@mkdir -p $(@D)
-	$(call say,link)
-	$(Q)$(CC) -std=c17 -O2 -g $(WARN) -D_GNU_SOURCE -fPIC -shared -o $@ $(PRELOAD) -ldl
+	    -fPIC -shared -o $@ $(filter %.c,$^) -ldl
 
 $(B)/bench/%: $(B)/bench/%.o $(ROOMS) $(B)/list
 	$(call say,link)
@@ -177,10 +173,11 @@ $(B)/list: FORCE
 
 include src/backends/gpu/rules.mk
 
-test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(COUNTER) $(if $(UNDRIVEN),$(DRIVER))
+test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(PRELOAD) $(if $(UNDRIVEN),$(DRIVER))
 test: ## run the tests; T=word: only those whose name or file contains it
 	@$(if $(UNDRIVEN),$(DRIVING)) OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero \
-	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_PRELOAD=$(COUNTER) \
+	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_COUNTER=$(filter %/libcount.so,$(PRELOAD)) \
+	LLAMERO_PRELOAD=$(filter %/libfault.so,$(PRELOAD)) \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
 
 # Recompiles only comm/mpi against MPICH, and runs only the tests that use a launcher.

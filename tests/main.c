@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/signals.h"
 #include "comm/launched.h"
 
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -47,6 +49,31 @@ const char *test_path(const char *folder, const char *name)
 {
     paths = heap_grow(paths, num_paths + 1, sizeof *paths);
     return paths[num_paths++] = file_join(folder, name);
+}
+
+void test_flip_bit(void *x, size_t bit)
+{
+    ((unsigned char *)x)[bit / 8] ^= (unsigned char)(1u << bit % 8);
+}
+
+int test_in_child(enum status (*body)(int argument), int argument)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        enum status st = body(argument);
+        if (st) fprintf(stderr, "%s\n%s", status_message(), status_stack());
+        _exit(st != STATUS_OK);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+void test_raise(int signal)
+{
+    const struct timespec ms = {.tv_nsec = 1000000};
+    kill(getpid(), signal);
+    for (int n = 0; n < 10000 && !signals_pending(); n++) nanosleep(&ms, NULL);
 }
 
 /* Reads both pipes to their ends, so that neither can fill up and stop the child. */

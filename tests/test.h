@@ -91,6 +91,14 @@ const char *test_folder(void);
 /* folder/name, valid until the runner ends, too. */
 const char *test_path(const char *folder, const char *name);
 
+void test_flip_bit(void *x, size_t bit);
+
+/* Runs `body` in a child process, as a pending signal, say, cannot be reset.  Prints its failure;
+ * returns its wait status, 0 for success. */
+int test_in_child(enum status (*body)(int argument), int argument);
+/* Sends a signal to this process, and waits until one is pending (base/signals.h). */
+void test_raise(int signal);
+
 /* Runs a program: argv ends with NULL; out and err (either may be NULL) get what it wrote.
  * Returns its exit code, or 128 + the signal that ended it. */
 int test_run(const char *const *argv, struct text *out, struct text *err);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 
+#include "base/host.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -113,8 +115,8 @@ void log_line(enum log_level level, const char *fmt, ...)
     char line[LINE_BYTES];
     int rank = own_rank;
     bool named = rank >= 0 && level != LOG_INFO;
-    char host[64] = "";
-    if (named) gethostname(host, sizeof host - 1);
+    char host[64];
+    if (named) host_name(host, sizeof host);
     int len = named ? snprintf(line, sizeof line, "rank %d on %s: ", rank, host) : 0;
     va_list ap;
     va_start(ap, fmt);

@@ -91,8 +91,8 @@ enum status checkpointer_close(struct checkpointer *c, bool failed);
  * copies the state to the staging buffer and returns, and each rank's save thread writes it.
  * Shape, layout, shard and tokenizer stay borrowed until the save is done.  IO: nothing is left
  * under the final name, and an older checkpoint of that name is untouched.  DIVERGED: likewise, as
- * the state has values that checkpoint_load would reject; the message has tensor and rank.  If that
- * befell the previous, async save, this one is not started. */
+ * the state has values that checkpoint_load would reject; the message has tensor and rank.  If the
+ * previous, async save failed so, this one is not started. */
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
 /* Waits for the pending save, if any, and returns its status, the same on all ranks. */
 enum status checkpointer_wait(struct checkpointer *c);

@@ -43,12 +43,11 @@ static enum status check_values(const struct tensor_origins *o, const struct sha
     size_t bad = value_check_find(kind, dtype, x, run->count);
     if (bad == run->count) return STATUS_OK;
     float value = dtype == F32 ? ((const float *)x)[bad] : bf16_to_f32(((const bf16 *)x)[bad]);
-    struct text what = {0};
-    value_check_describe(kind, &o->layout->tensors[run->tensor], run->first + bad, (double)value,
-                         &what);
-    status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: tensor %s", o->files->folder, what.data);
-    text_release(&what);
-    return STATUS_DATA;
+    return value_check_fail(STATUS_DATA, o->files->folder,
+                            &(struct bad_element){.kind = kind,
+                                                  .tensor = &o->layout->tensors[run->tensor],
+                                                  .element = run->first + bad,
+                                                  .value = (double)value});
 }
 
 /* Reads a run of this rank's shard into a flat buffer, and checks the values while they are in the
@@ -298,7 +297,6 @@ static enum status compare_head(const struct weights_source *o, const struct che
             same = !memcmp(x, y, n * sizeof *x);
         }
     }
-    tensor_reader_close(&embed.reader), tensor_reader_close(&own.reader);
     if (!same)
         FAIL_OUT(CONFIG,
                  "%s: %s differs from the embedding, but this model's head is tied to it: set "
@@ -306,6 +304,7 @@ static enum status compare_head(const struct weights_source *o, const struct che
                  "checkpoint.exclude_from_loading = [\"%s\"]",
                  o->folder, head, head);
 out:
+    tensor_reader_close(&embed.reader), tensor_reader_close(&own.reader);
     free(x), free(y);
     return st;
 }
@@ -414,14 +413,16 @@ static enum status check_tensor(const char *folder, struct model_tensor *t, floa
     enum status st = STATUS_OK;
     for (uint64_t at = 0, n, bad; at < t->is.elements && !st; at += n) {
         n = t->is.elements - at < size ? t->is.elements - at : size;
-        TRY(tensor_reader_read(&t->reader, at, n, F32, chunk));
+        TRY_OUT(tensor_reader_read(&t->reader, at, n, F32, chunk));
         bad = value_check_find(kind, F32, chunk, n);
-        if (bad == n) continue;
-        struct text what = {0};
-        value_check_describe_named(kind, t->is.name, at + bad, (double)chunk[bad], &what);
-        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: tensor %s", folder, what.data);
-        text_release(&what);
+        if (bad < n)
+            st = value_check_fail(STATUS_DATA, folder,
+                                  &(struct bad_element){.kind = kind,
+                                                        .name = t->is.name,
+                                                        .element = at + bad,
+                                                        .value = (double)chunk[bad]});
     }
+out:
     tensor_reader_close(&t->reader);
     return st;
 }

@@ -5,6 +5,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "checkpoint/content.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { STAGED = 3 }; /* weights and both moments */
 
@@ -161,9 +161,9 @@ static enum status check_staging(const struct checkpointer *c, const struct chec
     if (s != &c->state) return STATUS_OK; /* a synchronous save */
     for (int i = 0; i < STAGED; i++) {
         size_t bytes = staged[i] ? s->shard->elements * sizeof(float) : 0;
-        char host[64] = {0};
+        char host[64];
         if (checksum_pieces(0, staged[i], bytes, 1) == c->staged_crc[i]) continue;
-        gethostname(host, sizeof host - 1);
+        host_name(host, sizeof host);
         FAIL(DEVICE,
              "rank %d on %s: the copy of %s that was being saved as step %lld changed in memory; "
              "the checkpoint is discarded; suspected hardware fault: exclude the node and resume "

@@ -2,6 +2,7 @@
 #include "checkpoint/tensor_source.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
 static enum status read_flat(void *context, const struct shard_run *p, size_t first, size_t count,
                              const float **values)
@@ -49,11 +50,12 @@ struct tensor_source tensor_source_checked(struct checked_source *s)
 
 enum status tensor_source_check(const struct checked_source *s)
 {
-    struct text what = {0};
+    char rank[32];
     if (!s->is_bad) return STATUS_OK;
-    value_check_describe(s->kind, &s->layout->tensors[s->tensor], s->element, s->value, &what);
-    enum status st =
-        status_fail(STATUS_DIVERGED, __FILE__, __LINE__, "tensor %s (rank %d)", what.data, s->rank);
-    text_release(&what);
-    return st;
+    snprintf(rank, sizeof rank, "rank %d", s->rank);
+    return value_check_fail(STATUS_DIVERGED, rank,
+                            &(struct bad_element){.kind = s->kind,
+                                                  .tensor = &s->layout->tensors[s->tensor],
+                                                  .element = s->element,
+                                                  .value = s->value});
 }

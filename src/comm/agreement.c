@@ -2,11 +2,11 @@
 #include "comm/agreement.h"
 
 #include "base/checksum.h"
+#include "base/host.h"
 #include "base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Bounds of a message: different lists, entries that are described, hosts of a value, bytes of a
  * value and of all names. */
@@ -87,7 +87,7 @@ static enum status gather_lists(const struct agreement *a, const struct list_sum
 {
     const struct comm *c = d->comm;
     struct list_owner *mine = &d->owners[c->rank];
-    gethostname(mine->host, sizeof mine->host - 1);
+    host_name(mine->host, sizeof mine->host);
     mine->rank = log_rank() < 0 ? c->rank : log_rank();
     TRY(comm_all_gather_bytes(c, d->owners, sizeof *mine));
     for (int r = 0; r < c->size; r++) {

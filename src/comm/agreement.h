@@ -27,6 +27,7 @@ enum status agreement_test(const struct agreement *a, const struct comm *c, bool
  * differ, their values, and the ranks and hosts that hold them.  COMM: a rank failed. */
 enum status agreement_check(const struct agreement *a, const struct comm *c);
 
-/* Checks that all ranks of the group have started the same collectives so far.  Collective.  COMM,
- * on every rank: which ranks differ, and their last collectives. */
+/* Checks that all ranks of the group have started the same collectives so far.  Collective.  COMM:
+ * which ranks differ, and their last collectives.  Every rank of the group has the message,
+ * unshared: other ranks do not know of it, so each of these reports it and aborts the run. */
 enum status agreement_check_collectives(const struct comm *c);

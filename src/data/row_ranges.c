@@ -72,7 +72,7 @@ enum status row_ranges_read(struct row_ranges *r, const struct json *list)
 {
     enum { MAX_RANGES = 1 << 20 };
     int64_t first, last, max = INT64_C(1) << 53;
-    *r = (struct row_ranges){0};
+    row_ranges_release(r);
     if (!list) return STATUS_OK;
     if (!json_is_array(list) || json_count(list) > MAX_RANGES)
         FAIL(DATA, "the rows passed over must be a list of ranges");

@@ -31,5 +31,5 @@ uint64_t row_ranges_outside(const struct row_ranges *r, uint64_t first, uint64_t
 
 /* Writes a member, unless the list is empty. */
 void row_ranges_write(const struct row_ranges *r, const char *key, struct json_writer *w);
-/* Reads that member; NULL: an empty list.  DATA: it is damaged. */
+/* Replaces the list with that member; NULL: with an empty list.  DATA: it is damaged. */
 enum status row_ranges_read(struct row_ranges *r, const struct json *list);

@@ -2,6 +2,7 @@
 #include "formats/event_file.h"
 
 #include "base/checksum.h"
+#include "base/host.h"
 #include "base/status.h"
 
 #include <string.h>
@@ -134,9 +135,9 @@ void event_file_add_scalars(struct text *t, int64_t step, double wall_s,
 
 void event_file_name(struct text *t, double wall_s, int number)
 {
-    char host[256] = "";
-    if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/'))
-        memcpy(host, "localhost", sizeof "localhost");
+    char host[256];
+    host_name(host, sizeof host);
+    if (!host[0] || strchr(host, '/')) memcpy(host, "localhost", sizeof "localhost");
     text_addf(t, "events.out.tfevents.%010lld.%s.%ld.%d", (long long)wall_s, host, (long)getpid(),
               number);
 }

@@ -114,12 +114,13 @@ static enum status report(struct task_session *s, const struct task_result *resu
 
 static enum status run_tasks(struct task_session *s, int32_t mask, struct task_result *results)
 {
+    const struct comm *world = &s->loaded->machine.world;
     for (size_t i = 0; i < s->tasks.count; i++) {
         const struct task *t = &s->tasks.tasks[i];
         TRY(task_evaluator_run(&s->evaluator, t, mask, &s->loaded->step, &s->tasks.scores));
         if (s->tasks.scores.stopped)
             FAIL(REQUEUE, "stopped by a signal before the end of %s", t->name);
-        TRY(task_result_check(t, &s->tasks.scores));
+        TRY(comm_agree(world, world->rank ? STATUS_OK : task_result_check(t, &s->tasks.scores)));
         results[i] = task_result_compute(t, &s->tasks.scores);
         if (s->per_item[0]) task_result_write_items(t, &s->tasks.scores, &s->items);
     }

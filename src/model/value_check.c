@@ -71,23 +71,34 @@ size_t value_check_find(enum value_kind kind, enum dtype dtype, const void *x, s
     return dtype == F32 ? find(F32, x, n, b) : find(BF16, x, n, b);
 }
 
-void value_check_describe_named(enum value_kind kind, const char *name, size_t element,
-                                double value, struct text *out)
+static void describe_named(const struct bad_element *bad, const char *name, struct text *out)
 {
-    const struct value_bound *b = &bounds[kind];
-    if (isnan(value)) value = (double)NAN; /* printf prints the sign of a NaN */
-    text_addf(out, "%s: element %zu is %g, expected a finite value", name, element, value);
+    const struct value_bound *b = &bounds[bad->kind];
+    double value = isnan(bad->value) ? (double)NAN : bad->value; /* printf prints a NaN's sign */
+    text_addf(out, "%s: element %zu is %g, expected a finite value", name, bad->element, value);
     if (!b->is_signed) text_adds(out, " of at least 0");
     if (b->most < FLT_MAX)
         text_addf(out, "%s at most %g%s", b->is_signed ? " of" : " and", (double)b->most,
                   b->is_signed ? " in magnitude" : "");
 }
 
-void value_check_describe(enum value_kind kind, const struct tensor_slot *tensor, size_t element,
-                          double value, struct text *out)
+void value_check_describe(const struct bad_element *bad, struct text *out)
 {
     char stem[96], name[112];
-    layout_tensor_name(tensor, true, stem);
-    snprintf(name, sizeof name, "%s%s", stem, bounds[kind].suffix);
-    value_check_describe_named(kind, name, element, value, out);
+    if (!bad->tensor) {
+        describe_named(bad, bad->name, out);
+        return;
+    }
+    layout_tensor_name(bad->tensor, true, stem);
+    snprintf(name, sizeof name, "%s%s", stem, bounds[bad->kind].suffix);
+    describe_named(bad, name, out);
+}
+
+enum status value_check_fail(enum status st, const char *where, const struct bad_element *bad)
+{
+    struct text what = {0};
+    value_check_describe(bad, &what);
+    status_fail(st, __FILE__, __LINE__, "%s: tensor %s", where, what.data);
+    text_release(&what);
+    return st;
 }

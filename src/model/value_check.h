@@ -8,6 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/status.h"
 #include "base/text.h"
 #include "model/layout.h"
 #include "tensor/dtype.h"
@@ -17,10 +18,17 @@ enum value_kind { VALUE_WEIGHT, VALUE_EXP_AVG, VALUE_EXP_AVG_SQ, VALUE_GRADIENT,
 /* Index of the first of n values that cannot be of that kind; n: all can.  dtype F32 or BF16. */
 size_t value_check_find(enum value_kind kind, enum dtype dtype, const void *x, size_t n);
 
+/* An element that value_check_find found. */
+struct bad_element {
+    enum value_kind kind;
+    const struct tensor_slot *tensor; /* NULL: `name` names it */
+    const char *name;                 /* suffix included */
+    size_t element;
+    double value;
+};
+
 /* Appends "model.norm.weight: element 3 is nan, expected a finite value of at most 1e+06 in
  * magnitude". */
-void value_check_describe(enum value_kind kind, const struct tensor_slot *tensor, size_t element,
-                          double value, struct text *out);
-/* The same of a tensor of this name, suffix included. */
-void value_check_describe_named(enum value_kind kind, const char *name, size_t element,
-                                double value, struct text *out);
+void value_check_describe(const struct bad_element *bad, struct text *out);
+/* Fails with `st` and "WHERE: tensor " before that text. */
+enum status value_check_fail(enum status st, const char *where, const struct bad_element *bad);

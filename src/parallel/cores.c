@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/cores.h"
 
+#include "base/host.h"
 #include "base/text.h"
 #include "base/thread.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A rank's host and the cores it may use, as it sends them to all others. */
 struct affinity {
@@ -26,7 +26,7 @@ static bool has_core_in_common(const struct affinity *a, const struct affinity *
 static enum status gather_affinities(const struct comm *world, struct affinity **ranks)
 {
     struct affinity *mine = (*ranks = heap((size_t)world->size * sizeof **ranks)) + world->rank;
-    gethostname(mine->host, sizeof mine->host - 1);
+    host_name(mine->host, sizeof mine->host);
     thread_core_mask(mine->cores);
     TRY(comm_all_gather_bytes(world, *ranks, sizeof *mine));
     return STATUS_OK;

@@ -2,9 +2,9 @@
 #include "perf/cpu_bench.h"
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "machine/cpu.h"
 #include "machine/peak.h"
-#include "perf/median.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>

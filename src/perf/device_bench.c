@@ -2,7 +2,7 @@
 #include "perf/device_bench.h"
 
 #include "base/clock.h"
-#include "perf/median.h"
+#include "base/median.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
 #include "train/trainer.h"

@@ -126,9 +126,15 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
     return STATUS_OK;
 }
 
+enum status evaluator_check_tokens(const struct evaluation *v, const char *data)
+{
+    if (!v->tokens) FAIL(DATA, "%s: the data contains no tokens to predict", data);
+    return STATUS_OK;
+}
+
 enum status evaluator_check(const struct evaluation *v, const char *data)
 {
-    if (!v->tokens) FAIL(DATA, "%s: contains no tokens to predict", data);
+    TRY(evaluator_check_tokens(v, data));
     if (!isfinite(v->loss_sum))
         FAIL(DIVERGED,
              "%s: the loss is %g: expected a finite value; the model's activations overflow: try "

@@ -12,9 +12,10 @@
 #include "data/loader.h"
 #include "parallel/pipeline.h"
 
-/* The caller sets every field that is not marked `evaluator_alloc` before calling it. */
+/* The caller sets every field that is not marked `evaluator_alloc` before calling it, which sets
+ * state, forward_only and the schedule's num_microbatches of the pipeline. */
 struct evaluator {
-    struct pipeline pipeline;    /* micros, forward_only, state: evaluator_alloc */
+    struct pipeline pipeline;
     int microbatch_rows;         /* 0: all rows of a batch */
     const struct comm *readers;  /* data-parallel ranks: different rows; borrowed */
     const struct comm *peers;    /* model-parallel ranks: the same rows; borrowed */
@@ -52,5 +53,7 @@ enum status evaluator_forward(struct evaluator *e, struct arena *step);
  * pending on any rank.  `loader` is NULL if another of the peers reads.  Collective. */
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,
                           struct arena *step, struct evaluation *out);
-/* `data` is for the message.  DATA: no token has a label.  DIVERGED: the loss is not finite. */
+/* `data` is for the message.  DATA: no token has a label. */
+enum status evaluator_check_tokens(const struct evaluation *v, const char *data);
+/* The same, and DIVERGED: the loss is not finite. */
 enum status evaluator_check(const struct evaluation *v, const char *data);

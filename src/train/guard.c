@@ -2,23 +2,12 @@
 #include "train/guard.h"
 
 #include "base/log.h"
+#include "base/median.h"
 #include "train/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Of n sorted values, n above 0. */
-static double median_of(const double *sorted, int n)
-{
-    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-}
 
 /* Sets the report's median and z-score; returns whether a spike begins with this loss. */
 static bool score_loss(const struct guard *g, double loss, double limit, struct guard_report *r)
@@ -30,11 +19,9 @@ static bool score_loss(const struct guard *g, double loss, double limit, struct 
     int n = g->count;
     if (n < GUARD_LEAST) return false;
     memcpy(sorted, g->losses, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_doubles);
-    r->median = median_of(sorted, n);
+    r->median = median(sorted, n);
     for (int i = 0; i < n; i++) distance[i] = fabs(sorted[i] - r->median);
-    qsort(distance, (size_t)n, sizeof *distance, compare_doubles);
-    double deviation = fmax(1.4826 * median_of(distance, n), smallest * fmax(1, fabs(r->median)));
+    double deviation = fmax(1.4826 * median(distance, n), smallest * fmax(1, fabs(r->median)));
     double above = loss - r->median, most = sorted[n - 1] - r->median;
     r->zscore = above / deviation;
     return limit > 0 && r->zscore > limit && above > 2 * most;

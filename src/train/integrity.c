@@ -2,13 +2,13 @@
 #include "train/integrity.h"
 
 #include "base/checksum.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "tensor/element.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CHUNK = 64 * CHECKSUM_PIECE, MAX_NAMED = 8 };
 
@@ -65,7 +65,7 @@ static enum status take_fingerprint(const struct integrity *g, const struct repl
 {
     const struct shard *shard = g->optim->shard;
     *f = (struct fingerprint){.world_rank = g->groups->of[GROUP_world].rank};
-    gethostname(f->host, sizeof f->host - 1);
+    host_name(f->host, sizeof f->host);
     TRY(queue_wait(g->queue));
     for (enum state_buffer i = 0; i < STATE_COUNT; i++) {
         enum dtype dtype;
@@ -154,8 +154,8 @@ static enum status compare_ranks(const struct integrity *g, const struct comm *c
 }
 
 /* Takes this rank's fingerprint; compares whole shards with the replicas', and replicated
- * parameters with other ranks'.  Every
- * rank takes part in all comparisons; the first failure counts. */
+ * parameters with other ranks'.  Every rank takes part in all comparisons; the first failure
+ * counts. */
 static enum status compare_all(struct integrity *g, int64_t step)
 {
     struct failure first = {0};
@@ -254,8 +254,8 @@ static enum status report_replay(const struct integrity *g, bool own, const char
                                  int64_t step)
 {
     const struct pass_digest *a = &g->passes[0], *b = &g->passes[1];
-    char host[64] = {0};
-    gethostname(host, sizeof host - 1);
+    char host[64];
+    host_name(host, sizeof host);
     const char *what = !own                     ? "sums of gradients over ranks"
                        : a->losses == b->losses ? "gradients"
                        : a->own == b->own       ? "losses"

@@ -3,7 +3,9 @@
 
 #include "base/activity.h"
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
+#include "base/median.h"
 #include "base/thread.h"
 
 #include <stdlib.h>
@@ -18,19 +20,12 @@ static const double max_report_s = 20, max_report_steps = 3, margin = 0.9;
 static const double poll_s = 0.25, max_poll_s = 1;
 enum { LOCK_GRACE_S = 2 }; /* for the report of a hang: see activity_exit_in */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median_step_s(const struct liveness *l)
 {
     double sorted[LIVENESS_STEPS];
     size_t n = (size_t)(l->num_steps < LIVENESS_STEPS ? l->num_steps : LIVENESS_STEPS);
     memcpy(sorted, l->steps_s, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare);
-    return n ? sorted[n / 2] : 0;
+    return n ? median(sorted, (int)n) : 0;
 }
 
 double liveness_limit_s(const struct liveness *l)
@@ -81,7 +76,7 @@ static enum status start_thread(struct liveness *l)
 {
     pthread_condattr_t monotonic;
     failure_detector_init(&l->detector, 0, 1);
-    gethostname(l->detector.who->host, sizeof l->detector.who->host - 1);
+    host_name(l->detector.who->host, sizeof l->detector.who->host);
     l->detector.who->pid = getpid();
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

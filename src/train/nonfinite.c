@@ -16,7 +16,7 @@ struct bad_value {
     int64_t order; /* lower is earlier; INT64_MAX: this rank has no bad value */
     int64_t place, rank;
     int64_t tensor, element; /* in the whole model */
-    int64_t reader, row;     /* of a loss: the data-parallel rank, and the row of its batch */
+    int64_t reader, row;     /* of a loss: the data-parallel rank, and the place in its batch */
     double value;
 };
 
@@ -152,8 +152,11 @@ static void describe(const struct trainer *t, const struct loader *loader,
         return;
     }
     if (v->place == IN_COMPUTE_WEIGHT) text_adds(out, "bfloat16 copy of ");
-    value_check_describe(kinds[v->place], &t->whole.tensors[v->tensor], (size_t)v->element,
-                         v->value, out);
+    value_check_describe(&(struct bad_element){.kind = kinds[v->place],
+                                               .tensor = &t->whole.tensors[v->tensor],
+                                               .element = (size_t)v->element,
+                                               .value = v->value},
+                         out);
 }
 
 enum status nonfinite_handle(const struct trainer *t, const struct loader *loader,

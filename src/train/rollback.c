@@ -76,8 +76,8 @@ static enum status load_newest(struct rollback *b, int64_t limit)
     return STATUS_OK;
 }
 
-/* Checkpoints before this step are good: the step after them was normal.  That of the last rollback
- * is, whatever follows it now. */
+/* Checkpoints before this step are good: the step after them was normal.  The checkpoint of the
+ * last rollback stays good, whatever its next step was. */
 static int64_t good_limit(const struct guard *g, int64_t step)
 {
     int64_t first = g->spike_begin ? g->spike_begin : step;

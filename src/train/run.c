@@ -159,11 +159,11 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     inputs_describe_padding(c, &machine->mesh, &padding);
     if (r->is_main && padding.len) log_line(LOG_INFO, "%s", padding.data);
     text_release(&padding);
-    if (r->reads) TRY(loader_open(&r->loader, &options));
+    TRY(comm_agree(world(r), r->reads ? loader_open(&r->loader, &options) : STATUS_OK));
     return STATUS_OK;
 }
 
-/* A rank's shard of the state takes a slow disk that long; the first save measures it. */
+/* Estimates a save at 100 MB/s until the first one is measured. */
 static void open_stop(struct training_run *r)
 {
     const double bytes_per_second = 1e8;
@@ -192,7 +192,7 @@ static enum status open_run(struct training_run *r, const struct config *c,
     TRY(comm_agree(world_group, inputs_open_tokenizer(c, r->is_main, &r->tokenizer)));
     TRY(rank_check_inputs(c, r->tokenizer, world_group));
     TRY(comm_agree(world_group, resolve_model(r, machine, &shape)));
-    TRY(comm_agree(world_group, open_trainer(r, machine, &shape)));
+    TRY(open_trainer(r, machine, &shape));
     TRY(rank_check_data(c, r->loader, world_group));
     open_stop(r);
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
@@ -416,12 +416,10 @@ static enum status run_steps(struct training_run *r)
         TRY(agree_on_requests(r, spikes, &due));
         bool stops = r->stop.signal && done < last;
         if (!stops) TRY(check_collectives(r, due.save));
-        if (due.roll_back) {
-            TRY(roll_back(r, &s, false));
-            interval = (struct interval){.begin_s = clock_monotonic_s()};
-        }
+        if (due.roll_back) TRY(roll_back(r, &s, false));
         if (stops) return STATUS_REQUEUE;
         if (done < last && due.save && t->steps_done == done) TRY(save_or_roll_back(r, &s));
+        if (t->steps_done < done) interval = (struct interval){.begin_s = clock_monotonic_s()};
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only &&
         (t->steps_done > begin || r->saved_step < 0))

@@ -9,8 +9,8 @@
 #include "config/config.h"
 #include "train/machine.h"
 
-/* REQUEUE: stopped early (stop.h), with a checkpoint saved.  DIVERGED: see trainer_step.  Also the
- * errors of opening the tokenizer, the data, a checkpoint or the outputs.  A failure that all ranks
- * know of ends the run only after the state of the last whole step is saved, except DEVICE, as the
- * state may be corrupted; a failed save is logged. */
+/* REQUEUE: stopped early (stop.h), with a checkpoint saved.  DIVERGED: nonfinite.h, rollback.h, or
+ * a state that cannot be saved.  Also the errors of opening the tokenizer, the data, a checkpoint
+ * or the outputs.  A failure that all ranks know of ends the run only after the state of the last
+ * whole step is saved, except DEVICE, as the state may be corrupted; a failed save is logged. */
 enum status run_train(const struct config *c, const struct machine *machine);

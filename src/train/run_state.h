@@ -1,6 +1,6 @@
 /* run_state.h -- a run's state, to and from its checkpoints; internal to train/.
  *
- * Ranks    Every function is collective. */
+ * Ranks    Every function is collective, except run_state_of. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/stragglers.h"
 
+#include "base/host.h"
 #include "base/log.h"
 #include "base/text.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 /* A rank is slow if it is busy this many times as long as the median of its peers, and if that
  * lengthens its step by this share. */
@@ -19,7 +19,7 @@ enum status stragglers_open(struct stragglers *s, const struct comm *world, int 
     s->hosts = heap(size * sizeof *s->hosts);
     s->strikes = heap(size * sizeof *s->strikes);
     s->samples = heap(size * sizeof *s->samples);
-    gethostname(s->hosts[world->rank], sizeof *s->hosts - 1);
+    host_name(s->hosts[world->rank], sizeof *s->hosts);
     TRY(comm_all_gather_bytes(world, s->hosts, sizeof *s->hosts));
     return STATUS_OK;
 }

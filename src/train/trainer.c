@@ -486,8 +486,7 @@ static void release_model(struct trainer *t)
     comm_release(&t->embedding_peers);
     pipeline_close(&t->pipeline);
     evaluator_release(&t->evaluator);
-    free(t->microbatches), free(t->loss_shares);
-    free(t->stages);
+    free(t->microbatches), free(t->loss_shares), free(t->stages);
     t->microbatches = NULL, t->loss_shares = NULL, t->stages = NULL;
     model_release(&t->model);
 }
@@ -540,22 +539,32 @@ static enum status check_transports(const struct trainer *t)
     return STATUS_OK;
 }
 
+/* Sizes everything and allocates the arenas.  A rank may fail alone. */
+static enum status open_arenas(struct trainer *t, const struct config *c,
+                               const struct model_shape *shape, const struct machine *machine)
+{
+    struct memory_plan plan;
+    enum status st = size_trainer(t, c, shape, machine, &plan);
+    if (!st) st = check_transports(t);
+    release_model(t);
+    TRY(st);
+    size_t run = t->run.used, step = t->step.peak, scratch = machine->queue->scratch.peak;
+    size_t shared = t->shared.used;
+    const struct allocator *own = queue_device_allocator(machine->queue);
+    if (!own) memory_plan_warn(run + step + scratch + shared, (size_t)memory_available_bytes());
+    TRY(arena_init(&t->run, run, own));
+    TRY(arena_init(&t->step, step, own));
+    TRY(arena_init(&machine->queue->scratch, scratch, own));
+    TRY(arena_init(&t->shared, shared, queue_shared_allocator(machine->queue)));
+    return STATUS_OK;
+}
+
 enum status trainer_open(struct trainer *t, const struct config *c, const struct model_shape *shape,
                          const struct machine *machine)
 {
     struct memory_plan plan;
     enum status st = STATUS_OK;
-    TRY_OUT(size_trainer(t, c, shape, machine, &plan));
-    TRY_OUT(check_transports(t));
-    size_t run = t->run.used, step = t->step.peak, scratch = machine->queue->scratch.peak;
-    size_t shared = t->shared.used;
-    const struct allocator *own = queue_device_allocator(machine->queue);
-    release_model(t);
-    if (!own) memory_plan_warn(run + step + scratch + shared, (size_t)memory_available_bytes());
-    TRY_OUT(arena_init(&t->run, run, own));
-    TRY_OUT(arena_init(&t->step, step, own));
-    TRY_OUT(arena_init(&machine->queue->scratch, scratch, own));
-    TRY_OUT(arena_init(&t->shared, shared, queue_shared_allocator(machine->queue)));
+    TRY_OUT(comm_agree(&machine->groups.of[GROUP_world], open_arenas(t, c, shape, machine)));
     TRY_OUT(alloc_buffers(t, shape, &plan));
     TRY_OUT(connect_parts(t));
     TRY_OUT(pipeline_declare_p2p(&t->pipeline));

@@ -82,7 +82,7 @@ struct step_result {
 enum status trainer_plan(const struct config *c, const struct model_shape *shape,
                          const struct machine *machine, struct memory_plan *plan);
 
-/* MEMORY: not enough memory. */
+/* Collective over all ranks, which fail together.  MEMORY: not enough memory on one of them. */
 enum status trainer_open(struct trainer *t, const struct config *c, const struct model_shape *shape,
                          const struct machine *machine);
 void trainer_close(struct trainer *t);

@@ -11,11 +11,6 @@ static const struct comm *group(const struct validation *v, enum group g)
     return &v->trainer->machine.groups.of[g];
 }
 
-static enum status fail_without_tokens(void)
-{
-    FAIL(DATA, "validation: the data has no token to predict");
-}
-
 static enum status run_loss(const struct validation *v)
 {
     const struct config *c = v->config;
@@ -49,7 +44,7 @@ static enum status run_loss(const struct validation *v)
     TRY_OUT(stop_check(v->stop)); /* it may have ended early: its mean is not the loss then */
     TRY_OUT(skipped_records_validated(v->skipped, loader, t->steps_done, world));
     /* All ranks found the same number of tokens: only one needs to report it. */
-    if (!e.tokens) TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : fail_without_tokens()));
+    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : evaluator_check_tokens(&e, "validation")));
     int64_t memory;
     TRY_OUT(memory_most_used(t->machine.queue, world, &memory));
     if (v->metrics)

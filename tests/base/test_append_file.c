@@ -58,17 +58,6 @@ TEST(append_file_writes_late_records_in_order_once_it_can)
     check_content(path, "one\ntwo\nthree\nfour\n");
 }
 
-TEST(append_file_survives_truncation_by_log_rotation)
-{
-    const char *path;
-    struct append_file f = open_new(&path);
-    CHECK(append_file_write(&f, "one\n", 4));
-    CHECK(!truncate(path, 0));
-    CHECK(append_file_write(&f, "two\n", 4));
-    append_file_close(&f);
-    check_content(path, "two\n");
-}
-
 TEST(append_file_keeps_bounded_memory_and_counts_one_gap)
 {
     enum { RECORD = 1000, RECORDS = 3 * APPEND_FILE_LATE_BYTES / RECORD };

@@ -562,7 +562,7 @@ TEST(state_with_a_bad_value_is_never_saved_as_valid)
             if (async) CHECK_MESSAGE("the checkpoint of step 2");
             CHECK_MESSAGE("model.layers.0.mlp.down_proj.weight");
             CHECK_MESSAGE(buffer == 2 ? "exp_avg_sq: element 9 is -1" : "element 9 is nan");
-            CHECK_MESSAGE("(rank 0)");
+            CHECK_MESSAGE("rank 0: tensor ");
             CHECK(!has_file(folder, "step-2") && !has_file(folder, "step-2.tmp"));
             CHECK(!has_file(folder, "step-3") && has_file(folder, "step-1"));
             *value = good;
@@ -592,7 +592,7 @@ TEST(bad_value_on_one_rank_fails_the_save_on_all)
             sharding_save(&s, ranks);
             for (int r = 0; r < ranks; r++)
                 CHECK(s.statuses[r] == STATUS_DIVERGED && s.is_shared[r]);
-            snprintf(rank, sizeof rank, "(rank %d)", ranks - 1);
+            snprintf(rank, sizeof rank, "rank %d: tensor ", ranks - 1);
             CHECK(strstr(s.messages[ranks - 1], " is nan, expected a finite value"));
             CHECK(strstr(s.messages[ranks - 1], rank));
             CHECK(!has_file(s.folder, "step-1") && !has_file(s.folder, "step-1.tmp"));

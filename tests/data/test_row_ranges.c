@@ -49,7 +49,7 @@ TEST(row_ranges_are_the_union_of_what_was_added)
 
 TEST(row_ranges_are_written_with_their_last_row_and_read_back)
 {
-    struct row_ranges r = {0}, again;
+    struct row_ranges r = {0}, again = {0};
     struct text t = {0};
     struct json *json;
     row_ranges_add(&r, (struct row_interval){8, 16});
@@ -64,19 +64,19 @@ TEST(row_ranges_are_written_with_their_last_row_and_read_back)
     CHECK_STATUS(OK, json_parse(t.data, t.len, "rows", &json));
     CHECK_STATUS(OK, row_ranges_read(&again, json_get(json, "rows")));
     CHECK(again.count == 2 && again.items[1].begin == 8 && again.items[1].end == 16);
-    row_ranges_release(&again);
+    CHECK_STATUS(OK, row_ranges_read(&again, json_get(json, "rows"))); /* replaces the list */
+    CHECK(again.count == 2);
     CHECK_STATUS(OK, row_ranges_read(&again, NULL));
-    CHECK(again.count == 0);
+    CHECK(again.count == 0 && !again.items);
     json_free(json);
     static const char *const bad[] = {"3",        "[[1]]",     "[[2,1]]",
                                       "[[-1,2]]", "[[1,2,3]]", "[[1,\"2\"]]"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK_STATUS(OK, json_parse(bad[i], strlen(bad[i]), "rows", &json));
         CHECK_STATUS(DATA, row_ranges_read(&again, json));
-        row_ranges_release(&again);
         json_free(json);
     }
-    row_ranges_release(&r);
+    row_ranges_release(&r), row_ranges_release(&again);
     text_release(&t);
 }
 

@@ -4,8 +4,6 @@
 
 #include "base/rng.h"
 
-#include <sys/stat.h>
-
 enum damage { BIT, TRUNCATED, ZEROED, SWAPPED, OTHER_STEP, DUPLICATE, NUM_DAMAGES };
 static const char *const damage_names[] = {"a flipped bit",          "a truncated file",
                                            "a zeroed page",          "two swapped chunks",

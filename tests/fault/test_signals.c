@@ -68,9 +68,9 @@ TEST(train_survives_a_chain_of_kills)
     for (int i = 0; i < kills; i++) {
         double share = (double)rng_below(1000, 2, RNG_TEST, 0, (uint64_t)i) / 1000;
         snprintf(fault, sizeof fault, "signal=KILL,after=%.4f", 0.02 + share * run_s / kills * 2);
-        trial_interrupt(&s, fault);
-        t.tried++;
+        t.tried += trial_interrupt(&s, fault);
     }
+    CHECK(t.tried > 0);
     const char *bad = trial_judge_rerun(&s, &err);
     if (bad) print_message("lost: %s\n", bad);
     t.lost = bad ? 1 : 0, t.survived = t.tried - t.lost;

@@ -209,7 +209,8 @@ bool trial_interrupt(const struct scene *s, const char *fault)
 {
     char object[512];
     unlink(s->report);
-    run_scene(s, fault, NULL);
+    int code = run_scene(s, fault, NULL);
+    if (!strncmp(fault, "signal=", 7)) return code == 128 + SIGKILL;
     return read_report(s->report, object, sizeof object);
 }
 

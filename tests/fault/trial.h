@@ -42,7 +42,7 @@ enum { ANY_CODE = -1 };
 bool trial_run(const struct scene *s, const char *fault, int exit_code, struct tally *t);
 
 /* Runs the command under a fault, from what its output holds, without judging; returns whether the
- * fault happened (false for signals). */
+ * fault happened, and for a signal whether SIGKILL ended the command. */
 bool trial_interrupt(const struct scene *s, const char *fault);
 
 /* Runs the command, from what its output holds, under a fault, a signal, or both:

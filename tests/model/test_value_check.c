@@ -60,17 +60,22 @@ TEST(value_check_names_tensor_element_and_what_was_expected)
     struct text t = {0};
     layout_init(&l, &shape, 1);
     const struct tensor_slot *up = layout_find(&l, PARAM_mlp_up, 1);
-    value_check_describe(VALUE_WEIGHT, up, 17, (double)NAN, &t);
+    value_check_describe(&(struct bad_element){VALUE_WEIGHT, up, NULL, 17, (double)NAN}, &t);
     CHECK(!strcmp(t.data, "model.layers.1.mlp.up_proj.weight: element 17 is nan, expected a finite "
                           "value of at most 1e+06 in magnitude"));
     text_clear(&t);
-    value_check_describe(VALUE_EXP_AVG_SQ, up, 3, -1, &t);
+    value_check_describe(&(struct bad_element){VALUE_EXP_AVG_SQ, up, NULL, 3, -1}, &t);
     CHECK(!strcmp(t.data, "model.layers.1.mlp.up_proj.weight.exp_avg_sq: element 3 is -1, expected "
                           "a finite value of at least 0 and at most 1e+12"));
     text_clear(&t);
-    value_check_describe(VALUE_GRADIENT, up, 0, (double)INFINITY, &t);
+    value_check_describe(&(struct bad_element){VALUE_GRADIENT, up, NULL, 0, (double)INFINITY}, &t);
     CHECK(!strcmp(t.data, "model.layers.1.mlp.up_proj.weight.grad: element 0 is inf, expected a "
                           "finite value"));
+    CHECK(value_check_fail(STATUS_DATA, "/model",
+                           &(struct bad_element){VALUE_EXP_AVG_SQ, NULL, "moment", 4, -2}) ==
+          STATUS_DATA);
+    CHECK(!strcmp(status_message(), "/model: tensor moment: element 4 is -2, expected a finite "
+                                    "value of at least 0 and at most 1e+12"));
     text_release(&t);
     layout_release(&l);
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/host.h"
 #include "comm/ranks.h"
 #include "test.h"
 
 #include "base/thread.h"
 #include "parallel/cores.h"
-
-#include <unistd.h>
 
 static enum status check_share(const struct comm *world, void *context)
 {
@@ -23,10 +22,10 @@ TEST(cores_are_divided_among_ranks_that_share_them)
 
 static enum status check_hosts(const struct comm *world, void *context)
 {
-    char host[256] = "";
+    char host[256];
     struct text line = {0}, want = {0};
     (void)context;
-    gethostname(host, sizeof host - 1);
+    host_name(host, sizeof host);
     text_addf(&want, "%d on 1 host (%.63s)", world->size, host);
     enum status st = cores_describe_hosts(world, &line);
     bool same = !st && !strcmp(line.data, want.data);

@@ -5,7 +5,14 @@
 
 #include "base/rng.h"
 
+#include <fcntl.h>
+#include <spawn.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
 
 void runs_write_corpus(const char *path, size_t bytes)
 {
@@ -71,6 +78,56 @@ int runs_train_ranks(int ranks, const char *config, const char *dump_folder, con
 int runs_train(const char *config, const char *dump_folder, const char *settings, struct text *err)
 {
     return runs_train_ranks(1, config, dump_folder, settings, err);
+}
+
+pid_t runs_start(const char *err, const char *const *arguments)
+{
+    enum { MAX_WORDS = 30 };
+    const char *program = getenv("LLAMERO"), *words[MAX_WORDS + 1] = {"build/llamero"};
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    if (program) words[0] = program;
+    for (int n = 1; *arguments; n++) {
+        CHECK(n < MAX_WORDS);
+        words[n] = *arguments++;
+    }
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err, O_WRONLY | O_CREAT | O_TRUNC,
+                                     0600);
+    CHECK(!posix_spawn(&child, words[0], &actions, NULL, (char *const *)(uintptr_t)words, environ));
+    posix_spawn_file_actions_destroy(&actions);
+    return child;
+}
+
+void runs_wait_for_bytes(const char *path, uint64_t bytes)
+{
+    const struct timespec moment = {.tv_nsec = 5000000};
+    uint64_t size = 0;
+    for (int n = 0; n < 4000 && size < bytes; n++) {
+        nanosleep(&moment, NULL);
+        if (file_exists(path)) CHECK_STATUS(OK, file_size(path, &size));
+    }
+    CHECK(size >= bytes);
+}
+
+int runs_wait(pid_t run, const char *err, struct text *said)
+{
+    int code;
+    CHECK(waitpid(run, &code, 0) == run);
+    CHECK_STATUS(OK, file_read(err, 1 << 26, said));
+    return WIFSIGNALED(code) ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
+}
+
+void runs_swap_ids(const char *from, const char *to, char a, char b)
+{
+    struct text json = {0};
+    const char keys[][5] = {{'"', a, '"', ':'}, {'"', b, '"', ':'}};
+    CHECK_STATUS(OK, file_read(from, 1 << 24, &json));
+    char *first = strstr(json.data, keys[0]), *second = strstr(json.data, keys[1]);
+    CHECK(first && second);
+    first[1] = b, second[1] = a;
+    CHECK_STATUS(OK, file_write(to, json.data, json.len));
+    text_release(&json);
 }
 
 void runs_check_same_files(const char *a, const char *b, const char *name_part)

@@ -8,6 +8,8 @@
 #include "base/file.h"
 #include "base/json.h"
 
+#include <sys/types.h>
+
 /* English-looking text, the same for the same size; *.jsonl gets one document a line. */
 void runs_write_corpus(const char *path, size_t bytes);
 
@@ -22,6 +24,17 @@ int runs_train(const char *config, const char *dump_folder, const char *settings
  * installed. */
 int runs_train_ranks(int ranks, const char *config, const char *dump_folder, const char *settings,
                      struct text *err);
+
+/* Starts `llamero ...` with stderr in the file `err`; the arguments end with NULL. */
+pid_t runs_start(const char *err, const char *const *arguments);
+#define RUNS_START(err, ...) runs_start(err, (const char *const[]){__VA_ARGS__, NULL})
+/* Waits until a file of it has that many bytes. */
+void runs_wait_for_bytes(const char *path, uint64_t bytes);
+/* Waits for its end: the exit code, or 128 + the signal; *said gets what it wrote to stderr. */
+int runs_wait(pid_t run, const char *err, struct text *said);
+
+/* Copies a tokenizer.json with the IDs of two tokens of one letter swapped. */
+void runs_swap_ids(const char *from, const char *to, char a, char b);
 
 /* Checks that all files whose names contain name_part have the same bytes in both folders. */
 void runs_check_same_files(const char *a, const char *b, const char *name_part);

@@ -3,52 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-extern char **environ;
-
-/* Starts `llamero ...` with stderr in a file; the arguments end with NULL. */
-static pid_t start(const char *err, const char *const *arguments)
-{
-    const char *program = getenv("LLAMERO"), *words[16] = {program ? program : "build/llamero"};
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    for (int n = 1; *arguments; n++) words[n] = *arguments++;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err, O_WRONLY | O_CREAT | O_TRUNC,
-                                     0600);
-    CHECK(posix_spawn(&child, words[0], &actions, NULL, (char *const *)(uintptr_t)words, environ) ==
-          0);
-    posix_spawn_file_actions_destroy(&actions);
-    return child;
-}
-#define START(err, ...) start(err, (const char *const[]){__VA_ARGS__, NULL})
-
-/* Waits until the file has that many bytes. */
-static void wait_for(const char *path, uint64_t bytes)
-{
-    struct timespec moment = {0, 5000000};
-    uint64_t size = 0;
-    for (int n = 0; n < 4000 && size < bytes; n++) {
-        nanosleep(&moment, NULL);
-        if (file_exists(path)) CHECK_STATUS(OK, file_size(path, &size));
-    }
-    CHECK(size >= bytes);
-}
-
-/* The exit code, or 128 + the signal; *said gets what it wrote to stderr. */
-static int wait_exit(pid_t child, const char *err, struct text *said)
-{
-    int code;
-    CHECK(waitpid(child, &code, 0) == child);
-    CHECK_STATUS(OK, file_read(err, 1 << 26, said));
-    return WIFSIGNALED(code) ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
-}
 
 /* Trains on `source`, and truncates `file` as soon as it trains. */
 static void check_truncated(const char *folder, const char *source, const char *file)
@@ -58,11 +15,11 @@ static void check_truncated(const char *folder, const char *source, const char *
     struct text dump = {0}, said = {0};
     runs_write_config(config, source);
     text_addf(&dump, "job.dump_folder=%s", test_path(folder, "out"));
-    pid_t child = START(err, "train", config, dump.data, "training.steps=1000000",
-                        "model.vocab_size=264", "checkpoint.interval=1000000", "--quiet");
-    wait_for(metrics, 500);
+    pid_t child = RUNS_START(err, "train", config, dump.data, "training.steps=1000000",
+                             "model.vocab_size=264", "checkpoint.interval=1000000", "--quiet");
+    runs_wait_for_bytes(metrics, 500);
     CHECK(!truncate(file, 0));
-    int code = wait_exit(child, err, &said);
+    int code = runs_wait(child, err, &said);
     if (code != 65 || !strstr(said.data, file) || !strstr(said.data, "truncated from "))
         fail_msg("exit code %d: %s", code, said.data);
     CHECK_STATUS(OK, file_remove_tree(test_path(folder, "out")));
@@ -136,9 +93,7 @@ TEST(a_tokenizer_with_two_ids_swapped_between_two_runs_is_refused_unless_accepte
                   corpus) == 0);
     text_addf(&settings, "data.tokenizer=%s training.steps=20", tokenizer);
     CHECK(runs_train(config, dump, settings.data, NULL) == 0);
-    replace(tokenizer, "\"e\":", "\"\x01\":");
-    replace(tokenizer, "\"a\":", "\"e\":");
-    replace(tokenizer, "\"\x01\":", "\"a\":");
+    runs_swap_ids(tokenizer, tokenizer, 'a', 'e');
     settings.data[settings.len - 2] = '3';
     check_refused(config, dump, settings.data, "tokenizer.json: the tokenizer's file is not the");
     text_adds(&settings, " data.accept_changed=tokenizer");
@@ -156,15 +111,15 @@ static void kill_prepare(const char *folder, const char *text, const char *prefi
     text_addf(&journal, "%s.prepare.json", prefix);
     text_addf(&part, "%s.bin.part", prefix);
     const char *err = test_path(folder, "err");
-    pid_t child =
-        START(err, "prepare", "--tokenizer", "bytes", "--workers", "1", "--output", prefix, text);
-    wait_for(part.data, 1);
+    pid_t child = RUNS_START(err, "prepare", "--tokenizer", "bytes", "--workers", "1", "--output",
+                             prefix, text);
+    runs_wait_for_bytes(part.data, 1);
     kill(child, SIGSTOP);
     nanosleep(&pause, NULL);
     kill(child, SIGCONT);
-    wait_for(journal.data, 10);
+    runs_wait_for_bytes(journal.data, 10);
     kill(child, SIGKILL);
-    CHECK(wait_exit(child, err, &said) == 128 + SIGKILL);
+    CHECK(runs_wait(child, err, &said) == 128 + SIGKILL);
     text_release(&journal), text_release(&part), text_release(&said);
 }
 

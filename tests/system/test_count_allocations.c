@@ -9,7 +9,7 @@ static long long count_for(const char *const *command)
     char preload[512], into[512];
     const char *path = test_path(test_folder(), "count");
     const char *argv[16] = {"env", preload, into};
-    char *whole = realpath(getenv("LLAMERO_PRELOAD"), NULL);
+    char *whole = realpath(getenv("LLAMERO_COUNTER"), NULL);
     CHECK(whole);
     snprintf(preload, sizeof preload, "LD_PRELOAD=%s", whole);
     snprintf(into, sizeof into, "COUNT_ALLOCATIONS=%s", path);
@@ -27,7 +27,7 @@ static long long count_for(const char *const *command)
 
 TEST(count_allocations_grows_with_work)
 {
-    const char *library = getenv("LLAMERO_PRELOAD");
+    const char *library = getenv("LLAMERO_COUNTER");
     if (!library || !*library) skip();
     struct text lines = {0};
     long long counts[2];

@@ -141,7 +141,7 @@ static struct counts count_of_steps(const char *config, const char *folder, int 
     struct text preload = {0}, count = {0}, all = {0}, err = {0};
     snprintf(name, sizeof name, "steps-%d", steps);
     char *dump = file_join(folder, name);
-    text_addf(&preload, "LD_PRELOAD=%s", getenv("LLAMERO_PRELOAD"));
+    text_addf(&preload, "LD_PRELOAD=%s", getenv("LLAMERO_COUNTER"));
     text_addf(&count, "COUNT_ALLOCATIONS=%s.count", dump);
     text_addf(&all, "job.dump_folder=%s", dump);
     char number[64];
@@ -170,7 +170,7 @@ static struct counts count_of_steps(const char *config, const char *folder, int 
 /* Reading and writing files touches new pages now and then: fewer than one a step. */
 TEST(steps_allocate_nothing_and_touch_no_new_memory)
 {
-    const char *counter = getenv("LLAMERO_PRELOAD");
+    const char *counter = getenv("LLAMERO_COUNTER");
     CHECK(counter);
     if (!counter[0]) skip(); /* sanitizers replace malloc */
     const char *folder = test_folder();

@@ -26,23 +26,18 @@ struct corruption {
 /* A backend whose next linear layer or cast has a wrong result, on the thread that sets it. */
 static _Thread_local int linears_until_fault, casts_until_fault;
 
-static void flip_bit(void *x, size_t bit)
-{
-    ((unsigned char *)x)[bit / 8] ^= (unsigned char)(1u << bit % 8);
-}
-
 static enum status faulty_linear(const struct linear *a, const struct linear_fwd *io,
                                  struct queue *queue)
 {
     TRY(ops_cpu_reference.linear_forward(a, io, queue));
-    if (linears_until_fault && !--linears_until_fault) flip_bit(io->y_NF, 23);
+    if (linears_until_fault && !--linears_until_fault) test_flip_bit(io->y_NF, 23);
     return STATUS_OK;
 }
 
 static enum status faulty_cast(const struct cast *a, const struct cast_io *io, struct queue *queue)
 {
     TRY(ops_cpu_reference.cast(a, io, queue));
-    if (casts_until_fault && !--casts_until_fault) flip_bit(io->y_n, 23);
+    if (casts_until_fault && !--casts_until_fault) test_flip_bit(io->y_n, 23);
     return STATUS_OK;
 }
 
@@ -51,10 +46,10 @@ static void cause_fault(struct trainer *t, enum fault fault)
     const struct replicas *r = &t->replicas[REPLICATED_UNSLICED];
     size_t i = 0;
     switch (fault) {
-    case FAULT_STATE: flip_bit(t->exp_avg, 32 * (t->shard.runs[0].at + 3) + 22); break;
+    case FAULT_STATE: test_flip_bit(t->exp_avg, 32 * (t->shard.runs[0].at + 3) + 22); break;
     case FAULT_NORM:
         while (!replicas_include(r, &t->shard.runs[i])) i++;
-        flip_bit(t->weights, 32 * t->shard.runs[i].at + 22);
+        test_flip_bit(t->weights, 32 * t->shard.runs[i].at + 22);
         break;
     case FAULT_LINEAR: linears_until_fault = 3; break;
     case FAULT_SUM: casts_until_fault = 2; break;
@@ -215,9 +210,8 @@ static const struct corruption_row rows[] = {
 TEST(corrupt_ranks_are_named_on_every_rank)
 {
     const char *corpus = test_path(test_folder(), "corpus.txt");
-    int found = 0, count = (int)(sizeof rows / sizeof *rows);
     runs_write_corpus(corpus, 60000);
-    for (int i = 0; i < count; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct corruption_row *row = &rows[i];
         struct corruption c = {.victim = row->victim, .fault = row->fault, .step = row->step};
         char elsewhere[32];
@@ -226,14 +220,12 @@ TEST(corrupt_ranks_are_named_on_every_rank)
         snprintf(elsewhere, sizeof elsewhere, "rank %d failed", first);
         for (int r = 0; r < row->ranks; r++) {
             if (c.status[r] != STATUS_DEVICE)
-                print_error("row %d, rank %d: %s\n", i, r, c.message[r]);
+                print_error("row %zu, rank %d: %s\n", i, r, c.message[r]);
             CHECK(c.status[r] == STATUS_DEVICE && c.failed_after[r] == row->found_after);
             if (r != first) check_holds(c.message[r], elsewhere);
             for (int k = 0; r == first && k < 3; k++) check_holds(c.message[r], row->named[k]);
         }
-        found++;
     }
-    print_message("%d of %d corrupt ranks found and named\n", found, count);
 }
 
 TEST(checked_runs_have_the_bits_of_unchecked_ones_on_every_layout)

@@ -73,6 +73,23 @@ TEST(a_single_pass_ends_after_most_rows_of_all_readers)
     rig_release(&r);
 }
 
+/* Each row of each batch is the one that loader_delivered_row names. */
+static void check_delivered_rows(struct rig *r, const struct rows *want, int batch)
+{
+    struct loader *l = rig_open(r);
+    for (int64_t left = want->count / r->options.num_readers; left; left -= batch) {
+        struct rows got = {0};
+        rows_read(&got, l, T, batch, batch);
+        for (int i = 0; i < batch; i++) {
+            uint64_t row = loader_delivered_row(l, r->options.reader, i);
+            CHECK(row < (uint64_t)want->count);
+            rows_check_same(want, (int64_t)row, &got, i, 1);
+        }
+        rows_release(&got);
+    }
+    loader_close(l);
+}
+
 /* Microbatch j of reader r is number n = j * readers + r of the step, of the rows that are n modulo
  * 4 among the 12 of each four microbatches. */
 TEST(rows_are_dealt_to_microbatches_that_do_not_depend_on_the_number_of_readers)
@@ -88,8 +105,10 @@ TEST(rows_are_dealt_to_microbatches_that_do_not_depend_on_the_number_of_readers)
         for (int reader = 0; reader < readers; reader++) {
             r.options.num_readers = readers, r.options.reader = reader;
             r.options.deal = CANONICAL / readers;
-            struct rows got = rows_of(&r, 2 * r.options.deal * B, ROWS / readers);
+            int batch = 2 * r.options.deal * B;
+            struct rows got = rows_of(&r, batch, ROWS / readers);
             CHECK(got.count == ROWS / readers);
+            check_delivered_rows(&r, &want, batch);
             for (int64_t k = 0; k < got.count; k++) {
                 int64_t n = k / B * readers + reader;
                 int64_t first = n / CANONICAL * CANONICAL * B + n % CANONICAL;

@@ -6,23 +6,19 @@
 #include "base/rng.h"
 
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-extern char **environ;
-
-/* A folder with corpus.txt and run.toml; paths to them and to the dump folders a/ and b/. */
+/* A folder with corpus.txt and run.toml; paths to them, to the dump folders a/ and b/, and to a
+ * file for stderr. */
 struct run_paths {
-    char *corpus, *config, *a, *b;
+    char *corpus, *config, *a, *b, *err;
 };
 
 static struct run_paths run_paths_make(void)
 {
     const char *folder = test_folder();
     struct run_paths p = {file_join(folder, "corpus.txt"), file_join(folder, "run.toml"),
-                          file_join(folder, "a"), file_join(folder, "b")};
+                          file_join(folder, "a"), file_join(folder, "b"), file_join(folder, "err")};
     runs_write_corpus(p.corpus, 100000);
     runs_write_config(p.config, p.corpus);
     return p;
@@ -30,7 +26,7 @@ static struct run_paths run_paths_make(void)
 
 static void run_paths_release(struct run_paths *p)
 {
-    free(p->corpus), free(p->config), free(p->a), free(p->b);
+    free(p->corpus), free(p->config), free(p->a), free(p->b), free(p->err);
 }
 
 static void check_same_checkpoint(const struct run_paths *p, int step)
@@ -106,27 +102,19 @@ TEST(a_resumed_run_equals_the_uninterrupted_run_in_a_batch_ramp)
 /* Starts training and kills it after `seconds`; true: it had already ended. */
 static bool train_and_kill(const struct run_paths *p, const char *dump, bool async, double seconds)
 {
-    pid_t child;
-    int code;
-    struct text setting = {0};
+    struct text setting = {0}, said = {0};
     text_addf(&setting, "job.dump_folder=%s", dump);
-    const char *argv[] = {getenv("LLAMERO"),
-                          "train",
-                          p->config,
-                          setting.data,
-                          "checkpoint.interval=3",
-                          "checkpoint.keep_latest_k=3",
-                          async ? "checkpoint.async_mode=async" : "checkpoint.async_mode=disabled",
-                          "--quiet",
-                          NULL};
-    CHECK(posix_spawn(&child, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ) == 0);
+    pid_t child = RUNS_START(
+        p->err, "train", p->config, setting.data, "checkpoint.interval=3",
+        "checkpoint.keep_latest_k=3",
+        async ? "checkpoint.async_mode=async" : "checkpoint.async_mode=disabled", "--quiet");
     struct timespec pause = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
     nanosleep(&pause, NULL);
     kill(child, SIGKILL);
-    CHECK(waitpid(child, &code, 0) == child);
-    text_release(&setting);
-    CHECK(WIFSIGNALED(code) || WEXITSTATUS(code) == 0);
-    return !WIFSIGNALED(code);
+    int code = runs_wait(child, p->err, &said);
+    if (code && code != 128 + SIGKILL) fail_msg("exit code %d: %s", code, said.data);
+    text_release(&setting), text_release(&said);
+    return code == 0;
 }
 
 /* LLAMERO_KILLS sets the number of kills. */
@@ -157,29 +145,19 @@ TEST(a_signal_writes_a_checkpoint_and_exits_with_75)
     static const int signals[] = {SIGTERM, SIGUSR1};
     for (size_t i = 0; i < 2; i++) {
         struct run_paths p = run_paths_make();
-        pid_t child;
-        int code;
-        struct text setting = {0};
+        struct text setting = {0}, said = {0};
         text_addf(&setting, "job.dump_folder=%s", p.b);
-        const char *argv[] = {getenv("LLAMERO"),       "train",   p.config, setting.data,
-                              "training.steps=100000", "--quiet", NULL};
-        CHECK(posix_spawn(&child, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ) ==
-              0);
+        pid_t child =
+            RUNS_START(p.err, "train", p.config, setting.data, "training.steps=100000", "--quiet");
         char *metrics = file_join(p.b, "metrics.jsonl");
-        struct timespec moment = {0, 20000000};
-        uint64_t size = 0; /* waits until it trains */
-        for (int n = 0; n < 500 && size < 500; n++) {
-            nanosleep(&moment, NULL);
-            if (file_exists(metrics)) CHECK_STATUS(OK, file_size(metrics, &size));
-        }
+        runs_wait_for_bytes(metrics, 500);
         kill(child, signals[i]);
-        CHECK(waitpid(child, &code, 0) == child);
-        CHECK(WIFEXITED(code) && WEXITSTATUS(code) == 75);
+        CHECK(runs_wait(child, p.err, &said) == 75);
         int64_t stopped = (int64_t)runs_metric(p.b, "step");
         struct text name = {0};
         text_addf(&name, "%s/checkpoint/step-%lld/manifest.json", p.b, (long long)stopped);
         CHECK(file_exists(name.data));
-        text_release(&name), text_release(&setting);
+        text_release(&name), text_release(&setting), text_release(&said);
         free(metrics);
         run_paths_release(&p);
     }

@@ -7,11 +7,6 @@
 
 enum { FLIPS = 50 };
 
-static void flip_bit(void *x, size_t bit)
-{
-    ((unsigned char *)x)[bit / 8] ^= (unsigned char)(1u << bit % 8);
-}
-
 struct buffer {
     void *x;
     size_t bytes;
@@ -45,11 +40,11 @@ static int count_found(struct training *t, int flips)
         size_t bit = rng_below(8 * b->bytes, 5, RNG_TEST, 0, (uint64_t)i);
         char message[64];
         snprintf(message, sizeof message, ": %s changed in memory", b->name);
-        flip_bit(b->x, bit);
+        test_flip_bit(b->x, bit);
         enum status st = trainer_step(&t->trainer, t->loader, &r);
         found += st == STATUS_DEVICE && strstr(status_message(), message);
         CHECK(t->trainer.integrity.is_suspect);
-        flip_bit(b->x, bit); /* mended: the run can continue */
+        test_flip_bit(b->x, bit); /* mended: the run can continue */
         CHECK_STATUS(OK, trainer_step(&t->trainer, t->loader, &r));
     }
     return found;
@@ -80,7 +75,7 @@ TEST(message_of_changed_memory_names_rank_steps_and_good_checkpoints)
     struct step_result r;
     TRAINING_OPEN(&t, "guard.hash_every=2");
     for (int i = 0; i < 4; i++) CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
-    flip_bit(t.trainer.weights, 77);
+    test_flip_bit(t.trainer.weights, 77);
     CHECK_STATUS(DEVICE, trainer_step(&t.trainer, t.loader, &r));
     CHECK_MESSAGE("rank 0 on ");
     CHECK_MESSAGE("weights changed in memory after the update of step 4, before that of step 5");
@@ -111,12 +106,13 @@ TEST(without_the_option_nothing_is_hashed_or_allocated)
     CHECK(off.trainer.shared.size < on.trainer.shared.size);
     CHECK_STATUS(OK, trainer_step(&off.trainer, off.loader, &r));
     CHECK(!off.trainer.integrity.is_current);
-    flip_bit(off.trainer.weights, 77);
+    test_flip_bit(off.trainer.weights, 77);
     CHECK_STATUS(OK, trainer_step(&off.trainer, off.loader, &r));
     training_close(&off), training_close(&on);
 }
 
-/* Flips a bit of one linear layer's result, in its call number `at`. */
+/* Flips a bit of one linear layer's result, in its call number `at`: of the last token, as the
+ * first one attends only to itself, whatever its query is. */
 static struct {
     const struct ops *real;
     int calls, at;
@@ -126,7 +122,8 @@ static enum status faulty_linear(const struct linear *a, const struct linear_fwd
                                  struct queue *queue)
 {
     TRY(faulty.real->linear_forward(a, io, queue));
-    if (++faulty.calls == faulty.at) flip_bit(io->y_NF, 23);
+    size_t last = (size_t)a->N * (size_t)a->F - 1;
+    if (++faulty.calls == faulty.at) test_flip_bit(io->y_NF, 32 * last + 23);
     return STATUS_OK;
 }
 
@@ -136,28 +133,21 @@ TEST(a_flip_in_either_pass_of_a_replay_is_found)
     struct step_result r;
     struct ops ops = ops_cpu_reference;
     ops.linear_forward = faulty_linear;
-    TRAINING_OPEN(&t, "guard.replay_every=2", "training.global_batch_size=4");
+    TRAINING_OPEN(&t, "guard.replay_every=2", "training.global_batch_size=4",
+                  "activation_checkpoint.mode=none"); /* so that every result is read */
     t.trainer.model.ops = &ops;
     faulty.real = &ops_cpu_reference, faulty.calls = 0, faulty.at = 0;
     CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
     int calls = faulty.calls; /* of one pass */
     CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
     CHECK(faulty.calls == 3 * calls);
-    int found = 0, harmless = 0;
     for (int at = 1; at <= 2 * calls; at++) {
         t.trainer.steps_done = 1;
         faulty.calls = 0, faulty.at = at;
-        enum status st = trainer_step(&t.trainer, t.loader, &r);
-        harmless += !st; /* a recomputed result that nothing reads */
-        if (!st) continue;
-        CHECK(st == STATUS_DEVICE);
+        CHECK_STATUS(DEVICE, trainer_step(&t.trainer, t.loader, &r));
         CHECK_MESSAGE("rank 0 on ");
         CHECK_MESSAGE("the replay of step 2 gave other ");
-        found++;
     }
-    print_message("%d of %d faulty matrix multiplies found, %d of which changed nothing\n", found,
-                  2 * calls, harmless);
-    CHECK(found > harmless && found + harmless == 2 * calls);
     training_close(&t);
 }
 

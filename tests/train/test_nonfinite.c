@@ -29,7 +29,10 @@ static size_t choose(const struct trainer *t, struct injection *in, double value
     const struct shard_run *p = &t->shard.runs[t->shard.count / 2];
     size_t at = p->count / 3;
     struct text what = {0};
-    value_check_describe(kinds[in->where], &t->whole.tensors[p->tensor], p->first + at, value,
+    value_check_describe(&(struct bad_element){.kind = kinds[in->where],
+                                               .tensor = &t->whole.tensors[p->tensor],
+                                               .element = p->first + at,
+                                               .value = value},
                          &what);
     snprintf(in->expected, sizeof in->expected, "on rank %d: %s%s", in->rank,
              in->where == IN_COPY ? "bfloat16 copy of " : "", what.data);

@@ -8,37 +8,13 @@
 #include "train/stop.h"
 
 #include <signal.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-/* Runs `body` in a child process, as a pending signal cannot be reset. */
-static void in_child(enum status (*body)(void))
-{
-    int status;
-    pid_t child = fork();
-    if (child == 0) {
-        enum status st = body();
-        if (st) fprintf(stderr, "%s\n%s", status_message(), status_stack());
-        _exit(st != STATUS_OK);
-    }
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK(!status);
-}
 
 static void set_job_end(double seconds_ahead)
 {
     char text[32];
     snprintf(text, sizeof text, "%.0f", ceil(clock_wall_s() + seconds_ahead));
     setenv("SLURM_JOB_END_TIME", text, 1);
-}
-
-/* Sends a signal to this process; waits until it is pending. */
-static void send(int signal)
-{
-    const struct timespec ms = {.tv_nsec = 1000000};
-    kill(getpid(), signal);
-    for (int n = 0; n < 10000 && !signals_pending(); n++) nanosleep(&ms, NULL);
 }
 
 /* --- agreement ------------------------------------------------------------------------------ */
@@ -66,19 +42,21 @@ TEST(ranks_agree_to_save_if_one_of_them_asks)
         CHECK_STATUS(OK, ranks_run(3, agree_after_step, &(struct asking){0, saver}));
 }
 
-static enum status agree_on_a_signal(void)
+static enum status agree_on_a_signal(int unused)
 {
+    (void)unused;
     signals_catch();
-    send(SIGHUP);
+    test_raise(SIGHUP);
     return ranks_run(2, agree_after_step, &(struct asking){SIGHUP, 1});
 }
 
-TEST(ranks_agree_on_a_signal) { in_child(agree_on_a_signal); }
+TEST(ranks_agree_on_a_signal) { CHECK(test_in_child(agree_on_a_signal, 0) == 0); }
 
 /* --- the end of the job --------------------------------------------------------------------- */
 
-static enum status stop_in_time(void)
+static enum status stop_in_time(int unused)
 {
+    (void)unused;
     struct stop s;
     int64_t requests[STOP_REQUESTS] = {false};
     signals_catch();
@@ -102,10 +80,14 @@ static enum status stop_in_time(void)
     return STATUS_OK;
 }
 
-TEST(a_run_stops_before_its_job_could_end_within_a_step_or_a_save) { in_child(stop_in_time); }
-
-static enum status stop_within_a_step(void)
+TEST(a_run_stops_before_its_job_could_end_within_a_step_or_a_save)
 {
+    CHECK(test_in_child(stop_in_time, 0) == 0);
+}
+
+static enum status stop_within_a_step(int unused)
+{
+    (void)unused;
     const struct timespec ms = {.tv_nsec = 1000000};
     struct stop s;
     signals_catch();
@@ -118,10 +100,14 @@ static enum status stop_within_a_step(void)
     return STATUS_OK;
 }
 
-TEST(a_step_that_takes_too_long_is_abandoned_before_the_job_ends) { in_child(stop_within_a_step); }
-
-static enum status step_despite_estimate(void)
+TEST(a_step_that_takes_too_long_is_abandoned_before_the_job_ends)
 {
+    CHECK(test_in_child(stop_within_a_step, 0) == 0);
+}
+
+static enum status step_despite_estimate(int unused)
+{
+    (void)unused;
     struct stop s;
     int64_t requests[STOP_REQUESTS] = {false};
     signals_catch();
@@ -135,7 +121,7 @@ static enum status step_despite_estimate(void)
 
 TEST(a_long_estimate_of_a_save_does_not_keep_a_run_from_its_first_steps)
 {
-    in_child(step_despite_estimate);
+    CHECK(test_in_child(step_despite_estimate, 0) == 0);
 }
 
 TEST(an_impossible_end_of_the_job_is_ignored)
@@ -242,7 +228,7 @@ static enum status abandon_a_step(const struct comm *world, void *context)
     void *state[] = {trainer->weights, trainer->exp_avg, trainer->exp_avg_sq};
     for (int i = 0; i < 3; i++) memcpy((char *)before + (size_t)i * bytes, state[i], bytes);
     s.every = 7; /* within a microbatch */
-    if (world->rank == 0) send(SIGUSR2);
+    if (world->rank == 0) test_raise(SIGUSR2);
     enum status st = trainer_step(trainer, t.loader, &r);
     RANK_CHECK(st == STATUS_REQUEUE && s.signal == SIGUSR2);
     RANK_CHECK(trainer->steps_done == 1 && !trainer->is_updating);
@@ -255,8 +241,9 @@ static enum status abandon_a_step(const struct comm *world, void *context)
 
 static char corpus[300];
 
-static enum status abandon_on_ranks(void)
+static enum status abandon_on_ranks(int unused)
 {
+    (void)unused;
     signals_catch();
     TRY(ranks_run(2, abandon_a_step, corpus));
     return STATUS_OK;
@@ -267,5 +254,5 @@ TEST(ranks_abandon_the_same_step_and_keep_the_state_before_it)
     const char *path = test_path(test_folder(), "corpus.txt");
     runs_write_corpus(path, 60000);
     snprintf(corpus, sizeof corpus, "training.dataset_path=%s", path);
-    in_child(abandon_on_ranks);
+    CHECK(test_in_child(abandon_on_ranks, 0) == 0);
 }

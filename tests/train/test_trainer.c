@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training.h"
 
+#include "comm/ranks.h"
+#include "system/layouts.h"
+#include "system/runs.h"
+#include "tensor/device.h"
+
 static double train(struct training *t, int steps)
 {
     struct step_result r = {0};
@@ -135,4 +140,36 @@ TEST(split_weights_train_as_float32_master_weights)
     CHECK_STATUS(OK, trainer_parameter_norm(&halves.trainer, &norm[1]));
     CHECK_NEAR(norm[1], norm[0], 1e-3);
     training_close(&plain), training_close(&halves);
+}
+
+static enum status alloc_nothing(size_t bytes, void **base)
+{
+    *base = NULL;
+    FAIL(MEMORY, "no memory for %zu bytes", bytes);
+}
+
+/* Rank 1 has no device memory when it opens its trainer again. */
+static enum status open_without_memory(const struct comm *world, void *context)
+{
+    static const struct device no_memory = {.own = {.alloc = alloc_nothing}};
+    const char *const settings[] = {TRAINING_OF_RANKS, TP(2), context};
+    struct training t;
+    TRY(training_open_rank(&t, world, settings, sizeof settings / sizeof *settings));
+    struct model_shape shape = t.trainer.shape;
+    trainer_close(&t.trainer);
+    if (world->rank == 1) t.machine.queue->device = &no_memory;
+    enum status st = trainer_open(&t.trainer, &t.config, &shape, &t.machine);
+    t.machine.queue->device = NULL;
+    RANK_CHECK(st == STATUS_MEMORY && status_is_shared());
+    RANK_CHECK(strstr(status_message(), world->rank ? "no memory for " : "rank 1 failed: "));
+    training_close(&t);
+    return STATUS_OK;
+}
+
+TEST(trainer_open_fails_on_all_ranks_if_one_has_no_memory)
+{
+    char corpus[300];
+    snprintf(corpus, sizeof corpus, "training.dataset_path=%s/corpus.txt", test_folder());
+    runs_write_corpus(strchr(corpus, '=') + 1, 60000);
+    CHECK_STATUS(OK, ranks_run(2, open_without_memory, corpus));
 }

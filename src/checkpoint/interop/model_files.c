@@ -45,18 +45,27 @@ out:
     return st;
 }
 
+#define SINGLE "model.safetensors"
+
+static enum status open_single(struct model_files *m, const char *folder)
+{
+    TRY(weight_map_check_link(folder, SINGLE));
+    TRY(open_file(m, folder, SINGLE, &(const struct safetensors *){0}));
+    return STATUS_OK;
+}
+
 enum status model_files_open(struct model_files *m, const char *folder)
 {
-    char *index = file_join(folder, "model.safetensors.index.json");
-    char *single = file_join(folder, "model.safetensors");
+    char *index = file_join(folder, SINGLE ".index.json");
+    char *single = file_join(folder, SINGLE);
     enum status st = STATUS_OK;
     *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
     if (file_exists(index))
         TRY_OUT(open_indexed(m, folder, index));
     else if (file_exists(single))
-        TRY_OUT(open_file(m, folder, "model.safetensors", &(const struct safetensors *){0}));
+        TRY_OUT(open_single(m, folder));
     else
-        FAIL_OUT(MISSING, "%s: neither model.safetensors.index.json nor model.safetensors", folder);
+        FAIL_OUT(MISSING, "%s: neither " SINGLE ".index.json nor " SINGLE, folder);
 out:
     free(index);
     free(single);
@@ -66,8 +75,7 @@ out:
 
 bool model_files_have_safetensors(const char *folder)
 {
-    return file_exists_in(folder, "model.safetensors.index.json") ||
-           file_exists_in(folder, "model.safetensors");
+    return file_exists_in(folder, SINGLE ".index.json") || file_exists_in(folder, SINGLE);
 }
 
 bool model_files_detect(const char *path)

@@ -82,12 +82,20 @@ out:
     return st;
 }
 
+static enum status open_single(struct tensor_slices *slices, const char *folder, const char *path)
+{
+    TRY(weight_map_check_link(folder, SINGLE));
+    TRY(open_file(slices, path));
+    return STATUS_OK;
+}
+
 enum status pytorch_bin_open(struct tensor_slices *slices, const char *folder)
 {
     char *index = file_join(folder, INDEX), *single = file_join(folder, SINGLE);
     enum status st = STATUS_OK;
     *slices = (struct tensor_slices){.path = heap_string(folder, strlen(folder))};
-    TRY_OUT(file_exists(index) ? open_indexed(slices, folder, index) : open_file(slices, single));
+    TRY_OUT(file_exists(index) ? open_indexed(slices, folder, index)
+                               : open_single(slices, folder, single));
     TRY_OUT(tensor_slices_finish(slices));
 out:
     free(index), free(single);

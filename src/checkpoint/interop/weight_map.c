@@ -8,10 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A link in place of a weight file may only lead to a file beside it, or to ../../blobs/HASH (with
- * more ../ from a subfolder), where the Hub's cache keeps the contents of files: not to any other
- * file of this machine. */
-static enum status check_link(const char *folder, const char *name)
+enum status weight_map_check_link(const char *folder, const char *name)
 {
     char target[PATH_MAX];
     char *path = file_join(folder, name);
@@ -36,7 +33,7 @@ static enum status check_file(const char *index, const char *name)
         FAIL(DATA, "%s: weight_map names \"%s\", which is not a file of the folder", index, name);
     const char *slash = strrchr(index, '/');
     char *folder = heap_string(slash ? index : ".", slash ? (size_t)(slash - index) + 1 : 1);
-    enum status st = check_link(folder, name);
+    enum status st = weight_map_check_link(folder, name);
     free(folder);
     return st;
 }

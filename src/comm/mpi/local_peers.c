@@ -2,6 +2,7 @@
 #include "comm/mpi/local_peers.h"
 
 #include "base/checksum.h"
+#include "base/host.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,6 +13,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#ifndef SYS_pidfd_open /* headers before Linux 5.3 */
+#define SYS_pidfd_open 434
+#endif
 
 struct local_peer {
     int rank, pid;
@@ -39,7 +44,7 @@ void local_peers_identify(struct rank_identity *own)
     char boot[64];
     read_start("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     *own = (struct rank_identity){.pid = getpid(), .activity = activity_share()};
-    gethostname(own->host, sizeof own->host - 1);
+    host_name(own->host, sizeof own->host);
     /* Containers of one host may have the same names, and PIDs of their own. */
     if (!stat("/proc/self/ns/pid", &s))
         own->kernel = (uint64_t)s.st_ino << 32 | checksum_crc32c(0, boot, strlen(boot));

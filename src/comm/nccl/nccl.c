@@ -2,6 +2,7 @@
 #include "comm/nccl/nccl.h"
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/nccl/p2p_channel.h"
@@ -12,7 +13,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct nccl {
     struct queue *queue;
@@ -313,7 +313,7 @@ enum status nccl_same_device(const struct comm *world, struct queue *queue, stru
     enum status st = STATUS_OK;
     *out = (struct nccl_pair){-1, -1};
     TRY_OUT(comm_agree(world, side_stream_device_id(queue, mine->device)));
-    gethostname(mine->host, sizeof mine->host - 1);
+    host_name(mine->host, sizeof mine->host);
     TRY_OUT(comm_all_gather_bytes(world, all, sizeof *all));
     for (int i = 0; i < world->size && out->first < 0; i++)
         for (int j = i + 1; j < world->size && out->first < 0; j++)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/model_files.h"
 
+#include "checkpoint/interop/pytorch_bin.h"
 #include "checkpoint/rig.h"
 
 #include <unistd.h>
@@ -47,6 +48,29 @@ TEST(single_and_sharded_folders_open_as_one_set_of_tensors)
     CHECK_STATUS(OK, model_files_open(&m, single));
     CHECK(m.count == 1 && model_files_find(&m, "a", &file));
     model_files_close(&m);
+}
+
+TEST(a_single_file_may_not_be_a_link_out_of_the_folder)
+{
+    struct model_files m;
+    struct tensor_slices slices;
+    const char *folder = test_folder(), *file = test_path(folder, "model.safetensors");
+    const char *elsewhere = test_folder();
+    write_one(elsewhere, "other.safetensors", "a", 3);
+    CHECK(symlink(test_path(elsewhere, "other.safetensors"), file) == 0);
+    write_one(folder, "beside.safetensors", "a", 3);
+    CHECK(symlink("beside.safetensors", test_path(folder, "pytorch_model.bin")) == 0);
+    CHECK_STATUS(DATA, model_files_open(&m, folder));
+    CHECK_MESSAGE("/model.safetensors: a link to ");
+    CHECK(unlink(file) == 0 && symlink("beside.safetensors", file) == 0);
+    CHECK_STATUS(OK, model_files_open(&m, folder));
+    model_files_close(&m);
+    CHECK_STATUS(DATA, pytorch_bin_open(&slices, folder)); /* not a torch file */
+    CHECK(!strstr(status_message(), "a link to "));
+    file = test_path(folder, "pytorch_model.bin");
+    CHECK(unlink(file) == 0 && symlink("/dev/null", file) == 0);
+    CHECK_STATUS(DATA, pytorch_bin_open(&slices, folder));
+    CHECK_MESSAGE("/pytorch_model.bin: a link to /dev/null, outside the model's folder");
 }
 
 TEST(folder_without_weights_names_the_missing_files)

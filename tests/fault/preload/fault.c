@@ -15,6 +15,7 @@
  *   action  fail: return errno without doing anything
  *           after: do it, then return errno (a server's reply that was lost)
  *           short: half of the bytes of a read or write
+ *           full: the first call is short, the others fail, as on a disk that becomes full
  *           flip: one bit of the bytes that are read or written
  *           kill, term: the process gets SIGKILL, SIGTERM before the call
  *           delay: sleep for `ms` before the call
@@ -93,8 +94,8 @@ static const char *const call_names[] = {
     X(ENODEV)                                                                                      \
     X(ENOMEM)
 
-enum action { NONE, FAIL, AFTER, SHORT, FLIP, KILL, TERM, DELAY };
-static const char *const action_names[] = {"none", "fail", "after", "short",
+enum action { NONE, FAIL, AFTER, SHORT, FULL, FLIP, KILL, TERM, DELAY };
+static const char *const action_names[] = {"none", "fail", "after", "short", "full",
                                            "flip", "kill", "term",  "delay"};
 
 static struct {
@@ -184,10 +185,11 @@ static unsigned long long now_ns(void)
     return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
 }
 
-/* Whether a matching call is the one that fails. */
-static bool is_due(void)
+/* Whether a matching call is one that fails; *is_first: the n-th, or any of every_s. */
+static bool is_due(bool *is_first)
 {
     unsigned long long n = ++matches, fired = times_fired;
+    *is_first = fault.every_s > 0 || n == fault.nth;
     if (!(fault.every_s > 0))
         return n >= fault.nth && (!fault.times || n - fault.nth < fault.times);
     double seconds = (double)(now_ns() - begin_ns) * 1e-9;
@@ -241,6 +243,7 @@ __attribute__((destructor)) static void write_count(void)
 static enum action act_on(enum call call, const char *object, const char *other, int fd)
 {
     char path[512] = "";
+    bool is_first;
     if (!fault.is_active || !(fault.calls >> call & 1)) return NONE;
     int before = errno;
     if (fd >= 0) {
@@ -255,9 +258,8 @@ static enum action act_on(enum call call, const char *object, const char *other,
     if (!object) object = "";
     if (fault.on[0] && !strstr(object, fault.on) && !(other && strstr(other, fault.on)))
         return NONE;
-    if (!is_due()) return NONE;
-    if (fault.every_s > 0 || matches == fault.nth)
-        report("fired %s %s\n", call_names[call], object);
+    if (!is_due(&is_first)) return NONE;
+    if (is_first) report("fired %s %s\n", call_names[call], object);
     if (fault.action == KILL) kill(getpid(), SIGKILL);
     if (fault.action == TERM) kill(getpid(), SIGTERM);
     if (fault.action == DELAY) {
@@ -265,6 +267,7 @@ static enum action act_on(enum call call, const char *object, const char *other,
         syscall(SYS_nanosleep, &pause, NULL);
     }
     errno = before;
+    if (fault.action == FULL) return is_first ? SHORT : FAIL;
     return fault.action;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/median.h"
+#include "base/median.h"
 
 #include <stdlib.h>
 
