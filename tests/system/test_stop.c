@@ -186,7 +186,8 @@ TEST(a_full_disk_of_metrics_ends_no_run)
              "LD_PRELOAD=%s $train job.dump_folder=b --quiet; }",
              whole);
     CHECK(run_shell(folder, line, &err) == 0);
-    CHECK(strstr(err.data, "b/metrics.jsonl: write: No space left on device; training continues"));
+    CHECK(strstr(err.data,
+                 "b/metrics.jsonl: write: No space left on device; each record tries again"));
     CHECK(log_has(folder, "b", "b/metrics.jsonl: written again; "));
     runs_check_same_metrics(test_path(folder, "a"), test_path(folder, "b"));
     check_same_checkpoint(folder, "a", "b", 40);

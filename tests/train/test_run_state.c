@@ -109,6 +109,6 @@ TEST(rank_0_and_the_rank_at_fault_log_a_failed_save)
     CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
     CHECK(
         strstr(log.data, "cannot save the checkpoint of step 1: rank 1 failed: loss or gradient"));
-    CHECK(strstr(log.data, "cannot save the checkpoint of step 1: rank 0: tensor model."));
+    CHECK(strstr(log.data, "cannot save the checkpoint of step 1: rank 1: tensor model."));
     text_release(&log);
 }
