@@ -110,6 +110,7 @@ $(B)/tests/fault/run: $(FAULTS:%.c=$(B)/%.o) $(ROOMS) $(B)/list
 	$(LINK) -lcmocka
 
 $(B)/tests/libfault.so: tests/fault/preload/fault.c
+$(B)/tests/libjournal.so: tests/fault/preload/journal.c
 $(B)/tests/libcount.so: tests/system/preload/count_allocations.c
 $(B)/tests/lib%.so: $(B)/flags $(B)/mpi-flags
 	@mkdir -p $(@D)
@@ -190,6 +191,7 @@ test-slurm: $(B)/llamero ## train on a Slurm cluster of network namespaces (root
 	@LLAMERO=$(B)/llamero tests/slurm/run
 
 # Without SHORT every n-th call fails, in hours; CONTRIBUTING.md tells how to reproduce a row.
+fault: $(B)/tests/libjournal.so
 fault: $(B)/llamero $(B)/tests/fault/run $(B)/tests/libfault.so ## inject faults; T=word; SHORT=1
 	@rm -f $(B)/fault.txt; code=0; OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero \
 	LLAMERO_PRELOAD=$(abspath $(B)/tests/libfault.so) LLAMERO_FAULT_TABLE=$(B)/fault.txt \

@@ -58,6 +58,11 @@ void trial_every(const struct scene *s, const char *fault, double share);
  * command again and compares.  Returns what is wrong, NULL: nothing. */
 const char *trial_judge_rerun(const struct scene *s, struct text *err);
 
+/* Compares what is in the scene's output with the run without faults. */
+const char *trial_judge_output(const struct scene *s);
+/* trial_judge_rerun after a loss of unsynced lines of metrics, which is allowed. */
+const char *trial_judge_after_loss(const struct scene *s, struct text *err);
+
 /* LLAMERO_FAULT_POINTS times `share`, at least 1; `all` if the variable is not set. */
 int trial_points(double share, int all);
 

@@ -43,7 +43,7 @@ TEST(launched_ranks_train_as_one_rank_and_resume_on_another_layout)
     const char *folder = new_folder();
     CHECK(train(1, folder, "one", "", NULL) == 0);
     static const char *const axes[] = {"tensor", "pipeline", "context"};
-    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i += TEST_SLOWED ? 3 : 1) {
         char layout[128];
         const char *one = test_path(folder, "one"), *dump = test_path(folder, axes[i]);
         snprintf(layout, sizeof layout, "parallelism.%s_parallel_degree=2 training.steps=6",
