@@ -189,10 +189,14 @@ static enum status link_blob(const struct snapshot *s, const struct hub_file *f)
     text_adds(&target, "../../");
     for (const char *at = f->path; (at = strchr(at, '/')); at++) text_adds(&target, "../");
     text_addf(&target, "blobs/%s", f->hash);
+    if (!symlink(target.data, path)) goto out;
+    if (errno != EEXIST) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
     text_addf(&temporary, "%s/blobs/%s.link-%ld", s->folder, f->hash, (long)getpid());
     unlink(temporary.data);
-    if (symlink(target.data, temporary.data) || rename(temporary.data, path))
-        FAIL_OUT(IO, "%s: %s", path, strerror(errno));
+    if (symlink(target.data, temporary.data) || rename(temporary.data, path)) {
+        st = status_fail(STATUS_IO, __FILE__, __LINE__, "%s: %s", path, strerror(errno));
+        unlink(temporary.data);
+    }
 out:
     text_release(&target);
     text_release(&temporary);

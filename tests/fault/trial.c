@@ -238,7 +238,6 @@ static bool names_object(const char *err, const char *object)
     char *tmp = strstr(name, ".tmp");
     if (!tmp) tmp = strstr(name, ".llamero-tmp");
     if (tmp) *tmp = 0;
-    if (strstr(name, ".link-")) return strstr(err, "/snapshots/"); /* to a blob of the cache */
     return strstr(err, name);
 }
 
