@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "ops/context.h"
 #include "ops/cross_entropy.h"
+#include "tensor/element.h"
 
 #include <string.h>
 
@@ -17,11 +18,24 @@ void batch_alloc(struct batch *b, int B, int T, struct arena *run)
     b->end_BT = arena_alloc(run, tokens, sizeof *b->end_BT);
 }
 
+void batch_alloc_weights(struct batch *b, struct arena *run)
+{
+    b->weight_BT = arena_alloc(run, (size_t)b->B * (size_t)b->T, sizeof *b->weight_BT);
+    b->has_weights = true;
+}
+
+bool batch_is_valid(const struct batch *b, size_t n)
+{
+    return b->has_weights ? b->weight_BT[n] > 0 : b->labels_BT[n] != LABEL_IGNORED;
+}
+
 void batch_copy_row(struct batch *b, int i, const struct batch *row)
 {
     size_t at = (size_t)i * (size_t)b->T, bytes = (size_t)b->T * sizeof(int32_t);
     memcpy(b->ids_BT + at, row->ids_BT, bytes), memcpy(b->labels_BT + at, row->labels_BT, bytes);
     memcpy(b->start_BT + at, row->start_BT, bytes), memcpy(b->end_BT + at, row->end_BT, bytes);
+    BUG_IF(row->has_weights != b->has_weights);
+    if (b->has_weights) memcpy(b->weight_BT + at, row->weight_BT, bytes);
     b->valid += row->valid, b->bytes += row->bytes;
 }
 
@@ -31,6 +45,7 @@ void batch_pad_row(struct batch *b, int i)
         size_t at = (size_t)i * (size_t)b->T + (size_t)t;
         b->ids_BT[at] = 0, b->labels_BT[at] = LABEL_IGNORED;
         b->start_BT[at] = 0, b->end_BT[at] = b->T;
+        if (b->has_weights) b->weight_BT[at] = 0;
     }
 }
 
@@ -42,17 +57,18 @@ void batch_fill_random(struct batch *b, int V)
         b->labels_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, 1, n);
         b->start_BT[n] = 0;
         b->end_BT[n] = b->T;
+        if (b->has_weights) b->weight_BT[n] = 1;
     }
     b->valid = (int64_t)tokens;
 }
 
 enum status batch_broadcast(struct batch *b, const struct comm *peers)
 {
-    int32_t *const arrays[] = {b->ids_BT, b->labels_BT, b->start_BT, b->end_BT};
+    void *const arrays[] = {b->ids_BT, b->labels_BT, b->start_BT, b->end_BT, b->weight_BT};
     size_t bytes = (size_t)b->B * (size_t)b->T * sizeof *b->ids_BT;
     int64_t counts[] = {b->valid, b->bytes};
     if (peers->size == 1) return STATUS_OK;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4 + b->has_weights; i++) {
         struct transfer t = {TRANSFER_broadcast, .count = bytes, .x = arrays[i], .is_bytes = true};
         TRY(comm_run(peers, &t));
     }
@@ -65,23 +81,27 @@ void batch_alloc_part(const struct batch *whole, const struct comm *contexts, st
                       struct arena *run)
 {
     *local = *whole;
-    if (contexts->size > 1) batch_alloc(local, whole->B, whole->T / contexts->size, run);
+    if (contexts->size == 1) return;
+    batch_alloc(local, whole->B, whole->T / contexts->size, run);
+    if (whole->has_weights) batch_alloc_weights(local, run);
 }
 
 void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
                      struct batch *local)
 {
     struct context cut = {contexts->size, contexts->rank, causal};
-    const int32_t *const from[] = {whole->ids_BT, whole->labels_BT, whole->start_BT, whole->end_BT};
-    int32_t *const to[] = {local->ids_BT, local->labels_BT, local->start_BT, local->end_BT};
+    const void *const from[] = {whole->ids_BT, whole->labels_BT, whole->start_BT, whole->end_BT,
+                                whole->weight_BT};
+    void *const to[] = {local->ids_BT, local->labels_BT, local->start_BT, local->end_BT,
+                        local->weight_BT};
     struct token_run runs[MAX_TOKEN_RUNS];
     int num_runs = context_runs(&cut, local->T, runs);
     local->valid = whole->valid, local->bytes = whole->bytes;
     if (contexts->size == 1) return;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4 + whole->has_weights; i++)
         for (int b = 0; b < whole->B; b++)
             for (int r = 0; r < num_runs; r++)
-                memcpy(to[i] + (size_t)b * (size_t)local->T + (size_t)runs[r].at,
-                       from[i] + (size_t)b * (size_t)whole->T + (size_t)runs[r].first,
-                       (size_t)runs[r].count * sizeof *to[i]);
+                memcpy(element(to[i], (size_t)b * (size_t)local->T + (size_t)runs[r].at, F32),
+                       element(from[i], (size_t)b * (size_t)whole->T + (size_t)runs[r].first, F32),
+                       (size_t)runs[r].count * sizeof(float));
 }

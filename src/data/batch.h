@@ -19,14 +19,21 @@ struct batch {
     int32_t *ids_BT;            /* inputs */
     int32_t *labels_BT;         /* LABEL_IGNORED (-100) where no loss is computed */
     int32_t *start_BT, *end_BT; /* bounds of each token's document within its row */
-    int64_t valid;              /* labels other than LABEL_IGNORED */
-    int64_t bytes;              /* of text that these labels stand for (for bits per byte); 0:
-                                   unknown */
+    float *weight_BT;           /* has_weights: of each token's loss, 0 where the token is not
+                                   valid; otherwise NULL */
+    bool has_weights;
+    int64_t valid; /* tokens over which the loss is averaged: those with a label other than
+                      LABEL_IGNORED, or has_weights: those with a weight */
+    int64_t bytes; /* of text that the valid tokens stand for (for bits per byte); 0: unknown */
 };
 
 /* Allocates the arrays of B rows of T tokens. */
 void batch_alloc(struct batch *b, int B, int T, struct arena *run);
+/* Adds weights to an allocated batch. */
+void batch_alloc_weights(struct batch *b, struct arena *run);
 
+/* Whether the loss is averaged over token n, among others. */
+bool batch_is_valid(const struct batch *b, size_t n);
 /* Copies a batch of one row to row i, and adds its `valid` and `bytes`. */
 void batch_copy_row(struct batch *b, int i, const struct batch *row);
 /* Makes row i one document of padding without labels. */

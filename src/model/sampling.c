@@ -17,9 +17,11 @@ static int by_logit(const void *a, const void *b)
 int32_t sampling_pick(const struct sampling *s, const float *logits_V, int V, uint64_t position,
                       struct candidate *order_V)
 {
+    int best = 0;
+    for (int i = 1; i < V; i++) best = logits_V[i] > logits_V[best] ? i : best;
+    if (!(s->temperature > 0)) return best;
     for (int i = 0; i < V; i++) order_V[i] = (struct candidate){logits_V[i], i};
     qsort(order_V, (size_t)V, sizeof *order_V, by_logit);
-    if (!(s->temperature > 0)) return order_V[0].id;
     int keep = s->top_k > 0 && s->top_k < V ? (int)s->top_k : V;
     double total = 0, max = (double)order_V[0].logit;
     for (int i = 0; i < keep; i++) total += exp(((double)order_V[i].logit - max) / s->temperature);

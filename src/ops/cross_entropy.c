@@ -16,7 +16,8 @@ float cross_entropy_merge(const struct cross_entropy *a, const struct cross_entr
         sum += expf(io->stats_PN4[(p * (size_t)a->N + n) * LOSS_STATS_COUNT + STAT_LSE] - max);
     float lse = max + logf(sum);
     if (io->argmax_N) io->argmax_N[n] = (int32_t)argmax;
-    io->loss_N[n] = io->labels_N[n] == LABEL_IGNORED ? 0 : lse - label;
+    bool ignored = io->labels_N[n] == LABEL_IGNORED;
+    io->loss_N[n] = ignored ? 0 : (lse - label) * cross_entropy_weight(io, n);
     return lse;
 }
 

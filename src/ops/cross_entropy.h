@@ -5,7 +5,8 @@
  * Parts    With a vocabulary sharded over ranks (vocab-parallel cross-entropy), each rank first
  *          computes statistics of its logits (LOSS_STATS).  LOSS_FROM_STATS computes loss and
  *          gradient from all ranks' statistics.
- * Units    Loss in nats.  dlogits = (softmax(logits) - onehot(label)) * scale.
+ * Units    Loss in nats, times the token's weight.  dlogits = (softmax(logits) - onehot(label)) *
+ *          scale * weight.
  * Order    In f32 over one row, in a fixed order. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -39,12 +40,18 @@ struct cross_entropy_io {
     const int32_t *labels_N; /* ids in the whole vocabulary, or LABEL_IGNORED */
     float *loss_N;           /* 0 where ignored */
     int32_t *argmax_N;       /* argmax id (the lowest on ties); may be NULL */
-    float *stats_PN4; /* LOSS_STATS: output of one part; LOSS_FROM_STATS: input of all parts */
+    float *stats_PN4;      /* LOSS_STATS: output of one part; LOSS_FROM_STATS: input of all parts */
+    const float *weight_N; /* of each token's loss; NULL: 1 */
 };
 
 static inline int cross_entropy_row(const struct cross_entropy *a)
 {
     return a->row ? a->row : a->V;
+}
+
+static inline float cross_entropy_weight(const struct cross_entropy_io *io, size_t n)
+{
+    return io->weight_N ? io->weight_N[n] : 1;
 }
 
 /* True if the label's logit is local. */

@@ -9,6 +9,7 @@ struct microbatch microbatch_from_batch(const struct batch *b, int i, int count,
     if (!b->ids_BT) return micro;
     micro.ids_BT = b->ids_BT + first;
     micro.labels_BT = b->labels_BT + first;
+    micro.weight_BT = b->weight_BT ? b->weight_BT + first : NULL;
     micro.start_BT = documents ? b->start_BT + first : NULL;
     micro.end_BT = documents ? b->end_BT + first : NULL;
     return micro;

@@ -11,6 +11,7 @@ static void fill(struct batch *b, int b_first)
     for (int i = 0; i < b->B * b->T; i++) {
         b->ids_BT[i] = b_first + i, b->labels_BT[i] = 1000 + b_first + i;
         b->start_BT[i] = i % b->T / 3, b->end_BT[i] = b->T;
+        if (b->has_weights) b->weight_BT[i] = (float)(b_first + i) / 4;
     }
 }
 
@@ -22,6 +23,7 @@ TEST(batch_part_has_the_tokens_of_this_context_rank)
     struct comm contexts = {.rank = 1, .size = PARTS};
     CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
     batch_alloc(&whole, 2, T, &run);
+    batch_alloc_weights(&whole, &run);
     fill(&whole, 5);
     whole.valid = 20, whole.bytes = 21;
     batch_alloc_part(&whole, &contexts, &here, &run);
@@ -33,6 +35,7 @@ TEST(batch_part_has_the_tokens_of_this_context_rank)
             int token = i / here.T * T + positions[causal][i % here.T];
             CHECK(here.ids_BT[i] == 5 + token && here.labels_BT[i] == 1005 + token);
             CHECK(here.start_BT[i] == token % T / 3 && here.end_BT[i] == T);
+            CHECK(here.weight_BT[i] == (float)(5 + token) / 4);
         }
     }
     arena_release(&run);
@@ -48,6 +51,7 @@ TEST(batch_part_without_context_parallelism_is_the_batch)
     size_t used = run.used;
     batch_alloc_part(&whole, &alone, &here, &run);
     CHECK(run.used == used && here.ids_BT == whole.ids_BT && here.T == 5);
+    CHECK(!here.has_weights && !here.weight_BT);
     whole.valid = 9;
     batch_copy_part(&whole, &alone, true, &here);
     CHECK(here.valid == 9 && here.end_BT == whole.end_BT);
@@ -62,6 +66,7 @@ TEST(batch_copies_rows_and_pads_the_others)
     CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
     batch_alloc(&b, 2, T, &run);
     batch_alloc(&row, 1, T, &run);
+    batch_alloc_weights(&b, &run), batch_alloc_weights(&row, &run);
     fill(&row, 7);
     row.valid = 3, row.bytes = 5;
     batch_pad_row(&b, 0);
@@ -72,6 +77,8 @@ TEST(batch_copies_rows_and_pads_the_others)
         CHECK(b.start_BT[t] == 0 && b.end_BT[t] == T);
         CHECK(b.ids_BT[T + t] == 7 + t && b.labels_BT[T + t] == 1007 + t);
         CHECK(b.start_BT[T + t] == row.start_BT[t] && b.end_BT[T + t] == T);
+        CHECK(b.weight_BT[t] == 0 && b.weight_BT[T + t] == (float)(7 + t) / 4);
+        CHECK(!batch_is_valid(&b, (size_t)t) && batch_is_valid(&b, (size_t)(T + t)));
     }
     arena_release(&run);
 }
@@ -83,12 +90,14 @@ static enum status broadcast(const struct comm *world, void *context)
     (void)context;
     TRY(arena_init(&run, 1 << 12, NULL));
     batch_alloc(&b, 2, 3, &run);
+    batch_alloc_weights(&b, &run);
     fill(&b, world->rank ? 100 : 5);
     const int64_t bytes = (INT64_C(1) << 53) + 1; /* no double holds this */
     b.valid = world->rank ? 3 : 6, b.bytes = world->rank ? 7 : bytes;
     enum status st = batch_broadcast(&b, world);
     bool same = b.valid == 6 && b.bytes == bytes;
     for (int i = 0; i < 6; i++) same &= b.ids_BT[i] == 5 + i && b.labels_BT[i] == 1005 + i;
+    for (int i = 0; i < 6; i++) same &= b.weight_BT[i] == (float)(5 + i) / 4;
     arena_release(&run);
     TRY(st);
     RANK_CHECK(same);

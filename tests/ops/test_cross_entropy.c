@@ -16,7 +16,7 @@ static void compare(int N, int V, enum dtype dtype)
     for (int i = 0; i < 2; i++) {
         logits[i] = rig_random(1, n, dtype);
         loss[i] = rig_zeros((size_t)N, F32), best[i] = rig_zeros((size_t)N, F32);
-        struct cross_entropy_io io = {logits[i], labels, loss[i], best[i], NULL};
+        struct cross_entropy_io io = {logits[i], labels, loss[i], best[i], NULL, NULL};
         RIG_RUN(cross_entropy(i ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
     }
     RIG_CLOSE(logits[1], logits[0], n, dtype);
@@ -45,7 +45,7 @@ OPS_TEST(loss_of_equal_logits_is_log_of_the_vocabulary)
         float logits[V] = {0}, loss, sum = 0;
         int32_t label = 7, best;
         struct cross_entropy c = {.N = 1, .V = V, .scale = 1, .gradient = true};
-        struct cross_entropy_io io = {logits, &label, &loss, &best, NULL};
+        struct cross_entropy_io io = {logits, &label, &loss, &best, NULL, NULL};
         RIG_RUN(cross_entropy(i ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
         CHECK_NEAR((double)loss, log(V), 1e-6);
         CHECK(best == 0);
@@ -65,7 +65,7 @@ static double loss(void *context)
     struct entropy_loss *k = context;
     struct cross_entropy c = {.N = 3, .V = 6, .scale = 1};
     float losses[3];
-    struct cross_entropy_io io = {k->x, k->labels, losses, NULL, NULL};
+    struct cross_entropy_io io = {k->x, k->labels, losses, NULL, NULL, NULL};
     CHECK_STATUS(OK, cross_entropy(&ops_cpu_reference, &c, &io, rig_queue()));
     return (double)k->scale * ((double)losses[0] + (double)losses[1] + (double)losses[2]);
 }
@@ -77,7 +77,7 @@ TEST(cross_entropy_gradient_matches_finite_differences)
     float losses[3];
     k.x = rig_random(1, 18, F32);
     float *dx = rig_copy(k.x, 18, F32);
-    struct cross_entropy_io io = {dx, k.labels, losses, NULL, NULL};
+    struct cross_entropy_io io = {dx, k.labels, losses, NULL, NULL, NULL};
     CHECK_STATUS(OK, cross_entropy(&ops_cpu_reference, &c, &io, rig_queue()));
     rig_check_gradient("logits", k.x, 18, dx, loss, &k);
     free(k.x), free(dx);
@@ -101,20 +101,20 @@ OPS_TEST(vocab_parallel_cross_entropy_matches_the_whole_vocabulary)
             for (int p = 0; p < PARTS; p++) {
                 struct cross_entropy c = whole;
                 c.V = EACH, c.step = LOSS_STATS, c.first = p * EACH;
-                struct cross_entropy_io io = {NULL, labels, NULL, NULL,
-                                              stats + p * N * LOSS_STATS_COUNT};
+                struct cross_entropy_io io = {
+                    NULL, labels, NULL, NULL, stats + p * N * LOSS_STATS_COUNT, NULL};
                 io.logits_NV = part[p] = rig_zeros(N * EACH, dtype);
                 for (size_t n = 0; n < N; n++)
                     memcpy((char *)part[p] + n * EACH * each,
                            (char *)x + (n * V + (size_t)p * EACH) * each, EACH * each);
                 RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
             }
-            struct cross_entropy_io io = {x, labels, loss[0], best[0], NULL};
+            struct cross_entropy_io io = {x, labels, loss[0], best[0], NULL, NULL};
             RIG_RUN(cross_entropy(ops, &whole, &io, rig_queue()));
             for (int p = 0; p < PARTS; p++) {
                 struct cross_entropy c = whole;
                 c.V = EACH, c.step = LOSS_FROM_STATS, c.first = p * EACH, c.parts = PARTS;
-                struct cross_entropy_io joined = {part[p], labels, loss[1], best[1], stats};
+                struct cross_entropy_io joined = {part[p], labels, loss[1], best[1], stats, NULL};
                 RIG_RUN(cross_entropy(ops, &c, &joined, rig_queue()));
                 for (size_t n = 0; n < N; n++)
                     for (size_t v = 0; v < EACH; v++)
@@ -128,6 +128,46 @@ OPS_TEST(vocab_parallel_cross_entropy_matches_the_whole_vocabulary)
             }
             free(x);
         }
+}
+
+/* Each token's loss and gradient times its weight, computed whole and from the statistics. */
+OPS_TEST(weights_multiply_losses_and_gradients)
+{
+    enum { N = 33, V = 70 };
+    for (int k = 0; k < 4; k++) {
+        const struct ops *ops = k / 2 ? rig_fast() : &ops_cpu_reference;
+        enum dtype dtype = k % 2 ? BF16 : F32;
+        struct cross_entropy c = {.N = N, .V = V, .dtype = dtype, .scale = 0.25f, .gradient = true};
+        void *x[3] = {rig_random(1, N * V, dtype)};
+        float loss[3][N], weights[N], stats[N * LOSS_STATS_COUNT];
+        int32_t labels[N];
+        for (int n = 0; n < N; n++) {
+            labels[n] = n % 5 == 3 ? LABEL_IGNORED : n * 37 % V;
+            weights[n] = 1 + (float)(n * 29 % 31) * 3.25f;
+        }
+        for (int i = 1; i < 3; i++) x[i] = rig_copy(x[0], N * V, dtype);
+        struct cross_entropy_io io = {x[0], labels, loss[0], NULL, NULL, NULL};
+        RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
+        io.weight_N = weights, io.logits_NV = x[1], io.loss_N = loss[1];
+        RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
+        io.logits_NV = x[2], io.loss_N = loss[2], io.stats_PN4 = stats;
+        c.step = LOSS_STATS, c.parts = 1;
+        RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
+        c.step = LOSS_FROM_STATS;
+        RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
+        double exact = dtype == F32 ? 1e-5 : 1e-2;
+        for (size_t n = 0; n < N; n++)
+            for (int i = 1; i < 3; i++) {
+                double w = (double)weights[n];
+                CHECK_NEAR((double)loss[i][n], w * (double)loss[0][n], 1e-5 * w);
+                for (size_t v = 0; v < V; v++) {
+                    double plain = (double)element_get(x[0], n * V + v, dtype);
+                    CHECK_NEAR((double)element_get(x[i], n * V + v, dtype), w * plain,
+                               exact * (w * fabs(plain) + 1e-3));
+                }
+            }
+        for (int i = 0; i < 3; i++) free(x[i]);
+    }
 }
 
 /* Results of the head of a model with packed logits or plain ones. */
@@ -163,7 +203,7 @@ static struct head head_of(const struct head_case *k)
                      rig_zeros(N * LOSS_STATS_COUNT, F32), heap(N * sizeof *h.best)};
     for (size_t i = 0; i < N; i++) labels[i] = i % 5 == 3 ? LABEL_IGNORED : (int)(i * 37 % V);
     for (size_t i = V / 2 * D; i < V / 2 * D + D; i++) w[i] = bf16_from_f32(k->size);
-    struct cross_entropy_io io = {logits, labels, h.loss, h.best, h.stats};
+    struct cross_entropy_io io = {logits, labels, h.loss, h.best, h.stats, NULL};
     struct queue *queue = rig_queue();
     RIG_RUN(linear_forward(rig_fast(), &l,
                            &(struct linear_fwd){.x_ND = x, .w_FD = w, .y_NF = logits}, queue));
@@ -254,8 +294,12 @@ OPS_TEST(cross_entropy_of_unaligned_rows_agrees_with_the_reference)
             void *x = rig_random(i, n + at, dtype), *logits[2] = {x, rig_copy(x, n + at, dtype)};
             for (int k = 0; k < N; k++) labels[k] = k == 3 ? LABEL_IGNORED : k * 7 % widths[i];
             for (int k = 0; k < 2; k++) {
-                struct cross_entropy_io io = {(char *)logits[k] + at * dtype_bytes(dtype), labels,
-                                              loss[k], best[k], NULL};
+                struct cross_entropy_io io = {(char *)logits[k] + at * dtype_bytes(dtype),
+                                              labels,
+                                              loss[k],
+                                              best[k],
+                                              NULL,
+                                              NULL};
                 const struct ops *ops = k ? rig_fast() : &ops_cpu_reference;
                 RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
             }
@@ -278,7 +322,7 @@ OPS_TEST(logits_of_minus_infinity_are_ignored_and_argmax_is_the_lowest_id_on_tie
             int32_t label = 2002, best;
             for (size_t v = 0; v < V; v++) put(x, v, dtype, -INFINITY);
             put(x, 1001, dtype, 2), put(x, 2002, dtype, 2);
-            struct cross_entropy_io io = {x, &label, &loss, &best, NULL};
+            struct cross_entropy_io io = {x, &label, &loss, &best, NULL, NULL};
             const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
             RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
             CHECK_NEAR((double)loss, log(2), 1e-6);
@@ -300,7 +344,7 @@ OPS_TEST(nan_logit_propagates_to_the_loss)
             int32_t label = 5;
             logits[v] = NAN;
             struct cross_entropy c = {.N = 1, .V = V};
-            struct cross_entropy_io io = {logits, &label, &loss, NULL, NULL};
+            struct cross_entropy_io io = {logits, &label, &loss, NULL, NULL, NULL};
             RIG_RUN(cross_entropy(table ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
             CHECK(isnan(loss));
         }
@@ -319,7 +363,7 @@ OPS_TEST(online_softmax_is_exact_when_the_max_rises_late)
             put(x[0], 2001, c.dtype, high), put(x[0], 2002, c.dtype, high);
             x[1] = rig_copy(x[0], V, c.dtype);
             for (int i = 0; i < 2; i++) {
-                struct cross_entropy_io io = {x[i], &label, &loss[i], &best[i], NULL};
+                struct cross_entropy_io io = {x[i], &label, &loss[i], &best[i], NULL, NULL};
                 const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
                 RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
                 CHECK(best[i] == 2001);

@@ -13,6 +13,7 @@ struct oracle {
     struct model_shape shape;
     int B, T, num_batches;
     int32_t *ids, *labels; /* of all batches */
+    float *weights;        /* NULL: 1 */
 };
 
 static int whole(const struct json *root, const char *key)
@@ -38,6 +39,15 @@ static int32_t *integers(const struct json *list, size_t count)
         CHECK(json_as_int(v, -100, 1 << 20, &n));
         out[i] = (int32_t)n;
     }
+    return out;
+}
+
+static float *reals(const struct json *list, size_t count)
+{
+    float *out = heap(count * sizeof *out);
+    const struct json *v = json_first(list);
+    CHECK(json_count(list) == count);
+    for (size_t i = 0; i < count; i++, v = json_next(v)) out[i] = (float)json_number(v);
     return out;
 }
 
@@ -68,13 +78,15 @@ static void oracle_read(struct oracle *o, const char *name)
     size_t tokens = (size_t)o->num_batches * (size_t)o->B * (size_t)o->T;
     o->ids = integers(json_get(r, "ids"), tokens);
     o->labels = integers(json_get(r, "labels"), tokens);
+    const struct json *weights = json_get(r, "weights");
+    if (weights) o->weights = reals(weights, tokens);
 }
 
 static void oracle_release(struct oracle *o)
 {
     json_free(o->root);
     text_release(&o->gradients);
-    free(o->ids), free(o->labels);
+    free(o->ids), free(o->labels), free(o->weights);
 }
 
 /* The weights of the script: uniform in [-1, 1), splitmix64 of (tensor, element). */
@@ -108,8 +120,10 @@ static void batch_of(const struct oracle *o, struct rig *r, int which)
     size_t N = (size_t)o->B * (size_t)o->T;
     memcpy(r->ids, o->ids + (size_t)which * N, N * sizeof *r->ids);
     memcpy(r->labels, o->labels + (size_t)which * N, N * sizeof *r->labels);
-    r->valid = 0;
-    for (size_t i = 0; i < N; i++) r->valid += r->labels[i] != LABEL_IGNORED;
+    const float *weights = o->weights ? o->weights + (size_t)which * N : NULL;
+    r->valid = 0, r->b.weight_BT = weights;
+    for (size_t i = 0; i < N; i++)
+        r->valid += weights ? weights[i] > 0 : r->labels[i] != LABEL_IGNORED;
     r->b.scale = (float)(1 / r->valid);
     r->b.causal = json_true(json_get(o->root, "causal"));
 }
@@ -231,7 +245,7 @@ static void check(const char *name, const struct ops *ops)
 
 TEST(the_reference_follows_pytorch)
 {
-    static const char *const names[] = {"mha", "gqa", "tied", "scaled", "masked"};
+    static const char *const names[] = {"mha", "gqa", "tied", "scaled", "masked", "diffusion"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check(names[i], &ops_cpu_reference);
 }
 
@@ -240,3 +254,4 @@ CPU_ISAS_TEST(gqa_llama_follows_pytorch) { check("gqa", rig_fast()); }
 CPU_ISAS_TEST(tied_llama_follows_pytorch) { check("tied", rig_fast()); }
 CPU_ISAS_TEST(llama_with_scaled_rope_follows_pytorch) { check("scaled", rig_fast()); }
 CPU_ISAS_TEST(bidirectional_llama_follows_pytorch) { check("masked", rig_fast()); }
+CPU_ISAS_TEST(diffusion_llama_follows_pytorch) { check("diffusion", rig_fast()); }

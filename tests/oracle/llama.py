@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Losses, gradients and training curves of tiny Llamas, computed by PyTorch and Transformers.
 
-    python tests/oracle/llama.py tests/oracle/data
+    python tests/oracle/llama.py tests/oracle/data [NAME...]
 
-writes, for each case, NAME.json (dimensions, tokens, losses, versions) and NAME.bin (every gradient
+writes, for each case or those named, NAME.json (dimensions, tokens, losses, versions) and NAME.bin (every gradient
 of the first batch, float32, in the order of "tensors").  tests/oracle/llama.c reads them.
 Initial weights are a pure function of (tensor number, element), computed on both sides.
 """
@@ -28,6 +28,7 @@ CASES = {
     "scaled": dict(heads=4, kv_heads=1, head=16, tokens=32, theta=200.0,
                    scaling=dict(factor=8.0, low=1.0, high=2.0, original=16)),
     "masked": dict(kv_heads=2, causal=False),
+    "diffusion": dict(kv_heads=2, causal=False, weighted=True),
 }
 
 
@@ -88,12 +89,25 @@ def tokens(case):
     return torch.from_numpy(ids.reshape(shape)), torch.from_numpy(labels.reshape(shape))
 
 
-def loss_of(model, case, ids, labels):
+def token_weights(case):
+    """Of each token's loss, the same for a row, as masked diffusion has them; 0 beyond its end."""
+    rows = (noise(1003, BATCHES * ROWS) + numpy.float32(1.1)) * numpy.float32(4)
+    weights = numpy.repeat(rows, case["tokens"]).reshape(BATCHES, ROWS, case["tokens"])
+    weights[:, 1, -3:] = 0
+    return torch.from_numpy(weights)
+
+
+def loss_of(model, case, ids, labels, weights=None):
     mask = None
     if not case["causal"]:
         mask = torch.zeros(ids.shape[0], 1, ids.shape[1], ids.shape[1], dtype=model.dtype)
     logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten()), logits
+    if weights is None:
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(),
+                                                 labels.flatten()), logits
+    losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(),
+                                               reduction="none")
+    return (losses * weights.flatten()).sum() / (weights > 0).sum(), logits
 
 
 def check_mask(model, case, ids):
@@ -108,26 +122,33 @@ def check_mask(model, case, ids):
 def run(name, folder):
     case = {**PLAIN, **CASES[name]}
     ids, labels = tokens(case)
+    weights = [None] * BATCHES
+    extra = {}
+    if case.get("weighted"):
+        weights = token_weights(case)
+        labels[weights == 0] = -100
+        extra = dict(weights=weights.flatten().tolist())
     model = build(case)
     check_mask(model, case, ids[0])
-    loss, _ = loss_of(model, case, ids[0], labels[0])
+    loss, _ = loss_of(model, case, ids[0], labels[0], weights[0])
     loss.backward()
-    weights = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     tensors, gradients = [], []
     for tensor in names(case):
-        tensors.append([tensor, *(list(weights[tensor].shape) + [1])[:2]])
-        gradients.append(weights[tensor].grad.numpy().ravel())
+        tensors.append([tensor, *(list(parameters[tensor].shape) + [1])[:2]])
+        gradients.append(parameters[tensor].grad.numpy().ravel())
     with torch.no_grad():
         half = build(case).bfloat16()
         # Transformers keeps RoPE frequencies in float32; restore them after the cast.
         half.model.rotary_emb = build(case).model.rotary_emb
-        bf16_loss, _ = loss_of(half, case, ids[0], labels[0])
+        bf16_loss, _ = loss_of(half, case, ids[0], labels[0], weights[0])
 
     optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
     losses, norms = [], []
     for step in range(STEPS):
         optimizer.zero_grad()
-        step_loss, _ = loss_of(model, case, ids[step % BATCHES], labels[step % BATCHES])
+        i = step % BATCHES
+        step_loss, _ = loss_of(model, case, ids[i], labels[i], weights[i])
         step_loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item())
         optimizer.step()
@@ -135,7 +156,7 @@ def run(name, folder):
     answer = dict(script="tests/oracle/llama.py", torch=torch.__version__,
                   transformers=transformers.__version__, **case, batches=BATCHES, rows=ROWS,
                   adamw=dict(ADAMW, max_norm=1.0), tensors=tensors,
-                  ids=ids.flatten().tolist(), labels=labels.flatten().tolist(),
+                  ids=ids.flatten().tolist(), labels=labels.flatten().tolist(), **extra,
                   loss=loss.item(), bf16_loss=bf16_loss.item(), losses=losses, norms=norms)
     with open(os.path.join(folder, name + ".json"), "w") as f:
         f.write("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}"
@@ -147,5 +168,5 @@ def run(name, folder):
 if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    for case_name in CASES:
+    for case_name in sys.argv[2:] or CASES:
         run(case_name, sys.argv[1])

@@ -230,7 +230,8 @@ static inline void gradients(struct logit_rows k, const struct cross_entropy_io 
     float label_logit[PANEL];
     const int32_t *labels = io->labels_N + k.first;
     for (size_t i = 0; i < k.rows; i++) {
-        scales[i] = (struct softmax_scale){lse[i], labels[i] == LABEL_IGNORED ? 0 : k.a->scale, 0};
+        float scale = k.a->scale * cross_entropy_weight(io, k.first + i);
+        scales[i] = (struct softmax_scale){lse[i], labels[i] == LABEL_IGNORED ? 0 : scale, 0};
         scales[i].log2_shift =
             (float)(((double)lse[i] - log((double)scales[i].scale)) * 1.4426950408889634);
         label_logit[i] = label_logit_of(k, i, labels[i]);
@@ -261,7 +262,8 @@ static inline void write_results(struct logit_rows k, const struct cross_entropy
         stats[STAT_ARGMAX] = (float)best, stats[STAT_LABEL] = label_logit;
         return;
     }
-    io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - label_logit;
+    bool ignored = label == LABEL_IGNORED;
+    io->loss_N[n] = ignored ? 0 : (lse - label_logit) * cross_entropy_weight(io, n);
     if (io->argmax_N) io->argmax_N[n] = best;
 }
 

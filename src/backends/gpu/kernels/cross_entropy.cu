@@ -181,13 +181,14 @@ __device__ static float merge_parts(const struct cross_entropy &a, const float *
 template <typename T>
 __global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
     cross_entropy_kernel(struct cross_entropy a, T *logits_NV, const int32_t *labels_N,
-                         float *loss_N, int32_t *argmax_N, float *stats_PN4)
+                         float *loss_N, int32_t *argmax_N, float *stats_PN4, const float *weight_N)
 {
     const size_t n = blockIdx.x, V = (size_t)a.V;
     const int32_t label = labels_N[n];
     const bool ignored = label == LABEL_IGNORED, is_merged = a.step == LOSS_FROM_STATS;
     const bool has_label = !ignored && label >= a.first && label - a.first < a.V;
     const size_t row_size = (size_t)(a.row ? a.row : a.V);
+    const float weight = weight_N ? weight_N[n] : 1;
     T *row = logits_NV + n * row_size;
     float label_logit = has_label && !is_merged ? to_f32(row[label - a.first]) : -INFINITY, lse = 0;
     struct softmax_stats s = {-INFINITY, 0, 0};
@@ -203,10 +204,10 @@ __global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
         stats[STAT_ARGMAX] = (float)s.argmax, stats[STAT_LABEL] = label_logit;
     } else if (threadIdx.x == 0) {
         if (argmax_N) argmax_N[n] = s.argmax;
-        loss_N[n] = ignored ? 0 : lse - label_logit;
+        loss_N[n] = ignored ? 0 : (lse - label_logit) * weight;
     }
     if (!a.gradient || a.step == LOSS_STATS) return;
-    const struct row_gradient gradient = {lse, a.scale, has_label ? label - a.first : -1};
+    const struct row_gradient gradient = {lse, a.scale * weight, has_label ? label - a.first : -1};
     if (ignored)
         store_gradient<true, T>(gradient, row, V);
     else
@@ -221,7 +222,7 @@ static enum status launch(const struct cross_entropy *a, const struct cross_entr
 {
     unsigned threads = block_size(ceil_div((size_t)a->V, 16 / sizeof(T)), MAX_BLOCK_SIZE);
     LAUNCH(cross_entropy_kernel<T>, (unsigned)a->N, threads, 0, queue, *a, (T *)io->logits_NV,
-           io->labels_N, io->loss_N, io->argmax_N, io->stats_PN4);
+           io->labels_N, io->loss_N, io->argmax_N, io->stats_PN4, io->weight_N);
     return STATUS_OK;
 }
 
