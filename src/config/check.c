@@ -140,7 +140,7 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
         .global_batch_size = t->global_batch_size,
         .micro_batch_size = p.rows ? p.rows : t->local_batch_size,
         .even = t->loss_norm == LOSS_NORM_rank_mean || t->determinism == DETERMINISM_elastic,
-        .causal = c->objective.name != OBJECTIVE_masked,
+        .causal = c->objective.name == OBJECTIVE_causal,
         .stages = p.stages,
         .schedule = p.schedule,
     };
@@ -248,14 +248,19 @@ static enum status check_data(const struct config *c)
     if (c->data.sampler != SAMPLER_single && c->data.order != ORDER_megatron)
         FAIL(CONFIG, "data.sampler = \"%s\" requires data.order = \"megatron\"",
              data_sampler_word(c->data.sampler));
-    if (c->objective.name == OBJECTIVE_masked && !c->objective.mask_token[0])
-        FAIL(CONFIG, "objective.name = \"masked\" requires objective.mask_token");
+    if (c->objective.name != OBJECTIVE_causal && !c->objective.mask_token[0])
+        FAIL(CONFIG, "objective.name = \"%s\" requires objective.mask_token",
+             objective_kind_word(c->objective.name));
     if (c->objective.name == OBJECTIVE_masked && !(c->objective.mask_probability > 0))
         FAIL(CONFIG, "objective.mask_probability = 0: must be greater than 0");
     const struct validation_config *v = &c->validation;
     if (v->enable && !config_has_validation_data(c) && !v->tasks.count)
         FAIL(CONFIG, "validation.enable = true requires validation.dataset_path, "
                      "validation.dataset, data.validation_share or validation.tasks");
+    if (c->objective.name == OBJECTIVE_diffusion && v->enable && v->tasks.count)
+        FAIL(CONFIG, "validation.tasks requires objective.name = \"causal\" or \"masked\": the "
+                     "likelihood of a task's answers is not defined for \"diffusion\"; remove "
+                     "validation.tasks");
     if (v->enable && v->steps == 0) FAIL(CONFIG, "validation.steps = 0: must be -1 or at least 1");
     return STATUS_OK;
 }

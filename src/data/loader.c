@@ -146,11 +146,13 @@ static enum status open_tokens(struct loader *l)
                                        .bos = o->data->bos,
                                        .eos = o->data->eos};
     warn_missing_tokens(l);
-    l->masked = o->objective->name == OBJECTIVE_masked;
+    l->masked = o->objective->name != OBJECTIVE_causal;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,
              o->vocab_size);
-    if (l->masked && !t) FAIL(CONFIG, "objective.name = \"masked\" requires data.tokenizer");
+    if (l->masked && !t)
+        FAIL(CONFIG, "objective.name = \"%s\" requires data.tokenizer",
+             objective_kind_word(o->objective->name));
     if (l->masked) {
         l->mask_id = tokenizer_special(t, o->objective->mask_token);
         if (l->mask_id < 0)

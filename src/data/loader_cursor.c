@@ -15,8 +15,8 @@ static uint32_t settings_fingerprint(const struct loader *l)
     text_addf(&t, "%llu %d ", (unsigned long long)l->seed, o->seq_len);
     l->order->kind->settings(l->order, &t);
     text_addf(&t, " %s %.17g %d %s %lld", objective_kind_word(o->objective->name),
-              l->masked ? o->objective->mask_probability : 0, l->masked ? l->mask_id : -1,
-              o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
+              o->objective->name == OBJECTIVE_masked ? o->objective->mask_probability : 0,
+              l->masked ? l->mask_id : -1, o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
               o->tokenizer ? (long long)tokenizer_vocab_size(o->tokenizer) : 0);
     uint32_t sum = checksum_crc32c(0, t.data, t.len);
     text_release(&t);

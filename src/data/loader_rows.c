@@ -15,6 +15,8 @@ void loader_rows_init(struct loader_row *r, const struct loader *l)
     r->row = (struct batch){.B = 1, .T = T};
     r->row.ids_BT = heap(bytes), r->row.labels_BT = heap(bytes);
     r->row.start_BT = heap(bytes), r->row.end_BT = heap(bytes);
+    r->row.has_weights = l->options.objective->name == OBJECTIVE_diffusion;
+    if (r->row.has_weights) r->row.weight_BT = heap(bytes);
     r->tokens = (struct token_row){.need = need,
                                    .ids = heap((size_t)need * sizeof *r->tokens.ids),
                                    .begins = heap((size_t)need)};
@@ -25,7 +27,7 @@ void loader_rows_init(struct loader_row *r, const struct loader *l)
 void loader_rows_free(struct loader_row *r)
 {
     free(r->row.ids_BT), free(r->row.labels_BT);
-    free(r->row.start_BT), free(r->row.end_BT);
+    free(r->row.start_BT), free(r->row.end_BT), free(r->row.weight_BT);
     free(r->tokens.ids), free(r->tokens.begins);
     free(r->cursor);
     bad_records_release(&r->bad);
@@ -44,13 +46,24 @@ static void set_document_bounds(const struct loader *l, struct loader_row *r)
     }
 }
 
+/* Masked diffusion (Nie et al. 2025, LLaDA) draws it for each row: with t uniform in [0, 1) the
+ * loss of a masked token weighs 1 / p, where the bound below keeps the weight finite. */
+static double mask_probability(const struct loader *l, uint64_t row)
+{
+    const double least = 1e-3;
+    const struct objective_config *o = l->options.objective;
+    if (o->name != OBJECTIVE_diffusion) return o->mask_probability;
+    return least + (1 - least) * rng_uniform(l->seed, RNG_DIFFUSION, row, 0);
+}
+
 static void build_masked_row(const struct loader *l, struct loader_row *r)
 {
-    const struct objective_config *o = l->options.objective;
     const struct token_row *t = &r->tokens;
+    double p = mask_probability(l, r->number);
     for (int i = 0; i < l->options.seq_len; i++) {
-        bool masked = i < t->filled && !(t->begins[i] & TOKEN_SKIPPED) &&
-                      rng_uniform(l->seed, RNG_MASK, r->number, (uint64_t)i) < o->mask_probability;
+        bool counts = i < t->filled && !(t->begins[i] & TOKEN_SKIPPED);
+        bool masked = counts && rng_uniform(l->seed, RNG_MASK, r->number, (uint64_t)i) < p;
+        if (r->row.has_weights) r->row.weight_BT[i] = counts ? (float)(1 / p) : 0;
         r->row.labels_BT[i] = masked ? t->ids[i] : LABEL_IGNORED;
         r->row.ids_BT[i] = masked ? l->mask_id : i < t->filled ? t->ids[i] : 0;
     }
@@ -76,9 +89,11 @@ void loader_rows_build(const struct loader *l, struct loader_row *r)
     set_document_bounds(l, r);
     r->row.valid = r->row.bytes = 0;
     for (int i = 0; i < l->options.seq_len; i++) {
-        if (r->row.labels_BT[i] == LABEL_IGNORED) continue;
+        if (!batch_is_valid(&r->row, (size_t)i)) continue;
+        int32_t label = r->row.labels_BT[i];
         r->row.valid++;
-        if (l->bytes_of_id) r->row.bytes += l->bytes_of_id[r->row.labels_BT[i]];
+        if (l->bytes_of_id)
+            r->row.bytes += l->bytes_of_id[label == LABEL_IGNORED ? r->row.ids_BT[i] : label];
     }
 }
 

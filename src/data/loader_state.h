@@ -31,7 +31,7 @@ struct loader {
     struct order *order;
     uint64_t seed;
     struct source_tokens tokens;
-    bool masked;
+    bool masked; /* the objective masks tokens: masked or diffusion */
     int32_t mask_id;
     int32_t eod_id;             /* data.eod_mask_loss: no loss where this is the input; -1: off */
     unsigned char *bytes_of_id; /* length of each ID's text; NULL without a tokenizer */

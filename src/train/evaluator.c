@@ -17,6 +17,7 @@ void evaluator_alloc(struct evaluator *e, int B, int T, struct arena *run)
     pipeline_open(&e->pipeline);
     e->microbatches = heap((size_t)microbatches * sizeof *e->microbatches);
     batch_alloc(&e->batch, B, T, run);
+    if (e->has_weights) batch_alloc_weights(&e->batch, run);
     batch_alloc_part(&e->batch, e->contexts, &e->local, run);
     size_t tokens = (size_t)B * (size_t)e->local.T;
     e->loss_BT = arena_alloc(run, tokens, sizeof *e->loss_BT);

@@ -21,6 +21,7 @@ struct evaluator {
     const struct comm *peers;    /* model-parallel ranks: the same rows; borrowed */
     const struct comm *contexts; /* context-parallel ranks: other tokens of these rows; borrowed */
     bool causal, documents;      /* attention mask; see struct microbatch */
+    bool has_weights;            /* of a diffusion objective (struct batch) */
     bool is_exact;               /* losses are summed exactly: the same bits for any readers */
     bool has_marks;              /* also sum the losses of labels that are `mark` */
     int32_t mark;
@@ -33,7 +34,7 @@ struct evaluator {
 
 struct evaluation {
     double loss_sum;      /* nats */
-    int64_t tokens;       /* with a label */
+    int64_t tokens;       /* valid (struct batch) */
     int64_t bytes;        /* of the text they stand for; 0: unknown */
     int64_t correct;      /* tokens whose label was the most likely one */
     double mark_loss_sum; /* over labels that are the mark */

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "checkpoint/checkpoint.h"
 #include "metrics/memory.h"
-#include "ops/cross_entropy.h"
 #include "ops/update.h"
 #include "parallel/ring.h"
 #include "tensor/device.h"
@@ -138,6 +137,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     shard_init_sliced(&t->shard, &t->model.layout, &t->whole,
                       (struct shard_position){shard->rank, shard->size, tp->rank, tp->size});
     batch_alloc(&t->batch, rows, T, shared);
+    if (c->objective.name == OBJECTIVE_diffusion) batch_alloc_weights(&t->batch, shared);
     batch_alloc_part(&t->batch, group(t, GROUP_cp), &t->local, shared);
     trainer_open_pipeline(t, &pipeline.schedule);
     bool has_loss = pipeline_has_loss(&t->pipeline);
@@ -147,7 +147,8 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
                                       .microbatch_rows = pipeline.rows,
                                       .readers = group(t, GROUP_data),
                                       .peers = group(t, GROUP_peers),
-                                      .contexts = group(t, GROUP_cp)};
+                                      .contexts = group(t, GROUP_cp),
+                                      .has_weights = t->batch.has_weights};
     t->evaluator.pipeline.state = NULL;
     if (c->validation.enable)
         evaluator_alloc(&t->evaluator, (int)c->validation.local_batch_size,
@@ -243,16 +244,16 @@ static struct microbatch microbatch_of(const struct trainer *t, int i)
     return micro;
 }
 
-/* Labels that count in these whole rows. */
+/* Valid tokens of these whole rows. */
 static int64_t count_valid(const struct batch *b, int first_row, int rows)
 {
-    const int32_t *labels = b->labels_BT + (size_t)first_row * (size_t)b->T;
+    size_t first = (size_t)first_row * (size_t)b->T, count = (size_t)rows * (size_t)b->T;
     int64_t valid = 0;
-    for (size_t n = 0; n < (size_t)rows * (size_t)b->T; n++) valid += labels[n] != LABEL_IGNORED;
+    for (size_t n = first; n < first + count; n++) valid += batch_is_valid(b, n);
     return valid;
 }
 
-/* Scale of the losses of the i-th microbatch and of their gradients; `valid`: labels of the global
+/* Scale of the losses of the i-th microbatch and of their gradients; `valid`: tokens of the global
  * batch.  So the sum over ranks is the average loss over all tokens.  loss_norm = "rank_mean" takes
  * the mean over local_batch_size rows at a time, and the average of these over ranks. */
 static double loss_scale(const struct trainer *t, int i, int64_t valid)

@@ -2,6 +2,7 @@
 #include "data/rig.h"
 
 #include "base/file.h"
+#include "data/loader_state.h"
 #include "formats/megatron.h"
 
 #include <zlib.h>
@@ -173,6 +174,7 @@ static void grow(struct rows *r, int64_t room)
     r->capacity = room > 2 * r->capacity ? room : 2 * r->capacity;
     for (int i = 0; i < 4; i++)
         *all[i] = heap_grow(*all[i], (size_t)r->capacity * (size_t)r->T, sizeof **all[i]);
+    r->weights = heap_grow(r->weights, (size_t)r->capacity * (size_t)r->T, sizeof *r->weights);
 }
 
 void rows_read(struct rows *r, struct loader *l, int T, int B, int64_t most)
@@ -188,6 +190,8 @@ void rows_read(struct rows *r, struct loader *l, int T, int B, int64_t most)
                           .labels_BT = r->labels + at,
                           .start_BT = r->start + at,
                           .end_BT = r->end + at};
+        b.has_weights = l->options.objective->name == OBJECTIVE_diffusion;
+        if (b.has_weights) b.weight_BT = r->weights + at;
         CHECK_STATUS(OK, loader_next(l, &b, &rows));
         r->count += rows, r->valid += b.valid, r->bytes += b.bytes;
         if (rows < b.B) return;
@@ -205,7 +209,7 @@ struct rows rows_of(struct rig *r, int B, int64_t most)
 
 void rows_release(struct rows *r)
 {
-    free(r->ids), free(r->labels), free(r->start), free(r->end);
+    free(r->ids), free(r->labels), free(r->start), free(r->end), free(r->weights);
     *r = (struct rows){0};
 }
 

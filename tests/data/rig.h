@@ -44,6 +44,7 @@ struct rows {
     int T;
     int64_t count, capacity, valid, bytes;
     int32_t *ids, *labels, *start, *end; /* count x T */
+    float *weights;                      /* count x T, of a diffusion objective */
 };
 /* Reads up to `most` more rows, B at a time; fewer only at the end of a single pass. */
 void rows_read(struct rows *r, struct loader *l, int T, int B, int64_t most);

@@ -291,6 +291,8 @@ TEST(loader_rejects_conflicting_settings)
     add_tokens(&r, 4);
     r.objective.name = OBJECTIVE_masked;
     check_open_fails(&r, STATUS_CONFIG, "objective.name = \"masked\" requires data.tokenizer");
+    r.objective.name = OBJECTIVE_diffusion, r.data.num_sources = 1;
+    check_open_fails(&r, STATUS_CONFIG, "objective.name = \"diffusion\" requires data.tokenizer");
 }
 
 TEST(loader_reports_failures_of_its_prefetch_thread)

@@ -34,6 +34,7 @@ static enum status read_step(struct job *job, struct loader *l, int reader, stru
         RANK_CHECK(!memcmp(b->labels_BT + at, job->want->labels + of, T * 4));
         RANK_CHECK(!memcmp(b->start_BT + at, job->want->start + of, T * 4));
         RANK_CHECK(!memcmp(b->end_BT + at, job->want->end + of, T * 4));
+        RANK_CHECK(!b->has_weights || !memcmp(b->weight_BT + at, job->want->weights + of, T * 4));
         __atomic_add_fetch(&job->seen[number], 1, __ATOMIC_RELAXED);
     }
     for (size_t i = (size_t)rows * T; i < (size_t)b->B * T; i++) RANK_CHECK(b->labels_BT[i] < 0);
@@ -53,6 +54,7 @@ static enum status run_reader(const struct comm *readers, void *context)
     o.reader = readers->rank, o.num_readers = readers->size, o.readers = readers;
     TRY(arena_init(&arena, 1 << 20, NULL));
     batch_alloc(&b, room, T, &arena);
+    if (o.objective->name == OBJECTIVE_diffusion) batch_alloc_weights(&b, &arena);
     TRY(comm_agree(readers, loader_open(&l, &o)));
     if (job->cursor.len) {
         struct json *j;
@@ -113,7 +115,9 @@ TEST(loader_rows_do_not_depend_on_the_readers_of_any_job)
         struct rig r;
         rig_init(&r, "bytes", T);
         r.data.streams = 1 + (int64_t)rng_below(8, 9, RNG_TEST, 1, (uint64_t)run);
-        r.objective.name = run % 2 ? OBJECTIVE_causal : OBJECTIVE_masked;
+        static const enum objective_kind kinds[] = {OBJECTIVE_masked, OBJECTIVE_causal,
+                                                    OBJECTIVE_diffusion};
+        r.objective.name = kinds[run % 3];
         r.objective.mask_token = "<|mask|>";
         rig_add_kind(&r, test_folder(), run % RIG_KINDS);
         struct rows want = rows_of(&r, 1, ROWS + 5 * MOST_ROWS + 400);

@@ -58,6 +58,66 @@ TEST(loader_masks_tokens_by_position_dependent_random_numbers)
     rig_release(&plain), rig_release(&r);
 }
 
+/* Of masked diffusion: (1 - eps) t + eps. */
+static double row_probability(uint64_t row)
+{
+    return 0.999 * rng_uniform(1, RNG_DIFFUSION, row, 0) + 0.001;
+}
+
+TEST(diffusion_masks_each_row_with_its_own_probability_and_weighs_by_the_inverse)
+{
+    enum { T = 64, ROWS = 600 };
+    struct rig masked, r;
+    const char *folder = test_folder();
+    rig_init(&masked, "bytes", T), rig_init(&r, "bytes", T);
+    rig_add_kind(&masked, folder, 1), rig_add_kind(&r, folder, 1);
+    masked.objective.name = OBJECTIVE_masked, masked.objective.mask_probability = 1;
+    r.objective.name = OBJECTIVE_diffusion;
+    struct rows raw = rows_of(&masked, 5, ROWS), rows = rows_of(&r, 5, ROWS);
+    int share[10] = {0};
+    double off = 0, estimate = 0;
+    for (int64_t g = 0; g < ROWS; g++) {
+        double p = row_probability((uint64_t)g);
+        int hits = 0;
+        for (int t = 0; t < T; t++) {
+            int64_t i = g * T + t;
+            int32_t token = raw.labels[i];
+            bool hit = rng_uniform(1, RNG_MASK, (uint64_t)g, (uint64_t)t) < p;
+            CHECK(rows.ids[i] == (hit ? MASK : token));
+            CHECK(rows.labels[i] == (hit ? token : LABEL_IGNORED));
+            CHECK_NEAR((double)rows.weights[i] * p, 1, 1e-6);
+            hits += hit;
+        }
+        share[(int)(p * 10)]++;
+        off += (hits - p * T) * (hits - p * T) / (p * (1 - p) * T);
+        estimate += hits / p;
+    }
+    CHECK(rows.valid == ROWS * T && rows.bytes == raw.bytes);
+    for (int i = 0; i < 10; i++) CHECK(share[i] > 30 && share[i] < 100);
+    CHECK(off / ROWS > 0.8 && off / ROWS < 1.2); /* binomial: 1 +- sqrt(2 / ROWS) */
+    CHECK_NEAR(estimate / (ROWS * T), 1, 0.1);   /* the weights make up for the masks' share */
+    rows_release(&rows), rows_release(&raw);
+    rig_release(&masked), rig_release(&r);
+}
+
+TEST(diffusion_gives_no_weight_to_padding)
+{
+    enum { T = 16 };
+    struct rig r;
+    rig_init(&r, "bytes", T);
+    rig_add(&r, rig_text(test_folder(), "a.jsonl", "{\"text\": \"abcdefg\"}\n"), 1);
+    r.objective.name = OBJECTIVE_diffusion;
+    r.options.once = true;
+    struct rows rows = rows_of(&r, 1, 2); /* <abcdefg> and padding */
+    CHECK(rows.count == 1 && rows.valid == 9 && rows.bytes == 7);
+    for (int t = 0; t < T; t++) {
+        CHECK((rows.weights[t] > 0) == (t < 9));
+        CHECK(t < 9 || rows.labels[t] == LABEL_IGNORED);
+    }
+    rows_release(&rows);
+    rig_release(&r);
+}
+
 TEST(loader_masks_nothing_or_everything_at_probability_0_and_1)
 {
     for (int p = 0; p < 2; p++) {

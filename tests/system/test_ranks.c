@@ -104,6 +104,7 @@ static double distance(const struct layout_run *a, const struct layout_run *b)
 #define LAYOUT(...)   ((const char *const[]){__VA_ARGS__, NULL})
 #define RESHARD(when) "parallelism.fsdp_reshard_after_forward=" when
 #define MASKED        "objective.name=masked", "objective.mask_token=<|mask|>"
+#define DIFFUSION     "objective.name=diffusion", "objective.mask_token=<|mask|>"
 #define INTERLEAVED   "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
 #define LAYERS(n)     "parallelism.pipeline_parallel_layers_per_stage=" #n
 #define ROWS(n)       "training.local_batch_size=" #n, MICRO_ROWS(n)
@@ -266,6 +267,7 @@ TEST(context_parallel_ranks_train_and_validate_the_same_model)
         {"masked", {MASKED}},
         {"masked, documents", {MASKED, "model.attn_mask_type=block_causal"}},
         {"ranks' means, masked", {MASKED, "training.loss_norm=rank_mean"}},
+        {"diffusion", {DIFFUSION}},
     };
     static const struct {
         const char *name;

@@ -53,9 +53,10 @@ static void check_resume(const char *settings)
     run_paths_release(&p);
 }
 
-#define F32    "training.mixed_precision_param=float32 "
-#define MASKED "objective.name=masked objective.mask_token=<|mask|> "
-#define ASYNC  "checkpoint.async_mode=async "
+#define F32       "training.mixed_precision_param=float32 "
+#define MASKED    "objective.name=masked objective.mask_token=<|mask|> "
+#define DIFFUSION "objective.name=diffusion objective.mask_token=<|mask|> "
+#define ASYNC     "checkpoint.async_mode=async "
 
 TEST(a_resumed_run_equals_the_uninterrupted_run_in_bf16) { check_resume("debug.seed=1"); }
 TEST(a_resumed_run_equals_the_uninterrupted_run_in_float32)
@@ -69,6 +70,10 @@ TEST(a_resumed_run_equals_the_uninterrupted_run_with_async_saves)
     check_resume(ASYNC);
 }
 TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks) { check_resume(MASKED F32 ASYNC); }
+TEST(a_resumed_run_equals_the_uninterrupted_run_of_diffusion)
+{
+    check_resume(DIFFUSION "validation.enable=true validation.freq=5 data.validation_share=0.1 ");
+}
 TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks_in_bf16)
 {
     if (TEST_SLOWED) skip(); /* other tests combine it */

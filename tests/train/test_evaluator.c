@@ -38,6 +38,21 @@ TEST(mean_loss_does_not_depend_on_the_batch_size)
     training_close(&t);
 }
 
+TEST(diffusion_is_evaluated_on_all_tokens_with_the_same_masks_each_time)
+{
+    struct training t;
+    struct evaluation e[2];
+    TRAINING_OPEN(&t, "objective.name=diffusion", "objective.mask_token=<|mask|>");
+    arena_release(&t.machine.queue->scratch);
+    for (int i = 0; i < 2; i++) evaluate(&t, i ? 8 : 3, -1, &e[i]);
+    CHECK(e[0].tokens > 50000 && e[0].tokens == e[1].tokens && e[0].bytes == e[1].bytes);
+    CHECK(e[0].bytes > e[0].tokens * 9 / 10); /* of all tokens, masked or not */
+    double loss = e[0].loss_sum / (double)e[0].tokens;
+    CHECK_NEAR(loss, e[1].loss_sum / (double)e[1].tokens, 1e-6);
+    CHECK(loss > 0.9 * log(t.trainer.model.shape.V) && loss < 1.4 * log(t.trainer.model.shape.V));
+    training_close(&t);
+}
+
 TEST(evaluation_stops_after_the_given_number_of_batches)
 {
     struct training t;

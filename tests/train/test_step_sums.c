@@ -48,6 +48,7 @@ static void train(struct steps *s, int ranks, const char *corpus, const char *co
 #define ELASTIC      "training.determinism=elastic"
 #define CANONICAL(n) "training.canonical_microbatches=" #n
 #define MASKED       "objective.name=masked", "objective.mask_token=<|mask|>"
+#define DIFFUSION    "objective.name=diffusion", "objective.mask_token=<|mask|>"
 #define RANK_MEAN    "training.loss_norm=rank_mean"
 
 /* Trains with some settings over 1, 2, 4 and 8 data-parallel ranks, each of `ranks` ranks; returns
@@ -96,10 +97,12 @@ TEST(elastic_losses_and_norms_have_the_same_bits_on_any_number_of_ranks)
         {1, {ELASTIC, CANONICAL(8), "training.global_batch_size=24"}},
         {1, {ELASTIC, "training.local_batch_size=2", "training.global_batch_size=32"}},
         {1, {ELASTIC, MASKED, RANK_MEAN}},
+        {1, {ELASTIC, DIFFUSION}},
         {1, {ELASTIC, "model.tie_embeddings=true", "training.max_norm=0.01"}},
         {2, {ELASTIC, TP(2)}},
         {4, {ELASTIC, TP(4)}},
         {2, {ELASTIC, CP(2), MASKED}},
+        {2, {ELASTIC, CP(2), DIFFUSION, RANK_MEAN}},
         {2, {ELASTIC, PP(2), "model.tie_embeddings=true"}},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

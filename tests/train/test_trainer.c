@@ -2,6 +2,7 @@
 #include "train/training.h"
 
 #include "comm/ranks.h"
+#include "ops/cross_entropy.h"
 #include "system/layouts.h"
 #include "system/runs.h"
 #include "tensor/device.h"
@@ -34,6 +35,31 @@ TEST(gradient_accumulation_matches_the_whole_batch)
     CHECK_STATUS(OK, trainer_step(&parts.trainer, parts.loader, &b));
     CHECK_NEAR(a.loss, b.loss, 1e-6);
     CHECK_NEAR(a.grad_norm, b.grad_norm, 1e-5);
+    training_close(&whole), training_close(&parts);
+}
+
+TEST(diffusion_averages_over_all_tokens_of_the_batch)
+{
+    struct training whole, parts;
+    struct step_result a, b;
+    const char *name = "objective.name=diffusion", *mask = "objective.mask_token=<|mask|>";
+    TRAINING_OPEN(&whole, name, mask, "training.local_batch_size=4");
+    TRAINING_OPEN(&parts, name, mask, "training.local_batch_size=1",
+                  "training.global_batch_size=4");
+    for (int i = 0; i < 3; i++) {
+        double sum = 0;
+        CHECK_STATUS(OK, trainer_step(&whole.trainer, whole.loader, &a));
+        CHECK_STATUS(OK, trainer_step(&parts.trainer, parts.loader, &b));
+        CHECK_NEAR(a.loss, b.loss, 1e-6 * a.loss);
+        CHECK_NEAR(a.grad_norm, b.grad_norm, 1e-5 * a.grad_norm);
+        const struct batch *t = &whole.trainer.batch;
+        CHECK(t->valid == t->B * t->T);
+        for (int n = 0; n < t->B * t->T; n++) {
+            sum += (double)whole.trainer.loss_BT[n];
+            CHECK((whole.trainer.loss_BT[n] > 0) == (t->labels_BT[n] != LABEL_IGNORED));
+        }
+        CHECK_NEAR(a.loss, sum / (double)t->valid, 1e-6 * a.loss);
+    }
     training_close(&whole), training_close(&parts);
 }
 
