@@ -193,8 +193,9 @@ static void warn_about_readers(const struct conversion *c)
         [CONVERT_GGUF] = "llama.cpp reads llama.attention.causal = false; older versions",
         [CONVERT_NXDT] = "NxD Training does not read is_causal = false from config.json: it",
     };
-    if (c->objective->name != OBJECTIVE_masked || !readers[c->target]) return;
-    log_line(LOG_WARN, "%s: a masked model: %s would attend causally", c->to, readers[c->target]);
+    if (c->objective->name == OBJECTIVE_causal || !readers[c->target]) return;
+    log_line(LOG_WARN, "%s: a %s model: %s would attend causally", c->to,
+             objective_kind_word(c->objective->name), readers[c->target]);
 }
 
 /* Reads the run's settings: the objective, and for torch, which saves them with its moments, the

@@ -41,6 +41,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
         .causal = c->objective.name == OBJECTIVE_causal,
         .documents = c->model.attn_mask_type == ATTN_MASK_block_causal,
+        .has_weights = c->objective.name == OBJECTIVE_diffusion,
         .mark = TABLE_BIN_SEPARATOR,
     };
     evaluator_alloc(&e->evaluator, e->rows, T, &e->run);
@@ -74,14 +75,18 @@ static void write_co_smoothing(const struct co_smoothing *c, struct json_writer 
 
 static void report(const struct evaluating *e, const struct evaluation *v, bool json)
 {
-    bool masked = !e->evaluator.causal;
+    enum objective_kind objective = e->loaded.config.objective.name;
+    bool is_bound = objective == OBJECTIVE_diffusion;
+    const char *bound = is_bound ? " (bound, by Monte Carlo)" : "";
     double loss = v->loss_sum / (double)v->tokens, ln2 = 0.6931471805599453;
     double bits = v->bytes ? v->loss_sum / ln2 / (double)v->bytes : NAN;
     double accuracy = (double)v->correct / (double)v->tokens;
     if (!json) {
-        printf("loss            %.6f nats/token\nperplexity      %.4f\n", loss, exp(loss));
-        if (v->bytes) printf("bits per byte   %.5f\n", bits);
-        if (masked) printf("accuracy        %.4f of masked tokens\n", accuracy);
+        printf("loss            %.6f nats/token%s\n", loss, bound);
+        printf("perplexity      %.4f%s\n", exp(loss), bound);
+        if (v->bytes) printf("bits per byte   %.5f%s\n", bits, bound);
+        if (objective == OBJECTIVE_masked)
+            printf("accuracy        %.4f of masked tokens\n", accuracy);
         printf("tokens          %lld\n", (long long)v->tokens);
         baselines_print(&e->baselines, v);
         print_co_smoothing(&e->co_smoothing);
@@ -93,7 +98,10 @@ static void report(const struct evaluating *e, const struct evaluation *v, bool 
     json_write_format(&w, "loss", "%.9g", loss);
     json_write_format(&w, "perplexity", "%.9g", exp(loss));
     json_write_real(&w, "bits_per_byte", bits);
-    json_write_format(&w, "accuracy", "%.9g", accuracy);
+    if (is_bound)
+        json_write_bool(&w, "is_bound", true);
+    else
+        json_write_format(&w, "accuracy", "%.9g", accuracy);
     json_write_int(&w, "tokens", v->tokens);
     baselines_write_json(&e->baselines, v, &w);
     write_co_smoothing(&e->co_smoothing, &w);
@@ -183,7 +191,9 @@ static const char usage[] =
     "(co-smoothing).\n\n"
     "With --task, accuracy on data sets (.jsonl or .parquet) with the columns of ARC, HellaSwag,\n"
     "PIQA, Winogrande, MMLU or LAMBADA, 0-shot by the rules of lm-evaluation-harness.  A masked\n"
-    "model is scored by pseudo-log-likelihood.";
+    "model is scored by pseudo-log-likelihood.  --task does not support diffusion models.\n\n"
+    "The loss of a diffusion model is an upper bound, estimated with one random mask of each row;\n"
+    "another data.seed gives other masks.";
 
 /* `eval --task`: the words after MODEL are further tasks. */
 static enum status evaluate_tasks(struct task_session *s, struct loaded_model_options *o,

@@ -28,6 +28,11 @@ out:
     return st;
 }
 
+static bool is_diffusion(const struct generation *g)
+{
+    return g->loaded.config.objective.name == OBJECTIVE_diffusion;
+}
+
 static enum status prepare(struct generation *g, const char *prompt)
 {
     if (!g->loaded.tokenizer)
@@ -36,7 +41,7 @@ static enum status prepare(struct generation *g, const char *prompt)
              "--session or --neurons",
              g->loaded.folder);
     TRY(read_prompt(g, prompt));
-    TRY(generation_open(g));
+    if (!is_diffusion(g)) TRY(generation_open(g));
     return STATUS_OK;
 }
 
@@ -95,12 +100,48 @@ out:
     return st;
 }
 
+/* A row of documents may go on after the end of the first one. */
+static void cut_at_end(struct generation *g)
+{
+    const struct tokenizer *t = g->loaded.tokenizer;
+    size_t end = g->num_prompt;
+    while (end < g->ids.count && g->ids.ids[end] != tokenizer_eos(t) &&
+           g->ids.ids[end] < tokenizer_vocab_size(t))
+        end++;
+    g->ids.count = end;
+}
+
+static enum status generate_by_diffusion(struct generation *g, struct unmasking *how, bool json)
+{
+    struct text bytes = {0};
+    enum status st = STATUS_OK;
+    double begin = clock_monotonic_s();
+    how->sampling = g->sampling;
+    g->num_prompt = g->ids.count;
+    TRY_OUT(fill_mask_append(&g->loaded, &g->ids, g->max_tokens, how));
+    cut_at_end(g);
+    double seconds = clock_monotonic_s() - begin;
+    size_t made = g->ids.count - g->num_prompt;
+    if (generation_is_root(g) && json) {
+        TRY_OUT(print_json(g, seconds));
+    } else if (generation_is_root(g)) {
+        const int32_t *ids = g->ids.ids + g->num_prompt;
+        TRY_OUT(tokenizer_decode(g->loaded.tokenizer, ids, made, &bytes));
+        printf("%s\n", bytes.data);
+    }
+    log_line(LOG_INFO, "generated %zu tokens in %.2f s", made, seconds);
+out:
+    text_release(&bytes);
+    return st;
+}
+
 static const char usage[] =
     "generate MODEL [--prompt TEXT | --fill TEXT] [section.key=value ...]\n"
     "       llamero generate MODEL --session DATA | --neurons N --out FILE.npz\n\n"
-    "Generates text from a prompt with a causal model, or fills in the masks of a text with a\n"
-    "masked model.  MODEL is a run, a checkpoint or a Hugging Face folder.  Under mpirun or srun,\n"
-    "ranks shard the model.\n"
+    "Generates text from a prompt with a causal or diffusion model, or fills in the masks of a\n"
+    "text with a masked or diffusion model.  A diffusion model appends --max-tokens masks to the\n"
+    "prompt and fills them in, the most confident ones first.  MODEL is a run, a checkpoint or a\n"
+    "Hugging Face folder.  Under mpirun or srun, ranks shard the model.\n"
     "With --session a model of spike counts continues the first bins of a recorded session; with\n"
     "--neurons it continues one bin in which a random tenth of N neurons spike.  Each bin is the\n"
     "separator 255, then one count per neuron.  FILE.npz holds prompt, gen (generated), gt (the\n"
@@ -114,6 +155,7 @@ enum status command_generate(int argc, char **argv)
                                     .prompt_bins = 1,
                                     .bins = 10,
                                     .out = ""};
+    struct unmasking how = {.steps = 0};
     int64_t seed = 0;
     bool json = false;
     const struct flag flags[] = {
@@ -126,6 +168,10 @@ enum status command_generate(int argc, char **argv)
          "sample among the k most likely tokens (default 0: all)"},
         {"top-p", FLAG_REAL, &g.sampling.top_p,
          "sample among the most likely tokens with this total probability (default 1: all)"},
+        {"steps", FLAG_INT, &how.steps,
+         "forward passes that fill in all masks (default 0: one for each mask)"},
+        {"block", FLAG_INT, &how.block,
+         "fill in masks in blocks of this many, from left to right (default 0: one block)"},
         {"seed", FLAG_INT, &seed, "seed of the sampler (default 0)"},
         {"tokenizer", FLAG_TEXT, &tokenizer, "tokenizer to use instead of the model's own"},
         {"session", FLAG_TEXT, &session.source.path,
@@ -147,6 +193,9 @@ enum status command_generate(int argc, char **argv)
     if (a.help) return STATUS_OK;
     if (g.max_tokens < 1 || g.max_tokens > 1 << 24)
         FAIL(USAGE, "--max-tokens: must be between 1 and 2^24, is %lld", (long long)g.max_tokens);
+    if (how.steps < 0 || how.block < 0)
+        FAIL(USAGE, "--%s: must be at least 0, is %lld", how.steps < 0 ? "steps" : "block",
+             (long long)(how.steps < 0 ? how.steps : how.block));
     g.sampling.seed = (uint64_t)seed;
     enum status st = STATUS_OK;
     TRY_OUT(machine_join(&g.loaded.machine));
@@ -164,14 +213,18 @@ enum status command_generate(int argc, char **argv)
                                      .max_tokens = (int)(max_prompt + (size_t)g.max_tokens)};
     TRY_OUT(loaded_model_open(&g.loaded, &o));
     const struct comm *world = &g.loaded.machine.world;
+    bool unmasks = fill || (is_diffusion(&g) && !session.tokens_per_bin);
+    if (!unmasks && (how.steps || how.block))
+        FAIL_OUT(USAGE, "--steps and --block require --fill or a diffusion model");
     if (session.tokens_per_bin) {
         TRY_OUT(comm_agree(world, spike_session_open(&session, &g)));
         TRY_OUT(spike_session_generate(&session, &g, json));
     } else if (fill) {
-        TRY_OUT(fill_mask_print(&g.loaded, fill, &g.sampling, json));
+        how.sampling = g.sampling;
+        TRY_OUT(fill_mask_print(&g.loaded, fill, &how, json));
     } else {
         TRY_OUT(comm_agree(world, prepare(&g, prompt)));
-        TRY_OUT(generate(&g, json));
+        TRY_OUT(is_diffusion(&g) ? generate_by_diffusion(&g, &how, json) : generate(&g, json));
     }
 out:
     spike_session_release(&session);

@@ -48,7 +48,7 @@ static enum status write_tensors(const struct content *c, struct manifest *m)
 
 const char *content_mask_token(const struct objective_config *objective)
 {
-    return objective && objective->name == OBJECTIVE_masked ? objective->mask_token : NULL;
+    return objective && objective->name != OBJECTIVE_causal ? objective->mask_token : NULL;
 }
 
 static enum status write_hf_folder(const struct content *c, const char *folder)
@@ -93,7 +93,8 @@ enum status content_write_texts(const struct content *c, struct manifest *m)
     struct hf_usage usage = {.bos = c->bos, .eos = c->eos};
     if (content_mask_token(c->objective)) {
         usage.is_causal = HF_CAUSAL_FALSE;
-        usage.mlm_probability = c->objective->mask_probability;
+        usage.is_diffusion = c->objective->name == OBJECTIVE_diffusion;
+        if (!usage.is_diffusion) usage.mlm_probability = c->objective->mask_probability;
     }
     hf_config_write(c->shape, dtype, &usage, &t);
     TRY_OUT(manifest_write_file(m, "config.json", t.data, t.len));

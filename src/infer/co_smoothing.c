@@ -199,8 +199,9 @@ static enum status evaluate_window(struct co_predictor *r, const struct co_windo
 
 static enum status check_model(const struct loaded_model *l)
 {
-    if (l->config.objective.name == OBJECTIVE_masked)
-        FAIL(CONFIG, "%s is a masked model: --held-out requires a causal one", l->folder);
+    if (l->config.objective.name != OBJECTIVE_causal)
+        FAIL(CONFIG, "%s is a %s model: --held-out requires a causal one", l->folder,
+             objective_kind_word(l->config.objective.name));
     if (l->shape.V <= TABLE_BIN_SEPARATOR)
         FAIL(CONFIG,
              "%s: spike counts and the bin separator require 256 tokens; the vocabulary "

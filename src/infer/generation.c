@@ -35,8 +35,10 @@ static enum status alloc_cache(struct generation *g)
 
 enum status generation_open(struct generation *g)
 {
-    if (g->loaded.config.objective.name == OBJECTIVE_masked)
-        FAIL(CONFIG, "%s is a masked model: use --fill \"a text with <mask>\"", g->loaded.folder);
+    const struct objective_config *objective = &g->loaded.config.objective;
+    if (objective->name != OBJECTIVE_causal)
+        FAIL(CONFIG, "%s is a %s model: use --fill \"a text with <mask>\"", g->loaded.folder,
+             objective_kind_word(objective->name));
     g->num_prompt = g->ids.count;
     token_list_reserve(&g->ids, (size_t)g->max_tokens);
     TRY(alloc_cache(g));

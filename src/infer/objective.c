@@ -27,9 +27,11 @@ static enum status read_config(struct config *c, const char *path)
     struct hf_usage usage;
     char number[32];
     TRY(hf_config_read_usage(path, &usage));
+    const char *bidirectional = usage.is_diffusion ? "diffusion" : "masked";
     if (usage.is_causal)
         TRY(set_unless_set(c, "objective.name",
-                           usage.is_causal == HF_CAUSAL_FALSE ? "masked" : "causal", from_config));
+                           usage.is_causal == HF_CAUSAL_FALSE ? bidirectional : "causal",
+                           from_config));
     if (usage.mlm_probability <= 0) return STATUS_OK;
     snprintf(number, sizeof number, "%.17g", usage.mlm_probability);
     TRY(set_unless_set(c, "objective.mask_probability", number, from_config));
@@ -52,8 +54,9 @@ static void describe(const struct config *c, bool has_config, struct text *text)
     const char *name = objective_kind_word(c->objective.name);
     const char *origin = config_key_origin(c, "objective.name");
     if (!strcmp(origin, from_config))
-        text_addf(text, "%s (config.json: is_causal = %s)", name,
-                  c->objective.name == OBJECTIVE_masked ? "false" : "true");
+        text_addf(text, "%s (config.json: is_causal = %s%s)", name,
+                  c->objective.name == OBJECTIVE_causal ? "true" : "false",
+                  c->objective.name == OBJECTIVE_diffusion ? ", masked_diffusion = true" : "");
     else if (!strcmp(origin, "default"))
         text_addf(text, "%s (the default: %s)", name,
                   has_config ? "config.json has no is_causal" : "no config.json");

@@ -42,6 +42,12 @@ static enum status open_tasks(struct task_session *s, int32_t *mask)
                              .limit = s->limit,
                              .max_tokens = max_tokens - max_tokens % row_unit(s),
                              .masked = masked};
+    if (objective->name == OBJECTIVE_diffusion)
+        FAIL(CONFIG,
+             "%s is a diffusion model: --task requires a causal or masked one; evaluate its bound "
+             "on "
+             "DATA instead",
+             l->folder);
     if (!l->tokenizer) FAIL(CONFIG, "%s: has no tokenizer; set --tokenizer", l->folder);
     if (masked) TRY(task_list_find_mask(l->tokenizer, objective->mask_token, mask));
     TRY(task_list_open(&s->tasks, &s->words, &o, l->tokenizer));

@@ -84,6 +84,26 @@ TEST(a_masked_model_stays_masked_in_every_format)
     text_release(&err), text_release(&file);
 }
 
+TEST(a_diffusion_model_stays_one_in_a_hugging_face_folder)
+{
+    struct trained t = trained("training.steps=10 objective.name=diffusion "
+                               "objective.mask_token=<|mask|>");
+    const char *hf = test_path(t.folder, "hf"), *gguf = test_path(t.folder, "one.gguf");
+    struct text err = {0}, file = {0};
+    double loss = loss_and_log(&t, t.dump, &err);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, hf, "--model-only") == 0);
+    CHECK(strstr(err.data, "a diffusion model: Transformers"));
+    CHECK_STATUS(OK, file_read(test_path(hf, "config.json"), 1 << 20, &file));
+    CHECK(strstr(file.data, "\"masked_diffusion\": true") && !strstr(file.data, "mlm_prob"));
+    CHECK(loss_and_log(&t, hf, &err) == loss);
+    CHECK(
+        strstr(err.data, "objective: diffusion (config.json: is_causal = false, masked_diffusion"));
+    CHECK(LLAMERO(NULL, &err, "convert", hf, gguf) == 0);
+    CHECK_STATUS(OK, file_read(gguf, 1 << 24, &file));
+    CHECK(memmem(file.data, file.len, "llama.attention.causal\7\0\0\0\0", 27));
+    text_release(&err), text_release(&file);
+}
+
 TEST(a_causal_models_folder_does_not_mention_the_objective)
 {
     struct trained t = trained("training.steps=2");

@@ -74,6 +74,29 @@ TEST(eval_of_the_training_text_agrees_with_the_training_loss)
     free(run);
 }
 
+TEST(the_bound_of_a_diffusion_model_is_evaluated_on_all_tokens)
+{
+    char *run = trained("objective.name=diffusion objective.mask_token=<|mask|> training.steps=30");
+    struct text out = {0}, corpus = {0};
+    double loss[3];
+    text_addf(&corpus, "%s/../corpus.txt", run);
+    for (int i = 0; i < 3; i++) {
+        struct json *v;
+        CHECK(LLAMERO(&out, NULL, "eval", run, corpus.data, "--json",
+                      i < 2 ? "data.seed=1" : "data.seed=2") == 0);
+        CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &v));
+        loss[i] = json_number(json_get(v, "loss"));
+        CHECK(json_number(json_get(v, "tokens")) > 59000 && json_true(json_get(v, "is_bound")));
+        CHECK_NEAR(json_number(json_get(v, "bits_per_byte")), loss[i] / log(2), 0.02);
+        json_free(v);
+    }
+    CHECK(loss[0] == loss[1] && loss[0] != loss[2] && fabs(loss[0] - loss[2]) < 0.2);
+    CHECK(LLAMERO(&out, NULL, "eval", run, corpus.data) == 0);
+    CHECK(strstr(out.data, "(bound, by Monte Carlo)") && !strstr(out.data, "accuracy"));
+    text_release(&out), text_release(&corpus);
+    free(run);
+}
+
 TEST(a_masked_model_is_evaluated_on_masks_and_rejects_prompts)
 {
     char *run = trained("objective.name=masked objective.mask_token=<|mask|> training.steps=30");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
-/* Trains a masked model on one repeated sentence; returns the folder of the run. */
-static char *trained(const char *steps)
+/* Trains a masked or diffusion model on one repeated sentence; returns the folder of the run. */
+static char *trained(const char *objective, const char *steps)
 {
     const char *folder = test_folder();
     char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
@@ -12,9 +12,9 @@ static char *trained(const char *steps)
     CHECK_STATUS(OK, file_write(corpus, t.data, t.len));
     runs_write_config(config, corpus);
     text_addf(&settings,
-              "objective.name=masked objective.mask_token=<|mask|> objective.mask_probability=0.2 "
+              "objective.name=%s objective.mask_token=<|mask|> objective.mask_probability=0.2 "
               "training.steps=%s lr_scheduler.total_steps=%s optimizer.lr=1e-2",
-              steps, steps);
+              objective, steps, steps);
     CHECK(runs_train(config, dump, settings.data, NULL) == 0);
     text_release(&t), text_release(&settings);
     free(corpus), free(config);
@@ -23,7 +23,7 @@ static char *trained(const char *steps)
 
 TEST(masks_are_filled_in_with_the_original_text)
 {
-    char *run = trained("500");
+    char *run = trained("masked", "500");
     struct text out = {0}, again = {0};
     struct json *v;
     CHECK(LLAMERO(&out, NULL, "generate", run, "--fill", "the lla<mask>a walks ov<|mask|>r snow",
@@ -50,7 +50,7 @@ TEST(masks_are_filled_in_with_the_original_text)
 
 TEST(fill_requires_masks_and_a_masked_model)
 {
-    char *run = trained("2");
+    char *run = trained("masked", "2");
     struct text err = {0}, out = {0};
     struct json *v;
     CHECK(LLAMERO(NULL, &err, "generate", run, "--fill", "no masks") == 64);
@@ -65,6 +65,99 @@ TEST(fill_requires_masks_and_a_masked_model)
     CHECK(json_count(json_get(v, "filled")) == 1);
     json_free(v);
     text_release(&out);
+    text_release(&err);
+    free(run);
+}
+
+enum { MASK = 258 };
+
+/* Fills in masks; checks their number and that none is left. */
+static void check_filled(char *run, const char *steps, const char *block, const char *seed,
+                         struct text *out)
+{
+    struct json *v;
+    CHECK(LLAMERO(out, NULL, "generate", run, "--fill",
+                  "the <mask><mask><mask><mask><mask> walks <mask><mask><mask><mask> snow",
+                  "--json", "--steps", steps, "--block", block, "--seed", seed) == 0);
+    CHECK_STATUS(OK, json_parse(out->data, out->len, "generate", &v));
+    const struct json *filled = json_get(v, "filled");
+    CHECK(json_count(filled) == 9);
+    for (const struct json *each = json_first(filled); each; each = json_next(each)) {
+        double p = json_number(json_get(each, "probability"));
+        CHECK(json_number(json_get(each, "id")) != MASK && p > 0 && p <= 1);
+    }
+    json_free(v);
+}
+
+TEST(masks_are_filled_in_within_the_steps_and_blocks_requested)
+{
+    static const char *const cases[][2] = {{"0", "0"}, {"9", "0"}, {"1", "0"},  {"4", "0"},
+                                           {"0", "4"}, {"3", "4"}, {"9", "1"},  {"7", "2"},
+                                           {"2", "8"}, {"5", "9"}, {"5", "100"}};
+    static const char *const rejected[][2] = {{"10", "0"}, {"2", "4"}, {"8", "1"}};
+    static const char *const objectives[] = {"masked", "diffusion"};
+    for (int k = 0; k < 2; k++) {
+        char *run = trained(objectives[k], "5");
+        struct text out = {0}, again = {0}, err = {0};
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            check_filled(run, cases[i][0], cases[i][1], "3", &out);
+        check_filled(run, "5", "100", "3", &again);
+        CHECK(!strcmp(out.data, again.data));
+        check_filled(run, "5", "100", "4", &again);
+        CHECK(strcmp(out.data, again.data));
+        for (size_t i = 0; i < sizeof rejected / sizeof *rejected; i++) {
+            CHECK(LLAMERO(NULL, &err, "generate", run, "--fill",
+                          "<mask><mask><mask><mask><mask> and <mask><mask><mask><mask>", "--steps",
+                          rejected[i][0], "--block", rejected[i][1]) == 64);
+            CHECK(strstr(err.data, "at most one for each mask"));
+        }
+        text_release(&out), text_release(&again), text_release(&err);
+        free(run);
+    }
+}
+
+TEST(a_diffusion_model_continues_a_prompt)
+{
+    static const char want[] = " over snow";
+    char *run = trained("diffusion", "1500");
+    struct text out = {0}, again = {0};
+    struct json *v;
+    static const char *const ways[][2] = {{"0", "0"}, {"8", "4"}};
+    for (int i = 0; i < 2; i++) {
+        CHECK(LLAMERO(&out, NULL, "generate", run, "--prompt", "the llama walks", "--json",
+                      "--max-tokens", "16", "--temperature", "0", "--steps", ways[i][0], "--block",
+                      ways[i][1]) == 0);
+        CHECK_STATUS(OK, json_parse(out.data, out.len, "generate", &v));
+        const struct json *ids = json_get(v, "ids");
+        CHECK(json_count(ids) > 4 && json_count(ids) <= 16);
+        for (const struct json *id = json_first(ids); id; id = json_next(id))
+            CHECK(json_number(id) < 256);
+        CHECK(json_number(json_get(v, "prompt_tokens")) == 16); /* with BOS */
+        const char *text = json_string(json_get(v, "text"));
+        size_t same = 0;
+        for (size_t n = 0; text[n] && want[n]; n++) same += text[n] == want[n];
+        if (same < 8) fail_msg("%s", text);
+        json_free(v);
+    }
+    CHECK(LLAMERO(&out, NULL, "generate", run, "--prompt", "the", "--seed", "5") == 0);
+    CHECK(LLAMERO(&again, NULL, "generate", run, "--prompt", "the", "--seed", "5") == 0);
+    CHECK(!strcmp(out.data, again.data) && !strstr(out.data, "mask"));
+    text_release(&out), text_release(&again);
+    free(run);
+}
+
+TEST(commands_that_require_another_objective_reject_a_diffusion_model)
+{
+    char *run = trained("diffusion", "2");
+    struct text err = {0};
+    CHECK(LLAMERO(NULL, &err, "eval", run, "--task", "tests/infer/data/none.jsonl") == 78);
+    CHECK(strstr(err.data, "--task requires a causal or masked one"));
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--prompt", "a", "--max-tokens", "4", "--steps",
+                  "5") == 64);
+    CHECK(strstr(err.data, "--steps 5: must be between 1 and 4"));
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--prompt", "a", "--steps", "2",
+                  "objective.name=causal") == 64);
+    CHECK(strstr(err.data, "require --fill or a diffusion model"));
     text_release(&err);
     free(run);
 }

@@ -29,6 +29,10 @@ TEST(objective_comes_from_the_command_line_else_from_config_json)
         {"{\"is_causal\": null}", NULL, "causal (the default: config.json has no is_causal)"},
         {"{\"is_causal\": true}", NULL, "causal (config.json: is_causal = true)"},
         {"{\"is_causal\": false}", NULL, "masked (config.json: is_causal = false)"},
+        {"{\"is_causal\": false, \"masked_diffusion\": true}", NULL,
+         "diffusion (config.json: is_causal = false, masked_diffusion = true)"},
+        {"{\"is_causal\": true, \"masked_diffusion\": true}", NULL,
+         "causal (config.json: is_causal = true)"},
         {"{\"is_causal\": false}", "objective.name=causal",
          "causal (command line: objective.name)"},
         {"{\"is_causal\": true}", "objective.name=masked", "masked (command line: objective.name)"},
@@ -70,6 +74,7 @@ TEST(malformed_objective_in_config_json_is_rejected)
                                         "{\"is_causal\": false, \"mlm_probability\": 2}",
                                         "{\"is_causal\": false, \"mlm_probability\": -1}",
                                         "{\"is_causal\": false, \"mlm_probability\": \"x\"}",
+                                        "{\"is_causal\": false, \"masked_diffusion\": 1}",
                                         "{"};
     struct text text = {0};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

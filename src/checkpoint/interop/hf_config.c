@@ -68,6 +68,7 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
     json_write_int(&w, "pretraining_tp", 1);
     json_write_bool(&w, "use_cache", true);
     if (u->is_causal) json_write_bool(&w, "is_causal", u->is_causal == HF_CAUSAL_TRUE);
+    if (u->is_diffusion) json_write_bool(&w, "masked_diffusion", true);
     if (u->mlm_probability > 0) json_write_real(&w, "mlm_probability", u->mlm_probability);
     write_id(&w, "bos_token_id", u->bos);
     write_id(&w, "eos_token_id", u->eos);
@@ -221,10 +222,11 @@ static enum status read_usage(const struct json *root, struct hf_usage *u)
 {
     const struct json *causal = json_get(root, "is_causal");
     bool is_causal;
-    *u = (struct hf_usage){first_id(json_get(root, "bos_token_id")),
-                           first_id(json_get(root, "eos_token_id")), HF_CAUSAL_UNSET, 0};
+    *u = (struct hf_usage){.bos = first_id(json_get(root, "bos_token_id")),
+                           .eos = first_id(json_get(root, "eos_token_id"))};
     TRY(read_flag(root, "is_causal", &is_causal));
     if (json_is_bool(causal)) u->is_causal = is_causal ? HF_CAUSAL_TRUE : HF_CAUSAL_FALSE;
+    TRY(read_flag(root, "masked_diffusion", &u->is_diffusion));
     TRY(read_real(root, "mlm_probability", 0, &u->mlm_probability));
     if (u->mlm_probability > 1)
         FAIL(DATA, "\"mlm_probability\": %g is out of range: must be at most 1",

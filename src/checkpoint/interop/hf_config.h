@@ -12,6 +12,7 @@ struct hf_usage {
      * ignore the key. */
     enum hf_is_causal { HF_CAUSAL_UNSET, HF_CAUSAL_TRUE, HF_CAUSAL_FALSE } is_causal;
     double mlm_probability; /* of a masked model (our key); 0: unset */
+    bool is_diffusion;      /* masked_diffusion (our key): a masked diffusion model */
 };
 
 /* `dtype` is the weights', such as "float32".  Negative token IDs are written as null, unset keys
@@ -24,6 +25,6 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
  * type.  UNSUPPORTED: not a Llama, or with biases, another activation or RoPE type.  CONFIG:
  * inconsistent sizes. */
 enum status hf_config_read(const char *path, struct model_shape *s);
-/* Of a list of token IDs, reads the first.  DATA: is_causal is not a boolean, or mlm_probability
- * not a probability. */
+/* Of a list of token IDs, reads the first.  DATA: is_causal or masked_diffusion is not a boolean,
+ * or mlm_probability not a probability. */
 enum status hf_config_read_usage(const char *path, struct hf_usage *u);

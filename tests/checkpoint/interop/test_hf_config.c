@@ -45,8 +45,10 @@ TEST(missing_config_keys_have_transformers_defaults)
 
 TEST(objective_and_token_ids_of_config_json_are_read_as_written)
 {
-    static const struct hf_usage usages[] = {
-        {1, 2, HF_CAUSAL_UNSET, 0}, {-1, -1, HF_CAUSAL_FALSE, 0.15}, {0, 9, HF_CAUSAL_TRUE, 0}};
+    static const struct hf_usage usages[] = {{1, 2, HF_CAUSAL_UNSET, 0, false},
+                                             {-1, -1, HF_CAUSAL_FALSE, 0.15, false},
+                                             {0, 9, HF_CAUSAL_TRUE, 0, false},
+                                             {0, 9, HF_CAUSAL_FALSE, 0, true}};
     const struct model_shape shape = {.V = 9, .D = 8, .L = 1, .H = 2, .G = 2, .K = 4, .F = 12};
     const char *path = test_path(test_folder(), "config.json");
     for (size_t i = 0; i < sizeof usages / sizeof *usages; i++) {
@@ -59,6 +61,7 @@ TEST(objective_and_token_ids_of_config_json_are_read_as_written)
         CHECK_STATUS(OK, hf_config_read_usage(path, &got));
         CHECK(got.bos == want->bos && got.eos == want->eos && got.is_causal == want->is_causal);
         CHECK(fabs(got.mlm_probability - want->mlm_probability) < 1e-15);
+        CHECK(got.is_diffusion == want->is_diffusion);
         text_release(&t);
     }
 }
