@@ -46,17 +46,19 @@ enum status loader_next_step(struct loader *l, struct batch *b, uint64_t step_ro
 /* The same for a step of b->B rows per reader. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
-/* Skips rows that are not read yet: the rows after them take their place, in every reader alike.
- * Call it before the first loader_next, after loader_load. */
+/* Skips rows: the rows after them take their place, in every reader alike.  Rows before the position
+ * stay as they are.  Call it before the first loader_next, after loader_load. */
 void loader_skip(struct loader *l, struct row_interval rows);
+/* Adds the rows that were skipped before and among the rows of the last step. */
+void loader_list_skipped(const struct loader *l, struct row_ranges *out);
 /* The number of the next row over all readers. */
 uint64_t loader_position(const struct loader *l);
 /* The number of the first row of the last step. */
 uint64_t loader_step_row(const struct loader *l);
 /* The number of the row at a place of a reader's last batch. */
 uint64_t loader_delivered_row(const struct loader *l, int reader, int place);
-/* Records in the cursor that rows before the position were passed over: their training was undone,
- * and they are not read again. */
+/* Records in the cursor that rows before the position were passed over: they were not trained on,
+ * or that was undone, and they are not read again. */
 void loader_pass_over(struct loader *l, struct row_interval rows);
 
 /* The opened sources, in the order of the configuration. */

@@ -9,6 +9,7 @@
 #include "data/provenance.h"
 #include "data/row_ranges.h"
 #include "data/row_split.h"
+#include "data/source_positions.h"
 
 #include <pthread.h>
 
@@ -25,6 +26,8 @@ struct loader_row {
 struct loader {
     struct loader_options options;
     struct source *sources;
+    struct source_identity *identities; /* of the sources */
+    struct source_positions retired;    /* sources that were read before */
     struct provenance
         provenance; /* not sampled for a single pass, whose position runs do not save */
     size_t num_sources;

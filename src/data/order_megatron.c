@@ -97,8 +97,9 @@ static enum status megatron_order_load(struct order *o, uint64_t stream, const i
     return STATUS_OK;
 }
 
-static void megatron_order_settings(const struct order *o, struct text *out)
+static void megatron_order_settings(const struct order *o, bool all, struct text *out)
 {
+    (void)all;
     const struct megatron_order *s = (const struct megatron_order *)o;
     const struct data_config *d = s->setup.options->data;
     text_addf(out, "megatron %s %s %llu", d->split, data_blend_word(d->blend),

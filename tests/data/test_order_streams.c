@@ -21,9 +21,11 @@ static void open_ids(struct rig *r, struct source *source, struct source_tokens 
 static struct order *open_order(const struct rig *r, const struct source *source,
                                 const struct source_tokens *tokens)
 {
+    static const struct source_identity identity = {0, 1};
     struct order *o = NULL;
     CHECK_STATUS(OK, order_streams_open(&o, &(struct order_setup){.options = &r->options,
                                                                   .sources = source,
+                                                                  .identities = &identity,
                                                                   .num_sources = 1,
                                                                   .tokens = tokens}));
     return o;
