@@ -165,9 +165,9 @@ struct option {
 
 struct toml;
 
-/* Sets the field in the struct `into`.  TEXT borrows the value's string; the others that are
- * arrays allocate one, which option_release frees.  CONFIG: wrong type, out of bounds or an unknown word; the
- * message says what was expected, and the caller adds key and position. */
+/* Sets the field in the struct `into`.  TEXT borrows the value's string; an array is allocated, and
+ * option_release frees it.  CONFIG: wrong type, out of bounds or an unknown word; the message says
+ * what was expected, and the caller adds key and position. */
 enum status option_set(const struct option *o, void *into, const struct toml *value);
 /* The same from a default or the command line, where strings need no quotes.  *keep owns the
  * strings that TEXT and LIST borrow: the caller frees it after the configuration.  It may be

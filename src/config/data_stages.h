@@ -16,8 +16,8 @@ struct data_stage {
 
 /* How many stages a run has, at least 1. */
 size_t data_stages_count(const struct config *c);
-/* The stage with this index, of a run on that mesh.  Its `end` is at most training.steps, and before
- * its `begin` if the run ends before it. */
+/* The stage with this index, of a run on that mesh.  Its `end` is at most training.steps, and so
+ * before its `begin` if the run has too few steps for it. */
 void data_stages_open(struct data_stage *s, const struct config *c, const struct mesh *mesh,
                       size_t index);
 void data_stages_close(struct data_stage *s);

@@ -46,8 +46,8 @@ enum status loader_next_step(struct loader *l, struct batch *b, uint64_t step_ro
 /* The same for a step of b->B rows per reader. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
-/* Skips rows: the rows after them take their place, in every reader alike.  Rows before the position
- * stay as they are.  Call it before the first loader_next, after loader_load. */
+/* Skips rows: the rows after them take their place, in every reader alike.  Rows before the
+ * position stay as they are.  Call it before the first loader_next, after loader_load. */
 void loader_skip(struct loader *l, struct row_interval rows);
 /* Adds the rows that were skipped before and among the rows of the last step. */
 void loader_list_skipped(const struct loader *l, struct row_ranges *out);

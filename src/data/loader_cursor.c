@@ -275,8 +275,7 @@ static enum status load_positions(struct loader *l, const struct json *cursor,
     int64_t tokens = tokens_fingerprint(l);
     enum status st = STATUS_OK;
     if (json_get(cursor, "tokens")) TRY_OUT(json_get_int(cursor, "tokens", 0, UINT32_MAX, &tokens));
-    for (size_t j = 0; j < num_saved; j++)
-        TRY_OUT(add_position(all, cursor, j, streams));
+    for (size_t j = 0; j < num_saved; j++) TRY_OUT(add_position(all, cursor, j, streams));
     TRY_OUT(source_positions_read(all, json_get(cursor, "retired_sources"), streams));
     TRY_OUT(find_positions(l, all, matches, saved));
     sources.num_saved = all->count;

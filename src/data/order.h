@@ -29,8 +29,8 @@ struct order_kind {
     void (*save)(const struct order *o, uint64_t stream, int64_t *cursor_ints);
     enum status (*load)(struct order *o, uint64_t stream, const int64_t *cursor_ints,
                         const struct order_position *at);
-    /* Appends the settings that a cursor depends on, and with `all` those that only rows do: cursors of
-     * older programs have one sum over these and the length and tokens of rows. */
+    /* Appends the settings that a cursor depends on, and with `all` those that only rows do, too:
+     * cursors of older programs have one sum over these and the length and tokens of rows. */
     void (*settings)(const struct order *o, bool all, struct text *out);
     bool reads_on; /* with rows of another length or other tokens, and with other sources */
     int64_t (*memory_bytes)(const struct order *o);

@@ -44,9 +44,9 @@ struct provenance_match {
     size_t saved;    /* index */
 };
 /* Compares with what provenance_write wrote; each reader the files that it sampled, and all files
- * if those differ or changes may be accepted.  A source is found again by its name, by its files, or
- * without either by its place.  CONFIG: a difference that was not accepted; the message names the
- * files.  DATA: the saved one is damaged. */
+ * if those differ or changes may be accepted.  A source is found again by its name, by its files,
+ * or without either by its place.  CONFIG: a difference that was not accepted; the message names
+ * the files.  DATA: the saved one is damaged. */
 enum status provenance_check(struct provenance *p, const struct json *saved,
                              const struct provenance_rules *rules,
                              struct provenance_match *matches);

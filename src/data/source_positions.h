@@ -20,13 +20,13 @@ void source_positions_release(struct source_positions *r);
 /* Appends a source at the start of `streams` streams, and returns it. */
 struct source_position *source_positions_add(struct source_positions *r, const char *label,
                                              uint64_t streams);
-/* Its index; SIZE_MAX: there is none. */
+/* Its index; SIZE_MAX: not found. */
 size_t source_positions_find(const struct source_positions *r, const char *label);
 void source_positions_remove(struct source_positions *r, size_t index);
 
-/* Writes them as the member "retired_sources", unless there are none. */
+/* Writes them as the member "retired_sources", unless the list is empty. */
 void source_positions_write(const struct source_positions *r, uint64_t streams,
                             struct json_writer *w);
-/* Appends those of the member; NULL: none.  DATA: it is damaged. */
+/* Appends those of the member; NULL: nothing.  DATA: it is damaged. */
 enum status source_positions_read(struct source_positions *r, const struct json *list,
                                   uint64_t streams);

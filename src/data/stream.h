@@ -27,8 +27,8 @@ struct partition {
     uint64_t empty_epochs; /* since a document had tokens */
 };
 
-/* The numbers by which random numbers know a source: those of when the run began to read it, so that
- * they stay as other sources come and go. */
+/* The numbers by which random numbers know a source: those of when the run began to read it, so
+ * that they stay as other sources come and go. */
 struct source_identity {
     uint64_t place, count; /* of the sources then; one that came later: a hash of its name, and 1 */
 };

@@ -1,4 +1,4 @@
-/* test_data_stages.c -- a run through the stages of its data. */
+/* test_stages_of_data.c -- a run through the stages of its data. */
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training.h"
 
@@ -194,31 +194,4 @@ TEST(run_killed_in_any_stage_ends_with_the_same_bits)
     CHECK_STATUS(OK, train(&r));
     runs_check_same_files(straight, step_path(&r, STEPS), "model-");
     staged_run_close(&r);
-}
-
-TEST(stages_that_make_no_sense_are_refused)
-{
-    static const struct {
-        const char *setting, *why;
-    } cases[] = {
-        {"data.stage.0.at_step=0", "data.stage.0: set either at_step or at_tokens"},
-        {"data.stage.0.at_tokens=100", "data.stage.0: set either at_step or at_tokens"},
-        {"data.stage.1.at_tokens=10", "data.stage.1 begins after step 4: it must begin after"},
-        {"data.stage.0.weights=[1]", "data.stage.0.weights: expected 2 weights"},
-        {"data.stage.1.weights=[0, 0]", "data.stage.1.weights: at least one"},
-        {"checkpoint.enable=false", "[[data.stage]] requires checkpoint.enable = true"},
-        {"data.order=megatron", "data.stage.0: data.order = \"megatron\" has one order"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct staged_run r;
-        STAGED_RUN_OPEN(&r, "data.prefetch=0");
-        const char *equals = strchr(cases[i].setting, '=');
-        char *key = heap_string(cases[i].setting, (size_t)(equals - cases[i].setting));
-        CHECK_STATUS(OK, config_assign(&r.config, key, equals + 1, "test"));
-        free(key);
-        enum status st = config_check(&r.config, 1);
-        CHECK(st == STATUS_CONFIG);
-        CHECK_MESSAGE(cases[i].why);
-        staged_run_close(&r);
-    }
 }

@@ -1,9 +1,10 @@
-/* test_loader_changes.c -- a position continues in every source while weights, rows and the set of
- * sources change. */
+/* test_source_positions.c -- a position continues in every source while weights, rows and the set
+ * of sources change. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
 
 #include "base/json.h"
+#include "data/source_positions.h"
 
 enum { SOURCES = 4, DOCUMENTS = 900, IDS = 100000, STREAMS = 4, SEGMENTS = 25 };
 
@@ -92,8 +93,8 @@ static void read_segment(const struct world *w, const struct segment *g, struct 
     rig_release(&r);
 }
 
-/* What each source alone gives to each stream, if it is among the first three from the start and the
- * fourth comes later. */
+/* What each source alone gives to each stream, if the first three are there from the start and
+ * the fourth comes later. */
 static void read_expected(struct world *w)
 {
     for (int s = 0; s < SOURCES; s++) {
@@ -182,4 +183,31 @@ TEST(sources_that_leave_and_come_back_read_no_token_twice)
         text_release(&cursor);
     }
     world_close(&w);
+}
+
+TEST(source_positions_are_written_read_and_found_by_label)
+{
+    struct source_positions p = {0}, again = {0};
+    struct text t = {0};
+    struct json_writer w = {.text = &t};
+    struct json *json;
+    for (int i = 0; i < 3; i++) {
+        struct source_position *one = source_positions_add(&p, names[i], 2);
+        one->identity = (struct source_identity){(uint64_t)i, 3};
+        for (int k = 0; k < 2 * PARTITION_INTS; k++) one->ints[k] = 10 * i + k;
+    }
+    source_positions_remove(&p, 1);
+    json_begin_object(&w, NULL, JSON_INLINE);
+    source_positions_write(&p, 2, &w);
+    json_end_object(&w);
+    json_finish(&w);
+    CHECK_STATUS(OK, json_parse(t.data, t.len, "positions", &json));
+    CHECK_STATUS(OK, source_positions_read(&again, json_get(json, "retired_sources"), 2));
+    CHECK(again.count == 2 && source_positions_find(&again, "books") == SIZE_MAX);
+    size_t code = source_positions_find(&again, "code");
+    CHECK(code == 1 && again.items[code].identity.place == 2 && again.items[code].ints[5] == 25);
+    CHECK_STATUS(DATA, source_positions_read(&again, json_get(json, "retired_sources"), 3));
+    json_free(json);
+    text_release(&t);
+    source_positions_release(&p), source_positions_release(&again);
 }
