@@ -15,6 +15,8 @@ uint64_t loader_delivered_row(const struct loader *l, int reader, int place)
     return loader_rows_number(l, row_split_position(&l->split, (uint64_t)reader, before + row));
 }
 
+int loader_place(const struct loader *l, int i) { return loader_rows_place(l, i); }
+
 uint64_t loader_position(const struct loader *l) { return loader_rows_number(l, l->next); }
 
 uint64_t loader_step_row(const struct loader *l) { return loader_rows_number(l, l->step_begin); }
@@ -70,6 +72,19 @@ enum status loader_next_step(struct loader *l, struct batch *b, uint64_t step_ro
 enum status loader_next(struct loader *l, struct batch *b, int *rows)
 {
     return loader_next_step(l, b, (uint64_t)b->B * l->split.readers, rows);
+}
+
+enum status loader_next_tokens(struct loader *l, const struct token_row **row, uint64_t *number)
+{
+    struct loader_row *r;
+    BUG_IF(l->split.readers != 1 || l->running);
+    TRY(loader_rows_take(l, &r));
+    *row = r->empty ? NULL : &r->tokens;
+    *number = r->number;
+    if (r->empty) return STATUS_OK;
+    loader_rows_release(l); /* read_next overwrites it, at the next call */
+    l->step_begin = l->next++;
+    return STATUS_OK;
 }
 
 void loader_mark(struct loader *l)

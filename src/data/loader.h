@@ -32,6 +32,7 @@
 
 struct loader;
 struct source;
+struct token_row;
 
 /* Opens the files, partitions them into streams and checks that each stream has documents.
  * MISSING, DATA, CONFIG: the message names the source and the problem. */
@@ -46,6 +47,11 @@ enum status loader_next_step(struct loader *l, struct batch *b, uint64_t step_ro
 /* The same for a step of b->B rows per reader. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
+/* The next row of the run as tokens, valid until the next call, and its number: for a single reader
+ * that calls neither of the above.  With lists_spans also its spans.  *row is NULL at the end of a
+ * single pass.  Errors: as above. */
+enum status loader_next_tokens(struct loader *l, const struct token_row **row, uint64_t *number);
+
 /* Skips rows that are not read yet: the rows after them take their place, in every reader alike.
  * Call it before the first loader_next, after loader_load. */
 void loader_skip(struct loader *l, struct row_interval rows);
@@ -53,6 +59,8 @@ void loader_skip(struct loader *l, struct row_interval rows);
 uint64_t loader_position(const struct loader *l);
 /* The number of the first row of the last step. */
 uint64_t loader_step_row(const struct loader *l);
+/* The place, in its reader's batch, of the i-th row of a step that the reader trains on. */
+int loader_place(const struct loader *l, int i);
 /* The number of the row at a place of a reader's last batch. */
 uint64_t loader_delivered_row(const struct loader *l, int reader, int place);
 /* Records in the cursor that rows before the position were passed over: their training was undone,

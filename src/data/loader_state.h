@@ -14,9 +14,10 @@
 
 /* An entry of the prefetch ring: one row, and its stream's cursor after the row. */
 struct loader_row {
-    uint64_t number;         /* of the row, over the whole run */
-    struct token_row tokens; /* as read */
-    struct batch row;        /* built from them, unless readers exchange rows; B = 1 */
+    uint64_t number;          /* of the row, over the whole run */
+    struct token_row tokens;  /* as read */
+    struct token_spans spans; /* of these, with options.lists_spans */
+    struct batch row;         /* built from them, unless readers exchange rows; B = 1 */
     int64_t *cursor;
     bool empty;             /* a single pass has ended */
     struct bad_records bad; /* skipped while the row was read */
