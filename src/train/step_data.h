@@ -1,4 +1,4 @@
-/* step_data.h -- the rows of one training step, past or future, found without training: from the
+/* step_data.h -- the rows and documents of a step, past or future, found without training: from the
  * configuration and the data position in a checkpoint.
  *
  * Order    The newest checkpoint before the step says where the data were read up to, and the rows
