@@ -411,3 +411,35 @@ TEST(damaged_checkpoints_and_those_of_the_model_alone_are_passed_over)
     for (int step = 4; step <= 17; step++) check_step(&s, step, 1);
     simulated_close(&s);
 }
+
+TEST(rows_follow_from_the_checkpoint_that_a_run_begins_with)
+{
+    struct simulated s;
+    SIMULATED_OPEN(&s, setting("training.dataset_path", write_lines()));
+    train(&s, (struct job){.ranks = 2, .until = 14, .every = 5});
+    char *first = heap_string(s.config.job.dump_folder, strlen(s.config.job.dump_folder));
+    const char *other = test_path(s.folder, "other");
+    CHECK_STATUS(OK, config_assign(&s.config, "job.dump_folder", other, "test"));
+    CHECK_STATUS(OK, config_assign(&s.config, "checkpoint.initial_load_path", first, "test"));
+    check_step(&s, 3, 2); /* only the model is loaded */
+    CHECK_STATUS(OK,
+                 config_assign(&s.config, "checkpoint.initial_load_model_only", "false", "test"));
+    for (int step = 11; step <= 14; step++) check_step(&s, step, 2);
+    CHECK_STATUS(USAGE, open_at(&s, 10, 2));
+    CHECK_MESSAGE("step 10: the run begins after step 10 of ");
+    free(first);
+    simulated_close(&s);
+}
+
+TEST(rows_after_a_torch_checkpoint_are_unknown)
+{
+    struct simulated s;
+    SIMULATED_OPEN(&s, setting("training.dataset_path", write_lines()));
+    const char *folder = test_path(s.config.job.dump_folder, "checkpoint/step-10");
+    CHECK_STATUS(OK, file_make_dirs(folder));
+    CHECK_STATUS(OK, file_write(test_path(folder, ".metadata"), "", 0));
+    CHECK_STATUS(UNSUPPORTED, open_at(&s, 11, 1));
+    CHECK_MESSAGE("step-10 has no state.json, so its data position is unknown");
+    CHECK_STATUS(OK, open_at(&s, 9, 1));
+    simulated_close(&s);
+}
