@@ -90,7 +90,9 @@ void loader_save(const struct loader *l, struct json_writer *w)
     json_begin_object(w, NULL, JSON_INLINE);
     json_write_int(w, "format", CURSOR_FORMAT);
     json_write_int(w, "next_row", (int64_t)next);
+    if (l->next != next) json_write_int(w, "position", (int64_t)l->next);
     write_passed(l, w);
+    row_ranges_write(&l->untrained, "untrained", w);
     json_write_int(w, "order", order_fingerprint(l));
     json_write_int(w, "tokens", tokens_fingerprint(l));
     json_begin_array(w, "identities", JSON_COMPACT);
@@ -325,11 +327,16 @@ enum status loader_load(struct loader *l, const struct json *cursor)
              "the data position has an unknown \"format\"; this program reads formats %d to %d",
              OLDEST_FORMAT, CURSOR_FORMAT);
     TRY(json_get_int(cursor, "next_row", 0, max, &next));
+    int64_t position = next;
     struct provenance_match *matches = heap(l->num_sources * sizeof *matches);
     enum status st = load_sources(l, cursor, (uint64_t)next, matches);
     free(matches);
     TRY(st);
-    l->first_row = l->step_begin = l->next = l->next_read = (uint64_t)next;
+    if (json_get(cursor, "position"))
+        TRY(json_get_int(cursor, "position", 0, next, &position));
+    TRY(row_ranges_read(&l->untrained, json_get(cursor, "untrained")));
+    l->first_row = (uint64_t)next;
+    l->first_position = l->step_begin = l->next = l->next_read = (uint64_t)position;
     TRY(load_bad_total(l, json_get(cursor, "records")));
     return STATUS_OK;
 }

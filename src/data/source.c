@@ -416,6 +416,17 @@ static enum status skip_record(const struct source *s, const struct source_docum
     return bad_records_add(bad, &r);
 }
 
+const char *source_file_path(const struct source *s, size_t file)
+{
+    return file < s->num_files ? s->files[file].path : s->config->path;
+}
+
+const char *source_unit(const struct source *s)
+{
+    if (s->kind->position_bytes) return "offset";
+    return s->kind->unit ? s->kind->unit : "document";
+}
+
 enum status source_tokens_check(struct source_tokens *t)
 {
     const struct source *s = t->unchecked;
@@ -444,7 +455,7 @@ enum status source_read(const struct source *s, const struct source_document *d,
     if (t->bad && !t->bad->is_repeat) t->bad->num_read++;
     if (st == STATUS_RECORD && t->bad) {
         out->count = before;
-        st = skip_record(s, d, s->kind->position_bytes ? "offset" : s->kind->unit, t->bad);
+        st = skip_record(s, d, source_unit(s), t->bad);
     }
     TRY(st);
     return STATUS_OK;

@@ -157,5 +157,10 @@ enum status source_read_sequence(const struct source *s, const struct source_spa
 enum status source_skip_sequence(const struct source *s, const struct source_span *span,
                                  const struct source_tokens *t);
 
+/* For messages: the path of a document's file, that of the source if it has no files ("mock"); and
+ * what source_document.at counts: "line", "row", "document", or "offset" for bytes. */
+const char *source_file_path(const struct source *s, size_t file);
+const char *source_unit(const struct source *s);
+
 /* The file that a position belongs to. */
 size_t source_file_at(const struct source *s, uint64_t position);

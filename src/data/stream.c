@@ -246,12 +246,26 @@ static enum status draw_document(struct stream *s, struct source_tokens *t)
     return STATUS_OK;
 }
 
+/* Notes that the row has tokens of the current document, from `first` on. */
+static void add_span(const struct stream *s, struct token_row *row, struct token_span span)
+{
+    const struct partition *p = s->source < 0 ? NULL : &s->partitions[s->source];
+    if (!row->spans || !p || p->used < 1 || p->used > p->count) return;
+    const struct source_document *d = &p->window[p->order[p->used - 1]];
+    span.source = (size_t)s->source, span.file = d->file, span.at = d->at;
+    token_spans_add(row->spans, &span);
+}
+
 enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row)
 {
     int n = 0, need = row->need;
     memset(row->begins, 0, (size_t)need);
+    if (row->spans) row->spans->count = 0;
     if (s->needs_reread) TRY(read_document(s, t));
-    if (s->rules->overlap && s->carry >= 0) row->ids[n++] = (int32_t)s->carry;
+    if (s->rules->overlap && s->carry >= 0) {
+        add_span(s, row, (struct token_span){.count = 1, .first = (uint64_t)s->offset - 1});
+        row->ids[n++] = (int32_t)s->carry;
+    }
     while (n < need) {
         if ((size_t)s->offset >= s->tokens.count) {
             TRY(draw_document(s, t));
@@ -261,6 +275,9 @@ enum status stream_row(struct stream *s, struct source_tokens *t, struct token_r
         size_t left = s->tokens.count - (size_t)s->offset, room = (size_t)(need - n);
         size_t count = left < room ? left : room;
         memcpy(row->ids + n, s->tokens.ids + s->offset, count * sizeof *row->ids);
+        add_span(
+            s, row,
+            (struct token_span){.begin = n, .count = (int)count, .first = (uint64_t)s->offset});
         n += (int)count;
         s->offset += (int64_t)count;
     }

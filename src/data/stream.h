@@ -12,6 +12,7 @@
 #pragma once
 
 #include "data/source.h"
+#include "data/token_spans.h"
 
 /* The documents of one source that belong to one stream. */
 struct partition {
@@ -72,8 +73,9 @@ enum { TOKEN_BEGINS = 1, TOKEN_SKIPPED = 2 };
 struct token_row {
     int need;
     int32_t *ids;
-    unsigned char *begins; /* 0, TOKEN_BEGINS or TOKEN_SKIPPED of each token, or both */
-    int filled;            /* result: less than `need` only at the end of a single pass */
+    unsigned char *begins;     /* 0, TOKEN_BEGINS or TOKEN_SKIPPED of each token, or both */
+    int filled;                /* result: less than `need` only at the end of a single pass */
+    struct token_spans *spans; /* result: where the tokens come from; NULL: not wanted */
 };
 /* Reads the next row.  DATA: a damaged file, or a partition with empty documents only.  RECORD: a
  * bad record, unless t->bad is set: then the stream passes over it as over an empty document, and

@@ -306,16 +306,12 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
     return STATUS_OK;
 }
 
-/* Records the rows that a step passed over, in the cursor if it trained on none. */
+/* Reports the rows that a step passed over, and records it if these are all. */
 static void note_skipped(struct training_run *r, const struct step_result *s)
 {
     struct row_ranges rows = {0};
     if (!r->loader) return;
-    if (s->is_passed_over) {
-        struct row_interval step = {loader_step_row(r->loader), loader_position(r->loader)};
-        loader_pass_over(r->loader, step);
-        row_ranges_add(&rows, step);
-    }
+    if (s->is_passed_over) loader_skip_step(r->loader);
     loader_list_skipped(r->loader, &rows);
     for (size_t i = 0; i < rows.count && r->is_main; i++) {
         int64_t first = (int64_t)rows.items[i].begin, last = (int64_t)rows.items[i].end - 1;

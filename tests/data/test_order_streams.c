@@ -43,7 +43,8 @@ TEST(order_streams_gives_each_stream_its_own_documents_and_cursor)
     for (uint64_t g = 0; g < ROWS * STREAMS; g++) {
         int32_t ids[NEED], same[NEED];
         unsigned char begins[NEED];
-        struct token_row row = {NEED, ids, begins, 0}, same_row = {NEED, same, begins, 0};
+        struct token_row row = {NEED, ids, begins, 0, NULL},
+                         same_row = {NEED, same, begins, 0, NULL};
         int64_t *cursor = heap(o->cursor_ints * sizeof *cursor);
         o->kind->save(o, g % STREAMS, cursor);
         const struct order_position at = {.next_row = g, .vocab_size = 280};
