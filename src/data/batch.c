@@ -29,6 +29,14 @@ bool batch_is_valid(const struct batch *b, size_t n)
     return b->has_weights ? b->weight_BT[n] > 0 : b->labels_BT[n] != LABEL_IGNORED;
 }
 
+int64_t batch_count_valid(const struct batch *b, int first_row, int rows)
+{
+    size_t first = (size_t)first_row * (size_t)b->T, count = (size_t)rows * (size_t)b->T;
+    int64_t valid = 0;
+    for (size_t n = first; n < first + count; n++) valid += batch_is_valid(b, n);
+    return valid;
+}
+
 void batch_copy_row(struct batch *b, int i, const struct batch *row)
 {
     size_t at = (size_t)i * (size_t)b->T, bytes = (size_t)b->T * sizeof(int32_t);

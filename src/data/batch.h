@@ -34,6 +34,8 @@ void batch_alloc_weights(struct batch *b, struct arena *run);
 
 /* Whether the loss is averaged over token n, among others. */
 bool batch_is_valid(const struct batch *b, size_t n);
+/* Valid tokens of these rows. */
+int64_t batch_count_valid(const struct batch *b, int first_row, int rows);
 /* Copies a batch of one row to row i, and adds its `valid` and `bytes`. */
 void batch_copy_row(struct batch *b, int i, const struct batch *row);
 /* Makes row i one document of padding without labels. */

@@ -244,15 +244,6 @@ static struct microbatch microbatch_of(const struct trainer *t, int i)
     return micro;
 }
 
-/* Valid tokens of these whole rows. */
-static int64_t count_valid(const struct batch *b, int first_row, int rows)
-{
-    size_t first = (size_t)first_row * (size_t)b->T, count = (size_t)rows * (size_t)b->T;
-    int64_t valid = 0;
-    for (size_t n = first; n < first + count; n++) valid += batch_is_valid(b, n);
-    return valid;
-}
-
 /* Scale of the losses of the i-th microbatch and of their gradients; `valid`: tokens of the global
  * batch.  So the sum over ranks is the average loss over all tokens.  loss_norm = "rank_mean" takes
  * the mean over local_batch_size rows at a time, and the average of these over ranks. */
@@ -262,7 +253,7 @@ static double loss_scale(const struct trainer *t, int i, int64_t valid)
     int rows = (int)c->local_batch_size, means = t->batch.B / rows;
     if (c->loss_norm == LOSS_NORM_rank_mean) {
         int first = i * t->microbatches[i].B / rows * rows;
-        valid = count_valid(&t->batch, first, rows) * means * group(t, GROUP_data)->size;
+        valid = batch_count_valid(&t->batch, first, rows) * means * group(t, GROUP_data)->size;
     }
     return valid ? 1.0 / (double)valid : 0;
 }
@@ -281,7 +272,7 @@ static void share_losses(struct trainer *t, int64_t valid)
     for (int i = 0; i < t->pipeline.schedule.num_microbatches; i++) {
         const struct microbatch *micro = &t->microbatches[i];
         double scale = loss_scale(t, i, valid);
-        double all = (double)count_valid(&t->batch, i * micro->B, micro->B) * scale;
+        double all = (double)batch_count_valid(&t->batch, i * micro->B, micro->B) * scale;
         t->loss_shares[i] =
             (struct loss_share){t->loss_BT ? loss_sum(micro) * scale : 0, all > 0 ? 1 / all : 0};
     }

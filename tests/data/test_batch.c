@@ -72,6 +72,7 @@ TEST(batch_copies_rows_and_pads_the_others)
     batch_pad_row(&b, 0);
     batch_copy_row(&b, 1, &row);
     CHECK(b.valid == 3 && b.bytes == 5);
+    CHECK(batch_count_valid(&b, 0, 1) == 0 && batch_count_valid(&b, 0, 2) == T);
     for (int t = 0; t < T; t++) {
         CHECK(b.ids_BT[t] == 0 && b.labels_BT[t] == LABEL_IGNORED);
         CHECK(b.start_BT[t] == 0 && b.end_BT[t] == T);
