@@ -103,13 +103,13 @@ static const char *describe_class(enum change_class class)
 }
 
 /* A list of changes. */
-struct comparison {
+struct change_list {
     const struct config *config; /* the new one */
     struct text *out;
 };
 
 /* Compares one section's rows; `name` is the section's, for messages. */
-static void compare_rows(const struct comparison *to, const struct config_section *s,
+static void compare_rows(const struct change_list *to, const struct config_section *s,
                          const char *name, const void *old, const void *now)
 {
     struct text key = {0}, a = {0}, b = {0};
@@ -125,7 +125,7 @@ static void compare_rows(const struct comparison *to, const struct config_sectio
     text_release(&key), text_release(&a), text_release(&b);
 }
 
-static void compare_array(const struct comparison *to, const struct config_array *a,
+static void compare_array(const struct change_list *to, const struct config_array *a,
                           const struct config *old)
 {
     const struct config *c = to->config;
@@ -144,7 +144,7 @@ static void compare_array(const struct comparison *to, const struct config_array
 
 void config_compare(const struct config *old, const struct config *c, struct text *out)
 {
-    const struct comparison to = {c, out};
+    const struct change_list to = {c, out};
     for (size_t s = 0; s < NUM_SECTIONS; s++) {
         const struct config_section *section = &config_sections[s];
         compare_rows(&to, section, section->name, (const char *)old + section->offset,
