@@ -293,6 +293,7 @@ static enum status run_microbatches(struct trainer *t, int64_t valid, double *lo
     for (int i = 0; i < num_microbatches; i++) {
         t->microbatches[i] = microbatch_of(t, i);
         t->microbatches[i].scale = (float)loss_scale(t, i, valid);
+        t->microbatches[i].z_loss = (float)t->config->training.z_loss;
     }
     TRY(pipeline_run(&t->pipeline, t->microbatches, &t->step));
     TRY(queue_wait(t->machine.queue));
