@@ -163,11 +163,11 @@ static enum status check_qk_norm(const struct conversion *c, const struct model_
         FAIL(UNSUPPORTED,
              "%s has QK norm (model.qk_norm), which --generation %s does not have: use v0.2 or new",
              c->from, spec->name);
-    if (c->target == CONVERT_GGUF && s->scaling.factor > 0)
+    if ((c->target == CONVERT_GGUF || c->target == CONVERT_DCP) && s->scaling.factor > 0)
         FAIL(UNSUPPORTED,
-             "%s has QK norm (model.qk_norm) and scaled RoPE: llama.cpp's qwen3 would not scale "
-             "RoPE; --rope-factor none writes the model without scaling",
-             c->from);
+             "%s has QK norm (model.qk_norm) and scaled RoPE, but %s's Qwen3 does not scale RoPE; "
+             "--rope-factor none writes the model without scaling",
+             c->from, c->target == CONVERT_GGUF ? "llama.cpp" : "torchtitan");
     return STATUS_OK;
 }
 

@@ -230,7 +230,8 @@ TEST(formats_without_names_for_qk_norm_are_refused)
                  {CONVERT_NXDT, 0, 0, "NxD Training's format has no weights"},
                  {CONVERT_DCP, DCP_FRONTIER, 0, "--generation frontier"},
                  {CONVERT_DCP, DCP_V0_1, 0, "--generation v0.1"},
-                 {CONVERT_GGUF, 0, 8, "would not scale RoPE"}};
+                 {CONVERT_DCP, DCP_V0_2, 8, "torchtitan's Qwen3 does not scale RoPE"},
+                 {CONVERT_GGUF, 0, 8, "llama.cpp's Qwen3 does not scale RoPE"}};
     struct model_shape shape = small_shape();
     struct saved s;
     const char *to = test_path(test_folder(), "to");

@@ -4,7 +4,7 @@
 
     python tests/oracle/gguf_file.py PROGRAM [MORE_TOKENIZERS...]
 
-Converts models that Transformers saved, with tokenizers of six kinds (and those given; a SentencePiece
+Converts models that Transformers saved (Llamas, one Qwen3), with tokenizers of six kinds (and those given; a SentencePiece
 model also as Hugging Face's tokenizer.json), to GGUF files of each type.  Every tensor must have the
 expected bits, q8_0 those of gguf's own quantizer.  In llama.cpp the tokenizer must give the same IDs,
 and the f32 model the same greedy tokens as Transformers with the file's weights.  (In other types
@@ -254,7 +254,8 @@ def main(program, more):
             out = subprocess.run([program, "tokenizer", "show", "--tokenizer", tokenizer, "--json"],
                                  check=True, capture_output=True).stdout
             vocab = json.loads(out)["vocab_size"]
-            model = make(vocab + 3, tied=number % 2 == 1, scaled=number % 3 != 1)
+            model = make(vocab + 3, tied=number % 2 == 1, scaled=number % 3 != 1,
+                         qk_norm=number == 1)
             model.save_pretrained(base)
             name = "tokenizer.json" if tokenizer.endswith(".json") else "tokenizer.model"
             shutil.copy(tokenizer, os.path.join(base, name))
