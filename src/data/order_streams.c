@@ -99,15 +99,16 @@ static enum status stream_order_load(struct order *o, uint64_t stream, const int
              "the data position of stream %llu has token ID %lld; the vocabulary size is %lld",
              (unsigned long long)stream, (long long)ints[4], (long long)at->vocab_size);
     TRY(check_rows(s, stream, ints[0], at));
-    return stream_load(&s->streams[stream], ints);
+    return stream_load(&s->streams[stream], ints, at->sources);
 }
 
-static void stream_order_settings(const struct order *o, struct text *out)
+static void stream_order_settings(const struct order *o, bool all, struct text *out)
 {
     const struct stream_order *s = (const struct stream_order *)o;
     const struct stream_rules *r = &s->rules;
-    text_addf(out, "%llu %d %d %d %.17g", (unsigned long long)r->window, s->data->bos, s->adds_eos,
-              r->overlap, r->validation_share);
+    text_addf(out, "%llu ", (unsigned long long)r->window);
+    if (all) text_addf(out, "%d %d %d ", s->data->bos, s->adds_eos, r->overlap);
+    text_addf(out, "%.17g", r->validation_share);
 }
 
 static int64_t stream_order_memory_bytes(const struct order *o)
@@ -139,6 +140,7 @@ static const struct order_kind stream_order_kind = {
     .save = stream_order_save,
     .load = stream_order_load,
     .settings = stream_order_settings,
+    .reads_on = true,
     .memory_bytes = stream_order_memory_bytes,
 };
 
@@ -189,6 +191,7 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
     s->adds_eos = source_adds_eos(o->tokenizer, o->data->bos, o->data->eos);
     s->rules = (struct stream_rules){
         .sources = setup->sources,
+        .identities = setup->identities,
         .num_sources = setup->num_sources,
         .seed = (uint64_t)(o->data->seed < 0 ? 0 : o->data->seed),
         .window = o->once ? 1 : (uint64_t)o->data->shuffle_window,

@@ -47,8 +47,8 @@ static uint64_t mix_bits(uint64_t x)
 
 static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t position)
 {
-    return r->validation_share > 0 &&
-           rng_uniform(0, RNG_VALIDATION, source, position) < r->validation_share;
+    return r->validation_share > 0 && rng_uniform(0, RNG_VALIDATION, r->identities[source].place,
+                                                  position) < r->validation_share;
 }
 
 /* A scan for documents that the rules let the streams read. */
@@ -124,7 +124,8 @@ enum status stream_can_partition(const struct stream_rules *r, size_t source, ui
 static void shuffle(const struct stream *s, size_t source, struct partition *p)
 {
     const struct stream_rules *r = s->rules;
-    uint64_t step = (s->number * r->num_sources + source) & 0xFFFFFFFFFF;
+    const struct source_identity *id = &r->identities[source];
+    uint64_t step = (s->number * id->count + id->place) & 0xFFFFFFFFFF;
     uint64_t key = mix_bits(p->epoch ^ mix_bits(p->window_begin));
     for (uint64_t i = 0; i < p->count; i++) p->order[i] = (uint32_t)i;
     for (uint64_t i = p->count; i > 1 && !r->once; i--) {
@@ -188,11 +189,14 @@ static size_t choose_source(const struct stream *s)
     double total = 0, at = rng_uniform(r->seed, RNG_SOURCE, s->number, (uint64_t)s->draws);
     for (size_t i = 0; i < r->num_sources; i++) total += r->sources[i].config->weight;
     at *= total;
-    for (size_t i = 0; i + 1 < r->num_sources; i++) {
-        at -= r->sources[i].config->weight;
-        if (at < 0) return i;
+    size_t last = 0;
+    for (size_t i = 0; i < r->num_sources; i++) {
+        double weight = r->sources[i].config->weight;
+        at -= weight;
+        if (weight > 0) last = i;
+        if (at < 0 && weight > 0) break;
     }
-    return r->num_sources - 1;
+    return last;
 }
 
 static enum status read_document(struct stream *s, struct source_tokens *t)
@@ -242,12 +246,26 @@ static enum status draw_document(struct stream *s, struct source_tokens *t)
     return STATUS_OK;
 }
 
+/* Notes that the row has tokens of the current document, from `first` on. */
+static void add_span(const struct stream *s, struct token_row *row, struct token_span span)
+{
+    const struct partition *p = s->source < 0 ? NULL : &s->partitions[s->source];
+    if (!row->spans || !p || p->used < 1 || p->used > p->count) return;
+    const struct source_document *d = &p->window[p->order[p->used - 1]];
+    span.source = (size_t)s->source, span.file = d->file, span.at = d->at;
+    token_spans_add(row->spans, &span);
+}
+
 enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row)
 {
     int n = 0, need = row->need;
     memset(row->begins, 0, (size_t)need);
+    if (row->spans) row->spans->count = 0;
     if (s->needs_reread) TRY(read_document(s, t));
-    if (s->rules->overlap && s->carry >= 0) row->ids[n++] = (int32_t)s->carry;
+    if (s->rules->overlap && s->carry >= 0) {
+        add_span(s, row, (struct token_span){.count = 1, .first = (uint64_t)s->offset - 1});
+        row->ids[n++] = (int32_t)s->carry;
+    }
     while (n < need) {
         if ((size_t)s->offset >= s->tokens.count) {
             TRY(draw_document(s, t));
@@ -257,6 +275,9 @@ enum status stream_row(struct stream *s, struct source_tokens *t, struct token_r
         size_t left = s->tokens.count - (size_t)s->offset, room = (size_t)(need - n);
         size_t count = left < room ? left : room;
         memcpy(row->ids + n, s->tokens.ids + s->offset, count * sizeof *row->ids);
+        add_span(
+            s, row,
+            (struct token_span){.begin = n, .count = (int)count, .first = (uint64_t)s->offset});
         n += (int)count;
         s->offset += (int64_t)count;
     }
@@ -278,29 +299,44 @@ void stream_save(const struct stream *s, int64_t *ints)
     }
 }
 
-enum status stream_load(struct stream *s, const int64_t *ints)
+static enum status fail_damaged(const struct stream *s)
+{
+    FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)s->number);
+}
+
+/* The position in one source, from its saved integers. */
+static bool load_partition(struct partition *p, const struct source *source, const int64_t *ints)
+{
+    if (ints[0] < 0 || ints[1] < 0 || ints[2] < 0) return false;
+    p->epoch = (uint64_t)ints[0], p->window_begin = (uint64_t)ints[1];
+    p->used = (uint64_t)ints[2];
+    p->loaded = false;
+    if (source->is_changed && p->window_begin < p->range.position)
+        p->window_begin = p->range.position;
+    return p->window_begin >= p->range.position;
+}
+
+enum status stream_load(struct stream *s, const int64_t *ints, const struct stream_sources *from)
 {
     const struct stream_rules *r = s->rules;
-    bool good = true;
-    for (size_t i = 0; i < STREAM_INTS + PARTITION_INTS * r->num_sources; i++)
-        good &= ints[i] >= (i == 2 || i == 4 ? -1 : 0);
-    s->rows = ints[0], s->draws = ints[1], s->source = ints[2];
-    s->offset = ints[3], s->carry = ints[4];
-    good &= s->source < (int64_t)r->num_sources && (s->source >= 0 || !s->draws);
-    for (size_t i = 0; i < r->num_sources; i++) {
-        const int64_t *partition = ints + STREAM_INTS + PARTITION_INTS * i;
-        struct partition *p = &s->partitions[i];
-        p->epoch = (uint64_t)partition[0], p->window_begin = (uint64_t)partition[1];
-        p->used = (uint64_t)partition[2];
-        p->loaded = false;
-        if (r->sources[i].is_changed && p->window_begin < p->range.position)
-            p->window_begin = p->range.position;
-        good &= p->window_begin >= p->range.position;
+    int64_t num_saved = (int64_t)(from ? from->num_saved : r->num_sources);
+    int64_t reads = ints[2]; /* the saved source of the document that it is in */
+    bool good = ints[0] >= 0 && ints[1] >= 0 && ints[3] >= 0 && ints[4] >= -1;
+    good &= reads >= -1 && reads < num_saved;
+    s->rows = ints[0], s->draws = ints[1], s->source = -1;
+    s->offset = ints[3], s->carry = r->overlap ? ints[4] : -1;
+    for (size_t i = 0; i < r->num_sources && good; i++) {
+        size_t saved = from ? from->saved[i] : i;
+        if (saved == SIZE_MAX) continue;
+        const int64_t *own = ints + STREAM_INTS + PARTITION_INTS * saved;
+        good &= load_partition(&s->partitions[i], &r->sources[i], own);
+        if ((int64_t)saved == reads) s->source = (int64_t)i;
     }
-    if (!good)
-        FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)s->number);
+    if (!good) return fail_damaged(s);
     s->tokens.count = 0;
+    if (from && from->drops_documents) s->source = s->carry = -1;
+    if (s->source < 0) s->offset = 0;
     /* `used` is 0 at the end of a single pass */
-    s->needs_reread = s->draws > 0 && s->partitions[s->source].used > 0;
+    s->needs_reread = s->source >= 0 && s->draws > 0 && s->partitions[s->source].used > 0;
     return STATUS_OK;
 }

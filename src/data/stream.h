@@ -6,11 +6,13 @@
  *          order within a window is a function of (seed, stream, source, epoch, window); after
  *          the last window the next epoch begins.
  * Resume   The integers of stream_save are the whole state: a restored stream finds its windows
- *          again and re-reads the document it was in. */
+ *          again and re-reads the document it was in.  Weights, row length and the set of sources
+ *          may differ then: each source continues where it was. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "data/source.h"
+#include "data/token_spans.h"
 
 /* The documents of one source that belong to one stream. */
 struct partition {
@@ -26,8 +28,15 @@ struct partition {
     uint64_t empty_epochs; /* since a document had tokens */
 };
 
+/* The numbers by which random numbers know a source: those of when the run began to read it, so
+ * that they stay as other sources come and go. */
+struct source_identity {
+    uint64_t place, count; /* of the sources then; one that came later: a hash of its name, and 1 */
+};
+
 struct stream_rules {
     const struct source *sources;
+    const struct source_identity *identities; /* of the sources; borrowed */
     size_t num_sources;
     uint64_t seed, num_streams;
     uint64_t window;         /* documents */
@@ -64,8 +73,9 @@ enum { TOKEN_BEGINS = 1, TOKEN_SKIPPED = 2 };
 struct token_row {
     int need;
     int32_t *ids;
-    unsigned char *begins; /* 0, TOKEN_BEGINS or TOKEN_SKIPPED of each token, or both */
-    int filled;            /* result: less than `need` only at the end of a single pass */
+    unsigned char *begins;     /* 0, TOKEN_BEGINS or TOKEN_SKIPPED of each token, or both */
+    int filled;                /* result: less than `need` only at the end of a single pass */
+    struct token_spans *spans; /* result: where the tokens come from; NULL: not wanted */
 };
 /* Reads the next row.  DATA: a damaged file, or a partition with empty documents only.  RECORD: a
  * bad record, unless t->bad is set: then the stream passes over it as over an empty document, and
@@ -74,5 +84,12 @@ enum status stream_row(struct stream *s, struct source_tokens *t, struct token_r
 
 /* The cursor: STREAM_INTS + PARTITION_INTS * sources integers. */
 void stream_save(const struct stream *s, int64_t *ints);
-/* DATA: stream_save cannot have written these. */
-enum status stream_load(struct stream *s, const int64_t *ints);
+/* How the sources of a saved position became those of the stream. */
+struct stream_sources {
+    const size_t *saved; /* place of each source among the saved ones; SIZE_MAX: it is new */
+    size_t num_saved;
+    bool drops_documents; /* the documents being read have other tokens now: leave out the rest */
+};
+/* `ints` are those of the saved sources; from NULL: they are the same.  DATA: stream_save cannot
+ * have written these. */
+enum status stream_load(struct stream *s, const int64_t *ints, const struct stream_sources *from);

@@ -10,6 +10,7 @@ enum { MOST_SOURCES = 4 };
 struct bench {
     struct source_config configs[MOST_SOURCES];
     struct source sources[MOST_SOURCES];
+    struct source_identity identities[MOST_SOURCES];
     struct stream_rules rules;
     struct tokenizer *tokenizer;
     struct source_tokens tokens;
@@ -18,6 +19,7 @@ struct bench {
 static void bench_init(struct bench *b, uint64_t num_streams, uint64_t window)
 {
     *b = (struct bench){.rules = {.sources = b->sources,
+                                  .identities = b->identities,
                                   .seed = 5,
                                   .num_streams = num_streams,
                                   .window = window,
@@ -29,6 +31,7 @@ static void bench_add(struct bench *b, const char *path, double weight)
     size_t i = b->rules.num_sources++;
     b->configs[i] = (struct source_config){.path = path, .column = "text", .weight = weight};
     CHECK_STATUS(OK, source_open(&b->sources[i], &b->configs[i]));
+    for (size_t k = 0; k <= i; k++) b->identities[k] = (struct source_identity){k, i + 1};
 }
 
 /* Documents of 1 to 5 IDs; document d counts up from 1000 * (first + d). */
@@ -343,22 +346,22 @@ TEST(stream_load_rejects_integers_that_stream_save_cannot_write)
     bench_add_documents(&b, 0, 20, 1);
     stream_init(&s, &b.rules, 1);
     stream_save(&s, good);
-    CHECK_STATUS(OK, stream_load(&s, good));
+    CHECK_STATUS(OK, stream_load(&s, good, NULL));
     CHECK_STATUS(OK, read_row(&s, &b.tokens, 9, ids, begins, &filled));
     stream_save(&s, good);
     static const struct {
         int at;
         int64_t value;
-    } cases[] = {{0, -1}, {1, -1}, {2, -1}, {2, 1}, {3, -1},
+    } cases[] = {{0, -1}, {1, -1}, {2, -2}, {2, 1}, {3, -1},
                  {4, -2}, {5, -1}, {6, -1}, {6, 9}, {7, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memcpy(bad, good, sizeof bad);
         bad[cases[i].at] = cases[i].value;
-        CHECK_STATUS(DATA, stream_load(&s, bad));
+        CHECK_STATUS(DATA, stream_load(&s, bad, NULL));
         CHECK_MESSAGE("the data position of stream 1 is damaged");
     }
     good[7] = 5; /* of a window of 4 */
-    CHECK_STATUS(OK, stream_load(&s, good));
+    CHECK_STATUS(OK, stream_load(&s, good, NULL));
     CHECK_STATUS(DATA, read_row(&s, &b.tokens, 9, ids, begins, &filled));
     CHECK_MESSAGE("the data position points outside its shuffle window");
     stream_release(&s);
