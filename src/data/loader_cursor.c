@@ -332,8 +332,7 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     enum status st = load_sources(l, cursor, (uint64_t)next, matches);
     free(matches);
     TRY(st);
-    if (json_get(cursor, "position"))
-        TRY(json_get_int(cursor, "position", 0, next, &position));
+    if (json_get(cursor, "position")) TRY(json_get_int(cursor, "position", 0, next, &position));
     TRY(row_ranges_read(&l->untrained, json_get(cursor, "untrained")));
     l->first_row = (uint64_t)next;
     l->first_position = l->step_begin = l->next = l->next_read = (uint64_t)position;
