@@ -14,6 +14,7 @@ struct oracle {
     int B, T, num_batches;
     int32_t *ids, *labels; /* of all batches */
     float *weights;        /* NULL: 1 */
+    float z_loss;
 };
 
 static int whole(const struct json *root, const char *key)
@@ -69,7 +70,9 @@ static void oracle_read(struct oracle *o, const char *name)
                                     .F = whole(r, "hidden"),
                                     .rope_theta = real(r, "theta"),
                                     .norm_eps = real(r, "eps"),
+                                    .qk_norm = json_true(json_get(r, "qk_norm")),
                                     .tied = json_true(json_get(r, "tied"))};
+    if (json_get(r, "z_loss")) o->z_loss = (float)real(r, "z_loss");
     if (scaling)
         o->shape.scaling = (struct rope_scaling){real(scaling, "factor"), real(scaling, "low"),
                                                  real(scaling, "high"), whole(scaling, "original")};
@@ -125,6 +128,7 @@ static void batch_of(const struct oracle *o, struct rig *r, int which)
     for (size_t i = 0; i < N; i++)
         r->valid += weights ? weights[i] > 0 : r->labels[i] != LABEL_IGNORED;
     r->b.scale = (float)(1 / r->valid);
+    r->b.z_loss = o->z_loss;
     r->b.causal = json_true(json_get(o->root, "causal"));
 }
 
@@ -245,7 +249,8 @@ static void check(const char *name, const struct ops *ops)
 
 TEST(the_reference_follows_pytorch)
 {
-    static const char *const names[] = {"mha", "gqa", "tied", "scaled", "masked", "diffusion"};
+    static const char *const names[] = {"mha",    "gqa",       "tied",    "scaled",
+                                        "masked", "diffusion", "qk_norm", "z_loss"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check(names[i], &ops_cpu_reference);
 }
 
@@ -255,3 +260,5 @@ CPU_ISAS_TEST(tied_llama_follows_pytorch) { check("tied", rig_fast()); }
 CPU_ISAS_TEST(llama_with_scaled_rope_follows_pytorch) { check("scaled", rig_fast()); }
 CPU_ISAS_TEST(bidirectional_llama_follows_pytorch) { check("masked", rig_fast()); }
 CPU_ISAS_TEST(diffusion_llama_follows_pytorch) { check("diffusion", rig_fast()); }
+CPU_ISAS_TEST(qwen3_follows_pytorch) { check("qk_norm", rig_fast()); }
+CPU_ISAS_TEST(qwen3_with_z_loss_follows_pytorch) { check("z_loss", rig_fast()); }
