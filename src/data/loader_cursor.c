@@ -91,7 +91,7 @@ static enum status check_settings(const struct loader *l, const struct json *cur
     if (sum != settings_fingerprint(l))
         FAIL(CONFIG,
              "the data position was saved with different data settings (order, seed, seq_len, "
-             "shuffle_window, bos, eos, row_overlap, validation_share; split, blend, "
+             "shuffle_window, bos, eos, row_overlap, packing, validation_share; split, blend, "
              "samples; tokenizer, objective); " OR_RESTART);
     return STATUS_OK;
 }

@@ -15,6 +15,7 @@ struct stream_order {
     struct stream_rules rules;
     struct stream *streams;
     const struct data_config *data;
+    int64_t row_tokens;
     bool adds_eos;
     uint64_t num_readers;
 };
@@ -68,7 +69,7 @@ static enum status stream_order_row(struct order *o, uint64_t number, struct sou
     uint64_t index = number / all->rules.num_streams; /* among the stream's rows */
     do {
         TRY(stream_row(s, t, row));
-    } while (row->filled == row->need && (uint64_t)s->rows <= index);
+    } while (!s->ended && (uint64_t)s->rows <= index);
     if ((uint64_t)s->rows <= index) row->filled = 0;
     return STATUS_OK;
 }
@@ -108,6 +109,7 @@ static void stream_order_settings(const struct order *o, struct text *out)
     const struct stream_rules *r = &s->rules;
     text_addf(out, "%llu %d %d %d %.17g", (unsigned long long)r->window, s->data->bos, s->adds_eos,
               r->overlap, r->validation_share);
+    if (r->best_fit) text_adds(out, " best_fit");
 }
 
 static int64_t stream_order_memory_bytes(const struct order *o)
@@ -128,6 +130,7 @@ static int64_t stream_order_memory_bytes(const struct order *o)
         /* the window keeps documents as found; a table also decodes one row of counts */
         if (copies) stream += (int64_t)r->window * mean + UNPACKING + (rows ? mean / 4 : 0);
     }
+    if (r->best_fit) stream += packing_memory_bytes(all->row_tokens);
     uint64_t own = r->once ? 1 : (r->num_streams + all->num_readers - 1) / all->num_readers;
     return (int64_t)own * (stream + longest) + (int64_t)(r->num_streams * o->cursor_ints) * 8;
 }
@@ -186,6 +189,7 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
     *out = &s->order;
     s->order.kind = &stream_order_kind;
     s->data = o->data;
+    s->row_tokens = o->seq_len + !setup->masked;
     s->adds_eos = source_adds_eos(o->tokenizer, o->data->bos, o->data->eos);
     s->rules = (struct stream_rules){
         .sources = setup->sources,
@@ -196,6 +200,7 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
         .held_out = o->validation,
         .once = o->once,
         .overlap = o->data->row_overlap && !setup->masked,
+        .best_fit = o->data->packing == PACKING_best_fit && !o->once,
     };
     uint64_t count;
     TRY(choose_num_streams(s, &count));

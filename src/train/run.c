@@ -31,6 +31,7 @@ static const struct comm *world(const struct training_run *r)
 struct interval {
     double begin_s, data_seconds;
     int64_t steps, tokens, skipped;
+    int64_t padding; /* of this rank's rows */
 };
 
 /* Adds to a failure of this rank at which step, and doing what, it occurred. */
@@ -259,8 +260,11 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
         .skipped = i->skipped,
         .seconds = clock_monotonic_s() - i->begin_s,
         .data_seconds = i->data_seconds,
+        .padding = i->padding,
     };
     activity_enter(ACTIVITY_reporting);
+    if (r->config->data.packing == PACKING_best_fit)
+        TRY(comm_all_reduce_int64(&t->machine.groups.of[GROUP_data], REDUCE_SUM, &m.padding, 1));
     TRY(memory_most_used(t->machine.queue, world(r), &m.memory_bytes));
     if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));
@@ -401,6 +405,7 @@ static enum status run_steps(struct training_run *r)
         skipped_records_list(&r->skipped, r->loader, done);
         interval.steps++;
         interval.tokens += t->step_rows * t->batch.T;
+        interval.padding += t->batch.padding;
         interval.data_seconds += s.data_seconds;
         interval.skipped += s.skipped;
         bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);

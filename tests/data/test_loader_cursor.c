@@ -35,7 +35,7 @@ TEST(loader_rejects_a_cursor_of_other_data_or_settings)
     struct text cursor = {0};
     const char *folder = test_folder(), *settings = "saved with different data settings";
     rig_text(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
-    for (int k = 0; k < 12; k++) {
+    for (int k = 0; k < 13; k++) {
         struct rig r;
         const char *why = settings;
         start_cursor(&r, folder, &cursor);
@@ -52,6 +52,7 @@ TEST(loader_rejects_a_cursor_of_other_data_or_settings)
             rig_add(&r, test_path(folder, "*.jsonl"), 1);
             why = "the checkpoint was written with 1 sources; configured: 2";
             break;
+        case 12: r.data.packing = PACKING_best_fit; break;
         case 9: r.tokenizer->eos = r.tokenizer->bos; break;
         case 10:
             r.sources[0].weight = 2, why = "the checkpoint was written with another column, weight";

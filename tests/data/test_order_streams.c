@@ -108,6 +108,25 @@ TEST(order_streams_counts_memory_for_own_streams_only)
     rig_release(&r);
 }
 
+TEST(order_streams_counts_the_memory_of_packed_groups)
+{
+    enum { STREAMS = 4, ROW = 6 };
+    struct rig r;
+    struct source source;
+    struct source_tokens tokens;
+    int64_t bytes[2];
+    open_ids(&r, &source, &tokens);
+    for (int i = 0; i < 2; i++) {
+        r.data.packing = i ? PACKING_best_fit : PACKING_concatenate;
+        struct order *o = open_order(&r, &source, &tokens);
+        bytes[i] = o->kind->memory_bytes(o);
+        o->kind->close(o);
+    }
+    CHECK(bytes[1] == bytes[0] + STREAMS * PACKING_MOST_ROWS * ROW * 4);
+    source_close(&source);
+    rig_release(&r);
+}
+
 /* As in torchtitan.  With both, a token would occur twice between documents. */
 TEST(a_token_that_is_bos_and_eos_only_begins_documents)
 {
