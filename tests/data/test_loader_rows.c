@@ -165,3 +165,25 @@ TEST(packed_rows_predict_within_documents_and_end_with_padding)
         rig_release(&r);
     }
 }
+
+/* 99 documents of a row and one of a token, which no other can be packed with. */
+TEST(a_packed_row_of_one_token_does_not_end_the_run)
+{
+    enum { T = 8, ROWS = 300, DOCUMENTS = 100 };
+    struct rig r;
+    int lengths[DOCUMENTS], num_empty = 0;
+    const char *folder = test_folder();
+    for (int d = 0; d < DOCUMENTS; d++) lengths[d] = d == 50 ? 1 : T + 1;
+    rig_init(&r, NULL, T);
+    r.data.streams = 1;
+    r.data.packing = PACKING_best_fit;
+    rig_tokens(folder, "t", lengths, DOCUMENTS, 0);
+    rig_add(&r, test_path(folder, "t"), 1);
+    struct rows rows = rows_of(&r, 4, ROWS);
+    for (int64_t i = 0; i < rows.count * T; i++)
+        num_empty += i % T == 0 && rows.labels[i] == LABEL_IGNORED;
+    CHECK(rows.count == ROWS && num_empty > 0 && rows.padding == (T - 1) * num_empty);
+    CHECK(rows.valid == T * (ROWS - num_empty));
+    rows_release(&rows);
+    rig_release(&r);
+}
