@@ -90,7 +90,7 @@ static void print_ramp(const struct config *c, const struct mesh *mesh)
     if (!r.increment) return;
     batch_ramp_describe(&r, &t);
     printf("batch ramp: %s; step %lld is the first full one\n", t.data,
-           (long long)batch_ramp_steps_to(&r, batch_ramp_full(&r)) + 1);
+           (long long)batch_ramp_steps_to(&r, 0, batch_ramp_full(&r)) + 1);
     text_release(&t);
 }
 

@@ -14,11 +14,13 @@
 
 enum { MAX_LISTED = 20, REPORT_SECONDS = 10 };
 
-struct scan_report {
-    double begin_s, reported_s;
-};
+struct scan_report deep_check_begin_report(void)
+{
+    double now = clock_monotonic_s();
+    return (struct scan_report){.begin_s = now, .reported_s = now};
+}
 
-static void report_progress(void *context, const struct source_scan *s)
+void deep_check_report(void *context, const struct source_scan *s)
 {
     struct scan_report *r = context;
     double now = clock_monotonic_s();
@@ -84,11 +86,11 @@ static void list_record(struct line_counter *c, const struct bad_record *r)
 static enum status scan_source(struct deep_check *d, const struct preflight *p,
                                const struct source *source)
 {
-    struct scan_report report = {.begin_s = clock_monotonic_s(), .reported_s = clock_monotonic_s()};
+    struct scan_report report = deep_check_begin_report();
     struct source_scan s = {.source = source,
                             .tokenizer = p->tokenizer,
                             .vocab_size = p->shape.V,
-                            .progress = report_progress,
+                            .progress = deep_check_report,
                             .context = &report};
     struct line_counter lines = {.fd = -1};
     enum status st = STATUS_OK;

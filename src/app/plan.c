@@ -69,7 +69,7 @@ struct ramp_phase {
 static struct ramp_phase find_ramp_phase(const struct planning *p)
 {
     const struct batch_ramp *r = &p->ramp;
-    struct ramp_phase phase = {.steps = batch_ramp_steps_to(r, batch_ramp_full(r))};
+    struct ramp_phase phase = {.steps = batch_ramp_steps_to(r, 0, batch_ramp_full(r))};
     if (phase.steps > p->config->training.steps) phase.steps = p->config->training.steps;
     phase.rows = batch_ramp_advance(r, 0, phase.steps);
     double row_s = (p->estimate.step_s - p->ramp_step_s) / (double)(r->global - r->start);

@@ -163,6 +163,13 @@ const struct json *json_first(const struct json *v)
 }
 const struct json *json_next(const struct json *v) { return from_cjson(to_cjson(v)->next); }
 
+const struct json *json_item(const struct json *array, size_t index)
+{
+    const struct json *item = json_first(array);
+    for (; item && index; index--) item = json_next(item);
+    return item;
+}
+
 size_t json_count(const struct json *v)
 {
     size_t n = 0;

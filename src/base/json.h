@@ -34,6 +34,7 @@ bool json_is_null(const struct json *v);
 const struct json *json_get(const struct json *object, const char *key); /* NULL: absent */
 const struct json *json_first(const struct json *object_or_array);       /* then json_next */
 const struct json *json_next(const struct json *v);
+const struct json *json_item(const struct json *array, size_t index); /* NULL: it has fewer */
 size_t json_count(const struct json *object_or_array);
 const char *json_key(const struct json *v);                  /* of an object's member */
 const char *json_string(const struct json *v);               /* BUG unless a string */

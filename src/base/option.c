@@ -26,6 +26,12 @@ static void write_words(struct text *out, const char *list)
     }
 }
 
+/* Arrays of numbers. */
+static bool has_numbers(enum option_kind kind)
+{
+    return kind == OPTION_INTS || kind == OPTION_REALS || kind == OPTION_RANGES;
+}
+
 void option_allowed(const struct option *o, struct text *out)
 {
     static const char *const kinds[] = {[OPTION_INT] = "a whole number",
@@ -35,8 +41,10 @@ void option_allowed(const struct option *o, struct text *out)
                                         [OPTION_TEXT] = "a string",
                                         [OPTION_WORD] = "",
                                         [OPTION_LIST] = "an array of strings",
-                                        [OPTION_INTS] = "an array of whole numbers"};
-    bool has_bounds = o->kind == OPTION_INT || o->kind == OPTION_REAL || o->kind == OPTION_INTS;
+                                        [OPTION_INTS] = "an array of whole numbers",
+                                        [OPTION_REALS] = "an array of numbers",
+                                        [OPTION_RANGES] = "an array of ranges [first, last]"};
+    bool has_bounds = o->kind == OPTION_INT || o->kind == OPTION_REAL || has_numbers(o->kind);
     text_adds(out, kinds[o->kind]);
     if (o->kind == OPTION_WORD) write_words(out, o->unit);
     if (!has_bounds) return;
@@ -96,19 +104,64 @@ static enum status set_number(const struct option *o, void *field, const struct 
     return STATUS_OK;
 }
 
+static bool is_within(const struct option *o, const struct toml *v)
+{
+    return v && v->kind == TOML_INTEGER && (double)v->integer >= o->least &&
+           (double)v->integer <= o->most;
+}
+
 static enum status set_ints(const struct option *o, void *field, const struct toml *v)
 {
     option_INTS ints = {0};
     if (v->kind != TOML_ARRAY) return fail_expected(o);
-    for (const struct toml *item = v->first; item; item = item->next) {
-        double x = (double)item->integer;
-        if (item->kind != TOML_INTEGER || x < o->least || x > o->most) return fail_expected(o);
-    }
+    for (const struct toml *item = v->first; item; item = item->next)
+        if (!is_within(o, item)) return fail_expected(o);
     ints.items = heap(v->count * sizeof *ints.items);
     for (const struct toml *item = v->first; item; item = item->next)
         ints.items[ints.count++] = item->integer;
     free(((option_INTS *)field)->items);
     *(option_INTS *)field = ints;
+    return STATUS_OK;
+}
+
+static enum status set_reals(const struct option *o, void *field, const struct toml *v)
+{
+    option_REALS reals = {0};
+    if (v->kind != TOML_ARRAY) return fail_expected(o);
+    reals.items = heap(v->count * sizeof *reals.items);
+    for (const struct toml *item = v->first; item; item = item->next) {
+        double x = item->kind == TOML_INTEGER ? (double)item->integer : item->real;
+        bool is_number = item->kind == TOML_INTEGER || item->kind == TOML_FLOAT;
+        if (!is_number || !(x >= o->least && x <= o->most)) {
+            free(reals.items);
+            return fail_expected(o);
+        }
+        reals.items[reals.count++] = x;
+    }
+    free(((option_REALS *)field)->items);
+    *(option_REALS *)field = reals;
+    return STATUS_OK;
+}
+
+/* A whole number alone is the range of that number. */
+static enum status set_ranges(const struct option *o, void *field, const struct toml *v)
+{
+    option_RANGES ranges = {0};
+    if (v->kind != TOML_ARRAY) return fail_expected(o);
+    ranges.items = heap(v->count * sizeof *ranges.items);
+    for (const struct toml *item = v->first; item; item = item->next) {
+        const struct toml *first = item->kind == TOML_ARRAY ? item->first : item;
+        const struct toml *last = item->kind == TOML_ARRAY && first ? first->next : first;
+        bool is_pair = item->kind != TOML_ARRAY || item->count == 2;
+        if (!is_pair || !is_within(o, first) || !is_within(o, last) ||
+            last->integer < first->integer) {
+            free(ranges.items);
+            return fail_expected(o);
+        }
+        ranges.items[ranges.count++] = (struct option_range){first->integer, last->integer};
+    }
+    free(((option_RANGES *)field)->items);
+    *(option_RANGES *)field = ranges;
     return STATUS_OK;
 }
 
@@ -176,6 +229,8 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
         return STATUS_OK;
     case OPTION_LIST: return set_list(o, field, v);
     case OPTION_INTS: return set_ints(o, field, v);
+    case OPTION_REALS: return set_reals(o, field, v);
+    case OPTION_RANGES: return set_ranges(o, field, v);
     }
     BUG("unknown kind of option");
 }
@@ -183,8 +238,8 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
 /* Turns a bare word into TOML of the option's type. */
 static void text_to_toml(const struct option *o, const char *text, struct text *toml)
 {
-    bool ints = o->kind == OPTION_INTS;
-    bool list = (o->kind == OPTION_LIST || ints) && text[0] != '[';
+    bool numbers = has_numbers(o->kind);
+    bool list = (o->kind == OPTION_LIST || numbers) && text[0] != '[';
     bool string = o->kind == OPTION_TEXT || o->kind == OPTION_WORD ||
                   (o->kind == OPTION_AUTO && !strcmp(text, "auto"));
     bool quoted = text[0] == '"' || text[0] == '\'';
@@ -197,7 +252,7 @@ static void text_to_toml(const struct option *o, const char *text, struct text *
     for (const char *at = text; list && *at;) { /* a,b,c */
         size_t len = strcspn(at, ",");
         char *item = heap_string(at, len);
-        if (ints)
+        if (numbers)
             text_adds(toml, item);
         else
             option_quote(toml, item);
@@ -223,13 +278,33 @@ enum status option_set_text(const struct option *o, void *into, const char *text
 void option_release(const struct option *o, void *from)
 {
     void *field = (char *)from + o->offset;
-    if (o->kind == OPTION_LIST) {
-        free(((option_LIST *)field)->items);
-        *(option_LIST *)field = (option_LIST){0};
-    } else if (o->kind == OPTION_INTS) {
-        free(((option_INTS *)field)->items);
-        *(option_INTS *)field = (option_INTS){0};
+    switch (o->kind) {
+    case OPTION_LIST:
+        free(((option_LIST *)field)->items), *(option_LIST *)field = (option_LIST){0};
+        break;
+    case OPTION_INTS:
+        free(((option_INTS *)field)->items), *(option_INTS *)field = (option_INTS){0};
+        break;
+    case OPTION_REALS:
+        free(((option_REALS *)field)->items), *(option_REALS *)field = (option_REALS){0};
+        break;
+    case OPTION_RANGES:
+        free(((option_RANGES *)field)->items), *(option_RANGES *)field = (option_RANGES){0};
+        break;
+    case OPTION_INT:
+    case OPTION_REAL:
+    case OPTION_BOOL:
+    case OPTION_AUTO:
+    case OPTION_TEXT:
+    case OPTION_WORD: break;
     }
+}
+
+bool option_ranges_contain(const struct option_ranges *r, int64_t number)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->items[i].first <= number && number <= r->items[i].last) return true;
+    return false;
 }
 
 void option_quote(struct text *out, const char *string)
@@ -259,6 +334,38 @@ static void write_real(struct text *out, double x)
     if (isfinite(x) && !strpbrk(digits, ".e")) text_adds(out, ".0");
 }
 
+/* The i-th item of an array; false: it has fewer. */
+static bool write_item(const struct option *o, const void *field, size_t i, struct text *out)
+{
+    const option_LIST *list = field;
+    const option_INTS *ints = field;
+    const option_REALS *reals = field;
+    const option_RANGES *ranges = field;
+    const char *comma = i ? ", " : "";
+    switch (o->kind) {
+    case OPTION_LIST:
+        if (i >= list->count) return false;
+        text_adds(out, comma);
+        option_quote(out, list->items[i]);
+        return true;
+    case OPTION_INTS:
+        if (i >= ints->count) return false;
+        text_addf(out, "%s%lld", comma, (long long)ints->items[i]);
+        return true;
+    case OPTION_REALS:
+        if (i >= reals->count) return false;
+        text_adds(out, comma);
+        write_real(out, reals->items[i]);
+        return true;
+    case OPTION_RANGES:
+        if (i >= ranges->count) return false;
+        text_addf(out, "%s[%lld, %lld]", comma, (long long)ranges->items[i].first,
+                  (long long)ranges->items[i].last);
+        return true;
+    default: BUG("not an array");
+    }
+}
+
 void option_write(const struct option *o, const void *from, struct text *out)
 {
     const void *field = (const char *)from + o->offset;
@@ -273,24 +380,14 @@ void option_write(const struct option *o, const void *from, struct text *out)
     }
     case OPTION_TEXT: option_quote(out, *(const option_TEXT *)field); return;
     case OPTION_WORD: quote_word(out, o->unit, *(const option_WORD *)field); return;
-    case OPTION_LIST: {
-        const option_LIST *list = field;
+    case OPTION_LIST:
+    case OPTION_INTS:
+    case OPTION_REALS:
+    case OPTION_RANGES:
         text_adds(out, "[");
-        for (size_t i = 0; i < list->count; i++) {
-            text_adds(out, i ? ", " : "");
-            option_quote(out, list->items[i]);
-        }
+        for (size_t i = 0; write_item(o, field, i, out); i++) continue;
         text_adds(out, "]");
         return;
-    }
-    case OPTION_INTS: {
-        const option_INTS *ints = field;
-        text_adds(out, "[");
-        for (size_t i = 0; i < ints->count; i++)
-            text_addf(out, "%s%lld", i ? ", " : "", (long long)ints->items[i]);
-        text_adds(out, "]");
-        return;
-    }
     }
     BUG("unknown kind of option");
 }

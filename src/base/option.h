@@ -31,6 +31,8 @@ enum option_kind {
     OPTION_ENUM = OPTION_WORD, /* the same, as an enum declared from the row */
     OPTION_LIST,               /* array of strings */
     OPTION_INTS,               /* array of whole numbers */
+    OPTION_REALS,              /* array of numbers */
+    OPTION_RANGES,             /* array of [first, last], both included */
 };
 
 enum option_auto { AUTO = -1, NO, YES };
@@ -45,6 +47,19 @@ struct option_ints {
     size_t count;
 };
 
+struct option_reals {
+    double *items;
+    size_t count;
+};
+
+struct option_range {
+    int64_t first, last;
+};
+struct option_ranges {
+    struct option_range *items; /* in the user's order */
+    size_t count;
+};
+
 typedef int64_t option_INT;
 typedef double option_REAL;
 typedef bool option_BOOL;
@@ -53,6 +68,8 @@ typedef const char *option_TEXT;
 typedef int option_WORD;
 typedef struct option_list option_LIST;
 typedef struct option_ints option_INTS;
+typedef struct option_reals option_REALS;
+typedef struct option_ranges option_RANGES;
 
 #define OPT_FIELD(kind, name, preset, least, most, unit, help) OPT_TYPE_##kind(unit) name;
 #define OPT_TYPE_INT(unit)                                     option_INT
@@ -64,6 +81,8 @@ typedef struct option_ints option_INTS;
 #define OPT_TYPE_ENUM(unit)                                    enum OPT_TAG unit
 #define OPT_TYPE_LIST(unit)                                    option_LIST
 #define OPT_TYPE_INTS(unit)                                    option_INTS
+#define OPT_TYPE_REALS(unit)                                   option_REALS
+#define OPT_TYPE_RANGES(unit)                                  option_RANGES
 
 /* Expands the ENUM rows of a table, before its struct: (tag, PREFIX, a, b) becomes
  * enum tag { PREFIX_a, PREFIX_b } and const char *tag_word(enum tag). */
@@ -76,6 +95,8 @@ typedef struct option_ints option_INTS;
 #define OPT_ENUM_WORD(unit)
 #define OPT_ENUM_LIST(unit)
 #define OPT_ENUM_INTS(unit)
+#define OPT_ENUM_REALS(unit)
+#define OPT_ENUM_RANGES(unit)
 #define OPT_ENUM_ENUM(unit) OPT_DECLARE unit
 #define OPT_DECLARE(tag, prefix, ...)                                                              \
     enum tag { OPT_EACH(OPT_CONSTANT, prefix, __VA_ARGS__) };                                      \
@@ -119,30 +140,34 @@ struct option {
 #define OPT_ROW(type, kind, name, preset, least, most, unit, help)                                 \
     {#name, OPTION_##kind, offsetof(type, name),  OPT_TEXT_##kind(preset),                         \
      least, most,          OPT_UNIT_##kind(unit), help},
-#define OPT_TEXT_INT(x)  #x
-#define OPT_TEXT_REAL(x) #x
-#define OPT_TEXT_BOOL(x) ((x) ? "true" : "false")
-#define OPT_TEXT_AUTO(x) x
-#define OPT_TEXT_TEXT(x) x
-#define OPT_TEXT_WORD(x) x
-#define OPT_TEXT_ENUM(x) x
-#define OPT_TEXT_LIST(x) x
-#define OPT_TEXT_INTS(x) x
-#define OPT_UNIT_INT(x)  x
-#define OPT_UNIT_REAL(x) x
-#define OPT_UNIT_BOOL(x) x
-#define OPT_UNIT_AUTO(x) x
-#define OPT_UNIT_TEXT(x) x
-#define OPT_UNIT_WORD(x) x
-#define OPT_UNIT_ENUM(x) OPT_WORDS x
-#define OPT_UNIT_LIST(x) x
-#define OPT_UNIT_INTS(x) x
+#define OPT_TEXT_INT(x)    #x
+#define OPT_TEXT_REAL(x)   #x
+#define OPT_TEXT_BOOL(x)   ((x) ? "true" : "false")
+#define OPT_TEXT_AUTO(x)   x
+#define OPT_TEXT_TEXT(x)   x
+#define OPT_TEXT_WORD(x)   x
+#define OPT_TEXT_ENUM(x)   x
+#define OPT_TEXT_LIST(x)   x
+#define OPT_TEXT_INTS(x)   x
+#define OPT_TEXT_REALS(x)  x
+#define OPT_TEXT_RANGES(x) x
+#define OPT_UNIT_INT(x)    x
+#define OPT_UNIT_REAL(x)   x
+#define OPT_UNIT_BOOL(x)   x
+#define OPT_UNIT_AUTO(x)   x
+#define OPT_UNIT_TEXT(x)   x
+#define OPT_UNIT_WORD(x)   x
+#define OPT_UNIT_ENUM(x)   OPT_WORDS x
+#define OPT_UNIT_LIST(x)   x
+#define OPT_UNIT_INTS(x)   x
+#define OPT_UNIT_REALS(x)  x
+#define OPT_UNIT_RANGES(x) x
 
 struct toml;
 
-/* Sets the field in the struct `into`.  TEXT borrows the value's string; LIST and INTS allocate an
- * array that option_release frees.  CONFIG: wrong type, out of bounds or an unknown word; the
- * message says what was expected, and the caller adds key and position. */
+/* Sets the field in the struct `into`.  TEXT borrows the value's string; an array is allocated, and
+ * option_release frees it.  CONFIG: wrong type, out of bounds or an unknown word; the message says
+ * what was expected, and the caller adds key and position. */
 enum status option_set(const struct option *o, void *into, const struct toml *value);
 /* The same from a default or the command line, where strings need no quotes.  *keep owns the
  * strings that TEXT and LIST borrow: the caller frees it after the configuration.  It may be
@@ -150,6 +175,8 @@ enum status option_set(const struct option *o, void *into, const struct toml *va
 enum status option_set_text(const struct option *o, void *into, const char *text,
                             struct toml **keep);
 void option_release(const struct option *o, void *from);
+
+bool option_ranges_contain(const struct option_ranges *r, int64_t number);
 
 /* Appends a string in quotes, as TOML. */
 void option_quote(struct text *out, const char *string);

@@ -84,17 +84,17 @@ int64_t batch_ramp_advance(const struct batch_ramp *r, int64_t done, int64_t ste
     return done;
 }
 
-int64_t batch_ramp_steps_to(const struct batch_ramp *r, int64_t rows)
+int64_t batch_ramp_steps_to(const struct batch_ramp *r, int64_t done, int64_t rows)
 {
     int64_t steps = 0;
-    for (int64_t done = 0; done < rows;) steps += take_equal_steps(r, &done, rows, INT64_MAX);
+    while (done < rows) steps += take_equal_steps(r, &done, rows, INT64_MAX);
     return steps;
 }
 
 int64_t batch_ramp_steps_of_samples(const struct batch_ramp *r, int64_t samples)
 {
     int64_t ramp = r->samples < samples ? r->samples : samples, steps = 0, done = 0;
-    if (r->increment) steps = batch_ramp_steps_to(r, ramp + 1);
+    if (r->increment) steps = batch_ramp_steps_to(r, 0, ramp + 1);
     if (r->increment) done = batch_ramp_advance(r, 0, steps);
     return samples > done ? steps + (samples - done) / r->global : steps;
 }

@@ -30,8 +30,8 @@ int64_t batch_ramp_full(const struct batch_ramp *r);
 
 /* Rows done `steps` steps after `done` rows were; INT64_MAX if they are more. */
 int64_t batch_ramp_advance(const struct batch_ramp *r, int64_t done, int64_t steps);
-/* Steps from the first one until at least `rows` rows are done. */
-int64_t batch_ramp_steps_to(const struct batch_ramp *r, int64_t rows);
+/* Steps from when `done` rows were done until at least `rows` are. */
+int64_t batch_ramp_steps_to(const struct batch_ramp *r, int64_t done, int64_t rows);
 /* Steps of a run of Megatron-LM with --train-samples: in the ramp a step that begins within the
  * samples counts, after it only one that also ends within them. */
 int64_t batch_ramp_steps_of_samples(const struct batch_ramp *r, int64_t samples);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/batch_ramp.h"
 #include "config/config.h"
+#include "config/data_stages.h"
 #include "config/refusals.h"
 #include "model/float8.h"
 #include "optim/optim.h"
@@ -327,6 +328,10 @@ static enum status check_guard(const struct config *c)
 {
     const struct guard_config *g = &c->guard;
     bool nonfinite = g->nonfinite == NONFINITE_rollback;
+    if (g->skip_rows.count && c->data.order == ORDER_megatron)
+        FAIL(CONFIG,
+             "guard.skip_rows requires data.order = \"streams\": Megatron-LM's order has no "
+             "further samples to take their place; guard.skip_steps passes over steps");
     const char *key = nonfinite ? "guard.nonfinite" : "guard.on_spike";
     if (!nonfinite && g->on_spike != ON_SPIKE_rollback) return STATUS_OK;
     if (!c->checkpoint.enable || c->checkpoint.load_only)
@@ -340,6 +345,22 @@ static enum status check_guard(const struct config *c)
     return STATUS_OK;
 }
 
+static enum status check_stages(const struct config *c, int num_ranks)
+{
+    struct mesh mesh;
+    if (!c->data.num_stages) return STATUS_OK;
+    TRY(mesh_resolve(&mesh, &c->parallelism, 0, num_ranks));
+    TRY(data_stages_check(c, &mesh));
+    for (size_t i = 1; i < data_stages_count(c); i++) {
+        struct data_stage s;
+        data_stages_open(&s, c, &mesh, i);
+        enum status st = config_check(&s.config, num_ranks);
+        data_stages_close(&s);
+        if (st) return status_prefix(st, "data.stage.%zu", i - 1);
+    }
+    return STATUS_OK;
+}
+
 enum status config_check(const struct config *c, int num_ranks)
 {
     TRY(check_elastic(c));
@@ -350,7 +371,8 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_checkpoints(c));
     TRY(check_guard(c));
     TRY(check_replay(c));
-    return check_float8(c);
+    TRY(check_float8(c));
+    return check_stages(c, num_ranks);
 }
 
 bool config_has_validation_data(const struct config *c)

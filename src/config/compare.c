@@ -30,12 +30,13 @@ void config_for_each(const struct config *c,
     for (size_t s = 0; s < NUM_SECTIONS; s++)
         visit_rows(&v, config_sections[s].name, &config_sections[s],
                    (const char *)c + config_sections[s].offset);
-    for (size_t i = 0; i < c->data.num_sources; i++) {
-        struct text section = {0};
-        text_addf(&section, "data.source.%zu", i);
-        visit_rows(&v, section.data, &config_source_section, &c->data.sources[i]);
-        text_release(&section);
-    }
+    for (size_t a = 0; a < NUM_ARRAYS; a++)
+        for (size_t i = 0; i < config_array_count(c, &config_arrays[a]); i++) {
+            const struct config_section *element = &config_arrays[a].element;
+            char name[40];
+            snprintf(name, sizeof name, "%s.%zu", element->name, i);
+            visit_rows(&v, name, element, config_array_item(c, &config_arrays[a], i));
+        }
 }
 
 /* Of "section.key". */
@@ -65,6 +66,21 @@ static void compare_rows(const struct config_section *s, const char *name, const
     text_release(&key), text_release(&a), text_release(&b);
 }
 
+static void compare_array(const struct config_array *a, const struct config *old,
+                          const struct config *c, struct text *out)
+{
+    size_t common = config_array_count(old, a), count = config_array_count(c, a);
+    if (common != count)
+        text_addf(out, "%s%s: %zu -> %zu", out->len ? ", " : "", a->element.name, common, count);
+    if (common > count) common = count;
+    for (size_t i = 0; i < common; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "%s.%zu", a->element.name, i);
+        compare_rows(&a->element, name, config_array_item(old, a, i), config_array_item(c, a, i),
+                     out);
+    }
+}
+
 void config_compare(const struct config *old, const struct config *c, struct text *out)
 {
     for (size_t s = 0; s < NUM_SECTIONS; s++) {
@@ -72,13 +88,5 @@ void config_compare(const struct config *old, const struct config *c, struct tex
         compare_rows(section, section->name, (const char *)old + section->offset,
                      (const char *)c + section->offset, out);
     }
-    size_t common = old->data.num_sources, count = c->data.num_sources;
-    if (common != count)
-        text_addf(out, "%sdata.source: %zu -> %zu", out->len ? ", " : "", common, count);
-    if (common > count) common = count;
-    for (size_t i = 0; i < common; i++) {
-        char name[40];
-        snprintf(name, sizeof name, "data.source.%zu", i);
-        compare_rows(&config_source_section, name, &old->data.sources[i], &c->data.sources[i], out);
-    }
+    for (size_t a = 0; a < NUM_ARRAYS; a++) compare_array(&config_arrays[a], old, c, out);
 }

@@ -142,15 +142,16 @@ static enum status set_key(struct config *c, const char *key, const struct toml 
     return st;
 }
 
-static enum status set_source(struct source_config *s, const struct toml *table, const char *file)
+static enum status set_element(const struct config_array *a, void *into, const struct toml *table,
+                               const char *file)
 {
     for (const struct toml *v = table->first; v; v = v->next) {
         struct value_position p = {file, v->line, v->column};
         char key[160];
-        snprintf(key, sizeof key, "data.source.%.100s", v->key);
-        const struct option *row = config_find_source(key);
+        snprintf(key, sizeof key, "%s.%.100s", a->element.name, v->key);
+        const struct option *row = config_find_element(a, key);
         if (!row) return fail_unknown_key(p, key);
-        if (option_set(row, s, v)) {
+        if (option_set(row, into, v)) {
             struct text shown = {0};
             format_value(v, &shown);
             enum status st = fail_option(p, key, shown.data);
@@ -158,21 +159,21 @@ static enum status set_source(struct source_config *s, const struct toml *table,
             return st;
         }
     }
-    if (s->path[0]) return STATUS_OK;
-    FAIL(CONFIG, "%s:%d:%d: path is required in [[data.source]]", file, table->line, table->column);
+    return STATUS_OK;
 }
 
-static enum status set_sources(struct config *c, const struct toml *array, const char *file)
+static enum status set_array(struct config *c, const struct config_array *a,
+                             const struct toml *array, const char *file)
 {
-    if (array->kind != TOML_ARRAY)
-        FAIL(CONFIG, "%s:%d:%d: expected [[data.source]]", file, array->line, array->column);
-    c->data.sources = heap(array->count * sizeof *c->data.sources);
-    for (const struct toml *t = array->first; t; t = t->next) {
-        if (t->kind != TOML_TABLE)
-            FAIL(CONFIG, "%s:%d:%d: expected [[data.source]]", file, t->line, t->column);
-        struct source_config *s = &c->data.sources[c->data.num_sources++];
-        TRY(config_set_defaults(&config_source_section, s));
-        TRY(set_source(s, t, file));
+    const struct toml *t = array->kind == TOML_ARRAY ? array->first : array;
+    for (; t; t = array->kind == TOML_ARRAY ? t->next : NULL) {
+        if (array->kind != TOML_ARRAY || t->kind != TOML_TABLE)
+            FAIL(CONFIG, "%s:%d:%d: expected [[%s]]", file, t->line, t->column, a->element.name);
+        TRY(config_array_append(c, a));
+        void *added = config_array_item(c, a, config_array_count(c, a) - 1);
+        TRY(set_element(a, added, t, file));
+        if (a == &config_arrays[ARRAY_source] && !((struct source_config *)added)->path[0])
+            FAIL(CONFIG, "%s:%d:%d: path is required in [[data.source]]", file, t->line, t->column);
     }
     return STATUS_OK;
 }
@@ -186,8 +187,9 @@ static enum status set_table(struct config *c, const struct toml *table, const c
         text_addf(&key, "%s%s%s", prefix, prefix[0] ? "." : "", v->key);
         struct value_position p = {file, v->line, v->column};
         enum status st;
-        if (!strcmp(key.data, "data.source"))
-            st = set_sources(c, v, file);
+        const struct config_array *array = config_find_array(key.data);
+        if (array)
+            st = set_array(c, array, v, file);
         else if (v->kind == TOML_TABLE)
             st = set_table(c, v, key.data, file);
         else
@@ -211,36 +213,30 @@ static enum status load_file(struct config *c, const char *path)
     return STATUS_OK;
 }
 
-static bool is_source_key(const char *key) { return !strncmp(key, "data.source.", 12); }
-
-/* "data.source.N.key": of an existing source, or of one after the last. */
-static enum status assign_source(struct config *c, const char *key, const char *value,
-                                 const char *origin)
+/* "data.source.N.key": of an existing source, or of one after the last; likewise of a stage. */
+static enum status assign_element(struct config *c, const char *key, const char *value,
+                                  const char *origin)
 {
+    const struct config_array *a = config_find_array(key);
     struct value_position p = {.file = origin};
-    struct data_config *d = &c->data;
+    size_t number = 0, count = config_array_count(c, a), prefix = strlen(a->element.name) + 1;
     struct toml *tree = NULL;
-    size_t number = 0;
     int digits = 0;
     char name[160];
-    for (; isdigit((unsigned char)key[12 + digits]) && digits < 6; digits++)
-        number = 10 * number + (size_t)(key[12 + digits] - '0');
-    if (!digits || key[12 + digits] != '.')
-        FAIL(CONFIG, "%s: %s: expected data.source.N.key, where N is 0 for the first source",
-             origin, key);
-    snprintf(name, sizeof name, "data.source.%.100s", key + 12 + digits + 1);
-    const struct option *row = config_find_source(name);
+    const char *at = key + (key[prefix - 1] ? prefix : prefix - 1);
+    for (; isdigit((unsigned char)at[digits]) && digits < 6; digits++)
+        number = 10 * number + (size_t)(at[digits] - '0');
+    if (!digits || at[digits] != '.')
+        FAIL(CONFIG, "%s: %s: expected %s.N.key, where N is 0 for the first one", origin, key,
+             a->element.name);
+    snprintf(name, sizeof name, "%s.%.100s", a->element.name, at + digits + 1);
+    const struct option *row = config_find_element(a, name);
     if (!row) return fail_unknown_key(p, key);
-    if (number > d->num_sources)
-        FAIL(CONFIG, "%s: %s: the configuration has %zu sources: N must be from 0 to %zu", origin,
-             key, d->num_sources, d->num_sources);
-    if (number == d->num_sources) {
-        d->sources = heap_grow(d->sources, number + 1, sizeof *d->sources);
-        d->sources[number] = (struct source_config){0};
-        TRY(config_set_defaults(&config_source_section, &d->sources[number]));
-        d->num_sources++;
-    }
-    enum status st = option_set_text(row, &d->sources[number], value, &tree);
+    if (number > count)
+        FAIL(CONFIG, "%s: %s: the configuration has %zu [[%s]]: N must be from 0 to %zu", origin,
+             key, count, a->element.name, count);
+    if (number == count) TRY(config_array_append(c, a));
+    enum status st = option_set_text(row, config_array_item(c, a, number), value, &tree);
     book_keep_tree(c->book, tree);
     return st ? fail_option(p, key, value) : STATUS_OK;
 }
@@ -251,7 +247,7 @@ enum status config_assign(struct config *c, const char *key, const char *value, 
     const struct config_section *section;
     const struct option *row;
     struct toml *tree = NULL;
-    if (is_source_key(key)) return assign_source(c, key, value, origin);
+    if (config_find_array(key)) return assign_element(c, key, value, origin);
     TRY(resolve_key(c, key, value, p, &section, &row));
     if (!row) return STATUS_OK;
     enum status st = option_set_text(row, (char *)c + section->offset, value, &tree);
@@ -305,6 +301,10 @@ static enum status complete_sources(struct config *c)
         if (s->filter_value[0] && !s->filter_column[0])
             FAIL(CONFIG, "data.source.%zu.filter_value = \"%s\": requires filter_column", i,
                  s->filter_value);
+        for (size_t k = 0; k < i && s->name[0]; k++)
+            if (!strcmp(s->name, c->data.sources[k].name))
+                FAIL(CONFIG, "data.source.%zu.name = \"%s\": data.source.%zu has the same name", i,
+                     s->name, k);
     }
     return STATUS_OK;
 }
@@ -314,7 +314,7 @@ static enum status resolve_sources(struct config *c, const char *const *settings
 {
     TRY(datasets_resolve(c, c->book->uses_fork));
     for (int i = 0; i < num_settings; i++)
-        if (is_source_key(settings[i])) TRY(set_argument(c, settings[i]));
+        if (config_find_array(settings[i])) TRY(set_argument(c, settings[i]));
     return complete_sources(c);
 }
 
@@ -337,7 +337,7 @@ enum status config_load(struct config *c, const char *path, const char *const *s
         TRY(config_set_defaults(&config_sections[s], (char *)c + config_sections[s].offset));
     if (path) TRY(load_file(c, path));
     for (int i = 0; i < num_settings; i++)
-        if (!is_source_key(settings[i])) TRY(set_argument(c, settings[i]));
+        if (!config_find_array(settings[i])) TRY(set_argument(c, settings[i]));
     if (path) {
         c->book->path = heap_string(path, strlen(path));
         c->job.config_file = c->book->path;
@@ -355,7 +355,12 @@ void config_release(struct config *c)
     for (size_t s = 0; s < NUM_SECTIONS; s++)
         for (size_t r = 0; r < config_sections[s].count; r++)
             option_release(&config_sections[s].rows[r], (char *)c + config_sections[s].offset);
-    free(c->data.sources);
+    for (size_t a = 0; a < NUM_ARRAYS; a++)
+        for (size_t i = 0; i < config_array_count(c, &config_arrays[a]); i++)
+            for (size_t r = 0; r < config_arrays[a].element.count; r++)
+                option_release(&config_arrays[a].element.rows[r],
+                               config_array_item(c, &config_arrays[a], i));
+    free(c->data.sources), free(c->data.stages);
     book_release(c->book);
     free(c->book);
     memset(c, 0, sizeof *c);

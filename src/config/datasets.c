@@ -94,7 +94,7 @@ static enum status set_sources(struct config *c, const struct dataset *d, size_t
     for (size_t i = 0; i < NUM_DATASETS; i++) {
         if (!matches(&datasets[i], d->name, is_fork)) continue;
         struct source_config *s = &c->data.sources[c->data.num_sources++];
-        TRY(config_set_defaults(&config_source_section, s));
+        TRY(config_set_defaults(&config_arrays[ARRAY_source].element, s));
         s->path = path[0] ? path : datasets[i].path;
         s->column = datasets[i].column;
         s->weight = datasets[i].weight;

@@ -88,6 +88,11 @@ ROWS(source){
 #include "data/source.opts"
 #undef OPT
 };
+ROWS(stage){
+#define OPT(...) OPT_ROW(struct stage_config, __VA_ARGS__)
+#include "data/stage.opts"
+#undef OPT
+};
 ROWS(tokenizer){
 #define OPT(...) OPT_ROW(struct tokenizer_config, __VA_ARGS__)
 #include "tokenizer/tokenizer.opts"
@@ -136,7 +141,8 @@ const struct config_section config_sections[NUM_SECTIONS] = {
     SECTION(float8, "Matrix multiplications in FP8."),
     SECTION(validation, "Loss on held-out data."),
     SECTION(debug, "Seeds."),
-    SECTION(data, "Training data and its order. The sources follow as [[data.source]]."),
+    SECTION(data, "Training data and its order. Sources follow as [[data.source]], and stages as "
+                  "[[data.stage]]."),
     SECTION(tokenizer, "Tokenizer details."),
     SECTION(objective, "Training objective."),
     SECTION(guard, "Reactions to non-finite losses and gradients, and to loss spikes."),
@@ -144,9 +150,56 @@ const struct config_section config_sections[NUM_SECTIONS] = {
     SECTION(config, "Differences from the original that are accepted."),
 };
 
-const struct config_section config_source_section = {
-    "data.source", 0, source_rows, sizeof source_rows / sizeof *source_rows,
-    "One [[data.source]] table for each source of the mixture."};
+#define ELEMENT(name, items, count, title)                                                         \
+    {                                                                                              \
+        {"data." #name, 0, name##_rows, sizeof name##_rows / sizeof *name##_rows, title},          \
+            offsetof(struct config, data.items), offsetof(struct config, data.count),              \
+            sizeof(struct name##_config)                                                           \
+    }
+
+const struct config_array config_arrays[NUM_ARRAYS] = {
+    [ARRAY_source] = ELEMENT(source, sources, num_sources,
+                             "One [[data.source]] table for each source of the mixture."),
+    [ARRAY_stage] =
+        ELEMENT(stage, stages, num_stages,
+                "One [[data.stage]] table for each change of the data in the run, such as an "
+                "annealing mix or longer rows. Sources continue where they were; a stage "
+                "begins from a checkpoint that ends the one before."),
+};
+
+const struct config_array *config_find_array(const char *key)
+{
+    for (size_t i = 0; i < NUM_ARRAYS; i++) {
+        const char *name = config_arrays[i].element.name;
+        size_t len = strlen(name);
+        if (!strncmp(key, name, len) && (!key[len] || key[len] == '.')) return &config_arrays[i];
+    }
+    return NULL;
+}
+
+size_t config_array_count(const struct config *c, const struct config_array *a)
+{
+    return *(const size_t *)(const void *)((const char *)c + a->count);
+}
+
+void *config_array_item(const struct config *c, const struct config_array *a, size_t i)
+{
+    char *items;
+    memcpy(&items, (const char *)c + a->items, sizeof items);
+    return items + i * a->bytes;
+}
+
+enum status config_array_append(struct config *c, const struct config_array *a)
+{
+    size_t *count = (size_t *)(void *)((char *)c + a->count);
+    void *items;
+    memcpy(&items, (char *)c + a->items, sizeof items);
+    items = heap_grow(items, *count + 1, a->bytes);
+    memcpy((char *)c + a->items, &items, sizeof items);
+    void *added = config_array_item(c, a, (*count)++);
+    memset(added, 0, a->bytes);
+    return config_set_defaults(&a->element, added);
+}
 
 const struct config_alias config_aliases[] = {
 #define ALIAS(old_key, key, is_fork) {old_key, key, is_fork},
@@ -180,9 +233,9 @@ const struct option *config_find(const char *key, const struct config_section **
     return NULL;
 }
 
-const struct option *config_find_source(const char *key)
+const struct option *config_find_element(const struct config_array *a, const char *key)
 {
-    const struct config_section *section = &config_source_section;
+    const struct config_section *section = &a->element;
     const struct config_alias *alias = config_find_alias(key);
     const char *name = strrchr(alias ? alias->key : key, '.');
     for (size_t r = 0; name && r < section->count; r++)

@@ -14,7 +14,21 @@ struct config_section {
 
 enum { NUM_SECTIONS = 20 };
 extern const struct config_section config_sections[NUM_SECTIONS];
-extern const struct config_section config_source_section; /* one [[data.source]] */
+
+/* An array of tables. */
+struct config_array {
+    struct config_section element; /* its name is that of the array, "data.source" */
+    size_t items, count; /* offsets in struct config: a pointer to the elements, and their number */
+    size_t bytes;        /* of an element */
+};
+enum array_name { ARRAY_source, ARRAY_stage, NUM_ARRAYS };
+extern const struct config_array config_arrays[NUM_ARRAYS];
+/* The array that "data.source", "data.source.key" or "data.source.0.key" is about, or NULL. */
+const struct config_array *config_find_array(const char *key);
+size_t config_array_count(const struct config *c, const struct config_array *a);
+void *config_array_item(const struct config *c, const struct config_array *a, size_t i);
+/* Appends an element with the defaults. */
+enum status config_array_append(struct config *c, const struct config_array *a);
 
 struct config_alias {
     const char *old_key, *key;
@@ -34,8 +48,8 @@ extern const size_t config_num_foreign;
 
 /* The option "section.key" and its section, or NULL. */
 const struct option *config_find(const char *key, const struct config_section **section);
-/* The option "data.source.key", by its current or an older name, or NULL. */
-const struct option *config_find_source(const char *key);
+/* The option "data.source.key" of the array, by its current or an older name, or NULL. */
+const struct option *config_find_element(const struct config_array *a, const char *key);
 const struct config_alias *config_find_alias(const char *key);
 const struct config_foreign *config_find_foreign(const char *key);
 /* The known key most similar to this one, in `buffer`, or NULL: for "did you mean". */

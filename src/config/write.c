@@ -23,6 +23,14 @@ static void write_rows(const struct config *c, const struct config_section *s, c
     }
 }
 
+static void write_array(const struct config *c, const struct config_array *a, struct text *toml)
+{
+    for (size_t i = 0; i < config_array_count(c, a); i++) {
+        text_addf(toml, "[[%s]]\n", a->element.name);
+        write_rows(NULL, &a->element, config_array_item(c, a, i), false, toml);
+    }
+}
+
 void config_write(const struct config *c, bool origins, struct text *toml)
 {
     for (size_t s = 0; s < NUM_SECTIONS; s++) {
@@ -30,10 +38,7 @@ void config_write(const struct config *c, bool origins, struct text *toml)
         text_addf(toml, "%s[%s]\n", s ? "\n" : "", section->name);
         write_rows(c, section, (const char *)c + section->offset, origins, toml);
         if (strcmp(section->name, "data")) continue;
-        for (size_t i = 0; i < c->data.num_sources; i++) {
-            text_adds(toml, "[[data.source]]\n");
-            write_rows(NULL, &config_source_section, &c->data.sources[i], false, toml);
-        }
+        for (size_t a = 0; a < NUM_ARRAYS; a++) write_array(c, &config_arrays[a], toml);
     }
 }
 
@@ -63,9 +68,10 @@ enum status config_explain(const char *key, struct text *out)
         return STATUS_OK;
     }
     /* data.source.path, data.source.0.path */
-    const struct option *source = strncmp(key, "data.source.", 12) ? NULL : config_find_source(key);
-    if (source) {
-        explain_row("data.source", source, out);
+    const struct config_array *array = config_find_array(key);
+    const struct option *element = array ? config_find_element(array, key) : NULL;
+    if (element) {
+        explain_row(array->element.name, element, out);
         return STATUS_OK;
     }
     bool found = false;
@@ -128,8 +134,8 @@ void config_document(struct text *out)
         "on the command line as `section.key=value`.\n");
     for (size_t s = 0; s < NUM_SECTIONS; s++) {
         document_section(&config_sections[s], "[", out);
-        if (!strcmp(config_sections[s].name, "data"))
-            document_section(&config_source_section, "[[", out);
+        for (size_t a = 0; a < NUM_ARRAYS && !strcmp(config_sections[s].name, "data"); a++)
+            document_section(&config_arrays[a].element, "[[", out);
     }
     datasets_document(out);
     text_adds(out, "\n## Older spellings\n\n| older | current |\n|---|---|\n");

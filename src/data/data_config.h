@@ -1,4 +1,4 @@
-/* data_config.h -- the options of [data], [[data.source]] and [objective]. */
+/* data_config.h -- the options of [data], [[data.source]], [[data.stage]] and [objective]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,16 +7,22 @@
 #define OPT OPT_ENUM
 #include "data/data.opts"
 #include "data/objective.opts"
+#include "data/stage.opts"
 #undef OPT
 
 #define OPT OPT_FIELD
 struct source_config {
 #include "data/source.opts"
 };
+struct stage_config {
+#include "data/stage.opts"
+};
 struct data_config {
 #include "data/data.opts"
     struct source_config *sources; /* [[data.source]], in file order; borrowed */
     size_t num_sources;
+    struct stage_config *stages; /* [[data.stage]]; borrowed */
+    size_t num_stages;
 };
 struct objective_config {
 #include "data/objective.opts"

@@ -15,6 +15,8 @@ uint64_t loader_delivered_row(const struct loader *l, int reader, int place)
     return loader_rows_number(l, row_split_position(&l->split, (uint64_t)reader, before + row));
 }
 
+int loader_place(const struct loader *l, int i) { return loader_rows_place(l, i); }
+
 uint64_t loader_position(const struct loader *l) { return loader_rows_number(l, l->next); }
 
 uint64_t loader_step_row(const struct loader *l) { return loader_rows_number(l, l->step_begin); }
@@ -22,13 +24,33 @@ uint64_t loader_step_row(const struct loader *l) { return loader_rows_number(l, 
 void loader_skip(struct loader *l, struct row_interval rows)
 {
     BUG_IF(l->running || l->num_built);
+    if (rows.begin < l->first_row) rows.begin = l->first_row;
     row_ranges_add(&l->skips, rows);
+}
+
+/* The number after that of the last row before a position. */
+static uint64_t end_before(const struct loader *l, uint64_t position)
+{
+    return position > l->first_position ? loader_rows_number(l, position - 1) + 1 : l->first_row;
+}
+
+void loader_list_skipped(const struct loader *l, struct row_ranges *out)
+{
+    const struct row_interval step = {end_before(l, l->step_begin), end_before(l, l->next)};
+    row_ranges_add_part(out, &l->skips, step);
+    row_ranges_add_part(out, &l->untrained, step);
 }
 
 void loader_pass_over(struct loader *l, struct row_interval rows)
 {
     BUG_IF(rows.end > loader_position(l));
     row_ranges_add(&l->passed, rows);
+}
+
+void loader_skip_step(struct loader *l)
+{
+    struct row_interval step = {loader_step_row(l), end_before(l, l->next)};
+    row_ranges_add(&l->untrained, step);
 }
 
 static enum status copy_own_rows(struct loader *l, struct batch *b, int count, int *rows)
@@ -72,6 +94,19 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
     return loader_next_step(l, b, (uint64_t)b->B * l->split.readers, rows);
 }
 
+enum status loader_next_tokens(struct loader *l, const struct token_row **row, uint64_t *number)
+{
+    struct loader_row *r;
+    BUG_IF(l->split.readers != 1 || l->running);
+    TRY(loader_rows_take(l, &r));
+    *row = r->empty ? NULL : &r->tokens;
+    *number = r->number;
+    if (r->empty) return STATUS_OK;
+    loader_rows_release(l); /* read_next overwrites it, at the next call */
+    l->step_begin = l->next++;
+    return STATUS_OK;
+}
+
 void loader_mark(struct loader *l)
 {
     memcpy(l->marked, l->cursors, loader_num_cursor_ints(l) * sizeof *l->marked);
@@ -103,8 +138,10 @@ static enum status open_sources(struct loader *l)
     const struct data_config *c = l->options.data;
     if (!c->num_sources) FAIL(CONFIG, "no [[data.source]] is configured");
     l->sources = heap(c->num_sources * sizeof *l->sources);
+    l->identities = heap(c->num_sources * sizeof *l->identities);
     for (size_t i = 0; i < c->num_sources; i++) {
         TRY(source_open(&l->sources[i], &c->sources[i]));
+        l->identities[i] = (struct source_identity){i, c->num_sources};
         l->num_sources++;
         TRY(check_motifs(&l->sources[i], l->options.vocab_size));
     }
@@ -180,6 +217,7 @@ static enum status open_order(struct loader *l)
         [ORDER_streams] = order_streams_open, [ORDER_megatron] = order_megatron_open};
     const struct order_setup setup = {.options = &l->options,
                                       .sources = l->sources,
+                                      .identities = l->identities,
                                       .num_sources = l->num_sources,
                                       .tokens = &l->tokens,
                                       .masked = l->masked};
@@ -225,12 +263,14 @@ void loader_close(struct loader *l)
     if (l->order) l->order->kind->close(l->order);
     for (uint64_t i = 0; l->ring && i < l->ring_size; i++) loader_rows_free(&l->ring[i]);
     provenance_release(&l->provenance);
+    source_positions_release(&l->retired);
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
     row_ranges_release(&l->skips), row_ranges_release(&l->passed);
+    row_ranges_release(&l->untrained);
     bad_records_release(&l->bad);
-    free(l->ring), free(l->sources), free(l->cursors), free(l->marked);
+    free(l->ring), free(l->sources), free(l->identities), free(l->cursors), free(l->marked);
     loader_rows_free(&l->received);
     free(l->bytes_of_id), free(l->exchange);
     pthread_mutex_destroy(&l->lock);

@@ -32,6 +32,7 @@
 
 struct loader;
 struct source;
+struct token_row;
 
 /* Opens the files, partitions them into streams and checks that each stream has documents.
  * MISSING, DATA, CONFIG: the message names the source and the problem. */
@@ -46,18 +47,31 @@ enum status loader_next_step(struct loader *l, struct batch *b, uint64_t step_ro
 /* The same for a step of b->B rows per reader. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
-/* Skips rows that are not read yet: the rows after them take their place, in every reader alike.
- * Call it before the first loader_next, after loader_load. */
+/* The next row of the run as tokens, valid until the next call, and its number: for a single reader
+ * that calls neither of the above.  With lists_spans also its spans.  *row is NULL at the end of a
+ * single pass.  Errors: as above. */
+enum status loader_next_tokens(struct loader *l, const struct token_row **row, uint64_t *number);
+
+/* Skips rows: the rows after them take their place, in every reader alike.  Rows before the
+ * position stay as they are.  Call it before the first loader_next, after loader_load. */
 void loader_skip(struct loader *l, struct row_interval rows);
+/* Adds the rows that were skipped before and among the rows of the last step, and all of its rows if
+ * loader_skip_step was called. */
+void loader_list_skipped(const struct loader *l, struct row_ranges *out);
 /* The number of the next row over all readers. */
 uint64_t loader_position(const struct loader *l);
 /* The number of the first row of the last step. */
 uint64_t loader_step_row(const struct loader *l);
+/* The place, in its reader's batch, of the i-th row of a step that the reader trains on. */
+int loader_place(const struct loader *l, int i);
 /* The number of the row at a place of a reader's last batch. */
 uint64_t loader_delivered_row(const struct loader *l, int reader, int place);
 /* Records in the cursor that rows before the position were passed over: their training was undone,
  * and they are not read again. */
 void loader_pass_over(struct loader *l, struct row_interval rows);
+
+/* Records in the cursor that the last step did not train on its rows (guard.skip_steps). */
+void loader_skip_step(struct loader *l);
 
 /* The opened sources, in the order of the configuration. */
 size_t loader_num_sources(const struct loader *l);

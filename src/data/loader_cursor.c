@@ -6,21 +6,49 @@
 #include "data/loader_rows.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* A cursor is valid only for the settings it was saved with. */
-static uint32_t settings_fingerprint(const struct loader *l)
+static uint32_t sum_of(struct text *t)
+{
+    uint32_t sum = checksum_crc32c(0, t->data, t->len);
+    text_release(t);
+    return sum;
+}
+
+/* All settings that rows depend on.  Cursors of older programs are only valid with the same, as are
+ * those of an order that cannot read on with others. */
+static uint32_t rows_fingerprint(const struct loader *l)
 {
     const struct loader_options *o = &l->options;
     struct text t = {0};
     text_addf(&t, "%llu %d ", (unsigned long long)l->seed, o->seq_len);
-    l->order->kind->settings(l->order, &t);
+    l->order->kind->settings(l->order, true, &t);
     text_addf(&t, " %s %.17g %d %s %lld", objective_kind_word(o->objective->name),
               l->masked ? o->objective->mask_probability : 0, l->masked ? l->mask_id : -1,
               o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
               o->tokenizer ? (long long)tokenizer_vocab_size(o->tokenizer) : 0);
-    uint32_t sum = checksum_crc32c(0, t.data, t.len);
-    text_release(&t);
-    return sum;
+    return sum_of(&t);
+}
+
+/* The settings that say which documents come next. */
+static uint32_t order_fingerprint(const struct loader *l)
+{
+    struct text t = {0};
+    if (!l->order->reads_on) return rows_fingerprint(l);
+    text_addf(&t, "%llu ", (unsigned long long)l->seed);
+    l->order->kind->settings(l->order, false, &t);
+    return sum_of(&t);
+}
+
+/* What decides the tokens of a document. */
+static uint32_t tokens_fingerprint(const struct loader *l)
+{
+    const struct loader_options *o = &l->options;
+    struct text t = {0};
+    text_addf(&t, "%d %d %016llx", o->data->bos,
+              source_adds_eos(o->tokenizer, o->data->bos, o->data->eos),
+              o->tokenizer ? (unsigned long long)tokenizer_hash(o->tokenizer) : 0);
+    return sum_of(&t);
 }
 
 /* Whether l->cursors[index] belongs to a stream that this rank reads. */
@@ -43,7 +71,7 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
     return provenance_gather(&l->provenance, readers);
 }
 
-enum { CURSOR_FORMAT = 1, MAX_STREAMS = 1 << 20 /* as data.streams */ };
+enum { OLDEST_FORMAT = 1, CURSOR_FORMAT = 2, MAX_STREAMS = 1 << 20 /* as data.streams */ };
 
 /* Rows before the position that were never trained on, or in vain. */
 static void write_passed(const struct loader *l, struct json_writer *w)
@@ -62,8 +90,19 @@ void loader_save(const struct loader *l, struct json_writer *w)
     json_begin_object(w, NULL, JSON_INLINE);
     json_write_int(w, "format", CURSOR_FORMAT);
     json_write_int(w, "next_row", (int64_t)next);
+    if (l->next != next) json_write_int(w, "position", (int64_t)l->next);
     write_passed(l, w);
-    json_write_int(w, "settings", settings_fingerprint(l));
+    row_ranges_write(&l->untrained, "untrained", w);
+    json_write_int(w, "order", order_fingerprint(l));
+    json_write_int(w, "tokens", tokens_fingerprint(l));
+    json_begin_array(w, "identities", JSON_COMPACT);
+    for (size_t i = 0; i < l->num_sources; i++) {
+        json_begin_array(w, NULL, JSON_COMPACT);
+        json_write_int(w, NULL, (int64_t)l->identities[i].place);
+        json_write_int(w, NULL, (int64_t)l->identities[i].count);
+        json_end_array(w);
+    }
+    json_end_array(w);
     if (loader_skips_bad(l)) {
         json_begin_object(w, "records", JSON_INLINE);
         json_write_int(w, "read", l->bad_total[0]);
@@ -71,6 +110,7 @@ void loader_save(const struct loader *l, struct json_writer *w)
         json_end_object(w);
     }
     provenance_write(&l->provenance, w);
+    source_positions_write(&l->retired, l->order->num_streams, w);
     json_begin_array(w, "streams", JSON_INLINE);
     for (uint64_t s = 0; s < l->order->num_streams; s++) {
         json_newline(w, 0);
@@ -84,16 +124,18 @@ void loader_save(const struct loader *l, struct json_writer *w)
 
 #define OR_RESTART "checkpoint.exclude_from_loading = [\"dataloader\"] restarts from the first row"
 
-static enum status check_settings(const struct loader *l, const struct json *cursor)
+static enum status check_settings(const struct loader *l, const struct json *cursor, bool older)
 {
     int64_t sum;
-    TRY(json_get_int(cursor, "settings", 0, UINT32_MAX, &sum));
-    if (sum != settings_fingerprint(l))
-        FAIL(CONFIG,
-             "the data position was saved with different data settings (order, seed, seq_len, "
-             "shuffle_window, bos, eos, row_overlap, packing, validation_share; split, blend, "
-             "samples; tokenizer, objective); " OR_RESTART);
-    return STATUS_OK;
+    bool all = older || !l->order->reads_on;
+    TRY(json_get_int(cursor, older ? "settings" : "order", 0, UINT32_MAX, &sum));
+    if (sum == (older ? rows_fingerprint(l) : order_fingerprint(l))) return STATUS_OK;
+    FAIL(CONFIG,
+         "the data position was saved with different data settings (order, seed, "
+         "shuffle_window, packing, validation_share%s); " OR_RESTART,
+         all ? "; seq_len, bos, eos, row_overlap, weights; split, blend, samples; tokenizer, "
+               "objective"
+             : "");
 }
 
 /* The first reader continues the count of all. */
@@ -108,20 +150,79 @@ static enum status load_bad_total(struct loader *l, const struct json *records)
     return STATUS_OK;
 }
 
-static enum status check_provenance(struct loader *l, const struct json *cursor)
+/* A number for a source that came while others had been read. */
+static struct source_identity identity_of_label(const char *label)
+{
+    return (struct source_identity){UINT64_C(1) << 32 | checksum_crc32c(0, label, strlen(label)),
+                                    1};
+}
+
+/* Adds the position in the saved source `index`, from the integers of all streams. */
+static enum status add_position(struct source_positions *all, const struct json *cursor,
+                                size_t index, uint64_t streams)
+{
+    size_t count = json_count(json_get(cursor, "sources"));
+    const struct json *file = json_item(json_get(cursor, "source_files"), index);
+    const struct json *ids = json_get(cursor, "identities"), *id = json_item(ids, index);
+    const struct json *stream = json_first(json_get(cursor, "streams"));
+    int64_t max = INT64_C(1) << 53, place = (int64_t)index, num = (int64_t)count;
+    const char *label = "";
+    if (json_get(file, "path")) TRY(json_get_string(file, "path", &label));
+    if (json_get(file, "name")) TRY(json_get_string(file, "name", &label));
+    if (ids && (!json_as_int(json_item(id, 0), 0, max, &place) ||
+                !json_as_int(json_item(id, 1), 1, max, &num)))
+        FAIL(DATA, "the data position: \"identities\" must be pairs of whole numbers");
+    struct source_position *p = source_positions_add(all, label, streams);
+    p->identity = (struct source_identity){(uint64_t)place, (uint64_t)num};
+    for (uint64_t i = 0; i < streams; i++, stream = json_next(stream))
+        for (size_t k = 0; k < PARTITION_INTS; k++) {
+            size_t at = STREAM_INTS + PARTITION_INTS * index + k;
+            if (!json_as_int(json_item(stream, at), 0, max, &p->ints[i * PARTITION_INTS + k]))
+                FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)i);
+        }
+    return STATUS_OK;
+}
+
+static const char *label_of(const struct source *s)
+{
+    return source_name(s) ? source_name(s) : s->config->path;
+}
+
+/* saved[i]: the place of source i among all saved ones, or SIZE_MAX; with its identity. */
+static enum status find_positions(struct loader *l, const struct source_positions *all,
+                                  const struct provenance_match *matches, size_t *saved)
+{
+    bool is_same = true;
+    for (size_t i = 0; i < l->num_sources; i++) {
+        const char *label = label_of(&l->sources[i]);
+        struct source_identity id = identity_of_label(label), *own = &l->identities[i];
+        saved[i] = matches[i].is_new ? source_positions_find(all, label) : matches[i].saved;
+        if (saved[i] != SIZE_MAX) id = all->items[saved[i]].identity;
+        is_same &= id.place == own->place && id.count == own->count;
+        *own = id;
+    }
+    if (!is_same && l->options.data->validation_share > 0)
+        FAIL(CONFIG,
+             "data.validation_share = %g holds out documents of the sources with which the "
+             "run began, in that order: restore them, or set validation.dataset_path instead",
+             l->options.data->validation_share);
+    return STATUS_OK;
+}
+
+static enum status check_provenance(struct loader *l, const struct json *cursor,
+                                    struct provenance_match *matches)
 {
     const struct provenance_rules rules = {.accepted = &l->options.data->accept_changed,
+                                           .is_fixed = !l->order->reads_on,
                                            .is_quiet = l->options.reader > 0,
                                            .saved_in = "the checkpoint",
                                            .accept_begin = "data.accept_changed = [",
                                            .accept_next = ", ",
                                            .accept_end = "]",
                                            .restart = OR_RESTART};
-    bool *is_changed = heap(l->num_sources * sizeof *is_changed);
-    enum status st = provenance_check(&l->provenance, cursor, &rules, is_changed);
-    for (size_t i = 0; i < l->num_sources; i++) l->sources[i].is_changed = !st && is_changed[i];
-    free(is_changed);
-    return st;
+    TRY(provenance_check(&l->provenance, cursor, &rules, matches));
+    for (size_t i = 0; i < l->num_sources; i++) l->sources[i].is_changed = matches[i].is_changed;
+    return STATUS_OK;
 }
 
 /* The streams of a run are those with which it began. */
@@ -140,33 +241,102 @@ static enum status adopt_streams(struct loader *l, size_t count)
     return STATUS_OK;
 }
 
+/* Gives each stream its saved integers, with those of all saved sources. */
+static enum status load_streams(struct loader *l, const struct json *streams,
+                                const struct source_positions *all, const struct order_position *at)
+{
+    const struct json *s = json_first(streams);
+    size_t own = l->order->cursor_ints, num_own = own ? STREAM_INTS : 0;
+    int64_t max = INT64_C(1) << 53;
+    enum status st = STATUS_OK;
+    int64_t *ints = heap((num_own + PARTITION_INTS * all->count + 1) * sizeof *ints);
+    for (uint64_t i = 0; i < l->order->num_streams; i++, s = json_next(s)) {
+        for (size_t j = 0; j < num_own; j++)
+            if (!json_as_int(json_item(s, j), -1, max, &ints[j]))
+                FAIL_OUT(DATA, "the data position of stream %llu is damaged",
+                         (unsigned long long)i);
+        for (size_t j = 0; j < all->count; j++)
+            memcpy(ints + num_own + PARTITION_INTS * j, all->items[j].ints + PARTITION_INTS * i,
+                   PARTITION_INTS * sizeof *ints);
+        TRY_OUT(l->order->kind->load(l->order, i, ints, at));
+        l->order->kind->save(l->order, i, l->cursors + i * own);
+    }
+out:
+    free(ints);
+    return st;
+}
+
+/* Loads the position in each source.  Takes those that are not read out of `all`. */
+static enum status load_positions(struct loader *l, const struct json *cursor,
+                                  struct order_position *at, struct source_positions *all,
+                                  const struct provenance_match *matches)
+{
+    size_t num_saved = json_count(json_get(cursor, "sources"));
+    uint64_t streams = l->order->num_streams;
+    size_t *saved = heap((l->num_sources + 1) * sizeof *saved);
+    struct stream_sources sources = {.saved = saved};
+    int64_t tokens = tokens_fingerprint(l);
+    enum status st = STATUS_OK;
+    if (json_get(cursor, "tokens")) TRY_OUT(json_get_int(cursor, "tokens", 0, UINT32_MAX, &tokens));
+    for (size_t j = 0; j < num_saved; j++) TRY_OUT(add_position(all, cursor, j, streams));
+    TRY_OUT(source_positions_read(all, json_get(cursor, "retired_sources"), streams));
+    TRY_OUT(find_positions(l, all, matches, saved));
+    sources.num_saved = all->count;
+    sources.drops_documents = tokens != tokens_fingerprint(l);
+    at->sources = &sources;
+    TRY_OUT(load_streams(l, json_get(cursor, "streams"), all, at));
+    for (size_t j = all->count; j-- > 0;) {
+        bool is_read = false;
+        for (size_t i = 0; i < l->num_sources; i++) is_read |= saved[i] == j;
+        if (is_read || !all->items[j].label[0]) source_positions_remove(all, j);
+    }
+out:
+    free(saved);
+    return st;
+}
+
+/* Loads everything but the number of the next row. */
+static enum status load_sources(struct loader *l, const struct json *cursor, uint64_t next,
+                                struct provenance_match *matches)
+{
+    const struct json *streams = json_get(cursor, "streams");
+    struct source_positions all = {0};
+    TRY(check_provenance(l, cursor, matches));
+    TRY(check_settings(l, cursor, json_get(cursor, "settings") != NULL));
+    if (!json_is_array(streams)) FAIL(DATA, "the data position has no streams");
+    TRY(adopt_streams(l, json_count(streams)));
+    TRY(row_ranges_read(&l->passed, json_get(cursor, "passed_over")));
+    struct order_position at = {.next_row = next,
+                                .num_passed = row_ranges_rows(&l->passed),
+                                .vocab_size = l->tokens.vocab_size};
+    bool has_positions = l->order->cursor_ints > 0;
+    enum status st = has_positions ? load_positions(l, cursor, &at, &all, matches)
+                                   : load_streams(l, streams, &all, &at);
+    source_positions_release(st ? &all : &l->retired);
+    if (!st) l->retired = all;
+    return st;
+}
+
 enum status loader_load(struct loader *l, const struct json *cursor)
 {
     int64_t next, max = INT64_C(1) << 53;
     BUG_IF(l->running || l->num_built);
     if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
     const struct json *format = json_get(cursor, "format");
-    if (format && !json_as_int(format, CURSOR_FORMAT, CURSOR_FORMAT, &next))
-        FAIL(CONFIG, "the data position has an unknown \"format\"; this program reads format %d",
-             CURSOR_FORMAT);
-    TRY(check_provenance(l, cursor));
-    TRY(check_settings(l, cursor));
+    if (format && !json_as_int(format, OLDEST_FORMAT, CURSOR_FORMAT, &next))
+        FAIL(CONFIG,
+             "the data position has an unknown \"format\"; this program reads formats %d to %d",
+             OLDEST_FORMAT, CURSOR_FORMAT);
     TRY(json_get_int(cursor, "next_row", 0, max, &next));
-    const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
-    if (!json_is_array(streams)) FAIL(DATA, "the data position has no streams");
-    TRY(adopt_streams(l, json_count(streams)));
-    TRY(row_ranges_read(&l->passed, json_get(cursor, "passed_over")));
-    const struct order_position at = {(uint64_t)next, row_ranges_rows(&l->passed),
-                                      l->tokens.vocab_size};
-    for (uint64_t i = 0; i < l->order->num_streams; i++, s = json_next(s)) {
-        int64_t *ints = l->cursors + i * l->order->cursor_ints;
-        const struct json *v = json_first(s);
-        for (size_t j = 0; j < l->order->cursor_ints; j++, v = json_next(v))
-            if (!v || !json_as_int(v, -1, max, &ints[j]))
-                FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)i);
-        TRY(l->order->kind->load(l->order, i, ints, &at));
-    }
-    l->first_row = l->step_begin = l->next = l->next_read = (uint64_t)next;
+    int64_t position = next;
+    struct provenance_match *matches = heap(l->num_sources * sizeof *matches);
+    enum status st = load_sources(l, cursor, (uint64_t)next, matches);
+    free(matches);
+    TRY(st);
+    if (json_get(cursor, "position")) TRY(json_get_int(cursor, "position", 0, next, &position));
+    TRY(row_ranges_read(&l->untrained, json_get(cursor, "untrained")));
+    l->first_row = (uint64_t)next;
+    l->first_position = l->step_begin = l->next = l->next_read = (uint64_t)position;
     TRY(load_bad_total(l, json_get(cursor, "records")));
     return STATUS_OK;
 }

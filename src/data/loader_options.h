@@ -23,6 +23,7 @@ struct loader_options {
                                 of `block` rows, so that other numbers of readers with fewer or
                                 more microbatches see the same ones; 0, 1: they stay in order */
     int64_t run_rows;  /* megatron: rows of the whole run, over all readers */
+    bool lists_spans;  /* note which documents each row consists of (loader_next_tokens) */
     bool validation;   /* read the held-out documents instead of the training documents */
     bool once;         /* one pass over every document (validation, eval).  The rows do not
                                 depend on the number of readers; each reader scans all documents. */

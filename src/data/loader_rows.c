@@ -18,6 +18,7 @@ void loader_rows_init(struct loader_row *r, const struct loader *l)
     r->tokens = (struct token_row){.need = need,
                                    .ids = heap((size_t)need * sizeof *r->tokens.ids),
                                    .begins = heap((size_t)need)};
+    if (l->options.lists_spans) r->tokens.spans = &r->spans;
     r->cursor = heap(l->order->cursor_ints * sizeof *r->cursor);
     r->bad.is_unlimited = l->options.data->bad_record_limit >= 1;
 }
@@ -27,6 +28,7 @@ void loader_rows_free(struct loader_row *r)
     free(r->row.ids_BT), free(r->row.labels_BT);
     free(r->row.start_BT), free(r->row.end_BT);
     free(r->tokens.ids), free(r->tokens.begins);
+    token_spans_release(&r->spans);
     free(r->cursor);
     bad_records_release(&r->bad);
 }
@@ -88,7 +90,7 @@ void loader_rows_build(const struct loader *l, struct loader_row *r)
 
 uint64_t loader_rows_number(const struct loader *l, uint64_t position)
 {
-    return row_ranges_outside(&l->skips, l->first_row, position - l->first_row);
+    return row_ranges_outside(&l->skips, l->first_row, position - l->first_position);
 }
 
 /* Whether the rows of a batch are dealt to microbatches (loader_options.deal). */

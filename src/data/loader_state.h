@@ -9,14 +9,16 @@
 #include "data/provenance.h"
 #include "data/row_ranges.h"
 #include "data/row_split.h"
+#include "data/source_positions.h"
 
 #include <pthread.h>
 
 /* An entry of the prefetch ring: one row, and its stream's cursor after the row. */
 struct loader_row {
-    uint64_t number;         /* of the row, over the whole run */
-    struct token_row tokens; /* as read */
-    struct batch row;        /* built from them, unless readers exchange rows; B = 1 */
+    uint64_t number;          /* of the row, over the whole run */
+    struct token_row tokens;  /* as read */
+    struct token_spans spans; /* of these, with options.lists_spans */
+    struct batch row;         /* built from them, unless readers exchange rows; B = 1 */
     int64_t *cursor;
     bool empty;             /* a single pass has ended */
     struct bad_records bad; /* skipped while the row was read */
@@ -25,6 +27,8 @@ struct loader_row {
 struct loader {
     struct loader_options options;
     struct source *sources;
+    struct source_identity *identities; /* of the sources */
+    struct source_positions retired;    /* sources that were read before */
     struct provenance
         provenance; /* not sampled for a single pass, whose position runs do not save */
     size_t num_sources;
@@ -36,8 +40,8 @@ struct loader {
     int32_t eod_id;             /* data.eod_mask_loss: no loss where this is the input; -1: off */
     unsigned char *bytes_of_id; /* length of each ID's text; NULL without a tokenizer */
     int64_t *cursors;           /* of all streams, after the rows delivered */
-    uint64_t first_row;         /* number of the row where this loader began, and its position */
-    /* Positions count rows of the run that are not skipped (row_split.h). */
+    uint64_t first_row, first_position; /* of the row where this loader began */
+    /* Positions count the rows that the run has read, without those that it skipped. */
     struct row_split split;
     uint64_t step_begin, next; /* of the last batch; of the next one */
     uint64_t next_read;        /* of the first position that this reader has not read */
@@ -47,7 +51,8 @@ struct loader {
     struct bad_records bad; /* skipped in the rows delivered; counts those before first_row, too */
     int64_t bad_total[2]; /* its num_read and num_bad; after loader_gather_cursor of all readers */
     struct row_ranges skips;    /* not to be delivered; constant while rows are read */
-    struct row_ranges passed;   /* before the position, for the cursor: not trained on */
+    struct row_ranges passed;   /* before the position, for the cursor: not trained on, */
+    struct row_ranges untrained; /* and those of skipped steps */
     struct loader_row received; /* from another reader */
     unsigned char *exchange;    /* records of readers in an exchange; NULL before the first one */
     /* The prefetch ring: num_built - num_taken <= ring_size. */

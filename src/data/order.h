@@ -15,6 +15,7 @@ struct order;
 struct order_position {
     uint64_t next_row, num_passed; /* rows before the next one that were passed over */
     int64_t vocab_size;
+    const struct stream_sources *sources; /* NULL: those of the run */
 };
 
 struct order_kind {
@@ -28,8 +29,9 @@ struct order_kind {
     void (*save)(const struct order *o, uint64_t stream, int64_t *cursor_ints);
     enum status (*load)(struct order *o, uint64_t stream, const int64_t *cursor_ints,
                         const struct order_position *at);
-    /* Appends the settings that a cursor depends on. */
-    void (*settings)(const struct order *o, struct text *out);
+    /* Appends the settings that a cursor depends on, and with `all` those that only rows do, too:
+     * cursors of older programs have one sum over these and the length and tokens of rows. */
+    void (*settings)(const struct order *o, bool all, struct text *out);
     int64_t (*memory_bytes)(const struct order *o);
 };
 
@@ -39,11 +41,13 @@ struct order {
     uint64_t num_streams;
     size_t cursor_ints;
     uint64_t block; /* consecutive rows that one reader takes */
+    bool reads_on;  /* with rows of another length or other tokens, and with other sources */
 };
 
 struct order_setup {
     const struct loader_options *options;
-    const struct source *sources; /* borrowed */
+    const struct source *sources; /* borrowed, as is: */
+    const struct source_identity *identities;
     size_t num_sources;
     const struct source_tokens *tokens;
     bool masked; /* a row is seq_len tokens instead of seq_len + 1 */

@@ -70,6 +70,7 @@ static enum status megatron_order_row(struct order *o, uint64_t number, struct s
     const struct source *from = &s->setup.sources[i];
     struct gpt_sample at = gpt_index_at(x, mixed ? s->blend.sample[number] : number);
     memset(row->begins, 0, (size_t)row->need);
+    if (row->spans) row->spans->count = 0;
     for (int n = 0; n < row->need; at.document++, at.offset = 0) {
         if (at.document >= x->num_documents) return fail_changed(from);
         uint64_t sequence = x->document_index[at.document], room = (uint64_t)(row->need - n);
@@ -78,6 +79,14 @@ static enum status megatron_order_row(struct order *o, uint64_t number, struct s
         struct source_span span = {sequence, at.offset, left < room ? left : room};
         TRY(read_span(from, &span, t,
                       (struct token_row){.ids = row->ids + n, .begins = row->begins + n}));
+        if (row->spans && span.count)
+            token_spans_add(row->spans,
+                            &(struct token_span){.begin = n,
+                                                 .count = (int)span.count,
+                                                 .source = i,
+                                                 .at = sequence,
+                                                 .first = at.offset,
+                                                 .is_skipped = row->begins[n] & TOKEN_SKIPPED});
         if (span.count && !at.offset) row->begins[n] |= TOKEN_BEGINS;
         n += (int)span.count;
     }
@@ -97,8 +106,9 @@ static enum status megatron_order_load(struct order *o, uint64_t stream, const i
     return STATUS_OK;
 }
 
-static void megatron_order_settings(const struct order *o, struct text *out)
+static void megatron_order_settings(const struct order *o, bool all, struct text *out)
 {
+    (void)all;
     const struct megatron_order *s = (const struct megatron_order *)o;
     const struct data_config *d = s->setup.options->data;
     text_addf(out, "megatron %s %s %llu", d->split, data_blend_word(d->blend),

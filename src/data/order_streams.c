@@ -100,16 +100,20 @@ static enum status stream_order_load(struct order *o, uint64_t stream, const int
              "the data position of stream %llu has token ID %lld; the vocabulary size is %lld",
              (unsigned long long)stream, (long long)ints[4], (long long)at->vocab_size);
     TRY(check_rows(s, stream, ints[0], at));
-    return stream_load(&s->streams[stream], ints);
+    return stream_load(&s->streams[stream], ints, at->sources);
 }
 
-static void stream_order_settings(const struct order *o, struct text *out)
+static void stream_order_settings(const struct order *o, bool all, struct text *out)
 {
     const struct stream_order *s = (const struct stream_order *)o;
     const struct stream_rules *r = &s->rules;
-    text_addf(out, "%llu %d %d %d %.17g", (unsigned long long)r->window, s->data->bos, s->adds_eos,
-              r->overlap, r->validation_share);
-    if (r->best_fit) text_adds(out, " best_fit");
+    text_addf(out, "%llu ", (unsigned long long)r->window);
+    if (all) text_addf(out, "%d %d %d ", s->data->bos, s->adds_eos, r->overlap);
+    text_addf(out, "%.17g", r->validation_share);
+    if (!r->best_fit) return;
+    text_adds(out, " best_fit");
+    for (size_t i = 0; i < r->num_sources; i++)
+        text_addf(out, " %.17g", r->sources[i].config->weight);
 }
 
 static int64_t stream_order_memory_bytes(const struct order *o)
@@ -193,6 +197,7 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
     s->adds_eos = source_adds_eos(o->tokenizer, o->data->bos, o->data->eos);
     s->rules = (struct stream_rules){
         .sources = setup->sources,
+        .identities = setup->identities,
         .num_sources = setup->num_sources,
         .seed = (uint64_t)(o->data->seed < 0 ? 0 : o->data->seed),
         .window = o->once ? 1 : (uint64_t)o->data->shuffle_window,
@@ -206,6 +211,8 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
     TRY(choose_num_streams(s, &count));
     s->order.cursor_ints = STREAM_INTS + PARTITION_INTS * s->rules.num_sources;
     s->order.block = 1;
+    /* a group of documents can only be found again with the settings it was packed with */
+    s->order.reads_on = !s->rules.best_fit;
     s->num_readers = (uint64_t)o->num_readers;
     init_streams(s, count);
     return STATUS_OK;

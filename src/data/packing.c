@@ -33,12 +33,14 @@ static void add_piece(struct packing *p, const struct packing_piece *piece)
     p->tokens += piece->length;
 }
 
-void packing_add(struct packing *p, size_t at, size_t count)
+void packing_add(struct packing *p, size_t at, size_t count, const struct packing_origin *origin)
 {
     BUG_IF(p->row_tokens < 1u + p->overlap);
     for (size_t from = 0; count;) {
         size_t left = count - from, length = left < p->row_tokens ? left : p->row_tokens;
-        add_piece(p, &(struct packing_piece){at + from, from, (uint32_t)length, 0});
+        add_piece(
+            p, &(struct packing_piece){
+                   .at = at + from, .offset = from, .length = (uint32_t)length, .origin = *origin});
         if (length == left) return;
         from += length - p->overlap;
     }

@@ -20,11 +20,18 @@
 
 enum { PACKING_LEAST_ROWS = 4, PACKING_MOST_ROWS = 64 };
 
+/* Where a document comes from, as in struct token_span. */
+struct packing_origin {
+    size_t source, file;
+    uint64_t at;
+};
+
 struct packing_piece {
     size_t at;       /* of its first token, among the tokens of the group */
     size_t offset;   /* of the same in its document */
     uint32_t length; /* tokens */
     uint32_t row;
+    struct packing_origin origin;
 };
 
 struct packing {
@@ -42,7 +49,7 @@ void packing_clear(struct packing *p);
 void packing_release(struct packing *p);
 
 /* Adds a document of `count` tokens, which begins at `at` among those of the group. */
-void packing_add(struct packing *p, size_t at, size_t count);
+void packing_add(struct packing *p, size_t at, size_t count, const struct packing_origin *origin);
 /* Whether the group is complete.  Then its pieces are packed into num_rows rows. */
 bool packing_complete(struct packing *p);
 /* Renumbers the rows: row r becomes order[r].  Sorts the pieces by row, and in each row in the

@@ -46,14 +46,15 @@ static enum status sum_written(const struct prepare_output *o, uint64_t bytes,
 static enum status check_provenance(struct prepare_output *o, const struct json *journal)
 {
     const struct provenance_rules rules = {.accepted = o->accept_changed,
+                                           .is_fixed = true,
                                            .saved_in = o->journal,
                                            .accept_begin = "--accept-changed ",
                                            .accept_next = " --accept-changed ",
                                            .accept_end = "",
                                            .restart = "--force starts over"};
-    bool *is_changed = heap(o->num_sources * sizeof *is_changed);
-    enum status st = provenance_check(o->provenance, journal, &rules, is_changed);
-    free(is_changed);
+    struct provenance_match *matches = heap(o->num_sources * sizeof *matches);
+    enum status st = provenance_check(o->provenance, journal, &rules, matches);
+    free(matches);
     return st;
 }
 

@@ -88,7 +88,9 @@ void provenance_write(const struct provenance *p, struct json_writer *w)
     for (size_t i = 0; i < p->num_sources; i++) {
         json_newline(w, 0);
         json_begin_object(w, NULL, JSON_INLINE);
-        json_write_int(w, "options", p->sources[i].options_fingerprint);
+        if (source_name(&p->sources[i])) json_write_string(w, "name", source_name(&p->sources[i]));
+        json_write_string(w, "path", p->sources[i].config->path);
+        json_write_int(w, "selection", p->sources[i].options_fingerprint);
         file_versions_write(&p->versions[i], "files", w);
         json_end_object(w);
     }
@@ -145,27 +147,20 @@ static enum status fail_refused(const struct refusal *r)
          rules->accept_end, rules->restart);
 }
 
-static enum status compare_files(const struct provenance *p, size_t i, const struct json *saved,
-                                 struct refusal *r, bool *is_changed)
+static void compare_files(const struct provenance *p, size_t i, const struct file_versions *before,
+                          struct refusal *r, bool *is_changed)
 {
-    struct file_versions before = {0};
     struct text change = {0};
     size_t count;
-    struct file_change *changes = NULL;
-    enum status st = STATUS_OK;
-    TRY_OUT(file_versions_read(&before, saved));
-    changes = file_versions_compare(&before, &p->versions[i], &count);
+    struct file_change *changes = file_versions_compare(before, &p->versions[i], &count);
     *is_changed = count > 0;
     for (size_t k = 0; k < count; k++) {
         text_clear(&change);
         file_versions_describe(&changes[k], &change);
         accept(r, file_versions_path_of(&changes[k]), change.data);
     }
-out:
     free(changes);
     text_release(&change);
-    file_versions_release(&before);
-    return st;
 }
 
 /* `saved` is the tokenizer's object; NULL: saved by an older program, or without tokenizer. */
@@ -206,31 +201,13 @@ static enum status check_options(const struct source *s, const struct json *save
                                  const struct provenance_rules *rules)
 {
     int64_t sum;
-    TRY(json_get_int(saved, "options", 0, UINT32_MAX, &sum));
-    if (sum != s->options_fingerprint)
+    bool older = !json_get(saved, "selection"); /* it included the weight */
+    TRY(json_get_int(saved, older ? "options" : "selection", 0, UINT32_MAX, &sum));
+    if (sum != (older ? s->older_fingerprint : s->options_fingerprint))
         FAIL(CONFIG,
-             "%s: %s was written with another column, weight, number of neurons or filter of this "
+             "%s: %s was written with another column, %snumber of neurons or filter of this "
              "source; %s",
-             s->config->path, rules->saved_in, rules->restart);
-    return STATUS_OK;
-}
-
-/* Whether the files that this reader sampled are the same in `all`, and the others in number. */
-static enum status compare_share(const struct provenance *p, const struct json *all, bool *same)
-{
-    const struct json *one = json_first(all);
-    *same = true;
-    for (size_t i = 0; i < p->num_sources && *same; i++, one = json_next(one)) {
-        const struct file_versions *now = &p->versions[i];
-        struct file_versions before = {0};
-        enum status st = file_versions_read(&before, json_get(one, "files"));
-        *same = !st && before.count == now->count;
-        for (size_t k = 0; k < now->count && *same; k++)
-            if (now->files[k].is_sampled)
-                *same = file_versions_are_equal(&now->files[k], &before.files[k]);
-        file_versions_release(&before);
-        TRY(st);
-    }
+             s->config->path, rules->saved_in, older ? "weight, " : "", rules->restart);
     return STATUS_OK;
 }
 
@@ -243,32 +220,171 @@ static enum status sample_all(struct provenance *p, const struct provenance_rule
     return status_prefix(STATUS_CONFIG, "comparing the data with %s", rules->saved_in);
 }
 
-enum status provenance_check(struct provenance *p, const struct json *saved,
-                             const struct provenance_rules *rules, bool *is_changed)
+/* What is known of one saved source. */
+struct saved_source {
+    const struct json *json; /* NULL: saved by an older program, without files */
+    const char *name;        /* NULL: it had none */
+    struct file_versions files;
+    bool is_matched;
+};
+
+struct saved_sources {
+    struct saved_source *items;
+    size_t count;
+    bool are_compared; /* the content of all files must be compared */
+};
+
+static enum status read_saved(const struct json *all, struct saved_sources *out)
 {
-    const struct json *sums = json_get(saved, "sources"), *sum = json_first(sums);
-    const struct json *all = p->versions ? json_get(saved, "source_files") : NULL;
     const struct json *one = json_first(all);
+    for (size_t j = 0; j < out->count && all; j++, one = json_next(one)) {
+        struct saved_source *saved = &out->items[j];
+        saved->json = one;
+        if (json_get(one, "name")) TRY(json_get_string(one, "name", &saved->name));
+        TRY(file_versions_read(&saved->files, json_get(one, "files")));
+    }
+    return STATUS_OK;
+}
+
+static bool have_same_name(const struct source *s, const struct saved_source *saved)
+{
+    const char *name = source_name(s);
+    return name && saved->name ? !strcmp(name, saved->name) : name == saved->name;
+}
+
+/* Whether every source is where it was, under the same name and in files of the same paths: so
+ * that all ranks agree, whatever files they have sampled. */
+static bool are_in_place(const struct provenance *p, const struct saved_source *saved)
+{
+    for (size_t i = 0; i < p->num_sources; i++) {
+        const struct file_versions *now = &p->versions[i], *before = &saved[i].files;
+        if (!have_same_name(&p->sources[i], &saved[i]) || now->count != before->count) return false;
+        for (size_t k = 0; k < now->count; k++)
+            if (strcmp(now->files[k].path, before->files[k].path) != 0) return false;
+    }
+    return true;
+}
+
+/* Whether the files that this reader has sampled are the same. */
+static bool is_share_same(const struct file_versions *now, const struct file_versions *before)
+{
+    for (size_t k = 0; k < now->count; k++)
+        if (now->files[k].is_sampled &&
+            (k >= before->count || !file_versions_are_equal(&now->files[k], &before->files[k])))
+            return false;
+    return now->count == before->count;
+}
+
+enum match_rule { MATCH_NAME, MATCH_CONTENT, MATCH_PLACE, MATCH_RULES };
+
+static bool is_match(const struct provenance *p, size_t i, const struct saved_source *saved,
+                     enum match_rule rule)
+{
+    bool is_named = source_name(&p->sources[i]) != NULL;
+    switch (rule) {
+    case MATCH_NAME: return is_named && have_same_name(&p->sources[i], saved);
+    case MATCH_CONTENT:
+        return !(is_named && saved->name) && saved->files.count &&
+               is_share_same(&p->versions[i], &saved->files);
+    case MATCH_PLACE: return !is_named && !saved->name;
+    case MATCH_RULES: break;
+    }
+    return false;
+}
+
+/* Finds each source among the saved ones: by its name, by its files, and without either, which will
+ * be a change to accept, in their order. */
+static void match_sources(const struct provenance *p, struct saved_sources *all,
+                          struct provenance_match *matches)
+{
+    for (size_t i = 0; i < p->num_sources; i++) matches[i].is_new = true;
+    for (enum match_rule rule = 0; rule < MATCH_RULES; rule++)
+        for (size_t i = 0; i < p->num_sources; i++)
+            for (size_t j = 0; j < all->count && matches[i].is_new; j++) {
+                struct saved_source *saved = &all->items[j];
+                if (saved->is_matched || !is_match(p, i, saved, rule)) continue;
+                matches[i] = (struct provenance_match){.saved = j};
+                saved->is_matched = true;
+            }
+}
+
+/* Says which sources begin, and which are not read any more. */
+static void log_matches(const struct provenance *p, const struct saved_sources *all,
+                        const struct provenance_match *matches)
+{
+    for (size_t i = 0; i < p->num_sources; i++)
+        if (matches[i].is_new)
+            log_line(LOG_WARN, "%s: a new source, which begins with its first document",
+                     p->sources[i].config->path);
+    for (size_t j = 0; j < all->count; j++) {
+        const struct saved_source *saved = &all->items[j];
+        const char *path = saved->files.count ? saved->files.files[0].path : "a source";
+        if (!saved->is_matched)
+            log_line(LOG_WARN, "%s: of the checkpoint's sources, and not read any more",
+                     saved->name ? saved->name : path);
+    }
+}
+
+/* Matches the sources with the saved ones. */
+static enum status find_matches(struct provenance *p, const struct provenance_rules *rules,
+                                struct saved_sources *saved, struct provenance_match *matches)
+{
+    bool in_place = saved->count == p->num_sources && are_in_place(p, saved->items);
+    bool compares = rules->accepted->count || !in_place;
+    for (size_t i = 0; i < p->num_sources && in_place; i++) {
+        matches[i] = (struct provenance_match){.saved = i};
+        compares |= !is_share_same(&p->versions[i], &saved->items[i].files);
+    }
+    saved->are_compared = compares;
+    if (compares) TRY(sample_all(p, rules));
+    if (in_place || rules->is_fixed) {
+        for (size_t i = 0; i < p->num_sources; i++)
+            matches[i] = (struct provenance_match){.saved = i};
+        return STATUS_OK;
+    }
+    match_sources(p, saved, matches);
+    if (!rules->is_quiet) log_matches(p, saved, matches);
+    return STATUS_OK;
+}
+
+static enum status check_matches(const struct provenance *p, const struct json *sums,
+                                 const struct saved_sources *saved, struct refusal *r,
+                                 struct provenance_match *matches)
+{
+    for (size_t i = 0; i < p->num_sources; i++) {
+        const struct json *sum = json_item(sums, matches[i].saved);
+        const struct saved_source *one = &saved->items[matches[i].saved];
+        if (matches[i].is_new) continue;
+        if (!one->json) TRY(check_fingerprint(&p->sources[i], sum, r->rules));
+        if (!one->json) continue;
+        TRY(check_options(&p->sources[i], one->json, r->rules));
+        if (saved->are_compared) compare_files(p, i, &one->files, r, &matches[i].is_changed);
+    }
+    if (r->count) return fail_refused(r);
+    return STATUS_OK;
+}
+
+enum status provenance_check(struct provenance *p, const struct json *saved,
+                             const struct provenance_rules *rules, struct provenance_match *matches)
+{
+    const struct json *sums = json_get(saved, "sources");
+    const struct json *all = p->versions ? json_get(saved, "source_files") : NULL;
+    size_t count = json_count(sums);
+    bool is_fixed = rules->is_fixed || !all;
     struct refusal r = {.rules = rules};
     enum status st = STATUS_OK;
-    bool is_same = true, compares = false;
-    if (json_count(sums) != p->num_sources || (all && json_count(all) != p->num_sources))
-        FAIL(CONFIG, "%s was written with %zu sources; configured: %zu; %s", rules->saved_in,
-             json_count(sums), p->num_sources, rules->restart);
-    if (all) TRY(compare_share(p, all, &is_same));
-    if (all) compares = !is_same || rules->accepted->count;
-    if (compares) TRY(sample_all(p, rules));
+    if ((is_fixed && count != p->num_sources) || (all && json_count(all) != count))
+        FAIL(CONFIG, "%s was written with %zu sources; configured: %zu; %s", rules->saved_in, count,
+             p->num_sources, rules->restart);
+    struct saved_sources before = {.items = heap((count + 1) * sizeof *before.items), count};
+    for (size_t i = 0; i < p->num_sources; i++) matches[i] = (struct provenance_match){.saved = i};
+    TRY_OUT(read_saved(all, &before));
     TRY_OUT(compare_tokenizer(p, json_get(saved, TOKENIZER), &r));
-    for (size_t i = 0; i < p->num_sources;
-         i++, sum = json_next(sum), one = all ? json_next(one) : NULL) {
-        is_changed[i] = false;
-        if (!all) TRY_OUT(check_fingerprint(&p->sources[i], sum, rules));
-        if (!all) continue;
-        TRY_OUT(check_options(&p->sources[i], one, rules));
-        if (compares) TRY_OUT(compare_files(p, i, json_get(one, "files"), &r, &is_changed[i]));
-    }
-    if (r.count) st = fail_refused(&r);
+    if (all) TRY_OUT(find_matches(p, rules, &before, matches));
+    TRY_OUT(check_matches(p, sums, &before, &r, matches));
 out:
+    for (size_t j = 0; j < count; j++) file_versions_release(&before.items[j].files);
+    free(before.items);
     text_release(&r.changes), text_release(&r.names);
     return st;
 }

@@ -32,13 +32,21 @@ void provenance_write(const struct provenance *p, struct json_writer *w);
 
 struct provenance_rules {
     const struct option_list *accepted; /* files, patterns or "tokenizer" */
+    bool is_fixed;                      /* sources may not be added, removed or reordered */
     bool is_quiet;                      /* do not log what was accepted */
     /* For messages: what has the position, how to accept changes, and how to restart. */
     const char *saved_in, *accept_begin, *accept_next, *accept_end, *restart;
 };
+/* Which of the saved sources a source is. */
+struct provenance_match {
+    bool is_new;     /* none of them */
+    bool is_changed; /* it has changes that were accepted */
+    size_t saved;    /* index */
+};
 /* Compares with what provenance_write wrote; each reader the files that it sampled, and all files
- * if those differ or changes may be accepted.  is_changed[i]: source i has changes that were
- * accepted.  CONFIG: a difference that was not; the message names the files.  DATA: the saved one
- * is damaged. */
+ * if those differ or changes may be accepted.  A source is found again by its name, by its files,
+ * or without either by its place.  CONFIG: a difference that was not accepted; the message names
+ * the files.  DATA: the saved one is damaged. */
 enum status provenance_check(struct provenance *p, const struct json *saved,
-                             const struct provenance_rules *rules, bool *is_changed);
+                             const struct provenance_rules *rules,
+                             struct provenance_match *matches);

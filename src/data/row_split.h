@@ -3,7 +3,7 @@
  * Readers take blocks of consecutive rows in turn, counted from the first row of the run: position
  * p belongs to reader p / block mod readers.  So the rows of a step do not depend on the number of
  * readers, and any step gives two readers nearly equal numbers of rows.  A position counts the rows
- * that are delivered; rows that are skipped have none. */
+ * that are delivered, since the first one of the run; rows that are skipped have none. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -140,10 +140,11 @@ size_t source_kind_neurons(const struct source_config *c)
 }
 
 /* Continues `crc` with the options that select or change documents, if they are set. */
-static uint32_t add_options(const struct source_config *c, uint32_t neurons, uint32_t crc)
+static uint32_t add_options(const struct source_config *c, bool weight, uint32_t neurons,
+                            uint32_t crc)
 {
     crc = checksum_crc32c(crc, c->column, strlen(c->column));
-    crc = checksum_crc32c(crc, &c->weight, sizeof c->weight);
+    if (weight) crc = checksum_crc32c(crc, &c->weight, sizeof c->weight);
     if (neurons) crc = checksum_crc32c(crc, &neurons, sizeof neurons);
     if (!source_kind_filters(c)) return crc;
     crc = checksum_crc32c(crc, c->filter_column, strlen(c->filter_column));
@@ -186,12 +187,18 @@ enum status source_open(struct source *s, const struct source_config *config)
                          "%s: data.source.filter_column requires .parquet or .arrow files",
                          config->path);
     uint32_t neurons = (uint32_t)source_kind_neurons(config);
-    s->fingerprint = add_options(config, s->motifs ? 0 : neurons, s->fingerprint);
-    s->options_fingerprint = add_options(config, neurons, 0);
+    s->fingerprint = add_options(config, true, s->motifs ? 0 : neurons, s->fingerprint);
+    s->options_fingerprint = add_options(config, false, neurons, 0);
+    s->older_fingerprint = add_options(config, true, neurons, 0);
     bool is_empty = !s->kind || (s->kind->seeks && !s->num_positions);
     if (!st && is_empty) st = fail_empty(config);
     if (st) source_close(s);
     return st;
+}
+
+const char *source_name(const struct source *s)
+{
+    return s->config->name && s->config->name[0] ? s->config->name : NULL;
 }
 
 void source_close(struct source *s)
@@ -409,6 +416,17 @@ static enum status skip_record(const struct source *s, const struct source_docum
     return bad_records_add(bad, &r);
 }
 
+const char *source_file_path(const struct source *s, size_t file)
+{
+    return file < s->num_files ? s->files[file].path : s->config->path;
+}
+
+const char *source_unit(const struct source *s)
+{
+    if (s->kind->position_bytes) return "offset";
+    return s->kind->unit ? s->kind->unit : "document";
+}
+
 enum status source_tokens_check(struct source_tokens *t)
 {
     const struct source *s = t->unchecked;
@@ -437,7 +455,7 @@ enum status source_read(const struct source *s, const struct source_document *d,
     if (t->bad && !t->bad->is_repeat) t->bad->num_read++;
     if (st == STATUS_RECORD && t->bad) {
         out->count = before;
-        st = skip_record(s, d, s->kind->position_bytes ? "offset" : s->kind->unit, t->bad);
+        st = skip_record(s, d, source_unit(s), t->bad);
     }
     TRY(st);
     return STATUS_OK;

@@ -53,7 +53,8 @@ struct source {
     struct motifs *motifs;        /* owned; NULL: none */
     uint64_t num_positions;       /* 0 if unknown (compressed) */
     uint32_t fingerprint;         /* of file names and sizes, .idx files, column and weight */
-    uint32_t options_fingerprint; /* of column, weight, neurons and filter alone */
+    uint32_t options_fingerprint; /* of column, neurons and filter alone */
+    uint32_t older_fingerprint;   /* the same with the weight, in positions of older programs */
     bool is_changed; /* set by the caller: positions were saved for other files, and may not fit */
 };
 
@@ -62,6 +63,8 @@ enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
 /* Appends all its files, the motifs' included. */
 void source_list_files(const struct source *s, struct file_versions *out);
+/* data.source.name; NULL: it has none. */
+const char *source_name(const struct source *s);
 /* Whether it holds spike counts, as single counts or as motifs. */
 bool source_holds_counts(const struct source *s);
 
@@ -153,6 +156,11 @@ enum status source_read_sequence(const struct source *s, const struct source_spa
 /* After source_read_sequence has failed: adds the span to t->bad. */
 enum status source_skip_sequence(const struct source *s, const struct source_span *span,
                                  const struct source_tokens *t);
+
+/* For messages: the path of a document's file, that of the source if it has no files ("mock"); and
+ * what source_document.at counts: "line", "row", "document", or "offset" for bytes. */
+const char *source_file_path(const struct source *s, size_t file);
+const char *source_unit(const struct source *s);
 
 /* The file that a position belongs to. */
 size_t source_file_at(const struct source *s, uint64_t position);

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTS_PER_THREAD = 8, PROGRESS_RECORDS = 256 };
+enum { PARTS_PER_THREAD = 8, SAMPLE_PARTS = 64, PROGRESS_RECORDS = 256 };
 
 struct scan_part {
     uint64_t number, count; /* of parts */
-    uint64_t bytes;
+    uint64_t bytes, left;   /* left: to read, UINT64_MAX for all */
     struct bad_records bad;
     struct failure failure;
 };
@@ -38,12 +38,16 @@ static enum status read_part(struct source_scan *s, struct scan_part *p, struct 
     struct token_list ids = {0};
     enum status st = STATUS_OK;
     if (s->tokenizer) TRY_OUT(encoder_make(&t->encoder, s->tokenizer));
-    for (bool none = false;;) {
+    for (bool none = false; p->left;) {
+        uint64_t num_bad = p->bad.num_bad;
         TRY_OUT(source_find(s->source, &reader, &range, &d, &none));
         if (none) break;
         ids.count = 0;
         TRY_OUT(source_read(s->source, &d, t, &ids));
-        p->bytes += d.is_bad ? 0 : d.len * (s->source->holds_ids ? sizeof(int32_t) : 1);
+        if (s->take && p->bad.num_bad == num_bad) TRY_OUT(s->take(s->taker, &d, t, &ids));
+        uint64_t bytes = d.is_bad ? 0 : d.len * (s->source->holds_ids ? sizeof(int32_t) : 1);
+        p->bytes += bytes;
+        if (p->left < UINT64_MAX) p->left -= bytes < p->left ? bytes : p->left;
         if (p->bad.num_read == PROGRESS_RECORDS) add_progress(s, p);
     }
     TRY_OUT(source_tokens_check(t));
@@ -56,8 +60,11 @@ out:
 
 static void scan_part(struct source_scan *s, struct scan_part *p)
 {
-    struct source_tokens t = {
-        .tokenizer = s->tokenizer, .vocab_size = s->vocab_size, .bad = &p->bad};
+    struct source_tokens t = {.tokenizer = s->tokenizer,
+                              .vocab_size = s->vocab_size,
+                              .bos = s->bos,
+                              .eos = s->eos,
+                              .bad = &p->bad};
     p->bad.is_unlimited = true;
     status_save(&p->failure, read_part(s, p, &t));
     add_progress(s, p);
@@ -89,15 +96,17 @@ enum status source_scan_run(struct source_scan *s)
 {
     bool seeks = s->source->kind->seeks;
     int threads = s->threads > 0 ? s->threads : omp_get_max_threads();
-    size_t parts = seeks ? (size_t)threads * PARTS_PER_THREAD : s->source->num_files;
+    size_t spread = s->max_bytes ? SAMPLE_PARTS : (size_t)threads * PARTS_PER_THREAD;
+    size_t parts = seeks ? spread : s->source->num_files;
     struct scan_part *all = heap(parts * sizeof *all);
     enum status st = STATUS_OK;
     if (!s->source->holds_ids && !s->tokenizer)
         FAIL_OUT(CONFIG, "%s is text: data.tokenizer is required", s->source->config->path);
-    verify_sums(s);
+    if (!s->take) verify_sums(s);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (size_t i = 0; i < parts; i++) {
         all[i].number = i, all[i].count = parts;
+        all[i].left = s->max_bytes ? s->max_bytes / parts + 1 : UINT64_MAX;
         scan_part(s, &all[i]);
     }
     for (size_t i = 0; i < parts; i++) {

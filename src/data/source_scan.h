@@ -12,9 +12,18 @@ struct source_scan {
     const struct source *source;       /* borrowed */
     const struct tokenizer *tokenizer; /* NULL: the source holds token IDs */
     int64_t vocab_size;
+    bool bos, eos; /* as data.bos and data.eos */
+    /* Read about this many, from places all over the source, or from the start of each compressed
+     * file; 0: all. */
+    uint64_t max_bytes;
     int threads;                                                       /* 0: all */
     void (*progress)(void *context, const struct source_scan *so_far); /* or NULL */
     void *context;
+    /* Called for each document that is not bad, by several threads at once; NULL: checksums are
+     * compared instead. */
+    enum status (*take)(void *taker, const struct source_document *d, struct source_tokens *t,
+                        const struct token_list *ids);
+    void *taker;
     /* Results: */
     uint64_t bytes;         /* of text; an ID counts as 4 bytes */
     struct bad_records bad; /* and the number of records */

@@ -86,8 +86,8 @@ static uint64_t mix_bits(uint64_t x)
 
 static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t position)
 {
-    return r->validation_share > 0 &&
-           rng_uniform(0, RNG_VALIDATION, source, position) < r->validation_share;
+    return r->validation_share > 0 && rng_uniform(0, RNG_VALIDATION, r->identities[source].place,
+                                                  position) < r->validation_share;
 }
 
 /* A scan for documents that the rules let the streams read. */
@@ -180,9 +180,10 @@ static void shuffle(const struct shuffle *s, uint32_t *order, uint64_t count)
 static void shuffle_window(const struct stream *s, size_t source, struct partition *p)
 {
     const struct stream_rules *r = s->rules;
+    const struct source_identity *id = &r->identities[source];
     const struct shuffle by = {.seed = r->seed,
                                .purpose = RNG_SHUFFLE,
-                               .step = (s->number * r->num_sources + source) & 0xFFFFFFFFFF,
+                               .step = (s->number * id->count + id->place) & 0xFFFFFFFFFF,
                                .key = mix_bits(p->epoch ^ mix_bits(p->window_begin))};
     for (uint64_t i = 0; i < p->count; i++) p->order[i] = (uint32_t)i;
     if (!r->once) shuffle(&by, p->order, p->count);
@@ -241,11 +242,14 @@ static size_t choose_source(const struct stream *s)
     double total = 0, at = rng_uniform(r->seed, RNG_SOURCE, s->number, (uint64_t)s->draws);
     for (size_t i = 0; i < r->num_sources; i++) total += r->sources[i].config->weight;
     at *= total;
-    for (size_t i = 0; i + 1 < r->num_sources; i++) {
-        at -= r->sources[i].config->weight;
-        if (at < 0) return i;
+    size_t last = 0;
+    for (size_t i = 0; i < r->num_sources; i++) {
+        double weight = r->sources[i].config->weight;
+        at -= weight;
+        if (weight > 0) last = i;
+        if (at < 0 && weight > 0) break;
     }
-    return r->num_sources - 1;
+    return last;
 }
 
 /* Appends the tokens of the document that was drawn last. */
@@ -293,6 +297,22 @@ static enum status draw_document(struct stream *s, struct source_tokens *t)
     return STATUS_OK;
 }
 
+/* The document that was drawn last; NULL: it is unknown. */
+static const struct source_document *current_document(const struct stream *s)
+{
+    const struct partition *p = s->source < 0 ? NULL : &s->partitions[s->source];
+    return p && p->used >= 1 && p->used <= p->count ? &p->window[p->order[p->used - 1]] : NULL;
+}
+
+/* Notes that the row has tokens of the current document, from `first` on. */
+static void add_span(const struct stream *s, struct token_row *row, struct token_span span)
+{
+    const struct source_document *d = current_document(s);
+    if (!row->spans || !d) return;
+    span.source = (size_t)s->source, span.file = d->file, span.at = d->at;
+    token_spans_add(row->spans, &span);
+}
+
 /* Documents follow each other without padding. */
 static enum status concatenated_row(struct stream *s, struct source_tokens *t,
                                     struct token_row *row)
@@ -300,7 +320,10 @@ static enum status concatenated_row(struct stream *s, struct source_tokens *t,
     int n = 0, need = row->need;
     if (s->needs_reread) TRY(read_document(s, t));
     s->needs_reread = false;
-    if (s->rules->overlap && s->carry >= 0) row->ids[n++] = (int32_t)s->carry;
+    if (s->rules->overlap && s->carry >= 0) {
+        add_span(s, row, (struct token_span){.count = 1, .first = (uint64_t)s->offset - 1});
+        row->ids[n++] = (int32_t)s->carry;
+    }
     while (n < need) {
         if ((size_t)s->offset >= s->tokens.count) {
             clear_tokens(s);
@@ -312,6 +335,9 @@ static enum status concatenated_row(struct stream *s, struct source_tokens *t,
         size_t left = s->tokens.count - (size_t)s->offset, room = (size_t)(need - n);
         size_t count = left < room ? left : room;
         memcpy(row->ids + n, s->tokens.ids + s->offset, count * sizeof *row->ids);
+        add_span(
+            s, row,
+            (struct token_span){.begin = n, .count = (int)count, .first = (uint64_t)s->offset});
         n += (int)count;
         s->offset += (int64_t)count;
     }
@@ -320,14 +346,11 @@ static enum status concatenated_row(struct stream *s, struct source_tokens *t,
     return STATUS_OK;
 }
 
-/* Accepted changes of the files may have left a group with fewer rows than were read of it. */
+/* Accepted changes of the data may have left a group with fewer rows than were read of it. */
 static enum status check_group(struct stream *s)
 {
-    bool is_changed = false;
     if ((size_t)s->offset < s->group.num_rows) return STATUS_OK;
-    for (size_t i = 0; i < s->rules->num_sources; i++)
-        is_changed |= s->rules->sources[i].is_changed;
-    if (!is_changed)
+    if (!s->has_changed)
         FAIL(DATA,
              "the data position of stream %llu is after row %lld of a group of %zu rows: the data "
              "has changed",
@@ -346,7 +369,9 @@ static enum status read_group(struct stream *s, struct source_tokens *t)
     do {
         size_t before = s->tokens.count;
         TRY(draw_document(s, t));
-        packing_add(&s->group, before, s->tokens.count - before);
+        const struct source_document *d = current_document(s);
+        const struct packing_origin origin = {(size_t)s->source, d->file, d->at};
+        packing_add(&s->group, before, s->tokens.count - before, &origin);
     } while (!packing_complete(&s->group));
     s->needs_reread = false;
     uint32_t *order = heap(s->group.num_rows * sizeof *order);
@@ -372,6 +397,13 @@ static enum status packed_row(struct stream *s, struct source_tokens *t, struct 
     for (; piece < end && piece->row == s->offset; piece++) {
         memcpy(row->ids + n, s->tokens.ids + piece->at, piece->length * sizeof *row->ids);
         row->begins[n] = TOKEN_PIECE | (piece->offset ? 0 : TOKEN_BEGINS);
+        if (row->spans)
+            token_spans_add(row->spans, &(struct token_span){.begin = n,
+                                                             .count = (int)piece->length,
+                                                             .source = piece->origin.source,
+                                                             .file = piece->origin.file,
+                                                             .at = piece->origin.at,
+                                                             .first = piece->offset});
         n += (int)piece->length;
     }
     row->filled = n;
@@ -382,6 +414,7 @@ static enum status packed_row(struct stream *s, struct source_tokens *t, struct 
 enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row)
 {
     memset(row->begins, 0, (size_t)row->need);
+    if (row->spans) row->spans->count = 0;
     TRY((s->rules->best_fit ? packed_row : concatenated_row)(s, t, row));
     s->rows++;
     return STATUS_OK;
@@ -397,32 +430,50 @@ void stream_save(const struct stream *s, int64_t *ints)
     ints[0] = s->rows, ints[3] = s->offset;
 }
 
-enum status stream_load(struct stream *s, const int64_t *ints)
+static enum status fail_damaged(const struct stream *s)
+{
+    FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)s->number);
+}
+
+/* The position in one source, from its saved integers. */
+static bool load_partition(struct partition *p, const struct source *source, const int64_t *ints)
+{
+    if (ints[0] < 0 || ints[1] < 0 || ints[2] < 0) return false;
+    p->epoch = (uint64_t)ints[0], p->window_begin = (uint64_t)ints[1];
+    p->used = (uint64_t)ints[2];
+    p->loaded = false;
+    if (source->is_changed && p->window_begin < p->range.position)
+        p->window_begin = p->range.position;
+    return p->window_begin >= p->range.position;
+}
+
+enum status stream_load(struct stream *s, const int64_t *ints, const struct stream_sources *from)
 {
     const struct stream_rules *r = s->rules;
-    bool good = true;
-    for (size_t i = 0; i < num_ints(s); i++) good &= ints[i] >= (i == 2 || i == 4 ? -1 : 0);
-    s->rows = ints[0], s->draws = ints[1], s->source = ints[2];
-    s->offset = ints[3], s->carry = ints[4];
-    good &= s->source < (int64_t)r->num_sources && (s->source >= 0 || !s->draws);
-    for (size_t i = 0; i < r->num_sources; i++) {
-        const int64_t *partition = ints + STREAM_INTS + PARTITION_INTS * i;
-        struct partition *p = &s->partitions[i];
-        p->epoch = (uint64_t)partition[0], p->window_begin = (uint64_t)partition[1];
-        p->used = (uint64_t)partition[2];
-        p->loaded = false;
-        if (r->sources[i].is_changed && p->window_begin < p->range.position)
-            p->window_begin = p->range.position;
-        good &= p->window_begin >= p->range.position;
+    int64_t num_saved = (int64_t)(from ? from->num_saved : r->num_sources);
+    int64_t reads = ints[2]; /* the saved source of the document that it is in */
+    bool good = ints[0] >= 0 && ints[1] >= 0 && ints[3] >= 0 && ints[4] >= -1;
+    good &= reads >= -1 && reads < num_saved;
+    s->rows = ints[0], s->draws = ints[1], s->source = -1;
+    s->offset = ints[3], s->carry = r->overlap ? ints[4] : -1;
+    for (size_t i = 0; i < r->num_sources && good; i++) {
+        size_t saved = from ? from->saved[i] : i;
+        if (saved == SIZE_MAX) continue;
+        const int64_t *own = ints + STREAM_INTS + PARTITION_INTS * saved;
+        good &= load_partition(&s->partitions[i], &r->sources[i], own);
+        if ((int64_t)saved == reads) s->source = (int64_t)i;
     }
-    if (!good)
-        FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)s->number);
+    if (!good) return fail_damaged(s);
     s->tokens.count = 0;
+    if (from && from->drops_documents) s->source = s->carry = -1;
+    if (s->source < 0) s->offset = 0;
     /* `used` is 0 at the end of a single pass */
-    s->needs_reread = s->draws > 0 && s->partitions[s->source].used > 0;
+    s->needs_reread = s->source >= 0 && s->draws > 0 && s->partitions[s->source].used > 0;
     if (!r->best_fit) return STATUS_OK;
-    s->needs_reread = s->offset > 0;
+    s->needs_reread = ints[3] > 0;
     begin_group(s);
     s->offset = ints[3];
+    s->has_changed = from && from->drops_documents;
+    for (size_t i = 0; i < r->num_sources; i++) s->has_changed |= r->sources[i].is_changed;
     return STATUS_OK;
 }

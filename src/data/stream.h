@@ -8,12 +8,15 @@
  *          best_fit: the rows of a group of documents come in an order that is a function of
  *          (seed, stream, n), with n the group's first draw.
  * Resume   The integers of stream_save are the whole state: a restored stream finds its windows
- *          again and re-reads the document, or the group of documents, it was in. */
+ *          again and re-reads the document, or the group of documents, it was in.  Unless documents
+ *          are packed best-fit, weights, row length and the set of sources may differ then: each
+ *          source continues where it was. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "data/packing.h"
 #include "data/source.h"
+#include "data/token_spans.h"
 
 /* The documents of one source that belong to one stream. */
 struct partition {
@@ -29,8 +32,15 @@ struct partition {
     uint64_t empty_epochs; /* since a document had tokens */
 };
 
+/* The numbers by which random numbers know a source: those of when the run began to read it, so
+ * that they stay as other sources come and go. */
+struct source_identity {
+    uint64_t place, count; /* of the sources then; one that came later: a hash of its name, and 1 */
+};
+
 struct stream_rules {
     const struct source *sources;
+    const struct source_identity *identities; /* of the sources; borrowed */
     size_t num_sources;
     uint64_t seed, num_streams;
     uint64_t window;         /* documents */
@@ -54,6 +64,7 @@ struct stream {
     /* best_fit: */
     struct packing group;
     int64_t *group_start; /* stream_save where the group begins */
+    bool has_changed;     /* the group may have other rows than when it was saved */
 };
 
 enum { STREAM_INTS = 5, PARTITION_INTS = 3 };
@@ -74,9 +85,10 @@ enum { TOKEN_BEGINS = 1, TOKEN_SKIPPED = 2, TOKEN_PIECE = 4 };
 struct token_row {
     int need;
     int32_t *ids;
-    unsigned char *begins; /* the flags TOKEN_... of each token */
-    int filled;            /* result: less than `need` only with best_fit, which pads rows, and at
-                              the end of a single pass */
+    unsigned char *begins;     /* the flags TOKEN_... of each token */
+    int filled;                /* result: less than `need` only with best_fit, which pads rows, and
+                                  at the end of a single pass */
+    struct token_spans *spans; /* result: where the tokens come from; NULL: not wanted */
 };
 /* Reads the next row; best_fit: of as many tokens as the one before.  DATA: a damaged file, or a
  * partition with empty documents only.  RECORD: a
@@ -86,5 +98,12 @@ enum status stream_row(struct stream *s, struct source_tokens *t, struct token_r
 
 /* The cursor: STREAM_INTS + PARTITION_INTS * sources integers. */
 void stream_save(const struct stream *s, int64_t *ints);
-/* DATA: stream_save cannot have written these. */
-enum status stream_load(struct stream *s, const int64_t *ints);
+/* How the sources of a saved position became those of the stream. */
+struct stream_sources {
+    const size_t *saved; /* place of each source among the saved ones; SIZE_MAX: it is new */
+    size_t num_saved;
+    bool drops_documents; /* the documents being read have other tokens now: leave out the rest */
+};
+/* `ints` are those of the saved sources; from NULL: they are the same.  DATA: stream_save cannot
+ * have written these. */
+enum status stream_load(struct stream *s, const int64_t *ints, const struct stream_sources *from);

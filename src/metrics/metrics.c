@@ -365,6 +365,14 @@ void metrics_validation(struct metrics *m, int64_t step, double loss, double sec
         write_events(m, step, scalars, sizeof scalars / sizeof *scalars);
 }
 
+static void write_rows(struct json_writer *w, int64_t first_row, int64_t last_row)
+{
+    json_begin_array(w, "rows_skipped", JSON_COMPACT);
+    json_write_int(w, NULL, first_row);
+    json_write_int(w, NULL, last_row);
+    json_end_array(w);
+}
+
 void metrics_rollback(struct metrics *m, const struct rollback_metrics *r)
 {
     struct json_writer w = {.text = &m->text};
@@ -372,15 +380,25 @@ void metrics_rollback(struct metrics *m, const struct rollback_metrics *r)
     json_begin_object(&w, NULL, JSON_COMPACT);
     json_write_int(&w, "step", r->step);
     json_write_int(&w, "rollback_from", r->from);
-    json_begin_array(&w, "rows_skipped", JSON_COMPACT);
-    json_write_int(&w, NULL, r->first_row);
-    json_write_int(&w, NULL, r->last_row);
-    json_end_array(&w);
+    write_rows(&w, r->first_row, r->last_row);
     write_number(&w, "spike_loss", r->loss);
     json_end_object(&w);
     json_finish(&w);
     text_adds(&m->text, "\n");
     append_record(m, &m->lines, r->step);
+}
+
+void metrics_skipped_rows(struct metrics *m, int64_t step, int64_t first_row, int64_t last_row)
+{
+    struct json_writer w = {.text = &m->text};
+    text_clear(&m->text);
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", step);
+    write_rows(&w, first_row, last_row);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&m->text, "\n");
+    append_record(m, &m->lines, step);
 }
 
 void metrics_task(struct metrics *m, int64_t step, const struct task *t,

@@ -40,6 +40,8 @@ void metrics_validation(struct metrics *m, int64_t step, double loss, double sec
                         int64_t tokens, int64_t memory_bytes);
 /* Adds a line to metrics.jsonl: {"step":40,"rollback_from":47,"rows_skipped":[320,375],...}. */
 void metrics_rollback(struct metrics *m, const struct rollback_metrics *r);
+/* Adds a line: {"step":40,"rows_skipped":[320,327]}. */
+void metrics_skipped_rows(struct metrics *m, int64_t step, int64_t first_row, int64_t last_row);
 /* Reports the scores of an evaluation task. */
 void metrics_task(struct metrics *m, int64_t step, const struct task *t,
                   const struct task_result *r);

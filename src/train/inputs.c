@@ -146,6 +146,14 @@ void inputs_describe_padding(const struct config *c, const struct mesh *mesh, st
               100 * (double)(room - rows) / (double)room);
 }
 
+void inputs_skip_rows(const struct config *c, struct loader *l)
+{
+    const struct option_ranges *rows = &c->guard.skip_rows;
+    for (size_t i = 0; i < rows->count; i++)
+        loader_skip(l, (struct row_interval){(uint64_t)rows->items[i].first,
+                                             (uint64_t)rows->items[i].last + 1});
+}
+
 struct loader_options inputs_loader_options(const struct config *c, const struct mesh *mesh,
                                             const struct data_config *data,
                                             const struct tokenizer *tokenizer, int vocab_size)

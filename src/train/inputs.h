@@ -33,6 +33,8 @@ struct data_config inputs_data_of_path(const struct config *c, const char *path,
  * of all ranks; nothing if they do. */
 void inputs_describe_padding(const struct config *c, const struct mesh *mesh, struct text *out);
 
+/* Skips the rows of guard.skip_rows that are not trained on yet; after loader_load. */
+void inputs_skip_rows(const struct config *c, struct loader *l);
 /* How the rank at `mesh` reads `data`, which stays borrowed, in training.  tokenizer NULL: the data
  * are token ids. */
 struct loader_options inputs_loader_options(const struct config *c, const struct mesh *mesh,

@@ -65,6 +65,10 @@ static enum status load_newest(struct rollback *b, int64_t limit)
         TRY(checkpoint_find(b->folder, limit, world, &folder));
         if (!folder) return status_restore(&damage);
         limit = folder_parse_step(strrchr(folder, '/') + 1);
+        if (limit < b->first_step) {
+            free(folder);
+            return status_restore(&damage);
+        }
         st = load(b, folder);
         free(folder);
         if (st && st != STATUS_DATA) return st;

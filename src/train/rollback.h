@@ -23,6 +23,7 @@ struct rollback {
     struct guard *guard;
     const struct step_result *result; /* of the step to undo */
     bool is_needed;                   /* the state is bad: the run cannot continue from it */
+    int64_t first_step;               /* do not go back to before this step */
     /* Results: */
     int64_t to;               /* the checkpoint's step; -1: none is good */
     double loss;              /* the largest of the spike */

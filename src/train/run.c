@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "checkpoint/folder.h"
+#include "config/data_stages.h"
 #include "metrics/memory.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
@@ -33,6 +34,15 @@ struct interval {
     int64_t steps, tokens, skipped;
     int64_t padding; /* of this rank's rows */
 };
+
+static void count_step(const struct trainer *t, const struct step_result *s, struct interval *i)
+{
+    i->steps++;
+    i->tokens += t->step_rows * t->batch.T;
+    i->data_seconds += s->data_seconds;
+    i->skipped += s->skipped;
+    i->padding += t->batch.padding;
+}
 
 /* Adds to a failure of this rank at which step, and doing what, it occurred. */
 static enum status add_step(int64_t step, const char *doing, enum status st)
@@ -77,6 +87,7 @@ static enum status agree_on_requests(struct training_run *r, bool roll_back, str
     out->save = by_clock ? requests[0] : step % c->interval == 0;
     out->roll_back = requests[1];
     if (c->enable_first_step_checkpoint && step == 1) out->save = true;
+    if (step == r->end) out->save = true;
     if (!c->enable || c->load_only) out->save = false;
     return STATUS_OK;
 }
@@ -175,12 +186,11 @@ static void open_stop(struct training_run *r)
     t->model.units = stop_wrap_units(&r->stop, t->model.units);
 }
 
-static enum status open_run(struct training_run *r, const struct config *c,
-                            const struct machine *machine)
+static enum status open_run(struct training_run *r, const struct machine *machine)
 {
+    const struct config *c = r->config;
     const struct comm *world_group = &machine->groups.of[GROUP_world];
     struct model_shape shape;
-    r->config = c;
     r->saved_step = r->unsavable_step = -1;
     r->saved_at_s = clock_monotonic_s();
     r->is_main = world_group->rank == 0;
@@ -209,9 +219,10 @@ static enum status open_run(struct training_run *r, const struct config *c,
         .world = world(r),
     };
     TRY(checkpointer_open(&r->checkpointer, &o));
-    config_write(c, false, &r->config_toml);
+    config_write(r->whole, false, &r->config_toml);
     TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
     TRY(run_state_fill(r));
+    if (r->loader) inputs_skip_rows(c, r->loader);
     TRY(comm_agree(world_group, open_outputs(r, machine)));
     return STATUS_OK;
 }
@@ -283,6 +294,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
                          .trainer = &r->trainer,
                          .loader = r->loader,
                          .guard = &r->guard,
+                         .first_step = r->begin,
                          .result = s,
                          .is_needed = is_needed};
     r->trainer.is_updating = true; /* if the rollback fails, no whole state is left to save */
@@ -297,6 +309,23 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
     TRY(comm_agree(world(r), open_outputs(r, &r->trainer.machine)));
     if (r->is_main) rollback_report(&b, r->metrics);
     return STATUS_OK;
+}
+
+/* Reports the rows that a step passed over, and records it if these are all. */
+static void note_skipped(struct training_run *r, const struct step_result *s)
+{
+    struct row_ranges rows = {0};
+    if (!r->loader) return;
+    if (s->is_passed_over) loader_skip_step(r->loader);
+    loader_list_skipped(r->loader, &rows);
+    for (size_t i = 0; i < rows.count && r->is_main; i++) {
+        int64_t first = (int64_t)rows.items[i].begin, last = (int64_t)rows.items[i].end - 1;
+        log_line(LOG_INFO, "step %lld: rows %lld to %lld are passed over (guard.skip_%s)",
+                 (long long)s->step, (long long)first, (long long)last,
+                 s->is_passed_over ? "steps" : "rows");
+        metrics_skipped_rows(r->metrics, s->step, first, last);
+    }
+    row_ranges_release(&rows);
 }
 
 static enum status save_or_roll_back(struct training_run *r, const struct step_result *s)
@@ -387,7 +416,7 @@ static enum status run_steps(struct training_run *r)
 {
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
-    int64_t begin = t->steps_done, last = c->training.steps;
+    int64_t begin = t->steps_done, last = c->training.steps, end = r->end;
     if (r->saved_step < 0) r->saved_step = begin; /* it can start there again */
     TRY(stop_check(&r->stop));
     if (r->validation_due) {
@@ -395,7 +424,7 @@ static enum status run_steps(struct training_run *r)
         r->saved_step = -1; /* that checkpoint says that it is due */
     }
     struct interval interval = {.begin_s = clock_monotonic_s()};
-    while (t->steps_done < last) {
+    while (t->steps_done < end) {
         struct step_result s;
         struct requests due;
         liveness_begin_step(&r->liveness, t->steps_done + 1);
@@ -403,14 +432,11 @@ static enum status run_steps(struct training_run *r)
         TRY(stragglers_add(&r->stragglers, world(r), liveness_end_step(&r->liveness)));
         int64_t done = t->steps_done;
         skipped_records_list(&r->skipped, r->loader, done);
-        interval.steps++;
-        interval.tokens += t->step_rows * t->batch.T;
-        interval.padding += t->batch.padding;
-        interval.data_seconds += s.data_seconds;
-        interval.skipped += s.skipped;
+        note_skipped(r, &s);
+        if (!s.is_passed_over) count_step(t, &s, &interval);
         bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
-            TRY(log_step(r, &s, &interval));
+            if (!s.is_passed_over) TRY(log_step(r, &s, &interval));
             TRY(skipped_records_check(&r->skipped, r->loader, world(r)));
         }
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
@@ -428,23 +454,83 @@ static enum status run_steps(struct training_run *r)
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only &&
         (t->steps_done > begin || r->saved_step < 0))
-        TRY(run_state_save(r, c->checkpoint.last_save_model_only));
-    if (r->is_main) metrics_summarize(r->metrics);
+        TRY(run_state_save(r, end == last && c->checkpoint.last_save_model_only));
+    if (r->is_main && end == last) metrics_summarize(r->metrics);
     return STATUS_OK;
+}
+
+static bool is_in_stage(const struct training_run *r)
+{
+    int64_t done = r->trainer.steps_done;
+    return done >= r->begin && (done < r->end || r->end == r->config->training.steps);
+}
+
+/* One stage of the data, from the newest checkpoint to the stage's end.  *here: whether that
+ * checkpoint was of this stage; otherwise nothing was done. */
+static enum status run_stage(struct training_run *r, const struct machine *machine, bool *here)
+{
+    enum status st = open_run(r, machine);
+    *here = !st && (is_in_stage(r) || r->config->checkpoint.create_seed_checkpoint);
+    if (*here && r->config->checkpoint.create_seed_checkpoint) {
+        st = run_state_save(r, false);
+    } else if (*here) {
+        st = run_steps(r);
+        if (st == STATUS_REQUEUE)
+            st = stop_early(r);
+        else if (st)
+            st = save_before_failing(r, st);
+    }
+    return close_run(r, st);
+}
+
+/* Steps of the newest checkpoint, or of the one to go back to; 0: none. */
+static enum status find_steps(const struct config *c, const struct comm *world, int64_t *steps)
+{
+    struct folder_steps l = {0};
+    char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
+    enum status st = world->rank == 0 ? folder_steps_read(&l, folder) : STATUS_OK;
+    *steps = l.count ? l.steps[l.count - 1] : 0;
+    if (l.count && c->checkpoint.load_step >= 0 && c->checkpoint.load_step < *steps)
+        *steps = c->checkpoint.load_step;
+    folder_steps_release(&l);
+    free(folder);
+    TRY(comm_agree(world, st));
+    return comm_all_reduce_int64(world, REDUCE_MAX, steps, 1);
+}
+
+static void log_stage(const struct data_stage *s, size_t index, const struct mesh *mesh)
+{
+    struct text t = {0};
+    data_stages_describe(s, mesh, &t);
+    log_line(LOG_INFO, "data stage %zu, steps %lld to %lld: %s", index, (long long)s->begin + 1,
+             (long long)s->end, t.data);
+    text_release(&t);
 }
 
 enum status run_train(const struct config *c, const struct machine *machine)
 {
-    struct training_run r = {0};
-    enum status st = open_run(&r, c, machine);
-    if (!st && c->checkpoint.create_seed_checkpoint) {
-        st = run_state_save(&r, false);
-    } else if (!st) {
-        st = run_steps(&r);
-        if (st == STATUS_REQUEUE)
-            st = stop_early(&r);
-        else if (st)
-            st = save_before_failing(&r, st);
+    const struct comm *world_group = &machine->groups.of[GROUP_world];
+    bool is_seed = c->checkpoint.create_seed_checkpoint, continues = false, here = true;
+    int64_t done = 0;
+    size_t stages = data_stages_count(c);
+    if (stages > 1) TRY(find_steps(c, world_group, &done));
+    for (int misses = 0; misses < 2; misses += !here) {
+        struct data_stage stage;
+        size_t index = data_stages_find(c, &machine->mesh, done);
+        data_stages_open(&stage, c, &machine->mesh, index);
+        struct training_run r = {
+            .whole = c, .config = &stage.config, .begin = stage.begin, .end = stage.end};
+        if (stages > 1 && world_group->rank == 0) log_stage(&stage, index, &machine->mesh);
+        if (continues) {
+            stage.config.checkpoint.load_step = -1;
+            stage.config.checkpoint.exclude_from_loading.count = 0;
+        }
+        enum status st = run_stage(&r, machine, &here);
+        data_stages_close(&stage);
+        TRY(st);
+        done = r.trainer.steps_done;
+        if (here && (is_seed || index + 1 == stages || done >= c->training.steps)) return STATUS_OK;
+        continues |= here;
     }
-    return close_run(&r, st);
+    FAIL(DATA, "%s: other checkpoints appear while the run starts", c->job.dump_folder);
 }

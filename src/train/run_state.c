@@ -185,7 +185,7 @@ enum status run_state_fill(struct training_run *r)
         bool is_unusable = st == STATUS_DATA || st == STATUS_IO;
         bool falls_back = is_unusable && start.native && !start.rewinds;
         if (!st && start.own) r->saved_step = t->steps_done;
-        if (!st) st = start_finish(&start, r->config, r->checkpointer, world(r));
+        if (!st) st = start_finish(&start, r->whole, r->checkpointer, world(r));
         search.limit = start.step;
         start_release(&start);
         if (st && !falls_back) return st;

@@ -15,7 +15,9 @@
 
 /* Everything a run has open; NULL: not opened. */
 struct training_run {
-    const struct config *config;
+    const struct config *whole;  /* of the whole run */
+    const struct config *config; /* of this stage of the data, the steps begin + 1 to end: */
+    int64_t begin, end;
     struct tokenizer *tokenizer;
     struct source_config training_source;
     struct data_config data;

@@ -412,6 +412,14 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
     return STATUS_OK;
 }
 
+/* Counts a step of guard.skip_steps, whose batch was read. */
+static void pass_over_step(struct trainer *t, struct step_result *result, double data_seconds)
+{
+    t->steps_done++, t->rows_done += t->step_rows;
+    *result = (struct step_result){
+        .step = t->steps_done, .data_seconds = data_seconds, .is_passed_over = true};
+}
+
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result)
 {
     int rows;
@@ -420,6 +428,11 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     enum status st =
         loader ? loader_next_step(loader, &t->batch, (uint64_t)t->step_rows, &rows) : STATUS_OK;
     TRY(comm_agree(group(t, GROUP_world), st));
+    if (option_ranges_contain(&t->config->guard.skip_steps, t->steps_done + 1)) {
+        pass_over_step(t, result, clock_monotonic_s() - begin);
+        return STATUS_OK;
+    }
+    result->is_passed_over = false;
     TRY(batch_broadcast(&t->batch, group(t, GROUP_peers)));
     result->data_seconds = clock_monotonic_s() - begin;
     trace_end(t->machine.queue->trace, "data", begin);

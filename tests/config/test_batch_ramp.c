@@ -48,8 +48,8 @@ TEST(batch_ramp_advances_by_sizes_as_by_single_steps)
         for (int64_t step = 0; step < 4000; step++) {
             if (step < 50 || step % 97 == 0) {
                 CHECK(batch_ramp_advance(&r, 0, step) == done);
-                CHECK(batch_ramp_steps_to(&r, done) == step);
-                CHECK(batch_ramp_steps_to(&r, done + 1) == step + 1);
+                CHECK(batch_ramp_steps_to(&r, 0, done) == step);
+                CHECK(batch_ramp_steps_to(&r, 0, done + 1) == step + 1);
             }
             done += batch_ramp_rows(&r, done);
         }
@@ -66,7 +66,7 @@ TEST(batch_ramp_without_a_ramp_is_constant)
     const struct batch_ramp r = batch_ramp_of(&c, 6);
     CHECK_STATUS(OK, batch_ramp_check(&c));
     CHECK(batch_ramp_rows(&r, 0) == 6 && batch_ramp_rows(&r, 1 << 20) == 6);
-    CHECK(batch_ramp_full(&r) == 0 && batch_ramp_steps_to(&r, 13) == 3);
+    CHECK(batch_ramp_full(&r) == 0 && batch_ramp_steps_to(&r, 0, 13) == 3);
     CHECK(batch_ramp_advance(&r, 12, 3) == 30 && batch_ramp_advance(&r, 12, 0) == 12);
     CHECK(batch_ramp_steps_of_samples(&r, 13) == 2);
     CHECK(batch_ramp_advance(&r, 0, 1LL << 62) == INT64_MAX);

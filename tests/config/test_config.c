@@ -239,7 +239,7 @@ TEST(sources_can_be_set_on_the_command_line)
     static const struct {
         const char *setting, *message;
     } wrong[] = {
-        {"data.source.1.path=a", "the configuration has 0 sources"},
+        {"data.source.1.path=a", "the configuration has 0 [[data.source]]: N must be from 0 to 0"},
         {"data.source.0.pth=a", "unknown key data.source.0.pth"},
         {"data.source.0.weight=x", "data.source.0.weight=x: expected a number"},
         {"data.source.0.weight=1", "data.source.0.path is required"},

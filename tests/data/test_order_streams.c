@@ -21,9 +21,11 @@ static void open_ids(struct rig *r, struct source *source, struct source_tokens 
 static struct order *open_order(const struct rig *r, const struct source *source,
                                 const struct source_tokens *tokens)
 {
+    static const struct source_identity identity = {0, 1};
     struct order *o = NULL;
     CHECK_STATUS(OK, order_streams_open(&o, &(struct order_setup){.options = &r->options,
                                                                   .sources = source,
+                                                                  .identities = &identity,
                                                                   .num_sources = 1,
                                                                   .tokens = tokens}));
     return o;
@@ -41,7 +43,8 @@ TEST(order_streams_gives_each_stream_its_own_documents_and_cursor)
     for (uint64_t g = 0; g < ROWS * STREAMS; g++) {
         int32_t ids[NEED], same[NEED];
         unsigned char begins[NEED];
-        struct token_row row = {NEED, ids, begins, 0}, same_row = {NEED, same, begins, 0};
+        struct token_row row = {NEED, ids, begins, 0, NULL},
+                         same_row = {NEED, same, begins, 0, NULL};
         int64_t *cursor = heap(o->cursor_ints * sizeof *cursor);
         o->kind->save(o, g % STREAMS, cursor);
         const struct order_position at = {.next_row = g, .vocab_size = 280};

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+static const struct packing_origin unknown = {0};
+
 /* The same by searching all pieces, and adding up all rows, each time. */
 static size_t search_best_fit(const uint32_t *lengths, size_t count, uint32_t row_tokens,
                               uint32_t *rows)
@@ -60,7 +62,7 @@ TEST(only_documents_longer_than_a_row_are_cut)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct packing p = {.row_tokens = 10, .overlap = cases[c].overlap};
         size_t n = 0, at = 100;
-        packing_add(&p, 100, cases[c].count);
+        packing_add(&p, 100, cases[c].count, &unknown);
         for (; n < 5 && cases[c].lengths[n]; n++) {
             CHECK(n < p.num_pieces && p.pieces[n].length == cases[c].lengths[n]);
             CHECK(p.pieces[n].at == at && p.pieces[n].offset == at - 100);
@@ -78,7 +80,7 @@ TEST(reordered_pieces_are_sorted_by_row_and_document)
     static const uint32_t order[] = {2, 0, 1};
     static const size_t want[] = {0, 19 + 4, 13, 19, 3};
     size_t at = 0;
-    for (size_t d = 0; d < 5; at += documents[d++]) packing_add(&p, at, documents[d]);
+    for (size_t d = 0; d < 5; at += documents[d++]) packing_add(&p, at, documents[d], &unknown);
     CHECK(packing_best_fit(p.pieces, p.num_pieces, 10) == 3);
     packing_reorder(&p, order);
     for (size_t i = 0; i < 5; i++) CHECK(p.pieces[i].at == want[i]);
@@ -107,7 +109,7 @@ static struct padding pack_groups(uint32_t row_tokens, double scale, int groups)
         packing_clear(&p);
         do {
             size_t length = (size_t)ceil(scale * (double)draw_length(row_tokens, n++));
-            packing_add(&p, 0, length);
+            packing_add(&p, 0, length, &unknown);
         } while (!packing_complete(&p));
         CHECK(p.num_rows >= PACKING_LEAST_ROWS && (p.num_rows - 1) * row_tokens < 2 * p.tokens);
         rows += (double)p.num_rows, tokens += (double)p.tokens;
@@ -136,7 +138,7 @@ TEST(a_group_of_documents_that_share_no_rows_ends)
     for (int round = 0; round < 3; round++) {
         int n = 0;
         packing_clear(&p);
-        do packing_add(&p, 6 * (size_t)n++, 6);
+        do packing_add(&p, 6 * (size_t)n++, 6, &unknown);
         while (!packing_complete(&p));
         CHECK(p.num_rows == (size_t)n && n <= PACKING_MOST_ROWS * 10 / 6 + 1);
     }
@@ -146,9 +148,9 @@ TEST(a_group_of_documents_that_share_no_rows_ends)
 TEST(a_group_ends_with_a_document_of_many_rows)
 {
     struct packing p = {.row_tokens = 10, .overlap = true};
-    packing_add(&p, 0, 5);
+    packing_add(&p, 0, 5, &unknown);
     CHECK(!packing_complete(&p));
-    packing_add(&p, 5, 1000000);
+    packing_add(&p, 5, 1000000, &unknown);
     CHECK(packing_complete(&p) && p.num_rows == 111112);
     packing_release(&p);
 }

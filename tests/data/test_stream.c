@@ -11,6 +11,7 @@ enum { MOST_SOURCES = 4 };
 struct bench {
     struct source_config configs[MOST_SOURCES];
     struct source sources[MOST_SOURCES];
+    struct source_identity identities[MOST_SOURCES];
     struct stream_rules rules;
     struct tokenizer *tokenizer;
     struct source_tokens tokens;
@@ -19,6 +20,7 @@ struct bench {
 static void bench_init(struct bench *b, uint64_t num_streams, uint64_t window)
 {
     *b = (struct bench){.rules = {.sources = b->sources,
+                                  .identities = b->identities,
                                   .seed = 5,
                                   .num_streams = num_streams,
                                   .window = window,
@@ -30,6 +32,7 @@ static void bench_add(struct bench *b, const char *path, double weight)
     size_t i = b->rules.num_sources++;
     b->configs[i] = (struct source_config){.path = path, .column = "text", .weight = weight};
     CHECK_STATUS(OK, source_open(&b->sources[i], &b->configs[i]));
+    for (size_t k = 0; k <= i; k++) b->identities[k] = (struct source_identity){k, i + 1};
 }
 
 /* Documents of 1 to 5 IDs; document d counts up from 1000 * (first + d). */
@@ -344,22 +347,22 @@ TEST(stream_load_rejects_integers_that_stream_save_cannot_write)
     bench_add_documents(&b, 0, 20, 1);
     stream_init(&s, &b.rules, 1);
     stream_save(&s, good);
-    CHECK_STATUS(OK, stream_load(&s, good));
+    CHECK_STATUS(OK, stream_load(&s, good, NULL));
     CHECK_STATUS(OK, read_row(&s, &b.tokens, 9, ids, begins, &filled));
     stream_save(&s, good);
     static const struct {
         int at;
         int64_t value;
-    } cases[] = {{0, -1}, {1, -1}, {2, -1}, {2, 1}, {3, -1},
+    } cases[] = {{0, -1}, {1, -1}, {2, -2}, {2, 1}, {3, -1},
                  {4, -2}, {5, -1}, {6, -1}, {6, 9}, {7, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memcpy(bad, good, sizeof bad);
         bad[cases[i].at] = cases[i].value;
-        CHECK_STATUS(DATA, stream_load(&s, bad));
+        CHECK_STATUS(DATA, stream_load(&s, bad, NULL));
         CHECK_MESSAGE("the data position of stream 1 is damaged");
     }
     good[7] = 5; /* of a window of 4 */
-    CHECK_STATUS(OK, stream_load(&s, good));
+    CHECK_STATUS(OK, stream_load(&s, good, NULL));
     CHECK_STATUS(DATA, read_row(&s, &b.tokens, 9, ids, begins, &filled));
     CHECK_MESSAGE("the data position points outside its shuffle window");
     stream_release(&s);
@@ -400,6 +403,7 @@ struct packed_bench {
     struct bench bench;
     int documents, total, lengths[MOST_DOCUMENTS], first[MOST_DOCUMENTS + 1];
     int need;
+    struct token_spans spans; /* of the last row */
 };
 
 static void packed_init(struct packed_bench *b, uint64_t seed)
@@ -421,6 +425,12 @@ static void packed_init(struct packed_bench *b, uint64_t seed)
     bench_add(&b->bench, test_path(folder, "t"), 1);
 }
 
+static void packed_release(struct packed_bench *b)
+{
+    bench_release(&b->bench);
+    token_spans_release(&b->spans);
+}
+
 static int document_of(const struct packed_bench *b, int32_t id)
 {
     int d = 0;
@@ -432,12 +442,16 @@ static int document_of(const struct packed_bench *b, int32_t id)
 /* Checks the pieces of a row, and counts their tokens, without the overlapping ones. */
 static void count_pieces(const struct packed_bench *b, const struct token_row *row, int *counts)
 {
+    const struct token_span *span = b->spans.items;
     CHECK(row->filled > 0 && row->filled <= row->need);
     for (int i = 0, end; i < row->filled; i = end) {
         int d = document_of(b, row->ids[i]), offset = row->ids[i] - b->first[d];
         CHECK(row->begins[i] == (TOKEN_PIECE | (offset ? 0 : TOKEN_BEGINS)));
         for (end = i + 1; end < row->filled && !row->begins[end]; end++)
             CHECK(row->ids[end] == row->ids[i] + end - i);
+        CHECK(span < b->spans.items + b->spans.count && span->begin == i && span->count == end - i);
+        CHECK(span->at == (uint64_t)d && span->first == (uint64_t)offset);
+        span++;
         CHECK(offset + end - i <= b->lengths[d]);
         if (b->lengths[d] <= row->need) CHECK(end - i == b->lengths[d]);
         /* a longer one is cut after whole rows */
@@ -450,7 +464,7 @@ static void count_pieces(const struct packed_bench *b, const struct token_row *r
 static struct token_row read_packed(struct packed_bench *b, struct stream *s, int32_t *ids,
                                     unsigned char *begins)
 {
-    struct token_row row = {.need = b->need, .ids = ids, .begins = begins};
+    struct token_row row = {.need = b->need, .ids = ids, .begins = begins, .spans = &b->spans};
     CHECK_STATUS(OK, stream_row(s, &b->bench.tokens, &row));
     return row;
 }
@@ -475,7 +489,7 @@ TEST(packed_stream_delivers_each_token_once_per_epoch_and_cuts_only_long_documen
         for (int d = 0; d < b.documents; d++) begun += counts[b.first[d]];
         CHECK(begun == s.draws);
         stream_release(&s);
-        bench_release(&b.bench);
+        packed_release(&b);
         free(counts);
     }
 }
@@ -502,7 +516,7 @@ TEST(packed_stream_resumes_at_any_row)
         for (uint64_t n = 0; n < 20; n++) {
             int at = (int)rng_below(ROWS, (uint64_t)run, RNG_TEST, 2, n);
             stream_init(&s, &b.bench.rules, 0);
-            CHECK_STATUS(OK, stream_load(&s, cursors[at]));
+            CHECK_STATUS(OK, stream_load(&s, cursors[at], NULL));
             for (int r = at; r < ROWS && r < at + 90; r++) {
                 stream_save(&s, again);
                 CHECK(!memcmp(again, cursors[r], sizeof again));
@@ -512,7 +526,7 @@ TEST(packed_stream_resumes_at_any_row)
             }
             stream_release(&s);
         }
-        bench_release(&b.bench);
+        packed_release(&b);
         free(ids);
     }
 }
@@ -558,12 +572,12 @@ TEST(packed_stream_rejects_a_position_after_the_end_of_its_group)
         stream_save(&s, ints);
         ints[3] = INT64_C(1) << 40;
         b.bench.sources[0].is_changed = is_changed; /* by a user who accepts it */
-        CHECK_STATUS(OK, stream_load(&s, ints));
+        CHECK_STATUS(OK, stream_load(&s, ints, NULL));
         struct token_row row = {.need = b.need, .ids = ids, .begins = begins};
         enum status st = stream_row(&s, &b.bench.tokens, &row);
         CHECK(st == (is_changed ? STATUS_OK : STATUS_DATA));
         if (st) CHECK_MESSAGE("stream 0 is after row 1099511627776 of a group of ");
         stream_release(&s);
-        bench_release(&b.bench);
+        packed_release(&b);
     }
 }

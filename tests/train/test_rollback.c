@@ -197,6 +197,61 @@ TEST(run_killed_after_a_rollback_ends_with_the_same_bits)
     spike_run_close(&s);
 }
 
+/* As if the rows of the spike had been rolled back, in one run and in one killed after step 110. */
+TEST(rows_of_guard_skip_rows_are_passed_over)
+{
+    struct spike_run rolled_back, s;
+    SPIKE_RUN_OPEN(&rolled_back, "guard.on_spike=rollback");
+    SPIKE_RUN_OPEN(&s, "guard.skip_rows=[[200, 203], [204, 209], [90000, 90001]]");
+    CHECK_STATUS(OK, train(&rolled_back));
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(OK, train(&s));
+        runs_check_same_files(step_path(&rolled_back, "step-120"), step_path(&s, "step-120"),
+                              "model-");
+        runs_check_same_files(step_path(&rolled_back, "step-120"), step_path(&s, "step-120"),
+                              "optimizer-");
+        char *state = read_text(&s, "checkpoint/step-120/state.json");
+        CHECK(strstr(state, "\"next_row\": 250, \"position\": 240, \"passed_over\": [[200,209]]"));
+        free(state);
+        char *metrics = read_text(&s, "metrics.jsonl");
+        CHECK(count(metrics, "{\"step\":101,\"rows_skipped\":[200,209]}\n") == 1);
+        CHECK(count(metrics, "rows_skipped") == 1);
+        free(metrics);
+        CHECK_STATUS(OK, file_remove_tree(step_path(&s, "step-120")));
+        arena_release(&s.machine.machine.queue->scratch);
+    }
+    spike_run_close(&rolled_back), spike_run_close(&s);
+}
+
+TEST(steps_of_guard_skip_steps_read_their_rows_and_change_nothing)
+{
+    struct spike_run s;
+    struct training straight, end;
+    struct comm self = *comm_self();
+    SPIKE_RUN_OPEN(&s, "guard.skip_steps=[[101, 104], 105]");
+    CHECK_STATUS(OK, train(&s));
+    CHECK_STATUS(OK, training_open_rank(&straight, &self, s.settings, s.num_settings));
+    load(&straight, step_path(&s, "step-100"), true);
+    loader_skip(straight.loader, (struct row_interval){200, 210});
+    straight.trainer.steps_done = 105, straight.trainer.rows_done = 210;
+    for (int step = 106; step <= 120; step++)
+        CHECK_STATUS(OK,
+                     trainer_step(&straight.trainer, straight.loader, &(struct step_result){0}));
+    CHECK_STATUS(OK, training_open_rank(&end, &self, s.settings, s.num_settings));
+    load(&end, step_path(&s, "step-120"), false);
+    size_t bytes = end.trainer.shard.elements * sizeof(float);
+    CHECK(!memcmp(end.trainer.weights, straight.trainer.weights, bytes));
+    CHECK(!memcmp(end.trainer.exp_avg_sq, straight.trainer.exp_avg_sq, bytes));
+    char *state = read_text(&s, "checkpoint/step-120/state.json");
+    CHECK(strstr(state, "\"next_row\": 240, \"untrained\": [[200,209]]"));
+    char *metrics = read_text(&s, "metrics.jsonl");
+    CHECK(count(metrics, "{\"step\":105,\"rows_skipped\":[208,209]}\n") == 1);
+    CHECK(count(metrics, "\"loss\"") == 115 && !strstr(metrics, "{\"step\":103,\"loss\""));
+    free(state), free(metrics);
+    training_close(&straight), training_close(&end);
+    spike_run_close(&s);
+}
+
 TEST(spike_is_only_a_warning_by_default_or_without_a_checkpoint)
 {
     static const char *const settings[] = {"guard.on_spike=warn", "guard.on_spike=rollback"};

@@ -16,7 +16,8 @@ static struct training_run run_around(struct training *t)
     snprintf(dump, sizeof dump, "%s", test_folder());
     t->config.job.dump_folder = dump;
     t->config.checkpoint.enable = true;
-    struct training_run r = {.config = &t->config,
+    struct training_run r = {.whole = &t->config,
+                             .config = &t->config,
                              .saved_step = -1,
                              .unsavable_step = -1,
                              .is_main = true,
@@ -74,7 +75,8 @@ static enum status save_bad_value(const struct comm *world, void *context)
     struct step_result s;
     TRY(training_open_rank(&t, world, settings, sizeof settings / sizeof *settings));
     TRY(trainer_step(&t.trainer, t.loader, &s));
-    struct training_run r = {.config = &t.config,
+    struct training_run r = {.whole = &t.config,
+                             .config = &t.config,
                              .trainer = t.trainer,
                              .loader = t.loader,
                              .tokenizer = t.tokenizer,

@@ -106,6 +106,21 @@ static enum status set_ramp(struct import *im, const struct import_item *samples
     return STATUS_OK;
 }
 
+/* --iterations-to-skip 100 101 */
+static enum status set_skipped_steps(struct import *im)
+{
+    const struct import_item *item = import_get(im, "--iterations-to-skip");
+    struct text list = {0};
+    if (!item) return STATUS_OK;
+    for (size_t i = 0; i < item->count; i++)
+        text_addf(&list, "%s%s", i ? ", " : "[", item->values[i]);
+    text_adds(&list, "]");
+    enum status st = import_set(im, item, "guard.skip_steps", list.data,
+                                "These steps count in the learning-rate schedule.");
+    text_release(&list);
+    return st;
+}
+
 enum status megatron_import_schedule(struct import *im, int64_t global_batch)
 {
     struct batch_ramp ramp;
@@ -154,6 +169,7 @@ enum status megatron_import_schedule(struct import *im, int64_t global_batch)
     }
     TRY(set_decay(im, all != NULL, decay));
     TRY(set_decoupled(im));
+    TRY(set_skipped_steps(im));
     return rules_set_min_lr(im, import_get(im, "--min-lr"), "lr_scheduler.min_lr_factor", rate);
 }
 

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step_data.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "config/batch_ramp.h"
+#include "data/stream.h"
+#include "hub/hub.h"
+#include "train/inputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t max_int = INT64_C(1) << 53;
+
+/* What a checkpoint says about the data. */
+struct saved_position {
+    char *folder;              /* owned; NULL: the start of the run */
+    struct json *state;        /* owned */
+    const struct json *cursor; /* NULL: the first row comes next */
+    int64_t step, rows_done, next_row, position;
+};
+
+static void release_position(struct saved_position *p)
+{
+    json_free(p->state);
+    free(p->folder);
+    *p = (struct saved_position){0};
+}
+
+/* Takes over `folder`.  A checkpoint of the model alone has no cursor. */
+static enum status read_position(char *folder, const struct batch_ramp *ramp,
+                                 struct saved_position *p)
+{
+    const struct batch_ramp full = {.global = ramp->global};
+    char *path = file_join(folder, "state.json");
+    enum status st = STATUS_OK;
+    *p = (struct saved_position){.folder = folder};
+    if (!file_exists(path))
+        FAIL_OUT(UNSUPPORTED, "%s has no state.json, so its data position is unknown", folder);
+    TRY_OUT(json_read(path, 1 << 30, &p->state));
+    TRY_OUT(json_get_int(p->state, "step", 0, max_int, &p->step));
+    const struct json *train = json_get(p->state, "train");
+    if (!json_is_object(train)) goto out;
+    p->rows_done = batch_ramp_advance(&full, 0, p->step);
+    if (json_get(train, "rows_done"))
+        TRY_OUT(json_get_int(train, "rows_done", 0, max_int, &p->rows_done));
+    const struct json *cursor = json_get(train, "data");
+    if (!json_is_object(cursor)) goto out;
+    TRY_OUT(json_get_int(cursor, "next_row", 0, max_int, &p->next_row));
+    p->position = p->next_row;
+    if (json_get(cursor, "position"))
+        TRY_OUT(json_get_int(cursor, "position", 0, p->next_row, &p->position));
+    p->cursor = cursor;
+out:
+    free(path);
+    return st;
+}
+
+/* The newest checkpoint before the step that has a data position. */
+static enum status find_before(const char *folder, int64_t step, const struct batch_ramp *ramp,
+                               struct saved_position *p)
+{
+    do {
+        char *found;
+        release_position(p);
+        TRY(checkpoint_find(folder, step, comm_self(), &found));
+        if (!found) return STATUS_OK;
+        step = folder_parse_step(strrchr(found, '/') + 1);
+        TRY(read_position(found, ramp, p));
+    } while (!p->cursor);
+    return STATUS_OK;
+}
+
+/* The first checkpoint of the step or after it that has a data position and is intact. */
+static enum status find_after(const char *folder, int64_t step, const struct batch_ramp *ramp,
+                              struct saved_position *p)
+{
+    struct folder_steps l;
+    TRY(folder_steps_read(&l, folder));
+    for (size_t i = 0; i < l.count && !p->cursor; i++) {
+        char *found;
+        if (l.steps[i] < step || checkpoint_find_step(folder, l.steps[i], comm_self(), &found))
+            continue;
+        if (read_position(found, ramp, p) || !p->cursor) release_position(p);
+    }
+    folder_steps_release(&l);
+    return STATUS_OK;
+}
+
+static bool is_excluded(const struct config *c, const char *part)
+{
+    const struct option_list *l = &c->checkpoint.exclude_from_loading;
+    for (size_t i = 0; i < l->count; i++)
+        if (!strcmp(l->items[i], part)) return true;
+    return false;
+}
+
+/* A run may begin with the whole state of another one. */
+static enum status find_initial(const struct config *c, const struct batch_ramp *ramp,
+                                struct saved_position *p)
+{
+    const struct checkpoint_config *k = &c->checkpoint;
+    char *local = NULL, *folder = NULL;
+    if (!k->initial_load_path[0] || k->initial_load_model_only) return STATUS_OK;
+    enum status st = hub_find(k->initial_load_path, &local);
+    if (!st) st = checkpoint_locate(local, -1, comm_self(), &folder);
+    free(local);
+    if (!st) st = read_position(folder, ramp, p);
+    TRY(st);
+    if (is_excluded(c, "dataloader")) p->cursor = NULL, p->next_row = 0;
+    if (is_excluded(c, "lr_scheduler")) p->step = 0;
+    return STATUS_OK;
+}
+
+/* The rows of past steps depend on the number of ranks unless training.global_batch_size is set,
+ * and the run does not record it. */
+static enum status check_rows(const struct saved_position *from, const struct saved_position *after,
+                              const struct batch_ramp *ramp, int num_ranks)
+{
+    int64_t rows = batch_ramp_advance(ramp, from->rows_done, after->step - from->step);
+    if (after->cursor && rows != after->rows_done)
+        FAIL(CONFIG,
+             "steps %lld to %lld trained on %lld rows, but on %d ranks this configuration trains "
+             "on %lld: set --ranks to the number of ranks of the run",
+             (long long)from->step + 1, (long long)after->step,
+             (long long)(after->rows_done - from->rows_done), num_ranks,
+             (long long)(rows - from->rows_done));
+    rows = batch_ramp_advance(ramp, 0, from->step);
+    if (!after->cursor && from->cursor && rows != from->rows_done)
+        log_line(LOG_WARN,
+                 "the first %lld steps trained on %lld rows, but on %d ranks this configuration "
+                 "trains on %lld: the rows shown are those of a run that resumes on %d ranks",
+                 (long long)from->step, (long long)from->rows_done, num_ranks, (long long)rows,
+                 num_ranks);
+    return STATUS_OK;
+}
+
+/* Adds the rows of rollbacks to the checkpoint of this step, from a line of metrics.jsonl. */
+static void add_rollback(const char *line, size_t len, int64_t step, struct row_ranges *passed)
+{
+    struct json *v;
+    int64_t to, first, last;
+    if (!memmem(line, len, "\"rollback_from\"", 15) || json_parse(line, len, "line", &v)) return;
+    const struct json *rows = json_first(json_get(v, "rows_skipped"));
+    if (json_as_int(json_get(v, "step"), 0, max_int, &to) && to == step && rows &&
+        json_as_int(rows, 0, max_int, &first) && json_next(rows) &&
+        json_as_int(json_next(rows), first, max_int, &last))
+        row_ranges_add(passed, (struct row_interval){(uint64_t)first, (uint64_t)last + 1});
+    json_free(v);
+}
+
+static enum status read_rollbacks(const struct config *c, int64_t step, struct row_ranges *passed)
+{
+    char *path = file_join(c->job.dump_folder, "metrics.jsonl");
+    struct text lines = {0};
+    enum status st = file_exists(path) ? file_read(path, UINT64_C(1) << 32, &lines) : STATUS_OK;
+    for (size_t at = 0; !st && at < lines.len;) {
+        const char *line = lines.data + at, *end = memchr(line, '\n', lines.len - at);
+        if (!end) break; /* the run is writing it */
+        add_rollback(line, (size_t)(end - line), step, passed);
+        at += (size_t)(end - line) + 1;
+    }
+    text_release(&lines);
+    free(path);
+    return st;
+}
+
+/* Which rows from the position on were not trained on. */
+static enum status find_passed(const struct config *c, int64_t step,
+                               const struct saved_position *from,
+                               const struct saved_position *after, struct row_ranges *passed)
+{
+    struct row_ranges all = {0};
+    enum status st = after->cursor ? row_ranges_read(&all, json_get(after->cursor, "passed_over"))
+                                   : read_rollbacks(c, from->step, &all);
+    if (!st)
+        row_ranges_add_part(passed, &all,
+                            (struct row_interval){(uint64_t)from->next_row, UINT64_MAX});
+    row_ranges_release(&all);
+    TRY(st);
+    uint64_t rows = (uint64_t)(after->rows_done - from->rows_done);
+    if (after->cursor &&
+        row_ranges_outside(passed, (uint64_t)from->next_row, rows) > (uint64_t)after->next_row)
+        FAIL(CONFIG,
+             "the data of steps %lld to %lld do not follow from those before: the run was resumed "
+             "with checkpoint.exclude_from_loading = [\"dataloader\"], so the rows of step %lld "
+             "are unknown",
+             (long long)from->step + 1, (long long)after->step, (long long)step);
+    if (from->cursor && !after->cursor && is_excluded(c, "dataloader"))
+        log_line(LOG_WARN,
+                 "checkpoint.exclude_from_loading has \"dataloader\", so a run that resumes from "
+                 "step %lld starts from the first row: the rows shown are those of one that "
+                 "continues",
+                 (long long)from->step);
+    return STATUS_OK;
+}
+
+/* Before the first checkpoint, the next one says whether the data are still the same. */
+static enum status check_unchanged(const struct loader_options *o,
+                                   const struct saved_position *after)
+{
+    struct loader *l;
+    TRY(loader_open(&l, o));
+    enum status st = loader_load(l, after->cursor);
+    loader_close(l);
+    return st;
+}
+
+static enum status open_loader(struct step_data *s, const struct config *c,
+                               const struct saved_position *from,
+                               const struct saved_position *after)
+{
+    struct model_shape shape;
+    TRY(model_shape_resolve(&shape, &c->model,
+                            s->tokenizer ? tokenizer_vocab_size(s->tokenizer) : 0));
+    s->data = inputs_data_config(c, &s->one);
+    s->data.bad_record_limit = 1; /* the run has applied the limit, or will */
+    if (!s->data.sampler_ranks) s->data.sampler_ranks = (int64_t)s->split.readers;
+    struct loader_options o = inputs_loader_options(c, &s->mesh, &s->data, s->tokenizer, shape.V);
+    o.reader = 0, o.num_readers = 1, o.prefetch_rows = 0, o.lists_spans = true;
+    if (!from->cursor && after->cursor) {
+        TRY(check_unchanged(&o, after));
+        s->data.streams = (int64_t)json_count(json_get(after->cursor, "streams"));
+    }
+    TRY(loader_open(&s->loader, &o));
+    if (from->cursor) TRY(loader_load(s->loader, from->cursor));
+    return STATUS_OK;
+}
+
+/* Skips to the first row of the step. */
+static void skip_to_step(struct step_data *s, const struct batch_ramp *ramp,
+                         const struct saved_position *from, const struct row_ranges *passed)
+{
+    int64_t done = batch_ramp_advance(ramp, from->rows_done, s->step - 1 - from->step);
+    uint64_t before = (uint64_t)(done - from->rows_done), next = (uint64_t)from->next_row;
+    s->num_rows = batch_ramp_rows(ramp, done);
+    s->begin = row_ranges_outside(passed, next, before);
+    for (size_t i = 0; i < passed->count; i++) loader_skip(s->loader, passed->items[i]);
+    if (s->begin > next) loader_skip(s->loader, (struct row_interval){next, s->begin});
+}
+
+enum status step_data_open(struct step_data *s, const struct config *c, int num_ranks, int64_t step)
+{
+    struct saved_position from = {0}, after = {0};
+    struct row_ranges passed = {0};
+    enum status st = STATUS_OK;
+    *s = (struct step_data){.step = step};
+    if (step < 1 || step > c->training.steps)
+        FAIL(USAGE, "step %lld: must be between 1 and training.steps = %lld", (long long)step,
+             (long long)c->training.steps);
+    char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
+    TRY_OUT(config_check(c, num_ranks));
+    TRY_OUT(mesh_resolve(&s->mesh, &c->parallelism, 0, num_ranks));
+    s->split = config_row_split(c, &s->mesh);
+    const struct batch_ramp ramp = batch_ramp_of(&c->training, config_step_rows(c, &s->mesh));
+    TRY_OUT(find_before(folder, step, &ramp, &from));
+    if (!from.cursor) TRY_OUT(find_initial(c, &ramp, &from));
+    if (from.step >= step)
+        FAIL_OUT(USAGE, "step %lld: the run begins after step %lld of %s", (long long)step,
+                 (long long)from.step, from.folder);
+    TRY_OUT(find_after(folder, step, &ramp, &after));
+    TRY_OUT(check_rows(&from, &after, &ramp, num_ranks));
+    TRY_OUT(find_passed(c, step, &from, &after, &passed));
+    TRY_OUT(inputs_open_tokenizer(c, false, &s->tokenizer));
+    TRY_OUT(open_loader(s, c, &from, &after));
+    skip_to_step(s, &ramp, &from, &passed);
+    s->from_step = from.step, s->checkpoint = from.folder, from.folder = NULL;
+out:
+    row_ranges_release(&passed);
+    release_position(&from), release_position(&after);
+    free(folder);
+    return st;
+}
+
+void step_data_close(struct step_data *s)
+{
+    loader_close(s->loader);
+    tokenizer_close(s->tokenizer);
+    free(s->checkpoint);
+    *s = (struct step_data){0};
+}
+
+enum status step_data_next(struct step_data *s, struct step_row *row, bool *none)
+{
+    *none = s->num_read == s->num_rows;
+    if (*none) return STATUS_OK;
+    TRY(loader_next_tokens(s->loader, &row->tokens, &row->number));
+    BUG_IF(!row->tokens); /* training has no last row */
+    uint64_t reader = row_split_reader(&s->split, row->number);
+    uint64_t before = row_split_count(&s->split, reader, s->begin);
+    row->reader = (int)reader;
+    row->place =
+        loader_place(s->loader, (int)(row_split_count(&s->split, reader, row->number) - before));
+    s->num_read++;
+    return STATUS_OK;
+}

@@ -1,0 +1,197 @@
+/* test_stages_of_data.c -- a run through the stages of its data. */
+// SPDX-License-Identifier: Apache-2.0
+#include "train/training.h"
+
+#include "base/file.h"
+#include "config/data_stages.h"
+#include "system/runs.h"
+#include "train/inputs.h"
+#include "train/run.h"
+
+#include <stdlib.h>
+
+enum { STEPS = 12 };
+
+/* Two sources; stages begin after steps 4 and 7. */
+struct staged_run {
+    struct config config;
+    struct training t; /* whose machine runs it */
+    const char *folder;
+};
+
+static void staged_run_open(struct staged_run *r, const char *const *more)
+{
+    static const char *const sources[] = {"web", "math"};
+    char lines[2][700];
+    const char *settings[40] = {"model.dim=16",
+                                "model.n_layers=1",
+                                "model.n_heads=2",
+                                "model.n_kv_heads=1",
+                                "model.ffn_hidden=24",
+                                "training.seq_len=16",
+                                "training.local_batch_size=2",
+                                "training.global_batch_size=4",
+                                "training.steps=12",
+                                "training.mixed_precision_param=float32",
+                                "data.tokenizer=bytes",
+                                "data.streams=4",
+                                "data.shuffle_window=3",
+                                "metrics.log_freq=1",
+                                "metrics.enable_tensorboard=false",
+                                "lr_scheduler.warmup_steps=2",
+                                "checkpoint.enable=true",
+                                "checkpoint.interval=5",
+                                "checkpoint.keep_latest_k=0",
+                                "data.source.0.name=web",
+                                "data.source.0.weight=1",
+                                "data.source.1.name=math",
+                                "data.source.1.weight=0",
+                                "data.stage.0.at_step=4",
+                                "data.stage.0.weights=[0.5, 0.5]",
+                                "data.stage.0.seq_len=24",
+                                "data.stage.1.at_tokens=544", /* 4 * 4 * 16 + 3 * 4 * 24 */
+                                "data.stage.1.weights=[0, 1]",
+                                "data.stage.1.global_batch_size=6",
+                                "data.stage.1.attn_mask_type=block_causal"};
+    int n = 0;
+    while (settings[n]) n++;
+    *r = (struct staged_run){.folder = test_folder()};
+    for (int s = 0; s < 2; s++) {
+        struct text t = {0};
+        const char *name = test_path(r->folder, s ? "math.jsonl" : "web.jsonl");
+        for (int i = 0; i < 60; i++)
+            text_addf(&t, "{\"text\": \"%s %d is document %d\"}\n", sources[s], i * i, i);
+        CHECK_STATUS(OK, file_write(name, t.data, t.len));
+        text_release(&t);
+        snprintf(lines[s], sizeof lines[s], "data.source.%d.path=%s", s, name);
+        settings[n++] = lines[s];
+    }
+    char dump[300];
+    snprintf(dump, sizeof dump, "job.dump_folder=%s", test_path(r->folder, "run"));
+    settings[n++] = dump;
+    while (*more) settings[n++] = *more++;
+    CHECK_STATUS(OK, config_load(&r->config, NULL, settings, n));
+    TRAINING_OPEN(&r->t, "debug.seed=1");
+    arena_release(&r->t.machine.queue->scratch);
+}
+#define STAGED_RUN_OPEN(r, ...) staged_run_open(r, (const char *const[]){__VA_ARGS__, NULL})
+
+static enum status train(struct staged_run *r)
+{
+    arena_release(&r->t.machine.queue->scratch);
+    return run_train(&r->config, &r->t.machine);
+}
+
+static void staged_run_close(struct staged_run *r)
+{
+    config_release(&r->config);
+    training_close(&r->t);
+}
+
+static char *read_text(const struct staged_run *r, const char *name)
+{
+    struct text t = {0};
+    CHECK_STATUS(OK, file_read(test_path(test_path(r->folder, "run"), name), 1 << 24, &t));
+    return t.data;
+}
+
+static const char *step_path(const struct staged_run *r, int step)
+{
+    char name[40];
+    snprintf(name, sizeof name, "run/checkpoint/step-%d", step);
+    return test_path(r->folder, name);
+}
+
+/* The cursor after reading each stage's rows with a loader of its own. */
+static void read_stages(const struct staged_run *r, struct text *cursor)
+{
+    const struct mesh *mesh = &r->t.machine.mesh;
+    for (size_t i = 0; i < data_stages_count(&r->config); i++) {
+        struct data_stage s;
+        struct source_config one;
+        struct loader *l;
+        struct batch b = {0};
+        struct arena arena = {0};
+        struct json *json = NULL;
+        int rows;
+        data_stages_open(&s, &r->config, mesh, i);
+        struct data_config data = inputs_data_config(&s.config, &one);
+        struct loader_options o =
+            inputs_loader_options(&s.config, mesh, &data, r->t.tokenizer, 264);
+        CHECK_STATUS(OK, loader_open(&l, &o));
+        if (i) CHECK_STATUS(OK, json_parse(cursor->data, cursor->len, "cursor", &json));
+        if (i) CHECK_STATUS(OK, loader_load(l, json));
+        json_free(json);
+        CHECK_STATUS(OK, arena_init(&arena, 1 << 16, NULL));
+        batch_alloc(&b, (int)s.config.training.global_batch_size, (int)s.config.training.seq_len,
+                    &arena);
+        for (int64_t step = s.begin; step < s.end; step++)
+            CHECK_STATUS(OK, loader_next(l, &b, &rows));
+        text_clear(cursor);
+        loader_save(l, &(struct json_writer){.text = cursor});
+        arena_release(&arena);
+        loader_close(l);
+        data_stages_close(&s);
+    }
+}
+
+TEST(stages_read_on_in_every_source_with_their_own_weights_and_rows)
+{
+    struct staged_run r;
+    struct text cursor = {0};
+    struct json *expected, *state;
+    STAGED_RUN_OPEN(&r, "data.prefetch=3");
+    CHECK_STATUS(OK, config_check(&r.config, 1));
+    CHECK_STATUS(OK, train(&r));
+    read_stages(&r, &cursor);
+    char *saved = read_text(&r, "checkpoint/step-12/state.json");
+    CHECK_STATUS(OK, json_parse(saved, strlen(saved), "state.json", &state));
+    CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &expected));
+    const struct json *data = json_get(json_get(state, "train"), "data");
+    CHECK(json_number(json_get(data, "next_row")) == 7 * 4 + 5 * 6);
+    const struct json *a = json_first(json_get(data, "streams"));
+    for (const struct json *b = json_first(json_get(expected, "streams")); b;
+         a = json_next(a), b = json_next(b))
+        for (size_t k = 0; k < json_count(b); k++)
+            CHECK(json_number(json_item(a, k)) == json_number(json_item(b, k)));
+    json_free(state), json_free(expected);
+    free(saved);
+    char *metrics = read_text(&r, "metrics.jsonl"), *log = read_text(&r, "log.txt");
+    CHECK(strstr(metrics, "\"tokens_seen\":1264")); /* 4 * 64 + 3 * 96 + 5 * 144 */
+    CHECK(strstr(log,
+                 "data stage 1, steps 5 to 7: rows of 24 tokens, 4 per step; 0.5 web, 0.5 math"));
+    CHECK(strstr(log, "data stage 2, steps 8 to 12: rows of 24 tokens, 6 per step; 0 web, 1 math"));
+    CHECK(!strstr(log, "settings that changed"));
+    free(metrics), free(log);
+    text_release(&cursor);
+    staged_run_close(&r);
+}
+
+/* Resumes within each stage, and at its beginning. */
+TEST(run_killed_in_any_stage_ends_with_the_same_bits)
+{
+    static const int kept[] = {4, 5, 7, 10};
+    struct staged_run r;
+    STAGED_RUN_OPEN(&r, "data.prefetch=0");
+    CHECK_STATUS(OK, train(&r));
+    const char *straight = test_path(r.folder, "straight");
+    CHECK(!test_run((const char *const[]){"cp", "-r", step_path(&r, STEPS), straight, NULL}, NULL,
+                    NULL));
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        for (int step = kept[i] + 1; step <= STEPS; step++)
+            if (file_exists(step_path(&r, step)))
+                CHECK_STATUS(OK, file_remove_tree(step_path(&r, step)));
+        CHECK_STATUS(OK, train(&r));
+        runs_check_same_files(straight, step_path(&r, STEPS), "model-");
+        runs_check_same_files(straight, step_path(&r, STEPS), "optimizer-");
+        runs_check_same_files(straight, step_path(&r, STEPS), "state.json");
+    }
+    /* the newest checkpoint is damaged, and the one before is of the stage before */
+    for (int step = 8; step <= STEPS; step++)
+        if (file_exists(step_path(&r, step)))
+            CHECK_STATUS(OK, file_remove_tree(step_path(&r, step)));
+    CHECK_STATUS(OK, file_write(test_path(step_path(&r, 7), "state.json"), "{", 1));
+    CHECK_STATUS(OK, train(&r));
+    runs_check_same_files(straight, step_path(&r, STEPS), "model-");
+    staged_run_close(&r);
+}
