@@ -146,11 +146,13 @@ static enum status print_rows(struct step_data *s, const struct show_flags *f, s
         json_write_int(&w, "step", s->step);
         json_write_int(&w, "rows", s->num_rows);
         json_write_string(&w, "checkpoint", s->checkpoint);
+        json_write_bool(&w, "skipped", s->is_skipped);
         json_begin_array(&w, "data", JSON_INLINE);
     } else {
         text_addf(out, "step %lld: %lld rows from row %llu on, read from %s\n", (long long)s->step,
-                  (long long)s->num_rows, (unsigned long long)s->begin,
+                  (long long)s->num_rows, (unsigned long long)loader_position(s->loader),
                   s->checkpoint ? s->checkpoint : "the start of the data");
+        if (s->is_skipped) text_adds(out, "guard.skip_steps: the step does not train on them\n");
     }
     for (bool none = false;;) {
         struct step_row row;

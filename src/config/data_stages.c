@@ -88,6 +88,21 @@ size_t data_stages_find(const struct config *c, const struct mesh *mesh, int64_t
     return found;
 }
 
+int64_t data_stages_advance(const struct config *c, const struct mesh *mesh, int64_t step,
+                            int64_t rows, int64_t until)
+{
+    for (size_t i = 0; i < data_stages_count(c) && step < until; i++) {
+        struct data_stage s;
+        data_stages_open(&s, c, mesh, i);
+        const struct batch_ramp r =
+            batch_ramp_of(&s.config.training, config_step_rows(&s.config, mesh));
+        int64_t end = until < s.end || i + 1 == data_stages_count(c) ? until : s.end;
+        if (end > step) rows = batch_ramp_advance(&r, rows, end - step), step = end;
+        data_stages_close(&s);
+    }
+    return rows;
+}
+
 static enum status check_stage(const struct config *c, size_t i)
 {
     const struct stage_config *s = &c->data.stages[i];

@@ -23,6 +23,9 @@ void data_stages_open(struct data_stage *s, const struct config *c, const struct
 void data_stages_close(struct data_stage *s);
 /* The stage that follows after so many steps. */
 size_t data_stages_find(const struct config *c, const struct mesh *mesh, int64_t steps);
+/* Rows done after `until` steps of a run that had done `rows` after `step` steps. */
+int64_t data_stages_advance(const struct config *c, const struct mesh *mesh, int64_t step,
+                            int64_t rows, int64_t until);
 /* CONFIG: the keys of a stage, or when it begins. */
 enum status data_stages_check(const struct config *c, const struct mesh *mesh);
 /* Appends "rows of 4096 tokens, 512 per step; 0.9 web, 0.1 math". */

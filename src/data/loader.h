@@ -55,8 +55,8 @@ enum status loader_next_tokens(struct loader *l, const struct token_row **row, u
 /* Skips rows: the rows after them take their place, in every reader alike.  Rows before the
  * position stay as they are.  Call it before the first loader_next, after loader_load. */
 void loader_skip(struct loader *l, struct row_interval rows);
-/* Adds the rows that were skipped before and among the rows of the last step, and all of its rows if
- * loader_skip_step was called. */
+/* Adds the rows that were skipped before and among the rows of the last step, and all of its rows
+ * if loader_skip_step was called. */
 void loader_list_skipped(const struct loader *l, struct row_ranges *out);
 /* The number of the next row over all readers. */
 uint64_t loader_position(const struct loader *l);

@@ -50,11 +50,11 @@ struct loader {
     uint64_t next_marked, marked_read, marked_bad;
     struct bad_records bad; /* skipped in the rows delivered; counts those before first_row, too */
     int64_t bad_total[2]; /* its num_read and num_bad; after loader_gather_cursor of all readers */
-    struct row_ranges skips;    /* not to be delivered; constant while rows are read */
-    struct row_ranges passed;   /* before the position, for the cursor: not trained on, */
+    struct row_ranges skips;     /* not to be delivered; constant while rows are read */
+    struct row_ranges passed;    /* before the position, for the cursor: not trained on, */
     struct row_ranges untrained; /* and those of skipped steps */
-    struct loader_row received; /* from another reader */
-    unsigned char *exchange;    /* records of readers in an exchange; NULL before the first one */
+    struct loader_row received;  /* from another reader */
+    unsigned char *exchange;     /* records of readers in an exchange; NULL before the first one */
     /* The prefetch ring: num_built - num_taken <= ring_size. */
     struct loader_row *ring;
     uint64_t ring_size, num_built;

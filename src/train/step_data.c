@@ -13,6 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Which rows the steps of a run have. */
+struct run_rows {
+    const struct config *config;
+    const struct mesh *mesh;
+};
+
 static const int64_t max_int = INT64_C(1) << 53;
 
 /* What a checkpoint says about the data. */
@@ -31,10 +37,10 @@ static void release_position(struct saved_position *p)
 }
 
 /* Takes over `folder`.  A checkpoint of the model alone has no cursor. */
-static enum status read_position(char *folder, const struct batch_ramp *ramp,
+static enum status read_position(char *folder, const struct run_rows *rows,
                                  struct saved_position *p)
 {
-    const struct batch_ramp full = {.global = ramp->global};
+    const struct batch_ramp full = {.global = config_step_rows(rows->config, rows->mesh)};
     char *path = file_join(folder, "state.json");
     enum status st = STATUS_OK;
     *p = (struct saved_position){.folder = folder};
@@ -60,7 +66,7 @@ out:
 }
 
 /* The newest checkpoint before the step that has a data position. */
-static enum status find_before(const char *folder, int64_t step, const struct batch_ramp *ramp,
+static enum status find_before(const char *folder, int64_t step, const struct run_rows *rows,
                                struct saved_position *p)
 {
     do {
@@ -69,13 +75,13 @@ static enum status find_before(const char *folder, int64_t step, const struct ba
         TRY(checkpoint_find(folder, step, comm_self(), &found));
         if (!found) return STATUS_OK;
         step = folder_parse_step(strrchr(found, '/') + 1);
-        TRY(read_position(found, ramp, p));
+        TRY(read_position(found, rows, p));
     } while (!p->cursor);
     return STATUS_OK;
 }
 
 /* The first checkpoint of the step or after it that has a data position and is intact. */
-static enum status find_after(const char *folder, int64_t step, const struct batch_ramp *ramp,
+static enum status find_after(const char *folder, int64_t step, const struct run_rows *rows,
                               struct saved_position *p)
 {
     struct folder_steps l;
@@ -84,7 +90,7 @@ static enum status find_after(const char *folder, int64_t step, const struct bat
         char *found;
         if (l.steps[i] < step || checkpoint_find_step(folder, l.steps[i], comm_self(), &found))
             continue;
-        if (read_position(found, ramp, p) || !p->cursor) release_position(p);
+        if (read_position(found, rows, p) || !p->cursor) release_position(p);
     }
     folder_steps_release(&l);
     return STATUS_OK;
@@ -99,7 +105,7 @@ static bool is_excluded(const struct config *c, const char *part)
 }
 
 /* A run may begin with the whole state of another one. */
-static enum status find_initial(const struct config *c, const struct batch_ramp *ramp,
+static enum status find_initial(const struct config *c, const struct run_rows *rows,
                                 struct saved_position *p)
 {
     const struct checkpoint_config *k = &c->checkpoint;
@@ -108,32 +114,37 @@ static enum status find_initial(const struct config *c, const struct batch_ramp 
     enum status st = hub_find(k->initial_load_path, &local);
     if (!st) st = checkpoint_locate(local, -1, comm_self(), &folder);
     free(local);
-    if (!st) st = read_position(folder, ramp, p);
+    if (!st) st = read_position(folder, rows, p);
     TRY(st);
     if (is_excluded(c, "dataloader")) p->cursor = NULL, p->next_row = 0;
     if (is_excluded(c, "lr_scheduler")) p->step = 0;
     return STATUS_OK;
 }
 
+static int64_t advance(const struct run_rows *rows, int64_t step, int64_t done, int64_t until)
+{
+    return data_stages_advance(rows->config, rows->mesh, step, done, until);
+}
+
 /* The rows of past steps depend on the number of ranks unless training.global_batch_size is set,
  * and the run does not record it. */
 static enum status check_rows(const struct saved_position *from, const struct saved_position *after,
-                              const struct batch_ramp *ramp, int num_ranks)
+                              const struct run_rows *rows, int num_ranks)
 {
-    int64_t rows = batch_ramp_advance(ramp, from->rows_done, after->step - from->step);
-    if (after->cursor && rows != after->rows_done)
+    int64_t done = advance(rows, from->step, from->rows_done, after->step);
+    if (after->cursor && done != after->rows_done)
         FAIL(CONFIG,
              "steps %lld to %lld trained on %lld rows, but on %d ranks this configuration trains "
              "on %lld: set --ranks to the number of ranks of the run",
              (long long)from->step + 1, (long long)after->step,
              (long long)(after->rows_done - from->rows_done), num_ranks,
-             (long long)(rows - from->rows_done));
-    rows = batch_ramp_advance(ramp, 0, from->step);
-    if (!after->cursor && from->cursor && rows != from->rows_done)
+             (long long)(done - from->rows_done));
+    done = advance(rows, 0, 0, from->step);
+    if (!after->cursor && from->cursor && done != from->rows_done)
         log_line(LOG_WARN,
                  "the first %lld steps trained on %lld rows, but on %d ranks this configuration "
                  "trains on %lld: the rows shown are those of a run that resumes on %d ranks",
-                 (long long)from->step, (long long)from->rows_done, num_ranks, (long long)rows,
+                 (long long)from->step, (long long)from->rows_done, num_ranks, (long long)done,
                  num_ranks);
     return STATUS_OK;
 }
@@ -209,10 +220,11 @@ static enum status check_unchanged(const struct loader_options *o,
     return st;
 }
 
-static enum status open_loader(struct step_data *s, const struct config *c,
-                               const struct saved_position *from,
+/* Opens the loader of s->stage at the position. */
+static enum status open_loader(struct step_data *s, const struct saved_position *from,
                                const struct saved_position *after)
 {
+    const struct config *c = &s->stage.config;
     struct model_shape shape;
     TRY(model_shape_resolve(&shape, &c->model,
                             s->tokenizer ? tokenizer_vocab_size(s->tokenizer) : 0));
@@ -230,22 +242,88 @@ static enum status open_loader(struct step_data *s, const struct config *c,
     return STATUS_OK;
 }
 
-/* Skips to the first row of the step. */
-static void skip_to_step(struct step_data *s, const struct batch_ramp *ramp,
-                         const struct saved_position *from, const struct row_ranges *passed)
+/* Skips to the row that comes after `before` more rows. */
+static void skip_rows(struct step_data *s, const struct saved_position *from, uint64_t before,
+                      const struct row_ranges *passed)
 {
-    int64_t done = batch_ramp_advance(ramp, from->rows_done, s->step - 1 - from->step);
-    uint64_t before = (uint64_t)(done - from->rows_done), next = (uint64_t)from->next_row;
-    s->num_rows = batch_ramp_rows(ramp, done);
-    s->begin = row_ranges_outside(passed, next, before);
+    uint64_t next = (uint64_t)from->next_row, begin = row_ranges_outside(passed, next, before);
     for (size_t i = 0; i < passed->count; i++) loader_skip(s->loader, passed->items[i]);
-    if (s->begin > next) loader_skip(s->loader, (struct row_interval){next, s->begin});
+    if (begin > next) loader_skip(s->loader, (struct row_interval){next, begin});
+}
+
+/* Reads the rest of a stage, and makes *from the position after it. */
+static enum status finish_stage(struct step_data *s, const struct run_rows *rows,
+                                struct saved_position *from, const struct row_ranges *passed)
+{
+    int64_t end = s->stage.end, done = advance(rows, from->step, from->rows_done, end);
+    const struct token_row *row;
+    struct text cursor = {0};
+    uint64_t number;
+    enum status st = STATUS_OK;
+    skip_rows(s, from, 0, passed);
+    for (int64_t i = from->rows_done; i < done; i++)
+        TRY_OUT(loader_next_tokens(s->loader, &row, &number));
+    loader_save(s->loader, &(struct json_writer){.text = &cursor});
+    json_free(from->state);
+    from->state = NULL;
+    TRY_OUT(json_parse(cursor.data, cursor.len, "data position", &from->state));
+    from->cursor = from->state, from->step = end, from->rows_done = done;
+    TRY_OUT(json_get_int(from->cursor, "next_row", 0, max_int, &from->next_row));
+out:
+    text_release(&cursor);
+    loader_close(s->loader);
+    s->loader = NULL;
+    return st;
+}
+
+/* Opens the loader at the first row of the step. */
+static enum status open_at_step(struct step_data *s, const struct run_rows *rows,
+                                struct saved_position *from, const struct saved_position *after,
+                                const struct row_ranges *passed)
+{
+    const struct config *c = rows->config;
+    size_t stage = data_stages_find(c, &s->mesh, from->step);
+    size_t last = data_stages_find(c, &s->mesh, s->step - 1);
+    for (;; stage++) {
+        data_stages_open(&s->stage, c, &s->mesh, stage);
+        TRY(open_loader(s, from, after));
+        if (stage == last) break;
+        TRY(finish_stage(s, rows, from, passed));
+        data_stages_close(&s->stage);
+    }
+    int64_t done = advance(rows, from->step, from->rows_done, s->step - 1);
+    s->num_rows = advance(rows, s->step - 1, done, s->step) - done;
+    skip_rows(s, from, (uint64_t)(done - from->rows_done), passed);
+    return STATUS_OK;
+}
+
+/* The rows that guard.skip_rows takes out of the positions, from a row on. */
+static void find_skipped(const struct config *c, int64_t from, struct row_ranges *skipped)
+{
+    const struct option_ranges *r = &c->guard.skip_rows;
+    struct row_ranges all = {0};
+    for (size_t i = 0; i < r->count; i++)
+        row_ranges_add(&all, (struct row_interval){(uint64_t)r->items[i].first,
+                                                   (uint64_t)r->items[i].last + 1});
+    row_ranges_add_part(skipped, &all, (struct row_interval){(uint64_t)from, UINT64_MAX});
+    row_ranges_release(&all);
+}
+
+/* The position of a row (row_split.h). */
+static uint64_t position_of(const struct step_data *s, uint64_t row)
+{
+    struct row_ranges before = {0};
+    row_ranges_add_part(&before, &s->skipped, (struct row_interval){0, row});
+    uint64_t position = s->first_position + (row - s->first_row) - row_ranges_rows(&before);
+    row_ranges_release(&before);
+    return position;
 }
 
 enum status step_data_open(struct step_data *s, const struct config *c, int num_ranks, int64_t step)
 {
     struct saved_position from = {0}, after = {0};
     struct row_ranges passed = {0};
+    const struct run_rows rows = {c, &s->mesh};
     enum status st = STATUS_OK;
     *s = (struct step_data){.step = step};
     if (step < 1 || step > c->training.steps)
@@ -255,19 +333,23 @@ enum status step_data_open(struct step_data *s, const struct config *c, int num_
     TRY_OUT(config_check(c, num_ranks));
     TRY_OUT(mesh_resolve(&s->mesh, &c->parallelism, 0, num_ranks));
     s->split = config_row_split(c, &s->mesh);
-    const struct batch_ramp ramp = batch_ramp_of(&c->training, config_step_rows(c, &s->mesh));
-    TRY_OUT(find_before(folder, step, &ramp, &from));
-    if (!from.cursor) TRY_OUT(find_initial(c, &ramp, &from));
+    s->is_skipped = option_ranges_contain(&c->guard.skip_steps, step);
+    TRY_OUT(find_before(folder, step, &rows, &from));
+    if (!from.cursor) TRY_OUT(find_initial(c, &rows, &from));
     if (from.step >= step)
         FAIL_OUT(USAGE, "step %lld: the run begins after step %lld of %s", (long long)step,
                  (long long)from.step, from.folder);
-    TRY_OUT(find_after(folder, step, &ramp, &after));
-    TRY_OUT(check_rows(&from, &after, &ramp, num_ranks));
+    TRY_OUT(find_after(folder, step, &rows, &after));
+    TRY_OUT(check_rows(&from, &after, &rows, num_ranks));
+    find_skipped(c, from.next_row, &s->skipped);
     TRY_OUT(find_passed(c, step, &from, &after, &passed));
+    if (!after.cursor)
+        row_ranges_add_part(&passed, &s->skipped, (struct row_interval){0, UINT64_MAX});
     TRY_OUT(inputs_open_tokenizer(c, false, &s->tokenizer));
-    TRY_OUT(open_loader(s, c, &from, &after));
-    skip_to_step(s, &ramp, &from, &passed);
     s->from_step = from.step, s->checkpoint = from.folder, from.folder = NULL;
+    s->first_row = (uint64_t)from.next_row, s->first_position = (uint64_t)from.position;
+    TRY_OUT(open_at_step(s, &rows, &from, &after, &passed));
+    s->begin = position_of(s, loader_position(s->loader));
 out:
     row_ranges_release(&passed);
     release_position(&from), release_position(&after);
@@ -279,6 +361,8 @@ void step_data_close(struct step_data *s)
 {
     loader_close(s->loader);
     tokenizer_close(s->tokenizer);
+    data_stages_close(&s->stage);
+    row_ranges_release(&s->skipped);
     free(s->checkpoint);
     *s = (struct step_data){0};
 }
@@ -289,11 +373,12 @@ enum status step_data_next(struct step_data *s, struct step_row *row, bool *none
     if (*none) return STATUS_OK;
     TRY(loader_next_tokens(s->loader, &row->tokens, &row->number));
     BUG_IF(!row->tokens); /* training has no last row */
-    uint64_t reader = row_split_reader(&s->split, row->number);
+    uint64_t position = position_of(s, row->number);
+    uint64_t reader = row_split_reader(&s->split, position);
     uint64_t before = row_split_count(&s->split, reader, s->begin);
     row->reader = (int)reader;
     row->place =
-        loader_place(s->loader, (int)(row_split_count(&s->split, reader, row->number) - before));
+        loader_place(s->loader, (int)(row_split_count(&s->split, reader, position) - before));
     s->num_read++;
     return STATUS_OK;
 }

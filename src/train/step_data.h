@@ -2,8 +2,9 @@
  * configuration and the data position in a checkpoint.
  *
  * Order    The newest checkpoint before the step says where the data were read up to, and the rows
- *          between it and the step are read past, through the stages of the data.  The first checkpoint after the step says which
- *          rows a rollback passed over; without one, metrics.jsonl does.
+ *          between it and the step are read past, through the stages of the data.  The first
+ *          checkpoint after the step says which rows a rollback passed over; without one,
+ *          metrics.jsonl does.
  * Ranks    On this rank alone, for a run of any number of ranks; downloads nothing. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -20,12 +21,14 @@ struct step_data {
     struct data_config data;
     struct loader *loader;
     struct row_split split;
-    struct data_stage stage;    /* of the step */
-    char *checkpoint;           /* that the rows follow from; owned; NULL: the start of the run */
-    int64_t step, from_step;    /* of the checkpoint */
-    uint64_t begin;             /* position of the step's first row (row_split.h) */
-    bool is_skipped;            /* guard.skip_steps: it does not train on its rows */
-    int64_t num_rows, num_read; /* rows of the step, and those read so far */
+    struct data_stage stage;   /* of the step */
+    char *checkpoint;          /* that the rows follow from; owned; NULL: the start of the run */
+    int64_t step, from_step;   /* of the checkpoint */
+    struct row_ranges skipped; /* guard.skip_rows, from the checkpoint on; owned */
+    uint64_t first_row, first_position; /* of the row after the checkpoint */
+    uint64_t begin;                     /* position of the step's first row (row_split.h) */
+    bool is_skipped;                    /* guard.skip_steps: it does not train on its rows */
+    int64_t num_rows, num_read;         /* rows of the step, and those read so far */
 };
 
 /* A row of the step. */

@@ -109,9 +109,9 @@ static void read_expected(struct world *w)
     }
 }
 
-/* All that was read of the source is the beginning of what it has, in its order.  Where a row ended
- * without overlap a token may be missing, which was its last label, and where a source left the rest
- * of a document. */
+/* All that was read of the source is the beginning of what it has, in its order.  Where a row
+ * ended without overlap a token may be missing, which was its last label, and where a source left
+ * the rest of a document. */
 static void check_source(const struct world *w, int s, bool is_exact)
 {
     for (int v = 0; v < STREAMS; v++) {

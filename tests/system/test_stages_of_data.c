@@ -4,9 +4,11 @@
 
 #include "base/file.h"
 #include "config/data_stages.h"
+#include "data/stream.h"
 #include "system/runs.h"
 #include "train/inputs.h"
 #include "train/run.h"
+#include "train/step_data.h"
 
 #include <stdlib.h>
 
@@ -102,8 +104,23 @@ static const char *step_path(const struct staged_run *r, int step)
     return test_path(r->folder, name);
 }
 
-/* The cursor after reading each stage's rows with a loader of its own. */
-static void read_stages(const struct staged_run *r, struct text *cursor)
+/* The rows of a step. */
+struct rows_of_step {
+    uint64_t first;
+    int count, T;
+    int32_t ids[6][24];
+};
+
+static void keep_rows(const struct batch *b, struct rows_of_step *to, const struct loader *l)
+{
+    *to = (struct rows_of_step){.first = loader_step_row(l), .count = b->B, .T = b->T};
+    for (int i = 0; i < b->B; i++)
+        memcpy(to->ids[i], b->ids_BT + i * b->T, (size_t)b->T * sizeof *b->ids_BT);
+}
+
+/* The cursor after reading each stage's rows with a loader of its own; steps[step]: its rows;
+ * NULL: not kept. */
+static void read_stages(const struct staged_run *r, struct text *cursor, struct rows_of_step *steps)
 {
     const struct mesh *mesh = &r->t.machine.mesh;
     for (size_t i = 0; i < data_stages_count(&r->config); i++) {
@@ -125,8 +142,10 @@ static void read_stages(const struct staged_run *r, struct text *cursor)
         CHECK_STATUS(OK, arena_init(&arena, 1 << 16, NULL));
         batch_alloc(&b, (int)s.config.training.global_batch_size, (int)s.config.training.seq_len,
                     &arena);
-        for (int64_t step = s.begin; step < s.end; step++)
+        for (int64_t step = s.begin; step < s.end; step++) {
             CHECK_STATUS(OK, loader_next(l, &b, &rows));
+            if (steps) keep_rows(&b, &steps[step + 1], l);
+        }
         text_clear(cursor);
         loader_save(l, &(struct json_writer){.text = cursor});
         arena_release(&arena);
@@ -143,7 +162,7 @@ TEST(stages_read_on_in_every_source_with_their_own_weights_and_rows)
     STAGED_RUN_OPEN(&r, "data.prefetch=3");
     CHECK_STATUS(OK, config_check(&r.config, 1));
     CHECK_STATUS(OK, train(&r));
-    read_stages(&r, &cursor);
+    read_stages(&r, &cursor, NULL);
     char *saved = read_text(&r, "checkpoint/step-12/state.json");
     CHECK_STATUS(OK, json_parse(saved, strlen(saved), "state.json", &state));
     CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &expected));
@@ -193,5 +212,44 @@ TEST(run_killed_in_any_stage_ends_with_the_same_bits)
     CHECK_STATUS(OK, file_write(test_path(step_path(&r, 7), "state.json"), "{", 1));
     CHECK_STATUS(OK, train(&r));
     runs_check_same_files(straight, step_path(&r, STEPS), "model-");
+    staged_run_close(&r);
+}
+
+/* Loss of every row is not kept, so compare with the rows that loaders of each stage read. */
+static void check_steps(const struct staged_run *r, const struct rows_of_step *expected)
+{
+    for (int step = 1; step <= STEPS; step++) {
+        struct step_data d;
+        const struct rows_of_step *e = &expected[step];
+        CHECK_STATUS(OK, step_data_open(&d, &r->config, 1, step));
+        CHECK(d.num_rows == e->count);
+        for (int i = 0; i < e->count; i++) {
+            struct step_row row;
+            bool none;
+            CHECK_STATUS(OK, step_data_next(&d, &row, &none));
+            CHECK(!none && row.number == e->first + (uint64_t)i && row.tokens->filled == e->T + 1);
+            CHECK(!memcmp(row.tokens->ids, e->ids[i], (size_t)e->T * sizeof(int32_t)));
+        }
+        step_data_close(&d);
+    }
+}
+
+/* From any checkpoint, also from those of stages before, and without any. */
+TEST(rows_of_a_step_are_found_through_stages)
+{
+    static struct rows_of_step steps[STEPS + 1];
+    struct staged_run r;
+    struct text cursor = {0};
+    STAGED_RUN_OPEN(&r, "data.prefetch=0");
+    read_stages(&r, &cursor, steps);
+    check_steps(&r, steps);
+    CHECK_STATUS(OK, train(&r));
+    check_steps(&r, steps);
+    CHECK_STATUS(OK, file_remove_tree(step_path(&r, 7)));
+    check_steps(&r, steps);
+    CHECK_STATUS(OK, file_remove_tree(step_path(&r, 5)));
+    CHECK_STATUS(OK, file_remove_tree(step_path(&r, 4)));
+    check_steps(&r, steps);
+    text_release(&cursor);
     staged_run_close(&r);
 }
