@@ -82,6 +82,8 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
         WIDE
         "training.global_batch_size=16 training.seq_len=256 training.local_batch_size=2 " ELASTIC,
         WIDE MASKED "training.seq_len=512",
+        WIDE "model.qk_norm=true training.z_loss=1e-4 training.seq_len=512",
+        WIDE "model.qk_norm=true training.seq_len=512 activation_checkpoint.mode=none",
         WIDE "training.seq_len=512 " FLOAT8,
         LARGE "training.seq_len=256 validation.enable=true data.validation_share=0.2 "
               "validation.steps=2",
