@@ -156,7 +156,7 @@ TEST(loader_reads_a_cursor_of_format_1)
     struct rows want = {0}, got = {0};
     const char *folder = test_folder();
     rig_text(folder, "a.jsonl", "{\"text\": \"one of two\"}\n{\"text\": \"two of two\"}\n");
-    start_cursor(&r, folder, &cursor);
+    start_cursor(&r, folder, PACKING_concatenate, &cursor);
     r.data.streams = 1;
     text_addf(&sum, "\"settings\": %u, ", (unsigned)checksum_crc32c(0, settings, strlen(settings)));
     replace(&cursor, "\"order\"", "\"sources\"", sum.data);
