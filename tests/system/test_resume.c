@@ -91,6 +91,11 @@ TEST(a_resumed_run_equals_the_uninterrupted_run_with_validation)
     check_resume("validation.enable=true validation.freq=5 data.validation_share=0.1");
 }
 
+TEST(a_resumed_run_equals_the_uninterrupted_run_with_packed_documents)
+{
+    check_resume("data.packing=best_fit model.attn_mask_type=block_causal data.streams=3");
+}
+
 TEST(a_resumed_run_equals_the_uninterrupted_run_in_a_batch_ramp)
 {
     check_resume("training.local_batch_size=1 training.global_batch_size=8 "
