@@ -220,8 +220,8 @@ static enum status open_run(struct training_run *r, const struct machine *machin
     };
     TRY(checkpointer_open(&r->checkpointer, &o));
     config_write(r->whole, false, &r->config_toml);
-    TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
     TRY(run_state_fill(r));
+    TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
     if (r->loader) inputs_skip_rows(c, r->loader);
     TRY(comm_agree(world_group, open_outputs(r, machine)));
     return STATUS_OK;
