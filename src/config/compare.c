@@ -75,9 +75,11 @@ static enum change_class classify(const struct config *c, const char *key)
                                         "head_dim", "ffn_hidden", "tie_embeddings", "vocab_size",
                                         NULL};
     static const char *const order[] = {"data.order", "data.seed", NULL};
-    static const char *const streams[] = {"data.shuffle_window", "data.validation_share", NULL};
-    static const char *const megatron[] = {
-        "data.s", "data.b", "data.eo", "data.tokenizer", "training.seq_len", "objective.", NULL};
+    static const char *const streams[] = {"data.shuffle_window", "data.validation_share",
+                                          "data.packing", NULL};
+    static const char *const fixed[] = {"data.s",           "data.b",       "data.eo",
+                                        "data.row_overlap", "data.packing", "data.validation_share",
+                                        "training.seq_len", "objective.",   NULL};
     static const char *const selection[] = {"column", "filter_column", "filter_value",
                                             "motifs", "neurons",       NULL};
     bool is_source = !strncmp(key, "data.source.", 12);
@@ -87,8 +89,8 @@ static enum change_class classify(const struct config *c, const char *key)
     if (is_source && is_named(key, selection)) return CHANGE_refused;
     if (begins_with(key, order) || (!strcmp(key, "debug.seed") && c->data.seed < 0))
         return CHANGE_refused;
-    bool is_megatron = c->data.order == ORDER_megatron;
-    return begins_with(key, is_megatron ? megatron : streams) ? CHANGE_refused : CHANGE_continues;
+    bool is_fixed = c->data.order == ORDER_megatron || c->data.packing == PACKING_best_fit;
+    return begins_with(key, is_fixed ? fixed : streams) ? CHANGE_refused : CHANGE_continues;
 }
 
 static const char *describe_class(enum change_class class)

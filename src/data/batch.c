@@ -44,7 +44,7 @@ void batch_copy_row(struct batch *b, int i, const struct batch *row)
     memcpy(b->start_BT + at, row->start_BT, bytes), memcpy(b->end_BT + at, row->end_BT, bytes);
     BUG_IF(row->has_weights != b->has_weights);
     if (b->has_weights) memcpy(b->weight_BT + at, row->weight_BT, bytes);
-    b->valid += row->valid, b->bytes += row->bytes;
+    b->valid += row->valid, b->bytes += row->bytes, b->padding += row->padding;
 }
 
 void batch_pad_row(struct batch *b, int i)
@@ -74,14 +74,14 @@ enum status batch_broadcast(struct batch *b, const struct comm *peers)
 {
     void *const arrays[] = {b->ids_BT, b->labels_BT, b->start_BT, b->end_BT, b->weight_BT};
     size_t bytes = (size_t)b->B * (size_t)b->T * sizeof *b->ids_BT;
-    int64_t counts[] = {b->valid, b->bytes};
+    int64_t counts[] = {b->valid, b->bytes, b->padding};
     if (peers->size == 1) return STATUS_OK;
     for (int i = 0; i < 4 + b->has_weights; i++) {
         struct transfer t = {TRANSFER_broadcast, .count = bytes, .x = arrays[i], .is_bytes = true};
         TRY(comm_run(peers, &t));
     }
     TRY(comm_broadcast_bytes(peers, 0, counts, sizeof counts));
-    b->valid = counts[0], b->bytes = counts[1];
+    b->valid = counts[0], b->bytes = counts[1], b->padding = counts[2];
     return STATUS_OK;
 }
 
@@ -104,7 +104,7 @@ void batch_copy_part(const struct batch *whole, const struct comm *contexts, boo
                         local->weight_BT};
     struct token_run runs[MAX_TOKEN_RUNS];
     int num_runs = context_runs(&cut, local->T, runs);
-    local->valid = whole->valid, local->bytes = whole->bytes;
+    local->valid = whole->valid, local->bytes = whole->bytes, local->padding = whole->padding;
     if (contexts->size == 1) return;
     for (int i = 0; i < 4 + whole->has_weights; i++)
         for (int b = 0; b < whole->B; b++)

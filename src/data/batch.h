@@ -22,9 +22,10 @@ struct batch {
     float *weight_BT;           /* has_weights: of each token's loss, 0 where the token is not
                                    valid; otherwise NULL */
     bool has_weights;
-    int64_t valid; /* tokens over which the loss is averaged: those with a label other than
+    int64_t valid;   /* tokens over which the loss is averaged: those with a label other than
                       LABEL_IGNORED, or has_weights: those with a weight */
-    int64_t bytes; /* of text that the valid tokens stand for (for bits per byte); 0: unknown */
+    int64_t bytes;   /* of text that the valid tokens stand for (for bits per byte); 0: unknown */
+    int64_t padding; /* positions behind the last document of a row that has one */
 };
 
 /* Allocates the arrays of B rows of T tokens. */
@@ -36,7 +37,7 @@ void batch_alloc_weights(struct batch *b, struct arena *run);
 bool batch_is_valid(const struct batch *b, size_t n);
 /* Valid tokens of these rows. */
 int64_t batch_count_valid(const struct batch *b, int first_row, int rows);
-/* Copies a batch of one row to row i, and adds its `valid` and `bytes`. */
+/* Copies a batch of one row to row i, and adds its counts. */
 void batch_copy_row(struct batch *b, int i, const struct batch *row);
 /* Makes row i one document of padding without labels. */
 void batch_pad_row(struct batch *b, int i);
@@ -50,7 +51,7 @@ enum status batch_broadcast(struct batch *b, const struct comm *peers);
  * the arrays of `whole`. */
 void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *local,
                       struct arena *run);
-/* Copies this rank's tokens from complete rows.  `valid` and `bytes` remain those of the complete
+/* Copies this rank's tokens from complete rows.  The counts remain those of the complete
  * rows.  `causal` selects the zigzag layout. */
 void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
                      struct batch *local);

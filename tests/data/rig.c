@@ -193,7 +193,7 @@ void rows_read(struct rows *r, struct loader *l, int T, int B, int64_t most)
         b.has_weights = l->options.objective->name == OBJECTIVE_diffusion;
         if (b.has_weights) b.weight_BT = r->weights + at;
         CHECK_STATUS(OK, loader_next(l, &b, &rows));
-        r->count += rows, r->valid += b.valid, r->bytes += b.bytes;
+        r->count += rows, r->valid += b.valid, r->bytes += b.bytes, r->padding += b.padding;
         if (rows < b.B) return;
     }
 }

@@ -27,7 +27,7 @@ import transformers
 
 STEPS, ROWS, TOKENS, SEED = 20, 4, 24, 7
 VOCAB, MASK = 259, 258  # the tokenizer "bytes"
-RNG_MASK, RNG_DIFFUSION = 4, 11
+RNG_MASK, RNG_DIFFUSION = 4, 12
 BOUND = 1e-3
 ADAMW = dict(lr=3e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 

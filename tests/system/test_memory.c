@@ -37,7 +37,7 @@ static bool check_peak(const char *folder, int ranks, const char *settings)
 {
     char *config = file_join(folder, "run.toml"), *dump = file_join(folder, "run");
     struct text all = {0};
-    text_addf(&all, "%s training.steps=3 checkpoint.interval=2", settings);
+    text_addf(&all, "%s training.steps=2 checkpoint.interval=1", settings);
     double planned = planned_bytes(config, ranks, all.data);
     int code = runs_train_ranks(ranks, config, dump, all.data, NULL);
     if (code >= 0) {

@@ -288,6 +288,7 @@ TEST(context_parallel_ranks_train_and_validate_the_same_model)
         const char *name, *settings[3];
     } kinds[] = {
         {"documents", {"model.attn_mask_type=block_causal"}},
+        {"packed", {"model.attn_mask_type=block_causal", "data.packing=best_fit"}},
         {"masked", {MASKED}},
         {"masked, documents", {MASKED, "model.attn_mask_type=block_causal"}},
         {"ranks' means, masked", {MASKED, "training.loss_norm=rank_mean"}},

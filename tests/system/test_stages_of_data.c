@@ -356,3 +356,19 @@ TEST(no_token_is_read_twice_when_the_configuration_is_edited)
     CHECK(num > 100);
     staged_run_close(&r);
 }
+
+TEST(a_resume_that_is_refused_leaves_the_run_as_it_was)
+{
+    struct staged_run r;
+    STAGED_RUN_OPEN(&r, "data.prefetch=0");
+    CHECK_STATUS(OK, train(&r));
+    char *before = read_text(&r, "config.toml");
+    r.config.data.shuffle_window = 5, r.config.training.steps = 20;
+    CHECK_STATUS(CONFIG, train(&r));
+    CHECK_MESSAGE("shuffle_window");
+    char *after = read_text(&r, "config.toml"), *log = read_text(&r, "log.txt");
+    CHECK(!strcmp(before, after));
+    CHECK(strstr(log, "\ndata.shuffle_window: 3 -> 5 (refused)\n"));
+    free(before), free(after), free(log);
+    staged_run_close(&r);
+}
