@@ -23,9 +23,10 @@ struct line_reader {
     ZSTD_DStream *zstd;
     unsigned char *input; /* compressed; [input_used, input_size) is pending */
     size_t input_used, input_size;
-    uint64_t bytes_read; /* of the file, those in `input` included */
-    bool in_frame;       /* a gzip member or zstd frame has begun but not ended */
-    bool output_full;    /* the decompressor filled its output and may hold more */
+    uint64_t bytes_read;  /* of the file, those in `input` included */
+    uint64_t plain_bytes; /* decompressed */
+    bool in_frame;        /* a gzip member or zstd frame has begun but not ended */
+    bool output_full;     /* the decompressor filled its output and may hold more */
     struct text plain;
     size_t at;        /* in plain */
     size_t max_line;  /* bytes */
@@ -144,7 +145,14 @@ static enum status decompress_more(struct line_reader *l)
     TRY(l->gzip ? inflate_gzip(l, to, &produced) : inflate_zstd(l, to, &produced));
     l->output_full = l->in_frame && produced == BUFFER_BYTES;
     l->plain.len += produced;
+    l->plain_bytes += produced;
     return STATUS_OK;
+}
+
+uint64_t line_reader_bytes(const struct line_reader *l)
+{
+    double used = (double)(l->plain_bytes - (l->plain.len - l->at));
+    return l->plain_bytes ? (uint64_t)((double)offset(l) * used / (double)l->plain_bytes) : 0;
 }
 
 void line_reader_set_limit(struct line_reader *l, size_t bytes) { l->max_line = bytes; }
