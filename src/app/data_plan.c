@@ -16,7 +16,7 @@ static enum status estimate(struct planned_source *s, const struct source_config
                             const struct data_config *data, const struct preflight *p)
 {
     struct source source;
-    struct source_estimate e;
+    struct source_estimate e = {0};
     bool is_megatron = data->order == ORDER_megatron;
     const struct source_tokens tokens = {
         .tokenizer = p->tokenizer, .vocab_size = p->shape.V, .bos = data->bos, .eos = data->eos};

@@ -56,7 +56,7 @@ enum status source_estimate_run(struct source_estimate *e, const struct source *
                                .vocab_size = t->vocab_size,
                                .bos = t->bos,
                                .eos = t->eos,
-                               .max_bytes = SAMPLE_BYTES,
+                               .max_bytes = e->max_bytes ? e->max_bytes : SAMPLE_BYTES,
                                .is_quick = true,
                                .threads = 1,
                                .take = count_tokens,
@@ -66,7 +66,7 @@ enum status source_estimate_run(struct source_estimate *e, const struct source *
     TRY_OUT(find_extent(s, &extent));
     double read = (double)scan.bad.num_read;
     if (scan.damage.len) log_line(LOG_WARN, "%s", scan.damage.data);
-    *e = (struct source_estimate){NAN, NAN};
+    e->documents = e->tokens_per_document = NAN;
     if (read < 1 || !scan.extent) goto out;
     e->documents = scan.is_whole ? read : extent * read / (double)scan.extent;
     e->tokens_per_document = known > 0 ? known / e->documents : (double)tokens / read;

@@ -5,11 +5,13 @@
 #include "data/source.h"
 
 struct source_estimate {
+    uint64_t max_bytes; /* set it first: to read; 0: 1 MiB */
+    /* Results: */
     double documents;           /* records, those without tokens and bad ones included */
     double tokens_per_document; /* mean; both are NAN if no record can be read */
 };
 
-/* Reads about 1 MiB, from places all over the source, or from the start of up to 64 compressed
+/* Reads about max_bytes, from places all over the source, or from the start of up to 64 compressed
  * files, and scales it to the source's positions, or to the bytes of the compressed files.  A
  * smaller source is counted.  Of .bin and .npy files both numbers are exact but for documents
  * without tokens.  Uses t's tokenizer, vocab_size, bos and eos.  A damaged file is a warning in the
