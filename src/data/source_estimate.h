@@ -13,7 +13,7 @@ struct source_estimate {
 
 /* Reads about max_bytes, from places all over the source, or from the start of up to 64 compressed
  * files, and scales it to the source's positions, or to the bytes of the compressed files.  A
- * smaller source is counted.  Of .bin and .npy files both numbers are exact but for documents
+ * smaller source is counted.  Of .bin and .npy files both numbers are exact except for documents
  * without tokens.  Uses t's tokenizer, vocab_size, bos and eos.  A damaged file is a warning in the
  * log.  CONFIG: as source_scan_run. */
 enum status source_estimate_run(struct source_estimate *e, const struct source *s,
