@@ -71,6 +71,12 @@ TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 
 PRELOAD := $(B)/tests/libcount.so $(B)/tests/libfault.so
 FAULTS  := $(sort $(wildcard tests/fault/*.c)) tests/main.c tests/system/runs.c \
            tests/comm/launched.c tests/hub/server.c
+RACE    := base/test_activity comm/test_agreement comm/test_comm comm/mpi/test_progress \
+    data/test_loader_exchange parallel/test_fsdp parallel/test_pipeline parallel/test_ring \
+    system/test_ranks_resume system/test_ranks_traffic
+RACE    := $(filter $(RACE:%=tests/%.c),$(TESTS)) \
+    $(filter-out tests/ops/% tests/oracle/% tests/backends/cpu/%,\
+        $(foreach t,$(TESTS),$(if $(filter test_%,$(notdir $(t))),,$(t)))) # tests' helpers
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
 kernels  = $(foreach isa,$(1),$(KERNELS:%.c=$(B)/%.$(isa).o))
@@ -106,6 +112,12 @@ $(B)/tests/gpu_check: $(B)/tests/programs/gpu_check.o $(B)/tests/system/device_c
 	$(LINK)
 
 $(B)/tests/fault/run: $(FAULTS:%.c=$(B)/%.o) $(ROOMS) $(B)/list
+	$(call say,link)
+	$(LINK) -lcmocka
+
+$(B)/tests/race: $(filter-out $(STUBBED),$(ROOMS)) $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) \
+    $(STUB) $(B)/list
+$(B)/tests/race: $(RACE:%.c=$(B)/%.o)
 	$(call say,link)
 	$(LINK) -lcmocka
 
@@ -220,12 +232,10 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 	    EXTRA='$(SANITIZE) -Wno-maybe-uninitialized -DLLAMERO_CHECK_COLLECTIVES'
 
 # Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.
-RACE := test_ranks_resume test_ranks_traffic test_fsdp test_pipeline test_ring test_comm \
-    test_progress test_agreement test_activity
-race: ## run the tests of ranks under TSan
-	@for t in $(or $(T),$(RACE)); do \
-	    $(MAKE) test T=$$t B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= PRELOAD= \
-	    EXTRA='-fsanitize=thread -DLLAMERO_CHECK_COLLECTIVES' || exit 1; done
+race: ## run the tests of ranks under TSan; T=word
+	@$(MAKE) $(B)/race/tests/race B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= \
+	    EXTRA='-fsanitize=thread -DLLAMERO_CHECK_COLLECTIVES'
+	@OMP_WAIT_POLICY=passive $(B)/race/tests/race $(T)
 
 FUZZ_CC ?= clang
 FUZZ_FINDS := -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow

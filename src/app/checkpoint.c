@@ -388,6 +388,7 @@ static void write_model(const struct model_shape *m, struct json_writer *w)
     model_shape_write_json(m, w);
     json_write_int(w, "max_context", m->max_context);
     json_write_bool(w, "tie_embeddings", m->tied);
+    json_write_bool(w, "qk_norm", m->qk_norm);
     json_write_format(w, "rope_theta", "%.9g", m->rope_theta);
     json_write_format(w, "norm_eps", "%.9g", m->norm_eps);
     write_scaling(&m->scaling, w);
@@ -428,12 +429,13 @@ static void write_plain(const struct shown *s, bool tensors, struct text *out)
     if (s->tokens_seen >= 0) text_addf(out, "tokens seen %lld\n", (long long)s->tokens_seen);
     text_addf(out,
               "parameters  %lld, %s%s\nmodel       %d wide, %d layers, %d heads of %d (%d for keys "
-              "and values), feed-forward %d\nvocabulary  %d tokens%s\ncontext     %d tokens, "
+              "and values%s), feed-forward %d\nvocabulary  %d tokens%s\ncontext     %d tokens, "
               "RoPE theta %g%s\n",
               (long long)s->layout.parameters, dtype_of(&s->files),
               !model_files_are_empty(&s->moments) ? ", with the optimizer's moments" : "", m->D,
-              m->L, m->H, m->K, m->G, m->F, m->V, m->tied ? ", head tied to the embedding" : "",
-              m->max_context, m->rope_theta, m->scaling.factor > 0 ? ", scaled RoPE (llama3)" : "");
+              m->L, m->H, m->K, m->G, m->qk_norm ? "; QK norm" : "", m->F, m->V,
+              m->tied ? ", head tied to the embedding" : "", m->max_context, m->rope_theta,
+              m->scaling.factor > 0 ? ", scaled RoPE (llama3)" : "");
     text_adds(out, tensors ? "tensors\n" : "files\n");
     if (tensors)
         list_tensors(&s->files, out);

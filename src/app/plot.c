@@ -44,6 +44,7 @@ static const struct {
     {"mfu", "model FLOPs utilization (%)", 100},
     {"step_seconds", "s/step", 1},
     {"data_seconds", "s/step waiting for data", 1},
+    {"padding", "padding (% of tokens)", 100},
     {"memory_bytes", "peak memory per rank (GiB)", 1.0 / (1 << 30)},
 };
 

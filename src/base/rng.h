@@ -21,6 +21,7 @@ enum rng_purpose {
     RNG_NEURONS,   /* which neurons of a session are read */
     RNG_MOMENTS,   /* stochastic rounding of second moments */
     RNG_SYNTHETIC, /* synthetic spike counts */
+    RNG_PACKING,   /* order of packed rows */
 };
 
 struct rng_block {

@@ -149,6 +149,28 @@ out:
     return st;
 }
 
+/* Whether the target has names for the weights of QK norm. */
+static enum status check_qk_norm(const struct conversion *c, const struct model_shape *s)
+{
+    const struct dcp_generation_spec *spec = &dcp_generations[c->dcp.generation];
+    if (!s->qk_norm) return STATUS_OK;
+    if (c->target == CONVERT_META || c->target == CONVERT_NXDT)
+        FAIL(UNSUPPORTED,
+             "%s has QK norm (model.qk_norm), for which %s format has no weights: use --to "
+             "hf, gguf, dcp or native",
+             c->from, c->target == CONVERT_META ? "Meta's" : "NxD Training's");
+    if (c->target == CONVERT_DCP && !spec->has_qk_norm)
+        FAIL(UNSUPPORTED,
+             "%s has QK norm (model.qk_norm), which --generation %s does not have: use v0.2 or new",
+             c->from, spec->name);
+    if ((c->target == CONVERT_GGUF || c->target == CONVERT_DCP) && s->scaling.factor > 0)
+        FAIL(UNSUPPORTED,
+             "%s has QK norm (model.qk_norm) and scaled RoPE, but %s's Qwen3 does not scale RoPE; "
+             "--rope-factor none writes the model without scaling",
+             c->from, c->target == CONVERT_GGUF ? "llama.cpp" : "torchtitan");
+    return STATUS_OK;
+}
+
 static enum status resolve_dtype(const struct conversion *c, const struct conversion_source *o,
                                  enum safetensors_dtype *dtype)
 {
@@ -492,6 +514,7 @@ enum status convert_checkpoint(const struct conversion *c, struct converted *don
     BUG_IF(c->without_io &&
            (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF || c->target == CONVERT_NXDT));
     enum status st = open_source(&o, c);
+    if (!st) st = check_qk_norm(c, &o.shape);
     if (!st) st = open_training_state(c, &o);
     if (!st)
         st = c->target == CONVERT_NATIVE ? convert_to_run(c, &o, done)

@@ -22,6 +22,7 @@ static const char *keys_of(char axis)
     case 'Q': return "model.n_heads and model.head_dim";
     case 'P': return "model.n_kv_heads and model.head_dim";
     case 'F': return "model.ffn_hidden";
+    case 'K': return "model.head_dim";
     }
     BUG("unknown axis in llama.params");
 }

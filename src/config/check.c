@@ -232,6 +232,18 @@ static enum status check_schedule(const struct config *c)
     return STATUS_OK;
 }
 
+static enum status check_packing(const struct config *c)
+{
+    if (c->data.packing != PACKING_best_fit) return STATUS_OK;
+    if (c->data.order != ORDER_streams)
+        FAIL(CONFIG, "data.packing = \"best_fit\" requires data.order = \"streams\", got \"%s\"",
+             data_order_word(c->data.order));
+    if (c->model.attn_mask_type != ATTN_MASK_block_causal)
+        FAIL(CONFIG, "data.packing = \"best_fit\" requires model.attn_mask_type = "
+                     "\"block_causal\", so that documents in a row do not see each other");
+    return STATUS_OK;
+}
+
 static enum status check_data(const struct config *c)
 {
     double weights = 0;
@@ -249,6 +261,7 @@ static enum status check_data(const struct config *c)
     if (c->data.sampler != SAMPLER_single && c->data.order != ORDER_megatron)
         FAIL(CONFIG, "data.sampler = \"%s\" requires data.order = \"megatron\"",
              data_sampler_word(c->data.sampler));
+    TRY(check_packing(c));
     if (c->objective.name == OBJECTIVE_masked && !c->objective.mask_token[0])
         FAIL(CONFIG, "objective.name = \"masked\" requires objective.mask_token");
     if (c->objective.name == OBJECTIVE_masked && !(c->objective.mask_probability > 0))

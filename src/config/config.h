@@ -80,9 +80,10 @@ void config_for_each(const struct config *c,
                      void (*each)(void *context, const char *key, const char *value),
                      void *context);
 
-/* Appends "key: old -> new" for each setting that differs and may change results, separated by
- * commas: not those of [job], [metrics], [profiling], [checkpoint], [device], [config] and [comm],
- * nor data.accept_changed. */
+/* Appends a line "key: old -> new (CLASS)" for each setting that differs and may change results:
+ * not those of [job], [metrics], [profiling], [checkpoint], [device], [config] and [comm], nor
+ * data.accept_changed.  CLASS is what a resumed run does: it continues, restarts the source, or
+ * refuses the change. */
 void config_compare(const struct config *old, const struct config *c, struct text *out);
 
 /* Help, bounds, default, unit and aliases of one key.  CONFIG: unknown key, with a suggestion. */

@@ -122,6 +122,12 @@ static enum status check_stage(const struct config *c, size_t i)
              "data.stage.%zu: data.order = \"megatron\" has one order of samples for the "
              "whole run: weights and seq_len cannot change",
              i);
+    bool packs = c->data.packing == PACKING_best_fit;
+    if (packs && (s->weights.count || s->seq_len || s->attn_mask_type == STAGE_MASK_causal))
+        FAIL(CONFIG,
+             "data.stage.%zu: data.packing = \"best_fit\" packs documents for the whole run: "
+             "weights, seq_len and attn_mask_type cannot change",
+             i);
     return STATUS_OK;
 }
 

@@ -22,7 +22,7 @@ void batch_copy_row(struct batch *b, int i, const struct batch *row)
     size_t at = (size_t)i * (size_t)b->T, bytes = (size_t)b->T * sizeof(int32_t);
     memcpy(b->ids_BT + at, row->ids_BT, bytes), memcpy(b->labels_BT + at, row->labels_BT, bytes);
     memcpy(b->start_BT + at, row->start_BT, bytes), memcpy(b->end_BT + at, row->end_BT, bytes);
-    b->valid += row->valid, b->bytes += row->bytes;
+    b->valid += row->valid, b->bytes += row->bytes, b->padding += row->padding;
 }
 
 void batch_pad_row(struct batch *b, int i)
@@ -50,14 +50,14 @@ enum status batch_broadcast(struct batch *b, const struct comm *peers)
 {
     int32_t *const arrays[] = {b->ids_BT, b->labels_BT, b->start_BT, b->end_BT};
     size_t bytes = (size_t)b->B * (size_t)b->T * sizeof *b->ids_BT;
-    int64_t counts[] = {b->valid, b->bytes};
+    int64_t counts[] = {b->valid, b->bytes, b->padding};
     if (peers->size == 1) return STATUS_OK;
     for (int i = 0; i < 4; i++) {
         struct transfer t = {TRANSFER_broadcast, .count = bytes, .x = arrays[i], .is_bytes = true};
         TRY(comm_run(peers, &t));
     }
     TRY(comm_broadcast_bytes(peers, 0, counts, sizeof counts));
-    b->valid = counts[0], b->bytes = counts[1];
+    b->valid = counts[0], b->bytes = counts[1], b->padding = counts[2];
     return STATUS_OK;
 }
 
@@ -76,7 +76,7 @@ void batch_copy_part(const struct batch *whole, const struct comm *contexts, boo
     int32_t *const to[] = {local->ids_BT, local->labels_BT, local->start_BT, local->end_BT};
     struct token_run runs[MAX_TOKEN_RUNS];
     int num_runs = context_runs(&cut, local->T, runs);
-    local->valid = whole->valid, local->bytes = whole->bytes;
+    local->valid = whole->valid, local->bytes = whole->bytes, local->padding = whole->padding;
     if (contexts->size == 1) return;
     for (int i = 0; i < 4; i++)
         for (int b = 0; b < whole->B; b++)

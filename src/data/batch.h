@@ -22,12 +22,13 @@ struct batch {
     int64_t valid;              /* labels other than LABEL_IGNORED */
     int64_t bytes;              /* of text that these labels stand for (for bits per byte); 0:
                                    unknown */
+    int64_t padding;            /* positions behind the last document of a row that has one */
 };
 
 /* Allocates the arrays of B rows of T tokens. */
 void batch_alloc(struct batch *b, int B, int T, struct arena *run);
 
-/* Copies a batch of one row to row i, and adds its `valid` and `bytes`. */
+/* Copies a batch of one row to row i, and adds its counts. */
 void batch_copy_row(struct batch *b, int i, const struct batch *row);
 /* Makes row i one document of padding without labels. */
 void batch_pad_row(struct batch *b, int i);
@@ -41,7 +42,7 @@ enum status batch_broadcast(struct batch *b, const struct comm *peers);
  * the arrays of `whole`. */
 void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *local,
                       struct arena *run);
-/* Copies this rank's tokens from complete rows.  `valid` and `bytes` remain those of the complete
+/* Copies this rank's tokens from complete rows.  The counts remain those of the complete
  * rows.  `causal` selects the zigzag layout. */
 void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
                      struct batch *local);

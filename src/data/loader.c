@@ -76,7 +76,7 @@ enum status loader_next_step(struct loader *l, struct batch *b, uint64_t step_ro
     int count = (int)(row_split_count(&l->split, reader, end) - before);
     BUG_IF(b->T != l->options.seq_len || count > b->B);
     TRY(loader_rows_start(l));
-    b->valid = b->bytes = 0;
+    b->valid = b->bytes = b->padding = 0;
     *rows = 0;
     if (loader_rows_are_exchanged(l)) {
         TRY(loader_exchange_rows(l, b, l->next, end));

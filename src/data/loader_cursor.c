@@ -34,7 +34,7 @@ static uint32_t rows_fingerprint(const struct loader *l)
 static uint32_t order_fingerprint(const struct loader *l)
 {
     struct text t = {0};
-    if (!l->order->kind->reads_on) return rows_fingerprint(l);
+    if (!l->order->reads_on) return rows_fingerprint(l);
     text_addf(&t, "%llu ", (unsigned long long)l->seed);
     l->order->kind->settings(l->order, false, &t);
     return sum_of(&t);
@@ -127,13 +127,14 @@ void loader_save(const struct loader *l, struct json_writer *w)
 static enum status check_settings(const struct loader *l, const struct json *cursor, bool older)
 {
     int64_t sum;
-    bool all = older || !l->order->kind->reads_on;
+    bool all = older || !l->order->reads_on;
     TRY(json_get_int(cursor, older ? "settings" : "order", 0, UINT32_MAX, &sum));
     if (sum == (older ? rows_fingerprint(l) : order_fingerprint(l))) return STATUS_OK;
     FAIL(CONFIG,
          "the data position was saved with different data settings (order, seed, "
-         "shuffle_window, validation_share%s); " OR_RESTART,
-         all ? "; seq_len, bos, eos, row_overlap; split, blend, samples; tokenizer, objective"
+         "shuffle_window, packing, validation_share%s); " OR_RESTART,
+         all ? "; seq_len, bos, eos, row_overlap, weights; split, blend, samples; tokenizer, "
+               "objective"
              : "");
 }
 
@@ -212,7 +213,7 @@ static enum status check_provenance(struct loader *l, const struct json *cursor,
                                     struct provenance_match *matches)
 {
     const struct provenance_rules rules = {.accepted = &l->options.data->accept_changed,
-                                           .is_fixed = !l->order->kind->reads_on,
+                                           .is_fixed = !l->order->reads_on,
                                            .is_quiet = l->options.reader > 0,
                                            .saved_in = "the checkpoint",
                                            .accept_begin = "data.accept_changed = [",

@@ -39,7 +39,8 @@ static void set_document_bounds(const struct loader *l, struct loader_row *r)
     const unsigned char *begin = r->tokens.begins;
     int T = l->options.seq_len, filled = r->tokens.filled, start = 0;
     for (int i = 0; i <= T; i++) {
-        bool begins = i == T || (i < filled ? begin[i] & TOKEN_BEGINS : i == filled);
+        bool begins =
+            i == T || (i < filled ? begin[i] & (TOKEN_BEGINS | TOKEN_PIECE) : i == filled);
         if (!begins || i == 0) continue;
         for (int j = start; j < i; j++) r->row.start_BT[j] = start, r->row.end_BT[j] = i;
         start = i;
@@ -64,7 +65,8 @@ static void build_causal_row(const struct loader *l, struct loader_row *r)
     for (int i = 0; i < l->options.seq_len; i++) {
         r->row.ids_BT[i] = i < t->filled ? t->ids[i] : 0;
         bool counts = i + 1 < t->filled && t->ids[i] != l->eod_id &&
-                      !((t->begins[i] | t->begins[i + 1]) & TOKEN_SKIPPED);
+                      !((t->begins[i] | t->begins[i + 1]) & TOKEN_SKIPPED) &&
+                      !(t->begins[i + 1] & TOKEN_PIECE);
         r->row.labels_BT[i] = counts ? t->ids[i + 1] : LABEL_IGNORED;
     }
 }
@@ -76,7 +78,9 @@ void loader_rows_build(const struct loader *l, struct loader_row *r)
     else
         build_causal_row(l, r);
     set_document_bounds(l, r);
-    r->row.valid = r->row.bytes = 0;
+    r->row.valid = r->row.bytes = r->row.padding = 0;
+    if (r->tokens.filled < l->options.seq_len)
+        r->row.padding = l->options.seq_len - r->tokens.filled;
     for (int i = 0; i < l->options.seq_len; i++) {
         if (r->row.labels_BT[i] == LABEL_IGNORED) continue;
         r->row.valid++;
@@ -152,8 +156,8 @@ static enum status read_next(struct loader *l, struct loader_row *r)
     l->tokens.bad = loader_skips_bad(l) ? &r->bad : NULL;
     if (!max_rows || r->number < max_rows) TRY(read_row(l, r->number, &r->tokens));
     TRY(source_tokens_check(&l->tokens));
-    /* a row with only the overlapping token counts as empty */
-    r->empty = r->tokens.filled <= !l->masked;
+    /* a last row with only the overlapping token counts as empty */
+    r->empty = l->options.once && r->tokens.filled <= !l->masked;
     if (!loader_rows_are_exchanged(l)) loader_rows_build(l, r);
     o->kind->save(o, r->number % o->num_streams, r->cursor);
     l->next_read++;

@@ -33,7 +33,6 @@ struct order_kind {
     /* Appends the settings that a cursor depends on, and with `all` those that only rows do, too:
      * cursors of older programs have one sum over these and the length and tokens of rows. */
     void (*settings)(const struct order *o, bool all, struct text *out);
-    bool reads_on; /* with rows of another length or other tokens, and with other sources */
     int64_t (*memory_bytes)(const struct order *o);
 };
 
@@ -43,6 +42,7 @@ struct order {
     uint64_t num_streams;
     size_t cursor_ints;
     uint64_t block; /* consecutive rows that one reader takes */
+    bool reads_on;  /* with rows of another length or other tokens, and with other sources */
 };
 
 struct order_setup {

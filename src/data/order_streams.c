@@ -15,6 +15,7 @@ struct stream_order {
     struct stream_rules rules;
     struct stream *streams;
     const struct data_config *data;
+    int64_t row_tokens;
     bool adds_eos;
     uint64_t num_readers;
 };
@@ -68,7 +69,7 @@ static enum status stream_order_row(struct order *o, uint64_t number, struct sou
     uint64_t index = number / all->rules.num_streams; /* among the stream's rows */
     do {
         TRY(stream_row(s, t, row));
-    } while (row->filled == row->need && (uint64_t)s->rows <= index);
+    } while (!s->ended && (uint64_t)s->rows <= index);
     if ((uint64_t)s->rows <= index) row->filled = 0;
     return STATUS_OK;
 }
@@ -109,6 +110,10 @@ static void stream_order_settings(const struct order *o, bool all, struct text *
     text_addf(out, "%llu ", (unsigned long long)r->window);
     if (all) text_addf(out, "%d %d %d ", s->data->bos, s->adds_eos, r->overlap);
     text_addf(out, "%.17g", r->validation_share);
+    if (!r->best_fit) return;
+    text_adds(out, " best_fit");
+    for (size_t i = 0; i < r->num_sources; i++)
+        text_addf(out, " %.17g", r->sources[i].config->weight);
 }
 
 static int64_t stream_order_memory_bytes(const struct order *o)
@@ -129,6 +134,7 @@ static int64_t stream_order_memory_bytes(const struct order *o)
         /* the window keeps documents as found; a table also decodes one row of counts */
         if (copies) stream += (int64_t)r->window * mean + UNPACKING + (rows ? mean / 4 : 0);
     }
+    if (r->best_fit) stream += packing_memory_bytes(all->row_tokens);
     uint64_t own = r->once ? 1 : (r->num_streams + all->num_readers - 1) / all->num_readers;
     return (int64_t)own * (stream + longest) + (int64_t)(r->num_streams * o->cursor_ints) * 8;
 }
@@ -140,7 +146,6 @@ static const struct order_kind stream_order_kind = {
     .save = stream_order_save,
     .load = stream_order_load,
     .settings = stream_order_settings,
-    .reads_on = true,
     .memory_bytes = stream_order_memory_bytes,
 };
 
@@ -188,6 +193,7 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
     *out = &s->order;
     s->order.kind = &stream_order_kind;
     s->data = o->data;
+    s->row_tokens = o->seq_len + !setup->masked;
     s->adds_eos = source_adds_eos(o->tokenizer, o->data->bos, o->data->eos);
     s->rules = (struct stream_rules){
         .sources = setup->sources,
@@ -199,11 +205,14 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
         .held_out = o->validation,
         .once = o->once,
         .overlap = o->data->row_overlap && !setup->masked,
+        .best_fit = o->data->packing == PACKING_best_fit && !o->once,
     };
     uint64_t count;
     TRY(choose_num_streams(s, &count));
     s->order.cursor_ints = STREAM_INTS + PARTITION_INTS * s->rules.num_sources;
     s->order.block = 1;
+    /* a group of documents can only be found again with the settings it was packed with */
+    s->order.reads_on = !s->rules.best_fit;
     s->num_readers = (uint64_t)o->num_readers;
     init_streams(s, count);
     return STATUS_OK;

@@ -10,6 +10,39 @@
 
 enum { MAX_KEPT_IDS = 1 << 18 }; /* IDs: larger buffers are freed between documents */
 
+static size_t num_ints(const struct stream *s)
+{
+    return STREAM_INTS + PARTITION_INTS * s->rules->num_sources;
+}
+
+/* The cursor where the stream has read up to. */
+static void save_state(const struct stream *s, int64_t *ints)
+{
+    const int64_t own[STREAM_INTS] = {s->rows, s->draws, s->source, s->offset, s->carry};
+    memcpy(ints, own, sizeof own);
+    for (size_t i = 0; i < s->rules->num_sources; i++) {
+        const struct partition *p = &s->partitions[i];
+        const int64_t partition[PARTITION_INTS] = {(int64_t)p->epoch, (int64_t)p->window_begin,
+                                                   (int64_t)p->used};
+        memcpy(ints + STREAM_INTS + PARTITION_INTS * i, partition, sizeof partition);
+    }
+}
+
+static void clear_tokens(struct stream *s)
+{
+    if (s->tokens.capacity > MAX_KEPT_IDS) token_list_release(&s->tokens);
+    s->tokens.count = 0;
+}
+
+/* best_fit: the next row begins a group. */
+static void begin_group(struct stream *s)
+{
+    s->offset = 0;
+    clear_tokens(s);
+    packing_clear(&s->group);
+    save_state(s, s->group_start);
+}
+
 void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t number)
 {
     *s = (struct stream){.rules = rules, .number = number, .source = -1, .carry = -1};
@@ -19,6 +52,10 @@ void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t nu
         p->range = source_part(&rules->sources[i], number, rules->num_streams);
         p->window_begin = p->range.position;
     }
+    if (!rules->best_fit) return;
+    s->group.overlap = rules->overlap;
+    s->group_start = heap(num_ints(s) * sizeof *s->group_start);
+    begin_group(s);
 }
 
 static void partition_release(struct partition *p, uint64_t window)
@@ -35,6 +72,8 @@ void stream_release(struct stream *s)
         partition_release(&s->partitions[i], s->rules->window);
     free(s->partitions);
     token_list_release(&s->tokens);
+    packing_release(&s->group);
+    free(s->group_start);
 }
 
 static uint64_t mix_bits(uint64_t x)
@@ -120,20 +159,34 @@ enum status stream_can_partition(const struct stream_rules *r, size_t source, ui
     return st;
 }
 
+/* The random numbers of a shuffle: those of `purpose` and `step` after position `key`. */
+struct shuffle {
+    uint64_t seed;
+    enum rng_purpose purpose;
+    uint64_t step, key;
+};
+
 /* Fisher-Yates, with counter-based random numbers. */
-static void shuffle(const struct stream *s, size_t source, struct partition *p)
+static void shuffle(const struct shuffle *s, uint32_t *order, uint64_t count)
+{
+    for (uint64_t i = count; i > 1; i--) {
+        uint64_t j = rng_below(i, s->seed, s->purpose, s->step, s->key + i);
+        uint32_t kept = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = kept;
+    }
+}
+
+static void shuffle_window(const struct stream *s, size_t source, struct partition *p)
 {
     const struct stream_rules *r = s->rules;
     const struct source_identity *id = &r->identities[source];
-    uint64_t step = (s->number * id->count + id->place) & 0xFFFFFFFFFF;
-    uint64_t key = mix_bits(p->epoch ^ mix_bits(p->window_begin));
+    const struct shuffle by = {.seed = r->seed,
+                               .purpose = RNG_SHUFFLE,
+                               .step = (s->number * id->count + id->place) & 0xFFFFFFFFFF,
+                               .key = mix_bits(p->epoch ^ mix_bits(p->window_begin))};
     for (uint64_t i = 0; i < p->count; i++) p->order[i] = (uint32_t)i;
-    for (uint64_t i = p->count; i > 1 && !r->once; i--) {
-        uint64_t j = rng_below(i, r->seed, RNG_SHUFFLE, step, key + i);
-        uint32_t kept = p->order[i - 1];
-        p->order[i - 1] = p->order[j];
-        p->order[j] = kept;
-    }
+    if (!r->once) shuffle(&by, p->order, p->count);
 }
 
 /* Finds the documents of the window at p->window_begin. */
@@ -156,7 +209,7 @@ static enum status load_window(struct stream *s, size_t source, struct partition
     p->after = range.position;
     source_reader_trim(&p->reader);
     if (r->sources[source].is_changed && p->used > p->count) p->used = p->count;
-    shuffle(s, source, p);
+    shuffle_window(s, source, p);
     p->loaded = true;
     return STATUS_OK;
 }
@@ -199,29 +252,28 @@ static size_t choose_source(const struct stream *s)
     return last;
 }
 
+/* Appends the tokens of the document that was drawn last. */
 static enum status read_document(struct stream *s, struct source_tokens *t)
 {
     struct partition *p = &s->partitions[s->source];
     if (t->bad) t->bad->is_repeat = s->needs_reread || p->epoch > 0;
     if (!p->loaded) TRY(load_window(s, (size_t)s->source, p));
-    if (s->tokens.capacity > MAX_KEPT_IDS) token_list_release(&s->tokens);
-    s->tokens.count = 0;
-    s->needs_reread = false;
     if (!p->used && s->rules->sources[s->source].is_changed) return STATUS_OK;
     if (p->used < 1 || p->used > p->count)
         FAIL(DATA, "%s: the data position points outside its shuffle window: the data has changed",
              s->rules->sources[s->source].config->path);
+    size_t before = s->tokens.count;
     TRY(source_read(&s->rules->sources[s->source], &p->window[p->order[p->used - 1]], t,
                     &s->tokens));
-    if (s->tokens.count) p->empty_epochs = 0;
+    if (s->tokens.count > before) p->empty_epochs = 0;
     return STATUS_OK;
 }
 
-/* Draws documents until one has tokens, or a single pass ends. */
+/* Draws documents until one has tokens, which it appends, or a single pass ends. */
 static enum status draw_document(struct stream *s, struct source_tokens *t)
 {
     const struct stream_rules *r = s->rules;
-    for (s->tokens.count = 0; !s->tokens.count;) {
+    for (size_t before = s->tokens.count; s->tokens.count == before;) {
         bool none = false;
         if (r->once)
             s->source = s->source < 0 ? 0 : s->source;
@@ -240,36 +292,44 @@ static enum status draw_document(struct stream *s, struct source_tokens *t)
         }
         p->used++;
         s->draws++;
-        s->offset = 0;
         TRY(read_document(s, t));
     }
     return STATUS_OK;
 }
 
+/* The document that was drawn last; NULL: it is unknown. */
+static const struct source_document *current_document(const struct stream *s)
+{
+    const struct partition *p = s->source < 0 ? NULL : &s->partitions[s->source];
+    return p && p->used >= 1 && p->used <= p->count ? &p->window[p->order[p->used - 1]] : NULL;
+}
+
 /* Notes that the row has tokens of the current document, from `first` on. */
 static void add_span(const struct stream *s, struct token_row *row, struct token_span span)
 {
-    const struct partition *p = s->source < 0 ? NULL : &s->partitions[s->source];
-    if (!row->spans || !p || p->used < 1 || p->used > p->count) return;
-    const struct source_document *d = &p->window[p->order[p->used - 1]];
+    const struct source_document *d = current_document(s);
+    if (!row->spans || !d) return;
     span.source = (size_t)s->source, span.file = d->file, span.at = d->at;
     token_spans_add(row->spans, &span);
 }
 
-enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row)
+/* Documents follow each other without padding. */
+static enum status concatenated_row(struct stream *s, struct source_tokens *t,
+                                    struct token_row *row)
 {
     int n = 0, need = row->need;
-    memset(row->begins, 0, (size_t)need);
-    if (row->spans) row->spans->count = 0;
     if (s->needs_reread) TRY(read_document(s, t));
+    s->needs_reread = false;
     if (s->rules->overlap && s->carry >= 0) {
         add_span(s, row, (struct token_span){.count = 1, .first = (uint64_t)s->offset - 1});
         row->ids[n++] = (int32_t)s->carry;
     }
     while (n < need) {
         if ((size_t)s->offset >= s->tokens.count) {
+            clear_tokens(s);
             TRY(draw_document(s, t));
             if (s->ended) break;
+            s->offset = 0;
             row->begins[n] = TOKEN_BEGINS;
         }
         size_t left = s->tokens.count - (size_t)s->offset, room = (size_t)(need - n);
@@ -282,21 +342,92 @@ enum status stream_row(struct stream *s, struct source_tokens *t, struct token_r
         s->offset += (int64_t)count;
     }
     if (n == need && s->rules->overlap) s->carry = row->ids[need - 1];
-    s->rows++;
     row->filled = n;
+    return STATUS_OK;
+}
+
+/* Accepted changes of the data may have left a group with fewer rows than were read of it. */
+static enum status check_group(struct stream *s)
+{
+    if ((size_t)s->offset < s->group.num_rows) return STATUS_OK;
+    if (!s->has_changed)
+        FAIL(DATA,
+             "the data position of stream %llu is after row %lld of a group of %zu rows: the data "
+             "has changed",
+             (unsigned long long)s->number, (long long)s->offset, s->group.num_rows);
+    s->offset = (int64_t)s->group.num_rows - 1;
+    return STATUS_OK;
+}
+
+/* Reads and packs the documents of a group, from its start. */
+static enum status read_group(struct stream *s, struct source_tokens *t)
+{
+    const struct shuffle by = {.seed = s->rules->seed,
+                               .purpose = RNG_PACKING,
+                               .step = s->number,
+                               .key = mix_bits((uint64_t)s->draws)};
+    do {
+        size_t before = s->tokens.count;
+        TRY(draw_document(s, t));
+        const struct source_document *d = current_document(s);
+        const struct packing_origin origin = {(size_t)s->source, d->file, d->at};
+        packing_add(&s->group, before, s->tokens.count - before, &origin);
+    } while (!packing_complete(&s->group));
+    s->needs_reread = false;
+    uint32_t *order = heap(s->group.num_rows * sizeof *order);
+    for (size_t i = 0; i < s->group.num_rows; i++) order[i] = (uint32_t)i;
+    shuffle(&by, order, s->group.num_rows);
+    packing_reorder(&s->group, order);
+    free(order);
+    return check_group(s);
+}
+
+/* The next row of the group. */
+static enum status packed_row(struct stream *s, struct source_tokens *t, struct token_row *row)
+{
+    struct packing *p = &s->group;
+    if (!p->num_rows) {
+        p->row_tokens = (uint32_t)row->need;
+        TRY(read_group(s, t));
+    }
+    BUG_IF(p->row_tokens != (uint32_t)row->need);
+    const struct packing_piece *piece = packing_row(p, (uint32_t)s->offset);
+    const struct packing_piece *end = p->pieces + p->num_pieces;
+    int n = 0;
+    for (; piece < end && piece->row == s->offset; piece++) {
+        memcpy(row->ids + n, s->tokens.ids + piece->at, piece->length * sizeof *row->ids);
+        row->begins[n] = TOKEN_PIECE | (piece->offset ? 0 : TOKEN_BEGINS);
+        if (row->spans)
+            token_spans_add(row->spans, &(struct token_span){.begin = n,
+                                                             .count = (int)piece->length,
+                                                             .source = piece->origin.source,
+                                                             .file = piece->origin.file,
+                                                             .at = piece->origin.at,
+                                                             .first = piece->offset});
+        n += (int)piece->length;
+    }
+    row->filled = n;
+    if ((size_t)++s->offset == p->num_rows) begin_group(s);
+    return STATUS_OK;
+}
+
+enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row)
+{
+    memset(row->begins, 0, (size_t)row->need);
+    if (row->spans) row->spans->count = 0;
+    TRY((s->rules->best_fit ? packed_row : concatenated_row)(s, t, row));
+    s->rows++;
     return STATUS_OK;
 }
 
 void stream_save(const struct stream *s, int64_t *ints)
 {
-    const int64_t own[STREAM_INTS] = {s->rows, s->draws, s->source, s->offset, s->carry};
-    memcpy(ints, own, sizeof own);
-    for (size_t i = 0; i < s->rules->num_sources; i++) {
-        const struct partition *p = &s->partitions[i];
-        const int64_t partition[PARTITION_INTS] = {(int64_t)p->epoch, (int64_t)p->window_begin,
-                                                   (int64_t)p->used};
-        memcpy(ints + STREAM_INTS + PARTITION_INTS * i, partition, sizeof partition);
+    if (!s->rules->best_fit) {
+        save_state(s, ints);
+        return;
     }
+    memcpy(ints, s->group_start, num_ints(s) * sizeof *ints);
+    ints[0] = s->rows, ints[3] = s->offset;
 }
 
 static enum status fail_damaged(const struct stream *s)
@@ -338,5 +469,11 @@ enum status stream_load(struct stream *s, const int64_t *ints, const struct stre
     if (s->source < 0) s->offset = 0;
     /* `used` is 0 at the end of a single pass */
     s->needs_reread = s->source >= 0 && s->draws > 0 && s->partitions[s->source].used > 0;
+    if (!r->best_fit) return STATUS_OK;
+    s->needs_reread = ints[3] > 0;
+    begin_group(s);
+    s->offset = ints[3];
+    s->has_changed = from && from->drops_documents;
+    for (size_t i = 0; i < r->num_sources; i++) s->has_changed |= r->sources[i].is_changed;
     return STATUS_OK;
 }

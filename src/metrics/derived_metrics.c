@@ -18,6 +18,7 @@ struct derived_metrics derived_metrics_compute(const struct metrics_options *o,
     d.data_seconds = ratio(s->data_seconds, (double)s->steps);
     d.step_rows = ratio((double)s->tokens, (double)o->row_tokens * (double)s->steps);
     d.data_share = ratio(s->data_seconds, s->seconds);
+    d.padding_share = ratio((double)s->padding, (double)s->tokens);
     d.memory_gib = (double)s->memory_bytes / (1 << 30);
     d.memory_share = ratio((double)s->memory_bytes, o->memory_total_bytes);
     return d;

@@ -13,6 +13,7 @@ struct derived_metrics {
     double step_seconds, data_seconds; /* of one step */
     double step_rows;                  /* mean rows of a step, over all ranks */
     double data_share;                 /* of the time */
+    double padding_share;              /* of the tokens */
     double memory_gib, memory_share;   /* of the device; share 0: its size is unknown */
 };
 

@@ -245,6 +245,7 @@ static void write_step_line(struct metrics *m, const struct step_metrics *s,
     write_number(&w, "step_seconds", d->step_seconds);
     write_number(&w, "data_seconds", d->data_seconds);
     json_write_int(&w, "memory_bytes", s->memory_bytes);
+    if (s->padding > 0) write_number(&w, "padding", d->padding_share);
     json_end_object(&w);
     json_finish(&w);
     text_adds(&m->text, "\n");

@@ -1,8 +1,9 @@
 /* metrics.h -- the metrics of a run: console lines, metrics.jsonl, TensorBoard scalars.
  *
  * Units    metrics.jsonl: loss in nats/token; step_seconds and data_seconds for one step; mfu as a
- *          fraction of the peak; tokens_per_second over all ranks.  Values that are not finite, and
- *          mfu if the peak is unknown, are null.  TensorBoard has torchtitan's tags and units:
+ *          fraction of the peak; tokens_per_second over all ranks, with padding; padding as a
+ *          fraction of the tokens, without the key if it is 0.  Values that are not finite, and mfu
+ *          if the peak is unknown, are null.  TensorBoard has torchtitan's tags and units:
  *          throughput(tps) per rank, mfu(%); or NxD Training's, with steps from 0 and rows per
  *          second.
  * Files    A resumed run appends to the same metrics.jsonl, after removing the lines of later

@@ -30,6 +30,7 @@ struct step_metrics {
     double parameter_norm; /* 0: not computed, see metrics_needs_parameter_norm */
     int64_t tokens_seen;   /* since the first step of the run */
     int64_t tokens;        /* since the last logged step, all ranks */
+    int64_t padding;       /* of those, positions without a token */
     int64_t steps;         /* since the last logged step */
     int64_t skipped;       /* of those, steps whose update was skipped */
     double seconds;        /* since the last logged step */

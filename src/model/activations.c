@@ -4,8 +4,8 @@
 #include "model/residual.h"
 
 #define AXES(m)                                                                                    \
-    const size_t D = (size_t)(m)->shape.D, H = (size_t)(m)->shape.H, F = (size_t)(m)->shape.F,     \
-                 Q = (size_t)(m)->shape.H * (size_t)(m)->shape.K,                                  \
+    const size_t D = (size_t)(m)->shape.D, H = (size_t)(m)->shape.H, G = (size_t)(m)->shape.G,     \
+                 F = (size_t)(m)->shape.F, Q = (size_t)(m)->shape.H * (size_t)(m)->shape.K,        \
                  P = (size_t)(m)->shape.G * (size_t)(m)->shape.K, S = residual_rows(m, N)
 
 void activations_alloc_saved(const struct model *m, size_t N, struct activations *a,

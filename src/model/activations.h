@@ -1,7 +1,9 @@
 /* activations.h -- the activations of a block: which are saved for backward, which are recomputed.
  *
  * Axes     N = B*T tokens, S those whose residual stream is local, D width, H G K heads,
- *          Q = H*K, P = G*K, C = Q + 2P, F feed-forward.
+ *          Q = H*K, P = G*K, C = Q + 2P, F feed-forward, R = H + G.
+ * QK norm  qkv_NC then keeps what was projected, and attention reads its values; normalized and
+ *          rotated queries and keys are in the same columns of qk_NC, which holds no values.
  * Memory   Activations that activation checkpointing does not save are in buffers that all blocks
  *          share. */
 // SPDX-License-Identifier: Apache-2.0
@@ -16,6 +18,8 @@
     X(void, norm1_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
     X(float, rstd1_S, S, F32, RECOMPUTE_FULL)                                                      \
     X(void, qkv_NC, N *(Q + 2 * P), m->dtype, RECOMPUTE_FULL)                                      \
+    X(void, qk_NC, m->shape.qk_norm ? N *(Q + 2 * P) : 0, m->dtype, RECOMPUTE_SELECTIVE)           \
+    X(float, qk_rstd_NR, m->shape.qk_norm ? N *(H + G) : 0, F32, RECOMPUTE_FULL)                   \
     X(void, attended_NQ, N *Q, m->dtype, RECOMPUTE_FULL)                                           \
     X(float, lse_BHT, N *H, F32, RECOMPUTE_FULL)                                                   \
     X(void, middle_SD, S *D, m->dtype, RECOMPUTE_FULL)                                             \

@@ -104,6 +104,72 @@ static enum status gather_gradient(const struct block_call *k, enum boundary at,
 
 /* --- attention ----------------------------------------------------------------------------- */
 
+/* Where attention finds queries and keys. */
+static void *queries_of(const struct block_call *k)
+{
+    return k->m->shape.qk_norm ? k->a->qk_NC : k->a->qkv_NC;
+}
+
+/* The norm of one of q and k: `heads` columns of a head each, of the fused rows. */
+struct head_norm {
+    enum param_id id;
+    size_t column;
+    struct rmsnorm op;
+};
+
+static struct head_norm head_norm_of(const struct block_call *k, enum param_id id)
+{
+    const struct model *m = k->m;
+    const struct model_shape *s = &m->shape;
+    int heads = id == PARAM_q_norm ? s->H : s->G;
+    struct rmsnorm op = {.N = (int)k->N * heads,
+                         .D = s->K,
+                         .eps = (float)s->norm_eps,
+                         .dtype = m->dtype,
+                         .heads = heads,
+                         .stride = (size_t)(s->H + 2 * s->G) * (size_t)s->K};
+    return (struct head_norm){id, id == PARAM_q_norm ? 0 : (size_t)s->H * (size_t)s->K, op};
+}
+
+/* The part of qk_rstd_NR that the norm writes. */
+static float *head_rstd(const struct block_call *k, enum param_id id)
+{
+    size_t queries = id == PARAM_q_norm ? 0 : k->N * (size_t)k->m->shape.H;
+    return element(k->a->qk_rstd_NR, queries, F32);
+}
+
+/* Normalizes each head of q and k, from qkv_NC to qk_NC. */
+static enum status qk_norm_forward(const struct block_call *k)
+{
+    const struct model *m = k->m;
+    for (enum param_id id = PARAM_q_norm; m->shape.qk_norm && id <= PARAM_k_norm; id++) {
+        struct head_norm n = head_norm_of(k, id);
+        struct rmsnorm_fwd io = {element(k->a->qkv_NC, n.column, m->dtype),
+                                 unit_weight(m, id, k->layer),
+                                 element(k->a->qk_NC, n.column, m->dtype), head_rstd(k, id), NULL};
+        TRY(rmsnorm_forward(m->ops, &n.op, &io, m->queue));
+    }
+    return STATUS_OK;
+}
+
+/* Replaces the gradients of normalized q and k, in dqkv, by those of their projections. */
+static enum status qk_norm_backward(const struct block_call *k, void *dqkv_NC)
+{
+    const struct model *m = k->m;
+    for (enum param_id id = PARAM_q_norm; m->shape.qk_norm && id <= PARAM_k_norm; id++) {
+        struct head_norm n = head_norm_of(k, id);
+        void *d = element(dqkv_NC, n.column, m->dtype);
+        struct rmsnorm_bwd io = {d,
+                                 element(k->a->qkv_NC, n.column, m->dtype),
+                                 unit_weight(m, id, k->layer),
+                                 head_rstd(k, id),
+                                 d,
+                                 unit_gradient(m, id, k->layer)};
+        TRY(rmsnorm_backward(m->ops, &n.op, &io, m->queue));
+    }
+    return STATUS_OK;
+}
+
 /* Rotates q and k in place in the fused rows; inverse: their gradients. */
 static enum status apply_rope(const struct block_call *k, const struct microbatch *b,
                               const struct attention *attention, void *qkv, bool inverse)
@@ -146,7 +212,7 @@ static struct attention attention_of(const struct model *m, const struct microba
                            .dtype = m->dtype,
                            .k_column = Q,
                            .v_column = Q + P};
-    op.is_packed = !m->plan->attend && attention_can_pack(m->ops, &op);
+    op.is_packed = !m->plan->attend && !m->shape.qk_norm && attention_can_pack(m->ops, &op);
     return op;
 }
 
@@ -172,8 +238,8 @@ static enum status attention_half(const struct block_call *k, const struct micro
     const struct model *m = k->m;
     const struct activations *a = k->a;
     struct attention op = attention_of(m, b);
-    struct attention_fwd io = {.q_BTHK = a->qkv_NC,
-                               .k_BSGK = from_column(&op, a->qkv_NC, op.k_column),
+    struct attention_fwd io = {.q_BTHK = queries_of(k),
+                               .k_BSGK = from_column(&op, queries_of(k), op.k_column),
                                .v_BSGK = from_column(&op, a->qkv_NC, op.v_column),
                                .start_BT = b->start_BT,
                                .end_BT = b->end_BT,
@@ -184,7 +250,8 @@ static enum status attention_half(const struct block_call *k, const struct micro
     qkv.amax_known = matmul_fuses_amax(m, MATMUL_attn_q, k->layer);
     TRY(norm_forward(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
     TRY(matmul_forward(m, &qkv, a->norm1_ND, a->qkv_NC, NULL));
-    TRY(apply_rope(k, b, &op, a->qkv_NC, false));
+    TRY(qk_norm_forward(k));
+    TRY(apply_rope(k, b, &op, queries_of(k), false));
     if (m->plan->attend)
         TRY(m->plan->attend(m->plan, m->ops, &op, &io, m->queue));
     else
@@ -262,6 +329,9 @@ static enum status recompute(const struct block_call *k, const struct microbatch
         TRY(norm_forward(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
         TRY(norm_forward(k, PARAM_mlp_norm, a->middle_SD, a->norm2_ND, a->rstd2_S));
         TRY(swiglu_half(k));
+        struct attention op = attention_of(k->m, b);
+        TRY(qk_norm_forward(k));
+        if (k->m->shape.qk_norm) TRY(apply_rope(k, b, &op, a->qk_NC, false));
     }
     if (a->recompute == RECOMPUTE_FULL) {
         TRY(attention_half(k, b, (struct residual){a->x_SD, a->middle_SD, false}));
@@ -306,8 +376,8 @@ static enum status attention_backward_half(const struct block_call *k, const str
     void *dattended = alloc_gradient(k, op.k_column, step);
     void *dqkv = alloc_gradient(k, op.q_stride, step);
     void *dnorm = alloc_gradient(k, (size_t)m->shape.D, step);
-    struct attention_bwd io = {.q_BTHK = a->qkv_NC,
-                               .k_BSGK = from_column(&op, a->qkv_NC, op.k_column),
+    struct attention_bwd io = {.q_BTHK = queries_of(k),
+                               .k_BSGK = from_column(&op, queries_of(k), op.k_column),
                                .v_BSGK = from_column(&op, a->qkv_NC, op.v_column),
                                .out_BTHK = a->attended_NQ,
                                .dout_BTHK = dattended,
@@ -327,6 +397,7 @@ static enum status attention_backward_half(const struct block_call *k, const str
     else
         TRY(attention_backward(m->ops, &op, &io, m->queue));
     TRY(apply_rope(k, b, &op, dqkv, true));
+    TRY(qk_norm_backward(k, dqkv));
     TRY(matmul_backward(m, &qkv, dqkv, a->norm1_ND, dnorm));
     TRY(norm_backward(k, PARAM_attn_norm, a->x_SD, a->rstd1_S, (struct norm_gradients){dnorm, dx}));
     return STATUS_OK;

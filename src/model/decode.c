@@ -51,6 +51,17 @@ static enum status multiply(const struct model *m, struct linear op, const void 
     return STATUS_OK;
 }
 
+/* Normalizes each head of the row's queries or keys in place. */
+static enum status apply_qk_norm(const struct decoder *d, const void *weight, int heads, void *x)
+{
+    const struct model *m = d->m;
+    struct rmsnorm op = {
+        .N = d->T * heads, .D = m->shape.K, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
+    struct rmsnorm_fwd io = {x, weight, x, d->a.qk_rstd_NR, NULL};
+    TRY(rmsnorm_forward(m->ops, &op, &io, m->queue));
+    return STATUS_OK;
+}
+
 static enum status apply_rope(const struct decoder *d, int heads, void *x)
 {
     const struct model *m = d->m;
@@ -81,6 +92,10 @@ static enum status attend_row(const struct decoder *d, int layer, int row)
     TRY(multiply(m, queries, x, unit_weight(m, PARAM_attn_q, layer), d->a.qkv_NC));
     TRY(multiply(m, keys, x, unit_weight(m, PARAM_attn_k, layer), k));
     TRY(multiply(m, keys, x, unit_weight(m, PARAM_attn_v, layer), v));
+    if (s->qk_norm) {
+        TRY(apply_qk_norm(d, unit_weight(m, PARAM_q_norm, layer), s->H, d->a.qkv_NC));
+        TRY(apply_qk_norm(d, unit_weight(m, PARAM_k_norm, layer), s->G, k));
+    }
     TRY(apply_rope(d, s->H, d->a.qkv_NC));
     TRY(apply_rope(d, s->G, k));
     struct attention op = {.B = 1,

@@ -50,6 +50,7 @@ static enum status cross_entropy_of(const struct model *m, const struct head_chu
                                .row = vocab.rows,
                                .dtype = m->dtype,
                                .scale = k->b->scale,
+                               .z_loss = k->b->z_loss,
                                .gradient = k->backward,
                                .is_packed = true,
                                .first = vocab.first,

@@ -26,10 +26,18 @@ static void normals(uint64_t seed, uint64_t stream, uint64_t position, double pa
     pair[1] = radius * sin(angle);
 }
 
+/* Random streams are numbered as in the list without the weights of QK norm, which draw nothing. */
+static uint64_t stream_of(const struct tensor_slot *t)
+{
+    enum { SKIPPED = PARAM_k_norm + 1 - PARAM_q_norm };
+    int id = (int)t->id - (t->id > PARAM_k_norm ? SKIPPED : 0);
+    return (uint64_t)(t->layer + 1) * (PARAM_COUNT - SKIPPED) + (uint64_t)id;
+}
+
 /* Draws from N(0, std^2), truncated at +-limit*std. */
 static void fill_normal(const struct init_range *t, uint64_t seed, double std, double limit)
 {
-    uint64_t stream = (uint64_t)(t->slot->layer + 1) * PARAM_COUNT + t->slot->id;
+    uint64_t stream = stream_of(t->slot);
     int64_t begin = (int64_t)t->first, end = (int64_t)(t->first + t->count);
 #pragma omp parallel for schedule(static)
     for (int64_t i = begin / 2 * 2; i < end; i += 2) {

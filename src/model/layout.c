@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNIT_ALIGN = 64, BLOCK_TENSORS = PARAM_mlp_down - PARAM_attn_norm + 1 };
+#define FIRST_OF_BLOCK PARAM_attn_norm
+#define LAST_OF_BLOCK  PARAM_k_norm
+
+enum { UNIT_ALIGN = 64, BLOCK_TENSORS = LAST_OF_BLOCK - FIRST_OF_BLOCK + 1 };
 
 static int64_t axis_size(const struct model_shape *m, char axis)
 {
@@ -19,6 +22,7 @@ static int64_t axis_size(const struct model_shape *m, char axis)
     case 'Q': return (int64_t)m->H * m->K;
     case 'P': return (int64_t)m->G * m->K;
     case 'F': return m->F;
+    case 'K': return m->qk_norm ? m->K : 0;
     }
     BUG("unknown axis in llama.params");
 }
@@ -26,8 +30,10 @@ static int64_t axis_size(const struct model_shape *m, char axis)
 static void add_tensor(struct layout *l, const struct model_shape *m, enum param_id id, int layer)
 {
     const struct param *p = &params[id];
+    int64_t rows = axis_size(m, p->axes[0]);
+    if (!rows) return; /* a weight of QK norm, which this model does not have */
     struct tensor_slot *t = &l->tensors[l->num_tensors++];
-    *t = (struct tensor_slot){.id = id, .layer = layer, .rows = axis_size(m, p->axes[0])};
+    *t = (struct tensor_slot){.id = id, .layer = layer, .rows = rows};
     t->columns = p->axes[1] ? axis_size(m, p->axes[1]) : 1;
     t->offset = l->elements;
     t->elements = (size_t)t->rows * (size_t)t->columns;
@@ -38,7 +44,7 @@ static void add_tensor(struct layout *l, const struct model_shape *m, enum param
 /* The entry of l->unit_of for a tensor's unit; NULL: no model has such a tensor. */
 static int *unit_entry(const struct layout *l, enum param_id id, int layer)
 {
-    bool in_block = id >= PARAM_attn_norm && id <= PARAM_mlp_down;
+    bool in_block = id >= FIRST_OF_BLOCK && id <= LAST_OF_BLOCK;
     if (in_block ? layer < 0 || layer >= l->num_blocks : layer != -1) return NULL;
     if (id == PARAM_embed) return &l->unit_of[0];
     return &l->unit_of[in_block ? 1 + layer : 1 + l->num_blocks];
@@ -87,7 +93,7 @@ void layout_init_stages(struct layout *l, const struct model_shape *m, const str
         b.stage = i;
         if (s->embeds) add_unit(&b, PARAM_embed, PARAM_embed, -1);
         for (int layer = s->begin; layer < s->end; layer++)
-            add_unit(&b, PARAM_attn_norm, PARAM_mlp_down, layer);
+            add_unit(&b, FIRST_OF_BLOCK, LAST_OF_BLOCK, layer);
         if (!s->heads) continue;
         if (m->tied && layout_unit(l, PARAM_embed, -1) < 0)
             add_unit(&b, PARAM_embed, PARAM_embed, -1);
@@ -119,8 +125,9 @@ const struct tensor_slot *layout_find(const struct layout *l, enum param_id id, 
     int unit = layout_unit(l, id, layer);
     if (unit < 0) return NULL;
     const struct unit *u = &l->units[unit];
-    int index = (int)id - (int)l->tensors[u->first_tensor].id;
-    return index < u->num_tensors ? &l->tensors[u->first_tensor + index] : NULL;
+    for (int i = u->first_tensor; i < u->first_tensor + u->num_tensors; i++)
+        if (l->tensors[i].id == id) return &l->tensors[i];
+    return NULL;
 }
 
 const struct tensor_slot *layout_find_hf(const struct layout *l, const char *hf_name)

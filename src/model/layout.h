@@ -1,6 +1,6 @@
 /* layout.h -- where each weight is in the flat buffers, and the FSDP units they are made of.
  *
- * Axes     L layers; V, D, Q, P, F as in params.h.
+ * Axes     L layers; V, D, Q, P, F, K as in params.h.
  * Memory   All weights are in one flat buffer, unit after unit: the embedding, each block, the last
  *          norm with the head.  The size of a unit is a multiple of 64 elements per shard; within a
  *          unit tensors are contiguous, so q, k, v form one [Q+2P, D] matrix, gate and up one

@@ -56,10 +56,16 @@ void model_release(struct model *m)
     layout_release(&m->layout);
 }
 
+/* Parameters of a block's norms. */
+static double block_norms(const struct model_shape *s)
+{
+    return 2.0 * s->D + (s->qk_norm ? 2.0 * s->K : 0);
+}
+
 double model_flops_per_token(const struct model_shape *s, int T)
 {
     double V = s->V, D = s->D, L = s->L, Q = (double)s->H * s->K, P = (double)s->G * s->K;
-    double block = 2 * D + D * (2 * Q + 2 * P) + 3 * D * s->F;
+    double block = block_norms(s) + D * (2 * Q + 2 * P) + 3 * D * s->F;
     double parameters = L * block + D + V * D; /* V D of them the head, tied or not */
     return 6 * parameters + 12 * L * Q * T;
 }
@@ -67,5 +73,5 @@ double model_flops_per_token(const struct model_shape *s, int T)
 double model_causal_flops_per_token(const struct model_shape *s, int T)
 {
     double L = s->L, D = s->D, Q = (double)s->H * s->K;
-    return model_flops_per_token(s, T) - 6 * (2 * L * D + D) - 6 * L * Q * T;
+    return model_flops_per_token(s, T) - 6 * (L * block_norms(s) + D) - 6 * L * Q * T;
 }

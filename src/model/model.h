@@ -80,8 +80,9 @@ struct microbatch {
     int B, T;
     const int32_t *ids_BT, *labels_BT, *start_BT, *end_BT;
     bool causal;
-    bool last;   /* of the step: no gradient is accumulated after it */
-    float scale; /* of the gradient: 1 / valid labels of the global batch, or as loss_norm says */
+    bool last;    /* of the step: no gradient is accumulated after it */
+    float scale;  /* of the gradient: 1 / valid labels of the global batch, or as loss_norm says */
+    float z_loss; /* coefficient of the z-loss (ops/cross_entropy.h), part of the gradient only */
     float *loss_BT;   /* loss of each token, 0 where ignored */
     int32_t *best_BT; /* argmax of the logits at each position, or NULL */
 };

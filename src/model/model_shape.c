@@ -69,7 +69,9 @@ static const struct {
     const char *begins, *difference;
 } other_families[] = {
     {"llama4", "has experts and chunked attention"},
-    {"qwen", "normalizes queries and keys, or has biases"},
+    {"qwen3", "normalizes queries and keys (model.qk_norm with the sizes of a dense one), or has "
+              "experts"},
+    {"qwen", "has biases"},
     {"deepseek", "has latent attention and experts"},
     {"kimi", "has latent attention and experts"},
     {"gpt", "has biases, or experts and attention sinks"},
@@ -162,6 +164,7 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     if (c->rope_scaling == ROPE_SCALING_llama3 && s->scaling.factor == 0) s->scaling = llama31;
     s->tied = c->tie_embeddings == AUTO ? f->tied : c->tie_embeddings == YES;
     s->depth_init = c->depth_init != NO;
+    s->qk_norm = c->qk_norm;
     s->init = c->init;
     s->init_std = c->init_std;
     s->max_context = f->max_context;

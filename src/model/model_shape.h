@@ -10,6 +10,7 @@ struct model_shape {
     int V, D, L, H, G, K, F;
     double rope_theta, norm_eps;
     struct rope_scaling scaling; /* factor 0: unscaled RoPE */
+    bool qk_norm;                /* RMSNorm of each head's query and key, as in Qwen3 */
     bool tied;                   /* the head shares the embedding's weights */
     bool depth_init;             /* INIT_torchtitan: std depends on the layer, not on L */
     enum init_scheme init;       /* init_weights.h has the formulas */

@@ -1,7 +1,7 @@
 /* params.h -- every weight of the model, from one list (llama.params).
  *
  * Axes     V vocabulary, D width of the residual stream, Q = H*K query width, P = G*K key/value
- *          width, F width of the feed-forward layer. */
+ *          width, F width of the feed-forward layer, K size of a head. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -8,6 +8,7 @@
 #include "model/residual.h"
 #include "model/unit.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 void stage_pass_init(struct stage_pass *p, const struct stage *s)
@@ -36,6 +37,11 @@ enum status stage_pass_check(const struct model *m, const struct microbatch *b)
              "%d tokens of each row with context parallelism over %d: must be even for causal "
              "attention",
              b->T, contexts);
+    if (m->shape.qk_norm && N > INT_MAX / m->shape.H)
+        FAIL(SHAPE,
+             "a batch of %d rows of %d tokens: with QK norm, tokens times %d query heads must "
+             "be below 2^31",
+             b->B, b->T, m->shape.H);
     if (N % (m->plan->sequence_parallel ? m->plan->parts : 1))
         FAIL(SHAPE, "%d rows of %d tokens are not divisible by tensor-parallel size %d", b->B, b->T,
              m->plan->parts);

@@ -27,6 +27,8 @@ enum status cross_entropy(const struct ops *ops, const struct cross_entropy *a,
         FAIL(SHAPE, "cross_entropy: N %d, V %d: each must be at least 1", a->N, a->V);
     if (cross_entropy_row(a) < a->V)
         FAIL(SHAPE, "cross_entropy: row of %d elements: must hold V = %d logits", a->row, a->V);
+    if (!(a->z_loss >= 0))
+        FAIL(SHAPE, "cross_entropy: z_loss %g must not be negative", (double)a->z_loss);
     if (a->step == LOSS_FROM_STATS && a->parts < 1)
         FAIL(SHAPE, "cross_entropy: %d parts: must be at least 1", a->parts);
     OP_RUN(cross_entropy);

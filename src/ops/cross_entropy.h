@@ -5,8 +5,12 @@
  * Parts    With a vocabulary sharded over ranks (vocab-parallel cross-entropy), each rank first
  *          computes statistics of its logits (LOSS_STATS).  LOSS_FROM_STATS computes loss and
  *          gradient from all ranks' statistics.
- * Units    Loss in nats.  dlogits = (softmax(logits) - onehot(label)) * scale.
- * Order    In f32 over one row, in a fixed order. */
+ * Units    Loss in nats: the cross-entropy alone, without the z-loss.
+ *          dlogits = (softmax(logits) (1 + 2 z_loss lse) - onehot(label)) * scale.
+ * Z-loss   With z_loss, dlogits is the gradient of loss + z_loss lse^2, which keeps the
+ *          log-sum-exp (lse) of a token's logits near 0.
+ * Order    In f32 over one row, in a fixed order.
+ * Sources  Chowdhery et al. 2022 (PaLM), section 5 (z-loss) */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,6 +32,7 @@ struct cross_entropy {
     int row;          /* elements of a row: V and padding, whose gradient is 0; 0: V */
     enum dtype dtype; /* of the logits */
     float scale;      /* of the gradient: 1 / valid tokens of the global batch */
+    float z_loss;     /* coefficient of the z-loss; 0: none */
     bool gradient;    /* replace the logits by their gradient */
     enum loss_step step;
     int first;      /* token id of the first local logit */
@@ -53,11 +58,18 @@ static inline bool cross_entropy_has_label(const struct cross_entropy *a, int32_
     return label != LABEL_IGNORED && label >= a->first && label - a->first < a->V;
 }
 
+/* What the z-loss multiplies the softmax by in the gradient. */
+static inline float cross_entropy_z_factor(const struct cross_entropy *a, float lse)
+{
+    return a->z_loss > 0 ? 1 + 2 * a->z_loss * lse : 1;
+}
+
 /* Merges the statistics of token n: sets loss_N[n] and argmax_N[n] and returns the log-sum-exp over
  * the whole vocabulary. */
 float cross_entropy_merge(const struct cross_entropy *a, const struct cross_entropy_io *io,
                           size_t n);
 
-/* SHAPE: N or V below 1, a row shorter than V, or LOSS_FROM_STATS without parts. */
+/* SHAPE: N or V below 1, a row shorter than V, a negative z_loss, or LOSS_FROM_STATS without
+ * parts. */
 enum status cross_entropy(const struct ops *, const struct cross_entropy *,
                           const struct cross_entropy_io *, struct queue *);

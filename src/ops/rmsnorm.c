@@ -8,6 +8,13 @@ static enum status check(const struct rmsnorm *a)
     if (a->N < 1 || a->D < 1)
         FAIL(SHAPE, "rmsnorm: N %d, D %d: each must be at least 1", a->N, a->D);
     if (!(a->eps >= 0)) FAIL(SHAPE, "rmsnorm: eps %g must not be negative", (double)a->eps);
+    if (!a->heads) return STATUS_OK;
+    if (a->heads < 0 || a->N % a->heads || a->stride / (size_t)a->heads < (size_t)a->D)
+        FAIL(SHAPE,
+             "rmsnorm: %d rows of %d elements as %d heads per token, %zu elements apart: expected "
+             "whole tokens that do not overlap",
+             a->N, a->D, a->heads, a->stride);
+    if (a->y_packed) FAIL(SHAPE, "rmsnorm: rows that are heads of tokens cannot be packed");
     return STATUS_OK;
 }
 

@@ -1,6 +1,10 @@
 /* rmsnorm.h -- y = x / sqrt(mean(x^2) + eps) * w  (Zhang and Sennrich 2019, eq. 4).
  *
  * Axes     N tokens, D width.
+ * Heads    With `heads` the rows are heads of tokens, as in QK norm: each token has that many, one
+ *          after the other, and the next token's are `stride` elements further on.  x, y, dy and dx
+ *          all have this layout; N counts rows.
+ * Memory   y may be x, and dx may be dy.
  * Units    rstd_N is 1 / sqrt(mean(x^2) + eps), in f32, kept for backward.
  * Order    In f32: normalize, round to dtype, then multiply by w, as the reference code of Llama
  *          does. dw accumulates rows in a fixed grouping that does not depend on threads. */
@@ -11,6 +15,7 @@
 #include "tensor/dtype.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct rmsnorm {
     int N, D;
@@ -18,6 +23,8 @@ struct rmsnorm {
     enum dtype dtype; /* of x, w, y, dy, dx */
     bool accumulate;  /* backward adds to dx, which has the gradient of the residual stream */
     bool y_packed;    /* y and dy are packed (ops.h) */
+    int heads;        /* rows of a token; 0: rows are dense */
+    size_t stride;    /* with `heads`: elements from one token to the next */
 };
 struct rmsnorm_fwd {
     const void *x_ND, *w_D;
@@ -32,7 +39,15 @@ struct rmsnorm_bwd {
     float *dw_D; /* accumulates */
 };
 
-/* SHAPE: N or D below 1, or eps negative. */
+/* Elements from the first row to row n. */
+static inline size_t rmsnorm_row(const struct rmsnorm *a, size_t n)
+{
+    size_t D = (size_t)a->D, heads = (size_t)a->heads;
+    return heads ? n / heads * a->stride + n % heads * D : n * D;
+}
+
+/* SHAPE: N or D below 1, eps negative, or heads that do not divide N, exceed the stride or are
+ * packed. */
 enum status rmsnorm_forward(const struct ops *, const struct rmsnorm *, const struct rmsnorm_fwd *,
                             struct queue *);
 enum status rmsnorm_backward(const struct ops *, const struct rmsnorm *, const struct rmsnorm_bwd *,

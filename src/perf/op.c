@@ -164,19 +164,20 @@ static void rmsnorm_work(const struct op_call *c, struct op_work *w)
 {
     const struct rmsnorm *a = &c->what.rmsnorm_forward;
     size_t N = (size_t)a->N, D = (size_t)a->D, ND = N * D;
+    size_t all = rmsnorm_row(a, N - 1) + D;
     w->bound = BOUND_COPY;
-    add_buffer(w, ND, a->dtype, ND);
+    add_buffer(w, all, a->dtype, ND);
     if (c->op == OP_rmsnorm_forward) {
         add_buffer(w, D, a->dtype, D);
-        add_buffer(w, ND, a->dtype, ND);
+        add_buffer(w, all, a->dtype, ND);
         add_positive(w, N, N);
         add_null(w);
         return;
     }
-    add_buffer(w, ND, a->dtype, ND);
+    add_buffer(w, all, a->dtype, ND);
     add_buffer(w, D, a->dtype, D);
     add_positive(w, N, N);
-    add_buffer(w, ND, a->dtype, a->accumulate ? 2 * ND : ND);
+    add_buffer(w, all, a->dtype, a->accumulate ? 2 * ND : ND);
     add_buffer(w, D, F32, 2 * D);
 }
 

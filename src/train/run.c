@@ -32,6 +32,7 @@ static const struct comm *world(const struct training_run *r)
 struct interval {
     double begin_s, data_seconds;
     int64_t steps, tokens, skipped;
+    int64_t padding; /* of this rank's rows */
 };
 
 static void count_step(const struct trainer *t, const struct step_result *s, struct interval *i)
@@ -40,6 +41,7 @@ static void count_step(const struct trainer *t, const struct step_result *s, str
     i->tokens += t->step_rows * t->batch.T;
     i->data_seconds += s->data_seconds;
     i->skipped += s->skipped;
+    i->padding += t->batch.padding;
 }
 
 /* Adds to a failure of this rank at which step, and doing what, it occurred. */
@@ -218,8 +220,8 @@ static enum status open_run(struct training_run *r, const struct machine *machin
     };
     TRY(checkpointer_open(&r->checkpointer, &o));
     config_write(r->whole, false, &r->config_toml);
-    TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
     TRY(run_state_fill(r));
+    TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
     if (r->loader) inputs_skip_rows(c, r->loader);
     TRY(comm_agree(world_group, open_outputs(r, machine)));
     return STATUS_OK;
@@ -269,8 +271,11 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
         .skipped = i->skipped,
         .seconds = clock_monotonic_s() - i->begin_s,
         .data_seconds = i->data_seconds,
+        .padding = i->padding,
     };
     activity_enter(ACTIVITY_reporting);
+    if (r->config->data.packing == PACKING_best_fit)
+        TRY(comm_all_reduce_int64(&t->machine.groups.of[GROUP_data], REDUCE_SUM, &m.padding, 1));
     TRY(memory_most_used(t->machine.queue, world(r), &m.memory_bytes));
     if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));

@@ -156,6 +156,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
     activity_enter(ACTIVITY_loading);
+    if (from->own && r->is_main) start_log_changes(from, r->whole);
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
     TRY_OUT(rank_check_start(from, world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));

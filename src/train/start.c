@@ -115,8 +115,7 @@ struct load_rules start_load_rules(const struct start *s, const struct config *c
                                .resumes = s->own && s->whole};
 }
 
-/* Settings that decide results and differ from those of the run that saved the checkpoint. */
-static void log_changes(const struct start *s, const struct config *c)
+void start_log_changes(const struct start *s, const struct config *c)
 {
     struct config old = {0};
     struct text lines = {0};
@@ -124,7 +123,7 @@ static void log_changes(const struct start *s, const struct config *c)
     if (file_exists(path) && !config_load(&old, path, NULL, 0)) {
         config_compare(&old, c, &lines);
         if (lines.len)
-            log_line(LOG_WARN, "settings that changed since %s was saved: %s", s->folder,
+            log_line(LOG_WARN, "settings that changed since %s was saved:\n%s", s->folder,
                      lines.data);
     }
     config_release(&old);
@@ -172,7 +171,6 @@ enum status start_finish(const struct start *s, const struct config *c,
     struct text branch = {0};
     enum status st = STATUS_OK;
     bool is_root = world->rank == 0;
-    if (s->own && is_root) log_changes(s, c);
     if (!s->own || !c->checkpoint.enable || c->checkpoint.load_only) return STATUS_OK;
     if (s->rewinds) TRY_OUT(checkpointer_abandon(checkpointer, s->step, &branch));
     st = comm_agree(world, is_root ? record_start(s, c, &branch) : STATUS_OK);

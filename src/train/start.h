@@ -33,8 +33,12 @@ enum status start_find(struct start *s, const struct config *c, const struct sta
                        const struct comm *world);
 void start_release(struct start *s);
 
-/* Once the state of an own checkpoint is loaded: logs which settings changed since it was saved;
- * with checkpoint.load_step sets later checkpoints aside (checkpoint/rewind.h).  Collective. */
+/* Logs which settings differ from those of the run that saved the checkpoint, and what becomes of
+ * them; on one rank, before the checkpoint is loaded. */
+void start_log_changes(const struct start *s, const struct config *c);
+
+/* Once the state of an own checkpoint is loaded: with checkpoint.load_step sets later checkpoints
+ * aside (checkpoint/rewind.h).  Collective. */
 enum status start_finish(const struct start *s, const struct config *c,
                          struct checkpointer *checkpointer, const struct comm *world);
 

@@ -237,8 +237,8 @@ static struct microbatch microbatch_of(const struct trainer *t, int i)
 {
     int count = t->pipeline.schedule.num_microbatches;
     struct microbatch micro = microbatch_from_batch(&t->local, i, count, t->evaluator.documents);
-    micro.causal = t->evaluator.causal;
-    micro.last = i == count - 1;
+    micro.causal = t->evaluator.causal, micro.last = i == count - 1;
+    micro.z_loss = (float)t->config->training.z_loss;
     if (t->loss_BT) micro.loss_BT = t->loss_BT + (size_t)i * (size_t)micro.B * (size_t)micro.T;
     return micro;
 }

@@ -23,6 +23,7 @@ TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
                                         "from ",  "town ",  "and ",  "while ",  "snow ",
                                         "falls ", "where ", "the ",  "speaks ", "again "};
     static const char *const seeds[] = {"3", "3", "4"};
+    if (TEST_SLOWED) skip(); /* about what a model has learned */
     char *run = trained(LONGER);
     struct text out[3] = {{0}};
     int known = 0;

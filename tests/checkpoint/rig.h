@@ -31,10 +31,9 @@ static inline void saved_fill(struct saved *s, uint64_t seed)
 }
 
 /* Random values in all tensors, zeros between units. */
-static inline void saved_open(struct saved *s, bool tied)
+static inline void saved_open_shape(struct saved *s, const struct model_shape *shape)
 {
-    *s = (struct saved){.shape = small_shape()};
-    s->shape.tied = tied;
+    *s = (struct saved){.shape = *shape};
     layout_init(&s->layout, &s->shape, 1);
     shard_init(&s->shard, &s->layout, 0, 1);
     size_t n = s->layout.elements;
@@ -44,6 +43,13 @@ static inline void saved_open(struct saved *s, bool tied)
     CHECK_STATUS(OK, tokenizer_open(&s->tokenizer, "bytes", &(struct tokenizer_config){0}));
     text_adds(&s->config_toml, "[training]\nsteps = 7\n");
     saved_fill(s, 1);
+}
+
+static inline void saved_open(struct saved *s, bool tied)
+{
+    struct model_shape shape = small_shape();
+    shape.tied = tied;
+    saved_open_shape(s, &shape);
 }
 
 static inline void saved_close(struct saved *s)

@@ -175,6 +175,7 @@ static const char *in_format(const char *step, size_t format, const char *folder
                            .target = formats[format].target,
                            .keep_dtype = true,
                            .model_only = true,
+                           .dcp = {.generation = DCP_V0_2},
                            .shard_bytes = formats[format].shard_bytes};
     CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK(done.dtype == SAFETENSORS_F32);
@@ -191,15 +192,21 @@ static void check_same_file(const char *a, const char *b)
     text_release(&x), text_release(&y);
 }
 
+/* Formats without names for the weights of QK norm. */
+static bool lacks_qk_norm(size_t format) { return formats[format].target == CONVERT_META; }
+
 TEST(weights_are_bit_identical_after_any_format)
 {
-    for (int tied = 0; tied < 2; tied++) {
+    for (int kind = 0; kind < 4; kind++) {
+        struct model_shape shape = small_shape();
         struct saved s;
         const char *folder = test_folder(), *name = "model-00001-of-00001.safetensors";
-        saved_open(&s, tied);
+        shape.tied = kind & 1, shape.qk_norm = kind & 2;
+        saved_open_shape(&s, &shape);
         const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
         for (size_t i = 0; i < FORMATS; i++) {
             struct converted done;
+            if (shape.qk_norm && lacks_qk_norm(i)) continue;
             const char *from = in_format(step, i, folder), *to = test_path(from, "../back");
             if (formats[i].file[0]) to = test_path(folder, "back-of-pth");
             struct conversion c = {.from = from, .to = to, .target = CONVERT_NATIVE};
@@ -210,6 +217,58 @@ TEST(weights_are_bit_identical_after_any_format)
         }
         saved_close(&s);
     }
+}
+
+TEST(formats_without_names_for_qk_norm_are_refused)
+{
+    static const struct {
+        enum conversion_target target;
+        enum dcp_generation generation;
+        double rope_factor;
+        const char *message;
+    } cases[] = {{CONVERT_META, 0, 0, "Meta's format has no weights"},
+                 {CONVERT_NXDT, 0, 0, "NxD Training's format has no weights"},
+                 {CONVERT_DCP, DCP_FRONTIER, 0, "--generation frontier"},
+                 {CONVERT_DCP, DCP_V0_1, 0, "--generation v0.1"},
+                 {CONVERT_DCP, DCP_V0_2, 8, "torchtitan's Qwen3 does not scale RoPE"},
+                 {CONVERT_GGUF, 0, 8, "llama.cpp's Qwen3 does not scale RoPE"}};
+    struct model_shape shape = small_shape();
+    struct saved s;
+    const char *to = test_path(test_folder(), "to");
+    shape.qk_norm = true;
+    saved_open_shape(&s, &shape);
+    const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct converted done;
+        struct conversion c = {.from = step,
+                               .to = to,
+                               .target = cases[i].target,
+                               .sets_rope = cases[i].rope_factor > 0,
+                               .rope_factor = cases[i].rope_factor,
+                               .dcp = {.generation = cases[i].generation}};
+        CHECK_STATUS(UNSUPPORTED, convert_checkpoint(&c, &done));
+        CHECK_MESSAGE("step-4 has QK norm (model.qk_norm)");
+        CHECK_MESSAGE(cases[i].message);
+        CHECK(!file_exists(to));
+    }
+    saved_close(&s);
+}
+
+TEST(a_checkpoint_with_qk_norm_loads_only_where_the_model_has_it)
+{
+    struct model_shape shape = small_shape();
+    struct saved plain, s;
+    saved_open_shape(&plain, &shape);
+    shape.qk_norm = true;
+    saved_open_shape(&s, &shape);
+    const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+    const char *other = test_path(saved_folder(&plain, STEPS(4)), "step-4");
+    CHECK_STATUS(OK, try_load(&s, step));
+    CHECK_STATUS(CONFIG, try_load(&plain, step));
+    CHECK_MESSAGE("saved with QK norm: set model.qk_norm = true");
+    CHECK_STATUS(DATA, try_load(&s, other));
+    CHECK_MESSAGE("self_attn.q_norm.weight");
+    saved_close(&plain), saved_close(&s);
 }
 
 /* Tensors of the blocks, and a vector outside them. */

@@ -61,10 +61,42 @@ TEST(compare_lists_what_may_change_results)
                               "data.accept_changed=[\"x\"]",   "comm.init_timeout_seconds=9"};
     CHECK_STATUS(OK, config_load(&b, path, settings, 6));
     config_compare(&a, &b, &out);
-    CHECK(strstr(out.data, "training.global_batch_size: -1 -> 64, data.source.0.weight: 1"));
+    CHECK(strstr(out.data, "training.global_batch_size: -1 -> 64 (continues)\n"));
+    CHECK(strstr(out.data, "data.source.0.weight: 1.0 -> 0.5 (continues)"));
     CHECK(!strstr(out.data, "job.") && !strstr(out.data, "metrics."));
     CHECK(!strstr(out.data, "comm.") && !strstr(out.data, "accept_changed"));
     config_release(&a), config_release(&b);
     text_release(&out);
     free(path);
+}
+
+TEST(compare_classifies_changes)
+{
+    static const struct {
+        const char *setting, *line;
+    } cases[] = {
+        {"training.seq_len=64", "training.seq_len: 2048 -> 64 (continues)"},
+        {"data.streams=3", "data.streams: 256 -> 3 (continues)"},
+        {"data.seed=3", "data.seed: -1 -> 3 (refused)"},
+        {"debug.seed=3", "(refused)"},
+        {"data.shuffle_window=3", "data.shuffle_window: 64 -> 3 (refused)"},
+        {"model.dim=64", "model.dim: 0 -> 64 (refused)"},
+        {"model.rope_theta=64", "(continues)"},
+        {"model.flavor=8B", "(refused if a weight's shape changes)"},
+        {"data.source.0.column=x", "(refused)"},
+        {"data.source.0.name=x", "(restarts this source, unless it was read under this name)"},
+        {"data.source.1.path=y", "data.source: 1 -> 2 (continues)"},
+        {"data.stage.0.at_step=5", "data.stage: 0 -> 1 (continues)"},
+    };
+    const char *source = "data.source.0.path=x";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config a, b;
+        struct text out = {0};
+        CHECK_STATUS(OK, config_load(&a, NULL, &source, 1));
+        CHECK_STATUS(OK, config_load(&b, NULL, (const char *const[]){source, cases[i].setting}, 2));
+        config_compare(&a, &b, &out);
+        CHECK(strstr(out.data, cases[i].line) && !strchr(out.data, '\n'));
+        text_release(&out);
+        config_release(&a), config_release(&b);
+    }
 }

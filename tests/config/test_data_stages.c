@@ -105,6 +105,11 @@ TEST(stages_that_make_no_sense_are_refused)
         config_release(&c);
     }
     struct config c = {0};
+    load(&c, "data.packing=best_fit");
+    c.model.attn_mask_type = ATTN_MASK_block_causal;
+    CHECK_STATUS(CONFIG, config_check(&c, 1));
+    CHECK_MESSAGE("data.stage.0: data.packing = \"best_fit\" packs documents for the whole run");
+    config_release(&c);
     const char *const twice[] = {"data.source.0.path=a", "data.source.0.name=x",
                                  "data.source.1.path=b", "data.source.1.name=x"};
     CHECK_STATUS(CONFIG, config_load(&c, NULL, twice, 4));

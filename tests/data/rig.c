@@ -189,7 +189,7 @@ void rows_read(struct rows *r, struct loader *l, int T, int B, int64_t most)
                           .start_BT = r->start + at,
                           .end_BT = r->end + at};
         CHECK_STATUS(OK, loader_next(l, &b, &rows));
-        r->count += rows, r->valid += b.valid, r->bytes += b.bytes;
+        r->count += rows, r->valid += b.valid, r->bytes += b.bytes, r->padding += b.padding;
         if (rows < b.B) return;
     }
 }

@@ -42,7 +42,7 @@ void rig_release(struct rig *r);
 /* Consecutive rows as the model gets them. */
 struct rows {
     int T;
-    int64_t count, capacity, valid, bytes;
+    int64_t count, capacity, valid, bytes, padding;
     int32_t *ids, *labels, *start, *end; /* count x T */
 };
 /* Reads up to `most` more rows, B at a time; fewer only at the end of a single pass. */

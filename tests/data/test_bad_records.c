@@ -144,13 +144,14 @@ TEST(skipped_records_are_empty_documents_for_any_readers_and_prefetching)
 {
     enum { ROWS = 240 }; /* several epochs */
     const char *folder = test_folder(), *paths[2];
-    for (int c = 0; c < 2 * 2 * 3; c++) {
-        int readers = 1 << c / 4;
+    for (int c = 0; c < 2 * 2 * 3 * 2; c++) {
+        int readers = 1 << c / 4 % 3;
         write_pair(folder, c % 2, paths);
         struct rig bad = skipping_rig(paths[0]), empty = skipping_rig(paths[1]);
         empty.data.on_bad_record = ON_BAD_RECORD_stop;
         uint64_t num_bad = 0, num_read = 0;
         for (int reader = 0; reader < readers; reader++) {
+            bad.data.packing = empty.data.packing = c / 12;
             bad.options.reader = empty.options.reader = reader;
             bad.options.num_readers = empty.options.num_readers = readers;
             bad.options.prefetch_rows = c / 2 % 2 * 50;
@@ -169,12 +170,13 @@ TEST(skipped_records_are_empty_documents_for_any_readers_and_prefetching)
     }
 }
 
-TEST(a_resumed_loader_lists_each_record_once_and_continues_the_count)
+static void check_resumed_count(enum data_packing packing)
 {
     enum { ROWS = 60 };
     const char *paths[2];
     write_pair(test_folder(), false, paths);
     struct rig r = skipping_rig(paths[0]);
+    r.data.packing = packing;
     struct text cursors[ROWS] = {{0}}, listed[ROWS] = {{0}}, all = {0}, last = {0};
     struct rows rows = {0};
     struct loader *l = rig_open(&r);
@@ -206,6 +208,12 @@ TEST(a_resumed_loader_lists_each_record_once_and_continues_the_count)
     text_release(&all), text_release(&last);
     rows_release(&rows);
     rig_release(&r);
+}
+
+TEST(a_resumed_loader_lists_each_record_once_and_continues_the_count)
+{
+    check_resumed_count(PACKING_concatenate);
+    check_resumed_count(PACKING_best_fit);
 }
 
 static enum status read_row(struct loader *l)

@@ -23,12 +23,13 @@ TEST(batch_part_has_the_tokens_of_this_context_rank)
     CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
     batch_alloc(&whole, 2, T, &run);
     fill(&whole, 5);
-    whole.valid = 20, whole.bytes = 21;
+    whole.valid = 20, whole.bytes = 21, whole.padding = 22;
     batch_alloc_part(&whole, &contexts, &here, &run);
     for (int causal = 0; causal < 2; causal++) {
         static const int positions[2][T / PARTS] = {{4, 5, 6, 7}, {2, 3, 8, 9}};
         batch_copy_part(&whole, &contexts, causal, &here);
         CHECK(here.B == 2 && here.T == T / PARTS && here.valid == 20 && here.bytes == 21);
+        CHECK(here.padding == 22);
         for (int i = 0; i < 2 * here.T; i++) {
             int token = i / here.T * T + positions[causal][i % here.T];
             CHECK(here.ids_BT[i] == 5 + token && here.labels_BT[i] == 1005 + token);
@@ -63,10 +64,10 @@ TEST(batch_copies_rows_and_pads_the_others)
     batch_alloc(&b, 2, T, &run);
     batch_alloc(&row, 1, T, &run);
     fill(&row, 7);
-    row.valid = 3, row.bytes = 5;
+    row.valid = 3, row.bytes = 5, row.padding = 2;
     batch_pad_row(&b, 0);
     batch_copy_row(&b, 1, &row);
-    CHECK(b.valid == 3 && b.bytes == 5);
+    CHECK(b.valid == 3 && b.bytes == 5 && b.padding == 2);
     for (int t = 0; t < T; t++) {
         CHECK(b.ids_BT[t] == 0 && b.labels_BT[t] == LABEL_IGNORED);
         CHECK(b.start_BT[t] == 0 && b.end_BT[t] == T);

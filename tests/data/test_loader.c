@@ -126,10 +126,12 @@ TEST(loader_rows_do_not_depend_on_readers_or_prefetch)
     static const struct {
         int readers, ahead, B;
     } cases[] = {{1, 0, 5}, {1, 1, 3}, {1, 7, 4}, {1, 500, 96}, {2, 0, 2}, {4, 3, 6}, {8, 2, 1}};
-    for (int kind = 0; kind < RIG_KINDS; kind++) {
+    for (int n = 0; n < 2 * RIG_KINDS; n++) {
+        int kind = n % RIG_KINDS;
         struct rig r;
         rig_init(&r, "bytes", T);
         r.data.streams = V;
+        r.data.packing = n / RIG_KINDS;
         r.objective.name = kind % 2 ? OBJECTIVE_causal : OBJECTIVE_masked;
         rig_add_kind(&r, test_folder(), kind);
         struct rows want = rows_of(&r, 1, ROWS);
@@ -377,12 +379,14 @@ static struct loader *resumed(struct rig *r, const struct text *cursor)
 TEST(loader_resumes_at_every_row_of_every_source_kind)
 {
     enum { T = 300, V = 8, ROWS = 60, AFTER = 2 * V + 3 }; /* more than one epoch of most kinds */
-    for (int kind = 0; kind < RIG_KINDS; kind++) {
+    for (int n = 0; n < 2 * RIG_KINDS; n++) {
+        int kind = n % RIG_KINDS;
         struct rig r;
         struct text cursors[ROWS] = {{0}}, again = {0};
         struct rows want = {0};
         rig_init(&r, "bytes", T);
         r.data.streams = V;
+        r.data.packing = n / RIG_KINDS;
         r.data.shuffle_window = 3;
         r.data.validation_share = kind == 1 ? 0.3 : 0;
         r.objective.name = kind == 2 ? OBJECTIVE_masked : OBJECTIVE_causal;

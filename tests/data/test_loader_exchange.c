@@ -115,6 +115,7 @@ TEST(loader_rows_do_not_depend_on_the_readers_of_any_job)
         r.data.streams = 1 + (int64_t)rng_below(8, 9, RNG_TEST, 1, (uint64_t)run);
         r.objective.name = run % 2 ? OBJECTIVE_causal : OBJECTIVE_masked;
         r.objective.mask_token = "<|mask|>";
+        if (run % 4 < 2) r.data.packing = PACKING_best_fit;
         rig_add_kind(&r, test_folder(), run % RIG_KINDS);
         struct rows want = rows_of(&r, 1, ROWS + 5 * MOST_ROWS + 400);
         simulate(&r, &want, (uint64_t)run, run % 3 == 0);

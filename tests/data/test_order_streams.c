@@ -91,22 +91,24 @@ TEST(order_streams_rejects_a_cursor_with_an_id_outside_the_vocabulary)
     rig_release(&r);
 }
 
-TEST(order_streams_counts_memory_for_own_streams_only)
+TEST(order_streams_counts_memory_for_own_streams_with_their_packed_documents)
 {
-    enum { STREAMS = 4, NUMBERS = STREAMS * 8 };
+    enum { STREAMS = 4, NUMBERS = STREAMS * 8, ROW = 6 };
     struct rig r;
     struct source source;
     struct source_tokens tokens;
-    int64_t bytes[2];
+    int64_t bytes[3];
     open_ids(&r, &source, &tokens);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         r.options.num_readers = i ? STREAMS : 1;
+        r.data.packing = i == 2 ? PACKING_best_fit : PACKING_concatenate;
         struct order *o = open_order(&r, &source, &tokens);
         CHECK(o->num_streams == STREAMS && o->cursor_ints == NUMBERS / STREAMS);
         bytes[i] = o->kind->memory_bytes(o) - NUMBERS * 8;
         o->kind->close(o);
     }
     CHECK(bytes[1] > 0 && bytes[0] == STREAMS * bytes[1]);
+    CHECK(bytes[2] == bytes[1] + PACKING_MOST_ROWS * ROW * 4);
     source_close(&source);
     rig_release(&r);
 }

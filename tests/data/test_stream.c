@@ -2,6 +2,7 @@
 #include "data/rig.h"
 
 #include "base/file.h"
+#include "base/rng.h"
 #include "data/stream.h"
 
 enum { MOST_SOURCES = 4 };
@@ -391,4 +392,192 @@ TEST(stream_frees_the_memory_of_a_long_document)
     stream_release(&s);
     bench_release(&b);
     free(ids), free(begins);
+}
+
+/* --- data.packing = "best_fit" --------------------------------------------------------------- */
+
+enum { MOST_DOCUMENTS = 300, MOST_NEED = 40 };
+
+/* A source of documents of random lengths, whose IDs count up from 0 over all of them. */
+struct packed_bench {
+    struct bench bench;
+    int documents, total, lengths[MOST_DOCUMENTS], first[MOST_DOCUMENTS + 1];
+    int need;
+    struct token_spans spans; /* of the last row */
+};
+
+static void packed_init(struct packed_bench *b, uint64_t seed)
+{
+    *b = (struct packed_bench){.need = 2 + (int)rng_below(MOST_NEED - 1, seed, RNG_TEST, 0, 0)};
+    b->documents = 1 + (int)rng_below(MOST_DOCUMENTS, seed, RNG_TEST, 0, 1);
+    uint64_t most = 1 + rng_below(3 * (uint64_t)b->need, seed, RNG_TEST, 0, 2);
+    for (int d = 0; d < b->documents; d++) {
+        b->lengths[d] = 1 + (int)rng_below(most, seed, RNG_TEST, 1, (uint64_t)d);
+        b->first[d + 1] = b->first[d] + b->lengths[d];
+    }
+    b->total = b->first[b->documents];
+    bench_init(&b->bench, 1, 1 + rng_below(80, seed, RNG_TEST, 0, 3));
+    b->bench.rules.best_fit = true;
+    b->bench.rules.overlap = seed % 4 != 0;
+    b->bench.rules.seed = seed;
+    const char *folder = test_folder();
+    rig_tokens(folder, "t", b->lengths, b->documents, 0);
+    bench_add(&b->bench, test_path(folder, "t"), 1);
+}
+
+static void packed_release(struct packed_bench *b)
+{
+    bench_release(&b->bench);
+    token_spans_release(&b->spans);
+}
+
+static int document_of(const struct packed_bench *b, int32_t id)
+{
+    int d = 0;
+    CHECK(id >= 0 && id < b->total);
+    while (b->first[d + 1] <= id) d++;
+    return d;
+}
+
+/* Checks the pieces of a row, and counts their tokens, without the overlapping ones. */
+static void count_pieces(const struct packed_bench *b, const struct token_row *row, int *counts)
+{
+    const struct token_span *span = b->spans.items;
+    CHECK(row->filled > 0 && row->filled <= row->need);
+    for (int i = 0, end; i < row->filled; i = end) {
+        int d = document_of(b, row->ids[i]), offset = row->ids[i] - b->first[d];
+        CHECK(row->begins[i] == (TOKEN_PIECE | (offset ? 0 : TOKEN_BEGINS)));
+        for (end = i + 1; end < row->filled && !row->begins[end]; end++)
+            CHECK(row->ids[end] == row->ids[i] + end - i);
+        CHECK(span < b->spans.items + b->spans.count && span->begin == i && span->count == end - i);
+        CHECK(span->at == (uint64_t)d && span->first == (uint64_t)offset);
+        span++;
+        CHECK(offset + end - i <= b->lengths[d]);
+        if (b->lengths[d] <= row->need) CHECK(end - i == b->lengths[d]);
+        /* a longer one is cut after whole rows */
+        if (offset + end - i < b->lengths[d]) CHECK(i == 0 && end == row->need);
+        CHECK(offset % (row->need - b->bench.rules.overlap) == 0);
+        for (int n = i + (offset && b->bench.rules.overlap); n < end; n++) counts[row->ids[n]]++;
+    }
+}
+
+static struct token_row read_packed(struct packed_bench *b, struct stream *s, int32_t *ids,
+                                    unsigned char *begins)
+{
+    struct token_row row = {.need = b->need, .ids = ids, .begins = begins, .spans = &b->spans};
+    CHECK_STATUS(OK, stream_row(s, &b->bench.tokens, &row));
+    return row;
+}
+
+TEST(packed_stream_delivers_each_token_once_per_epoch_and_cuts_only_long_documents)
+{
+    int runs = TEST_SLOWED ? 20 : 100;
+    for (int run = 0; run < runs; run++) {
+        struct packed_bench b;
+        struct stream s;
+        int32_t ids[MOST_NEED];
+        unsigned char begins[MOST_NEED];
+        packed_init(&b, (uint64_t)run);
+        int *counts = heap((size_t)b.total * sizeof *counts);
+        stream_init(&s, &b.bench.rules, 0);
+        do {
+            struct token_row row = read_packed(&b, &s, ids, begins);
+            count_pieces(&b, &row, counts);
+        } while (s.partitions[0].epoch < 2 || s.offset); /* to the end of a group */
+        int epoch = (int)s.partitions[0].epoch, begun = 0;
+        for (int i = 0; i < b.total; i++) CHECK(counts[i] == epoch || counts[i] == epoch + 1);
+        for (int d = 0; d < b.documents; d++) begun += counts[b.first[d]];
+        CHECK(begun == s.draws);
+        stream_release(&s);
+        packed_release(&b);
+        free(counts);
+    }
+}
+
+TEST(packed_stream_resumes_at_any_row)
+{
+    enum { ROWS = 250 };
+    int runs = TEST_SLOWED ? 5 : 30;
+    for (int run = 0; run < runs; run++) {
+        struct packed_bench b;
+        struct stream s;
+        int64_t cursors[ROWS][STREAM_INTS + PARTITION_INTS], again[STREAM_INTS + PARTITION_INTS];
+        int32_t(*ids)[MOST_NEED] = heap(ROWS * sizeof *ids), same[MOST_NEED];
+        unsigned char begins[ROWS][MOST_NEED], begin[MOST_NEED];
+        int filled[ROWS];
+        packed_init(&b, (uint64_t)run);
+        stream_init(&s, &b.bench.rules, 0);
+        for (int r = 0; r < ROWS; r++) {
+            stream_save(&s, cursors[r]);
+            CHECK(cursors[r][0] == r);
+            filled[r] = read_packed(&b, &s, ids[r], begins[r]).filled;
+        }
+        stream_release(&s);
+        for (uint64_t n = 0; n < 20; n++) {
+            int at = (int)rng_below(ROWS, (uint64_t)run, RNG_TEST, 2, n);
+            stream_init(&s, &b.bench.rules, 0);
+            CHECK_STATUS(OK, stream_load(&s, cursors[at], NULL));
+            for (int r = at; r < ROWS && r < at + 90; r++) {
+                stream_save(&s, again);
+                CHECK(!memcmp(again, cursors[r], sizeof again));
+                CHECK(read_packed(&b, &s, same, begin).filled == filled[r]);
+                CHECK(!memcmp(same, ids[r], (size_t)filled[r] * sizeof *same));
+                CHECK(!memcmp(begin, begins[r], (size_t)b.need));
+            }
+            stream_release(&s);
+        }
+        packed_release(&b);
+        free(ids);
+    }
+}
+
+TEST(packed_stream_shuffles_the_rows_of_a_group)
+{
+    enum { NEED = 10, ROWS = 64 };
+    struct bench b;
+    struct stream s;
+    int32_t ids[NEED];
+    unsigned char begins[NEED];
+    int lengths[40], filled, at_end = 0, moved = 0;
+    for (int d = 0; d < 40; d++) lengths[d] = 10; /* full rows: 4 a group */
+    bench_init(&b, 1, 1);
+    b.rules.best_fit = true;
+    const char *folder = test_folder();
+    rig_tokens(folder, "t", lengths, 40, 0);
+    bench_add(&b, test_path(folder, "t"), 1);
+    stream_init(&s, &b.rules, 0);
+    for (int r = 0; r < ROWS; r++) {
+        CHECK_STATUS(OK, read_row(&s, &b.tokens, NEED, ids, begins, &filled));
+        CHECK(ids[0] / 40 == r % 40 / 4);
+        moved += ids[0] / 10 != r % 40;
+        at_end += r % 4 == 3 && ids[0] % 40 == 30;
+    }
+    CHECK(moved > ROWS / 2 && at_end < ROWS / 8);
+    stream_release(&s);
+    bench_release(&b);
+}
+
+TEST(packed_stream_rejects_a_position_after_the_end_of_its_group)
+{
+    struct packed_bench b;
+    struct stream s;
+    int64_t ints[STREAM_INTS + PARTITION_INTS];
+    int32_t ids[MOST_NEED];
+    unsigned char begins[MOST_NEED];
+    for (int is_changed = 0; is_changed < 2; is_changed++) {
+        packed_init(&b, 7);
+        stream_init(&s, &b.bench.rules, 0);
+        read_packed(&b, &s, ids, begins);
+        CHECK(s.group.num_rows > 1);
+        stream_save(&s, ints);
+        ints[3] = INT64_C(1) << 40;
+        b.bench.sources[0].is_changed = is_changed; /* by a user who accepts it */
+        CHECK_STATUS(OK, stream_load(&s, ints, NULL));
+        struct token_row row = {.need = b.need, .ids = ids, .begins = begins};
+        enum status st = stream_row(&s, &b.bench.tokens, &row);
+        CHECK(st == (is_changed ? STATUS_OK : STATUS_DATA));
+        if (st) CHECK_MESSAGE("stream 0 is after row 1099511627776 of a group of ");
+        stream_release(&s);
+        packed_release(&b);
+    }
 }

@@ -74,6 +74,20 @@ TEST(metrics_lines_have_exactly_the_documented_keys)
     free(lines);
 }
 
+TEST(metrics_lines_have_the_share_of_padding_if_there_is_any)
+{
+    const char *folder = test_folder();
+    struct metrics *m = start(folder, &plain, 0);
+    for (int64_t step = 1; step <= 2; step++)
+        metrics_step(m,
+                     &(struct step_metrics){.step = step, .tokens = 1000, .padding = step % 2 * 7});
+    stop(m);
+    char *lines = lines_of(folder), *second = strchr(lines, '\n');
+    CHECK(second && !strncmp(second - 17, ",\"padding\":0.007}", 17));
+    CHECK(!strstr(second, "padding"));
+    free(lines);
+}
+
 TEST(metrics_round_trip_every_float)
 {
     const char *folder = test_folder();

@@ -9,6 +9,7 @@
 #define PRESET_TEXT(x) (x)
 #define PRESET_ENUM(x) 0 /* every default is the first word */
 #define PRESET_AUTO(x) AUTO
+#define PRESET_BOOL(x) (x)
 #define PRESET_LIST(x)                                                                             \
     {                                                                                              \
         0                                                                                          \

@@ -8,12 +8,15 @@ static size_t padded(size_t bytes) { return (bytes + ARENA_ALIGN - 1) / ARENA_AL
 TEST(activations_are_saved_as_recompute_says)
 {
     struct model m = {.shape = rig_shape(), .dtype = BF16, .plan = plan_single_device()};
-    size_t N = 10, D = 16, Q = 16, C = 32, F = 24;
+    size_t N = 10, D = 16, Q = 16, C = 32, F = 24, R = 6;
     size_t cheap = 2 * padded(N * D * 2) + padded(N * F * 2); /* two norms, SwiGLU */
     size_t costly = padded(N * C * 2) + padded(N * Q * 2) + padded(N * D * 2) +
                     padded(N * 2 * F * 2) + 2 * padded(N * 4) + padded(N * 4 * 4);
-    size_t saved[] = {cheap + costly, costly, 0};
-    for (enum recompute kind = 0; kind <= RECOMPUTE_FULL; kind++) {
+    for (int i = 0; i < 2 * (RECOMPUTE_FULL + 1); i++) {
+        enum recompute kind = (enum recompute)(i % (RECOMPUTE_FULL + 1));
+        m.shape.qk_norm = i > RECOMPUTE_FULL;
+        if (i == RECOMPUTE_FULL + 1) cheap += padded(N * C * 2), costly += padded(N * R * 4);
+        size_t saved[] = {cheap + costly, costly, 0};
         struct arena own = {0}, shared = {0};
         struct activations a = {.recompute = kind};
         activations_alloc_saved(&m, N, &a, &own);

@@ -21,15 +21,13 @@ static void gather(const struct rig *r, int first, int T, int32_t *ids)
 }
 
 /* Decodes in runs of tokens and compares each last position with the forward of the whole row. */
-static void check_decode(const int *runs, enum dtype dtype, bool tied, double tolerance)
+static void check_decode(const int *runs, enum dtype dtype, struct model_shape s, double tolerance)
 {
-    struct model_shape s = rig_shape();
     struct rig r;
     struct kv_cache c;
     struct arena none = {0}, room;
     float logits[ROWS * 37];
     int32_t ids[ROWS * TOKENS];
-    s.tied = tied;
     rig_open(&r, &s, dtype, ROWS, TOKENS);
     for (int i = 0; i < ROWS * TOKENS; i++) r.labels[i] = i % s.V;
     rig_run(&r, single_stage_evaluate);
@@ -61,14 +59,23 @@ static void check_decode(const int *runs, enum dtype dtype, bool tied, double to
 
 TEST(decoding_token_by_token_matches_the_forward_of_the_row)
 {
-    check_decode((const int[]){1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, F32, false, 2e-6);
+    struct model_shape s = rig_shape();
+    for (int i = 0; i < 2; i++) {
+        s.qk_norm = i;
+        check_decode((const int[]){1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, F32, s, 2e-6);
+    }
 }
 
 TEST(decoding_after_prefill_matches_the_forward_of_the_row)
 {
-    check_decode((const int[]){6, 1, 1, 3, 0}, F32, false, 2e-6);
-    check_decode((const int[]){6, 1, 1, 3, 0}, F32, true, 2e-6);
-    check_decode((const int[]){6, 1, 1, 3, 0}, BF16, false, 2e-2);
+    struct model_shape s = rig_shape(), tied = s;
+    tied.tied = true;
+    for (int i = 0; i < 2; i++) {
+        s.qk_norm = tied.qk_norm = i;
+        check_decode((const int[]){6, 1, 1, 3, 0}, F32, s, 2e-6);
+        check_decode((const int[]){6, 1, 1, 3, 0}, F32, tied, 2e-6);
+        check_decode((const int[]){6, 1, 1, 3, 0}, BF16, s, 2e-2);
+    }
 }
 
 TEST(masked_logits_match_the_bidirectional_forward)

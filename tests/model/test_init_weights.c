@@ -49,6 +49,29 @@ TEST(init_weights_has_the_deviations_of_torchtitan)
     layout_release(&l);
 }
 
+/* All other weights keep their random numbers, and these are those of earlier versions. */
+TEST(qk_norm_starts_with_ones_and_changes_no_other_weight)
+{
+    struct model_shape s = {
+        .V = 64, .D = 32, .L = 2, .H = 4, .G = 2, .K = 8, .F = 48, .depth_init = true};
+    struct layout plain, l;
+    layout_init(&plain, &s, 1);
+    s.qk_norm = true;
+    layout_init(&l, &s, 1);
+    float *before = heap(plain.elements * sizeof *before), *w = heap(l.elements * sizeof *w);
+    init_all(&plain, &s, 7, before), init_all(&l, &s, 7, w);
+    for (int i = 0; i < l.num_tensors; i++) {
+        const struct tensor_slot *t = &l.tensors[i], *old = layout_find(&plain, t->id, t->layer);
+        if (old) CHECK(!memcmp(w + t->offset, before + old->offset, t->elements * sizeof *w));
+        for (size_t j = 0; !old && j < t->elements; j++) CHECK(w[t->offset + j] == 1);
+    }
+    CHECK_NEAR(before[layout_find(&plain, PARAM_embed, -1)->offset], -0.741585851, 1e-8);
+    CHECK_NEAR(before[layout_find(&plain, PARAM_mlp_down, 1)->offset], 0.00659464393, 1e-8);
+    CHECK_NEAR(before[layout_find(&plain, PARAM_head, -1)->offset], 0.113871954, 1e-8);
+    free(before), free(w);
+    layout_release(&plain), layout_release(&l);
+}
+
 TEST(init_weights_has_one_deviation_for_normal_and_megatron)
 {
     struct model_shape s = {

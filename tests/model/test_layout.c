@@ -34,6 +34,27 @@ TEST(layout_aligns_units_and_fuses_adjacent_matrices)
     layout_release(&l);
 }
 
+TEST(only_a_layout_with_qk_norm_has_its_weights)
+{
+    struct model_shape s = layout_shape();
+    struct layout plain, l;
+    layout_init(&plain, &s, 1);
+    s.qk_norm = true;
+    layout_init(&l, &s, 1);
+    CHECK(!layout_find(&plain, PARAM_q_norm, 0) && !layout_find(&plain, PARAM_k_norm, 2));
+    CHECK(l.num_tensors == plain.num_tensors + 2 * s.L);
+    CHECK(l.parameters == plain.parameters + 2 * s.L * s.K);
+    for (int layer = 0; layer < s.L; layer++) {
+        const struct tensor_slot *q = layout_find(&l, PARAM_q_norm, layer);
+        const struct tensor_slot *k = layout_find(&l, PARAM_k_norm, layer);
+        CHECK(q->rows == s.K && q->columns == 1 && k->offset == q->offset + 6 && k->layer == layer);
+        CHECK(layout_unit(&l, PARAM_q_norm, layer) == layout_unit(&l, PARAM_attn_norm, layer));
+    }
+    CHECK(layout_find_hf(&l, "model.layers.1.self_attn.q_norm.weight")->id == PARAM_q_norm);
+    CHECK(!layout_find_hf(&plain, "model.layers.1.self_attn.q_norm.weight"));
+    layout_release(&plain), layout_release(&l);
+}
+
 TEST(layout_of_tied_model_has_no_head)
 {
     struct model_shape s = layout_shape();

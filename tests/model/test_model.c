@@ -23,6 +23,10 @@ TEST(flops_per_token_match_torchtitan)
     c = model_defaults("llama3.2", "1B");
     CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
     CHECK(model_flops_per_token(&s, 2048) == 6 * 1235814400.0 + 12.0 * 16 * 2048 * 2048);
+    double causal = model_causal_flops_per_token(&s, 2048);
+    s.qk_norm = true; /* 16 blocks with two weights of 64 */
+    CHECK(model_flops_per_token(&s, 2048) == 6 * 1235816448.0 + 12.0 * 16 * 2048 * 2048);
+    CHECK(model_causal_flops_per_token(&s, 2048) == causal);
 }
 
 TEST(causal_flops_per_token_match_megatron)

@@ -6,7 +6,7 @@
 TEST(params_of_blocks_have_a_layer_in_both_names)
 {
     for (enum param_id id = 0; id < PARAM_COUNT; id++) {
-        bool in_block = id >= PARAM_attn_norm && id <= PARAM_mlp_down;
+        bool in_block = id >= PARAM_attn_norm && id <= PARAM_k_norm;
         CHECK(in_block == (strstr(params[id].name, "%d") != NULL));
         CHECK(in_block == (strstr(params[id].hf_name, "%d") != NULL));
         CHECK(params[id].is_norm == !params[id].axes[1]);

@@ -84,6 +84,15 @@ TEST(gradients_match_finite_differences_with_scaled_rope)
     gradients_of(&s, true, 0);
 }
 
+TEST(gradients_match_finite_differences_with_qk_norm)
+{
+    struct model_shape s = rig_shape();
+    s.qk_norm = true;
+    gradients_of(&s, true, 0);
+    s.K = 6;
+    gradients_of(&s, false, 4);
+}
+
 TEST(gradients_match_finite_differences_without_causal_mask)
 {
     struct model_shape s = rig_shape();
@@ -146,8 +155,10 @@ TEST(recomputation_gives_the_same_bits_in_less_memory)
     struct model_shape s = rig_shape();
     s.L =
         5; /* so that saving every second block and sharing one buffer needs less than saving all */
-    for (enum dtype dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+    for (int variant = 0; variant < 2 * DTYPE_COUNT; variant++) {
+        enum dtype dtype = (enum dtype)(variant / 2);
         struct rig r;
+        s.qk_norm = variant % 2;
         rig_open(&r, &s, dtype, 2, 11);
         size_t bytes = r.m.layout.elements * sizeof(float), memory[4];
         float *saved = heap(bytes), losses[22];

@@ -5,10 +5,11 @@
 #include "ops/cross_entropy.h"
 #include "ops/linear.h"
 
-static void compare(int N, int V, enum dtype dtype)
+static void compare(int N, int V, enum dtype dtype, float z_loss)
 {
     size_t n = (size_t)N * (size_t)V;
-    struct cross_entropy c = {.N = N, .V = V, .dtype = dtype, .scale = 0.25f, .gradient = true};
+    struct cross_entropy c = {
+        .N = N, .V = V, .dtype = dtype, .scale = 0.25f, .z_loss = z_loss, .gradient = true};
     void *logits[2];
     float *loss[2];
     int32_t *best[2], *labels = heap((size_t)N * sizeof *labels);
@@ -31,10 +32,94 @@ static void compare(int N, int V, enum dtype dtype)
 OPS_TEST(cross_entropy_agrees_with_the_reference_at_odd_sizes)
 {
     for (int d = 0; d < DTYPE_COUNT; d++) {
-        compare(1, 1, (enum dtype)d);
-        compare(5, 7, (enum dtype)d);
-        compare(33, 513, (enum dtype)d);
-        compare(4, 32001, (enum dtype)d);
+        compare(1, 1, (enum dtype)d, 0);
+        compare(5, 7, (enum dtype)d, 0);
+        compare(33, 513, (enum dtype)d, 0);
+        compare(4, 32001, (enum dtype)d, 0);
+    }
+}
+
+OPS_TEST(z_loss_agrees_with_the_reference_at_odd_sizes)
+{
+    static const float coefficients[] = {1e-4f, 0.03f, 1};
+    for (int d = 0; d < DTYPE_COUNT; d++)
+        for (int i = 0; i < 3; i++) {
+            compare(1, 1, (enum dtype)d, coefficients[i]);
+            compare(5, 7, (enum dtype)d, coefficients[i]);
+            compare(33, 513, (enum dtype)d, coefficients[i]);
+            compare(4, 32001, (enum dtype)d, coefficients[i]);
+        }
+}
+
+/* With a log-sum-exp below -1 / (2 z_loss) the z-loss makes the softmax's factor negative: 64 rows,
+ * packed or not.  Logits are -4, so that lse = log(V) - 4, and the factor 1 + 2 (log(V) - 4). */
+OPS_TEST(z_loss_pushes_a_small_log_sum_exp_up)
+{
+    enum { N = 64, V = 32 };
+    for (int d = 0; d < 2 * DTYPE_COUNT; d++) {
+        enum dtype dtype = d % 2 ? BF16 : F32;
+        struct cross_entropy c = {
+            .N = N, .V = V, .dtype = dtype, .scale = 1, .z_loss = 1, .gradient = true};
+        c.is_packed = d / 2; /* the same value everywhere: in any order */
+        void *x = rig_zeros(N * V, dtype);
+        float loss[N];
+        int32_t labels[N];
+        for (size_t i = 0; i < N * V; i++) {
+            if (dtype == F32)
+                ((float *)x)[i] = -4;
+            else
+                ((bf16 *)x)[i] = bf16_from_f32(-4);
+        }
+        for (int i = 0; i < N; i++) labels[i] = i % 3 ? 100 : LABEL_IGNORED; /* of another part */
+        struct cross_entropy_io io = {x, labels, loss, NULL, NULL};
+        RIG_RUN(cross_entropy(rig_fast(), &c, &io, rig_queue()));
+        double want = (1 + 2 * (log(V) - 4)) / V;
+        int rows_with_label = 0, zeros = 0;
+        CHECK(want < -0.001);
+        for (size_t i = 0; i < N * V; i++) {
+            double got = (double)element_get(x, i, dtype);
+            rows_with_label += got < 0, zeros += got == 0;
+            if (got < 0) CHECK_NEAR(got, want, 0.01 * fabs(want));
+        }
+        CHECK(rows_with_label == 42 * V && zeros == 22 * V);
+        free(x);
+    }
+}
+
+OPS_TEST(z_loss_changes_the_gradient_and_not_the_reported_loss)
+{
+    enum { N = 5, V = 300 };
+    for (int d = 0; d < DTYPE_COUNT; d++) {
+        enum dtype dtype = (enum dtype)d;
+        void *x[2] = {rig_random(6, N * V, dtype), NULL};
+        float loss[2][N];
+        int32_t labels[N] = {7, LABEL_IGNORED, 299, 0, 12}, best[2][N];
+        x[1] = rig_copy(x[0], N * V, dtype);
+        for (int i = 0; i < 2; i++) {
+            struct cross_entropy c = {.N = N,
+                                      .V = V,
+                                      .dtype = dtype,
+                                      .scale = 0.5f,
+                                      .z_loss = i ? 0.01f : 0,
+                                      .gradient = true};
+            struct cross_entropy_io io = {x[i], labels, loss[i], best[i], NULL};
+            RIG_RUN(cross_entropy(rig_fast(), &c, &io, rig_queue()));
+        }
+        CHECK(!memcmp(loss[0], loss[1], sizeof loss[0]));
+        CHECK(!memcmp(best[0], best[1], sizeof best[0]));
+        for (int n = 0; n < N; n++) {
+            double sums[2] = {0};
+            for (int i = 0; i < 2; i++)
+                for (size_t v = 0; v < V; v++)
+                    sums[i] += (double)element_get(x[i], (size_t)n * V + v, dtype);
+            /* without z-loss a row's gradients add up to 0, with it to scale 2 z lse */
+            CHECK_NEAR(sums[0], 0, dtype == F32 ? 1e-6 : 4e-3);
+            if (labels[n] == LABEL_IGNORED)
+                CHECK(sums[1] == 0);
+            else
+                CHECK_NEAR(sums[1], 0.5 * 2 * 0.01 * (log(V) + 0.5), dtype == F32 ? 0.005 : 0.008);
+        }
+        free(x[0]), free(x[1]);
     }
 }
 
@@ -57,8 +142,16 @@ OPS_TEST(loss_of_equal_logits_is_log_of_the_vocabulary)
 
 struct entropy_loss {
     int32_t labels[3];
-    float *x, scale;
+    float *x, scale, z_loss;
 };
+
+/* log(sum of exp(x)) of row n. */
+static double log_sum_exp(const struct entropy_loss *k, int n)
+{
+    double sum = 0;
+    for (int v = 0; v < 6; v++) sum += exp((double)k->x[n * 6 + v]);
+    return log(sum);
+}
 
 static double loss(void *context)
 {
@@ -67,13 +160,19 @@ static double loss(void *context)
     float losses[3];
     struct cross_entropy_io io = {k->x, k->labels, losses, NULL, NULL};
     CHECK_STATUS(OK, cross_entropy(&ops_cpu_reference, &c, &io, rig_queue()));
-    return (double)k->scale * ((double)losses[0] + (double)losses[1] + (double)losses[2]);
+    double sum = 0;
+    for (int n = 0; n < 3; n++) {
+        bool counts = k->labels[n] != LABEL_IGNORED;
+        sum += (double)losses[n];
+        if (counts) sum += (double)k->z_loss * pow(log_sum_exp(k, n), 2);
+    }
+    return (double)k->scale * sum;
 }
 
-TEST(cross_entropy_gradient_matches_finite_differences)
+static void check_gradient(float z_loss)
 {
-    struct entropy_loss k = {.labels = {5, LABEL_IGNORED, 0}, .scale = 0.5f};
-    struct cross_entropy c = {.N = 3, .V = 6, .scale = k.scale, .gradient = true};
+    struct entropy_loss k = {.labels = {5, LABEL_IGNORED, 0}, .scale = 0.5f, .z_loss = z_loss};
+    struct cross_entropy c = {.N = 3, .V = 6, .scale = k.scale, .z_loss = z_loss, .gradient = true};
     float losses[3];
     k.x = rig_random(1, 18, F32);
     float *dx = rig_copy(k.x, 18, F32);
@@ -83,8 +182,11 @@ TEST(cross_entropy_gradient_matches_finite_differences)
     free(k.x), free(dx);
 }
 
+TEST(cross_entropy_gradient_matches_finite_differences) { check_gradient(0); }
+TEST(cross_entropy_gradient_with_z_loss_matches_finite_differences) { check_gradient(0.1f); }
+
 /* The vocabulary in three parts, each with its own logits only. */
-OPS_TEST(vocab_parallel_cross_entropy_matches_the_whole_vocabulary)
+static void compare_parts(float z_loss)
 {
     enum { N = 9, V = 21, PARTS = 3, EACH = V / PARTS };
     for (int table = 0; table < 2; table++)
@@ -92,7 +194,7 @@ OPS_TEST(vocab_parallel_cross_entropy_matches_the_whole_vocabulary)
             enum dtype dtype = (enum dtype)d;
             const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
             struct cross_entropy whole = {
-                .N = N, .V = V, .dtype = dtype, .scale = 0.25f, .gradient = true};
+                .N = N, .V = V, .dtype = dtype, .scale = 0.25f, .z_loss = z_loss, .gradient = true};
             void *x = rig_random(1, N * V, dtype), *part[PARTS];
             float loss[2][N], stats[PARTS * N * LOSS_STATS_COUNT];
             int32_t labels[N], best[2][N];
@@ -130,6 +232,9 @@ OPS_TEST(vocab_parallel_cross_entropy_matches_the_whole_vocabulary)
         }
 }
 
+OPS_TEST(vocab_parallel_cross_entropy_matches_the_whole_vocabulary) { compare_parts(0); }
+OPS_TEST(vocab_parallel_z_loss_matches_the_whole_vocabulary) { compare_parts(0.05f); }
+
 /* Results of the head of a model with packed logits or plain ones. */
 struct head {
     void *dx;
@@ -153,6 +258,7 @@ static struct head head_of(const struct head_case *k)
                               .row = k->row,
                               .dtype = BF16,
                               .scale = 0.25f,
+                              .z_loss = 0.05f,
                               .gradient = true,
                               .step = LOSS_STATS,
                               .is_packed = packed};
@@ -228,6 +334,9 @@ TEST(cross_entropy_rejects_empty_sizes)
     c.V = 3, c.row = 2;
     CHECK_STATUS(SHAPE, cross_entropy(&ops_cpu_reference, &c, NULL, rig_queue()));
     CHECK_MESSAGE("row of 2 elements: must hold V = 3 logits");
+    c.row = 0, c.z_loss = -1;
+    CHECK_STATUS(SHAPE, cross_entropy(&ops_cpu_reference, &c, NULL, rig_queue()));
+    CHECK_MESSAGE("z_loss -1 must not be negative");
 }
 
 static void put(void *x, size_t i, enum dtype dtype, float value)

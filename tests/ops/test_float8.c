@@ -144,7 +144,7 @@ OPS_TEST(ops_return_the_amax_of_their_results)
         CHECK_STATUS(OK, cast(&ops_cpu_reference, &narrow, &(struct cast_io){x, in}, rig_queue()));
         void *w = rig_random(2, (size_t)D, dtype), *dout = rig_random(3, n, dtype);
         float *rstd = rig_zeros((size_t)N, F32);
-        struct rmsnorm norm = {N, D, 1e-5f, dtype, false, false};
+        struct rmsnorm norm = {.N = N, .D = D, .eps = 1e-5f, .dtype = dtype};
         struct rmsnorm_fwd normed = {in, w, y, rstd, &largest[0]};
         RIG_RUN(rmsnorm_forward(rig_fast(), &norm, &normed, rig_queue()));
         check_largest(n, dtype, y, largest[0]);

@@ -5,7 +5,7 @@
 
 static void compare(int N, int D, enum dtype dtype, bool accumulate)
 {
-    struct rmsnorm r = {N, D, 1e-5f, dtype, accumulate, false};
+    struct rmsnorm r = {.N = N, .D = D, .eps = 1e-5f, .dtype = dtype, .accumulate = accumulate};
     size_t n = (size_t)N * (size_t)D;
     void *x = rig_random(1, n, dtype), *w = rig_random(2, (size_t)D, dtype), *y[2], *dx[2];
     void *dy = rig_random(3, n, dtype);
@@ -41,7 +41,7 @@ TEST(rmsnorm_output_has_the_weight_as_its_rms)
     enum { D = 64 };
     float *x = rig_random(1, D, F32), y[D], w[D], rstd, squares = 0;
     for (int d = 0; d < D; d++) w[d] = 2;
-    struct rmsnorm r = {1, D, 0, F32, false, false};
+    struct rmsnorm r = {.N = 1, .D = D};
     struct rmsnorm_fwd io = {x, w, y, &rstd, NULL};
     CHECK_STATUS(OK, rmsnorm_forward(&ops_cpu_reference, &r, &io, rig_queue()));
     for (int d = 0; d < D; d++) squares += y[d] * y[d];
@@ -64,7 +64,7 @@ static double loss(void *context)
 
 TEST(rmsnorm_gradients_match_finite_differences)
 {
-    struct rmsnorm_loss c = {.r = {3, 7, 1e-5f, F32, false, false}};
+    struct rmsnorm_loss c = {.r = {.N = 3, .D = 7, .eps = 1e-5f}};
     float dx[21], dw[7] = {0};
     c.x = rig_random(1, 21, F32), c.w = rig_random(2, 7, F32);
     c.y = rig_zeros(21, F32), c.weight = rig_random(3, 21, F32);
@@ -82,4 +82,78 @@ TEST(rmsnorm_rejects_empty_sizes_and_a_negative_eps)
     CHECK_STATUS(SHAPE, rmsnorm_forward(&ops_cpu_reference, &r, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, rmsnorm_backward(&ops_cpu_reference, &negative, NULL, rig_queue()));
     CHECK_MESSAGE("eps -1");
+}
+
+/* Copies rows between a dense tensor and heads of tokens at a column. */
+struct head_rows {
+    struct rmsnorm r;
+    size_t column;
+};
+
+static void copy_heads(const struct head_rows *h, char *wide, char *dense, bool to_wide)
+{
+    size_t bytes = dtype_bytes(h->r.dtype), D = (size_t)h->r.D;
+    for (size_t n = 0; n < (size_t)h->r.N; n++) {
+        char *a = wide + (h->column + rmsnorm_row(&h->r, n)) * bytes, *b = dense + n * D * bytes;
+        memcpy(to_wide ? a : b, to_wide ? b : a, D * bytes);
+    }
+}
+
+/* Rows that are heads of tokens, in place, against the same rows as a dense tensor. */
+static void compare_heads(int tokens, int heads, int D, enum dtype dtype)
+{
+    struct rmsnorm dense = {.N = tokens * heads, .D = D, .eps = 1e-5f, .dtype = dtype};
+    size_t n = (size_t)dense.N * (size_t)D, stride = (size_t)(heads + 3) * (size_t)D;
+    struct head_rows h = {dense, 2 * (size_t)D};
+    size_t all = (size_t)tokens * stride, bytes = dtype_bytes(dtype), at = h.column * bytes;
+    h.r.heads = heads, h.r.stride = stride;
+    char *x = rig_random(1, n, dtype), *dy = rig_random(3, n, dtype), *y = rig_zeros(n, dtype);
+    char *dx = rig_zeros(n, dtype), *w = rig_random(2, (size_t)D, dtype);
+    char *background = rig_random(4, all, dtype), *wide_x = rig_copy(background, all, dtype);
+    float *rstd[2], *dw[2];
+    for (int i = 0; i < 2; i++)
+        rstd[i] = rig_zeros((size_t)dense.N, F32), dw[i] = rig_random(5, (size_t)D, F32);
+    struct rmsnorm_fwd forward = {x, w, y, rstd[0], NULL};
+    struct rmsnorm_bwd backward = {dy, x, w, rstd[0], dx, dw[0]};
+    RIG_RUN(rmsnorm_forward(rig_fast(), &dense, &forward, rig_queue()));
+    RIG_RUN(rmsnorm_backward(rig_fast(), &dense, &backward, rig_queue()));
+    copy_heads(&h, wide_x, x, true);
+    char *wide_y = rig_copy(wide_x, all, dtype), *wide_d = rig_copy(background, all, dtype);
+    copy_heads(&h, wide_d, dy, true);
+    forward = (struct rmsnorm_fwd){wide_y + at, w, wide_y + at, rstd[1], NULL};
+    backward = (struct rmsnorm_bwd){wide_d + at, wide_x + at, w, rstd[1], wide_d + at, dw[1]};
+    RIG_RUN(rmsnorm_forward(rig_fast(), &h.r, &forward, rig_queue()));
+    RIG_RUN(rmsnorm_backward(rig_fast(), &h.r, &backward, rig_queue()));
+    CHECK(!memcmp(rstd[0], rstd[1], (size_t)dense.N * sizeof(float)));
+    CHECK(!memcmp(dw[0], dw[1], (size_t)D * sizeof(float)));
+    copy_heads(&h, wide_y, x, false), copy_heads(&h, wide_d, dy, false);
+    CHECK(!memcmp(x, y, n * bytes) && !memcmp(dy, dx, n * bytes));
+    copy_heads(&h, background, y, true); /* now only what is between the rows can differ */
+    copy_heads(&h, wide_d, y, true);
+    CHECK(!memcmp(wide_y, background, all * bytes) && !memcmp(wide_d, background, all * bytes));
+    for (int i = 0; i < 2; i++) free(rstd[i]), free(dw[i]);
+    free(x), free(dy), free(y), free(dx), free(w), free(background);
+    free(wide_x), free(wide_y), free(wide_d);
+}
+
+OPS_TEST(rmsnorm_of_heads_has_the_bits_of_dense_rows_and_changes_nothing_else)
+{
+    static const int sizes[][3] = {{1, 1, 1}, {3, 2, 7}, {5, 4, 16}, {9, 3, 128}, {40, 5, 66}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int d = 0; d < DTYPE_COUNT; d++)
+            compare_heads(sizes[i][0], sizes[i][1], sizes[i][2], (enum dtype)d);
+}
+
+TEST(rmsnorm_rejects_heads_that_overlap_or_do_not_make_tokens)
+{
+    static const struct rmsnorm wrong[] = {{.N = 6, .D = 4, .heads = 4, .stride = 16},
+                                           {.N = 6, .D = 4, .heads = 3, .stride = 11},
+                                           {.N = 6, .D = 4, .heads = -3, .stride = 12}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_STATUS(SHAPE, rmsnorm_forward(&ops_cpu_reference, &wrong[i], NULL, rig_queue()));
+        CHECK_MESSAGE("expected whole tokens that do not overlap");
+    }
+    struct rmsnorm packed = {.N = 6, .D = 4, .heads = 3, .stride = 12, .y_packed = true};
+    CHECK_STATUS(SHAPE, rmsnorm_backward(&ops_cpu_reference, &packed, NULL, rig_queue()));
+    CHECK_MESSAGE("cannot be packed");
 }

@@ -56,7 +56,8 @@ static struct layer layer_of(const struct ops *ops, int n, int d, int f, struct 
     enum dtype dtype = how.dtype;
     struct float8_scale s = {2, 0.5f};
     struct layer l = {.y_n = N * D, .dw_n = F * D};
-    struct rmsnorm norm = {n, d, 1e-5f, dtype, true, packed};
+    struct rmsnorm norm = {
+        .N = n, .D = d, .eps = 1e-5f, .dtype = dtype, .accumulate = true, .y_packed = packed};
     struct linear up = how, down = how;
     struct swiglu gate = {n, f, dtype, packed};
     up.N = down.N = n, up.D = down.F = d, up.F = 2 * f, down.D = f;

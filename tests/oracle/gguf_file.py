@@ -4,7 +4,7 @@
 
     python tests/oracle/gguf_file.py PROGRAM [MORE_TOKENIZERS...]
 
-Converts models that Transformers saved, with tokenizers of six kinds (and those given; a SentencePiece
+Converts models that Transformers saved (Llamas, one Qwen3), with tokenizers of six kinds (and those given; a SentencePiece
 model also as Hugging Face's tokenizer.json), to GGUF files of each type.  Every tensor must have the
 expected bits, q8_0 those of gguf's own quantizer.  In llama.cpp the tokenizer must give the same IDs,
 and the f32 model the same greedy tokens as Transformers with the file's weights.  (In other types
@@ -42,7 +42,8 @@ TEXT = "The quick brown fox, it's 12345 years old!\n\n  Straße naïve 日本語
 LAYER = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
          "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
          "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
-         "post_attention_layernorm": "ffn_norm"}
+         "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm",
+         "self_attn.k_norm": "attn_k_norm"}
 OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -110,13 +111,16 @@ def others(root, models):
                                                         for k in range(len(models))]
 
 
-def make(vocab, tied, scaled):
+def make(vocab, tied, scaled, qk_norm=False):
     rope = dict(rope_type="default", rope_theta=10000.0)
     if scaled:
         rope = dict(rope_type="llama3", rope_theta=1000.0, factor=8.0, low_freq_factor=1.0,
                     high_freq_factor=4.0, original_max_position_embeddings=64)
     torch.manual_seed(5)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+    kind, model_kind = transformers.LlamaConfig, transformers.LlamaForCausalLM
+    if qk_norm:
+        kind, model_kind = transformers.Qwen3Config, transformers.Qwen3ForCausalLM
+    model = model_kind(kind(
         vocab_size=vocab, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=32 if scaled else 16,
         max_position_embeddings=256, rms_norm_eps=1e-5, rope_parameters=rope,
@@ -133,7 +137,7 @@ def expected(model):
     out, c = {}, model.config
     for name, w in model.named_parameters():
         name, w = name.removesuffix(".weight"), w.detach().numpy()
-        if name.endswith(("q_proj", "k_proj")):
+        if name.endswith(("q_proj", "k_proj")) and c.model_type == "llama":
             heads = c.num_attention_heads if "q_proj" in name else c.num_key_value_heads
             w = w.reshape(heads, 2, w.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(w.shape)
         if name in OUTSIDE:
@@ -149,8 +153,10 @@ def check_tensors(path, model, dtype):
     reader, want, equal = gguf.GGUFReader(path), expected(model), 0
     field = lambda key: reader.get_field(key).contents()
     c = model.config
-    assert field("general.architecture") == "llama" and field("llama.block_count") == 2
-    assert field("llama.attention.head_count_kv") == 2 and field("llama.vocab_size") == c.vocab_size
+    kind = c.model_type
+    assert field("general.architecture") == kind and field(f"{kind}.block_count") == 2
+    assert field(f"{kind}.attention.head_count_kv") == 2
+    assert field(f"{kind}.vocab_size") == c.vocab_size
     assert len(field("tokenizer.ggml.tokens")) == c.vocab_size
     for t in reader.tensors:
         if t.name == "rope_freqs.weight":
@@ -248,7 +254,8 @@ def main(program, more):
             out = subprocess.run([program, "tokenizer", "show", "--tokenizer", tokenizer, "--json"],
                                  check=True, capture_output=True).stdout
             vocab = json.loads(out)["vocab_size"]
-            model = make(vocab + 3, tied=number % 2 == 1, scaled=number % 3 != 1)
+            model = make(vocab + 3, tied=number % 2 == 1, scaled=number % 3 != 1,
+                         qk_norm=number == 1)
             model.save_pretrained(base)
             name = "tokenizer.json" if tokenizer.endswith(".json") else "tokenizer.model"
             shutil.copy(tokenizer, os.path.join(base, name))

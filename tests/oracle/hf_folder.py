@@ -5,7 +5,7 @@
     python tests/oracle/hf_folder.py check PROGRAM TEXT TESTS
     python tests/oracle/hf_folder.py fixture tests/checkpoint/data/tied
 
-check: models that Transformers saves (several files; tied or not; llama3's RoPE scaling; bfloat16) must
+check: models that Transformers saves (several files; tied or not; llama3's RoPE scaling; bfloat16; Qwen3) must
 have the same loss in `PROGRAM eval`, and `PROGRAM train` must start from them.  A checkpoint of `PROGRAM
 train` must load in Transformers with the same loss, and have the same logits in the test runner TESTS
 (build/tests/run).  All in float32; losses and logits must agree to 1e-4.
@@ -30,17 +30,22 @@ CASES = {
     "tied, scaled, grouped": dict(tied=True, rope=SCALED, kv_heads=2),
     "untied, plain": dict(tied=False, rope=PLAIN, kv_heads=4),
     "untied, scaled, grouped, bfloat16": dict(tied=False, rope=SCALED, kv_heads=1, half=True),
+    "Qwen3, grouped": dict(tied=False, rope=PLAIN, kv_heads=2, qk_norm=True),
+    "Qwen3, tied, scaled": dict(tied=True, rope=SCALED, kv_heads=2, qk_norm=True),
 }
 
 
-def make(tied, rope, kv_heads, half=False, width=64, hidden=96, layers=3):
-    config = transformers.LlamaConfig(
+def make(tied, rope, kv_heads, half=False, qk_norm=False, width=64, hidden=96, layers=3):
+    kind, model_kind = transformers.LlamaConfig, transformers.LlamaForCausalLM
+    if qk_norm:
+        kind, model_kind = transformers.Qwen3Config, transformers.Qwen3ForCausalLM
+    config = kind(
         vocab_size=VOCAB, hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers,
-        num_attention_heads=4, num_key_value_heads=kv_heads, max_position_embeddings=256,
-        rms_norm_eps=1e-5, rope_parameters=rope, tie_word_embeddings=tied, bos_token_id=BEGIN,
+        num_attention_heads=4, num_key_value_heads=kv_heads, head_dim=width // 4,
+        max_position_embeddings=256, rms_norm_eps=1e-5, rope_parameters=rope, tie_word_embeddings=tied, bos_token_id=BEGIN,
         eos_token_id=END, initializer_range=0.2, attn_implementation="eager")
     torch.manual_seed(7)
-    model = transformers.LlamaForCausalLM(config).float()
+    model = model_kind(config).float()
     with torch.no_grad():
         for name, w in model.named_parameters():
             if w.dim() == 1:
@@ -95,7 +100,8 @@ def train_from(program, folder, case, dump, recipe):
     """Trains 3 steps from the weights of `folder`; RoPE scaling is configured by the run."""
     dims = dict(dim=64, n_layers=3, n_heads=4, n_kv_heads=case["kv_heads"], ffn_hidden=96,
                 vocab_size=VOCAB, rope_theta=case["rope"]["rope_theta"],
-                rope_scaling="none" if case["rope"] is PLAIN else "llama3", tie_embeddings=str(case["tied"]).lower())
+                rope_scaling="none" if case["rope"] is PLAIN else "llama3", tie_embeddings=str(case["tied"]).lower(),
+                qk_norm=str(case.get("qk_norm", False)).lower())
     run(program, "train", recipe, f"job.dump_folder={dump}", "training.steps=3", "metrics.log_freq=1",
         "training.mixed_precision_param=float32",
         f"checkpoint.initial_load_path={folder}", "--quiet",

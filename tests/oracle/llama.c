@@ -13,6 +13,7 @@ struct oracle {
     struct model_shape shape;
     int B, T, num_batches;
     int32_t *ids, *labels; /* of all batches */
+    float z_loss;
 };
 
 static int whole(const struct json *root, const char *key)
@@ -59,7 +60,9 @@ static void oracle_read(struct oracle *o, const char *name)
                                     .F = whole(r, "hidden"),
                                     .rope_theta = real(r, "theta"),
                                     .norm_eps = real(r, "eps"),
+                                    .qk_norm = json_true(json_get(r, "qk_norm")),
                                     .tied = json_true(json_get(r, "tied"))};
+    if (json_get(r, "z_loss")) o->z_loss = (float)real(r, "z_loss");
     if (scaling)
         o->shape.scaling = (struct rope_scaling){real(scaling, "factor"), real(scaling, "low"),
                                                  real(scaling, "high"), whole(scaling, "original")};
@@ -111,6 +114,7 @@ static void batch_of(const struct oracle *o, struct rig *r, int which)
     r->valid = 0;
     for (size_t i = 0; i < N; i++) r->valid += r->labels[i] != LABEL_IGNORED;
     r->b.scale = (float)(1 / r->valid);
+    r->b.z_loss = o->z_loss;
     r->b.causal = json_true(json_get(o->root, "causal"));
 }
 
@@ -231,7 +235,8 @@ static void check(const char *name, const struct ops *ops)
 
 TEST(the_reference_follows_pytorch)
 {
-    static const char *const names[] = {"mha", "gqa", "tied", "scaled", "masked"};
+    static const char *const names[] = {"mha",    "gqa",     "tied",  "scaled",
+                                        "masked", "qk_norm", "z_loss"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check(names[i], &ops_cpu_reference);
 }
 
@@ -240,3 +245,5 @@ CPU_ISAS_TEST(gqa_llama_follows_pytorch) { check("gqa", rig_fast()); }
 CPU_ISAS_TEST(tied_llama_follows_pytorch) { check("tied", rig_fast()); }
 CPU_ISAS_TEST(llama_with_scaled_rope_follows_pytorch) { check("scaled", rig_fast()); }
 CPU_ISAS_TEST(bidirectional_llama_follows_pytorch) { check("masked", rig_fast()); }
+CPU_ISAS_TEST(qwen3_follows_pytorch) { check("qk_norm", rig_fast()); }
+CPU_ISAS_TEST(qwen3_with_z_loss_follows_pytorch) { check("z_loss", rig_fast()); }

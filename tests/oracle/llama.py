@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Losses, gradients and training curves of tiny Llamas, computed by PyTorch and Transformers.
+"""Losses, gradients and training curves of tiny Llamas and Qwen3s, computed by PyTorch and
+Transformers.
 
-    python tests/oracle/llama.py tests/oracle/data
+    python tests/oracle/llama.py tests/oracle/data [NAME...]
 
 writes, for each case, NAME.json (dimensions, tokens, losses, versions) and NAME.bin (every gradient
 of the first batch, float32, in the order of "tensors").  tests/oracle/llama.c reads them.
@@ -19,7 +20,7 @@ import transformers
 BATCHES, ROWS, STEPS = 5, 2, 50
 ADAMW = dict(lr=3e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 PLAIN = dict(vocab=96, dim=32, layers=2, heads=4, kv_heads=4, head=8, hidden=48, tokens=16,
-             theta=10000.0, eps=1e-5, tied=False, causal=True)
+             theta=10000.0, eps=1e-5, tied=False, causal=True, qk_norm=False, z_loss=0.0)
 CASES = {
     "mha": {},
     "gqa": dict(kv_heads=2, hidden=40),
@@ -28,6 +29,9 @@ CASES = {
     "scaled": dict(heads=4, kv_heads=1, head=16, tokens=32, theta=200.0,
                    scaling=dict(factor=8.0, low=1.0, high=2.0, original=16)),
     "masked": dict(kv_heads=2, causal=False),
+    # Qwen3: QK norm.  The z-loss is part of what is minimized, not of the losses.
+    "qk_norm": dict(kv_heads=2, head=12, qk_norm=True),
+    "z_loss": dict(kv_heads=2, qk_norm=True, z_loss=0.05),
 }
 
 
@@ -47,7 +51,9 @@ def names(case):
     for i in range(case["layers"]):
         for part in ("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                      "self_attn.o_proj", "post_attention_layernorm", "mlp.gate_proj",
-                     "mlp.up_proj", "mlp.down_proj"):
+                     "mlp.up_proj", "mlp.down_proj", "self_attn.q_norm", "self_attn.k_norm"):
+            if "_norm" in part and not case["qk_norm"]:
+                continue
             yield f"model.layers.{i}.{part}.weight"
     yield "model.norm.weight"
     if not case["tied"]:
@@ -61,13 +67,14 @@ def build(case):
         rope = dict(rope_type="llama3", rope_theta=case["theta"], factor=s["factor"],
                     low_freq_factor=s["low"], high_freq_factor=s["high"],
                     original_max_position_embeddings=s["original"])
-    config = transformers.LlamaConfig(
+    config = (transformers.Qwen3Config if case["qk_norm"] else transformers.LlamaConfig)(
         vocab_size=case["vocab"], hidden_size=case["dim"], intermediate_size=case["hidden"],
         num_hidden_layers=case["layers"], num_attention_heads=case["heads"],
         num_key_value_heads=case["kv_heads"], head_dim=case["head"],
         max_position_embeddings=case["tokens"], rms_norm_eps=case["eps"],
         rope_parameters=rope, tie_word_embeddings=case["tied"], attn_implementation="eager")
-    model = transformers.LlamaForCausalLM(config).float()
+    kind = transformers.Qwen3ForCausalLM if case["qk_norm"] else transformers.LlamaForCausalLM
+    model = kind(config).float()
     weights = dict(model.named_parameters())
     with torch.no_grad():
         for number, name in enumerate(names(case)):
@@ -96,6 +103,12 @@ def loss_of(model, case, ids, labels):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten()), logits
 
 
+def minimized(case, loss, logits, labels):
+    """The loss and, where a label is, the mean of z_loss logsumexp(logits)^2."""
+    lse = torch.logsumexp(logits.flatten(0, 1).float(), -1)[labels.flatten() != -100]
+    return loss + case["z_loss"] * (lse ** 2).mean()
+
+
 def check_mask(model, case, ids):
     """Checks that the first position attends to the last token if and only if it should."""
     other = ids.clone()
@@ -110,8 +123,8 @@ def run(name, folder):
     ids, labels = tokens(case)
     model = build(case)
     check_mask(model, case, ids[0])
-    loss, _ = loss_of(model, case, ids[0], labels[0])
-    loss.backward()
+    loss, logits = loss_of(model, case, ids[0], labels[0])
+    minimized(case, loss, logits, labels[0]).backward()
     weights = dict(model.named_parameters())
     tensors, gradients = [], []
     for tensor in names(case):
@@ -127,8 +140,9 @@ def run(name, folder):
     losses, norms = [], []
     for step in range(STEPS):
         optimizer.zero_grad()
-        step_loss, _ = loss_of(model, case, ids[step % BATCHES], labels[step % BATCHES])
-        step_loss.backward()
+        batch, targets = ids[step % BATCHES], labels[step % BATCHES]
+        step_loss, logits = loss_of(model, case, batch, targets)
+        minimized(case, step_loss, logits, targets).backward()
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item())
         optimizer.step()
         losses.append(step_loss.item())
@@ -147,5 +161,5 @@ def run(name, folder):
 if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    for case_name in CASES:
+    for case_name in sys.argv[2:] or CASES:
         run(case_name, sys.argv[1])

@@ -44,6 +44,7 @@ static void odd(struct device_check *c) { CHECK_STATUS(OK, device_check_odd(c));
 TEST(emulated_gpu_matches_the_cpu_at_odd_sizes) { with_each_emulator(odd); }
 
 #define FLOAT8 "model.converters=[\"float8\"]"
+#define Z_LOSS "training.z_loss=0.01"
 
 /* Skips the runs before `first`. */
 static void trainings_from(struct device_check *c, size_t first)
@@ -54,6 +55,8 @@ static void trainings_from(struct device_check *c, size_t first)
     } runs[] = {
         {1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
         {2e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
+        {1e-5, {"training.mixed_precision_param=float32", "model.qk_norm=true", Z_LOSS}},
+        {2e-2, {"training.mixed_precision_param=bfloat16", "model.qk_norm=true", Z_LOSS}},
         {5e-2, {"training.mixed_precision_param=bfloat16", FLOAT8}},
         {5e-2, {"training.mixed_precision_param=bfloat16", FLOAT8, "float8.recipe_name=delayed"}},
     };
@@ -85,7 +88,7 @@ TEST(emulated_gpu_matches_the_cpu_in_losses_and_gradients) { with_each_emulator(
 
 static void trainings_in_fp8(struct device_check *c)
 {
-    enum { FIRST_OF_FLOAT8 = 2 };
+    enum { FIRST_OF_FLOAT8 = 4 };
     ((struct gpu_queue *)c->device.queue)->native_fp8 = true;
     trainings_from(c, FIRST_OF_FLOAT8);
 }

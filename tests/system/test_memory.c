@@ -37,7 +37,7 @@ static bool check_peak(const char *folder, int ranks, const char *settings)
 {
     char *config = file_join(folder, "run.toml"), *dump = file_join(folder, "run");
     struct text all = {0};
-    text_addf(&all, "%s training.steps=3 checkpoint.interval=2", settings);
+    text_addf(&all, "%s training.steps=2 checkpoint.interval=1", settings);
     double planned = planned_bytes(config, ranks, all.data);
     int code = runs_train_ranks(ranks, config, dump, all.data, NULL);
     if (code >= 0) {
@@ -82,6 +82,8 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
         WIDE
         "training.global_batch_size=16 training.seq_len=256 training.local_batch_size=2 " ELASTIC,
         WIDE MASKED "training.seq_len=512",
+        WIDE "model.qk_norm=true training.z_loss=1e-4 training.seq_len=512",
+        WIDE "model.qk_norm=true training.seq_len=512 activation_checkpoint.mode=none",
         WIDE "training.seq_len=512 " FLOAT8,
         LARGE "training.seq_len=256 validation.enable=true data.validation_share=0.2 "
               "validation.steps=2",

@@ -90,7 +90,7 @@ TEST(ranks_with_another_setting_are_refused)
         {"parallelism.tensor_parallel_degree=2", "parallelism.tensor_parallel_degree is 1 on"},
     };
     const char *folder = new_folder(test_folder(), "a");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += TEST_SLOWED ? 4 : 1) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += TEST_SLOWED ? 8 : 1) {
         struct launched_rank first = {.folder = folder};
         struct launched_rank second = {.folder = folder, .setting = cases[i].setting};
         check_is_refused(&first, &second, cases[i].part);
@@ -176,7 +176,7 @@ TEST(ranks_train_the_same_with_every_collective_checked)
     const char *folder = new_folder(test_folder(), "a"), *config, *plain, *checked;
     config = test_path(folder, "run.toml"), plain = test_path(folder, "plain");
     checked = test_path(folder, "checked");
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i += TEST_SLOWED ? 4 : 1) {
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i += TEST_SLOWED ? 8 : 1) {
         char settings[400];
         struct text path = {0};
         text_addf(&path, "data.source.0.path=%s", test_path(folder, "corpus.txt"));

@@ -81,14 +81,19 @@ TEST(a_resumed_run_equals_the_uninterrupted_run_in_float8)
 }
 TEST(a_resumed_run_equals_the_uninterrupted_run_in_float8_with_delayed_scales)
 {
+    if (TEST_SLOWED) skip(); /* test_ranks_float8 has the same code */
     check_resume("float8.enable_float8_linear=true float8.recipe_name=delayed "
                  "float8.amax_history_len=16 validation.enable=true validation.freq=5 "
                  "data.validation_share=0.1 " ASYNC);
 }
 TEST(a_resumed_run_equals_the_uninterrupted_run_with_validation)
 {
-    if (TEST_SLOWED) skip(); /* the test before combines it */
     check_resume("validation.enable=true validation.freq=5 data.validation_share=0.1");
+}
+
+TEST(a_resumed_run_equals_the_uninterrupted_run_with_packed_documents)
+{
+    check_resume("data.packing=best_fit model.attn_mask_type=block_causal data.streams=3");
 }
 
 TEST(a_resumed_run_equals_the_uninterrupted_run_in_a_batch_ramp)

@@ -253,3 +253,122 @@ TEST(rows_of_a_step_are_found_through_stages)
     text_release(&cursor);
     staged_run_close(&r);
 }
+
+/* Which tokens of which document were read. */
+struct read_span {
+    char file[200];
+    uint64_t at, first, count;
+};
+
+/* Adds the spans of the steps; each begins after all of its document that was read before. */
+static size_t add_spans(const struct config *c, int from, int to, struct read_span *seen,
+                        size_t num)
+{
+    for (int step = from; step <= to; step++) {
+        struct step_data d;
+        struct step_row row;
+        bool none;
+        CHECK_STATUS(OK, step_data_open(&d, c, 1, step));
+        for (;;) {
+            CHECK_STATUS(OK, step_data_next(&d, &row, &none));
+            if (none) break;
+            for (size_t i = 0; i < row.tokens->spans->count; i++) {
+                const struct token_span *x = &row.tokens->spans->items[i];
+                const struct source *source = loader_source(d.loader, x->source);
+                struct read_span now = {
+                    .at = x->at, .first = x->first, .count = (uint64_t)x->count};
+                /* a row's last token is only predicted, and begins the next row */
+                bool is_last = i + 1 == row.tokens->spans->count;
+                now.count -= is_last && c->data.row_overlap;
+                snprintf(now.file, sizeof now.file, "%s", source->config->path);
+                for (size_t k = 0; k < num; k++)
+                    if (seen[k].at == now.at && !strcmp(seen[k].file, now.file))
+                        CHECK(now.first >= seen[k].first + seen[k].count);
+                if (now.count) seen[num++] = now;
+                CHECK(num < 4000);
+            }
+        }
+        step_data_close(&d);
+    }
+    return num;
+}
+
+/* Edits the configuration between starts: weights and rows, a source more, a source less, and the
+ * source is back. */
+TEST(no_token_is_read_twice_when_the_configuration_is_edited)
+{
+    static struct read_span seen[4000];
+    static const char *const edits[][4] = {
+        {"training.steps=3", NULL},
+        {"training.steps=6", "training.seq_len=20", "data.source.1.weight=2", NULL},
+        {"training.steps=9", "training.local_batch_size=3", "data.row_overlap=false", NULL},
+        {"training.steps=12", "training.seq_len=9", "data.source.0.weight=3", NULL}};
+    struct staged_run r;
+    size_t num = 0;
+    STAGED_RUN_OPEN(&r, "data.prefetch=0");
+    char web[300], math[300], more[300], dump[300];
+    snprintf(web, sizeof web, "%s", test_path(r.folder, "web.jsonl"));
+    snprintf(math, sizeof math, "%s", test_path(r.folder, "math.jsonl"));
+    snprintf(more, sizeof more, "%s", test_path(r.folder, "more.jsonl"));
+    snprintf(dump, sizeof dump, "job.dump_folder=%s", test_path(r.folder, "edited"));
+    struct text lines = {0};
+    for (int i = 0; i < 60; i++) text_addf(&lines, "{\"text\": \"more of %d\"}\n", i);
+    CHECK_STATUS(OK, file_write(more, lines.data, lines.len));
+    text_release(&lines);
+    for (int edit = 0; edit < 4; edit++) {
+        const char *paths[3] = {web, math, more};
+        const char *names[3] = {"web", "math", "more"};
+        int first = edit == 2; /* without "web" */
+        int last = edit ? 3 : 2;
+        char settings[6][400];
+        const char *list[40] = {"model.dim=16",
+                                "model.n_layers=1",
+                                "model.n_heads=2",
+                                "model.n_kv_heads=1",
+                                "model.ffn_hidden=24",
+                                "model.vocab_size=264",
+                                "training.seq_len=16",
+                                "training.local_batch_size=2",
+                                "training.global_batch_size=6",
+                                "training.mixed_precision_param=float32",
+                                "data.tokenizer=bytes",
+                                "data.streams=4",
+                                "data.shuffle_window=3",
+                                "checkpoint.enable=true",
+                                "metrics.enable_tensorboard=false",
+                                "checkpoint.keep_latest_k=0",
+                                dump};
+        int n = 17, k = 0;
+        for (int i = first; i < last; i++, k++) {
+            snprintf(settings[2 * k], sizeof *settings, "data.source.%d.path=%s", k, paths[i]);
+            snprintf(settings[2 * k + 1], sizeof *settings, "data.source.%d.name=%s", k, names[i]);
+            list[n++] = settings[2 * k], list[n++] = settings[2 * k + 1];
+        }
+        for (int i = 0; edits[edit][i]; i++) list[n++] = edits[edit][i];
+        struct config c;
+        CHECK_STATUS(OK, config_load(&c, NULL, list, n));
+        CHECK_STATUS(OK, config_check(&c, 1));
+        arena_release(&r.t.machine.queue->scratch);
+        CHECK_STATUS(OK, run_train(&c, &r.t.machine));
+        num = add_spans(&c, 3 * edit + 1, 3 * edit + 3, seen, num);
+        config_release(&c);
+    }
+    CHECK(num > 100);
+    staged_run_close(&r);
+}
+
+TEST(a_resume_that_is_refused_leaves_the_run_as_it_was)
+{
+    struct staged_run r;
+    STAGED_RUN_OPEN(&r, "data.prefetch=0");
+    CHECK_STATUS(OK, train(&r));
+    char *before = read_text(&r, "config.toml");
+    r.config.data.shuffle_window = 5, r.config.training.steps = 20;
+    CHECK_STATUS(CONFIG, train(&r));
+    CHECK_MESSAGE("shuffle_window");
+    char *after = read_text(&r, "config.toml"), *log = read_text(&r, "log.txt");
+    CHECK(!strcmp(before, after));
+    CHECK(strstr(log, "\ndata.shuffle_window: 3 -> 5 (refused)\n"));
+    free(before), free(after), free(log);
+    staged_run_close(&r);
+}

@@ -165,7 +165,7 @@ static enum status read_directory(struct tensor_slices *slices, const char *path
     size_t used;
     enum status st = STATUS_OK;
     *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
-    slices->head_dim = shape ? shape->K : 0;
+    slices->head_dim = shape && !shape->qk_norm ? shape->K : 0; /* as torch_model.c's our_row */
     TRY_OUT(file_read(file, MAX_METADATA, &metadata));
     TRY_OUT(pickle_parse(&pickle, (unsigned char *)metadata.data, metadata.len, file, &used));
     TRY_OUT(add_entries(&r, pickle.root));

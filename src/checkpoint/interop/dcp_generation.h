@@ -28,6 +28,7 @@ struct dcp_generation_spec {
      * model, and in a run's. */
     bool nests_model, nests_run_model;
     bool has_newest_names;      /* lm_head, qkv_linear: see tensor_name.h */
+    bool has_qk_norm;           /* trains models with QK norm: Qwen3 */
     bool has_rope_table;        /* a run's checkpoint holds the buffer freqs_cis */
     bool ties;                  /* the head can be tied to the embedding, and then has no moments */
     bool has_empty_loader;      /* the data loader accepts an empty position */

@@ -14,12 +14,13 @@
 #include <unistd.h>
 
 static const char *const gguf_names[PARAM_COUNT] = {
-    [PARAM_embed] = "token_embd.weight",         [PARAM_attn_norm] = "blk.%d.attn_norm.weight",
-    [PARAM_attn_q] = "blk.%d.attn_q.weight",     [PARAM_attn_k] = "blk.%d.attn_k.weight",
-    [PARAM_attn_v] = "blk.%d.attn_v.weight",     [PARAM_attn_out] = "blk.%d.attn_output.weight",
-    [PARAM_mlp_norm] = "blk.%d.ffn_norm.weight", [PARAM_mlp_gate] = "blk.%d.ffn_gate.weight",
-    [PARAM_mlp_up] = "blk.%d.ffn_up.weight",     [PARAM_mlp_down] = "blk.%d.ffn_down.weight",
-    [PARAM_last_norm] = "output_norm.weight",    [PARAM_head] = "output.weight",
+    [PARAM_embed] = "token_embd.weight",          [PARAM_attn_norm] = "blk.%d.attn_norm.weight",
+    [PARAM_attn_q] = "blk.%d.attn_q.weight",      [PARAM_attn_k] = "blk.%d.attn_k.weight",
+    [PARAM_attn_v] = "blk.%d.attn_v.weight",      [PARAM_attn_out] = "blk.%d.attn_output.weight",
+    [PARAM_mlp_norm] = "blk.%d.ffn_norm.weight",  [PARAM_mlp_gate] = "blk.%d.ffn_gate.weight",
+    [PARAM_mlp_up] = "blk.%d.ffn_up.weight",      [PARAM_mlp_down] = "blk.%d.ffn_down.weight",
+    [PARAM_q_norm] = "blk.%d.attn_q_norm.weight", [PARAM_k_norm] = "blk.%d.attn_k_norm.weight",
+    [PARAM_last_norm] = "output_norm.weight",     [PARAM_head] = "output.weight",
 };
 
 /* llama.cpp's LLAMA_FTYPE of a file in which most tensors have this type. */
@@ -34,6 +35,24 @@ static uint32_t file_type(enum gguf_type type)
     return 0;
 }
 
+/* llama.cpp's name of the architecture. */
+static const char *architecture(const struct model_shape *s)
+{
+    return s->qk_norm ? "qwen3" : "llama";
+}
+
+/* The key that begins with the architecture's name. */
+struct gguf_key {
+    char name[64];
+};
+
+static struct gguf_key key_of(const struct model_shape *s, const char *name)
+{
+    struct gguf_key key;
+    snprintf(key.name, sizeof key.name, "%s.%s", architecture(s), name);
+    return key;
+}
+
 static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
 {
     const struct model_shape *s = g->model.shape;
@@ -41,28 +60,28 @@ static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
         const char *key;
         int value;
     } sizes[] = {
-        {"llama.context_length", s->max_context},
-        {"llama.embedding_length", s->D},
-        {"llama.block_count", s->L},
-        {"llama.feed_forward_length", s->F},
-        {"llama.attention.head_count", s->H},
-        {"llama.attention.head_count_kv", s->G},
-        {"llama.attention.key_length", s->K},
-        {"llama.attention.value_length", s->K},
-        {"llama.rope.dimension_count", s->K},
-        {"llama.vocab_size", s->V},
+        {"context_length", s->max_context},
+        {"embedding_length", s->D},
+        {"block_count", s->L},
+        {"feed_forward_length", s->F},
+        {"attention.head_count", s->H},
+        {"attention.head_count_kv", s->G},
+        {"attention.key_length", s->K},
+        {"attention.value_length", s->K},
+        {"rope.dimension_count", s->K},
+        {"vocab_size", s->V},
     };
-    gguf_add_string(k, "general.architecture", "llama");
+    gguf_add_string(k, "general.architecture", architecture(s));
     gguf_add_string(k, "general.type", "model");
     gguf_add_string(k, "general.name", g->name);
     gguf_add_u32(k, "general.alignment", GGUF_ALIGNMENT);
     gguf_add_u32(k, "general.file_type", file_type(g->type));
     gguf_add_u32(k, "general.quantization_version", 2);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        gguf_add_u32(k, sizes[i].key, (uint32_t)sizes[i].value);
-    gguf_add_f32(k, "llama.rope.freq_base", s->rope_theta);
-    gguf_add_f32(k, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
-    if (g->is_masked) gguf_add_bool(k, "llama.attention.causal", false);
+        gguf_add_u32(k, key_of(s, sizes[i].key).name, (uint32_t)sizes[i].value);
+    gguf_add_f32(k, key_of(s, "rope.freq_base").name, s->rope_theta);
+    gguf_add_f32(k, key_of(s, "attention.layer_norm_rms_epsilon").name, s->norm_eps);
+    if (g->is_masked) gguf_add_bool(k, key_of(s, "attention.causal").name, false);
 }
 
 /* Each row of the embedding needs a token: rows beyond the tokenizer's become unused tokens. */

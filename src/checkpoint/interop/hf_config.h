@@ -1,4 +1,5 @@
-/* hf_config.h -- reads and writes config.json of a Hugging Face Llama. */
+/* hf_config.h -- reads and writes config.json of a Hugging Face Llama; of one with QK norm that is
+ * Qwen3's. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,8 +22,8 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
 
 /* Accepts old and new keys (rope_theta and rope_scaling, or rope_parameters, which has precedence).
  * Ignores the dtype, which the weights' files specify.  DATA: a key is missing or has the wrong
- * type.  UNSUPPORTED: not a Llama, or with biases, another activation or RoPE type.  CONFIG:
- * inconsistent sizes. */
+ * type.  UNSUPPORTED: neither a Llama nor a Qwen3, or with biases, sliding windows, another
+ * activation or RoPE type.  CONFIG: inconsistent sizes. */
 enum status hf_config_read(const char *path, struct model_shape *s);
 /* Of a list of token IDs, reads the first.  DATA: is_causal is not a boolean, or mlm_probability
  * not a probability. */

@@ -182,6 +182,7 @@ enum status rules_set_model_from_json(struct import *im, const struct import_ite
         TRY(import_set(im, item, "model.flavor", "1B",
                        "For rope_scaling; the sizes are set below."));
     }
+    if (s->qk_norm) TRY(import_set(im, item, "model.qk_norm", "true", ""));
     return import_set(im, item, "model.rope_scaling", s->scaling.factor != 0 ? "llama3" : "none",
                       "");
 }

@@ -30,7 +30,7 @@ static void alloc_chain(struct chain *c, struct arena *a)
 static void run_chain(const struct ops *ops, const struct chain *c, struct queue *queue)
 {
     struct cast narrow = {.n = N * 2 * F, .to = BF16}, widen = {.n = N * F, .from = BF16};
-    struct rmsnorm norm = {N, 2 * F, 1e-5f, BF16, false, false};
+    struct rmsnorm norm = {.N = N, .D = 2 * F, .eps = 1e-5f, .dtype = BF16};
     struct swiglu act = {N, F, BF16, false};
     CHECK_STATUS(OK, cast(ops, &narrow, &(struct cast_io){c->x_N2F, c->half_N2F}, queue));
     struct rmsnorm_fwd norm_io = {c->half_N2F, c->w_2F, c->y_N2F, c->rstd_N, NULL};

@@ -174,6 +174,29 @@ TEST(gguf_has_llama_cpp_names_and_the_models_shape)
     saved_close(&s);
 }
 
+TEST(gguf_of_a_model_with_qk_norm_is_llama_cpps_qwen3)
+{
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct gguf_file g;
+    struct gguf_info t = {0};
+    shape.qk_norm = true;
+    saved_open_shape(&s, &shape);
+    const char *path = test_path(test_folder(), "name.gguf");
+    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
+    read_gguf(&g, path);
+    CHECK(key_equals(&g, "general.architecture", "qwen3") && g.num_tensors == 25);
+    CHECK(get_number(&g, "qwen3.attention.key_length") == 4);
+    CHECK(get_number(&g, "qwen3.block_count") == 2);
+    const unsigned char *norm = find_tensor(&g, "blk.1.attn_k_norm.weight", &t);
+    CHECK(norm && t.type == GGUF_F32 && t.num_dims == 1 && t.dims[0] == 4);
+    CHECK(!memcmp(norm, weights_of(&s, PARAM_k_norm, 1), 4 * sizeof(float)));
+    const unsigned char *q = find_tensor(&g, "blk.0.attn_q.weight", &t); /* in our order of rows */
+    CHECK(q && !memcmp(q, weights_of(&s, PARAM_attn_q, 0), 16 * 16 * sizeof(float)));
+    text_release(&g.file);
+    saved_close(&s);
+}
+
 TEST(gguf_norms_are_f32_and_short_rows_fall_back_from_q8_0_to_f16)
 {
     static const struct {

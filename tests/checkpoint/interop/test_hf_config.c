@@ -6,17 +6,22 @@
 #include <unistd.h>
 
 /* The required keys, then `more`. */
-static enum status read_with(const char *more, struct model_shape *s)
+static enum status read_type_with(const char *type, const char *more, struct model_shape *s)
 {
     struct text t = {0};
     const char *path = test_path(test_folder(), "config.json");
     text_addf(&t,
-              "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96,"
+              "{\"model_type\": \"%s\", \"hidden_size\": 64, \"intermediate_size\": 96,"
               "\"num_hidden_layers\": 3, \"num_attention_heads\": 8, \"vocab_size\": 100%s}",
-              more);
+              type, more);
     CHECK_STATUS(OK, file_write(path, t.data, t.len));
     text_release(&t);
     return hf_config_read(path, s);
+}
+
+static enum status read_with(const char *more, struct model_shape *s)
+{
+    return read_type_with("llama", more, s);
 }
 
 #define LLAMA3                                                                                     \
@@ -114,7 +119,39 @@ TEST(unsupported_configs_are_rejected_with_the_reason)
     const char *path = test_path(test_folder(), "config.json");
     CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"qwen2\"}", 23));
     CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
-    CHECK_MESSAGE("model_type \"qwen2\" is not supported: must be llama");
+    CHECK_MESSAGE("model_type \"qwen2\" is not supported: must be llama or qwen3");
+}
+
+TEST(qwen3_is_a_llama_with_qk_norm)
+{
+    static const char *const cases[][2] = {
+        {",\"attention_bias\": true", "\"attention_bias\" is true"},
+        {",\"use_sliding_window\": true", "\"use_sliding_window\" is true"},
+        {",\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
+         "\"layer_types\" has sliding_attention"},
+        {",\"layer_types\": [3]", "\"layer_types\" has (not a string)"},
+        {",\"architectures\": [\"LlamaForCausalLM\"]",
+         "architecture LlamaForCausalLM is not supported: must be Qwen3ForCausalLM"},
+    };
+    struct model_shape s;
+    CHECK_STATUS(OK, read_type_with("qwen3",
+                                    ",\"num_key_value_heads\": 4, \"head_dim\": 16,"
+                                    "\"architectures\": [\"Qwen3ForCausalLM\"],"
+                                    "\"use_sliding_window\": false, \"sliding_window\": null,"
+                                    "\"max_window_layers\": 36, \"rms_norm_eps\": 1e-06,"
+                                    "\"layer_types\": [\"full_attention\"]",
+                                    &s));
+    CHECK(s.qk_norm && s.H == 8 && s.G == 4 && s.K == 16 && s.max_context == 32768);
+    CHECK_STATUS(OK, read_type_with("qwen3", ",\"num_key_value_heads\": null", &s));
+    CHECK(s.qk_norm && s.G == 8 && s.K == 128);
+    CHECK_STATUS(CONFIG, read_type_with("qwen3", "", &s)); /* 32 key/value heads by default */
+    CHECK_MESSAGE("model.n_kv_heads = 32");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_STATUS(UNSUPPORTED, read_type_with("qwen3", cases[i][0], &s));
+        CHECK_MESSAGE(cases[i][1]);
+    }
+    CHECK_STATUS(OK, read_with(",\"use_sliding_window\": true", &s)); /* not a key of a Llama */
+    CHECK(!s.qk_norm);
 }
 
 TEST(missing_and_mistyped_config_keys_are_named)
@@ -174,12 +211,14 @@ TEST(config_json_round_trips)
                                .norm_eps = 1.0 / 3e5,
                                .depth_init = true,
                                .max_context = 777};
-    for (int way = 0; way < 4; way++) {
+    for (int way = 0; way < 8; way++) {
         struct model_shape got;
         struct text t = {0};
         struct json *root;
         want.tied = way & 1;
+        want.scaling = (struct rope_scaling){0};
         if (way & 2) want.scaling = (struct rope_scaling){8.25, 1.1, 4.3, 555};
+        want.qk_norm = way & 4;
         const char *path = test_path(test_folder(), "config.json");
         hf_config_write(&want, "float32", &(struct hf_usage){.bos = -1, .eos = 9}, &t);
         CHECK_STATUS(OK, file_write(path, t.data, t.len));
@@ -188,6 +227,8 @@ TEST(config_json_round_trips)
         CHECK(got.G == want.G && got.K == want.K && got.F == want.F && got.tied == want.tied);
         CHECK(got.rope_theta == want.rope_theta && got.norm_eps == want.norm_eps);
         CHECK(got.max_context == want.max_context && got.depth_init);
+        CHECK(got.qk_norm == want.qk_norm);
+        CHECK(!strstr(t.data, "Qwen3ForCausalLM") == !want.qk_norm);
         CHECK(got.scaling.factor == want.scaling.factor);
         CHECK(got.scaling.low_frequency_factor == want.scaling.low_frequency_factor);
         CHECK(got.scaling.high_frequency_factor == want.scaling.high_frequency_factor);

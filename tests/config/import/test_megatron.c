@@ -36,6 +36,8 @@ TEST(flags_translate_and_absent_flags_get_megatrons_defaults)
         {"--micro-batch-size 2 --train-iters 100 --lr-decay-style constant --lr-warmup-iters 5",
          {"lr_scheduler.decay_ratio=0.0", "lr_scheduler.warmup_steps=5"}},
         {"--micro-batch-size 2 --train-iters 100 --group-query-attention", {"model.n_kv_heads=1"}},
+        {"--micro-batch-size 2 --train-iters 100 --qk-layernorm",
+         {"model.qk_norm=true", "optimizer.decay_norms=false"}},
         {"--micro-batch-size 2 --train-iters 100 --lr-decay-style WSD --lr-wsd-decay-iters 20 "
          "--lr-wsd-decay-style minus_sqrt",
          {"lr_scheduler.decay_ratio=0.2", "lr_scheduler.decay_type=\"sqrt\""}},
@@ -135,6 +137,7 @@ TEST(flags_that_change_the_result_are_refused)
         {"--num-experts 8", "--num-experts", "not a mixture-of-experts model"},
         {"--multi-latent-attention", "--multi-latent-attention", "not supported"},
         {"--squared-relu", "--squared-relu", "SwiGLU"},
+        {"--qk-layernorm --apply-wd-to-qk-layernorm", "--apply-wd-to-qk-layernorm", "decay_norms"},
         {"--mtp-num-layers 1", "--mtp-num-layers", "multi-token prediction"},
         {"--normalization LayerNorm", "--normalization", "its normalization is RMSNorm"},
         {"--position-embedding-type yarn", "--position-embedding-type", "it uses RoPE"},

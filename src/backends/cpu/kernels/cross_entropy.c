@@ -206,6 +206,16 @@ static inline void softmax_gradients(struct logit_rows k, const struct softmax_s
     }
 }
 
+/* Negates the gradients of row i, since softmax_gradients knows no sign. */
+static inline void negate_row(struct logit_rows k, size_t i)
+{
+    size_t V = (size_t)k.a->V;
+    for (size_t v = 0; v < V; v += LANES) {
+        size_t n = V - v < LANES ? V - v : LANES, at = logit_offset(k, i, v);
+        vector_set(k.logits, at, k.dtype, n, -vector_get(k.logits, at, k.dtype, n));
+    }
+}
+
 /* The gradient of the padding. */
 static inline void zero_padding(struct logit_rows k)
 {
@@ -227,21 +237,25 @@ static inline void gradients(struct logit_rows k, const struct cross_entropy_io 
                              const float *lse)
 {
     struct softmax_scale scales[PANEL];
-    float label_logit[PANEL];
+    float label_logit[PANEL], scale[PANEL]; /* of the softmax; the z-loss can make it negative */
     const int32_t *labels = io->labels_N + k.first;
     for (size_t i = 0; i < k.rows; i++) {
-        scales[i] = (struct softmax_scale){lse[i], labels[i] == LABEL_IGNORED ? 0 : k.a->scale, 0};
+        scale[i] = k.a->scale * cross_entropy_z_factor(k.a, lse[i]);
+        if (labels[i] == LABEL_IGNORED) scale[i] = 0;
+        scales[i] = (struct softmax_scale){lse[i], fabsf(scale[i]), 0};
         scales[i].log2_shift =
             (float)(((double)lse[i] - log((double)scales[i].scale)) * 1.4426950408889634);
         label_logit[i] = label_logit_of(k, i, labels[i]);
     }
     softmax_gradients(k, scales);
+    for (size_t i = 0; i < k.rows; i++)
+        if (scale[i] < 0) negate_row(k, i);
     zero_padding(k);
     for (size_t i = 0; i < k.rows; i++) {
         if (!cross_entropy_has_label(k.a, labels[i])) continue;
         size_t at = logit_offset(k, i, (size_t)(labels[i] - k.a->first));
         /* exact: the difference of two similar values */
-        float x = vector_exp(label_logit[i] - lse[i]) * scales[i].scale - scales[i].scale;
+        float x = vector_exp(label_logit[i] - lse[i]) * scale[i] - k.a->scale;
         vector_store(k.logits, at, k.dtype, 1, &x);
     }
 }

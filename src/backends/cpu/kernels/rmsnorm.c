@@ -36,9 +36,10 @@ struct row_case {
     size_t D;
 };
 
-static inline size_t y_offset(struct row_case c, size_t row, size_t column)
+/* `at`: where the row begins in x, and unless paneled in y. */
+static inline size_t y_offset(struct row_case c, size_t row, size_t at, size_t column)
 {
-    return panel_offset(c.paneled, row, column, c.D);
+    return c.paneled ? panel_offset(true, row, column, c.D) : at + column;
 }
 
 /* From an element of y to the same one of the next row, which is prefetched. */
@@ -48,20 +49,20 @@ static inline void forward_row(struct row_case c, const struct rmsnorm *a,
                                const struct rmsnorm_fwd *io, size_t n)
 {
     const enum dtype dtype = c.dtype;
-    size_t D = c.D, at = n * D, d = 0;
+    size_t D = c.D, at = rmsnorm_row(a, n), d = 0;
     float rstd = 1 / sqrtf(sum_squares(dtype, io->x_ND, at, D) / (float)a->D + a->eps);
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        vector_prefetch(io->y_ND, y_offset(c, n, d) + next_row(c), dtype);
+        vector_prefetch(io->y_ND, y_offset(c, n, at, d) + next_row(c), dtype);
         x.a = w.a * vector_round_to(dtype, x.a * rstd),
         x.b = w.b * vector_round_to(dtype, x.b * rstd);
-        vector_set_two(io->y_ND, y_offset(c, n, d), dtype, x);
+        vector_set_two(io->y_ND, y_offset(c, n, at, d), dtype, x);
     }
     for (; d < D; d += LANES) {
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_round_to(dtype, vector_get(io->x_ND, at + d, dtype, count) * rstd);
-        vector_set(io->y_ND, y_offset(c, n, d), dtype, count,
+        vector_set(io->y_ND, y_offset(c, n, at, d), dtype, count,
                    x * vector_get(io->w_D, d, dtype, count));
     }
     io->rstd_N[n] = rstd;
@@ -85,17 +86,18 @@ enum status KERNEL(rmsnorm_forward)(const struct rmsnorm *a, const struct rmsnor
 }
 
 /* Sum of dy w x rstd; prefetches the next row. */
-static inline float dot_dy_h(struct row_case c, const struct rmsnorm_bwd *io, size_t n, float rstd)
+static inline float dot_dy_h(struct row_case c, const struct rmsnorm_bwd *io, size_t n, size_t at)
 {
     const enum dtype dtype = c.dtype;
+    const float rstd = io->rstd_N[n];
     vector even = {0}, odd = {0};
-    size_t D = c.D, at = n * D, d = 0;
+    size_t D = c.D, d = 0;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        struct vectors dy = vector_get_two(io->dy_ND, y_offset(c, n, d), dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, y_offset(c, n, at, d), dtype);
         vector_prefetch(io->x_ND, at + D + d, dtype);
-        vector_prefetch(io->dy_ND, y_offset(c, n, d) + next_row(c), dtype);
+        vector_prefetch(io->dy_ND, y_offset(c, n, at, d) + next_row(c), dtype);
         if (c.accumulate) vector_prefetch(io->dx_ND, at + D + d, dtype);
         even += dy.a * w.a * (x.a * rstd), odd += dy.b * w.b * (x.b * rstd);
     }
@@ -103,7 +105,7 @@ static inline float dot_dy_h(struct row_case c, const struct rmsnorm_bwd *io, si
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_get(io->x_ND, at + d, dtype, count) * rstd;
         vector w = vector_get(io->w_D, d, dtype, count);
-        even += vector_get(io->dy_ND, y_offset(c, n, d), dtype, count) * w * x;
+        even += vector_get(io->dy_ND, y_offset(c, n, at, d), dtype, count) * w * x;
     }
     return vector_reduce_sum(even + odd);
 }
@@ -121,18 +123,19 @@ static inline vector dx_of(struct row_stats stats, vector x, vector w, vector dy
     return stats.rstd * (dy * w - x * stats.dot);
 }
 
-/* One row: dx, and its contribution to dw_D, which is in the element order of struct vectors. */
+/* Row n, which begins at element `at`: dx, and its contribution to dw_D, which is in the element
+ * order of struct vectors. */
 static inline void backward_row(struct row_case c, const struct rmsnorm_bwd *io, size_t n,
-                                float *dw_D)
+                                size_t at, float *dw_D)
 {
     const enum dtype dtype = c.dtype;
-    size_t D = c.D, at = n * D, d = 0;
+    size_t D = c.D, d = 0;
     struct row_stats stats = {.rstd = io->rstd_N[n], .dtype = dtype};
-    stats.dot = dot_dy_h(c, io, n, stats.rstd) / (float)D;
+    stats.dot = dot_dy_h(c, io, n, at) / (float)D;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype), old = {0};
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        struct vectors dy = vector_get_two(io->dy_ND, y_offset(c, n, d), dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, y_offset(c, n, at, d), dtype);
         struct vectors dw = vector_get_two(dw_D, d, F32);
         if (c.accumulate) old = vector_get_two(io->dx_ND, at + d, dtype);
         x.a = dx_of(stats, x.a, w.a, dy.a, &dw.a) + old.a;
@@ -144,7 +147,7 @@ static inline void backward_row(struct row_case c, const struct rmsnorm_bwd *io,
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_get(io->x_ND, at + d, dtype, count), old = {0};
         vector w = vector_get(io->w_D, d, dtype, count), dw = vector_get(dw_D, d, F32, count);
-        vector dy = vector_get(io->dy_ND, y_offset(c, n, d), dtype, count);
+        vector dy = vector_get(io->dy_ND, y_offset(c, n, at, d), dtype, count);
         if (c.accumulate) old = vector_get(io->dx_ND, at + d, dtype, count);
         vector_set(io->dx_ND, at + d, dtype, count, dx_of(stats, x, w, dy, &dw) + old);
         vector_set(dw_D, d, F32, count, dw);
@@ -158,9 +161,11 @@ static inline void backward_rows(struct row_case c, const struct rmsnorm *a,
     size_t end = size_min(begin + ROWS_PER_PART, (size_t)a->N);
     for (size_t n = begin; n < end; n++)
         if (a->accumulate)
-            backward_row((struct row_case){c.dtype, c.paneled, true, (size_t)a->D}, io, n, dw_D);
+            backward_row((struct row_case){c.dtype, c.paneled, true, (size_t)a->D}, io, n,
+                         rmsnorm_row(a, n), dw_D);
         else
-            backward_row((struct row_case){c.dtype, c.paneled, false, (size_t)a->D}, io, n, dw_D);
+            backward_row((struct row_case){c.dtype, c.paneled, false, (size_t)a->D}, io, n,
+                         rmsnorm_row(a, n), dw_D);
 }
 
 enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsnorm_bwd *io,

@@ -48,6 +48,7 @@ enum status reference_cross_entropy(const struct cross_entropy *a,
         }
         for (size_t v = 0; v < V && a->gradient; v++) {
             float p = expf(element_get(io->logits_NV, n * row + v, a->dtype) - lse);
+            p *= cross_entropy_z_factor(a, lse);
             float d = (p - (float)(a->first + (int32_t)v == label)) * a->scale;
             element_set(io->logits_NV, n * row + v, a->dtype, label == LABEL_IGNORED ? 0 : d);
         }

@@ -20,15 +20,16 @@ enum status reference_rmsnorm_forward(const struct rmsnorm *a, const struct rmsn
     if (queue->sizing) return STATUS_OK;
     size_t D = (size_t)a->D;
     for (size_t n = 0; n < (size_t)a->N; n++) {
+        size_t at = rmsnorm_row(a, n);
         float squares = 0;
         for (size_t d = 0; d < D; d++) {
-            float x = get(io->x_ND, n * D + d, a->dtype);
+            float x = get(io->x_ND, at + d, a->dtype);
             squares += x * x;
         }
         float rstd = 1 / sqrtf(squares / (float)a->D + a->eps);
         for (size_t d = 0; d < D; d++) {
-            float x = get(io->x_ND, n * D + d, a->dtype);
-            set(io->y_ND, n * D + d, a->dtype, normalized(a, x, rstd) * get(io->w_D, d, a->dtype));
+            float x = get(io->x_ND, at + d, a->dtype);
+            set(io->y_ND, at + d, a->dtype, normalized(a, x, rstd) * get(io->w_D, d, a->dtype));
         }
         io->rstd_N[n] = rstd;
     }
@@ -42,19 +43,20 @@ enum status reference_rmsnorm_backward(const struct rmsnorm *a, const struct rms
     if (queue->sizing) return STATUS_OK;
     size_t D = (size_t)a->D;
     for (size_t n = 0; n < (size_t)a->N; n++) {
+        size_t at = rmsnorm_row(a, n);
         float rstd = io->rstd_N[n], dot = 0;
         for (size_t d = 0; d < D; d++) {
-            float h = get(io->x_ND, n * D + d, a->dtype) * rstd;
-            dot += get(io->dy_ND, n * D + d, a->dtype) * get(io->w_D, d, a->dtype) * h;
+            float h = get(io->x_ND, at + d, a->dtype) * rstd;
+            dot += get(io->dy_ND, at + d, a->dtype) * get(io->w_D, d, a->dtype) * h;
         }
         dot /= (float)a->D;
         for (size_t d = 0; d < D; d++) {
-            float dy = get(io->dy_ND, n * D + d, a->dtype);
-            float x = get(io->x_ND, n * D + d, a->dtype);
+            float dy = get(io->dy_ND, at + d, a->dtype);
+            float x = get(io->x_ND, at + d, a->dtype);
             float dx = rstd * (dy * get(io->w_D, d, a->dtype) - x * rstd * dot);
-            if (a->accumulate) dx += get(io->dx_ND, n * D + d, a->dtype);
+            if (a->accumulate) dx += get(io->dx_ND, at + d, a->dtype);
             io->dw_D[d] += dy * normalized(a, x, rstd);
-            set(io->dx_ND, n * D + d, a->dtype, dx);
+            set(io->dx_ND, at + d, a->dtype, dx);
         }
     }
     return STATUS_OK;

@@ -115,8 +115,8 @@ template <typename T> __device__ static struct softmax_stats row_stats(const T *
 
 /* What all elements of a row's gradient have in common. */
 struct row_gradient {
-    float lse, scale;
-    int label; /* its index in this row, or -1 */
+    float lse, scale, z_factor; /* z_factor: of cross_entropy_z_factor */
+    int label;                  /* its index in this row, or -1 */
 };
 
 /* ZEROS: writes zeros without reading the logits. */
@@ -126,7 +126,7 @@ __device__ static void store_gradient_vector(const struct row_gradient &s, const
 {
     float d[WIDTH];
     for (int i = 0; i < WIDTH; i++)
-        d[i] = ZEROS ? 0 : (expf(x[i] - s.lse) - ((int)at + i == s.label)) * s.scale;
+        d[i] = ZEROS ? 0 : (expf(x[i] - s.lse) * s.z_factor - ((int)at + i == s.label)) * s.scale;
     store<WIDTH>(d, row + at);
 }
 
@@ -206,7 +206,8 @@ __global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
         loss_N[n] = ignored ? 0 : lse - label_logit;
     }
     if (!a.gradient || a.step == LOSS_STATS) return;
-    const struct row_gradient gradient = {lse, a.scale, has_label ? label - a.first : -1};
+    const struct row_gradient gradient = {lse, a.scale, a.z_loss > 0 ? 1 + 2 * a.z_loss * lse : 1,
+                                          has_label ? label - a.first : -1};
     if (ignored)
         store_gradient<true, T>(gradient, row, V);
     else

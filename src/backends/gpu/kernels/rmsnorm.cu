@@ -12,14 +12,23 @@ extern "C" {
 
 enum { MAX_GROUPS = 512 }; /* of rows; enough for all multiprocessors of current devices */
 
+/* As rmsnorm_row of ops/rmsnorm.h. */
+__device__ static size_t row_offset(const struct rmsnorm &a, unsigned n)
+{
+    if (!a.heads) return (size_t)n * a.D;
+    unsigned heads = (unsigned)a.heads;
+    return n / heads * a.stride + (size_t)(n % heads) * a.D;
+}
+
 template <typename T, int WIDTH, int HELD>
 static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
-    rmsnorm_forward_kernel(int D, float eps, const T *x_ND, const T *w_D, T *y_ND, float *rstd_N,
+    rmsnorm_forward_kernel(struct rmsnorm a, const T *x_ND, const T *w_D, T *y_ND, float *rstd_N,
                            float *amax)
 {
-    int vectors = D / WIDTH, threads = (int)blockDim.x, thread = (int)threadIdx.x;
-    const T *x = x_ND + (size_t)blockIdx.x * D;
-    T *y = y_ND + (size_t)blockIdx.x * D;
+    int vectors = a.D / WIDTH, threads = (int)blockDim.x, thread = (int)threadIdx.x;
+    const size_t at = row_offset(a, blockIdx.x);
+    const T *x = x_ND + at;
+    T *y = y_ND + at;
     float held[HELD][WIDTH], squares = 0;
     for (int i = 0; i < HELD; i++)
         if (thread + i * threads < vectors) {
@@ -32,7 +41,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
         for (int k = 0; k < WIDTH; k++) squares += extra[k] * extra[k];
     }
     unsigned max = 0;
-    float rstd = 1 / sqrtf(block_sum(squares) / (float)D + eps);
+    float rstd = 1 / sqrtf(block_sum(squares) / (float)a.D + a.eps);
     if (thread == 0) rstd_N[blockIdx.x] = rstd;
     auto normalize = [&](int v, float(&row)[WIDTH]) {
         float w[WIDTH];
@@ -63,8 +72,9 @@ static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
     float *partial = partial_GD + (size_t)blockIdx.x * a.D, sums[HELD][WIDTH] = {};
     const T *w_D = (const T *)io.w_D;
     for (size_t n = first; n < end; n++) {
-        const T *x_row = (const T *)io.x_ND + n * a.D, *dy_row = (const T *)io.dy_ND + n * a.D;
-        T *dx_row = (T *)io.dx_ND + n * a.D;
+        const size_t at = row_offset(a, (unsigned)n);
+        const T *x_row = (const T *)io.x_ND + at, *dy_row = (const T *)io.dy_ND + at;
+        T *dx_row = (T *)io.dx_ND + at;
         float x[HELD][WIDTH] = {}, dy[HELD][WIDTH] = {}, dx[HELD][WIDTH] = {};
         float rstd = io.rstd_N[n], dot = 0;
         auto load_and_dot = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH], float(&dx)[WIDTH]) {
@@ -140,8 +150,8 @@ static enum status launch_forward(const struct rmsnorm *a, const struct rmsnorm_
     enum { HELD = 2 };
     unsigned threads = block_size(ceil_div((size_t)a->D / WIDTH, HELD), MAX_BLOCK_SIZE);
     TRY(zero_amax(io->amax, queue));
-    LAUNCH((rmsnorm_forward_kernel<T, WIDTH, HELD>), (unsigned)a->N, threads, 0, queue, a->D,
-           a->eps, (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND, io->rstd_N, io->amax);
+    LAUNCH((rmsnorm_forward_kernel<T, WIDTH, HELD>), (unsigned)a->N, threads, 0, queue, *a,
+           (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND, io->rstd_N, io->amax);
     return STATUS_OK;
 }
 
@@ -149,7 +159,8 @@ extern "C" enum status GPU_NAME(rmsnorm_forward)(const struct rmsnorm *a,
                                                  const struct rmsnorm_fwd *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    bool aligned = rows_are_aligned((size_t)a->D, a->dtype) && is_aligned(io->x_ND) &&
+    bool aligned = rows_are_aligned((size_t)a->D, a->dtype) &&
+                   rows_are_aligned(a->stride, a->dtype) && is_aligned(io->x_ND) &&
                    is_aligned(io->w_D) && is_aligned(io->y_ND);
     BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_forward, a, io, queue);
 }
@@ -185,7 +196,8 @@ extern "C" enum status GPU_NAME(rmsnorm_backward)(const struct rmsnorm *a,
         (float *)arena_alloc(&queue->scratch, (size_t)g.groups * (size_t)a->D, sizeof(float));
     arena_reset(&queue->scratch, mark);
     if (queue->sizing) return STATUS_OK;
-    bool aligned = rows_are_aligned((size_t)a->D, a->dtype) && is_aligned(io->dy_ND) &&
+    bool aligned = rows_are_aligned((size_t)a->D, a->dtype) &&
+                   rows_are_aligned(a->stride, a->dtype) && is_aligned(io->dy_ND) &&
                    is_aligned(io->x_ND) && is_aligned(io->w_D) && is_aligned(io->dx_ND);
     BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_backward, a, io, &g, queue);
 }
