@@ -1,5 +1,5 @@
-# Makefile -- builds and tests Llamero.  `make help` lists the targets, ARCHITECTURE.md the rooms;
-# src/backends/gpu/*.mk has the rules of the GPU backend.
+# Makefile -- builds Llamero.  `make help` lists the targets, ARCHITECTURE.md the rooms; the tests'
+# rules are in tests/rules.mk, those of the GPU backend in src/backends/gpu/*.mk.
 # SPDX-License-Identifier: Apache-2.0
 B       ?= build
 CC      ?= cc
@@ -68,16 +68,6 @@ SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
                                              ! -path '*/preload/*' ! -path 'tests/fault/*' \
                                              ! -path '*/programs/*')))
-PRELOAD := $(B)/tests/libcount.so $(B)/tests/libfault.so
-FAULTS  := $(sort $(wildcard tests/fault/*.c)) tests/main.c tests/system/runs.c \
-           tests/comm/launched.c tests/hub/server.c
-RACE    := base/test_activity comm/test_agreement comm/test_comm comm/mpi/test_progress \
-    data/test_loader_exchange parallel/test_fsdp parallel/test_pipeline parallel/test_ring \
-    system/test_ranks_resume system/test_ranks_traffic
-RACE    := $(filter $(RACE:%=tests/%.c),$(TESTS)) \
-    $(filter-out tests/ops/% tests/oracle/% tests/backends/cpu/%,\
-        $(foreach t,$(TESTS),$(if $(filter test_%,$(notdir $(t))),,$(t)))) # tests' helpers
-FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
 kernels  = $(foreach isa,$(1),$(KERNELS:%.c=$(B)/%.$(isa).o))
 OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out $(KERNELS),$(SOURCES))) $(call kernels,$(ISAS))
@@ -111,38 +101,9 @@ $(B)/tests/gpu_check: $(B)/tests/programs/gpu_check.o $(B)/tests/system/device_c
 	$(call say,link)
 	$(LINK)
 
-$(B)/tests/fault/run: $(FAULTS:%.c=$(B)/%.o) $(ROOMS) $(B)/list
-	$(call say,link)
-	$(LINK) -lcmocka
-
-$(B)/tests/race: $(filter-out $(STUBBED),$(ROOMS)) $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) \
-    $(STUB) $(B)/list
-$(B)/tests/race: $(RACE:%.c=$(B)/%.o)
-	$(call say,link)
-	$(LINK) -lcmocka
-
-$(B)/tests/libfault.so: tests/fault/preload/fault.c
-$(B)/tests/libjournal.so: tests/fault/preload/journal.c
-$(B)/tests/libcount.so: tests/system/preload/count_allocations.c
-$(B)/tests/lib%.so: $(B)/flags $(B)/mpi-flags
-	@mkdir -p $(@D)
-	$(call say,link)
-	$(Q)$(CC) -std=c17 -O2 -g $(WARN) -D_GNU_SOURCE $(if $(MPI_LIBS),-DFAULT_MPI $(MPI_CFLAGS)) \
-	    -fPIC -shared -o $@ $(filter %.c,$^) -ldl
-
 $(B)/bench/%: $(B)/bench/%.o $(ROOMS) $(B)/list
 	$(call say,link)
 	$(LINK)
-
-# An archive, so that a fuzzer links only what it uses: fewer coverage counters to reset per run.
-$(B)/rooms.a: $(ROOMS) $(B)/list
-	$(call say,ar)
-	$(Q)rm -f $@ && ar rcs $@ $(ROOMS)
-
-$(B)/fuzz/%: $(B)/tests/fuzz/%.o $(B)/rooms.a
-	@mkdir -p $(@D)
-	$(call say,link)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,--as-needed $(LIBS) -fsanitize=fuzzer
 
 # Tests are not vectorized: they compile faster, and gcc 12 for ARM64 fails on some of them.
 $(B)/tests/%.o: tests/%.c $(B)/flags
@@ -185,35 +146,7 @@ $(B)/list: FORCE
 	$(call stamp,$(SOURCES) $(TESTS) $(wildcard configs/*.toml) $(LDFLAGS) $(LIBS))
 
 include src/backends/gpu/rules.mk
-
-test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(PRELOAD) $(if $(UNDRIVEN),$(DRIVER))
-test: ## run the tests; T=word: only those whose name or file contains it
-	@$(if $(UNDRIVEN),$(DRIVING)) OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero \
-	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_COUNTER=$(filter %/libcount.so,$(PRELOAD)) \
-	LLAMERO_PRELOAD=$(filter %/libfault.so,$(PRELOAD)) \
-	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
-
-# Recompiles only comm/mpi against MPICH, and runs only the tests that use a launcher.
-test-mpich: $(B)/llamero $(B)/tests/run ## run the tests of launched ranks with MPICH; T=word
-	@mkdir -p $(B)/mpich && cp -pru $(B)/flags $(B)/gpu-flags $(B)/src $(B)/tests $(B)/mpich
-	@for t in $(or $(T),test_launched test_mpi test_heartbeat); do \
-	    $(MAKE) test T=$$t B=$(B)/mpich MPICC=mpicc.mpich || exit 1; done
-
-test-slurm: $(B)/llamero ## train on a Slurm cluster of network namespaces (root), in minutes
-	@LLAMERO=$(B)/llamero tests/slurm/run
-
-# Without SHORT every n-th call fails, in hours; CONTRIBUTING.md tells how to reproduce a row.
-fault: $(B)/tests/libjournal.so
-fault: $(B)/llamero $(B)/tests/fault/run $(B)/tests/libfault.so ## inject faults; T=word; SHORT=1
-	@rm -f $(B)/fault.txt; code=0; OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero \
-	LLAMERO_PRELOAD=$(abspath $(B)/tests/libfault.so) LLAMERO_FAULT_TABLE=$(B)/fault.txt \
-	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(if $(SHORT),LLAMERO_FAULT_POINTS=$(FAULT_POINTS)) \
-	$(B)/tests/fault/run $(T) > $(B)/fault.log 2>&1 || code=$$?; \
-	printf '%-17s %-46s %6s %8s %5s  %s\n' scene fault tried survived lost message; \
-	sort $(B)/fault.txt; \
-	grep -B 1 -A 5 -e '^lost' -e ' --- ' -e '^\[  FAILED' $(B)/fault.log | cut -c 1-400; \
-	tail -n 1 $(B)/fault.log; exit $$code
-FAULT_POINTS := 16 # of each row, times its share
+include tests/rules.mk
 
 check: test lint ## test and lint
 
@@ -222,29 +155,6 @@ gpu: $(B)/llamero $(B)/tests/gpu_check ## CUDA=1 or HIP=1: check and time this m
 
 demo: $(B)/llamero ## train a small Llama on English text; DATA=file: on your own
 	@LLAMERO=$(B)/llamero tools/demo $(DATA)
-
-# The tests with sanitizers: out-of-bounds accesses, leaks and undefined behavior.
-SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-sanitize: ## run the tests under ASan and UBSan; T=word
-	@ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 \
-	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize OPT='-O1 -g' \
-	    HARDEN= LDFLAGS= PRELOAD= \
-	    EXTRA='$(SANITIZE) -Wno-maybe-uninitialized -DLLAMERO_CHECK_COLLECTIVES'
-
-# Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.
-race: ## run the tests of ranks under TSan; T=word
-	@$(MAKE) $(B)/race/tests/race B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= \
-	    EXTRA='-fsanitize=thread -DLLAMERO_CHECK_COLLECTIVES'
-	@OMP_WAIT_POLICY=passive $(B)/race/tests/race $(T)
-
-FUZZ_CC ?= clang
-FUZZ_FINDS := -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow
-fuzz: ## build the fuzzers, build/fuzz/*; RUNS=n: run each n times; ONE=name: only that one
-	@$(MAKE) fuzzers B=$(B)/fuzzing CC=$(FUZZ_CC) OPT='-O2 -g' HARDEN= LDFLAGS= \
-	    EXTRA='$(FUZZ_FINDS) -fno-sanitize-recover=all -w'
-	@mkdir -p $(B)/fuzz && for name in $(FUZZ); do ln -sf ../fuzzing/fuzz/$$name $(B)/fuzz/; done
-	@$(if $(RUNS),tools/fuzz $(B) $(RUNS) $(or $(ONE),$(FUZZ)))
-fuzzers: $(FUZZ:%=$(B)/fuzz/%)
 
 lint: ## check the rules of CONTRIBUTING.md: first the text, then the objects
 	@tools/lint text

@@ -74,14 +74,16 @@ static bool is_shell_variable(const char *word)
 
 static void try_make(struct trial *t, const struct page_item *item, char **words, int n)
 {
-    struct text makefile = {0}, rule = {0};
+    struct text makefile = {0}, tests = {0}, rule = {0};
     CHECK_STATUS(OK, file_read("Makefile", UINT64_MAX, &makefile));
+    CHECK_STATUS(OK, file_read("tests/rules.mk", UINT64_MAX, &tests));
+    text_add(&makefile, tests.data, tests.len);
     for (int i = 1; i < n; i++) {
         text_clear(&rule), text_addf(&rule, "\n%s:", words[i]);
         if (!strchr(words[i], '=') && !strstr(makefile.data, rule.data))
             add_finding(t, item, "unknown make target");
     }
-    text_release(&makefile), text_release(&rule);
+    text_release(&makefile), text_release(&tests), text_release(&rule);
 }
 
 static void try_shell(struct trial *t, const struct page_item *item)
