@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/data_plan.h"
 #include "app/deep_check.h"
 #include "app/preflight.h"
 #include "app/run_memory.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "config/data_stages.h"
 #include "train/inputs.h"
 #include "train/start.h"
 #include "train/trainer.h"
@@ -16,7 +18,9 @@ static const char usage[] =
     "check CONFIG [--ranks N] [--deep] [section.key=value ...]\n\n"
     "Checks that a configuration is consistent and fits the number of ranks, that its\n"
     "tokenizer and data can be read, that its starting weights have the model's shapes, and\n"
-    "that a rank's memory fits the device.  Trains nothing.\n\n"
+    "that a rank's memory fits the device, in each data stage.  Prints what each data stage will\n"
+    "read of each source, estimated from about 1 MiB of it, and warns where a source is read more\n"
+    "than once.  Trains nothing.\n\n"
     "Without device.hardware, memory is compared with that of this machine, where the run may\n"
     "never run: too little is an error only with --ranks of at most device.node_ranks, else a\n"
     "warning.\n\n"
@@ -40,21 +44,23 @@ static enum status check_memory(const struct config *c, const struct preflight *
 {
     const double gib = 1 << 30;
     struct run_memory m;
+    char stage[40] = "";
     double has = 0;
     enum status st = STATUS_OK;
-    TRY_OUT(run_memory_plan(&m, c, &p->shape, p->tokenizer, ranks));
+    TRY_OUT(run_memory_plan_run(&m, c, p->tokenizer, ranks));
+    if (data_stages_count(c) > 1) snprintf(stage, sizeof stage, " in data stage %zu", m.data_stage);
     TRY_OUT(run_memory_available(&m, c, &has));
     double needed = (double)run_memory_needed(&m);
     if (needed > has && !is_error)
         log_line(LOG_WARN,
-                 "a rank requires %.2f GiB, and this machine has %.2f GiB per rank; set "
+                 "a rank requires %.2f GiB%s, and this machine has %.2f GiB per rank; set "
                  "device.hardware to check against another machine",
-                 needed / gib, has / gib);
+                 needed / gib, stage, has / gib);
     if (needed > has && is_error)
         FAIL_OUT(CONFIG,
-                 "not enough memory: a rank requires %.2f GiB, %s has %.2f GiB per rank; `llamero "
-                 "plan` shows memory by category; --allow-oversubscribe skips this check",
-                 needed / gib,
+                 "not enough memory: a rank requires %.2f GiB%s, %s has %.2f GiB per rank; "
+                 "`llamero plan` shows memory by category; --allow-oversubscribe skips this check",
+                 needed / gib, stage,
                  c->device.hardware == HARDWARE_cpu ? "this machine"
                                                     : device_config_hardware(&c->device).name,
                  has / gib);
@@ -63,7 +69,8 @@ out:
     return st;
 }
 
-static void print_json(enum status st, int ranks, bool data_checked, const struct deep_check *deep)
+static void print_json(enum status st, int ranks, const struct preflight *p,
+                       const struct deep_check *deep, const struct data_plan *plan)
 {
     struct text out = {0};
     struct json_writer w = {.text = &out};
@@ -71,7 +78,8 @@ static void print_json(enum status st, int ranks, bool data_checked, const struc
     json_write_bool(&w, "ok", !st);
     json_write_string(&w, "message", st ? status_message() : "");
     json_write_int(&w, "ranks", ranks);
-    json_write_bool(&w, "data_checked", data_checked);
+    json_write_bool(&w, "data_checked", p->data_checked);
+    if (plan->num_stages) data_plan_write(plan, &w);
     if (deep->has_run) {
         json_write_int(&w, "records", (int64_t)deep->num_read);
         json_write_int(&w, "bad_records", (int64_t)deep->num_bad);
@@ -91,6 +99,15 @@ static void print_ramp(const struct config *c, const struct mesh *mesh)
     batch_ramp_describe(&r, &t);
     printf("batch ramp: %s; step %lld is the first full one\n", t.data,
            (long long)batch_ramp_steps_to(&r, 0, batch_ramp_full(&r)) + 1);
+    text_release(&t);
+}
+
+static void print_plan(const struct data_plan *plan)
+{
+    struct text t = {0};
+    text_adds(&t, "");
+    data_plan_describe(plan, &t);
+    fputs(t.data, stdout);
     text_release(&t);
 }
 
@@ -122,14 +139,17 @@ enum status command_check(int argc, char **argv)
     struct config c;
     struct preflight p = {0};
     struct deep_check deep = {0};
+    struct data_plan plan = {0};
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
     if (!st) st = preflight_ranks(&c, requested, &ranks);
     if (!st) st = preflight(&p, &c, ranks);
     if (!st) st = start_check(&c, &p.shape, true);
     if (!st && !oversubscribe) st = check_memory(&c, &p, ranks, device_is_known(&c, requested));
+    if (!st) st = data_plan_make(&plan, &c, &p);
+    if (!st) data_plan_warn(&plan);
     if (!st && is_deep) st = deep_check(&deep, &c, &p);
     if (json) {
-        print_json(st, ranks, p.data_checked, &deep);
+        print_json(st, ranks, &p, &deep, &plan);
     } else if (!st) {
         printf("%s is valid for %d rank%s: %d blocks of width %d, %lld steps of %lld tokens\n",
                a.words[0], ranks, ranks == 1 ? "" : "s", p.shape.L, p.shape.D,
@@ -137,12 +157,14 @@ enum status command_check(int argc, char **argv)
                (long long)(c.training.seq_len * config_step_rows(&c, &p.mesh)));
         print_ramp(&c, &p.mesh);
         print_padding(&c, &p.mesh);
+        print_plan(&plan);
         if (is_deep)
             printf("data: %llu records in %llu source%s, %llu bad; %llu with checksums\n",
                    (unsigned long long)deep.num_read, (unsigned long long)deep.num_sources,
                    deep.num_sources == 1 ? "" : "s", (unsigned long long)deep.num_bad,
                    (unsigned long long)deep.num_sums);
     }
+    data_plan_release(&plan);
     preflight_release(&p);
     config_release(&c);
     return st;

@@ -6,6 +6,7 @@
 #include "app/run_memory.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "config/data_stages.h"
 #include "metrics/console.h"
 #include "metrics/metrics.h"
 #include "perf/hardware_probe.h"
@@ -20,7 +21,9 @@
 #include <string.h>
 
 struct planning {
-    const struct config *config;
+    const struct config *config; /* of the data stage that needs the most memory */
+    struct data_stage stage;     /* that one */
+    size_t num_stages;
     int ranks;
     struct run_memory memory;
     struct tokenizer *tokenizer;
@@ -118,7 +121,12 @@ static enum status plan(struct planning *p)
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
     TRY(config_fit(c, &p->shape, &mesh));
-    TRY(run_memory_plan(&p->memory, c, &p->shape, p->tokenizer, p->ranks));
+    TRY(run_memory_plan_run(&p->memory, c, p->tokenizer, p->ranks));
+    p->num_stages = data_stages_count(c);
+    data_stages_open(&p->stage, c, &mesh, p->memory.data_stage);
+    p->config = c = &p->stage.config;
+    TRY(model_shape_resolve(&p->shape, &c->model,
+                            p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
     TRY(estimate(p));
     layout_init(&layout, &p->shape, 1);
     p->parameters = layout.parameters;
@@ -248,6 +256,7 @@ static void print_json(const struct planning *p)
     struct text t = {0};
     struct json_writer w = {.text = &t};
     json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "data_stage", (int64_t)p->memory.data_stage);
     json_write_int(&w, "parameters", p->parameters);
     json_write_format(&w, "flops_per_token", "%.0f", p->flops_per_token);
     json_write_format(&w, "step_seconds", "%.6g", p->estimate.step_s);
@@ -325,6 +334,10 @@ static void print_table(const struct planning *p)
     if (padded > p->shape.V) printf(", padded to %d", padded);
     printf("\n");
     print_mesh(p);
+    if (p->num_stages > 1)
+        printf("data stage    %zu, steps %lld to %lld, needs the most memory of %zu\n",
+               p->memory.data_stage, (long long)p->stage.begin + 1, (long long)p->stage.end,
+               p->num_stages);
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
     print_ramp(p);
@@ -343,7 +356,8 @@ static void print_table(const struct planning *p)
 static const char usage[] =
     "plan CONFIG [--ranks N] [section.key=value ...]\n\n"
     "Dry run: memory by category, FLOPs, step time and checkpoint size.  Trains nothing.\n"
-    "Memory is measured by a sizing pass of the step's own code, so the figures are exact.";
+    "Memory is measured by a sizing pass of the step's own code, so the figures are exact.  Of a\n"
+    "run with several data stages it shows the one that needs the most memory.";
 
 enum status command_plan(int argc, char **argv)
 {
@@ -372,6 +386,7 @@ enum status command_plan(int argc, char **argv)
 out:
     tokenizer_close(p.tokenizer);
     run_memory_release(&p.memory);
+    data_stages_close(&p.stage);
     config_release(&c);
     return st;
 }

@@ -36,6 +36,7 @@ static enum status find_data(struct preflight *p, const struct config *c, struct
         if (here[i]) d->sources[found++] = d->sources[i];
         p->data_checked = p->data_checked && here[i];
     }
+    p->has_source = here, here = NULL;
     d->num_sources = found;
     if (!p->data_checked)
         log_line(LOG_WARN, "data not checked: %s; `llamero fetch PATH` downloads it", report.data);
@@ -84,5 +85,6 @@ out:
 void preflight_release(struct preflight *p)
 {
     tokenizer_close(p->tokenizer);
-    p->tokenizer = NULL;
+    free(p->has_source);
+    p->tokenizer = NULL, p->has_source = NULL;
 }

@@ -11,6 +11,7 @@ struct preflight {
     struct model_shape shape;
     struct tokenizer *tokenizer; /* owned; may be NULL */
     bool data_checked;           /* all data was opened */
+    bool *has_source;            /* of the training data: those that were opened; owned */
 };
 
 /* The number of ranks to check: `requested`, or if that is -1 the smallest with the degrees of

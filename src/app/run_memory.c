@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "config/data_stages.h"
 #include "metrics/memory.h"
 #include "tensor/queue.h"
 #include "train/inputs.h"
@@ -90,6 +91,50 @@ enum status run_memory_plan(struct run_memory *m, const struct config *c,
 {
     TRY(run_memory_plan_steps(m, c, shape, ranks));
     TRY(add_common(m, c, data_bytes(m, c, shape->V, t), ranks));
+    return STATUS_OK;
+}
+
+/* Whether two stages need the same memory. */
+static bool is_alike(const struct config *a, const struct config *b)
+{
+    const struct training_config *x = &a->training, *y = &b->training;
+    return x->seq_len == y->seq_len && x->local_batch_size == y->local_batch_size &&
+           x->global_batch_size == y->global_batch_size &&
+           a->model.attn_mask_type == b->model.attn_mask_type;
+}
+
+static enum status plan_data_stage(struct run_memory *m, const struct config *c,
+                                   const struct tokenizer *t, int ranks)
+{
+    struct model_shape shape;
+    TRY(model_shape_resolve(&shape, &c->model, t ? tokenizer_vocab_size(t) : 0));
+    return run_memory_plan(m, c, &shape, t, ranks);
+}
+
+enum status run_memory_plan_run(struct run_memory *m, const struct config *c,
+                                const struct tokenizer *t, int ranks)
+{
+    struct mesh mesh;
+    size_t count = data_stages_count(c), fullest = 0, most = 0;
+    *m = (struct run_memory){0};
+    TRY(mesh_resolve(&mesh, &c->parallelism, 0, ranks));
+    for (size_t n = 0; n <= count; n++) { /* at last the fullest one again */
+        size_t i = n < count ? n : fullest;
+        struct data_stage s, before;
+        enum status st = STATUS_OK;
+        data_stages_open(&s, c, &mesh, i);
+        data_stages_open(&before, c, &mesh, i ? i - 1 : 0);
+        bool is_new = !i || (s.begin < s.end && !is_alike(&s.config, &before.config));
+        bool is_planned = n < count ? is_new : i != m->data_stage;
+        if (is_planned) {
+            run_memory_release(m);
+            st = plan_data_stage(m, &s.config, t, ranks);
+            m->data_stage = i;
+        }
+        data_stages_close(&s), data_stages_close(&before);
+        if (st) return i ? status_prefix(st, "data.stage.%zu", i - 1) : st;
+        if (run_memory_needed(m) > most) most = run_memory_needed(m), fullest = i;
+    }
     return STATUS_OK;
 }
 

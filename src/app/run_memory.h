@@ -18,13 +18,17 @@ struct run_memory {
     struct machine machine;       /* this one, with the run's mesh */
     struct rank_memory *of_stage; /* owned */
     int stages, fullest;          /* fullest: the stage that needs the most */
+    size_t data_stage;            /* run_memory_plan_run: the one that needs the most */
 };
 
 /* Plans the memory of a run of this shape over `ranks` ranks.  Release `m` even after a failure.
  * If the data cannot be opened, a warning is logged, and the loader's memory is not included. */
 enum status run_memory_plan(struct run_memory *m, const struct config *c,
                             const struct model_shape *shape, const struct tokenizer *t, int ranks);
-/* The same without the memory of data, program and checkpoints. */
+/* Plans each data stage of a run (config/data_stages.h), and keeps the one that needs the most. */
+enum status run_memory_plan_run(struct run_memory *m, const struct config *c,
+                                const struct tokenizer *t, int ranks);
+/* run_memory_plan without the memory of data, program and checkpoints. */
 enum status run_memory_plan_steps(struct run_memory *m, const struct config *c,
                                   const struct model_shape *shape, int ranks);
 void run_memory_release(struct run_memory *m);

@@ -23,9 +23,11 @@ struct line_reader {
     ZSTD_DStream *zstd;
     unsigned char *input; /* compressed; [input_used, input_size) is pending */
     size_t input_used, input_size;
-    uint64_t bytes_read; /* of the file, those in `input` included */
-    bool in_frame;       /* a gzip member or zstd frame has begun but not ended */
-    bool output_full;    /* the decompressor filled its output and may hold more */
+    uint64_t bytes_read;               /* of the file, those in `input` included */
+    uint64_t plain_bytes;              /* decompressed */
+    uint64_t first_bytes, first_plain; /* of the file and decompressed, with the first output */
+    bool in_frame;                     /* a gzip member or zstd frame has begun but not ended */
+    bool output_full;                  /* the decompressor filled its output and may hold more */
     struct text plain;
     size_t at;        /* in plain */
     size_t max_line;  /* bytes */
@@ -144,7 +146,18 @@ static enum status decompress_more(struct line_reader *l)
     TRY(l->gzip ? inflate_gzip(l, to, &produced) : inflate_zstd(l, to, &produced));
     l->output_full = l->in_frame && produced == BUFFER_BYTES;
     l->plain.len += produced;
+    l->plain_bytes += produced;
+    if (!l->first_plain) l->first_bytes = offset(l), l->first_plain = produced;
     return STATUS_OK;
+}
+
+uint64_t line_reader_bytes(const struct line_reader *l)
+{
+    double used = (double)(l->plain_bytes - (l->plain.len - l->at));
+    uint64_t bytes = offset(l), plain = l->plain_bytes;
+    /* zstd takes in a block before it puts out the one before: both differences have that lag */
+    if (plain > 2 * l->first_plain) bytes -= l->first_bytes, plain -= l->first_plain;
+    return plain ? (uint64_t)((double)bytes * used / (double)plain) : 0;
 }
 
 void line_reader_set_limit(struct line_reader *l, size_t bytes) { l->max_line = bytes; }

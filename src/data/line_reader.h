@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct line_reader; /* one open file; its name decides between gzip and zstd */
@@ -20,5 +21,8 @@ void line_reader_close(struct line_reader *l);
 enum status line_reader_next(struct line_reader *l, const char **line, size_t *len, bool *end);
 /* The longest line, 1 GiB by default. */
 void line_reader_set_limit(struct line_reader *l, size_t bytes);
+
+/* How many bytes of the file the lines so far take up, about: a share of what was decompressed. */
+uint64_t line_reader_bytes(const struct line_reader *l);
 
 bool line_reader_handles(const char *path); /* *.gz or *.zst */

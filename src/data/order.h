@@ -6,6 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "data/blend.h"
 #include "data/stream.h"
 
 struct loader_options;
@@ -53,6 +54,10 @@ struct order_setup {
     bool masked; /* a row is seq_len tokens instead of seq_len + 1 */
 };
 
+/* The sequences [*begin, *end) of a source that data.order = "megatron" reads.  CONFIG: it has
+ * none, or `split` is malformed.  UNSUPPORTED: more than 2^31. */
+enum status order_megatron_range(const struct source *s, const char *split, enum blend_part part,
+                                 uint64_t *begin, uint64_t *end);
 /* DATA, CONFIG: the sources cannot be read in this order (the message says why). */
 enum status order_streams_open(struct order **out, const struct order_setup *setup);
 enum status order_megatron_open(struct order **out, const struct order_setup *setup);

@@ -138,22 +138,29 @@ static const struct order_kind megatron_order_kind = {
     .memory_bytes = megatron_order_memory_bytes,
 };
 
+enum status order_megatron_range(const struct source *s, const char *split, enum blend_part part,
+                                 uint64_t *begin, uint64_t *end)
+{
+    uint64_t all = source_num_sequences(s);
+    if (!all)
+        FAIL(CONFIG,
+             "%s: data.order = \"megatron\" requires a .bin/.idx prefix or \"mock\" in each "
+             "source; `llamero prepare` creates such files from text",
+             s->config->path);
+    if (all > INT32_MAX)
+        FAIL(UNSUPPORTED, "%s: %llu sequences exceed the 31-bit sequence numbers of Megatron",
+             s->config->path, (unsigned long long)all);
+    return blend_split_range(s->kind == &source_mock ? "1,1,1" : split, part, all, begin, end);
+}
+
 /* Builds the index of the split of source i that this loader reads. */
 static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_requested)
 {
     const struct loader_options *o = s->setup.options;
     const struct source *from = &s->setup.sources[i];
-    const char *split = from->kind == &source_mock ? "1,1,1" : o->data->split;
-    uint64_t all = source_num_sequences(from), begin, end;
-    if (!all)
-        FAIL(CONFIG,
-             "%s: data.order = \"megatron\" requires a .bin/.idx prefix or \"mock\" in each "
-             "source; `llamero prepare` creates such files from text",
-             from->config->path);
-    if (all > INT32_MAX)
-        FAIL(UNSUPPORTED, "%s: %llu sequences exceed the 31-bit sequence numbers of Megatron",
-             from->config->path, (unsigned long long)all);
-    TRY(blend_split_range(split, o->validation ? BLEND_VALID : BLEND_TRAIN, all, &begin, &end));
+    uint64_t begin, end;
+    TRY(order_megatron_range(from, o->data->split, o->validation ? BLEND_VALID : BLEND_TRAIN,
+                             &begin, &end));
     int32_t *lengths = heap((end - begin) * sizeof *lengths);
     for (uint64_t d = begin; d < end; d++)
         lengths[d - begin] = (int32_t)source_sequence_length(from, d);

@@ -16,6 +16,9 @@ struct source_scan {
     /* Read about this many, from places all over the source, or from the start of each compressed
      * file; 0: all. */
     uint64_t max_bytes;
+    /* With max_bytes: stop after these, however long the documents are, and visit the places in an
+     * order that spreads what is read.  Requires threads = 1. */
+    bool is_quick;
     int threads;                                                       /* 0: all */
     void (*progress)(void *context, const struct source_scan *so_far); /* or NULL */
     void *context;
@@ -27,9 +30,13 @@ struct source_scan {
     /* Results: */
     uint64_t bytes;         /* of text; an ID counts as 4 bytes */
     struct bad_records bad; /* and the number of records */
-    struct text damage;     /* lines: checksums that differ, and errors after which no more records
+    /* What these records take up: positions; of a compressed source about how many bytes of the
+     * files. */
+    uint64_t extent;
+    bool is_whole;      /* all records were read */
+    struct text damage; /* lines: checksums that differ, and errors after which no more records
                                of a part can be read */
-    size_t num_sums;        /* pairs of .bin and .idx whose PREFIX.sum was compared */
+    size_t num_sums;    /* pairs of .bin and .idx whose PREFIX.sum was compared */
 };
 
 /* Fills in the results.  CONFIG: the source cannot be read with this tokenizer. */

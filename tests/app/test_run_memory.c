@@ -20,6 +20,35 @@ TEST(check_fails_where_the_memory_of_a_rank_does_not_fit)
     text_release(&err);
 }
 
+TEST(check_and_plan_find_the_data_stage_that_needs_the_most_memory)
+{
+    const char *folder = test_folder(), *corpus = test_path(folder, "corpus.txt");
+    const char *config = test_path(folder, "run.toml");
+    struct text err = {0}, out = {0};
+    struct json *v;
+    runs_write_corpus(corpus, 3000);
+    runs_write_config(config, corpus);
+#define STAGES                                                                                     \
+    "data.stage.0.at_step=10", "data.stage.0.seq_len=512", "data.stage.1.at_step=20",              \
+        "data.stage.1.seq_len=64"
+    CHECK(LLAMERO(NULL, &err, "check", config, STAGES, "device.memory_bytes=2e6") == 78);
+    CHECK(strstr(err.data, "GiB in data stage 1, this machine has 0.00 GiB"));
+    CHECK(LLAMERO(&out, NULL, "plan", config, STAGES) == 0);
+    CHECK(strstr(out.data, "data stage    1, steps 11 to 20, needs the most memory of 3"));
+    CHECK(strstr(out.data, "4 rows of 512 tokens"));
+    CHECK(LLAMERO(&out, NULL, "plan", config, STAGES, "--json") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &v));
+    CHECK(json_number(json_get(v, "data_stage")) == 1);
+    json_free(v);
+    CHECK(LLAMERO(&out, NULL, "plan", config, STAGES, "--json", "training.steps=10") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &v));
+    CHECK(json_number(json_get(v, "data_stage")) == 0);
+    json_free(v);
+    CHECK(LLAMERO(NULL, &err, "check", config, STAGES, "data.stage.1.seq_len=100000000") == 78);
+    CHECK(LLAMERO(&out, NULL, "plan", config) == 0 && !strstr(out.data, "data stage"));
+    text_release(&err), text_release(&out);
+}
+
 static enum status plan(struct run_memory *m, const char *setting, int ranks)
 {
     static const char *const common[] = {"model.dim=64", "training.dataset_path=mock",

@@ -191,3 +191,30 @@ TEST(line_reader_reads_on_after_a_line_that_is_too_long)
     }
     text_release(&lines), text_release(&packed);
 }
+
+TEST(lines_take_up_their_share_of_the_file)
+{
+    const char *folder = test_folder();
+    struct text plain = {0}, packed[2] = {{0}, {0}};
+    uint64_t state = 1;
+    for (int i = 0; i < 40000; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        text_addf(&plain, "%016llx line\n", (unsigned long long)state);
+    }
+    rig_gzip(&packed[0], plain.data, plain.len);
+    rig_zstd(&packed[1], plain.data, plain.len);
+    for (int k = 0; k < 2; k++) {
+        const char *path =
+            rig_bytes(folder, k ? "a.txt.zst" : "a.txt.gz", packed[k].data, packed[k].len);
+        struct line_reader *l;
+        const char *line;
+        size_t len;
+        bool end = false;
+        CHECK_STATUS(OK, line_reader_open(&l, path));
+        CHECK(line_reader_bytes(l) == 0);
+        for (int i = 0; i < 20000; i++) CHECK_STATUS(OK, line_reader_next(l, &line, &len, &end));
+        CHECK_NEAR((double)line_reader_bytes(l) / (double)packed[k].len, 0.5, 0.05);
+        line_reader_close(l);
+    }
+    text_release(&plain), text_release(&packed[0]), text_release(&packed[1]);
+}

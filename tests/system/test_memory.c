@@ -87,6 +87,7 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
         WIDE "training.seq_len=512 " FLOAT8,
         LARGE "training.seq_len=256 validation.enable=true data.validation_share=0.2 "
               "validation.steps=2",
+        WIDE "training.seq_len=128 data.stage.0.at_step=1 data.stage.0.seq_len=512",
     };
     const char *folder = new_folder();
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
