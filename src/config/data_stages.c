@@ -51,8 +51,8 @@ static int64_t find_end(const struct data_stage *s, const struct stage_config *n
     return end;
 }
 
-void data_stages_open(struct data_stage *s, const struct config *c, const struct mesh *mesh,
-                      size_t index)
+static void open_stage(struct data_stage *s, const struct config *c, const struct mesh *mesh,
+                       size_t index)
 {
     size_t count = c->data.num_stages, bytes = c->data.num_sources * sizeof *c->data.sources;
     struct run_position at = {0};
@@ -81,7 +81,7 @@ size_t data_stages_find(const struct config *c, const struct mesh *mesh, int64_t
     size_t found = 0;
     for (size_t i = 1; i < data_stages_count(c); i++) {
         struct data_stage s;
-        data_stages_open(&s, c, mesh, i);
+        open_stage(&s, c, mesh, i);
         if (s.begin <= steps) found = i;
         data_stages_close(&s);
     }
@@ -93,7 +93,7 @@ int64_t data_stages_advance(const struct config *c, const struct mesh *mesh, int
 {
     for (size_t i = 0; i < data_stages_count(c) && step < until; i++) {
         struct data_stage s;
-        data_stages_open(&s, c, mesh, i);
+        open_stage(&s, c, mesh, i);
         const struct batch_ramp r =
             batch_ramp_of(&s.config.training, config_step_rows(&s.config, mesh));
         int64_t end = until < s.end || i + 1 == data_stages_count(c) ? until : s.end;
@@ -101,6 +101,15 @@ int64_t data_stages_advance(const struct config *c, const struct mesh *mesh, int
         data_stages_close(&s);
     }
     return rows;
+}
+
+/* Megatron-LM's order depends on the number of samples, which is that of the whole run. */
+void data_stages_open(struct data_stage *s, const struct config *c, const struct mesh *mesh,
+                      size_t index)
+{
+    open_stage(s, c, mesh, index);
+    if (c->data.order == ORDER_megatron && c->data.num_stages && !c->data.samples)
+        s->config.data.samples = data_stages_advance(c, mesh, 0, 0, c->training.steps);
 }
 
 static enum status check_stage(const struct config *c, size_t i)
@@ -122,6 +131,10 @@ static enum status check_stage(const struct config *c, size_t i)
              "data.stage.%zu: data.order = \"megatron\" has one order of samples for the "
              "whole run: weights and seq_len cannot change",
              i);
+    if (c->data.sampler != SAMPLER_single && (s->local_batch_size || s->global_batch_size))
+        FAIL(CONFIG,
+             "data.stage.%zu: data.sampler = \"%s\" depends on the batch size, which cannot change",
+             i, data_sampler_word(c->data.sampler));
     bool packs = c->data.packing == PACKING_best_fit;
     if (packs && (s->weights.count || s->seq_len || s->attn_mask_type == STAGE_MASK_causal))
         FAIL(CONFIG,

@@ -372,3 +372,42 @@ TEST(a_resume_that_is_refused_leaves_the_run_as_it_was)
     free(before), free(after), free(log);
     staged_run_close(&r);
 }
+
+/* One order of samples, whatever the batch sizes of its stages. */
+TEST(stages_may_change_the_batch_size_in_megatrons_order)
+{
+    struct staged_run r;
+    STAGED_RUN_OPEN(&r, "data.prefetch=0");
+    char dump[300];
+    snprintf(dump, sizeof dump, "job.dump_folder=%s", test_path(r.folder, "megatron"));
+    const char *settings[] = {"model.dim=16",
+                              "model.n_layers=1",
+                              "model.n_heads=2",
+                              "model.n_kv_heads=1",
+                              "model.ffn_hidden=24",
+                              "model.vocab_size=5000",
+                              "training.seq_len=16",
+                              "training.local_batch_size=2",
+                              "training.steps=8",
+                              "training.mixed_precision_param=float32",
+                              "checkpoint.enable=true",
+                              "metrics.enable_tensorboard=false",
+                              "data.order=megatron",
+                              "data.source.0.path=mock",
+                              "data.seed=1",
+                              "data.stage.0.at_step=4",
+                              "data.stage.0.global_batch_size=8",
+                              dump};
+    struct config c;
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, sizeof settings / sizeof *settings));
+    CHECK_STATUS(OK, config_check(&c, 1));
+    arena_release(&r.t.machine.queue->scratch);
+    CHECK_STATUS(OK, run_train(&c, &r.t.machine));
+    struct text state = {0};
+    CHECK_STATUS(OK, file_read(test_path(r.folder, "megatron/checkpoint/step-8/state.json"),
+                               1 << 20, &state));
+    CHECK(strstr(state.data, "\"next_row\": 40,"));
+    text_release(&state);
+    config_release(&c);
+    staged_run_close(&r);
+}
