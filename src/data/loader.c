@@ -168,7 +168,7 @@ static void warn_missing_tokens(const struct loader *l)
     const struct loader_options *o = &l->options;
     bool is_text = false;
     for (size_t i = 0; i < l->num_sources; i++) is_text |= !l->sources[i].holds_ids;
-    if (!o->tokenizer || !is_text || o->reader || o->once || o->validation) return;
+    if (!o->tokenizer || !is_text || o->reader || o->once || o->validation || o->is_quiet) return;
     warn_missing("bos", o->data->bos, tokenizer_bos(o->tokenizer), "begin-of-text");
     warn_missing("eos", o->data->eos, tokenizer_eos(o->tokenizer), "end-of-text");
 }

@@ -27,5 +27,6 @@ struct loader_options {
     bool validation;   /* read the held-out documents instead of the training documents */
     bool once;         /* one pass over every document (validation, eval).  The rows do not
                                 depend on the number of readers; each reader scans all documents. */
+    bool is_quiet;     /* log nothing: the same data were opened before, with other options */
     int64_t max_rows;  /* once: limit over all readers together; 0: no limit */
 };

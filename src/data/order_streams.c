@@ -18,6 +18,7 @@ struct stream_order {
     int64_t row_tokens;
     bool adds_eos;
     uint64_t num_readers;
+    bool is_quiet;
 };
 
 static void release_streams(struct stream_order *s)
@@ -173,10 +174,10 @@ static enum status choose_num_streams(struct stream_order *s, uint64_t *count)
         compressed |= !s->rules.sources[i].kind->seeks && s->rules.sources[i].num_files < requested;
         if (!s->rules.once) TRY(lower_to_fit(s, i, &V));
     }
-    if (V < requested)
+    if (V < requested && !s->is_quiet)
         log_line(LOG_INFO, "data.streams lowered from %llu to %llu: a source has too few documents",
                  (unsigned long long)requested, (unsigned long long)V);
-    if (compressed && V > 1)
+    if (compressed && V > 1 && !s->is_quiet)
         log_line(
             LOG_WARN,
             "compressed files cannot seek and there are fewer of them than the %llu streams, so "
@@ -194,6 +195,7 @@ enum status order_streams_open(struct order **out, const struct order_setup *set
     s->order.kind = &stream_order_kind;
     s->data = o->data;
     s->row_tokens = o->seq_len + !setup->masked;
+    s->is_quiet = o->is_quiet;
     s->adds_eos = source_adds_eos(o->tokenizer, o->data->bos, o->data->eos);
     s->rules = (struct stream_rules){
         .sources = setup->sources,
