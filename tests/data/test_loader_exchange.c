@@ -1,5 +1,6 @@
 /* test_loader_exchange.c -- any number of data-parallel readers sees the same rows in the same
- * steps, also if runs end anywhere and resume with other numbers of readers and rows of a step. */
+ * steps, also if runs end anywhere and resume with other numbers of readers, rows of a step and
+ * weights of the sources. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
 
@@ -8,7 +9,7 @@
 
 #include <stdlib.h>
 
-enum { T = 12, RUNS = 12, ROWS = 900, MOST_READERS = 64, MOST_ROWS = 80 };
+enum { T = 12, RUNS = 12, ROWS = 900, MOST_READERS = 64, MOST_ROWS = 80, STAGE_ROWS = 250 };
 
 /* One job of a run: it takes up the run at `cursor`, and ends at some row. */
 struct job {
@@ -77,8 +78,49 @@ out:
     return st;
 }
 
-/* Draws the jobs of one run until it has read ROWS rows; `skips`: some pass over rows. */
-static void simulate(struct rig *rig, const struct rows *want, uint64_t seed, bool skips)
+/* The sources have other weights in each stage of the data; returns the stage's end. */
+static uint64_t enter_stage(struct rig *r, uint64_t row)
+{
+    uint64_t stage = row / STAGE_ROWS;
+    for (size_t i = 0; i < r->data.num_sources; i++)
+        r->sources[i].weight = (double)((3 * stage + 2 * i) % 5);
+    return (stage + 1) * STAGE_ROWS;
+}
+
+/* The rows of a run through stages, read by one reader. */
+static struct rows rows_of_stages(struct rig *r, int64_t count)
+{
+    struct rows all = {0};
+    struct text cursor = {0};
+    while (all.count < count) {
+        uint64_t end = enter_stage(r, (uint64_t)all.count);
+        struct json *j = NULL;
+        struct loader *l = rig_open(r);
+        if (cursor.len) CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &j));
+        if (cursor.len) CHECK_STATUS(OK, loader_load(l, j));
+        json_free(j);
+        rows_read(&all, l, T, 1, (int64_t)end - all.count);
+        text_clear(&cursor);
+        loader_save(l, &(struct json_writer){.text = &cursor});
+        loader_close(l);
+    }
+    text_release(&cursor);
+    return all;
+}
+
+/* What some jobs of a run do besides reading. */
+enum events { EVENTS_NONE, EVENTS_SKIPS, EVENTS_STAGES };
+
+/* Ends the job with the stage at the latest. */
+static void limit_to_stage(struct job *job)
+{
+    int left = (int)(enter_stage(job->rig, job->next_row) - job->next_row);
+    if (job->step_rows > left) job->step_rows = left;
+    if (job->steps > left / job->step_rows) job->steps = left / job->step_rows;
+}
+
+/* Draws the jobs of one run until it has read ROWS rows. */
+static void simulate(struct rig *rig, const struct rows *want, uint64_t seed, enum events events)
 {
     struct job job = {.rig = rig, .want = want, .seen = heap((size_t)want->count)};
     unsigned char *skipped = heap((size_t)want->count);
@@ -89,7 +131,9 @@ static void simulate(struct rig *rig, const struct rows *want, uint64_t seed, bo
         job.steps = 1 + (int)rng_below(8, seed, RNG_TEST, 0, draw++);
         rig->options.prefetch_rows = (int)rng_below(4, seed, RNG_TEST, 0, draw++);
         job.skip.begin = job.next_row + rng_below(40, seed, RNG_TEST, 0, draw++);
-        job.skip.end = skips ? job.skip.begin + rng_below(9, seed, RNG_TEST, 0, draw++) : 0;
+        job.skip.end =
+            events == EVENTS_SKIPS ? job.skip.begin + rng_below(9, seed, RNG_TEST, 0, draw++) : 0;
+        if (events == EVENTS_STAGES) limit_to_stage(&job);
         uint64_t begin = job.next_row;
         enum status st = ranks_run(job.readers, run_reader, &job);
         if (st)
@@ -120,9 +164,12 @@ TEST(loader_rows_do_not_depend_on_the_readers_of_any_job)
         r.objective.name = kinds[run % 3];
         r.objective.mask_token = "<|mask|>";
         if (run % 4 < 2) r.data.packing = PACKING_best_fit;
-        rig_add_kind(&r, test_folder(), run % RIG_KINDS);
-        struct rows want = rows_of(&r, 1, ROWS + 5 * MOST_ROWS + 400);
-        simulate(&r, &want, (uint64_t)run, run % 3 == 0);
+        enum events events = run % 4 == 2 ? EVENTS_STAGES : run % 3 ? EVENTS_NONE : EVENTS_SKIPS;
+        rig_add_kind(&r, test_folder(), events == EVENTS_STAGES ? RIG_KINDS - 1 : run % RIG_KINDS);
+        int64_t count = ROWS + 5 * MOST_ROWS + 400;
+        struct rows want =
+            events == EVENTS_STAGES ? rows_of_stages(&r, count) : rows_of(&r, 1, count);
+        simulate(&r, &want, (uint64_t)run, events);
         rows_release(&want);
         rig_release(&r);
     }

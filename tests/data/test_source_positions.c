@@ -125,64 +125,60 @@ static void check_source(const struct world *w, int s, bool is_exact)
     }
 }
 
-/* Weights, row lengths and the order of all sources change; none is added or removed. */
-TEST(sources_continue_across_weights_and_rows_without_a_token_lost)
+/* Reads SEGMENTS segments; `change` draws each from the one before. */
+static void walk(uint64_t seed, bool is_exact,
+                 void (*change)(struct segment *g, uint64_t *state, int number))
 {
     struct world w;
+    struct text cursor = {0};
+    uint64_t state = seed;
+    struct segment g = {.order = {0, 1, 2, 3}, .count = 3, .seq_len = 8, .overlap = true};
     world_open(&w);
     read_expected(&w);
-    for (uint64_t seed = 1; seed <= 6; seed++) {
-        struct text cursor = {0};
-        uint64_t state = seed;
-        struct segment g = {.order = {0, 1, 2, 3}, .count = 3, .seq_len = 8, .overlap = true};
-        g.weights[0] = g.weights[1] = g.weights[2] = 1;
-        for (int k = 0; k < SEGMENTS; k++) {
-            g.rows = (int)(next_random(&state) % 60);
-            read_segment(&w, &g, &cursor, w.seen);
-            g.count = SOURCES;
-            g.seq_len = 1 + (int)(next_random(&state) % 30);
-            for (int i = 0; i < SOURCES; i++) g.weights[i] = (double)(next_random(&state) % 3);
-            g.weights[next_random(&state) % SOURCES] = 1;
-            int a = (int)(next_random(&state) % SOURCES), b = (int)(next_random(&state) % SOURCES);
-            int kept = g.order[a];
-            g.order[a] = g.order[b], g.order[b] = kept;
-            if (k == 0) g.order[0] = 0, g.order[1] = 1, g.order[2] = 2, g.order[3] = 3;
-        }
-        for (int s = 0; s < SOURCES; s++) check_source(&w, s, true);
-        for (int s = 0; s < SOURCES; s++)
-            for (int v = 0; v < STREAMS; v++) w.seen[s][v].count = 0;
-        text_release(&cursor);
+    for (int i = 0; i < SOURCES; i++) g.weights[i] = 1;
+    for (int k = 0; k < SEGMENTS; k++) {
+        g.rows = (int)(next_random(&state) % 60);
+        read_segment(&w, &g, &cursor, w.seen);
+        g.seq_len = 1 + (int)(next_random(&state) % 30);
+        change(&g, &state, k);
     }
+    for (int s = 0; s < SOURCES; s++) check_source(&w, s, is_exact);
+    text_release(&cursor);
     world_close(&w);
 }
 
+/* Weights and the order of the sources change, the fourth comes after the first segment, and none
+ * leaves. */
+static void reweigh(struct segment *g, uint64_t *state, int number)
+{
+    g->count = SOURCES;
+    for (int i = 0; i < SOURCES; i++) g->weights[i] = (double)(next_random(state) % 3);
+    g->weights[next_random(state) % SOURCES] = 1;
+    int a = (int)(next_random(state) % SOURCES), b = (int)(next_random(state) % SOURCES);
+    int kept = g->order[a];
+    if (!number) return;
+    g->order[a] = g->order[b], g->order[b] = kept;
+}
+
+TEST(sources_continue_across_weights_and_rows_without_a_token_lost)
+{
+    for (uint64_t seed = 1; seed <= 6; seed++) walk(seed, true, reweigh);
+}
+
 /* Sources leave and come back, and rows overlap or not. */
+static void replace(struct segment *g, uint64_t *state, int number)
+{
+    (void)number;
+    g->overlap = next_random(state) % 2;
+    g->count = 0;
+    for (int i = 0; i < SOURCES; i++)
+        if (next_random(state) % 2) g->order[g->count++] = i;
+    if (!g->count) g->order[g->count++] = (int)(next_random(state) % SOURCES);
+}
+
 TEST(sources_that_leave_and_come_back_read_no_token_twice)
 {
-    struct world w;
-    world_open(&w);
-    read_expected(&w);
-    for (uint64_t seed = 1; seed <= 6; seed++) {
-        struct text cursor = {0};
-        uint64_t state = seed;
-        struct segment g = {.order = {0, 1, 2, 3}, .count = 3, .seq_len = 8, .overlap = true};
-        g.weights[0] = g.weights[1] = g.weights[2] = g.weights[3] = 1;
-        for (int k = 0; k < SEGMENTS; k++) {
-            g.rows = (int)(next_random(&state) % 60);
-            read_segment(&w, &g, &cursor, w.seen);
-            g.seq_len = 1 + (int)(next_random(&state) % 30);
-            g.overlap = next_random(&state) % 2;
-            g.count = 0;
-            for (int i = 0; i < SOURCES; i++)
-                if (next_random(&state) % 2) g.order[g.count++] = i;
-            if (!g.count) g.order[g.count++] = (int)(next_random(&state) % SOURCES);
-        }
-        for (int s = 0; s < SOURCES; s++) check_source(&w, s, false);
-        for (int s = 0; s < SOURCES; s++)
-            for (int v = 0; v < STREAMS; v++) w.seen[s][v].count = 0;
-        text_release(&cursor);
-    }
-    world_close(&w);
+    for (uint64_t seed = 1; seed <= 6; seed++) walk(seed, false, replace);
 }
 
 TEST(source_positions_are_written_read_and_found_by_label)
