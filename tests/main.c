@@ -205,13 +205,14 @@ static size_t place_of_none(const struct worker *workers, size_t num)
     return at;
 }
 
-/* As many files at once as there are cores, the last first: the tests of whole runs take longest.
- */
+/* One file more at once than there are cores, as some tests wait; the last first: the tests of
+ * whole runs take longest. */
 static int run_files(size_t num)
 {
     struct worker workers[8] = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t max_at_once = sizeof workers / sizeof *workers, at_once = cores < 1 ? 1 : (size_t)cores;
+    size_t max_at_once = sizeof workers / sizeof *workers,
+           at_once = cores < 1 ? 1 : (size_t)cores + 1;
     if (at_once > max_at_once) at_once = max_at_once;
     int failed = 0;
     for (size_t to = num, from; to; to = from) {
