@@ -58,7 +58,8 @@ TEST(generate_accepts_a_prompt_longer_than_a_prefill_chunk)
 
 TEST(eval_of_the_training_text_agrees_with_the_training_loss)
 {
-    char *run = trained(LONGER "data.validation_share=0.1 validation.enable=true");
+    char *run =
+        trained(LONGER "data.validation_share=0.1 validation.enable=true validation.freq=100000");
     struct text out = {0}, corpus = {0};
     struct json *v;
     text_addf(&corpus, "%s/../corpus.txt", run);

@@ -120,7 +120,7 @@ TEST(errors_name_position_value_and_allowed_values)
         {"[[data.source]]\npath = \"a\"\nwight = 1\n", "unknown key data.source.wight"},
         {"[[data.source]]\npath = 3\n", "data.source.path = 3"},
         {"[[data.source]]\npath = \"a\"\nweight = -1\n", "data.source.weight"},
-        {"[objective]\nname = \"prefix\"\n", "causal or masked"},
+        {"[objective]\nname = \"prefix\"\n", "causal, masked or diffusion"},
         {"[objective]\nmask_probability = 2\n", "from 0 to 1"},
         {"[device]\nkind = \"tpu\"\n", "auto, cpu, cuda or hip"},
         {"[device]\nthreads = -1\n", "from 0"},

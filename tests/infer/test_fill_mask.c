@@ -119,7 +119,7 @@ TEST(masks_are_filled_in_within_the_steps_and_blocks_requested)
 TEST(a_diffusion_model_continues_a_prompt)
 {
     static const char want[] = " over snow";
-    char *run = trained("diffusion", "1500");
+    char *run = trained("diffusion", "800");
     struct text out = {0}, again = {0};
     struct json *v;
     static const char *const ways[][2] = {{"0", "0"}, {"8", "4"}};

@@ -69,21 +69,15 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
 {
     if (TEST_SLOWED) skip();
     static const char *const settings[] = {
-        WIDE "training.seq_len=256",
         WIDE "training.seq_len=256 training.mixed_precision_param=float32",
-        WIDE "training.seq_len=512 activation_checkpoint.mode=none",
-        WIDE "training.seq_len=512 activation_checkpoint.mode=full",
-        WIDE "model.vocab_size=20000",
+        WIDE "model.qk_norm=true training.seq_len=512 activation_checkpoint.mode=none",
+        WIDE "model.vocab_size=20000 activation_checkpoint.mode=full",
         WIDE "model.vocab_size=20000 model.tie_embeddings=true",
-        WIDE "model.n_layers=6",
-        WIDE "model.n_layers=4 checkpoint.async_mode=async",
+        WIDE "model.n_layers=6 checkpoint.async_mode=async",
         WIDE "training.local_batch_size=8 training.global_batch_size=8 training.seq_len=256",
-        WIDE "training.global_batch_size=16 training.seq_len=256",
         WIDE
         "training.global_batch_size=16 training.seq_len=256 training.local_batch_size=2 " ELASTIC,
         WIDE MASKED "training.seq_len=512",
-        WIDE "model.qk_norm=true training.z_loss=1e-4 training.seq_len=512",
-        WIDE "model.qk_norm=true training.seq_len=512 activation_checkpoint.mode=none",
         WIDE "training.seq_len=512 " FLOAT8,
         LARGE "training.seq_len=256 validation.enable=true data.validation_share=0.2 "
               "validation.steps=2",
@@ -96,7 +90,7 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
 
 #define RANKED                                                                                     \
     "device.threads=1 training.seq_len=512 training.local_batch_size=1 "                           \
-    "training.global_batch_size=4 model.vocab_size=264 model.n_layers=6 " WIDE
+    "training.global_batch_size=4 model.vocab_size=264 model.n_layers=4 " WIDE
 #define FSDP   "parallelism.data_parallel_shard_degree=2 "
 #define DDP    "parallelism.data_parallel_replicate_degree=2 "
 #define ZERO1  "parallelism.fsdp_shard_gradients=false "
@@ -113,19 +107,15 @@ TEST(plan_is_within_five_percent_of_the_measured_peak_of_ranks)
         int ranks;
         const char *settings;
     } layouts[] = {
-        {2, RANKED FSDP},
         {2, RANKED FSDP ZERO1},
         {4, RANKED FSDP DDP},
         {2, RANKED TP},
-        {2, RANKED PP},
         {2, RANKED PP CHUNKS},
         {4, RANKED PP TP},
         {4, RANKED PP CP},
-        {2, RANKED CP},
         {4, RANKED CP TP},
         {2, RANKED TP FLOAT8},
         {2, RANKED FSDP ELASTIC},
-        {2, RANKED DDP "parallelism.data_parallel_shard_degree=1 " ELASTIC},
     };
     const char *folder = new_folder();
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)

@@ -72,7 +72,9 @@ TEST(a_resumed_run_equals_the_uninterrupted_run_with_async_saves)
 TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks) { check_resume(MASKED F32 ASYNC); }
 TEST(a_resumed_run_equals_the_uninterrupted_run_of_diffusion)
 {
-    check_resume(DIFFUSION "validation.enable=true validation.freq=5 data.validation_share=0.1 ");
+    check_resume(
+        DIFFUSION
+        "validation.enable=true validation.freq=5 data.validation_share=0.1 validation.steps=3 ");
 }
 TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks_in_bf16)
 {
@@ -89,11 +91,12 @@ TEST(a_resumed_run_equals_the_uninterrupted_run_in_float8_with_delayed_scales)
     if (TEST_SLOWED) skip(); /* test_ranks_float8 has the same code */
     check_resume("float8.enable_float8_linear=true float8.recipe_name=delayed "
                  "float8.amax_history_len=16 validation.enable=true validation.freq=5 "
-                 "data.validation_share=0.1 " ASYNC);
+                 "data.validation_share=0.1 validation.steps=3 " ASYNC);
 }
 TEST(a_resumed_run_equals_the_uninterrupted_run_with_validation)
 {
-    check_resume("validation.enable=true validation.freq=5 data.validation_share=0.1");
+    check_resume(
+        "validation.enable=true validation.freq=5 data.validation_share=0.1 validation.steps=3");
 }
 
 TEST(a_resumed_run_equals_the_uninterrupted_run_with_packed_documents)
