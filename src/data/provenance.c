@@ -224,6 +224,7 @@ static enum status sample_all(struct provenance *p, const struct provenance_rule
 struct saved_source {
     const struct json *json; /* NULL: saved by an older program, without files */
     const char *name;        /* NULL: it had none */
+    int64_t selection;       /* source.options_fingerprint; -1: saved by an older program */
     struct file_versions files;
     bool is_matched;
 };
@@ -239,7 +240,9 @@ static enum status read_saved(const struct json *all, struct saved_sources *out)
     const struct json *one = json_first(all);
     for (size_t j = 0; j < out->count && all; j++, one = json_next(one)) {
         struct saved_source *saved = &out->items[j];
-        saved->json = one;
+        saved->json = one, saved->selection = -1;
+        if (json_get(one, "selection"))
+            TRY(json_get_int(one, "selection", 0, UINT32_MAX, &saved->selection));
         if (json_get(one, "name")) TRY(json_get_string(one, "name", &saved->name));
         TRY(file_versions_read(&saved->files, json_get(one, "files")));
     }
@@ -280,11 +283,13 @@ enum match_rule { MATCH_NAME, MATCH_CONTENT, MATCH_PLACE, MATCH_RULES };
 static bool is_match(const struct provenance *p, size_t i, const struct saved_source *saved,
                      enum match_rule rule)
 {
-    bool is_named = source_name(&p->sources[i]) != NULL;
+    const struct source *s = &p->sources[i];
+    bool is_named = source_name(s) != NULL;
+    bool selects_same = saved->selection < 0 || saved->selection == s->options_fingerprint;
     switch (rule) {
-    case MATCH_NAME: return is_named && have_same_name(&p->sources[i], saved);
+    case MATCH_NAME: return is_named && have_same_name(s, saved);
     case MATCH_CONTENT:
-        return !(is_named && saved->name) && saved->files.count &&
+        return !(is_named && saved->name) && saved->files.count && selects_same &&
                is_share_same(&p->versions[i], &saved->files);
     case MATCH_PLACE: return !is_named && !saved->name;
     case MATCH_RULES: break;

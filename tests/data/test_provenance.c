@@ -331,3 +331,69 @@ TEST(a_tokenizer_with_two_ids_swapped_is_refused_unless_accepted)
     CHECK_STATUS(OK, resume_tokenizer(folder, path, "tokenizer", NULL, &cursor));
     text_release(&json), text_release(&cursor);
 }
+
+/* Sources without names: the same two in another order, one of them alone, and with a third. */
+TEST(sources_without_names_are_found_by_their_content)
+{
+    const char *folder = test_folder(), *paths[3];
+    static const int orders[][4] = {{2, 1, 0}, {1, 1}, {1, 0}, {3, 0, 2, 1}, {3, 2, 1, 0}};
+    struct text cursor = {0};
+    struct rows first = {0};
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%c.jsonl", 'a' + i);
+        paths[i] = test_path(folder, name);
+        write_lines(paths[i], i == 0 ? "llama" : i == 1 ? "camel" : "sheep", 60);
+    }
+    for (size_t k = 0; k <= sizeof orders / sizeof *orders; k++) {
+        struct rig r;
+        struct rows got = {0};
+        struct json *json;
+        rig_init(&r, "bytes", T);
+        for (int i = 0; k ? i < orders[k - 1][0] : i < 2; i++)
+            rig_add(&r, paths[k ? orders[k - 1][i + 1] : i], 1);
+        struct loader *l = rig_open(&r);
+        if (k) {
+            CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &json));
+            CHECK_STATUS(OK, loader_load(l, json));
+            json_free(json);
+            /* no token of the rows before is read again, except the overlapping ones */
+            rows_read(&got, l, T, 1, 8);
+            for (int64_t i = 0; i < got.count; i++)
+                for (int64_t j = 0; j < first.count; j++)
+                    CHECK(memcmp(got.ids + i * T, first.ids + j * T, T * sizeof *got.ids) != 0);
+        } else {
+            rows_read(&first, l, T, 1, 12);
+            loader_save(l, &(struct json_writer){.text = &cursor});
+        }
+        rows_release(&got);
+        loader_close(l);
+        rig_release(&r);
+    }
+    rows_release(&first);
+    text_release(&cursor);
+}
+
+TEST(a_source_of_another_column_is_refused_and_of_another_name_begins)
+{
+    const char *folder = test_folder(), *path = test_path(folder, "a.jsonl");
+    struct text cursor = {0};
+    struct json *json;
+    write_lines(path, "llama", 50);
+    save_after(path, 5, &cursor);
+    CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &json));
+    for (int named = 0; named < 2; named++) {
+        struct rig r;
+        rig_init(&r, "bytes", T);
+        rig_add(&r, path, 1);
+        r.sources[0].column = "title", r.sources[0].name = named ? "titles" : NULL;
+        struct loader *l = rig_open(&r);
+        enum status st = loader_load(l, json);
+        CHECK(st == (named ? STATUS_OK : STATUS_CONFIG));
+        if (st) CHECK_MESSAGE("was written with another column");
+        loader_close(l);
+        rig_release(&r);
+    }
+    json_free(json);
+    text_release(&cursor);
+}
