@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/file_versions.h"
 
+#include "base/checksum.h"
 #include "base/file_sample.h"
 
 #include <stdio.h>
@@ -73,6 +74,15 @@ enum status file_versions_read(struct file_versions *v, const struct json *array
             FAIL(DATA, "%s: hash \"%s\": expected 16 hexadecimal digits", path, hash);
     }
     return STATUS_OK;
+}
+
+uint32_t file_versions_sum(const struct file_versions *v, uint32_t crc)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        const uint64_t content[] = {(uint64_t)v->files[i].bytes, v->files[i].hash};
+        crc = checksum_crc32c(crc, content, sizeof content);
+    }
+    return crc;
 }
 
 bool file_versions_are_equal(const struct file_version *a, const struct file_version *b)

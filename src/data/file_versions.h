@@ -38,6 +38,9 @@ void file_versions_write(const struct file_versions *v, const char *key, struct 
 /* Appends those of the array.  DATA: file_versions_write cannot have written it. */
 enum status file_versions_read(struct file_versions *v, const struct json *array);
 
+/* Continues a CRC-32C with the content of all files, which must be sampled. */
+uint32_t file_versions_sum(const struct file_versions *v, uint32_t crc);
+
 bool file_versions_are_equal(const struct file_version *a, const struct file_version *b);
 
 /* A file that was added (`before` is NULL), removed (`now` is NULL) or changed. */

@@ -157,6 +157,20 @@ static struct source_identity identity_of_label(const char *label)
                                     1};
 }
 
+/* Of a saved source: -1 if an older program saved it. */
+static enum status read_content(const struct json *file, int64_t *content)
+{
+    struct file_versions v = {0};
+    int64_t selection;
+    *content = -1;
+    if (!json_get(file, "selection")) return STATUS_OK;
+    TRY(json_get_int(file, "selection", 0, UINT32_MAX, &selection));
+    enum status st = file_versions_read(&v, json_get(file, "files"));
+    if (!st) *content = file_versions_sum(&v, (uint32_t)selection);
+    file_versions_release(&v);
+    return st;
+}
+
 /* Adds the position in the saved source `index`, from the integers of all streams. */
 static enum status add_position(struct source_positions *all, const struct json *cursor,
                                 size_t index, uint64_t streams)
@@ -174,6 +188,7 @@ static enum status add_position(struct source_positions *all, const struct json 
         FAIL(DATA, "the data position: \"identities\" must be pairs of whole numbers");
     struct source_position *p = source_positions_add(all, label, streams);
     p->identity = (struct source_identity){(uint64_t)place, (uint64_t)num};
+    TRY(read_content(file, &p->content));
     for (uint64_t i = 0; i < streams; i++, stream = json_next(stream))
         for (size_t k = 0; k < PARTITION_INTS; k++) {
             size_t at = STREAM_INTS + PARTITION_INTS * index + k;
@@ -188,6 +203,17 @@ static const char *label_of(const struct source *s)
     return source_name(s) ? source_name(s) : s->config->path;
 }
 
+/* A source that is back must be what it was. */
+static enum status check_returned(const struct loader *l, size_t i, const struct source_position *p)
+{
+    uint32_t now = file_versions_sum(&l->provenance.versions[i], l->sources[i].options_fingerprint);
+    if (p->content < 0 || p->content == now) return STATUS_OK;
+    FAIL(CONFIG,
+         "%s: the run has read this source before, from other files or with another column, number "
+         "of neurons or filter: restore them, or give it a new data.source.name to begin it",
+         p->label);
+}
+
 /* saved[i]: the place of source i among all saved ones, or SIZE_MAX; with its identity. */
 static enum status find_positions(struct loader *l, const struct source_positions *all,
                                   const struct provenance_match *matches, size_t *saved)
@@ -198,6 +224,12 @@ static enum status find_positions(struct loader *l, const struct source_position
         struct source_identity id = identity_of_label(label), *own = &l->identities[i];
         saved[i] = matches[i].is_new ? source_positions_find(all, label) : matches[i].saved;
         if (saved[i] != SIZE_MAX) id = all->items[saved[i]].identity;
+        if (matches[i].is_new && saved[i] != SIZE_MAX)
+            TRY(check_returned(l, i, &all->items[saved[i]]));
+        if (matches[i].is_new && !l->options.reader)
+            log_line(LOG_WARN, "%s: a new source, which begins %s", label,
+                     saved[i] == SIZE_MAX ? "with its first document"
+                                          : "where it was when the run last read it");
         is_same &= id.place == own->place && id.count == own->count;
         *own = id;
     }

@@ -313,14 +313,8 @@ static void match_sources(const struct provenance *p, struct saved_sources *all,
             }
 }
 
-/* Says which sources begin, and which are not read any more. */
-static void log_matches(const struct provenance *p, const struct saved_sources *all,
-                        const struct provenance_match *matches)
+static void log_unmatched(const struct saved_sources *all)
 {
-    for (size_t i = 0; i < p->num_sources; i++)
-        if (matches[i].is_new)
-            log_line(LOG_WARN, "%s: a new source, which begins with its first document",
-                     p->sources[i].config->path);
     for (size_t j = 0; j < all->count; j++) {
         const struct saved_source *saved = &all->items[j];
         const char *path = saved->files.count ? saved->files.files[0].path : "a source";
@@ -348,7 +342,7 @@ static enum status find_matches(struct provenance *p, const struct provenance_ru
         return STATUS_OK;
     }
     match_sources(p, saved, matches);
-    if (!rules->is_quiet) log_matches(p, saved, matches);
+    if (!rules->is_quiet) log_unmatched(saved);
     return STATUS_OK;
 }
 

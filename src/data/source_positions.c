@@ -17,6 +17,7 @@ struct source_position *source_positions_add(struct source_positions *r, const c
     r->items = heap_grow(r->items, r->count + 1, sizeof *r->items);
     struct source_position *s = &r->items[r->count++];
     *s = (struct source_position){.label = heap_string(label, strlen(label)),
+                                  .content = -1,
                                   .ints = heap(streams * PARTITION_INTS * sizeof *s->ints)};
     return s;
 }
@@ -46,6 +47,7 @@ void source_positions_write(const struct source_positions *r, uint64_t streams,
         json_write_string(w, "label", s->label);
         json_write_int(w, "place", (int64_t)s->identity.place);
         json_write_int(w, "count", (int64_t)s->identity.count);
+        if (s->content >= 0) json_write_int(w, "content", s->content);
         json_begin_array(w, "positions", JSON_COMPACT);
         for (uint64_t k = 0; k < streams * PARTITION_INTS; k++) json_write_int(w, NULL, s->ints[k]);
         json_end_array(w);
@@ -57,17 +59,19 @@ void source_positions_write(const struct source_positions *r, uint64_t streams,
 static enum status read_source(struct source_positions *r, const struct json *from,
                                uint64_t streams)
 {
-    int64_t max = INT64_C(1) << 53, place, count;
+    int64_t max = INT64_C(1) << 53, place, count, content = -1;
     const struct json *positions = json_get(from, "positions"), *v = json_first(positions);
     const char *label;
     TRY(json_get_string(from, "label", &label));
     TRY(json_get_int(from, "place", 0, max, &place));
     TRY(json_get_int(from, "count", 1, max, &count));
+    if (json_get(from, "content")) TRY(json_get_int(from, "content", 0, UINT32_MAX, &content));
     if (!json_is_array(positions) || json_count(positions) != streams * PARTITION_INTS)
         FAIL(DATA, "source %s, which is not read: expected positions of %llu streams", label,
              (unsigned long long)streams);
     struct source_position *s = source_positions_add(r, label, streams);
     s->identity = (struct source_identity){(uint64_t)place, (uint64_t)count};
+    s->content = content;
     for (uint64_t k = 0; k < streams * PARTITION_INTS; k++, v = json_next(v))
         if (!json_as_int(v, 0, max, &s->ints[k]))
             FAIL(DATA, "source %s, which is not read: a position is damaged", label);

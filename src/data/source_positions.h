@@ -9,7 +9,8 @@
 struct source_position {
     char *label; /* data.source.name, or the path of a source without a name; owned */
     struct source_identity identity;
-    int64_t *ints; /* PARTITION_INTS of each stream; owned */
+    int64_t content; /* sum over the files' content and what is selected of it; -1: unknown */
+    int64_t *ints;   /* PARTITION_INTS of each stream; owned */
 };
 struct source_positions {
     struct source_position *items; /* owned */

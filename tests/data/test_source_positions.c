@@ -181,6 +181,37 @@ TEST(sources_that_leave_and_come_back_read_no_token_twice)
     for (uint64_t seed = 1; seed <= 6; seed++) walk(seed, false, replace);
 }
 
+TEST(a_source_that_is_back_with_other_content_is_refused)
+{
+    struct world w;
+    struct text cursor = {0};
+    struct segment g = {.order = {0, 1}, .count = 2, .seq_len = 8, .rows = 20, .weights = {1, 1}};
+    world_open(&w);
+    read_segment(&w, &g, &cursor, w.seen);
+    g.count = 1;
+    read_segment(&w, &g, &cursor, w.seen);
+    CHECK(strstr(cursor.data, "\"label\": \"books\""));
+    w.paths[1] = w.paths[2]; /* under the same name */
+    struct rig r;
+    struct json *json;
+    rig_init(&r, NULL, 8);
+    r.data.streams = STREAMS, r.data.shuffle_window = 8;
+    r.options.vocab_size = SOURCES * IDS;
+    for (int i = 0; i < 2; i++) {
+        rig_add(&r, w.paths[i], 1);
+        r.sources[i].name = names[i];
+    }
+    struct loader *l = rig_open(&r);
+    CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &json));
+    CHECK_STATUS(CONFIG, loader_load(l, json));
+    CHECK_MESSAGE("books: the run has read this source before, from other files");
+    json_free(json);
+    loader_close(l);
+    rig_release(&r);
+    text_release(&cursor);
+    world_close(&w);
+}
+
 TEST(source_positions_are_written_read_and_found_by_label)
 {
     struct source_positions p = {0}, again = {0};
