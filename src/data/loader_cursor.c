@@ -227,9 +227,10 @@ static enum status find_positions(struct loader *l, const struct source_position
         if (matches[i].is_new && saved[i] != SIZE_MAX)
             TRY(check_returned(l, i, &all->items[saved[i]]));
         if (matches[i].is_new && !l->options.reader)
-            log_line(LOG_WARN, "%s: a new source, which begins %s", label,
-                     saved[i] == SIZE_MAX ? "with its first document"
-                                          : "where it was when the run last read it");
+            log_line(LOG_WARN, "%s: %s", label,
+                     saved[i] == SIZE_MAX
+                         ? "a new source, which begins with its first document"
+                         : "a source that the run has read before; it continues where it was");
         is_same &= id.place == own->place && id.count == own->count;
         *own = id;
     }
