@@ -76,7 +76,7 @@ static enum status find_origin(struct tensor_origins *o, int i, const char *suff
     if (t->id == PARAM_head && rules->tied) TRY(open_named(o, i, &embedding, suffix, &found));
     o->of[i] = found ? ORIGIN_EMBEDDING : ORIGIN_MISSING;
     if (!found && !rules->partial)
-        FAIL(DATA,
+        FAIL(CONFIG,
              "%s: tensor %s%s is missing; to start from its initial values, add it to "
              "checkpoint.exclude_from_loading",
              o->files->folder, name, suffix);

@@ -386,7 +386,7 @@ TEST(a_run_starts_from_blocks_without_embedding_and_head)
     struct text out = {0}, settings = {0};
     const char *blocks = test_path(t.folder, "blocks"), *next = test_path(t.folder, "next");
     CHECK(LLAMERO(&out, NULL, "convert", t.dump, blocks, "--to", "dcp", "--without-io") == 0);
-    CHECK(LLAMERO(NULL, NULL, "eval", blocks, t.corpus, "--tokenizer", "bytes") == 65);
+    CHECK(LLAMERO(NULL, NULL, "eval", blocks, t.corpus, "--tokenizer", "bytes") == 78);
     CHECK(LLAMERO(NULL, NULL, "convert", blocks, test_path(t.folder, "hf-blocks"), "--to", "hf",
                   "--without-io") == 0);
     text_addf(&settings, "training.steps=1 checkpoint.initial_load_path=%s", blocks);

@@ -203,11 +203,11 @@ TEST(loading_a_model_of_another_shape_fails)
                   "16]: set model.ffn_hidden to fit");
     other.shape.F = 24, other.shape.L = 1;
     update_layout(&other);
-    CHECK_STATUS(DATA, try_load(&other, step));
+    CHECK_STATUS(CONFIG, try_load(&other, step));
     CHECK_MESSAGE("the model has no tensor model.layers.1.");
     other.shape.L = 3;
     update_layout(&other);
-    CHECK_STATUS(DATA, try_load(&other, step));
+    CHECK_STATUS(CONFIG, try_load(&other, step));
     CHECK_MESSAGE("step-1: tensor model.layers.2.input_layernorm.weight is missing");
     saved_close(&other);
     saved_close(&s);

@@ -72,7 +72,7 @@ TEST(head_of_an_untied_model_is_the_embedding_of_a_tied_one_or_missing)
             CHECK_STATUS(OK, st);
             check_list(&f, ORIGIN_EMBEDDING, "lm_head.weight");
         } else {
-            CHECK_STATUS(DATA, st);
+            CHECK_STATUS(CONFIG, st);
             CHECK_MESSAGE("tensor lm_head.weight is missing; to start from its initial values, add "
                           "it to checkpoint.exclude_from_loading");
         }
@@ -85,7 +85,7 @@ TEST(excluded_and_missing_tensors_keep_their_initialization)
     static const char *const exclude[] = {"model.layers.0.*", "*.1.mlp.up_proj.weight", NULL};
     struct found f = tied_model();
     f.shape.L += 2;
-    CHECK_STATUS(DATA, find(&f, exclude, &(struct tensor_rules){0}));
+    CHECK_STATUS(CONFIG, find(&f, exclude, &(struct tensor_rules){0}));
     release(&f);
     f = tied_model();
     char want[80];

@@ -232,7 +232,7 @@ static enum status check_sliced(const struct tensor_slices *p, const struct layo
         char name[96];
         if (layout_find(l, n->id, n->layer) || (tied && n->id == PARAM_head)) continue;
         layout_tensor_name(&place, false, name);
-        FAIL(DATA, "%s: the model has no tensor %s", p->path, name);
+        FAIL(CONFIG, "%s: the model has no tensor %s", p->path, name);
     }
     return STATUS_OK;
 }
@@ -245,7 +245,7 @@ enum status model_files_check(const struct model_files *m, const struct layout *
             const char *name = m->files[f].tensors[i].name;
             if (layout_find_hf(l, name) || strstr(name, "rotary_emb.inv_freq")) continue;
             if (tied && !strcmp(name, "lm_head.weight")) continue;
-            FAIL(DATA, "%s: the model has no tensor %s", m->files[f].path, name);
+            FAIL(CONFIG, "%s: the model has no tensor %s", m->files[f].path, name);
         }
     return STATUS_OK;
 }

@@ -72,6 +72,6 @@ enum status model_files_open_tensor(const struct model_files *m, const struct te
 /* dtype of a tensor; false if it does not exist. */
 bool model_files_dtype(const struct model_files *m, const struct tensor_slot *t,
                        enum safetensors_dtype *dtype);
-/* Checks that the model has every tensor of the files, so that none is dropped silently.  DATA: a
+/* Checks that the model has every tensor of the files, so that none is dropped silently.  CONFIG: a
  * tensor that is not in the layout. */
 enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied);
