@@ -37,8 +37,7 @@ static enum status list_sources(struct data_plan *d, const struct data_config *d
     d->sources = heap((d->num_sources + 1) * sizeof *d->sources);
     for (size_t i = 0; i < d->num_sources; i++) {
         const struct source_config *from = &data->sources[i];
-        bool has_name = from->name && from->name[0];
-        d->sources[i] = (struct planned_source){.label = has_name ? from->name : from->path,
+        d->sources[i] = (struct planned_source){.label = data_config_label(from),
                                                 .path = from->path,
                                                 .is_checked = p->has_source[i],
                                                 .documents = NAN,
@@ -66,8 +65,8 @@ static double weight_of(const struct data_plan *d, const struct data_config *dat
 /* Tokens that a row reads on: with overlap its last one is the first of the next row. */
 static double row_tokens(const struct config *c)
 {
-    bool masked = c->objective.name == OBJECTIVE_masked;
-    return (double)c->training.seq_len + (!masked && !c->data.row_overlap);
+    bool has_next = c->objective.name == OBJECTIVE_causal;
+    return (double)c->training.seq_len + (has_next && !c->data.row_overlap);
 }
 
 static void plan_readings(struct data_plan *d, struct planned_stage *to, const struct config *c)

@@ -177,6 +177,6 @@ void data_stages_describe(const struct data_stage *s, const struct mesh *mesh, s
     for (size_t i = 0; i < c->data.num_sources; i++) {
         const struct source_config *source = &c->data.sources[i];
         text_addf(out, "%s%.3g ", i ? ", " : "; ", source->weight / total);
-        text_adds(out, source->name[0] ? source->name : source->path);
+        text_adds(out, data_config_label(source));
     }
 }

@@ -28,3 +28,9 @@ struct objective_config {
 #include "data/objective.opts"
 };
 #undef OPT
+
+/* What messages call a source. */
+static inline const char *data_config_label(const struct source_config *s)
+{
+    return s->name && s->name[0] ? s->name : s->path;
+}

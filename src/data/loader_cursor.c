@@ -34,7 +34,12 @@ static uint32_t rows_fingerprint(const struct loader *l)
 static uint32_t order_fingerprint(const struct loader *l)
 {
     struct text t = {0};
-    if (!l->order->reads_on) return rows_fingerprint(l);
+    if (!l->order->reads_on) {
+        text_addf(&t, "%u", rows_fingerprint(l));
+        for (size_t i = 0; i < l->num_sources; i++)
+            text_addf(&t, " %.17g", l->sources[i].config->weight);
+        return sum_of(&t);
+    }
     text_addf(&t, "%llu ", (unsigned long long)l->seed);
     l->order->kind->settings(l->order, false, &t);
     return sum_of(&t);
@@ -188,7 +193,6 @@ static enum status add_position(struct source_positions *all, const struct json 
         FAIL(DATA, "the data position: \"identities\" must be pairs of whole numbers");
     struct source_position *p = source_positions_add(all, label, streams);
     p->identity = (struct source_identity){(uint64_t)place, (uint64_t)num};
-    TRY(read_content(file, &p->content));
     for (uint64_t i = 0; i < streams; i++, stream = json_next(stream))
         for (size_t k = 0; k < PARTITION_INTS; k++) {
             size_t at = STREAM_INTS + PARTITION_INTS * index + k;
@@ -198,20 +202,26 @@ static enum status add_position(struct source_positions *all, const struct json 
     return STATUS_OK;
 }
 
-static const char *label_of(const struct source *s)
+/* Finds a source that is new to the checkpoint among the retired ones.  One that is back must be
+ * what it was. */
+static enum status find_retired(const struct loader *l, size_t i,
+                                const struct source_positions *all, size_t *saved)
 {
-    return source_name(s) ? source_name(s) : s->config->path;
-}
-
-/* A source that is back must be what it was. */
-static enum status check_returned(const struct loader *l, size_t i, const struct source_position *p)
-{
-    uint32_t now = file_versions_sum(&l->provenance.versions[i], l->sources[i].options_fingerprint);
-    if (p->content < 0 || p->content == now) return STATUS_OK;
+    const char *label = data_config_label(l->sources[i].config);
+    int64_t now = file_versions_sum(&l->provenance.versions[i], l->sources[i].options_fingerprint);
+    *saved = source_positions_find(all, label, now);
+    if (!l->options.reader)
+        log_line(LOG_WARN, "%s: %s", label,
+                 *saved == SIZE_MAX
+                     ? "a new source, which begins with its first document"
+                     : "a source that the run has read before; it continues where it was");
+    if (*saved == SIZE_MAX) return STATUS_OK;
+    int64_t before = all->items[*saved].content;
+    if (before < 0 || before == now) return STATUS_OK;
     FAIL(CONFIG,
          "%s: the run has read this source before, from other files or with another column, number "
          "of neurons or filter: restore them, or give it a new data.source.name to begin it",
-         p->label);
+         label);
 }
 
 /* saved[i]: the place of source i among all saved ones, or SIZE_MAX; with its identity. */
@@ -219,18 +229,17 @@ static enum status find_positions(struct loader *l, const struct source_position
                                   const struct provenance_match *matches, size_t *saved)
 {
     bool is_same = true;
+    for (size_t i = 0; i < l->num_sources; i++)
+        if (!matches[i].is_new) all->items[matches[i].saved].is_read = true;
     for (size_t i = 0; i < l->num_sources; i++) {
-        const char *label = label_of(&l->sources[i]);
-        struct source_identity id = identity_of_label(label), *own = &l->identities[i];
-        saved[i] = matches[i].is_new ? source_positions_find(all, label) : matches[i].saved;
-        if (saved[i] != SIZE_MAX) id = all->items[saved[i]].identity;
-        if (matches[i].is_new && saved[i] != SIZE_MAX)
-            TRY(check_returned(l, i, &all->items[saved[i]]));
-        if (matches[i].is_new && !l->options.reader)
-            log_line(LOG_WARN, "%s: %s", label,
-                     saved[i] == SIZE_MAX
-                         ? "a new source, which begins with its first document"
-                         : "a source that the run has read before; it continues where it was");
+        struct source_identity id = identity_of_label(data_config_label(l->sources[i].config));
+        struct source_identity *own = &l->identities[i];
+        saved[i] = matches[i].saved;
+        if (matches[i].is_new) TRY(find_retired(l, i, all, &saved[i]));
+        if (saved[i] != SIZE_MAX) {
+            all->items[saved[i]].is_read = true;
+            id = all->items[saved[i]].identity;
+        }
         is_same &= id.place == own->place && id.count == own->count;
         *own = id;
     }
@@ -318,11 +327,12 @@ static enum status load_positions(struct loader *l, const struct json *cursor,
     sources.drops_documents = tokens != tokens_fingerprint(l);
     at->sources = &sources;
     TRY_OUT(load_streams(l, json_get(cursor, "streams"), all, at));
-    for (size_t j = all->count; j-- > 0;) {
-        bool is_read = false;
-        for (size_t i = 0; i < l->num_sources; i++) is_read |= saved[i] == j;
-        if (is_read || !all->items[j].label[0]) source_positions_remove(all, j);
-    }
+    for (size_t j = num_saved; j-- > 0;)
+        if (!all->items[j].is_read)
+            TRY_OUT(read_content(json_item(json_get(cursor, "source_files"), j),
+                                 &all->items[j].content));
+    for (size_t j = all->count; j-- > 0;)
+        if (all->items[j].is_read || !all->items[j].label[0]) source_positions_remove(all, j);
 out:
     free(saved);
     return st;

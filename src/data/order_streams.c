@@ -111,10 +111,7 @@ static void stream_order_settings(const struct order *o, bool all, struct text *
     text_addf(out, "%llu ", (unsigned long long)r->window);
     if (all) text_addf(out, "%d %d %d ", s->data->bos, s->adds_eos, r->overlap);
     text_addf(out, "%.17g", r->validation_share);
-    if (!r->best_fit) return;
-    text_adds(out, " best_fit");
-    for (size_t i = 0; i < r->num_sources; i++)
-        text_addf(out, " %.17g", r->sources[i].config->weight);
+    if (r->best_fit) text_adds(out, " best_fit");
 }
 
 static int64_t stream_order_memory_bytes(const struct order *o)

@@ -22,11 +22,16 @@ struct source_position *source_positions_add(struct source_positions *r, const c
     return s;
 }
 
-size_t source_positions_find(const struct source_positions *r, const char *label)
+size_t source_positions_find(const struct source_positions *r, const char *label, int64_t content)
 {
-    for (size_t i = 0; i < r->count; i++)
-        if (!strcmp(r->items[i].label, label)) return i;
-    return SIZE_MAX;
+    size_t found = SIZE_MAX;
+    for (size_t i = r->count; i-- > 0;) {
+        const struct source_position *p = &r->items[i];
+        if (p->is_read || strcmp(p->label, label) != 0) continue;
+        if (found == SIZE_MAX || p->content == content || r->items[found].content != content)
+            found = i;
+    }
+    return found;
 }
 
 void source_positions_remove(struct source_positions *r, size_t index)

@@ -10,6 +10,7 @@ struct source_position {
     char *label; /* data.source.name, or the path of a source without a name; owned */
     struct source_identity identity;
     int64_t content; /* sum over the files' content and what is selected of it; -1: unknown */
+    bool is_read;    /* by a source of this run */
     int64_t *ints;   /* PARTITION_INTS of each stream; owned */
 };
 struct source_positions {
@@ -21,8 +22,8 @@ void source_positions_release(struct source_positions *r);
 /* Appends a source at the start of `streams` streams, and returns it. */
 struct source_position *source_positions_add(struct source_positions *r, const char *label,
                                              uint64_t streams);
-/* Its index; SIZE_MAX: not found. */
-size_t source_positions_find(const struct source_positions *r, const char *label);
+/* The first of that label that is not read, if possible one of that content; SIZE_MAX: none. */
+size_t source_positions_find(const struct source_positions *r, const char *label, int64_t content);
 void source_positions_remove(struct source_positions *r, size_t index);
 
 /* Writes them as the member "retired_sources", unless the list is empty. */

@@ -212,3 +212,24 @@ TEST(check_knows_the_epochs_of_megatrons_order)
     json_free(v);
     text_release(&err);
 }
+
+/* Only a causal row without overlap reads one token more, its last label. */
+TEST(check_knows_how_many_tokens_the_rows_of_an_objective_read)
+{
+    const char *config = write_run(test_folder());
+    double epochs[3];
+    for (int i = 0; i < 3; i++) {
+        const char *objective = i ? i > 1 ? "diffusion" : "masked" : "causal";
+        char name[40];
+        snprintf(name, sizeof name, "objective.name=%s", objective);
+        struct json *v =
+            check(config, NULL,
+                  (const char *const[]){name, "objective.mask_token=<|mask|>", "data.row_overlap=false",
+                                        "training.seq_len=4", "training.steps=20", NULL});
+        const struct json *stage = json_first(json_get(v, "stages"));
+        epochs[i] = number(json_first(json_get(stage, "sources")), "epochs");
+        json_free(v);
+    }
+    CHECK(epochs[1] > 0 && epochs[1] == epochs[2]);
+    CHECK_NEAR(epochs[0] / epochs[1], 1.25, 1e-4);
+}

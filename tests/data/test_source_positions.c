@@ -230,9 +230,14 @@ TEST(source_positions_are_written_read_and_found_by_label)
     json_finish(&w);
     CHECK_STATUS(OK, json_parse(t.data, t.len, "positions", &json));
     CHECK_STATUS(OK, source_positions_read(&again, json_get(json, "retired_sources"), 2));
-    CHECK(again.count == 2 && source_positions_find(&again, "books") == SIZE_MAX);
-    size_t code = source_positions_find(&again, "code");
+    CHECK(again.count == 2 && source_positions_find(&again, "books", -1) == SIZE_MAX);
+    size_t code = source_positions_find(&again, "code", -1);
     CHECK(code == 1 && again.items[code].identity.place == 2 && again.items[code].ints[5] == 25);
+    again.items[code].is_read = true;
+    CHECK(source_positions_find(&again, "code", -1) == SIZE_MAX);
+    for (int i = 0; i < 3; i++) source_positions_add(&again, "math", 2)->content = i;
+    CHECK(source_positions_find(&again, "math", 1) == 3);
+    CHECK(source_positions_find(&again, "math", 7) == 2);
     CHECK_STATUS(DATA, source_positions_read(&again, json_get(json, "retired_sources"), 3));
     json_free(json);
     text_release(&t);
