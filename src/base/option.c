@@ -275,6 +275,13 @@ enum status option_set_text(const struct option *o, void *into, const char *text
     return option_set(o, into, *keep);
 }
 
+bool option_list_contains(const struct option_list *l, const char *word)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (!strcmp(l->items[i], word)) return true;
+    return false;
+}
+
 void option_release(const struct option *o, void *from)
 {
     void *field = (char *)from + o->offset;

@@ -176,6 +176,7 @@ enum status option_set_text(const struct option *o, void *into, const char *text
                             struct toml **keep);
 void option_release(const struct option *o, void *from);
 
+bool option_list_contains(const struct option_list *l, const char *word);
 bool option_ranges_contain(const struct option_ranges *r, int64_t number);
 
 /* Appends a string in quotes, as TOML. */

@@ -51,47 +51,14 @@ static bool decides_results(const char *key)
 }
 
 /* What a resumed run does with a changed setting. */
-enum change_class { CHANGE_continues, CHANGE_restarts, CHANGE_refused, CHANGE_by_shape };
-
-static bool begins_with(const char *key, const char *const *prefixes)
-{
-    for (; *prefixes; prefixes++)
-        if (!strncmp(key, *prefixes, strlen(*prefixes))) return true;
-    return false;
-}
-
-/* Whether the key ends in ".name", one of the names. */
-static bool is_named(const char *key, const char *const *names)
-{
-    const char *name = strrchr(key, '.') + 1;
-    for (; *names; names++)
-        if (!strcmp(name, *names)) return true;
-    return false;
-}
-
-static enum change_class classify(const struct config *c, const char *key)
-{
-    static const char *const shape[] = {"dim",      "n_layers",   "n_heads",        "n_kv_heads",
-                                        "head_dim", "ffn_hidden", "tie_embeddings", "vocab_size",
-                                        NULL};
-    static const char *const order[] = {"data.order", "data.seed", NULL};
-    static const char *const streams[] = {"data.shuffle_window", "data.validation_share",
-                                          "data.packing", NULL};
-    static const char *const fixed[] = {"data.s",           "data.b",       "data.eo",
-                                        "data.row_overlap", "data.packing", "data.validation_share",
-                                        "training.seq_len", "objective.",   NULL};
-    static const char *const selection[] = {"column", "filter_column", "filter_value",
-                                            "motifs", "neurons",       NULL};
-    bool is_source = !strncmp(key, "data.source.", 12);
-    if (!strncmp(key, "model.", 6) && is_named(key, shape)) return CHANGE_refused;
-    if (!strcmp(key, "model.name") || !strcmp(key, "model.flavor")) return CHANGE_by_shape;
-    if (is_source && is_named(key, (const char *const[]){"name", NULL})) return CHANGE_restarts;
-    if (is_source && is_named(key, selection)) return CHANGE_refused;
-    if (begins_with(key, order) || (!strcmp(key, "debug.seed") && c->data.seed < 0))
-        return CHANGE_refused;
-    bool is_fixed = c->data.order == ORDER_megatron || c->data.packing == PACKING_best_fit;
-    return begins_with(key, is_fixed ? fixed : streams) ? CHANGE_refused : CHANGE_continues;
-}
+enum change_class {
+    CHANGE_continues,
+    CHANGE_restarts,
+    CHANGE_refused,
+    CHANGE_by_shape,
+    CHANGE_by_content,
+    CHANGE_by_samples
+};
 
 static const char *describe_class(enum change_class class)
 {
@@ -100,8 +67,92 @@ static const char *describe_class(enum change_class class)
         [CHANGE_restarts] = "restarts this source, unless it was read under this name",
         [CHANGE_refused] = "refused",
         [CHANGE_by_shape] = "refused if a weight's shape changes",
+        [CHANGE_by_content] = "refused if the content changes, but for data.accept_changed",
+        [CHANGE_by_samples] = "refused if the run's number of samples changes",
     };
     return texts[class];
+}
+
+/* Which orders of the data have a key's setting in their saved position. */
+enum order_set { IN_STREAMS = 1, IN_BEST_FIT = 2, IN_MEGATRON = 4, IN_ALL = 7 };
+
+static enum order_set order_of(const struct config *c)
+{
+    if (c->data.order == ORDER_megatron) return IN_MEGATRON;
+    return c->data.packing == PACKING_best_fit ? IN_BEST_FIT : IN_STREAMS;
+}
+
+/* Keys that do not simply continue; those of arrays without their numbers. */
+static const struct key_class {
+    const char *key;
+    enum change_class class;
+    enum order_set orders;
+} key_classes[] = {
+    {"model.name", CHANGE_by_shape, IN_ALL},
+    {"model.flavor", CHANGE_by_shape, IN_ALL},
+    {"model.dim", CHANGE_refused, IN_ALL},
+    {"model.n_layers", CHANGE_refused, IN_ALL},
+    {"model.n_heads", CHANGE_refused, IN_ALL},
+    {"model.n_kv_heads", CHANGE_refused, IN_ALL},
+    {"model.head_dim", CHANGE_refused, IN_ALL},
+    {"model.ffn_hidden", CHANGE_refused, IN_ALL},
+    {"model.vocab_size", CHANGE_refused, IN_ALL},
+    {"model.vocab_multiple", CHANGE_by_shape, IN_ALL},
+    {"model.qk_norm", CHANGE_refused, IN_ALL},
+    {"model.tie_embeddings", CHANGE_refused, IN_ALL},
+    {"data.order", CHANGE_refused, IN_ALL},
+    {"data.seed", CHANGE_refused, IN_ALL},
+    {"data.packing", CHANGE_refused, IN_STREAMS | IN_BEST_FIT},
+    {"data.shuffle_window", CHANGE_refused, IN_STREAMS | IN_BEST_FIT},
+    {"data.validation_share", CHANGE_refused, IN_STREAMS | IN_BEST_FIT},
+    {"data.bos", CHANGE_refused, IN_BEST_FIT},
+    {"data.eos", CHANGE_refused, IN_BEST_FIT},
+    {"data.row_overlap", CHANGE_refused, IN_BEST_FIT},
+    {"data.split", CHANGE_refused, IN_MEGATRON},
+    {"data.blend", CHANGE_refused, IN_MEGATRON},
+    {"data.samples", CHANGE_by_samples, IN_MEGATRON},
+    {"data.sampler", CHANGE_refused, IN_MEGATRON},
+    {"data.sampler_ranks", CHANGE_refused, IN_MEGATRON},
+    {"data.sampler_rows", CHANGE_refused, IN_MEGATRON},
+    {"data.sampler_batch", CHANGE_refused, IN_MEGATRON},
+    {"data.tokenizer", CHANGE_by_content, IN_ALL},
+    {"data.source", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
+    {"data.source.path", CHANGE_by_content, IN_ALL},
+    {"data.source.name", CHANGE_restarts, IN_STREAMS},
+    {"data.source.weight", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
+    {"data.source.column", CHANGE_refused, IN_ALL},
+    {"data.source.filter_column", CHANGE_refused, IN_ALL},
+    {"data.source.filter_value", CHANGE_refused, IN_ALL},
+    {"data.source.motifs", CHANGE_refused, IN_ALL},
+    {"data.source.neurons", CHANGE_refused, IN_ALL},
+    {"objective.name", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
+    {"training.dataset_path", CHANGE_by_content, IN_ALL},
+    {"training.seq_len", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
+    {"training.steps", CHANGE_by_samples, IN_MEGATRON},
+    {"training.local_batch_size", CHANGE_by_samples, IN_MEGATRON},
+    {"training.global_batch_size", CHANGE_by_samples, IN_MEGATRON},
+    {"training.batch_ramp", CHANGE_by_samples, IN_MEGATRON},
+};
+
+/* "data.source.3.path" without its number. */
+static void skip_number(char *key)
+{
+    char *digits = strpbrk(key, "0123456789"), *end = digits;
+    if (!digits || digits[-1] != '.') return;
+    while (*end >= '0' && *end <= '9') end++;
+    if (*end == '.') memmove(digits, end + 1, strlen(end));
+}
+
+static enum change_class classify(const struct config *c, const char *key)
+{
+    char plain[100];
+    snprintf(plain, sizeof plain, "%s", key);
+    skip_number(plain);
+    if (!strcmp(key, "debug.seed")) return c->data.seed < 0 ? CHANGE_refused : CHANGE_continues;
+    for (size_t i = 0; i < sizeof key_classes / sizeof *key_classes; i++)
+        if (!strcmp(plain, key_classes[i].key))
+            return key_classes[i].orders & order_of(c) ? key_classes[i].class : CHANGE_continues;
+    return CHANGE_continues;
 }
 
 /* A list of changes. */
@@ -133,8 +184,8 @@ static void compare_array(const struct change_list *to, const struct config_arra
     const struct config *c = to->config;
     size_t common = config_array_count(old, a), count = config_array_count(c, a);
     if (common != count)
-        text_addf(to->out, "%s%s: %zu -> %zu (continues)", to->out->len ? "\n" : "",
-                  a->element.name, common, count);
+        text_addf(to->out, "%s%s: %zu -> %zu (%s)", to->out->len ? "\n" : "", a->element.name,
+                  common, count, describe_class(classify(c, a->element.name)));
     if (common > count) common = count;
     for (size_t i = 0; i < common; i++) {
         char name[40];

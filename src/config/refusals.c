@@ -20,13 +20,6 @@ void refusals_release(struct refusals *r)
     *r = (struct refusals){0};
 }
 
-static bool is_accepted(const struct accept_config *a, const char *key)
-{
-    for (size_t i = 0; i < a->accept_loss.count; i++)
-        if (!strcmp(a->accept_loss.items[i], key)) return true;
-    return false;
-}
-
 static bool is_repeated(const struct refusals *r, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -43,7 +36,7 @@ static void write_names(const struct refusals *r, const struct accept_config *a,
         bool old = i < a->accept_loss.count;
         size_t k = old ? 0 : i - a->accept_loss.count;
         const char *name = old ? a->accept_loss.items[i] : r->items[k].key;
-        if (!old && (is_accepted(a, name) || is_repeated(r, k))) continue;
+        if (!old && (option_list_contains(&a->accept_loss, name) || is_repeated(r, k))) continue;
         if (out->len > begin) text_adds(out, is_toml ? ", " : ",");
         if (is_toml)
             option_quote(out, name);
@@ -57,7 +50,7 @@ enum status refusals_check(const struct refusals *r, const struct accept_config 
     size_t refused = 0;
     struct text message = {0};
     for (size_t i = 0; i < r->count; i++) {
-        if (is_accepted(a, r->items[i].key))
+        if (option_list_contains(&a->accept_loss, r->items[i].key))
             log_line(LOG_WARN, "accepted, although the result changes: %s", r->items[i].what);
         else
             refused += !is_repeated(r, i);
@@ -74,7 +67,7 @@ enum status refusals_check(const struct refusals *r, const struct accept_config 
     write_names(r, a, true, &message);
     text_adds(&message, "]");
     for (size_t i = 0; i < r->count; i++)
-        if (!is_accepted(a, r->items[i].key) && !is_repeated(r, i))
+        if (!option_list_contains(&a->accept_loss, r->items[i].key) && !is_repeated(r, i))
             text_addf(&message, "\n%s", r->items[i].what);
     status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s", message.data);
     text_release(&message);

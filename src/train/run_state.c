@@ -114,17 +114,11 @@ enum status run_state_save_now(struct training_run *r)
     return STATUS_OK;
 }
 
-static bool is_excluded(const struct checkpoint_config *c, const char *part)
-{
-    for (size_t i = 0; i < c->exclude_from_loading.count; i++)
-        if (!strcmp(c->exclude_from_loading.items[i], part)) return true;
-    return false;
-}
-
 /* Torch checkpoints have no usable data position, so the data restart from the first row. */
 static enum status resume_data(struct training_run *r, const struct json *cursor)
 {
-    if (is_excluded(&r->config->checkpoint, "dataloader") || !r->reads || json_is_null(cursor))
+    const struct option_list *excluded = &r->config->checkpoint.exclude_from_loading;
+    if (option_list_contains(excluded, "dataloader") || !r->reads || json_is_null(cursor))
         return STATUS_OK;
     TRY(loader_load(r->loader, cursor));
     return STATUS_OK;
@@ -140,7 +134,8 @@ static enum status resume_state(struct training_run *r, const char *folder,
              "%s has only the model, so the run cannot resume from it; start a new run with "
              "checkpoint.initial_load_path",
              folder);
-    if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
+    if (!option_list_contains(&r->config->checkpoint.exclude_from_loading, "lr_scheduler"))
+        t->steps_done = found->step;
     TRY(trainer_state_load(t, found->train));
     TRY(guard_load(&r->guard, json_get(found->train, "guard")));
     r->validation_due =

@@ -96,19 +96,12 @@ static enum status find_after(const char *folder, int64_t step, const struct run
     return STATUS_OK;
 }
 
-static bool is_excluded(const struct config *c, const char *part)
-{
-    const struct option_list *l = &c->checkpoint.exclude_from_loading;
-    for (size_t i = 0; i < l->count; i++)
-        if (!strcmp(l->items[i], part)) return true;
-    return false;
-}
-
 /* A run may begin with the whole state of another one. */
 static enum status find_initial(const struct config *c, const struct run_rows *rows,
                                 struct saved_position *p)
 {
     const struct checkpoint_config *k = &c->checkpoint;
+    const struct option_list *excluded = &k->exclude_from_loading;
     char *local = NULL, *folder = NULL;
     if (!k->initial_load_path[0] || k->initial_load_model_only) return STATUS_OK;
     enum status st = hub_find(k->initial_load_path, &local);
@@ -116,8 +109,8 @@ static enum status find_initial(const struct config *c, const struct run_rows *r
     free(local);
     if (!st) st = read_position(folder, rows, p);
     TRY(st);
-    if (is_excluded(c, "dataloader")) p->cursor = NULL, p->next_row = 0;
-    if (is_excluded(c, "lr_scheduler")) p->step = 0;
+    if (option_list_contains(excluded, "dataloader")) p->cursor = NULL, p->next_row = 0;
+    if (option_list_contains(excluded, "lr_scheduler")) p->step = 0;
     return STATUS_OK;
 }
 
@@ -200,7 +193,8 @@ static enum status find_passed(const struct config *c, int64_t step,
              "with checkpoint.exclude_from_loading = [\"dataloader\"], so the rows of step %lld "
              "are unknown",
              (long long)from->step + 1, (long long)after->step, (long long)step);
-    if (from->cursor && !after->cursor && is_excluded(c, "dataloader"))
+    if (from->cursor && !after->cursor &&
+        option_list_contains(&c->checkpoint.exclude_from_loading, "dataloader"))
         log_line(LOG_WARN,
                  "checkpoint.exclude_from_loading has \"dataloader\", so a run that resumes from "
                  "step %lld starts from the first row: the rows shown are those of one that "

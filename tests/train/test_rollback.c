@@ -34,26 +34,11 @@ struct spike_run {
 
 static void spike_run_open(struct spike_run *s, const char *const *more)
 {
-    static const char *const base[] = {"model.dim=16",
-                                       "model.n_layers=1",
-                                       "model.n_heads=2",
-                                       "model.n_kv_heads=1",
-                                       "model.ffn_hidden=24",
-                                       "training.seq_len=16",
-                                       "training.local_batch_size=2",
-                                       "training.steps=120",
-                                       "training.mixed_precision_param=float32",
-                                       "data.tokenizer=bytes",
-                                       "data.streams=1",
-                                       "data.shuffle_window=1",
-                                       "data.prefetch=7",
-                                       "optimizer.lr=1e-2",
-                                       "lr_scheduler.warmup_steps=2",
-                                       "metrics.log_freq=1",
-                                       "metrics.enable_tensorboard=false",
-                                       "checkpoint.enable=true",
-                                       "checkpoint.interval=10",
-                                       "checkpoint.keep_latest_k=0"};
+    static const char *const base[] = {TRAINING_OF_CHECKPOINTS, "training.steps=120",
+                                       "data.tokenizer=bytes",  "data.streams=1",
+                                       "data.shuffle_window=1", "data.prefetch=7",
+                                       "optimizer.lr=1e-2",     "lr_scheduler.warmup_steps=2",
+                                       "metrics.log_freq=1",    "checkpoint.interval=10"};
     *s = (struct spike_run){.folder = test_folder()};
     const char *corpus = test_path(s->folder, "corpus.jsonl");
     write_corpus(corpus);

@@ -26,6 +26,13 @@ void training_open(struct training *t, const char *const *settings);
 void training_close(struct training *t);
 #define TRAINING_OPEN(t, ...) training_open(t, (const char *const[]){__VA_ARGS__, NULL})
 
+/* Settings of a run of one block that saves checkpoints. */
+#define TRAINING_OF_CHECKPOINTS                                                                    \
+    "model.dim=16", "model.n_layers=1", "model.n_heads=2", "model.n_kv_heads=1",                   \
+        "model.ffn_hidden=24", "training.seq_len=16", "training.local_batch_size=2",               \
+        "training.mixed_precision_param=float32", "metrics.enable_tensorboard=false",              \
+        "checkpoint.enable=true", "checkpoint.keep_latest_k=0"
+
 /* Settings of a model of three blocks that fits many parallel layouts, with eight rows per step. */
 #define TRAINING_OF_RANKS                                                                          \
     "model.dim=16", "model.n_layers=3", "model.n_heads=4", "model.n_kv_heads=2",                   \
