@@ -152,11 +152,11 @@ struct load_rules {
  * Tied     An untied model's head is a copy of a tied one's embedding.  A tied model leaves out a
  *          head that equals the embedding, or that is excluded.
  * Values   They are checked while they are read (model/value_check.h).
- * DATA: a tensor has a value that is NaN, infinite, absurdly large or a negative second moment, or a
- * checksum does not match; the message has name and position.
+ * DATA: a tensor has a value that is NaN, infinite, absurdly large or a negative second moment, or
+ * a checksum does not match; the message has name and position.
  * CONFIG: the model there lacks a tensor, has other heads, another vocabulary or other shapes, or a
- * head of its own that a tied model would lose; other RoPE or epsilon only cause a warning.  UNSUPPORTED: moments
- * were requested, but those there are NxD Training's. */
+ * head of its own that a tied model would lose; other RoPE or epsilon only cause a warning.
+ * UNSUPPORTED: moments were requested, but those there are NxD Training's. */
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct load_rules *rules, struct checkpoint_found *found);
 /* Fails as checkpoint_load would, but reads neither weights nor checksums.  `log`: logs which

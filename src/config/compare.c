@@ -67,7 +67,7 @@ static const char *describe_class(enum change_class class)
         [CHANGE_restarts] = "restarts this source, unless it was read under this name",
         [CHANGE_refused] = "refused",
         [CHANGE_by_shape] = "refused if a weight's shape changes",
-        [CHANGE_by_content] = "refused if the content changes, but for data.accept_changed",
+        [CHANGE_by_content] = "refused if the content changes, except with data.accept_changed",
         [CHANGE_by_samples] = "refused if the run's number of samples changes",
     };
     return texts[class];

@@ -222,10 +222,10 @@ TEST(check_knows_how_many_tokens_the_rows_of_an_objective_read)
         const char *objective = i ? i > 1 ? "diffusion" : "masked" : "causal";
         char name[40];
         snprintf(name, sizeof name, "objective.name=%s", objective);
-        struct json *v =
-            check(config, NULL,
-                  (const char *const[]){name, "objective.mask_token=<|mask|>", "data.row_overlap=false",
-                                        "training.seq_len=4", "training.steps=20", NULL});
+        struct json *v = check(config, NULL,
+                               (const char *const[]){name, "objective.mask_token=<|mask|>",
+                                                     "data.row_overlap=false", "training.seq_len=4",
+                                                     "training.steps=20", NULL});
         const struct json *stage = json_first(json_get(v, "stages"));
         epochs[i] = number(json_first(json_get(stage, "sources")), "epochs");
         json_free(v);
