@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -167,13 +168,16 @@ static void worker_start(struct worker *w, size_t from, size_t to)
     exit(*w->failed != 0); /* a leak found here makes it another code */
 }
 
+static double seconds(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
+
 /* Waits for one worker, prints its output without the runner's own frame, and counts its tests. */
 static int worker_end(struct worker *workers, size_t num)
 {
     int code, failed;
     size_t at = 0;
     char line[4096];
-    pid_t child = wait(&code);
+    struct rusage used;
+    pid_t child = wait4(-1, &code, 0, &used);
     while (at < num && workers[at].child != child) at++;
     if (at == num) return 0;
     struct worker *w = &workers[at];
@@ -187,8 +191,8 @@ static int worker_end(struct worker *workers, size_t num)
                WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
         if (!failed) failed = 1;
     }
-    printf("%s: %zu tests in %.1f s\n", files[w->from], w->to - w->from,
-           clock_monotonic_s() - w->begin_s);
+    printf("%s: %zu tests in %.1f s, %.1f s of CPU time\n", files[w->from], w->to - w->from,
+           clock_monotonic_s() - w->begin_s, seconds(used.ru_utime) + seconds(used.ru_stime));
     if (failed) failed_files = heap_grow(failed_files, num_failed_files + 1, sizeof *failed_files);
     if (failed) failed_files[num_failed_files++] = (struct failed_file){files[w->from], failed};
     fflush(stdout);

@@ -13,6 +13,10 @@ RACE    := $(filter $(RACED:%=tests/%.c),$(TESTS)) \
     $(filter-out tests/ops/% tests/oracle/% tests/backends/cpu/%,$(SHARED))
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 
+# Several programs share the cores: threads that wait for each other spin for microseconds, then
+# sleep.  Without spinning each barrier is a system call, and small steps take five times as long.
+WAIT    := OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=1000
+
 $(B)/tests/fault/run: $(FAULTS:%.c=$(B)/%.o) $(ROOMS) $(B)/list
 	$(call say,link)
 	$(LINK) -lcmocka
@@ -44,7 +48,7 @@ $(B)/fuzz/%: $(B)/tests/fuzz/%.o $(B)/rooms.a
 
 test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(PRELOAD) $(if $(UNDRIVEN),$(DRIVER))
 test: ## run the tests; T=word: only those whose name or file contains it
-	@$(if $(UNDRIVEN),$(DRIVING)) OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero \
+	@$(if $(UNDRIVEN),$(DRIVING)) $(WAIT) LLAMERO=$(B)/llamero \
 	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_COUNTER=$(filter %/libcount.so,$(PRELOAD)) \
 	LLAMERO_PRELOAD=$(filter %/libfault.so,$(PRELOAD)) \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
@@ -61,7 +65,7 @@ test-slurm: $(B)/llamero ## train on a Slurm cluster of network namespaces (root
 # Without SHORT every n-th call fails, in hours; CONTRIBUTING.md tells how to reproduce a row.
 fault: $(B)/tests/libjournal.so
 fault: $(B)/llamero $(B)/tests/fault/run $(B)/tests/libfault.so ## inject faults; T=word; SHORT=1
-	@rm -f $(B)/fault.txt; code=0; OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero \
+	@rm -f $(B)/fault.txt; code=0; $(WAIT) LLAMERO=$(B)/llamero \
 	LLAMERO_PRELOAD=$(abspath $(B)/tests/libfault.so) LLAMERO_FAULT_TABLE=$(B)/fault.txt \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(if $(SHORT),LLAMERO_FAULT_POINTS=$(FAULT_POINTS)) \
 	$(B)/tests/fault/run $(T) > $(B)/fault.log 2>&1 || code=$$?; \
@@ -83,7 +87,7 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 race: ## run the tests of ranks under TSan; T=word
 	@$(MAKE) $(B)/race/tests/race B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= \
 	    EXTRA='-fsanitize=thread -DLLAMERO_CHECK_COLLECTIVES'
-	@OMP_WAIT_POLICY=passive $(B)/race/tests/race $(T)
+	@$(WAIT) $(B)/race/tests/race $(T)
 
 FUZZ_CC ?= clang
 FUZZ_FINDS := -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow
