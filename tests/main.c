@@ -231,13 +231,21 @@ static int run_files(size_t num)
     return failed;
 }
 
+/* By a word in the test's name or file, or, after "-", by a word that is in neither. */
+static bool is_chosen(size_t i, const char *word)
+{
+    bool leaves_out = word[0] == '-';
+    word += leaves_out;
+    return (strstr(tests[i].name, word) || strstr(files[i], word)) != leaves_out;
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGHUP, SIG_DFL); /* tests send it; nohup lets programs ignore it */
     size_t chosen = 0;
     if (argc == 3 && !strcmp(argv[1], "--ranks")) return launched_main(argv[2]);
     for (size_t i = 0; i < num_tests; i++)
-        if (argc < 2 || strstr(tests[i].name, argv[1]) || strstr(files[i], argv[1])) {
+        if (argc < 2 || is_chosen(i, argv[1])) {
             tests[chosen] = tests[i];
             files[chosen++] = files[i];
         }

@@ -47,7 +47,7 @@ $(B)/fuzz/%: $(B)/tests/fuzz/%.o $(B)/rooms.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,--as-needed $(LIBS) -fsanitize=fuzzer
 
 test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(PRELOAD) $(if $(UNDRIVEN),$(DRIVER))
-test: ## run the tests; T=word: only those whose name or file contains it
+test: ## run the tests; T=word: only those whose name or file contains it; T=-word: the others
 	@$(if $(UNDRIVEN),$(DRIVING)) $(WAIT) LLAMERO=$(B)/llamero \
 	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_COUNTER=$(filter %/libcount.so,$(PRELOAD)) \
 	LLAMERO_PRELOAD=$(filter %/libfault.so,$(PRELOAD)) \
@@ -79,13 +79,13 @@ FAULT_POINTS := 16 # of each row, times its share
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 sanitize: ## run the tests under ASan and UBSan; T=word
 	@ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 \
-	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize OPT='-O1 -g' \
+	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize OPT='-O1 -g1' \
 	    HARDEN= LDFLAGS= PRELOAD= \
 	    EXTRA='$(SANITIZE) -Wno-maybe-uninitialized -DLLAMERO_CHECK_COLLECTIVES'
 
 # Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.
 race: ## run the tests of ranks under TSan; T=word
-	@$(MAKE) $(B)/race/tests/race B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= \
+	@$(MAKE) $(B)/race/tests/race B=$(B)/race OPT='-O1 -g1' HARDEN= LDFLAGS= \
 	    EXTRA='-fsanitize=thread -DLLAMERO_CHECK_COLLECTIVES'
 	@$(WAIT) $(B)/race/tests/race $(T)
 

@@ -71,8 +71,8 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
     static const char *const settings[] = {
         WIDE "training.seq_len=256 training.mixed_precision_param=float32",
         WIDE "model.qk_norm=true training.seq_len=512 activation_checkpoint.mode=none",
-        WIDE "model.vocab_size=20000 activation_checkpoint.mode=full",
-        WIDE "model.vocab_size=20000 model.tie_embeddings=true",
+        WIDE "model.vocab_size=8000 activation_checkpoint.mode=full",
+        WIDE "model.vocab_size=8000 model.tie_embeddings=true",
         WIDE "model.n_layers=6 checkpoint.async_mode=async",
         WIDE "training.local_batch_size=8 training.global_batch_size=8 training.seq_len=256",
         WIDE
