@@ -212,6 +212,7 @@ def main():
     parser.add_argument("--steps", type=int, help="steps of the small runs (default: those of the configuration)")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     runs = Runs(arguments)
     runs.folder.mkdir(parents=True, exist_ok=True)
     plan_full(runs, arguments.only)

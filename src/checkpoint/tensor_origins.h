@@ -32,8 +32,8 @@ struct tensor_origins {
 bool tensor_origins_excludes(const struct option_list *exclude, const char *name);
 
 /* Finds the origin of every tensor, in the model's order; `suffix` follows the names ("", or a
- * moment's).  Reads no elements.  CONFIG: a tensor is missing, or has another shape; the message
- * names both shapes and the keys to set. */
+ * moment's).  Reads no elements.  CONFIG: a tensor is missing; or it has another shape, and the
+ * message names both shapes and the keys to set. */
 enum status tensor_origins_find(struct tensor_origins *o, const struct model_files *files,
                                 const struct layout *l, const char *suffix,
                                 const struct tensor_rules *rules);

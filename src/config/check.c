@@ -308,11 +308,10 @@ static enum status check_float8(const struct config *c)
 {
     struct refusals r = {0};
     TRY(float8_resolve(&c->model, &c->float8, &(bool){false}));
-    for (size_t i = 0; i < c->float8.filter_fqns.count; i++)
-        if (!strcmp(c->float8.filter_fqns.items[i], "auto_filter_small_kn"))
-            refusals_add(&r, "float8.filter_fqns",
-                         "float8.filter_fqns = [\"auto_filter_small_kn\"]: small GEMMs run in FP8, "
-                         "too");
+    if (option_list_contains(&c->float8.filter_fqns, "auto_filter_small_kn"))
+        refusals_add(&r, "float8.filter_fqns",
+                     "float8.filter_fqns = [\"auto_filter_small_kn\"]: small GEMMs run in FP8, "
+                     "too");
     enum status st = refusals_check(&r, &c->config);
     refusals_release(&r);
     return st;

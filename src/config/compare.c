@@ -100,6 +100,7 @@ static const struct key_class {
     {"model.vocab_multiple", CHANGE_by_shape, IN_ALL},
     {"model.qk_norm", CHANGE_refused, IN_ALL},
     {"model.tie_embeddings", CHANGE_refused, IN_ALL},
+    {"debug.seed", CHANGE_refused, IN_ALL},
     {"data.order", CHANGE_refused, IN_ALL},
     {"data.seed", CHANGE_refused, IN_ALL},
     {"data.packing", CHANGE_refused, IN_STREAMS | IN_BEST_FIT},
@@ -126,6 +127,8 @@ static const struct key_class {
     {"data.source.motifs", CHANGE_refused, IN_ALL},
     {"data.source.neurons", CHANGE_refused, IN_ALL},
     {"objective.name", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
+    {"objective.mask_probability", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
+    {"objective.mask_token", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
     {"training.dataset_path", CHANGE_by_content, IN_ALL},
     {"training.seq_len", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
     {"training.steps", CHANGE_by_samples, IN_MEGATRON},
@@ -143,12 +146,22 @@ static void skip_number(char *key)
     if (*end == '.') memmove(digits, end + 1, strlen(end));
 }
 
+/* Whether the run's other settings leave it an effect on the data. */
+static bool is_used(const struct config *c, const char *key)
+{
+    if (!strcmp(key, "debug.seed")) return c->data.seed < 0;
+    if (!strcmp(key, "objective.mask_probability")) return c->objective.name == OBJECTIVE_masked;
+    if (!strcmp(key, "objective.mask_token")) return c->objective.name != OBJECTIVE_causal;
+    if (!strcmp(key, "data.row_overlap")) return c->objective.name == OBJECTIVE_causal;
+    return true;
+}
+
 static enum change_class classify(const struct config *c, const char *key)
 {
     char plain[100];
     snprintf(plain, sizeof plain, "%s", key);
     skip_number(plain);
-    if (!strcmp(key, "debug.seed")) return c->data.seed < 0 ? CHANGE_refused : CHANGE_continues;
+    if (!is_used(c, key)) return CHANGE_continues;
     for (size_t i = 0; i < sizeof key_classes / sizeof *key_classes; i++)
         if (!strcmp(plain, key_classes[i].key))
             return key_classes[i].orders & order_of(c) ? key_classes[i].class : CHANGE_continues;

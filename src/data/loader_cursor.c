@@ -327,12 +327,13 @@ static enum status load_positions(struct loader *l, const struct json *cursor,
     sources.drops_documents = tokens != tokens_fingerprint(l);
     at->sources = &sources;
     TRY_OUT(load_streams(l, json_get(cursor, "streams"), all, at));
-    for (size_t j = num_saved; j-- > 0;)
-        if (!all->items[j].is_read)
-            TRY_OUT(read_content(json_item(json_get(cursor, "source_files"), j),
-                                 &all->items[j].content));
-    for (size_t j = all->count; j-- > 0;)
-        if (all->items[j].is_read || !all->items[j].label[0]) source_positions_remove(all, j);
+    for (size_t j = all->count; j-- > 0;) {
+        struct source_position *p = &all->items[j];
+        if (p->is_read || !p->label[0])
+            source_positions_remove(all, j);
+        else if (j < num_saved)
+            TRY_OUT(read_content(json_item(json_get(cursor, "source_files"), j), &p->content));
+    }
 out:
     free(saved);
     return st;
