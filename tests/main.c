@@ -231,12 +231,19 @@ static int run_files(size_t num)
     return failed;
 }
 
-/* By a word in the test's name or file, or, after "-", by a word that is in neither. */
-static bool is_chosen(size_t i, const char *word)
+/* By words of which the test's name or file contains one, if there are any, and by words after "-",
+ * none of which it contains. */
+static bool is_chosen(size_t i, char *const *words)
 {
-    bool leaves_out = word[0] == '-';
-    word += leaves_out;
-    return (strstr(tests[i].name, word) || strstr(files[i], word)) != leaves_out;
+    bool any_wanted = false, is_wanted = false;
+    for (int w = 0; words[w]; w++) {
+        bool leaves_out = words[w][0] == '-';
+        const char *word = words[w] + leaves_out;
+        bool contains = strstr(tests[i].name, word) || strstr(files[i], word);
+        if (contains && leaves_out) return false;
+        if (!leaves_out) any_wanted = true, is_wanted |= contains;
+    }
+    return is_wanted || !any_wanted;
 }
 
 int main(int argc, char **argv)
@@ -245,7 +252,7 @@ int main(int argc, char **argv)
     size_t chosen = 0;
     if (argc == 3 && !strcmp(argv[1], "--ranks")) return launched_main(argv[2]);
     for (size_t i = 0; i < num_tests; i++)
-        if (argc < 2 || is_chosen(i, argv[1])) {
+        if (is_chosen(i, argv + 1)) {
             tests[chosen] = tests[i];
             files[chosen++] = files[i];
         }

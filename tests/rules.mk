@@ -47,7 +47,7 @@ $(B)/fuzz/%: $(B)/tests/fuzz/%.o $(B)/rooms.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,--as-needed $(LIBS) -fsanitize=fuzzer
 
 test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(PRELOAD) $(if $(UNDRIVEN),$(DRIVER))
-test: ## run the tests; T=word: only those whose name or file contains it; T=-word: the others
+test: ## run the tests; T=word: only those whose name or file contains it; T=-word: others
 	@$(if $(UNDRIVEN),$(DRIVING)) $(WAIT) LLAMERO=$(B)/llamero \
 	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_COUNTER=$(filter %/libcount.so,$(PRELOAD)) \
 	LLAMERO_PRELOAD=$(filter %/libfault.so,$(PRELOAD)) \
