@@ -40,7 +40,7 @@ enum status file_find(const char *path, enum file_kind *kind)
     struct stat s = {0};
     int bad = stat_retrying(path, &s);
     *kind = FILE_ABSENT;
-    if (bad == ENOENT || bad == ENOTDIR) return STATUS_OK;
+    if (bad == ENOENT || bad == ENOTDIR || bad == ENAMETOOLONG) return STATUS_OK;
     if (bad) FAIL(IO, "%s: %s", path, strerror(bad));
     *kind = S_ISREG(s.st_mode) ? FILE_REGULAR : S_ISDIR(s.st_mode) ? FILE_FOLDER : FILE_SPECIAL;
     return STATUS_OK;

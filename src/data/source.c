@@ -101,6 +101,7 @@ static enum status open_files(struct source *s, const char *path)
 {
     struct text idx = {0}, state = {0}, splits = {0};
     struct file_list list = {0};
+    enum file_kind kind, idx_kind, state_kind, splits_kind;
     enum status st = STATUS_OK;
     text_addf(&idx, "%s.idx", path);
     text_addf(&state, "%s/state.json", path);
@@ -112,14 +113,18 @@ static enum status open_files(struct source *s, const char *path)
         st = s->kind->open(s, NULL, &size);
         goto out;
     }
-    if (file_exists(idx.data) && (!file_exists(path) || file_is_dir(path))) {
+    TRY_OUT(file_find(path, &kind));
+    TRY_OUT(file_find(idx.data, &idx_kind));
+    TRY_OUT(file_find(state.data, &state_kind));
+    TRY_OUT(file_find(splits.data, &splits_kind));
+    if (idx_kind && (!kind || kind == FILE_FOLDER)) {
         st = open_file(s, idx.data);
         goto out;
     }
-    if (file_exists(splits.data))
+    if (splits_kind)
         FAIL_OUT(CONFIG, "%s: is a folder of splits; name one of them, for example %s/train", path,
                  path);
-    if (file_exists(state.data)) {
+    if (state_kind) {
         TRY_OUT(open_saved_dataset(s, path, state.data));
         goto out;
     }

@@ -195,8 +195,10 @@ enum status megatron_sum_verify(const char *prefix, struct text *errors, uint64_
     struct megatron_sum want[2] = {{0}}, have[2] = {{0}};
     char *path = path_of(prefix, "sum");
     enum status st = STATUS_OK;
+    enum file_kind kind;
     *bytes = 0;
-    if (!file_exists(path))
+    TRY_OUT(file_find(path, &kind));
+    if (kind == FILE_ABSENT)
         FAIL_OUT(MISSING, "%s: no such file: only `llamero prepare` writes checksums", path);
     if (read_sums(path, &want[0], &want[1])) {
         text_addf(errors, "%s%s", errors->len ? "\n" : "", status_message());

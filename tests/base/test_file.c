@@ -194,6 +194,10 @@ TEST(file_find_tells_absent_from_unknown)
     CHECK(kind == FILE_ABSENT);
     CHECK_STATUS(OK, file_find(test_path(file, "below a file"), &kind));
     CHECK(kind == FILE_ABSENT);
+    char name[300] = {0};
+    memset(name, '*', sizeof name - 1); /* longer than any name, as patterns may be */
+    CHECK_STATUS(OK, file_find(test_path(folder, name), &kind));
+    CHECK(kind == FILE_ABSENT);
     CHECK(symlink(loop, loop) == 0);
     CHECK_STATUS(IO, file_find(loop, &kind));
     struct file_list names;

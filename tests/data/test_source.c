@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/source_rig.h"
 
+#include <unistd.h>
+
 TEST(source_reads_matching_files_in_name_order)
 {
     const char *folder = test_folder();
@@ -136,6 +138,14 @@ TEST(source_rejects_paths_it_cannot_read)
     c.path = rig_text(folder, "empty.jsonl", "");
     CHECK_STATUS(DATA, source_open(&s, &c));
     CHECK_MESSAGE("empty.jsonl: the source is empty");
+    c.path = test_path(folder, "loop.jsonl");
+    CHECK(symlink(c.path, c.path) == 0);
+    CHECK_STATUS(IO, source_open(&s, &c));
+    CHECK_MESSAGE("loop.jsonl: Too many levels of symbolic links");
+    CHECK(symlink("tokens.idx", test_path(folder, "tokens.idx")) == 0);
+    c.path = test_path(folder, "tokens");
+    CHECK_STATUS(IO, source_open(&s, &c));
+    CHECK_MESSAGE("tokens.idx: Too many levels of symbolic links");
     rig_text(folder, "x1.jsonl", "{\"text\": \"a\"}");
     rig_text(folder, "x2.txt", "a");
     c.path = test_path(folder, "x*");
