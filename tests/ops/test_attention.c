@@ -111,6 +111,7 @@ TEST(attention_agrees_with_the_reference_under_every_mask)
             compare(2, 7, 4, 2, 6, causal, 0, (enum dtype)d);
             compare(1, 65, 3, 1, 16, causal, 0, (enum dtype)d);
             compare(2, 70, 2, 2, 20, causal, 9, (enum dtype)d);
+            if (TEST_SLOWED && d) continue;
             compare(1, 130, 2, 1, 32, causal, 50, (enum dtype)d);
             if (TEST_SLOWED) continue;
             compare(1, 300, 2, 1, 40, causal, 0, (enum dtype)d);
