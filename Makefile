@@ -168,8 +168,9 @@ bench: all $(BENCH:%=$(B)/bench/%) ## build and run the benchmarks
 	$(B)/llamero bench --output $(B)/bench.json
 	@for name in $(BENCH); do $(B)/bench/$$name || exit; done
 
-docs: all ## regenerate docs/options.md from the tables of options
+docs: all ## regenerate docs/options.md and docs/commands.md from the tables
 	$(B)/llamero config document > docs/options.md
+	$(B)/llamero --help=markdown > docs/commands.md
 
 install: all ## PREFIX=/usr/local DESTDIR=
 	install -D -m 755 $(B)/llamero $(DESTDIR)$(PREFIX)/bin/llamero

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/arguments.h"
+#include "app/completion.h"
+#include "app/manual.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -8,31 +10,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_help(const struct flag *flags, const char *usage)
+/* The words before the colon of a choice's help. */
+static enum status check_choice(const struct flag *f, const char *value)
 {
-    static const char *const value[] = {[FLAG_SWITCH] = "",
-                                        [FLAG_INT] = " N",
-                                        [FLAG_REAL] = " X",
-                                        [FLAG_TEXT] = " TEXT",
-                                        [FLAG_LIST] = " TEXT"};
-    printf("usage: llamero %s\n", usage);
-    if (flags->name) printf("\n");
-    for (const struct flag *f = flags; f->name; f++) {
-        char left[64];
-        snprintf(left, sizeof left, "--%s%s", f->name, value[f->kind]);
-        printf("  %-24s %s\n", left, f->help);
+    struct text words = {0};
+    enum status st = STATUS_OK;
+    size_t len = strlen(value), list = strcspn(f->help, ":");
+    for (const char *at = f->help; at < f->help + list; at += strcspn(at, "|:") + 1)
+        if (strcspn(at, "|:") == len && !strncmp(at, value, len)) return STATUS_OK;
+    for (const char *at = f->help, *next; at < f->help + list; at = next + 1) {
+        next = at + strcspn(at, "|:");
+        bool last = *next == ':';
+        text_addf(&words, "%s%.*s",
+                  at == f->help ? ""
+                  : last        ? " or "
+                                : ", ",
+                  (int)(next - at), at);
     }
+    FAIL_OUT(USAGE, "--%s: must be %s, is \"%s\"", f->name, words.data, value);
+out:
+    text_release(&words);
+    return st;
 }
 
 static enum status store_value(const struct flag *f, const char *value)
 {
     char *end = NULL;
     errno = 0;
-    if (f->kind == FLAG_TEXT) {
+    if (f->kind == FLAG_CHOICE) TRY(check_choice(f, value));
+    if (f->kind == FLAG_TEXT || f->kind == FLAG_FILE || f->kind == FLAG_FOLDER ||
+        f->kind == FLAG_CHOICE) {
         *(const char **)f->into = value;
         return STATUS_OK;
     }
-    if (f->kind == FLAG_LIST) {
+    if (f->kind == FLAG_LIST || f->kind == FLAG_FILES) {
         struct flag_list *list = f->into;
         if (list->count == (int)(sizeof list->items / sizeof *list->items))
             FAIL(USAGE, "--%s: at most %d are supported", f->name, list->count);
@@ -147,12 +158,16 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
     int least = spec->min_words, most = spec->max_words;
     bool plain = false; /* after "--" */
     *a = (struct arguments){0};
+    if (argc > 1 && !strcmp(argv[1], "--complete")) {
+        completion_print(spec, argc - 2, argv + 2);
+        a->help = true;
+        return STATUS_OK;
+    }
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
-        if (!plain && (!strcmp(word, "--help") || !strcmp(word, "-h"))) {
-            print_help(spec->flags, spec->usage);
+        if (!plain && (!strncmp(word, "--help", 6) || !strcmp(word, "-h"))) {
             a->help = true;
-            return STATUS_OK;
+            return manual_print(argv[0], spec, word);
         }
         if (!plain && !strcmp(word, "--")) {
             plain = true;

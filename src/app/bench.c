@@ -453,7 +453,7 @@ enum status command_bench(int argc, char **argv)
         {"rounds", FLAG_INT, &rounds, "repetitions of each operation and of the step (default 5)"},
         {"megabytes", FLAG_INT, &megabytes,
          "memory over which bandwidth is measured (default 512)"},
-        {"output", FLAG_TEXT, &output, "write the JSON object to this file"},
+        {"output", FLAG_FILE, &output, "write the JSON object to this file"},
         {"json", FLAG_SWITCH, &json, "print the JSON object instead of the table"},
         {0},
     };

@@ -48,10 +48,10 @@ static enum status explain(const struct arguments *a)
     return st;
 }
 
-static enum status document(void)
+static enum status document(bool man)
 {
     struct text page = {0};
-    config_document(&page);
+    (man ? config_write_man : config_document)(&page);
     fputs(page.data, stdout);
     text_release(&page);
     return STATUS_OK;
@@ -61,21 +61,26 @@ static const char usage[] =
     "config show [CONFIG] [section.key=value ...]\n"
     "       llamero config explain [KEY ...]\n"
     "       llamero config import FILE.yaml|SCRIPT.sh ...\n"
-    "       llamero config document\n\n"
+    "       llamero config document [--man]\n\n"
     "show prints every effective value and its origin; explain describes a key or a section;\n"
     "import converts NxD Training's YAML and Megatron-LM's flags to TOML (see\n"
     "`llamero config import --help`); document prints docs/options.md.";
 
 enum status command_config(int argc, char **argv)
 {
-    const struct flag flags[] = {{0}};
+    bool man = false;
+    const struct flag flags[] = {
+        {"man", FLAG_SWITCH, &man, "document: print llamero.toml(5) instead"},
+        {0},
+    };
     struct arguments a;
     if (argc > 1 && !strcmp(argv[1], "import")) return import_run(argc - 2, argv + 2);
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
+    if (man && strcmp(a.words[0], "document")) FAIL(USAGE, "--man requires config document");
     if (!strcmp(a.words[0], "show") && a.num_words <= 2) return show(&a);
     if (!strcmp(a.words[0], "explain")) return explain(&a);
-    if (!strcmp(a.words[0], "document") && a.num_words == 1) return document();
+    if (!strcmp(a.words[0], "document") && a.num_words == 1) return document(man);
     FAIL(USAGE,
          "config: unknown \"%s\"; expected show [CONFIG], explain [KEY ...], import FILE or "
          "document",

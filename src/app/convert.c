@@ -305,7 +305,7 @@ enum status command_convert(int argc, char **argv)
     struct conversion c = {0};
     struct converter_flags f = {.input = "", .output = "", .style = "", .hub_name = ""};
     const struct flag flags[] = {
-        {"to", FLAG_TEXT, &to, "target format: hf, meta, dcp, gguf, nxdt or native"},
+        {"to", FLAG_CHOICE, &to, "hf|meta|dcp|gguf|nxdt|native: target format"},
         {"dtype", FLAG_TEXT, &dtype,
          "float32 (or f32), bfloat16, float16; gguf: q8_0 (default: unchanged)"},
         {"shard-size", FLAG_TEXT, &shard_size, "maximum size of a file of weights (default 5GB)"},
@@ -321,7 +321,7 @@ enum status command_convert(int argc, char **argv)
         {"dp-size", FLAG_INT, &dp_size,
          "dcp: data-parallel ranks that will load it: lets each start from the beginning of its "
          "data; frontier, v0.1, v0.2"},
-        {"config", FLAG_TEXT, &config_json, "config.json of a SRC that does not include one"},
+        {"config", FLAG_FILE, &config_json, "config.json of a SRC that does not include one"},
         {"tp-size", FLAG_INT, &sizes[0], "nxdt: tensor parallel size (default 1)"},
         {"pp-size", FLAG_INT, &sizes[1], "nxdt: pipeline parallel size (default 1)"},
         {"virtual-pp-size", FLAG_INT, &sizes[2], "nxdt: stages per pipeline rank (default 1)"},
@@ -335,8 +335,8 @@ enum status command_convert(int argc, char **argv)
         {"hw-backend", FLAG_TEXT, &hw_backend,
          "nxdt: order of replicated heads, trn1 or trn2 (default trn1)"},
         {"no-xser", FLAG_SWITCH, &c.nxdt.no_xser, "nxdt: one file per rank, not per tensor"},
-        {"input-dir", FLAG_TEXT, &f.input, "SRC, as NxD Training's converter spells it"},
-        {"output-dir", FLAG_TEXT, &f.output, "DST, likewise"},
+        {"input-dir", FLAG_FOLDER, &f.input, "SRC, as NxD Training's converter spells it"},
+        {"output-dir", FLAG_FOLDER, &f.output, "DST, likewise"},
         {"convert-from-full-state", FLAG_SWITCH, &f.from_full,
          "--to nxdt, and --no-xser unless --save-xser is given"},
         {"convert-to-full-state", FLAG_SWITCH, &f.to_full, "--to hf"},

@@ -237,7 +237,7 @@ enum status command_data(int argc, char **argv)
         {"ranks", FLAG_INT, &s.ranks,
          "show: number of ranks of the run (default: the product of the parallel degrees)"},
         {"text", FLAG_SWITCH, &s.text, "show: decode the tokens"},
-        {"svg", FLAG_TEXT, &f.svg, "stats: write the lengths as an SVG image to this file"},
+        {"svg", FLAG_FILE, &f.svg, "stats: write the lengths as an SVG image to this file"},
         {"sample", FLAG_INT, &f.sample, "stats: read about this many bytes of each source"},
         {"json", FLAG_SWITCH, &s.json, "print one JSON object; show: with the token IDs"},
         {0},

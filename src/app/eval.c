@@ -252,7 +252,7 @@ enum status command_eval(int argc, char **argv)
     bool json = false;
     struct baselines *b = &e.baselines;
     const struct flag flags[] = {
-        {"tokenizer", FLAG_TEXT, &tokenizer, "tokenizer to use instead of the model's own"},
+        {"tokenizer", FLAG_FILE, &tokenizer, "tokenizer to use instead of the model's own"},
         {"column", FLAG_TEXT, &column,
          "JSON key or column that holds the text or the spike counts (default text)"},
         {"seq-len", FLAG_INT, &seq_len, "tokens per row (default: as in training)"},
@@ -261,7 +261,7 @@ enum status command_eval(int argc, char **argv)
          "stop after this many batches, summed over all ranks (default: all data)"},
         {"ngram", FLAG_INT, &b->n,
          "compare with an n-gram model of this order, Laplace-smoothed (default 0: none)"},
-        {"ngram-data", FLAG_TEXT, &b->ngram_data,
+        {"ngram-data", FLAG_FILE, &b->ngram_data,
          "data to count n-grams in (default: the run's training data)"},
         {"ngram-tokens", FLAG_INT, &b->ngram_tokens,
          "count n-grams in at most this many tokens (default 10000000; 0: all)"},
@@ -269,12 +269,12 @@ enum status command_eval(int argc, char **argv)
          "spike counts: fraction of neurons to hold out for co-smoothing (default 0: none)"},
         {"windows", FLAG_INT, &co->windows,
          "evaluate co-smoothing in at most this many windows of a row's length (default 16)"},
-        {"task", FLAG_LIST, &tasks,
+        {"task", FLAG_FILES, &tasks,
          "data set to score, as FILE or NAME=FILE; may be repeated, or followed by more FILEs"},
         {"task-format", FLAG_TEXT, &session.format,
          "arc, hellaswag, piqa, winogrande, mmlu or lambada (default: by the columns)"},
         {"limit", FLAG_INT, &session.limit, "evaluate this many items of each task (default: all)"},
-        {"per-item", FLAG_TEXT, &session.per_item,
+        {"per-item", FLAG_FILE, &session.per_item,
          "write each item's log-likelihoods and choice to this .jsonl file"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/import.h"
 
+#include "app/flags.h"
+#include "app/manual.h"
 #include "app/run_memory.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -15,8 +17,8 @@
 
 enum { MAX_BYTES = 1 << 20, MAX_WORDS = 1024 };
 
-static const char help[] =
-    "usage: llamero config import FILE.yaml [key=value ...]\n"
+static const char usage[] =
+    "config import FILE.yaml [key=value ...]\n"
     "       llamero config import SCRIPT.sh [VAR=VALUE ...] [ARGUMENT ...] [section.key=value "
     "...]\n"
     "       llamero config import --from megatron [--flag value ...] [section.key=value ...]\n\n"
@@ -26,10 +28,15 @@ static const char help[] =
     "original differs from its own documentation.  A key that would change the result and is not\n"
     "supported is an error; config.accept_loss=KEY,... makes it a warning.  A script is parsed,\n"
     "not executed.  section.key=value overrides the result; key=value with a key of the YAML\n"
-    "changes the YAML before it is converted.\n\n"
-    "  --json                   print one JSON object: format, file, ranks, keys, toml\n"
-    "  --lenient                list unknown keys and flags instead of failing\n"
-    "  --from megatron          read Megatron-LM's flags from the command line, not a file\n";
+    "changes the YAML before it is converted.";
+
+/* For --help; parse_arguments reads them, as what follows a file belongs to that. */
+static const struct flag flags[] = {
+    {"json", FLAG_SWITCH, NULL, "print one JSON object: format, file, ranks, keys, toml"},
+    {"lenient", FLAG_SWITCH, NULL, "list unknown keys and flags instead of failing"},
+    {"from", FLAG_CHOICE, NULL, "megatron: read its flags from the command line, not a file"},
+    {0},
+};
 
 static bool ends_with(const char *word, const char *end)
 {
@@ -39,7 +46,8 @@ static bool ends_with(const char *word, const char *end)
 
 struct import_arguments {
     const char *file, *from;
-    bool json, help, lenient;
+    bool json, lenient;
+    const char *help; /* the argument that requests it, or NULL */
     const char *words[MAX_WORDS];
     size_t num_words;
 };
@@ -51,8 +59,8 @@ static enum status parse_arguments(struct import_arguments *r, int argc, char **
         const char *word = argv[i];
         if (!text_is_utf8(word, strlen(word))) FAIL(USAGE, "argument %d is not UTF-8", i + 1);
         bool ours = !r->file && !r->from; /* arguments after a file belong to it */
-        if (ours && (!strcmp(word, "--help") || !strcmp(word, "-h")))
-            r->help = true;
+        if (ours && (!strncmp(word, "--help", 6) || !strcmp(word, "-h")))
+            r->help = word;
         else if (!strcmp(word, "--json"))
             r->json = true;
         else if (!strcmp(word, "--lenient"))
@@ -156,7 +164,7 @@ enum status import_run(int argc, char **argv)
     struct text out = {0};
     enum status st = parse_arguments(r, argc, argv);
     if (!st && r->help) {
-        fputs(help, stdout);
+        st = manual_print("config import", &(struct arguments_spec){usage, flags, 0, 0}, r->help);
     } else if (!st) {
         im.lenient = r->lenient;
         st = convert(&im, r);

@@ -1,6 +1,8 @@
 /* main.c -- runs the command, prints its failure once, and turns that into an exit code. */
 // SPDX-License-Identifier: Apache-2.0
-#include "app/app.h"
+#include "app/commands.h"
+#include "app/completion.h"
+#include "app/manual.h"
 #include "base/log.h"
 #include "base/program.h"
 #include "base/text.h"
@@ -14,46 +16,58 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct {
-    const char *name, *summary;
-    enum status (*run)(int argc, char **argv);
-} commands[] = {
-#define COMMAND(name, summary) {#name, summary, command_##name},
-#include "app/commands.def"
-#undef COMMAND
-    {NULL, NULL, NULL},
-};
-
-static void print_help(FILE *to)
-{
-    fprintf(to, "usage: llamero COMMAND [arguments] [section.key=value ...]\n\n"
-                "Pretrains Llama models, from raw text to a Hugging Face checkpoint.\n\n");
-    for (size_t i = 0; commands[i].name; i++)
-        fprintf(to, "  %-11s %s\n", commands[i].name, commands[i].summary);
-    fprintf(to,
-            "\n`llamero COMMAND --help` describes a command, `llamero config explain` the keys.\n");
-}
-
 static enum status unknown_command(const char *name)
 {
-    const char *suggestion = NULL;
-    size_t distance = 4;
-    for (size_t i = 0; commands[i].name; i++)
-        if (text_is_closer(commands[i].name, name, &distance)) suggestion = commands[i].name;
+    const char *suggestion = commands_suggest(name);
     if (suggestion) FAIL(USAGE, "unknown command \"%s\"; did you mean \"%s\"?", name, suggestion);
     FAIL(USAGE, "unknown command \"%s\"; `llamero --help` lists them", name);
 }
 
-static enum status run_command(int argc, char **argv)
+/* `llamero --help=markdown` is all of docs/commands.md. */
+static enum status print_help(char *request)
 {
-    if (argc < 2) {
-        print_help(stderr);
-        FAIL(USAGE, "a command is required");
+    TRY(manual_print_program(request, stdout));
+    if (strcmp(request, "--help=markdown") != 0) return STATUS_OK;
+    for (const struct command *c = commands; c->name; c++) {
+        char *argv[] = {(char *)(uintptr_t)c->name, request};
+        TRY(c->run(2, argv));
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-        print_help(stdout);
+    return STATUS_OK;
+}
+
+/* Completes the last of the words after the program's name (completion.h). */
+static enum status complete(int argc, char **argv)
+{
+    const struct command *c = argc > 1 ? commands_find(argv[0]) : NULL;
+    if (argc < 2) {
+        completion_print_commands(argc ? argv[0] : "");
         return STATUS_OK;
     }
+    if (!strcmp(argv[0], "help")) completion_print_commands(argv[argc - 1]);
+    if (!c) return STATUS_OK;
+    char **words = heap((size_t)(argc + 1) * sizeof *words);
+    words[0] = argv[0], words[1] = (char *)(uintptr_t) "--complete";
+    memcpy(words + 2, argv + 1, (size_t)(argc - 1) * sizeof *words);
+    enum status st = c->run(argc + 1, words);
+    free(words);
+    return st;
+}
+
+static enum status run_command(int argc, char **argv)
+{
+    static char help[] = "--help";
+    if (argc < 2) {
+        TRY(manual_print_program(help, stderr));
+        FAIL(USAGE, "a command is required");
+    }
+    if (!strcmp(argv[1], "--complete")) return complete(argc - 2, argv + 2);
+    if (!strncmp(argv[1], "--help", 6) || !strcmp(argv[1], "-h")) return print_help(argv[1]);
+    if (!strcmp(argv[1], "help") && argc > 2) {
+        const struct command *c = commands_find(argv[2]);
+        if (!c) return unknown_command(argv[2]);
+        return c->run(2, (char *[]){argv[2], help});
+    }
+    if (!strcmp(argv[1], "help")) return print_help(help);
     if (!strcmp(argv[1], "--version")) {
         struct text build = {0};
         program_add_build(&build);
@@ -61,8 +75,8 @@ static enum status run_command(int argc, char **argv)
         text_release(&build);
         return STATUS_OK;
     }
-    for (size_t i = 0; commands[i].name; i++)
-        if (!strcmp(commands[i].name, argv[1])) return commands[i].run(argc - 1, argv + 1);
+    const struct command *c = commands_find(argv[1]);
+    if (c) return c->run(argc - 1, argv + 1);
     return unknown_command(argv[1]);
 }
 

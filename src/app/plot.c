@@ -226,7 +226,7 @@ enum status command_plot(int argc, char **argv)
     struct plot_flags f = {.key = "loss", .svg = "", .title = ""};
     const struct flag flags[] = {
         {"key", FLAG_TEXT, &f.key, "metric to plot (default: loss)"},
-        {"svg", FLAG_TEXT, &f.svg, "write an SVG image to this file; -: to stdout"},
+        {"svg", FLAG_FILE, &f.svg, "write an SVG image to this file; -: to stdout"},
         {"smooth", FLAG_INT, &f.smooth, "moving average over this many points, 0 to 1000"},
         {"from", FLAG_INT, &f.from, "omit earlier steps"},
         {"log", FLAG_SWITCH, &f.log, "logarithmic scale"},

@@ -96,21 +96,21 @@ enum status command_prepare(int argc, char **argv)
     struct flag_list accepted = {0};
     bool cuts = false, bos = false, no_eod = false, force = false, json = false;
     const struct flag flags[] = {
-        {"tokenizer", FLAG_TEXT, &tokenizer, "\"bytes\", a .model, a tokenizer.json or its folder"},
-        {"output", FLAG_TEXT, &output, "PREFIX of the output files"},
+        {"tokenizer", FLAG_FILE, &tokenizer, "\"bytes\", a .model, a tokenizer.json or its folder"},
+        {"output", FLAG_FILE, &output, "PREFIX of the output files"},
         {"column", FLAG_TEXT, &column, "JSON key or column that holds the text (default text)"},
         {"bos", FLAG_SWITCH, &bos,
          "put a begin-of-text token before each document; one that is also end-of-text goes only "
          "there"},
         {"no-eod", FLAG_SWITCH, &no_eod, "put no end-of-text token after each document"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
-        {"on-bad-record", FLAG_TEXT, &on_bad,
-         "stop (default) or skip: what to do about a record that cannot be used"},
+        {"on-bad-record", FLAG_CHOICE, &on_bad,
+         "stop|skip: what to do about a record that cannot be used (default stop)"},
         {"bad-record-limit", FLAG_REAL, &bad_limit,
          "skip: fail if more than 10 records and more than this fraction are bad (default 0.001; "
          "1: no limit)"},
         {"workers", FLAG_INT, &workers, "threads (default: all cores)"},
-        {"accept-changed", FLAG_LIST, &accepted,
+        {"accept-changed", FLAG_FILES, &accepted,
          "FILE (or pattern, or tokenizer): resume although it has changed"},
         {"force", FLAG_SWITCH, &force, "overwrite existing output and start from scratch"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
@@ -127,8 +127,6 @@ enum status command_prepare(int argc, char **argv)
     if (file_url_scheme(output))
         FAIL(CONFIG, "prepare: --output %s: expected a local path, got a URL", output);
     bool skips = !strcmp(on_bad, "skip");
-    if (!skips && strcmp(on_bad, "stop"))
-        FAIL(USAGE, "--on-bad-record: expected stop or skip, got \"%s\"", on_bad);
     if (!(bad_limit >= 0 && bad_limit <= 1))
         FAIL(USAGE, "--bad-record-limit: must be between 0 and 1, is %g", bad_limit);
     if (workers < 0 || workers > 4096)

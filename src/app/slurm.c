@@ -88,8 +88,6 @@ static enum status check_flags(struct slurm_script *b)
              "s, "
              "is %lld s",
              (long long)seconds, (long long)b->signal_before_s);
-    if (strcmp(b->mpi, "pmix") && strcmp(b->mpi, "pmi2"))
-        FAIL(USAGE, "--mpi: must be pmix or pmi2, is \"%s\"", b->mpi);
     TRY(script_check_word("partition", b->partition));
     TRY(script_check_word("account", b->account));
     return script_check_word("interface", b->interface);
@@ -164,7 +162,7 @@ enum status command_slurm(int argc, char **argv)
          "seconds before the time limit at which the run saves a checkpoint and exits (default "
          "300, at most a quarter of the limit)"},
         {"interface", FLAG_TEXT, &b.interface, "network interface between nodes, e.g. hsn0, ib0"},
-        {"mpi", FLAG_TEXT, &b.mpi, "pmix (Open MPI, the default) or pmi2 (MPICH)"},
+        {"mpi", FLAG_CHOICE, &b.mpi, "pmix|pmi2: pmix for Open MPI (default), pmi2 for MPICH"},
         {"submit", FLAG_SWITCH, &send, "submit the script with sbatch instead of printing it"},
         {0},
     };

@@ -194,10 +194,10 @@ enum status command_tokenizer(int argc, char **argv)
     int64_t vocab_size = 32000;
     bool json = false, known = false, cuts = false, by_nul = false;
     const struct flag flags[] = {
-        {"tokenizer", FLAG_TEXT, &path, "the tokenizer to use"},
+        {"tokenizer", FLAG_FILE, &path, "the tokenizer to use"},
         {"vocab-size", FLAG_INT, &vocab_size,
          "vocabulary size, including special tokens (default 32000)"},
-        {"output", FLAG_TEXT, &output, "tokenizer.json that train writes"},
+        {"output", FLAG_FILE, &output, "tokenizer.json that train writes"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
         {"null", FLAG_SWITCH, &by_nul,
          "several texts, each ending in a NUL byte; a line of IDs each"},

@@ -80,6 +80,11 @@ void config_for_each(const struct config *c,
                      void (*each)(void *context, const char *key, const char *value),
                      void *context);
 
+/* Calls each(context, "section", row) for every option of every section, those of arrays last. */
+void config_for_each_option(void (*each)(void *context, const char *section,
+                                         const struct option *row),
+                            void *context);
+
 /* Appends a line "key: old -> new (CLASS)" for each setting that differs and may change results:
  * not those of [job], [metrics], [profiling], [checkpoint], [device], [config] and [comm], nor
  * data.accept_changed.  CLASS is what a resumed run does: it continues, restarts the source, or
@@ -90,3 +95,5 @@ void config_compare(const struct config *old, const struct config *c, struct tex
 enum status config_explain(const char *key, struct text *out);
 /* Writes docs/options.md from the same tables. */
 void config_document(struct text *markdown);
+/* Writes llamero.toml(5) from the same tables, as the source of a man page. */
+void config_write_man(struct text *roff);

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/completion.h"
+#include "app/commands.h"
+#include "app/recipes.h"
+#include "base/text.h"
+#include "config/config.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Prints prefix + word if that begins with `start`. */
+static void offer(const char *start, const char *prefix, const char *word, const char *description)
+{
+    size_t len = strlen(prefix), n = strlen(start);
+    if (strncmp(start, prefix, n < len ? n : len) != 0) return;
+    if (n > len && strncmp(start + len, word, n - len) != 0) return;
+    printf("%s%s\t%s\n", prefix, word, description);
+}
+
+/* Offers each of the words "a|b", which end at one of `ends`. */
+static void offer_words(const char *start, const char *prefix, const char *words, const char *ends)
+{
+    for (const char *at = words; *at && !strchr(ends, *at); at += *at == '|') {
+        size_t len = strcspn(at, "|:]) ");
+        char *word = heap_string(at, len);
+        offer(start, prefix, word, "");
+        free(word);
+        if (at[len] && at[len] != '|') return;
+        at += len;
+    }
+}
+
+/* What is to be completed: a key, or the value of one. */
+struct key_search {
+    const char *start;  /* the whole word */
+    const char *prefix; /* "--" or "" */
+    const char *key;    /* whose values to offer, or NULL */
+    size_t key_len;
+    const char *head; /* in front of each value: "training.steps=", or "" for a word of its own */
+    const char *tail; /* after each key: "=" */
+    const char *last; /* the section offered last */
+};
+
+static void offer_values(const struct key_search *s, const struct option *row)
+{
+    static const char *const truth = "true|false", *const three = "true|false|auto";
+    if (row->kind == OPTION_BOOL) offer_words(s->start, s->head, truth, "");
+    if (row->kind == OPTION_AUTO) offer_words(s->start, s->head, three, "");
+    if (row->kind == OPTION_WORD) offer_words(s->start, s->head, row->unit, "");
+    if (row->kind == OPTION_TEXT && !strncmp(row->unit, "path", 4)) puts(":files");
+}
+
+static void each_option(void *context, const char *section, const struct option *row)
+{
+    struct key_search *s = context;
+    struct text name = {0};
+    text_addf(&name, "%s.%s", section, row->name);
+    if (s->key) {
+        if (name.len == s->key_len && !strncmp(name.data, s->key, s->key_len)) offer_values(s, row);
+    } else if (strchr(s->start, '.')) {
+        text_adds(&name, s->tail);
+        offer(s->start, s->prefix, name.data, row->help);
+    } else if (!s->last || strcmp(s->last, section) != 0) {
+        text_clear(&name);
+        text_addf(&name, "%s.", section);
+        offer(s->start, s->prefix, name.data, "section of keys");
+        s->last = section;
+    }
+    text_release(&name);
+}
+
+static void offer_keys(const char *start, const char *prefix, const char *tail)
+{
+    config_for_each_option(each_option,
+                           &(struct key_search){.start = start, .prefix = prefix, .tail = tail});
+}
+
+/* Offers values of the key at `key`: after "KEY=" in the same word if `head` is not empty. */
+static void offer_key_values(const char *start, const char *key, const char *head)
+{
+    struct key_search s = {
+        .start = start, .key = key, .key_len = strcspn(key, "="), .head = head, .prefix = ""};
+    config_for_each_option(each_option, &s);
+}
+
+static void offer_flag_values(const struct flag *f, const char *start, const char *head)
+{
+    if (f->kind == FLAG_FILE || f->kind == FLAG_FILES) puts(":files");
+    if (f->kind == FLAG_FOLDER) puts(":folders");
+    if (f->kind == FLAG_CHOICE) offer_words(start, head, f->help, ":");
+}
+
+static const struct flag *find_flag(const struct flag *flags, const char *word)
+{
+    size_t len = strcspn(word, "=");
+    if (strncmp(word, "--", 2)) return NULL;
+    for (const struct flag *f = flags; f->name; f++)
+        if (strlen(f->name) == len - 2 && !strncmp(f->name, word + 2, len - 2)) return f;
+    return NULL;
+}
+
+enum { NAME_BYTES = 64 };
+
+/* Finds the word that describes argument `index` in a line of the usage, after the command's name:
+ * flags, their values and settings do not count, and "..." repeats a word. */
+static bool find_placeholder(const char *line, int index, char name[NAME_BYTES])
+{
+    bool is_value = false;
+    int at = -1;
+    *name = 0;
+    for (size_t len; *line && *line != '\n'; line += len, line += *line == ' ') {
+        len = strcspn(line, " \n");
+        size_t open = strspn(line, "[("), word = strcspn(line + open, " \n.])=");
+        const char *after = line + open + word;
+        if (!strncmp(line + open, "--", 2)) {
+            is_value = !memchr(line, ']', len);
+        } else if (!strncmp(line, "...", 3)) {
+            if (*name) return true;
+        } else if (is_value || !isalpha((unsigned char)line[open])) {
+            is_value = false;
+        } else if (memchr(line, '=', len)) {
+            return false;
+        } else {
+            snprintf(name, NAME_BYTES, "%.*s", (int)word, line + open);
+            if (++at == index || !strncmp(after, "...", 3)) return true;
+        }
+    }
+    return false;
+}
+
+/* The lines of the synopsis, after the command's name. */
+static const char *next_synopsis(const char *line)
+{
+    line += strcspn(line, "\n");
+    return !strncmp(line, "\n       llamero ", 16) ? line + 16 : NULL;
+}
+
+static void offer_recipes(const char *start)
+{
+    for (const struct recipe *r = recipes; r->name; r++) {
+        char *summary = heap_string(r->toml + 2, strcspn(r->toml + 2, "\n"));
+        offer(start, "", r->name, summary);
+        free(summary);
+    }
+}
+
+/* Whether `word` is one of "a|b". */
+static bool is_among(const char *words, const char *word)
+{
+    for (const char *at = words; *at; at += strcspn(at, "|"), at += *at == '|')
+        if (strcspn(at, "|") == strlen(word) && !strncmp(at, word, strlen(word))) return true;
+    return false;
+}
+
+/* The next line of the usage, from `line` on, that `verb`, the first argument, may begin, or
+ * NULL. */
+static const char *find_synopsis(const char *line, const char *verb, const char **arguments)
+{
+    for (; line; line = next_synopsis(line)) {
+        char first[NAME_BYTES];
+        *arguments = line + strcspn(line, " \n");
+        *arguments += **arguments == ' ';
+        find_placeholder(*arguments, 0, first);
+        if (!islower((unsigned char)*first) || is_among(first, verb)) return line;
+    }
+    return NULL;
+}
+
+static bool takes_settings(const struct arguments_spec *spec, const char *verb)
+{
+    const char *rest, *line = find_synopsis(spec->usage, verb, &rest);
+    for (; line; line = find_synopsis(next_synopsis(line), verb, &rest)) {
+        size_t len = strcspn(rest, "\n");
+        if (memmem(rest, len, "section.key=", 12) || memmem(rest, len, "CONFIG", 6)) return true;
+    }
+    return false;
+}
+
+/* Offers what may stand as argument `index` (from 0); `verb` is the first. */
+static void offer_arguments(const struct arguments_spec *spec, int index, const char *verb,
+                            const char *start)
+{
+    char name[NAME_BYTES];
+    bool paths = false, folders = false;
+    const char *rest, *line = spec->usage;
+    for (; line && !index; line = next_synopsis(line)) {
+        const char *first = line + strcspn(line, " \n");
+        find_placeholder(first + (*first == ' '), 0, name);
+        if (islower((unsigned char)*name)) offer_words(start, "", name, "");
+    }
+    line = find_synopsis(spec->usage, verb, &rest);
+    for (; line; line = find_synopsis(next_synopsis(line), verb, &rest)) {
+        if (!find_placeholder(rest, index, name)) continue;
+        if (!strcmp(name, "KEY"))
+            offer_keys(start, "", "");
+        else if (!strcmp(name, "NAME"))
+            offer_recipes(start);
+        else if (!strcmp(name, "FOLDER") || !strcmp(name, "DIR"))
+            folders = true;
+        else
+            paths = true;
+    }
+    if (paths || folders) puts(paths ? ":files" : ":folders");
+}
+
+void completion_print_commands(const char *start)
+{
+    for (const struct command *c = commands; c->name; c++) offer(start, "", c->name, c->summary);
+}
+
+/* A word that begins with "--". */
+static void offer_flags(const struct arguments_spec *spec, bool settings, const char *start)
+{
+    const struct flag *f = find_flag(spec->flags, start);
+    const char *equals = strchr(start, '=');
+    char *head = equals ? heap_string(start, (size_t)(equals + 1 - start)) : NULL;
+    if (head && f)
+        offer_flag_values(f, start, head);
+    else if (head && settings)
+        offer_key_values(start, start + 2, head);
+    if (!head) {
+        for (f = spec->flags; f->name; f++) offer(start, "--", f->name, f->help);
+        offer(start, "--", "help", "describe the command");
+        if (settings) offer_keys(start, "--", "=");
+    }
+    free(head);
+}
+
+void completion_print(const struct arguments_spec *spec, int num_words, char *const *words)
+{
+    const char *start = num_words ? words[num_words - 1] : "", *verb = "", *value_of = NULL;
+    const char *equals = strchr(start, '=');
+    bool plain = false;
+    int index = 0;
+    for (int i = 0; i < num_words - 1; i++) {
+        const char *word = words[i];
+        const struct flag *f = plain ? NULL : find_flag(spec->flags, word);
+        bool flag = !plain && !strncmp(word, "--", 2);
+        bool valued = f ? f->kind != FLAG_SWITCH : flag && strchr(word, '.');
+        if (value_of) {
+            value_of = NULL;
+        } else if (flag) {
+            plain = !word[2];
+            if (valued && !strchr(word, '=')) value_of = word;
+        } else if (plain || !strchr(word, '=')) {
+            if (!index++) verb = word;
+        }
+    }
+    bool settings = !plain && takes_settings(spec, verb);
+    const struct flag *f = value_of ? find_flag(spec->flags, value_of) : NULL;
+    if (f) {
+        offer_flag_values(f, start, "");
+    } else if (value_of) {
+        offer_key_values(start, value_of + 2, "");
+    } else if (!plain && *start == '-') {
+        offer_flags(spec, settings, start);
+    } else if (equals && settings) {
+        char *head = heap_string(start, (size_t)(equals + 1 - start));
+        offer_key_values(start, start, head);
+        free(head);
+    } else {
+        if (settings && *start && !strchr(start, '/')) offer_keys(start, "", "=");
+        offer_arguments(spec, index, verb, start);
+    }
+}

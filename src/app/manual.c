@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/manual.h"
+#include "app/commands.h"
+#include "base/roff.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum format { FORMAT_HELP, FORMAT_MAN, FORMAT_MARKDOWN };
+
+static const char program_usage[] = "COMMAND [arguments] [section.key=value ...]";
+static const char program_summary[] =
+    "Pretrains Llama models, from raw text to a Hugging Face checkpoint.";
+
+static const struct {
+    const char *name, *help;
+} variables[] = {
+    {"HF_HOME", "folder of the Hugging Face Hub's files (default ~/.cache/huggingface)"},
+    {"HF_HUB_CACHE", "its cache of downloads (default $HF_HOME/hub)"},
+    {"HF_HUB_OFFLINE", "1: never use the network"},
+    {"HF_TOKEN", "access token for the Hub"},
+    {"LLAMERO_S3_CACHE", "cache of objects from s3:// paths"},
+    {"LLAMERO_TRACE", "if set, an error prints the chain of calls too"},
+    {"NO_COLOR", "if set and not empty, no colors"},
+};
+
+static enum status parse_request(const char *request, enum format *format)
+{
+    const char *word = strchr(request, '=');
+    *format = FORMAT_HELP;
+    if (!word) {
+        if (!strcmp(request, "-h") || !strcmp(request, "--help")) return STATUS_OK;
+        FAIL(USAGE, "unknown flag %s; did you mean --help?", request);
+    }
+    if (!strcmp(word, "=man"))
+        *format = FORMAT_MAN;
+    else if (!strcmp(word, "=markdown"))
+        *format = FORMAT_MARKDOWN;
+    else
+        FAIL(USAGE, "--help: must be man or markdown, is \"%s\"", word + 1);
+    return STATUS_OK;
+}
+
+static void print_help(const struct arguments_spec *spec, struct text *out)
+{
+    text_addf(out, "usage: llamero %s\n", spec->usage);
+    if (spec->flags->name) text_adds(out, "\n");
+    for (const struct flag *f = spec->flags; f->name; f++) {
+        char left[64];
+        const char *value = flag_value_name(f);
+        snprintf(left, sizeof left, "--%s%s%s", f->name, *value ? " " : "", value);
+        text_addf(out, "  %-24s %s\n", left, f->help);
+    }
+}
+
+/* The summary of "config" or "config import". */
+static const char *summary_of(const char *command)
+{
+    const struct command *c = commands_find(command);
+    return c ? c->summary : "convert other programs' configurations";
+}
+
+/* Appends each line of the synopsis, of which all but the first begin with "llamero ". */
+static void add_synopsis(const char *usage, bool man, struct text *out)
+{
+    const char *end = strstr(usage, "\n\n");
+    if (!end) end = usage + strlen(usage);
+    for (const char *line = usage; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop) stop = end;
+        line += strspn(line, " ");
+        if (!strncmp(line, "llamero ", 8)) line += 8;
+        char *copy = heap_string(line, (size_t)(stop - line));
+        text_adds(out, man ? "\\fBllamero\\fR " : "llamero ");
+        if (man) {
+            roff_add(out, copy);
+            if (stop < end) text_adds(out, ".br\n");
+        } else {
+            text_addf(out, "%s\n", copy);
+        }
+        free(copy);
+        line = stop + 1;
+    }
+}
+
+static const char *description_of(const struct arguments_spec *spec)
+{
+    const char *at = strstr(spec->usage, "\n\n");
+    return at ? at + 2 : "";
+}
+
+static void add_man_flags(const struct flag *flags, struct text *out)
+{
+    for (const struct flag *f = flags; f->name; f++) {
+        char name[64];
+        snprintf(name, sizeof name, "--%s", f->name);
+        roff_entry(out, name, flag_value_name(f));
+        roff_add(out, f->help);
+    }
+}
+
+static void add_exit_codes(struct text *out)
+{
+    roff_section(out, "EXIT STATUS");
+    for (int i = 0; i < STATUS_COUNT; i++) {
+        char code[16];
+        snprintf(code, sizeof code, "%d", status_exit_code((enum status)i));
+        roff_entry(out, code, "");
+        roff_add(out, status_text((enum status)i));
+    }
+}
+
+static void add_man_page(const char *command, const struct arguments_spec *spec, struct text *out)
+{
+    struct text name = {0};
+    text_addf(&name, "llamero-%s", command);
+    for (char *at = name.data; *at; at++)
+        if (*at == ' ') *at = '-';
+    roff_begin(out, name.data, 1, "Llamero's commands");
+    roff_section(out, "NAME");
+    text_addf(out, "%s \\- ", name.data);
+    roff_add(out, summary_of(command));
+    roff_section(out, "SYNOPSIS");
+    add_synopsis(spec->usage, true, out);
+    roff_section(out, "DESCRIPTION");
+    roff_paragraphs(out, description_of(spec));
+    roff_section(out, "OPTIONS");
+    add_man_flags(spec->flags, out);
+    roff_entry(out, "--help", "");
+    roff_add(out, "print a summary of this page");
+    roff_section(out, "EXIT STATUS");
+    roff_add(out, "0, or a code that llamero(1) lists.");
+    roff_section(out, "SEE ALSO");
+    text_adds(out, ".BR llamero (1),\n.BR llamero.toml (5)\n");
+    text_release(&name);
+}
+
+/* Bars separate the cells of a table. */
+static void add_cell(struct text *out, const char *string)
+{
+    for (const char *at = string; *at; at++) {
+        if (*at == '|') text_adds(out, "\\");
+        text_add(out, at, 1);
+    }
+}
+
+static void add_paragraphs(const char *string, struct text *out)
+{
+    for (const char *at = string, *next; *at; at = next) {
+        const char *end = strstr(at, "\n\n");
+        size_t len = end ? (size_t)(end - at) : strlen(at);
+        bool table = roff_is_table(at, len);
+        next = end ? end + 2 + strspn(end + 2, "\n") : at + len;
+        text_addf(out, "\n%s%.*s\n%s", table ? "```text\n" : "", (int)len, at,
+                  table ? "```\n" : "");
+    }
+}
+
+static void add_markdown(const char *command, const struct arguments_spec *spec, struct text *out)
+{
+    text_addf(out, "\n## llamero %s\n\n%c%s.\n\n```text\n", command,
+              *summary_of(command) - ('a' - 'A'), summary_of(command) + 1);
+    add_synopsis(spec->usage, false, out);
+    text_adds(out, "```\n");
+    add_paragraphs(description_of(spec), out);
+    if (spec->flags->name) text_adds(out, "\n| flag | what it does |\n|---|---|\n");
+    for (const struct flag *f = spec->flags; f->name; f++) {
+        const char *value = flag_value_name(f);
+        text_addf(out, "| `--%s%s%s` | ", f->name, *value ? " " : "", value);
+        add_cell(out, f->help);
+        text_adds(out, " |\n");
+    }
+}
+
+enum status manual_print(const char *command, const struct arguments_spec *spec,
+                         const char *request)
+{
+    enum format format;
+    struct text out = {0};
+    TRY(parse_request(request, &format));
+    if (format == FORMAT_HELP)
+        print_help(spec, &out);
+    else
+        (format == FORMAT_MAN ? add_man_page : add_markdown)(command, spec, &out);
+    fputs(out.data, stdout);
+    text_release(&out);
+    return STATUS_OK;
+}
+
+static void add_program_help(struct text *out)
+{
+    text_addf(out, "usage: llamero %s\n\n%s\n\n", program_usage, program_summary);
+    for (const struct command *c = commands; c->name; c++)
+        text_addf(out, "  %-11s %s\n", c->name, c->summary);
+    text_adds(
+        out,
+        "\n`llamero COMMAND --help` describes a command, `llamero config explain` the keys.\n");
+}
+
+static void add_program_man(struct text *out)
+{
+    roff_begin(out, "llamero", 1, "Llamero");
+    roff_section(out, "NAME");
+    text_adds(out, "llamero \\- pretrain Llama models\n");
+    roff_section(out, "SYNOPSIS");
+    add_synopsis(program_usage, true, out);
+    roff_section(out, "DESCRIPTION");
+    roff_add(out, program_summary);
+    roff_add(out, "Results go to standard output, everything else to standard error.");
+    roff_section(out, "COMMANDS");
+    for (const struct command *c = commands; c->name; c++) {
+        char name[64];
+        snprintf(name, sizeof name, "llamero-%s(1)", c->name);
+        roff_entry(out, name, "");
+        roff_add(out, c->summary);
+    }
+    add_exit_codes(out);
+    roff_section(out, "ENVIRONMENT");
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        roff_entry(out, variables[i].name, "");
+        roff_add(out, variables[i].help);
+    }
+    roff_section(out, "SEE ALSO");
+    text_adds(out, ".BR llamero.toml (5)\n");
+}
+
+static void add_program_markdown(struct text *out)
+{
+    text_adds(out, "# Commands\n\nGenerated by `make docs` from the tables that parse the "
+                   "arguments; so are `--help`, the man pages and\nshell completion.\n");
+}
+
+enum status manual_print_program(const char *request, FILE *to)
+{
+    enum format format;
+    struct text out = {0};
+    TRY(parse_request(request, &format));
+    if (format == FORMAT_HELP)
+        add_program_help(&out);
+    else
+        (format == FORMAT_MAN ? add_program_man : add_program_markdown)(&out);
+    fputs(out.data, to);
+    text_release(&out);
+    return STATUS_OK;
+}
