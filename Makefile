@@ -83,8 +83,8 @@ say      = @$(if $(V),:,echo '  $(1) $(@:$(B)/%=%)')
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean
-.PHONY: fault test-mpich test-slurm gpu gpu-build gpu-check gpu-kernels help FORCE
+.PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs clean
+.PHONY: install uninstall fault test-mpich test-slurm gpu gpu-build gpu-check gpu-kernels help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -172,9 +172,11 @@ docs: all ## regenerate docs/options.md and docs/commands.md from the tables
 	$(B)/llamero config document > docs/options.md
 	$(B)/llamero --help=markdown > docs/commands.md
 
-install: all ## PREFIX=/usr/local DESTDIR=
-	install -D -m 755 $(B)/llamero $(DESTDIR)$(PREFIX)/bin/llamero
-	install -D -m 644 docs/options.md $(DESTDIR)$(PREFIX)/share/doc/llamero/options.md
+install: all ## install the program, man pages, completions, recipes: PREFIX=/usr/local DESTDIR=
+	@tools/install install '$(B)' '$(PREFIX)' '$(DESTDIR)'
+
+uninstall: ## remove what `make install` with the same PREFIX and DESTDIR installed
+	@tools/install uninstall '$(B)' '$(PREFIX)' '$(DESTDIR)'
 
 clean: ## remove what was built
 	rm -rf $(B)

@@ -131,6 +131,19 @@ int test_llamero(struct text *out, struct text *err, const char *const *argument
     return test_run(argv, out, err);
 }
 
+/* What a process counts; shared with the process that started it. */
+struct counts {
+    int failed, skipped;
+};
+static struct counts of_this_process, *counts = &of_this_process;
+
+void test_skip(const char *file, int line)
+{
+    counts->skipped++;
+    _skip(file, line);
+    abort(); /* it does not return */
+}
+
 /* One file's tests, [from, to), one after the other. */
 static int run_file(size_t from, size_t to)
 {
@@ -142,30 +155,31 @@ static int run_file(size_t from, size_t to)
     return failed;
 }
 
-/* A file in a process of its own, which writes into its own file and says how many tests failed. */
+/* A file in a process of its own, which writes into its own file and counts. */
 struct worker {
     pid_t child;
     size_t from, to;
     double begin_s;
     FILE *says;
-    int *failed; /* shared with the child */
+    struct counts *counts; /* shared with the child */
 };
 
 static void worker_start(struct worker *w, size_t from, size_t to)
 {
     *w = (struct worker){.from = from, .to = to, .begin_s = clock_monotonic_s(), .says = tmpfile()};
-    w->failed =
-        mmap(NULL, sizeof *w->failed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (!w->says || w->failed == MAP_FAILED) abort();
-    *w->failed = (int)(to - from);
+    w->counts =
+        mmap(NULL, sizeof *w->counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!w->says || w->counts == MAP_FAILED) abort();
+    w->counts->failed = (int)(to - from);
     fflush(NULL);
     w->child = fork();
     if (w->child < 0) abort();
     if (w->child) return;
     dup2(fileno(w->says), 1);
     dup2(fileno(w->says), 2);
-    *w->failed = run_file(from, to);
-    exit(*w->failed != 0); /* a leak found here makes it another code */
+    counts = w->counts;
+    w->counts->failed = run_file(from, to);
+    exit(w->counts->failed != 0); /* a leak found here makes it another code */
 }
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
@@ -185,7 +199,8 @@ static int worker_end(struct worker *workers, size_t num)
     while (fgets(line, sizeof line, w->says))
         if (strncmp(line, "[==========]", 12) && strncmp(line, "[  PASSED  ]", 12))
             fputs(line, stdout);
-    failed = *w->failed;
+    failed = w->counts->failed;
+    if (failed < (int)(w->to - w->from)) of_this_process.skipped += w->counts->skipped;
     if (!WIFEXITED(code) || WEXITSTATUS(code) != (failed != 0)) {
         printf("%s: ended by %s %d\n", files[w->from], WIFEXITED(code) ? "exit code" : "signal",
                WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
@@ -197,7 +212,7 @@ static int worker_end(struct worker *workers, size_t num)
     if (failed) failed_files[num_failed_files++] = (struct failed_file){files[w->from], failed};
     fflush(stdout);
     fclose(w->says);
-    munmap(w->failed, sizeof *w->failed);
+    munmap(w->counts, sizeof *w->counts);
     w->child = 0;
     return failed;
 }
@@ -262,6 +277,9 @@ int main(int argc, char **argv)
     free(failed_files);
     free(files);
     free(tests);
-    printf("%zu passed, %d failed\n", chosen - (size_t)failed, failed);
+    int skipped = of_this_process.skipped;
+    printf("%zu passed, %d failed", chosen - (size_t)failed - (size_t)skipped, failed);
+    if (skipped) printf(", %d skipped", skipped);
+    puts("");
     return failed || !chosen;
 }
