@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 int64_t folder_parse_step(const char *name)
@@ -111,6 +113,19 @@ static enum status clear(const char *folder, bool (*is_garbage)(const char *path
     return st;
 }
 
+/* Takes the lock; tries again for a moment, as folder_lock_look may be looking. */
+static bool take_lock(int fd)
+{
+    enum { TRIES = 10 };
+    const struct timespec pause = {0, 20000000};
+    for (int i = 0; i < TRIES; i++) {
+        /* Where the file system does not support locks, the user must not start a run twice. */
+        if (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
 enum status folder_lock(const char *folder, int *lock)
 {
     char *path = file_join(folder, ".lock"), *parent = file_join(folder, "..");
@@ -120,9 +135,7 @@ enum status folder_lock(const char *folder, int *lock)
     TRY_OUT(file_sync_dir(parent)); /* so that the folder itself survives a power loss */
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    /* Where the file system does not support locks, the user must not start a run twice. */
-    if (flock(*lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        FAIL_OUT(CONFIG, "%s: another run writes its checkpoints there", folder);
+    if (!take_lock(*lock)) FAIL_OUT(CONFIG, "%s: another run writes its checkpoints there", folder);
     TRY_OUT(clear(folder, is_leftover));
     TRY_OUT(clear(folder, is_temporary));
     TRY_OUT(clear(parent, is_temporary)); /* the run's own folder */
@@ -136,6 +149,36 @@ out:
 void folder_unlock(int lock)
 {
     if (lock >= 0) close(lock);
+}
+
+/* By the magic numbers of statfs(2): NFS, Lustre, GPFS, BeeGFS, Ceph, SMB and FUSE. */
+static bool is_shared(int fd)
+{
+    static const unsigned long shared[] = {0x6969,     0x0bd00bd0, 0x47504653, 0x19830326,
+                                           0x00c36400, 0xfe534d42, 0xff534d42, 0x65735546};
+    struct statfs s;
+    if (fstatfs(fd, &s)) return true;
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        if (((unsigned long)s.f_type & 0xffffffffUL) == shared[i]) return true;
+    return false;
+}
+
+enum folder_lock_state folder_lock_look(const char *folder)
+{
+    char *path = file_join(folder, ".lock");
+    struct stat s;
+    enum folder_lock_state found = FOLDER_LOCK_unknown;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); /* it may be a FIFO */
+    free(path);
+    if (fd < 0) return found;
+    if (!fstat(fd, &s) && S_ISREG(s.st_mode)) {
+        if (!flock(fd, LOCK_SH | LOCK_NB))
+            found = is_shared(fd) ? FOLDER_LOCK_unknown : FOLDER_LOCK_free;
+        else if (errno == EWOULDBLOCK)
+            found = FOLDER_LOCK_held;
+    }
+    close(fd); /* and unlocks */
+    return found;
 }
 
 /* Renaming first is atomic: a kill leaves trash, not half a checkpoint. */

@@ -27,6 +27,10 @@ int64_t folder_parse_step(const char *name);              /* N of step-N, or -1 
 /* Creates the folder, locks it, and deletes leftovers.  CONFIG: another run holds the lock. */
 enum status folder_lock(const char *folder, int *lock);
 void folder_unlock(int lock);
+/* Whether a run holds the lock.  Unknown: no lock file, or a file system, such as NFS or Lustre,
+ * that may not show locks of other hosts. */
+enum folder_lock_state { FOLDER_LOCK_free, FOLDER_LOCK_held, FOLDER_LOCK_unknown };
+enum folder_lock_state folder_lock_look(const char *folder);
 
 /* Atomically and durably renames a finished temporary folder to its final name.  An existing
  * checkpoint of that name is replaced and deleted afterwards. */
