@@ -301,7 +301,7 @@ static enum status check_checkpoints(const struct config *c)
         FAIL(CONFIG, "checkpoint.copy_to = \"%s\": expected s3://BUCKET/PREFIX", k->copy_to);
     if (k->copy_to[0] && !k->enable)
         FAIL(CONFIG, "checkpoint.copy_to requires checkpoint.enable = true");
-    return STATUS_OK;
+    return config_check_accepted(c);
 }
 
 static enum status check_float8(const struct config *c)

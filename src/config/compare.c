@@ -55,6 +55,7 @@ enum change_class {
     CHANGE_continues,
     CHANGE_restarts,
     CHANGE_refused,
+    CHANGE_by_name,
     CHANGE_by_shape,
     CHANGE_by_content,
     CHANGE_by_samples
@@ -66,6 +67,7 @@ static const char *describe_class(enum change_class class)
         [CHANGE_continues] = "continues",
         [CHANGE_restarts] = "restarts this source, unless it was read under this name",
         [CHANGE_refused] = "refused",
+        [CHANGE_by_name] = "refused, except with checkpoint.accept_changed",
         [CHANGE_by_shape] = "refused if a weight's shape changes",
         [CHANGE_by_content] = "refused if the content changes, except with data.accept_changed",
         [CHANGE_by_samples] = "refused if the run's number of samples changes",
@@ -99,7 +101,11 @@ static const struct key_class {
     {"model.vocab_size", CHANGE_refused, IN_ALL},
     {"model.vocab_multiple", CHANGE_by_shape, IN_ALL},
     {"model.qk_norm", CHANGE_refused, IN_ALL},
-    {"model.tie_embeddings", CHANGE_refused, IN_ALL},
+    {"model.tie_embeddings", CHANGE_by_name, IN_ALL},
+    {"model.rope_theta", CHANGE_by_name, IN_ALL},
+    {"model.rope_scaling", CHANGE_by_name, IN_ALL},
+    {"model.norm_eps", CHANGE_by_name, IN_ALL},
+    {"model.attn_mask_type", CHANGE_by_name, IN_ALL},
     {"debug.seed", CHANGE_refused, IN_ALL},
     {"data.order", CHANGE_refused, IN_ALL},
     {"data.seed", CHANGE_refused, IN_ALL},
@@ -126,6 +132,7 @@ static const struct key_class {
     {"data.source.filter_value", CHANGE_refused, IN_ALL},
     {"data.source.motifs", CHANGE_refused, IN_ALL},
     {"data.source.neurons", CHANGE_refused, IN_ALL},
+    {"objective.name", CHANGE_by_name, IN_STREAMS},
     {"objective.name", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
     {"objective.mask_probability", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
     {"objective.mask_token", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
@@ -163,58 +170,213 @@ static enum change_class classify(const struct config *c, const char *key)
     skip_number(plain);
     if (!is_used(c, key)) return CHANGE_continues;
     for (size_t i = 0; i < sizeof key_classes / sizeof *key_classes; i++)
-        if (!strcmp(plain, key_classes[i].key))
-            return key_classes[i].orders & order_of(c) ? key_classes[i].class : CHANGE_continues;
+        if (!strcmp(plain, key_classes[i].key) && key_classes[i].orders & order_of(c))
+            return key_classes[i].class;
     return CHANGE_continues;
 }
 
-/* A list of changes. */
-struct change_list {
-    const struct config *config; /* the new one */
-    struct text *out;
+/* A comparison and what it finds. */
+struct settings_pair {
+    const struct config_model *old, *now;
+    struct config_changes *out;
 };
 
+/* Whether the weights, by this change, belong to another model. */
+static bool makes_other_model(const char *key, enum change_class class)
+{
+    if (class == CHANGE_by_name) return true;
+    return class == CHANGE_refused && !strncmp(key, "model.", 6);
+}
+
+/* What this configuration does with the change; NULL: it is refused. */
+static const char *describe_allowed(const struct settings_pair *p, const char *key,
+                                    enum change_class class)
+{
+    const struct checkpoint_config *k = &p->now->config->checkpoint;
+    bool is_model = makes_other_model(key, class);
+    if (class == CHANGE_by_name && option_list_contains(&k->accept_changed, key)) return "accepted";
+    if (class == CHANGE_refused && !is_model &&
+        option_list_contains(&k->exclude_from_loading, "dataloader"))
+        return "the data start over";
+    if (config_find_array(key) && order_of(p->now->config) == IN_STREAMS)
+        return describe_class(class); /* the sources may be in another order */
+    /* without the shapes a size that a flavor sets is unknown */
+    if (class == CHANGE_refused && is_model && !(p->old->shape && p->now->shape))
+        return describe_class(CHANGE_by_shape);
+    return class == CHANGE_refused || class == CHANGE_by_name ? NULL : describe_class(class);
+}
+
+static void refuse(const struct settings_pair *p, const char *key, enum change_class class,
+                   const char *old, const char *now)
+{
+    struct config_changes *out = p->out;
+    const char *origin = config_key_origin(p->now->config, key);
+    bool has_origin = strcmp(origin, "default") != 0;
+    text_addf(&out->refused, "%s%s was %s, is %s%s%s%s", out->refused.len ? "; " : "", key, old,
+              now, has_origin ? " (" : "", has_origin ? origin : "", has_origin ? ")" : "");
+    if (class == CHANGE_by_name)
+        text_addf(&out->names, "%s\"%s\"", out->names.len ? ", " : "", key);
+    else if (makes_other_model(key, class))
+        out->is_other_model = true;
+    else
+        out->is_other_data = true;
+}
+
+static void add_change(const struct settings_pair *p, const char *key, const char *old,
+                       const char *now)
+{
+    enum change_class class = classify(p->now->config, key);
+    const char *allowed = describe_allowed(p, key, class);
+    text_addf(&p->out->lines, "%s%s: %s -> %s (%s)", p->out->lines.len ? "\n" : "", key, old, now,
+              allowed ? allowed : describe_class(class));
+    if (!allowed) refuse(p, key, class, old, now);
+}
+
+static void compare_int(const struct settings_pair *p, const char *key, int old, int now)
+{
+    char a[16], b[16];
+    if (old == now) return;
+    snprintf(a, sizeof a, "%d", old), snprintf(b, sizeof b, "%d", now);
+    add_change(p, key, a, b);
+}
+
+static void compare_real(const struct settings_pair *p, const char *key, double old, double now)
+{
+    char a[32], b[32];
+    if (old <= now && old >= now) return;
+    snprintf(a, sizeof a, "%.9g", old), snprintf(b, sizeof b, "%.9g", now);
+    add_change(p, key, a, b);
+}
+
+static void compare_bool(const struct settings_pair *p, const char *key, bool old, bool now)
+{
+    if (old != now) add_change(p, key, old ? "true" : "false", now ? "true" : "false");
+}
+
+static void describe_scaling(const struct rope_scaling *s, char *to, size_t size)
+{
+    if (s->factor > 0)
+        snprintf(to, size, "\"llama3\" (factor %g, low %g, high %g, context %d)", s->factor,
+                 s->low_frequency_factor, s->high_frequency_factor, s->original_context);
+    else
+        snprintf(to, size, "\"none\"");
+}
+
+/* The options of [model] that determine the shape. */
+static bool is_of_shape(const char *key)
+{
+    static const char *const keys[] = {"name",       "flavor",        "dim",      "n_layers",
+                                       "n_heads",    "n_kv_heads",    "head_dim", "ffn_hidden",
+                                       "vocab_size", "rope_theta",    "norm_eps", "rope_scaling",
+                                       "qk_norm",    "tie_embeddings"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!strncmp(key, "model.", 6) && !strcmp(key + 6, keys[i])) return true;
+    return false;
+}
+
+/* Sizes that follow from another that has changed are left out. */
+static void compare_shapes(const struct settings_pair *p)
+{
+    const struct model_shape *a = p->old->shape, *b = p->now->shape;
+    const struct model_config *m = &p->now->config->model;
+    char old[120], now[120];
+    compare_int(p, "model.dim", a->D, b->D);
+    compare_int(p, "model.n_layers", a->L, b->L);
+    compare_int(p, "model.n_heads", a->H, b->H);
+    compare_int(p, "model.n_kv_heads", a->G, b->G);
+    if (m->head_dim || (a->D == b->D && a->H == b->H)) compare_int(p, "model.head_dim", a->K, b->K);
+    if (m->ffn_hidden || a->D == b->D) compare_int(p, "model.ffn_hidden", a->F, b->F);
+    compare_int(p, "model.vocab_size", a->V, b->V);
+    compare_bool(p, "model.qk_norm", a->qk_norm, b->qk_norm);
+    compare_bool(p, "model.tie_embeddings", a->tied, b->tied);
+    compare_real(p, "model.rope_theta", a->rope_theta, b->rope_theta);
+    compare_real(p, "model.norm_eps", a->norm_eps, b->norm_eps);
+    describe_scaling(&a->scaling, old, sizeof old);
+    describe_scaling(&b->scaling, now, sizeof now);
+    if (strcmp(old, now)) add_change(p, "model.rope_scaling", old, now);
+}
+
+/* data.seed = -1 stands for debug.seed. */
+static bool is_same_seed(const struct config *a, const struct config *b, const char *key)
+{
+    int64_t old = a->data.seed < 0 ? a->debug.seed : a->data.seed;
+    int64_t now = b->data.seed < 0 ? b->debug.seed : b->data.seed;
+    return old == now && !strcmp(key, "data.seed");
+}
+
 /* Compares one section's rows; `name` is the section's, for messages. */
-static void compare_rows(const struct change_list *to, const struct config_section *s,
+static void compare_rows(const struct settings_pair *p, const struct config_section *s,
                          const char *name, const void *old, const void *now)
 {
+    bool has_shapes = p->old->shape && p->now->shape;
     struct text key = {0}, a = {0}, b = {0};
-    for (size_t r = 0; r < s->count; r++) {
+    for (size_t i = 0; i < s->count; i++) {
         text_clear(&key), text_clear(&a), text_clear(&b);
-        text_addf(&key, "%s.%s", name, s->rows[r].name);
-        option_write(&s->rows[r], old, &a);
-        option_write(&s->rows[r], now, &b);
-        if (decides_results(key.data) && strcmp(a.data, b.data))
-            text_addf(to->out, "%s%s: %s -> %s (%s)", to->out->len ? "\n" : "", key.data, a.data,
-                      b.data, describe_class(classify(to->config, key.data)));
+        text_addf(&key, "%s.%s", name, s->rows[i].name);
+        if (!decides_results(key.data) || (has_shapes && is_of_shape(key.data))) continue;
+        option_write(&s->rows[i], old, &a);
+        option_write(&s->rows[i], now, &b);
+        if (strcmp(a.data, b.data) != 0 && !is_same_seed(p->old->config, p->now->config, key.data))
+            add_change(p, key.data, a.data, b.data);
     }
     text_release(&key), text_release(&a), text_release(&b);
 }
 
-static void compare_array(const struct change_list *to, const struct config_array *a,
-                          const struct config *old)
+static void compare_array(const struct settings_pair *p, const struct config_array *a)
 {
-    const struct config *c = to->config;
+    const struct config *old = p->old->config, *c = p->now->config;
     size_t common = config_array_count(old, a), count = config_array_count(c, a);
-    if (common != count)
-        text_addf(to->out, "%s%s: %zu -> %zu (%s)", to->out->len ? "\n" : "", a->element.name,
-                  common, count, describe_class(classify(c, a->element.name)));
+    char was[24], is[24];
+    snprintf(was, sizeof was, "%zu", common), snprintf(is, sizeof is, "%zu", count);
+    if (common != count) add_change(p, a->element.name, was, is);
     if (common > count) common = count;
     for (size_t i = 0; i < common; i++) {
         char name[40];
         snprintf(name, sizeof name, "%s.%zu", a->element.name, i);
-        compare_rows(to, &a->element, name, config_array_item(old, a, i),
+        compare_rows(p, &a->element, name, config_array_item(old, a, i),
                      config_array_item(c, a, i));
     }
 }
 
-void config_compare(const struct config *old, const struct config *c, struct text *out)
+void config_compare(const struct config_model *old, const struct config_model *now,
+                    struct config_changes *out)
 {
-    const struct change_list to = {c, out};
+    const struct settings_pair p = {old, now, out};
+    *out = (struct config_changes){0};
+    if (old->shape && now->shape) compare_shapes(&p);
+    if (!old->config) return;
     for (size_t s = 0; s < NUM_SECTIONS; s++) {
         const struct config_section *section = &config_sections[s];
-        compare_rows(&to, section, section->name, (const char *)old + section->offset,
-                     (const char *)c + section->offset);
+        compare_rows(&p, section, section->name, (const char *)old->config + section->offset,
+                     (const char *)now->config + section->offset);
     }
-    for (size_t a = 0; a < NUM_ARRAYS; a++) compare_array(&to, &config_arrays[a], old);
+    for (size_t a = 0; a < NUM_ARRAYS; a++) compare_array(&p, &config_arrays[a]);
+}
+
+void config_changes_release(struct config_changes *x)
+{
+    text_release(&x->lines), text_release(&x->refused), text_release(&x->names);
+}
+
+enum status config_check_accepted(const struct config *c)
+{
+    const struct option_list *accepted = &c->checkpoint.accept_changed;
+    for (size_t i = 0; i < accepted->count; i++) {
+        struct text names = {0};
+        bool is_known = false;
+        for (size_t k = 0; k < sizeof key_classes / sizeof *key_classes; k++) {
+            const struct key_class *row = &key_classes[k];
+            if (row->class != CHANGE_by_name) continue;
+            is_known |= !strcmp(row->key, accepted->items[i]);
+            text_addf(&names, "%s%s", names.len ? ", " : "", row->key);
+        }
+        enum status st = STATUS_OK;
+        if (!is_known)
+            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                             "checkpoint.accept_changed: \"%s\": expected one of %s",
+                             accepted->items[i], names.data);
+        text_release(&names);
+        TRY(st);
+    }
+    return STATUS_OK;
 }

@@ -85,11 +85,33 @@ void config_for_each_option(void (*each)(void *context, const char *section,
                                          const struct option *row),
                             void *context);
 
-/* Appends a line "key: old -> new (CLASS)" for each setting that differs and may change results:
- * not those of [job], [metrics], [profiling], [checkpoint], [device], [config] and [comm], nor
- * data.accept_changed.  CLASS is what a resumed run does: it continues, restarts the source, or
- * refuses the change. */
-void config_compare(const struct config *old, const struct config *c, struct text *out);
+/* How a run differs from its checkpoint. */
+struct config_changes {
+    /* A line "key: old -> new (CLASS)" for each setting that differs and may change results: not
+     * those of [job], [metrics], [profiling], [checkpoint], [device], [config] and [comm], nor
+     * data.accept_changed.  CLASS is what a resumed run does: it continues, restarts the source, or
+     * refuses the change. */
+    struct text lines;
+    /* "key was old, is new" for each change that the resume refuses, separated by "; ". */
+    struct text refused;
+    struct text names;   /* of those that checkpoint.accept_changed may name, as items in TOML */
+    bool is_other_model; /* one of them gives the weights other shapes */
+    bool is_other_data;  /* one of them is refused unless the data start over */
+};
+
+/* A configuration and the shape of its model.  NULL: unknown; never the new configuration. */
+struct config_model {
+    const struct config *config;
+    const struct model_shape *shape;
+};
+
+/* Compares them.  With both shapes, their sizes are compared instead of the options of [model] that
+ * determine them, so that it does not matter whether a file or a flavor sets a size. */
+void config_compare(const struct config_model *old, const struct config_model *now,
+                    struct config_changes *out);
+void config_changes_release(struct config_changes *x);
+/* CONFIG: checkpoint.accept_changed names a key whose change cannot be accepted. */
+enum status config_check_accepted(const struct config *c);
 
 /* Help, bounds, default, unit and aliases of one key.  CONFIG: unknown key, with a suggestion. */
 enum status config_explain(const char *key, struct text *out);

@@ -147,7 +147,7 @@ static enum status resolve_model(struct training_run *r, const struct machine *m
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
     if (shape->max_context < c->training.seq_len) shape->max_context = (int)c->training.seq_len;
     TRY(config_fit(c, shape, &machine->mesh));
-    if (r->is_main) TRY(start_check(c, shape, false));
+    if (r->is_main) TRY(start_check(r->whole, shape, false));
     TRY(task_validation_open(&r->tasks, c, r->tokenizer, r->is_main));
     return STATUS_OK;
 }

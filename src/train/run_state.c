@@ -144,6 +144,11 @@ static enum status resume_state(struct training_run *r, const char *folder,
     return STATUS_OK;
 }
 
+static enum status compare_start(const struct training_run *r, const struct start *from)
+{
+    return r->is_main ? start_compare(from, r->whole, &r->trainer.shape, true) : STATUS_OK;
+}
+
 static enum status load_checkpoint(struct training_run *r, const struct start *from)
 {
     struct checkpoint_state state = run_state_of(r);
@@ -151,7 +156,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
     activity_enter(ACTIVITY_loading);
-    if (from->own && r->is_main) start_log_changes(from, r->whole);
+    TRY_OUT(comm_agree(world(r), compare_start(r, from)));
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
     TRY_OUT(rank_check_start(from, world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/dcp.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/rewind.h"
 #include "hub/hub.h"
 
@@ -115,20 +116,64 @@ struct load_rules start_load_rules(const struct start *s, const struct config *c
                                .resumes = s->own && s->whole};
 }
 
-void start_log_changes(const struct start *s, const struct config *c)
+/* What the checkpoint's files say of the run that saved it.  Files that do not have their checksum
+ * say nothing. */
+static void read_saved(const char *folder, struct config *config, bool *has_config,
+                       struct model_shape *shape, bool *has_shape)
+{
+    char *path = file_join(folder, "config.toml");
+    *has_config = file_exists(path) && !manifest_verify(folder, "config.toml");
+    if (*has_config && config_load(config, path, NULL, 0)) {
+        log_line(LOG_WARN, "settings are not compared with those of the checkpoint: %s",
+                 status_message());
+        config_release(config);
+        *has_config = false;
+    }
+    *has_shape = !manifest_verify(folder, "config.json") && !checkpoint_read_shape(folder, shape);
+    free(path);
+}
+
+static enum status refuse_changes(const char *folder, const struct config_changes *x)
+{
+    struct text remedy = {0};
+    if (x->names.len && !x->is_other_model)
+        text_addf(&remedy, ", or continue anyway with checkpoint.accept_changed = [%s]",
+                  x->names.data);
+    if (x->is_other_data && !x->is_other_model)
+        text_addf(&remedy,
+                  ", %s the data over with checkpoint.exclude_from_loading = "
+                  "[\"dataloader\"]",
+                  x->names.len ? "and start" : "or start");
+    enum status st = status_fail(
+        STATUS_CONFIG, __FILE__, __LINE__,
+        "%s: a resumed run cannot change these settings: %s. Set them back, or start a new run "
+        "from "
+        "this checkpoint with another job.dump_folder and checkpoint.initial_load_path%s",
+        folder, x->refused.data, remedy.len ? remedy.data : "");
+    text_release(&remedy);
+    return st;
+}
+
+enum status start_compare(const struct start *s, const struct config *c,
+                          const struct model_shape *shape, bool log)
 {
     struct config old = {0};
-    struct text lines = {0};
-    char *path = file_join(s->folder, "config.toml");
-    if (file_exists(path) && !config_load(&old, path, NULL, 0)) {
-        config_compare(&old, c, &lines);
-        if (lines.len)
-            log_line(LOG_WARN, "settings that changed since %s was saved:\n%s", s->folder,
-                     lines.data);
-    }
+    struct model_shape old_shape;
+    struct config_changes changes;
+    bool has_config, has_shape;
+    enum status st = STATUS_OK;
+    if (!s->own || !s->native) return STATUS_OK;
+    read_saved(s->folder, &old, &has_config, &old_shape, &has_shape);
+    config_compare(&(struct config_model){has_config ? &old : NULL, has_shape ? &old_shape : NULL},
+                   &(struct config_model){c, shape}, &changes);
+    if (changes.refused.len) TRY_OUT(refuse_changes(s->folder, &changes));
+    if (log && changes.lines.len)
+        log_line(LOG_WARN, "settings that changed since %s was saved:\n%s", s->folder,
+                 changes.lines.data);
+out:
     config_release(&old);
-    text_release(&lines);
-    free(path);
+    config_changes_release(&changes);
+    return st;
 }
 
 /* The abandoned branch's metrics go with it: the run's own are cut back to the step. */
@@ -202,7 +247,8 @@ enum status start_check(const struct config *c, const struct model_shape *shape,
     const struct load_rules rules = start_load_rules(&s, c);
     layout_init(&layout, shape, 1);
     const struct checkpoint_state state = {.shape = shape, .layout = &layout, .world = comm_self()};
-    st = checkpoint_check_shapes(s.folder, &state, &rules, log);
+    st = start_compare(&s, c, shape, log);
+    if (!st) st = checkpoint_check_shapes(s.folder, &state, &rules, log);
     layout_release(&layout);
     bool falls_back = st == STATUS_DATA && s.native; /* to an older checkpoint, with a warning */
     start_release(&s);

@@ -33,9 +33,11 @@ enum status start_find(struct start *s, const struct config *c, const struct sta
                        const struct comm *world);
 void start_release(struct start *s);
 
-/* Logs which settings differ from those of the run that saved the checkpoint, and what becomes of
- * them; on one rank, before the checkpoint is loaded. */
-void start_log_changes(const struct start *s, const struct config *c);
+/* Compares the configuration, and the model's shape, with those of the run's own checkpoint; on one
+ * rank, before the checkpoint is loaded.  `log`: logs which settings differ, and what becomes of
+ * them.  CONFIG: a change makes another model of its weights (config_changes.refused). */
+enum status start_compare(const struct start *s, const struct config *c,
+                          const struct model_shape *shape, bool log);
 
 /* Once the state of an own checkpoint is loaded: with checkpoint.load_step sets later checkpoints
  * aside (checkpoint/rewind.h).  Collective. */

@@ -39,6 +39,7 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     TRAINING_OPEN(&t, "debug.seed=1");
     for (int i = 0; i < 2; i++) CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &s));
     struct training_run r = run_around(&t);
+    config_write(r.whole, false, &r.config_toml);
     CHECK_STATUS(OK, run_state_save(&r, false));
     CHECK(r.saved_step == 2);
     char *manifest = file_join(r.checkpoint_folder, "step-2/manifest.json");
@@ -58,6 +59,7 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     CHECK(r.trainer.steps_done == 2 && r.saved_step == 2 && r.trainer.weights[5] == weight);
     t.trainer = r.trainer;
     free(manifest), free(r.checkpoint_folder);
+    text_release(&r.config_toml);
     training_close(&t);
 }
 

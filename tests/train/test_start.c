@@ -121,6 +121,45 @@ TEST(start_check_compares_shapes_without_reading_weights)
     CHECK_STATUS(OK, start_check(&p.config, &shape, true));
     shape.F++;
     CHECK_STATUS(CONFIG, start_check(&p.config, &shape, true));
-    CHECK_MESSAGE("set model.ffn_hidden to fit");
+    CHECK_MESSAGE("step-1: a resumed run cannot change these settings: model.ffn_hidden was 24, is "
+                  "25. Set them back, or start a new run from this checkpoint with another "
+                  "job.dump_folder and checkpoint.initial_load_path");
+    leave(&p);
+}
+
+TEST(a_resume_refuses_another_function_of_the_weights_unless_it_is_accepted)
+{
+    struct place p;
+    make(&p, STEPS(1, 2), "");
+    struct model_shape shape = p.saved.shape;
+    const char *accepted = "model.norm_eps";
+    shape.norm_eps *= 2;
+    CHECK_STATUS(CONFIG, start_check(&p.config, &shape, false));
+    CHECK_MESSAGE("model.norm_eps was 1e-05, is 2e-05");
+    CHECK_MESSAGE("or continue anyway with checkpoint.accept_changed = [\"model.norm_eps\"]");
+    p.config.checkpoint.accept_changed = (struct option_list){&accepted, 1};
+    CHECK_STATUS(OK, start_check(&p.config, &shape, false));
+    shape.rope_theta *= 2; /* not named */
+    CHECK_STATUS(CONFIG, start_check(&p.config, &shape, false));
+    CHECK_MESSAGE("model.rope_theta was ");
+    p.config.checkpoint.accept_changed = (struct option_list){0};
+    leave(&p);
+}
+
+TEST(a_damaged_config_json_is_no_changed_setting)
+{
+    struct place p;
+    make(&p, STEPS(1, 2), "");
+    struct model_shape shape = p.saved.shape;
+    const char *json = test_path(p.folder, "checkpoint/step-2/config.json");
+    struct text t = {0};
+    CHECK_STATUS(OK, file_read(json, 1 << 20, &t));
+    char *eps = strstr(t.data, "rms_norm_eps");
+    CHECK(eps && (eps = strpbrk(eps, "123456789")));
+    flip(json, (uint64_t)(eps - t.data), 1);
+    struct start s = find(&p, INT64_MAX);
+    CHECK_STATUS(OK, start_compare(&s, &p.config, &shape, false));
+    start_release(&s);
+    text_release(&t);
     leave(&p);
 }
