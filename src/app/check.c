@@ -4,25 +4,25 @@
 #include "app/data_plan.h"
 #include "app/deep_check.h"
 #include "app/preflight.h"
-#include "app/run_memory.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "config/data_stages.h"
 #include "train/inputs.h"
-#include "train/start.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
 
 static const char usage[] =
     "check CONFIG [--ranks N] [--deep] [section.key=value ...]\n\n"
-    "Checks that a configuration is consistent and fits the number of ranks, that its\n"
-    "tokenizer and data can be read, that its starting weights have the model's shapes, and\n"
-    "that a rank's memory fits the device, in each data stage.  Prints what each data stage will\n"
-    "read of each source, estimated from about 1 MiB of it, and warns where a source is read more\n"
-    "than once.  Trains nothing.\n\n"
-    "Without device.hardware, memory is compared with that of this machine, where the run may\n"
-    "never run: too little is an error only with --ranks of at most device.node_ranks, else a\n"
+    "Checks what `train` checks before its first step, with the same messages and exit codes:\n"
+    "that the configuration is consistent and fits the number of ranks; that the tokenizer, and\n"
+    "the first records of all training and validation data, can be read; that initial weights, or\n"
+    "the checkpoint to resume from, fit; that job.dump_folder can be written and has the space;\n"
+    "and that a rank's memory fits the device, in each data stage.  Lists all problems.  Prints\n"
+    "what each data stage will read of each source, estimated from about 1 MiB of it, and warns\n"
+    "where a source is read more than once.  Trains nothing, and leaves nothing on disk.\n\n"
+    "Without device.hardware, device and memory are those of this machine, where the run may\n"
+    "never run: what it lacks is an error only with --ranks of at most device.node_ranks, else a\n"
     "warning.\n\n"
     "With --deep it reads all of the training and validation data as training would, compares\n"
     "token files with the checksums that `prepare` wrote, and lists the first records that\n"
@@ -32,41 +32,12 @@ static const char usage[] =
     "them, or the Hub cannot be reached, a line on stderr says that they were not checked, and\n"
     "the exit code is 0.";
 
-/* Whether the device that the run will use is known: named, or this machine. */
-static bool device_is_known(const struct config *c, int64_t requested_ranks)
+/* Whether --ranks says that this machine can run them. */
+static enum preflight_place place_of(const struct config *c, int64_t requested_ranks)
 {
     const struct hardware h = device_config_hardware(&c->device);
-    return h.memory_bytes > 0 || (requested_ranks > 0 && (double)requested_ranks <= h.node_ranks);
-}
-
-static enum status check_memory(const struct config *c, const struct preflight *p, int ranks,
-                                bool is_error)
-{
-    const double gib = 1 << 30;
-    struct run_memory m;
-    char stage[40] = "";
-    double has = 0;
-    enum status st = STATUS_OK;
-    TRY_OUT(run_memory_plan_run(&m, c, p->tokenizer, ranks));
-    if (data_stages_count(c) > 1) snprintf(stage, sizeof stage, " in data stage %zu", m.data_stage);
-    TRY_OUT(run_memory_available(&m, c, &has));
-    double needed = (double)run_memory_needed(&m);
-    if (needed > has && !is_error)
-        log_line(LOG_WARN,
-                 "a rank requires %.2f GiB%s, and this machine has %.2f GiB per rank; set "
-                 "device.hardware to check against another machine",
-                 needed / gib, stage, has / gib);
-    if (needed > has && is_error)
-        FAIL_OUT(CONFIG,
-                 "not enough memory: a rank requires %.2f GiB%s, %s has %.2f GiB per rank; "
-                 "`llamero plan` shows memory by category; --allow-oversubscribe skips this check",
-                 needed / gib, stage,
-                 c->device.hardware == HARDWARE_cpu ? "this machine"
-                                                    : device_config_hardware(&c->device).name,
-                 has / gib);
-out:
-    run_memory_release(&m);
-    return st;
+    bool is_here = requested_ranks > 0 && (double)requested_ranks <= h.node_ranks;
+    return is_here ? PREFLIGHT_HERE : PREFLIGHT_ELSEWHERE;
 }
 
 static void print_json(enum status st, int ranks, const struct preflight *p,
@@ -77,7 +48,12 @@ static void print_json(enum status st, int ranks, const struct preflight *p,
     json_begin_object(&w, NULL, JSON_INLINE);
     json_write_bool(&w, "ok", !st);
     json_write_string(&w, "message", st ? status_message() : "");
+    json_begin_array(&w, "problems", JSON_INLINE);
+    for (size_t i = 0; i < p->problems.count; i++)
+        json_write_string(&w, NULL, p->problems.messages[i]);
+    json_end_array(&w);
     json_write_int(&w, "ranks", ranks);
+    json_write_int_or_null(&w, "resume_step", p->resume_step);
     json_write_bool(&w, "data_checked", p->data_checked);
     if (plan->num_stages) data_plan_write(plan, &w);
     if (deep->has_run) {
@@ -137,14 +113,14 @@ enum status command_check(int argc, char **argv)
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
     if (a.help) return STATUS_OK;
     struct config c;
-    struct preflight p = {0};
+    struct preflight p = {.resume_step = -1};
     struct deep_check deep = {0};
     struct data_plan plan = {0};
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
     if (!st) st = preflight_ranks(&c, requested, &ranks);
-    if (!st) st = preflight(&p, &c, ranks);
-    if (!st) st = start_check(&c, &p.shape, true);
-    if (!st && !oversubscribe) st = check_memory(&c, &p, ranks, device_is_known(&c, requested));
+    const struct preflight_options o = {
+        .num_ranks = ranks, .place = place_of(&c, requested), .oversubscribe = oversubscribe};
+    if (!st) st = preflight(&p, &c, &o);
     if (!st) st = data_plan_make(&plan, &c, &p);
     if (!st) data_plan_warn(&plan);
     if (!st && is_deep) st = deep_check(&deep, &c, &p);
@@ -155,6 +131,8 @@ enum status command_check(int argc, char **argv)
                a.words[0], ranks, ranks == 1 ? "" : "s", p.shape.L, p.shape.D,
                (long long)c.training.steps,
                (long long)(c.training.seq_len * config_step_rows(&c, &p.mesh)));
+        if (p.resume_step >= 0)
+            printf("resumes from step %lld in %s\n", (long long)p.resume_step, c.job.dump_folder);
         print_ramp(&c, &p.mesh);
         print_padding(&c, &p.mesh);
         print_plan(&plan);

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/preflight.h"
 
+#include "app/dump_folder.h"
+#include "app/run_memory.h"
 #include "base/log.h"
+#include "config/data_stages.h"
+#include "data/bad_records.h"
+#include "data/corpus.h"
+#include "data/loader.h"
 #include "hub/hub.h"
+#include "machine/launch.h"
+#include "machine/machine.h"
 #include "train/inputs.h"
+#include "train/start.h"
+#include "train/validation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,71 +30,291 @@ enum status preflight_ranks(const struct config *c, int64_t requested, int *num_
     return STATUS_OK;
 }
 
-/* Keeps the sources that can be opened now. */
-static enum status find_data(struct preflight *p, const struct config *c, struct data_config *d)
+/* One pass over the checks: which of those that others depend on have succeeded. */
+struct flight {
+    struct preflight *p;
+    const struct config *c;
+    const struct preflight_options *o;
+    bool is_valid, has_tokenizer, has_shape, fits; /* is_valid: the configuration, and the mesh */
+    bool has_data;                                 /* no source has a problem */
+};
+
+/* True: it succeeded. */
+static bool passes(struct flight *f, enum status s)
 {
-    size_t count = d->num_sources, found = 0;
+    return !problems_add(&f->p->problems, s);
+}
+
+/* --- data ------------------------------------------------------------------------------------ */
+
+/* Finds the sources that can be opened now. */
+static enum status find_data(struct flight *f, const struct data_config *d)
+{
+    struct preflight *p = f->p;
+    const struct config *c = f->c;
+    size_t count = d->num_sources;
     const char **paths = heap((count + 1) * sizeof *paths);
-    bool *here = heap((count + 1) * sizeof *here);
     struct text report = {0};
     enum status st = STATUS_OK;
+    p->has_source = heap((count + 1) * sizeof *p->has_source);
     for (size_t i = 0; i < count; i++) paths[i] = d->sources[i].path;
     paths[count] = c->validation.enable ? c->validation.dataset_path : "";
-    TRY_OUT(hub_look(paths, count + 1, here, &report));
-    p->data_checked = here[count];
-    for (size_t i = 0; i < count; i++) {
-        if (here[i]) d->sources[found++] = d->sources[i];
-        p->data_checked = p->data_checked && here[i];
-    }
-    p->has_source = here, here = NULL;
-    d->num_sources = found;
+    TRY_OUT(hub_look(paths, count + 1, p->has_source, &report));
+    p->data_checked = true;
+    for (size_t i = 0; i <= count; i++) p->data_checked &= p->has_source[i];
     if (!p->data_checked)
         log_line(LOG_WARN, "data not checked: %s; `llamero fetch PATH` downloads it", report.data);
 out:
     text_release(&report);
-    free(paths), free(here);
+    free(paths);
     return st;
 }
 
-static enum status check_data(struct preflight *p, const struct config *c,
-                              const struct tokenizer *t)
+static enum status ignore_document(void *context, const struct document *d)
 {
-    struct source_config one, *sources = NULL;
+    (void)context, (void)d;
+    return STATUS_OK;
+}
+
+/* Opens a source and reads its first records as training will. */
+static enum status read_source(const struct flight *f, const struct data_config *d,
+                               const struct source_config *source)
+{
+    enum { TOKENS = 2048 };
+    const struct corpus first = {.sources = source,
+                                 .num_sources = 1,
+                                 .tokenizer = f->p->tokenizer,
+                                 .vocab_size = f->p->shape.V,
+                                 .bos = d->bos,
+                                 .eos = d->eos,
+                                 .skips_bad = d->on_bad_record == ON_BAD_RECORD_skip,
+                                 .is_quiet = true,
+                                 .max_ids = TOKENS};
+    struct source s;
+    TRY(source_open(&s, source));
+    bool is_readable = f->has_shape && (f->p->tokenizer || s.holds_ids);
+    source_close(&s);
+    if (!is_readable) return STATUS_OK;
+    TRY(bad_records_stop(corpus_each(&first, ignore_document, NULL),
+                         "data.on_bad_record = \"skip\""));
+    return STATUS_OK;
+}
+
+/* Without a tokenizer or a model, still opens the files. */
+static void check_sources(struct flight *f)
+{
+    struct source_config one;
+    const struct data_config d = inputs_data_config(f->c, &one);
+    const char *validation = f->c->validation.dataset_path;
+    f->has_data = passes(f, find_data(f, &d));
+    for (size_t i = 0; i < d.num_sources; i++)
+        if (f->p->has_source[i]) f->has_data &= passes(f, read_source(f, &d, &d.sources[i]));
+    if (!f->c->validation.enable || !validation[0] || !f->p->has_source[d.num_sources]) return;
+    struct source_config other;
+    const struct data_config v =
+        inputs_data_of_path(f->c, validation, f->c->validation.column, &other);
+    f->has_data &= passes(f, read_source(f, &v, v.sources));
+}
+
+/* The sources of a stage that are on this machine. */
+static struct source_config *list_found(const struct preflight *p, struct data_config *d)
+{
+    struct source_config *found = heap((d->num_sources + 1) * sizeof *found);
+    size_t count = 0;
+    for (size_t i = 0; i < d->num_sources; i++)
+        if (p->has_source[i]) found[count++] = d->sources[i];
+    d->sources = found, d->num_sources = count;
+    return found;
+}
+
+/* Opens the data of a stage as the run will; `cursor`: and resumes, unless it is NULL. */
+static enum status check_loader(const struct flight *f, const struct config *stage, bool is_quiet,
+                                const struct json *cursor)
+{
+    struct source_config one;
     struct loader *loader = NULL;
-    struct data_config d = inputs_data_config(c, &one);
+    struct data_config d = inputs_data_config(stage, &one);
+    struct source_config *found = list_found(f->p, &d);
+    struct loader_options o =
+        inputs_loader_options(stage, &f->p->mesh, &d, f->p->tokenizer, f->p->shape.V);
     enum status st = STATUS_OK;
-    sources = heap(d.num_sources * sizeof *sources);
-    memcpy(sources, d.sources, d.num_sources * sizeof *sources);
-    d.sources = sources;
-    TRY_OUT(find_data(p, c, &d));
-    struct loader_options o = inputs_loader_options(c, &p->mesh, &d, t, p->shape.V);
     o.prefetch_rows = 0;
-    if (d.num_sources) TRY_OUT(loader_open(&loader, &o));
-    loader_close(loader);
+    o.is_quiet = is_quiet;
+    if (d.num_sources || f->p->data_checked) TRY_OUT(loader_open(&loader, &o));
+    if (loader && cursor && f->p->data_checked) TRY_OUT(loader_load(loader, cursor));
 out:
-    free(sources);
+    loader_close(loader);
+    free(found);
     return st;
 }
 
-enum status preflight(struct preflight *p, const struct config *c, int num_ranks)
+/* Where the run resumes in its data; NULL: from the first row. */
+static const struct json *find_cursor(const struct config *c, const struct start_state *s)
 {
-    *p = (struct preflight){0};
-    enum status st = STATUS_OK;
-    TRY(config_check(c, num_ranks));
-    TRY(mesh_resolve(&p->mesh, &c->parallelism, 0, num_ranks));
-    TRY_OUT(inputs_fetch_tokenizer(c, comm_self()));
-    TRY_OUT(inputs_open_tokenizer(c, false, &p->tokenizer));
-    TRY_OUT(model_shape_resolve(&p->shape, &c->model,
-                                p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
-    TRY_OUT(config_fit(c, &p->shape, &p->mesh));
-    TRY_OUT(check_data(p, c, p->tokenizer));
-out:
+    const struct json *cursor = json_get(s->found.train, "data");
+    bool is_excluded = option_list_contains(&c->checkpoint.exclude_from_loading, "dataloader");
+    return s->found.train && !is_excluded && !json_is_null(cursor) ? cursor : NULL;
+}
+
+static void check_stages(struct flight *f, const struct start_state *s)
+{
+    const struct preflight *p = f->p;
+    size_t count = data_stages_count(f->c);
+    int64_t done = p->resume_step > 0 ? p->resume_step : 0;
+    size_t at = data_stages_find(f->c, &p->mesh, done);
+    for (size_t i = at; i < count; i++) {
+        struct data_stage stage;
+        data_stages_open(&stage, f->c, &p->mesh, i);
+        bool is_quiet = f->o->place == PREFLIGHT_RUN || i > at;
+        const struct json *cursor = i == at ? find_cursor(f->c, s) : NULL;
+        enum status st = config_fit(&stage.config, &p->shape, &p->mesh);
+        if (!st) st = check_loader(f, &stage.config, is_quiet, cursor);
+        if (!st && p->data_checked)
+            st = validation_check(&stage.config, &p->mesh, p->tokenizer, p->shape.V);
+        data_stages_close(&stage);
+        if (st && i) status_prefix(st, "data.stage.%zu", i - 1);
+        passes(f, st);
+    }
+}
+
+static enum status check_tasks(const struct flight *f)
+{
+    struct task_validation v = {0};
+    enum status st =
+        task_validation_open(&v, f->c, f->p->tokenizer, f->o->place != PREFLIGHT_RUN);
+    task_validation_close(&v);
     return st;
+}
+
+/* --- device and memory ----------------------------------------------------------------------- */
+
+/* Whether a device that the machine lacks, or memory, is a problem rather than a warning. */
+static bool is_here(const struct flight *f)
+{
+    return f->o->place == PREFLIGHT_HERE || f->o->place == PREFLIGHT_RUN;
+}
+
+static enum status compare_memory(const struct flight *f, const struct run_memory *m)
+{
+    const double gib = 1 << 30;
+    const struct config *c = f->c;
+    const struct hardware h = device_config_hardware(&c->device);
+    char stage[40] = "";
+    double has = 0, needed = (double)run_memory_needed(m);
+    if (data_stages_count(c) > 1) snprintf(stage, sizeof stage, " in data stage %zu", m->data_stage);
+    TRY(run_memory_available(m, c, f->o->host_ranks, &has));
+    if (needed <= has) return STATUS_OK;
+    if (is_here(f) || h.memory_bytes > 0)
+        FAIL(CONFIG,
+             "not enough memory: a rank requires %.2f GiB%s, %s has %.2f GiB per rank; "
+             "`llamero plan` shows memory by category; --allow-oversubscribe skips this check",
+             needed / gib, stage,
+             c->device.hardware == HARDWARE_cpu ? "this machine" : h.name, has / gib);
+    log_line(LOG_WARN,
+             "a rank requires %.2f GiB%s, and this machine has %.2f GiB per rank; set "
+             "device.hardware to check against another machine",
+             needed / gib, stage, has / gib);
+    return STATUS_OK;
+}
+
+static enum status check_memory(const struct flight *f)
+{
+    struct run_memory m = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(run_memory_plan_run(&m, f->c, f->p->tokenizer, f->o->num_ranks));
+    TRY_OUT(compare_memory(f, &m));
+out:
+    run_memory_release(&m);
+    return st;
+}
+
+/* True: the device was found. */
+static bool check_device(struct flight *f)
+{
+    bool gpu;
+    enum status st = machine_uses_gpu(&f->c->device, &gpu);
+    if (st && !is_here(f)) {
+        log_line(LOG_WARN, "device and memory not checked: %s", status_message());
+        return false;
+    }
+    return passes(f, st);
+}
+
+static enum status check_launch(const struct flight *f)
+{
+    int ranks = f->o->num_ranks;
+    if (ranks == 1 || launch_library()) return STATUS_OK;
+    if (f->o->place == PREFLIGHT_HERE || f->o->place == PREFLIGHT_JOB)
+        FAIL(UNSUPPORTED,
+             "%d ranks, but this program was built without MPI: install Open MPI or MPICH with its "
+             "headers, and rebuild",
+             ranks);
+    if (f->o->place == PREFLIGHT_ELSEWHERE)
+        log_line(LOG_WARN,
+                 "%d ranks require a program with MPI, and this one was built without: install "
+                 "Open MPI or MPICH with its headers, and rebuild",
+                 ranks);
+    return STATUS_OK;
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+static void check_model(struct flight *f)
+{
+    const struct config *c = f->c;
+    struct preflight *p = f->p;
+    f->is_valid = passes(f, config_check(c, f->o->num_ranks)) &&
+                  passes(f, mesh_resolve(&p->mesh, &c->parallelism, 0, f->o->num_ranks));
+    f->has_tokenizer = passes(f, inputs_fetch_tokenizer(c, comm_self())) &&
+                       passes(f, inputs_open_tokenizer(c, false, &p->tokenizer));
+    f->has_shape =
+        f->has_tokenizer &&
+        passes(f, model_shape_resolve(&p->shape, &c->model,
+                                      p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
+    f->fits = f->is_valid && f->has_shape && passes(f, config_fit(c, &p->shape, &p->mesh));
+}
+
+/* Initial weights, or the checkpoint to resume from. */
+static void check_start(struct flight *f, struct start_state *s)
+{
+    struct model_shape shape = f->p->shape;
+    if (shape.max_context < f->c->training.seq_len) shape.max_context = (int)f->c->training.seq_len;
+    if (!passes(f, start_check(f->c, &shape, f->o->place != PREFLIGHT_RUN))) return;
+    if (passes(f, start_read_state(s, f->c, &shape)) && s->start.own)
+        f->p->resume_step = s->start.step;
+}
+
+static void run_checks(struct flight *f)
+{
+    struct start_state start = {0};
+    enum preflight_place place = f->o->place;
+    check_model(f);
+    check_sources(f);
+    passes(f, check_launch(f));
+    if (passes(f, dump_folder_check(f->c)) && f->fits && place != PREFLIGHT_JOB)
+        check_start(f, &start);
+    if (f->fits) passes(f, dump_folder_check_space(f->c, &f->p->shape, f->p->resume_step));
+    if (f->fits && f->has_data) check_stages(f, &start);
+    if (f->has_tokenizer && f->is_valid) passes(f, check_tasks(f));
+    bool knows_memory = f->fits && f->has_data && place != PREFLIGHT_JOB;
+    if (place != PREFLIGHT_JOB && check_device(f) && knows_memory && !f->o->oversubscribe)
+        passes(f, check_memory(f));
+    start_release_state(&start);
+}
+
+enum status preflight(struct preflight *p, const struct config *c,
+                      const struct preflight_options *o)
+{
+    struct flight f = {.p = p, .c = c, .o = o};
+    *p = (struct preflight){.resume_step = -1};
+    run_checks(&f);
+    return problems_report(&p->problems);
 }
 
 void preflight_release(struct preflight *p)
 {
     tokenizer_close(p->tokenizer);
     free(p->has_source);
+    problems_release(&p->problems);
     p->tokenizer = NULL, p->has_source = NULL;
 }

@@ -146,13 +146,14 @@ void run_memory_release(struct run_memory *m)
     *m = (struct run_memory){0};
 }
 
-enum status run_memory_available(const struct run_memory *m, const struct config *c, double *bytes)
+enum status run_memory_available(const struct run_memory *m, const struct config *c, int host_ranks,
+                                 double *bytes)
 {
     struct hardware h = device_config_hardware(&c->device);
     size_t all, used;
     *bytes = h.memory_bytes;
     if (*bytes > 0) return STATUS_OK;
-    *bytes = (double)memory_total_bytes() / h.node_ranks;
+    *bytes = (double)memory_total_bytes() / (host_ranks ? host_ranks : h.node_ranks);
     if (!queue_device_allocator(m->machine.queue)) return STATUS_OK;
     TRY(queue_memory_info(m->machine.queue, &all, &used));
     *bytes = (double)all;

@@ -37,5 +37,6 @@ void run_memory_release(struct run_memory *m);
 const struct rank_memory *run_memory_fullest(const struct run_memory *m);
 size_t run_memory_needed(const struct run_memory *m);
 /* Bytes that a rank has on device.hardware; on this machine the GPU's, or the host's divided by
- * device.node_ranks. */
-enum status run_memory_available(const struct run_memory *m, const struct config *c, double *bytes);
+ * host_ranks, 0: by device.node_ranks. */
+enum status run_memory_available(const struct run_memory *m, const struct config *c, int host_ranks,
+                                 double *bytes);

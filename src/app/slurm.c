@@ -115,7 +115,8 @@ static enum status make_script(struct slurm_script *b, const struct config *c, s
                  c->device.kind == DEVICE_KIND_cpu
                      ? "device.kind = \"cpu\""
                      : "this program was built without a GPU backend");
-    enum status st = preflight(&p, c, (int)ranks);
+    const struct preflight_options o = {.num_ranks = (int)ranks, .place = PREFLIGHT_JOB};
+    enum status st = preflight(&p, c, &o);
     preflight_release(&p);
     TRY(st);
     TRY(find_paths(&paths, b->config));
@@ -132,8 +133,8 @@ static enum status make_script(struct slurm_script *b, const struct config *c, s
 
 static const char usage[] =
     "slurm CONFIG --nodes N --time T [--submit] [section.key=value ...]\n\n"
-    "Checks CONFIG as `check --ranks` does (but neither memory nor initial weights, which may\n"
-    "differ in the job) and prints a batch script that trains it in the current folder.  Before "
+    "Checks CONFIG as `check --ranks` does (but neither device, memory nor initial weights, which\n"
+    "may differ in the job) and prints a batch script that trains it in the current folder.  Before "
     "the time limit the run saves a checkpoint and the job is requeued;\n"
     "also after a rank or a node dies, as long as new checkpoints are saved in between.";
 

@@ -1,18 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/preflight.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "config/config.h"
 #include "machine/machine.h"
 #include "parallel/cores.h"
+#include "train/inputs.h"
 #include "train/rank_check.h"
 #include "train/run.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static enum status train(const struct config *c)
+/* Checks on rank 0 everything that can be checked before the run opens it. */
+static enum status check_run(const struct config *c, const struct comm *world, bool oversubscribe)
+{
+    struct preflight p = {0};
+    struct preflight_options o = {
+        .num_ranks = world->size, .place = PREFLIGHT_RUN, .oversubscribe = oversubscribe};
+    enum status st = STATUS_OK;
+    TRY(cores_host_ranks(world, &o.host_ranks));
+    if (!config_check(c, world->size)) TRY(inputs_fetch(c, world)); /* all ranks have the same c */
+    if (!world->rank) st = preflight(&p, c, &o);
+    preflight_release(&p);
+    bool is_reported = status_is_reported();
+    st = comm_agree(world, st);
+    if (st && is_reported) status_mark_reported();
+    return st;
+}
+
+static enum status train(const struct config *c, bool oversubscribe)
 {
     struct machine machine = {0};
     struct text hosts = {0};
@@ -20,10 +39,10 @@ static enum status train(const struct config *c)
     signals_catch();
     TRY_OUT(machine_join(&machine));
     TRY_OUT(rank_check_config(c, &machine.world));
+    TRY_OUT(check_run(c, &machine.world, oversubscribe));
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
     TRY_OUT(cores_describe_hosts(&machine.world, &hosts));
     if (machine.world.size > 1) log_line(LOG_INFO, "ranks: %s", hosts.data);
-    TRY_OUT(comm_agree(&machine.world, config_check(c, machine.world.size)));
     machine_tune(&machine, &c->device);
     if (!(c->metrics.peak_flops > 0))
         machine_measure_peak(&machine, training_compute_dtype(&c->training));
@@ -44,10 +63,12 @@ static const char usage[] =
 
 enum status command_train(int argc, char **argv)
 {
-    bool quiet = false;
+    bool quiet = false, oversubscribe = false;
     const struct flag flags[] = {
         {"quiet", FLAG_SWITCH, &quiet,
          "print only warnings and errors on stderr (log.txt has everything)"},
+        {"allow-oversubscribe", FLAG_SWITCH, &oversubscribe,
+         "start even if a rank needs more memory than it has"},
         {0},
     };
     struct arguments a;
@@ -62,7 +83,7 @@ enum status command_train(int argc, char **argv)
         fprintf(stderr, "%s", toml.data);
         text_release(&toml);
     }
-    if (!st) st = train(&c);
+    if (!st) st = train(&c, oversubscribe);
     config_release(&c);
     return st;
 }

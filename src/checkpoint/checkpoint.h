@@ -164,6 +164,11 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
 enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_state *state,
                                     const struct load_rules *rules, bool log);
 
+/* Reads what a checkpoint of ours has besides tensors, and whether it has moments; of `state` it
+ * uses shape and world.  On this rank alone.  Errors: those of checkpoint_load. */
+enum status checkpoint_read_state(const char *folder, const struct checkpoint_state *state,
+                                  struct checkpoint_found *found);
+
 /* Loads only the weights, as `dtype`, from the same folders with the same errors.  `state` provides
  * the model, the shard and the ranks.  Apart from `weights`, memory does not grow with the
  * model. */

@@ -386,6 +386,19 @@ enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_
     return st;
 }
 
+enum status checkpoint_read_state(const char *folder, const struct checkpoint_state *state,
+                                  struct checkpoint_found *found)
+{
+    const struct tensor_rules rules = {0};
+    const struct checkpoint_state only = {.shape = state->shape, .world = state->world};
+    *found = (struct checkpoint_found){0};
+    enum status st = load_training_state(folder, &only, true, &rules, found);
+    if (!st) return STATUS_OK;
+    json_free(found->state);
+    *found = (struct checkpoint_found){0};
+    return st;
+}
+
 static enum status load_weights_on_rank(const char *folder, const struct checkpoint_state *state,
                                         enum dtype dtype, void *weights)
 {

@@ -64,7 +64,7 @@ enum status corpus_each(const struct corpus *d,
         if (st) break;
         st = walk_source(&w, &s, &reader, take, context);
         source_reader_close(&reader);
-        report_skipped(&skipped);
+        if (!d->is_quiet) report_skipped(&skipped);
         source_close(&s);
     }
     bad_records_release(&skipped);

@@ -210,7 +210,7 @@ static enum status find_retired(const struct loader *l, size_t i,
     const char *label = data_config_label(l->sources[i].config);
     int64_t now = file_versions_sum(&l->provenance.versions[i], l->sources[i].options_fingerprint);
     *saved = source_positions_find(all, label, now);
-    if (!l->options.reader)
+    if (!l->options.reader && !l->options.is_quiet)
         log_line(LOG_WARN, "%s: %s", label,
                  *saved == SIZE_MAX
                      ? "a new source, which begins with its first document"
@@ -256,7 +256,7 @@ static enum status check_provenance(struct loader *l, const struct json *cursor,
 {
     const struct provenance_rules rules = {.accepted = &l->options.data->accept_changed,
                                            .is_fixed = !l->order->reads_on,
-                                           .is_quiet = l->options.reader > 0,
+                                           .is_quiet = l->options.reader > 0 || l->options.is_quiet,
                                            .saved_in = "the checkpoint",
                                            .accept_begin = "data.accept_changed = [",
                                            .accept_next = ", ",
@@ -276,7 +276,7 @@ static enum status adopt_streams(struct loader *l, size_t count)
              (unsigned long long)l->order->num_streams);
     enum status st = l->order->kind->set_streams(l->order, count);
     if (st) return status_prefix(st, "the data position");
-    if (l->options.reader == 0)
+    if (l->options.reader == 0 && !l->options.is_quiet)
         log_line(LOG_INFO,
                  "the data stays partitioned into the %zu streams with which the run began", count);
     loader_rows_alloc_cursors(l);

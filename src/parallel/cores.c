@@ -58,6 +58,18 @@ out:
     return st;
 }
 
+enum status cores_host_ranks(const struct comm *world, int *count)
+{
+    struct affinity *ranks;
+    enum status st = STATUS_OK;
+    TRY_OUT(gather_affinities(world, &ranks));
+    *count = 0;
+    for (int r = 0; r < world->size; r++) *count += !strcmp(ranks[r].host, ranks[world->rank].host);
+out:
+    free(ranks);
+    return st;
+}
+
 enum status cores_describe_hosts(const struct comm *world, struct text *line)
 {
     struct affinity *ranks;

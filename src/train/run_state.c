@@ -129,11 +129,7 @@ static enum status resume_state(struct training_run *r, const char *folder,
 {
     struct trainer *t = &r->trainer;
     if (found->step == 0 && !found->train) return STATUS_OK; /* initial weights */
-    if (!found->train || !found->has_moments)
-        FAIL(CONFIG,
-             "%s has only the model, so the run cannot resume from it; start a new run with "
-             "checkpoint.initial_load_path",
-             folder);
+    TRY(start_check_state(folder, found));
     if (!option_list_contains(&r->config->checkpoint.exclude_from_loading, "lr_scheduler"))
         t->steps_done = found->step;
     TRY(trainer_state_load(t, found->train));

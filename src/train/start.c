@@ -254,3 +254,31 @@ enum status start_check(const struct config *c, const struct model_shape *shape,
     start_release(&s);
     return falls_back ? STATUS_OK : st;
 }
+
+enum status start_check_state(const char *folder, const struct checkpoint_found *found)
+{
+    if (found->train && found->has_moments) return STATUS_OK;
+    FAIL(CONFIG,
+         "%s has only the model, so the run cannot resume from it; start a new run with "
+         "checkpoint.initial_load_path",
+         folder);
+}
+
+enum status start_read_state(struct start_state *s, const struct config *c,
+                             const struct model_shape *shape)
+{
+    const struct start_search search = {.limit = INT64_MAX};
+    const struct checkpoint_state state = {.shape = shape, .world = comm_self()};
+    *s = (struct start_state){0};
+    bool is_found = !start_find(&s->start, c, &search, comm_self()) && s->start.folder;
+    if (!is_found || !s->start.native || !s->start.whole) return STATUS_OK;
+    if (checkpoint_read_state(s->start.folder, &state, &s->found)) return STATUS_OK;
+    return start_check_state(s->start.folder, &s->found);
+}
+
+void start_release_state(struct start_state *s)
+{
+    json_free(s->found.state);
+    start_release(&s->start);
+    *s = (struct start_state){0};
+}

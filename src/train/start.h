@@ -49,6 +49,19 @@ struct load_rules start_load_rules(const struct start *s, const struct config *c
 
 /* Finds the start of a run of this model, and compares its tensors with the model's without reading
  * weights.  On this rank alone; downloads nothing, so that a missing start is no error if the run
- * may fetch a copy (checkpoint.copy_to).  `log`: logs which tensors will be loaded.
- * Errors: also those of checkpoint_check_shapes. */
+ * may fetch a copy (checkpoint.copy_to).  `log`: logs which tensors will be loaded, and if the run
+ * resumes, which settings changed.  Errors: also those of checkpoint_check_shapes. */
 enum status start_check(const struct config *c, const struct model_shape *shape, bool log);
+
+/* Where a run would resume: what its start has besides weights. */
+struct start_state {
+    struct start start;
+    struct checkpoint_found found; /* empty unless the run resumes from a checkpoint of ours */
+};
+/* Reads that, as start_check.  A checkpoint that is damaged, as others may replace it, and one that
+ * is not on this machine are an empty state.  CONFIG: as start_check_state. */
+enum status start_read_state(struct start_state *s, const struct config *c,
+                             const struct model_shape *shape);
+void start_release_state(struct start_state *s);
+/* CONFIG: the run cannot resume from what was found, as that has only the model. */
+enum status start_check_state(const char *folder, const struct checkpoint_found *found);

@@ -11,22 +11,83 @@ static const struct comm *group(const struct validation *v, enum group g)
     return &v->trainer->machine.groups.of[g];
 }
 
+struct validation_data {
+    struct source_config source;
+    struct data_config data;
+};
+
+/* How the loader reads the validation data.  v->data has [data] of the run, and becomes that of the
+ * validation. */
+static struct loader_options loader_options(const struct config *c, const struct mesh *mesh,
+                                            const struct tokenizer *t, int vocab_size,
+                                            struct validation_data *v)
+{
+    const char *path = c->validation.dataset_path;
+    if (path[0]) {
+        v->data = inputs_data_of_path(c, path, c->validation.column, &v->source);
+        v->data.validation_share = 0, v->data.order = ORDER_streams;
+    }
+    struct loader_options o = inputs_loader_options(c, mesh, &v->data, t, vocab_size);
+    o.seq_len = trainer_validation_tokens(c);
+    o.prefetch_rows = 0;
+    o.validation = !path[0];
+    o.once = true;
+    return o;
+}
+
+static enum status fail_empty(const struct config *c)
+{
+    const char *path = c->validation.dataset_path;
+    if (path[0])
+        FAIL(DATA,
+             "validation.dataset_path = \"%s\": the data contains no tokens to predict; set other "
+             "data, or validation.enable = false",
+             path);
+    FAIL(DATA,
+         "the data contains no validation tokens to predict: data.validation_share = %g holds out "
+         "too little of it; raise it, add data, or set validation.dataset_path or "
+         "validation.enable = false",
+         c->data.validation_share);
+}
+
+static void alloc_row(struct batch *b, const struct loader_options *o, struct arena *memory)
+{
+    batch_alloc(b, 1, o->seq_len, memory);
+    if (o->objective->name == OBJECTIVE_diffusion) batch_alloc_weights(b, memory);
+}
+
+enum status validation_check(const struct config *c, const struct mesh *mesh,
+                             const struct tokenizer *t, int vocab_size)
+{
+    struct validation_data v;
+    struct loader *loader = NULL;
+    struct batch b = {0};
+    struct arena memory = {0};
+    enum status st = STATUS_OK;
+    if (!config_has_validation_data(c)) return STATUS_OK;
+    v.data = inputs_data_config(c, &v.source);
+    struct loader_options o = loader_options(c, mesh, t, vocab_size, &v);
+    o.reader = 0, o.num_readers = 1, o.is_quiet = true;
+    TRY_OUT(loader_open(&loader, &o));
+    alloc_row(&b, &o, &memory); /* a sizing pass */
+    TRY_OUT(arena_init(&memory, memory.used, NULL));
+    alloc_row(&b, &o, &memory);
+    for (int rows = 1; rows && !b.valid;) TRY_OUT(loader_next(loader, &b, &rows));
+    if (!b.valid) st = fail_empty(c);
+out:
+    loader_close(loader);
+    arena_release(&memory);
+    return st;
+}
+
 static enum status run_loss(const struct validation *v)
 {
     const struct config *c = v->config;
     struct trainer *t = v->trainer;
     const struct comm *world = group(v, GROUP_world);
-    const char *path = c->validation.dataset_path;
-    struct source_config source;
-    struct data_config data =
-        path[0] ? inputs_data_of_path(c, path, c->validation.column, &source) : *v->data;
-    if (path[0]) data.validation_share = 0, data.order = ORDER_streams;
+    struct validation_data data = {.data = *v->data};
     struct loader_options o =
-        inputs_loader_options(c, &t->machine.mesh, &data, v->tokenizer, t->shape.V);
-    o.seq_len = trainer_validation_tokens(c);
-    o.prefetch_rows = 0;
-    o.validation = !path[0];
-    o.once = true;
+        loader_options(c, &t->machine.mesh, v->tokenizer, t->shape.V, &data);
     int64_t batches = c->validation.steps;
     if (t->elastic.canonical && batches > 0) { /* the same rows on any number of ranks */
         o.max_rows = batches * c->validation.local_batch_size;

@@ -19,6 +19,11 @@ struct validation {
     struct task_validation *tasks;
 };
 
+/* Reads validation data until a row has a token to predict, as validation_run will.  On this rank
+ * alone.  Errors: those of loader_open and loader_next; DATA: no token to predict. */
+enum status validation_check(const struct config *c, const struct mesh *mesh,
+                             const struct tokenizer *t, int vocab_size);
+
 /* Computes and reports the loss, then the tasks.  REQUEUE: the run must stop, and the rest is not
  * reported.  DATA: no token to predict.  Also the errors of loader_next.  Collective. */
 enum status validation_run(const struct validation *v);

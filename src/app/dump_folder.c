@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/dump_folder.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/folder.h"
+#include "model/layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* The folder, or the closest one above it that exists; heap.  NULL: what exists is a file. */
+static char *find_existing(const char *path, enum file_kind *kind)
+{
+    char *at = heap_string(path[0] ? path : ".", strlen(path[0] ? path : "."));
+    for (;;) {
+        char *slash = strrchr(at, '/');
+        if (file_find(at, kind)) *kind = FILE_ABSENT;
+        if (*kind != FILE_ABSENT) return at;
+        if (slash == at || !slash) {
+            *kind = FILE_FOLDER;
+            strcpy(at, slash ? "/" : ".");
+            return at;
+        }
+        *slash = 0;
+    }
+}
+
+/* Creates a file in the folder as a run would, and leaves none. */
+static int try_to_create(const char *folder)
+{
+    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    int error = fd < 0 ? errno : 0;
+    if (error == EOPNOTSUPP || error == EISDIR || error == ENOENT || error == EINVAL) {
+        struct text path = {0}; /* folder.h deletes a leftover of this name */
+        text_addf(&path, "%s/writable.tmp-%ld", folder, (long)getpid());
+        fd = open(path.data, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+        error = fd < 0 ? errno : 0;
+        if (fd >= 0) unlink(path.data);
+        text_release(&path);
+    }
+    if (fd >= 0) close(fd);
+    return error;
+}
+
+/* A file or folder of an earlier run. */
+static enum status check_entry(const char *folder, const char *name, enum file_kind expected)
+{
+    char *path = file_join(folder, name);
+    enum file_kind kind;
+    enum status st = STATUS_OK;
+    TRY_OUT(file_find(path, &kind));
+    if (kind == FILE_ABSENT) goto out;
+    if ((kind == FILE_FOLDER) != (expected == FILE_FOLDER))
+        FAIL_OUT(IO, "%s: expected a %s; move it away, or set another job.dump_folder", path,
+                 expected == FILE_FOLDER ? "folder" : "file");
+    if (access(path, W_OK))
+        FAIL_OUT(IO, "%s: cannot be written: %s", path, strerror(errno));
+out:
+    free(path);
+    return st;
+}
+
+enum status dump_folder_check(const struct config *c)
+{
+    const char *path = c->job.dump_folder;
+    enum file_kind kind;
+    char *existing = find_existing(path, &kind);
+    enum status st = STATUS_OK;
+    if (kind != FILE_FOLDER)
+        FAIL_OUT(IO, "job.dump_folder = \"%s\": %s is not a folder; set another one", path,
+                 existing);
+    int error = try_to_create(existing);
+    if (error)
+        FAIL_OUT(IO,
+                 "job.dump_folder = \"%s\": cannot create files in %s: %s; set another folder, or "
+                 "change its permissions",
+                 path, existing, strerror(error));
+    if (strcmp(existing, path) != 0) goto out;
+    TRY_OUT(check_entry(path, "config.toml", FILE_REGULAR));
+    TRY_OUT(check_entry(path, "log.txt", FILE_REGULAR));
+    TRY_OUT(check_entry(path, "metrics.jsonl", FILE_REGULAR));
+    TRY_OUT(check_entry(path, c->checkpoint.folder, FILE_FOLDER));
+out:
+    free(existing);
+    return st;
+}
+
+/* Checkpoints that the run will still save. */
+static int64_t saves_from(const struct config *c, int64_t step)
+{
+    const struct checkpoint_config *k = &c->checkpoint;
+    int64_t steps = c->training.steps, interval = k->interval;
+    if (!k->enable || k->load_only || step >= steps) return 0;
+    if (k->interval_type == SAVE_INTERVAL_seconds) return k->keep_latest_k ? INT64_MAX : 1;
+    int64_t saves = (steps - 1) / interval - step / interval + 1; /* the last step is saved, too */
+    return saves + (k->enable_first_step_checkpoint && !step && interval > 1);
+}
+
+enum status dump_folder_check_space(const struct config *c, const struct model_shape *shape,
+                                    int64_t step)
+{
+    enum { TENSORS = 3 }; /* weights and two moments, as f32 */
+    const double gib = 1 << 30;
+    const int64_t keep = c->checkpoint.keep_latest_k;
+    struct folder_steps have = {0};
+    struct statvfs fs;
+    struct layout layout;
+    enum file_kind kind;
+    int64_t saves = saves_from(c, step), room = saves;
+    if (!saves) return STATUS_OK;
+    char *existing = find_existing(c->job.dump_folder, &kind);
+    char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
+    enum status st = STATUS_OK;
+    if (statvfs(existing, &fs) || !fs.f_blocks) goto out; /* the file system does not tell */
+    TRY_OUT(folder_steps_read(&have, folder));
+    int64_t held = keep && (int64_t)have.count > keep ? keep : (int64_t)have.count;
+    if (keep && room > keep + 1 - held) room = keep + 1 - held; /* one more while it is saved */
+    layout_init(&layout, shape, 1);
+    double size = (double)layout.parameters * TENSORS * sizeof(float);
+    layout_release(&layout);
+    double all = (double)room * size, is_free = (double)fs.f_bavail * (double)fs.f_frsize;
+    if (is_free < size)
+        FAIL_OUT(IO,
+                 "job.dump_folder = \"%s\": not enough space: a checkpoint requires %.2f GiB, "
+                 "%.2f GiB are free; set another folder, or checkpoint.enable = false",
+                 c->job.dump_folder, size / gib, is_free / gib);
+    if (is_free < all)
+        log_line(LOG_WARN,
+                 "job.dump_folder = \"%s\": the run will save %lld more checkpoints of %.2f GiB "
+                 "each, %.2f GiB are free; lower checkpoint.keep_latest_k, or free space",
+                 c->job.dump_folder, (long long)room, size / gib, is_free / gib);
+out:
+    folder_steps_release(&have);
+    free(existing), free(folder);
+    return st;
+}
