@@ -95,6 +95,22 @@ static void print_padding(const struct config *c, const struct mesh *mesh)
     text_release(&t);
 }
 
+/* Also after a problem of another kind, or with the first records.  Returns the first failure. */
+static enum status add_deep_check(struct deep_check *deep, const struct config *c,
+                                  const struct preflight *p, enum status st)
+{
+    struct failure first = {0};
+    if (st && !p->can_scan) return st;
+    bool is_reported = st && status_is_reported();
+    status_save(&first, st);
+    enum status scanned = deep_check(deep, c, p);
+    if (!first.status) return scanned;
+    if (scanned) log_line(LOG_ERROR, "%s", status_message());
+    status_restore(&first);
+    if (is_reported) status_mark_reported();
+    return st;
+}
+
 enum status command_check(int argc, char **argv)
 {
     bool json = false, oversubscribe = false, is_deep = false;
@@ -123,7 +139,7 @@ enum status command_check(int argc, char **argv)
     if (!st) st = preflight(&p, &c, &o);
     if (!st) st = data_plan_make(&plan, &c, &p);
     if (!st) data_plan_warn(&plan);
-    if (!st && is_deep) st = deep_check(&deep, &c, &p);
+    if (is_deep) st = add_deep_check(&deep, &c, &p, st);
     if (json) {
         print_json(st, ranks, &p, &deep, &plan);
     } else if (!st) {

@@ -13,21 +13,18 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* The folder, or the closest one above it that exists; heap.  NULL: what exists is a file. */
+/* The path, or the closest folder above it that exists, and what that is; heap. */
 static char *find_existing(const char *path, enum file_kind *kind)
 {
-    char *at = heap_string(path[0] ? path : ".", strlen(path[0] ? path : "."));
-    for (;;) {
-        char *slash = strrchr(at, '/');
-        if (file_find(at, kind)) *kind = FILE_ABSENT;
-        if (*kind != FILE_ABSENT) return at;
-        if (slash == at || !slash) {
-            *kind = FILE_FOLDER;
-            strcpy(at, slash ? "/" : ".");
-            return at;
-        }
-        *slash = 0;
+    char *at = heap_string(path, strlen(path)), *slash;
+    for (; file_find(at, kind) || *kind == FILE_ABSENT; *slash = 0) {
+        slash = strrchr(at, '/');
+        if (slash && slash != at) continue;
+        free(at);
+        *kind = FILE_FOLDER;
+        return slash ? heap_string("/", 1) : heap_string(".", 1);
     }
+    return at;
 }
 
 /* Creates a file in the folder as a run would, and leaves none. */
@@ -47,20 +44,47 @@ static int try_to_create(const char *folder)
     return error;
 }
 
-/* A file or folder of an earlier run. */
-static enum status check_entry(const char *folder, const char *name, enum file_kind expected)
+/* A file that an earlier run may have left. */
+static enum status check_file(const char *folder, const char *name)
 {
     char *path = file_join(folder, name);
     enum file_kind kind;
     enum status st = STATUS_OK;
     TRY_OUT(file_find(path, &kind));
     if (kind == FILE_ABSENT) goto out;
-    if ((kind == FILE_FOLDER) != (expected == FILE_FOLDER))
-        FAIL_OUT(IO, "%s: expected a %s; move it away, or set another job.dump_folder", path,
-                 expected == FILE_FOLDER ? "folder" : "file");
-    if (access(path, W_OK))
-        FAIL_OUT(IO, "%s: cannot be written: %s", path, strerror(errno));
+    if (kind == FILE_FOLDER)
+        FAIL_OUT(IO, "%s: expected a file; move it away, or set another job.dump_folder", path);
+    if (access(path, W_OK)) FAIL_OUT(IO, "%s: cannot be written: %s", path, strerror(errno));
 out:
+    free(path);
+    return st;
+}
+
+/* Whether a folder can be created, or written to, as the option `key` says. */
+static enum status check_folder(const char *key, const char *path)
+{
+    enum file_kind kind;
+    char *existing = find_existing(path, &kind);
+    enum status st = STATUS_OK;
+    if (kind != FILE_FOLDER)
+        FAIL_OUT(IO, "%s = \"%s\": %s is not a folder; move it away, or set another folder", key,
+                 path, existing);
+    int error = try_to_create(existing);
+    if (error)
+        FAIL_OUT(IO,
+                 "%s = \"%s\": cannot create files in %s: %s; set another folder, or change its "
+                 "permissions",
+                 key, path, existing, strerror(error));
+out:
+    free(existing);
+    return st;
+}
+
+/* A folder inside job.dump_folder. */
+static enum status check_part(const struct config *c, const char *key, const char *name)
+{
+    char *path = file_join(c->job.dump_folder, name);
+    enum status st = check_folder(key, path);
     free(path);
     return st;
 }
@@ -68,26 +92,15 @@ out:
 enum status dump_folder_check(const struct config *c)
 {
     const char *path = c->job.dump_folder;
-    enum file_kind kind;
-    char *existing = find_existing(path, &kind);
-    enum status st = STATUS_OK;
-    if (kind != FILE_FOLDER)
-        FAIL_OUT(IO, "job.dump_folder = \"%s\": %s is not a folder; set another one", path,
-                 existing);
-    int error = try_to_create(existing);
-    if (error)
-        FAIL_OUT(IO,
-                 "job.dump_folder = \"%s\": cannot create files in %s: %s; set another folder, or "
-                 "change its permissions",
-                 path, existing, strerror(error));
-    if (strcmp(existing, path) != 0) goto out;
-    TRY_OUT(check_entry(path, "config.toml", FILE_REGULAR));
-    TRY_OUT(check_entry(path, "log.txt", FILE_REGULAR));
-    TRY_OUT(check_entry(path, "metrics.jsonl", FILE_REGULAR));
-    TRY_OUT(check_entry(path, c->checkpoint.folder, FILE_FOLDER));
-out:
-    free(existing);
-    return st;
+    TRY(check_folder("job.dump_folder", path));
+    TRY(check_file(path, "config.toml"));
+    TRY(check_file(path, "log.txt"));
+    TRY(check_file(path, "metrics.jsonl"));
+    if (c->checkpoint.enable && !c->checkpoint.load_only)
+        TRY(check_part(c, "checkpoint.folder", c->checkpoint.folder));
+    if (c->metrics.enable_tensorboard)
+        TRY(check_part(c, "metrics.save_tb_folder", c->metrics.save_tb_folder));
+    return STATUS_OK;
 }
 
 /* Checkpoints that the run will still save. */
@@ -95,6 +108,7 @@ static int64_t saves_from(const struct config *c, int64_t step)
 {
     const struct checkpoint_config *k = &c->checkpoint;
     int64_t steps = c->training.steps, interval = k->interval;
+    if (step < 0) step = 0;
     if (!k->enable || k->load_only || step >= steps) return 0;
     if (k->interval_type == SAVE_INTERVAL_seconds) return k->keep_latest_k ? INT64_MAX : 1;
     int64_t saves = (steps - 1) / interval - step / interval + 1; /* the last step is saved, too */

@@ -10,6 +10,7 @@
 enum status dump_folder_check(const struct config *c);
 
 /* Compares the checkpoints that the run will keep with the free space, given that it resumes after
- * `step` steps.  Logs a warning if they do not all fit.  IO: not even one fits. */
+ * `step` steps, -1: that it starts.  Logs a warning if they do not all fit.  IO: not even one
+ * does. */
 enum status dump_folder_check_space(const struct config *c, const struct model_shape *shape,
                                     int64_t step);

@@ -4,6 +4,7 @@
 #include "app/dump_folder.h"
 #include "app/run_memory.h"
 #include "base/log.h"
+#include "checkpoint/copier.h"
 #include "config/data_stages.h"
 #include "data/bad_records.h"
 #include "data/corpus.h"
@@ -37,13 +38,11 @@ struct flight {
     const struct preflight_options *o;
     bool is_valid, has_tokenizer, has_shape, fits; /* is_valid: the configuration, and the mesh */
     bool has_data;                                 /* no source has a problem */
+    size_t num_opened;                             /* sources, that for validation included */
 };
 
 /* True: it succeeded. */
-static bool passes(struct flight *f, enum status s)
-{
-    return !problems_add(&f->p->problems, s);
-}
+static bool passes(struct flight *f, enum status s) { return !problems_add(&f->p->problems, s); }
 
 /* --- data ------------------------------------------------------------------------------------ */
 
@@ -77,7 +76,7 @@ static enum status ignore_document(void *context, const struct document *d)
 }
 
 /* Opens a source and reads its first records as training will. */
-static enum status read_source(const struct flight *f, const struct data_config *d,
+static enum status read_source(struct flight *f, const struct data_config *d,
                                const struct source_config *source)
 {
     enum { TOKENS = 2048 };
@@ -92,9 +91,9 @@ static enum status read_source(const struct flight *f, const struct data_config 
                                  .max_ids = TOKENS};
     struct source s;
     TRY(source_open(&s, source));
-    bool is_readable = f->has_shape && (f->p->tokenizer || s.holds_ids);
     source_close(&s);
-    if (!is_readable) return STATUS_OK;
+    f->num_opened++;
+    if (!f->has_shape) return STATUS_OK;
     TRY(bad_records_stop(corpus_each(&first, ignore_document, NULL),
                          "data.on_bad_record = \"skip\""));
     return STATUS_OK;
@@ -106,14 +105,18 @@ static void check_sources(struct flight *f)
     struct source_config one;
     const struct data_config d = inputs_data_config(f->c, &one);
     const char *validation = f->c->validation.dataset_path;
+    bool validates = f->c->validation.enable && validation[0];
     f->has_data = passes(f, find_data(f, &d));
     for (size_t i = 0; i < d.num_sources; i++)
-        if (f->p->has_source[i]) f->has_data &= passes(f, read_source(f, &d, &d.sources[i]));
-    if (!f->c->validation.enable || !validation[0] || !f->p->has_source[d.num_sources]) return;
-    struct source_config other;
-    const struct data_config v =
-        inputs_data_of_path(f->c, validation, f->c->validation.column, &other);
-    f->has_data &= passes(f, read_source(f, &v, v.sources));
+        if (f->p->has_source[i] && d.sources[i].path[0])
+            f->has_data &= passes(f, read_source(f, &d, &d.sources[i]));
+    if (validates && f->p->has_source[d.num_sources]) {
+        struct source_config other;
+        const struct data_config v =
+            inputs_data_of_path(f->c, validation, f->c->validation.column, &other);
+        f->has_data &= passes(f, read_source(f, &v, v.sources));
+    }
+    f->p->can_scan = f->has_shape && f->num_opened == d.num_sources + validates;
 }
 
 /* The sources of a stage that are on this machine. */
@@ -173,22 +176,21 @@ static void check_stages(struct flight *f, const struct start_state *s)
             st = validation_check(&stage.config, &p->mesh, p->tokenizer, p->shape.V);
         data_stages_close(&stage);
         if (st && i) status_prefix(st, "data.stage.%zu", i - 1);
-        passes(f, st);
+        f->has_data &= passes(f, st);
     }
 }
 
 static enum status check_tasks(const struct flight *f)
 {
     struct task_validation v = {0};
-    enum status st =
-        task_validation_open(&v, f->c, f->p->tokenizer, f->o->place != PREFLIGHT_RUN);
+    enum status st = task_validation_open(&v, f->c, f->p->tokenizer, f->o->place != PREFLIGHT_RUN);
     task_validation_close(&v);
     return st;
 }
 
 /* --- device and memory ----------------------------------------------------------------------- */
 
-/* Whether a device that the machine lacks, or memory, is a problem rather than a warning. */
+/* Whether a device, memory or space that this machine lacks is a problem, not a warning. */
 static bool is_here(const struct flight *f)
 {
     return f->o->place == PREFLIGHT_HERE || f->o->place == PREFLIGHT_RUN;
@@ -201,15 +203,16 @@ static enum status compare_memory(const struct flight *f, const struct run_memor
     const struct hardware h = device_config_hardware(&c->device);
     char stage[40] = "";
     double has = 0, needed = (double)run_memory_needed(m);
-    if (data_stages_count(c) > 1) snprintf(stage, sizeof stage, " in data stage %zu", m->data_stage);
+    if (data_stages_count(c) > 1)
+        snprintf(stage, sizeof stage, " in data stage %zu", m->data_stage);
     TRY(run_memory_available(m, c, f->o->host_ranks, &has));
     if (needed <= has) return STATUS_OK;
     if (is_here(f) || h.memory_bytes > 0)
         FAIL(CONFIG,
              "not enough memory: a rank requires %.2f GiB%s, %s has %.2f GiB per rank; "
              "`llamero plan` shows memory by category; --allow-oversubscribe skips this check",
-             needed / gib, stage,
-             c->device.hardware == HARDWARE_cpu ? "this machine" : h.name, has / gib);
+             needed / gib, stage, c->device.hardware == HARDWARE_cpu ? "this machine" : h.name,
+             has / gib);
     log_line(LOG_WARN,
              "a rank requires %.2f GiB%s, and this machine has %.2f GiB per rank; set "
              "device.hardware to check against another machine",
@@ -222,22 +225,22 @@ static enum status check_memory(const struct flight *f)
     struct run_memory m = {0};
     enum status st = STATUS_OK;
     TRY_OUT(run_memory_plan_run(&m, f->c, f->p->tokenizer, f->o->num_ranks));
-    TRY_OUT(compare_memory(f, &m));
+    if (!f->o->oversubscribe) TRY_OUT(compare_memory(f, &m));
 out:
     run_memory_release(&m);
     return st;
 }
 
-/* True: the device was found. */
-static bool check_device(struct flight *f)
+/* With `plans` also opens the device, and compares memory. */
+static void check_device(struct flight *f, bool plans)
 {
     bool gpu;
     enum status st = machine_uses_gpu(&f->c->device, &gpu);
-    if (st && !is_here(f)) {
+    if (!st && plans) st = check_memory(f);
+    if (st == STATUS_UNSUPPORTED && !is_here(f))
         log_line(LOG_WARN, "device and memory not checked: %s", status_message());
-        return false;
-    }
-    return passes(f, st);
+    else
+        passes(f, st);
 }
 
 static enum status check_launch(const struct flight *f)
@@ -284,21 +287,30 @@ static void check_start(struct flight *f, struct start_state *s)
         f->p->resume_step = s->start.step;
 }
 
+static void check_space(struct flight *f)
+{
+    enum status st = dump_folder_check_space(f->c, &f->p->shape, f->p->resume_step);
+    if (st && !is_here(f))
+        log_line(LOG_WARN, "%s", status_message());
+    else
+        passes(f, st);
+}
+
 static void run_checks(struct flight *f)
 {
     struct start_state start = {0};
     enum preflight_place place = f->o->place;
+    const char *copies = f->c->checkpoint.copy_to;
     check_model(f);
     check_sources(f);
     passes(f, check_launch(f));
+    if (f->is_valid && copies[0]) passes(f, copier_check_destination(copies));
     if (passes(f, dump_folder_check(f->c)) && f->fits && place != PREFLIGHT_JOB)
         check_start(f, &start);
-    if (f->fits) passes(f, dump_folder_check_space(f->c, &f->p->shape, f->p->resume_step));
+    if (f->fits) check_space(f);
     if (f->fits && f->has_data) check_stages(f, &start);
     if (f->has_tokenizer && f->is_valid) passes(f, check_tasks(f));
-    bool knows_memory = f->fits && f->has_data && place != PREFLIGHT_JOB;
-    if (place != PREFLIGHT_JOB && check_device(f) && knows_memory && !f->o->oversubscribe)
-        passes(f, check_memory(f));
+    if (place != PREFLIGHT_JOB) check_device(f, f->fits && f->has_data);
     start_release_state(&start);
 }
 

@@ -16,14 +16,14 @@
 enum preflight_place {
     PREFLIGHT_ELSEWHERE, /* maybe on other machines: what this one lacks is a warning */
     PREFLIGHT_HERE,
-    PREFLIGHT_RUN,  /* here and now; logs only what is wrong, as the run logs the rest */
-    PREFLIGHT_JOB,  /* later, on other machines: neither device, memory nor initial weights */
+    PREFLIGHT_RUN, /* here and now; logs only what is wrong, as the run logs the rest */
+    PREFLIGHT_JOB, /* later, on other machines: neither device, memory nor initial weights */
 };
 
 struct preflight_options {
     int num_ranks;
     enum preflight_place place;
-    int host_ranks; /* that share a machine's memory; 0: device.node_ranks */
+    int host_ranks;     /* that share a machine's memory; 0: device.node_ranks */
     bool oversubscribe; /* accepts a run that needs more memory than a rank has */
 };
 
@@ -32,8 +32,10 @@ struct preflight {
     struct model_shape shape;
     struct tokenizer *tokenizer; /* owned; may be NULL */
     bool data_checked;           /* all data was opened */
-    bool *has_source; /* of the training data, and then the validation data: on this machine; owned */
-    int64_t resume_step;         /* the checkpoint to resume from; -1: none */
+    bool *
+        has_source; /* of the training data, and then the validation data: on this machine; owned */
+    bool can_scan;  /* all data can be opened, with the tokenizer and the model */
+    int64_t resume_step; /* the checkpoint to resume from; -1: none */
     struct problems problems;
 };
 
@@ -41,10 +43,10 @@ struct preflight {
  * [parallelism].  USAGE: not between 1 and 2^24. */
 enum status preflight_ranks(const struct config *c, int64_t requested, int *num_ranks);
 
-/* Fills in `p`, with all problems.  Allocates no model, and leaves nothing on disk.  Data on the Hub
- * is not downloaded: if the cache does not have it, or the Hub cannot be reached, a log line says
- * so.  Release `p` even after a failure, which leaves mesh and shape valid.  Errors: as
- * problems_report. */
+/* Fills in `p`, with all problems.  Allocates no model, and leaves nothing on disk but a tokenizer of
+ * the Hub in its cache.  Data on the Hub is not downloaded: if the cache does not have it, or the
+ * Hub cannot be reached, a log line says so.  Release `p` even after a failure, which leaves mesh
+ * and shape valid.  Errors: as problems_report. */
 enum status preflight(struct preflight *p, const struct config *c,
                       const struct preflight_options *o);
 void preflight_release(struct preflight *p);

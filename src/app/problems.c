@@ -28,8 +28,7 @@ void problems_release(struct problems *p)
 
 enum status problems_report(const struct problems *p)
 {
-    for (size_t i = 0; i < p->count && p->count > 1; i++)
-        log_line(LOG_ERROR, "%s", p->messages[i]);
+    for (size_t i = 0; i < p->count && p->count > 1; i++) log_line(LOG_ERROR, "%s", p->messages[i]);
     enum status s = status_restore(&p->first);
     if (p->count > 1) status_mark_reported();
     return s;

@@ -16,6 +16,6 @@ struct problems {
  * Returns s. */
 enum status problems_add(struct problems *p, enum status s);
 void problems_release(struct problems *p);
-/* The status of the first problem, which becomes this thread's last failure; OK: there is none.
+/* The status of the first problem, which becomes this thread's last failure; OK without a problem.
  * Several are logged here, in order, and so count as reported. */
 enum status problems_report(const struct problems *p);

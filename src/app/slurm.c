@@ -134,7 +134,8 @@ static enum status make_script(struct slurm_script *b, const struct config *c, s
 static const char usage[] =
     "slurm CONFIG --nodes N --time T [--submit] [section.key=value ...]\n\n"
     "Checks CONFIG as `check --ranks` does (but neither device, memory nor initial weights, which\n"
-    "may differ in the job) and prints a batch script that trains it in the current folder.  Before "
+    "may differ in the job) and prints a batch script that trains it in the current folder.  "
+    "Before "
     "the time limit the run saves a checkpoint and the job is requeued;\n"
     "also after a rank or a node dies, as long as new checkpoints are saved in between.";
 

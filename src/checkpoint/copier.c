@@ -462,6 +462,24 @@ out:
     return st;
 }
 
+static enum status parse_destination(struct hub_path *p, const char *destination)
+{
+    if (strncmp(destination, "s3://", 5))
+        FAIL(CONFIG, "checkpoint.copy_to = \"%s\": expected s3://BUCKET/PREFIX", destination);
+    TRY(hub_path_parse(p, destination));
+    if (strpbrk(p->path, "*?[\\"))
+        FAIL(CONFIG, "checkpoint.copy_to = \"%s\": must not be a pattern", destination);
+    return STATUS_OK;
+}
+
+enum status copier_check_destination(const char *destination)
+{
+    struct hub_path p = {0};
+    enum status st = parse_destination(&p, destination);
+    hub_path_release(&p);
+    return st;
+}
+
 enum status copier_open(struct copier **out, const struct copier_options *o)
 {
     struct copier *c = heap(sizeof *c);
@@ -475,12 +493,7 @@ enum status copier_open(struct copier **out, const struct copier_options *o)
     *out = c;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
-    if (strncmp(o->destination, "s3://", 5))
-        FAIL_OUT(CONFIG, "checkpoint.copy_to = \"%s\": expected s3://BUCKET/PREFIX",
-                 o->destination);
-    TRY_OUT(hub_path_parse(&c->destination, o->destination));
-    if (strpbrk(c->destination.path, "*?[\\"))
-        FAIL_OUT(CONFIG, "checkpoint.copy_to = \"%s\": must not be a pattern", o->destination);
+    TRY_OUT(parse_destination(&c->destination, o->destination));
     TRY_OUT(visit_store(c, o));
     if (o->read_only) goto out;
     TRY_OUT(thread_start_background(&c->thread, copy_thread, c));

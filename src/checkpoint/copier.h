@@ -27,6 +27,9 @@ struct copier_options {
     const struct hub_settings *settings; /* NULL: the environment's, read for each copy */
 };
 
+/* CONFIG: the destination is malformed.  Contacts no store. */
+enum status copier_check_destination(const char *destination);
+
 /* Without local steps, fetches the one to resume from: load_step, or the newest unless steps were
  * set aside (folder_abandon).  Otherwise queues the newest local one, which is not copied if the
  * store has it.  CONFIG: the destination is malformed, or the store denies access; UNSUPPORTED:

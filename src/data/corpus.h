@@ -21,7 +21,7 @@ struct corpus {
     const struct tokenizer *tokenizer; /* NULL: all sources hold IDs */
     int64_t vocab_size;                /* exclusive bound of the IDs */
     bool bos, eos;
-    bool skips_bad;   /* data.on_bad_record = "skip"; logs what it skips, unless */
+    bool skips_bad; /* data.on_bad_record = "skip"; logs what it skips, unless */
     bool is_quiet;
     uint64_t max_ids; /* stop before a document that begins after this many IDs; 0: read all */
 };

@@ -79,7 +79,7 @@ static enum status find_initial(struct start *s, const struct config *c, bool fe
     enum status st;
     if (fetch) TRY(hub_fetch(path, HUB_WEIGHTS, world));
     st = comm_agree(world, hub_find(path, &local));
-    if (st && !fetch && hub_is_path(path)) {
+    if (st && st != STATUS_CONFIG && !fetch && hub_is_path(path)) {
         log_line(LOG_INFO,
                  "checkpoint.initial_load_path = \"%s\": not checked, since it is not "
                  "downloaded yet",

@@ -86,8 +86,7 @@ static enum status run_loss(const struct validation *v)
     struct trainer *t = v->trainer;
     const struct comm *world = group(v, GROUP_world);
     struct validation_data data = {.data = *v->data};
-    struct loader_options o =
-        loader_options(c, &t->machine.mesh, v->tokenizer, t->shape.V, &data);
+    struct loader_options o = loader_options(c, &t->machine.mesh, v->tokenizer, t->shape.V, &data);
     int64_t batches = c->validation.steps;
     if (t->elastic.canonical && batches > 0) { /* the same rows on any number of ranks */
         o.max_rows = batches * c->validation.local_batch_size;

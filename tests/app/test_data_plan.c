@@ -51,7 +51,7 @@ static void count_documents(const char *config, const char *const *settings, int
     struct source_config one;
     struct loader *l;
     CHECK_STATUS(OK, config_load(&c, config, settings, num_settings));
-    CHECK_STATUS(OK, preflight(&p, &c, 1));
+    CHECK_STATUS(OK, preflight(&p, &c, &(struct preflight_options){.num_ranks = 1}));
     struct data_config d = inputs_data_config(&c, &one);
     struct loader_options o = inputs_loader_options(&c, &p.mesh, &d, p.tokenizer, p.shape.V);
     o.prefetch_rows = 0, o.lists_spans = true;

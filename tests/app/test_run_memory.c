@@ -98,7 +98,7 @@ TEST(ranks_of_a_node_share_its_memory_unless_the_hardware_is_named)
     for (int i = 0; i < 3; i++) {
         struct config c;
         CHECK_STATUS(OK, config_load(&c, NULL, &settings[i], 1));
-        CHECK_STATUS(OK, run_memory_available(&m, &c, &bytes[i]));
+        CHECK_STATUS(OK, run_memory_available(&m, &c, 0, &bytes[i]));
         config_release(&c);
     }
     CHECK_NEAR(bytes[2], 4 * bytes[0], 1);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "app/dump_folder.h"
+#include "base/file.h"
+#include "config/config.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static enum status check(const char *folder, const char *setting)
+{
+    struct config c;
+    struct text dump = {0};
+    text_addf(&dump, "job.dump_folder=%s", folder);
+    const char *const settings[] = {dump.data, "checkpoint.enable=true", setting};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, setting ? 3 : 2));
+    enum status st = dump_folder_check(&c);
+    config_release(&c);
+    text_release(&dump);
+    return st;
+}
+
+TEST(dump_folder_may_be_missing_and_is_not_created)
+{
+    const char *folder = test_folder(), *path = test_path(folder, "a/b/c");
+    struct file_list l = {0};
+    CHECK_STATUS(OK, check(path, NULL));
+    CHECK_STATUS(OK, check(folder, NULL));
+    CHECK_STATUS(OK, file_list_dir(&l, folder));
+    CHECK(!l.count);
+    file_list_release(&l);
+}
+
+TEST(dump_folder_that_cannot_be_created_is_an_error)
+{
+    const char *folder = test_folder(), *file = test_path(folder, "file");
+    CHECK_STATUS(OK, file_write(file, "x", 1));
+    CHECK_STATUS(IO, check(file, NULL));
+    CHECK_MESSAGE("file is not a folder");
+    CHECK_STATUS(IO, check(test_path(file, "below"), NULL));
+    CHECK_MESSAGE("file is not a folder");
+    CHECK_STATUS(IO, check("/proc/x", NULL));
+    CHECK_MESSAGE("job.dump_folder = \"/proc/x\": cannot create files in /proc");
+}
+
+TEST(dump_folder_with_entries_of_the_wrong_kind_is_an_error)
+{
+    const char *folder = test_folder();
+    CHECK(!mkdir(test_path(folder, "log.txt"), 0777));
+    CHECK_STATUS(IO, check(folder, NULL));
+    CHECK_MESSAGE("log.txt: expected a file");
+    folder = test_path(folder, "log.txt");
+    CHECK_STATUS(OK, file_write(test_path(folder, "saved"), "x", 1));
+    CHECK_STATUS(IO, check(folder, "checkpoint.folder=saved"));
+    CHECK_MESSAGE("saved is not a folder");
+}
+
+static enum status check_space(struct model_shape *shape, int64_t step, const char *setting)
+{
+    struct config c;
+    struct text dump = {0};
+    text_addf(&dump, "job.dump_folder=%s", test_folder());
+    const char *const settings[] = {dump.data, "checkpoint.enable=true", "checkpoint.interval=10",
+                                    "training.steps=20", setting};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 5));
+    enum status st = dump_folder_check_space(&c, shape, step);
+    config_release(&c);
+    text_release(&dump);
+    return st;
+}
+
+TEST(dump_folder_without_space_for_a_checkpoint_is_an_error)
+{
+    struct model_shape shape = {.V = 64, .D = 64, .L = 1, .H = 1, .G = 1, .K = 64, .F = 64};
+    CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.keep_latest_k=0"));
+    shape = (struct model_shape){
+        .V = 64, .D = 1 << 20, .L = 1000, .H = 1, .G = 1, .K = 1 << 20, .F = 1 << 20};
+    CHECK_STATUS(IO, check_space(&shape, -1, "checkpoint.keep_latest_k=0"));
+    CHECK_MESSAGE("not enough space: a checkpoint requires");
+    CHECK_STATUS(IO, check_space(&shape, 15, "checkpoint.keep_latest_k=2"));
+    CHECK_STATUS(OK, check_space(&shape, 20, "checkpoint.keep_latest_k=2")); /* has ended */
+    CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.load_only=true"));
+    CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.enable=false"));
+}
