@@ -121,7 +121,7 @@ enum status command_check(int argc, char **argv)
          "number of ranks of the run (default: the product of the parallel degrees)"},
         {"deep", FLAG_SWITCH, &is_deep, "read all data, and compare checksums"},
         {"allow-oversubscribe", FLAG_SWITCH, &oversubscribe,
-         "accept a run that needs more memory than a rank has"},
+         "accept a run that needs more memory or disk space than it has"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };

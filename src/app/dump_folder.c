@@ -141,7 +141,8 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
     if (is_free < size)
         FAIL_OUT(IO,
                  "job.dump_folder = \"%s\": not enough space: a checkpoint requires %.2f GiB, "
-                 "%.2f GiB are free; set another folder, or checkpoint.enable = false",
+                 "%.2f GiB are free; set another folder, or checkpoint.enable = false; "
+                 "--allow-oversubscribe skips this check",
                  c->job.dump_folder, size / gib, is_free / gib);
     if (is_free < all)
         log_line(LOG_WARN,

@@ -290,7 +290,7 @@ static void check_start(struct flight *f, struct start_state *s)
 static void check_space(struct flight *f)
 {
     enum status st = dump_folder_check_space(f->c, &f->p->shape, f->p->resume_step);
-    if (st && !is_here(f))
+    if (st && (!is_here(f) || f->o->oversubscribe))
         log_line(LOG_WARN, "%s", status_message());
     else
         passes(f, st);

@@ -24,7 +24,7 @@ struct preflight_options {
     int num_ranks;
     enum preflight_place place;
     int host_ranks;     /* that share a machine's memory; 0: device.node_ranks */
-    bool oversubscribe; /* accepts a run that needs more memory than a rank has */
+    bool oversubscribe; /* accepts a run that needs more memory or disk space than it has */
 };
 
 struct preflight {

@@ -68,7 +68,7 @@ enum status command_train(int argc, char **argv)
         {"quiet", FLAG_SWITCH, &quiet,
          "print only warnings and errors on stderr (log.txt has everything)"},
         {"allow-oversubscribe", FLAG_SWITCH, &oversubscribe,
-         "start even if a rank needs more memory than it has"},
+         "start even if the run needs more memory or disk space than it has"},
         {0},
     };
     struct arguments a;
