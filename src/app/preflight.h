@@ -43,10 +43,10 @@ struct preflight {
  * [parallelism].  USAGE: not between 1 and 2^24. */
 enum status preflight_ranks(const struct config *c, int64_t requested, int *num_ranks);
 
-/* Fills in `p`, with all problems.  Allocates no model, and leaves nothing on disk but a tokenizer of
- * the Hub in its cache.  Data on the Hub is not downloaded: if the cache does not have it, or the
- * Hub cannot be reached, a log line says so.  Release `p` even after a failure, which leaves mesh
- * and shape valid.  Errors: as problems_report. */
+/* Fills in `p`, with all problems.  Allocates no model, and leaves nothing on disk, but tokenizers
+ * of the Hub in its cache.  Data on the Hub is not downloaded: if the cache does not have it, or
+ * the Hub cannot be reached, a log line says so.  Release `p` even after a failure, which leaves
+ * mesh and shape valid.  Errors: as problems_report. */
 enum status preflight(struct preflight *p, const struct config *c,
                       const struct preflight_options *o);
 void preflight_release(struct preflight *p);
