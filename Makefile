@@ -124,6 +124,12 @@ $(B)/src/app/recipes.inc: tools/recipes $(RECIPES) $(B)/list
 $(B)/src/app/recipes.o: $(B)/src/app/recipes.inc
 $(B)/src/app/recipes.o: private OWN := -I$(B)/src
 
+# `llamero --version --verbose` prints these.
+$(B)/src/doctor/build.o: private OWN := -DBUILD_ISAS='"$(ISAS)"' \
+    -DBUILD_FLAGS='"$(strip $(OPT) $(ARCH) $(OPENMP) $(EXTRA))"' \
+    -DBUILD_GPU='"$(if $(filter hip,$(GPU)),$(HIP_ARCH),$(CUDA_ARCH)), NCCL $(HAS_NCCL)"'
+$(B)/src/doctor/build.o: $(B)/gpu-flags
+
 $(B)/src/comm/mpi/%.o: private OWN := $(MPI_CFLAGS)
 $(filter $(B)/src/comm/mpi/%,$(OBJECTS)): $(B)/mpi-flags
 

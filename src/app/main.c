@@ -7,6 +7,7 @@
 #include "base/program.h"
 #include "base/text.h"
 #include "comm/comm.h"
+#include "doctor/build.h"
 #include "machine/launch.h"
 
 #include <errno.h>
@@ -32,6 +33,21 @@ static enum status print_help(char *request)
         char *argv[] = {(char *)(uintptr_t)c->name, request};
         TRY(c->run(2, argv));
     }
+    return STATUS_OK;
+}
+
+static enum status print_version(int argc, char **argv)
+{
+    struct text out = {0};
+    bool verbose = argc > 0 && !strcmp(argv[0], "--verbose");
+    if (argc > verbose)
+        FAIL(USAGE, "--version: unexpected \"%s\"; only --verbose may follow", argv[verbose]);
+    text_addf(&out, "llamero %s, build ", LLAMERO_VERSION);
+    program_add_build(&out);
+    text_adds(&out, "\n");
+    if (verbose) build_describe(&out);
+    fputs(out.data, stdout);
+    text_release(&out);
     return STATUS_OK;
 }
 
@@ -68,13 +84,7 @@ static enum status run_command(int argc, char **argv)
         return c->run(2, (char *[]){argv[2], help});
     }
     if (!strcmp(argv[1], "help")) return print_help(help);
-    if (!strcmp(argv[1], "--version")) {
-        struct text build = {0};
-        program_add_build(&build);
-        printf("llamero %s, build %s\n", LLAMERO_VERSION, build.data);
-        text_release(&build);
-        return STATUS_OK;
-    }
+    if (!strcmp(argv[1], "--version")) return print_version(argc - 2, argv + 2);
     const struct command *c = commands_find(argv[1]);
     if (c) return c->run(argc - 1, argv + 1);
     return unknown_command(argv[1]);

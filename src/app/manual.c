@@ -193,9 +193,9 @@ static void add_program_help(struct text *out)
     text_addf(out, "usage: llamero %s\n\n%s\n\n", program_usage, program_summary);
     for (const struct command *c = commands; c->name; c++)
         text_addf(out, "  %-11s %s\n", c->name, c->summary);
-    text_adds(
-        out,
-        "\n`llamero COMMAND --help` describes a command, `llamero config explain` the keys.\n");
+    text_adds(out,
+              "\n`llamero COMMAND --help` describes a command, `llamero config explain` the keys,\n"
+              "`llamero --version --verbose` the build.\n");
 }
 
 static void add_program_man(struct text *out)
@@ -215,6 +215,9 @@ static void add_program_man(struct text *out)
         roff_entry(out, name, "");
         roff_add(out, c->summary);
     }
+    roff_section(out, "OPTIONS");
+    roff_entry(out, "--version", "");
+    roff_add(out, "print the version; with `--verbose` also build options and libraries");
     add_exit_codes(out);
     roff_section(out, "ENVIRONMENT");
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {

@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <link.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 static size_t aligned(size_t n) { return (n + 3) & ~(size_t)3; }
@@ -40,6 +41,29 @@ static int add_id_of_object(struct dl_phdr_info *object, size_t size, void *cont
     }
     return 1;
 }
+
+/* Whether the program itself, not one of its libraries, names that library. */
+static bool is_needed(const char *name)
+{
+    const char *strings = NULL;
+    for (const ElfW(Dyn) *d = _DYNAMIC; d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_STRTAB) strings = (const char *)(uintptr_t)d->d_un.d_ptr;
+    for (const ElfW(Dyn) *d = _DYNAMIC; strings && d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_NEEDED && !strcmp(strings + d->d_un.d_val, name)) return true;
+    return false;
+}
+
+static int add_library(struct dl_phdr_info *object, size_t size, void *context)
+{
+    (void)size;
+    const char *slash = strrchr(object->dlpi_name, '/');
+    char *path = slash && is_needed(slash + 1) ? realpath(object->dlpi_name, NULL) : NULL;
+    if (path) text_addf(context, "           %s\n", path);
+    free(path);
+    return 0;
+}
+
+void program_add_libraries(struct text *out) { dl_iterate_phdr(add_library, out); }
 
 void program_add_build(struct text *out)
 {

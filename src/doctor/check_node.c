@@ -1,9 +1,9 @@
 /* check_node.c -- this machine: program, ranks, CPU, memory, limits, clock, speed. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/port.h"
 #include "base/thread.h"
+#include "doctor/build.h"
 #include "doctor/check.h"
 #include "machine/bandwidth.h"
 #include "machine/cpu.h"
@@ -12,29 +12,23 @@
 #include "machine/node.h"
 #include "machine/peak.h"
 #include "metrics/memory.h"
-#include "tokenizer/text/regex.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
 static const double gib = 1 << 30;
 
 void check_program(struct findings *f)
 {
-    struct text onednn = {0}, pcre2 = {0};
-    cpu_machine_onednn_version(&onednn);
-    regex_library_version(&pcre2);
+    struct text libraries = {0};
+    build_add_libraries(&libraries);
     findings_add(f, "program", "llamero %s, compiled by %s for %s", LLAMERO_VERSION, PORT_COMPILER,
                  PORT_PROCESSOR);
     if (!PORT_OPTIMIZED) findings_warn(f, "compiled without optimization: rebuild without OPT=");
-    findings_add(f, "libraries", "oneDNN %s, zlib %s, zstd %s, PCRE2 %s, cJSON %s", onednn.data,
-                 zlibVersion(), ZSTD_versionString(), pcre2.data, json_library_version());
-    text_release(&onednn);
-    text_release(&pcre2);
+    findings_add(f, "libraries", "%s", libraries.data);
+    text_release(&libraries);
 }
 
 void check_ranks(struct findings *f)

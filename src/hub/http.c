@@ -269,3 +269,5 @@ enum status http_send(struct http *h, const struct http_request *r, struct http_
         snprintf(a->error, sizeof a->error, "%s", error[0] ? error : curl_easy_strerror(code));
     return STATUS_OK;
 }
+
+const char *http_library_version(void) { return curl_version(); }

@@ -66,4 +66,6 @@ void http_close(struct http *h) __attribute__((weak));
 enum status http_send(struct http *h, const struct http_request *r, struct http_response *a)
     __attribute__((weak));
 
+/* "libcurl/7.88.1 OpenSSL/3.0.15 ..." */
+__attribute__((weak)) const char *http_library_version(void);
 static inline bool http_available(void) { return http_open != NULL; }

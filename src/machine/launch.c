@@ -37,6 +37,7 @@ struct launch launch_find(void)
 #if LLAMERO_MPI
 const char *launch_library(void) { return mpi_library; }
 const char *launch_launchers(void) { return mpi_launchers; }
+void launch_add_version(struct text *out) { mpi_add_version(out); }
 bool launch_can_join(const struct launch *l) { return l->size == 1 || mpi_knows_launcher(); }
 
 static enum status open_ranks(struct comm *world, struct launch l)
@@ -59,6 +60,7 @@ void launch_abort(int exit_code) { mpi_abort(exit_code); }
 #else
 const char *launch_library(void) { return NULL; }
 const char *launch_launchers(void) { return NULL; }
+void launch_add_version(struct text *out) { (void)out; }
 bool launch_can_join(const struct launch *l) { return l->size == 1; }
 
 static enum status open_ranks(struct comm *world, struct launch l)

@@ -6,6 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/text.h"
 #include "comm/comm.h"
 
 /* launcher, and the variables that it sets: this process's rank, the number of ranks */
@@ -24,6 +25,8 @@ struct launch launch_find(void);
 /* The MPI library that this program was built with, and the launchers that work with it; NULL:
  * built without MPI. */
 const char *launch_library(void), *launch_launchers(void);
+/* Appends the version of the MPI library that is loaded, which may be newer; built with MPI. */
+void launch_add_version(struct text *out);
 /* Whether this program can join the ranks that were launched with it. */
 bool launch_can_join(const struct launch *l);
 

@@ -34,3 +34,16 @@ TEST(main_fails_if_stdout_cannot_be_written)
     CHECK(strstr(err.data, "writing to stdout failed"));
     text_release(&err);
 }
+
+TEST(the_verbose_version_names_build_options_and_libraries)
+{
+    struct text out = {0}, err = {0};
+    CHECK(LLAMERO(&out, &err, "--version", "--verbose") == 0);
+    static const char *const lines[] = {"\ncompiler   ",        "\nflags      ", "\nISAs       ",
+                                        "\nMPI        ",        "\nGPU        ", "\nHub, S3    ",
+                                        "\nlibraries  oneDNN ", "/libdnnl.so."};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) CHECK(strstr(out.data, lines[i]));
+    CHECK(LLAMERO(NULL, &err, "--version", "--verbos") == 64);
+    CHECK(strstr(err.data, "only --verbose may follow"));
+    text_release(&out), text_release(&err);
+}

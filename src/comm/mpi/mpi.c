@@ -27,6 +27,18 @@ const char mpi_launchers[] = "MPICH's mpirun, or `srun --mpi=pmi2`";
 bool mpi_knows_launcher(void) { return getenv("PMI_RANK") != NULL; }
 #endif
 
+void mpi_add_version(struct text *out)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int len = 0;
+    MPI_Get_library_version(version, &len); /* allowed before MPI_Init */
+    char *line = heap_string(version, strcspn(version, ",\n"));
+    for (char *at = line; *at; at++)
+        if (*at == '\t') *at = ' ';
+    text_adds(out, line);
+    free(line);
+}
+
 /* MPI counts elements in int, so longer messages are split; see byte_type for all-gathers. */
 enum { MAX_MESSAGE_BYTES = 1 << 30, BLOCK_BYTES = 1 << 20 };
 /* Tags above those of send and receive keep the messages of different sums apart. */

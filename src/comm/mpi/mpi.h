@@ -8,6 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/text.h"
 #include "comm/comm.h"
 
 /* Opens the group of all ranks. */
@@ -22,6 +23,8 @@ void mpi_abort(int exit_code);
 
 /* The MPI library, and the launchers whose ranks it can join. */
 extern const char mpi_library[], mpi_launchers[];
+/* Appends the version that the loaded library reports, its first line. */
+void mpi_add_version(struct text *out);
 /* Whether the library recognizes the launcher of this process.  Under another one some libraries
  * end the process in MPI_Init. */
 bool mpi_knows_launcher(void);
