@@ -172,6 +172,7 @@ enum status run_folder_open(struct run_folder *r, const char *path, bool is_summ
              "config.toml and log.txt",
              path);
     r->path = heap_string(path, strlen(path));
+    r->title = printable_string(path, strlen(path), 4096);
     r->name = name_of(path);
     run_folder_update(r, clock_wall_s());
     return STATUS_OK;
@@ -184,7 +185,7 @@ void run_folder_close(struct run_folder *r)
     run_log_release(&r->log);
     text_release(&r->problems);
     free(r->checkpoints);
-    free(r->path), free(r->name);
+    free(r->path), free(r->title), free(r->name);
     *r = (struct run_folder){0};
 }
 

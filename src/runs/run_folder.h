@@ -26,7 +26,7 @@ struct run_checkpoint {
 
 struct run_folder {
     char *path;           /* as given, for opening files */
-    char *name;           /* of the folder itself, printable */
+    char *title, *name;   /* the path, and the folder's own name; printable */
     bool is_summary;      /* as passed to run_folder_open */
     struct text problems; /* a line each; empty: none */
 
