@@ -90,7 +90,7 @@ static const char usage[] =
 
 enum status command_prepare(int argc, char **argv)
 {
-    const char *tokenizer = "", *output = "", *column = "text", *on_bad = "stop";
+    const char *tokenizer = "", *output = "", *pattern = "", *column = "text", *on_bad = "stop";
     int64_t workers = 0;
     double bad_limit = 0.001;
     struct flag_list accepted = {0};
@@ -103,6 +103,7 @@ enum status command_prepare(int argc, char **argv)
          "put a begin-of-text token before each document; one that is also end-of-text goes only "
          "there"},
         {"no-eod", FLAG_SWITCH, &no_eod, "put no end-of-text token after each document"},
+        {"pattern", FLAG_TEXT, &pattern, "splitting pattern of a tiktoken file: llama3, gpt2, ..."},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
         {"on-bad-record", FLAG_CHOICE, &on_bad,
          "stop|skip: what to do about a record that cannot be used (default stop)"},
@@ -133,7 +134,7 @@ enum status command_prepare(int argc, char **argv)
         FAIL(USAGE, "--workers: must be between 0 and 4096, is %lld", (long long)workers);
     for (int i = 0; i < a.num_words; i++)
         sources[i] = (struct source_config){.path = a.words[i], .column = column, .weight = 1};
-    struct tokenizer_config config = {.meta_cuts = cuts};
+    struct tokenizer_config config = {.meta_cuts = cuts, .pattern = pattern};
     TRY(hub_fetch(tokenizer, HUB_TOKENIZER, comm_self()));
     for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));
     TRY(tokenizer_open(&t, tokenizer, &config));

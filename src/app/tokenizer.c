@@ -22,8 +22,9 @@ static const char usage[] =
     "       llamero tokenizer decode --tokenizer FILE [--null] [ID ...|-]\n"
     "       llamero tokenizer show --tokenizer FILE [--json]\n\n"
     "train learns a byte-level BPE from text files and writes a Hugging Face tokenizer.json.\n"
-    "FILE is a tiktoken or SentencePiece BPE .model, a tokenizer.json, a folder with one of\n"
-    "these, or \"bytes\".  Without TEXT or ID, or with -, reads standard input.";
+    "FILE is a tiktoken or SentencePiece BPE .model, a tokenizer.json or tekken.json, a folder "
+    "with\n"
+    "one of these, or \"bytes\".  Without TEXT or ID, or with -, reads standard input.";
 
 static enum status read_stdin(struct text *t)
 {
@@ -190,7 +191,7 @@ out:
 enum status command_tokenizer(int argc, char **argv)
 {
     static const char *const verbs[] = {"train", "encode", "decode", "show"};
-    const char *path = "", *output = "";
+    const char *path = "", *output = "", *pattern = "";
     int64_t vocab_size = 32000;
     bool json = false, known = false, cuts = false, by_nul = false;
     const struct flag flags[] = {
@@ -199,6 +200,7 @@ enum status command_tokenizer(int argc, char **argv)
          "vocabulary size, including special tokens (default 32000)"},
         {"output", FLAG_FILE, &output, "tokenizer.json that train writes"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
+        {"pattern", FLAG_TEXT, &pattern, "splitting pattern of a tiktoken file: llama3, gpt2, ..."},
         {"null", FLAG_SWITCH, &by_nul,
          "several texts, each ending in a NUL byte; a line of IDs each"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
@@ -220,7 +222,7 @@ enum status command_tokenizer(int argc, char **argv)
         return train(&a, vocab_size, output);
     }
     if (!path[0]) FAIL(USAGE, "tokenizer %s: --tokenizer FILE is required", a.words[0]);
-    struct tokenizer_config config = {.meta_cuts = cuts};
+    struct tokenizer_config config = {.meta_cuts = cuts, .pattern = pattern};
     TRY(hub_fetch(path, HUB_TOKENIZER, comm_self()));
     TRY(tokenizer_open(&t, path, &config));
     enum status st = use_tokenizer(&a, t, json, by_nul);

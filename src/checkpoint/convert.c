@@ -209,9 +209,10 @@ static void drop_io_tensors(struct conversion_source *o)
  * have tokenizer.model in original/. */
 static enum status copy_other_files(const char *from, bool with_run, struct manifest *m)
 {
-    static const char *const names[] = {"tokenizer.json",         "tokenizer.model",
-                                        "tokenizer_config.json",  "special_tokens_map.json",
-                                        "generation_config.json", "config.toml"};
+    static const char *const names[] = {
+        "tokenizer.json",        "tokenizer.model",         "tekken.json",
+        "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+        "added_tokens.json",     "chat_template.jinja",     "config.toml"};
     static const char original[] = "original/tokenizer.model";
     const size_t count = sizeof names / sizeof *names - !with_run;
     struct text bytes = {0};

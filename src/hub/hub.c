@@ -23,6 +23,7 @@ static const struct {
 } selections[] = {
     {"tokenizer.json", HUB_TOKENIZER, false},
     {"tokenizer.model", HUB_TOKENIZER, false},
+    {"tekken.json", HUB_TOKENIZER, false},
     {"tokenizer_config.json", HUB_TOKENIZER, false},
     {"special_tokens_map.json", HUB_TOKENIZER, false},
     {"config.json", HUB_WEIGHTS, false},

@@ -293,6 +293,7 @@ enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct
     special_tokens_add_default(&specials, 256 + (int32_t)num_merges);
     if (!st)
         hf_write_json(&(struct hf_write){.vocabulary = &v,
+                                         .pattern = split_llama3_pattern,
                                          .merges = merges,
                                          .num_merges = num_merges,
                                          .specials = &specials,

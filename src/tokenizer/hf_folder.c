@@ -5,9 +5,11 @@
 #include "base/json.h"
 #include "tokenizer/char_bpe.h"
 #include "tokenizer/export.h"
+#include "tokenizer/files/hf_json.h"
 #include "tokenizer/files/hf_write.h"
 #include "tokenizer/tokenizer_impl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +36,8 @@ static void convert_model(const struct tokenizer *t, const struct token_table *p
     struct hf_merge *merges = heap((count + 1) * sizeof *merges);
     for (size_t i = 0; i < count; i++) merges[i] = (struct hf_merge){pairs[i].left, pairs[i].right};
     hf_write_json(&(struct hf_write){.vocabulary = &t->vocabulary,
+                                     .pattern = t->pattern,
+                                     .nfc = t->normal_form == FORM_NFC,
                                      .pieces = pieces,
                                      .merges = merges,
                                      .num_merges = count,
@@ -49,7 +53,7 @@ static void convert_model(const struct tokenizer *t, const struct token_table *p
 static bool write_tokenizer_json(const struct tokenizer *t, struct text *json)
 {
     struct token_table pieces;
-    if (t->format == FORMAT_TIKTOKEN) convert_model(t, NULL, json);
+    if (t->format == FORMAT_TIKTOKEN || t->format == FORMAT_TEKKEN) convert_model(t, NULL, json);
     if (t->format != FORMAT_SENTENCEPIECE) return true;
     bool is_exact = !export_token_table(t, &pieces) && is_reproducible(t, &pieces);
     if (is_exact) convert_model(t, &pieces, json);
@@ -64,6 +68,18 @@ static void write_name(struct json_writer *w, const char *key, const struct toke
     if (name) json_write_string(w, key, name);
 }
 
+/* The token that pads batches in fine-tuning: the one meant for it, otherwise EOS. */
+static int32_t find_padding(const struct tokenizer *t)
+{
+    static const char *const names[] = {"<|finetune_right_pad_id|>", "<|finetune_right_pad|>",
+                                        "<pad>", "<|pad|>", "[PAD]"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int32_t id = special_tokens_find(&t->special_tokens, names[i]);
+        if (id >= 0) return id;
+    }
+    return t->eos;
+}
+
 static void write_special_names(struct json_writer *w, const struct tokenizer *t,
                                 const char *mask_token)
 {
@@ -71,6 +87,7 @@ static void write_special_names(struct json_writer *w, const struct tokenizer *t
     write_name(w, "bos_token", t, t->bos);
     write_name(w, "eos_token", t, t->eos);
     if (t->char_bpe) write_name(w, "unk_token", t, t->char_bpe->unknown_id);
+    write_name(w, "pad_token", t, find_padding(t));
     if (mask >= 0)
         write_name(w, "mask_token", t, mask); /* of several names, tokenizer.json's */
     else if (mask_token)
@@ -88,6 +105,24 @@ static void write_special_tokens_map(const struct tokenizer *t, const char *mask
     text_adds(json, "\n");
 }
 
+/* What a tiktoken file lacks, unless it is a public one. */
+static void write_pattern(struct json_writer *w, const struct tokenizer *t)
+{
+    char id[16];
+    json_write_string(w, "pattern", t->pattern_name);
+    if (!t->lists_specials) return;
+    json_begin_object(w, "added_tokens_decoder", JSON_LINES);
+    for (size_t i = 0; i < t->special_tokens.count; i++) {
+        const struct special_token *token = &t->special_tokens.all[i];
+        snprintf(id, sizeof id, "%d", token->id);
+        json_begin_object(w, id, JSON_INLINE);
+        json_write_string(w, "content", token->text);
+        json_write_bool(w, "special", true);
+        json_end_object(w);
+    }
+    json_end_object(w);
+}
+
 static void write_tokenizer_config(const struct tokenizer *t, const struct hf_folder_options *o,
                                    const struct hf_folder *f, struct text *json)
 {
@@ -103,6 +138,7 @@ static void write_tokenizer_config(const struct tokenizer *t, const struct hf_fo
         json_write_bool(&w, "add_prefix_space", t->char_bpe->prefix == PREFIX_ALWAYS);
         json_write_bool(&w, "legacy", false);
     }
+    if (t->format == FORMAT_TIKTOKEN && t->pattern_name) write_pattern(&w, t);
     json_write_bool(&w, "clean_up_tokenization_spaces", false);
     json_begin_array(&w, "model_input_names", JSON_INLINE); /* no token_type_ids */
     json_write_string(&w, NULL, "input_ids");
@@ -149,17 +185,36 @@ static void write_generation_config(const struct tokenizer *t, const struct hf_f
     text_adds(json, "\n");
 }
 
+/* Whether tokenizer_config.json beside tokenizer.json names everything that the model needs. */
+static bool keeps_config(const struct tokenizer *t, const char *mask_token)
+{
+    const struct text *config = &t->companions[0].text;
+    struct json *root = NULL;
+    if (!config->len) return false;
+    if (!mask_token) return true;
+    bool names = !json_parse(config->data, config->len, t->path, &root) &&
+                 hf_json_token_name(root, "mask_token");
+    json_free(root);
+    return names;
+}
+
 void hf_folder_make(struct hf_folder *f, const struct tokenizer *t,
                     const struct hf_folder_options *o)
 {
-    *f = (struct hf_folder){.files = {{.name = "tokenizer.json"},
-                                      {.name = "tokenizer_config.json"},
-                                      {.name = "special_tokens_map.json"},
-                                      {.name = "generation_config.json"}}};
+    static const char *const names[HF_FOLDER_FILES] = {
+        "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
+        "added_tokens.json", "chat_template.jinja",   "generation_config.json"};
+    bool keeps = keeps_config(t, o->mask_token);
+    *f = (struct hf_folder){0};
+    for (int i = 0; i < HF_FOLDER_FILES; i++) f->files[i].name = names[i];
     f->is_exact = write_tokenizer_json(t, &f->files[0].text);
-    write_tokenizer_config(t, o, f, &f->files[1].text);
-    write_special_tokens_map(t, o->mask_token, &f->files[2].text);
-    write_generation_config(t, o, &f->files[3].text);
+    for (int i = 0; i < NUM_COMPANIONS; i++) {
+        const struct text *own = &t->companions[i].text;
+        if (own->len && (keeps || i > 1)) text_add(&f->files[i + 1].text, own->data, own->len);
+    }
+    if (!keeps) write_tokenizer_config(t, o, f, &f->files[1].text);
+    if (!keeps) write_special_tokens_map(t, o->mask_token, &f->files[2].text);
+    write_generation_config(t, o, &f->files[5].text);
 }
 
 void hf_folder_release(struct hf_folder *f)

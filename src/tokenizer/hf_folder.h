@@ -1,10 +1,14 @@
 /* hf_folder.h -- the files beside a model's weights from which Transformers' AutoTokenizer, and the
  * programs built on it, open the same tokenizer.
  *
- * tokenizer.json          Converted from a tokenizer.model; every other tokenizer has its own.
+ * A tokenizer.json keeps the files beside it (tokenizer_config.json, special_tokens_map.json,
+ * added_tokens.json, chat_template.jinja) as they are, unless a masked model needs a mask token
+ * that they do not name.  For others:
+ *
+ * tokenizer.json          Converted from tokenizer.model or tekken.json.
  * tokenizer_config.json   Names of the special tokens.  Also the checksum of a converted
- *                         tokenizer.json: as long as it matches, tokenizer_open reads
- *                         tokenizer.model.
+ *                         tokenizer.json: as long as it matches, tokenizer_open reads the
+ *                         original.  Also what a tiktoken file that is not public lacks.
  * special_tokens_map.json The names again, for programs that read only these.
  * generation_config.json  BOS, and all tokens that end a text. */
 // SPDX-License-Identifier: Apache-2.0
@@ -22,7 +26,7 @@ struct hf_folder_options {
     const char *mask_token; /* of a masked model; NULL: none */
 };
 
-enum { HF_FOLDER_FILES = 4 };
+enum { HF_FOLDER_FILES = 6 };
 struct hf_folder {
     struct hf_folder_file {
         const char *name;

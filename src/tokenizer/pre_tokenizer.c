@@ -3,10 +3,27 @@
 
 #include "tokenizer/text/byte_alphabet.h"
 #include "tokenizer/text/regex.h"
+#include "tokenizer/text/split.h"
 #include "tokenizer/text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum status pre_tokenizer_set_pattern(struct split_rule *rule, const char *pattern)
+{
+    static const struct {
+        const char *pattern;
+        size_t (*split)(const unsigned char *text, size_t len);
+    } known[] = {
+        {split_llama3_pattern, split_llama3},
+        {split_cl100k_pattern, split_cl100k},
+        {split_qwen2_pattern, split_qwen2},
+        {split_gpt2_pattern, split_gpt2},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(pattern, known[i].pattern)) rule->split = known[i].split;
+    return rule->split ? STATUS_OK : regex_compile(&rule->regex, pattern);
+}
 
 void pre_tokenizer_release(struct pre_tokenizer *p)
 {

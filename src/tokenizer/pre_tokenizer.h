@@ -38,6 +38,10 @@ struct split_rule {
     bool adds_prefix_space; /* before a piece that does not start with a space */
 };
 
+/* Matches a pattern of tokenizer.json's syntax, by a hand-written splitter if there is one for it.
+ * UNSUPPORTED. */
+enum status pre_tokenizer_set_pattern(struct split_rule *rule, const char *pattern);
+
 struct pre_tokenizer {
     struct split_rule rules[PRE_TOKENIZER_MAX_RULES];
     size_t count;

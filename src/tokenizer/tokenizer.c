@@ -9,7 +9,9 @@
 #include "tokenizer/files/hf_json.h"
 #include "tokenizer/files/hf_write.h"
 #include "tokenizer/files/sentencepiece.h"
+#include "tokenizer/files/tekken.h"
 #include "tokenizer/files/tiktoken.h"
+#include "tokenizer/text/split.h"
 #include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
@@ -23,7 +25,7 @@ enum {
     BYTES_SIZE = BYTES_BOS + SPECIAL_TOKENS_DEFAULT
 };
 
-static const char CONFIG_NAME[] = "tokenizer_config.json";
+#define CONFIG_NAME "tokenizer_config.json"
 
 /* One token for each byte.  Its file is the equivalent tokenizer.json. */
 static void init_bytes(struct tokenizer *t)
@@ -39,6 +41,7 @@ static void init_bytes(struct tokenizer *t)
     t->vocab_size = BYTES_SIZE;
     t->bos = BYTES_BOS, t->eos = BYTES_EOS;
     hf_write_json(&(struct hf_write){.vocabulary = &t->vocabulary,
+                                     .pattern = split_llama3_pattern,
                                      .specials = &t->special_tokens,
                                      .bos = BYTES_BOS},
                   &t->file);
@@ -68,10 +71,11 @@ static bool has_converted_json(const char *folder)
 static char *find_file(const char *path)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model",
-                                        "original/tokenizer.model"};
-    bool has_model =
-        file_is_dir(path) && (file_exists_in(path, names[1]) || file_exists_in(path, names[2]));
-    for (size_t i = has_model && has_converted_json(path); file_is_dir(path) && i < 3; i++) {
+                                        "original/tokenizer.model", "tekken.json"};
+    enum { COUNT = sizeof names / sizeof *names };
+    bool is_dir = file_is_dir(path), has_other = false;
+    for (size_t i = 1; is_dir && i < COUNT; i++) has_other |= file_exists_in(path, names[i]);
+    for (size_t i = has_other && has_converted_json(path); is_dir && i < COUNT; i++) {
         char *file = file_join(path, names[i]);
         if (file_exists(file)) return file;
         free(file);
@@ -87,29 +91,76 @@ bool tokenizer_is_in(const char *folder)
     return exists;
 }
 
-/* Reads tokenizer.json with the tokenizer_config.json beside it, if there is one. */
-static enum status read_hf_json(struct tokenizer *t)
+/* Reads the files beside tokenizer.json. */
+static enum status read_companions(struct tokenizer *t)
+{
+    static const char *const names[NUM_COMPANIONS] = {CONFIG_NAME, "special_tokens_map.json",
+                                                      "added_tokens.json", "chat_template.jinja"};
+    const char *name = strrchr(t->path, '/');
+    char *folder = heap_string(name ? t->path : ".", name ? (size_t)(name - t->path) + 1 : 1);
+    enum status st = STATUS_OK;
+    for (size_t i = 0; i < NUM_COMPANIONS && !st; i++) {
+        char *path = file_join(folder, names[i]);
+        t->companions[i].name = names[i];
+        if (file_exists(path)) st = file_read(path, MAX_CONFIG_BYTES, &t->companions[i].text);
+        free(path);
+    }
+    free(folder);
+    return st;
+}
+
+static enum status read_json(struct tokenizer *t, const struct json *config)
+{
+    struct json *root;
+    TRY(json_parse(t->file.data, t->file.len, t->path, &root));
+    bool is_tekken = tekken_matches(root);
+    enum status st = is_tekken ? tekken_read(t, root) : hf_json_read(t, root, config);
+    json_free(root);
+    return st || is_tekken ? st : read_companions(t);
+}
+
+/* Reads the tokenizer_config.json beside the file, or beside original/ in Meta's own Hugging Face
+ * folders; NULL without one. */
+static enum status read_config(const struct tokenizer *t, struct json **config)
 {
     const char *name = strrchr(t->path, '/');
     char *folder = heap_string(name ? t->path : ".", name ? (size_t)(name - t->path) + 1 : 1);
     char *path = file_join(folder, CONFIG_NAME);
-    struct json *config = NULL;
-    enum status st = file_exists(path) ? json_read(path, MAX_CONFIG_BYTES, &config) : STATUS_OK;
-    if (!st) st = hf_json_read(t, t->file.data, t->file.len, config);
-    json_free(config);
+    static const char original[] = "original/";
+    size_t len = strlen(folder), name_len = sizeof original - 1;
+    *config = NULL;
+    if (!file_exists(path) && len > name_len && !strcmp(folder + len - name_len, original)) {
+        folder[len - name_len] = 0;
+        free(path);
+        path = file_join(folder, CONFIG_NAME);
+    }
+    enum status st = file_exists(path) ? json_read(path, MAX_CONFIG_BYTES, config) : STATUS_OK;
     free(folder), free(path);
     return st;
 }
 
-static enum status read_file(struct tokenizer *t)
+static enum status read_file(struct tokenizer *t, const char *pattern)
 {
+    struct json *config;
+    enum status st = STATUS_OK;
     if (file_is_dir(t->path))
-        FAIL(MISSING, "%s: the folder has neither tokenizer.json nor tokenizer.model", t->path);
+        FAIL(MISSING, "%s: the folder has no tokenizer.json, tokenizer.model or tekken.json",
+             t->path);
     TRY(file_read(t->path, MAX_FILE_BYTES, &t->file));
     if (!t->file.len) FAIL(DATA, "%s: the file is empty", t->path);
-    if (t->file.data[strspn(t->file.data, " \t\r\n")] == '{') return read_hf_json(t);
-    if (t->file.data[0] == '\n') return sentencepiece_read(t, t->file.data, t->file.len);
-    return tiktoken_read(t, t->file.data, t->file.len);
+    TRY(read_config(t, &config));
+    if (t->file.data[strspn(t->file.data, " \t\r\n")] == '{')
+        TRY_OUT(read_json(t, config));
+    else if (t->file.data[0] == '\n')
+        TRY_OUT(sentencepiece_read(t, t->file.data, t->file.len));
+    else
+        TRY_OUT(tiktoken_read(t, config, pattern));
+    if (pattern[0] && t->format != FORMAT_TIKTOKEN)
+        FAIL_OUT(CONFIG, "%s: tokenizer.pattern is for tiktoken files; a %s file has its own",
+                 t->path, tokenizer_kind(t));
+out:
+    json_free(config);
+    return st;
 }
 
 enum status tokenizer_open(struct tokenizer **out, const char *path,
@@ -125,7 +176,7 @@ enum status tokenizer_open(struct tokenizer **out, const char *path,
     if (bytes)
         init_bytes(t);
     else if (!st)
-        st = read_file(t);
+        st = read_file(t, config->pattern ? config->pattern : "");
     *out = st ? NULL : t;
     if (st) tokenizer_close(t);
     return st;
@@ -140,6 +191,8 @@ void tokenizer_close(struct tokenizer *t)
     pre_tokenizer_release(&t->pre_tokenizer);
     char_bpe_free(t->char_bpe);
     text_release(&t->file);
+    for (size_t i = 0; i < NUM_COMPANIONS; i++) text_release(&t->companions[i].text);
+    free(t->pattern_name);
     free(t->path);
     free(t);
 }
@@ -154,7 +207,10 @@ uint64_t tokenizer_hash(const struct tokenizer *t)
 {
     const int32_t options[] = {t->meta_cuts, t->bos, t->eos, t->adds_no_bos};
     if (t->format == FORMAT_BYTES) return 0;
-    return checksum_hash64(checksum_hash64(0, options, sizeof options), t->file.data, t->file.len);
+    uint64_t hash = checksum_hash64(0, options, sizeof options);
+    if (t->format == FORMAT_TIKTOKEN && t->pattern_name)
+        hash = checksum_hash64(hash, t->pattern_name, strlen(t->pattern_name));
+    return checksum_hash64(hash, t->file.data, t->file.len);
 }
 
 const char *tokenizer_kind(const struct tokenizer *t)
@@ -162,6 +218,7 @@ const char *tokenizer_kind(const struct tokenizer *t)
     static const char *const names[] = {
         [FORMAT_BYTES] = "bytes",
         [FORMAT_TIKTOKEN] = "tiktoken",
+        [FORMAT_TEKKEN] = "Tekken",
         [FORMAT_HF_BYTE_LEVEL] = "byte-level BPE",
         [FORMAT_HF_CHAR_BPE] = "BPE with byte_fallback",
         [FORMAT_SENTENCEPIECE] = "SentencePiece BPE",

@@ -1,8 +1,9 @@
 /* tokenizer.h -- text to token IDs and back.
  *
  * Formats  "bytes" (the ID is the byte; 256 begins a text, 257 ends it, 258 is a mask), tiktoken
- *          .model (Llama 3), SentencePiece BPE .model (Llama 2), Hugging Face tokenizer.json
- *          (byte-level BPE, BPE with byte_fallback).  The format is detected from the content.
+ *          .model (Llama 3 and 4, GPT-2 to GPT-4o, Qwen), SentencePiece BPE .model (Llama 2),
+ *          Hugging Face tokenizer.json (byte-level BPE, BPE with byte_fallback), tekken.json
+ *          (Mistral).  The format is detected from the content.
  * Threads  A tokenizer is immutable after opening and is shared by all threads.  Each thread has
  *          its own encoder, which holds a cache and scratch memory.
  * Units    IDs are below tokenizer_vocab_size.  BOS and EOS are -1 if the tokenizer has none. */
@@ -21,8 +22,8 @@
 
 struct tokenizer;
 
-/* `path` is "bytes", a file, or a folder with tokenizer.json or tokenizer.model.  With both, opens
- * tokenizer.json, unless we converted it from tokenizer.model (hf_folder.h).
+/* `path` is "bytes", a file, or a folder with tokenizer.json, tokenizer.model or tekken.json.  With
+ * several, opens tokenizer.json, unless we converted it from one of the others (hf_folder.h).
  * MISSING.  DATA, UNSUPPORTED: names the line or key. */
 enum status tokenizer_open(struct tokenizer **out, const char *path,
                            const struct tokenizer_config *config);
@@ -55,5 +56,6 @@ enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size
 enum status tokenizer_decode_part(const struct tokenizer *t, const int32_t *ids, size_t count,
                                   struct text *out);
 
-/* Writes the tokenizer's file into a folder, so that tokenizer_open(folder) opens the same one. */
+/* Writes the tokenizer's file into a folder, so that tokenizer_open(folder) opens the same one; the
+ * pattern of a tiktoken file that is not public is in tokenizer_config.json (hf_folder.h). */
 enum status tokenizer_copy(const struct tokenizer *t, const char *folder);

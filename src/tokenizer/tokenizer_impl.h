@@ -17,9 +17,17 @@ struct char_bpe;
 enum tokenizer_format {
     FORMAT_BYTES,
     FORMAT_TIKTOKEN,
+    FORMAT_TEKKEN,
     FORMAT_HF_BYTE_LEVEL,
     FORMAT_HF_CHAR_BPE,
     FORMAT_SENTENCEPIECE,
+};
+
+/* Files beside tokenizer.json that belong to it. */
+enum { NUM_COMPANIONS = 4 };
+struct companion_file {
+    const char *name;
+    struct text text; /* empty: there is no such file */
 };
 
 struct tokenizer {
@@ -27,6 +35,7 @@ struct tokenizer {
     char *path;            /* of the file it was read from, "" for FORMAT_BYTES */
     const char *file_name; /* the name under which tokenizer_copy writes it */
     struct text file;      /* the content of that file */
+    struct companion_file companions[NUM_COMPANIONS]; /* of a tokenizer.json; otherwise empty */
     struct vocabulary vocabulary;
     struct special_tokens special_tokens;
     struct added_tokens added_tokens; /* empty unless some match text */
@@ -36,7 +45,10 @@ struct tokenizer {
      * by its rules; without rules, a text is one piece. */
     size_t (*split)(const unsigned char *text, size_t len);
     struct pre_tokenizer pre_tokenizer;
-    bool is_byte_level; /* a ByteLevel pre_tokenizer was read */
+    const char *pattern; /* tiktoken and Tekken: the splitting pattern; borrowed */
+    char *pattern_name;  /* the one that the file lacks: what tokenizer.pattern gave; or NULL */
+    bool lists_specials; /* tiktoken: tokenizer_config.json lists the special tokens */
+    bool is_byte_level;  /* a ByteLevel pre_tokenizer was read */
     enum unicode_form normal_form;
     struct char_bpe *char_bpe; /* NULL: byte-level */
     bool ignore_merges;        /* a piece that is a token is that token, without merging */

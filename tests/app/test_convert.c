@@ -123,7 +123,7 @@ TEST(a_causal_models_folder_does_not_mention_the_objective)
 
 TEST(converted_hf_folder_gets_the_files_that_the_source_lacks)
 {
-    struct trained t = trained("training.steps=2 data.tokenizer=tests/tokenizer/data/small.model");
+    struct trained t = trained("training.steps=2 data.tokenizer=tests/tokenizer/data/small");
     const char *to = test_path(t.folder, "hf"), *meta = test_path(t.folder, "meta");
     static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
                                         "special_tokens_map.json", "generation_config.json"};

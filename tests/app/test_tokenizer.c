@@ -5,7 +5,7 @@
 #include "base/json.h"
 
 static const char small[] = "tests/tokenizer/data/small.json";
-static const char model[] = "tests/tokenizer/data/small.model";
+static const char model[] = "tests/tokenizer/data/small/tokenizer.model";
 
 /* Runs a shell's line in which "$0" is the program. */
 static int shell(struct text *out, struct text *err, const char *line)
@@ -75,7 +75,7 @@ TEST(tokenizer_decodes_what_it_encoded)
     CHECK(LLAMERO(&out, NULL, "tokenizer", "decode", "--tokenizer", "bytes") == 0);
     CHECK(is(&out, ""));
     CHECK(shell(NULL, NULL,
-                "for t in bytes tests/tokenizer/data/small.json tests/tokenizer/data/small.model\n"
+                "for t in bytes tests/tokenizer/data/small.json tests/tokenizer/data/small\n"
                 "do \"$0\" tokenizer encode --tokenizer $t <README.md |\n"
                 "\"$0\" tokenizer decode --tokenizer $t - | cmp - README.md || exit 1; done") == 0);
     text_release(&out);

@@ -1,11 +1,13 @@
-/* tokenizer_json.c -- fuzzes the readers of tokenizer.json and tiktoken files: any bytes must yield
- * a tokenizer or a clean error.  A tokenizer must encode to IDs below its vocabulary size and
- * decode them; a byte-level one must decode to the same bytes.
+/* tokenizer_json.c -- fuzzes the readers of tokenizer.json, tekken.json and tiktoken files: any
+ * bytes must yield a tokenizer or a clean error.  A tokenizer must encode to IDs below its
+ * vocabulary size and decode them; a byte-level one must decode to the same bytes.
  *
  * The input up to the first NUL is the file; the rest is a text.  A vocabulary needs all 256 bytes,
  * which no fuzzer would guess, so "@" in the file is replaced by them. */
 // SPDX-License-Identifier: Apache-2.0
+#include "base/json.h"
 #include "tokenizer/files/hf_json.h"
+#include "tokenizer/files/tekken.h"
 #include "tokenizer/files/tiktoken.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_impl.h"
@@ -74,6 +76,15 @@ static void check_text(const struct tokenizer *t, const char *bytes, size_t len)
     encoder_free(e);
 }
 
+static enum status read_json(struct tokenizer *t)
+{
+    struct json *root;
+    TRY(json_parse(t->file.data, t->file.len, t->path, &root));
+    enum status st = tekken_matches(root) ? tekken_read(t, root) : hf_json_read(t, root, NULL);
+    json_free(root);
+    return st;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     const uint8_t *end = memchr(bytes, 0, len);
@@ -84,8 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct tokenizer *t = heap(sizeof *t);
     *t = (struct tokenizer){.bos = -1, .eos = -1, .meta_cuts = len & 1};
     t->path = heap_string("input", 5);
-    enum status st = file.data[0] == '{' ? hf_json_read(t, file.data, file.len, NULL)
-                                         : tiktoken_read(t, file.data, file.len);
+    text_add(&t->file, file.data, file.len);
+    enum status st = file.data[0] == '{' ? read_json(t) : tiktoken_read(t, NULL, "llama3");
     if (!st) {
         BUG_IF(t->bos >= tokenizer_vocab_size(t) || t->eos >= tokenizer_vocab_size(t));
         if (end) check_text(t, (const char *)end + 1, len - file_len - 1);

@@ -35,7 +35,7 @@ except ImportError:
     import xllamacpp
 
 DATA = "tests/tokenizer/data/"
-TOKENIZERS = [DATA + "small.json", DATA + "small.model", DATA + "sentence_bytes.model"]
+TOKENIZERS = [DATA + "small.json", DATA + "small/tokenizer.model", DATA + "sentence_bytes.model"]
 TYPES = {"f32": gguf.GGMLQuantizationType.F32, "bf16": gguf.GGMLQuantizationType.BF16,
          "f16": gguf.GGMLQuantizationType.F16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
 TEXT = "The quick brown fox, it's 12345 years old!\n\n  Straße naïve 日本語 \U0001F600 x = y+1;\tdone "

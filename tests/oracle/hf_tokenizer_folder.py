@@ -194,7 +194,7 @@ def main(program, tests, text, *models):
             f.write(run(program, "init", "tiny").replace('"text.txt"', json.dumps(os.path.abspath(text))))
         write_task(root)
         kinds = {"bytes": "bytes", "trained": path("trained.json"), "tokenizer.json": DATA + "small.json",
-                 "tiktoken": DATA + "small.model", "SentencePiece": DATA + "sentence_bytes.model"}
+                 "tiktoken": DATA + "small/tokenizer.model", "SentencePiece": DATA + "sentence_bytes.model"}
         kinds |= {f"{name}, given": model for name, model in zip(("tiktoken", "SentencePiece"), models)}
         for number, (what, source) in enumerate(kinds.items()):
             dump, out = path(f"run{number}"), path(f"hf{number}")

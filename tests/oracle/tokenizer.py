@@ -10,7 +10,7 @@ splitter, a custom pattern, ignore_merges.  Prints one line per comparison; fail
 
     python tests/oracle/tokenizer.py build/llamero --golden tests/tokenizer/data TEXT...
 
-trains a small vocabulary on the texts, and writes it as small.json and small.model, with the IDs of
+trains a small vocabulary on the texts, and writes it as small.json and small/tokenizer.model, with the IDs of
 some random strings in golden.json; tests/tokenizer/test_encoder.c reads them."""
 import base64
 import json
@@ -178,7 +178,7 @@ def golden(program, folder, paths):
     rng = random.Random(SEED)
     file, model = train(program, folder, 1000, paths)
     ranks = ranks_of(model)
-    pathlib.Path(folder, "small.model").write_bytes(
+    pathlib.Path(folder, "small/tokenizer.model").write_bytes(
         b"".join(base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks.items()))
     theirs, gpt2, by_rank = plain(model), plain(like_gpt2(model)), tiktoken_of(ranks)
     rows = []

@@ -6,7 +6,8 @@
 enum status open_bytes(struct tokenizer **t, const char *name, const struct text *file)
 {
     const char *path = test_path(test_folder(), name);
-    struct tokenizer_config config = {0};
+    bool is_tiktoken = file->len && file->data[0] != '{' && file->data[0] != '\n';
+    struct tokenizer_config config = {.pattern = is_tiktoken ? "llama3" : ""};
     CHECK_STATUS(OK, file_write(path, file->data, file->len));
     return tokenizer_open(t, path, &config);
 }
@@ -57,7 +58,7 @@ void write_json(struct text *file, const struct json_parts *p)
     text_addf(file, "%s}, \"merges\": [%s]}}", value_or(p->vocab, ""), value_or(p->merges, ""));
 }
 
-static void add_base64(struct text *t, const unsigned char *bytes, size_t len)
+void append_base64(struct text *t, const unsigned char *bytes, size_t len)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t at = 0; at < len; at += 3) {
@@ -72,11 +73,11 @@ void write_tiktoken(struct text *file, const char *const *tokens, size_t count)
 {
     for (int i = 0; i < 256; i++) {
         unsigned char byte = (unsigned char)i;
-        add_base64(file, &byte, 1);
+        append_base64(file, &byte, 1);
         text_addf(file, " %d\n", i);
     }
     for (size_t i = 0; i < count; i++) {
-        add_base64(file, (const unsigned char *)tokens[i], strlen(tokens[i]));
+        append_base64(file, (const unsigned char *)tokens[i], strlen(tokens[i]));
         text_addf(file, " %zu\n", 256 + i);
     }
 }

@@ -26,6 +26,7 @@ struct json_parts {
 };
 void write_json(struct text *file, const struct json_parts *parts);
 
+void append_base64(struct text *t, const unsigned char *bytes, size_t len);
 /* Appends a tiktoken file: the 256 bytes, then these tokens. */
 void write_tiktoken(struct text *file, const char *const *tokens, size_t count);
 

@@ -15,7 +15,7 @@ static struct tokenizer *open_path(const char *path, bool meta_cuts)
 
 static struct tokenizer *open_model(void)
 {
-    return open_path("tests/tokenizer/data/small.model", false);
+    return open_path("tests/tokenizer/data/small/tokenizer.model", false);
 }
 
 /* small.json with GPT-2's pre_tokenizer instead of its own. */
@@ -156,7 +156,7 @@ static struct token_list in_parts(const struct tokenizer *t, const char *at, siz
 static void check_cuts(const struct text *string, const size_t *cuts, size_t count)
 {
     struct tokenizer *t = open_model();
-    struct tokenizer *cutting = open_path("tests/tokenizer/data/small.model", true);
+    struct tokenizer *cutting = open_path("tests/tokenizer/data/small/tokenizer.model", true);
     struct token_list want = in_parts(t, string->data, string->len, cuts, count);
     struct token_list got = encoded(cutting, string->data, string->len);
     CHECK(got.count == want.count && !memcmp(got.ids, want.ids, got.count * sizeof *got.ids));

@@ -58,7 +58,7 @@ TEST(byte_level_export_has_alphabet_tokens_and_ordered_merges)
 
 TEST(tiktoken_export_has_all_splits_as_merges)
 {
-    struct tokenizer *t = opened("tests/tokenizer/data/small.model");
+    struct tokenizer *t = opened("tests/tokenizer/data/small/tokenizer.model");
     struct token_table e;
     CHECK_STATUS(OK, export_token_table(t, &e));
     CHECK(e.has_merges && e.ignore_merges && !strcmp(e.splitter, "llama3"));

@@ -57,7 +57,7 @@ static void check_same_ids(const struct tokenizer *a, const struct tokenizer *b)
 
 TEST(converted_tokenizer_json_gives_the_ids_of_the_model)
 {
-    static const char *const paths[] = {"tests/tokenizer/data/small.model",
+    static const char *const paths[] = {"tests/tokenizer/data/small/tokenizer.model",
                                         "tests/tokenizer/data/sentence_bytes.model"};
     for (int i = 0; i < 2; i++) {
         struct tokenizer *t = opened(paths[i]);
@@ -75,7 +75,7 @@ TEST(converted_tokenizer_json_gives_the_ids_of_the_model)
 
 TEST(folder_with_converted_json_opens_its_model_until_the_json_changes)
 {
-    struct tokenizer *t = opened("tests/tokenizer/data/small.model");
+    struct tokenizer *t = opened("tests/tokenizer/data/small/tokenizer.model");
     const char *folder = write_folder(t, &plain), *json = test_path(folder, "tokenizer.json");
     struct tokenizer *again = opened(folder);
     struct text file = {0};
@@ -132,7 +132,7 @@ TEST(tokenizer_config_names_the_special_tokens)
 /* tokenizer.json has one name for each ID; the others would become new tokens. */
 TEST(mask_token_is_named_as_in_tokenizer_json)
 {
-    struct tokenizer *t = opened("tests/tokenizer/data/small.model");
+    struct tokenizer *t = opened("tests/tokenizer/data/small/tokenizer.model");
     const struct hf_folder_options o = {-1, -1, 0, "<|reserved_special_token_2|>"};
     struct json *config = read_json(write_folder(t, &o), "tokenizer_config.json");
     CHECK(json_string_is(json_get(config, "mask_token"), "<|finetune_right_pad_id|>"));
@@ -142,7 +142,8 @@ TEST(mask_token_is_named_as_in_tokenizer_json)
 
 TEST(generation_config_has_all_of_llama_3s_stop_tokens)
 {
-    struct tokenizer *t = opened("tests/tokenizer/data/small.model"), *bytes = opened("bytes");
+    struct tokenizer *t = opened("tests/tokenizer/data/small/tokenizer.model"),
+                     *bytes = opened("bytes");
     struct json *config = read_json(write_folder(t, &plain), "generation_config.json");
     const struct json *stop = json_first(json_get(config, "eos_token_id"));
     static const char *const names[] = {"<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"};
@@ -175,4 +176,70 @@ TEST(sentencepiece_model_beyond_tokenizer_json_stays_alone)
         json_free(config);
         tokenizer_close(t);
     }
+}
+
+TEST(hf_folder_keeps_the_files_beside_tokenizer_json)
+{
+    static const char config[] = "{\"eos_token\": \"</s>\", \"chat_template\": \"x\"}";
+    static const char template[] = "{{ messages }}";
+    struct text json = {0};
+    const char *source = test_folder();
+    write_json(&json, &(struct json_parts){.added_tokens = "{\"id\": 256, \"content\": \"</s>\"}"});
+    CHECK_STATUS(OK, file_write(test_path(source, "tokenizer.json"), json.data, json.len));
+    CHECK_STATUS(OK,
+                 file_write(test_path(source, "tokenizer_config.json"), config, strlen(config)));
+    CHECK_STATUS(OK,
+                 file_write(test_path(source, "chat_template.jinja"), template, strlen(template)));
+    struct tokenizer *t = opened(source);
+    const struct hf_folder_options masked = {-1, -1, 0, "</s>"};
+    for (int i = 0; i < 2; i++) {
+        const char *folder = write_folder(t, i ? &masked : &plain);
+        struct json *written = read_json(folder, "tokenizer_config.json");
+        CHECK(json_string_is(json_get(written, "chat_template"), "x") == !i);
+        CHECK(json_string_is(json_get(written, "mask_token"), "</s>") == i);
+        CHECK(file_exists_in(folder, "chat_template.jinja"));
+        CHECK(file_exists_in(folder, "special_tokens_map.json") == i);
+        CHECK(!file_exists_in(folder, "added_tokens.json"));
+        json_free(written);
+    }
+    tokenizer_close(t);
+    text_release(&json);
+}
+
+TEST(tokenizer_config_names_a_padding_token)
+{
+    static const struct {
+        const char *path, *name;
+    } rows[] = {{"bytes", "<|end_of_text|>"},
+                {"tests/tokenizer/data/small/tokenizer.model", "<|finetune_right_pad_id|>"}};
+    for (int i = 0; i < 2; i++) {
+        struct tokenizer *t = opened(rows[i].path);
+        struct json *config = read_json(write_folder(t, &plain), "tokenizer_config.json");
+        CHECK(json_string_is(json_get(config, "pad_token"), rows[i].name));
+        json_free(config);
+        tokenizer_close(t);
+    }
+}
+
+/* The tiktoken file does not contain them. */
+TEST(folder_keeps_the_pattern_and_the_special_tokens_of_a_tiktoken_file)
+{
+    static const char config[] = "{\"pattern\": \"a|[^a]+\", \"eos_token\": \"<e>\", "
+                                 "\"added_tokens_decoder\": {\"290\": {\"content\": \"<e>\"}}}";
+    struct text file = {0};
+    const char *source = test_folder();
+    write_tiktoken(&file, (const char *const[]){"bc", "abc"}, 2);
+    CHECK_STATUS(OK, file_write(test_path(source, "tokenizer.model"), file.data, file.len));
+    CHECK_STATUS(OK,
+                 file_write(test_path(source, "tokenizer_config.json"), config, strlen(config)));
+    struct tokenizer *t = opened(source);
+    const char *folder = write_folder(t, &plain);
+    struct tokenizer *again = opened(folder), *json = opened(test_path(folder, "tokenizer.json"));
+    CHECK(!strcmp(tokenizer_kind(again), "tiktoken") && tokenizer_eos(again) == 290);
+    CHECK(tokenizer_hash(again) == tokenizer_hash(t));
+    CHECK_IDS(again, "abc", 'a', 256);
+    CHECK_IDS(json, "abc", 'a', 256);
+    check_same_ids(t, again);
+    tokenizer_close(t), tokenizer_close(again), tokenizer_close(json);
+    text_release(&file);
 }

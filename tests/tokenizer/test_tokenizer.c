@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 
-static const struct tokenizer_config defaults = {0};
+static const struct tokenizer_config defaults = {0}, llama3 = {.pattern = "llama3"};
 
 TEST(bytes_tokenizer_has_byte_ids_and_three_special_tokens)
 {
@@ -63,7 +63,7 @@ TEST(decoding_gives_bytes_and_special_token_names)
 TEST(decoding_inverts_encoding_for_any_bytes)
 {
     static const char *const paths[] = {"bytes", "tests/tokenizer/data/small.json",
-                                        "tests/tokenizer/data/small.model"};
+                                        "tests/tokenizer/data/small/tokenizer.model"};
     for (size_t p = 0; p < 3; p++) {
         struct tokenizer *t;
         struct text back = {0};
@@ -90,14 +90,15 @@ TEST(decoding_inverts_encoding_for_any_bytes)
 TEST(copied_tokenizer_opens_as_the_same_tokenizer)
 {
     static const char *const paths[] = {"bytes", "tests/tokenizer/data/small.json",
-                                        "tests/tokenizer/data/small.model"};
+                                        "tests/tokenizer/data/small/tokenizer.model"};
     static const char string[] = "It's 2026: the copy gives the same ids, \u00e4\u4e2d\n\n  too.";
     for (size_t p = 0; p < 3; p++) {
         struct tokenizer *t, *copy;
         const char *folder = test_folder();
         CHECK_STATUS(OK, tokenizer_open(&t, paths[p], &defaults));
         CHECK_STATUS(OK, tokenizer_copy(t, folder));
-        CHECK_STATUS(OK, tokenizer_open(&copy, folder, &defaults));
+        bool is_tiktoken = !strcmp(tokenizer_kind(t), "tiktoken");
+        CHECK_STATUS(OK, tokenizer_open(&copy, folder, is_tiktoken ? &llama3 : &defaults));
         struct token_list a = encoded(t, string, sizeof string);
         struct token_list b = encoded(copy, string, sizeof string);
         CHECK(a.count == b.count && !memcmp(a.ids, b.ids, a.count * sizeof *a.ids));
@@ -127,6 +128,14 @@ TEST(tokenizer_open_searches_a_folder)
     CHECK_STATUS(OK, file_make_dirs(inner));
     CHECK_STATUS(OK, file_write(test_path(inner, "tokenizer.model"), model.data, model.len));
     CHECK(tokenizer_is_in(folder));
+    CHECK_STATUS(UNSUPPORTED, tokenizer_open(&t, folder, &defaults));
+    CHECK_STATUS(OK, tokenizer_open(&t, folder, &llama3));
+    CHECK_IDS(t, "ab", 256);
+    tokenizer_close(t);
+    /* Meta's folders have the configuration beside original/ */
+    static const char config[] = "{\"pattern\": \"llama3\"}";
+    CHECK_STATUS(OK,
+                 file_write(test_path(folder, "tokenizer_config.json"), config, strlen(config)));
     CHECK_STATUS(OK, tokenizer_open(&t, folder, &defaults));
     CHECK_IDS(t, "ab", 256);
     tokenizer_close(t);

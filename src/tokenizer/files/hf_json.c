@@ -287,13 +287,8 @@ static enum status read_model(struct tokenizer *t, const struct json *root,
     return STATUS_OK;
 }
 
-enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len,
-                         const struct json *config)
+enum status hf_json_read(struct tokenizer *t, const struct json *root, const struct json *config)
 {
-    struct json *root;
-    TRY(json_parse(bytes, len, t->path, &root));
-    enum status st = read_model(t, root, config);
-    json_free(root);
     t->file_name = "tokenizer.json";
-    return st;
+    return read_model(t, root, config);
 }

@@ -2,7 +2,6 @@
 #include "tokenizer/files/hf_pipeline.h"
 
 #include "tokenizer/files/hf_node.h"
-#include "tokenizer/text/regex.h"
 #include "tokenizer/text/split.h"
 #include "tokenizer/text/unicode.h"
 #include "tokenizer/tokenizer_impl.h"
@@ -47,32 +46,17 @@ static enum status read_behavior(const struct tokenizer *t, const struct json *v
          hf_node_type(v), json_is_string(name) ? json_string(name) : "");
 }
 
-/* Patterns with a hand-written splitter. */
-static const struct {
-    const char *pattern;
-    size_t (*split)(const unsigned char *text, size_t len);
-} known[] = {
-    {split_llama3_pattern, split_llama3},
-    {split_qwen2_pattern, split_qwen2},
-    {split_gpt2_pattern, split_gpt2},
-};
-
-static enum status set_pattern(struct tokenizer *t, struct split_rule *rule, const char *pattern)
-{
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(pattern, known[i].pattern)) rule->split = known[i].split;
-    if (!rule->split && regex_compile(&rule->regex, pattern))
-        FAIL(UNSUPPORTED, "%s: %s", t->path, status_message());
-    return STATUS_OK;
-}
-
 static enum status read_split(struct tokenizer *t, const struct json *v, struct split_rule *rule)
 {
     const struct json *regex = json_get(json_get(v, "pattern"), "Regex");
     const struct json *string = json_get(json_get(v, "pattern"), "String");
     rule->invert = json_true(json_get(v, "invert"));
     TRY(read_behavior(t, v, &rule->behavior));
-    if (json_is_string(regex)) return set_pattern(t, rule, json_string(regex));
+    if (json_is_string(regex)) {
+        if (pre_tokenizer_set_pattern(rule, json_string(regex)))
+            FAIL(UNSUPPORTED, "%s: %s", t->path, status_message());
+        return STATUS_OK;
+    }
     if (!json_is_string(string) || !json_string(string)[0])
         FAIL(UNSUPPORTED,
              "%s: pre_tokenizer Split: the pattern must be a Regex or a String that is not empty",

@@ -36,7 +36,7 @@ static void write_byte_level(struct json_writer *w, const char *key, bool adds_s
     json_end_object(w);
 }
 
-static void write_llama3_splitter(struct json_writer *w)
+static void write_splitter(struct json_writer *w, const char *pattern)
 {
     json_begin_object(w, "pre_tokenizer", JSON_INLINE);
     json_write_string(w, "type", "Sequence");
@@ -45,7 +45,7 @@ static void write_llama3_splitter(struct json_writer *w)
     json_begin_object(w, NULL, JSON_INLINE);
     json_write_string(w, "type", "Split");
     json_begin_object(w, "pattern", JSON_INLINE);
-    json_write_string(w, "Regex", split_llama3_pattern);
+    json_write_string(w, "Regex", pattern);
     json_end_object(w);
     json_write_string(w, "behavior", "Isolated");
     json_write_bool(w, "invert", false);
@@ -117,13 +117,19 @@ static void write_type(struct json_writer *w, const char *type)
 
 /* Llama 2's.  Metaspace, which newer files use instead, adds no space before a text that starts
  * with one. */
-static void write_normalizer(struct json_writer *w, const struct token_table *pieces)
+static void write_normalizer(struct json_writer *w, const struct hf_write *m)
 {
-    if (!pieces) {
+    const struct token_table *pieces = m->pieces;
+    if (!pieces && !m->nfc) {
         json_write_null(w, "normalizer");
         return;
     }
     json_begin_object(w, "normalizer", JSON_INLINE);
+    if (!pieces) {
+        json_write_string(w, "type", "NFC");
+        json_end_object(w);
+        return;
+    }
     json_write_string(w, "type", "Sequence");
     json_begin_array(w, "normalizers", JSON_INLINE);
     if (pieces->adds_space) {
@@ -220,11 +226,11 @@ void hf_write_json(const struct hf_write *m, struct text *json)
     json_write_null(&w, "truncation");
     json_write_null(&w, "padding");
     write_added_tokens(&w, m->specials);
-    write_normalizer(&w, m->pieces);
+    write_normalizer(&w, m);
     if (m->pieces)
         json_write_null(&w, "pre_tokenizer");
     else
-        write_llama3_splitter(&w);
+        write_splitter(&w, m->pattern);
     if (m->bos >= 0)
         write_post_processor(&w, special_tokens_text(m->specials, m->bos), m->bos);
     else

@@ -16,10 +16,12 @@ struct hf_merge {
     int32_t left, right;
 };
 
-/* A byte-level BPE with Llama 3's splitter; or, with `pieces`, a BPE with byte_fallback,
+/* A byte-level BPE; or, with `pieces`, a BPE with byte_fallback,
  * like Llama 2's. */
 struct hf_write {
     const struct vocabulary *vocabulary; /* byte-level: its tokens */
+    const char *pattern;                 /* byte-level: by which it splits text */
+    bool nfc;                            /* byte-level: normalizes text */
     const struct token_table *pieces;    /* tokens as written in the file; or NULL */
     const struct hf_merge *merges;       /* in order of rank */
     size_t num_merges;

@@ -105,7 +105,7 @@ static enum status parse_escape(struct pattern_parser *p)
     case 'u': return parse_code_point(p, false);
     default: break;
     }
-    if (isalnum((unsigned char)letter) && !strchr("rntf", letter)) {
+    if (isalnum((unsigned char)letter) && !strchr("rntfAz", letter)) {
         p->at -= 2;
         return unsupported(p, what);
     }

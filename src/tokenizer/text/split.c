@@ -8,9 +8,18 @@
 const char split_llama3_pattern[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+const char split_cl100k_pattern[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s+\\z|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 const char split_qwen2_pattern[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+const char split_o200k_pattern[] =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 const char split_gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
                                   "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -84,8 +93,13 @@ static size_t symbol_run_length(struct split_cursor c, size_t lead, bool breaks)
     return c.at;
 }
 
-/* The pattern of OpenAI's cl100k_base, with up to `max_digits` digits in a piece. */
-static size_t split_cl100k(const unsigned char *text, size_t len, size_t max_digits)
+/* Variants of one pattern. */
+struct split_variant {
+    size_t max_digits; /* in a piece */
+    bool takes_end;    /* white space that ends the text is one piece */
+};
+
+static size_t split_variant(const unsigned char *text, size_t len, struct split_variant v)
 {
     struct split_cursor c = {text, len, 0};
     int size, next_size;
@@ -93,7 +107,7 @@ static size_t split_cl100k(const unsigned char *text, size_t len, size_t max_dig
     if (contraction) return contraction;
     enum unicode_class kind = peek(&c, &size);
     if (kind == UNICODE_NUMBER) {
-        skip_class(&c, UNICODE_NUMBER, max_digits);
+        skip_class(&c, UNICODE_NUMBER, v.max_digits);
         return c.at;
     }
     /* letters, optionally preceded by one character that is not a letter, number or line break */
@@ -109,12 +123,29 @@ static size_t split_cl100k(const unsigned char *text, size_t len, size_t max_dig
     c.at = 0;
     if (kind == UNICODE_OTHER) return symbol_run_length(c, 0, true);
     if (text[0] == ' ' && symbol_run_length(c, 1, true)) return symbol_run_length(c, 1, true);
+    if (v.takes_end) {
+        struct split_cursor end = c;
+        skip_class(&end, UNICODE_SPACE, SIZE_MAX);
+        if (end.at == len) return len;
+    }
     size_t through_break = length_through_last_break(c);
     return through_break ? through_break : whitespace_length(c);
 }
 
-size_t split_llama3(const unsigned char *text, size_t len) { return split_cl100k(text, len, 3); }
-size_t split_qwen2(const unsigned char *text, size_t len) { return split_cl100k(text, len, 1); }
+size_t split_llama3(const unsigned char *text, size_t len)
+{
+    return split_variant(text, len, (struct split_variant){.max_digits = 3});
+}
+
+size_t split_cl100k(const unsigned char *text, size_t len)
+{
+    return split_variant(text, len, (struct split_variant){.max_digits = 3, .takes_end = true});
+}
+
+size_t split_qwen2(const unsigned char *text, size_t len)
+{
+    return split_variant(text, len, (struct split_variant){.max_digits = 1});
+}
 
 size_t split_gpt2(const unsigned char *text, size_t len)
 {

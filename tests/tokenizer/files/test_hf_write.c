@@ -2,6 +2,7 @@
 #include "tokenizer/rig.h"
 
 #include "tokenizer/files/hf_write.h"
+#include "tokenizer/text/split.h"
 #include "tokenizer/tokenizer_impl.h"
 
 TEST(written_byte_level_tokenizer_json_reads_back)
@@ -21,10 +22,13 @@ TEST(written_byte_level_tokenizer_json_reads_back)
         CHECK_STATUS(OK, vocabulary_add(&v, words[i], 2, 256 + i));
         list[i] = (struct hf_merge){(unsigned char)words[i][0], (unsigned char)words[i][1]};
     }
-    hf_write_json(
-        &(struct hf_write){
-            .vocabulary = &v, .merges = list, .num_merges = 4, .specials = &specials, .bos = 260},
-        &json);
+    hf_write_json(&(struct hf_write){.vocabulary = &v,
+                                     .pattern = split_llama3_pattern,
+                                     .merges = list,
+                                     .num_merges = 4,
+                                     .specials = &specials,
+                                     .bos = 260},
+                  &json);
     CHECK(strstr(json.data, "\n      \"\\\"\\\\\": 256,\n"));    /* escaped */
     CHECK(strstr(json.data, "\n      [\"\\\"\", \"\\\\\"],\n")); /* its merge */
     CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &json));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/rig.h"
 
+#include "base/file.h"
 #include "tokenizer/files/tiktoken.h"
 #include "tokenizer/tokenizer_impl.h"
 
@@ -80,6 +81,120 @@ TEST(tiktoken_special_tokens_have_llama3_names)
     CHECK(!strcmp(tokenizer_special_name(t, FIRST + 8), "<|eom_id|>"));
     CHECK(!tokenizer_special_name(t, FIRST - 1) && !tokenizer_special_name(t, FIRST + 256));
     tokenizer_close(t);
+}
+
+/* Opens the usual file with a pattern, and with this tokenizer_config.json beside it. */
+static enum status open_with(struct tokenizer **t, const char *pattern, const char *config)
+{
+    struct text file = {0};
+    const char *folder = test_folder(), *path = test_path(folder, "tokenizer.model");
+    write_tiktoken(&file, tokens, COUNT);
+    CHECK_STATUS(OK, file_write(path, file.data, file.len));
+    if (config)
+        CHECK_STATUS(
+            OK, file_write(test_path(folder, "tokenizer_config.json"), config, strlen(config)));
+    text_release(&file);
+    return tokenizer_open(t, path, &(struct tokenizer_config){.pattern = pattern});
+}
+
+TEST(tiktoken_requires_the_pattern_of_a_file_that_is_not_public)
+{
+    struct tokenizer *t;
+    CHECK_STATUS(UNSUPPORTED, open_with(&t, "", NULL));
+    CHECK_MESSAGE("set tokenizer.pattern to one of llama3, llama4, gpt2, ");
+    CHECK_STATUS(UNSUPPORTED, open_with(&t, "", "{\"bos_token\": \"<s>\"}"));
+    CHECK_STATUS(UNSUPPORTED, open_with(&t, "(?<name>x)", NULL));
+    CHECK_MESSAGE("an unsupported kind of group");
+    CHECK_STATUS(CONFIG, open_with(&t, "\\s+$|.", NULL));
+    CHECK_MESSAGE("write \\z for the end of the text");
+    CHECK_STATUS(CONFIG, open_with(&t, "^x|.", NULL));
+    CHECK_MESSAGE("write \\A");
+}
+
+TEST(tiktoken_splits_by_the_given_pattern)
+{
+    static const struct {
+        const char *pattern, *config;
+        int32_t bc; /* of "abc": one piece, or a, bc */
+    } rows[] = {
+        {"gpt2", NULL, 0},
+        {"", "{\"pattern\": \"o200k\"}", 0},
+        {"a|[^a^$]+", NULL, 257},
+        {"", "{\"pat_str\": \"a|[^a]+\"}", 257},
+        {"llama3", "{\"pattern\": \"a|[^a]+\"}", 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tokenizer *t;
+        CHECK_STATUS(OK, open_with(&t, rows[i].pattern, rows[i].config));
+        if (rows[i].bc)
+            CHECK_IDS(t, "abc", 'a', rows[i].bc);
+        else
+            CHECK_IDS(t, "abc", 258);
+        tokenizer_close(t);
+    }
+}
+
+TEST(tiktoken_special_tokens_are_those_of_the_scheme_or_of_tokenizer_config)
+{
+    static const struct {
+        const char *pattern, *config, *name;
+        int32_t id, bos, eos, size;
+    } rows[] = {
+        {"gpt2", NULL, "<|endoftext|>", FIRST, -1, FIRST, FIRST + 1},
+        {"cl100k", NULL, "<|endofprompt|>", FIRST + 20, -1, FIRST + 1, FIRST + 21},
+        {"o200k", NULL, "<|endofprompt|>", FIRST + 20, -1, FIRST + 1, FIRST + 21},
+        {"qwen", NULL, "<|extra_204|>", FIRST + 207, -1, FIRST, FIRST + 208},
+        {"llama4", NULL, "<|vision_reserved_special_token_1047|>", FIRST + 1133, FIRST, FIRST + 1,
+         FIRST + 2048},
+        {"llama4", NULL, "<|reserved_special_token_903|>", FIRST + 2047, FIRST, FIRST + 1,
+         FIRST + 2048},
+        {"a|[^a]+", NULL, "<|mask|>", FIRST + 2, FIRST, FIRST + 1, FIRST + 3},
+        {"gpt2",
+         "{\"bos_token\": \"<b>\", \"eos_token\": {\"content\": \"<e>\"}, "
+         "\"added_tokens_decoder\": "
+         "{\"300\": {\"content\": \"<e>\"}, \"290\": {\"content\": \"<b>\"}}}",
+         "<e>", 300, 290, 300, 301},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tokenizer *t;
+        CHECK_STATUS(OK, open_with(&t, rows[i].pattern, rows[i].config));
+        if (tokenizer_special(t, rows[i].name) != rows[i].id || tokenizer_bos(t) != rows[i].bos ||
+            tokenizer_eos(t) != rows[i].eos || tokenizer_vocab_size(t) != rows[i].size)
+            fail_msg("row %zu: %d, BOS %d, EOS %d, %d tokens", i,
+                     tokenizer_special(t, rows[i].name), tokenizer_bos(t), tokenizer_eos(t),
+                     tokenizer_vocab_size(t));
+        tokenizer_close(t);
+    }
+    struct tokenizer *t;
+    CHECK_STATUS(DATA, open_with(&t, "gpt2", "{\"added_tokens_decoder\": {\"x\": {}}}"));
+    CHECK_MESSAGE("\"x\" is not a token ID");
+    CHECK_STATUS(
+        DATA, open_with(&t, "gpt2", "{\"added_tokens_decoder\": {\"97\": {\"content\": \"x\"}}}"));
+    CHECK_MESSAGE("ID 97 of \"x\" is a token of the file");
+}
+
+TEST(tiktoken_normalizes_text_for_qwen)
+{
+    struct tokenizer *t;
+    CHECK_STATUS(OK, open_with(&t, "qwen", NULL));
+    CHECK_IDS(t, "a\u0308", 259);
+    tokenizer_close(t);
+    CHECK_STATUS(OK, open_with(&t, "gpt2", NULL));
+    CHECK_IDS(t, "a\u0308", 'a', 0xCC, 0x88);
+    tokenizer_close(t);
+}
+
+/* Whisper's multilingual.tiktoken ends in one. */
+TEST(tiktoken_accepts_an_empty_token_that_takes_a_rank)
+{
+    struct tokenizer *t;
+    struct text file = {0};
+    write_tiktoken(&file, tokens, COUNT);
+    text_adds(&file, "= 262\n");
+    CHECK_STATUS(OK, open_bytes(&t, "tokenizer.model", &file));
+    CHECK(tokenizer_bos(t) == FIRST + 1);
+    tokenizer_close(t);
+    text_release(&file);
 }
 
 TEST(tiktoken_accepts_either_line_ending)
@@ -169,7 +284,8 @@ TEST(tiktoken_rejects_truncated_files_unless_they_end_in_a_rank)
     for (size_t len = 0; len < file.len; len++) {
         struct tokenizer *t = heap(sizeof *t);
         *t = (struct tokenizer){.path = heap_string("cut.model", 9)};
-        enum status st = tiktoken_read(t, file.data, len);
+        text_add(&t->file, file.data, len);
+        enum status st = tiktoken_read(t, NULL, "llama3");
         bool has_rank = len >= bytes.len - 1 && isdigit((unsigned char)file.data[len - 1]);
         if (len != bytes.len && !has_rank && file.data[len ? len - 1 : 0] != '\n')
             CHECK(st == STATUS_DATA);

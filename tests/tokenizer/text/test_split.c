@@ -124,4 +124,5 @@ TEST(splitters_equal_their_patterns_on_random_text)
     check_against(split_llama3, split_llama3_pattern, 1);
     check_against(split_gpt2, split_gpt2_pattern, 2);
     check_against(split_qwen2, split_qwen2_pattern, 3);
+    check_against(split_cl100k, split_cl100k_pattern, 4);
 }
