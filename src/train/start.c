@@ -257,7 +257,8 @@ enum status start_check(const struct config *c, const struct model_shape *shape,
 
 enum status start_check_state(const char *folder, const struct checkpoint_found *found)
 {
-    if (found->train && found->has_moments) return STATUS_OK;
+    bool is_initial = found->step == 0 && !found->train; /* initial weights */
+    if (is_initial || (found->train && found->has_moments)) return STATUS_OK;
     FAIL(CONFIG,
          "%s has only the model, so the run cannot resume from it; start a new run with "
          "checkpoint.initial_load_path",

@@ -64,7 +64,7 @@ enum status validation_check(const struct config *c, const struct mesh *mesh,
     struct batch b = {0};
     struct arena memory = {0};
     enum status st = STATUS_OK;
-    if (!config_has_validation_data(c)) return STATUS_OK;
+    if (!c->validation.enable || !config_has_validation_data(c)) return STATUS_OK;
     v.data = inputs_data_config(c, &v.source);
     struct loader_options o = loader_options(c, mesh, t, vocab_size, &v);
     o.reader = 0, o.num_readers = 1, o.is_quiet = true;

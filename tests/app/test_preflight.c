@@ -222,6 +222,28 @@ TEST(check_refuses_what_train_refuses_with_the_same_message)
     text_release(&errors[0]), text_release(&errors[1]);
 }
 
+TEST(check_accepts_settings_under_which_train_needs_no_more)
+{
+    const char *folder = test_folder(), *config = test_path(folder, "run.toml");
+    const char *run = test_path(folder, "run"), *corpus = test_path(folder, "corpus.jsonl");
+    const char *native = test_path(folder, "native");
+    struct text dump = {0}, err = {0};
+    runs_write_corpus(corpus, 3000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, run, "training.steps=1", NULL) == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", run, native, "--to", "native") == 0);
+    for (size_t i = 0; i < 2; i++) {
+        text_clear(&dump);
+        text_addf(&dump, "job.dump_folder=%s", i ? native : test_path(folder, "new"));
+        const char *share = i ? "debug.seed=0"                  /* step 0: initial weights */
+                              : "data.validation_share=0.0001"; /* no row to validate with */
+        int code =
+            LLAMERO(NULL, &err, "check", config, dump.data, "validation.enable=false", share);
+        if (code) fail_msg("%s: %s", share, err.data);
+    }
+    text_release(&dump), text_release(&err);
+}
+
 TEST(preflight_leaves_no_file_in_a_dump_folder_that_exists)
 {
     struct file_list l = {0};
