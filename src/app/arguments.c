@@ -2,7 +2,9 @@
 #include "app/arguments.h"
 #include "app/completion.h"
 #include "app/manual.h"
+#include "base/closest.h"
 #include "base/text.h"
+#include "config/closest_key.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,7 +29,10 @@ static enum status check_choice(const struct flag *f, const char *value)
                                 : ", ",
                   (int)(next - at), at);
     }
-    FAIL_OUT(USAGE, "--%s: must be %s, is \"%s\"", f->name, words.data, value);
+    struct closest closest = closest_to(value);
+    int length = (int)closest_offer_list(&closest, f->help);
+    if (length) text_addf(&words, "; did you mean \"%.*s\"?", length, closest.name);
+    FAIL_OUT(USAGE, "--%s: \"%s\": expected %s", f->name, value, words.data);
 out:
     text_release(&words);
     return st;
@@ -60,14 +65,69 @@ static enum status store_value(const struct flag *f, const char *value)
     return STATUS_OK;
 }
 
-static enum status unknown_flag(const struct flag *flags, const char *name)
+/* What other programs call a flag. */
+static const struct closest_synonym flag_synonyms[] = {
+    {"max-new-tokens", "max-tokens"},
+    {"n-predict", "max-tokens"},
+    {"num-tokens", "max-tokens"},
+    {"world-size", "ranks"},
+    {"num-ranks", "ranks"},
+    {"nproc-per-node", "ranks-per-node"},
+    {"ntasks-per-node", "ranks-per-node"},
+    {"cpus-per-task", "cpus-per-rank"},
+    {"nnodes", "nodes"},
+    {"walltime", "time"},
+    {"format", "to"},
+    {"output-format", "to"},
+    {"output", "out"},
+    {"output-prefix", "output"},
+    {"out", "output"},
+    {"input", "prompt"},
+    {"text", "prompt"},
+    {"num-workers", "workers"},
+    {"num-proc", "workers"},
+    {"threads", "workers"},
+    {"text-column", "column"},
+    {"json-keys", "column"},
+    {"overwrite", "force"},
+    {"tokenizer-model", "tokenizer"},
+    {"tasks", "task"},
+    {"metric", "key"},
+    {"max-seq-len", "seq-len"},
+    {"seq-length", "seq-len"},
+};
+
+static bool has_flag(const struct flag *flags, const char *name)
 {
-    const char *suggestion = NULL;
-    size_t distance = 4;
-    for (const struct flag *f = flags; f->name; f++)
-        if (text_is_closer(f->name, name, &distance)) suggestion = f->name;
-    if (suggestion) FAIL(USAGE, "unknown flag --%s; did you mean --%s?", name, suggestion);
-    FAIL(USAGE, "unknown flag --%s; see --help", name);
+    for (; name && flags->name; flags++)
+        if (!strcmp(flags->name, name)) return true;
+    return false;
+}
+
+static bool takes_settings(const struct arguments_spec *spec)
+{
+    return strstr(spec->usage, "section.key=value") != NULL;
+}
+
+/* `dashes` as the user wrote them. */
+static enum status unknown_flag(const struct arguments_spec *spec, const char *dashes,
+                                const char *name)
+{
+    const char *known =
+        closest_find_synonym(flag_synonyms, sizeof flag_synonyms / sizeof *flag_synonyms, name);
+    struct closest c = closest_to(name);
+    char key[128];
+    for (const struct flag *f = spec->flags; f->name; f++) closest_offer(&c, f->name);
+    if (has_flag(spec->flags, known)) c.name = known;
+    if (c.name) FAIL(USAGE, "unknown flag %s%s; did you mean --%s?", dashes, name, c.name);
+    char *option = heap_string(name, strlen(name));
+    for (char *at = option; *at; at++)
+        if (*at == '-') *at = '_';
+    bool is_key = takes_settings(spec) && closest_key_exact(option, key, sizeof key);
+    free(option);
+    if (is_key) FAIL(USAGE, "unknown flag %s%s; did you mean %s=VALUE?", dashes, name, key);
+    FAIL(USAGE, "unknown flag %s%s; `llamero %.*s --help` lists the flags", dashes, name,
+         (int)strcspn(spec->usage, " \n"), spec->usage);
 }
 
 /* Whether the word is the flag's name.  Underscores may replace dashes, as in other programs'
@@ -89,11 +149,11 @@ static bool read_truth(const char *word, bool *into)
 }
 
 /* Parses the flag argv[*at], and its value if that is the next argument. */
-static enum status read_flag(const struct flag *flags, int argc, char **argv, int *at)
+static enum status read_flag(const struct arguments_spec *spec, int argc, char **argv, int *at)
 {
     const char *name = argv[*at] + 2, *equals = strchr(name, '=');
     size_t len = equals ? (size_t)(equals - name) : strlen(name);
-    for (const struct flag *f = flags; f->name; f++) {
+    for (const struct flag *f = spec->flags; f->name; f++) {
         if (!is_name(f->name, name, len)) continue;
         if (f->kind == FLAG_SWITCH) {
             if (equals) FAIL(USAGE, "--%s does not take a value", f->name);
@@ -101,11 +161,12 @@ static enum status read_flag(const struct flag *flags, int argc, char **argv, in
             if (*at + 1 < argc && read_truth(argv[*at + 1], f->into)) ++*at;
             return STATUS_OK;
         }
-        if (!equals && *at + 1 >= argc) FAIL(USAGE, "--%s requires a value", f->name);
+        if (!equals && *at + 1 >= argc)
+            FAIL(USAGE, "--%s requires a value: --%s %s", f->name, f->name, flag_value_name(f));
         return store_value(f, equals ? equals + 1 : argv[++*at]);
     }
     char *word = heap_string(name, len);
-    enum status st = unknown_flag(flags, word);
+    enum status st = unknown_flag(spec, "--", word);
     free(word);
     return st;
 }
@@ -151,6 +212,38 @@ static enum status read_dashed_setting(struct arguments *a, int argc, char **arg
     return add_setting(a, to);
 }
 
+/* A word too many may be a flag or a setting that was not read as one: "-q", "steps=5". */
+static enum status check_word(const struct arguments_spec *spec, const char *command,
+                              const char *word)
+{
+    const char *equals = strchr(word, '=');
+    char buffer[128];
+    if (word[0] == '-' && word[1]) return unknown_flag(spec, "-", word + 1);
+    if (!equals || !takes_settings(spec)) return STATUS_OK;
+    char *key = heap_string(word, (size_t)(equals - word));
+    bool found = closest_key_find(key, buffer, sizeof buffer) != NULL;
+    free(key);
+    if (found)
+        FAIL(USAGE, "%s: unknown setting %s; did you mean %s%s?", command, word, buffer, equals);
+    FAIL(USAGE, "%s: unknown setting %s; expected section.key=value", command, word);
+}
+
+static enum status fail_count(const struct arguments *a, const struct arguments_spec *spec,
+                              const char *command)
+{
+    int least = spec->min_words, most = spec->max_words, usage = (int)strcspn(spec->usage, "\n");
+    const char *open = most > least ? "at least " : "";
+    if (a->num_words < least)
+        FAIL(USAGE, "%s: expected %s%d argument%s, got %d\nusage: llamero %.*s", command, open,
+             least, least == 1 ? "" : "s", a->num_words, usage, spec->usage);
+    for (int i = 0; i < a->num_words; i++) {
+        bool is_extra = i >= most || a->words[i][0] == '-' || strchr(a->words[i], '=');
+        if (is_extra) TRY(check_word(spec, command, a->words[i]));
+    }
+    FAIL(USAGE, "%s: unexpected argument \"%s\"\nusage: llamero %.*s", command, a->words[most],
+         usage, spec->usage);
+}
+
 enum status arguments_read(struct arguments *a, const struct arguments_spec *spec, int argc,
                            char **argv)
 {
@@ -174,7 +267,7 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
         } else if (!plain && is_dashed_setting(word)) {
             TRY(read_dashed_setting(a, argc, argv, &i));
         } else if (!plain && !strncmp(word, "--", 2)) {
-            TRY(read_flag(spec->flags, argc, argv, &i));
+            TRY(read_flag(spec, argc, argv, &i));
         } else if (!plain && is_setting(word)) {
             TRY(add_setting(a, word));
         } else {
@@ -184,8 +277,5 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
         }
     }
     if (a->num_words >= least && a->num_words <= most) return STATUS_OK;
-    char range[32] = "";
-    if (most > least) snprintf(range, sizeof range, " to %d", most);
-    FAIL(USAGE, "%s: expected %d%s argument%s, got %d\nusage: llamero %.*s", argv[0], least, range,
-         most == 1 ? "" : "s", a->num_words, (int)strcspn(spec->usage, "\n"), spec->usage);
+    return fail_count(a, spec, argv[0]);
 }

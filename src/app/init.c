@@ -2,7 +2,7 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "app/recipes.h"
-#include "base/text.h"
+#include "base/closest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,15 +23,13 @@ enum status command_init(int argc, char **argv)
         printf("%s", found->toml);
         return STATUS_OK;
     }
-    const char *suggestion = NULL;
-    size_t distance = 6;
+    struct closest closest = closest_to(a.num_words ? a.words[0] : "");
     for (const struct recipe *r = recipes; r->name; r++) {
-        if (!a.num_words) {
+        closest_offer(&closest, r->name);
+        if (!a.num_words)
             printf("%-20s %.*s\n", r->name, (int)strcspn(r->toml + 2, "\n"), r->toml + 2);
-        } else if (text_is_closer(r->name, a.words[0], &distance)) {
-            suggestion = r->name;
-        }
     }
+    const char *suggestion = closest.name;
     if (!a.num_words) return STATUS_OK;
     FAIL(USAGE, "unknown recipe \"%s\"%s%s%s; `llamero init` lists them", a.words[0],
          suggestion ? "; did you mean " : "", suggestion ? suggestion : "", suggestion ? "?" : "");

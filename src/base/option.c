@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/option.h"
 
+#include "base/closest.h"
 #include "base/file.h"
 
 #include "base/toml_parse.h"
@@ -59,6 +60,19 @@ static enum status fail_expected(const struct option *o)
 {
     struct text allowed = {0};
     option_allowed(o, &allowed);
+    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "expected %s", allowed.data);
+    text_release(&allowed);
+    return st;
+}
+
+/* The same for a word that the option does not have, with the one that it resembles. */
+static enum status fail_word(const struct option *o, const char *word)
+{
+    struct closest c = closest_to(word);
+    size_t len = closest_offer_list(&c, o->unit);
+    struct text allowed = {0};
+    option_allowed(o, &allowed);
+    if (len) text_addf(&allowed, "; did you mean \"%.*s\"?", (int)len, c.name);
     enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "expected %s", allowed.data);
     text_release(&allowed);
     return st;
@@ -219,7 +233,8 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
             return fail_expected(o);
         return STATUS_OK;
     case OPTION_WORD:
-        if (!string || word_index(v->text, o->unit) < 0) return fail_expected(o);
+        if (!string) return fail_expected(o);
+        if (word_index(v->text, o->unit) < 0) return fail_word(o, v->text);
         *(option_WORD *)field = word_index(v->text, o->unit);
         return STATUS_OK;
     case OPTION_TEXT:

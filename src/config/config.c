@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/toml_parse.h"
 #include "config/book.h"
+#include "config/closest_key.h"
 #include "config/datasets.h"
 
 #include <ctype.h>
@@ -45,19 +46,36 @@ static enum status fail_value(struct value_position p, const char *key, const ch
     FAIL(CONFIG, "%s: %s=%s: %s", p.file, key, value, reason);
 }
 
+static bool is_section(const char *name)
+{
+    for (size_t s = 0; s < NUM_SECTIONS; s++)
+        if (!strcmp(config_sections[s].name, name)) return true;
+    return false;
+}
+
+/* " section" of "section.key" if there is one of that name. */
+static const char *section_argument(const char *key, char *buffer, size_t size)
+{
+    snprintf(buffer, size, " %.*s", (int)strcspn(key, "."), key);
+    return is_section(buffer + 1) ? buffer : "";
+}
+
 static enum status fail_unknown_key(struct value_position p, const char *key)
 {
     char buffer[128];
-    const char *suggestion = config_suggest(key, buffer, sizeof buffer);
-    struct text where = {0};
-    if (p.line)
-        text_addf(&where, "%s:%d:%d", p.file, p.line, p.column);
+    const char *suggestion = closest_key_find(key, buffer, sizeof buffer);
+    struct text what = {0};
+    text_adds(&what, p.file);
+    if (p.line) text_addf(&what, ":%d:%d", p.line, p.column);
+    if (is_section(key))
+        text_addf(&what, ": %s is a section; expected [%s] and its keys below it", key, key);
+    else if (suggestion)
+        text_addf(&what, ": unknown key %s; did you mean %s?", key, suggestion);
     else
-        text_adds(&where, p.file);
-    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: unknown key %s%s%s%s",
-                                 where.data, key, suggestion ? "; did you mean " : "",
-                                 suggestion ? suggestion : "", suggestion ? "?" : "");
-    text_release(&where);
+        text_addf(&what, ": unknown key %s; `llamero config explain%s` lists the keys", key,
+                  section_argument(key, buffer, sizeof buffer));
+    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s", what.data);
+    text_release(&what);
     return st;
 }
 

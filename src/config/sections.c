@@ -262,24 +262,6 @@ const struct config_foreign *config_find_foreign(const char *key)
     return NULL;
 }
 
-const char *config_suggest(const char *key, char *buffer, size_t size)
-{
-    size_t best = strlen(key) / 2 < 6 ? strlen(key) / 2 : 6;
-    const char *last = strrchr(key, '.'), *found = NULL;
-    for (size_t s = 0; s < NUM_SECTIONS; s++)
-        for (size_t r = 0; r < config_sections[s].count; r++) {
-            char name[128];
-            const char *row = config_sections[s].rows[r].name;
-            snprintf(name, sizeof name, "%s.%s", config_sections[s].name, row);
-            bool is_elsewhere = best > 1 && last && !strcmp(last + 1, row); /* in another section */
-            if (is_elsewhere) best = 1;
-            if (!is_elsewhere && !text_is_closer(name, key, &best)) continue;
-            snprintf(buffer, size, "%s", name);
-            found = buffer;
-        }
-    return found;
-}
-
 enum status config_set_defaults(const struct config_section *section, void *into)
 {
     for (size_t r = 0; r < section->count; r++) {

@@ -52,7 +52,5 @@ const struct option *config_find(const char *key, const struct config_section **
 const struct option *config_find_element(const struct config_array *a, const char *key);
 const struct config_alias *config_find_alias(const char *key);
 const struct config_foreign *config_find_foreign(const char *key);
-/* The known key most similar to this one, in `buffer`, or NULL: for "did you mean". */
-const char *config_suggest(const char *key, char *buffer, size_t size);
 /* Sets every option of the section to its default. */
 enum status config_set_defaults(const struct config_section *section, void *into);

@@ -1,6 +1,7 @@
 /* write.c -- renders the tables: config.toml of a run, `config explain`, docs/options.md. */
 // SPDX-License-Identifier: Apache-2.0
 #include "config/book.h"
+#include "config/closest_key.h"
 #include "config/config.h"
 #include "config/datasets.h"
 
@@ -93,7 +94,7 @@ enum status config_explain(const char *key, struct text *out)
         return STATUS_OK;
     }
     char buffer[128];
-    const char *suggestion = config_suggest(key, buffer, sizeof buffer);
+    const char *suggestion = closest_key_find(key, buffer, sizeof buffer);
     if (suggestion) FAIL(CONFIG, "unknown key %s; did you mean %s?", key, suggestion);
     FAIL(CONFIG, "unknown key %s; `llamero config explain` lists all keys", key);
 }

@@ -198,10 +198,3 @@ TEST(every_key_of_torchtitan_and_its_fork_is_known)
             !config_find_foreign(theirs[i]))
             fail_msg("%s is not known", theirs[i]);
 }
-
-TEST(suggestions_come_from_all_sections)
-{
-    char buffer[128];
-    CHECK(!strcmp(config_suggest("training.lr", buffer, sizeof buffer), "optimizer.lr"));
-    CHECK(!config_suggest("qqqqqqqqqqqqq.zzzzzzzzzzzzzzzzz", buffer, sizeof buffer));
-}

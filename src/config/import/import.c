@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/import.h"
 
+#include "base/closest.h"
 #include "base/json.h"
 #include "config/sections.h"
 
@@ -310,14 +311,14 @@ bool import_has_row(const struct import_row *rows, size_t count, const char *key
 static enum status fail_unknown(const struct import *im, const struct import_item *item,
                                 const struct import_row *rows, size_t count)
 {
-    size_t best = strlen(item->key) / 3 + 1;
     const char *similar = NULL;
+    struct closest c = closest_to(item->key);
     for (size_t i = 0; i < count; i++) {
         const char *name = strrchr(rows[i].key, '.'), *own = strrchr(item->key, '.');
-        bool moved = best > 1 && name && own && !strcmp(name, own); /* in another section */
-        if (moved) best = 1;
-        if (moved || text_is_closer(rows[i].key, item->key, &best)) similar = rows[i].key;
+        closest_offer(&c, rows[i].key);
+        if (name && own && !strcmp(name, own)) similar = rows[i].key; /* in another section */
     }
+    if (c.name && (c.cost <= 2 || !similar)) similar = c.name;
     struct text where = {0};
     import_write_place(im, item, &where);
     status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: not a key of %s%s%s%s", where.data,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/shell.h"
 
+#include "base/closest.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,13 +88,12 @@ const char *shell_unused(const struct shell *s, const char **similar)
 {
     for (size_t i = 0; i < s->num_variables; i++) {
         const struct shell_variable *v = &s->variables[i];
-        size_t best = strlen(v->name) / 2 + 1;
         if (!v->is_given || v->is_used) continue;
-        *similar = NULL;
+        struct closest c = closest_to(v->name);
         for (size_t k = 0; k < s->num_variables; k++) {
-            const char *name = s->variables[k].name;
-            if (k != i && text_is_closer(name, v->name, &best)) *similar = name;
+            if (k != i) closest_offer(&c, s->variables[k].name);
         }
+        *similar = c.name;
         return v->name;
     }
     return NULL;
