@@ -3,6 +3,7 @@
 #include "app/arguments.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/source.h"
 #include "hub/hub.h"
 #include "infer/baselines.h"
 #include "infer/co_smoothing.h"
@@ -158,7 +159,6 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     const struct comm *world = &e->loaded.machine.world;
     struct loader *loader = NULL;
     enum status st = STATUS_OK;
-    TRY_OUT(hub_fetch(source->path, HUB_DATA, world));
     TRY_OUT(comm_agree(world, baselines_find_spikes(&e->baselines)));
     e->baselines.has_spikes &= e->evaluator.causal;
     e->evaluator.has_marks = e->baselines.has_spikes;
@@ -240,12 +240,41 @@ static enum status check_flags(const struct evaluating *e, int64_t rows, int64_t
     return STATUS_OK;
 }
 
+enum { UNSET = INT64_MIN };
+
+/* Flags that need another one, and numbers of which nothing could be evaluated.  task_column: that
+ * of --task, which has columns of its own; NULL: DATA. */
+static enum status check_used(const struct evaluating *e, int64_t batches, int64_t seq_len,
+                              const char *task_column)
+{
+    const struct baselines *b = &e->baselines;
+    if (batches != UNSET && batches < 1)
+        FAIL(USAGE, "--batches: must be at least 1, is %lld", (long long)batches);
+    if (seq_len == 0) FAIL(USAGE, "--seq-len: must be at least 1, is 0");
+    if (e->co_smoothing.windows != UNSET && !(e->co_smoothing.held_out > 0))
+        FAIL(USAGE, "--windows has no effect without --held-out");
+    if (!b->n && (b->ngram_data[0] || b->ngram_tokens != UNSET))
+        FAIL(USAGE, "%s has no effect without --ngram",
+             b->ngram_data[0] ? "--ngram-data" : "--ngram-tokens");
+    if (task_column && task_column[0])
+        FAIL(USAGE, "--column requires DATA: the format of a task names its columns");
+    return STATUS_OK;
+}
+
+static void set_defaults(struct evaluating *e, int64_t *seq_len, int64_t *batches)
+{
+    if (e->baselines.ngram_tokens == UNSET) e->baselines.ngram_tokens = 10000000;
+    if (e->co_smoothing.windows == UNSET) e->co_smoothing.windows = 16;
+    if (*seq_len == UNSET) *seq_len = 0;
+    if (*batches == UNSET) *batches = -1;
+}
+
 enum status command_eval(int argc, char **argv)
 {
-    const char *tokenizer = "", *column = "text";
-    int64_t seq_len = 0, rows = 8, batches = -1;
-    struct evaluating e = {.baselines = {.ngram_data = "", .ngram_tokens = 10000000},
-                           .co_smoothing = {.windows = 16}};
+    const char *tokenizer = "", *column = "";
+    int64_t seq_len = UNSET, rows = 8, batches = UNSET;
+    struct evaluating e = {.baselines = {.ngram_data = "", .ngram_tokens = UNSET},
+                           .co_smoothing = {.windows = UNSET}};
     struct co_smoothing *co = &e.co_smoothing;
     struct task_session session = {.format = "", .per_item = ""};
     struct flag_list tasks = {0};
@@ -282,15 +311,20 @@ enum status command_eval(int argc, char **argv)
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
-    TRY(check_flags(&e, rows, seq_len));
     TRY(sort_words(&a, &tasks));
+    TRY(check_used(&e, batches, seq_len, tasks.count ? column : NULL));
+    set_defaults(&e, &seq_len, &batches);
+    TRY(check_flags(&e, rows, seq_len));
     session.words = (struct option_list){tasks.items, (size_t)tasks.count};
     session.rows = (int)rows;
     TRY(task_session_check(&session));
     if (tasks.count && (batches >= 0 || b->n || co->held_out > 0))
         FAIL(USAGE, "--batches, --ngram and --held-out require DATA; not supported with --task");
     struct evaluation v = {0};
-    struct source_config source = {.path = a.words[1], .column = column, .weight = 1};
+    struct source_config source = {
+        .path = a.words[1], .column = column[0] ? column : "text", .weight = 1};
+    bool has_column = column[0];
+    column = source.column;
     enum status st = STATUS_OK;
     struct loaded_model_options o = {.path = a.words[0],
                                      .tokenizer = tokenizer,
@@ -303,8 +337,10 @@ enum status command_eval(int argc, char **argv)
     }
     TRY_OUT(machine_join(&e.loaded.machine));
     TRY_OUT(loaded_model_open(&e.loaded, &o));
+    TRY_OUT(hub_fetch(source.path, HUB_DATA, &e.loaded.machine.world));
     if (!seq_len) seq_len = row_length(&e.loaded);
     e.rows = (int)rows;
+    if (has_column) TRY_OUT(comm_agree(&e.loaded.machine.world, source_check_column(&source)));
     b->source = &source, b->ngram_column = column, b->config = &e.loaded.config;
     b->tokenizer = e.loaded.tokenizer, b->vocab_size = e.loaded.shape.V;
     TRY_OUT(comm_agree(&e.loaded.machine.world, open_evaluator(&e, (int)seq_len)));

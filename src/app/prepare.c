@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/source.h"
 #include "hub/hub.h"
 
 #include <stdio.h>
@@ -88,9 +89,20 @@ static const char usage[] =
     "with\n"
     "--on-bad-record skip it is skipped and listed in PREFIX.bad_records.";
 
+/* The files' names get their suffixes here. */
+static enum status check_prefix(const char *output)
+{
+    size_t len = strlen(output);
+    const char *suffix = len > 4 ? output + len - 4 : "";
+    if (!strcmp(suffix, ".bin") || !strcmp(suffix, ".idx"))
+        FAIL(USAGE, "prepare: --output %s: expected a prefix without \"%s\", such as %.*s", output,
+             suffix, (int)(len - 4), output);
+    return STATUS_OK;
+}
+
 enum status command_prepare(int argc, char **argv)
 {
-    const char *tokenizer = "", *output = "", *pattern = "", *column = "text", *on_bad = "stop";
+    const char *tokenizer = "", *output = "", *pattern = "", *column = "", *on_bad = "stop";
     int64_t workers = 0;
     double bad_limit = 0.001;
     struct flag_list accepted = {0};
@@ -127,16 +139,19 @@ enum status command_prepare(int argc, char **argv)
     if (!output[0]) FAIL(USAGE, "prepare: --output PREFIX is required");
     if (file_url_scheme(output))
         FAIL(CONFIG, "prepare: --output %s: expected a local path, got a URL", output);
+    TRY(check_prefix(output));
     bool skips = !strcmp(on_bad, "skip");
     if (!(bad_limit >= 0 && bad_limit <= 1))
         FAIL(USAGE, "--bad-record-limit: must be between 0 and 1, is %g", bad_limit);
     if (workers < 0 || workers > 4096)
         FAIL(USAGE, "--workers: must be between 0 and 4096, is %lld", (long long)workers);
     for (int i = 0; i < a.num_words; i++)
-        sources[i] = (struct source_config){.path = a.words[i], .column = column, .weight = 1};
+        sources[i] = (struct source_config){
+            .path = a.words[i], .column = column[0] ? column : "text", .weight = 1};
     struct tokenizer_config config = {.meta_cuts = cuts, .pattern = pattern};
     TRY(hub_fetch(tokenizer, HUB_TOKENIZER, comm_self()));
     for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));
+    for (int i = 0; i < a.num_words && column[0]; i++) TRY(source_check_column(&sources[i]));
     TRY(tokenizer_open(&t, tokenizer, &config));
     struct progress progress = {.begin_s = clock_monotonic_s(),
                                 .reported_s = clock_monotonic_s(),

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "config/config.h"
+#include "config/idle.h"
 #include "machine/machine.h"
 #include "parallel/cores.h"
 #include "train/inputs.h"
@@ -39,6 +40,7 @@ static enum status train(const struct config *c, bool oversubscribe)
     signals_catch();
     TRY_OUT(machine_join(&machine));
     TRY_OUT(rank_check_config(c, &machine.world));
+    if (!machine.world.rank) idle_log(c);
     TRY_OUT(check_run(c, &machine.world, oversubscribe));
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
     TRY_OUT(cores_describe_hosts(&machine.world, &hosts));

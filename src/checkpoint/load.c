@@ -215,6 +215,7 @@ static enum status open_source(struct weights_source *o, const char *folder,
     if (has_config) TRY(read_shape(folder, s->shape, &has));
     if (has.qk_norm && !s->shape->qk_norm)
         FAIL(CONFIG, "%s: saved with QK norm: set model.qk_norm = true", folder);
+    if (rules) TRY(tensor_origins_check_excluded(rules->exclude, s->layout));
     if (rules && !rules->resumes) o->rules.exclude = rules->exclude;
     if (rules) o->rules.partial = rules->partial;
     o->rules.tied = has.tied;

@@ -13,6 +13,30 @@ bool tensor_origins_excludes(const struct option_list *exclude, const char *name
     return false;
 }
 
+enum status tensor_origins_check_excluded(const struct option_list *exclude, const struct layout *l)
+{
+    static const char *const others[] = {"optimizer", "lr_scheduler", "dataloader",
+                                         "lm_head.weight"}; /* also of a tied model's origin */
+    for (size_t i = 0; exclude && i < exclude->count; i++) {
+        const struct option_list one = {&exclude->items[i], 1};
+        bool matches = false;
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            matches |= tensor_origins_excludes(&one, others[k]);
+        for (int t = 0; t < l->num_tensors && !matches; t++) {
+            char name[96];
+            layout_tensor_name(&l->tensors[t], true, name);
+            matches = tensor_origins_excludes(&one, name);
+        }
+        if (!matches)
+            FAIL(CONFIG,
+                 "checkpoint.exclude_from_loading: \"%s\" matches no tensor of the model: expected "
+                 "optimizer, lr_scheduler, dataloader, or names such as "
+                 "\"model.layers.0.mlp.up_proj.weight\" or \"model.layers.*\"",
+                 exclude->items[i]);
+    }
+    return STATUS_OK;
+}
+
 /* The keys that determine the size of an axis of llama.params. */
 static const char *keys_of(char axis)
 {

@@ -31,6 +31,10 @@ struct tensor_origins {
 /* Whether the list names the tensor or part, or matches it. */
 bool tensor_origins_excludes(const struct option_list *exclude, const char *name);
 
+/* CONFIG: an item of checkpoint.exclude_from_loading is neither a part nor matches a tensor. */
+enum status tensor_origins_check_excluded(const struct option_list *exclude,
+                                          const struct layout *l);
+
 /* Finds the origin of every tensor, in the model's order; `suffix` follows the names ("", or a
  * moment's).  Reads no elements.  CONFIG: a tensor is missing; or it has another shape, and the
  * message names both shapes and the keys to set. */

@@ -8,6 +8,7 @@
 #include "optim/optim.h"
 #include "parallel/fit.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -227,6 +228,9 @@ static enum status check_schedule(const struct config *c)
              s->decoupled_min_lr_factor);
     if (s->decay_ratio < 0 && s->decay_ratio != -1)
         FAIL(CONFIG, "lr_scheduler.decay_ratio = %g: must be from 0 to 1, or -1", s->decay_ratio);
+    if (c->optimizer.eps > 0 && c->optimizer.eps < FLT_MIN) /* kernels add it as a float */
+        FAIL(CONFIG, "optimizer.eps = %g: must be 0 or from %g to 1", c->optimizer.eps,
+             (double)FLT_MIN);
     if (c->optimizer.beta1 == 1 || c->optimizer.beta2 == 1)
         FAIL(CONFIG, "optimizer.beta1 and beta2 must be below 1");
     return STATUS_OK;

@@ -314,7 +314,8 @@ static enum status complete_sources(struct config *c)
 {
     for (size_t i = 0; i < c->data.num_sources; i++) {
         struct source_config *s = &c->data.sources[i];
-        if (!s->path[0]) FAIL(CONFIG, "data.source.%zu.path is required", i);
+        snprintf(s->key, sizeof s->key, "data.source.%zu.path", i);
+        if (!s->path[0]) FAIL(CONFIG, "%s is required", s->key);
         if (!s->column[0]) s->column = c->data.column;
         if (s->filter_value[0] && !s->filter_column[0])
             FAIL(CONFIG, "data.source.%zu.filter_value = \"%s\": requires filter_column", i,

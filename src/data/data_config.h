@@ -13,6 +13,7 @@
 #define OPT OPT_FIELD
 struct source_config {
 #include "data/source.opts"
+    char key[40]; /* the option that has the path, for messages; "": the command line */
 };
 struct stage_config {
 #include "data/stage.opts"

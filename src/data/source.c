@@ -175,7 +175,7 @@ static enum status fail_empty(const struct source_config *c)
     FAIL(DATA, "%s: the source is empty", c->path);
 }
 
-enum status source_open(struct source *s, const struct source_config *config)
+static enum status open_source(struct source *s, const struct source_config *config)
 {
     *s = (struct source){.config = config};
     char *path;
@@ -199,6 +199,25 @@ enum status source_open(struct source *s, const struct source_config *config)
     if (!st && is_empty) st = fail_empty(config);
     if (st) source_close(s);
     return st;
+}
+
+enum status source_open(struct source *s, const struct source_config *config)
+{
+    enum status st = open_source(s, config);
+    bool is_missing = st == STATUS_MISSING && config->key[0];
+    return is_missing ? status_prefix(st, "%s", config->key) : st;
+}
+
+enum status source_check_column(const struct source_config *config)
+{
+    struct source s;
+    TRY(source_open(&s, config));
+    const struct source_kind *k = s.kind;
+    source_close(&s);
+    if (k == &source_table || k == &source_jsonl || k == &source_compressed_jsonl) return STATUS_OK;
+    FAIL(CONFIG,
+         "--column %s has no effect: %s has no columns; .jsonl, .parquet and .arrow files do",
+         config->column, config->path);
 }
 
 const char *source_name(const struct source *s)

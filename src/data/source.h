@@ -61,6 +61,9 @@ struct source {
 /* MISSING, DATA, CONFIG: no file matches the path, its kind is unknown, a file is damaged. */
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
+/* CONFIG: --column names a column, and the source's files have none.  Also the errors of
+ * source_open. */
+enum status source_check_column(const struct source_config *config);
 /* Appends all its files, the motifs' included. */
 void source_list_files(const struct source *s, struct file_versions *out);
 /* data.source.name; NULL: it has none. */

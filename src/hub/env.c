@@ -11,11 +11,17 @@ const char *env_find(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-bool env_is_true(const char *name)
+enum status env_read_bool(const char *name, bool *value)
 {
-    static const char *const yes[] = {"1", "ON", "YES", "TRUE"};
-    const char *value = env_find(name);
-    for (size_t i = 0; value && i < sizeof yes / sizeof *yes; i++)
-        if (!strcasecmp(value, yes[i])) return true;
-    return false;
+    static const char *const words[][2] = {
+        {"1", "0"}, {"ON", "OFF"}, {"YES", "NO"}, {"TRUE", "FALSE"}};
+    const char *text = env_find(name);
+    *value = false;
+    if (!text) return STATUS_OK;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        *value = !strcasecmp(text, words[i][0]);
+        if (*value || !strcasecmp(text, words[i][1])) return STATUS_OK;
+    }
+    FAIL(CONFIG, "environment variable %s=%s: expected 1, ON, YES or TRUE, or 0, OFF, NO or FALSE",
+         name, text);
 }

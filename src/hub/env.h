@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/status.h"
+
 #include <stdbool.h>
 
 /* The variable's value; NULL: unset or empty. */
 const char *env_find(const char *name);
-bool env_is_true(const char *name); /* 1, ON, YES or TRUE */
+/* *value: whether the variable is 1, ON, YES or TRUE.  CONFIG: it is neither that nor 0, OFF, NO,
+ * FALSE or unset. */
+enum status env_read_bool(const char *name, bool *value);

@@ -11,9 +11,13 @@
 
 static char *copy_string(const char *text) { return heap_string(text, strlen(text)); }
 
-bool hub_settings_offline(void)
+enum status hub_settings_offline(bool *offline)
 {
-    return env_is_true("HF_HUB_OFFLINE") || env_is_true("TRANSFORMERS_OFFLINE");
+    bool other;
+    TRY(env_read_bool("HF_HUB_OFFLINE", offline));
+    TRY(env_read_bool("TRANSFORMERS_OFFLINE", &other));
+    *offline |= other;
+    return STATUS_OK;
 }
 
 /* $HF_HOME, $XDG_CACHE_HOME/huggingface or ~/.cache/huggingface; heap; NULL: none is set. */
@@ -52,7 +56,7 @@ enum status hub_settings_read(struct hub_settings *s)
     *s = (struct hub_settings){.endpoint =
                                    copy_string(endpoint ? endpoint : "https://huggingface.co")};
     for (size_t n = strlen(s->endpoint); n && s->endpoint[n - 1] == '/';) s->endpoint[--n] = 0;
-    s->offline = hub_settings_offline();
+    TRY_OUT(hub_settings_offline(&s->offline));
     if (!cache && !folder)
         FAIL_OUT(CONFIG, "hf://: the Hub cache has no location: set HF_HOME or HOME");
     s->cache = cache ? copy_string(cache) : file_join(folder, "hub");

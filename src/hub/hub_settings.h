@@ -26,9 +26,11 @@ struct hub_settings {
     void *context;
 };
 
-/* Reads the Hub's settings.  CONFIG: the location of the cache is unknown.  DATA: the token is
+/* Reads the Hub's settings.  CONFIG: the location of the cache is unknown, or
+ * HF_HUB_OFFLINE is not a boolean.  DATA: the token is
  * malformed. */
 enum status hub_settings_read(struct hub_settings *s);
 void hub_settings_release(struct hub_settings *s);
 
-bool hub_settings_offline(void); /* HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE */
+/* *offline: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE.  CONFIG: one of them is not a boolean. */
+enum status hub_settings_offline(bool *offline);

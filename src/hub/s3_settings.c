@@ -62,7 +62,9 @@ static enum status find_credentials(struct hub_settings *s, const struct s3_prof
                                     struct s3_source *source)
 {
     const struct http_signer *g = &s->signer;
-    if (env_is_true("AWS_NO_SIGN_REQUEST")) return STATUS_OK;
+    bool is_unsigned;
+    TRY(env_read_bool("AWS_NO_SIGN_REQUEST", &is_unsigned));
+    if (is_unsigned) return STATUS_OK;
     TRY(read_environment(s));
     if (g->key_id) return STATUS_OK;
     if (p->is_named && !s3_profile_exists(p))
@@ -145,10 +147,8 @@ enum status s3_settings_read(struct hub_settings *s)
 {
     struct s3_profile p = {0};
     enum status st = STATUS_OK;
-    *s = (struct hub_settings){.is_s3 = true,
-                               .token = copy_string(""),
-                               .token_from = "",
-                               .offline = hub_settings_offline()};
+    *s = (struct hub_settings){.is_s3 = true, .token = copy_string(""), .token_from = ""};
+    TRY_OUT(hub_settings_offline(&s->offline));
     TRY_OUT(s3_profile_read(&p));
     TRY_OUT(read_region(s, &p));
     TRY_OUT(read_endpoint(s, &p));

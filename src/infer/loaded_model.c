@@ -32,17 +32,51 @@ enum status loaded_model_find(const char *path, const struct comm *world, char *
     return STATUS_OK;
 }
 
+/* The settings of the command line that a loaded model uses. */
+static bool is_used(const char *setting)
+{
+    static const char *const keys[] = {"data.",
+                                       "objective.",
+                                       "tokenizer.",
+                                       "device.",
+                                       "parallelism.",
+                                       "comm.",
+                                       "debug.",
+                                       "config.",
+                                       "training.seq_len=",
+                                       "model.attn_mask_type=",
+                                       "training.mixed_precision_param="};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!strncmp(setting, keys[i], strlen(keys[i]))) return true;
+    return false;
+}
+
+static enum status check_settings(const struct loaded_model_options *o)
+{
+    for (int i = 0; i < o->num_settings; i++) {
+        const char *setting = o->settings[i];
+        bool is_model = !strncmp(setting, "model.", 6);
+        if (!is_used(setting))
+            FAIL(USAGE, "%s has no effect here: %s", setting,
+                 is_model ? "a saved model has the sizes and constants of its config.json"
+                          : "expected a key of [data], [objective], [tokenizer], [device], "
+                            "[parallelism], [comm] or [debug], or training.seq_len, "
+                            "training.mixed_precision_param or model.attn_mask_type");
+    }
+    return STATUS_OK;
+}
+
 /* The configuration saved in the checkpoint, if any, with the settings of the command line; and
  * the objective that the folder's other files name. */
-static enum status open_config(struct loaded_model *l, const char *const *settings,
-                               int num_settings)
+static enum status open_config(struct loaded_model *l, const struct loaded_model_options *o)
 {
     char *toml = file_join(l->folder, "config.toml");
     enum status st =
-        config_load(&l->config, file_exists(toml) ? toml : NULL, settings, num_settings);
+        config_load(&l->config, file_exists(toml) ? toml : NULL, o->settings, o->num_settings);
     free(toml);
     l->config_is_open = true;
-    TRY(st);
+    TRY(st); /* keys that do not exist, first */
+    TRY(check_settings(o));
     struct text objective = {0};
     st = objective_resolve(&l->config, l->folder, NULL, &objective);
     if (!st && l->machine.world.rank == 0) log_line(LOG_INFO, "objective: %s", objective.data);
@@ -83,6 +117,45 @@ static enum status open_machine(struct loaded_model *l, bool requested)
     return STATUS_OK;
 }
 
+/* Whether both have the same text for every ID, whatever files they were read from. */
+static bool is_same_tokenizer(const struct tokenizer *a, const struct tokenizer *b)
+{
+    struct text x = {0}, y = {0};
+    int32_t count = tokenizer_vocab_size(a);
+    bool same = count == tokenizer_vocab_size(b);
+    if (tokenizer_hash(a) == tokenizer_hash(b)) return true;
+    for (int32_t id = 0; id < count && same; id++) {
+        text_clear(&x), text_clear(&y);
+        same = tokenizer_decode_part(a, &id, 1, &x) == tokenizer_decode_part(b, &id, 1, &y);
+        same = same && x.len == y.len && (!x.len || !memcmp(x.data, y.data, x.len));
+    }
+    text_release(&x), text_release(&y);
+    return same;
+}
+
+/* The loss of text in another tokenizer's IDs means nothing. */
+static enum status compare_tokenizers(const struct loaded_model *l, const char *given)
+{
+    struct tokenizer *own = NULL;
+    int count = tokenizer_vocab_size(l->tokenizer);
+    if (l->machine.world.rank) return STATUS_OK;
+    if (tokenizer_is_in(l->folder)) {
+        TRY(tokenizer_open(&own, l->folder, &l->config.tokenizer));
+        if (!is_same_tokenizer(own, l->tokenizer))
+            log_line(LOG_WARN,
+                     "--tokenizer %s: not the model's own, which is in %s: the model was trained "
+                     "on other IDs",
+                     given, l->folder);
+        tokenizer_close(own);
+    } else if (10LL * count < 9LL * l->shape.V) {
+        log_line(LOG_WARN,
+                 "--tokenizer %s: has %d tokens, but the model's vocabulary %d: the model was "
+                 "probably trained with another one",
+                 given, count, l->shape.V);
+    }
+    return STATUS_OK;
+}
+
 /* Opens the tokenizer and reads the shape; checks that they match each other and the mesh. */
 static enum status open_shape(struct loaded_model *l, const char *tokenizer)
 {
@@ -94,6 +167,7 @@ static enum status open_shape(struct loaded_model *l, const char *tokenizer)
     if (l->tokenizer && tokenizer_vocab_size(l->tokenizer) > l->shape.V)
         FAIL(CONFIG, "%s: the tokenizer has %d tokens, but the model's vocabulary only %d",
              tokenizer_path(l->tokenizer), tokenizer_vocab_size(l->tokenizer), l->shape.V);
+    if (tokenizer[0]) TRY(compare_tokenizers(l, tokenizer));
     /* Without sequence parallelism any row length works, so check only the smallest. */
     struct fit f = {.mesh = mesh,
                     .shape = &l->shape,
@@ -173,7 +247,7 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
 {
     const struct comm *world = &l->machine.world;
     TRY(loaded_model_find(o->path, world, &l->folder));
-    TRY(comm_agree(world, open_config(l, o->settings, o->num_settings)));
+    TRY(comm_agree(world, open_config(l, o)));
     TRY(rank_check_config(&l->config, world));
     TRY(open_machine(l, requests_layout(o->settings, o->num_settings)));
     TRY(hub_fetch(o->tokenizer, HUB_TOKENIZER, world));

@@ -4,11 +4,17 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/onednn.h"
+#include "base/log.h"
 #include "machine/node.h"
 
 enum status cpu_machine_open(struct machine *m, const struct device_config *c, int cores)
 {
     TRY(cpu_ops_find(device_cpu_word(c->cpu), &m->ops));
+    if (c->threads > cores)
+        log_line(LOG_WARN,
+                 "device.threads = %lld: more than this rank's %d core%s, which its threads will "
+                 "share; training is many times slower so; 0 uses one thread per core",
+                 (long long)c->threads, cores, cores == 1 ? "" : "s");
     TRY(cpu_queue_open(&m->queue, c->threads ? (int)c->threads : cores, 0));
     cpu_queue_pin(m->queue);
     return STATUS_OK;

@@ -81,10 +81,23 @@ void launch_close(struct comm *world, enum status how)
 void launch_abort(int exit_code) { (void)exit_code; }
 #endif
 
+/* torchrun's ranks have no MPI, and each would train alone. */
+static enum status check_torchrun(void)
+{
+    int rank = count_of("RANK"), size = count_of("WORLD_SIZE");
+    if (rank < 0 || size < 2) return STATUS_OK;
+    FAIL(UNSUPPORTED,
+         "RANK=%d and WORLD_SIZE=%d, as torchrun sets them: each of the %d processes would run "
+         "alone; start them with `mpirun -n %d` or `srun -n %d` instead, or unset RANK and "
+         "WORLD_SIZE",
+         rank, size, size, size, size);
+}
+
 enum status launch_open(struct comm *world)
 {
     struct launch l = launch_find();
     *world = *comm_self();
     if (l.size > 1) TRY(open_ranks(world, l));
+    if (!l.launcher) TRY(check_torchrun());
     return STATUS_OK;
 }

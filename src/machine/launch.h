@@ -30,8 +30,9 @@ void launch_add_version(struct text *out);
 /* Whether this program can join the ranks that were launched with it. */
 bool launch_can_join(const struct launch *l);
 
-/* Opens the group of all ranks.  UNSUPPORTED: the library cannot join ranks of this launcher; the
- * message names launchers that work.  COMM: the ranks cannot connect. */
+/* Opens the group of all ranks.  UNSUPPORTED: the library cannot join ranks of this launcher, or
+ * torchrun started several; the message names launchers that work.  COMM: the ranks cannot
+ * connect. */
 enum status launch_open(struct comm *world);
 /* `how` the run ended: see mpi_close. */
 void launch_close(struct comm *world, enum status how);

@@ -138,7 +138,8 @@ static void append_record(struct metrics *m, struct append_file *f, int64_t step
 static enum status open_lines(struct metrics *m)
 {
     size_t num_removed;
-    char *path = file_join(m->options.dump_folder, "metrics.jsonl");
+    const char *name = m->options.is_aside ? "metrics.load_only.jsonl" : "metrics.jsonl";
+    char *path = file_join(m->options.dump_folder, name);
     const struct history_end end = {m->options.first_step, m->options.validation_due};
     enum status st = STATUS_OK;
     TRY_OUT(history_truncate(path, &end, &num_removed));

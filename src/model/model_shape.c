@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -198,8 +199,8 @@ enum status model_shape_check(const struct model_shape *s)
              s->K, s->D, s->H);
     if (!(s->rope_theta > 0) || !isfinite(s->rope_theta))
         FAIL(CONFIG, "model.rope_theta = %g: must be a positive number", s->rope_theta);
-    if (!(s->norm_eps > 0 && s->norm_eps <= 1))
-        FAIL(CONFIG, "model.norm_eps = %g: must be greater than 0 and at most 1", s->norm_eps);
+    if (!(s->norm_eps >= FLT_MIN && s->norm_eps <= 1)) /* kernels add it as a float */
+        FAIL(CONFIG, "model.norm_eps = %g: must be from %g to 1", s->norm_eps, (double)FLT_MIN);
     const struct rope_scaling *r = &s->scaling;
     if (r->factor != 0 &&
         (!(r->factor >= 1) || !isfinite(r->factor) || !(r->low_frequency_factor > 0) ||

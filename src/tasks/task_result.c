@@ -27,7 +27,7 @@ enum status task_result_check(const struct task *t, const struct task_scores *s)
                 "%s: the log-likelihood of request %zu is %g: expected a finite value; the model's "
                 "activations overflow: try training.mixed_precision_param=float32, or another "
                 "checkpoint",
-                t->name, i, s->log_likelihoods[i]);
+                t->name, i, isnan(s->log_likelihoods[i]) ? fabs(NAN) : s->log_likelihoods[i]);
     return STATUS_OK;
 }
 

@@ -140,6 +140,6 @@ enum status evaluator_check(const struct evaluation *v, const char *data)
         FAIL(DIVERGED,
              "%s: the loss is %g: expected a finite value; the model's activations overflow: try "
              "training.mixed_precision_param=float32, or another checkpoint",
-             data, v->loss_sum);
+             data, isnan(v->loss_sum) ? fabs(NAN) : v->loss_sum);
     return STATUS_OK;
 }

@@ -9,12 +9,19 @@
 #include "tasks/task_list.h"
 #include "train/trainer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 const char *inputs_tokenizer_path(const struct config *c)
 {
     if (c->data.tokenizer[0]) return c->data.tokenizer;
     return c->model.tokenizer_path[0] ? c->model.tokenizer_path : c->model.hf_assets_path;
+}
+
+static const char *tokenizer_key(const struct config *c)
+{
+    if (c->data.tokenizer[0]) return "data.tokenizer";
+    return c->model.tokenizer_path[0] ? "model.tokenizer_path" : "model.hf_assets_path";
 }
 
 /* The folder of initial_load_path's model if it has a tokenizer, else NULL; heap.  Weights of the
@@ -89,7 +96,9 @@ enum status inputs_open_tokenizer(const struct config *c, bool log, struct token
     char *folder = path[0] ? NULL : find_model_tokenizer(c);
     enum status st = STATUS_OK;
     *t = NULL;
-    if (path[0] || folder) TRY_OUT(tokenizer_open(t, folder ? folder : path, &c->tokenizer));
+    if (folder) TRY_OUT(tokenizer_open(t, folder, &c->tokenizer));
+    if (path[0]) st = tokenizer_open(t, path, &c->tokenizer);
+    if (st) TRY_OUT(status_prefix(st, "%s", tokenizer_key(c)));
     if (!folder) goto out;
     bool ignored = is_other_models_tokenizer(c, *t);
     if (log)
@@ -122,7 +131,13 @@ struct data_config inputs_data_of_path(const struct config *c, const char *path,
     struct data_config d = c->data;
     if (d.seed < 0) d.seed = c->debug.seed;
     if (!path) return d;
+    bool is_training = path == c->training.dataset_path;
+    bool is_validation = path == c->validation.dataset_path;
     *one = (struct source_config){.path = path, .column = column, .weight = 1};
+    snprintf(one->key, sizeof one->key, "%s",
+             is_training     ? "training.dataset_path"
+             : is_validation ? "validation.dataset_path"
+                             : "");
     d.sources = one;
     d.num_sources = 1;
     return d;

@@ -102,6 +102,7 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
         .config = &c->metrics,
         .dump_folder = c->job.dump_folder,
         .first_step = r->trainer.steps_done,
+        .is_aside = c->checkpoint.load_only && r->whole->checkpoint.load_step >= 0,
         .validation_due = r->validation_due,
         .last_step = c->training.steps,
         .num_ranks = world(r)->size,

@@ -89,6 +89,7 @@ static enum status find_initial(struct start *s, const struct config *c, bool fe
     if (!st) st = checkpoint_locate(local, -1, world, &s->folder);
     s->whole = !c->checkpoint.initial_load_model_only;
     free(local);
+    if (st) st = status_prefix(st, "checkpoint.initial_load_path = \"%s\"", path);
     return st;
 }
 

@@ -43,3 +43,58 @@ TEST(model_with_a_nan_is_not_evaluated)
     CHECK(strstr(err.data, " is nan, expected a finite"));
     text_release(&err), text_release(&bytes);
 }
+
+TEST(flags_and_settings_that_eval_does_not_use_are_refused)
+{
+    static const struct {
+        const char *words[2];
+        int code;
+        const char *message;
+    } cases[] = {
+        {{"--batches", "0"}, 64, "--batches: must be at least 1, is 0"},
+        {{"--batches", "-1"}, 64, "--batches: must be at least 1, is -1"},
+        {{"--seq-len", "0"}, 64, "--seq-len: must be at least 1, is 0"},
+        {{"--windows", "3"}, 64, "--windows has no effect without --held-out"},
+        {{"--ngram-tokens", "3"}, 64, "--ngram-tokens has no effect without --ngram"},
+        {{"--ngram-data", "x"}, 64, "--ngram-data has no effect without --ngram"},
+        {{"--column", "text"}, 78, "--column text has no effect: "},
+        {{"training.steps=4", NULL}, 64, "training.steps=4 has no effect here: expected a key of"},
+        {{"model.rope_theta=4", NULL}, 64, "model.rope_theta=4 has no effect here: a saved model"},
+    };
+    struct text err = {0};
+    const char *folder = test_folder(), *config = test_path(folder, "c.toml");
+    const char *corpus = test_path(folder, "c.txt"), *dump = test_path(folder, "run");
+    runs_write_corpus(corpus, 20000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, dump, "training.steps=2", NULL) == 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        text_clear(&err);
+        int code = LLAMERO(NULL, &err, "eval", dump, corpus, cases[i].words[0], cases[i].words[1]);
+        if (code != cases[i].code || !strstr(err.data, cases[i].message))
+            fail_msg("%s: exit code %d, %s", cases[i].words[0], code, err.data);
+    }
+    text_clear(&err);
+    CHECK(LLAMERO(NULL, &err, "eval", dump, "--task", "a.jsonl", "--column", "x") == 64);
+    CHECK(strstr(err.data, "--column requires DATA"));
+    text_release(&err);
+}
+
+TEST(another_tokenizer_than_the_models_is_a_warning)
+{
+    struct text err = {0}, set = {0};
+    const char *folder = test_folder(), *config = test_path(folder, "c.toml");
+    const char *corpus = test_path(folder, "c.txt"), *dump = test_path(folder, "run");
+    const char *own = test_path(folder, "a.json"), *other = test_path(folder, "b.json");
+    runs_write_corpus(corpus, 20000);
+    runs_write_config(config, corpus);
+    CHECK(LLAMERO(NULL, NULL, "tokenizer", "train", "--vocab-size", "300", "--output", own,
+                  corpus) == 0);
+    runs_swap_ids(own, other, 'a', 'e');
+    text_addf(&set, "training.steps=2 data.tokenizer=%s", own);
+    CHECK(runs_train(config, dump, set.data, NULL) == 0);
+    CHECK(LLAMERO(NULL, &err, "eval", dump, corpus, "--tokenizer", own) == 0);
+    CHECK(!strstr(err.data, "not the model's own"));
+    CHECK(LLAMERO(NULL, &err, "eval", dump, corpus, "--tokenizer", other) == 0);
+    CHECK(strstr(err.data, "b.json: not the model's own, which is in "));
+    text_release(&err), text_release(&set);
+}

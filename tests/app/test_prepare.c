@@ -29,6 +29,21 @@ TEST(prepared_tokens_evaluate_like_their_text)
     text_release(&out);
 }
 
+TEST(prepare_refuses_suffixes_and_columns_that_do_not_exist)
+{
+    struct text err = {0};
+    const char *folder = test_folder(), *corpus = test_path(folder, "c.txt");
+    const char *prefix = test_path(folder, "p"), *bin = test_path(folder, "p.bin");
+    runs_write_corpus(corpus, 2000);
+    CHECK(LLAMERO(NULL, &err, "prepare", "--tokenizer", "bytes", "--output", bin, corpus) == 64);
+    CHECK(strstr(err.data, "p.bin: expected a prefix without \".bin\", such as "));
+    CHECK(LLAMERO(NULL, &err, "prepare", "--tokenizer", "bytes", "--output", prefix, "--column",
+                  "text", corpus) == 78);
+    CHECK(strstr(err.data, "--column text has no effect: "));
+    CHECK(!file_exists(bin));
+    text_release(&err);
+}
+
 TEST(prepare_reports_missing_flags)
 {
     const char *folder = test_folder();

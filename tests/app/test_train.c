@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
+#include <sys/resource.h>
+
 struct place {
     char *corpus, *config, *dump;
 };
@@ -125,5 +127,73 @@ TEST(a_profiled_run_leaves_a_trace_of_every_nth_step)
     CHECK(!file_exists(none));
     json_free(root);
     free(path), free(none);
+    place_release(&p);
+}
+
+TEST(train_warns_of_more_threads_than_cores_and_of_idle_settings)
+{
+    struct place p = place_make();
+    struct text err = {0};
+    CHECK(runs_train(p.config, p.dump, "training.steps=2 device.threads=100 validation.freq=3",
+                     &err) == 0);
+    CHECK(strstr(err.data, "device.threads = 100: more than this rank's "));
+    CHECK(strstr(err.data, "warning: validation.freq = 3 has no effect: requires "));
+    text_release(&err);
+    place_release(&p);
+}
+
+TEST(missing_inputs_are_reported_with_their_keys)
+{
+    static const struct {
+        const char *settings, *message;
+    } cases[] = {
+        {"data.source.1.path=/nowhere.txt", "data.source.1.path: /nowhere.txt: no such file"},
+        {"data.tokenizer=/nowhere", "data.tokenizer: /nowhere: no such file"},
+        {"checkpoint.initial_load_path=/nowhere",
+         "checkpoint.initial_load_path = \"/nowhere\": /nowhere: no such folder"},
+    };
+    struct place p = place_make();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text err = {0};
+        int code = runs_train(p.config, p.dump, cases[i].settings, &err);
+        if (code != 66 || !strstr(err.data, cases[i].message)) fail_msg("%d: %s", code, err.data);
+        text_release(&err);
+    }
+    place_release(&p);
+}
+
+TEST(a_load_only_run_that_goes_back_keeps_the_metrics)
+{
+    struct place p = place_make();
+    struct text err = {0}, before = {0}, after = {0};
+    char *metrics = file_join(p.dump, "metrics.jsonl");
+    char *aside = file_join(p.dump, "metrics.load_only.jsonl");
+    CHECK(runs_train(p.config, p.dump, "training.steps=6 checkpoint.interval=2", &err) == 0);
+    CHECK_STATUS(OK, file_read(metrics, 1 << 20, &before));
+    CHECK(runs_train(p.config, p.dump,
+                     "training.steps=4 checkpoint.interval=2 checkpoint.load_only=true "
+                     "checkpoint.load_step=2",
+                     &err) == 0);
+    CHECK_STATUS(OK, file_read(metrics, 1 << 20, &after));
+    CHECK(!strcmp(before.data, after.data) && file_exists(aside));
+    text_release(&err), text_release(&before), text_release(&after);
+    free(metrics), free(aside);
+    place_release(&p);
+}
+
+TEST(a_file_beyond_the_size_limit_is_reported_with_its_name)
+{
+    struct place p = place_make();
+    struct rlimit before, limit;
+    struct text err = {0};
+    char *prefix = file_join(test_folder(), "tokens");
+    CHECK(!getrlimit(RLIMIT_FSIZE, &before));
+    limit = (struct rlimit){4096, before.rlim_max};
+    CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+    int code = LLAMERO(NULL, &err, "prepare", "--tokenizer", "bytes", "--output", prefix, p.corpus);
+    CHECK(!setrlimit(RLIMIT_FSIZE, &before));
+    if (code != 74 || !strstr(err.data, "File too large")) fail_msg("%d: %s", code, err.data);
+    text_release(&err);
+    free(prefix);
     place_release(&p);
 }

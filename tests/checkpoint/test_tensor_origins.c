@@ -119,3 +119,24 @@ TEST(other_shapes_name_the_tensor_and_the_key)
     CHECK_MESSAGE("set model.vocab_size to fit, or leave it out");
     release(&f);
 }
+
+TEST(excluded_names_must_be_parts_or_match_tensors)
+{
+    static const char *const good[] = {"optimizer",      "dataloader",
+                                       "lr_scheduler",   "lm_head.weight",
+                                       "model.layers.*", "model.layers.0.mlp.up_proj.weight"};
+    static const char *const wrong[] = {"dataloadr", "lm_head", "layers.0", ""};
+    struct found f = tied_model();
+    layout_init(&f.layout, &f.shape, 1);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        const char *item = good[i];
+        CHECK_STATUS(OK, tensor_origins_check_excluded(&(struct option_list){&item, 1}, &f.layout));
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *item = wrong[i];
+        CHECK_STATUS(CONFIG,
+                     tensor_origins_check_excluded(&(struct option_list){&item, 1}, &f.layout));
+        CHECK_MESSAGE("matches no tensor of the model: expected optimizer, lr_scheduler");
+    }
+    layout_release(&f.layout);
+}

@@ -45,6 +45,19 @@ TEST(launch_ignores_malformed_variables)
     unset_all();
 }
 
+TEST(launch_refuses_the_ranks_of_torchrun)
+{
+    struct comm world;
+    unset_all();
+    setenv("RANK", "1", 1), setenv("WORLD_SIZE", "4", 1);
+    CHECK_STATUS(UNSUPPORTED, launch_open(&world));
+    CHECK_MESSAGE("RANK=1 and WORLD_SIZE=4, as torchrun sets them: each of the 4 processes would");
+    setenv("WORLD_SIZE", "1", 1);
+    CHECK_STATUS(OK, launch_open(&world));
+    launch_close(&world, STATUS_OK);
+    unsetenv("RANK"), unsetenv("WORLD_SIZE");
+}
+
 TEST(launch_of_one_rank_opens_no_library)
 {
     struct comm world;

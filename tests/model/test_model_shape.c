@@ -152,6 +152,8 @@ TEST(contradictory_dimensions_are_rejected)
         CHECK_MESSAGE(bad[i].message);
     }
     struct model_shape s = resolve("llama3", "debugmodel");
+    s.norm_eps = 1e-60; /* 0 as a float */
+    CHECK_STATUS(CONFIG, model_shape_check(&s));
     s.norm_eps = NAN;
     CHECK_STATUS(CONFIG, model_shape_check(&s));
     s = resolve("llama3", "8B");

@@ -70,7 +70,7 @@ TEST(scores_that_are_not_finite_are_rejected)
     struct task t = task_of("piqa");
     struct task_scores s = {log_likelihoods, misses, false};
     CHECK_STATUS(OK, task_result_check(&t, &s));
-    log_likelihoods[2] = (double)NAN;
+    log_likelihoods[2] = -(double)NAN;
     CHECK_STATUS(DIVERGED, task_result_check(&t, &s));
     CHECK_MESSAGE("t: the log-likelihood of request 2 is nan");
     log_likelihoods[2] = -(double)INFINITY;

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/idle.h"
+
+#include "base/log.h"
+#include "config/book.h"
+#include "model/float8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool validates(const struct config *c) { return c->validation.enable; }
+static bool has_validation_path(const struct config *c)
+{
+    return c->validation.dataset_path[0] || c->validation.dataset[0];
+}
+static bool has_validation_tasks(const struct config *c) { return c->validation.tasks.count > 0; }
+static bool saves(const struct config *c)
+{
+    return c->checkpoint.enable && !c->checkpoint.load_only;
+}
+static bool exports(const struct config *c) { return c->checkpoint.last_save_model_only; }
+static bool starts_from_others(const struct config *c)
+{
+    return c->checkpoint.initial_load_path[0];
+}
+static bool profiles(const struct config *c) { return c->profiling.enable_profiling; }
+static bool has_tensorboard(const struct config *c) { return c->metrics.enable_tensorboard; }
+static bool recomputes_some(const struct config *c)
+{
+    return c->activation_checkpoint.mode == ACTIVATION_CHECKPOINT_selective;
+}
+static bool is_masked(const struct config *c) { return c->objective.name == OBJECTIVE_masked; }
+static bool has_masks(const struct config *c) { return c->objective.name != OBJECTIVE_causal; }
+static bool is_causal(const struct config *c) { return c->objective.name == OBJECTIVE_causal; }
+static bool is_pipelined(const struct config *c)
+{
+    return c->parallelism.pipeline_parallel_degree > 1;
+}
+static bool has_streams(const struct config *c) { return c->data.order == ORDER_streams; }
+static bool has_samples(const struct config *c) { return c->data.order == ORDER_megatron; }
+static bool has_sampler(const struct config *c) { return c->data.sampler != SAMPLER_single; }
+static bool skips_bad_records(const struct config *c)
+{
+    return c->data.on_bad_record == ON_BAD_RECORD_skip;
+}
+static bool rolls_back(const struct config *c)
+{
+    return c->guard.nonfinite == NONFINITE_rollback || c->guard.on_spike == ON_SPIKE_rollback;
+}
+static bool skips_nonfinite(const struct config *c) { return c->guard.nonfinite == NONFINITE_skip; }
+static bool has_torchtitan_init(const struct config *c) { return c->model.init == INIT_torchtitan; }
+static bool has_float8(const struct config *c)
+{
+    bool enabled = false;
+    return !float8_resolve(&c->model, &c->float8, &enabled) && enabled;
+}
+static bool fits_warmup(const struct config *c)
+{
+    const struct lr_scheduler_config *s = &c->lr_scheduler;
+    return s->warmup_steps <= (s->total_steps ? s->total_steps : c->training.steps);
+}
+
+/* A key, or all keys of a section ("validation."), and when the run uses it.  The first row of a
+ * key whose condition does not hold counts. */
+static const struct idle_rule {
+    const char *keys;
+    bool (*is_used)(const struct config *c);
+    const char *reason;
+} rules[] = {
+    {"validation.", validates, "requires validation.enable = true"},
+    {"validation.column", has_validation_path, "requires validation.dataset_path"},
+    {"validation.task_items", has_validation_tasks, "requires validation.tasks"},
+    {"checkpoint.interval", saves, "no checkpoint is saved: set checkpoint.enable = true"},
+    {"checkpoint.interval_type", saves, "no checkpoint is saved: set checkpoint.enable = true"},
+    {"checkpoint.async_mode", saves, "no checkpoint is saved: set checkpoint.enable = true"},
+    {"checkpoint.keep_latest_k", saves, "no checkpoint is saved: set checkpoint.enable = true"},
+    {"checkpoint.last_save_model_only", saves,
+     "no checkpoint is saved: set checkpoint.enable = true"},
+    {"checkpoint.enable_first_step_checkpoint", saves,
+     "no checkpoint is saved: set checkpoint.enable = true"},
+    {"checkpoint.export_dtype", exports, "requires checkpoint.last_save_model_only = true"},
+    {"checkpoint.initial_load_model_only", starts_from_others,
+     "requires checkpoint.initial_load_path"},
+    {"profiling.", profiles, "requires profiling.enable_profiling = true"},
+    {"metrics.save_tb_folder", has_tensorboard, "requires metrics.enable_tensorboard = true"},
+    {"metrics.tensorboard_tags", has_tensorboard, "requires metrics.enable_tensorboard = true"},
+    {"activation_checkpoint.selective_ac_option", recomputes_some,
+     "requires activation_checkpoint.mode = \"selective\""},
+    {"float8.", has_float8, "requires float8.enable_float8_linear = true"},
+    {"objective.mask_probability", is_masked, "requires objective.name = \"masked\""},
+    {"objective.mask_token", has_masks, "requires objective.name = \"masked\" or \"diffusion\""},
+    {"data.row_overlap", is_causal, "requires objective.name = \"causal\""},
+    {"data.streams", has_streams, "requires data.order = \"streams\""},
+    {"data.shuffle_window", has_streams, "requires data.order = \"streams\""},
+    {"data.validation_share", has_streams, "requires data.order = \"streams\""},
+    {"data.split", has_samples, "requires data.order = \"megatron\""},
+    {"data.blend", has_samples, "requires data.order = \"megatron\""},
+    {"data.samples", has_samples, "requires data.order = \"megatron\""},
+    {"data.sampler_ranks", has_sampler, "requires data.sampler other than \"single\""},
+    {"data.sampler_rows", has_sampler, "requires data.sampler other than \"single\""},
+    {"data.sampler_batch", has_sampler, "requires data.sampler other than \"single\""},
+    {"data.bad_record_limit", skips_bad_records, "requires data.on_bad_record = \"skip\""},
+    {"guard.max_rollbacks", rolls_back,
+     "requires guard.on_spike or guard.nonfinite = \"rollback\""},
+    {"guard.max_skips", skips_nonfinite, "requires guard.nonfinite = \"skip\""},
+    {"model.depth_init", has_torchtitan_init, "requires model.init = \"torchtitan\""},
+    {"parallelism.pipeline_parallel_", is_pipelined,
+     "requires parallelism.pipeline_parallel_degree of at least 2"},
+    {"lr_scheduler.warmup_steps", fits_warmup,
+     "longer than the schedule: the warmup is cut to it, and the rate never decays"},
+};
+
+static bool covers(const char *keys, const char *key)
+{
+    size_t len = strlen(keys);
+    bool is_prefix = keys[len - 1] == '.' || keys[len - 1] == '_';
+    return is_prefix ? !strncmp(keys, key, len) : !strcmp(keys, key);
+}
+
+/* NULL: the run uses it. */
+static const char *find_reason(const struct config *c, const char *key)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (covers(rules[i].keys, key) && !rules[i].is_used(c)) return rules[i].reason;
+    return NULL;
+}
+
+/* Options whose values turn the others on. */
+static bool is_switch(const char *key)
+{
+    return !strcmp(key, "validation.enable") || !strcmp(key, "profiling.enable_profiling") ||
+           !strcmp(key, "parallelism.pipeline_parallel_degree");
+}
+
+static void check_section(const struct config *c, const struct config_section *s, struct text *out)
+{
+    void *defaults = heap(sizeof *c);
+    struct text key = {0}, value = {0}, preset = {0};
+    bool has_defaults = !config_set_defaults(s, defaults);
+    for (size_t i = 0; i < s->count && has_defaults; i++) {
+        text_clear(&key), text_clear(&value), text_clear(&preset);
+        text_addf(&key, "%s.%s", s->name, s->rows[i].name);
+        const char *reason = is_switch(key.data) ? NULL : find_reason(c, key.data);
+        if (!reason || book_is_default(c->book, key.data)) continue;
+        option_write(&s->rows[i], (const char *)c + s->offset, &value);
+        option_write(&s->rows[i], defaults, &preset);
+        if (strcmp(value.data, preset.data))
+            text_addf(out, "%s%s = %s has no effect: %s", out->len ? "\n" : "", key.data,
+                      value.data, reason);
+    }
+    text_release(&key), text_release(&value), text_release(&preset);
+    for (size_t i = 0; i < s->count; i++) option_release(&s->rows[i], defaults);
+    free(defaults);
+}
+
+void idle_find(const struct config *c, struct text *lines)
+{
+    for (size_t s = 0; s < NUM_SECTIONS; s++) check_section(c, &config_sections[s], lines);
+}
+
+void idle_log(const struct config *c)
+{
+    struct text lines = {0};
+    idle_find(c, &lines);
+    for (char *line = lines.data, *end; line && *line; line = end) {
+        size_t len = strcspn(line, "\n");
+        end = line + len + (line[len] == '\n');
+        log_line(LOG_WARN, "%.*s", (int)len, line);
+    }
+    text_release(&lines);
+}

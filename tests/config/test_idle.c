@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/idle.h"
+#include "test.h"
+
+static void check_idle(const char *const *settings, int count, const char *want)
+{
+    struct config c;
+    struct text lines = {0};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, count));
+    idle_find(&c, &lines);
+    if (strcmp(lines.len ? lines.data : "", want))
+        fail_msg("%s: \"%s\", expected \"%s\"", settings[0], lines.len ? lines.data : "", want);
+    text_release(&lines);
+    config_release(&c);
+}
+#define CHECK_IDLE(want, ...)                                                                      \
+    check_idle((const char *const[]){__VA_ARGS__},                                                 \
+               sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *), want)
+
+TEST(settings_that_others_leave_without_effect_are_listed)
+{
+    CHECK_IDLE("validation.freq = 3 has no effect: requires validation.enable = true",
+               "validation.freq=3");
+    CHECK_IDLE("checkpoint.interval = 3 has no effect: no checkpoint is saved: set "
+               "checkpoint.enable = true",
+               "checkpoint.interval=3");
+    CHECK_IDLE("checkpoint.interval = 3 has no effect: no checkpoint is saved: set "
+               "checkpoint.enable = true",
+               "checkpoint.interval=3", "checkpoint.enable=true", "checkpoint.load_only=true");
+    CHECK_IDLE("profiling.profile_freq = 3 has no effect: requires profiling.enable_profiling = "
+               "true\nmetrics.save_tb_folder = \"x\" has no effect: requires "
+               "metrics.enable_tensorboard = true",
+               "metrics.save_tb_folder=x", "profiling.profile_freq=3");
+    CHECK_IDLE("objective.mask_probability = 0.2 has no effect: requires objective.name = "
+               "\"masked\"",
+               "objective.mask_probability=0.2", "objective.name=diffusion");
+    CHECK_IDLE("data.shuffle_window = 9 has no effect: requires data.order = \"streams\"",
+               "data.shuffle_window=9", "data.order=megatron");
+    CHECK_IDLE("data.split = \"1\" has no effect: requires data.order = \"megatron\"",
+               "data.split=1");
+    CHECK_IDLE("lr_scheduler.warmup_steps = 30 has no effect: longer than the schedule: the warmup "
+               "is cut to it, and the rate never decays",
+               "lr_scheduler.warmup_steps=30", "training.steps=20");
+    CHECK_IDLE("parallelism.pipeline_parallel_microbatch_size = 2 has no effect: requires "
+               "parallelism.pipeline_parallel_degree of at least 2",
+               "parallelism.pipeline_parallel_microbatch_size=2");
+}
+
+TEST(settings_with_effect_or_with_their_default_are_not_listed)
+{
+    CHECK_IDLE("", "validation.freq=10"); /* its default */
+    CHECK_IDLE("", "validation.freq=3", "validation.enable=true");
+    CHECK_IDLE("", "checkpoint.interval=3", "checkpoint.enable=true");
+    CHECK_IDLE("", "training.steps=20"); /* the warmup's default is longer */
+    CHECK_IDLE("", "data.shuffle_window=9");
+    CHECK_IDLE("", "objective.mask_probability=0.2", "objective.name=masked");
+    CHECK_IDLE("", "float8.amax_history_len=3", "float8.enable_float8_linear=true");
+    CHECK_IDLE("", "parallelism.pipeline_parallel_degree=2");
+}
