@@ -7,6 +7,8 @@
 
 enum { MAX_DEPTH = 200 };
 
+static const char escapes[] = "\"\\/bfnrt"; /* and u */
+
 struct scanner {
     const char *begin, *at, *end, *where;
 };
@@ -24,48 +26,26 @@ static void skip_space(struct scanner *s)
         s->at++;
 }
 
-/* Moves past the closing quote of a string whose opening quote was read; *raw_len is the length
- * between the quotes. */
-static enum status skip_string(struct scanner *s, size_t *raw_len)
+/* Bits of the bytes of `word` that are a quote, a backslash or a control character; the lowest set
+ * one is exact. */
+static uint64_t find_specials(uint64_t word)
 {
-    const char *begin = s->at;
-    for (;;) {
-        const char *quote = memchr(s->at, '"', (size_t)(s->end - s->at));
-        if (!quote) return fail_here(s, "unterminated string");
-        const char *back = quote;
-        while (back > begin && back[-1] == '\\') back--;
-        s->at = quote + 1;
-        if ((quote - back) % 2) continue; /* escaped */
-        *raw_len = (size_t)(quote - begin);
-        return STATUS_OK;
-    }
+    const uint64_t ones = 0x0101010101010101, highs = ones << 7;
+    uint64_t quote = word ^ ones * '"', back = word ^ ones * '\\';
+    return ((quote - ones) & ~quote & highs) | ((back - ones) & ~back & highs) |
+           ((word - ones * ' ') & ~word & highs);
 }
 
-/* Skips a value of any type: counts brackets and skips strings. */
-static enum status skip_value(struct scanner *s)
+/* Moves past characters that stand for themselves. */
+static void skip_plain(struct scanner *s)
 {
-    int depth = 0;
-    size_t raw = 0;
-    do {
-        skip_space(s);
-        int c = peek(s);
-        if (c < 0) return fail_here(s, "unexpected end of line");
+    uint64_t word;
+    for (; s->end - s->at >= (ptrdiff_t)sizeof word; s->at += sizeof word) {
+        memcpy(&word, s->at, sizeof word);
+        if (find_specials(word)) break;
+    }
+    while (s->at < s->end && *s->at != '"' && *s->at != '\\' && (unsigned char)*s->at >= ' ')
         s->at++;
-        if (c == '"')
-            TRY(skip_string(s, &raw));
-        else if (c == '{' || c == '[')
-            depth++;
-        else if (c == '}' || c == ']')
-            depth--;
-        else if (c == ',' || c == ':') {
-            if (!depth) return fail_here(s, "expected a value");
-        } else {
-            while (s->at < s->end && !strchr(",:]} \t\r\n", *s->at)) s->at++;
-        }
-        if (depth > MAX_DEPTH) return fail_here(s, "nested too deeply");
-        if (depth < 0) return fail_here(s, "expected a value");
-    } while (depth);
-    return STATUS_OK;
 }
 
 static int hex4(const char *at, const char *end)
@@ -81,6 +61,126 @@ static int hex4(const char *at, const char *end)
         code = code << 4 | digit;
     }
     return code;
+}
+
+/* Moves past an escape. */
+static enum status skip_escape(struct scanner *s)
+{
+    int kind = s->end - s->at > 1 ? s->at[1] : 0;
+    if (!kind) return fail_here(s, "unterminated string");
+    if (kind == 'u' && hex4(s->at + 2, s->end) < 0)
+        return fail_here(s, "expected four hex digits after \\u");
+    if (kind != 'u' && !strchr(escapes, kind)) return fail_here(s, "unknown escape");
+    s->at += kind == 'u' ? 6 : 2;
+    return STATUS_OK;
+}
+
+/* Moves past the closing quote of a string whose opening quote was read; *raw_len is the length
+ * between the quotes. */
+static enum status skip_string(struct scanner *s, size_t *raw_len)
+{
+    const char *begin = s->at;
+    for (;;) {
+        skip_plain(s);
+        int c = peek(s);
+        if (c < 0) return fail_here(s, "unterminated string");
+        if (c == '"') break;
+        if (c != '\\') return fail_here(s, "control character in a string: expected an escape");
+        TRY(skip_escape(s));
+    }
+    *raw_len = (size_t)(s->at++ - begin);
+    return STATUS_OK;
+}
+
+static size_t skip_digits(struct scanner *s)
+{
+    const char *begin = s->at;
+    while (s->at < s->end && *s->at >= '0' && *s->at <= '9') s->at++;
+    return (size_t)(s->at - begin);
+}
+
+static enum status skip_number(struct scanner *s)
+{
+    s->at += peek(s) == '-';
+    bool is_zero = peek(s) == '0';
+    size_t digits = skip_digits(s);
+    bool good = digits && !(is_zero && digits > 1);
+    if (good && peek(s) == '.') {
+        s->at++;
+        good = skip_digits(s);
+    }
+    if (good && (peek(s) == 'e' || peek(s) == 'E')) {
+        s->at++;
+        s->at += peek(s) == '+' || peek(s) == '-';
+        good = skip_digits(s);
+    }
+    return good ? STATUS_OK : fail_here(s, "not a JSON number");
+}
+
+/* A value that is neither a list nor an object. */
+static enum status skip_scalar(struct scanner *s)
+{
+    static const char *const words[] = {"true", "false", "null"};
+    size_t raw;
+    int c = peek(s);
+    if (c < 0) return fail_here(s, "unexpected end of line");
+    if (c == '"') {
+        s->at++;
+        return skip_string(s, &raw);
+    }
+    if (c == '-' || (c >= '0' && c <= '9')) return skip_number(s);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t len = strlen(words[i]);
+        if ((size_t)(s->end - s->at) < len || memcmp(s->at, words[i], len) != 0) continue;
+        s->at += len;
+        return STATUS_OK;
+    }
+    return fail_here(s, "expected a value");
+}
+
+static enum status skip_key(struct scanner *s)
+{
+    size_t raw;
+    if (peek(s) != '"')
+        return fail_here(s, peek(s) < 0 ? "unexpected end of line" : "expected a key");
+    s->at++;
+    TRY(skip_string(s, &raw));
+    skip_space(s);
+    if (peek(s) != ':') return fail_here(s, "expected : after a key");
+    s->at++;
+    return STATUS_OK;
+}
+
+/* Skips a value of any type, which must have the grammar of RFC 8259. */
+static enum status skip_value(struct scanner *s)
+{
+    char closing[MAX_DEPTH]; /* brackets that close what is open */
+    int depth = 0;
+    for (;;) {
+        skip_space(s);
+        int c = peek(s);
+        bool opens = c == '{' || c == '[', is_empty = false;
+        if (opens && depth == MAX_DEPTH) return fail_here(s, "nested too deeply");
+        if (opens) {
+            s->at++;
+            skip_space(s);
+            closing[depth++] = (char)(c == '{' ? '}' : ']');
+            is_empty = peek(s) == closing[depth - 1];
+        } else {
+            TRY(skip_scalar(s));
+        }
+        if (!opens || is_empty) {
+            for (; depth && (skip_space(s), peek(s) == closing[depth - 1]); depth--) s->at++;
+            if (!depth) return STATUS_OK;
+            if (peek(s) < 0) return fail_here(s, "unexpected end of line");
+            if (peek(s) != ',')
+                return fail_here(s,
+                                 closing[depth - 1] == '}' ? "expected , or }" : "expected , or ]");
+            s->at++;
+            skip_space(s);
+        }
+        if (closing[depth - 1] == '}') TRY(skip_key(s));
+    }
 }
 
 static char *append_utf8(char *to, uint32_t code)
@@ -119,7 +219,7 @@ static bool unescape_unicode(const char **from, const char *end, char **to)
 /* Appends the unescaped string to `out`. */
 static enum status unescape(struct scanner *s, const char *raw, size_t len, struct text *out)
 {
-    static const char from_escape[] = "\"\\/bfnrt", to_escape[] = "\"\\/\b\f\n\r\t";
+    static const char to_escape[] = "\"\\/\b\f\n\r\t";
     size_t before = out->len;
     text_reserve(out, len); /* unescaped text is never longer */
     char *to = out->data + before;
@@ -131,12 +231,12 @@ static enum status unescape(struct scanner *s, const char *raw, size_t len, stru
         to += plain, s->at += plain;
         if (!stop) break;
         const char *after = stop + 2; /* exists: an unescaped quote ends the string */
-        const char *found = strchr(from_escape, stop[1]);
+        const char *found = strchr(escapes, stop[1]);
         if (stop[1] == 'u') {
             if (!unescape_unicode(&after, end, &to))
                 return fail_here(s, "expected four hex digits after \\u");
         } else if (found && stop[1]) {
-            *to++ = to_escape[found - from_escape];
+            *to++ = to_escape[found - escapes];
         } else {
             return fail_here(s, "unknown escape");
         }
@@ -200,11 +300,17 @@ static enum status find_member(struct scanner *s, const char *key, size_t key_le
     return STATUS_OK;
 }
 
-/* Appends a value, which must be a string. */
+static bool is_null(const struct scanner *value)
+{
+    return value->at && value->end - value->at == 4 && !memcmp(value->at, "null", 4);
+}
+
+/* Appends a value, which must be a string; null is an empty one. */
 static enum status append_string(struct scanner *value, const char *path, struct text *out)
 {
     const char *begin = value->at, *where = value->where;
     if (!begin) FAIL(RECORD, "%s: the line has no key \"%s\"", where, path);
+    if (is_null(value)) return STATUS_OK;
     if (*begin != '"') FAIL(RECORD, "%s: the value of \"%s\" is not a string", where, path);
     return unescape(value, begin + 1, (size_t)(value->end - begin) - 2, out);
 }
@@ -214,14 +320,14 @@ static enum status append_strings(struct scanner *list, const char *path, const 
                                   struct text *scratch, struct text *out)
 {
     if (!list->at) FAIL(RECORD, "%s: the line has no list \"%s\"", list->where, path);
+    if (is_null(list)) return STATUS_OK;
     if (*list->at != '[') FAIL(RECORD, "%s: the value of \"%s\" is not a list", list->where, path);
     list->at++;
     skip_space(list);
     for (bool more = peek(list) != ']'; more;) {
         struct scanner value;
         TRY(find_member(list, rest, strlen(rest), scratch, &value));
-        size_t len = value.at ? (size_t)(value.end - value.at) : 0;
-        bool null = !value.at || (len == 4 && !memcmp(value.at, "null", 4));
+        bool null = !value.at || is_null(&value);
         if (!null) text_adds(out, "\n\n");
         if (!null) TRY(append_string(&value, path, out));
         skip_space(list);

@@ -2,7 +2,8 @@
  * building a tree.
  *
  * The line must be a single object, optionally after a byte order mark.  Other members are skipped,
- * nested or not: only their strings and brackets must be balanced. */
+ * but checked: the whole line must have the grammar of RFC 8259.  Only lone surrogates, duplicate
+ * keys and bytes that are not UTF-8 are accepted there, and nesting is limited to 200 levels. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +13,7 @@
 /* Replaces `out` with the unescaped value of `path` (lone surrogates become U+FFFD).  `path` is a
  * key, or KEY[].KEY, as files[].text for the files of a repository: then `out` is the strings of
  * all objects in that list, each after two line breaks, as table.h joins lists of text; null or
- * missing ones are skipped.
+ * missing ones are skipped.  If the value itself is null, `out` is empty, as a null of a table.
  * RECORD: not exactly one object, key missing or duplicate, not a string, not UTF-8.  The message
  * begins with `where` and gives the byte within the line. */
 enum status jsonl_text(const char *line, size_t len, const char *path, const char *where,

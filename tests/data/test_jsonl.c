@@ -120,12 +120,200 @@ TEST(jsonl_rejects_lines_that_are_not_a_single_object)
 
 TEST(jsonl_rejects_values_that_are_not_strings)
 {
-    static const char *const values[] = {"1", "null", "true", "[\"a\"]", "{\"text\": \"a\"}"};
+    static const char *const values[] = {"1", "true", "[\"a\"]", "{\"text\": \"a\"}"};
     char line[64];
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         snprintf(line, sizeof line, "{\"text\": %s}", values[i]);
         check_rejected(line, "the value of \"text\" is not a string");
     }
+}
+
+TEST(jsonl_takes_null_for_an_empty_text)
+{
+    struct text t = {0};
+    check_text("{\"text\": null}", "");
+    check_text("{\"a\": 1, \"text\" : null , \"b\": 2}", "");
+    CHECK_STATUS(OK, pull("{\"files\": null}", "files[].text", &t));
+    CHECK(!t.len);
+    check_rejected("{\"text\": nul}", "expected a value");
+    check_rejected("{\"text\": nulll}", "expected , or }");
+    text_release(&t);
+}
+
+/* In a member that is skipped, as the value of a key and as an item of a list. */
+static bool accepts(const char *value)
+{
+    static const char *const frames[] = {"{\"a\": %s, \"text\": \"x\"}",
+                                         "{\"text\": \"x\", \"a\": [[], {\"b\": %s}]}"};
+    bool accepted[2];
+    for (int i = 0; i < 2; i++) {
+        struct text line = {0}, t = {0};
+        const char *at = strstr(frames[i], "%s");
+        text_add(&line, frames[i], (size_t)(at - frames[i]));
+        text_adds(&line, value);
+        text_adds(&line, at + 2);
+        accepted[i] = !pull(line.data, "text", &t);
+        text_release(&line), text_release(&t);
+    }
+    if (accepted[0] != accepted[1]) fail_msg("%s: accepted only in one place", value);
+    return accepted[0];
+}
+
+static const char *const good[] = {"0",
+                                   "-0",
+                                   "10",
+                                   "-1.5",
+                                   "0.0",
+                                   "1e5",
+                                   "1E+05",
+                                   "1.25e-10",
+                                   "true",
+                                   "false",
+                                   "null",
+                                   "[]",
+                                   "{}",
+                                   "[ ]",
+                                   "{ }",
+                                   "[[],{}]",
+                                   "\"\"",
+                                   "\"\\u00fF\"",
+                                   "\"\\ud800\"",
+                                   "\"\\\\\"",
+                                   "[1, 2]",
+                                   "[null]",
+                                   "[\"]\"]",
+                                   "\"\x7f\"",
+                                   "{\"\": 0, \"\": 1}",
+                                   "\n[\t1\r]\n",
+                                   "{\"a\" : {\"b\":[{}]} }"};
+static const char *const bad[] = {"",
+                                  "01",
+                                  "-",
+                                  "-01",
+                                  "+1",
+                                  ".5",
+                                  "1.",
+                                  "1.e5",
+                                  "1e",
+                                  "1e+",
+                                  "1e1.5",
+                                  "1ea",
+                                  "0x1",
+                                  "1_0",
+                                  "--1",
+                                  "- 1",
+                                  "1 000",
+                                  "NaN",
+                                  "nan",
+                                  "Infinity",
+                                  "-Infinity",
+                                  "Inf",
+                                  "True",
+                                  "FALSE",
+                                  "nul",
+                                  "nulll",
+                                  "truefalse",
+                                  "undefined",
+                                  "a",
+                                  "'a'",
+                                  "\"a",
+                                  "a\"",
+                                  "\"\\\"",
+                                  "\"\\a\"",
+                                  "\"\\x00\"",
+                                  "\"\\u\"",
+                                  "\"\\u00\"",
+                                  "\"\\u00g0\"",
+                                  "\"\\U0041\"",
+                                  "\"\\'\"",
+                                  "\"\\0\"",
+                                  "\"\t\"",
+                                  "\"\n\"",
+                                  "\"\x01\"",
+                                  "\"\x1f\"",
+                                  "\"\r\"",
+                                  "\"a\" \"b\"",
+                                  "\"a\"b",
+                                  "[1,]",
+                                  "[,1]",
+                                  "[1,,2]",
+                                  "[,]",
+                                  "[1 2]",
+                                  "[1",
+                                  "1]",
+                                  "[1}",
+                                  "[\"a\": 1]",
+                                  "[1:2]",
+                                  "]",
+                                  "[",
+                                  "[]]",
+                                  "[[]",
+                                  "[1;2]",
+                                  "{",
+                                  "}",
+                                  "{]",
+                                  "{\"a\"}",
+                                  "{\"a\":}",
+                                  "{:1}",
+                                  "{1:1}",
+                                  "{a: 1}",
+                                  "{'a': 1}",
+                                  "{\"a\" 1}",
+                                  "{\"a\"::1}",
+                                  "{\"a\",1}",
+                                  "{,}",
+                                  "{\"a\":1,}",
+                                  "{,\"a\":1}",
+                                  "{\"a\":1,,\"b\":2}",
+                                  "{\"a\":1 \"b\":2}",
+                                  "{\"a\":1]",
+                                  "{\"a\":[}",
+                                  "{null:1}",
+                                  "{\"a\":1}}",
+                                  "{{}}",
+                                  "{[]}",
+                                  "[{]}",
+                                  "// a\n1",
+                                  "1 /* a */",
+                                  "#1",
+                                  "\f1",
+                                  "\v1",
+                                  "\xC2\xA0"
+                                  "1",
+                                  "1\f",
+                                  "<1>",
+                                  "*",
+                                  "@",
+                                  "\x80",
+                                  "\\u0031",
+                                  "[\\n]",
+                                  "\xEF\xBB\xBF"
+                                  "1",
+                                  ",",
+                                  ":",
+                                  "1,,",
+                                  "$"};
+
+TEST(jsonl_checks_the_grammar_of_values_that_it_skips)
+{
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!accepts(good[i])) fail_msg("%s: must be accepted: %s", good[i], status_message());
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (accepts(bad[i])) fail_msg("%s: must be rejected", bad[i]);
+}
+
+TEST(jsonl_rejects_control_characters_anywhere_in_a_string)
+{
+    for (size_t at = 0; at < 40; at++)
+        for (int c = 1; c < 0x22; c++) {
+            char line[64];
+            int len = snprintf(line, sizeof line, "{\"text\": \"%*s\"}", 40, "");
+            struct text t = {0};
+            line[10 + at] = (char)c;
+            enum status st = jsonl_text(line, (size_t)len, "text", "a", &t);
+            CHECK(st == (c < 0x20 ? STATUS_RECORD : STATUS_OK));
+            text_release(&t);
+        }
 }
 
 TEST(jsonl_limits_nesting_depth_but_not_length)
@@ -145,7 +333,7 @@ TEST(jsonl_limits_nesting_depth_but_not_length)
     }
     text_clear(&line);
     text_adds(&line, "{\"a\": ");
-    for (int i = 0; i < DEEP; i++) text_adds(&line, "{");
+    for (int i = 0; i < DEEP; i++) text_adds(&line, "[");
     check_rejected(line.data, "nested too deeply");
     text_clear(&line);
     text_adds(&line, "{\"text\": \"");
@@ -195,7 +383,7 @@ TEST(jsonl_joins_the_strings_of_a_list)
         {"{\"files\": [{\"text\": \"a\", \"text\": \"b\"}]}", "duplicate key"},
         {"{\"text\": \"a\"}", "no list"},
         {"{\"files\": [{\"text\": \"a\"} {}]}", "expected , or ]"},
-        {"{\"files\": [{\"text\": \"a\"},]}", "not a JSON object"},
+        {"{\"files\": [{\"text\": \"a\"},]}", "expected a value"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK_STATUS(RECORD, pull(wrong[i][0], "files[].text", &t));
