@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "data/loader_exchange.h"
 #include "data/loader_rows.h"
+#include "data/source_kind.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +174,22 @@ static void warn_missing_tokens(const struct loader *l)
     warn_missing("eos", o->data->eos, tokenizer_eos(o->tokenizer), "end-of-text");
 }
 
+/* Of several files of a source; a source without documents is an error. */
+static void warn_empty_files(const struct loader *l)
+{
+    const struct loader_options *o = &l->options;
+    if (o->reader || o->once || o->validation || o->is_quiet) return;
+    for (size_t i = 0; i < l->num_sources; i++) {
+        const struct source *s = &l->sources[i];
+        for (size_t k = 0; k < s->num_files && s->kind->seeks; k++) {
+            bool is_last = k + 1 == s->num_files;
+            uint64_t end = is_last ? s->num_positions : s->files[k + 1].first_position;
+            if (end == s->files[k].first_position)
+                log_line(LOG_WARN, "%s: the file has no documents", s->files[k].path);
+        }
+    }
+}
+
 static enum status open_tokens(struct loader *l)
 {
     const struct loader_options *o = &l->options;
@@ -182,7 +199,7 @@ static enum status open_tokens(struct loader *l)
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,
                                        .eos = o->data->eos};
-    warn_missing_tokens(l);
+    warn_missing_tokens(l), warn_empty_files(l);
     l->masked = o->objective->name != OBJECTIVE_causal;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,

@@ -135,6 +135,9 @@ static enum status append_entry(struct table_reader *r, uint64_t row, const stru
                                 struct text *out)
 {
     const char *path = path_of(r->table);
+    if (e->is_null_item && r->table->kind == TABLE_IDS)
+        FAIL(RECORD, "%s, row %llu: its list of token IDs has a null", path,
+             (unsigned long long)row);
     if (!e->has_value) return STATUS_OK;
     if (out->len + r->counts.len + e->bytes.len > MAX_DOCUMENT_BYTES)
         FAIL(RECORD, "%s, row %llu: the document is larger than %d bytes", path,

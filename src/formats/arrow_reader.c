@@ -203,6 +203,7 @@ static enum status descend(const struct descent *d, int depth, uint64_t index, i
                                                     : read_value(d->batch, l, array, index, &e);
         if (!good) return offset_out_of_range(d);
     }
+    e.is_null_item = !e.has_value && (null || is_leaf) && lists && lists == d->arrow->num_lists;
     if (!is_leaf && !null && l->type != ARROW_STRUCT) {
         if (!read_range(l, array, index, d->batch->arrays[depth + 1].length, &range))
             return offset_out_of_range(d);

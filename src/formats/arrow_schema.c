@@ -43,6 +43,7 @@ struct arrow_schema {
     struct arrow_level levels[ARROW_MAX_DEPTH];
     struct text path;    /* of the current field */
     struct arrow *arrow; /* receives the column */
+    size_t columns;      /* that have its name */
 };
 
 static bool is_list(int type)
@@ -85,7 +86,7 @@ static void set_column(struct arrow_schema *s, int depth, uint64_t dictionary,
                        const struct arrow_level *values)
 {
     struct arrow *a = s->arrow;
-    if (a->num_levels) return;
+    if (s->columns++) return;
     memcpy(a->levels, s->levels, sizeof a->levels);
     a->num_levels = depth;
     a->dictionary_values = *values;
@@ -116,8 +117,7 @@ static enum status read_level(struct arrow_schema *s, uint64_t dictionary, struc
 static bool is_named(struct flatbuffer *f, uint64_t field, const char *rest, const char **after)
 {
     uint64_t at, bytes = flatbuffer_vector(f, field, 0, 1, &at);
-    size_t len = column_path_next(rest, after);
-    return len && bytes == len && !memcmp(f->data + at, rest, len);
+    return !f->bad && column_path_match(rest, (const char *)f->data + at, bytes, after);
 }
 
 /* Appends the field's name to the path; the item of a list has none but []. */
@@ -199,8 +199,9 @@ enum status arrow_schema_read(struct arrow *a, struct flatbuffer *f, uint64_t ta
         TRY_OUT(read_field(&s, field, 0, named ? after : NULL));
     }
     if (f->bad) FAIL_OUT(DATA, "%s: corrupt schema", a->path);
-    if (!a->num_levels)
-        FAIL_OUT(CONFIG, "%s: no column \"%s\"; the columns are: %s", a->path, column,
+    if (s.columns != 1)
+        FAIL_OUT(CONFIG, "%s: %s \"%s\"; the columns are: %s", a->path,
+                 s.columns ? "more than one column has the name" : "no column", column,
                  a->columns.data ? a->columns.data : "none");
 out:
     text_release(&s.path);

@@ -15,6 +15,7 @@ struct byte_span {
 struct column_entry {
     int rep, def;
     bool has_value;         /* def == max_def */
+    bool is_null_item;      /* an item of the innermost list that is null */
     struct byte_span bytes; /* valid until the next call */
     int64_t number;
 };

@@ -2,15 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
-/* Returns the length of the path's first name, without a trailing [], and sets *rest to the path
- * after the dot that ends it. */
-static inline size_t column_path_next(const char *path, const char **rest)
+/* Whether the path begins with this name, and perhaps a [] after it.  Sets *rest to the path after
+ * the dot that follows.  The name may have dots of its own. */
+static inline bool column_path_match(const char *path, const char *name, size_t len,
+                                     const char **rest)
 {
-    size_t len = strcspn(path, ".");
-    *rest = path + len + (path[len] == '.');
-    while (len >= 2 && path[len - 2] == '[' && path[len - 1] == ']') len -= 2;
-    return len;
+    if (!len || strnlen(path, len) < len || memcmp(path, name, len) != 0) return false;
+    path += len;
+    while (path[0] == '[' && path[1] == ']') path += 2;
+    *rest = path + (path[0] == '.');
+    return !path[0] || path[0] == '.';
 }

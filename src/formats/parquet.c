@@ -13,7 +13,7 @@ enum { CONVERTED_MAP = 1, CONVERTED_MAP_ENTRIES, CONVERTED_LIST, CONVERTED_U8 = 
 /* A group node whose children are not complete while the tree is built. */
 struct open_node {
     size_t node, children_left;
-    int def, rep;
+    int def, rep, list_def;
 };
 
 static enum status add_leaf(struct parquet *p, int64_t type, int64_t type_bytes, bool is_u8,
@@ -30,7 +30,8 @@ static enum status add_leaf(struct parquet *p, int64_t type, int64_t type_bytes,
     p->leaves[p->num_leaves++] =
         (struct parquet_leaf){p->num_nodes - 1,     (enum parquet_type)type,
                               (uint32_t)type_bytes, is_u8 && type == PARQUET_I32,
-                              (uint8_t)a->def,      (uint8_t)a->rep};
+                              (uint8_t)a->def,      (uint8_t)a->rep,
+                              (uint8_t)a->list_def};
     return STATUS_OK;
 }
 
@@ -62,13 +63,14 @@ static enum status add_node(struct parquet *p, const struct schema_element *e,
 {
     size_t number = p->num_nodes++;
     const struct open_node *parent = number ? &open[*depth - 1] : NULL;
-    struct open_node own = {number, (size_t)e->children, 0, 0};
+    struct open_node own = {number, (size_t)e->children, 0, 0, 0};
     if (parent) {
         if (e->repetition < PARQUET_REQUIRED || e->repetition > PARQUET_REPEATED)
             FAIL(DATA, "%s: schema node with unknown repetition %lld", p->path,
                  (long long)e->repetition);
         own.def = parent->def + (e->repetition != PARQUET_REQUIRED);
         own.rep = parent->rep + (e->repetition == PARQUET_REPEATED);
+        own.list_def = e->repetition == PARQUET_REPEATED ? own.def : parent->list_def;
     }
     if (!e->name.data) FAIL(DATA, "%s: schema node without a name", p->path);
     if (e->children < 0 || (uint64_t)e->children > num_elements)
@@ -114,7 +116,7 @@ static enum status read_column_chunk(struct parquet *p, struct reader *r, size_t
                                      struct parquet_chunk *out)
 {
     int64_t type = -1, codec = -1, values = -1, data = -1, dictionary = 0, uncompressed = 0;
-    bool has_meta = false;
+    bool has_meta = false, is_encrypted = false;
     const struct thrift_field meta[] = {{1, .number = &type},
                                         {4, .number = &codec},
                                         {5, .number = &values},
@@ -123,9 +125,12 @@ static enum status read_column_chunk(struct parquet *p, struct reader *r, size_t
                                         {11, .number = &dictionary},
                                         {0}};
     struct thrift_bytes file_path = {0};
-    const struct thrift_field chunk[] = {
-        {1, .bytes = &file_path}, {3, .fields = meta, .present = &has_meta}, {0}};
+    const struct thrift_field chunk[] = {{1, .bytes = &file_path},
+                                         {3, .fields = meta, .present = &has_meta},
+                                         {8, .present = &is_encrypted},
+                                         {0}};
     TRY(thrift_read(r, chunk));
+    if (is_encrypted) FAIL(UNSUPPORTED, "%s: encrypted columns are not supported", p->path);
     if (file_path.len)
         FAIL(UNSUPPORTED, "%s: column chunks in other files are not supported", p->path);
     if (!has_meta) FAIL(DATA, "%s: column chunk without metadata", p->path);
@@ -133,6 +138,8 @@ static enum status read_column_chunk(struct parquet *p, struct reader *r, size_t
         FAIL(DATA, "%s: column chunk of type %lld in a column of type %d", p->path, (long long)type,
              p->leaves[leaf].type);
     int64_t at = dictionary > 0 && dictionary < data ? dictionary : data;
+    if (!values)
+        at = (int64_t)p->data_end; /* of an empty row group: some writers state no offset */
     if (values < 0 || at < 4 || (uint64_t)at > p->data_end)
         FAIL(DATA, "%s: column chunk of %lld values at byte %lld is outside the %llu bytes of data",
              p->path, (long long)values, (long long)at, (unsigned long long)p->data_end);
@@ -217,22 +224,26 @@ void parquet_close(struct parquet *p)
     *p = (struct parquet){0};
 }
 
-/* Finds the leaf at `path` below a node, or SIZE_MAX.  The path may omit inner nodes of a list. */
-static size_t find_below(const struct parquet *p, size_t node, const char *path)
+/* Finds the leaves at `path` below a node, and returns their number; *leaf is the first.  The path
+ * may omit inner nodes of a list. */
+static size_t find_below(const struct parquet *p, size_t node, const char *path, size_t *leaf)
 {
     const struct parquet_node *n = &p->nodes[node];
     const char *rest;
-    size_t len = column_path_next(path, &rest), only = node + 1;
-    if (!path[0] && n->leaf != SIZE_MAX) return n->leaf;
-    for (size_t child = node + 1; len && child < n->end; child = p->nodes[child].end) {
+    size_t only = node + 1, found = 0;
+    if (n->leaf != SIZE_MAX) {
+        *leaf = n->leaf;
+        return !path[0];
+    }
+    for (size_t child = node + 1; child < n->end; child = p->nodes[child].end) {
         const struct parquet_node *c = &p->nodes[child];
-        if (c->name_len != len || memcmp(c->name, path, len) != 0) continue;
-        size_t found = find_below(p, child, rest);
-        if (found != SIZE_MAX) return found;
+        size_t other, *to = found ? &other : leaf;
+        if (column_path_match(path, c->name, c->name_len, &rest))
+            found += find_below(p, child, rest, to);
     }
     bool is_list = node && (n->is_list || n->repetition == PARQUET_REPEATED);
-    if (!is_list || only >= n->end || p->nodes[only].end != n->end) return SIZE_MAX;
-    return find_below(p, only, path);
+    if (found || !is_list || only >= n->end || p->nodes[only].end != n->end) return found;
+    return find_below(p, only, path, leaf);
 }
 
 static void add_node_path(const struct parquet *p, size_t node, struct text *out)
@@ -258,12 +269,12 @@ void parquet_list_columns(const struct parquet *p, struct text *out)
 enum status parquet_find(const struct parquet *p, const char *column, size_t *leaf)
 {
     struct text names = {0};
-    *leaf = find_below(p, 0, column);
-    if (column[0] && *leaf != SIZE_MAX) return STATUS_OK;
+    size_t found = column[0] ? find_below(p, 0, column, leaf) : 0;
+    if (found == 1) return STATUS_OK;
     parquet_list_columns(p, &names);
-    enum status st =
-        status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: no column \"%s\"; the columns are: %s",
-                    p->path, column, names.data);
+    enum status st = status_fail(
+        STATUS_CONFIG, __FILE__, __LINE__, "%s: %s \"%s\"; the columns are: %s", p->path,
+        found ? "more than one column has the name" : "no column", column, names.data);
     text_release(&names);
     return st;
 }

@@ -42,6 +42,7 @@ struct parquet_leaf {
     uint32_t type_bytes; /* of PARQUET_FIXED */
     bool is_u8;          /* an I32 with logical type UINT_8 */
     uint8_t max_def, max_rep;
+    uint8_t list_def; /* lowest def of an entry that is an item of the innermost list */
 };
 
 /* A column chunk. */
@@ -69,8 +70,8 @@ struct parquet {
     uint64_t num_rows;
 };
 
-/* MISSING, IO.  DATA: the footer is corrupt.  UNSUPPORTED: an encrypted file, an unknown codec, a
- * column chunk in another file, or nesting beyond 255 levels. */
+/* MISSING, IO.  DATA: the footer is corrupt.  UNSUPPORTED: an encrypted file or column, an unknown
+ * codec, a column chunk in another file, or nesting beyond 255 levels. */
 enum status parquet_open(struct parquet *p, const char *path);
 void parquet_close(struct parquet *p);
 /* parquet_open for a file image that the caller keeps.  The caller sets p->path, and calls
@@ -78,8 +79,8 @@ void parquet_close(struct parquet *p);
 enum status parquet_parse(struct parquet *p, const unsigned char *bytes, uint64_t size);
 
 /* Finds a leaf by the path that a user wrote: names from the root, separated by dots.  A [] after a
- * list's name, and the inner nodes of a LIST or MAP, may be omitted.  CONFIG: no such leaf; the
- * message lists the columns. */
+ * list's name, and the inner nodes of a LIST or MAP, may be omitted.  A name may have dots itself.
+ * CONFIG: no such leaf, or more than one; the message lists the columns. */
 enum status parquet_find(const struct parquet *p, const char *column, size_t *leaf);
 /* The comma-separated names of the leaves, truncated to fit a message. */
 void parquet_list_columns(const struct parquet *p, struct text *out);

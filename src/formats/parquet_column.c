@@ -274,6 +274,9 @@ static enum status read_page(struct parquet_column *c, const struct page_header 
     if (rep.max || (v2 && rep.v2_bytes)) {
         TRY(find_levels(from, h, &rep, &part));
         if (rep.max) TRY(decode_levels(part, &rep, c->count, &num_max));
+        if (rep.max && !c->values_read && c->count && c->rep[0])
+            FAIL(DATA, "%s: row group %zu begins with repetition level %d: expected 0",
+                 c->file->path, c->group, c->rep[0]);
     }
     if (def.max || (v2 && def.v2_bytes)) {
         TRY(find_levels(from, h, &def, &part));
@@ -363,6 +366,7 @@ enum status parquet_column_next(struct parquet_column *c, struct column_entry *e
     *e = (struct column_entry){.rep = c->leaf->max_rep ? c->rep[i] : 0,
                                .def = c->leaf->max_def ? c->def[i] : 0};
     e->has_value = e->def == c->leaf->max_def;
+    e->is_null_item = !e->has_value && c->leaf->max_rep && e->def >= c->leaf->list_def;
     advance(c);
     if (!e->has_value) return STATUS_OK;
     if (c->values.bytes)

@@ -288,3 +288,21 @@ TEST(check_says_where_the_run_resumes_and_what_changed)
     CHECK(strstr(err.data, "settings that changed since") && strstr(err.data, "optimizer.lr"));
     text_release(&out), text_release(&err), text_release(&setting);
 }
+
+TEST(an_empty_file_among_others_is_a_warning)
+{
+    struct text err = {0}, setting = {0};
+    const char *folder = test_folder(), *corpus = test_path(folder, "a.jsonl");
+    const char *config = test_path(folder, "run.toml");
+    runs_write_corpus(corpus, 3000);
+    runs_write_config(config, corpus);
+    CHECK_STATUS(OK, file_write(test_path(folder, "b.jsonl"), "", 0));
+    text_addf(&setting, "data.source.0.path=%s/*.jsonl", folder);
+    CHECK(LLAMERO(NULL, &err, "check", config, setting.data) == 0);
+    CHECK(strstr(err.data, "b.jsonl: the file has no documents"));
+    CHECK(!strstr(err.data, "a.jsonl: the file"));
+    text_adds(&setting, " training.steps=1");
+    CHECK(runs_train(config, test_path(folder, "dump"), setting.data, &err) == 0);
+    CHECK(strstr(err.data, "b.jsonl: the file has no documents"));
+    text_release(&err), text_release(&setting);
+}

@@ -22,25 +22,28 @@ TEST(source_parts_of_parquet_keep_row_order)
 
 TEST(source_reads_parquet_ids_without_tokenizer_and_checks_the_vocabulary)
 {
-    struct source_config c = {.path = parquet, .column = "input_ids", .weight = 1};
+    struct source_config c = {
+        .path = "tests/formats/data/edge-null-ids.parquet", .column = "ids", .weight = 1};
     struct source s = source_rig_open(&c);
     struct source_reader reader = {0};
     struct source_tokens t = {.vocab_size = 8};
     struct source_document f = {0};
     struct token_list ids = {0};
-    struct source_range cursor = {.end = 4, .num_parts = 1};
+    struct source_range cursor = {.end = 5, .num_parts = 1};
     bool none;
     CHECK(s.holds_ids && s.num_positions == 5);
     CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));
-    CHECK(!none && f.len == 3 && cursor.position == 1);
+    CHECK(!none && f.len == 2 && cursor.position == 1);
     CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
-    CHECK(ids.count == 3 && ids.ids[2] == 7);
-    t.vocab_size = 7;
+    CHECK(ids.count == 2 && ids.ids[1] == 2);
+    t.vocab_size = 2;
     CHECK_STATUS(RECORD, source_read(&s, &f, &t, &ids));
-    CHECK_MESSAGE("row 0 has token ID 7");
+    CHECK_MESSAGE("row 0 has token ID 2");
+    CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));
+    CHECK(!none && f.at == 1 && f.is_bad); /* a null among the IDs */
     source_reader_trim(&reader);
     CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));
-    CHECK(!none && f.at == 3 && f.len == 1 && cursor.position == 4);
+    CHECK(!none && f.at == 4 && f.len == 1 && cursor.position == 5);
     token_list_release(&ids);
     text_release(&f.text);
     source_reader_close(&reader);

@@ -62,7 +62,8 @@ static enum status read_ids(const char *path, const char *column, uint64_t row, 
 
 static void check_ids(const char *path)
 {
-    CHECK_STATUS(OK, read_ids(path, "input_ids", 0, (const int32_t[]){5, 6, 7}, 3));
+    CHECK_STATUS(RECORD, read_ids(path, "input_ids", 0, NULL, 0));
+    CHECK_MESSAGE("row 0: its list of token IDs has a null");
     CHECK_STATUS(OK, read_ids(path, "input_ids", 1, NULL, 0));
     CHECK_STATUS(OK, read_ids(path, "input_ids", 2, NULL, 0));
     CHECK_STATUS(OK, read_ids(path, "input_ids", 3, (const int32_t[]){0}, 1));
@@ -134,4 +135,95 @@ TEST(table_estimates_the_mean_bytes_of_a_row)
     CHECK_STATUS(OK, table_open(&t, paths[0], "text"));
     CHECK(table_mean_bytes(&t) == 0);
     table_close(&t);
+}
+
+/* tests/oracle/parquet_edges.py wrote these. */
+#define EDGE(name) "tests/formats/data/edge-" name
+
+static void check_refused(const char *path, const char *column, const char *why)
+{
+    struct table t;
+    enum status st = table_open(&t, path, column);
+    CHECK(st == STATUS_CONFIG || st == STATUS_UNSUPPORTED);
+    CHECK_MESSAGE(why);
+}
+
+static void check_first_text(const char *path, const char *column, const char *want)
+{
+    struct table t;
+    struct table_reader *reader;
+    struct text row = {0};
+    CHECK_STATUS(OK, table_open(&t, path, column));
+    table_reader_open(&reader, &t);
+    CHECK_STATUS(OK, table_read(reader, 0, &row));
+    CHECK(row.len == strlen(want) && !memcmp(row.data, want, row.len));
+    table_reader_close(reader);
+    table_close(&t);
+    text_release(&row);
+}
+
+TEST(table_reads_files_with_empty_row_groups)
+{
+    static const char *const want[] = {"one", "two", "", "four"};
+    struct table t;
+    struct text row = {0};
+    CHECK_STATUS(OK, table_open(&t, EDGE("empty-groups.parquet"), "text"));
+    CHECK(t.num_rows == 4 && t.file.num_groups == 6);
+    for (int order = 0; order < 2; order++) { /* sequential, and backwards */
+        struct table_reader *reader;
+        table_reader_open(&reader, &t);
+        for (uint64_t i = 0; i < 4; i++) {
+            uint64_t at = order ? 3 - i : i, bytes = 1;
+            CHECK_STATUS(OK, table_read(reader, at, &row));
+            CHECK(row.len == strlen(want[at]) &&
+                  (!row.len || !memcmp(row.data, want[at], row.len)));
+            if (!order) CHECK(table_range_end(reader, at, &bytes) > at);
+        }
+        table_reader_close(reader);
+    }
+    table_close(&t);
+    static const char *const none[] = {EDGE("no-rows.parquet"), EDGE("no-groups.parquet"),
+                                       EDGE("no-rows.arrow")};
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(OK, table_open(&t, none[i], "text"));
+        CHECK(!t.num_rows);
+        table_close(&t);
+    }
+    text_release(&row);
+}
+
+TEST(table_finds_columns_whose_names_have_dots)
+{
+    check_first_text(EDGE("dots.parquet"), "a.b", "dotted");
+    check_first_text(EDGE("dots.parquet"), "a.c", "nested");
+    check_first_text(EDGE("dots.parquet"), "x.y.z.t.u", "deep");
+    check_first_text(EDGE("dots.arrow"), "a.b", "dotted");
+    check_refused(EDGE("dots.parquet"), "a", "no column \"a\"");
+    check_refused(EDGE("dots.parquet"), "x.y", "no column \"x.y\"");
+    check_refused(EDGE("dots.arrow"), "a", "no column \"a\"");
+}
+
+TEST(table_refuses_two_columns_of_the_same_name)
+{
+    check_refused(EDGE("twice.parquet"), "text", "more than one column has the name \"text\"");
+    check_refused(EDGE("twice.arrow"), "text", "more than one column has the name \"text\"");
+    check_first_text(EDGE("twice.parquet"), "other", "three");
+}
+
+TEST(table_names_encryption)
+{
+    check_refused(EDGE("encrypted.parquet"), "text", "encrypted columns are not supported");
+}
+
+TEST(table_rejects_nulls_in_lists_of_ids)
+{
+    static const char *const files[] = {EDGE("null-ids.parquet"), EDGE("null-ids.arrow")};
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(OK, read_ids(files[i], "ids", 0, (const int32_t[]){1, 2}, 2));
+        CHECK_STATUS(RECORD, read_ids(files[i], "ids", 1, NULL, 0));
+        CHECK_MESSAGE("row 1: its list of token IDs has a null");
+        CHECK_STATUS(OK, read_ids(files[i], "ids", 2, NULL, 0)); /* empty */
+        CHECK_STATUS(OK, read_ids(files[i], "ids", 3, NULL, 0)); /* null instead of a list */
+        CHECK_STATUS(OK, read_ids(files[i], "ids", 4, (const int32_t[]){4}, 1));
+    }
 }

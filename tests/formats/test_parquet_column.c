@@ -77,6 +77,29 @@ TEST(deprecated_bit_packed_levels_decode)
     text_release(&rows);
 }
 
+TEST(a_row_group_that_begins_inside_a_row_is_rejected)
+{
+    static const char levels[] = "\x46\xE1\xFC"; /* repetition 0 1 0 0 0 1 1, then definition */
+    const char *path = test_path(test_folder(), "inside.parquet");
+    struct text bytes = {0}, rows = {0};
+    struct parquet p;
+    struct parquet_column c;
+    CHECK_STATUS(OK, file_read("tests/formats/data/packed_levels.parquet", 1 << 20, &bytes));
+    char *at = memmem(bytes.data, bytes.len, levels, sizeof levels - 1);
+    CHECK(at);
+    *at = (char)0xC6;
+    CHECK_STATUS(OK, file_write(path, bytes.data, bytes.len));
+    CHECK_STATUS(OK, parquet_open(&p, path));
+    for (int seeks = 0; seeks < 2; seeks++) {
+        parquet_column_init(&c, &p, 0);
+        CHECK_STATUS(DATA, seeks ? parquet_column_seek(&c, 0) : add_row(&c, &rows));
+        CHECK_MESSAGE("row group 0 begins with repetition level 1: expected 0");
+        parquet_column_release(&c);
+    }
+    parquet_close(&p);
+    text_release(&bytes), text_release(&rows);
+}
+
 /* Splits a column into ranges of `about` bytes and reads each with a reader of its own: together
  * they must yield all rows.  Returns the number of ranges. */
 static int check_ranges(const struct parquet *p, size_t leaf, uint64_t about)
