@@ -80,6 +80,12 @@ FORMAT   = $(shell find src tests bench -name '*.[ch]' -o -name '*.cu' 2>/dev/nu
 Q       := $(if $(V),,@)
 say      = @$(if $(V),:,echo '  $(1) $(@:$(B)/%=%)')
 
+ifneq ($(filter-out help clean,$(or $(MAKECMDGOALS),all)),)
+ifeq ($(shell mkdir -p '$(B)' 2>/dev/null && test -w '$(B)' && echo 1),)
+$(error cannot write to $(B); to build from a read-only tree, set B to a folder elsewhere)
+endif
+endif
+
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
