@@ -3,6 +3,7 @@
 #include "app/completion.h"
 #include "app/manual.h"
 #include "base/closest.h"
+#include "base/color.h"
 #include "base/text.h"
 #include "config/closest_key.h"
 
@@ -171,6 +172,32 @@ static enum status read_flag(const struct arguments_spec *spec, int argc, char *
     return st;
 }
 
+/* "--color WHEN", which every command takes. */
+static enum status read_color(int argc, char **argv, int *at, bool *found)
+{
+    const char *when = "";
+    const struct flag flags[] = {{"color", FLAG_CHOICE, &when, FLAG_COLOR_HELP}, {0}};
+    *found = is_name("color", argv[*at] + 2, strcspn(argv[*at] + 2, "="));
+    if (!*found) return STATUS_OK;
+    TRY(read_flag(&(struct arguments_spec){.usage = "", .flags = flags}, argc, argv, at));
+    color_set(*when == 'n' ? COLOR_NEVER : strcmp(when, "auto") ? COLOR_ALWAYS : COLOR_AUTO);
+    return STATUS_OK;
+}
+
+enum status arguments_read_color(int argc, char **argv, int *num_read)
+{
+    bool found = true;
+    int i = 0;
+    while (i < argc && !strncmp(argv[i], "--", 2)) {
+        int at = i;
+        TRY(read_color(argc, argv, &at, &found));
+        if (!found) break;
+        i = at + 1;
+    }
+    *num_read = i;
+    return STATUS_OK;
+}
+
 /* section.key=value: a dot and no slash before the equals sign, so that paths remain words. */
 static bool is_setting(const char *word)
 {
@@ -267,7 +294,9 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
         } else if (!plain && is_dashed_setting(word)) {
             TRY(read_dashed_setting(a, argc, argv, &i));
         } else if (!plain && !strncmp(word, "--", 2)) {
-            TRY(read_flag(spec, argc, argv, &i));
+            bool is_color;
+            TRY(read_color(argc, argv, &i, &is_color));
+            if (!is_color) TRY(read_flag(spec, argc, argv, &i));
         } else if (!plain && is_setting(word)) {
             TRY(add_setting(a, word));
         } else {

@@ -24,3 +24,7 @@ struct arguments {
  * wrong number of words. */
 enum status arguments_read(struct arguments *a, const struct arguments_spec *spec, int argc,
                            char **argv);
+
+/* Reads what --color may say in front of a command: *num_read arguments from argv[0] on.  USAGE: a
+ * wrong or missing value. */
+enum status arguments_read_color(int argc, char **argv, int *num_read);

@@ -85,6 +85,8 @@ static void offer_key_values(const char *start, const char *key, const char *hea
     config_for_each_option(each_option, &s);
 }
 
+static const struct flag color_flag = {"color", FLAG_CHOICE, NULL, FLAG_COLOR_HELP};
+
 static void offer_flag_values(const struct flag *f, const char *start, const char *head)
 {
     if (f->kind == FLAG_FILE || f->kind == FLAG_FILES) puts(":files");
@@ -98,7 +100,7 @@ static const struct flag *find_flag(const struct flag *flags, const char *word)
     if (strncmp(word, "--", 2)) return NULL;
     for (const struct flag *f = flags; f->name; f++)
         if (strlen(f->name) == len - 2 && !strncmp(f->name, word + 2, len - 2)) return f;
-    return NULL;
+    return len == 7 && !strncmp(word, "--color", 7) ? &color_flag : NULL;
 }
 
 enum { NAME_BYTES = 64 };
@@ -205,8 +207,17 @@ static void offer_arguments(const struct arguments_spec *spec, int index, const 
     if (paths || folders) puts(paths ? ":files" : ":folders");
 }
 
+void completion_print_colors(const char *start) { offer_words(start, "", FLAG_COLOR_HELP, ":"); }
+
 void completion_print_commands(const char *start)
 {
+    if (!strncmp(start, "--color=", 8)) offer_words(start, "--color=", FLAG_COLOR_HELP, ":");
+    if (*start == '-') {
+        offer(start, "--", "help", "list the commands");
+        offer(start, "--", "version", "print the version, with --verbose the build");
+        offer(start, "--", "color", FLAG_COLOR_HELP);
+        return;
+    }
     for (const struct command *c = commands; c->name; c++) offer(start, "", c->name, c->summary);
 }
 
@@ -223,6 +234,7 @@ static void offer_flags(const struct arguments_spec *spec, bool settings, const 
     if (!head) {
         for (f = spec->flags; f->name; f++) offer(start, "--", f->name, f->help);
         offer(start, "--", "help", "describe the command");
+        offer(start, "--", "color", FLAG_COLOR_HELP);
         if (settings) offer_keys(start, "--", "=");
     }
     free(head);

@@ -12,5 +12,7 @@
 
 /* Prints what completes the last of the words after a command's name. */
 void completion_print(const struct arguments_spec *spec, int num_words, char *const *words);
-/* Prints names of commands that begin with `start`. */
+/* Prints the values of --color that begin with `start`. */
+void completion_print_colors(const char *start);
+/* Prints names of commands and flags in front of them that begin with `start`. */
 void completion_print_commands(const char *start);

@@ -43,6 +43,11 @@ struct arguments_spec {
     int min_words, max_words;
 };
 
+/* --color, which every command takes, and which may also stand before it. */
+#define FLAG_COLOR_HELP                                                                            \
+    "auto|always|never: colors on terminals, unless NO_COLOR is set or TERM is dumb (auto); "      \
+    "always; never"
+
 /* The word that stands for the flag's value in --help: "FILE"; "" for a switch. */
 static inline const char *flag_value_name(const struct flag *f)
 {

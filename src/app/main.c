@@ -1,5 +1,6 @@
 /* main.c -- runs the command, prints its failure once, and turns that into an exit code. */
 // SPDX-License-Identifier: Apache-2.0
+#include "app/arguments.h"
 #include "app/commands.h"
 #include "app/completion.h"
 #include "app/manual.h"
@@ -55,6 +56,12 @@ static enum status print_version(int argc, char **argv)
 /* Completes the last of the words after the program's name (completion.h). */
 static enum status complete(int argc, char **argv)
 {
+    while (argc > 1 && !strncmp(argv[0], "--color", 7)) {
+        int skipped = strchr(argv[0], '=') ? 1 : 2;
+        if (skipped == argc) completion_print_colors(argv[1]);
+        if (skipped == argc) return STATUS_OK;
+        argc -= skipped, argv += skipped;
+    }
     const struct command *c = argc > 1 ? commands_find(argv[0]) : NULL;
     if (argc < 2) {
         completion_print_commands(argc ? argv[0] : "");
@@ -73,6 +80,9 @@ static enum status complete(int argc, char **argv)
 static enum status run_command(int argc, char **argv)
 {
     static char help[] = "--help";
+    int read;
+    TRY(arguments_read_color(argc - 1, argv + 1, &read));
+    argc -= read, argv += read;
     if (argc < 2) {
         TRY(manual_print_program(help, stderr));
         FAIL(USAGE, "a command is required");

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "base/color.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -209,8 +210,7 @@ static enum status draw(const struct chart *c, const char *svg)
     if (*svg) {
         chart_svg(c, &out);
     } else {
-        const char *no = getenv("NO_COLOR");
-        chart_terminal(c, isatty(STDOUT_FILENO) && !(no && *no), &out);
+        chart_terminal(c, color_is_on(STDOUT_FILENO), &out);
     }
     if (*svg && strcmp(svg, "-"))
         st = file_write(svg, out.data, out.len);
@@ -243,6 +243,7 @@ enum status command_plot(int argc, char **argv)
                       .x_label = "step",
                       .y_label = f.key,
                       .log_y = f.log,
+                      .ascii = !color_is_utf8(),
                       .width = (int)f.width,
                       .height = (int)f.height};
     double scale = 1;

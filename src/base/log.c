@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 
+#include "base/color.h"
 #include "base/host.h"
 
 #include <errno.h>
@@ -24,11 +25,7 @@ int log_rank(void) { return own_rank; }
 
 void log_set_quiet(bool quiet) { is_quiet = quiet; }
 
-bool log_color(void)
-{
-    const char *no = getenv("NO_COLOR");
-    return isatty(STDERR_FILENO) && !(no && *no);
-}
+bool log_color(void) { return color_is_on(STDERR_FILENO); }
 
 enum status log_open(const char *path)
 {

@@ -33,5 +33,5 @@ size_t log_catch_up(struct append_file *f);
 /* The same at the end, with a warning if records are lost; closes the file. */
 void log_close_file(struct append_file *f);
 
-/* True if stderr is a terminal and NO_COLOR is not set. */
+/* Whether lines on stderr are colored (color.h). */
 bool log_color(void);

@@ -24,13 +24,15 @@ struct chart {
     const struct chart_line *lines;
     int num_lines;
     bool log_y;        /* requires all y > 0 */
+    bool ascii;        /* on a terminal that shows no other characters */
     int width, height; /* characters, or pixels */
 };
 
 /* Fits both axes to all lines, their `raw` values included.  Requires at least one point. */
 void chart_axes(const struct chart *c, int x_ticks, int y_ticks, struct axis *x, struct axis *y);
 
-/* Draws with Braille characters, two by four dots each.  The size must be at least 30 by 8. */
+/* Draws with Braille characters, two by four dots each; with `ascii`, with . ' : instead.  The size
+ * must be at least 30 by 8. */
 void chart_terminal(const struct chart *c, bool color, struct text *out);
 /* Writes one self-contained SVG document with a transparent background, readable on light and dark
  * pages. */

@@ -81,10 +81,21 @@ static void append_painted(struct text *out, const char *what, int color, bool p
     if (paint) text_adds(out, "\033[0m");
 }
 
-static void append_cell(struct text *out, const struct braille_cell *cell, bool paint)
+/* A Unicode character, or what stands for it in ASCII. */
+static const char *glyph_of(const struct chart *c, const char *unicode, const char *ascii)
 {
+    return c->ascii ? ascii : unicode;
+}
+
+static void append_cell(struct text *out, const struct chart *c, const struct braille_cell *cell,
+                        bool paint)
+{
+    enum { UPPER = 0x1b, LOWER = 0xe4 }; /* rows of dots */
     if (cell->mark) {
-        append_painted(out, "\u25cf", cell->color, paint);
+        append_painted(out, glyph_of(c, "\u25cf", "o"), cell->color, paint);
+    } else if (cell->dots && c->ascii) {
+        const char *point = !(cell->dots & LOWER) ? "'" : cell->dots & UPPER ? ":" : ".";
+        append_painted(out, point, cell->color, paint);
     } else if (cell->dots) {
         /* U+2800 + dots in UTF-8 */
         char glyph[4] = {(char)0xE2, (char)(0xA0 | cell->dots >> 6),
@@ -115,8 +126,9 @@ static void append_x_axis(struct text *out, const struct chart *c, const struct 
         ticks[column] = '+';
         used = from + len + 1;
     }
-    text_addf(out, "%*s\u2514", margin, "");
-    for (int i = 0; i < columns; i++) text_adds(out, ticks[i] == '+' ? "\u252c" : "\u2500");
+    text_addf(out, "%*s%s", margin, "", glyph_of(c, "\u2514", "+"));
+    for (int i = 0; i < columns; i++)
+        text_adds(out, ticks[i] == '+' ? glyph_of(c, "\u252c", "+") : glyph_of(c, "\u2500", "-"));
     int end = used > 0 ? used - 1 : 0;
     text_addf(out, "\n%.*s", end, labels);
     if (end + 1 + (int)strlen(c->x_label) <= c->width) text_addf(out, " %s", c->x_label);
@@ -145,7 +157,9 @@ static void append_legend(struct text *out, const struct chart *c, int margin, b
         if (starts_row && used) text_adds(out, "\n");
         text_addf(out, "%*s", starts_row ? margin + 1 : 3, "");
         used = starts_row ? width : used + 3 + width;
-        append_painted(out, l->marks ? " \u25cf" : "\u28e4\u28e4", l->color, paint);
+        append_painted(out,
+                       l->marks ? glyph_of(c, " \u25cf", " o") : glyph_of(c, "\u28e4\u28e4", ".."),
+                       l->color, paint);
         text_addf(out, " %s %s", l->name, last);
     }
     text_adds(out, "\n");
@@ -174,11 +188,12 @@ void chart_terminal(const struct chart *c, bool color, struct text *out)
         for (int i = 0; i < y.num_ticks; i++)
             if ((int)lround((1 - axis_position(&y, y.ticks[i])) * (rows - 1)) == row)
                 label = labels[i];
-        text_addf(out, "%*s%s", margin, label, *label ? "\u2524" : "\u2502");
+        text_addf(out, "%*s%s", margin, label,
+                  *label ? glyph_of(c, "\u2524", "+") : glyph_of(c, "\u2502", "|"));
         int end = v.columns;
         const struct braille_cell *cells = v.cells + row * v.columns;
         while (end && !cells[end - 1].dots && !cells[end - 1].mark) end--;
-        for (int i = 0; i < end; i++) append_cell(out, &cells[i], color);
+        for (int i = 0; i < end; i++) append_cell(out, c, &cells[i], color);
         text_adds(out, "\n");
     }
     append_x_axis(out, c, &x, margin, v.columns);

@@ -41,6 +41,11 @@ static const struct {
     {"config explain -", "--help\t", "--training."},
     {"init llama3.1", "llama3.1-8b-mini\t", "tiny"},
     {"plot run --sv", "--svg\t", "--smooth"},
+    {"--color never tra", "train\t", "help"},
+    {"--color=never train tr", "training.\t", "objective"},
+    {"--color n", "never\t", "auto"},
+    {"train --color a", "always\t", "never"},
+    {"--v", "--version\t", "--help"},
     {"no-such-command ", "", "a"},
 };
 

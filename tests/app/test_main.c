@@ -47,3 +47,19 @@ TEST(the_verbose_version_names_build_options_and_libraries)
     CHECK(strstr(err.data, "only --verbose may follow"));
     text_release(&out), text_release(&err);
 }
+
+TEST(color_is_set_before_or_after_the_command)
+{
+    struct text out = {0}, err = {0};
+    CHECK(LLAMERO(NULL, &err, "--color", "always", "train", "/no/such.toml") == 66);
+    CHECK(strstr(err.data, "\033[31m"));
+    CHECK(LLAMERO(NULL, &err, "train", "/no/such.toml", "--color=always") == 66);
+    CHECK(strstr(err.data, "\033[31m"));
+    CHECK(LLAMERO(NULL, &err, "--color=never", "train", "/no/such.toml") == 66);
+    CHECK(!strchr(err.data, '\033'));
+    CHECK(LLAMERO(NULL, &err, "--color", "red", "train", "/no/such.toml") == 64);
+    CHECK(strstr(err.data, "--color: \"red\": expected auto, always or never"));
+    CHECK(LLAMERO(NULL, &err, "--color") == 64);
+    CHECK(strstr(err.data, "--color requires a value"));
+    text_release(&out), text_release(&err);
+}

@@ -19,8 +19,13 @@ static const char *made_run(const char *name)
 TEST(plot_draws_loss_and_validation_loss_on_the_terminal)
 {
     struct text out = {0}, err = {0};
-    CHECK(LLAMERO(&out, &err, "plot", made_run("run")) == 0);
+    const char *run = made_run("run");
+    setenv("LC_ALL", "C", 1);
+    CHECK(LLAMERO(&out, &err, "plot", run) == 0);
     CHECK(strstr(out.data, "loss (nats/token)") && strstr(out.data, "loss 4"));
+    CHECK(strstr(out.data, "validation 6") && !strstr(out.data, "\u25cf"));
+    setenv("LC_ALL", "C.UTF-8", 1);
+    CHECK(LLAMERO(&out, NULL, "plot", run) == 0);
     CHECK(strstr(out.data, "validation 6") && strstr(out.data, "\u25cf"));
     CHECK(!strchr(out.data, '\033') && err.len == 0);
     text_release(&out);

@@ -97,3 +97,22 @@ TEST(chart_terminal_draws_a_single_point)
     CHECK(dots == 1);
     text_release(&t);
 }
+
+TEST(chart_terminal_uses_only_ascii_if_the_terminal_shows_nothing_else)
+{
+    struct chart_line l[] = {{.name = "loss", .x = up, .y = up, .count = 10},
+                             {.name = "marks", .x = up, .y = down, .count = 3, .marks = true}};
+    struct chart c = {.x_label = "step",
+                      .y_label = "y",
+                      .lines = l,
+                      .num_lines = 2,
+                      .ascii = true,
+                      .width = 60,
+                      .height = 12};
+    struct text t = {0};
+    chart_terminal(&c, false, &t);
+    for (size_t i = 0; i < t.len; i++) CHECK((unsigned char)t.data[i] < 128);
+    CHECK(strstr(t.data, ".. loss 9") && strstr(t.data, " o marks 7") && strchr(t.data, '+'));
+    CHECK(count_lines(t.data) == 12);
+    text_release(&t);
+}
