@@ -170,7 +170,7 @@ demo: $(B)/llamero ## train a small Llama on English text; DATA=file: on your ow
 
 lint: ## check the rules of CONTRIBUTING.md: first the text, then the objects
 	@tools/lint text
-	@$(MAKE) all $(EMULATED_GPU)
+	@$(MAKE) all $(EMULATED_GPU) $(STUB)
 	@tools/lint built $(B)
 
 format: ## format the sources

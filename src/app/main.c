@@ -79,7 +79,7 @@ static enum status complete(int argc, char **argv)
 
 static enum status run_command(int argc, char **argv)
 {
-    static char help[] = "--help";
+    char help[] = "--help";
     int read;
     TRY(arguments_read_color(argc - 1, argv + 1, &read));
     argc -= read, argv += read;
