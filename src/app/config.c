@@ -2,7 +2,9 @@
 #include "config/config.h"
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/config_diff.h"
 #include "app/import.h"
+#include "base/closest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -59,18 +61,43 @@ static enum status document(bool man)
 
 static const char usage[] =
     "config show [CONFIG] [section.key=value ...]\n"
+    "       llamero config diff A B [--json]\n"
     "       llamero config explain [KEY ...]\n"
     "       llamero config import FILE.yaml|SCRIPT.sh ...\n"
     "       llamero config document [--man]\n\n"
-    "show prints every effective value and its origin; explain describes a key or a section;\n"
+    "show prints every effective value and its origin: a file's line, the command line, the\n"
+    "flavor, or the default.  diff prints the effective values in which two configurations\n"
+    "differ, as \"key: A's -> B's\"; A and B are files, runs or checkpoints, and the exit code is "
+    "0\n"
+    "whether they differ or not.  explain describes a key or a section;\n"
     "import converts NxD Training's YAML and Megatron-LM's flags to TOML (see\n"
     "`llamero config import --help`); document prints docs/options.md.";
 
+static enum status unknown_subcommand(const struct arguments *a)
+{
+    static const char *const forms[] = {"show [CONFIG]", "diff A B", "explain [KEY ...]",
+                                        "import FILE ...", "document [--man]"};
+    struct closest c = closest_to(a->words[0]);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        size_t len = strcspn(forms[i], " ");
+        if (!strncmp(forms[i], a->words[0], len) && !a->words[0][len])
+            FAIL(USAGE, "config %s: got %d argument%s; expected config %s", a->words[0],
+                 a->num_words - 1, a->num_words == 2 ? "" : "s", forms[i]);
+    }
+    size_t len = closest_offer_list(&c, "show|diff|explain|import|document");
+    if (len)
+        FAIL(USAGE, "config: unknown \"%s\"; did you mean \"%.*s\"?", a->words[0], (int)len,
+             c.name);
+    FAIL(USAGE, "config: unknown \"%s\"; expected show, diff, explain, import or document",
+         a->words[0]);
+}
+
 enum status command_config(int argc, char **argv)
 {
-    bool man = false;
+    bool man = false, json = false;
     const struct flag flags[] = {
         {"man", FLAG_SWITCH, &man, "document: print llamero.toml(5) instead"},
+        {"json", FLAG_SWITCH, &json, "diff: print one JSON object"},
         {0},
     };
     struct arguments a;
@@ -78,11 +105,14 @@ enum status command_config(int argc, char **argv)
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
     if (man && strcmp(a.words[0], "document")) FAIL(USAGE, "--man requires config document");
+    if (json && strcmp(a.words[0], "diff")) FAIL(USAGE, "--json requires config diff");
+    if (a.num_settings && strcmp(a.words[0], "show"))
+        FAIL(USAGE, "config %s: unexpected setting %s; only config show takes settings", a.words[0],
+             a.settings[0]);
     if (!strcmp(a.words[0], "show") && a.num_words <= 2) return show(&a);
+    if (!strcmp(a.words[0], "diff") && a.num_words == 3)
+        return config_diff_print(a.words[1], a.words[2], json);
     if (!strcmp(a.words[0], "explain")) return explain(&a);
     if (!strcmp(a.words[0], "document") && a.num_words == 1) return document(man);
-    FAIL(USAGE,
-         "config: unknown \"%s\"; expected show [CONFIG], explain [KEY ...], import FILE or "
-         "document",
-         a.words[0]);
+    return unknown_subcommand(&a);
 }

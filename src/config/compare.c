@@ -1,6 +1,7 @@
 /* compare.c -- all values by key, and how those of two configurations differ. */
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config.h"
+#include "config/effective.h"
 #include "config/sections.h"
 
 #include <stdio.h>
@@ -27,9 +28,11 @@ void config_for_each(const struct config *c,
                      void (*each)(void *context, const char *key, const char *value), void *context)
 {
     const struct value_visitor v = {each, context};
+    struct config effective;
+    effective_fill(&effective, c);
     for (size_t s = 0; s < NUM_SECTIONS; s++)
         visit_rows(&v, config_sections[s].name, &config_sections[s],
-                   (const char *)c + config_sections[s].offset);
+                   (const char *)&effective + config_sections[s].offset);
     for (size_t a = 0; a < NUM_ARRAYS; a++)
         for (size_t i = 0; i < config_array_count(c, &config_arrays[a]); i++) {
             const struct config_section *element = &config_arrays[a].element;

@@ -309,6 +309,19 @@ static void resolve_mask(struct config *c)
         c->model.attn_mask_type = ATTN_MASK_block_causal;
 }
 
+/* A written configuration has every size: a flavor named later changes none of them. */
+static void warn_of_unused_flavor(const struct config *c)
+{
+    const char *flavor = config_key_origin(c, "model.flavor");
+    const char *dim = config_key_origin(c, "model.dim");
+    bool is_unused = c->model.dim && !strcmp(flavor, "command line") && strcmp(dim, flavor) != 0;
+    if (is_unused)
+        log_line(LOG_WARN,
+                 "model.flavor=%s does not change the sizes that are set, such as model.dim = %lld "
+                 "(%s); set them to 0 for those of the flavor",
+                 c->model.flavor, (long long)c->model.dim, dim);
+}
+
 /* After all settings: every source has a path and a column. */
 static enum status complete_sources(struct config *c)
 {
@@ -363,6 +376,7 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     }
     resolve_family(c);
     resolve_mask(c);
+    warn_of_unused_flavor(c);
     if (c->book->idle.len) log_line(LOG_INFO, "accepted without effect: %s", c->book->idle.data);
     TRY(config_check_refusals(c));
     return resolve_sources(c, settings, num_settings);

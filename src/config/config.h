@@ -70,8 +70,8 @@ struct elastic config_elastic(const struct config *c, const struct mesh *mesh);
 /* Whether the configuration names documents for the validation loss. */
 bool config_has_validation_data(const struct config *c);
 
-/* Writes all effective values as TOML; config_load reads it back to the same configuration.  With
- * `origins` a comment after each value names its origin. */
+/* Writes all effective values (effective.h) as TOML; config_load reads it back to the same model.
+ * With `origins` a comment after each value names its origin. */
 void config_write(const struct config *c, bool origins, struct text *toml);
 
 /* Calls each(context, "section.key", value as TOML) for every effective value; the keys of sources

@@ -1,9 +1,11 @@
 /* write.c -- renders the tables: config.toml of a run, `config explain`, docs/options.md. */
 // SPDX-License-Identifier: Apache-2.0
+#include "base/closest.h"
 #include "config/book.h"
 #include "config/closest_key.h"
 #include "config/config.h"
 #include "config/datasets.h"
+#include "config/effective.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +18,11 @@ static void write_rows(const struct config *c, const struct config_section *s, c
         text_addf(toml, "%s = ", s->rows[r].name);
         option_write(&s->rows[r], from, toml);
         if (origins && c) {
+            char key[128], buffer[128];
             int width = (int)(toml->len - begin);
+            snprintf(key, sizeof key, "%s.%s", s->name, s->rows[r].name);
             text_addf(toml, "%*s# %s", width < 44 ? 44 - width : 1, "",
-                      book_origin(c->book, &s->rows[r]));
+                      effective_origin(c, key, buffer, sizeof buffer));
         }
         text_adds(toml, "\n");
     }
@@ -34,10 +38,12 @@ static void write_array(const struct config *c, const struct config_array *a, st
 
 void config_write(const struct config *c, bool origins, struct text *toml)
 {
+    struct config effective;
+    effective_fill(&effective, c);
     for (size_t s = 0; s < NUM_SECTIONS; s++) {
         const struct config_section *section = &config_sections[s];
         text_addf(toml, "%s[%s]\n", s ? "\n" : "", section->name);
-        write_rows(c, section, (const char *)c + section->offset, origins, toml);
+        write_rows(c, section, (const char *)&effective + section->offset, origins, toml);
         if (strcmp(section->name, "data")) continue;
         for (size_t a = 0; a < NUM_ARRAYS; a++) write_array(c, &config_arrays[a], toml);
     }
@@ -95,6 +101,9 @@ enum status config_explain(const char *key, struct text *out)
     }
     char buffer[128];
     const char *suggestion = closest_key_find(key, buffer, sizeof buffer);
+    struct closest c = closest_to(key);
+    for (size_t s = 0; s < NUM_SECTIONS; s++) closest_offer(&c, config_sections[s].name);
+    if (!suggestion) suggestion = c.name;
     if (suggestion) FAIL(CONFIG, "unknown key %s; did you mean %s?", key, suggestion);
     FAIL(CONFIG, "unknown key %s; `llamero config explain` lists all keys", key);
 }
