@@ -80,7 +80,8 @@ static void report(const char *prefix, const struct prepare_stats *p, double sec
 static const char usage[] =
     "prepare --tokenizer FILE --output PREFIX SOURCE...\n\n"
     "Reads text (.txt, .jsonl, either also as .gz or .zst; .parquet, .arrow; quoted glob\n"
-    "patterns) or token IDs (columns of .parquet and .arrow, .npy, .bin/.idx), and writes token\n"
+    "patterns) or token IDs (columns of .parquet and .arrow, .npy, .bin/.idx, .bin), and writes "
+    "token\n"
     "IDs in Megatron's format, PREFIX.bin and PREFIX.idx, which training reads without a\n"
     "tokenizer.  PREFIX.sum has their checksums, which `check --deep` and `checkpoint verify`\n"
     "compare.  If interrupted, the same command resumes where it stopped, unless a source or\n"

@@ -13,6 +13,18 @@
 
 enum { MAX_DOCUMENT = 1 << 30, MAX_IDLE_BYTES = 4 << 20, DEFAULT_MOTIF_NEURONS = 256 };
 
+/* A .bin of nanoGPT or llm.c: Megatron's has an .idx beside it. */
+static bool is_raw_tokens(const char *path)
+{
+    size_t len = strlen(path);
+    if (!file_has_suffix(path, ".bin")) return false;
+    char *idx = heap_string(path, len);
+    memcpy(idx + len - 3, "idx", 3);
+    bool is_raw = file_exists(path) && !file_exists(idx);
+    free(idx);
+    return is_raw;
+}
+
 static enum status detect_kind(const char *path, const struct source_kind **kind)
 {
     static const struct source_kind *const kinds[] = {&source_jsonl,
@@ -22,6 +34,8 @@ static enum status detect_kind(const char *path, const struct source_kind **kind
                                                       &source_megatron,
                                                       &source_table,
                                                       &source_npy};
+    *kind = &source_raw_tokens;
+    if (is_raw_tokens(path)) return STATUS_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (size_t j = 0; j < SOURCE_SUFFIXES && kinds[i]->suffixes[j]; j++)
             if (file_has_suffix(path, kinds[i]->suffixes[j])) {
@@ -31,7 +45,7 @@ static enum status detect_kind(const char *path, const struct source_kind **kind
     FAIL(
         CONFIG,
         "%s: unknown file type; supported are .txt, .jsonl (both also .gz, .zst), .json, .parquet, "
-        ".arrow, .npy and .bin/.idx",
+        ".arrow, .npy, .bin/.idx and .bin",
         path);
 }
 

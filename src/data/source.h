@@ -8,6 +8,7 @@
  *          .npy              a row of a 2-D array, or 16,384 tokens of a 1-D array; its number.
  *          .gz, .zst         a line, also of text, since these files cannot seek;
  *                            file << 32 | number of the line in it.
+ *          .bin alone        16,384 tokens; its number.  No .idx beside it: nanoGPT's and llm.c's.
  *          "mock"            Megatron-LM's mock data: 100,000 documents that count 1, 2, 3, ...
  *          "synthetic-spikes" gpt-neuro-arch's synthetic spike counts: a million sessions.
  *          Blank lines are no documents, and compressed files do not number them.

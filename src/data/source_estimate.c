@@ -27,7 +27,7 @@ static double known_tokens(const struct source *s)
         const struct source_file *f = &s->files[i];
         if (s->kind == &source_megatron)
             tokens += (double)f->tokens.bin.size / f->tokens.token_bytes;
-        if (s->kind == &source_npy)
+        if (s->kind == &source_npy || s->kind == &source_raw_tokens)
             tokens +=
                 (double)f->array.columns * (f->array.num_axes == 1 ? 1 : (double)f->array.rows);
     }

@@ -61,8 +61,8 @@ struct source_kind {
 };
 
 extern const struct source_kind source_jsonl, source_text, source_compressed_jsonl,
-    source_compressed_text, source_table, source_megatron, source_npy, source_mock,
-    source_synthetic;
+    source_compressed_text, source_table, source_megatron, source_npy, source_raw_tokens,
+    source_mock, source_synthetic;
 
 /* "FILE, UNIT N": where a document is, for messages. */
 enum { SOURCE_WHERE = 512 };

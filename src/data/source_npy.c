@@ -1,15 +1,14 @@
-/* source_npy.c -- .npy arrays of token IDs: a document per row of a 2-D array, or per 16,384 tokens
- * of a 1-D array, at its number. */
+/* source_npy.c -- arrays of token IDs, in .npy files and in .bin files without an index: a document
+ * per row of a 2-D array, or per 16,384 tokens of a 1-D array, at its number. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/source.h"
 #include "data/source_kind.h"
+#include "formats/raw_tokens.h"
 
 enum { DOCUMENT_TOKENS = 1 << 14 }; /* of a 1-D array */
 
-static enum status array_open(struct source *s, struct source_file *f, uint64_t *size)
+static enum status add_array(struct source *s, const struct npy *n, uint64_t *size)
 {
-    const struct npy *n = &f->array;
-    TRY(npy_open(&f->array, f->path));
     if (n->num_axes == 1)
         s->num_positions += n->columns / DOCUMENT_TOKENS + (n->columns % DOCUMENT_TOKENS != 0);
     else if (n->columns)
@@ -17,6 +16,18 @@ static enum status array_open(struct source *s, struct source_file *f, uint64_t 
     s->holds_ids = true;
     *size = n->map.size;
     return STATUS_OK;
+}
+
+static enum status array_open(struct source *s, struct source_file *f, uint64_t *size)
+{
+    TRY(npy_open(&f->array, f->path));
+    return add_array(s, &f->array, size);
+}
+
+static enum status raw_open(struct source *s, struct source_file *f, uint64_t *size)
+{
+    TRY(raw_tokens_open(&f->array, f->path));
+    return add_array(s, &f->array, size);
 }
 
 static enum status array_check(const struct source_file *f)
@@ -57,6 +68,16 @@ const struct source_kind source_npy = {
     .unit = "row",
     .seeks = true,
     .open = array_open,
+    .check = array_check,
+    .close = array_close,
+    .find = array_find,
+    .ids = array_ids,
+};
+
+const struct source_kind source_raw_tokens = {
+    .unit = "chunk",
+    .seeks = true,
+    .open = raw_open,
     .check = array_check,
     .close = array_close,
     .find = array_find,

@@ -90,6 +90,11 @@ static int compare_pointed_names(const void *a, const void *b)
     return safetensors_compare_names(*(const void *const *)a, *(const void *const *)b);
 }
 
+static void sort_names(struct safetensors *s)
+{
+    if (s->count) qsort(s->by_name, s->count, sizeof *s->by_name, compare_pointed_names);
+}
+
 /* The tensors must cover the data without holes or overlaps. */
 static enum status check_offsets(const struct safetensors *s, uint64_t data_bytes)
 {
@@ -123,7 +128,7 @@ static enum status read_tensors(struct safetensors *s, const struct json *root, 
     qsort(s->tensors, s->count, sizeof *s->tensors, compare_offsets);
     s->by_name = heap(s->count * sizeof *s->by_name);
     for (size_t i = 0; i < s->count; i++) s->by_name[i] = &s->tensors[i];
-    qsort(s->by_name, s->count, sizeof *s->by_name, compare_pointed_names);
+    sort_names(s);
     TRY(check_offsets(s, data_bytes));
     return STATUS_OK;
 }
@@ -150,6 +155,20 @@ enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes,
     enum status st = read_tensors(s, root, size - s->data);
     json_free(root);
     return st;
+}
+
+enum status safetensors_rename(struct safetensors *s, char *(*rename)(const char *name))
+{
+    for (size_t i = 0; i < s->count; i++) {
+        char *name = rename(s->tensors[i].name);
+        free(s->tensors[i].name);
+        s->tensors[i].name = name;
+    }
+    sort_names(s);
+    for (size_t i = 1; i < s->count; i++)
+        if (!strcmp(s->by_name[i]->name, s->by_name[i - 1]->name))
+            FAIL(DATA, "%s: duplicate tensor %s", s->path, s->by_name[i]->name);
+    return STATUS_OK;
 }
 
 enum status safetensors_open(struct safetensors *s, const char *path)

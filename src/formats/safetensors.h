@@ -76,6 +76,8 @@ void safetensors_close(struct safetensors *s);
 enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes, uint64_t size);
 
 /* Finds a tensor by name; NULL if it does not exist. */
+/* Replaces every name by what `rename` returns for it, on the heap.  DATA: two names are equal. */
+enum status safetensors_rename(struct safetensors *s, char *(*rename)(const char *name));
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
 /* Read the whole tensor as f32, or as bf16; BF16 data is copied bit for bit.  UNSUPPORTED: the
  * dtype is not F32, BF16, F16 or F64. */

@@ -191,8 +191,9 @@ static enum status check_supported(const struct json *root, bool *qk_norm)
             FAIL(UNSUPPORTED, "architecture %s is not supported: must be %s",
                  json_is_string(v) ? json_string(v) : "(not a string)", architectures[*qk_norm]);
     if (*qk_norm) TRY(check_windows(root));
-    if (act && (!json_is_string(act) || strcmp(json_string(act), "silu")))
-        FAIL(UNSUPPORTED, "hidden_act \"%s\" is not supported: must be silu",
+    bool is_silu = json_string_is(act, "silu") || json_string_is(act, "swish"); /* synonyms */
+    if (act && !is_silu)
+        FAIL(UNSUPPORTED, "hidden_act \"%s\" is not supported: must be silu, also called swish",
              json_is_string(act) ? json_string(act) : "?");
     TRY(read_flag(root, "attention_bias", &attention_bias));
     TRY(read_flag(root, "mlp_bias", &mlp_bias));

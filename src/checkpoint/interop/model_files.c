@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "checkpoint/interop/pytorch_bin.h"
+#include "checkpoint/interop/tensor_name.h"
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/interop/weight_map.h"
 #include "checkpoint/manifest.h"
@@ -66,6 +67,8 @@ enum status model_files_open(struct model_files *m, const char *folder)
         TRY_OUT(open_single(m, folder));
     else
         FAIL_OUT(MISSING, "%s: neither " SINGLE ".index.json nor " SINGLE, folder);
+    for (size_t i = 0; i < m->count; i++)
+        TRY_OUT(safetensors_rename(&m->files[i], tensor_name_unwrap));
 out:
     free(index);
     free(single);

@@ -2,9 +2,9 @@
 #include "checkpoint/interop/tensor_name.h"
 
 #include "base/text.h"
-#include "formats/torch.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* If `name` starts with `prefix`, skips it. */
@@ -62,6 +62,24 @@ char *tensor_name_torchtitan(const char *name)
     return out.data;
 }
 
+char *tensor_name_unwrap(const char *name)
+{
+    static const char *const wrappers[] = {"_orig_mod.", "module.", "_checkpoint_wrapped_module.",
+                                           "_fsdp_wrapped_module."};
+    struct text out = {0};
+    if (!skip_prefix(&name, "state_dict.")) skip_prefix(&name, "model_state_dict.");
+    for (text_adds(&out, ""); *name;) {
+        bool is_wrapper = false;
+        for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers && !is_wrapper; i++)
+            is_wrapper = skip_prefix(&name, wrappers[i]);
+        size_t len = is_wrapper ? 0 : strcspn(name, ".");
+        if (!is_wrapper) len += name[len] == '.';
+        text_add(&out, name, len);
+        name += len;
+    }
+    return out.data;
+}
+
 /* What follows a weight's name. */
 static const char *const suffixes[] = {
     [TENSOR_WEIGHT] = "", [TENSOR_EXP_AVG] = ".exp_avg", [TENSOR_EXP_AVG_SQ] = ".exp_avg_sq"};
@@ -75,18 +93,8 @@ enum tensor_kind tensor_name_kind(const char *name)
     return TENSOR_WEIGHT;
 }
 
-bool tensor_name_parse(const char *name, struct tensor_name *out)
+static bool parse_stem(const char *name, struct tensor_name *out)
 {
-    char stem[TORCH_NAME];
-    bool moment = skip_prefix(&name, "optimizer.state.");
-    size_t len = strlen(name);
-    *out = (struct tensor_name){.layer = -1};
-    if (moment) out->kind = tensor_name_kind(name);
-    if ((out->kind != TENSOR_WEIGHT) != moment || len >= sizeof stem) return false;
-    len -= strlen(suffixes[out->kind]);
-    memcpy(stem, name, len);
-    stem[len] = '\0';
-    name = stem;
     skip_prefix(&name, "model.");
     if (skip_prefix(&name, "layers.")) {
         if (!parse_layer(&name, &out->layer) || *name++ != '.') return false;
@@ -100,6 +108,18 @@ bool tensor_name_parse(const char *name, struct tensor_name *out)
         return true;
     }
     return false;
+}
+
+bool tensor_name_parse(const char *name, struct tensor_name *out)
+{
+    bool moment = skip_prefix(&name, "optimizer.state.");
+    char *stem = tensor_name_unwrap(name);
+    *out = (struct tensor_name){.layer = -1};
+    if (moment) out->kind = tensor_name_kind(stem);
+    stem[strlen(stem) - strlen(suffixes[out->kind])] = '\0';
+    bool found = (out->kind != TENSOR_WEIGHT) == moment && parse_stem(stem, out);
+    free(stem);
+    return found;
 }
 
 bool tensor_name_is_ignored(const char *name)
@@ -126,13 +146,15 @@ bool tensor_name_matches(const char *form, const char *name, int *layer)
 
 bool tensor_name_parse_hf(const char *name, struct tensor_name *out)
 {
+    char *stem = tensor_name_unwrap(name);
+    bool found = false;
     *out = (struct tensor_name){0};
-    for (int id = 0; id < PARAM_COUNT; id++)
-        if (tensor_name_matches(params[id].hf_name, name, &out->layer)) {
-            out->id = (enum param_id)id;
-            return true;
-        }
-    return false;
+    for (int id = 0; id < PARAM_COUNT && !found; id++) {
+        found = tensor_name_matches(params[id].hf_name, stem, &out->layer);
+        if (found) out->id = (enum param_id)id;
+    }
+    free(stem);
+    return found;
 }
 
 bool tensor_name_is_ignored_hf(const char *name)

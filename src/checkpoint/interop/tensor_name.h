@@ -1,5 +1,6 @@
 /* tensor_name.h -- names of tensors in checkpoints: torchtitan's and Meta's, Hugging Face's, and
- * those of the optimizer's moments. */
+ * those of the optimizer's moments.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,6 +22,10 @@ const char *tensor_name_suffix(enum tensor_kind kind);
 /* The kind that a name's suffix denotes. */
 enum tensor_kind tensor_name_kind(const char *name);
 
+/* The name without what training scripts wrap a model or its modules in: a key "state_dict" or
+ * "model_state_dict" in front, _orig_mod (torch.compile), module (DDP), _checkpoint_wrapped_module,
+ * _fsdp_wrapped_module; heap.  The functions that parse names skip these, too. */
+char *tensor_name_unwrap(const char *name);
 /* Parses "model.layers.3.attention.wq.weight", "optimizer.state.norm.weight.exp_avg"; false: not a
  * tensor of a Llama. */
 bool tensor_name_parse(const char *name, struct tensor_name *out);

@@ -41,6 +41,32 @@ TEST(meta_and_torchtitan_names_parse)
     CHECK(!tensor_name_is_ignored("norm.bias"));
 }
 
+TEST(names_parse_without_what_wraps_a_model)
+{
+    static const char *const rows[][2] = {
+        {"state_dict.model.norm.weight", "model.norm.weight"},
+        {"model_state_dict._orig_mod.lm_head.weight", "lm_head.weight"},
+        {"module._orig_mod.model.layers.3.mlp.up_proj.weight", "model.layers.3.mlp.up_proj.weight"},
+        {"model.layers.0._checkpoint_wrapped_module._fsdp_wrapped_module.mlp.up_proj.weight",
+         "model.layers.0.mlp.up_proj.weight"},
+        {"model.layers.0._orig_mod", "model.layers.0._orig_mod"}, /* no module follows */
+        {"model.module_list.x", "model.module_list.x"},
+        {"model.state_dict.x", "model.state_dict.x"},
+        {"..a.", "..a."},
+        {"module.", ""},
+    };
+    struct tensor_name got;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *name = tensor_name_unwrap(rows[i][0]);
+        if (strcmp(name, rows[i][1])) fail_msg("%s: \"%s\"", rows[i][0], name);
+        free(name);
+    }
+    CHECK(tensor_name_parse_hf(rows[2][0], &got) && got.layer == 3);
+    CHECK(tensor_name_parse("optimizer.state._orig_mod.norm.weight.exp_avg", &got));
+    CHECK(got.id == PARAM_last_norm && got.kind == TENSOR_EXP_AVG);
+    CHECK(!tensor_name_parse("optimizer.state.module.exp_avg", &got));
+}
+
 TEST(current_torchtitan_names_round_trip)
 {
     for (int id = 0; id < PARAM_COUNT; id++) {
