@@ -38,6 +38,7 @@ struct flight {
     const struct preflight_options *o;
     bool is_valid, has_tokenizer, has_shape, fits; /* is_valid: the configuration, and the mesh */
     bool has_data;                                 /* no source has a problem */
+    bool awaits_tokenizer;                         /* that of initial weights that are not here */
     size_t num_opened;                             /* sources, that for validation included */
 };
 
@@ -93,7 +94,7 @@ static enum status read_source(struct flight *f, const struct data_config *d,
     TRY(source_open(&s, source));
     source_close(&s);
     f->num_opened++;
-    if (!f->has_shape) return STATUS_OK;
+    if (!f->has_shape || f->awaits_tokenizer) return STATUS_OK;
     TRY(bad_records_stop(corpus_each(&first, ignore_document, NULL),
                          "data.on_bad_record = \"skip\""));
     return STATUS_OK;
@@ -172,7 +173,7 @@ static void check_stages(struct flight *f, const struct start_state *s)
         const struct json *cursor = i == at ? find_cursor(f->c, s) : NULL;
         enum status st = config_fit(&stage.config, &p->shape, &p->mesh);
         if (!st) st = check_loader(f, &stage.config, is_quiet, cursor);
-        if (!st && p->data_checked)
+        if (!st && p->data_checked && !f->awaits_tokenizer)
             st = validation_check(&stage.config, &p->mesh, p->tokenizer, p->shape.V);
         data_stages_close(&stage);
         if (st && i) status_prefix(st, "data.stage.%zu", i - 1);
@@ -302,14 +303,16 @@ static void run_checks(struct flight *f)
     enum preflight_place place = f->o->place;
     const char *copies = f->c->checkpoint.copy_to;
     check_model(f);
+    if (passes(f, dump_folder_check(f->c)) && f->fits && place != PREFLIGHT_JOB)
+        check_start(f, &start);
+    f->awaits_tokenizer =
+        !f->p->tokenizer && f->c->checkpoint.initial_load_path[0] && !start.start.folder;
     check_sources(f);
     passes(f, check_launch(f));
     if (f->is_valid && copies[0]) passes(f, copier_check_destination(copies));
-    if (passes(f, dump_folder_check(f->c)) && f->fits && place != PREFLIGHT_JOB)
-        check_start(f, &start);
     if (f->fits) check_space(f);
     if (f->fits && f->has_data) check_stages(f, &start);
-    if (f->has_tokenizer && f->is_valid) passes(f, check_tasks(f));
+    if (f->has_tokenizer && f->is_valid && !f->awaits_tokenizer) passes(f, check_tasks(f));
     if (place != PREFLIGHT_JOB) check_device(f, f->fits && f->has_data);
     start_release_state(&start);
 }

@@ -122,7 +122,7 @@ static const struct {
     {65, SOURCE("latin1.txt")},
     {65, SOURCE("empty.txt")},
     {65, SOURCE("empty.jsonl")},
-    {66, SOURCE("ids.bin")},
+    {65, SOURCE("ids.bin")},
     {65, SOURCE("rows.parquet")},
     {65, SOURCE("rows.arrow")},
     {65, SOURCE("counts.npy")},
