@@ -305,6 +305,13 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
             a->words[a->num_words++] = word;
         }
     }
+    bool handles_settings =
+        takes_settings(spec) || !strcmp(argv[0], "runs"); /* with its own words */
+    if (a->num_settings && !handles_settings)
+        FAIL(USAGE,
+             "%s: \"%s\" looks like a setting, which this command does not take; put a path or a "
+             "text of this form after --",
+             argv[0], a->settings[0]);
     if (a->num_words >= least && a->num_words <= most) return STATUS_OK;
     return fail_count(a, spec, argv[0]);
 }

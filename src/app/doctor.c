@@ -21,7 +21,6 @@ enum status command_doctor(int argc, char **argv)
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 1}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (a.num_settings) FAIL(USAGE, "doctor: \"%s\": settings are not supported", a.settings[0]);
     struct findings f = {0};
     struct text out = {0};
     check_program(&f);

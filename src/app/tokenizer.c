@@ -214,8 +214,6 @@ enum status command_tokenizer(int argc, char **argv)
     if (!known)
         FAIL(USAGE, "tokenizer: unknown \"%s\"; expected train, encode, decode or show",
              a.words[0]);
-    if (a.num_settings)
-        FAIL(USAGE, "tokenizer: \"%s\" looks like a setting; put text after --", a.settings[0]);
     if (!strcmp(a.words[0], "train")) {
         if (vocab_size < 0 || vocab_size > 1 << 24)
             FAIL(USAGE, "--vocab-size: must be between 0 and 2^24, is %lld", (long long)vocab_size);

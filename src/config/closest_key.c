@@ -98,3 +98,26 @@ const char *closest_key_find(const char *key, char *buffer, size_t size)
         }
     return c.name && c.cost ? buffer : NULL; /* equal: several sections have it */
 }
+
+const char *closest_key_misspelled(const char *key, char *buffer, size_t size)
+{
+    const char *dot = strchr(key, '.');
+    size_t best = 3, prefix = dot ? (size_t)(dot - key) + 1 : 0;
+    const char *found = NULL;
+    char name[128];
+    if (!dot || strchr(dot + 1, '.') || strlen(dot + 1) < 5) return NULL;
+    for (size_t i = 0; i < config_num_foreign; i++) {
+        const char *row = config_foreign[i].name;
+        if (strncmp(row, key, prefix) != 0 || strchr(row, '*') || !text_is_closer(row, key, &best))
+            continue;
+        snprintf(buffer, size, "%s", row);
+        found = buffer;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(prefix - 1), key);
+    const struct config_section *s = find_section(name);
+    for (size_t r = 0; s && r < s->count; r++) {
+        if (!text_is_closer(s->rows[r].name, dot + 1, &best)) continue;
+        found = write_key(s->name, s->rows[r].name, buffer, size);
+    }
+    return found;
+}

@@ -122,6 +122,31 @@ static void note_foreign(struct config *c, const char *key, const struct config_
     }
 }
 
+/* Whether the table lists keys of the section, so that others are unknown. */
+static bool has_listed_keys(const struct config_foreign *section)
+{
+    size_t prefix = strlen(section->name) - 1;
+    for (size_t i = 0; i < config_num_foreign; i++)
+        if (&config_foreign[i] != section &&
+            !strncmp(config_foreign[i].name, section->name, prefix))
+            return true;
+    return false;
+}
+
+static enum status check_misspelled(struct value_position p, const char *key,
+                                    const struct config_foreign *f)
+{
+    char buffer[128], where[32] = "";
+    bool covers_others = f->name[strlen(f->name) - 1] == '*';
+    const char *known = covers_others ? closest_key_misspelled(key, buffer, sizeof buffer) : NULL;
+    if (p.line) snprintf(where, sizeof where, ":%d:%d", p.line, p.column);
+    if (known) FAIL(CONFIG, "%s%s: unknown key %s; did you mean %s?", p.file, where, key, known);
+    if (covers_others && has_listed_keys(f))
+        log_line(LOG_WARN, "%s%s: unknown key %s has no effect, like all keys of %.*s: %s", p.file,
+                 where, key, (int)strlen(f->name) - 2, f->name, f->reason);
+    return STATUS_OK;
+}
+
 /* Finds the option of "section.key", by its current or an older name; *row NULL with STATUS_OK: the
  * key is accepted without effect. */
 static enum status resolve_key(struct config *c, const char *key, const char *shown,
@@ -138,6 +163,7 @@ static enum status resolve_key(struct config *c, const char *key, const char *sh
         return STATUS_OK;
     }
     if (!foreign) return fail_unknown_key(p, key);
+    TRY(check_misspelled(p, key, foreign));
     note_foreign(c, key, foreign, shown, p);
     return STATUS_OK;
 }

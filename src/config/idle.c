@@ -19,6 +19,17 @@ static bool saves(const struct config *c)
     return c->checkpoint.enable && !c->checkpoint.load_only;
 }
 static bool exports(const struct config *c) { return c->checkpoint.last_save_model_only; }
+static bool copies(const struct config *c) { return c->checkpoint.copy_to[0]; }
+static bool names_data(const struct config *c) { return c->training.dataset[0]; }
+static bool tunes(const struct config *c) { return c->device.tune_gemm; }
+static bool decays(const struct config *c) { return c->lr_scheduler.decay_ratio != 0; }
+static bool skips_in_time(const struct config *c)
+{
+    const struct option_ranges *r = &c->guard.skip_steps;
+    for (size_t i = 0; i < r->count; i++)
+        if (r->items[i].first > c->training.steps) return false;
+    return true;
+}
 static bool starts_from_others(const struct config *c)
 {
     return c->checkpoint.initial_load_path[0];
@@ -79,6 +90,7 @@ static const struct idle_rule {
     {"checkpoint.enable_first_step_checkpoint", saves,
      "no checkpoint is saved: set checkpoint.enable = true"},
     {"checkpoint.export_dtype", exports, "requires checkpoint.last_save_model_only = true"},
+    {"checkpoint.copy_stop_timeout", copies, "requires checkpoint.copy_to"},
     {"checkpoint.initial_load_model_only", starts_from_others,
      "requires checkpoint.initial_load_path"},
     {"profiling.", profiles, "requires profiling.enable_profiling = true"},
@@ -106,6 +118,13 @@ static const struct idle_rule {
     {"model.depth_init", has_torchtitan_init, "requires model.init = \"torchtitan\""},
     {"parallelism.pipeline_parallel_", is_pipelined,
      "requires parallelism.pipeline_parallel_degree of at least 2"},
+    {"training.n_fixed", names_data, "requires training.dataset"},
+    {"training.source_dataset", names_data, "requires training.dataset"},
+    {"device.tune_file", tunes, "requires device.tune_gemm = true"},
+    {"lr_scheduler.decay_type", decays, "with lr_scheduler.decay_ratio = 0 the rate never decays"},
+    {"lr_scheduler.min_lr_factor", decays,
+     "with lr_scheduler.decay_ratio = 0 the rate never decays"},
+    {"guard.skip_steps", skips_in_time, "some of these steps come after training.steps"},
     {"lr_scheduler.warmup_steps", fits_warmup,
      "longer than the schedule: the warmup is cut to it, and the rate never decays"},
 };

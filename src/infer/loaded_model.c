@@ -46,6 +46,12 @@ static bool is_used(const char *setting)
                                        "training.seq_len=",
                                        "model.attn_mask_type=",
                                        "training.mixed_precision_param="};
+    static const char *const idle[] = {
+        "data.tokenizer=", "data.order=",    "data.validation_share=", "data.column=",
+        "data.stage.",     "data.samples=",  "data.sampler",           "data.split=",
+        "data.blend=",     "data.prefetch=", "data.accept_changed="};
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        if (!strncmp(setting, idle[i], strlen(idle[i]))) return false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strncmp(setting, keys[i], strlen(keys[i]))) return true;
     return false;
@@ -59,9 +65,11 @@ static enum status check_settings(const struct loaded_model_options *o)
         if (!is_used(setting))
             FAIL(USAGE, "%s has no effect here: %s", setting,
                  is_model ? "a saved model has the sizes and constants of its config.json"
-                          : "expected a key of [data], [objective], [tokenizer], [device], "
-                            "[parallelism], [comm] or [debug], or training.seq_len, "
-                            "training.mixed_precision_param or model.attn_mask_type");
+                 : !strncmp(setting, "data.", 5)
+                     ? "--tokenizer and the arguments name the data, which are read in order"
+                     : "expected a key of [data], [objective], [tokenizer], [device], "
+                       "[parallelism], [comm] or [debug], or training.seq_len, "
+                       "training.mixed_precision_param or model.attn_mask_type");
     }
     return STATUS_OK;
 }

@@ -11,7 +11,7 @@ struct values {
     struct flag_list words;
 };
 
-static const char usage[] = "do THING\n\nDoes it.";
+static const char usage[] = "do THING [section.key=value ...]\n\nDoes it.";
 
 /* Parses the words up to NULL as the arguments of command "do". */
 static enum status read(struct arguments *a, struct values *v, const char *const *words)
@@ -93,9 +93,22 @@ TEST(arguments_reject_a_wrong_number_of_words)
     for (int i = 0; i < 100; i++) many[i] = "word";
     many[29] = NULL;
     CHECK_STATUS(USAGE, READ(&a, &v, "--json"));
-    CHECK_MESSAGE("do: expected at least 1 argument, got 0\nusage: llamero do THING");
+    CHECK_MESSAGE(
+        "do: expected at least 1 argument, got 0\nusage: llamero do THING [section.key=value ...]");
     CHECK_STATUS(USAGE, read(&a, &v, many));
-    CHECK_MESSAGE("do: unexpected argument \"word\"\nusage: llamero do THING");
+    CHECK_MESSAGE(
+        "do: unexpected argument \"word\"\nusage: llamero do THING [section.key=value ...]");
+}
+
+TEST(settings_are_refused_by_a_command_that_takes_none)
+{
+    struct arguments a;
+    char *argv[] = {(char[]){"do"}, (char[]){"x"}, (char[]){"optimizer.lr=1"}, NULL};
+    char *plain[] = {(char[]){"do"}, (char[]){"--"}, (char[]){"optimizer.lr=1"}, NULL};
+    const struct arguments_spec spec = {"do THING\n\nDoes it.", (const struct flag[]){{0}}, 1, 1};
+    CHECK_STATUS(USAGE, arguments_read(&a, &spec, 3, argv));
+    CHECK_MESSAGE("do: \"optimizer.lr=1\" looks like a setting, which this command does not take");
+    CHECK_STATUS(OK, arguments_read(&a, &spec, 3, plain));
 }
 
 TEST(arguments_accept_only_finite_numbers)

@@ -59,6 +59,10 @@ TEST(flags_and_settings_that_eval_does_not_use_are_refused)
         {{"--ngram-data", "x"}, 64, "--ngram-data has no effect without --ngram"},
         {{"--column", "text"}, 78, "--column text has no effect: "},
         {{"training.steps=4", NULL}, 64, "training.steps=4 has no effect here: expected a key of"},
+        {{"data.tokenizer=bytes", NULL},
+         64,
+         "data.tokenizer=bytes has no effect here: --tokenizer"},
+        {{"data.validation_share=0.5", NULL}, 64, "data.validation_share=0.5 has no effect here"},
         {{"model.rope_theta=4", NULL}, 64, "model.rope_theta=4 has no effect here: a saved model"},
     };
     struct text err = {0};

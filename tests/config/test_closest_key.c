@@ -49,3 +49,22 @@ TEST(synonyms_name_keys_that_exist)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!config_find(keys[i], &section)) fail_msg("synonyms.def: unknown key %s", keys[i]);
 }
+
+TEST(misspelled_keys_of_ignored_sections_are_found)
+{
+    static const struct {
+        const char *key, *known;
+    } cases[] = {
+        {"comm.train_timeout_secnds", "comm.train_timeout_seconds"},
+        {"comm.trace_buf_sizes", "comm.trace_buf_size"},
+        {"compile.enabel", "compile.enable"},
+        {"compile.fantasy", NULL},
+        {"fault_tolerance.enabled", "fault_tolerance.enable"},
+        {"quantize.linear.float8.recipe_nam", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char buffer[128];
+        const char *known = closest_key_misspelled(cases[i].key, buffer, sizeof buffer);
+        CHECK(cases[i].known ? known && !strcmp(known, cases[i].known) : !known);
+    }
+}

@@ -36,6 +36,14 @@ TEST(settings_that_others_leave_without_effect_are_listed)
                "objective.mask_probability=0.2", "objective.name=diffusion");
     CHECK_IDLE("data.shuffle_window = 9 has no effect: requires data.order = \"streams\"",
                "data.shuffle_window=9", "data.order=megatron");
+    CHECK_IDLE("device.tune_file = \"x\" has no effect: requires device.tune_gemm = true",
+               "device.tune_file=x");
+    CHECK_IDLE("guard.skip_steps = [[30, 40]] has no effect: some of these steps come after "
+               "training.steps",
+               "guard.skip_steps=[[30,40]]", "training.steps=20");
+    CHECK_IDLE("lr_scheduler.decay_type = \"cosine\" has no effect: with "
+               "lr_scheduler.decay_ratio = 0 the rate never decays",
+               "lr_scheduler.decay_type=cosine", "lr_scheduler.decay_ratio=0");
     CHECK_IDLE("data.split = \"1\" has no effect: requires data.order = \"megatron\"",
                "data.split=1");
     CHECK_IDLE("lr_scheduler.warmup_steps = 30 has no effect: longer than the schedule: the warmup "
