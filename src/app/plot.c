@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "metrics/history.h"
 #include "plot/chart.h"
+#include "plot/metric_label.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,27 +27,6 @@ struct plot_flags {
     const char *key, *svg, *title;
     int64_t width, height, smooth, from;
     bool log;
-};
-
-/* Axis labels of the keys, and the factor to the unit shown. */
-static const struct {
-    const char *key, *label;
-    double scale;
-} labels[] = {
-    {"loss", "loss (nats/token)", 1},
-    {"max_loss", "largest loss of any rank (nats/token)", 1},
-    {"validation_loss", "validation loss (nats/token)", 1},
-    {"grad_norm", "gradient norm", 1},
-    {"lr", "learning rate", 1},
-    {"tokens_seen", "tokens seen", 1},
-    {"tokens_per_second", "tokens/s", 1},
-    {"tokens_per_second_per_rank", "tokens/s per rank", 1},
-    {"tflops_per_rank", "TFLOP/s per rank", 1},
-    {"mfu", "model FLOPs utilization (%)", 100},
-    {"step_seconds", "s/step", 1},
-    {"data_seconds", "s/step waiting for data", 1},
-    {"padding", "padding (% of tokens)", 100},
-    {"memory_bytes", "peak memory per rank (GiB)", 1.0 / (1 << 30)},
 };
 
 /* One curve, and the arrays that its chart_line borrows. */
@@ -241,14 +221,12 @@ enum status command_plot(int argc, char **argv)
     TRY(check_flags(&f));
     struct chart c = {.title = *f.title ? f.title : NULL,
                       .x_label = "step",
-                      .y_label = f.key,
                       .log_y = f.log,
                       .ascii = !color_is_utf8(),
                       .width = (int)f.width,
                       .height = (int)f.height};
-    double scale = 1;
-    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
-        if (!strcmp(labels[i].key, f.key)) c.y_label = labels[i].label, scale = labels[i].scale;
+    double scale;
+    c.y_label = metric_label(f.key, &scale);
     struct plot p = {.runs = &a, .flags = &f, .scale = scale};
     enum status st = STATUS_OK;
     TRY_OUT(read_runs(&p));
