@@ -52,15 +52,15 @@ void run_log_release(struct run_log *l)
     file_tail_release(&l->tail);
 }
 
-/* The line without its date and time, "2026-11-24 02:43:13 "; a continuation line has none. */
-static const char *without_date(const char *line)
+/* The date and time are "2026-11-24 02:43:13 "; a continuation line has none. */
+const char *run_log_undated(const char *line, bool keeps_time)
 {
     static const char pattern[] = "0000-00-00 00:00:00 ";
     for (size_t i = 0; i < sizeof pattern - 1; i++) {
         bool is_digit = line[i] >= '0' && line[i] <= '9';
         if (pattern[i] == '0' ? !is_digit : line[i] != pattern[i]) return line;
     }
-    return line + sizeof pattern - 1;
+    return line + (keeps_time ? strlen("0000-00-00 ") : sizeof pattern - 1);
 }
 
 /* Whether a run was at work when it wrote this: what stands before it is of an earlier attempt, or
@@ -87,7 +87,7 @@ enum run_log_end run_log_find_end(const struct run_log *l, const char **message)
     size_t count = run_log_count(l);
     *message = NULL;
     for (size_t i = count; i-- > 0 && count - i <= LOOK_BACK;) {
-        const char *text = without_date(run_log_line(l, i));
+        const char *text = run_log_undated(run_log_line(l, i), false);
         if (!strncmp(text, "error: ", 7)) {
             *message = text + 7;
             return LOG_ENDS_error;

@@ -37,6 +37,8 @@ const char *run_log_line(const struct run_log *l, size_t i);
 /* How many lines of the file are before the last `shown` ones; -1: unknown, the file is too
  * long. */
 int64_t run_log_num_dropped(const struct run_log *l, size_t shown);
+/* The line without the date and time that log.txt puts before it, or without the date only. */
+const char *run_log_undated(const char *line, bool keeps_time);
 /* How the last attempt ended, so far as the log says.  *message is the error, if there is one; it
  * points into the log. */
 enum run_log_end run_log_find_end(const struct run_log *l, const char **message);

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "runs/printable.h"
+#include "runs/run_format.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -179,29 +180,6 @@ static const char *heading(const struct runs_table *t, size_t column)
     return dot + 1;
 }
 
-/* 1234567 as 1.23M. */
-static void add_count(struct text *out, double count)
-{
-    static const char *const units[] = {"", "K", "M", "B", "T"};
-    int unit = 0;
-    while (unit < 4 && count >= 999.5) count /= 1000, unit++;
-    int decimals = !unit || count >= 99.95 ? 0 : count >= 9.995 ? 1 : 2;
-    text_addf(out, "%.*f%s", decimals, count, units[unit]);
-}
-
-static void add_age(struct text *out, double s)
-{
-    double days = s / 86400;
-    if (s < 100)
-        text_addf(out, "%.0fs", s);
-    else if (s < 6000)
-        text_addf(out, "%.0fm", s / 60);
-    else if (days < 2)
-        text_addf(out, "%.0fh", s / 3600);
-    else
-        text_addf(out, "%.0fd", days);
-}
-
 static void format_cell(const struct runs_table *t, const struct run_folder *r, const char *column,
                         struct text *out)
 {
@@ -214,9 +192,9 @@ static void format_cell(const struct runs_table *t, const struct run_folder *r, 
     else if (!strcmp(column, "step") && r->last_step)
         text_addf(out, "%.0f/%lld", c.number, (long long)r->last_step);
     else if (!strcmp(column, "tokens") || !strcmp(column, "tokens_seen"))
-        add_count(out, c.number);
+        run_format_count(out, c.number);
     else if (!strcmp(column, "age") || !strcmp(column, "eta"))
-        add_age(out, c.number);
+        run_format_age(out, c.number);
     else if (isnan(c.number))
         text_adds(out, "nan");
     else if (strstr(column, "loss") || !strcmp(column, "best_validation"))
