@@ -42,6 +42,21 @@ static enum status parse_request(const char *request, enum format *format)
     return STATUS_OK;
 }
 
+enum { HELP_COLUMN = 27, HELP_WIDTH = 80 - HELP_COLUMN };
+
+/* A flag's help in lines of at most 80 columns, of which the second and later ones are indented. */
+static void add_wrapped(struct text *out, const char *help)
+{
+    while (strlen(help) > HELP_WIDTH) {
+        size_t len = HELP_WIDTH;
+        while (len && help[len] != ' ') len--;
+        if (!len) break;
+        text_addf(out, "%.*s\n%*s", (int)len, help, HELP_COLUMN, "");
+        help += len + 1;
+    }
+    text_addf(out, "%s\n", help);
+}
+
 static void print_help(const struct arguments_spec *spec, struct text *out)
 {
     text_addf(out, "usage: llamero %s\n", spec->usage);
@@ -50,7 +65,8 @@ static void print_help(const struct arguments_spec *spec, struct text *out)
         char left[64];
         const char *value = flag_value_name(f);
         snprintf(left, sizeof left, "--%s%s%s", f->name, *value ? " " : "", value);
-        text_addf(out, "  %-24s %s\n", left, f->help);
+        text_addf(out, "  %-24s ", left);
+        add_wrapped(out, f->help);
     }
 }
 

@@ -67,6 +67,14 @@ static enum status submit(const struct text *script)
 static enum status check_flags(struct slurm_script *b)
 {
     int64_t seconds;
+    if (!b->nodes || !b->time[0])
+        FAIL(USAGE,
+             "slurm: %s%s%s required: llamero slurm CONFIG --nodes N --time T, such as "
+             "--nodes 2 --time 12:00:00",
+             b->nodes ? "" : "--nodes", b->nodes || b->time[0] ? "" : " and ",
+             b->time[0] ? " is"
+             : b->nodes ? "--time is"
+                        : "--time are");
     if (b->nodes < 1 || b->nodes > 1 << 20)
         FAIL(USAGE, "--nodes: must be between 1 and %d, is %lld", 1 << 20, (long long)b->nodes);
     if (b->ranks_per_node < 1 || b->ranks_per_node * b->nodes > 1 << 24)
@@ -134,10 +142,9 @@ static enum status make_script(struct slurm_script *b, const struct config *c, s
 static const char usage[] =
     "slurm CONFIG --nodes N --time T [--submit] [section.key=value ...]\n\n"
     "Checks CONFIG as `check --ranks` does (but neither device, memory nor initial weights, which\n"
-    "may differ in the job) and prints a batch script that trains it in the current folder.  "
-    "Before "
-    "the time limit the run saves a checkpoint and the job is requeued;\n"
-    "also after a rank or a node dies, as long as new checkpoints are saved in between.";
+    "may differ in the job) and prints a batch script that trains it in the current folder.\n"
+    "Before the time limit the run saves a checkpoint and the job is requeued; also after a\n"
+    "rank or a node dies, as long as new checkpoints are saved in between.";
 
 enum status command_slurm(int argc, char **argv)
 {

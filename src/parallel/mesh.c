@@ -2,6 +2,9 @@
 #include "parallel/mesh.h"
 
 #include "base/text.h"
+#include "parallel/suggest.h"
+
+#include <string.h>
 
 const char *mesh_axis_name(enum axis a)
 {
@@ -38,25 +41,92 @@ int64_t mesh_min_ranks(const struct parallelism_config *c)
     return product(degrees);
 }
 
+static const char *degree_key(enum axis a)
+{
+    static const char *const keys[] = {
+#define X(name, key) key,
+        AXIS_LIST(X)
+#undef X
+    };
+    return keys[a];
+}
+
+static bool is_layout_of(const int64_t degrees[AXIS_COUNT], int64_t size)
+{
+    int64_t all = product(degrees);
+    return all && all <= size && (degrees[AXIS_dp_shard] < 0 ? size % all == 0 : all == size);
+}
+
+/* Degrees of which one axis is varied. */
+struct varied_degrees {
+    int64_t degrees[AXIS_COUNT];
+    enum axis axis;
+    int64_t size;
+};
+
+static bool fits(int64_t degree, const void *context)
+{
+    struct varied_degrees v = *(const struct varied_degrees *)context;
+    v.degrees[v.axis] = degree;
+    return is_layout_of(v.degrees, v.size);
+}
+
+/* The numbers of ranks next to `size` that these degrees allow, and how to start them. */
+static void add_rank_counts(struct text *out, const int64_t degrees[AXIS_COUNT], int64_t all,
+                            int64_t size)
+{
+    bool open = degrees[AXIS_dp_shard] < 0;
+    int64_t below = open ? size / all * all : 0, above = open ? below + all : all;
+    if (above > 1 << 24) return;
+    if (below)
+        text_addf(out, "; start %lld or %lld ranks (mpirun -n %lld or mpirun -n %lld)",
+                  (long long)below, (long long)above, (long long)below, (long long)above);
+    else
+        text_addf(out, "; start %lld ranks (mpirun -n %lld)", (long long)above, (long long)above);
+}
+
+/* The first degree that alone can be changed so that the layout has `size` ranks. */
+static void add_degrees(struct text *out, const int64_t degrees[AXIS_COUNT], int size)
+{
+    static const enum axis order[] = {AXIS_dp_shard, AXIS_tp, AXIS_cp, AXIS_pp, AXIS_dp_replicate};
+    struct varied_degrees v = {.size = size};
+    memcpy(v.degrees, degrees, sizeof v.degrees);
+    if (degrees[AXIS_dp_shard] > 0) {
+        v.axis = AXIS_dp_shard;
+        if (fits(-1, &v)) {
+            text_adds(out, ", or set data_parallel_shard_degree = -1 for all remaining ranks");
+            return;
+        }
+    }
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        v.axis = order[i];
+        if (degrees[v.axis] <= 1) continue;
+        struct suggestion s = suggest_values(degrees[v.axis], 1, size, fits, &v);
+        if (!s.text[0]) continue;
+        text_addf(out, ", or set %s = %s", degree_key(v.axis), s.text + strlen("; try "));
+        return;
+    }
+}
+
 static enum status fail_product(const int64_t degrees[AXIS_COUNT], int64_t all, int size)
 {
     bool open = degrees[AXIS_dp_shard] < 0;
-    struct text made = {0};
-    if (all && open)
-        text_addf(&made, "a multiple of %lld", (long long)all);
-    else if (all)
-        text_addf(&made, "%lld", (long long)all);
+    struct text what = {0};
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (degrees[a] > 1)
+            text_addf(&what, "%s%s %lld", what.len ? " x " : "", degree_key(a),
+                      (long long)degrees[a]);
+    if (!what.len) text_adds(&what, "all degrees 1");
+    if (!all)
+        text_adds(&what, ": the product of the degrees is more than 2^63");
     else
-        text_adds(&made, "more than 2^63");
-    enum status st = status_fail(
-        STATUS_CONFIG, __FILE__, __LINE__,
-        "parallelism: data_parallel_replicate_degree %lld x data_parallel_shard_degree %lld x "
-        "tensor_parallel_degree %lld x pipeline_parallel_degree %lld x context_parallel_degree "
-        "%lld: the product of the degrees is %s; it must be the number of ranks, %d",
-        (long long)degrees[AXIS_dp_replicate], (long long)degrees[AXIS_dp_shard],
-        (long long)degrees[AXIS_tp], (long long)degrees[AXIS_pp], (long long)degrees[AXIS_cp],
-        made.data, size);
-    text_release(&made);
+        text_addf(&what, ": the number of ranks must be %s%lld", open ? "a multiple of " : "",
+                  (long long)all);
+    text_addf(&what, ", got %d", size);
+    if (all) add_rank_counts(&what, degrees, all, size);
+    add_degrees(&what, degrees, size);
+    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "parallelism: %s", what.data);
+    text_release(&what);
     return st;
 }
 
@@ -68,8 +138,7 @@ enum status mesh_resolve(struct mesh *m, const struct parallelism_config *c, int
         FAIL(CONFIG, "parallelism.data_parallel_shard_degree = 0: must be -1 or at least 1");
     int64_t all = product(degrees);
     bool open = degrees[AXIS_dp_shard] < 0;
-    if (!all || all > size || (open ? size % all != 0 : all != size))
-        return fail_product(degrees, all, size);
+    if (!is_layout_of(degrees, size)) return fail_product(degrees, all, size);
     if (open) degrees[AXIS_dp_shard] = size / all;
     for (enum axis a = 0; a < AXIS_COUNT; a++) m->degree[a] = (int)degrees[a];
     mesh_set_rank(m, rank);

@@ -45,7 +45,7 @@ TEST(check_finds_errors_in_data_and_layout)
     json_free(v);
     CHECK(LLAMERO(NULL, &err, "check", p.config, "--ranks", "8",
                   "parallelism.tensor_parallel_degree=3") == 78);
-    CHECK(strstr(err.data, "number of ranks, 8"));
+    CHECK(strstr(err.data, "a multiple of 3, got 8"));
     CHECK(LLAMERO(NULL, &err, "check", p.config, "model.n_heads=5") == 78);
     CHECK(LLAMERO(NULL, &err, "check", p.config, "--ranks", "3",
                   "parallelism.tensor_parallel_degree=3") == 78);

@@ -32,7 +32,7 @@ TEST(preflight_finds_conflicts_of_ranks_model_and_data)
 {
     struct preflight p;
     CHECK_STATUS(CONFIG, fly(&p, "parallelism.tensor_parallel_degree=3", 2));
-    CHECK_MESSAGE("number of ranks, 2");
+    CHECK_MESSAGE("a multiple of 3, got 2");
     CHECK_STATUS(OK, fly(&p, "parallelism.tensor_parallel_degree=2", 2)); /* 259 tokens */
     CHECK_STATUS(OK, fly(&p, "data.streams=3", 2));
     CHECK_STATUS(MISSING, fly(&p, "data.tokenizer=/nowhere.model", 1));

@@ -13,8 +13,8 @@ TEST(check_rejects_keys_that_contradict_each_other)
         const char *message;
     } cases[] = {
         {{"training.dataset_path="}, 1, "no training data"},
-        {{"parallelism.tensor_parallel_degree=2"}, 1, "number of ranks, 1"},
-        {{"parallelism.data_parallel_shard_degree=2"}, 4, "number of ranks, 4"},
+        {{"parallelism.tensor_parallel_degree=2"}, 1, "a multiple of 2, got 1"},
+        {{"parallelism.data_parallel_shard_degree=2"}, 4, "must be 2, got 4"},
         {{"parallelism.data_parallel_shard_degree=0"}, 1, "-1 or at least 1"},
         {{"training.global_batch_size=12", "training.loss_norm=rank_mean"},
          1,

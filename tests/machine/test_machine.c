@@ -62,7 +62,7 @@ TEST(a_machine_without_a_launcher_requires_a_mesh_of_one_rank)
     p.tensor_parallel_degree = 2;
     CHECK_STATUS(OK, machine_join(&m));
     CHECK_STATUS(CONFIG, machine_open_ranks(&m, &c, &p));
-    CHECK_MESSAGE("number of ranks, 1");
+    CHECK_MESSAGE("number of ranks must be");
     machine_close_ranks(&m, STATUS_CONFIG);
 }
 

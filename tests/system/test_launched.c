@@ -153,7 +153,7 @@ TEST(errors_of_eval_and_generate_are_reported_once_for_all_ranks)
         {{"eval", "/nowhere", "x.txt"}, 66, "/nowhere: no such folder"},
         {{"eval", NULL, "/nowhere.txt"}, 66, "/nowhere.txt: no such file"},
         {{"generate", NULL, "--tokenizer", "/none.model"}, 66, "/none.model"},
-        {{"generate", NULL, "parallelism.tensor_parallel_degree=3"}, 78, "number of ranks, 2"},
+        {{"generate", NULL, "parallelism.tensor_parallel_degree=3"}, 78, "a multiple of 3, got 2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += TEST_SLOWED ? 3 : 1) {
         struct text err = {0};
