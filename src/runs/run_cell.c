@@ -119,8 +119,9 @@ enum status run_cell_check_column(const struct run_list *l, const char *column)
         for (size_t k = 0; k < r->settings.count; k++) consider(&c, r->settings.all[k].key);
         for (size_t k = 0; k < r->metrics.num_series; k++) consider(&c, r->metrics.series[k].key);
     }
+    if (c.name) FAIL(USAGE, "unknown column %s; did you mean %s?", column, c.name);
     FAIL(USAGE,
-         "unknown column %s%s%s%s; expected run, state, loss, ..., a key of config.toml or "
-         "of metrics.jsonl",
-         column, c.name ? "; did you mean " : "", c.name ? c.name : "", c.name ? "?" : "");
+         "unknown column %s; expected run, state, loss, ..., a key of config.toml or of "
+         "metrics.jsonl",
+         column);
 }
