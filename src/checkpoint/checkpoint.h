@@ -181,5 +181,6 @@ enum status checkpoint_check_values(const char *folder, bool moments);
 enum status checkpoint_verify(const char *folder);
 
 /* Reads the model's dimensions from the folder's config.json (old and new keys), or from
- * params.json and the weights next to it. */
+ * params.json and the weights next to it.  A model whose head differs from the embedding is not
+ * tied, whatever config.json says: a warning is logged, and Transformers does the same. */
 enum status checkpoint_read_shape(const char *folder, struct model_shape *shape);

@@ -30,9 +30,50 @@ static enum status read_shape(const char *path, const struct model_shape *model,
     return st;
 }
 
+static const char head[] = "lm_head.weight", embed[] = "model.embed_tokens.weight";
+
+/* Whether the files have a head whose values are not those of the embedding. */
+static enum status find_own_head(const struct model_files *files, bool *found)
+{
+    enum { CHUNK = 1 << 18 };
+    struct model_tensor input = {0}, own = {0};
+    float *x = heap(CHUNK * sizeof *x), *y = heap(CHUNK * sizeof *y);
+    enum status st = STATUS_OK;
+    bool has_input = model_files_named(files, embed, &input);
+    bool has_own = model_files_named(files, head, &own), has_both = has_input && has_own;
+    *found = has_both && input.is.elements != own.is.elements;
+    for (uint64_t at = 0, n; has_both && !*found && at < own.is.elements; at += n) {
+        n = own.is.elements - at < CHUNK ? own.is.elements - at : CHUNK;
+        TRY_OUT(tensor_reader_read(&input.reader, at, n, F32, x));
+        TRY_OUT(tensor_reader_read(&own.reader, at, n, F32, y));
+        *found = memcmp(x, y, n * sizeof *x) != 0;
+    }
+out:
+    if (has_input) tensor_reader_close(&input.reader);
+    if (has_own) tensor_reader_close(&own.reader);
+    free(x), free(y);
+    return st;
+}
+
+/* Files that cannot be opened are reported when they are loaded. */
+static bool has_own_head(const char *path, const struct model_shape *shape)
+{
+    struct model_files files = {0};
+    bool found = false;
+    if (model_files_open_any(&files, path, shape) || find_own_head(&files, &found)) found = false;
+    model_files_close(&files);
+    return found;
+}
+
 enum status checkpoint_read_shape(const char *path, struct model_shape *shape)
 {
     TRY(read_shape(path, NULL, shape));
+    if (!shape->tied || !has_own_head(path, shape)) return STATUS_OK;
+    shape->tied = false; /* as Transformers does */
+    log_line(LOG_WARN,
+             "%s: %s differs from the embedding, although \"tie_word_embeddings\" is true: it is "
+             "used, and the model is not tied",
+             path, head);
     return STATUS_OK;
 }
 
@@ -178,7 +219,6 @@ static enum status check_vocabulary(const struct model_files *files, const char 
                                     const struct checkpoint_state *s,
                                     const struct option_list *exclude)
 {
-    static const char embed[] = "model.embed_tokens.weight";
     struct model_tensor t;
     if (tensor_origins_excludes(exclude, embed) || !model_files_named(files, embed, &t))
         return STATUS_OK;
@@ -200,8 +240,6 @@ struct weights_source {
     bool drops_head;     /* it has a head, and the model is tied */
     bool drops_own_head; /* that head is, or may be, different from the embedding */
 };
-
-static const char head[] = "lm_head.weight";
 
 /* Opens the files and compares names and shapes; reads no elements. */
 static enum status open_source(struct weights_source *o, const char *folder,
@@ -229,8 +267,7 @@ static enum status open_source(struct weights_source *o, const char *folder,
         FAIL(DATA, "%s: none of its tensors would be loaded", folder);
     if (has_config) TRY(compare_shapes(folder, &has, s->shape, log));
     o->drops_head = s->shape->tied && model_files_named(&o->files, head, &t);
-    o->drops_own_head = o->drops_head && !(has_config && has.tied) &&
-                        !tensor_origins_excludes(o->rules.exclude, head);
+    o->drops_own_head = o->drops_head && !tensor_origins_excludes(o->rules.exclude, head);
     return STATUS_OK;
 }
 
@@ -277,39 +314,18 @@ static bool is_resumed_whole(const struct weights_source *o, const struct checkp
     return s->exp_avg && tensor_origins_count(&o->origins, ORIGIN_FILE) == s->layout->num_tensors;
 }
 
-/* Fails if a tied model would lose a head that differs from the embedding.  Each rank compares its
- * shard. */
-static enum status compare_head(const struct weights_source *o, const struct checkpoint_state *s)
+/* Fails if a tied model would lose a head that differs from the embedding. */
+static enum status compare_head(const struct weights_source *o)
 {
-    enum { CHUNK = 1 << 18 };
-    struct model_tensor embed, own;
-    float *x = NULL, *y = NULL;
-    enum status st = STATUS_OK;
-    if (!o->drops_own_head || !model_files_named(&o->files, "model.embed_tokens.weight", &embed) ||
-        !model_files_named(&o->files, head, &own))
-        return STATUS_OK;
-    bool same = own.is.elements == embed.is.elements;
-    x = heap(CHUNK * sizeof *x), y = heap(CHUNK * sizeof *y);
-    for (size_t i = 0; i < s->shard->count && same; i++) {
-        const struct shard_run *p = &s->shard->runs[i];
-        if (s->layout->tensors[p->tensor].id != PARAM_embed) continue;
-        for (size_t done = 0, n; done < p->count && same; done += n) {
-            n = p->count - done < CHUNK ? p->count - done : CHUNK;
-            TRY_OUT(tensor_reader_read(&embed.reader, p->first + done, n, F32, x));
-            TRY_OUT(tensor_reader_read(&own.reader, p->first + done, n, F32, y));
-            same = !memcmp(x, y, n * sizeof *x);
-        }
-    }
-    if (!same)
-        FAIL_OUT(CONFIG,
-                 "%s: %s differs from the embedding, but this model's head is tied to it: set "
-                 "model.tie_embeddings = false, or leave the head out with "
-                 "checkpoint.exclude_from_loading = [\"%s\"]",
-                 o->folder, head, head);
-out:
-    tensor_reader_close(&embed.reader), tensor_reader_close(&own.reader);
-    free(x), free(y);
-    return st;
+    bool is_own = false;
+    if (o->drops_own_head) TRY(find_own_head(&o->files, &is_own));
+    if (is_own)
+        FAIL(CONFIG,
+             "%s: %s differs from the embedding, but this model's head is tied to it: set "
+             "model.tie_embeddings = false, or leave the head out with "
+             "checkpoint.exclude_from_loading = [\"%s\"]",
+             o->folder, head, head);
+    return STATUS_OK;
 }
 
 /* Loads moments and training state.  Torch files without moments have neither. */
@@ -352,7 +368,7 @@ static enum status load_on_rank(const char *folder, const struct checkpoint_stat
     bool log = state->world->rank == 0; /* one line is enough */
     TRY_OUT(open_source(&o, folder, state, rules, log));
     if (log && rules && !is_resumed_whole(&o, state)) log_source(&o);
-    TRY_OUT(compare_head(&o, state));
+    TRY_OUT(compare_head(&o));
     TRY_OUT(load_buffer(&o.origins, state->shard, VALUE_WEIGHT, checkpoint_weights(state)));
     if (native || state->exp_avg)
         TRY_OUT(load_training_state(folder, state, native, &o.rules, found));
@@ -383,6 +399,7 @@ enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_
     if (native) TRY(manifest_check(folder, &step));
     enum status st = open_source(&o, folder, state, rules, log);
     if (!st && log) log_source(&o);
+    if (!st) st = compare_head(&o);
     close_source(&o);
     return st;
 }

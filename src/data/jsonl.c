@@ -348,6 +348,7 @@ enum status jsonl_text(const char *line, size_t len, const char *path, const cha
     struct text scratch = {0};
     enum status st = STATUS_OK;
     text_clear(out);
+    text_adds(out, ""); /* an empty text, too, has memory */
     if (len >= 3 && !memcmp(line, "\xEF\xBB\xBF", 3)) s.at += 3; /* a byte order mark */
     skip_space(&s);
     TRY_OUT(find_member(&s, path, list ? (size_t)(list - path) : strlen(path), &scratch, &value));

@@ -173,6 +173,45 @@ TEST(an_untied_run_copies_the_head_of_a_tied_model)
     leave(&p);
 }
 
+/* Says in config.json that the model is tied. */
+static void tie_config(const char *folder)
+{
+    const char *path = test_path(folder, "config.json");
+    static const char key[] = "\"tie_word_embeddings\": ";
+    struct text json = {0}, tied = {0};
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &json));
+    const char *at = strstr(json.data, key);
+    CHECK(at && !strncmp(at + strlen(key), "false", 5));
+    text_add(&tied, json.data, (size_t)(at - json.data));
+    text_addf(&tied, "%strue%s", key, at + strlen(key) + 5);
+    CHECK_STATUS(OK, file_write(path, tied.data, tied.len));
+    text_release(&json), text_release(&tied);
+}
+
+TEST(a_head_of_its_own_is_used_although_the_configuration_says_tied)
+{
+    struct place p = place();
+    struct text out[2] = {{0}, {0}};
+    CHECK(train(&p, "first", NULL, "training.steps=2") == 0);
+    const char *from = step(&p, "first", "2"), *hf = test_path(p.folder, "hf");
+    const char *corpus = test_path(p.folder, "corpus.txt");
+    CHECK(LLAMERO(NULL, NULL, "convert", from, hf) == 0);
+    CHECK(LLAMERO(&out[0], NULL, "eval", hf, corpus, "--tokenizer", "bytes", "--json") == 0);
+    tie_config(hf);
+    CHECK(LLAMERO(&out[1], &p.err, "eval", hf, corpus, "--tokenizer", "bytes", "--json") == 0);
+    CHECK(strstr(p.err.data, "lm_head.weight differs from the embedding, although "
+                             "\"tie_word_embeddings\" is true: it is used"));
+    CHECK(!strcmp(out[0].data, out[1].data));
+    CHECK(train(&p, "tied", hf, "training.steps=1 model.tie_embeddings=true") == 78);
+    CHECK(strstr(p.err.data, "set model.tie_embeddings = false"));
+    CHECK(train(&p, "again", from, "training.steps=1") == 0);
+    CHECK(train(&p, "untied", hf, "training.steps=1") == 0);
+    CHECK(runs_metric(test_path(p.folder, "untied"), "loss") ==
+          runs_metric(test_path(p.folder, "again"), "loss"));
+    text_release(&out[0]), text_release(&out[1]);
+    leave(&p);
+}
+
 static int check(struct place *p, const char *from, const char *setting)
 {
     char path[300];

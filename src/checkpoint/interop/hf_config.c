@@ -118,32 +118,30 @@ static enum status read_flag(const struct json *root, const char *key, bool *out
     return STATUS_OK;
 }
 
-/* The object with the RoPE scaling: "rope_parameters" since Transformers 5, "rope_scaling"
- * before. */
-static enum status find_rope(const struct json *root, const struct json **rope, const char **type)
+/* An object with the RoPE scaling; NULL: the model has none under this key. */
+static enum status find_rope(const struct json *root, const char *key, const struct json **rope)
 {
-    static const char *const keys[] = {"rope_scaling", "rope_parameters"};
-    *rope = NULL;
-    *type = "default";
-    for (int i = 0; i < 2; i++) {
-        const struct json *v = json_get(root, keys[i]);
-        if (v && !json_is_null(v) && !json_is_object(v))
-            FAIL(DATA, "\"%s\": expected an object", keys[i]);
-        if (json_is_object(v)) *rope = v;
-    }
-    const struct json *name = json_get(*rope, "rope_type");
-    if (!name) name = json_get(*rope, "type");
-    if (name && !json_is_string(name)) FAIL(DATA, "\"rope_type\": expected a string");
-    if (name) *type = json_string(name);
+    const struct json *v = json_get(root, key);
+    *rope = json_is_object(v) ? v : NULL;
+    if (v && !json_is_null(v) && !*rope) FAIL(DATA, "\"%s\": expected an object", key);
     return STATUS_OK;
 }
 
-static enum status read_rope(const struct json *root, struct model_shape *s)
+static enum status read_rope_type(const struct json *rope, const char **type)
 {
-    const struct json *rope;
+    const struct json *name = json_get(rope, "rope_type");
+    if (!name) name = json_get(rope, "type");
+    if (name && !json_is_string(name)) FAIL(DATA, "\"rope_type\": expected a string");
+    *type = name ? json_string(name) : "default";
+    return STATUS_OK;
+}
+
+static enum status read_scaling(const struct json *root, const struct json *rope,
+                                struct model_shape *s)
+{
     const char *type;
     double partial;
-    TRY(find_rope(root, &rope, &type));
+    TRY(read_rope_type(rope, &type));
     TRY(read_real(root, "rope_theta", 10000, &s->rope_theta));
     TRY(read_real(rope, "rope_theta", s->rope_theta, &s->rope_theta));
     TRY(read_real(root, "partial_rotary_factor", 1, &partial));
@@ -159,6 +157,43 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
     TRY(read_required_real(rope, "high_freq_factor", &s->scaling.high_frequency_factor));
     TRY(read_size(rope, "original_max_position_embeddings", 0, &s->scaling.original_context));
     return STATUS_OK;
+}
+
+static bool is_same_number(double a, double b) { return !(a < b) && !(a > b); }
+
+/* Fails if the model is described twice, as two models. */
+static enum status compare_ropes(const struct json *root, const struct json *before,
+                                 const struct json *now)
+{
+    const char *types[2];
+    struct model_shape a = {0}, b = {0};
+    TRY(read_rope_type(before, &types[0]));
+    TRY(read_rope_type(now, &types[1]));
+    bool is_same = !strcmp(types[0], types[1]);
+    if (is_same) {
+        TRY(read_scaling(root, before, &a));
+        TRY(read_scaling(root, now, &b));
+        const struct rope_scaling *x = &a.scaling, *y = &b.scaling;
+        is_same = is_same_number(x->factor, y->factor) &&
+                  is_same_number(x->low_frequency_factor, y->low_frequency_factor) &&
+                  is_same_number(x->high_frequency_factor, y->high_frequency_factor) &&
+                  x->original_context == y->original_context;
+        if (json_get(before, "rope_theta")) is_same &= is_same_number(a.rope_theta, b.rope_theta);
+    }
+    if (!is_same)
+        FAIL(DATA, "\"rope_parameters\" and \"rope_scaling\" describe different models: remove the "
+                   "one that the weights were not trained with");
+    return STATUS_OK;
+}
+
+/* "rope_parameters" since Transformers 5, "rope_scaling" before. */
+static enum status read_rope(const struct json *root, struct model_shape *s)
+{
+    const struct json *before, *now;
+    TRY(find_rope(root, "rope_scaling", &before));
+    TRY(find_rope(root, "rope_parameters", &now));
+    if (before && now) TRY(compare_ropes(root, before, now));
+    return read_scaling(root, now ? now : before, s);
 }
 
 /* Keys of Qwen3: it may attend to a sliding window in some layers, which is not implemented. */

@@ -21,7 +21,7 @@ struct hf_usage {
 void hf_config_write(const struct model_shape *s, const char *dtype, const struct hf_usage *u,
                      struct text *json);
 
-/* Accepts old and new keys (rope_theta and rope_scaling, or rope_parameters, which has precedence).
+/* Accepts old and new keys (rope_theta and rope_scaling, or rope_parameters; both if they agree).
  * Ignores the dtype, which the weights' files specify.  DATA: a key is missing or has the wrong
  * type.  UNSUPPORTED: neither a Llama nor a Qwen3, or with biases, sliding windows, another
  * activation or RoPE type.  CONFIG: inconsistent sizes. */

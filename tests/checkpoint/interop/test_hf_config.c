@@ -90,6 +90,33 @@ TEST(old_and_new_rope_keys_are_equivalent)
     CHECK(s.rope_theta == 7.5 && s.scaling.factor == 0);
 }
 
+TEST(rope_keys_that_contradict_each_other_are_rejected)
+{
+    static const char *const others[] = {
+        "{\"rope_type\": \"default\"}", "{\"rope_type\": \"linear\", \"factor\": 2.0}",
+        "{\"type\": \"llama3\", \"factor\": 4.0, \"low_freq_factor\": 1.0, "
+        "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192}",
+        "{\"rope_theta\": 7.5, \"type\": \"llama3\"," LLAMA3 "}"};
+    struct model_shape s;
+    struct text keys = {0};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        text_clear(&keys);
+        text_addf(
+            &keys,
+            ",\"rope_parameters\": {\"rope_theta\": 500000.0, \"rope_type\": \"llama3\"," LLAMA3
+            "}, \"rope_scaling\": %s",
+            others[i]);
+        CHECK_STATUS(DATA, read_with(keys.data, &s));
+        CHECK_MESSAGE("\"rope_parameters\" and \"rope_scaling\" describe different models");
+    }
+    CHECK_STATUS(OK, read_with(",\"rope_theta\": 500000.0, \"rope_parameters\": {\"rope_theta\": "
+                               "500000.0, \"rope_type\": \"llama3\"," LLAMA3
+                               "}, \"rope_scaling\": {\"type\": \"llama3\"," LLAMA3 "}",
+                               &s));
+    CHECK(s.rope_theta == 500000 && is_stretched(&s));
+    text_release(&keys);
+}
+
 TEST(config_supports_gqa_any_even_head_dim_and_tied_embeddings)
 {
     struct model_shape s;
