@@ -200,5 +200,5 @@ TEST(the_program_prints_the_messages_of_the_corpus)
     if (different && !writes)
         fail_msg("%d messages differ; if they are right, run MESSAGES=write make test T=messages",
                  different);
-    CHECK(rows >= 100);
+    CHECK(rows >= 300);
 }
