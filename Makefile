@@ -90,7 +90,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs clean
-.PHONY: install uninstall fault test-mpich test-slurm gpu gpu-build gpu-check gpu-kernels help FORCE
+.PHONY: fault test-mpich test-slurm gpu gpu-build gpu-check gpu-kernels help FORCE
+.PHONY: install uninstall deb
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -189,6 +190,9 @@ install: all ## install the program, man pages, completions, recipes: PREFIX=/us
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR installed
 	@tools/install uninstall '$(B)' '$(PREFIX)' '$(DESTDIR)'
+
+deb: ## build a Debian package, build/deb/llamero_*.deb
+	@tools/deb '$(B)'
 
 clean: ## remove what was built
 	rm -rf $(B)
