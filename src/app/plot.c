@@ -5,7 +5,6 @@
 #include "base/color.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "metrics/history.h"
 #include "plot/chart.h"
@@ -223,7 +222,7 @@ enum status command_plot(int argc, char **argv)
     struct chart c = {.title = *f.title ? f.title : NULL,
                       .x_label = "step",
                       .log_y = f.log,
-                      .ascii = !terminal_is_utf8(),
+                      .ascii = !color_is_utf8(),
                       .width = (int)f.width,
                       .height = (int)f.height};
     double scale;

@@ -168,7 +168,7 @@ enum status command_top(int argc, char **argv)
     struct run_folder r;
     enum status st = STATUS_OK;
     TRY_OUT(run_folder_open(&r, a.words[0], false));
-    struct top_view v = {.run = &r, .now_s = clock_wall_s(), .ascii = !terminal_is_utf8()};
+    struct top_view v = {.run = &r, .now_s = clock_wall_s(), .ascii = !color_is_utf8()};
     TRY_OUT(find_curve(&r, f.curve, &v.curve));
     bool is_live =
         !f.once && terminal_is(STDIN_FILENO) && terminal_is(STDOUT_FILENO) && !terminal_is_dumb();

@@ -29,3 +29,17 @@ TEST(color_follows_the_setting_the_terminal_and_the_environment)
     color_set(COLOR_AUTO);
     close(terminal), close(other), close(file[0]), close(file[1]);
 }
+
+TEST(the_first_locale_variable_that_is_set_names_the_characters)
+{
+    unsetenv("LC_ALL"), unsetenv("LC_CTYPE"), unsetenv("LANG");
+    CHECK(!color_is_utf8());
+    setenv("LANG", "en_US.UTF-8", 1);
+    CHECK(color_is_utf8());
+    setenv("LC_CTYPE", "C", 1);
+    CHECK(!color_is_utf8());
+    setenv("LC_ALL", "C.utf8", 1);
+    CHECK(color_is_utf8());
+    setenv("LC_ALL", "", 1);
+    CHECK(!color_is_utf8());
+}
