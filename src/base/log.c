@@ -3,6 +3,7 @@
 
 #include "base/color.h"
 #include "base/host.h"
+#include "base/terminal.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -92,11 +93,11 @@ static void append_or_warn(enum log_level level, const char *line)
     print_line(LOG_WARN, note);
 }
 
-/* On stderr and in log.txt.  When one begins to fail, the other gets a warning. */
-static void write_line(enum log_level level, char *line)
+/* In log.txt, and on stderr in that form.  When one begins to fail, the other gets a warning. */
+static void write_line(enum log_level level, char *line, const char *on_stderr)
 {
     char note[128];
-    bool prints = level != LOG_INFO || !is_quiet, printed = prints && print_line(level, line);
+    bool prints = level != LOG_INFO || !is_quiet, printed = prints && print_line(level, on_stderr);
     if (prints && !printed && !stderr_fails) {
         snprintf(note, sizeof note, "stderr: write: %s; messages are in this file only",
                  strerror(errno));
@@ -120,7 +121,20 @@ void log_line(enum log_level level, const char *fmt, ...)
     vsnprintf(line + len, sizeof line - (size_t)len, fmt, ap);
     va_end(ap);
     pthread_mutex_lock(&lock);
-    write_line(level, line);
+    write_line(level, line, line);
+    pthread_mutex_unlock(&lock);
+}
+
+void log_line_fitting(const char *line, const char *brief)
+{
+    char whole[LINE_BYTES], plain[LINE_BYTES];
+    snprintf(whole, sizeof whole, "%s", line);
+    memcpy(plain, whole, sizeof plain);
+    strip_colors(plain);
+    int columns = terminal_is(STDERR_FILENO) ? terminal_size(STDERR_FILENO).columns : 0;
+    bool is_narrow = columns && strlen(plain) >= (size_t)columns;
+    pthread_mutex_lock(&lock);
+    write_line(LOG_INFO, whole, is_narrow ? brief : whole);
     pthread_mutex_unlock(&lock);
 }
 

@@ -22,6 +22,8 @@ void log_set_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still ge
  * IO: it cannot be opened. */
 enum status log_open(const char *path);
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Logs an INFO line; a terminal too narrow for it gets the short form. */
+void log_line_fitting(const char *line, const char *brief);
 /* Logs this thread's last failure, unless it has been reported already. */
 void log_failure(enum status s);
 

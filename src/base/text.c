@@ -4,6 +4,7 @@
 #include "base/escape.h"
 #include "base/status.h"
 
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,4 +137,21 @@ bool text_is_closer(const char *name, const char *word, size_t *best)
     bool nearer = distance < *best;
     *best = distance;
     return nearer;
+}
+
+void text_add_shell(struct text *out, const char *word)
+{
+    const char *plain = word;
+    while (isalnum((unsigned char)*plain) || (*plain && strchr("_.,:+-@/=%", *plain))) plain++;
+    if (*word && !*plain) {
+        text_adds(out, word);
+        return;
+    }
+    text_adds(out, "'");
+    for (; *word; word++)
+        if (*word == '\'')
+            text_adds(out, "'\\''");
+        else
+            text_add(out, word, 1);
+    text_adds(out, "'");
 }

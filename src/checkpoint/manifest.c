@@ -200,6 +200,13 @@ enum status manifest_finish(struct manifest *m)
     return st;
 }
 
+uint64_t manifest_bytes(const struct manifest *m)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < m->count; i++) bytes += m->files[i].size;
+    return bytes;
+}
+
 void manifest_release(struct manifest *m)
 {
     for (size_t i = 0; i < m->count; i++) free(m->files[i].name), free(m->files[i].checksums);

@@ -70,6 +70,8 @@ enum status manifest_add_existing(struct manifest *m, const char *name);
 
 /* Writes manifest.json with fsync.  Call it last. */
 enum status manifest_finish(struct manifest *m);
+/* Bytes of all its files, as known on this rank. */
+uint64_t manifest_bytes(const struct manifest *m);
 void manifest_release(struct manifest *m);
 
 /* Checks that the folder's manifest is valid and all files have their sizes; sets *step.  MISSING:

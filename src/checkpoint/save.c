@@ -178,6 +178,7 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
 {
     const struct comm *ranks = &c->ranks;
     bool is_root = ranks->rank == 0;
+    double begin = clock_monotonic_s();
     char *final = folder_step_path(c->folder, s->step);
     struct text temporary = {0};
     text_addf(&temporary, "%s.tmp", final);
@@ -191,6 +192,11 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     TRY_OUT(comm_agree(ranks, check_staging(c, s)));
     if (is_root) st = commit(c, &m, s->step);
     TRY_OUT(comm_agree(ranks, st));
+    double bytes = (double)manifest_bytes(&m);
+    if (is_root)
+        log_line(LOG_INFO, "checkpoint %s saved: %.3g %s in %.1f s", final,
+                 bytes < 1e9 ? bytes / 1e6 : bytes / 1e9, bytes < 1e9 ? "MB" : "GB",
+                 clock_monotonic_s() - begin);
 out:
     if (st && is_root) { /* leave nothing behind, and report the first failure */
         struct failure first = {0};

@@ -97,6 +97,25 @@ void console_step(struct text *t, const struct step_metrics *s, const struct der
     append_clock(t, p->remaining_s, p->wall_s);
 }
 
+void console_step_brief(struct text *t, const struct step_metrics *s,
+                        const struct derived_metrics *d, const struct run_progress *p, bool color)
+{
+    append_color(t, color, RED);
+    text_addf(t, "step %lld", (long long)s->step);
+    append_color(t, color, GREEN);
+    text_addf(t, "  loss %.5f", s->loss);
+    append_color(t, color, YELLOW);
+    text_addf(t, "  grad %.3g", s->grad_norm);
+    append_color(t, color, BLUE);
+    text_adds(t, "  tps ");
+    console_thousands(t, d->tokens_per_second_per_rank);
+    append_color(t, color, MAGENTA);
+    if (isfinite(d->mfu)) text_addf(t, "  mfu %.1f%%", 100 * d->mfu);
+    append_color(t, color, PLAIN);
+    text_adds(t, "  eta ");
+    console_duration(t, p->remaining_s);
+}
+
 void console_validation(struct text *t, int64_t step, double loss, const struct derived_metrics *d,
                         bool color)
 {

@@ -18,6 +18,9 @@ void console_duration(struct text *t, double seconds);
  * mfu: 31.20%  eta: 12m03s (14:40), on one line.  torchtitan's line, followed by the ETA. */
 void console_step(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,
                   const struct run_progress *p, bool color);
+/* step 10  loss 8.04913  grad 1.41  tps 7,069  mfu 31.2%  eta 12m03s: for a narrow terminal. */
+void console_step_brief(struct text *t, const struct step_metrics *s,
+                        const struct derived_metrics *d, const struct run_progress *p, bool color);
 /* validate step: 10  loss:  7.9310  memory:  1.20GiB(5.00%)  tps: 7,069 */
 void console_validation(struct text *t, int64_t step, double loss, const struct derived_metrics *d,
                         bool color);

@@ -26,6 +26,7 @@ struct metrics {
     struct append_file lines, events;
     int64_t lost_step; /* of the last line that was lost */
     struct text text;  /* the record being formatted; reserved in advance */
+    struct text brief; /* its short form for a terminal */
     struct eta eta;
     const struct dialect *dialect;
     struct megatron_means means;
@@ -33,7 +34,7 @@ struct metrics {
     bool nxdt_tags;
 };
 
-/* The format of console lines.  Functions append to m->text. */
+/* The format of console lines.  Functions append to m->text, and a short form to m->brief. */
 struct dialect {
     void (*step)(struct metrics *m, const struct step_metrics *s, const struct derived_metrics *d);
     void (*validation)(struct metrics *m, int64_t step, double loss,
@@ -56,6 +57,7 @@ static void append_torchtitan_step(struct metrics *m, const struct step_metrics 
 {
     struct run_progress p = progress_at(m, s->rows_done);
     console_step(&m->text, s, d, &p, m->color);
+    console_step_brief(&m->brief, s, d, &p, m->color);
 }
 
 static void append_torchtitan_validation(struct metrics *m, int64_t step, double loss,
@@ -194,6 +196,7 @@ enum status metrics_open(struct metrics **out, const struct metrics_options *o)
     m->color = log_color() && !o->config->disable_color_printing;
     m->lines.fd = m->events.fd = -1;
     text_reserve(&m->text, RECORD_BYTES);
+    text_reserve(&m->brief, RECORD_BYTES);
     tzset(); /* reads the time zone now instead of in a step */
     *out = NULL;
     enum status st = STATUS_OK;
@@ -213,7 +216,7 @@ void metrics_close(struct metrics *m)
     catch_up(m, &m->lines);
     log_close_file(&m->events);
     log_close_file(&m->lines);
-    text_release(&m->text);
+    text_release(&m->text), text_release(&m->brief);
     free(m);
 }
 
@@ -332,8 +335,9 @@ void metrics_step(struct metrics *m, const struct step_metrics *s)
     struct derived_metrics d = derived_metrics_compute(&m->options, s);
     eta_add(&m->eta, s->seconds, d.step_rows * (double)s->steps);
     text_clear(&m->text);
+    text_clear(&m->brief);
     m->dialect->step(m, s, &d);
-    log_line(LOG_INFO, "%s", m->text.data);
+    log_line_fitting(m->text.data, m->brief.len ? m->brief.data : m->text.data);
     write_step_line(m, s, &d);
     (m->nxdt_tags ? write_nxdt_events : write_torchtitan_events)(m, s, &d);
     m->best_throughput = fmax(m->best_throughput, console_nxdt_throughput(&d));
@@ -356,6 +360,7 @@ void metrics_validation(struct metrics *m, int64_t step, double loss, double sec
         {"validation_metrics/memory/max_reserved(GiB)", d.memory_gib},
         {"validation_metrics/memory/max_reserved(%)", 100 * d.memory_share},
     };
+    eta_add_pause(&m->eta, seconds);
     text_clear(&m->text);
     m->dialect->validation(m, step, loss, &d);
     log_line(LOG_INFO, "%s", m->text.data);

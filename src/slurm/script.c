@@ -5,17 +5,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-void script_quote(struct text *out, const char *word)
-{
-    text_adds(out, "'");
-    for (; *word; word++)
-        if (*word == '\'')
-            text_adds(out, "'\\''");
-        else
-            text_add(out, word, 1);
-    text_adds(out, "'");
-}
-
 enum status script_check_word(const char *flag, const char *word)
 {
     const char *bad = word;
@@ -89,7 +78,7 @@ static void write_environment(const struct slurm_script *b, struct text *t)
                                              "OMPI_MCA_oob_tcp_if_include", "FI_TCP_IFACE",
                                              "NCCL_SOCKET_IFNAME"};
     text_adds(t, "\ncd ");
-    script_quote(t, b->folder);
+    text_add_shell(t, b->folder);
     text_adds(t, " || exit 66\n");
     if (b->cpus_per_rank)
         text_addf(t, "threads=%lld\n", (long long)b->cpus_per_rank);
@@ -106,7 +95,7 @@ static void write_environment(const struct slurm_script *b, struct text *t)
                   "export SLURM_PMIX_FENCE=ring\n");
     for (size_t i = 0; b->interface[0] && i < sizeof interfaces / sizeof *interfaces; i++) {
         text_addf(t, "export %s=", interfaces[i]);
-        script_quote(t, b->interface);
+        text_add_shell(t, b->interface);
         text_adds(t, "\n");
     }
 }
@@ -114,7 +103,7 @@ static void write_environment(const struct slurm_script *b, struct text *t)
 static void write_step(const struct slurm_script *b, struct text *t)
 {
     text_adds(t, "\n# Lists the checkpoints.\nsaved() {\n    for folder in ");
-    script_quote(t, b->checkpoints);
+    text_add_shell(t, b->checkpoints);
     text_adds(t, "/step-*; do\n"
                  "        case \"${folder##*/step-}\" in *[!0-9]*) ;; *) echo \"$folder\" ;; esac\n"
                  "    done\n"
@@ -136,14 +125,14 @@ static void write_step(const struct slurm_script *b, struct text *t)
               "srun --mpi=%s --nodes=%lld --ntasks-per-node=%lld --cpus-per-task=\"$threads\" \\\n"
               "    --cpu-bind=cores --kill-on-bad-exit=0 --wait=15 \\\n    ",
               b->mpi, (long long)b->nodes, (long long)b->ranks_per_node);
-    script_quote(t, b->program);
+    text_add_shell(t, b->program);
     text_adds(t, " train ");
     for (int i = 0; i < b->num_settings; i++) {
-        script_quote(t, b->settings[i]);
+        text_add_shell(t, b->settings[i]);
         text_adds(t, " ");
     }
     text_adds(t, "-- ");
-    script_quote(t, b->config);
+    text_add_shell(t, b->config);
     text_adds(t, " &\nstep=$!\n"
                  "test -z \"$signalled\" || forward\n"
                  "while :; do\n"

@@ -33,5 +33,3 @@ enum status script_check_word(const char *flag, const char *word);
 /* Parses a time limit in Slurm's formats into seconds: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S.  USAGE:
  * any other text, or zero. */
 enum status script_parse_time(const char *time, int64_t *seconds);
-/* Appends `word` quoted for a POSIX shell. */
-void script_quote(struct text *out, const char *word);

@@ -14,11 +14,13 @@
 #include "train/nonfinite.h"
 #include "train/rank_check.h"
 #include "train/rollback.h"
+#include "train/run_report.h"
 #include "train/run_state.h"
 #include "train/start.h"
 #include "train/traced_step.h"
 #include "train/validation.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +56,7 @@ static enum status add_step(int64_t step, const char *doing, enum status st)
 /* REQUEUE: the run must stop.  Unless all of it succeeds, it is due again when the run resumes. */
 static enum status validate(struct training_run *r)
 {
+    double loss = (double)NAN;
     const struct validation v = {.config = r->config,
                                  .trainer = &r->trainer,
                                  .tokenizer = r->tokenizer,
@@ -61,10 +64,12 @@ static enum status validate(struct training_run *r)
                                  .metrics = r->metrics,
                                  .skipped = &r->skipped,
                                  .stop = &r->stop,
-                                 .tasks = &r->tasks};
+                                 .tasks = &r->tasks,
+                                 .loss = &loss};
     r->validation_due = true;
     TRY(add_step(r->trainer.steps_done, "validation", validation_run(&v)));
     r->validation_due = false;
+    run_report_validation(r->report, r->trainer.steps_done, loss);
     return STATUS_OK;
 }
 
@@ -245,6 +250,8 @@ static enum status close_run(struct training_run *r, enum status st)
         if (first.status) st = status_restore(&first);
         st = rollback_advise(r->checkpoint_folder, st);
     }
+    bool is_complete = !st && r->trainer_is_open && r->end == r->whole->training.steps;
+    if (is_complete && r->report->has_begun) run_report_end(r->report, r, true);
     liveness_close(&r->liveness);
     stragglers_close(&r->stragglers);
     if (r->trainer_is_open) trainer_close(&r->trainer);
@@ -303,6 +310,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
     r->trainer.is_updating = false;
     if (b.to < 0) return STATUS_OK;
     r->saved_step = b.to, r->unsavable_step = -1;
+    run_report_rollback(r->report, b.to);
     r->validation_due = false;
     metrics_close(r->metrics);
     r->metrics = NULL;
@@ -362,6 +370,7 @@ static enum status stop_early(struct training_run *r)
     enum status st = run_state_save_now(r);
     if (st) return status_prefix(st, "%s after step %lld, and the save failed", stopped, step);
     if (!step) FAIL(REQUEUE, "%s before the first step; there is nothing to save", stopped);
+    run_report_end(r->report, r, false);
     FAIL(REQUEUE, "%s after step %lld; the checkpoint is saved", stopped, step);
 }
 
@@ -475,6 +484,7 @@ static enum status run_stage(struct training_run *r, const struct machine *machi
     if (*here && r->config->checkpoint.create_seed_checkpoint) {
         st = run_state_save(r, false);
     } else if (*here) {
+        run_report_begin(r->report, r);
         st = run_steps(r);
         if (st == STATUS_REQUEUE)
             st = stop_early(r);
@@ -512,6 +522,7 @@ enum status run_train(const struct config *c, const struct machine *machine)
 {
     const struct comm *world_group = &machine->groups.of[GROUP_world];
     bool is_seed = c->checkpoint.create_seed_checkpoint, continues = false, here = true;
+    struct run_report report = {0};
     int64_t done = 0;
     size_t stages = data_stages_count(c);
     if (stages > 1) TRY(find_steps(c, world_group, &done));
@@ -519,8 +530,11 @@ enum status run_train(const struct config *c, const struct machine *machine)
         struct data_stage stage;
         size_t index = data_stages_find(c, &machine->mesh, done);
         data_stages_open(&stage, c, &machine->mesh, index);
-        struct training_run r = {
-            .whole = c, .config = &stage.config, .begin = stage.begin, .end = stage.end};
+        struct training_run r = {.whole = c,
+                                 .config = &stage.config,
+                                 .report = &report,
+                                 .begin = stage.begin,
+                                 .end = stage.end};
         if (stages > 1 && world_group->rank == 0) log_stage(&stage, index, &machine->mesh);
         if (continues) {
             stage.config.checkpoint.load_step = -1;

@@ -31,6 +31,7 @@ struct training_run {
     struct checkpointer *checkpointer;
     char *checkpoint_folder;
     struct metrics *metrics;
+    struct run_report *report; /* of the whole run */
     struct guard guard;
     struct text config_toml;
     struct stop stop;

@@ -107,9 +107,10 @@ static enum status run_loss(const struct validation *v)
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : evaluator_check_tokens(&e, "validation")));
     int64_t memory;
     TRY_OUT(memory_most_used(t->machine.queue, world, &memory));
+    *v->loss = e.loss_sum / (double)e.tokens;
     if (v->metrics)
-        metrics_validation(v->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
-                           clock_monotonic_s() - begin, e.tokens, memory);
+        metrics_validation(v->metrics, t->steps_done, *v->loss, clock_monotonic_s() - begin,
+                           e.tokens, memory);
 out:
     loader_close(loader);
     return st;

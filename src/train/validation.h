@@ -17,6 +17,7 @@ struct validation {
     struct skipped_records *skipped;
     struct stop *stop;
     struct task_validation *tasks;
+    double *loss; /* set if there is one */
 };
 
 /* Reads validation data until a row has a token to predict, as validation_run will.  On this rank

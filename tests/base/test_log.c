@@ -6,6 +6,7 @@
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -99,6 +100,39 @@ TEST(log_file_has_no_color_codes)
     CHECK(strstr(kept.data, " red no\n") && !strchr(kept.data, '\033'));
     free(path);
     text_release(&got);
+    text_release(&kept);
+}
+
+static void log_fitting_lines(void)
+{
+    log_line_fitting("\033[31m0123456789\033[0m0123456789", "short");
+    log_line_fitting("012345678", "short");
+}
+
+/* What a terminal of 20 columns gets; log.txt gets the whole lines. */
+TEST(log_gives_a_narrow_terminal_the_short_form)
+{
+    int main_fd, fd, old = dup(STDERR_FILENO);
+    struct winsize size = {.ws_row = 5, .ws_col = 20};
+    char got[256];
+    struct text kept = {0};
+    char *path = file_join(test_folder(), "log.txt");
+    CHECK(old >= 0 && openpty(&main_fd, &fd, NULL, NULL, &size) == 0);
+    CHECK_STATUS(OK, log_open(path));
+    CHECK(dup2(fd, STDERR_FILENO) >= 0);
+    log_fitting_lines();
+    dup2(old, STDERR_FILENO);
+    CHECK_STATUS(OK, log_open(NULL));
+    ssize_t n = read(main_fd, got, sizeof got - 1);
+    CHECK(n > 0);
+    got[n] = 0;
+    CHECK(!strcmp(got, "short\r\n012345678\r\n"));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &kept));
+    CHECK(strstr(kept.data, "01234567890123456789\n"));
+    capture_stderr(log_fitting_lines, &kept);
+    CHECK(!strstr(kept.data, "short")); /* no terminal */
+    close(old), close(fd), close(main_fd);
+    free(path);
     text_release(&kept);
 }
 

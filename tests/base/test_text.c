@@ -96,3 +96,23 @@ TEST(text_add_escaped_escapes_control_characters)
     CHECK(!strcmp(t.data, "file a\\n\\x1bb\\x01\\x02\\x03") && t.len == strlen(t.data));
     text_release(&t);
 }
+
+TEST(text_quotes_words_for_a_shell)
+{
+    static const char *const rows[][2] = {
+        {"outputs/run-1.5", "outputs/run-1.5"},
+        {"", "''"},
+        {"a b", "'a b'"},
+        {"it's", "'it'\\''s'"},
+        {"$x", "'$x'"},
+        {"~", "'~'"},
+        {"\n", "'\n'"},
+    };
+    struct text t = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        text_clear(&t);
+        text_add_shell(&t, rows[i][0]);
+        CHECK(!strcmp(t.data, rows[i][1]));
+    }
+    text_release(&t);
+}

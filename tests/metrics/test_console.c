@@ -50,6 +50,26 @@ TEST(console_line_is_torchtitans_followed_by_the_eta)
     text_release(&t);
 }
 
+TEST(console_brief_line_fits_80_columns)
+{
+    struct step_metrics large = {.step = 1234567, .loss = 12.98962, .grad_norm = 12345.6};
+    struct derived_metrics d = typical;
+    struct run_progress p = {.remaining_s = 723.4, .wall_s = 1700000000};
+    struct text t = {0};
+    console_step_brief(&t, &step_10, &typical, &p, false);
+    CHECK(!strcmp(t.data, "step 10  loss 8.04913  grad 1.41  tps 7,069  mfu 31.2%  eta 12m03s"));
+    text_clear(&t);
+    d.tokens_per_second_per_rank = 123456;
+    p.remaining_s = 99 * 86400;
+    console_step_brief(&t, &large, &d, &p, false);
+    CHECK(t.len < 80);
+    d.mfu = (double)NAN;
+    text_clear(&t);
+    console_step_brief(&t, &step_10, &d, &p, false);
+    CHECK(!strstr(t.data, "mfu"));
+    text_release(&t);
+}
+
 TEST(console_line_aligns_small_and_non_finite_values)
 {
     struct text t = {0};

@@ -57,8 +57,8 @@ TEST(batch_script_requests_the_configured_resources)
     check_line(&t, "#SBATCH --account=stf218", true);
     check_line(&t, "#SBATCH --exclusive", true);
     check_line(&t, "#SBATCH --gpus-per-node=8", true);
-    check_line(&t, "export OMPI_MCA_btl_tcp_if_include='hsn0'", true);
-    check_line(&t, "export NCCL_SOCKET_IFNAME='hsn0'", true);
+    check_line(&t, "export OMPI_MCA_btl_tcp_if_include=hsn0", true);
+    check_line(&t, "export NCCL_SOCKET_IFNAME=hsn0", true);
     CHECK(strstr(t.data, "srun --mpi=pmi2") && !strstr(t.data, "SLURM_PMIX_FENCE"));
     text_release(&t);
 }

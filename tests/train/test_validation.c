@@ -19,13 +19,15 @@ static enum status validate(struct training *t, const char *folder)
     struct skipped_records skipped = {.config = &t->config};
     const struct metrics_options o = {
         .config = &t->config.metrics, .dump_folder = folder, .num_ranks = 1};
+    double loss = 0;
     struct validation v = {.config = &t->config,
                            .trainer = &t->trainer,
                            .tokenizer = t->tokenizer,
                            .data = &t->data,
                            .skipped = &skipped,
                            .stop = &stop,
-                           .tasks = &tasks};
+                           .tasks = &tasks,
+                           .loss = &loss};
     TRY(metrics_open(&m, &o));
     stop_init(&stop, comm_self(), true, 1);
     t->trainer.model.units = stop_wrap_units(&stop, t->trainer.model.units);

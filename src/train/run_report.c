@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_report.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "checkpoint/folder.h"
+#include "config/data_stages.h"
+#include "metrics/console.h"
+#include "model/layout.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* "853,888", "124.7 million", "8.03 billion" */
+static void append_count(struct text *t, double n)
+{
+    static const char *const words[] = {"million", "billion", "trillion"};
+    double scaled = n / 1e6;
+    int i = 0;
+    if (n < 1e6) {
+        console_thousands(t, n);
+        return;
+    }
+    for (; scaled >= 999.95 && i < 2; i++) scaled /= 1e3;
+    text_addf(t, scaled < 9.995 ? "%.2f %s" : "%.1f %s", scaled, words[i]);
+}
+
+static void append_plural(struct text *t, int64_t n, const char *noun)
+{
+    console_thousands(t, (double)n);
+    text_addf(t, " %s%s", noun, n == 1 ? "" : "s");
+}
+
+static void append_model(struct text *t, const struct training_run *r)
+{
+    const struct model_shape *s = &r->trainer.shape;
+    struct layout layout;
+    layout_init(&layout, s, 1);
+    text_addf(t, "llamero " LLAMERO_VERSION ": %s with ",
+              s->qk_norm ? "a Llama with QK norm" : "a Llama");
+    append_count(t, (double)layout.parameters);
+    text_addf(t, " parameters (dim %d, ", s->D);
+    append_plural(t, s->L, "layer");
+    text_addf(t, ", %d tokens%s)", s->V, s->tied ? ", tied embeddings" : "");
+    layout_release(&layout);
+}
+
+/* "4 ranks (dp_shard 2, tp 2), 2 threads each: avx512" */
+static void append_machine(struct text *t, const struct training_run *r)
+{
+    static const char *const names[] = {
+#define X(name, key) [AXIS_##name] = #name,
+        AXIS_LIST(X)
+#undef X
+    };
+    const struct machine *m = &r->trainer.machine;
+    const char *separator = " (";
+    append_plural(t, m->world.size, "rank");
+    for (int i = 0; i < AXIS_COUNT; i++) {
+        if (m->mesh.degree[i] < 2) continue;
+        text_addf(t, "%s%s %d", separator, names[i], m->mesh.degree[i]);
+        separator = ", ";
+    }
+    if (*separator == ',') text_adds(t, ")");
+    if (m->queue->device)
+        text_addf(t, ", on %s", m->hardware ? m->hardware->name : m->ops->backend);
+    else {
+        text_adds(t, " of ");
+        append_plural(t, m->queue->num_threads, "thread");
+        text_addf(t, ", on %s", m->ops->backend);
+    }
+    text_addf(t, ", in %s",
+              training_compute_dtype(&r->config->training) == F32 ? "float32" : "bfloat16");
+}
+
+/* "steps 41 to 100 of 4 rows of 128 tokens: 30,720 tokens" */
+static void append_steps(struct text *t, const struct training_run *r)
+{
+    const struct config *c = r->whole;
+    const struct mesh *mesh = &r->trainer.machine.mesh;
+    int64_t done = r->trainer.steps_done, last = c->training.steps;
+    struct data_stage stage;
+    size_t index = data_stages_find(c, mesh, done);
+    data_stages_open(&stage, c, mesh, index);
+    text_addf(t, "steps %lld to %lld: ", (long long)done + 1, (long long)last);
+    data_stages_describe(&stage, mesh, t);
+    data_stages_close(&stage);
+    size_t stages = data_stages_count(c);
+    if (stages > 1) {
+        text_addf(t, " (stage %zu of %zu)", index, stages - 1);
+        return;
+    }
+    int64_t rows = data_stages_advance(c, mesh, done, r->trainer.rows_done, last);
+    text_adds(t, "; ");
+    append_count(t, (double)(rows - r->trainer.rows_done) * (double)c->training.seq_len);
+    text_adds(t, " tokens");
+}
+
+static void append_output(struct text *t, const struct training_run *r)
+{
+    const struct checkpoint_config *k = &r->config->checkpoint;
+    text_addf(t, "writes to %s: ", r->config->job.dump_folder);
+    if (!k->enable || k->load_only) {
+        text_addf(t, "metrics, but no checkpoint, as checkpoint.%s: the model is lost at the end",
+                  k->enable ? "load_only = true" : "enable = false");
+        return;
+    }
+    bool seconds = k->interval_type == SAVE_INTERVAL_seconds;
+    text_adds(t, "a checkpoint every ");
+    append_plural(t, k->interval, seconds ? "second" : "step");
+    text_adds(t, " and at the end");
+    if (k->keep_latest_k > 0) text_addf(t, ", of which %lld are kept", (long long)k->keep_latest_k);
+}
+
+void run_report_begin(struct run_report *t, const struct training_run *r)
+{
+    static void (*const lines[])(struct text *, const struct training_run *) = {
+        append_model, append_machine, append_steps, append_output};
+    struct text line = {0};
+    if (t->has_begun) return;
+    *t = (struct run_report){.has_begun = true,
+                             .begin_s = clock_monotonic_s(),
+                             .begin_step = r->trainer.steps_done,
+                             .begin_tokens = r->trainer.tokens_seen,
+                             .best_loss = (double)NAN};
+    for (size_t i = 0; r->is_main && i < sizeof lines / sizeof *lines; i++) {
+        if (r->trainer.steps_done >= r->whole->training.steps && i == 2) continue; /* no steps */
+        text_clear(&line);
+        lines[i](&line, r);
+        log_line(LOG_INFO, "%s", line.data);
+    }
+    text_release(&line);
+}
+
+void run_report_validation(struct run_report *t, int64_t step, double loss)
+{
+    if (!(loss < t->best_loss || isnan(t->best_loss))) return;
+    t->best_loss = loss, t->best_step = step;
+}
+
+void run_report_rollback(struct run_report *t, int64_t step)
+{
+    if (t->best_step > step) t->best_loss = (double)NAN;
+}
+
+/* The command to use the model with. */
+static void append_next(struct text *t, const struct training_run *r, const char *model)
+{
+    if (!r->tokenizer) {
+        text_adds(t, "llamero convert ");
+        text_add_shell(t, model);
+        text_adds(t, " FOLDER");
+        return;
+    }
+    text_adds(t, "llamero generate ");
+    text_add_shell(t, model);
+    text_adds(t, r->config->objective.name == OBJECTIVE_masked ? " --fill TEXT" : " --prompt TEXT");
+}
+
+static void log_model(const struct training_run *r, int64_t step, bool is_complete)
+{
+    struct text line = {0};
+    char *folder = folder_step_path(r->checkpoint_folder, step);
+    text_addf(&line, "the %s is in %s; ", is_complete ? "model" : "state", folder);
+    if (is_complete) {
+        text_adds(&line, "next: ");
+        append_next(&line, r, r->config->job.dump_folder);
+    } else {
+        text_adds(&line, "the same command resumes there");
+    }
+    log_line(LOG_INFO, "%s", line.data);
+    text_release(&line);
+    free(folder);
+}
+
+void run_report_end(const struct run_report *t, const struct training_run *r, bool is_complete)
+{
+    const struct checkpoint_config *k = &r->config->checkpoint;
+    struct text line = {0};
+    int64_t steps = r->trainer.steps_done - t->begin_step;
+    double seconds = clock_monotonic_s() - t->begin_s;
+    double tokens = (double)(r->trainer.tokens_seen - t->begin_tokens);
+    if (!r->is_main) return;
+    if (is_complete && !steps) {
+        log_line(LOG_INFO, "all %lld steps were done before", (long long)r->trainer.steps_done);
+        if (k->enable && !k->load_only) log_model(r, r->trainer.steps_done, true);
+        return;
+    }
+    text_adds(&line, is_complete ? "completed " : "stopped after ");
+    append_plural(&line, steps, "step");
+    text_adds(&line, " and ");
+    append_count(&line, tokens);
+    text_adds(&line, " tokens in ");
+    console_duration(&line, seconds);
+    text_adds(&line, ", ");
+    console_thousands(&line, seconds > 0 ? tokens / seconds : 0);
+    text_adds(&line, " tokens/s");
+    if (!isnan(t->best_loss))
+        text_addf(&line, "; best validation loss %.4f at step %lld", t->best_loss,
+                  (long long)t->best_step);
+    log_line(LOG_INFO, "%s", line.data);
+    text_release(&line);
+    if (k->enable && !k->load_only) log_model(r, r->trainer.steps_done, is_complete);
+}
