@@ -2,6 +2,7 @@
 #include "app/arguments.h"
 #include "app/completion.h"
 #include "app/manual.h"
+#include "app/synopsis.h"
 #include "base/closest.h"
 #include "base/color.h"
 #include "base/text.h"
@@ -255,14 +256,32 @@ static enum status check_word(const struct arguments_spec *spec, const char *com
     FAIL(USAGE, "%s: unknown setting %s; expected section.key=value", command, word);
 }
 
+/* Too few words: names those that are expected, after the subcommand if there is one. */
+static enum status fail_missing(const struct arguments *a, const struct arguments_spec *spec,
+                                const char *command)
+{
+    const char *verb = a->num_words ? a->words[0] : NULL, *rest;
+    if (!synopsis_has_subcommands(spec->usage)) verb = NULL;
+    const char *line = verb ? synopsis_find(spec->usage, verb, &rest) : spec->usage;
+    int least = spec->min_words - (verb != NULL), got = a->num_words - (verb != NULL);
+    struct text names = {0};
+    enum status st = STATUS_OK;
+    synopsis_add_names(spec->usage, verb, least, &names);
+    FAIL_OUT(USAGE, "%s%s%s: expected %s%d argument%s%s%s%s, got %d\nusage: llamero %.*s", command,
+             verb ? " " : "", verb ? verb : "",
+             spec->max_words > spec->min_words ? "at least " : "", least, least == 1 ? "" : "s",
+             names.len ? " (" : "", names.len ? names.data : "", names.len ? ")" : "", got,
+             (int)strcspn(line, "\n"), line);
+out:
+    text_release(&names);
+    return st;
+}
+
 static enum status fail_count(const struct arguments *a, const struct arguments_spec *spec,
                               const char *command)
 {
     int least = spec->min_words, most = spec->max_words, usage = (int)strcspn(spec->usage, "\n");
-    const char *open = most > least ? "at least " : "";
-    if (a->num_words < least)
-        FAIL(USAGE, "%s: expected %s%d argument%s, got %d\nusage: llamero %.*s", command, open,
-             least, least == 1 ? "" : "s", a->num_words, usage, spec->usage);
+    if (a->num_words < least) return fail_missing(a, spec, command);
     for (int i = 0; i < a->num_words; i++) {
         bool is_extra = i >= most || a->words[i][0] == '-' || strchr(a->words[i], '=');
         if (is_extra) TRY(check_word(spec, command, a->words[i]));
@@ -312,6 +331,7 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
              "%s: \"%s\" looks like a setting, which this command does not take; put a path or a "
              "text of this form after --",
              argv[0], a->settings[0]);
+    TRY(synopsis_check_subcommand(spec->usage, argv[0], a->num_words ? a->words[0] : NULL));
     if (a->num_words >= least && a->num_words <= most) return STATUS_OK;
     return fail_count(a, spec, argv[0]);
 }

@@ -10,6 +10,7 @@
 #include "checkpoint/comparison.h"
 #include "checkpoint/copier.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/interop/dcp_generation.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/pytorch_bin.h"
 #include "checkpoint/interop/torch_files.h"
@@ -104,7 +105,7 @@ static enum status find_checkpoints(const char *path, struct checkpoint_list *ro
     char *state = file_join(path, "state.json");
     struct folder_steps steps = {0};
     enum status st = STATUS_OK;
-    if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
+    TRY_OUT(file_require_folder(path));
     if (file_exists(manifest) || file_exists(state)) {
         rows->all = heap(sizeof *rows->all);
         rows->all[rows->count++] = (struct listed_checkpoint){
@@ -582,12 +583,14 @@ enum status command_checkpoint(int argc, char **argv)
         FAIL(USAGE, "checkpoint %s: expected %s, got %d", verb, two ? "two folders" : "one folder",
              a.num_words - 1);
     if (as[0] && strcmp(verb, "show")) FAIL(USAGE, "--as requires checkpoint show");
+    if (tensors && strcmp(verb, "show")) FAIL(USAGE, "--tensors requires checkpoint show");
+    enum dcp_generation generation;
+    if (as[0]) TRY(dcp_generation_parse("--as", as, &generation));
     if (two) return diff(a.words[1], a.words[2], json);
     if (!strcmp(verb, "ls")) return list(a.words[1], json, false);
     if (!strcmp(verb, "verify") && verify_tokens_handles(a.words[1]))
         return verify_tokens(a.words[1], json);
     if (!strcmp(verb, "verify")) return list(a.words[1], json, true);
     if (!strcmp(verb, "show") && as[0]) return show_as(a.words[1], as, json);
-    if (!strcmp(verb, "show")) return show(a.words[1], tensors, json);
-    FAIL(USAGE, "checkpoint: unknown \"%s\"; expected ls, verify, show or diff", verb);
+    return show(a.words[1], tensors, json);
 }

@@ -2,6 +2,7 @@
 #include "app/completion.h"
 #include "app/commands.h"
 #include "app/recipes.h"
+#include "app/synopsis.h"
 #include "base/text.h"
 #include "config/config.h"
 
@@ -103,42 +104,6 @@ static const struct flag *find_flag(const struct flag *flags, const char *word)
     return len == 7 && !strncmp(word, "--color", 7) ? &color_flag : NULL;
 }
 
-enum { NAME_BYTES = 64 };
-
-/* Finds the word that describes argument `index` in a line of the usage, after the command's name:
- * flags, their values and settings do not count, and "..." repeats a word. */
-static bool find_placeholder(const char *line, int index, char name[NAME_BYTES])
-{
-    bool is_value = false;
-    int at = -1;
-    *name = 0;
-    for (size_t len; *line && *line != '\n'; line += len, line += *line == ' ') {
-        len = strcspn(line, " \n");
-        size_t open = strspn(line, "[("), word = strcspn(line + open, " \n.])=");
-        const char *after = line + open + word;
-        if (!strncmp(line + open, "--", 2)) {
-            is_value = !memchr(line, ']', len);
-        } else if (!strncmp(line, "...", 3)) {
-            if (*name) return true;
-        } else if (is_value || !isalpha((unsigned char)line[open])) {
-            is_value = false;
-        } else if (memchr(line, '=', len)) {
-            return false;
-        } else {
-            snprintf(name, NAME_BYTES, "%.*s", (int)word, line + open);
-            if (++at == index || !strncmp(after, "...", 3)) return true;
-        }
-    }
-    return false;
-}
-
-/* The lines of the synopsis, after the command's name. */
-static const char *next_synopsis(const char *line)
-{
-    line += strcspn(line, "\n");
-    return !strncmp(line, "\n       llamero ", 16) ? line + 16 : NULL;
-}
-
 static void offer_recipes(const char *start)
 {
     for (const struct recipe *r = recipes; r->name; r++) {
@@ -148,32 +113,10 @@ static void offer_recipes(const char *start)
     }
 }
 
-/* Whether `word` is one of "a|b". */
-static bool is_among(const char *words, const char *word)
-{
-    for (const char *at = words; *at; at += strcspn(at, "|"), at += *at == '|')
-        if (strcspn(at, "|") == strlen(word) && !strncmp(at, word, strlen(word))) return true;
-    return false;
-}
-
-/* The next line of the usage, from `line` on, that `verb`, the first argument, may begin, or
- * NULL. */
-static const char *find_synopsis(const char *line, const char *verb, const char **arguments)
-{
-    for (; line; line = next_synopsis(line)) {
-        char first[NAME_BYTES];
-        *arguments = line + strcspn(line, " \n");
-        *arguments += **arguments == ' ';
-        find_placeholder(*arguments, 0, first);
-        if (!islower((unsigned char)*first) || is_among(first, verb)) return line;
-    }
-    return NULL;
-}
-
 static bool takes_settings(const struct arguments_spec *spec, const char *verb)
 {
-    const char *rest, *line = find_synopsis(spec->usage, verb, &rest);
-    for (; line; line = find_synopsis(next_synopsis(line), verb, &rest)) {
+    const char *rest, *line = synopsis_find(spec->usage, verb, &rest);
+    for (; line; line = synopsis_find(synopsis_next(line), verb, &rest)) {
         size_t len = strcspn(rest, "\n");
         if (memmem(rest, len, "section.key=", 12) || memmem(rest, len, "CONFIG", 6)) return true;
     }
@@ -184,17 +127,16 @@ static bool takes_settings(const struct arguments_spec *spec, const char *verb)
 static void offer_arguments(const struct arguments_spec *spec, int index, const char *verb,
                             const char *start)
 {
-    char name[NAME_BYTES];
+    char name[SYNOPSIS_NAME_BYTES];
     bool paths = false, folders = false;
     const char *rest, *line = spec->usage;
-    for (; line && !index; line = next_synopsis(line)) {
-        const char *first = line + strcspn(line, " \n");
-        find_placeholder(first + (*first == ' '), 0, name);
+    for (; line && !index; line = synopsis_next(line)) {
+        synopsis_find_name(synopsis_arguments(line), 0, name);
         if (islower((unsigned char)*name)) offer_words(start, "", name, "");
     }
-    line = find_synopsis(spec->usage, verb, &rest);
-    for (; line; line = find_synopsis(next_synopsis(line), verb, &rest)) {
-        if (!find_placeholder(rest, index, name)) continue;
+    line = synopsis_find(spec->usage, verb, &rest);
+    for (; line; line = synopsis_find(synopsis_next(line), verb, &rest)) {
+        if (!synopsis_find_name(rest, index, name)) continue;
         if (!strcmp(name, "KEY"))
             offer_keys(start, "", "");
         else if (!strcmp(name, "NAME"))

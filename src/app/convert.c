@@ -142,13 +142,11 @@ static enum status apply_converter_flags(const struct converter_flags *f, struct
          a->num_words == 1 ? "" : "s");
 }
 
-static enum status resolve_target(const char *to, const char *folder, struct conversion *c)
+/* From --to and DST; *decided: not by SRC, which decides between hf and native. */
+static enum status find_target(const char *to, struct conversion *c, bool *decided)
 {
-    char *manifest = file_join(folder, MANIFEST_NAME);
-    bool from_native = file_exists(manifest);
-    free(manifest);
     size_t len = strlen(c->to);
-    c->target = from_native ? CONVERT_HF : CONVERT_NATIVE;
+    c->target = CONVERT_HF;
     if (len > 5 && !strcmp(c->to + len - 5, ".gguf")) c->target = CONVERT_GGUF;
     bool known = !to[0];
     for (size_t i = 0; i < sizeof targets / sizeof *targets && !known; i++) {
@@ -156,6 +154,12 @@ static enum status resolve_target(const char *to, const char *folder, struct con
         if (known) c->target = (enum conversion_target)i;
     }
     if (!known) FAIL(USAGE, "--to: must be hf, meta, dcp, gguf, nxdt or native, is \"%s\"", to);
+    *decided = to[0] || c->target == CONVERT_GGUF;
+    return STATUS_OK;
+}
+
+static enum status check_target(const struct conversion *c)
+{
     if (c->without_io && !targets[c->target].can_omit_io)
         FAIL(USAGE, "--without-io: requires --to hf, meta or dcp; --to is %s",
              targets[c->target].name);
@@ -165,17 +169,41 @@ static enum status resolve_target(const char *to, const char *folder, struct con
     return STATUS_OK;
 }
 
-/* Flags that only --to dcp has. */
-static enum status parse_dcp_flags(const char *generation, int64_t dp_size, struct conversion *c)
+static enum status resolve_target(const char *to, const char *folder, struct conversion *c)
+{
+    bool decided;
+    char *manifest = file_join(folder, MANIFEST_NAME);
+    bool from_native = file_exists(manifest);
+    free(manifest);
+    TRY(find_target(to, c, &decided));
+    if (!decided && !from_native) c->target = CONVERT_NATIVE;
+    return check_target(c);
+}
+
+enum { UNSET = INT64_MIN };
+
+/* What is wrong with any SRC: flags that only --to dcp has, and --step. */
+static enum status check_dcp_flags(const char *generation, int64_t dp_size, int64_t step,
+                                   const struct conversion *c)
+{
+    enum dcp_generation parsed;
+    if (step != UNSET && step < 0)
+        FAIL(USAGE, "--step: must be at least 0, is %lld", (long long)step);
+    if (dp_size != UNSET && (dp_size < 1 || dp_size > 1 << 14))
+        FAIL(USAGE, "--dp-size: must be between 1 and 16384, is %lld", (long long)dp_size);
+    if (generation[0]) TRY(dcp_generation_parse("--generation", generation, &parsed));
+    if ((generation[0] || dp_size != UNSET) && c->target != CONVERT_DCP)
+        FAIL(USAGE, "--generation and --dp-size require --to dcp");
+    return STATUS_OK;
+}
+
+/* After the default generation is known. */
+static enum status set_dcp_flags(const char *generation, int64_t dp_size, struct conversion *c)
 {
     struct dcp_target *d = &c->dcp;
-    if (dp_size < 0 || dp_size > 1 << 14)
-        FAIL(USAGE, "--dp-size: must be between 1 and 16384, is %lld", (long long)dp_size);
-    d->dp_size = (int)dp_size;
-    if ((generation[0] || dp_size) && c->target != CONVERT_DCP)
-        FAIL(USAGE, "--generation and --dp-size require --to dcp");
+    d->dp_size = dp_size == UNSET ? 0 : (int)dp_size;
     if (generation[0]) TRY(dcp_generation_parse("--generation", generation, &d->generation));
-    if (dp_size && !dcp_generations[d->generation].has_empty_loader)
+    if (d->dp_size && !dcp_generations[d->generation].has_empty_loader)
         FAIL(USAGE, "--dp-size: not supported for --generation %s: %s",
              dcp_generations[d->generation].name, dcp_generations[d->generation].without_loader);
     return STATUS_OK;
@@ -300,8 +328,8 @@ enum status command_convert(int argc, char **argv)
 {
     const char *to = "", *dtype = "", *shard_size = "5GB", *rope = "", *config_json = "";
     const char *hw_backend = "", *generation = "";
-    int64_t step = -1, dp_size = 0, sizes[] = {1, 1, 1, 1};
-    bool json = false;
+    int64_t step = UNSET, dp_size = UNSET, sizes[] = {1, 1, 1, 1};
+    bool json = false, decided = false;
     struct conversion c = {0};
     struct converter_flags f = {.input = "", .output = "", .style = "", .hub_name = ""};
     const struct flag flags[] = {
@@ -359,13 +387,17 @@ enum status command_convert(int argc, char **argv)
     TRY_OUT(parse_dtype(dtype, &c));
     TRY_OUT(parse_size(shard_size, &c.shard_bytes));
     TRY_OUT(parse_rope_factor(rope, &c));
-    TRY_OUT(loaded_model_find_step(a.words[0], step, comm_self(), &folder));
-    c.from = folder, c.to = a.words[1];
+    c.to = a.words[1];
+    TRY_OUT(find_target(to, &c, &decided));
+    if (decided) TRY_OUT(check_target(&c));
+    TRY_OUT(parse_nxdt_flags(hw_backend, sizes, &c));
+    TRY_OUT(check_dcp_flags(generation, dp_size, step, &c));
+    TRY_OUT(loaded_model_find_step(a.words[0], step == UNSET ? -1 : step, comm_self(), &folder));
+    c.from = folder;
     c.config = config_json[0] ? config_json : NULL;
     TRY_OUT(resolve_target(to, folder, &c));
-    TRY_OUT(parse_nxdt_flags(hw_backend, sizes, &c));
     TRY_OUT(open_settings(&c, &config));
-    TRY_OUT(parse_dcp_flags(generation, dp_size, &c));
+    TRY_OUT(set_dcp_flags(generation, dp_size, &c));
     TRY_OUT(convert_checkpoint(&c, &done));
     warn_about_defaults(&c, &done);
     report(&c, &done, json);

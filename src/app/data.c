@@ -230,7 +230,7 @@ static enum status stats(const struct arguments *a, const struct data_stats_flag
 enum status command_data(int argc, char **argv)
 {
     struct show_flags s = {.step = INT64_MIN, .rank = -1, .ranks = -1};
-    struct data_stats_flags f = {.svg = ""};
+    struct data_stats_flags f = {.svg = "", .sample = INT64_MIN};
     const struct flag flags[] = {
         {"step", FLAG_INT, &s.step, "show: the training step, from 1"},
         {"rank", FLAG_INT, &s.rank, "show: only the rows of this data-parallel rank"},
@@ -247,16 +247,18 @@ enum status command_data(int argc, char **argv)
     if (a.help) return STATUS_OK;
     const char *verb = a.words[0];
     bool shows = !strcmp(verb, "show");
-    if (!shows && strcmp(verb, "stats"))
-        FAIL(USAGE, "data: unknown \"%s\"; expected show or stats", verb);
     f.json = s.json;
-    if (shows && (f.svg[0] || f.sample)) FAIL(USAGE, "--svg and --sample require data stats");
+    if (shows && (f.svg[0] || f.sample != INT64_MIN))
+        FAIL(USAGE, "--svg and --sample require data stats");
     if (!shows && (s.step != INT64_MIN || s.rank != -1 || s.ranks != -1 || s.text))
         FAIL(USAGE, "--step, --rank, --ranks and --text require data show");
     if (shows && a.num_words != 2)
         FAIL(USAGE, "data show: expected one run, got %d", a.num_words - 1);
     if (shows && s.step == INT64_MIN) FAIL(USAGE, "data show: --step N is required");
+    if (f.sample == INT64_MIN)
+        f.sample = 0;
+    else if (f.sample < 1)
+        FAIL(USAGE, "--sample: must be at least 1, is %lld", (long long)f.sample);
     if (s.rank < -1) FAIL(USAGE, "--rank: must be at least 0, is %lld", (long long)s.rank);
-    if (f.sample < 0) FAIL(USAGE, "--sample: must be at least 0, is %lld", (long long)f.sample);
     return shows ? show(&a, &s) : stats(&a, &f);
 }

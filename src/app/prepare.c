@@ -10,6 +10,7 @@
 #include "hub/hub.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -98,13 +99,32 @@ static enum status check_prefix(const char *output)
     if (!strcmp(suffix, ".bin") || !strcmp(suffix, ".idx"))
         FAIL(USAGE, "prepare: --output %s: expected a prefix without \"%s\", such as %.*s", output,
              suffix, (int)(len - 4), output);
-    return STATUS_OK;
+    const char *slash = strrchr(output, '/');
+    if (!slash) return STATUS_OK;
+    if (!slash[1])
+        FAIL(USAGE,
+             "prepare: --output %s: expected a prefix of file names in that folder, such as "
+             "%stokens",
+             output, output);
+    char *folder = heap_string(output, slash == output ? 1 : (size_t)(slash - output));
+    enum file_kind kind;
+    enum status st = file_find(folder, &kind);
+    if (!st && kind == FILE_ABSENT)
+        FAIL_OUT(MISSING, "prepare: --output %s: no such folder: %s; create it first (mkdir -p %s)",
+                 output, folder, folder);
+    if (!st && kind != FILE_FOLDER)
+        FAIL_OUT(MISSING, "prepare: --output %s: %s is a file, not a folder", output, folder);
+out:
+    free(folder);
+    return st;
 }
+
+enum { UNSET = INT64_MIN };
 
 enum status command_prepare(int argc, char **argv)
 {
     const char *tokenizer = "", *output = "", *pattern = "", *column = "", *on_bad = "stop";
-    int64_t workers = 0;
+    int64_t workers = UNSET;
     double bad_limit = 0.001;
     struct flag_list accepted = {0};
     bool cuts = false, bos = false, no_eod = false, force = false, json = false;
@@ -144,8 +164,8 @@ enum status command_prepare(int argc, char **argv)
     bool skips = !strcmp(on_bad, "skip");
     if (!(bad_limit >= 0 && bad_limit <= 1))
         FAIL(USAGE, "--bad-record-limit: must be between 0 and 1, is %g", bad_limit);
-    if (workers < 0 || workers > 4096)
-        FAIL(USAGE, "--workers: must be between 0 and 4096, is %lld", (long long)workers);
+    if (workers != UNSET && (workers < 1 || workers > 4096))
+        FAIL(USAGE, "--workers: must be between 1 and 4096, is %lld", (long long)workers);
     for (int i = 0; i < a.num_words; i++)
         sources[i] = (struct source_config){
             .path = a.words[i], .column = column[0] ? column : "text", .weight = 1};
@@ -168,7 +188,7 @@ enum status command_prepare(int argc, char **argv)
         .skips_bad = skips,
         .bad_record_limit = bad_limit,
         .accept_changed = {accepted.items, (size_t)accepted.count},
-        .threads = (int)workers,
+        .threads = workers == UNSET ? 0 : (int)workers,
         .progress = report_progress,
         .context = &progress,
     };

@@ -30,10 +30,12 @@ static enum status push(struct push *p, const char *path)
     struct text url = {0};
     char *folder = NULL;
     enum status st = STATUS_OK;
+    TRY_OUT(hub_settings_read(&settings));
+    p->settings = &settings;
+    TRY_OUT(push_check(p));
     TRY_OUT(loaded_model_find(path, comm_self(), &folder));
     TRY_OUT(verify_files(folder));
-    TRY_OUT(hub_settings_read(&settings));
-    p->settings = &settings, p->folder = folder;
+    p->folder = folder;
     TRY_OUT(push_run(p, &url));
     printf("%s\n", url.data);
 out:

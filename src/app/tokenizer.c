@@ -190,10 +190,9 @@ out:
 
 enum status command_tokenizer(int argc, char **argv)
 {
-    static const char *const verbs[] = {"train", "encode", "decode", "show"};
     const char *path = "", *output = "", *pattern = "";
     int64_t vocab_size = 32000;
-    bool json = false, known = false, cuts = false, by_nul = false;
+    bool json = false, cuts = false, by_nul = false;
     const struct flag flags[] = {
         {"tokenizer", FLAG_FILE, &path, "the tokenizer to use"},
         {"vocab-size", FLAG_INT, &vocab_size,
@@ -210,10 +209,6 @@ enum status command_tokenizer(int argc, char **argv)
     struct tokenizer *t;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
-    for (size_t i = 0; i < 4; i++) known |= !strcmp(a.words[0], verbs[i]);
-    if (!known)
-        FAIL(USAGE, "tokenizer: unknown \"%s\"; expected train, encode, decode or show",
-             a.words[0]);
     if (!strcmp(a.words[0], "train")) {
         if (vocab_size < 0 || vocab_size > 1 << 24)
             FAIL(USAGE, "--vocab-size: must be between 0 and 2^24, is %lld", (long long)vocab_size);

@@ -287,6 +287,15 @@ static int list_once(struct file_list *l, const char *path)
     return bad;
 }
 
+enum status file_require_folder(const char *path)
+{
+    enum file_kind kind;
+    TRY(file_find(path, &kind));
+    if (kind == FILE_ABSENT) FAIL(MISSING, "%s: no such folder", path);
+    if (kind != FILE_FOLDER) FAIL(MISSING, "%s: is a file, not a folder", path);
+    return STATUS_OK;
+}
+
 enum status file_list_dir(struct file_list *l, const char *path)
 {
     int bad, tries = 0;

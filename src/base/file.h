@@ -19,6 +19,8 @@ enum status file_find(const char *path, enum file_kind *kind);
 /* Whether it is known to exist, where a wrong "no" does no harm. */
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
+/* MISSING: no such folder, or a file; the message says which. */
+enum status file_require_folder(const char *path);
 bool file_exists_in(const char *folder, const char *name); /* folder/name exists */
 enum status file_size(const char *path, uint64_t *size);
 

@@ -119,7 +119,7 @@ static enum status find_model(const char *path, int64_t step, int64_t *location)
     bool is_model = model_files_detect(path);
     struct folder_steps steps = {0};
     enum status st = STATUS_OK;
-    if (!is_model && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
+    if (!is_model) TRY_OUT(file_require_folder(path));
     TRY_OUT(folder_steps_read(&steps, path));
     *location = is_model                                  ? AT_PATH
                 : file_is_dir(below)                      ? IN_CHECKPOINT_STEPS

@@ -171,13 +171,13 @@ enum status prepare_output_open(struct prepare_output *o)
     TRY(clean_up(o));
     TRY(check_no_output(o));
     o->bin_fd = open(o->bin_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (o->bin_fd < 0) FAIL(IO, "%s: %s", o->bin_part, strerror(errno));
+    if (o->bin_fd < 0) FAIL(IO, "%s: cannot write it: %s", o->bin, strerror(errno));
     /* Where the file system does not support locks, the user must not start two. */
     if (flock(o->bin_fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        FAIL(CONFIG, "%s: another process is writing it", o->bin_part);
+        FAIL(CONFIG, "%s: another process is writing it", o->bin);
     TRY(check_no_output(o)); /* another run may have finished before the lock */
     o->idx_fd = open(o->idx_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (o->idx_fd < 0) FAIL(IO, "%s: %s", o->idx_part, strerror(errno));
+    if (o->idx_fd < 0) FAIL(IO, "%s: cannot write it: %s", o->idx, strerror(errno));
     TRY(read_journal(o));
     if (ftruncate(o->bin_fd, (off_t)(o->done.tokens * (uint64_t)o->done.token_bytes)))
         FAIL(IO, "%s: %s", o->bin_part, strerror(errno));

@@ -80,17 +80,10 @@ static enum status time_durable_write(const char *path, double *seconds)
     return st;
 }
 
-static enum status require_folder(const char *path)
-{
-    if (!file_exists(path)) FAIL(MISSING, "%s: no such folder", path);
-    if (!file_is_dir(path)) FAIL(IO, "%s: not a folder", path);
-    return STATUS_OK;
-}
-
 void check_folder(struct findings *f, const char *path)
 {
     double seconds;
-    enum status st = require_folder(path);
+    enum status st = file_require_folder(path);
     if (st) {
         findings_fail(f, "folder", st, "name an existing folder, in which runs will be saved");
         return;

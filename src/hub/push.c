@@ -314,12 +314,22 @@ out:
     return st;
 }
 
-static enum status check_target(const struct push *p, struct push_session *s)
+/* ORG/NAME: one slash, and no URL. */
+static bool looks_like_repository(const char *target)
+{
+    const char *slash = strchr(target, '/');
+    return slash && slash != target && slash[1] && !strchr(slash + 1, '/') && *target != '.';
+}
+
+static enum status check_target(const struct push *p, struct hub_path *repo)
 {
     if (strncmp(p->target, "hf://", 5))
-        FAIL(CONFIG, "%s: expected hf://ORG/NAME[@BRANCH]", p->target);
-    TRY(hub_path_parse(&s->repo, p->target));
-    if (s->repo.is_dataset || s->repo.path[0])
+        FAIL(CONFIG, "%s: expected hf://ORG/NAME[@BRANCH]%s%s%s", p->target,
+             looks_like_repository(p->target) ? "; did you mean hf://" : "",
+             looks_like_repository(p->target) ? p->target : "",
+             looks_like_repository(p->target) ? "?" : "");
+    TRY(hub_path_parse(repo, p->target));
+    if (repo->is_dataset || repo->path[0])
         FAIL(CONFIG, "%s: expected hf://ORG/NAME[@BRANCH]", p->target);
     if (p->settings->offline) FAIL(CONFIG, "%s: HF_HUB_OFFLINE forbids requests", p->target);
     if (!p->settings->token[0])
@@ -330,11 +340,19 @@ static enum status check_target(const struct push *p, struct push_session *s)
     return STATUS_OK;
 }
 
+enum status push_check(const struct push *p)
+{
+    struct hub_path repo = {0};
+    enum status st = check_target(p, &repo);
+    hub_path_release(&repo);
+    return st;
+}
+
 enum status push_run(const struct push *p, struct text *url)
 {
     struct push_session s = {.push = p};
     enum status st = STATUS_OK;
-    TRY_OUT(check_target(p, &s));
+    TRY_OUT(check_target(p, &s.repo));
     TRY_OUT(client_open(&s.client, p->settings));
     TRY_OUT(find_files(&s));
     if (p->creates) TRY_OUT(create_repository(&s));

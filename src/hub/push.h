@@ -22,5 +22,8 @@ struct push {
     bool is_private;     /* as a private one */
 };
 
+/* CONFIG: the target is not hf://ORG/NAME[@BRANCH], HF_TOKEN is missing, or HF_HUB_OFFLINE is set.
+ * p->folder is not used. */
+enum status push_check(const struct push *p);
 /* Pushes the folder; *url becomes the URL of the commit, or of the branch if nothing changed. */
 enum status push_run(const struct push *p, struct text *url);

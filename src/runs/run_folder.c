@@ -165,7 +165,7 @@ static char *name_of(const char *path)
 enum status run_folder_open(struct run_folder *r, const char *path, bool is_summary)
 {
     *r = (struct run_folder){.is_summary = is_summary, .metrics.is_summary = is_summary};
-    if (!file_is_dir(path)) FAIL(MISSING, "%s: no such folder", path);
+    TRY(file_require_folder(path));
     if (!run_folder_is_run(path))
         FAIL(MISSING,
              "%s: not a run: expected a dump folder (job.dump_folder) with metrics.jsonl, or with "

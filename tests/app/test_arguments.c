@@ -93,8 +93,8 @@ TEST(arguments_reject_a_wrong_number_of_words)
     for (int i = 0; i < 100; i++) many[i] = "word";
     many[29] = NULL;
     CHECK_STATUS(USAGE, READ(&a, &v, "--json"));
-    CHECK_MESSAGE(
-        "do: expected at least 1 argument, got 0\nusage: llamero do THING [section.key=value ...]");
+    CHECK_MESSAGE("do: expected at least 1 argument (THING), got 0\nusage: llamero do THING "
+                  "[section.key=value ...]");
     CHECK_STATUS(USAGE, read(&a, &v, many));
     CHECK_MESSAGE(
         "do: unexpected argument \"word\"\nusage: llamero do THING [section.key=value ...]");

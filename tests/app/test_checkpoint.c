@@ -148,7 +148,7 @@ TEST(checkpoint_rejects_wrong_arguments)
     struct answer a = {0};
     const char *empty = test_folder();
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "list", empty) == 64);
-    CHECK(strstr(a.err.data, "unknown \"list\"; expected ls, verify, show or diff"));
+    CHECK(strstr(a.err.data, "unknown subcommand \"list\"; did you mean \"ls\"?"));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "diff", empty) == 64);
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "ls", empty, empty) == 64);
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "ls", empty) == 66);

@@ -30,7 +30,7 @@ TEST(slurm_prints_a_script_for_the_checked_number_of_ranks)
     CHECK(strstr(out.data, "#SBATCH --signal=B:USR1@150\n"));
     CHECK(strstr(out.data,
                  "# llamero slurm: 2 ranks, pp 1 x dp_replicate 1 x dp_shard 2 x cp 1 x tp 1\n"));
-    CHECK(strstr(out.data, " train 'training.global_batch_size=-1' -- '"));
+    CHECK(strstr(out.data, " train training.global_batch_size=-1 -- '"));
     CHECK(strstr(out.data, "my run.toml' &\n"));
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0",
                   "device.threads=5") == 0);

@@ -34,7 +34,7 @@ TEST(unusable_folders_fail_with_the_reason)
     CHECK(none.first.status == STATUS_MISSING && none.count == 1);
     CHECK(strstr(none.items[0].text, "/nowhere/at/all") && none.items[0].advice);
     check_folder(&file, path);
-    CHECK(file.first.status == STATUS_IO && strstr(file.items[0].text, "not a folder"));
+    CHECK(file.first.status == STATUS_MISSING && strstr(file.items[0].text, "not a folder"));
     check_folder(&locked, "/proc"); /* not even root can create files here */
     CHECK(locked.first.status && find(&locked, "writing")->level == LEVEL_FAIL);
     CHECK(find(&locked, "file system")->level == LEVEL_WARN);
