@@ -7,6 +7,7 @@
 #include "base/escape.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/progress.h"
 #include "checkpoint/comparison.h"
 #include "checkpoint/copier.h"
 #include "checkpoint/folder.h"
@@ -200,12 +201,17 @@ static enum status list(const char *path, bool json, bool verify)
     bool is_copy = !strncmp(path, "s3://", 5);
     if (is_copy && verify) FAIL_OUT(USAGE, "checkpoint verify: %s: expected a local folder", path);
     TRY_OUT(is_copy ? find_copies(path, &rows) : find_checkpoints(path, &rows));
+    double bytes = 0;
     for (size_t i = 0; i < rows.count && !is_copy; i++) {
-        struct listed_checkpoint *r = &rows.all[i];
-        stat_files(r);
-        (verify ? check_bytes : check_sizes)(r);
-        damaged += r->errors.len > 0;
+        stat_files(&rows.all[i]);
+        bytes += (double)rows.all[i].bytes;
     }
+    if (verify) progress_begin("checkpoint verify", PROGRESS_BYTES, bytes);
+    for (size_t i = 0; i < rows.count && !is_copy; i++) {
+        (verify ? check_bytes : check_sizes)(&rows.all[i]);
+        damaged += rows.all[i].errors.len > 0;
+    }
+    if (verify) progress_end();
     (json ? print_list_json : print_list)(&rows);
     if (verify && damaged)
         FAIL_OUT(DATA, "%s: %zu of %zu checkpoints %s damaged", path, damaged, rows.count,

@@ -3,7 +3,9 @@
 #include "app/arguments.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "data/source.h"
+#include "data/source_estimate.h"
 #include "hub/hub.h"
 #include "infer/baselines.h"
 #include "infer/co_smoothing.h"
@@ -147,6 +149,26 @@ static enum status report_skipped(struct loader *loader, double limit)
     return STATUS_OK;
 }
 
+/* How many tokens this rank will predict, about; 0: unknown. */
+static double expected_tokens(const struct evaluating *e, const struct source_config *from,
+                              int64_t batches)
+{
+    const struct config *c = &e->loaded.config;
+    const struct source_tokens tokens = {.tokenizer = e->loaded.tokenizer,
+                                         .vocab_size = e->loaded.shape.V,
+                                         .bos = c->data.bos,
+                                         .eos = c->data.eos};
+    struct source source;
+    struct source_estimate estimate = {0};
+    double readers = e->evaluator.readers->size;
+    if (batches > 0) return (double)batches * e->rows * e->evaluator.batch.T / readers;
+    if (e->loaded.machine.world.rank || source_open(&source, from)) return 0;
+    enum status st = source_estimate_run(&estimate, &source, &tokens);
+    source_close(&source);
+    double expected = estimate.documents * estimate.tokens_per_document / readers;
+    return st || !(expected > 0) ? 0 : expected;
+}
+
 static enum status evaluate_source(struct evaluating *e, struct source_config *source,
                                    int64_t batches, struct evaluation *v)
 {
@@ -164,12 +186,14 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     e->evaluator.has_marks = e->baselines.has_spikes;
     if (e->baselines.has_spikes) data.row_overlap = true; /* so that every count is a label */
     TRY_OUT(comm_agree(world, open_loader(e, &data, batches, &loader)));
+    progress_begin("eval", PROGRESS_TOKENS, expected_tokens(e, source, batches));
     TRY_OUT(evaluator_run(&e->evaluator, loader, -1, &e->loaded.step, v));
     TRY_OUT(
         comm_agree(world, world->rank ? STATUS_OK : report_skipped(loader, data.bad_record_limit)));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : evaluator_check(v, source->path)));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : baselines_measure(&e->baselines, v)));
 out:
+    progress_end();
     loader_close(loader);
     return st;
 }

@@ -6,47 +6,23 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "data/source.h"
 #include "hub/hub.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-struct progress {
-    double begin_s, reported_s;
-    bool is_terminal, drawn;
-};
 
 static double rate(const struct prepare_stats *p, double seconds)
 {
     return seconds > 0 ? (double)(p->text_bytes - p->text_resumed) / 1e6 / seconds : 0;
 }
 
-/* A progress bar on a terminal, else a line every ten seconds. */
 static void report_progress(void *context, const struct prepare_stats *p)
 {
-    struct progress *g = context;
-    double now = clock_monotonic_s(), mb_s = rate(p, now - g->begin_s);
-    if (now - g->reported_s < (g->is_terminal ? 0.2 : 10)) return;
-    g->reported_s = now;
-    double part = p->text_total ? (double)p->text_bytes / (double)p->text_total : 0;
-    char bar[32] = "", left[48] = "";
-    if (p->text_total) {
-        memset(bar, ' ', 25);
-        memset(bar, '#', (size_t)(part * 25 > 25 ? 25 : part * 25));
-        double bytes_left = (double)(p->text_total - p->text_bytes);
-        snprintf(left, sizeof left, ", %.0f%%, %.0f s left", 100 * part,
-                 mb_s > 0 ? bytes_left / 1e6 / mb_s : 0);
-    }
-    if (g->is_terminal) {
-        fprintf(stderr, "\r[%s] %.1fM tokens, %.1f MB/s%s ", bar, (double)p->tokens / 1e6, mb_s,
-                left);
-        g->drawn = true;
-    } else {
-        log_line(LOG_INFO, "%.1fM tokens, %.1f MB/s%s", (double)p->tokens / 1e6, mb_s, left);
-    }
+    (void)context;
+    progress_set((double)p->text_bytes, (double)p->text_total);
 }
 
 static void report(const char *prefix, const struct prepare_stats *p, double seconds, bool json)
@@ -174,9 +150,7 @@ enum status command_prepare(int argc, char **argv)
     for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));
     for (int i = 0; i < a.num_words && column[0]; i++) TRY(source_check_column(&sources[i]));
     TRY(tokenizer_open(&t, tokenizer, &config));
-    struct progress progress = {.begin_s = clock_monotonic_s(),
-                                .reported_s = clock_monotonic_s(),
-                                .is_terminal = isatty(STDERR_FILENO)};
+    double begin = clock_monotonic_s();
     struct prepare_request request = {
         .sources = sources,
         .num_sources = (size_t)a.num_words,
@@ -190,12 +164,12 @@ enum status command_prepare(int argc, char **argv)
         .accept_changed = {accepted.items, (size_t)accepted.count},
         .threads = workers == UNSET ? 0 : (int)workers,
         .progress = report_progress,
-        .context = &progress,
     };
+    progress_begin("prepare", PROGRESS_BYTES, 0);
     enum status st = prepare_token_files(&request, &done);
+    progress_end();
     st = bad_records_stop(st, "--on-bad-record skip");
-    if (progress.drawn) fputs("\n", stderr);
-    if (!st) report(output, &done, clock_monotonic_s() - progress.begin_s, json);
+    if (!st) report(output, &done, clock_monotonic_s() - begin, json);
     tokenizer_close(t);
     return st;
 }

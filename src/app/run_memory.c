@@ -42,7 +42,8 @@ static size_t data_bytes(const struct run_memory *m, const struct config *c, int
 /* Adds the memory that is the same on every stage, and finds the stage that needs the most. */
 static enum status add_common(struct run_memory *m, const struct config *c, size_t data, int ranks)
 {
-    size_t program = (size_t)memory_resident_bytes(), all;
+    enum { MPI_BYTES = 5 << 20 }; /* that a rank's MPI library allocates, about: Open MPI's */
+    size_t program = (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0), all;
     /* On a GPU, count the libraries' device memory; data and checkpoints use host memory. */
     bool gpu = queue_device_allocator(m->machine.queue);
     if (gpu) TRY(queue_memory_info(m->machine.queue, &all, &program));

@@ -8,6 +8,7 @@
 #include "base/file_map.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "hub/hub.h"
 #include "tokenizer/bpe_trainer.h"
 
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char usage[] =
     "tokenizer train --vocab-size N --output FILE INPUT...\n"
@@ -34,6 +36,14 @@ static enum status read_stdin(struct text *t)
     return STATUS_OK;
 }
 
+static double total_bytes(const struct arguments *a)
+{
+    double bytes = 0;
+    struct stat s;
+    for (int i = 1; i < a->num_words; i++) bytes += stat(a->words[i], &s) ? 0 : (double)s.st_size;
+    return bytes;
+}
+
 static enum status train(const struct arguments *a, int64_t vocab_size, const char *output)
 {
     struct bpe_trainer *t;
@@ -44,6 +54,7 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
     if (!output[0]) FAIL(USAGE, "tokenizer train: --output FILE is required");
     if (a->num_words < 2) FAIL(USAGE, "tokenizer train: at least one text file is required");
     bpe_trainer_make(&t);
+    progress_begin("reading", PROGRESS_BYTES, total_bytes(a));
     for (int i = 1; i < a->num_words; i++) {
         struct file_map map;
         TRY_OUT(file_map_open(&map, a->words[i]));
@@ -52,11 +63,13 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
         file_map_close(&map);
         if (st) goto out;
     }
+    progress_begin("merging", PROGRESS_TOKENS, (double)vocab_size - 256);
     TRY_OUT(bpe_trainer_finish(t, (int32_t)vocab_size, &json, &made));
     TRY_OUT(file_write(output, json.data, json.len));
     log_line(LOG_INFO, "%s: %d tokens, trained in %.1f s", output, made,
              clock_monotonic_s() - begin);
 out:
+    progress_end();
     text_release(&json);
     bpe_trainer_free(t);
     return st;

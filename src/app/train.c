@@ -3,6 +3,7 @@
 #include "app/arguments.h"
 #include "app/preflight.h"
 #include "base/log.h"
+#include "base/port.h"
 #include "base/signals.h"
 #include "config/config.h"
 #include "config/idle.h"
@@ -38,6 +39,7 @@ static enum status train(const struct config *c, bool oversubscribe)
     struct text hosts = {0};
     enum status st = STATUS_OK;
     signals_catch();
+    port_return_large_blocks(); /* what is only checked at the start */
     TRY_OUT(machine_join(&machine));
     TRY_OUT(rank_check_config(c, &machine.world));
     if (!machine.world.rank) idle_log(c);

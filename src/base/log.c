@@ -16,7 +16,8 @@
 
 /* The log of the process; only base may have global state. */
 static struct append_file file = {.fd = -1};
-static bool stderr_fails; /* file, stderr_fails: under the lock */
+static bool stderr_fails;
+static char status[512]; /* drawn on the terminal; file, stderr_fails, status: under the lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_quiet; /* atomic, as other threads may be logging */
 static _Atomic int own_rank = -1;
@@ -55,12 +56,21 @@ static void strip_colors(char *line)
 
 static const char *const prefix[] = {"", "warning: ", "error: "};
 
+/* Draws the status line, or clears it; under the lock. */
+static void draw_status(bool shown)
+{
+    if (status[0]) fprintf(stderr, "\r\033[K%s", shown ? status : "");
+}
+
 static bool print_line(enum log_level level, const char *line)
 {
     static const char *const color[] = {"", "\033[33m", "\033[31m"};
     bool paint = level != LOG_INFO && log_color();
-    return fprintf(stderr, "%s%s%s%s\n", paint ? color[level] : "", prefix[level],
-                   paint ? "\033[0m" : "", line) >= 0;
+    draw_status(false);
+    bool printed = fprintf(stderr, "%s%s%s%s\n", paint ? color[level] : "", prefix[level],
+                           paint ? "\033[0m" : "", line) >= 0;
+    draw_status(true);
+    return printed;
 }
 
 enum { LINE_BYTES = 4096 };
@@ -135,6 +145,24 @@ void log_line_fitting(const char *line, const char *brief)
     bool is_narrow = columns && strlen(plain) >= (size_t)columns;
     pthread_mutex_lock(&lock);
     write_line(LOG_INFO, whole, is_narrow ? brief : whole);
+    pthread_mutex_unlock(&lock);
+}
+
+bool log_shows_status(void)
+{
+    return terminal_is(STDERR_FILENO) && !terminal_is_dumb() && !is_quiet;
+}
+
+void log_status(const char *line)
+{
+    if (!log_shows_status()) return;
+    int columns = terminal_size(STDERR_FILENO).columns;
+    size_t room = columns > 1 && (size_t)columns < sizeof status ? (size_t)columns : sizeof status;
+    pthread_mutex_lock(&lock);
+    draw_status(false);
+    snprintf(status, room, "%s", line ? line : "");
+    draw_status(true);
+    fflush(stderr);
     pthread_mutex_unlock(&lock);
 }
 

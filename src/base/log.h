@@ -24,6 +24,10 @@ enum status log_open(const char *path);
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Logs an INFO line; a terminal too narrow for it gets the short form. */
 void log_line_fitting(const char *line, const char *brief);
+/* Draws a line on the terminal that stays below the lines that are logged; NULL: clears it.  A
+ * no-op unless log_shows_status: stderr is a terminal that knows escapes, and not quiet. */
+void log_status(const char *line);
+bool log_shows_status(void);
 /* Logs this thread's last failure, unless it has been reported already. */
 void log_failure(enum status s);
 

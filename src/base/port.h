@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -75,3 +76,11 @@ static inline void port_zero_nt(void *to, size_t bytes)
     memset(to, 0, bytes);
 #endif
 }
+
+/* Has the C library return a large block to the system when it is freed.  glibc otherwise raises
+ * its threshold to the largest block freed so far, and smaller blocks stay in the process. */
+#if defined(M_MMAP_THRESHOLD)
+static inline void port_return_large_blocks(void) { mallopt(M_MMAP_THRESHOLD, 128 << 10); }
+#else
+static inline void port_return_large_blocks(void) {}
+#endif

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/content.h"
 #include "checkpoint/folder.h"
@@ -394,6 +395,10 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
         content.exp_avg_sq = source_tensors_of(o, TENSOR_EXP_AVG_SQ);
         content.step = o->step, content.train = o->train.data;
     }
+    int tensors = content.exp_avg.read || (with_run && c->target == CONVERT_DCP) ? 3 : 1;
+    progress_begin("convert", PROGRESS_BYTES,
+                   (double)o->layout.parameters * tensors *
+                       (double)safetensors_dtype_bytes(content.dtype));
     TRY_OUT(file_remove_tree(folder)); /* left by a conversion that was killed */
     TRY_OUT(file_make_dirs(folder));
     if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE)
@@ -404,6 +409,7 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
     if (c->target == CONVERT_NATIVE) TRY_OUT(manifest_finish(&m));
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype, o->step};
 out:
+    progress_end();
     manifest_release(&m);
     return st;
 }

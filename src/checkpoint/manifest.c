@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,6 +84,7 @@ enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, s
         f->checksums[chunk] = checksum_crc32c(crc, (const char *)bytes + i, n);
     }
     TRY(file_write_at(f->fd, f->path, bytes, len, at));
+    progress_add((double)len);
     return STATUS_OK;
 }
 
@@ -331,6 +333,7 @@ static enum status verify_file(const char *folder, const struct json *file, int6
             TRY_OUT(file_read_at(fd, path, bytes, n, at));
             uint32_t crc = checksum_crc32c(chunk_seed(step, name, chunk), bytes, n);
             TRY_OUT(verify_chunk(path, crc, sum, at, n));
+            progress_add((double)n);
         }
         if (sum) sum = json_next(sum);
     }

@@ -83,6 +83,7 @@ static enum status skip_string(struct scanner *s, size_t *raw_len)
     for (;;) {
         skip_plain(s);
         int c = peek(s);
+        if (c < 0) s->at = begin;
         if (c < 0) return fail_here(s, "unterminated string");
         if (c == '"') break;
         if (c != '\\') return fail_here(s, "control character in a string: expected an escape");

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "hub/s3_listing.h"
 #include "hub/s3_settings.h"
 #include "hub/snapshot.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_EVERY_S = 10, MAX_LIST_BYTES = 1 << 30 };
+enum { MAX_LIST_BYTES = 1 << 30 };
 
 /* File names by selection. */
 static const struct {
@@ -177,40 +178,32 @@ out:
     return st;
 }
 
-/* Logs progress. */
-struct download_progress {
-    struct download_observer observer; /* first */
-    uint64_t bytes, total;
-    double begin_s, logged_s;
-};
-
-static void log_progress(struct download_observer *w, const struct hub_file *f, uint64_t have,
-                         size_t len)
+static void count_bytes(struct download_observer *w, const struct hub_file *f, uint64_t have,
+                        size_t len)
 {
-    struct download_progress *p = (struct download_progress *)w;
-    double now = clock_monotonic_s();
-    p->bytes += len;
-    if (now - p->logged_s < LOG_EVERY_S) return;
-    p->logged_s = now;
-    log_line(LOG_INFO, "%s: %.1f of %.1f MB; total %.1f of %.1f MB, %.1f MB/s", f->path,
-             (double)have / 1e6, (double)f->size / 1e6, (double)p->bytes / 1e6,
-             (double)p->total / 1e6, (double)p->bytes / 1e6 / (now - p->begin_s));
+    (void)w, (void)f, (void)have;
+    progress_add((double)len);
 }
 
 /* Downloads the listed files that the cache does not have. */
 static enum status download_files(const struct snapshot *s, struct client *c,
                                   const struct listing *l)
 {
-    struct download_progress p = {.observer = {log_progress}, .begin_s = clock_monotonic_s()};
+    struct download_observer observer = {count_bytes};
+    double total = 0;
     size_t missing = 0;
-    p.logged_s = p.begin_s;
     for (size_t i = 0; i < l->count; i++)
-        if (!snapshot_has(s, &l->files[i])) missing++, p.total += l->files[i].size;
+        if (!snapshot_has(s, &l->files[i])) missing++, total += (double)l->files[i].size;
     if (missing)
         log_line(LOG_INFO, "%s: fetching %zu file%s of %s %.12s, %.1f MB, into %s", s->path->name,
                  missing, missing == 1 ? "" : "s", s->base ? "list" : "commit", s->commit,
-                 (double)p.total / 1e6, s->folder);
-    for (size_t i = 0; i < l->count; i++) TRY(snapshot_download(s, c, &l->files[i], &p.observer));
+                 total / 1e6, s->folder);
+    enum status st = STATUS_OK;
+    progress_begin("fetch", PROGRESS_BYTES, total);
+    for (size_t i = 0; i < l->count && !st; i++)
+        st = snapshot_download(s, c, &l->files[i], &observer);
+    progress_end();
+    TRY(st);
     TRY(snapshot_write_ref(s));
     return STATUS_OK;
 }

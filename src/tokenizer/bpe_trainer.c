@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/bpe_trainer.h"
 
+#include "base/progress.h"
 #include "tokenizer/files/hf_write.h"
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/text/split.h"
@@ -97,7 +98,8 @@ static void count_word(struct bpe_trainer *t, const unsigned char *bytes, size_t
 
 void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len)
 {
-    enum { MAX_WORD_BYTES = 4096 }; /* longer words are counted in parts */
+    enum { MAX_WORD_BYTES = 4096 /* longer words are counted in parts */, REPORT = 1 << 20 };
+    size_t reported = 0;
     const unsigned char *text = (const unsigned char *)bytes;
     for (size_t at = 0; at < len;) {
         size_t n = split_llama3(text + at, len - at);
@@ -105,6 +107,9 @@ void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len)
             n = end - at < MAX_WORD_BYTES ? end - at : MAX_WORD_BYTES;
             count_word(t, text + at, n);
         }
+        if (at - reported < REPORT && at < len) continue;
+        progress_add((double)(at - reported));
+        reported = at;
     }
 }
 
@@ -263,6 +268,7 @@ static enum status run_merges(struct bpe_trainer *t, struct vocabulary *v, struc
         *p = (struct counted_pair){.left = top.left, .right = top.right};
         if (!is_token) {
             merges[(*num_merges)++] = (struct hf_merge){top.left, top.right};
+            progress_add(1);
             for (size_t i = 0; i < count; i++) merge_word(t, words[i], top, id);
         }
         free(words);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/evaluator.h"
 
+#include "base/progress.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "tensor/device.h"
@@ -120,6 +121,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         out->bytes += e->batch.bytes;
         unknown_bytes += e->batch.valid && !e->batch.bytes;
         out->batches++;
+        progress_add((double)e->batch.valid);
     }
     TRY(sum_over_ranks(e, &exact, out));
     TRY(comm_all_reduce_int64(e->readers, REDUCE_MAX, &unknown_bytes, 1));

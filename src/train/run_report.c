@@ -11,6 +11,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { LINE_BYTES = 4096 };
+
 /* "853,888", "124.7 million", "8.03 billion" */
 static void append_count(struct text *t, double n)
 {
@@ -118,6 +120,7 @@ void run_report_begin(struct run_report *t, const struct training_run *r)
         append_model, append_machine, append_steps, append_output};
     struct text line = {0};
     if (t->has_begun) return;
+    text_reserve(&line, LINE_BYTES);
     *t = (struct run_report){.has_begun = true,
                              .begin_s = clock_monotonic_s(),
                              .begin_step = r->trainer.steps_done,
@@ -160,6 +163,7 @@ static void append_next(struct text *t, const struct training_run *r, const char
 static void log_model(const struct training_run *r, int64_t step, bool is_complete)
 {
     struct text line = {0};
+    text_reserve(&line, LINE_BYTES);
     char *folder = folder_step_path(r->checkpoint_folder, step);
     text_addf(&line, "the %s is in %s; ", is_complete ? "model" : "state", folder);
     if (is_complete) {
@@ -181,6 +185,7 @@ void run_report_end(const struct run_report *t, const struct training_run *r, bo
     double seconds = clock_monotonic_s() - t->begin_s;
     double tokens = (double)(r->trainer.tokens_seen - t->begin_tokens);
     if (!r->is_main) return;
+    text_reserve(&line, LINE_BYTES); /* as many allocations whatever the numbers */
     if (is_complete && !steps) {
         log_line(LOG_INFO, "all %lld steps were done before", (long long)r->trainer.steps_done);
         if (k->enable && !k->load_only) log_model(r, r->trainer.steps_done, true);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/signals.h"
 #include "ops/cross_entropy.h"
 
@@ -170,12 +171,11 @@ static enum status run_batch(const struct scoring *g, const struct task_row *row
 enum status task_evaluator_run(const struct evaluator *e, const struct task *t, int32_t mask,
                                struct arena *step, struct task_scores *s)
 {
-    enum { PROGRESS_S = 10 };
     size_t num_rows, B = (size_t)e->batch.B, readers = (size_t)e->readers->size;
     struct task_row *rows = sort_rows(t, &num_rows);
     struct scoring g = {e, t, mask, step, s};
     bool is_main = !e->readers->rank && !e->peers->rank;
-    double reported = clock_monotonic_s();
+    if (is_main) progress_begin(t->name, PROGRESS_ROWS, (double)num_rows);
     enum status st = STATUS_OK;
     memset(s->log_likelihoods, 0, t->num_requests * sizeof *s->log_likelihoods);
     memset(s->misses, 0, t->num_requests * sizeof *s->misses);
@@ -186,14 +186,13 @@ enum status task_evaluator_run(const struct evaluator *e, const struct task *t, 
         TRY_OUT(agree_to_stop(e, &s->stopped));
         if (s->stopped) goto out;
         TRY_OUT(run_batch(&g, rows + (left ? first : 0), (int)(left < B ? left : B)));
-        if (!is_main || clock_monotonic_s() - reported < PROGRESS_S) continue;
-        log_line(LOG_INFO, "%s: %zu of %zu rows", t->name, round, num_rows);
-        reported = clock_monotonic_s();
+        if (is_main) progress_add((double)(B * readers));
     }
     TRY_OUT(sum_over(e->contexts, t, s));
     TRY_OUT(sum_over(e->pipeline.group, t, s));
     TRY_OUT(sum_over(e->readers, t, s));
 out:
+    if (is_main) progress_end();
     free(rows);
     return st;
 }

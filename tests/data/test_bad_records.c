@@ -301,8 +301,8 @@ TEST(every_kind_of_source_names_its_bad_records)
          "the text is not UTF-8: its byte 794 is 0xFF"},
         {"tests/oracle/data/parquet/documents.parquet", "spike_counts", "row", 4, 0,
          "its lists differ in length"},
-        {"tests/oracle/data/arrow/stream.arrow", "input_ids", "row", 4, 0,
-         "token ID 2147483648 is out of range"},
+        {"tests/oracle/data/arrow/stream.arrow", "input_ids", "row", 0, 0,
+         "its list of token IDs has a null"}, /* and row 4 an ID that is out of range */
         {"tests/oracle/data/parquet/documents.parquet", "not_utf8", "row", 0, 0,
          "the text is not UTF-8: its byte "},
         {rig_array(folder, "rows.npy", 50, 7), "", "row", 35, 249, "element 249 is 249"},
@@ -319,7 +319,7 @@ TEST(every_kind_of_source_names_its_bad_records)
         struct loader *l = rig_open(&r);
         rows_read(&rows, l, T, 1, 10000);
         const struct bad_records *b = loader_bad_records(l);
-        CHECK(b->count == 1 && b->num_read > 1);
+        CHECK(b->count == (cases[i].column[0] == 'i' ? 2 : 1) && b->num_read > 1);
         const struct bad_record *bad = &b->list[0];
         if (strcmp(bad->unit, cases[i].unit) || bad->at != cases[i].at ||
             !strstr(bad->reason, cases[i].reason))

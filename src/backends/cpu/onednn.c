@@ -14,6 +14,7 @@ struct onednn_matmul {
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, c, scratch;
     size_t scratch_bytes;
+    bool packs_itself; /* beyond the scratch memory */
 };
 
 struct onednn {
@@ -126,7 +127,10 @@ static enum status make_matmul(struct onednn *library, const struct gemm_shape *
     const dnnl_memory_desc_t *scratchpad =
         dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     p->scratch_bytes = dnnl_memory_desc_get_size(scratchpad);
-    dnnl_status_t bad = dnnl_primitive_create(&p->primitive, desc);
+    const char *kernel = "";
+    dnnl_status_t bad = dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &kernel);
+    p->packs_itself = !bad && !strncmp(kernel, "gemm", 4);
+    if (!bad) bad = dnnl_primitive_create(&p->primitive, desc);
     if (!bad) bad = dnnl_memory_create(&p->scratch, scratchpad, library->engine, DNNL_MEMORY_NONE);
     dnnl_memory_t *memories[] = {&p->a, &p->b, &p->c};
     for (int i = 0; i < 3 && !bad; i++)
@@ -168,12 +172,15 @@ static void copy_f32(float *to, const float *from, size_t n, int num_threads)
     for (size_t i = 0; i < n; i++) to[i] = from[i];
 }
 
-/* What gemm:jit allocates during a GEMM, and the code of the library that it loads.  An estimate
- * from runs with one thread and two: a panel of each operand, at most 9984 rows and 384 columns as
- * gemm:jit blocks them, twice. */
-static size_t packing_bytes(const struct gemm_shape *s)
+/* What the kernel allocates during a GEMM, and the code of the library that it loads.  gemm:jit, of
+ * Intel's processors, packs operands in memory of its own.  An estimate from runs with one thread
+ * and two: a panel of each operand, at most 9984 rows and 384 columns as gemm:jit blocks them,
+ * twice.  brg:avx512_core, of AMD's, packs them in the scratch memory. */
+static size_t packing_bytes(const struct onednn_matmul *p)
 {
     enum { CODE = 4 << 20, MAX_ROWS = 9984, DEPTH = 384, SMALL_SIDE = 384 };
+    const struct gemm_shape *s = &p->shape;
+    if (!p->packs_itself) return 0;
     size_t rows = (size_t)(s->M > s->N ? s->M : s->N), depth = s->K < DEPTH ? (size_t)s->K : DEPTH;
     if (rows > MAX_ROWS) rows = MAX_ROWS;
     return CODE + 2 * depth * (rows + SMALL_SIDE) * sizeof(float);
@@ -189,7 +196,7 @@ enum status onednn_gemm(struct onednn *library, const struct gemm_shape *s,
     void *scratch = arena_alloc(&queue->scratch, p->scratch_bytes, 1);
     arena_reset(&queue->scratch, mark);
     if (queue->sizing) {
-        size_t bytes = packing_bytes(s);
+        size_t bytes = packing_bytes(p);
         if (bytes > queue->library_bytes) queue->library_bytes = bytes;
         return STATUS_OK;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/torch_model.h"
 
+#include "base/progress.h"
 #include "formats/torch_writer.h"
 
 #include <stdlib.h>
@@ -66,6 +67,7 @@ static enum status stream_range(const struct torch_model *m, const struct shard_
         n = count - done < TENSOR_SOURCE_ELEMENTS ? count - done : TENSOR_SOURCE_ELEMENTS;
         TRY(m->weights.read(m->weights.context, p, begin + done, n, &values));
         TRY(stream_values(s, values, n));
+        progress_add((double)n * (double)safetensors_dtype_bytes(m->dtype));
     }
     return STATUS_OK;
 }
