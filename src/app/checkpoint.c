@@ -584,19 +584,17 @@ enum status command_checkpoint(int argc, char **argv)
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 2, 3}, argc, argv));
     if (a.help) return STATUS_OK;
     const char *verb = a.words[0];
-    bool two = !strcmp(verb, "diff");
+    bool two = !strcmp(verb, "diff"), shows = !strcmp(verb, "show");
     if (a.num_words != 2 + two)
         FAIL(USAGE, "checkpoint %s: expected %s, got %d", verb, two ? "two folders" : "one folder",
              a.num_words - 1);
-    if (as[0] && strcmp(verb, "show")) FAIL(USAGE, "--as requires checkpoint show");
-    if (tensors && strcmp(verb, "show")) FAIL(USAGE, "--tensors requires checkpoint show");
-    enum dcp_generation generation;
-    if (as[0]) TRY(dcp_generation_parse("--as", as, &generation));
+    if ((as[0] || tensors) && !shows)
+        FAIL(USAGE, "--%s requires checkpoint show", as[0] ? "as" : "tensors");
+    if (as[0]) TRY(dcp_generation_parse("--as", as, &(enum dcp_generation){0}));
     if (two) return diff(a.words[1], a.words[2], json);
     if (!strcmp(verb, "ls")) return list(a.words[1], json, false);
     if (!strcmp(verb, "verify") && verify_tokens_handles(a.words[1]))
         return verify_tokens(a.words[1], json);
     if (!strcmp(verb, "verify")) return list(a.words[1], json, true);
-    if (!strcmp(verb, "show") && as[0]) return show_as(a.words[1], as, json);
-    return show(a.words[1], tensors, json);
+    return as[0] ? show_as(a.words[1], as, json) : show(a.words[1], tensors, json);
 }

@@ -18,6 +18,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum status preflight_ranks(const struct config *c, int64_t requested, int *num_ranks)
 {
@@ -76,6 +77,20 @@ static enum status ignore_document(void *context, const struct document *d)
     return STATUS_OK;
 }
 
+/* Warns about settings of a source that its files ignore. */
+static void warn_about_source(const struct source *s)
+{
+    const struct source_config *c = s->config;
+    if (strcmp(c->column, "text") != 0 && !source_has_columns(s))
+        log_line(LOG_WARN,
+                 "column = \"%s\" has no effect: %s has no columns; .jsonl, .parquet and .arrow "
+                 "files do",
+                 c->column, c->path);
+    if (c->neurons > 0 && !source_holds_counts(s))
+        log_line(LOG_WARN, "neurons = %lld has no effect: %s has no spike counts",
+                 (long long)c->neurons, c->path);
+}
+
 /* Opens a source and reads its first records as training will. */
 static enum status read_source(struct flight *f, const struct data_config *d,
                                const struct source_config *source)
@@ -92,6 +107,7 @@ static enum status read_source(struct flight *f, const struct data_config *d,
                                  .max_ids = TOKENS};
     struct source s;
     TRY(source_open(&s, source));
+    warn_about_source(&s);
     source_close(&s);
     f->num_opened++;
     if (!f->has_shape || f->awaits_tokenizer) return STATUS_OK;
@@ -233,10 +249,28 @@ out:
 }
 
 /* With `plans` also opens the device, and compares memory. */
+static void warn_about_cores(const struct flight *f)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int ranks = f->o->host_ranks;
+    if (f->o->place == PREFLIGHT_RUN && cores > 0 && ranks > cores)
+        log_line(
+            LOG_WARN,
+            "%d ranks on this host share its %ld core%s, which is slow: start at most one rank "
+            "per core",
+            ranks, cores, cores == 1 ? "" : "s");
+}
+
 static void check_device(struct flight *f, bool plans)
 {
     bool gpu;
     enum status st = machine_uses_gpu(&f->c->device, &gpu);
+    if (!st && !gpu && is_here(f) && f->c->device.comm != DEVICE_COMM_auto)
+        log_line(LOG_WARN,
+                 "device.comm = \"%s\" has no effect: it connects GPUs, and this run uses "
+                 "the CPU",
+                 device_comm_word(f->c->device.comm));
+    if (!st && !gpu) warn_about_cores(f);
     if (!st && plans) st = check_memory(f);
     if (st == STATUS_UNSUPPORTED && !is_here(f))
         log_line(LOG_WARN, "device and memory not checked: %s", status_message());
@@ -278,6 +312,30 @@ static void check_model(struct flight *f)
     f->fits = f->is_valid && f->has_shape && passes(f, config_fit(c, &p->shape, &p->mesh));
 }
 
+/* Warns about settings that only the tokenizer, or the number of ranks, makes useless. */
+static void warn_about_settings(const struct flight *f)
+{
+    const struct option_ranges *skipped = &f->c->guard.skip_rows;
+    int64_t rows = f->is_valid && f->c->training.steps < 1LL << 31
+                       ? config_step_rows(f->c, &f->p->mesh) * f->c->training.steps
+                       : INT64_MAX / 2;
+    if (f->p->tokenizer && f->c->tokenizer.meta_cuts && !encoder_uses_cuts(f->p->tokenizer))
+        log_line(LOG_WARN,
+                 "tokenizer.meta_cuts = true has no effect: a %s tokenizer does not split text",
+                 tokenizer_kind(f->p->tokenizer));
+    for (size_t i = 0; i < skipped->count; i++) {
+        const struct option_range *r = &skipped->items[i];
+        int64_t end = rows; /* rows that are passed over come in addition */
+        for (size_t k = 0; k < skipped->count; k++)
+            if (skipped->items[k].first < r->first)
+                end += skipped->items[k].last - skipped->items[k].first + 1;
+        if (r->first >= end)
+            log_line(LOG_WARN,
+                     "guard.skip_rows: [%lld, %lld] has no effect: the run ends before row %lld",
+                     (long long)r->first, (long long)r->last, (long long)end);
+    }
+}
+
 /* Initial weights, or the checkpoint to resume from. */
 static void check_start(struct flight *f, struct start_state *s)
 {
@@ -307,6 +365,7 @@ static void run_checks(struct flight *f)
         check_start(f, &start);
     f->awaits_tokenizer =
         !f->p->tokenizer && f->c->checkpoint.initial_load_path[0] && !start.start.folder;
+    warn_about_settings(f);
     check_sources(f);
     passes(f, check_launch(f));
     if (f->is_valid && copies[0]) passes(f, copier_check_destination(copies));

@@ -150,6 +150,11 @@ enum status command_prepare(int argc, char **argv)
     for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));
     for (int i = 0; i < a.num_words && column[0]; i++) TRY(source_check_column(&sources[i]));
     TRY(tokenizer_open(&t, tokenizer, &config));
+    if (cuts && !encoder_uses_cuts(t)) {
+        tokenizer_close(t);
+        FAIL(USAGE, "--meta-cuts has no effect with the tokenizer %s, which does not split text",
+             tokenizer);
+    }
     double begin = clock_monotonic_s();
     struct prepare_request request = {
         .sources = sources,

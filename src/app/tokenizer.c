@@ -231,6 +231,11 @@ enum status command_tokenizer(int argc, char **argv)
     struct tokenizer_config config = {.meta_cuts = cuts, .pattern = pattern};
     TRY(hub_fetch(path, HUB_TOKENIZER, comm_self()));
     TRY(tokenizer_open(&t, path, &config));
+    if (cuts && !encoder_uses_cuts(t)) {
+        tokenizer_close(t);
+        FAIL(USAGE, "--meta-cuts has no effect with the tokenizer %s, which does not split text",
+             path);
+    }
     enum status st = use_tokenizer(&a, t, json, by_nul);
     tokenizer_close(t);
     return st;

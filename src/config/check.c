@@ -231,6 +231,10 @@ static enum status check_schedule(const struct config *c)
     if (c->optimizer.eps > 0 && c->optimizer.eps < FLT_MIN) /* kernels add it as a float */
         FAIL(CONFIG, "optimizer.eps = %g: must be 0 or from %g to 1", c->optimizer.eps,
              (double)FLT_MIN);
+    if (c->optimizer.lr > 0 && c->optimizer.lr < FLT_MIN)
+        FAIL(CONFIG,
+             "optimizer.lr = %g: must be 0 or from %g to 1000: weights are updated in floats",
+             c->optimizer.lr, (double)FLT_MIN);
     if (c->optimizer.beta1 == 1 || c->optimizer.beta2 == 1)
         FAIL(CONFIG, "optimizer.beta1 and beta2 must be below 1");
     return STATUS_OK;

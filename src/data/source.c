@@ -222,13 +222,19 @@ enum status source_open(struct source *s, const struct source_config *config)
     return is_missing ? status_prefix(st, "%s", config->key) : st;
 }
 
+bool source_has_columns(const struct source *s)
+{
+    const struct source_kind *k = s->kind;
+    return k == &source_table || k == &source_jsonl || k == &source_compressed_jsonl;
+}
+
 enum status source_check_column(const struct source_config *config)
 {
     struct source s;
     TRY(source_open(&s, config));
-    const struct source_kind *k = s.kind;
+    bool has_columns = source_has_columns(&s);
     source_close(&s);
-    if (k == &source_table || k == &source_jsonl || k == &source_compressed_jsonl) return STATUS_OK;
+    if (has_columns) return STATUS_OK;
     FAIL(CONFIG,
          "--column %s has no effect: %s has no columns; .jsonl, .parquet and .arrow files do",
          config->column, config->path);

@@ -65,6 +65,8 @@ void source_close(struct source *s);
 /* CONFIG: --column names a column, and the source's files have none.  Also the errors of
  * source_open. */
 enum status source_check_column(const struct source_config *config);
+/* Whether the files have columns or JSON keys, so that source.column matters. */
+bool source_has_columns(const struct source *s);
 /* Appends all its files, the motifs' included. */
 void source_list_files(const struct source *s, struct file_versions *out);
 /* data.source.name; NULL: it has none. */

@@ -250,11 +250,17 @@ static enum status encode_characters(struct encoder *e, struct text_part p, stru
     return STATUS_OK;
 }
 
+bool encoder_uses_cuts(const struct tokenizer *t)
+{
+    bool merges = t->vocabulary.num_pairs || t->ignore_merges || t->pre_tokenizer.count;
+    return merges && !t->char_bpe;
+}
+
 static enum status encode_text(struct encoder *e, struct text_part p, struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
     if (t->char_bpe) return encode_characters(e, p, out);
-    if (t->vocabulary.num_pairs || t->ignore_merges || t->pre_tokenizer.count)
+    if (encoder_uses_cuts(t))
         return t->meta_cuts ? encode_with_meta_cuts(e, p.text, p.len, out)
                             : encode_part(e, p.text, p.len, out);
     encode_bytes(t, p.text, p.len, out);

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "tokenizer/token_list.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct encoder;
@@ -16,6 +17,8 @@ enum status encoder_make(struct encoder **out, const struct tokenizer *t);
 /* The same with a cache of 2^entry_bits short pieces; entry_bits > 0. */
 enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int entry_bits);
 void encoder_free(struct encoder *e);
+/* Whether the option meta_cuts can change IDs: not with "bytes" and SentencePiece's BPE. */
+bool encoder_uses_cuts(const struct tokenizer *t);
 /* Appends the IDs of the text.  Text that looks like a special token is encoded as plain text, and
  * neither BOS nor EOS is added.  The text need not be valid UTF-8: invalid bytes are encoded as
  * they are (SentencePiece models encode them as U+FFFD).  RECORD: a piece of over 64 MiB that
