@@ -202,10 +202,8 @@ static enum status list(const char *path, bool json, bool verify)
     if (is_copy && verify) FAIL_OUT(USAGE, "checkpoint verify: %s: expected a local folder", path);
     TRY_OUT(is_copy ? find_copies(path, &rows) : find_checkpoints(path, &rows));
     double bytes = 0;
-    for (size_t i = 0; i < rows.count && !is_copy; i++) {
+    for (size_t i = 0; i < rows.count && !is_copy; bytes += (double)rows.all[i++].bytes)
         stat_files(&rows.all[i]);
-        bytes += (double)rows.all[i].bytes;
-    }
     if (verify) progress_begin("checkpoint verify", PROGRESS_BYTES, bytes);
     for (size_t i = 0; i < rows.count && !is_copy; i++) {
         (verify ? check_bytes : check_sizes)(&rows.all[i]);

@@ -4,10 +4,12 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "infer/fill_mask.h"
 #include "infer/generation.h"
 #include "infer/spike_session.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,59 +47,153 @@ static enum status prepare(struct generation *g, const char *prompt)
     return STATUS_OK;
 }
 
-/* Prints one token's bytes immediately, even if they end inside a UTF-8 character. */
-static enum status print_token(const struct tokenizer *t, int32_t id, struct text *bytes)
+/* Why a text ended. */
+enum finish { FINISH_LENGTH, FINISH_EOS, FINISH_STOP, FINISH_INTERRUPT };
+static const char *const finish_words[] = {"length", "eos", "stop", "interrupt"};
+
+/* A text that is being generated. */
+struct output {
+    const struct flag_list *stops;
+    struct text bytes;  /* of all tokens so far */
+    size_t num_printed; /* of those */
+    bool prints;
+    enum finish finish;
+};
+
+/* How many bytes at the end may be the beginning of a stop text. */
+static size_t held_back(const struct output *o)
 {
-    text_clear(bytes);
-    TRY(tokenizer_decode_part(t, &id, 1, bytes));
-    fwrite(bytes->data, 1, bytes->len, stdout);
-    fflush(stdout);
+    size_t most = 0;
+    for (int i = 0; i < o->stops->count; i++) {
+        size_t len = strlen(o->stops->items[i]);
+        for (size_t n = len - 1; n > most; n--)
+            if (n <= o->bytes.len &&
+                !memcmp(o->bytes.data + o->bytes.len - n, o->stops->items[i], n))
+                most = n;
+    }
+    return most;
+}
+
+/* Cuts the text before the first stop text; false: it has none. */
+static bool cut_at_stop(struct output *o, size_t from)
+{
+    const char *first = NULL;
+    for (int i = 0; i < o->stops->count; i++) {
+        size_t len = strlen(o->stops->items[i]), begin = from > len ? from - len : 0;
+        const char *found =
+            memmem(o->bytes.data + begin, o->bytes.len - begin, o->stops->items[i], len);
+        if (found && (!first || found < first)) first = found;
+    }
+    if (first) o->bytes.len = (size_t)(first - o->bytes.data);
+    return first != NULL;
+}
+
+static void print_rest(struct output *o, size_t end)
+{
+    if (o->prints && end > o->num_printed) {
+        fwrite(o->bytes.data + o->num_printed, 1, end - o->num_printed, stdout);
+        fflush(stdout);
+    }
+    if (end > o->num_printed) o->num_printed = end;
+}
+
+/* Adds a token and prints what is certain to belong to the text, even if it ends inside a UTF-8
+ * character. */
+static enum status add_token(struct output *o, const struct tokenizer *t, int32_t id)
+{
+    size_t before = o->bytes.len;
+    TRY(tokenizer_decode_part(t, &id, 1, &o->bytes));
+    if (o->stops->count && cut_at_stop(o, before)) o->finish = FINISH_STOP;
+    print_rest(o, o->bytes.len - (o->finish == FINISH_STOP ? 0 : held_back(o)));
     return STATUS_OK;
 }
 
-static enum status print_json(const struct generation *g, double seconds)
+static enum status print_json(const struct generation *g, const struct output *o, double seconds)
 {
     size_t made = g->ids.count - g->num_prompt;
     const int32_t *ids = g->ids.ids + g->num_prompt;
-    struct text out = {0};
+    struct text out = {0}, text = {0};
     struct json_writer w = {.text = &out};
     enum status st = STATUS_OK;
     json_begin_object(&w, NULL, JSON_INLINE);
-    TRY_OUT(loaded_model_write_text(&g->loaded, ids, made, "text", &w));
+    if (o && o->finish == FINISH_STOP) {
+        text_add(&text, o->bytes.data, o->bytes.len);
+        for (size_t i = 0; i < text.len; i++)
+            if (!text.data[i]) text.data[i] = '\xFF'; /* U+FFFD */
+        json_write_string(&w, "text", text.len ? text.data : "");
+    } else {
+        TRY_OUT(loaded_model_write_text(&g->loaded, ids, made, "text", &w));
+    }
+    if (o) json_write_string(&w, "finish_reason", finish_words[o->finish]);
     json_begin_array(&w, "ids", JSON_INLINE);
     for (size_t i = 0; i < made; i++) json_write_int(&w, NULL, ids[i]);
     json_end_array(&w);
+    if (o) {
+        json_begin_array(&w, "log_probabilities", JSON_INLINE);
+        for (size_t i = 0; i < made; i++)
+            json_write_format(&w, NULL, "%.6g", g->log_probabilities[i]);
+        json_end_array(&w);
+    }
     json_write_int(&w, "prompt_tokens", (int64_t)g->num_prompt);
     json_write_format(&w, "seconds", "%.3f", seconds);
     json_end_object(&w);
     json_finish(&w);
     puts(out.data);
 out:
-    text_release(&out);
+    text_release(&out), text_release(&text);
     return st;
 }
 
-static enum status generate(struct generation *g, bool json)
+/* All ranks agree, as only some may have got the signal. */
+static enum status agree_to_end(const struct generation *g, bool *ends)
+{
+    int64_t pending = signals_pending() > 0;
+    TRY(comm_all_reduce_int64(&g->loaded.machine.world, REDUCE_MAX, &pending, 1));
+    *ends = pending;
+    return STATUS_OK;
+}
+
+static enum status generate(struct generation *g, const struct flag_list *stops, bool json)
 {
     const struct tokenizer *t = g->loaded.tokenizer;
-    struct text bytes = {0};
+    struct output o = {.stops = stops, .prints = generation_is_root(g) && !json};
     enum status st = STATUS_OK;
     double begin = clock_monotonic_s();
+    bool ends = false;
     TRY_OUT(generation_prefill(g));
-    for (int64_t n = 0; n < g->max_tokens; n++) {
+    for (int64_t n = 0; n < g->max_tokens && o.finish == FINISH_LENGTH; n++) {
         int32_t id;
+        TRY_OUT(agree_to_end(g, &ends));
+        if (ends) o.finish = FINISH_INTERRUPT;
+        if (ends) break;
         TRY_OUT(generation_sample(g, &id));
-        if (id == tokenizer_eos(t) || id >= tokenizer_vocab_size(t)) break;
-        if (generation_is_root(g) && !json) TRY_OUT(print_token(t, id, &bytes));
-        TRY_OUT(generation_append(g, id, n + 1 < g->max_tokens));
+        if (id == tokenizer_eos(t)) o.finish = FINISH_EOS;
+        if (id == tokenizer_eos(t)) break;
+        TRY_OUT(add_token(&o, t, id));
+        TRY_OUT(generation_append(g, id, n + 1 < g->max_tokens && o.finish == FINISH_LENGTH));
     }
     double seconds = clock_monotonic_s() - begin;
-    if (generation_is_root(g) && json) TRY_OUT(print_json(g, seconds));
+    print_rest(&o, o.bytes.len);
+    if (generation_is_root(g) && json) TRY_OUT(print_json(g, &o, seconds));
     if (generation_is_root(g) && !json) printf("\n");
     log_line(LOG_INFO, "generated %zu tokens in %.2f s", g->ids.count - g->num_prompt, seconds);
 out:
-    text_release(&bytes);
+    text_release(&o.bytes);
     return st;
+}
+
+/* `count` texts from the same prompt, with the seeds that follow each other; each after `echo`. */
+static enum status generate_texts(struct generation *g, const struct flag_list *stops,
+                                  int64_t count, const char *echo, bool json)
+{
+    for (int64_t i = 0; i < count && !signals_pending(); i++) {
+        if (i && generation_is_root(g) && !json) printf("\n");
+        if (i) generation_rewind(g);
+        if (generation_is_root(g) && !json) fputs(echo, stdout);
+        TRY(generate(g, stops, json));
+        g->sampling.seed++;
+    }
+    return STATUS_OK;
 }
 
 /* A row of documents may go on after the end of the first one. */
@@ -123,7 +219,7 @@ static enum status generate_by_diffusion(struct generation *g, struct unmasking 
     double seconds = clock_monotonic_s() - begin;
     size_t made = g->ids.count - g->num_prompt;
     if (generation_is_root(g) && json) {
-        TRY_OUT(print_json(g, seconds));
+        TRY_OUT(print_json(g, NULL, seconds));
     } else if (generation_is_root(g)) {
         const int32_t *ids = g->ids.ids + g->num_prompt;
         TRY_OUT(tokenizer_decode(g->loaded.tokenizer, ids, made, &bytes));
@@ -135,6 +231,35 @@ out:
     return st;
 }
 
+static enum status check_sampling(const struct generation *g, const struct flag_list *stops,
+                                  int64_t count)
+{
+    const struct sampling *s = &g->sampling;
+    if (!(s->temperature >= 0 && s->temperature <= 100))
+        FAIL(USAGE, "--temperature: must be between 0 and 100, is %g", s->temperature);
+    if (!(s->top_p > 0 && s->top_p <= 1))
+        FAIL(USAGE, "--top-p: must be above 0 and at most 1, is %g", s->top_p);
+    if (s->top_k < 0) FAIL(USAGE, "--top-k: must be at least 0, is %lld", (long long)s->top_k);
+    if (!(s->min_p >= 0 && s->min_p <= 1))
+        FAIL(USAGE, "--min-p: must be between 0 and 1, is %g", s->min_p);
+    if (!(g->repeat_penalty > 0 && g->repeat_penalty <= 100))
+        FAIL(USAGE, "--repeat-penalty: must be above 0 and at most 100, is %g", g->repeat_penalty);
+    if (count < 1 || count > 1 << 20)
+        FAIL(USAGE, "--n: must be between 1 and 2^20, is %lld", (long long)count);
+    for (int i = 0; i < stops->count; i++)
+        if (!stops->items[i][0]) FAIL(USAGE, "--stop: the text must not be empty");
+    return STATUS_OK;
+}
+
+static enum status read_stdin(struct text *t)
+{
+    char bytes[1 << 16];
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, stdin)) > 0;) text_add(t, bytes, n);
+    if (ferror(stdin)) FAIL(IO, "--prompt -: standard input: %s", strerror(errno));
+    if (t->len && memchr(t->data, 0, t->len)) FAIL(DATA, "--prompt -: the prompt has a NUL byte");
+    return STATUS_OK;
+}
+
 static const char usage[] =
     "generate MODEL [--prompt TEXT | --fill TEXT] [section.key=value ...]\n"
     "       llamero generate MODEL --session DATA | --neurons N --out FILE.npz\n\n"
@@ -142,6 +267,9 @@ static const char usage[] =
     "text with a masked or diffusion model.  A diffusion model appends --max-tokens masks to the\n"
     "prompt and fills them in, the most confident ones first.  MODEL is a run, a checkpoint or a\n"
     "Hugging Face folder.  Under mpirun or srun, ranks shard the model.\n"
+    "Ctrl-C ends the text.  --json gives ids, log-probabilities under the model itself, and why "
+    "the\n"
+    "text ended: length, eos, stop or interrupt; with --n an object per line.\n"
     "With --session a model of spike counts continues the first bins of a recorded session; with\n"
     "--neurons it continues one bin in which a random tenth of N neurons spike.  Each bin is the\n"
     "separator 255, then one count per neuron.  FILE.npz holds prompt, gen (generated), gt (the\n"
@@ -150,16 +278,19 @@ static const char usage[] =
 enum status command_generate(int argc, char **argv)
 {
     const char *prompt = "", *tokenizer = "", *fill = NULL;
-    struct generation g = {.max_tokens = 128, .sampling = {.temperature = 0.8, .top_p = 1}};
+    struct generation g = {
+        .max_tokens = 128, .repeat_penalty = 1, .sampling = {.temperature = 0.8, .top_p = 1}};
     struct spike_session session = {.source = {.path = "", .column = "spike_counts", .weight = 1},
                                     .prompt_bins = 1,
                                     .bins = 10,
                                     .out = ""};
     struct unmasking how = {.steps = 0};
-    int64_t seed = 0;
-    bool json = false;
+    int64_t seed = 0, count = 1;
+    struct flag_list stops = {0};
+    struct text input = {0};
+    bool json = false, echo = false;
     const struct flag flags[] = {
-        {"prompt", FLAG_TEXT, &prompt, "text to continue"},
+        {"prompt", FLAG_TEXT, &prompt, "text to continue; -: standard input"},
         {"fill", FLAG_TEXT, &fill, "text in which a masked model replaces each <mask>"},
         {"max-tokens", FLAG_INT, &g.max_tokens, "generate at most this many tokens (default 128)"},
         {"temperature", FLAG_REAL, &g.sampling.temperature,
@@ -168,6 +299,13 @@ enum status command_generate(int argc, char **argv)
          "sample among the k most likely tokens (default 0: all)"},
         {"top-p", FLAG_REAL, &g.sampling.top_p,
          "sample among the most likely tokens with this total probability (default 1: all)"},
+        {"min-p", FLAG_REAL, &g.sampling.min_p,
+         "leave out tokens less likely than this fraction of the most likely one (default 0)"},
+        {"repeat-penalty", FLAG_REAL, &g.repeat_penalty,
+         "divide the logits of tokens that occur in prompt and text by this (default 1: none)"},
+        {"stop", FLAG_LIST, &stops, "end before this text; may be repeated"},
+        {"n", FLAG_INT, &count, "texts to generate, with seeds from --seed on (default 1)"},
+        {"echo", FLAG_SWITCH, &echo, "print the prompt before the text"},
         {"steps", FLAG_INT, &how.steps,
          "forward passes that fill in all masks (default 0: one for each mask)"},
         {"block", FLAG_INT, &how.block,
@@ -196,9 +334,17 @@ enum status command_generate(int argc, char **argv)
     if (how.steps < 0 || how.block < 0)
         FAIL(USAGE, "--%s: must be at least 0, is %lld", how.steps < 0 ? "steps" : "block",
              (long long)(how.steps < 0 ? how.steps : how.block));
+    TRY(check_sampling(&g, &stops, count));
     g.sampling.seed = (uint64_t)seed;
+    if (!strcmp(prompt, "-")) TRY(read_stdin(&input));
+    if (!strcmp(prompt, "-")) prompt = input.len ? input.data : "";
     enum status st = STATUS_OK;
+    bool for_text = stops.count || count > 1 || echo;
+    if (echo && json) FAIL(USAGE, "--echo has no effect with --json");
+    signals_catch();
     TRY_OUT(machine_join(&g.loaded.machine));
+    if (for_text && (fill || spike_session_requested(&session)))
+        FAIL_OUT(USAGE, "--stop, --n and --echo require --prompt");
     if (spike_session_requested(&session)) {
         TRY_OUT(spike_session_read(&session, &g));
     } else if (session.out[0]) {
@@ -214,6 +360,8 @@ enum status command_generate(int argc, char **argv)
     TRY_OUT(loaded_model_open(&g.loaded, &o));
     const struct comm *world = &g.loaded.machine.world;
     bool unmasks = fill || (is_diffusion(&g) && !session.tokens_per_bin);
+    if (unmasks && (for_text || g.repeat_penalty != 1))
+        FAIL_OUT(USAGE, "--stop, --n, --echo and --repeat-penalty require a causal model");
     if (!unmasks && (how.steps || how.block))
         FAIL_OUT(USAGE, "--steps and --block require --fill or a diffusion model");
     if (session.tokens_per_bin) {
@@ -224,9 +372,11 @@ enum status command_generate(int argc, char **argv)
         TRY_OUT(fill_mask_print(&g.loaded, fill, &how, json));
     } else {
         TRY_OUT(comm_agree(world, prepare(&g, prompt)));
-        TRY_OUT(is_diffusion(&g) ? generate_by_diffusion(&g, &how, json) : generate(&g, json));
+        TRY_OUT(is_diffusion(&g) ? generate_by_diffusion(&g, &how, json)
+                                 : generate_texts(&g, &stops, count, echo ? prompt : "", json));
     }
 out:
+    text_release(&input);
     spike_session_release(&session);
     generation_release(&g, st);
     return st;

@@ -48,6 +48,8 @@ enum status generation_open(struct generation *g)
     TRY(alloc_cache(g));
     g->logits_V = heap(V * sizeof *g->logits_V);
     g->order_V = heap(V * sizeof *g->order_V);
+    g->penalized_V = heap(V * sizeof *g->penalized_V);
+    g->log_probabilities = heap((size_t)g->max_tokens * sizeof *g->log_probabilities);
     return STATUS_OK;
 }
 
@@ -56,7 +58,7 @@ void generation_release(struct generation *g, enum status how)
     loaded_model_close(&g->loaded, how);
     token_list_release(&g->ids);
     arena_release(&g->run);
-    free(g->logits_V), free(g->order_V);
+    free(g->logits_V), free(g->order_V), free(g->penalized_V), free(g->log_probabilities);
 }
 
 bool generation_is_root(const struct generation *g) { return g->loaded.machine.world.rank == 0; }
@@ -71,11 +73,30 @@ enum status generation_prefill(struct generation *g)
     return STATUS_OK;
 }
 
+void generation_rewind(struct generation *g)
+{
+    g->ids.count = g->num_prompt;
+    g->cache.length = 0;
+}
+
+static int32_t sample(struct generation *g)
+{
+    const struct tokenizer *t = g->loaded.tokenizer;
+    size_t made = g->ids.count - g->num_prompt;
+    int V = g->loaded.shape.V, known = t ? tokenizer_vocab_size(t) : V;
+    if (known < V) V = known;
+    memcpy(g->penalized_V, g->logits_V, (size_t)V * sizeof *g->logits_V);
+    sampling_penalize(g->penalized_V, V, g->repeat_penalty, g->ids.ids, g->ids.count);
+    int32_t id = sampling_pick(&g->sampling, g->penalized_V, V, g->ids.count, g->order_V);
+    if (made < (size_t)g->max_tokens)
+        g->log_probabilities[made] = sampling_log_probability(g->logits_V, V, id);
+    return id;
+}
+
 /* Rank 0 samples: other ranks' logits may differ in the last bits. */
 enum status generation_sample(struct generation *g, int32_t *id)
 {
-    if (generation_is_root(g))
-        *id = sampling_pick(&g->sampling, g->logits_V, g->loaded.shape.V, g->ids.count, g->order_V);
+    if (generation_is_root(g)) *id = sample(g);
     TRY(comm_broadcast_bytes(&g->loaded.machine.world, 0, id, sizeof *id));
     return STATUS_OK;
 }

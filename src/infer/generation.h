@@ -19,6 +19,9 @@ struct generation {
     struct arena run; /* holds the KV cache */
     struct kv_cache cache;
     float *logits_V;           /* of the next token; owned */
+    float *penalized_V;        /* scratch of the sampler; owned */
+    double *log_probabilities; /* of the generated tokens, on rank 0; owned */
+    double repeat_penalty;     /* see sampling_penalize */
     struct candidate *order_V; /* scratch of the sampler; owned */
 };
 
@@ -31,7 +34,10 @@ bool generation_is_root(const struct generation *g);
 
 /* Runs the prompt through the model and leaves the logits of the next token. */
 enum status generation_prefill(struct generation *g);
-/* Samples a token from the logits, which the caller may modify first. */
+/* Forgets the generated tokens, for another text from the same prompt. */
+void generation_rewind(struct generation *g);
+/* Samples a token from the logits, which the caller may modify first.  IDs that the tokenizer does
+ * not have are left out: the model's vocabulary may be padded. */
 enum status generation_sample(struct generation *g, int32_t *id);
 /* Appends a token; with `more`, also computes the logits of the token after it. */
 enum status generation_append(struct generation *g, int32_t id, bool more);

@@ -285,8 +285,9 @@ enum status loaded_model_write_text(const struct loaded_model *l, const int32_t 
 {
     struct text bytes = {0};
     enum status st = tokenizer_decode_part(l->tokenizer, ids, count, &bytes);
-    bool has_text = bytes.len && text_is_utf8(bytes.data, bytes.len);
-    if (!st) json_write_string(w, key, has_text ? bytes.data : "");
+    for (size_t i = 0; i < bytes.len; i++) /* a NUL would end the string */
+        if (!bytes.data[i]) bytes.data[i] = '\xFF';
+    if (!st) json_write_string(w, key, bytes.len ? bytes.data : "");
     text_release(&bytes);
     return st;
 }

@@ -58,7 +58,7 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_model_close(struct loaded_model *l, enum status how);
 
-/* Writes the text of the tokens, or "" if it is not UTF-8. */
+/* Writes the text of the tokens; U+FFFD for bytes that are not UTF-8, and for NUL. */
 enum status loaded_model_write_text(const struct loaded_model *l, const int32_t *ids, size_t count,
                                     const char *key, struct json_writer *w);
 

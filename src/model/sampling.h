@@ -2,16 +2,18 @@
  *
  * Units    temperature divides the logits; 0 is greedy (ties: the lowest id).  top_k keeps the k
  *          most likely tokens (0: all); of these top_p keeps the smallest set of the most likely
- *          that reaches that probability (Holtzman et al. 2020; 1: all).
+ *          that reaches that probability (Holtzman et al. 2020; 1: all).  min_p drops tokens less
+ *          likely than this fraction of the most likely one (0: none).
  * Memory   `order_V` is working memory of the caller's.
  * Order    The draw is a pure function of (seed, position). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct sampling {
-    double temperature, top_p;
+    double temperature, top_p, min_p;
     int64_t top_k;
     uint64_t seed;
 };
@@ -21,6 +23,11 @@ struct candidate {
     int32_t id;
 };
 
+/* Divides the logits of the tokens that occur in `ids` by the penalty, or multiplies those below 0
+ * (Keskar et al. 2019); 0 and 1 change nothing. */
+void sampling_penalize(float *logits_V, int V, double penalty, const int32_t *ids, size_t count);
+/* log(softmax(logits))[id]: the model's own, whatever the sampling. */
+double sampling_log_probability(const float *logits_V, int V, int32_t id);
 /* The token for that position of the text. */
 int32_t sampling_pick(const struct sampling *s, const float *logits_V, int V, uint64_t position,
                       struct candidate *order_V);

@@ -39,6 +39,75 @@ TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
     free(run);
 }
 
+/* Greedy texts of a bytes tokenizer; the first without flags, the others end or change with them. */
+TEST(generate_ends_at_a_stop_text_and_says_why)
+{
+    char *run = trained("training.steps=2");
+    struct text whole = {0}, out = {0}, err = {0};
+    struct json *v;
+    CHECK(LLAMERO(&whole, NULL, "generate", run, "--prompt", "the ", "--temperature", "0",
+                  "--max-tokens", "12", "--json") == 0);
+    CHECK_STATUS(OK, json_parse(whole.data, whole.len, "generate", &v));
+    CHECK(json_string_is(json_get(v, "finish_reason"), "length"));
+    CHECK(json_count(json_get(v, "ids")) == 12 &&
+          json_count(json_get(v, "log_probabilities")) == 12);
+    for (const struct json *p = json_first(json_get(v, "log_probabilities")); p; p = json_next(p))
+        CHECK(json_number(p) <= 0 && json_number(p) > -20);
+    json_free(v);
+    CHECK(LLAMERO(&whole, NULL, "generate", run, "--prompt", "the ", "--temperature", "0.9",
+                  "--max-tokens", "40") == 0);
+    CHECK(whole.len > 20);
+    char stop[3] = {whole.data[10], whole.data[11], 0}; /* two tokens */
+    if (memchr(stop, 0, 2)) skip();
+    const char *first = strstr(whole.data, stop);
+    CHECK(LLAMERO(&out, NULL, "generate", run, "--prompt", "the ", "--temperature", "0.9",
+                  "--max-tokens", "40", "--stop", "not there", "--stop", stop, "--echo") == 0);
+    CHECK(!strncmp(out.data, "the ", 4) && out.len == 4 + (size_t)(first - whole.data) + 1);
+    CHECK(!strncmp(out.data + 4, whole.data, (size_t)(first - whole.data)));
+    CHECK(LLAMERO(&out, NULL, "generate", run, "--prompt", "the ", "--temperature", "0.9",
+                  "--max-tokens", "40", "--stop", stop, "--json") == 0);
+    CHECK(strstr(out.data, "\"finish_reason\": \"stop\""));
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--fill", "a", "--stop", "b") == 64);
+    CHECK(strstr(err.data, "--stop, --n and --echo require --prompt"));
+    text_release(&whole), text_release(&out), text_release(&err);
+    free(run);
+}
+
+TEST(generate_gives_several_texts_and_reads_a_prompt_from_stdin)
+{
+    char *run = trained("training.steps=2");
+    struct text one = {0}, out = {0};
+    CHECK(LLAMERO(&one, NULL, "generate", run, "--prompt", "ab", "--max-tokens", "5", "--seed", "8",
+                  "--json") == 0);
+    CHECK(LLAMERO(&out, NULL, "generate", run, "--prompt", "ab", "--max-tokens", "5", "--seed", "7",
+                  "--n", "2", "--json") == 0);
+    const char *second = strchr(out.data, '\n'), *ids = strstr(one.data, "\"ids\"");
+    const char *end = ids ? strchr(ids, ']') : NULL;
+    CHECK(second && end && memmem(second, strlen(second), ids, (size_t)(end - ids)));
+    const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
+    static const char line[] =
+        "printf ab | \"$0\" generate \"$1\" --prompt - --max-tokens 5 --seed 8 --json";
+    CHECK(test_run((const char *const[]){"sh", "-c", line, program, run, NULL}, &out, NULL) == 0);
+    CHECK(memmem(out.data, out.len, ids, (size_t)(end - ids)));
+    text_release(&one), text_release(&out);
+    free(run);
+}
+
+TEST(generate_rejects_sampling_parameters_out_of_range)
+{
+    static const char *const rows[][2] = {
+        {"--temperature", "-1"},  {"--top-p", "2"},          {"--top-p", "0"}, {"--top-k", "-3"},
+        {"--min-p", "1.5"},       {"--repeat-penalty", "0"}, {"--n", "0"},     {"--stop", ""},
+        {"--temperature", "nan"},
+    };
+    struct text err = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CHECK(LLAMERO(NULL, &err, "generate", "nothing", rows[i][0], rows[i][1]) == 64);
+        CHECK(strstr(err.data, rows[i][0]));
+    }
+    text_release(&err);
+}
+
 TEST(generate_accepts_a_prompt_longer_than_a_prefill_chunk)
 {
     char *run = trained("training.steps=2"), prompt[700];

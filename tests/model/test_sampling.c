@@ -38,3 +38,34 @@ TEST(samples_follow_the_softmax)
         CHECK_NEAR((double)seen[i] / DRAWS, exp((double)logits[i] / 2) / sum, 0.015);
     CHECK(pick(s, 5) == pick(s, 5));
 }
+
+TEST(min_p_drops_tokens_far_less_likely_than_the_best)
+{
+    const float logits_V[] = {2, 1, 0, -3};
+    struct candidate order_V[4];
+    struct sampling s = {.temperature = 1, .top_p = 1, .min_p = 0.3};
+    bool seen[4] = {false};
+    for (uint64_t i = 0; i < 300; i++) seen[sampling_pick(&s, logits_V, 4, i, order_V)] = true;
+    CHECK(seen[0] && seen[1] && !seen[2] && !seen[3]); /* e^-1 is 0.37, e^-2 0.14 */
+    s.min_p = 1;
+    for (uint64_t i = 0; i < 50; i++) CHECK(sampling_pick(&s, logits_V, 4, i, order_V) == 0);
+}
+
+TEST(repeat_penalty_makes_tokens_of_the_text_less_likely)
+{
+    float logits_V[] = {2, -1, 4, 0.5f};
+    const int32_t ids[] = {2, 1, 2, 9};
+    sampling_penalize(logits_V, 4, 1, ids, 4);
+    CHECK(logits_V[2] == 4);
+    sampling_penalize(logits_V, 4, 2, ids, 4);
+    CHECK(logits_V[0] == 2 && logits_V[1] == -2 && logits_V[2] == 2 && logits_V[3] == 0.5f);
+}
+
+TEST(log_probabilities_sum_to_one)
+{
+    const float logits_V[] = {1000, 999, -1000};
+    double sum = 0;
+    for (int32_t i = 0; i < 3; i++) sum += exp(sampling_log_probability(logits_V, 3, i));
+    CHECK_NEAR(sum, 1, 1e-12);
+    CHECK_NEAR(sampling_log_probability(logits_V, 3, 0), -log(1 + exp(-1)), 1e-12);
+}
