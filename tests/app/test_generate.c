@@ -39,7 +39,6 @@ TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
     free(run);
 }
 
-/* Greedy texts of a bytes tokenizer; the first without flags, the others end or change with them. */
 TEST(generate_ends_at_a_stop_text_and_says_why)
 {
     char *run = trained("training.steps=2");
