@@ -171,9 +171,11 @@ enum status file_write(const char *path, const void *bytes, size_t len)
     struct text temporary = {0};
     text_addf(&temporary, "%s.tmp-%ld", path, (long)getpid());
     int fd = open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) FAIL_OUT(IO, "%s: %s", temporary.data, strerror(errno));
-    TRY_OUT(file_write_at(fd, temporary.data, bytes, len, 0));
-    if (fsync(fd) != 0) FAIL_OUT(IO, "%s: fsync: %s", temporary.data, strerror(errno));
+    if (fd < 0)
+        FAIL_OUT(IO, "%s: %s", path,
+                 errno == ENOENT ? "the folder does not exist" : strerror(errno));
+    TRY_OUT(file_write_at(fd, path, bytes, len, 0));
+    if (fsync(fd) != 0) FAIL_OUT(IO, "%s: fsync: %s", path, strerror(errno));
     TRY_OUT(file_rename(temporary.data, path));
     TRY_OUT(sync_parent(path));
 out:

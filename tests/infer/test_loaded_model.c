@@ -62,9 +62,9 @@ TEST(inference_layout_falls_back_to_fsdp_unless_one_is_requested)
     CHECK(has(&p, 1, -1, 4));
 }
 
-TEST(tokens_without_utf8_text_are_written_as_an_empty_string)
+TEST(bytes_of_tokens_that_are_not_utf8_are_written_as_replacement_characters)
 {
-    static const int32_t ids[] = {'a', '"', 0xC3, 0xA9};
+    static const int32_t ids[] = {'a', '"', 0xC3, 0xA9, 0, 'b'};
     struct loaded_model l = {0};
     struct text t = {0};
     struct json_writer w = {.text = &t};
@@ -72,9 +72,11 @@ TEST(tokens_without_utf8_text_are_written_as_an_empty_string)
     json_begin_object(&w, NULL, JSON_INLINE);
     CHECK_STATUS(OK, loaded_model_write_text(&l, ids, 4, "all", &w));
     CHECK_STATUS(OK, loaded_model_write_text(&l, ids, 3, "cut", &w));
+    CHECK_STATUS(OK, loaded_model_write_text(&l, ids + 4, 2, "nul", &w));
     CHECK_STATUS(OK, loaded_model_write_text(&l, ids, 0, "none", &w));
     json_end_object(&w);
-    CHECK(!strcmp(t.data, "{\"all\": \"a\\\"\303\251\", \"cut\": \"\", \"none\": \"\"}"));
+    CHECK(!strcmp(t.data, "{\"all\": \"a\\\"\303\251\", \"cut\": \"a\\\"\uFFFD\", "
+                          "\"nul\": \"\uFFFDb\", \"none\": \"\"}"));
     tokenizer_close(l.tokenizer);
     text_release(&t);
 }
