@@ -100,6 +100,8 @@ enum status dump_folder_check(const struct config *c)
         TRY(check_part(c, "checkpoint.folder", c->checkpoint.folder));
     if (c->metrics.enable_tensorboard)
         TRY(check_part(c, "metrics.save_tb_folder", c->metrics.save_tb_folder));
+    if (c->metrics.enable_wandb) TRY(check_part(c, "metrics.enable_wandb", "wandb"));
+    if (c->metrics.enable_mlflow) TRY(check_part(c, "metrics.enable_mlflow", "mlruns"));
     return STATUS_OK;
 }
 

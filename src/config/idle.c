@@ -36,6 +36,12 @@ static bool starts_from_others(const struct config *c)
 }
 static bool profiles(const struct config *c) { return c->profiling.enable_profiling; }
 static bool has_tensorboard(const struct config *c) { return c->metrics.enable_tensorboard; }
+static bool has_wandb(const struct config *c) { return c->metrics.enable_wandb; }
+static bool has_mlflow(const struct config *c) { return c->metrics.enable_mlflow; }
+static bool has_tags(const struct config *c)
+{
+    return has_tensorboard(c) || has_wandb(c) || has_mlflow(c);
+}
 static bool recomputes_some(const struct config *c)
 {
     return c->activation_checkpoint.mode == ACTIVATION_CHECKPOINT_selective;
@@ -95,7 +101,10 @@ static const struct idle_rule {
      "requires checkpoint.initial_load_path"},
     {"profiling.", profiles, "requires profiling.enable_profiling = true"},
     {"metrics.save_tb_folder", has_tensorboard, "requires metrics.enable_tensorboard = true"},
-    {"metrics.tensorboard_tags", has_tensorboard, "requires metrics.enable_tensorboard = true"},
+    {"metrics.tensorboard_tags", has_tags,
+     "requires metrics.enable_tensorboard, enable_wandb or enable_mlflow = true"},
+    {"metrics.wandb_project", has_wandb, "requires metrics.enable_wandb = true"},
+    {"metrics.mlflow_experiment", has_mlflow, "requires metrics.enable_mlflow = true"},
     {"activation_checkpoint.selective_ac_option", recomputes_some,
      "requires activation_checkpoint.mode = \"selective\""},
     {"float8.", has_float8, "requires float8.enable_float8_linear = true"},

@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/host.h"
 #include "base/status.h"
+#include "formats/protobuf.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -37,19 +38,6 @@ static void add_le(struct text *t, uint64_t value, int bytes)
 
 static void add_byte(struct text *t, int byte) { add_le(t, (uint64_t)byte, 1); }
 
-static void add_varint(struct text *t, uint64_t value)
-{
-    for (; value >= 128; value >>= 7) add_byte(t, (int)(value & 127) | 128);
-    add_byte(t, (int)value);
-}
-
-static size_t varint_bytes(uint64_t value)
-{
-    size_t n = 1;
-    for (; value >= 128; value >>= 7) n++;
-    return n;
-}
-
 static uint32_t masked_crc(const void *bytes, size_t len)
 {
     uint32_t crc = checksum_crc32c(0, bytes, len);
@@ -68,7 +56,7 @@ static size_t begin_record(struct text *t, double wall_s, int64_t step)
     add_le(t, bits, 8);
     if (step) {
         add_byte(t, EVENT_STEP);
-        add_varint(t, (uint64_t)step);
+        protobuf_add_varint(t, (uint64_t)step);
     }
     return start;
 }
@@ -87,7 +75,7 @@ void event_file_add_version(struct text *t, double wall_s)
     static const char version[] = "brain.Event:2";
     size_t start = begin_record(t, wall_s, 0);
     add_byte(t, EVENT_FILE_VERSION);
-    add_varint(t, sizeof version - 1);
+    protobuf_add_varint(t, sizeof version - 1);
     text_adds(t, version);
     end_record(t, start);
 }
@@ -96,7 +84,7 @@ void event_file_add_session_start(struct text *t, int64_t step, double wall_s)
 {
     size_t start = begin_record(t, wall_s, step);
     add_byte(t, EVENT_SESSION_LOG);
-    add_varint(t, 2);
+    protobuf_add_varint(t, 2);
     add_byte(t, SESSION_STATUS);
     add_byte(t, SESSION_START);
     end_record(t, start);
@@ -106,7 +94,7 @@ void event_file_add_session_start(struct text *t, int64_t step, double wall_s)
 static size_t value_bytes(const struct event_scalar *s)
 {
     size_t len = strlen(s->tag);
-    return 1 + varint_bytes(len) + len + 1 + 4;
+    return 1 + protobuf_varint_bytes(len) + len + 1 + 4;
 }
 
 void event_file_add_scalars(struct text *t, int64_t step, double wall_s,
@@ -115,17 +103,17 @@ void event_file_add_scalars(struct text *t, int64_t step, double wall_s,
     BUG_IF(count <= 0);
     size_t summary = 0, start = begin_record(t, wall_s, step);
     for (int i = 0; i < count; i++)
-        summary += 1 + varint_bytes(value_bytes(&s[i])) + value_bytes(&s[i]);
+        summary += 1 + protobuf_varint_bytes(value_bytes(&s[i])) + value_bytes(&s[i]);
     add_byte(t, EVENT_SUMMARY);
-    add_varint(t, summary);
+    protobuf_add_varint(t, summary);
     for (int i = 0; i < count; i++) {
         float value = (float)s[i].value;
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
         add_byte(t, SUMMARY_VALUE);
-        add_varint(t, value_bytes(&s[i]));
+        protobuf_add_varint(t, value_bytes(&s[i]));
         add_byte(t, VALUE_TAG);
-        add_varint(t, strlen(s[i].tag));
+        protobuf_add_varint(t, strlen(s[i].tag));
         text_adds(t, s[i].tag);
         add_byte(t, VALUE_SIMPLE);
         add_le(t, bits, 4);

@@ -13,6 +13,8 @@
 #include "metrics/derived_metrics.h"
 #include "metrics/eta.h"
 #include "metrics/history.h"
+#include "metrics/mlflow_run.h"
+#include "metrics/wandb_run.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -24,9 +26,11 @@ struct metrics {
     struct metrics_options options; /* config and dump_folder are not used after metrics_open */
     bool color;
     struct append_file lines, events;
-    int64_t lost_step; /* of the last line that was lost */
-    struct text text;  /* the record being formatted; reserved in advance */
-    struct text brief; /* its short form for a terminal */
+    struct wandb_run *wandb;   /* NULL: not enabled */
+    struct mlflow_run *mlflow; /* NULL: not enabled */
+    int64_t lost_step;         /* of the last line that was lost */
+    struct text text;          /* the record being formatted; reserved in advance */
+    struct text brief;         /* its short form for a terminal */
     struct eta eta;
     const struct dialect *dialect;
     struct megatron_means means;
@@ -185,6 +189,21 @@ out:
     return st;
 }
 
+/* What is not of the run's lineage stays out of W&B and MLflow. */
+static enum status open_trackers(struct metrics *m)
+{
+    const struct metrics_options *o = &m->options;
+    const int64_t last_step = o->first_step - (m->nxdt_tags ? 1 : 0);
+    bool is_enabled = o->config->enable_wandb || o->config->enable_mlflow;
+    if (is_enabled && o->is_aside) {
+        log_line(LOG_INFO, "with checkpoint.load_only and load_step, W&B and MLflow get no steps");
+        return STATUS_OK;
+    }
+    if (o->config->enable_wandb) TRY(wandb_run_open(&m->wandb, o, last_step));
+    if (o->config->enable_mlflow) TRY(mlflow_run_open(&m->mlflow, o, last_step));
+    return STATUS_OK;
+}
+
 enum status metrics_open(struct metrics **out, const struct metrics_options *o)
 {
     enum { RECORD_BYTES = 1 << 14 }; /* many times the longest record */
@@ -203,6 +222,7 @@ enum status metrics_open(struct metrics **out, const struct metrics_options *o)
     TRY_OUT(file_make_dirs(o->dump_folder));
     TRY_OUT(open_lines(m));
     if (o->config->enable_tensorboard) TRY_OUT(open_events(m));
+    TRY_OUT(open_trackers(m));
     *out = m;
     return STATUS_OK;
 out:
@@ -214,10 +234,24 @@ void metrics_close(struct metrics *m)
 {
     if (!m) return;
     catch_up(m, &m->lines);
+    wandb_run_close(m->wandb);
+    mlflow_run_close(m->mlflow);
     log_close_file(&m->events);
     log_close_file(&m->lines);
     text_release(&m->text), text_release(&m->brief);
     free(m);
+}
+
+void metrics_end(struct metrics *m, enum status how)
+{
+    struct failure why = {0};
+    status_save(&why, how);
+    if (m->wandb) wandb_run_end(m->wandb, status_exit_code(how));
+    if (m->mlflow)
+        mlflow_run_end(m->mlflow, how == STATUS_OK        ? MLFLOW_FINISHED
+                                  : how == STATUS_REQUEUE ? MLFLOW_KILLED
+                                                          : MLFLOW_FAILED);
+    if (how) (void)status_restore(&why);
 }
 
 /* Nine digits round-trip a float. */
@@ -271,6 +305,8 @@ static void write_validation_line(struct metrics *m, int64_t step, double loss)
 
 static void write_events(struct metrics *m, int64_t step, const struct event_scalar *s, int count)
 {
+    if (m->wandb) wandb_run_log(m->wandb, step, s, count);
+    if (m->mlflow) mlflow_run_log(m->mlflow, step, s, count);
     if (m->events.fd < 0) return;
     text_clear(&m->text);
     event_file_add_scalars(&m->text, step, clock_wall_s(), s, count);

@@ -1,4 +1,5 @@
-/* metrics.h -- the metrics of a run: console lines, metrics.jsonl, TensorBoard scalars.
+/* metrics.h -- the metrics of a run: console lines, metrics.jsonl, and what
+ * TensorBoard, W&B and MLflow read.
  *
  * Units    metrics.jsonl: loss in nats/token; step_seconds and data_seconds for one step; mfu as a
  *          fraction of the peak; tokens_per_second over all ranks, with padding; padding as a
@@ -8,7 +9,8 @@
  *          second.
  * Files    A resumed run appends to the same metrics.jsonl, after removing the lines of later
  *          steps.  In the TensorBoard folder each start writes a new file, whose SessionLog START
- *          event makes TensorBoard drop later steps of earlier files.
+ *          event makes TensorBoard drop later steps of earlier files.  wandb_run.h and
+ *          mlflow_run.h describe the others, which get TensorBoard's tags and steps.
  * Errors   A record that cannot be written ends no run: a warning reports it, and it is written
  *          with a later one (append_file.h).  Where lines are lost, {"step":S,"gap":N} counts those
  *          that are missing, up to step S.
@@ -29,6 +31,8 @@ struct metrics;
 /* IO: a folder or file cannot be created, or metrics.jsonl not be truncated. */
 enum status metrics_open(struct metrics **out, const struct metrics_options *o);
 void metrics_close(struct metrics *m); /* NULL is fine */
+/* Tells W&B and MLflow that the run ended, and how: OK, REQUEUE (stopped) or a failure. */
+void metrics_end(struct metrics *m, enum status how);
 /* Whether parameter_norm is reported, so that the caller must compute it. */
 bool metrics_needs_parameter_norm(const struct metrics_config *c);
 /* Prints the dialect's summary, if it has one, at the end of a run. */

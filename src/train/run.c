@@ -106,6 +106,7 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
     struct metrics_options o = {
         .config = &c->metrics,
         .dump_folder = c->job.dump_folder,
+        .config_toml = r->config_toml.data,
         .first_step = r->trainer.steps_done,
         .is_aside = c->checkpoint.load_only && r->whole->checkpoint.load_step >= 0,
         .validation_due = r->validation_due,
@@ -237,6 +238,8 @@ static enum status open_run(struct training_run *r, const struct machine *machin
 static enum status close_run(struct training_run *r, enum status st)
 {
     activity_enter(ACTIVITY_saving); /* waits for a pending save */
+    bool is_over = st || r->trainer.steps_done >= r->config->training.steps;
+    if (r->metrics && is_over) metrics_end(r->metrics, st);
     metrics_close(r->metrics);
     skipped_records_close(&r->skipped);
     loader_close(r->loader);
