@@ -189,6 +189,7 @@ void run_report_end(const struct run_report *t, const struct training_run *r, bo
     if (is_complete && !steps) {
         log_line(LOG_INFO, "all %lld steps were done before", (long long)r->trainer.steps_done);
         if (k->enable && !k->load_only) log_model(r, r->trainer.steps_done, true);
+        text_release(&line);
         return;
     }
     text_adds(&line, is_complete ? "completed " : "stopped after ");

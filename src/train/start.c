@@ -274,7 +274,8 @@ enum status start_read_state(struct start_state *s, const struct config *c,
     *s = (struct start_state){0};
     bool is_found = !start_find(&s->start, c, &search, comm_self()) && s->start.folder;
     if (!is_found || !s->start.native || !s->start.whole) return STATUS_OK;
-    if (checkpoint_read_state(s->start.folder, &state, &s->found)) return STATUS_OK;
+    bool is_damaged = manifest_verify(s->start.folder, "state.json") != STATUS_OK;
+    if (is_damaged || checkpoint_read_state(s->start.folder, &state, &s->found)) return STATUS_OK;
     return start_check_state(s->start.folder, &s->found);
 }
 

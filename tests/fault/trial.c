@@ -237,6 +237,7 @@ static bool names_object(const char *err, const char *object)
     snprintf(name, sizeof name, "%s", slash + 1);
     char *tmp = strstr(name, ".tmp");
     if (!tmp) tmp = strstr(name, ".llamero-tmp");
+    if (!tmp) tmp = strstr(name, ".part"); /* messages name the file that it becomes */
     if (tmp) *tmp = 0;
     return strstr(err, name);
 }
