@@ -36,7 +36,7 @@ TEST(raw_tokens_without_a_header_are_16_bit_ids)
 {
     check_ids((const unsigned char[]){1, 0, 0x50, 0xC4, 255, 255}, 6,
               (const int32_t[]){1, 50256, 65535}, 3);
-    check_ids("", 0, NULL, 0);
+    check_ids("", 0, (const int32_t[]){0}, 0);
     CHECK_STATUS(DATA, status_of("abc", 3));
     CHECK_MESSAGE("this one has 3 bytes");
 }

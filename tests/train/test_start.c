@@ -137,12 +137,13 @@ TEST(a_resume_refuses_another_function_of_the_weights_unless_it_is_accepted)
     CHECK_STATUS(CONFIG, start_check(&p.config, &shape, false));
     CHECK_MESSAGE("model.norm_eps was 1e-05, is 2e-05");
     CHECK_MESSAGE("or continue anyway with checkpoint.accept_changed = [\"model.norm_eps\"]");
+    const struct option_list own = p.config.checkpoint.accept_changed;
     p.config.checkpoint.accept_changed = (struct option_list){&accepted, 1};
     CHECK_STATUS(OK, start_check(&p.config, &shape, false));
     shape.rope_theta *= 2; /* not named */
     CHECK_STATUS(CONFIG, start_check(&p.config, &shape, false));
     CHECK_MESSAGE("model.rope_theta was ");
-    p.config.checkpoint.accept_changed = (struct option_list){0};
+    p.config.checkpoint.accept_changed = own;
     leave(&p);
 }
 
