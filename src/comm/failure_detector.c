@@ -45,6 +45,7 @@ void failure_detector_poll(struct failure_detector *d, double elapsed_s)
     failure_detector_set_activity(d, d->rank, &a);
     own->idle_s = (float)d->idle_s;
     own->beat++;
+    d->unchanged_s += elapsed_s;
     for (int r = 0; r < d->size; r++) d->silent_s[r] += elapsed_s;
     d->silent_s[d->rank] = 0;
 }
@@ -65,6 +66,7 @@ bool failure_detector_merge(struct failure_detector *d, const struct rank_report
         *known = reports[r];
         d->silent_s[r] = 0;
     }
+    if (has_changed) d->unchanged_s = 0;
     return has_changed;
 }
 
@@ -74,6 +76,7 @@ bool failure_detector_set_state(struct failure_detector *d, int rank, enum rank_
     struct rank_report *r = &d->reports[rank];
     if (r->state >= (uint8_t)state) return false;
     r->state = (uint8_t)state, r->code = code;
+    d->unchanged_s = 0;
     return true;
 }
 
@@ -113,7 +116,9 @@ static bool hangs(const struct failure_detector *d)
         const struct rank_report *report = &d->reports[r];
         if (!is_running(d, r)) continue;
         if (hangs_silently(d, r) || (is_stuck(report) && !report->waiting)) return true;
-        num_running++, num_stuck += is_stuck(report);
+        /* The collective that a slow rank has completed before it left may still be waking them. */
+        num_running++;
+        num_stuck += is_stuck(report) && d->unchanged_s > (double)report->limit_s;
     }
     return num_running && num_stuck == num_running;
 }

@@ -53,6 +53,7 @@ struct failure_detector {
     int rank, size;
     struct rank_report *reports; /* by rank */
     double *silent_s;            /* since the last new report, by rank */
+    double unchanged_s;          /* since a rank's state changed */
     struct rank_identity *who;   /* by rank */
     /* The state of a rank's process, as in /proc/PID/stat; 0: unknown, or it has ended.
      * NULL: always unknown. */

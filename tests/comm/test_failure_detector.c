@@ -70,6 +70,25 @@ TEST(failure_detector_finds_a_process_without_progress)
     close_detector(&d);
 }
 
+/* It completes the collective that the others wait for, and leaves before they have noticed. */
+TEST(failure_detector_gives_the_others_time_when_a_slow_rank_has_left)
+{
+    struct failure_detector d;
+    open_detector(&d, 4);
+    d.reports[1].waiting = d.reports[3].waiting = true;
+    d.reports[2].phase = ACTIVITY_saving, d.reports[2].limit_s = 600;
+    double begin = activity_begin_wait();
+    pass(&d, 30);
+    CHECK_STATUS(OK, check(&d));
+    CHECK(failure_detector_set_state(&d, 2, RANK_LEFT, 0));
+    pass(&d, 20);
+    CHECK_STATUS(OK, check(&d));
+    pass(&d, 1);
+    CHECK_STATUS(HANG, check(&d));
+    activity_end_wait(begin);
+    close_detector(&d);
+}
+
 TEST(failure_detector_has_no_limit_before_a_run_begins)
 {
     struct failure_detector d;
