@@ -284,6 +284,34 @@ TEST(docs_have_valid_commands_configurations_and_names)
     file_list_release(&pages);
 }
 
+TEST(docs_index_links_every_page)
+{
+    struct text index = {0}, link = {0};
+    struct file_list pages;
+    CHECK_STATUS(OK, file_read("docs/README.md", UINT64_MAX, &index));
+    CHECK_STATUS(OK, file_glob(&pages, "docs/*.md"));
+    CHECK(pages.count > 20);
+    for (size_t i = 0; i < pages.count; i++) {
+        const char *name = strrchr(pages.paths[i], '/') + 1;
+        text_clear(&link), text_addf(&link, "](%s", name);
+        if (strcmp(name, "README.md") != 0 && !strstr(index.data, link.data))
+            fail_msg("docs/README.md has no link to %s", name);
+    }
+    text_release(&index), text_release(&link);
+    file_list_release(&pages);
+}
+
+TEST(readme_has_at_most_120_lines)
+{
+    struct text readme = {0};
+    int lines = 0;
+    CHECK_STATUS(OK, file_read("README.md", UINT64_MAX, &readme));
+    for (const char *at = readme.data; (at = strchr(at, '\n')); at++) lines++;
+    CHECK(lines > 0);
+    CHECK(lines <= 120);
+    text_release(&readme);
+}
+
 TEST(docs_test_finds_invalid_commands_configurations_and_names)
 {
     static const char *const cases[][2] = {

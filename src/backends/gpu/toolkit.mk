@@ -13,7 +13,7 @@ GPU       := cuda
 NVCC      ?= $(if $(wildcard $(CUDA)/bin/nvcc),$(CUDA)/bin/nvcc,nvcc)
 CUDA_HOME := $(realpath $(dir $(realpath $(shell command -v $(NVCC))))..)
 ifeq ($(CUDA_HOME),)
-$(error CUDA=1 requires nvcc on PATH, or CUDA=folder of a toolkit; see README.md)
+$(error CUDA=1 requires nvcc on PATH, or CUDA=folder of a toolkit; see docs/install.md)
 endif
 # Libraries are in the toolkit's folder, or in folders next to it as Python's packages install them.
 CUDA_DIRS := $(CUDA_HOME) $(CUDA_HOME)/../cudnn $(CUDA_HOME)/../nccl
