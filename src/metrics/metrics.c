@@ -141,6 +141,30 @@ static void append_record(struct metrics *m, struct append_file *f, int64_t step
     if (f->num_lost > lost) m->lost_step = step;
 }
 
+/* Without checkpoints nothing repeats the steps of an earlier start: moves its lines to the first
+ * unused of metrics.1.jsonl, metrics.2.jsonl, ... */
+static enum status keep_lines(const struct metrics *m, const char *path)
+{
+    struct text to = {0};
+    uint64_t bytes = 0;
+    enum status st = STATUS_OK;
+    if (m->options.first_step || !m->options.is_unsaved || !file_exists(path)) return STATUS_OK;
+    TRY(file_size(path, &bytes));
+    if (!bytes) return STATUS_OK;
+    for (int i = 1; !to.len || file_exists(to.data); i++) {
+        text_clear(&to);
+        text_addf(&to, "%s/metrics.%d.jsonl", m->options.dump_folder, i);
+    }
+    st = file_rename(path, to.data);
+    if (!st)
+        log_line(LOG_WARN,
+                 "checkpoint.enable = false: this start begins at step 0 again; the metrics of "
+                 "the one before it are now in %s",
+                 to.data);
+    text_release(&to);
+    return st;
+}
+
 static enum status open_lines(struct metrics *m)
 {
     size_t num_removed;
@@ -148,6 +172,7 @@ static enum status open_lines(struct metrics *m)
     char *path = file_join(m->options.dump_folder, name);
     const struct history_end end = {m->options.first_step, m->options.validation_due};
     enum status st = STATUS_OK;
+    TRY_OUT(keep_lines(m, path));
     TRY_OUT(history_truncate(path, &end, &num_removed));
     if (num_removed)
         log_line(LOG_INFO, "%s: removed %zu line%s after step %lld; those steps will be repeated",

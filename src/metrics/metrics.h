@@ -8,7 +8,8 @@
  *          throughput(tps) per rank, mfu(%); or NxD Training's, with steps from 0 and rows per
  *          second.
  * Files    A resumed run appends to the same metrics.jsonl, after removing the lines of later
- *          steps.  In the TensorBoard folder each start writes a new file, whose SessionLog START
+ *          steps; without checkpoints, a start moves an earlier one's lines to metrics.N.jsonl.  In
+ *          the TensorBoard folder each start writes a new file, whose SessionLog START
  *          event makes TensorBoard drop later steps of earlier files.  wandb_run.h and
  *          mlflow_run.h describe the others, which get TensorBoard's tags and steps.
  * Errors   A record that cannot be written ends no run: a warning reports it, and it is written

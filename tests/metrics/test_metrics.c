@@ -13,12 +13,14 @@
 static const struct metrics_config plain = {.save_tb_folder = "tb"};
 static const struct metrics_config board = {.save_tb_folder = "tb", .enable_tensorboard = true};
 
-static struct metrics *start(const char *folder, const struct metrics_config *c, int64_t first_step)
+static struct metrics *start_run(const char *folder, const struct metrics_config *c,
+                                 int64_t first_step, bool is_unsaved)
 {
     struct metrics *m;
     struct metrics_options o = {.config = c,
                                 .dump_folder = folder,
                                 .first_step = first_step,
+                                .is_unsaved = is_unsaved,
                                 .last_step = 100,
                                 .num_ranks = 2,
                                 .flops_per_token = 1e9,
@@ -27,6 +29,11 @@ static struct metrics *start(const char *folder, const struct metrics_config *c,
     log_set_quiet(true);
     CHECK_STATUS(OK, metrics_open(&m, &o));
     return m;
+}
+
+static struct metrics *start(const char *folder, const struct metrics_config *c, int64_t first_step)
+{
+    return start_run(folder, c, first_step, false);
 }
 
 static void stop(struct metrics *m)
@@ -393,4 +400,22 @@ TEST(scores_of_a_task_are_a_line_and_scalars)
     CHECK(memmem(events.data, events.len, "tasks/small/acc_norm", 20));
     file_list_release(&files);
     text_release(&events);
+}
+
+TEST(without_checkpoints_a_new_start_keeps_the_lines_of_earlier_ones)
+{
+    const char *folder = test_folder();
+    for (int i = 0; i < 3; i++) {
+        struct metrics *m = start_run(folder, &plain, 0, true);
+        log_step(m, 1, 10 + i);
+        stop(m);
+    }
+    struct text first = {0}, second = {0};
+    CHECK_STATUS(OK, file_read(test_path(folder, "metrics.1.jsonl"), 1 << 20, &first));
+    CHECK_STATUS(OK, file_read(test_path(folder, "metrics.2.jsonl"), 1 << 20, &second));
+    char *last = lines_of(folder);
+    CHECK(strstr(first.data, "\"loss\":10") && strstr(second.data, "\"loss\":11"));
+    CHECK(strstr(last, "\"loss\":12") && !strstr(last, "\"loss\":11"));
+    text_release(&first), text_release(&second);
+    free(last);
 }
