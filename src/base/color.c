@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/color.h"
+#include "base/terminal.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 static enum color_when setting = COLOR_AUTO;
 
@@ -12,9 +12,9 @@ void color_set(enum color_when when) { setting = when; }
 
 bool color_is_on(int fd)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    const char *no = getenv("NO_COLOR");
     if (setting != COLOR_AUTO) return setting == COLOR_ALWAYS;
-    return isatty(fd) && !(no && *no) && term && *term && strcmp(term, "dumb") != 0;
+    return terminal_is(fd) && !(no && *no) && !terminal_is_dumb();
 }
 
 bool color_is_utf8(void)
