@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/arguments.h"
 #include "app/completion.h"
+#include "app/flag_modes.h"
 #include "app/manual.h"
 #include "app/synopsis.h"
 #include "base/closest.h"
@@ -63,7 +64,8 @@ static enum status store_value(const struct flag *f, const char *value)
         *(double *)f->into = strtod(value, &end);
     bool finite = f->kind == FLAG_INT || isfinite(*(double *)f->into);
     if (end == value || *end || errno || !finite)
-        FAIL(USAGE, "--%s: \"%s\": expected a number", f->name, value);
+        FAIL(USAGE, "--%s: \"%s\": expected a %snumber", f->name, value,
+             f->kind == FLAG_INT ? "whole " : "");
     return STATUS_OK;
 }
 
@@ -150,17 +152,20 @@ static bool read_truth(const char *word, bool *into)
     return true;
 }
 
-/* Parses the flag argv[*at], and its value if that is the next argument. */
-static enum status read_flag(const struct arguments_spec *spec, int argc, char **argv, int *at)
+/* Parses the flag argv[*at], and its value if that is the next argument; sets its bit in *given. */
+static enum status read_flag(const struct arguments_spec *spec, int argc, char **argv, int *at,
+                             uint64_t *given)
 {
     const char *name = argv[*at] + 2, *equals = strchr(name, '=');
     size_t len = equals ? (size_t)(equals - name) : strlen(name);
     for (const struct flag *f = spec->flags; f->name; f++) {
         if (!is_name(f->name, name, len)) continue;
+        *given |= (uint64_t)1 << (f - spec->flags);
         if (f->kind == FLAG_SWITCH) {
             if (equals) FAIL(USAGE, "--%s does not take a value", f->name);
             *(bool *)f->into = true;
             if (*at + 1 < argc && read_truth(argv[*at + 1], f->into)) ++*at;
+            if (!*(bool *)f->into) *given &= ~((uint64_t)1 << (f - spec->flags));
             return STATUS_OK;
         }
         if (!equals && *at + 1 >= argc)
@@ -180,7 +185,8 @@ static enum status read_color(int argc, char **argv, int *at, bool *found)
     const struct flag flags[] = {{"color", FLAG_CHOICE, &when, FLAG_COLOR_HELP}, {0}};
     *found = is_name("color", argv[*at] + 2, strcspn(argv[*at] + 2, "="));
     if (!*found) return STATUS_OK;
-    TRY(read_flag(&(struct arguments_spec){.usage = "", .flags = flags}, argc, argv, at));
+    TRY(read_flag(&(struct arguments_spec){.usage = "", .flags = flags}, argc, argv, at,
+                  &(uint64_t){0}));
     color_set(*when == 'n' ? COLOR_NEVER : strcmp(when, "auto") ? COLOR_ALWAYS : COLOR_AUTO);
     return STATUS_OK;
 }
@@ -277,24 +283,51 @@ out:
     return st;
 }
 
+/* The words that the command takes, or its subcommand. */
+static int count_most(const struct arguments *a, const struct arguments_spec *spec)
+{
+    int most = spec->max_words;
+    if (!a->num_words || !synopsis_has_subcommands(spec->usage)) return most;
+    return synopsis_count_words(spec->usage, a->words[0], most);
+}
+
 static enum status fail_count(const struct arguments *a, const struct arguments_spec *spec,
                               const char *command)
 {
-    int least = spec->min_words, most = spec->max_words, usage = (int)strcspn(spec->usage, "\n");
-    if (a->num_words < least) return fail_missing(a, spec, command);
+    int most = count_most(a, spec);
+    const char *rest, *line = NULL;
+    if (a->num_words < spec->min_words) return fail_missing(a, spec, command);
+    if (synopsis_has_subcommands(spec->usage))
+        line = synopsis_find(spec->usage, a->words[0], &rest);
+    if (!line) line = spec->usage;
     for (int i = 0; i < a->num_words; i++) {
         bool is_extra = i >= most || a->words[i][0] == '-' || strchr(a->words[i], '=');
         if (is_extra) TRY(check_word(spec, command, a->words[i]));
     }
     FAIL(USAGE, "%s: unexpected argument \"%s\"\nusage: llamero %.*s", command, a->words[most],
-         usage, spec->usage);
+         (int)strcspn(line, "\n"), line);
+}
+
+/* Flags whose help begins with other subcommands than the one given are errors. */
+static enum status check_subcommand_flags(const struct arguments *a,
+                                          const struct arguments_spec *spec, const char *command)
+{
+    struct text all = {0}, before = {0};
+    enum status st = STATUS_OK;
+    synopsis_list_subcommands(spec->usage, &all);
+    text_addf(&before, "%s ", command);
+    if (all.len)
+        st = flag_modes_check(
+            &(struct flag_modes){.before = before.data, .all = all.data, .mode = a->words[0]},
+            spec->flags, a->given);
+    text_release(&all), text_release(&before);
+    return st;
 }
 
 enum status arguments_read(struct arguments *a, const struct arguments_spec *spec, int argc,
                            char **argv)
 {
     enum { MAX_WORDS = sizeof a->words / sizeof *a->words };
-    int least = spec->min_words, most = spec->max_words;
     bool plain = false; /* after "--" */
     *a = (struct arguments){0};
     if (argc > 1 && !strcmp(argv[1], "--complete")) {
@@ -315,7 +348,7 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
         } else if (!plain && !strncmp(word, "--", 2)) {
             bool is_color;
             TRY(read_color(argc, argv, &i, &is_color));
-            if (!is_color) TRY(read_flag(spec, argc, argv, &i));
+            if (!is_color) TRY(read_flag(spec, argc, argv, &i, &a->given));
         } else if (!plain && is_setting(word)) {
             TRY(add_setting(a, word));
         } else {
@@ -332,6 +365,14 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
              "text of this form after --",
              argv[0], a->settings[0]);
     TRY(synopsis_check_subcommand(spec->usage, argv[0], a->num_words ? a->words[0] : NULL));
-    if (a->num_words >= least && a->num_words <= most) return STATUS_OK;
-    return fail_count(a, spec, argv[0]);
+    if (a->num_words < spec->min_words || a->num_words > count_most(a, spec))
+        return fail_count(a, spec, argv[0]);
+    return check_subcommand_flags(a, spec, argv[0]);
+}
+
+bool arguments_have(const struct arguments *a, const struct flag *flags, const char *name)
+{
+    for (int i = 0; flags[i].name; i++)
+        if (!strcmp(flags[i].name, name)) return a->given >> i & 1;
+    return false;
 }

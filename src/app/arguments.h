@@ -17,13 +17,16 @@ struct arguments {
     int num_settings;
     char joined[4096]; /* settings written as torchtitan's --section.key value */
     size_t num_joined;
-    bool help; /* --help or a completion was requested and printed: return STATUS_OK */
+    uint64_t given; /* bit i: flag i of the table */
+    bool help;      /* --help or a completion was requested and printed: return STATUS_OK */
 };
 
 /* USAGE: an unknown flag (the message suggests the closest), a value that does not parse, or a
  * wrong number of words. */
 enum status arguments_read(struct arguments *a, const struct arguments_spec *spec, int argc,
                            char **argv);
+
+bool arguments_have(const struct arguments *a, const struct flag *flags, const char *name);
 
 /* Reads what --color may say in front of a command: *num_read arguments from argv[0] on.  USAGE: a
  * wrong or missing value. */

@@ -582,12 +582,10 @@ enum status command_checkpoint(int argc, char **argv)
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 2, 3}, argc, argv));
     if (a.help) return STATUS_OK;
     const char *verb = a.words[0];
-    bool two = !strcmp(verb, "diff"), shows = !strcmp(verb, "show");
-    if (a.num_words != 2 + two)
-        FAIL(USAGE, "checkpoint %s: expected %s, got %d", verb, two ? "two folders" : "one folder",
-             a.num_words - 1);
-    if ((as[0] || tensors) && !shows)
-        FAIL(USAGE, "--%s requires checkpoint show", as[0] ? "as" : "tensors");
+    bool two = !strcmp(verb, "diff");
+    if (two && a.num_words != 3) FAIL(USAGE, "checkpoint diff: expected two folders, got 1");
+    if (as[0] && tensors)
+        FAIL(USAGE, "--tensors has no effect with --as, which lists tensors itself");
     if (as[0]) TRY(dcp_generation_parse("--as", as, &(enum dcp_generation){0}));
     if (two) return diff(a.words[1], a.words[2], json);
     if (!strcmp(verb, "ls")) return list(a.words[1], json, false);

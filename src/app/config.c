@@ -97,8 +97,6 @@ enum status command_config(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "import")) return import_run(argc - 2, argv + 2);
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (man && strcmp(a.words[0], "document")) FAIL(USAGE, "--man requires config document");
-    if (json && strcmp(a.words[0], "diff")) FAIL(USAGE, "--json requires config diff");
     if (a.num_settings && strcmp(a.words[0], "show"))
         FAIL(USAGE, "config %s: unexpected setting %s; only config show takes settings", a.words[0],
              a.settings[0]);

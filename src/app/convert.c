@@ -2,6 +2,7 @@
 #include "checkpoint/convert.h"
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/flag_modes.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -35,6 +36,8 @@ static const struct {
     [CONVERT_GGUF] = {"gguf", "a GGUF file", false},
     [CONVERT_NXDT] = {"nxdt", "a checkpoint of NxD Training", false},
 };
+
+static const char formats[] = "hf|meta|dcp|gguf|nxdt|native";
 
 static enum status parse_dtype(const char *name, struct conversion *c)
 {
@@ -88,19 +91,15 @@ static enum status parse_nxdt_flags(const char *hw_backend, const int64_t *sizes
                                         "kv-size-multiplier"};
     struct nxdt_target *n = &c->nxdt;
     int *const into[] = {&n->tp_size, &n->pp_size, &n->virtual_pp_size, &n->kv_size_multiplier};
-    bool given = hw_backend[0] || n->qkv_linear || n->fuse_qkv || n->coalesce_qkv || n->no_xser;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (sizes[i] < 1 || sizes[i] > 1 << 14)
             FAIL(USAGE, "--%s: must be between 1 and 16384, is %lld", names[i],
                  (long long)sizes[i]);
         *into[i] = (int)sizes[i];
-        given |= sizes[i] > 1;
     }
     n->adjacent = !strcmp(hw_backend, "trn2");
     if (hw_backend[0] && !n->adjacent && strcmp(hw_backend, "trn1"))
         FAIL(USAGE, "--hw-backend: must be trn1 or trn2, is \"%s\"", hw_backend);
-    if (given && c->target != CONVERT_NXDT)
-        FAIL(USAGE, "--tp-size and the flags after it in --help require --to nxdt");
     return STATUS_OK;
 }
 
@@ -169,6 +168,15 @@ static enum status check_target(const struct conversion *c)
     return STATUS_OK;
 }
 
+/* Flags whose help begins with other formats than the target. */
+static enum status check_modes(const struct arguments *a, const struct flag *flags,
+                               const struct conversion *c)
+{
+    const struct flag_modes modes = {
+        .before = "--to ", .all = formats, .mode = targets[c->target].name};
+    return flag_modes_check(&modes, flags, a->given);
+}
+
 static enum status resolve_target(const char *to, const char *folder, struct conversion *c)
 {
     bool decided;
@@ -183,8 +191,7 @@ static enum status resolve_target(const char *to, const char *folder, struct con
 enum { UNSET = INT64_MIN };
 
 /* What is wrong with any SRC: flags that only --to dcp has, and --step. */
-static enum status check_dcp_flags(const char *generation, int64_t dp_size, int64_t step,
-                                   const struct conversion *c)
+static enum status check_dcp_flags(const char *generation, int64_t dp_size, int64_t step)
 {
     enum dcp_generation parsed;
     if (step != UNSET && step < 0)
@@ -192,8 +199,6 @@ static enum status check_dcp_flags(const char *generation, int64_t dp_size, int6
     if (dp_size != UNSET && (dp_size < 1 || dp_size > 1 << 14))
         FAIL(USAGE, "--dp-size: must be between 1 and 16384, is %lld", (long long)dp_size);
     if (generation[0]) TRY(dcp_generation_parse("--generation", generation, &parsed));
-    if ((generation[0] || dp_size != UNSET) && c->target != CONVERT_DCP)
-        FAIL(USAGE, "--generation and --dp-size require --to dcp");
     return STATUS_OK;
 }
 
@@ -370,7 +375,7 @@ enum status command_convert(int argc, char **argv)
         {"convert-to-full-state", FLAG_SWITCH, &f.to_full, "--to hf"},
         {"save-xser", FLAG_SWITCH, &f.save_xser, "nxdt: one file per tensor"},
         {"load-xser", FLAG_SWITCH, &f.load_xser, "no effect: the format of SRC is detected"},
-        {"model-style", FLAG_TEXT, &f.style, "nxdt: hf, the only style supported"},
+        {"model-style", FLAG_TEXT, &f.style, "only \"hf\" is supported"},
         {"hf-model-name", FLAG_TEXT, &f.hub_name, "no effect: see --config"},
         {"n-layers", FLAG_INT, &f.layers, "no effect: SRC has the number of layers"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
@@ -391,11 +396,13 @@ enum status command_convert(int argc, char **argv)
     TRY_OUT(find_target(to, &c, &decided));
     if (decided) TRY_OUT(check_target(&c));
     TRY_OUT(parse_nxdt_flags(hw_backend, sizes, &c));
-    TRY_OUT(check_dcp_flags(generation, dp_size, step, &c));
+    TRY_OUT(check_dcp_flags(generation, dp_size, step));
+    if (decided) TRY_OUT(check_modes(&a, flags, &c));
     TRY_OUT(loaded_model_find_step(a.words[0], step == UNSET ? -1 : step, comm_self(), &folder));
     c.from = folder;
     c.config = config_json[0] ? config_json : NULL;
     TRY_OUT(resolve_target(to, folder, &c));
+    TRY_OUT(check_modes(&a, flags, &c));
     TRY_OUT(open_settings(&c, &config));
     TRY_OUT(set_dcp_flags(generation, dp_size, &c));
     TRY_OUT(convert_checkpoint(&c, &done));

@@ -248,12 +248,6 @@ enum status command_data(int argc, char **argv)
     const char *verb = a.words[0];
     bool shows = !strcmp(verb, "show");
     f.json = s.json;
-    if (shows && (f.svg[0] || f.sample != INT64_MIN))
-        FAIL(USAGE, "--svg and --sample require data stats");
-    if (!shows && (s.step != INT64_MIN || s.rank != -1 || s.ranks != -1 || s.text))
-        FAIL(USAGE, "--step, --rank, --ranks and --text require data show");
-    if (shows && a.num_words != 2)
-        FAIL(USAGE, "data show: expected one run, got %d", a.num_words - 1);
     if (shows && s.step == INT64_MIN) FAIL(USAGE, "data show: --step N is required");
     if (f.sample == INT64_MIN)
         f.sample = 0;

@@ -140,6 +140,9 @@ enum status command_prepare(int argc, char **argv)
     bool skips = !strcmp(on_bad, "skip");
     if (!(bad_limit >= 0 && bad_limit <= 1))
         FAIL(USAGE, "--bad-record-limit: must be between 0 and 1, is %g", bad_limit);
+    if (!skips && arguments_have(&a, flags, "bad-record-limit"))
+        FAIL(USAGE, "--bad-record-limit requires --on-bad-record skip; a bad record ends the "
+                    "command otherwise");
     if (workers != UNSET && (workers < 1 || workers > 4096))
         FAIL(USAGE, "--workers: must be between 1 and 4096, is %lld", (long long)workers);
     for (int i = 0; i < a.num_words; i++)

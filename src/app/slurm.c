@@ -64,17 +64,20 @@ static enum status submit(const struct text *script)
     return STATUS_OK;
 }
 
+enum { UNSET = INT64_MIN };
+
 static enum status check_flags(struct slurm_script *b)
 {
     int64_t seconds;
-    if (!b->nodes || !b->time[0])
+    bool has_nodes = b->nodes != UNSET;
+    if (!has_nodes || !b->time[0])
         FAIL(USAGE,
              "slurm: %s%s%s required: llamero slurm CONFIG --nodes N --time T, such as "
              "--nodes 2 --time 12:00:00",
-             b->nodes ? "" : "--nodes", b->nodes || b->time[0] ? "" : " and ",
-             b->time[0] ? " is"
-             : b->nodes ? "--time is"
-                        : "--time are");
+             has_nodes ? "" : "--nodes", has_nodes || b->time[0] ? "" : " and ",
+             b->time[0]  ? " is"
+             : has_nodes ? "--time is"
+                         : "--time are");
     if (b->nodes < 1 || b->nodes > 1 << 20)
         FAIL(USAGE, "--nodes: must be between 1 and %d, is %lld", 1 << 20, (long long)b->nodes);
     if (b->ranks_per_node < 1 || b->ranks_per_node * b->nodes > 1 << 24)
@@ -149,7 +152,8 @@ static const char usage[] =
 enum status command_slurm(int argc, char **argv)
 {
     bool send = false;
-    struct slurm_script b = {.time = "",
+    struct slurm_script b = {.nodes = UNSET,
+                             .time = "",
                              .partition = "",
                              .account = "",
                              .ranks_per_node = 1,

@@ -71,8 +71,7 @@ static const struct closest_synonym synonyms[] = {
     {"validate", "verify"},   {"view", "show"},
 };
 
-/* All subcommands as "a|b|c". */
-static void list_subcommands(const char *usage, struct text *list)
+void synopsis_list_subcommands(const char *usage, struct text *list)
 {
     for (const char *line = usage; line; line = synopsis_next(line)) {
         char name[SYNOPSIS_NAME_BYTES];
@@ -85,7 +84,7 @@ static void list_subcommands(const char *usage, struct text *list)
 bool synopsis_has_subcommands(const char *usage)
 {
     struct text list = {0};
-    list_subcommands(usage, &list);
+    synopsis_list_subcommands(usage, &list);
     bool has = list.len > 0;
     text_release(&list);
     return has;
@@ -103,7 +102,7 @@ enum status synopsis_check_subcommand(const char *usage, const char *command, co
 {
     struct text list = {0}, words = {0};
     enum status st = STATUS_OK;
-    list_subcommands(usage, &list);
+    synopsis_list_subcommands(usage, &list);
     if (!list.len || (word && is_among(list.data, word))) goto out;
     describe(list.data, &words);
     if (!word) FAIL_OUT(USAGE, "%s: expected a subcommand: %s", command, words.data);
@@ -118,6 +117,17 @@ enum status synopsis_check_subcommand(const char *usage, const char *command, co
 out:
     text_release(&list), text_release(&words);
     return st;
+}
+
+int synopsis_count_words(const char *usage, const char *verb, int most)
+{
+    const char *arguments, *line = synopsis_find(usage, verb, &arguments);
+    int count = 1;
+    for (; line; line = synopsis_find(synopsis_next(line), verb, &arguments)) {
+        char name[SYNOPSIS_NAME_BYTES];
+        while (count < most && synopsis_find_name(arguments, count, name)) count++;
+    }
+    return count;
 }
 
 void synopsis_add_names(const char *usage, const char *verb, int count, struct text *out)

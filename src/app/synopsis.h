@@ -20,9 +20,13 @@ bool synopsis_find_name(const char *arguments, int index, char name[SYNOPSIS_NAM
 /* The first synopsis from `line` on that `verb`, the first argument, may begin, or NULL. */
 const char *synopsis_find(const char *line, const char *verb, const char **arguments);
 
+/* Appends them: "ls|verify|show". */
+void synopsis_list_subcommands(const char *usage, struct text *list);
 bool synopsis_has_subcommands(const char *usage);
 /* USAGE: the usage has subcommands, and `word` (NULL: missing) is not one of them; the message
  * suggests the closest. */
 enum status synopsis_check_subcommand(const char *usage, const char *command, const char *word);
+/* How many words the synopses that `verb` begins take, itself among them; at most `most`. */
+int synopsis_count_words(const char *usage, const char *verb, int most);
 /* Appends the names of the first `count` arguments after `verb` (NULL: none): "SRC and DST". */
 void synopsis_add_names(const char *usage, const char *verb, int count, struct text *out);

@@ -20,7 +20,7 @@
 
 static const char usage[] =
     "tokenizer train --vocab-size N --output FILE INPUT...\n"
-    "       llamero tokenizer encode --tokenizer FILE [--null] [TEXT|-]\n"
+    "       llamero tokenizer encode --tokenizer FILE [--null] [TEXT ...|-]\n"
     "       llamero tokenizer decode --tokenizer FILE [--null] [ID ...|-]\n"
     "       llamero tokenizer show --tokenizer FILE [--json]\n\n"
     "train learns a byte-level BPE from text files and writes a Hugging Face tokenizer.json.\n"
@@ -207,15 +207,16 @@ enum status command_tokenizer(int argc, char **argv)
     int64_t vocab_size = 32000;
     bool json = false, cuts = false, by_nul = false;
     const struct flag flags[] = {
-        {"tokenizer", FLAG_FILE, &path, "the tokenizer to use"},
+        {"tokenizer", FLAG_FILE, &path, "encode, decode, show: the tokenizer to use"},
         {"vocab-size", FLAG_INT, &vocab_size,
-         "vocabulary size, including special tokens (default 32000)"},
-        {"output", FLAG_FILE, &output, "tokenizer.json that train writes"},
-        {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
-        {"pattern", FLAG_TEXT, &pattern, "splitting pattern of a tiktoken file: llama3, gpt2, ..."},
+         "train: vocabulary size, including special tokens (default 32000)"},
+        {"output", FLAG_FILE, &output, "train: tokenizer.json to write"},
+        {"meta-cuts", FLAG_SWITCH, &cuts, "encode: split long text as Meta's tokenizer.py does"},
+        {"pattern", FLAG_TEXT, &pattern,
+         "encode, decode, show: splitting pattern of a tiktoken file: llama3, gpt2, ..."},
         {"null", FLAG_SWITCH, &by_nul,
-         "several texts, each ending in a NUL byte; a line of IDs each"},
-        {"json", FLAG_SWITCH, &json, "print one JSON object"},
+         "encode, decode: several texts, each ending in a NUL byte; a line of IDs each"},
+        {"json", FLAG_SWITCH, &json, "show: print one JSON object"},
         {0},
     };
     struct arguments a;

@@ -423,7 +423,8 @@ static enum status check_empty(const char *folder)
     TRY(file_list_dir(&names, folder));
     size_t count = names.count;
     file_list_release(&names);
-    if (count) FAIL(CONFIG, "%s exists and is not empty", folder);
+    if (count)
+        FAIL(CONFIG, "%s exists and is not empty; choose another DST, or empty it first", folder);
     return STATUS_OK;
 }
 

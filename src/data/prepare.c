@@ -3,6 +3,7 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "data/prepare_output.h"
 #include "data/provenance.h"
 #include "data/source.h"
@@ -83,6 +84,17 @@ static enum status open_sources(struct prepare_state *p)
                                         .tokenizer = r->tokenizer,
                                         .num_readers = 1};
     return provenance_sample(&p->provenance);
+}
+
+/* A warning only: a file that is gone may be accepted too. */
+static void warn_of_unknown_names(const struct prepare_state *p)
+{
+    const struct option_list *accepted = &p->request->accept_changed;
+    for (size_t i = 0; i < accepted->count; i++)
+        if (!provenance_has(&p->provenance, accepted->items[i]))
+            log_line(LOG_WARN,
+                     "--accept-changed %s has no effect: no file of the sources has this name",
+                     accepted->items[i]);
 }
 
 static enum status open_workers(struct prepare_state *p)
@@ -321,6 +333,7 @@ enum status prepare_token_files(const struct prepare_request *request, struct pr
                                        .bad_record_limit = request->bad_record_limit};
     p.output.done.token_bytes = tokenizer_vocab_size(request->tokenizer) < 65500 ? 2 : 4;
     TRY_OUT(open_sources(&p));
+    warn_of_unknown_names(&p);
     TRY_OUT(open_workers(&p));
     p.output.settings = settings_fingerprint(&p);
     TRY_OUT(prepare_output_open(&p.output));

@@ -104,16 +104,28 @@ struct refusal {
     size_t count;
 };
 
-static bool is_accepted(const struct provenance_rules *r, const char *path)
+static bool names_path(const char *pattern, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    for (size_t i = 0; i < r->accepted->count; i++) {
-        const char *pattern = r->accepted->items[i];
-        if (!strcmp(pattern, path) || !strcmp(pattern, name) || !fnmatch(pattern, path, 0) ||
-            !fnmatch(pattern, name, 0))
-            return true;
-    }
+    return !strcmp(pattern, path) || !strcmp(pattern, name) || !fnmatch(pattern, path, 0) ||
+           !fnmatch(pattern, name, 0);
+}
+
+static bool is_accepted(const struct provenance_rules *r, const char *path)
+{
+    for (size_t i = 0; i < r->accepted->count; i++)
+        if (names_path(r->accepted->items[i], path)) return true;
     return false;
+}
+
+bool provenance_has(const struct provenance *p, const char *item)
+{
+    struct file_versions files = {0};
+    bool has = names_path(item, TOKENIZER);
+    for (size_t i = 0; i < p->num_sources; i++) source_list_files(&p->sources[i], &files);
+    for (size_t i = 0; i < files.count; i++) has |= names_path(item, files.files[i].path);
+    file_versions_release(&files);
+    return has;
 }
 
 /* Logs a change that is accepted under `name`, or adds it to the refusal. */

@@ -23,6 +23,8 @@ struct provenance {
 /* Samples this reader's share of the files.  MISSING, IO, DATA: as file_sample_hash. */
 enum status provenance_sample(struct provenance *p);
 void provenance_release(struct provenance *p);
+/* Whether an item of `accepted` is the tokenizer, or names files of the sources. */
+bool provenance_has(const struct provenance *p, const char *item);
 /* Completes the samples before they are written: collective over `readers`, in which rank r is
  * reader r.  COMM: a rank failed. */
 enum status provenance_gather(struct provenance *p, const struct comm *readers);

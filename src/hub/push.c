@@ -328,9 +328,8 @@ static enum status check_target(const struct push *p, struct hub_path *repo)
              looks_like_repository(p->target) ? "; did you mean hf://" : "",
              looks_like_repository(p->target) ? p->target : "",
              looks_like_repository(p->target) ? "?" : "");
-    TRY(hub_path_parse(repo, p->target));
-    if (repo->is_dataset || repo->path[0])
-        FAIL(CONFIG, "%s: expected hf://ORG/NAME[@BRANCH]", p->target);
+    if (hub_path_parse(repo, p->target) || repo->is_dataset || repo->path[0])
+        FAIL(CONFIG, "%s: expected hf://ORG/NAME[@BRANCH], a repository of models", p->target);
     if (p->settings->offline) FAIL(CONFIG, "%s: HF_HUB_OFFLINE forbids requests", p->target);
     if (!p->settings->token[0])
         FAIL(CONFIG,

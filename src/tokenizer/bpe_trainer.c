@@ -283,7 +283,7 @@ enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct
     if (vocab_size < MIN_SIZE || vocab_size > MAX_SIZE)
         FAIL(CONFIG, "vocabulary size %d: must be between %d and %d", vocab_size, MIN_SIZE,
              MAX_SIZE);
-    if (!t->num_words) FAIL(DATA, "no text to train on");
+    if (!t->num_words) FAIL(DATA, "no text to train on: all input files are empty");
     struct vocabulary v;
     struct special_tokens specials = {0};
     size_t max_merges = (size_t)(vocab_size - 256 - SPECIAL_TOKENS_DEFAULT), num_merges = 0;

@@ -173,7 +173,11 @@ enum status tokenizer_open(struct tokenizer **out, const char *path,
     enum status st = hub_find(path, &local);
     if (!st) t->path = bytes ? heap_string("", 0) : find_file(local);
     free(local);
-    if (bytes)
+    if (bytes && config->pattern && config->pattern[0])
+        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                         "a splitting pattern (tokenizer.pattern, --pattern) is for tiktoken "
+                         "files; \"bytes\" does not split text");
+    else if (bytes)
         init_bytes(t);
     else if (!st)
         st = read_file(t, config->pattern ? config->pattern : "");

@@ -76,7 +76,7 @@ TEST(arguments_reject_unknown_flags_with_a_suggestion)
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--quite-something-else"));
     CHECK_MESSAGE("unknown flag --quite-something-else; `llamero do --help` lists the flags");
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps", "3x"));
-    CHECK_MESSAGE("--steps: \"3x\": expected a number");
+    CHECK_MESSAGE("--steps: \"3x\": expected a whole number");
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps=99999999999999999999"));
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate="));
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps"));

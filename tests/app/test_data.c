@@ -155,9 +155,9 @@ TEST(data_rejects_wrong_steps_ranks_runs_and_flags)
     CHECK_FAILS(64, "step 41: must be between", "show", config, "--step", "41");
     CHECK_FAILS(64, "--rank 2: the run has data-parallel ranks 0 to 1", "show", config, "--step",
                 "1", "--ranks", "2", "--rank", "2");
-    CHECK_FAILS(64, "expected one run", "show", config, config, "--step", "1");
-    CHECK_FAILS(64, "require data stats", "show", config, "--step", "1", "--sample", "9");
-    CHECK_FAILS(64, "require data show", "stats", config, "--text");
+    CHECK_FAILS(64, "unexpected argument", "show", config, config, "--step", "1");
+    CHECK_FAILS(64, "requires data stats", "show", config, "--step", "1", "--sample", "9");
+    CHECK_FAILS(64, "requires data show", "stats", config, "--text");
     CHECK_FAILS(64, "unknown subcommand \"list\"; expected show or stats", "list", config);
     CHECK_FAILS(66, "has no config.toml", "show", folder, "--step", "1");
     CHECK_FAILS(66, "nowhere", "show", test_path(folder, "nowhere.toml"), "--step", "1");
