@@ -2,13 +2,11 @@
 #include "checkpoint/interop/hf_config.h"
 
 #include "base/json.h"
+#include "checkpoint/interop/hf_family.h"
 
 #include <math.h>
 #include <string.h>
 #include <strings.h>
-
-static const char *const architectures[] = {"LlamaForCausalLM", "Qwen3ForCausalLM"};
-static const char *const model_types[] = {"llama", "qwen3"};
 
 static void write_rope(struct json_writer *w, const char *key, const struct model_shape *s,
                        bool with_theta)
@@ -49,11 +47,12 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
                      struct text *json)
 {
     struct json_writer w = {.text = json};
+    const struct hf_family *family = hf_family_of(s);
     json_begin_object(&w, NULL, JSON_LINES);
     json_begin_array(&w, "architectures", JSON_INLINE);
-    json_write_string(&w, NULL, architectures[s->qk_norm]);
+    json_write_string(&w, NULL, family->architecture);
     json_end_array(&w);
-    json_write_string(&w, "model_type", model_types[s->qk_norm]);
+    json_write_string(&w, "model_type", family->model_type);
     write_sizes(&w, s);
     json_write_real(&w, "rms_norm_eps", s->norm_eps);
     json_write_bool(&w, "tie_word_embeddings", s->tied);
@@ -65,10 +64,10 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
     write_rope(&w, "rope_parameters", s, true);
     json_write_string(&w, "hidden_act", "silu");
     json_write_bool(&w, "attention_bias", false);
-    json_write_bool(&w, s->qk_norm ? "use_sliding_window" : "mlp_bias", false);
+    json_write_bool(&w, family->may_have_windows ? "use_sliding_window" : "mlp_bias", false);
     json_write_raw(&w, "attention_dropout", "0.0");
     json_write_raw(&w, "initializer_range", "0.02");
-    if (!s->qk_norm) json_write_int(&w, "pretraining_tp", 1);
+    if (!family->may_have_windows) json_write_int(&w, "pretraining_tp", 1);
     json_write_bool(&w, "use_cache", true);
     if (u->is_causal) json_write_bool(&w, "is_causal", u->is_causal == HF_CAUSAL_TRUE);
     if (u->is_diffusion) json_write_bool(&w, "masked_diffusion", true);
@@ -212,20 +211,19 @@ static enum status check_windows(const struct json *root)
 }
 
 /* Rejects settings that would change the arithmetic and are not implemented here. */
-static enum status check_supported(const struct json *root, bool *qk_norm)
+static enum status check_supported(const struct json *root, const struct hf_family **family)
 {
     const struct json *names = json_get(root, "architectures"), *act = json_get(root, "hidden_act");
     const char *type;
     bool attention_bias, mlp_bias;
     TRY(json_get_string(root, "model_type", &type));
-    *qk_norm = !strcmp(type, model_types[true]);
-    if (!*qk_norm && strcmp(type, model_types[false]))
-        FAIL(UNSUPPORTED, "model_type \"%s\" is not supported: must be llama or qwen3", type);
+    TRY(hf_family_find(type, family));
+    const char *architecture = (*family)->architecture;
     for (const struct json *v = json_first(names); v; v = json_next(v))
-        if (!json_is_string(v) || strcasecmp(json_string(v), architectures[*qk_norm]))
+        if (!json_is_string(v) || strcasecmp(json_string(v), architecture))
             FAIL(UNSUPPORTED, "architecture %s is not supported: must be %s",
-                 json_is_string(v) ? json_string(v) : "(not a string)", architectures[*qk_norm]);
-    if (*qk_norm) TRY(check_windows(root));
+                 json_is_string(v) ? json_string(v) : "(not a string)", architecture);
+    if ((*family)->may_have_windows) TRY(check_windows(root));
     bool is_silu = json_string_is(act, "silu") || json_string_is(act, "swish"); /* synonyms */
     if (act && !is_silu)
         FAIL(UNSUPPORTED, "hidden_act \"%s\" is not supported: must be silu, also called swish",
@@ -241,17 +239,20 @@ static enum status check_supported(const struct json *root, bool *qk_norm)
 static enum status read_model(const struct json *root, struct model_shape *s)
 {
     *s = (struct model_shape){.depth_init = true};
-    TRY(check_supported(root, &s->qk_norm));
-    const bool qwen3 = s->qk_norm; /* has other defaults */
+    const struct hf_family *family;
+    TRY(check_supported(root, &family));
+    s->qk_norm = family->qk_norm;
     TRY(read_size(root, "hidden_size", 0, &s->D));
     TRY(read_size(root, "intermediate_size", 0, &s->F));
     TRY(read_size(root, "num_hidden_layers", 0, &s->L));
     TRY(read_size(root, "num_attention_heads", 0, &s->H));
-    bool has_heads = json_get(root, "num_key_value_heads");
-    TRY(read_size(root, "num_key_value_heads", qwen3 && !has_heads ? 32 : s->H, &s->G));
-    TRY(read_size(root, "head_dim", qwen3 ? 128 : s->D / s->H ? s->D / s->H : 1, &s->K));
+    bool has_heads = json_get(root, "num_key_value_heads"); /* null: as many as heads */
+    const int kv_heads = family->kv_heads && !has_heads ? family->kv_heads : s->H;
+    const int head_dim = family->head_dim ? family->head_dim : s->D / s->H ? s->D / s->H : 1;
+    TRY(read_size(root, "num_key_value_heads", kv_heads, &s->G));
+    TRY(read_size(root, "head_dim", head_dim, &s->K));
     TRY(read_size(root, "vocab_size", 0, &s->V));
-    TRY(read_size(root, "max_position_embeddings", qwen3 ? 32768 : 2048, &s->max_context));
+    TRY(read_size(root, "max_position_embeddings", family->max_context, &s->max_context));
     TRY(read_real(root, "rms_norm_eps", 1e-6, &s->norm_eps));
     TRY(read_flag(root, "tie_word_embeddings", &s->tied));
     TRY(read_rope(root, s));

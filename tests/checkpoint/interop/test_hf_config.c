@@ -149,7 +149,9 @@ TEST(unsupported_configs_are_rejected_with_the_reason)
     const char *path = test_path(test_folder(), "config.json");
     CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"qwen2\"}", 23));
     CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
-    CHECK_MESSAGE("model_type \"qwen2\" is not supported: must be llama or qwen3");
+    CHECK_MESSAGE(
+        "model_type \"qwen2\" is not supported: it has biases of q, k and v; must be llama "
+        "or qwen3");
 }
 
 TEST(qwen3_is_a_llama_with_qk_norm)

@@ -1,0 +1,22 @@
+/* hf_family.h -- the model families of Hugging Face's config.json: which of them are settings of
+ * the model here, and why others are not supported. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "model/model_shape.h"
+
+struct hf_family {
+    const char *model_type, *architecture;
+    bool qk_norm;          /* the setting that implies the family */
+    int kv_heads;          /* of a config.json without num_key_value_heads; 0: as many as heads */
+    int head_dim;          /* without head_dim; 0: hidden_size / heads */
+    int max_context;       /* without max_position_embeddings */
+    bool may_have_windows; /* use_sliding_window and layer_types; false: mlp_bias */
+};
+
+/* The family whose class in Transformers computes this model. */
+const struct hf_family *hf_family_of(const struct model_shape *s);
+
+/* UNSUPPORTED: not a family of the table; the message says how it differs, if that is known. */
+enum status hf_family_find(const char *model_type, const struct hf_family **family);
