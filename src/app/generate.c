@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/signals.h"
 #include "infer/fill_mask.h"
 #include "infer/generation.h"
@@ -47,6 +48,8 @@ static enum status prepare(struct generation *g, const char *prompt)
     return STATUS_OK;
 }
 
+enum { DEFAULT_TOKENS = 128, DEFAULT_BINS = 10 };
+
 /* Why a text ended. */
 enum finish { FINISH_LENGTH, FINISH_EOS, FINISH_STOP, FINISH_INTERRUPT };
 static const char *const finish_words[] = {"length", "eos", "stop", "interrupt"};
@@ -88,23 +91,21 @@ static bool cut_at_stop(struct output *o, size_t from)
     return first != NULL;
 }
 
-static void print_rest(struct output *o, size_t end)
+/* With `last` all bytes up to `end`, else without the beginning of a character on a terminal. */
+static void print_rest(struct output *o, size_t end, bool last)
 {
-    if (o->prints && end > o->num_printed) {
-        fwrite(o->bytes.data + o->num_printed, 1, end - o->num_printed, stdout);
-        fflush(stdout);
-    }
-    if (end > o->num_printed) o->num_printed = end;
+    if (!o->prints || end <= o->num_printed) return;
+    o->num_printed += printable_write(o->bytes.data + o->num_printed, end - o->num_printed, last);
 }
 
-/* Adds a token and prints what is certain to belong to the text, even if it ends inside a UTF-8
- * character. */
+/* Adds a token and prints what is certain to belong to the text; into a file or pipe even if it
+ * ends inside a UTF-8 character. */
 static enum status add_token(struct output *o, const struct tokenizer *t, int32_t id)
 {
     size_t before = o->bytes.len;
     TRY(tokenizer_decode_part(t, &id, 1, &o->bytes));
     if (o->stops->count && cut_at_stop(o, before)) o->finish = FINISH_STOP;
-    print_rest(o, o->bytes.len - (o->finish == FINISH_STOP ? 0 : held_back(o)));
+    print_rest(o, o->bytes.len - (o->finish == FINISH_STOP ? 0 : held_back(o)), false);
     return STATUS_OK;
 }
 
@@ -173,7 +174,7 @@ static enum status generate(struct generation *g, const struct flag_list *stops,
         TRY_OUT(generation_append(g, id, n + 1 < g->max_tokens && o.finish == FINISH_LENGTH));
     }
     double seconds = clock_monotonic_s() - begin;
-    print_rest(&o, o.bytes.len);
+    print_rest(&o, o.bytes.len, true);
     if (generation_is_root(g) && json) TRY_OUT(print_json(g, &o, seconds));
     if (generation_is_root(g) && !json) printf("\n");
     log_line(LOG_INFO, "generated %zu tokens in %.2f s", g->ids.count - g->num_prompt, seconds);
@@ -223,7 +224,8 @@ static enum status generate_by_diffusion(struct generation *g, struct unmasking 
     } else if (generation_is_root(g)) {
         const int32_t *ids = g->ids.ids + g->num_prompt;
         TRY_OUT(tokenizer_decode(g->loaded.tokenizer, ids, made, &bytes));
-        printf("%s\n", bytes.data);
+        printable_write(bytes.data, bytes.len, true);
+        printf("\n");
     }
     log_line(LOG_INFO, "generated %zu tokens in %.2f s", made, seconds);
 out:
@@ -248,6 +250,29 @@ static enum status check_sampling(const struct generation *g, const struct flag_
         FAIL(USAGE, "--n: must be between 1 and 2^20, is %lld", (long long)count);
     for (int i = 0; i < stops->count; i++)
         if (!stops->items[i][0]) FAIL(USAGE, "--stop: the text must not be empty");
+    return STATUS_OK;
+}
+
+/* Rejects flags that the kind of generation ignores. */
+static enum status check_unused(const struct generation *g, const struct spike_session *s,
+                                const char *prompt, const char *fill)
+{
+    bool for_spikes = s->source.path[0] || s->neurons;
+    const struct {
+        const char *flag, *requires;
+        bool is_given, is_used;
+    } rows[] = {
+        {"column", "--session", strcmp(s->source.column, "spike_counts") != 0, s->source.path[0]},
+        {"row", "--session", s->row != 0, s->source.path[0]},
+        {"prompt-bins", "--session", s->prompt_bins != 1, for_spikes},
+        {"bins", "--session or --neurons", s->bins != DEFAULT_BINS, for_spikes},
+        {"prompt", "a model of text, without --fill", prompt[0], !fill && !for_spikes},
+        {"fill", "a model of text", fill, !for_spikes},
+        {"max-tokens", "--prompt", g->max_tokens != DEFAULT_TOKENS, !fill && !for_spikes},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_given && !rows[i].is_used)
+            FAIL(USAGE, "--%s has no effect here: it requires %s", rows[i].flag, rows[i].requires);
     return STATUS_OK;
 }
 
@@ -278,11 +303,12 @@ static const char usage[] =
 enum status command_generate(int argc, char **argv)
 {
     const char *prompt = "", *tokenizer = "", *fill = NULL;
-    struct generation g = {
-        .max_tokens = 128, .repeat_penalty = 1, .sampling = {.temperature = 0.8, .top_p = 1}};
+    struct generation g = {.max_tokens = DEFAULT_TOKENS,
+                           .repeat_penalty = 1,
+                           .sampling = {.temperature = 0.8, .top_p = 1}};
     struct spike_session session = {.source = {.path = "", .column = "spike_counts", .weight = 1},
                                     .prompt_bins = 1,
-                                    .bins = 10,
+                                    .bins = DEFAULT_BINS,
                                     .out = ""};
     struct unmasking how = {.steps = 0};
     int64_t seed = 0, count = 1;
@@ -335,6 +361,7 @@ enum status command_generate(int argc, char **argv)
         FAIL(USAGE, "--%s: must be at least 0, is %lld", how.steps < 0 ? "steps" : "block",
              (long long)(how.steps < 0 ? how.steps : how.block));
     TRY(check_sampling(&g, &stops, count));
+    TRY(check_unused(&g, &session, prompt, fill));
     g.sampling.seed = (uint64_t)seed;
     if (!strcmp(prompt, "-")) TRY(read_stdin(&input));
     if (!strcmp(prompt, "-")) prompt = input.len ? input.data : "";

@@ -53,15 +53,16 @@ static void print(const char *escape)
     }
 }
 
-/* SIGTTOU is blocked, as it would stop a process in the background. */
-static bool set_mode(const struct termios *mode, int when)
+/* SIGTTOU is blocked, as it would stop a process in the background.  At once, as a terminal whose
+ * output is stopped never drains. */
+static bool set_mode(const struct termios *mode)
 {
     sigset_t ttou, before;
     int bad;
     sigemptyset(&ttou);
     sigaddset(&ttou, SIGTTOU);
     pthread_sigmask(SIG_BLOCK, &ttou, &before);
-    do bad = tcsetattr(STDIN_FILENO, when, mode);
+    do bad = tcsetattr(STDIN_FILENO, TCSANOW, mode);
     while (bad && errno == EINTR);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return !bad;
@@ -71,7 +72,7 @@ static void restore(void)
 {
     int error = errno;
     if (atomic_exchange(&terminal.screen_is_open, false)) print("\033[?25h\033[?1049l");
-    if (atomic_exchange(&terminal.is_raw, false)) set_mode(&terminal.before, TCSADRAIN);
+    if (atomic_exchange(&terminal.is_raw, false)) set_mode(&terminal.before);
     errno = error;
 }
 
@@ -80,8 +81,7 @@ static void restore(void)
 static void apply(void)
 {
     int error = errno;
-    if (terminal.wants_raw && !atomic_exchange(&terminal.is_raw, true))
-        set_mode(&terminal.raw, TCSADRAIN);
+    if (terminal.wants_raw && !atomic_exchange(&terminal.is_raw, true)) set_mode(&terminal.raw);
     if (terminal.wants_screen && !atomic_exchange(&terminal.screen_is_open, true))
         print("\033[?1049h\033[?25l\033[2J\033[H");
     errno = error;
@@ -155,7 +155,7 @@ enum status terminal_enter_raw(void)
     handle_signals(true);
     terminal.wants_raw = true;
     terminal.is_raw = true;
-    if (set_mode(&terminal.raw, TCSADRAIN)) return STATUS_OK;
+    if (set_mode(&terminal.raw)) return STATUS_OK;
     int error = errno;
     terminal_leave_raw();
     FAIL(IO, "setting the terminal to raw mode: %s", strerror(error));
