@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/printable.h"
 #include "base/signals.h"
+#include "base/terminal_text.h"
 #include "infer/fill_mask.h"
 #include "infer/generation.h"
 #include "infer/spike_session.h"
@@ -95,7 +95,8 @@ static bool cut_at_stop(struct output *o, size_t from)
 static void print_rest(struct output *o, size_t end, bool last)
 {
     if (!o->prints || end <= o->num_printed) return;
-    o->num_printed += printable_write(o->bytes.data + o->num_printed, end - o->num_printed, last);
+    o->num_printed +=
+        terminal_text_write(o->bytes.data + o->num_printed, end - o->num_printed, last);
 }
 
 /* Adds a token and prints what is certain to belong to the text; into a file or pipe even if it
@@ -224,7 +225,7 @@ static enum status generate_by_diffusion(struct generation *g, struct unmasking 
     } else if (generation_is_root(g)) {
         const int32_t *ids = g->ids.ids + g->num_prompt;
         TRY_OUT(tokenizer_decode(g->loaded.tokenizer, ids, made, &bytes));
-        printable_write(bytes.data, bytes.len, true);
+        terminal_text_write(bytes.data, bytes.len, true);
         printf("\n");
     }
     log_line(LOG_INFO, "generated %zu tokens in %.2f s", made, seconds);

@@ -2,7 +2,7 @@
 #include "infer/fill_mask.h"
 
 #include "base/json.h"
-#include "base/printable.h"
+#include "base/terminal_text.h"
 #include "data/source.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
@@ -284,7 +284,7 @@ static enum status report(struct fill_mask *f, bool json)
     qsort(f->filled, (size_t)f->num_masks, sizeof *f->filled, by_place);
     if (!json) {
         TRY_OUT(tokenizer_decode(t, f->ids.ids + first, last - first, &out));
-        printable_write(out.data, out.len, true);
+        terminal_text_write(out.data, out.len, true);
         printf("\n");
         goto out;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/printable.h"
+#include "base/terminal_text.h"
 
 #include "base/terminal.h"
 
@@ -17,7 +17,7 @@ static bool is_cut(const unsigned char *at, const unsigned char *end)
     return true;
 }
 
-size_t printable_add(struct text *out, const char *bytes, size_t len, bool last)
+size_t terminal_text_add(struct text *out, const char *bytes, size_t len, bool last)
 {
     const unsigned char *at = (const unsigned char *)bytes, *end = at + len;
     while (at < end) {
@@ -35,11 +35,11 @@ size_t printable_add(struct text *out, const char *bytes, size_t len, bool last)
     return (size_t)(at - (const unsigned char *)bytes);
 }
 
-size_t printable_write(const char *bytes, size_t len, bool last)
+size_t terminal_text_write(const char *bytes, size_t len, bool last)
 {
     struct text out = {0};
     bool escapes = terminal_is(STDOUT_FILENO);
-    size_t used = escapes ? printable_add(&out, bytes, len, last) : len;
+    size_t used = escapes ? terminal_text_add(&out, bytes, len, last) : len;
     if (escapes)
         fwrite(out.data ? out.data : "", 1, out.len, stdout);
     else if (len)

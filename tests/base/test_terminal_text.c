@@ -2,13 +2,13 @@
 #include "base/pty.h"
 #include "test.h"
 
-#include "base/printable.h"
+#include "base/terminal_text.h"
 
 static bool shows(const char *bytes, size_t len, bool last, const char *want, size_t used)
 {
     struct text out = {0};
     text_adds(&out, "");
-    bool ok = printable_add(&out, bytes, len, last) == used && !strcmp(out.data, want);
+    bool ok = terminal_text_add(&out, bytes, len, last) == used && !strcmp(out.data, want);
     if (!ok) print_error("\"%s\", wanted \"%s\"\n", out.data, want);
     text_release(&out);
     return ok;
@@ -44,7 +44,7 @@ static int write_escape(void *unused)
 {
     (void)unused;
     static const char text[] = "\033]0;title\a\xe6";
-    return printable_write(text, sizeof text - 1, true) == sizeof text - 1 ? 0 : 1;
+    return terminal_text_write(text, sizeof text - 1, true) == sizeof text - 1 ? 0 : 1;
 }
 
 TEST(only_a_terminal_gets_escapes)
