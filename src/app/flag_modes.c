@@ -5,13 +5,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-static bool is_mode(const char *all, const char *word, size_t len)
-{
-    for (const char *at = all; *at; at += strcspn(at, "|"), at += *at == '|')
-        if (strcspn(at, "|") == len && !strncmp(at, word, len)) return true;
-    return false;
-}
-
 /* Appends the modes that read the flag: "tokenizer train or tokenizer show"; nothing: all do. */
 static void add_readers(const struct flag_modes *m, const char *help, struct text *readers,
                         bool *is_read)
@@ -20,13 +13,13 @@ static void add_readers(const struct flag_modes *m, const char *help, struct tex
     *is_read = true;
     for (const char *at = help; colon && at < colon; at += strspn(at, ", |")) {
         size_t len = strcspn(at, ", |:");
-        if (!len || !is_mode(m->all, at, len)) {
+        if (!len || !text_is_choice(m->all, at, len)) {
             text_clear(readers);
             *is_read = true;
             return;
         }
         if (at == help) *is_read = false;
-        *is_read |= is_mode(m->mode, at, len);
+        *is_read |= text_is_choice(m->mode, at, len);
         text_addf(readers, "%s%s%.*s", at == help ? "" : " or ", m->before, (int)len, at);
         at += len;
         if (*at == ':') return;

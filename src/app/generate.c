@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/flag_modes.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -47,8 +48,6 @@ static enum status prepare(struct generation *g, const char *prompt)
     if (!is_diffusion(g)) TRY(generation_open(g));
     return STATUS_OK;
 }
-
-enum { DEFAULT_TOKENS = 128, DEFAULT_BINS = 10 };
 
 /* Why a text ended. */
 enum finish { FINISH_LENGTH, FINISH_EOS, FINISH_STOP, FINISH_INTERRUPT };
@@ -254,27 +253,20 @@ static enum status check_sampling(const struct generation *g, const struct flag_
     return STATUS_OK;
 }
 
-/* Rejects flags that the kind of generation ignores. */
-static enum status check_unused(const struct generation *g, const struct spike_session *s,
-                                const char *prompt, const char *fill)
+/* Rejects two inputs, and flags that the chosen one does not read. */
+static enum status check_modes(const struct flag *flags, uint64_t given)
 {
-    bool for_spikes = s->source.path[0] || s->neurons;
-    const struct {
-        const char *flag, *requires;
-        bool is_given, is_used;
-    } rows[] = {
-        {"column", "--session", strcmp(s->source.column, "spike_counts") != 0, s->source.path[0]},
-        {"row", "--session", s->row != 0, s->source.path[0]},
-        {"prompt-bins", "--session", s->prompt_bins != 1, for_spikes},
-        {"bins", "--session or --neurons", s->bins != DEFAULT_BINS, for_spikes},
-        {"prompt", "a model of text, without --fill", prompt[0], !fill && !for_spikes},
-        {"fill", "a model of text", fill, !for_spikes},
-        {"max-tokens", "--prompt", g->max_tokens != DEFAULT_TOKENS, !fill && !for_spikes},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].is_given && !rows[i].is_used)
-            FAIL(USAGE, "--%s has no effect here: it requires %s", rows[i].flag, rows[i].requires);
-    return STATUS_OK;
+    static const char all[] = "prompt|fill|session|neurons";
+    struct flag_modes m = {.before = "--", .all = all, .mode = NULL};
+    for (int i = 0; flags[i].name; i++) {
+        if (!(given >> i & 1) || !text_is_choice(all, flags[i].name, strlen(flags[i].name)))
+            continue;
+        if (m.mode)
+            FAIL(USAGE, "--%s and --%s: only one of them can be the input", m.mode, flags[i].name);
+        m.mode = flags[i].name;
+    }
+    if (!m.mode) m.mode = "prompt";
+    return flag_modes_check(&m, flags, given);
 }
 
 static enum status read_stdin(struct text *t)
@@ -304,12 +296,11 @@ static const char usage[] =
 enum status command_generate(int argc, char **argv)
 {
     const char *prompt = "", *tokenizer = "", *fill = NULL;
-    struct generation g = {.max_tokens = DEFAULT_TOKENS,
-                           .repeat_penalty = 1,
-                           .sampling = {.temperature = 0.8, .top_p = 1}};
+    struct generation g = {
+        .max_tokens = 128, .repeat_penalty = 1, .sampling = {.temperature = 0.8, .top_p = 1}};
     struct spike_session session = {.source = {.path = "", .column = "spike_counts", .weight = 1},
                                     .prompt_bins = 1,
-                                    .bins = DEFAULT_BINS,
+                                    .bins = 10,
                                     .out = ""};
     struct unmasking how = {.steps = 0};
     int64_t seed = 0, count = 1;
@@ -319,7 +310,8 @@ enum status command_generate(int argc, char **argv)
     const struct flag flags[] = {
         {"prompt", FLAG_TEXT, &prompt, "text to continue; -: standard input"},
         {"fill", FLAG_TEXT, &fill, "text in which a masked model replaces each <mask>"},
-        {"max-tokens", FLAG_INT, &g.max_tokens, "generate at most this many tokens (default 128)"},
+        {"max-tokens", FLAG_INT, &g.max_tokens,
+         "prompt: generate at most this many tokens (default 128)"},
         {"temperature", FLAG_REAL, &g.sampling.temperature,
          "softmax temperature; 0: greedy (default 0.8)"},
         {"top-k", FLAG_INT, &g.sampling.top_k,
@@ -330,26 +322,28 @@ enum status command_generate(int argc, char **argv)
          "leave out tokens less likely than this fraction of the most likely one (default 0)"},
         {"repeat-penalty", FLAG_REAL, &g.repeat_penalty,
          "divide the logits of tokens that occur in prompt and text by this (default 1: none)"},
-        {"stop", FLAG_LIST, &stops, "end before this text; may be repeated"},
-        {"n", FLAG_INT, &count, "texts to generate, with seeds from --seed on (default 1)"},
-        {"echo", FLAG_SWITCH, &echo, "print the prompt before the text"},
+        {"stop", FLAG_LIST, &stops, "prompt: end before this text; may be repeated"},
+        {"n", FLAG_INT, &count, "prompt: texts to generate, with seeds from --seed on (default 1)"},
+        {"echo", FLAG_SWITCH, &echo, "prompt: print the prompt before the text"},
         {"steps", FLAG_INT, &how.steps,
-         "forward passes that fill in all masks (default 0: one for each mask)"},
+         "prompt, fill: forward passes that fill in all masks (default 0: one for each mask)"},
         {"block", FLAG_INT, &how.block,
-         "fill in masks in blocks of this many, from left to right (default 0: one block)"},
+         "prompt, fill: fill in masks in blocks of this many, from left to right (default 0: one "
+         "block)"},
         {"seed", FLAG_INT, &seed, "seed of the sampler (default 0)"},
         {"tokenizer", FLAG_FILE, &tokenizer, "tokenizer to use instead of the model's own"},
         {"session", FLAG_FILE, &session.source.path,
          "spike counts to continue, .parquet or .arrow"},
         {"column", FLAG_TEXT, &session.source.column,
-         "column that holds the spike counts (default spike_counts)"},
-        {"row", FLAG_INT, &session.row, "row of the session in the data (default 0)"},
+         "session: column that holds the spike counts (default spike_counts)"},
+        {"row", FLAG_INT, &session.row, "session: row of the session in the data (default 0)"},
         {"neurons", FLAG_INT, &session.neurons,
          "instead of --session: start from one bin of this many neurons, a tenth of which spike"},
         {"prompt-bins", FLAG_INT, &session.prompt_bins,
-         "bins of the session that are the prompt (default 1)"},
-        {"bins", FLAG_INT, &session.bins, "bins to generate (default 10)"},
-        {"out", FLAG_FILE, &session.out, ".npz file to write the generated bins to"},
+         "session: bins of the session that are the prompt (default 1)"},
+        {"bins", FLAG_INT, &session.bins, "session, neurons: bins to generate (default 10)"},
+        {"out", FLAG_FILE, &session.out,
+         "session, neurons: .npz file to write the generated bins to"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
@@ -362,7 +356,7 @@ enum status command_generate(int argc, char **argv)
         FAIL(USAGE, "--%s: must be at least 0, is %lld", how.steps < 0 ? "steps" : "block",
              (long long)(how.steps < 0 ? how.steps : how.block));
     TRY(check_sampling(&g, &stops, count));
-    TRY(check_unused(&g, &session, prompt, fill));
+    TRY(check_modes(flags, a.given));
     g.sampling.seed = (uint64_t)seed;
     if (!strcmp(prompt, "-")) TRY(read_stdin(&input));
     if (!strcmp(prompt, "-")) prompt = input.len ? input.data : "";
@@ -371,13 +365,7 @@ enum status command_generate(int argc, char **argv)
     if (echo && json) FAIL(USAGE, "--echo has no effect with --json");
     signals_catch();
     TRY_OUT(machine_join(&g.loaded.machine));
-    if (for_text && (fill || spike_session_requested(&session)))
-        FAIL_OUT(USAGE, "--stop, --n and --echo require --prompt");
-    if (spike_session_requested(&session)) {
-        TRY_OUT(spike_session_read(&session, &g));
-    } else if (session.out[0]) {
-        FAIL_OUT(USAGE, "--out requires --session or --neurons");
-    }
+    if (spike_session_requested(&session)) TRY_OUT(spike_session_read(&session, &g));
     /* a token is at least one byte; BOS and EOS come on top */
     size_t max_prompt = session.tokens_per_bin ? g.ids.count : strlen(fill ? fill : prompt) + 2;
     struct loaded_model_options o = {.path = a.words[0],

@@ -44,21 +44,14 @@ const char *synopsis_arguments(const char *line)
     return line + (*line == ' ');
 }
 
-/* Whether `word` is one of "a|b". */
-static bool is_among(const char *words, const char *word)
-{
-    for (const char *at = words; *at; at += strcspn(at, "|"), at += *at == '|')
-        if (strcspn(at, "|") == strlen(word) && !strncmp(at, word, strlen(word))) return true;
-    return false;
-}
-
 const char *synopsis_find(const char *line, const char *verb, const char **arguments)
 {
     for (; line; line = synopsis_next(line)) {
         char first[SYNOPSIS_NAME_BYTES];
         *arguments = synopsis_arguments(line);
         synopsis_find_name(*arguments, 0, first);
-        if (!islower((unsigned char)*first) || is_among(first, verb)) return line;
+        if (!islower((unsigned char)*first) || text_is_choice(first, verb, strlen(verb)))
+            return line;
     }
     return NULL;
 }
@@ -76,7 +69,8 @@ void synopsis_list_subcommands(const char *usage, struct text *list)
     for (const char *line = usage; line; line = synopsis_next(line)) {
         char name[SYNOPSIS_NAME_BYTES];
         synopsis_find_name(synopsis_arguments(line), 0, name);
-        if (islower((unsigned char)*name) && !(list->len && is_among(list->data, name)))
+        if (islower((unsigned char)*name) &&
+            !(list->len && text_is_choice(list->data, name, strlen(name))))
             text_addf(list, "%s%s", list->len ? "|" : "", name);
     }
 }
@@ -103,13 +97,14 @@ enum status synopsis_check_subcommand(const char *usage, const char *command, co
     struct text list = {0}, words = {0};
     enum status st = STATUS_OK;
     synopsis_list_subcommands(usage, &list);
-    if (!list.len || (word && is_among(list.data, word))) goto out;
+    if (!list.len || (word && text_is_choice(list.data, word, strlen(word)))) goto out;
     describe(list.data, &words);
     if (!word) FAIL_OUT(USAGE, "%s: expected a subcommand: %s", command, words.data);
     struct closest c = closest_to(word);
     int len = (int)closest_offer_list(&c, list.data);
     const char *known = closest_find_synonym(synonyms, sizeof synonyms / sizeof *synonyms, word);
-    if (known && is_among(list.data, known)) c.name = known, len = (int)strlen(known);
+    if (known && text_is_choice(list.data, known, strlen(known)))
+        c.name = known, len = (int)strlen(known);
     if (len)
         FAIL_OUT(USAGE, "%s: unknown subcommand \"%s\"; did you mean \"%.*s\"?", command, word, len,
                  c.name);

@@ -129,6 +129,13 @@ static size_t distance_below(const char *a, const char *b, size_t most)
     return row[lb] < most ? row[lb] : most;
 }
 
+bool text_is_choice(const char *words, const char *word, size_t len)
+{
+    for (const char *at = words; *at; at += strcspn(at, "|"), at += *at == '|')
+        if (strcspn(at, "|") == len && !strncmp(at, word, len)) return true;
+    return false;
+}
+
 size_t text_distance(const char *a, const char *b) { return distance_below(a, b, MAX_DISTANCE); }
 
 bool text_is_closer(const char *name, const char *word, size_t *best)

@@ -33,6 +33,9 @@ char *text_trimmed(const char *string);
 size_t text_utf8_length(const unsigned char *at, const unsigned char *end);
 bool text_is_utf8(const char *bytes, size_t len);
 
+/* Whether the first `len` bytes of `word` are one of the words in "a|b|c". */
+bool text_is_choice(const char *words, const char *word, size_t len);
+
 /* Levenshtein distance. */
 size_t text_distance(const char *a, const char *b);
 /* For "did you mean": if `name` is closer to `word` than *best, lowers *best and returns true. */

@@ -18,10 +18,6 @@ static enum status check_flags(const struct spike_session *s)
     if (!s->out[0])
         FAIL(USAGE, "--%s requires --out, the .npz file to write",
              s->neurons ? "neurons" : "session");
-    if (s->neurons && s->source.path[0])
-        FAIL(USAGE, "--neurons draws a random bin instead of reading one: omit it or --session");
-    if (s->neurons && s->prompt_bins != 1)
-        FAIL(USAGE, "--prompt-bins: requires --session; with --neurons the prompt is one bin");
     if (s->neurons < 0 || s->neurons > MAX_NEURONS)
         FAIL(USAGE, "--neurons: must be between 1 and 2^20, is %lld", (long long)s->neurons);
     if (s->row < 0) FAIL(USAGE, "--row: must be at least 0, is %lld", (long long)s->row);

@@ -116,3 +116,10 @@ TEST(text_quotes_words_for_a_shell)
     }
     text_release(&t);
 }
+
+TEST(a_choice_is_a_whole_word_of_the_list)
+{
+    CHECK(text_is_choice("a|bc|d", "bc", 2) && text_is_choice("a|bc|d", "d more", 1));
+    CHECK(!text_is_choice("a|bc|d", "b", 1) && !text_is_choice("a|bc|d", "bcd", 3));
+    CHECK(!text_is_choice("", "a", 1));
+}
