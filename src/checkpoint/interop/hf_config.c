@@ -48,6 +48,7 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
 {
     struct json_writer w = {.text = json};
     const struct hf_family *family = hf_family_of(s);
+    const bool is_qwen3 = family->windows == HF_WINDOWS_FLAG;
     json_begin_object(&w, NULL, JSON_LINES);
     json_begin_array(&w, "architectures", JSON_INLINE);
     json_write_string(&w, NULL, family->architecture);
@@ -64,10 +65,10 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
     write_rope(&w, "rope_parameters", s, true);
     json_write_string(&w, "hidden_act", "silu");
     json_write_bool(&w, "attention_bias", false);
-    json_write_bool(&w, family->may_have_windows ? "use_sliding_window" : "mlp_bias", false);
+    json_write_bool(&w, is_qwen3 ? "use_sliding_window" : "mlp_bias", false);
     json_write_raw(&w, "attention_dropout", "0.0");
     json_write_raw(&w, "initializer_range", "0.02");
-    if (!family->may_have_windows) json_write_int(&w, "pretraining_tp", 1);
+    if (!is_qwen3) json_write_int(&w, "pretraining_tp", 1);
     json_write_bool(&w, "use_cache", true);
     if (u->is_causal) json_write_bool(&w, "is_causal", u->is_causal == HF_CAUSAL_TRUE);
     if (u->is_diffusion) json_write_bool(&w, "masked_diffusion", true);
@@ -195,11 +196,31 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
     return read_scaling(root, now ? now : before, s);
 }
 
-/* Keys of Qwen3: it may attend to a sliding window in some layers, which is not implemented. */
-static enum status check_windows(const struct json *root)
+/* Keys of Mistral: each token attends to the last `sliding_window` ones. */
+static enum status check_window_size(const struct json *root, const struct hf_family *family)
+{
+    enum { DEFAULT_WINDOW = 4096 };
+    const struct json *v = json_get(root, "sliding_window");
+    int window, context;
+    if (v && json_is_null(v)) return STATUS_OK;
+    TRY(read_size(root, "sliding_window", DEFAULT_WINDOW, &window));
+    TRY(read_size(root, "max_position_embeddings", family->max_context, &context));
+    if (window < context)
+        FAIL(
+            UNSUPPORTED,
+            "\"sliding_window\" is %d%s, less than \"max_position_embeddings\" %d: sliding windows "
+            "are not supported",
+            window, v ? "" : " by default", context);
+    return STATUS_OK;
+}
+
+/* Rejects sliding windows, which are not implemented. */
+static enum status check_windows(const struct json *root, const struct hf_family *family)
 {
     const struct json *layers = json_get(root, "layer_types");
     bool has_window;
+    if (family->windows == HF_WINDOWS_NONE) return STATUS_OK;
+    if (family->windows == HF_WINDOWS_SIZE) return check_window_size(root, family);
     TRY(read_flag(root, "use_sliding_window", &has_window));
     if (has_window)
         FAIL(UNSUPPORTED, "\"use_sliding_window\" is true: sliding windows are not supported");
@@ -223,7 +244,7 @@ static enum status check_supported(const struct json *root, const struct hf_fami
         if (!json_is_string(v) || strcasecmp(json_string(v), architecture))
             FAIL(UNSUPPORTED, "architecture %s is not supported: must be %s",
                  json_is_string(v) ? json_string(v) : "(not a string)", architecture);
-    if ((*family)->may_have_windows) TRY(check_windows(root));
+    TRY(check_windows(root, *family));
     bool is_silu = json_string_is(act, "silu") || json_string_is(act, "swish"); /* synonyms */
     if (act && !is_silu)
         FAIL(UNSUPPORTED, "hidden_act \"%s\" is not supported: must be silu, also called swish",

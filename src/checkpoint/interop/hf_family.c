@@ -3,10 +3,11 @@
 
 #include <string.h>
 
-/* The first one is for models without the setting of another. */
+/* Defaults as in the configuration classes of Transformers 5.  Mistral without windows is Llama. */
 static const struct hf_family families[] = {
-    {"llama", "LlamaForCausalLM", false, 0, 0, 2048, false},
-    {"qwen3", "Qwen3ForCausalLM", true, 32, 128, 32768, true},
+    {"llama", "LlamaForCausalLM", false, 0, 0, 2048, HF_WINDOWS_NONE},
+    {"qwen3", "Qwen3ForCausalLM", true, 32, 128, 32768, HF_WINDOWS_FLAG},
+    {"mistral", "MistralForCausalLM", false, 8, 0, 131072, HF_WINDOWS_SIZE},
 };
 
 /* Families that are not supported, by prefix of their model_type: the first match counts. */
@@ -33,7 +34,8 @@ static const struct {
     {"bamba", "it has layers of a state space model"},
     {"zamba", "it has layers of a state space model"},
     {"qwen2", "it has biases of q, k and v"},
-    {"mistral", "its attention may have a sliding window"},
+    {"mistral3", "it also reads images"},
+    {"ministral", "its attention has sliding windows"},
     {"granite", "it scales embeddings, residuals, attention and logits"},
     {"smollm3", "it has layers without RoPE (NoPE)"},
     {"olmo", "it has norms in other places, or others than RMSNorm"},
@@ -43,9 +45,9 @@ static const struct {
 
 const struct hf_family *hf_family_of(const struct model_shape *s)
 {
-    for (size_t i = 1; i < sizeof families / sizeof *families; i++)
-        if (families[i].qk_norm == s->qk_norm) return &families[i];
-    return &families[0];
+    const struct hf_family *f = families;
+    while (f->qk_norm != s->qk_norm) f++; /* both values are in the table */
+    return f;
 }
 
 enum status hf_family_find(const char *model_type, const struct hf_family **family)
@@ -58,8 +60,10 @@ enum status hf_family_find(const char *model_type, const struct hf_family **fami
     for (size_t i = 0; i < sizeof other_families / sizeof *other_families; i++) {
         const char *begins = other_families[i].begins;
         if (!strncmp(model_type, begins, strlen(begins)))
-            FAIL(UNSUPPORTED, "model_type \"%s\" is not supported: %s; must be llama or qwen3",
+            FAIL(UNSUPPORTED,
+                 "model_type \"%s\" is not supported: %s; must be llama, mistral or qwen3",
                  model_type, other_families[i].difference);
     }
-    FAIL(UNSUPPORTED, "model_type \"%s\" is not supported: must be llama or qwen3", model_type);
+    FAIL(UNSUPPORTED, "model_type \"%s\" is not supported: must be llama, mistral or qwen3",
+         model_type);
 }

@@ -6,16 +6,22 @@
 #include "base/status.h"
 #include "model/model_shape.h"
 
+#include <stdbool.h>
+
+/* How config.json asks for sliding windows, which are not supported: not at all; by
+ * use_sliding_window or layer_types; by a sliding_window shorter than the context. */
+enum hf_windows { HF_WINDOWS_NONE, HF_WINDOWS_FLAG, HF_WINDOWS_SIZE };
+
 struct hf_family {
     const char *model_type, *architecture;
-    bool qk_norm;          /* the setting that implies the family */
-    int kv_heads;          /* of a config.json without num_key_value_heads; 0: as many as heads */
-    int head_dim;          /* without head_dim; 0: hidden_size / heads */
-    int max_context;       /* without max_position_embeddings */
-    bool may_have_windows; /* use_sliding_window and layer_types; false: mlp_bias */
+    bool qk_norm;    /* the setting that implies the family */
+    int kv_heads;    /* of a config.json without num_key_value_heads; 0: as many as heads */
+    int head_dim;    /* without head_dim; 0: hidden_size / heads */
+    int max_context; /* without max_position_embeddings */
+    enum hf_windows windows;
 };
 
-/* The family whose class in Transformers computes this model. */
+/* The first family of the table whose class in Transformers computes this model. */
 const struct hf_family *hf_family_of(const struct model_shape *s);
 
 /* UNSUPPORTED: not a family of the table; the message says how it differs, if that is known. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/hf_config.h"
+#include "checkpoint/interop/hf_family.h"
 
 #include "checkpoint/rig.h"
 
@@ -149,9 +150,8 @@ TEST(unsupported_configs_are_rejected_with_the_reason)
     const char *path = test_path(test_folder(), "config.json");
     CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"qwen2\"}", 23));
     CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
-    CHECK_MESSAGE(
-        "model_type \"qwen2\" is not supported: it has biases of q, k and v; must be llama "
-        "or qwen3");
+    CHECK_MESSAGE("model_type \"qwen2\" is not supported: it has biases of q, k and v; must be "
+                  "llama, mistral or qwen3");
 }
 
 TEST(qwen3_is_a_llama_with_qk_norm)
@@ -184,6 +184,37 @@ TEST(qwen3_is_a_llama_with_qk_norm)
     }
     CHECK_STATUS(OK, read_with(",\"use_sliding_window\": true", &s)); /* not a key of a Llama */
     CHECK(!s.qk_norm);
+}
+
+TEST(mistral_without_a_window_is_a_llama)
+{
+    static const char *const cases[][2] = {
+        {"", "\"sliding_window\" is 4096 by default, less than \"max_position_embeddings\" 131072"},
+        {",\"sliding_window\": 63, \"max_position_embeddings\": 64",
+         "\"sliding_window\" is 63, less"},
+        {",\"sliding_window\": null, \"attention_bias\": true", "\"attention_bias\" is true"},
+        {",\"sliding_window\": null, \"architectures\": [\"LlamaForCausalLM\"]",
+         "architecture LlamaForCausalLM is not supported: must be MistralForCausalLM"},
+    };
+    struct model_shape s;
+    CHECK_STATUS(OK, read_type_with("mistral",
+                                    ",\"architectures\": [\"MistralForCausalLM\"],"
+                                    "\"sliding_window\": null, \"num_key_value_heads\": 2",
+                                    &s));
+    CHECK(!s.qk_norm && s.G == 2 && s.max_context == 131072 && s.K * s.H == s.D);
+    CHECK_STATUS(OK, read_type_with("mistral", ",\"sliding_window\": null", &s));
+    CHECK(s.G == 8);
+    CHECK_STATUS(
+        OK,
+        read_type_with("mistral", ",\"sliding_window\": 64, \"max_position_embeddings\": 64", &s));
+    CHECK(s.max_context == 64);
+    CHECK(!strcmp(hf_family_of(&s)->model_type, "llama")); /* is written as one */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_STATUS(UNSUPPORTED, read_type_with("mistral", cases[i][0], &s));
+        CHECK_MESSAGE(cases[i][1]);
+    }
+    CHECK_STATUS(DATA, read_type_with("mistral", ",\"sliding_window\": \"long\"", &s));
+    CHECK_MESSAGE("\"sliding_window\"");
 }
 
 TEST(missing_and_mistyped_config_keys_are_named)

@@ -22,18 +22,18 @@ TEST(other_families_are_refused_with_their_difference)
         {"qwen2", "biases"},
         {"gemma2", "soft caps"},
         {"mamba2", "state space"},
-        {"mistral", "sliding window"},
+        {"ministral", "sliding window"},
         {"deepseek_v3", "(MLA)"},
         {"granite", "logits"},
         {"smollm3", "(NoPE)"},
         {"olmo2", "in other places"},
-        {"rwkv", "supported: must be llama or qwen3"},
+        {"rwkv", "supported: must be llama, mistral or qwen3"},
         {"", "model_type \"\" is not supported"},
     };
     const struct hf_family *f;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_STATUS(UNSUPPORTED, hf_family_find(cases[i][0], &f));
         CHECK_MESSAGE(cases[i][1]);
-        CHECK_MESSAGE("must be llama or qwen3");
+        CHECK_MESSAGE("must be llama, mistral or qwen3");
     }
 }
