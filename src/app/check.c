@@ -115,7 +115,7 @@ static enum status add_deep_check(struct deep_check *deep, const struct config *
 enum status command_check(int argc, char **argv)
 {
     bool json = false, oversubscribe = false, is_deep = false;
-    int64_t requested = -1;
+    int64_t requested = PREFLIGHT_FEWEST_RANKS;
     int ranks = 0;
     const struct flag flags[] = {
         {"ranks", FLAG_INT, &requested,

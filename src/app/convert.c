@@ -341,7 +341,8 @@ enum status command_convert(int argc, char **argv)
         {"to", FLAG_CHOICE, &to, "hf|meta|dcp|gguf|nxdt|native: target format"},
         {"dtype", FLAG_TEXT, &dtype,
          "float32 (or f32), bfloat16, float16; gguf: q8_0 (default: unchanged)"},
-        {"shard-size", FLAG_TEXT, &shard_size, "maximum size of a file of weights (default 5GB)"},
+        {"shard-size", FLAG_TEXT, &shard_size,
+         "hf, native, dcp: maximum size of a file of weights (default 5GB)"},
         {"rope-factor", FLAG_TEXT, &rope,
          "factor of Llama 3's RoPE scaling: 8, 32, or none (default: SRC's; for params.json 8, or "
          "32 if the head is tied to the embedding, as in Llama 3.2)"},

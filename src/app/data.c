@@ -229,7 +229,7 @@ static enum status stats(const struct arguments *a, const struct data_stats_flag
 
 enum status command_data(int argc, char **argv)
 {
-    struct show_flags s = {.step = INT64_MIN, .rank = -1, .ranks = -1};
+    struct show_flags s = {.step = INT64_MIN, .rank = -1, .ranks = PREFLIGHT_FEWEST_RANKS};
     struct data_stats_flags f = {.svg = "", .sample = INT64_MIN};
     const struct flag flags[] = {
         {"step", FLAG_INT, &s.step, "show: the training step, from 1"},
@@ -253,6 +253,7 @@ enum status command_data(int argc, char **argv)
         f.sample = 0;
     else if (f.sample < 1)
         FAIL(USAGE, "--sample: must be at least 1, is %lld", (long long)f.sample);
-    if (s.rank < -1) FAIL(USAGE, "--rank: must be at least 0, is %lld", (long long)s.rank);
+    if (s.rank < 0 && arguments_have(&a, flags, "rank"))
+        FAIL(USAGE, "--rank: must be at least 0, is %lld", (long long)s.rank);
     return shows ? show(&a, &s) : stats(&a, &f);
 }

@@ -362,7 +362,7 @@ static const char usage[] =
 enum status command_plan(int argc, char **argv)
 {
     bool json = false;
-    int64_t requested = -1;
+    int64_t requested = PREFLIGHT_FEWEST_RANKS;
     const struct flag flags[] = {
         {"ranks", FLAG_INT, &requested,
          "number of ranks of the run (default: the product of the parallel degrees)"},

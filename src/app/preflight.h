@@ -39,8 +39,9 @@ struct preflight {
     struct problems problems;
 };
 
-/* The number of ranks to check: `requested`, or if that is -1 the smallest with the degrees of
- * [parallelism].  USAGE: not between 1 and 2^24. */
+#define PREFLIGHT_FEWEST_RANKS INT64_MIN
+/* The number of ranks to check: `requested`, or for PREFLIGHT_FEWEST_RANKS the smallest with the
+ * degrees of [parallelism].  USAGE: not between 1 and 2^24. */
 enum status preflight_ranks(const struct config *c, int64_t requested, int *num_ranks);
 
 /* Fills in `p`, with all problems.  Allocates no model, and leaves nothing on disk, but tokenizers

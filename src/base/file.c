@@ -82,6 +82,7 @@ enum status file_open(const char *path, int *fd, uint64_t *size)
     }
     close(*fd);
     if (bad) FAIL(IO, "%s: %s", path, strerror(bad));
+    if (S_ISDIR(s.st_mode)) FAIL(DATA, "%s: is a folder, not a regular file", path);
     FAIL(DATA, "%s: not a regular file", path);
 }
 
@@ -169,6 +170,7 @@ enum status file_write(const char *path, const void *bytes, size_t len)
 {
     enum status st = STATUS_OK;
     struct text temporary = {0};
+    if (file_is_dir(path)) FAIL(IO, "%s: is a folder; expected the name of a file", path);
     text_addf(&temporary, "%s.tmp-%ld", path, (long)getpid());
     int fd = open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)

@@ -248,6 +248,7 @@ static enum status load_file(struct config *c, const char *path)
 {
     struct text bytes = {0};
     struct toml *tree = NULL;
+    if (!*path) FAIL(MISSING, "the name of the configuration file is empty");
     if (file_is_dir(path)) FAIL(DATA, "%s: is a folder; expected a configuration file", path);
     enum status st = file_read(path, MAX_FILE_BYTES, &bytes);
     if (!st && toml_parse(bytes.data, bytes.len, path, &tree)) st = STATUS_CONFIG;
