@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The terminal belongs to the process, and a signal handler can reach only statics; only base may
@@ -188,12 +189,30 @@ void terminal_suspend(void) { raise(SIGTSTP); }
 
 bool terminal_has_changed(void) { return atomic_exchange(&terminal.has_changed, false); }
 
-int terminal_read_byte(double seconds)
+/* The signals of a change are unblocked only inside ppoll: one that arrives before it is noticed
+ * here, and one that arrives within interrupts it. */
+static int wait_for_byte(double seconds)
 {
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    double limit = seconds < 1e6 ? seconds : 1e6;
+    struct timespec timeout = {.tv_sec = (time_t)limit};
+    timeout.tv_nsec = (long)(1e9 * (limit - (double)timeout.tv_sec));
+    sigset_t changes, before;
+    sigemptyset(&changes);
+    for (int i = 0; i < NUM_OTHERS; i++) sigaddset(&changes, others[i]);
+    pthread_sigmask(SIG_BLOCK, &changes, &before);
+    int ready = 0;
+    if (!terminal.has_changed) ready = ppoll(&p, 1, seconds < 0 ? NULL : &timeout, &before);
+    int error = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return ready;
+}
+
+int terminal_read_byte(double seconds)
+{
     unsigned char byte;
-    int timeout = seconds < 0 ? -1 : seconds > 1e6 ? 1000000000 : (int)(1e3 * seconds);
-    int ready = poll(&p, 1, timeout);
+    int ready = wait_for_byte(seconds);
     if (ready <= 0) return !ready || errno == EINTR ? TERMINAL_NONE : TERMINAL_END;
     ssize_t n = read(STDIN_FILENO, &byte, 1);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return TERMINAL_NONE;

@@ -38,6 +38,7 @@ void terminal_suspend(void);
 bool terminal_has_changed(void);
 
 /* Waits for a byte of stdin.  Returns it, or TERMINAL_NONE if none arrives in `seconds` (< 0: no
- * limit) or a signal interrupts, or TERMINAL_END at the end of the input. */
+ * limit), a signal interrupts, or terminal_has_changed would be true, or TERMINAL_END at the end of
+ * the input. */
 enum { TERMINAL_NONE = -1, TERMINAL_END = -2 };
 int terminal_read_byte(double seconds);
