@@ -309,3 +309,14 @@ int64_t loader_memory_bytes(const struct loader *l)
     return (int64_t)(l->ring_size + 1) * row + loader_exchange_bytes(l) +
            l->order->kind->memory_bytes(l->order) + (l->tokens.encoder ? ENCODER : 0);
 }
+
+uint64_t loader_epoch(const struct loader *l, size_t i)
+{
+    size_t ints = l->order->cursor_ints;
+    int64_t latest = 0;
+    for (uint64_t s = 0; ints && s < l->order->num_streams; s++) {
+        int64_t epoch = l->cursors[s * ints + STREAM_INTS + PARTITION_INTS * i];
+        if (epoch > latest) latest = epoch;
+    }
+    return (uint64_t)latest;
+}

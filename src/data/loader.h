@@ -76,6 +76,9 @@ void loader_skip_step(struct loader *l);
 /* The opened sources, in the order of the configuration. */
 size_t loader_num_sources(const struct loader *l);
 const struct source *loader_source(const struct loader *l, size_t i);
+/* The latest epoch, from 0, in which a stream of this reader is in source i after the rows
+ * delivered.  data.order = "megatron" shuffles epochs together: 0. */
+uint64_t loader_epoch(const struct loader *l, size_t i);
 
 /* With data.on_bad_record = "skip" the records skipped in the rows delivered: the list until the
  * caller clears it, and this reader's counts.  The first reader's counts include all readers' from

@@ -1,6 +1,7 @@
 /* order_megatron.c -- data.order = "megatron": row g is sample g of Megatron-LM's GPTDataset or
  * BlendedDataset, so the number of the next row is the whole cursor. */
 // SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
 #include "data/blend.h"
 #include "data/cyclic.h"
 #include "data/gpt_index.h"
@@ -255,6 +256,16 @@ static enum status build_indices(struct megatron_order *s)
     return check_blend(s);
 }
 
+/* The epochs are shuffled together, so none begins at a step. */
+static void log_epochs(const struct megatron_order *s)
+{
+    for (size_t i = 0; i < s->setup.num_sources; i++)
+        if (s->index[i].epochs > 1)
+            log_line(LOG_INFO, "%s: the order is built from %llu epochs: its documents repeat",
+                     data_config_label(s->setup.sources[i].config),
+                     (unsigned long long)s->index[i].epochs);
+}
+
 enum status order_megatron_open(struct order **out, const struct order_setup *setup)
 {
     const struct loader_options *o = setup->options;
@@ -270,6 +281,7 @@ enum status order_megatron_open(struct order **out, const struct order_setup *se
     int64_t num_requested = o->data->samples ? o->data->samples : o->run_rows;
     if (!o->once) s->num_requested = num_requested > 0 ? (uint64_t)num_requested : 1;
     TRY(build_indices(s));
+    if (!o->reader && !o->is_quiet && !o->validation) log_epochs(s);
     if (o->data->sampler == SAMPLER_single || o->validation || o->once) return STATUS_OK;
     int64_t ranks = o->data->sampler_ranks, rows = o->data->sampler_rows;
     s->cyclic = (struct cyclic){.samples = s->rows,

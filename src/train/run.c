@@ -232,6 +232,7 @@ static enum status open_run(struct training_run *r, const struct machine *machin
     TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
     if (r->loader) inputs_skip_rows(c, r->loader);
     TRY(comm_agree(world_group, open_outputs(r, machine)));
+    TRY(repeats_open(&r->repeats, &r->data, r->loader, world_group));
     return STATUS_OK;
 }
 
@@ -243,6 +244,7 @@ static enum status close_run(struct training_run *r, enum status st)
     if (r->metrics && is_over) metrics_end(r->metrics, st);
     metrics_close(r->metrics);
     skipped_records_close(&r->skipped);
+    repeats_close(&r->repeats);
     loader_close(r->loader);
     if (r->checkpointer) {
         const struct checkpoint_config *k = &r->config->checkpoint;
@@ -452,6 +454,7 @@ static enum status run_steps(struct training_run *r)
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
             if (!s.is_passed_over) TRY(log_step(r, &s, &interval));
             TRY(skipped_records_check(&r->skipped, r->loader, world(r)));
+            TRY(repeats_check(&r->repeats, r->loader, done, world(r)));
         }
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
             double paused = clock_monotonic_s();

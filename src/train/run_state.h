@@ -8,6 +8,7 @@
 #include "metrics/metrics.h"
 #include "train/guard.h"
 #include "train/liveness.h"
+#include "train/repeats.h"
 #include "train/skipped_records.h"
 #include "train/stop.h"
 #include "train/task_validation.h"
@@ -23,6 +24,7 @@ struct training_run {
     struct data_config data;
     struct loader *loader;
     struct skipped_records skipped;
+    struct repeats repeats;
     struct trainer trainer;
     bool trainer_is_open;
     struct task_validation tasks;

@@ -48,6 +48,27 @@ TEST(loader_predicts_every_token_once_per_epoch)
     rig_release(&r);
 }
 
+TEST(loader_knows_the_epoch_that_its_rows_have_begun)
+{
+    enum { T = 6, B = 2, DOCUMENTS = 48 };
+    struct rig r;
+    struct rows rows = {0};
+    rig_init(&r, NULL, T);
+    r.data.streams = 1;
+    int total = add_tokens(&r, DOCUMENTS);
+    struct loader *l = rig_open(&r);
+    CHECK(loader_epoch(l, 0) == 0);
+    for (int64_t read = B; read * T < 5 * total; read += B) {
+        rows_read(&rows, l, T, B, B);
+        /* the tokens of the rows, and the label after the last one */
+        CHECK(loader_epoch(l, 0) == (uint64_t)(read * T / total));
+    }
+    CHECK(loader_epoch(l, 0) == 4);
+    loader_close(l);
+    rows_release(&rows);
+    rig_release(&r);
+}
+
 TEST(loader_labels_are_the_next_inputs_even_across_rows)
 {
     enum { T = 5, V = 3 };
