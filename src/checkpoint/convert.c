@@ -347,6 +347,11 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
                             .train = o->train.data};
     const struct optimizer_config *a = c->optimizer;
     const int64_t max = INT64_C(1) << 53;
+    if (a->name != OPTIMIZER_AdamW)
+        FAIL(CONFIG,
+             "%s: optimizer.name = \"%s\": a torch checkpoint can only have AdamW's state; use "
+             "--model-only to convert the weights",
+             c->from, optimizer_name_word(a->name));
     if (o->step >= INT32_MAX)
         FAIL(CONFIG, "%s: step %lld is too large for torch (int32)", c->from, (long long)o->step);
     struct schedule_step next = {o->step + 1, c->schedule_steps, o->step * c->rows, c->rows};

@@ -287,8 +287,25 @@ static enum status check_data(const struct config *c)
     return STATUS_OK;
 }
 
+/* A key that only Muon reads. */
+static enum status check_muon(const struct optimizer_config *o)
+{
+    const char *key = o->momentum != 0.95                     ? "momentum"
+                      : !o->nesterov                          ? "nesterov"
+                      : o->ns_steps != 5                      ? "ns_steps"
+                      : o->adjust_lr_fn != ADJUST_LR_original ? "adjust_lr_fn"
+                                                              : NULL;
+    if (o->name != OPTIMIZER_Muon && key)
+        FAIL(CONFIG, "optimizer.%s requires optimizer.name = \"Muon\", got \"%s\"", key,
+             optimizer_name_word(o->name));
+    if (o->momentum == 1)
+        FAIL(CONFIG, "optimizer.momentum = 1: must be below 1, or gradients have no effect");
+    return STATUS_OK;
+}
+
 static enum status check_optimizer(const struct config *c)
 {
+    TRY(check_muon(&c->optimizer));
     if (optim_uses_split_weights(&c->optimizer) && training_compute_dtype(&c->training) != BF16)
         FAIL(CONFIG,
              "optimizer.master_weights = \"split\" requires training.mixed_precision_param = "

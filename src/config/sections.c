@@ -131,7 +131,7 @@ const struct config_section config_sections[NUM_SECTIONS] = {
     SECTION(profiling, "Traces of the time spent in a step."),
     SECTION(metrics, "What a run reports."),
     SECTION(model, "The Llama model: a flavor, or individual dimensions."),
-    SECTION(optimizer, "AdamW."),
+    SECTION(optimizer, "AdamW or Muon."),
     SECTION(lr_scheduler, "Learning rate schedule."),
     SECTION(training, "Batches, steps, precision."),
     SECTION(parallelism, "Parallel degrees and schedules."),

@@ -92,6 +92,16 @@ void shard_init(struct shard *p, const struct layout *l, int shard, int num_shar
     shard_init_sliced(p, l, l, (struct shard_position){shard, num_shards, 0, 1});
 }
 
+size_t shard_equal_runs(const struct shard_run *p, size_t most)
+{
+    size_t n = 1;
+    while (n < most && p[n].tensor == p->tensor && p[n].count == p->count &&
+           p[n].at == p[n - 1].at + p->count && p[n].first > p[n - 1].first &&
+           p[n].first - p[n - 1].first == p[1].first - p->first)
+        n++;
+    return n;
+}
+
 void shard_release(struct shard *p)
 {
     free(p->runs);

@@ -37,4 +37,6 @@ void shard_init(struct shard *p, const struct layout *l, int shard, int num_shar
 /* `l` has some tensors of `whole`, sliced; runs refer to `whole`. */
 void shard_init_sliced(struct shard *p, const struct layout *l, const struct layout *whole,
                        struct shard_position at);
+/* How many of `most` runs from p on are of equal length and at a constant stride in one tensor. */
+size_t shard_equal_runs(const struct shard_run *p, size_t most);
 void shard_release(struct shard *p);

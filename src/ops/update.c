@@ -17,6 +17,21 @@ enum status adamw(const struct ops *ops, const struct adamw *a, const struct ada
     OP_RUN(adamw);
 }
 
+enum status axpby(const struct ops *ops, const struct axpby *a, const struct axpby_io *io,
+                  struct queue *queue)
+{
+    OP_RUN(axpby);
+}
+
+enum status apply_update(const struct ops *ops, const struct apply_update *a,
+                         const struct apply_update_io *io, struct queue *queue)
+{
+    if (a->split && a->copy_dtype != BF16)
+        FAIL(SHAPE, "apply_update: split weights need a copy in bfloat16, not %s",
+             dtype_name(a->copy_dtype));
+    OP_RUN(apply_update);
+}
+
 enum status cast(const struct ops *ops, const struct cast *a, const struct cast_io *io,
                  struct queue *queue)
 {

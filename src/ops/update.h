@@ -62,6 +62,37 @@ enum { ADAMW_BLOCK = 8 };
 enum status adamw(const struct ops *, const struct adamw *, const struct adamw_io *,
                   struct queue *);
 
+/* z = alpha x + beta y, as the BLAS extension of that name.  z may be x or y; with beta 0, y is not
+ * read and may be NULL. */
+struct axpby {
+    size_t n;
+    double alpha, beta;
+};
+struct axpby_io {
+    const float *x_n, *y_n;
+    float *z_n;
+};
+enum status axpby(const struct ops *, const struct axpby *, const struct axpby_io *,
+                  struct queue *);
+
+/* Applies an update u whose rate the optimizer chose, with decoupled weight decay:
+ *   w = keep w - rate u */
+struct apply_update {
+    size_t n;
+    double keep, rate;
+    enum dtype copy_dtype;
+    bool split; /* as in struct adamw */
+};
+struct apply_update_io {
+    float *w_n; /* NULL if split */
+    const float *u_n;
+    void *copy_n; /* as in struct adamw_io */
+    uint16_t *low_n;
+};
+/* SHAPE: split weights whose copy is not BF16. */
+enum status apply_update(const struct ops *, const struct apply_update *,
+                         const struct apply_update_io *, struct queue *);
+
 /* y = x, converted to another dtype if they differ. */
 struct cast {
     size_t n;

@@ -26,6 +26,11 @@ bool optim_uses_split_weights(const struct optimizer_config *c)
     return c->master_weights == MASTER_WEIGHTS_split;
 }
 
+bool optim_is_muon(const struct optimizer_config *c, enum param_id id)
+{
+    return c->name == OPTIMIZER_Muon && params[id].axes[1] && id != PARAM_embed && id != PARAM_head;
+}
+
 enum dtype optim_moment_dtype(const struct optimizer_config *c)
 {
     return c->state_dtype == STATE_DTYPE_bfloat16 ? BF16 : F32;
@@ -59,6 +64,11 @@ static enum status update_range(const struct optim_call *c, struct adamw a, size
     return STATUS_OK;
 }
 
+static bool is_muon(const struct optim *o, const struct shard_run *p)
+{
+    return optim_is_muon(o->config, o->layout->tensors[p->tensor].id);
+}
+
 static bool is_undecayed(const struct optim *o, const struct shard_run *p)
 {
     return !o->config->decay_norms && params[o->layout->tensors[p->tensor].id].is_norm;
@@ -71,17 +81,6 @@ static double rate_of(const struct optim *o, const struct shard_run *p,
     return u->is_decoupled && (id == PARAM_embed || id == PARAM_head) ? u->decoupled_lr : u->lr;
 }
 
-/* How many runs from p on are of equal length and at a constant stride in one tensor. */
-static size_t count_equal_runs(const struct shard_run *p, size_t most)
-{
-    size_t n = 1;
-    while (n < most && p[n].tensor == p->tensor && p[n].count == p->count &&
-           p[n].at == p[n - 1].at + p->count && p[n].first > p[n - 1].first &&
-           p[n].first - p[n - 1].first == p[1].first - p->first)
-        n++;
-    return n;
-}
-
 /* With stochastic rounding, an op needs the positions of its elements in the whole model, so each
  * call takes equal runs of one tensor. */
 static enum status update_by_position(const struct optim_call *c, struct adamw a,
@@ -92,7 +91,8 @@ static enum status update_by_position(const struct optim_call *c, struct adamw a
     double weight_decay = a.weight_decay;
     for (size_t i = 0, n; i < p->count; i += n) {
         const struct shard_run *first = &p->runs[i];
-        n = count_equal_runs(first, p->count - i);
+        n = shard_equal_runs(first, p->count - i);
+        if (is_muon(o, first)) continue;
         a.weight_decay = is_undecayed(o, first) ? 0 : weight_decay;
         a.lr = rate_of(o, first, u);
         a.position = o->layout->tensors[first->tensor].offset + first->first;
@@ -120,17 +120,20 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                       .split = o->split,
                       .seed = o->seed};
     const struct shard *p = o->shard;
+    bool is_uniform = config->name == OPTIMIZER_AdamW && config->decay_norms && !u->is_decoupled;
     if (o->moments == BF16) return update_by_position(&c, a, u);
-    if (config->decay_norms && !u->is_decoupled) return update_range(&c, a, 0, p->elements);
+    if (is_uniform) return update_range(&c, a, 0, p->elements);
     /* Calls cover consecutive runs with the same weight decay and rate, and padding, which stays
      * zero. */
     for (size_t first = 0, next; first < p->count; first = next) {
         bool undecayed = is_undecayed(o, &p->runs[first]);
         double lr = rate_of(o, &p->runs[first], u);
+        bool muon = is_muon(o, &p->runs[first]);
         next = first + 1;
         while (next < p->count && is_undecayed(o, &p->runs[next]) == undecayed &&
-               rate_of(o, &p->runs[next], u) == lr)
+               rate_of(o, &p->runs[next], u) == lr && is_muon(o, &p->runs[next]) == muon)
             next++;
+        if (muon) continue;
         size_t end = next < p->count ? p->runs[next].at : p->elements;
         a.weight_decay = undecayed ? 0 : config->weight_decay;
         a.lr = lr;

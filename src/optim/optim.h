@@ -1,10 +1,11 @@
-/* optim.h -- the optimizer: gradient norm, clipping, AdamW.
+/* optim.h -- the optimizer: gradient norm, clipping, AdamW; Muon is in muon.h.
  *
  * Axes     Flat buffers of this rank's shard of the model; weights, gradients and moments have the
  *          same layout. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "comm/comm.h"
 #include "model/shard.h"
 #include "ops/ops.h"
 #include "optim/optim_config.h"
@@ -30,11 +31,17 @@ struct optim {
     uint64_t seed;      /* of stochastic rounding */
     bool split;         /* master weights are `copy`, in BF16, and `low` (split_half) */
     uint16_t *low;      /* borrowed */
+    /* For Muon, which makes matrices whole; NULL on one rank. */
+    const struct layout *local;   /* borrowed; of this rank's stages */
+    const struct comm *fsdp, *tp; /* borrowed; the ranks that shard a matrix */
+    bool is_kv_duplicate;         /* another rank of `tp` has the same key/value heads */
 };
 
 /* From the configuration: whether master weights are split, and the dtype of moments. */
 bool optim_uses_split_weights(const struct optimizer_config *c);
 enum dtype optim_moment_dtype(const struct optimizer_config *c);
+/* Whether muon.h updates tensors of this kind: with Muon, matrices except embedding and head. */
+bool optim_is_muon(const struct optimizer_config *c, enum param_id id);
 
 /* Sets *squares to the sum of squares of the shard's gradients, whose root over all ranks is the
  * gradient norm.  On a sizing queue *squares is unchanged. */
@@ -48,7 +55,7 @@ struct optim_update {
     bool is_decoupled; /* the embedding and the head have a rate of their own: */
     double decoupled_lr;
 };
-/* One AdamW step on every weight, at the rate of its kind.  Weights of norms have no weight decay
- * unless config->decay_norms. */
+/* One AdamW step on every weight that Muon does not update, at the rate of its kind.  Weights of
+ * norms have no weight decay unless config->decay_norms. */
 enum status optim_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
                        struct queue *queue);

@@ -72,6 +72,10 @@ void op_sizes(const struct op_call *c, struct text *out)
         if (a->moments != F32) text_addf(out, ", moments %s", dtype_name(a->moments));
         break;
     }
+    case OP_axpby: text_addf(out, "%zu", c->what.axpby.n); break;
+    case OP_apply_update:
+        text_addf(out, "%zu%s", c->what.apply_update.n, c->what.apply_update.split ? " split" : "");
+        break;
     case OP_cast: {
         const struct cast *a = &c->what.cast;
         if (a->rows > 1) text_addf(out, "%zu x ", a->rows);
@@ -277,6 +281,37 @@ static void adamw_work(const struct op_call *c, struct op_work *w)
         add_null(w);
 }
 
+static void axpby_work(const struct op_call *c, struct op_work *w)
+{
+    const struct axpby *a = &c->what.axpby;
+    w->bound = BOUND_COPY;
+    add_buffer(w, a->n, F32, a->n);
+    if (a->beta != 0)
+        add_buffer(w, a->n, F32, a->n);
+    else
+        add_null(w);
+    add_buffer(w, a->n, F32, a->n);
+}
+
+static void apply_update_work(const struct op_call *c, struct op_work *w)
+{
+    const struct apply_update *a = &c->what.apply_update;
+    w->bound = BOUND_UPDATE;
+    if (a->split)
+        add_null(w);
+    else
+        add_buffer(w, a->n, F32, 2 * a->n);
+    add_buffer(w, a->n, F32, a->n);
+    if (a->copy_dtype == F32) /* the model computes with the master weights themselves */
+        add_null(w);
+    else
+        add_buffer(w, a->n, a->copy_dtype, a->split ? 2 * a->n : a->n);
+    if (a->split)
+        add_buffer(w, a->n, BF16, 2 * a->n); /* the low 16 bits: any value is valid */
+    else
+        add_null(w);
+}
+
 static void cast_work(const struct op_call *c, struct op_work *w)
 {
     const struct cast *a = &c->what.cast;
@@ -352,6 +387,8 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(cross_entropy, cross_entropy_work, cross_entropy_io),
         ROW(sum_squares, sum_squares_work, sum_squares_io),
         ROW(adamw, adamw_work, adamw_io),
+        ROW(axpby, axpby_work, axpby_io),
+        ROW(apply_update, apply_update_work, apply_update_io),
         ROW(cast, cast_work, cast_io),
         ROW(unsplit, unsplit_work, unsplit_io),
         ROW(amax, amax_work, amax_io),

@@ -41,7 +41,7 @@ static void on_call(struct simulated_queue *queue, const struct op_call *c)
     struct op_work w;
     if (c->op == OP_cast && r->updated)
         return; /* a run's first casts, which the dry run does last */
-    r->updated = r->updated || c->op == OP_adamw;
+    r->updated = r->updated || c->op == OP_adamw || c->op == OP_apply_update;
     op_work(c, &w);
     for (int i = 0; i < RESOURCE_COUNT; i++) {
         if (c->op == OP_sum_squares) sim_clock_end_microbatches(&r->clocks[i]);

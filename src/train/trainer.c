@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "metrics/memory.h"
 #include "ops/update.h"
+#include "optim/muon.h"
 #include "parallel/ring.h"
 #include "tensor/device.h"
 #include "train/microbatch.h"
@@ -215,6 +216,10 @@ static enum status connect_parts(struct trainer *t)
         .seed = (uint64_t)c->debug.seed,
         .split = optim_uses_split_weights(&c->optimizer),
         .low = t->low,
+        .local = &t->model.layout,
+        .fsdp = group(t, GROUP_shard),
+        .tp = group(t, GROUP_tp),
+        .is_kv_duplicate = t->kv_head_peers.rank > 0,
     };
     t->sums = (struct step_sums){
         .groups = &t->machine.groups,
@@ -393,6 +398,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
                                       clip,          now.step,
                                       decoupled > 0, schedule_decoupled_lr(s, decoupled, &now)};
         TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.queue));
+        TRY(muon_step(&t->optim, t->machine.ops, &update, t->machine.queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
         TRY(integrity_record(&t->integrity, now.step));
@@ -473,8 +479,9 @@ static enum status size_step(struct trainer *t)
     if (t->config->validation.enable && t->config->validation.tasks.count)
         TRY_OUT(task_evaluator_size(&t->evaluator, &t->step));
     TRY_OUT(step_sums_size(&t->sums, t->gradients));
-    TRY_OUT(optim_step(&t->optim, t->machine.ops,
-                       &(struct optim_update){t->gradients, .scale = 1, .step = 1}, queue));
+    const struct optim_update update = {t->gradients, .scale = 1, .step = 1};
+    TRY_OUT(optim_step(&t->optim, t->machine.ops, &update, queue));
+    TRY_OUT(muon_step(&t->optim, t->machine.ops, &update, queue));
     TRY_OUT(trainer_sync_weights(t));
 out:
     queue->sizing = false;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer_state.h"
 
+#include <string.h>
+
 void trainer_state_save(const struct trainer *t, struct json_writer *w)
 {
     json_write_int(w, "tokens_seen", t->tokens_seen);
     json_write_int(w, "rows_done", t->rows_done);
     json_write_int(w, "skips", t->skips);
+    if (t->config->optimizer.name != OPTIMIZER_AdamW)
+        json_write_string(w, "optimizer", optimizer_name_word(t->config->optimizer.name));
     if (!t->has_float8) return;
     json_write_key(w, "float8");
     float8_save(&t->float8, w);
@@ -20,9 +24,25 @@ static enum status load_rows(struct trainer *t, const struct json *from)
     return json_get_int(from, "rows_done", 0, INT64_C(1) << 53, &t->rows_done);
 }
 
+/* A checkpoint without a name has AdamW's moments. */
+static enum status check_optimizer(const struct trainer *t, const struct json *from)
+{
+    const struct option_list *excluded = &t->config->checkpoint.exclude_from_loading;
+    const char *name = optimizer_name_word(t->config->optimizer.name);
+    const char *saved = optimizer_name_word(OPTIMIZER_AdamW);
+    if (json_get(from, "optimizer")) TRY(json_get_string(from, "optimizer", &saved));
+    if (!strcmp(saved, name) || option_list_contains(excluded, "optimizer")) return STATUS_OK;
+    FAIL(
+        CONFIG,
+        "optimizer.name = \"%s\": the checkpoint has the state of %s; set optimizer.name = \"%s\", "
+        "or checkpoint.exclude_from_loading = [\"optimizer\"] to start with empty moments",
+        name, saved, saved);
+}
+
 enum status trainer_state_load(struct trainer *t, const struct json *from)
 {
     int64_t max = INT64_C(1) << 53;
+    TRY(check_optimizer(t, from));
     TRY(json_get_int(from, "tokens_seen", 0, max, &t->tokens_seen));
     TRY(load_rows(t, from));
     TRY(json_get_int(from, "skips", 0, max, &t->skips));

@@ -100,7 +100,7 @@ TEST(errors_name_position_value_and_allowed_values)
         {"[model]\ntie_embeddings = \"yes\"\n", "true, false or \"auto\""},
         {"[model]\nrope_scaling = \"yarn\"\n", "auto, none or llama3"},
         {"[model]\nnorm_type = \"batchnorm\"\n", "normalization is RMSNorm"},
-        {"[optimizer]\nname = \"Muon\"\n", "AdamW"},
+        {"[optimizer]\nname = \"Adam\"\n", "AdamW or Muon"},
         {"[optimizer]\nlr = \"3e-4\"\n", "expected a number"},
         {"[optimizer]\nbeta1 = 1.1\n", "from 0 to 1"},
         {"[optimizer]\nlearning_rate = 1\n", "unknown key"},

@@ -220,3 +220,60 @@ OPS_TEST(stochastic_rounding_depends_on_the_position_in_the_model)
     }
     free(want), free(got);
 }
+
+OPS_TEST(axpby_follows_the_formula_in_place_too)
+{
+    for (size_t i = 0; i < RANGES; i++) {
+        size_t at = ranges[i][0], n = ranges[i][1];
+        float *x = rig_random(1, ROOM, F32), *y = rig_random(2, ROOM, F32);
+        float *old = rig_random(2, ROOM, F32), *z = rig_zeros(ROOM, F32);
+        struct axpby a = {n, 0.3, -1.7}, scaled = {n, 0.3, 0};
+        struct axpby_io in_place = {x + at, y + at, y + at}, alone = {x + at, NULL, z + at};
+        RIG_RUN(axpby(rig_fast(), &a, &in_place, rig_queue()));
+        RIG_RUN(axpby(rig_fast(), &scaled, &alone, rig_queue()));
+        for (size_t k = 0; k < ROOM; k++) {
+            bool inside = k >= at && k < at + n;
+            double want = 0.3 * (double)x[k] - 1.7 * (double)old[k];
+            CHECK_NEAR((double)y[k], inside ? want : (double)old[k], 1e-6);
+            CHECK_NEAR((double)z[k], inside ? 0.3 * (double)x[k] : 0, 1e-6);
+        }
+        free(x), free(y), free(old), free(z);
+    }
+}
+
+OPS_TEST(apply_update_decays_weights_and_writes_the_copy_or_both_halves)
+{
+    for (size_t i = 0; i < RANGES; i++) {
+        size_t at = ranges[i][0], n = ranges[i][1];
+        float *w = rig_zeros(ROOM, F32), *old = rig_zeros(ROOM, F32), *u = rig_random(2, ROOM, F32);
+        float *back = rig_zeros(ROOM, F32);
+        bf16 *copy = rig_zeros(ROOM, BF16), *half = rig_zeros(ROOM, BF16);
+        uint16_t *low = rig_zeros(ROOM, BF16);
+        for (size_t k = 0; k < ROOM; k++) {
+            w[k] = old[k] = (float)k / 7 - 3;
+            split_from_f32(w[k], &half[k], &low[k]);
+        }
+        struct apply_update a = {.n = n, .keep = 0.9, .rate = 0.1, .copy_dtype = BF16};
+        struct apply_update_io whole = {w + at, u + at, copy + at, NULL};
+        struct apply_update_io halves = {NULL, u + at, half + at, low + at};
+        RIG_RUN(apply_update(rig_fast(), &a, &whole, rig_queue()));
+        a.split = true;
+        RIG_RUN(apply_update(rig_fast(), &a, &halves, rig_queue()));
+        struct unsplit_io io = {half, low, back};
+        RIG_RUN(unsplit(rig_fast(), &(struct unsplit){ROOM}, &io, rig_queue()));
+        CHECK(!memcmp(back, w, ROOM * sizeof *w));
+        for (size_t k = 0; k < ROOM; k++) {
+            bool inside = k >= at && k < at + n;
+            double want = 0.9 * (double)old[k] - 0.1 * (double)u[k];
+            CHECK_NEAR((double)w[k], inside ? want : (double)old[k], 2e-5);
+            CHECK(copy[k] == (inside ? bf16_from_f32(w[k]) : 0));
+        }
+        free(w), free(old), free(u), free(back), free(copy), free(half), free(low);
+    }
+}
+
+TEST(apply_update_rejects_split_weights_with_a_float32_copy)
+{
+    struct apply_update a = {.n = 1, .split = true};
+    CHECK_STATUS(SHAPE, apply_update(&ops_cpu_reference, &a, NULL, rig_queue()));
+}

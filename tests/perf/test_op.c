@@ -83,6 +83,14 @@ TEST(in_place_updates_count_bytes_twice)
     CHECK(work_of(c).buffers[0].content == CONTENT_NONE);
     c.what.adamw.moments = BF16;
     CHECK(work_of(c).bytes == 100 * (2 * 4 + 4 + 2 * 4));
+    struct op_call update = {OP_apply_update, .what.apply_update = {.n = 100, .copy_dtype = BF16}};
+    CHECK(work_of(update).bytes == 100 * (8 + 4 + 2));
+    update.what.apply_update.split = true;
+    CHECK(work_of(update).bytes == 100 * (4 + 2 * 4));
+    struct op_call sum = {OP_axpby, .what.axpby = {100, 1, 0}};
+    CHECK(work_of(sum).bytes == 100 * 8 && work_of(sum).buffers[1].content == CONTENT_NONE);
+    sum.what.axpby.beta = 1;
+    CHECK(work_of(sum).bytes == 100 * 12);
 }
 
 TEST(sizes_distinguish_calls)

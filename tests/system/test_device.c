@@ -10,6 +10,7 @@
 #define DELAYED "float8.recipe_name=delayed"
 #define SPLIT   "optimizer.master_weights=split", "metrics.console=nxdt"
 #define NARROW  "optimizer.state_dtype=bfloat16"
+#define MUON    "optimizer.name=Muon"
 
 TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
 {
@@ -29,6 +30,8 @@ TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
         {4, {PP(2), SHARD(2)}},
         {1, {SHARD(1), HALF, SPLIT, NARROW}},
         {4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, ASYNC}},
+        {1, {SHARD(1), MUON}},
+        {4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, MUON}},
     };
     const char *corpus = test_path(test_folder(), "corpus.txt");
     runs_write_corpus(corpus, 60000);

@@ -75,13 +75,13 @@ static const char *new_folder(void)
     return folder;
 }
 
-TEST(a_gpu_run_resumes_bit_for_bit_and_is_close_to_the_cpu)
+static void check_resume(const char *optimizer)
 {
     const char *folder = new_folder();
-    CHECK(TRAIN(1, folder, "straight", "training.steps=4") == 0);
-    CHECK(TRAIN(1, folder, "cut", "training.steps=2") == 0);
-    CHECK(TRAIN(1, folder, "cut", "training.steps=4") == 0);
-    CHECK(TRAIN(1, folder, "cpu", "training.steps=4", "device.kind=cpu") == 0);
+    CHECK(TRAIN(1, folder, "straight", "training.steps=4", optimizer) == 0);
+    CHECK(TRAIN(1, folder, "cut", "training.steps=2", optimizer) == 0);
+    CHECK(TRAIN(1, folder, "cut", "training.steps=4", optimizer) == 0);
+    CHECK(TRAIN(1, folder, "cpu", "training.steps=4", "device.kind=cpu", optimizer) == 0);
     const char *step[] = {test_path(folder, "straight/checkpoint/step-4"),
                           test_path(folder, "cut/checkpoint/step-4")};
     struct text out = {0};
@@ -90,6 +90,12 @@ TEST(a_gpu_run_resumes_bit_for_bit_and_is_close_to_the_cpu)
     CHECK_NEAR(runs_metric(test_path(folder, "straight"), "loss"),
                runs_metric(test_path(folder, "cpu"), "loss"), 1e-5);
     text_release(&out);
+}
+
+TEST(a_gpu_run_resumes_bit_for_bit_and_is_close_to_the_cpu)
+{
+    check_resume("optimizer.name=AdamW");
+    check_resume("optimizer.name=Muon");
 }
 
 TEST(eval_and_generate_on_a_gpu_match_the_cpu)

@@ -194,6 +194,26 @@ TEST(every_parallel_layout_trains_the_same_model)
     compare_layouts("layout", layouts, sizeof layouts / sizeof *layouts, LAYOUT(SHARD(1)));
 }
 
+/* Every rank orthogonalizes whole matrices, whatever shard of them it has. */
+TEST(every_parallel_layout_trains_the_same_model_with_muon)
+{
+    static const struct layout_row layouts[] = {
+        {"FSDP 2", 2, {SHARD(2)}},
+        {"ZeRO-1 4", 4, {SHARD(4), ZERO1}},
+        {"FSDP 8", 8, {SHARD(8)}},
+        {"DDP 2", 2, {COPIES(2), SHARD(1)}},
+        {"HSDP 2 x 2", 4, {COPIES(2), SHARD(2)}},
+        {"TP 2", 2, {TP(2)}},
+        {"TP 4, heads of keys twice", 4, {TP(4)}},
+        {"FSDP 2 x TP 4, heads twice", 8, {SHARD(2), TP(4)}},
+        {"FSDP 2 x CP 2 x TP 2", 8, {SHARD(2), CP(2), TP(2)}},
+        {"PP 4", 4, {PP(4)}},
+        {"PP 2 x FSDP 2 x TP 2", 8, {PP(2), SHARD(2), TP(2)}},
+    };
+    compare_layouts("layout", layouts, sizeof layouts / sizeof *layouts,
+                    LAYOUT(SHARD(1), "optimizer.name=Muon"));
+}
+
 /* Six blocks, and tied embeddings. */
 TEST(every_pipeline_layout_trains_the_same_tied_model)
 {

@@ -18,6 +18,7 @@ struct layout_of_ranks {
 
 #define SPLIT  "optimizer.master_weights=split"
 #define NARROW "optimizer.state_dtype=bfloat16"
+#define MUON   "optimizer.name=Muon"
 #define FLOAT8 "model.converters=[\"float8\"]", "float8.recipe_name=delayed", "model.ffn_hidden=32"
 
 static const struct layout_of_ranks layouts[] = {
@@ -40,6 +41,9 @@ static const struct layout_of_ranks layouts[] = {
     {"narrow, FSDP 2 x TP 2", 4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, ASYNC}},
     {"float8", 1, {SHARD(1), FLOAT8}},
     {"float8, PP 2 x FSDP 2", 4, {PP(2), SHARD(2), FLOAT8, ASYNC}},
+    {"Muon", 1, {SHARD(1), MUON, ASYNC}},
+    {"Muon, FSDP 2 x TP 2", 4, {SHARD(2), TP(2), MUON}},
+    {"Muon, narrow, PP 2 x FSDP 2", 4, {PP(2), SHARD(2), HALF, SPLIT, NARROW, MUON}},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, HALVES = 13 /* the first in bfloat16 */ };
 

@@ -119,11 +119,11 @@ TEST(non_finite_step_is_skipped_and_changes_no_byte_of_the_state)
     training_close(&t);
 }
 
-TEST(plan_equals_the_memory_of_the_run)
+static void check_plan(const char *optimizer)
 {
     struct training t;
     struct memory_plan plan;
-    TRAINING_OPEN(&t, "checkpoint.enable=true", "checkpoint.async_mode=async");
+    TRAINING_OPEN(&t, "checkpoint.enable=true", "checkpoint.async_mode=async", optimizer);
     const struct trainer *r = &t.trainer;
     struct arena scratch = t.machine.queue->scratch;
     t.machine.queue->scratch = (struct arena){0};
@@ -134,6 +134,12 @@ TEST(plan_equals_the_memory_of_the_run)
     train(&t, 1);
     CHECK(r->step.peak == r->step.size);
     training_close(&t);
+}
+
+TEST(plan_equals_the_memory_of_the_run)
+{
+    check_plan("optimizer.name=AdamW");
+    check_plan("optimizer.name=Muon");
 }
 
 TEST(split_weights_and_bf16_moments_use_less_memory_and_train_alike)

@@ -29,3 +29,32 @@ TEST(counters_are_restored)
     text_release(&text);
     training_close(&t);
 }
+
+TEST(state_of_another_optimizer_is_refused)
+{
+    struct training adamw, muon;
+    struct text text = {0};
+    struct json *state, *none;
+    TRAINING_OPEN(&adamw, "debug.seed=1");
+    TRAINING_OPEN(&muon, "optimizer.name=Muon");
+    struct json_writer w = {.text = &text};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    trainer_state_save(&muon.trainer, &w);
+    json_end_object(&w);
+    json_finish(&w);
+    CHECK_STATUS(OK, json_parse(text.data, text.len, "state", &state));
+    CHECK_STATUS(OK, trainer_state_load(&muon.trainer, state));
+    CHECK_STATUS(CONFIG, trainer_state_load(&adamw.trainer, state));
+    CHECK_MESSAGE("optimizer.name = \"AdamW\": the checkpoint has the state of Muon");
+    static const char old[] = "{\"tokens_seen\": 1, \"skips\": 0}";
+    CHECK_STATUS(OK, json_parse(old, sizeof old - 1, "state", &none));
+    CHECK_STATUS(OK, trainer_state_load(&adamw.trainer, none));
+    CHECK_STATUS(CONFIG, trainer_state_load(&muon.trainer, none));
+    CHECK_MESSAGE("optimizer.name = \"Muon\": the checkpoint has the state of AdamW");
+    json_free(none);
+    CHECK_STATUS(OK, json_parse("{\"optimizer\": 1}", 16, "state", &none));
+    CHECK_STATUS(DATA, trainer_state_load(&muon.trainer, none));
+    json_free(state), json_free(none);
+    text_release(&text);
+    training_close(&adamw), training_close(&muon);
+}

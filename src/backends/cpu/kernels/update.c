@@ -167,6 +167,55 @@ enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, stru
     return STATUS_OK;
 }
 
+static void axpby_block(const struct axpby *a, const struct axpby_io *io, size_t begin, size_t n)
+{
+    float alpha = (float)a->alpha, beta = (float)a->beta;
+    for (size_t i = 0; i < n; i += LANES) {
+        size_t at = begin + i, k = n - i < LANES ? n - i : LANES;
+        vector z = alpha * vector_get(io->x_n, at, F32, k);
+        if (beta != 0) z += beta * vector_get(io->y_n, at, F32, k);
+        vector_set(io->z_n, at, F32, k, z);
+    }
+}
+
+enum status KERNEL(axpby)(const struct axpby *a, const struct axpby_io *io, struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    size_t blocks = blocks_of(a->n);
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
+    for (size_t block = 0; block < blocks; block++)
+        axpby_block(a, io, block * BLOCK, block_size(a->n, block * BLOCK));
+    return STATUS_OK;
+}
+
+static void apply_update_block(const struct apply_update *a, const struct apply_update_io *io,
+                               size_t begin, size_t n)
+{
+    float joined[BLOCK], *w = a->split ? joined : io->w_n + begin;
+    float keep = (float)a->keep, rate = (float)a->rate;
+    if (a->split) join_block((bf16 *)io->copy_n + begin, io->low_n + begin, n, w);
+    for (size_t i = 0; i < n; i += LANES) {
+        size_t k = n - i < LANES ? n - i : LANES;
+        vector u = vector_get(io->u_n, begin + i, F32, k);
+        vector_set(w, i, F32, k, keep * vector_get(w, i, F32, k) - rate * u);
+    }
+    if (a->split)
+        split_block(w, n, (bf16 *)io->copy_n + begin, io->low_n + begin);
+    else if (io->copy_n)
+        vector_store(io->copy_n, begin, a->copy_dtype, n, w);
+}
+
+enum status KERNEL(apply_update)(const struct apply_update *a, const struct apply_update_io *io,
+                                 struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    size_t blocks = blocks_of(a->n);
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
+    for (size_t block = 0; block < blocks; block++)
+        apply_update_block(a, io, block * BLOCK, block_size(a->n, block * BLOCK));
+    return STATUS_OK;
+}
+
 /* Copies line by line.  Prefetches the destination as well: it is read again soon. */
 static void copy_block(const struct cast_io *io, size_t from, size_t to, size_t n, enum dtype dtype)
 {

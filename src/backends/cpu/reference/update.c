@@ -68,6 +68,34 @@ enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, st
     return STATUS_OK;
 }
 
+enum status reference_axpby(const struct axpby *a, const struct axpby_io *io, struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    float alpha = (float)a->alpha, beta = (float)a->beta;
+    for (size_t i = 0; i < a->n; i++)
+        io->z_n[i] = fmaf(alpha, io->x_n[i], beta != 0 ? beta * io->y_n[i] : 0);
+    return STATUS_OK;
+}
+
+enum status reference_apply_update(const struct apply_update *a, const struct apply_update_io *io,
+                                   struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    float keep = (float)a->keep, rate = (float)a->rate;
+    bf16 *half = io->copy_n;
+    for (size_t i = 0; i < a->n; i++) {
+        float w = a->split ? split_to_f32(half[i], io->low_n[i]) : io->w_n[i];
+        w = fmaf(keep, w, -(rate * io->u_n[i]));
+        if (a->split) {
+            split_from_f32(w, &half[i], &io->low_n[i]);
+            continue;
+        }
+        io->w_n[i] = w;
+        if (io->copy_n) element_set(io->copy_n, i, a->copy_dtype, w);
+    }
+    return STATUS_OK;
+}
+
 enum status reference_cast(const struct cast *a, const struct cast_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;

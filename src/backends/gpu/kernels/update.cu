@@ -278,3 +278,73 @@ extern "C" enum status GPU_NAME(unsplit)(const struct unsplit *a, const struct u
            io->half_n, io->low_n, io->y_n);
     return STATUS_OK;
 }
+
+__global__ static void __launch_bounds__(BLOCK)
+    axpby_kernel(size_t n, float alpha, float beta, const float *x_n, const float *y_n, float *z_n)
+{
+    const size_t threads = (size_t)gridDim.x * BLOCK;
+    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += threads)
+        z_n[i] = beta != 0 ? alpha * x_n[i] + beta * y_n[i] : alpha * x_n[i];
+}
+
+extern "C" enum status GPU_NAME(axpby)(const struct axpby *a, const struct axpby_io *io,
+                                       struct queue *queue)
+{
+    if (queue->sizing || !a->n) return STATUS_OK;
+    size_t blocks = ceil_div(a->n, BLOCK);
+    LAUNCH(axpby_kernel, blocks < max_grid ? (unsigned)blocks : max_grid, BLOCK, 0, queue, a->n,
+           (float)a->alpha, (float)a->beta, io->x_n, io->y_n, io->z_n);
+    return STATUS_OK;
+}
+
+struct apply_update_buffers {
+    size_t n;
+    float *w;
+    const float *u;
+    void *copy;
+    uint16_t *low;
+};
+
+/* T: type of the weights' copy. */
+template <typename T, bool SPLIT>
+__global__ static void __launch_bounds__(BLOCK)
+    apply_update_kernel(float keep, float rate, struct apply_update_buffers b)
+{
+    const size_t threads = (size_t)gridDim.x * BLOCK;
+    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < b.n; i += threads) {
+        float w[1] = {0};
+        if constexpr (SPLIT)
+            w[0] = join_split(((const bf16 *)b.copy)[i], b.low[i]);
+        else
+            w[0] = b.w[i];
+        w[0] = w[0] * keep - rate * b.u[i];
+        if constexpr (SPLIT) {
+            uint16_t half, low;
+            make_split(w[0], &half, &low);
+            ((bf16 *)b.copy)[i] = half, b.low[i] = low;
+        } else {
+            b.w[i] = w[0];
+            if (b.copy) store<1>(w, (T *)b.copy + i);
+        }
+    }
+}
+
+template <typename T, bool SPLIT>
+static enum status launch_apply_update(const struct apply_update *a,
+                                       const struct apply_update_buffers &b, struct queue *queue)
+{
+    size_t blocks = ceil_div(a->n, BLOCK);
+    LAUNCH((apply_update_kernel<T, SPLIT>), blocks < max_grid ? (unsigned)blocks : max_grid, BLOCK,
+           0, queue, (float)a->keep, (float)a->rate, b);
+    return STATUS_OK;
+}
+
+extern "C" enum status GPU_NAME(apply_update)(const struct apply_update *a,
+                                              const struct apply_update_io *io, struct queue *queue)
+{
+    if (queue->sizing || !a->n) return STATUS_OK;
+    struct apply_update_buffers b = {a->n, io->w_n, io->u_n, io->copy_n, io->low_n};
+    if (a->split) return launch_apply_update<bf16, true>(a, b, queue);
+    return a->copy_dtype == F32 ? launch_apply_update<float, false>(a, b, queue)
+                                : launch_apply_update<bf16, false>(a, b, queue);
+}

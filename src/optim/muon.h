@@ -1,0 +1,22 @@
+/* muon.h -- Muon (Jordan et al. 2024), as torch.optim.Muon computes it, for the matrices of blocks:
+ *   m = momentum m + (1-momentum) g;  u = nesterov ? (1-momentum) g + momentum m : m
+ *   X = u / max(||u||_F, 1e-7); ns_steps times: A = X X^T, X = a X + (b A + c A^2) X
+ *   w = (1 - lr weight_decay) w - lr adjust X
+ * with (a, b, c) = (3.4445, -4.7750, 2.0315), A = X^T X on the right of X for a matrix of more rows
+ * than columns, and adjust from the size of the whole matrix (optimizer.adjust_lr_fn).
+ *
+ * Memory   m is in exp_avg; exp_avg_sq stays 0.  The whole matrix, twice, and two Gram matrices are
+ *          scratch memory of the queue, for one matrix at a time.
+ * Order    Newton-Schulz runs in float32; torch rounds X and A to bfloat16.
+ * Ranks    Each rank adds its shard of u to zeros, and an all-reduce over the FSDP group and then
+ *          over the tensor-parallel group makes the matrix whole.  The sums are exact, so the bits
+ *          of X do not depend on the layout.  Every rank of these groups then iterates on it. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "optim/optim.h"
+
+/* One step on the matrices of this rank's stages.  Does nothing if optimizer.name is
+ * another.  Collective over o->fsdp and o->tp. */
+enum status muon_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
+                      struct queue *queue);

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/muon.h"
+
+#include "test.h"
+
+#include "backends/cpu/cpu.h"
+
+#include <math.h>
+
+enum { STEPS = 20 };
+
+/* The model of tests/oracle/muon.py. */
+struct rig {
+    struct model_shape shape;
+    struct layout layout;
+    struct shard shard;
+    struct ops ops;
+    struct queue *queue;
+    struct optimizer_config config;
+    float *weights, *gradients;
+    void *first, *second;
+    bf16 *copy;
+    uint16_t *low;
+    struct optim o;
+};
+
+/* In [-1, 1); of the oracle, too. */
+static float value(int tensor, size_t element, int step)
+{
+    uint32_t bits = (uint32_t)element + (uint32_t)tensor * 100003 + (uint32_t)step * 1000003;
+    bits *= 2654435761u;
+    bits = (bits ^ bits >> 15) * 2246822519u;
+    return (float)(bits >> 8) / (float)(1 << 23) - 1;
+}
+
+static void fill(const struct rig *r, float *flat, int step, float scale)
+{
+    for (int i = 0; i < r->layout.num_tensors; i++)
+        for (size_t k = 0; k < r->layout.tensors[i].elements; k++)
+            flat[r->layout.tensors[i].offset + k] = value(i, k, step) * scale;
+}
+
+static void open(struct rig *r, enum dtype moments, bool split)
+{
+    *r = (struct rig){.shape = {.V = 11, .D = 16, .L = 1, .H = 4, .G = 2, .K = 4, .F = 40},
+                      .ops = ops_cpu_reference,
+                      .config = {.name = OPTIMIZER_Muon,
+                                 .lr = 0.02,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.95,
+                                 .eps = 1e-8,
+                                 .weight_decay = 0.1,
+                                 .decay_norms = true,
+                                 .momentum = 0.95,
+                                 .nesterov = true,
+                                 .ns_steps = 5}};
+    layout_init(&r->layout, &r->shape, 1);
+    shard_init(&r->shard, &r->layout, 0, 1);
+    CHECK_STATUS(OK, cpu_queue_open(&r->queue, 2, 1 << 18));
+    size_t n = r->layout.elements;
+    r->weights = heap(n * sizeof *r->weights), r->gradients = heap(n * sizeof *r->gradients);
+    r->first = heap(n * sizeof(float)), r->second = heap(n * sizeof(float));
+    r->copy = heap(n * sizeof *r->copy), r->low = heap(n * sizeof *r->low);
+    fill(r, r->weights, 0, 0.1f);
+    for (size_t i = 0; i < n; i++) split_from_f32(r->weights[i], &r->copy[i], &r->low[i]);
+    r->o = (struct optim){.config = &r->config,
+                          .layout = &r->layout,
+                          .shard = &r->shard,
+                          .weights = split ? NULL : r->weights,
+                          .exp_avg = r->first,
+                          .exp_avg_sq = r->second,
+                          .copy = r->copy,
+                          .copy_dtype = BF16,
+                          .moments = moments,
+                          .split = split,
+                          .low = split ? r->low : NULL};
+}
+
+static void close(struct rig *r)
+{
+    free(r->weights), free(r->gradients), free(r->first), free(r->second);
+    free(r->copy), free(r->low);
+    shard_release(&r->shard);
+    layout_release(&r->layout);
+    cpu_queue_close(r->queue);
+}
+
+static void step(struct rig *r, int number, float scale)
+{
+    struct optim_update u = {
+        .gradients = r->gradients, .lr = r->config.lr, .scale = 0.5, .step = number};
+    fill(r, r->gradients, number, scale);
+    CHECK_STATUS(OK, optim_step(&r->o, &r->ops, &u, r->queue));
+    CHECK_STATUS(OK, muon_step(&r->o, &r->ops, &u, r->queue));
+}
+
+static double norm_of_difference(const float *x, const float *y, size_t n)
+{
+    double off = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        double a = (double)x[i], b = y ? (double)y[i] : 0;
+        off += (a - b) * (a - b), size += a * a;
+    }
+    return y ? sqrt(off / size) : sqrt(size);
+}
+
+/* Against torch.optim.Muon and AdamW, the clipping factor in the script's gradients. */
+static void check_torch(const char *file, bool nesterov, enum adjust_lr_fn adjust, int ns_steps,
+                        double lr)
+{
+    struct rig r;
+    open(&r, F32, false);
+    r.config.nesterov = nesterov, r.config.adjust_lr_fn = adjust;
+    r.config.ns_steps = ns_steps, r.config.lr = lr;
+    for (int i = 1; i <= STEPS; i++) step(&r, i, 1);
+    FILE *f = fopen(file, "rb");
+    CHECK(f);
+    for (int i = 0; i < r.layout.num_tensors; i++) {
+        const struct tensor_slot *t = &r.layout.tensors[i];
+        float *want = heap(t->elements * sizeof *want);
+        CHECK(fread(want, sizeof *want, t->elements, f) == t->elements);
+        double off = norm_of_difference(want, r.weights + t->offset, t->elements);
+        print_message("%-32s off by %.1e\n", params[t->id].name, off);
+        CHECK(off < 1e-5);
+        for (size_t k = t->offset; k < t->offset + t->elements; k++)
+            CHECK(r.copy[k] == bf16_from_f32(r.weights[k]));
+        free(want);
+    }
+    CHECK(fgetc(f) == EOF);
+    fclose(f);
+    close(&r);
+}
+
+TEST(twenty_steps_of_muon_equal_torchs_in_float32)
+{
+    check_torch("tests/optim/data/muon-original.bin", true, ADJUST_LR_original, 5, 0.02);
+    check_torch("tests/optim/data/muon-match_rms.bin", false, ADJUST_LR_match_rms_adamw, 3, 0.01);
+}
+
+TEST(muon_leaves_second_moments_of_matrices_zero_and_padding_alone)
+{
+    struct rig r;
+    open(&r, F32, false);
+    step(&r, 1, 1);
+    const float *second = r.second;
+    double seen = 0;
+    for (int i = 0; i < r.layout.num_tensors; i++) {
+        const struct tensor_slot *t = &r.layout.tensors[i];
+        bool is_muon = optim_is_muon(&r.config, t->id);
+        CHECK(is_muon == (t->columns > 1 && t->id != PARAM_embed && t->id != PARAM_head));
+        CHECK((second[t->offset] == 0) == is_muon);
+        seen += norm_of_difference(r.weights + t->offset, NULL, t->elements) > 0;
+    }
+    double all = norm_of_difference(r.weights, NULL, r.layout.elements), sum = 0;
+    for (int i = 0; i < r.layout.num_tensors; i++) {
+        const struct tensor_slot *t = &r.layout.tensors[i];
+        double one = norm_of_difference(r.weights + t->offset, NULL, t->elements);
+        sum += one * one;
+    }
+    CHECK(seen == r.layout.num_tensors);
+    CHECK_NEAR(sqrt(sum), all, 1e-12);
+    close(&r);
+}
+
+TEST(muon_with_zero_gradients_only_decays_weights)
+{
+    struct rig r;
+    open(&r, F32, false);
+    float *before = heap(r.layout.elements * sizeof *before);
+    memcpy(before, r.weights, r.layout.elements * sizeof *before);
+    step(&r, 1, 0);
+    for (size_t i = 0; i < r.layout.elements; i++)
+        CHECK_NEAR((double)r.weights[i], (double)before[i] * (1 - 0.02 * 0.1), 1e-8);
+    free(before);
+    close(&r);
+}
+
+/* Split weights are exact; momentum in bfloat16 is not. */
+TEST(muon_trains_split_weights_as_whole_ones_and_narrow_moments_alike)
+{
+    struct rig whole, split, narrow;
+    open(&whole, F32, false), open(&split, F32, true), open(&narrow, BF16, true);
+    for (int i = 1; i <= 5; i++) step(&whole, i, 1), step(&split, i, 1), step(&narrow, i, 1);
+    size_t n = whole.layout.elements;
+    for (size_t i = 0; i < n; i++) {
+        CHECK(split_to_f32(split.copy[i], split.low[i]) == whole.weights[i]);
+        narrow.weights[i] = split_to_f32(narrow.copy[i], narrow.low[i]);
+    }
+    double off = norm_of_difference(whole.weights, narrow.weights, n);
+    CHECK(off > 1e-6 && off < 1e-2);
+    close(&whole), close(&split), close(&narrow);
+}
+
+TEST(muon_step_changes_nothing_if_the_optimizer_is_adamw)
+{
+    struct rig r;
+    open(&r, F32, false);
+    r.config.name = OPTIMIZER_AdamW;
+    struct optim_update u = {.gradients = r.gradients, .lr = 0.1, .scale = 1, .step = 1};
+    float *before = heap(r.layout.elements * sizeof *before);
+    memcpy(before, r.weights, r.layout.elements * sizeof *before);
+    CHECK_STATUS(OK, muon_step(&r.o, &r.ops, &u, r.queue));
+    CHECK(!memcmp(before, r.weights, r.layout.elements * sizeof *before));
+    free(before);
+    close(&r);
+}
