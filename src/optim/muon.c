@@ -11,25 +11,34 @@
 /* torch.optim.Muon's ns_coefficients and eps. */
 static const double ns_a = 3.4445, ns_b = -4.7750, ns_c = 2.0315, min_norm = 1e-7;
 
-/* A step, and where it is in the rank's list of runs. */
+/* A step, where it is in this rank's list of runs, and scratch memory for the largest matrix. */
 struct muon_call {
     const struct optim *o;
     const struct ops *ops;
     const struct optim_update *u;
     struct queue *queue;
     size_t next; /* no run before it belongs to the current or a later matrix */
+    size_t most_elements, longest_side;
+    float *mine, *other, *y; /* whole matrices: this rank's of the round; another rank's */
+    float *gram, *square;
 };
 
-/* One matrix, this rank's runs of it, and scratch memory. */
+/* One matrix, and this rank's runs of it. */
 struct matrix {
     const struct tensor_slot *slot;
     const struct shard_run *runs;
     size_t count;        /* of runs */
     size_t at, elements; /* of this rank, in the flat buffers */
     float *own;          /* this rank's elements */
-    float *x, *y;        /* whole */
-    float *gram, *square;
+    float *x;            /* whole */
 };
+
+static int size_of(const struct comm *group) { return group ? group->size : 1; }
+static int count_sharers(const struct optim *o) { return size_of(o->fsdp) * size_of(o->tp); }
+static int shorter_side(const struct tensor_slot *s)
+{
+    return (int)(s->rows < s->columns ? s->rows : s->columns);
+}
 
 /* The matrix and its runs, which are in the order of tensors. */
 static void find_matrix(struct muon_call *c, const struct tensor_slot *slot, struct matrix *x)
@@ -45,15 +54,14 @@ static void find_matrix(struct muon_call *c, const struct tensor_slot *slot, str
     x->at = x->runs->at, x->elements = last->at + last->count - x->at;
 }
 
-static void alloc_matrix(struct matrix *x, struct arena *scratch)
+static void alloc_scratch(struct muon_call *c, struct arena *scratch)
 {
-    const struct tensor_slot *s = x->slot;
-    size_t side = (size_t)(s->rows < s->columns ? s->rows : s->columns);
-    x->own = arena_alloc(scratch, x->elements, sizeof *x->own);
-    x->x = arena_alloc(scratch, s->elements, sizeof *x->x);
-    x->y = arena_alloc(scratch, s->elements, sizeof *x->y);
-    x->gram = arena_alloc(scratch, side * side, sizeof *x->gram);
-    x->square = arena_alloc(scratch, side * side, sizeof *x->square);
+    size_t n = c->most_elements, nn = c->longest_side * c->longest_side;
+    c->mine = arena_alloc(scratch, n, sizeof *c->mine);
+    c->other = count_sharers(c->o) > 1 ? arena_alloc(scratch, n, sizeof *c->other) : NULL;
+    c->y = arena_alloc(scratch, n, sizeof *c->y);
+    c->gram = arena_alloc(scratch, nn, sizeof *c->gram);
+    c->square = arena_alloc(scratch, nn, sizeof *c->square);
 }
 
 static enum status convert(const struct muon_call *c, struct cast a, const void *from, void *to)
@@ -70,7 +78,7 @@ static enum status combine(const struct muon_call *c, struct axpby a, const floa
     return STATUS_OK;
 }
 
-/* Advances this rank's momentum, and leaves its part of the update in own.  x->y serves as a
+/* Advances this rank's momentum, and leaves its part of the update in own.  y serves as a
  * float32 copy of momentum stored as BF16. */
 static enum status update_momentum(const struct muon_call *c, const struct matrix *x)
 {
@@ -78,7 +86,7 @@ static enum status update_momentum(const struct muon_call *c, const struct matri
     double momentum = o->config->momentum, added = (1 - momentum) * c->u->scale;
     const float *g = element(c->u->gradients, x->at, F32);
     void *stored = element(o->exp_avg, x->at, o->moments);
-    float *m = o->moments == BF16 ? x->y : stored;
+    float *m = o->moments == BF16 ? c->y : stored;
     const struct axpby blend = {x->elements, added, momentum};
     const struct cast load = {.n = x->elements, .from = o->moments};
     const struct cast save = {.n = x->elements, .to = o->moments};
@@ -133,6 +141,24 @@ static enum status gather_matrix(const struct muon_call *c, const struct matrix 
     return STATUS_OK;
 }
 
+static enum status broadcast(const struct muon_call *c, const struct comm *group, int root,
+                             const struct matrix *x)
+{
+    struct transfer t = {TRANSFER_broadcast, F32, x->slot->elements, .x = x->x, .peer = root};
+    if (size_of(group) == 1) return STATUS_OK;
+    if (!c->queue->sizing || !group->transport) TRY(comm_run(group, &t));
+    return STATUS_OK;
+}
+
+/* Sends the matrix of a sharer to all: over its tensor-parallel group, whose ranks then send it
+ * over their FSDP groups. */
+static enum status scatter_matrix(const struct muon_call *c, int sharer, const struct matrix *x)
+{
+    int tp = size_of(c->o->tp);
+    if (c->o->sharer / tp == sharer / tp) TRY(broadcast(c, c->o->tp, sharer % tp, x));
+    return broadcast(c, c->o->fsdp, sharer / tp, x);
+}
+
 /* gram = X X^T, or X^T X of a matrix of more rows than columns. */
 static enum status multiply_gram(const struct muon_call *c, const struct matrix *x)
 {
@@ -140,9 +166,9 @@ static enum status multiply_gram(const struct muon_call *c, const struct matrix 
     if (m > n)
         return linear_backward_weight(
             c->ops, &(struct linear){.N = m, .D = n, .F = n, .dtype = F32},
-            &(struct linear_bwd_weight){.dy_NF = x->x, .x_ND = x->x, .dw_FD = x->gram}, c->queue);
+            &(struct linear_bwd_weight){.dy_NF = x->x, .x_ND = x->x, .dw_FD = c->gram}, c->queue);
     return linear_forward(c->ops, &(struct linear){.N = m, .D = n, .F = m, .dtype = F32},
-                          &(struct linear_fwd){.x_ND = x->x, .w_FD = x->x, .y_NF = x->gram},
+                          &(struct linear_fwd){.x_ND = x->x, .w_FD = x->x, .y_NF = c->gram},
                           c->queue);
 }
 
@@ -152,18 +178,18 @@ static enum status multiply_polynomial(const struct muon_call *c, const struct m
     int m = (int)x->slot->rows, n = (int)x->slot->columns;
     if (m > n)
         return linear_forward(c->ops, &(struct linear){.N = m, .D = n, .F = n, .dtype = F32},
-                              &(struct linear_fwd){.x_ND = x->x, .w_FD = x->square, .y_NF = x->y},
+                              &(struct linear_fwd){.x_ND = x->x, .w_FD = c->square, .y_NF = c->y},
                               c->queue);
     return linear_backward_input(
         c->ops, &(struct linear){.N = m, .D = n, .F = m, .dtype = F32},
-        &(struct linear_bwd_input){.dy_NF = x->square, .w_FD = x->x, .dx_ND = x->y}, c->queue);
+        &(struct linear_bwd_input){.dy_NF = c->square, .w_FD = x->x, .dx_ND = c->y}, c->queue);
 }
 
 /* Newton-Schulz on the whole matrix. */
 static enum status orthogonalize(const struct muon_call *c, const struct matrix *x)
 {
     size_t n = x->slot->elements;
-    int side = (int)(x->slot->rows < x->slot->columns ? x->slot->rows : x->slot->columns);
+    int side = shorter_side(x->slot);
     size_t nn = (size_t)side * (size_t)side;
     const struct linear square = {.N = side, .D = side, .F = side, .dtype = F32};
     double squares = 0;
@@ -174,10 +200,10 @@ static enum status orthogonalize(const struct muon_call *c, const struct matrix 
         TRY(multiply_gram(c, x));
         TRY(linear_forward(
             c->ops, &square,
-            &(struct linear_fwd){.x_ND = x->gram, .w_FD = x->gram, .y_NF = x->square}, c->queue));
-        TRY(combine(c, (struct axpby){nn, ns_b, ns_c}, x->gram, x->square, x->square));
+            &(struct linear_fwd){.x_ND = c->gram, .w_FD = c->gram, .y_NF = c->square}, c->queue));
+        TRY(combine(c, (struct axpby){nn, ns_b, ns_c}, c->gram, c->square, c->square));
         TRY(multiply_polynomial(c, x));
-        TRY(combine(c, (struct axpby){n, ns_a, 1}, x->x, x->y, x->x));
+        TRY(combine(c, (struct axpby){n, ns_a, 1}, x->x, c->y, x->x));
     }
     return STATUS_OK;
 }
@@ -208,23 +234,78 @@ static enum status update_weights(const struct muon_call *c, const struct matrix
     return STATUS_OK;
 }
 
+/* Finds the next of this rank's stages' matrices from index *i on; false: there is no other. */
+static bool find_next(struct muon_call *c, int *i, struct matrix *x)
+{
+    const struct layout *local = c->o->local ? c->o->local : c->o->layout;
+    for (; *i < local->num_tensors; ++*i) {
+        const struct tensor_slot *t = &local->tensors[*i];
+        if (!optim_is_muon(c->o->config, t->id)) continue;
+        find_matrix(c, layout_find(c->o->layout, t->id, t->layer), x);
+        ++*i;
+        return true;
+    }
+    return false;
+}
+
+/* Makes the updates of the round's matrices whole, and orthogonalizes this rank's. */
+static enum status begin_round(struct muon_call *c, int first)
+{
+    int sharers = count_sharers(c->o), here = c->o->sharer, i = first;
+    struct arena *scratch = &c->queue->scratch;
+    struct matrix x, mine = {0};
+    for (int k = 0; k < sharers && find_next(c, &i, &x); k++) {
+        size_t mark = arena_mark(scratch);
+        x.own = arena_alloc(scratch, x.elements, sizeof *x.own);
+        x.x = k == here ? c->mine : c->other;
+        if (k == here) mine = x;
+        TRY(update_momentum(c, &x));
+        TRY(gather_matrix(c, &x));
+        arena_reset(scratch, mark);
+    }
+    if (mine.slot) TRY(orthogonalize(c, &mine));
+    return STATUS_OK;
+}
+
+/* Distributes the matrices of the round and updates the weights; advances *i to the next round. */
+static enum status end_round(struct muon_call *c, int *i)
+{
+    int sharers = count_sharers(c->o), here = c->o->sharer;
+    struct arena *scratch = &c->queue->scratch;
+    struct matrix x;
+    for (int k = 0; k < sharers && find_next(c, i, &x); k++) {
+        size_t mark = arena_mark(scratch);
+        x.own = arena_alloc(scratch, x.elements, sizeof *x.own);
+        x.x = k == here ? c->mine : c->other;
+        TRY(scatter_matrix(c, k, &x));
+        TRY(update_weights(c, &x));
+        arena_reset(scratch, mark);
+    }
+    return STATUS_OK;
+}
+
 enum status muon_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
                       struct queue *queue)
 {
-    const struct layout *local = o->local ? o->local : o->layout;
-    struct muon_call c = {o, ops, u, queue, 0};
-    for (int i = 0; i < local->num_tensors; i++) {
-        const struct tensor_slot *t = &local->tensors[i];
-        size_t mark = arena_mark(&queue->scratch);
-        struct matrix x;
-        if (!optim_is_muon(o->config, t->id)) continue;
-        find_matrix(&c, layout_find(o->layout, t->id, t->layer), &x);
-        alloc_matrix(&x, &queue->scratch);
-        TRY(update_momentum(&c, &x));
-        TRY(gather_matrix(&c, &x));
-        TRY(orthogonalize(&c, &x));
-        TRY(update_weights(&c, &x));
-        arena_reset(&queue->scratch, mark);
+    struct muon_call c = {.o = o, .ops = ops, .u = u, .queue = queue};
+    struct matrix x;
+    size_t mark = arena_mark(&queue->scratch);
+    int i = 0, num_tensors = 0;
+    while (find_next(&c, &i, &x)) {
+        size_t side = (size_t)shorter_side(x.slot);
+        if (x.slot->elements > c.most_elements) c.most_elements = x.slot->elements;
+        if (side > c.longest_side) c.longest_side = side;
+        num_tensors = i; /* after the last matrix */
     }
+    if (!num_tensors) return STATUS_OK;
+    alloc_scratch(&c, &queue->scratch);
+    c.next = 0;
+    for (i = 0; i < num_tensors;) {
+        size_t next = c.next;
+        TRY(begin_round(&c, i));
+        c.next = next;
+        TRY(end_round(&c, &i));
+    }
+    arena_reset(&queue->scratch, mark);
     return STATUS_OK;
 }

@@ -5,12 +5,13 @@
  * with (a, b, c) = (3.4445, -4.7750, 2.0315), A = X^T X on the right of X for a matrix of more rows
  * than columns, and adjust from the size of the whole matrix (optimizer.adjust_lr_fn).
  *
- * Memory   m is in exp_avg; exp_avg_sq stays 0.  The whole matrix, twice, and two Gram matrices are
- *          scratch memory of the queue, for one matrix at a time.
+ * Memory   m is in exp_avg; exp_avg_sq stays 0.  Three matrices, two on one rank, and two Gram
+ *          matrices of the largest size are scratch memory of the queue.
  * Order    Newton-Schulz runs in float32; torch rounds X and A to bfloat16.
- * Ranks    Each rank adds its shard of u to zeros, and an all-reduce over the FSDP group and then
- *          over the tensor-parallel group makes the matrix whole.  The sums are exact, so the bits
- *          of X do not depend on the layout.  Every rank of these groups then iterates on it. */
+ * Ranks    The ranks that shard a matrix, of an FSDP group and their tensor-parallel groups, take
+ *          as many matrices at a time as they are.  Each adds its shard of u to zeros, and an
+ *          all-reduce over either group makes the matrix whole, exactly.  One rank iterates on it
+ *          and broadcasts X.  So the bits of X do not depend on the layout. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

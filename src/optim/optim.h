@@ -34,6 +34,7 @@ struct optim {
     /* For Muon, which makes matrices whole; NULL on one rank. */
     const struct layout *local;   /* borrowed; of this rank's stages */
     const struct comm *fsdp, *tp; /* borrowed; the ranks that shard a matrix */
+    int sharer;                   /* this rank among them, those of one `tp` together */
     bool is_kv_duplicate;         /* another rank of `tp` has the same key/value heads */
 };
 

@@ -219,6 +219,7 @@ static enum status connect_parts(struct trainer *t)
         .local = &t->model.layout,
         .fsdp = group(t, GROUP_shard),
         .tp = group(t, GROUP_tp),
+        .sharer = group(t, GROUP_shard)->rank * group(t, GROUP_tp)->size + group(t, GROUP_tp)->rank,
         .is_kv_duplicate = t->kv_head_peers.rank > 0,
     };
     t->sums = (struct step_sums){

@@ -82,6 +82,8 @@ TEST(elastic_runs_have_the_same_bits_with_every_kind_of_state)
         {1, {SHARD(1)}}, {4, {SHARD(4)}}, {4, {SHARD(2), COPIES(2)}}};
     static const char *const kinds[][6] = {
         {HALF, SPLIT},
+        {"optimizer.name=Muon"},
+        {HALF, SPLIT, "optimizer.name=Muon"},
         {HALF, "training.local_batch_size=2", "training.global_batch_size=32"},
         {"training.global_batch_size=24", "training.canonical_microbatches=4"},
         {"model.tie_embeddings=true"},
