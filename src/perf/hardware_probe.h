@@ -8,7 +8,8 @@
 #include "train/machine.h"
 
 /* Measures the fields of `h` that are zero: peak FLOP/s (metrics.peak_flops if set), the fraction
- * of it that a GEMM as wide as the model's feed-forward layer reaches, copy bandwidth, and memory
+ * of it that a GEMM as wide as the model's feed-forward layer reaches, in float32, too, if the
+ * optimizer is Muon, copy bandwidth, and memory
  * size. MEMORY: for the GEMM's operands. */
 enum status hardware_probe_fill(struct hardware *h, const struct config *c,
                                 const struct model_shape *shape, struct machine *m);

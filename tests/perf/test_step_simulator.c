@@ -49,6 +49,21 @@ TEST(step_simulator_counts_every_gemm_of_every_microbatch)
     CHECK_NEAR(slow.matmul_s / e.matmul_s, 10, 1e-9);
 }
 
+/* Newton-Schulz: 5 iterations of two GEMMs of n k^2 and one of k^3, k the shorter side, at 1e11. */
+TEST(step_simulator_counts_the_gemms_of_muon)
+{
+    const char *const settings[] = {TINY, "optimizer.name=Muon"};
+    struct estimate adamw = estimate_of(settings, TINY_COUNT, 1);
+    struct estimate muon = estimate_of(settings, TINY_COUNT + 1, 1);
+    double squares = 2 * (3.0 * 64 * 64 * 64),
+           small = 2 * (2.0 * 64 + 32) * 32 * 32; /* q, o; k, v */
+    double ffn = 3 * (2.0 * 128 + 64) * 64 * 64;
+    double flops = 3 * 5 * 2 * (squares + small + ffn);
+    CHECK_NEAR((muon.update_s - adamw.update_s) / (flops / 1e11), 1, 0.01);
+    struct estimate shared = estimate_of(settings, TINY_COUNT + 1, 2);
+    CHECK(isfinite(shared.update_s) && muon.matmul_s == adamw.matmul_s);
+}
+
 TEST(step_simulator_overlaps_communication_with_computation)
 {
     const char *const plain[] = {TINY}, *const keep[] = {
