@@ -61,7 +61,8 @@ enum change_class {
     CHANGE_by_name,
     CHANGE_by_shape,
     CHANGE_by_content,
-    CHANGE_by_samples
+    CHANGE_by_samples,
+    CHANGE_by_state
 };
 
 static const char *describe_class(enum change_class class)
@@ -73,6 +74,8 @@ static const char *describe_class(enum change_class class)
         [CHANGE_by_name] = "refused, except with checkpoint.accept_changed",
         [CHANGE_by_shape] = "refused if a weight's shape changes",
         [CHANGE_by_content] = "refused if the content changes, except with data.accept_changed",
+        [CHANGE_by_state] =
+            "refused, except with checkpoint.exclude_from_loading = [\"optimizer\"]",
         [CHANGE_by_samples] = "refused if the run's number of samples changes",
     };
     return texts[class];
@@ -109,6 +112,7 @@ static const struct key_class {
     {"model.rope_scaling", CHANGE_by_name, IN_ALL},
     {"model.norm_eps", CHANGE_by_name, IN_ALL},
     {"model.attn_mask_type", CHANGE_by_name, IN_ALL},
+    {"optimizer.name", CHANGE_by_state, IN_ALL},
     {"debug.seed", CHANGE_refused, IN_ALL},
     {"data.order", CHANGE_refused, IN_ALL},
     {"data.seed", CHANGE_refused, IN_ALL},

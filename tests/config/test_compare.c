@@ -89,6 +89,7 @@ TEST(compare_classifies_changes)
          "data.shuffle_window was 64, is 3 (command line)"},
         {"model.dim=64", "model.dim: 0 -> 64 (refused if a weight's shape changes)", ""},
         {"model.init_std=4", "(continues)", ""},
+        {"optimizer.name=Muon", "(refused, except with checkpoint.exclude_from_loading", ""},
         {"model.flavor=8B", "(refused if a weight's shape changes)", ""},
         {"model.attn_mask_type=block_causal", "(refused, except with checkpoint.accept_changed)",
          "model.attn_mask_type was \"causal\", is \"block_causal\" (command line)"},

@@ -167,15 +167,22 @@ enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, stru
     return STATUS_OK;
 }
 
+/* n: at most LANES. */
+static inline void axpby_lanes(const struct axpby *a, const struct axpby_io *io, size_t at,
+                               size_t n)
+{
+    vector z = (float)a->alpha * vector_get(io->x_n, at, F32, n);
+    if (a->beta != 0) z += (float)a->beta * vector_get(io->y_n, at, F32, n);
+    vector_set(io->z_n, at, F32, n, z);
+}
+
 static void axpby_block(const struct axpby *a, const struct axpby_io *io, size_t begin, size_t n)
 {
-    float alpha = (float)a->alpha, beta = (float)a->beta;
-    for (size_t i = 0; i < n; i += LANES) {
-        size_t at = begin + i, k = n - i < LANES ? n - i : LANES;
-        vector z = alpha * vector_get(io->x_n, at, F32, k);
-        if (beta != 0) z += beta * vector_get(io->y_n, at, F32, k);
-        vector_set(io->z_n, at, F32, k, z);
-    }
+    const struct axpby op = *a;
+    const struct axpby_io x = *io;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) axpby_lanes(&op, &x, begin + i, LANES);
+    if (i < n) axpby_lanes(&op, &x, begin + i, n - i);
 }
 
 enum status KERNEL(axpby)(const struct axpby *a, const struct axpby_io *io, struct queue *queue)
@@ -188,17 +195,22 @@ enum status KERNEL(axpby)(const struct axpby *a, const struct axpby_io *io, stru
     return STATUS_OK;
 }
 
+/* w = keep w - rate u; n: at most LANES. */
+static inline void update_lanes(float keep, float rate, float *w, const float *u, size_t n)
+{
+    vector_set(w, 0, F32, n, keep * vector_get(w, 0, F32, n) - rate * vector_get(u, 0, F32, n));
+}
+
 static void apply_update_block(const struct apply_update *a, const struct apply_update_io *io,
                                size_t begin, size_t n)
 {
     float joined[BLOCK], *w = a->split ? joined : io->w_n + begin;
+    const float *u = io->u_n + begin;
     float keep = (float)a->keep, rate = (float)a->rate;
+    size_t i = 0;
     if (a->split) join_block((bf16 *)io->copy_n + begin, io->low_n + begin, n, w);
-    for (size_t i = 0; i < n; i += LANES) {
-        size_t k = n - i < LANES ? n - i : LANES;
-        vector u = vector_get(io->u_n, begin + i, F32, k);
-        vector_set(w, i, F32, k, keep * vector_get(w, i, F32, k) - rate * u);
-    }
+    for (; i + LANES <= n; i += LANES) update_lanes(keep, rate, w + i, u + i, LANES);
+    if (i < n) update_lanes(keep, rate, w + i, u + i, n - i);
     if (a->split)
         split_block(w, n, (bf16 *)io->copy_n + begin, io->low_n + begin);
     else if (io->copy_n)
