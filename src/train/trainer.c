@@ -3,18 +3,11 @@
 
 #include "base/activity.h"
 #include "base/clock.h"
-#include "checkpoint/checkpoint.h"
-#include "metrics/memory.h"
 #include "ops/update.h"
 #include "optim/muon.h"
-#include "parallel/ring.h"
-#include "tensor/device.h"
 #include "train/microbatch.h"
-#include "train/task_evaluator.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 int trainer_readers(const struct mesh *m) { return mesh_group_size(m, GROUP_data); }
 
@@ -28,219 +21,12 @@ int trainer_validation_tokens(const struct config *c)
     return (int)(c->validation.seq_len ? c->validation.seq_len : c->training.seq_len);
 }
 
-static bool is_float32(const struct config *c)
-{
-    return training_compute_dtype(&c->training) == F32;
-}
-
-/* Bytes allocated since *mark, which is advanced. */
-static size_t bytes_since(const struct arena *a, size_t *mark)
-{
-    size_t bytes = a->used - *mark;
-    *mark = a->used;
-    return bytes;
-}
-
 static const struct comm *group(const struct trainer *t, enum group g)
 {
     return &t->machine.groups.of[g];
 }
 
-/* No reshard after forward by default with a pipeline: its microbatches return to a stage so often
- * that gathering its weights each time costs too much. */
-static bool keeps_weights(const struct trainer *t, enum fsdp_reshard reshard)
-{
-    if (reshard == FSDP_RESHARD_default) return group(t, GROUP_pp)->size > 1;
-    return reshard == FSDP_RESHARD_never;
-}
-
-static void init_fsdp(struct trainer *t, const struct model_shape *shape)
-{
-    const struct parallelism_config *p = &t->config->parallelism;
-    bool is_elastic = t->elastic.canonical;
-    t->fsdp = (struct fsdp){
-        .layout = &t->model.layout,
-        .shard = group(t, GROUP_shard),
-        .replicate = group(t, GROUP_replicate),
-        .ops = t->machine.ops,
-        .queue = t->machine.queue,
-        .dtype = is_float32(t->config) ? F32 : BF16,
-        .tied = shape->tied,
-        .keep = keeps_weights(t, p->fsdp_reshard_after_forward) || !p->fsdp_shard_gradients,
-        .whole_gradients = !p->fsdp_shard_gradients && !is_elastic,
-        .elastic = is_elastic ? &t->elastic : NULL,
-    };
-}
-
-static void init_replicas(struct trainer *t)
-{
-    const struct comm *groups[] = {[REPLICATED_UNSLICED] = group(t, GROUP_tp),
-                                   [REPLICATED_KV_HEADS] = &t->kv_head_peers,
-                                   [REPLICATED_TIED_EMBEDDING] = &t->embedding_peers};
-    for (enum replicated_kind i = 0; i < REPLICATED_COUNT; i++) {
-        t->replicas[i] = (struct replicas){.group = groups[i],
-                                           .kind = i,
-                                           .layout = &t->whole,
-                                           .shard = &t->shard,
-                                           .ops = t->machine.ops,
-                                           .queue = t->machine.queue};
-        replicas_alloc(&t->replicas[i], &t->run);
-    }
-}
-
-/* The stages of this rank, and the pipeline schedule. */
-static enum status find_stages(struct trainer *t, const struct model_shape *shape,
-                               struct pipeline_config *p)
-{
-    const struct comm *pp = group(t, GROUP_pp);
-    TRY(config_pipeline(t->config, &t->machine.mesh, shape->L, p));
-    int chunks = p->schedule.chunks, num_stages = chunks * pp->size;
-    int *begin = heap(((size_t)num_stages + 1) * sizeof *begin);
-    enum status st = STATUS_OK;
-    t->stages = heap((size_t)chunks * sizeof *t->stages);
-    TRY_OUT(stages_split(&p->stages, begin));
-    for (int i = 0; i < chunks; i++) {
-        int stage = schedule_stage(&p->schedule, pp->rank, i);
-        t->stages[i] = (struct stage){.begin = begin[stage],
-                                      .end = begin[stage + 1],
-                                      .embeds = stage == 0,
-                                      .heads = stage == num_stages - 1};
-    }
-out:
-    free(begin);
-    return st;
-}
-
-/* Allocates every buffer of the run.  Over a sizing arena it only counts bytes. */
-static enum status alloc_buffers(struct trainer *t, const struct model_shape *shape,
-                                 struct memory_plan *plan)
-{
-    const struct config *c = t->config;
-    struct arena *run = &t->run, *shared = &t->shared;
-    int T = (int)c->training.seq_len, rows = trainer_rows(c, &t->machine.mesh);
-    struct pipeline_config pipeline;
-    const struct comm *shard = group(t, GROUP_shard);
-    int max_T =
-        c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
-    size_t mark = arena_mark(run), shared_mark = arena_mark(shared);
-    const struct comm *tp = group(t, GROUP_tp);
-    struct model_shape slice = model_shape_slice(shape, tp->rank, tp->size);
-    t->shape = *shape;
-    TRY(replicas_split_groups(tp, group(t, GROUP_pp), shape, &t->kv_head_peers,
-                              &t->embedding_peers));
-    TRY(find_stages(t, shape, &pipeline));
-    layout_init(&t->whole, shape, 1);
-    t->model.queue = t->machine.queue;
-    t->elastic = config_elastic(c, &t->machine.mesh);
-    int shards = t->elastic.canonical ? elastic_parts(&t->elastic) : shard->size;
-    struct model_part part = {t->stages, pipeline.schedule.chunks, shards};
-    TRY(model_init_stages(&t->model, &slice, max_T, &part, run));
-    shard_init_sliced(&t->shard, &t->model.layout, &t->whole,
-                      (struct shard_position){shard->rank, shard->size, tp->rank, tp->size});
-    batch_alloc(&t->batch, rows, T, shared);
-    if (c->objective.name == OBJECTIVE_diffusion) batch_alloc_weights(&t->batch, shared);
-    batch_alloc_part(&t->batch, group(t, GROUP_cp), &t->local, shared);
-    trainer_open_pipeline(t, &pipeline.schedule);
-    bool has_loss = pipeline_has_loss(&t->pipeline);
-    size_t tokens = (size_t)rows * (size_t)t->local.T;
-    t->loss_BT = has_loss ? arena_alloc(shared, tokens, sizeof(float)) : NULL;
-    t->evaluator = (struct evaluator){.pipeline = t->pipeline,
-                                      .microbatch_rows = pipeline.rows,
-                                      .readers = group(t, GROUP_data),
-                                      .peers = group(t, GROUP_peers),
-                                      .contexts = group(t, GROUP_cp),
-                                      .has_weights = t->batch.has_weights};
-    t->evaluator.pipeline.state = NULL;
-    if (c->validation.enable)
-        evaluator_alloc(&t->evaluator, (int)c->validation.local_batch_size,
-                        trainer_validation_tokens(c), shared);
-    TRY(float8_resolve(&c->model, &c->float8, &t->has_float8));
-    if (t->has_float8) TRY(float8_init(&t->float8, &c->float8, shape, run, shared));
-    plan->bytes[MEMORY_batch] = bytes_since(run, &mark) + bytes_since(shared, &shared_mark);
-
-    size_t n = t->shard.elements;
-    if (optim_uses_split_weights(&c->optimizer))
-        t->low = arena_alloc(run, n, sizeof *t->low);
-    else
-        t->weights = arena_alloc(run, n, sizeof *t->weights);
-    plan->bytes[MEMORY_weights] = bytes_since(run, &mark);
-    t->compute_weights = is_float32(c) ? NULL : arena_alloc(run, n, dtype_bytes(BF16));
-    plan->bytes[MEMORY_compute_weights] = bytes_since(run, &mark);
-    t->exp_avg = arena_alloc(run, n, dtype_bytes(optim_moment_dtype(&c->optimizer)));
-    t->exp_avg_sq = arena_alloc(run, n, dtype_bytes(optim_moment_dtype(&c->optimizer)));
-    plan->bytes[MEMORY_optimizer] = bytes_since(run, &mark);
-    init_fsdp(t, shape);
-    t->gradients = arena_alloc(run, n * (size_t)fsdp_gradient_buffers(&t->fsdp), sizeof(float));
-    plan->bytes[MEMORY_gradients] = bytes_since(run, &mark);
-    fsdp_alloc(&t->fsdp, run);
-    init_replicas(t);
-    t->integrity =
-        (struct integrity){.guard = &c->guard, .optim = &t->optim, .queue = t->machine.queue};
-    t->integrity.groups = &t->machine.groups, t->integrity.replicas = t->replicas;
-    integrity_alloc(&t->integrity, shared);
-    plan->bytes[MEMORY_gathered] = bytes_since(run, &mark) + bytes_since(shared, &shared_mark);
-    bool async = c->checkpoint.enable && c->checkpoint.async_mode != ASYNC_disabled;
-    t->staging = async ? arena_alloc(shared, checkpoint_staging_bytes(&t->shard), 1) : NULL;
-    plan->bytes[MEMORY_checkpoint] = bytes_since(shared, &shared_mark);
-    if (run->overflow || shared->overflow)
-        FAIL(CONFIG, "the size of a model of this shape overflows");
-    return STATUS_OK;
-}
-
-/* Connects the parts to each other and to the buffers. */
-static enum status connect_parts(struct trainer *t)
-{
-    const struct config *c = t->config;
-    enum dtype dtype = is_float32(c) ? F32 : BF16;
-    t->model.ops = t->machine.ops;
-    plan_init_tensor(&t->plan, group(t, GROUP_tp), true);
-    plan_add_context(&t->plan, group(t, GROUP_cp));
-    t->model.plan = &t->plan.plan;
-    t->model.dtype = dtype;
-    t->model.float8 = t->has_float8 ? &t->float8 : NULL;
-    TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
-                          &t->model.recompute_every));
-    t->fsdp.weights = t->compute_weights ? t->compute_weights : t->weights;
-    t->fsdp.gradients = t->gradients;
-    t->model.units = &t->fsdp.units;
-    t->optim = (struct optim){
-        .config = &c->optimizer,
-        .layout = &t->whole,
-        .shard = &t->shard,
-        .weights = t->weights,
-        .exp_avg = t->exp_avg,
-        .exp_avg_sq = t->exp_avg_sq,
-        .copy = t->compute_weights,
-        .copy_dtype = dtype,
-        .moments = optim_moment_dtype(&c->optimizer),
-        .seed = (uint64_t)c->debug.seed,
-        .split = optim_uses_split_weights(&c->optimizer),
-        .low = t->low,
-        .local = &t->model.layout,
-        .fsdp = group(t, GROUP_shard),
-        .tp = group(t, GROUP_tp),
-        .sharer = group(t, GROUP_shard)->rank * group(t, GROUP_tp)->size + group(t, GROUP_tp)->rank,
-        .is_kv_duplicate = t->kv_head_peers.rank > 0,
-    };
-    t->sums = (struct step_sums){
-        .groups = &t->machine.groups,
-        .ops = t->machine.ops,
-        .queue = t->machine.queue,
-        .optim = &t->optim,
-        .layout = &t->model.layout,
-        .replicas = t->replicas,
-        .elastic = t->fsdp.elastic,
-        .shares = t->loss_shares,
-        .num_microbatches = t->pipeline.schedule.num_microbatches,
-    };
-    t->evaluator.is_exact = t->elastic.canonical;
-    t->evaluator.causal = c->objective.name == OBJECTIVE_causal;
-    t->evaluator.documents = c->model.attn_mask_type == ATTN_MASK_block_causal;
-    return STATUS_OK;
-}
-
-/* The i-th microbatch of the step; the caller sets the scale of its gradient. */
-static struct microbatch microbatch_of(const struct trainer *t, int i)
+struct microbatch trainer_microbatch(const struct trainer *t, int i)
 {
     int count = t->pipeline.schedule.num_microbatches;
     struct microbatch micro = microbatch_from_batch(&t->local, i, count, t->evaluator.documents);
@@ -289,7 +75,7 @@ static enum status run_microbatches(struct trainer *t, int64_t valid, double *lo
 {
     int num_microbatches = t->pipeline.schedule.num_microbatches;
     for (int i = 0; i < num_microbatches; i++) {
-        t->microbatches[i] = microbatch_of(t, i);
+        t->microbatches[i] = trainer_microbatch(t, i);
         t->microbatches[i].scale = (float)loss_scale(t, i, valid);
     }
     TRY(pipeline_run(&t->pipeline, t->microbatches, &t->step));
@@ -301,8 +87,7 @@ static enum status run_microbatches(struct trainer *t, int64_t valid, double *lo
     return STATUS_OK;
 }
 
-/* Completes the sums of gradients over ranks. */
-static enum status finish_gradients(struct trainer *t)
+enum status trainer_finish_gradients(struct trainer *t)
 {
     TRY(fsdp_finish_gradients(&t->fsdp));
     for (int i = 0; i < REPLICATED_COUNT; i++)
@@ -322,7 +107,7 @@ static enum status forward_backward(struct trainer *t, struct loss_share *local)
     if (t->has_float8) float8_begin_step(&t->float8);
     TRY(run_microbatches(t, valid, &local->loss));
     double begin = trace_begin(trace);
-    TRY(finish_gradients(t));
+    TRY(trainer_finish_gradients(t));
     if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
     bool rank_mean = t->config->training.loss_norm == LOSS_NORM_rank_mean;
     local->mean_scale = rank_mean        ? readers->size
@@ -462,139 +247,4 @@ enum status trainer_sync_weights(struct trainer *t)
     struct cast_io io = {t->weights, t->compute_weights};
     TRY(cast(t->machine.ops, &all, &io, t->machine.queue));
     return STATUS_OK;
-}
-
-/* A whole step as a sizing pass, which computes nothing. */
-static enum status size_step(struct trainer *t)
-{
-    struct queue *queue = t->machine.queue;
-    enum status st = STATUS_OK;
-    arena_release(&queue->scratch);
-    queue->library_bytes = 0;
-    queue->sizing = true;
-    for (int i = 0; i < t->pipeline.schedule.num_microbatches; i++)
-        t->microbatches[i] = microbatch_of(t, i);
-    TRY_OUT(pipeline_run(&t->pipeline, t->microbatches, &t->step));
-    TRY_OUT(finish_gradients(t));
-    if (t->config->validation.enable) TRY_OUT(evaluator_size(&t->evaluator, &t->step));
-    if (t->config->validation.enable && t->config->validation.tasks.count)
-        TRY_OUT(task_evaluator_size(&t->evaluator, &t->step));
-    TRY_OUT(step_sums_size(&t->sums, t->gradients));
-    const struct optim_update update = {t->gradients, .scale = 1, .step = 1};
-    TRY_OUT(optim_step(&t->optim, t->machine.ops, &update, queue));
-    TRY_OUT(muon_step(&t->optim, t->machine.ops, &update, queue));
-    TRY_OUT(trainer_sync_weights(t));
-out:
-    queue->sizing = false;
-    return st;
-}
-
-static void release_model(struct trainer *t)
-{
-    fsdp_release(&t->fsdp);
-    float8_release(&t->float8);
-    shard_release(&t->shard);
-    layout_release(&t->whole);
-    comm_release(&t->kv_head_peers);
-    comm_release(&t->embedding_peers);
-    pipeline_close(&t->pipeline);
-    evaluator_release(&t->evaluator);
-    free(t->microbatches), free(t->loss_shares), free(t->stages);
-    t->microbatches = NULL, t->loss_shares = NULL, t->stages = NULL;
-    model_release(&t->model);
-}
-
-/* Sizes everything; leaves the three arenas sized and the model open. */
-static enum status size_trainer(struct trainer *t, const struct config *c,
-                                const struct model_shape *shape, const struct machine *machine,
-                                struct memory_plan *plan)
-{
-    *t = (struct trainer){.config = c, .machine = *machine};
-    *plan = (struct memory_plan){0};
-    TRY(alloc_buffers(t, shape, plan));
-    TRY(connect_parts(t));
-    TRY(size_step(t));
-    plan->bytes[MEMORY_activations] = t->step.peak;
-    plan->bytes[MEMORY_scratch] = machine->queue->scratch.peak + machine->queue->library_bytes;
-    if (t->step.overflow || machine->queue->scratch.overflow)
-        FAIL(CONFIG, "the size of a batch of this shape overflows");
-    return STATUS_OK;
-}
-
-enum status trainer_plan(const struct config *c, const struct model_shape *shape,
-                         const struct machine *machine, struct memory_plan *plan)
-{
-    struct trainer t;
-    enum status st = size_trainer(&t, c, shape, machine, plan);
-    release_model(&t);
-    return st;
-}
-
-/* Registers weights and gradients with the groups that transfer them; bytes 0 deregisters. */
-static enum status register_memory(const struct trainer *t, size_t bytes)
-{
-    TRY(comm_register_memory(group(t, GROUP_shard), t->run.base, bytes));
-    TRY(comm_register_memory(group(t, GROUP_replicate), t->run.base, bytes));
-    return STATUS_OK;
-}
-
-/* Elastic sums need the order of comm.h. */
-static enum status check_transports(const struct trainer *t)
-{
-    for (enum group g = 0; g < GROUP_COUNT; g++) {
-        const struct comm *c = group(t, g);
-        if (t->elastic.canonical && c->size > 1 && c->transport && c->transport->own_order)
-            FAIL(CONFIG,
-                 "training.determinism = \"elastic\" is not supported over %s, which sums in an "
-                 "order of its own: set device.comm = \"staged\"",
-                 c->transport->name);
-    }
-    return STATUS_OK;
-}
-
-/* Sizes everything and allocates the arenas.  A rank may fail alone. */
-static enum status open_arenas(struct trainer *t, const struct config *c,
-                               const struct model_shape *shape, const struct machine *machine)
-{
-    struct memory_plan plan;
-    enum status st = size_trainer(t, c, shape, machine, &plan);
-    if (!st) st = check_transports(t);
-    release_model(t);
-    TRY(st);
-    size_t run = t->run.used, step = t->step.peak, scratch = machine->queue->scratch.peak;
-    size_t shared = t->shared.used;
-    const struct allocator *own = queue_device_allocator(machine->queue);
-    if (!own) memory_plan_warn(run + step + scratch + shared, (size_t)memory_available_bytes());
-    TRY(arena_init(&t->run, run, own));
-    TRY(arena_init(&t->step, step, own));
-    TRY(arena_init(&machine->queue->scratch, scratch, own));
-    TRY(arena_init(&t->shared, shared, queue_shared_allocator(machine->queue)));
-    return STATUS_OK;
-}
-
-enum status trainer_open(struct trainer *t, const struct config *c, const struct model_shape *shape,
-                         const struct machine *machine)
-{
-    struct memory_plan plan;
-    enum status st = STATUS_OK;
-    TRY_OUT(comm_agree(&machine->groups.of[GROUP_world], open_arenas(t, c, shape, machine)));
-    TRY_OUT(alloc_buffers(t, shape, &plan));
-    TRY_OUT(connect_parts(t));
-    TRY_OUT(pipeline_declare_p2p(&t->pipeline));
-    TRY_OUT(ring_declare_p2p(group(t, GROUP_cp)));
-    TRY_OUT(register_memory(t, t->run.size));
-    return STATUS_OK;
-out:
-    trainer_close(t);
-    return st;
-}
-
-void trainer_close(struct trainer *t)
-{
-    release_model(t);
-    (void)register_memory(t, 0);
-    if (t->machine.queue) arena_release(&t->machine.queue->scratch);
-    arena_release(&t->step);
-    arena_release(&t->run);
-    arena_release(&t->shared);
 }

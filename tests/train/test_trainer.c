@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training.h"
 
-#include "comm/ranks.h"
 #include "ops/cross_entropy.h"
-#include "system/layouts.h"
-#include "system/runs.h"
-#include "tensor/device.h"
-
-static double train(struct training *t, int steps)
-{
-    struct step_result r = {0};
-    for (int i = 0; i < steps; i++) CHECK_STATUS(OK, trainer_step(&t->trainer, t->loader, &r));
-    return r.loss;
-}
 
 TEST(loss_starts_near_uniform_and_decreases)
 {
     struct training t;
     TRAINING_OPEN(&t, "debug.seed=1");
-    double vocabulary = t.trainer.model.shape.V, first = train(&t, 1), last = train(&t, 39);
+    double vocabulary = t.trainer.model.shape.V, first = training_steps(&t, 1),
+           last = training_steps(&t, 39);
     CHECK(first > 0.8 * log(vocabulary) && first < 1.4 * log(vocabulary));
     CHECK(last < first - 1);
     CHECK(t.trainer.steps_done == 40 && t.trainer.tokens_seen == 40 * 2 * 16);
@@ -98,7 +88,7 @@ TEST(non_finite_step_is_skipped_and_changes_no_byte_of_the_state)
     struct training t;
     struct step_result r;
     TRAINING_OPEN(&t, "debug.seed=1");
-    train(&t, 2);
+    training_steps(&t, 2);
     size_t n = t.trainer.model.layout.elements, bytes = n * sizeof(float);
     t.trainer.weights[n / 2] = NAN;
     float *before = heap(3 * bytes);
@@ -119,46 +109,6 @@ TEST(non_finite_step_is_skipped_and_changes_no_byte_of_the_state)
     training_close(&t);
 }
 
-static void check_plan(const char *optimizer)
-{
-    struct training t;
-    struct memory_plan plan;
-    TRAINING_OPEN(&t, "checkpoint.enable=true", "checkpoint.async_mode=async", optimizer);
-    const struct trainer *r = &t.trainer;
-    struct arena scratch = t.machine.queue->scratch;
-    t.machine.queue->scratch = (struct arena){0};
-    CHECK_STATUS(OK, trainer_plan(&t.config, &r->model.shape, &t.machine, &plan));
-    CHECK(memory_plan_total(&plan) == r->run.size + r->shared.size + r->step.size + scratch.size);
-    CHECK(plan.bytes[MEMORY_optimizer] >= 2 * plan.bytes[MEMORY_weights]);
-    t.machine.queue->scratch = scratch;
-    train(&t, 1);
-    CHECK(r->step.peak == r->step.size);
-    training_close(&t);
-}
-
-TEST(plan_equals_the_memory_of_the_run)
-{
-    check_plan("optimizer.name=AdamW");
-    check_plan("optimizer.name=Muon");
-}
-
-TEST(split_weights_and_bf16_moments_use_less_memory_and_train_alike)
-{
-    struct training plain, both;
-    const char *half = "training.mixed_precision_param=bfloat16";
-    double norm[2];
-    TRAINING_OPEN(&plain, half);
-    TRAINING_OPEN(&both, half, "optimizer.master_weights=split", "optimizer.state_dtype=bfloat16");
-    size_t n = plain.trainer.shard.elements;
-    CHECK(plain.trainer.run.size - both.trainer.run.size == 6 * n);
-    CHECK_STATUS(OK, trainer_parameter_norm(&plain.trainer, &norm[0]));
-    CHECK_STATUS(OK, trainer_parameter_norm(&both.trainer, &norm[1]));
-    CHECK(norm[0] == norm[1]);
-    double loss = train(&plain, 30);
-    CHECK(fabs(train(&both, 30) - loss) < 0.02 * loss);
-    training_close(&plain), training_close(&both);
-}
-
 /* Compute weights are rounded alike, except for rare ties. */
 TEST(split_weights_train_as_float32_master_weights)
 {
@@ -166,42 +116,10 @@ TEST(split_weights_train_as_float32_master_weights)
     const char *half = "training.mixed_precision_param=bfloat16";
     TRAINING_OPEN(&plain, half);
     TRAINING_OPEN(&halves, half, "optimizer.master_weights=split");
-    CHECK_NEAR(train(&halves, 5), train(&plain, 5), 1e-3);
+    CHECK_NEAR(training_steps(&halves, 5), training_steps(&plain, 5), 1e-3);
     double norm[2];
     CHECK_STATUS(OK, trainer_parameter_norm(&plain.trainer, &norm[0]));
     CHECK_STATUS(OK, trainer_parameter_norm(&halves.trainer, &norm[1]));
     CHECK_NEAR(norm[1], norm[0], 1e-3);
     training_close(&plain), training_close(&halves);
-}
-
-static enum status alloc_nothing(size_t bytes, void **base)
-{
-    *base = NULL;
-    FAIL(MEMORY, "no memory for %zu bytes", bytes);
-}
-
-/* Rank 1 has no device memory when it opens its trainer again. */
-static enum status open_without_memory(const struct comm *world, void *context)
-{
-    static const struct device no_memory = {.own = {.alloc = alloc_nothing}};
-    const char *const settings[] = {TRAINING_OF_RANKS, TP(2), context};
-    struct training t;
-    TRY(training_open_rank(&t, world, settings, sizeof settings / sizeof *settings));
-    struct model_shape shape = t.trainer.shape;
-    trainer_close(&t.trainer);
-    if (world->rank == 1) t.machine.queue->device = &no_memory;
-    enum status st = trainer_open(&t.trainer, &t.config, &shape, &t.machine);
-    t.machine.queue->device = NULL;
-    RANK_CHECK(st == STATUS_MEMORY && status_is_shared());
-    RANK_CHECK(strstr(status_message(), world->rank ? "no memory for " : "rank 1 failed: "));
-    training_close(&t);
-    return STATUS_OK;
-}
-
-TEST(trainer_open_fails_on_all_ranks_if_one_has_no_memory)
-{
-    char corpus[300];
-    snprintf(corpus, sizeof corpus, "training.dataset_path=%s/corpus.txt", test_folder());
-    runs_write_corpus(strchr(corpus, '=') + 1, 60000);
-    CHECK_STATUS(OK, ranks_run(2, open_without_memory, corpus));
 }

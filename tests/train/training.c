@@ -52,6 +52,13 @@ void training_open(struct training *t, const char *const *settings)
     CHECK_STATUS(OK, training_open_rank(t, &self, all, n));
 }
 
+double training_steps(struct training *t, int steps)
+{
+    struct step_result r = {0};
+    for (int i = 0; i < steps; i++) CHECK_STATUS(OK, trainer_step(&t->trainer, t->loader, &r));
+    return r.loss;
+}
+
 void training_close(struct training *t)
 {
     trainer_close(&t->trainer);

@@ -23,6 +23,8 @@ enum status training_open_rank(struct training *t, const struct comm *world,
                                const char *const *settings, int num_settings);
 /* Two blocks of width 16 in f32 over a small corpus, on one rank; settings end with NULL. */
 void training_open(struct training *t, const char *const *settings);
+/* Takes that many steps; returns the last one's loss. */
+double training_steps(struct training *t, int steps);
 void training_close(struct training *t);
 #define TRAINING_OPEN(t, ...) training_open(t, (const char *const[]){__VA_ARGS__, NULL})
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/training.h"
+
+#include "comm/ranks.h"
+#include "system/layouts.h"
+#include "system/runs.h"
+#include "tensor/device.h"
+
+static void check_plan(const char *optimizer)
+{
+    struct training t;
+    struct memory_plan plan;
+    TRAINING_OPEN(&t, "checkpoint.enable=true", "checkpoint.async_mode=async", optimizer);
+    const struct trainer *r = &t.trainer;
+    struct arena scratch = t.machine.queue->scratch;
+    t.machine.queue->scratch = (struct arena){0};
+    CHECK_STATUS(OK, trainer_plan(&t.config, &r->model.shape, &t.machine, &plan));
+    CHECK(memory_plan_total(&plan) == r->run.size + r->shared.size + r->step.size + scratch.size);
+    CHECK(plan.bytes[MEMORY_optimizer] >= 2 * plan.bytes[MEMORY_weights]);
+    t.machine.queue->scratch = scratch;
+    training_steps(&t, 1);
+    CHECK(r->step.peak == r->step.size);
+    training_close(&t);
+}
+
+TEST(plan_equals_the_memory_of_the_run)
+{
+    check_plan("optimizer.name=AdamW");
+    check_plan("optimizer.name=Muon");
+}
+
+TEST(split_weights_and_bf16_moments_use_less_memory_and_train_alike)
+{
+    struct training plain, both;
+    const char *half = "training.mixed_precision_param=bfloat16";
+    double norm[2];
+    TRAINING_OPEN(&plain, half);
+    TRAINING_OPEN(&both, half, "optimizer.master_weights=split", "optimizer.state_dtype=bfloat16");
+    size_t n = plain.trainer.shard.elements;
+    CHECK(plain.trainer.run.size - both.trainer.run.size == 6 * n);
+    CHECK_STATUS(OK, trainer_parameter_norm(&plain.trainer, &norm[0]));
+    CHECK_STATUS(OK, trainer_parameter_norm(&both.trainer, &norm[1]));
+    CHECK(norm[0] == norm[1]);
+    double loss = training_steps(&plain, 30);
+    CHECK(fabs(training_steps(&both, 30) - loss) < 0.02 * loss);
+    training_close(&plain), training_close(&both);
+}
+
+static enum status alloc_nothing(size_t bytes, void **base)
+{
+    *base = NULL;
+    FAIL(MEMORY, "no memory for %zu bytes", bytes);
+}
+
+/* Rank 1 has no device memory when it opens its trainer again. */
+static enum status open_without_memory(const struct comm *world, void *context)
+{
+    static const struct device no_memory = {.own = {.alloc = alloc_nothing}};
+    const char *const settings[] = {TRAINING_OF_RANKS, TP(2), context};
+    struct training t;
+    TRY(training_open_rank(&t, world, settings, sizeof settings / sizeof *settings));
+    struct model_shape shape = t.trainer.shape;
+    trainer_close(&t.trainer);
+    if (world->rank == 1) t.machine.queue->device = &no_memory;
+    enum status st = trainer_open(&t.trainer, &t.config, &shape, &t.machine);
+    t.machine.queue->device = NULL;
+    RANK_CHECK(st == STATUS_MEMORY && status_is_shared());
+    RANK_CHECK(strstr(status_message(), world->rank ? "no memory for " : "rank 1 failed: "));
+    training_close(&t);
+    return STATUS_OK;
+}
+
+TEST(trainer_open_fails_on_all_ranks_if_one_has_no_memory)
+{
+    char corpus[300];
+    snprintf(corpus, sizeof corpus, "training.dataset_path=%s/corpus.txt", test_folder());
+    runs_write_corpus(strchr(corpus, '=') + 1, 60000);
+    CHECK_STATUS(OK, ranks_run(2, open_without_memory, corpus));
+}
