@@ -395,26 +395,17 @@ static void make_json(const struct bench *b, int rounds, struct text *t)
     text_release(&processor);
 }
 
-static enum status bench_gpu(struct bench *b, size_t bytes, int rounds, struct text *table,
+static enum status bench_gpu(struct bench *b, const struct device_bench *bench, struct text *table,
                              struct text *json)
 {
     const struct model_shape *m = &b->shape;
-    struct device_bench d = {b->config, &b->machine, m, &b->calls, rounds, bytes};
     TRY(op_calls_record_step(&b->calls, b->config, m, b->machine.ops));
     machine_tune(&b->machine, &b->config->device);
     text_addf(table, "llamero %s, kernels \"%s\"\n%lld parameters; %d rows of %lld tokens, %s\n\n",
               LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters,
               trainer_rows(b->config, &b->machine.mesh), (long long)b->config->training.seq_len,
               dtype_name(dtype_of(b->config)));
-    struct json_writer w = {.text = json};
-    json_begin_object(&w, NULL, JSON_INLINE);
-    json_write_string(&w, "version", LLAMERO_VERSION);
-    json_write_string(&w, "kernels", b->machine.ops->backend);
-    json_write_int(&w, "parameters", b->parameters);
-    TRY(device_bench_run(&d, table, &w));
-    json_end_object(&w);
-    json_finish(&w);
-    text_adds(json, "\n");
+    TRY(device_bench_run(bench, table, json));
     return STATUS_OK;
 }
 
@@ -453,7 +444,8 @@ enum status command_bench(int argc, char **argv)
         {"rounds", FLAG_INT, &rounds, "repetitions of each operation and of the step (default 5)"},
         {"megabytes", FLAG_INT, &megabytes,
          "memory over which bandwidth is measured (default 512)"},
-        {"output", FLAG_FILE, &output, "write the JSON object to this file"},
+        {"output", FLAG_FILE, &output,
+         "write the JSON object to this file; on a GPU, after each measurement"},
         {"json", FLAG_SWITCH, &json, "print the JSON object instead of the table"},
         {0},
     };
@@ -474,7 +466,10 @@ enum status command_bench(int argc, char **argv)
     TRY_OUT(open_model(&b));
     bool gpu = queue_device_allocator(b.machine.queue);
     if (gpu) {
-        TRY_OUT(bench_gpu(&b, (size_t)megabytes << 20, (int)rounds, &table, &results));
+        const struct device_bench d = {&c,           &b.machine,  &b.shape,
+                                       &b.calls,     (int)rounds, (size_t)megabytes << 20,
+                                       b.parameters, output};
+        TRY_OUT(bench_gpu(&b, &d, &table, &results));
     } else {
         TRY_OUT(measure(&b, (size_t)megabytes, (int)rounds));
         make_json(&b, (int)rounds, &results);

@@ -115,6 +115,21 @@ enum status init_weights_store(const struct layout *l, const struct shard *p,
     return STATUS_OK;
 }
 
+enum status init_weights_repeat(const struct layout *l, const struct shard *p,
+                                const struct model_shape *m, uint64_t seed, const struct store *to)
+{
+    enum { PERIOD = 65521 }; /* a prime, so that the rows of a matrix differ */
+    TRY(store_zero(to, p->elements));
+    for (size_t i = 0; i < p->count; i++) {
+        struct shard_run first = p->runs[i];
+        size_t count = first.count;
+        if (first.count > PERIOD) first.count = PERIOD;
+        TRY(fill_run(&l->tensors[first.tensor], &first, m, seed, to));
+        TRY(store_repeat(to, first.at, first.count, count));
+    }
+    return STATUS_OK;
+}
+
 enum status init_weights_f32(const struct layout *l, const struct shard *p,
                              const struct model_shape *m, uint64_t seed, float *weights)
 {

@@ -20,6 +20,10 @@
 /* Initializes the elements of a shard, in any storage; `l` is the layout of the whole model. */
 enum status init_weights_store(const struct layout *l, const struct shard *p,
                                const struct model_shape *m, uint64_t seed, const struct store *to);
-/* The same for f32 weights in host memory. */
+/* Draws only the first elements of each run of a shard; the device repeats them: for benchmarks,
+ * whose time does not depend on the values as long as these are random. */
+enum status init_weights_repeat(const struct layout *l, const struct shard *p,
+                                const struct model_shape *m, uint64_t seed, const struct store *to);
+/* init_weights_store for f32 weights in host memory. */
 enum status init_weights_f32(const struct layout *l, const struct shard *p,
                              const struct model_shape *m, uint64_t seed, float *weights);

@@ -2,6 +2,8 @@
 #include "perf/device_bench.h"
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "base/median.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
@@ -19,22 +21,31 @@ struct timed_call {
     struct op_work work;
 };
 
+/* What has been measured so far. */
+struct results {
+    double *seconds; /* of each step; owned */
+    int num_steps;
+    double tokens, flops; /* of a step */
+    size_t memory;        /* bytes of the device in use during a step */
+    struct device_ceilings ceilings;
+    struct timed_call *calls; /* owned */
+    size_t num_calls;
+};
+
 /* Fills a device buffer as op_fill would.  The content is periodic, so one period comes from the
  * host and the device copies the rest. */
 static enum status fill_buffer(const struct op_buffer *b, void *at, struct queue *queue)
 {
     struct op_buffer first = *b;
-    size_t each = dtype_bytes(b->dtype), bytes = b->count * each;
+    struct store to = {at, NULL, b->dtype, queue};
     if (first.count > OP_FILL_REPEATS) first.count = OP_FILL_REPEATS;
-    void *host = heap(first.count * each);
+    size_t bytes = first.count * dtype_bytes(b->dtype);
+    void *host = heap(bytes);
     op_fill(&first, host);
-    enum status st = queue_copy(queue, at, host, first.count * each);
+    enum status st = queue_copy(queue, at, host, bytes);
     free(host);
     TRY(st);
-    for (size_t done = first.count * each, n; done < bytes; done += n) {
-        n = done < bytes - done ? done : bytes - done;
-        TRY(queue_copy(queue, (char *)at + done, at, n));
-    }
+    if (first.count) TRY(store_repeat(&to, 0, first.count, b->count));
     return STATUS_OK;
 }
 
@@ -128,77 +139,62 @@ enum status device_bench_ceilings(struct device_ceilings *c, const struct machin
     return STATUS_OK;
 }
 
-static enum status time_operations(const struct device_bench *b, const struct device_ceilings *c,
-                                   struct timed_call *all)
-{
-    for (size_t i = 0; i < b->calls->count; i++) {
-        struct timed_call *t = &all[i];
-        t->call = &b->calls->calls[i];
-        op_work(&t->call->call, &t->work);
-        TRY(time_call(&t->call->call, b->machine, b->rounds, &t->seconds));
-        bool is_gemm = t->work.bound == BOUND_PEAK;
-        t->rate = (is_gemm ? t->work.flops : t->work.bytes) / t->seconds;
-        t->share = t->rate / (is_gemm ? c->flops[t->work.buffers[0].dtype] : c->copy);
-    }
-    return STATUS_OK;
-}
-
-struct timed_steps {
-    double *seconds; /* of each step; owned */
-    double alone;    /* sum of its calls, each timed alone */
-    double median, tokens, flops;
-    size_t memory; /* bytes of the device in use during a step */
-};
-
-static enum status time_steps(const struct device_bench *b, struct timed_steps *s)
-{
-    struct trainer t;
-    struct step_result result = {0};
-    enum status st = STATUS_OK;
-    size_t all;
-    struct queue *queue = b->machine->queue;
-    TRY(trainer_open(&t, b->config, b->shape, b->machine));
-    batch_fill_random(&t.batch, b->shape->V);
-    uint64_t seed = (uint64_t)b->config->debug.seed;
-    TRY_OUT(trainer_init_weights(&t, seed));
-    TRY_OUT(trainer_sync_weights(&t));
-    for (int i = -1; i < b->rounds; i++) {
-        double begin = clock_monotonic_s();
-        TRY_OUT(trainer_train_batch(&t, &result));
-        TRY_OUT(queue_wait(queue));
-        if (i >= 0) s->seconds[i] = clock_monotonic_s() - begin;
-        if (result.skipped)
-            FAIL_OUT(DIVERGED, "a step on random token IDs was skipped: loss %g", result.loss);
-    }
-    TRY_OUT(queue_memory_info(queue, &all, &s->memory));
-    s->tokens = (double)t.batch.B * t.batch.T;
-    s->flops = model_flops_per_token(b->shape, t.batch.T) * s->tokens;
-out:
-    trainer_close(&t);
-    return st;
-}
-
 static const char *const bounds[] = {
     [BOUND_PEAK] = "gemm", [BOUND_READ] = "copy", [BOUND_COPY] = "copy", [BOUND_UPDATE] = "copy"};
 
-static int by_step_time(const void *a, const void *b)
+static double median_step(const struct results *r)
 {
-    const struct timed_call *s = a, *t = b;
-    double x = s->seconds * s->call->per_step, y = t->seconds * t->call->per_step;
-    return (x < y) - (x > y);
+    double *sorted = heap((size_t)r->num_steps * sizeof *sorted);
+    for (int i = 0; i < r->num_steps; i++) sorted[i] = r->seconds[i];
+    double seconds = median(sorted, r->num_steps);
+    free(sorted);
+    return seconds;
 }
 
-static double peak_of(const struct device_bench *b, const struct device_ceilings *c)
+/* 0 if unknown. */
+static double peak_of(const struct device_bench *b, const struct results *r)
 {
-    return b->machine->peak_flops > 0 ? b->machine->peak_flops : c->flops[BF16];
+    return b->machine->peak_flops > 0 ? b->machine->peak_flops : r->ceilings.flops[BF16];
 }
 
-static void add_ceilings(const struct device_ceilings *c, struct text *table, struct json_writer *w)
+static double causal_flops(const struct device_bench *b, const struct results *r)
 {
-    text_addf(table,
-              "ceilings\n  GEMM of %d x %d, bf16   %10.1f TFLOP/s\n  the same in f32%*s"
-              "%10.1f TFLOP/s\n  copy, read plus written %10.1f GB/s\n\n",
-              c->side, c->side, c->flops[BF16] / 1e12, 9, "", c->flops[F32] / 1e12, c->copy / 1e9);
+    return model_causal_flops_per_token(b->shape, (int)b->config->training.seq_len) * r->tokens;
+}
+
+/* A step whose calls are each timed alone. */
+static double sum_alone(const struct results *r)
+{
+    double sum = 0;
+    for (size_t i = 0; i < r->num_calls; i++)
+        sum += r->calls[i].seconds * r->calls[i].call->per_step;
+    return sum;
+}
+
+static void write_step(const struct device_bench *b, const struct results *r, struct json_writer *w)
+{
+    double seconds = median_step(r), peak = peak_of(b, r);
+    json_newline(w, 1);
+    json_begin_object(w, "step", JSON_INLINE);
+    json_begin_array(w, "seconds", JSON_INLINE);
+    for (int i = 0; i < r->num_steps; i++) json_write_format(w, NULL, "%.6g", r->seconds[i]);
+    json_end_array(w);
+    json_write_format(w, "median", "%.6g", seconds);
+    if (r->num_calls == b->calls->count) json_write_format(w, "alone", "%.6g", sum_alone(r));
+    json_write_format(w, "tokens", "%.0f", r->tokens);
+    json_write_format(w, "tokens_per_second", "%.6g", r->tokens / seconds);
+    json_write_format(w, "flops", "%.9g", r->flops);
+    if (peak > 0) {
+        json_write_format(w, "peak_flops", "%.6g", peak);
+        json_write_format(w, "mfu", "%.5g", r->flops / seconds / peak);
+        json_write_format(w, "mfu_causal", "%.5g", causal_flops(b, r) / seconds / peak);
+    }
+    json_write_format(w, "memory_bytes", "%zu", r->memory);
+    json_end_object(w);
+}
+
+static void write_ceilings(const struct device_ceilings *c, struct json_writer *w)
+{
     json_newline(w, 1);
     json_begin_object(w, "ceilings", JSON_INLINE);
     json_write_int(w, "side", c->side);
@@ -208,24 +204,15 @@ static void add_ceilings(const struct device_ceilings *c, struct text *table, st
     json_end_object(w);
 }
 
-static void add_operations(const struct device_bench *b, const struct timed_call *all,
-                           const struct timed_steps *s, struct text *table, struct json_writer *w)
+static void write_operations(const struct results *r, struct json_writer *w)
 {
-    text_adds(table, "operations, each timed alone\n");
     json_newline(w, 1);
     json_begin_array(w, "operations", JSON_INLINE);
-    for (size_t i = 0; i < b->calls->count; i++) {
-        const struct timed_call *t = &all[i];
-        bool is_gemm = t->work.bound == BOUND_PEAK;
-        const char *name = op_name(t->call->call.op);
-        double in_step = t->seconds * t->call->per_step;
-        text_addf(table, "  %-22s %-27s %9.1f us %8.1f %s %5.1f%% of %s  %4d x %8.2f ms %5.1f%%\n",
-                  name, t->call->sizes, t->seconds * 1e6, t->rate / (is_gemm ? 1e12 : 1e9),
-                  is_gemm ? "TFLOP/s" : "GB/s   ", 100 * t->share, bounds[t->work.bound],
-                  t->call->per_step, in_step * 1e3, 100 * in_step / s->median);
+    for (size_t i = 0; i < r->num_calls; i++) {
+        const struct timed_call *t = &r->calls[i];
         json_newline(w, 2);
         json_begin_object(w, NULL, JSON_INLINE);
-        json_write_string(w, "name", name);
+        json_write_string(w, "name", op_name(t->call->call.op));
         json_write_string(w, "sizes", t->call->sizes);
         json_write_int(w, "calls", t->call->per_step);
         json_write_format(w, "flops", "%.9g", t->work.flops);
@@ -239,54 +226,154 @@ static void add_operations(const struct device_bench *b, const struct timed_call
     json_end_array(w);
 }
 
-static void add_step(const struct device_bench *b, double peak, const struct timed_steps *s,
-                     struct text *table, struct json_writer *w)
+static void make_json(const struct device_bench *b, const struct results *r, struct text *out)
 {
-    double mfu = s->flops / s->median / peak, alone = s->alone;
-    double causal = model_causal_flops_per_token(b->shape, (int)b->config->training.seq_len);
-    causal *= s->tokens / s->median;
+    struct json_writer w = {.text = out};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "version", LLAMERO_VERSION);
+    json_write_string(&w, "kernels", b->machine->ops->backend);
+    json_write_int(&w, "parameters", b->parameters);
+    json_write_bool(&w, "complete", r->num_calls == b->calls->count);
+    if (r->num_steps) write_step(b, r, &w);
+    if (r->ceilings.copy > 0) write_ceilings(&r->ceilings, &w);
+    if (r->num_calls) write_operations(r, &w);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(out, "\n");
+}
+
+/* Writes what is measured so far, which a kill does not lose. */
+static enum status save(const struct device_bench *b, const struct results *r)
+{
+    struct text json = {0};
+    if (!b->output || !b->output[0]) return STATUS_OK;
+    make_json(b, r, &json);
+    enum status st = file_write(b->output, json.data, json.len);
+    text_release(&json);
+    return st;
+}
+
+static enum status open_model(const struct device_bench *b, struct trainer *t)
+{
+    struct queue *queue = b->machine->queue;
+    TRY(trainer_open(t, b->config, b->shape, b->machine));
+    struct store to = {t->weights, NULL, F32, queue};
+    if (t->optim.split) to = (struct store){t->compute_weights, t->low, BF16, queue};
+    enum status st =
+        init_weights_repeat(&t->whole, &t->shard, b->shape, (uint64_t)b->config->debug.seed, &to);
+    if (!st) st = trainer_sync_weights(t);
+    if (!st) st = queue_wait(queue);
+    if (st) trainer_close(t);
+    return st;
+}
+
+/* One step for warm-up, then `rounds`. */
+static enum status time_steps(const struct device_bench *b, struct results *r)
+{
+    struct trainer t;
+    struct step_result result = {0};
+    struct queue *queue = b->machine->queue;
+    enum status st = STATUS_OK;
+    size_t all;
+    TRY(open_model(b, &t));
+    batch_fill_random(&t.batch, b->shape->V);
+    r->tokens = (double)t.batch.B * t.batch.T;
+    r->flops = model_flops_per_token(b->shape, t.batch.T) * r->tokens;
+    for (int i = -1; i < b->rounds; i++) {
+        double begin = clock_monotonic_s();
+        TRY_OUT(trainer_train_batch(&t, &result));
+        TRY_OUT(queue_wait(queue));
+        double seconds = clock_monotonic_s() - begin;
+        if (result.skipped)
+            FAIL_OUT(DIVERGED, "a step on random token IDs was skipped: loss %g", result.loss);
+        log_line(LOG_INFO, "%s: %.4g s, %.0f tokens/s", i < 0 ? "warm-up step" : "step", seconds,
+                 r->tokens / seconds);
+        if (i < 0) continue;
+        r->seconds[r->num_steps++] = seconds;
+        TRY_OUT(queue_memory_info(queue, &all, &r->memory));
+        TRY_OUT(save(b, r));
+    }
+out:
+    trainer_close(&t);
+    return st;
+}
+
+static enum status time_operations(const struct device_bench *b, struct results *r)
+{
+    for (size_t i = 0; i < b->calls->count; i++) {
+        struct timed_call *t = &r->calls[i];
+        t->call = &b->calls->calls[i];
+        op_work(&t->call->call, &t->work);
+        TRY(time_call(&t->call->call, b->machine, b->rounds, &t->seconds));
+        bool is_gemm = t->work.bound == BOUND_PEAK;
+        const struct device_ceilings *c = &r->ceilings;
+        t->rate = (is_gemm ? t->work.flops : t->work.bytes) / t->seconds;
+        t->share = t->rate / (is_gemm ? c->flops[t->work.buffers[0].dtype] : c->copy);
+        r->num_calls++;
+        TRY(save(b, r));
+    }
+    return STATUS_OK;
+}
+
+static int by_step_time(const void *a, const void *b)
+{
+    const struct timed_call *s = a, *t = b;
+    double x = s->seconds * s->call->per_step, y = t->seconds * t->call->per_step;
+    return (x < y) - (x > y);
+}
+
+static void add_ceilings(const struct device_ceilings *c, struct text *table)
+{
+    text_addf(table,
+              "ceilings\n  GEMM of %d x %d, bf16   %10.1f TFLOP/s\n  the same in f32%*s"
+              "%10.1f TFLOP/s\n  copy, read plus written %10.1f GB/s\n\n",
+              c->side, c->side, c->flops[BF16] / 1e12, 9, "", c->flops[F32] / 1e12, c->copy / 1e9);
+}
+
+static void add_operations(const struct results *r, struct text *table)
+{
+    double step = median_step(r);
+    text_adds(table, "operations, each timed alone\n");
+    for (size_t i = 0; i < r->num_calls; i++) {
+        const struct timed_call *t = &r->calls[i];
+        bool is_gemm = t->work.bound == BOUND_PEAK;
+        double in_step = t->seconds * t->call->per_step;
+        text_addf(table, "  %-22s %-27s %9.1f us %8.1f %s %5.1f%% of %s  %4d x %8.2f ms %5.1f%%\n",
+                  op_name(t->call->call.op), t->call->sizes, t->seconds * 1e6,
+                  t->rate / (is_gemm ? 1e12 : 1e9), is_gemm ? "TFLOP/s" : "GB/s   ", 100 * t->share,
+                  bounds[t->work.bound], t->call->per_step, in_step * 1e3, 100 * in_step / step);
+    }
+}
+
+static void add_step(const struct device_bench *b, const struct results *r, struct text *table)
+{
+    double seconds = median_step(r), peak = peak_of(b, r);
     text_addf(table,
               "\nstep  %.4g s (median; its operations, each timed alone, sum to %.4g s), "
               "%.0f tokens/s\nMFU   %.1f%% of %.1f TFLOP/s, %s; %.1f%% if causal attention "
               "counts half\nmemory in use  %.2f GiB\n",
-              s->median, alone, s->tokens / s->median, 100 * mfu, peak / 1e12,
-              b->machine->peak_flops > 0 ? "the device's peak" : "the GEMM above",
-              100 * causal / peak, (double)s->memory / (1 << 30));
-    json_newline(w, 1);
-    json_begin_object(w, "step", JSON_INLINE);
-    json_begin_array(w, "seconds", JSON_INLINE);
-    for (int i = 0; i < b->rounds; i++) json_write_format(w, NULL, "%.6g", s->seconds[i]);
-    json_end_array(w);
-    json_write_format(w, "median", "%.6g", s->median);
-    json_write_format(w, "alone", "%.6g", alone);
-    json_write_format(w, "tokens", "%.0f", s->tokens);
-    json_write_format(w, "tokens_per_second", "%.6g", s->tokens / s->median);
-    json_write_format(w, "flops", "%.9g", s->flops);
-    json_write_format(w, "peak_flops", "%.6g", peak);
-    json_write_format(w, "mfu", "%.5g", mfu);
-    json_write_format(w, "mfu_causal", "%.5g", causal / peak);
-    json_write_format(w, "memory_bytes", "%zu", s->memory);
-    json_end_object(w);
+              seconds, sum_alone(r), r->tokens / seconds, 100 * r->flops / seconds / peak,
+              peak / 1e12, b->machine->peak_flops > 0 ? "the device's peak" : "the GEMM above",
+              100 * causal_flops(b, r) / seconds / peak, (double)r->memory / (1 << 30));
 }
 
-enum status device_bench_run(const struct device_bench *b, struct text *table,
-                             struct json_writer *w)
+enum status device_bench_run(const struct device_bench *b, struct text *table, struct text *json)
 {
-    struct device_ceilings c;
-    struct timed_steps s = {.seconds = heap((size_t)b->rounds * sizeof *s.seconds)};
-    struct timed_call *all = heap(b->calls->count * sizeof *all);
+    struct results r = {.seconds = heap((size_t)b->rounds * sizeof *r.seconds),
+                        .calls = heap(b->calls->count * sizeof *r.calls)};
     enum status st = STATUS_OK;
-    TRY_OUT(device_bench_ceilings(&c, b->machine, b->bytes, b->rounds));
-    TRY_OUT(time_operations(b, &c, all));
-    TRY_OUT(time_steps(b, &s));
-    s.median = median(s.seconds, b->rounds);
-    qsort(all, b->calls->count, sizeof *all, by_step_time);
-    for (size_t i = 0; i < b->calls->count; i++) s.alone += all[i].seconds * all[i].call->per_step;
-    add_ceilings(&c, table, w);
-    add_operations(b, all, &s, table, w);
-    add_step(b, peak_of(b, &c), &s, table, w);
+    TRY_OUT(time_steps(b, &r));
+    TRY_OUT(device_bench_ceilings(&r.ceilings, b->machine, b->bytes, b->rounds));
+    TRY_OUT(save(b, &r));
+    TRY_OUT(time_operations(b, &r));
+    qsort(r.calls, r.num_calls, sizeof *r.calls, by_step_time);
+    TRY_OUT(save(b, &r));
+    make_json(b, &r, json);
+    add_ceilings(&r.ceilings, table);
+    add_operations(&r, table);
+    add_step(b, &r, table);
 out:
-    free(s.seconds);
-    free(all);
+    free(r.seconds);
+    free(r.calls);
     return st;
 }

@@ -97,3 +97,22 @@ enum status store_zero(const struct store *s, size_t n)
     if (s->low) TRY(queue_zero(s->queue, s->low, n * sizeof *s->low));
     return STATUS_OK;
 }
+
+/* Each copy doubles what is filled. */
+static enum status repeat_bytes(struct queue *queue, void *x, size_t period, size_t bytes)
+{
+    for (size_t done = period, n; done < bytes; done += n) {
+        n = done < bytes - done ? done : bytes - done;
+        TRY(queue_copy(queue, (char *)x + done, x, n));
+    }
+    return STATUS_OK;
+}
+
+enum status store_repeat(const struct store *s, size_t at, size_t period, size_t n)
+{
+    size_t each = dtype_bytes(s->dtype), low = sizeof *s->low;
+    BUG_IF(!period);
+    TRY(repeat_bytes(s->queue, element_at(s, at), period * each, n * each));
+    if (s->low) TRY(repeat_bytes(s->queue, s->low + at, period * low, n * low));
+    return STATUS_OK;
+}

@@ -24,3 +24,5 @@ enum status store_read(const struct store *s, size_t at, size_t n, float *to);
 enum status store_write(const struct store *s, size_t at, size_t n, const float *from);
 /* Zeroes the first n elements. */
 enum status store_zero(const struct store *s, size_t n);
+/* Copies elements [at, at + period) again and again, up to at + n, without passing the host. */
+enum status store_repeat(const struct store *s, size_t at, size_t period, size_t n);

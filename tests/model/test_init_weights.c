@@ -94,3 +94,24 @@ TEST(init_weights_has_one_deviation_for_normal_and_megatron)
     free(w);
     layout_release(&l);
 }
+
+TEST(init_weights_repeat_draws_the_first_elements_of_each_tensor)
+{
+    struct model_shape s = {
+        .V = 1024, .D = 128, .L = 1, .H = 4, .G = 2, .K = 32, .F = 256, .depth_init = true};
+    struct layout l;
+    struct shard all;
+    enum { PERIOD = 65521 };
+    layout_init(&l, &s, 1);
+    shard_init(&all, &l, 0, 1);
+    float *w = heap(l.elements * sizeof *w), *whole = heap(l.elements * sizeof *w);
+    struct store to = store_f32(w, NULL);
+    init_all(&l, &s, 7, whole);
+    CHECK_STATUS(OK, init_weights_repeat(&l, &all, &s, 7, &to));
+    for (int i = 0; i < l.num_tensors; i++)
+        for (size_t j = 0; j < l.tensors[i].elements; j++)
+            CHECK(w[l.tensors[i].offset + j] == whole[l.tensors[i].offset + j % PERIOD]);
+    free(w), free(whole);
+    shard_release(&all);
+    layout_release(&l);
+}

@@ -2,6 +2,7 @@
 #include "perf/device_bench.h"
 
 #include "backends/cpu/cpu.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "machine/machine.h"
 #include "tensor/strict_device.h"
@@ -22,7 +23,7 @@ TEST(device_bench_measures_ceilings_operations_and_steps)
     struct machine m = {0};
     struct model_shape shape;
     struct op_calls calls;
-    struct text table = {0}, json = {0};
+    struct text table = {0}, json = {0}, file = {0};
     CHECK_STATUS(OK, config_load(&config, NULL, settings, sizeof settings / sizeof *settings));
     CHECK_STATUS(OK, model_shape_resolve(&shape, &config.model, 0));
     CHECK_STATUS(OK, machine_alone(&m));
@@ -30,12 +31,11 @@ TEST(device_bench_measures_ceilings_operations_and_steps)
     strict_open(m.queue, &ops_cpu_reference, true);
     m.ops = &strict_ops;
     CHECK_STATUS(OK, op_calls_record_step(&calls, &config, &shape, m.ops));
-    struct device_bench b = {&config, &m, &shape, &calls, 2, 1 << 16};
-    struct json_writer w = {.text = &json};
-    json_begin_object(&w, NULL, JSON_INLINE);
-    CHECK_STATUS(OK, device_bench_run(&b, &table, &w));
-    json_end_object(&w);
-    json_finish(&w);
+    const char *path = test_path(test_folder(), "bench.json");
+    struct device_bench b = {&config, &m, &shape, &calls, 2, 1 << 16, 1000, path};
+    CHECK_STATUS(OK, device_bench_run(&b, &table, &json));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &file));
+    CHECK(!strcmp(file.data, json.data));
     CHECK(strstr(table.data, "attention_backward") && strstr(table.data, "the GEMM above"));
     struct json *root;
     CHECK_STATUS(OK, json_parse(json.data, json.len, "bench", &root));
@@ -43,8 +43,10 @@ TEST(device_bench_measures_ceilings_operations_and_steps)
     CHECK(json_count(json_get(root, "operations")) == calls.count);
     CHECK(json_number(json_get(json_get(root, "step"), "tokens_per_second")) > 0);
     CHECK(json_count(json_get(json_get(root, "step"), "seconds")) == 2);
+    CHECK(json_number(json_get(root, "parameters")) == 1000);
+    CHECK(json_true(json_get(root, "complete")));
     json_free(root);
-    text_release(&table), text_release(&json);
+    text_release(&table), text_release(&json), text_release(&file);
     op_calls_release(&calls);
     strict_close(m.queue);
     cpu_queue_close(m.queue);

@@ -134,3 +134,25 @@ TEST(store_plain_is_the_buffer_of_host_f32_only)
     CHECK(store_host_f32(&plain) == x);
     CHECK(!store_host_f32(&half) && !store_host_f32(&split));
 }
+
+TEST(a_store_repeats_a_period_up_to_any_length)
+{
+    struct queue *queue;
+    float x[64], got[64];
+    for (int i = 0; i < 64; i++) x[i] = (float)(i * i) / 7;
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
+    strict_open(queue, &ops_cpu_reference, true);
+    for (int split = 0; split < 2; split++) {
+        struct arena own = {0};
+        CHECK_STATUS(OK, arena_init(&own, 1 << 12, queue_device_allocator(queue)));
+        struct store s = {arena_alloc(&own, 64, 4), NULL, split ? BF16 : F32, queue};
+        if (split) s.low = arena_alloc(&own, 64, 2);
+        CHECK_STATUS(OK, store_write(&s, 0, 64, x));
+        CHECK_STATUS(OK, store_repeat(&s, 5, 7, 40));
+        CHECK_STATUS(OK, store_read(&s, 0, 64, got));
+        for (int i = 0; i < 64; i++) CHECK(got[i] == x[i >= 5 && i < 45 ? 5 + (i - 5) % 7 : i]);
+        arena_release(&own);
+    }
+    strict_close(queue);
+    cpu_queue_close(queue);
+}
