@@ -109,6 +109,7 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
         .margin = (int)c->margin};
     size_t count = is_delayed(f) ? num_tensors(f) : 0;
     f->enabled = heap(num_matmuls(f) * sizeof *f->enabled);
+    f->has_weight_scale = heap(num_matmuls(f) * sizeof *f->has_weight_scale);
     f->weight_scales = arena_alloc(run, num_matmuls(f), sizeof *f->weight_scales);
     f->amax = arena_alloc(run, 1, sizeof *f->amax);
     f->slice_amax = arena_alloc(shared, 1, sizeof *f->slice_amax);
@@ -122,8 +123,8 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
 
 void float8_release(struct float8_state *f)
 {
-    free(f->enabled);
-    f->enabled = NULL;
+    free(f->enabled), free(f->has_weight_scale);
+    f->enabled = f->has_weight_scale = NULL;
 }
 
 /* --- scales -------------------------------------------------------------------------------- */
@@ -146,9 +147,28 @@ struct float8_delayed float8_delayed_scale(const struct float8_state *f, int blo
 
 size_t float8_num_amax(const struct float8_state *f) { return is_delayed(f) ? num_tensors(f) : 0; }
 
+bool float8_has_block(const struct float8_state *f, int block)
+{
+    for (int id = 0; id < MATMUL_COUNT; id++)
+        if (f->enabled[(size_t)block * MATMUL_COUNT + (size_t)id]) return true;
+    return false;
+}
+
+static void clear_amax(struct float8_state *f, enum float8_role role)
+{
+    for (size_t i = role; i < float8_num_amax(f); i += FLOAT8_ROLES) f->local_amax[i] = 0;
+}
+
 void float8_begin_step(struct float8_state *f)
 {
-    for (size_t i = 0; i < float8_num_amax(f); i++) f->local_amax[i] = 0;
+    clear_amax(f, FLOAT8_INPUT);
+    clear_amax(f, FLOAT8_GRADIENT);
+}
+
+void float8_forget_weights(struct float8_state *f)
+{
+    memset(f->has_weight_scale, 0, num_matmuls(f) * sizeof *f->has_weight_scale);
+    clear_amax(f, FLOAT8_WEIGHT);
 }
 
 void float8_collect_amax(struct float8_state *f)
@@ -168,6 +188,7 @@ static float history_amax(const struct float8_state *f, const float *history, in
 void float8_update_scales(struct float8_state *f)
 {
     int newest = f->next;
+    float8_forget_weights(f);
     if (!float8_num_amax(f)) return;
     f->next = (f->next + 1) % f->history_len;
     if (f->num_steps < f->history_len) f->num_steps++;

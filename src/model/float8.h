@@ -9,9 +9,12 @@
  * Memory   Amax histories of every block of the whole model, so that they do not depend on the
  *          parallel layout.  Kernels write amaxes and read scales; the host reads the amaxes once a
  *          step, after queue_wait.
+ *          FP8 copies of weights are the unit provider's (struct float8_weights).
  * Order    begin_step -> all microbatches -> collect_amax -> all-reduce (max) of global_amax over
  *          the world -> update_scales.  A maximum does not change when it is taken twice, so
  *          recomputation does not matter.  A skipped step leaves the scales as they are.
+ * Weights  The scale of a weight is found once, by the first forward after the weight changes; its
+ *          amax counts for the step that ends with the next change.
  * Sources  torchao's float8 (tensorwise); Transformer Engine's DelayedScaling, which updates its
  *          scales after each microbatch, and starts with scales of 1 */
 // SPDX-License-Identifier: Apache-2.0
@@ -42,7 +45,8 @@ struct float8_state {
     int history_len;  /* steps */
     bool most_recent; /* only the newest amax of a history counts */
     int margin;
-    struct float8_scale *weight_scales; /* of each matrix multiply, from its last forward */
+    struct float8_scale *weight_scales; /* of each matrix multiply */
+    bool *has_weight_scale;             /* since the weights changed; owned */
     /* Amax of the tensor being quantized: of a tensor that is not sharded; of a slice, before
      * the all-reduce, in memory that the host shares. */
     float *amax, *slice_amax;
@@ -53,6 +57,13 @@ struct float8_state {
     double *global_amax;
     float *scales, *history;
     int num_steps, next;
+};
+
+/* FP8 copies of a unit's weights, in both storage orders, made by the first GEMM that multiplies
+ * them.  The unit provider clears is_current when it gathers other weights, or weights change. */
+struct float8_weights {
+    bf16 *x; /* as struct quantize_io: y_n; at the offsets that the weights have in the unit */
+    bool is_current[MATMUL_COUNT];
 };
 
 /* *enabled: whether FP8 is configured.  CONFIG: an unsupported recipe or converter. */
@@ -66,11 +77,17 @@ void float8_release(struct float8_state *f);
 
 /* Number of amaxes in f->global_amax; 0 without delayed scaling. */
 size_t float8_num_amax(const struct float8_state *f);
-/* Clears the step's amaxes.  No operation of the step before may be pending. */
+/* Whether any matrix multiply of the block runs in FP8. */
+bool float8_has_block(const struct float8_state *f, int block);
+/* Clears the step's amaxes of inputs and gradients.  No operation of the step before may be
+ * pending. */
 void float8_begin_step(struct float8_state *f);
+/* The weights have changed: their scales and amaxes are stale.  No operation may be pending. */
+void float8_forget_weights(struct float8_state *f);
 /* Copies local to global amaxes.  No operation of the step may be pending. */
 void float8_collect_amax(struct float8_state *f);
-/* Appends the global amaxes to the histories and computes the next step's scales. */
+/* After the optimizer: appends the global amaxes to the histories, computes the next step's scales,
+ * and forgets the old weights. */
 void float8_update_scales(struct float8_state *f);
 
 /* A tensor's part in delayed scaling, for find_scale: where its amax is recorded, and its scale

@@ -85,12 +85,27 @@ static enum status compute_scale(const struct matmul *p, enum float8_role role, 
     return STATUS_OK;
 }
 
-/* Each forward computes it; backward follows before weights change.  NULL in a sizing pass. */
+/* The first forward after the weights changed computes it.  NULL in a sizing pass. */
 static struct float8_scale *weight_scale(const struct matmul *p)
 {
     const struct float8_state *f = p->m->float8;
     size_t i = (size_t)p->layer * MATMUL_COUNT + p->id;
     return f->weight_scales ? &f->weight_scales[i] : NULL;
+}
+
+/* Whether `x` counts as computed from now on: in a sizing pass only if it has no memory. */
+static bool is_computed(const struct matmul *p, const void *x)
+{
+    return !p->m->queue->sizing || !x;
+}
+
+static enum status find_weight_scale(const struct matmul *p, const void *w)
+{
+    bool *has_scale = &p->m->float8->has_weight_scale[(size_t)p->layer * MATMUL_COUNT + p->id];
+    if (*has_scale) return STATUS_OK;
+    TRY(compute_scale(p, FLOAT8_WEIGHT, w, false, weight_scale(p)));
+    *has_scale = is_computed(p, weight_scale(p));
+    return STATUS_OK;
 }
 
 /* What is to be quantized; summed: over which of its axes the GEMM sums (ops/float8.h). */
@@ -101,7 +116,7 @@ struct fp8_operand {
     unsigned summed;
 };
 
-/* Quantizes to FP8 values in scratch memory, *y. */
+/* Quantizes to FP8 values in *y; NULL: in scratch memory. */
 static enum status quantize_operand(const struct matmul *p, struct fp8_operand o, bf16 **y)
 {
     size_t n = elements_of(p, o.role);
@@ -110,8 +125,23 @@ static enum status quantize_operand(const struct matmul *p, struct fp8_operand o
                           .dtype = p->m->dtype,
                           .to = float8_format(o.role),
                           .summed = o.summed};
-    *y = arena_alloc(&p->m->queue->scratch, n, sizeof **y);
+    if (!*y) *y = arena_alloc(&p->m->queue->scratch, n, sizeof **y);
     TRY(quantize(p->m->ops, &op, &(struct quantize_io){o.x, *y, o.scale}, p->m->queue));
+    return STATUS_OK;
+}
+
+/* *w8: the FP8 values of the weights, for GEMMs that sum over those axes; quantized only if they
+ * are not kept or not current. */
+static enum status quantized_weight(const struct matmul *p, unsigned summed, bf16 **w8)
+{
+    struct fp8_operand o = {FLOAT8_WEIGHT, unit_weight(p->m, p->param, p->layer), weight_scale(p),
+                            summed};
+    struct float8_weights *kept = unit_float8_weight(p->m, p->param, p->layer, w8);
+    if (kept && kept->is_current[p->id]) return STATUS_OK;
+    TRY(find_weight_scale(p, o.x));
+    if (kept) o.summed = OVER_COLUMNS | OVER_ROWS;
+    if (kept) kept->is_current[p->id] = is_computed(p, kept->x);
+    TRY(quantize_operand(p, o, w8));
     return STATUS_OK;
 }
 
@@ -125,15 +155,12 @@ enum status matmul_forward(const struct model *m, const struct matmul_call *call
     p.op.accumulate = call->accumulate;
     if (p.op.float8) {
         struct float8_scale *input = arena_alloc(&m->queue->scratch, 1, sizeof *input);
-        struct float8_scale *weight = weight_scale(&p);
         if (call->input_scales) input = &call->input_scales[p.id];
-        bf16 *x8, *w8;
+        bf16 *x8 = NULL, *w8 = NULL;
         TRY(compute_scale(&p, FLOAT8_INPUT, x, call->amax_known, input));
-        TRY(compute_scale(&p, FLOAT8_WEIGHT, w, false, weight));
         TRY(quantize_operand(&p, (struct fp8_operand){FLOAT8_INPUT, x, input, OVER_COLUMNS}, &x8));
-        TRY(quantize_operand(&p, (struct fp8_operand){FLOAT8_WEIGHT, w, weight, OVER_COLUMNS},
-                             &w8));
-        io = (struct linear_fwd){x8, w8, y, input, weight, add_NF};
+        TRY(quantized_weight(&p, OVER_COLUMNS, &w8));
+        io = (struct linear_fwd){x8, w8, y, input, weight_scale(&p), add_NF};
     }
     TRY(linear_forward(m->ops, &p.op, &io, m->queue));
     arena_reset(&m->queue->scratch, mark);
@@ -147,11 +174,9 @@ static enum status backward_input(const struct matmul *p, const void *dy,
     size_t mark = arena_mark(&m->queue->scratch);
     struct linear_bwd_input io = {dy, unit_weight(m, p->param, p->layer), dx, dy_scale, NULL};
     if (p->op.float8) {
-        bf16 *w8;
-        io.w_scale = weight_scale(p);
-        TRY(quantize_operand(p, (struct fp8_operand){FLOAT8_WEIGHT, io.w_FD, io.w_scale, OVER_ROWS},
-                             &w8));
-        io.w_FD = w8;
+        bf16 *w8 = NULL;
+        TRY(quantized_weight(p, OVER_ROWS, &w8));
+        io.w_FD = w8, io.w_scale = weight_scale(p);
     }
     TRY(linear_backward_input(m->ops, &p->op, &io, m->queue));
     arena_reset(&m->queue->scratch, mark);
@@ -168,7 +193,7 @@ static enum status backward_weight(const struct matmul *p, const void *dy,
     struct linear_bwd_weight io = {dy, x, unit_gradient(m, p->param, p->layer), dy_scale, x_scale};
     op.accumulate = !unit_overwrites_gradients(m, p->param, p->layer);
     if (op.float8) {
-        bf16 *x8;
+        bf16 *x8 = NULL;
         TRY(quantize_operand(p, (struct fp8_operand){FLOAT8_INPUT, x, x_scale, OVER_ROWS}, &x8));
         io.x_ND = x8;
     }
@@ -185,7 +210,7 @@ enum status matmul_backward(const struct model *m, const struct matmul_call *cal
     const struct float8_scale *x_scale = call->input_scales ? &call->input_scales[p.id] : NULL;
     struct float8_scale *dy_scale = NULL;
     if (p.op.float8) {
-        bf16 *dy8;
+        bf16 *dy8 = NULL;
         dy_scale = arena_alloc(&m->queue->scratch, 1, sizeof *dy_scale);
         TRY(compute_scale(&p, FLOAT8_GRADIENT, dy, call->amax_known, dy_scale));
         TRY(quantize_operand(

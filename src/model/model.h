@@ -17,12 +17,14 @@
 #include "tensor/queue.h"
 
 struct float8_state;
+struct float8_weights;
 
 /* An open unit's weights and gradients. */
 struct unit_buffers {
     const void *weights; /* the model's dtype */
     float *gradients;
     bool overwrite; /* the gradients are uninitialized: overwrite them, do not accumulate */
+    struct float8_weights *float8; /* FP8 copies of the weights (float8.h); NULL: not kept */
 };
 /* USE_FINAL: with gradients, to which nothing is added any more in this step. */
 enum unit_use { USE_WEIGHTS = 1, USE_GRADIENTS = 2, USE_FINAL = 4 };

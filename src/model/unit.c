@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/unit.h"
 
+#include "model/float8.h"
 #include "tensor/device.h"
 #include "tensor/element.h"
 
@@ -39,6 +40,7 @@ enum status unit_open(const struct model *m, enum param_id id, int layer, unsign
     buffers->weights = element(m->weights, offset, m->dtype);
     buffers->gradients = element(m->gradients, offset, F32);
     buffers->overwrite = false;
+    buffers->float8 = NULL;
     return STATUS_OK;
 }
 
@@ -69,6 +71,15 @@ float *unit_gradient(const struct model *m, enum param_id id, int layer)
     size_t offset;
     const struct unit_buffers *buffers = buffers_of(m, id, layer, &offset);
     return element(buffers->gradients, offset, F32);
+}
+
+struct float8_weights *unit_float8_weight(const struct model *m, enum param_id id, int layer,
+                                          bf16 **y)
+{
+    size_t offset;
+    const struct unit_buffers *buffers = buffers_of(m, id, layer, &offset);
+    if (buffers->float8) *y = element(buffers->float8->x, offset, BF16);
+    return buffers->float8;
 }
 
 bool unit_overwrites_gradients(const struct model *m, enum param_id id, int layer)

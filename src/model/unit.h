@@ -18,6 +18,11 @@ enum status unit_close(const struct model *m, enum param_id id, int layer, unsig
 const void *unit_weight(const struct model *m, enum param_id id, int layer);
 float *unit_gradient(const struct model *m, enum param_id id, int layer);
 
+/* Where the FP8 copies of the weight are kept, in `*y`, and which are current; NULL: they are not
+ * kept. */
+struct float8_weights *unit_float8_weight(const struct model *m, enum param_id id, int layer,
+                                          bf16 **y);
+
 /* Whether a GEMM overwrites the gradient of a weight instead of accumulating into it: in the first
  * microbatch of gradient accumulation, which thus needs no zero_grad of matrices. */
 bool unit_overwrites_gradients(const struct model *m, enum param_id id, int layer);

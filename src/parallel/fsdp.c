@@ -3,11 +3,13 @@
 
 #include "base/activity.h"
 #include "base/text.h"
+#include "model/float8.h"
 #include "ops/update.h"
 #include "tensor/device.h"
 #include "tensor/element.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_IN_FLIGHT = 2 }; /* transfers of a kind */
 
@@ -37,6 +39,8 @@ struct in_flight {
 struct fsdp_state {
     struct unit_slot *weights, *gradients;
     int num_weights, num_gradients;
+    struct float8_weights *float8; /* slots like those of weights, or one of each unit */
+    int num_float8;
     struct unit_state *units;
     struct in_flight reduce_scatters, all_reduces;
 };
@@ -113,6 +117,40 @@ static int alloc_slots(const struct fsdp *f, bool own, enum dtype dtype, struct 
     return count;
 }
 
+/* Without shards the weights are where they are, and each unit keeps its FP8 copies. */
+static int float8_slot(const struct fsdp *f, int unit)
+{
+    return slot_of(f, unit, f->keep || num_shards(f) == 1);
+}
+
+/* The block's FP8 copies; NULL: not a block, or not kept. */
+static struct float8_weights *float8_of(const struct fsdp *f, int unit)
+{
+    const struct tensor_slot *t = &f->layout->tensors[f->layout->units[unit].first_tensor];
+    if (!f->float8 || t->layer < 0 || !float8_has_block(f->float8, t->layer)) return NULL;
+    return &f->state->float8[float8_slot(f, unit)];
+}
+
+static void alloc_float8(struct fsdp *f, struct arena *run)
+{
+    struct fsdp_state *s = f->state;
+    int units = f->layout->num_units, count = f->keep || num_shards(f) == 1 ? units : 4;
+    size_t *elements = heap((size_t)count * sizeof *elements);
+    s->float8 = heap((size_t)count * sizeof *s->float8), s->num_float8 = count;
+    for (int unit = 0; unit < units; unit++) {
+        size_t *most = &elements[float8_slot(f, unit)];
+        if (float8_of(f, unit) && *most < f->layout->units[unit].elements)
+            *most = f->layout->units[unit].elements;
+    }
+    for (int i = 0; i < count; i++) s->float8[i].x = arena_alloc(run, elements[i], sizeof(bf16));
+    free(elements);
+}
+
+static void forget_float8(struct float8_weights *w)
+{
+    memset(w->is_current, 0, sizeof w->is_current);
+}
+
 /* Working memory for transfers of up to `elements` per rank. */
 static void alloc_in_flight(struct in_flight *w, enum transfer_kind kind, size_t elements, int size,
                             struct arena *run)
@@ -144,6 +182,7 @@ void fsdp_alloc(struct fsdp *f, struct arena *run)
         if (!f->forward_only)
             s->num_gradients = alloc_slots(f, f->whole_gradients, F32, &s->gradients, run);
     }
+    if (f->float8) alloc_float8(f, run);
     alloc_in_flight(&s->reduce_scatters, TRANSFER_reduce_scatter, widest, num_shards(f), run);
     alloc_in_flight(&s->all_reduces, TRANSFER_all_reduce, widest, f->replicate->size, run);
 }
@@ -170,6 +209,7 @@ static enum status start_all_gather(struct fsdp *f, int unit)
     if (s->holds == unit) return STATUS_OK;
     if (s->holds >= 0) TRY(wait_all_gather(f, s->holds));
     s->holds = unit;
+    if (float8_of(f, unit)) forget_float8(float8_of(f, unit));
     TRY(queue_copy(f->queue, element(s->x, (size_t)f->shard->rank * shard, f->dtype),
                    element(f->weights, shard_offset(f, unit), f->dtype), bytes));
     u->all_gather = (struct transfer){TRANSFER_all_gather, f->dtype, shard, .x = s->x};
@@ -325,7 +365,7 @@ static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
     struct fsdp *f = (struct fsdp *)p;
     struct unit_state *u = &f->state->units[unit];
     activity_tick();
-    *buffers = (struct unit_buffers){0};
+    *buffers = (struct unit_buffers){.float8 = float8_of(f, unit)};
     if (use & USE_GRADIENTS) buffers->overwrite = overwrites_gradients(f, unit);
     if (skips_transfers(f)) return STATUS_OK;
     if (num_shards(f) == 1) {
@@ -390,6 +430,7 @@ enum status fsdp_finish_gradients(struct fsdp *f)
 void fsdp_invalidate_weights(struct fsdp *f)
 {
     for (int i = 0; i < f->state->num_weights; i++) f->state->weights[i].holds = -1;
+    for (int i = 0; i < f->state->num_float8; i++) forget_float8(&f->state->float8[i]);
 }
 
 static enum status wait_for_all(struct fsdp *f)
@@ -413,6 +454,7 @@ void fsdp_release(struct fsdp *f)
     if (wait_for_all(f)) status_restore(&why);
     free(s->weights);
     free(s->gradients);
+    free(s->float8);
     free(s->units);
     free(s);
     f->state = NULL;

@@ -7,6 +7,7 @@
  * Memory   Every flat buffer of a rank holds its shard of each unit, unit after unit.  A unit at
  *          offset o of the layout starts at o / num_shards in a rank's buffer.  Unsharded units are
  *          in slots: blocks reuse two in turn (reshard after forward), or each unit has its own.
+ *          So are FP8 copies of weights; without shards each block has its own.
  * Ranks    Every rank of the shard group opens and closes units in the same order.
  * Order    Gradients are summed over the shard group for each microbatch, over the replicas once a
  *          step; in the order of comm.h.  Elastic sums reduce each microbatch over both, and add
@@ -41,6 +42,9 @@ struct fsdp {
     bool keep; /* no reshard after forward: weights stay gathered until they change (ZeRO-2) */
     bool forward_only;    /* no gradients */
     bool whole_gradients; /* gradients stay unsharded until the step's last microbatch (ZeRO-1) */
+    /* FP8 copies of the blocks' weights are kept while the weights stay gathered and unchanged;
+     * borrowed; NULL: they are not kept. */
+    const struct float8_state *float8;
     const struct elastic *elastic; /* borrowed; NULL: microbatches are summed one after the other */
     const void *weights;           /* this rank's shards, dtype; may be set after fsdp_alloc */
     float *gradients; /* this rank's shards, f32: reduced sums; likewise.  fsdp_gradient_buffers of
@@ -64,5 +68,5 @@ int fsdp_gradient_buffers(const struct fsdp *f);
 void fsdp_begin_step(struct fsdp *f);
 /* After the last microbatch: completes the sums of f->gradients over all ranks and microbatches. */
 enum status fsdp_finish_gradients(struct fsdp *f);
-/* f->weights have changed: gathered copies are stale. */
+/* f->weights have changed: gathered and FP8 copies are stale. */
 void fsdp_invalidate_weights(struct fsdp *f);

@@ -10,7 +10,7 @@
     X(compute_weights, "weights that forward and backward read, unless those are the masters")     \
     X(optimizer, "first and second moments")                                                       \
     X(gradients, "gradients, f32")                                                                 \
-    X(gathered, "gathered weights, gradients being reduced, buffers of integrity checks")          \
+    X(gathered, "gathered weights, FP8 copies, gradients being reduced, integrity checks")         \
     X(activations, "activations saved for backward, and buffers of a step")                        \
     X(scratch, "working memory of one operation, that of libraries included")                      \
     X(batch, "token ids and labels of a step, RoPE tables, FP8 scales")                            \

@@ -116,6 +116,16 @@ static enum status forward_backward(struct trainer *t, struct loss_share *local)
     return STATUS_OK;
 }
 
+/* Gathered and FP8 copies of weights are made again before their next use. */
+static enum status forget_gathered_weights(struct trainer *t)
+{
+    fsdp_invalidate_weights(&t->fsdp);
+    if (!t->has_float8 || t->machine.queue->sizing) return STATUS_OK;
+    TRY(queue_wait(t->machine.queue));
+    float8_forget_weights(&t->float8);
+    return STATUS_OK;
+}
+
 /* Runs forward and backward twice where guard.replay_every says so. */
 static enum status replay_forward_backward(struct trainer *t, struct loss_share *local)
 {
@@ -124,6 +134,7 @@ static enum status replay_forward_backward(struct trainer *t, struct loss_share 
     if (!integrity_is_replayed(g, step)) return forward_backward(t, local);
     for (int pass = 0; pass < 2; pass++) {
         t->fsdp.observer = integrity_begin_pass(g, pass);
+        TRY(forget_gathered_weights(t));
         TRY(forward_backward(t, local));
         TRY(integrity_end_pass(g, t->loss_BT, t->local.B * t->local.T, t->gradients));
     }
@@ -240,7 +251,7 @@ enum status trainer_init_weights(struct trainer *t, uint64_t seed)
 
 enum status trainer_sync_weights(struct trainer *t)
 {
-    fsdp_invalidate_weights(&t->fsdp);
+    TRY(forget_gathered_weights(t));
     integrity_forget(&t->integrity);
     if (!t->compute_weights || t->optim.split) return STATUS_OK;
     struct cast all = {.n = t->shard.elements, .to = BF16};

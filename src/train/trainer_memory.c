@@ -46,6 +46,8 @@ static void init_fsdp(struct trainer *t, const struct model_shape *shape)
         .tied = shape->tied,
         .keep = keeps_weights(t, p->fsdp_reshard_after_forward) || !p->fsdp_shard_gradients,
         .whole_gradients = !p->fsdp_shard_gradients && !is_elastic,
+        .float8 = t->has_float8 && !t->config->float8.force_recompute_fp8_weight_in_bwd ? &t->float8
+                                                                                        : NULL,
         .elastic = is_elastic ? &t->elastic : NULL,
     };
 }

@@ -16,7 +16,8 @@ struct layout_run {
     const char *settings[SETTINGS];
     int num_settings;
     double loss[STEPS];
-    float *scales; /* after the last step */
+    int quantize_calls; /* of rank 0, in the last step */
+    float *scales;      /* after the last step */
     size_t count;
     pthread_mutex_t lock;
     int reported;
@@ -43,11 +44,17 @@ static enum status train_rank(const struct comm *world, void *context)
     struct layout_run *l = context;
     struct training r;
     TRY(training_open_rank(&r, world, l->settings, l->num_settings));
+    struct trace trace = {0};
     for (int step = 0; step < STEPS; step++) {
         struct step_result s;
+        if (world->rank == 0 && step == STEPS - 1) r.trainer.machine.queue->trace = &trace;
         TRY(trainer_step(&r.trainer, r.loader, &s));
         if (world->rank == 0) l->loss[step] = s.loss;
     }
+    r.trainer.machine.queue->trace = NULL;
+    for (size_t i = 0; i < trace.count; i++)
+        l->quantize_calls += !strcmp(trace.spans[i].name, "quantize");
+    trace_release(&trace);
     copy_scales(l, &r.trainer.float8);
     training_close(&r);
     return STATUS_OK;
@@ -128,6 +135,49 @@ static void compare(const char *recipe)
         free(l.scales);
     }
     free(one.scales);
+}
+
+/* Several microbatches a step. */
+static const struct {
+    const char *name;
+    int ranks;
+    const char *settings[4];
+} kept_layouts[] = {
+    {"one rank", 1, {NULL}},
+    {"one rank, full recomputation", 1, {"activation_checkpoint.mode=full"}},
+    {"FSDP 2", 2, {SHARD(2)}},
+    {"FSDP 2, never resharded", 2, {SHARD(2), "parallelism.fsdp_reshard_after_forward=never"}},
+    {"TP 2", 2, {TP(2)}},
+    {"PP 2", 2, {PP(2)}},
+};
+
+TEST(kept_fp8_weights_change_no_bit)
+{
+    static const char *const recipes[] = {"float8.recipe_name=tensorwise",
+                                          "float8.recipe_name=delayed"};
+    char path[256];
+    snprintf(path, sizeof path, "training.dataset_path=%s/corpus.txt", test_folder());
+    runs_write_corpus(strchr(path, '=') + 1, 60000);
+    for (size_t i = 0; i < 2 * sizeof kept_layouts / sizeof *kept_layouts; i++) {
+        struct layout_run kept, again;
+        const char *settings[6];
+        int count = 0;
+        while (kept_layouts[i / 2].settings[count])
+            settings[count] = kept_layouts[i / 2].settings[count], count++;
+        settings[count] = NULL;
+        run_layout(&kept, kept_layouts[i / 2].ranks, path, recipes[i % 2], settings);
+        settings[count] = "float8.force_recompute_fp8_weight_in_bwd=true";
+        settings[count + 1] = NULL;
+        run_layout(&again, kept_layouts[i / 2].ranks, path, recipes[i % 2], settings);
+        if (memcmp(kept.loss, again.loss, sizeof kept.loss) || kept.count != again.count ||
+            memcmp(kept.scales, again.scales, kept.count * sizeof *kept.scales))
+            fail_msg("%s, %s: losses or scales differ", kept_layouts[i / 2].name, recipes[i % 2]);
+        CHECK(kept.quantize_calls < again.quantize_calls);
+        /* One rank: 8 microbatches quantize three tensors of 12 GEMMs; weights once a step. */
+        if (i < 2) CHECK(kept.quantize_calls == 8 * 12 * 3 + 12);
+        if (i < 2) CHECK(again.quantize_calls == 8 * 12 * (3 + 2));
+        free(kept.scales), free(again.scales);
+    }
 }
 
 TEST(parallel_layouts_train_the_same_model_in_fp8) { compare("float8.recipe_name=tensorwise"); }
