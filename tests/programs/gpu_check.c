@@ -2,47 +2,66 @@
  *
  *   gpu_check odd                          every operation, at sizes no tile divides
  *   gpu_check step CONFIG [key=value ...]  the operations of a training step of CONFIG
- *   gpu_check train                        losses and gradients of small models
+ *   gpu_check train [key=value ...]        losses and gradients of small models
+ *   gpu_check nccl                         NCCL's transfers, with one rank
  *
- * Prints every mismatch and the largest error of the other comparisons; exits with 1 if there is a
+ * Prints every comparison and the largest error of those that passed; exits with 1 if there is a
  * mismatch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 #include "machine/machine.h"
 #include "system/device_check.h"
+#include "system/nccl_check.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static enum status check_training(struct device_check *c)
+enum { MAX_SETTINGS = 32 };
+
+static enum status check_training(struct device_check *c, const char *const *more, int count)
 {
     static const struct {
+        const char *what;
         double tolerance;
         const char *settings[4];
     } runs[] = {
-        {1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
-        {1e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
+        {"float32", 1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
+        {"bfloat16, recomputed",
+         1e-2,
+         {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
+        {"bfloat16, documents",
+         1e-2,
+         {"training.mixed_precision_param=bfloat16", "model.attn_mask_type=block_causal"}},
+        {"bfloat16, documents, heads of 128 elements",
+         1e-2,
+         {"training.mixed_precision_param=bfloat16", "model.attn_mask_type=block_causal",
+          "model.n_heads=2", "model.n_kv_heads=1"}},
         /* Values halfway between two FP8 values may round to either. */
-        {5e-2, {"training.mixed_precision_param=bfloat16", "model.converters=[\"float8\"]"}},
+        {"FP8", 5e-2, {"training.mixed_precision_param=bfloat16", "model.converters=[\"float8\"]"}},
     };
+    if (count > MAX_SETTINGS - 16) FAIL(USAGE, "at most %d settings", MAX_SETTINGS - 16);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        const char *settings[16] = {"model.dim=256",
-                                    "model.n_layers=2",
-                                    "model.n_heads=4",
-                                    "model.n_kv_heads=2",
-                                    "model.ffn_hidden=512",
-                                    "model.vocab_size=1003",
-                                    "training.seq_len=256",
-                                    "training.local_batch_size=2",
-                                    "optimizer.lr=1e-3",
-                                    "lr_scheduler.warmup_steps=4",
-                                    "training.dataset_path=none"};
+        const char *settings[MAX_SETTINGS] = {"model.dim=256",
+                                              "model.n_layers=2",
+                                              "model.n_heads=4",
+                                              "model.n_kv_heads=2",
+                                              "model.ffn_hidden=512",
+                                              "model.vocab_size=1003",
+                                              "training.seq_len=256",
+                                              "training.local_batch_size=2",
+                                              "training.steps=20",
+                                              "optimizer.lr=1e-3",
+                                              "lr_scheduler.warmup_steps=4",
+                                              "training.dataset_path=none"};
         struct config config = {0};
         int n = 0;
         while (settings[n]) n++;
         for (int k = 0; k < 4 && runs[i].settings[k]; k++) settings[n++] = runs[i].settings[k];
+        for (int k = 0; k < count; k++) settings[n++] = more[k];
         TRY(config_load(&config, NULL, settings, n));
-        enum status st = device_check_training(c, &config, 20, runs[i].tolerance);
+        printf("--- %s\n", runs[i].what);
+        enum status st =
+            device_check_training(c, &config, (int)config.training.steps, runs[i].tolerance);
         config_release(&config);
         TRY(st);
     }
@@ -61,23 +80,41 @@ static enum status check_step(struct device_check *c, const char *path, const ch
     return STATUS_OK;
 }
 
+static enum status check_nccl(struct device_check *c)
+{
+#if LLAMERO_NCCL
+    TRY(nccl_check(c->device.queue));
+    printf("NCCL moves data from this GPU to itself\n");
+#else
+    (void)c;
+    printf("skipped: this program was built without NCCL\n");
+#endif
+    return STATUS_OK;
+}
+
 static enum status run_check(int argc, char **argv)
 {
     const struct device_config cpu = {.kind = DEVICE_KIND_cpu};
     const struct device_config device = {.kind = DEVICE_KIND_auto};
-    struct device_check c = {0};
+    const char *const *more = (const char *const *)argv;
+    struct device_check c = {.prints = true};
     enum status st = STATUS_OK;
     TRY_OUT(machine_open(&c.cpu, &cpu));
     TRY_OUT(machine_open(&c.device, &device));
     if (!c.device.queue->device) FAIL_OUT(UNSUPPORTED, "no GPU found");
+    if (argc == 2 && !strcmp(argv[1], "nccl")) {
+        TRY_OUT(check_nccl(&c));
+        goto out;
+    }
     if (argc == 2 && !strcmp(argv[1], "odd"))
-        TRY_OUT(device_check_odd(&c));
-    else if (argc == 2 && !strcmp(argv[1], "train"))
-        TRY_OUT(check_training(&c));
+        device_check_odd(&c);
+    else if (argc > 1 && !strcmp(argv[1], "train"))
+        TRY_OUT(check_training(&c, more + 2, argc - 2));
     else if (argc > 2 && !strcmp(argv[1], "step"))
-        TRY_OUT(check_step(&c, argv[2], (const char *const *)argv + 3, argc - 3));
+        TRY_OUT(check_step(&c, argv[2], more + 3, argc - 3));
     else
-        FAIL_OUT(USAGE, "gpu_check odd | step CONFIG [key=value ...] | train");
+        FAIL_OUT(USAGE, "gpu_check odd | step CONFIG [key=value ...] | train [key=value ...] | "
+                        "nccl");
     printf("%d comparisons, %d mismatches; the others within %.1e in float32, %.1e in bfloat16\n",
            c.count, c.failed, c.worst[F32], c.worst[BF16]);
     if (c.failed) FAIL_OUT(DEVICE, "%d of %d comparisons mismatch", c.failed, c.count);
@@ -89,6 +126,7 @@ out:
 
 int main(int argc, char **argv)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a killed process loses no line */
     enum status st = run_check(argc, argv);
     if (st) log_failure(st);
     return st ? 1 : 0;

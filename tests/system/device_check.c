@@ -54,13 +54,13 @@ static bool is_result(const struct op_call *c, int i)
 }
 
 /* Documents of 1, 2, 3, ... tokens; the last one of a row is truncated. */
-static void fill_documents(const struct attention *a, int32_t *start_BT, int32_t *end_BT)
+static void fill_documents(int B, int T, int32_t *start_BT, int32_t *end_BT)
 {
-    for (int b = 0; b < a->B; b++)
-        for (int first = 0, length = 1; first < a->T; first += length++)
-            for (int t = first; t < a->T && t < first + length; t++) {
-                start_BT[b * a->T + t] = first;
-                end_BT[b * a->T + t] = first + length < a->T ? first + length : a->T;
+    for (int b = 0; b < B; b++)
+        for (int first = 0, length = 1; first < T; first += length++)
+            for (int t = first; t < T && t < first + length; t++) {
+                start_BT[b * T + t] = first;
+                end_BT[b * T + t] = first + length < T ? first + length : T;
             }
 }
 
@@ -69,15 +69,21 @@ static bool has_bounds(const struct op_call *c)
     return c->op == OP_attention_forward || c->op == OP_attention_backward;
 }
 
+/* The first and second list of a document mask's bounds. */
+static bool is_bound(const struct op_call *c, int i)
+{
+    int first = c->op == OP_attention_forward ? 3 : 5;
+    return has_bounds(c) && (i == first || i == first + 1);
+}
+
 static struct op_work work_of(const struct op_call *call, bool documents)
 {
     struct op_work w;
     op_work(call, &w);
-    int first = call->op == OP_attention_forward ? 3 : 5;
-    for (int i = first; documents && has_bounds(call) && i < first + 2; i++) {
-        const struct attention *a = &call->what.attention_forward;
-        w.buffers[i] = (struct op_buffer){(size_t)a->B * (size_t)a->T, F32, CONTENT_IDS, 1};
-    }
+    const struct attention *a = &call->what.attention_forward;
+    for (int i = 0; documents && i < OP_BUFFERS; i++)
+        if (is_bound(call, i))
+            w.buffers[i] = (struct op_buffer){(size_t)a->B * (size_t)a->T, F32, CONTENT_IDS, 1};
     return w;
 }
 
@@ -93,8 +99,10 @@ static void make_host(struct operands *o, const struct op_call *call, bool docum
         o->host[i] = heap(bytes_of(b));
         op_fill(b, o->host[i]);
     }
-    if (documents && has_bounds(call))
-        fill_documents(&call->what.attention_forward, o->host[first], o->host[first + 1]);
+    if (documents && has_bounds(call)) {
+        const struct attention *a = &call->what.attention_forward;
+        fill_documents(a->B, a->T, o->host[first], o->host[first + 1]);
+    }
 }
 
 static enum status make_device(struct operands *o, const struct op_call *call, struct arena *own,
@@ -104,7 +112,8 @@ static enum status make_device(struct operands *o, const struct op_call *call, s
         const struct op_buffer *b = &o->work->buffers[i];
         o->device[i] = b->content == CONTENT_FIRST ? o->device[0] : NULL;
         if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
-        o->device[i] = arena_alloc(is_result(call, i) ? shared : own, bytes_of(b), 1);
+        bool is_shared = is_result(call, i) || is_bound(call, i); /* as in training */
+        o->device[i] = arena_alloc(is_shared ? shared : own, bytes_of(b), 1);
         if (o->device[i]) TRY(queue_copy(queue, o->device[i], o->host[i], bytes_of(b)));
     }
     return STATUS_OK;
@@ -113,11 +122,13 @@ static enum status make_device(struct operands *o, const struct op_call *call, s
 /* Runs the call, with the scratch memory that it needs. */
 static enum status run(const struct machine *m, const struct op_call *call, void *const *buffers)
 {
-    void *const nothing[OP_BUFFERS] = {0};
+    void *sizing[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
+    for (int i = 0; i < OP_BUFFERS; i++)
+        if (is_bound(call, i)) sizing[i] = buffers[i]; /* whether there is a document mask */
     arena_release(&m->queue->scratch);
     m->queue->sizing = true;
-    st = op_run(call, m->ops, nothing, m->queue);
+    st = op_run(call, m->ops, sizing, m->queue);
     m->queue->sizing = false;
     TRY_OUT(st);
     size_t scratch = m->queue->scratch.peak;
@@ -142,6 +153,14 @@ static enum status run_forward(struct device_check *c, const struct op_call *cal
     return STATUS_OK;
 }
 
+/* The log-sum-exp of bf16 attention may sum probs after rounding them to bf16. */
+static double tolerance_of(const struct op_call *call, int i, enum dtype dtype)
+{
+    bool is_lse = call->op == OP_attention_forward && i == 6;
+    if (is_lse && call->what.attention_forward.dtype == BF16) return 5e-4;
+    return dtype == F32 ? 1e-5 : 1e-2;
+}
+
 /* Compares the buffers on the device with those on the host. */
 static enum status compare(struct device_check *c, const struct op_call *call,
                            const struct operands *o, const char *name)
@@ -158,7 +177,7 @@ static enum status compare(struct device_check *c, const struct op_call *call,
         if (is_result(call, i) && call->op == OP_sum_squares)
             off = fabs(*(double *)got / *(double *)o->host[i] - 1);
         text_addf(&what, "%s, %s %d", name, dtype_name(b->dtype), i);
-        if (!st) report_difference(c, what.data, off, b->dtype == F32 ? 1e-5 : 1e-2, b->dtype);
+        if (!st) report_difference(c, what.data, off, tolerance_of(call, i, b->dtype), b->dtype);
         text_release(&what);
         free(got);
     }
@@ -195,6 +214,15 @@ out:
     return st;
 }
 
+/* Continues after an error, which counts as a mismatch: other operations may work. */
+static void check_call(struct device_check *c, const struct op_call *call, bool documents)
+{
+    if (c->prints) printf("%s\n", op_name(call->op)); /* before it can hang */
+    if (!device_check_call(c, call, documents)) return;
+    c->count++, c->failed++;
+    printf("FAILED %s: %s\n", op_name(call->op), status_message());
+}
+
 /* --- odd sizes ----------------------------------------------------------------------------- */
 
 #define CALL(name, ...)                                                                            \
@@ -208,7 +236,7 @@ out:
     .B = b, .T = t, .S = s, .H = h, .G = g, .K = k, .scale = 0.3f, .dtype = d,                     \
     .q_stride = (h) * (k) + 8, .kv_stride = (g) * (k) + 8, __VA_ARGS__
 
-enum status device_check_odd(struct device_check *c)
+void device_check_odd(struct device_check *c)
 {
     for (enum dtype d = 0; d < DTYPE_COUNT; d++) {
         const struct op_call calls[] = {
@@ -249,11 +277,10 @@ enum status device_check_odd(struct device_check *c)
         };
         for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
             const struct attention *a = &calls[i].what.attention_forward;
-            TRY(device_check_call(c, &calls[i], false));
-            if (has_bounds(&calls[i]) && a->S == a->T) TRY(device_check_call(c, &calls[i], true));
+            check_call(c, &calls[i], false);
+            if (has_bounds(&calls[i]) && a->S == a->T) check_call(c, &calls[i], true);
         }
     }
-    return STATUS_OK;
 }
 
 static enum status shape_of(const struct config *config, struct model_shape *shape)
@@ -282,8 +309,8 @@ enum status device_check_step(struct device_check *c, const struct config *confi
     for (size_t i = 0; i < list.count; i++) {
         const struct op_call *call = &list.calls[i].call;
         if (is_fp8(call)) continue;
-        TRY_OUT(device_check_call(c, call, false));
-        if (has_bounds(call)) TRY_OUT(device_check_call(c, call, true));
+        check_call(c, call, false);
+        if (has_bounds(call)) check_call(c, call, true);
     }
 out:
     op_calls_release(&list);
@@ -292,7 +319,7 @@ out:
 
 /* --- training ------------------------------------------------------------------------------ */
 
-static void fill_rows(struct batch *b, int V, int step)
+static void fill_rows(struct batch *b, const struct config *c, int V, int step)
 {
     size_t tokens = (size_t)b->B * (size_t)b->T;
     for (size_t n = 0; n < tokens; n++) {
@@ -300,6 +327,8 @@ static void fill_rows(struct batch *b, int V, int step)
         b->labels_BT[n] = (b->ids_BT[n] * 7 + 3) % V; /* predictable from the previous token */
         b->start_BT[n] = 0, b->end_BT[n] = b->T;
     }
+    if (c->model.attn_mask_type == ATTN_MASK_block_causal)
+        fill_documents(b->B, b->T, b->start_BT, b->end_BT);
     b->valid = (int64_t)tokens;
 }
 
@@ -346,8 +375,8 @@ enum status device_check_training(struct device_check *c, const struct config *c
     TRY_OUT(open_trainer(&device, config, &c->device));
     for (int step = 0; step < steps; step++) {
         struct step_result a = {0}, b = {0};
-        fill_rows(&host.batch, host.shape.V, step);
-        fill_rows(&device.batch, device.shape.V, step);
+        fill_rows(&host.batch, config, host.shape.V, step);
+        fill_rows(&device.batch, config, device.shape.V, step);
         TRY_OUT(trainer_train_batch(&host, &a));
         TRY_OUT(trainer_train_batch(&device, &b));
         struct text what = {0};

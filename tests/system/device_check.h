@@ -2,7 +2,8 @@
  * those of real models, and loss and gradients of whole models over a few steps.
  *
  * Units    Differences are |x - y| / |y| in Euclidean norms; a buffer passes below 1e-5 in f32 and
- *          1e-2 in bf16, token ids only if they are equal. */
+ *          1e-2 in bf16 (the log-sum-exp of bf16 attention below 5e-4), token ids only if they are
+ *          equal. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,16 +12,17 @@
 
 struct device_check {
     struct machine cpu, device;
-    bool prints; /* every comparison, not only those that fail */
+    bool prints; /* every operation and comparison, not only those that fail */
     int count, failed;
     double worst[DTYPE_COUNT]; /* of those that passed */
 };
 
 /* One call with the same operands on both; `documents`: attention has a document mask. */
 enum status device_check_call(struct device_check *c, const struct op_call *call, bool documents);
-/* Every operation in f32 and bf16, at sizes that are not multiples of a tile. */
-enum status device_check_odd(struct device_check *c);
-/* The operations of one step of the configuration. */
+/* Every operation in f32 and bf16, at sizes that are not multiples of a tile.  An error of an
+ * operation counts as a mismatch. */
+void device_check_odd(struct device_check *c);
+/* The operations of one step of the configuration, likewise. */
 enum status device_check_step(struct device_check *c, const struct config *config);
 /* Trains `steps` optimizer steps on both, on the same random rows: the gradients of the first step
  * and every loss must be within `tolerance`. */
