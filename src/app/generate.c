@@ -10,27 +10,11 @@
 #include "infer/fill_mask.h"
 #include "infer/generation.h"
 #include "infer/spike_session.h"
+#include "infer/text_generation.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-static enum status read_prompt(struct generation *g, const char *prompt)
-{
-    const struct tokenizer *t = g->loaded.tokenizer;
-    struct encoder *encoder = NULL;
-    enum status st = STATUS_OK;
-    token_list_reserve(&g->ids, 1);
-    if (g->loaded.config.data.bos && tokenizer_bos(t) >= 0)
-        g->ids.ids[g->ids.count++] = tokenizer_bos(t);
-    TRY_OUT(encoder_make(&encoder, t));
-    TRY_OUT(encoder_encode(encoder, prompt, strlen(prompt), &g->ids));
-    if (!g->ids.count)
-        FAIL_OUT(USAGE, "--prompt: must not be empty, as the tokenizer has no begin-of-text token");
-out:
-    encoder_free(encoder);
-    return st;
-}
 
 static bool is_diffusion(const struct generation *g)
 {
@@ -39,77 +23,13 @@ static bool is_diffusion(const struct generation *g)
 
 static enum status prepare(struct generation *g, const char *prompt)
 {
-    if (!g->loaded.tokenizer)
-        FAIL(CONFIG,
-             "%s has no tokenizer: name one with --tokenizer, or for a model of spike counts use "
-             "--session or --neurons",
-             g->loaded.folder);
-    TRY(read_prompt(g, prompt));
+    TRY(text_generation_set_prompt(g, prompt));
     if (!is_diffusion(g)) TRY(generation_open(g));
     return STATUS_OK;
 }
 
-/* Why a text ended. */
-enum finish { FINISH_LENGTH, FINISH_EOS, FINISH_STOP, FINISH_INTERRUPT };
-static const char *const finish_words[] = {"length", "eos", "stop", "interrupt"};
-
-/* A text that is being generated. */
-struct output {
-    const struct flag_list *stops;
-    struct text bytes;  /* of all tokens so far */
-    size_t num_printed; /* of those */
-    bool prints;
-    enum finish finish;
-};
-
-/* How many bytes at the end may be the beginning of a stop text. */
-static size_t held_back(const struct output *o)
-{
-    size_t most = 0;
-    for (int i = 0; i < o->stops->count; i++) {
-        size_t len = strlen(o->stops->items[i]);
-        for (size_t n = len - 1; n > most; n--)
-            if (n <= o->bytes.len &&
-                !memcmp(o->bytes.data + o->bytes.len - n, o->stops->items[i], n))
-                most = n;
-    }
-    return most;
-}
-
-/* Cuts the text before the first stop text; false: it has none. */
-static bool cut_at_stop(struct output *o, size_t from)
-{
-    const char *first = NULL;
-    for (int i = 0; i < o->stops->count; i++) {
-        size_t len = strlen(o->stops->items[i]), begin = from > len ? from - len : 0;
-        const char *found =
-            memmem(o->bytes.data + begin, o->bytes.len - begin, o->stops->items[i], len);
-        if (found && (!first || found < first)) first = found;
-    }
-    if (first) o->bytes.len = (size_t)(first - o->bytes.data);
-    return first != NULL;
-}
-
-/* With `last` all bytes up to `end`, else without the beginning of a character on a terminal. */
-static void print_rest(struct output *o, size_t end, bool last)
-{
-    if (!o->prints || end <= o->num_printed) return;
-    o->num_printed +=
-        terminal_text_write(o->bytes.data + o->num_printed, end - o->num_printed, last);
-}
-
-/* Adds a token and prints what is certain to belong to the text; into a file or pipe even if it
- * ends inside a UTF-8 character. */
-static enum status add_token(struct output *o, const struct tokenizer *t, int32_t id)
-{
-    size_t before = o->bytes.len;
-    TRY(tokenizer_decode_part(t, &id, 1, &o->bytes));
-    if (o->stops->count && cut_at_stop(o, before)) o->finish = FINISH_STOP;
-    print_rest(o, o->bytes.len - (o->finish == FINISH_STOP ? 0 : held_back(o)), false);
-    return STATUS_OK;
-}
-
-static enum status print_json(const struct generation *g, const struct output *o, double seconds)
+static enum status print_json(const struct generation *g, const struct text_generation *o,
+                              double seconds)
 {
     size_t made = g->ids.count - g->num_prompt;
     const int32_t *ids = g->ids.ids + g->num_prompt;
@@ -117,7 +37,7 @@ static enum status print_json(const struct generation *g, const struct output *o
     struct json_writer w = {.text = &out};
     enum status st = STATUS_OK;
     json_begin_object(&w, NULL, JSON_INLINE);
-    if (o && o->finish == FINISH_STOP) {
+    if (o && o->finish == TEXT_FINISH_stop) {
         text_add(&text, o->bytes.data, o->bytes.len);
         for (size_t i = 0; i < text.len; i++)
             if (!text.data[i]) text.data[i] = '\xFF'; /* U+FFFD */
@@ -125,7 +45,7 @@ static enum status print_json(const struct generation *g, const struct output *o
     } else {
         TRY_OUT(loaded_model_write_text(&g->loaded, ids, made, "text", &w));
     }
-    if (o) json_write_string(&w, "finish_reason", finish_words[o->finish]);
+    if (o) json_write_string(&w, "finish_reason", text_generation_finish_name(o->finish));
     json_begin_array(&w, "ids", JSON_INLINE);
     for (size_t i = 0; i < made; i++) json_write_int(&w, NULL, ids[i]);
     json_end_array(&w);
@@ -145,41 +65,16 @@ out:
     return st;
 }
 
-/* All ranks agree, as only some may have got the signal. */
-static enum status agree_to_end(const struct generation *g, bool *ends)
-{
-    int64_t pending = signals_pending() > 0;
-    TRY(comm_all_reduce_int64(&g->loaded.machine.world, REDUCE_MAX, &pending, 1));
-    *ends = pending;
-    return STATUS_OK;
-}
-
 static enum status generate(struct generation *g, const struct flag_list *stops, bool json)
 {
-    const struct tokenizer *t = g->loaded.tokenizer;
-    struct output o = {.stops = stops, .prints = generation_is_root(g) && !json};
+    struct text_generation t = {.stops = stops->items, .num_stops = stops->count, .prints = !json};
     enum status st = STATUS_OK;
-    double begin = clock_monotonic_s();
-    bool ends = false;
-    TRY_OUT(generation_prefill(g));
-    for (int64_t n = 0; n < g->max_tokens && o.finish == FINISH_LENGTH; n++) {
-        int32_t id;
-        TRY_OUT(agree_to_end(g, &ends));
-        if (ends) o.finish = FINISH_INTERRUPT;
-        if (ends) break;
-        TRY_OUT(generation_sample(g, &id));
-        if (id == tokenizer_eos(t)) o.finish = FINISH_EOS;
-        if (id == tokenizer_eos(t)) break;
-        TRY_OUT(add_token(&o, t, id));
-        TRY_OUT(generation_append(g, id, n + 1 < g->max_tokens && o.finish == FINISH_LENGTH));
-    }
-    double seconds = clock_monotonic_s() - begin;
-    print_rest(&o, o.bytes.len, true);
-    if (generation_is_root(g) && json) TRY_OUT(print_json(g, &o, seconds));
+    TRY_OUT(text_generation_run(&t, g));
+    if (generation_is_root(g) && json) TRY_OUT(print_json(g, &t, t.seconds));
     if (generation_is_root(g) && !json) printf("\n");
-    log_line(LOG_INFO, "generated %zu tokens in %.2f s", g->ids.count - g->num_prompt, seconds);
+    log_line(LOG_INFO, "generated %zu tokens in %.2f s", g->ids.count - g->num_prompt, t.seconds);
 out:
-    text_release(&o.bytes);
+    text_generation_release(&t);
     return st;
 }
 

@@ -15,8 +15,8 @@ enum { CHUNK = 256 };
 static enum status size_forward(void *context)
 {
     struct generation *g = context;
-    int chunk = g->num_prompt < CHUNK ? (int)g->num_prompt : CHUNK;
-    int all = (int)g->num_prompt + (int)g->max_tokens;
+    int chunk = g->max_prompt < CHUNK ? (int)g->max_prompt : CHUNK;
+    int all = (int)g->max_prompt + (int)g->max_tokens;
     for (int tokens = chunk; tokens > 0; tokens = tokens > 1 ? 1 : 0) {
         g->cache.length = all - tokens; /* attention's scratch grows with the context */
         TRY(decode_next(&g->loaded.model, &g->cache, &(struct decode_io){.T = tokens},
@@ -29,7 +29,20 @@ static enum status size_forward(void *context)
 static enum status alloc_cache(struct generation *g)
 {
     const struct model *m = &g->loaded.model;
-    TRY(decode_init_cache(&g->cache, m, 1, (int)(g->num_prompt + (size_t)g->max_tokens), &g->run));
+    TRY(decode_init_cache(&g->cache, m, 1, (int)(g->max_prompt + (size_t)g->max_tokens), &g->run));
+    return STATUS_OK;
+}
+
+enum status generation_restart(struct generation *g)
+{
+    if (g->ids.count > g->max_prompt)
+        FAIL(USAGE,
+             "the prompt has %zu tokens, and the context has room for %zu besides the %lld "
+             "of --max-tokens",
+             g->ids.count, g->max_prompt, (long long)g->max_tokens);
+    g->num_prompt = g->ids.count;
+    g->cache.length = 0;
+    token_list_reserve(&g->ids, (size_t)g->max_tokens);
     return STATUS_OK;
 }
 
@@ -39,8 +52,8 @@ enum status generation_open(struct generation *g)
     if (objective->name != OBJECTIVE_causal)
         FAIL(CONFIG, "%s is a %s model: use --fill \"a text with <mask>\"", g->loaded.folder,
              objective_kind_word(objective->name));
-    g->num_prompt = g->ids.count;
-    token_list_reserve(&g->ids, (size_t)g->max_tokens);
+    if (!g->max_prompt) g->max_prompt = g->ids.count;
+    TRY(generation_restart(g));
     TRY(alloc_cache(g));
     TRY(loaded_model_alloc_step(&g->loaded, size_forward, g));
     size_t bytes = g->run.used, V = (size_t)g->loaded.shape.V;

@@ -9,11 +9,12 @@
 #include "model/decode.h"
 #include "model/sampling.h"
 
-/* The caller sets loaded, ids (the prompt), max_tokens and sampling. */
+/* The caller sets loaded, ids (the prompt), max_tokens, max_prompt and sampling. */
 struct generation {
     struct loaded_model loaded;
     struct token_list ids; /* the prompt, then the generated tokens */
-    size_t num_prompt;     /* set by generation_open */
+    size_t num_prompt;     /* set by generation_open and generation_restart */
+    size_t max_prompt;     /* tokens of the longest prompt; 0: of the first */
     int64_t max_tokens;
     struct sampling sampling;
     struct arena run; /* holds the KV cache */
@@ -36,6 +37,8 @@ bool generation_is_root(const struct generation *g);
 enum status generation_prefill(struct generation *g);
 /* Forgets the generated tokens, for another text from the same prompt. */
 void generation_rewind(struct generation *g);
+/* Begins another text, after the prompt that g->ids is now.  USAGE: longer than max_prompt. */
+enum status generation_restart(struct generation *g);
 /* Samples a token from the logits, which the caller may modify first.  IDs that the tokenizer does
  * not have are left out: the model's vocabulary may be padded. */
 enum status generation_sample(struct generation *g, int32_t *id);
