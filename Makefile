@@ -134,6 +134,13 @@ $(B)/src/app/recipes.inc: tools/recipes $(RECIPES) $(B)/list
 $(B)/src/app/recipes.o: $(B)/src/app/recipes.inc
 $(B)/src/app/recipes.o: private OWN := -I$(B)/src
 
+# `llamero report` writes this page around its data.
+$(B)/src/runs/report.inc: src/runs/report.html
+	@mkdir -p $(@D)
+	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n",/' $< > $@
+$(B)/src/runs/report.o: $(B)/src/runs/report.inc
+$(B)/src/runs/report.o: private OWN := -I$(B)/src
+
 # `llamero --version --verbose` prints these.
 $(B)/src/doctor/build.o: private OWN := -DBUILD_ISAS='"$(ISAS)"' \
     -DBUILD_FLAGS='"$(strip $(OPT) $(ARCH) $(OPENMP) $(EXTRA))"' \

@@ -152,11 +152,18 @@ static bool read_truth(const char *word, bool *into)
     return true;
 }
 
+/* "-o" is --output, as in compilers, of commands that have it. */
+static bool is_short_output(const struct arguments_spec *spec, const char *word)
+{
+    return !strcmp(word, "-o") && has_flag(spec->flags, "output");
+}
+
 /* Parses the flag argv[*at], and its value if that is the next argument; sets its bit in *given. */
 static enum status read_flag(const struct arguments_spec *spec, int argc, char **argv, int *at,
                              uint64_t *given)
 {
-    const char *name = argv[*at] + 2, *equals = strchr(name, '=');
+    const char *name = is_short_output(spec, argv[*at]) ? "output" : argv[*at] + 2;
+    const char *equals = strchr(name, '=');
     size_t len = equals ? (size_t)(equals - name) : strlen(name);
     for (const struct flag *f = spec->flags; f->name; f++) {
         if (!is_name(f->name, name, len)) continue;
@@ -349,6 +356,8 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
             bool is_color;
             TRY(read_color(argc, argv, &i, &is_color));
             if (!is_color) TRY(read_flag(spec, argc, argv, &i, &a->given));
+        } else if (!plain && is_short_output(spec, word)) {
+            TRY(read_flag(spec, argc, argv, &i, &a->given));
         } else if (!plain && is_setting(word)) {
             TRY(add_setting(a, word));
         } else {

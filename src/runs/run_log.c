@@ -22,12 +22,40 @@ int64_t run_log_num_dropped(const struct run_log *l, size_t shown)
     return l->num_lines > shown ? (int64_t)(l->num_lines - shown) : 0;
 }
 
+static void release_start(struct run_start *s)
+{
+    for (size_t i = 0; i < s->num_lines; i++) free(s->lines[i]);
+    *s = (struct run_start){0};
+}
+
+/* A start begins with "llamero VERSION: a Llama ..." and ends before the first step. */
+static void add_to_starts(struct run_log *l, const char *line)
+{
+    const char *text = run_log_undated(line, false);
+    if (!strncmp(text, "llamero ", 8) && strstr(text, ": a Llama")) {
+        if (l->num_starts == RUN_LOG_STARTS) {
+            release_start(&l->starts[0]);
+            memmove(l->starts, l->starts + 1, (RUN_LOG_STARTS - 1) * sizeof *l->starts);
+            l->starts[--l->num_starts] = (struct run_start){0};
+        }
+        l->num_starts++;
+        l->is_starting = true;
+    } else if (strstr(text, "step: ")) {
+        l->is_starting = false;
+    }
+    if (!l->is_starting) return;
+    struct run_start *s = &l->starts[l->num_starts - 1];
+    s->lines[s->num_lines++] = heap_string(line, strlen(line));
+    l->is_starting = s->num_lines < RUN_LOG_START_LINES;
+}
+
 static void add_line(void *context, const char *bytes, size_t len)
 {
     struct run_log *l = context;
     char **slot = &l->ring[l->num_lines++ % RUN_LOG_LINES];
     free(*slot);
     *slot = printable_string(bytes, len, RUN_LOG_COLUMNS);
+    add_to_starts(l, *slot);
 }
 
 static void forget(void *context)
@@ -37,7 +65,8 @@ static void forget(void *context)
         free(l->ring[i]);
         l->ring[i] = NULL;
     }
-    l->num_lines = 0;
+    for (size_t i = 0; i < l->num_starts; i++) release_start(&l->starts[i]);
+    l->num_lines = 0, l->num_starts = 0, l->is_starting = false;
 }
 
 enum status run_log_update(struct run_log *l, const char *path, uint64_t most)

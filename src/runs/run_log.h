@@ -1,6 +1,6 @@
-/* run_log.h -- the last lines of a run's log.txt, and how they end.
+/* run_log.h -- the last lines of a run's log.txt, how they end, and how the run was started.
  *
- * Memory   RUN_LOG_LINES lines of up to RUN_LOG_COLUMNS bytes. */
+ * Memory   RUN_LOG_LINES lines of up to RUN_LOG_COLUMNS bytes, and RUN_LOG_STARTS starts. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RUN_LOG_LINES = 256, RUN_LOG_COLUMNS = 1000 };
+enum { RUN_LOG_LINES = 256, RUN_LOG_COLUMNS = 1000, RUN_LOG_STARTS = 32, RUN_LOG_START_LINES = 5 };
+
+/* What the run says of itself when it starts (train/run_report.h): version and model, ranks and
+ * device, steps. */
+struct run_start {
+    char *lines[RUN_LOG_START_LINES]; /* printable, with date and time */
+    size_t num_lines;
+};
 
 enum run_log_end {
     LOG_ENDS_open,    /* with neither of these */
@@ -23,6 +30,9 @@ enum run_log_end {
 struct run_log {
     char *ring[RUN_LOG_LINES]; /* printable (printable.h); read it with run_log_line */
     uint64_t num_lines;        /* since `tail` began to read */
+    struct run_start starts[RUN_LOG_STARTS]; /* the last ones */
+    size_t num_starts;
+    bool is_starting; /* the next line may belong to the last start */
     struct file_tail tail;
 };
 

@@ -61,3 +61,21 @@ TEST(run_log_tells_how_a_run_ended)
     CHECK(end_of(AT "SIGTERM after step 20; the checkpoint is saved\n", NULL) == LOG_ENDS_stopped);
     CHECK(end_of(AT "the text error: is in a line\n", NULL) == LOG_ENDS_open);
 }
+
+TEST(run_log_keeps_what_each_start_says)
+{
+    struct run_log l = {0};
+    struct text all = {0};
+    for (int i = 0; i < RUN_LOG_STARTS + 2; i++)
+        text_addf(&all,
+                  AT "llamero 0.1.0: a Llama with %d parameters\n" AT "1 rank of 2 threads\n" AT
+                     "step:  1  loss: 6\n" AT "llamero is a word\n",
+                  i);
+    read_log(&l, all.data, all.len);
+    CHECK(l.num_starts == RUN_LOG_STARTS);
+    for (size_t i = 0; i < l.num_starts; i++) CHECK(l.starts[i].num_lines == 2);
+    CHECK(!strcmp(l.starts[0].lines[0], AT "llamero 0.1.0: a Llama with 2 parameters"));
+    CHECK(!strcmp(l.starts[0].lines[1], AT "1 rank of 2 threads"));
+    run_log_release(&l);
+    text_release(&all);
+}
