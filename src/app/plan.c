@@ -81,9 +81,20 @@ static struct ramp_phase find_ramp_phase(const struct planning *p)
     return phase;
 }
 
+static double host_available(const struct planning *p)
+{
+    return run_memory_host_available(&p->memory, p->config, 0);
+}
+
+static bool fits_host(const struct planning *p)
+{
+    double has = host_available(p);
+    return !(has > 0) || (double)run_memory_host_needed(&p->memory) <= has;
+}
+
 static bool fits(const struct planning *p)
 {
-    return (double)run_memory_needed(&p->memory) <= p->hardware.memory_bytes;
+    return (double)run_memory_needed(&p->memory) <= p->hardware.memory_bytes && fits_host(p);
 }
 
 static double tokens_per_second(const struct planning *p)
@@ -215,15 +226,32 @@ static void write_estimate(const struct planning *p, struct json_writer *w)
     json_end_object(w);
 }
 
+static void write_bytes(const char *name, const size_t bytes[MEMORY_COUNT], struct json_writer *w)
+{
+    json_begin_object(w, name, JSON_INLINE);
+    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
+        json_write_int(w, memory_plan_name(i), (int64_t)bytes[i]);
+    json_end_object(w);
+}
+
 static void write_rank(int rank, const struct memory_plan *m, struct json_writer *w)
 {
     json_begin_object(w, NULL, JSON_INLINE);
     json_write_int(w, "rank", rank);
-    json_begin_object(w, "memory_bytes", JSON_INLINE);
-    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
-        json_write_int(w, memory_plan_name(i), (int64_t)m->bytes[i]);
-    json_end_object(w);
+    write_bytes("memory_bytes", m->bytes, w);
     json_write_int(w, "total", (int64_t)memory_plan_total(m));
+    write_bytes("host_memory_bytes", m->host, w);
+    json_write_int(w, "host_total", (int64_t)memory_plan_host_total(m));
+    json_end_object(w);
+}
+
+/* What a rank has, and whether the run fits; host memory that is unknown is 0. */
+static void write_available(const struct planning *p, struct json_writer *w)
+{
+    json_begin_object(w, "available", JSON_INLINE);
+    json_write_format(w, "memory_bytes", "%.0f", p->hardware.memory_bytes);
+    json_write_format(w, "host_memory_bytes", "%.0f", host_available(p));
+    json_write_bool(w, "fits", fits(p));
     json_end_object(w);
 }
 
@@ -264,6 +292,7 @@ static void print_json(const struct planning *p)
     json_write_int(&w, "checkpoint_bytes", (int64_t)p->checkpoint_bytes);
     write_estimate(p, &w);
     write_traffic(p, &w);
+    write_available(p, &w);
     json_begin_array(&w, "ranks", JSON_INLINE);
     for (int rank = 0; rank < p->ranks; rank++) /* the ranks of a stage use equal memory */
         write_rank(rank, &p->memory.of_stage[rank / (p->ranks / p->memory.stages)].plan, &w);
@@ -290,7 +319,9 @@ static void print_estimate(const struct planning *p)
     printf("  %9.3g s    total: %.5g tokens/s per rank, MFU %.1f%%\n", p->estimate.step_s,
            tokens_per_second(p), 100 * mfu(p));
     printf("bottleneck    ");
-    if (!fits(p)) printf("%s; then ", estimate_resource_advice(RESOURCE_memory_bytes));
+    if (!fits(p))
+        printf("%s%s; then ", fits_host(p) ? "" : "on the host ",
+               estimate_resource_advice(RESOURCE_memory_bytes));
     printf("%s would save %.0f%% of the step time\n", estimate_resource_advice(p->estimate.limit),
            100 * p->estimate.saved);
 }
@@ -314,6 +345,37 @@ static void print_mesh(const struct planning *p)
     printf("\n");
 }
 
+static const double GIB = 1 << 30;
+
+static void print_memory(const struct planning *p)
+{
+    const struct memory_plan *m = &run_memory_fullest(&p->memory)->plan;
+    double total = (double)memory_plan_total(m), have = p->hardware.memory_bytes;
+    printf("memory per rank%s:\n", p->memory.stages > 1 ? " of the stage that needs the most" : "");
+    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
+        if (m->bytes[i])
+            printf("  %9.3f GiB  %-15s %s\n", (double)m->bytes[i] / GIB, memory_plan_name(i),
+                   memory_plan_text(i));
+    printf("  %9.3f GiB  total, %.1f%% of %.2f GiB available\n", total / GIB, 100 * total / have,
+           have / GIB);
+}
+
+/* Of a rank with a GPU: of the same stage. */
+static void print_host_memory(const struct planning *p)
+{
+    const struct memory_plan *m = &run_memory_fullest(&p->memory)->plan;
+    double total = (double)memory_plan_host_total(m), have = host_available(p);
+    if (!(total > 0)) return;
+    printf("host memory per rank:\n");
+    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
+        if (m->host[i])
+            printf("  %9.3f GiB  %-15s %s\n", (double)m->host[i] / GIB, memory_plan_name(i),
+                   memory_plan_text(i));
+    printf("  %9.3f GiB  total", total / GIB);
+    if (have > 0) printf(", %.1f%% of %.2f GiB available", 100 * total / have, have / GIB);
+    printf("\n");
+}
+
 static int padded_vocabulary(const struct planning *p, int tp)
 {
     struct model_shape slice = model_shape_slice(&p->shape, 0, tp);
@@ -323,9 +385,7 @@ static int padded_vocabulary(const struct planning *p, int tp)
 static void print_table(const struct planning *p)
 {
     const struct training_config *c = &p->config->training;
-    const struct memory_plan *m = &run_memory_fullest(&p->memory)->plan;
-    double gib = 1 << 30, total = (double)memory_plan_total(m);
-    double have = p->hardware.memory_bytes, tokens = tokens_of_step(p);
+    double tokens = tokens_of_step(p);
     int tp = p->memory.machine.mesh.degree[AXIS_tp], padded = padded_vocabulary(p, tp);
     printf("model         %lld parameters: %d blocks, width %d, %d heads (%d KV), feed-forward %d, "
            "vocabulary %d%s",
@@ -341,14 +401,9 @@ static void print_table(const struct planning *p)
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
     print_ramp(p);
-    printf("checkpoint    %.3f GiB\nmemory per rank%s:\n", (double)p->checkpoint_bytes / gib,
-           p->memory.stages > 1 ? " of the stage that needs the most" : "");
-    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
-        if (m->bytes[i])
-            printf("  %9.3f GiB  %-15s %s\n", (double)m->bytes[i] / gib, memory_plan_name(i),
-                   memory_plan_text(i));
-    printf("  %9.3f GiB  total, %.1f%% of %.2f GiB available\n", total / gib, 100 * total / have,
-           have / gib);
+    printf("checkpoint    %.3f GiB\n", (double)p->checkpoint_bytes / GIB);
+    print_memory(p);
+    print_host_memory(p);
     print_traffic(p);
     print_estimate(p);
 }
@@ -356,8 +411,11 @@ static void print_table(const struct planning *p)
 static const char usage[] =
     "plan CONFIG [--ranks N] [section.key=value ...]\n\n"
     "Dry run: memory by category, FLOPs, step time and checkpoint size.  Trains nothing.\n"
-    "Memory is measured by a sizing pass of the step's own code, so the figures are exact.  Of a\n"
-    "run with several data stages it shows the one that needs the most memory.";
+    "Memory is measured by a sizing pass of the step's own code, so the figures are exact, except\n"
+    "what a GPU's libraries allocate.  With device.hardware it is that of the GPU, and apart from "
+    "it\n"
+    "that of its host.  Of a run with several data stages it shows the one that needs the most\n"
+    "memory.";
 
 enum status command_plan(int argc, char **argv)
 {

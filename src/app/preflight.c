@@ -237,12 +237,26 @@ static enum status compare_memory(const struct flight *f, const struct run_memor
     return STATUS_OK;
 }
 
+/* Of GPUs' hosts.  A warning: other programs of the host are not known. */
+static void warn_about_host_memory(const struct flight *f, const struct run_memory *m)
+{
+    const double gib = 1 << 30;
+    double needed = (double)run_memory_host_needed(m);
+    double has = run_memory_host_available(m, f->c, f->o->host_ranks);
+    if (has > 0 && needed > has)
+        log_line(LOG_WARN,
+                 "a rank requires %.2f GiB of host memory, and its host has %.2f GiB per rank; "
+                 "`llamero plan` shows host memory by category",
+                 needed / gib, has / gib);
+}
+
 static enum status check_memory(const struct flight *f)
 {
     struct run_memory m = {0};
     enum status st = STATUS_OK;
     TRY_OUT(run_memory_plan_run(&m, f->c, f->p->tokenizer, f->o->num_ranks));
     if (!f->o->oversubscribe) TRY_OUT(compare_memory(f, &m));
+    warn_about_host_memory(f, &m);
 out:
     run_memory_release(&m);
     return st;

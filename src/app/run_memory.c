@@ -21,6 +21,16 @@ size_t run_memory_needed(const struct run_memory *m)
     return memory_plan_total(&run_memory_fullest(m)->plan);
 }
 
+size_t run_memory_host_needed(const struct run_memory *m)
+{
+    size_t most = 0;
+    for (int i = 0; i < m->stages; i++) {
+        size_t bytes = memory_plan_host_total(&m->of_stage[i].plan);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 /* Memory of the loader's prefetch. */
 static size_t data_bytes(const struct run_memory *m, const struct config *c, int vocabulary,
                          const struct tokenizer *t)
@@ -39,23 +49,51 @@ static size_t data_bytes(const struct run_memory *m, const struct config *c, int
     return bytes;
 }
 
-/* Adds the memory that is the same on every stage, and finds the stage that needs the most. */
-static enum status add_common(struct run_memory *m, const struct config *c, size_t data, int ranks)
+static bool is_gpu(const struct run_memory *m) { return queue_device_allocator(m->machine.queue); }
+
+/* Stages per rank of the pipeline. */
+static int chunks_of(const struct config *c, const struct mesh *mesh, int blocks)
 {
-    enum { MPI_BYTES = 5 << 20 }; /* that a rank's MPI library allocates, about: Open MPI's */
-    size_t program = (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0), all;
-    /* On a GPU, count the libraries' device memory; data and checkpoints use host memory. */
-    bool gpu = queue_device_allocator(m->machine.queue);
-    if (gpu) TRY(queue_memory_info(m->machine.queue, &all, &program));
-    if (gpu) data = 0;
+    struct pipeline_config p;
+    return config_pipeline(c, mesh, blocks, &p) ? 1 : p.schedule.chunks;
+}
+
+/* Adds what libraries take of the device. */
+static enum status add_libraries(struct run_memory *m, const struct config *c,
+                                 const struct model_shape *shape)
+{
+    size_t all, used = 0;
+    if (is_gpu(m) && !m->gpu) TRY(queue_memory_info(m->machine.queue, &all, &used));
     for (int i = 0; i < m->stages; i++) {
         struct memory_plan *plan = &m->of_stage[i].plan;
-        plan->bytes[MEMORY_program] = program, plan->bytes[MEMORY_data] = data;
-        if (c->checkpoint.enable && !c->checkpoint.load_only && !gpu)
-            plan->bytes[MEMORY_checkpoint] += checkpoint_save_bytes(ranks);
-        if (memory_plan_total(plan) > run_memory_needed(m)) m->fullest = i;
+        if (m->gpu)
+            described_gpu_add_libraries(m->gpu, &c->device, &m->machine.mesh,
+                                        chunks_of(c, &m->machine.mesh, shape->L), plan);
+        else
+            plan->bytes[MEMORY_context] += used;
     }
     return STATUS_OK;
+}
+
+/* Adds the host memory that is the same on every stage. */
+static void add_common(struct run_memory *m, const struct config *c, size_t data, int ranks)
+{
+    enum { MPI_BYTES = 5 << 20 }; /* that a rank's MPI library allocates, about: Open MPI's */
+    size_t program = (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0);
+    bool saves = c->checkpoint.enable && !c->checkpoint.load_only;
+    for (int i = 0; i < m->stages; i++) {
+        struct memory_plan *plan = &m->of_stage[i].plan;
+        plan->host[MEMORY_program] = program, plan->host[MEMORY_data] = data;
+        if (saves) plan->host[MEMORY_checkpoint] += checkpoint_save_bytes(ranks);
+        if (!is_gpu(m)) memory_plan_merge_host(plan);
+    }
+}
+
+static void find_fullest(struct run_memory *m)
+{
+    m->fullest = 0;
+    for (int i = 0; i < m->stages; i++)
+        if (memory_plan_total(&m->of_stage[i].plan) > run_memory_needed(m)) m->fullest = i;
 }
 
 static enum status plan_stages(struct run_memory *m, const struct config *c,
@@ -74,25 +112,41 @@ static enum status plan_stages(struct run_memory *m, const struct config *c,
     return STATUS_OK;
 }
 
-enum status run_memory_plan_steps(struct run_memory *m, const struct config *c,
-                                  const struct model_shape *shape, int ranks)
+static enum status open_machine(struct run_memory *m, const struct device_config *c)
+{
+    if (c->hardware == HARDWARE_cpu) return machine_open(&m->machine, c);
+    m->gpu = heap(sizeof *m->gpu);
+    described_gpu_open(m->gpu, c, &m->machine);
+    return STATUS_OK;
+}
+
+static enum status plan_steps(struct run_memory *m, const struct config *c,
+                              const struct model_shape *shape, int ranks)
 {
     *m = (struct run_memory){0};
-    TRY(machine_open(&m->machine, &c->device));
+    TRY(open_machine(m, &c->device));
     groups_close(&m->machine.groups);
     TRY(mesh_resolve(&m->machine.mesh, &c->parallelism, 0, ranks));
     TRY(config_fit(c, shape, &m->machine.mesh));
     TRY(plan_stages(m, c, shape));
-    for (int i = 0; i < m->stages; i++)
-        if (memory_plan_total(&m->of_stage[i].plan) > run_memory_needed(m)) m->fullest = i;
+    return STATUS_OK;
+}
+
+enum status run_memory_plan_steps(struct run_memory *m, const struct config *c,
+                                  const struct model_shape *shape, int ranks)
+{
+    TRY(plan_steps(m, c, shape, ranks));
+    find_fullest(m);
     return STATUS_OK;
 }
 
 enum status run_memory_plan(struct run_memory *m, const struct config *c,
                             const struct model_shape *shape, const struct tokenizer *t, int ranks)
 {
-    TRY(run_memory_plan_steps(m, c, shape, ranks));
-    TRY(add_common(m, c, data_bytes(m, c, shape->V, t), ranks));
+    TRY(plan_steps(m, c, shape, ranks));
+    TRY(add_libraries(m, c, shape));
+    add_common(m, c, data_bytes(m, c, shape->V, t), ranks);
+    find_fullest(m);
     return STATUS_OK;
 }
 
@@ -142,7 +196,11 @@ enum status run_memory_plan_run(struct run_memory *m, const struct config *c,
 
 void run_memory_release(struct run_memory *m)
 {
-    machine_close(&m->machine);
+    if (m->gpu)
+        described_gpu_close(m->gpu);
+    else
+        machine_close(&m->machine);
+    free(m->gpu);
     free(m->of_stage);
     *m = (struct run_memory){0};
 }
@@ -155,8 +213,16 @@ enum status run_memory_available(const struct run_memory *m, const struct config
     *bytes = h.memory_bytes;
     if (*bytes > 0) return STATUS_OK;
     *bytes = (double)memory_total_bytes() / (host_ranks ? host_ranks : h.node_ranks);
-    if (!queue_device_allocator(m->machine.queue)) return STATUS_OK;
+    if (!is_gpu(m)) return STATUS_OK;
     TRY(queue_memory_info(m->machine.queue, &all, &used));
     *bytes = (double)all;
     return STATUS_OK;
+}
+
+double run_memory_host_available(const struct run_memory *m, const struct config *c, int host_ranks)
+{
+    struct hardware h = device_config_hardware(&c->device);
+    if (!is_gpu(m)) return 0;
+    if (m->gpu || h.host_bytes > 0) return h.host_bytes;
+    return (double)memory_total_bytes() / (host_ranks ? host_ranks : h.node_ranks);
 }

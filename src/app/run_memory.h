@@ -1,10 +1,12 @@
-/* run_memory.h -- the memory that a run will need on each rank, from sizing passes on this machine;
- * for `check`, `plan` and `config import`. */
+/* run_memory.h -- the memory that a run will need on each rank, from sizing passes on this machine,
+ * over the GPU that device.hardware names if it names one; for `check`, `plan` and `config import`.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "config/config.h"
 #include "machine/machine.h"
+#include "perf/described_gpu.h"
 #include "tokenizer/tokenizer.h"
 #include "train/memory_plan.h"
 
@@ -15,7 +17,8 @@ struct rank_memory {
 };
 
 struct run_memory {
-    struct machine machine;       /* this one, with the run's mesh */
+    struct machine machine;       /* this one or the described GPU, with the run's mesh */
+    struct described_gpu *gpu;    /* owned; NULL: this machine's device */
     struct rank_memory *of_stage; /* owned */
     int stages, fullest;          /* fullest: the stage that needs the most */
     size_t data_stage;            /* run_memory_plan_run: the one that needs the most */
@@ -33,10 +36,15 @@ enum status run_memory_plan_steps(struct run_memory *m, const struct config *c,
                                   const struct model_shape *shape, int ranks);
 void run_memory_release(struct run_memory *m);
 
-/* A rank of the fullest stage, and the bytes that it needs. */
+/* A rank of the fullest stage, and the bytes of its device that it needs. */
 const struct rank_memory *run_memory_fullest(const struct run_memory *m);
 size_t run_memory_needed(const struct run_memory *m);
+/* Bytes that any rank needs of the host of its GPU, at most; 0 on a CPU. */
+size_t run_memory_host_needed(const struct run_memory *m);
 /* Bytes that a rank has on device.hardware; on this machine the GPU's, or the host's divided by
  * host_ranks, 0: by device.node_ranks. */
 enum status run_memory_available(const struct run_memory *m, const struct config *c, int host_ranks,
                                  double *bytes);
+/* Bytes of host memory that a rank with a GPU has; 0: unknown, or a CPU. */
+double run_memory_host_available(const struct run_memory *m, const struct config *c,
+                                 int host_ranks);

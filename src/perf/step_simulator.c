@@ -10,7 +10,7 @@
                                      struct queue *queue)                                          \
     {                                                                                              \
         struct simulated_queue *q = (struct simulated_queue *)queue;                               \
-        (void)io;                                                                                  \
+        q->io = io;                                                                                \
         q->on_call(q, &(struct op_call){.op = OP_##name, .what.name = *what});                     \
         return STATUS_OK;                                                                          \
     }
@@ -19,6 +19,14 @@
 
 const struct ops step_simulator_ops = {
     .backend = "simulator",
+#define OP(name, what, io) .name = report_##name,
+#include "ops/ops.def"
+#undef OP
+};
+
+const struct ops step_simulator_gpu_ops = {
+    .backend = "simulator of a GPU",
+    .computes_amax = true,
 #define OP(name, what, io) .name = report_##name,
 #include "ops/ops.def"
 #undef OP

@@ -12,9 +12,11 @@
 struct simulated_queue {
     struct queue base; /* first, so that the operations' struct queue * can be cast */
     void (*on_call)(struct simulated_queue *queue, const struct op_call *c);
+    const void *io; /* of that call: the operation's io struct */
 };
-/* Operations for a struct simulated_queue, and no other queue. */
-extern const struct ops step_simulator_ops;
+/* Operations for a struct simulated_queue, and no other queue; of a GPU: GEMM producers compute
+ * amax themselves. */
+extern const struct ops step_simulator_ops, step_simulator_gpu_ops;
 
 /* Estimates how long the ranks of a mesh take for a step on this hardware.  Errors as
  * trainer_plan. */

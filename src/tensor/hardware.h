@@ -11,6 +11,10 @@
  *          trn1 (a NeuronCore, half a chip), trn2 (a logical core of two, a quarter of a chip):
  *          AWS's Neuron documentation of the chips; trn1.32xlarge has 800 Gb/s, trn2.48xlarge
  *          3.2 Tb/s.  It gives the total of both directions of a link; half is assumed for each
+ *          Memory of GPUs is what nvidia-smi and rocm-smi show, such as 81559 MiB for an H100,
+ *          which is not the round figure of a data sheet.  Host memory: DGX A100, H100, H200 and
+ *          B200 with 2 TB, Frontier's nodes with 512 GB, trn1.32xlarge with 512 GiB,
+ *          trn2.48xlarge with 2 TiB
  *          Latencies, and unmeasured cpu values, are assumed: a cluster of such machines with a
  *          100 Gb/s network.  Efficiency is fitted, see docs/estimates.md; a100 and b200 have
  *          h100's, mi325x and mi355x mi300x's */
@@ -20,24 +24,35 @@
 #include "base/option.h"
 #include "tensor/dtype.h"
 
+/* Who makes it, for the libraries and the memory they use.  none: a CPU. */
+enum hardware_vendor { VENDOR_none, VENDOR_nvidia, VENDOR_amd, VENDOR_aws };
+
 /* Columns: name, what a rank is, peak bf16 and f32 FLOP/s, FP8 peak as a multiple of bf16's,
  * fraction of the peak that large GEMMs reach, memory in bytes, memory bandwidth, ranks per node,
- * bandwidth within a node and between nodes, latency of a step of a collective.  Zero: measured at
- * run time. */
+ * bandwidth within a node and between nodes, latency of a step of a collective, vendor, host memory
+ * in bytes.  Zero: measured at run time; for host memory, unknown. */
 #define HARDWARE_LIST(X)                                                                           \
-    X(cpu, "this machine", 0, 0, 1, 0, 0, 0, 1, 5e9, 12.5e9, 20e-6)                                \
-    X(mi250x, "one die of a module", 191.5e12, 47.9e12, 1, 0.42, 64e9, 1.6e12, 8, 100e9, 12.5e9,   \
-      5e-6)                                                                                        \
-    X(mi300x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 192e9, 5.3e12, 8, 448e9, 50e9, 5e-6)       \
-    X(mi325x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 256e9, 6e12, 8, 448e9, 50e9, 5e-6)         \
-    X(mi355x, "a device", 2516.6e12, 157.3e12, 2, 0.42, 288e9, 8e12, 8, 537.6e9, 50e9, 5e-6)       \
-    X(a100, "a device", 312e12, 19.5e12, 1, 0.65, 80e9, 2.039e12, 8, 300e9, 25e9, 5e-6)            \
-    X(h100, "a device", 989.4e12, 66.9e12, 2, 0.65, 80e9, 3.35e12, 8, 450e9, 50e9, 5e-6)           \
-    X(h200, "a device", 989.4e12, 66.9e12, 2, 0.65, 141e9, 4.8e12, 8, 450e9, 50e9, 5e-6)           \
-    X(b200, "a device", 2250e12, 80e12, 2, 0.65, 180e9, 8e12, 8, 900e9, 50e9, 5e-6)                \
-    X(trn1, "a core", 95.5e12, 24e12, 1, 0.43, 17.2e9, 410e9, 32, 96e9, 3.125e9, 10e-6)            \
-    X(trn2, "a logical core of two", 166.75e12, 45.25e12, 1.95, 0.43, 25.8e9, 725e9, 64, 160e9,    \
-      6.25e9, 10e-6)
+    X(cpu, "this machine", 0, 0, 1, 0, 0, 0, 1, 5e9, 12.5e9, 20e-6, VENDOR_none, 0)                \
+    X(mi250x, "one die of a module", 191.5e12, 47.9e12, 1, 0.42, 0x1p36, 1.6e12, 8, 100e9, 12.5e9, \
+      5e-6, VENDOR_amd, 64e9)                                                                      \
+    X(mi300x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 192 * 0x1p30, 5.3e12, 8, 448e9, 50e9,      \
+      5e-6, VENDOR_amd, 0)                                                                         \
+    X(mi325x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 256 * 0x1p30, 6e12, 8, 448e9, 50e9, 5e-6,  \
+      VENDOR_amd, 0)                                                                               \
+    X(mi355x, "a device", 2516.6e12, 157.3e12, 2, 0.42, 288 * 0x1p30, 8e12, 8, 537.6e9, 50e9,      \
+      5e-6, VENDOR_amd, 0)                                                                         \
+    X(a100, "a device", 312e12, 19.5e12, 1, 0.65, 81920 * 0x1p20, 2.039e12, 8, 300e9, 25e9, 5e-6,  \
+      VENDOR_nvidia, 250e9)                                                                        \
+    X(h100, "a device", 989.4e12, 66.9e12, 2, 0.65, 81559 * 0x1p20, 3.35e12, 8, 450e9, 50e9, 5e-6, \
+      VENDOR_nvidia, 250e9)                                                                        \
+    X(h200, "a device", 989.4e12, 66.9e12, 2, 0.65, 143771 * 0x1p20, 4.8e12, 8, 450e9, 50e9, 5e-6, \
+      VENDOR_nvidia, 250e9)                                                                        \
+    X(b200, "a device", 2250e12, 80e12, 2, 0.65, 183359 * 0x1p20, 8e12, 8, 900e9, 50e9, 5e-6,      \
+      VENDOR_nvidia, 250e9)                                                                        \
+    X(trn1, "a core", 95.5e12, 24e12, 1, 0.43, 16 * 0x1p30, 410e9, 32, 96e9, 3.125e9, 10e-6,       \
+      VENDOR_aws, 16 * 0x1p30)                                                                     \
+    X(trn2, "a logical core of two", 166.75e12, 45.25e12, 1.95, 0.43, 24 * 0x1p30, 725e9, 64,      \
+      160e9, 6.25e9, 10e-6, VENDOR_aws, 32 * 0x1p30)
 
 enum hardware_row {
 #define X(name, ...) HARDWARE_##name,
@@ -57,6 +72,8 @@ struct hardware {
     double efficiency;
     double memory_bytes, memory_bandwidth;
     double node_ranks, node_bandwidth, network_bandwidth, latency_s;
+    enum hardware_vendor vendor;
+    double host_bytes; /* host memory of a rank; 0: unknown */
 };
 
 /* A row of the table. */

@@ -14,11 +14,19 @@ static const struct {
 const char *memory_plan_name(enum memory_kind kind) { return kinds[kind].name; }
 const char *memory_plan_text(enum memory_kind kind) { return kinds[kind].text; }
 
-size_t memory_plan_total(const struct memory_plan *p)
+static size_t sum_of(const size_t bytes[MEMORY_COUNT])
 {
     size_t sum = 0;
-    for (int i = 0; i < MEMORY_COUNT; i++) sum += p->bytes[i];
+    for (int i = 0; i < MEMORY_COUNT; i++) sum += bytes[i];
     return sum;
+}
+
+size_t memory_plan_total(const struct memory_plan *p) { return sum_of(p->bytes); }
+size_t memory_plan_host_total(const struct memory_plan *p) { return sum_of(p->host); }
+
+void memory_plan_merge_host(struct memory_plan *p)
+{
+    for (int i = 0; i < MEMORY_COUNT; i++) p->bytes[i] += p->host[i], p->host[i] = 0;
 }
 
 void memory_plan_warn(size_t needed, size_t available)

@@ -136,7 +136,8 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
                         trainer_validation_tokens(c), shared);
     TRY(float8_resolve(&c->model, &c->float8, &t->has_float8));
     if (t->has_float8) TRY(float8_init(&t->float8, &c->float8, shape, run, shared));
-    plan->bytes[MEMORY_batch] = bytes_since(run, &mark) + bytes_since(shared, &shared_mark);
+    plan->bytes[MEMORY_batch] = bytes_since(run, &mark);
+    plan->host[MEMORY_batch] = bytes_since(shared, &shared_mark);
 
     size_t n = t->shard.elements;
     if (optim_uses_split_weights(&c->optimizer))
@@ -159,10 +160,11 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
         (struct integrity){.guard = &c->guard, .optim = &t->optim, .queue = t->machine.queue};
     t->integrity.groups = &t->machine.groups, t->integrity.replicas = t->replicas;
     integrity_alloc(&t->integrity, shared);
-    plan->bytes[MEMORY_gathered] = bytes_since(run, &mark) + bytes_since(shared, &shared_mark);
+    plan->bytes[MEMORY_gathered] = bytes_since(run, &mark);
+    plan->host[MEMORY_gathered] = bytes_since(shared, &shared_mark);
     bool async = c->checkpoint.enable && c->checkpoint.async_mode != ASYNC_disabled;
     t->staging = async ? arena_alloc(shared, checkpoint_staging_bytes(&t->shard), 1) : NULL;
-    plan->bytes[MEMORY_checkpoint] = bytes_since(shared, &shared_mark);
+    plan->host[MEMORY_checkpoint] = bytes_since(shared, &shared_mark);
     if (run->overflow || shared->overflow)
         FAIL(CONFIG, "the size of a model of this shape overflows");
     return STATUS_OK;
@@ -272,6 +274,7 @@ static enum status size_trainer(struct trainer *t, const struct config *c,
     TRY(size_step(t));
     plan->bytes[MEMORY_activations] = t->step.peak;
     plan->bytes[MEMORY_scratch] = machine->queue->scratch.peak + machine->queue->library_bytes;
+    if (!queue_device_allocator(machine->queue)) memory_plan_merge_host(plan);
     if (t->step.overflow || machine->queue->scratch.overflow)
         FAIL(CONFIG, "the size of a batch of this shape overflows");
     return STATUS_OK;

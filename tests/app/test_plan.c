@@ -35,6 +35,38 @@ TEST(plan_sizes_an_8b_model_without_allocating_it)
     free(config);
 }
 
+/* Staging of a checkpoint is 12 bytes per parameter of the host, not of the device. */
+TEST(plan_keeps_the_memory_of_a_gpu_and_of_its_host_apart)
+{
+    struct text out = {0};
+    struct json *plan;
+    char *config = empty_config();
+#define ON_H200                                                                                    \
+    "model.vocab_size=128256", "device.hardware=h200", "checkpoint.async_mode=async", SHAPE
+    CHECK(LLAMERO(&out, NULL, "plan", config, "--json", "checkpoint.enable=true", ON_H200) == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &plan));
+    const struct json *rank = json_first(json_get(plan, "ranks"));
+    const struct json *device = json_get(rank, "memory_bytes"),
+                      *host = json_get(rank, "host_memory_bytes");
+    double sum = 0;
+    for (const struct json *v = json_first(host); v; v = json_next(v)) sum += json_number(v);
+    CHECK(sum == json_number(json_get(rank, "host_total")));
+    CHECK(json_number(json_get(device, "checkpoint")) == 0);
+    CHECK_NEAR(json_number(json_get(host, "checkpoint")) / (12 * 8030261248.0), 1, 1e-3);
+    CHECK(json_number(json_get(device, "scratch")) > 2112.0 * (1 << 20));
+    CHECK(json_number(json_get(device, "context")) > 0);
+    const struct json *available = json_get(plan, "available");
+    CHECK(json_number(json_get(available, "memory_bytes")) == 143771 * 0x1p20);
+    CHECK(json_number(json_get(available, "host_memory_bytes")) == 250e9);
+    json_free(plan);
+    CHECK(LLAMERO(&out, NULL, "plan", config, "checkpoint.enable=true", ON_H200,
+                  "device.memory_bytes=1e12", "device.host_memory_bytes=64e9") == 0);
+    CHECK(strstr(out.data, "host memory per rank") && strstr(out.data, "of 59.60 GiB available"));
+    CHECK(strstr(out.data, "bottleneck    on the host it needs more memory"));
+    text_release(&out);
+    free(config);
+}
+
 TEST(plan_prints_a_table_for_people)
 {
     struct text out = {0};

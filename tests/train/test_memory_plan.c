@@ -14,6 +14,14 @@ TEST(memory_plan_total_is_the_sum_of_its_kinds)
     CHECK(strstr(memory_plan_text(MEMORY_optimizer), "moments"));
 }
 
+TEST(memory_plan_of_a_cpu_has_one_memory)
+{
+    struct memory_plan p = {.bytes = {[MEMORY_batch] = 3}, .host = {[MEMORY_batch] = 4}};
+    CHECK(memory_plan_total(&p) == 3 && memory_plan_host_total(&p) == 4);
+    memory_plan_merge_host(&p);
+    CHECK(p.bytes[MEMORY_batch] == 7 && memory_plan_host_total(&p) == 0);
+}
+
 TEST(memory_plan_warns_if_more_is_needed_than_available)
 {
     char *path = file_join(test_folder(), "log.txt");

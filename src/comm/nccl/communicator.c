@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/communicator.h"
 
-#include "comm/nccl/library.h"
+#if defined(GPU_HIP)
+#include <rccl/rccl.h>
+#else
+#include <nccl.h>
+#endif
 
 #include <string.h>
 
-const char communicator_library[] = NCCL_TITLE;
+#if defined(GPU_HIP)
+const char communicator_library[] = "RCCL";
+#else
+const char communicator_library[] = "NCCL";
+#endif
 
 _Static_assert(COMMUNICATOR_ID_BYTES == NCCL_UNIQUE_ID_BYTES,
                "an id is copied to and from ncclUniqueId");

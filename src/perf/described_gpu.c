@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/described_gpu.h"
+
+#include "tensor/device.h"
+
+/* What a process takes before it allocates anything: the driver's reserve, which nvidia-smi counts
+ * as memory and cudaMemGetInfo does not, and the context with the code of kernels and libraries. */
+static const size_t CONTEXT_BYTES = (size_t)1 << 30;
+/* Buffers of a communicator.  A channel connects two ranks, and so needs fewer. */
+static const size_t COMMUNICATOR_BYTES = (size_t)256 << 20, CHANNEL_BYTES = (size_t)32 << 20;
+
+/* Nothing is allocated or copied during a sizing pass. */
+static const struct device device = {0};
+
+static bool has_documents(const struct simulated_queue *q, enum op_id op)
+{
+    if (op == OP_attention_forward) return ((const struct attention_fwd *)q->io)->start_BT != NULL;
+    return op == OP_attention_backward && ((const struct attention_bwd *)q->io)->start_BT;
+}
+
+static void reserve_scratch(struct simulated_queue *queue, const struct op_call *c)
+{
+    struct described_gpu *g = (struct described_gpu *)queue;
+    struct arena *scratch = &queue->base.scratch;
+    size_t mark = arena_mark(scratch);
+    size_t bytes = gpu_scratch_bytes(c, has_documents(queue, c->op), &g->traits);
+    (void)arena_alloc(scratch, bytes, 1);
+    arena_reset(scratch, mark);
+}
+
+void described_gpu_open(struct described_gpu *g, const struct device_config *c, struct machine *m)
+{
+    *g = (struct described_gpu){
+        .queue = {.base = {.num_threads = 1, .device = &device}, .on_call = reserve_scratch},
+        .traits = {hardware_row((enum hardware_row)c->hardware)->vendor, c->deterministic}};
+    m->queue = &g->queue.base;
+    m->ops = &step_simulator_gpu_ops;
+    m->hardware = hardware_row((enum hardware_row)c->hardware);
+}
+
+void described_gpu_close(struct described_gpu *g) { arena_release(&g->queue.base.scratch); }
+
+void described_gpu_add_libraries(const struct described_gpu *g, const struct device_config *c,
+                                 const struct mesh *mesh, int chunks, struct memory_plan *plan)
+{
+    static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_cp, GROUP_tp};
+    plan->bytes[MEMORY_context] += CONTEXT_BYTES;
+    if (c->comm == DEVICE_COMM_staged || g->traits.vendor == VENDOR_aws) return;
+    for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)
+        if (mesh_group_size(mesh, of_tensors[i]) > 1)
+            plan->bytes[MEMORY_communication] += COMMUNICATOR_BYTES;
+    /* A channel for each kind of message sent or received: keys and gradients around the ring, and
+     * both directions of each chunk. */
+    size_t channels = mesh->degree[AXIS_cp] > 1 ? 4 : 0;
+    if (mesh->degree[AXIS_pp] > 1) channels += (size_t)chunks * 2 * DIRECTION_COUNT;
+    plan->bytes[MEMORY_communication] += channels * CHANNEL_BYTES;
+}

@@ -1,0 +1,24 @@
+/* described_gpu.h -- a GPU that need not be present, for sizing passes: its operations reserve the
+ * scratch memory that the GPU backend's would, and compute nothing. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "perf/gpu_scratch.h"
+#include "perf/step_simulator.h"
+#include "tensor/device_config.h"
+#include "train/machine.h"
+#include "train/memory_plan.h"
+
+struct described_gpu {
+    struct simulated_queue queue; /* first, so that on_call can cast */
+    struct gpu_traits traits;
+};
+
+/* Sets m->ops and m->queue, which point into *g, to the GPU that device.hardware names. */
+void described_gpu_open(struct described_gpu *g, const struct device_config *c, struct machine *m);
+void described_gpu_close(struct described_gpu *g);
+
+/* Adds the device memory that the GPU's context and its communicators take, about.  `mesh`: of the
+ * run; `chunks`: stages per rank of its pipeline. */
+void described_gpu_add_libraries(const struct described_gpu *g, const struct device_config *c,
+                                 const struct mesh *mesh, int chunks, struct memory_plan *plan);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/gpu_scratch.h"
+
+#include "base/arena.h"
+
+enum { CUBLASLT_BYTES = (32 << 20) + 3 * ARENA_ALIGN };
+/* Deterministic backward of cuDNN stores dS; a call covers as many heads as fit. */
+static const size_t CUDNN_MAX_BYTES = (size_t)9 << 28;
+enum { CUDNN_TILE = 128, CUDNN_MAX_HEAD = 256 };
+
+static size_t divide_up(size_t n, size_t by) { return (n + by - 1) / by; }
+
+/* Bytes of an allocation in an arena. */
+static size_t padded(size_t bytes) { return divide_up(bytes, ARENA_ALIGN) * ARENA_ALIGN; }
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* --- our own kernels (backends/gpu/kernels) --------------------------------------------------- */
+
+static size_t embedding_backward_bytes(const struct embedding *a)
+{
+    enum { TILE = 1024, DIGITS = 512 };
+    size_t N = (size_t)a->N;
+    return 4 * padded(N * sizeof(int32_t)) + padded(divide_up(N, TILE) * DIGITS * sizeof(int32_t));
+}
+
+static size_t rmsnorm_backward_bytes(const struct rmsnorm *a)
+{
+    enum { MAX_GROUPS = 512 };
+    size_t N = (size_t)a->N, rows = divide_up(N, MAX_GROUPS);
+    return padded(divide_up(N, rows) * (size_t)a->D * sizeof(float));
+}
+
+/* Head sizes are padded to one of three. */
+static int padded_head(const struct attention *a)
+{
+    return a->K <= 64 ? 64 : a->K <= 128 ? 128 : 256;
+}
+
+/* Few blocks of queries: keys are split over blocks, which leave partial results. */
+static size_t flash_forward_bytes(const struct attention *a, int lanes)
+{
+    enum { TARGET_BLOCKS = 264, MIN_SPLIT_BLOCKS = 4, TILE = 16 };
+    int KP = padded_head(a), large = KP > 128, is_bf16 = a->dtype == BF16;
+    int warps = lanes == 32 || !is_bf16 ? 4 : large ? 2 : 8;
+    size_t rows = (size_t)(warps * TILE * (is_bf16 && !large && lanes == 32 ? 2 : 1));
+    size_t keys = is_bf16 && KP == 64 && lanes == 32 ? 64 : is_bf16 || !large ? 32 : 16;
+    size_t T = (size_t)a->T, H = (size_t)a->H, shared = H / (size_t)a->G, heads = 1;
+    if (T * shared <= rows) heads = shared;
+    size_t blocks = (size_t)a->B * (H / heads) * divide_up(T * heads, rows);
+    size_t key_blocks = divide_up((size_t)a->S, keys), splits = 1;
+    if (blocks * 2 <= TARGET_BLOCKS) {
+        size_t most = divide_up(key_blocks, MIN_SPLIT_BLOCKS);
+        splits = TARGET_BLOCKS / blocks < most ? TARGET_BLOCKS / blocks : most;
+    }
+    splits = divide_up(key_blocks, divide_up(key_blocks, splits));
+    if (splits == 1) return 0;
+    size_t all = (size_t)a->B * H * T * splits;
+    return padded(all * (size_t)a->K * sizeof(float)) + padded(all * sizeof(float));
+}
+
+static size_t flash_backward_bytes(const struct attention *a, int lanes)
+{
+    enum { MASK_BYTES = 16 }; /* of a block of queries */
+    int KP = padded_head(a), is_bf16 = a->dtype == BF16;
+    size_t visited = KP > 128 && (lanes == 64 || !is_bf16) ? 16 : is_bf16 && KP == 64 ? 64 : 32;
+    size_t B = (size_t)a->B, T = (size_t)a->T;
+    return padded(B * (size_t)a->H * T * sizeof(float)) +
+           padded(B * divide_up(T, visited) * MASK_BYTES);
+}
+
+static size_t sum_squares_bytes(const struct sum_squares *a)
+{
+    enum { PART = 16384 };
+    return padded(divide_up(a->n, PART) * sizeof(double));
+}
+
+/* --- libraries (backends/gpu/vendor) ---------------------------------------------------------- */
+
+static bool cudnn_supports(const struct attention *a)
+{
+    return a->keys == ALL_KEYS && a->dtype == BF16 && a->S == a->T && a->T % CUDNN_TILE == 0 &&
+           a->K % 8 == 0 && a->K <= CUDNN_MAX_HEAD;
+}
+
+/* dk and dv of every query head, before they are added up over a group. */
+static size_t cudnn_group_bytes(const struct attention *a, size_t heads)
+{
+    if (a->H == a->G) return 0;
+    return heads * 2 * (size_t)a->T * (size_t)a->K * sizeof(bf16);
+}
+
+/* The largest call that fits: all rows, a divisor of them, then a divisor of one row's heads. */
+static size_t cudnn_deterministic_bytes(const struct attention *a)
+{
+    size_t T = (size_t)a->T, group = (size_t)(a->H / a->G);
+    for (int rows = a->B; rows > 0; rows--) {
+        for (int kv_heads = a->G; kv_heads > 0; kv_heads--) {
+            size_t heads = (size_t)rows * (size_t)kv_heads * group;
+            size_t workspace = heads * T * T * sizeof(bf16) + cudnn_group_bytes(a, heads);
+            if (a->B % rows || a->G % kv_heads) continue;
+            if (workspace <= CUDNN_MAX_BYTES) return workspace + heads * T * sizeof(float);
+            if (rows > 1) break;
+        }
+    }
+    return 0; /* no plan: our own kernel */
+}
+
+static size_t cudnn_backward_bytes(const struct attention *a, bool has_documents,
+                                   const struct gpu_traits *g)
+{
+    size_t tokens = (size_t)a->B * (size_t)a->T, H = (size_t)a->H;
+    if (!cudnn_supports(a)) return 0;
+    if (g->deterministic) return has_documents ? 0 : cudnn_deterministic_bytes(a);
+    size_t row = has_documents ? a->q_stride : H * (size_t)a->K;
+    size_t bytes = cudnn_group_bytes(a, (size_t)a->B * H) + tokens * (H + row) * sizeof(float);
+    if (has_documents && a->H > a->G)
+        bytes += 2 * tokens * a->kv_stride * (H / (size_t)a->G) * sizeof(float);
+    return bytes;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+size_t gpu_scratch_bytes(const struct op_call *c, bool has_documents, const struct gpu_traits *g)
+{
+    bool is_nvidia = g->vendor == VENDOR_nvidia;
+    int lanes = g->vendor == VENDOR_amd ? 64 : 32;
+    enum { AMAX_BYTES = 4096 };
+    switch (c->op) {
+    case OP_linear_forward:
+    case OP_linear_backward_input:
+    case OP_linear_backward_weight: return is_nvidia ? CUBLASLT_BYTES : 0;
+    case OP_embedding_backward: return embedding_backward_bytes(&c->what.embedding_backward);
+    case OP_rmsnorm_backward: return rmsnorm_backward_bytes(&c->what.rmsnorm_backward);
+    case OP_attention_forward: return flash_forward_bytes(&c->what.attention_forward, lanes);
+    case OP_attention_backward: {
+        const struct attention *a = &c->what.attention_backward;
+        size_t cudnn = is_nvidia ? cudnn_backward_bytes(a, has_documents, g) : 0;
+        return larger(cudnn, flash_backward_bytes(a, lanes));
+    }
+    case OP_sum_squares: return sum_squares_bytes(&c->what.sum_squares);
+    case OP_amax: return AMAX_BYTES;
+    default: return 0;
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/described_gpu.h"
+#include "test.h"
+
+#include "parallel/groups.h"
+#include "train/trainer.h"
+
+static struct memory_plan plan_on_gpu(const char *const *settings, int count, int ranks)
+{
+    struct config c;
+    struct model_shape shape;
+    struct described_gpu gpu;
+    struct machine m = {0};
+    struct memory_plan plan;
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, count));
+    CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
+    CHECK_STATUS(OK, mesh_resolve(&m.mesh, &c.parallelism, 0, ranks));
+    described_gpu_open(&gpu, &c.device, &m);
+    groups_init_simulated(&m.groups, &m.mesh);
+    CHECK_STATUS(OK, trainer_plan(&c, &shape, &m, &plan));
+    described_gpu_add_libraries(&gpu, &c.device, &m.mesh, 1, &plan);
+    described_gpu_close(&gpu);
+    config_release(&c);
+    return plan;
+}
+
+#define MODEL                                                                                      \
+    "model.dim=1024", "model.n_heads=8", "model.n_kv_heads=8", "model.n_layers=2",                 \
+        "model.vocab_size=1000", "training.dataset_path=mock", "training.seq_len=4096",            \
+        "training.local_batch_size=1"
+enum { MODEL_COUNT = 8 };
+
+TEST(described_gpu_keeps_device_and_host_memory_apart)
+{
+    const char *const sync[] = {MODEL, "device.hardware=h100"};
+    const char *const async[] = {MODEL, "device.hardware=h100", "checkpoint.enable=true",
+                                 "checkpoint.async_mode=async"};
+    struct memory_plan p = plan_on_gpu(sync, MODEL_COUNT + 1, 1),
+                       q = plan_on_gpu(async, MODEL_COUNT + 3, 1);
+    CHECK(p.host[MEMORY_batch] > 0 && p.host[MEMORY_weights] == 0 && p.bytes[MEMORY_batch] > 0);
+    CHECK(memory_plan_total(&p) == memory_plan_total(&q));
+    CHECK(!q.bytes[MEMORY_checkpoint] && q.host[MEMORY_checkpoint] >= 3 * p.bytes[MEMORY_weights]);
+    memory_plan_merge_host(&q);
+    CHECK(!memory_plan_host_total(&q) && q.bytes[MEMORY_checkpoint]);
+}
+
+/* 8 heads of T x T bf16 for dS, and delta. */
+TEST(described_gpu_reserves_the_scratch_of_its_vendors_libraries)
+{
+    const char *const nvidia[] = {MODEL, "device.hardware=h100"};
+    const char *const amd[] = {MODEL, "device.hardware=mi300x"};
+    const char *const documents[] = {MODEL, "device.hardware=h100",
+                                     "model.attn_mask_type=block_causal"};
+    size_t scratch = plan_on_gpu(nvidia, MODEL_COUNT + 1, 1).bytes[MEMORY_scratch];
+    CHECK(scratch == (size_t)8 * 4096 * 4096 * 2 + 8 * 4096 * sizeof(float));
+    CHECK(plan_on_gpu(amd, MODEL_COUNT + 1, 1).bytes[MEMORY_scratch] < 8 << 20);
+    size_t own = plan_on_gpu(documents, MODEL_COUNT + 2, 1).bytes[MEMORY_scratch];
+    CHECK(own > 32 << 20 && own < 40 << 20); /* cuBLASLt's is the largest */
+}
+
+TEST(described_gpu_counts_its_context_and_a_communicator_per_group)
+{
+    const char *const one[] = {MODEL, "device.hardware=h100"};
+    const char *const tp[] = {MODEL, "device.hardware=h100",
+                              "parallelism.tensor_parallel_degree=2"};
+    const char *const staged[] = {MODEL, "device.hardware=h100", "device.comm=staged"};
+    struct memory_plan alone = plan_on_gpu(one, MODEL_COUNT + 1, 1);
+    struct memory_plan both = plan_on_gpu(tp, MODEL_COUNT + 2, 4);
+    CHECK(alone.bytes[MEMORY_context] >= 512 << 20 && !alone.bytes[MEMORY_communication]);
+    size_t each = plan_on_gpu(one, MODEL_COUNT + 1, 2).bytes[MEMORY_communication];
+    CHECK(each > 0 && both.bytes[MEMORY_communication] == 2 * each);
+    CHECK(!plan_on_gpu(staged, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/gpu_scratch.h"
+#include "test.h"
+
+#include "backends/gpu/gpu.h"
+#include "backends/gpu/vendor/cudnn_attention.h"
+#include "config/config.h"
+#include "perf/op_calls.h"
+
+/* Scratch of a call in a sizing pass of the GPU backend itself, over the emulator. */
+static size_t emulated_bytes(const struct op_call *c, int warp_size)
+{
+    struct queue *queue;
+    void *const none[OP_BUFFERS] = {0};
+    CHECK_STATUS(OK, warp_size == 32 ? gpu_emu32_open(&queue, 0) : gpu_emu64_open(&queue, 0));
+    queue->sizing = true;
+    CHECK_STATUS(OK, op_run(c, warp_size == 32 ? &gpu_emu32_ops : &gpu_emu64_ops, none, queue));
+    size_t bytes = queue->scratch.peak;
+    (warp_size == 32 ? gpu_emu32_close : gpu_emu64_close)(queue);
+    return bytes;
+}
+
+static void compare_with_emulator(const struct op_call *c)
+{
+    for (int warp_size = 32; warp_size <= 64; warp_size += 32) {
+        struct gpu_traits g = {warp_size == 32 ? VENDOR_none : VENDOR_amd, true};
+        size_t bytes = gpu_scratch_bytes(c, false, &g), real = emulated_bytes(c, warp_size);
+        if (bytes != real)
+            fprintf(stderr, "%s, warps of %d: %zu bytes, the backend reserves %zu\n",
+                    op_name(c->op), warp_size, bytes, real);
+        CHECK(bytes == real);
+    }
+}
+
+/* Every operation of a step, forward and backward. */
+static void compare_step(const char *const *settings, int count)
+{
+    struct config c;
+    struct model_shape shape;
+    struct op_calls l;
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, count));
+    CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &gpu_emu32_ops));
+    CHECK(l.count > 10);
+    for (size_t i = 0; i < l.count; i++) compare_with_emulator(&l.calls[i].call);
+    op_calls_release(&l);
+    config_release(&c);
+}
+
+#define SETTINGS "model.n_layers=1", "training.dataset_path=mock", "model.vocab_size=515"
+
+TEST(gpu_scratch_is_what_the_backend_reserves_for_every_operation_of_a_step)
+{
+    const char *const small[] = {SETTINGS,
+                                 "model.dim=72",
+                                 "model.n_heads=3",
+                                 "model.n_kv_heads=1",
+                                 "training.seq_len=65",
+                                 "training.local_batch_size=3"};
+    const char *const wide[] = {SETTINGS,
+                                "model.dim=1024",
+                                "model.n_heads=8",
+                                "model.n_kv_heads=2",
+                                "training.seq_len=2048",
+                                "training.local_batch_size=2",
+                                "model.converters=[\"float8\"]"};
+    const char *const f32[] = {SETTINGS,
+                               "model.dim=480",
+                               "model.n_heads=2",
+                               "training.seq_len=300",
+                               "training.mixed_precision_param=float32",
+                               "optimizer.name=Muon"};
+    compare_step(small, sizeof small / sizeof *small);
+    compare_step(wide, sizeof wide / sizeof *wide);
+    compare_step(f32, sizeof f32 / sizeof *f32);
+}
+
+static struct attention attention_of(int B, int T, int H, int G)
+{
+    return (struct attention){.B = B,
+                              .T = T,
+                              .S = T,
+                              .H = H,
+                              .G = G,
+                              .K = 128,
+                              .q_stride = (size_t)(H + 2 * G) * 128,
+                              .kv_stride = (size_t)(H + 2 * G) * 128,
+                              .causal = true,
+                              .dtype = BF16};
+}
+
+static double mib_of(const struct attention *a, bool has_documents, bool deterministic)
+{
+    struct op_call c = {.op = OP_attention_backward, .what.attention_backward = *a};
+    struct gpu_traits g = {VENDOR_nvidia, deterministic};
+    return (double)gpu_scratch_bytes(&c, has_documents, &g) / (1 << 20);
+}
+
+/* cuDNN 9.19 builds these plans for a described H200: 16 of 32 heads a call, 2112 MiB; two of four
+ * rows; without determinism f32 sums for dq, and dk and dv of every query head. */
+TEST(gpu_scratch_includes_the_workspace_of_cudnn)
+{
+    struct attention long_row = attention_of(1, 8192, 32, 8);
+    struct attention rows = attention_of(4, 4096, 32, 8);
+    rows.K = 64;
+    double delta = 16 * 8192 * 4.0 / (1 << 20);
+    CHECK_NEAR(mib_of(&long_row, false, true), 2112 + delta, 0.01);
+    CHECK_NEAR(mib_of(&rows, false, true), 2112 + 2 * 32 * 4096 * 4.0 / (1 << 20), 0.01);
+    CHECK_NEAR(mib_of(&long_row, false, false), 128 + 128 + 2 * delta, 0.01);
+    CHECK(mib_of(&long_row, true, true) < 2); /* documents: our own kernel */
+    struct attention longer = attention_of(1, 65536, 32, 8);
+    CHECK(mib_of(&longer, false, true) < 9); /* not even one head fits */
+    CHECK((size_t)9 << 28 == CUDNN_ATTENTION_MAX_BYTES && CUDNN_ATTENTION_TILE == 128);
+}
+
+TEST(gpu_scratch_includes_the_workspace_of_cublaslt_on_nvidia_gpus)
+{
+    struct op_call c = {.op = OP_linear_forward, .what.linear_forward = {.N = 8, .D = 8, .F = 8}};
+    struct gpu_traits nvidia = {VENDOR_nvidia, true}, amd = {VENDOR_amd, true};
+    CHECK(gpu_scratch_bytes(&c, false, &nvidia) >= 32 << 20);
+    CHECK(gpu_scratch_bytes(&c, false, &amd) == 0);
+}
