@@ -90,7 +90,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs clean
-.PHONY: fault test-mpich test-slurm gpu gpu-build gpu-check gpu-kernels help FORCE
+.PHONY: fault test-mpich test-slurm gpu gpu-budget gpu-build gpu-check gpu-kernels help FORCE
 .PHONY: install uninstall deb
 
 all: $(B)/llamero ## build the program, build/llamero

@@ -55,6 +55,23 @@ $(B)/tests/gpu_check-gpu: $(B)/tests/programs/gpu_check.emu32.o $(B)/tests/syste
 	$(call say,link)
 	$(LINK)
 
+# Kernels that call __tsan_readN and __tsan_writeN for each access (tests/programs/gpu_budget.c).
+# With CUDA, cuBLASLt and cuDNN do the work of the others.
+UNCOUNTED := $(addprefix src/backends/gpu/kernels/,gemm.cu attention.cu attention_backward.cu)
+$(B)/src/backends/gpu/%.counted.o: src/backends/gpu/%.cu $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,c++)
+	$(Q)$(EMULATED_CXX) -fsanitize=thread --param tsan-instrument-func-entry-exit=0 \
+	    -DGPU_EMULATED=32 -c -o $@ $<
+COUNTED := $(patsubst %.cu,$(B)/%.counted.o,$(filter-out $(UNCOUNTED),$(GPU_KERNELS)))
+$(B)/tests/gpu_budget: $(B)/tests/programs/gpu_budget.o $(B)/tests/system/gpu_budget.o $(ROOMS) \
+    $(EMULATOR:%.c=$(B)/%.o) $(GPU_SHARED:%.c=$(B)/%.emu32.o) $(COUNTED) \
+    $(UNCOUNTED:%.cu=$(B)/%.emu32.o)
+	$(call say,link)
+	$(LINK)
+gpu-budget: $(B)/tests/gpu_budget ## count launches and bytes of training steps: docs/gpu-budget.md
+	$(B)/tests/gpu_budget page docs/gpu-budget.md tests/system/data/gpu_budget_before.txt
+
 # What is compiled with CUDA or HIP, or depends on which of them: rebuilt when that changes.
 $(B)/src/backends/gpu/%.o: private OWN := $(GPU_FLAGS)
 $(B)/src/backends/gpu/%.emu32.o $(B)/src/backends/gpu/%.emu64.o: private OWN :=

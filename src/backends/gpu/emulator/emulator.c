@@ -45,7 +45,8 @@ static pthread_mutex_t lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 static struct allocation *allocations;
 static size_t num_allocations, used_bytes;
 static struct emulator_stream *streams;
-static bool is_relaxed;
+static bool is_relaxed, is_dry;
+static void (*observer)(enum emulator_work work, const char *kernel, size_t bytes);
 static _Thread_local gpu_error last_error;
 
 static void lock_device(void)
@@ -60,6 +61,11 @@ static gpu_error unlock_device(gpu_error error)
     return error;
 }
 
+static void report(enum emulator_work work, const char *kernel, size_t bytes)
+{
+    if (observer) observer(work, kernel, bytes);
+}
+
 static const struct allocation *find_allocation(const void *pointer)
 {
     for (size_t i = 0; i < num_allocations; i++)
@@ -70,6 +76,7 @@ static const struct allocation *find_allocation(const void *pointer)
 
 static void protect_device_memory(int protection)
 {
+    if (is_dry) return;
     for (size_t i = 0; i < num_allocations; i++)
         if (!allocations[i].pinned)
             BUG_IF(mprotect(allocations[i].base, allocations[i].bytes, protection));
@@ -92,6 +99,7 @@ static void drain(gpu_stream s, gpu_event until, uint64_t record)
 
 static void execute(struct stream_op *op)
 {
+    if (is_dry && op->kind != OP_RECORD && op->kind != OP_WAIT) return;
     switch (op->kind) {
     case OP_KERNEL: thread_block_run_grid(&op->kernel); break;
     case OP_COPY: memmove(op->to, op->from, op->bytes); break;
@@ -150,15 +158,17 @@ static gpu_error allocate(void **out, size_t bytes, bool pinned)
     enum { PAGE = 1 << 16, NAN_BYTE = 0xFF };
     size_t rounded = (bytes + PAGE - 1) / PAGE * PAGE;
     lock_device();
-    if (!bytes || rounded < bytes || rounded > memory_bytes - used_bytes)
+    bool has_pages = pinned || !is_dry;
+    if (!bytes || rounded < bytes || (has_pages && rounded > memory_bytes - used_bytes))
         return unlock_device(EMULATOR_OUT_OF_MEMORY);
-    void *at = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *at = mmap(NULL, rounded, has_pages ? PROT_READ | PROT_WRITE : PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return unlock_device(EMULATOR_OUT_OF_MEMORY);
-    memset(at, NAN_BYTE, rounded);
-    if (!pinned) BUG_IF(mprotect(at, rounded, PROT_NONE));
+    if (has_pages) memset(at, NAN_BYTE, rounded);
+    if (has_pages && !pinned) BUG_IF(mprotect(at, rounded, PROT_NONE));
     allocations = heap_grow(allocations, num_allocations + 1, sizeof *allocations);
     allocations[num_allocations++] = (struct allocation){at, rounded, pinned};
-    used_bytes += pinned ? 0 : rounded;
+    used_bytes += pinned || is_dry ? 0 : rounded;
     *out = at;
     return unlock_device(EMULATOR_SUCCESS);
 }
@@ -170,7 +180,7 @@ static gpu_error release(void *memory)
     struct allocation *r = (struct allocation *)(uintptr_t)find_allocation(memory);
     if (!r || r->base != memory) return unlock_device(EMULATOR_INVALID_VALUE);
     run_stream(NULL); /* cudaFree synchronizes: pending work may use it */
-    used_bytes -= r->pinned ? 0 : r->bytes;
+    used_bytes -= r->pinned || is_dry ? 0 : r->bytes;
     munmap(r->base, r->bytes);
     *r = allocations[--num_allocations];
     if (!num_allocations) free(allocations), allocations = NULL;
@@ -213,6 +223,7 @@ gpu_error emulator_stream_destroy(gpu_stream stream)
 
 gpu_error emulator_stream_synchronize(gpu_stream stream)
 {
+    report(EMULATOR_WAIT, NULL, 0);
     lock_device();
     run_stream(stream);
     return unlock_device(EMULATOR_SUCCESS);
@@ -222,6 +233,7 @@ gpu_error emulator_device_synchronize(void) { return emulator_stream_synchronize
 
 gpu_error emulator_memcpy(void *to, const void *from, size_t bytes, gpu_stream stream)
 {
+    report(EMULATOR_COPY, NULL, bytes);
     lock_device();
     enqueue(stream, &(struct stream_op){.kind = OP_COPY, .to = to, .from = from, .bytes = bytes});
     /* Pageable host memory: the copy is synchronous. */
@@ -231,6 +243,7 @@ gpu_error emulator_memcpy(void *to, const void *from, size_t bytes, gpu_stream s
 
 gpu_error emulator_memset(void *to, int byte, size_t bytes, gpu_stream stream)
 {
+    report(EMULATOR_MEMSET, NULL, bytes);
     lock_device();
     enqueue(stream, &(struct stream_op){.kind = OP_SET, .to = to, .byte = byte, .bytes = bytes});
     return unlock_device(EMULATOR_SUCCESS);
@@ -269,6 +282,7 @@ gpu_error emulator_event_wait(gpu_stream stream, gpu_event event)
 
 gpu_error emulator_event_synchronize(gpu_event event)
 {
+    report(EMULATOR_WAIT, NULL, 0);
     lock_device();
     if (event->num_reached < event->num_recorded) run_stream(event->stream);
     return unlock_device(EMULATOR_SUCCESS);
@@ -314,6 +328,7 @@ void emulator_launch(const struct kernel_launch *launch, gpu_stream stream)
         last_error = EMULATOR_INVALID_VALUE;
         return;
     }
+    report(EMULATOR_KERNEL, launch->name, 0);
     struct stream_op op = {.kind = OP_KERNEL, .kernel = *launch};
     void *closure = heap(launch->closure_bytes);
     memcpy(closure, launch->closure, launch->closure_bytes);
@@ -328,6 +343,21 @@ void emulator_set_relaxed(bool relaxed)
     lock_device();
     run_stream(NULL);
     is_relaxed = relaxed;
+    unlock_device(EMULATOR_SUCCESS);
+}
+
+void emulator_set_dry(bool dry)
+{
+    lock_device();
+    BUG_IF(num_allocations);
+    is_dry = dry;
+    unlock_device(EMULATOR_SUCCESS);
+}
+
+void emulator_observe(void (*on_work)(enum emulator_work work, const char *kernel, size_t bytes))
+{
+    lock_device();
+    observer = on_work;
     unlock_device(EMULATOR_SUCCESS);
 }
 

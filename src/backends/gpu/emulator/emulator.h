@@ -55,6 +55,14 @@ void emulator_launch(const struct kernel_launch *launch, gpu_stream stream);
 /* In relaxed mode work runs at once and kernels accept any host pointer: for tests of single
  * operations. */
 void emulator_set_relaxed(bool relaxed);
+/* What the host submits to a stream, or waits for. */
+enum emulator_work { EMULATOR_KERNEL, EMULATOR_COPY, EMULATOR_MEMSET, EMULATOR_WAIT };
+/* From now on calls on_work for every launch, copy and memset before it is executed, and for every
+ * wait of the host; NULL: for none.  kernel: its name as launched; bytes: of a copy or memset. */
+void emulator_observe(void (*on_work)(enum emulator_work work, const char *kernel, size_t bytes));
+/* In dry mode nothing is executed, and device memory has no limit and no pages: it counts the work
+ * of models larger than the host's memory.  Change it only while nothing is allocated. */
+void emulator_set_dry(bool dry);
 /* Aborts if a kernel argument points to memory that a device cannot access. */
 void emulator_check_pointer(const char *kernel, const void *pointer);
 

@@ -50,6 +50,48 @@ TEST(host_access_to_device_memory_faults_but_copies_work)
     CHECK(emulator_free(host));
 }
 
+static size_t observed[EMULATOR_WAIT + 1];
+static void observe(enum emulator_work work, const char *kernel, size_t bytes)
+{
+    observed[work] += work == EMULATOR_KERNEL ? !strcmp(kernel, "add_one") : bytes + 1;
+}
+
+TEST(observer_sees_launches_copies_memsets_and_waits)
+{
+    int host[THREADS] = {0}, *x;
+    gpu_stream stream;
+    CHECK(!emulator_malloc((void **)&x, sizeof host) && !emulator_stream_create(&stream));
+    emulator_observe(observe);
+    CHECK(!emulator_memset(x, 0, 8, stream));
+    launch(x, stream);
+    launch(x, stream);
+    CHECK(!emulator_memcpy(x, host, 16, stream));
+    CHECK(!emulator_stream_synchronize(stream));
+    emulator_observe(NULL);
+    launch(x, stream);
+    CHECK(observed[EMULATOR_KERNEL] == 2 && observed[EMULATOR_MEMSET] == 9);
+    CHECK(observed[EMULATOR_COPY] == 17 && observed[EMULATOR_WAIT] == 1);
+    CHECK(!emulator_stream_destroy(stream) && !emulator_free(x));
+}
+
+TEST(dry_device_executes_nothing_and_has_any_amount_of_memory)
+{
+    int *x, *pinned;
+    gpu_stream stream;
+    emulator_set_dry(true);
+    CHECK(!emulator_malloc((void **)&x, (size_t)1 << 40));
+    CHECK(!emulator_host_alloc((void **)&pinned, THREADS * sizeof *pinned));
+    CHECK(!emulator_stream_create(&stream));
+    pinned[0] = 5;
+    launch(pinned, stream);
+    CHECK(!emulator_memset(x, 0, (size_t)1 << 40, stream));
+    CHECK(!emulator_memcpy(pinned, x, sizeof *x, stream));
+    CHECK(!emulator_stream_synchronize(stream));
+    CHECK(pinned[0] == 5);
+    CHECK(!emulator_stream_destroy(stream) && !emulator_free(x) && !emulator_host_free(pinned));
+    emulator_set_dry(false);
+}
+
 TEST(stream_work_runs_when_the_host_synchronizes)
 {
     int *x;

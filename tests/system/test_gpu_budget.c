@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system/gpu_budget.h"
+
+#include "base/file.h"
+#include "test.h"
+
+/* The line that begins with "| name |" in the section of the page, or NULL. */
+static const char *find_row(const char *section, const char *name)
+{
+    char start[80];
+    int length = snprintf(start, sizeof start, "| %s |", name);
+    const char *end = strstr(section, "\n## ");
+    for (const char *at = section; at && (!end || at < end); at = strchr(at, '\n'), at += !!at)
+        if (!strncmp(at, start, (size_t)length)) return at;
+    return NULL;
+}
+
+static bool line_has(const char *line, const char *word)
+{
+    const char *at = strstr(line, word);
+    return at && at < strchr(line, '\n');
+}
+
+static bool row_is_documented(const char *section, const char *name, const struct budget_row *row)
+{
+    const char *line = find_row(section, name);
+    for (int i = 0; line && i < row->num_kernels; i++) {
+        char kernel[48];
+        snprintf(kernel, sizeof kernel, "%s", row->kernels[i].name);
+        char *suffix = strstr(kernel, "_kernel");
+        if (suffix) *suffix = 0;
+        if (!line_has(line, kernel)) return false;
+    }
+    return line;
+}
+
+/* Compares names, not numbers: those change with every improvement. */
+TEST(gpu_budget_page_lists_every_operation_and_kernel_of_a_step)
+{
+    struct text page = {0};
+    CHECK_STATUS(OK, file_read("docs/gpu-budget.md", UINT64_MAX, &page));
+    for (int i = 0; i < BUDGET_CASES; i++) {
+        static struct budget b;
+        struct budget_case dry = budget_cases[i];
+        char heading[64];
+        dry.executes = false;
+        CHECK_STATUS(OK, budget_count(&dry, NULL, &b));
+        snprintf(heading, sizeof heading, "\n## %s\n", dry.name);
+        const char *section = strstr(page.data, heading);
+        CHECK(section);
+        for (size_t op = 0; op <= OP_COUNT; op++) {
+            const struct budget_row *row = &b.rows[op];
+            const char *name = op < OP_COUNT ? op_name(op) : "outside";
+            if (budget_launches(row) && !row_is_documented(section + 1, name, row))
+                fail_msg("docs/gpu-budget.md, %s: %s is missing or has other kernels: run make "
+                         "gpu-budget",
+                         dry.name, name);
+        }
+        CHECK(budget_launches(&b.rows[OP_linear_forward]) > 8);
+    }
+    text_release(&page);
+}
+
+TEST(gpu_budget_counts_the_launches_of_each_operation)
+{
+    static struct budget b;
+    struct budget_case dry = budget_cases[0];
+    dry.executes = false;
+    CHECK_STATUS(OK, budget_count(&dry, NULL, &b));
+    const struct budget_row *norms = &b.rows[OP_rmsnorm_forward];
+    CHECK(norms->calls == 5 && budget_launches(norms) == 5 && norms->num_kernels == 1);
+    CHECK(!strcmp(norms->kernels[0].name, "rmsnorm_forward_kernel"));
+    CHECK(b.rows[OP_adamw].calls == 1 && b.rows[OP_sum_squares].waits == 1);
+    CHECK(!b.rows[OP_quantize].calls);
+}
