@@ -266,6 +266,7 @@ int main(int argc, char **argv)
     signal(SIGHUP, SIG_DFL); /* tests send it; nohup lets programs ignore it */
     size_t chosen = 0;
     if (argc == 3 && !strcmp(argv[1], "--ranks")) return launched_main(argv[2]);
+    if (argc == 4 && !strcmp(argv[1], "--launch")) return launched_start(argv[2], argv[3]);
     for (size_t i = 0; i < num_tests; i++)
         if (is_chosen(i, argv + 1)) {
             tests[chosen] = tests[i];

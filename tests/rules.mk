@@ -4,7 +4,7 @@
 PRELOAD := $(B)/tests/libcount.so $(B)/tests/libfault.so
 FAULTS  := $(sort $(wildcard tests/fault/*.c)) tests/main.c tests/system/runs.c \
            tests/comm/launched.c tests/hub/server.c
-RACED   := base/test_activity comm/test_agreement comm/test_comm comm/mpi/test_progress \
+RACED   := base/test_activity comm/test_agreement comm/test_comm comm/test_progress comm/shm/test_endpoint \
     data/test_loader_exchange parallel/test_fsdp parallel/test_pipeline parallel/test_ring \
     system/test_ranks_resume system/test_ranks_traffic
 # With what tests share, except that of rooms which have no ranks.
@@ -56,7 +56,7 @@ test: ## run the tests; T=word: only those whose name or file contains it; T=-wo
 # Recompiles only comm/mpi against MPICH, and runs only the tests that use a launcher.
 test-mpich: $(B)/llamero $(B)/tests/run ## run the tests of launched ranks with MPICH; T=word
 	@mkdir -p $(B)/mpich && cp -pru $(B)/flags $(B)/gpu-flags $(B)/src $(B)/tests $(B)/mpich
-	@for t in $(or $(T),test_launched test_mpi test_heartbeat); do \
+	@for t in $(or $(T),test_launched test_mpi); do \
 	    $(MAKE) test T=$$t B=$(B)/mpich MPICC=mpicc.mpich || exit 1; done
 
 test-slurm: $(B)/llamero ## train on a Slurm cluster of network namespaces (root), in minutes

@@ -5,7 +5,10 @@
 #include "comm/mpi/mpi.h"
 #endif
 
+#include "comm/shm/shm.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 /* The value of a variable that is a count; -1: unset or not a count. */
 static int count_of(const char *variable)
@@ -34,11 +37,20 @@ struct launch launch_find(void)
     return (struct launch){NULL, 0, 1};
 }
 
+/* Whether launch_ranks has started this process. */
+static bool is_own(const struct launch *l)
+{
+    return l->launcher && !strcmp(l->launcher, LAUNCH_OWN);
+}
+
 #if LLAMERO_MPI
 const char *launch_library(void) { return mpi_library; }
 const char *launch_launchers(void) { return mpi_launchers; }
 void launch_add_version(struct text *out) { mpi_add_version(out); }
-bool launch_can_join(const struct launch *l) { return l->size == 1 || mpi_knows_launcher(); }
+bool launch_can_join(const struct launch *l)
+{
+    return l->size == 1 || is_own(l) || mpi_knows_launcher();
+}
 
 static enum status open_ranks(struct comm *world, struct launch l)
 {
@@ -54,14 +66,13 @@ static enum status open_ranks(struct comm *world, struct launch l)
          l.launcher, l.size, mpi_library, size, mpi_launchers);
 }
 
-void launch_close(struct comm *world, enum status how) { mpi_close(world, how); }
-
-void launch_abort(int exit_code) { mpi_abort(exit_code); }
+static void close_ranks(struct comm *world, enum status how) { mpi_close(world, how); }
+static void abort_ranks(int exit_code) { mpi_abort(exit_code); }
 #else
 const char *launch_library(void) { return NULL; }
 const char *launch_launchers(void) { return NULL; }
 void launch_add_version(struct text *out) { (void)out; }
-bool launch_can_join(const struct launch *l) { return l->size == 1; }
+bool launch_can_join(const struct launch *l) { return l->size == 1 || is_own(l); }
 
 static enum status open_ranks(struct comm *world, struct launch l)
 {
@@ -72,13 +83,13 @@ static enum status open_ranks(struct comm *world, struct launch l)
          l.launcher, l.size);
 }
 
-void launch_close(struct comm *world, enum status how)
+static void close_ranks(struct comm *world, enum status how)
 {
     (void)how;
     *world = (struct comm){0};
 }
 
-void launch_abort(int exit_code) { (void)exit_code; }
+static void abort_ranks(int exit_code) { (void)exit_code; }
 #endif
 
 /* torchrun's ranks have no MPI, and each would train alone. */
@@ -97,7 +108,39 @@ enum status launch_open(struct comm *world)
 {
     struct launch l = launch_find();
     *world = *comm_self();
+    if (is_own(&l)) return shm_join(world);
     if (l.size > 1) TRY(open_ranks(world, l));
     if (!l.launcher) TRY(check_torchrun());
+    return STATUS_OK;
+}
+
+void launch_close(struct comm *world, enum status how)
+{
+    struct launch l = launch_find();
+    if (is_own(&l))
+        shm_close(world, how);
+    else
+        close_ranks(world, how);
+}
+
+void launch_abort(int exit_code)
+{
+    struct launch l = launch_find();
+    if (is_own(&l))
+        shm_abort(exit_code);
+    else
+        abort_ranks(exit_code);
+}
+
+enum status launch_ranks(int size, bool *is_rank)
+{
+    struct launch l = launch_find();
+    if (l.size > 1)
+        FAIL(CONFIG,
+             "%s has started %d ranks already, and each would start %d: use only one of the "
+             "two",
+             l.launcher, l.size, size);
+    *is_rank = true;
+    if (size != 1) TRY(launcher_run(size, is_rank));
     return STATUS_OK;
 }

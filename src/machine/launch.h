@@ -8,9 +8,14 @@
 
 #include "base/text.h"
 #include "comm/comm.h"
+#include "comm/shm/launcher.h"
+
+/* The launcher of launch_ranks, for messages. */
+#define LAUNCH_OWN "llamero --ranks"
 
 /* launcher, and the variables that it sets: this process's rank, the number of ranks */
 #define LAUNCHER_LIST(X)                                                                           \
+    X(LAUNCH_OWN, LAUNCHER_RANK, LAUNCHER_RANKS)                                                   \
     X("Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")                         \
     X("srun --mpi=pmix", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")                                      \
     X("MPICH's mpirun or srun --mpi=pmi2", "PMI_RANK", "PMI_SIZE")                                 \
@@ -21,6 +26,10 @@ struct launch {
     int rank, size;
 };
 struct launch launch_find(void);
+
+/* Starts `size` ranks on this host, which need no MPI; as launcher_run, but a single rank is this
+ * process.  CONFIG: a launcher has started this process as one of several ranks. */
+enum status launch_ranks(int size, bool *is_rank);
 
 /* The MPI library that this program was built with, and the launchers that work with it; NULL:
  * built without MPI. */
@@ -34,7 +43,7 @@ bool launch_can_join(const struct launch *l);
  * torchrun started several; the message names launchers that work.  COMM: the ranks cannot
  * connect. */
 enum status launch_open(struct comm *world);
-/* `how` the run ended: see mpi_close. */
+/* `how` the run ended: see mpi_close and shm_close. */
 void launch_close(struct comm *world, enum status how);
 /* For a program that ends with a failure: ends all ranks.  Returns if there is only one. */
 void launch_abort(int exit_code);

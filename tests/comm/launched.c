@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/launched.h"
 
+#include "base/log.h"
 #include "machine/launch.h"
 #include "test.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 static struct {
@@ -31,6 +33,15 @@ int launched_main(const char *name)
     fprintf(stderr, "rank %d: %s: %s\n%s", launch_find().rank, status_name(st), status_message(),
             status_stack());
     launch_abort(status_exit_code(st));
+    return status_exit_code(st);
+}
+
+int launched_start(const char *size, const char *name)
+{
+    bool is_rank;
+    enum status st = launch_ranks(atoi(size), &is_rank);
+    if (!st && is_rank) return launched_main(name);
+    if (st) log_failure(st);
     return status_exit_code(st);
 }
 
@@ -71,4 +82,13 @@ int launched_run(int size, const char *name, struct text *err)
     char self[4096] = "";
     CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     return launched_command(size, (const char *const[]){self, "--ranks", name, NULL}, NULL, err);
+}
+
+int launched_run_here(int size, const char *name, struct text *err)
+{
+    char self[4096] = "", number[16];
+    CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    snprintf(number, sizeof number, "%d", size);
+    return test_run((const char *const[]){"timeout", "300", self, "--launch", number, name, NULL},
+                    NULL, err);
 }

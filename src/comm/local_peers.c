@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/mpi/local_peers.h"
+#include "comm/local_peers.h"
 
 #include "base/checksum.h"
 #include "base/host.h"

@@ -1,4 +1,4 @@
-/* local_peers.h (comm/mpi) -- the processes of the other ranks on this host: whether they live, how
+/* local_peers.h -- the processes of the other ranks on this host: whether they live, how
  * they ended, and their activity.
  *
  * Only a process's parent learns by waitpid how it ended.  A pidfd (Linux 5.3) tells every process

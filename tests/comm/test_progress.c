@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/clock.h"
-#include "comm/mpi/progress.h"
+#include "comm/progress.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -31,7 +31,7 @@ TEST(progress_takes_first_steps_in_start_order)
     struct progress_thread *p;
     struct counting_job c[JOBS];
     atomic_int clock = 0;
-    CHECK_STATUS(OK, progress_open(&p));
+    CHECK_STATUS(OK, progress_open(NULL, &p));
     for (int i = 0; i < JOBS; i++) {
         c[i] = (struct counting_job){.job.step = count_step, .clock = &clock};
         progress_start(p, &c[i].job);
@@ -62,7 +62,7 @@ TEST(progress_completes_a_job_while_another_is_pending)
     struct held_job held = {.job.step = held_step};
     atomic_int clock = 0;
     struct counting_job c = {.job.step = count_step, .clock = &clock};
-    CHECK_STATUS(OK, progress_open(&p));
+    CHECK_STATUS(OK, progress_open(NULL, &p));
     progress_start(p, &held.job);
     progress_start(p, &c.job);
     CHECK(progress_wait(p, &c.job) == NULL);
@@ -75,7 +75,7 @@ TEST(progress_advances_jobs_while_nobody_waits)
 {
     struct progress_thread *p;
     struct held_job held = {.job.step = held_step};
-    CHECK_STATUS(OK, progress_open(&p));
+    CHECK_STATUS(OK, progress_open(NULL, &p));
     progress_start(p, &held.job);
     while (atomic_load(&held.steps) < STEPS) nanosleep(&(struct timespec){0, 100000}, NULL);
     atomic_store(&held.is_released, true);
@@ -89,7 +89,7 @@ TEST(progress_fails_every_job_after_the_first_failure)
     struct held_job held = {.job.step = held_step};
     atomic_int clock = 0;
     struct counting_job c = {.job.step = count_step, .clock = &clock, .failure = STATUS_COMM}, late;
-    CHECK_STATUS(OK, progress_open(&p));
+    CHECK_STATUS(OK, progress_open(NULL, &p));
     progress_start(p, &held.job);
     progress_start(p, &c.job);
     const struct failure *f = progress_wait(p, &held.job);
@@ -105,7 +105,7 @@ TEST(progress_can_be_closed_with_a_job_pending)
 {
     struct progress_thread *p;
     struct held_job held = {.job.step = held_step};
-    CHECK_STATUS(OK, progress_open(&p));
+    CHECK_STATUS(OK, progress_open(NULL, &p));
     progress_start(p, &held.job);
     progress_close(p);
     progress_close(NULL);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/mpi/heartbeat.h"
+#include "comm/heartbeat.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "comm/mpi/local_peers.h"
+#include "comm/local_peers.h"
 
-#include <mpi.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,25 +18,22 @@ static const double beat_s = 1, poll_s = 0.02, urgent_s = 0.01, max_poll_s = 1;
  * heard of a failure waits to be ended; and how long one that reports tries to tell the others. */
 static const double report_grace_s = 2, end_grace_s = 3, tell_s = 1;
 
-enum { LOCK_GRACE_S = 2 };  /* for the report of a hang: see activity_exit_in */
-enum { MAX_CHANNELS = 31 }; /* distances 1, 2, 4, ... between ranks */
+enum { LOCK_GRACE_S = 2 }; /* for the report of a hang: see activity_exit_in */
 
 /* The messages to and from the ranks at one distance. */
 struct channel {
     struct rank_report *received, *sent; /* of all ranks */
-    MPI_Request receive, send;
-    bool is_due;                    /* a message is to be sent */
-    bool is_broken;                 /* MPI reported an error: the other rank may have died */
-    bool has_ended, peer_has_ended; /* its last message was sent; received */
+    bool is_due;                         /* a message is to be sent */
+    bool is_broken;                      /* the link reported an error */
+    bool has_ended, peer_has_ended;      /* its last message was sent; received */
 };
 
 struct heartbeat {
     struct progress_job job; /* first: heartbeat_step casts its job to this */
-    MPI_Comm world;
-    void (*end)(int exit_code);
+    struct heartbeat_link *link;
     struct failure_detector detector;
     struct local_peers *peers;
-    struct channel channels[MAX_CHANNELS];
+    struct channel channels[HEARTBEAT_CHANNELS];
     int num_channels;
     double polled_s, beat_at_s, urgent_at_s;
     bool is_urgent;            /* a rank's state has changed since the last message */
@@ -52,23 +48,12 @@ static size_t table_bytes(const struct heartbeat *h)
     return (size_t)h->detector.size * sizeof(struct rank_report);
 }
 
-static enum status check(int code)
-{
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length;
-    if (code == MPI_SUCCESS) return STATUS_OK;
-    MPI_Error_string(code, text, &length);
-    FAIL(COMM, "heartbeat between ranks: %s", text);
-}
-
 /* --- messages ------------------------------------------------------------------------------ */
 
 static void post_receive(struct heartbeat *h, int i)
 {
     struct channel *c = &h->channels[i];
-    int size = h->detector.size, from = (h->detector.rank + size - (1 << i)) % size;
-    c->is_broken = MPI_Irecv(c->received, (int)table_bytes(h), MPI_BYTE, from, i, h->world,
-                             &c->receive) != MPI_SUCCESS;
+    c->is_broken = !h->link->receive(h->link, i, c->received, table_bytes(h));
 }
 
 /* Whether all ranks have left, as far as the reports say. */
@@ -82,9 +67,9 @@ static bool all_have_left(const struct heartbeat *h, const struct rank_report *r
 static void receive(struct heartbeat *h, int i)
 {
     struct channel *c = &h->channels[i];
-    int has_arrived = 1;
+    bool has_arrived = true;
     while (has_arrived && !c->is_broken && !c->peer_has_ended) {
-        c->is_broken = MPI_Test(&c->receive, &has_arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+        c->is_broken = !h->link->test_receive(h->link, i, &has_arrived);
         if (!has_arrived || c->is_broken) return;
         if (failure_detector_merge(&h->detector, c->received)) h->is_urgent = true;
         c->peer_has_ended = all_have_left(h, c->received);
@@ -96,14 +81,13 @@ static void receive(struct heartbeat *h, int i)
 static void send(struct heartbeat *h, int i)
 {
     struct channel *c = &h->channels[i];
-    int size = h->detector.size, to = (h->detector.rank + (1 << i)) % size, is_done = 0;
+    bool is_done = false;
     if (!c->is_due || c->is_broken || c->has_ended) return;
-    c->is_broken = MPI_Test(&c->send, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    c->is_broken = !h->link->test_send(h->link, i, &is_done);
     if (!is_done || c->is_broken) return;
     memcpy(c->sent, h->detector.reports, table_bytes(h));
     c->is_due = false, c->has_ended = all_have_left(h, c->sent);
-    c->is_broken =
-        MPI_Isend(c->sent, (int)table_bytes(h), MPI_BYTE, to, i, h->world, &c->send) != MPI_SUCCESS;
+    c->is_broken = !h->link->send(h->link, i, c->sent, table_bytes(h));
 }
 
 /* Sends where a message is due; returns whether none is any more. */
@@ -128,11 +112,10 @@ static bool is_silent(struct heartbeat *h)
 {
     for (int i = 0; i < h->num_channels; i++) {
         struct channel *c = &h->channels[i];
-        int is_done = 0;
+        bool is_done = false;
         if (c->is_broken) continue;
         if (!c->has_ended || !c->peer_has_ended) return false;
-        if (MPI_Test(&c->send, &is_done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !is_done)
-            return false;
+        if (h->link->test_send(h->link, i, &is_done) && !is_done) return false;
     }
     return true;
 }
@@ -194,7 +177,7 @@ static void report(struct heartbeat *h, enum status st)
     activity_exit_in(0, 0, NULL);
     while (!send_all(h) && clock_monotonic_s() < until) {
     }
-    h->end(status_exit_code(st));
+    h->link->end(status_exit_code(st));
 }
 
 static void react(struct heartbeat *h, double now_s)
@@ -212,7 +195,7 @@ static void react(struct heartbeat *h, double now_s)
     }
     if (ending && now_s - h->ending_s > end_grace_s) {
         activity_set_ending();
-        h->end(ending);
+        h->link->end(ending);
     }
     if (!st) return;
     if (!(h->failed_s > 0)) h->failed_s = now_s;
@@ -252,32 +235,28 @@ static enum status exchange_identities(struct heartbeat *h)
 {
     struct failure_detector *d = &h->detector;
     local_peers_identify(&d->who[d->rank]);
-    TRY(check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, d->who, (int)sizeof *d->who,
-                            MPI_BYTE, h->world)));
+    TRY(h->link->gather(h->link, d->who, sizeof *d->who));
     h->peers = local_peers_make(d->who, d->rank, d->size);
     d->process_state = local_peers_process_state, d->context = h->peers;
-    /* A rank may end only after the others have opened it. */
-    TRY(check(MPI_Barrier(h->world)));
-    return STATUS_OK;
+    /* A barrier: a rank may end only after the others have opened it. */
+    char *parts = heap((size_t)d->size);
+    enum status st = h->link->gather(h->link, parts, 1);
+    free(parts);
+    return st;
 }
 
-enum status heartbeat_make(int world, void (*end)(int exit_code), struct heartbeat **out)
+enum status heartbeat_make(struct heartbeat_link *link, struct heartbeat **out)
 {
-    int rank, size;
+    int size = link->size;
     struct heartbeat *h = *out = heap(sizeof *h);
     h->job = (struct progress_job){.step = heartbeat_step, .is_background = true};
-    h->end = end;
+    h->link = link;
     h->polled_s = clock_monotonic_s();
-    TRY(check(MPI_Comm_dup(MPI_Comm_f2c(world), &h->world)));
-    TRY(check(MPI_Comm_set_errhandler(h->world, MPI_ERRORS_RETURN)));
-    TRY(check(MPI_Comm_rank(h->world, &rank)));
-    TRY(check(MPI_Comm_size(h->world, &size)));
-    failure_detector_init(&h->detector, rank, size);
+    failure_detector_init(&h->detector, link->rank, size);
     TRY(exchange_identities(h));
-    for (int distance = 1; distance < size && h->num_channels < MAX_CHANNELS; distance *= 2) {
+    for (int distance = 1; distance < size && h->num_channels < HEARTBEAT_CHANNELS; distance *= 2) {
         struct channel *c = &h->channels[h->num_channels];
         c->received = heap(table_bytes(h)), c->sent = heap(table_bytes(h));
-        c->send = MPI_REQUEST_NULL;
         post_receive(h, h->num_channels++);
     }
     return STATUS_OK;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "comm/mpi/local_peers.h"
+#include "comm/local_peers.h"
 
 #include <poll.h>
 #include <signal.h>
