@@ -8,7 +8,7 @@
 #include "ops/rmsnorm.h"
 #include "tensor/element.h"
 
-enum { CHUNK_BYTES = 128 << 20, MIN_ROWS = 1024, ROW_MULTIPLE = 64 };
+enum { CHUNK_BYTES = 128 << 20, MIN_ROWS = 1024, ROW_MULTIPLE = 64 }; /* MIN_ROWS: by default */
 
 enum param_id head_param(const struct model *m) { return m->shape.tied ? PARAM_embed : PARAM_head; }
 
@@ -23,7 +23,8 @@ static size_t logit_columns(const struct model *m)
 static int chunk_rows(const struct model *m, int N)
 {
     size_t rows = CHUNK_BYTES / (logit_columns(m) * dtype_bytes(m->dtype));
-    if (rows < MIN_ROWS) rows = MIN_ROWS;
+    size_t min_rows = (size_t)(m->ops->logit_rows ? m->ops->logit_rows : MIN_ROWS);
+    if (rows < min_rows) rows = min_rows;
     size_t chunks = ((size_t)N + rows - 1) / rows, each = ((size_t)N + chunks - 1) / chunks;
     each = (each + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
     return each < (size_t)N ? (int)each : N;

@@ -1,7 +1,8 @@
 /* head.h -- last norm, output projection and cross entropy, forward and backward together.
  *
- * Memory   Logits exist for a chunk of tokens only: about 128 MiB, but at least 1024 tokens; with
- *          fewer, the GEMMs would be bound by rereading the head's weights. */
+ * Memory   Logits exist for a chunk of tokens only: about 128 MiB, but at least 1024 tokens or
+ *          the backend's logit_rows (ops.h); with fewer, the GEMMs would be bound by rereading the
+ *          head's weights and rewriting their gradient. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

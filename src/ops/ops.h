@@ -19,6 +19,8 @@
 #include "ops/ops.def"
 #undef OP
 
+enum { GPU_LOGIT_ROWS = 4096 }; /* 1.05 GB of bf16 logits with a vocabulary of 128,256 */
+
 struct ops {
     const char *backend; /* "cpu", "cuda", "hip" */
 #define OP(name, what, io)                                                                         \
@@ -27,6 +29,9 @@ struct ops {
 #undef OP
     bool computes_amax; /* kernels compute `amax` of their results; otherwise a separate amax
                            follows */
+    /* Tokens whose logits exist at a time, at least; 0: 1024.  After each such chunk the head's f32
+     * weight gradient is read and written again, which costs a GPU's GEMMs more than a CPU's. */
+    int logit_rows;
     /* True if all tensors of attention of these sizes can be packed; kernels may require whole
      * panels of tokens and of a head's elements.  NULL: never. */
     bool (*attention_can_pack)(const struct attention *);

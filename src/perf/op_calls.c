@@ -59,6 +59,7 @@ enum status op_calls_record_step(struct op_calls *l, const struct config *c,
 {
     struct ops simulated = step_simulator_ops;
     simulated.computes_amax = ops->computes_amax; /* GEMM producers then compute amax themselves */
+    simulated.logit_rows = ops->logit_rows;
     struct call_recorder recorder = {.queue = {.base = {.num_threads = 1}, .on_call = record_call},
                                      .list = l};
     struct machine machine = {.ops = &simulated, .queue = &recorder.queue.base};

@@ -28,6 +28,27 @@ TEST(chunked_logits_match_unchunked)
     rig_close(&r);
 }
 
+/* Two chunks by default; one if the backend has logit_rows of 2048 rows. */
+TEST(backend_chooses_how_many_logits_exist_at_a_time)
+{
+    struct model_shape s = small_shape();
+    s.V = 33000, s.D = s.K = s.F = 4, s.L = s.H = s.G = 1, s.rope_theta = 100;
+    struct rig r;
+    rig_open(&r, &s, F32, 1, 1100);
+    size_t n = r.m.layout.elements, by_default = rig_size(&r, single_stage_train);
+    float *loss = heap(1100 * sizeof *loss), *gradients = heap(n * sizeof *gradients);
+    rig_train(&r);
+    memcpy(loss, r.loss, 1100 * sizeof *loss);
+    memcpy(gradients, r.gradients, n * sizeof *gradients);
+    r.ops.logit_rows = 2048;
+    rig_train(&r);
+    CHECK(r.step.size > by_default + 500 * 33000 * sizeof(float));
+    for (int t = 0; t < 1100; t++) CHECK(r.loss[t] == loss[t]);
+    for (size_t i = 0; i < n; i++) CHECK_NEAR(r.gradients[i], gradients[i], 1e-6);
+    free(loss), free(gradients);
+    rig_close(&r);
+}
+
 TEST(head_param_of_tied_model_is_the_embedding)
 {
     struct model m = {.shape = rig_shape()};
