@@ -2,6 +2,7 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "app/flag_modes.h"
+#include "app/prompt_list.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -28,49 +29,13 @@ static enum status prepare(struct generation *g, const char *prompt)
     return STATUS_OK;
 }
 
-static enum status print_json(const struct generation *g, const struct text_generation *o,
-                              double seconds)
-{
-    size_t made = g->ids.count - g->num_prompt;
-    const int32_t *ids = g->ids.ids + g->num_prompt;
-    struct text out = {0}, text = {0};
-    struct json_writer w = {.text = &out};
-    enum status st = STATUS_OK;
-    json_begin_object(&w, NULL, JSON_INLINE);
-    if (o && o->finish == TEXT_FINISH_stop) {
-        text_add(&text, o->bytes.data, o->bytes.len);
-        for (size_t i = 0; i < text.len; i++)
-            if (!text.data[i]) text.data[i] = '\xFF'; /* U+FFFD */
-        json_write_string(&w, "text", text.len ? text.data : "");
-    } else {
-        TRY_OUT(loaded_model_write_text(&g->loaded, ids, made, "text", &w));
-    }
-    if (o) json_write_string(&w, "finish_reason", text_generation_finish_name(o->finish));
-    json_begin_array(&w, "ids", JSON_INLINE);
-    for (size_t i = 0; i < made; i++) json_write_int(&w, NULL, ids[i]);
-    json_end_array(&w);
-    if (o) {
-        json_begin_array(&w, "log_probabilities", JSON_INLINE);
-        for (size_t i = 0; i < made; i++)
-            json_write_format(&w, NULL, "%.6g", g->log_probabilities[i]);
-        json_end_array(&w);
-    }
-    json_write_int(&w, "prompt_tokens", (int64_t)g->num_prompt);
-    json_write_format(&w, "seconds", "%.3f", seconds);
-    json_end_object(&w);
-    json_finish(&w);
-    puts(out.data);
-out:
-    text_release(&out), text_release(&text);
-    return st;
-}
-
 static enum status generate(struct generation *g, const struct flag_list *stops, bool json)
 {
     struct text_generation t = {.stops = stops->items, .num_stops = stops->count, .prints = !json};
     enum status st = STATUS_OK;
     TRY_OUT(text_generation_run(&t, g));
-    if (generation_is_root(g) && json) TRY_OUT(print_json(g, &t, t.seconds));
+    const struct generated_text made = {&t, &g->ids, g->num_prompt, g->log_probabilities, NULL};
+    if (generation_is_root(g) && json) TRY_OUT(text_generation_print_json(&g->loaded, &made));
     if (generation_is_root(g) && !json) printf("\n");
     log_line(LOG_INFO, "generated %zu tokens in %.2f s", g->ids.count - g->num_prompt, t.seconds);
 out:
@@ -115,7 +80,9 @@ static enum status generate_by_diffusion(struct generation *g, struct unmasking 
     double seconds = clock_monotonic_s() - begin;
     size_t made = g->ids.count - g->num_prompt;
     if (generation_is_root(g) && json) {
-        TRY_OUT(print_json(g, NULL, seconds));
+        const struct text_generation whole = {.seconds = seconds};
+        const struct generated_text t = {&whole, &g->ids, g->num_prompt, NULL, NULL};
+        TRY_OUT(text_generation_print_json(&g->loaded, &t));
     } else if (generation_is_root(g)) {
         const int32_t *ids = g->ids.ids + g->num_prompt;
         TRY_OUT(tokenizer_decode(g->loaded.tokenizer, ids, made, &bytes));
@@ -151,7 +118,7 @@ static enum status check_sampling(const struct generation *g, const struct flag_
 /* Rejects two inputs, and flags that the chosen one does not read. */
 static enum status check_modes(const struct flag *flags, uint64_t given)
 {
-    static const char all[] = "prompt|fill|session|neurons";
+    static const char all[] = "prompt|prompts|fill|session|neurons";
     struct flag_modes m = {.before = "--", .all = all, .mode = NULL};
     for (int i = 0; flags[i].name; i++) {
         if (!(given >> i & 1) || !text_is_choice(all, flags[i].name, strlen(flags[i].name)))
@@ -174,7 +141,7 @@ static enum status read_stdin(struct text *t)
 }
 
 static const char usage[] =
-    "generate MODEL [--prompt TEXT | --fill TEXT] [section.key=value ...]\n"
+    "generate MODEL [--prompt TEXT | --prompts FILE | --fill TEXT] [section.key=value ...]\n"
     "       llamero generate MODEL --session DATA | --neurons N --out FILE.npz\n\n"
     "Generates text from a prompt with a causal or diffusion model, or fills in the masks of a\n"
     "text with a masked or diffusion model.  A diffusion model appends --max-tokens masks to the\n"
@@ -183,6 +150,7 @@ static const char usage[] =
     "Ctrl-C ends the text.  --json gives ids, log-probabilities under the model itself, and why "
     "the\n"
     "text ended: length, eos, stop or interrupt; with --n an object per line.\n"
+    "--prompts decodes the prompts of a file together, and prints an object per text, in order.\n"
     "With --session a model of spike counts continues the first bins of a recorded session; with\n"
     "--neurons it continues one bin in which a random tenth of N neurons spike.  Each bin is the\n"
     "separator 255, then one count per neuron.  FILE.npz holds prompt, gen (generated), gt (the\n"
@@ -190,7 +158,7 @@ static const char usage[] =
 
 enum status command_generate(int argc, char **argv)
 {
-    const char *prompt = "", *tokenizer = "", *fill = NULL;
+    const char *prompt = "", *tokenizer = "", *fill = NULL, *file = NULL;
     struct generation g = {
         .max_tokens = 128, .repeat_penalty = 1, .sampling = {.temperature = 0.8, .top_p = 1}};
     struct spike_session session = {.source = {.path = "", .column = "spike_counts", .weight = 1},
@@ -198,15 +166,19 @@ enum status command_generate(int argc, char **argv)
                                     .bins = 10,
                                     .out = ""};
     struct unmasking how = {.steps = 0};
-    int64_t seed = 0, count = 1;
+    int64_t seed = 0, count = 1, batch = 16;
+    struct prompt_list prompts = {0};
     struct flag_list stops = {0};
     struct text input = {0};
     bool json = false, echo = false;
     const struct flag flags[] = {
         {"prompt", FLAG_TEXT, &prompt, "text to continue; -: standard input"},
+        {"prompts", FLAG_FILE, &file,
+         "file of prompts: a .jsonl file with \"prompt\" in each line, or lines of text"},
+        {"batch", FLAG_INT, &batch, "prompts: texts to decode together, 1 to 64 (default 16)"},
         {"fill", FLAG_TEXT, &fill, "text in which a masked model replaces each <mask>"},
         {"max-tokens", FLAG_INT, &g.max_tokens,
-         "prompt: generate at most this many tokens (default 128)"},
+         "prompt, prompts: generate at most this many tokens (default 128)"},
         {"temperature", FLAG_REAL, &g.sampling.temperature,
          "softmax temperature; 0: greedy (default 0.8)"},
         {"top-k", FLAG_INT, &g.sampling.top_k,
@@ -217,8 +189,9 @@ enum status command_generate(int argc, char **argv)
          "leave out tokens less likely than this fraction of the most likely one (default 0)"},
         {"repeat-penalty", FLAG_REAL, &g.repeat_penalty,
          "divide the logits of tokens that occur in prompt and text by this (default 1: none)"},
-        {"stop", FLAG_LIST, &stops, "prompt: end before this text; may be repeated"},
-        {"n", FLAG_INT, &count, "prompt: texts to generate, with seeds from --seed on (default 1)"},
+        {"stop", FLAG_LIST, &stops, "prompt, prompts: end before this text; may be repeated"},
+        {"n", FLAG_INT, &count,
+         "prompt, prompts: texts to generate, with seeds from --seed on (default 1)"},
         {"echo", FLAG_SWITCH, &echo, "prompt: print the prompt before the text"},
         {"steps", FLAG_INT, &how.steps,
          "prompt, fill: forward passes that fill in all masks (default 0: one for each mask)"},
@@ -252,7 +225,10 @@ enum status command_generate(int argc, char **argv)
              (long long)(how.steps < 0 ? how.steps : how.block));
     TRY(check_sampling(&g, &stops, count));
     TRY(check_modes(flags, a.given));
+    if (batch < 1 || batch > KV_CACHE_ROWS)
+        FAIL(USAGE, "--batch: must be between 1 and %d, is %lld", KV_CACHE_ROWS, (long long)batch);
     g.sampling.seed = (uint64_t)seed;
+    g.num_rows = file ? (int)batch : 1;
     if (!strcmp(prompt, "-")) TRY(read_stdin(&input));
     if (!strcmp(prompt, "-")) prompt = input.len ? input.data : "";
     enum status st = STATUS_OK;
@@ -260,9 +236,11 @@ enum status command_generate(int argc, char **argv)
     if (echo && json) FAIL(USAGE, "--echo has no effect with --json");
     signals_catch();
     TRY_OUT(machine_join(&g.loaded.machine));
+    if (file) TRY_OUT(prompt_list_read(&prompts, file));
     if (spike_session_requested(&session)) TRY_OUT(spike_session_read(&session, &g));
     /* a token is at least one byte; BOS and EOS come on top */
-    size_t max_prompt = session.tokens_per_bin ? g.ids.count : strlen(fill ? fill : prompt) + 2;
+    size_t bytes = file ? prompts.longest : strlen(fill ? fill : prompt);
+    size_t max_prompt = session.tokens_per_bin ? g.ids.count : bytes + 2;
     struct loaded_model_options o = {.path = a.words[0],
                                      .tokenizer = tokenizer,
                                      .settings = a.settings,
@@ -281,6 +259,8 @@ enum status command_generate(int argc, char **argv)
     } else if (fill) {
         how.sampling = g.sampling;
         TRY_OUT(fill_mask_print(&g.loaded, fill, &how, json));
+    } else if (file) {
+        TRY_OUT(prompt_list_generate(&prompts, &g, count, stops.items, stops.count));
     } else {
         TRY_OUT(comm_agree(world, prepare(&g, prompt)));
         TRY_OUT(is_diffusion(&g) ? generate_by_diffusion(&g, &how, json)
@@ -288,6 +268,7 @@ enum status command_generate(int argc, char **argv)
     }
 out:
     text_release(&input);
+    prompt_list_release(&prompts);
     spike_session_release(&session);
     generation_release(&g, st);
     return st;

@@ -109,7 +109,7 @@ static enum status size_forward(void *context)
 {
     struct co_predictor *r = context;
     int row = (int)r->options->row, chunk = row < CHUNK ? row : CHUNK;
-    r->cache.length = row - chunk; /* attention's scratch grows with the context */
+    r->cache.length[0] = row - chunk; /* attention's scratch grows with the context */
     TRY(decode_next(&r->model->model, &r->cache, &(struct decode_io){.T = chunk}, &r->model->step));
     return STATUS_OK;
 }
@@ -139,7 +139,9 @@ static enum status read_pending(struct co_predictor *r)
 {
     for (size_t at = 0; at < r->num_pending; at += CHUNK) {
         size_t left = r->num_pending - at;
-        struct decode_io io = {r->pending + at, (int)(left < CHUNK ? left : CHUNK), r->logits_V};
+        struct decode_io io = {.ids_RT = r->pending + at,
+                               .T = (int)(left < CHUNK ? left : CHUNK),
+                               .logits_RV = r->logits_V};
         TRY(decode_next(&r->model->model, &r->cache, &io, &r->model->step));
     }
     r->num_pending = 0;
@@ -185,7 +187,7 @@ static enum status evaluate_window(struct co_predictor *r, const struct co_windo
                                    uint64_t index)
 {
     size_t width = w->neurons + 1, seen = width - w->held_out;
-    r->cache.length = 0, r->num_pending = 0;
+    r->cache.length[0] = 0, r->num_pending = 0;
     append(r, w->ids, w->visible_bins * width);
     for (size_t b = w->visible_bins; b < w->bins; b++) {
         const int32_t *bin = w->ids + b * width;

@@ -4,6 +4,7 @@
 #include "tensor/device.h"
 #include "tensor/queue.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,25 +12,26 @@
  * for activations does not grow with its length. */
 enum { CHUNK = 256 };
 
-/* Sizing pass: a full chunk and a single token, each with the longest context. */
+/* Sizing pass: a full chunk, and a single token of each row, with the longest context. */
 static enum status size_forward(void *context)
 {
     struct generation *g = context;
-    int chunk = g->max_prompt < CHUNK ? (int)g->max_prompt : CHUNK;
-    int all = (int)g->max_prompt + (int)g->max_tokens;
-    for (int tokens = chunk; tokens > 0; tokens = tokens > 1 ? 1 : 0) {
-        g->cache.length = all - tokens; /* attention's scratch grows with the context */
-        TRY(decode_next(&g->loaded.model, &g->cache, &(struct decode_io){.T = tokens},
-                        &g->loaded.step));
+    const int chunk = g->max_prompt < CHUNK ? (int)g->max_prompt : CHUNK, all = g->cache.capacity;
+    const int row = 0, tokens[] = {chunk, 1}, rows[] = {1, g->cache.B};
+    for (int i = 0; i < 2; i++) { /* attention's scratch grows with the context */
+        for (int k = 0; k < g->cache.B; k++) g->cache.length[k] = all - tokens[i];
+        struct decode_io io = {.T = tokens[i], .rows_R = rows[i] == 1 ? &row : NULL, .R = 1};
+        TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
     }
-    g->cache.length = 0;
+    for (int k = 0; k < g->cache.B; k++) g->cache.length[k] = 0;
     return STATUS_OK;
 }
 
 static enum status alloc_cache(struct generation *g)
 {
     const struct model *m = &g->loaded.model;
-    TRY(decode_init_cache(&g->cache, m, 1, (int)(g->max_prompt + (size_t)g->max_tokens), &g->run));
+    int tokens = (int)(g->max_prompt + (size_t)g->max_tokens);
+    TRY(decode_init_cache(&g->cache, m, g->num_rows ? g->num_rows : 1, tokens, &g->run));
     return STATUS_OK;
 }
 
@@ -41,7 +43,7 @@ enum status generation_restart(struct generation *g)
              "of --max-tokens",
              g->ids.count, g->max_prompt, (long long)g->max_tokens);
     g->num_prompt = g->ids.count;
-    g->cache.length = 0;
+    g->cache.length[0] = 0;
     token_list_reserve(&g->ids, (size_t)g->max_tokens);
     return STATUS_OK;
 }
@@ -76,41 +78,60 @@ void generation_release(struct generation *g, enum status how)
 
 bool generation_is_root(const struct generation *g) { return g->loaded.machine.world.rank == 0; }
 
-enum status generation_prefill(struct generation *g)
+enum status generation_prefill_row(struct generation *g, int row, const struct token_list *prompt,
+                                   float *logits_V)
 {
-    for (size_t at = 0; at < g->num_prompt; at += CHUNK) {
-        size_t left = g->num_prompt - at, chunk = left < CHUNK ? left : CHUNK;
-        struct decode_io io = {g->ids.ids + at, (int)chunk, g->logits_V};
+    g->cache.length[row] = 0;
+    for (size_t at = 0; at < prompt->count; at += CHUNK) {
+        size_t left = prompt->count - at, chunk = left < CHUNK ? left : CHUNK;
+        struct decode_io io = {prompt->ids + at, (int)chunk, logits_V, &row, 1};
         TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
     }
+    return STATUS_OK;
+}
+
+enum status generation_prefill(struct generation *g)
+{
+    TRY(generation_prefill_row(g, 0, &g->ids, g->logits_V));
     return STATUS_OK;
 }
 
 void generation_rewind(struct generation *g)
 {
     g->ids.count = g->num_prompt;
-    g->cache.length = 0;
+    g->cache.length[0] = 0;
 }
 
-static int32_t sample(struct generation *g)
+static int32_t choose(struct generation *g, const struct generation_choice *c, double *log_p)
 {
     const struct tokenizer *t = g->loaded.tokenizer;
-    size_t made = g->ids.count - g->num_prompt;
+    struct sampling sampling = g->sampling;
     int V = g->loaded.shape.V, known = t ? tokenizer_vocab_size(t) : V;
     if (known < V) V = known;
-    memcpy(g->penalized_V, g->logits_V, (size_t)V * sizeof *g->logits_V);
-    sampling_penalize(g->penalized_V, V, g->repeat_penalty, g->ids.ids, g->ids.count);
-    int32_t id = sampling_pick(&g->sampling, g->penalized_V, V, g->ids.count, g->order_V);
-    if (made < (size_t)g->max_tokens)
-        g->log_probabilities[made] = sampling_log_probability(g->logits_V, V, id);
+    sampling.seed = c->seed;
+    memcpy(g->penalized_V, c->logits_V, (size_t)V * sizeof *g->penalized_V);
+    sampling_penalize(g->penalized_V, V, g->repeat_penalty, c->ids->ids, c->ids->count);
+    int32_t id = sampling_pick(&sampling, g->penalized_V, V, c->ids->count, g->order_V);
+    *log_p = sampling_log_probability(c->logits_V, V, id);
     return id;
 }
 
 /* Rank 0 samples: other ranks' logits may differ in the last bits. */
+enum status generation_choose(struct generation *g, const struct generation_choice *c, int32_t *id,
+                              double *log_probability)
+{
+    if (generation_is_root(g)) *id = choose(g, c, log_probability);
+    TRY(comm_broadcast_bytes(&g->loaded.machine.world, 0, id, sizeof *id));
+    return STATUS_OK;
+}
+
 enum status generation_sample(struct generation *g, int32_t *id)
 {
-    if (generation_is_root(g)) *id = sample(g);
-    TRY(comm_broadcast_bytes(&g->loaded.machine.world, 0, id, sizeof *id));
+    const struct generation_choice c = {g->logits_V, &g->ids, g->sampling.seed};
+    size_t made = g->ids.count - g->num_prompt;
+    double log_p = NAN;
+    TRY(generation_choose(g, &c, id, &log_p));
+    if (made < (size_t)g->max_tokens) g->log_probabilities[made] = log_p;
     return STATUS_OK;
 }
 
@@ -118,7 +139,7 @@ enum status generation_append(struct generation *g, int32_t id, bool more)
 {
     g->ids.ids[g->ids.count++] = id;
     if (!more) return STATUS_OK;
-    struct decode_io io = {&id, 1, g->logits_V};
+    struct decode_io io = {&id, 1, g->logits_V, NULL, 0};
     TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
     return STATUS_OK;
 }

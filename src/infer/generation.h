@@ -9,13 +9,14 @@
 #include "model/decode.h"
 #include "model/sampling.h"
 
-/* The caller sets loaded, ids (the prompt), max_tokens, max_prompt and sampling. */
+/* The caller sets loaded, ids (the prompt), max_tokens, max_prompt, num_rows and sampling. */
 struct generation {
     struct loaded_model loaded;
     struct token_list ids; /* the prompt, then the generated tokens */
     size_t num_prompt;     /* set by generation_open and generation_restart */
     size_t max_prompt;     /* tokens of the longest prompt; 0: of the first */
     int64_t max_tokens;
+    int num_rows; /* texts that are decoded together (text_batch.h), each with this room; 0: 1 */
     struct sampling sampling;
     struct arena run; /* holds the KV cache */
     struct kv_cache cache;
@@ -39,6 +40,19 @@ enum status generation_prefill(struct generation *g);
 void generation_rewind(struct generation *g);
 /* Begins another text, after the prompt that g->ids is now.  USAGE: longer than max_prompt. */
 enum status generation_restart(struct generation *g);
+/* Runs the prompt of another row, for text_batch.h: `logits_V` as above. */
+enum status generation_prefill_row(struct generation *g, int row, const struct token_list *prompt,
+                                   float *logits_V);
+
+/* A token after some others, by their logits. */
+struct generation_choice {
+    const float *logits_V;
+    const struct token_list *ids; /* the ones before it */
+    uint64_t seed;
+};
+/* Samples a token as below; *log_probability, on rank 0, is its own under the model. */
+enum status generation_choose(struct generation *g, const struct generation_choice *c, int32_t *id,
+                              double *log_probability);
 /* Samples a token from the logits, which the caller may modify first.  IDs that the tokenizer does
  * not have are left out: the model's vocabulary may be padded. */
 enum status generation_sample(struct generation *g, int32_t *id);

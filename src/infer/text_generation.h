@@ -38,8 +38,31 @@ struct text_generation {
 /* Makes the prompt's tokens g->ids, after the begin-of-text token if data.bos says so.  USAGE: no
  * token at all; CONFIG: the model has no tokenizer. */
 enum status text_generation_set_prompt(struct generation *g, const char *prompt);
+/* The same into any list of tokens. */
+enum status text_generation_encode(const struct loaded_model *l, const char *prompt,
+                                   struct token_list *ids);
 /* Generates one text after the prompt, for which generation_open was called. */
 enum status text_generation_run(struct text_generation *t, struct generation *g);
 void text_generation_release(struct text_generation *t);
+
+/* Adds a token's text, and prints what is certain to belong to it; sets `finish` at a stop text or
+ * at the end-of-text token, which has no text. */
+enum status text_generation_add(struct text_generation *t, const struct tokenizer *tokenizer,
+                                int32_t id);
+/* Whether a signal asks any of the ranks to end.  Collective. */
+enum status text_generation_is_interrupted(const struct generation *g, bool *ends);
+
+/* A text with its tokens. */
+struct generated_text {
+    const struct text_generation *text;
+    const struct token_list *ids; /* the prompt, then the text */
+    size_t num_prompt;
+    const double *log_probabilities; /* of the text's tokens; NULL: unknown, as is how it ended */
+    const char *prompt;              /* to repeat in the object, or NULL */
+};
+/* Prints a line: an object with prompt, text, finish_reason, ids, log_probabilities, prompt_tokens
+ * and, unless they belong to a batch, seconds. */
+enum status text_generation_print_json(const struct loaded_model *l,
+                                       const struct generated_text *t);
 
 const char *text_generation_finish_name(enum text_finish finish);

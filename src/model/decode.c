@@ -14,17 +14,18 @@
 #include "tensor/device.h"
 #include "tensor/element.h"
 
+#include <limits.h>
 #include <math.h>
 
 enum status decode_init_cache(struct kv_cache *c, const struct model *m, int B, int capacity,
                               struct arena *run)
 {
     size_t rows, tokens;
-    if (B < 1 || capacity < 1 || capacity > m->max_tokens ||
+    if (B < 1 || B > KV_CACHE_ROWS || capacity < 1 || capacity > m->max_tokens ||
         __builtin_mul_overflow((size_t)B, (size_t)m->shape.L, &rows) ||
         __builtin_mul_overflow(rows, (size_t)capacity, &tokens))
-        FAIL(SHAPE, "a KV cache of %d rows of %d tokens: expected at least 1 row of 1 to %d tokens",
-             B, capacity, m->max_tokens);
+        FAIL(SHAPE, "a KV cache of %d rows of %d tokens: expected 1 to %d rows of 1 to %d tokens",
+             B, capacity, KV_CACHE_ROWS, m->max_tokens);
     size_t each = (size_t)m->shape.G * (size_t)m->shape.K * dtype_bytes(m->dtype);
     *c = (struct kv_cache){.B = B, .capacity = capacity};
     c->k_LBSGK = arena_alloc(run, tokens, each);
@@ -32,15 +33,19 @@ enum status decode_init_cache(struct kv_cache *c, const struct model *m, int B, 
     return STATUS_OK;
 }
 
-/* The new tokens of every row, on their way through the blocks. */
+/* The new tokens of some rows, on their way through the blocks. */
 struct decoder {
     const struct model *m;
     const struct kv_cache *c;
-    const int32_t *ids_BT;
-    int T;
+    const int32_t *ids_RT;
+    int R, T;
+    const int *rows_R; /* NULL: all rows of the cache */
     bool causal;
     struct activations a;
 };
+
+/* The cache's row of the i-th row. */
+static int cache_row(const struct decoder *d, int i) { return d->rows_R ? d->rows_R[i] : i; }
 
 static enum status multiply(const struct model *m, struct linear op, const void *x, const void *w,
                             void *y)
@@ -62,45 +67,85 @@ static enum status apply_qk_norm(const struct decoder *d, const void *weight, in
     return STATUS_OK;
 }
 
-static enum status apply_rope(const struct decoder *d, int heads, void *x)
+static enum status apply_rope(const struct decoder *d, int length, int heads, void *x)
 {
     const struct model *m = d->m;
     struct rope op = {.B = 1,
                       .T = d->T,
                       .H = heads,
                       .K = m->shape.K,
-                      .first = d->c->length,
+                      .first = length,
                       .stride = (size_t)heads * (size_t)m->shape.K,
                       .dtype = m->dtype};
     TRY(rope(m->ops, &op, &(struct rope_io){x, m->rope_cos, m->rope_sin}, m->queue));
     return STATUS_OK;
 }
 
-/* Attention of one row.  The GEMMs write keys and values directly to the cache. */
-static enum status attend_row(const struct decoder *d, int layer, int row)
+/* Queries, keys and values of tokens of the normalized input. */
+static enum status project_qkv(const struct decoder *d, int layer, int tokens, const void *x,
+                               void *const qkv[3])
+{
+    const struct model_shape *s = &d->m->shape;
+    struct linear queries = {.N = tokens, .F = s->H * s->K}, keys = {.N = tokens, .F = s->G * s->K};
+    TRY(multiply(d->m, queries, x, unit_weight(d->m, PARAM_attn_q, layer), qkv[0]));
+    TRY(multiply(d->m, keys, x, unit_weight(d->m, PARAM_attn_k, layer), qkv[1]));
+    TRY(multiply(d->m, keys, x, unit_weight(d->m, PARAM_attn_v, layer), qkv[2]));
+    return STATUS_OK;
+}
+
+/* Where the new keys and values of the i-th row go in the cache: an element of it. */
+static size_t cache_begin(const struct decoder *d, int layer, int i)
+{
+    const struct kv_cache *c = d->c;
+    size_t P = (size_t)d->m->shape.G * (size_t)d->m->shape.K;
+    return ((size_t)layer * (size_t)c->B + (size_t)cache_row(d, i)) * (size_t)c->capacity * P;
+}
+
+/* With one token a row, the GEMMs read the weights once for all rows, and their keys and values are
+ * copied to the cache. */
+static enum status project_rows(const struct decoder *d, int layer)
+{
+    const struct model *m = d->m;
+    const struct model_shape *s = &m->shape;
+    size_t R = (size_t)d->R, P = (size_t)s->G * (size_t)s->K, Q = (size_t)s->H * (size_t)s->K;
+    size_t bytes = P * dtype_bytes(m->dtype);
+    void *k = element(d->a.qkv_NC, R * Q, m->dtype), *v = element(k, R * P, m->dtype);
+    TRY(project_qkv(d, layer, d->R, d->a.norm1_ND, (void *const[]){d->a.qkv_NC, k, v}));
+    for (int i = 0; i < d->R; i++) {
+        size_t to = cache_begin(d, layer, i) + (size_t)d->c->length[cache_row(d, i)] * P;
+        const void *new_k = element(k, (size_t)i * P, m->dtype);
+        const void *new_v = element(v, (size_t)i * P, m->dtype);
+        TRY(queue_copy(m->queue, element(d->c->k_LBSGK, to, m->dtype), new_k, bytes));
+        TRY(queue_copy(m->queue, element(d->c->v_LBSGK, to, m->dtype), new_v, bytes));
+    }
+    return STATUS_OK;
+}
+
+/* Attention of the i-th row.  The GEMMs write keys and values directly to the cache, unless
+ * project_rows has. */
+static enum status attend_row(const struct decoder *d, int layer, int i)
 {
     const struct model *m = d->m;
     const struct model_shape *s = &m->shape;
     const struct kv_cache *c = d->c;
+    int length = c->length[cache_row(d, i)];
+    bool is_projected = d->T == 1 && d->R > 1;
     size_t P = (size_t)s->G * (size_t)s->K, Q = (size_t)s->H * (size_t)s->K;
-    size_t token = (size_t)row * (size_t)d->T;
-    size_t cached = ((size_t)layer * (size_t)c->B + (size_t)row) * (size_t)c->capacity * P;
-    size_t new = cached + (size_t)c->length *P;
+    size_t token = (size_t)i * (size_t)d->T;
+    size_t cached = cache_begin(d, layer, i), new = cached + (size_t)length *P;
     void *k = element(c->k_LBSGK, new, m->dtype), *v = element(c->v_LBSGK, new, m->dtype);
+    void *q = element(d->a.qkv_NC, is_projected ? token * Q : 0, m->dtype);
     const void *x = element(d->a.norm1_ND, token * (size_t)s->D, m->dtype);
-    struct linear queries = {.N = d->T, .F = s->H * s->K}, keys = {.N = d->T, .F = s->G * s->K};
-    TRY(multiply(m, queries, x, unit_weight(m, PARAM_attn_q, layer), d->a.qkv_NC));
-    TRY(multiply(m, keys, x, unit_weight(m, PARAM_attn_k, layer), k));
-    TRY(multiply(m, keys, x, unit_weight(m, PARAM_attn_v, layer), v));
+    if (!is_projected) TRY(project_qkv(d, layer, d->T, x, (void *const[]){q, k, v}));
     if (s->qk_norm) {
-        TRY(apply_qk_norm(d, unit_weight(m, PARAM_q_norm, layer), s->H, d->a.qkv_NC));
+        TRY(apply_qk_norm(d, unit_weight(m, PARAM_q_norm, layer), s->H, q));
         TRY(apply_qk_norm(d, unit_weight(m, PARAM_k_norm, layer), s->G, k));
     }
-    TRY(apply_rope(d, s->H, d->a.qkv_NC));
-    TRY(apply_rope(d, s->G, k));
+    TRY(apply_rope(d, length, s->H, q));
+    TRY(apply_rope(d, length, s->G, k));
     struct attention op = {.B = 1,
                            .T = d->T,
-                           .S = c->length + d->T,
+                           .S = length + d->T,
                            .H = s->H,
                            .G = s->G,
                            .K = s->K,
@@ -109,7 +154,7 @@ static enum status attend_row(const struct decoder *d, int layer, int row)
                            .scale = 1 / sqrtf((float)s->K),
                            .causal = d->causal,
                            .dtype = m->dtype};
-    struct attention_fwd io = {.q_BTHK = d->a.qkv_NC,
+    struct attention_fwd io = {.q_BTHK = q,
                                .k_BSGK = element(c->k_LBSGK, cached, m->dtype),
                                .v_BSGK = element(c->v_LBSGK, cached, m->dtype),
                                .out_BTHK = element(d->a.attended_NQ, token * Q, m->dtype),
@@ -124,7 +169,7 @@ static enum status run_block(const struct decoder *d, int layer)
     const struct model *m = d->m;
     const struct model_shape *s = &m->shape;
     const struct activations *a = &d->a;
-    int N = d->c->B * d->T;
+    int N = d->R * d->T;
     struct block_call block = {m, layer, (size_t)N, a};
     TRY(unit_open(m, PARAM_attn_norm, layer, USE_WEIGHTS));
     struct rmsnorm norm = {.N = N, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
@@ -132,7 +177,8 @@ static enum status run_block(const struct decoder *d, int layer)
                                   a->rstd1_S, NULL};
     TRY(rmsnorm_forward(m->ops, &norm, &norm_io, m->queue));
     TRY(residual_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N));
-    for (int row = 0; row < d->c->B; row++) TRY(attend_row(d, layer, row));
+    if (d->T == 1 && d->R > 1) TRY(project_rows(d, layer));
+    for (int i = 0; i < d->R; i++) TRY(attend_row(d, layer, i));
     TRY(block_add_attention(&block, a->x_SD));
     TRY(block_add_mlp(&block, a->x_SD));
     TRY(unit_close(m, PARAM_attn_norm, layer, USE_WEIGHTS));
@@ -143,11 +189,11 @@ static enum status run_block(const struct decoder *d, int layer)
 static enum status run_blocks(struct decoder *d, struct arena *step)
 {
     const struct model *m = d->m;
-    struct microbatch b = {.B = d->c->B, .T = d->T};
+    struct microbatch b = {.B = d->R, .T = d->T};
     struct activations *a = &d->a;
     size_t N = (size_t)b.B * (size_t)b.T;
     int32_t *ids = arena_alloc(step, N, sizeof *ids);
-    TRY(queue_copy(m->queue, ids, d->ids_BT, N * sizeof *ids));
+    TRY(queue_copy(m->queue, ids, d->ids_RT, N * sizeof *ids));
     b.ids_BT = ids;
     activations_alloc_shared(m, N, RECOMPUTE_FULL, a, step);
     a->x_SD = a->middle_SD;
@@ -225,15 +271,22 @@ static enum status run_head(const struct decoder *d, const int32_t *positions, s
 enum status decode_next(const struct model *m, struct kv_cache *c, const struct decode_io *io,
                         struct arena *step)
 {
-    int N;
-    if (io->T < 1 || io->T > c->capacity - c->length || __builtin_mul_overflow(c->B, io->T, &N))
-        FAIL(SHAPE, "cannot append %d tokens to each of %d rows: the KV cache holds %d of %d",
-             io->T, c->B, c->length, c->capacity);
+    struct decoder d = {m, c, io->ids_RT, io->rows_R ? io->R : c->B, io->T, io->rows_R, true, {0}};
+    if (d.R < 1 || d.R > c->B)
+        FAIL(SHAPE, "cannot append to %d rows of a KV cache of %d", d.R, c->B);
+    for (int i = 0; i < d.R; i++) {
+        int row = cache_row(&d, i);
+        if (row < 0 || row >= c->B)
+            FAIL(SHAPE, "a KV cache of %d rows does not have row %d", c->B, row);
+        if (io->T < 1 || io->T > c->capacity - c->length[row])
+            FAIL(SHAPE, "cannot append %d tokens to row %d: the KV cache holds %d of %d", io->T,
+                 row, c->length[row], c->capacity);
+    }
+    if (io->T > INT_MAX / d.R) FAIL(SHAPE, "%d rows of %d tokens are too many", d.R, io->T);
     size_t mark = arena_mark(step);
-    struct decoder d = {m, c, io->ids_BT, io->T, .causal = true};
     TRY(run_blocks(&d, step));
-    TRY(run_head(&d, NULL, (size_t)c->B, io->logits_BV, step));
-    c->length += io->T;
+    TRY(run_head(&d, NULL, (size_t)d.R, io->logits_RV, step));
+    for (int i = 0; i < d.R; i++) c->length[cache_row(&d, i)] += io->T;
     arena_reset(step, mark);
     return STATUS_OK;
 }
@@ -241,17 +294,17 @@ enum status decode_next(const struct model *m, struct kv_cache *c, const struct 
 enum status decode_masked(const struct model *m, const struct kv_cache *c,
                           const struct decode_masked_io *io, struct arena *step)
 {
-    if (c->B != 1 || c->length || io->T < 1 || io->T > c->capacity || io->P < 1 || io->P > io->T)
+    if (c->B != 1 || c->length[0] || io->T < 1 || io->T > c->capacity || io->P < 1 || io->P > io->T)
         FAIL(SHAPE,
              "%d masked tokens in a row of %d: expected 1 to %d, and an empty KV cache of one row "
              "that can hold them; it has %d rows and holds %d of %d tokens",
-             io->P, io->T, io->T, c->B, c->length, c->capacity);
+             io->P, io->T, io->T, c->B, c->length[0], c->capacity);
     for (int i = 0; i < io->P; i++)
         if (io->positions_P[i] < 0 || io->positions_P[i] >= io->T)
             FAIL(SHAPE, "masked position %d is outside the row of %d tokens", io->positions_P[i],
                  io->T);
     size_t mark = arena_mark(step);
-    struct decoder d = {m, c, io->ids_T, io->T, .causal = false};
+    struct decoder d = {m, c, io->ids_T, 1, io->T, NULL, false, {0}};
     TRY(run_blocks(&d, step));
     TRY(run_head(&d, io->positions_P, (size_t)io->P, io->logits_PV, step));
     arena_reset(step, mark);

@@ -8,22 +8,27 @@
 
 #include "model/model.h"
 
+enum { KV_CACHE_ROWS = 64 };
+
 /* Keys and values of the tokens so far. */
 struct kv_cache {
-    int B, capacity, length; /* tokens of a row */
+    int B, capacity;           /* rows, and tokens of a row, at most */
+    int length[KV_CACHE_ROWS]; /* tokens of each row */
     void *k_LBSGK, *v_LBSGK;
 };
-/* SHAPE: a size below 1, or capacity above max_tokens. */
+/* SHAPE: a size below 1, more than KV_CACHE_ROWS rows, or capacity above max_tokens. */
 enum status decode_init_cache(struct kv_cache *c, const struct model *m, int B, int capacity,
                               struct arena *run);
 
 struct decode_io {
-    const int32_t *ids_BT; /* appended to each of the cache's rows */
+    const int32_t *ids_RT; /* appended to R rows of the cache */
     int T;                 /* the whole prompt (prefill), then 1 */
-    float *logits_BV;      /* of the last position of each row */
+    float *logits_RV;      /* of the last position of each */
+    const int *rows_R;     /* which ones; NULL: all */
+    int R;                 /* with rows_R */
 };
-/* Appends T tokens to each row and computes the logits of the next.  Causal.
- * SHAPE: they do not fit in the cache. */
+/* Appends T tokens to each of these rows and computes the logits of the next.  Causal.
+ * SHAPE: they do not fit in the cache; a row that it does not have. */
 enum status decode_next(const struct model *m, struct kv_cache *c, const struct decode_io *io,
                         struct arena *step);
 

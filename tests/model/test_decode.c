@@ -35,22 +35,22 @@ static void check_decode(const int *runs, enum dtype dtype, struct model_shape s
     CHECK_STATUS(OK, decode_init_cache(&c, &r.m, ROWS, TOKENS, &room));
     for (int i = 0, first = 0; runs[i]; first += runs[i++]) {
         struct model m = r.m;
-        struct kv_cache empty = {ROWS, TOKENS, first, NULL, NULL};
+        struct kv_cache empty = {ROWS, TOKENS, {first, first}, NULL, NULL};
         m.queue = r.sizing, m.weights = NULL, none.peak = 0;
         CHECK_STATUS(OK, decode_next(&m, &empty, &(struct decode_io){.T = runs[i]}, &none));
         arena_release(&r.step);
         CHECK_STATUS(OK, arena_init(&r.step, none.peak, NULL));
         gather(&r, first, runs[i], ids);
-        struct decode_io io = {ids, runs[i], logits};
+        struct decode_io io = {ids, runs[i], logits, NULL, 0};
         CHECK_STATUS(OK, decode_next(&r.m, &c, &io, &r.step));
-        CHECK(r.step.peak == r.step.size && c.length == first + runs[i]);
+        CHECK(r.step.peak == r.step.size && c.length[0] == first + runs[i]);
         for (int row = 0; row < ROWS; row++) {
-            int at = row * TOKENS + c.length - 1;
+            int at = row * TOKENS + c.length[row] - 1;
             double loss = negative_log_likelihood(logits + row * s.V, s.V, r.labels[at]);
             CHECK_NEAR(loss, r.loss[at], tolerance);
         }
     }
-    struct decode_io more = {ids, 1, logits};
+    struct decode_io more = {ids, 1, logits, NULL, 0};
     CHECK_STATUS(SHAPE, decode_next(&r.m, &c, &more, &r.step));
     CHECK_MESSAGE("the KV cache holds 11 of 11");
     arena_release(&room);
@@ -120,6 +120,6 @@ TEST(kv_cache_must_fit_the_model)
     CHECK_MESSAGE("5 tokens");
     CHECK_STATUS(SHAPE, decode_init_cache(&c, &r.m, 0, 4, &r.run));
     CHECK_STATUS(OK, decode_init_cache(&c, &r.m, 1, 4, &r.run));
-    CHECK_STATUS(SHAPE, decode_next(&r.m, &c, &(struct decode_io){.ids_BT = r.ids}, &r.step));
+    CHECK_STATUS(SHAPE, decode_next(&r.m, &c, &(struct decode_io){.ids_RT = r.ids}, &r.step));
     rig_close(&r);
 }

@@ -67,9 +67,9 @@ static double distance(struct rig *r, const struct json *root)
         struct model measured = r->m;
         CHECK(at < num_positions && positions[at] >= first && positions[at] < T);
         int n = positions[at] + 1 - first, i = 0;
-        empty = (struct kv_cache){1, T, first, NULL, NULL};
+        empty = (struct kv_cache){1, T, {first}, NULL, NULL};
         measured.queue = r->sizing, measured.weights = NULL, none.peak = 0;
-        struct decode_io io = {ids + first, n, logits}, sizes = {.T = n};
+        struct decode_io io = {ids + first, n, logits, NULL, 0}, sizes = {.T = n};
         CHECK_STATUS(OK, decode_next(&measured, &empty, &sizes, &none));
         arena_release(&r->step);
         CHECK_STATUS(OK, arena_init(&r->step, none.peak, NULL));

@@ -184,7 +184,7 @@ static enum status decode(const struct comm *group, void *context)
         TRY(decode_init_cache(&caches[i], &rigs[i]->m, B, 2 * T, &rigs[i]->run));
     }
     for (int round = 0; round < 2; round++) {
-        struct decode_io one = {ids, T, want}, sliced = {ids, T, got};
+        struct decode_io one = {ids, T, want, NULL, 0}, sliced = {ids, T, got, NULL, 0};
         TRY(decode_next(&whole.m, &caches[0], &one, &whole.step));
         TRY(decode_next(&r.m, &caches[1], &sliced, &r.step));
         for (int i = 0; i < B * s->V; i++) RANK_CHECK(fabsf(got[i] - want[i]) < 1e-4f);

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "infer/text_batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The texts that are being decoded. */
+struct rows {
+    struct text_batch *b;
+    struct generation *g;
+    struct text_batch_item *at[KV_CACHE_ROWS]; /* NULL: the row is free */
+    float *logits_RV;
+    size_t next, visited; /* items */
+    bool is_interrupted;
+};
+
+static enum status encode_prompts(struct text_batch *b, struct generation *g)
+{
+    g->max_prompt = 1;
+    for (size_t i = 0; i < b->count; i++) {
+        struct text_batch_item *item = &b->items[i];
+        if (text_generation_encode(&g->loaded, item->prompt, &item->ids))
+            FAIL(USAGE, "prompt %zu: %s", i + 1, status_message());
+        item->num_prompt = item->ids.count;
+        item->text = (struct text_generation){.stops = b->stops, .num_stops = b->num_stops};
+        if (item->num_prompt > g->max_prompt) g->max_prompt = item->num_prompt;
+    }
+    return STATUS_OK;
+}
+
+static enum status visit_done(struct rows *r)
+{
+    struct text_batch *b = r->b;
+    for (; r->visited < b->count && b->items[r->visited].is_done; r->visited++)
+        TRY(b->visit(b->context, &b->items[r->visited]));
+    return STATUS_OK;
+}
+
+/* Samples the next token of a row from its logits; frees the row if the text ends there. */
+static enum status sample_row(struct rows *r, int row, const float *logits_V)
+{
+    struct generation *g = r->g;
+    struct text_batch_item *item = r->at[row];
+    const struct generation_choice c = {logits_V, &item->ids, item->seed};
+    size_t made = item->ids.count - item->num_prompt;
+    int32_t id;
+    double log_p = 0;
+    TRY(generation_choose(g, &c, &id, &log_p));
+    TRY(text_generation_add(&item->text, g->loaded.tokenizer, id));
+    if (item->text.finish != TEXT_FINISH_eos) {
+        item->log_probabilities[made++] = log_p;
+        item->ids.ids[item->ids.count++] = id;
+    }
+    item->is_done = item->text.finish != TEXT_FINISH_length || (int64_t)made == g->max_tokens;
+    if (!item->is_done) return STATUS_OK;
+    r->at[row] = NULL;
+    TRY(visit_done(r));
+    return STATUS_OK;
+}
+
+/* Begins the next texts in free rows. */
+static enum status fill_rows(struct rows *r)
+{
+    struct generation *g = r->g;
+    for (int row = 0; row < g->cache.B; row++) {
+        while (!r->at[row] && r->next < r->b->count) {
+            struct text_batch_item *item = r->at[row] = &r->b->items[r->next++];
+            token_list_reserve(&item->ids, (size_t)g->max_tokens);
+            item->log_probabilities = heap((size_t)g->max_tokens * sizeof(double));
+            TRY(generation_prefill_row(g, row, &item->ids, r->logits_RV));
+            TRY(sample_row(r, row, r->logits_RV));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Appends the last token of every text, and samples the next. */
+static enum status advance_rows(struct rows *r, bool *any)
+{
+    struct generation *g = r->g;
+    int rows[KV_CACHE_ROWS], count = 0;
+    int32_t ids[KV_CACHE_ROWS];
+    size_t V = (size_t)g->loaded.shape.V;
+    for (int row = 0; row < g->cache.B; row++) {
+        if (!r->at[row]) continue;
+        ids[count] = r->at[row]->ids.ids[r->at[row]->ids.count - 1];
+        rows[count++] = row;
+    }
+    *any = count > 0;
+    if (!count) return STATUS_OK;
+    const struct decode_io io = {ids, 1, r->logits_RV, rows, count};
+    TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
+    for (int i = 0; i < count; i++) TRY(sample_row(r, rows[i], r->logits_RV + (size_t)i * V));
+    return STATUS_OK;
+}
+
+/* Texts that have begun are passed on as they are. */
+static enum status end_rows(struct rows *r)
+{
+    for (int row = 0; row < r->g->cache.B; row++) {
+        if (!r->at[row]) continue;
+        r->at[row]->text.finish = TEXT_FINISH_interrupt;
+        r->at[row]->is_done = true;
+    }
+    TRY(visit_done(r));
+    return STATUS_OK;
+}
+
+enum status text_batch_run(struct text_batch *b, struct generation *g)
+{
+    struct rows r = {.b = b, .g = g};
+    enum status st = STATUS_OK;
+    TRY(comm_agree(&g->loaded.machine.world, encode_prompts(b, g)));
+    if ((size_t)g->num_rows > b->count) g->num_rows = (int)b->count;
+    TRY(generation_open(g));
+    r.logits_RV = heap((size_t)g->cache.B * (size_t)g->loaded.shape.V * sizeof *r.logits_RV);
+    for (bool any = true; any;) {
+        TRY_OUT(text_generation_is_interrupted(g, &r.is_interrupted));
+        if (r.is_interrupted) break;
+        TRY_OUT(fill_rows(&r));
+        TRY_OUT(advance_rows(&r, &any));
+    }
+    if (r.is_interrupted) TRY_OUT(end_rows(&r));
+out:
+    free(r.logits_RV);
+    return st;
+}
+
+void text_batch_release(struct text_batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        text_generation_release(&b->items[i].text);
+        token_list_release(&b->items[i].ids);
+        free(b->items[i].log_probabilities);
+    }
+}
