@@ -90,8 +90,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs clean
-.PHONY: fault test-mpich test-slurm gpu gpu-budget gpu-build gpu-check gpu-kernels help FORCE
-.PHONY: install uninstall deb
+.PHONY: fault test-mpich test-slurm gpu gpu-budget gpu-build gpu-check gpu-kernels gpu-pack help
+.PHONY: install uninstall deb FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -173,8 +173,14 @@ include tests/rules.mk
 
 check: test lint ## test and lint
 
-gpu: $(B)/llamero $(B)/tests/gpu_check ## CUDA=1 or HIP=1: check and time this machine's GPU
-	@tools/gpu $(B)
+gpu: $(B)/llamero $(B)/tests/gpu_check
+gpu: ## CUDA=1 or HIP=1: check and time this machine's GPU; BUDGET=570 seconds, PARTS=names
+	@BUILD=$(B) tools/gpu $(if $(BUDGET),-t $(BUDGET)) $(B)/gpu $(PARTS)
+
+gpu-pack: ## CUDA=1 or HIP=1: pack what `gpu` runs, for a machine without network: build/pack
+	$(if $(GPU),,$(error gpu-pack requires CUDA=1 or HIP=1))
+	@$(MAKE) B=$(B)/packing MPI=0 HUB=0 $(B)/packing/llamero $(B)/packing/tests/gpu_check
+	@tools/gpu_pack $(B)/packing/llamero $(B)/packing/tests/gpu_check $(B)/pack
 
 demo: $(B)/llamero ## train a small Llama on English text; DATA=file: on your own
 	@LLAMERO=$(B)/llamero tools/demo $(DATA)

@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
 """One training setting of a Llama in plain PyTorch: steady-state tokens per second.
 
-bench/against_torch.py compares it with Llamero on the CPU, tools/gpu with `llamero bench` on a GPU.  It
-prints one JSON object; the median leaves out the first steps, which touch memory for the first time.
+bench/against_torch.py compares it with Llamero on the CPU, tools/gpu with `llamero bench` on a GPU.  Like the
+latter it trains on one batch of uniformly random token IDs.  The last line it prints is a JSON object; --output
+writes it to a file too, after every step.  The median leaves out the first steps, which touch memory for the first
+time and compile.
+
+With --mode bfloat16 weights, gradients and AdamW's moments are bfloat16, less than Llamero keeps; --masters
+adds float32 master weights, gradients and moments, as Llamero has them by default.  --attention auto times cuDNN,
+FlashAttention and FlexAttention on a GPU at the model's sizes, and uses the fastest.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import json
+import os
 import statistics
 import time
 
@@ -14,6 +21,88 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+
+
+def sdpa(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True,
+                                          enable_gqa=q.shape[1] != k.shape[1])
+
+
+def only_backend(name):
+    """Allows scaled_dot_product_attention only this backend, in compiled code too."""
+    b = torch.backends.cuda
+    b.enable_cudnn_sdp(name == "cudnn")
+    b.enable_flash_sdp(name == "flash")
+    b.enable_mem_efficient_sdp(False)
+    b.enable_math_sdp(False)
+
+
+def flex(a):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, a.seq_len, a.seq_len,
+                             device=a.device)
+    return lambda q, k, v: flex_attention(q, k, v, block_mask=mask,
+                                          enable_gqa=q.shape[1] != k.shape[1])
+
+
+def attention(a, name):
+    """The function of q, k, v [B, heads, T, K]."""
+    if name == "flex":
+        return flex(a)
+    if name != "sdpa":
+        only_backend(name)
+    return sdpa
+
+
+def time_attention(a, name):
+    """Seconds of forward and backward of one layer; raises what the backend raises."""
+    def operand(heads):
+        return torch.randn(a.batch, heads, a.seq_len, a.dim // a.heads, device=a.device,
+                           dtype=torch.bfloat16, requires_grad=True)
+    q, k, v = operand(a.heads), operand(a.kv_heads), operand(a.kv_heads)
+    run = attention(a, name)
+    run = torch.compile(run) if name == "flex" else run
+    seconds = []
+    for _ in range(8):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        run(q, k, v).backward(q.detach())
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - begin)
+    return statistics.median(seconds[3:])
+
+
+def choose_attention(a):
+    """Name of the fastest, and what was measured or raised for each."""
+    if a.attention != "auto":
+        return a.attention, {}
+    if a.device != "cuda" or a.mode == "float32":
+        return "sdpa", {}
+    seen = {}
+    for name in ("cudnn", "flash", "flex"):
+        try:
+            seen[name] = time_attention(a, name)
+        except Exception as error:  # which ones a backend raises is not documented
+            seen[name] = str(error).splitlines()[0][:200]
+    timed = [name for name, seconds in seen.items() if isinstance(seconds, float)]
+    return min(timed, key=seen.get) if timed else "sdpa", seen
+
+
+class Masters:
+    """float32 copies of the weights, which AdamW updates; the weights are rounded from them."""
+
+    def __init__(self, weights):
+        self.weights = weights
+        self.copies = [w.detach().float() for w in weights]
+        for copy in self.copies:
+            copy.grad = torch.zeros_like(copy)
+
+    def take_gradients(self):
+        torch._foreach_copy_([c.grad for c in self.copies], [w.grad for w in self.weights])
+
+    @torch.no_grad()
+    def round_to_weights(self):
+        torch._foreach_copy_(self.weights, self.copies)
 
 
 class RMSNorm(nn.Module):
@@ -26,8 +115,9 @@ class RMSNorm(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, dim, heads, kv_heads, hidden):
+    def __init__(self, dim, heads, kv_heads, hidden, attend):
         super().__init__()
+        self.attend = attend
         self.heads, self.kv_heads, self.size = heads, kv_heads, dim // heads
         rows = (heads + 2 * kv_heads) * self.size
         self.attention_norm, self.ffn_norm = RMSNorm(dim), RMSNorm(dim)
@@ -48,18 +138,18 @@ class Block(nn.Module):
         q = self.rotate(q.view(B, T, H, K).transpose(1, 2), cos, sin)
         k = self.rotate(k.view(B, T, G, K).transpose(1, 2), cos, sin)
         v = v.view(B, T, G, K).transpose(1, 2)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=H != G)
+        y = self.attend(q, k, v)
         x = x + self.out(y.transpose(1, 2).reshape(B, T, D))
         gate, up = self.gate_up(self.ffn_norm(x)).chunk(2, -1)
         return x + self.down(F.silu(gate) * up)
 
 
 class Llama(nn.Module):
-    def __init__(self, a):
+    def __init__(self, a, attend):
         super().__init__()
         self.embed = nn.Embedding(a.vocab, a.dim)
         self.blocks = nn.ModuleList(
-            Block(a.dim, a.heads, a.kv_heads, a.hidden) for _ in range(a.layers))
+            Block(a.dim, a.heads, a.kv_heads, a.hidden, attend) for _ in range(a.layers))
         self.norm = RMSNorm(a.dim)
         self.head = nn.Linear(a.dim, a.vocab, bias=False)
         if a.tied:
@@ -87,6 +177,10 @@ class Llama(nn.Module):
 def arguments():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--mode", choices=["float32", "autocast", "bfloat16"], default="autocast")
+    p.add_argument("--masters", action="store_true", help="float32 masters, with --mode bfloat16")
+    p.add_argument("--attention", choices=["auto", "sdpa", "cudnn", "flash", "flex"],
+                   default="auto")
+    p.add_argument("--output", help="file of the JSON object, rewritten after every step")
     p.add_argument("--compile", action="store_true")
     p.add_argument("--tied", action="store_true")
     p.add_argument("--recompute", action="store_true")
@@ -100,35 +194,55 @@ def arguments():
     return p.parse_args()
 
 
+def write(path, result):
+    with open(path + ".new", "w") as file:
+        json.dump(result, file)
+    os.replace(path + ".new", path)
+
+
 def main():
     a = arguments()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
+    name, seen = choose_attention(a)
     with torch.device(a.device):
-        model = Llama(a)
+        model = Llama(a, attention(a, name))
     if a.mode == "bfloat16":
         model = model.bfloat16()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), fused=True)
+    weights = list(model.parameters())
+    masters = Masters(weights) if a.masters else None
+    updated = masters.copies if masters else weights
+    optimizer = torch.optim.AdamW(updated, lr=3e-4, betas=(0.9, 0.95), fused=True)
     run = torch.compile(model) if a.compile else model
     synchronize = torch.cuda.synchronize if a.device == "cuda" else lambda: None
+    ids = torch.randint(a.vocab, (2, a.batch, a.seq_len), device=a.device)
+    result = {"torch": torch.__version__, "mode": a.mode, "compile": a.compile, "attention": name,
+              "attention_seconds": seen, "masters": "float32" if a.masters else "none",
+              "state": str(updated[0].dtype).removeprefix("torch."), "complete": False}
     seconds = []
-    for _ in range(a.steps):
-        ids = torch.randint(a.vocab, (a.batch, a.seq_len + 1), device=a.device)
+    for i in range(a.steps):
         synchronize()
         begin = time.perf_counter()
         with torch.autocast(a.device, torch.bfloat16, enabled=a.mode == "autocast"):
-            loss = run(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
+            loss = run(ids[0], ids[1])
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if masters:
+            masters.take_gradients()
+        torch.nn.utils.clip_grad_norm_(updated, 1.0)
         optimizer.step()
-        optimizer.zero_grad(set_to_none=a.device != "cpu")
+        if masters:
+            masters.round_to_weights()
+        model.zero_grad(set_to_none=a.device != "cpu")
         synchronize()
         seconds.append(time.perf_counter() - begin)
-    steady = statistics.median(seconds[a.skip:])
-    memory = torch.cuda.max_memory_allocated() if a.device == "cuda" else 0
-    print(json.dumps({"torch": torch.__version__, "mode": a.mode, "compile": a.compile,
-                      "loss": loss.item(), "step_seconds": steady, "memory_bytes": memory,
-                      "tokens_per_second": a.batch * a.seq_len / steady}))
+        steady = statistics.median(seconds[a.skip:] or seconds)
+        memory = torch.cuda.max_memory_allocated() if a.device == "cuda" else 0
+        result |= {"loss": loss.item(), "seconds": seconds, "step_seconds": steady,
+                   "memory_bytes": memory, "tokens_per_second": a.batch * a.seq_len / steady,
+                   "complete": i + 1 == a.steps}
+        if a.output:
+            write(a.output, result)
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

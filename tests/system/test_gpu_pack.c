@@ -1,0 +1,95 @@
+/* test_gpu_pack.c -- tools/gpu_pack and tools/gpu, over the emulated programs with a tiny model
+ * (LLAMERO_GPU and LLAMERO_GPU_CHECK).  Limits are scaled down; bench times more steps than its
+ * limit allows. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "test.h"
+
+static const char environment[] =
+    "export XZ_OPT=-0 MAX_MIB=60 SCALE=0.2 MEGABYTES=1 PYTHON=no-python\n"
+    "export SETTINGS='model.dim=32 model.n_heads=4 model.n_kv_heads=2 model.ffn_hidden=48\n"
+    "model.n_layers=1 model.vocab_size=264 training.seq_len=32 training.local_batch_size=1\n"
+    "training.global_batch_size=1 training.steps=1'\n";
+
+/* Runs a shell script whose $1 is the folder, $2 and $3 the programs. */
+static int shell(const char *script, const char *folder, struct text *out, struct text *err)
+{
+    const char *program = getenv("LLAMERO_GPU"), *check = getenv("LLAMERO_GPU_CHECK");
+    struct text all = {0};
+    if (!program || !check) skip();
+    text_addf(&all, "%s%s", environment, script);
+    const char *argv[] = {"sh", "-c", all.data, "sh", folder, program, check, NULL};
+    int code = test_run(argv, out, err);
+    text_release(&all);
+    return code;
+}
+
+static struct json *read_json(const char *path)
+{
+    struct text file = {0};
+    struct json *v;
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &file));
+    CHECK_STATUS(OK, json_parse(file.data, file.len, path, &v));
+    text_release(&file);
+    return v;
+}
+
+/* Whether the summary has lines that begin with these, in this order. */
+static bool has_lines(const struct text *summary, const char *const *begins)
+{
+    const char *at = summary->data;
+    for (; *begins && at; begins++)
+        if ((at = strstr(at, *begins))) at += strlen(*begins);
+    return at;
+}
+#define HAS_LINES(summary, ...) has_lines(summary, (const char *const[]){__VA_ARGS__, NULL})
+
+TEST(a_gpu_pack_runs_its_parts_in_order_and_loses_nothing_that_was_measured)
+{
+    const char *folder = test_folder();
+    struct text out = {0};
+    CHECK(shell("tools/gpu_pack \"$2\" \"$3\" \"$1/pack\"", folder, &out, NULL) == 0);
+    CHECK(strstr(out.data, "bin/llamero") && strstr(out.data, "lib/libdnnl"));
+    CHECK(!strstr(out.data, "libc.so") && !strstr(out.data, "libstdc++"));
+    text_clear(&out);
+    CHECK(shell("cd \"$1\" && ROUNDS=1000 sh pack/one.sh -t 60 results torch-1b step-1b "
+                "bench-1b operations",
+                folder, &out, NULL) == 1);
+    bool in_order =
+        HAS_LINES(&out, "\nok      operations", "\nok      step-1b", "\nFAILED  bench-1b (",
+                  "stopped at its limit of 7 s", "\nskipped torch-1b: PyTorch not found",
+                  "\nbench-1b ", "complete: false", "\n2 passed, 1 failed, 1 skipped");
+    if (!in_order) print_error("%s\n", out.data);
+    CHECK(in_order);
+    CHECK(shell("cd \"$1\" && mkdir all && tar -xf results/results.tar.xz -C all && "
+                "grep -q '0 mismatches' all/operations.log && cmp results/summary.txt "
+                "results.logs/summary.txt",
+                folder, NULL, NULL) == 0);
+    struct json *bench = read_json(test_path(folder, "all/bench-1b.json"));
+    CHECK(json_count(json_get(json_get(bench, "step"), "seconds")) >= 1);
+    CHECK(json_number(json_get(json_get(bench, "step"), "tokens")) == 32);
+    CHECK(json_is_bool(json_get(bench, "complete")) && !json_true(json_get(bench, "complete")));
+    json_free(bench);
+    text_clear(&out);
+    double begin = clock_monotonic_s();
+    (void)shell("cd \"$1\" && sh pack/one.sh -t 6 short", folder, &out, NULL);
+    CHECK(clock_monotonic_s() - begin < 12); /* the parts' limits sum to minutes */
+    CHECK(HAS_LINES(&out, "\nskipped step-8b: takes up to 10 s, ",
+                    "\nskipped bench-1b: takes up to 7 s, ", "\nskipped bench-8b: takes up to ",
+                    "\nskipped torch-1b: PyTorch not found", "\nskipped resume"));
+    text_release(&out);
+}
+
+TEST(a_gpu_check_names_unknown_parts_and_budgets)
+{
+    struct text err = {0};
+    CHECK(shell("tools/gpu \"$1\" operations speed", test_folder(), NULL, &err) == 64);
+    CHECK(strstr(err.data, "unknown part \"speed\"; expected one of: machine operations"));
+    text_clear(&err);
+    CHECK(shell("tools/gpu -t soon \"$1\"", test_folder(), NULL, &err) == 64);
+    CHECK(strstr(err.data, "-t: expected seconds, got \"soon\""));
+    CHECK(shell("tools/gpu", test_folder(), NULL, &err) == 64);
+    text_release(&err);
+}
