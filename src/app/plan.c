@@ -2,6 +2,7 @@
 
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/plan_search.h"
 #include "app/preflight.h"
 #include "app/run_memory.h"
 #include "base/json.h"
@@ -120,6 +121,15 @@ static void open_tokenizer(struct planning *p)
     if (st)
         log_line(LOG_WARN, "no tokenizer: %s; the vocabulary is %s", status_message(),
                  c->model.vocab_size ? "model.vocab_size" : "that of model.flavor");
+}
+
+static enum status search(struct planning *p, bool json)
+{
+    const struct config *c = p->config;
+    open_tokenizer(p);
+    TRY(model_shape_resolve(&p->shape, &c->model,
+                            p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
+    return plan_search_print(&(struct planned_run){c, &p->shape, p->tokenizer, p->ranks}, json);
 }
 
 static enum status plan(struct planning *p)
@@ -409,7 +419,7 @@ static void print_table(const struct planning *p)
 }
 
 static const char usage[] =
-    "plan CONFIG [--ranks N] [section.key=value ...]\n\n"
+    "plan CONFIG [--ranks N] [--search] [section.key=value ...]\n\n"
     "Dry run: memory by category, FLOPs, step time and checkpoint size.  Trains nothing.\n"
     "Memory is measured by a sizing pass of the step's own code, so the figures are exact, except\n"
     "what a GPU's libraries allocate.  With device.hardware it is that of the GPU, and apart from "
@@ -419,11 +429,14 @@ static const char usage[] =
 
 enum status command_plan(int argc, char **argv)
 {
-    bool json = false;
+    bool json = false, searches = false;
     int64_t requested = PREFLIGHT_FEWEST_RANKS;
     const struct flag flags[] = {
         {"ranks", FLAG_INT, &requested,
          "number of ranks of the run (default: the product of the parallel degrees)"},
+        {"search", FLAG_SWITCH, &searches,
+         "find the ten best layouts of N ranks: degrees of parallelism, pipeline schedule,"
+         " microbatches, activation checkpointing, sharding; keeps the rows of a step"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
@@ -435,6 +448,10 @@ enum status command_plan(int argc, char **argv)
     enum status st = STATUS_OK;
     TRY_OUT(config_load(&c, a.words[0], a.settings, a.num_settings));
     TRY_OUT(preflight_ranks(&c, requested, &p.ranks));
+    if (searches) {
+        TRY_OUT(search(&p, json));
+        goto out;
+    }
     TRY_OUT(config_check(&c, p.ranks));
     TRY_OUT(plan(&p));
     if (json)

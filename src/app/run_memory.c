@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/data_stages.h"
 #include "metrics/memory.h"
+#include "perf/hardware_probe.h"
 #include "tensor/queue.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
@@ -75,16 +76,27 @@ static enum status add_libraries(struct run_memory *m, const struct config *c,
     return STATUS_OK;
 }
 
-/* Adds the host memory that is the same on every stage. */
-static void add_common(struct run_memory *m, const struct config *c, size_t data, int ranks)
+/* Host memory that is the same on every stage. */
+struct host_bytes {
+    size_t program, data, checkpoint;
+};
+
+static struct host_bytes host_bytes_of(const struct config *c, size_t data, int ranks)
 {
     enum { MPI_BYTES = 5 << 20 }; /* that a rank's MPI library allocates, about: Open MPI's */
-    size_t program = (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0);
     bool saves = c->checkpoint.enable && !c->checkpoint.load_only;
+    return (struct host_bytes){.program =
+                                   (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0),
+                               .data = data,
+                               .checkpoint = saves ? checkpoint_save_bytes(ranks) : 0};
+}
+
+static void add_common(struct run_memory *m, const struct host_bytes *host)
+{
     for (int i = 0; i < m->stages; i++) {
         struct memory_plan *plan = &m->of_stage[i].plan;
-        plan->host[MEMORY_program] = program, plan->host[MEMORY_data] = data;
-        if (saves) plan->host[MEMORY_checkpoint] += checkpoint_save_bytes(ranks);
+        plan->host[MEMORY_program] = host->program, plan->host[MEMORY_data] = host->data;
+        plan->host[MEMORY_checkpoint] += host->checkpoint;
         if (!is_gpu(m)) memory_plan_merge_host(plan);
     }
 }
@@ -145,8 +157,33 @@ enum status run_memory_plan(struct run_memory *m, const struct config *c,
 {
     TRY(plan_steps(m, c, shape, ranks));
     TRY(add_libraries(m, c, shape));
-    add_common(m, c, data_bytes(m, c, shape->V, t), ranks);
+    const struct host_bytes host = host_bytes_of(c, data_bytes(m, c, shape->V, t), ranks);
+    add_common(m, &host);
     find_fullest(m);
+    return STATUS_OK;
+}
+
+enum status run_memory_open_model(struct run_memory *m, const struct planned_run *r,
+                                  struct cost_model *out)
+{
+    const struct config *c = r->config;
+    size_t all, used = 0;
+    *m = (struct run_memory){0};
+    TRY(open_machine(m, &c->device));
+    groups_close(&m->machine.groups);
+    m->machine.mesh = mesh_single_rank();
+    const struct host_bytes host =
+        host_bytes_of(c, data_bytes(m, c, r->shape->V, r->tokenizer), r->ranks);
+    size_t bytes = host.program + host.data + host.checkpoint;
+    if (is_gpu(m) && !m->gpu) TRY(queue_memory_info(m->machine.queue, &all, &used));
+    *out = (struct cost_model){.machine = m->machine,
+                               .gpu = m->gpu,
+                               .hardware = device_config_hardware(&c->device),
+                               .shape = r->shape,
+                               .host_bytes = run_memory_host_available(m, c, 0),
+                               .other_bytes = is_gpu(m) ? used : bytes,
+                               .other_host_bytes = is_gpu(m) ? bytes : 0};
+    if (!m->gpu) TRY(hardware_probe_fill(&out->hardware, c, r->shape, &m->machine));
     return STATUS_OK;
 }
 

@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 #include "machine/machine.h"
-#include "perf/described_gpu.h"
+#include "perf/layout_cost.h"
 #include "tokenizer/tokenizer.h"
 #include "train/memory_plan.h"
 
@@ -34,6 +34,16 @@ enum status run_memory_plan_run(struct run_memory *m, const struct config *c,
 /* run_memory_plan without the memory of data, program and checkpoints. */
 enum status run_memory_plan_steps(struct run_memory *m, const struct config *c,
                                   const struct model_shape *shape, int ranks);
+/* A run whose layout need not suit its ranks. */
+struct planned_run {
+    const struct config *config;
+    const struct model_shape *shape;
+    const struct tokenizer *tokenizer; /* may be NULL */
+    int ranks;
+};
+/* Opens only what layouts are compared with (perf/layout_cost.h); the shape is borrowed. */
+enum status run_memory_open_model(struct run_memory *m, const struct planned_run *r,
+                                  struct cost_model *out);
 void run_memory_release(struct run_memory *m);
 
 /* A rank of the fullest stage, and the bytes of its device that it needs. */

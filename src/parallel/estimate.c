@@ -131,14 +131,19 @@ struct outcome {
     const struct sim_clock *slowest;
 };
 
-static struct outcome outcome_of(const struct sim_clock *clocks, const struct schedule *s,
-                                 int index)
+/* Clocks of one index, in an array with `each` clocks per rank. */
+struct clock_row {
+    const struct sim_clock *clocks;
+    int each, index;
+};
+
+static struct outcome outcome_of(const struct clock_row *row, const struct schedule *s)
 {
     double *forward = heap(2 * (size_t)s->pp * sizeof *forward), *backward = forward + s->pp;
     double update = 0, p2p = 0;
-    struct outcome o = {.slowest = &clocks[index]};
+    struct outcome o = {.slowest = &row->clocks[row->index]};
     for (int r = 0; r < s->pp; r++) {
-        const struct sim_clock *c = &clocks[r * RESOURCE_COUNT + index];
+        const struct sim_clock *c = &row->clocks[r * row->each + row->index];
         double each = c->microbatches_s / s->num_microbatches / s->chunks;
         /* Backward has two GEMMs for each one of forward. */
         forward[r] = each / 3, backward[r] = each - forward[r];
@@ -155,18 +160,32 @@ static struct outcome outcome_of(const struct sim_clock *clocks, const struct sc
     return o;
 }
 
+static void set_times(struct estimate *e, const struct outcome *o)
+{
+    const struct sim_clock *c = o->slowest;
+    *e = (struct estimate){.step_s = o->step_s, .matmul_s = c->matmul_s, .memory_s = c->memory_s};
+    for (enum group g = 0; g < GROUP_COUNT; g++) e->exposed_s[g] = c->exposed_s[g];
+    e->exposed_s[GROUP_pp] += o->p2p_s;
+    e->bubble_s = o->microbatches_s - o->p2p_s - c->microbatches_s;
+    e->update_s = o->step_s - o->microbatches_s;
+}
+
+void estimate_make_time(struct estimate *e, const struct sim_clock *clocks,
+                        const struct schedule *s)
+{
+    struct outcome o = outcome_of(&(struct clock_row){clocks, 1, 0}, s);
+    set_times(e, &o);
+}
+
 void estimate_make(struct estimate *e, const struct sim_clock *clocks, const struct schedule *s)
 {
-    struct outcome o = outcome_of(clocks, s, BASELINE);
-    const struct sim_clock *c = o.slowest;
-    *e = (struct estimate){.step_s = o.step_s, .matmul_s = c->matmul_s, .memory_s = c->memory_s};
-    for (enum group g = 0; g < GROUP_COUNT; g++) e->exposed_s[g] = c->exposed_s[g];
-    e->exposed_s[GROUP_pp] += o.p2p_s;
-    e->bubble_s = o.microbatches_s - o.p2p_s - c->microbatches_s;
-    e->update_s = o.step_s - o.microbatches_s;
+    struct outcome o = outcome_of(&(struct clock_row){clocks, RESOURCE_COUNT, BASELINE}, s);
+    set_times(e, &o);
     for (enum resource r = 0; r < RESOURCE_memory_bytes; r++) {
         double saved = e->bubble_s / 2; /* twice as many microbatches halve the bubble */
-        if (r != RESOURCE_pipeline) saved = o.step_s - outcome_of(clocks, s, (int)r).step_s;
+        if (r != RESOURCE_pipeline)
+            saved = o.step_s -
+                    outcome_of(&(struct clock_row){clocks, RESOURCE_COUNT, (int)r}, s).step_s;
         if (o.step_s > 0 && saved / o.step_s > e->saved) e->saved = saved / o.step_s, e->limit = r;
     }
 }

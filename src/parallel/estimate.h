@@ -47,3 +47,6 @@ struct estimate {
 /* `clocks`: RESOURCE_COUNT of each rank of a pipeline (s->pp of them, or 1).  Clock i ran on
  * estimate_faster_hardware(.., i); the last clock is the baseline. */
 void estimate_make(struct estimate *e, const struct sim_clock *clocks, const struct schedule *s);
+/* The times alone, from one clock of each rank, which ran on the hardware itself. */
+void estimate_make_time(struct estimate *e, const struct sim_clock *clocks,
+                        const struct schedule *s);

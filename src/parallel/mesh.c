@@ -41,7 +41,7 @@ int64_t mesh_min_ranks(const struct parallelism_config *c)
     return product(degrees);
 }
 
-static const char *degree_key(enum axis a)
+const char *mesh_axis_key(enum axis a)
 {
     static const char *const keys[] = {
 #define X(name, key) key,
@@ -103,7 +103,7 @@ static void add_degrees(struct text *out, const int64_t degrees[AXIS_COUNT], int
         if (degrees[v.axis] <= 1) continue;
         struct suggestion s = suggest_values(degrees[v.axis], 1, size, fits, &v);
         if (!s.text[0]) continue;
-        text_addf(out, ", or set %s = %s", degree_key(v.axis), s.text + strlen("; try "));
+        text_addf(out, ", or set %s = %s", mesh_axis_key(v.axis), s.text + strlen("; try "));
         return;
     }
 }
@@ -114,7 +114,7 @@ static enum status fail_product(const int64_t degrees[AXIS_COUNT], int64_t all, 
     struct text what = {0};
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         if (degrees[a] > 1)
-            text_addf(&what, "%s%s %lld", what.len ? " x " : "", degree_key(a),
+            text_addf(&what, "%s%s %lld", what.len ? " x " : "", mesh_axis_key(a),
                       (long long)degrees[a]);
     if (!what.len) text_adds(&what, "all degrees 1");
     if (!all)

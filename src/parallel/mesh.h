@@ -24,6 +24,8 @@ enum axis {
         AXIS_COUNT
 };
 const char *mesh_axis_name(enum axis a);
+/* Its degree in [parallelism]. */
+const char *mesh_axis_key(enum axis a);
 
 /* Degrees of the axes, and the coordinates of one rank. */
 struct mesh {

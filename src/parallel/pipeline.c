@@ -164,10 +164,11 @@ static struct residual_buffer *output_of(const struct pipeline *p, const struct 
     return buffer_of(saved ? &c->outputs : &c->streams, a->micro);
 }
 
-/* A sizing pass skips the transfers of real ranks; those of simulated ones are counted. */
+/* A sizing pass skips the transfers of real ranks; those of simulated ones are counted, if the
+ * group counts. */
 static bool skips_transfers(const struct pipeline *p)
 {
-    return p->model->queue->sizing && p->group->transport;
+    return p->model->queue->sizing && (p->group->transport || !p->group->counts);
 }
 
 /* Waits for the buffer's transfer, if one is pending. */

@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "parallel/estimate.h"
 #include "perf/op.h"
+#include "train/memory_plan.h"
 
 /* A queue that executes nothing: each operation of step_simulator_ops calls on_call instead. */
 struct simulated_queue {
@@ -18,8 +19,25 @@ struct simulated_queue {
  * amax themselves. */
 extern const struct ops step_simulator_ops, step_simulator_gpu_ops;
 
-/* Estimates how long the ranks of a mesh take for a step on this hardware.  Errors as
- * trainer_plan. */
+/* Estimates how long the ranks of a mesh take for a step on this hardware.  Of many microbatches it
+ * simulates some and extrapolates; ranks in the middle of a pipeline with equally many blocks are
+ * simulated once.  Errors as trainer_plan. */
 enum status step_simulator_estimate(struct estimate *e, const struct config *c,
                                     const struct model_shape *shape, const struct mesh *mesh,
                                     const struct hardware *hardware);
+/* The same without e->limit and e->saved, which takes a seventh of the clocks. */
+enum status step_simulator_time(struct estimate *e, const struct config *c,
+                                const struct model_shape *shape, const struct mesh *mesh,
+                                const struct hardware *hardware);
+
+/* One rank's step. */
+struct rank_simulation {
+    const struct config *config;
+    const struct model_shape *shape;
+    struct mesh mesh;
+    struct sim_clock *clocks; /* their hardware is set */
+    int num_clocks;
+    bool skips_data_parallel; /* transfers of the groups shard and replicate take no time */
+};
+/* *memory: as trainer_plan, whose errors it has. */
+enum status step_simulator_run_rank(const struct rank_simulation *s, struct memory_plan *memory);

@@ -98,3 +98,48 @@ TEST(step_simulator_speeds_up_fp8_gemms)
     CHECK_NEAR((e.matmul_s - fast.matmul_s) * 1e12 / saved, 1, 0.01);
     CHECK(fast.memory_s > e.memory_s);
 }
+
+/* A rank's clock with every microbatch simulated, versus the estimate, which simulates a few. */
+TEST(step_simulator_extrapolates_from_few_microbatches)
+{
+    static const char *const kinds[] = {"parallelism.fsdp_reshard_after_forward=always",
+                                        "parallelism.fsdp_reshard_after_forward=never",
+                                        "parallelism.fsdp_shard_gradients=false"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const char *const settings[] = {TINY, "training.global_batch_size=160", kinds[i]};
+        struct config c;
+        struct model_shape shape;
+        struct sim_clock clock = {.hardware = machine};
+        struct memory_plan memory;
+        CHECK_STATUS(OK, config_load(&c, NULL, settings, TINY_COUNT + 2));
+        c.validation.enable = false;
+        CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
+        struct rank_simulation s = {
+            .config = &c, .shape = &shape, .clocks = &clock, .num_clocks = 1};
+        CHECK_STATUS(OK, mesh_resolve(&s.mesh, &c.parallelism, 0, 4));
+        CHECK_STATUS(OK, step_simulator_run_rank(&s, &memory));
+        struct estimate e = estimate_of(settings, TINY_COUNT + 2, 4);
+        CHECK_NEAR(e.step_s / clock.now, 1, 1e-6);
+        CHECK_NEAR(e.matmul_s / clock.matmul_s, 1, 1e-6);
+        CHECK_NEAR(e.exposed_s[GROUP_shard] / clock.exposed_s[GROUP_shard], 1, 1e-5);
+        sim_clock_release(&clock);
+        config_release(&c);
+    }
+}
+
+TEST(step_simulator_finds_the_same_times_with_one_clock_and_with_all)
+{
+    const char *const settings[] = {TINY, "model.n_layers=8",
+                                    "parallelism.pipeline_parallel_degree=4",
+                                    "parallelism.pipeline_parallel_microbatch_size=1"};
+    struct config c;
+    struct model_shape shape;
+    struct mesh mesh;
+    struct estimate all = estimate_of(settings, TINY_COUNT + 3, 8), one;
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, TINY_COUNT + 3));
+    CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
+    CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, 8));
+    CHECK_STATUS(OK, step_simulator_time(&one, &c, &shape, &mesh, &machine));
+    CHECK(one.step_s == all.step_s && one.bubble_s == all.bubble_s && one.bubble_s > 0);
+    config_release(&c);
+}
