@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/launch_flags.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -206,11 +207,12 @@ static int64_t row_length(const struct loaded_model *l)
 }
 
 static const char usage[] =
-    "eval MODEL (DATA | --task FILE ...) [section.key=value ...]\n\n"
+    "eval MODEL (DATA | --task FILE ...) [--ranks N] [section.key=value ...]\n\n"
     "Loss of a model on DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow, .npy,\n"
     ".bin/.idx, or a glob pattern).  MODEL is a run, a checkpoint or a Hugging Face folder; a\n"
-    "checkpoint is evaluated with its run's objective.  Under mpirun or srun, ranks shard the\n"
-    "model and the rows.  For spike counts also bits per spike, the gain over a constant rate of\n"
+    "checkpoint is evaluated with its run's objective.  With --ranks, or under mpirun, ranks\n"
+    "shard the model and the rows.  For spike counts also bits per spike, the gain over a constant "
+    "rate of\n"
     "each neuron; with --held-out also that of neurons that the model does not see\n"
     "(co-smoothing).\n\n"
     "With --task, accuracy on data sets (.jsonl or .parquet) with the columns of ARC, HellaSwag,\n"
@@ -302,7 +304,8 @@ enum status command_eval(int argc, char **argv)
     struct co_smoothing *co = &e.co_smoothing;
     struct task_session session = {.format = "", .per_item = ""};
     struct flag_list tasks = {0};
-    bool json = false;
+    bool json = false, is_rank;
+    struct launch_flags launch = LAUNCH_NONE;
     struct baselines *b = &e.baselines;
     const struct flag flags[] = {
         {"tokenizer", FLAG_FILE, &tokenizer, "tokenizer to use instead of the model's own"},
@@ -329,12 +332,14 @@ enum status command_eval(int argc, char **argv)
         {"limit", FLAG_INT, &session.limit, "evaluate this many items of each task (default: all)"},
         {"per-item", FLAG_FILE, &session.per_item,
          "write each item's log-likelihoods and choice to this .jsonl file"},
+        LAUNCH_FLAGS(&launch),
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
+    TRY(launch_flags_apply(&launch, &a));
     TRY(sort_words(&a, &tasks));
     TRY(check_used(&e, batches, seq_len, tasks.count ? column : NULL));
     set_defaults(&e, &seq_len, &batches);
@@ -355,6 +360,8 @@ enum status command_eval(int argc, char **argv)
                                      .settings = a.settings,
                                      .num_settings = a.num_settings,
                                      .max_tokens = (int)seq_len};
+    TRY_OUT(launch_flags_start(&launch, "", &is_rank));
+    if (!is_rank) goto out;
     if (tasks.count) {
         st = evaluate_tasks(&session, &o, &e.loaded, json);
         goto out;

@@ -2,6 +2,7 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "app/flag_modes.h"
+#include "app/launch_flags.h"
 #include "app/prompt_list.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -146,10 +147,9 @@ static const char usage[] =
     "Generates text from a prompt with a causal or diffusion model, or fills in the masks of a\n"
     "text with a masked or diffusion model.  A diffusion model appends --max-tokens masks to the\n"
     "prompt and fills them in, the most confident ones first.  MODEL is a run, a checkpoint or a\n"
-    "Hugging Face folder.  Under mpirun or srun, ranks shard the model.\n"
-    "Ctrl-C ends the text.  --json gives ids, log-probabilities under the model itself, and why "
-    "the\n"
-    "text ended: length, eos, stop or interrupt; with --n an object per line.\n"
+    "Hugging Face folder.  With --ranks, or under mpirun or srun, ranks shard the model.\n"
+    "Ctrl-C ends the text.  --json gives ids, log-probabilities under the model itself, and why\n"
+    "the text ended: length, eos, stop or interrupt; with --n an object per line.\n"
     "--prompts decodes the prompts of a file together, and prints an object per text, in order.\n"
     "With --session a model of spike counts continues the first bins of a recorded session; with\n"
     "--neurons it continues one bin in which a random tenth of N neurons spike.  Each bin is the\n"
@@ -170,7 +170,8 @@ enum status command_generate(int argc, char **argv)
     struct prompt_list prompts = {0};
     struct flag_list stops = {0};
     struct text input = {0};
-    bool json = false, echo = false;
+    bool json = false, echo = false, is_rank;
+    struct launch_flags launch = LAUNCH_NONE;
     const struct flag flags[] = {
         {"prompt", FLAG_TEXT, &prompt, "text to continue; -: standard input"},
         {"prompts", FLAG_FILE, &file,
@@ -212,12 +213,14 @@ enum status command_generate(int argc, char **argv)
         {"bins", FLAG_INT, &session.bins, "session, neurons: bins to generate (default 10)"},
         {"out", FLAG_FILE, &session.out,
          "session, neurons: .npz file to write the generated bins to"},
+        LAUNCH_FLAGS(&launch),
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
     if (a.help) return STATUS_OK;
+    TRY(launch_flags_apply(&launch, &a));
     if (g.max_tokens < 1 || g.max_tokens > 1 << 24)
         FAIL(USAGE, "--max-tokens: must be between 1 and 2^24, is %lld", (long long)g.max_tokens);
     if (how.steps < 0 || how.block < 0)
@@ -234,6 +237,8 @@ enum status command_generate(int argc, char **argv)
     enum status st = STATUS_OK;
     bool for_text = stops.count || count > 1 || echo;
     if (echo && json) FAIL(USAGE, "--echo has no effect with --json");
+    TRY_OUT(launch_flags_start(&launch, "", &is_rank));
+    if (!is_rank) goto out;
     signals_catch();
     TRY_OUT(machine_join(&g.loaded.machine));
     if (file) TRY_OUT(prompt_list_read(&prompts, file));

@@ -295,16 +295,18 @@ static void check_device(struct flight *f, bool plans)
 static enum status check_launch(const struct flight *f)
 {
     int ranks = f->o->num_ranks;
-    if (ranks == 1 || launch_library()) return STATUS_OK;
-    if (f->o->place == PREFLIGHT_HERE || f->o->place == PREFLIGHT_JOB)
+    bool is_here = f->o->place == PREFLIGHT_HERE;
+    if (ranks == 1 || launch_library() || (is_here && ranks <= LAUNCHER_MAX_RANKS))
+        return STATUS_OK;
+    if (is_here || f->o->place == PREFLIGHT_JOB)
         FAIL(UNSUPPORTED,
-             "%d ranks, but this program was built without MPI: install Open MPI or MPICH with its "
-             "headers, and rebuild",
-             ranks);
+             "%d ranks, but this program was built without MPI and starts at most %d, on one host: "
+             "install Open MPI or MPICH with its headers, and rebuild",
+             ranks, LAUNCHER_MAX_RANKS);
     if (f->o->place == PREFLIGHT_ELSEWHERE)
         log_line(LOG_WARN,
-                 "%d ranks require a program with MPI, and this one was built without: install "
-                 "Open MPI or MPICH with its headers, and rebuild",
+                 "%d ranks on several hosts require a program with MPI, and this one was built "
+                 "without: install Open MPI or MPICH with its headers, and rebuild",
                  ranks);
     return STATUS_OK;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/launch_flags.h"
 #include "app/preflight.h"
 #include "base/log.h"
 #include "base/port.h"
@@ -58,7 +59,7 @@ out:
 }
 
 static const char usage[] =
-    "train CONFIG [section.key=value ...]\n\n"
+    "train CONFIG [--ranks N | --gpus GPUS] [section.key=value ...]\n\n"
     "Trains the model that CONFIG describes.  Resumes automatically from the newest\n"
     "intact checkpoint in job.dump_folder.  On SIGTERM, SIGINT (Ctrl-C), SIGHUP,\n"
     "SIGUSR1, SIGUSR2, SIGXCPU or SIGXFSZ, and ahead of the end of its Slurm job\n"
@@ -67,8 +68,10 @@ static const char usage[] =
 
 enum status command_train(int argc, char **argv)
 {
-    bool quiet = false, oversubscribe = false;
+    bool quiet = false, oversubscribe = false, is_rank = false;
+    struct launch_flags launch = LAUNCH_NONE;
     const struct flag flags[] = {
+        LAUNCH_FLAGS(&launch),
         {"quiet", FLAG_SWITCH, &quiet,
          "print only warnings and errors on stderr (log.txt has everything)"},
         {"allow-oversubscribe", FLAG_SWITCH, &oversubscribe,
@@ -78,6 +81,7 @@ enum status command_train(int argc, char **argv)
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
     if (a.help) return STATUS_OK;
+    TRY(launch_flags_apply(&launch, &a));
     log_set_quiet(quiet);
     struct config c;
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
@@ -87,7 +91,8 @@ enum status command_train(int argc, char **argv)
         fprintf(stderr, "%s", toml.data);
         text_release(&toml);
     }
-    if (!st) st = train(&c, oversubscribe);
+    if (!st) st = launch_flags_start(&launch, c.device.gpus, &is_rank);
+    if (!st && is_rank) st = train(&c, oversubscribe);
     config_release(&c);
     return st;
 }

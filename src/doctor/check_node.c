@@ -36,10 +36,11 @@ void check_ranks(struct findings *f)
     struct launch l = launch_find();
     const char *library = launch_library(), *launchers = launch_launchers();
     struct text line = {0};
+    text_addf(&line, "up to %d on this host: --ranks", LAUNCHER_MAX_RANKS);
     if (library)
-        text_addf(&line, "communicate over %s; start them with %s", library, launchers);
+        text_addf(&line, "; on several hosts over %s: start them with %s", library, launchers);
     else
-        text_adds(&line, "one only: built without MPI");
+        text_adds(&line, "; on several hosts none: built without MPI");
     if (l.size > 1)
         text_addf(&line, "; this is rank %d of %d, started by %s", l.rank, l.size, l.launcher);
     findings_add(f, "ranks", "%s", line.data);

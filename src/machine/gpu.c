@@ -5,6 +5,7 @@
 #include "backends/gpu/gpu.h"
 #include "base/log.h"
 #include "comm/staged/staged.h"
+#include "machine/gpu_list.h"
 #include "tensor/hardware.h"
 #if LLAMERO_NCCL
 #include "comm/nccl/nccl.h"
@@ -49,13 +50,17 @@ static enum status look_up_peak(struct machine *m, int index)
 
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local)
 {
+    struct gpu_list list;
     int count;
     TRY(count_devices(&count));
-    if (!count) FAIL(DEVICE, "device.kind = \"%s\": no GPU found", gpu_backend);
+    const char *gpus = c->gpus ? c->gpus : "";
+    if (!count && !gpus[0]) FAIL(DEVICE, "device.kind = \"%s\": no GPU found", gpu_backend);
+    TRY(gpu_list_read(gpus, count, &list));
+    int index = list.index[local % list.count];
     m->ops = &BACKEND(ops);
-    TRY(BACKEND(open)(&m->queue, local % count));
+    TRY(BACKEND(open)(&m->queue, index));
     BACKEND(allow_nondeterministic)(m->queue, !c->deterministic);
-    TRY(look_up_peak(m, local % count));
+    TRY(look_up_peak(m, index));
     return STATUS_OK;
 }
 

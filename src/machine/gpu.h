@@ -13,8 +13,9 @@ extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 
 /* Number of GPUs visible to this process; 0 if the driver is missing. */
 int gpu_machine_count(void);
-/* Selects the GPU (cudaSetDevice) by local rank, round robin: sets m->queue and m->ops, and
- * m->hardware and m->peak_flops if hardware.h knows it.  DEVICE: no GPU, or it cannot be used. */
+/* Selects the GPU (cudaSetDevice) by local rank, round robin among those of device.gpus: sets
+ * m->queue and m->ops, and m->hardware and m->peak_flops if hardware.h knows it.  DEVICE: no GPU,
+ * or it cannot be used.  CONFIG: as gpu_list_read. */
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local);
 /* Wraps the communicators that move tensors, so that they accept device memory: by NCCL, or staged
  * through host memory.  Collective.  CONFIG: device.comm is nccl but two ranks share a GPU.

@@ -5,10 +5,17 @@
 #include "comm/mpi/mpi.h"
 #endif
 
+#include "base/activity.h"
 #include "comm/shm/shm.h"
+#include "machine/gpu.h"
+#include "machine/gpu_list.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 /* The value of a variable that is a count; -1: unset or not a count. */
 static int count_of(const char *variable)
@@ -132,15 +139,64 @@ void launch_abort(int exit_code)
         abort_ranks(exit_code);
 }
 
-enum status launch_ranks(int size, bool *is_rank)
+void launch_let_rank_0_report(void)
+{
+    const struct timespec s = {.tv_sec = 2};
+    if (launch_find().rank == 0) return;
+    status_mark_reported();
+    nanosleep(&s, NULL);
+}
+
+static enum status check_no_launcher(int size)
 {
     struct launch l = launch_find();
-    if (l.size > 1)
-        FAIL(CONFIG,
-             "%s has started %d ranks already, and each would start %d: use only one of the "
-             "two",
-             l.launcher, l.size, size);
+    if (l.size == 1) return STATUS_OK;
+    FAIL(CONFIG,
+         "%s has started %d ranks already, and each would start %d: use only one of the two",
+         l.launcher, l.size, size);
+}
+
+enum status launch_ranks(int size, bool *is_rank)
+{
+    enum status st = check_no_launcher(size);
+    if (st) launch_let_rank_0_report();
+    TRY(st);
     *is_rank = true;
     if (size != 1) TRY(launcher_run(size, is_rank));
+    return STATUS_OK;
+}
+
+/* A process that has opened the driver of a GPU cannot fork ranks that use it. */
+static enum status count_apart(int *count)
+{
+    int ends[2], status = 0;
+    *count = 0;
+    if (pipe(ends)) FAIL(IO, "counting GPUs: %s", strerror(errno));
+    pid_t child = fork();
+    if (!child) {
+        int found = gpu_machine_count();
+        ssize_t written = write(ends[1], &found, sizeof found);
+        activity_exit(written == sizeof found ? 0 : status_exit_code(STATUS_IO));
+    }
+    close(ends[1]);
+    bool has_read = child > 0 && read(ends[0], count, sizeof *count) == sizeof *count;
+    close(ends[0]);
+    if (child > 0) waitpid(child, &status, 0);
+    if (!has_read) FAIL(DEVICE, "counting GPUs: the process that opens the driver has failed");
+    return STATUS_OK;
+}
+
+enum status launch_count_gpus(const char *text, int *ranks)
+{
+    struct gpu_list list;
+    int installed;
+    if (!gpu_backend)
+        FAIL(UNSUPPORTED,
+             "device.gpus = \"%s\": this program was built without a GPU backend; rebuild with "
+             "make CUDA=1 or HIP=1",
+             text);
+    TRY(count_apart(&installed));
+    TRY(gpu_list_read(text, installed, &list));
+    *ranks = list.count;
     return STATUS_OK;
 }

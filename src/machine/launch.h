@@ -39,6 +39,14 @@ void launch_add_version(struct text *out);
 /* Whether this program can join the ranks that were launched with it. */
 bool launch_can_join(const struct launch *l);
 
+/* How many ranks device.gpus = `text` asks for; opens no GPU in this process.  UNSUPPORTED: this
+ * program was built without a GPU backend.  CONFIG, DEVICE: as gpu_list_read. */
+enum status launch_count_gpus(const char *text, int *ranks);
+
+/* Each rank has found the same failure on its own.  Only rank 0 reports it.  The others wait,
+ * because a launcher may end all ranks as soon as one has ended. */
+void launch_let_rank_0_report(void);
+
 /* Opens the group of all ranks.  UNSUPPORTED: the library cannot join ranks of this launcher, or
  * torchrun started several; the message names launchers that work.  COMM: the ranks cannot
  * connect. */

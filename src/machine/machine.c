@@ -16,7 +16,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum status machine_alone(struct machine *m)
 {
@@ -45,7 +44,12 @@ static enum status open_device(struct machine *m, const struct device_config *c,
 {
     bool gpu;
     TRY(machine_uses_gpu(c, &gpu));
-    if (gpu && (c->kind != DEVICE_KIND_auto || gpu_machine_count()))
+    bool lists = c->gpus && c->gpus[0]; /* callers that set only some keys leave it NULL */
+    if (!gpu && lists)
+        FAIL(CONFIG, "device.gpus = \"%s\" has no effect: %s; set device.gpus = \"\"", c->gpus,
+             gpu_backend ? "device.kind is \"cpu\""
+                         : "this program was built without a GPU backend");
+    if (gpu && (c->kind != DEVICE_KIND_auto || lists || gpu_machine_count()))
         return gpu_machine_open(m, c, local);
     return cpu_machine_open(m, c, cores);
 }
@@ -56,16 +60,6 @@ enum status machine_open(struct machine *m, const struct device_config *c)
     TRY(machine_alone(m));
     TRY(open_device(m, c, thread_cores(), 0));
     return STATUS_OK;
-}
-
-/* Each rank finds on its own that it cannot join the others.  Only rank 0 reports it.  The others
- * wait, because a launcher may end all ranks as soon as one has ended. */
-static void let_rank_0_report(void)
-{
-    const struct timespec s = {.tv_sec = 2};
-    if (launch_find().rank == 0) return;
-    status_mark_reported();
-    nanosleep(&s, NULL);
 }
 
 /* Ranks of different programs would train, but not the same model. */
@@ -85,7 +79,7 @@ enum status machine_join(struct machine *m)
 {
     *m = (struct machine){0};
     enum status st = launch_open(&m->world);
-    if (st == STATUS_UNSUPPORTED) let_rank_0_report();
+    if (st == STATUS_UNSUPPORTED) launch_let_rank_0_report();
     TRY(st);
     if (m->world.size > 1) log_set_rank(m->world.rank);
     if (m->world.rank) log_set_quiet(true);

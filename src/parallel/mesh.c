@@ -79,10 +79,10 @@ static void add_rank_counts(struct text *out, const int64_t degrees[AXIS_COUNT],
     int64_t below = open ? size / all * all : 0, above = open ? below + all : all;
     if (above > 1 << 24) return;
     if (below)
-        text_addf(out, "; start %lld or %lld ranks (mpirun -n %lld or mpirun -n %lld)",
-                  (long long)below, (long long)above, (long long)below, (long long)above);
+        text_addf(out, "; start %lld or %lld ranks (--ranks or mpirun -n)", (long long)below,
+                  (long long)above);
     else
-        text_addf(out, "; start %lld ranks (mpirun -n %lld)", (long long)above, (long long)above);
+        text_addf(out, "; start %lld ranks (--ranks or mpirun -n)", (long long)above);
 }
 
 /* The first degree that alone can be changed so that the layout has `size` ranks. */

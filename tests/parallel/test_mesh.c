@@ -25,8 +25,9 @@ TEST(mesh_rejects_degrees_whose_product_is_not_the_number_of_ranks)
         CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[i], 0, 2));
     CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[0], 0, 2));
     CHECK_MESSAGE("data_parallel_shard_degree 3");
-    CHECK_MESSAGE("the number of ranks must be 3, got 2; start 3 ranks (mpirun -n 3), or set "
-                  "data_parallel_shard_degree = -1 for all remaining ranks");
+    CHECK_MESSAGE(
+        "the number of ranks must be 3, got 2; start 3 ranks (--ranks or mpirun -n), or set "
+        "data_parallel_shard_degree = -1 for all remaining ranks");
     CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[1], 0, 2));
     CHECK_MESSAGE("the number of ranks must be a multiple of 3, got 2; start 3 ranks");
     CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[4], 0, 2));

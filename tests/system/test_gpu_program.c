@@ -136,6 +136,29 @@ TEST(ranks_share_a_gpu_by_staging_through_the_host)
         CHECK_NEAR(runs_metric(test_path(folder, others[i]), "loss"), loss, 1e-5);
 }
 
+TEST(each_gpu_gets_a_rank_without_mpirun)
+{
+    static const char *const flags[] = {"--gpus=all", "--gpus=2", "--gpus=1,0", "device.gpus=all"};
+    const char *folder = new_folder();
+    setenv("LLAMERO_EMULATED_GPUS", "2", 1);
+    CHECK(TRAIN(1, folder, "0", "training.steps=4", "--ranks=2", "device.gpus=0,1") == 0);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const char *dump = (const char *[]){"1", "2", "3", "4"}[i];
+        struct text log = {0};
+        CHECK(TRAIN(1, folder, dump, "training.steps=4", flags[i]) == 0);
+        CHECK_STATUS(OK, file_read(test_path(test_path(folder, dump), "log.txt"), 1 << 20, &log));
+        CHECK(strstr(log.data, "2 ranks (dp_shard 2)"));
+        runs_check_same_files(test_path(folder, "0/checkpoint/step-4"),
+                              test_path(test_path(folder, dump), "checkpoint/step-4"),
+                              ".safetensors");
+        text_release(&log);
+    }
+    CHECK(TRAIN(1, folder, "5", "training.steps=4", "--gpus=3") == 78);
+    CHECK(TRAIN(1, folder, "5", "training.steps=4", "--gpus=0,2") == 78);
+    CHECK(TRAIN(1, folder, "5", "training.steps=4", "--gpus=2", "device.kind=cpu") == 78);
+    unsetenv("LLAMERO_EMULATED_GPUS");
+}
+
 TEST(plan_bench_and_doctor_support_a_gpu)
 {
     const char *folder = new_folder();

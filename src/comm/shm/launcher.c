@@ -185,9 +185,9 @@ enum status launcher_run(int size, bool *is_rank)
     sigset_t before;
     int fd = -1;
     *is_rank = false;
-    if (size < 1 || size > SEGMENT_MAX_RANKS)
+    if (size < 1 || size > LAUNCHER_MAX_RANKS)
         FAIL(CONFIG, "%d ranks: this host can run 1 to %d; start more with mpirun or srun", size,
-             SEGMENT_MAX_RANKS);
+             LAUNCHER_MAX_RANKS);
     TRY(segment_make(size, &fd));
     TRY_OUT(segment_map(fd, size, &l.segment));
     l.pids = heap((size_t)size * sizeof *l.pids);

@@ -13,6 +13,8 @@
 
 #include <stdbool.h>
 
+enum { LAUNCHER_MAX_RANKS = 256 };
+
 /* The environment variables of a rank: its number, the number of ranks, and the file descriptor of
  * the segment. */
 #define LAUNCHER_RANK    "LLAMERO_RANK"
@@ -23,6 +25,6 @@
  * own.  Call it before the process starts threads.  The launcher returns with *is_rank false when
  * all ranks have ended, and how the run ended: OK, REQUEUE, or the status of the rank that failed,
  * which has reported it.  COMM: a rank died, and no other has reported that.  IO: the system cannot
- * start them.  CONFIG: more ranks than SEGMENT_MAX_RANKS.  If all ranks were ended by a signal that
- * the launcher passed on, it ends itself by that signal. */
+ * start them.  CONFIG: more ranks than LAUNCHER_MAX_RANKS.  If all ranks were ended by a signal
+ * that the launcher passed on, it ends itself by that signal. */
 enum status launcher_run(int size, bool *is_rank);

@@ -18,7 +18,6 @@
 #include <stdint.h>
 
 enum {
-    SEGMENT_MAX_RANKS = 256,
     SEGMENT_GATHER_BYTES = 128,      /* of a rank's part in segment_gather, at most */
     SEGMENT_FRAGMENT_BYTES = 1 << 14 /* of a packet's payload, at most */
 };

@@ -236,7 +236,7 @@ enum status shm_join(struct comm *world)
     int rank = number_of(LAUNCHER_RANK), size = number_of(LAUNCHER_RANKS);
     int fd = number_of(LAUNCHER_SEGMENT);
     *world = (struct comm){0};
-    if (rank < 0 || size <= rank || size > SEGMENT_MAX_RANKS || fd < 0)
+    if (rank < 0 || size <= rank || size > LAUNCHER_MAX_RANKS || fd < 0)
         FAIL(COMM,
              "%s=%d, %s=%d: this process is not a rank that `llamero train --ranks` started; unset "
              "these variables",
@@ -270,7 +270,7 @@ void shm_abort(int exit_code)
     struct segment *s;
     int size = number_of(LAUNCHER_RANKS), fd = number_of(LAUNCHER_SEGMENT);
     activity_set_ending();
-    if (fd < 0 || size < 1 || size > SEGMENT_MAX_RANKS || segment_map(fd, size, &s)) return;
+    if (fd < 0 || size < 1 || size > LAUNCHER_MAX_RANKS || segment_map(fd, size, &s)) return;
     segment_set_exit_code(s, exit_code);
     activity_exit(exit_code);
 }

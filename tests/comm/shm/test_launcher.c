@@ -184,7 +184,7 @@ TEST(launcher_takes_its_ranks_along_when_it_is_killed)
 TEST(launcher_rejects_more_ranks_than_a_host_can_run)
 {
     bool is_rank = true;
-    CHECK_STATUS(CONFIG, launcher_run(SEGMENT_MAX_RANKS + 1, &is_rank));
+    CHECK_STATUS(CONFIG, launcher_run(LAUNCHER_MAX_RANKS + 1, &is_rank));
     CHECK_MESSAGE("257 ranks: this host can run 1 to 256");
     CHECK(!is_rank);
 }

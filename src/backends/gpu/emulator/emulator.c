@@ -137,13 +137,17 @@ static void enqueue(gpu_stream stream, const struct stream_op *queued)
 
 gpu_error emulator_device_count(int *count)
 {
-    *count = 1;
+    const char *text = getenv("LLAMERO_EMULATED_GPUS");
+    long wanted = text ? strtol(text, NULL, 10) : 1;
+    *count = wanted > 0 && wanted <= 64 ? (int)wanted : 1;
     return EMULATOR_SUCCESS;
 }
 
 gpu_error emulator_set_device(int device)
 {
-    return device ? EMULATOR_INVALID_VALUE : EMULATOR_SUCCESS;
+    int count;
+    emulator_device_count(&count);
+    return device < 0 || device >= count ? EMULATOR_INVALID_VALUE : EMULATOR_SUCCESS;
 }
 
 gpu_error emulator_mem_info(size_t *available, size_t *total)

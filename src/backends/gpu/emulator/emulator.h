@@ -22,6 +22,7 @@ typedef struct emulator_stream *gpu_stream; /* NULL: the default stream, which i
 typedef struct emulator_event *gpu_event;
 typedef enum { EMULATOR_SUCCESS, EMULATOR_INVALID_VALUE, EMULATOR_OUT_OF_MEMORY } gpu_error;
 
+/* The environment variable LLAMERO_EMULATED_GPUS, or 1. */
 gpu_error emulator_device_count(int *count);
 gpu_error emulator_set_device(int device);
 gpu_error emulator_mem_info(size_t *available, size_t *total);
