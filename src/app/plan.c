@@ -2,6 +2,7 @@
 
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/plan_fit.h"
 #include "app/plan_search.h"
 #include "app/preflight.h"
 #include "app/run_memory.h"
@@ -129,7 +130,23 @@ static enum status search(struct planning *p, bool json)
     open_tokenizer(p);
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
-    return plan_search_print(&(struct planned_run){c, &p->shape, p->tokenizer, p->ranks}, json);
+    return plan_search_print(
+        &(struct planned_run){
+            .config = c, .shape = &p->shape, .tokenizer = p->tokenizer, .ranks = p->ranks},
+        json);
+}
+
+/* After plan. */
+static enum status fit(const struct planning *p, bool json)
+{
+    const struct memory_plan *m = &run_memory_fullest(&p->memory)->plan;
+    const struct planned_run r = {.config = p->config,
+                                  .shape = &p->shape,
+                                  .tokenizer = p->tokenizer,
+                                  .ranks = p->ranks,
+                                  .has_data_bytes = true,
+                                  .data_bytes = m->bytes[MEMORY_data] + m->host[MEMORY_data]};
+    return plan_fit_print(&r, json);
 }
 
 static enum status plan(struct planning *p)
@@ -419,7 +436,7 @@ static void print_table(const struct planning *p)
 }
 
 static const char usage[] =
-    "plan CONFIG [--ranks N] [--search] [section.key=value ...]\n\n"
+    "plan CONFIG [--ranks N] [--fit|--search] [section.key=value ...]\n\n"
     "Dry run: memory by category, FLOPs, step time and checkpoint size.  Trains nothing.\n"
     "Memory is measured by a sizing pass of the step's own code, so the figures are exact, except\n"
     "what a GPU's libraries allocate.  With device.hardware it is that of the GPU, and apart from "
@@ -429,12 +446,15 @@ static const char usage[] =
 
 enum status command_plan(int argc, char **argv)
 {
-    bool json = false, searches = false;
+    bool json = false, is_fit = false, is_search = false;
     int64_t requested = PREFLIGHT_FEWEST_RANKS;
     const struct flag flags[] = {
         {"ranks", FLAG_INT, &requested,
          "number of ranks of the run (default: the product of the parallel degrees)"},
-        {"search", FLAG_SWITCH, &searches,
+        {"fit", FLAG_SWITCH, &is_fit,
+         "find options with which the run fits the memory of its ranks, with the time and the"
+         " precision that each costs"},
+        {"search", FLAG_SWITCH, &is_search,
          "find the ten best layouts of N ranks: degrees of parallelism, pipeline schedule,"
          " microbatches, activation checkpointing, sharding; keeps the rows of a step"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
@@ -443,18 +463,21 @@ enum status command_plan(int argc, char **argv)
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
     if (a.help) return STATUS_OK;
+    if (is_fit && is_search) FAIL(USAGE, "plan: --fit and --search exclude each other");
     struct config c;
     struct planning p = {.config = &c};
     enum status st = STATUS_OK;
     TRY_OUT(config_load(&c, a.words[0], a.settings, a.num_settings));
     TRY_OUT(preflight_ranks(&c, requested, &p.ranks));
-    if (searches) {
+    if (is_search) {
         TRY_OUT(search(&p, json));
         goto out;
     }
     TRY_OUT(config_check(&c, p.ranks));
     TRY_OUT(plan(&p));
-    if (json)
+    if (is_fit)
+        TRY_OUT(fit(&p, json));
+    else if (json)
         print_json(&p);
     else
         print_table(&p);

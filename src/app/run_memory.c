@@ -172,8 +172,8 @@ enum status run_memory_open_model(struct run_memory *m, const struct planned_run
     TRY(open_machine(m, &c->device));
     groups_close(&m->machine.groups);
     m->machine.mesh = mesh_single_rank();
-    const struct host_bytes host =
-        host_bytes_of(c, data_bytes(m, c, r->shape->V, r->tokenizer), r->ranks);
+    size_t data = r->has_data_bytes ? r->data_bytes : data_bytes(m, c, r->shape->V, r->tokenizer);
+    const struct host_bytes host = host_bytes_of(c, data, r->ranks);
     size_t bytes = host.program + host.data + host.checkpoint;
     if (is_gpu(m) && !m->gpu) TRY(queue_memory_info(m->machine.queue, &all, &used));
     *out = (struct cost_model){.machine = m->machine,

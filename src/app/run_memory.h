@@ -40,6 +40,8 @@ struct planned_run {
     const struct model_shape *shape;
     const struct tokenizer *tokenizer; /* may be NULL */
     int ranks;
+    bool has_data_bytes; /* data_bytes, the loader's memory, is known */
+    size_t data_bytes;
 };
 /* Opens only what layouts are compared with (perf/layout_cost.h); the shape is borrowed. */
 enum status run_memory_open_model(struct run_memory *m, const struct planned_run *r,

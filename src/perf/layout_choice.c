@@ -46,8 +46,7 @@ struct enumeration {
     struct layout_choice at;
 };
 
-/* The losses of loss_norm = "rank_mean", and elastic sums, depend on local_batch_size. */
-static bool keeps_rows(const struct config *c)
+bool layout_choice_keeps_rows(const struct config *c)
 {
     return c->training.loss_norm == LOSS_NORM_rank_mean ||
            c->training.determinism == DETERMINISM_elastic;
@@ -109,7 +108,7 @@ static void each_rows(struct enumeration *e)
     int64_t share = (int64_t)x->degree[AXIS_cp] * x->degree[AXIS_tp];
     for (int rows = 1; rows <= all && rows <= MAX_ROWS; rows++) {
         bool is_candidate = (rows & (rows - 1)) == 0 || rows == all;
-        if (keeps_rows(c)) is_candidate = rows == c->training.local_batch_size;
+        if (layout_choice_keeps_rows(c)) is_candidate = rows == c->training.local_batch_size;
         if (!is_candidate || all % rows || rows * c->training.seq_len % share) continue;
         x->rows = rows;
         each_schedule(e);

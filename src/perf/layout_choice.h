@@ -57,6 +57,9 @@ void layout_choice_each(const struct layout_choices *all,
                         void (*each)(void *context, const struct layout_choice *choice),
                         void *context);
 
+/* Whether results depend on training.local_batch_size: the losses of loss_norm = "rank_mean", and
+ * elastic sums.  Then it stays as configured. */
+bool layout_choice_keeps_rows(const struct config *c);
 /* Microbatches of a step on each reader. */
 int64_t layout_choice_microbatches(const struct layout_choice *x, int64_t step_rows);
 /* Sets the options of the choice in a copy of the configuration, and its mesh. */

@@ -96,7 +96,10 @@ enum status step_simulator_run_rank(const struct rank_simulation *s, struct memo
                                .observer = {on_start, on_wait},
                                .clocks = s->clocks,
                                .num_clocks = s->num_clocks};
-    struct machine machine = {.ops = &step_simulator_ops, .queue = &r.queue.base, .mesh = s->mesh};
+    bool is_gpu = s->clocks[0].hardware.vendor != VENDOR_none;
+    struct machine machine = {.ops = is_gpu ? &step_simulator_gpu_ops : &step_simulator_ops,
+                              .queue = &r.queue.base,
+                              .mesh = s->mesh};
     r.groups = &machine.groups;
     groups_init_simulated(&machine.groups, &s->mesh);
     for (enum group g = 0; g < GROUP_COUNT; g++) {

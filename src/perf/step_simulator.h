@@ -15,8 +15,8 @@ struct simulated_queue {
     void (*on_call)(struct simulated_queue *queue, const struct op_call *c);
     const void *io; /* of that call: the operation's io struct */
 };
-/* Operations for a struct simulated_queue, and no other queue; of a GPU: GEMM producers compute
- * amax themselves. */
+/* Operations for a struct simulated_queue, and no other queue; of a GPU: with what the GPU
+ * backend's table has besides operations. */
 extern const struct ops step_simulator_ops, step_simulator_gpu_ops;
 
 /* Estimates how long the ranks of a mesh take for a step on this hardware.  Of many microbatches it

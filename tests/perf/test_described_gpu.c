@@ -2,6 +2,7 @@
 #include "perf/described_gpu.h"
 #include "test.h"
 
+#include "backends/gpu/gpu.h"
 #include "parallel/groups.h"
 #include "train/trainer.h"
 
@@ -70,4 +71,17 @@ TEST(described_gpu_counts_its_context_and_a_communicator_per_group)
     size_t each = plan_on_gpu(one, MODEL_COUNT + 1, 2).bytes[MEMORY_communication];
     CHECK(each > 0 && both.bytes[MEMORY_communication] == 2 * each);
     CHECK(!plan_on_gpu(staged, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
+}
+
+/* Otherwise the sizes of a step would differ. */
+TEST(described_gpu_has_the_settings_of_the_gpu_backends_table)
+{
+    struct described_gpu gpu;
+    struct machine m = {0};
+    const struct device_config c = {.hardware = HARDWARE_h100};
+    described_gpu_open(&gpu, &c, &m);
+    CHECK(m.ops->computes_amax == gpu_emu32_ops.computes_amax);
+    CHECK(m.ops->logit_rows == gpu_emu32_ops.logit_rows);
+    CHECK(!m.ops->attention_can_pack == !gpu_emu32_ops.attention_can_pack);
+    described_gpu_close(&gpu);
 }
