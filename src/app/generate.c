@@ -2,6 +2,7 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "app/flag_modes.h"
+#include "app/interactive.h"
 #include "app/launch_flags.h"
 #include "app/prompt_list.h"
 #include "base/clock.h"
@@ -96,6 +97,19 @@ out:
     return st;
 }
 
+static enum status check_sizes(const struct generation *g, const struct unmasking *how,
+                               int64_t batch)
+{
+    if (g->max_tokens < 1 || g->max_tokens > 1 << 24)
+        FAIL(USAGE, "--max-tokens: must be between 1 and 2^24, is %lld", (long long)g->max_tokens);
+    if (how->steps < 0 || how->block < 0)
+        FAIL(USAGE, "--%s: must be at least 0, is %lld", how->steps < 0 ? "steps" : "block",
+             (long long)(how->steps < 0 ? how->steps : how->block));
+    if (batch < 1 || batch > KV_CACHE_ROWS)
+        FAIL(USAGE, "--batch: must be between 1 and %d, is %lld", KV_CACHE_ROWS, (long long)batch);
+    return STATUS_OK;
+}
+
 static enum status check_sampling(const struct generation *g, const struct flag_list *stops,
                                   int64_t count)
 {
@@ -119,7 +133,7 @@ static enum status check_sampling(const struct generation *g, const struct flag_
 /* Rejects two inputs, and flags that the chosen one does not read. */
 static enum status check_modes(const struct flag *flags, uint64_t given)
 {
-    static const char all[] = "prompt|prompts|fill|session|neurons";
+    static const char all[] = "prompt|prompts|interactive|fill|session|neurons";
     struct flag_modes m = {.before = "--", .all = all, .mode = NULL};
     for (int i = 0; flags[i].name; i++) {
         if (!(given >> i & 1) || !text_is_choice(all, flags[i].name, strlen(flags[i].name)))
@@ -143,6 +157,7 @@ static enum status read_stdin(struct text *t)
 
 static const char usage[] =
     "generate MODEL [--prompt TEXT | --prompts FILE | --fill TEXT] [section.key=value ...]\n"
+    "       llamero generate MODEL --interactive [section.key=value ...]\n"
     "       llamero generate MODEL --session DATA | --neurons N --out FILE.npz\n\n"
     "Generates text from a prompt with a causal or diffusion model, or fills in the masks of a\n"
     "text with a masked or diffusion model.  A diffusion model appends --max-tokens masks to the\n"
@@ -151,130 +166,176 @@ static const char usage[] =
     "Ctrl-C ends the text.  --json gives ids, log-probabilities under the model itself, and why\n"
     "the text ended: length, eos, stop or interrupt; with --n an object per line.\n"
     "--prompts decodes the prompts of a file together, and prints an object per text, in order.\n"
+    "--interactive appends lines that you type to a text, which the model continues each time; it\n"
+    "sees the last training.seq_len tokens.\n"
     "With --session a model of spike counts continues the first bins of a recorded session; with\n"
     "--neurons it continues one bin in which a random tenth of N neurons spike.  Each bin is the\n"
     "separator 255, then one count per neuron.  FILE.npz holds prompt, gen (generated), gt (the\n"
     "recorded session: ground truth) and n_neurons.";
 
+/* What the command line asks for. */
+struct request {
+    struct generation g;
+    const char *prompt, *file, *fill, *tokenizer;
+    bool interactive, json, echo;
+    struct flag_list stops;
+    int64_t seed, count, batch;
+    struct unmasking how;
+    struct spike_session session;
+    struct launch_flags launch;
+    struct text input;          /* the prompt from stdin */
+    struct prompt_list prompts; /* of `file` */
+};
+
+static enum status check_request(struct request *r, const struct flag *flags, uint64_t given)
+{
+    TRY(check_sizes(&r->g, &r->how, r->batch));
+    TRY(check_sampling(&r->g, &r->stops, r->count));
+    TRY(check_modes(flags, given));
+    if (r->echo && r->json) FAIL(USAGE, "--echo has no effect with --json");
+    return STATUS_OK;
+}
+
+static enum status read_inputs(struct request *r)
+{
+    if (!strcmp(r->prompt, "-")) {
+        enum status st = generation_is_root(&r->g) ? read_stdin(&r->input) : STATUS_OK;
+        TRY(comm_agree(&r->g.loaded.machine.world, st));
+        TRY(generation_share_text(&r->g, &r->input));
+        r->prompt = r->input.len ? r->input.data : "";
+    }
+    if (r->file) TRY(prompt_list_read(&r->prompts, r->file));
+    if (spike_session_requested(&r->session)) TRY(spike_session_read(&r->session, &r->g));
+    return STATUS_OK;
+}
+
+static enum status open_model(struct request *r, const struct arguments *a)
+{
+    /* a token is at least one byte; BOS and EOS come on top */
+    size_t bytes = r->file ? r->prompts.longest : strlen(r->fill ? r->fill : r->prompt);
+    size_t max_prompt = r->session.tokens_per_bin ? r->g.ids.count : bytes + 2;
+    struct loaded_model_options o = {.path = a->words[0],
+                                     .tokenizer = r->tokenizer,
+                                     .settings = a->settings,
+                                     .num_settings = a->num_settings,
+                                     .max_tokens = (int)(max_prompt + (size_t)r->g.max_tokens)};
+    if (r->interactive) o.max_tokens = 0; /* training.seq_len */
+    TRY(loaded_model_open(&r->g.loaded, &o));
+    bool unmasks = r->fill || (is_diffusion(&r->g) && !r->session.tokens_per_bin);
+    bool for_text = r->stops.count || r->count > 1 || r->echo;
+    if (unmasks && (for_text || r->g.repeat_penalty != 1))
+        FAIL(USAGE, "--stop, --n, --echo and --repeat-penalty require a causal model");
+    if (!unmasks && (r->how.steps || r->how.block))
+        FAIL(USAGE, "--steps and --block require --fill or a diffusion model");
+    return STATUS_OK;
+}
+
+static enum status run_request(struct request *r)
+{
+    struct generation *g = &r->g;
+    const struct comm *world = &g->loaded.machine.world;
+    r->how.sampling = g->sampling;
+    if (r->session.tokens_per_bin) {
+        TRY(comm_agree(world, spike_session_open(&r->session, g)));
+        TRY(spike_session_generate(&r->session, g, r->json));
+    } else if (r->fill) {
+        TRY(fill_mask_print(&g->loaded, r->fill, &r->how, r->json));
+    } else if (r->interactive) {
+        TRY(interactive_run(g, g->loaded.model.max_tokens, r->stops.items, r->stops.count));
+    } else if (r->file) {
+        TRY(prompt_list_generate(&r->prompts, g, r->count, r->stops.items, r->stops.count));
+    } else {
+        TRY(comm_agree(world, prepare(g, r->prompt)));
+        TRY(is_diffusion(g)
+                ? generate_by_diffusion(g, &r->how, r->json)
+                : generate_texts(g, &r->stops, r->count, r->echo ? r->prompt : "", r->json));
+    }
+    return STATUS_OK;
+}
+
 enum status command_generate(int argc, char **argv)
 {
-    const char *prompt = "", *tokenizer = "", *fill = NULL, *file = NULL;
-    struct generation g = {
-        .max_tokens = 128, .repeat_penalty = 1, .sampling = {.temperature = 0.8, .top_p = 1}};
-    struct spike_session session = {.source = {.path = "", .column = "spike_counts", .weight = 1},
-                                    .prompt_bins = 1,
-                                    .bins = 10,
-                                    .out = ""};
-    struct unmasking how = {.steps = 0};
-    int64_t seed = 0, count = 1, batch = 16;
-    struct prompt_list prompts = {0};
-    struct flag_list stops = {0};
-    struct text input = {0};
-    bool json = false, echo = false, is_rank;
-    struct launch_flags launch = LAUNCH_NONE;
+    struct request r = {
+        .g = {.max_tokens = 128, .repeat_penalty = 1, .sampling = {.temperature = 0.8, .top_p = 1}},
+        .prompt = "",
+        .tokenizer = "",
+        .count = 1,
+        .batch = 16,
+        .session = {.source = {.path = "", .column = "spike_counts", .weight = 1},
+                    .prompt_bins = 1,
+                    .bins = 10,
+                    .out = ""},
+        .launch = LAUNCH_NONE,
+    };
     const struct flag flags[] = {
-        {"prompt", FLAG_TEXT, &prompt, "text to continue; -: standard input"},
-        {"prompts", FLAG_FILE, &file,
+        {"prompt", FLAG_TEXT, &r.prompt, "text to continue; -: standard input"},
+        {"prompts", FLAG_FILE, &r.file,
          "file of prompts: a .jsonl file with \"prompt\" in each line, or lines of text"},
-        {"batch", FLAG_INT, &batch, "prompts: texts to decode together, 1 to 64 (default 16)"},
-        {"fill", FLAG_TEXT, &fill, "text in which a masked model replaces each <mask>"},
-        {"max-tokens", FLAG_INT, &g.max_tokens,
-         "prompt, prompts: generate at most this many tokens (default 128)"},
-        {"temperature", FLAG_REAL, &g.sampling.temperature,
+        {"interactive", FLAG_SWITCH, &r.interactive,
+         "write a text in turns with the model; /help lists what can be typed"},
+        {"batch", FLAG_INT, &r.batch, "prompts: texts to decode together, 1 to 64 (default 16)"},
+        {"fill", FLAG_TEXT, &r.fill, "text in which a masked model replaces each <mask>"},
+        {"max-tokens", FLAG_INT, &r.g.max_tokens,
+         "prompt, prompts, interactive: generate at most this many tokens (default 128)"},
+        {"temperature", FLAG_REAL, &r.g.sampling.temperature,
          "softmax temperature; 0: greedy (default 0.8)"},
-        {"top-k", FLAG_INT, &g.sampling.top_k,
+        {"top-k", FLAG_INT, &r.g.sampling.top_k,
          "sample among the k most likely tokens (default 0: all)"},
-        {"top-p", FLAG_REAL, &g.sampling.top_p,
+        {"top-p", FLAG_REAL, &r.g.sampling.top_p,
          "sample among the most likely tokens with this total probability (default 1: all)"},
-        {"min-p", FLAG_REAL, &g.sampling.min_p,
+        {"min-p", FLAG_REAL, &r.g.sampling.min_p,
          "leave out tokens less likely than this fraction of the most likely one (default 0)"},
-        {"repeat-penalty", FLAG_REAL, &g.repeat_penalty,
+        {"repeat-penalty", FLAG_REAL, &r.g.repeat_penalty,
          "divide the logits of tokens that occur in prompt and text by this (default 1: none)"},
-        {"stop", FLAG_LIST, &stops, "prompt, prompts: end before this text; may be repeated"},
-        {"n", FLAG_INT, &count,
+        {"stop", FLAG_LIST, &r.stops,
+         "prompt, prompts, interactive: end before this text; may be repeated"},
+        {"n", FLAG_INT, &r.count,
          "prompt, prompts: texts to generate, with seeds from --seed on (default 1)"},
-        {"echo", FLAG_SWITCH, &echo, "prompt: print the prompt before the text"},
-        {"steps", FLAG_INT, &how.steps,
+        {"echo", FLAG_SWITCH, &r.echo, "prompt: print the prompt before the text"},
+        {"steps", FLAG_INT, &r.how.steps,
          "prompt, fill: forward passes that fill in all masks (default 0: one for each mask)"},
-        {"block", FLAG_INT, &how.block,
+        {"block", FLAG_INT, &r.how.block,
          "prompt, fill: fill in masks in blocks of this many, from left to right (default 0: one "
          "block)"},
-        {"seed", FLAG_INT, &seed, "seed of the sampler (default 0)"},
-        {"tokenizer", FLAG_FILE, &tokenizer, "tokenizer to use instead of the model's own"},
-        {"session", FLAG_FILE, &session.source.path,
+        {"seed", FLAG_INT, &r.seed, "seed of the sampler (default 0)"},
+        {"tokenizer", FLAG_FILE, &r.tokenizer, "tokenizer to use instead of the model's own"},
+        {"session", FLAG_FILE, &r.session.source.path,
          "spike counts to continue, .parquet or .arrow"},
-        {"column", FLAG_TEXT, &session.source.column,
+        {"column", FLAG_TEXT, &r.session.source.column,
          "session: column that holds the spike counts (default spike_counts)"},
-        {"row", FLAG_INT, &session.row, "session: row of the session in the data (default 0)"},
-        {"neurons", FLAG_INT, &session.neurons,
+        {"row", FLAG_INT, &r.session.row, "session: row of the session in the data (default 0)"},
+        {"neurons", FLAG_INT, &r.session.neurons,
          "instead of --session: start from one bin of this many neurons, a tenth of which spike"},
-        {"prompt-bins", FLAG_INT, &session.prompt_bins,
+        {"prompt-bins", FLAG_INT, &r.session.prompt_bins,
          "session: bins of the session that are the prompt (default 1)"},
-        {"bins", FLAG_INT, &session.bins, "session, neurons: bins to generate (default 10)"},
-        {"out", FLAG_FILE, &session.out,
+        {"bins", FLAG_INT, &r.session.bins, "session, neurons: bins to generate (default 10)"},
+        {"out", FLAG_FILE, &r.session.out,
          "session, neurons: .npz file to write the generated bins to"},
-        LAUNCH_FLAGS(&launch),
-        {"json", FLAG_SWITCH, &json, "print one JSON object"},
+        LAUNCH_FLAGS(&r.launch),
+        {"json", FLAG_SWITCH, &r.json,
+         "prompt, prompts, fill, session, neurons: print one JSON object per text"},
         {0},
     };
     struct arguments a;
+    bool is_rank;
+    enum status st = STATUS_OK;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
     if (a.help) return STATUS_OK;
-    TRY(launch_flags_apply(&launch, &a));
-    if (g.max_tokens < 1 || g.max_tokens > 1 << 24)
-        FAIL(USAGE, "--max-tokens: must be between 1 and 2^24, is %lld", (long long)g.max_tokens);
-    if (how.steps < 0 || how.block < 0)
-        FAIL(USAGE, "--%s: must be at least 0, is %lld", how.steps < 0 ? "steps" : "block",
-             (long long)(how.steps < 0 ? how.steps : how.block));
-    TRY(check_sampling(&g, &stops, count));
-    TRY(check_modes(flags, a.given));
-    if (batch < 1 || batch > KV_CACHE_ROWS)
-        FAIL(USAGE, "--batch: must be between 1 and %d, is %lld", KV_CACHE_ROWS, (long long)batch);
-    g.sampling.seed = (uint64_t)seed;
-    g.num_rows = file ? (int)batch : 1;
-    if (!strcmp(prompt, "-")) TRY(read_stdin(&input));
-    if (!strcmp(prompt, "-")) prompt = input.len ? input.data : "";
-    enum status st = STATUS_OK;
-    bool for_text = stops.count || count > 1 || echo;
-    if (echo && json) FAIL(USAGE, "--echo has no effect with --json");
-    TRY_OUT(launch_flags_start(&launch, "", &is_rank));
+    TRY(launch_flags_apply(&r.launch, &a));
+    TRY(check_request(&r, flags, a.given));
+    r.g.sampling.seed = (uint64_t)r.seed;
+    r.g.num_rows = r.file ? (int)r.batch : 1;
+    TRY_OUT(launch_flags_start(&r.launch, "", &is_rank));
     if (!is_rank) goto out;
     signals_catch();
-    TRY_OUT(machine_join(&g.loaded.machine));
-    if (file) TRY_OUT(prompt_list_read(&prompts, file));
-    if (spike_session_requested(&session)) TRY_OUT(spike_session_read(&session, &g));
-    /* a token is at least one byte; BOS and EOS come on top */
-    size_t bytes = file ? prompts.longest : strlen(fill ? fill : prompt);
-    size_t max_prompt = session.tokens_per_bin ? g.ids.count : bytes + 2;
-    struct loaded_model_options o = {.path = a.words[0],
-                                     .tokenizer = tokenizer,
-                                     .settings = a.settings,
-                                     .num_settings = a.num_settings,
-                                     .max_tokens = (int)(max_prompt + (size_t)g.max_tokens)};
-    TRY_OUT(loaded_model_open(&g.loaded, &o));
-    const struct comm *world = &g.loaded.machine.world;
-    bool unmasks = fill || (is_diffusion(&g) && !session.tokens_per_bin);
-    if (unmasks && (for_text || g.repeat_penalty != 1))
-        FAIL_OUT(USAGE, "--stop, --n, --echo and --repeat-penalty require a causal model");
-    if (!unmasks && (how.steps || how.block))
-        FAIL_OUT(USAGE, "--steps and --block require --fill or a diffusion model");
-    if (session.tokens_per_bin) {
-        TRY_OUT(comm_agree(world, spike_session_open(&session, &g)));
-        TRY_OUT(spike_session_generate(&session, &g, json));
-    } else if (fill) {
-        how.sampling = g.sampling;
-        TRY_OUT(fill_mask_print(&g.loaded, fill, &how, json));
-    } else if (file) {
-        TRY_OUT(prompt_list_generate(&prompts, &g, count, stops.items, stops.count));
-    } else {
-        TRY_OUT(comm_agree(world, prepare(&g, prompt)));
-        TRY_OUT(is_diffusion(&g) ? generate_by_diffusion(&g, &how, json)
-                                 : generate_texts(&g, &stops, count, echo ? prompt : "", json));
-    }
+    TRY_OUT(machine_join(&r.g.loaded.machine));
+    TRY_OUT(read_inputs(&r));
+    TRY_OUT(open_model(&r, &a));
+    TRY_OUT(run_request(&r));
 out:
-    text_release(&input);
-    prompt_list_release(&prompts);
-    spike_session_release(&session);
-    generation_release(&g, st);
+    text_release(&r.input);
+    prompt_list_release(&r.prompts);
+    spike_session_release(&r.session);
+    generation_release(&r.g, st);
     return st;
 }

@@ -35,7 +35,7 @@ static enum status alloc_cache(struct generation *g)
     return STATUS_OK;
 }
 
-enum status generation_restart(struct generation *g)
+enum status generation_continue(struct generation *g)
 {
     if (g->ids.count > g->max_prompt)
         FAIL(USAGE,
@@ -43,8 +43,14 @@ enum status generation_restart(struct generation *g)
              "of --max-tokens",
              g->ids.count, g->max_prompt, (long long)g->max_tokens);
     g->num_prompt = g->ids.count;
-    g->cache.length[0] = 0;
     token_list_reserve(&g->ids, (size_t)g->max_tokens);
+    return STATUS_OK;
+}
+
+enum status generation_restart(struct generation *g)
+{
+    g->cache.length[0] = 0;
+    TRY(generation_continue(g));
     return STATUS_OK;
 }
 
@@ -78,11 +84,26 @@ void generation_release(struct generation *g, enum status how)
 
 bool generation_is_root(const struct generation *g) { return g->loaded.machine.world.rank == 0; }
 
-enum status generation_prefill_row(struct generation *g, int row, const struct token_list *prompt,
-                                   float *logits_V)
+enum status generation_share_text(const struct generation *g, struct text *text)
 {
-    g->cache.length[row] = 0;
-    for (size_t at = 0; at < prompt->count; at += CHUNK) {
+    const struct comm *world = &g->loaded.machine.world;
+    int64_t len = (int64_t)text->len;
+    TRY(comm_broadcast_bytes(world, 0, &len, sizeof len));
+    if (!generation_is_root(g)) {
+        text_clear(text);
+        text_reserve(text, (size_t)len);
+        text->len = (size_t)len;
+        text->data[len] = 0;
+    }
+    if (len) TRY(comm_broadcast_bytes(world, 0, text->data, (size_t)len));
+    return STATUS_OK;
+}
+
+/* Appends tokens of the prompt to a row, from what the cache has of them. */
+static enum status prefill(struct generation *g, int row, const struct token_list *prompt,
+                           float *logits_V)
+{
+    for (size_t at = (size_t)g->cache.length[row]; at < prompt->count; at += CHUNK) {
         size_t left = prompt->count - at, chunk = left < CHUNK ? left : CHUNK;
         struct decode_io io = {prompt->ids + at, (int)chunk, logits_V, &row, 1};
         TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
@@ -90,9 +111,17 @@ enum status generation_prefill_row(struct generation *g, int row, const struct t
     return STATUS_OK;
 }
 
+enum status generation_prefill_row(struct generation *g, int row, const struct token_list *prompt,
+                                   float *logits_V)
+{
+    g->cache.length[row] = 0;
+    TRY(prefill(g, row, prompt, logits_V));
+    return STATUS_OK;
+}
+
 enum status generation_prefill(struct generation *g)
 {
-    TRY(generation_prefill_row(g, 0, &g->ids, g->logits_V));
+    TRY(prefill(g, 0, &g->ids, g->logits_V));
     return STATUS_OK;
 }
 

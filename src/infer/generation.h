@@ -34,13 +34,19 @@ void generation_release(struct generation *g, enum status how);
 /* Whether this is rank 0, which samples and prints. */
 bool generation_is_root(const struct generation *g);
 
-/* Runs the prompt through the model and leaves the logits of the next token. */
+/* Gives rank 0's text to all ranks. */
+enum status generation_share_text(const struct generation *g, struct text *text);
+
+/* Runs the part of the prompt that the KV cache does not have through the model, and leaves the
+ * logits of the next token. */
 enum status generation_prefill(struct generation *g);
 /* Forgets the generated tokens, for another text from the same prompt. */
 void generation_rewind(struct generation *g);
 /* Begins another text, after the prompt that g->ids is now.  USAGE: longer than max_prompt. */
 enum status generation_restart(struct generation *g);
-/* Runs the prompt of another row, for text_batch.h: `logits_V` as above. */
+/* The same where g->ids only grew since: the KV cache keeps its tokens. */
+enum status generation_continue(struct generation *g);
+/* Runs the prompt of a row through the model, for text_batch.h. */
 enum status generation_prefill_row(struct generation *g, int row, const struct token_list *prompt,
                                    float *logits_V);
 

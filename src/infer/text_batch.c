@@ -115,7 +115,7 @@ enum status text_batch_run(struct text_batch *b, struct generation *g)
     TRY(generation_open(g));
     r.logits_RV = heap((size_t)g->cache.B * (size_t)g->loaded.shape.V * sizeof *r.logits_RV);
     for (bool any = true; any;) {
-        TRY_OUT(text_generation_is_interrupted(g, &r.is_interrupted));
+        TRY_OUT(text_generation_is_interrupted(&b->items[0].text, g, &r.is_interrupted));
         if (r.is_interrupted) break;
         TRY_OUT(fill_rows(&r));
         TRY_OUT(advance_rows(&r, &any));

@@ -95,9 +95,11 @@ enum status text_generation_add(struct text_generation *t, const struct tokenize
 }
 
 /* All ranks agree, as only some may have got the signal. */
-enum status text_generation_is_interrupted(const struct generation *g, bool *ends)
+enum status text_generation_is_interrupted(const struct text_generation *t,
+                                           const struct generation *g, bool *ends)
 {
     int64_t pending = signals_pending() > 0;
+    if (t->asks_to_end && generation_is_root(g)) pending |= t->asks_to_end(t->context);
     TRY(comm_all_reduce_int64(&g->loaded.machine.world, REDUCE_MAX, &pending, 1));
     *ends = pending;
     return STATUS_OK;
@@ -114,7 +116,7 @@ enum status text_generation_run(struct text_generation *t, struct generation *g)
     TRY(generation_prefill(g));
     for (int64_t n = 0; n < g->max_tokens && t->finish == TEXT_FINISH_length; n++) {
         int32_t id;
-        TRY(text_generation_is_interrupted(g, &ends));
+        TRY(text_generation_is_interrupted(t, g, &ends));
         if (ends) t->finish = TEXT_FINISH_interrupt;
         if (ends) break;
         TRY(generation_sample(g, &id));

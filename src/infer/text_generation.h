@@ -24,11 +24,13 @@ enum text_finish {
 #undef X
 };
 
-/* The caller sets the first three fields; the rest is zero at first. */
+/* The caller sets the first five fields; the rest is zero at first. */
 struct text_generation {
     const char *const *stops; /* borrowed; none is empty */
     int num_stops;
-    bool prints;        /* write the text to stdout while it grows */
+    bool prints;                        /* write the text to stdout while it grows */
+    bool (*asks_to_end)(void *context); /* NULL, or whether the user asks to end it, on rank 0 */
+    void *context;
     struct text bytes;  /* of the tokens so far, without the stop text; owned */
     size_t num_printed; /* of those */
     enum text_finish finish;
@@ -49,8 +51,9 @@ void text_generation_release(struct text_generation *t);
  * at the end-of-text token, which has no text. */
 enum status text_generation_add(struct text_generation *t, const struct tokenizer *tokenizer,
                                 int32_t id);
-/* Whether a signal asks any of the ranks to end.  Collective. */
-enum status text_generation_is_interrupted(const struct generation *g, bool *ends);
+/* Whether a signal, or the user, asks any of the ranks to end.  Collective. */
+enum status text_generation_is_interrupted(const struct text_generation *t,
+                                           const struct generation *g, bool *ends);
 
 /* A text with its tokens. */
 struct generated_text {

@@ -67,7 +67,9 @@ TEST(generate_ends_at_a_stop_text_and_says_why)
                   "--max-tokens", "40", "--stop", stop, "--json") == 0);
     CHECK(strstr(out.data, "\"finish_reason\": \"stop\""));
     CHECK(LLAMERO(NULL, &err, "generate", run, "--fill", "a", "--stop", "b") == 64);
-    CHECK(strstr(err.data, "--stop requires --prompt or --prompts; it has no effect with --fill"));
+    CHECK(strstr(
+        err.data,
+        "--stop requires --prompt or --prompts or --interactive; it has no effect with --fill"));
     CHECK(LLAMERO(NULL, &err, "generate", run, "--fill", "a", "--prompt", "b") == 64);
     CHECK(strstr(err.data, "--prompt and --fill: only one of them can be the input"));
     CHECK(LLAMERO(NULL, &err, "generate", run, "--bins", "3") == 64);

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/interactive.h"
+
+#include "app/line_editor.h"
+#include "base/color.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/terminal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char prompt[] = "> ";
+static const char help[] =
+    "A line is appended to the text, and the model continues it.\n"
+    "An empty line lets the model go on; a line that ends in \\ is followed by a\n"
+    "line break and another line.\n"
+    "/new   begin another text\n"
+    "/help  show this\n"
+    "/quit  end, as Ctrl-D does\n"
+    "//...  text that begins with a slash\n"
+    "Ctrl-C stops the model's part, or clears the line.";
+
+enum turn { TURN_text, TURN_new, TURN_help, TURN_quit };
+
+struct dialog {
+    struct generation *g;
+    struct text_generation text;
+    struct line_editor editor;
+    bool edits;         /* stdin and stdout are a terminal that knows escape sequences */
+    char *piped;        /* getline's */
+    size_t piped_bytes; /* of its memory */
+    struct text typed;  /* of this turn */
+};
+
+/* --- reading --------------------------------------------------------------- */
+
+static void draw_line(const struct dialog *d)
+{
+    struct text out = {0};
+    struct terminal_size size = terminal_size(STDOUT_FILENO);
+    line_editor_draw(&d->editor, prompt, size.columns > 0 ? size.columns : 80, &out);
+    fwrite(out.data, 1, out.len, stdout);
+    fflush(stdout);
+    text_release(&out);
+}
+
+/* Lets the user edit a line; false: the input ends. */
+static bool edit_line(struct dialog *d)
+{
+    const double escape_s = 0.1; /* a sequence's bytes arrive together */
+    for (;;) {
+        draw_line(d);
+        int byte = terminal_read_byte(d->editor.num_bytes ? escape_s : -1);
+        if (signals_pending() || byte == TERMINAL_END) return false;
+        if (byte == TERMINAL_NONE) {
+            line_editor_flush(&d->editor);
+            continue;
+        }
+        switch (line_editor_feed(&d->editor, (unsigned char)byte)) {
+        case LINE_done: printf("\n"); return true;
+        case LINE_end: printf("\n"); return false;
+        case LINE_interrupt:
+            line_editor_feed(&d->editor, '\5'), line_editor_feed(&d->editor, '\25');
+            break;
+        case LINE_suspend: terminal_suspend(); break;
+        case LINE_more: break;
+        }
+    }
+}
+
+/* Appends the next line to d->typed, without its end; false: the input ends. */
+static bool read_line(struct dialog *d)
+{
+    if (d->edits) {
+        if (!edit_line(d)) return false;
+        text_add(&d->typed, d->editor.line.data ? d->editor.line.data : "", d->editor.line.len);
+        line_editor_next(&d->editor);
+        return true;
+    }
+    ssize_t len = getline(&d->piped, &d->piped_bytes, stdin);
+    if (len < 0) return false;
+    while (len && (d->piped[len - 1] == '\n' || d->piped[len - 1] == '\r')) len--;
+    text_add(&d->typed, d->piped, (size_t)len);
+    return true;
+}
+
+static bool typed_is(const struct dialog *d, const char *word)
+{
+    return d->typed.len == strlen(word) && !memcmp(d->typed.data, word, d->typed.len);
+}
+
+/* The user's turn. */
+static enum turn read_turn(struct dialog *d)
+{
+    text_clear(&d->typed);
+    if (!read_line(d)) return TURN_quit;
+    while (d->typed.len && d->typed.data[d->typed.len - 1] == '\\') {
+        d->typed.data[d->typed.len - 1] = '\n';
+        if (!read_line(d)) break;
+    }
+    if (typed_is(d, "/new")) return TURN_new;
+    if (typed_is(d, "/help")) return TURN_help;
+    if (typed_is(d, "/quit") || typed_is(d, "/exit")) return TURN_quit;
+    if (d->typed.len && d->typed.data[0] == '/') {
+        if (d->typed.len > 1 && d->typed.data[1] == '/') {
+            memmove(d->typed.data, d->typed.data + 1, d->typed.len--);
+            return TURN_text;
+        }
+        log_line(LOG_WARN, "unknown command %s; /help lists them", d->typed.data);
+        return read_turn(d);
+    }
+    return TURN_text;
+}
+
+/* Rank 0 reads for all ranks. */
+static enum status share_turn(struct dialog *d, enum turn *turn)
+{
+    *turn = generation_is_root(d->g) ? read_turn(d) : TURN_quit;
+    TRY(comm_broadcast_bytes(&d->g->loaded.machine.world, 0, turn, sizeof *turn));
+    TRY(generation_share_text(d->g, &d->typed));
+    return STATUS_OK;
+}
+
+/* --- writing --------------------------------------------------------------- */
+
+/* Ctrl-C; other keys that are typed meanwhile belong to the next line. */
+static bool asks_to_end(void *context)
+{
+    struct dialog *d = context;
+    for (int byte; d->edits && (byte = terminal_read_byte(0)) >= 0;) {
+        enum line_event event = line_editor_feed(&d->editor, (unsigned char)byte);
+        if (event == LINE_interrupt) return true;
+        if (event == LINE_suspend) terminal_suspend();
+    }
+    return false;
+}
+
+/* Appends tokens to the text.  When they do not fit, the KV cache begins again with the last half
+ * of what fits, after the begin-of-text token. */
+static enum status append_tokens(struct dialog *d, const struct token_list *new)
+{
+    struct generation *g = d->g;
+    size_t bos = g->ids.count && g->ids.ids[0] == tokenizer_bos(g->loaded.tokenizer);
+    token_list_reserve(&g->ids, new->count);
+    memcpy(g->ids.ids + g->ids.count, new->ids, new->count * sizeof *new->ids);
+    g->ids.count += new->count;
+    if (g->ids.count <= g->max_prompt) {
+        TRY(generation_continue(g));
+        return STATUS_OK;
+    }
+    size_t kept = g->max_prompt > 1 ? g->max_prompt / 2 : 1;
+    if (bos >= kept) bos = 0;
+    log_line(LOG_INFO,
+             "the text is longer than the context of %d tokens: the model sees its last %zu",
+             g->cache.capacity, kept - bos);
+    memmove(g->ids.ids + bos, g->ids.ids + g->ids.count - (kept - bos),
+            (kept - bos) * sizeof *g->ids.ids);
+    g->ids.count = kept;
+    TRY(generation_restart(g));
+    return STATUS_OK;
+}
+
+/* Appends what was typed; the first part of a text begins with the begin-of-text token. */
+static enum status append_typed(struct dialog *d)
+{
+    struct generation *g = d->g;
+    const struct tokenizer *t = g->loaded.tokenizer;
+    struct token_list ids = {0};
+    enum status st = STATUS_OK;
+    if (d->typed.len || !g->ids.count)
+        TRY_OUT(text_generation_encode(&g->loaded, d->typed.len ? d->typed.data : "", &ids));
+    bool repeats_bos = g->ids.count && ids.count && ids.ids[0] == tokenizer_bos(t);
+    struct token_list new = {ids.ids + repeats_bos, ids.count - repeats_bos, 0};
+    TRY_OUT(append_tokens(d, &new));
+out:
+    token_list_release(&ids);
+    return st;
+}
+
+static enum status take_turns(struct dialog *d)
+{
+    struct generation *g = d->g;
+    enum turn turn;
+    for (;;) {
+        TRY(share_turn(d, &turn));
+        if (turn == TURN_quit) return STATUS_OK;
+        if (turn == TURN_help && generation_is_root(g)) puts(help);
+        if (turn == TURN_help) continue;
+        if (turn == TURN_new) {
+            g->ids.count = 0;
+            g->cache.length[0] = 0;
+            continue;
+        }
+        if (append_typed(d)) { /* such as no token at all */
+            log_line(LOG_WARN, "%s", status_message());
+            continue;
+        }
+        TRY(text_generation_run(&d->text, g));
+        if (generation_is_root(g))
+            puts(d->text.finish == TEXT_FINISH_interrupt ? " [stopped]" : "");
+        if (signals_pending()) return STATUS_OK;
+    }
+}
+
+enum status interactive_run(struct generation *g, int context, const char *const *stops,
+                            int num_stops)
+{
+    struct dialog d = {.g = g, .text = {stops, num_stops, true, asks_to_end, NULL}};
+    enum status st = STATUS_OK;
+    d.text.context = &d;
+    if (g->max_tokens > context / 2) g->max_tokens = context / 2;
+    g->max_prompt = (size_t)(context - (int)g->max_tokens);
+    TRY_OUT(generation_open(g));
+    d.edits = generation_is_root(g) && terminal_is(STDIN_FILENO) && terminal_is(STDOUT_FILENO) &&
+              !terminal_is_dumb();
+    if (d.edits) TRY_OUT(terminal_enter_raw());
+    if (d.edits) printf("%d tokens of context; /help lists the commands\n", context);
+    TRY_OUT(take_turns(&d));
+out:
+    if (d.edits) terminal_leave_raw();
+    line_editor_release(&d.editor);
+    text_generation_release(&d.text);
+    text_release(&d.typed);
+    free(d.piped);
+    return st;
+}

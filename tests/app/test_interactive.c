@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+/* Trains a few steps; returns the folder of the run. */
+static char *trained(void)
+{
+    const char *folder = test_folder();
+    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
+    char *dump = file_join(folder, "out");
+    runs_write_corpus(corpus, 60000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, dump, "training.steps=2 training.mixed_precision_param=float32",
+                     NULL) == 0);
+    free(corpus), free(config);
+    return dump;
+}
+
+/* Types `lines` into the command; `setting` is one more argument. */
+static void type(const char *run, const char *lines, const char *setting, struct text *out,
+                 struct text *err)
+{
+    const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
+    static const char command[] = "printf \"$3\" | \"$0\" generate \"$1\" --interactive "
+                                  "--temperature 0 --max-tokens 6 \"$2\"";
+    const char *argv[] = {"sh", "-c", command, program, run, setting, lines, NULL};
+    CHECK(test_run(argv, out, err) == 0);
+}
+
+TEST(turns_continue_one_text)
+{
+    char *run = trained();
+    struct text whole = {0}, turns = {0}, again = {0}, err = {0};
+    CHECK(LLAMERO(&whole, NULL, "generate", run, "--prompt", "the ", "--temperature", "0",
+                  "--max-tokens", "12") == 0);
+    type(run, "the \\n\\n", "training.seq_len=64", &turns, &err);
+    /* two parts of six tokens, each with a line end */
+    size_t first = strcspn(turns.data, "\n");
+    CHECK(first > 0 && !strncmp(whole.data, turns.data, first));
+    CHECK(!strncmp(whole.data + first, turns.data + first + 1,
+                   strcspn(turns.data + first + 1, "\n")));
+    type(run, "salt\\n/new\\nthe \\n\\n/quit\\nthe \\n", "training.seq_len=64", &again, &err);
+    const char *rest = strchr(again.data, '\n');
+    CHECK(rest && !strcmp(rest + 1, turns.data));
+    text_release(&whole), text_release(&turns), text_release(&again), text_release(&err);
+    free(run);
+}
+
+TEST(a_text_longer_than_the_context_goes_on)
+{
+    char *run = trained();
+    struct text out = {0}, err = {0};
+    type(run, "one\\ntwo\\nthree\\nfour\\nfive\\nand a line that alone is longer than all of it\\n",
+         "training.seq_len=24", &out, &err);
+    int lines = 0;
+    for (const char *at = out.data; (at = strchr(at, '\n')); at++) lines++;
+    CHECK(lines >= 6);
+    CHECK(strstr(err.data, "the text is longer than the context of 24 tokens"));
+    text_release(&out), text_release(&err);
+    free(run);
+}
+
+TEST(commands_begin_with_a_slash)
+{
+    char *run = trained();
+    struct text out = {0}, err = {0};
+    type(run, "/help\\n/nothing\\n//a\\n", "training.seq_len=64", &out, &err);
+    CHECK(strstr(out.data, "/new   begin another text"));
+    CHECK(strstr(err.data, "unknown command /nothing; /help lists them"));
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--interactive", "--prompt", "a") == 64);
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--interactive", "--json") == 64);
+    text_release(&out), text_release(&err);
+    free(run);
+}
