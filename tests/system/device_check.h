@@ -12,7 +12,8 @@
 
 struct device_check {
     struct machine cpu, device;
-    bool prints; /* every operation and comparison, not only those that fail */
+    bool only_attention; /* device_check_step skips all other operations */
+    bool prints;         /* every operation and comparison, not only those that fail */
     int count, failed;
     double worst[DTYPE_COUNT]; /* of those that passed */
 };
