@@ -242,21 +242,29 @@ static bool names_object(const char *err, const char *object)
     return strstr(err, name);
 }
 
+static bool starts_ranks(const struct scene *s)
+{
+    for (int i = 0; s->words[i]; i++)
+        if (!strcmp(s->words[i], "--ranks")) return true;
+    return false;
+}
+
 static const char *judge_code(const struct scene *s, const char *fault, int code)
 {
+    bool has_ranks = s->ranks || starts_ranks(s);
     bool is_memory = strstr(fault, "malloc") || strstr(fault, "ENOMEM");
     bool is_kill = strstr(fault, "action=kill") || strstr(fault, "=KILL");
     bool is_term = strstr(fault, "action=term") || !strncmp(fault, "signal=", 7);
     /* a signal before the program handles it */
     bool is_default = code == 128 + SIGTERM || code == 128 + SIGINT || code == 128 + SIGUSR1;
     bool is_usual = code == 0 || code == 74 || (is_memory && code == 70) ||
-                    (is_term && (code == 75 || is_default)) || (s->ranks && code == 81) ||
+                    (is_term && (code == 75 || is_default)) || (has_ranks && code == 81) ||
                     (strstr(fault, "call=mpi") && code == 82) ||
                     (strstr(fault, "ENOENT") && code == 66) ||
                     (strstr(fault, "flip") && (code == 65 || code == 66 || code == 78));
     /* A launcher reports a rank that it killed, or its own failure. */
     if (is_kill)
-        return code == 137 || (s->ranks && code) || (!code && strstr(fault, "after="))
+        return code == 137 || (has_ranks && code) || (!code && strstr(fault, "after="))
                    ? NULL
                    : lose("exit code %d", code);
     return is_usual ? NULL : lose("exit code %d", code);

@@ -19,7 +19,7 @@ struct scene {
     const char *folder;             /* the scene's own folder */
     const char *output;             /* what the command writes: a folder or a prefix's folder */
     const char *words[SCENE_WORDS]; /* of the command, after the program; NULL: end */
-    int ranks;                      /* of a launcher; 0: none */
+    int ranks;                      /* of a launcher; 0: none, or those of --ranks */
     int timeout_s;                  /* without a launcher; 0: 100 */
     bool makes_folder;              /* the output folder exists before the command runs */
     const char *start;              /* what `output` holds before each run; NULL: nothing */

@@ -46,11 +46,13 @@ struct segment {
 _Static_assert(sizeof(struct packet) == 48, "of all ranks the same");
 enum { PACKET_ALIGN = 16, HEADER_BYTES = 48 };
 
-/* Rings of many ranks are smaller, so that they take no more than a few hundred MiB. */
+/* Rings of many ranks are smaller: together they take 32 MiB for 8 ranks, 128 MiB for 32, 256 MiB
+ * for 64 and 2 GiB for 256. */
 static size_t ring_bytes(int size)
 {
     if (size <= 8) return (size_t)1 << 19;
-    return size <= 32 ? (size_t)1 << 17 : (size_t)1 << 16;
+    if (size <= 32) return (size_t)1 << 17;
+    return size <= 64 ? (size_t)1 << 16 : (size_t)1 << 15;
 }
 
 static size_t round_up(size_t bytes) { return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE; }

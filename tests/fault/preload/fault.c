@@ -101,6 +101,7 @@ static const char *const action_names[] = {"none", "fail", "after", "short", "fu
 static struct {
     bool is_active;
     unsigned calls; /* a bit per enum call */
+    char rank[8];   /* "": every process */
     char on[128];
     unsigned long long nth, times;
     enum action action;
@@ -172,7 +173,8 @@ static int parse_errno(const char *name)
 
 static bool is_this_rank(const char *rank)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+    static const char *const names[] = {"LLAMERO_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i])) return !strcmp(getenv(names[i]), rank);
     return !strcmp(rank, "0");
@@ -220,7 +222,7 @@ __attribute__((constructor)) static void read_fault(void)
         else if (!strcmp(key, "every"))
             fault.every_s = strtod(value, NULL);
         else if (!strcmp(key, "rank"))
-            is_mine = is_this_rank(value);
+            snprintf(fault.rank, sizeof fault.rank, "%s", value);
         else if (!strcmp(key, "action"))
             fault.action = parse_action(value);
         else if (!strcmp(key, "errno"))
@@ -234,9 +236,15 @@ __attribute__((constructor)) static void read_fault(void)
     fault.is_active = is_mine;
 }
 
+/* Checked at each call: the program may fork its ranks. */
+static bool is_active(void)
+{
+    return fault.is_active && (!fault.rank[0] || is_this_rank(fault.rank));
+}
+
 __attribute__((destructor)) static void write_count(void)
 {
-    if (fault.is_active) report("calls %llu\n", (unsigned long long)matches);
+    if (is_active()) report("calls %llu\n", (unsigned long long)matches);
 }
 
 /* What to do about a call on `object` (or `other`, or the file of `fd`; NULL, -1: unused). */
@@ -244,7 +252,7 @@ static enum action act_on(enum call call, const char *object, const char *other,
 {
     char path[512] = "";
     bool is_first;
-    if (!fault.is_active || !(fault.calls >> call & 1)) return NONE;
+    if (!(fault.calls >> call & 1) || !is_active()) return NONE;
     int before = errno;
     if (fd >= 0) {
         char link[32];
