@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static cpu_set_t given; /* the affinity mask at start; written before main */
+static cpu_set_t given; /* the affinity mask at start; written before threads start */
 static int num_given;   /* 0: the host has more cores than a cpu_set_t; then nothing is pinned */
 
 __attribute__((constructor)) static void save_affinity(void)
@@ -29,6 +29,16 @@ void thread_core_mask(unsigned char set[THREAD_CORE_BYTES])
     memset(set, 0, THREAD_CORE_BYTES);
     for (unsigned core = 0; num_given && core < 8 * THREAD_CORE_BYTES && core < CPU_SETSIZE; core++)
         if (CPU_ISSET(core, &given)) set[core / 8] |= (unsigned char)(1u << core % 8);
+}
+
+void thread_bind(const unsigned char set[THREAD_CORE_BYTES])
+{
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    for (unsigned core = 0; core < 8 * THREAD_CORE_BYTES && core < CPU_SETSIZE; core++)
+        if (set[core / 8] >> core % 8 & 1) CPU_SET(core, &cores);
+    if (sched_setaffinity(0, sizeof cores, &cores)) return; /* affects only speed */
+    given = cores, num_given = CPU_COUNT(&given);
 }
 
 void thread_pin(int n)

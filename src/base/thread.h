@@ -16,6 +16,9 @@ int thread_cores(void);
  * more cores than a cpu_set_t. */
 enum { THREAD_CORE_BYTES = 128 };
 void thread_core_mask(unsigned char set[THREAD_CORE_BYTES]);
+/* Binds the process to these cores, as if a launcher had: they become those of the functions above.
+ * Call it before the process starts threads. */
+void thread_bind(const unsigned char set[THREAD_CORE_BYTES]);
 /* Pins the calling thread to the nth of those cores, from 0; n < 0: to all of them. */
 void thread_pin(int n);
 /* Starts a background thread with lower priority.  IO: the system cannot create a thread. */

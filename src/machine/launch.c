@@ -7,6 +7,7 @@
 
 #include "base/activity.h"
 #include "comm/shm/shm.h"
+#include "machine/core_split.h"
 #include "machine/gpu.h"
 #include "machine/gpu_list.h"
 
@@ -162,7 +163,9 @@ enum status launch_ranks(int size, bool *is_rank)
     if (st) launch_let_rank_0_report();
     TRY(st);
     *is_rank = true;
-    if (size != 1) TRY(launcher_run(size, is_rank));
+    if (size == 1) return STATUS_OK;
+    TRY(launcher_run(size, is_rank));
+    if (*is_rank) core_split_bind(launch_find().rank, size);
     return STATUS_OK;
 }
 

@@ -62,6 +62,7 @@ static void become_rank(struct launcher *l, pid_t parent, int rank, int fd)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) raise(SIGKILL); /* it has died before that */
     setpgid(0, l->group);
+    signal(SIGTTOU, SIG_IGN); /* `stty tostop` would stop a rank that writes to the terminal */
     set_number(LAUNCHER_RANK, rank), set_number(LAUNCHER_RANKS, l->size);
     set_number(LAUNCHER_SEGMENT, fd);
     segment_unmap(l->segment);

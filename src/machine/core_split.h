@@ -1,0 +1,25 @@
+/* core_split.h (machine) -- divides the NUMA nodes of this host among ranks that the program starts
+ * itself.
+ *
+ * A rank is bound to whole nodes, so that its memory is on them, but not to cores: where other
+ * programs run, the kernel can move its threads. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/thread.h"
+
+#include <stdbool.h>
+
+/* The NUMA node of a core, as Linux numbers both. */
+struct core_place {
+    int core, node;
+};
+
+/* Sets `set` to the cores of the rank-th of `ranks`: its own nodes, or a node that it shares with
+ * its neighbors.  False: there is one node, nodes differ in size, or neither the number of ranks
+ * nor that of nodes is a multiple of the other. */
+bool core_split(const struct core_place *places, int count, int rank, int ranks,
+                unsigned char set[THREAD_CORE_BYTES]);
+/* Binds this process so, among the cores that it may use; if it cannot, it stays as it is.  Call it
+ * before the process starts threads. */
+void core_split_bind(int rank, int ranks);
