@@ -42,9 +42,10 @@ struct checkpoint_state {
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
     uint16_t *low;                        /* NULL: f32 weights; else low bits of split weights */
     enum dtype moments;                   /* dtype in memory; on disk they are f32 */
-    struct queue *queue;                  /* owns the device memory; NULL: host memory */
-    enum safetensors_dtype dtype;         /* of the weights on disk; for saving only */
-    int64_t step;                         /* completed optimizer steps */
+    const struct store_blocks *moment_blocks; /* INT8: of exp_avg and of exp_avg_sq; else NULL */
+    struct queue *queue;                      /* owns the device memory; NULL: host memory */
+    enum safetensors_dtype dtype;             /* of the weights on disk; for saving only */
+    int64_t step;                             /* completed optimizer steps */
     /* For saving; only rank 0 needs them: */
     struct text train; /* the trainer's part of state.json: a JSON object (data cursor, counters) */
     const struct tokenizer *tokenizer;        /* its file is saved too; NULL: none */
@@ -54,12 +55,16 @@ struct checkpoint_state {
 
 static inline struct store checkpoint_weights(const struct checkpoint_state *s)
 {
-    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->queue};
+    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->queue, NULL};
 }
-/* `x` is exp_avg or exp_avg_sq. */
-static inline struct store checkpoint_moment(const struct checkpoint_state *s, void *x)
+static inline struct store checkpoint_exp_avg(const struct checkpoint_state *s)
 {
-    return (struct store){.x = x, .dtype = s->moments, .queue = s->queue};
+    return (struct store){s->exp_avg, NULL, s->moments, s->queue, s->moment_blocks};
+}
+static inline struct store checkpoint_exp_avg_sq(const struct checkpoint_state *s)
+{
+    const struct store_blocks *blocks = s->moment_blocks ? s->moment_blocks + 1 : NULL;
+    return (struct store){s->exp_avg_sq, NULL, s->moments, s->queue, blocks};
 }
 
 struct checkpointer;

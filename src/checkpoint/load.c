@@ -97,7 +97,7 @@ static enum status read_run(struct tensor_origins *o, const struct shard_run *p,
                             enum value_kind kind, const struct store *to)
 {
     enum { CHUNK = 1 << 18 };
-    bool direct = !to->low && !queue_device_allocator(to->queue);
+    bool direct = !to->low && to->dtype != INT8 && !queue_device_allocator(to->queue);
     enum dtype dtype = direct ? to->dtype : F32;
     float *staging = direct ? NULL : heap((p->count < CHUNK ? p->count : CHUNK) * sizeof *staging);
     enum status st = STATUS_OK;
@@ -137,7 +137,7 @@ static enum status load_moment(const struct model_files *files, const struct che
 {
     struct tensor_origins o;
     bool is_first = kind == TENSOR_EXP_AVG;
-    struct store to = checkpoint_moment(s, is_first ? s->exp_avg : s->exp_avg_sq);
+    struct store to = is_first ? checkpoint_exp_avg(s) : checkpoint_exp_avg_sq(s);
     TRY(tensor_origins_find(&o, files, s->layout, tensor_name_suffix(kind), rules));
     enum status st = load_buffer(&o, s->shard, is_first ? VALUE_EXP_AVG : VALUE_EXP_AVG_SQ, to);
     tensor_origins_release(&o);

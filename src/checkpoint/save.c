@@ -131,8 +131,8 @@ static struct content content_from_state(const struct checkpoint_state *s,
     };
     c.weights = make_source(from, &c, VALUE_WEIGHT, checkpoint_weights(s));
     if (s->exp_avg) {
-        c.exp_avg = make_source(from, &c, VALUE_EXP_AVG, checkpoint_moment(s, s->exp_avg));
-        c.exp_avg_sq = make_source(from, &c, VALUE_EXP_AVG_SQ, checkpoint_moment(s, s->exp_avg_sq));
+        c.exp_avg = make_source(from, &c, VALUE_EXP_AVG, checkpoint_exp_avg(s));
+        c.exp_avg_sq = make_source(from, &c, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(s));
     }
     return c;
 }
@@ -285,10 +285,11 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         return STATUS_OK;
     }
     c->state = *s;
-    c->state.queue = NULL, c->state.low = NULL, c->state.moments = F32;
+    c->state.queue = NULL, c->state.low = NULL, c->state.moments = F32,
+    c->state.moment_blocks = NULL;
     TRY(stage_buffer(c, 0, checkpoint_weights(s), &c->state.weights));
-    TRY(stage_buffer(c, 1, checkpoint_moment(s, s->exp_avg), &c->state.exp_avg));
-    TRY(stage_buffer(c, 2, checkpoint_moment(s, s->exp_avg_sq), &c->state.exp_avg_sq));
+    TRY(stage_buffer(c, 1, checkpoint_exp_avg(s), &c->state.exp_avg));
+    TRY(stage_buffer(c, 2, checkpoint_exp_avg_sq(s), &c->state.exp_avg_sq));
     c->state.train = (struct text){0};
     text_add(&c->state.train, s->train.data, s->train.len);
     if (s->config_toml) {

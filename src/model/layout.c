@@ -27,11 +27,33 @@ static int64_t axis_size(const struct model_shape *m, char axis)
     BUG("unknown axis in llama.params");
 }
 
-static void add_tensor(struct layout *l, const struct model_shape *m, enum param_id id, int layer)
+static size_t round_up(size_t n, size_t multiple)
 {
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+/* Whether the tensor forms one matrix with the tensor before. */
+static bool continues_matrix(enum param_id id)
+{
+    return id == PARAM_attn_k || id == PARAM_attn_v || id == PARAM_mlp_up;
+}
+
+/* A layout as it is filled in. */
+struct layout_builder {
+    struct layout *l;
+    const struct model_shape *m;
+    size_t align, multiple; /* elements that tensors are aligned to, and units padded to */
+    int stage;
+};
+
+static void add_tensor(const struct layout_builder *b, enum param_id id, int layer)
+{
+    struct layout *l = b->l;
+    const struct model_shape *m = b->m;
     const struct param *p = &params[id];
     int64_t rows = axis_size(m, p->axes[0]);
     if (!rows) return; /* a weight of QK norm, which this model does not have */
+    if (!continues_matrix(id)) l->elements = round_up(l->elements, b->align);
     struct tensor_slot *t = &l->tensors[l->num_tensors++];
     *t = (struct tensor_slot){.id = id, .layer = layer, .rows = rows};
     t->columns = p->axes[1] ? axis_size(m, p->axes[1]) : 1;
@@ -56,40 +78,32 @@ int layout_unit(const struct layout *l, enum param_id id, int layer)
     return unit ? *unit : -1;
 }
 
-/* A layout as it is filled in. */
-struct layout_builder {
-    struct layout *l;
-    const struct model_shape *m;
-    size_t multiple; /* elements that units are padded to a multiple of */
-    int stage;
-};
-
 /* Appends the unit of tensors [first, last] of a layer. */
 static void add_unit(const struct layout_builder *b, enum param_id first, enum param_id last,
                      int layer)
 {
     struct layout *l = b->l;
     struct unit u = {.stage = b->stage, .first_tensor = l->num_tensors, .offset = l->elements};
-    for (enum param_id id = first; id <= last; id++) add_tensor(l, b->m, id, layer);
+    for (enum param_id id = first; id <= last; id++) add_tensor(b, id, layer);
     u.num_tensors = l->num_tensors - u.first_tensor;
-    l->elements = (l->elements + b->multiple - 1) / b->multiple * b->multiple;
+    l->elements = round_up(l->elements, b->multiple);
     u.elements = l->elements - u.offset;
     *unit_entry(l, first, layer) = l->num_units;
     l->units[l->num_units++] = u;
 }
 
-void layout_init_stages(struct layout *l, const struct model_shape *m, const struct stage *stages,
-                        int num_stages, int num_shards)
+void layout_init_part(struct layout *l, const struct model_shape *m, const struct model_part *part)
 {
-    struct layout_builder b = {l, m, (size_t)UNIT_ALIGN * (size_t)num_shards, 0};
+    size_t align = part->align ? part->align : UNIT_ALIGN;
+    struct layout_builder b = {l, m, part->align ? align : 1, align * (size_t)part->num_shards, 0};
     size_t units = (size_t)m->L + 2;
     *l = (struct layout){.num_blocks = m->L};
     l->tensors = heap(((size_t)m->L * BLOCK_TENSORS + 3) * sizeof *l->tensors);
     l->units = heap(units * sizeof *l->units);
     l->unit_of = heap(units * sizeof *l->unit_of);
     for (size_t i = 0; i < units; i++) l->unit_of[i] = -1;
-    for (int i = 0; i < num_stages; i++) {
-        const struct stage *s = &stages[i];
+    for (int i = 0; i < part->num_stages; i++) {
+        const struct stage *s = &part->stages[i];
         b.stage = i;
         if (s->embeds) add_unit(&b, PARAM_embed, PARAM_embed, -1);
         for (int layer = s->begin; layer < s->end; layer++)
@@ -109,7 +123,7 @@ struct stage layout_whole_stage(const struct model_shape *m)
 void layout_init(struct layout *l, const struct model_shape *m, int num_shards)
 {
     const struct stage whole = layout_whole_stage(m);
-    layout_init_stages(l, m, &whole, 1, num_shards);
+    layout_init_part(l, m, &(struct model_part){&whole, 1, num_shards, 0});
 }
 
 void layout_release(struct layout *l)

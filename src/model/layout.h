@@ -3,8 +3,9 @@
  * Axes     L layers; V, D, Q, P, F, K as in params.h.
  * Memory   All weights are in one flat buffer, unit after unit: the embedding, each block, the last
  *          norm with the head.  The size of a unit is a multiple of 64 elements per shard; within a
- *          unit tensors are contiguous, so q, k, v form one [Q+2P, D] matrix, gate and up one
- *          [2F, D].  Master weights, moments, gradients and compute weights share this layout. */
+ *          unit tensors are contiguous unless struct model_part aligns them; q, k, v always form
+ *          one [Q+2P, D] matrix, gate and up one [2F, D].  Master weights, moments, gradients and
+ *          compute weights share this layout. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,7 +29,7 @@ struct tensor_slot {
  * norm with the head. */
 struct unit {
     int first_tensor, num_tensors;
-    int stage;               /* index of its stage, of those given to layout_init_stages */
+    int stage;               /* index of its stage, of those given to layout_init_part */
     size_t offset, elements; /* the padding at its end included */
 };
 
@@ -36,6 +37,16 @@ struct unit {
 struct stage {
     int begin, end; /* blocks begin to end - 1; may be empty */
     bool embeds, heads;
+};
+
+/* Which part of a model to hold. */
+struct model_part {
+    const struct stage *stages; /* in ascending order */
+    int num_stages;
+    int num_shards; /* equal shards that units can be divided into */
+    /* 0, or a multiple of 64 elements: shards are multiples of it, and so are the offsets of
+     * tensors, except those that form one matrix with the tensor before. */
+    size_t align;
 };
 
 struct layout {
@@ -50,10 +61,8 @@ struct layout {
 
 /* The whole model; units can be divided into `num_shards` equal shards of whole cache lines. */
 void layout_init(struct layout *l, const struct model_shape *m, int num_shards);
-/* Some stages of the model, in ascending order.  A stage with the head of a tied model also holds
- * the embedding. */
-void layout_init_stages(struct layout *l, const struct model_shape *m, const struct stage *stages,
-                        int num_stages, int num_shards);
+/* Some stages of the model.  A stage with the head of a tied model also holds the embedding. */
+void layout_init_part(struct layout *l, const struct model_shape *m, const struct model_part *part);
 /* The stage that is the whole model. */
 struct stage layout_whole_stage(const struct model_shape *m);
 void layout_release(struct layout *l);

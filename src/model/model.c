@@ -36,7 +36,7 @@ enum status model_init_stages(struct model *m, const struct model_shape *shape, 
     m->rope_cos = arena_alloc(run, angles, sizeof(float));
     m->rope_sin = arena_alloc(run, angles, sizeof(float));
     if (m->rope_cos) TRY(fill_rope(m, angles));
-    layout_init_stages(&m->layout, shape, part->stages, part->num_stages, part->num_shards);
+    layout_init_part(&m->layout, shape, part);
     m->unit_buffers = heap((size_t)m->layout.num_units * sizeof *m->unit_buffers);
     return STATUS_OK;
 }
@@ -45,7 +45,8 @@ enum status model_init(struct model *m, const struct model_shape *shape, int max
                        int num_shards, struct arena *run)
 {
     const struct stage whole = layout_whole_stage(shape);
-    TRY(model_init_stages(m, shape, max_tokens, &(struct model_part){&whole, 1, num_shards}, run));
+    TRY(model_init_stages(m, shape, max_tokens, &(struct model_part){&whole, 1, num_shards, 0},
+                          run));
     return STATUS_OK;
 }
 

@@ -58,13 +58,6 @@ struct model {
     float *rope_cos, *rope_sin;        /* [max_tokens, K/2], from the run arena; model_init */
 };
 
-/* Which part of a model to hold. */
-struct model_part {
-    const struct stage *stages;
-    int num_stages;
-    int num_shards; /* that units can be divided into */
-};
-
 /* Checks the shape, builds the layout and computes RoPE tables for max_tokens positions, which are
  * allocated from `run`.  CONFIG: an invalid shape.  SHAPE: max_tokens below 1. */
 enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens,

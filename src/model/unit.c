@@ -13,13 +13,15 @@ static enum status zero(const struct model *m, float *x, size_t elements)
     return STATUS_OK;
 }
 
-/* Zeros what no GEMM overwrites: the gradients of norms, and the padding at the unit's end. */
+/* Zeros what no GEMM overwrites: the gradients of norms, and the padding between tensors and at the
+ * unit's end. */
 static enum status zero_remainder(const struct model *m, const struct unit *unit, float *gradients)
 {
     const struct tensor_slot *t = &m->layout.tensors[unit->first_tensor];
     size_t end = 0;
     for (int i = 0; i < unit->num_tensors; i++, t++) {
         size_t offset = t->offset - unit->offset;
+        if (offset > end) TRY(zero(m, element(gradients, end, F32), offset - end));
         end = offset + t->elements;
         if (params[t->id].is_norm) TRY(zero(m, element(gradients, offset, F32), t->elements));
     }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/optim.h"
 
+#include "ops/adamw_8bit.h"
 #include "ops/update.h"
+#include "optim/moments.h"
 
 #include <math.h>
 
@@ -33,7 +35,9 @@ bool optim_is_muon(const struct optimizer_config *c, enum param_id id)
 
 enum dtype optim_moment_dtype(const struct optimizer_config *c)
 {
-    return c->state_dtype == STATE_DTYPE_bfloat16 ? BF16 : F32;
+    static const enum dtype dtypes[] = {
+        [STATE_DTYPE_float32] = F32, [STATE_DTYPE_bfloat16] = BF16, [STATE_DTYPE_int8] = INT8};
+    return dtypes[c->state_dtype];
 }
 
 static void *element_at(const void *base, size_t offset, size_t each)
@@ -103,6 +107,56 @@ static enum status update_by_position(const struct optim_call *c, struct adamw a
     return STATUS_OK;
 }
 
+/* With 8-bit moments.  Those of other elements are f32, one after the other; `full` is where. */
+static enum status update_quantized(const struct optim_call *c, struct adamw a, size_t from,
+                                    size_t full)
+{
+    const struct optim *o = c->o;
+    const struct store_blocks *m = &o->moment_blocks[0], *v = &o->moment_blocks[1];
+    struct adamw_io io = {.w_n = element_at(o->weights, from, sizeof *o->weights),
+                          .m_n = element_at(m->full, full, sizeof *m->full),
+                          .v_n = element_at(v->full, full, sizeof *v->full),
+                          .g_n = element_at(c->gradients, from, sizeof *c->gradients),
+                          .copy_n = element_at(o->copy, from, dtype_bytes(o->copy_dtype)),
+                          .low_n = element_at(o->low, from, sizeof *o->low)};
+    size_t block = from / BLOCKWISE_BLOCK;
+    struct adamw_8bit_io io8 = {.w_n = io.w_n,
+                                .m_n = element_at(o->exp_avg, from, 1),
+                                .v_n = element_at(o->exp_avg_sq, from, 1),
+                                .m_scale = element_at(m->scales, block, sizeof *m->scales),
+                                .v_scale = element_at(v->scales, block, sizeof *v->scales),
+                                .g_n = io.g_n,
+                                .copy_n = io.copy_n,
+                                .low_n = io.low_n};
+    if (a.moments == INT8)
+        TRY(adamw_8bit(c->ops, &(struct adamw_8bit){a}, &io8, c->queue));
+    else
+        TRY(adamw(c->ops, &a, &io, c->queue));
+    return STATUS_OK;
+}
+
+/* Tensor by tensor, as they are quantized or not. */
+static enum status update_tensors(const struct optim_call *c, struct adamw a,
+                                  const struct optim_update *u)
+{
+    const struct optim *o = c->o;
+    const struct shard *p = o->shard;
+    double weight_decay = a.weight_decay;
+    size_t full = 0;
+    for (size_t i = 0, n; i < p->count; i += n) {
+        const struct shard_run *first = &p->runs[i];
+        bool quantized = moments_are_quantized(&o->layout->tensors[first->tensor]);
+        n = shard_equal_runs(first, p->count - i);
+        a.n = n * first->count;
+        a.moments = quantized ? INT8 : F32;
+        a.weight_decay = is_undecayed(o, first) ? 0 : weight_decay;
+        a.lr = rate_of(o, first, u);
+        TRY(update_quantized(c, a, first->at, full));
+        full += quantized ? 0 : a.n;
+    }
+    return STATUS_OK;
+}
+
 enum status optim_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
                        struct queue *queue)
 {
@@ -122,6 +176,7 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
     const struct shard *p = o->shard;
     bool is_uniform = config->name == OPTIMIZER_AdamW && config->decay_norms && !u->is_decoupled;
     if (o->moments == BF16) return update_by_position(&c, a, u);
+    if (o->moments == INT8) return update_tensors(&c, a, u);
     if (is_uniform) return update_range(&c, a, 0, p->elements);
     /* Calls cover consecutive runs with the same weight decay and rate, and padding, which stays
      * zero. */

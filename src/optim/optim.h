@@ -12,6 +12,7 @@
 #include "optim/schedule.h"
 #include "tensor/dtype.h"
 #include "tensor/queue.h"
+#include "tensor/store.h"
 
 #include <stdbool.h>
 
@@ -27,10 +28,11 @@ struct optim {
     void *exp_avg, *exp_avg_sq;            /* borrowed; flat */
     void *copy; /* borrowed; the weights the model computes with; NULL: `weights` */
     enum dtype copy_dtype;
-    enum dtype moments; /* BF16: v uses stochastic rounding (update.h) */
-    uint64_t seed;      /* of stochastic rounding */
-    bool split;         /* master weights are `copy`, in BF16, and `low` (split_half) */
-    uint16_t *low;      /* borrowed */
+    enum dtype moments;                       /* BF16: v uses stochastic rounding (update.h) */
+    const struct store_blocks *moment_blocks; /* INT8 (moments.h): of exp_avg and of exp_avg_sq */
+    uint64_t seed;                            /* of stochastic rounding */
+    bool split;    /* master weights are `copy`, in BF16, and `low` (split_half) */
+    uint16_t *low; /* borrowed */
     /* For Muon, which makes matrices whole; NULL on one rank. */
     const struct layout *local;   /* borrowed; of this rank's stages */
     const struct comm *fsdp, *tp; /* borrowed; the ranks that shard a matrix */

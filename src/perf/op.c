@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "perf/op.h"
 
+#include "tensor/blockwise.h"
+
 #include <string.h>
 
 const char *op_name(enum op_id op)
@@ -70,6 +72,11 @@ void op_sizes(const struct op_call *c, struct text *out)
         text_addf(out, "%zu", a->n);
         if (a->split) text_adds(out, " split");
         if (a->moments != F32) text_addf(out, ", moments %s", dtype_name(a->moments));
+        break;
+    }
+    case OP_adamw_8bit: {
+        const struct adamw *a = &c->what.adamw_8bit.adamw;
+        text_addf(out, "%zu%s", a->n, a->split ? " split" : "");
         break;
     }
     case OP_axpby: text_addf(out, "%zu", c->what.axpby.n); break;
@@ -260,16 +267,18 @@ static void sum_squares_work(const struct op_call *c, struct op_work *w)
     add_buffer(w, sizeof(double) / sizeof(float), F32, 0);
 }
 
-static void adamw_work(const struct op_call *c, struct op_work *w)
+/* The buffers before the moments, and those after them. */
+static void add_masters(const struct adamw *a, struct op_work *w)
 {
-    const struct adamw *a = &c->what.adamw;
     w->bound = BOUND_UPDATE;
     if (a->split)
         add_null(w);
     else
         add_buffer(w, a->n, F32, 2 * a->n);
-    add_buffer(w, a->n, a->moments, 2 * a->n);
-    add_buffer(w, a->n, a->moments, 2 * a->n)->content = CONTENT_POSITIVE;
+}
+
+static void add_gradients_and_copy(const struct adamw *a, struct op_work *w)
+{
     add_buffer(w, a->n, F32, a->n);
     if (a->copy_dtype == F32) /* the model computes with the master weights themselves */
         add_null(w);
@@ -279,6 +288,25 @@ static void adamw_work(const struct op_call *c, struct op_work *w)
         add_buffer(w, a->n, BF16, 2 * a->n); /* the low 16 bits: any value is valid */
     else
         add_null(w);
+}
+
+static void adamw_work(const struct op_call *c, struct op_work *w)
+{
+    const struct adamw *a = &c->what.adamw;
+    add_masters(a, w);
+    add_buffer(w, a->n, a->moments, 2 * a->n);
+    add_buffer(w, a->n, a->moments, 2 * a->n)->content = CONTENT_POSITIVE;
+    add_gradients_and_copy(a, w);
+}
+
+static void adamw_8bit_work(const struct op_call *c, struct op_work *w)
+{
+    const struct adamw *a = &c->what.adamw_8bit.adamw;
+    size_t blocks = blockwise_num_blocks(a->n);
+    add_masters(a, w);
+    for (int i = 0; i < 2; i++) add_buffer(w, a->n, INT8, 2 * a->n); /* any code is valid */
+    for (int i = 0; i < 2; i++) add_positive(w, blocks, 2 * blocks);
+    add_gradients_and_copy(a, w);
 }
 
 static void axpby_work(const struct op_call *c, struct op_work *w)
@@ -387,6 +415,7 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(cross_entropy, cross_entropy_work, cross_entropy_io),
         ROW(sum_squares, sum_squares_work, sum_squares_io),
         ROW(adamw, adamw_work, adamw_io),
+        ROW(adamw_8bit, adamw_8bit_work, adamw_8bit_io),
         ROW(axpby, axpby_work, axpby_io),
         ROW(apply_update, apply_update_work, apply_update_io),
         ROW(cast, cast_work, cast_io),
@@ -414,6 +443,8 @@ void op_fill(const struct op_buffer *b, void *to)
             ((int32_t *)to)[i] = (int32_t)((uint64_t)bits * (uint64_t)b->below >> 32);
         else if (b->dtype == F32)
             ((float *)to)[i] = x;
+        else if (b->dtype == INT8)
+            ((uint8_t *)to)[i] = (uint8_t)(bits >> 24);
         else
             ((bf16 *)to)[i] = bf16_from_f32(x);
     }

@@ -51,7 +51,8 @@ static void on_call(struct simulated_queue *queue, const struct op_call *c)
     struct op_work w;
     if (c->op == OP_cast && r->updated)
         return; /* a run's first casts, which the dry run does last */
-    r->updated = r->updated || c->op == OP_adamw || c->op == OP_apply_update;
+    r->updated =
+        r->updated || c->op == OP_adamw || c->op == OP_adamw_8bit || c->op == OP_apply_update;
     op_work(c, &w);
     for (int i = 0; i < r->num_clocks; i++) {
         if (c->op == OP_sum_squares) sim_clock_end_microbatches(&r->clocks[i]);

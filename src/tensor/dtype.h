@@ -6,12 +6,17 @@
 #include <stdint.h>
 #include <string.h>
 
-enum dtype { F32, BF16, DTYPE_COUNT };
+/* Types to compute with, and after DTYPE_COUNT types of storage only.  INT8: quantized by blocks
+ * (blockwise.h). */
+enum dtype { F32, BF16, DTYPE_COUNT, INT8 = DTYPE_COUNT };
 
 typedef uint16_t bf16; /* the upper half of a float32 */
 
-static inline size_t dtype_bytes(enum dtype d) { return d == F32 ? 4 : 2; }
-static inline const char *dtype_name(enum dtype d) { return d == F32 ? "float32" : "bfloat16"; }
+static inline size_t dtype_bytes(enum dtype d) { return d == F32 ? 4 : d == BF16 ? 2 : 1; }
+static inline const char *dtype_name(enum dtype d)
+{
+    return d == F32 ? "float32" : d == BF16 ? "bfloat16" : "int8";
+}
 
 static inline float bf16_to_f32(bf16 x)
 {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/store.h"
 
+#include "base/status.h"
 #include "base/text.h"
+#include "tensor/blockwise.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
 
@@ -75,8 +77,102 @@ static enum status by_chunks(const struct store *s, size_t at, size_t n, float *
     return st;
 }
 
+/* --- INT8 ----------------------------------------------------------------------------------- */
+
+/* Staging of CHUNK elements. */
+struct block_chunk {
+    struct blockwise_map map;
+    uint8_t codes[CHUNK];
+    float scales[CHUNK / BLOCKWISE_BLOCK + 2]; /* + 2: reading may begin and end within blocks */
+};
+
+/* Elements of the block that `at` is in, from there to the block's end, at most `most`. */
+static size_t rest_of_block(size_t at, size_t most)
+{
+    size_t rest = BLOCKWISE_BLOCK - at % BLOCKWISE_BLOCK;
+    return rest < most ? rest : most;
+}
+
+static enum status read_blocks(const struct store *s, size_t at, size_t n, float *to,
+                               struct block_chunk *c)
+{
+    size_t first = at / BLOCKWISE_BLOCK, blocks = (at + n - 1) / BLOCKWISE_BLOCK - first + 1;
+    TRY(queue_copy(s->queue, c->codes, element_at(s, at), n));
+    TRY(queue_copy(s->queue, c->scales, s->blocks->scales + first, blocks * sizeof *c->scales));
+#pragma omp parallel for schedule(static) num_threads(threads_of(s))
+    for (size_t b = 0; b < blocks; b++) {
+        size_t begin = b ? (first + b) * BLOCKWISE_BLOCK - at : 0;
+        blockwise_dequantize(&c->map, c->codes + begin, rest_of_block(at + begin, n - begin),
+                             c->scales[b], to + begin);
+    }
+    return STATUS_OK;
+}
+
+static enum status write_blocks(const struct store *s, size_t at, size_t n, const float *from,
+                                struct block_chunk *c)
+{
+    size_t first = at / BLOCKWISE_BLOCK, blocks = blockwise_num_blocks(n);
+    BUG_IF(at % BLOCKWISE_BLOCK);
+#pragma omp parallel for schedule(static) num_threads(threads_of(s))
+    for (size_t b = 0; b < blocks; b++) {
+        size_t begin = b * BLOCKWISE_BLOCK;
+        blockwise_quantize(&c->map, from + begin, rest_of_block(begin, n - begin), c->codes + begin,
+                           &c->scales[b]);
+    }
+    TRY(queue_copy(s->queue, element_at(s, at), c->codes, n));
+    return queue_copy(s->queue, s->blocks->scales + first, c->scales, blocks * sizeof *c->scales);
+}
+
+/* The first range that ends after `at`, or the end of the ranges. */
+static size_t find_range(const struct store_blocks *b, size_t at)
+{
+    size_t low = 0, high = b->num_ranges;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (b->ranges[middle].at + b->ranges[middle].count > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Reads if `to` is not NULL, else writes from `from`. */
+static enum status move_quantized(const struct store *s, size_t at, size_t n, float *to,
+                                  const float *from)
+{
+    const struct store_blocks *b = s->blocks;
+    struct block_chunk *c = heap(sizeof *c);
+    enum status st = STATUS_OK;
+    size_t next = find_range(b, at);
+    blockwise_map_init(&c->map, b->is_signed);
+    for (size_t done = 0, len; done < n && !st; done += len) {
+        size_t here = at + done;
+        const struct store_range *r = next < b->num_ranges ? &b->ranges[next] : NULL;
+        bool is_full = r && r->at <= here;
+        size_t end = is_full ? r->at + r->count : r ? r->at : at + n;
+        len = end < at + n ? end - here : n - done;
+        if (!is_full && len > CHUNK) len = CHUNK;
+        float *full = is_full ? b->full + r->full + (here - r->at) : NULL;
+        if (is_full && to)
+            st = queue_copy(s->queue, to + done, full, len * sizeof *to);
+        else if (is_full)
+            st = queue_copy(s->queue, full, from + done, len * sizeof *from);
+        else if (to)
+            st = read_blocks(s, here, len, to + done, c);
+        else
+            st = write_blocks(s, here, len, from + done, c);
+        next += is_full && here + len == end;
+    }
+    free(c);
+    return st;
+}
+
+/* --- any dtype ------------------------------------------------------------------------------ */
+
 enum status store_read(const struct store *s, size_t at, size_t n, float *to)
 {
+    if (s->dtype == INT8) return move_quantized(s, at, n, to, NULL);
     if (s->dtype == F32) return queue_copy(s->queue, to, element_at(s, at), n * sizeof *to);
     if (queue_device_allocator(s->queue)) return by_chunks(s, at, n, to, NULL);
     to_f32(element_at(s, at), s->low ? s->low + at : NULL, n, to, threads_of(s));
@@ -85,6 +181,7 @@ enum status store_read(const struct store *s, size_t at, size_t n, float *to)
 
 enum status store_write(const struct store *s, size_t at, size_t n, const float *from)
 {
+    if (s->dtype == INT8) return move_quantized(s, at, n, NULL, from);
     if (s->dtype == F32) return queue_copy(s->queue, element_at(s, at), from, n * sizeof *from);
     if (queue_device_allocator(s->queue)) return by_chunks(s, at, n, NULL, from);
     from_f32(from, n, element_at(s, at), s->low ? s->low + at : NULL, threads_of(s));
@@ -93,6 +190,7 @@ enum status store_write(const struct store *s, size_t at, size_t n, const float 
 
 enum status store_zero(const struct store *s, size_t n)
 {
+    BUG_IF(s->dtype == INT8);
     TRY(queue_zero(s->queue, s->x, n * dtype_bytes(s->dtype)));
     if (s->low) TRY(queue_zero(s->queue, s->low, n * sizeof *s->low));
     return STATUS_OK;
@@ -111,7 +209,7 @@ static enum status repeat_bytes(struct queue *queue, void *x, size_t period, siz
 enum status store_repeat(const struct store *s, size_t at, size_t period, size_t n)
 {
     size_t each = dtype_bytes(s->dtype), low = sizeof *s->low;
-    BUG_IF(!period);
+    BUG_IF(!period || s->dtype == INT8);
     TRY(repeat_bytes(s->queue, element_at(s, at), period * each, n * each));
     if (s->low) TRY(repeat_bytes(s->queue, s->low + at, period * low, n * low));
     return STATUS_OK;

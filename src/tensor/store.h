@@ -1,5 +1,5 @@
-/* store.h -- storage of parameters or moments as f32, bf16, or split bf16 and low bits, which the
- * host reads and writes as f32.
+/* store.h -- storage of parameters or moments as f32, bf16, split bf16 and low bits, or quantized
+ * by blocks (blockwise.h), which the host reads and writes as f32.
  *
  * Memory   Device buffers are staged through host memory in chunks. */
 // SPDX-License-Identifier: Apache-2.0
@@ -8,21 +8,40 @@
 #include "tensor/dtype.h"
 #include "tensor/queue.h"
 
+#include <stdbool.h>
+
+/* Elements [at, at + count) of a flat buffer. */
+struct store_range {
+    size_t at, count;
+    size_t full; /* index of the first in `full` of struct store_blocks */
+};
+/* Where a store in INT8 has its scales, and the elements of some ranges, which stay f32. */
+struct store_blocks {
+    float *scales; /* of elements [i BLOCKWISE_BLOCK, (i + 1) BLOCKWISE_BLOCK) */
+    float *full;
+    const struct store_range *ranges; /* ascending; borrowed */
+    size_t num_ranges;
+    bool is_signed;
+};
+
 struct store {
     void *x;
     uint16_t *low; /* NULL, or the low bits of split storage (split_half); x is then BF16 */
     enum dtype dtype;
-    struct queue *queue; /* borrowed; owner of the device memory; NULL: host memory */
+    struct queue *queue;               /* borrowed; owner of the device memory; NULL: host memory */
+    const struct store_blocks *blocks; /* borrowed; INT8 only */
 };
 
 struct store store_f32(float *x, struct queue *queue);
 /* The buffer itself if it is plain f32 in host memory, else NULL. */
 float *store_host_f32(const struct store *s);
 
-/* Elements [at, at + n).  Writing to BF16 rounds to nearest even. */
+/* Elements [at, at + n).  Writing to BF16 rounds to nearest even.  Writing to INT8 replaces whole
+ * blocks: what is not in a range begins at a multiple of BLOCKWISE_BLOCK, and padding may follow.
+ */
 enum status store_read(const struct store *s, size_t at, size_t n, float *to);
 enum status store_write(const struct store *s, size_t at, size_t n, const float *from);
-/* Zeroes the first n elements. */
+/* Zeroes the first n elements; not of INT8. */
 enum status store_zero(const struct store *s, size_t n);
 /* Copies elements [at, at + period) again and again, up to at + n, without passing the host. */
 enum status store_repeat(const struct store *s, size_t at, size_t period, size_t n);

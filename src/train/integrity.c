@@ -50,13 +50,42 @@ static const void *buffer_of(const struct optim *o, enum state_buffer i, enum dt
 static enum status add_bytes(const struct integrity *g, const void *x, size_t bytes, uint32_t *crc)
 {
     int threads = g->queue->num_threads;
-    if (!g->chunk) *crc = checksum_pieces(*crc, x, bytes, threads);
-    for (size_t at = 0; g->chunk && at < bytes; at += CHUNK) {
+    bool copies = queue_device_allocator(g->queue);
+    if (!copies) *crc = checksum_pieces(*crc, x, bytes, threads);
+    for (size_t at = 0; copies && at < bytes; at += CHUNK) {
         size_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
         TRY(queue_copy(g->queue, g->chunk, (const char *)x + at, n));
         *crc = checksum_pieces(*crc, g->chunk, n, threads);
     }
     return STATUS_OK;
+}
+
+/* Continues *crc with elements [at, at + count) of a moment in INT8, as f32. */
+static enum status add_quantized(const struct integrity *g, enum state_buffer i, size_t at,
+                                 size_t count, uint32_t *crc)
+{
+    const struct optim *o = g->optim;
+    size_t second = i == STATE_EXP_AVG_SQ, most = CHUNK / sizeof(float);
+    struct store s = {.x = second ? o->exp_avg_sq : o->exp_avg,
+                      .dtype = INT8,
+                      .queue = g->queue,
+                      .blocks = o->moment_blocks + second};
+    for (size_t done = 0, n; done < count; done += n) {
+        n = count - done < most ? count - done : most;
+        TRY(store_read(&s, at + done, n, (float *)(void *)g->chunk));
+        *crc = checksum_pieces(*crc, g->chunk, n * sizeof(float), g->queue->num_threads);
+    }
+    return STATUS_OK;
+}
+
+/* Continues *crc with elements [at, at + count) of a buffer. */
+static enum status add_elements(const struct integrity *g, enum state_buffer i, size_t at,
+                                size_t count, uint32_t *crc)
+{
+    enum dtype dtype;
+    const char *x = buffer_of(g->optim, i, &dtype);
+    if (dtype == INT8) return add_quantized(g, i, at, count, crc);
+    return add_bytes(g, x + at * dtype_bytes(dtype), count * dtype_bytes(dtype), crc);
 }
 
 /* The elements that r's group replicates, or with r NULL this rank's whole shard. */
@@ -69,14 +98,12 @@ static enum status take_fingerprint(const struct integrity *g, const struct repl
     TRY(queue_wait(g->queue));
     for (enum state_buffer i = 0; i < STATE_COUNT; i++) {
         enum dtype dtype;
-        const void *x = buffer_of(g->optim, i, &dtype);
-        if (!x) continue;
-        if (!r) TRY(add_bytes(g, x, shard->elements * dtype_bytes(dtype), &f->crc[i]));
+        if (!buffer_of(g->optim, i, &dtype)) continue;
+        if (!r) TRY(add_elements(g, i, 0, shard->elements, &f->crc[i]));
         for (size_t k = 0; r && k < shard->count; k++) {
             const struct shard_run *run = &shard->runs[k];
-            const char *at = (const char *)x + run->at * dtype_bytes(dtype);
             if (!replicas_include(r, run)) continue;
-            TRY(add_bytes(g, at, run->count * dtype_bytes(dtype), &f->crc[i]));
+            TRY(add_elements(g, i, run->at, run->count, &f->crc[i]));
         }
     }
     return STATUS_OK;
@@ -323,7 +350,7 @@ void integrity_alloc(struct integrity *g, struct arena *shared)
     for (int i = 0; i < REPLICATED_COUNT; i++)
         if (g->replicas[i].group->size > most) most = g->replicas[i].group->size;
     bool is_used = g->guard->hash_every || g->guard->replay_every;
-    bool copies = is_used && queue_device_allocator(g->queue);
+    bool copies = is_used && (queue_device_allocator(g->queue) || g->optim->moments == INT8);
     g->all = g->guard->hash_every ? arena_alloc(shared, (size_t)most, sizeof *g->all) : NULL;
     g->chunk = copies ? arena_alloc(shared, CHUNK, 1) : NULL;
     g->observer = (struct gradient_observer){see_gradients};

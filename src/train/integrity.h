@@ -57,7 +57,7 @@ struct integrity {
     int64_t trusted;         /* the last step whose state is known to be good; -1: none yet */
     int64_t replayed;        /* the last step whose replay was equal; -1: none yet */
     struct fingerprint *all; /* of a group */
-    char *chunk;             /* host memory for device memory to be copied to; NULL on a CPU */
+    char *chunk; /* host memory for device memory or moments in INT8; NULL: not needed */
     struct gradient_observer observer; /* for struct fsdp during a replay */
     struct pass_digest passes[2];
     int pass;

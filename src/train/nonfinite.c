@@ -86,16 +86,19 @@ static void search_losses(struct search *s)
 static enum status search_rank(struct search *s)
 {
     const struct trainer *t = s->trainer;
-    const enum dtype moments = t->optim.moments;
+    const struct optim *o = &t->optim;
+    const struct store_blocks *blocks = o->moment_blocks;
     void *master = t->optim.split ? t->compute_weights : t->weights;
     const struct {
         enum place place;
         enum value_kind kind;
         struct store flat;
     } buffers[] = {
-        {IN_EXP_AVG, VALUE_EXP_AVG, {.x = t->exp_avg, .dtype = moments}},
-        {IN_EXP_AVG_SQ, VALUE_EXP_AVG_SQ, {.x = t->exp_avg_sq, .dtype = moments}},
-        {IN_WEIGHT, VALUE_WEIGHT, {master, t->low, t->low ? BF16 : F32, NULL}},
+        {IN_EXP_AVG, VALUE_EXP_AVG, {.x = t->exp_avg, .dtype = o->moments, .blocks = blocks}},
+        {IN_EXP_AVG_SQ,
+         VALUE_EXP_AVG_SQ,
+         {.x = t->exp_avg_sq, .dtype = o->moments, .blocks = blocks ? blocks + 1 : NULL}},
+        {IN_WEIGHT, VALUE_WEIGHT, {.x = master, .low = t->low, .dtype = t->low ? BF16 : F32}},
         {IN_COMPUTE_WEIGHT, VALUE_WEIGHT, {.x = t->compute_weights, .dtype = BF16}},
         {IN_LOSS, 0, {0}},
         {IN_GRADIENT, VALUE_GRADIENT, {.x = t->gradients, .dtype = F32}},

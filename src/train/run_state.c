@@ -29,6 +29,7 @@ struct checkpoint_state run_state_of(struct training_run *r)
         .exp_avg_sq = t->exp_avg_sq,
         .low = t->low,
         .moments = t->optim.moments,
+        .moment_blocks = t->optim.moment_blocks,
         .queue = t->machine.queue,
         .dtype = SAFETENSORS_F32,
         .step = t->steps_done,

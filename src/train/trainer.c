@@ -244,8 +244,8 @@ void trainer_undo_skipped(struct trainer *t)
 
 enum status trainer_init_weights(struct trainer *t, uint64_t seed)
 {
-    struct store to = {t->weights, NULL, F32, t->machine.queue};
-    if (t->optim.split) to = (struct store){t->compute_weights, t->low, BF16, t->machine.queue};
+    struct store to = {t->weights, NULL, F32, t->machine.queue, NULL};
+    if (t->optim.split) to = (struct store){t->compute_weights, t->low, BF16, to.queue, NULL};
     return init_weights_store(&t->whole, &t->shard, &t->shape, seed, &to);
 }
 

@@ -16,6 +16,7 @@
 #include "model/float8.h"
 #include "model/init_weights.h"
 #include "model/model.h"
+#include "optim/moments.h"
 #include "optim/optim.h"
 #include "parallel/elastic.h"
 #include "parallel/fsdp.h"
@@ -51,9 +52,10 @@ struct trainer {
     struct integrity integrity;
     float *weights, *gradients; /* flat, this rank's shard; weights NULL if split: */
     uint16_t *low; /* low 16 bits of split master weights; compute_weights has the rest */
-    void *exp_avg, *exp_avg_sq;  /* of optim.moments */
-    struct comm kv_head_peers;   /* ranks with the same key/value heads */
-    struct comm embedding_peers; /* first and last stage, which share a tied embedding */
+    void *exp_avg, *exp_avg_sq;         /* of optim.moments */
+    struct quantized_moments quantized; /* for moments in INT8 */
+    struct comm kv_head_peers;          /* ranks with the same key/value heads */
+    struct comm embedding_peers;        /* first and last stage, which share a tied embedding */
     struct replicas replicas[REPLICATED_COUNT];
     void *compute_weights;      /* NULL in f32: the master weights serve */
     void *staging;              /* for asynchronous checkpoints, or NULL */

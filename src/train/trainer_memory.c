@@ -91,6 +91,19 @@ out:
     return st;
 }
 
+static enum status alloc_moments(struct trainer *t)
+{
+    size_t n = t->shard.elements, each = dtype_bytes(t->optim.moments);
+    if (t->optim.moments == INT8) {
+        TRY(moments_alloc(&t->quantized, &t->whole, &t->shard, &t->run));
+        t->exp_avg = t->quantized.exp_avg, t->exp_avg_sq = t->quantized.exp_avg_sq;
+        return STATUS_OK;
+    }
+    t->exp_avg = arena_alloc(&t->run, n, each);
+    t->exp_avg_sq = arena_alloc(&t->run, n, each);
+    return STATUS_OK;
+}
+
 /* Allocates every buffer of the run.  Over a sizing arena it only counts bytes. */
 static enum status alloc_buffers(struct trainer *t, const struct model_shape *shape,
                                  struct memory_plan *plan)
@@ -113,7 +126,9 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     t->model.queue = t->machine.queue;
     t->elastic = config_elastic(c, &t->machine.mesh);
     int shards = t->elastic.canonical ? elastic_parts(&t->elastic) : shard->size;
-    struct model_part part = {t->stages, pipeline.schedule.chunks, shards};
+    enum dtype moments = t->optim.moments = optim_moment_dtype(&c->optimizer);
+    struct model_part part = {t->stages, pipeline.schedule.chunks, shards,
+                              moments == INT8 ? MOMENTS_ALIGN : 0};
     TRY(model_init_stages(&t->model, &slice, max_T, &part, run));
     shard_init_sliced(&t->shard, &t->model.layout, &t->whole,
                       (struct shard_position){shard->rank, shard->size, tp->rank, tp->size});
@@ -148,8 +163,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     enum dtype dtype = training_compute_dtype(&c->training);
     t->compute_weights = dtype == F32 ? NULL : arena_alloc(run, n, dtype_bytes(dtype));
     plan->bytes[MEMORY_compute_weights] = bytes_since(run, &mark);
-    t->exp_avg = arena_alloc(run, n, dtype_bytes(optim_moment_dtype(&c->optimizer)));
-    t->exp_avg_sq = arena_alloc(run, n, dtype_bytes(optim_moment_dtype(&c->optimizer)));
+    TRY(alloc_moments(t));
     plan->bytes[MEMORY_optimizer] = bytes_since(run, &mark);
     init_fsdp(t, shape);
     t->gradients = arena_alloc(run, n * (size_t)fsdp_gradient_buffers(&t->fsdp), sizeof(float));
@@ -196,6 +210,7 @@ static enum status connect_parts(struct trainer *t)
         .copy = t->compute_weights,
         .copy_dtype = dtype,
         .moments = optim_moment_dtype(&c->optimizer),
+        .moment_blocks = t->quantized.ranges ? t->quantized.blocks : NULL,
         .seed = (uint64_t)c->debug.seed,
         .split = optim_uses_split_weights(&c->optimizer),
         .low = t->low,
@@ -251,6 +266,7 @@ static void release_model(struct trainer *t)
 {
     fsdp_release(&t->fsdp);
     float8_release(&t->float8);
+    moments_release(&t->quantized);
     shard_release(&t->shard);
     layout_release(&t->whole);
     comm_release(&t->kv_head_peers);

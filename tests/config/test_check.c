@@ -76,6 +76,7 @@ TEST(check_rejects_keys_that_contradict_each_other)
         {{"optimizer.master_weights=split", "training.mixed_precision_param=float32"},
          1,
          "master_weights"},
+        {{"optimizer.state_dtype=int8", "optimizer.name=Muon"}, 1, "use \"bfloat16\""},
         {{"checkpoint.folder="}, 1, "checkpoint.folder"},
         {{"job.dump_folder="}, 1, "job.dump_folder"},
         {{"guard.on_spike=rollback", "checkpoint.enable=false"},

@@ -90,13 +90,33 @@ TEST(layout_finds_tensors_by_hugging_face_name)
     layout_release(&l);
 }
 
+TEST(tensors_can_be_aligned_except_those_that_form_one_matrix)
+{
+    struct model_shape s = layout_shape();
+    const struct stage all = layout_whole_stage(&s);
+    struct layout l;
+    layout_init_part(&l, &s, &(struct model_part){&all, 1, 3, 256});
+    for (int i = 0; i < l.num_tensors; i++) {
+        const struct tensor_slot *t = &l.tensors[i];
+        bool continues = t->id == PARAM_attn_k || t->id == PARAM_attn_v || t->id == PARAM_mlp_up;
+        CHECK(continues ? t->offset == t[-1].offset + t[-1].elements : t->offset % 256 == 0);
+    }
+    for (int i = 0; i < l.num_units; i++) {
+        const struct unit *u = &l.units[i];
+        const struct tensor_slot *last = &l.tensors[u->first_tensor + u->num_tensors - 1];
+        CHECK(u->elements % (3 * 256) == 0 && u->offset % (3 * 256) == 0);
+        CHECK(last->offset + last->elements <= u->offset + u->elements);
+    }
+    layout_release(&l);
+}
+
 TEST(layout_of_stages_has_only_their_tensors)
 {
     const struct stage some[] = {{.begin = 0, .end = 1, .embeds = true}, {.begin = 2, .end = 3}};
     const struct stage last = {.begin = 2, .end = 3, .heads = true};
     struct model_shape s = layout_shape();
     struct layout l;
-    layout_init_stages(&l, &s, some, 2, 4);
+    layout_init_part(&l, &s, &(struct model_part){some, 2, 4, 0});
     CHECK(l.num_units == 3 && l.num_tensors == 1 + 2 * 9 && l.num_blocks == 3);
     CHECK(l.units[0].stage == 0 && l.units[1].stage == 0 && l.units[2].stage == 1);
     CHECK(layout_unit(&l, PARAM_attn_q, 2) == 2 && layout_unit(&l, PARAM_attn_q, 1) == -1);
@@ -107,7 +127,7 @@ TEST(layout_of_stages_has_only_their_tensors)
     layout_release(&l);
 
     s.tied = true; /* the stage with the head needs the embedding as its head */
-    layout_init_stages(&l, &s, &last, 1, 1);
+    layout_init_part(&l, &s, &(struct model_part){&last, 1, 1, 0});
     CHECK(l.num_units == 3 && layout_unit(&l, PARAM_embed, -1) == 1);
     CHECK(layout_unit(&l, PARAM_last_norm, -1) == 2 && !layout_find(&l, PARAM_head, -1));
     layout_release(&l);

@@ -46,7 +46,7 @@ TEST(shards_of_stages_refer_to_tensors_of_the_whole_model)
     struct layout whole, l;
     struct shard p;
     layout_init(&whole, &s, 1);
-    layout_init_stages(&l, &s, some, 2, 4);
+    layout_init_part(&l, &s, &(struct model_part){some, 2, 4, 0});
     size_t held = 0;
     for (int shard = 0; shard < 4; shard++) {
         shard_init_sliced(&p, &l, &whole, (struct shard_position){shard, 4, 0, 1});

@@ -73,7 +73,7 @@ static enum status run_rank(const struct comm *group, void *context)
     rig_open(&r, &shape, F32, one->b.B, one->b.T);
     model_release(&r.m);
     find_stages(l, group->rank, stages);
-    struct model_part part = {stages, l->schedule.chunks, 1};
+    struct model_part part = {stages, l->schedule.chunks, 1, 0};
     TRY(model_init_stages(&r.m, &shape, one->b.T, &part, &r.run));
     copy_stages(&one->m, one->weights, &r.m, r.weights, false);
     memset(r.gradients, 0, r.m.layout.elements * sizeof *r.gradients);

@@ -9,3 +9,7 @@
 #define PP(n)     "parallelism.pipeline_parallel_degree=" #n
 #define CP(n)     "parallelism.context_parallel_degree=" #n
 #define HALF      "training.mixed_precision_param=bfloat16"
+
+/* 8-bit moments, and a model with quantized matrices that two tensor-parallel ranks can share. */
+#define EIGHT_BIT                                                                                  \
+    "optimizer.state_dtype=int8", "model.dim=64", "model.head_dim=128", "model.ffn_hidden=512"

@@ -16,7 +16,7 @@ TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
 {
     static const struct {
         int ranks;
-        const char *settings[8];
+        const char *settings[10];
     } runs[] = {
         {1, {SHARD(1), ASYNC}},
         {1, {SHARD(1), HALF, FLOAT8}},
@@ -30,6 +30,7 @@ TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
         {4, {PP(2), SHARD(2)}},
         {1, {SHARD(1), HALF, SPLIT, NARROW}},
         {4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, ASYNC}},
+        {4, {SHARD(2), TP(2), HALF, SPLIT, EIGHT_BIT}},
         {1, {SHARD(1), MUON}},
         {4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, MUON}},
     };

@@ -80,12 +80,13 @@ TEST(elastic_runs_have_the_same_bits_with_every_kind_of_state)
 {
     static const struct elastic_layout layouts[] = {
         {1, {SHARD(1)}}, {4, {SHARD(4)}}, {4, {SHARD(2), COPIES(2)}}};
-    static const char *const kinds[][6] = {
+    static const char *const kinds[][7] = {
         {HALF, SPLIT},
         {"optimizer.name=Muon"},
         {HALF, SPLIT, "optimizer.name=Muon"},
         {HALF, "training.local_batch_size=2", "training.global_batch_size=32"},
         {"training.global_batch_size=24", "training.canonical_microbatches=4"},
+        {HALF, "optimizer.master_weights=split", EIGHT_BIT},
         {"model.tie_embeddings=true"},
         {"model.attn_mask_type=block_causal", "activation_checkpoint.mode=full"},
         {FLOAT8, "float8.recipe_name=delayed", "validation.enable=false"},

@@ -10,7 +10,7 @@
 struct layout_of_ranks {
     const char *name;
     int ranks;
-    const char *settings[8];
+    const char *settings[10];
 };
 
 #define CHUNKS "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
@@ -44,6 +44,9 @@ static const struct layout_of_ranks layouts[] = {
     {"Muon", 1, {SHARD(1), MUON, ASYNC}},
     {"Muon, FSDP 2 x TP 2", 4, {SHARD(2), TP(2), MUON}},
     {"Muon, narrow, PP 2 x FSDP 2", 4, {PP(2), SHARD(2), HALF, SPLIT, NARROW, MUON}},
+    {"8-bit", 1, {SHARD(1), EIGHT_BIT, ASYNC}},
+    {"8-bit, FSDP 2 x TP 2", 4, {SHARD(2), TP(2), EIGHT_BIT}},
+    {"8-bit, split, PP 2 x FSDP 2", 4, {PP(2), SHARD(2), HALF, SPLIT, EIGHT_BIT}},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, HALVES = 13 /* the first in bfloat16 */ };
 enum { FLOAT8_ONE = 17, FLOAT8_FOUR = 18 }; /* with FP8, on one rank and on four */

@@ -94,11 +94,46 @@ static void check_forms(struct arena *a, struct queue *queue)
     float *whole = arena_alloc(a, N + 2 * AT, sizeof *whole);
     bf16 *half = arena_alloc(a, N + 2 * AT, sizeof *half);
     uint16_t *low = arena_alloc(a, N + 2 * AT, sizeof *low);
-    struct store f32 = store_f32(whole, queue), split = {half, low, BF16, queue};
-    struct store narrow = {half, NULL, BF16, queue};
+    struct store f32 = store_f32(whole, queue), split = {half, low, BF16, queue, NULL};
+    struct store narrow = {half, NULL, BF16, queue, NULL};
     check_store(&f32, true);
     check_store(&split, true);
     check_store(&narrow, false);
+}
+
+/* Two blocks' worth of elements in the middle, not aligned to blocks, stay f32. */
+static void check_quantized(struct arena *a, struct queue *queue)
+{
+    enum { ALL = N / 256 * 256 + 512, MIDDLE = 4096, FULL = 512 };
+    const struct store_range ranges[] = {{MIDDLE, 300, 0}, {MIDDLE + 300, 212, 300}};
+    float *x = heap(ALL * sizeof *x), *back = heap(ALL * sizeof *back), part[700];
+    struct store_blocks blocks = {.ranges = ranges, .num_ranges = 2, .is_signed = true};
+    struct store s = {arena_alloc(a, ALL, 1), NULL, INT8, queue, &blocks};
+    blocks.scales = arena_alloc(a, ALL / 256, sizeof(float));
+    blocks.full = arena_alloc(a, FULL, sizeof(float));
+    for (int i = 0; i < ALL; i++) x[i] = sinf((float)i) * (float)(1 + i % 1000);
+    CHECK_STATUS(OK, store_write(&s, 0, ALL, x));
+    CHECK_STATUS(OK, store_read(&s, 0, ALL, back));
+    for (int b = 0; b < ALL / 256; b++) {
+        double largest = 0;
+        for (int i = 256 * b; i < 256 * (b + 1); i++) largest = fmax(largest, fabs((double)x[i]));
+        for (int i = 256 * b; i < 256 * (b + 1); i++) {
+            double off = fabs((double)(back[i] - x[i]));
+            CHECK(i >= MIDDLE && i < MIDDLE + FULL ? off == 0 : off <= 0.0072 * largest);
+        }
+    }
+    /* Any part can be read, and whole blocks replaced. */
+    CHECK_STATUS(OK, store_read(&s, MIDDLE - 100, 700, part));
+    CHECK(!memcmp(part, back + MIDDLE - 100, sizeof part));
+    CHECK_STATUS(OK, store_read(&s, 1000, 1, part));
+    CHECK(part[0] == back[1000]);
+    CHECK_STATUS(OK, store_write(&s, 0, ALL, back));
+    CHECK_STATUS(OK, store_read(&s, 0, ALL, x));
+    CHECK(!memcmp(x, back, ALL * sizeof *x));
+    CHECK_STATUS(OK, store_write(&s, MIDDLE + 100, 250, part));
+    CHECK_STATUS(OK, store_read(&s, MIDDLE + 100, 250, back));
+    CHECK(!memcmp(part, back, 250 * sizeof *part));
+    free(x), free(back);
 }
 
 TEST(stores_of_every_form_read_back_what_was_written)
@@ -106,8 +141,9 @@ TEST(stores_of_every_form_read_back_what_was_written)
     struct queue *queue;
     struct arena a;
     CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 0));
-    CHECK_STATUS(OK, arena_init(&a, 9 << 20, NULL));
+    CHECK_STATUS(OK, arena_init(&a, 11 << 20, NULL));
     check_forms(&a, queue);
+    check_quantized(&a, queue);
     arena_release(&a);
     cpu_queue_close(queue);
 }
@@ -118,8 +154,9 @@ TEST(device_stores_are_read_and_written_by_copies)
     struct arena a;
     CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
     strict_open(queue, &ops_cpu_reference, true);
-    CHECK_STATUS(OK, arena_init(&a, 9 << 20, queue_device_allocator(queue)));
+    CHECK_STATUS(OK, arena_init(&a, 11 << 20, queue_device_allocator(queue)));
     check_forms(&a, queue);
+    check_quantized(&a, queue);
     arena_release(&a);
     strict_close(queue);
     cpu_queue_close(queue);
@@ -145,7 +182,7 @@ TEST(a_store_repeats_a_period_up_to_any_length)
     for (int split = 0; split < 2; split++) {
         struct arena own = {0};
         CHECK_STATUS(OK, arena_init(&own, 1 << 12, queue_device_allocator(queue)));
-        struct store s = {arena_alloc(&own, 64, 4), NULL, split ? BF16 : F32, queue};
+        struct store s = {arena_alloc(&own, 64, 4), NULL, split ? BF16 : F32, queue, NULL};
         if (split) s.low = arena_alloc(&own, 64, 2);
         CHECK_STATUS(OK, store_write(&s, 0, 64, x));
         CHECK_STATUS(OK, store_repeat(&s, 5, 7, 40));

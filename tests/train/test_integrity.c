@@ -69,6 +69,27 @@ TEST(fifty_flipped_bits_of_weights_and_moments_are_found)
     CHECK(found == FLIPS);
 }
 
+TEST(a_flipped_bit_of_an_eight_bit_moment_is_found)
+{
+    struct training t;
+    struct step_result r;
+    TRAINING_OPEN(&t, "guard.hash_every=1", "optimizer.state_dtype=int8", "model.dim=64",
+                  "model.ffn_hidden=64");
+    CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
+    const struct tensor_slot *q = layout_find(&t.trainer.model.layout, PARAM_attn_q, 1);
+    for (int i = 0; i < 4; i++) {
+        const struct quantized_moments *m = &t.trainer.quantized;
+        void *x = i % 2 ? (void *)(m->exp_avg_sq + q->offset) : m->exp_avg + q->offset;
+        float *scale = &m->blocks[i % 2].scales[q->offset / BLOCKWISE_BLOCK];
+        test_flip_bit(i < 2 ? x : (void *)scale, 5);
+        CHECK_STATUS(DEVICE, trainer_step(&t.trainer, t.loader, &r));
+        CHECK_MESSAGE(i % 2 ? ": exp_avg_sq changed in memory" : ": exp_avg changed in memory");
+        test_flip_bit(i < 2 ? x : (void *)scale, 5);
+        CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
+    }
+    training_close(&t);
+}
+
 TEST(message_of_changed_memory_names_rank_steps_and_good_checkpoints)
 {
     struct training t;
