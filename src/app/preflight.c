@@ -225,11 +225,13 @@ static enum status compare_memory(const struct flight *f, const struct run_memor
     TRY(run_memory_available(m, c, f->o->host_ranks, &has));
     if (needed <= has) return STATUS_OK;
     if (is_here(f) || h.memory_bytes > 0)
-        FAIL(CONFIG,
-             "not enough memory: a rank requires %.2f GiB%s, %s has %.2f GiB per rank; "
-             "`llamero plan` shows memory by category; --allow-oversubscribe skips this check",
-             needed / gib, stage, c->device.hardware == HARDWARE_cpu ? "this machine" : h.name,
-             has / gib);
+        FAIL(
+            CONFIG,
+            "not enough memory: a rank requires %.2f GiB%s, %s has %.2f GiB per rank; "
+            "`llamero plan` shows memory by category, `llamero plan --fit` options that need less; "
+            "--allow-oversubscribe skips this check",
+            needed / gib, stage, c->device.hardware == HARDWARE_cpu ? "this machine" : h.name,
+            has / gib);
     log_line(LOG_WARN,
              "a rank requires %.2f GiB%s, and this machine has %.2f GiB per rank; set "
              "device.hardware to check against another machine",

@@ -68,10 +68,12 @@ static enum status add_libraries(struct run_memory *m, const struct config *c,
     for (int i = 0; i < m->stages; i++) {
         struct memory_plan *plan = &m->of_stage[i].plan;
         if (m->gpu)
-            described_gpu_add_libraries(m->gpu, &c->device, &m->machine.mesh,
-                                        chunks_of(c, &m->machine.mesh, shape->L), plan);
+            described_gpu_add_context(plan);
         else
             plan->bytes[MEMORY_context] += used;
+        if (is_gpu(m))
+            described_gpu_add_communicators(&c->device, &m->machine.mesh,
+                                            chunks_of(c, &m->machine.mesh, shape->L), plan);
     }
     return STATUS_OK;
 }

@@ -40,12 +40,17 @@ void described_gpu_open(struct described_gpu *g, const struct device_config *c, 
 
 void described_gpu_close(struct described_gpu *g) { arena_release(&g->queue.base.scratch); }
 
-void described_gpu_add_libraries(const struct described_gpu *g, const struct device_config *c,
-                                 const struct mesh *mesh, int chunks, struct memory_plan *plan)
+void described_gpu_add_context(struct memory_plan *plan)
+{
+    plan->bytes[MEMORY_context] += CONTEXT_BYTES;
+}
+
+void described_gpu_add_communicators(const struct device_config *c, const struct mesh *mesh,
+                                     int chunks, struct memory_plan *plan)
 {
     static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_cp, GROUP_tp};
-    plan->bytes[MEMORY_context] += CONTEXT_BYTES;
-    if (c->comm == DEVICE_COMM_staged || g->traits.vendor == VENDOR_aws) return;
+    bool is_aws = hardware_row((enum hardware_row)c->hardware)->vendor == VENDOR_aws;
+    if (c->comm == DEVICE_COMM_staged || is_aws) return;
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)
         if (mesh_group_size(mesh, of_tensors[i]) > 1)
             plan->bytes[MEMORY_communication] += COMMUNICATOR_BYTES;

@@ -18,7 +18,9 @@ struct described_gpu {
 void described_gpu_open(struct described_gpu *g, const struct device_config *c, struct machine *m);
 void described_gpu_close(struct described_gpu *g);
 
-/* Adds the device memory that the GPU's context and its communicators take, about.  `mesh`: of the
- * run; `chunks`: stages per rank of its pipeline. */
-void described_gpu_add_libraries(const struct described_gpu *g, const struct device_config *c,
-                                 const struct mesh *mesh, int chunks, struct memory_plan *plan);
+/* Adds the device memory that the GPU's context takes, about. */
+void described_gpu_add_context(struct memory_plan *plan);
+/* Adds what the communicators of a rank of any GPU take, about.  `mesh`: of the run; `chunks`:
+ * stages per rank of its pipeline. */
+void described_gpu_add_communicators(const struct device_config *c, const struct mesh *mesh,
+                                     int chunks, struct memory_plan *plan);

@@ -26,8 +26,9 @@ enum status layout_cost_memory(struct layout_cost *out, const struct cost_model 
         here.mesh.at[AXIS_pp] = stage;
         init_groups(&here.groups, &here.mesh);
         TRY(trainer_plan(c, m->shape, &here, &plan));
-        if (m->gpu)
-            described_gpu_add_libraries(m->gpu, &c->device, mesh, pipeline.schedule.chunks, &plan);
+        if (m->gpu) described_gpu_add_context(&plan);
+        if (queue_device_allocator(here.queue))
+            described_gpu_add_communicators(&c->device, mesh, pipeline.schedule.chunks, &plan);
         double bytes = (double)(memory_plan_total(&plan) + m->other_bytes);
         double host = (double)(memory_plan_host_total(&plan) + m->other_host_bytes);
         out->memory_bytes = fmax(out->memory_bytes, bytes);

@@ -19,7 +19,8 @@ static struct memory_plan plan_on_gpu(const char *const *settings, int count, in
     described_gpu_open(&gpu, &c.device, &m);
     groups_init_simulated(&m.groups, &m.mesh);
     CHECK_STATUS(OK, trainer_plan(&c, &shape, &m, &plan));
-    described_gpu_add_libraries(&gpu, &c.device, &m.mesh, 1, &plan);
+    described_gpu_add_context(&plan);
+    described_gpu_add_communicators(&c.device, &m.mesh, 1, &plan);
     described_gpu_close(&gpu);
     config_release(&c);
     return plan;

@@ -26,7 +26,8 @@ TEST(layout_cost_has_the_memory_of_a_whole_sizing_pass)
             m.mesh = mesh, m.mesh.at[AXIS_pp] = stage;
             groups_init_simulated(&m.groups, &m.mesh);
             CHECK_STATUS(OK, trainer_plan(&l.config, &l.shape, &m, &plan));
-            described_gpu_add_libraries(&l.gpu, &l.config.device, &mesh, 1, &plan);
+            described_gpu_add_context(&plan);
+            described_gpu_add_communicators(&l.config.device, &mesh, 1, &plan);
             double bytes = (double)memory_plan_total(&plan);
             if (bytes > most) most = bytes;
         }
