@@ -23,6 +23,7 @@ enum rng_purpose {
     RNG_SYNTHETIC, /* synthetic spike counts */
     RNG_PACKING,   /* order of packed rows */
     RNG_DIFFUSION, /* mask probability of a row */
+    RNG_GRADIENTS, /* stochastic rounding of gradients */
 };
 
 struct rng_block {

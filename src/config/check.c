@@ -314,6 +314,12 @@ static enum status check_optimizer(const struct config *c)
              "optimizer.master_weights = \"split\" requires training.mixed_precision_param = "
              "\"bfloat16\", got \"%s\"",
              compute_dtype_word(c->training.mixed_precision_param));
+    const char *other = c->optimizer.name == OPTIMIZER_Muon ? "optimizer.name = \"Muon\""
+                        : c->training.determinism == DETERMINISM_elastic
+                            ? "training.determinism = \"elastic\""
+                            : NULL;
+    if (training_gradient_dtype(&c->training) == BF16 && other)
+        FAIL(CONFIG, "training.gradient_dtype = \"bfloat16\" is not supported with %s", other);
     return STATUS_OK;
 }
 

@@ -16,7 +16,7 @@ struct adamw_8bit_io {
     float *w_n; /* NULL if split */
     uint8_t *m_n, *v_n;
     float *m_scale, *v_scale; /* of each block */
-    const float *g_n;
+    const void *g_n;
     void *copy_n; /* as in struct adamw_io */
     uint16_t *low_n;
 };

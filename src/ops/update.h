@@ -13,9 +13,10 @@
 
 struct sum_squares {
     size_t n;
+    enum dtype dtype; /* default F32 */
 };
 struct sum_squares_io {
-    const float *x_n;
+    const void *x_n;
     double *sum; /* replaced; in host memory, and complete when the call returns */
 };
 enum status sum_squares(const struct ops *, const struct sum_squares *,
@@ -36,8 +37,9 @@ struct adamw {
     int64_t step; /* 1 for the first */
     enum dtype copy_dtype;
     enum dtype moments;
-    bool split;    /* w is split into copy_n, in BF16, and low_n (split_half) */
-    uint64_t seed; /* of stochastic rounding */
+    enum dtype gradients; /* default F32 */
+    bool split;           /* w is split into copy_n, in BF16, and low_n (split_half) */
+    uint64_t seed;        /* of stochastic rounding */
     /* Position in the whole model of the first element.  With `run` not 0, elements are runs of
      * `run` contiguous positions, `stride` apart. */
     uint64_t position, run, stride;
@@ -45,7 +47,7 @@ struct adamw {
 struct adamw_io {
     float *w_n; /* NULL if split */
     void *m_n, *v_n;
-    const float *g_n;
+    const void *g_n;
     void *copy_n; /* copy of the weights for the model to compute with; NULL: none */
     uint16_t *low_n;
 };

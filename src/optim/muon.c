@@ -193,7 +193,7 @@ static enum status orthogonalize(const struct muon_call *c, const struct matrix 
     size_t nn = (size_t)side * (size_t)side;
     const struct linear square = {.N = side, .D = side, .F = side, .dtype = F32};
     double squares = 0;
-    TRY(sum_squares(c->ops, &(struct sum_squares){n}, &(struct sum_squares_io){x->x, &squares},
+    TRY(sum_squares(c->ops, &(struct sum_squares){.n = n}, &(struct sum_squares_io){x->x, &squares},
                     c->queue));
     TRY(combine(c, (struct axpby){n, 1 / fmax(sqrt(squares), min_norm), 0}, x->x, NULL, x->x));
     for (int64_t i = 0; i < c->o->config->ns_steps; i++) {

@@ -7,16 +7,6 @@
 
 #include <math.h>
 
-enum status optim_sum_squares(const struct optim *o, const struct ops *ops, const float *flat,
-                              double *squares, struct queue *queue)
-{
-    double sum = 0;
-    TRY(sum_squares(ops, &(struct sum_squares){o->shard->elements},
-                    &(struct sum_squares_io){flat, &sum}, queue));
-    if (!queue->sizing) *squares = sum;
-    return STATUS_OK;
-}
-
 double optim_clip_factor(double norm, double max_norm)
 {
     if (!(max_norm > 0)) return 1;
@@ -49,7 +39,7 @@ static void *element_at(const void *base, size_t offset, size_t each)
 struct optim_call {
     const struct optim *o;
     const struct ops *ops;
-    const float *gradients;
+    const void *gradients;
     struct queue *queue;
 };
 
@@ -61,7 +51,7 @@ static enum status update_range(const struct optim_call *c, struct adamw a, size
     struct adamw_io io = {.w_n = element_at(o->weights, from, sizeof *o->weights),
                           .m_n = element_at(o->exp_avg, from, dtype_bytes(o->moments)),
                           .v_n = element_at(o->exp_avg_sq, from, dtype_bytes(o->moments)),
-                          .g_n = element_at(c->gradients, from, sizeof *c->gradients),
+                          .g_n = element_at(c->gradients, from, dtype_bytes(o->gradients)),
                           .copy_n = element_at(o->copy, from, dtype_bytes(o->copy_dtype)),
                           .low_n = element_at(o->low, from, sizeof *o->low)};
     TRY(adamw(c->ops, &a, &io, c->queue));
@@ -116,7 +106,7 @@ static enum status update_quantized(const struct optim_call *c, struct adamw a, 
     struct adamw_io io = {.w_n = element_at(o->weights, from, sizeof *o->weights),
                           .m_n = element_at(m->full, full, sizeof *m->full),
                           .v_n = element_at(v->full, full, sizeof *v->full),
-                          .g_n = element_at(c->gradients, from, sizeof *c->gradients),
+                          .g_n = element_at(c->gradients, from, dtype_bytes(o->gradients)),
                           .copy_n = element_at(o->copy, from, dtype_bytes(o->copy_dtype)),
                           .low_n = element_at(o->low, from, sizeof *o->low)};
     size_t block = from / BLOCKWISE_BLOCK;
@@ -171,6 +161,7 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                       .step = u->step,
                       .copy_dtype = o->copy_dtype,
                       .moments = o->moments,
+                      .gradients = o->gradients,
                       .split = o->split,
                       .seed = o->seed};
     const struct shard *p = o->shard;

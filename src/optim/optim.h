@@ -28,6 +28,7 @@ struct optim {
     void *exp_avg, *exp_avg_sq;            /* borrowed; flat */
     void *copy; /* borrowed; the weights the model computes with; NULL: `weights` */
     enum dtype copy_dtype;
+    enum dtype gradients;                     /* default F32; BF16 not with Muon */
     enum dtype moments;                       /* BF16: v uses stochastic rounding (update.h) */
     const struct store_blocks *moment_blocks; /* INT8 (moments.h): of exp_avg and of exp_avg_sq */
     uint64_t seed;                            /* of stochastic rounding */
@@ -46,12 +47,8 @@ enum dtype optim_moment_dtype(const struct optimizer_config *c);
 /* Whether muon.h updates tensors of this kind: with Muon, matrices except embedding and head. */
 bool optim_is_muon(const struct optimizer_config *c, enum param_id id);
 
-/* Sets *squares to the sum of squares of the shard's gradients, whose root over all ranks is the
- * gradient norm.  On a sizing queue *squares is unchanged. */
-enum status optim_sum_squares(const struct optim *o, const struct ops *ops, const float *flat,
-                              double *squares, struct queue *queue);
 struct optim_update {
-    const float *gradients; /* flat */
+    const void *gradients; /* flat, of o->gradients */
     double lr;
     double scale;      /* of the gradients: the clipping factor */
     int64_t step;      /* 1 for the first */

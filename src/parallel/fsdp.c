@@ -4,6 +4,7 @@
 #include "base/activity.h"
 #include "base/text.h"
 #include "model/float8.h"
+#include "ops/accumulate_gradients.h"
 #include "ops/update.h"
 #include "tensor/device.h"
 #include "tensor/element.h"
@@ -24,7 +25,8 @@ struct unit_state {
     int weights, gradients; /* slots */
     bool open, gathering, reducing;
     bool last; /* the pending reduce-scatter is the step's last */
-    int micro; /* microbatches of this step whose gradients have been added; elastic */
+    int micro; /* microbatches of this step whose gradients have been added; elastic or BF16 */
+    size_t first_run; /* of f->runs; BF16 */
     /* In this step: unsharded gradients have been written; this rank's shard of the sum has. */
     bool has_gradients, has_sum;
     struct transfer all_gather, reduce_scatter, all_reduce;
@@ -34,6 +36,7 @@ struct unit_state {
 struct in_flight {
     int unit[MAX_IN_FLIGHT], next;
     void *work[MAX_IN_FLIGHT];
+    float *sums[MAX_IN_FLIGHT]; /* what is summed, where gradients are BF16; else NULL */
 };
 
 struct fsdp_state {
@@ -46,6 +49,12 @@ struct fsdp_state {
 };
 
 static int num_shards(const struct fsdp *f) { return f->shard->size; }
+static bool rounds_gradients(const struct fsdp *f) { return f->gradient_dtype == BF16; }
+/* Whether a unit's gradients are computed in a slot, rather than in f->gradients. */
+static bool has_gradient_slots(const struct fsdp *f)
+{
+    return num_shards(f) > 1 || rounds_gradients(f);
+}
 /* In a sizing pass buffers are NULL. */
 static bool is_sizing(const struct fsdp *f) { return f->queue->sizing; }
 /* It skips the transfers of real ranks; those of simulated ones are counted. */
@@ -73,13 +82,13 @@ int fsdp_gradient_buffers(const struct fsdp *f)
     return f->elastic ? elastic_num_buffers(f->elastic, merges_directly(f)) : 1;
 }
 /* This rank's shard of the unit's gradients in a flat buffer. */
-static float *gradient_shard(const struct fsdp *f, int unit, int buffer)
+static void *gradient_shard(const struct fsdp *f, int unit, int buffer)
 {
     size_t begin = (size_t)buffer * fsdp_shard_elements(f) + shard_offset(f, unit);
-    return element(f->gradients, begin, F32);
+    return element(f->gradients, begin, f->gradient_dtype);
 }
 /* Where the gradients of the unit's current microbatch go. */
-static float *current_shard(const struct fsdp *f, int unit)
+static void *current_shard(const struct fsdp *f, int unit)
 {
     int micro = f->state->units[unit].micro;
     return gradient_shard(f, unit, f->elastic ? elastic_buffer(f->elastic, micro) : 0);
@@ -102,14 +111,24 @@ static int slot_of(const struct fsdp *f, int unit, bool own)
     return unit % 2;
 }
 
-static int alloc_slots(const struct fsdp *f, bool own, enum dtype dtype, struct unit_slot **slots,
+/* Without transfers to wait for, one slot serves all units but a tied embedding. */
+static int gradient_slot_of(const struct fsdp *f, int unit)
+{
+    if (num_shards(f) == 1) return f->tied && is_embedding(f, unit);
+    return slot_of(f, unit, f->whole_gradients);
+}
+
+/* Of weights, or of gradients. */
+static int alloc_slots(const struct fsdp *f, bool gradients, struct unit_slot **slots,
                        struct arena *run)
 {
+    bool own = gradients ? f->whole_gradients : f->keep;
+    enum dtype dtype = gradients ? F32 : f->dtype;
     int count = own ? f->layout->num_units : 4;
     struct unit_slot *s = *slots = heap((size_t)count * sizeof *s);
     for (int i = 0; i < count; i++) s[i] = (struct unit_slot){.holds = -1};
     for (int unit = 0; unit < f->layout->num_units; unit++) {
-        struct unit_slot *slot = &s[slot_of(f, unit, own)];
+        struct unit_slot *slot = &s[gradients ? gradient_slot_of(f, unit) : slot_of(f, unit, own)];
         if (slot->elements < f->layout->units[unit].elements)
             slot->elements = f->layout->units[unit].elements;
     }
@@ -160,6 +179,16 @@ static void alloc_in_flight(struct in_flight *w, enum transfer_kind kind, size_t
         w->work[i] = arena_alloc(run, transfer_work_bytes(kind, F32, elements, size), 1);
 }
 
+/* The runs of a unit are consecutive. */
+static void find_first_runs(struct fsdp *f)
+{
+    size_t run = 0;
+    for (int unit = 0; unit < f->layout->num_units; unit++) {
+        while (run < f->runs->count && f->runs->runs[run].at < shard_offset(f, unit)) run++;
+        f->state->units[unit].first_run = run;
+    }
+}
+
 static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
                              struct unit_buffers *buffers);
 static enum status close_unit(struct unit_provider *p, int unit, unsigned use);
@@ -174,17 +203,18 @@ void fsdp_alloc(struct fsdp *f, struct arena *run)
     *s = (struct fsdp_state){.units = heap((size_t)l->num_units * sizeof *s->units)};
     for (int unit = 0; unit < l->num_units; unit++) {
         s->units[unit] = (struct unit_state){.weights = slot_of(f, unit, f->keep),
-                                             .gradients = slot_of(f, unit, f->whole_gradients)};
+                                             .gradients = gradient_slot_of(f, unit)};
         if (!f->forward_only && shard_elements(f, unit) > widest) widest = shard_elements(f, unit);
     }
-    if (num_shards(f) > 1) {
-        s->num_weights = alloc_slots(f, f->keep, f->dtype, &s->weights, run);
-        if (!f->forward_only)
-            s->num_gradients = alloc_slots(f, f->whole_gradients, F32, &s->gradients, run);
-    }
+    if (num_shards(f) > 1) s->num_weights = alloc_slots(f, false, &s->weights, run);
+    if (has_gradient_slots(f) && !f->forward_only)
+        s->num_gradients = alloc_slots(f, true, &s->gradients, run);
     if (f->float8) alloc_float8(f, run);
     alloc_in_flight(&s->reduce_scatters, TRANSFER_reduce_scatter, widest, num_shards(f), run);
     alloc_in_flight(&s->all_reduces, TRANSFER_all_reduce, widest, f->replicate->size, run);
+    for (int i = 0; i < MAX_IN_FLIGHT && rounds_gradients(f) && f->replicate->size > 1; i++)
+        s->all_reduces.sums[i] = arena_alloc(run, widest, sizeof(float));
+    if (rounds_gradients(f)) find_first_runs(f);
 }
 
 /* --- weights ------------------------------------------------------------------------------- */
@@ -255,6 +285,40 @@ static enum status merge_gradients(struct fsdp *f, int unit, const float *own)
     return STATUS_OK;
 }
 
+/* Adds x, this rank's shard of the unit's sum of a microbatch, to BF16 gradients; one call covers
+ * equal runs of a tensor. */
+static enum status round_gradients(struct fsdp *f, int unit, const float *x)
+{
+    struct unit_state *u = &f->state->units[unit];
+    size_t begin = shard_offset(f, unit), end = begin + shard_elements(f, unit), n;
+    struct accumulate_gradients op = {
+        .accumulate = u->has_sum, .seed = f->seed, .step = f->step, .index = (uint64_t)u->micro++};
+    u->has_sum = true;
+    for (size_t i = u->first_run; i < f->runs->count && f->runs->runs[i].at < end; i += n) {
+        const struct shard_run *first = &f->runs->runs[i];
+        n = shard_equal_runs(first, f->runs->count - i);
+        op.n = n * first->count;
+        op.position = f->whole->tensors[first->tensor].offset + first->first;
+        op.run = n > 1 ? first->count : 0;
+        op.stride = n > 1 ? first[1].first - first->first : 0;
+        struct accumulate_gradients_io io = {element(x, first->at - begin, F32),
+                                             element(f->gradients, first->at, BF16)};
+        TRY(accumulate_gradients(f->ops, &op, &io, f->queue));
+    }
+    return STATUS_OK;
+}
+
+/* Copies BF16 gradients of the unit to the f32 buffer of its all-reduce, or back. */
+static enum status convert_sums(struct fsdp *f, int unit, float *sums, bool back)
+{
+    struct cast op = {.n = shard_elements(f, unit), .from = BF16};
+    struct cast_io io = {gradient_shard(f, unit, 0), sums};
+    if (back)
+        op.from = F32, op.to = BF16, io = (struct cast_io){io.y_n, gradient_shard(f, unit, 0)};
+    if (!is_sizing(f)) TRY(cast(f->ops, &op, &io, f->queue));
+    return STATUS_OK;
+}
+
 static enum status wait_all_reduce(struct fsdp *f, int index)
 {
     struct in_flight *w = &f->state->all_reduces;
@@ -262,6 +326,7 @@ static enum status wait_all_reduce(struct fsdp *f, int index)
     if (unit < 0) return STATUS_OK;
     w->unit[index] = -1;
     TRY(comm_wait(&f->state->units[unit].all_reduce));
+    if (rounds_gradients(f)) TRY(convert_sums(f, unit, w->sums[index], true));
     if (f->elastic) TRY(merge_gradients(f, unit, NULL));
     return STATUS_OK;
 }
@@ -282,8 +347,10 @@ static enum status all_reduce_replicas(struct fsdp *f, int unit)
     if (f->replicate->size == 1) return STATUS_OK;
     int index = w->next++ % MAX_IN_FLIGHT;
     TRY(wait_all_reduce(f, index));
-    u->all_reduce = (struct transfer){TRANSFER_all_reduce, F32, shard_elements(f, unit),
-                                      .x = current_shard(f, unit), .work = w->work[index]};
+    void *x = rounds_gradients(f) ? w->sums[index] : current_shard(f, unit);
+    if (rounds_gradients(f)) TRY(convert_sums(f, unit, x, false));
+    u->all_reduce = (struct transfer){TRANSFER_all_reduce, F32, shard_elements(f, unit), .x = x,
+                                      .work = w->work[index]};
     TRY(comm_start(f->replicate, &u->all_reduce));
     w->unit[index] = unit;
     return STATUS_OK;
@@ -301,9 +368,13 @@ static enum status finish_reduce_scatter(struct fsdp *f, int unit)
     if (f->elastic && merges_directly(f)) return merge_gradients(f, unit, u->reduce_scatter.own);
     if (f->elastic) TRY(finish_all_reduce(f, unit));
     struct cast op = {.n = shard_elements(f, unit), .accumulate = u->has_sum && !f->elastic};
-    struct cast_io io = {u->reduce_scatter.own, current_shard(f, unit)};
-    u->has_sum = true;
-    if (!is_sizing(f)) TRY(cast(f->ops, &op, &io, f->queue));
+    if (rounds_gradients(f)) {
+        TRY(round_gradients(f, unit, u->reduce_scatter.own));
+    } else {
+        struct cast_io io = {u->reduce_scatter.own, current_shard(f, unit)};
+        u->has_sum = true;
+        if (!is_sizing(f)) TRY(cast(f->ops, &op, &io, f->queue));
+    }
     if (u->last || f->elastic) TRY(all_reduce_replicas(f, unit));
     return STATUS_OK;
 }
@@ -344,7 +415,8 @@ static enum status claim_gradient_slot(struct fsdp *f, int unit)
 static bool overwrites_gradients(struct fsdp *f, int unit)
 {
     struct unit_state *u = &f->state->units[unit];
-    bool accumulates = (num_shards(f) == 1 || f->whole_gradients) && !f->elastic;
+    bool is_whole = f->whole_gradients && num_shards(f) > 1;
+    bool accumulates = (!has_gradient_slots(f) || is_whole) && !f->elastic;
     bool overwrites = !accumulates || !u->has_gradients;
     u->has_gradients = true;
     return overwrites;
@@ -353,7 +425,7 @@ static bool overwrites_gradients(struct fsdp *f, int unit)
 /* Of the unit, before they are summed over ranks. */
 static float *own_gradients(const struct fsdp *f, int unit)
 {
-    if (num_shards(f) > 1) return f->state->gradients[f->state->units[unit].gradients].x;
+    if (has_gradient_slots(f)) return f->state->gradients[f->state->units[unit].gradients].x;
     return current_shard(f, unit);
 }
 
@@ -398,6 +470,8 @@ static enum status close_unit(struct unit_provider *p, int unit, unsigned use)
     if (!(use & USE_GRADIENTS)) return STATUS_OK;
     if (f->observer && !is_sizing(f))
         TRY(f->observer->see(f->observer, own_gradients(f, unit), f->layout->units[unit].elements));
+    if (num_shards(f) == 1 && rounds_gradients(f))
+        TRY(round_gradients(f, unit, own_gradients(f, unit)));
     if (num_shards(f) == 1 && (last || f->elastic)) TRY(all_reduce_replicas(f, unit));
     if (num_shards(f) == 1 && f->elastic && f->replicate->size == 1)
         TRY(merge_gradients(f, unit, NULL));
@@ -425,6 +499,12 @@ enum status fsdp_finish_gradients(struct fsdp *f)
     for (int i = 0; i < MAX_IN_FLIGHT; i++)
         TRY(wait_all_reduce(f, (s->all_reduces.next + i) % MAX_IN_FLIGHT));
     return STATUS_OK;
+}
+
+float *fsdp_idle_buffer(const struct fsdp *f, size_t *elements)
+{
+    *elements = f->state->gradients[0].elements;
+    return f->state->gradients[0].x;
 }
 
 void fsdp_invalidate_weights(struct fsdp *f)

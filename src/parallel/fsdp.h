@@ -10,7 +10,9 @@
  *          So are FP8 copies of weights; without shards each block has its own.
  * Ranks    Every rank of the shard group opens and closes units in the same order.
  * Order    Gradients are summed over the shard group for each microbatch, over the replicas once a
- *          step; in the order of comm.h.  Elastic sums reduce each microbatch over both, and add
+ *          step; in the order of comm.h.  Sums over ranks are f32, also if f->gradients are BF16:
+ *          stochastic rounding then adds each microbatch's sum to them, and the sum over the
+ *          replicas is rounded to nearest.  Elastic sums reduce each microbatch over both, and add
  *          microbatches in the order of elastic.h.
  * Sources  Rajbhandari et al. 2020 (ZeRO, stages 1 to 3); Zhao et al. 2023 (FSDP, hybrid
  *          sharding) */
@@ -20,6 +22,7 @@
 #include "base/arena.h"
 #include "comm/comm.h"
 #include "model/model.h"
+#include "model/shard.h"
 #include "parallel/elastic.h"
 
 struct fsdp_state;
@@ -47,8 +50,12 @@ struct fsdp {
     const struct float8_state *float8;
     const struct elastic *elastic; /* borrowed; NULL: microbatches are summed one after the other */
     const void *weights;           /* this rank's shards, dtype; may be set after fsdp_alloc */
-    float *gradients; /* this rank's shards, f32: reduced sums; likewise.  fsdp_gradient_buffers of
-                         them, one after the other; the first has the result */
+    void *gradients; /* this rank's shards: reduced sums; likewise.  fsdp_gradient_buffers of them,
+                        one after the other; the first has the result */
+    enum dtype gradient_dtype; /* of f->gradients; default F32.  BF16: not with elastic sums, and */
+    const struct shard *runs;  /* needs these and the layout they refer to, borrowed; */
+    const struct layout *whole;
+    uint64_t seed, step; /* of stochastic rounding; step: to be set before fsdp_begin_step */
     struct gradient_observer *observer; /* borrowed; NULL: none */
     struct fsdp_state *state;           /* owned; fsdp_alloc */
 };
@@ -68,5 +75,7 @@ int fsdp_gradient_buffers(const struct fsdp *f);
 void fsdp_begin_step(struct fsdp *f);
 /* After the last microbatch: completes the sums of f->gradients over all ranks and microbatches. */
 enum status fsdp_finish_gradients(struct fsdp *f);
+/* With BF16 gradients: a buffer of *elements f32 that is free between steps. */
+float *fsdp_idle_buffer(const struct fsdp *f, size_t *elements);
 /* f->weights have changed: gathered and FP8 copies are stale. */
 void fsdp_invalidate_weights(struct fsdp *f);

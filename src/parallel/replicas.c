@@ -49,14 +49,15 @@ void replicas_alloc(struct replicas *r, struct arena *run)
 }
 
 /* Copies the replicated elements of a flat buffer to r->sums, or back. */
-static enum status copy_sums(const struct replicas *r, float *flat, bool back)
+static enum status copy_sums(const struct replicas *r, const void *flat, enum dtype dtype,
+                             bool back)
 {
     size_t done = 0;
     for (size_t i = 0; i < r->shard->count; i++) {
         const struct shard_run *run = &r->shard->runs[i];
         if (!replicas_include(r, run)) continue;
-        struct cast op = {.n = run->count};
-        void *from = element(flat, run->at, F32), *to = element(r->sums, done, F32);
+        struct cast op = {.n = run->count, .from = back ? F32 : dtype, .to = back ? dtype : F32};
+        void *from = element(flat, run->at, dtype), *to = element(r->sums, done, F32);
         struct cast_io io = {back ? to : from, back ? from : to};
         TRY(cast(r->ops, &op, &io, r->queue));
         done += run->count;
@@ -64,13 +65,13 @@ static enum status copy_sums(const struct replicas *r, float *flat, bool back)
     return STATUS_OK;
 }
 
-enum status replicas_all_reduce(struct replicas *r, float *gradients)
+enum status replicas_all_reduce(struct replicas *r, void *gradients, enum dtype dtype)
 {
     struct transfer t = {TRANSFER_all_reduce, F32, r->count, .x = r->sums, .work = r->work};
     if (r->group->size == 1) return STATUS_OK;
-    TRY(copy_sums(r, gradients, false));
+    TRY(copy_sums(r, gradients, dtype, false));
     if (!r->queue->sizing || !r->group->transport) TRY(comm_run(r->group, &t));
-    TRY(copy_sums(r, gradients, true));
+    TRY(copy_sums(r, gradients, dtype, true));
     return STATUS_OK;
 }
 
@@ -79,13 +80,14 @@ bool replicas_is_duplicate(const struct replicas *r, const struct shard_run *run
     return r->group->rank > 0 && replicas_include(r, run);
 }
 
-enum status replicas_duplicate_squares(const struct replicas *r, float *flat, double *squares)
+enum status replicas_duplicate_squares(const struct replicas *r, const void *flat, enum dtype dtype,
+                                       double *squares)
 {
     double sum = 0;
     *squares = 0;
     if (r->group->rank == 0) return STATUS_OK;
-    TRY(copy_sums(r, flat, false));
-    TRY(sum_squares(r->ops, &(struct sum_squares){r->count},
+    TRY(copy_sums(r, flat, dtype, false));
+    TRY(sum_squares(r->ops, &(struct sum_squares){.n = r->count},
                     &(struct sum_squares_io){r->sums, &sum}, r->queue));
     *squares = sum;
     return STATUS_OK;

@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "model/shard.h"
 #include "ops/ops.h"
+#include "tensor/dtype.h"
 #include "tensor/queue.h"
 
 enum replicated_kind {
@@ -44,10 +45,12 @@ enum status replicas_split_groups(const struct comm *tp, const struct comm *pp,
 void replicas_alloc(struct replicas *r, struct arena *run);
 /* Whether the run belongs to the replicated elements. */
 bool replicas_include(const struct replicas *r, const struct shard_run *run);
-/* All-reduces the replicated elements of the flat gradients.  Collective.  COMM. */
-enum status replicas_all_reduce(struct replicas *r, float *gradients);
+/* All-reduces the replicated elements of the flat gradients, in f32; BF16 ones are rounded to
+ * nearest afterwards.  Collective.  COMM. */
+enum status replicas_all_reduce(struct replicas *r, void *gradients, enum dtype dtype);
 /* Whether the elements of a run are replicated and another rank of the group counts them. */
 bool replicas_is_duplicate(const struct replicas *r, const struct shard_run *run);
 /* Sum of squares of those elements of a flat buffer that another rank of the group counts: 0 on its
  * first rank. */
-enum status replicas_duplicate_squares(const struct replicas *r, float *flat, double *squares);
+enum status replicas_duplicate_squares(const struct replicas *r, const void *flat, enum dtype dtype,
+                                       double *squares);

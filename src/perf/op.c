@@ -66,17 +66,29 @@ void op_sizes(const struct op_call *c, struct text *out)
         text_addf(out, "%d x %d", a->N, a->V);
         break;
     }
-    case OP_sum_squares: text_addf(out, "%zu", c->what.sum_squares.n); break;
+    case OP_sum_squares: {
+        const struct sum_squares *a = &c->what.sum_squares;
+        text_addf(out, "%zu", a->n);
+        if (a->dtype != F32) text_addf(out, " %s", dtype_name(a->dtype));
+        break;
+    }
+    case OP_accumulate_gradients: {
+        const struct accumulate_gradients *a = &c->what.accumulate_gradients;
+        text_addf(out, "%zu%s", a->n, a->accumulate ? " added" : "");
+        break;
+    }
     case OP_adamw: {
         const struct adamw *a = &c->what.adamw;
         text_addf(out, "%zu", a->n);
         if (a->split) text_adds(out, " split");
         if (a->moments != F32) text_addf(out, ", moments %s", dtype_name(a->moments));
+        if (a->gradients != F32) text_addf(out, ", gradients %s", dtype_name(a->gradients));
         break;
     }
     case OP_adamw_8bit: {
         const struct adamw *a = &c->what.adamw_8bit.adamw;
         text_addf(out, "%zu%s", a->n, a->split ? " split" : "");
+        if (a->gradients != F32) text_addf(out, ", gradients %s", dtype_name(a->gradients));
         break;
     }
     case OP_axpby: text_addf(out, "%zu", c->what.axpby.n); break;
@@ -262,8 +274,9 @@ static void cross_entropy_work(const struct op_call *c, struct op_work *w)
 
 static void sum_squares_work(const struct op_call *c, struct op_work *w)
 {
+    const struct sum_squares *a = &c->what.sum_squares;
     w->bound = BOUND_READ;
-    add_buffer(w, c->what.sum_squares.n, F32, c->what.sum_squares.n);
+    add_buffer(w, a->n, a->dtype, a->n);
     add_buffer(w, sizeof(double) / sizeof(float), F32, 0);
 }
 
@@ -279,7 +292,7 @@ static void add_masters(const struct adamw *a, struct op_work *w)
 
 static void add_gradients_and_copy(const struct adamw *a, struct op_work *w)
 {
-    add_buffer(w, a->n, F32, a->n);
+    add_buffer(w, a->n, a->gradients, a->n);
     if (a->copy_dtype == F32) /* the model computes with the master weights themselves */
         add_null(w);
     else
@@ -307,6 +320,14 @@ static void adamw_8bit_work(const struct op_call *c, struct op_work *w)
     for (int i = 0; i < 2; i++) add_buffer(w, a->n, INT8, 2 * a->n); /* any code is valid */
     for (int i = 0; i < 2; i++) add_positive(w, blocks, 2 * blocks);
     add_gradients_and_copy(a, w);
+}
+
+static void accumulate_gradients_work(const struct op_call *c, struct op_work *w)
+{
+    const struct accumulate_gradients *a = &c->what.accumulate_gradients;
+    w->bound = BOUND_UPDATE;
+    add_buffer(w, a->n, F32, a->n);
+    add_buffer(w, a->n, BF16, a->accumulate ? 2 * a->n : a->n);
 }
 
 static void axpby_work(const struct op_call *c, struct op_work *w)
@@ -416,6 +437,7 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(sum_squares, sum_squares_work, sum_squares_io),
         ROW(adamw, adamw_work, adamw_io),
         ROW(adamw_8bit, adamw_8bit_work, adamw_8bit_io),
+        ROW(accumulate_gradients, accumulate_gradients_work, accumulate_gradients_io),
         ROW(axpby, axpby_work, axpby_io),
         ROW(apply_update, apply_update_work, apply_update_io),
         ROW(cast, cast_work, cast_io),

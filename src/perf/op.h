@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/text.h"
+#include "ops/accumulate_gradients.h"
 #include "ops/adamw_8bit.h"
 #include "ops/attention.h"
 #include "ops/context.h"

@@ -267,12 +267,13 @@ struct gradient_observer *integrity_begin_pass(struct integrity *g, int pass)
 }
 
 enum status integrity_end_pass(struct integrity *g, const float *losses, int num_losses,
-                               const float *gradients)
+                               const void *gradients)
 {
     struct pass_digest *d = &g->passes[g->pass];
     TRY(queue_wait(g->queue));
     if (losses) d->losses = checksum_crc32c(0, losses, (size_t)num_losses * sizeof *losses);
-    TRY(add_bytes(g, gradients, g->optim->shard->elements * sizeof *gradients, &d->reduced));
+    size_t bytes = g->optim->shard->elements * dtype_bytes(g->optim->gradients);
+    TRY(add_bytes(g, gradients, bytes, &d->reduced));
     return STATUS_OK;
 }
 

@@ -80,7 +80,7 @@ bool integrity_is_replayed(const struct integrity *g, int64_t step);
  * host memory. */
 struct gradient_observer *integrity_begin_pass(struct integrity *g, int pass);
 enum status integrity_end_pass(struct integrity *g, const float *losses, int num_losses,
-                               const float *gradients);
+                               const void *gradients);
 /* After both passes of this step.  Collective over the world.  DEVICE: they differ on a rank. */
 enum status integrity_compare_passes(struct integrity *g, int64_t step);
 

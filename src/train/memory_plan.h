@@ -12,8 +12,8 @@
     X(weights, "master weights, f32; split: the low 16 bits of each")                              \
     X(compute_weights, "weights that forward and backward read, unless those are the masters")     \
     X(optimizer, "first and second moments")                                                       \
-    X(gradients, "gradients, f32")                                                                 \
-    X(gathered, "gathered weights, FP8 copies, gradients being reduced, integrity checks")         \
+    X(gradients, "gradients")                                                                      \
+    X(gathered, "gathered weights, FP8 copies, gradients being summed, integrity checks")          \
     X(activations, "activations saved for backward, and buffers of a step")                        \
     X(scratch, "working memory of one operation, that of libraries included")                      \
     X(batch, "token ids and labels of a step, RoPE tables, FP8 scales")                            \

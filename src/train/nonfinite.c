@@ -101,7 +101,7 @@ static enum status search_rank(struct search *s)
         {IN_WEIGHT, VALUE_WEIGHT, {.x = master, .low = t->low, .dtype = t->low ? BF16 : F32}},
         {IN_COMPUTE_WEIGHT, VALUE_WEIGHT, {.x = t->compute_weights, .dtype = BF16}},
         {IN_LOSS, 0, {0}},
-        {IN_GRADIENT, VALUE_GRADIENT, {.x = t->gradients, .dtype = F32}},
+        {IN_GRADIENT, VALUE_GRADIENT, {.x = t->gradients, .dtype = o->gradients}},
     };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers && s->first.order == INT64_MAX; i++) {
         if (buffers[i].place == IN_LOSS)

@@ -20,7 +20,7 @@ static enum status sum_range(const struct step_sums *s, const float *flat, size_
                              double *sum)
 {
     *sum = 0;
-    TRY(sum_squares(s->ops, &(struct sum_squares){end - begin},
+    TRY(sum_squares(s->ops, &(struct sum_squares){.n = end - begin},
                     &(struct sum_squares_io){element(flat, begin, F32), sum}, s->queue));
     return STATUS_OK;
 }
@@ -102,23 +102,23 @@ out:
 
 /* Sum of squares of this rank's shard of weights or gradients, without replicated elements that
  * another rank counts. */
-static enum status local_squares(const struct step_sums *s, float *flat, double *squares)
+static enum status local_squares(const struct step_sums *s, const void *flat, enum dtype dtype,
+                                 double *squares)
 {
-    double duplicate;
-    *squares = 0;
-    TRY(optim_sum_squares(s->optim, s->ops, flat, squares, s->queue));
+    double duplicate, sum = 0;
+    const struct sum_squares all = {.n = s->optim->shard->elements, .dtype = dtype};
+    TRY(sum_squares(s->ops, &all, &(struct sum_squares_io){flat, &sum}, s->queue));
+    *squares = s->queue->sizing ? 0 : sum;
     for (int i = 0; i < REPLICATED_COUNT; i++) {
-        TRY(replicas_duplicate_squares(&s->replicas[i], flat, &duplicate));
+        TRY(replicas_duplicate_squares(&s->replicas[i], flat, dtype, &duplicate));
         *squares -= duplicate;
     }
     return STATUS_OK;
 }
 
-enum status step_sums_norm(const struct step_sums *s, float *flat, double *norm)
+/* *norm is the root of the sum of all ranks' squares. */
+static enum status reduce_norm(const struct step_sums *s, double squares, double *norm)
 {
-    double squares;
-    if (s->elastic) return elastic_norm(s, flat, norm);
-    TRY(local_squares(s, flat, &squares));
     TRY(comm_all_reduce(group(s, GROUP_shard), REDUCE_SUM, &squares, 1));
     TRY(comm_all_reduce(group(s, GROUP_tp), REDUCE_SUM, &squares, 1));
     TRY(comm_all_reduce(group(s, GROUP_pp), REDUCE_SUM, &squares, 1));
@@ -126,8 +126,46 @@ enum status step_sums_norm(const struct step_sums *s, float *flat, double *norm)
     return STATUS_OK;
 }
 
+enum status step_sums_norm(const struct step_sums *s, const float *flat, double *norm)
+{
+    double squares;
+    if (s->elastic) return elastic_norm(s, flat, norm);
+    TRY(local_squares(s, flat, F32, &squares));
+    return reduce_norm(s, squares, norm);
+}
+
+/* Adds `sign` times the squares of elements [begin, end) of the split weights. */
+static enum status add_split_squares(const struct step_sums *s, const struct split_chunk *c,
+                                     struct store_range part, double sign, double *squares)
+{
+    for (size_t done = 0, n; done < part.count; done += n) {
+        double sum = 0;
+        size_t at = part.at + done;
+        n = part.count - done < c->elements ? part.count - done : c->elements;
+        TRY(unsplit(s->ops, &(struct unsplit){n},
+                    &(struct unsplit_io){c->half + at, c->low + at, c->x}, s->queue));
+        TRY(sum_range(s, c->x, 0, n, &sum));
+        *squares += sign * sum;
+    }
+    return STATUS_OK;
+}
+
+enum status step_sums_split_norm(const struct step_sums *s, const struct split_chunk *c,
+                                 double *norm)
+{
+    const struct shard *shard = s->optim->shard;
+    double squares = 0;
+    TRY(add_split_squares(s, c, (struct store_range){0, shard->elements, 0}, 1, &squares));
+    for (size_t i = 0; i < shard->count; i++) {
+        struct store_range part = {shard->runs[i].at, shard->runs[i].count, 0};
+        if (is_counted_elsewhere(s, &shard->runs[i]))
+            TRY(add_split_squares(s, c, part, -1, &squares));
+    }
+    return reduce_norm(s, squares, norm);
+}
+
 enum status step_sums_reduce(const struct step_sums *s, const struct loss_share *local,
-                             float *gradients, struct step_totals *totals)
+                             const void *gradients, struct step_totals *totals)
 {
     const struct comm *readers = group(s, GROUP_data);
     if (s->elastic) {
@@ -135,7 +173,7 @@ enum status step_sums_reduce(const struct step_sums *s, const struct loss_share 
         return elastic_losses(s, totals);
     }
     double sums[] = {local->loss, 0};
-    TRY(local_squares(s, gradients, &sums[1]));
+    TRY(local_squares(s, gradients, s->optim->gradients, &sums[1]));
     /* A row may be on several context-parallel ranks, and only the last stage knows losses. */
     TRY(comm_all_reduce(group(s, GROUP_cp), REDUCE_SUM, &sums[0], 1));
     TRY(comm_all_reduce(group(s, GROUP_shard), REDUCE_SUM, &sums[1], 1));
@@ -148,10 +186,10 @@ enum status step_sums_reduce(const struct step_sums *s, const struct loss_share 
     return STATUS_OK;
 }
 
-enum status step_sums_size(const struct step_sums *s, float *gradients)
+enum status step_sums_size(const struct step_sums *s, const void *gradients)
 {
     double squares;
     struct exact_sum exact = {0};
     if (s->elastic) return add_squares(s, gradients, &exact);
-    return local_squares(s, gradients, &squares);
+    return local_squares(s, gradients, s->optim->gradients, &squares);
 }

@@ -38,9 +38,18 @@ struct step_totals {
 /* Reduces loss and gradient norm over ranks, in one collective where both sum over the same group.
  * `local`: of this rank's microbatches; `gradients`: its shard.  Collective. */
 enum status step_sums_reduce(const struct step_sums *s, const struct loss_share *local,
-                             float *gradients, struct step_totals *totals);
+                             const void *gradients, struct step_totals *totals);
 /* The L2 norm of the whole model's weights or gradients, each counted once; `flat`: this rank's
  * shard.  Collective. */
-enum status step_sums_norm(const struct step_sums *s, float *flat, double *norm);
+enum status step_sums_norm(const struct step_sums *s, const float *flat, double *norm);
+/* The same of split weights, which are joined in x, a chunk at a time; not with elastic sums. */
+struct split_chunk {
+    const bf16 *half;
+    const uint16_t *low;
+    float *x;
+    size_t elements; /* of x */
+};
+enum status step_sums_split_norm(const struct step_sums *s, const struct split_chunk *c,
+                                 double *norm);
 /* What step_sums_reduce computes of this rank's gradients, as a sizing pass. */
-enum status step_sums_size(const struct step_sums *s, float *gradients);
+enum status step_sums_size(const struct step_sums *s, const void *gradients);

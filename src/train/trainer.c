@@ -91,7 +91,7 @@ enum status trainer_finish_gradients(struct trainer *t)
 {
     TRY(fsdp_finish_gradients(&t->fsdp));
     for (int i = 0; i < REPLICATED_COUNT; i++)
-        TRY(replicas_all_reduce(&t->replicas[i], t->gradients));
+        TRY(replicas_all_reduce(&t->replicas[i], t->gradients, t->optim.gradients));
     return STATUS_OK;
 }
 
@@ -103,6 +103,7 @@ static enum status forward_backward(struct trainer *t, struct loss_share *local)
     int64_t valid = t->batch.valid;
     batch_copy_part(&t->batch, contexts, t->evaluator.causal, &t->local);
     TRY(comm_all_reduce_int64(readers, REDUCE_SUM, &valid, 1));
+    t->fsdp.step = (uint64_t)t->steps_done + 1;
     fsdp_begin_step(&t->fsdp);
     if (t->has_float8) float8_begin_step(&t->float8);
     TRY(run_microbatches(t, valid, &local->loss));
@@ -160,6 +161,11 @@ enum status trainer_parameter_norm(const struct trainer *t, double *norm)
     struct unsplit all = {t->shard.elements};
     struct unsplit_io io = {t->compute_weights, t->low, t->gradients};
     if (!t->optim.split) return step_sums_norm(&t->sums, t->weights, norm);
+    if (t->optim.gradients == BF16) {
+        struct split_chunk c = {.half = t->compute_weights, .low = t->low};
+        c.x = fsdp_idle_buffer(&t->fsdp, &c.elements);
+        return step_sums_split_norm(&t->sums, &c, norm);
+    }
     TRY(unsplit(t->machine.ops, &all, &io, t->machine.queue));
     return step_sums_norm(&t->sums, t->gradients, norm);
 }

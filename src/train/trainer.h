@@ -50,8 +50,9 @@ struct trainer {
     struct elastic elastic;
     struct fsdp fsdp;
     struct integrity integrity;
-    float *weights, *gradients; /* flat, this rank's shard; weights NULL if split: */
-    uint16_t *low; /* low 16 bits of split master weights; compute_weights has the rest */
+    float *weights;  /* flat, this rank's shard; NULL if split: */
+    uint16_t *low;   /* low 16 bits of split master weights; compute_weights has the rest */
+    void *gradients; /* of optim.gradients; flat, this rank's shard */
     void *exp_avg, *exp_avg_sq;         /* of optim.moments */
     struct quantized_moments quantized; /* for moments in INT8 */
     struct comm kv_head_peers;          /* ranks with the same key/value heads */
@@ -96,7 +97,7 @@ enum status trainer_init_weights(struct trainer *t, uint64_t seed);
 enum status trainer_sync_weights(struct trainer *t);
 
 /* The L2 norm of all weights, each counted once.  Collective.  Split master weights are joined in
- * the gradient buffer. */
+ * a buffer of gradients. */
 enum status trainer_parameter_norm(const struct trainer *t, double *norm);
 
 /* Parts of a step, which the sizing pass of trainer_memory.c runs, too: the i-th microbatch, whose

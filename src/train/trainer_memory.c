@@ -49,6 +49,10 @@ static void init_fsdp(struct trainer *t, const struct model_shape *shape)
         .float8 = t->has_float8 && !t->config->float8.force_recompute_fp8_weight_in_bwd ? &t->float8
                                                                                         : NULL,
         .elastic = is_elastic ? &t->elastic : NULL,
+        .gradient_dtype = t->optim.gradients,
+        .runs = &t->shard,
+        .whole = &t->whole,
+        .seed = (uint64_t)t->config->debug.seed,
     };
 }
 
@@ -127,6 +131,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     t->elastic = config_elastic(c, &t->machine.mesh);
     int shards = t->elastic.canonical ? elastic_parts(&t->elastic) : shard->size;
     enum dtype moments = t->optim.moments = optim_moment_dtype(&c->optimizer);
+    t->optim.gradients = training_gradient_dtype(&c->training);
     struct model_part part = {t->stages, pipeline.schedule.chunks, shards,
                               moments == INT8 ? MOMENTS_ALIGN : 0};
     TRY(model_init_stages(&t->model, &slice, max_T, &part, run));
@@ -166,7 +171,8 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     TRY(alloc_moments(t));
     plan->bytes[MEMORY_optimizer] = bytes_since(run, &mark);
     init_fsdp(t, shape);
-    t->gradients = arena_alloc(run, n * (size_t)fsdp_gradient_buffers(&t->fsdp), sizeof(float));
+    t->gradients = arena_alloc(run, n * (size_t)fsdp_gradient_buffers(&t->fsdp),
+                               dtype_bytes(t->optim.gradients));
     plan->bytes[MEMORY_gradients] = bytes_since(run, &mark);
     fsdp_alloc(&t->fsdp, run);
     init_replicas(t);
@@ -209,6 +215,7 @@ static enum status connect_parts(struct trainer *t)
         .exp_avg_sq = t->exp_avg_sq,
         .copy = t->compute_weights,
         .copy_dtype = dtype,
+        .gradients = training_gradient_dtype(&c->training),
         .moments = optim_moment_dtype(&c->optimizer),
         .moment_blocks = t->quantized.ranges ? t->quantized.blocks : NULL,
         .seed = (uint64_t)c->debug.seed,

@@ -137,6 +137,32 @@ OPS_TEST(adamw_8bit_updates_weights_with_moments_that_are_not_yet_quantized)
     free(w), free(m), free(v), free(g), free(back), close_state(s);
 }
 
+/* The same bits as gradients of the same values in float32. */
+OPS_TEST(adamw_8bit_takes_gradients_in_bfloat16)
+{
+    for (size_t i = 0; i < RANGES; i++) {
+        size_t at = ranges[i][0], n = ranges[i][1];
+        struct state *s[2] = {open_state(), open_state()};
+        bf16 *narrow = rig_random(4, ROOM, BF16);
+        float *wide = rig_zeros(ROOM, F32);
+        for (int k = 0; k < ROOM; k++) wide[k] = bf16_to_f32(narrow[k]);
+        for (int k = 0; k < 2; k++) {
+            struct adamw_8bit a = {usual(n, 3)};
+            a.adamw.gradients = k ? BF16 : F32;
+            struct adamw_8bit_io io = {.w_n = s[k]->w + at,
+                                       .m_n = s[k]->m + at,
+                                       .v_n = s[k]->v + at,
+                                       .m_scale = s[k]->m_scale,
+                                       .v_scale = s[k]->v_scale,
+                                       .g_n = k ? (void *)(narrow + at) : wide + at};
+            RIG_RUN(adamw_8bit(rig_fast(), &a, &io, rig_queue()));
+        }
+        CHECK(!memcmp(s[0]->w, s[1]->w, ROOM * sizeof *s[0]->w));
+        CHECK(!memcmp(s[0]->m, s[1]->m, ROOM) && !memcmp(s[0]->v, s[1]->v, ROOM));
+        close_state(s[0]), close_state(s[1]), free(narrow), free(wide);
+    }
+}
+
 TEST(adamw_8bit_rejects_step_zero_and_split_weights_with_a_float32_copy)
 {
     struct adamw_8bit a = {{.n = 1}};

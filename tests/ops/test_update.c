@@ -10,7 +10,7 @@ OPS_TEST(sum_squares_has_the_same_bits_on_any_number_of_threads)
     float *x = rig_random(1, SIZE, F32);
     double want = 0, got[2];
     for (int i = 0; i < SIZE; i++) want += (double)x[i] * (double)x[i];
-    struct sum_squares s = {SIZE};
+    struct sum_squares s = {.n = SIZE};
     for (int threads = 1; threads <= 2; threads++) {
         rig_queue()->num_threads = threads;
         struct sum_squares_io io = {x, &got[threads - 1]};
@@ -84,7 +84,7 @@ OPS_TEST(sum_squares_takes_any_length_and_alignment)
         for (size_t at = 0; at < 2; at++) {
             double want = 0, got = -1;
             for (size_t k = 0; k < lengths[i]; k++) want += (double)x[at + k] * (double)x[at + k];
-            struct sum_squares s = {lengths[i]};
+            struct sum_squares s = {.n = lengths[i]};
             struct sum_squares_io io = {x + at, &got};
             RIG_RUN(sum_squares(rig_fast(), &s, &io, rig_queue()));
             CHECK_NEAR(got, want, 1e-12);
@@ -276,4 +276,40 @@ TEST(apply_update_rejects_split_weights_with_a_float32_copy)
 {
     struct apply_update a = {.n = 1, .split = true};
     CHECK_STATUS(SHAPE, apply_update(&ops_cpu_reference, &a, NULL, rig_queue()));
+}
+
+/* The same bits as gradients of the same values in float32. */
+OPS_TEST(gradients_may_be_bfloat16)
+{
+    for (size_t i = 0; i < 2 * RANGES; i++) {
+        size_t at = ranges[i / 2][0], n = ranges[i / 2][1];
+        enum dtype moments = i % 2 ? BF16 : F32;
+        bf16 *narrow = rig_random(4, ROOM, BF16);
+        float *wide = rig_zeros(ROOM, F32), *w[2];
+        void *m[2], *v[2];
+        double sums[2] = {-1, -2};
+        for (int k = 0; k < ROOM; k++) wide[k] = bf16_to_f32(narrow[k]);
+        for (int k = 0; k < 2; k++) {
+            w[k] = rig_random(1, ROOM, F32);
+            m[k] = rig_random(2, ROOM, moments), v[k] = rig_zeros(ROOM, moments);
+            struct adamw a = usual(n, 3);
+            a.moments = moments, a.gradients = k ? BF16 : F32;
+            size_t offset = at * dtype_bytes(moments);
+            struct adamw_io io = {w[k] + at,
+                                  (char *)m[k] + offset,
+                                  (char *)v[k] + offset,
+                                  k ? (void *)(narrow + at) : wide + at,
+                                  NULL,
+                                  NULL};
+            RIG_RUN(adamw(rig_fast(), &a, &io, rig_queue()));
+            struct sum_squares s = {.n = n, .dtype = k ? BF16 : F32};
+            struct sum_squares_io squares = {io.g_n, &sums[k]};
+            RIG_RUN(sum_squares(rig_fast(), &s, &squares, rig_queue()));
+        }
+        CHECK(!memcmp(w[0], w[1], ROOM * sizeof *w[0]) && sums[0] == sums[1]);
+        CHECK(!memcmp(m[0], m[1], ROOM * dtype_bytes(moments)));
+        CHECK(!memcmp(v[0], v[1], ROOM * dtype_bytes(moments)));
+        for (int k = 0; k < 2; k++) free(w[k]), free(m[k]), free(v[k]);
+        free(narrow), free(wide);
+    }
 }

@@ -57,17 +57,6 @@ static void close(struct rig *r)
     cpu_queue_close(r->queue);
 }
 
-TEST(gradient_norm_is_over_all_weights)
-{
-    struct rig r;
-    double squares = 0, sum = 0;
-    open(&r);
-    for (size_t i = 0; i < r.layout.elements; i++) sum += (double)(r.gradients[i] * r.gradients[i]);
-    CHECK_STATUS(OK, optim_sum_squares(&r.o, &r.ops, r.gradients, &squares, r.queue));
-    CHECK_NEAR(squares, sum, 1e-12);
-    close(&r);
-}
-
 TEST(clip_factor_scales_down_and_never_up)
 {
     CHECK(optim_clip_factor(0.5, 1) == 1 && optim_clip_factor(7, 0) == 1);

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "ops/update.h"
 #include "optim/optim.h"
 
 /* tests/oracle/data: results of PyTorch and Transformers, from tests/oracle/llama.py. */
@@ -223,7 +224,9 @@ static void check_training(const char *name, const struct ops *ops)
         double norm;
         batch_of(&o, &r, step++ % o.num_batches);
         rig_train(&r);
-        CHECK_STATUS(OK, optim_sum_squares(&optim, &r.ops, r.gradients, &norm, r.queue));
+        const struct sum_squares squares_of = {.n = optim.shard->elements};
+        const struct sum_squares_io squares = {r.gradients, &norm};
+        CHECK_STATUS(OK, sum_squares(&r.ops, &squares_of, &squares, r.queue));
         norm = sqrt(norm);
         double clip = optim_clip_factor(norm, real(adamw, "max_norm"));
         struct optim_update update = {

@@ -39,12 +39,13 @@ static void accumulate_all(struct rig *r, int size, int microbatches, double *lo
 static enum status compare(const struct fsdp *f, const struct shard *mine, const struct rig *whole)
 {
     const struct layout *l = f->layout, *theirs = &whole->m.layout;
+    const float *gradients = f->gradients;
     for (size_t i = 0; i < mine->count; i++) {
         const struct shard_run *p = &mine->runs[i];
         const float *want = whole->gradients + theirs->tensors[p->tensor].offset + p->first;
         RANK_CHECK(l->tensors[p->tensor].elements == theirs->tensors[p->tensor].elements);
         for (size_t n = 0; n < p->count; n++)
-            RANK_CHECK(fabsf(f->gradients[p->at + n] - want[n]) <= 2e-6f + 1e-5f * fabsf(want[n]));
+            RANK_CHECK(fabsf(gradients[p->at + n] - want[n]) <= 2e-6f + 1e-5f * fabsf(want[n]));
     }
     return STATUS_OK;
 }

@@ -26,7 +26,7 @@ static enum status reduce_norms(const struct comm *group, void *context)
     RANK_CHECK(c.count == (2 * (size_t)s.L + 1) * (size_t)s.D);
     float *gradients = heap(p.elements * sizeof *gradients);
     for (size_t i = 0; i < p.elements; i++) gradients[i] = (float)(group->rank + 1);
-    TRY(replicas_all_reduce(&c, gradients));
+    TRY(replicas_all_reduce(&c, gradients, F32));
     float all = (float)(group->size * (group->size + 1)) / 2;
     for (size_t i = 0; i < p.count; i++) {
         bool is_norm = params[whole.tensors[p.runs[i].tensor].id].is_norm;
@@ -34,7 +34,7 @@ static enum status reduce_norms(const struct comm *group, void *context)
             RANK_CHECK(gradients[p.runs[i].at + n] == (is_norm ? all : (float)(group->rank + 1)));
     }
     double squares;
-    TRY(replicas_duplicate_squares(&c, gradients, &squares));
+    TRY(replicas_duplicate_squares(&c, gradients, F32, &squares));
     double want = group->rank ? (double)c.count * (double)(all * all) : 0;
     RANK_CHECK(fabs(squares - want) <= 1e-9 * want);
     free(gradients);

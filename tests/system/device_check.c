@@ -376,9 +376,10 @@ static enum status compare_gradients(struct device_check *c, const struct traine
         layout_tensor_name(&host->whole.tensors[p->tensor], false, name);
         struct text what = {0};
         text_addf(&what, "gradient of %s", name);
-        report_difference(c, what.data,
-                          difference(got + p->at, host->gradients + p->at, p->count, F32),
-                          tolerance, host->model.dtype);
+        report_difference(
+            c, what.data,
+            difference(got + p->at, (const float *)host->gradients + p->at, p->count, F32),
+            tolerance, host->model.dtype);
         text_release(&what);
     }
 out:

@@ -13,3 +13,4 @@
 /* 8-bit moments, and a model with quantized matrices that two tensor-parallel ranks can share. */
 #define EIGHT_BIT                                                                                  \
     "optimizer.state_dtype=int8", "model.dim=64", "model.head_dim=128", "model.ffn_hidden=512"
+#define BF16_GRADIENTS "training.gradient_dtype=bfloat16"

@@ -31,6 +31,8 @@ TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
         {1, {SHARD(1), HALF, SPLIT, NARROW}},
         {4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, ASYNC}},
         {4, {SHARD(2), TP(2), HALF, SPLIT, EIGHT_BIT}},
+        {1, {SHARD(1), HALF, SPLIT, EIGHT_BIT, BF16_GRADIENTS}},
+        {4, {COPIES(2), SHARD(2), BF16_GRADIENTS, HALF, SPLIT, NARROW}},
         {1, {SHARD(1), MUON}},
         {4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, MUON}},
     };

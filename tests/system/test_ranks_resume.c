@@ -46,7 +46,11 @@ static const struct layout_of_ranks layouts[] = {
     {"Muon, narrow, PP 2 x FSDP 2", 4, {PP(2), SHARD(2), HALF, SPLIT, NARROW, MUON}},
     {"8-bit", 1, {SHARD(1), EIGHT_BIT, ASYNC}},
     {"8-bit, FSDP 2 x TP 2", 4, {SHARD(2), TP(2), EIGHT_BIT}},
-    {"8-bit, split, PP 2 x FSDP 2", 4, {PP(2), SHARD(2), HALF, SPLIT, EIGHT_BIT}},
+    {"8-bit, split, PP 2 x FSDP 2", 4, {PP(2), SHARD(2), HALF, SPLIT, EIGHT_BIT, BF16_GRADIENTS}},
+    {"bfloat16 gradients", 1, {SHARD(1), BF16_GRADIENTS, ASYNC, "model.tie_embeddings=true"}},
+    {"bfloat16 gradients, HSDP 2 x 2", 4, {COPIES(2), SHARD(2), BF16_GRADIENTS, HALF}},
+    {"bfloat16 gradients, ZeRO-1 x TP 2", 4, {SHARD(2), TP(2), BF16_GRADIENTS, ZERO1, HALF, SPLIT}},
+    {"bfloat16 gradients, replicas", 2, {COPIES(2), SHARD(1), BF16_GRADIENTS}},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, HALVES = 13 /* the first in bfloat16 */ };
 enum { FLOAT8_ONE = 17, FLOAT8_FOUR = 18 }; /* with FP8, on one rank and on four */

@@ -2,6 +2,7 @@
 #include "tensor/strict_device.h"
 
 #include "base/text.h"
+#include "ops/accumulate_gradients.h"
 #include "ops/adamw_8bit.h"
 #include "ops/attention.h"
 #include "ops/context.h"

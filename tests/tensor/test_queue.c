@@ -87,7 +87,7 @@ static enum status fill_and_sum(struct strict_rig *r)
     struct sum_squares_io squares = {r->y, r->sum};
     TRY(queue_copy(r->queue, r->x, host, sizeof host));
     TRY(cast(&strict_ops, &(struct cast){.n = N}, &move, r->queue));
-    TRY(sum_squares(&strict_ops, &(struct sum_squares){N}, &squares, r->queue));
+    TRY(sum_squares(&strict_ops, &(struct sum_squares){.n = N}, &squares, r->queue));
     return STATUS_OK;
 }
 

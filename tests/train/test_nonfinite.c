@@ -49,7 +49,7 @@ static void inject(struct trainer *t, struct injection *in)
     if (in->where == IN_EXP_AVG) ((float *)t->exp_avg)[at] = (float)value;
     if (in->where == IN_EXP_AVG_SQ) ((float *)t->exp_avg_sq)[at] = (float)value;
     if (in->where == IN_COPY) ((bf16 *)t->compute_weights)[at] = bf16_from_f32((float)value);
-    if (in->where == IN_GRADIENT) t->gradients[at] = (float)value;
+    if (in->where == IN_GRADIENT) ((float *)t->gradients)[at] = (float)value;
     if (in->where != IN_LOSS) return;
     t->loss_BT[(size_t)row * (size_t)t->local.T + 3] = (float)value;
     snprintf(in->expected, sizeof in->expected, "on rank %d: the loss of row %d is nan", in->rank,

@@ -124,6 +124,27 @@ TEST(eight_bit_moments_train_as_float32_moments)
     training_close(&plain), training_close(&quantized);
 }
 
+/* Eight microbatches a step. */
+TEST(bfloat16_gradients_train_as_float32_gradients)
+{
+    struct training wide, narrow;
+    const char *batch = "training.global_batch_size=16", *rows = "training.local_batch_size=2";
+    const char *half = "training.mixed_precision_param=bfloat16";
+    const char *split = "optimizer.master_weights=split";
+    double norm[2];
+    TRAINING_OPEN(&wide, batch, rows, half, split);
+    TRAINING_OPEN(&narrow, batch, rows, half, split, "training.gradient_dtype=bfloat16");
+    CHECK(narrow.trainer.optim.gradients == BF16);
+    for (int step = 0; step < 30; step++) {
+        double want = training_steps(&wide, 1), got = training_steps(&narrow, 1);
+        CHECK(fabs(got - want) < 0.01 * want);
+    }
+    CHECK_STATUS(OK, trainer_parameter_norm(&wide.trainer, &norm[0]));
+    CHECK_STATUS(OK, trainer_parameter_norm(&narrow.trainer, &norm[1]));
+    CHECK_NEAR(norm[1], norm[0], 1e-2);
+    training_close(&wide), training_close(&narrow);
+}
+
 /* Compute weights are rounded alike, except for rare ties. */
 TEST(split_weights_train_as_float32_master_weights)
 {

@@ -76,11 +76,13 @@ enum status KERNEL(adamw_8bit)(const struct adamw_8bit *op, const struct adamw_8
 #pragma omp parallel for schedule(static, WORK_BLOCKS) num_threads(queue->num_threads)
     for (size_t i = 0; i < blocks; i++) {
         struct block b;
+        float g[BLOCK];
         size_t at = i * BLOCK, n = a->n - at < BLOCK ? a->n - at : BLOCK;
         blockwise_dequantize(&first, io->m_n + at, n, io->m_scale[i], b.m);
         blockwise_dequantize(&second, io->v_n + at, n, io->v_scale[i], b.v);
         load_block(a, io, at, n, b.w);
-        update_block(&f, io->g_n + at, n, &b);
+        vector_load(io->g_n, at, a->gradients, n, g);
+        update_block(&f, g, n, &b);
         store_block(a, io, at, n, b.w);
         blockwise_quantize(&first, b.m, n, io->m_n + at, &io->m_scale[i]);
         blockwise_quantize(&second, b.v, n, io->v_n + at, &io->v_scale[i]);

@@ -26,9 +26,11 @@ enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_sq
     if (queue->sizing) return STATUS_OK;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {
-        const float *x = io->x_n + block * BLOCK;
+        float copy[BLOCK];
+        const float *x = a->dtype == F32 ? (const float *)io->x_n + block * BLOCK : copy;
         size_t n = block_size(a->n, block * BLOCK);
         double sum = 0;
+        if (a->dtype != F32) vector_load(io->x_n, block * BLOCK, a->dtype, n, copy);
 #pragma omp simd reduction(+ : sum)
         for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
         parts[block] = sum;
@@ -120,16 +122,18 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
                         const struct adamw_io *io, size_t begin, size_t n)
 {
     bool bf16_moments = a->moments == BF16;
-    float joined[BLOCK], first[BLOCK], second[BLOCK];
+    float joined[BLOCK], first[BLOCK], second[BLOCK], widened[BLOCK];
     float *w = a->split ? joined : io->w_n + begin;
     float *m = bf16_moments ? first : (float *)io->m_n + begin;
     float *v = bf16_moments ? second : (float *)io->v_n + begin;
-    const struct adamw_arrays x = {w, m, v, io->g_n + begin};
+    const float *g = a->gradients == F32 ? (const float *)io->g_n + begin : widened;
+    const struct adamw_arrays x = {w, m, v, g};
     const struct adamw_factors f = *r;
     bool has_copy = !a->split && io->copy_n;
     bf16 *copy = has_copy && a->copy_dtype == BF16 ? (bf16 *)io->copy_n + begin : NULL;
     bool nt_store = copy && vector_is_aligned(copy);
     if (a->split) join_block((bf16 *)io->copy_n + begin, io->low_n + begin, n, w);
+    if (a->gradients != F32) vector_load(io->g_n, begin, a->gradients, n, widened);
     if (bf16_moments)
         vector_load(io->m_n, begin, BF16, n, m), vector_load(io->v_n, begin, BF16, n, v);
     size_t done = adamw_lines(&f, x, nt_store ? copy : NULL, n);

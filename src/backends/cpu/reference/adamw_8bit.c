@@ -50,7 +50,7 @@ enum status reference_adamw_8bit(const struct adamw_8bit *op, const struct adamw
         blockwise_dequantize(&first, io->m_n + at, n, io->m_scale[block], m);
         blockwise_dequantize(&second, io->v_n + at, n, io->v_scale[block], v);
         for (size_t i = 0; i < n; i++) {
-            float g = io->g_n[at + i] * f.scale;
+            float g = element_get(io->g_n, at + i, a->gradients) * f.scale;
             m[i] = fmaf(f.new1, g, f.beta1 * m[i]);
             v[i] = fmaf(f.new2 * g, g, f.beta2 * v[i]);
             update_weight(a, io, at + i, &f, (const float[]){m[i], v[i]});

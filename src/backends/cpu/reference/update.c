@@ -8,6 +8,8 @@
 
 enum { BLOCK = 4096 }; /* elements of one partial sum */
 
+static double square(float x) { return (double)x * (double)x; }
+
 enum status reference_sum_squares(const struct sum_squares *a, const struct sum_squares_io *io,
                                   struct queue *queue)
 {
@@ -16,7 +18,7 @@ enum status reference_sum_squares(const struct sum_squares *a, const struct sum_
     for (size_t begin = 0; begin < a->n; begin += BLOCK) {
         double sum = 0;
         for (size_t i = begin; i < a->n && i < begin + BLOCK; i++)
-            sum += (double)io->x_n[i] * (double)io->x_n[i];
+            sum += square(element_get(io->x_n, i, a->dtype));
         total += sum;
     }
     *io->sum = total;
@@ -52,7 +54,7 @@ enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, st
     float new1 = (float)(1 - a->beta1), new2 = (float)(1 - a->beta2);
     bf16 *half = io->copy_n;
     for (size_t i = 0; i < a->n; i++) {
-        float g = io->g_n[i] * scale;
+        float g = element_get(io->g_n, i, a->gradients) * scale;
         float w = a->split ? split_to_f32(half[i], io->low_n[i]) : io->w_n[i];
         float m = fmaf(new1, g, beta1 * element_get(io->m_n, i, a->moments));
         float v = fmaf(new2 * g, g, beta2 * element_get(io->v_n, i, a->moments));

@@ -38,7 +38,7 @@ struct buffers {
     float *w;
     uint8_t *m, *v;
     float *m_scale, *v_scale;
-    const float *g;
+    const void *g;
     void *copy;
     uint16_t *low;
 };
@@ -217,7 +217,7 @@ static __device__ __forceinline__ void quantize(const struct shared_map *map,
 }
 
 /* The explicit FMAs of the reference, so that both round to the same codes. */
-template <bool WIDE, typename T, bool SPLIT>
+template <bool WIDE, typename G, typename T, bool SPLIT>
 static __device__ void update_block(const struct coefficients &r, const struct buffers &b,
                                     const struct shared_map *maps, size_t block, int count)
 {
@@ -226,7 +226,7 @@ static __device__ void update_block(const struct coefficients &r, const struct b
     if (count > 0) {
         dequantize<WIDE>(&maps[0], b.m + at, count, b.m_scale[block], m);
         dequantize<WIDE>(&maps[1], b.v + at, count, b.v_scale[block], v);
-        load_lane<WIDE>(b.g + at, count, grad);
+        load_lane<WIDE>((const G *)b.g + at, count, grad);
         load_weights<WIDE, T, SPLIT>(b, at, count, w);
         for (int i = 0; i < WIDTH; i++) {
             float g = grad[i] * r.scale;
@@ -240,8 +240,8 @@ static __device__ void update_block(const struct coefficients &r, const struct b
     quantize<WIDE, false>(&maps[1], v, count, b.v + at, b.v_scale + block);
 }
 
-/* ALIGNED: every buffer is aligned to 16 bytes. */
-template <bool ALIGNED, typename T, bool SPLIT>
+/* G: type of the gradients.  ALIGNED: every buffer is aligned to 16 bytes. */
+template <bool ALIGNED, typename G, typename T, bool SPLIT>
 __global__ static void __launch_bounds__(BLOCK)
     adamw_8bit_kernel(struct coefficients r, struct buffers b)
 {
@@ -257,13 +257,13 @@ __global__ static void __launch_bounds__(BLOCK)
         const int count = at < b.n ? (int)min(b.n - at, (size_t)WIDTH) : 0;
         /* The same choice for the whole round. */
         if (ALIGNED && (first + OWNERS) * BLOCKWISE_BLOCK <= b.n)
-            update_block<true, T, SPLIT>(r, b, maps, block, count);
+            update_block<true, G, T, SPLIT>(r, b, maps, block, count);
         else
-            update_block<false, T, SPLIT>(r, b, maps, block, count);
+            update_block<false, G, T, SPLIT>(r, b, maps, block, count);
     }
 }
 
-template <typename T, bool SPLIT>
+template <typename G, typename T, bool SPLIT>
 static enum status launch_adamw_8bit(const struct coefficients &r, const struct buffers &b,
                                      struct queue *queue)
 {
@@ -271,10 +271,19 @@ static enum status launch_adamw_8bit(const struct coefficients &r, const struct 
     const unsigned grid = needed < MAX_GRID ? (unsigned)needed : (unsigned)MAX_GRID;
     if (is_aligned(b.w) && is_aligned(b.m) && is_aligned(b.v) && is_aligned(b.g) &&
         is_aligned(b.copy) && is_aligned(b.low))
-        LAUNCH((adamw_8bit_kernel<true, T, SPLIT>), grid, BLOCK, 0, queue, r, b);
+        LAUNCH((adamw_8bit_kernel<true, G, T, SPLIT>), grid, BLOCK, 0, queue, r, b);
     else
-        LAUNCH((adamw_8bit_kernel<false, T, SPLIT>), grid, BLOCK, 0, queue, r, b);
+        LAUNCH((adamw_8bit_kernel<false, G, T, SPLIT>), grid, BLOCK, 0, queue, r, b);
     return STATUS_OK;
+}
+
+template <typename G>
+static enum status launch_by_weights(const struct adamw *a, const struct coefficients &r,
+                                     const struct buffers &b, struct queue *queue)
+{
+    if (a->split) return launch_adamw_8bit<G, bf16, true>(r, b, queue);
+    return a->copy_dtype == F32 ? launch_adamw_8bit<G, float, false>(r, b, queue)
+                                : launch_adamw_8bit<G, bf16, false>(r, b, queue);
 }
 
 extern "C" enum status GPU_NAME(adamw_8bit)(const struct adamw_8bit *op,
@@ -291,7 +300,6 @@ extern "C" enum status GPU_NAME(adamw_8bit)(const struct adamw_8bit *op,
     r.new1 = (float)(1 - a->beta1), r.new2 = (float)(1 - a->beta2);
     struct buffers b = {a->n,        io->w_n, io->m_n,    io->v_n,  io->m_scale,
                         io->v_scale, io->g_n, io->copy_n, io->low_n};
-    if (a->split) return launch_adamw_8bit<bf16, true>(r, b, queue);
-    return a->copy_dtype == F32 ? launch_adamw_8bit<float, false>(r, b, queue)
-                                : launch_adamw_8bit<bf16, false>(r, b, queue);
+    return a->gradients == F32 ? launch_by_weights<float>(a, r, b, queue)
+                               : launch_by_weights<bf16>(a, r, b, queue);
 }

@@ -5,9 +5,9 @@
  *           a block; then the blocks in the same way. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/kernel.h"
+#include "backends/gpu/kernels/stochastic.h"
 
 extern "C" {
-#include "base/rng.h"
 #include "ops/update.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
@@ -19,10 +19,23 @@ enum { BLOCK = 256 };
 static const unsigned max_grid = 4096;
 enum { WIDE = 4, STEPS = 16, PART = STEPS * BLOCK * WIDE }; /* PART: elements per block */
 
+/* Of elements that are aligned to 16 bytes in f32, to 8 in bf16. */
+static __device__ __forceinline__ void load_four(const float *x, float (&to)[WIDE])
+{
+    load<WIDE>(x, to);
+}
+static __device__ __forceinline__ void load_four(const bf16 *x, float (&to)[WIDE])
+{
+    uint2 bits = *(const uint2 *)x;
+    bf16 part[WIDE];
+    memcpy(part, &bits, sizeof bits);
+    for (int i = 0; i < WIDE; i++) to[i] = to_f32(part[i]);
+}
+
 /* The mapping of elements to threads does not depend on the alignment. */
-template <bool ALIGNED>
+template <bool ALIGNED, typename T>
 __global__ static void __launch_bounds__(BLOCK)
-    sum_squares_kernel(size_t n, const float *x, double *partials)
+    sum_squares_kernel(size_t n, const T *x, double *partials)
 {
     const size_t begin = (size_t)blockIdx.x * PART + threadIdx.x * WIDE;
     double sum = 0;
@@ -30,10 +43,10 @@ __global__ static void __launch_bounds__(BLOCK)
         const size_t at = begin + (size_t)step * BLOCK * WIDE;
         float values[WIDE] = {};
         if (ALIGNED && at + WIDE <= n)
-            load<WIDE>(x + at, values);
+            load_four(x + at, values);
         else
             for (int i = 0; i < WIDE; i++)
-                if (at + i < n) values[i] = x[at + i];
+                if (at + i < n) values[i] = to_f32(x[at + i]);
         for (int i = 0; i < WIDE; i++) sum += (double)values[i] * (double)values[i];
     }
     sum = block_sum(sum);
@@ -49,6 +62,17 @@ __global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
     if (threadIdx.x == 0) partials[0] = sum;
 }
 
+template <typename T>
+static enum status launch_sum_squares(size_t n, const T *x, double *partials, struct queue *queue)
+{
+    const unsigned blocks = (unsigned)ceil_div(n, PART);
+    if (is_aligned(x))
+        LAUNCH((sum_squares_kernel<true, T>), blocks, BLOCK, 0, queue, n, x, partials);
+    else
+        LAUNCH((sum_squares_kernel<false, T>), blocks, BLOCK, 0, queue, n, x, partials);
+    return STATUS_OK;
+}
+
 extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
                                              const struct sum_squares_io *io, struct queue *queue)
 {
@@ -60,12 +84,10 @@ extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
         *io->sum = 0;
         return STATUS_OK;
     }
-    if (is_aligned(io->x_n))
-        LAUNCH(sum_squares_kernel<true>, (unsigned)blocks, BLOCK, 0, queue, a->n, io->x_n,
-               partials);
+    if (a->dtype == F32)
+        TRY(launch_sum_squares(a->n, (const float *)io->x_n, partials, queue));
     else
-        LAUNCH(sum_squares_kernel<false>, (unsigned)blocks, BLOCK, 0, queue, a->n, io->x_n,
-               partials);
+        TRY(launch_sum_squares(a->n, (const bf16 *)io->x_n, partials, queue));
     if (blocks > 1) LAUNCH(sum_partials_kernel, 1, MAX_BLOCK_SIZE, 0, queue, blocks, partials);
     return queue_copy(queue, io->sum, partials, sizeof *partials);
 }
@@ -80,74 +102,20 @@ struct adamw_coefficients {
     float new1, new2; /* 1 - beta1, 1 - beta2 */
 };
 
-/* Position in the random stream of stochastic rounding (struct adamw). */
-struct random_position {
-    uint64_t seed, step, position, run, stride;
-};
 struct adamw_buffers {
     size_t n;
     float *w;
     void *m, *v;
-    const float *g;
+    const void *g;
     void *copy;
     uint16_t *low;
 };
 
-struct philox_words {
-    unsigned a, b, c, d;
-};
-
-/* Philox 4x32-10: rng_bits(seed, RNG_MOMENTS, step, block) of base/rng.h. */
-static __device__ struct philox_words random_block(const struct random_position &r, uint64_t block)
-{
-    unsigned c0 = (unsigned)block, c1 = (unsigned)(block >> 32), c2 = (unsigned)r.step;
-    unsigned c3 = (unsigned)(r.step >> 32) ^ ((unsigned)RNG_MOMENTS << 24);
-    unsigned k0 = (unsigned)r.seed, k1 = (unsigned)(r.seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (unsigned)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (unsigned)p1;
-        c2 = (unsigned)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (unsigned)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return {c0, c1, c2, c3};
-}
-
-static __device__ __forceinline__ uint16_t random_half(struct philox_words x, unsigned i)
-{
-    unsigned word = i < 4 ? (i < 2 ? x.a : x.b) : (i < 6 ? x.c : x.d);
-    return (uint16_t)(word >> 16 * (i % 2));
-}
-
-/* Rounds stochastically, as bf16_from_f32_stochastic of dtype.h. */
-static __device__ __forceinline__ bf16 from_f32_random(float x, uint16_t random)
-{
-    unsigned bits = __float_as_uint(x);
-    return (bf16)((x != x ? bits | 0x400000u : bits + random) >> 16);
-}
-
-/* Stores second moments with stochastic rounding.  A Philox block serves several consecutive
- * elements, so it is only recomputed when the position leaves it. */
 template <int WIDTH>
 static __device__ void store_second_moments(const struct random_position &r,
                                             const float (&v)[WIDTH], size_t at, bf16 *v_n)
 {
-    uint64_t run = r.run ? at / r.run : 0, in_run = r.run ? at % r.run : at, current = 0;
-    uint16_t rounded_bits[WIDTH];
-    struct philox_words block = {};
-    for (int i = 0; i < WIDTH; i++) {
-        uint64_t position = r.position + run * r.stride + in_run;
-        if (i == 0 || position / ADAMW_BLOCK != current) {
-            current = position / ADAMW_BLOCK;
-            block = random_block(r, current);
-        }
-        rounded_bits[i] =
-            from_f32_random(v[i], random_half(block, (unsigned)(position % ADAMW_BLOCK)));
-        if (++in_run == r.run) in_run = 0, run++;
-    }
-    store_bits<WIDTH>(rounded_bits, v_n + at);
+    store_stochastic<WIDTH>(r, v, at, v_n);
 }
 
 template <int WIDTH>
@@ -175,9 +143,9 @@ static __device__ __forceinline__ void store_split(const float (&w)[WIDTH],
     store_bits<WIDTH>(half, (bf16 *)b.copy + at), store_bits<WIDTH>(low, b.low + at);
 }
 
-/* M: type of the moments; T: type of the weights' copy.  SPLIT: the copy is the upper half of split
- * master weights. */
-template <int WIDTH, typename M, typename T, bool SPLIT>
+/* M: type of the moments; G: of the gradients; T: of the weights' copy.  SPLIT: the copy is the
+ * upper half of split master weights. */
+template <int WIDTH, typename M, typename G, typename T, bool SPLIT>
 static __device__ void adamw_step(const struct adamw_coefficients &r,
                                   const struct random_position &random,
                                   const struct adamw_buffers &b, size_t at)
@@ -188,7 +156,7 @@ static __device__ void adamw_step(const struct adamw_coefficients &r,
         load_split<WIDTH>(b, at, w);
     else
         load<WIDTH>(b.w + at, w);
-    load<WIDTH>(m_n + at, m), load<WIDTH>(v_n + at, v), load<WIDTH>(b.g + at, grad);
+    load<WIDTH>(m_n + at, m), load<WIDTH>(v_n + at, v), load<WIDTH>((const G *)b.g + at, grad);
     for (int i = 0; i < WIDTH; i++) {
         float g = grad[i] * r.scale;
         m[i] = r.beta1 * m[i] + r.new1 * g;
@@ -205,43 +173,44 @@ static __device__ void adamw_step(const struct adamw_coefficients &r,
     }
 }
 
-template <int WIDTH, typename M, typename T, bool SPLIT>
+template <int WIDTH, typename M, typename G, typename T, bool SPLIT>
 __global__ static void __launch_bounds__(BLOCK)
     adamw_kernel(struct adamw_coefficients r, struct random_position random, struct adamw_buffers b)
 {
     const size_t threads = (size_t)gridDim.x * BLOCK, vectors = b.n / WIDTH;
     const size_t first = (size_t)blockIdx.x * BLOCK + threadIdx.x;
     for (size_t i = first; i < vectors; i += threads)
-        adamw_step<WIDTH, M, T, SPLIT>(r, random, b, i * WIDTH);
+        adamw_step<WIDTH, M, G, T, SPLIT>(r, random, b, i * WIDTH);
     for (size_t i = vectors * WIDTH + first; i < b.n; i += threads)
-        adamw_step<1, M, T, SPLIT>(r, random, b, i);
+        adamw_step<1, M, G, T, SPLIT>(r, random, b, i);
 }
 
-template <typename M, typename T, bool SPLIT>
+template <typename M, typename G, typename T, bool SPLIT>
 static enum status launch_adamw(const struct adamw_coefficients &r,
                                 const struct random_position &random, const struct adamw_buffers &b,
                                 struct queue *queue)
 {
-    enum { NARROWEST = sizeof(T) < sizeof(M) ? sizeof(T) : sizeof(M), WIDTH = 16 / NARROWEST };
+    enum { NARROW = sizeof(T) < 4 || sizeof(M) < 4 || sizeof(G) < 4, WIDTH = NARROW ? 8 : 4 };
     bool wide = is_aligned(b.w) && is_aligned(b.m) && is_aligned(b.v) && is_aligned(b.g) &&
                 is_aligned(b.copy) && is_aligned(b.low);
     size_t blocks = ceil_div(b.n, (size_t)BLOCK * (wide ? (size_t)WIDTH : 1));
     unsigned grid = blocks < max_grid ? (unsigned)blocks : max_grid;
     if (wide)
-        LAUNCH((adamw_kernel<WIDTH, M, T, SPLIT>), grid, BLOCK, 0, queue, r, random, b);
+        LAUNCH((adamw_kernel<WIDTH, M, G, T, SPLIT>), grid, BLOCK, 0, queue, r, random, b);
     else
-        LAUNCH((adamw_kernel<1, M, T, SPLIT>), grid, BLOCK, 0, queue, r, random, b);
+        LAUNCH((adamw_kernel<1, M, G, T, SPLIT>), grid, BLOCK, 0, queue, r, random, b);
     return STATUS_OK;
 }
 
-template <typename M>
+template <typename M, typename G>
 static enum status launch_adamw_moments(const struct adamw *a, const struct adamw_coefficients &r,
                                         const struct adamw_buffers &b, struct queue *queue)
 {
-    struct random_position random = {a->seed, (uint64_t)a->step, a->position, a->run, a->stride};
-    if (a->split) return launch_adamw<M, bf16, true>(r, random, b, queue);
-    return a->copy_dtype == F32 ? launch_adamw<M, float, false>(r, random, b, queue)
-                                : launch_adamw<M, bf16, false>(r, random, b, queue);
+    struct random_position random = {RNG_MOMENTS, a->seed, (uint64_t)a->step,
+                                     a->position, a->run,  a->stride};
+    if (a->split) return launch_adamw<M, G, bf16, true>(r, random, b, queue);
+    return a->copy_dtype == F32 ? launch_adamw<M, G, float, false>(r, random, b, queue)
+                                : launch_adamw<M, G, bf16, false>(r, random, b, queue);
 }
 
 extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw_io *io,
@@ -257,8 +226,11 @@ extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw
     r.beta1 = (float)a->beta1, r.beta2 = (float)a->beta2;
     r.new1 = (float)(1 - a->beta1), r.new2 = (float)(1 - a->beta2);
     struct adamw_buffers b = {a->n, io->w_n, io->m_n, io->v_n, io->g_n, io->copy_n, io->low_n};
-    return a->moments == F32 ? launch_adamw_moments<float>(a, r, b, queue)
-                             : launch_adamw_moments<bf16>(a, r, b, queue);
+    if (a->gradients == BF16)
+        return a->moments == F32 ? launch_adamw_moments<float, bf16>(a, r, b, queue)
+                                 : launch_adamw_moments<bf16, bf16>(a, r, b, queue);
+    return a->moments == F32 ? launch_adamw_moments<float, float>(a, r, b, queue)
+                             : launch_adamw_moments<bf16, float>(a, r, b, queue);
 }
 
 __global__ static void __launch_bounds__(BLOCK)

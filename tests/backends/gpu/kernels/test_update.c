@@ -55,7 +55,7 @@ static enum status step(struct model *m, const struct ops *ops, struct queue *qu
     TRY(embedding_forward(ops, &table, &forward, queue));
     TRY(cross_entropy(ops, &entropy, &loss, queue));
     TRY(embedding_backward(ops, &table, &backward, queue));
-    struct sum_squares all = {TABLE};
+    struct sum_squares all = {.n = TABLE};
     TRY(sum_squares(ops, &all, &(struct sum_squares_io){m->dw, &m->squares}, queue));
     adam.scale = queue->sizing ? 1 : 1 / (1 + sqrt(m->squares));
     TRY(adamw(ops, &adam, &change, queue));
