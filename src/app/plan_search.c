@@ -13,7 +13,7 @@
 
 static const double GIB = 1 << 30;
 static const double TOLERANCE = 0.005;
-enum { MAX_SIMULATIONS = 4000 };
+enum { MAX_SIMULATIONS = 1500 };
 
 /* What limits a step, in a word; the order of RESOURCE_LIST. */
 static const char *limit_word(enum resource r)

@@ -17,7 +17,7 @@ struct block_cost {
     double state_bytes, activation_bytes; /* of a block: unsharded by FSDP; of a microbatch */
 };
 
-enum { TABLE = 1 << 13 }; /* entries of a hash table, few of which are used */
+enum { TABLE = 1 << 16 }; /* entries of a hash table, few of which are used */
 
 struct layout_bounds {
     const struct layout_choices *all;

@@ -39,8 +39,11 @@ int64_t layout_choice_microbatches(const struct layout_choice *x, int64_t step_r
 
 /* --- enumeration ------------------------------------------------------------------------------ */
 
+enum { MAX_DIVISORS = 512 }; /* of a number up to 2^24 */
+
 struct enumeration {
     const struct layout_choices *all;
+    int divisors[MAX_DIVISORS], num_divisors; /* of the ranks, ascending */
     void (*each)(void *context, const struct layout_choice *choice);
     void *context;
     struct layout_choice at;
@@ -115,31 +118,49 @@ static void each_rows(struct enumeration *e)
     }
 }
 
+static void list_divisors(struct enumeration *e)
+{
+    for (int d = 1; d <= e->all->ranks; d++)
+        if (e->all->ranks % d == 0) {
+            BUG_IF(e->num_divisors == MAX_DIVISORS);
+            e->divisors[e->num_divisors++] = d;
+        }
+}
+
 static void each_replication(struct enumeration *e, int dp)
 {
-    for (int shard = 1; shard <= dp; shard++)
-        if (dp % shard == 0) {
-            e->at.degree[AXIS_dp_shard] = shard, e->at.degree[AXIS_dp_replicate] = dp / shard;
-            each_rows(e);
-        }
+    for (int i = 0; i < e->num_divisors && e->divisors[i] <= dp; i++) {
+        int shard = e->divisors[i];
+        if (dp % shard) continue;
+        e->at.degree[AXIS_dp_shard] = shard, e->at.degree[AXIS_dp_replicate] = dp / shard;
+        each_rows(e);
+    }
+}
+
+/* `rest`: ranks that tp and pp leave. */
+static void each_context(struct enumeration *e, int rest)
+{
+    for (int i = 0; i < e->num_divisors && e->divisors[i] <= rest; i++) {
+        int cp = e->divisors[i];
+        if (rest % cp || !cp_suits(e->all->config, cp) || rest / cp > e->all->step_rows) continue;
+        e->at.degree[AXIS_cp] = cp;
+        each_replication(e, rest / cp);
+    }
 }
 
 void layout_choice_each(const struct layout_choices *all,
                         void (*each)(void *context, const struct layout_choice *choice),
                         void *context)
 {
-    struct enumeration e = {all, each, context, {.chunks = 1}};
-    int *degree = e.at.degree;
-    for (int tp = 1; tp <= all->ranks; tp++) {
-        if (all->ranks % tp || !tp_suits(all->shape, tp)) continue;
-        for (int pp = 1; pp <= all->ranks / tp && pp <= all->shape->L; pp++) {
-            if (all->ranks / tp % pp) continue;
-            int rest = all->ranks / tp / pp;
-            for (int cp = 1; cp <= rest; cp++) {
-                if (rest % cp || !cp_suits(all->config, cp) || rest / cp > all->step_rows) continue;
-                degree[AXIS_tp] = tp, degree[AXIS_pp] = pp, degree[AXIS_cp] = cp;
-                each_replication(&e, rest / cp);
-            }
+    struct enumeration e = {.all = all, .each = each, .context = context, .at = {.chunks = 1}};
+    list_divisors(&e);
+    for (int i = 0; i < e.num_divisors; i++) {
+        int tp = e.at.degree[AXIS_tp] = e.divisors[i], rest = all->ranks / tp;
+        if (!tp_suits(all->shape, tp)) continue;
+        for (int k = 0; k < e.num_divisors && e.divisors[k] <= all->shape->L; k++) {
+            if (rest % e.divisors[k]) continue;
+            e.at.degree[AXIS_pp] = e.divisors[k];
+            each_context(&e, rest / e.divisors[k]);
         }
     }
 }
