@@ -23,7 +23,7 @@ GPU_FLAGS := -DGPU_CUDA $(patsubst %,-isystem %,$(wildcard $(CUDA_DIRS:%=%/inclu
 GPU_LIBS   = $(foreach name,cudart cublasLt cudnn $(NCCL_LIB),$(call CUDA_LIB,$(name)))
 GPU_PATHS  = $(sort $(realpath $(dir $(filter /%,$(GPU_LIBS)))))
 UNDRIVEN  := $(if $(shell ldconfig -p 2>/dev/null | grep -F libcuda.so.1),,1)
-GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) -lineinfo -DGPU_CUDA \
+GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) $(NVCC_FLAGS) -lineinfo -DGPU_CUDA \
     -Xcompiler -Wall,-fPIE,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 else ifneq ($(filter-out 0,$(HIP)),)
 GPU       := hip

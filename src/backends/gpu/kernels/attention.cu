@@ -12,17 +12,23 @@ extern "C" {
 #include "backends/gpu/flash_attention.h"
 }
 
-/* Tile sizes.  Shared memory stays below 64 KiB with warps of 64. */
+/* Tile sizes.  Shared memory stays below 64 KiB with warps of 64.  With warps of 32, BLOCKS of a
+ * multiprocessor limit a thread to 168 registers for bf16 heads of up to 128 elements. */
 template <typename T, int KP> struct forward_tiles {
     enum : int {
         IS_BF16 = sizeof(T) == sizeof(bf16),
         LARGE = KP > 128,
-        ROW_TILES = IS_BF16 && !LARGE && TILE_WARP == 32 ? 2 : 1, /* per warp */
-        WARPS = TILE_WARP == 32 || !IS_BF16 ? 4 : (LARGE ? 2 : 8),
+        SMALL_32 = IS_BF16 && !LARGE && TILE_WARP == 32,
+        ROW_TILES = SMALL_32 && KP == 64 ? 2 : 1, /* per warp */
+        WARPS = SMALL_32 && KP == 128         ? 6
+                : TILE_WARP == 32 || !IS_BF16 ? 4
+                                              : (LARGE ? 2 : 8),
+        BLOCKS = SMALL_32 ? 12 / WARPS : 1,
         THREADS = WARPS * TILE_WARP,
         WARP_ROWS = ROW_TILES * TILE,
         ROWS = WARPS * WARP_ROWS, /* queries of a block */
-        KEYS = IS_BF16 && KP == 64 && TILE_WARP == 32 ? 64 : (IS_BF16 || !LARGE ? 32 : 16),
+        KEYS = SMALL_32 ? 48 : (IS_BF16 || !LARGE ? 32 : 16),
+        HELD = IS_BF16 && !LARGE && ROW_TILES == 1, /* a warp keeps its queries in registers */
         STRIDE = shared_row<T, KP>::STRIDE,
         QUERY_ELEMENTS = IS_BF16 ? ROWS * STRIDE : 0, /* f32 queries are not staged */
         SHARED_BYTES = (QUERY_ELEMENTS + 2 * KEYS * STRIDE) * sizeof(T),
@@ -182,7 +188,8 @@ static __device__ __forceinline__ void stage_keys(const struct forward_params &p
 }
 
 template <typename T, int KP>
-static __global__ void __launch_bounds__((forward_tiles<T, KP>::THREADS))
+static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
+                                     (forward_tiles<T, KP>::BLOCKS))
     flash_forward_kernel(const struct forward_params p)
 {
     using S = forward_tiles<T, KP>;
@@ -223,6 +230,22 @@ static __global__ void __launch_bounds__((forward_tiles<T, KP>::THREADS))
     }
     if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::THREADS>(queries, q);
     if (i < end) stage_keys<T, KP>(p, keys, key_rows, i);
+    auto load_query = [&](struct tile_a<T> *x, int m, int k) {
+        load_a<KP>(x, queries, q, own + m * TILE, k);
+    };
+    struct tile_a<T> held[S::HELD ? KP / TILE : 1];
+    if (S::HELD && i < end) {
+        cp_async_wait<1>();
+        __syncthreads(); /* the queries have arrived */
+        UNROLL
+        for (int k = 0; S::HELD && k < KP; k += TILE) load_query(&held[k / TILE], 0, k);
+    }
+    auto load = [&](struct tile_a<T> *x, int m, int k) {
+        if constexpr (S::HELD)
+            *x = held[k / TILE];
+        else
+            load_query(x, m, k);
+    };
     for (; i < end; i++) {
         int key = i * S::KEYS;
         bool active = own < rows_left && any_visible(warp_mask, key, S::KEYS);
@@ -230,7 +253,7 @@ static __global__ void __launch_bounds__((forward_tiles<T, KP>::THREADS))
         cp_async_wait<0>();
         __syncthreads(); /* the keys have arrived, and the values are free */
         stage_keys<T, KP>(p, values, value_rows, i);
-        if (active) multiply_abt<T, KP>(s, queries, q, own, keys);
+        if (active) multiply_abt<T, KP>(s, load, keys);
         cp_async_wait<0>();
         __syncthreads(); /* the values have arrived, and the keys are free */
         if (i + 1 < end) stage_keys<T, KP>(p, keys, key_rows, i + 1);

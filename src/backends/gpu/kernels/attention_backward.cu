@@ -14,22 +14,39 @@ extern "C" {
 }
 
 /* Tile sizes: rows that a block owns, and rows that it visits at a time.  In the dk/dv kernel
- * COLUMN_SPLIT warps own the same rows and split the columns of dk and dv between them. */
+ * COLUMN_SPLIT warps own the same keys and split the columns of dk and dv between them.  In bf16
+ * they also split the visited queries: each computes p and ds of its part, and all exchange them
+ * through shared memory.  In f32 each computes all of p and ds.  With warps of 32, bf16 heads of up
+ * to 128 elements get at most 168 registers per thread (docs/gpu-kernels.md). */
 template <typename T, int KP> struct backward_tiles {
     enum : int {
         IS_BF16 = sizeof(T) == sizeof(bf16),
         LARGE = KP > 128,
-        COLUMN_SPLIT = !IS_BF16 ? KP / 64 : (LARGE && TILE_WARP == 32 ? 2 : 1),
-        ROW_WARPS = !IS_BF16 ? 4 / COLUMN_SPLIT : (LARGE && TILE_WARP == 64 ? 2 : 4),
-        ROWS = ROW_WARPS * TILE,
-        VISITED = LARGE && (TILE_WARP == 64 || !IS_BF16) ? 16 : (IS_BF16 && KP == 64 ? 64 : 32),
-        DQ_THREADS = ROW_WARPS * TILE_WARP,
-        DKV_THREADS = DQ_THREADS * COLUMN_SPLIT,
+        SMALL_32 = IS_BF16 && !LARGE && TILE_WARP == 32,
         STRIDE = shared_row<T, KP>::STRIDE,
-        OWN_ELEMENTS = IS_BF16 ? ROWS * STRIDE : 0, /* f32 rows of its own are not staged */
+
+        DQ_WARPS = !IS_BF16 ? 4 / (KP / 64) : (LARGE && TILE_WARP == 64 ? 2 : 4),
+        DQ_BLOCKS = SMALL_32 ? 3 : 1, /* per multiprocessor */
+        DQ_THREADS = DQ_WARPS * TILE_WARP,
+        DQ_ROWS = DQ_WARPS * TILE,
+        DQ_VISITED = LARGE && (TILE_WARP == 64 || !IS_BF16) ? 16 : (IS_BF16 && KP == 64 ? 64 : 32),
+        DQ_OWN_ELEMENTS = IS_BF16 ? DQ_ROWS * STRIDE : 0, /* f32 rows of its own are not staged */
+        DQ_BYTES = (2 * DQ_OWN_ELEMENTS + 2 * DQ_VISITED * STRIDE) * sizeof(T),
+
+        WIDE = SMALL_32 && KP == 128,
+        COLUMN_SPLIT = !IS_BF16 ? KP / 64 : (TILE_WARP == 64 || KP == 64 ? 1 : 2),
+        QUERY_SPLIT = IS_BF16 ? COLUMN_SPLIT : 1,
+        ROW_WARPS = WIDE ? 3 : DQ_WARPS,
+        ROWS = ROW_WARPS * TILE,
+        VISITED = WIDE ? 64 : (SMALL_32 ? 32 : DQ_VISITED),
+        BLOCKS = WIDE ? 2 : DQ_BLOCKS,
+        THREADS = ROW_WARPS * COLUMN_SPLIT * TILE_WARP,
+        OWN_ELEMENTS = IS_BF16 ? ROWS * STRIDE : 0,
         VISITED_ELEMENTS = VISITED * STRIDE,
-        DQ_BYTES = (2 * OWN_ELEMENTS + 2 * VISITED_ELEMENTS) * sizeof(T),
-        DKV_BYTES = DQ_BYTES + 2 * VISITED * sizeof(float), /* and lse and delta */
+        EXCHANGE_STRIDE = VISITED + 8, /* 8 consecutive rows hit different banks */
+        EXCHANGE_ELEMENTS = QUERY_SPLIT > 1 ? ROWS *EXCHANGE_STRIDE : 0,
+        BYTES = (2 * OWN_ELEMENTS + 2 * VISITED_ELEMENTS + 2 * EXCHANGE_ELEMENTS) * sizeof(T) +
+                2 * VISITED * sizeof(float), /* and lse and delta */
     };
 };
 
@@ -112,17 +129,18 @@ static __device__ __forceinline__ void mask_ds(const struct backward_params &p,
 }
 
 template <typename T, int KP>
-static __global__ void __launch_bounds__((backward_tiles<T, KP>::DQ_THREADS))
+static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::DQ_THREADS),
+                                     (backward_tiles<T, KP>::DQ_BLOCKS))
     flash_dq_kernel(const struct backward_params p)
 {
     using S = backward_tiles<T, KP>;
     DYNAMIC_SHARED(T, queries);
-    T *douts = queries + S::OWN_ELEMENTS, *keys = douts + S::OWN_ELEMENTS;
-    T *values = keys + S::VISITED_ELEMENTS;
+    T *douts = queries + S::DQ_OWN_ELEMENTS, *keys = douts + S::DQ_OWN_ELEMENTS;
+    T *values = keys + S::DQ_VISITED * S::STRIDE;
     const struct attention &a = p.a;
-    int block = (int)blockIdx.x, first = (p.own_tiles - 1 - block % p.own_tiles) * S::ROWS;
+    int block = (int)blockIdx.x, first = (p.own_tiles - 1 - block % p.own_tiles) * S::DQ_ROWS;
     int head = (block /= p.own_tiles) % a.H, b = block / a.H, group = head / (a.H / a.G);
-    int rows_left = min(a.T - first, S::ROWS), own = warp_index() * TILE;
+    int rows_left = min(a.T - first, S::DQ_ROWS), own = warp_index() * TILE;
     int64_t token = (int64_t)b * a.T + first, dense = (int64_t)a.H * a.K;
     int64_t q_stride = (int64_t)a.q_stride, kv_stride = (int64_t)a.kv_stride;
     int64_t to_head = (int64_t)head * a.K, to_group = (int64_t)group * a.K;
@@ -143,12 +161,12 @@ static __global__ void __launch_bounds__((backward_tiles<T, KP>::DQ_THREADS))
     struct tile_mask block_mask = make_tile_mask(&a, bounds, b, first, last);
     struct tile_mask warp_mask =
         make_tile_mask(&a, bounds, b, min(first + own, last), min(first + own + TILE - 1, last));
-    int i = block_mask.any_begin / S::VISITED;
-    int end = (block_mask.any_end + S::VISITED - 1) / S::VISITED;
+    int i = block_mask.any_begin / S::DQ_VISITED;
+    int end = (block_mask.any_end + S::DQ_VISITED - 1) / S::DQ_VISITED;
     auto stage_block = [&](T *to, struct token_rows<T> rows, int index) {
-        rows.base += (int64_t)index * S::VISITED * rows.stride;
-        rows.count = a.S - index * S::VISITED;
-        stage_rows<T, KP, S::VISITED, S::DQ_THREADS>(to, rows);
+        rows.base += (int64_t)index * S::DQ_VISITED * rows.stride;
+        rows.count = a.S - index * S::DQ_VISITED;
+        stage_rows<T, KP, S::DQ_VISITED, S::DQ_THREADS>(to, rows);
     };
     float lse2[ACC_ROWS], delta[ACC_ROWS]; /* lse2: in units of log2 */
     UNROLL
@@ -158,26 +176,28 @@ static __global__ void __launch_bounds__((backward_tiles<T, KP>::DQ_THREADS))
         lse2[r] = row < rows_left ? p.io.lse_BHT[at] * LOG2_E : 0;
         delta[r] = row < rows_left ? p.delta_BHT[at] : 0;
     }
+    auto load_query = [&](struct tile_a<T> *x, int, int c) { load_a<KP>(x, queries, q, own, c); };
+    auto load_dout = [&](struct tile_a<T> *x, int, int c) { load_a<KP>(x, douts, dout, own, c); };
     struct tile_acc dq[1][KP / TILE];
     UNROLL
     for (int n = 0; n < KP / TILE; n++) dq[0][n] = tile_acc{};
-    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::DQ_THREADS>(queries, q);
-    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::DQ_THREADS>(douts, dout);
+    if (S::IS_BF16) stage_rows<T, KP, S::DQ_ROWS, S::DQ_THREADS>(queries, q);
+    if (S::IS_BF16) stage_rows<T, KP, S::DQ_ROWS, S::DQ_THREADS>(douts, dout);
     if (i < end) stage_block(values, v, i), stage_block(keys, k, i);
     for (; i < end; i++) {
-        int key = i * S::VISITED;
-        bool active = own < rows_left && any_visible(warp_mask, key, S::VISITED);
-        struct tile_acc s[1][S::VISITED / TILE], dp[1][S::VISITED / TILE];
+        int key = i * S::DQ_VISITED;
+        bool active = own < rows_left && any_visible(warp_mask, key, S::DQ_VISITED);
+        struct tile_acc s[1][S::DQ_VISITED / TILE], dp[1][S::DQ_VISITED / TILE];
         cp_async_wait<1>();
         __syncthreads(); /* the values have arrived */
-        if (active) multiply_abt<T, KP>(dp, douts, dout, own, values);
+        if (active) multiply_abt<T, KP>(dp, load_dout, values);
         cp_async_wait<0>();
         __syncthreads(); /* the keys have arrived, and the values are free */
         if (i + 1 < end) stage_block(values, v, i + 1);
         if (active) {
-            multiply_abt<T, KP>(s, queries, q, own, keys);
+            multiply_abt<T, KP>(s, load_query, keys);
             scores_to_ds(p, s, dp, lse2, delta);
-            if (!all_visible(warp_mask, key, S::VISITED)) mask_ds(p, s, b, first + own, key);
+            if (!all_visible(warp_mask, key, S::DQ_VISITED)) mask_ds(p, s, b, first + own, key);
             multiply_ab<T, KP>(dq, s, keys);
         }
         __syncthreads(); /* the keys are free */
@@ -234,6 +254,32 @@ mask_p_and_ds(const struct backward_params &params, struct tile_acc (&s)[1][N],
     }
 }
 
+/* Stores accumulators, rounded to bf16, in shared memory. */
+template <int STRIDE, int N>
+static __device__ __forceinline__ void store_tiles(bf16 *to, const struct tile_acc (&s)[1][N])
+{
+    UNROLL
+    for (int i = 0; i < N * ACC_ROWS; i++) {
+        int n = i / ACC_ROWS, r = i % ACC_ROWS;
+        bf16 *row = to + tile_row(r) * STRIDE + n * TILE;
+        UNROLL
+        for (int c = 0; c < ACC_COLUMNS; c += 2)
+            *(uint32_t *)(row + tile_column(c)) = pack_bf16x2(s[0][n].x[r][c], s[0][n].x[r][c + 1]);
+    }
+}
+
+/* Tile `step` of p or ds: of all queries, if the warps have exchanged it, else of this warp's
+ * accumulators. */
+template <typename S, typename T, int N>
+static __device__ __forceinline__ void load_exchanged(struct tile_a<T> *x, const T *exchanged,
+                                                      const struct tile_acc (&s)[1][N], int step)
+{
+    if constexpr (S::QUERY_SPLIT > 1)
+        tile_load(x, exchanged + step * TILE, S::EXCHANGE_STRIDE);
+    else
+        tile_from_acc(x, &s[0][step]);
+}
+
 /* The next block of queries, from i on, that sees any of `count` keys from `key` on;
  * p.query_blocks: none. */
 static __device__ __forceinline__ int next_query_block(const struct backward_params &p, int b,
@@ -252,20 +298,24 @@ static __device__ __forceinline__ int next_query_block(const struct backward_par
 }
 
 template <typename T, int KP>
-static __global__ void __launch_bounds__((backward_tiles<T, KP>::DKV_THREADS))
+static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::THREADS),
+                                     (backward_tiles<T, KP>::BLOCKS))
     flash_dkv_kernel(const struct backward_params p)
 {
     using S = backward_tiles<T, KP>;
-    constexpr int COLUMNS = KP / TILE / S::COLUMN_SPLIT, THREADS = S::DKV_THREADS;
+    constexpr int COLUMNS = KP / TILE / S::COLUMN_SPLIT, STEPS = S::VISITED / TILE;
+    constexpr int QUERIES = S::VISITED / S::QUERY_SPLIT;
     DYNAMIC_SHARED(T, keys);
     T *values = keys + S::OWN_ELEMENTS, *queries = values + S::OWN_ELEMENTS;
     T *douts = queries + S::VISITED_ELEMENTS;
-    float *lse2 = (float *)(douts + S::VISITED_ELEMENTS), *delta = lse2 + S::VISITED;
+    T *all_p = douts + S::VISITED_ELEMENTS, *all_ds = all_p + S::EXCHANGE_ELEMENTS;
+    float *lse2 = (float *)(all_ds + S::EXCHANGE_ELEMENTS), *delta = lse2 + S::VISITED;
     const struct attention &a = p.a;
     int block = (int)blockIdx.x, first = block % p.own_tiles * S::ROWS;
     int group = (block /= p.own_tiles) % a.G, b = block / a.G, heads = a.H / a.G;
-    int rows_left = min(a.S - first, S::ROWS), own = warp_index() / S::COLUMN_SPLIT * TILE;
-    int column = warp_index() % S::COLUMN_SPLIT * COLUMNS * TILE;
+    int rows_left = min(a.S - first, S::ROWS), part = warp_index() % S::COLUMN_SPLIT;
+    int own = warp_index() / S::COLUMN_SPLIT * TILE, column = part * COLUMNS * TILE;
+    int own_query = S::QUERY_SPLIT > 1 ? part * QUERIES : 0;
     int64_t kv_stride = (int64_t)a.kv_stride, dense = (int64_t)a.H * a.K;
     int64_t to_keys = ((int64_t)b * a.S + first) * kv_stride + (int64_t)group * a.K;
     struct token_rows<T> k = {
@@ -284,7 +334,7 @@ static __global__ void __launch_bounds__((backward_tiles<T, KP>::DKV_THREADS))
         };
         if (index < p.query_blocks) rows.base += skip + (int64_t)(group * heads + head) * a.K;
         if (index < p.query_blocks) rows.count = (int)(a.T - t);
-        stage_rows<T, KP, S::VISITED, THREADS>(to, rows);
+        stage_rows<T, KP, S::VISITED, S::THREADS>(to, rows);
     };
     auto stage_queries = [&](int index, int head) {
         stage_block(queries, p.io.q_BTHK, (int64_t)a.q_stride, index, head);
@@ -294,36 +344,50 @@ static __global__ void __launch_bounds__((backward_tiles<T, KP>::DKV_THREADS))
         lse2[threadIdx.x] = t < a.T ? p.io.lse_BHT[from] * LOG2_E : 0;
         delta[threadIdx.x] = t < a.T ? p.delta_BHT[from] : 0;
     };
+    auto load_key = [&](struct tile_a<T> *x, int, int c) { load_a<KP>(x, keys, k, own, c); };
+    auto load_value = [&](struct tile_a<T> *x, int, int c) { load_a<KP>(x, values, v, own, c); };
     struct tile_acc dk[1][COLUMNS], dv[1][COLUMNS];
     UNROLL
     for (int n = 0; n < COLUMNS; n++) dk[0][n] = dv[0][n] = tile_acc{};
-    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, THREADS>(keys, k);
-    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, THREADS>(values, v);
+    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::THREADS>(keys, k);
+    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::THREADS>(values, v);
     if (i < p.query_blocks) {
         stage_block(douts, p.io.dout_BTHK, dense, i, h);
         stage_queries(i, h);
     }
-    struct document_bounds bounds = {p.io.start_BT, p.io.end_BT};
     while (i < p.query_blocks) {
         int t = i * S::VISITED, last = min(t + S::VISITED, a.T) - 1;
         struct tile_mask mask = p.masks ? p.masks[(int64_t)b * p.query_blocks + i]
-                                        : make_tile_mask(&a, bounds, b, t, last);
+                                        : make_tile_mask(&a, {NULL, NULL}, b, t, last);
         bool active = own < rows_left && any_visible(mask, first + own, TILE);
-        struct tile_acc s[1][S::VISITED / TILE], dp[1][S::VISITED / TILE];
+        struct tile_acc s[1][QUERIES / TILE], dp[1][QUERIES / TILE];
         cp_async_wait<0>();
         __syncthreads(); /* the queries and douts have arrived */
         if (active) {
-            multiply_abt<T, KP>(s, keys, k, own, queries);
-            multiply_abt<T, KP>(dp, values, v, own, douts);
-            scores_to_p_and_ds(p, s, dp, lse2, delta);
-            if (!all_visible(mask, first + own, TILE)) mask_p_and_ds(p, s, dp, b, t, first + own);
-            multiply_ab<T, KP>(dv, s, douts + column);
+            multiply_abt<T, KP>(s, load_key, queries + own_query * S::STRIDE);
+            multiply_abt<T, KP>(dp, load_value, douts + own_query * S::STRIDE);
+            scores_to_p_and_ds(p, s, dp, lse2 + own_query, delta + own_query);
+            if (!all_visible(mask, first + own, TILE))
+                mask_p_and_ds(p, s, dp, b, t + own_query, first + own);
         }
+        if constexpr (S::QUERY_SPLIT > 1) {
+            constexpr int STRIDE = S::EXCHANGE_STRIDE;
+            if (active) store_tiles<STRIDE>(all_p + own * STRIDE + own_query, s);
+            if (active) store_tiles<STRIDE>(all_ds + own * STRIDE + own_query, dp);
+            __syncthreads(); /* p and ds of all queries have been stored */
+        }
+        auto load_p = [&](struct tile_a<T> *x, int, int step) {
+            load_exchanged<S>(x, all_p + own * S::EXCHANGE_STRIDE, s, step);
+        };
+        auto load_ds = [&](struct tile_a<T> *x, int, int step) {
+            load_exchanged<S>(x, all_ds + own * S::EXCHANGE_STRIDE, dp, step);
+        };
+        if (active) multiply_ab<T, KP, STEPS>(dv, load_p, douts + column);
         /* All heads of the group, then the next block of queries. */
         h = (h + 1) % heads, i = h ? i : next_query_block(p, b, first, S::ROWS, i + 1);
         __syncthreads(); /* the douts are free */
         if (i < p.query_blocks) stage_block(douts, p.io.dout_BTHK, dense, i, h);
-        if (active) multiply_ab<T, KP>(dk, dp, queries + column);
+        if (active) multiply_ab<T, KP, STEPS>(dk, load_ds, queries + column);
         __syncthreads(); /* the queries are free */
         if (i < p.query_blocks) stage_queries(i, h);
     }
@@ -351,10 +415,10 @@ static enum status launch_backward(const struct attention *a, const struct atten
                                    struct queue *queue)
 {
     using S = backward_tiles<T, KP>;
-    static_assert((int)S::DKV_BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
+    static_assert((int)S::BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
     size_t B = (size_t)a->B, H = (size_t)a->H, G = (size_t)a->G, rows = B * H * (size_t)a->T;
-    size_t query_tiles = ceil_div((size_t)a->T, S::ROWS),
-           key_tiles = ceil_div((size_t)a->S, S::ROWS);
+    size_t query_tiles = ceil_div((size_t)a->T, S::DQ_ROWS);
+    size_t key_tiles = ceil_div((size_t)a->S, S::ROWS);
     size_t query_blocks = ceil_div((size_t)a->T, S::VISITED), mark = arena_mark(&queue->scratch);
     size_t warps = 256 / TILE_WARP; /* per block of the preparing kernels */
     size_t max_grid = max(rows / warps + 1, max(B * H * query_tiles, B * G * key_tiles));
@@ -382,8 +446,8 @@ static enum status launch_backward(const struct attention *a, const struct atten
     LAUNCH((flash_dq_kernel<T, KP>), (unsigned)(B * H * query_tiles), S::DQ_THREADS, S::DQ_BYTES,
            queue, p);
     p.own_tiles = (int)key_tiles;
-    LAUNCH((flash_dkv_kernel<T, KP>), (unsigned)(B * G * key_tiles), S::DKV_THREADS, S::DKV_BYTES,
-           queue, p);
+    LAUNCH((flash_dkv_kernel<T, KP>), (unsigned)(B * G * key_tiles), S::THREADS, S::BYTES, queue,
+           p);
     return STATUS_OK;
 }
 

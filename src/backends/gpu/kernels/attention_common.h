@@ -156,10 +156,14 @@ template <typename T, int KP, int ROWS, int THREADS>
 static __device__ __forceinline__ void stage_rows(T *to, const struct token_rows<T> &rows)
 {
     using R = shared_row<T, KP>;
-    UNROLL_BY(2)
-    for (int first = 0; first < ROWS * R::VECTORS; first += THREADS) {
-        int i = first + (int)threadIdx.x, r = i / R::VECTORS, k = i % R::VECTORS * R::VECTOR;
-        if (ROWS * R::VECTORS % THREADS && i >= ROWS * R::VECTORS) break;
+    constexpr int COUNT = ROWS * R::VECTORS;
+    constexpr bool WHOLE_ROWS = THREADS % R::VECTORS == 0; /* at a time: k does not change */
+    int thread = (int)threadIdx.x;
+    UNROLL_BY(1)
+    for (int first = 0; first < COUNT; first += THREADS) {
+        int i = first + thread, k = (WHOLE_ROWS ? thread : i) % R::VECTORS * R::VECTOR;
+        int r = WHOLE_ROWS ? first / R::VECTORS + thread / R::VECTORS : i / R::VECTORS;
+        if (COUNT % THREADS && i >= COUNT) break;
         T *at = to + r * R::STRIDE + k;
         bool valid = r < rows.count && k < rows.K;
         const T *source = valid ? row_pointer(rows, r) + k : rows.base;
@@ -198,11 +202,11 @@ static __device__ __forceinline__ void load_a(struct tile_a<float> *t, const flo
 
 /* ---- tile multiplies; N: number of 16-wide tiles of b's rows or columns ---- */
 
-/* s = a b^T: s[row][n] = a[row] . b[n] */
-template <typename T, int KP, int ROW_TILES, int N>
-static __device__ __forceinline__ void
-multiply_abt(struct tile_acc (&s)[ROW_TILES][N], const T *staged_a, const struct token_rows<T> &a,
-             int row, const T *b)
+/* s = a b^T: s[row][n] = a[row] . b[n].  load(x, p, k) loads tile p of a's rows from column k
+ * on. */
+template <typename T, int KP, int ROW_TILES, int N, typename Load>
+static __device__ __forceinline__ void multiply_abt(struct tile_acc (&s)[ROW_TILES][N],
+                                                    const Load &load, const T *b)
 {
     constexpr int STRIDE = shared_row<T, KP>::STRIDE;
     UNROLL
@@ -216,7 +220,7 @@ multiply_abt(struct tile_acc (&s)[ROW_TILES][N], const T *staged_a, const struct
     for (int k = 0; k < KP; k += TILE) {
         struct tile_a<T> x[ROW_TILES];
         UNROLL
-        for (int p = 0; p < ROW_TILES; p++) load_a<KP>(&x[p], staged_a, a, row + p * TILE, k);
+        for (int p = 0; p < ROW_TILES; p++) load(&x[p], p, k);
         UNROLL
         for (int n = 0; n < N; n++) {
             struct tile_b<T> y;
@@ -227,18 +231,18 @@ multiply_abt(struct tile_acc (&s)[ROW_TILES][N], const T *staged_a, const struct
     }
 }
 
-/* out += s b: out[row][n] += sum over k of s[row][k] b[k][n] */
-template <typename T, int KP, int ROW_TILES, int S, int N>
+/* out += s b: out[row][n] += sum over k of s[row][k] b[k][n], for STEPS tiles of k.  load(x, p, k)
+ * loads tile [p][k] of s. */
+template <typename T, int KP, int STEPS, int ROW_TILES, int N, typename Load>
 static __device__ __forceinline__ void multiply_ab(struct tile_acc (&out)[ROW_TILES][N],
-                                                   const struct tile_acc (&s)[ROW_TILES][S],
-                                                   const T *b)
+                                                   const Load &load, const T *b)
 {
     constexpr int STRIDE = shared_row<T, KP>::STRIDE;
     UNROLL
-    for (int k = 0; k < S; k++) {
+    for (int k = 0; k < STEPS; k++) {
         struct tile_a<T> x[ROW_TILES];
         UNROLL
-        for (int p = 0; p < ROW_TILES; p++) tile_from_acc(&x[p], &s[p][k]);
+        for (int p = 0; p < ROW_TILES; p++) load(&x[p], p, k);
         UNROLL
         for (int n = 0; n < N; n++) {
             struct tile_b<T> y;
@@ -247,6 +251,16 @@ static __device__ __forceinline__ void multiply_ab(struct tile_acc (&out)[ROW_TI
             for (int p = 0; p < ROW_TILES; p++) tile_mma(&out[p][n], &x[p], &y);
         }
     }
+}
+
+/* The same with s in accumulators, which are rounded to T. */
+template <typename T, int KP, int ROW_TILES, int S, int N>
+static __device__ __forceinline__ void multiply_ab(struct tile_acc (&out)[ROW_TILES][N],
+                                                   const struct tile_acc (&s)[ROW_TILES][S],
+                                                   const T *b)
+{
+    auto round_tile = [&](struct tile_a<T> *x, int p, int k) { tile_from_acc(x, &s[p][k]); };
+    multiply_ab<T, KP, S>(out, round_tile, b);
 }
 
 /* ---- results ---- */

@@ -38,6 +38,15 @@ enum {
 #define UNROLL_BY(n)   UNROLL_TEXT(unroll n)
 #endif
 
+/* Limits a kernel's registers so that `blocks` blocks of `threads` fit on a multiprocessor.  HIP's
+ * second argument is the number of wavefronts per SIMD, of which a compute unit has four. */
+#if defined(GPU_HIP)
+#define KERNEL_BOUNDS(threads, blocks)                                                             \
+    __launch_bounds__(threads, ((blocks) * (threads) + 255) / 256)
+#else
+#define KERNEL_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+#endif
+
 struct tile_acc {
     float x[ACC_ROWS][ACC_COLUMNS];
 };

@@ -231,6 +231,16 @@ TEST(flash_attention_matches_the_definition_at_tile_edges)
     }
 }
 
+TEST(flash_attention_with_heads_of_128_matches_the_definition_at_tile_edges)
+{
+    static const int sizes[] = {47, 48, 49, 97};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int T = sizes[i];
+        struct attention a = {.B = 1, .T = T, .S = T, .H = 2, .G = 1, .K = 128};
+        a.causal = i % 2, check(a, i % 2 ? 0 : 40, 8);
+    }
+}
+
 TEST(flash_attention_supports_any_head_size_and_alignment)
 {
     static const int sizes[] = {1, 7, 40, 72, 128, 200, 256};
