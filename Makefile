@@ -55,7 +55,7 @@ COMPILE  = $(CC) $(CFLAGS) -Isrc $(OWN) -MMD -MP
 LDFLAGS := -pie -Wl,-z,relro,-z,now,--build-id=sha1
 LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
 LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lsnappy -llz4 -lyaml -lm -lpthread \
-           $(MPI_LIBS) $(HUB_LIBS) $(GPU_LIBS) $(GPU_PATHS:%=-Wl$(comma)-rpath$(comma)%)
+           $(MPI_LIBS) $(HUB_LIBS) $(GPU_LIBS) -ldl $(GPU_PATHS:%=-Wl$(comma)-rpath$(comma)%)
 
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
 ABSENT  := $(EMULATOR) $(if $(GPU),,$(GPU_SHARED)) $(VENDOR_ABSENT) \

@@ -78,18 +78,31 @@ static enum status wrap_nccl(struct comm *c, const char *name, void *nccl)
     return nccl_wrap(c, nccl, name);
 }
 
-/* NCCL requires that every rank has a GPU of its own. */
-static enum status can_use_nccl(const struct machine *m, enum device_comm comm, bool *usable)
+static enum status check_own_gpus(const struct machine *m)
 {
     struct nccl_pair same;
     TRY(nccl_same_device(&m->world, m->queue, &same));
-    *usable = same.first < 0 && comm != DEVICE_COMM_staged;
-    if (same.first >= 0 && comm == DEVICE_COMM_nccl)
-        FAIL(
-            CONFIG,
-            "device.comm = \"nccl\": ranks %d and %d share a GPU, which NCCL does not support: use "
-            "\"staged\"",
-            same.first, same.second);
+    if (same.first >= 0)
+        FAIL(CONFIG, "ranks %d and %d share a GPU, which NCCL does not support", same.first,
+             same.second);
+    return STATUS_OK;
+}
+
+/* NCCL requires that every rank has a GPU of its own and that all ranks find the library. */
+static enum status can_use_nccl(const struct machine *m, enum device_comm comm, bool *usable)
+{
+    *usable = false;
+    if (comm == DEVICE_COMM_staged) return STATUS_OK;
+    enum status st = check_own_gpus(m);
+    if (!st) st = comm_agree(&m->world, nccl_load());
+    if (st && comm == DEVICE_COMM_nccl) return status_prefix(st, "device.comm = \"nccl\"");
+    if (st && st != STATUS_CONFIG && st != STATUS_UNSUPPORTED) return st;
+    *usable = !st;
+    if (st && m->world.rank == 0)
+        log_line(LOG_WARN,
+                 "tensors travel between GPUs through host memory, at a fraction of NCCL's speed: "
+                 "%s",
+                 status_message());
     return STATUS_OK;
 }
 

@@ -18,8 +18,9 @@ int gpu_machine_count(void);
  * or it cannot be used.  CONFIG: as gpu_list_read. */
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local);
 /* Wraps the communicators that move tensors, so that they accept device memory: by NCCL, or staged
- * through host memory.  Collective.  CONFIG: device.comm is nccl but two ranks share a GPU.
- * UNSUPPORTED: device.comm is nccl in a program built without NCCL. */
+ * through host memory.  Collective.  With device.comm "nccl",
+ * CONFIG: two ranks share a GPU; UNSUPPORTED: NCCL is not installed, or the program was built
+ * without it. */
 enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config *c);
 /* Call after closing the groups. */
 void gpu_machine_close(struct machine *m);

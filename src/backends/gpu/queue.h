@@ -19,6 +19,7 @@ struct gpu_queue {
     int device;
     bool native_fp8;        /* `quantize` writes FP8 bytes, and `linear` multiplies them */
     void *gemm, *attention; /* state of cuBLASLt and cuDNN: handles, plans; NULL: not used */
+    bool attention_opened;  /* or tried: without cuDNN, attention stays NULL */
     bool nondeterministic;  /* kernels may sum in any order: faster, but bits vary between runs */
 };
 

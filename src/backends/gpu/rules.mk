@@ -98,7 +98,7 @@ gpu-build: ## compile for NVIDIA and AMD GPUs, with the compilers found; build c
 	@tools/gpu_build $(B)
 
 gpu-check: $(B)/tests/run $(DRIVER) ## CUDA=1: check cuDNN plans for every recipe, without a GPU
-	@$(DRIVING) $(B)/tests/run cudnn
+	@$(DRIVING) $(B)/tests/run cudnn test_cublaslt_load test_nccl_load
 
 $(B)/gpu-flags: FORCE
 	$(call stamp,$(GPU) $(GPU_FLAGS) $(HAS_NCCL) $(if $(GPU),$(GPU_CC)))

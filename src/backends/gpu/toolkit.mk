@@ -16,26 +16,29 @@ ifeq ($(CUDA_HOME),)
 $(error CUDA=1 requires nvcc on PATH, or CUDA=folder of a toolkit; see docs/install.md)
 endif
 # Libraries are in the toolkit's folder, or in folders next to it as Python's packages install them.
+# The program opens cuBLASLt, cuDNN and NCCL with dlopen (base/library.h), which searches these
+# folders, too; the CUDA runtime is linked statically.
 CUDA_DIRS := $(CUDA_HOME) $(CUDA_HOME)/../cudnn $(CUDA_HOME)/../nccl
 CUDA_LIB   = $(firstword $(wildcard $(foreach dir,$(CUDA_DIRS:%=%/lib64) $(CUDA_DIRS:%=%/lib),\
-                 $(dir)/lib$(1).so $(dir)/lib$(1).so.*)) -l$(1))
+                 $(1:%=$(dir)/lib%))))
 GPU_FLAGS := -DGPU_CUDA $(patsubst %,-isystem %,$(wildcard $(CUDA_DIRS:%=%/include)))
-GPU_LIBS   = $(foreach name,cudart cublasLt cudnn $(NCCL_LIB),$(call CUDA_LIB,$(name)))
-GPU_PATHS  = $(sort $(realpath $(dir $(filter /%,$(GPU_LIBS)))))
+CUDA_RUNTIME := $(or $(call CUDA_LIB,cudart_static.a),-lcudart_static)
+GPU_LIBS   = $(CUDA_RUNTIME) -lrt
+GPU_PATHS  = $(sort $(realpath $(foreach name,cublasLt cudnn nccl,\
+                 $(dir $(call CUDA_LIB,$(name).so $(name).so.*)))))
 UNDRIVEN  := $(if $(shell ldconfig -p 2>/dev/null | grep -F libcuda.so.1),,1)
 GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) $(NVCC_FLAGS) -lineinfo -DGPU_CUDA \
     -Xcompiler -Wall,-fPIE,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 else ifneq ($(filter-out 0,$(HIP)),)
 GPU       := hip
 GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(addprefix -isystem ,$(HIP_INCLUDE))
-GPU_LIBS   = -lamdhip64 $(NCCL_LIB:%=-l%)
+GPU_LIBS   = -lamdhip64
 GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
 endif
-# NCCL or RCCL is optional: NCCL=0 leaves it out.
+# NCCL's or RCCL's header is optional: NCCL=0 leaves the library out.
 NCCL_HEADER := $(if $(filter hip,$(GPU)),rccl/rccl.h,nccl.h)
 NCCL_FOUND   = $(call finds,$(NCCL_HEADER),$(GPU_FLAGS))
 HAS_NCCL    := $(if $(and $(GPU),$(filter-out 0,$(or $(NCCL),1)),$(NCCL_FOUND)),1,0)
-NCCL_LIB    := $(if $(filter 1,$(HAS_NCCL)),$(if $(filter hip,$(GPU)),rccl,nccl))
 
 # The vendors' libraries belong to one runtime each; the emulator is only for tests.
 VENDOR      := src/backends/gpu/vendor
@@ -46,11 +49,14 @@ GPU_hip     := $(VENDOR)/hipblaslt_%
 EMULATOR    := $(wildcard src/backends/gpu/emulator/*.c)
 GPU_KERNELS := $(wildcard src/backends/gpu/kernels/*.cu)
 VENDOR_ABSENT := $(filter-out $(if $(GPU),$(GPU_$(GPU))),$(GPU_VENDOR))
-# The tests link comm/nccl with stubs of NCCL and of streams, which need no device.
+# The tests link comm/nccl with stubs of NCCL (instead of nccl_load.c) and of streams, which need no
+# device.
 STUBBED := $(B)/src/comm/nccl/%.o
-STUB    := $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/side_stream.c,$(wildcard src/comm/nccl/*.c)))
+STUB    := $(patsubst %.c,$(B)/%.stub.o,\
+               $(filter-out %/side_stream.c %/nccl_load.c,$(wildcard src/comm/nccl/*.c)))
 # Without CUDA, the tests link what calls cuBLASLt against a stub of it.
 STUB    += $(if $(filter cuda,$(GPU)),,\
-               $(patsubst %.c,$(B)/%.stub.o,$(filter $(VENDOR)/cublaslt_%,$(GPU_VENDOR))))
+               $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/cublaslt_load.c,\
+                   $(filter $(VENDOR)/cublaslt_%,$(GPU_VENDOR)))))
 emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(B)/%.emu$(1).o)
 EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)

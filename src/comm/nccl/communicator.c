@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/communicator.h"
 
-#if defined(GPU_HIP)
-#include <rccl/rccl.h>
-#else
-#include <nccl.h>
-#endif
+#include "comm/nccl/library.h"
 
 #include <string.h>
 
-#if defined(GPU_HIP)
-const char communicator_library[] = "RCCL";
-#else
-const char communicator_library[] = "NCCL";
-#endif
+const char communicator_library[] = NCCL_TITLE;
 
 _Static_assert(COMMUNICATOR_ID_BYTES == NCCL_UNIQUE_ID_BYTES,
                "an id is copied to and from ncclUniqueId");

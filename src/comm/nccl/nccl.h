@@ -24,6 +24,10 @@
 
 struct nccl;
 
+/* Opens NCCL or RCCL; call before any other function here.  UNSUPPORTED: it is not installed, or
+ * too old. */
+enum status nccl_load(void);
+
 /* The state that a rank's groups share.  timeout_s: time limit of a transfer, from when the device
  * begins it.  IO: no thread. */
 enum status nccl_open(struct nccl **out, struct queue *queue, double timeout_s);

@@ -2,6 +2,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/comm.h"
+#include "comm/nccl/nccl.h"
 #include "comm/nccl/stub.h"
 #include "tensor/strict_device.h"
 
@@ -542,3 +543,5 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncc
 {
     return issue(comm, stream, (struct op){RECEIVE, peer, NULL, to, count, type, 0, NULL});
 }
+
+enum status nccl_load(void) { return STATUS_OK; }

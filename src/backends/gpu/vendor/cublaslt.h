@@ -38,7 +38,7 @@ struct cublaslt_matmul {
 };
 
 struct cublaslt {
-    cublasLtHandle_t handle;
+    cublasLtHandle_t handle;         /* NULL: cuBLASLt is not installed */
     struct cublaslt_matmul *matmuls; /* owned */
     size_t count;
     struct cublaslt_tuner *tuner; /* owned; NULL: take the first algorithm of the heuristics */
@@ -60,6 +60,10 @@ struct cublaslt_call {
 };
 enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *call,
                          struct queue *queue);
+
+/* cublaslt_load.c, or the tests' stub.  Call before any function of the library.  UNSUPPORTED: it
+ * is not installed, or lacks a function. */
+enum status cublaslt_load(void);
 
 /* cublaslt_tuner.c */
 struct cublaslt_tuner *cublaslt_tuner_open(const struct queue *queue, const char *path);

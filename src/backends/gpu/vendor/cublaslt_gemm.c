@@ -25,13 +25,20 @@ static bool is_same_gemm(const struct gemm *x, const struct gemm *y)
 
 /* ---- preparing a GEMM ---- */
 
+/* Without the library all GEMMs use our own kernels. */
 static enum status open_library(struct queue *queue, struct cublaslt **out)
 {
     struct gpu_queue *q = (struct gpu_queue *)queue;
     *out = q->gemm;
     if (*out) return STATUS_OK;
     struct cublaslt *c = heap(sizeof *c);
-    cublasStatus_t status = cublasLtCreate(&c->handle);
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (cublaslt_load())
+        log_line(LOG_WARN,
+                 "matrix multiplications use our own kernels, at about half the speed: %s",
+                 status_message());
+    else
+        status = cublasLtCreate(&c->handle);
     if (status) {
         free(c);
         FAIL(DEVICE, "cannot create a cuBLASLt handle: %s", cublasLtGetStatusString(status));
@@ -157,6 +164,7 @@ static enum status prepare_matmul(struct cublaslt *c, struct cublaslt_matmul *m,
 {
     struct cublaslt_candidates candidates = {.count = 0};
     enum status st = STATUS_OK;
+    if (!c->handle) return STATUS_OK;
     TRY_OUT(create_descriptors(m));
     TRY_OUT(query_heuristics(c, m, workspace_limit(queue), &candidates));
     if (candidates.count) {
@@ -195,7 +203,7 @@ void GPU_NAME(gemm_tune)(struct queue *queue, const char *path)
     struct cublaslt *c;
     if (open_library(queue, &c)) return; /* the first GEMM reports the failure */
     BUG_IF(c->tuner);
-    c->tuner = cublaslt_tuner_open(queue, path);
+    if (c->handle) c->tuner = cublaslt_tuner_open(queue, path);
 }
 
 void GPU_NAME(gemm_close)(struct queue *queue)
@@ -206,7 +214,7 @@ void GPU_NAME(gemm_close)(struct queue *queue)
     cublaslt_tuner_close(c->tuner);
     for (size_t i = 0; i < c->count; i++) release_matmul(&c->matmuls[i]);
     free(c->matmuls);
-    cublasLtDestroy(c->handle);
+    if (c->handle) cublasLtDestroy(c->handle);
     free(c);
     q->gemm = NULL;
 }

@@ -5,6 +5,7 @@
 #include "backends/gpu/runtime.h"
 #include "backends/gpu/varlen.h"
 #include "backends/gpu/vendor/cudnn_attention_graph.h"
+#include "backends/gpu/vendor/cudnn_load.h"
 #include "backends/gpu/vendor_attention.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -41,16 +42,27 @@ struct cudnn_attention {
     struct sdpa_plan *plans; /* newest first */
 };
 
+static enum status check_version(void)
+{
+    TRY(cudnn_load());
+    size_t version = cudnnGetVersion();
+    if (version < MIN_VERSION)
+        FAIL(UNSUPPORTED, "cuDNN %zu is too old: install %d or later", version, MIN_VERSION);
+    return STATUS_OK;
+}
+
 static enum status open_version(struct cudnn_attention **out, bool deterministic)
 {
+    *out = NULL;
+    if (check_version()) {
+        log_line(LOG_WARN, "attention uses our own kernels, at about half of cuDNN's speed: %s",
+                 status_message());
+        return STATUS_OK;
+    }
     struct cudnn_attention *c = heap(sizeof *c);
     c->version = cudnnGetVersion();
     c->deterministic = deterministic;
     *out = c;
-    if (c->version >= MIN_VERSION) return STATUS_OK;
-    log_line(LOG_INFO, "cuDNN %zu is too old: attention uses our own kernels", c->version);
-    cudnn_attention_close(c);
-    *out = NULL;
     return STATUS_OK;
 }
 
@@ -480,8 +492,9 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
 static enum status open_on_queue(struct queue *queue, struct cudnn_attention **out)
 {
     struct gpu_queue *q = (struct gpu_queue *)queue;
-    if (!q->attention && queue->sizing) {
+    if (!q->attention_opened && queue->sizing) {
         struct cudnn_attention *c;
+        q->attention_opened = true;
         TRY(cudnn_attention_open(&c, q->stream, !q->nondeterministic));
         q->attention = c;
     }
@@ -515,5 +528,5 @@ void GPU_NAME(vendor_attention_close)(struct queue *queue)
 {
     struct gpu_queue *q = (struct gpu_queue *)queue;
     cudnn_attention_close(q->attention);
-    q->attention = NULL;
+    q->attention = NULL, q->attention_opened = false;
 }

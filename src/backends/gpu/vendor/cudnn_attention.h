@@ -21,8 +21,8 @@ static const size_t CUDNN_ATTENTION_MAX_BYTES = (size_t)9 << 28; /* 2.25 GiB */
 
 struct cudnn_attention;
 
-/* For the current device and a stream of it.  *out NULL: this version of cuDNN has known bugs.
- * DEVICE: cuDNN cannot create a handle. */
+/* For the current device and a stream of it.  *out NULL: cuDNN is not installed, or this
+ * version has known bugs; a warning is logged.  DEVICE: cuDNN cannot create a handle. */
 enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, bool deterministic);
 /* For a device that need not be present, described by its properties in cuDNN's JSON format: builds
  * plans but cannot run them.  UNSUPPORTED: the description is not valid. */

@@ -2,6 +2,7 @@
 #include "backends/gpu/vendor/stub_cublaslt.h"
 
 #include "backends/gpu/emulator/emulator.h"
+#include "backends/gpu/vendor/cublaslt.h"
 #include "base/text.h"
 #include "tensor/dtype.h"
 
@@ -30,8 +31,15 @@ struct stub_preference {
 enum { WORD_ID, WORD_ALIGNMENT, WORD_MARK, MARK = 0x57AB };
 
 struct stub_cublaslt stub_cublaslt;
-static bool first_is_broken;
+static bool first_is_broken, is_hidden;
 void stub_cublaslt_break(bool broken) { first_is_broken = broken; }
+void stub_cublaslt_hide(bool hidden) { is_hidden = hidden; }
+
+enum status cublaslt_load(void)
+{
+    if (is_hidden) FAIL(UNSUPPORTED, "cuBLASLt is not installed: hidden by a test");
+    return STATUS_OK;
+}
 
 static size_t workspace_of(uint64_t id) { return id == 1 ? 1000 : 0; }
 

@@ -22,3 +22,4 @@ struct stub_cublaslt {
 };
 extern struct stub_cublaslt stub_cublaslt;
 void stub_cublaslt_break(bool broken);
+void stub_cublaslt_hide(bool hidden); /* as if it were not installed */

@@ -4,6 +4,7 @@
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/vendor/column_major.h"
 #include "backends/gpu/vendor/cublaslt.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "ops/float8.h"
 #include "tensor/device.h"
@@ -15,15 +16,6 @@ static bool has_device(void)
 {
     int count = 0;
     return !GPU_NAME(count)(&count) && count > 0;
-}
-
-TEST(a_gemm_without_a_device_reports_the_missing_library)
-{
-    struct queue queue = {.sizing = true};
-    struct gemm g = {16, 16, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
-    if (has_device()) skip();
-    CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, &queue));
-    CHECK_MESSAGE("cannot create a cuBLASLt handle");
 }
 
 /* ---- on a device ---- */
@@ -188,6 +180,21 @@ TEST(our_kernels_compute_what_cublaslt_does_not_support)
     CHECK(stub_cublaslt.num_heuristics == before.num_heuristics + 1 &&
           stub_cublaslt.ran[0] == before.ran[0]);
     CHECK(!stub_cublaslt.matmuls && !stub_cublaslt.layouts);
+}
+
+TEST(without_cublaslt_our_kernels_compute_every_gemm)
+{
+    struct gemm_rig r;
+    stub_cublaslt_hide(true);
+    log_set_quiet(true);
+    open_rig(&r, (struct gemm){40, 24, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = F32});
+    GPU_NAME(gemm_tune)(r.queue, "/nonexistent/gemm.json"); /* has nothing to time */
+    float *tiled = run_gemm(&r, true), *ours = run_gemm(&r, false);
+    CHECK(!memcmp(tiled, ours, 40 * 24 * sizeof *ours));
+    CHECK(!stub_cublaslt.handles);
+    free(tiled), free(ours);
+    close_rig(&r);
+    stub_cublaslt_hide(false);
 }
 
 TEST(unaligned_operands_get_their_own_algorithm)
