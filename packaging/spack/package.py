@@ -35,7 +35,7 @@ class Llamero(MakefilePackage, CudaPackage):
     depends_on("cudnn", when="+cuda")
     depends_on("nccl", when="+cuda")
 
-    conflicts("cuda_arch=none", when="+cuda", msg="set cuda_arch, such as 90a")
+    conflicts("cuda_arch=none", when="+cuda", msg="set cuda_arch, such as 90")
 
     @property
     def build_targets(self):

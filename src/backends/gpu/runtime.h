@@ -143,15 +143,14 @@ static inline gpu_error gpu_device_name(char *to, size_t bytes, int device)
 #endif
 }
 
-/* Whether the matrix units multiply the E4M3 and E5M2 of ops/float8.h: NVIDIA's do since compute
- * capability 8.9; those of gfx942 implement the FNUZ variants. */
-static inline gpu_error gpu_has_native_fp8(bool *out, int device)
+/* NVIDIA's compute capability, 90 for 9.0; 0 for other devices. */
+static inline gpu_error gpu_compute_capability(int *out, int device)
 {
-    *out = false;
+    *out = 0;
 #if defined(GPU_CUDA)
     gpu_properties properties;
     gpu_error error = cudaGetDeviceProperties(&properties, device);
-    if (error == gpuSuccess) *out = properties.major * 10 + properties.minor >= 89;
+    if (error == gpuSuccess) *out = properties.major * 10 + properties.minor;
     return error;
 #else
     (void)device;

@@ -5,7 +5,6 @@
 # backend to the program.  The tests run it on an emulator, which needs only a C++ compiler.
 comma     := ,
 CXX       ?= g++
-CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a
 HIP_ARCH  ?= --offload-arch=gfx90a
 HIPCC     ?= hipcc
 ifneq ($(filter-out 0,$(CUDA)),)
@@ -21,6 +20,10 @@ endif
 CUDA_DIRS := $(CUDA_HOME) $(CUDA_HOME)/../cudnn $(CUDA_HOME)/../nccl
 CUDA_LIB   = $(firstword $(wildcard $(foreach dir,$(CUDA_DIRS:%=%/lib64) $(CUDA_DIRS:%=%/lib),\
                  $(1:%=$(dir)/lib%))))
+# Code for A100, H100 and B200, and PTX, which the driver compiles for GPUs of other and later kinds.
+CUDA_KINDS := 80 90 $(filter 100,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code 2>/dev/null)))
+CUDA_ARCH  ?= $(foreach kind,$(CUDA_KINDS),-gencode arch=compute_$(kind),code=sm_$(kind)) \
+                  -gencode arch=compute_90,code=compute_90
 GPU_FLAGS := -DGPU_CUDA $(patsubst %,-isystem %,$(wildcard $(CUDA_DIRS:%=%/include)))
 CUDA_RUNTIME := $(or $(call CUDA_LIB,cudart_static.a),-lcudart_static)
 GPU_LIBS   = $(CUDA_RUNTIME) -lrt
