@@ -8,14 +8,22 @@
 
 #include <string.h>
 
+enum { BLOCK_ARRAYS = 4, ALIGNED_ELEMENTS = ARENA_ALIGN / sizeof(int32_t) };
+
+static void set_arrays(struct batch *b, int32_t *block)
+{
+    b->block = block;
+    if (!block) return;
+    b->ids_BT = block, b->labels_BT = block + b->stride;
+    b->start_BT = block + 2 * b->stride, b->end_BT = block + 3 * b->stride;
+}
+
 void batch_alloc(struct batch *b, int B, int T, struct arena *run)
 {
     size_t tokens = (size_t)B * (size_t)T;
     *b = (struct batch){.B = B, .T = T};
-    b->ids_BT = arena_alloc(run, tokens, sizeof *b->ids_BT);
-    b->labels_BT = arena_alloc(run, tokens, sizeof *b->labels_BT);
-    b->start_BT = arena_alloc(run, tokens, sizeof *b->start_BT);
-    b->end_BT = arena_alloc(run, tokens, sizeof *b->end_BT);
+    b->stride = (tokens + ALIGNED_ELEMENTS - 1) / ALIGNED_ELEMENTS * ALIGNED_ELEMENTS;
+    set_arrays(b, arena_alloc(run, b->stride, BLOCK_ARRAYS * sizeof *b->block));
 }
 
 void batch_alloc_weights(struct batch *b, struct arena *run)
@@ -68,6 +76,20 @@ void batch_fill_random(struct batch *b, int V)
         if (b->has_weights) b->weight_BT[n] = 1;
     }
     b->valid = (int64_t)tokens;
+}
+
+enum status batch_upload(const struct batch *b, struct queue *queue, struct arena *step,
+                         struct batch *out)
+{
+    *out = *b;
+    if (!queue_device_allocator(queue)) return STATUS_OK;
+    set_arrays(out, arena_alloc(step, b->stride, BLOCK_ARRAYS * sizeof *b->block));
+    TRY(queue_upload(queue, out->block, b->block, b->stride * BLOCK_ARRAYS * sizeof *b->block));
+    if (!b->has_weights) return STATUS_OK;
+    size_t tokens = (size_t)b->B * (size_t)b->T;
+    out->weight_BT = arena_alloc(step, tokens, sizeof *out->weight_BT);
+    TRY(queue_copy(queue, out->weight_BT, b->weight_BT, tokens * sizeof *b->weight_BT));
+    return STATUS_OK;
 }
 
 enum status batch_broadcast(struct batch *b, const struct comm *peers)

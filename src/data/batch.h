@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "comm/comm.h"
+#include "tensor/queue.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,6 +23,8 @@ struct batch {
     float *weight_BT;           /* has_weights: of each token's loss, 0 where the token is not
                                    valid; otherwise NULL */
     bool has_weights;
+    int32_t *block; /* batch_alloc: ids, labels, start and end, `stride` elements apart */
+    size_t stride;
     int64_t valid;   /* tokens over which the loss is averaged: those with a label other than
                       LABEL_IGNORED, or has_weights: those with a weight */
     int64_t bytes;   /* of text that the valid tokens stand for (for bits per byte); 0: unknown */
@@ -43,6 +46,12 @@ void batch_copy_row(struct batch *b, int i, const struct batch *row);
 void batch_pad_row(struct batch *b, int i);
 /* Random IDs and labels below V; each row is one document.  For benchmarks. */
 void batch_fill_random(struct batch *b, int V);
+
+/* *out is the batch with arrays that kernels read: copies in device memory from `step`, for which
+ * queue_host_copy finds the host's; on a CPU the same arrays.  The host may change its own after
+ * queue_wait. */
+enum status batch_upload(const struct batch *b, struct queue *queue, struct arena *step,
+                         struct batch *out);
 
 /* Collective: broadcasts the batch from rank 0 of `peers`.  COMM: a rank failed. */
 enum status batch_broadcast(struct batch *b, const struct comm *peers);

@@ -37,13 +37,13 @@ struct ops {
     bool (*attention_can_pack)(const struct attention *);
 };
 
-/* For x_forward(ops, a, io, queue): OP_CALL calls the kernel and adds a span to the queue's trace;
- * OP_RUN also returns. */
+/* For x_forward(ops, a, io, queue): OP_CALL calls the kernel in a span of the queue; OP_RUN also
+ * returns. */
 #define OP_CALL(entry)                                                                             \
     do {                                                                                           \
-        double begin_ = trace_begin(queue->trace);                                                 \
+        double begin_ = queue_begin_span(queue, #entry);                                           \
         TRY(ops->entry(a, io, queue));                                                             \
-        trace_end(queue->trace, #entry, begin_);                                                   \
+        queue_end_span(queue, #entry, begin_);                                                     \
     } while (0)
 #define OP_RUN(entry)                                                                              \
     do {                                                                                           \

@@ -17,6 +17,9 @@ struct device {
     enum status (*copy)(struct queue *queue, void *to, const void *from, size_t bytes);
     enum status (*zero)(struct queue *queue, void *x, size_t bytes);
     enum status (*wait)(struct queue *queue);
+    /* Nested named ranges, which profilers show; both may be NULL. */
+    void (*push_range)(struct queue *queue, const char *name);
+    void (*pop_range)(struct queue *queue);
     /* Bytes of device memory, and bytes in use by any process. */
     enum status (*memory_info)(struct queue *queue, size_t *bytes, size_t *used);
 };

@@ -37,6 +37,20 @@ enum status queue_copy(struct queue *queue, void *to, const void *from, size_t b
     return STATUS_OK;
 }
 
+enum status queue_upload(struct queue *queue, void *to, const void *from, size_t bytes)
+{
+    TRY(queue_copy(queue, to, from, bytes));
+    queue->upload = (struct upload){to, from, queue->sizing ? 0 : bytes};
+    return STATUS_OK;
+}
+
+const void *queue_host_copy(const struct queue *queue, const void *x)
+{
+    const struct upload *u = &queue->upload;
+    size_t at = (uintptr_t)x - (uintptr_t)u->to;
+    return at < u->bytes ? u->from + at : NULL;
+}
+
 enum status queue_zero(struct queue *queue, void *x, size_t bytes)
 {
     if (is_skipped(queue, bytes)) return STATUS_OK;
@@ -63,4 +77,16 @@ enum status queue_wait(struct queue *queue)
     enum status st = queue->device->wait(queue);
     activity_end_wait(begin_s);
     return st;
+}
+
+double queue_begin_span(struct queue *queue, const char *name)
+{
+    if (queue->device && queue->device->push_range) queue->device->push_range(queue, name);
+    return trace_begin(queue->trace);
+}
+
+void queue_end_span(struct queue *queue, const char *name, double begin_s)
+{
+    trace_end(queue->trace, name, begin_s);
+    if (queue->device && queue->device->pop_range) queue->device->pop_range(queue);
 }

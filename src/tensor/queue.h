@@ -26,6 +26,10 @@ struct queue {
         library_bytes; /* after a sizing pass: memory that libraries allocate themselves, about */
     int num_threads;
     struct trace *trace; /* of the current step; NULL: tracing is off */
+    struct upload {
+        const unsigned char *to, *from;
+        size_t bytes;
+    } upload; /* the last one */
 };
 
 /* Allocators for arena_init, of device memory and of shared memory; NULL on the CPU. */
@@ -35,7 +39,16 @@ const struct allocator *queue_shared_allocator(const struct queue *queue);
 /* `queue` NULL: host memory.  No-ops on a sizing queue.  DEVICE: an earlier kernel failed. */
 enum status queue_copy(struct queue *queue, void *to, const void *from, size_t bytes);
 enum status queue_zero(struct queue *queue, void *x, size_t bytes);
+/* Copies host memory to device memory; until the next upload queue_host_copy finds the host's. */
+enum status queue_upload(struct queue *queue, void *to, const void *from, size_t bytes);
+/* The host memory that device memory x was uploaded from; NULL: it is not in the last upload. */
+const void *queue_host_copy(const struct queue *queue, const void *x);
 /* Bytes of device memory, and bytes in use by any process.  BUG on the CPU. */
 enum status queue_memory_info(struct queue *queue, size_t *bytes, size_t *used);
 /* Waits until all work queued so far is done.  DEVICE: a kernel failed. */
 enum status queue_wait(struct queue *queue);
+
+/* Call around a piece of work: adds a span to the trace, if there is one, and a range that the
+ * device's profiler shows (Nsight Systems: NVTX).  Spans nest.  `name` is borrowed. */
+double queue_begin_span(struct queue *queue, const char *name);
+void queue_end_span(struct queue *queue, const char *name, double begin_s);

@@ -35,14 +35,18 @@ void evaluator_release(struct evaluator *e)
 static enum status run_forward(struct evaluator *e, struct arena *step)
 {
     int count = e->pipeline.schedule.num_microbatches;
+    struct batch uploaded;
+    size_t mark = arena_mark(step);
+    TRY(batch_upload(&e->local, e->pipeline.model->queue, step, &uploaded));
     for (int i = 0; i < count; i++) {
-        struct microbatch micro = microbatch_from_batch(&e->local, i, count, e->documents);
+        struct microbatch micro = microbatch_from_batch(&uploaded, i, count, e->documents);
         size_t first = (size_t)i * (size_t)micro.B * (size_t)micro.T;
         micro.causal = e->causal;
         if (e->best_BT) micro.best_BT = e->best_BT + first, micro.loss_BT = e->loss_BT + first;
         e->microbatches[i] = micro;
     }
     TRY(pipeline_run(&e->pipeline, e->microbatches, step));
+    arena_reset(step, mark);
     return STATUS_OK;
 }
 

@@ -29,7 +29,7 @@ static const struct comm *group(const struct trainer *t, enum group g)
 struct microbatch trainer_microbatch(const struct trainer *t, int i)
 {
     int count = t->pipeline.schedule.num_microbatches;
-    struct microbatch micro = microbatch_from_batch(&t->local, i, count, t->evaluator.documents);
+    struct microbatch micro = microbatch_from_batch(&t->uploaded, i, count, t->evaluator.documents);
     micro.causal = t->evaluator.causal, micro.last = i == count - 1;
     micro.z_loss = (float)t->config->training.z_loss;
     if (t->loss_BT) micro.loss_BT = t->loss_BT + (size_t)i * (size_t)micro.B * (size_t)micro.T;
@@ -74,12 +74,15 @@ static void share_losses(struct trainer *t, int64_t valid)
 static enum status run_microbatches(struct trainer *t, int64_t valid, double *loss)
 {
     int num_microbatches = t->pipeline.schedule.num_microbatches;
+    size_t mark = arena_mark(&t->step);
+    TRY(batch_upload(&t->local, t->machine.queue, &t->step, &t->uploaded));
     for (int i = 0; i < num_microbatches; i++) {
         t->microbatches[i] = trainer_microbatch(t, i);
         t->microbatches[i].scale = (float)loss_scale(t, i, valid);
     }
     TRY(pipeline_run(&t->pipeline, t->microbatches, &t->step));
     TRY(queue_wait(t->machine.queue));
+    arena_reset(&t->step, mark);
     *loss = 0;
     for (int i = 0; i < num_microbatches && t->loss_BT; i++)
         *loss += loss_sum(&t->microbatches[i]) * loss_scale(t, i, valid);
@@ -173,15 +176,15 @@ enum status trainer_parameter_norm(const struct trainer *t, double *norm)
 enum status trainer_train_batch(struct trainer *t, struct step_result *result)
 {
     const struct config *c = t->config;
-    struct trace *trace = t->machine.queue->trace;
+    struct queue *queue = t->machine.queue;
     struct loss_share local;
     struct step_totals totals;
-    double begin = trace_begin(trace);
+    double begin = queue_begin_span(queue, "forward and backward");
     activity_enter(ACTIVITY_computing);
     TRY(replay_forward_backward(t, &local));
     TRY(integrity_check(&t->integrity, t->steps_done));
-    trace_end(trace, "forward and backward", begin);
-    begin = trace_begin(trace);
+    queue_end_span(queue, "forward and backward", begin);
+    begin = queue_begin_span(queue, "optimizer");
     activity_enter(ACTIVITY_updating);
     TRY(step_sums_reduce(&t->sums, &local, t->gradients, &totals));
     result->loss = totals.loss, result->max_loss = totals.max_loss;
@@ -200,13 +203,13 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
         struct optim_update update = {t->gradients,  result->lr,
                                       clip,          now.step,
                                       decoupled > 0, schedule_decoupled_lr(s, decoupled, &now)};
-        TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.queue));
-        TRY(muon_step(&t->optim, t->machine.ops, &update, t->machine.queue));
+        TRY(optim_step(&t->optim, t->machine.ops, &update, queue));
+        TRY(muon_step(&t->optim, t->machine.ops, &update, queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
         TRY(integrity_record(&t->integrity, now.step));
     }
-    trace_end(trace, "optimizer", begin);
+    queue_end_span(queue, "optimizer", begin);
     t->steps_done++, t->rows_done += t->step_rows;
     t->tokens_seen += t->step_rows * t->batch.T;
     t->is_updating = false;

@@ -61,6 +61,7 @@ struct trainer {
     void *compute_weights;      /* NULL in f32: the master weights serve */
     void *staging;              /* for asynchronous checkpoints, or NULL */
     struct batch batch, local;  /* rows of a step on this rank; its tokens of them */
+    struct batch uploaded;      /* `local` as kernels read it, during a step */
     float *loss_BT;             /* of the local batch; NULL on a rank without the head */
     struct evaluator evaluator; /* for validation; without buffers if that is disabled */
     struct batch_ramp ramp;

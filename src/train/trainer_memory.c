@@ -252,9 +252,12 @@ static enum status size_step(struct trainer *t)
     arena_release(&queue->scratch);
     queue->library_bytes = 0;
     queue->sizing = true;
+    size_t mark = arena_mark(&t->step);
+    TRY_OUT(batch_upload(&t->local, queue, &t->step, &t->uploaded));
     for (int i = 0; i < t->pipeline.schedule.num_microbatches; i++)
         t->microbatches[i] = trainer_microbatch(t, i);
     TRY_OUT(pipeline_run(&t->pipeline, t->microbatches, &t->step));
+    arena_reset(&t->step, mark);
     TRY_OUT(trainer_finish_gradients(t));
     if (t->config->validation.enable) TRY_OUT(evaluator_size(&t->evaluator, &t->step));
     if (t->config->validation.enable && t->config->validation.tasks.count)

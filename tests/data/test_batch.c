@@ -2,8 +2,10 @@
 #include "data/batch.h"
 #include "test.h"
 
+#include "backends/cpu/cpu.h"
 #include "comm/ranks.h"
 #include "ops/cross_entropy.h"
+#include "tensor/strict_device.h"
 
 /* Gives each token values that identify it. */
 static void fill(struct batch *b, int b_first)
@@ -126,4 +128,31 @@ TEST(batch_fill_random_stays_below_the_vocabulary)
         CHECK(b.start_BT[i] == 0 && b.end_BT[i] == T);
     }
     arena_release(&run);
+}
+
+TEST(batch_upload_copies_to_a_device_and_is_the_same_batch_on_a_cpu)
+{
+    enum { B = 3, T = 7 };
+    struct arena run = {0}, step = {0};
+    struct queue *queue;
+    struct batch b, there;
+    int32_t ids[B * T];
+    float weights[B * T];
+    CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
+    batch_alloc(&b, B, T, &run), batch_alloc_weights(&b, &run);
+    fill(&b, 5);
+    CHECK_STATUS(OK, batch_upload(&b, queue, &step, &there));
+    CHECK(there.ids_BT == b.ids_BT && there.weight_BT == b.weight_BT && !step.used);
+    strict_open(queue, &ops_cpu_reference, true);
+    CHECK_STATUS(OK, arena_init(&step, 1 << 12, queue_device_allocator(queue)));
+    CHECK_STATUS(OK, batch_upload(&b, queue, &step, &there));
+    CHECK(strict_owns(there.ids_BT) && strict_owns(there.weight_BT) && there.B == B);
+    CHECK(queue_host_copy(queue, there.end_BT + 2) == b.end_BT + 2);
+    CHECK_STATUS(OK, queue_copy(queue, ids, there.ids_BT, sizeof ids));
+    CHECK_STATUS(OK, queue_copy(queue, weights, there.weight_BT, sizeof weights));
+    CHECK(!memcmp(ids, b.ids_BT, sizeof ids) && !memcmp(weights, b.weight_BT, sizeof weights));
+    arena_release(&run), arena_release(&step);
+    strict_close(queue);
+    cpu_queue_close(queue);
 }

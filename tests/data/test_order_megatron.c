@@ -44,7 +44,12 @@ static uint32_t crc_of(struct rig *r, int64_t rows, int64_t *got)
     size_t tokens = (size_t)B * (size_t)T;
     int32_t *arrays[4];
     for (int i = 0; i < 4; i++) arrays[i] = heap(tokens * sizeof(int32_t));
-    struct batch b = {B, T, arrays[0], arrays[1], arrays[2], arrays[3], NULL, false, 0, 0, 0};
+    struct batch b = {.B = B,
+                      .T = T,
+                      .ids_BT = arrays[0],
+                      .labels_BT = arrays[1],
+                      .start_BT = arrays[2],
+                      .end_BT = arrays[3]};
     struct loader *l = rig_open(r);
     uLong crc = 0;
     int filled = B;
@@ -272,7 +277,12 @@ TEST(order_megatron_draws_samples_in_cyclic_order)
     add_blend(&r, folder);
     struct loader *l = rig_open(&r);
     for (int i = 0; i < 500; i += 20) {
-        struct batch b = {20, T, ids, labels, documents, valid, NULL, false, 0, 0, 0};
+        struct batch b = {.B = 20,
+                          .T = T,
+                          .ids_BT = ids,
+                          .labels_BT = labels,
+                          .start_BT = documents,
+                          .end_BT = valid};
         CHECK_STATUS(OK, loader_next(l, &b, &filled));
         memcpy(plain + i * T, ids, 20 * T * sizeof *ids);
     }
@@ -281,8 +291,12 @@ TEST(order_megatron_draws_samples_in_cyclic_order)
     r.data.sampler = SAMPLER_cyclic, r.data.sampler_ranks = 4, r.data.sampler_rows = STEP;
     for (int readers = 1; readers <= 2; readers++) /* the order does not depend on our readers */
         for (int reader = 0; reader < readers; reader++) {
-            struct batch b = {ROWS / readers, T,     ids, labels, documents, valid,
-                              NULL,           false, 0,   0,      0};
+            struct batch b = {.B = ROWS / readers,
+                              .T = T,
+                              .ids_BT = ids,
+                              .labels_BT = labels,
+                              .start_BT = documents,
+                              .end_BT = valid};
             r.options.num_readers = readers, r.options.reader = reader, r.options.block = 5;
             l = rig_open(&r);
             CHECK_STATUS(OK, loader_next(l, &b, &filled));
@@ -325,7 +339,12 @@ TEST(order_megatron_fails_past_its_last_sample)
     enum { T = 4 };
     struct rig r;
     int32_t arrays[4][T];
-    struct batch b = {1, T, arrays[0], arrays[1], arrays[2], arrays[3], NULL, false, 0, 0, 0};
+    struct batch b = {.B = 1,
+                      .T = T,
+                      .ids_BT = arrays[0],
+                      .labels_BT = arrays[1],
+                      .start_BT = arrays[2],
+                      .end_BT = arrays[3]};
     int rows;
     megatron_rig(&r, T, "1", 2);
     const char *folder = test_folder();

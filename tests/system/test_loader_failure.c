@@ -7,7 +7,12 @@ static int check_cursor_after_failure(const char *path, int B, int prefetch_rows
 {
     enum { T = 4, MOST = 5 };
     int32_t room[4][MOST * T];
-    struct batch b = {B, T, room[0], room[1], room[2], room[3], NULL, false, 0, 0, 0};
+    struct batch b = {.B = B,
+                      .T = T,
+                      .ids_BT = room[0],
+                      .labels_BT = room[1],
+                      .start_BT = room[2],
+                      .end_BT = room[3]};
     struct text marked = {0}, kept = {0};
     struct rig r;
     int rows, batches = 0;

@@ -238,7 +238,7 @@ void strict_open(struct queue *queue, const struct ops *base, bool late)
                                     copy,
                                     zero,
                                     run_pending,
-                                    get_memory_info},
+                                    .memory_info = get_memory_info},
                          .base = base,
                          .late = late,
                          .end = &s->first};

@@ -2,7 +2,9 @@
 #include "tensor/queue.h"
 
 #include "backends/cpu/cpu.h"
+#include "base/text.h"
 #include "ops/update.h"
+#include "tensor/device.h"
 #include "tensor/strict_device.h"
 #include "test.h"
 
@@ -47,6 +49,33 @@ TEST(sizing_queue_copies_nothing)
     CHECK_STATUS(OK, queue_copy(&queue, NULL, NULL, 8));
     CHECK_STATUS(OK, queue_zero(&queue, x, 1));
     CHECK(x[0] == 'x');
+}
+
+static void push_range(struct queue *queue, const char *name)
+{
+    text_addf((struct text *)(void *)queue->scratch.base, "(%s", name);
+}
+
+static void pop_range(struct queue *queue)
+{
+    text_adds((struct text *)(void *)queue->scratch.base, ")");
+}
+
+TEST(spans_are_ranges_of_the_device_with_and_without_a_trace)
+{
+    static const struct device profiled = {.push_range = push_range, .pop_range = pop_range};
+    struct text ranges = {0};
+    struct trace trace = {0};
+    struct queue queue = {.device = &profiled, .scratch = {.base = (void *)&ranges}};
+    for (int i = 0; i < 2; i++) {
+        queue.trace = i ? &trace : NULL;
+        double outer = queue_begin_span(&queue, "step"), inner = queue_begin_span(&queue, "cast");
+        queue_end_span(&queue, "cast", inner);
+        queue_end_span(&queue, "step", outer);
+    }
+    CHECK(!strcmp(ranges.data, "(step(cast))(step(cast))"));
+    CHECK(trace.count == 2 && !strcmp(trace.spans[1].name, "step"));
+    text_release(&ranges), trace_release(&trace);
 }
 
 /* Other tests rely on the strict device, so it is tested, too. */
@@ -101,6 +130,21 @@ TEST(strict_device_computes_in_device_memory)
     CHECK_STATUS(OK, queue_zero(r.queue, r.y, 8));
     CHECK_STATUS(OK, queue_copy(r.queue, back, r.y, sizeof back));
     CHECK(back[0] == 0 && back[1] == 0 && back[2] == 2 && back[N - 1] == 2);
+    rig_close(&r);
+}
+
+TEST(queue_host_copy_finds_where_device_memory_was_uploaded_from)
+{
+    struct strict_rig r = rig_open(false);
+    float from[3] = {1, 2, 3}, back[3];
+    CHECK(!queue_host_copy(r.queue, r.x));
+    CHECK_STATUS(OK, queue_upload(r.queue, r.x, from, sizeof from));
+    CHECK(queue_host_copy(r.queue, r.x) == from && queue_host_copy(r.queue, r.x + 2) == from + 2);
+    CHECK(!queue_host_copy(r.queue, r.x + 3) && !queue_host_copy(r.queue, r.y));
+    CHECK_STATUS(OK, queue_copy(r.queue, back, r.x, sizeof back));
+    CHECK(!memcmp(back, from, sizeof back));
+    CHECK_STATUS(OK, queue_upload(r.queue, r.y, from, sizeof from));
+    CHECK(queue_host_copy(r.queue, r.y) == from && !queue_host_copy(r.queue, r.x));
     rig_close(&r);
 }
 
