@@ -35,6 +35,24 @@ int gpu_machine_count(void)
     return count_devices(&count) ? 0 : count;
 }
 
+void gpu_machine_add_visibility(struct text *out)
+{
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+                                        "ROCR_VISIBLE_DEVICES"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value) text_addf(out, "; %s=\"%s\"", names[i], value);
+    }
+}
+
+void gpu_machine_explain_none(struct text *out)
+{
+    int count;
+    text_adds(out, "no GPU found");
+    if (count_devices(&count)) text_addf(out, ": %s", status_message());
+    gpu_machine_add_visibility(out);
+}
+
 static enum status look_up_peak(struct machine *m, int index)
 {
     struct gpu_description gpu;
@@ -48,13 +66,22 @@ static enum status look_up_peak(struct machine *m, int index)
     return STATUS_OK;
 }
 
+static enum status fail_without_gpu(void)
+{
+    struct text why = {0};
+    gpu_machine_explain_none(&why);
+    enum status st = status_fail(STATUS_DEVICE, __FILE__, __LINE__, "device.kind = \"%s\": %s",
+                                 gpu_backend, why.data);
+    text_release(&why);
+    return st;
+}
+
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local)
 {
     struct gpu_list list;
-    int count;
-    TRY(count_devices(&count));
+    int count = gpu_machine_count();
     const char *gpus = c->gpus ? c->gpus : "";
-    if (!count && !gpus[0]) FAIL(DEVICE, "device.kind = \"%s\": no GPU found", gpu_backend);
+    if (!count && !gpus[0]) TRY(fail_without_gpu());
     TRY(gpu_list_read(gpus, count, &list));
     int index = list.index[local % list.count];
     m->ops = &BACKEND(ops);
@@ -68,6 +95,14 @@ static enum status wrap_staged(struct comm *c, const char *name, void *queue)
 {
     (void)name;
     return staged_wrap(c, queue);
+}
+
+static void warn_of_staging(const struct machine *m, const char *why)
+{
+    if (m->world.rank) return;
+    log_line(LOG_WARN,
+             "tensors travel between GPUs through host memory, at a fraction of NCCL's speed: %s",
+             why);
 }
 
 #if LLAMERO_NCCL
@@ -98,11 +133,7 @@ static enum status can_use_nccl(const struct machine *m, enum device_comm comm, 
     if (st && comm == DEVICE_COMM_nccl) return status_prefix(st, "device.comm = \"nccl\"");
     if (st && st != STATUS_CONFIG && st != STATUS_UNSUPPORTED) return st;
     *usable = !st;
-    if (st && m->world.rank == 0)
-        log_line(LOG_WARN,
-                 "tensors travel between GPUs through host memory, at a fraction of NCCL's speed: "
-                 "%s",
-                 status_message());
+    if (st) warn_of_staging(m, status_message());
     return STATUS_OK;
 }
 
@@ -124,6 +155,7 @@ enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config
     if (m->world.size == 1) return STATUS_OK;
     if (c->comm == DEVICE_COMM_nccl)
         FAIL(UNSUPPORTED, "device.comm = \"nccl\": this program was built without NCCL");
+    if (c->comm == DEVICE_COMM_auto) warn_of_staging(m, "this program was built without NCCL");
     TRY(groups_wrap_device(&m->groups, wrap_staged, m->queue));
     return STATUS_OK;
 }
@@ -150,6 +182,51 @@ void gpu_machine_describe(int index, struct text *out)
 }
 
 void gpu_machine_tune(const struct machine *m, const char *path) { BACKEND(tune)(m->queue, path); }
+
+enum status gpu_machine_check_attention(const struct machine *m)
+{
+    TRY(BACKEND(check_attention)(m->queue));
+    return STATUS_OK;
+}
+
+#if LLAMERO_NCCL
+enum { NUM_LIBRARIES = GPU_LIBRARY_COUNT + 1 };
+
+static enum status describe_nccl(struct text *out)
+{
+    TRY(nccl_describe(out));
+    return STATUS_OK;
+}
+
+enum status gpu_machine_check_nccl(const struct machine *m)
+{
+    TRY(nccl_self_test(m->queue));
+    return STATUS_OK;
+}
+#else
+enum { NUM_LIBRARIES = GPU_LIBRARY_COUNT };
+
+static enum status describe_nccl(struct text *out)
+{
+    (void)out;
+    return STATUS_OK;
+}
+
+enum status gpu_machine_check_nccl(const struct machine *m)
+{
+    (void)m;
+    FAIL(UNSUPPORTED, "this program was built without NCCL");
+}
+#endif
+
+bool gpu_machine_library(int i, const char **use, struct text *out, enum status *st)
+{
+    static const char *const uses[] = {"GEMMs", "attention", "transfers between GPUs"};
+    if (i >= NUM_LIBRARIES) return false;
+    *use = uses[i];
+    *st = i < GPU_LIBRARY_COUNT ? BACKEND(library)((enum gpu_library)i, out) : describe_nccl(out);
+    return true;
+}
 #else
 /* Not called: machine.c checks gpu_backend first. */
 const char *const gpu_backend = NULL;
@@ -173,4 +250,26 @@ void gpu_machine_close(struct machine *m) { (void)m; }
 void gpu_machine_describe(int index, struct text *out) { (void)index, (void)out; }
 
 void gpu_machine_tune(const struct machine *m, const char *path) { (void)m, (void)path; }
+
+void gpu_machine_explain_none(struct text *out) { (void)out; }
+
+void gpu_machine_add_visibility(struct text *out) { (void)out; }
+
+bool gpu_machine_library(int i, const char **use, struct text *out, enum status *st)
+{
+    (void)i, (void)use, (void)out, (void)st;
+    return false;
+}
+
+enum status gpu_machine_check_attention(const struct machine *m)
+{
+    (void)m;
+    return STATUS_OK;
+}
+
+enum status gpu_machine_check_nccl(const struct machine *m)
+{
+    (void)m;
+    return STATUS_OK;
+}
 #endif

@@ -11,8 +11,13 @@
 
 extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 
-/* Number of GPUs visible to this process; 0 if the driver is missing. */
+/* Number of GPUs visible to this process; 0 if the driver is missing, or too old. */
 int gpu_machine_count(void);
+/* Appends why that is 0, and which variables hide GPUs: "no GPU found, with
+ * CUDA_VISIBLE_DEVICES=\"\"". */
+void gpu_machine_explain_none(struct text *out);
+/* Appends "; CUDA_VISIBLE_DEVICES=1,3" if variables select GPUs. */
+void gpu_machine_add_visibility(struct text *out);
 /* Selects the GPU (cudaSetDevice) by local rank, round robin among those of device.gpus: sets
  * m->queue and m->ops, and m->hardware and m->peak_flops if hardware.h knows it.  DEVICE: no GPU,
  * or it cannot be used.  CONFIG: as gpu_list_read. */
@@ -28,3 +33,11 @@ void gpu_machine_close(struct machine *m);
 void gpu_machine_tune(const struct machine *m, const char *path);
 /* Appends "NVIDIA H200, 139.8 GiB, 139.3 free", or the reason why it cannot be queried. */
 void gpu_machine_describe(int index, struct text *out);
+/* The vendor's libraries that a run opens, i from 0: sets what uses it ("GEMMs") and appends name
+ * and version, or nothing if this backend uses none.  False: there are no more.  *st UNSUPPORTED:
+ * it is not installed, or too old. */
+bool gpu_machine_library(int i, const char **use, struct text *out, enum status *st);
+/* Whether the vendor's attention gives the results of our own kernels, and NCCL sums on this GPU.
+ * UNSUPPORTED: no, or the library is not installed.  COMM: NCCL failed. */
+enum status gpu_machine_check_attention(const struct machine *m);
+enum status gpu_machine_check_nccl(const struct machine *m);

@@ -38,6 +38,15 @@ enum status machine_uses_gpu(const struct device_config *c, bool *gpu)
     return STATUS_OK;
 }
 
+/* A driver that is too old for this program, for example, must not go unnoticed. */
+static void log_without_gpu(void)
+{
+    struct text why = {0};
+    gpu_machine_explain_none(&why);
+    log_line(LOG_INFO, "computing on the CPU: %s", why.data);
+    text_release(&why);
+}
+
 /* Opens the device of the local-th rank of this host; `cores`: CPU cores that it may use. */
 static enum status open_device(struct machine *m, const struct device_config *c, int cores,
                                int local)
@@ -51,6 +60,7 @@ static enum status open_device(struct machine *m, const struct device_config *c,
                          : "this program was built without a GPU backend");
     if (gpu && (c->kind != DEVICE_KIND_auto || lists || gpu_machine_count()))
         return gpu_machine_open(m, c, local);
+    if (gpu) log_without_gpu();
     return cpu_machine_open(m, c, cores);
 }
 

@@ -13,6 +13,8 @@ const struct hardware *hardware_row(enum hardware_row row) { return &rows[row]; 
 
 const struct hardware *hardware_find(const char *device)
 {
+    if (strstr(device, " MIG "))
+        return NULL; /* "NVIDIA H100 80GB HBM3 MIG 1g.10gb": a part of it */
     for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
         if (strcasestr(device, rows[i].name)) return &rows[i];
     return NULL;

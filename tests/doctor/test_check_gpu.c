@@ -14,3 +14,14 @@ TEST(doctor_lists_gpus_or_reports_none)
     text_release(&out);
     findings_release(&f);
 }
+
+TEST(doctor_lists_the_libraries_that_a_gpu_backend_opens)
+{
+    struct text name = {0};
+    const char *use;
+    enum status st;
+    int count = 0;
+    for (; gpu_machine_library(count, &use, &name, &st); count++) CHECK(*use);
+    CHECK(gpu_backend ? count >= 2 : !count);
+    text_release(&name);
+}

@@ -2,6 +2,7 @@
 #include "system/nccl_check.h"
 
 #include "comm/nccl/communicator.h"
+#include "comm/nccl/nccl.h"
 #include "tensor/device.h"
 
 enum { COUNT = 100003 };
@@ -59,6 +60,7 @@ enum status nccl_check(struct queue *queue)
     struct arena device = {0}, host = {0};
     size_t bytes = COUNT * sizeof(float);
     enum status st = STATUS_OK;
+    TRY(nccl_load());
     TRY_OUT(arena_init(&device, 2 * bytes, queue_device_allocator(queue)));
     TRY_OUT(arena_init(&host, bytes, NULL));
     TRY_OUT(communicator_id(init.id));

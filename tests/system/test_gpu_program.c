@@ -194,3 +194,15 @@ TEST(slurm_requests_a_gpu_for_each_rank)
     CHECK(RUN(&out, "slurm", config, all, "--nodes", "2", "--time", "10", "device.kind=hip") == 78);
     text_release(&out);
 }
+
+TEST(doctor_lists_an_emulated_gpu_and_what_it_lacks)
+{
+    struct text out = {0};
+    setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+    CHECK(!RUN(&out, "doctor"));
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    CHECK(strstr(out.data, "emulated GPU 0") && strstr(out.data, "; CUDA_VISIBLE_DEVICES=\"0\""));
+    CHECK(strstr(out.data, "built without NCCL") && strstr(out.data, "staged"));
+    CHECK(!strstr(out.data, "gpu attention")); /* no library to check */
+    text_release(&out);
+}

@@ -15,6 +15,11 @@ TEST(hardware_row_is_found_by_device_name)
     CHECK(!hardware_find("NVIDIA GeForce RTX 4090") && !hardware_find("a cpu"));
 }
 
+TEST(a_mig_instance_does_not_have_the_rates_of_the_whole_gpu)
+{
+    CHECK(!hardware_find("NVIDIA H100 80GB HBM3 MIG 1g.10gb"));
+}
+
 TEST(hardware_has_a_row_for_every_word_of_the_option)
 {
     const char *word = HARDWARE_WORDS;

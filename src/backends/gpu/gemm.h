@@ -18,6 +18,7 @@
 
 struct float8_scale;
 struct queue;
+struct text;
 
 enum gemm_type { GEMM_F32, GEMM_BF16, GEMM_E4M3, GEMM_E5M2, GEMM_TYPE_COUNT };
 
@@ -54,6 +55,8 @@ enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struc
  * in a file (tensor/tuning.h). */
 void GPU_NAME(gemm_tune)(struct queue *queue, const char *path);
 void GPU_NAME(gemm_close)(struct queue *queue);
+/* Appends the library and its version.  UNSUPPORTED: it is not installed. */
+enum status GPU_NAME(gemm_library)(struct text *out);
 #else
 static inline enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io,
                                          struct queue *queue)
@@ -65,6 +68,11 @@ static inline enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm
 static inline void GPU_NAME(gemm_tune)(struct queue *queue, const char *path)
 {
     (void)queue, (void)path;
+}
+static inline enum status GPU_NAME(gemm_library)(struct text *out)
+{
+    (void)out;
+    return STATUS_OK;
 }
 static inline void GPU_NAME(gemm_close)(struct queue *queue) { (void)queue; }
 #endif

@@ -7,6 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/text.h"
 #include "ops/ops.h"
 #include "tensor/queue.h"
 
@@ -14,6 +15,9 @@ struct gpu_description {
     char name[256];
     size_t bytes, free_bytes; /* of device memory */
 };
+
+/* Opened when they are first needed. */
+enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
 
 /* count    the number of devices.  DEVICE: no driver.
  * describe the name and memory of a device.
@@ -23,6 +27,9 @@ struct gpu_description {
  *          (tensor/tuning.h).
  * allow_nondeterministic    call before the first sizing pass: whether kernels may sum in any
  *          order, which is faster but gives different bits every run.  Initially they may not.
+ * check_attention    whether the vendor's attention matches our own kernels.  UNSUPPORTED: no.
+ * library  appends name and version of a vendor's library; nothing if the backend uses none.
+ *          UNSUPPORTED: it is not installed, or too old.
  * close    synchronizes and frees everything but the memory allocated through the queue.  NULL is
  *          fine.
  * ops      the table of operations. */
@@ -32,6 +39,8 @@ struct gpu_description {
     enum status prefix##_open(struct queue **out, int device);                                     \
     void prefix##_tune(struct queue *queue, const char *path);                                     \
     void prefix##_allow_nondeterministic(struct queue *queue, bool allowed);                       \
+    enum status prefix##_check_attention(struct queue *queue);                                     \
+    enum status prefix##_library(enum gpu_library which, struct text *out);                        \
     void prefix##_close(struct queue *queue);                                                      \
     extern const struct ops prefix##_ops;
 GPU_BACKEND(gpu)

@@ -3,6 +3,7 @@
 
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/gpu.h"
+#include "backends/gpu/profiler.h"
 #include "backends/gpu/vendor_attention.h"
 #include "base/text.h"
 #include "tensor/device.h"
@@ -84,12 +85,24 @@ static enum status memory_usage(struct queue *queue, size_t *bytes, size_t *used
     return STATUS_OK;
 }
 
+static void push_range(struct queue *queue, const char *name)
+{
+    if (((const struct gpu_queue *)queue)->has_ranges) profiler_push(name);
+}
+
+static void pop_range(struct queue *queue)
+{
+    if (((const struct gpu_queue *)queue)->has_ranges) profiler_pop();
+}
+
 static const struct device device = {
     .own = {device_alloc, device_free},
     .shared = {pinned_alloc, pinned_free},
     .copy = copy_memory,
     .zero = zero_memory,
     .wait = synchronize,
+    .push_range = push_range,
+    .pop_range = pop_range,
     .memory_info = memory_usage,
 };
 
@@ -109,19 +122,35 @@ enum status GPU_NAME(describe)(int index, struct gpu_description *out)
     return STATUS_OK;
 }
 
+/* The kernels' mma.sync on bf16 and cp.async require 8.0.  The matrix units multiply the E4M3 and
+ * E5M2 of ops/float8.h since 8.9; those of gfx942 implement the FNUZ variants. */
+enum { MIN_CAPABILITY = 80, NATIVE_FP8_CAPABILITY = 89 };
+
+static enum status check_capability(int capability, int index)
+{
+    if (capability && capability < MIN_CAPABILITY)
+        FAIL(UNSUPPORTED, "GPU %d has compute capability %d.%d: 8.0 (A100) or later is required",
+             index, capability / 10, capability % 10);
+    return STATUS_OK;
+}
+
 enum status GPU_NAME(open)(struct queue **out, int index)
 {
+    int capability = 0;
     struct gpu_queue *q = heap(sizeof *q);
     *out = NULL;
     *q = (struct gpu_queue){.base = {.device = &device, .num_threads = 1}, .device = index};
     q->base.scratch.allocator = &device.own;
     gpu_error error = gpuSetDevice(index);
-    if (error == gpuSuccess) error = gpu_has_native_fp8(&q->native_fp8, index);
-    if (error == gpuSuccess) error = gpuStreamCreate(&q->stream);
-    if (error != gpuSuccess) {
-        free(q);
+    if (error == gpuSuccess) error = gpu_compute_capability(&capability, index);
+    enum status st = check_capability(capability, index);
+    if (error == gpuSuccess && !st) error = gpuStreamCreate(&q->stream);
+    if (error != gpuSuccess || st) free(q);
+    if (error != gpuSuccess)
         FAIL(DEVICE, "GPU %d cannot be used: %s", index, gpuGetErrorString(error));
-    }
+    TRY(st);
+    q->has_ranges = profiler_open();
+    q->native_fp8 = capability >= NATIVE_FP8_CAPABILITY;
     *out = &q->base;
     return STATUS_OK;
 }
@@ -131,6 +160,21 @@ void GPU_NAME(tune)(struct queue *queue, const char *path) { GPU_NAME(gemm_tune)
 void GPU_NAME(allow_nondeterministic)(struct queue *queue, bool allowed)
 {
     ((struct gpu_queue *)queue)->nondeterministic = allowed;
+}
+
+enum status GPU_NAME(check_attention)(struct queue *queue)
+{
+    TRY(GPU_NAME(vendor_attention_check)(queue));
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(library)(enum gpu_library which, struct text *out)
+{
+    if (which == GPU_LIBRARY_GEMM)
+        TRY(GPU_NAME(gemm_library)(out));
+    else
+        TRY(GPU_NAME(vendor_attention_library)(out));
+    return STATUS_OK;
 }
 
 void GPU_NAME(close)(struct queue *queue)

@@ -7,6 +7,8 @@
 #include "backends/gpu/runtime.h"
 #include "ops/attention.h"
 
+struct text;
+
 #if defined(GPU_CUDA)
 /* *done: whether the library computed the result; false where it has no engine for the shape.
  * During a sizing pass: builds plans and reserves scratch.  DEVICE: cuDNN failed. */
@@ -16,6 +18,11 @@ enum status GPU_NAME(vendor_attention_forward)(const struct attention *a,
 enum status GPU_NAME(vendor_attention_backward)(const struct attention *a,
                                                 const struct attention_bwd *io, struct queue *queue,
                                                 bool *done);
+/* Compares the library's results with those of our own kernels.  UNSUPPORTED: it is not installed,
+ * computes nothing, or its results differ. */
+enum status GPU_NAME(vendor_attention_check)(struct queue *queue);
+/* Appends the library and its version.  UNSUPPORTED: it is not installed, or too old. */
+enum status GPU_NAME(vendor_attention_library)(struct text *out);
 /* Frees the handle and the plans; the stream must be idle. */
 void GPU_NAME(vendor_attention_close)(struct queue *queue);
 #else
@@ -33,6 +40,16 @@ static inline enum status GPU_NAME(vendor_attention_backward)(const struct atten
 {
     (void)a, (void)io, (void)queue;
     *done = false;
+    return STATUS_OK;
+}
+static inline enum status GPU_NAME(vendor_attention_check)(struct queue *queue)
+{
+    (void)queue;
+    return STATUS_OK;
+}
+static inline enum status GPU_NAME(vendor_attention_library)(struct text *out)
+{
+    (void)out;
     return STATUS_OK;
 }
 static inline void GPU_NAME(vendor_attention_close)(struct queue *queue) { (void)queue; }

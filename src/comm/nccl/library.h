@@ -19,6 +19,7 @@ typedef cudaStream_t nccl_stream;
 
 /* LIST of base/library.h. */
 #define NCCL_FUNCTIONS(F)                                                                          \
+    F(ncclResult_t, ncclGetVersion, (int *version), (version))                                     \
     F(const char *, ncclGetErrorString, (ncclResult_t result), (result))                           \
     F(const char *, ncclGetLastError, (ncclComm_t comm), (comm))                                   \
     F(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * out), (out))                                  \

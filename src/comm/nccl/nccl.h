@@ -23,10 +23,17 @@
 #include "tensor/queue.h"
 
 struct nccl;
+struct text;
 
 /* Opens NCCL or RCCL; call before any other function here.  UNSUPPORTED: it is not installed, or
  * too old. */
 enum status nccl_load(void);
+
+/* Loads it, and appends "NCCL 2.28.3". */
+enum status nccl_describe(struct text *out);
+/* Loads it, and adds up a vector on this device in a group of one.  COMM: the library failed, or
+ * the sum is wrong. */
+enum status nccl_self_test(struct queue *queue);
 
 /* The state that a rank's groups share.  timeout_s: time limit of a transfer, from when the device
  * begins it.  IO: no thread. */

@@ -545,3 +545,9 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncc
 }
 
 enum status nccl_load(void) { return STATUS_OK; }
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = 22803;
+    return ncclSuccess;
+}

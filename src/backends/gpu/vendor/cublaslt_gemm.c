@@ -3,6 +3,7 @@
 #include "backends/gpu/vendor/column_major.h"
 #include "backends/gpu/vendor/cublaslt.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "ops/float8.h"
 
 #include <stdlib.h>
@@ -195,6 +196,14 @@ static enum status find_matmul(const struct gemm *g, unsigned alignment, struct 
     c->matmuls = heap_grow(c->matmuls, c->count + 1, sizeof *c->matmuls);
     c->matmuls[c->count] = m;
     *out = &c->matmuls[c->count++];
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(gemm_library)(struct text *out)
+{
+    TRY(cublaslt_load());
+    size_t version = cublasLtGetVersion();
+    text_addf(out, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
     return STATUS_OK;
 }
 

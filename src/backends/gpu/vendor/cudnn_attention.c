@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/vendor/cudnn_attention.h"
 
+#include "backends/gpu/attention_check.h"
 #include "backends/gpu/queue.h"
 #include "backends/gpu/runtime.h"
 #include "backends/gpu/varlen.h"
 #include "backends/gpu/vendor/cudnn_attention_graph.h"
 #include "backends/gpu/vendor/cudnn_load.h"
-#include "backends/gpu/vendor_attention.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -37,7 +37,7 @@ struct sdpa_plan {
 struct cudnn_attention {
     cudnnHandle_t handle; /* NULL: can only build plans */
     void *device;
-    bool deterministic;
+    bool deterministic, is_quiet; /* is_quiet: log no plans */
     size_t version;
     struct sdpa_plan *plans; /* newest first */
 };
@@ -51,14 +51,18 @@ static enum status check_version(void)
     return STATUS_OK;
 }
 
+enum status cudnn_attention_library(struct text *out)
+{
+    TRY(check_version());
+    size_t version = cudnnGetVersion();
+    text_addf(out, "cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+    return STATUS_OK;
+}
+
 static enum status open_version(struct cudnn_attention **out, bool deterministic)
 {
     *out = NULL;
-    if (check_version()) {
-        log_line(LOG_WARN, "attention uses our own kernels, at about half of cuDNN's speed: %s",
-                 status_message());
-        return STATUS_OK;
-    }
+    TRY(check_version());
     struct cudnn_attention *c = heap(sizeof *c);
     c->version = cudnnGetVersion();
     c->deterministic = deterministic;
@@ -79,7 +83,6 @@ static enum status create_handle(struct cudnn_attention *c, void *stream)
 enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, bool deterministic)
 {
     TRY(open_version(out, deterministic));
-    if (!*out) return STATUS_OK;
     enum status st = create_handle(*out, stream);
     if (!st) return STATUS_OK;
     cudnn_attention_close(*out);
@@ -91,7 +94,6 @@ enum status cudnn_attention_open_described(struct cudnn_attention **out, const c
                                            size_t length, bool deterministic)
 {
     TRY(open_version(out, deterministic));
-    if (!*out) return STATUS_OK;
     enum status st = cudnn_graph_describe_device(json, length, &(*out)->device);
     if (!st) return STATUS_OK;
     cudnn_attention_close(*out);
@@ -212,7 +214,7 @@ static enum status build_plan(const struct cudnn_attention *c, struct sdpa_plan 
     cudnn_attention_graph_build(&p->graph, g);
     enum status st = cudnn_graph_build_plan(g, &target, &p->plan);
     cudnn_graph_close(g);
-    if (st) log_line(LOG_INFO, "%s", status_message()); /* not fatal: our own kernel takes over */
+    if (st) log_line(LOG_WARN, "%s", status_message()); /* not fatal: our own kernel takes over */
     if (p->graph.deterministic && p->plan.workspace > CUDNN_ATTENTION_MAX_BYTES)
         cudnn_graph_release_plan(&p->plan); /* this engine stores more than stored_bytes assumes */
     return STATUS_OK;
@@ -239,10 +241,34 @@ static enum status find_plan(struct cudnn_attention *c, const struct sdpa_key *k
         *p = (struct sdpa_plan){.key = *key, .graph = graph_of(c, key), .next = c->plans};
         c->plans = p;
         TRY(build_plan(c, p));
-        log_plan(p);
+        if (!c->is_quiet) log_plan(p);
     }
     if (p && p->plan.plan) *out = p;
     return STATUS_OK;
+}
+
+static enum status check_forward(void *c, const struct attention *a, const struct attention_fwd *io,
+                                 struct queue *queue, bool *done)
+{
+    TRY(cudnn_attention_forward(c, a, io, queue, done));
+    return STATUS_OK;
+}
+
+static enum status check_backward(void *c, const struct attention *a,
+                                  const struct attention_bwd *io, struct queue *queue, bool *done)
+{
+    TRY(cudnn_attention_backward(c, a, io, queue, done));
+    return STATUS_OK;
+}
+
+enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue)
+{
+    struct attention_library library = {c, check_forward, check_backward};
+    c->is_quiet = true;
+    enum status st = gpu_attention_check(&library, queue);
+    c->is_quiet = false;
+    if (st) status_prefix(st, "cuDNN %zu fails a self-test", c->version);
+    return st;
 }
 
 bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_attention_plan *out)
@@ -344,13 +370,20 @@ static bool are_aligned(const void *const *x, int count)
     return true;
 }
 
-/* Whether the bounds are a document mask that the plan supports. */
-static bool read_documents(const struct sdpa_plan *p, const int32_t *start_BT,
-                           const int32_t *end_BT, struct varlen *out)
+/* Bounds that the host can read; NULL: they are in device memory only. */
+static const int32_t *on_host(const struct queue *queue, const int32_t *bound_BT)
 {
-    struct varlen_bounds bounds = {start_BT, end_BT, p->key.shape.B, p->key.shape.T};
+    return gpu_is_device_memory(bound_BT) ? queue_host_copy(queue, bound_BT) : bound_BT;
+}
+
+/* Whether the bounds are a document mask that the plan supports. */
+static bool read_documents(const struct sdpa_plan *p, const struct queue *queue,
+                           const int32_t *start_BT, const int32_t *end_BT, struct varlen *out)
+{
     if (!p->key.varlen) return true;
-    if (gpu_is_device_memory(start_BT) || gpu_is_device_memory(end_BT)) return false;
+    struct varlen_bounds bounds = {on_host(queue, start_BT), on_host(queue, end_BT), p->key.shape.B,
+                                   p->key.shape.T};
+    if (!bounds.start_BT || !bounds.end_BT) return false;
     return gpu_varlen_find(&bounds, p->graph.B, out);
 }
 
@@ -396,7 +429,7 @@ enum status cudnn_attention_forward(struct cudnn_attention *c, const struct atte
     TRY(find_plan(c, &key, queue, &p));
     if (!p) return STATUS_OK;
     if (!queue->sizing && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
-                            read_documents(p, io->start_BT, io->end_BT, &v)))
+                            read_documents(p, queue, io->start_BT, io->end_BT, &v)))
         return STATUS_OK;
     size_t mark = arena_mark(&queue->scratch);
     open_call(&call, c, p, queue);
@@ -473,7 +506,7 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
     TRY(find_plan(c, &key, queue, &p));
     if (!p) return STATUS_OK;
     if (!queue->sizing && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
-                            read_documents(p, io->start_BT, io->end_BT, &v)))
+                            read_documents(p, queue, io->start_BT, io->end_BT, &v)))
         return STATUS_OK;
     size_t mark = arena_mark(&queue->scratch);
     open_call(&call, c, p, queue);
@@ -484,49 +517,4 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
     arena_reset(&queue->scratch, mark);
     *done = true;
     return STATUS_OK;
-}
-
-/* ---- the backend's entry points (vendor_attention.h) ---- */
-
-/* The first sizing pass opens cuDNN. */
-static enum status open_on_queue(struct queue *queue, struct cudnn_attention **out)
-{
-    struct gpu_queue *q = (struct gpu_queue *)queue;
-    if (!q->attention_opened && queue->sizing) {
-        struct cudnn_attention *c;
-        q->attention_opened = true;
-        TRY(cudnn_attention_open(&c, q->stream, !q->nondeterministic));
-        q->attention = c;
-    }
-    *out = q->attention;
-    return STATUS_OK;
-}
-
-enum status GPU_NAME(vendor_attention_forward)(const struct attention *a,
-                                               const struct attention_fwd *io, struct queue *queue,
-                                               bool *done)
-{
-    struct cudnn_attention *c;
-    *done = false;
-    TRY(open_on_queue(queue, &c));
-    if (c) TRY(cudnn_attention_forward(c, a, io, queue, done));
-    return STATUS_OK;
-}
-
-enum status GPU_NAME(vendor_attention_backward)(const struct attention *a,
-                                                const struct attention_bwd *io, struct queue *queue,
-                                                bool *done)
-{
-    struct cudnn_attention *c;
-    *done = false;
-    TRY(open_on_queue(queue, &c));
-    if (c) TRY(cudnn_attention_backward(c, a, io, queue, done));
-    return STATUS_OK;
-}
-
-void GPU_NAME(vendor_attention_close)(struct queue *queue)
-{
-    struct gpu_queue *q = (struct gpu_queue *)queue;
-    cudnn_attention_close(q->attention);
-    q->attention = NULL, q->attention_opened = false;
 }

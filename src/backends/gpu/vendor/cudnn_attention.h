@@ -13,6 +13,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/text.h"
 #include "ops/attention.h"
 #include "tensor/queue.h"
 
@@ -21,14 +22,21 @@ static const size_t CUDNN_ATTENTION_MAX_BYTES = (size_t)9 << 28; /* 2.25 GiB */
 
 struct cudnn_attention;
 
-/* For the current device and a stream of it.  *out NULL: cuDNN is not installed, or this
- * version has known bugs; a warning is logged.  DEVICE: cuDNN cannot create a handle. */
+/* Appends "cuDNN 9.19.0".  UNSUPPORTED: cuDNN is not installed, or this version has known bugs. */
+enum status cudnn_attention_library(struct text *out);
+
+/* For the current device and a stream of it.  UNSUPPORTED: as above.  DEVICE: cuDNN cannot create a
+ * handle. */
 enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, bool deterministic);
 /* For a device that need not be present, described by its properties in cuDNN's JSON format: builds
- * plans but cannot run them.  UNSUPPORTED: the description is not valid. */
+ * plans but cannot run them.  UNSUPPORTED: as above, or the description is not valid. */
 enum status cudnn_attention_open_described(struct cudnn_attention **out, const char *json,
                                            size_t length, bool deterministic);
 void cudnn_attention_close(struct cudnn_attention *c);
+/* Compares its results with those of our own kernels (attention_check.h), in about a second.
+ * UNSUPPORTED: cuDNN compiles no graph, for example because it does not find NVRTC, or the results
+ * differ. */
+enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue);
 
 /* *done: whether cuDNN computes it.  During a sizing pass: builds the plan and reserves scratch;
  * bounds that are not NULL announce a document mask. */

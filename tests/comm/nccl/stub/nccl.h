@@ -35,6 +35,7 @@ typedef struct {
     }
 #define NCCL_SPLIT_NOCOLOR (-1)
 
+ncclResult_t ncclGetVersion(int *version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t *config);

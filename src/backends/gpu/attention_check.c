@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/attention_check.h"
+
+#include "backends/gpu/flash_attention.h"
+#include "backends/gpu/queue.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+
+enum { T = 128, H = 2, K = 64, Q_ELEMENTS = T * H * K, KV_ELEMENTS = T * K };
+/* Of the largest magnitude.  bf16 has steps of 0.4 %, and both sides round the probs. */
+static const float TOLERANCE = 0.04f;
+
+static const struct attention shape = {.B = 1,
+                                       .T = T,
+                                       .S = T,
+                                       .H = H,
+                                       .G = 1,
+                                       .K = K,
+                                       .q_stride = H * K,
+                                       .kv_stride = K,
+                                       .scale = 0.125f,
+                                       .causal = true,
+                                       .dtype = BF16};
+
+/* The results of the library, and of our own kernels. */
+struct attention_results {
+    bf16 *out, *dq, *dk, *dv;
+    float *lse;
+};
+struct attention_rig {
+    struct gpu_queue queue; /* the caller's stream, with scratch of its own */
+    struct arena memory;
+    bf16 *q, *k, *v, *dout;
+    struct attention_results theirs, ours;
+};
+
+static bf16 *alloc(struct attention_rig *r, size_t elements)
+{
+    return arena_alloc(&r->memory, elements, sizeof(bf16));
+}
+
+static void alloc_results(struct attention_rig *r, struct attention_results *x)
+{
+    x->out = alloc(r, Q_ELEMENTS), x->dq = alloc(r, Q_ELEMENTS);
+    x->dk = alloc(r, KV_ELEMENTS), x->dv = alloc(r, KV_ELEMENTS);
+    x->lse = arena_alloc(&r->memory, H * T, sizeof *x->lse);
+}
+
+static enum status fill(struct attention_rig *r, bf16 *to, size_t elements, uint64_t which)
+{
+    bf16 host[Q_ELEMENTS];
+    for (size_t i = 0; i < elements; i++)
+        host[i] = bf16_from_f32((float)rng_normal(0, RNG_TEST, which, i));
+    TRY(queue_copy(&r->queue.base, to, host, elements * sizeof *host));
+    return STATUS_OK;
+}
+
+static struct attention_fwd forward_of(const struct attention_rig *r,
+                                       const struct attention_results *x)
+{
+    return (struct attention_fwd){
+        .q_BTHK = r->q, .k_BSGK = r->k, .v_BSGK = r->v, .out_BTHK = x->out, .lse_BHT = x->lse};
+}
+
+static struct attention_bwd backward_of(const struct attention_rig *r,
+                                        const struct attention_results *x)
+{
+    return (struct attention_bwd){.q_BTHK = r->q,
+                                  .k_BSGK = r->k,
+                                  .v_BSGK = r->v,
+                                  .out_BTHK = x->out,
+                                  .dout_BTHK = r->dout,
+                                  .lse_BHT = x->lse,
+                                  .dq_BTHK = x->dq,
+                                  .dk_BSGK = x->dk,
+                                  .dv_BSGK = x->dv};
+}
+
+/* Runs both; during a sizing pass the buffers are NULL. */
+static enum status run(const struct attention_library *l, struct attention_rig *r)
+{
+    struct queue *queue = &r->queue.base;
+    struct attention_fwd theirs = forward_of(r, &r->theirs), ours = forward_of(r, &r->ours);
+    struct attention_bwd their_bwd = backward_of(r, &r->theirs), our_bwd = backward_of(r, &r->ours);
+    bool done;
+    TRY(l->forward(l->context, &shape, &theirs, queue, &done));
+    if (!done) FAIL(UNSUPPORTED, "it cannot run a forward pass of bfloat16 attention");
+    TRY(l->backward(l->context, &shape, &their_bwd, queue, &done));
+    if (!done) FAIL(UNSUPPORTED, "it cannot run a backward pass of bfloat16 attention");
+    TRY(GPU_NAME(flash_attention_forward)(&shape, &ours, queue));
+    TRY(GPU_NAME(flash_attention_backward)(&shape, &our_bwd, queue));
+    return STATUS_OK;
+}
+
+static enum status check_difference(const char *name, const float *theirs, const float *ours,
+                                    size_t count)
+{
+    float largest = 0, difference = 0;
+    for (size_t i = 0; i < count; i++) {
+        float d = fabsf(theirs[i] - ours[i]);
+        if (fabsf(ours[i]) > largest) largest = fabsf(ours[i]);
+        if (!(d <= difference)) difference = d; /* keeps a NaN */
+        if (isnan(d)) break;
+    }
+    if (!(difference <= TOLERANCE * largest))
+        FAIL(UNSUPPORTED,
+             "%s of its attention differs from our own kernel's by %.3g, values reach %.3g", name,
+             (double)difference, (double)largest);
+    return STATUS_OK;
+}
+
+static enum status compare_bf16(struct attention_rig *r, const char *name, const bf16 *theirs,
+                                const bf16 *ours, size_t count)
+{
+    bf16 bits[2][Q_ELEMENTS];
+    float *values = heap(2 * count * sizeof *values);
+    enum status st = queue_copy(&r->queue.base, bits[0], theirs, count * sizeof(bf16));
+    if (!st) st = queue_copy(&r->queue.base, bits[1], ours, count * sizeof(bf16));
+    for (size_t i = 0; i < 2 * count; i++) values[i] = bf16_to_f32(bits[i / count][i % count]);
+    if (!st) st = check_difference(name, values, values + count, count);
+    free(values);
+    return st;
+}
+
+static enum status compare(struct attention_rig *r)
+{
+    const struct attention_results *a = &r->theirs, *b = &r->ours;
+    float lse[2][H * T];
+    TRY(compare_bf16(r, "the output", a->out, b->out, Q_ELEMENTS));
+    TRY(queue_copy(&r->queue.base, lse[0], a->lse, sizeof lse[0]));
+    TRY(queue_copy(&r->queue.base, lse[1], b->lse, sizeof lse[1]));
+    TRY(check_difference("the log-sum-exp", lse[0], lse[1], H * T));
+    TRY(compare_bf16(r, "dq", a->dq, b->dq, Q_ELEMENTS));
+    TRY(compare_bf16(r, "dk", a->dk, b->dk, KV_ELEMENTS));
+    TRY(compare_bf16(r, "dv", a->dv, b->dv, KV_ELEMENTS));
+    return STATUS_OK;
+}
+
+/* Without memory it only adds up sizes. */
+static void alloc_buffers(struct attention_rig *r)
+{
+    r->q = alloc(r, Q_ELEMENTS), r->dout = alloc(r, Q_ELEMENTS);
+    r->k = alloc(r, KV_ELEMENTS), r->v = alloc(r, KV_ELEMENTS);
+    alloc_results(r, &r->theirs), alloc_results(r, &r->ours);
+}
+
+static enum status open_memory(const struct attention_library *l, struct attention_rig *r)
+{
+    struct queue *queue = &r->queue.base;
+    const struct allocator *own = queue_device_allocator(queue);
+    alloc_buffers(r);
+    queue->sizing = true;
+    enum status st = run(l, r);
+    queue->sizing = false;
+    TRY(st);
+    TRY(arena_init(&queue->scratch, queue->scratch.peak, own));
+    TRY(arena_init(&r->memory, r->memory.used, own));
+    alloc_buffers(r);
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(attention_check)(const struct attention_library *l, struct queue *queue)
+{
+    struct attention_rig r = {.queue = *(const struct gpu_queue *)queue};
+    enum status st = STATUS_OK;
+    r.queue.base.scratch = (struct arena){.allocator = queue_device_allocator(queue)};
+    r.queue.base.trace = NULL;
+    TRY_OUT(open_memory(l, &r));
+    TRY_OUT(fill(&r, r.q, Q_ELEMENTS, 0));
+    TRY_OUT(fill(&r, r.k, KV_ELEMENTS, 1));
+    TRY_OUT(fill(&r, r.v, KV_ELEMENTS, 2));
+    TRY_OUT(fill(&r, r.dout, Q_ELEMENTS, 3));
+    TRY_OUT(run(l, &r));
+    TRY_OUT(compare(&r));
+out:
+    (void)queue_wait(&r.queue.base);
+    arena_release(&r.memory), arena_release(&r.queue.base.scratch);
+    return st;
+}

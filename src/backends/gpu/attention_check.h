@@ -1,0 +1,22 @@
+/* attention_check.h (gpu) -- compares a library's attention with our own kernels on a small input,
+ * so that one that computes nothing, or something else, is found before it is used.
+ *
+ * Memory   Device memory and scratch of its own, about 1 MiB, and what the library's plans need. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/gpu/runtime.h"
+#include "ops/attention.h"
+
+/* As cudnn_attention_forward and _backward: *done is false where it does not compute a shape. */
+struct attention_library {
+    void *context;
+    enum status (*forward)(void *context, const struct attention *, const struct attention_fwd *,
+                           struct queue *, bool *done);
+    enum status (*backward)(void *context, const struct attention *, const struct attention_bwd *,
+                            struct queue *, bool *done);
+};
+
+/* Forward and backward of one causal row in bf16.  UNSUPPORTED: the library does not compute it, or
+ * its results differ.  MEMORY: not enough device memory. */
+enum status GPU_NAME(attention_check)(const struct attention_library *l, struct queue *queue);

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/profiler.h"
+
+#if defined(GPU_HIP)
+#include "base/library.h"
+
+int roctxRangePushA(const char *name);
+int roctxRangePop(void);
+
+#define ROCTX_FUNCTIONS(F)                                                                         \
+    F(int, roctxRangePushA, (const char *name), (name))                                            \
+    F(int, roctxRangePop, (void), ())
+LIBRARY_DEFINE("roctx", "libroctx64.so.4", NULL, ROCTX_FUNCTIONS)
+
+bool profiler_open(void) { return !library_open(&library); }
+
+void profiler_push(const char *name) { (void)roctxRangePushA(name); }
+
+void profiler_pop(void) { (void)roctxRangePop(); }
+#endif

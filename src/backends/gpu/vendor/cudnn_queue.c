@@ -1,0 +1,73 @@
+/* vendor_attention.h with cuDNN: one handle and its plans for each queue. */
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/queue.h"
+#include "backends/gpu/vendor/cudnn_attention.h"
+#include "backends/gpu/vendor_attention.h"
+#include "base/log.h"
+
+static enum status open_checked(struct queue *queue, struct cudnn_attention **out)
+{
+    const struct gpu_queue *q = (const struct gpu_queue *)queue;
+    TRY(cudnn_attention_open(out, q->stream, !q->nondeterministic));
+    enum status st = cudnn_attention_check(*out, queue);
+    if (st) cudnn_attention_close(*out), *out = NULL;
+    return st;
+}
+
+/* The first sizing pass opens cuDNN. */
+static enum status open_on_queue(struct queue *queue, struct cudnn_attention **out)
+{
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    *out = q->attention;
+    if (q->attention_opened || !queue->sizing) return STATUS_OK;
+    enum status st = open_checked(queue, out);
+    if (st && st != STATUS_UNSUPPORTED && st != STATUS_MEMORY) return st;
+    if (st)
+        log_line(LOG_WARN, "attention uses our own kernels, at about half of cuDNN's speed: %s",
+                 status_message());
+    q->attention = *out, q->attention_opened = true;
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(vendor_attention_forward)(const struct attention *a,
+                                               const struct attention_fwd *io, struct queue *queue,
+                                               bool *done)
+{
+    struct cudnn_attention *c;
+    *done = false;
+    TRY(open_on_queue(queue, &c));
+    if (c) TRY(cudnn_attention_forward(c, a, io, queue, done));
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(vendor_attention_backward)(const struct attention *a,
+                                                const struct attention_bwd *io, struct queue *queue,
+                                                bool *done)
+{
+    struct cudnn_attention *c;
+    *done = false;
+    TRY(open_on_queue(queue, &c));
+    if (c) TRY(cudnn_attention_backward(c, a, io, queue, done));
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(vendor_attention_check)(struct queue *queue)
+{
+    struct cudnn_attention *c;
+    TRY(open_checked(queue, &c));
+    cudnn_attention_close(c);
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(vendor_attention_library)(struct text *out)
+{
+    TRY(cudnn_attention_library(out));
+    return STATUS_OK;
+}
+
+void GPU_NAME(vendor_attention_close)(struct queue *queue)
+{
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    cudnn_attention_close(q->attention);
+    q->attention = NULL, q->attention_opened = false;
+}

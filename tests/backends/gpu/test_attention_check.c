@@ -1,0 +1,64 @@
+/* The library is our own kernel with mistakes, in the emulator. */
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/attention_check.h"
+
+#include "test.h"
+
+#include "backends/gpu/flash_attention.h"
+#include "backends/gpu/gpu.h"
+#include "tensor/device.h"
+
+#include <math.h>
+
+enum mistake { NONE, NO_FORWARD, NO_BACKWARD, OTHER_SCALE, NAN_IN_DV };
+
+static enum status forward(void *context, const struct attention *a, const struct attention_fwd *io,
+                           struct queue *queue, bool *done)
+{
+    const enum mistake *m = context;
+    struct attention other = *a;
+    if (*m == OTHER_SCALE) other.scale *= 1.5f;
+    *done = *m != NO_FORWARD;
+    TRY(GPU_NAME(flash_attention_forward)(&other, io, queue));
+    return STATUS_OK;
+}
+
+static enum status backward(void *context, const struct attention *a,
+                            const struct attention_bwd *io, struct queue *queue, bool *done)
+{
+    const enum mistake *m = context;
+    const bf16 nan = bf16_from_f32(NAN);
+    *done = *m != NO_BACKWARD;
+    TRY(GPU_NAME(flash_attention_backward)(a, io, queue));
+    if (*m == NAN_IN_DV) TRY(queue_copy(queue, (bf16 *)io->dv_BSGK + 77, &nan, sizeof nan));
+    return STATUS_OK;
+}
+
+static enum status check(enum mistake m)
+{
+    struct attention_library library = {&m, forward, backward};
+    struct queue *queue;
+    CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
+    enum status st = GPU_NAME(attention_check)(&library, queue);
+    CHECK(!queue->scratch.base && !queue->sizing);
+    GPU_NAME(close)(queue);
+    return st;
+}
+
+TEST(a_library_that_matches_our_kernels_passes) { CHECK_STATUS(OK, check(NONE)); }
+
+TEST(a_library_without_an_engine_fails_with_the_pass_that_it_lacks)
+{
+    CHECK_STATUS(UNSUPPORTED, check(NO_FORWARD));
+    CHECK_MESSAGE("cannot run a forward pass");
+    CHECK_STATUS(UNSUPPORTED, check(NO_BACKWARD));
+    CHECK_MESSAGE("cannot run a backward pass");
+}
+
+TEST(a_library_with_wrong_results_fails_with_the_tensor_that_differs)
+{
+    CHECK_STATUS(UNSUPPORTED, check(OTHER_SCALE));
+    CHECK_MESSAGE("the output of its attention differs from our own kernel's by");
+    CHECK_STATUS(UNSUPPORTED, check(NAN_IN_DV));
+    CHECK_MESSAGE("dv of its attention differs");
+}

@@ -1,0 +1,29 @@
+/* vendor_attention.h without a device. */
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "backends/gpu/queue.h"
+#include "backends/gpu/vendor_attention.h"
+#include "base/text.h"
+
+TEST(a_queue_opens_cudnn_in_a_sizing_pass_only)
+{
+    struct gpu_queue q = {.device = 0};
+    struct attention a = {.B = 1, .T = 128, .S = 128, .H = 1, .G = 1, .K = 64, .dtype = BF16};
+    bool done = true;
+    CHECK_STATUS(
+        OK, GPU_NAME(vendor_attention_forward)(&a, &(struct attention_fwd){0}, &q.base, &done));
+    CHECK(!done && !q.attention_opened && !q.attention);
+    GPU_NAME(vendor_attention_close)(&q.base);
+}
+
+TEST(cudnn_is_listed_with_its_version)
+{
+    struct text is = {0};
+    if (GPU_NAME(vendor_attention_library)(&is) == STATUS_UNSUPPORTED) {
+        CHECK_MESSAGE("cuDNN");
+        skip();
+    }
+    CHECK(!strncmp(is.data, "cuDNN 9.", 8));
+    text_release(&is);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl/nccl.h"
+
+#include "backends/cpu/cpu.h"
+#include "base/text.h"
+#include "comm/nccl/stub.h"
+#include "tensor/strict_device.h"
+#include "test.h"
+
+TEST(nccl_self_test_sums_on_a_device_and_closes_everything)
+{
+    struct queue *queue;
+    struct stub_counts before = stub_counts();
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
+    strict_open(queue, &ops_cpu_reference, false);
+    CHECK_STATUS(OK, nccl_self_test(queue));
+    strict_close(queue), cpu_queue_close(queue);
+    struct stub_counts after = stub_counts();
+    CHECK(after.comms == before.comms && after.streams == before.streams);
+    CHECK(after.events == before.events && after.aborted == before.aborted);
+}
+
+TEST(nccl_describe_names_the_version)
+{
+    struct text is = {0};
+    CHECK_STATUS(OK, nccl_describe(&is));
+    CHECK(!strcmp(is.data, "NCCL 2.28.3"));
+    text_release(&is);
+}
