@@ -58,6 +58,9 @@ const char *memory_fit_numerics_text(enum numerics n);
     X(int8_moments, moments, "optimizer.state_dtype=int8",                                         \
       c->optimizer.state_dtype = STATE_DTYPE_int8, other_rounding,                                 \
       "moments keep 8 bits, scaled by blocks of 256")                                              \
+    X(bfloat16_gradients, gradients, "training.gradient_dtype=bfloat16",                           \
+      c->training.gradient_dtype = GRADIENT_DTYPE_bfloat16, other_rounding,                        \
+      "sums of microbatches keep 8 significant bits, rounded stochastically")                      \
     X(nondeterministic, deterministic, "device.deterministic=false",                               \
       c->device.deterministic = false, other_order,                                                \
       "attention backward adds in any order: bits differ from run to run")
