@@ -34,6 +34,8 @@ OPS_TEST(rope_agrees_with_the_reference_and_inverse_restores_the_input)
         compare((struct rope){1, 3, 2, 130, 7, 300, dtype, .inverse = inverse});
         compare((struct rope){3, 11, 5, 32, 2, 168, dtype, .inverse = inverse});
         compare((struct rope){1, 2, 40, 128, 0, 40 * 128, dtype, .inverse = inverse});
+        compare((struct rope){2, 9, 9, 64, 0, 12 * 64, dtype, .inverse = inverse});
+        compare((struct rope){1, 2, 3, 1024, 0, 3 * 1024 + 1, dtype, .inverse = inverse});
     }
 }
 

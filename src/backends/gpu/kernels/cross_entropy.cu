@@ -3,8 +3,8 @@
  *
  * Order    A thread reads its logits in ascending order and rescales its sum of exp(x - max) when
  *          it finds a new maximum; then lanes are merged, then warps.
- * Bytes    2 N V e to read, N V e to write the gradient; the second read hits L2 if that holds a
- *          row per multiprocessor.
+ * Bytes    2 N V e to read, N V e to write the gradient.  The second pass goes backwards, so that
+ *          it first reads what the first pass has read last, which is in L2.
  * Sources  Milakov and Gimelshein 2018 (online softmax) */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/kernel.h"
@@ -14,6 +14,7 @@ extern "C" {
 }
 
 enum { UNROLLED = 4 }; /* vectors that a thread loads before it uses the first */
+enum { MAX_THREADS = 512, MIN_BLOCKS = 2 }; /* MIN_BLOCKS: per multiprocessor */
 
 /* Of some logits: their maximum, the lowest index that has it, and the sum of exp(x - max). */
 struct softmax_stats {
@@ -58,7 +59,7 @@ __device__ static struct softmax_stats merge_warp(struct softmax_stats stats)
 /* Returns the statistics of all threads of the block to each of them. */
 __device__ static struct softmax_stats merge_block(struct softmax_stats stats)
 {
-    __shared__ struct softmax_stats warps[MAX_BLOCK_SIZE / 32];
+    __shared__ struct softmax_stats warps[MAX_THREADS / 32];
     stats = merge_warp(stats);
     if (lane_index() == 0) warps[warp_index()] = stats;
     __syncthreads();
@@ -141,21 +142,23 @@ __device__ static void store_gradient(const struct row_gradient &s, T *row, size
         if (!ZEROS) load<1>(row + t, one);
         store_gradient_vector<ZEROS, 1>(s, one, t, row);
     }
-    size_t v = t;
-    for (; v + (UNROLLED - 1) * stride < split.vectors; v += UNROLLED * stride) {
+    if (split.tail + t < V) {
+        if (!ZEROS) load<1>(row + split.tail + t, one);
+        store_gradient_vector<ZEROS, 1>(s, one, split.tail + t, row);
+    }
+    size_t mine = split.vectors > t ? (split.vectors - t - 1) / stride + 1 : 0; /* t + i stride */
+    for (; mine % UNROLLED; mine--) {
+        const size_t at = split.head + (t + (mine - 1) * stride) * VECTOR;
+        if (!ZEROS) load<VECTOR>(row + at, x[0]);
+        store_gradient_vector<ZEROS, VECTOR>(s, x[0], at, row);
+    }
+    for (; mine; mine -= UNROLLED) {
+        const size_t v = t + (mine - UNROLLED) * stride;
         for (int i = 0; i < UNROLLED && !ZEROS; i++)
             load<VECTOR>(row + split.head + (v + i * stride) * VECTOR, x[i]);
         for (int i = 0; i < UNROLLED; i++)
             store_gradient_vector<ZEROS, VECTOR>(s, x[i], split.head + (v + i * stride) * VECTOR,
                                                  row);
-    }
-    for (; v < split.vectors; v += stride) {
-        if (!ZEROS) load<VECTOR>(row + split.head + v * VECTOR, x[0]);
-        store_gradient_vector<ZEROS, VECTOR>(s, x[0], split.head + v * VECTOR, row);
-    }
-    if (split.tail + t < V) {
-        if (!ZEROS) load<1>(row + split.tail + t, one);
-        store_gradient_vector<ZEROS, 1>(s, one, split.tail + t, row);
     }
 }
 
@@ -179,7 +182,7 @@ __device__ static float merge_parts(const struct cross_entropy &a, const float *
 /* A row with the ignored label has no loss and no gradient; its logits are only read if the caller
  * needs their argmax. */
 template <typename T>
-__global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
+__global__ static void __launch_bounds__(MAX_THREADS, MIN_BLOCKS)
     cross_entropy_kernel(struct cross_entropy a, T *logits_NV, const int32_t *labels_N,
                          float *loss_N, int32_t *argmax_N, float *stats_PN4, const float *weight_N)
 {
@@ -222,7 +225,7 @@ template <typename T>
 static enum status launch(const struct cross_entropy *a, const struct cross_entropy_io *io,
                           struct queue *queue)
 {
-    unsigned threads = block_size(ceil_div((size_t)a->V, 16 / sizeof(T)), MAX_BLOCK_SIZE);
+    unsigned threads = block_size(ceil_div((size_t)a->V, 16 / sizeof(T)), MAX_THREADS);
     LAUNCH(cross_entropy_kernel<T>, (unsigned)a->N, threads, 0, queue, *a, (T *)io->logits_NV,
            io->labels_N, io->loss_N, io->argmax_N, io->stats_PN4, io->weight_N);
     return STATUS_OK;

@@ -11,6 +11,14 @@ extern "C" {
 }
 
 enum { MAX_GROUPS = 512 }; /* of rows; enough for all multiprocessors of current devices */
+/* Backward: threads per block where the next row is prefetched, and the longest row whose dw a
+ * block keeps in shared memory, of which AMD's processors have 64 KiB. */
+enum { PREFETCH_THREADS = 512 };
+#if defined(GPU_CUDA) || GPU_EMULATED == 32
+enum { MAX_SHARED_COLUMNS = 16384 };
+#else
+enum { MAX_SHARED_COLUMNS = 15360 };
+#endif
 
 /* As rmsnorm_row of ops/rmsnorm.h. */
 __device__ static size_t row_offset(const struct rmsnorm &a, unsigned n)
@@ -62,65 +70,152 @@ static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
     update_amax(max, amax);
 }
 
-/* Processes one group of rows; their dw goes to partial_GD. */
-template <typename T, int WIDTH, int HELD>
-static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
+/* WIDTH elements as they are stored: half the registers of f32. */
+template <typename T, int WIDTH> struct row_vector {
+    uint4 bits[WIDTH * sizeof(T) / 16];
+    __device__ __forceinline__ void fetch(const T *x)
+    {
+        for (int i = 0; i < (int)(WIDTH * sizeof(T) / 16); i++) bits[i] = ((const uint4 *)x)[i];
+    }
+    __device__ __forceinline__ void expand(float (&to)[WIDTH]) const
+    {
+        T part[WIDTH];
+        memcpy(part, bits, sizeof bits);
+        for (int k = 0; k < WIDTH; k++) to[k] = to_f32(part[k]);
+    }
+};
+template <typename T> struct row_vector<T, 1> {
+    T value;
+    __device__ __forceinline__ void fetch(const T *x) { value = *x; }
+    __device__ __forceinline__ void expand(float (&to)[1]) const { to[0] = to_f32(value); }
+};
+
+/* Pointers to one row. */
+template <typename T> struct backward_row {
+    const T *x, *dy;
+    T *dx;
+    __device__ __forceinline__ backward_row(const struct rmsnorm &a, const struct rmsnorm_bwd &io,
+                                            size_t n)
+    {
+        const size_t at = row_offset(a, (unsigned)n);
+        x = (const T *)io.x_ND + at, dy = (const T *)io.dy_ND + at, dx = (T *)io.dx_ND + at;
+    }
+};
+
+/* A thread's vectors of a row. */
+template <typename T, int WIDTH, int HELD> struct held_row {
+    struct row_vector<T, WIDTH> x[HELD], dy[HELD], dx[HELD];
+    float rstd;
+    __device__ __forceinline__ void fetch(const struct rmsnorm &a, const struct rmsnorm_bwd &io,
+                                          size_t n)
+    {
+        const struct backward_row<T> row(a, io, n);
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            int at = ((int)threadIdx.x + i * (int)blockDim.x) * WIDTH;
+            if (at >= a.D) continue;
+            x[i].fetch(row.x + at), dy[i].fetch(row.dy + at);
+            if (a.accumulate) dx[i].fetch(row.dx + at);
+        }
+        rstd = io.rstd_N[n];
+    }
+};
+
+/* One vector of a row, in f32. */
+template <int WIDTH> struct backward_vector {
+    float x[WIDTH], dy[WIDTH], w[WIDTH];
+};
+
+template <int WIDTH>
+static __device__ __forceinline__ float dot_of(const struct backward_vector<WIDTH> &v, float rstd)
+{
+    float dot = 0;
+    for (int k = 0; k < WIDTH; k++) dot += v.dy[k] * v.w[k] * (v.x[k] * rstd);
+    return dot;
+}
+
+template <int WIDTH> static __device__ __forceinline__ void clear(float (&x)[WIDTH])
+{
+    for (int k = 0; k < WIDTH; k++) x[k] = 0;
+}
+
+/* dx += the gradient; sums += the part of dw. */
+template <typename T, int WIDTH>
+static __device__ __forceinline__ void add_gradients(const struct backward_vector<WIDTH> &v,
+                                                     float rstd, float dot, float (&dx)[WIDTH],
+                                                     float *sums)
+{
+    float sum[WIDTH];
+    load<WIDTH>(sums, sum);
+    for (int k = 0; k < WIDTH; k++) {
+        dx[k] += rstd * (v.dy[k] * v.w[k] - v.x[k] * rstd * dot);
+        sum[k] += v.dy[k] * round_to<T>(v.x[k] * rstd); /* as forward rounded it */
+    }
+    store<WIDTH>(sum, sums);
+}
+
+/* Processes one group of rows; their dw goes to partial_GD.  Each thread owns some columns and
+ * keeps the dw of these in shared memory, or, in longer rows, in partial_GD itself.  With PREFETCH
+ * it loads the next row before the barriers of this one. */
+template <typename T, int WIDTH, int HELD, bool PREFETCH, bool SHARED>
+static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int)MAX_BLOCK_SIZE)
     rmsnorm_backward_kernel(struct rmsnorm a, struct rmsnorm_bwd io, int rows, float *partial_GD)
 {
-    int vectors = a.D / WIDTH, threads = (int)blockDim.x, thread = (int)threadIdx.x;
-    size_t first = (size_t)blockIdx.x * rows, end = min(first + rows, (size_t)a.N);
-    float *partial = partial_GD + (size_t)blockIdx.x * a.D, sums[HELD][WIDTH] = {};
+    DYNAMIC_SHARED(float, shared_D);
+    const int first_column = (int)threadIdx.x * WIDTH, step = (int)blockDim.x * WIDTH;
+    const size_t begin = (size_t)blockIdx.x * rows, end = min(begin + rows, (size_t)a.N);
+    float *partial = partial_GD + (size_t)blockIdx.x * a.D, *sums = SHARED ? shared_D : partial;
     const T *w_D = (const T *)io.w_D;
-    for (size_t n = first; n < end; n++) {
-        const size_t at = row_offset(a, (unsigned)n);
-        const T *x_row = (const T *)io.x_ND + at, *dy_row = (const T *)io.dy_ND + at;
-        T *dx_row = (T *)io.dx_ND + at;
-        float x[HELD][WIDTH] = {}, dy[HELD][WIDTH] = {}, dx[HELD][WIDTH] = {};
-        float rstd = io.rstd_N[n], dot = 0;
-        auto load_and_dot = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH], float(&dx)[WIDTH]) {
-            float w[WIDTH];
-            load<WIDTH>(x_row + v * WIDTH, x);
-            load<WIDTH>(dy_row + v * WIDTH, dy);
-            load<WIDTH>(w_D + v * WIDTH, w);
-            if (a.accumulate) load<WIDTH>(dx_row + v * WIDTH, dx);
-            for (int k = 0; k < WIDTH; k++) dot += dy[k] * w[k] * (x[k] * rstd);
-        };
-        /* Replaces dy by its product with the normalized x, as forward rounded it. */
-        auto store_dx = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH], float(&dx)[WIDTH]) {
-            float w[WIDTH];
-            load<WIDTH>(w_D + v * WIDTH, w);
-            for (int k = 0; k < WIDTH; k++) {
-                dx[k] += rstd * (dy[k] * w[k] - x[k] * rstd * dot);
-                dy[k] *= round_to<T>(x[k] * rstd);
-            }
-            store<WIDTH>(dx, dx_row + v * WIDTH);
-        };
-        for (int i = 0; i < HELD; i++)
-            if (thread + i * threads < vectors)
-                load_and_dot(thread + i * threads, x[i], dy[i], dx[i]);
-        for (int v = thread + HELD * threads; v < vectors; v += threads) {
-            float extra[WIDTH], dextra[WIDTH], old[WIDTH];
-            load_and_dot(v, extra, dextra, old);
+    const float zeros[WIDTH] = {};
+    struct held_row<T, WIDTH, HELD> row, next;
+    for (int d = first_column; d < a.D; d += step) store<WIDTH>(zeros, sums + d);
+    row.fetch(a, io, begin);
+    for (size_t n = begin; n < end; n++) {
+        const struct backward_row<T> at(a, io, n);
+        struct backward_vector<WIDTH> v;
+        float dot = 0, dx[WIDTH] = {};
+        if (PREFETCH && n + 1 < end) next.fetch(a, io, n + 1);
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            const int d = first_column + i * step;
+            if (d >= a.D) continue;
+            row.x[i].expand(v.x), row.dy[i].expand(v.dy);
+            load<WIDTH>(w_D + d, v.w);
+            dot += dot_of(v, row.rstd);
+        }
+        for (int d = first_column + HELD * step; d < a.D; d += step) {
+            load<WIDTH>(at.x + d, v.x), load<WIDTH>(at.dy + d, v.dy), load<WIDTH>(w_D + d, v.w);
+            dot += dot_of(v, row.rstd);
         }
         dot = block_sum(dot) / (float)a.D;
-        for (int i = 0; i < HELD; i++)
-            if (thread + i * threads < vectors) {
-                store_dx(thread + i * threads, x[i], dy[i], dx[i]);
-                for (int k = 0; k < WIDTH; k++) sums[i][k] += dy[i][k];
-            }
-        for (int v = thread + HELD * threads; v < vectors; v += threads) {
-            float extra[WIDTH], dextra[WIDTH], old[WIDTH] = {}, kept = dot;
-            load_and_dot(v, extra, dextra, old);
-            dot = kept; /* load_and_dot has added to it again */
-            store_dx(v, extra, dextra, old);
-            for (int k = 0; k < WIDTH; k++)
-                partial[v * WIDTH + k] = (n > first ? partial[v * WIDTH + k] : 0) + dextra[k];
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            const int d = first_column + i * step;
+            if (d >= a.D) continue;
+            row.x[i].expand(v.x), row.dy[i].expand(v.dy);
+            load<WIDTH>(w_D + d, v.w);
+            if (a.accumulate) row.dx[i].expand(dx);
+            add_gradients<T>(v, row.rstd, dot, dx, sums + d);
+            store<WIDTH>(dx, at.dx + d);
+            if (!a.accumulate) clear(dx);
         }
+        for (int d = first_column + HELD * step; d < a.D; d += step) {
+            load<WIDTH>(at.x + d, v.x), load<WIDTH>(at.dy + d, v.dy), load<WIDTH>(w_D + d, v.w);
+            if (a.accumulate) load<WIDTH>(at.dx + d, dx);
+            add_gradients<T>(v, row.rstd, dot, dx, sums + d);
+            store<WIDTH>(dx, at.dx + d);
+            if (!a.accumulate) clear(dx);
+        }
+        if (PREFETCH)
+            row = next;
+        else if (n + 1 < end)
+            row.fetch(a, io, n + 1);
     }
-    for (int i = 0; i < HELD; i++)
-        if (thread + i * threads < vectors)
-            for (int k = 0; k < WIDTH; k++)
-                partial[(thread + i * threads) * WIDTH + k] = sums[i][k];
+    for (int d = first_column; SHARED && d < a.D; d += step) {
+        float sum[WIDTH];
+        load<WIDTH>(sums + d, sum);
+        store<WIDTH>(sum, partial + d);
+    }
 }
 
 /* dw += the sum over groups.  A block takes COLUMNS columns; SLICES threads split the groups of
@@ -170,17 +265,34 @@ struct row_groups {
     float *partial_GD;
 };
 
+template <typename T, int WIDTH, int HELD, bool PREFETCH>
+static enum status launch_groups(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
+                                 const struct row_groups *g, struct queue *queue)
+{
+    const unsigned max = PREFETCH ? (unsigned)PREFETCH_THREADS : (unsigned)MAX_BLOCK_SIZE;
+    const unsigned threads = block_size((size_t)a->D / WIDTH, max);
+    if constexpr (!PREFETCH) /* rows that are prefetched are short */
+        if (a->D > MAX_SHARED_COLUMNS) {
+            LAUNCH((rmsnorm_backward_kernel<T, WIDTH, HELD, false, false>), (unsigned)g->groups,
+                   threads, 0, queue, *a, *io, g->rows, g->partial_GD);
+            return STATUS_OK;
+        }
+    LAUNCH((rmsnorm_backward_kernel<T, WIDTH, HELD, PREFETCH, true>), (unsigned)g->groups, threads,
+           (size_t)a->D * sizeof(float), queue, *a, *io, g->rows, g->partial_GD);
+    return STATUS_OK;
+}
+
 template <typename T, int WIDTH>
 static enum status launch_backward(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
                                    const struct row_groups *g, struct queue *queue)
 {
-    size_t vectors = (size_t)a->D / WIDTH;
-    if (vectors <= MAX_BLOCK_SIZE)
-        LAUNCH((rmsnorm_backward_kernel<T, WIDTH, 1>), (unsigned)g->groups,
-               block_size(vectors, MAX_BLOCK_SIZE), 0, queue, *a, *io, g->rows, g->partial_GD);
+    const size_t vectors = (size_t)a->D / WIDTH;
+    if (vectors <= PREFETCH_THREADS)
+        TRY((launch_groups<T, WIDTH, 1, true>(a, io, g, queue)));
+    else if (vectors <= 2 * PREFETCH_THREADS)
+        TRY((launch_groups<T, WIDTH, 2, true>(a, io, g, queue)));
     else
-        LAUNCH((rmsnorm_backward_kernel<T, WIDTH, 2>), (unsigned)g->groups, MAX_BLOCK_SIZE, 0,
-               queue, *a, *io, g->rows, g->partial_GD);
+        TRY((launch_groups<T, WIDTH, 2, false>(a, io, g, queue)));
     LAUNCH(rmsnorm_dw_kernel, (unsigned)ceil_div((size_t)a->D, COLUMNS), DW_THREADS, 0, queue, a->D,
            g->groups, (const float *)g->partial_GD, io->dw_D);
     return STATUS_OK;

@@ -1,6 +1,6 @@
-/* Each block rotates as many whole tokens as occupy its threads; each thread rotates a vector of a
- * head's lower half with the matching one of its upper half.  All heads of a token read the same
- * row of the cos and sin tables, which stays in cache. */
+/* Each thread loads the angles of one vector of a head's coordinates once and rotates that vector,
+ * with the matching one of the upper half, in several heads of a token: slot, slot + slots and so
+ * on.  A block takes as many whole tokens as occupy its threads. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/kernel.h"
 
@@ -8,45 +8,74 @@ extern "C" {
 #include "ops/rope.h"
 }
 
-enum { THREADS = 256 };
+enum {
+    THREADS = 256,
+    MAX_THREADS = 512,
+    MAX_SLOTS = 8,
+    IN_FLIGHT = 2
+}; /* IN_FLIGHT: heads loaded at once */
+
+/* How tokens and heads are distributed over threads. */
+struct rope_grid {
+    unsigned vectors, slots, lanes; /* per half head; threads along heads; vectors * slots */
+    unsigned tokens, all;           /* per block; in all */
+};
 
 template <typename T, int WIDTH>
-static __global__ void __launch_bounds__(THREADS)
-    rope_kernel(struct rope a, int tokens, T *x_BTHK, const float *cos_TJ, const float *sin_TJ)
+static __global__ void __launch_bounds__(MAX_THREADS)
+    rope_kernel(struct rope a, struct rope_grid g, T *x_BTHK, const float *cos_TJ,
+                const float *sin_TJ)
 {
-    int J = a.K / 2, vectors = J / WIDTH, per_token = a.H * vectors;
-    size_t first = (size_t)blockIdx.x * tokens, all = (size_t)a.B * a.T;
-    int work = (int)min((size_t)tokens, all - first) * per_token;
-    float sign = a.inverse ? -1 : 1;
-    for (int i = (int)threadIdx.x; i < work; i += THREADS) {
-        size_t token = first + i / per_token;
-        int head = i % per_token / vectors, j = i % vectors * WIDTH;
-        size_t angle = (a.first + token % a.T) * J + j;
-        T *low = x_BTHK + token * a.stride + head * a.K + j;
-        float x[WIDTH], y[WIDTH], c[WIDTH], s[WIDTH];
-        load<WIDTH>(low, x);
-        load<WIDTH>(low + J, y);
-        load<WIDTH>(cos_TJ + angle, c);
-        load<WIDTH>(sin_TJ + angle, s);
-        for (int k = 0; k < WIDTH; k++) {
-            float lower = x[k];
-            x[k] = lower * c[k] - sign * y[k] * s[k];
-            y[k] = y[k] * c[k] + sign * lower * s[k];
+    const int J = a.K / 2;
+    const unsigned in_block = threadIdx.x / g.lanes, lane = threadIdx.x - in_block * g.lanes;
+    const unsigned token = blockIdx.x * g.tokens + in_block;
+    if (in_block >= g.tokens || token >= g.all) return;
+    const unsigned slot = lane / g.vectors, j = (lane - slot * g.vectors) * WIDTH;
+    const size_t angle = ((size_t)a.first + token % (unsigned)a.T) * J + j;
+    const float sign = a.inverse ? -1 : 1;
+    T *row = x_BTHK + token * a.stride + j;
+    float c[WIDTH], s[WIDTH];
+    load<WIDTH>(cos_TJ + angle, c);
+    load<WIDTH>(sin_TJ + angle, s);
+    for (int first = (int)slot; first < a.H; first += IN_FLIGHT * (int)g.slots) {
+        float x[IN_FLIGHT][WIDTH], y[IN_FLIGHT][WIDTH];
+        for (int i = 0; i < IN_FLIGHT; i++) {
+            int head = first + i * (int)g.slots;
+            if (head >= a.H) break;
+            load<WIDTH>(row + head * a.K, x[i]);
+            load<WIDTH>(row + head * a.K + J, y[i]);
         }
-        store<WIDTH>(x, low);
-        store<WIDTH>(y, low + J);
+        for (int i = 0; i < IN_FLIGHT; i++) {
+            int head = first + i * (int)g.slots;
+            if (head >= a.H) break;
+            for (int k = 0; k < WIDTH; k++) {
+                float lower = x[i][k];
+                x[i][k] = lower * c[k] - sign * y[i][k] * s[k];
+                y[i][k] = y[i][k] * c[k] + sign * lower * s[k];
+            }
+            store<WIDTH>(x[i], row + head * a.K);
+            store<WIDTH>(y[i], row + head * a.K + J);
+        }
     }
 }
 
 template <typename T, int WIDTH>
 static enum status launch(const struct rope *a, const struct rope_io *io, struct queue *queue)
 {
-    size_t per_token = (size_t)a->H * (size_t)a->K / 2 / WIDTH, all = (size_t)a->B * (size_t)a->T;
-    size_t tokens = per_token < THREADS ? THREADS / per_token : 1;
-    if (ceil_div(all, tokens) > INT32_MAX)
-        FAIL(UNSUPPORTED, "rope: %zu tokens exceed the maximum grid size", all);
-    LAUNCH((rope_kernel<T, WIDTH>), (unsigned)ceil_div(all, tokens), THREADS, 0, queue, *a,
-           (int)tokens, (T *)io->x_BTHK, io->cos_TJ, io->sin_TJ);
+    size_t all = (size_t)a->B * (size_t)a->T, H = (size_t)a->H;
+    size_t vectors = (size_t)a->K / 2 / WIDTH, slots = ceil_div(H, ceil_div(H, MAX_SLOTS));
+    if (vectors * slots > MAX_THREADS) slots = MAX_THREADS / vectors;
+    if (all > INT32_MAX || !slots)
+        FAIL(UNSUPPORTED,
+             "rope: %zu tokens with heads of %d elements: the GPU's kernel takes at "
+             "most %d tokens and %d elements",
+             all, a->K, INT32_MAX, 2 * MAX_THREADS);
+    size_t lanes = vectors * slots, tokens = lanes < THREADS ? THREADS / lanes : 1;
+    struct rope_grid g = {(unsigned)vectors, (unsigned)slots, (unsigned)lanes, (unsigned)tokens,
+                          (unsigned)all};
+    LAUNCH((rope_kernel<T, WIDTH>), (unsigned)ceil_div(all, tokens),
+           block_size(tokens * lanes, MAX_THREADS), 0, queue, *a, g, (T *)io->x_BTHK, io->cos_TJ,
+           io->sin_TJ);
     return STATUS_OK;
 }
 
