@@ -77,6 +77,12 @@ static void write_co_smoothing(const struct co_smoothing *c, struct json_writer 
     json_end_object(w);
 }
 
+/* Of weights and activations. */
+static const char *precision(const struct evaluating *e)
+{
+    return training_compute_dtype(&e->loaded.config.training) == F32 ? "float32" : "bfloat16";
+}
+
 static void report(const struct evaluating *e, const struct evaluation *v, bool json)
 {
     enum objective_kind objective = e->loaded.config.objective.name;
@@ -92,6 +98,7 @@ static void report(const struct evaluating *e, const struct evaluation *v, bool 
         if (objective == OBJECTIVE_masked)
             printf("accuracy        %.4f of masked tokens\n", accuracy);
         printf("tokens          %lld\n", (long long)v->tokens);
+        printf("precision       %s\n", precision(e));
         baselines_print(&e->baselines, v);
         print_co_smoothing(&e->co_smoothing);
         return;
@@ -107,6 +114,7 @@ static void report(const struct evaluating *e, const struct evaluation *v, bool 
     else
         json_write_format(&w, "accuracy", "%.9g", accuracy);
     json_write_int(&w, "tokens", v->tokens);
+    json_write_string(&w, "precision", precision(e));
     baselines_write_json(&e->baselines, v, &w);
     write_co_smoothing(&e->co_smoothing, &w);
     json_end_object(&w);

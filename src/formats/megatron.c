@@ -101,10 +101,30 @@ static enum status validate_index(const struct megatron *m, const char *path)
     return STATUS_OK;
 }
 
+/* What follows the documents: nothing, or the mode of each sequence, where 0 is text. */
+static enum status check_modes(const struct megatron *m, const char *path)
+{
+    const unsigned char *modes = m->documents + 8 * (m->num_documents + 1);
+    size_t left = m->idx.size - (size_t)(modes - m->idx.data);
+    if (left && left != m->num_sequences)
+        FAIL(DATA,
+             "%s: %zu bytes follow the document indices: expected none, or a mode for each of %llu "
+             "sequences",
+             path, left, (unsigned long long)m->num_sequences);
+    for (size_t s = 0; s < left; s++)
+        if (modes[s])
+            FAIL(DATA,
+                 "%s: sequence %zu has mode %d: multimodal data is not supported, only text "
+                 "(mode 0)",
+                 path, s, modes[s]);
+    return STATUS_OK;
+}
+
 enum status megatron_parse(struct megatron *m, const char *name)
 {
     TRY(read_index(m, name));
-    return validate_index(m, name);
+    TRY(validate_index(m, name));
+    return check_modes(m, name);
 }
 
 enum status megatron_open(struct megatron *m, const char *prefix)

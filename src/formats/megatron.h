@@ -3,7 +3,8 @@
  *
  * .idx: "MMIDIDX\0\0", u64 version 1, u8 dtype, u64 number of sequences S, u64 number of documents
  * + 1, i32 sequence lengths[S] (tokens), i64 sequence pointers[S] (bytes), i64 document indices
- * (the first sequence of each document, then S).
+ * (the first sequence of each document, then S), and in multimodal data i8 modes[S], which must all
+ * be 0 (text).
  * Memory   Both files are mapped.  megatron_open validates every count, length and pointer; reading
  *          does so again, as the files may change meanwhile.  The caller calls file_map_check.
  * Source   megatron/core/datasets/indexed_dataset.py. */

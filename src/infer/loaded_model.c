@@ -74,17 +74,45 @@ static enum status check_settings(const struct loaded_model_options *o)
     return STATUS_OK;
 }
 
+static bool sets(const struct loaded_model_options *o, const char *key)
+{
+    size_t len = strlen(key);
+    for (int i = 0; i < o->num_settings; i++)
+        if (!strncmp(o->settings[i], key, len) && o->settings[i][len] == '=') return true;
+    return false;
+}
+
+/* Whether config.json says that the weights are float32, as "dtype" or, before Transformers 4.56,
+ * "torch_dtype". */
+static bool folder_is_float32(const char *folder)
+{
+    char *path = file_join(folder, "config.json");
+    struct json *root = NULL;
+    bool is_float32 = false;
+    if (!json_read(path, 1 << 20, &root) && json_is_object(root)) {
+        const struct json *dtype = json_get(root, "dtype");
+        if (!dtype) dtype = json_get(root, "torch_dtype");
+        is_float32 = json_string_is(dtype, "float32");
+    }
+    json_free(root);
+    free(path);
+    return is_float32;
+}
+
 /* The configuration saved in the checkpoint, if any, with the settings of the command line; and
- * the objective that the folder's other files name. */
+ * the objective that the folder's other files name.  A model of another program is computed in
+ * float32 if its weights are float32. */
 static enum status open_config(struct loaded_model *l, const struct loaded_model_options *o)
 {
     char *toml = file_join(l->folder, "config.toml");
-    enum status st =
-        config_load(&l->config, file_exists(toml) ? toml : NULL, o->settings, o->num_settings);
+    bool is_own = file_exists(toml);
+    enum status st = config_load(&l->config, is_own ? toml : NULL, o->settings, o->num_settings);
     free(toml);
     l->config_is_open = true;
     TRY(st); /* keys that do not exist, first */
     TRY(check_settings(o));
+    if (!is_own && !sets(o, "training.mixed_precision_param") && folder_is_float32(l->folder))
+        l->config.training.mixed_precision_param = COMPUTE_DTYPE_float32;
     struct text objective = {0};
     st = objective_resolve(&l->config, l->folder, NULL, &objective);
     if (!st && l->machine.world.rank == 0) log_line(LOG_INFO, "objective: %s", objective.data);

@@ -44,6 +44,28 @@ TEST(model_with_a_nan_is_not_evaluated)
     text_release(&err), text_release(&bytes);
 }
 
+/* Another program's model is computed in float32 if its weights are. */
+TEST(eval_prints_the_precision_that_it_computed_in)
+{
+    struct text out = {0};
+    const char *folder = test_folder(), *config = test_path(folder, "c.toml");
+    const char *corpus = test_path(folder, "c.txt"), *dump = test_path(folder, "run");
+    const char *wide = test_path(folder, "wide"), *half = test_path(folder, "half");
+    runs_write_corpus(corpus, 20000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, dump, "training.steps=2", NULL) == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", dump, wide) == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", dump, half, "--dtype", "bfloat16") == 0);
+    CHECK(LLAMERO(&out, NULL, "eval", wide, corpus, "--batches", "1") == 0);
+    CHECK(strstr(out.data, "precision       float32\n"));
+    CHECK(LLAMERO(&out, NULL, "eval", half, corpus, "--batches", "1", "--json") == 0);
+    CHECK(strstr(out.data, "\"precision\": \"bfloat16\""));
+    CHECK(LLAMERO(&out, NULL, "eval", wide, corpus, "--batches", "1", "--json",
+                  "training.mixed_precision_param=bfloat16") == 0);
+    CHECK(strstr(out.data, "\"precision\": \"bfloat16\""));
+    text_release(&out);
+}
+
 TEST(flags_and_settings_that_eval_does_not_use_are_refused)
 {
     static const struct {

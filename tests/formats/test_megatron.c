@@ -116,21 +116,35 @@ TEST(megatron_reads_any_part_of_a_sequence)
     megatron_close(&m);
 }
 
-TEST(megatron_ignores_sequence_modes)
+TEST(megatron_accepts_sequence_modes_of_text_only)
 {
     const char *folder = test_folder(), *prefix = write_tokens(folder, five, 4);
+    static const struct {
+        int bytes, modes;
+        const char *message;
+    } rows[] = {{3, 0, NULL},
+                {3, 0x010000, "sequence 2 has mode 1: multimodal data is not supported"},
+                {2, 0, "2 bytes follow the document indices"},
+                {4, 0, "4 bytes follow the document indices"}};
     struct index x = good(4, 4);
-    struct text idx = {0};
-    struct megatron m;
-    int32_t ids[3];
-    CHECK_STATUS(OK, file_read(write_index(folder, &x), 1 << 20, &idx));
-    put(&idx, 0x010001, 3);
-    CHECK_STATUS(OK, file_write(test_path(folder, "d.idx"), idx.data, idx.len));
-    CHECK_STATUS(OK, megatron_open(&m, prefix));
-    CHECK_STATUS(OK, megatron_read_document(&m, 1, 3, 0, ids));
-    CHECK(m.num_documents == 2 && ids[0] == 3 && ids[2] == 127);
-    megatron_close(&m);
-    text_release(&idx);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct text idx = {0};
+        struct megatron m;
+        int32_t ids[3];
+        CHECK_STATUS(OK, file_read(write_index(folder, &x), 1 << 20, &idx));
+        put(&idx, (uint64_t)rows[i].modes, rows[i].bytes);
+        CHECK_STATUS(OK, file_write(test_path(folder, "d.idx"), idx.data, idx.len));
+        if (rows[i].message) {
+            CHECK_STATUS(DATA, megatron_open(&m, prefix));
+            CHECK_MESSAGE(rows[i].message);
+        } else {
+            CHECK_STATUS(OK, megatron_open(&m, prefix));
+            CHECK_STATUS(OK, megatron_read_document(&m, 1, 3, 0, ids));
+            CHECK(m.num_documents == 2 && ids[0] == 3 && ids[2] == 127);
+            megatron_close(&m);
+        }
+        text_release(&idx);
+    }
 }
 
 TEST(megatron_opens_by_prefix_or_either_file)
