@@ -173,17 +173,17 @@ static void copy_f32(float *to, const float *from, size_t n, int num_threads)
 }
 
 /* What the kernel allocates during a GEMM, and the code of the library that it loads.  gemm:jit, of
- * Intel's processors, packs operands in memory of its own.  An estimate from runs with one thread
- * and two: a panel of each operand, at most 9984 rows and 384 columns as gemm:jit blocks them,
- * twice.  brg:avx512_core, of AMD's, packs them in the scratch memory. */
+ * Intel's processors, packs operands in memory of its own: a panel of each, at most 9984 rows and
+ * 384 columns.  An estimate, as its blocks depend on the caches.  brg:avx512_core, of AMD's, packs
+ * them in the scratch memory. */
 static size_t packing_bytes(const struct onednn_matmul *p)
 {
-    enum { CODE = 4 << 20, MAX_ROWS = 9984, DEPTH = 384, SMALL_SIDE = 384 };
+    enum { CODE = 2 << 20, MAX_ROWS = 9984, DEPTH = 384, SMALL_SIDE = 384 };
     const struct gemm_shape *s = &p->shape;
     if (!p->packs_itself) return 0;
     size_t rows = (size_t)(s->M > s->N ? s->M : s->N), depth = s->K < DEPTH ? (size_t)s->K : DEPTH;
     if (rows > MAX_ROWS) rows = MAX_ROWS;
-    return CODE + 2 * depth * (rows + SMALL_SIDE) * sizeof(float);
+    return CODE + depth * (rows + SMALL_SIDE) * sizeof(float);
 }
 
 enum status onednn_gemm(struct onednn *library, const struct gemm_shape *s,
