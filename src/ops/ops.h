@@ -27,8 +27,9 @@ struct ops {
     enum status (*name)(const struct what *, const struct io *, struct queue *);
 #include "ops/ops.def"
 #undef OP
-    bool computes_amax; /* kernels compute `amax` of their results; otherwise a separate amax
+    bool computes_amax;   /* kernels compute `amax` of their results; otherwise a separate amax
                            follows */
+    bool is_multi_tensor; /* adamw takes parts (update.h) */
     /* Tokens whose logits exist at a time, at least; 0: 1024.  After each such chunk the head's f32
      * weight gradient is read and written again, which costs a GPU's GEMMs more than a CPU's. */
     int logit_rows;

@@ -30,8 +30,14 @@ enum status sum_squares(const struct ops *, const struct sum_squares *,
  * since a change of (1-beta2) v is often less than half of its last bit and would be lost.  The
  * random bits are a function of seed, step and the element's position in the whole model, so they
  * do not depend on the parallel layout. */
+struct adamw_part {
+    size_t begin, count; /* elements of the buffers */
+    double lr, weight_decay;
+    uint64_t position, run, stride; /* as in struct adamw */
+};
+enum { ADAMW_MAX_PARTS = 128 };
 struct adamw {
-    size_t n;
+    size_t n; /* with parts: the sum of their counts */
     double lr, beta1, beta2, eps, weight_decay;
     double scale; /* of the gradient: the clipping factor */
     int64_t step; /* 1 for the first */
@@ -43,6 +49,11 @@ struct adamw {
     /* Position in the whole model of the first element.  With `run` not 0, elements are runs of
      * `run` contiguous positions, `stride` apart. */
     uint64_t position, run, stride;
+    /* Ranges of elements that differ in lr, weight_decay or position, at most ADAMW_MAX_PARTS; with
+     * none, all n elements are one.  Backends with ops.is_multi_tensor update all parts in one
+     * launch, others get a call for each. */
+    const struct adamw_part *parts;
+    int num_parts;
 };
 struct adamw_io {
     float *w_n; /* NULL if split */
@@ -60,7 +71,7 @@ static inline uint64_t adamw_position(const struct adamw *a, uint64_t i)
  * rng_bits(seed, RNG_MOMENTS, step, .), whose four words have 16 bits each for two elements, low
  * half first. */
 enum { ADAMW_BLOCK = 8 };
-/* SHAPE: step below 1, or split weights whose copy is not BF16. */
+/* SHAPE: step below 1, too many parts, or split weights whose copy is not BF16. */
 enum status adamw(const struct ops *, const struct adamw *, const struct adamw_io *,
                   struct queue *);
 

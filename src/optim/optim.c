@@ -30,11 +30,6 @@ enum dtype optim_moment_dtype(const struct optimizer_config *c)
     return dtypes[c->state_dtype];
 }
 
-static void *element_at(const void *base, size_t offset, size_t each)
-{
-    return base ? (char *)(uintptr_t)base + offset * each : NULL;
-}
-
 /* The arguments of optim_step. */
 struct optim_call {
     const struct optim *o;
@@ -43,18 +38,50 @@ struct optim_call {
     struct queue *queue;
 };
 
-/* AdamW on elements [from, to) of the flat buffers. */
-static enum status update_range(const struct optim_call *c, struct adamw a, size_t from, size_t to)
+/* Parts of one call of adamw. */
+struct part_list {
+    struct adamw_part parts[ADAMW_MAX_PARTS];
+    int count;
+    bool is_closed; /* what follows cannot continue the last part: Muon's weights are between */
+};
+
+/* Updates the parts of the list and empties it. */
+static enum status update_parts(const struct optim_call *c, struct adamw a, struct part_list *l)
 {
     const struct optim *o = c->o;
-    a.n = to - from;
-    struct adamw_io io = {.w_n = element_at(o->weights, from, sizeof *o->weights),
-                          .m_n = element_at(o->exp_avg, from, dtype_bytes(o->moments)),
-                          .v_n = element_at(o->exp_avg_sq, from, dtype_bytes(o->moments)),
-                          .g_n = element_at(c->gradients, from, dtype_bytes(o->gradients)),
-                          .copy_n = element_at(o->copy, from, dtype_bytes(o->copy_dtype)),
-                          .low_n = element_at(o->low, from, sizeof *o->low)};
+    struct adamw_io io = {.w_n = o->weights,
+                          .m_n = o->exp_avg,
+                          .v_n = o->exp_avg_sq,
+                          .g_n = c->gradients,
+                          .copy_n = o->copy,
+                          .low_n = o->low};
+    if (!l->count) return STATUS_OK;
+    a.n = 0, a.parts = l->parts, a.num_parts = l->count;
+    for (int i = 0; i < l->count; i++) a.n += l->parts[i].count;
     TRY(adamw(c->ops, &a, &io, c->queue));
+    l->count = 0;
+    return STATUS_OK;
+}
+
+/* Whether both can be one part, together with the padding between them, which stays zero. */
+static bool continues(const struct adamw_part *p, const struct adamw_part *next, enum dtype moments)
+{
+    if (p->lr != next->lr || p->weight_decay != next->weight_decay) return false;
+    return moments != BF16 ||
+           (!p->run && !next->run && next->position - p->position == next->begin - p->begin);
+}
+
+static enum status add_part(const struct optim_call *c, const struct adamw *a, struct part_list *l,
+                            const struct adamw_part *p)
+{
+    struct adamw_part *last = l->count && !l->is_closed ? &l->parts[l->count - 1] : NULL;
+    l->is_closed = false;
+    if (last && continues(last, p, a->moments)) {
+        last->count = p->begin + p->count - last->begin;
+        return STATUS_OK;
+    }
+    if (l->count == ADAMW_MAX_PARTS) TRY(update_parts(c, *a, l));
+    l->parts[l->count++] = *p;
     return STATUS_OK;
 }
 
@@ -75,26 +102,9 @@ static double rate_of(const struct optim *o, const struct shard_run *p,
     return u->is_decoupled && (id == PARAM_embed || id == PARAM_head) ? u->decoupled_lr : u->lr;
 }
 
-/* With stochastic rounding, an op needs the positions of its elements in the whole model, so each
- * call takes equal runs of one tensor. */
-static enum status update_by_position(const struct optim_call *c, struct adamw a,
-                                      const struct optim_update *u)
+static void *element_at(const void *base, size_t offset, size_t each)
 {
-    const struct optim *o = c->o;
-    const struct shard *p = o->shard;
-    double weight_decay = a.weight_decay;
-    for (size_t i = 0, n; i < p->count; i += n) {
-        const struct shard_run *first = &p->runs[i];
-        n = shard_equal_runs(first, p->count - i);
-        if (is_muon(o, first)) continue;
-        a.weight_decay = is_undecayed(o, first) ? 0 : weight_decay;
-        a.lr = rate_of(o, first, u);
-        a.position = o->layout->tensors[first->tensor].offset + first->first;
-        a.run = n > 1 ? first->count : 0;
-        a.stride = n > 1 ? first[1].first - first->first : 0;
-        TRY(update_range(c, a, first->at, first->at + n * first->count));
-    }
-    return STATUS_OK;
+    return base ? (char *)(uintptr_t)base + offset * each : NULL;
 }
 
 /* With 8-bit moments.  Those of other elements are f32, one after the other; `full` is where. */
@@ -152,38 +162,38 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
 {
     const struct optimizer_config *config = o->config;
     const struct optim_call c = {o, ops, u->gradients, queue};
-    struct adamw a = {.lr = u->lr,
-                      .beta1 = config->beta1,
-                      .beta2 = config->beta2,
-                      .eps = config->eps,
-                      .weight_decay = config->weight_decay,
-                      .scale = u->scale,
-                      .step = u->step,
-                      .copy_dtype = o->copy_dtype,
-                      .moments = o->moments,
-                      .gradients = o->gradients,
-                      .split = o->split,
-                      .seed = o->seed};
-    const struct shard *p = o->shard;
-    bool is_uniform = config->name == OPTIMIZER_AdamW && config->decay_norms && !u->is_decoupled;
-    if (o->moments == BF16) return update_by_position(&c, a, u);
+    const struct adamw a = {.lr = u->lr,
+                            .beta1 = config->beta1,
+                            .beta2 = config->beta2,
+                            .eps = config->eps,
+                            .weight_decay = config->weight_decay,
+                            .scale = u->scale,
+                            .step = u->step,
+                            .copy_dtype = o->copy_dtype,
+                            .moments = o->moments,
+                            .gradients = o->gradients,
+                            .split = o->split,
+                            .seed = o->seed};
+    const struct shard *s = o->shard;
     if (o->moments == INT8) return update_tensors(&c, a, u);
-    if (is_uniform) return update_range(&c, a, 0, p->elements);
-    /* Calls cover consecutive runs with the same weight decay and rate, and padding, which stays
-     * zero. */
-    for (size_t first = 0, next; first < p->count; first = next) {
-        bool undecayed = is_undecayed(o, &p->runs[first]);
-        double lr = rate_of(o, &p->runs[first], u);
-        bool muon = is_muon(o, &p->runs[first]);
-        next = first + 1;
-        while (next < p->count && is_undecayed(o, &p->runs[next]) == undecayed &&
-               rate_of(o, &p->runs[next], u) == lr && is_muon(o, &p->runs[next]) == muon)
-            next++;
-        if (muon) continue;
-        size_t end = next < p->count ? p->runs[next].at : p->elements;
-        a.weight_decay = undecayed ? 0 : config->weight_decay;
-        a.lr = lr;
-        TRY(update_range(&c, a, p->runs[first].at, end));
+    struct part_list list = {.count = 0};
+    /* With stochastic rounding a part needs the position of each element in the whole model, so it
+     * is a run of the shard, or equal runs of one tensor. */
+    for (size_t i = 0, n; i < s->count; i += n) {
+        const struct shard_run *first = &s->runs[i];
+        n = o->moments == BF16 ? shard_equal_runs(first, s->count - i) : 1;
+        list.is_closed |= is_muon(o, first);
+        if (is_muon(o, first)) continue;
+        struct adamw_part part = {.begin = first->at,
+                                  .count = n * first->count,
+                                  .lr = rate_of(o, first, u),
+                                  .weight_decay = is_undecayed(o, first) ? 0 : config->weight_decay,
+                                  .position =
+                                      o->layout->tensors[first->tensor].offset + first->first,
+                                  .run = n > 1 ? first->count : 0,
+                                  .stride = n > 1 ? first[1].first - first->first : 0};
+        TRY(add_part(&c, &a, &list, &part));
     }
+    TRY(update_parts(&c, a, &list));
     return STATUS_OK;
 }

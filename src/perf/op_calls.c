@@ -32,7 +32,9 @@ static void add_call(struct op_calls *l, const struct op_call *c)
 
 static void record_call(struct simulated_queue *queue, const struct op_call *c)
 {
-    add_call(((struct call_recorder *)queue)->list, c);
+    struct op_call copy = *c;
+    if (c->op == OP_adamw) copy.what.adamw.parts = NULL, copy.what.adamw.num_parts = 0;
+    add_call(((struct call_recorder *)queue)->list, &copy);
 }
 
 /* The dry run records two microbatches (the second accumulates gradients), one update, and the
@@ -59,6 +61,7 @@ enum status op_calls_record_step(struct op_calls *l, const struct config *c,
 {
     struct ops simulated = step_simulator_ops;
     simulated.computes_amax = ops->computes_amax; /* GEMM producers then compute amax themselves */
+    simulated.is_multi_tensor = ops->is_multi_tensor;
     simulated.logit_rows = ops->logit_rows;
     struct call_recorder recorder = {.queue = {.base = {.num_threads = 1}, .on_call = record_call},
                                      .list = l};

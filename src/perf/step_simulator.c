@@ -27,6 +27,7 @@ const struct ops step_simulator_ops = {
 const struct ops step_simulator_gpu_ops = {
     .backend = "simulator of a GPU",
     .computes_amax = true,
+    .is_multi_tensor = true,
     .logit_rows = GPU_LOGIT_ROWS,
 #define OP(name, what, io) .name = report_##name,
 #include "ops/ops.def"

@@ -68,6 +68,71 @@ OPS_TEST(adamw_follows_the_formula_and_writes_the_copy)
     }
 }
 
+/* Parts of every kind of alignment, with gaps that must not change, as one call and as a call for
+ * each part. */
+static void check_parts(enum dtype moments, bool split)
+{
+    enum { ALL = 20000, PARTS = 40 };
+    struct adamw_part parts[PARTS];
+    struct adamw a = usual(0, 3);
+    float *w[2];
+    bf16 *copy[2], *low[2];
+    void *m[2], *v[2];
+    float *g = rig_random(4, ALL, F32), *squares = rig_random(3, ALL, F32);
+    for (int i = 0; i < ALL; i++) squares[i] *= squares[i];
+    size_t at = 0;
+    for (int i = 0; i < PARTS; i++) {
+        size_t count = i == 7 ? 9000 : i % 5 ? 8 * ((size_t)i + 1) : 3 * (size_t)i + 1;
+        parts[i] = (struct adamw_part){.begin = at,
+                                       .count = count,
+                                       .lr = i % 3 ? 1e-2 : 3e-3,
+                                       .weight_decay = 0.01 * (i % 20),
+                                       .position = 1000 * (uint64_t)i + 5,
+                                       .run = i % 4 ? 0 : 13,
+                                       .stride = i % 4 ? 0 : 40};
+        at += count + (size_t)(i % 3) * 8, a.n += count;
+    }
+    CHECK(at < ALL);
+    a.moments = moments, a.split = split, a.copy_dtype = BF16, a.seed = 11;
+    for (int k = 0; k < 2; k++) {
+        w[k] = rig_random(1, ALL, F32), m[k] = rig_random(2, ALL, moments);
+        v[k] = rig_zeros(ALL, moments), copy[k] = rig_random(5, ALL, BF16);
+        low[k] = rig_random(6, ALL, BF16);
+        for (int i = 0; i < ALL; i++)
+            if (moments == F32)
+                ((float *)v[k])[i] = squares[i];
+            else
+                ((bf16 *)v[k])[i] = bf16_from_f32(squares[i]);
+        struct adamw_io io = {split ? NULL : w[k], m[k], v[k], g, copy[k], (uint16_t *)low[k]};
+        if (!split) io.low_n = NULL;
+        a.parts = parts, a.num_parts = PARTS;
+        struct ops one_by_one = *rig_fast();
+        one_by_one.is_multi_tensor = false;
+        RIG_RUN(adamw(k ? rig_fast() : &one_by_one, &a, &io, rig_queue()));
+    }
+    CHECK(!memcmp(w[0], w[1], ALL * sizeof(float)) && !memcmp(low[0], low[1], ALL * sizeof(bf16)));
+    CHECK(!memcmp(copy[0], copy[1], ALL * sizeof(bf16)));
+    CHECK(!memcmp(m[0], m[1], ALL * dtype_bytes(moments)));
+    CHECK(!memcmp(v[0], v[1], ALL * dtype_bytes(moments)));
+    for (int k = 0; k < 2; k++) free(w[k]), free(m[k]), free(v[k]), free(copy[k]), free(low[k]);
+    free(g), free(squares);
+}
+
+OPS_TEST(adamw_of_many_parts_has_the_bits_of_a_call_for_each)
+{
+    check_parts(F32, false);
+    check_parts(BF16, false);
+    check_parts(F32, true);
+    check_parts(BF16, true);
+}
+
+TEST(adamw_rejects_too_many_parts)
+{
+    struct adamw_part parts[1] = {{0}};
+    struct adamw a = {.step = 1, .parts = parts, .num_parts = ADAMW_MAX_PARTS + 1};
+    CHECK_STATUS(SHAPE, adamw(&ops_cpu_reference, &a, NULL, rig_queue()));
+}
+
 TEST(adamw_rejects_step_zero_and_split_weights_with_a_float32_copy)
 {
     struct adamw a = {.n = 1};

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "backends/cpu/cpu.h"
+#include "ops/update.h"
 #include "optim/optim.h"
 
 struct rig {
@@ -185,4 +186,60 @@ TEST(bfloat16_moments_do_not_depend_on_sharding)
     part_release(&want);
     shard_release(&whole);
     close(&r);
+}
+
+static int num_calls, num_parts;
+static size_t num_elements;
+static enum status count_parts(const struct adamw *a, const struct adamw_io *io,
+                               struct queue *queue)
+{
+    (void)io, (void)queue;
+    num_calls++, num_parts += a->num_parts;
+    for (int i = 0; i < a->num_parts; i++) num_elements += a->parts[i].count;
+    return STATUS_OK;
+}
+
+/* Checks calls and parts of one step over `num_layers` layers. */
+static void check_num_parts(const struct optimizer_config *config, enum dtype moments,
+                            int num_layers, int calls, int parts)
+{
+    struct rig r;
+    struct layout layout;
+    struct shard shard;
+    open(&r);
+    struct ops ops = {.is_multi_tensor = true, .adamw = count_parts};
+    struct model_shape shape = r.shape;
+    shape.L = num_layers;
+    layout_init(&layout, &shape, 1);
+    shard_init(&shard, &layout, 0, 1);
+    struct optim o = {.config = config, .layout = &layout, .shard = &shard, .moments = moments};
+    struct optim_update u = {.lr = 0.01, .scale = 1, .step = 1};
+    num_calls = num_parts = 0, num_elements = 0;
+    CHECK_STATUS(OK, optim_step(&o, &ops, &u, r.queue));
+    CHECK(num_calls == calls && num_parts == parts && num_elements <= layout.elements);
+    if (config->name == OPTIMIZER_AdamW) CHECK(num_elements >= (size_t)layout.parameters);
+    shard_release(&shard);
+    layout_release(&layout);
+    close(&r);
+}
+
+TEST(adjacent_weights_of_a_kind_are_one_part)
+{
+    struct optimizer_config uniform = {.weight_decay = 0.1, .decay_norms = true};
+    struct optimizer_config by_kind = {.weight_decay = 0.1, .decay_norms = false};
+    check_num_parts(&uniform, F32, 2, 1, 1);
+    check_num_parts(&uniform, BF16, 2, 1, 1);
+    /* embedding, 2 norms and 2 groups of matrices a layer, last norm, head */
+    check_num_parts(&by_kind, F32, 2, 1, 1 + 2 * 4 + 2);
+    check_num_parts(&by_kind, BF16, 2, 1, 1 + 2 * 4 + 2);
+    check_num_parts(&by_kind, BF16, 40, 2, 1 + 40 * 4 + 2);
+}
+
+TEST(parts_do_not_reach_across_weights_that_muon_updates)
+{
+    struct optimizer_config muon = {
+        .name = OPTIMIZER_Muon, .weight_decay = 0.1, .decay_norms = true};
+    /* embedding and the first norm; then a norm between matrices; last norm and head */
+    check_num_parts(&muon, F32, 1, 1, 3);
+    check_num_parts(&muon, F32, 3, 1, 1 + 2 * 3 - 1 + 1);
 }

@@ -20,6 +20,7 @@
 const struct ops GPU_NAME(ops) = {
     .backend = BACKEND,
     .computes_amax = true,
+    .is_multi_tensor = true,
     .logit_rows = GPU_LOGIT_ROWS,
 #define OP(name, what, io) .name = GPU_NAME(name),
 #include "ops/ops.def"

@@ -14,6 +14,9 @@ extern "C" {
 }
 
 #include <math.h>
+#if !defined(GPU_CUDA)
+#define __grid_constant__
+#endif
 
 enum { BLOCK = 256 };
 static const unsigned max_grid = 4096;
@@ -92,18 +95,35 @@ extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
     return queue_copy(queue, io->sum, partials, sizeof *partials);
 }
 
+/* What all parts of an AdamW call have in common. */
 struct adamw_coefficients {
-    float decay_factor; /* 1 - lr * weight_decay */
-    float rate;         /* lr / the first moment's bias correction */
-    float root;         /* 1 / sqrt of the second moment's bias correction */
+    float root; /* 1 / sqrt of the second moment's bias correction */
     float eps;
     float scale; /* of the gradient: the clipping factor */
     float beta1, beta2;
-    float new1, new2; /* 1 - beta1, 1 - beta2 */
+    float new1, new2;    /* 1 - beta1, 1 - beta2 */
+    uint64_t seed, step; /* of stochastic rounding */
 };
-
+/* What parts have that are of one kind. */
+struct adamw_kind {
+    float decay_factor; /* 1 - lr * weight_decay */
+    float rate;         /* lr / the first moment's bias correction */
+    uint64_t run, stride;
+};
+/* A part is split into chunks, of which the last has `tail` elements. */
+struct adamw_entry {
+    uint64_t begin, position;
+    unsigned first_chunk;
+    uint16_t tail, kind;
+};
+enum { ADAMW_CHUNK = 4096, MAX_KINDS = 16 };
+/* A kernel argument: so a launch needs no copy to the device. */
+struct adamw_table {
+    struct adamw_entry parts[ADAMW_MAX_PARTS];
+    struct adamw_kind kinds[MAX_KINDS];
+    unsigned num_parts, num_kinds, chunks;
+};
 struct adamw_buffers {
-    size_t n;
     float *w;
     void *m, *v;
     const void *g;
@@ -111,18 +131,29 @@ struct adamw_buffers {
     uint16_t *low;
 };
 
+/* Elements at..at+WIDTH-1, of which the first is the i-th of its part. */
+struct adamw_place {
+    size_t at, i;
+    const struct adamw_entry *part;
+    const struct adamw_kind *kind;
+};
+
 template <int WIDTH>
-static __device__ void store_second_moments(const struct random_position &r,
-                                            const float (&v)[WIDTH], size_t at, bf16 *v_n)
+static __device__ void store_second_moments(const struct adamw_coefficients &r,
+                                            const struct adamw_place &p, const float (&v)[WIDTH],
+                                            bf16 *v_n)
 {
-    store_stochastic<WIDTH>(r, v, at, v_n);
+    const struct random_position random = {RNG_MOMENTS,      r.seed,      r.step,
+                                           p.part->position, p.kind->run, p.kind->stride};
+    store_stochastic<WIDTH>(random, v, p.i, v_n + (p.at - p.i));
 }
 
 template <int WIDTH>
-static __device__ void store_second_moments(const struct random_position &, const float (&v)[WIDTH],
-                                            size_t at, float *v_n)
+static __device__ void store_second_moments(const struct adamw_coefficients &,
+                                            const struct adamw_place &p, const float (&v)[WIDTH],
+                                            float *v_n)
 {
-    store<WIDTH>(v, v_n + at);
+    store<WIDTH>(v, v_n + p.at);
 }
 
 template <int WIDTH>
@@ -146,10 +177,11 @@ static __device__ __forceinline__ void store_split(const float (&w)[WIDTH],
 /* M: type of the moments; G: of the gradients; T: of the weights' copy.  SPLIT: the copy is the
  * upper half of split master weights. */
 template <int WIDTH, typename M, typename G, typename T, bool SPLIT>
-static __device__ void adamw_step(const struct adamw_coefficients &r,
-                                  const struct random_position &random,
-                                  const struct adamw_buffers &b, size_t at)
+static __device__ void adamw_step(const struct adamw_coefficients &r, const struct adamw_buffers &b,
+                                  const struct adamw_place &p)
 {
+    const size_t at = p.at;
+    const float decay_factor = p.kind->decay_factor, rate = p.kind->rate;
     float w[WIDTH], m[WIDTH], v[WIDTH], grad[WIDTH];
     M *m_n = (M *)b.m, *v_n = (M *)b.v;
     if constexpr (SPLIT)
@@ -161,10 +193,10 @@ static __device__ void adamw_step(const struct adamw_coefficients &r,
         float g = grad[i] * r.scale;
         m[i] = r.beta1 * m[i] + r.new1 * g;
         v[i] = r.beta2 * v[i] + r.new2 * g * g;
-        w[i] = w[i] * r.decay_factor - r.rate * m[i] / (sqrtf(v[i]) * r.root + r.eps);
+        w[i] = w[i] * decay_factor - rate * m[i] / (sqrtf(v[i]) * r.root + r.eps);
     }
     store<WIDTH>(m, m_n + at);
-    store_second_moments<WIDTH>(random, v, at, v_n);
+    store_second_moments<WIDTH>(r, p, v, v_n);
     if constexpr (SPLIT) {
         store_split<WIDTH>(w, b, at);
     } else {
@@ -173,44 +205,113 @@ static __device__ void adamw_step(const struct adamw_coefficients &r,
     }
 }
 
-template <int WIDTH, typename M, typename G, typename T, bool SPLIT>
-__global__ static void __launch_bounds__(BLOCK)
-    adamw_kernel(struct adamw_coefficients r, struct random_position random, struct adamw_buffers b)
+/* The part that has the chunk. */
+static __device__ unsigned find_part(const struct adamw_table &t, unsigned chunk)
 {
-    const size_t threads = (size_t)gridDim.x * BLOCK, vectors = b.n / WIDTH;
-    const size_t first = (size_t)blockIdx.x * BLOCK + threadIdx.x;
-    for (size_t i = first; i < vectors; i += threads)
-        adamw_step<WIDTH, M, G, T, SPLIT>(r, random, b, i * WIDTH);
-    for (size_t i = vectors * WIDTH + first; i < b.n; i += threads)
-        adamw_step<1, M, G, T, SPLIT>(r, random, b, i);
+    unsigned low = 0, high = t.num_parts;
+    while (high - low > 1) {
+        unsigned middle = (low + high) / 2;
+        if (t.parts[middle].first_chunk <= chunk)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A block takes chunks of any parts.  WIDE: the buffers are aligned, and so are the vectors of
+ * parts that begin at a multiple of WIDTH. */
+template <int WIDTH, typename M, typename G, typename T, bool SPLIT, bool WIDE>
+__global__ static void __launch_bounds__(BLOCK)
+    adamw_kernel(struct adamw_coefficients r, const __grid_constant__ struct adamw_table t,
+                 struct adamw_buffers b)
+{
+    for (unsigned chunk = blockIdx.x; chunk < t.chunks; chunk += gridDim.x) {
+        const unsigned index = find_part(t, chunk), in_part = chunk - t.parts[index].first_chunk;
+        const unsigned end = index + 1 < t.num_parts ? t.parts[index + 1].first_chunk : t.chunks;
+        const int n = chunk + 1 == end ? t.parts[index].tail : (int)ADAMW_CHUNK;
+        struct adamw_place p = {0, 0, &t.parts[index], &t.kinds[t.parts[index].kind]};
+        const size_t i = (size_t)in_part * ADAMW_CHUNK, begin = p.part->begin;
+        const int vectors = WIDE && begin % WIDTH == 0 ? n / WIDTH : 0;
+        for (int k = (int)threadIdx.x; k < vectors; k += BLOCK) {
+            p.i = i + (size_t)k * WIDTH, p.at = begin + p.i;
+            adamw_step<WIDTH, M, G, T, SPLIT>(r, b, p);
+        }
+        for (int k = vectors * WIDTH + (int)threadIdx.x; k < n; k += BLOCK) {
+            p.i = i + (size_t)k, p.at = begin + p.i;
+            adamw_step<1, M, G, T, SPLIT>(r, b, p);
+        }
+    }
 }
 
 template <typename M, typename G, typename T, bool SPLIT>
-static enum status launch_adamw(const struct adamw_coefficients &r,
-                                const struct random_position &random, const struct adamw_buffers &b,
-                                struct queue *queue)
+static enum status launch_adamw(const struct adamw_coefficients &r, const struct adamw_table &t,
+                                const struct adamw_buffers &b, struct queue *queue)
 {
     enum { NARROW = sizeof(T) < 4 || sizeof(M) < 4 || sizeof(G) < 4, WIDTH = NARROW ? 8 : 4 };
+    static_assert(sizeof r + sizeof t + sizeof b <= 4096, "kernel arguments");
     bool wide = is_aligned(b.w) && is_aligned(b.m) && is_aligned(b.v) && is_aligned(b.g) &&
                 is_aligned(b.copy) && is_aligned(b.low);
-    size_t blocks = ceil_div(b.n, (size_t)BLOCK * (wide ? (size_t)WIDTH : 1));
-    unsigned grid = blocks < max_grid ? (unsigned)blocks : max_grid;
+    unsigned grid = t.chunks < max_grid ? t.chunks : max_grid;
     if (wide)
-        LAUNCH((adamw_kernel<WIDTH, M, G, T, SPLIT>), grid, BLOCK, 0, queue, r, random, b);
+        LAUNCH((adamw_kernel<WIDTH, M, G, T, SPLIT, true>), grid, BLOCK, 0, queue, r, t, b);
     else
-        LAUNCH((adamw_kernel<1, M, G, T, SPLIT>), grid, BLOCK, 0, queue, r, random, b);
+        LAUNCH((adamw_kernel<WIDTH, M, G, T, SPLIT, false>), grid, BLOCK, 0, queue, r, t, b);
     return STATUS_OK;
 }
 
 template <typename M, typename G>
 static enum status launch_adamw_moments(const struct adamw *a, const struct adamw_coefficients &r,
-                                        const struct adamw_buffers &b, struct queue *queue)
+                                        const struct adamw_table &t, const struct adamw_buffers &b,
+                                        struct queue *queue)
 {
-    struct random_position random = {RNG_MOMENTS, a->seed, (uint64_t)a->step,
-                                     a->position, a->run,  a->stride};
-    if (a->split) return launch_adamw<M, G, bf16, true>(r, random, b, queue);
-    return a->copy_dtype == F32 ? launch_adamw<M, G, float, false>(r, random, b, queue)
-                                : launch_adamw<M, G, bf16, false>(r, random, b, queue);
+    if (a->split) return launch_adamw<M, G, bf16, true>(r, t, b, queue);
+    return a->copy_dtype == F32 ? launch_adamw<M, G, float, false>(r, t, b, queue)
+                                : launch_adamw<M, G, bf16, false>(r, t, b, queue);
+}
+
+template <typename G>
+static enum status launch_adamw_gradients(const struct adamw *a, const struct adamw_coefficients &r,
+                                          const struct adamw_table &t,
+                                          const struct adamw_buffers &b, struct queue *queue)
+{
+    return a->moments == F32 ? launch_adamw_moments<float, G>(a, r, t, b, queue)
+                             : launch_adamw_moments<bf16, G>(a, r, t, b, queue);
+}
+
+/* The index of the kind, which is added if it is new; MAX_KINDS: no room. */
+static unsigned find_kind(struct adamw_table *t, const struct adamw_kind &kind)
+{
+    unsigned i = 0;
+    while (i < t->num_kinds && memcmp(&t->kinds[i], &kind, sizeof kind) != 0) i++;
+    if (i == t->num_kinds && i < MAX_KINDS) t->kinds[t->num_kinds++] = kind;
+    return i;
+}
+
+/* Returns false if the table has no room for the part. */
+static bool add_part(struct adamw_table *t, const struct adamw_part &p, double bias_correction1)
+{
+    struct adamw_kind kind = {(float)(1 - p.lr * p.weight_decay), (float)(p.lr / bias_correction1),
+                              p.run, p.stride};
+    size_t chunks = ceil_div(p.count, ADAMW_CHUNK);
+    if (!p.count) return true;
+    unsigned index = t->num_parts < ADAMW_MAX_PARTS ? find_kind(t, kind) : (unsigned)MAX_KINDS;
+    if (index == MAX_KINDS) return false;
+    t->parts[t->num_parts++] = {p.begin, p.position, t->chunks,
+                                (uint16_t)(p.count - (chunks - 1) * ADAMW_CHUNK), (uint16_t)index};
+    t->chunks += (unsigned)chunks;
+    return true;
+}
+
+static enum status update_parts(const struct adamw *a, const struct adamw_coefficients &r,
+                                struct adamw_table *t, const struct adamw_buffers &b,
+                                struct queue *queue)
+{
+    if (t->chunks)
+        TRY(a->gradients == BF16 ? launch_adamw_gradients<bf16>(a, r, *t, b, queue)
+                                 : launch_adamw_gradients<float>(a, r, *t, b, queue));
+    t->num_parts = t->num_kinds = t->chunks = 0;
+    return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw_io *io,
@@ -220,17 +321,22 @@ extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw
     double bias_correction1 = 1 - pow(a->beta1, (double)a->step);
     double bias_correction2 = 1 - pow(a->beta2, (double)a->step);
     struct adamw_coefficients r = {};
-    r.decay_factor = (float)(1 - a->lr * a->weight_decay),
-    r.rate = (float)(a->lr / bias_correction1);
     r.root = (float)(1 / sqrt(bias_correction2)), r.eps = (float)a->eps, r.scale = (float)a->scale;
     r.beta1 = (float)a->beta1, r.beta2 = (float)a->beta2;
     r.new1 = (float)(1 - a->beta1), r.new2 = (float)(1 - a->beta2);
-    struct adamw_buffers b = {a->n, io->w_n, io->m_n, io->v_n, io->g_n, io->copy_n, io->low_n};
-    if (a->gradients == BF16)
-        return a->moments == F32 ? launch_adamw_moments<float, bf16>(a, r, b, queue)
-                                 : launch_adamw_moments<bf16, bf16>(a, r, b, queue);
-    return a->moments == F32 ? launch_adamw_moments<float, float>(a, r, b, queue)
-                             : launch_adamw_moments<bf16, float>(a, r, b, queue);
+    r.seed = a->seed, r.step = (uint64_t)a->step;
+    const struct adamw_buffers b = {io->w_n, io->m_n, io->v_n, io->g_n, io->copy_n, io->low_n};
+    const struct adamw_part whole = {0,           a->n,   a->lr,    a->weight_decay,
+                                     a->position, a->run, a->stride};
+    struct adamw_table t = {};
+    for (int i = 0; i < (a->num_parts ? a->num_parts : 1); i++) {
+        const struct adamw_part &p = a->num_parts ? a->parts[i] : whole;
+        if (add_part(&t, p, bias_correction1)) continue;
+        TRY(update_parts(a, r, &t, b, queue));
+        add_part(&t, p, bias_correction1);
+    }
+    TRY(update_parts(a, r, &t, b, queue));
+    return STATUS_OK;
 }
 
 __global__ static void __launch_bounds__(BLOCK)
