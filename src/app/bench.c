@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/bench_tune.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -113,14 +114,14 @@ static enum status measure(struct bench *b, size_t megabytes, int rounds)
 {
     struct arena memory = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(op_calls_record_step(&b->calls, b->config, &b->shape, b->machine.ops));
+    TRY_OUT(op_calls_record_step(&b->calls, b->config, &b->shape, b->machine.ops, false));
     b->timings = heap(b->calls.count * sizeof *b->timings);
     TRY_OUT(arena_init(&memory, megabytes << 20, NULL));
     log_line(LOG_INFO, "measuring the ceilings of this machine ...");
     TRY_OUT(cpu_bench_measure_ceilings(&b->ceilings, b->machine.queue->num_threads, memory.base,
                                        memory.size));
     warn_if_cores_are_shared(b);
-    machine_tune(&b->machine, &b->config->device);
+    machine_tune(&b->machine, &b->config->device, 0);
     const struct cpu_bench c = {.config = b->config,
                                 .machine = &b->machine,
                                 .shape = &b->shape,
@@ -399,8 +400,10 @@ static enum status bench_gpu(struct bench *b, const struct device_bench *bench, 
                              struct text *json)
 {
     const struct model_shape *m = &b->shape;
-    TRY(op_calls_record_step(&b->calls, b->config, m, b->machine.ops));
-    machine_tune(&b->machine, &b->config->device);
+    const struct ops *ops = b->machine.ops;
+    bool native_fp8 = ops->has_native_fp8 && ops->has_native_fp8(b->machine.queue);
+    TRY(op_calls_record_step(&b->calls, b->config, m, ops, native_fp8));
+    machine_tune(&b->machine, &b->config->device, 0);
     text_addf(table, "llamero %s, kernels \"%s\"\n%lld parameters; %d rows of %lld tokens, %s\n\n",
               LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters,
               trainer_rows(b->config, &b->machine.mesh), (long long)b->config->training.seq_len,
@@ -428,17 +431,19 @@ static enum status load_config(struct config *c, const struct arguments *a)
 }
 
 static const char usage[] =
-    "bench [CONFIG] [section.key=value ...]\n\n"
+    "bench [CONFIG...] [section.key=value ...]\n\n"
     "Measures, in one run: this machine's ceilings; each operation of a step compared with the\n"
     "ceiling that bounds it; and whole steps with a breakdown of their time.  Token IDs are\n"
     "random, no data is read.  Without CONFIG the model is a Llama of 124.7M parameters with\n"
     "4 rows of 1024 tokens, in bfloat16.  device.tune_gemm=true also compares autotuned GEMMs\n"
-    "with the default.";
+    "with the default.  With --tune=FILE it only times the GEMMs of each CONFIG, in a rank of "
+    "every\n"
+    "pipeline stage, and keeps the fastest kernel of each in FILE for device.tune_file.";
 
 enum status command_bench(int argc, char **argv)
 {
     int64_t rounds = 5, megabytes = 512;
-    const char *output = "";
+    const char *output = "", *tune = "";
     bool json = false;
     const struct flag flags[] = {
         {"rounds", FLAG_INT, &rounds, "repetitions of each operation and of the step (default 5)"},
@@ -446,12 +451,20 @@ enum status command_bench(int argc, char **argv)
          "memory over which bandwidth is measured (default 512)"},
         {"output", FLAG_FILE, &output,
          "write the JSON object to this file; on a GPU, after each measurement"},
+        {"tune", FLAG_FILE, &tune,
+         "only time the GEMMs of CONFIG..., and keep the fastest kernels in this file"},
         {"json", FLAG_SWITCH, &json, "print the JSON object instead of the table"},
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 1}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 64}, argc, argv));
     if (a.help) return STATUS_OK;
+    if (tune[0]) {
+        const struct bench_tune t = {tune, a.words, a.num_words, a.settings, a.num_settings};
+        return bench_tune_run(&t);
+    }
+    if (a.num_words > 1)
+        FAIL(USAGE, "bench: expected at most 1 CONFIG without --tune, got %d", a.num_words);
     if (rounds < 1 || rounds > 1000)
         FAIL(USAGE, "--rounds: must be between 1 and 1000, is %lld", (long long)rounds);
     if (megabytes < 1 || megabytes > memory_total_bytes() >> 20)

@@ -4,6 +4,8 @@
  *          Q = H*K, P = G*K, C = Q + 2P, F feed-forward, R = H + G.
  * QK norm  qkv_NC then keeps what was projected, and attention reads its values; normalized and
  *          rotated queries and keys are in the same columns of qk_NC, which holds no values.
+ * FP8      On a device with native FP8, norm1, norm2 and hidden hold FP8 values in both storage
+ *          orders (matmul.h).
  * Memory   Activations that activation checkpointing does not save are in buffers that all blocks
  *          share. */
 // SPDX-License-Identifier: Apache-2.0
@@ -36,6 +38,7 @@ struct activations {
     ACTIVATION_LIST(X)
 #undef X
     enum recompute recompute; /* what backward recomputes */
+    bool has_scales; /* input_scales are those of the forward pass, which is being recomputed */
 };
 
 /* Allocates from `step` what a->recompute saves; the other buffers of `a` stay the shared ones. */

@@ -15,7 +15,24 @@
 
 static struct matmul_call matmul_of(const struct block_call *k, enum matmul_id id)
 {
-    return (struct matmul_call){id, k->layer, k->N, .input_scales = k->a->input_scales};
+    bool is_quantized = id != MATMUL_attn_out && matmul_quantizes_result(k->m, id, k->layer);
+    return (struct matmul_call){id,
+                                k->layer,
+                                k->N,
+                                .input_scales = k->a->input_scales,
+                                .x_quantized = is_quantized,
+                                .has_scales = k->a->has_scales};
+}
+
+/* With native FP8: the axes that GEMMs to come sum over, of the input of a matrix multiply.  What
+ * backward recomputes, forward does not keep for it. */
+static unsigned summed_of(const struct block_call *k, enum matmul_id id)
+{
+    const struct activations *a = k->a;
+    bool is_saved = a->recompute == RECOMPUTE_NONE && a->input_scales;
+    if (!a->has_scales) return is_saved ? OVER_COLUMNS | OVER_ROWS : OVER_COLUMNS;
+    bool multiplies = a->recompute == RECOMPUTE_FULL && id != MATMUL_mlp_down;
+    return multiplies ? OVER_COLUMNS | OVER_ROWS : OVER_ROWS;
 }
 
 /* --- norms --------------------------------------------------------------------------------- */
@@ -37,6 +54,17 @@ static enum status norm_forward(const struct block_call *k, enum param_id id, co
     const struct model *m = k->m;
     struct rmsnorm op = norm_of(k);
     enum matmul_id reader = id == PARAM_attn_norm ? MATMUL_attn_q : MATMUL_mlp_gate;
+    if (matmul_quantizes_result(m, reader, k->layer)) {
+        struct matmul_call call = matmul_of(k, reader);
+        struct matmul_source norm = {.of = FUSED_RMSNORM,
+                                     .C = m->shape.D,
+                                     .x = x_SD,
+                                     .w_C = unit_weight(m, id, k->layer),
+                                     .rstd_N = rstd_S,
+                                     .summed = summed_of(k, reader)};
+        norm.has_rstd = k->a->has_scales && k->a->recompute == RECOMPUTE_SELECTIVE;
+        return matmul_quantize(m, &call, FLOAT8_INPUT, &norm, y_ND);
+    }
     struct rmsnorm_fwd io = {x_SD, unit_weight(m, id, k->layer), residual_local(m, y_ND, k->N),
                              rstd_S, matmul_amax_target(m, reader, k->layer)};
     TRY(rmsnorm_forward(m->ops, &op, &io, m->queue));
@@ -274,6 +302,14 @@ static enum status swiglu_half(const struct block_call *k)
     struct swiglu op = {.N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_packed = true};
     struct swiglu_fwd io = {k->a->gate_up_N2F, k->a->hidden_NF,
                             matmul_amax_target(m, MATMUL_mlp_down, k->layer)};
+    if (matmul_quantizes_result(m, MATMUL_mlp_down, k->layer)) {
+        struct matmul_call call = matmul_of(k, MATMUL_mlp_down);
+        struct matmul_source swiglu = {.of = FUSED_SWIGLU,
+                                       .C = m->shape.F,
+                                       .x = k->a->gate_up_N2F,
+                                       .summed = summed_of(k, MATMUL_mlp_down)};
+        return matmul_quantize(m, &call, FLOAT8_INPUT, &swiglu, k->a->hidden_NF);
+    }
     TRY(swiglu_forward(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
@@ -322,9 +358,11 @@ enum status block_forward(const struct block_call *k, const struct microbatch *b
 
 /* Recomputes activations that were not saved, by the same calls on the same inputs: bit for bit the
  * same. */
-static enum status recompute(const struct block_call *k, const struct microbatch *b)
+static enum status recompute(const struct block_call *block, const struct microbatch *b)
 {
-    const struct activations *a = k->a;
+    struct activations again = *block->a, *a = &again;
+    struct block_call call = *block, *k = &call;
+    a->has_scales = true, call.a = a;
     if (a->recompute == RECOMPUTE_SELECTIVE) {
         TRY(norm_forward(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
         TRY(norm_forward(k, PARAM_mlp_norm, a->middle_SD, a->norm2_ND, a->rstd2_S));
@@ -346,22 +384,48 @@ static void *alloc_gradient(const struct block_call *k, size_t width, struct are
     return arena_alloc(step, k->N * width, dtype_bytes(k->m->dtype));
 }
 
+/* dgate_up from dhidden, then the matrix multiply's dnorm = dgate_up w. */
+static enum status gate_up_backward(const struct block_call *k, const void *dhidden, void *dnorm)
+{
+    const struct model *m = k->m;
+    const struct activations *a = k->a;
+    size_t mark = arena_mark(&m->queue->scratch);
+    struct swiglu op = {.N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_packed = true};
+    struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F,
+                            matmul_amax_target(m, MATMUL_mlp_gate, k->layer)};
+    struct matmul_call up = matmul_of(k, MATMUL_mlp_gate);
+    const void *dgate_up = a->gate_up_N2F;
+    up.amax_known = matmul_fuses_amax(m, MATMUL_mlp_gate, k->layer);
+    up.dy_quantized = matmul_quantizes_result(m, MATMUL_mlp_gate, k->layer);
+    if (up.dy_quantized) {
+        struct matmul_source gradient = {.of = FUSED_SWIGLU_GRAD,
+                                         .C = m->shape.F,
+                                         .x = a->gate_up_N2F,
+                                         .dout_NF = dhidden,
+                                         .summed = OVER_COLUMNS | OVER_ROWS};
+        size_t elements = 2 * k->N * (size_t)m->shape.F;
+        bf16 *quantized = arena_alloc(&m->queue->scratch, elements, sizeof *quantized);
+        TRY(matmul_quantize(m, &up, FLOAT8_GRADIENT, &gradient, quantized));
+        dgate_up = quantized;
+    } else {
+        TRY(swiglu_backward(m->ops, &op, &io, m->queue));
+    }
+    TRY(matmul_backward(m, &up, dgate_up, a->norm2_ND, dnorm));
+    arena_reset(&m->queue->scratch, mark);
+    return STATUS_OK;
+}
+
 static enum status mlp_backward(const struct block_call *k, void *dx, struct arena *step)
 {
     const struct model *m = k->m;
     const struct activations *a = k->a;
     void *dhidden = alloc_gradient(k, (size_t)m->shape.F, step);
     void *dnorm = alloc_gradient(k, (size_t)m->shape.D, step);
-    struct swiglu op = {.N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_packed = true};
-    struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F,
-                            matmul_amax_target(m, MATMUL_mlp_gate, k->layer)};
-    struct matmul_call down = matmul_of(k, MATMUL_mlp_down), up = matmul_of(k, MATMUL_mlp_gate);
-    up.amax_known = matmul_fuses_amax(m, MATMUL_mlp_gate, k->layer);
+    struct matmul_call down = matmul_of(k, MATMUL_mlp_down);
     void *dx_ND;
     TRY(gather_gradient(k, MLP_OUT, dx, &dx_ND));
     TRY(matmul_backward(m, &down, dx_ND, a->hidden_NF, dhidden));
-    TRY(swiglu_backward(m->ops, &op, &io, m->queue));
-    TRY(matmul_backward(m, &up, a->gate_up_N2F, a->norm2_ND, dnorm));
+    TRY(gate_up_backward(k, dhidden, dnorm));
     TRY(norm_backward(k, PARAM_mlp_norm, a->middle_SD, a->rstd2_S,
                       (struct norm_gradients){dnorm, dx}));
     return STATUS_OK;

@@ -117,6 +117,8 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
     f->global_amax = arena_alloc(shared, count, sizeof *f->global_amax);
     f->scales = arena_alloc(shared, count, sizeof *f->scales);
     f->history = arena_alloc(shared, count * (size_t)f->history_len, sizeof *f->history);
+    float8_device_alloc(&f->device, num_tensors(f), (size_t)FLOAT8_ROLES * MATMUL_COUNT, run,
+                        shared);
     TRY(choose_matmuls(f, c, shape));
     return STATUS_OK;
 }
@@ -163,6 +165,7 @@ void float8_begin_step(struct float8_state *f)
 {
     clear_amax(f, FLOAT8_INPUT);
     clear_amax(f, FLOAT8_GRADIENT);
+    f->device.starts_step = true;
 }
 
 void float8_forget_weights(struct float8_state *f)
@@ -171,9 +174,40 @@ void float8_forget_weights(struct float8_state *f)
     clear_amax(f, FLOAT8_WEIGHT);
 }
 
-void float8_collect_amax(struct float8_state *f)
+enum status float8_collect_amax(struct float8_state *f)
 {
-    for (size_t i = 0; i < float8_num_amax(f); i++) f->global_amax[i] = (double)f->local_amax[i];
+    size_t count = float8_num_amax(f);
+    if (f->device.queue && count) TRY(float8_device_collect(&f->device, f->local_amax, count));
+    for (size_t i = 0; i < count; i++) f->global_amax[i] = (double)f->local_amax[i];
+    return STATUS_OK;
+}
+
+/* --- native FP8 ---------------------------------------------------------------------------- */
+
+/* Pass amaxes: of input and weight of each matrix multiply, then of all gradients. */
+static size_t pass_index(const struct float8_state *f, size_t matmul, enum float8_role role)
+{
+    return role == FLOAT8_GRADIENT ? 2 * num_matmuls(f) + matmul : 2 * matmul + (size_t)role;
+}
+
+enum status float8_begin_pass(struct float8_state *f, enum float8_role role, int begin, int end)
+{
+    size_t first = pass_index(f, (size_t)begin * MATMUL_COUNT, role);
+    size_t last = pass_index(f, (size_t)end * MATMUL_COUNT, role);
+    if (!f->device.queue || begin >= end) return STATUS_OK;
+    return float8_device_clear_pass(&f->device, first, last - first);
+}
+
+struct float8_slot float8_slot_of(const struct float8_state *f, int block, enum matmul_id id,
+                                  enum float8_role role)
+{
+    const struct float8_device *d = &f->device;
+    size_t matmul = (size_t)block * MATMUL_COUNT + id, i = tensor_index(block, id, role);
+    struct float8_delayed delayed = float8_delayed_scale(f, block, id, role);
+    if (!d->unsaved) return (struct float8_slot){NULL, NULL, NULL, NULL}; /* a sizing pass */
+    return (struct float8_slot){&d->pass_amax[pass_index(f, matmul, role)], &d->step_amax_MR[i],
+                                delayed.scale && *delayed.scale > 0 ? &d->scales_MR[i] : NULL,
+                                &d->unsaved[(size_t)role * MATMUL_COUNT + id]};
 }
 
 /* The amax that a history stands for. */
@@ -200,6 +234,7 @@ void float8_update_scales(struct float8_state *f)
         f->scales[i] = float8_scale_from_amax(history_amax(f, history, newest), f->scales[i],
                                               format, f->margin);
     }
+    float8_device_set_scales(&f->device, f->scales, num_tensors(f));
 }
 
 /* --- checkpoint ---------------------------------------------------------------------------- */
@@ -276,5 +311,6 @@ enum status float8_load(struct float8_state *f, const struct json *saved)
                                &f->history[i * (size_t)f->history_len + (size_t)n]);
         if (!valid) FAIL(DATA, "float8: amax history %zu of the checkpoint is damaged", i);
     }
+    float8_device_set_scales(&f->device, f->scales, num_tensors(f));
     return STATUS_OK;
 }

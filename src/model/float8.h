@@ -23,6 +23,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "model/float8_device.h"
 #include "model/model_shape.h"
 #include "ops/float8.h"
 
@@ -57,6 +58,7 @@ struct float8_state {
     double *global_amax;
     float *scales, *history;
     int num_steps, next;
+    struct float8_device device; /* with native FP8; the caller sets device.queue */
 };
 
 /* FP8 copies of a unit's weights, in both storage orders, made by the first GEMM that multiplies
@@ -85,7 +87,7 @@ void float8_begin_step(struct float8_state *f);
 /* The weights have changed: their scales and amaxes are stale.  No operation may be pending. */
 void float8_forget_weights(struct float8_state *f);
 /* Copies local to global amaxes.  No operation of the step may be pending. */
-void float8_collect_amax(struct float8_state *f);
+enum status float8_collect_amax(struct float8_state *f);
 /* After the optimizer: appends the global amaxes to the histories, computes the next step's scales,
  * and forgets the old weights. */
 void float8_update_scales(struct float8_state *f);
@@ -98,6 +100,17 @@ struct float8_delayed {
 };
 struct float8_delayed float8_delayed_scale(const struct float8_state *f, int block,
                                            enum matmul_id id, enum float8_role role);
+/* Before a forward pass (role INPUT: inputs and weights) or backward pass (GRADIENT) of blocks
+ * begin to end - 1, clears its amaxes on a device with native FP8; elsewhere it does nothing. */
+enum status float8_begin_pass(struct float8_state *f, enum float8_role role, int begin, int end);
+/* A tensor that such a device quantizes. */
+struct float8_slot {
+    float *pass_amax, *step_amax;
+    const struct float8_scale *delayed; /* its scale from earlier steps; NULL: none */
+    struct float8_scale *unsaved;       /* for a scale that backward does not read */
+};
+struct float8_slot float8_slot_of(const struct float8_state *f, int block, enum matmul_id id,
+                                  enum float8_role role);
 /* max of the format / amax / 2^margin, at most the largest f32; `old_scale` if amax is 0 or not
  * finite. */
 float float8_scale_from_amax(float amax, float old_scale, enum float8 format, int margin);

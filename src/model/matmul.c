@@ -67,6 +67,13 @@ float *matmul_amax_target(const struct model *m, enum matmul_id id, int layer)
     return matmul_fuses_amax(m, id, layer) ? m->float8->amax : NULL;
 }
 
+static bool is_native(const struct model *m) { return m->float8 && m->float8->device.queue; }
+
+bool matmul_quantizes_result(const struct model *m, enum matmul_id id, int layer)
+{
+    return is_native(m) && is_float8(m, id, layer) && m->plan->parts == 1;
+}
+
 /* Writes a tensor's scale to *scale.  `amax_known`: the op before has written its amax. */
 static enum status compute_scale(const struct matmul *p, enum float8_role role, const void *x,
                                  bool amax_known, struct float8_scale *scale)
@@ -99,13 +106,9 @@ static bool is_computed(const struct matmul *p, const void *x)
     return !p->m->queue->sizing || !x;
 }
 
-static enum status find_weight_scale(const struct matmul *p, const void *w)
+static bool *has_weight_scale(const struct matmul *p)
 {
-    bool *has_scale = &p->m->float8->has_weight_scale[(size_t)p->layer * MATMUL_COUNT + p->id];
-    if (*has_scale) return STATUS_OK;
-    TRY(compute_scale(p, FLOAT8_WEIGHT, w, false, weight_scale(p)));
-    *has_scale = is_computed(p, weight_scale(p));
-    return STATUS_OK;
+    return &p->m->float8->has_weight_scale[(size_t)p->layer * MATMUL_COUNT + p->id];
 }
 
 /* What is to be quantized; summed: over which of its axes the GEMM sums (ops/float8.h). */
@@ -130,18 +133,125 @@ static enum status quantize_operand(const struct matmul *p, struct fp8_operand o
     return STATUS_OK;
 }
 
+/* --- native FP8 ---------------------------------------------------------------------------- */
+
+static struct float8_slot slot_of(const struct matmul *p, enum float8_role role)
+{
+    return float8_slot_of(p->m->float8, p->layer, p->id, role);
+}
+
+/* Where the scale of an input or gradient is: `saved`, unless NULL, or in the state. */
+static const struct float8_scale *scale_of(const struct matmul *p, enum float8_role role,
+                                           const struct float8_scale *saved)
+{
+    struct float8_slot slot;
+    if (!is_native(p->m) || role == FLOAT8_WEIGHT) return saved;
+    slot = slot_of(p, role);
+    return slot.delayed ? slot.delayed : saved ? saved : slot.unsaved;
+}
+
+/* What a fused op quantizes, and what is known of it. */
+struct fused_operand {
+    struct fused_quantize op;
+    struct matmul_source from;
+    enum float8_role role;
+    struct float8_scale *saved; /* where its scale goes; NULL: to the state */
+    bool has_scale;             /* `saved` has it */
+};
+
+/* Delayed scaling needs one kernel, current scaling two, and a norm always two, for its rstd. */
+static enum status quantize_fused(const struct matmul *p, const struct fused_operand *o, bf16 *y8)
+{
+    const struct model *m = p->m;
+    const struct matmul_source *from = &o->from;
+    struct float8_slot slot = slot_of(p, o->role);
+    struct float8_delayed delayed = float8_delayed_scale(m->float8, p->layer, p->id, o->role);
+    struct fused_amax amax_op = {o->op.of, o->op.N, o->op.C, (float)m->shape.norm_eps, m->dtype};
+    struct fused_amax_io amax_io = {from->x, from->w_C, from->dout_NF, from->rstd_N,
+                                    slot.pass_amax};
+    struct fused_quantize_io io = {
+        .x = from->x, .w_C = from->w_C, .dout_NF = from->dout_NF, .rstd_N = from->rstd_N, .y = y8};
+    bool is_delayed = m->queue->sizing ? m->float8->delayed[o->role] : slot.delayed != NULL;
+    if (o->role == FLOAT8_WEIGHT) is_delayed = false; /* its amax counts for more than a step */
+    bool is_known = o->has_scale || is_delayed;
+    if (from->of == FUSED_RMSNORM ? !from->has_rstd : !is_known)
+        TRY(fused_amax(m->ops, &amax_op, &amax_io, m->queue));
+    if (o->has_scale || is_delayed) io.scale = scale_of(p, o->role, o->saved);
+    if (is_delayed && !o->has_scale) io.amax = slot.step_amax;
+    if (!io.scale)
+        io.find = (struct find_scale_io){slot.pass_amax, delayed.scale, delayed.amax,
+                                         o->saved ? o->saved : slot.unsaved};
+    TRY(fused_quantize(m->ops, &o->op, &io, m->queue));
+    return STATUS_OK;
+}
+
+static struct float8_scale *saved_scale(const struct matmul_call *call)
+{
+    return call->input_scales ? &call->input_scales[call->id] : NULL;
+}
+
+enum status matmul_quantize(const struct model *m, const struct matmul_call *call,
+                            enum float8_role role, const struct matmul_source *source, bf16 *y8)
+{
+    struct matmul p = matmul_of(m, call);
+    struct fused_operand o = {
+        .op = {source->of, (int)call->N, source->C, m->dtype, float8_format(role), source->summed},
+        .from = *source,
+        .role = role,
+        .saved = role == FLOAT8_INPUT ? saved_scale(call) : NULL,
+        .has_scale = role == FLOAT8_INPUT && call->has_scales,
+    };
+    TRY(quantize_fused(&p, &o, y8));
+    return STATUS_OK;
+}
+
+/* --- forward and backward ------------------------------------------------------------------ */
+
+/* An input or gradient that is stored, and how to quantize it. */
+struct stored_operand {
+    enum float8_role role;
+    const void *x;
+    struct float8_scale *saved; /* as struct fused_operand */
+    unsigned summed;
+    bool amax_known, has_scale;
+};
+
+/* Finds the scale, unless it has one, and quantizes to *y8; NULL: in scratch memory. */
+static enum status scale_and_quantize(const struct matmul *p, struct stored_operand o, bf16 **y8)
+{
+    int columns = o.role == FLOAT8_GRADIENT ? p->op.F : p->op.D;
+    int rows = o.role == FLOAT8_WEIGHT ? p->op.F : p->op.N;
+    struct fused_operand fused = {
+        .op = {FUSED_TENSOR, rows, columns, p->m->dtype, float8_format(o.role), o.summed},
+        .from = {.of = FUSED_TENSOR, .x = o.x},
+        .role = o.role,
+        .saved = o.saved,
+        .has_scale = o.has_scale};
+    struct fp8_operand unfused = {o.role, o.x, o.saved, o.summed};
+    if (is_native(p->m) && !is_sliced(p, o.role)) {
+        if (!*y8) *y8 = arena_alloc(&p->m->queue->scratch, elements_of(p, o.role), sizeof **y8);
+        TRY(quantize_fused(p, &fused, *y8));
+        return STATUS_OK;
+    }
+    if (o.role != FLOAT8_WEIGHT || !o.has_scale)
+        TRY(compute_scale(p, o.role, o.x, o.amax_known, o.saved));
+    TRY(quantize_operand(p, unfused, y8));
+    return STATUS_OK;
+}
+
 /* *w8: the FP8 values of the weights, for GEMMs that sum over those axes; quantized only if they
  * are not kept or not current. */
 static enum status quantized_weight(const struct matmul *p, unsigned summed, bf16 **w8)
 {
-    struct fp8_operand o = {FLOAT8_WEIGHT, unit_weight(p->m, p->param, p->layer), weight_scale(p),
-                            summed};
+    const void *w = unit_weight(p->m, p->param, p->layer);
     struct float8_weights *kept = unit_float8_weight(p->m, p->param, p->layer, w8);
     if (kept && kept->is_current[p->id]) return STATUS_OK;
-    TRY(find_weight_scale(p, o.x));
-    if (kept) o.summed = OVER_COLUMNS | OVER_ROWS;
+    if (kept) summed = OVER_COLUMNS | OVER_ROWS;
     if (kept) kept->is_current[p->id] = is_computed(p, kept->x);
-    TRY(quantize_operand(p, o, w8));
+    struct stored_operand o = {FLOAT8_WEIGHT, w,     weight_scale(p),
+                               summed,        false, *has_weight_scale(p)};
+    TRY(scale_and_quantize(p, o, w8));
+    *has_weight_scale(p) = is_computed(p, weight_scale(p));
     return STATUS_OK;
 }
 
@@ -154,13 +264,16 @@ enum status matmul_forward(const struct model *m, const struct matmul_call *call
     struct linear_fwd io = {.x_ND = x, .w_FD = w, .y_NF = y, .add_NF = add_NF};
     p.op.accumulate = call->accumulate;
     if (p.op.float8) {
-        struct float8_scale *input = arena_alloc(&m->queue->scratch, 1, sizeof *input);
-        if (call->input_scales) input = &call->input_scales[p.id];
+        struct float8_scale *input = saved_scale(call);
         bf16 *x8 = NULL, *w8 = NULL;
-        TRY(compute_scale(&p, FLOAT8_INPUT, x, call->amax_known, input));
-        TRY(quantize_operand(&p, (struct fp8_operand){FLOAT8_INPUT, x, input, OVER_COLUMNS}, &x8));
+        if (!input) input = arena_alloc(&m->queue->scratch, 1, sizeof *input);
+        struct stored_operand o = {FLOAT8_INPUT,    x, input, OVER_COLUMNS, call->amax_known,
+                                   call->has_scales};
+        if (!call->x_quantized) TRY(scale_and_quantize(&p, o, &x8));
         TRY(quantized_weight(&p, OVER_COLUMNS, &w8));
         io = (struct linear_fwd){x8, w8, y, input, weight_scale(&p), add_NF};
+        if (call->x_quantized) io.x_ND = x, input = saved_scale(call);
+        io.x_scale = scale_of(&p, FLOAT8_INPUT, input);
     }
     TRY(linear_forward(m->ops, &p.op, &io, m->queue));
     arena_reset(&m->queue->scratch, mark);
@@ -183,18 +296,26 @@ static enum status backward_input(const struct matmul *p, const void *dy,
     return STATUS_OK;
 }
 
+/* The input of a matrix multiply, as backward finds it. */
+struct saved_input {
+    const void *x;
+    const struct float8_scale *scale;
+    bool is_quantized;
+};
+
 static enum status backward_weight(const struct matmul *p, const void *dy,
-                                   const struct float8_scale *dy_scale, const void *x,
-                                   const struct float8_scale *x_scale)
+                                   const struct float8_scale *dy_scale, struct saved_input in)
 {
     const struct model *m = p->m;
     size_t mark = arena_mark(&m->queue->scratch);
     struct linear op = p->op;
-    struct linear_bwd_weight io = {dy, x, unit_gradient(m, p->param, p->layer), dy_scale, x_scale};
+    struct linear_bwd_weight io = {dy, in.x, unit_gradient(m, p->param, p->layer), dy_scale,
+                                   in.scale};
     op.accumulate = !unit_overwrites_gradients(m, p->param, p->layer);
-    if (op.float8) {
+    if (op.float8 && !in.is_quantized) {
         bf16 *x8 = NULL;
-        TRY(quantize_operand(p, (struct fp8_operand){FLOAT8_INPUT, x, x_scale, OVER_ROWS}, &x8));
+        TRY(quantize_operand(p, (struct fp8_operand){FLOAT8_INPUT, in.x, in.scale, OVER_ROWS},
+                             &x8));
         io.x_ND = x8;
     }
     TRY(linear_backward_weight(m->ops, &op, &io, m->queue));
@@ -207,19 +328,23 @@ enum status matmul_backward(const struct model *m, const struct matmul_call *cal
 {
     struct matmul p = matmul_of(m, call);
     size_t mark = arena_mark(&m->queue->scratch);
-    const struct float8_scale *x_scale = call->input_scales ? &call->input_scales[p.id] : NULL;
-    struct float8_scale *dy_scale = NULL;
+    struct saved_input in = {x, saved_scale(call), call->x_quantized};
+    const struct float8_scale *dy_scale = NULL;
     if (p.op.float8) {
+        struct float8_scale *scale = NULL;
         bf16 *dy8 = NULL;
-        dy_scale = arena_alloc(&m->queue->scratch, 1, sizeof *dy_scale);
-        TRY(compute_scale(&p, FLOAT8_GRADIENT, dy, call->amax_known, dy_scale));
-        TRY(quantize_operand(
-            &p, (struct fp8_operand){FLOAT8_GRADIENT, dy, dy_scale, OVER_COLUMNS | OVER_ROWS},
-            &dy8));
-        dy = dy8;
+        in.scale = scale_of(&p, FLOAT8_INPUT, in.scale);
+        if (!call->dy_quantized) {
+            scale = arena_alloc(&m->queue->scratch, 1, sizeof *scale);
+            struct stored_operand o = {FLOAT8_GRADIENT,  dy,   scale, OVER_COLUMNS | OVER_ROWS,
+                                       call->amax_known, false};
+            TRY(scale_and_quantize(&p, o, &dy8));
+            dy = dy8;
+        }
+        dy_scale = scale_of(&p, FLOAT8_GRADIENT, scale);
     }
     TRY(backward_input(&p, dy, dy_scale, dx));
-    TRY(backward_weight(&p, dy, dy_scale, x, x_scale));
+    TRY(backward_weight(&p, dy, dy_scale, in));
     arena_reset(&m->queue->scratch, mark);
     return STATUS_OK;
 }

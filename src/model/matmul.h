@@ -2,6 +2,8 @@
  * in FP8.
  *
  * Axes     N tokens, D width of the input, F width of the output.
+ * Native   On a device that multiplies FP8 bytes, norms and SwiGLU quantize their results instead
+ *          of storing them, in both storage orders: backward multiplies what forward quantized.
  * Memory   Quantized operands are in the queue's scratch memory, below what the GEMM itself
  *          allocates. */
 // SPDX-License-Identifier: Apache-2.0
@@ -9,6 +11,7 @@
 
 #include "model/float8.h"
 #include "model/model.h"
+#include "ops/fused_quantize.h"
 
 /* One of a block's matrix multiplies, over N tokens. */
 struct matmul_call {
@@ -18,6 +21,9 @@ struct matmul_call {
     /* Scales of the inputs of the block's matrix multiplies, which forward saves for backward.
      * NULL: not saved. */
     struct float8_scale *input_scales;
+    /* Native FP8: matmul_quantize has quantized x, or dy. */
+    bool x_quantized, dy_quantized;
+    bool has_scales; /* input_scales has the input's scale, of the same values */
     bool amax_known; /* the op before has written the amax of x, in backward of dy */
     bool qkv_packed; /* the tensor between it and attention is packed (ops.h) */
     bool accumulate; /* forward: y = add + x w^T */
@@ -32,6 +38,21 @@ static inline bool matmul_norm_is_packed(const struct model *m) { return m->plan
 bool matmul_fuses_amax(const struct model *m, enum matmul_id id, int layer);
 /* Where that op writes the amax; NULL: it does not compute one. */
 float *matmul_amax_target(const struct model *m, enum matmul_id id, int layer);
+/* Whether the op right before a matrix multiply quantizes its output instead of storing it: with
+ * native FP8, if the whole tensor is on this rank. */
+bool matmul_quantizes_result(const struct model *m, enum matmul_id id, int layer);
+/* What it computes: a formula of ops/fused_quantize.h over rows of C columns. */
+struct matmul_source {
+    enum fused_result of;
+    int C;
+    const void *x, *w_C, *dout_NF;
+    float *rstd_N;
+    bool has_rstd;   /* computed before */
+    unsigned summed; /* axes that the GEMMs of the result reduce over (ops/float8.h) */
+};
+/* y8: the FP8 values of the matrix multiply's input or output gradient. */
+enum status matmul_quantize(const struct model *m, const struct matmul_call *call,
+                            enum float8_role role, const struct matmul_source *source, bf16 *y8);
 /* y = x w^T (+ add_NF); add_NF may be y. */
 enum status matmul_forward(const struct model *m, const struct matmul_call *call, const void *x,
                            void *y, const void *add_NF);

@@ -98,11 +98,18 @@ void stage_pass_alloc(const struct model *m, const struct microbatch *b,
 
 /* --- forward ------------------------------------------------------------------------------- */
 
+static enum status begin_float8_pass(const struct model *m, const struct stage *s,
+                                     enum float8_role role)
+{
+    return m->float8 ? float8_begin_pass(m->float8, role, s->begin, s->end) : STATUS_OK;
+}
+
 enum status stage_pass_forward(const struct model *m, const struct microbatch *b,
                                const struct stage_pass *p)
 {
     const struct stage *s = p->stage;
     int blocks = s->end - s->begin;
+    TRY(begin_float8_pass(m, s, FLOAT8_INPUT));
     if (s->embeds) TRY(embed_forward(m, b, p->shared->gathered_ND, p->in_SD));
     for (int i = 0; i < blocks; i++) {
         struct activations *a = &p->blocks[i];
@@ -133,6 +140,7 @@ enum status stage_pass_infer(const struct model *m, const struct microbatch *b,
     const struct stage *s = p->stage;
     struct activations a = *p->shared;
     a.x_SD = a.middle_SD = x;
+    TRY(begin_float8_pass(m, s, FLOAT8_INPUT));
     if (s->embeds) TRY(embed_forward(m, b, a.gathered_ND, x));
     for (int layer = s->begin; layer < s->end; layer++) {
         struct block_call block = {m, layer, num_tokens(b), &a};
@@ -156,6 +164,7 @@ enum status stage_pass_backward(const struct model *m, const struct microbatch *
     const unsigned both = USE_WEIGHTS | gradients;
     bool tied = s->heads && m->shape.tied;
     BUG_IF(!m->gradients && !m->units && !m->queue->sizing);
+    TRY(begin_float8_pass(m, s, FLOAT8_GRADIENT));
     if (s->heads) TRY(run_head(m, b, (struct head_io){p->out_SD, true, dx}, both, step));
     if (tied && !s->embeds) TRY(unit_close(m, PARAM_embed, -1, both));
     for (int layer = s->end - 1; layer >= s->begin; layer--) {

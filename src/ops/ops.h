@@ -33,6 +33,9 @@ struct ops {
     /* Tokens whose logits exist at a time, at least; 0: 1024.  After each such chunk the head's f32
      * weight gradient is read and written again, which costs a GPU's GEMMs more than a CPU's. */
     int logit_rows;
+    /* Whether GEMMs on this queue multiply FP8 bytes, so that ops quantize their results instead of
+     * storing them (fused_quantize.h).  NULL: never. */
+    bool (*has_native_fp8)(const struct queue *);
     /* True if all tensors of attention of these sizes can be packed; kernels may require whole
      * panels of tokens and of a head's elements.  NULL: never. */
     bool (*attention_can_pack)(const struct attention *);

@@ -30,12 +30,14 @@ static void reserve_scratch(struct simulated_queue *queue, const struct op_call 
 
 void described_gpu_open(struct described_gpu *g, const struct device_config *c, struct machine *m)
 {
+    const struct hardware *hardware = hardware_row((enum hardware_row)c->hardware);
     *g = (struct described_gpu){
         .queue = {.base = {.num_threads = 1, .device = &device}, .on_call = reserve_scratch},
-        .traits = {hardware_row((enum hardware_row)c->hardware)->vendor, c->deterministic}};
+        .traits = {hardware->vendor, c->deterministic}};
+    g->queue.native_fp8 = hardware->float8 > 1;
     m->queue = &g->queue.base;
     m->ops = &step_simulator_gpu_ops;
-    m->hardware = hardware_row((enum hardware_row)c->hardware);
+    m->hardware = hardware;
 }
 
 void described_gpu_close(struct described_gpu *g) { arena_release(&g->queue.base.scratch); }

@@ -15,6 +15,12 @@ const char *op_name(enum op_id op)
     return names[op];
 }
 
+static void add_fused(struct text *out, enum fused_result of, int N, int C)
+{
+    static const char *const words[] = {"tensor", "rmsnorm", "swiglu", "swiglu backward"};
+    text_addf(out, "%s %d x %d", words[of], N, C);
+}
+
 void op_sizes(const struct op_call *c, struct text *out)
 {
     switch (c->op) {
@@ -112,6 +118,18 @@ void op_sizes(const struct op_call *c, struct text *out)
     case OP_quantize: {
         const struct quantize *a = &c->what.quantize;
         text_addf(out, "%zu %s -> %s", a->n, dtype_name(a->dtype), a->to == E4M3 ? "E4M3" : "E5M2");
+        break;
+    }
+    case OP_fused_amax:
+        add_fused(out, c->what.fused_amax.of, c->what.fused_amax.N, c->what.fused_amax.C);
+        break;
+    case OP_fused_quantize: {
+        const struct fused_quantize *a = &c->what.fused_quantize;
+        add_fused(out, a->of, a->N, a->C);
+        text_addf(out, " -> %s%s", a->to == E4M3 ? "E4M3" : "E5M2",
+                  a->summed == OVER_COLUMNS ? ", rows"
+                  : a->summed == OVER_ROWS  ? ", columns"
+                                            : "");
         break;
     }
     case OP_COUNT: break;
@@ -405,6 +423,46 @@ static void quantize_work(const struct op_call *c, struct op_work *w)
     add_positive(w, 2, 2);
 }
 
+static void fused_inputs(const struct fused_quantize *a, struct op_work *w)
+{
+    size_t N = (size_t)a->N, C = (size_t)a->C, NC = N * C;
+    bool swiglu = a->of == FUSED_SWIGLU || a->of == FUSED_SWIGLU_GRAD;
+    add_buffer(w, swiglu ? 2 * NC : NC, a->dtype, swiglu ? 2 * NC : NC);
+    if (a->of == FUSED_RMSNORM)
+        add_buffer(w, C, a->dtype, C);
+    else
+        add_null(w);
+    if (a->of == FUSED_SWIGLU_GRAD)
+        add_buffer(w, NC, a->dtype, NC);
+    else
+        add_null(w);
+    if (a->of == FUSED_RMSNORM)
+        add_positive(w, N, N);
+    else
+        add_null(w);
+}
+
+static void fused_amax_work(const struct op_call *c, struct op_work *w)
+{
+    const struct fused_amax *a = &c->what.fused_amax;
+    fused_inputs(&(struct fused_quantize){.of = a->of, .N = a->N, .C = a->C, .dtype = a->dtype}, w);
+    w->bound = BOUND_READ;
+    add_positive(w, 1, 1);
+}
+
+/* FP8 values take a byte in each storage order, or two as bf16. */
+static void fused_quantize_work(const struct op_call *c, struct op_work *w)
+{
+    const struct fused_quantize *a = &c->what.fused_quantize;
+    size_t n = (size_t)a->N * fused_columns(a->of, a->C);
+    bool both = !a->summed || a->summed == (OVER_COLUMNS | OVER_ROWS);
+    w->bound = BOUND_COPY;
+    fused_inputs(a, w);
+    add_buffer(w, n, BF16, both ? n : (n + 1) / 2);
+    add_positive(w, 2, 2);
+    for (int i = 0; i < 5; i++) add_null(w); /* the scale is given, amax is not requested */
+}
+
 /* The io struct of each operation, which holds nothing but pointers. */
 union io {
 #define OP(name, what, io) struct io name;
@@ -445,6 +503,8 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(amax, amax_work, amax_io),
         ROW(find_scale, find_scale_work, find_scale_io),
         ROW(quantize, quantize_work, quantize_io),
+        ROW(fused_amax, fused_amax_work, fused_amax_io),
+        ROW(fused_quantize, fused_quantize_work, fused_quantize_io),
 #undef ROW
     };
     _Static_assert(sizeof rows / sizeof *rows == OP_COUNT, "an operation has no row");

@@ -14,6 +14,7 @@
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
 #include "ops/float8.h"
+#include "ops/fused_quantize.h"
 #include "ops/linear.h"
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"

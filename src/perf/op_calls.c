@@ -37,15 +37,23 @@ static void record_call(struct simulated_queue *queue, const struct op_call *c)
     add_call(((struct call_recorder *)queue)->list, &copy);
 }
 
-/* The dry run records two microbatches (the second accumulates gradients), one update, and the
- * casts with which a run starts.  Drops these casts, and repeats the second microbatch as often as
- * gradient accumulation does. */
+/* The first call of the last microbatch that was recorded. */
+static size_t last_microbatch(const struct op_calls *l, size_t end)
+{
+    while (l->calls[l->order[end - 1]].call.op != OP_embedding_forward) end--;
+    return end - 1;
+}
+
+/* The dry run records two microbatches (the second accumulates gradients, and finds FP8 weights
+ * quantized), one update, and the casts with which a run starts.  Drops these casts, and repeats
+ * the second microbatch as often as gradient accumulation does. */
 static void expand_step(struct op_calls *l, int num_micro)
 {
     size_t micro = 0, end = l->length;
     while (l->calls[l->order[micro]].call.op != OP_sum_squares) micro++;
     while (l->calls[l->order[end - 1]].call.op == OP_cast) end--;
-    size_t each = num_micro > 1 ? micro / 2 : micro, more = (size_t)num_micro * each - micro;
+    size_t each = micro - last_microbatch(l, micro);
+    size_t more = num_micro > 1 ? (size_t)(num_micro - 2) * each : 0;
     size_t length = end + more;
     size_t *order = heap_grow(NULL, length, sizeof *order);
     for (size_t i = 0; i < micro; i++) order[i] = l->order[i];
@@ -57,14 +65,17 @@ static void expand_step(struct op_calls *l, int num_micro)
 }
 
 enum status op_calls_record_step(struct op_calls *l, const struct config *c,
-                                 const struct model_shape *shape, const struct ops *ops)
+                                 const struct model_shape *shape, const struct ops *ops,
+                                 bool native_fp8)
 {
     struct ops simulated = step_simulator_ops;
-    simulated.computes_amax = ops->computes_amax; /* GEMM producers then compute amax themselves */
-    simulated.is_multi_tensor = ops->is_multi_tensor;
-    simulated.logit_rows = ops->logit_rows;
     struct call_recorder recorder = {.queue = {.base = {.num_threads = 1}, .on_call = record_call},
                                      .list = l};
+    /* GEMM producers then compute amax themselves, or quantize their results. */
+    simulated.computes_amax = ops->computes_amax;
+    simulated.is_multi_tensor = ops->is_multi_tensor;
+    simulated.logit_rows = ops->logit_rows;
+    recorder.queue.native_fp8 = native_fp8;
     struct machine machine = {.ops = &simulated, .queue = &recorder.queue.base};
     TRY(machine_alone(&machine));
     struct memory_plan plan;

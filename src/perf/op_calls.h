@@ -20,8 +20,9 @@ struct op_calls {
 };
 
 /* Records a step on one rank; `c` must have validation disabled.  `ops` is the backend whose step
- * it is: if its kernels compute amax themselves, the list has no calls for that.  Errors as
- * trainer_plan. */
+ * it is: if its kernels compute amax themselves, the list has no calls for that; native_fp8: it has
+ * native FP8 (ops.h).  Errors as trainer_plan. */
 enum status op_calls_record_step(struct op_calls *l, const struct config *c,
-                                 const struct model_shape *shape, const struct ops *ops);
+                                 const struct model_shape *shape, const struct ops *ops,
+                                 bool native_fp8);
 void op_calls_release(struct op_calls *l);

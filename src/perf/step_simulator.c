@@ -17,8 +17,14 @@
 #include "ops/ops.def"
 #undef OP
 
+static bool has_native_fp8(const struct queue *queue)
+{
+    return ((const struct simulated_queue *)queue)->native_fp8;
+}
+
 const struct ops step_simulator_ops = {
     .backend = "simulator",
+    .has_native_fp8 = has_native_fp8,
 #define OP(name, what, io) .name = report_##name,
 #include "ops/ops.def"
 #undef OP
@@ -29,6 +35,7 @@ const struct ops step_simulator_gpu_ops = {
     .computes_amax = true,
     .is_multi_tensor = true,
     .logit_rows = GPU_LOGIT_ROWS,
+    .has_native_fp8 = has_native_fp8,
 #define OP(name, what, io) .name = report_##name,
 #include "ops/ops.def"
 #undef OP
@@ -102,6 +109,7 @@ enum status step_simulator_run_rank(const struct rank_simulation *s, struct memo
     struct machine machine = {.ops = is_gpu ? &step_simulator_gpu_ops : &step_simulator_ops,
                               .queue = &r.queue.base,
                               .mesh = s->mesh};
+    r.queue.native_fp8 = s->clocks[0].hardware.float8 > 1;
     r.groups = &machine.groups;
     groups_init_simulated(&machine.groups, &s->mesh);
     for (enum group g = 0; g < GROUP_COUNT; g++) {

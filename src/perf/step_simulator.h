@@ -12,6 +12,7 @@
 /* A queue that executes nothing: each operation of step_simulator_ops calls on_call instead. */
 struct simulated_queue {
     struct queue base; /* first, so that the operations' struct queue * can be cast */
+    bool native_fp8;   /* of the simulated device */
     void (*on_call)(struct simulated_queue *queue, const struct op_call *c);
     const void *io; /* of that call: the operation's io struct */
 };

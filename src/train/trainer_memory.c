@@ -108,6 +108,15 @@ static enum status alloc_moments(struct trainer *t)
     return STATUS_OK;
 }
 
+static enum status init_float8(struct trainer *t, const struct model_shape *shape)
+{
+    const struct ops *ops = t->machine.ops;
+    TRY(float8_init(&t->float8, &t->config->float8, shape, &t->run, &t->shared));
+    if (ops->has_native_fp8 && ops->has_native_fp8(t->machine.queue))
+        t->float8.device.queue = t->machine.queue;
+    return STATUS_OK;
+}
+
 /* Allocates every buffer of the run.  Over a sizing arena it only counts bytes. */
 static enum status alloc_buffers(struct trainer *t, const struct model_shape *shape,
                                  struct memory_plan *plan)
@@ -155,7 +164,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
         evaluator_alloc(&t->evaluator, (int)c->validation.local_batch_size,
                         trainer_validation_tokens(c), shared);
     TRY(float8_resolve(&c->model, &c->float8, &t->has_float8));
-    if (t->has_float8) TRY(float8_init(&t->float8, &c->float8, shape, run, shared));
+    if (t->has_float8) TRY(init_float8(t, shape));
     plan->bytes[MEMORY_batch] = bytes_since(run, &mark);
     plan->host[MEMORY_batch] = bytes_since(shared, &shared_mark);
 

@@ -30,7 +30,7 @@ TEST(device_bench_measures_ceilings_operations_and_steps)
     CHECK_STATUS(OK, cpu_queue_open(&m.queue, 1, 0));
     strict_open(m.queue, &ops_cpu_reference, true);
     m.ops = &strict_ops;
-    CHECK_STATUS(OK, op_calls_record_step(&calls, &config, &shape, m.ops));
+    CHECK_STATUS(OK, op_calls_record_step(&calls, &config, &shape, m.ops, false));
     const char *path = test_path(test_folder(), "bench.json");
     struct device_bench b = {&config, &m, &shape, &calls, 2, 1 << 16, 1000, path};
     CHECK_STATUS(OK, device_bench_run(&b, &table, &json));

@@ -40,7 +40,7 @@ static void compare_step(const char *const *settings, int count)
     struct op_calls l;
     CHECK_STATUS(OK, config_load(&c, NULL, settings, count));
     CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
-    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &gpu_emu32_ops));
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &gpu_emu32_ops, false));
     CHECK(l.count > 10);
     for (size_t i = 0; i < l.count; i++) compare_with_emulator(&l.calls[i].call);
     op_calls_release(&l);

@@ -34,7 +34,7 @@ TEST(op_calls_record_the_step_of_the_model)
     struct model_shape shape;
     struct op_calls l;
     load(&c, &shape, "training.global_batch_size=-1");
-    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference));
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference, false));
     CHECK(calls_of(&l, OP_embedding_forward) == 1 && calls_of(&l, OP_sum_squares) == 1);
     CHECK(calls_of(&l, OP_attention_forward) == 3 && calls_of(&l, OP_attention_backward) == 3);
     CHECK(calls_of(&l, OP_linear_forward) == 3 * 4 + 1);
@@ -58,9 +58,9 @@ TEST(gradient_accumulation_repeats_the_model_but_not_the_update)
     struct model_shape shape;
     struct op_calls one, three;
     load(&c, &shape, "training.global_batch_size=-1");
-    CHECK_STATUS(OK, op_calls_record_step(&one, &c, &shape, &ops_cpu_reference));
+    CHECK_STATUS(OK, op_calls_record_step(&one, &c, &shape, &ops_cpu_reference, false));
     c.training.global_batch_size = 6;
-    CHECK_STATUS(OK, op_calls_record_step(&three, &c, &shape, &ops_cpu_reference));
+    CHECK_STATUS(OK, op_calls_record_step(&three, &c, &shape, &ops_cpu_reference, false));
     CHECK(calls_of(&three, OP_attention_forward) == 9 && calls_of(&three, OP_sum_squares) == 1);
     CHECK(calls_of(&three, OP_adamw) == calls_of(&one, OP_adamw));
     int weights = calls_of(&one, OP_linear_backward_weight), overwrites = 0;
@@ -76,7 +76,43 @@ TEST(gradient_accumulation_repeats_the_model_but_not_the_update)
     op_calls_release(&one);
     op_calls_release(&three);
     shape.G = 3;
-    CHECK_STATUS(CONFIG, op_calls_record_step(&one, &c, &shape, &ops_cpu_reference));
+    CHECK_STATUS(CONFIG, op_calls_record_step(&one, &c, &shape, &ops_cpu_reference, false));
+    config_release(&c);
+}
+
+TEST(gradient_accumulation_quantizes_weights_once)
+{
+    struct config c;
+    struct model_shape shape;
+    struct op_calls l;
+    load(&c, &shape, "model.converters=[\"float8\"]");
+    c.training.global_batch_size = 6;
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference, false));
+    CHECK(calls_of(&l, OP_attention_forward) == 9);
+    CHECK(calls_of(&l, OP_quantize) == 3 * 12 * 3 + 12);
+    op_calls_release(&l);
+    config_release(&c);
+}
+
+/* Of a block and a microbatch, with current scaling: 4 weights, wo's input in both directions, dqkv
+ * and both dx are stored; the results of norms and SwiGLU are not. */
+TEST(native_fp8_quantizes_instead_of_storing)
+{
+    struct config c;
+    struct model_shape shape;
+    struct op_calls l;
+    load(&c, &shape, "model.converters=[\"float8\"]");
+    c.training.global_batch_size = -1;
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference, true));
+    CHECK(calls_of(&l, OP_rmsnorm_forward) == 1 && calls_of(&l, OP_swiglu_forward) == 0);
+    CHECK(calls_of(&l, OP_swiglu_backward) == 0);
+    CHECK(calls_of(&l, OP_fused_amax) == 3 * 12 && calls_of(&l, OP_fused_quantize) == 3 * 12);
+    CHECK(calls_of(&l, OP_quantize) == 3 && calls_of(&l, OP_amax) == 0);
+    op_calls_release(&l);
+    c.float8.recipe_name = FLOAT8_RECIPE_delayed;
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference, true));
+    CHECK(calls_of(&l, OP_fused_amax) == 3 * (4 + 2)); /* weights, and the rstd of norms */
+    op_calls_release(&l);
     config_release(&c);
 }
 
@@ -89,10 +125,10 @@ TEST(kernels_that_compute_amax_need_no_amax_calls)
     computing.computes_amax = true;
     load(&c, &shape, "model.converters=[\"float8\"]");
     c.training.global_batch_size = -1;
-    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference));
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference, false));
     CHECK(calls_of(&l, OP_amax) == 3 * 4 * 3 && calls_of(&l, OP_find_scale) == 3 * 4 * 3);
     op_calls_release(&l);
-    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &computing));
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &computing, false));
     CHECK(calls_of(&l, OP_amax) == 3 * (4 * 3 - 4) && calls_of(&l, OP_find_scale) == 3 * 4 * 3);
     op_calls_release(&l);
     config_release(&c);

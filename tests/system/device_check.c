@@ -325,7 +325,7 @@ enum status device_check_step(struct device_check *c, const struct config *confi
     struct op_calls list = {0};
     enum status st = STATUS_OK;
     TRY(shape_of(config, &shape));
-    TRY_OUT(op_calls_record_step(&list, config, &shape, &ops_cpu_reference));
+    TRY_OUT(op_calls_record_step(&list, config, &shape, &ops_cpu_reference, false));
     for (size_t i = 0; i < list.count; i++) {
         const struct op_call call = unpacked(&list.calls[i].call);
         if (is_fp8(&call) || (c->only_attention && !has_bounds(&call))) continue;

@@ -6,6 +6,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/vector.h"
+#include "ops/fused_quantize.h"
 
 enum { BLOCK = 4096 }; /* elements of one work item */
 
@@ -51,6 +52,21 @@ enum status KERNEL(find_scale)(const struct find_scale *a, const struct find_sca
                                struct queue *queue)
 {
     TRY(reference_find_scale(a, io, queue));
+    return STATUS_OK;
+}
+
+/* The model stores what it quantizes on a CPU. */
+enum status KERNEL(fused_amax)(const struct fused_amax *a, const struct fused_amax_io *io,
+                               struct queue *queue)
+{
+    TRY(reference_fused_amax(a, io, queue));
+    return STATUS_OK;
+}
+
+enum status KERNEL(fused_quantize)(const struct fused_quantize *a,
+                                   const struct fused_quantize_io *io, struct queue *queue)
+{
+    TRY(reference_fused_quantize(a, io, queue));
     return STATUS_OK;
 }
 

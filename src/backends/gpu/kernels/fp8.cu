@@ -1,42 +1,162 @@
-/* fp8.cu -- quantization to FP8 in both storage orders: each block reads a square of x once, writes
- * its rows, transposes it in shared memory and writes its columns, all with 16-byte accesses. */
+/* fp8.cu -- quantization to FP8, of a tensor in memory or of one that an op's formula computes from
+ * its inputs (ops/fused_quantize.h): then the tensor is never stored.
+ *
+ * Tiles    Each block computes a square of the result once, writes its rows, transposes it in
+ *          shared memory and writes its columns, all with 16-byte accesses.
+ * Order    amax: a maximum, which does not depend on the order.  The rstd of a norm is summed as
+ *          block_sum does. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/fp8.h"
+#include "backends/gpu/kernels/swiglu.h"
 
 extern "C" {
 #include "backends/gpu/fp8.h"
-#include "ops/float8.h"
+#include "ops/fused_quantize.h"
 }
 
-enum { SIDE = 64, VECTOR = 16, THREADS = SIDE * SIDE / VECTOR, STRIDE = SIDE + 4 };
+enum {
+    SIDE = 64,
+    VECTOR = 16,
+    THREADS = SIDE * SIDE / VECTOR,
+    STRIDE = SIDE + 4,
+};
+static const size_t max_amax_blocks = 1024;
+
+/* ---- what is quantized: load() computes up to VECTOR elements of a row, from column c ---- */
+
+/* `wide`: rows are whole vectors, aligned to 16 bytes. */
+template <typename T>
+static __device__ __forceinline__ void load_part(const T *x, int count, bool wide,
+                                                 float (&to)[VECTOR])
+{
+    if (wide)
+        load<VECTOR>(x, to);
+    else
+        for (int i = 0; i < VECTOR; i++) to[i] = i < count ? to_f32(x[i]) : 0;
+}
+
+template <typename T> struct tensor_source {
+    enum { PARTS = 1 };
+    const T *x;
+    size_t columns;
+    bool wide;
+    __device__ __forceinline__ void load(size_t r, size_t c, int count,
+                                         float (&to)[PARTS][VECTOR]) const
+    {
+        load_part(x + r * columns + c, count, wide, to[0]);
+    }
+};
+
+template <typename T> struct rmsnorm_source {
+    enum { PARTS = 1 };
+    const T *x, *w;
+    const float *rstd;
+    size_t columns;
+    bool wide;
+    __device__ __forceinline__ void load(size_t r, size_t c, int count,
+                                         float (&to)[PARTS][VECTOR]) const
+    {
+        float weights[VECTOR], scale = rstd[r];
+        load_part(x + r * columns + c, count, wide, to[0]);
+        load_part(w + c, count, wide, weights);
+        for (int i = 0; i < VECTOR; i++)
+            to[0][i] = round_to<T>(round_to<T>(to[0][i] * scale) * weights[i]);
+    }
+};
+
+template <typename T> struct swiglu_source {
+    enum { PARTS = 1 };
+    const T *gate_up;
+    size_t columns;
+    bool wide;
+    __device__ __forceinline__ void load(size_t r, size_t c, int count,
+                                         float (&to)[PARTS][VECTOR]) const
+    {
+        float up[VECTOR];
+        const T *row = gate_up + r * 2 * columns + c;
+        load_part(row, count, wide, to[0]);
+        load_part(row + columns, count, wide, up);
+        for (int i = 0; i < VECTOR; i++) to[0][i] = round_to<T>(swiglu_of(to[0][i], up[i]));
+    }
+};
+
+/* Two parts: the gradients of gate and of up, at the same columns of either half of a row. */
+template <typename T> struct swiglu_grad_source {
+    enum { PARTS = 2 };
+    const T *gate_up, *dout;
+    size_t columns;
+    bool wide;
+    __device__ __forceinline__ void load(size_t r, size_t c, int count,
+                                         float (&to)[PARTS][VECTOR]) const
+    {
+        float d[VECTOR];
+        const T *row = gate_up + r * 2 * columns + c;
+        load_part(row, count, wide, to[0]);
+        load_part(row + columns, count, wide, to[1]);
+        load_part(dout + r * columns + c, count, wide, d);
+        for (int i = 0; i < VECTOR; i++) {
+            swiglu_gradients(d[i], to[0][i], to[1][i]);
+            to[0][i] = round_to<T>(to[0][i]), to[1][i] = round_to<T>(to[1][i]);
+        }
+    }
+};
+
+/* ---- scales ---- */
+
+/* Where a kernel finds the scale: given, or from the amax as find_scale of ops/float8.h. */
+struct scale_source {
+    const struct float8_scale *given;
+    struct find_scale_io find;
+    float format_max;
+    float *amax; /* raised by the amax of what is quantized, without NaNs; NULL: not computed */
+};
+
+/* Called by one thread of each block; the first block also stores the result. */
+static __device__ __forceinline__ float scale_of(const struct scale_source &s)
+{
+    if (s.given) return s.given->scale;
+    float current = *s.find.amax, held = s.find.delayed ? *s.find.delayed : 0;
+    double size = (double)current < 1e-12 ? 1e-12 : (double)current;
+    float scale = held > 0 ? held : (float)((double)s.format_max / size);
+    if (blockIdx.x == 0) {
+        if (s.find.running && current > *s.find.running) *s.find.running = current;
+        *s.find.scale = {scale, 1 / scale};
+    }
+    return scale;
+}
+
+/* ---- tiles ---- */
 
 struct fp8_vector {
     uint8_t x[VECTOR];
 };
 
-/* Stores the first `count` bytes; as one vector if `aligned` and whole. */
+/* Stores the first `count` bytes; as one vector if `wide`. */
 static __device__ __forceinline__ void store_vector(const struct fp8_vector &from, uint8_t *to,
-                                                    int count, bool aligned)
+                                                    int count, bool wide)
 {
-    if (aligned && count >= VECTOR) {
+    if (wide && count >= VECTOR) {
         uint4 bits;
         memcpy(&bits, from.x, sizeof bits);
         *(uint4 *)to = bits;
     } else {
-        for (int i = 0; i < VECTOR && i < count; i++) to[i] = from.x[i];
+        for (int i = 0; i < VECTOR; i++)
+            if (i < count) to[i] = from.x[i];
     }
 }
 
-template <typename F, typename T>
-static __device__ __forceinline__ struct fp8_vector quantize_vector(const T *x, int count,
-                                                                    bool aligned, float scale)
+/* Where FP8 values go; a storage order that is NULL is not written. */
+struct fp8_target {
+    uint8_t *row_major, *column_major; /* FP8 */
+    bf16 *values;                      /* as bf16, without native FP8 */
+    bool wide_rows, wide_columns;      /* rows, columns are whole vectors, aligned to 16 bytes */
+};
+
+template <typename F>
+static __device__ __forceinline__ struct fp8_vector quantize_vector(const float (&values)[VECTOR],
+                                                                    float scale)
 {
     struct fp8_vector v;
-    float values[VECTOR] = {};
-    if (aligned && count >= VECTOR)
-        load<VECTOR>(x, values);
-    else
-        for (int i = 0; i < VECTOR && i < count; i++) values[i] = to_f32(x[i]);
     for (int i = 0; i < VECTOR; i += 2) {
         uint16_t pair = fp8x2_from_f32<F>(scale * values[i], scale * values[i + 1]);
         v.x[i] = (uint8_t)pair, v.x[i + 1] = (uint8_t)(pair >> 8);
@@ -44,62 +164,237 @@ static __device__ __forceinline__ struct fp8_vector quantize_vector(const T *x, 
     return v;
 }
 
-static __device__ __forceinline__ bool is_aligned_16(const void *x)
+static __device__ __forceinline__ unsigned finite_bits(float x)
 {
-    return (uintptr_t)x % 16 == 0;
+    unsigned bits = abs_bits<float>(x);
+    return bits > 0x7F800000u ? 0 : bits;
 }
 
-/* row_major, column_major: NULL if that copy is not needed. */
-template <typename F, typename T>
+template <typename F, typename S>
 static __global__ void __launch_bounds__(THREADS)
-    fp8_quantize_kernel(size_t rows, size_t columns, const T *x, uint8_t *row_major,
-                        uint8_t *column_major, const struct float8_scale *scale)
+    fp8_quantize_kernel(size_t rows, size_t columns, S source, struct fp8_target to,
+                        struct scale_source scales)
 {
     __shared__ uint8_t square[SIDE][STRIDE];
-    size_t across = (columns + SIDE - 1) / SIDE;
-    size_t row0 = blockIdx.x / across * SIDE, column0 = blockIdx.x % across * SIDE;
-    int line = (int)threadIdx.x / (SIDE / VECTOR), at = (int)threadIdx.x % (SIDE / VECTOR) * VECTOR;
-    size_t r = row0 + line, c = column0 + at;
-    struct fp8_vector v = {};
-    if (r < rows && c < columns) {
-        int count = (int)min(columns - c, (size_t)VECTOR);
-        bool whole_rows = columns % VECTOR == 0;
-        const T *from = x + r * columns + c;
-        v = quantize_vector<F>(from, count, is_aligned_16(x) && whole_rows, scale->scale);
-        if (row_major)
-            store_vector(v, row_major + r * columns + c, count,
-                         is_aligned_16(row_major) && whole_rows);
-    }
-    if (!column_major) return;
-    for (int i = 0; i < VECTOR; i++) square[line][at + i] = v.x[i];
+    __shared__ float shared_scale;
+    const size_t across = (columns + SIDE - 1) / SIDE, all_columns = S::PARTS * columns;
+    const size_t row0 = blockIdx.x / across * SIDE, column0 = blockIdx.x % across * SIDE;
+    const int line = (int)threadIdx.x / (SIDE / VECTOR);
+    const int at = (int)threadIdx.x % (SIDE / VECTOR) * VECTOR;
+    const size_t r = row0 + line, c = column0 + at;
+    const int count = r < rows && c < columns ? (int)min(columns - c, (size_t)VECTOR) : 0;
+    const size_t out_c = column0 + line, out_r = row0 + at;
+    const bool stores_column = to.column_major && out_c < columns && out_r < rows;
+    float values[S::PARTS][VECTOR] = {};
+    unsigned max = 0;
+    if (count) source.load(r, c, count, values);
+    if (threadIdx.x == 0) shared_scale = scale_of(scales);
     __syncthreads();
-    c = column0 + line, r = row0 + at;
-    if (c >= columns || r >= rows) return;
-    for (int i = 0; i < VECTOR; i++) v.x[i] = square[at + i][line];
-    store_vector(v, column_major + c * rows + r, (int)min(rows - r, (size_t)VECTOR),
-                 is_aligned_16(column_major) && rows % VECTOR == 0);
+    const float scale = shared_scale;
+    for (int part = 0; part < S::PARTS; part++) {
+        const size_t first = part * columns;
+        struct fp8_vector v = quantize_vector<F>(values[part], scale);
+        if (scales.amax)
+            for (int i = 0; i < VECTOR; i++)
+                if (i < count) max = larger(max, finite_bits(values[part][i]));
+        if (count && to.row_major)
+            store_vector(v, to.row_major + r * all_columns + first + c, count, to.wide_rows);
+        if (count && to.values)
+            for (int i = 0; i < VECTOR; i++)
+                if (i < count) to.values[r * all_columns + first + c + i] = to_bf16(F{v.x[i]});
+        if (!to.column_major) continue;
+        if (part) __syncthreads(); /* the part before has been read */
+        for (int i = 0; i < VECTOR; i++) square[line][at + i] = v.x[i];
+        __syncthreads();
+        for (int i = 0; i < VECTOR; i++) v.x[i] = square[at + i][line];
+        if (stores_column)
+            store_vector(v, to.column_major + (first + out_c) * rows + out_r,
+                         (int)min(rows - out_r, (size_t)VECTOR), to.wide_columns);
+    }
+    update_amax(max, scales.amax);
 }
 
-template <typename F, typename T>
-static enum status launch(const struct quantize *a, const struct quantize_io *io,
-                          struct queue *queue)
+/* ---- amax ---- */
+
+template <typename S>
+static __global__ void __launch_bounds__(THREADS)
+    source_amax_kernel(size_t rows, size_t columns, S source, float *amax)
 {
-    size_t columns = a->columns ? a->columns : a->n, rows = a->n / columns;
-    unsigned summed = a->summed ? a->summed : OVER_COLUMNS | OVER_ROWS;
-    uint8_t *y = (uint8_t *)io->y_n;
-    LAUNCH((fp8_quantize_kernel<F, T>), (unsigned)(ceil_div(rows, SIDE) * ceil_div(columns, SIDE)),
-           THREADS, 0, queue, rows, columns, (const T *)io->x_n, summed & OVER_COLUMNS ? y : NULL,
-           summed & OVER_ROWS ? y + a->n : NULL, io->scale);
+    const size_t per_row = (columns + VECTOR - 1) / VECTOR, vectors = rows * per_row;
+    unsigned max = 0;
+    for (size_t v = (size_t)blockIdx.x * THREADS + threadIdx.x; v < vectors;
+         v += (size_t)gridDim.x * THREADS) {
+        size_t r = v / per_row, c = v % per_row * VECTOR;
+        int count = (int)min(columns - c, (size_t)VECTOR);
+        float values[S::PARTS][VECTOR];
+        source.load(r, c, count, values);
+        for (int part = 0; part < S::PARTS; part++)
+            for (int i = 0; i < VECTOR; i++)
+                if (i < count) max = larger(max, abs_bits<float>(values[part][i]));
+    }
+    update_amax(max, amax);
+}
+
+/* A block per row: its rstd, as rmsnorm.cu computes it, and the amax of the normalized row. */
+template <typename T, int WIDTH, int HELD>
+static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
+    rmsnorm_amax_kernel(int D, float eps, const T *x_ND, const T *w_D, float *rstd_N, float *amax)
+{
+    const int vectors = D / WIDTH, threads = (int)blockDim.x, thread = (int)threadIdx.x;
+    const T *x = x_ND + (size_t)blockIdx.x * D;
+    float held[HELD][WIDTH], squares = 0;
+    unsigned max = 0;
+    auto add_squares = [&](int v, float(&row)[WIDTH]) {
+        load<WIDTH>(x + v * WIDTH, row);
+        for (int k = 0; k < WIDTH; k++) squares += row[k] * row[k];
+    };
+    for (int i = 0; i < HELD; i++)
+        if (thread + i * threads < vectors) add_squares(thread + i * threads, held[i]);
+    for (int v = thread + HELD * threads; v < vectors; v += threads) {
+        float extra[WIDTH];
+        add_squares(v, extra);
+    }
+    const float rstd = 1 / sqrtf(block_sum(squares) / (float)D + eps);
+    if (thread == 0) rstd_N[blockIdx.x] = rstd;
+    auto find_max = [&](int v, const float(&row)[WIDTH]) {
+        float w[WIDTH];
+        load<WIDTH>(w_D + v * WIDTH, w);
+        for (int k = 0; k < WIDTH; k++)
+            max = larger(max, abs_bits<T>(round_to<T>(row[k] * rstd) * w[k]));
+    };
+    for (int i = 0; i < HELD; i++)
+        if (thread + i * threads < vectors) find_max(thread + i * threads, held[i]);
+    for (int v = thread + HELD * threads; v < vectors; v += threads) {
+        float extra[WIDTH];
+        load<WIDTH>(x + v * WIDTH, extra);
+        find_max(v, extra);
+    }
+    update_amax(max, amax);
+}
+
+template <typename T, int WIDTH>
+static enum status launch_rmsnorm_amax(const struct fused_amax *a, const struct fused_amax_io *io,
+                                       struct queue *queue)
+{
+    enum { HELD = 2 };
+    unsigned threads = block_size(ceil_div((size_t)a->C / WIDTH, HELD), MAX_BLOCK_SIZE);
+    LAUNCH((rmsnorm_amax_kernel<T, WIDTH, HELD>), (unsigned)a->N, threads, 0, queue, a->C, a->eps,
+           (const T *)io->x, (const T *)io->w_C, io->rstd_N, io->amax);
     return STATUS_OK;
+}
+
+/* ---- launches ---- */
+
+/* Calls f.run(source) with the source that the op names. */
+template <typename T, typename Call>
+static enum status with_source(const struct fused_quantize *a, const struct fused_quantize_io *io,
+                               const Call &call)
+{
+    const size_t C = (size_t)a->C;
+    const T *x = (const T *)io->x, *w = (const T *)io->w_C, *dout = (const T *)io->dout_NF;
+    bool wide = C % VECTOR == 0 && is_aligned(x) && is_aligned(w) && is_aligned(dout);
+    switch (a->of) {
+    case FUSED_TENSOR: return call.run(tensor_source<T>{x, C, wide});
+    case FUSED_RMSNORM: return call.run(rmsnorm_source<T>{x, w, io->rstd_N, C, wide});
+    case FUSED_SWIGLU: return call.run(swiglu_source<T>{x, C, wide});
+    case FUSED_SWIGLU_GRAD: return call.run(swiglu_grad_source<T>{x, dout, C, wide});
+    }
+    return STATUS_OK;
+}
+
+struct quantize_call {
+    size_t rows, columns;
+    enum float8 to;
+    struct fp8_target target;
+    struct scale_source scales;
+    struct queue *queue;
+
+    template <typename F, typename S> enum status launch(const S &source) const
+    {
+        size_t tiles = ceil_div(rows, SIDE) * ceil_div(columns, SIDE);
+        if (tiles > INT32_MAX)
+            FAIL(UNSUPPORTED, "quantize: %zu rows of %zu exceed the maximum grid size", rows,
+                 columns);
+        LAUNCH((fp8_quantize_kernel<F, S>), (unsigned)tiles, THREADS, 0, queue, rows, columns,
+               source, target, scales);
+        return STATUS_OK;
+    }
+    template <typename S> enum status run(const S &source) const
+    {
+        return to == E4M3 ? launch<struct e4m3>(source) : launch<struct e5m2>(source);
+    }
+};
+
+/* `columns` of all parts. */
+static struct fp8_target target_of(size_t rows, size_t columns, unsigned summed, bf16 *y,
+                                   const struct queue *queue)
+{
+    struct fp8_target to = {};
+    uint8_t *bytes = (uint8_t *)y, *transposed = bytes + rows * columns;
+    if (!((const struct gpu_queue *)queue)->native_fp8) {
+        to.values = y;
+        return to;
+    }
+    if (!summed || summed & OVER_COLUMNS) to.row_major = bytes;
+    if (!summed || summed & OVER_ROWS) to.column_major = transposed;
+    to.wide_rows = columns % VECTOR == 0 && is_aligned(bytes);
+    to.wide_columns = rows % VECTOR == 0 && is_aligned(transposed);
+    return to;
 }
 
 extern "C" enum status GPU_NAME(fp8_quantize)(const struct quantize *a,
                                               const struct quantize_io *io, struct queue *queue)
 {
     if (queue->sizing || !a->n) return STATUS_OK;
+    size_t columns = a->columns ? a->columns : a->n, rows = a->n / columns;
+    struct quantize_call call = {rows, columns, a->to, {}, {}, queue};
+    call.target = target_of(rows, columns, a->summed, io->y_n, queue);
+    call.scales.given = io->scale;
+    bool wide = columns % VECTOR == 0 && is_aligned(io->x_n);
     if (a->dtype == F32)
-        return a->to == E4M3 ? launch<struct e4m3, float>(a, io, queue)
-                             : launch<struct e5m2, float>(a, io, queue);
-    return a->to == E4M3 ? launch<struct e4m3, bf16>(a, io, queue)
-                         : launch<struct e5m2, bf16>(a, io, queue);
+        return call.run(tensor_source<float>{(const float *)io->x_n, columns, wide});
+    return call.run(tensor_source<bf16>{(const bf16 *)io->x_n, columns, wide});
+}
+
+extern "C" enum status GPU_NAME(fused_quantize)(const struct fused_quantize *a,
+                                                const struct fused_quantize_io *io,
+                                                struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    size_t rows = (size_t)a->N, columns = (size_t)a->C;
+    struct quantize_call call = {rows, columns, a->to, {}, {}, queue};
+    call.target = target_of(rows, fused_columns(a->of, a->C), a->summed, io->y, queue);
+    call.scales = {io->scale, io->find, float8_max(a->to), io->scale ? io->amax : NULL};
+    return a->dtype == F32 ? with_source<float>(a, io, call) : with_source<bf16>(a, io, call);
+}
+
+struct amax_call {
+    size_t rows, columns;
+    float *amax;
+    struct queue *queue;
+
+    template <typename S> enum status run(const S &source) const
+    {
+        size_t blocks = ceil_div(rows * ceil_div(columns, VECTOR), THREADS);
+        unsigned grid = (unsigned)(blocks < max_amax_blocks ? blocks : max_amax_blocks);
+        LAUNCH(source_amax_kernel<S>, grid, THREADS, 0, queue, rows, columns, source, amax);
+        return STATUS_OK;
+    }
+};
+
+extern "C" enum status GPU_NAME(fused_amax)(const struct fused_amax *a,
+                                            const struct fused_amax_io *io, struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    if (a->of == FUSED_RMSNORM) {
+        bool aligned =
+            rows_are_aligned((size_t)a->C, a->dtype) && is_aligned(io->x) && is_aligned(io->w_C);
+        BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_rmsnorm_amax, a, io, queue);
+    }
+    struct amax_call call = {(size_t)a->N, (size_t)a->C, io->amax, queue};
+    struct fused_quantize op = {a->of, a->N, a->C, a->dtype, E4M3, 0};
+    struct fused_quantize_io inputs = {};
+    inputs.x = io->x, inputs.dout_NF = io->dout_NF;
+    return a->dtype == F32 ? with_source<float>(&op, &inputs, call)
+                           : with_source<bf16>(&op, &inputs, call);
 }

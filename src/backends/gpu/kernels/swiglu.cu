@@ -1,7 +1,7 @@
 /* swiglu.cu -- each thread takes one vector of the gate and the matching one of up; a block stays
  * within one row. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/kernel.h"
+#include "backends/gpu/kernels/swiglu.h"
 
 extern "C" {
 #include "ops/swiglu.h"
@@ -21,12 +21,6 @@ static __device__ __forceinline__ struct row_position thread_position(unsigned b
     return {blockIdx.x / blocks_per_row, (int)(block * THREADS + threadIdx.x) * width};
 }
 
-/* With the fast intrinsics: exact functions would make the kernel compute-bound. */
-static __device__ __forceinline__ float fast_sigmoid(float x)
-{
-    return __fdividef(1, 1 + __expf(-x));
-}
-
 template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(THREADS)
     swiglu_forward_kernel(unsigned blocks_per_row, int F, const T *gate_up_N2F, T *out_NF,
@@ -40,7 +34,7 @@ static __global__ void __launch_bounds__(THREADS)
         load<WIDTH>(row + at.column, gate);
         load<WIDTH>(row + F + at.column, up);
         for (int k = 0; k < WIDTH; k++) {
-            up[k] *= gate[k] * fast_sigmoid(gate[k]);
+            up[k] = swiglu_of(gate[k], up[k]);
             max = larger(max, abs_bits<T>(up[k]));
         }
         store<WIDTH>(up, out_NF + at.row * F + at.column);
@@ -48,7 +42,7 @@ static __global__ void __launch_bounds__(THREADS)
     update_amax(max, amax);
 }
 
-/* silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))).  dgate_up may be gate_up. */
+/* dgate_up may be gate_up. */
 template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(THREADS)
     swiglu_backward_kernel(unsigned blocks_per_row, int F, const T *gate_up_N2F, const T *dout_NF,
@@ -64,9 +58,7 @@ static __global__ void __launch_bounds__(THREADS)
         load<WIDTH>(row + F + at.column, up);
         load<WIDTH>(dout_NF + at.row * F + at.column, dout);
         for (int k = 0; k < WIDTH; k++) {
-            float g = gate[k], sigmoid = fast_sigmoid(g);
-            gate[k] = dout[k] * up[k] * sigmoid * (1 + g * (1 - sigmoid));
-            up[k] = dout[k] * g * sigmoid;
+            swiglu_gradients(dout[k], gate[k], up[k]);
             max = larger(max, larger(abs_bits<T>(gate[k]), abs_bits<T>(up[k])));
         }
         store<WIDTH>(gate, drow + at.column);

@@ -5,7 +5,7 @@
 #include "backends/gpu/fp8.h"
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/queue.h"
-#include "ops/float8.h"
+#include "ops/fused_quantize.h"
 #include "ops/linear.h"
 
 /* An emulated device with native FP8, of either warp size. */
@@ -103,6 +103,51 @@ TEST(fp8_quantize_writes_the_requested_storage_orders_at_odd_sizes)
                 free(x);
             }
     close_device(32, queue);
+}
+
+/* Compares the bytes of both storage orders with the bf16 values of a device without native FP8. */
+static void check_fused(int warp_size, struct fused_quantize a)
+{
+    struct queue *queue;
+    const struct ops *ops = open_device(warp_size, &queue);
+    size_t rows = (size_t)a.N, columns = fused_columns(a.of, a.C), n = rows * columns;
+    struct float8_scale scale = {0.75f, 1 / 0.75f};
+    void *x = rig_random(1, 2 * rows * (size_t)a.C, a.dtype), *dout = rig_random(2, n, a.dtype);
+    void *w = rig_random(3, (size_t)a.C, a.dtype);
+    float *rstd = rig_random(4, rows, F32);
+    bf16 *y = heap(n * sizeof *y), *values = heap(n * sizeof *values);
+    struct fused_quantize_io io = {
+        .x = x, .w_C = w, .dout_NF = dout, .rstd_N = rstd, .y = values, .scale = &scale};
+    ((struct gpu_queue *)queue)->native_fp8 = false;
+    CHECK_STATUS(OK, fused_quantize(ops, &a, &io, queue));
+    ((struct gpu_queue *)queue)->native_fp8 = true;
+    io.y = y;
+    memset(y, 0x55, n * sizeof *y);
+    CHECK_STATUS(OK, fused_quantize(ops, &a, &io, queue));
+    const uint8_t *row_major = (const uint8_t *)y, *column_major = row_major + n;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++) {
+            uint8_t one = row_major[r * columns + c], other = column_major[c * rows + r];
+            float expected = bf16_to_f32(values[r * columns + c]);
+            CHECK(a.summed & OVER_COLUMNS ? fp8_value(one, a.to) == expected : one == 0x55);
+            CHECK(a.summed & OVER_ROWS ? fp8_value(other, a.to) == expected : other == 0x55);
+        }
+    free(x), free(dout), free(w), free(rstd), free(y), free(values);
+    close_device(warp_size, queue);
+}
+
+TEST(fused_quantize_writes_the_requested_storage_orders_at_odd_sizes)
+{
+    static const int sizes[][2] = {{1, 1}, {3, 16}, {17, 5}, {64, 80}, {130, 67}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int variant = 0; variant < 16; variant++)
+            check_fused(variant & 1 ? 64 : 32,
+                        (struct fused_quantize){.of = (enum fused_result)(variant / 4),
+                                                .N = sizes[i][0],
+                                                .C = sizes[i][1],
+                                                .dtype = variant & 2 ? BF16 : F32,
+                                                .to = variant & 1 ? E5M2 : E4M3,
+                                                .summed = 1 + (unsigned)((size_t)variant + i) % 3});
 }
 
 static bf16 *quantized(const struct ops *ops, struct queue *queue, const void *x, size_t n,
