@@ -48,7 +48,7 @@ static enum status train(const struct config *c, bool oversubscribe)
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
     TRY_OUT(cores_describe_hosts(&machine.world, &hosts));
     if (machine.world.size > 1) log_line(LOG_INFO, "ranks: %s", hosts.data);
-    machine_tune(&machine, &c->device);
+    machine_tune(&machine, &c->device, 0);
     if (!(c->metrics.peak_flops > 0))
         machine_measure_peak(&machine, training_compute_dtype(&c->training));
     TRY_OUT(run_train(c, &machine));

@@ -21,7 +21,10 @@ static bool saves(const struct config *c)
 static bool exports(const struct config *c) { return c->checkpoint.last_save_model_only; }
 static bool copies(const struct config *c) { return c->checkpoint.copy_to[0]; }
 static bool names_data(const struct config *c) { return c->training.dataset[0]; }
-static bool tunes(const struct config *c) { return c->device.tune_gemm; }
+static bool reads_tuned_gemms(const struct config *c)
+{
+    return c->device.tune_gemm || c->device.kind != DEVICE_KIND_cpu;
+}
 static bool decays(const struct config *c) { return c->lr_scheduler.decay_ratio != 0; }
 static bool skips_in_time(const struct config *c)
 {
@@ -129,7 +132,7 @@ static const struct idle_rule {
      "requires parallelism.pipeline_parallel_degree of at least 2"},
     {"training.n_fixed", names_data, "requires training.dataset"},
     {"training.source_dataset", names_data, "requires training.dataset"},
-    {"device.tune_file", tunes, "requires device.tune_gemm = true"},
+    {"device.tune_file", reads_tuned_gemms, "on a CPU requires device.tune_gemm = true"},
     {"lr_scheduler.decay_type", decays, "with lr_scheduler.decay_ratio = 0 the rate never decays"},
     {"lr_scheduler.min_lr_factor", decays,
      "with lr_scheduler.decay_ratio = 0 the rate never decays"},

@@ -181,7 +181,10 @@ void gpu_machine_describe(int index, struct text *out)
                   (double)gpu.free_bytes / (1 << 30));
 }
 
-void gpu_machine_tune(const struct machine *m, const char *path) { BACKEND(tune)(m->queue, path); }
+void gpu_machine_tune(const struct machine *m, const struct tuning_files *files)
+{
+    BACKEND(tune)(m->queue, files);
+}
 
 enum status gpu_machine_check_attention(const struct machine *m)
 {
@@ -249,7 +252,10 @@ void gpu_machine_close(struct machine *m) { (void)m; }
 
 void gpu_machine_describe(int index, struct text *out) { (void)index, (void)out; }
 
-void gpu_machine_tune(const struct machine *m, const char *path) { (void)m, (void)path; }
+void gpu_machine_tune(const struct machine *m, const struct tuning_files *files)
+{
+    (void)m, (void)files;
+}
 
 void gpu_machine_explain_none(struct text *out) { (void)out; }
 

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "tensor/device_config.h"
+#include "tensor/tuning.h"
 #include "train/machine.h"
 
 extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
@@ -29,8 +30,8 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
 enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config *c);
 /* Call after closing the groups. */
 void gpu_machine_close(struct machine *m);
-/* See machine_tune; the results are saved to `path`. */
-void gpu_machine_tune(const struct machine *m, const char *path);
+/* See machine_tune. */
+void gpu_machine_tune(const struct machine *m, const struct tuning_files *files);
 /* Appends "NVIDIA H200, 139.8 GiB, 139.3 free", or the reason why it cannot be queried. */
 void gpu_machine_describe(int index, struct text *out);
 /* The vendor's libraries that a run opens, i from 0: sets what uses it ("GEMMs") and appends name

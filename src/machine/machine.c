@@ -142,19 +142,21 @@ void machine_close_ranks(struct machine *m, enum status how)
 
 void machine_close(struct machine *m) { machine_close_ranks(m, STATUS_OK); }
 
-void machine_tune(struct machine *m, const struct device_config *c)
+void machine_tune(struct machine *m, const struct device_config *c, double budget_s)
 {
-    if (!c->tune_gemm) return;
-    char *path =
-        c->tune_file[0] ? heap_string(c->tune_file, strlen(c->tune_file)) : tuning_default_path();
-    if (path && queue_device_allocator(m->queue))
-        gpu_machine_tune(m, path);
+    bool is_gpu = queue_device_allocator(m->queue), is_set = c->tune_file[0];
+    char *shipped = is_gpu ? tuning_shipped_path() : NULL, *path = NULL;
+    if (is_set && (is_gpu || c->tune_gemm)) path = heap_string(c->tune_file, strlen(c->tune_file));
+    if (!is_set && c->tune_gemm) path = tuning_default_path();
+    struct tuning_files files = {path, shipped, path && c->tune_gemm, budget_s};
+    if (is_gpu && (path || shipped))
+        gpu_machine_tune(m, &files);
     else if (path)
         cpu_machine_tune(m, path);
-    else
+    if (c->tune_gemm && !path)
         log_line(LOG_WARN, "device.tune_gemm: no cache folder found, GEMMs are not autotuned: set "
                            "device.tune_file, XDG_CACHE_HOME or HOME");
-    free(path);
+    free(path), free(shipped);
 }
 
 void machine_measure_peak(struct machine *m, enum dtype dtype)

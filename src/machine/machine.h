@@ -29,9 +29,10 @@ enum status machine_alone(struct machine *m);
  * all of them. */
 void machine_close_ranks(struct machine *m, enum status how);
 void machine_close(struct machine *m);
-/* With device.tune_gemm, autotunes GEMMs: sizing passes from here on choose the fastest kernel for
- * each shape. */
-void machine_tune(struct machine *m, const struct device_config *c);
+/* Chooses the kernel of each GEMM from here on.  With device.tune_gemm sizing passes time those
+ * that no file has (tensor/tuning.h), for at most budget_s (0: the default); without it a GPU uses
+ * device.tune_file, if set, and the file that is shipped with the program. */
+void machine_tune(struct machine *m, const struct device_config *c, double budget_s);
 /* Sets m->peak_flops, for MFU, in this dtype: measured on a CPU, which takes about 50 ms; from
  * m->hardware on a GPU. */
 void machine_measure_peak(struct machine *m, enum dtype dtype);

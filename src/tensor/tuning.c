@@ -31,6 +31,23 @@ char *tuning_default_path(void)
     return home && home[0] ? file_join(home, ".cache/llamero/gemm.json") : NULL;
 }
 
+char *tuning_shipped_path(void)
+{
+    static const char *const files[] = {"../share/llamero/gemm.json", "../tuning/gemm.json"};
+    char program[4096];
+    ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
+    char *slash = NULL;
+    if (len > 0) program[len] = '\0', slash = strrchr(program, '/');
+    if (!slash) return NULL;
+    *slash = '\0';
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *path = file_join(program, files[i]);
+        if (file_exists(path)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
 static struct tuning_entry *find_entry(const struct tuning *t, const char *key)
 {
     for (size_t i = 0; i < t->count; i++)

@@ -2,9 +2,10 @@
  * file across runs.
  *
  * File     JSON: {"format": 1, "products": {KEY: VARIANT, ...}}.  A key has the backend and its
- *          kernels, the processor, the threads, and the matrix multiply: transposes, sizes,
- *          dtypes, and whether it accumulates.  A variant is a name of the backend's: a tile
- *          configuration or an algorithm of a library.
+ *          kernels (for a library its version), the processor, the threads, and the matrix
+ *          multiply: transposes, sizes, dtypes, and whether it accumulates.  A variant is a name
+ *          of the backend's: a tile configuration or an algorithm of a library.
+ * Lookup   The user's file, then the one that is shipped with the program.
  * Ranks    Each rank saves what it measured and keeps the entries of others.  On `cpu` all
  *          variants give the same bits, so ranks need not agree. */
 // SPDX-License-Identifier: Apache-2.0
@@ -15,6 +16,14 @@
 #include "tensor/dtype.h"
 
 #include <stdbool.h>
+
+/* What to do about GEMMs that a backend can tune. */
+struct tuning_files {
+    const char *path;    /* the user's; NULL: none */
+    const char *shipped; /* never written; NULL: none */
+    bool measures;       /* time GEMMs that are in neither file, and save the fastest to `path` */
+    double budget_s;     /* for timing all GEMMs; 0: the backend's default */
+};
 
 struct tuned_device {
     const char *backend, *processor; /* "cpu avx512", "AMD EPYC 9B45" */
@@ -40,6 +49,9 @@ struct tuning {
 /* $XDG_CACHE_HOME/llamero/gemm.json or ~/.cache/llamero/gemm.json, on the heap; NULL if neither
  * variable is set. */
 char *tuning_default_path(void);
+/* The file that is shipped with the program, on the heap: gemm.json in ../share/llamero, or in
+ * ../tuning of a built tree, seen from the program's folder; NULL if neither exists. */
+char *tuning_shipped_path(void);
 /* Reads the file if it exists; a damaged one is replaced, with a warning. */
 void tuning_open(struct tuning *t, const char *path);
 void tuning_close(struct tuning *t);

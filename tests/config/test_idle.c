@@ -36,8 +36,9 @@ TEST(settings_that_others_leave_without_effect_are_listed)
                "objective.mask_probability=0.2", "objective.name=diffusion");
     CHECK_IDLE("data.shuffle_window = 9 has no effect: requires data.order = \"streams\"",
                "data.shuffle_window=9", "data.order=megatron");
-    CHECK_IDLE("device.tune_file = \"x\" has no effect: requires device.tune_gemm = true",
-               "device.tune_file=x");
+    CHECK_IDLE("device.tune_file = \"x\" has no effect: on a CPU requires device.tune_gemm = true",
+               "device.tune_file=x", "device.kind=cpu");
+    CHECK_IDLE("", "device.tune_file=x", "device.kind=cuda");
     CHECK_IDLE("guard.skip_steps = [[30, 40]] has no effect: some of these steps come after "
                "training.steps",
                "guard.skip_steps=[[30,40]]", "training.steps=20");

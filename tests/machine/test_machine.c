@@ -105,7 +105,7 @@ static void compute_layer(const struct device_config *c, bf16 *y_NF)
     for (int i = 0; i < N * D; i++) x_ND[i] = bf16_from_f32((float)(i % 7) - 3.1f);
     for (int i = 0; i < F * D; i++) w_FD[i] = bf16_from_f32((float)(i % 11) - 5.3f);
     CHECK_STATUS(OK, machine_open(&m, c));
-    machine_tune(&m, c);
+    machine_tune(&m, c, 0);
     m.queue->sizing = true;
     CHECK_STATUS(OK, linear_forward(m.ops, &l, &(struct linear_fwd){0}, m.queue));
     m.queue->sizing = false;

@@ -19,6 +19,7 @@
 struct float8_scale;
 struct queue;
 struct text;
+struct tuning_files;
 
 enum gemm_type { GEMM_F32, GEMM_BF16, GEMM_E4M3, GEMM_E5M2, GEMM_TYPE_COUNT };
 
@@ -51,9 +52,9 @@ enum status GPU_NAME(gemm_factors)(const struct gemm *g, const struct gemm_io *i
 #if defined(GPU_CUDA) || defined(GPU_CUBLASLT) /* GPU_CUBLASLT: tests, with a stub of cuBLASLt */
 /* DEVICE: cuBLASLt failed. */
 enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *queue);
-/* From now on sizing passes autotune: they time the algorithms of each GEMM and keep the fastest
- * in a file (tensor/tuning.h). */
-void GPU_NAME(gemm_tune)(struct queue *queue, const char *path);
+/* Uses the algorithms of these files (tensor/tuning.h); with `measures`, sizing passes time those
+ * of each GEMM that is in neither, and keep the fastest. */
+void GPU_NAME(gemm_tune)(struct queue *queue, const struct tuning_files *files);
 void GPU_NAME(gemm_close)(struct queue *queue);
 /* Appends the library and its version.  UNSUPPORTED: it is not installed. */
 enum status GPU_NAME(gemm_library)(struct text *out);
@@ -65,9 +66,9 @@ static inline enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm
     return STATUS_OK;
 }
 /* Without a library there is nothing to choose and nothing to free. */
-static inline void GPU_NAME(gemm_tune)(struct queue *queue, const char *path)
+static inline void GPU_NAME(gemm_tune)(struct queue *queue, const struct tuning_files *files)
 {
-    (void)queue, (void)path;
+    (void)queue, (void)files;
 }
 static inline enum status GPU_NAME(gemm_library)(struct text *out)
 {

@@ -11,6 +11,8 @@
 #include "ops/ops.h"
 #include "tensor/queue.h"
 
+struct tuning_files;
+
 struct gpu_description {
     char name[256];
     size_t bytes, free_bytes; /* of device memory */
@@ -23,8 +25,8 @@ enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
  * describe the name and memory of a device.
  * open     a queue with its own stream and no scratch; the device becomes the calling thread's
  *          current device.  DEVICE: the device cannot be used.
- * tune     sizing passes autotune GEMMs from now on and keep the fastest algorithms in the file
- *          (tensor/tuning.h).
+ * tune     GEMMs use the algorithms of these files from now on; with `measures`, sizing passes time
+ *          those that are missing (tensor/tuning.h).
  * allow_nondeterministic    call before the first sizing pass: whether kernels may sum in any
  *          order, which is faster but gives different bits every run.  Initially they may not.
  * check_attention    whether the vendor's attention matches our own kernels.  UNSUPPORTED: no.
@@ -37,7 +39,7 @@ enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
     enum status prefix##_count(int *count);                                                        \
     enum status prefix##_describe(int device, struct gpu_description *out);                        \
     enum status prefix##_open(struct queue **out, int device);                                     \
-    void prefix##_tune(struct queue *queue, const char *path);                                     \
+    void prefix##_tune(struct queue *queue, const struct tuning_files *files);                     \
     void prefix##_allow_nondeterministic(struct queue *queue, bool allowed);                       \
     enum status prefix##_check_attention(struct queue *queue);                                     \
     enum status prefix##_library(enum gpu_library which, struct text *out);                        \

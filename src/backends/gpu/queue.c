@@ -155,7 +155,10 @@ enum status GPU_NAME(open)(struct queue **out, int index)
     return STATUS_OK;
 }
 
-void GPU_NAME(tune)(struct queue *queue, const char *path) { GPU_NAME(gemm_tune)(queue, path); }
+void GPU_NAME(tune)(struct queue *queue, const struct tuning_files *files)
+{
+    GPU_NAME(gemm_tune)(queue, files);
+}
 
 void GPU_NAME(allow_nondeterministic)(struct queue *queue, bool allowed)
 {

@@ -23,6 +23,7 @@ enum {
     CUBLASLT_WORKSPACE_ALIGN = 256,
     CUBLASLT_MAX_WORKSPACE = 32 << 20, /* bytes; NVIDIA's recommendation for Hopper */
     CUBLASLT_MAX_CANDIDATES = 8,
+    CUBLASLT_MAX_ALIGNMENT = ARENA_ALIGN, /* bytes, that operands are declared with */
 };
 
 struct cublaslt_tuner;
@@ -66,12 +67,15 @@ enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *c
 enum status cublaslt_load(void);
 
 /* cublaslt_tuner.c */
-struct cublaslt_tuner *cublaslt_tuner_open(const struct queue *queue, const char *path);
+struct cublaslt_tuner *cublaslt_tuner_open(const struct queue *queue,
+                                           const struct tuning_files *files);
 void cublaslt_tuner_close(struct cublaslt_tuner *t); /* saves new entries; NULL is fine */
-/* Logs how many GEMMs were timed or found in the file since the last report, and saves the file. */
+/* Logs how many GEMMs were timed or found in the files since the last report, and saves the user's
+ * file. */
 void cublaslt_tuner_report(struct cublaslt_tuner *t);
-/* Sets the algorithm and workspace of `m` to those of the fastest candidate; leaves the first if
- * the time budget or the memory does not allow timing. */
+/* Sets the algorithm and workspace of `m` to those of a file, or, in a sizing pass and with
+ * tuning_files.measures, of the fastest candidate; leaves the first candidate if the time budget or
+ * the memory does not allow timing. */
 void cublaslt_tuner_choose(struct cublaslt_tuner *t, const struct cublaslt *c,
                            struct cublaslt_matmul *m, const struct cublaslt_candidates *candidates,
                            struct queue *queue);

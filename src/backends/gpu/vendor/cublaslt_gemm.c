@@ -8,7 +8,9 @@
 
 #include <stdlib.h>
 
-enum { MAX_ALIGNMENT = 16 }; /* bytes; all algorithms accept it, few accept less */
+/* Bytes.  A sizing pass, which has no addresses, assumes it: every allocation of an arena has it,
+ * so that only odd sizes have less. */
+enum { MAX_ALIGNMENT = CUBLASLT_MAX_ALIGNMENT };
 
 static const cudaDataType_t types[GEMM_TYPE_COUNT] = {[GEMM_F32] = CUDA_R_32F,
                                                       [GEMM_BF16] = CUDA_R_16BF,
@@ -171,7 +173,7 @@ static enum status prepare_matmul(struct cublaslt *c, struct cublaslt_matmul *m,
     if (candidates.count) {
         m->algorithm = candidates.results[0].algo;
         m->workspace = candidates.results[0].workspaceSize;
-        if (c->tuner && queue->sizing) cublaslt_tuner_choose(c->tuner, c, m, &candidates, queue);
+        if (c->tuner) cublaslt_tuner_choose(c->tuner, c, m, &candidates, queue);
     } else {
         log_fallback(m);
     }
@@ -207,12 +209,12 @@ enum status GPU_NAME(gemm_library)(struct text *out)
     return STATUS_OK;
 }
 
-void GPU_NAME(gemm_tune)(struct queue *queue, const char *path)
+void GPU_NAME(gemm_tune)(struct queue *queue, const struct tuning_files *files)
 {
     struct cublaslt *c;
     if (open_library(queue, &c)) return; /* the first GEMM reports the failure */
     BUG_IF(c->tuner);
-    if (c->handle) c->tuner = cublaslt_tuner_open(queue, path);
+    if (c->handle) c->tuner = cublaslt_tuner_open(queue, files);
 }
 
 void GPU_NAME(gemm_close)(struct queue *queue)

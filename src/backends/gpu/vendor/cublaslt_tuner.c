@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    BUDGET_S = 10, /* of all GEMMs together */
+    DEFAULT_BUDGET_S = 10, /* of all GEMMs together */
     ROUNDS = 5,
     PATTERN_WORDS = 1 << 18, /* of random data, repeated to fill the operands */
     WORD_DIGITS = 16,
@@ -22,29 +22,67 @@ enum {
 static const double REPLACE_BELOW = 0.98;
 
 struct cublaslt_tuner {
-    struct tuning file;
+    struct tuning file, shipped;
+    bool measures;
+    double budget_s;
     struct text library, device;
     int timed, found, skipped; /* GEMMs since the last report */
     double seconds;            /* spent on timing */
 };
 
-struct cublaslt_tuner *cublaslt_tuner_open(const struct queue *queue, const char *path)
+static const char library_name[] = "cuda cuBLASLt ";
+
+/* An algorithm is opaque data of a library's version: says so once if a file has this device's
+ * GEMMs, but all of other versions. */
+static void check_version(const struct cublaslt_tuner *t, const struct tuning *file)
+{
+    size_t others = 0, version, own = cublasLtGetVersion(), name = sizeof library_name - 1;
+    struct text device = {0};
+    text_addf(&device, ", %s, ", t->device.data);
+    for (size_t i = 0; i < file->count; i++) {
+        const char *key = file->entries[i].key;
+        if (strncmp(key, library_name, name) != 0 || !strstr(key, device.data)) continue;
+        version = strtoull(key + name, NULL, 10);
+        if (version == own) others = 0;
+        if (version == own) break;
+        others = version;
+    }
+    if (others)
+        log_line(LOG_INFO,
+                 "GPU: %s has algorithms of cuBLASLt %zu for this GPU, not of %zu: not used",
+                 file->path, others, own);
+    text_release(&device);
+}
+
+struct cublaslt_tuner *cublaslt_tuner_open(const struct queue *queue,
+                                           const struct tuning_files *files)
 {
     char name[256] = "";
     struct cublaslt_tuner *t = heap(sizeof *t);
+    t->measures = files->measures;
+    t->budget_s = files->budget_s > 0 ? files->budget_s : DEFAULT_BUDGET_S;
     (void)gpu_device_name(name, sizeof name, ((const struct gpu_queue *)queue)->device);
     text_adds(&t->device, name);
-    tuning_open(&t->file, path);
+    if (files->path) tuning_open(&t->file, files->path);
+    if (files->shipped) tuning_open(&t->shipped, files->shipped);
+    check_version(t, &t->file);
+    check_version(t, &t->shipped);
     return t;
 }
 
 void cublaslt_tuner_report(struct cublaslt_tuner *t)
 {
     if (t->timed + t->found + t->skipped == 0) return;
-    bool saved = !tuning_save(&t->file);
-    log_line(LOG_INFO, "device.tune_gemm: timed %d GEMM%s in %.1f s, found %d in %s", t->timed,
-             t->timed == 1 ? "" : "s", t->seconds, t->found, t->file.path);
-    if (t->skipped) log_line(LOG_INFO, "device.tune_gemm: left %d GEMMs to later runs", t->skipped);
+    bool saved = !t->measures || !tuning_save(&t->file);
+    const char *from = t->file.path ? t->file.path : t->shipped.path;
+    if (t->measures)
+        log_line(LOG_INFO, "device.tune_gemm: timed %d GEMM%s in %.1f s, found %d in %s", t->timed,
+                 t->timed == 1 ? "" : "s", t->seconds, t->found, from);
+    else
+        log_line(LOG_INFO, "GPU: %d of %d GEMMs use the algorithms of %s", t->found,
+                 t->found + t->skipped, from);
+    if (t->measures && t->skipped)
+        log_line(LOG_INFO, "device.tune_gemm: left %d GEMMs to later runs", t->skipped);
     if (!saved) log_line(LOG_WARN, "device.tune_gemm: results not saved: %s", status_message());
     t->timed = t->found = t->skipped = 0;
 }
@@ -53,16 +91,16 @@ void cublaslt_tuner_close(struct cublaslt_tuner *t)
 {
     if (!t) return;
     cublaslt_tuner_report(t);
-    tuning_close(&t->file);
+    tuning_close(&t->file), tuning_close(&t->shipped);
     text_release(&t->library), text_release(&t->device);
     free(t);
 }
 
 /* ---- entries of the file ---- */
 
-/* The key names the library's version, because an algorithm is opaque data of that version. */
-static void make_key(struct cublaslt_tuner *t, const struct gemm *g, struct text *key)
+static void make_key(struct cublaslt_tuner *t, const struct cublaslt_matmul *m, struct text *key)
 {
+    const struct gemm *g = &m->gemm;
     static const char *const types[GEMM_TYPE_COUNT] = {"", "", " E4M3", " E5M2"};
     struct tuned_matmul p = {.M = g->M,
                              .N = g->N,
@@ -73,9 +111,11 @@ static void make_key(struct cublaslt_tuner *t, const struct gemm *g, struct text
                              .dtype = g->a == GEMM_F32 ? F32 : BF16,
                              .out = g->out};
     text_clear(&t->library);
-    text_addf(&t->library, "cuda cuBLASLt %zu%s%s%s", cublasLtGetVersion(), types[g->a],
+    text_addf(&t->library, "%s%zu%s%s%s", library_name, cublasLtGetVersion(), types[g->a],
               types[g->b], g->scaled ? " scaled" : "");
     tuning_key(key, &(struct tuned_device){t->library.data, t->device.data, 1}, &p);
+    if (m->alignment < CUBLASLT_MAX_ALIGNMENT)
+        text_addf(key, ", aligned to %u bytes", m->alignment);
 }
 
 static void format_algorithm(const cublasLtMatmulAlgo_t *a, struct text *to)
@@ -97,17 +137,17 @@ static bool parse_algorithm(const char *text, cublasLtMatmulAlgo_t *a)
     return true;
 }
 
-/* Takes the file's algorithm if this library and device accept it. */
-static bool load_algorithm(const struct cublaslt_tuner *t, const char *key,
-                           const struct cublaslt *c, struct cublaslt_matmul *m)
+/* Takes a file's algorithm if this library and device accept it. */
+static bool load_algorithm(const struct tuning *file, const char *key, const struct cublaslt *c,
+                           struct cublaslt_matmul *m, size_t max_workspace)
 {
     cublasLtMatmulAlgo_t algorithm;
     cublasLtMatmulHeuristicResult_t result;
-    const char *entry = tuning_find(&t->file, key);
+    const char *entry = tuning_find(file, key);
     if (!entry || !parse_algorithm(entry, &algorithm)) return false;
     if (cublasLtMatmulAlgoCheck(c->handle, m->desc, m->first, m->second, m->result, m->result,
                                 &algorithm, &result) ||
-        result.workspaceSize > CUBLASLT_MAX_WORKSPACE)
+        result.workspaceSize > max_workspace)
         return false;
     m->algorithm = algorithm, m->workspace = result.workspaceSize;
     return true;
@@ -255,10 +295,14 @@ void cublaslt_tuner_choose(struct cublaslt_tuner *t, const struct cublaslt *c,
     const cublasLtMatmulHeuristicResult_t *results = candidates->results;
     for (int i = 0; i < candidates->count; i++)
         if (results[i].workspaceSize > workspace) workspace = results[i].workspaceSize;
-    make_key(t, &m->gemm, &key);
-    if (load_algorithm(t, key.data, c, m)) {
+    make_key(t, m, &key);
+    /* Outside a sizing pass only the first candidate is known to fit the scratch that is free. */
+    size_t most = queue->sizing ? CUBLASLT_MAX_WORKSPACE : m->workspace;
+    bool measures = t->measures && queue->sizing && t->seconds < t->budget_s;
+    if (load_algorithm(&t->file, key.data, c, m, most) ||
+        load_algorithm(&t->shipped, key.data, c, m, most)) {
         t->found++;
-    } else if (t->seconds < BUDGET_S && !open_trial(&trial, &m->gemm, workspace, queue) &&
+    } else if (measures && !open_trial(&trial, &m->gemm, workspace, queue) &&
                !find_fastest(&trial, c, m, candidates, &best)) {
         m->algorithm = results[best].algo, m->workspace = results[best].workspaceSize;
         format_algorithm(&m->algorithm, &entry);

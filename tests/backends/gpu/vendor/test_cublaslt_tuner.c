@@ -13,7 +13,8 @@ TEST(a_tuner_without_results_writes_no_file)
 {
     struct gpu_queue queue = {0};
     const char *path = test_path(test_folder(), "gemm.json");
-    struct cublaslt_tuner *t = cublaslt_tuner_open(&queue.base, path);
+    struct cublaslt_tuner *t =
+        cublaslt_tuner_open(&queue.base, &(struct tuning_files){.path = path, .measures = true});
     cublaslt_tuner_report(t);
     cublaslt_tuner_close(t);
     CHECK(!file_exists(path));
@@ -37,7 +38,7 @@ TEST(results_of_one_run_are_reused_by_the_next)
     for (int run = 0; run < 2; run++) {
         struct queue *queue;
         CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
-        GPU_NAME(gemm_tune)(queue, path);
+        GPU_NAME(gemm_tune)(queue, &(struct tuning_files){.path = path, .measures = true});
         queue->sizing = true;
         for (int i = 0; i < 4; i++) {
             struct gemm g = {32, 48, 16, .accumulate = i & 1, .a = GEMM_BF16, .b = GEMM_BF16};
@@ -54,13 +55,13 @@ TEST(results_of_one_run_are_reused_by_the_next)
 #include "backends/gpu/vendor/stub_cublaslt.h"
 
 /* One GEMM after a sizing pass. */
-static void size_and_run(const char *path)
+static void size_and_run_with(const struct tuning_files *files)
 {
     struct gemm g = {16, 16, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
     struct queue *queue;
     void *at;
     CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
-    GPU_NAME(gemm_tune)(queue, path);
+    GPU_NAME(gemm_tune)(queue, files);
     queue->sizing = true;
     CHECK_STATUS(OK, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, queue));
     queue->sizing = false;
@@ -73,6 +74,82 @@ static void size_and_run(const char *path)
     queue_device_allocator(queue)->free(at, 4096);
     GPU_NAME(gemm_close)(queue);
     GPU_NAME(close)(queue);
+}
+
+static void size_and_run(const char *path)
+{
+    size_and_run_with(&(struct tuning_files){.path = path, .measures = true});
+}
+
+/* Times with the second candidate failing, so that the third is the fastest of the file. */
+static void write_file(const char *path)
+{
+    stub_cublaslt_break(true);
+    size_and_run(path);
+    stub_cublaslt_break(false);
+    CHECK(entries(path) == 1);
+}
+
+TEST(a_run_without_tuning_uses_the_shipped_file_and_does_not_change_it)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    write_file(path);
+    struct stub_cublaslt before = stub_cublaslt;
+    struct text old = {0}, new = {0};
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &old));
+    size_and_run_with(&(struct tuning_files){.shipped = path});
+    CHECK(stub_cublaslt.ran[0] == before.ran[0]);
+    CHECK(stub_cublaslt.ran[1] + stub_cublaslt.ran[2] == before.ran[1] + before.ran[2] + 1);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &new));
+    CHECK(!strcmp(old.data, new.data));
+    text_release(&old), text_release(&new);
+}
+
+/* Replaces the version of the only key of the file. */
+static void set_version(const char *path, const char *version)
+{
+    struct text file = {0}, changed = {0};
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &file));
+    char *at = strstr(file.data, "cuBLASLt ");
+    CHECK(at);
+    at += strlen("cuBLASLt ");
+    text_addf(&changed, "%.*s%s%s", (int)(at - file.data), file.data, version,
+              at + strspn(at, "0123456789"));
+    CHECK_STATUS(OK, file_write(path, changed.data, changed.len));
+    text_release(&file), text_release(&changed);
+}
+
+TEST(algorithms_of_another_library_version_are_not_used)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    write_file(path);
+    set_version(path, "99");
+    struct stub_cublaslt before = stub_cublaslt;
+    size_and_run_with(&(struct tuning_files){.path = path});
+    CHECK(stub_cublaslt.ran[0] == before.ran[0] + 1); /* the first of the heuristics */
+    CHECK(entries(path) == 1);
+}
+
+TEST(the_users_file_goes_before_the_shipped_one)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    const char *shipped = test_path(test_folder(), "shipped.json");
+    struct text bad = {0}, file = {0};
+    struct tuning t;
+    write_file(path);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &file));
+    CHECK_STATUS(OK, file_write(shipped, file.data, file.len));
+    for (size_t k = 0; k < 128; k++) text_adds(&bad, "x");
+    tuning_open(&t, shipped);
+    tuning_set(&t, t.entries[0].key, bad.data);
+    CHECK_STATUS(OK, tuning_save(&t));
+    tuning_close(&t);
+    struct stub_cublaslt before = stub_cublaslt;
+    size_and_run_with(&(struct tuning_files){.path = path, .shipped = shipped});
+    CHECK(stub_cublaslt.ran[0] == before.ran[0]);
+    size_and_run_with(&(struct tuning_files){.shipped = shipped});
+    CHECK(stub_cublaslt.ran[0] == before.ran[0] + 1); /* its entry is invalid */
+    text_release(&bad), text_release(&file);
 }
 
 TEST(an_algorithm_that_fails_during_timing_is_dropped)
