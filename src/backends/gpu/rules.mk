@@ -69,6 +69,7 @@ $(B)/tests/gpu_budget: $(B)/tests/programs/gpu_budget.o $(B)/tests/system/gpu_bu
     $(UNCOUNTED:%.cu=$(B)/%.emu32.o)
 	$(call say,link)
 	$(LINK)
+-include $(COUNTED:.o=.d) $(B)/tests/programs/gpu_budget.d
 gpu-budget: $(B)/tests/gpu_budget ## count launches and bytes of training steps: docs/gpu-budget.md
 	$(B)/tests/gpu_budget page docs/gpu-budget.md tests/system/data/gpu_budget_before.txt
 
