@@ -42,9 +42,10 @@ static size_t flash_forward_bytes(const struct attention *a, int lanes)
 {
     enum { TARGET_BLOCKS = 264, MIN_SPLIT_BLOCKS = 4, TILE = 16 };
     int KP = padded_head(a), large = KP > 128, is_bf16 = a->dtype == BF16;
+    bool is_narrow = is_bf16 && !large && lanes == 32;
     int warps = lanes == 32 || !is_bf16 ? 4 : large ? 2 : 8;
-    size_t rows = (size_t)(warps * TILE * (is_bf16 && !large && lanes == 32 ? 2 : 1));
-    size_t keys = is_bf16 && KP == 64 && lanes == 32 ? 64 : is_bf16 || !large ? 32 : 16;
+    size_t rows = is_narrow ? (KP == 64 ? 128 : 96) : (size_t)(warps * TILE);
+    size_t keys = is_narrow ? 48 : is_bf16 || !large ? 32 : 16;
     size_t T = (size_t)a->T, H = (size_t)a->H, shared = H / (size_t)a->G, heads = 1;
     if (T * shared <= rows) heads = shared;
     size_t blocks = (size_t)a->B * (H / heads) * divide_up(T * heads, rows);
@@ -63,7 +64,9 @@ static size_t flash_backward_bytes(const struct attention *a, int lanes)
 {
     enum { MASK_BYTES = 16 }; /* of a block of queries */
     int KP = padded_head(a), is_bf16 = a->dtype == BF16;
-    size_t visited = KP > 128 && (lanes == 64 || !is_bf16) ? 16 : is_bf16 && KP == 64 ? 64 : 32;
+    size_t visited = KP > 128 && (lanes == 64 || !is_bf16) ? 16 : 32;
+    if (is_bf16 && lanes == 32 && KP == 128) visited = 64;
+    if (is_bf16 && lanes == 64 && KP == 64) visited = 64;
     size_t B = (size_t)a->B, T = (size_t)a->T;
     return padded(B * (size_t)a->H * T * sizeof(float)) +
            padded(B * divide_up(T, visited) * MASK_BYTES);
