@@ -75,7 +75,7 @@ static enum status create_handle(struct cudnn_attention *c, void *stream)
     cudnnStatus_t status = cudnnCreate(&c->handle);
     if (!status) status = cudnnSetStream(c->handle, stream);
     if (status)
-        FAIL(DEVICE, "cannot create a handle of cuDNN %zu: %s", c->version,
+        FAIL(UNSUPPORTED, "cannot create a handle of cuDNN %zu: %s", c->version,
              cudnnGetErrorString(status));
     return STATUS_OK;
 }
