@@ -17,6 +17,6 @@ struct attention_library {
                             struct queue *, bool *done);
 };
 
-/* Forward of one causal row in bf16, and backward if the library computes that.  UNSUPPORTED: it has
- * no forward, or its results differ.  MEMORY: not enough device memory. */
+/* Forward of one causal row in bf16, and backward if the library computes that.  UNSUPPORTED: it
+ * has no forward, or its results differ.  MEMORY: not enough device memory. */
 enum status GPU_NAME(attention_check)(const struct attention_library *l, struct queue *queue);
