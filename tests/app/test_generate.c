@@ -2,19 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
-/* Trains a few steps; returns the folder of the run. */
-static char *trained(const char *settings)
-{
-    const char *folder = test_folder();
-    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
-    char *dump = file_join(folder, "out");
-    runs_write_corpus(corpus, 60000);
-    runs_write_config(config, corpus);
-    CHECK(runs_train(config, dump, settings, NULL) == 0);
-    free(corpus), free(config);
-    return dump;
-}
-
 #define LONGER "training.steps=300 lr_scheduler.total_steps=300 optimizer.lr=1e-2 "
 
 TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
@@ -24,7 +11,7 @@ TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
                                         "falls ", "where ", "the ",  "speaks ", "again "};
     static const char *const seeds[] = {"3", "3", "4"};
     if (TEST_SLOWED) skip(); /* about what a model has learned */
-    char *run = trained(LONGER);
+    char *run = runs_trained(LONGER);
     struct text out[3] = {{0}};
     int known = 0;
     for (int i = 0; i < 3; i++)
@@ -41,7 +28,7 @@ TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
 
 TEST(generate_ends_at_a_stop_text_and_says_why)
 {
-    char *run = trained("training.steps=2");
+    char *run = runs_trained("training.steps=2");
     struct text whole = {0}, out = {0}, err = {0};
     struct json *v;
     CHECK(LLAMERO(&whole, NULL, "generate", run, "--prompt", "the ", "--temperature", "0",
@@ -82,7 +69,7 @@ TEST(generate_ends_at_a_stop_text_and_says_why)
 
 TEST(generate_gives_several_texts_and_reads_a_prompt_from_stdin)
 {
-    char *run = trained("training.steps=2");
+    char *run = runs_trained("training.steps=2");
     struct text one = {0}, out = {0};
     CHECK(LLAMERO(&one, NULL, "generate", run, "--prompt", "ab", "--max-tokens", "5", "--seed", "8",
                   "--json") == 0);
@@ -117,7 +104,7 @@ TEST(generate_rejects_sampling_parameters_out_of_range)
 
 TEST(generate_accepts_a_prompt_longer_than_a_prefill_chunk)
 {
-    char *run = trained("training.steps=2"), prompt[700];
+    char *run = runs_trained("training.steps=2"), prompt[700];
     struct text out = {0};
     struct json *v;
     memset(prompt, 'a', sizeof prompt - 1);
@@ -134,8 +121,8 @@ TEST(generate_accepts_a_prompt_longer_than_a_prefill_chunk)
 
 TEST(eval_of_the_training_text_agrees_with_the_training_loss)
 {
-    char *run =
-        trained(LONGER "data.validation_share=0.1 validation.enable=true validation.freq=100000");
+    char *run = runs_trained(
+        LONGER "data.validation_share=0.1 validation.enable=true validation.freq=100000");
     struct text out = {0}, corpus = {0};
     struct json *v;
     text_addf(&corpus, "%s/../corpus.txt", run);
@@ -154,7 +141,8 @@ TEST(eval_of_the_training_text_agrees_with_the_training_loss)
 
 TEST(the_bound_of_a_diffusion_model_is_evaluated_on_all_tokens)
 {
-    char *run = trained("objective.name=diffusion objective.mask_token=<|mask|> training.steps=30");
+    char *run =
+        runs_trained("objective.name=diffusion objective.mask_token=<|mask|> training.steps=30");
     struct text out = {0}, corpus = {0};
     double loss[3];
     text_addf(&corpus, "%s/../corpus.txt", run);
@@ -177,7 +165,8 @@ TEST(the_bound_of_a_diffusion_model_is_evaluated_on_all_tokens)
 
 TEST(a_masked_model_is_evaluated_on_masks_and_rejects_prompts)
 {
-    char *run = trained("objective.name=masked objective.mask_token=<|mask|> training.steps=30");
+    char *run =
+        runs_trained("objective.name=masked objective.mask_token=<|mask|> training.steps=30");
     struct text out = {0}, err = {0}, corpus = {0};
     struct json *v;
     text_addf(&corpus, "%s/../corpus.txt", run);

@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
-/* Trains a few steps; returns the folder of the run. */
-static char *trained(void)
-{
-    const char *folder = test_folder();
-    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
-    char *dump = file_join(folder, "out");
-    runs_write_corpus(corpus, 60000);
-    runs_write_config(config, corpus);
-    CHECK(runs_train(config, dump, "training.steps=2 training.mixed_precision_param=float32",
-                     NULL) == 0);
-    free(corpus), free(config);
-    return dump;
-}
+#define FEW_STEPS "training.steps=2 training.mixed_precision_param=float32"
 
 /* Types `lines` into the command; `setting` is one more argument. */
 static void type(const char *run, const char *lines, const char *setting, struct text *out,
@@ -28,7 +16,7 @@ static void type(const char *run, const char *lines, const char *setting, struct
 
 TEST(turns_continue_one_text)
 {
-    char *run = trained();
+    char *run = runs_trained(FEW_STEPS);
     struct text whole = {0}, turns = {0}, again = {0}, err = {0};
     CHECK(LLAMERO(&whole, NULL, "generate", run, "--prompt", "the ", "--temperature", "0",
                   "--max-tokens", "12") == 0);
@@ -47,7 +35,7 @@ TEST(turns_continue_one_text)
 
 TEST(a_text_longer_than_the_context_goes_on)
 {
-    char *run = trained();
+    char *run = runs_trained(FEW_STEPS);
     struct text out = {0}, err = {0};
     type(run, "one\\ntwo\\nthree\\nfour\\nfive\\nand a line that alone is longer than all of it\\n",
          "training.seq_len=24", &out, &err);
@@ -61,7 +49,7 @@ TEST(a_text_longer_than_the_context_goes_on)
 
 TEST(commands_begin_with_a_slash)
 {
-    char *run = trained();
+    char *run = runs_trained(FEW_STEPS);
     struct text out = {0}, err = {0};
     type(run, "/help\\n/nothing\\n//a\\n", "training.seq_len=64", &out, &err);
     CHECK(strstr(out.data, "/new   begin another text"));

@@ -42,13 +42,8 @@ TEST(files_without_prompts_are_rejected)
 
 TEST(generate_prints_an_object_for_each_prompt_and_copy)
 {
-    const char *folder = test_folder();
-    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
-    char *dump = file_join(folder, "out"), *file = file_join(folder, "p.txt");
+    char *dump = runs_trained("training.steps=2"), *file = file_join(test_folder(), "p.txt");
     struct text out = {0}, err = {0};
-    runs_write_corpus(corpus, 40000);
-    runs_write_config(config, corpus);
-    CHECK(runs_train(config, dump, "training.steps=2", NULL) == 0);
     CHECK_STATUS(OK, file_write(file, "the\na llama\n", 12));
     CHECK(LLAMERO(&out, &err, "generate", dump, "--prompts", file, "--n", "2", "--max-tokens", "3",
                   "--batch", "3") == 0);
@@ -70,5 +65,5 @@ TEST(generate_prints_an_object_for_each_prompt_and_copy)
     CHECK(LLAMERO(NULL, &err, "generate", dump, "--prompts", file, "--echo") == 64);
     CHECK(LLAMERO(NULL, &err, "generate", dump, "--prompt", "a", "--batch", "2") == 64);
     text_release(&out), text_release(&err);
-    free(corpus), free(config), free(dump), free(file);
+    free(dump), free(file);
 }

@@ -3,13 +3,8 @@
 
 TEST(report_writes_a_page_with_text_of_the_newest_checkpoint)
 {
-    const char *folder = test_folder();
-    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
-    char *dump = file_join(folder, "out"), *page = file_join(folder, "page.html");
+    char *dump = runs_trained("training.steps=2"), *page = file_join(test_folder(), "page.html");
     struct text out = {0}, err = {0};
-    runs_write_corpus(corpus, 60000);
-    runs_write_config(config, corpus);
-    CHECK(runs_train(config, dump, "training.steps=2", NULL) == 0);
     CHECK(LLAMERO(NULL, &err, "report", dump, "-o", page, "--prompt", "the ", "--prompt", "a llama",
                   "--max-tokens", "8") == 0);
     CHECK(strstr(err.data, "wrote ") && strstr(err.data, page));
@@ -20,23 +15,18 @@ TEST(report_writes_a_page_with_text_of_the_newest_checkpoint)
     CHECK(LLAMERO(&out, NULL, "report", dump, "--output", "-") == 0);
     CHECK(!strncmp(out.data, "<!doctype html>", 15));
     text_release(&out), text_release(&err);
-    free(corpus), free(config), free(dump), free(page);
+    free(dump), free(page);
 }
 
 TEST(report_of_a_run_without_a_checkpoint_has_no_samples)
 {
-    const char *folder = test_folder();
-    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
-    char *dump = file_join(folder, "out");
+    char *dump = runs_trained("training.steps=2 checkpoint.enable=false");
     struct text out = {0}, err = {0};
-    runs_write_corpus(corpus, 60000);
-    runs_write_config(config, corpus);
-    CHECK(runs_train(config, dump, "training.steps=2 checkpoint.enable=false", NULL) == 0);
     CHECK(LLAMERO(&out, &err, "report", dump, "-o", "-", "--prompt", "the ") == 0);
     CHECK(strstr(err.data, "no samples of ") && strstr(out.data, "\"samples\": ["));
     CHECK(!strstr(out.data, "\"prompt\":"));
     text_release(&out), text_release(&err);
-    free(corpus), free(config), free(dump);
+    free(dump);
 }
 
 TEST(report_rejects_wrong_arguments)

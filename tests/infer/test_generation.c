@@ -3,19 +3,6 @@
 
 #include "infer/generation.h"
 
-/* A run of a few steps; returns its folder. */
-static char *model(const char *settings)
-{
-    const char *folder = test_folder();
-    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
-    char *dump = file_join(folder, "out");
-    runs_write_corpus(corpus, 40000);
-    runs_write_config(config, corpus);
-    CHECK(runs_train(config, dump, settings, NULL) == 0);
-    free(corpus), free(config);
-    return dump;
-}
-
 static void start(struct generation *g, const char *run, int prompt, int64_t max_tokens)
 {
     *g = (struct generation){.max_tokens = max_tokens, .sampling = {.temperature = 0}};
@@ -30,7 +17,7 @@ static void start(struct generation *g, const char *run, int prompt, int64_t max
 /* Chunked prefill and token-by-token decoding must agree. */
 TEST(appended_tokens_equal_a_longer_prompt)
 {
-    char *run = model("training.steps=2");
+    char *run = runs_trained("training.steps=2");
     struct generation a, b;
     start(&a, run, 300, 2);
     start(&b, run, 290, 12);

@@ -3,25 +3,13 @@
 
 #include "infer/text_batch.h"
 
+#define IN_FLOAT32 "training.steps=20 training.mixed_precision_param=float32"
+
 enum { COUNT = 7, TOKENS = 9 };
 
 static const char *const prompts[COUNT] = {
     "the llama ", "a",         "walks over the high path and ", "salt", "snow falls where the ",
     "b",          "the llama "};
-
-/* A run of a few steps; returns its folder. */
-static char *model(void)
-{
-    const char *folder = test_folder();
-    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
-    char *dump = file_join(folder, "out");
-    runs_write_corpus(corpus, 40000);
-    runs_write_config(config, corpus);
-    CHECK(runs_train(config, dump, "training.steps=20 training.mixed_precision_param=float32",
-                     NULL) == 0);
-    free(corpus), free(config);
-    return dump;
-}
 
 struct visits {
     size_t count;
@@ -68,7 +56,7 @@ static void release(struct visits *v)
 
 TEST(texts_of_a_batch_are_those_of_single_prompts)
 {
-    char *run = model();
+    char *run = runs_trained(IN_FLOAT32);
     struct visits alone, together;
     run_batch(run, 1, NULL, &alone);
     CHECK(alone.count == COUNT);
@@ -88,7 +76,7 @@ TEST(texts_of_a_batch_are_those_of_single_prompts)
 
 TEST(texts_of_a_batch_end_at_a_stop_text_and_make_room)
 {
-    char *run = model();
+    char *run = runs_trained(IN_FLOAT32);
     struct visits whole, cut;
     run_batch(run, 3, NULL, &whole);
     const char stop[] = {whole.texts[0][4], 0}; /* a byte that occurs */

@@ -3,22 +3,9 @@
 
 #include "infer/text_generation.h"
 
-/* A run of a few steps; returns its folder. */
-static char *model(void)
-{
-    const char *folder = test_folder();
-    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
-    char *dump = file_join(folder, "out");
-    runs_write_corpus(corpus, 40000);
-    runs_write_config(config, corpus);
-    CHECK(runs_train(config, dump, "training.steps=2", NULL) == 0);
-    free(corpus), free(config);
-    return dump;
-}
-
 TEST(a_text_is_the_same_after_another_prompt_in_the_same_context)
 {
-    char *run = model();
+    char *run = runs_trained("training.steps=2");
     struct generation g = {.max_tokens = 6, .max_prompt = 20, .repeat_penalty = 1};
     struct text_generation t = {0};
     struct text first = {0};

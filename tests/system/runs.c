@@ -80,6 +80,18 @@ int runs_train(const char *config, const char *dump_folder, const char *settings
     return runs_train_ranks(1, config, dump_folder, settings, err);
 }
 
+char *runs_trained(const char *settings)
+{
+    const char *folder = test_folder();
+    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
+    char *dump = file_join(folder, "out");
+    runs_write_corpus(corpus, 60000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, dump, settings, NULL) == 0);
+    free(corpus), free(config);
+    return dump;
+}
+
 pid_t runs_start(const char *err, const char *const *arguments)
 {
     enum { MAX_WORDS = 30 };

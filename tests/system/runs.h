@@ -19,6 +19,8 @@ void runs_write_config(const char *path, const char *corpus);
 /* Runs `train CONFIG job.dump_folder=FOLDER SETTINGS`; settings are separated by spaces.  Returns
  * the exit code. */
 int runs_train(const char *config, const char *dump_folder, const char *settings, struct text *err);
+/* The folder, on the heap, of a new run with these settings over a corpus of 60,000 bytes. */
+char *runs_trained(const char *settings);
 
 /* The same with a launcher, on `ranks` ranks; 1: without a launcher.  Returns -1 if none is
  * installed. */
