@@ -73,6 +73,8 @@ static void append_machine(struct text *t, const struct training_run *r)
     }
     text_addf(t, ", in %s",
               training_compute_dtype(&r->config->training) == F32 ? "float32" : "bfloat16");
+    if (m->queue->device && !r->config->device.deterministic)
+        text_adds(t, ", with other bits in each run (device.deterministic = false)");
 }
 
 /* "steps 41 to 100 of 4 rows of 128 tokens: 30,720 tokens" */

@@ -98,6 +98,19 @@ TEST(a_gpu_run_resumes_bit_for_bit_and_is_close_to_the_cpu)
     check_resume("optimizer.name=Muon");
 }
 
+TEST(a_gpu_run_says_that_its_bits_vary_if_they_do)
+{
+    static const char words[] = "with other bits in each run (device.deterministic = false)";
+    const char *folder = new_folder();
+    struct text varies = {0}, same = {0};
+    CHECK(TRAIN(1, folder, "varies", "training.steps=1", "device.deterministic=false") == 0);
+    CHECK(TRAIN(1, folder, "same", "training.steps=1") == 0);
+    CHECK_STATUS(OK, file_read(test_path(folder, "varies/log.txt"), 1 << 20, &varies));
+    CHECK_STATUS(OK, file_read(test_path(folder, "same/log.txt"), 1 << 20, &same));
+    CHECK(strstr(varies.data, words) && !strstr(same.data, words));
+    text_release(&varies), text_release(&same);
+}
+
 TEST(eval_and_generate_on_a_gpu_match_the_cpu)
 {
     const char *folder = new_folder();
