@@ -4,6 +4,8 @@
 #if defined(GPU_HIP)
 #include "base/library.h"
 
+#include <stddef.h>
+
 int roctxRangePushA(const char *name);
 int roctxRangePop(void);
 

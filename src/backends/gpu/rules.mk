@@ -12,6 +12,8 @@ $(B)/$(VENDOR)/cublaslt_%.stub.o: private OWN := $(CUBLASLT_STUB)
 CUBLASLT_TESTS := $(B)/tests/backends/gpu/vendor/test_cublaslt_%.o \
     $(B)/tests/backends/gpu/vendor/stub_%.o
 $(CUBLASLT_TESTS): private OWN := $(if $(filter cuda,$(GPU)),$(GPU_FLAGS),$(CUBLASLT_STUB))
+$(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: private OWN := $(GPU_FLAGS)
+$(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: $(B)/gpu-flags
 
 # The GPU backend over the emulator, once per warp size.  Its external symbols carry the warp size
 # in their names; weak ones are not allowed, because the linker would merge both builds'.
