@@ -113,6 +113,13 @@ static bool takes_settings(const struct arguments_spec *spec)
     return strstr(spec->usage, "section.key=value") != NULL;
 }
 
+/* What other programs ask for with a flag, and this one does unasked. */
+static bool asks_to_resume(const struct arguments_spec *spec, const char *name)
+{
+    return !strncmp(spec->usage, "train ", strlen("train ")) &&
+           (!strcmp(name, "resume") || !strcmp(name, "continue") || !strcmp(name, "restart"));
+}
+
 /* `dashes` as the user wrote them. */
 static enum status unknown_flag(const struct arguments_spec *spec, const char *dashes,
                                 const char *name)
@@ -121,6 +128,11 @@ static enum status unknown_flag(const struct arguments_spec *spec, const char *d
         closest_find_synonym(flag_synonyms, sizeof flag_synonyms / sizeof *flag_synonyms, name);
     struct closest c = closest_to(name);
     char key[128];
+    if (asks_to_resume(spec, name))
+        FAIL(USAGE,
+             "unknown flag %s%s: train resumes by itself at the newest checkpoint of "
+             "job.dump_folder; repeat the command without the flag",
+             dashes, name);
     for (const struct flag *f = spec->flags; f->name; f++) closest_offer(&c, f->name);
     if (has_flag(spec->flags, known)) c.name = known;
     if (c.name) FAIL(USAGE, "unknown flag %s%s; did you mean --%s?", dashes, name, c.name);

@@ -152,6 +152,8 @@ static enum status read_runs(struct plot *p)
     const char *key = p->flags->key;
     for (int run = 0; run < a->num_words; run++) {
         int before = p->num_curves;
+        if (!file_exists(a->words[run]))
+            FAIL(MISSING, "%s: no such dump folder or metrics.jsonl", a->words[run]);
         TRY(add_curve(p, run, key));
         if (!strcmp(key, "loss")) TRY(add_curve(p, run, "validation_loss"));
         if (p->num_curves == before && a->num_words > 1)

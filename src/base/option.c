@@ -65,19 +65,6 @@ static enum status fail_expected(const struct option *o)
     return st;
 }
 
-/* The same for a word that the option does not have, with the one that it resembles. */
-static enum status fail_word(const struct option *o, const char *word)
-{
-    struct closest c = closest_to(word);
-    size_t len = closest_offer_list(&c, o->unit);
-    struct text allowed = {0};
-    option_allowed(o, &allowed);
-    if (len) text_addf(&allowed, "; did you mean \"%.*s\"?", (int)len, c.name);
-    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "expected %s", allowed.data);
-    text_release(&allowed);
-    return st;
-}
-
 /* The word after a word of "a|b|c", or NULL. */
 static const char *next_word(const char *at)
 {
@@ -93,6 +80,30 @@ static int word_index(const char *word, const char *list)
     for (const char *at = list; at; at = next_word(at), index++)
         if (len && !strncmp(at, word, len) && (at[len] == '|' || !at[len])) return index;
     return -1;
+}
+
+/* What other programs call a word of ours. */
+static const struct closest_synonym word_synonyms[] = {
+    {"gpu", "cuda"},
+    {"nvidia", "cuda"},
+    {"amd", "hip"},
+    {"rocm", "hip"},
+};
+
+/* The same for a word that the option does not have, with the one that it means or resembles. */
+static enum status fail_word(const struct option *o, const char *word)
+{
+    const char *known =
+        closest_find_synonym(word_synonyms, sizeof word_synonyms / sizeof *word_synonyms, word);
+    if (known && word_index(known, o->unit) < 0) known = NULL;
+    struct closest c = closest_to(known ? known : word);
+    size_t len = closest_offer_list(&c, o->unit);
+    struct text allowed = {0};
+    option_allowed(o, &allowed);
+    if (len) text_addf(&allowed, "; did you mean \"%.*s\"?", (int)len, c.name);
+    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "expected %s", allowed.data);
+    text_release(&allowed);
+    return st;
 }
 
 /* Appends the word at `index` of the list in quotes, as TOML. */

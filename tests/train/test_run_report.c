@@ -43,6 +43,9 @@ TEST(train_says_what_it_will_do_and_what_it_has_done)
     check_says(&log, "completed 4 steps and 512 tokens in ");
     CHECK(!strstr(log.data, "best validation"));
     text_release(&log);
+    log = train(test_folder(), 1, "training.steps=0 data.validation_share=0.1");
+    check_says(&log, "training.steps = 0: nothing was trained\n");
+    text_release(&log);
 }
 
 TEST(train_says_at_the_start_that_it_saves_nothing)
