@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares random small models of each family with Transformers and llama.cpp.
+
+    python tests/oracle/families.py PROGRAM [--family NAME]... [--count N] [--first N] [--gguf N]
+
+For each family of FAMILIES and each of N random configurations (default 60), Transformers builds a model
+with random weights and saves it.  Checked in float32, to a relative 1e-5:
+
+- `PROGRAM eval` of that folder: the loss;
+- `PROGRAM train` from it: the loss of 20 steps of AdamW, and the weights after the last; the gradient
+  norms to 1e-4, since those of torch in float32 and in float64 differ by up to 2e-5;
+- the checkpoint of that run, opened by Transformers: its class, and its loss.
+
+For the first of them (--gguf, default 6) also `PROGRAM generate`, and llama.cpp with the file that
+`PROGRAM convert --to gguf` writes: 60 greedy tokens must be those of Transformers.  Configurations that
+llama.cpp cannot compute must be refused.
+
+Requires torch, transformers, numpy and safetensors; for --gguf xllamacpp.  Written for torch 2.15.0,
+transformers 5.23.0 and xllamacpp 2026.10.11549.
+"""
+import argparse
+import json
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+import urllib.request
+
+import numpy
+import safetensors.torch
+import torch
+import transformers
+
+TOKENIZER = "tests/tokenizer/data/small.json"
+VOCAB, STEPS, ROWS, GREEDY = 1000, 20, 2, 60
+# eps: with 1e-8 AdamW turns rounding errors of gradients near zero into whole steps.
+ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.1)
+
+
+def sizes(r):
+    """Settings that all families have."""
+    kv_heads, head = r.choice([1, 2, 3]), r.choice([4, 6, 8, 12, 16])
+    heads = kv_heads * r.choice([1, 2, 3])
+    return dict(
+        vocab_size=VOCAB, hidden_size=heads * r.choice([4, 5, 8, 12]),
+        intermediate_size=r.choice([20, 32, 52]), num_hidden_layers=r.randint(1, 4),
+        num_attention_heads=heads, num_key_value_heads=kv_heads,
+        head_dim=head, max_position_embeddings=r.choice([96, 128]),
+        rms_norm_eps=r.choice([1e-5, 1e-6]), tie_word_embeddings=r.random() < 0.5,
+        rope_parameters=rope(r), initializer_range=0.2, bos_token_id=None, eos_token_id=None,
+        attn_implementation="eager")
+
+
+def rope(r):
+    theta = r.choice([100.0, 10000.0, 500000.0])
+    if r.random() < 0.5:
+        return dict(rope_type="default", rope_theta=theta)
+    return dict(rope_type="llama3", rope_theta=theta, factor=r.choice([8.0, 32.0]),
+                low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
+
+
+def llama(r):
+    return sizes(r)
+
+
+# Each family: the class of its configuration, and its random settings.
+FAMILIES = {
+    "llama": (transformers.LlamaConfig, llama),
+}
+
+
+def options(c):
+    """The [model] settings of a run that computes what Transformers does with this configuration."""
+    scaling = c.rope_parameters["rope_type"]
+    is_32 = scaling == "llama3" and c.rope_parameters["factor"] > 8
+    return {
+        "name": "llama3.2" if is_32 else "llama3", "flavor": "1B" if is_32 else "debugmodel",
+        "dim": c.hidden_size, "n_layers": c.num_hidden_layers, "n_heads": c.num_attention_heads,
+        "n_kv_heads": c.num_key_value_heads, "head_dim": c.head_dim,
+        "ffn_hidden": c.intermediate_size, "vocab_size": c.vocab_size,
+        "rope_theta": c.rope_parameters["rope_theta"],
+        "rope_scaling": "none" if scaling == "default" else scaling, "norm_eps": c.rms_norm_eps,
+        "tie_embeddings": str(c.tie_word_embeddings).lower()}
+
+
+def build(family, number):
+    kind, settings = FAMILIES[family]
+    config = kind(**settings(random.Random(f"{family} {number}")))
+    torch.manual_seed(number)
+    model = transformers.AutoModelForCausalLM.from_config(config).float()
+    with torch.no_grad():
+        for w in model.parameters():
+            if w.dim() == 1:
+                w.add_(0.2 * torch.randn_like(w))
+    return model.eval()
+
+
+def loss_of(model, rows):
+    logits = model(input_ids=rows[:, :-1], use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+
+
+def run(*arguments):
+    done = subprocess.run([str(a) for a in arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Worst:
+    """The largest relative difference of each kind of comparison."""
+
+    def __init__(self):
+        self.of = {}
+
+    def check(self, what, got, want, limit=1e-5):
+        off = abs(got / want - 1)
+        self.of[what] = max(self.of.get(what, 0), off)
+        assert off < limit, f"{what}: {got} instead of {want}, a difference of {off:.1e}"
+
+
+def check_eval(program, model, rows, folder, worst):
+    with torch.no_grad():
+        want = loss_of(model, rows).item()
+    got = json.loads(run(program, "eval", folder / "hf", folder / "ids.npy", "--json", "--seq-len",
+                         rows.shape[1] - 1, "training.mixed_precision_param=float32",
+                         "data.bos=false", "data.eos=false"))
+    assert got["tokens"] == rows[:, 1:].numel()
+    worst.check("loss", got["loss"], want)
+
+
+def check_training(program, model, rows, folder, worst):
+    (folder / "run.toml").write_text("")
+    tokens = rows.shape[1] - 1
+    run(program, "train", folder / "run.toml", "--quiet", *(
+        f"model.{key}={value}" for key, value in options(model.config).items()), *f"""
+        checkpoint.initial_load_path={folder}/hf training.dataset_path={folder}/ids.npy
+        data.tokenizer={TOKENIZER} data.bos=false data.eos=false data.streams=1
+        data.shuffle_window=1 training.mixed_precision_param=float32 training.seq_len={tokens}
+        training.steps={STEPS} training.local_batch_size=1 training.global_batch_size={ROWS}
+        optimizer.lr={ADAMW['lr']} optimizer.eps={ADAMW['eps']}
+        lr_scheduler.warmup_steps=0 lr_scheduler.decay_ratio=0
+        metrics.log_freq=1 checkpoint.enable=true checkpoint.interval={STEPS}
+        job.dump_folder={folder}/run""".split())
+    steps = [line for line in map(json.loads, (folder / "run/metrics.jsonl").open())
+             if "grad_norm" in line]
+    assert len(steps) == STEPS
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
+    for i, got in enumerate(steps):
+        optimizer.zero_grad()
+        loss = loss_of(model, rows[i * ROWS:(i + 1) * ROWS])
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
+        optimizer.step()
+        worst.check("loss of a step", got["loss"], loss.item())
+        worst.check("gradient norm", got["grad_norm"], norm, limit=1e-4)
+    model.eval()
+    checkpoint = folder / f"run/checkpoint/step-{STEPS}"
+    saved = {}
+    for name in checkpoint.glob("model*.safetensors"):
+        saved.update(safetensors.torch.load_file(name))
+    for name, w in model.named_parameters():
+        off = ((saved[name] - w).norm() / w.norm()).item()
+        worst.check("weights after the last step", 1 + off, 1)
+    return checkpoint
+
+
+def check_export(model, rows, checkpoint, worst):
+    exported = transformers.AutoModelForCausalLM.from_pretrained(
+        checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
+    assert type(exported) is type(model), type(exported)
+    with torch.no_grad():
+        worst.check("loss of the checkpoint in Transformers", loss_of(exported, rows).item(),
+                    loss_of(model, rows).item())
+
+
+def greedy(model, ids, count):
+    """The most likely tokens, as long as the second most likely is clearly less so."""
+    out = []
+    with torch.no_grad():
+        for _ in range(count):
+            logits = model(input_ids=torch.tensor([ids + out]), use_cache=False).logits[0, -1]
+            first, second = logits.topk(2).values.tolist()
+            if first - second < 1e-4:
+                break
+            out.append(int(logits.argmax()))
+    return out
+
+
+def post(server, path, **body):
+    request = urllib.request.Request(server.listening_address + path, json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
+
+
+def generated_by_llama_cpp(path, ids, count):
+    import xllamacpp
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx, params.warmup, params.n_gpu_layers = 256, False, 0
+    params.cpuparams.n_threads = 1
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    server = xllamacpp.Server(params)
+    return post(server, "/completion", prompt=ids, n_predict=count, temperature=0, top_k=1,
+                return_tokens=True, ignore_eos=False, cache_prompt=False)["tokens"]
+
+
+def check_generation(program, model, folder):
+    """Returns whether llama.cpp has a model like this."""
+    text = "the quick brown fox"
+    ids = [int(word) for word in run(program, "tokenizer", "encode", "--tokenizer", TOKENIZER,
+                                     text).split()]
+    want = greedy(model, ids, GREEDY)
+    out = json.loads(run(program, "generate", folder / "hf", "--prompt", text, "--temperature", 0,
+                         "--max-tokens", GREEDY, "--json", "data.bos=false",
+                         "training.mixed_precision_param=float32"))
+    assert out["ids"][:len(want)] == want, (out["ids"], want)
+    path = folder / "model.gguf"
+    done = subprocess.run([program, "convert", folder / "hf", path, "--to", "gguf"],
+                          capture_output=True, text=True)
+    if "llama.cpp" in done.stderr and done.returncode:
+        return False
+    assert done.returncode == 0, done.stderr
+    got = generated_by_llama_cpp(path, ids, GREEDY)
+    assert got[:len(want)] == want, (got, want)
+    return True
+
+
+def check(program, family, number, worst, with_gguf):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        model = build(family, number)
+        model.save_pretrained(folder / "hf")
+        shutil.copy(TOKENIZER, folder / "hf/tokenizer.json")
+        tokens = random.Random(number).randint(5, 40)
+        generator = torch.Generator().manual_seed(number)
+        ids = torch.randint(0, VOCAB, (STEPS * ROWS * tokens + 1,), generator=generator)
+        numpy.save(folder / "ids.npy", ids.numpy().astype("<i4"))
+        rows = ids.unfold(0, tokens + 1, tokens)  # each begins with the last label of the one before
+        check_eval(program, model, rows, folder, worst)
+        converts = with_gguf and check_generation(program, model, folder)
+        checkpoint = check_training(program, model, rows, folder, worst)
+        check_export(model, rows, checkpoint, worst)
+        return converts
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--family", action="append", choices=FAMILIES)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--gguf", type=int, default=6)
+    a = parser.parse_args()
+    for family in a.family or FAMILIES:
+        worst, converted = Worst(), 0
+        for number in range(a.first, a.first + a.count):
+            try:
+                converted += check(a.program, family, number, worst, number - a.first < a.gguf)
+            except AssertionError as e:
+                raise AssertionError(f"{family} {number}: {build(family, number).config}: {e}") from None
+        print(f"{family}: {a.count} configurations,", ", ".join(
+            f"{what} {off:.1e}" for what, off in worst.of.items()) +
+              f"; the same tokens in llama.cpp: {converted} of {min(a.count, a.gguf)}")
+    print("torch", torch.__version__, "transformers", transformers.__version__)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    main()
