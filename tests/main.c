@@ -52,6 +52,17 @@ const char *test_path(const char *folder, const char *name)
     return paths[num_paths++] = file_join(folder, name);
 }
 
+void test_require_pty(void)
+{
+    int fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    const char *name = fd < 0 ? NULL : ptsname(fd);
+    bool exists = name && !access(name, R_OK | W_OK);
+    if (fd >= 0) close(fd);
+    if (exists) return;
+    print_message("there are no pseudo-terminals\n");
+    skip();
+}
+
 void test_flip_bit(void *x, size_t bit)
 {
     ((unsigned char *)x)[bit / 8] ^= (unsigned char)(1u << bit % 8);

@@ -96,6 +96,9 @@ const char *test_folder(void);
 /* folder/name, valid until the runner ends, too. */
 const char *test_path(const char *folder, const char *name);
 
+/* Skips the test if there are no pseudo-terminals, as in a chroot without /dev/pts. */
+void test_require_pty(void);
+
 void test_flip_bit(void *x, size_t bit);
 
 /* Runs `body` in a child process, as a pending signal, say, cannot be reset.  Prints its failure;

@@ -63,6 +63,7 @@ TEST(top_shows_a_run_live_and_restores_the_terminal)
     int fd, status;
     const char *folder = test_folder(), *run = test_path(folder, "a");
     const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
+    test_require_pty();
     fixture_run(folder, "a", 10, 3.5, 0.25);
     alarm(60); /* instead of waiting forever */
     pid_t child = forkpty(&fd, NULL, NULL, &(struct winsize){.ws_row = 24, .ws_col = 80});

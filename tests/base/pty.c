@@ -69,6 +69,7 @@ static int tells[2], holds[2];
 
 void pty_start(struct pty *p, int (*body)(void *), void *argument)
 {
+    test_require_pty();
     *p = (struct pty){.fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)};
     CHECK(p->fd >= 0 && !grantpt(p->fd) && !unlockpt(p->fd));
     CHECK(!pipe2(tells, O_CLOEXEC) && !pipe2(holds, O_CLOEXEC));

@@ -9,6 +9,7 @@
 TEST(color_follows_the_setting_the_terminal_and_the_environment)
 {
     int terminal, other, file[2];
+    test_require_pty();
     CHECK(!openpty(&terminal, &other, NULL, NULL, NULL) && !pipe(file));
     unsetenv("NO_COLOR");
     setenv("TERM", "xterm", 1);

@@ -117,6 +117,7 @@ TEST(log_gives_a_narrow_terminal_the_short_form)
     char got[256];
     struct text kept = {0};
     char *path = file_join(test_folder(), "log.txt");
+    test_require_pty();
     CHECK(old >= 0 && openpty(&main_fd, &fd, NULL, NULL, &size) == 0);
     CHECK_STATUS(OK, log_open(path));
     CHECK(dup2(fd, STDERR_FILENO) >= 0);

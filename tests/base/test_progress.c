@@ -45,6 +45,7 @@ TEST(progress_is_a_line_on_the_terminal_that_log_lines_do_not_break)
     char got[4096];
     size_t len = 0;
     pthread_t other;
+    test_require_pty();
     CHECK(!setenv("TERM", "xterm", 1));
     CHECK(old >= 0 && openpty(&main_fd, &fd, NULL, NULL, &size) == 0);
     CHECK(fcntl(main_fd, F_SETFL, O_NONBLOCK) == 0);
