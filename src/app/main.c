@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/program.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "comm/comm.h"
 #include "doctor/build.h"
 #include "machine/launch.h"
@@ -77,9 +78,19 @@ static enum status complete(int argc, char **argv)
     return st;
 }
 
+/* Whether the command computes with all threads for more than a moment. */
+static bool computes(const char *command)
+{
+    static const char *const names[] = {"train", "eval", "generate", "bench", "doctor"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(command, names[i])) return true;
+    return false;
+}
+
 static enum status run_command(int argc, char **argv)
 {
     char help[] = "--help";
+    char **words = argv;
     int read;
     TRY(arguments_read_color(argc - 1, argv + 1, &read));
     argc -= read, argv += read;
@@ -97,6 +108,7 @@ static enum status run_command(int argc, char **argv)
     if (!strcmp(argv[1], "help")) return print_help(help);
     if (!strcmp(argv[1], "--version")) return print_version(argc - 2, argv + 2);
     const struct command *c = commands_find(argv[1]);
+    if (c && computes(c->name)) thread_limit_spinning(words);
     if (c) return c->run(argc - 1, argv + 1);
     return unknown_command(argv[1]);
 }

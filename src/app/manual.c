@@ -2,6 +2,7 @@
 #include "app/manual.h"
 #include "app/commands.h"
 #include "base/roff.h"
+#include "base/thread.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@ static const char program_summary[] =
 static const struct {
     const char *name, *help;
 } variables[] = {
+    {"GOMP_SPINCOUNT",
+     "spins of a waiting compute thread before it sleeps (default " THREAD_SPINS ")"},
     {"HF_HOME", "folder of the Hugging Face Hub's files (default ~/.cache/huggingface)"},
     {"HF_HUB_CACHE", "its cache of downloads (default $HF_HOME/hub)"},
     {"HF_HUB_OFFLINE", "1: never use the network"},

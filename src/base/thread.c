@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -50,6 +51,17 @@ void thread_pin(int n)
         if (CPU_ISSET((size_t)core, &given) && n-- == 0) CPU_SET((size_t)core, &one);
     /* Best effort: pinning affects only speed. */
     sched_setaffinity(0, sizeof one, CPU_COUNT(&one) ? &one : &given);
+}
+
+void thread_limit_spinning(char **argv)
+{
+    char path[PATH_MAX];
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (len < 0) return;
+    path[len] = 0;
+    if (setenv("GOMP_SPINCOUNT", THREAD_SPINS, 1)) return;
+    execv(path, argv); /* returns only if it fails: then the default stands */
 }
 
 struct thread_start_args {

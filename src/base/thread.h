@@ -21,6 +21,13 @@ void thread_core_mask(unsigned char set[THREAD_CORE_BYTES]);
 void thread_bind(const unsigned char set[THREAD_CORE_BYTES]);
 /* Pins the calling thread to the nth of those cores, from 0; n < 0: to all of them. */
 void thread_pin(int n);
+/* Has the threads of libgomp, which wait for each other at the end of every operation, sleep after
+ * THREAD_SPINS spins: longer than the time between two operations.  Its default of 300,000 spins,
+ * several milliseconds, slows a step severalfold on cores that another process needs, too.  libgomp
+ * reads its settings when a process starts, so this executes the program again, with
+ * GOMP_SPINCOUNT; it does nothing if that or OMP_WAIT_POLICY is set.  Call it first in main. */
+#define THREAD_SPINS "10000"
+void thread_limit_spinning(char **argv);
 /* Starts a background thread with lower priority.  IO: the system cannot create a thread. */
 enum status thread_start_background(pthread_t *thread, void *(*run)(void *), void *argument);
 /* The same at normal priority, for a thread that others wait for. */

@@ -63,3 +63,38 @@ TEST(color_is_set_before_or_after_the_command)
     CHECK(strstr(err.data, "--color requires a value"));
     text_release(&out), text_release(&err);
 }
+
+/* GOMP_SPINCOUNT as libgomp prints it when `train --help` starts last; returns how often
+ * it starts. */
+static int read_spins(const char *environment, const char *flag, struct text *spins)
+{
+    static const char name[] = "GOMP_SPINCOUNT = '";
+    struct text err = {0}, command = {0};
+    const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
+    text_addf(&command,
+              "env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose %s \"$0\" %s "
+              "train --help >/dev/null",
+              environment, flag);
+    CHECK(test_run((const char *const[]){"sh", "-c", command.data, program, NULL}, NULL, &err) ==
+          0);
+    int count = 0;
+    for (const char *at = err.data; at && (at = strstr(at, name)); count++) {
+        at += strlen(name);
+        text_clear(spins);
+        text_add(spins, at, strcspn(at, "'"));
+    }
+    text_release(&err);
+    text_release(&command);
+    return count;
+}
+
+TEST(waiting_threads_of_a_command_that_computes_sleep_soon)
+{
+    struct text spins = {0};
+    CHECK(read_spins("", "", &spins) == 2 && !strcmp(spins.data, "10000"));
+    CHECK(read_spins("", "--color never", &spins) == 2 && !strcmp(spins.data, "10000"));
+    CHECK(read_spins("GOMP_SPINCOUNT=77", "", &spins) == 1 && !strcmp(spins.data, "77"));
+    CHECK(read_spins("OMP_WAIT_POLICY=active", "", &spins) == 1 &&
+          strcmp(spins.data, "10000") != 0);
+    text_release(&spins);
+}
