@@ -10,6 +10,7 @@
 #include "base/arena.h"
 
 struct queue;
+struct queue_graph;
 
 struct device {
     struct allocator own, shared;
@@ -20,6 +21,11 @@ struct device {
     /* Nested named ranges, which profilers show; both may be NULL. */
     void (*push_range)(struct queue *queue, const char *name);
     void (*pop_range)(struct queue *queue);
+    /* Graphs (queue.h); all four may be NULL. */
+    enum status (*begin_capture)(struct queue *queue);
+    enum status (*end_capture)(struct queue *queue, struct queue_graph **out);
+    enum status (*launch_graph)(struct queue *queue, const struct queue_graph *graph);
+    void (*free_graph)(struct queue *queue, struct queue_graph *graph);
     /* Bytes of device memory, and bytes in use by any process. */
     enum status (*memory_info)(struct queue *queue, size_t *bytes, size_t *used);
 };

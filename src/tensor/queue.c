@@ -90,3 +90,29 @@ void queue_end_span(struct queue *queue, const char *name, double begin_s)
     trace_end(queue->trace, name, begin_s);
     if (queue->device && queue->device->pop_range) queue->device->pop_range(queue);
 }
+
+bool queue_has_graphs(const struct queue *queue)
+{
+    return device_of(queue) && queue->device->begin_capture;
+}
+
+enum status queue_begin_capture(struct queue *queue)
+{
+    BUG_IF(!queue_has_graphs(queue) || queue->sizing);
+    return queue->device->begin_capture(queue);
+}
+
+enum status queue_end_capture(struct queue *queue, struct queue_graph **out)
+{
+    return queue->device->end_capture(queue, out);
+}
+
+enum status queue_launch_graph(struct queue *queue, const struct queue_graph *graph)
+{
+    return queue->device->launch_graph(queue, graph);
+}
+
+void queue_free_graph(struct queue *queue, struct queue_graph *graph)
+{
+    if (graph) queue->device->free_graph(queue, graph);
+}

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 struct device;
+struct queue_graph; /* recorded work, the backend's own */
 
 struct queue {
     const struct device *device; /* tensor/device.h; NULL: the CPU */
@@ -52,3 +53,15 @@ enum status queue_wait(struct queue *queue);
  * device's profiler shows (Nsight Systems: NVTX).  Spans nest.  `name` is borrowed. */
 double queue_begin_span(struct queue *queue, const char *name);
 void queue_end_span(struct queue *queue, const char *name, double begin_s);
+
+/* Graphs (CUDA graphs, HIP graphs): between begin and end_capture a device records work instead of
+ * running it; a launch then runs all of it, with the same addresses and arguments, as one
+ * submission.
+ * During a capture queue_wait, copies from and to host memory that is not pinned, and allocations
+ * fail with DEVICE; end_capture then does, too, and *out is NULL.  Nothing was run. */
+bool queue_has_graphs(const struct queue *queue);
+enum status queue_begin_capture(struct queue *queue);
+enum status queue_end_capture(struct queue *queue, struct queue_graph **out);
+enum status queue_launch_graph(struct queue *queue, const struct queue_graph *graph);
+/* Waits for its launches.  NULL is fine. */
+void queue_free_graph(struct queue *queue, struct queue_graph *graph);

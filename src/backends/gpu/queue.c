@@ -95,6 +95,46 @@ static void pop_range(struct queue *queue)
     if (((const struct gpu_queue *)queue)->has_ranges) profiler_pop();
 }
 
+struct queue_graph {
+    gpu_graph_exec exec;
+};
+
+/* Thread-local: calls of other threads, such as a checkpoint's copies, do not matter. */
+static enum status begin_capture(struct queue *queue)
+{
+    GPU_TRY(gpuStreamBeginCapture(gpu_stream_of(queue)));
+    return STATUS_OK;
+}
+
+static enum status end_capture(struct queue *queue, struct queue_graph **out)
+{
+    gpu_graph graph = NULL;
+    gpu_graph_exec exec;
+    *out = NULL;
+    gpu_error error = gpuStreamEndCapture(gpu_stream_of(queue), &graph);
+    if (error == gpuSuccess) error = gpuGraphInstantiate(&exec, graph);
+    if (graph) (void)gpuGraphDestroy(graph);
+    (void)gpuGetLastError(); /* of what was not permitted: the next launch would report it */
+    if (error != gpuSuccess)
+        FAIL(DEVICE, "GPU: cannot record a graph: %s", gpuGetErrorString(error));
+    *out = heap(sizeof **out);
+    **out = (struct queue_graph){exec};
+    return STATUS_OK;
+}
+
+static enum status launch_graph(struct queue *queue, const struct queue_graph *graph)
+{
+    GPU_TRY(gpuGraphLaunch(graph->exec, gpu_stream_of(queue)));
+    return STATUS_OK;
+}
+
+static void free_graph(struct queue *queue, struct queue_graph *graph)
+{
+    (void)gpuStreamSynchronize(gpu_stream_of(queue));
+    (void)gpuGraphExecDestroy(graph->exec);
+    free(graph);
+}
+
 static const struct device device = {
     .own = {device_alloc, device_free},
     .shared = {pinned_alloc, pinned_free},
@@ -103,6 +143,10 @@ static const struct device device = {
     .wait = synchronize,
     .push_range = push_range,
     .pop_range = pop_range,
+    .begin_capture = begin_capture,
+    .end_capture = end_capture,
+    .launch_graph = launch_graph,
+    .free_graph = free_graph,
     .memory_info = memory_usage,
 };
 

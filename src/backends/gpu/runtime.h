@@ -38,6 +38,8 @@ extern "C" {
 #define GPU_SHARED_SIZE cudaFuncAttributeMaxDynamicSharedMemorySize
 typedef cudaStream_t gpu_stream;
 typedef cudaEvent_t gpu_event;
+typedef cudaGraph_t gpu_graph;
+typedef cudaGraphExec_t gpu_graph_exec;
 typedef cudaError_t gpu_error;
 typedef struct cudaDeviceProp gpu_properties;
 #elif defined(GPU_HIP)
@@ -47,6 +49,8 @@ typedef struct cudaDeviceProp gpu_properties;
 #define GPU_SHARED_SIZE hipFuncAttributeMaxDynamicSharedMemorySize
 typedef hipStream_t gpu_stream;
 typedef hipEvent_t gpu_event;
+typedef hipGraph_t gpu_graph;
+typedef hipGraphExec_t gpu_graph_exec;
 typedef hipError_t gpu_error;
 typedef hipDeviceProp_t gpu_properties;
 #endif
@@ -73,30 +77,43 @@ typedef hipDeviceProp_t gpu_properties;
 /* The direction follows from the two pointers. */
 #define gpuMemcpyAsync(to, from, size, stream)                                                     \
     GPU_CALL(MemcpyAsync)(to, from, size, GPU_CALL(MemcpyDefault), stream)
-#define gpuGetLastError   GPU_CALL(GetLastError)
-#define gpuGetErrorString GPU_CALL(GetErrorString)
+#define gpuStreamBeginCapture(stream)                                                              \
+    GPU_CALL(StreamBeginCapture)(stream, GPU_CALL(StreamCaptureModeThreadLocal))
+#define gpuStreamEndCapture              GPU_CALL(StreamEndCapture)
+#define gpuGraphInstantiate(exec, graph) GPU_CALL(GraphInstantiateWithFlags)(exec, graph, 0)
+#define gpuGraphDestroy                  GPU_CALL(GraphDestroy)
+#define gpuGraphLaunch                   GPU_CALL(GraphLaunch)
+#define gpuGraphExecDestroy              GPU_CALL(GraphExecDestroy)
+#define gpuGetLastError                  GPU_CALL(GetLastError)
+#define gpuGetErrorString                GPU_CALL(GetErrorString)
 #else
 #include "backends/gpu/emulator/emulator.h"
-#define gpuSuccess           EMULATOR_SUCCESS
-#define gpuGetDeviceCount    emulator_device_count
-#define gpuSetDevice         emulator_set_device
-#define gpuMemGetInfo        emulator_mem_info
-#define gpuMalloc(out, size) emulator_malloc((void **)(out), size)
-#define gpuFree              emulator_free
-#define gpuStreamCreate      emulator_stream_create
-#define gpuStreamDestroy     emulator_stream_destroy
-#define gpuStreamSynchronize emulator_stream_synchronize
-#define gpuDeviceSynchronize emulator_device_synchronize
-#define gpuStreamWaitEvent   emulator_event_wait
-#define gpuEventCreate       emulator_event_create
-#define gpuEventDestroy      emulator_event_destroy
-#define gpuEventRecord       emulator_event_record
-#define gpuEventSynchronize  emulator_event_synchronize
-#define gpuEventElapsedTime  emulator_event_elapsed
-#define gpuMemsetAsync       emulator_memset
-#define gpuMemcpyAsync       emulator_memcpy
-#define gpuGetLastError      emulator_last_error
-#define gpuGetErrorString    emulator_error_string
+#define gpuSuccess            EMULATOR_SUCCESS
+#define gpuGetDeviceCount     emulator_device_count
+#define gpuSetDevice          emulator_set_device
+#define gpuMemGetInfo         emulator_mem_info
+#define gpuMalloc(out, size)  emulator_malloc((void **)(out), size)
+#define gpuFree               emulator_free
+#define gpuStreamCreate       emulator_stream_create
+#define gpuStreamDestroy      emulator_stream_destroy
+#define gpuStreamSynchronize  emulator_stream_synchronize
+#define gpuDeviceSynchronize  emulator_device_synchronize
+#define gpuStreamWaitEvent    emulator_event_wait
+#define gpuEventCreate        emulator_event_create
+#define gpuEventDestroy       emulator_event_destroy
+#define gpuEventRecord        emulator_event_record
+#define gpuEventSynchronize   emulator_event_synchronize
+#define gpuEventElapsedTime   emulator_event_elapsed
+#define gpuMemsetAsync        emulator_memset
+#define gpuMemcpyAsync        emulator_memcpy
+#define gpuStreamBeginCapture emulator_stream_begin_capture
+#define gpuStreamEndCapture   emulator_stream_end_capture
+#define gpuGraphInstantiate   emulator_graph_instantiate
+#define gpuGraphDestroy       emulator_graph_destroy
+#define gpuGraphLaunch        emulator_graph_launch
+#define gpuGraphExecDestroy   emulator_graph_exec_destroy
+#define gpuGetLastError       emulator_last_error
+#define gpuGetErrorString     emulator_error_string
 #endif
 
 #if defined(GPU_CUDA) || defined(GPU_HIP)

@@ -48,3 +48,70 @@ TEST(opening_a_missing_gpu_fails)
     CHECK(!queue);
     gpu_emu64_close(queue);
 }
+
+static enum status add(const struct ops *ops, const float *x, float *y, struct queue *queue)
+{
+    struct cast op = {.n = 5, .accumulate = true};
+    return cast(ops, &op, &(struct cast_io){x, y}, queue);
+}
+
+static void check_graphs(enum status (*open)(struct queue **, int), void (*close)(struct queue *),
+                         const struct ops *ops)
+{
+    struct queue *queue;
+    struct arena own;
+    struct queue_graph *graph = NULL;
+    float one[5] = {1, 1, 1, 1, 1}, got[5];
+    CHECK_STATUS(OK, open(&queue, 0));
+    CHECK(queue_has_graphs(queue) && !queue_has_graphs(&(struct queue){0}));
+    CHECK_STATUS(OK, arena_init(&own, 4096, queue_device_allocator(queue)));
+    float *x = arena_alloc(&own, 5, 4), *y = arena_alloc(&own, 5, 4);
+    CHECK_STATUS(OK, queue_copy(queue, x, one, sizeof one));
+    CHECK_STATUS(OK, queue_begin_capture(queue));
+    CHECK_STATUS(OK, add(ops, x, y, queue));
+    CHECK_STATUS(OK, add(ops, x, y, queue));
+    CHECK_STATUS(OK, queue_copy(queue, x, y, sizeof one));
+    CHECK_STATUS(OK, queue_end_capture(queue, &graph));
+    CHECK_STATUS(OK, queue_copy(queue, got, y, sizeof got));
+    CHECK(got[4] == 0); /* recorded, not run */
+    for (int i = 0; i < 3; i++) CHECK_STATUS(OK, queue_launch_graph(queue, graph));
+    CHECK_STATUS(OK, queue_copy(queue, got, y, sizeof got));
+    CHECK(got[0] == 2 + 2 * 2 + 2 * 6 && got[4] == got[0]);
+    CHECK_STATUS(OK, queue_launch_graph(queue, graph));
+    queue_free_graph(queue, graph);
+    queue_free_graph(queue, NULL);
+    CHECK_STATUS(OK, queue_copy(queue, got, y, sizeof got));
+    CHECK(got[0] == 18 * 3);
+    arena_release(&own);
+    close(queue);
+}
+
+TEST(graph_runs_what_was_recorded_with_each_launch)
+{
+    check_graphs(gpu_emu32_open, gpu_emu32_close, &gpu_emu32_ops);
+    check_graphs(gpu_emu64_open, gpu_emu64_close, &gpu_emu64_ops);
+}
+
+TEST(capture_fails_where_the_host_waits_or_reads_and_the_queue_works_afterwards)
+{
+    struct queue *queue;
+    struct arena own, other;
+    struct queue_graph *graph;
+    float got[5];
+    CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
+    CHECK_STATUS(OK, arena_init(&own, 4096, queue_device_allocator(queue)));
+    float *x = arena_alloc(&own, 5, 4);
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(OK, queue_begin_capture(queue));
+        if (i == 0) CHECK_STATUS(DEVICE, queue_wait(queue));
+        if (i == 1) CHECK_STATUS(DEVICE, queue_copy(queue, got, x, sizeof got));
+        if (i == 2) CHECK_STATUS(MEMORY, arena_init(&other, 64, queue_device_allocator(queue)));
+        CHECK_STATUS(DEVICE, queue_end_capture(queue, &graph));
+        CHECK_MESSAGE("cannot record a graph");
+        CHECK(!graph);
+    }
+    CHECK_STATUS(OK, add(&gpu_emu32_ops, x, x, queue));
+    CHECK_STATUS(OK, queue_wait(queue));
+    arena_release(&own);
+    gpu_emu32_close(queue);
+}

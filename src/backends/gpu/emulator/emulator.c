@@ -13,7 +13,7 @@
 
 static const size_t memory_bytes = (size_t)4 << 30;
 
-enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_RECORD, OP_WAIT };
+enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_GRAPH, OP_RECORD, OP_WAIT };
 struct stream_op {
     struct stream_op *next;
     enum op_kind kind;
@@ -22,12 +22,18 @@ struct stream_op {
     const void *from;
     size_t bytes;
     int byte;
+    gpu_graph graph;
     gpu_event event;
     uint64_t record; /* which recording of the event */
 };
 struct emulator_stream {
     struct stream_op *first, **end;
     struct emulator_stream *next; /* in the list of all streams */
+};
+struct emulator_graph {
+    struct stream_op *first, **end;
+    size_t nodes;
+    int references; /* graph and exec are the same */
 };
 struct emulator_event {
     gpu_stream stream;                  /* of the latest recording */
@@ -45,6 +51,12 @@ static pthread_mutex_t lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 static struct allocation *allocations;
 static size_t num_allocations, used_bytes;
 static struct emulator_stream *streams;
+static struct capture {
+    gpu_stream stream; /* NULL: none captures */
+    pthread_t thread;
+    gpu_graph graph;
+    bool is_invalid;
+} capture;
 static bool is_relaxed, is_dry;
 static void (*observer)(enum emulator_work work, const char *kernel, size_t bytes);
 static _Thread_local gpu_error last_error;
@@ -82,7 +94,13 @@ static void protect_device_memory(int protection)
             BUG_IF(mprotect(allocations[i].base, allocations[i].bytes, protection));
 }
 
-static void execute(struct stream_op *op);
+static void execute(const struct stream_op *op);
+
+static void free_op(struct stream_op *op)
+{
+    free((void *)(uintptr_t)op->kernel.closure);
+    free(op);
+}
 
 /* Executes the stream's work, up to that recording of `until` unless it is NULL. */
 static void drain(gpu_stream s, gpu_event until, uint64_t record)
@@ -92,18 +110,21 @@ static void drain(gpu_stream s, gpu_event until, uint64_t record)
         s->first = op->next;
         if (!s->first) s->end = &s->first;
         execute(op);
-        free((void *)(uintptr_t)op->kernel.closure);
-        free(op);
+        free_op(op);
     }
 }
 
-static void execute(struct stream_op *op)
+static void execute(const struct stream_op *op)
 {
     if (is_dry && op->kind != OP_RECORD && op->kind != OP_WAIT) return;
     switch (op->kind) {
     case OP_KERNEL: thread_block_run_grid(&op->kernel); break;
     case OP_COPY: memmove(op->to, op->from, op->bytes); break;
     case OP_SET: memset(op->to, op->byte, op->bytes); break;
+    case OP_GRAPH:
+        for (const struct stream_op *node = op->graph->first; node; node = node->next)
+            execute(node);
+        break;
     case OP_RECORD:
         op->event->num_reached = op->record, op->event->reached_s = clock_monotonic_s();
         break;
@@ -123,11 +144,36 @@ static void run_stream(gpu_stream stream)
     protect_device_memory(PROT_NONE);
 }
 
+/* Whether a capture forbids an operation on this stream; then the capture fails.  NULL: an
+ * operation on all streams, which is forbidden to the capturing thread. */
+static bool breaks_capture(gpu_stream stream)
+{
+    bool breaks = capture.stream && (stream ? stream == capture.stream
+                                            : pthread_equal(capture.thread, pthread_self()));
+    capture.is_invalid |= breaks;
+    return breaks;
+}
+
+/* Reports work that is submitted now; what is captured is not. */
+static void report_work(gpu_stream stream, enum emulator_work work, const char *kernel,
+                        size_t bytes)
+{
+    lock_device();
+    bool is_captured = stream && stream == capture.stream;
+    unlock_device(EMULATOR_SUCCESS);
+    if (!is_captured) report(work, kernel, bytes);
+}
+
 static void enqueue(gpu_stream stream, const struct stream_op *queued)
 {
     struct stream_op *op = heap(sizeof *op);
     struct emulator_stream default_stream = {.end = &default_stream.first};
     *op = *queued;
+    if (stream && stream == capture.stream) {
+        *capture.graph->end = op;
+        capture.graph->end = &op->next, capture.graph->nodes++;
+        return;
+    }
     gpu_stream s = stream ? stream : &default_stream;
     *s->end = op;
     s->end = &op->next;
@@ -163,6 +209,7 @@ static gpu_error allocate(void **out, size_t bytes, bool pinned)
     size_t rounded = (bytes + PAGE - 1) / PAGE * PAGE;
     lock_device();
     bool has_pages = pinned || !is_dry;
+    if (breaks_capture(NULL)) return unlock_device(EMULATOR_CAPTURE_UNSUPPORTED);
     if (!bytes || rounded < bytes || (has_pages && rounded > memory_bytes - used_bytes))
         return unlock_device(EMULATOR_OUT_OF_MEMORY);
     void *at = mmap(NULL, rounded, has_pages ? PROT_READ | PROT_WRITE : PROT_NONE,
@@ -181,6 +228,7 @@ static gpu_error release(void *memory)
 {
     if (!memory) return EMULATOR_SUCCESS;
     lock_device();
+    if (breaks_capture(NULL)) return unlock_device(EMULATOR_CAPTURE_UNSUPPORTED);
     struct allocation *r = (struct allocation *)(uintptr_t)find_allocation(memory);
     if (!r || r->base != memory) return unlock_device(EMULATOR_INVALID_VALUE);
     run_stream(NULL); /* cudaFree synchronizes: pending work may use it */
@@ -217,6 +265,7 @@ gpu_error emulator_stream_create(gpu_stream *out)
 gpu_error emulator_stream_destroy(gpu_stream stream)
 {
     lock_device();
+    BUG_IF(stream == capture.stream);
     run_stream(stream);
     gpu_stream *at = &streams;
     while (*at != stream) at = &(*at)->next;
@@ -229,6 +278,7 @@ gpu_error emulator_stream_synchronize(gpu_stream stream)
 {
     report(EMULATOR_WAIT, NULL, 0);
     lock_device();
+    if (breaks_capture(stream)) return unlock_device(EMULATOR_CAPTURE_UNSUPPORTED);
     run_stream(stream);
     return unlock_device(EMULATOR_SUCCESS);
 }
@@ -237,18 +287,22 @@ gpu_error emulator_device_synchronize(void) { return emulator_stream_synchronize
 
 gpu_error emulator_memcpy(void *to, const void *from, size_t bytes, gpu_stream stream)
 {
-    report(EMULATOR_COPY, NULL, bytes);
+    report_work(stream, EMULATOR_COPY, NULL, bytes);
     lock_device();
-    enqueue(stream, &(struct stream_op){.kind = OP_COPY, .to = to, .from = from, .bytes = bytes});
     /* Pageable host memory: the copy is synchronous. */
-    if (!find_allocation(to) || !find_allocation(from)) run_stream(stream);
+    bool is_synchronous = !find_allocation(to) || !find_allocation(from);
+    if ((is_synchronous || !stream) && breaks_capture(stream))
+        return unlock_device(EMULATOR_CAPTURE_UNSUPPORTED);
+    enqueue(stream, &(struct stream_op){.kind = OP_COPY, .to = to, .from = from, .bytes = bytes});
+    if (is_synchronous) run_stream(stream);
     return unlock_device(EMULATOR_SUCCESS);
 }
 
 gpu_error emulator_memset(void *to, int byte, size_t bytes, gpu_stream stream)
 {
-    report(EMULATOR_MEMSET, NULL, bytes);
+    report_work(stream, EMULATOR_MEMSET, NULL, bytes);
     lock_device();
+    if (!stream && breaks_capture(stream)) return unlock_device(EMULATOR_CAPTURE_UNSUPPORTED);
     enqueue(stream, &(struct stream_op){.kind = OP_SET, .to = to, .byte = byte, .bytes = bytes});
     return unlock_device(EMULATOR_SUCCESS);
 }
@@ -270,6 +324,7 @@ gpu_error emulator_event_destroy(gpu_event event)
 gpu_error emulator_event_record(gpu_event event, gpu_stream stream)
 {
     lock_device();
+    if (breaks_capture(stream)) return unlock_device(EMULATOR_CAPTURE_UNSUPPORTED);
     event->stream = stream;
     enqueue(stream, &(struct stream_op){
                         .kind = OP_RECORD, .event = event, .record = ++event->num_recorded});
@@ -279,6 +334,7 @@ gpu_error emulator_event_record(gpu_event event, gpu_stream stream)
 gpu_error emulator_event_wait(gpu_stream stream, gpu_event event)
 {
     lock_device();
+    if (breaks_capture(stream)) return unlock_device(EMULATOR_CAPTURE_UNSUPPORTED);
     enqueue(stream,
             &(struct stream_op){.kind = OP_WAIT, .event = event, .record = event->num_recorded});
     return unlock_device(EMULATOR_SUCCESS);
@@ -301,6 +357,66 @@ gpu_error emulator_event_elapsed(float *ms, gpu_event from, gpu_event to)
     return unlock_device(are_reached ? EMULATOR_SUCCESS : EMULATOR_INVALID_VALUE);
 }
 
+static void free_graph(gpu_graph graph)
+{
+    for (struct stream_op *op = graph->first, *next; op; op = next) {
+        next = op->next;
+        free_op(op);
+    }
+    free(graph);
+}
+
+gpu_error emulator_stream_begin_capture(gpu_stream stream)
+{
+    lock_device();
+    if (!stream || capture.stream) return unlock_device(EMULATOR_INVALID_VALUE);
+    capture = (struct capture){stream, pthread_self(), heap(sizeof *capture.graph), false};
+    *capture.graph = (struct emulator_graph){.end = &capture.graph->first, .references = 1};
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_stream_end_capture(gpu_stream stream, gpu_graph *out)
+{
+    *out = NULL;
+    lock_device();
+    if (!stream || capture.stream != stream) return unlock_device(EMULATOR_INVALID_VALUE);
+    struct capture ended = capture;
+    capture = (struct capture){0};
+    if (ended.is_invalid)
+        free_graph(ended.graph);
+    else
+        *out = ended.graph;
+    return unlock_device(ended.is_invalid ? EMULATOR_CAPTURE_UNSUPPORTED : EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_graph_instantiate(gpu_graph_exec *out, gpu_graph graph)
+{
+    lock_device();
+    graph->references++;
+    *out = graph;
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_graph_launch(gpu_graph_exec exec, gpu_stream stream)
+{
+    report(EMULATOR_GRAPH, NULL, exec->nodes);
+    lock_device();
+    if (breaks_capture(stream)) return unlock_device(EMULATOR_CAPTURE_UNSUPPORTED);
+    enqueue(stream, &(struct stream_op){.kind = OP_GRAPH, .graph = exec});
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_graph_destroy(gpu_graph graph)
+{
+    lock_device();
+    if (--graph->references) return unlock_device(EMULATOR_SUCCESS);
+    run_stream(NULL); /* launches may be queued */
+    free_graph(graph);
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_graph_exec_destroy(gpu_graph_exec exec) { return emulator_graph_destroy(exec); }
+
 gpu_error emulator_last_error(void)
 {
     gpu_error error = last_error;
@@ -310,7 +426,8 @@ gpu_error emulator_last_error(void)
 
 const char *emulator_error_string(gpu_error error)
 {
-    static const char *const texts[] = {"no error", "invalid value", "out of memory"};
+    static const char *const texts[] = {"no error", "invalid value", "out of memory",
+                                        "operation not permitted when stream is capturing"};
     return texts[error];
 }
 
@@ -332,12 +449,13 @@ void emulator_launch(const struct kernel_launch *launch, gpu_stream stream)
         last_error = EMULATOR_INVALID_VALUE;
         return;
     }
-    report(EMULATOR_KERNEL, launch->name, 0);
+    report_work(stream, EMULATOR_KERNEL, launch->name, 0);
     struct stream_op op = {.kind = OP_KERNEL, .kernel = *launch};
     void *closure = heap(launch->closure_bytes);
     memcpy(closure, launch->closure, launch->closure_bytes);
     op.kernel.closure = closure;
     lock_device();
+    if (!stream && breaks_capture(stream)) last_error = EMULATOR_CAPTURE_UNSUPPORTED;
     enqueue(stream, &op);
     unlock_device(EMULATOR_SUCCESS);
 }

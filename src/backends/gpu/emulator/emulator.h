@@ -20,7 +20,13 @@ extern "C" {
 
 typedef struct emulator_stream *gpu_stream; /* NULL: the default stream, which is synchronous */
 typedef struct emulator_event *gpu_event;
-typedef enum { EMULATOR_SUCCESS, EMULATOR_INVALID_VALUE, EMULATOR_OUT_OF_MEMORY } gpu_error;
+typedef struct emulator_graph *gpu_graph, *gpu_graph_exec;
+typedef enum {
+    EMULATOR_SUCCESS,
+    EMULATOR_INVALID_VALUE,
+    EMULATOR_OUT_OF_MEMORY,
+    EMULATOR_CAPTURE_UNSUPPORTED,
+} gpu_error;
 
 /* The environment variable LLAMERO_EMULATED_GPUS, or 1. */
 gpu_error emulator_device_count(int *count);
@@ -46,6 +52,18 @@ gpu_error emulator_event_wait(gpu_stream stream, gpu_event event);
 gpu_error emulator_event_synchronize(gpu_event event);
 gpu_error emulator_event_elapsed(float *ms, gpu_event from, gpu_event to);
 
+/* Between begin and end, the launches, copies and memsets of a stream are recorded in a graph
+ * instead of executed.  Everything else that involves the stream, and an allocation, fails with
+ * CAPTURE_UNSUPPORTED and makes end_capture fail, which then returns no graph.  One stream captures
+ * at a time.  An instantiated graph can be launched any number of times; what was recorded is freed
+ * when graph and exec are destroyed. */
+gpu_error emulator_stream_begin_capture(gpu_stream stream);
+gpu_error emulator_stream_end_capture(gpu_stream stream, gpu_graph *out);
+gpu_error emulator_graph_instantiate(gpu_graph_exec *out, gpu_graph graph);
+gpu_error emulator_graph_launch(gpu_graph_exec exec, gpu_stream stream);
+gpu_error emulator_graph_exec_destroy(gpu_graph_exec exec);
+gpu_error emulator_graph_destroy(gpu_graph graph);
+
 gpu_error emulator_last_error(void); /* of this thread's launches; resets it */
 const char *emulator_error_string(gpu_error error);
 
@@ -57,9 +75,16 @@ void emulator_launch(const struct kernel_launch *launch, gpu_stream stream);
  * operations. */
 void emulator_set_relaxed(bool relaxed);
 /* What the host submits to a stream, or waits for. */
-enum emulator_work { EMULATOR_KERNEL, EMULATOR_COPY, EMULATOR_MEMSET, EMULATOR_WAIT };
+enum emulator_work {
+    EMULATOR_KERNEL,
+    EMULATOR_COPY,
+    EMULATOR_MEMSET,
+    EMULATOR_GRAPH,
+    EMULATOR_WAIT,
+};
 /* From now on calls on_work for every launch, copy and memset before it is executed, and for every
- * wait of the host; NULL: for none.  kernel: its name as launched; bytes: of a copy or memset. */
+ * wait of the host; NULL: for none.  kernel: its name as launched; bytes: of a copy or memset, or
+ * the number of nodes of a graph.  What a stream captures is not reported. */
 void emulator_observe(void (*on_work)(enum emulator_work work, const char *kernel, size_t bytes));
 /* In dry mode nothing is executed, and device memory has no limit and no pages: it counts the work
  * of models larger than the host's memory.  Change it only while nothing is allocated. */

@@ -133,3 +133,48 @@ TEST(memory_is_accounted_and_an_invalid_launch_sets_the_last_error)
     CHECK(!strcmp(emulator_error_string(emulator_last_error()), "invalid value"));
     CHECK(!emulator_last_error());
 }
+
+TEST(graph_repeats_what_a_stream_recorded)
+{
+    int *x, *pinned, pageable = 0;
+    gpu_stream stream, other;
+    gpu_graph graph;
+    gpu_graph_exec exec;
+    CHECK(!emulator_host_alloc((void **)&x, THREADS * sizeof *x));
+    CHECK(!emulator_host_alloc((void **)&pinned, sizeof *pinned));
+    CHECK(!emulator_stream_create(&stream) && !emulator_stream_create(&other));
+    memset(x, 0, THREADS * sizeof *x);
+    memset(observed, 0, sizeof observed);
+    emulator_observe(observe);
+    CHECK(emulator_stream_end_capture(stream, &graph) == EMULATOR_INVALID_VALUE && !graph);
+    CHECK(!emulator_stream_begin_capture(stream));
+    CHECK(emulator_stream_begin_capture(other) == EMULATOR_INVALID_VALUE);
+    launch(x, stream);
+    launch(x, stream);
+    CHECK(!emulator_memcpy(pinned, x, sizeof *x, stream));
+    launch(x, other); /* other streams run as always */
+    CHECK(!emulator_stream_synchronize(other));
+    CHECK(x[0] == 1 && observed[EMULATOR_KERNEL] == 1 && !observed[EMULATOR_COPY]);
+    CHECK(!emulator_stream_end_capture(stream, &graph));
+    CHECK(!emulator_graph_instantiate(&exec, graph) && !emulator_graph_destroy(graph));
+    CHECK(!emulator_graph_launch(exec, stream) && !emulator_graph_launch(exec, stream));
+    CHECK(!emulator_stream_synchronize(stream));
+    CHECK(x[0] == 5 && *pinned == 5 && observed[EMULATOR_GRAPH] == 2 * (3 + 1));
+    emulator_observe(NULL);
+    CHECK(!emulator_graph_launch(exec, stream) && !emulator_graph_exec_destroy(exec));
+    CHECK(x[0] == 7);
+    for (int i = 0; i < 4; i++) {
+        void *memory;
+        gpu_error error = EMULATOR_SUCCESS;
+        CHECK(!emulator_stream_begin_capture(stream));
+        if (i == 0) error = emulator_stream_synchronize(stream);
+        if (i == 1) error = emulator_memcpy(&pageable, x, sizeof *x, stream);
+        if (i == 2) error = emulator_malloc(&memory, 64);
+        if (i == 3) error = emulator_memset(x, 0, sizeof *x, NULL);
+        CHECK(error == EMULATOR_CAPTURE_UNSUPPORTED);
+        CHECK(emulator_stream_end_capture(stream, &graph) == EMULATOR_CAPTURE_UNSUPPORTED);
+        CHECK(!graph);
+    }
+    CHECK(!emulator_stream_destroy(stream) && !emulator_stream_destroy(other));
+    CHECK(!emulator_host_free(x) && !emulator_host_free(pinned));
+}
