@@ -60,7 +60,8 @@ static enum status cross_entropy_of(const struct model *m, const struct head_chu
                                   .labels_N = element(k->b->labels_BT, first, F32),
                                   .loss_N = element(k->b->loss_BT, first, F32),
                                   .argmax_N = element(k->b->best_BT, first, F32),
-                                  .weight_N = element(k->b->weight_BT, first, F32)};
+                                  .weight_N = element(k->b->weight_BT, first, F32),
+                                  .scale_1 = k->b->scale_1};
     if (plan->parts > 1) { /* first gather the statistics of every slice of the vocabulary */
         op.step = LOSS_STATS;
         io.stats_PN4 = element(k->stats_PN4, (size_t)plan->part * slice, F32);

@@ -75,8 +75,9 @@ struct microbatch {
     int B, T;
     const int32_t *ids_BT, *labels_BT, *start_BT, *end_BT;
     bool causal;
-    bool last;    /* of the step: no gradient is accumulated after it */
-    float scale;  /* of the gradient: 1 / valid tokens of the global batch, or as loss_norm says */
+    bool last;   /* of the step: no gradient is accumulated after it */
+    float scale; /* of the gradient: 1 / valid tokens of the global batch, or as loss_norm says */
+    const float *scale_1; /* in device memory, replaces `scale`; or NULL */
     float z_loss; /* coefficient of the z-loss (ops/cross_entropy.h), part of the gradient only */
     const float *weight_BT; /* of each token's loss; NULL: 1 */
     float *loss_BT;         /* loss of each token, 0 where ignored */

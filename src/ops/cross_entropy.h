@@ -31,7 +31,7 @@ struct cross_entropy {
     int N, V;         /* V: local logits */
     int row;          /* elements of a row: V and padding, whose gradient is 0; 0: V */
     enum dtype dtype; /* of the logits */
-    float scale;      /* of the gradient: 1 / valid tokens of the global batch */
+    float scale;      /* of the gradient: 1 / valid tokens of the global batch; io.scale_1 */
     float z_loss;     /* coefficient of the z-loss; 0: none */
     bool gradient;    /* replace the logits by their gradient */
     enum loss_step step;
@@ -46,7 +46,14 @@ struct cross_entropy_io {
     int32_t *argmax_N;       /* argmax id (the lowest on ties); may be NULL */
     float *stats_PN4;      /* LOSS_STATS: output of one part; LOSS_FROM_STATS: input of all parts */
     const float *weight_N; /* of each token's loss; NULL: 1 */
+    const float *scale_1; /* replaces `scale`, so that a recorded graph can read another; or NULL */
 };
+
+static inline float cross_entropy_scale(const struct cross_entropy *a,
+                                        const struct cross_entropy_io *io)
+{
+    return io->scale_1 ? *io->scale_1 : a->scale;
+}
 
 static inline int cross_entropy_row(const struct cross_entropy *a)
 {

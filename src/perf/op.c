@@ -287,7 +287,7 @@ static void cross_entropy_work(const struct op_call *c, struct op_work *w)
     add_buffer(w, NV, a->dtype, a->gradient ? 2 * NV : NV);
     add_ids(w, N, a->V);
     add_buffer(w, N, F32, N);
-    add_null(w), add_null(w), add_null(w);
+    add_null(w), add_null(w), add_null(w), add_null(w);
 }
 
 static void sum_squares_work(const struct op_call *c, struct op_work *w)

@@ -17,7 +17,7 @@ static void compare(int N, int V, enum dtype dtype, float z_loss)
     for (int i = 0; i < 2; i++) {
         logits[i] = rig_random(1, n, dtype);
         loss[i] = rig_zeros((size_t)N, F32), best[i] = rig_zeros((size_t)N, F32);
-        struct cross_entropy_io io = {logits[i], labels, loss[i], best[i], NULL, NULL};
+        struct cross_entropy_io io = {logits[i], labels, loss[i], best[i], NULL, NULL, NULL};
         RIG_RUN(cross_entropy(i ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
     }
     RIG_CLOSE(logits[1], logits[0], n, dtype);
@@ -51,6 +51,27 @@ OPS_TEST(z_loss_agrees_with_the_reference_at_odd_sizes)
         }
 }
 
+OPS_TEST(scale_of_the_gradient_may_be_in_memory)
+{
+    enum { N = 5, V = 37 };
+    int32_t labels[N] = {7, LABEL_IGNORED, 36, 0, 12};
+    for (int d = 0; d < DTYPE_COUNT; d++) {
+        void *x[2];
+        float loss[N], *scale = rig_zeros(1, F32);
+        *scale = 0.375f;
+        for (int i = 0; i < 2; i++) {
+            struct cross_entropy c = {
+                .N = N, .V = V, .dtype = (enum dtype)d, .scale = i ? 9 : *scale, .gradient = true};
+            struct cross_entropy_io io = {.labels_N = labels, .loss_N = loss};
+            io.logits_NV = x[i] = rig_random(1, N * V, (enum dtype)d);
+            if (i) io.scale_1 = scale;
+            RIG_RUN(cross_entropy(rig_fast(), &c, &io, rig_queue()));
+        }
+        CHECK(!memcmp(x[0], x[1], N * V * dtype_bytes((enum dtype)d)));
+        free(x[0]), free(x[1]), free(scale);
+    }
+}
+
 /* With a log-sum-exp below -1 / (2 z_loss) the z-loss makes the softmax's factor negative: 64 rows,
  * packed or not.  Logits are -4, so that lse = log(V) - 4, and the factor 1 + 2 (log(V) - 4). */
 OPS_TEST(z_loss_pushes_a_small_log_sum_exp_up)
@@ -71,7 +92,7 @@ OPS_TEST(z_loss_pushes_a_small_log_sum_exp_up)
                 ((bf16 *)x)[i] = bf16_from_f32(-4);
         }
         for (int i = 0; i < N; i++) labels[i] = i % 3 ? 100 : LABEL_IGNORED; /* of another part */
-        struct cross_entropy_io io = {x, labels, loss, NULL, NULL, NULL};
+        struct cross_entropy_io io = {x, labels, loss, NULL, NULL, NULL, NULL};
         RIG_RUN(cross_entropy(rig_fast(), &c, &io, rig_queue()));
         double want = (1 + 2 * (log(V) - 4)) / V;
         int rows_with_label = 0, zeros = 0;
@@ -102,7 +123,7 @@ OPS_TEST(z_loss_changes_the_gradient_and_not_the_reported_loss)
                                       .scale = 0.5f,
                                       .z_loss = i ? 0.01f : 0,
                                       .gradient = true};
-            struct cross_entropy_io io = {x[i], labels, loss[i], best[i], NULL, NULL};
+            struct cross_entropy_io io = {x[i], labels, loss[i], best[i], NULL, NULL, NULL};
             RIG_RUN(cross_entropy(rig_fast(), &c, &io, rig_queue()));
         }
         CHECK(!memcmp(loss[0], loss[1], sizeof loss[0]));
@@ -130,7 +151,7 @@ OPS_TEST(loss_of_equal_logits_is_log_of_the_vocabulary)
         float logits[V] = {0}, loss, sum = 0;
         int32_t label = 7, best;
         struct cross_entropy c = {.N = 1, .V = V, .scale = 1, .gradient = true};
-        struct cross_entropy_io io = {logits, &label, &loss, &best, NULL, NULL};
+        struct cross_entropy_io io = {logits, &label, &loss, &best, NULL, NULL, NULL};
         RIG_RUN(cross_entropy(i ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
         CHECK_NEAR((double)loss, log(V), 1e-6);
         CHECK(best == 0);
@@ -158,7 +179,7 @@ static double loss(void *context)
     struct entropy_loss *k = context;
     struct cross_entropy c = {.N = 3, .V = 6, .scale = 1};
     float losses[3];
-    struct cross_entropy_io io = {k->x, k->labels, losses, NULL, NULL, NULL};
+    struct cross_entropy_io io = {k->x, k->labels, losses, NULL, NULL, NULL, NULL};
     CHECK_STATUS(OK, cross_entropy(&ops_cpu_reference, &c, &io, rig_queue()));
     double sum = 0;
     for (int n = 0; n < 3; n++) {
@@ -176,7 +197,7 @@ static void check_gradient(float z_loss)
     float losses[3];
     k.x = rig_random(1, 18, F32);
     float *dx = rig_copy(k.x, 18, F32);
-    struct cross_entropy_io io = {dx, k.labels, losses, NULL, NULL, NULL};
+    struct cross_entropy_io io = {dx, k.labels, losses, NULL, NULL, NULL, NULL};
     CHECK_STATUS(OK, cross_entropy(&ops_cpu_reference, &c, &io, rig_queue()));
     rig_check_gradient("logits", k.x, 18, dx, loss, &k);
     free(k.x), free(dx);
@@ -204,19 +225,20 @@ static void compare_parts(float z_loss)
                 struct cross_entropy c = whole;
                 c.V = EACH, c.step = LOSS_STATS, c.first = p * EACH;
                 struct cross_entropy_io io = {
-                    NULL, labels, NULL, NULL, stats + p * N * LOSS_STATS_COUNT, NULL};
+                    NULL, labels, NULL, NULL, stats + p * N * LOSS_STATS_COUNT, NULL, NULL};
                 io.logits_NV = part[p] = rig_zeros(N * EACH, dtype);
                 for (size_t n = 0; n < N; n++)
                     memcpy((char *)part[p] + n * EACH * each,
                            (char *)x + (n * V + (size_t)p * EACH) * each, EACH * each);
                 RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
             }
-            struct cross_entropy_io io = {x, labels, loss[0], best[0], NULL, NULL};
+            struct cross_entropy_io io = {x, labels, loss[0], best[0], NULL, NULL, NULL};
             RIG_RUN(cross_entropy(ops, &whole, &io, rig_queue()));
             for (int p = 0; p < PARTS; p++) {
                 struct cross_entropy c = whole;
                 c.V = EACH, c.step = LOSS_FROM_STATS, c.first = p * EACH, c.parts = PARTS;
-                struct cross_entropy_io joined = {part[p], labels, loss[1], best[1], stats, NULL};
+                struct cross_entropy_io joined = {part[p], labels, loss[1], best[1],
+                                                  stats,   NULL,   NULL};
                 RIG_RUN(cross_entropy(ops, &c, &joined, rig_queue()));
                 for (size_t n = 0; n < N; n++)
                     for (size_t v = 0; v < EACH; v++)
@@ -256,7 +278,7 @@ OPS_TEST(weights_multiply_losses_and_gradients)
             weights[n] = 1 + (float)(n * 29 % 31) * 3.25f;
         }
         for (int i = 1; i < 3; i++) x[i] = rig_copy(x[0], N * V, dtype);
-        struct cross_entropy_io io = {x[0], labels, loss[0], NULL, NULL, NULL};
+        struct cross_entropy_io io = {x[0], labels, loss[0], NULL, NULL, NULL, NULL};
         RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
         io.weight_N = weights, io.logits_NV = x[1], io.loss_N = loss[1];
         RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
@@ -314,7 +336,7 @@ static struct head head_of(const struct head_case *k)
                      rig_zeros(N * LOSS_STATS_COUNT, F32), heap(N * sizeof *h.best)};
     for (size_t i = 0; i < N; i++) labels[i] = i % 5 == 3 ? LABEL_IGNORED : (int)(i * 37 % V);
     for (size_t i = V / 2 * D; i < V / 2 * D + D; i++) w[i] = bf16_from_f32(k->size);
-    struct cross_entropy_io io = {logits, labels, h.loss, h.best, h.stats, NULL};
+    struct cross_entropy_io io = {logits, labels, h.loss, h.best, h.stats, NULL, NULL};
     struct queue *queue = rig_queue();
     RIG_RUN(linear_forward(rig_fast(), &l,
                            &(struct linear_fwd){.x_ND = x, .w_FD = w, .y_NF = logits}, queue));
@@ -413,6 +435,7 @@ OPS_TEST(cross_entropy_of_unaligned_rows_agrees_with_the_reference)
                                               loss[k],
                                               best[k],
                                               NULL,
+                                              NULL,
                                               NULL};
                 const struct ops *ops = k ? rig_fast() : &ops_cpu_reference;
                 RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
@@ -436,7 +459,7 @@ OPS_TEST(logits_of_minus_infinity_are_ignored_and_argmax_is_the_lowest_id_on_tie
             int32_t label = 2002, best;
             for (size_t v = 0; v < V; v++) put(x, v, dtype, -INFINITY);
             put(x, 1001, dtype, 2), put(x, 2002, dtype, 2);
-            struct cross_entropy_io io = {x, &label, &loss, &best, NULL, NULL};
+            struct cross_entropy_io io = {x, &label, &loss, &best, NULL, NULL, NULL};
             const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
             RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
             CHECK_NEAR((double)loss, log(2), 1e-6);
@@ -458,7 +481,7 @@ OPS_TEST(nan_logit_propagates_to_the_loss)
             int32_t label = 5;
             logits[v] = NAN;
             struct cross_entropy c = {.N = 1, .V = V};
-            struct cross_entropy_io io = {logits, &label, &loss, NULL, NULL, NULL};
+            struct cross_entropy_io io = {logits, &label, &loss, NULL, NULL, NULL, NULL};
             RIG_RUN(cross_entropy(table ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
             CHECK(isnan(loss));
         }
@@ -477,7 +500,7 @@ OPS_TEST(online_softmax_is_exact_when_the_max_rises_late)
             put(x[0], 2001, c.dtype, high), put(x[0], 2002, c.dtype, high);
             x[1] = rig_copy(x[0], V, c.dtype);
             for (int i = 0; i < 2; i++) {
-                struct cross_entropy_io io = {x[i], &label, &loss[i], &best[i], NULL, NULL};
+                struct cross_entropy_io io = {x[i], &label, &loss[i], &best[i], NULL, NULL, NULL};
                 const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
                 RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
                 CHECK(best[i] == 2001);

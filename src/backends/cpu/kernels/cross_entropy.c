@@ -241,7 +241,7 @@ static inline void gradients(struct logit_rows k, const struct cross_entropy_io 
     float scale[PANEL]; /* of the softmax; the z-loss can make it negative */
     const int32_t *labels = io->labels_N + k.first;
     for (size_t i = 0; i < k.rows; i++) {
-        token_scale[i] = k.a->scale * cross_entropy_weight(io, k.first + i);
+        token_scale[i] = cross_entropy_scale(k.a, io) * cross_entropy_weight(io, k.first + i);
         scale[i] = token_scale[i] * cross_entropy_z_factor(k.a, lse[i]);
         if (labels[i] == LABEL_IGNORED) scale[i] = 0;
         scales[i] = (struct softmax_scale){lse[i], fabsf(scale[i]), 0};

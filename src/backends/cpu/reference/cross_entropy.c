@@ -28,7 +28,7 @@ enum status reference_cross_entropy(const struct cross_entropy *a,
     for (size_t n = 0; n < (size_t)a->N; n++) {
         int32_t label = io->labels_N[n], best = 0;
         float row_max = 0, lse, label_logit = -INFINITY, *stats = io->stats_PN4;
-        float weight = cross_entropy_weight(io, n);
+        float weight = cross_entropy_weight(io, n), scale = cross_entropy_scale(a, io);
         if (cross_entropy_has_label(a, label))
             label_logit =
                 element_get(io->logits_NV, n * row + (size_t)(label - a->first), a->dtype);
@@ -50,7 +50,7 @@ enum status reference_cross_entropy(const struct cross_entropy *a,
         for (size_t v = 0; v < V && a->gradient; v++) {
             float p = expf(element_get(io->logits_NV, n * row + v, a->dtype) - lse);
             p *= cross_entropy_z_factor(a, lse);
-            float d = (p - (float)(a->first + (int32_t)v == label)) * (a->scale * weight);
+            float d = (p - (float)(a->first + (int32_t)v == label)) * (scale * weight);
             element_set(io->logits_NV, n * row + v, a->dtype, label == LABEL_IGNORED ? 0 : d);
         }
         for (size_t v = V; v < row && a->gradient; v++)

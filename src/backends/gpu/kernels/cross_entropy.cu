@@ -184,7 +184,8 @@ __device__ static float merge_parts(const struct cross_entropy &a, const float *
 template <typename T>
 __global__ static void __launch_bounds__(MAX_THREADS, MIN_BLOCKS)
     cross_entropy_kernel(struct cross_entropy a, T *logits_NV, const int32_t *labels_N,
-                         float *loss_N, int32_t *argmax_N, float *stats_PN4, const float *weight_N)
+                         float *loss_N, int32_t *argmax_N, float *stats_PN4, const float *weight_N,
+                         const float *scale_1)
 {
     const size_t n = blockIdx.x, V = (size_t)a.V;
     const int32_t label = labels_N[n];
@@ -210,7 +211,8 @@ __global__ static void __launch_bounds__(MAX_THREADS, MIN_BLOCKS)
         loss_N[n] = ignored ? 0 : (lse - label_logit) * weight;
     }
     if (!a.gradient || a.step == LOSS_STATS) return;
-    const struct row_gradient gradient = {lse, a.scale * weight,
+    const float scale = scale_1 ? *scale_1 : a.scale;
+    const struct row_gradient gradient = {lse, scale * weight,
                                           a.z_loss > 0 ? 1 + 2 * a.z_loss * lse : 1,
                                           has_label ? label - a.first : -1};
     if (ignored)
@@ -227,7 +229,7 @@ static enum status launch(const struct cross_entropy *a, const struct cross_entr
 {
     unsigned threads = block_size(ceil_div((size_t)a->V, 16 / sizeof(T)), MAX_THREADS);
     LAUNCH(cross_entropy_kernel<T>, (unsigned)a->N, threads, 0, queue, *a, (T *)io->logits_NV,
-           io->labels_N, io->loss_N, io->argmax_N, io->stats_PN4, io->weight_N);
+           io->labels_N, io->loss_N, io->argmax_N, io->stats_PN4, io->weight_N, io->scale_1);
     return STATUS_OK;
 }
 

@@ -49,7 +49,7 @@ static enum status step(struct model *m, const struct ops *ops, struct queue *qu
                          .copy_dtype = F32};
     struct embedding_fwd forward = {m->ids, m->w, m->x};
     struct embedding_bwd backward = {m->ids, m->x, m->dw};
-    struct cross_entropy_io loss = {m->x, m->labels, m->loss, NULL, NULL, NULL};
+    struct cross_entropy_io loss = {m->x, m->labels, m->loss, NULL, NULL, NULL, NULL};
     struct adamw_io change = {m->w, m->m, m->v, m->dw, NULL, NULL};
     TRY(queue_zero(queue, m->dw, TABLE * sizeof *m->dw));
     TRY(embedding_forward(ops, &table, &forward, queue));
