@@ -267,7 +267,7 @@ static enum status open_model(const struct device_bench *b, struct trainer *t)
     return st;
 }
 
-/* One step for warm-up, then `rounds`. */
+/* One step for warm-up, or two if the second is captured as a graph, then `rounds`. */
 static enum status time_steps(const struct device_bench *b, struct results *r)
 {
     struct trainer t;
@@ -279,7 +279,7 @@ static enum status time_steps(const struct device_bench *b, struct results *r)
     batch_fill_random(&t.batch, b->shape->V);
     r->tokens = (double)t.batch.B * t.batch.T;
     r->flops = model_flops_per_token(b->shape, t.batch.T) * r->tokens;
-    for (int i = -1; i < b->rounds; i++) {
+    for (int i = t.step_graph.is_enabled ? -2 : -1; i < b->rounds; i++) {
         double begin = clock_monotonic_s();
         TRY_OUT(trainer_train_batch(&t, &result));
         TRY_OUT(queue_wait(queue));

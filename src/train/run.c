@@ -166,6 +166,8 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     const struct config *c = r->config;
     TRY(trainer_open(&r->trainer, c, shape, machine));
     r->trainer_is_open = true;
+    if (r->is_main)
+        step_graph_log(c, &machine->mesh, machine->queue, (double)r->trainer.whole.parameters);
     if (r->is_main && r->trainer.elastic.canonical)
         log_line(LOG_INFO,
                  "elastic sums over %lld microbatches: any number of data-parallel ranks that "

@@ -80,7 +80,8 @@ static enum status run_microbatches(struct trainer *t, int64_t valid, double *lo
         t->microbatches[i] = trainer_microbatch(t, i);
         t->microbatches[i].scale = (float)loss_scale(t, i, valid);
     }
-    TRY(pipeline_run(&t->pipeline, t->microbatches, &t->step));
+    TRY(step_graph_upload(&t->step_graph, t->microbatches, num_microbatches));
+    TRY(step_graph_run(&t->step_graph, t->microbatches, num_microbatches, &t->step));
     TRY(queue_wait(t->machine.queue));
     arena_reset(&t->step, mark);
     *loss = 0;

@@ -27,6 +27,7 @@
 #include "train/integrity.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
+#include "train/step_graph.h"
 #include "train/step_sums.h"
 
 struct trainer {
@@ -49,6 +50,7 @@ struct trainer {
     struct shard shard; /* this rank's shard */
     struct elastic elastic;
     struct fsdp fsdp;
+    struct step_graph step_graph;
     struct integrity integrity;
     float *weights;  /* flat, this rank's shard; NULL if split: */
     uint16_t *low;   /* low 16 bits of split master weights; compute_weights has the rest */

@@ -117,6 +117,19 @@ static enum status init_float8(struct trainer *t, const struct model_shape *shap
     return STATUS_OK;
 }
 
+static void init_step_graph(struct trainer *t)
+{
+    const struct config *c = t->config;
+    t->step_graph = (struct step_graph){
+        .pipeline = &t->pipeline,
+        .fsdp = &t->fsdp,
+        .queue = t->machine.queue,
+        .is_enabled = step_graph_is_wanted(c, (double)t->whole.parameters) &&
+                      !step_graph_obstacle(c, &t->machine.mesh, t->machine.queue),
+    };
+    step_graph_alloc(&t->step_graph, t->pipeline.schedule.num_microbatches, &t->run, &t->shared);
+}
+
 /* Allocates every buffer of the run.  Over a sizing arena it only counts bytes. */
 static enum status alloc_buffers(struct trainer *t, const struct model_shape *shape,
                                  struct memory_plan *plan)
@@ -151,6 +164,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     batch_alloc_part(&t->batch, group(t, GROUP_cp), &t->local, shared);
     trainer_open_pipeline(t, &pipeline.schedule);
     bool has_loss = pipeline_has_loss(&t->pipeline);
+    init_step_graph(t);
     size_t tokens = (size_t)rows * (size_t)t->local.T;
     t->loss_BT = has_loss ? arena_alloc(shared, tokens, sizeof(float)) : NULL;
     t->evaluator = (struct evaluator){.pipeline = t->pipeline,
@@ -283,6 +297,7 @@ out:
 
 static void release_model(struct trainer *t)
 {
+    step_graph_release(&t->step_graph);
     fsdp_release(&t->fsdp);
     float8_release(&t->float8);
     moments_release(&t->quantized);

@@ -17,6 +17,7 @@
 #define LLAMA_8B                                                                                   \
     "model.name=llama3.1", "model.flavor=8B", "model.vocab_size=128256", BATCH("1", "8192")
 #define KEEP_ALL "activation_checkpoint.mode=none", "training.dataset_path=none"
+#define EAGER    "device.graphs=false"
 
 const struct budget_case budget_cases[BUDGET_CASES] = {
     {"small",
@@ -25,20 +26,32 @@ const struct budget_case budget_cases[BUDGET_CASES] = {
      true,
      {"model.dim=256", "model.n_layers=2", "model.n_heads=4", "model.n_kv_heads=1",
       "model.ffn_hidden=1024", "model.vocab_size=2048", "model.tie_embeddings=true",
-      BATCH("2", "512"), BFLOAT16, KEEP_ALL}},
+      BATCH("2", "512"), BFLOAT16, KEEP_ALL, EAGER},
+     0},
     {"1B",
      "Llama 3.2 1B, bf16, 4 rows of 4096 tokens, f32 moments and master weights",
      false,
      {"model.name=llama3.2", "model.flavor=1B", "model.vocab_size=128256", BATCH("4", "4096"),
-      BFLOAT16, KEEP_ALL}},
+      BFLOAT16, KEEP_ALL},
+     0},
     {"8B",
      "Llama 3.1 8B, bf16, 1 row of 8192 tokens, bf16 moments, split master weights",
      false,
-     {LLAMA_8B, BFLOAT16, LEAN, KEEP_ALL}},
+     {LLAMA_8B, BFLOAT16, LEAN, KEEP_ALL},
+     0},
     {"8B FP8",
      "The same in FP8",
      false,
-     {LLAMA_8B, BFLOAT16, LEAN, KEEP_ALL, "model.converters=[\"float8\"]"}},
+     {LLAMA_8B, BFLOAT16, LEAN, KEEP_ALL, "model.converters=[\"float8\"]"},
+     0},
+    {"135M",
+     "A model of the size of SmolLM2 135M, bf16, 8 rows of 2048 tokens; before: without a graph "
+     "(`device.graphs = false`)",
+     false,
+     {"model.dim=576", "model.n_layers=30", "model.n_heads=9", "model.n_kv_heads=3",
+      "model.ffn_hidden=1536", "model.vocab_size=49152", "model.tie_embeddings=true",
+      BATCH("8", "2048"), BFLOAT16, KEEP_ALL, "device.graphs=true"},
+     2},
 };
 
 static struct budget *counted; /* NULL: nothing is counted now */
@@ -71,9 +84,12 @@ static void on_work(enum emulator_work work, const char *kernel, size_t bytes)
         row->waits++;
         return;
     }
-    base_name(work == EMULATOR_KERNEL ? kernel : work == EMULATOR_COPY ? "copy" : "memset", name);
+    static const char *const names[] = {
+        [EMULATOR_COPY] = "copy", [EMULATOR_MEMSET] = "memset", [EMULATOR_GRAPH] = "graph"};
+    base_name(work == EMULATOR_KERNEL ? kernel : names[work], name);
     find_kernel(row, name)->launches++;
     if (work == EMULATOR_KERNEL && current_hooks && current_hooks->launch) current_hooks->launch();
+    if (work == EMULATOR_GRAPH) return;
     if (work != EMULATOR_KERNEL) row->written += bytes;
     if (work == EMULATOR_COPY) row->read += bytes;
     if (work != EMULATOR_KERNEL && budget_current == &counted->rows[OP_COUNT])
@@ -121,11 +137,12 @@ static void fill_batch(struct batch *b, int V)
     b->valid = (int64_t)tokens;
 }
 
-static enum status count_step(struct trainer *t, const struct budget_hooks *hooks,
-                              struct budget *out)
+static enum status count_step(struct trainer *t, const struct budget_case *c,
+                              const struct budget_hooks *hooks, struct budget *out)
 {
     struct step_result result;
     fill_batch(&t->batch, t->shape.V);
+    for (int i = 0; i < c->warmup; i++) TRY(trainer_train_batch(t, &result));
     counted = out, budget_current = &out->rows[OP_COUNT], current_hooks = hooks;
     if (hooks && hooks->begin) hooks->begin(t);
     emulator_observe(on_work);
@@ -163,7 +180,7 @@ enum status budget_count(const struct budget_case *c, const struct budget_hooks 
     TRY_OUT(trainer_open(&t, &config, &shape, &m));
     if (c->executes) TRY_OUT(trainer_init_weights(&t, 1));
     TRY_OUT(trainer_sync_weights(&t));
-    TRY_OUT(count_step(&t, hooks, out));
+    TRY_OUT(count_step(&t, c, hooks, out));
 out:
     trainer_close(&t);
     gpu_emu32_close(m.queue);

@@ -36,8 +36,9 @@ struct budget_case {
     const char *name, *description;
     bool executes; /* otherwise the work is counted, but not executed: large models */
     const char *settings[BUDGET_SETTINGS];
+    int warmup; /* steps before the one that is counted */
 };
-enum { BUDGET_CASES = 4 };
+enum { BUDGET_CASES = 5 };
 extern const struct budget_case budget_cases[BUDGET_CASES];
 
 /* Calls begin before the first launch of the step, when the trainer's memory is allocated; NULL: no
