@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { DEFAULT_SLOT_BITS = 16, CACHED_BYTES = 15, CACHED_IDS = 4 };
+enum { LONG_BYTES = 46, LONG_IDS = 20, LONG_SHIFT = 2 };
 
 /* The IDs of a short piece, in a direct-mapped cache.  An entry is 32 bytes: half a cache line. */
 struct cache_entry {
@@ -17,11 +18,20 @@ struct cache_entry {
     int32_t ids[CACHED_IDS]; /* padded with -1 */
 };
 
+/* The same for pieces with more bytes or IDs, such as words of most scripts but Latin.  An entry is
+ * two cache lines; there is one for every 2^LONG_SHIFT short ones. */
+struct long_entry {
+    unsigned char bytes[LONG_BYTES], len, num_ids; /* len 0: empty */
+    int32_t ids[LONG_IDS];
+};
+
 struct encoder {
     const struct tokenizer *tokenizer;
     struct merger merger;
     struct pre_tokenizer_scratch scratch;
     struct cache_entry *entries; /* 2^entry_bits */
+    struct long_entry *long_entries;
+    size_t long_mask; /* their number - 1 */
     int entry_bits;
     struct text normal; /* the normalized text */
 };
@@ -37,6 +47,8 @@ enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, 
     e->tokenizer = t;
     e->entry_bits = entry_bits;
     e->entries = heap(sizeof *e->entries << entry_bits);
+    e->long_mask = entry_bits > LONG_SHIFT ? ((size_t)1 << (entry_bits - LONG_SHIFT)) - 1 : 0;
+    e->long_entries = heap((e->long_mask + 1) * sizeof *e->long_entries);
     pre_tokenizer_scratch_init(&e->scratch, &t->pre_tokenizer);
     return STATUS_OK;
 }
@@ -48,6 +60,7 @@ void encoder_free(struct encoder *e)
     pre_tokenizer_scratch_release(&e->scratch);
     text_release(&e->normal);
     free(e->entries);
+    free(e->long_entries);
     free(e);
 }
 
@@ -82,25 +95,70 @@ struct cached_piece {
     const unsigned char *bytes;
     size_t len;
     uint64_t key[2];
-    struct cache_entry *entry; /* NULL: too long to cache */
+    struct cache_entry *entry;     /* NULL: too long for one */
+    struct long_entry *long_entry; /* NULL: short, or too long to cache */
 };
 
-static void find_entry(const struct encoder *e, struct cached_piece *p)
+/* Sets the key of a short piece, whose text has `left` bytes from its start.  A copy of `len` bytes
+ * stalls: its stores are narrower than the loads that follow.  So it copies 16 and masks them. */
+static void set_key(struct cached_piece *p, size_t left)
+{
+    size_t len = p->len;
+    uint64_t words[2] = {0}, mask = ((uint64_t)1 << 8 * (len & 7)) - 1;
+    memcpy(words, p->bytes, left < sizeof words ? len : sizeof words);
+    p->key[0] = len < 8 ? words[0] & mask : words[0];
+    p->key[1] = (len < 8 ? 0 : words[1] & mask) | (uint64_t)len << 56;
+}
+
+static struct long_entry *find_long_entry(const struct encoder *e, const struct cached_piece *p)
+{
+    return &e->long_entries[vocabulary_hash(p->bytes, p->len) & e->long_mask];
+}
+
+static void find_entry(const struct encoder *e, struct cached_piece *p, size_t left)
 {
     p->entry = NULL;
-    if (p->len > CACHED_BYTES) return;
-    unsigned char padded[CACHED_BYTES + 1] = {[CACHED_BYTES] = (unsigned char)p->len};
-    memcpy(padded, p->bytes, p->len);
-    memcpy(p->key, padded, sizeof padded);
+    p->long_entry = NULL;
+    if (p->len > LONG_BYTES) return;
+    if (p->len > CACHED_BYTES) {
+        p->long_entry = find_long_entry(e, p);
+        __builtin_prefetch(p->long_entry);
+        __builtin_prefetch(p->long_entry->ids + LONG_IDS - 1);
+        return;
+    }
+    set_key(p, left);
     uint64_t hash = (p->key[0] ^ p->key[1] * 0x9E3779B97F4A7C15u) * 0xFF51AFD7ED558CCDu;
     p->entry = &e->entries[(hash ^ hash << 27) >> (64 - e->entry_bits)];
     __builtin_prefetch(p->entry);
 }
 
-static enum status encode_piece(struct encoder *e, const struct cached_piece *p,
-                                struct token_list *out)
+/* A piece with an entry for long pieces. */
+static enum status encode_long_piece(struct encoder *e, const struct cached_piece *p,
+                                     struct token_list *out)
+{
+    struct long_entry *r = p->long_entry;
+    if (r->len == p->len && !memcmp(r->bytes, p->bytes, p->len)) {
+        token_list_reserve(out, LONG_IDS);
+        memcpy(out->ids + out->count, r->ids, sizeof r->ids);
+        out->count += r->num_ids;
+        return STATUS_OK;
+    }
+    size_t first = out->count;
+    TRY(encode_uncached(e, p->bytes, p->len, out));
+    size_t num_ids = out->count - first;
+    if (num_ids > LONG_IDS) return STATUS_OK;
+    memcpy(r->bytes, p->bytes, p->len);
+    r->len = (unsigned char)p->len;
+    r->num_ids = (unsigned char)num_ids;
+    if (num_ids) /* out->ids may be NULL if 0 */
+        memcpy(r->ids, out->ids + first, num_ids * sizeof *r->ids);
+    return STATUS_OK;
+}
+
+static enum status encode_piece(struct encoder *e, struct cached_piece *p, struct token_list *out)
 {
     struct cache_entry *r = p->entry;
+    if (p->long_entry) return encode_long_piece(e, p, out);
     if (!r) return encode_uncached(e, p->bytes, p->len, out);
     if (r->key[0] == p->key[0] && r->key[1] == p->key[1]) {
         token_list_reserve(out, CACHED_IDS);
@@ -109,12 +167,12 @@ static enum status encode_piece(struct encoder *e, const struct cached_piece *p,
         return STATUS_OK;
     }
     size_t first = out->count;
-    TRY(encode_uncached(e, p->bytes, p->len, out));
+    p->long_entry = find_long_entry(e, p);
+    TRY(encode_long_piece(e, p, out));
     size_t num_ids = out->count - first;
     if (num_ids > CACHED_IDS) return STATUS_OK;
     *r = (struct cache_entry){{p->key[0], p->key[1]}, {-1, -1, -1, -1}};
-    if (num_ids)
-        memcpy(r->ids, out->ids + first, num_ids * sizeof *r->ids); /* out->ids may be NULL if 0 */
+    if (num_ids) memcpy(r->ids, out->ids + first, num_ids * sizeof *r->ids);
     return STATUS_OK;
 }
 
@@ -142,7 +200,7 @@ static enum status add_piece(void *context, const unsigned char *bytes, size_t l
     if (!len || p->count == BATCH_PIECES) TRY(encode_batch(p));
     if (!len) return STATUS_OK;
     p->all[p->count] = (struct cached_piece){.bytes = bytes, .len = len};
-    find_entry(p->encoder, &p->all[p->count++]);
+    find_entry(p->encoder, &p->all[p->count++], len);
     return STATUS_OK;
 }
 
@@ -168,7 +226,7 @@ static enum status encode_part(struct encoder *e, const unsigned char *text, siz
             else if (t->char_bpe)
                 n = char_bpe_segment(t->char_bpe, text + at, len - at);
             pieces[count] = (struct cached_piece){.bytes = text + at, .len = n};
-            find_entry(e, &pieces[count]);
+            find_entry(e, &pieces[count], len - at);
             at += n;
         }
         for (size_t i = 0; i < count; i++) TRY(encode_piece(e, &pieces[i], out));

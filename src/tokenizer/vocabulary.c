@@ -32,6 +32,7 @@ void vocabulary_release(struct vocabulary *v)
     free(v->by_id);
     free(v->slots);
     free(v->pairs);
+    free(v->pair_filter);
     for (int i = 0; v->num_pairs && i < 256; i++) free(v->low_pairs[i]);
     *v = (struct vocabulary){0};
 }
@@ -144,15 +145,44 @@ const struct token_bytes *vocabulary_token(const struct vocabulary *v, int32_t i
     return &v->tokens[v->by_id[id]];
 }
 
-static size_t pair_slot(const struct vocabulary *v, int32_t left, int32_t right)
+static uint64_t pair_hash(int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     key *= 0x9E3779B97F4A7C15u;
-    size_t slot = (key ^ key >> 29) & (v->num_pair_slots - 1);
+    return key ^ key >> 29;
+}
+
+static size_t pair_slot(const struct vocabulary *v, int32_t left, int32_t right)
+{
+    size_t slot = pair_hash(left, right) & (v->num_pair_slots - 1);
     while (v->pairs[slot].left >= 0 &&
            (v->pairs[slot].left != left || v->pairs[slot].right != right))
         slot = (slot + 1) & (v->num_pair_slots - 1);
     return slot;
+}
+
+/* The filter has FILTER_BITS bits for each slot, so that it has a bit set for at most one in eight
+ * pairs that have no merge. */
+enum { FILTER_BITS = 4 };
+
+static size_t filter_bit(const struct vocabulary *v, int32_t left, int32_t right)
+{
+    uint64_t hash = pair_hash(left, right);
+    return (hash ^ hash >> 32) & (FILTER_BITS * v->num_pair_slots - 1);
+}
+
+/* False: the pair has no merge. */
+static bool filter_may_find(const struct vocabulary *v, int32_t left, int32_t right)
+{
+    size_t bit = filter_bit(v, left, right);
+    return v->pair_filter[bit / 64] >> bit % 64 & 1;
+}
+
+static void insert_pair(struct vocabulary *v, struct merge_pair pair)
+{
+    size_t bit = filter_bit(v, pair.left, pair.right);
+    v->pair_filter[bit / 64] |= (uint64_t)1 << bit % 64;
+    v->pairs[pair_slot(v, pair.left, pair.right)] = pair;
 }
 
 static bool is_low(int32_t left, int32_t right) { return (uint32_t)(left | right) < 256; }
@@ -160,11 +190,11 @@ static bool is_low(int32_t left, int32_t right) { return (uint32_t)(left | right
 const struct merge_pair *vocabulary_find_pair(const struct vocabulary *v, int32_t left,
                                               int32_t right)
 {
-    const struct merge_pair *p;
+    const struct merge_pair *p = NULL;
     if (is_low(left, right))
         p = v->low_pairs[left] ? &v->low_pairs[left][right] : NULL;
-    else
-        p = v->num_pair_slots ? &v->pairs[pair_slot(v, left, right)] : NULL;
+    else if (v->num_pair_slots && filter_may_find(v, left, right))
+        p = &v->pairs[pair_slot(v, left, right)];
     return !p || p->left < 0 ? NULL : p;
 }
 
@@ -182,24 +212,25 @@ static void grow_pairs(struct vocabulary *v)
     size_t capacity = v->num_pair_slots;
     v->num_pair_slots = capacity ? 2 * capacity : 64;
     v->pairs = make_empty_pairs(v->num_pair_slots);
+    free(v->pair_filter);
+    v->pair_filter = heap(FILTER_BITS * v->num_pair_slots / 8);
     for (size_t i = 0; i < capacity; i++)
-        if (old[i].left >= 0) v->pairs[pair_slot(v, old[i].left, old[i].right)] = old[i];
+        if (old[i].left >= 0) insert_pair(v, old[i]);
     free(old);
 }
 
 void vocabulary_add_pair(struct vocabulary *v, int32_t left, int32_t right, int32_t rank,
                          int32_t joined)
 {
-    struct merge_pair *p;
+    const struct merge_pair pair = {left, right, rank, joined};
+    v->num_pairs += !vocabulary_find_pair(v, left, right);
     if (is_low(left, right)) {
         if (!v->low_pairs[left]) v->low_pairs[left] = make_empty_pairs(256);
-        p = &v->low_pairs[left][right];
+        v->low_pairs[left][right] = pair;
     } else {
         grow_pairs(v);
-        p = &v->pairs[pair_slot(v, left, right)];
+        insert_pair(v, pair);
     }
-    v->num_pairs += p->left < 0;
-    *p = (struct merge_pair){left, right, rank, joined};
 }
 
 void vocabulary_add_all_splits(struct vocabulary *v)

@@ -43,6 +43,9 @@ struct vocabulary {
     struct merge_pair *low_pairs[256]; /* merges of two IDs below 256, where most look-ups are: a
                                           row of 256 for each left ID, or NULL */
     size_t num_pair_slots, num_pairs;
+    uint64_t
+        *pair_filter; /* a Bloom filter of `pairs`: most pairs that are looked up have no merge,
+                              and this table is small enough for L2 */
     int32_t byte_ids[256]; /* IDs of the single-byte tokens; -1: none */
     bool lacks_bytes;      /* some bytes have no token; such bytes are dropped */
 };

@@ -87,6 +87,24 @@ TEST(vocabulary_replaces_a_merge_added_twice)
     vocabulary_release(&v);
 }
 
+TEST(vocabulary_finds_every_merge_and_no_other_pair)
+{
+    enum { MANY = 3000 };
+    struct vocabulary v;
+    vocabulary_init(&v);
+    for (int32_t i = 0; i < MANY; i++) {
+        vocabulary_add_pair(&v, i, 2 * i + 1, i, MANY + i);
+        CHECK(v.num_pairs == (size_t)i + 1);
+    }
+    for (int32_t i = 0; i < MANY; i++) {
+        const struct merge_pair *p = vocabulary_find_pair(&v, i, 2 * i + 1);
+        CHECK(p && p->rank == i && p->merged == MANY + i);
+        for (int32_t k = 0; k < 8; k++) CHECK(!vocabulary_find_pair(&v, i, 2 * (i + k)));
+        CHECK(!vocabulary_find_pair(&v, 2 * i + 1, i));
+    }
+    vocabulary_release(&v);
+}
+
 TEST(vocabulary_adds_every_split_of_a_token_as_a_merge)
 {
     struct vocabulary v;

@@ -122,7 +122,8 @@ static size_t split_variant(const unsigned char *text, size_t len, struct split_
     }
     c.at = 0;
     if (kind == UNICODE_OTHER) return symbol_run_length(c, 0, true);
-    if (text[0] == ' ' && symbol_run_length(c, 1, true)) return symbol_run_length(c, 1, true);
+    size_t symbols = text[0] == ' ' ? symbol_run_length(c, 1, true) : 0;
+    if (symbols) return symbols;
     if (v.takes_end) {
         struct split_cursor end = c;
         skip_class(&end, UNICODE_SPACE, SIZE_MAX);

@@ -17,36 +17,43 @@ enum unicode_class unicode_class_of(uint32_t code)
 
 bool unicode_has_mark(uint32_t code, unsigned marks) { return table_entry(code) & marks; }
 
-/* Length of the valid UTF-8 sequence at at[0]; 0 if it is invalid. */
-static int utf8_sequence_length(const unsigned char *at, size_t len)
+static bool is_tail(unsigned char byte) { return (byte & 0xC0) == 0x80; }
+
+/* Returns the code point of the UTF-8 sequence that starts with the non-ASCII byte at[0], and its
+ * length; if it is invalid, -1 and 1. */
+static int32_t decode_sequence(const unsigned char *at, size_t len, int *size)
 {
-    int n = at[0] < 0x80 ? 1 : at[0] < 0xC2 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
-    if (n == 0 || at[0] > 0xF4 || (size_t)n > len) return 0;
-    for (int i = 1; i < n; i++)
-        if ((at[i] & 0xC0) != 0x80) return 0;
-    if (at[0] == 0xE0 && at[1] < 0xA0) return 0;
-    if (at[0] == 0xED && at[1] > 0x9F) return 0;
-    if (at[0] == 0xF0 && at[1] < 0x90) return 0;
-    if (at[0] == 0xF4 && at[1] > 0x8F) return 0;
-    return n;
+    int32_t lead = at[0], code;
+    *size = 1;
+    if (lead < 0xE0) {
+        if (lead < 0xC2 || len < 2 || !is_tail(at[1])) return -1;
+        *size = 2;
+        return (lead & 0x1F) << 6 | (at[1] & 0x3F);
+    }
+    if (len < 3 || !is_tail(at[1]) || !is_tail(at[2])) return -1;
+    code = (lead & 0x0F) << 12 | (at[1] & 0x3F) << 6 | (at[2] & 0x3F);
+    if (lead < 0xF0) {
+        if (code < 0x800 || (code >= 0xD800 && code <= 0xDFFF)) return -1;
+        *size = 3;
+        return code;
+    }
+    if (lead > 0xF4 || len < 4 || !is_tail(at[3])) return -1;
+    code = (lead & 0x07) << 18 | (code & 0xFFF) << 6 | (at[3] & 0x3F);
+    if (code < 0x10000 || code > 0x10FFFF) return -1;
+    *size = 4;
+    return code;
 }
 
 uint32_t unicode_decode(const unsigned char *at, size_t len, int *size)
 {
-    static const unsigned char lead[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-    int n = utf8_sequence_length(at, len);
-    *size = n ? n : 1;
-    if (n <= 1) return at[0];
-    uint32_t code = at[0] & lead[n];
-    for (int i = 1; i < n; i++) code = code << 6 | (at[i] & 0x3F);
-    return code;
+    *size = 1;
+    int32_t code = at[0] < 0x80 ? at[0] : decode_sequence(at, len, size);
+    return code < 0 ? at[0] : (uint32_t)code;
 }
 
 enum unicode_class unicode_next_multibyte(const unsigned char *at, size_t len, int *size)
 {
-    if (!utf8_sequence_length(at, len)) {
-        *size = 1;
-        return UNICODE_OTHER;
-    }
-    return unicode_class_of(unicode_decode(at, len, size));
+    int32_t code = decode_sequence(at, len, size);
+    if (code < 0) return UNICODE_OTHER;
+    return (enum unicode_class)(unicode_blocks[unicode_index[code >> 7]][code & 127] & CLASS_BITS);
 }
