@@ -12,6 +12,7 @@
 #include "checkpoint/copier.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/dcp_generation.h"
+#include "checkpoint/interop/hf_rope.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/pytorch_bin.h"
 #include "checkpoint/interop/torch_files.h"
@@ -374,20 +375,6 @@ static void write_files(const struct shown *s, struct json_writer *w)
     free(files);
 }
 
-static void write_scaling(const struct rope_scaling *s, struct json_writer *w)
-{
-    if (!(s->factor > 0)) {
-        json_write_null(w, "rope_scaling");
-        return;
-    }
-    json_begin_object(w, "rope_scaling", JSON_INLINE);
-    json_write_format(w, "factor", "%.9g", s->factor);
-    json_write_format(w, "low_freq_factor", "%.9g", s->low_frequency_factor);
-    json_write_format(w, "high_freq_factor", "%.9g", s->high_frequency_factor);
-    json_write_int(w, "original_max_position_embeddings", s->original_context);
-    json_end_object(w);
-}
-
 static void write_model(const struct model_shape *m, struct json_writer *w)
 {
     model_shape_write_json(m, w);
@@ -396,7 +383,7 @@ static void write_model(const struct model_shape *m, struct json_writer *w)
     json_write_bool(w, "qk_norm", m->qk_norm);
     json_write_format(w, "rope_theta", "%.9g", m->rope_theta);
     json_write_format(w, "norm_eps", "%.9g", m->norm_eps);
-    write_scaling(&m->scaling, w);
+    hf_rope_write_scaling(w, m);
 }
 
 static void write_json(const struct shown *s, bool tensors, struct text *out)
@@ -426,6 +413,7 @@ static void write_json(const struct shown *s, bool tensors, struct text *out)
 static void write_plain(const struct shown *s, bool tensors, struct text *out)
 {
     const struct model_shape *m = &s->shape;
+    const bool scales = m->scaling.factor > 0;
     text_addf(out, "%s\n", s->folder);
     for (size_t i = 1; i < sizeof folder_kinds / sizeof *folder_kinds; i++)
         if (!strcmp(s->kind, folder_kinds[i].name))
@@ -435,12 +423,13 @@ static void write_plain(const struct shown *s, bool tensors, struct text *out)
     text_addf(out,
               "parameters  %lld, %s%s\nmodel       %d wide, %d layers, %d heads of %d (%d for keys "
               "and values%s), feed-forward %d\nvocabulary  %d tokens%s\ncontext     %d tokens, "
-              "RoPE theta %g%s\n",
+              "RoPE theta %g%s%s%s\n",
               (long long)s->layout.parameters, dtype_of(&s->files),
               !model_files_are_empty(&s->moments) ? ", with the optimizer's moments" : "", m->D,
               m->L, m->H, m->K, m->G, m->qk_norm ? "; QK norm" : "", m->F, m->V,
               m->tied ? ", head tied to the embedding" : "", m->max_context, m->rope_theta,
-              m->scaling.factor > 0 ? ", scaled RoPE (llama3)" : "");
+              scales ? ", scaled RoPE (" : "", scales ? rope_method_name(&m->scaling) : "",
+              scales ? ")" : "");
     text_adds(out, tensors ? "tensors\n" : "files\n");
     if (tensors)
         list_tensors(&s->files, out);

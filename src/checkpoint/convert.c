@@ -72,7 +72,7 @@ static struct tensor_source source_tensors_of(struct conversion_source *o, enum 
 
 static void set_rope(struct rope_scaling *r, double factor)
 {
-    if (r->factor <= 0)
+    if (r->factor <= 0 || r->method != ROPE_llama3)
         *r = (struct rope_scaling){
             .low_frequency_factor = 1, .high_frequency_factor = 4, .original_context = 8192};
     r->factor = factor;
@@ -164,11 +164,37 @@ static enum status check_qk_norm(const struct conversion *c, const struct model_
         FAIL(UNSUPPORTED,
              "%s has QK norm (model.qk_norm), which --generation %s does not have: use v0.2 or new",
              c->from, spec->name);
-    if ((c->target == CONVERT_GGUF || c->target == CONVERT_DCP) && s->scaling.factor > 0)
+    const bool scales =
+        s->scaling.factor > 0 && (c->target == CONVERT_DCP || s->scaling.method == ROPE_llama3);
+    if ((c->target == CONVERT_GGUF || c->target == CONVERT_DCP) && scales)
         FAIL(UNSUPPORTED,
              "%s has QK norm (model.qk_norm) and scaled RoPE, but %s's Qwen3 does not scale RoPE; "
              "--rope-factor none writes the model without scaling",
              c->from, c->target == CONVERT_GGUF ? "llama.cpp" : "torchtitan");
+    return STATUS_OK;
+}
+
+/* Whether the target can scale RoPE like this. */
+static enum status check_rope(const struct conversion *c, const struct model_shape *s)
+{
+    static const char *const readers[] = {[CONVERT_META] = "Meta's Llama",
+                                          [CONVERT_NXDT] = "NxD Training",
+                                          [CONVERT_DCP] = "torchtitan",
+                                          [CONVERT_GGUF] = "llama.cpp"};
+    const struct rope_scaling *r = &s->scaling;
+    bool is_supported = r->factor <= 0 || r->method == ROPE_llama3;
+    if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE) return STATUS_OK;
+    if (c->target == CONVERT_GGUF) is_supported |= r->method != ROPE_dynamic;
+    if (!is_supported)
+        FAIL(UNSUPPORTED,
+             "%s has RoPE scaling %s, which %s does not have; use --to hf or native, or "
+             "--rope-factor none to write the model without scaling",
+             c->from, rope_method_name(r), readers[c->target]);
+    if (c->target == CONVERT_GGUF && r->method == ROPE_yarn && r->attention_factor > 0)
+        FAIL(UNSUPPORTED,
+             "%s has RoPE scaling yarn with attention_factor %g; llama.cpp computes it from the "
+             "factor: remove it from config.json",
+             c->from, r->attention_factor);
     return STATUS_OK;
 }
 
@@ -528,6 +554,7 @@ enum status convert_checkpoint(const struct conversion *c, struct converted *don
            (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF || c->target == CONVERT_NXDT));
     enum status st = open_source(&o, c);
     if (!st) st = check_qk_norm(c, &o.shape);
+    if (!st) st = check_rope(c, &o.shape);
     if (!st) st = open_training_state(c, &o);
     if (!st)
         st = c->target == CONVERT_NATIVE ? convert_to_run(c, &o, done)

@@ -181,14 +181,6 @@ enum status checkpoint_check_native(const char *folder, const struct comm *world
     return STATUS_OK;
 }
 
-static bool is_same_scaling(const struct rope_scaling *a, const struct rope_scaling *b)
-{
-    double off = fabs(a->factor - b->factor) +
-                 fabs(a->low_frequency_factor - b->low_frequency_factor) +
-                 fabs(a->high_frequency_factor - b->high_frequency_factor);
-    return off <= 0 && a->original_context == b->original_context;
-}
-
 /* Tensors may have the same shapes with other heads, which is another model.  Another RoPE may be
  * intended, for longer contexts. */
 static enum status compare_shapes(const char *folder, const struct model_shape *has,
@@ -202,12 +194,12 @@ static enum status compare_shapes(const char *folder, const struct model_shape *
     if (!log) return STATUS_OK;
     const struct rope_scaling *a = &has->scaling, *b = &model->scaling;
     if (has->rope_theta < model->rope_theta || has->rope_theta > model->rope_theta ||
-        !is_same_scaling(a, b))
+        !rope_scaling_equals(a, b))
         log_line(LOG_WARN,
-                 "%s: saved with RoPE base %g and scaling factor %g over %d tokens; this model has "
-                 "%g and %g over %d",
-                 folder, has->rope_theta, a->factor, a->original_context, model->rope_theta,
-                 b->factor, b->original_context);
+                 "%s: saved with RoPE base %g and scaling %s, factor %g over %d tokens; this model "
+                 "has %g and %s, %g over %d",
+                 folder, has->rope_theta, rope_method_name(a), a->factor, a->original_context,
+                 model->rope_theta, rope_method_name(b), b->factor, b->original_context);
     if (has->norm_eps < model->norm_eps || has->norm_eps > model->norm_eps)
         log_line(LOG_WARN, "%s: saved with norm_eps %g; this model has %g", folder, has->norm_eps,
                  model->norm_eps);

@@ -110,6 +110,13 @@ static const struct key_class {
     {"model.tie_embeddings", CHANGE_by_name, IN_ALL},
     {"model.rope_theta", CHANGE_by_name, IN_ALL},
     {"model.rope_scaling", CHANGE_by_name, IN_ALL},
+    {"model.rope_factor", CHANGE_by_shape, IN_ALL},
+    {"model.rope_original_context", CHANGE_by_shape, IN_ALL},
+    {"model.rope_low_freq_factor", CHANGE_by_shape, IN_ALL},
+    {"model.rope_high_freq_factor", CHANGE_by_shape, IN_ALL},
+    {"model.rope_beta_fast", CHANGE_by_shape, IN_ALL},
+    {"model.rope_beta_slow", CHANGE_by_shape, IN_ALL},
+    {"model.rope_attention_factor", CHANGE_by_shape, IN_ALL},
     {"model.norm_eps", CHANGE_by_name, IN_ALL},
     {"model.attn_mask_type", CHANGE_by_name, IN_ALL},
     {"optimizer.name", CHANGE_by_state, IN_ALL},
@@ -262,20 +269,46 @@ static void compare_bool(const struct settings_pair *p, const char *key, bool ol
 
 static void describe_scaling(const struct rope_scaling *s, char *to, size_t size)
 {
-    if (s->factor > 0)
-        snprintf(to, size, "\"llama3\" (factor %g, low %g, high %g, context %d)", s->factor,
-                 s->low_frequency_factor, s->high_frequency_factor, s->original_context);
-    else
+    const char *name = rope_method_name(s);
+    if (!(s->factor > 0))
         snprintf(to, size, "\"none\"");
+    else if (s->method == ROPE_llama3)
+        snprintf(to, size, "\"%s\" (factor %g, low %g, high %g, context %d)", name, s->factor,
+                 s->low_frequency_factor, s->high_frequency_factor, s->original_context);
+    else if (s->method == ROPE_yarn)
+        snprintf(to, size, "\"%s\" (factor %g, beta %g to %g, attention factor %g, context %d)",
+                 name, s->factor, s->beta_slow, s->beta_fast, rope_attention_factor(s),
+                 s->original_context);
+    else if (s->method == ROPE_dynamic)
+        snprintf(to, size, "\"%s\" (factor %g, context %d)", name, s->factor, s->original_context);
+    else
+        snprintf(to, size, "\"%s\" (factor %g)", name, s->factor);
 }
 
 /* The options of [model] that determine the shape. */
 static bool is_of_shape(const char *key)
 {
-    static const char *const keys[] = {"name",       "flavor",        "dim",      "n_layers",
-                                       "n_heads",    "n_kv_heads",    "head_dim", "ffn_hidden",
-                                       "vocab_size", "rope_theta",    "norm_eps", "rope_scaling",
-                                       "qk_norm",    "tie_embeddings"};
+    static const char *const keys[] = {"name",
+                                       "flavor",
+                                       "dim",
+                                       "n_layers",
+                                       "n_heads",
+                                       "n_kv_heads",
+                                       "head_dim",
+                                       "ffn_hidden",
+                                       "vocab_size",
+                                       "rope_theta",
+                                       "norm_eps",
+                                       "rope_scaling",
+                                       "rope_factor",
+                                       "rope_original_context",
+                                       "rope_low_freq_factor",
+                                       "rope_high_freq_factor",
+                                       "rope_beta_fast",
+                                       "rope_beta_slow",
+                                       "rope_attention_factor",
+                                       "qk_norm",
+                                       "tie_embeddings"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strncmp(key, "model.", 6) && !strcmp(key + 6, keys[i])) return true;
     return false;

@@ -4,6 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Options that have no effect stay unset. */
+static void fill_scaling(struct model_config *m, const struct rope_scaling *r)
+{
+    static const enum rope_scaling_kind kinds[] = {[ROPE_llama3] = ROPE_SCALING_llama3,
+                                                   [ROPE_linear] = ROPE_SCALING_linear,
+                                                   [ROPE_dynamic] = ROPE_SCALING_dynamic,
+                                                   [ROPE_yarn] = ROPE_SCALING_yarn};
+    m->rope_scaling = r->factor > 0 ? kinds[r->method] : ROPE_SCALING_none;
+    m->rope_factor = r->factor, m->rope_original_context = r->original_context;
+    m->rope_low_freq_factor = r->low_frequency_factor;
+    m->rope_high_freq_factor = r->high_frequency_factor;
+    m->rope_beta_fast = r->beta_fast, m->rope_beta_slow = r->beta_slow;
+    m->rope_attention_factor = r->attention_factor;
+}
+
 void effective_fill(struct config *copy, const struct config *c)
 {
     struct model_shape s;
@@ -13,7 +28,8 @@ void effective_fill(struct config *copy, const struct config *c)
     m->dim = s.D, m->n_layers = s.L, m->n_heads = s.H, m->n_kv_heads = s.G;
     m->head_dim = s.K, m->ffn_hidden = s.F;
     m->rope_theta = s.rope_theta, m->norm_eps = s.norm_eps;
-    m->rope_scaling = s.scaling.factor > 0 ? ROPE_SCALING_llama3 : ROPE_SCALING_none;
+    m->max_context = s.max_context;
+    fill_scaling(m, &s.scaling);
     m->tie_embeddings = s.tied ? YES : NO;
 }
 
@@ -30,6 +46,11 @@ static const struct {
     {"model.rope_theta", ""},
     {"model.norm_eps", ""},
     {"model.rope_scaling", ""},
+    {"model.rope_factor", ""},
+    {"model.rope_original_context", ""},
+    {"model.rope_low_freq_factor", ""},
+    {"model.rope_high_freq_factor", ""},
+    {"model.max_context", ""},
     {"model.tie_embeddings", ""},
 };
 

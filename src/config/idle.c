@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "config/book.h"
 #include "model/float8.h"
+#include "model/model_shape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,19 @@ static bool rolls_back(const struct config *c)
 }
 static bool skips_nonfinite(const struct config *c) { return c->guard.nonfinite == NONFINITE_skip; }
 static bool has_torchtitan_init(const struct config *c) { return c->model.init == INIT_torchtitan; }
+static bool scales_rope(const struct config *c, unsigned methods)
+{
+    struct model_shape s;
+    if (model_shape_resolve(&s, &c->model, 0)) return true; /* config_check reports it */
+    return s.scaling.factor > 0 && methods & 1u << s.scaling.method;
+}
+static bool has_rope_factor(const struct config *c) { return scales_rope(c, ~0u); }
+static bool has_original_context(const struct config *c)
+{
+    return scales_rope(c, ~(1u << ROPE_linear));
+}
+static bool has_llama3_rope(const struct config *c) { return scales_rope(c, 1u << ROPE_llama3); }
+static bool has_yarn(const struct config *c) { return scales_rope(c, 1u << ROPE_yarn); }
 static bool has_float8(const struct config *c)
 {
     bool enabled = false;
@@ -127,6 +141,14 @@ static const struct idle_rule {
     {"guard.max_rollbacks", rolls_back,
      "requires guard.on_spike or guard.nonfinite = \"rollback\""},
     {"guard.max_skips", skips_nonfinite, "requires guard.nonfinite = \"skip\""},
+    {"model.rope_factor", has_rope_factor, "requires model.rope_scaling"},
+    {"model.rope_original_context", has_original_context,
+     "requires model.rope_scaling = \"llama3\", \"dynamic\" or \"yarn\""},
+    {"model.rope_low_freq_factor", has_llama3_rope, "requires model.rope_scaling = \"llama3\""},
+    {"model.rope_high_freq_factor", has_llama3_rope, "requires model.rope_scaling = \"llama3\""},
+    {"model.rope_beta_fast", has_yarn, "requires model.rope_scaling = \"yarn\""},
+    {"model.rope_beta_slow", has_yarn, "requires model.rope_scaling = \"yarn\""},
+    {"model.rope_attention_factor", has_yarn, "requires model.rope_scaling = \"yarn\""},
     {"model.depth_init", has_torchtitan_init, "requires model.init = \"torchtitan\""},
     {"parallelism.pipeline_parallel_", is_pipelined,
      "requires parallelism.pipeline_parallel_degree of at least 2"},

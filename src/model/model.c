@@ -11,7 +11,7 @@
 static enum status fill_rope(const struct model *m, size_t angles)
 {
     const struct model_shape *s = &m->shape;
-    const struct rope_angles angle = {s->K, s->rope_theta, &s->scaling};
+    const struct rope_angles angle = {s->K, s->rope_theta, &s->scaling, m->max_tokens};
     if (!queue_device_allocator(m->queue)) {
         rope_table(m->max_tokens, &angle, m->rope_cos, m->rope_sin);
         return STATUS_OK;

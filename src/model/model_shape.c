@@ -9,7 +9,12 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct rope_scaling none = {0}, llama31 = {8, 1, 4, 8192}, llama32 = {32, 1, 4, 8192};
+static const struct rope_scaling none = {0}, llama31 = {.factor = 8,
+                                                        .low_frequency_factor = 1,
+                                                        .high_frequency_factor = 4,
+                                                        .original_context = 8192};
+static const struct rope_scaling llama32 = {
+    .factor = 32, .low_frequency_factor = 1, .high_frequency_factor = 4, .original_context = 8192};
 
 struct flavor {
     const char *family, *name;
@@ -143,6 +148,42 @@ static int option_or(int64_t option, int64_t preset)
     return v > INT_MAX ? INT_MAX : v < INT_MIN ? INT_MIN : (int)v;
 }
 
+static double real_or(double option, double preset) { return option != 0 ? option : preset; }
+
+/* `none` of the options keeps the flavor's scaling; its parameters override. */
+static enum status resolve_scaling(struct model_shape *s, const struct model_config *c,
+                                   const struct flavor *f)
+{
+    static const enum rope_method methods[] = {[ROPE_SCALING_llama3] = ROPE_llama3,
+                                               [ROPE_SCALING_linear] = ROPE_linear,
+                                               [ROPE_SCALING_dynamic] = ROPE_dynamic,
+                                               [ROPE_SCALING_yarn] = ROPE_yarn};
+    struct rope_scaling *r = &s->scaling;
+    *r = *f->scaling;
+    if (c->rope_scaling == ROPE_SCALING_none) *r = none;
+    if (c->rope_scaling == ROPE_SCALING_llama3 && r->factor == 0) *r = llama31;
+    if (c->rope_scaling > ROPE_SCALING_llama3)
+        *r = (struct rope_scaling){.method = methods[c->rope_scaling],
+                                   .factor = c->rope_factor,
+                                   .original_context = s->max_context};
+    if (c->rope_scaling > ROPE_SCALING_llama3 && c->rope_factor == 0)
+        FAIL(CONFIG, "model.rope_scaling = \"%s\" requires model.rope_factor, at least 1",
+             rope_scaling_kind_word(c->rope_scaling));
+    if (r->factor == 0) return STATUS_OK;
+    r->factor = real_or(c->rope_factor, r->factor);
+    r->original_context = option_or(c->rope_original_context, r->original_context);
+    if (r->method == ROPE_linear) r->original_context = 0;
+    if (r->method == ROPE_llama3) {
+        r->low_frequency_factor = real_or(c->rope_low_freq_factor, r->low_frequency_factor);
+        r->high_frequency_factor = real_or(c->rope_high_freq_factor, r->high_frequency_factor);
+    }
+    if (r->method == ROPE_yarn) {
+        r->beta_fast = real_or(c->rope_beta_fast, 32), r->beta_slow = real_or(c->rope_beta_slow, 1);
+        r->attention_factor = c->rope_attention_factor;
+    }
+    return STATUS_OK;
+}
+
 enum status model_shape_resolve(struct model_shape *s, const struct model_config *c,
                                 int tokenizer_vocab_size)
 {
@@ -160,15 +201,13 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     s->V = option_or(c->vocab_size, tokenizer_vocab_size ? tokenizer_vocab_size : f->V);
     s->rope_theta = c->rope_theta != 0 ? c->rope_theta : f->rope_theta;
     s->norm_eps = c->norm_eps != 0 ? c->norm_eps : 1e-5;
-    s->scaling = *f->scaling;
-    if (c->rope_scaling == ROPE_SCALING_none) s->scaling = none;
-    if (c->rope_scaling == ROPE_SCALING_llama3 && s->scaling.factor == 0) s->scaling = llama31;
+    s->max_context = option_or(c->max_context, f->max_context);
+    TRY(resolve_scaling(s, c, f));
     s->tied = c->tie_embeddings == AUTO ? f->tied : c->tie_embeddings == YES;
     s->depth_init = c->depth_init != NO;
     s->qk_norm = c->qk_norm;
     s->init = c->init;
     s->init_std = c->init_std;
-    s->max_context = f->max_context;
     s->vocab_multiple = option_or(c->vocab_multiple, 1);
     TRY(model_shape_check(s));
     return STATUS_OK;
@@ -201,16 +240,12 @@ enum status model_shape_check(const struct model_shape *s)
         FAIL(CONFIG, "model.rope_theta = %g: must be a positive number", s->rope_theta);
     if (!(s->norm_eps >= FLT_MIN && s->norm_eps <= 1)) /* kernels add it as a float */
         FAIL(CONFIG, "model.norm_eps = %g: must be from %g to 1", s->norm_eps, (double)FLT_MIN);
-    const struct rope_scaling *r = &s->scaling;
-    if (r->factor != 0 &&
-        (!(r->factor >= 1) || !isfinite(r->factor) || !(r->low_frequency_factor > 0) ||
-         !(r->high_frequency_factor > r->low_frequency_factor) ||
-         !isfinite(r->high_frequency_factor) || r->original_context < 1))
-        FAIL(
-            CONFIG,
-            "RoPE scaling with factor %g, low %g, high %g, original context %d: expected factor >= "
-            "1, 0 < low < high, context >= 1",
-            r->factor, r->low_frequency_factor, r->high_frequency_factor, r->original_context);
+    TRY(rope_scaling_check(&s->scaling));
+    if (s->scaling.method == ROPE_dynamic && s->K <= 2)
+        FAIL(CONFIG, "RoPE scaling dynamic with a head size of %d: must be above 2", s->K);
+    if (s->scaling.method == ROPE_yarn && !(s->rope_theta > 1))
+        FAIL(CONFIG, "RoPE scaling yarn with model.rope_theta = %g: must be above 1",
+             s->rope_theta);
     return STATUS_OK;
 }
 

@@ -17,9 +17,62 @@ enum status rope(const struct ops *ops, const struct rope *a, const struct rope_
     OP_RUN(rope);
 }
 
-static double scale_frequency(double frequency, const struct rope_scaling *s)
+const char *rope_method_name(const struct rope_scaling *s)
 {
-    double wavelength = 2 * 3.14159265358979323846 / frequency, context = s->original_context;
+    static const char *const names[] = {
+#define ROPE_METHOD(name) #name,
+        ROPE_METHODS(ROPE_METHOD)
+#undef ROPE_METHOD
+    };
+    return s->factor > 0 ? names[s->method] : "default";
+}
+
+bool rope_scaling_equals(const struct rope_scaling *a, const struct rope_scaling *b)
+{
+    double off = fabs(a->factor - b->factor) +
+                 fabs(a->low_frequency_factor - b->low_frequency_factor) +
+                 fabs(a->high_frequency_factor - b->high_frequency_factor) +
+                 fabs(a->beta_fast - b->beta_fast) + fabs(a->beta_slow - b->beta_slow) +
+                 fabs(rope_attention_factor(a) - rope_attention_factor(b));
+    return off <= 0 && a->original_context == b->original_context &&
+           (a->method == b->method || a->factor <= 0);
+}
+
+double rope_attention_factor(const struct rope_scaling *s)
+{
+    if (!(s->factor > 0) || s->method != ROPE_yarn) return 1;
+    return s->attention_factor > 0 ? s->attention_factor : 1 + log(s->factor) / 10;
+}
+
+enum status rope_scaling_check(const struct rope_scaling *s)
+{
+    if (s->factor == 0) return STATUS_OK;
+    const char *name = rope_method_name(s);
+    if (!(s->factor >= 1) || !isfinite(s->factor))
+        FAIL(CONFIG, "RoPE scaling %s with factor %g: must be at least 1", name, s->factor);
+    if (s->method != ROPE_linear && s->original_context < 1)
+        FAIL(CONFIG, "RoPE scaling %s with an original context of %d tokens: must be at least 1",
+             name, s->original_context);
+    if (s->method == ROPE_llama3 &&
+        (!(s->low_frequency_factor > 0) || !(s->high_frequency_factor > s->low_frequency_factor) ||
+         !isfinite(s->high_frequency_factor)))
+        FAIL(CONFIG, "RoPE scaling llama3 with low %g and high %g: expected 0 < low < high",
+             s->low_frequency_factor, s->high_frequency_factor);
+    if (s->method == ROPE_yarn &&
+        (!(s->beta_slow > 0) || !(s->beta_fast >= s->beta_slow) || !isfinite(s->beta_fast) ||
+         !(s->attention_factor >= 0) || !isfinite(s->attention_factor)))
+        FAIL(CONFIG,
+             "RoPE scaling yarn with beta_fast %g, beta_slow %g and attention factor %g: expected "
+             "0 < beta_slow <= beta_fast, and a factor of at least 0",
+             s->beta_fast, s->beta_slow, s->attention_factor);
+    return STATUS_OK;
+}
+
+static const double PI = 3.14159265358979323846;
+
+static double llama3_frequency(double frequency, const struct rope_scaling *s)
+{
+    double wavelength = 2 * PI / frequency, context = s->original_context;
     if (wavelength < context / s->high_frequency_factor) return frequency;
     if (wavelength > context / s->low_frequency_factor) return frequency / s->factor;
     double part = (context / wavelength - s->low_frequency_factor) /
@@ -27,23 +80,57 @@ static double scale_frequency(double frequency, const struct rope_scaling *s)
     return (1 - part) * frequency / s->factor + part * frequency;
 }
 
-double rope_frequency(int j, int K, double theta, const struct rope_scaling *scaling)
+/* The pair, a fraction, that turns this often in the original context. */
+static double pair_that_turns(double times, const struct rope_angles *a)
 {
-    double frequency = pow(theta, -2.0 * j / K);
-    return scaling && scaling->factor > 0 ? scale_frequency(frequency, scaling) : frequency;
+    return a->K * log(a->scaling->original_context / (2 * PI * times)) / (2 * log(a->theta));
+}
+
+static double yarn_frequency(int j, double frequency, const struct rope_angles *a)
+{
+    const struct rope_scaling *s = a->scaling;
+    double first = fmax(floor(pair_that_turns(s->beta_fast, a)), 0);
+    double last = fmin(ceil(pair_that_turns(s->beta_slow, a)), a->K - 1);
+    if (!(first < last) && !(first > last)) last += 0.001; /* as Transformers */
+    double ramp = fmin(fmax((j - first) / (last - first), 0), 1);
+    return ramp * frequency / s->factor + (1 - ramp) * frequency;
+}
+
+static double dynamic_theta(const struct rope_angles *a)
+{
+    const struct rope_scaling *s = a->scaling;
+    double old = s->original_context, tokens = a->tokens > old ? a->tokens : old;
+    return a->theta *
+           pow(s->factor * tokens / old - (s->factor - 1), (double)a->K / (double)(a->K - 2));
+}
+
+double rope_frequency(int j, const struct rope_angles *a)
+{
+    double frequency = pow(a->theta, -2.0 * j / a->K);
+    if (!a->scaling || !(a->scaling->factor > 0)) return frequency;
+    switch (a->scaling->method) {
+    case ROPE_llama3: return llama3_frequency(frequency, a->scaling);
+    case ROPE_linear: return frequency / a->scaling->factor;
+    case ROPE_dynamic: return pow(dynamic_theta(a), -2.0 * j / a->K);
+    case ROPE_yarn: return yarn_frequency(j, frequency, a);
+    }
+    return frequency;
 }
 
 void rope_table(int T, const struct rope_angles *angles, float *cos_TJ, float *sin_TJ)
 {
     int J = angles->K / 2;
+    struct rope_angles row = *angles;
+    double scale = row.scaling ? rope_attention_factor(row.scaling) : 1;
+    row.tokens = T;
     for (int j = 0; j < J; j++) {
         /* position * f in f32, as in Transformers: it matters for large positions. */
-        float f = (float)rope_frequency(j, angles->K, angles->theta, angles->scaling);
+        float f = (float)rope_frequency(j, &row);
         for (int t = 0; t < T; t++) {
             size_t at = (size_t)t * (size_t)J + (size_t)j;
             float angle = (float)t * f;
-            cos_TJ[at] = (float)cos((double)angle);
-            sin_TJ[at] = (float)sin((double)angle);
+            cos_TJ[at] = (float)(scale * cos((double)angle));
+            sin_TJ[at] = (float)(scale * sin((double)angle));
         }
     }
 }

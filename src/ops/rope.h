@@ -30,21 +30,45 @@ struct rope_io {
 /* SHAPE: a size below 1, an odd K, a negative position or a short stride. */
 enum status rope(const struct ops *, const struct rope *, const struct rope_io *, struct queue *);
 
-/* RoPE scaling of Llama 3.1, which stretches long wavelengths; factor 0: none. */
-struct rope_scaling {
-    double factor, low_frequency_factor, high_frequency_factor;
-    int original_context; /* tokens */
+/* RoPE scaling: how frequencies f = theta^(-2j/K) change for rows longer than those of the first
+ * training.  In the formulas old = original_context:
+ *   llama3   With wavelength l = 2 pi / f: l < old/high gives f; l > old/low gives f/factor; in
+ *            between, with s = (old/l - low) / (high - low), (1-s) f/factor + s f.
+ *   linear   f/factor: position interpolation (Chen et al. 2023).
+ *   dynamic  In rows of T > old tokens, theta grows by (factor T/old - (factor-1))^(K/(K-2)): NTK.
+ *   yarn     r(j) f/factor + (1 - r(j)) f (Peng et al. 2023, sec. 3.2), where r rises linearly
+ *            from 0 to 1 between the pairs that turn beta_fast and beta_slow times in old tokens,
+ *            rounded down and up to whole pairs; cos and sin times attention_factor. */
+#define ROPE_METHODS(X) X(llama3) X(linear) X(dynamic) X(yarn)
+enum rope_method {
+#define ROPE_METHOD(name) ROPE_##name,
+    ROPE_METHODS(ROPE_METHOD)
+#undef ROPE_METHOD
 };
+struct rope_scaling {
+    double factor; /* at least 1; 0: none, and the other fields are 0, too */
+    double low_frequency_factor, high_frequency_factor; /* llama3 */
+    int original_context;                               /* tokens; not of linear */
+    enum rope_method method;
+    double beta_fast, beta_slow; /* yarn */
+    double attention_factor;     /* yarn; 0: 1 + ln(factor) / 10 */
+};
+/* As config.json names it: llama3, linear, dynamic, yarn; without scaling, default. */
+const char *rope_method_name(const struct rope_scaling *);
+bool rope_scaling_equals(const struct rope_scaling *, const struct rope_scaling *);
+/* What cos and sin are multiplied by. */
+double rope_attention_factor(const struct rope_scaling *);
+/* CONFIG: a field is out of range. */
+enum status rope_scaling_check(const struct rope_scaling *);
 
-/* f = theta^(-2j/K).  With scaling, wavelength l = 2 pi / f and old = original_context: l <
- * old/high gives f; l > old/low gives f/factor; in between, with s = (old/l - low) / (high - low),
- * (1-s) f/factor + s f. */
-double rope_frequency(int j, int K, double theta, const struct rope_scaling *scaling);
 struct rope_angles {
-    int K; /* head size */
+    int K; /* head size; dynamic: above 2 */
     double theta;
     const struct rope_scaling *scaling; /* NULL: none */
+    int tokens;                         /* T of a row, for dynamic */
 };
-/* Fills cos and sin of position * f for positions [0, T), with f rounded to f32 as in
- * Transformers. */
+/* f of pair j. */
+double rope_frequency(int j, const struct rope_angles *angles);
+/* Fills cos and sin of position * f for positions [0, T) of rows of T tokens, with f rounded to f32
+ * as in Transformers. */
 void rope_table(int T, const struct rope_angles *angles, float *cos_TJ, float *sin_TJ);

@@ -254,6 +254,43 @@ TEST(formats_without_names_for_qk_norm_are_refused)
     saved_close(&s);
 }
 
+TEST(formats_that_do_not_scale_rope_like_the_model_are_refused)
+{
+    static const struct {
+        enum conversion_target target;
+        enum rope_method method;
+        double attention_factor;
+        const char *message;
+    } cases[] = {{CONVERT_META, ROPE_linear, 0, "scaling linear, which Meta's Llama does not have"},
+                 {CONVERT_NXDT, ROPE_yarn, 0, "scaling yarn, which NxD Training does not have"},
+                 {CONVERT_DCP, ROPE_yarn, 0, "scaling yarn, which torchtitan does not have"},
+                 {CONVERT_GGUF, ROPE_dynamic, 0, "scaling dynamic, which llama.cpp does not have"},
+                 {CONVERT_GGUF, ROPE_yarn, 2, "attention_factor 2; llama.cpp computes it"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_shape shape = small_shape();
+        struct saved s;
+        struct converted done;
+        const char *to = test_path(test_folder(), "to");
+        shape.scaling = (struct rope_scaling){.factor = 4, .method = cases[i].method};
+        if (cases[i].method != ROPE_linear) shape.scaling.original_context = 16;
+        if (cases[i].method == ROPE_yarn) {
+            shape.scaling.beta_fast = 32, shape.scaling.beta_slow = 1;
+            shape.scaling.attention_factor = cases[i].attention_factor;
+        }
+        saved_open_shape(&s, &shape);
+        const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+        struct conversion c = {
+            .from = step, .to = to, .target = cases[i].target, .dtype = SAFETENSORS_F32};
+        CHECK_STATUS(UNSUPPORTED, convert_checkpoint(&c, &done));
+        CHECK_MESSAGE(cases[i].message);
+        CHECK(!file_exists(to));
+        c.sets_rope = true, c.target = CONVERT_META; /* --rope-factor none */
+        CHECK_STATUS(OK, convert_checkpoint(&c, &done));
+        CHECK_STATUS(OK, file_remove_tree(to));
+        saved_close(&s);
+    }
+}
+
 TEST(a_checkpoint_with_qk_norm_loads_only_where_the_model_has_it)
 {
     struct model_shape shape = small_shape();

@@ -150,6 +150,12 @@ TEST(compare_finds_changes_of_the_model_by_its_shape)
                         "\"model.norm_eps\", \"model.rope_scaling\"", "model.norm_eps=1e-6",
                         "model.rope_scaling=none");
     CHECK_MODEL_CHANGES("model.dim was 256, is 512 (command line)", "", "model.dim=512");
+    CHECK_MODEL_CHANGES(
+        "model.rope_scaling was \"llama3\" (factor 8, low 1, high 4, context 8192), "
+        "is \"yarn\" (factor 4, beta 1 to 32, attention factor 2, context 99) "
+        "(command line)",
+        "\"model.rope_scaling\"", "model.rope_scaling=yarn", "model.rope_factor=4",
+        "model.rope_attention_factor=2", "model.rope_original_context=99");
     CHECK_MODEL_CHANGES(SCALING, "\"model.rope_scaling\"", "model.rope_scaling=none",
                         "model.rope_theta=123", "checkpoint.accept_changed=model.rope_theta");
     CHECK_MODEL_CHANGES("", "", "objective.name=masked",

@@ -98,7 +98,7 @@ TEST(errors_name_position_value_and_allowed_values)
         {"[model]\ndim = \"wide\"\n", "model.dim"},
         {"[model]\nn_layer = 2\n", "did you mean model.n_layers?"},
         {"[model]\ntie_embeddings = \"yes\"\n", "true, false or \"auto\""},
-        {"[model]\nrope_scaling = \"yarn\"\n", "auto, none or llama3"},
+        {"[model]\nrope_scaling = \"longrope\"\n", "auto, none, llama3, linear, dynamic or yarn"},
         {"[model]\nnorm_type = \"batchnorm\"\n", "normalization is RMSNorm"},
         {"[optimizer]\nname = \"Adam\"\n", "AdamW or Muon"},
         {"[optimizer]\nlr = \"3e-4\"\n", "expected a number"},

@@ -32,19 +32,25 @@ TEST(effective_sizes_are_those_of_the_flavor)
 
 TEST(effective_sizes_of_every_family_give_the_same_model)
 {
-    static const char *const flavors[][2] = {{"model.name=llama3", "model.flavor=8B"},
-                                             {"model.name=llama3.2", "model.flavor=1B"},
-                                             {"model.name=llama2", "model.flavor=7B"},
-                                             {"model.name=frontier", "model.flavor=3B"}};
+    static const char *const flavors[][3] = {
+        {"model.name=llama3", "model.flavor=8B"},
+        {"model.name=llama3.2", "model.flavor=1B"},
+        {"model.name=llama2", "model.flavor=7B"},
+        {"model.name=frontier", "model.flavor=3B"},
+        {"model.rope_scaling=llama3", "model.rope_factor=9", "model.rope_high_freq_factor=5"},
+        {"model.rope_scaling=linear", "model.rope_factor=9"},
+        {"model.rope_scaling=dynamic", "model.rope_factor=9", "model.max_context=999"},
+        {"model.rope_scaling=yarn", "model.rope_factor=9", "model.rope_beta_slow=2"}};
     for (size_t i = 0; i < sizeof flavors / sizeof *flavors; i++) {
         struct config c, copy;
         struct model_shape a, b;
-        load(&c, flavors[i], 2);
+        load(&c, flavors[i], flavors[i][2] ? 3 : 2);
         effective_fill(&copy, &c);
         CHECK_STATUS(OK, model_shape_resolve(&a, &c.model, 0));
         CHECK_STATUS(OK, model_shape_resolve(&b, &copy.model, 0));
         CHECK(a.D == b.D && a.L == b.L && a.H == b.H && a.G == b.G && a.K == b.K && a.F == b.F);
-        CHECK(a.tied == b.tied && a.scaling.factor == b.scaling.factor && a.V == b.V);
+        CHECK(a.tied == b.tied && rope_scaling_equals(&a.scaling, &b.scaling) && a.V == b.V);
+        CHECK(a.max_context == b.max_context);
         CHECK(!(a.rope_theta < b.rope_theta) && !(a.rope_theta > b.rope_theta));
         config_release(&c);
     }

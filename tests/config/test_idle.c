@@ -50,6 +50,12 @@ TEST(settings_that_others_leave_without_effect_are_listed)
     CHECK_IDLE("lr_scheduler.warmup_steps = 30 has no effect: longer than the schedule: the warmup "
                "is cut to it, and the rate never decays",
                "lr_scheduler.warmup_steps=30", "training.steps=20");
+    CHECK_IDLE("model.rope_factor = 4.0 has no effect: requires model.rope_scaling",
+               "model.rope_factor=4", "model.rope_scaling=none");
+    CHECK_IDLE("model.rope_beta_fast = 4.0 has no effect: requires model.rope_scaling = \"yarn\"",
+               "model.rope_factor=4", "model.rope_scaling=linear", "model.rope_beta_fast=4");
+    CHECK_IDLE("", "model.rope_factor=4", "model.rope_scaling=yarn", "model.rope_beta_fast=4",
+               "model.rope_original_context=9");
     CHECK_IDLE("parallelism.pipeline_parallel_microbatch_size = 2 has no effect: requires "
                "parallelism.pipeline_parallel_degree of at least 2",
                "parallelism.pipeline_parallel_microbatch_size=2");

@@ -79,7 +79,8 @@ TEST(gradients_match_finite_differences_with_a_tied_head)
 TEST(gradients_match_finite_differences_with_scaled_rope)
 {
     struct model_shape s = rig_shape();
-    s.scaling = (struct rope_scaling){8, 1, 4, 8};
+    s.scaling = (struct rope_scaling){
+        .factor = 8, .low_frequency_factor = 1, .high_frequency_factor = 4, .original_context = 8};
     s.K = 6;
     gradients_of(&s, true, 0);
 }

@@ -159,7 +159,7 @@ static struct half_block half_block_of(const struct ops *ops, struct attention a
     h.y = rig_zeros(N * D, dtype), h.dx = rig_zeros(N * D, dtype);
     h.lse = rig_zeros(N * (size_t)a.H, F32);
     h.dwide = rig_zeros(C * D, F32), h.dnarrow = rig_zeros(Q * D, F32);
-    rope_table(a.T, &(struct rope_angles){a.K, 10000, NULL}, c, s);
+    rope_table(a.T, &(struct rope_angles){a.K, 10000, NULL, 0}, c, s);
     size_t k = packed ? 0 : a.k_column, v = packed ? 0 : a.v_column;
     struct attention_fwd forward = {.q_BTHK = qkv,
                                     .k_BSGK = at(qkv, k, dtype),

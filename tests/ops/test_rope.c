@@ -8,7 +8,7 @@ static void compare(struct rope r)
     size_t n = (size_t)r.B * (size_t)r.T * r.stride, J = (size_t)r.K / 2;
     size_t angles = (size_t)(r.first + r.T) * J;
     float *c = rig_zeros(angles, F32), *s = rig_zeros(angles, F32);
-    rope_table(r.first + r.T, &(struct rope_angles){r.K, 10000, NULL}, c, s);
+    rope_table(r.first + r.T, &(struct rope_angles){r.K, 10000, NULL, 0}, c, s);
     void *before = rig_random(1, n, r.dtype), *x[2];
     for (int i = 0; i < 2; i++) {
         const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
@@ -43,7 +43,7 @@ TEST(rope_depends_only_on_relative_position)
 {
     enum { T = 40, K = 16 };
     float c[T * K / 2], s[T * K / 2], dots[2];
-    rope_table(T, &(struct rope_angles){K, 500000, NULL}, c, s);
+    rope_table(T, &(struct rope_angles){K, 500000, NULL, 0}, c, s);
     for (int shift = 0; shift < 2; shift++) {
         float *q = rig_random(1, K, F32), *k = rig_random(2, K, F32);
         struct rope at = {1, 1, 1, K, 9 + 11 * shift, K, .dtype = F32}, back = at;
@@ -59,14 +59,101 @@ TEST(rope_depends_only_on_relative_position)
 TEST(rope_scaling_keeps_short_wavelengths_and_stretches_long_ones)
 {
     enum { K = 64, J = K / 2 };
-    struct rope_scaling llama3 = {8, 1, 4, 8192};
+    struct rope_scaling llama3 = {.factor = 8,
+                                  .low_frequency_factor = 1,
+                                  .high_frequency_factor = 4,
+                                  .original_context = 8192};
     float plain_cos[2 * J], plain_sin[2 * J], cos_[2 * J], sin_[2 * J];
-    rope_table(2, &(struct rope_angles){K, 500000, NULL}, plain_cos, plain_sin);
-    rope_table(2, &(struct rope_angles){K, 500000, &llama3}, cos_, sin_);
+    rope_table(2, &(struct rope_angles){K, 500000, NULL, 0}, plain_cos, plain_sin);
+    rope_table(2, &(struct rope_angles){K, 500000, &llama3, 0}, cos_, sin_);
     CHECK(sin_[J] == plain_sin[J]); /* wavelength 2 pi */
     CHECK_NEAR((double)(plain_sin[2 * J - 1] / sin_[2 * J - 1]), 8, 1e-5);
     for (int j = 0; j < J; j++)
         CHECK(sin_[J + j] <= plain_sin[J + j] && sin_[J + j] * 8.001f >= plain_sin[J + j]);
+}
+
+static const struct rope_method_case {
+    struct rope_scaling scaling;
+    int tokens;
+    double frequencies[8];
+} rope_methods[] = {
+    {{.factor = 2.5, .method = ROPE_linear},
+     64,
+     {0.400000006, 0.183945313, 0.0845896974, 0.0388996974, 0.0178885441, 0.00822628476,
+      0.00378296641, 0.00173964747}},
+    {{.factor = 3, .original_context = 24, .method = ROPE_dynamic},
+     40,
+     {1, 0.39306882, 0.154503077, 0.0607303381, 0.0238712002, 0.00938302465, 0.00368817407,
+      0.00144970615}},
+    {{.factor = 3, .original_context = 24, .method = ROPE_dynamic},
+     7,
+     {1, 0.459863275, 0.21147424, 0.0972492471, 0.0447213612, 0.0205657128, 0.0094574159,
+      0.00434911856}},
+    {{.factor = 4, .original_context = 256, .method = ROPE_yarn, .beta_fast = 32, .beta_slow = 1},
+     64,
+     {1, 0.390883803, 0.14803198, 0.0534870848, 0.0178885441, 0.00514142821, 0.00236435398,
+      0.00108727964}},
+    {{.factor = 4,
+      .original_context = 64,
+      .method = ROPE_yarn,
+      .beta_fast = 8,
+      .beta_slow = 2,
+      .attention_factor = 1.25},
+     64,
+     {1, 0.344897449, 0.10573712, 0.0243123118, 0.0111803403, 0.00514142821, 0.00236435398,
+      0.00108727964}},
+};
+
+/* The frequencies are those of Transformers 5.23, for theta 500. */
+TEST(rope_frequencies_of_each_scaling_are_those_of_transformers)
+{
+    enum { K = 16, J = K / 2 };
+    for (size_t i = 0; i < sizeof rope_methods / sizeof *rope_methods; i++) {
+        const struct rope_method_case *is = &rope_methods[i];
+        float c[64 * J], s[64 * J];
+        double scale = rope_attention_factor(&is->scaling);
+        rope_table(is->tokens, &(struct rope_angles){K, 500, &is->scaling, 0}, c, s);
+        for (int j = 0; j < J; j++) {
+            double f = is->frequencies[j], factor = scale;
+            CHECK_NEAR(atan2((double)s[J + j], (double)c[J + j]) / f, 1, 1e-6);
+            CHECK_NEAR(hypot((double)s[J + j], (double)c[J + j]), factor, 1e-6);
+        }
+    }
+    CHECK_NEAR(rope_attention_factor(&rope_methods[3].scaling), 1.138629436111989, 1e-15);
+    CHECK_NEAR(rope_attention_factor(&rope_methods[4].scaling), 1.25, 0);
+    CHECK_NEAR(rope_attention_factor(&rope_methods[0].scaling), 1, 0);
+}
+
+TEST(rope_scalings_are_equal_only_if_every_field_is)
+{
+    for (size_t i = 0; i < sizeof rope_methods / sizeof *rope_methods; i++)
+        for (size_t j = 0; j < sizeof rope_methods / sizeof *rope_methods; j++) {
+            bool same = i == j || (i == 1 && j == 2) || (i == 2 && j == 1);
+            CHECK(rope_scaling_equals(&rope_methods[i].scaling, &rope_methods[j].scaling) == same);
+        }
+    struct rope_scaling computed = rope_methods[3].scaling, given = computed;
+    given.attention_factor = 1 + log(given.factor) / 10;
+    CHECK(rope_scaling_equals(&computed, &given));
+}
+
+TEST(rope_scaling_check_rejects_fields_out_of_range)
+{
+    struct rope_scaling yarn = rope_methods[4].scaling, bad;
+    CHECK_STATUS(OK, rope_scaling_check(&yarn));
+    bad = yarn, bad.factor = 0.5;
+    CHECK_STATUS(CONFIG, rope_scaling_check(&bad));
+    bad = yarn, bad.original_context = 0;
+    CHECK_STATUS(CONFIG, rope_scaling_check(&bad));
+    bad = yarn, bad.beta_fast = 1;
+    CHECK_STATUS(CONFIG, rope_scaling_check(&bad));
+    bad = yarn, bad.beta_slow = 0;
+    CHECK_STATUS(CONFIG, rope_scaling_check(&bad));
+    bad = yarn, bad.attention_factor = -1;
+    CHECK_STATUS(CONFIG, rope_scaling_check(&bad));
+    bad = (struct rope_scaling){.factor = 2, .method = ROPE_linear};
+    CHECK_STATUS(OK, rope_scaling_check(&bad));
+    bad.method = ROPE_llama3, bad.original_context = 9;
+    CHECK_STATUS(CONFIG, rope_scaling_check(&bad));
 }
 
 struct rope_loss {
@@ -86,7 +173,7 @@ static double loss(void *context)
 TEST(rope_gradient_matches_finite_differences)
 {
     struct rope_loss k = {.r = {1, 2, 2, 6, 0, 12, F32, false}};
-    rope_table(2, &(struct rope_angles){6, 100, NULL}, k.c, k.s);
+    rope_table(2, &(struct rope_angles){6, 100, NULL, 0}, k.c, k.s);
     k.x = rig_random(1, 24, F32), k.y = rig_zeros(24, F32), k.weight = rig_random(2, 24, F32);
     float *dx = rig_copy(k.weight, 24, F32);
     struct rope inverse = k.r;

@@ -75,8 +75,10 @@ static void oracle_read(struct oracle *o, const char *name)
                                     .tied = json_true(json_get(r, "tied"))};
     if (json_get(r, "z_loss")) o->z_loss = (float)real(r, "z_loss");
     if (scaling)
-        o->shape.scaling = (struct rope_scaling){real(scaling, "factor"), real(scaling, "low"),
-                                                 real(scaling, "high"), whole(scaling, "original")};
+        o->shape.scaling = (struct rope_scaling){.factor = real(scaling, "factor"),
+                                                 .low_frequency_factor = real(scaling, "low"),
+                                                 .high_frequency_factor = real(scaling, "high"),
+                                                 .original_context = whole(scaling, "original")};
     o->num_batches = whole(r, "batches"), o->B = whole(r, "rows"), o->T = whole(r, "tokens");
     o->shape.max_context = o->T;
     size_t tokens = (size_t)o->num_batches * (size_t)o->B * (size_t)o->T;

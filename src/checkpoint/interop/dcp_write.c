@@ -64,11 +64,11 @@ static enum status write_rope_table(const struct dcp_writer *w, const struct dcp
                                     struct torch_writer *out)
 {
     const struct model_shape *s = w->model->shape;
+    const struct rope_angles angles = {s->K, s->rope_theta, &s->scaling, s->max_context};
     size_t pairs = (size_t)s->K / 2;
     float *row = heap(2 * pairs * sizeof *row), *frequencies = heap(pairs * sizeof *frequencies);
     enum status st = STATUS_OK;
-    for (size_t j = 0; j < pairs; j++)
-        frequencies[j] = (float)rope_frequency((int)j, s->K, s->rope_theta, &s->scaling);
+    for (size_t j = 0; j < pairs; j++) frequencies[j] = (float)rope_frequency((int)j, &angles);
     for (int64_t t = 0; t < item->tensor.shape[0] && !st; t++) {
         for (size_t j = 0; j < pairs; j++) {
             float angle = (float)t * frequencies[j];

@@ -53,6 +53,19 @@ static struct gguf_key key_of(const struct model_shape *s, const char *name)
     return key;
 }
 
+static void add_scaling(const struct model_shape *s, struct gguf_metadata *k)
+{
+    const struct rope_scaling *r = &s->scaling;
+    if (!(r->factor > 0) || r->method == ROPE_llama3) return;
+    gguf_add_string(k, key_of(s, "rope.scaling.type").name, rope_method_name(r));
+    gguf_add_f32(k, key_of(s, "rope.scaling.factor").name, r->factor);
+    if (r->method != ROPE_yarn) return;
+    gguf_add_u32(k, key_of(s, "rope.scaling.original_context_length").name,
+                 (uint32_t)r->original_context);
+    gguf_add_f32(k, key_of(s, "rope.scaling.yarn_beta_fast").name, r->beta_fast);
+    gguf_add_f32(k, key_of(s, "rope.scaling.yarn_beta_slow").name, r->beta_slow);
+}
+
 static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
 {
     const struct model_shape *s = g->model.shape;
@@ -81,6 +94,7 @@ static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
         gguf_add_u32(k, key_of(s, sizes[i].key).name, (uint32_t)sizes[i].value);
     gguf_add_f32(k, key_of(s, "rope.freq_base").name, s->rope_theta);
     gguf_add_f32(k, key_of(s, "attention.layer_norm_rms_epsilon").name, s->norm_eps);
+    add_scaling(s, k);
     if (g->is_masked) gguf_add_bool(k, key_of(s, "attention.causal").name, false);
 }
 
@@ -209,6 +223,12 @@ static struct gguf_tensor describe_tensor(const struct gguf_model *g, int i)
     return d;
 }
 
+/* llama.cpp reads Llama 3.1's scaling as a tensor, the others as keys. */
+static bool has_rope_freqs(const struct model_shape *s)
+{
+    return s->scaling.factor > 0 && s->scaling.method == ROPE_llama3;
+}
+
 /* One divisor for the frequency of each rotary pair of a head. */
 static void describe_rope(const struct model_shape *s, struct gguf_tensor *d)
 {
@@ -248,9 +268,10 @@ static enum status write_padding(struct gguf_output *o, uint64_t bytes)
 
 static enum status write_rope_freqs(const struct model_shape *s, struct gguf_output *o)
 {
+    const struct rope_angles plain = {.K = s->K, .theta = s->rope_theta};
+    const struct rope_angles scaled = {.K = s->K, .theta = s->rope_theta, .scaling = &s->scaling};
     for (int j = 0; j < s->K / 2; j++) {
-        float divisor = (float)(rope_frequency(j, s->K, s->rope_theta, NULL) /
-                                rope_frequency(j, s->K, s->rope_theta, &s->scaling));
+        float divisor = (float)(rope_frequency(j, &plain) / rope_frequency(j, &scaled));
         TRY(write_elements(o, &divisor, sizeof divisor));
     }
     return write_padding(o, sizeof(float) * (size_t)s->K / 2);
@@ -268,7 +289,7 @@ static enum status write_tensors(const struct gguf_model *g, const struct gguf_t
         TRY(write_padding(o, tensors[i].bytes));
     }
     o->type = GGUF_F32;
-    if (model.shape->scaling.factor > 0) TRY(write_rope_freqs(model.shape, o));
+    if (has_rope_freqs(model.shape)) TRY(write_rope_freqs(model.shape, o));
     return STATUS_OK;
 }
 
@@ -281,7 +302,7 @@ static enum status write_file(const struct gguf_model *g, struct gguf_output *o)
     uint64_t total;
     enum status st = STATUS_OK;
     for (int i = 0; i < count; i++) tensors[i] = describe_tensor(g, i);
-    if (g->model.shape->scaling.factor > 0) describe_rope(g->model.shape, &tensors[count++]);
+    if (has_rope_freqs(g->model.shape)) describe_rope(g->model.shape, &tensors[count++]);
     TRY_OUT(add_metadata(g, &keys));
     gguf_build_header(&keys, tensors, (size_t)count, &head, &total);
     TRY_OUT(write_bytes(o, head.data, head.len));

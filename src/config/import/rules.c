@@ -154,6 +154,28 @@ void rules_require_llama(struct import *im, const char *key, const char *word, c
     text_release(&note);
 }
 
+/* Sets what differs from the defaults of the scaling. */
+static enum status set_scaling(struct import *im, const struct import_item *item,
+                               const struct rope_scaling *r)
+{
+    const bool llama3 = r->factor > 0 && r->method == ROPE_llama3;
+    const struct {
+        const char *target;
+        double value, preset;
+    } options[] = {{"model.rope_factor", r->factor, llama3 ? 8 : 0},
+                   {"model.rope_original_context", r->original_context, llama3 ? 8192 : 0},
+                   {"model.rope_low_freq_factor", r->low_frequency_factor, llama3},
+                   {"model.rope_high_freq_factor", r->high_frequency_factor, llama3 ? 4 : 0},
+                   {"model.rope_beta_fast", r->beta_fast, 32},
+                   {"model.rope_beta_slow", r->beta_slow, 1},
+                   {"model.rope_attention_factor", r->attention_factor, 0}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].value != 0 && options[i].value != options[i].preset)
+            TRY(import_set_real(im, item, options[i].target, options[i].value, ""));
+    return import_set(im, item, "model.rope_scaling", r->factor > 0 ? rope_method_name(r) : "none",
+                      "");
+}
+
 enum status rules_set_model_from_json(struct import *im, const struct import_item *item,
                                       const char *path)
 {
@@ -174,17 +196,8 @@ enum status rules_set_model_from_json(struct import *im, const struct import_ite
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         TRY(import_set_real(im, item, sizes[i].target, sizes[i].value, ""));
     TRY(import_set(im, item, "model.tie_embeddings", s->tied ? "true" : "false", ""));
-    if (s->scaling.factor != 0 && s->scaling.factor != 8 && s->scaling.factor != 32)
-        import_add_note(im, IMPORT_UNSUPPORTED, item,
-                        "only the rope_scaling of Llama 3.1 and 3.2 is supported");
-    if (s->scaling.factor == 32) {
-        TRY(import_set(im, item, "model.name", "llama3.2", ""));
-        TRY(import_set(im, item, "model.flavor", "1B",
-                       "For rope_scaling; the sizes are set below."));
-    }
     if (s->qk_norm) TRY(import_set(im, item, "model.qk_norm", "true", ""));
-    return import_set(im, item, "model.rope_scaling", s->scaling.factor != 0 ? "llama3" : "none",
-                      "");
+    return set_scaling(im, item, &s->scaling);
 }
 
 enum status rules_check_window(struct import *im, const char *key)

@@ -197,6 +197,30 @@ TEST(gguf_of_a_model_with_qk_norm_is_llama_cpps_qwen3)
     saved_close(&s);
 }
 
+TEST(gguf_of_a_model_with_yarn_has_its_keys)
+{
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct gguf_file g;
+    shape.qk_norm = true;
+    shape.scaling = (struct rope_scaling){
+        .factor = 4, .original_context = 32, .method = ROPE_yarn, .beta_fast = 16, .beta_slow = 2};
+    saved_open_shape(&s, &shape);
+    const char *path = test_path(test_folder(), "name.gguf");
+    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
+    read_gguf(&g, path);
+    CHECK(key_equals(&g, "qwen3.rope.scaling.type", "yarn") && g.num_tensors == 25);
+    CHECK(get_number(&g, "qwen3.rope.scaling.original_context_length") == 32);
+    int kind;
+    float factor;
+    struct reader r = find_key(&g, "qwen3.rope.scaling.factor", &kind);
+    uint32_t bits = (uint32_t)read_uint(&r, 4);
+    memcpy(&factor, &bits, sizeof factor);
+    CHECK(kind == GGUF_VALUE_F32 && factor == 4);
+    text_release(&g.file);
+    saved_close(&s);
+}
+
 TEST(gguf_norms_are_f32_and_short_rows_fall_back_from_q8_0_to_f16)
 {
     static const struct {
@@ -247,7 +271,8 @@ TEST(gguf_has_q8_0_rows_tokenizer_and_rope_freqs)
 {
     struct model_shape shape = small_shape();
     shape.V = 1003, shape.D = 32, shape.H = 2, shape.K = 16, shape.F = 64, shape.L = shape.G = 1;
-    shape.scaling = (struct rope_scaling){8, 1, 4, 32};
+    shape.scaling = (struct rope_scaling){
+        .factor = 8, .low_frequency_factor = 1, .high_frequency_factor = 4, .original_context = 32};
     struct layout layout;
     struct shard pieces;
     struct gguf_file g;

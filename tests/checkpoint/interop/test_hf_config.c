@@ -137,8 +137,7 @@ TEST(unsupported_configs_are_rejected_with_the_reason)
         {",\"architectures\": [\"LlamaForSequenceClassification\"]",
          "architecture LlamaForSequenceClassification"},
         {",\"architectures\": [7]", "must be LlamaForCausalLM"},
-        {",\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}", "rope type \"linear\""},
-        {",\"rope_parameters\": {\"rope_type\": \"yarn\"}", "rope type \"yarn\""},
+        {",\"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2.0}", "rope type \"longrope\""},
         {",\"partial_rotary_factor\": 0.5", "partial_rotary_factor 0.5"},
     };
     struct model_shape s;
@@ -274,14 +273,31 @@ TEST(config_json_round_trips)
                                .norm_eps = 1.0 / 3e5,
                                .depth_init = true,
                                .max_context = 777};
-    for (int way = 0; way < 8; way++) {
+    const struct rope_scaling scalings[] = {
+        {0},
+        {.factor = 8.25,
+         .low_frequency_factor = 1.1,
+         .high_frequency_factor = 4.3,
+         .original_context = 555},
+        {.factor = 3.5, .method = ROPE_linear},
+        {.factor = 2, .original_context = 333, .method = ROPE_dynamic},
+        {.factor = 4,
+         .original_context = 99,
+         .method = ROPE_yarn,
+         .beta_fast = 7,
+         .beta_slow = 0.5,
+         .attention_factor = 1.25},
+        {.factor = 4, .original_context = 99, .method = ROPE_yarn, .beta_fast = 32, .beta_slow = 1},
+    };
+    for (int way = 0; way < 24; way++) {
         struct model_shape got;
         struct text t = {0};
         struct json *root;
         want.tied = way & 1;
-        want.scaling = (struct rope_scaling){0};
-        if (way & 2) want.scaling = (struct rope_scaling){8.25, 1.1, 4.3, 555};
-        want.qk_norm = way & 4;
+        want.qk_norm = way & 2;
+        want.scaling = scalings[way / 4];
+        /* of dynamic scaling, config.json has the original context */
+        want.max_context = want.scaling.method == ROPE_dynamic ? 666 : 777;
         const char *path = test_path(test_folder(), "config.json");
         hf_config_write(&want, "float32", &(struct hf_usage){.bos = -1, .eos = 9}, &t);
         CHECK_STATUS(OK, file_write(path, t.data, t.len));
@@ -292,10 +308,7 @@ TEST(config_json_round_trips)
         CHECK(got.max_context == want.max_context && got.depth_init);
         CHECK(got.qk_norm == want.qk_norm);
         CHECK(!strstr(t.data, "Qwen3ForCausalLM") == !want.qk_norm);
-        CHECK(got.scaling.factor == want.scaling.factor);
-        CHECK(got.scaling.low_frequency_factor == want.scaling.low_frequency_factor);
-        CHECK(got.scaling.high_frequency_factor == want.scaling.high_frequency_factor);
-        CHECK(got.scaling.original_context == want.scaling.original_context);
+        CHECK(rope_scaling_equals(&got.scaling, &want.scaling));
         CHECK_STATUS(OK, json_parse(t.data, t.len, "config", &root));
         CHECK(json_is_null(json_get(root, "bos_token_id")));
         CHECK(json_number(json_get(root, "eos_token_id")) == 9);

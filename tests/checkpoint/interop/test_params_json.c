@@ -46,7 +46,10 @@ TEST(params_json_omits_rope_scaling_defaults)
         CHECK(!strstr(t.data, "rope_scal") && !strstr(t.data, "use_scaled_rope"));
         CHECK(!strstr(t.data, "max_seq_len"));
         text_clear(&t);
-        s.scaling = (struct rope_scaling){tied ? 32 : 8, 1, 4, 8192};
+        s.scaling = (struct rope_scaling){.factor = tied ? 32 : 8,
+                                          .low_frequency_factor = 1,
+                                          .high_frequency_factor = 4,
+                                          .original_context = 8192};
         params_json_write(&s, &t);
         CHECK(strstr(t.data, "\"use_scaled_rope\": true") &&
               !strstr(t.data, "rope_scaling_factor"));
