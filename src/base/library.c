@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +42,11 @@ static enum status find_functions(const struct library *l, void *handle, library
 static enum status load(const struct library *l, library_function *out)
 {
     if (l->before) (void)dlopen(l->before, RTLD_NOW);
-    void *handle = dlopen(l->file, RTLD_NOW | RTLD_LOCAL);
+    char names[256];
+    void *handle = NULL;
+    snprintf(names, sizeof names, "%s", l->file);
+    for (char *next = names, *name; !handle && (name = strsep(&next, " "));)
+        handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         FAIL(UNSUPPORTED,
              "%s is not installed: %s; install it, or add its folder to LD_LIBRARY_PATH", l->title,

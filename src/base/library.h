@@ -12,8 +12,8 @@
 struct library {
     const char *title; /* in messages: "cuDNN" */
     /* File names for dlopen, which searches LD_LIBRARY_PATH, the program's RUNPATH and the system's
-     * folders.  `before`: opened first, if present, because the library looks for it by name; may
-     * be NULL. */
+     * folders.  `file`: several names are separated by spaces, and the first that opens is used.
+     * `before`: opened first, if present, because the library looks for it by name; may be NULL. */
     const char *file, *before;
     const char *const *functions; /* their names */
     int num_functions;

@@ -14,7 +14,8 @@ static double hypotenuse(double x, double y);
     F(static double, hypotenuse, (double x, double y), (x, y))
 enum { CALLS(LIBRARY_INDEX) NUM_CALLS };
 static const char *const names[] = {"sqrt", "hypot"};
-static const struct library library = {"libm", "libm.so.6", "libabsent-7.so", names, NUM_CALLS};
+static const struct library library = {"libm", "libabsent-7.so libm.so.6", "libabsent-7.so", names,
+                                       NUM_CALLS};
 CALLS(LIBRARY_CALL)
 
 TEST(functions_of_an_open_library_can_be_called)

@@ -1,5 +1,5 @@
-/* gemm.h (gpu) -- matrix multiplication: by cuBLASLt where it has an algorithm, otherwise by our
- * own kernels.
+/* gemm.h (gpu) -- matrix multiplication: by cuBLASLt or hipBLASLt where it has an algorithm,
+ * otherwise by our own kernels.
  *
  * Axes     C[M, N] = scale A[M, K] B[K, N] (+ D), row-major; a transposed operand is stored as
  *          [K, M] or [N, K].
@@ -31,6 +31,12 @@ struct gemm {
     enum gemm_type a, b;
     enum dtype out; /* F32; BF16 only where the operands are not F32 */
 };
+static inline bool gemm_is_same(const struct gemm *x, const struct gemm *y)
+{
+    return x->M == y->M && x->N == y->N && x->K == y->K && x->transpose_a == y->transpose_a &&
+           x->transpose_b == y->transpose_b && x->accumulate == y->accumulate &&
+           x->scaled == y->scaled && x->a == y->a && x->b == y->b && x->out == y->out;
+}
 struct gemm_io {
     const void *a, *b, *d; /* d: used with `accumulate`; may be c */
     void *c;
@@ -49,11 +55,12 @@ struct gemm_factors {
 enum status GPU_NAME(gemm_factors)(const struct gemm *g, const struct gemm_io *io,
                                    struct gemm_factors *to, struct queue *queue);
 
-#if defined(GPU_CUDA) || defined(GPU_CUBLASLT) /* GPU_CUBLASLT: tests, with a stub of cuBLASLt */
-/* DEVICE: cuBLASLt failed. */
+/* GPU_CUBLASLT, GPU_HIPBLASLT: tests, with a stub of the library. */
+#if defined(GPU_CUDA) || defined(GPU_HIP) || defined(GPU_CUBLASLT) || defined(GPU_HIPBLASLT)
+/* DEVICE: the library failed. */
 enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *queue);
 /* Uses the algorithms of these files (tensor/tuning.h); with `measures`, sizing passes time those
- * of each GEMM that is in neither, and keep the fastest. */
+ * of each GEMM that is in neither, and keep the fastest.  hipBLASLt: no effect. */
 void GPU_NAME(gemm_tune)(struct queue *queue, const struct tuning_files *files);
 void GPU_NAME(gemm_close)(struct queue *queue);
 /* Appends the library and its version.  UNSUPPORTED: it is not installed. */

@@ -18,7 +18,7 @@ struct gpu_queue {
     gpu_stream stream;
     int device;
     bool native_fp8;        /* `quantize` writes FP8 bytes, and `linear` multiplies them */
-    void *gemm, *attention; /* state of cuBLASLt and cuDNN: handles, plans; NULL: not used */
+    void *gemm, *attention; /* state of the libraries: handles, plans; NULL: not used */
     bool attention_opened;  /* or tried: without cuDNN, attention stays NULL */
     bool has_ranges;        /* a profiler's library takes ranges (profiler.h) */
     bool nondeterministic;  /* kernels may sum in any order: faster, but bits vary between runs */

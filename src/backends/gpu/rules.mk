@@ -10,7 +10,12 @@ $(B)/src/comm/nccl/%.stub.o $(B)/tests/comm/nccl/%.o: private OWN := -Itests/com
 CUBLASLT_STUB := -DGPU_CUBLASLT -Itests/backends/gpu/vendor/stub
 $(B)/$(VENDOR)/cublaslt_%.stub.o: private OWN := $(CUBLASLT_STUB)
 CUBLASLT_TESTS := $(B)/tests/backends/gpu/vendor/test_cublaslt_%.o \
-    $(B)/tests/backends/gpu/vendor/stub_%.o
+    $(B)/tests/backends/gpu/vendor/stub_cublaslt.o
+HIPBLASLT_STUB := -DGPU_HIPBLASLT -DGPU_EMULATED=64
+$(B)/$(VENDOR)/hipblaslt_%.stub.o: private OWN := $(HIPBLASLT_STUB)
+HIPBLASLT_TESTS := $(B)/tests/backends/gpu/vendor/test_hipblaslt_%.o \
+    $(B)/tests/backends/gpu/vendor/stub_hipblaslt.o
+$(HIPBLASLT_TESTS): private OWN := $(if $(filter hip,$(GPU)),$(GPU_FLAGS),$(HIPBLASLT_STUB))
 $(CUBLASLT_TESTS): private OWN := $(if $(filter cuda,$(GPU)),$(GPU_FLAGS),$(CUBLASLT_STUB))
 $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: private OWN := $(GPU_FLAGS)
 $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: $(B)/gpu-flags
@@ -82,7 +87,7 @@ GPU_DEPENDENT := $(B)/src/machine/gpu.o
 $(GPU_DEPENDENT): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
     $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_PREFIX=gpu)
 $(GPU_DEPENDENT) $(filter $(B)/src/backends/gpu/% $(B)/src/comm/nccl/%,$(OBJECTS)): $(B)/gpu-flags
-$(filter $(CUBLASLT_TESTS),$(TESTS:%.c=$(B)/%.o)): $(B)/gpu-flags
+$(filter $(CUBLASLT_TESTS) $(HIPBLASLT_TESTS),$(TESTS:%.c=$(B)/%.o)): $(B)/gpu-flags
 gpu-kernels: $(filter $(B)/src/backends/gpu/kernels/%,$(OBJECTS))
 $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $(@D)

@@ -57,9 +57,10 @@ VENDOR_ABSENT := $(filter-out $(if $(GPU),$(GPU_$(GPU))),$(GPU_VENDOR))
 STUBBED := $(B)/src/comm/nccl/%.o
 STUB    := $(patsubst %.c,$(B)/%.stub.o,\
                $(filter-out %/side_stream.c %/nccl_load.c,$(wildcard src/comm/nccl/*.c)))
-# Without CUDA, the tests link what calls cuBLASLt against a stub of it.
+# Without CUDA, the tests link what calls cuBLASLt against a stub of it; hipBLASLt likewise.
 STUB    += $(if $(filter cuda,$(GPU)),,\
                $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/cublaslt_load.c,\
                    $(filter $(VENDOR)/cublaslt_%,$(GPU_VENDOR)))))
+STUB    += $(if $(filter hip,$(GPU)),,$(B)/$(VENDOR)/hipblaslt_gemm.stub.o)
 emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(B)/%.emu$(1).o)
 EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)

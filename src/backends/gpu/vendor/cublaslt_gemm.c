@@ -19,13 +19,6 @@ static const cudaDataType_t types[GEMM_TYPE_COUNT] = {[GEMM_F32] = CUDA_R_32F,
 
 static bool is_fp8(const struct gemm *g) { return g->a >= GEMM_E4M3; }
 
-static bool is_same_gemm(const struct gemm *x, const struct gemm *y)
-{
-    return x->M == y->M && x->N == y->N && x->K == y->K && x->transpose_a == y->transpose_a &&
-           x->transpose_b == y->transpose_b && x->accumulate == y->accumulate &&
-           x->scaled == y->scaled && x->a == y->a && x->b == y->b && x->out == y->out;
-}
-
 /* ---- preparing a GEMM ---- */
 
 /* Without the library all GEMMs use our own kernels. */
@@ -189,7 +182,7 @@ static enum status find_matmul(const struct gemm *g, unsigned alignment, struct 
     struct cublaslt *c = *library;
     if (c->tuner && !queue->sizing) cublaslt_tuner_report(c->tuner);
     for (size_t i = 0; i < c->count; i++)
-        if (c->matmuls[i].alignment == alignment && is_same_gemm(&c->matmuls[i].gemm, g)) {
+        if (c->matmuls[i].alignment == alignment && gemm_is_same(&c->matmuls[i].gemm, g)) {
             *out = &c->matmuls[i];
             return STATUS_OK;
         }

@@ -1,0 +1,236 @@
+/* gemm.h with hipBLASLt: descriptors and the first algorithm of its heuristics are kept per shape.
+ *
+ * Our own kernels compute what the library cannot, or cannot in all its versions: products with
+ * scales in device memory (FP8 kept as bf16), operands that are not aligned to 16 bytes, since its
+ * preferences have no alignment, and what no sizing pass has seen if no scratch is left. */
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/vendor/hipblaslt.h"
+
+#include "backends/gpu/queue.h"
+#include "backends/gpu/vendor/column_major.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+
+enum {
+    MIN_VERSION = 600,        /* 0.6.0; earlier ones have other values for types */
+    MIN_ALIGNMENT = 16,       /* bytes, of operands and workspace */
+    MAX_WORKSPACE = 32 << 20, /* bytes */
+};
+
+/* One GEMM shape. */
+struct hipblaslt_matmul {
+    struct gemm gemm;
+    hipblaslt_desc desc; /* NULL: no algorithm, our own kernels compute it */
+    hipblaslt_layout first, second, result;
+    struct hipblaslt_algorithm algorithm;
+    size_t workspace; /* bytes */
+};
+
+struct hipblaslt {
+    hipblaslt_handle handle;          /* NULL: not installed */
+    struct hipblaslt_matmul *matmuls; /* owned */
+    size_t count;
+};
+
+/* Fails with DEVICE and the library's status. */
+#define HIPBLASLT_TRY(call)                                                                        \
+    do {                                                                                           \
+        enum hipblaslt_status status_ = (call);                                                    \
+        if (status_) FAIL(DEVICE, "hipBLASLt: %s: status %d", #call, (int)status_);                \
+    } while (0)
+
+static enum status open_handle(hipblaslt_handle *out, int *version)
+{
+    TRY(hipblaslt_load());
+    *version = 0;
+    enum hipblaslt_status status = hipblasLtCreate(out);
+    if (status) FAIL(UNSUPPORTED, "hipBLASLt cannot be opened: status %d", (int)status);
+    (void)hipblasLtGetVersion(*out, version);
+    if (*version >= MIN_VERSION) return STATUS_OK;
+    hipblasLtDestroy(*out);
+    FAIL(UNSUPPORTED, "hipBLASLt 0.%d is too old: 0.6 (ROCm 6.0) or later is required",
+         *version / 100);
+}
+
+/* Without the library all GEMMs use our own kernels. */
+static struct hipblaslt *open_library(struct queue *queue)
+{
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    struct hipblaslt *h = q->gemm;
+    int version;
+    if (h) return h;
+    h = q->gemm = heap(sizeof *h);
+    if (open_handle(&h->handle, &version)) {
+        h->handle = NULL;
+        log_line(LOG_WARN, "matrix multiplications use our own kernels, which are slower: %s",
+                 status_message());
+    }
+    return h;
+}
+
+static void release_matmul(struct hipblaslt_matmul *m)
+{
+    if (m->desc) hipblasLtMatmulDescDestroy(m->desc);
+    if (m->first) hipblasLtMatrixLayoutDestroy(m->first);
+    if (m->second) hipblasLtMatrixLayoutDestroy(m->second);
+    if (m->result) hipblasLtMatrixLayoutDestroy(m->result);
+    m->desc = NULL, m->first = m->second = m->result = NULL;
+}
+
+static enum status create_layout(hipblaslt_layout *out, bool is_f32,
+                                 const struct column_major_matrix *m)
+{
+    enum hipblaslt_type type = is_f32 ? HIPBLASLT_R_32F : HIPBLASLT_R_16BF;
+    HIPBLASLT_TRY(
+        hipblasLtMatrixLayoutCreate(out, type, (uint64_t)m->rows, (uint64_t)m->columns, m->rows));
+    return STATUS_OK;
+}
+
+static enum status create_descriptors(struct hipblaslt_matmul *m)
+{
+    const struct gemm *g = &m->gemm;
+    struct column_major c = column_major_gemm(g);
+    int32_t first = c.first.transposed ? HIPBLASLT_OP_T : HIPBLASLT_OP_N;
+    int32_t second = c.second.transposed ? HIPBLASLT_OP_T : HIPBLASLT_OP_N;
+    HIPBLASLT_TRY(hipblasLtMatmulDescCreate(&m->desc, HIPBLASLT_COMPUTE_32F, HIPBLASLT_R_32F));
+    HIPBLASLT_TRY(
+        hipblasLtMatmulDescSetAttribute(m->desc, HIPBLASLT_DESC_TRANSA, &first, sizeof first));
+    HIPBLASLT_TRY(
+        hipblasLtMatmulDescSetAttribute(m->desc, HIPBLASLT_DESC_TRANSB, &second, sizeof second));
+    TRY(create_layout(&m->first, g->b == GEMM_F32, &c.first));
+    TRY(create_layout(&m->second, g->a == GEMM_F32, &c.second));
+    TRY(create_layout(&m->result, g->out == F32, &c.result));
+    return STATUS_OK;
+}
+
+/* A GEMM that no sizing pass has seen can only use the scratch that is free now. */
+static size_t workspace_limit(const struct queue *queue)
+{
+    size_t left = queue->scratch.size - queue->scratch.used;
+    if (queue->sizing) return MAX_WORKSPACE;
+    left = left > ARENA_ALIGN ? left - ARENA_ALIGN : 0;
+    return left < MAX_WORKSPACE ? left : MAX_WORKSPACE;
+}
+
+/* *found false: the library has no algorithm for these types and sizes. */
+static enum status query_heuristics(const struct hipblaslt *h, struct hipblaslt_matmul *m,
+                                    uint64_t max_workspace, bool *found)
+{
+    struct hipblaslt_result result = {.state = HIPBLASLT_NOT_SUPPORTED};
+    hipblaslt_pref pref = NULL;
+    int count = 0;
+    HIPBLASLT_TRY(hipblasLtMatmulPreferenceCreate(&pref));
+    enum hipblaslt_status status = hipblasLtMatmulPreferenceSetAttribute(
+        pref, HIPBLASLT_PREF_MAX_WORKSPACE_BYTES, &max_workspace, sizeof max_workspace);
+    if (!status)
+        status = hipblasLtMatmulAlgoGetHeuristic(h->handle, m->desc, m->first, m->second, m->result,
+                                                 m->result, pref, 1, &result, &count);
+    hipblasLtMatmulPreferenceDestroy(pref);
+    *found = !status && count == 1 && !result.state && result.workspace <= max_workspace;
+    if (status && status != HIPBLASLT_NOT_SUPPORTED && status != HIPBLASLT_INVALID_VALUE)
+        FAIL(DEVICE, "hipBLASLt: no heuristics: status %d", (int)status);
+    m->algorithm = result.algorithm, m->workspace = result.workspace;
+    return STATUS_OK;
+}
+
+static enum status prepare_matmul(const struct hipblaslt *h, struct hipblaslt_matmul *m,
+                                  struct queue *queue)
+{
+    enum status st = STATUS_OK;
+    bool found = false;
+    if (!h->handle || m->gemm.scaled) return STATUS_OK;
+    TRY_OUT(create_descriptors(m));
+    TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
+    if (!found)
+        log_line(LOG_INFO,
+                 "GPU: hipBLASLt has no algorithm for a %d x %d x %d GEMM: using our own kernels",
+                 m->gemm.M, m->gemm.N, m->gemm.K);
+out:
+    if (!found) release_matmul(m);
+    return st;
+}
+
+static enum status find_matmul(struct hipblaslt *h, const struct gemm *g, struct queue *queue,
+                               const struct hipblaslt_matmul **out)
+{
+    struct hipblaslt_matmul m = {.gemm = *g};
+    for (size_t i = 0; i < h->count; i++)
+        if (gemm_is_same(&h->matmuls[i].gemm, g)) {
+            *out = &h->matmuls[i];
+            return STATUS_OK;
+        }
+    TRY(prepare_matmul(h, &m, queue));
+    h->matmuls = heap_grow(h->matmuls, h->count + 1, sizeof *h->matmuls);
+    h->matmuls[h->count] = m;
+    *out = &h->matmuls[h->count++];
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(gemm_library)(struct text *out)
+{
+    hipblaslt_handle handle;
+    int version;
+    TRY(open_handle(&handle, &version));
+    hipblasLtDestroy(handle);
+    text_addf(out, "hipBLASLt %d.%d.%d", version / 100000, version / 100 % 1000, version % 100);
+    return STATUS_OK;
+}
+
+/* The C interface cannot check whether an algorithm of a file is one of this version. */
+void GPU_NAME(gemm_tune)(struct queue *queue, const struct tuning_files *files)
+{
+    (void)queue, (void)files;
+}
+
+void GPU_NAME(gemm_close)(struct queue *queue)
+{
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    struct hipblaslt *h = q->gemm;
+    if (!h) return;
+    for (size_t i = 0; i < h->count; i++) release_matmul(&h->matmuls[i]);
+    free(h->matmuls);
+    if (h->handle) hipblasLtDestroy(h->handle);
+    free(h);
+    q->gemm = NULL;
+}
+
+static bool is_aligned(const struct gemm_io *io)
+{
+    uintptr_t bits = (uintptr_t)io->a | (uintptr_t)io->b | (uintptr_t)io->c | (uintptr_t)io->d;
+    return bits % MIN_ALIGNMENT == 0;
+}
+
+static enum status run(const struct hipblaslt *h, const struct hipblaslt_matmul *m,
+                       const struct gemm_io *io, struct queue *queue)
+{
+    float alpha = 1, beta = m->gemm.accumulate ? 1 : 0;
+    void *workspace = arena_alloc(&queue->scratch, m->workspace, 1);
+    const void *d = io->d ? io->d : io->c;
+    HIPBLASLT_TRY(hipblasLtMatmul(h->handle, m->desc, &alpha, io->b, m->first, io->a, m->second,
+                                  &beta, d, m->result, io->c, m->result, &m->algorithm, workspace,
+                                  m->workspace, gpu_stream_of(queue)));
+    if (queue->trace) GPU_TRY(gpuStreamSynchronize(gpu_stream_of(queue)));
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *queue)
+{
+    struct hipblaslt *h = open_library(queue);
+    const struct hipblaslt_matmul *m;
+    size_t mark = arena_mark(&queue->scratch);
+    TRY(find_matmul(h, g, queue, &m));
+    bool fits =
+        queue->sizing || m->workspace + ARENA_ALIGN <= queue->scratch.size - queue->scratch.used;
+    if (!m->desc || !fits || !is_aligned(io)) {
+        TRY(GPU_NAME(gemm_tiled)(g, io, queue));
+        return STATUS_OK;
+    }
+    if (queue->sizing)
+        (void)arena_alloc(&queue->scratch, m->workspace + ARENA_ALIGN, 1);
+    else
+        TRY(run(h, m, io, queue));
+    arena_reset(&queue->scratch, mark);
+    return STATUS_OK;
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "backends/gpu/gemm.h"
+#include "backends/gpu/gpu.h"
+#include "backends/gpu/vendor/hipblaslt.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "ops/float8.h"
+#include "tensor/device.h"
+#include "tensor/queue.h"
+
+static bool has_device(void)
+{
+    int count = 0;
+    return !GPU_NAME(count)(&count) && count > 0;
+}
+
+struct gemm_rig {
+    struct queue *queue;
+    struct arena memory;
+    struct gemm g;
+    struct gemm_io io;
+    size_t result_bytes;
+};
+
+static void *upload(struct gemm_rig *r, size_t n, bool is_f32)
+{
+    float *wide = heap(n * sizeof *wide);
+    bf16 *narrow = heap(n * sizeof *narrow);
+    size_t bytes = n * (is_f32 ? sizeof *wide : sizeof *narrow);
+    void *at = arena_alloc(&r->memory, bytes, 1);
+    for (size_t i = 0; i < n; i++) {
+        wide[i] = (float)rng_normal(7, RNG_TEST, 0, i);
+        narrow[i] = bf16_from_f32(wide[i]);
+    }
+    CHECK_STATUS(OK, queue_copy(r->queue, at, is_f32 ? (void *)wide : narrow, bytes));
+    free(wide), free(narrow);
+    return at;
+}
+
+static void open_rig(struct gemm_rig *r, struct gemm g)
+{
+    const struct float8_scale scales[2] = {{4, 0.25f}, {0.5f, 2}};
+    size_t M = (size_t)g.M, N = (size_t)g.N, K = (size_t)g.K;
+    struct float8_scale *at;
+    *r = (struct gemm_rig){.g = g, .result_bytes = M * N * dtype_bytes(g.out)};
+    CHECK_STATUS(OK, GPU_NAME(open)(&r->queue, 0));
+    CHECK_STATUS(OK, arena_init(&r->memory, (M * K + K * N + M * N) * sizeof(float) + 1024,
+                                queue_device_allocator(r->queue)));
+    r->io.a = upload(r, M * K, g.a == GEMM_F32), r->io.b = upload(r, K * N, g.b == GEMM_F32);
+    r->io.d = r->io.c = upload(r, M * N, g.out == F32);
+    at = arena_alloc(&r->memory, 2, sizeof *at);
+    CHECK_STATUS(OK, queue_copy(r->queue, at, scales, sizeof scales));
+    r->io.a_scale = at, r->io.b_scale = at + 1;
+}
+
+static void close_rig(struct gemm_rig *r)
+{
+    arena_release(&r->memory);
+    GPU_NAME(gemm_close)(r->queue);
+    GPU_NAME(close)(r->queue);
+}
+
+/* Returns the resulting C as f32 and restores its old contents. */
+static float *run_gemm(struct gemm_rig *r, bool tiled)
+{
+    size_t n = (size_t)r->g.M * (size_t)r->g.N;
+    unsigned char *old = heap(r->result_bytes), *new = heap(r->result_bytes);
+    float *c = heap(n * sizeof *c);
+    CHECK_STATUS(OK, queue_copy(r->queue, old, r->io.c, r->result_bytes));
+    r->queue->sizing = true;
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&r->g, &(struct gemm_io){0}, r->queue));
+    r->queue->sizing = false;
+    size_t scratch = r->queue->scratch.peak;
+    CHECK_STATUS(OK, arena_init(&r->queue->scratch, scratch, queue_device_allocator(r->queue)));
+    CHECK_STATUS(OK, (tiled ? GPU_NAME(gemm_tiled) : GPU_NAME(gemm))(&r->g, &r->io, r->queue));
+    CHECK(!r->queue->scratch.used);
+    CHECK_STATUS(OK, queue_copy(r->queue, new, r->io.c, r->result_bytes));
+    for (size_t i = 0; i < n; i++)
+        c[i] = r->g.out == F32 ? ((float *)new)[i] : bf16_to_f32(((bf16 *)new)[i]);
+    CHECK_STATUS(OK, queue_copy(r->queue, r->io.c, old, r->result_bytes));
+    arena_release(&r->queue->scratch);
+    free(old), free(new);
+    return c;
+}
+
+static void compare(struct gemm g)
+{
+    struct gemm_rig r;
+    open_rig(&r, g);
+    float *tiled = run_gemm(&r, true), *library = run_gemm(&r, false);
+    double error = 0, size = 0;
+    for (size_t i = 0; i < (size_t)g.M * (size_t)g.N; i++) {
+        double difference = (double)library[i] - (double)tiled[i];
+        error += difference * difference, size += (double)tiled[i] * (double)tiled[i];
+    }
+    double tolerance = g.out == BF16 ? 5e-3 : 1e-5;
+    if (!(sqrt(error) <= tolerance * sqrt(size)))
+        fail_msg("%d x %d x %d of type %d: error %g of %g", g.M, g.N, g.K, g.a, sqrt(error),
+                 sqrt(size));
+    free(tiled), free(library);
+    close_rig(&r);
+}
+
+TEST(hipblaslt_matches_our_kernels)
+{
+    static const int sizes[][3] = {{64, 128, 32}, {32, 48, 80}, {7, 33, 65}};
+    if (!has_device()) skip();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (unsigned variant = 0; variant < 3 * 8; variant++) {
+            struct gemm g = {.M = sizes[i][0], .N = sizes[i][1], .K = sizes[i][2]};
+            g.transpose_a = variant & 1, g.transpose_b = variant & 2, g.accumulate = variant & 4;
+            g.a = g.b = variant / 8 ? GEMM_BF16 : GEMM_F32;
+            g.out = variant / 8 == 1 ? BF16 : F32;
+            compare(g);
+        }
+}
+
+#if !defined(GPU_HIP) /* calls to the stub of hipBLASLt */
+#include "backends/gpu/vendor/stub_hipblaslt.h"
+
+static const struct gemm usual = {
+    32, 48, 64, .transpose_b = true, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
+
+TEST(a_gemm_is_prepared_once_for_hipblaslt_and_everything_is_freed)
+{
+    struct gemm_rig r;
+    open_rig(&r, usual);
+    struct stub_hipblaslt before = stub_hipblaslt;
+    for (int i = 0; i < 3; i++) free(run_gemm(&r, false));
+    CHECK(stub_hipblaslt.num_heuristics == before.num_heuristics + 1);
+    CHECK(stub_hipblaslt.ran == before.ran + 3);
+    r.g.accumulate = true;
+    free(run_gemm(&r, false));
+    CHECK(stub_hipblaslt.descriptors == 2 && stub_hipblaslt.layouts == 6);
+    CHECK(stub_hipblaslt.handles == 1);
+    close_rig(&r);
+    CHECK(!stub_hipblaslt.descriptors && !stub_hipblaslt.layouts && !stub_hipblaslt.handles);
+    CHECK(!stub_hipblaslt.preferences && stub_hipblaslt.failed == before.failed);
+}
+
+TEST(our_kernels_compute_what_hipblaslt_does_not_support)
+{
+    struct stub_hipblaslt before = stub_hipblaslt;
+    struct gemm g = usual;
+    g.K = STUB_HIP_UNSUPPORTED_K;
+    compare(g);
+    g = usual, g.scaled = true; /* the factors are in device memory */
+    compare(g);
+    struct gemm_rig r;
+    open_rig(&r, usual);
+    r.g.M -= 1; /* so that the last row stays within the buffer */
+    r.io.a = (const bf16 *)r.io.a + 1;
+    float *tiled = run_gemm(&r, true), *ours = run_gemm(&r, false);
+    CHECK(!memcmp(tiled, ours, (size_t)r.g.M * (size_t)r.g.N * sizeof *ours));
+    free(tiled), free(ours);
+    close_rig(&r);
+    CHECK(stub_hipblaslt.ran == before.ran && stub_hipblaslt.failed == before.failed);
+}
+
+TEST(without_hipblaslt_our_kernels_compute_every_gemm)
+{
+    struct gemm_rig r;
+    struct text name = {0};
+    stub_hipblaslt_hide(true);
+    log_set_quiet(true);
+    open_rig(&r, (struct gemm){40, 24, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = F32});
+    float *tiled = run_gemm(&r, true), *ours = run_gemm(&r, false);
+    CHECK(!memcmp(tiled, ours, 40 * 24 * sizeof *ours) && !stub_hipblaslt.handles);
+    CHECK_STATUS(UNSUPPORTED, GPU_NAME(gemm_library)(&name));
+    free(tiled), free(ours);
+    close_rig(&r);
+    stub_hipblaslt_hide(false);
+    CHECK_STATUS(OK, GPU_NAME(gemm_library)(&name));
+    CHECK(!strcmp(name.data, "hipBLASLt 1.4.1") && !stub_hipblaslt.handles);
+    text_release(&name);
+    stub_hipblaslt_set_version(300);
+    CHECK_STATUS(UNSUPPORTED, GPU_NAME(gemm_library)(&name));
+    CHECK_MESSAGE("hipBLASLt 0.3 is too old");
+    CHECK(!stub_hipblaslt.handles);
+    stub_hipblaslt_set_version(100401);
+}
+
+TEST(a_gemm_that_was_not_sized_for_hipblaslt_uses_no_more_scratch_than_is_free)
+{
+    struct gemm_rig r;
+    struct stub_hipblaslt before = stub_hipblaslt;
+    open_rig(&r, usual);
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&r.g, &r.io, r.queue));
+    CHECK_STATUS(OK, queue_wait(r.queue));
+    CHECK(stub_hipblaslt.ran == before.ran && stub_hipblaslt.failed == before.failed);
+    close_rig(&r);
+}
+
+TEST(a_failure_of_hipblaslt_is_reported)
+{
+    struct gemm_rig r;
+    open_rig(&r, usual);
+    free(run_gemm(&r, false));
+    CHECK_STATUS(OK, arena_init(&r.queue->scratch, 1 << 12, queue_device_allocator(r.queue)));
+    stub_hipblaslt_break(true);
+    CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&r.g, &r.io, r.queue));
+    CHECK_MESSAGE("hipBLASLt: hipblasLtMatmul");
+    stub_hipblaslt_break(false);
+    close_rig(&r);
+}
+#endif
