@@ -38,6 +38,12 @@ void op_sizes(const struct op_call *c, struct text *out)
         if (a->float8) text_adds(out, " float8");
         break;
     }
+    case OP_bias_forward:
+    case OP_bias_backward: {
+        const struct bias *a = &c->what.bias_forward;
+        text_addf(out, "%d x %d", a->N, a->F);
+        break;
+    }
     case OP_rmsnorm_forward:
     case OP_rmsnorm_backward: {
         const struct rmsnorm *a = &c->what.rmsnorm_forward;
@@ -199,6 +205,17 @@ static void linear_work(const struct op_call *c, struct op_work *w)
         add_buffer(w, y, a->dtype, y);
     else
         add_null(w);
+}
+
+static void bias_work(const struct op_call *c, struct op_work *w)
+{
+    const struct bias *a = &c->what.bias_forward;
+    size_t F = (size_t)a->F, NF = (size_t)a->N * F;
+    bool forward = c->op == OP_bias_forward;
+    w->bound = forward ? BOUND_UPDATE : BOUND_READ;
+    if (forward) add_buffer(w, F, a->dtype, F);
+    add_buffer(w, NF, a->dtype, forward ? 2 * NF : NF);
+    if (!forward) add_buffer(w, F, F32, 2 * F);
 }
 
 static void rmsnorm_work(const struct op_call *c, struct op_work *w)
@@ -483,6 +500,8 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(linear_forward, linear_work, linear_fwd),
         ROW(linear_backward_input, linear_work, linear_bwd_input),
         ROW(linear_backward_weight, linear_work, linear_bwd_weight),
+        ROW(bias_forward, bias_work, bias_fwd),
+        ROW(bias_backward, bias_work, bias_bwd),
         ROW(rmsnorm_forward, rmsnorm_work, rmsnorm_fwd),
         ROW(rmsnorm_backward, rmsnorm_work, rmsnorm_bwd),
         ROW(rope, rope_work, rope_io),

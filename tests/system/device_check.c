@@ -250,6 +250,8 @@ void device_check_odd(struct device_check *c)
             CALL(linear_backward_weight, .N = 130, .D = 64, .F = 72, .dtype = d),
             CALL(rmsnorm_forward, .N = 5, .D = 333, .eps = 1e-5f, .dtype = d),
             CALL(rmsnorm_backward, .N = 37, .D = 333, .eps = 1e-5f, .dtype = d, .accumulate = true),
+            CALL(bias_forward, .N = 5, .F = 77, .dtype = d),
+            CALL(bias_backward, .N = 37, .F = 77, .dtype = d),
             CALL(rope, .B = 2, .T = 5, .H = 3, .K = 10, .first = 4, .stride = 33, .dtype = d),
             CALL(attention_forward, ATTEND(2, 37, 37, 6, 2, 40, .causal = true)),
             CALL(attention_forward, ATTEND(1, 3, 70, 4, 4, 64, .causal = true)),

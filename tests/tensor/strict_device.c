@@ -5,6 +5,7 @@
 #include "ops/accumulate_gradients.h"
 #include "ops/adamw_8bit.h"
 #include "ops/attention.h"
+#include "ops/bias.h"
 #include "ops/context.h"
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"

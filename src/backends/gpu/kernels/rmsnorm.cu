@@ -1,16 +1,14 @@
 /* rmsnorm.cu -- a block per row; each thread keeps HELD vectors of the row in registers, and reads
  * the rest of a longer row twice, the second time from cache.
  *
- * Order    Backward splits the rows into groups, accumulates dw within each and then adds the
- *          groups in order.  The grouping depends on N only. */
+ * Order    Backward accumulates dw within groups of rows (row_groups.h). */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/kernel.h"
+#include "backends/gpu/kernels/row_groups.h"
 
 extern "C" {
 #include "ops/rmsnorm.h"
 }
 
-enum { MAX_GROUPS = 512 }; /* of rows; enough for all multiprocessors of current devices */
 /* Backward: threads per block where the next row is prefetched, and the longest row whose dw a
  * block keeps in shared memory, of which AMD's processors have 64 KiB. */
 enum { PREFETCH_THREADS = 512 };
@@ -218,26 +216,6 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
     }
 }
 
-/* dw += the sum over groups.  A block takes COLUMNS columns; SLICES threads split the groups of
- * each. */
-enum { COLUMNS = 32, SLICES = 16, DW_THREADS = COLUMNS * SLICES };
-static __global__ void __launch_bounds__(DW_THREADS)
-    rmsnorm_dw_kernel(int D, int groups, const float *partial_GD, float *dw_D)
-{
-    __shared__ float sums[SLICES][COLUMNS];
-    int column = (int)threadIdx.x % COLUMNS, slice = (int)threadIdx.x / COLUMNS;
-    int d = (int)blockIdx.x * COLUMNS + column, per_slice = (groups + SLICES - 1) / SLICES;
-    float sum = 0;
-    if (d < D)
-        for (int g = slice * per_slice; g < min((slice + 1) * per_slice, groups); g++)
-            sum += partial_GD[(size_t)g * D + d];
-    sums[slice][column] = sum;
-    __syncthreads();
-    if (slice || d >= D) return;
-    for (int i = 1; i < SLICES; i++) sum += sums[i][column];
-    dw_D[d] += sum;
-}
-
 template <typename T, int WIDTH>
 static enum status launch_forward(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
                                   struct queue *queue)
@@ -259,11 +237,6 @@ extern "C" enum status GPU_NAME(rmsnorm_forward)(const struct rmsnorm *a,
                    is_aligned(io->w_D) && is_aligned(io->y_ND);
     BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_forward, a, io, queue);
 }
-
-struct row_groups {
-    int rows, groups; /* rows per group */
-    float *partial_GD;
-};
 
 template <typename T, int WIDTH, int HELD, bool PREFETCH>
 static enum status launch_groups(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
@@ -293,20 +266,14 @@ static enum status launch_backward(const struct rmsnorm *a, const struct rmsnorm
         TRY((launch_groups<T, WIDTH, 2, true>(a, io, g, queue)));
     else
         TRY((launch_groups<T, WIDTH, 2, false>(a, io, g, queue)));
-    LAUNCH(rmsnorm_dw_kernel, (unsigned)ceil_div((size_t)a->D, COLUMNS), DW_THREADS, 0, queue, a->D,
-           g->groups, (const float *)g->partial_GD, io->dw_D);
+    TRY(add_row_groups(g, a->D, io->dw_D, queue));
     return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(rmsnorm_backward)(const struct rmsnorm *a,
                                                   const struct rmsnorm_bwd *io, struct queue *queue)
 {
-    int rows = (int)ceil_div((size_t)a->N, MAX_GROUPS);
-    struct row_groups g = {rows, (int)ceil_div((size_t)a->N, (size_t)rows), NULL};
-    size_t mark = arena_mark(&queue->scratch);
-    g.partial_GD =
-        (float *)arena_alloc(&queue->scratch, (size_t)g.groups * (size_t)a->D, sizeof(float));
-    arena_reset(&queue->scratch, mark);
+    struct row_groups g = row_groups_of((size_t)a->N, (size_t)a->D, queue);
     if (queue->sizing) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->D, a->dtype) &&
                    rows_are_aligned(a->stride, a->dtype) && is_aligned(io->dy_ND) &&
