@@ -381,6 +381,8 @@ static void write_model(const struct model_shape *m, struct json_writer *w)
     json_write_int(w, "max_context", m->max_context);
     json_write_bool(w, "tie_embeddings", m->tied);
     json_write_bool(w, "qk_norm", m->qk_norm);
+    json_write_string(w, "attention_bias", model_shape_biases(m));
+    json_write_bool(w, "mlp_bias", m->mlp_bias);
     json_write_format(w, "rope_theta", "%.9g", m->rope_theta);
     json_write_format(w, "norm_eps", "%.9g", m->norm_eps);
     hf_rope_write_scaling(w, m);
@@ -420,16 +422,18 @@ static void write_plain(const struct shown *s, bool tensors, struct text *out)
             text_addf(out, "kind        %s\n", folder_kinds[i].is);
     if (s->step >= 0) text_addf(out, "step        %lld\n", (long long)s->step);
     if (s->tokens_seen >= 0) text_addf(out, "tokens seen %lld\n", (long long)s->tokens_seen);
-    text_addf(out,
-              "parameters  %lld, %s%s\nmodel       %d wide, %d layers, %d heads of %d (%d for keys "
-              "and values%s), feed-forward %d\nvocabulary  %d tokens%s\ncontext     %d tokens, "
-              "RoPE theta %g%s%s%s\n",
-              (long long)s->layout.parameters, dtype_of(&s->files),
-              !model_files_are_empty(&s->moments) ? ", with the optimizer's moments" : "", m->D,
-              m->L, m->H, m->K, m->G, m->qk_norm ? "; QK norm" : "", m->F, m->V,
-              m->tied ? ", head tied to the embedding" : "", m->max_context, m->rope_theta,
-              scales ? ", scaled RoPE (" : "", scales ? rope_method_name(&m->scaling) : "",
-              scales ? ")" : "");
+    text_addf(
+        out,
+        "parameters  %lld, %s%s\nmodel       %d wide, %d layers, %d heads of %d (%d for keys "
+        "and values%s%s%s), feed-forward %d%s\nvocabulary  %d tokens%s\ncontext     %d tokens, "
+        "RoPE theta %g%s%s%s\n",
+        (long long)s->layout.parameters, dtype_of(&s->files),
+        !model_files_are_empty(&s->moments) ? ", with the optimizer's moments" : "", m->D, m->L,
+        m->H, m->K, m->G, m->qk_norm ? "; QK norm" : "", m->qkv_bias ? "; biases of " : "",
+        m->qkv_bias ? model_shape_biases(m) : "", m->F, m->mlp_bias ? " with biases" : "", m->V,
+        m->tied ? ", head tied to the embedding" : "", m->max_context, m->rope_theta,
+        scales ? ", scaled RoPE (" : "", scales ? rope_method_name(&m->scaling) : "",
+        scales ? ")" : "");
     text_adds(out, tensors ? "tensors\n" : "files\n");
     if (tensors)
         list_tensors(&s->files, out);

@@ -150,6 +150,32 @@ out:
     return st;
 }
 
+/* Whether the target has names for biases. */
+static enum status check_biases(const struct conversion *c, const struct model_shape *s)
+{
+    if (!s->qkv_bias && !s->mlp_bias) return STATUS_OK;
+    const char *key = s->mlp_bias ? "model.mlp_bias" : "model.attention_bias";
+    if (c->target == CONVERT_META || c->target == CONVERT_NXDT || c->target == CONVERT_DCP)
+        FAIL(UNSUPPORTED,
+             "%s has biases (%s), for which %s format has no weights: use --to hf, gguf or native",
+             c->from, key,
+             c->target == CONVERT_META   ? "Meta's"
+             : c->target == CONVERT_NXDT ? "NxD Training's"
+                                         : "torchtitan's");
+    if (c->target == CONVERT_GGUF && s->qkv_bias && !s->out_bias && s->scaling.factor > 0 &&
+        s->scaling.method == ROPE_llama3)
+        FAIL(UNSUPPORTED,
+             "%s has biases of q, k and v (%s) and scaled RoPE, but llama.cpp's qwen2 does not "
+             "scale "
+             "RoPE; --rope-factor none writes the model without scaling",
+             c->from, key);
+    if (c->target == CONVERT_GGUF && s->qk_norm)
+        FAIL(UNSUPPORTED,
+             "%s has QK norm (model.qk_norm) and biases (%s): llama.cpp's qwen3 does not have both",
+             c->from, key);
+    return STATUS_OK;
+}
+
 /* Whether the target has names for the weights of QK norm. */
 static enum status check_qk_norm(const struct conversion *c, const struct model_shape *s)
 {
@@ -555,6 +581,7 @@ enum status convert_checkpoint(const struct conversion *c, struct converted *don
     enum status st = open_source(&o, c);
     if (!st) st = check_qk_norm(c, &o.shape);
     if (!st) st = check_rope(c, &o.shape);
+    if (!st) st = check_biases(c, &o.shape);
     if (!st) st = open_training_state(c, &o);
     if (!st)
         st = c->target == CONVERT_NATIVE ? convert_to_run(c, &o, done)

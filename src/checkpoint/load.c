@@ -233,6 +233,19 @@ struct weights_source {
     bool drops_own_head; /* that head is, or may be, different from the embedding */
 };
 
+/* A file's biases cannot be left out, as a bias that is missing in it can be initialized. */
+static enum status compare_biases(const char *folder, const struct model_shape *has,
+                                  const struct model_shape *s)
+{
+    if (has->qkv_bias > s->qkv_bias || has->out_bias > s->out_bias)
+        FAIL(CONFIG, "%s: saved with biases of attention: set model.attention_bias = \"%s\"",
+             folder, has->out_bias ? "all" : "qkv");
+    if (has->mlp_bias && !s->mlp_bias)
+        FAIL(CONFIG, "%s: saved with biases of the feed-forward layer: set model.mlp_bias = true",
+             folder);
+    return STATUS_OK;
+}
+
 /* Opens the files and compares names and shapes; reads no elements. */
 static enum status open_source(struct weights_source *o, const char *folder,
                                const struct checkpoint_state *s, const struct load_rules *rules,
@@ -245,6 +258,7 @@ static enum status open_source(struct weights_source *o, const char *folder,
     if (has_config) TRY(read_shape(folder, s->shape, &has));
     if (has.qk_norm && !s->shape->qk_norm)
         FAIL(CONFIG, "%s: saved with QK norm: set model.qk_norm = true", folder);
+    TRY(compare_biases(folder, &has, s->shape));
     if (rules) TRY(tensor_origins_check_excluded(rules->exclude, s->layout));
     if (rules && !rules->resumes) o->rules.exclude = rules->exclude;
     if (rules) o->rules.partial = rules->partial;

@@ -107,6 +107,8 @@ static const struct key_class {
     {"model.vocab_size", CHANGE_refused, IN_ALL},
     {"model.vocab_multiple", CHANGE_by_shape, IN_ALL},
     {"model.qk_norm", CHANGE_refused, IN_ALL},
+    {"model.attention_bias", CHANGE_refused, IN_ALL},
+    {"model.mlp_bias", CHANGE_refused, IN_ALL},
     {"model.tie_embeddings", CHANGE_by_name, IN_ALL},
     {"model.rope_theta", CHANGE_by_name, IN_ALL},
     {"model.rope_scaling", CHANGE_by_name, IN_ALL},
@@ -308,6 +310,8 @@ static bool is_of_shape(const char *key)
                                        "rope_beta_slow",
                                        "rope_attention_factor",
                                        "qk_norm",
+                                       "attention_bias",
+                                       "mlp_bias",
                                        "tie_embeddings"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strncmp(key, "model.", 6) && !strcmp(key + 6, keys[i])) return true;
@@ -328,6 +332,10 @@ static void compare_shapes(const struct settings_pair *p)
     if (m->ffn_hidden || a->D == b->D) compare_int(p, "model.ffn_hidden", a->F, b->F);
     compare_int(p, "model.vocab_size", a->V, b->V);
     compare_bool(p, "model.qk_norm", a->qk_norm, b->qk_norm);
+    snprintf(old, sizeof old, "\"%s\"", model_shape_biases(a));
+    snprintf(now, sizeof now, "\"%s\"", model_shape_biases(b));
+    if (strcmp(old, now)) add_change(p, "model.attention_bias", old, now);
+    compare_bool(p, "model.mlp_bias", a->mlp_bias, b->mlp_bias);
     compare_bool(p, "model.tie_embeddings", a->tied, b->tied);
     compare_real(p, "model.rope_theta", a->rope_theta, b->rope_theta);
     compare_real(p, "model.norm_eps", a->norm_eps, b->norm_eps);

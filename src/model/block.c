@@ -5,6 +5,7 @@
 #include "model/residual.h"
 #include "model/unit.h"
 #include "ops/attention.h"
+#include "ops/bias.h"
 #include "ops/context.h"
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
@@ -92,6 +93,46 @@ static enum status norm_backward(const struct block_call *k, enum param_id id, c
     return STATUS_OK;
 }
 
+/* --- biases -------------------------------------------------------------------------------- */
+
+/* A bias of F elements, from weight `id` on, of rows of tokens. */
+static struct bias bias_of(const struct block_call *k, size_t rows, int F)
+{
+    return (struct bias){(int)rows, F, k->m->dtype};
+}
+
+/* y += b */
+static enum status add_bias(const struct block_call *k, enum param_id id, struct bias op, void *y)
+{
+    const struct model *m = k->m;
+    struct bias_fwd io = {unit_weight(m, id, k->layer), y};
+    TRY(bias_forward(m->ops, &op, &io, m->queue));
+    return STATUS_OK;
+}
+
+static enum status add_bias_gradient(const struct block_call *k, enum param_id id, struct bias op,
+                                     const void *dy)
+{
+    const struct model *m = k->m;
+    struct bias_bwd io = {dy, unit_gradient(m, id, k->layer)};
+    TRY(bias_backward(m->ops, &op, &io, m->queue));
+    return STATUS_OK;
+}
+
+/* The bias of q, k and v, which are columns of one row. */
+static struct bias qkv_bias(const struct block_call *k)
+{
+    const struct model_shape *s = &k->m->shape;
+    return bias_of(k, k->N, (s->H + 2 * s->G) * s->K);
+}
+
+/* The bias of a matrix whose output is added to the residual stream; PARAM_COUNT: none. */
+static enum param_id output_bias(const struct model *m, enum matmul_id id)
+{
+    if (id == MATMUL_mlp_down) return m->shape.mlp_bias ? PARAM_down_bias : PARAM_COUNT;
+    return m->shape.out_bias ? PARAM_out_bias : PARAM_COUNT;
+}
+
 /* --- residual connections ------------------------------------------------------------------ */
 
 /* Input and output of a residual connection; in_place: both are x. */
@@ -101,8 +142,8 @@ struct residual {
     bool in_place;
 };
 
-/* out = x + y w^T.  The matrix is row-parallel under tensor parallelism: then each rank has partial
- * sums of all tokens, which the crossing reduce-scatters. */
+/* out = x + y w^T + b.  The matrix is row-parallel under tensor parallelism: then each rank has
+ * partial sums of all tokens, which the crossing reduce-scatters. */
 static enum status add_matmul(const struct block_call *k, struct matmul_call call, const void *y,
                               struct residual r)
 {
@@ -115,15 +156,23 @@ static enum status add_matmul(const struct block_call *k, struct matmul_call cal
     TRY(residual_cross(m, out, FORWARD, sum, k->N));
     if (sliced && !r.in_place) TRY(residual_copy(m, k->N, r.x_SD, r.out_SD, false));
     if (sliced) TRY(residual_copy(m, k->N, residual_local(m, sum, k->N), r.out_SD, true));
+    enum param_id bias = output_bias(m, call.id);
+    if (bias != PARAM_COUNT)
+        TRY(add_bias(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), r.out_SD));
     return STATUS_OK;
 }
 
-/* *dx_ND: the gradient of all tokens, gathered from that of the stream. */
-static enum status gather_gradient(const struct block_call *k, enum boundary at, void *dx_SD,
+/* *dx_ND: the gradient of all tokens, gathered from that of the stream, which is also that of the
+ * bias of the matrix. */
+static enum status gather_gradient(const struct block_call *k, enum matmul_id id, void *dx_SD,
                                    void **dx_ND)
 {
     const struct model *m = k->m;
     bool sliced = m->plan->parts > 1;
+    enum boundary at = id == MATMUL_attn_out ? ATTN_OUT : MLP_OUT;
+    enum param_id bias = output_bias(m, id);
+    if (bias != PARAM_COUNT)
+        TRY(add_bias_gradient(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), dx_SD));
     *dx_ND = sliced ? k->a->gathered_ND : dx_SD;
     if (sliced) TRY(residual_copy(m, k->N, dx_SD, residual_local(m, *dx_ND, k->N), false));
     TRY(residual_cross(m, at, BACKWARD, *dx_ND, k->N));
@@ -240,7 +289,8 @@ static struct attention attention_of(const struct model *m, const struct microba
                            .dtype = m->dtype,
                            .k_column = Q,
                            .v_column = Q + P};
-    op.is_packed = !m->plan->attend && !m->shape.qk_norm && attention_can_pack(m->ops, &op);
+    op.is_packed = !m->plan->attend && !m->shape.qk_norm && !m->shape.qkv_bias &&
+                   attention_can_pack(m->ops, &op);
     return op;
 }
 
@@ -278,6 +328,7 @@ static enum status attention_half(const struct block_call *k, const struct micro
     qkv.amax_known = matmul_fuses_amax(m, MATMUL_attn_q, k->layer);
     TRY(norm_forward(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
     TRY(matmul_forward(m, &qkv, a->norm1_ND, a->qkv_NC, NULL));
+    if (m->shape.qkv_bias) TRY(add_bias(k, PARAM_q_bias, qkv_bias(k), a->qkv_NC));
     TRY(qk_norm_forward(k));
     TRY(apply_rope(k, b, &op, queries_of(k), false));
     if (m->plan->attend)
@@ -296,10 +347,17 @@ enum status block_add_attention(const struct block_call *k, void *x_SD)
 
 /* --- feed-forward layer -------------------------------------------------------------------- */
 
+static struct swiglu swiglu_of(const struct block_call *k)
+{
+    const struct model *m = k->m;
+    return (struct swiglu){
+        .N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_packed = matmul_mlp_is_packed(m)};
+}
+
 static enum status swiglu_half(const struct block_call *k)
 {
     const struct model *m = k->m;
-    struct swiglu op = {.N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_packed = true};
+    struct swiglu op = swiglu_of(k);
     struct swiglu_fwd io = {k->a->gate_up_N2F, k->a->hidden_NF,
                             matmul_amax_target(m, MATMUL_mlp_down, k->layer)};
     if (matmul_quantizes_result(m, MATMUL_mlp_down, k->layer)) {
@@ -322,6 +380,8 @@ static enum status mlp_up(const struct block_call *k)
     call.amax_known = matmul_fuses_amax(k->m, MATMUL_mlp_gate, k->layer);
     TRY(norm_forward(k, PARAM_mlp_norm, a->middle_SD, a->norm2_ND, a->rstd2_S));
     TRY(matmul_forward(k->m, &call, a->norm2_ND, a->gate_up_N2F, NULL));
+    if (k->m->shape.mlp_bias)
+        TRY(add_bias(k, PARAM_gate_bias, bias_of(k, k->N, 2 * k->m->shape.F), a->gate_up_N2F));
     TRY(swiglu_half(k));
     return STATUS_OK;
 }
@@ -390,13 +450,14 @@ static enum status gate_up_backward(const struct block_call *k, const void *dhid
     const struct model *m = k->m;
     const struct activations *a = k->a;
     size_t mark = arena_mark(&m->queue->scratch);
-    struct swiglu op = {.N = (int)k->N, .F = m->shape.F, .dtype = m->dtype, .is_packed = true};
+    struct swiglu op = swiglu_of(k);
     struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F,
                             matmul_amax_target(m, MATMUL_mlp_gate, k->layer)};
     struct matmul_call up = matmul_of(k, MATMUL_mlp_gate);
     const void *dgate_up = a->gate_up_N2F;
     up.amax_known = matmul_fuses_amax(m, MATMUL_mlp_gate, k->layer);
-    up.dy_quantized = matmul_quantizes_result(m, MATMUL_mlp_gate, k->layer);
+    /* The gradient of a bias is a sum of what is not quantized. */
+    up.dy_quantized = matmul_quantizes_result(m, MATMUL_mlp_gate, k->layer) && !m->shape.mlp_bias;
     if (up.dy_quantized) {
         struct matmul_source gradient = {.of = FUSED_SWIGLU_GRAD,
                                          .C = m->shape.F,
@@ -410,6 +471,8 @@ static enum status gate_up_backward(const struct block_call *k, const void *dhid
     } else {
         TRY(swiglu_backward(m->ops, &op, &io, m->queue));
     }
+    if (m->shape.mlp_bias)
+        TRY(add_bias_gradient(k, PARAM_gate_bias, bias_of(k, k->N, 2 * m->shape.F), dgate_up));
     TRY(matmul_backward(m, &up, dgate_up, a->norm2_ND, dnorm));
     arena_reset(&m->queue->scratch, mark);
     return STATUS_OK;
@@ -423,7 +486,7 @@ static enum status mlp_backward(const struct block_call *k, void *dx, struct are
     void *dnorm = alloc_gradient(k, (size_t)m->shape.D, step);
     struct matmul_call down = matmul_of(k, MATMUL_mlp_down);
     void *dx_ND;
-    TRY(gather_gradient(k, MLP_OUT, dx, &dx_ND));
+    TRY(gather_gradient(k, MATMUL_mlp_down, dx, &dx_ND));
     TRY(matmul_backward(m, &down, dx_ND, a->hidden_NF, dhidden));
     TRY(gate_up_backward(k, dhidden, dnorm));
     TRY(norm_backward(k, PARAM_mlp_norm, a->middle_SD, a->rstd2_S,
@@ -454,7 +517,7 @@ static enum status attention_backward_half(const struct block_call *k, const str
     struct matmul_call out = matmul_of(k, MATMUL_attn_out), qkv = matmul_of(k, MATMUL_attn_q);
     out.qkv_packed = qkv.qkv_packed = op.is_packed;
     void *dx_ND;
-    TRY(gather_gradient(k, ATTN_OUT, dx, &dx_ND));
+    TRY(gather_gradient(k, MATMUL_attn_out, dx, &dx_ND));
     TRY(matmul_backward(m, &out, dx_ND, a->attended_NQ, dattended));
     if (m->plan->attend_backward)
         TRY(m->plan->attend_backward(m->plan, m->ops, &op, &io, m->queue));
@@ -462,6 +525,7 @@ static enum status attention_backward_half(const struct block_call *k, const str
         TRY(attention_backward(m->ops, &op, &io, m->queue));
     TRY(apply_rope(k, b, &op, dqkv, true));
     TRY(qk_norm_backward(k, dqkv));
+    if (m->shape.qkv_bias) TRY(add_bias_gradient(k, PARAM_q_bias, qkv_bias(k), dqkv));
     TRY(matmul_backward(m, &qkv, dqkv, a->norm1_ND, dnorm));
     TRY(norm_backward(k, PARAM_attn_norm, a->x_SD, a->rstd1_S, (struct norm_gradients){dnorm, dx}));
     return STATUS_OK;

@@ -7,6 +7,7 @@
 #include "model/residual.h"
 #include "model/unit.h"
 #include "ops/attention.h"
+#include "ops/bias.h"
 #include "ops/linear.h"
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
@@ -81,6 +82,19 @@ static enum status apply_rope(const struct decoder *d, int length, int heads, vo
     return STATUS_OK;
 }
 
+/* The biases of queries, keys and values, if the model has them. */
+static enum status add_biases(const struct decoder *d, int layer, int tokens, void *const qkv[3])
+{
+    const struct model *m = d->m;
+    const struct model_shape *s = &m->shape;
+    for (int i = 0; i < 3 && s->qkv_bias; i++) {
+        struct bias op = {tokens, (i ? s->G : s->H) * s->K, m->dtype};
+        struct bias_fwd io = {unit_weight(m, (enum param_id)(PARAM_q_bias + i), layer), qkv[i]};
+        TRY(bias_forward(m->ops, &op, &io, m->queue));
+    }
+    return STATUS_OK;
+}
+
 /* Queries, keys and values of tokens of the normalized input. */
 static enum status project_qkv(const struct decoder *d, int layer, int tokens, const void *x,
                                void *const qkv[3])
@@ -90,6 +104,7 @@ static enum status project_qkv(const struct decoder *d, int layer, int tokens, c
     TRY(multiply(d->m, queries, x, unit_weight(d->m, PARAM_attn_q, layer), qkv[0]));
     TRY(multiply(d->m, keys, x, unit_weight(d->m, PARAM_attn_k, layer), qkv[1]));
     TRY(multiply(d->m, keys, x, unit_weight(d->m, PARAM_attn_v, layer), qkv[2]));
+    TRY(add_biases(d, layer, tokens, qkv));
     return STATUS_OK;
 }
 

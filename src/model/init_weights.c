@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Elements [first, first + count) of a tensor, to be written to w. */
 struct init_range {
@@ -26,11 +27,12 @@ static void normals(uint64_t seed, uint64_t stream, uint64_t position, double pa
     pair[1] = radius * sin(angle);
 }
 
-/* Random streams are numbered as in the list without the weights of QK norm, which draw nothing. */
+/* Random streams are numbered as in the list without the weights of QK norm and biases, which draw
+ * nothing. */
 static uint64_t stream_of(const struct tensor_slot *t)
 {
-    enum { SKIPPED = PARAM_k_norm + 1 - PARAM_q_norm };
-    int id = (int)t->id - (t->id > PARAM_k_norm ? SKIPPED : 0);
+    enum { SKIPPED = PARAM_down_bias + 1 - PARAM_q_norm };
+    int id = (int)t->id - (t->id > PARAM_down_bias ? SKIPPED : 0);
     return (uint64_t)(t->layer + 1) * (PARAM_COUNT - SKIPPED) + (uint64_t)id;
 }
 
@@ -65,7 +67,7 @@ static void fill(const struct init_range *t, const struct model_shape *m, uint64
     if (init == PARAM_INIT_EMBED && m->tied) init = PARAM_INIT_HEAD;
     double depth = 2.0 * (m->depth_init ? t->slot->layer + 1 : m->L), std = m->init_std;
     if (std == 0) std = 0.02;
-    if (m->init != INIT_torchtitan && init != PARAM_INIT_ONES) {
+    if (m->init != INIT_torchtitan && !param_is_vector(id)) {
         bool scaled = id == PARAM_attn_out || id == PARAM_mlp_down;
         if (m->init == INIT_megatron && scaled) std /= sqrt(2.0 * m->L);
         fill_normal(t, seed, std, INFINITY);
@@ -75,6 +77,7 @@ static void fill(const struct init_range *t, const struct model_shape *m, uint64
     case PARAM_INIT_ONES:
         for (size_t i = 0; i < t->count; i++) t->w[i] = 1;
         break;
+    case PARAM_INIT_ZEROS: memset(t->w, 0, t->count * sizeof *t->w); break;
     case PARAM_INIT_EMBED: fill_normal(t, seed, 1, INFINITY); break;
     case PARAM_INIT_NORMAL: fill_normal(t, seed, std, INFINITY); break;
     case PARAM_INIT_DEPTH_SCALED: fill_normal(t, seed, std / sqrt(depth), INFINITY); break;

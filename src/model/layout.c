@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define FIRST_OF_BLOCK PARAM_attn_norm
-#define LAST_OF_BLOCK  PARAM_k_norm
+#define LAST_OF_BLOCK  PARAM_down_bias
 
 enum { UNIT_ALIGN = 64, BLOCK_TENSORS = LAST_OF_BLOCK - FIRST_OF_BLOCK + 1 };
 
@@ -22,9 +22,26 @@ static int64_t axis_size(const struct model_shape *m, char axis)
     case 'Q': return (int64_t)m->H * m->K;
     case 'P': return (int64_t)m->G * m->K;
     case 'F': return m->F;
-    case 'K': return m->qk_norm ? m->K : 0;
+    case 'K': return m->K;
     }
     BUG("unknown axis in llama.params");
+}
+
+/* Whether the model has that weight in each block, if `id` is of a block. */
+static bool has_tensor(const struct model_shape *m, enum param_id id)
+{
+    switch (id) {
+    case PARAM_q_norm:
+    case PARAM_k_norm: return m->qk_norm;
+    case PARAM_q_bias:
+    case PARAM_k_bias:
+    case PARAM_v_bias: return m->qkv_bias;
+    case PARAM_out_bias: return m->out_bias;
+    case PARAM_gate_bias:
+    case PARAM_up_bias:
+    case PARAM_down_bias: return m->mlp_bias;
+    default: return true;
+    }
 }
 
 static size_t round_up(size_t n, size_t multiple)
@@ -35,7 +52,8 @@ static size_t round_up(size_t n, size_t multiple)
 /* Whether the tensor forms one matrix with the tensor before. */
 static bool continues_matrix(enum param_id id)
 {
-    return id == PARAM_attn_k || id == PARAM_attn_v || id == PARAM_mlp_up;
+    return id == PARAM_attn_k || id == PARAM_attn_v || id == PARAM_mlp_up || id == PARAM_k_bias ||
+           id == PARAM_v_bias || id == PARAM_up_bias;
 }
 
 /* A layout as it is filled in. */
@@ -51,11 +69,10 @@ static void add_tensor(const struct layout_builder *b, enum param_id id, int lay
     struct layout *l = b->l;
     const struct model_shape *m = b->m;
     const struct param *p = &params[id];
-    int64_t rows = axis_size(m, p->axes[0]);
-    if (!rows) return; /* a weight of QK norm, which this model does not have */
+    if (!has_tensor(m, id)) return;
     if (!continues_matrix(id)) l->elements = round_up(l->elements, b->align);
     struct tensor_slot *t = &l->tensors[l->num_tensors++];
-    *t = (struct tensor_slot){.id = id, .layer = layer, .rows = rows};
+    *t = (struct tensor_slot){.id = id, .layer = layer, .rows = axis_size(m, p->axes[0])};
     t->columns = p->axes[1] ? axis_size(m, p->axes[1]) : 1;
     t->offset = l->elements;
     t->elements = (size_t)t->rows * (size_t)t->columns;

@@ -4,8 +4,8 @@
  * Memory   All weights are in one flat buffer, unit after unit: the embedding, each block, the last
  *          norm with the head.  The size of a unit is a multiple of 64 elements per shard; within a
  *          unit tensors are contiguous unless struct model_part aligns them; q, k, v always form
- *          one [Q+2P, D] matrix, gate and up one [2F, D].  Master weights, moments, gradients and
- *          compute weights share this layout. */
+ *          one [Q+2P, D] matrix, gate and up one [2F, D], and so do their biases.  Master weights,
+ *          moments, gradients and compute weights share this layout. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -22,15 +22,15 @@ static struct matmul matmul_of(const struct model *m, const struct matmul_call *
 {
     const struct model_shape *s = &m->shape;
     int Q = s->H * s->K, P = s->G * s->K;
-    bool norm = matmul_norm_is_packed(m), qkv = call->qkv_packed;
+    bool norm = matmul_norm_is_packed(m), qkv = call->qkv_packed, mlp = matmul_mlp_is_packed(m);
     const struct {
         enum param_id param;
         int D, F;
         bool x_packed, y_packed;
     } rows[] = {[MATMUL_attn_q] = {PARAM_attn_q, s->D, Q + 2 * P, norm, qkv},
                 [MATMUL_attn_out] = {PARAM_attn_out, Q, s->D, qkv, false},
-                [MATMUL_mlp_gate] = {PARAM_mlp_gate, s->D, 2 * s->F, norm, true},
-                [MATMUL_mlp_down] = {PARAM_mlp_down, s->F, s->D, true, false}};
+                [MATMUL_mlp_gate] = {PARAM_mlp_gate, s->D, 2 * s->F, norm, mlp},
+                [MATMUL_mlp_down] = {PARAM_mlp_down, s->F, s->D, mlp, false}};
     struct linear op = {.N = (int)call->N,
                         .D = rows[call->id].D,
                         .F = rows[call->id].F,

@@ -33,6 +33,10 @@ struct matmul_call {
  * (ops.h). */
 static inline bool matmul_norm_is_packed(const struct model *m) { return m->plan->parts == 1; }
 
+/* The tensors between the GEMMs of the feed-forward layer may be packed, unless a bias is added to
+ * one. */
+static inline bool matmul_mlp_is_packed(const struct model *m) { return !m->shape.mlp_bias; }
+
 /* Whether the op right before a matrix multiply computes the amax of its output, fused: if its
  * kernel can, and the whole tensor is on this rank. */
 bool matmul_fuses_amax(const struct model *m, enum matmul_id id, int layer);

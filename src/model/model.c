@@ -57,16 +57,19 @@ void model_release(struct model *m)
     layout_release(&m->layout);
 }
 
-/* Parameters of a block's norms. */
-static double block_norms(const struct model_shape *s)
+/* Parameters of a block's norms and biases. */
+static double block_vectors(const struct model_shape *s)
 {
-    return 2.0 * s->D + (s->qk_norm ? 2.0 * s->K : 0);
+    double n = 2.0 * s->D + (s->qk_norm ? 2.0 * s->K : 0);
+    if (s->qkv_bias) n += (s->H + 2.0 * s->G) * s->K;
+    if (s->out_bias) n += s->D;
+    return n + (s->mlp_bias ? 2.0 * s->F + s->D : 0);
 }
 
 double model_flops_per_token(const struct model_shape *s, int T)
 {
     double V = s->V, D = s->D, L = s->L, Q = (double)s->H * s->K, P = (double)s->G * s->K;
-    double block = block_norms(s) + D * (2 * Q + 2 * P) + 3 * D * s->F;
+    double block = block_vectors(s) + D * (2 * Q + 2 * P) + 3 * D * s->F;
     double parameters = L * block + D + V * D; /* V D of them the head, tied or not */
     return 6 * parameters + 12 * L * Q * T;
 }
@@ -74,5 +77,5 @@ double model_flops_per_token(const struct model_shape *s, int T)
 double model_causal_flops_per_token(const struct model_shape *s, int T)
 {
     double L = s->L, D = s->D, Q = (double)s->H * s->K;
-    return model_flops_per_token(s, T) - 6 * (L * block_norms(s) + D) - 6 * L * Q * T;
+    return model_flops_per_token(s, T) - 6 * (L * block_vectors(s) + D) - 6 * L * Q * T;
 }

@@ -16,6 +16,26 @@ static const struct rope_scaling none = {0}, llama31 = {.factor = 8,
 static const struct rope_scaling llama32 = {
     .factor = 32, .low_frequency_factor = 1, .high_frequency_factor = 4, .original_context = 8192};
 
+/* What the flavors of a family have in common; the others are Llamas. */
+static const struct model_family {
+    const char *name;
+    int K; /* 0: D / H */
+    double norm_eps;
+    bool qk_norm;
+    enum attention_bias biases;
+} families[] = {
+    {"qwen2.5", 0, 1e-6, false, ATTENTION_BIAS_qkv},
+    {"qwen3", 128, 1e-6, true, ATTENTION_BIAS_none},
+    {NULL, 0, 1e-5, false, ATTENTION_BIAS_none},
+};
+
+static const struct model_family *family_of(const char *name)
+{
+    const struct model_family *f = families;
+    while (f->name && strcmp(f->name, name)) f++;
+    return f;
+}
+
 struct flavor {
     const char *family, *name;
     int D, L, H, G;
@@ -67,17 +87,27 @@ static const struct flavor flavors[] = {
     {"frontier", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false, false},
     {"frontier", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &none, false, false},
     {"frontier", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &none, false, false},
+    {"qwen2.5", "0.5B", 896, 24, 14, 2, 2, 256, 151936, 32768, 1e6, &none, true, false},
+    {"qwen2.5", "1.5B", 1536, 28, 12, 2, 2.15, 256, 151936, 131072, 1e6, &none, true, false},
+    {"qwen2.5", "7B", 3584, 28, 28, 4, 1.97, 256, 152064, 131072, 1e6, &none, false, false},
+    {"qwen3", "0.6B", 1024, 28, 16, 8, 1, 1024, 151936, 40960, 1e6, &none, true, false},
+    {"qwen3", "1.7B", 2048, 28, 16, 8, 1, 1024, 151936, 40960, 1e6, &none, true, false},
+    {"qwen3", "4B", 2560, 36, 32, 8, 1.4, 256, 151936, 40960, 1e6, &none, true, false},
+    {"qwen3", "8B", 4096, 36, 32, 8, 1.1, 1024, 151936, 40960, 1e6, &none, false, false},
+    {"qwen3", "14B", 5120, 40, 40, 8, 1.25, 1024, 151936, 40960, 1e6, &none, false, false},
+    {"qwen3", "32B", 5120, 64, 64, 8, 1.85, 1024, 151936, 40960, 1e6, &none, false, false},
 };
 enum { NUM_FLAVORS = sizeof flavors / sizeof flavors[0] };
 
-/* Families of torchtitan and other programs that are not Llamas, by prefix of their names. */
+/* Families of torchtitan and other programs that are not models of this kind, by prefix of their
+ * names. */
 static const struct {
     const char *begins, *difference;
 } other_families[] = {
     {"llama4", "has experts and chunked attention"},
-    {"qwen3", "normalizes queries and keys (model.qk_norm with the sizes of a dense one), or has "
-              "experts"},
-    {"qwen", "has biases"},
+    {"qwen3_", "has experts, linear attention, or reads images"},
+    {"qwen3-", "has experts, linear attention, or reads images"},
+    {"qwen3.5", "has linear attention"},
     {"deepseek", "has latent attention and experts"},
     {"kimi", "has latent attention and experts"},
     {"gpt", "has biases, or experts and attention sinks"},
@@ -87,7 +117,7 @@ static const struct {
     {"mamba", "is a state space model"},
 };
 
-/* Why a family is not a Llama; NULL: its name is similar to one of ours. */
+/* Why a family is not one of ours; NULL: its name is similar to one. */
 static const char *family_difference(const char *family)
 {
     size_t best = 3;
@@ -107,8 +137,8 @@ static enum status find_flavor(const char *family, const char *name, const struc
     const char *difference = family_difference(family);
     if (difference)
         FAIL(CONFIG,
-             "model.name = \"%s\": not a Llama: %s %s; expected llama2, llama3, llama3.1, llama3.2 "
-             "or frontier",
+             "model.name = \"%s\": not supported: %s %s; expected llama2, llama3, llama3.1, "
+             "llama3.2, frontier, qwen2.5 or qwen3",
              family, family, difference);
     for (int i = 0; i < NUM_FLAVORS; i++) {
         const struct flavor *f = &flavors[i];
@@ -188,28 +218,50 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
                                 int tokenizer_vocab_size)
 {
     const struct flavor *f;
+    const struct model_family *family = family_of(c->name);
     TRY(find_flavor(c->name, c->flavor, &f));
     *s = (struct model_shape){.D = option_or(c->dim, f->D), .L = option_or(c->n_layers, f->L)};
     s->H = option_or(c->n_heads, f->H);
     /* A flavor without GQA keeps one key/value head per query head when n_heads changes. */
     s->G = option_or(c->n_kv_heads, f->G == f->H ? s->H : f->G);
-    if (!c->head_dim && s->H > 0 && s->D % s->H)
+    if (!c->head_dim && !family->K && s->H > 0 && s->D % s->H)
         FAIL(CONFIG, "model.dim = %d is not a multiple of model.n_heads = %d; set model.head_dim",
              s->D, s->H);
-    s->K = option_or(c->head_dim, s->H > 0 ? s->D / s->H : 0);
+    s->K = option_or(c->head_dim, family->K ? family->K : s->H > 0 ? s->D / s->H : 0);
     s->F = option_or(c->ffn_hidden, ffn_hidden(f, s->D));
     s->V = option_or(c->vocab_size, tokenizer_vocab_size ? tokenizer_vocab_size : f->V);
     s->rope_theta = c->rope_theta != 0 ? c->rope_theta : f->rope_theta;
-    s->norm_eps = c->norm_eps != 0 ? c->norm_eps : 1e-5;
+    s->norm_eps = c->norm_eps != 0 ? c->norm_eps : family->norm_eps;
     s->max_context = option_or(c->max_context, f->max_context);
     TRY(resolve_scaling(s, c, f));
     s->tied = c->tie_embeddings == AUTO ? f->tied : c->tie_embeddings == YES;
     s->depth_init = c->depth_init != NO;
-    s->qk_norm = c->qk_norm;
+    s->qk_norm = c->qk_norm || family->qk_norm;
+    const enum attention_bias biases = c->attention_bias ? c->attention_bias : family->biases;
+    s->qkv_bias = biases == ATTENTION_BIAS_qkv || biases == ATTENTION_BIAS_all;
+    s->out_bias = biases == ATTENTION_BIAS_all;
+    s->mlp_bias = c->mlp_bias;
     s->init = c->init;
     s->init_std = c->init_std;
     s->vocab_multiple = option_or(c->vocab_multiple, 1);
     TRY(model_shape_check(s));
+    return STATUS_OK;
+}
+
+/* A checkpoint is a model of a family of Transformers: settings of different ones do not
+ * combine. */
+static enum status check_settings(const struct model_shape *s)
+{
+    const bool only_qkv = s->qkv_bias && !s->out_bias;
+    if (s->mlp_bias && only_qkv)
+        FAIL(CONFIG,
+             "model.mlp_bias = true with model.attention_bias = \"qkv\": no family of Transformers "
+             "has both; set model.attention_bias to \"all\" or \"none\"");
+    if (s->qk_norm && (only_qkv || s->mlp_bias))
+        FAIL(CONFIG,
+             "model.qk_norm = true with model.%s: no family of Transformers has both; Qwen3 can "
+             "have model.attention_bias = \"all\"",
+             only_qkv ? "attention_bias = \"qkv\"" : "mlp_bias = true");
     return STATUS_OK;
 }
 
@@ -240,6 +292,7 @@ enum status model_shape_check(const struct model_shape *s)
         FAIL(CONFIG, "model.rope_theta = %g: must be a positive number", s->rope_theta);
     if (!(s->norm_eps >= FLT_MIN && s->norm_eps <= 1)) /* kernels add it as a float */
         FAIL(CONFIG, "model.norm_eps = %g: must be from %g to 1", s->norm_eps, (double)FLT_MIN);
+    TRY(check_settings(s));
     TRY(rope_scaling_check(&s->scaling));
     if (s->scaling.method == ROPE_dynamic && s->K <= 2)
         FAIL(CONFIG, "RoPE scaling dynamic with a head size of %d: must be above 2", s->K);
@@ -247,6 +300,11 @@ enum status model_shape_check(const struct model_shape *s)
         FAIL(CONFIG, "RoPE scaling yarn with model.rope_theta = %g: must be above 1",
              s->rope_theta);
     return STATUS_OK;
+}
+
+const char *model_shape_biases(const struct model_shape *s)
+{
+    return s->out_bias ? "all" : s->qkv_bias ? "qkv" : "none";
 }
 
 struct vocab_slice model_shape_vocab(const struct model_shape *s, int slice)

@@ -11,13 +11,15 @@ struct model_shape {
     double rope_theta, norm_eps;
     struct rope_scaling scaling; /* factor 0: unscaled RoPE */
     bool qk_norm;                /* RMSNorm of each head's query and key, as in Qwen3 */
-    bool tied;                   /* the head shares the embedding's weights */
-    bool depth_init;             /* INIT_torchtitan: std depends on the layer, not on L */
-    enum init_scheme init;       /* init_weights.h has the formulas */
-    double init_std;             /* 0: 0.02 */
-    int max_context;             /* config.json's max_position_embeddings */
-    int vocab_multiple;          /* a slice's rows of embedding and head; 0 as 1 */
-    int slice, num_slices;       /* model_shape_slice sets them; num_slices 0: the whole model */
+    bool qkv_bias, out_bias;     /* model.attention_bias: qkv is the first, all both */
+    bool mlp_bias;
+    bool tied;             /* the head shares the embedding's weights */
+    bool depth_init;       /* INIT_torchtitan: std depends on the layer, not on L */
+    enum init_scheme init; /* init_weights.h has the formulas */
+    double init_std;       /* 0: 0.02 */
+    int max_context;       /* config.json's max_position_embeddings */
+    int vocab_multiple;    /* a slice's rows of embedding and head; 0 as 1 */
+    int slice, num_slices; /* model_shape_slice sets them; num_slices 0: the whole model */
 };
 
 /* A tensor-parallel rank's part of the vocabulary: tokens [first, first + tokens).  Embedding and
@@ -36,6 +38,8 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
                                 int tokenizer_vocab_size);
 /* Whether torchtitan trains this flavor with a document mask. */
 bool model_shape_masks_documents(const struct model_config *c);
+/* The value of model.attention_bias that gives these biases. */
+const char *model_shape_biases(const struct model_shape *s);
 /* CONFIG: a dimension is out of range or contradicts another. */
 enum status model_shape_check(const struct model_shape *s);
 /* Shape of one of `num_slices` tensor-parallel slices: fewer heads, a narrower feed-forward layer,

@@ -10,6 +10,7 @@
 /* How a weight is initialized; init_weights.h has the formulas. */
 enum param_init {
     PARAM_INIT_ONES,
+    PARAM_INIT_ZEROS,
     PARAM_INIT_EMBED,
     PARAM_INIT_NORMAL,
     PARAM_INIT_DEPTH_SCALED,
@@ -27,8 +28,10 @@ struct param {
     const char *name; /* torchtitan's and Meta's: "layers.%d.attention.wq.weight" */
     const char *axes; /* "QD": rows, columns */
     char tp;          /* the axis that tensor parallelism slices, 0 for none */
-    bool is_norm;     /* may be excluded from weight decay */
     enum param_init init;
     const char *hf_name; /* in a Hugging Face checkpoint (%d = layer) */
 };
 extern const struct param params[PARAM_COUNT];
+
+/* A norm's weight or a bias: its gradient accumulates, and it may be excluded from weight decay. */
+static inline bool param_is_vector(enum param_id id) { return !params[id].axes[1]; }

@@ -23,7 +23,7 @@ static enum status zero_remainder(const struct model *m, const struct unit *unit
         size_t offset = t->offset - unit->offset;
         if (offset > end) TRY(zero(m, element(gradients, end, F32), offset - end));
         end = offset + t->elements;
-        if (params[t->id].is_norm) TRY(zero(m, element(gradients, offset, F32), t->elements));
+        if (param_is_vector(t->id)) TRY(zero(m, element(gradients, offset, F32), t->elements));
     }
     TRY(zero(m, element(gradients, end, F32), unit->elements - end));
     return STATUS_OK;

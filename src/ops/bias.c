@@ -3,8 +3,7 @@
 
 static enum status check(const struct bias *a)
 {
-    if (a->N < 1 || a->F < 1)
-        FAIL(SHAPE, "bias: N %d, F %d: each must be at least 1", a->N, a->F);
+    if (a->N < 1 || a->F < 1) FAIL(SHAPE, "bias: N %d, F %d: each must be at least 1", a->N, a->F);
     return STATUS_OK;
 }
 

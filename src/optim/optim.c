@@ -92,7 +92,7 @@ static bool is_muon(const struct optim *o, const struct shard_run *p)
 
 static bool is_undecayed(const struct optim *o, const struct shard_run *p)
 {
-    return !o->config->decay_norms && params[o->layout->tensors[p->tensor].id].is_norm;
+    return !o->config->decay_norms && param_is_vector(o->layout->tensors[p->tensor].id);
 }
 
 static double rate_of(const struct optim *o, const struct shard_run *p,

@@ -56,6 +56,6 @@ struct optim_update {
     double decoupled_lr;
 };
 /* One AdamW step on every weight that Muon does not update, at the rate of its kind.  Weights of
- * norms have no weight decay unless config->decay_norms. */
+ * norms and biases have no weight decay unless config->decay_norms. */
 enum status optim_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
                        struct queue *queue);

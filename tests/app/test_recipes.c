@@ -40,7 +40,8 @@ TEST(recipes_are_found_by_name_or_prefix)
                                            {"llama3.1-8b", "llama3.1-8b-fsdp"},
                                            {"llama2-7b", "llama2-7b"},
                                            {"llama3-150m", "llama3-150m"},
-                                           {"llama3.2-1b", "llama3.2-1b"}};
+                                           {"llama3.2-1b", "llama3.2-1b"},
+                                           {"qwen3", "qwen3-0.6b"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         CHECK(!strcmp(recipes_find(names[i][0])->name, names[i][1]));
     CHECK(!recipes_find("mlm-1") && !recipes_find("tin") && !recipes_find(""));

@@ -308,6 +308,65 @@ TEST(a_checkpoint_with_qk_norm_loads_only_where_the_model_has_it)
     saved_close(&plain), saved_close(&s);
 }
 
+TEST(formats_without_names_for_biases_are_refused)
+{
+    static const struct {
+        enum conversion_target target;
+        double rope_factor;
+        bool qk_norm;
+        const char *message;
+    } cases[] = {{CONVERT_META, 0, false, "Meta's format has no weights"},
+                 {CONVERT_NXDT, 0, false, "NxD Training's format has no weights"},
+                 {CONVERT_DCP, 0, false, "torchtitan's format has no weights"},
+                 {CONVERT_GGUF, 8, false, "llama.cpp's qwen2 does not scale RoPE"},
+                 {CONVERT_GGUF, 0, true, "llama.cpp's qwen3 does not have both"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_shape shape = small_shape();
+        struct saved s;
+        const char *to = test_path(test_folder(), "to");
+        struct converted done;
+        shape.qk_norm = cases[i].qk_norm;
+        shape.qkv_bias = true, shape.out_bias = shape.qk_norm;
+        if (cases[i].rope_factor > 0)
+            shape.scaling = (struct rope_scaling){.factor = 8,
+                                                  .low_frequency_factor = 1,
+                                                  .high_frequency_factor = 4,
+                                                  .original_context = 32};
+        saved_open_shape(&s, &shape);
+        struct conversion c = {.from = test_path(saved_folder(&s, STEPS(4)), "step-4"),
+                               .to = to,
+                               .target = cases[i].target,
+                               .dcp = {.generation = DCP_V0_2}};
+        CHECK_STATUS(UNSUPPORTED, convert_checkpoint(&c, &done));
+        CHECK_MESSAGE("(model.attention_bias)");
+        CHECK_MESSAGE(cases[i].message);
+        CHECK(!file_exists(to));
+        saved_close(&s);
+    }
+}
+
+TEST(a_checkpoint_with_biases_loads_only_where_the_model_has_them)
+{
+    struct model_shape shape = small_shape();
+    struct saved plain, qkv, all;
+    saved_open_shape(&plain, &shape);
+    shape.qkv_bias = true;
+    saved_open_shape(&qkv, &shape);
+    shape.out_bias = shape.mlp_bias = true;
+    saved_open_shape(&all, &shape);
+    const char *step = test_path(saved_folder(&qkv, STEPS(4)), "step-4");
+    CHECK_STATUS(OK, try_load(&qkv, step));
+    CHECK_STATUS(CONFIG, try_load(&plain, step));
+    CHECK_MESSAGE("saved with biases of attention: set model.attention_bias = \"qkv\"");
+    CHECK_STATUS(CONFIG, try_load(&all, step));
+    CHECK_MESSAGE("self_attn.o_proj.bias");
+    step = test_path(saved_folder(&all, STEPS(4)), "step-4");
+    CHECK_STATUS(OK, try_load(&all, step));
+    CHECK_STATUS(CONFIG, try_load(&qkv, step));
+    CHECK_MESSAGE("set model.attention_bias = \"all\"");
+    saved_close(&plain), saved_close(&qkv), saved_close(&all);
+}
+
 /* Tensors of the blocks, and a vector outside them. */
 static bool is_left_out(const struct tensor_slot *t)
 {

@@ -39,7 +39,7 @@ static inline void rig_weights(struct rig *r)
     for (int i = 0; i < l->num_tensors; i++)
         for (size_t j = 0; j < l->tensors[i].elements; j++) {
             double u = rng_normal(3, RNG_TEST, (uint64_t)i, j);
-            bool is_norm = params[l->tensors[i].id].is_norm;
+            bool is_norm = params[l->tensors[i].id].init == PARAM_INIT_ONES;
             r->weights[l->tensors[i].offset + j] = (float)(is_norm ? 1 + 0.2 * u : 0.25 * u);
         }
 }

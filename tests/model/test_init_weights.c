@@ -50,20 +50,21 @@ TEST(init_weights_has_the_deviations_of_torchtitan)
 }
 
 /* All other weights keep their random numbers, and these are those of earlier versions. */
-TEST(qk_norm_starts_with_ones_and_changes_no_other_weight)
+TEST(qk_norm_starts_with_ones_biases_with_zeros_and_they_change_no_other_weight)
 {
     struct model_shape s = {
         .V = 64, .D = 32, .L = 2, .H = 4, .G = 2, .K = 8, .F = 48, .depth_init = true};
     struct layout plain, l;
     layout_init(&plain, &s, 1);
-    s.qk_norm = true;
+    s.qk_norm = true, s.qkv_bias = s.out_bias = s.mlp_bias = true;
     layout_init(&l, &s, 1);
     float *before = heap(plain.elements * sizeof *before), *w = heap(l.elements * sizeof *w);
     init_all(&plain, &s, 7, before), init_all(&l, &s, 7, w);
     for (int i = 0; i < l.num_tensors; i++) {
         const struct tensor_slot *t = &l.tensors[i], *old = layout_find(&plain, t->id, t->layer);
         if (old) CHECK(!memcmp(w + t->offset, before + old->offset, t->elements * sizeof *w));
-        for (size_t j = 0; !old && j < t->elements; j++) CHECK(w[t->offset + j] == 1);
+        float start = t->id == PARAM_q_norm || t->id == PARAM_k_norm ? 1 : 0;
+        for (size_t j = 0; !old && j < t->elements; j++) CHECK(w[t->offset + j] == start);
     }
     CHECK_NEAR(before[layout_find(&plain, PARAM_embed, -1)->offset], -0.741585851, 1e-8);
     CHECK_NEAR(before[layout_find(&plain, PARAM_mlp_down, 1)->offset], 0.00659464393, 1e-8);

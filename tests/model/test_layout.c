@@ -55,6 +55,34 @@ TEST(only_a_layout_with_qk_norm_has_its_weights)
     layout_release(&plain), layout_release(&l);
 }
 
+TEST(biases_of_stacked_matrices_are_contiguous)
+{
+    struct model_shape s = layout_shape();
+    struct layout plain, l;
+    const struct stage whole = layout_whole_stage(&s);
+    size_t Q = (size_t)(s.H * s.K), P = (size_t)(s.G * s.K);
+    layout_init(&plain, &s, 1);
+    s.qkv_bias = true;
+    layout_init(&l, &s, 1);
+    CHECK(l.parameters == plain.parameters + s.L * (int64_t)(Q + 2 * P));
+    CHECK(!layout_find(&l, PARAM_out_bias, 0) && !layout_find(&plain, PARAM_q_bias, 0));
+    layout_release(&l);
+    s.out_bias = s.mlp_bias = true;
+    layout_init_part(&l, &s, &(struct model_part){&whole, 1, 1, 128});
+    CHECK(l.parameters == plain.parameters + s.L * (int64_t)(Q + 2 * P + 2 * (size_t)(s.D + s.F)));
+    for (int layer = 0; layer < s.L; layer++) {
+        size_t q = layout_find(&l, PARAM_q_bias, layer)->offset;
+        size_t gate = layout_find(&l, PARAM_gate_bias, layer)->offset;
+        CHECK(layout_find(&l, PARAM_k_bias, layer)->offset == q + Q);
+        CHECK(layout_find(&l, PARAM_v_bias, layer)->offset == q + Q + P);
+        CHECK(layout_find(&l, PARAM_up_bias, layer)->offset == gate + (size_t)s.F);
+        CHECK(q % 128 == 0 && gate % 128 == 0);
+        CHECK(layout_find(&l, PARAM_out_bias, layer)->rows == s.D);
+    }
+    CHECK(layout_find_hf(&l, "model.layers.1.mlp.down_proj.bias")->id == PARAM_down_bias);
+    layout_release(&plain), layout_release(&l);
+}
+
 TEST(layout_of_tied_model_has_no_head)
 {
     struct model_shape s = layout_shape();

@@ -99,6 +99,49 @@ TEST(options_override_the_flavor)
     CHECK(s.G == 2 && s.K == 32 && s.F == 100 && s.V == 77);
 }
 
+TEST(qwen_flavors_have_the_published_sizes_and_the_settings_of_their_family)
+{
+    static const struct {
+        const char *family, *flavor;
+        int F;
+        long long parameters;
+    } rows[] = {{"qwen2.5", "0.5B", 4864, 494032768}, {"qwen2.5", "1.5B", 8960, 1543714304},
+                {"qwen2.5", "7B", 18944, 7615616512}, {"qwen3", "0.6B", 3072, 596049920},
+                {"qwen3", "1.7B", 6144, 1720574976},  {"qwen3", "4B", 9728, 4022468096},
+                {"qwen3", "8B", 12288, 8190735360},   {"qwen3", "14B", 17408, 14768307200},
+                {"qwen3", "32B", 25600, 32762123264}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_config c = model_defaults(rows[i].family, rows[i].flavor);
+        bool is_qwen3 = !strcmp(rows[i].family, "qwen3");
+        struct model_shape s;
+        CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+        CHECK(s.F == rows[i].F && count(rows[i].family, rows[i].flavor) == rows[i].parameters);
+        CHECK(s.qk_norm == is_qwen3 && s.norm_eps == 1e-6 && s.rope_theta == 1e6);
+        CHECK(s.qkv_bias == !is_qwen3 && !s.out_bias);
+        CHECK(!is_qwen3 || s.K == 128);
+    }
+}
+
+TEST(settings_of_different_families_do_not_combine)
+{
+    struct model_config c = model_defaults("llama3", "debugmodel");
+    struct model_shape s;
+    c.attention_bias = ATTENTION_BIAS_qkv, c.mlp_bias = true;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("model.attention_bias = \"qkv\": no family of Transformers has both");
+    c.attention_bias = ATTENTION_BIAS_all;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.qkv_bias && s.out_bias && s.mlp_bias);
+    c.qk_norm = true;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("model.qk_norm = true with model.mlp_bias = true");
+    c = model_defaults("qwen3", "0.6B"), c.attention_bias = ATTENTION_BIAS_qkv;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("with model.attention_bias = \"qkv\"");
+    c.attention_bias = ATTENTION_BIAS_all;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+}
+
 TEST(unknown_flavor_suggests_the_closest)
 {
     struct model_config c = model_defaults("llama3", "80B");
@@ -112,13 +155,13 @@ TEST(unknown_flavor_suggests_the_closest)
 
 TEST(other_families_are_named_as_what_they_are)
 {
-    static const char *const others[] = {"qwen3", "llama4",  "deepseek_v3", "gpt_oss",
-                                         "flux",  "Mixtral", "rwkv"};
+    static const char *const others[] = {"qwen3_moe", "llama4",  "deepseek_v3", "gpt_oss",
+                                         "flux",      "Mixtral", "rwkv"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct model_config c = model_defaults(others[i], "8B");
         struct model_shape s;
         CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
-        CHECK_MESSAGE("\": not a Llama: ");
+        CHECK_MESSAGE("\": not supported: ");
         CHECK(!strstr(status_message(), "did you mean"));
     }
     CHECK_MESSAGE("rwkv is not a known family; expected llama2, llama3");

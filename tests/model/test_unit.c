@@ -60,7 +60,7 @@ TEST(opening_a_unit_zeroes_the_gradients_that_no_gemm_overwrites)
         const struct tensor_slot *t = &l->tensors[unit->first_tensor + i];
         float *gradient = unit_gradient(&r.m, t->id, 1);
         end = t->offset + t->elements - unit->offset;
-        CHECK(params[t->id].is_norm ? gradient[0] == 0 : isnan(gradient[0]));
+        CHECK(param_is_vector(t->id) ? gradient[0] == 0 : isnan(gradient[0]));
     }
     for (size_t i = end; i < unit->elements; i++) CHECK(b.gradients[i] == 0);
     CHECK_STATUS(OK, unit_zero_gradient(&r.m, PARAM_attn_q, 1));

@@ -37,8 +37,8 @@ static double loss(void *context)
     struct bias_loss *c = context;
     size_t n = (size_t)c->a.N * (size_t)c->a.F;
     memcpy(c->y, c->x, n * sizeof *c->y);
-    CHECK_STATUS(OK, bias_forward(&ops_cpu_reference, &c->a, &(struct bias_fwd){c->b, c->y},
-                                  rig_queue()));
+    CHECK_STATUS(
+        OK, bias_forward(&ops_cpu_reference, &c->a, &(struct bias_fwd){c->b, c->y}, rig_queue()));
     return rig_dot(c->y, c->weight, n);
 }
 

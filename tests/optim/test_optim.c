@@ -82,7 +82,7 @@ static void check_first_step(bool decay_norms, bool decoupled)
     size_t seen = 0;
     for (int i = 0; i < r.layout.num_tensors; i++) {
         const struct tensor_slot *t = &r.layout.tensors[i];
-        bool decays = decay_norms || !params[t->id].is_norm;
+        bool decays = decay_norms || !param_is_vector(t->id);
         bool is_end = t->id == PARAM_embed || t->id == PARAM_head;
         double lr = decoupled && is_end ? 0.002 : 0.01;
         for (size_t at = t->offset; at < t->offset + t->elements; at++, seen++) {

@@ -73,12 +73,25 @@ def rope(r):
 
 
 def llama(r):
-    return sizes(r)
+    return dict(sizes(r), attention_bias=r.random() < 0.5, mlp_bias=r.random() < 0.5)
+
+
+def qwen2(r):
+    """Qwen2 has no head_dim: it is hidden_size / heads, here even."""
+    s = sizes(r)
+    head = s.pop("head_dim")
+    return dict(s, hidden_size=s["num_attention_heads"] * head, use_sliding_window=False)
+
+
+def qwen3(r):
+    return dict(sizes(r), attention_bias=r.random() < 0.3, use_sliding_window=False)
 
 
 # Each family: the class of its configuration, and its random settings.
 FAMILIES = {
     "llama": (transformers.LlamaConfig, llama),
+    "qwen2": (transformers.Qwen2Config, qwen2),
+    "qwen3": (transformers.Qwen3Config, qwen3),
 }
 
 
@@ -99,7 +112,12 @@ def options(c):
         scaling["rope_original_context"] = has["original_max_position_embeddings"]
     return {
         "dim": c.hidden_size, "n_layers": c.num_hidden_layers, "n_heads": c.num_attention_heads,
-        "n_kv_heads": c.num_key_value_heads, "head_dim": c.head_dim,
+        "n_kv_heads": c.num_key_value_heads,
+        "head_dim": getattr(c, "head_dim", c.hidden_size // c.num_attention_heads),
+        "qk_norm": str(c.model_type == "qwen3").lower(),
+        "attention_bias": "qkv" if c.model_type == "qwen2" else
+                          "all" if getattr(c, "attention_bias", False) else "none",
+        "mlp_bias": str(getattr(c, "mlp_bias", False)).lower(),
         "ffn_hidden": c.intermediate_size, "vocab_size": c.vocab_size,
         "rope_theta": rope["rope_theta"], **scaling,
         "rope_scaling": "none" if rope["rope_type"] == "default" else rope["rope_type"],

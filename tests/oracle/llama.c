@@ -73,6 +73,9 @@ static void oracle_read(struct oracle *o, const char *name)
                                     .norm_eps = real(r, "eps"),
                                     .qk_norm = json_true(json_get(r, "qk_norm")),
                                     .tied = json_true(json_get(r, "tied"))};
+    const struct json *bias = json_get(r, "attention_bias");
+    o->shape.qkv_bias = json_is_string(bias), o->shape.out_bias = json_string_is(bias, "all");
+    o->shape.mlp_bias = json_true(json_get(r, "mlp_bias"));
     if (json_get(r, "z_loss")) o->z_loss = (float)real(r, "z_loss");
     if (scaling)
         o->shape.scaling = (struct rope_scaling){.factor = real(scaling, "factor"),
@@ -115,7 +118,7 @@ static void weights_of(const struct oracle *o, struct rig *r)
         CHECK(t && t->rows == (int64_t)json_number(json_next(json_first(tensor))));
         for (size_t j = 0; j < t->elements; j++) {
             float w = noise(i, j) * 0.25f;
-            r->weights[t->offset + j] = params[t->id].is_norm ? 1 + w : w;
+            r->weights[t->offset + j] = params[t->id].init == PARAM_INIT_ONES ? 1 + w : w;
         }
     }
     rig_cast(r);
@@ -254,8 +257,8 @@ static void check(const char *name, const struct ops *ops)
 
 TEST(the_reference_follows_pytorch)
 {
-    static const char *const names[] = {"mha",    "gqa",       "tied",    "scaled",
-                                        "masked", "diffusion", "qk_norm", "z_loss"};
+    static const char *const names[] = {"mha",       "gqa",     "tied",   "scaled", "masked",
+                                        "diffusion", "qk_norm", "z_loss", "qwen2",  "biases"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check(names[i], &ops_cpu_reference);
 }
 
@@ -266,4 +269,6 @@ CPU_ISAS_TEST(llama_with_scaled_rope_follows_pytorch) { check("scaled", rig_fast
 CPU_ISAS_TEST(bidirectional_llama_follows_pytorch) { check("masked", rig_fast()); }
 CPU_ISAS_TEST(diffusion_llama_follows_pytorch) { check("diffusion", rig_fast()); }
 CPU_ISAS_TEST(qwen3_follows_pytorch) { check("qk_norm", rig_fast()); }
+CPU_ISAS_TEST(qwen2_follows_pytorch) { check("qwen2", rig_fast()); }
+CPU_ISAS_TEST(llama_with_biases_follows_pytorch) { check("biases", rig_fast()); }
 CPU_ISAS_TEST(qwen3_with_z_loss_follows_pytorch) { check("z_loss", rig_fast()); }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Losses, gradients and training curves of tiny Llamas and Qwen3s, computed by PyTorch and
+"""Losses, gradients and training curves of tiny Llamas, Qwen2s and Qwen3s, computed by PyTorch and
 Transformers.
 
     python tests/oracle/llama.py tests/oracle/data [NAME...]
@@ -20,7 +20,8 @@ import transformers
 BATCHES, ROWS, STEPS = 5, 2, 50
 ADAMW = dict(lr=3e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 PLAIN = dict(vocab=96, dim=32, layers=2, heads=4, kv_heads=4, head=8, hidden=48, tokens=16,
-             theta=10000.0, eps=1e-5, tied=False, causal=True, qk_norm=False, z_loss=0.0)
+             theta=10000.0, eps=1e-5, tied=False, causal=True, qk_norm=False, z_loss=0.0,
+             attention_bias=None, mlp_bias=False)
 CASES = {
     "mha": {},
     "gqa": dict(kv_heads=2, hidden=40),
@@ -32,6 +33,9 @@ CASES = {
     "diffusion": dict(kv_heads=2, causal=False, weighted=True),
     # Qwen3: QK norm.  The z-loss is part of what is minimized, not of the losses.
     "qk_norm": dict(kv_heads=2, head=12, qk_norm=True),
+    # Qwen2: biases of q, k and v; a Llama may have them everywhere.
+    "qwen2": dict(kv_heads=2, attention_bias="qkv"),
+    "biases": dict(kv_heads=2, head=12, attention_bias="all", mlp_bias=True),
     "z_loss": dict(kv_heads=2, qk_norm=True, z_loss=0.05),
 }
 
@@ -56,6 +60,11 @@ def names(case):
             if "_norm" in part and not case["qk_norm"]:
                 continue
             yield f"model.layers.{i}.{part}.weight"
+        with_bias = {None: (), "qkv": ("q", "k", "v"), "all": ("q", "k", "v", "o")}
+        for part in with_bias[case["attention_bias"]]:
+            yield f"model.layers.{i}.self_attn.{part}_proj.bias"
+        for part in ("gate", "up", "down") if case["mlp_bias"] else ():
+            yield f"model.layers.{i}.mlp.{part}_proj.bias"
     yield "model.norm.weight"
     if not case["tied"]:
         yield "lm_head.weight"
@@ -68,19 +77,20 @@ def build(case):
         rope = dict(rope_type="llama3", rope_theta=case["theta"], factor=s["factor"],
                     low_freq_factor=s["low"], high_freq_factor=s["high"],
                     original_max_position_embeddings=s["original"])
-    config = (transformers.Qwen3Config if case["qk_norm"] else transformers.LlamaConfig)(
+    family = "Qwen3" if case["qk_norm"] else "Qwen2" if case["attention_bias"] == "qkv" else "Llama"
+    biases = dict(attention_bias=case["attention_bias"] == "all", mlp_bias=case["mlp_bias"])
+    config = getattr(transformers, family + "Config")(**(biases if family == "Llama" else {}),
         vocab_size=case["vocab"], hidden_size=case["dim"], intermediate_size=case["hidden"],
         num_hidden_layers=case["layers"], num_attention_heads=case["heads"],
         num_key_value_heads=case["kv_heads"], head_dim=case["head"],
         max_position_embeddings=case["tokens"], rms_norm_eps=case["eps"],
         rope_parameters=rope, tie_word_embeddings=case["tied"], attn_implementation="eager")
-    kind = transformers.Qwen3ForCausalLM if case["qk_norm"] else transformers.LlamaForCausalLM
-    model = kind(config).float()
+    model = getattr(transformers, family + "ForCausalLM")(config).float()
     weights = dict(model.named_parameters())
     with torch.no_grad():
         for number, name in enumerate(names(case)):
             w = torch.from_numpy(noise(number, weights[name].numel())).view(weights[name].shape)
-            is_norm = w.dim() == 1
+            is_norm = w.dim() == 1 and not name.endswith(".bias")
             weights[name].copy_(1 + w * 0.25 if is_norm else w * 0.25)
     assert len(weights) == number + 1
     return model

@@ -29,7 +29,7 @@ static enum status reduce_norms(const struct comm *group, void *context)
     TRY(replicas_all_reduce(&c, gradients, F32));
     float all = (float)(group->size * (group->size + 1)) / 2;
     for (size_t i = 0; i < p.count; i++) {
-        bool is_norm = params[whole.tensors[p.runs[i].tensor].id].is_norm;
+        bool is_norm = param_is_vector(whole.tensors[p.runs[i].tensor].id);
         for (size_t n = 0; n < p.runs[i].count; n++)
             RANK_CHECK(gradients[p.runs[i].at + n] == (is_norm ? all : (float)(group->rank + 1)));
     }

@@ -43,18 +43,22 @@ TEST(emulated_gpu_matches_the_cpu_at_odd_sizes) { with_each_emulator(device_chec
 
 #define FLOAT8 "model.converters=[\"float8\"]"
 #define Z_LOSS "training.z_loss=0.01"
+#define BIASES "model.attention_bias=all", "model.mlp_bias=true"
 
 /* Skips the runs before `first`. */
 static void trainings_from(struct device_check *c, size_t first)
 {
     static const struct {
         double tolerance;
-        const char *settings[3];
+        const char *settings[4];
     } runs[] = {
         {1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
         {2e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
         {1e-5, {"training.mixed_precision_param=float32", "model.qk_norm=true", Z_LOSS}},
         {2e-2, {"training.mixed_precision_param=bfloat16", "model.qk_norm=true", Z_LOSS}},
+        {1e-5, {"training.mixed_precision_param=float32", BIASES}},
+        {2e-2, {"training.mixed_precision_param=bfloat16", BIASES}},
+        {5e-2, {"training.mixed_precision_param=bfloat16", BIASES, FLOAT8}},
         {2e-2, {"training.mixed_precision_param=bfloat16", "model.attn_mask_type=block_causal"}},
         {5e-2, {"training.mixed_precision_param=bfloat16", FLOAT8}},
         {5e-2, {"training.mixed_precision_param=bfloat16", FLOAT8, "float8.recipe_name=delayed"}},
@@ -74,7 +78,7 @@ static void trainings_from(struct device_check *c, size_t first)
         struct config config = {0};
         int n = 0;
         while (settings[n]) n++;
-        for (int k = 0; k < 3 && runs[i].settings[k]; k++) settings[n++] = runs[i].settings[k];
+        for (int k = 0; k < 4 && runs[i].settings[k]; k++) settings[n++] = runs[i].settings[k];
         CHECK_STATUS(OK, config_load(&config, NULL, settings, n));
         CHECK_STATUS(OK, device_check_training(c, &config, 4, runs[i].tolerance));
         config_release(&config);

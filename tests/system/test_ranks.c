@@ -257,28 +257,36 @@ TEST(every_parallel_layout_trains_the_same_model_in_a_batch_ramp)
                            "training.batch_ramp=4,4,20"));
 }
 
-/* Every rank has other heads or tokens for the weights of QK norm, and of the vocabulary's part. */
+/* Layouts in which every rank has other heads or tokens for the weights of norms and biases. */
+static const struct layout_row vector_layouts[] = {
+    {"no recomputation", 1, {"activation_checkpoint.mode=none"}},
+    {"full recomputation", 1, {"activation_checkpoint.mode=full"}},
+    {"FSDP 4", 4, {SHARD(4)}},
+    {"ZeRO-1 2", 2, {SHARD(2), ZERO1}},
+    {"HSDP 2 x 2", 4, {COPIES(2), SHARD(2)}},
+    {"TP 2", 2, {TP(2)}},
+    {"TP 2, no recomputation", 2, {TP(2), "activation_checkpoint.mode=none"}},
+    {"TP 2, full recomputation", 2, {TP(2), "activation_checkpoint.mode=full"}},
+    {"TP 4, heads of keys twice", 4, {TP(4)}},
+    {"FSDP 2 x TP 4, heads twice", 8, {SHARD(2), TP(4)}},
+    {"CP 2", 2, {CP(2)}},
+    {"CP 2, full recomputation", 2, {CP(2), "activation_checkpoint.mode=full"}},
+    {"FSDP 2 x CP 2 x TP 2", 8, {SHARD(2), CP(2), TP(2)}},
+    {"PP 2", 2, {PP(2)}},
+    {"PP 2 x FSDP 2 x TP 2", 8, {PP(2), SHARD(2), TP(2)}},
+};
+enum { VECTOR_LAYOUTS = sizeof vector_layouts / sizeof *vector_layouts };
+
 TEST(every_parallel_layout_trains_the_same_model_with_qk_norm_and_z_loss)
 {
-    static const struct layout_row layouts[] = {
-        {"no recomputation", 1, {"activation_checkpoint.mode=none"}},
-        {"full recomputation", 1, {"activation_checkpoint.mode=full"}},
-        {"FSDP 4", 4, {SHARD(4)}},
-        {"ZeRO-1 2", 2, {SHARD(2), ZERO1}},
-        {"HSDP 2 x 2", 4, {COPIES(2), SHARD(2)}},
-        {"TP 2", 2, {TP(2)}},
-        {"TP 2, no recomputation", 2, {TP(2), "activation_checkpoint.mode=none"}},
-        {"TP 2, full recomputation", 2, {TP(2), "activation_checkpoint.mode=full"}},
-        {"TP 4, heads of keys twice", 4, {TP(4)}},
-        {"FSDP 2 x TP 4, heads twice", 8, {SHARD(2), TP(4)}},
-        {"CP 2", 2, {CP(2)}},
-        {"CP 2, full recomputation", 2, {CP(2), "activation_checkpoint.mode=full"}},
-        {"FSDP 2 x CP 2 x TP 2", 8, {SHARD(2), CP(2), TP(2)}},
-        {"PP 2", 2, {PP(2)}},
-        {"PP 2 x FSDP 2 x TP 2", 8, {PP(2), SHARD(2), TP(2)}},
-    };
-    compare_layouts("QK norm and z-loss", layouts, sizeof layouts / sizeof *layouts,
+    compare_layouts("QK norm and z-loss", vector_layouts, VECTOR_LAYOUTS,
                     LAYOUT(SHARD(1), "model.qk_norm=true", "training.z_loss=0.01"));
+}
+
+TEST(every_parallel_layout_trains_the_same_model_with_biases)
+{
+    compare_layouts("biases", vector_layouts, VECTOR_LAYOUTS,
+                    LAYOUT(SHARD(1), "model.attention_bias=all", "model.mlp_bias=true"));
 }
 
 #define ODD         "model.vocab_size=261"

@@ -213,6 +213,14 @@ TEST(every_parallel_layout_evaluates_and_generates_as_one_rank_with_qk_norm)
     free(run);
 }
 
+TEST(every_parallel_layout_evaluates_and_generates_as_one_rank_with_biases)
+{
+    char *run = train_model("training.mixed_precision_param=float32 model.attention_bias=all "
+                            "model.mlp_bias=true optimizer.lr=1e-2");
+    compare_layouts(run, 1e-6);
+    free(run);
+}
+
 TEST(every_parallel_layout_evaluates_and_generates_a_tied_model_in_bf16)
 {
     char *run = train_model("model.tie_embeddings=true");

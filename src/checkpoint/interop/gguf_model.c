@@ -14,13 +14,27 @@
 #include <unistd.h>
 
 static const char *const gguf_names[PARAM_COUNT] = {
-    [PARAM_embed] = "token_embd.weight",          [PARAM_attn_norm] = "blk.%d.attn_norm.weight",
-    [PARAM_attn_q] = "blk.%d.attn_q.weight",      [PARAM_attn_k] = "blk.%d.attn_k.weight",
-    [PARAM_attn_v] = "blk.%d.attn_v.weight",      [PARAM_attn_out] = "blk.%d.attn_output.weight",
-    [PARAM_mlp_norm] = "blk.%d.ffn_norm.weight",  [PARAM_mlp_gate] = "blk.%d.ffn_gate.weight",
-    [PARAM_mlp_up] = "blk.%d.ffn_up.weight",      [PARAM_mlp_down] = "blk.%d.ffn_down.weight",
-    [PARAM_q_norm] = "blk.%d.attn_q_norm.weight", [PARAM_k_norm] = "blk.%d.attn_k_norm.weight",
-    [PARAM_last_norm] = "output_norm.weight",     [PARAM_head] = "output.weight",
+    [PARAM_embed] = "token_embd.weight",
+    [PARAM_attn_norm] = "blk.%d.attn_norm.weight",
+    [PARAM_attn_q] = "blk.%d.attn_q.weight",
+    [PARAM_attn_k] = "blk.%d.attn_k.weight",
+    [PARAM_attn_v] = "blk.%d.attn_v.weight",
+    [PARAM_attn_out] = "blk.%d.attn_output.weight",
+    [PARAM_mlp_norm] = "blk.%d.ffn_norm.weight",
+    [PARAM_mlp_gate] = "blk.%d.ffn_gate.weight",
+    [PARAM_mlp_up] = "blk.%d.ffn_up.weight",
+    [PARAM_mlp_down] = "blk.%d.ffn_down.weight",
+    [PARAM_q_norm] = "blk.%d.attn_q_norm.weight",
+    [PARAM_k_norm] = "blk.%d.attn_k_norm.weight",
+    [PARAM_q_bias] = "blk.%d.attn_q.bias",
+    [PARAM_k_bias] = "blk.%d.attn_k.bias",
+    [PARAM_v_bias] = "blk.%d.attn_v.bias",
+    [PARAM_out_bias] = "blk.%d.attn_output.bias",
+    [PARAM_gate_bias] = "blk.%d.ffn_gate.bias",
+    [PARAM_up_bias] = "blk.%d.ffn_up.bias",
+    [PARAM_down_bias] = "blk.%d.ffn_down.bias",
+    [PARAM_last_norm] = "output_norm.weight",
+    [PARAM_head] = "output.weight",
 };
 
 /* llama.cpp's LLAMA_FTYPE of a file in which most tensors have this type. */
@@ -38,7 +52,7 @@ static uint32_t file_type(enum gguf_type type)
 /* llama.cpp's name of the architecture. */
 static const char *architecture(const struct model_shape *s)
 {
-    return s->qk_norm ? "qwen3" : "llama";
+    return s->qk_norm ? "qwen3" : s->qkv_bias && !s->out_bias ? "qwen2" : "llama";
 }
 
 /* The key that begins with the architecture's name. */

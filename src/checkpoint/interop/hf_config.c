@@ -35,7 +35,7 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
 {
     struct json_writer w = {.text = json};
     const struct hf_family *family = hf_family_of(s);
-    const bool is_qwen3 = family->windows == HF_WINDOWS_FLAG;
+    const bool is_qwen = family->windows == HF_WINDOWS_FLAG;
     json_begin_object(&w, NULL, JSON_LINES);
     json_begin_array(&w, "architectures", JSON_INLINE);
     json_write_string(&w, NULL, family->architecture);
@@ -46,11 +46,12 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
     json_write_bool(&w, "tie_word_embeddings", s->tied);
     hf_rope_write(&w, s);
     json_write_string(&w, "hidden_act", "silu");
-    json_write_bool(&w, "attention_bias", false);
-    json_write_bool(&w, is_qwen3 ? "use_sliding_window" : "mlp_bias", false);
+    if (family->biases >= HF_BIASES_ATTENTION) json_write_bool(&w, "attention_bias", s->out_bias);
+    if (family->biases == HF_BIASES_BOTH) json_write_bool(&w, "mlp_bias", s->mlp_bias);
+    if (is_qwen) json_write_bool(&w, "use_sliding_window", false);
     json_write_raw(&w, "attention_dropout", "0.0");
     json_write_raw(&w, "initializer_range", "0.02");
-    if (!is_qwen3) json_write_int(&w, "pretraining_tp", 1);
+    if (!is_qwen) json_write_int(&w, "pretraining_tp", 1);
     json_write_bool(&w, "use_cache", true);
     if (u->is_causal) json_write_bool(&w, "is_causal", u->is_causal == HF_CAUSAL_TRUE);
     if (u->is_diffusion) json_write_bool(&w, "masked_diffusion", true);
@@ -112,7 +113,6 @@ static enum status check_supported(const struct json *root, const struct hf_fami
 {
     const struct json *names = json_get(root, "architectures"), *act = json_get(root, "hidden_act");
     const char *type;
-    bool attention_bias, mlp_bias;
     TRY(json_get_string(root, "model_type", &type));
     TRY(hf_family_find(type, family));
     const char *architecture = (*family)->architecture;
@@ -125,11 +125,20 @@ static enum status check_supported(const struct json *root, const struct hf_fami
     if (act && !is_silu)
         FAIL(UNSUPPORTED, "hidden_act \"%s\" is not supported: must be silu, also called swish",
              json_is_string(act) ? json_string(act) : "?");
-    TRY(read_flag(root, "attention_bias", &attention_bias));
-    TRY(read_flag(root, "mlp_bias", &mlp_bias));
-    if (attention_bias || mlp_bias)
-        FAIL(UNSUPPORTED, "\"%s_bias\" is true: biases are not supported",
-             attention_bias ? "attention" : "mlp");
+    return STATUS_OK;
+}
+
+static enum status read_biases(const struct json *root, const struct hf_family *family,
+                               struct model_shape *s)
+{
+    bool attention;
+    TRY(read_flag(root, "attention_bias", &attention));
+    TRY(read_flag(root, "mlp_bias", &s->mlp_bias));
+    s->qkv_bias = attention || family->biases == HF_BIASES_QKV, s->out_bias = attention;
+    if ((attention && family->biases < HF_BIASES_ATTENTION) ||
+        (s->mlp_bias && family->biases != HF_BIASES_BOTH))
+        FAIL(UNSUPPORTED, "\"%s_bias\" is true: %s does not have these biases",
+             s->mlp_bias ? "mlp" : "attention", family->architecture);
     return STATUS_OK;
 }
 
@@ -139,6 +148,7 @@ static enum status read_model(const struct json *root, struct model_shape *s)
     const struct hf_family *family;
     TRY(check_supported(root, &family));
     s->qk_norm = family->qk_norm;
+    TRY(read_biases(root, family, s));
     TRY(hf_value_size(root, "hidden_size", 0, &s->D));
     TRY(hf_value_size(root, "intermediate_size", 0, &s->F));
     TRY(hf_value_size(root, "num_hidden_layers", 0, &s->L));

@@ -1,5 +1,5 @@
-/* hf_config.h -- reads and writes config.json of a Hugging Face Llama; of one with QK norm that is
- * Qwen3's. */
+/* hf_config.h -- reads and writes config.json of Hugging Face, of the family that has the model's
+ * settings (hf_family.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,8 +23,8 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
 
 /* Accepts old and new keys (rope_theta and rope_scaling, or rope_parameters; both if they agree).
  * Ignores the dtype, which the weights' files specify.  DATA: a key is missing or has the wrong
- * type.  UNSUPPORTED: of another family (hf_family.h), or with biases, sliding windows, another
- * activation or RoPE type.  CONFIG: inconsistent sizes. */
+ * type.  UNSUPPORTED: of another family (hf_family.h), or with sliding windows, biases that its
+ * family does not have, another activation or RoPE type.  CONFIG: inconsistent sizes. */
 enum status hf_config_read(const char *path, struct model_shape *s);
 /* Of a list of token IDs, reads the first.  DATA: is_causal or masked_diffusion is not a boolean,
  * or mlm_probability not a probability. */

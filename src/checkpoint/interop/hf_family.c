@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/hf_family.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Defaults as in the configuration classes of Transformers 5.  Mistral without windows is Llama. */
 static const struct hf_family families[] = {
-    {"llama", "LlamaForCausalLM", false, 0, 0, 2048, HF_WINDOWS_NONE},
-    {"qwen3", "Qwen3ForCausalLM", true, 32, 128, 32768, HF_WINDOWS_FLAG},
-    {"mistral", "MistralForCausalLM", false, 8, 0, 131072, HF_WINDOWS_SIZE},
+    {"llama", "LlamaForCausalLM", false, HF_BIASES_BOTH, 0, 0, 2048, HF_WINDOWS_NONE},
+    {"qwen2", "Qwen2ForCausalLM", false, HF_BIASES_QKV, 32, 0, 32768, HF_WINDOWS_FLAG},
+    {"qwen3", "Qwen3ForCausalLM", true, HF_BIASES_ATTENTION, 32, 128, 32768, HF_WINDOWS_FLAG},
+    {"mistral", "MistralForCausalLM", false, HF_BIASES_NONE, 8, 0, 131072, HF_WINDOWS_SIZE},
 };
+enum { NUM_FAMILIES = sizeof families / sizeof *families };
 
 /* Families that are not supported, by prefix of their model_type: the first match counts. */
 static const struct {
@@ -17,6 +20,12 @@ static const struct {
     {"llama4", "it is a mixture of experts (MoE)"},
     {"mixtral", "it is a mixture of experts (MoE)"},
     {"qwen2_moe", "it is a mixture of experts (MoE)"},
+    {"qwen2_vl", "it also reads images"},
+    {"qwen2_5", "it also reads images or sound"},
+    {"qwen2_audio", "it also reads sound"},
+    {"qwen3_vl", "it also reads images"},
+    {"qwen3_omni", "it also reads images and sound"},
+    {"qwen3_5", "it has linear attention"},
     {"qwen3_moe", "it is a mixture of experts (MoE)"},
     {"qwen3_next", "it is a mixture of experts (MoE) with linear attention"},
     {"granitemoe", "it is a mixture of experts (MoE)"},
@@ -33,7 +42,6 @@ static const struct {
     {"jamba", "it has layers of a state space model"},
     {"bamba", "it has layers of a state space model"},
     {"zamba", "it has layers of a state space model"},
-    {"qwen2", "it has biases of q, k and v"},
     {"mistral3", "it also reads images"},
     {"ministral", "its attention has sliding windows"},
     {"granite", "it scales embeddings, residuals, attention and logits"},
@@ -43,27 +51,50 @@ static const struct {
     {"gpt", "it has LayerNorm and biases"},
 };
 
+static bool has_biases(const struct hf_family *f, const struct model_shape *s)
+{
+    const bool only_qkv = s->qkv_bias && !s->out_bias;
+    switch (f->biases) {
+    case HF_BIASES_NONE: return !s->qkv_bias && !s->mlp_bias;
+    case HF_BIASES_QKV: return only_qkv && !s->mlp_bias;
+    case HF_BIASES_ATTENTION: return !only_qkv && !s->mlp_bias;
+    case HF_BIASES_BOTH: return !only_qkv;
+    }
+    return false;
+}
+
 const struct hf_family *hf_family_of(const struct model_shape *s)
 {
-    const struct hf_family *f = families;
-    while (f->qk_norm != s->qk_norm) f++; /* both values are in the table */
-    return f;
+    for (size_t i = 0; i < NUM_FAMILIES; i++)
+        if (families[i].qk_norm == s->qk_norm && has_biases(&families[i], s)) return &families[i];
+    BUG("model_shape_check accepts a model of no family");
+}
+
+/* "llama, qwen2, qwen3 or mistral" */
+static void list_families(char *to, size_t size)
+{
+    int at = 0;
+    for (size_t i = 0; i < NUM_FAMILIES; i++)
+        at += snprintf(to + at, size - (size_t)at, "%s%s", families[i].model_type,
+                       i + 2 < NUM_FAMILIES    ? ", "
+                       : i + 2 == NUM_FAMILIES ? " or "
+                                               : "");
 }
 
 enum status hf_family_find(const char *model_type, const struct hf_family **family)
 {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+    char all[160];
+    for (size_t i = 0; i < NUM_FAMILIES; i++)
         if (!strcmp(model_type, families[i].model_type)) {
             *family = &families[i];
             return STATUS_OK;
         }
+    list_families(all, sizeof all);
     for (size_t i = 0; i < sizeof other_families / sizeof *other_families; i++) {
         const char *begins = other_families[i].begins;
         if (!strncmp(model_type, begins, strlen(begins)))
-            FAIL(UNSUPPORTED,
-                 "model_type \"%s\" is not supported: %s; must be llama, mistral or qwen3",
-                 model_type, other_families[i].difference);
+            FAIL(UNSUPPORTED, "model_type \"%s\" is not supported: %s; must be %s", model_type,
+                 other_families[i].difference, all);
     }
-    FAIL(UNSUPPORTED, "model_type \"%s\" is not supported: must be llama, mistral or qwen3",
-         model_type);
+    FAIL(UNSUPPORTED, "model_type \"%s\" is not supported: must be %s", model_type, all);
 }

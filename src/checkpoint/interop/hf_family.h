@@ -12,16 +12,22 @@
  * use_sliding_window or layer_types; by a sliding_window shorter than the context. */
 enum hf_windows { HF_WINDOWS_NONE, HF_WINDOWS_FLAG, HF_WINDOWS_SIZE };
 
+/* Which biases a model of the family has: none; always those of q, k and v; those of attention if
+ * attention_bias is true; and those of the feed-forward layer if mlp_bias is. */
+enum hf_biases { HF_BIASES_NONE, HF_BIASES_QKV, HF_BIASES_ATTENTION, HF_BIASES_BOTH };
+
 struct hf_family {
     const char *model_type, *architecture;
-    bool qk_norm;    /* the setting that implies the family */
+    bool qk_norm; /* this and the biases imply the family */
+    enum hf_biases biases;
     int kv_heads;    /* of a config.json without num_key_value_heads; 0: as many as heads */
     int head_dim;    /* without head_dim; 0: hidden_size / heads */
     int max_context; /* without max_position_embeddings */
     enum hf_windows windows;
 };
 
-/* The first family of the table whose class in Transformers computes this model. */
+/* The first family of the table whose class in Transformers computes this model, which has passed
+ * model_shape_check. */
 const struct hf_family *hf_family_of(const struct model_shape *s);
 
 /* UNSUPPORTED: not a family of the table; the message says how it differs, if that is known. */

@@ -56,7 +56,7 @@ static int64_t norm_width(const struct torch_tensors *t)
 {
     struct tensor_name name;
     for (size_t i = 0; i < t->count; i++)
-        if (tensor_name_parse(t->all[i].name, &name) && params[name.id].is_norm &&
+        if (tensor_name_parse(t->all[i].name, &name) && param_is_vector(name.id) &&
             t->all[i].num_dims == 1)
             return t->all[i].shape[0];
     return 0;

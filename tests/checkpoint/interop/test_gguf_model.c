@@ -221,6 +221,35 @@ TEST(gguf_of_a_model_with_yarn_has_its_keys)
     saved_close(&s);
 }
 
+TEST(gguf_permutes_the_biases_of_a_llama_and_not_those_of_qwen2)
+{
+    static const int rows[] = {0, 2, 1, 3, 4, 6, 5, 7}; /* rotary pairs are adjacent */
+    for (int i = 0; i < 2; i++) {
+        struct model_shape shape = small_shape();
+        struct saved s;
+        struct gguf_file g;
+        struct gguf_info t = {0};
+        shape.qkv_bias = true, shape.out_bias = shape.mlp_bias = !i;
+        saved_open_shape(&s, &shape);
+        const char *path = test_path(test_folder(), "name.gguf");
+        CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
+        read_gguf(&g, path);
+        CHECK(key_equals(&g, "general.architecture", i ? "qwen2" : "llama"));
+        CHECK(g.num_tensors == 21 + 2 * (i ? 3 : 7));
+        const float *ours = weights_of(&s, PARAM_q_bias, 1), *v = weights_of(&s, PARAM_v_bias, 1);
+        const unsigned char *q = find_tensor(&g, "blk.1.attn_q.bias", &t);
+        CHECK(q && t.type == GGUF_F32 && t.num_dims == 1 && t.dims[0] == 16);
+        for (int k = 0; k < 8; k++)
+            CHECK(!memcmp(q + (size_t)k * 4, ours + (i ? k : rows[k]), sizeof(float)));
+        const unsigned char *values = find_tensor(&g, "blk.1.attn_v.bias", &t);
+        CHECK(values && !memcmp(values, v, (size_t)t.dims[0] * sizeof(float)));
+        CHECK((find_tensor(&g, "blk.1.attn_output.bias", &t) != NULL) == !i);
+        CHECK((find_tensor(&g, "blk.0.ffn_down.bias", &t) != NULL) == !i);
+        text_release(&g.file);
+        saved_close(&s);
+    }
+}
+
 TEST(gguf_norms_are_f32_and_short_rows_fall_back_from_q8_0_to_f16)
 {
     static const struct {

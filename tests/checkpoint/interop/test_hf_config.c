@@ -131,8 +131,6 @@ TEST(config_supports_gqa_any_even_head_dim_and_tied_embeddings)
 TEST(unsupported_configs_are_rejected_with_the_reason)
 {
     static const char *const cases[][2] = {
-        {",\"attention_bias\": true", "\"attention_bias\" is true"},
-        {",\"mlp_bias\": true", "\"mlp_bias\" is true"},
         {",\"hidden_act\": \"gelu\"", "hidden_act \"gelu\""},
         {",\"architectures\": [\"LlamaForSequenceClassification\"]",
          "architecture LlamaForSequenceClassification"},
@@ -147,16 +145,39 @@ TEST(unsupported_configs_are_rejected_with_the_reason)
         CHECK_MESSAGE(cases[i][1]);
     }
     const char *path = test_path(test_folder(), "config.json");
-    CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"qwen2\"}", 23));
+    CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"olmo2\"}", 23));
     CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
-    CHECK_MESSAGE("model_type \"qwen2\" is not supported: it has biases of q, k and v; must be "
-                  "llama, mistral or qwen3");
+    CHECK_MESSAGE("model_type \"olmo2\" is not supported: it has norms in other places, or others "
+                  "than RMSNorm; must be llama, qwen2, qwen3 or mistral");
+}
+
+TEST(biases_are_read_from_the_keys_of_their_family)
+{
+    struct model_shape s;
+    CHECK_STATUS(OK, read_with(",\"attention_bias\": true", &s));
+    CHECK(s.qkv_bias && s.out_bias && !s.mlp_bias);
+    CHECK_STATUS(OK, read_with(",\"mlp_bias\": true", &s));
+    CHECK(!s.qkv_bias && s.mlp_bias);
+    CHECK_STATUS(OK, read_type_with("qwen2",
+                                    ",\"num_key_value_heads\": 4, \"sliding_window\": 4096,"
+                                    "\"use_sliding_window\": false, \"max_window_layers\": 28",
+                                    &s));
+    CHECK(s.qkv_bias && !s.out_bias && !s.mlp_bias && !s.qk_norm);
+    CHECK(s.max_context == 32768 && s.K * s.H == s.D);
+    CHECK_STATUS(
+        UNSUPPORTED,
+        read_type_with("qwen2", ",\"num_key_value_heads\": 4, \"use_sliding_window\": true", &s));
+    CHECK_MESSAGE("\"use_sliding_window\" is true");
+    CHECK_STATUS(
+        OK, read_type_with("qwen3", ",\"num_key_value_heads\": 4, \"attention_bias\": true", &s));
+    CHECK(s.qkv_bias && s.out_bias && s.qk_norm);
 }
 
 TEST(qwen3_is_a_llama_with_qk_norm)
 {
     static const char *const cases[][2] = {
-        {",\"attention_bias\": true", "\"attention_bias\" is true"},
+        {",\"num_key_value_heads\": 4, \"mlp_bias\": true",
+         "\"mlp_bias\" is true: Qwen3ForCausalLM does not have"},
         {",\"use_sliding_window\": true", "\"use_sliding_window\" is true"},
         {",\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
          "\"layer_types\" has sliding_attention"},
@@ -289,15 +310,16 @@ TEST(config_json_round_trips)
          .attention_factor = 1.25},
         {.factor = 4, .original_context = 99, .method = ROPE_yarn, .beta_fast = 32, .beta_slow = 1},
     };
-    for (int way = 0; way < 24; way++) {
+    for (int way = 0; way < 48; way++) {
         struct model_shape got;
         struct text t = {0};
         struct json *root;
         want.tied = way & 1;
-        want.qk_norm = way & 2;
-        want.scaling = scalings[way / 4];
+        want.scaling = scalings[way / 8];
         /* of dynamic scaling, config.json has the original context */
         want.max_context = want.scaling.method == ROPE_dynamic ? 666 : 777;
+        want.qk_norm = (way & 6) == 2;
+        want.qkv_bias = way & 4, want.out_bias = want.mlp_bias = (way & 6) == 6;
         const char *path = test_path(test_folder(), "config.json");
         hf_config_write(&want, "float32", &(struct hf_usage){.bos = -1, .eos = 9}, &t);
         CHECK_STATUS(OK, file_write(path, t.data, t.len));
@@ -306,7 +328,9 @@ TEST(config_json_round_trips)
         CHECK(got.G == want.G && got.K == want.K && got.F == want.F && got.tied == want.tied);
         CHECK(got.rope_theta == want.rope_theta && got.norm_eps == want.norm_eps);
         CHECK(got.max_context == want.max_context && got.depth_init);
-        CHECK(got.qk_norm == want.qk_norm);
+        CHECK(got.qk_norm == want.qk_norm && got.qkv_bias == want.qkv_bias);
+        CHECK(got.out_bias == want.out_bias && got.mlp_bias == want.mlp_bias);
+        CHECK(!strstr(t.data, "Qwen2ForCausalLM") == ((way & 6) != 4));
         CHECK(!strstr(t.data, "Qwen3ForCausalLM") == !want.qk_norm);
         CHECK(rope_scaling_equals(&got.scaling, &want.scaling));
         CHECK_STATUS(OK, json_parse(t.data, t.len, "config", &root));

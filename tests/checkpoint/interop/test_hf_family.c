@@ -5,11 +5,21 @@
 
 TEST(a_shape_has_the_family_that_reads_as_this_shape)
 {
-    static const char *const types[] = {"llama", "qwen3"};
-    for (int i = 0; i < 2; i++) {
-        const struct model_shape s = {.qk_norm = i};
+    static const struct {
+        const char *type;
+        struct model_shape shape;
+    } cases[] = {
+        {"llama", {0}},
+        {"llama", {.qkv_bias = true, .out_bias = true, .mlp_bias = true}},
+        {"llama", {.mlp_bias = true}},
+        {"qwen2", {.qkv_bias = true}},
+        {"qwen3", {.qk_norm = true}},
+        {"qwen3", {.qk_norm = true, .qkv_bias = true, .out_bias = true}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct model_shape s = cases[i].shape;
         const struct hf_family *f;
-        CHECK_STATUS(OK, hf_family_find(types[i], &f));
+        CHECK_STATUS(OK, hf_family_find(cases[i].type, &f));
         CHECK(f == hf_family_of(&s) && f->qk_norm == s.qk_norm);
     }
 }
@@ -19,7 +29,7 @@ TEST(other_families_are_refused_with_their_difference)
     static const char *const cases[][2] = {
         {"mixtral", "(MoE)"},
         {"qwen3_moe", "(MoE)"},
-        {"qwen2", "biases"},
+        {"qwen2_vl", "reads images"},
         {"gemma2", "soft caps"},
         {"mamba2", "state space"},
         {"ministral", "sliding window"},
@@ -27,13 +37,13 @@ TEST(other_families_are_refused_with_their_difference)
         {"granite", "logits"},
         {"smollm3", "(NoPE)"},
         {"olmo2", "in other places"},
-        {"rwkv", "supported: must be llama, mistral or qwen3"},
+        {"rwkv", "supported: must be llama, qwen2, qwen3 or mistral"},
         {"", "model_type \"\" is not supported"},
     };
     const struct hf_family *f;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_STATUS(UNSUPPORTED, hf_family_find(cases[i][0], &f));
         CHECK_MESSAGE(cases[i][1]);
-        CHECK_MESSAGE("must be llama, mistral or qwen3");
+        CHECK_MESSAGE("must be llama, qwen2, qwen3 or mistral");
     }
 }

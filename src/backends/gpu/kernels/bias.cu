@@ -56,7 +56,7 @@ static enum status launch_forward(const struct bias *a, const struct bias_fwd *i
                                   struct queue *queue)
 {
     size_t per_row = ceil_div((size_t)a->F, (size_t)THREADS * WIDTH);
-    unsigned blocks;
+    unsigned blocks = 0;
     TRY(make_grid(a, (size_t)a->N, per_row, &blocks));
     LAUNCH((bias_forward_kernel<T, WIDTH>), blocks, THREADS, 0, queue, (unsigned)per_row, a->F,
            (const T *)io->b_F, (T *)io->y_NF);
@@ -77,7 +77,7 @@ static enum status launch_backward(const struct bias *a, const struct bias_bwd *
                                    const struct row_groups *g, struct queue *queue)
 {
     size_t per_row = ceil_div((size_t)a->F, (size_t)THREADS * WIDTH);
-    unsigned blocks;
+    unsigned blocks = 0;
     TRY(make_grid(a, (size_t)g->groups, per_row, &blocks));
     LAUNCH((bias_backward_kernel<T, WIDTH>), blocks, THREADS, 0, queue, *a, (unsigned)per_row,
            g->rows, (const T *)io->dy_NF, g->partial_GD);
