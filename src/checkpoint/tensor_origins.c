@@ -79,6 +79,7 @@ static enum status open_named(struct tensor_origins *o, int i, const struct tens
     *found = model_files_named(o->files, name, &have);
     if (!*found) return STATUS_OK;
     TRY(check_shape(o->files, t, &have.is));
+    TRY(model_files_open_scale(o->files, &have.reader));
     o->readers[i] = have.reader;
     return STATUS_OK;
 }

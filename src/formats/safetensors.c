@@ -230,11 +230,31 @@ static uint16_t f16_from_f32(float x)
     return (uint16_t)(sign | (rounded - 0x38000000) >> 13);
 }
 
+/* E4M3 has neither infinities nor other NaNs than 0x7F and 0xFF; its bits are those of an F16 whose
+ * exponent's bias is 8 less. */
+static float f8_e4m3_to_f32(unsigned char x)
+{
+    if ((x & 0x7F) == 0x7F) return NAN;
+    return 256 * f16_to_f32((uint16_t)((x & 0x80) << 8 | (x & 0x7F) << 7));
+}
+
+static void f8_to_f32(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
+                      float *out)
+{
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = dtype == SAFETENSORS_F8_E4M3 ? f8_e4m3_to_f32(from[i])
+                                              : f16_to_f32((uint16_t)(from[i] << 8));
+}
+
 void safetensors_to_f32(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
                         float *out)
 {
     if (dtype == SAFETENSORS_F32) {
         memcpy(out, from, n * sizeof *out);
+        return;
+    }
+    if (safetensors_dtype_bytes(dtype) == 1) {
+        f8_to_f32(dtype, from, n, out);
         return;
     }
     for (uint64_t i = 0; i < n; i++) {
@@ -256,10 +276,12 @@ enum status safetensors_read_part(const struct safetensors *s, const struct safe
     BUG_IF(first > t->elements || count > t->elements - first);
     size_t each = safetensors_dtype_bytes(t->dtype);
     if (t->dtype != SAFETENSORS_F32 && t->dtype != SAFETENSORS_BF16 &&
-        t->dtype != SAFETENSORS_F16 && t->dtype != SAFETENSORS_F64)
+        t->dtype != SAFETENSORS_F16 && t->dtype != SAFETENSORS_F64 &&
+        t->dtype != SAFETENSORS_F8_E4M3 && t->dtype != SAFETENSORS_F8_E5M2)
         FAIL(UNSUPPORTED,
-             "%s: tensor %s: dtype %s is not supported: expected F32, BF16, F16 or F64", s->path,
-             t->name, safetensors_dtype_name(t->dtype));
+             "%s: tensor %s: dtype %s is not supported: expected F32, BF16, F16, F64, F8_E4M3 or "
+             "F8_E5M2",
+             s->path, t->name, safetensors_dtype_name(t->dtype));
     if (!count) return STATUS_OK;
     const unsigned char *from = s->map.data + s->data + t->begin + first * each;
     safetensors_to_f32(t->dtype, from, count, out);

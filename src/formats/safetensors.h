@@ -80,7 +80,7 @@ enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes,
 enum status safetensors_rename(struct safetensors *s, char *(*rename)(const char *name));
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
 /* Read the whole tensor as f32, or as bf16; BF16 data is copied bit for bit.  UNSUPPORTED: the
- * dtype is not F32, BF16, F16 or F64. */
+ * dtype is not F32, BF16, F16, F64, F8_E4M3 or F8_E5M2. */
 enum status safetensors_read_f32(const struct safetensors *s, const struct safetensors_tensor *t,
                                  float *out);
 enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
@@ -100,7 +100,8 @@ void safetensors_build_header(struct safetensors_tensor *tensors, size_t count, 
                               uint64_t *total);
 int safetensors_compare_names(const void *a, const void *b); /* for qsort */
 
-/* Converts n elements of F32, BF16, F16 or F64 to f32.  `from` need not be aligned. */
+/* Converts n elements of F32, BF16, F16, F64, F8_E4M3 or F8_E5M2 to f32.  `from` need not be
+ * aligned. */
 void safetensors_to_f32(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
                         float *out);
 /* Converts n elements from f32 to F32, BF16 or F16, rounding to nearest even.  `out` has

@@ -195,6 +195,29 @@ TEST(safetensors_dtypes_have_names_and_sizes)
     CHECK(!safetensors_dtype_find("f32", &d) && !safetensors_dtype_find("", &d));
 }
 
+TEST(safetensors_decode_every_fp8_value)
+{
+    for (int i = 0; i < 128; i++) {
+        unsigned char bytes[2] = {(unsigned char)i, (unsigned char)(i | 0x80)};
+        float got[2];
+        int exponent = i >> 3, mantissa = i & 7;
+        double value = exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
+        safetensors_to_f32(SAFETENSORS_F8_E4M3, bytes, 2, got);
+        if (i == 0x7F)
+            CHECK(isnan(got[0]) && isnan(got[1]));
+        else
+            CHECK(got[0] == value && got[1] == -value && signbit(got[1]));
+        exponent = i >> 2, mantissa = i & 3;
+        value = exponent ? ldexp(4 + mantissa, exponent - 17) : ldexp(mantissa, -16);
+        if (exponent == 31) value = mantissa ? (double)NAN : (double)INFINITY;
+        safetensors_to_f32(SAFETENSORS_F8_E5M2, bytes, 2, got);
+        if (exponent == 31 && mantissa)
+            CHECK(isnan(got[0]) && isnan(got[1]));
+        else
+            CHECK(got[0] == value && got[1] == -value && signbit(got[1]));
+    }
+}
+
 /* Writes a file with one tensor, and reads it back as f32 and as bf16. */
 static void read_back_both(enum safetensors_dtype dtype, const void *bytes, size_t n, float *out,
                            uint16_t *brain)

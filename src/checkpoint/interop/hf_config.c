@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "checkpoint/interop/hf_family.h"
+#include "checkpoint/interop/hf_quantization.h"
 #include "checkpoint/interop/hf_rope.h"
 #include "checkpoint/interop/hf_value.h"
 
@@ -121,6 +122,7 @@ static enum status check_supported(const struct json *root, const struct hf_fami
             FAIL(UNSUPPORTED, "architecture %s is not supported: must be %s",
                  json_is_string(v) ? json_string(v) : "(not a string)", architecture);
     TRY(check_windows(root, *family));
+    TRY(hf_quantization_check(root));
     bool is_silu = json_string_is(act, "silu") || json_string_is(act, "swish"); /* synonyms */
     if (act && !is_silu)
         FAIL(UNSUPPORTED, "hidden_act \"%s\" is not supported: must be silu, also called swish",

@@ -168,6 +168,25 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
     return NULL;
 }
 
+enum status model_files_open_scale(const struct model_files *m, struct tensor_reader *r)
+{
+    static const char *const suffixes[] = {"_scale_inv", "_scale"};
+    const struct safetensors_tensor *scales = NULL;
+    const struct safetensors *file;
+    if (!r->tensor || !weight_scale_is_needed(r->tensor->dtype)) return STATUS_OK;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && !scales; i++) {
+        struct text name = {0};
+        text_addf(&name, "%s%s", r->tensor->name, suffixes[i]);
+        scales = model_files_find(m, name.data, &file);
+        text_release(&name);
+    }
+    if (!scales)
+        FAIL(DATA, "%s: tensor %s is %s, but neither %s_scale nor %s_scale_inv exists",
+             r->file->path, r->tensor->name, safetensors_dtype_name(r->tensor->dtype),
+             r->tensor->name, r->tensor->name);
+    return weight_scale_open(&r->scale, r->tensor, file, scales);
+}
+
 static struct tensor_name tensor_name_of(const struct tensor_slot *t, enum tensor_kind kind)
 {
     return (struct tensor_name){.id = t->id, .layer = t->layer, .kind = kind};
@@ -224,6 +243,7 @@ enum status model_files_open_tensor(const struct model_files *m, const struct te
              (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
              (long long)t->rows, (long long)t->columns);
     *r = (struct tensor_reader){.file = file, .tensor = have};
+    TRY(model_files_open_scale(m, r));
     return STATUS_OK;
 }
 
@@ -240,6 +260,22 @@ static enum status check_sliced(const struct tensor_slices *p, const struct layo
     return STATUS_OK;
 }
 
+/* Whether the tensor scales weights in FP8, or what is multiplied with them. */
+static bool belongs_to_fp8(const struct model_files *m, const char *name)
+{
+    size_t len;
+    const struct safetensors *file;
+    if (!weight_scale_is_name(name, &len)) return false;
+    for (size_t f = 0; f < m->count && !len; f++) /* of activations: any weight in FP8 will do */
+        for (size_t i = 0; i < m->files[f].count; i++)
+            if (weight_scale_is_needed(m->files[f].tensors[i].dtype)) return true;
+    if (!len) return false;
+    char *weight = heap_string(name, len);
+    const struct safetensors_tensor *t = model_files_find(m, weight, &file);
+    free(weight);
+    return t && weight_scale_is_needed(t->dtype);
+}
+
 enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied)
 {
     if (m->slices) TRY(check_sliced(m->slices, l, tied));
@@ -248,6 +284,7 @@ enum status model_files_check(const struct model_files *m, const struct layout *
             const char *name = m->files[f].tensors[i].name;
             if (layout_find_hf(l, name) || strstr(name, "rotary_emb.inv_freq")) continue;
             if (tied && !strcmp(name, "lm_head.weight")) continue;
+            if (belongs_to_fp8(m, name)) continue;
             FAIL(CONFIG, "%s: the model has no tensor %s", m->files[f].path, name);
         }
     return STATUS_OK;
@@ -305,11 +342,15 @@ static struct model_tensor sliced_model_tensor(const struct tensor_slices *p,
     return out;
 }
 
-static struct model_tensor safetensors_model_tensor(const struct safetensors *file,
+static struct model_tensor safetensors_model_tensor(const struct model_files *m,
+                                                    const struct safetensors *file,
                                                     const struct safetensors_tensor *t)
 {
-    return (struct model_tensor){
+    struct model_tensor out = {
         .is = *t, .file = base_name(file->path), .reader = {.file = file, .tensor = t}};
+    /* without scales, reading the tensor fails */
+    if (model_files_open_scale(m, &out.reader)) out.reader.scale.tensor = NULL;
+    return out;
 }
 
 struct model_tensor model_files_tensor(const struct model_files *m, size_t i)
@@ -317,7 +358,7 @@ struct model_tensor model_files_tensor(const struct model_files *m, size_t i)
     size_t f = 0;
     if (m->slices) return sliced_model_tensor(m->slices, &m->slices->tensors[i]);
     for (; i >= m->files[f].count; f++) i -= m->files[f].count;
-    return safetensors_model_tensor(&m->files[f], &m->files[f].tensors[i]);
+    return safetensors_model_tensor(m, &m->files[f], &m->files[f].tensors[i]);
 }
 
 bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t)
@@ -329,6 +370,6 @@ bool model_files_named(const struct model_files *m, const char *name, struct mod
             return true;
         }
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
-    if (have) *t = safetensors_model_tensor(file, have);
+    if (have) *t = safetensors_model_tensor(m, file, have);
     return have != NULL;
 }

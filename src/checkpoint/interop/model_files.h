@@ -58,14 +58,18 @@ struct model_file model_files_file(const struct model_files *m, size_t i);
 struct model_tensor {
     struct safetensors_tensor is; /* Hugging Face's name and shape; the name is borrowed */
     const char *file;             /* name of the file with the tensor or its first slice */
-    struct tensor_reader reader;  /* open */
+    struct tensor_reader reader;  /* open; reading fails if a tensor in FP8 has no scales */
 };
 size_t model_files_num_tensors(const struct model_files *m);
 struct model_tensor model_files_tensor(const struct model_files *m, size_t i);
 /* Finds a tensor by name; false if it does not exist. */
 bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t);
 
-/* Opens the tensor `name`, whose shape must be t's.  DATA: it is missing or has another shape. */
+/* Finds the scales of a tensor in FP8; leaves the reader of any other as it is.  DATA: they are
+ * missing, or as weight_scale_open. */
+enum status model_files_open_scale(const struct model_files *m, struct tensor_reader *r);
+/* Opens the tensor `name`, whose shape must be t's.  DATA: it is missing or has another shape; or
+ * as model_files_open_scale. */
 enum status model_files_open_tensor(const struct model_files *m, const struct tensor_slot *t,
                                     const char *name, struct tensor_reader *r);
 

@@ -15,9 +15,28 @@ void tensor_reader_close(struct tensor_reader *r)
     r->begin = r->end = 0;
 }
 
+static enum status read_scaled(const struct tensor_reader *r, size_t first, size_t count,
+                               enum dtype dtype, void *out)
+{
+    enum { BUFFER = 4096 };
+    float buffer[BUFFER];
+    for (size_t at = 0; at < count; at += BUFFER) {
+        size_t n = count - at < BUFFER ? count - at : BUFFER;
+        void *to = (char *)out + at * dtype_bytes(dtype);
+        TRY(safetensors_read_part(r->file, r->tensor, first + at, n, buffer));
+        TRY(weight_scale_apply(&r->scale, first + at, n, buffer));
+        safetensors_from_f32(buffer, n, dtype == F32 ? SAFETENSORS_F32 : SAFETENSORS_BF16, to);
+    }
+    return STATUS_OK;
+}
+
 static enum status read_safetensors(const struct tensor_reader *r, size_t first, size_t count,
                                     enum dtype dtype, void *out)
 {
+    if (r->scale.tensor) return read_scaled(r, first, count, dtype, out);
+    if (weight_scale_is_needed(r->tensor->dtype))
+        FAIL(DATA, "%s: tensor %s is %s, and its scales are missing or of another shape",
+             r->file->path, r->tensor->name, safetensors_dtype_name(r->tensor->dtype));
     TRY(dtype == F32 ? safetensors_read_part(r->file, r->tensor, first, count, (float *)out)
                      : safetensors_read_part_bf16(r->file, r->tensor, first, count, (bf16 *)out));
     return STATUS_OK;
