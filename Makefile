@@ -108,7 +108,6 @@ $(B)/tests/run: $(B)/list
 $(B)/tests/programs/gpu_check.o: private OWN := -DLLAMERO_NCCL=$(HAS_NCCL)
 $(B)/tests/programs/gpu_check.o: $(B)/gpu-flags
 $(B)/tests/gpu_check: $(B)/tests/programs/gpu_check.o $(B)/tests/system/device_check.o $(ROOMS)
-$(B)/tests/gpu_check: $(if $(filter 1,$(HAS_NCCL)),$(B)/tests/system/nccl_check.o)
 	$(call say,link)
 	$(LINK)
 

@@ -58,7 +58,7 @@ static void check_transfers(struct findings *f, const struct machine *m)
         findings_add(f, "gpu transfers", "%s", status_message());
         findings_warn(f, "ranks need device.comm = \"staged\", which copies through host memory");
     } else {
-        findings_add(f, "gpu transfers", "a group of one rank sums on the GPU");
+        findings_add(f, "gpu transfers", "a group of one rank transfers on the GPU");
     }
 }
 

@@ -9,9 +9,9 @@
  * mismatch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
+#include "comm/nccl/nccl.h"
 #include "machine/machine.h"
 #include "system/device_check.h"
-#include "system/nccl_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +112,7 @@ out:
 static enum status check_nccl(struct device_check *c)
 {
 #if LLAMERO_NCCL
-    TRY(nccl_check(c->device.queue));
+    TRY(nccl_self_test(c->device.queue));
     printf("NCCL moves data from this GPU to itself\n");
 #else
     (void)c;

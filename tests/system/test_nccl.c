@@ -5,7 +5,6 @@
 #include "comm/nccl/stub.h"
 #include "system/device_runs.h"
 #include "system/layouts.h"
-#include "system/nccl_check.h"
 #include "system/runs.h"
 
 #define SHORT    "training.steps=3", "data.prefetch=0", "validation.steps=1"
@@ -51,14 +50,4 @@ TEST(elastic_sums_are_refused_over_nccl)
     device_run_train(OVER_STAGED, 2, settings, corpus, staged);
     device_run_check_same(test_path(host, "checkpoint/step-3"),
                           test_path(staged, "checkpoint/step-3"));
-}
-
-TEST(a_communicator_of_one_rank_makes_every_transfer_to_itself)
-{
-    struct queue queue = {.num_threads = 1};
-    CHECK_STATUS(OK, nccl_check(&queue));
-    CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
-    stub_break(0, "a wire is cut");
-    CHECK_STATUS(COMM, nccl_check(&queue));
-    stub_break(0, NULL);
 }

@@ -31,8 +31,8 @@ enum status nccl_load(void);
 
 /* Loads it, and appends "NCCL 2.28.3". */
 enum status nccl_describe(struct text *out);
-/* Loads it, and adds up a vector on this device in a group of one.  COMM: the library failed, or
- * the sum is wrong. */
+/* Loads it, and makes every kind of transfer on this device in a group of one.  COMM: the library
+ * failed, or a result is not what was sent. */
 enum status nccl_self_test(struct queue *queue);
 
 /* The state that a rank's groups share.  timeout_s: time limit of a transfer, from when the device

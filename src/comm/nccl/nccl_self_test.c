@@ -5,7 +5,7 @@
 #include "comm/nccl/nccl.h"
 #include "tensor/device.h"
 
-enum { COUNT = 1000 };
+enum { COUNT = 100003 };
 
 enum status nccl_describe(struct text *out)
 {
@@ -16,33 +16,49 @@ enum status nccl_describe(struct text *out)
     return STATUS_OK;
 }
 
-static enum status sum_in_place(struct communicator *c, float *x, struct queue *queue)
+/* `from` and `to` are device buffers of COUNT elements.  A send needs its receive in one group. */
+static enum status issue_kind(struct communicator *c, enum transfer_kind kind, float *from,
+                              float *to)
 {
-    const struct transfer sum = {TRANSFER_all_reduce, .x = x, .count = COUNT, .dtype = F32};
-    struct side_stream_event done;
-    enum status st = STATUS_OK;
-    TRY(side_stream_event_open(&done));
-    TRY_OUT(side_stream_wait_queue(&c->stream));
-    TRY_OUT(communicator_issue(c, &sum, 0));
-    TRY_OUT(side_stream_record(&c->stream, &done));
-    TRY_OUT(side_stream_join(&c->stream, &done));
-    TRY_OUT(queue_wait(queue));
-out:
-    side_stream_event_close(&done);
-    return st;
+    struct transfer t = {kind, F32, COUNT, .x = kind == TRANSFER_reduce_scatter ? from : to};
+    t.own = to;
+    TRY(communicator_group_start());
+    if (kind == TRANSFER_send) {
+        struct transfer receive = {TRANSFER_receive, F32, COUNT, .x = to};
+        t.x = from;
+        TRY(communicator_issue(c, &receive, 0));
+    }
+    TRY(communicator_issue(c, &t, 0));
+    TRY(communicator_group_end());
+    return STATUS_OK;
 }
 
-static enum status check_sum(struct communicator *c, float *x, struct queue *queue)
+/* The sum over one rank, or what it sends itself, is what it had. */
+static enum status check_kind(struct communicator *c, enum transfer_kind kind, float *device,
+                              float *host)
 {
-    float values[COUNT];
-    for (int i = 0; i < COUNT; i++) values[i] = (float)i;
-    TRY(queue_copy(queue, x, values, sizeof values));
-    TRY(sum_in_place(c, x, queue));
-    TRY(queue_copy(queue, values, x, sizeof values));
+    struct queue *queue = c->stream.queue;
+    struct side_stream_event done;
+    float *from = device, *to = device + COUNT;
+    bool in_place = kind != TRANSFER_send && kind != TRANSFER_reduce_scatter;
+    for (int i = 0; i < COUNT; i++) host[i] = (float)(i * ((int)kind + 1));
+    TRY(queue_copy(queue, from, host, COUNT * sizeof *host));
+    TRY(queue_zero(queue, to, COUNT * sizeof *host));
+    if (in_place) TRY(queue_copy(queue, to, from, COUNT * sizeof *host));
+    TRY(side_stream_event_open(&done));
+    enum status st = side_stream_wait_queue(&c->stream);
+    if (!st) st = issue_kind(c, kind, from, to);
+    if (!st) st = side_stream_record(&c->stream, &done);
+    if (!st) st = side_stream_join(&c->stream, &done);
+    if (!st) st = side_stream_synchronize(&done);
+    if (!st) st = communicator_async_error(c);
+    side_stream_event_close(&done);
+    TRY(st);
+    TRY(queue_copy(queue, host, to, COUNT * sizeof *host));
     for (int i = 0; i < COUNT; i++)
-        if (values[i] < (float)i || values[i] > (float)i)
-            FAIL(COMM, "an all-reduce of one rank changes element %d from %d to %g", i, i,
-                 (double)values[i]);
+        if (host[i] != (float)(i * ((int)kind + 1)))
+            FAIL(COMM, "%s to itself: element %d is %g, expected %g", transfer_name(kind), i,
+                 (double)host[i], (double)(i * ((int)kind + 1)));
     return STATUS_OK;
 }
 
@@ -50,16 +66,21 @@ enum status nccl_self_test(struct queue *queue)
 {
     struct communicator c = {.name = "self-test", .size = 1};
     struct communicator_init init = {.communicator = &c};
-    struct arena memory = {0};
+    struct arena device = {0}, host = {0};
+    size_t bytes = COUNT * sizeof(float);
     enum status st = STATUS_OK;
     TRY(nccl_load());
     TRY(communicator_id(init.id));
-    TRY_OUT(arena_init(&memory, COUNT * sizeof(float), queue_device_allocator(queue)));
+    TRY_OUT(arena_init(&device, 2 * bytes, queue_device_allocator(queue)));
+    TRY_OUT(arena_init(&host, bytes, NULL));
     TRY_OUT(communicator_open(&init, 1, 0, queue));
-    TRY_OUT(check_sum(&c, (float *)(void *)memory.base, queue));
+    for (enum transfer_kind kind = 0; kind < TRANSFER_COUNT; kind++)
+        if (kind != TRANSFER_receive)
+            TRY_OUT(check_kind(&c, kind, (float *)(void *)device.base, (float *)(void *)host.base));
 out:
     if (st) communicator_abort(&c);
     communicator_close(&c);
-    arena_release(&memory);
+    arena_release(&host);
+    arena_release(&device);
     return st;
 }

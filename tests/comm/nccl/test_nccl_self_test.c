@@ -7,7 +7,7 @@
 #include "tensor/strict_device.h"
 #include "test.h"
 
-TEST(nccl_self_test_sums_on_a_device_and_closes_everything)
+TEST(nccl_self_test_makes_every_transfer_on_a_device_and_closes_everything)
 {
     struct queue *queue;
     struct stub_counts before = stub_counts();
@@ -18,6 +18,16 @@ TEST(nccl_self_test_sums_on_a_device_and_closes_everything)
     struct stub_counts after = stub_counts();
     CHECK(after.comms == before.comms && after.streams == before.streams);
     CHECK(after.events == before.events && after.aborted == before.aborted);
+}
+
+TEST(nccl_self_test_reports_an_error_of_nccl)
+{
+    struct queue queue = {.num_threads = 1};
+    stub_break(0, "a wire is cut");
+    CHECK_STATUS(COMM, nccl_self_test(&queue));
+    CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
+    stub_break(0, NULL);
+    CHECK_STATUS(OK, nccl_self_test(&queue));
 }
 
 TEST(nccl_describe_names_the_version)
