@@ -137,19 +137,55 @@ template <int WIDTH> static __device__ __forceinline__ void clear(float (&x)[WID
     for (int k = 0; k < WIDTH; k++) x[k] = 0;
 }
 
-/* dx += the gradient; sums += the part of dw. */
-template <typename T, int WIDTH>
+/* dw of a block's rows, in shared memory or in partial_GD.  In shared memory vectors of 8 elements
+ * are split into halves, each contiguous over threads: 32 bytes apart, a warp's accesses of 16
+ * bytes would take twice as long (bank conflicts). */
+template <int WIDTH, bool SHARED> struct dw_sums {
+    float *x;
+    int D;
+    __device__ __forceinline__ void get(int d, float (&to)[WIDTH]) const
+    {
+        if constexpr (SHARED && WIDTH == 8)
+            for (int half = 0; half < 2; half++) {
+                float part[4];
+                load<4>(x + (half * D + d) / 2, part);
+                for (int k = 0; k < 4; k++) to[half * 4 + k] = part[k];
+            }
+        else
+            load<WIDTH>(x + d, to);
+    }
+    __device__ __forceinline__ void set(int d, const float (&from)[WIDTH]) const
+    {
+        if constexpr (SHARED && WIDTH == 8)
+            for (int half = 0; half < 2; half++) {
+                float part[4];
+                for (int k = 0; k < 4; k++) part[k] = from[half * 4 + k];
+                store<4>(part, x + (half * D + d) / 2);
+            }
+        else
+            store<WIDTH>(from, x + d);
+    }
+};
+
+/* What the gradients of a row's elements have in common. */
+struct row_factors {
+    float rstd, dot;
+};
+
+/* dx += the gradient; the sums (dw_sums) of column d += the part of dw. */
+template <typename T, int WIDTH, typename Sums>
 static __device__ __forceinline__ void add_gradients(const struct backward_vector<WIDTH> &v,
-                                                     float rstd, float dot, float (&dx)[WIDTH],
-                                                     float *sums)
+                                                     const struct row_factors &f,
+                                                     float (&dx)[WIDTH], const Sums &sums, int d)
 {
+    const float rstd = f.rstd, dot = f.dot;
     float sum[WIDTH];
-    load<WIDTH>(sums, sum);
+    sums.get(d, sum);
     for (int k = 0; k < WIDTH; k++) {
         dx[k] += rstd * (v.dy[k] * v.w[k] - v.x[k] * rstd * dot);
         sum[k] += v.dy[k] * round_to<T>(v.x[k] * rstd); /* as forward rounded it */
     }
-    store<WIDTH>(sum, sums);
+    sums.set(d, sum);
 }
 
 /* Processes one group of rows; their dw goes to partial_GD.  Each thread owns some columns and
@@ -162,11 +198,13 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
     DYNAMIC_SHARED(float, shared_D);
     const int first_column = (int)threadIdx.x * WIDTH, step = (int)blockDim.x * WIDTH;
     const size_t begin = (size_t)blockIdx.x * rows, end = min(begin + rows, (size_t)a.N);
-    float *partial = partial_GD + (size_t)blockIdx.x * a.D, *sums = SHARED ? shared_D : partial;
+    float *partial = partial_GD + (size_t)blockIdx.x * a.D;
+    struct dw_sums<WIDTH, SHARED> sums;
+    sums.x = SHARED ? shared_D : partial, sums.D = a.D;
     const T *w_D = (const T *)io.w_D;
     const float zeros[WIDTH] = {};
     struct held_row<T, WIDTH, HELD> row, next;
-    for (int d = first_column; d < a.D; d += step) store<WIDTH>(zeros, sums + d);
+    for (int d = first_column; d < a.D; d += step) sums.set(d, zeros);
     row.fetch(a, io, begin);
     for (size_t n = begin; n < end; n++) {
         const struct backward_row<T> at(a, io, n);
@@ -185,7 +223,7 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
             load<WIDTH>(at.x + d, v.x), load<WIDTH>(at.dy + d, v.dy), load<WIDTH>(w_D + d, v.w);
             dot += dot_of(v, row.rstd);
         }
-        dot = block_sum(dot) / (float)a.D;
+        const struct row_factors factors = {row.rstd, block_sum(dot) / (float)a.D};
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
             const int d = first_column + i * step;
@@ -193,14 +231,14 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
             row.x[i].expand(v.x), row.dy[i].expand(v.dy);
             load<WIDTH>(w_D + d, v.w);
             if (a.accumulate) row.dx[i].expand(dx);
-            add_gradients<T>(v, row.rstd, dot, dx, sums + d);
+            add_gradients<T>(v, factors, dx, sums, d);
             store<WIDTH>(dx, at.dx + d);
             if (!a.accumulate) clear(dx);
         }
         for (int d = first_column + HELD * step; d < a.D; d += step) {
             load<WIDTH>(at.x + d, v.x), load<WIDTH>(at.dy + d, v.dy), load<WIDTH>(w_D + d, v.w);
             if (a.accumulate) load<WIDTH>(at.dx + d, dx);
-            add_gradients<T>(v, row.rstd, dot, dx, sums + d);
+            add_gradients<T>(v, factors, dx, sums, d);
             store<WIDTH>(dx, at.dx + d);
             if (!a.accumulate) clear(dx);
         }
@@ -211,7 +249,7 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
     }
     for (int d = first_column; SHARED && d < a.D; d += step) {
         float sum[WIDTH];
-        load<WIDTH>(sums + d, sum);
+        sums.get(d, sum);
         store<WIDTH>(sum, partial + d);
     }
 }
