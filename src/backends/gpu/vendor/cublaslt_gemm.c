@@ -64,6 +64,18 @@ static enum status create_layout(cublasLtMatrixLayout_t *out, cudaDataType_t typ
     return STATUS_OK;
 }
 
+static enum status set_scales(const struct cublaslt_matmul *m, const float *first,
+                              const float *second)
+{
+    SET_ATTRIBUTE(m->desc, A_SCALE_POINTER, first);
+    SET_ATTRIBUTE(m->desc, B_SCALE_POINTER, second);
+    return STATUS_OK;
+}
+
+/* Stands for the scales of an FP8 GEMM, whose addresses are known when it runs, in the query of the
+ * heuristics: those may depend on whether there are scales, but do not read them. */
+static const float unknown_scale = 1;
+
 /* cuBLASLt applies the scales of FP8 operands itself.  Where FP8 values are kept as bf16, alpha is
  * the product of the inverse scales, and the library reads it from device memory. */
 static enum status create_descriptors(struct cublaslt_matmul *m)
@@ -78,6 +90,7 @@ static enum status create_descriptors(struct cublaslt_matmul *m)
     SET_ATTRIBUTE(m->desc, TRANSA, first);
     SET_ATTRIBUTE(m->desc, TRANSB, second);
     if (is_fp8(g)) SET_ATTRIBUTE(m->desc, FAST_ACCUM, fast_accumulation);
+    if (is_fp8(g) && g->scaled) TRY(set_scales(m, &unknown_scale, &unknown_scale));
     if (g->scaled && !is_fp8(g)) SET_ATTRIBUTE(m->desc, POINTER_MODE, pointer_mode);
     TRY(create_layout(&m->first, types[g->b], &c.first));
     TRY(create_layout(&m->second, types[g->a], &c.second));
@@ -234,9 +247,7 @@ enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *c
     size_t mark = arena_mark(&queue->scratch);
     struct gemm_factors on_host = {1, g->accumulate ? 1 : 0}, *factors = &on_host;
     if (g->scaled && is_fp8(g)) {
-        const float *first = &io->b_scale->inverse, *second = &io->a_scale->inverse;
-        SET_ATTRIBUTE(m->desc, A_SCALE_POINTER, first);
-        SET_ATTRIBUTE(m->desc, B_SCALE_POINTER, second);
+        TRY(set_scales(m, &io->b_scale->inverse, &io->a_scale->inverse));
     } else if (g->scaled) {
         factors = arena_alloc(&queue->scratch, 1, sizeof *factors);
         TRY(GPU_NAME(gemm_factors)(g, io, factors, queue));

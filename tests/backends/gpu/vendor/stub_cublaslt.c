@@ -236,6 +236,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     stub_cublaslt.num_heuristics++;
     *count = 0;
     if (!has_matching_sizes(&w)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (is_fp8(a->type) && !(matmul->a_scale && matmul->b_scale))
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (w.k == STUB_UNSUPPORTED_K) return CUBLAS_STATUS_NOT_SUPPORTED;
     for (uint64_t id = 0; id < STUB_ALGORITHMS && *count < most; id++) {
         if (workspace_of(id) > preference->workspace) continue;

@@ -5,7 +5,7 @@
  * workspace, the third has neither property.  It rejects GEMMs with K = STUB_UNSUPPORTED_K.  Where
  * cuBLASLt rejects a call or leaves it undefined, the stub returns an error: sizes that do not
  * match, memory that is less aligned than promised, a workspace that is too small, FP8 that is not
- * A^T B. */
+ * A^T B or, when the heuristics are queried, has no scales. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
