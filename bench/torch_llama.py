@@ -7,8 +7,9 @@ writes it to a file too, after every step.  The median leaves out the first step
 time and compile.
 
 With --mode bfloat16 weights, gradients and AdamW's moments are bfloat16, less than Llamero keeps; --masters
-adds float32 master weights, gradients and moments, as Llamero has them by default.  --attention auto times cuDNN,
-FlashAttention and FlexAttention on a GPU at the model's sizes, and uses the fastest.
+adds float32 master weights, gradients and moments, as Llamero has them by default.  --attention auto times cuDNN and
+FlashAttention on a GPU at the model's sizes, and uses the faster.  FlexAttention, which takes long to compile, comes
+last: if it is faster, all steps are measured again with it.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -72,20 +73,15 @@ def time_attention(a, name):
     return statistics.median(seconds[3:])
 
 
-def choose_attention(a):
-    """Name of the fastest, and what was measured or raised for each."""
-    if a.attention != "auto":
-        return a.attention, {}
-    if a.device != "cuda" or a.mode == "float32":
-        return "sdpa", {}
-    seen = {}
-    for name in ("cudnn", "flash", "flex"):
+def choose_attention(a, names, seen):
+    """Name of the fastest so far; adds to `seen` what was measured or raised for each name."""
+    for name in names:
         try:
             seen[name] = time_attention(a, name)
         except Exception as error:  # which ones a backend raises is not documented
-            seen[name] = str(error).splitlines()[0][:200]
+            seen[name] = (str(error) or repr(error)).splitlines()[0][:200]
     timed = [name for name, seconds in seen.items() if isinstance(seconds, float)]
-    return min(timed, key=seen.get) if timed else "sdpa", seen
+    return min(timed, key=seen.get) if timed else "sdpa"
 
 
 class Masters:
@@ -200,11 +196,9 @@ def write(path, result):
     os.replace(path + ".new", path)
 
 
-def main():
-    a = arguments()
-    torch.set_num_threads(a.threads)
+def measure(a, name, seen, writes_each):
+    """The result of all steps with this attention; writes_each: also after every step."""
     torch.manual_seed(1)
-    name, seen = choose_attention(a)
     with torch.device(a.device):
         model = Llama(a, attention(a, name))
     if a.mode == "bfloat16":
@@ -240,7 +234,25 @@ def main():
         result |= {"loss": loss.item(), "seconds": seconds, "step_seconds": steady,
                    "memory_bytes": memory, "tokens_per_second": a.batch * a.seq_len / steady,
                    "complete": i + 1 == a.steps}
-        if a.output:
+        if a.output and (writes_each or result["complete"]):
+            write(a.output, result)
+    return result
+
+
+def main():
+    a = arguments()
+    torch.set_num_threads(a.threads)
+    is_auto = a.attention == "auto" and a.device == "cuda" and a.mode != "float32"
+    seen = {}
+    name = choose_attention(a, ("cudnn", "flash"), seen) if is_auto else a.attention
+    result = measure(a, "sdpa" if name == "auto" else name, seen, True)
+    if is_auto:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        if choose_attention(a, ("flex",), seen) == "flex":
+            torch._dynamo.reset()
+            result = measure(a, "flex", seen, False)
+        elif a.output:
             write(a.output, result)
     print(json.dumps(result))
 
