@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_unicode.py FOLDER writes FOLDER/unicode_table.inc, unicode_forms.inc and unicode_newer.inc.
+"""make_unicode.py FOLDER writes FOLDER/unicode_table.inc, unicode_forms.inc, unicode_newer.inc,
+unicode_letters.inc and unicode_graphemes.inc.
 
-    unicode_table   classes and marks of code points, for splitting and added tokens
-    unicode_forms   decompositions, compositions and combining classes, for NFC and NFD
-    unicode_newer   code points that PCRE2's Unicode 14 lacks in the general categories
+    unicode_table      classes and marks of code points, for splitting and added tokens
+    unicode_forms      decompositions, compositions and combining classes, for normalization forms
+    unicode_newer      code points that PCRE2's Unicode 14 lacks in the general categories
+    unicode_letters    lower-case letters, and the marks that StripAccents removes
+    unicode_graphemes  properties that extended grapheme clusters depend on
 
-Requires `tiktoken` and `tokenizers` from PyPI: the tables reproduce their results, for the version
-of Unicode that each of them has.  The tables' headers name the versions of both.  Requires a Python
-with Unicode 14."""
+Requires `tiktoken`, `tokenizers` and `regex` from PyPI: the tables reproduce the results of the
+first two, for the version of Unicode that each of them has; only the properties of grapheme
+clusters are those of `regex`, compared with tokenizers where it shows them.  The tables' headers
+name the versions.  Requires a Python with Unicode 14."""
 import pathlib
+import struct
 import sys
 import unicodedata
 
+import regex
 import tiktoken
 import tokenizers
 from tokenizers import normalizers, pre_tokenizers
@@ -74,7 +80,8 @@ def numbers(name, kind, values, most=24, form=str):
 def write_classes(forms):
     kinds = {c: k for k, p in ((1, r"\p{L}"), (2, r"\p{N}"), (3, r"\s")) for c in matches(p)}
     marks = ((4, words()), (8, cut(pre_tokenizers.Punctuation())),
-             (16, cut(pre_tokenizers.Digits())), (32, forms["NFC"]), (64, forms["NFD"]))
+             (16, cut(pre_tokenizers.Digits())), (32, forms["NFC"]), (64, forms["NFD"]),
+             (128, set(forms["compatible"])))
     for bit, codes in marks:
         for c in codes:
             kinds[c] = kinds.get(c, 0) | bit
@@ -109,18 +116,22 @@ def find_forms():
             pairs[tuple(parts)] = c
     seconds = {b for _, b in pairs} | set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
     changed = {c for c in whole if nfc(chr(c)) != chr(c)}
-    return {"whole": whole, "classes": classes, "pairs": pairs,
+    nfkd = {c: normalizers.NFKD().normalize_str(chr(c)) for c in CODES if c not in HANGUL}
+    compatible = {c: text for c, text in nfkd.items() if text != whole.get(c, chr(c))}
+    return {"whole": whole, "compatible": compatible, "classes": classes, "pairs": pairs,
             "NFC": changed | seconds | set(classes), "NFD": set(whole) | set(HANGUL) | set(classes)}
 
 
 def write_forms(forms):
-    texts = sorted(forms["whole"].items())
-    letters = "".join(dict.fromkeys(text for _, text in texts))
+    texts, compatible = sorted(forms["whole"].items()), sorted(forms["compatible"].items())
+    letters = "".join(dict.fromkeys(text for _, text in texts + compatible))
     print(HEAD + ". */\n" + LICENCE)
     print("/* {code point, offset of its decomposition, number of its code points} */")
-    print("static const struct unicode_whole unicode_wholes[] = {")
-    rows = [f"{{0x{c:X}, {letters.index(text)}, {len(text)}}}" for c, text in texts]
-    rows_of(rows, 5)
+    for name, pairs in (("unicode_wholes", texts), ("unicode_compatibles", compatible)):
+        if name == "unicode_compatibles":
+            print("/* The same for compatibility decompositions, where they differ. */")
+        print(f"static const struct unicode_whole {name}[] = {{")
+        rows_of([f"{{0x{c:X}, {letters.index(text)}, {len(text)}}}" for c, text in pairs], 5)
     numbers("unicode_decomposed", "static const uint32_t", [ord(c) for c in letters], 12,
             lambda c: f"0x{c:X}")
     print("/* {first, second, primary composite} */")
@@ -164,11 +175,81 @@ def write_newer():
     print("};")
 
 
+def write_letters():
+    lower = {c: normalizers.Lowercase().normalize_str(chr(c)) for c in CODES}
+    lower = {c: text for c, text in lower.items() if text != chr(c)}
+    accents = {c: 0 for c in CODES if normalizers.StripAccents().normalize_str(chr(c)) == ""}
+    print(HEAD + ". */\n" + LICENCE)
+    print("/* {code point, {its lower case, one more code point or 0}} */")
+    print("static const struct unicode_lower unicode_lowers[] = {")
+    rows_of([f"{{0x{c:X}, {{0x{ord(t[0]):X}, {hex(ord(t[1])) if t[1:] else 0}}}}}"
+             for c, t in sorted(lower.items())], 4)
+    print("/* {first, last} */")
+    print("static const struct unicode_range unicode_accents[] = {")
+    rows_of([f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in runs(accents)], 6)
+
+
+def charsmap(rules):
+    """A precompiled_charsmap: a double array whose nodes have 1,024 units each."""
+    nodes, values, strings = {b"": 0}, {}, bytearray()
+    for key, value in rules.items():
+        for n in range(1, len(key) + 1):
+            nodes.setdefault(key[:n], len(nodes))
+        values[key] = len(strings)
+        strings += value + b"\0"
+    base = {key: 1024 * (i + 1) for key, i in nodes.items()}
+    units = [0] * (1024 * (len(nodes) + 1))
+    for key in nodes:
+        at = base[key[:-1]] ^ key[-1] if key else 0
+        jump = at ^ base[key]
+        assert jump < 1 << 21
+        units[at] = jump << 10 | (0x100 if key in values else 0) | (key[-1] if key else 0)
+        if key in values:
+            units[base[key]] = 0x80000000 | values[key]
+    return struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + bytes(strings)
+
+
+def joined():
+    """Characters that tokenizers' Precompiled takes as one grapheme cluster with a letter before:
+    it drops what follows a mapped one."""
+    n = normalizers.Precompiled(charsmap({b"a": b"x"}))
+    return {c for c in CODES if c and n.normalize_str("a" + chr(c)) == "x"}
+
+
+GRAPHEMES = ("Control Extend ZWJ Regional_Indicator Prepend SpacingMark L V T LV LVT").split()
+
+
+def write_graphemes():
+    kinds = {}
+    for number, name in enumerate(GRAPHEMES):
+        kinds.update({ord(m): 3 + number for m in regex.findall(rf"\p{{GCB={name}}}", TEXT)})
+    kinds[13], kinds[10] = 1, 2
+    pictures = {ord(m) for m in regex.findall(r"\p{Extended_Pictographic}", TEXT)}
+    linkers = {ord(m) for m in regex.findall(r"\p{InCB=Linker}", TEXT)}
+    consonants = {ord(m) for m in regex.findall(r"\p{InCB=Consonant}", TEXT)}
+    conjuncts = {ord(m) for m in regex.findall(r"\p{InCB=Extend}", TEXT)}
+    assert not pictures & set(kinds) and not consonants & set(kinds)
+    for bit, codes in ((14, pictures), (15, consonants)):
+        kinds.update({c: bit for c in codes})
+    for bit, codes in ((16, linkers), (17, conjuncts)):
+        kinds.update({c: bit for c in codes if kinds.get(c) == 4})
+    shown = {c for c, k in kinds.items() if k in (4, 5, 8, 16, 17)}
+    joins = joined()
+    assert joins <= shown
+    kinds = {c: k for c, k in kinds.items() if c in joins or c not in shown}  # the rest is newer
+    print(HEAD + f",\n   and regex {regex.__version__}: "
+          "{first, last, enum grapheme_kind}. */\n" + LICENCE)
+    print("static const struct grapheme_run grapheme_runs[] = {")
+    kinds = {c: k for c, k in kinds.items() if k not in (12, 13)}  # of Hangul syllables: arithmetic
+    rows_of([f"{{0x{a:X}, 0x{b:X}, {k}}}" for a, b, k in runs(kinds)], 5)
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 2 or unicodedata.unidata_version != "14.0.0":
         sys.exit(__doc__)
     found = find_forms()
     for file, write in (("table", lambda: write_classes(found)),
-                        ("forms", lambda: write_forms(found)), ("newer", write_newer)):
+                        ("forms", lambda: write_forms(found)), ("newer", write_newer),
+                        ("letters", write_letters), ("graphemes", write_graphemes)):
         with open(pathlib.Path(sys.argv[1], f"unicode_{file}.inc"), "w") as sys.stdout:
             write()

@@ -4,6 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/text.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,8 +20,9 @@ enum unicode_mark {
     UNICODE_WORD = 4, /* word character: a single_word token does not match next to one */
     UNICODE_PUNCTUATION = 8,
     UNICODE_DIGIT = 16,
-    UNICODE_NFC = 32, /* may change under NFC, or compose with the character before it */
-    UNICODE_NFD = 64, /* the same for NFD */
+    UNICODE_NFC = 32,         /* may change under NFC, or compose with the character before it */
+    UNICODE_NFD = 64,         /* the same for NFD */
+    UNICODE_COMPATIBLE = 128, /* NFKC and NFKD decompose it further than NFD */
 };
 /* Whether the code point has any of the marks. */
 bool unicode_has_mark(uint32_t code, unsigned marks);
@@ -38,3 +41,5 @@ static inline enum unicode_class unicode_next(const unsigned char *bytes, size_t
 }
 /* Returns the code point of that character; the byte itself if the sequence is invalid. */
 uint32_t unicode_decode(const unsigned char *bytes, size_t len, int *size);
+/* Appends a code point as UTF-8. */
+void unicode_append(struct text *out, uint32_t code);

@@ -41,6 +41,7 @@ struct combining_char {
 
 /* Decomposed characters that may be reordered or composed with one another. */
 struct cluster {
+    bool compatible;                     /* NFKC, NFKD */
     struct combining_char *all, *sorted; /* owned */
     size_t count, capacity;
 };
@@ -70,13 +71,14 @@ static void append_char(struct cluster *c, uint32_t code)
     c->all[c->count++] = (struct combining_char){code, combining_class_of(code)};
 }
 
-static const struct unicode_whole *find_decomposition(uint32_t code)
+static const struct unicode_whole *find_whole(const struct unicode_whole *table, size_t count,
+                                              uint32_t code)
 {
-    size_t low = 0, high = COUNT(unicode_wholes);
+    size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (unicode_wholes[middle].code == code) return &unicode_wholes[middle];
-        if (code < unicode_wholes[middle].code)
+        if (table[middle].code == code) return &table[middle];
+        if (code < table[middle].code)
             high = middle;
         else
             low = middle + 1;
@@ -84,10 +86,18 @@ static const struct unicode_whole *find_decomposition(uint32_t code)
     return NULL;
 }
 
+static const struct unicode_whole *find_decomposition(const struct cluster *c, uint32_t code)
+{
+    if (c->compatible && unicode_has_mark(code, UNICODE_COMPATIBLE))
+        return find_whole(unicode_compatibles, COUNT(unicode_compatibles), code);
+    return unicode_has_mark(code, UNICODE_NFD)
+               ? find_whole(unicode_wholes, COUNT(unicode_wholes), code)
+               : NULL;
+}
+
 static void append_decomposed(struct cluster *c, uint32_t code)
 {
-    const struct unicode_whole *w =
-        unicode_has_mark(code, UNICODE_NFD) ? find_decomposition(code) : NULL;
+    const struct unicode_whole *w = find_decomposition(c, code);
     if (code >= SYLLABLES && code < SYLLABLES + NUM_SYLLABLES) {
         uint32_t index = code - SYLLABLES, trail = index % NUM_TRAILS;
         append_char(c, LEADS + index / (NUM_VOWELS * NUM_TRAILS));
@@ -170,29 +180,23 @@ static void compose(struct cluster *c)
     c->count = count;
 }
 
-static void append_utf8(struct text *out, uint32_t code)
-{
-    unsigned char b[4];
-    size_t len = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char leads[] = {0, 0, 0xC0, 0xE0, 0xF0};
-    for (size_t i = len; i-- > 1; code >>= 6) b[i] = (unsigned char)(0x80 | (code & 0x3F));
-    b[0] = (unsigned char)(leads[len] | code);
-    text_add(out, b, len);
-}
-
 static void flush_cluster(struct cluster *c, enum unicode_form form, struct text *out)
 {
     order_canonically(c);
-    if (form == FORM_NFC) compose(c);
-    for (size_t i = 0; i < c->count; i++) append_utf8(out, c->all[i].code);
+    if (form == FORM_NFC || form == FORM_NFKC) compose(c);
+    for (size_t i = 0; i < c->count; i++) unicode_append(out, c->all[i].code);
     c->count = 0;
 }
 
 bool unicode_normalize(enum unicode_form form, const unsigned char *text, size_t len,
                        struct text *out)
 {
-    unsigned mark = form == FORM_NFC ? UNICODE_NFC : form == FORM_NFD ? UNICODE_NFD : 0;
-    struct cluster c = {0};
+    static const unsigned marks[] = {[FORM_NFC] = UNICODE_NFC,
+                                     [FORM_NFD] = UNICODE_NFD,
+                                     [FORM_NFKC] = UNICODE_NFC | UNICODE_COMPATIBLE,
+                                     [FORM_NFKD] = UNICODE_NFD | UNICODE_COMPATIBLE};
+    unsigned mark = marks[form];
+    struct cluster c = {.compatible = mark & UNICODE_COMPATIBLE};
     size_t done = 0, last = 0; /* copied so far; start of the previous character, `at` if invalid */
     int size = 1;
     for (size_t at = 0; mark && at < len;) {

@@ -47,6 +47,24 @@ TEST(nfc_composes_and_nfd_decomposes)
     }
 }
 
+TEST(nfkc_and_nfkd_decompose_compatibility_characters)
+{
+    static const char *const rows[][3] = {
+        {"plain", "plain", "plain"},
+        {"\xEF\xAC\x81", "fi", "fi"},
+        {"\xEF\xBC\xA1\xCC\x8A", "\xC3\x85", "A\xCC\x8A"}, /* composes afterwards */
+        {"\xC3\xA9", "\xC3\xA9", "e\xCC\x81"},             /* canonical */
+        {"\xE3\x84\xB1\xE3\x85\x8F", "\xEA\xB0\x80",
+         "\xE1\x84\x80\xE1\x85\xA1"}, /* Hangul letters */
+        {"\xC2\xA8\xCC\x81", " \xCC\x88\xCC\x81", " \xCC\x88\xCC\x81"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CHECK(becomes(FORM_NFKC, rows[i][0], rows[i][1]));
+        CHECK(becomes(FORM_NFKD, rows[i][0], rows[i][2]));
+    }
+    CHECK(becomes(FORM_NFC, "\xEF\xAC\x81", "\xEF\xAC\x81"));
+}
+
 TEST(normalization_copies_invalid_utf8_and_does_not_compose_across_it)
 {
     CHECK(becomes(FORM_NFC, "e\xFF\xCC\x81", "e\xFF\xCC\x81"));
