@@ -24,7 +24,7 @@ static const char usage[] =
     "       llamero tokenizer decode --tokenizer FILE [--null] [ID ...|-]\n"
     "       llamero tokenizer show --tokenizer FILE [--json]\n\n"
     "train learns a byte-level BPE from text files and writes a Hugging Face tokenizer.json.\n"
-    "FILE is a tiktoken or SentencePiece BPE .model, a tokenizer.json or tekken.json, a folder "
+    "FILE is a tiktoken or SentencePiece .model, a tokenizer.json or tekken.json, a folder "
     "with\n"
     "one of these, or \"bytes\".  Without TEXT or ID, or with -, reads standard input.";
 

@@ -328,8 +328,8 @@ static enum status complete_hf_folder(const struct conversion *c, const struct c
     enum status st = write_missing_files(&f, m);
     if (!st && !f.is_exact && !file_exists_in(from, "tokenizer.json"))
         log_line(LOG_WARN,
-                 "%s: tokenizer.json cannot express this SentencePiece model: Transformers gives "
-                 "other IDs for some texts",
+                 "%s: tokenizer.json cannot fully express this SentencePiece model: Transformers "
+                 "gives other IDs for some texts",
                  tokenizer_path(t));
     bool is_tiktoken = !strcmp(tokenizer_kind(t), "tiktoken");
     if (!st && is_tiktoken && c->target == CONVERT_HF) st = move_tiktoken_model(m->folder);

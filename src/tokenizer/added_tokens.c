@@ -17,7 +17,15 @@ void added_tokens_release(struct added_tokens *a)
 enum status added_tokens_add(struct added_tokens *a, int stage, const char *text,
                              struct added_token token)
 {
-    TRY(matcher_add(&a->stages[stage], text, strlen(text), a->count));
+    size_t len = strlen(text);
+    int32_t before = len ? vocabulary_find(&a->stages[stage].strings, text, len) : -1;
+    if (before >= 0) { /* of tokens with one text, special ones come first */
+        if (token.special && !a->tokens[before].special) a->tokens[before] = token;
+        a->matches_text = false;
+        for (int32_t i = 0; i < a->count; i++) a->matches_text |= !a->tokens[i].special;
+        return STATUS_OK;
+    }
+    TRY(matcher_add(&a->stages[stage], text, len, a->count));
     a->tokens = heap_grow(a->tokens, (size_t)a->count + 1, sizeof *a->tokens);
     a->tokens[a->count++] = token;
     a->matches_text |= !token.special;

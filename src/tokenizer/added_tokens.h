@@ -24,7 +24,8 @@ struct added_tokens {
 };
 
 void added_tokens_release(struct added_tokens *a);
-/* UNSUPPORTED, DATA: as matcher_add. */
+/* Of tokens with the same text in a stage, the first special one matches, otherwise the first.
+ * UNSUPPORTED, DATA: as matcher_add. */
 enum status added_tokens_add(struct added_tokens *a, int stage, const char *text,
                              struct added_token token);
 

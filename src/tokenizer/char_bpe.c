@@ -77,6 +77,12 @@ void char_bpe_add_piece(struct char_bpe *c, int32_t id, enum char_bpe_piece_kind
     p->starts_with_space = len >= 3 && !memcmp(text, escaped_space, 3);
     append_unescaped(&c->texts, text, len);
     p->len = (uint32_t)(c->texts.len - p->at);
+    for (size_t i = 0; i < len; i++)
+        if (len - i >= 3 && !memcmp(text + i, escaped_space, 3))
+            i += 2;
+        else
+            text_add(&c->texts, text + i, 1);
+    p->bare_len = (uint32_t)(c->texts.len - p->at - p->len);
 }
 
 void char_bpe_finish(struct char_bpe *c, const struct vocabulary *v)
@@ -166,10 +172,8 @@ size_t char_bpe_segment(const struct char_bpe *c, const unsigned char *text, siz
     return at;
 }
 
-/* Writes the byte tokens of a character without a token, or the unknown token; returns the
- * count. */
-static size_t encode_fallback(const struct char_bpe *c, const unsigned char *bytes, size_t len,
-                              int32_t *ids)
+size_t char_bpe_encode_unknown(const struct char_bpe *c, const unsigned char *bytes, size_t len,
+                               int32_t *ids)
 {
     bool all = c->byte_fallback;
     if (c->escapes_spaces && len == 1 && *bytes == ' ')
@@ -200,7 +204,7 @@ size_t char_bpe_initial_ids(const struct char_bpe *c, const struct vocabulary *v
         if (id >= 0)
             ids[count] = id;
         else
-            more = encode_fallback(c, character, bytes, ids + count);
+            more = char_bpe_encode_unknown(c, character, bytes, ids + count);
         bool unknown = id < 0 && more == 1 && ids[count] == c->unknown_id;
         count += unknown && was_unknown && c->fuses_unknown ? 0 : more;
         was_unknown = unknown;
@@ -226,7 +230,8 @@ void char_bpe_expand_internal(const struct char_bpe *c, const struct vocabulary 
         if (ids[i] < c->first_internal_id || !t)
             out->ids[out->count++] = ids[i];
         else
-            out->count += encode_fallback(c, v->bytes + t->at, t->len, out->ids + out->count);
+            out->count +=
+                char_bpe_encode_unknown(c, v->bytes + t->at, t->len, out->ids + out->count);
     }
     free(ids);
 }
@@ -284,8 +289,7 @@ static void decode_piece(const struct char_bpe *c, const struct char_bpe_piece *
     size_t len = p->len;
     bool first = d->is_start && d->is_first;
     d->is_first = false;
-    if (c->strip == STRIP_FIRST_TOKEN && first)
-        while (len && *text == ' ') text++, len--;
+    if (c->strip == STRIP_FIRST_TOKEN && first) text += len, len = p->bare_len;
     if (c->strip == STRIP_FIRST_TEXT_PIECE || c->strip == STRIP_UNTIL_TEXT) {
         d->strip_done |= !d->is_start || out->len > d->begin;
         if (!d->strip_done && p->starts_with_space) {

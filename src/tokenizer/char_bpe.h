@@ -1,5 +1,6 @@
 /* char_bpe.h -- BPE that starts from characters: SentencePiece BPE models, and their conversion to
- * tokenizer.json ("byte_fallback", "Metaspace").
+ * tokenizer.json ("byte_fallback", "Metaspace").  A Unigram model (unigram.h) normalizes, falls
+ * back to bytes and decodes in the same way.
  *
  * Encoding normalizes the text, cuts out user-defined symbols, and merges the characters of the
  * rest.  A character without a token becomes its byte tokens (byte fallback) or the unknown token.
@@ -31,6 +32,7 @@ enum char_bpe_piece_kind { PIECE_NONE, PIECE_TEXT, PIECE_BYTE, PIECE_UNKNOWN, PI
 struct char_bpe_piece {
     size_t at; /* offset into `texts`, where spaces are plain */
     uint32_t len;
+    uint32_t bare_len; /* of the text without the U+2581 of the file, which follows it */
     uint8_t kind;
     uint8_t byte;
     bool starts_with_space; /* U+2581 in the file */
@@ -40,7 +42,7 @@ struct char_bpe_piece {
 enum char_bpe_strip {
     STRIP_NOTHING,
     STRIP_ONE_SPACE,        /* the dummy prefix */
-    STRIP_FIRST_TOKEN,      /* all leading U+2581 of the first token (Metaspace) */
+    STRIP_FIRST_TOKEN,      /* all U+2581 of the first token (Metaspace) */
     STRIP_FIRST_TEXT_PIECE, /* one, from the first piece that has text (SentencePiece) */
     STRIP_UNTIL_TEXT,       /* one from each piece until there is text (SentencePiece with
                                remove_extra_whitespaces) */
@@ -96,6 +98,10 @@ size_t char_bpe_segment(const struct char_bpe *c, const unsigned char *text, siz
 enum { CHAR_BPE_IDS_PER_BYTE = 3 };
 size_t char_bpe_initial_ids(const struct char_bpe *c, const struct vocabulary *v,
                             const unsigned char *text, size_t len, int32_t *ids);
+/* Writes the byte tokens of a character without a token, or the unknown token; returns the count,
+ * at most CHAR_BPE_IDS_PER_BYTE for each byte. */
+size_t char_bpe_encode_unknown(const struct char_bpe *c, const unsigned char *bytes, size_t len,
+                               int32_t *ids);
 /* Replaces internal IDs from out[begin] on by byte tokens or the unknown token. */
 void char_bpe_expand_internal(const struct char_bpe *c, const struct vocabulary *v,
                               struct token_list *out, size_t begin);

@@ -5,6 +5,7 @@
 #include "tokenizer/merge.h"
 #include "tokenizer/text/unicode.h"
 #include "tokenizer/tokenizer_impl.h"
+#include "tokenizer/unigram.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +29,16 @@ struct long_entry {
 struct encoder {
     const struct tokenizer *tokenizer;
     struct merger merger;
+    struct unigram_path path;
     struct pre_tokenizer_scratch scratch;
+    struct normalizer_scratch normalizer;
     struct cache_entry *entries; /* 2^entry_bits */
     struct long_entry *long_entries;
     size_t long_mask; /* their number - 1 */
     int entry_bits;
-    struct text normal; /* the normalized text */
+    struct text normal;            /* the normalized text */
+    struct text escaped;           /* a piece as Metaspace rewrites it */
+    const unsigned char *document; /* where the pieces of a document's first part start */
 };
 
 enum status encoder_make(struct encoder **out, const struct tokenizer *t)
@@ -50,6 +55,7 @@ enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, 
     e->long_mask = entry_bits > LONG_SHIFT ? ((size_t)1 << (entry_bits - LONG_SHIFT)) - 1 : 0;
     e->long_entries = heap((e->long_mask + 1) * sizeof *e->long_entries);
     pre_tokenizer_scratch_init(&e->scratch, &t->pre_tokenizer);
+    normalizer_scratch_init(&e->normalizer, &t->normalizer);
     return STATUS_OK;
 }
 
@@ -57,11 +63,47 @@ void encoder_free(struct encoder *e)
 {
     if (!e) return;
     merger_release(&e->merger);
+    unigram_path_release(&e->path);
     pre_tokenizer_scratch_release(&e->scratch);
-    text_release(&e->normal);
+    normalizer_scratch_release(&e->normalizer);
+    text_release(&e->normal), text_release(&e->escaped);
     free(e->entries);
     free(e->long_entries);
     free(e);
+}
+
+/* SentencePiece encodes unknown characters one by one.  Hugging Face's library joins adjacent ones;
+ * their text may then be a token. */
+static void encode_unigram(struct encoder *e, const unsigned char *piece, size_t len,
+                           struct token_list *out)
+{
+    const struct tokenizer *t = e->tokenizer;
+    const struct unigram_path *path = &e->path;
+    bool joins = t->format == FORMAT_HF_UNIGRAM;
+    unigram_encode(t->unigram, &e->path, piece, len);
+    token_list_reserve(out, path->count);
+    for (size_t i = 0; i < path->count; i++) {
+        const struct unigram_piece *p = &path->pieces[i];
+        int32_t id = p->id;
+        size_t size = p->len;
+        bool unknown = id < 0 || (joins && id == t->char_bpe->unknown_id);
+        if (!unknown) {
+            out->ids[out->count++] = id;
+            continue;
+        }
+        while (joins && i + 1 < path->count &&
+               (p[1].id < 0 || p[1].id == t->char_bpe->unknown_id)) {
+            size += (++p)->len;
+            i++;
+        }
+        const unsigned char *text = piece + p->begin + p->len - size;
+        token_list_reserve(out, CHAR_BPE_IDS_PER_BYTE * size + path->count - i);
+        id = joins ? vocabulary_find(&t->vocabulary, text, size) : -1;
+        if (id >= 0)
+            out->ids[out->count++] = id;
+        else
+            out->count += char_bpe_encode_unknown(t->char_bpe, text, size, out->ids + out->count);
+    }
 }
 
 static enum status encode_uncached(struct encoder *e, const unsigned char *piece, size_t len,
@@ -78,7 +120,9 @@ static enum status encode_uncached(struct encoder *e, const unsigned char *piece
     if (len > MAX_PIECE_BYTES)
         FAIL(RECORD, "a piece of text has %zu bytes; at most %d are supported", len,
              MAX_PIECE_BYTES);
-    if (t->char_bpe) {
+    if (t->unigram) {
+        encode_unigram(e, piece, len, out);
+    } else if (t->char_bpe) {
         size_t begin = out->count;
         int32_t *ids = merger_reserve(&e->merger, CHAR_BPE_IDS_PER_BYTE * len + 1);
         size_t count = char_bpe_initial_ids(t->char_bpe, &t->vocabulary, piece, len, ids);
@@ -204,11 +248,41 @@ static enum status add_piece(void *context, const unsigned char *bytes, size_t l
     return STATUS_OK;
 }
 
+/* Rewrites a piece as Metaspace does, and adds its parts. */
+static enum status add_metaspace_piece(void *context, const unsigned char *bytes, size_t len)
+{
+    static const char escaped_space[] = "\xE2\x96\x81";
+    struct piece_batch *p = context;
+    struct encoder *e = p->encoder;
+    const struct metaspace *m = &e->tokenizer->metaspace;
+    TRY(encode_batch(p)); /* its pieces are in e->escaped */
+    if (!len) return STATUS_OK;
+    bool has = bytes[0] == ' ' || (len >= 3 && !memcmp(bytes, escaped_space, 3));
+    text_clear(&e->escaped);
+    if (m->prepends && !has && (!m->only_first || bytes == e->document))
+        text_adds(&e->escaped, escaped_space);
+    for (size_t at = 0, end; at < len; at = end) {
+        const unsigned char *space = memchr(bytes + at, ' ', len - at);
+        end = space ? (size_t)(space - bytes) + 1 : len;
+        text_add(&e->escaped, bytes + at, end - at - !!space);
+        if (space) text_adds(&e->escaped, escaped_space);
+    }
+    const char *text = e->escaped.data;
+    for (size_t at = 0, end; at < e->escaped.len; at = end) {
+        size_t after = at + 1, left = e->escaped.len - after;
+        const char *next = m->splits ? memmem(text + after, left, escaped_space, 3) : NULL;
+        end = next ? (size_t)(next - text) : e->escaped.len;
+        TRY(add_piece(p, (const unsigned char *)text + at, end - at));
+    }
+    return STATUS_OK;
+}
+
 static enum status encode_by_rules(struct encoder *e, const unsigned char *text, size_t len,
                                    struct token_list *out)
 {
     struct piece_batch pieces = {.encoder = e, .out = out};
-    TRY(pre_tokenizer_run(&e->scratch, text, len, add_piece, &pieces));
+    piece_callback *add = e->tokenizer->metaspace.is_used ? add_metaspace_piece : add_piece;
+    TRY(pre_tokenizer_run(&e->scratch, text, len, add, &pieces));
     return encode_batch(&pieces);
 }
 
@@ -217,13 +291,13 @@ static enum status encode_part(struct encoder *e, const unsigned char *text, siz
 {
     const struct tokenizer *t = e->tokenizer;
     struct cached_piece pieces[BATCH_PIECES];
-    if (t->pre_tokenizer.count) return encode_by_rules(e, text, len, out);
+    if (t->pre_tokenizer.count || t->metaspace.is_used) return encode_by_rules(e, text, len, out);
     for (size_t at = 0, count; at < len;) {
         for (count = 0; count < BATCH_PIECES && at < len; count++) {
             size_t n = len;
             if (t->split)
                 n = t->split(text + at, len - at);
-            else if (t->char_bpe)
+            else if (t->char_bpe && !t->unigram)
                 n = char_bpe_segment(t->char_bpe, text + at, len - at);
             pieces[count] = (struct cached_piece){.bytes = text + at, .len = n};
             find_entry(e, &pieces[count], len - at);
@@ -290,6 +364,7 @@ static enum status encode_characters(struct encoder *e, struct text_part p, stru
     char_bpe_normalize(c, p.text, p.len, p.is_first, &e->normal);
     const unsigned char *text = (const unsigned char *)e->normal.data;
     size_t len = e->normal.len;
+    e->document = p.is_first ? text : NULL;
     for (size_t at = 0; at < len && !matcher_is_empty(&c->user_defined);) {
         int32_t id = -1;
         if (matcher_may_start(&c->user_defined, text[at]))
@@ -304,7 +379,8 @@ static enum status encode_characters(struct encoder *e, struct text_part p, stru
         done = at += size;
     }
     TRY(encode_part(e, text + done, len - done, out));
-    char_bpe_fuse_unknown(c, out, begin);
+    bool one_piece = !e->tokenizer->pre_tokenizer.count && !e->tokenizer->metaspace.is_used;
+    if (one_piece) char_bpe_fuse_unknown(c, out, begin);
     return STATUS_OK;
 }
 
@@ -332,6 +408,10 @@ static enum status encode_stage(struct encoder *e, int stage, struct text_part p
 {
     const struct added_tokens *a = &e->tokenizer->added_tokens;
     struct added_match found;
+    if (stage == 1 && e->tokenizer->normalizer.count) {
+        TRY(normalizer_run(&e->normalizer, p.text, p.len, &p.text, &p.len));
+        p.is_first &= !e->normalizer.drops_start; /* what is left does not start the document */
+    }
     if (stage == 1 && e->tokenizer->normal_form) {
         text_clear(&e->normal);
         if (unicode_normalize(e->tokenizer->normal_form, p.text, p.len, &e->normal))

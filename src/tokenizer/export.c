@@ -231,7 +231,7 @@ static const char *find_splitter(const struct tokenizer *t)
 enum status export_token_table(const struct tokenizer *t, struct token_table *e)
 {
     *e = (struct token_table){.unknown = -1};
-    if (t->format == FORMAT_SENTENCEPIECE) {
+    if (t->format == FORMAT_SENTENCEPIECE || t->format == FORMAT_SENTENCEPIECE_UNIGRAM) {
         enum status st = sentencepiece_export(t, e);
         if (st) token_table_release(e);
         return st;

@@ -7,23 +7,42 @@
 #include "tokenizer/export.h"
 #include "tokenizer/files/hf_json.h"
 #include "tokenizer/files/hf_write.h"
+#include "tokenizer/text/unicode.h"
 #include "tokenizer/tokenizer_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether tokenizer.json's pipeline reproduces a SentencePiece model. */
-static bool is_reproducible(const struct tokenizer *t, const struct token_table *pieces)
+/* Whether normalization changes a user-defined symbol outside its own text: SentencePiece leaves it
+ * as it is, tokenizer.json would change it. */
+static bool changes_symbol(const struct char_bpe *c, const unsigned char *text, size_t len)
+{
+    size_t size;
+    int bytes;
+    for (size_t at = 0; at < len; at += (size_t)bytes) {
+        const char *mapped = charsmap_find(&c->charsmap, text + at, len - at, &size);
+        bool is_space = mapped && !c->removes_extra_spaces && size == 3 && !strcmp(mapped, " ") &&
+                        !memcmp(text + at, "\xE2\x96\x81", 3); /* escaped again afterwards */
+        if (mapped && !is_space) return true;
+        unicode_decode(text + at, len - at, &bytes);
+    }
+    return c->removes_extra_spaces && memchr(text, ' ', len);
+}
+
+/* Whether tokenizer.json can express a SentencePiece model. */
+static bool is_convertible(const struct tokenizer *t, const struct token_table *pieces)
 {
     const struct char_bpe *c = t->char_bpe;
-    if (!c->byte_fallback || !c->escapes_spaces || c->removes_extra_spaces || c->maps_characters)
-        return false;
+    if (!c->escapes_spaces) return false;
     if (t->vocabulary.id_limit > pieces->num_tokens) return false; /* characters without a token */
     for (int32_t id = 0; id < pieces->num_tokens; id++) {
         const struct exported_token *p = &pieces->tokens[id];
         const char *text = pieces->texts.data + p->text.at;
-        if (p->kind == TOKEN_USER_DEFINED || memchr(text, 0, p->text.len)) return false;
+        if (memchr(text, 0, p->text.len)) return false;
+        if (p->kind == TOKEN_USER_DEFINED &&
+            changes_symbol(c, (const unsigned char *)text, p->text.len))
+            return false;
     }
     return true;
 }
@@ -48,15 +67,17 @@ static void convert_model(const struct tokenizer *t, const struct token_table *p
     free(merges), free(pairs);
 }
 
-/* Writes tokenizer.json, unless the tokenizer has its own.  Returns whether it gives the same
- * IDs. */
+/* Writes tokenizer.json, unless the tokenizer has its own.  Returns whether it gives the same IDs:
+ * Hugging Face's library applies a charsmap to grapheme clusters, and adds the scores of a Unigram
+ * model in double precision. */
 static bool write_tokenizer_json(const struct tokenizer *t, struct text *json)
 {
     struct token_table pieces;
     if (t->format == FORMAT_TIKTOKEN || t->format == FORMAT_TEKKEN) convert_model(t, NULL, json);
-    if (t->format != FORMAT_SENTENCEPIECE) return true;
-    bool is_exact = !export_token_table(t, &pieces) && is_reproducible(t, &pieces);
-    if (is_exact) convert_model(t, &pieces, json);
+    if (t->format != FORMAT_SENTENCEPIECE && t->format != FORMAT_SENTENCEPIECE_UNIGRAM) return true;
+    bool converts = !export_token_table(t, &pieces) && is_convertible(t, &pieces);
+    bool is_exact = converts && !pieces.charsmap && !pieces.is_unigram;
+    if (converts) convert_model(t, &pieces, json);
     token_table_release(&pieces);
     return is_exact;
 }
@@ -129,10 +150,11 @@ static void write_tokenizer_config(const struct tokenizer *t, const struct hf_fo
     const struct text *converted = &f->files[0].text;
     struct json_writer w = {.text = json};
     json_begin_object(&w, NULL, JSON_LINES);
-    json_write_string(&w, "tokenizer_class",
-                      f->is_exact ? "PreTrainedTokenizerFast" : "LlamaTokenizer");
+    bool has_json = f->is_exact || converted->len;
+    const char *slow = t->unigram ? "T5Tokenizer" : "LlamaTokenizer";
+    json_write_string(&w, "tokenizer_class", has_json ? "PreTrainedTokenizerFast" : slow);
     write_special_names(&w, t, o->mask_token);
-    if (!f->is_exact) {
+    if (!has_json) {
         json_write_bool(&w, "add_bos_token", t->bos >= 0);
         json_write_bool(&w, "add_eos_token", false);
         json_write_bool(&w, "add_prefix_space", t->char_bpe->prefix == PREFIX_ALWAYS);

@@ -35,8 +35,8 @@ struct hf_folder {
     bool is_exact; /* tokenizer.json gives the tokenizer's own IDs, if the text is valid UTF-8 */
 };
 
-/* A SentencePiece model that tokenizer.json cannot reproduce (without byte_fallback, with a
- * normalization table, user-defined symbols or removal of spaces) gets none: Transformers then
+/* A SentencePiece model that tokenizer.json cannot express (spaces that are not escaped, symbols
+ * that normalization would change, characters without a token) gets none: Transformers then
  * converts the model itself, with other IDs for some texts. */
 void hf_folder_make(struct hf_folder *f, const struct tokenizer *t,
                     const struct hf_folder_options *o);

@@ -30,12 +30,17 @@ struct exported_token {
 };
 
 struct token_table {
-    bool has_merges;               /* byte-level BPE; otherwise the tokens have scores */
-    const char *splitter;          /* "llama3", "qwen2" or "gpt2" (see text/split.h); "digits gpt2":
+    bool has_merges;           /* byte-level BPE; otherwise the tokens have scores */
+    const char *splitter;      /* "llama3", "qwen2" or "gpt2" (see text/split.h); "digits gpt2":
                                       single digits first, then gpt2; NULL: with scores */
-    bool normalizes;               /* to a Unicode normalization form, first */
-    bool ignore_merges;            /* a piece that is a token is that token, without merging */
-    bool adds_space;               /* prepends a space to a text; with scores */
+    bool normalizes;           /* to a Unicode normalization form, first */
+    bool ignore_merges;        /* a piece that is a token is that token, without merging */
+    bool adds_space;           /* prepends a space to a text; with scores */
+    bool removes_extra_spaces; /* collapses runs of spaces, strips them at both ends */
+    bool is_unigram;           /* the scores are those of a Unigram model */
+    bool byte_fallback;
+    const unsigned char *charsmap; /* SentencePiece's precompiled_charsmap, or NULL; borrowed */
+    size_t charsmap_bytes;
     int32_t unknown;               /* -1: none */
     struct exported_token *tokens; /* one for each ID below the vocabulary size; owned */
     int32_t num_tokens;

@@ -13,6 +13,7 @@
 #include "tokenizer/files/tiktoken.h"
 #include "tokenizer/text/split.h"
 #include "tokenizer/tokenizer_impl.h"
+#include "tokenizer/unigram.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -193,7 +194,9 @@ void tokenizer_close(struct tokenizer *t)
     added_tokens_release(&t->added_tokens);
     vocabulary_release(&t->vocabulary);
     pre_tokenizer_release(&t->pre_tokenizer);
+    normalizer_release(&t->normalizer);
     char_bpe_free(t->char_bpe);
+    unigram_free(t->unigram);
     text_release(&t->file);
     for (size_t i = 0; i < NUM_COMPANIONS; i++) text_release(&t->companions[i].text);
     free(t->pattern_name);
@@ -225,7 +228,9 @@ const char *tokenizer_kind(const struct tokenizer *t)
         [FORMAT_TEKKEN] = "Tekken",
         [FORMAT_HF_BYTE_LEVEL] = "byte-level BPE",
         [FORMAT_HF_CHAR_BPE] = "BPE with byte_fallback",
+        [FORMAT_HF_UNIGRAM] = "Unigram",
         [FORMAT_SENTENCEPIECE] = "SentencePiece BPE",
+        [FORMAT_SENTENCEPIECE_UNIGRAM] = "SentencePiece Unigram",
     };
     return names[t->format];
 }

@@ -1,9 +1,9 @@
 /* tokenizer.h -- text to token IDs and back.
  *
  * Formats  "bytes" (the ID is the byte; 256 begins a text, 257 ends it, 258 is a mask), tiktoken
- *          .model (Llama 3 and 4, GPT-2 to GPT-4o, Qwen), SentencePiece BPE .model (Llama 2),
- *          Hugging Face tokenizer.json (byte-level BPE, BPE with byte_fallback), tekken.json
- *          (Mistral).  The format is detected from the content.
+ *          .model (Llama 3 and 4, GPT-2 to GPT-4o, Qwen), SentencePiece BPE (Llama 2) or Unigram
+ *          .model, Hugging Face tokenizer.json (byte-level BPE, BPE with byte_fallback, Unigram),
+ *          tekken.json (Mistral).  The format is detected from the content.
  * Threads  A tokenizer is immutable after opening and is shared by all threads.  Each thread has
  *          its own encoder, which holds a cache and scratch memory.
  * Units    IDs are below tokenizer_vocab_size.  BOS and EOS are -1 if the tokenizer has none. */

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "tokenizer/added_tokens.h"
+#include "tokenizer/normalizer.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/text/unicode_normalize.h"
@@ -13,6 +14,7 @@
 #include <stdbool.h>
 
 struct char_bpe;
+struct unigram;
 
 enum tokenizer_format {
     FORMAT_BYTES,
@@ -20,7 +22,9 @@ enum tokenizer_format {
     FORMAT_TEKKEN,
     FORMAT_HF_BYTE_LEVEL,
     FORMAT_HF_CHAR_BPE,
+    FORMAT_HF_UNIGRAM,
     FORMAT_SENTENCEPIECE,
+    FORMAT_SENTENCEPIECE_UNIGRAM,
 };
 
 /* Files beside tokenizer.json that belong to it. */
@@ -28,6 +32,13 @@ enum { NUM_COMPANIONS = 4 };
 struct companion_file {
     const char *name;
     struct text text; /* empty: there is no such file */
+};
+
+/* tokenizer.json's Metaspace: the last pre_tokenizer, which writes spaces as U+2581, prepends one
+ * to a piece that starts with none, and may split before each. */
+struct metaspace {
+    bool is_used, splits;
+    bool prepends, only_first; /* to all pieces, or only to one that starts the document */
 };
 
 struct tokenizer {
@@ -49,8 +60,11 @@ struct tokenizer {
     char *pattern_name;  /* the one that the file lacks: what tokenizer.pattern gave; or NULL */
     bool lists_specials; /* tiktoken: tokenizer_config.json lists the special tokens */
     bool is_byte_level;  /* a ByteLevel pre_tokenizer was read */
-    enum unicode_form normal_form;
+    enum unicode_form normal_form; /* the only normalizer, if it is NFC or NFD; otherwise: */
+    struct normalizer normalizer;  /* tokenizer.json's */
+    struct metaspace metaspace;
     struct char_bpe *char_bpe; /* NULL: byte-level */
+    struct unigram *unigram;   /* NULL: BPE; it needs char_bpe to normalize and decode */
     bool ignore_merges;        /* a piece that is a token is that token, without merging */
     bool meta_cuts;            /* cut long texts as Meta's tokenizer.py does */
 };

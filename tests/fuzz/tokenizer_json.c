@@ -40,7 +40,8 @@ static void add_bytes(struct text *file)
 /* Is the tokenizer lossless?  Others drop unknown characters or spaces, or normalize. */
 static bool is_exact(const struct tokenizer *t)
 {
-    bool exact = !t->char_bpe && !t->added_tokens.matches_text && !t->normal_form;
+    bool exact =
+        !t->char_bpe && !t->added_tokens.matches_text && !t->normal_form && !t->normalizer.count;
     for (size_t i = 0; i < t->pre_tokenizer.count; i++)
         exact &= t->pre_tokenizer.rules[i].behavior != SPLIT_REMOVED &&
                  !t->pre_tokenizer.rules[i].adds_prefix_space;

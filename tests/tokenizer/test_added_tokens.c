@@ -26,7 +26,19 @@ TEST(added_tokens_match_longest_first_and_skip_special_tokens)
     CHECK_STATUS(OK, added_tokens_add(&a, 0, "s>", (struct added_token){.id = 6}));
     CHECK_STATUS(OK, added_tokens_add(&a, 0, "s>!", (struct added_token){.id = 7}));
     CHECK(a.matches_text && found(&a, "<s>s>s>!", "6:3-5 7:5-8 "));
-    CHECK_STATUS(DATA, added_tokens_add(&a, 0, "s>", (struct added_token){.id = 8}));
+    added_tokens_release(&a);
+}
+
+TEST(added_tokens_with_the_same_text_prefer_the_first_special_one)
+{
+    struct added_tokens a = {0};
+    CHECK_STATUS(OK, added_tokens_add(&a, 1, "a", (struct added_token){.id = 6}));
+    CHECK_STATUS(OK, added_tokens_add(&a, 1, "a", (struct added_token){.id = 7}));
+    CHECK(a.count == 1 && a.tokens[0].id == 6 && a.matches_text);
+    CHECK_STATUS(OK, added_tokens_add(&a, 1, "a", (struct added_token){.id = 8, .special = true}));
+    CHECK_STATUS(OK, added_tokens_add(&a, 1, "a", (struct added_token){.id = 9}));
+    CHECK(a.count == 1 && a.tokens[0].id == 8 && !a.matches_text);
+    CHECK_STATUS(DATA, added_tokens_add(&a, 1, "", (struct added_token){.id = 10}));
     added_tokens_release(&a);
 }
 

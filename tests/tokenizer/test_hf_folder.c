@@ -162,19 +162,41 @@ TEST(generation_config_has_all_of_llama_3s_stop_tokens)
     tokenizer_close(t), tokenizer_close(bytes);
 }
 
-TEST(sentencepiece_model_beyond_tokenizer_json_stays_alone)
+/* tests/oracle/unigram.py compares more with Transformers. */
+TEST(sentencepiece_models_with_a_charsmap_or_symbols_are_converted)
 {
-    static const char *const paths[] = {"tests/tokenizer/data/sentence_mapped.model",
-                                        "tests/tokenizer/data/sentence_defined.model"};
-    for (int i = 0; i < 2; i++) {
-        struct tokenizer *t = opened(paths[i]);
+    static const struct {
+        const char *path, *kind;
+        bool is_exact;
+    } rows[] = {
+        {"tests/tokenizer/data/sentence_mapped.model", "BPE with byte_fallback", false},
+        {"tests/tokenizer/data/sentence_defined.model", "BPE with byte_fallback", false},
+        {"tests/tokenizer/data/sentence_unigram.model", "Unigram", false},
+        {"tests/tokenizer/data/sentence_bytes.model", "BPE with byte_fallback", true},
+    };
+    static const char *const strings[] = {
+        "the<mask>the  x",          "\xEF\xBC\xA1 a\xC2\xA0 b \xC2\xBD", " the", "<sep>a", "",
+        "a\xE2\x96\x81\xE2\x96\x81"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tokenizer *t = opened(rows[i].path);
+        struct hf_folder f;
+        hf_folder_make(&f, t, &plain);
+        CHECK(f.is_exact == rows[i].is_exact);
+        hf_folder_release(&f);
         const char *folder = write_folder(t, &plain);
         struct json *config = read_json(folder, "tokenizer_config.json");
-        CHECK(!file_exists_in(folder, "tokenizer.json"));
-        CHECK(json_string_is(json_get(config, "tokenizer_class"), "LlamaTokenizer"));
-        CHECK(json_string_is(json_get(config, "unk_token"), "<unk>"));
+        CHECK(json_string_is(json_get(config, "tokenizer_class"), "PreTrainedTokenizerFast"));
         json_free(config);
-        tokenizer_close(t);
+        struct tokenizer *json = opened(test_path(folder, "tokenizer.json"));
+        CHECK(!strcmp(tokenizer_kind(json), rows[i].kind));
+        for (size_t k = 0; k < sizeof strings / sizeof *strings; k++) {
+            struct token_list x = encoded(t, strings[k], strlen(strings[k]));
+            struct token_list y = encoded(json, strings[k], strlen(strings[k]));
+            if (x.count != y.count || (x.count && memcmp(x.ids, y.ids, x.count * sizeof *x.ids)))
+                fail_msg("%s: \"%s\"", rows[i].path, strings[k]);
+            token_list_release(&x), token_list_release(&y);
+        }
+        tokenizer_close(t), tokenizer_close(json);
     }
 }
 

@@ -165,6 +165,11 @@ static enum status add_tokenizer(const struct gguf_model *g, const struct tokeni
         FAIL(DATA, "%s: the tokenizer has %d tokens, the model only %d", tokenizer_path(t), has,
              rows);
     }
+    if (e.is_unigram) {
+        token_table_release(&e);
+        FAIL(UNSUPPORTED, "%s: GGUF files with a Unigram tokenizer are not supported",
+             tokenizer_path(t));
+    }
     if (e.normalizes)
         log_line(LOG_WARN, "%s: this tokenizer normalizes text; llama.cpp will not",
                  tokenizer_path(t));

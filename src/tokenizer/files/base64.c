@@ -27,3 +27,16 @@ int base64_decode(const char *text, size_t len, unsigned char *out, size_t capac
     }
     return (int)n;
 }
+
+void base64_encode(struct text *out, const unsigned char *bytes, size_t len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t at = 0; at < len; at += 3) {
+        uint32_t bits = 0;
+        char four[4];
+        for (size_t i = 0; i < 3; i++) bits = bits << 8 | (at + i < len ? bytes[at + i] : 0);
+        for (size_t i = 0; i < 4; i++)
+            four[i] = at + i <= len ? digits[bits >> (18 - 6 * i) & 63] : '=';
+        text_add(out, four, sizeof four);
+    }
+}

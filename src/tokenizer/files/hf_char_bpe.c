@@ -4,17 +4,30 @@
 #include "tokenizer/char_bpe.h"
 #include "tokenizer/files/hf_merges.h"
 #include "tokenizer/files/hf_node.h"
+#include "tokenizer/files/hf_pipeline.h"
 #include "tokenizer/tokenizer_impl.h"
+#include "tokenizer/unigram.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char escaped_space[] = "\xE2\x96\x81";
 
-bool hf_char_bpe_matches(const struct json *root)
+static bool has_metaspace(const struct json *v)
 {
-    return json_true(json_get(json_get(root, "model"), "byte_fallback")) ||
-           hf_node_type_is(json_get(root, "pre_tokenizer"), "Metaspace");
+    if (hf_node_type_is(v, "Metaspace")) return true;
+    if (!hf_node_type_is(v, "Sequence")) return false;
+    bool has = false;
+    for (v = json_first(json_get(v, "pretokenizers")); v; v = json_next(v))
+        has |= hf_node_type_is(v, "Metaspace");
+    return has;
+}
+
+static bool is_unigram(const struct json *root)
+{
+    return json_string_is(json_get(json_get(root, "model"), "type"), "Unigram");
 }
 
 /* Returns the first component of a Sequence; or the component itself, if it is the only one. */
@@ -31,9 +44,25 @@ static bool is_replace(const struct json *v, const char *from, const char *to)
            json_string_is(json_get(v, "content"), to);
 }
 
-static enum status read_normalizer(struct tokenizer *t, const struct json *v)
+/* Whether the decoder writes U+2581 as a space. */
+static bool decodes_spaces(const struct json *v)
 {
-    struct char_bpe *c = t->char_bpe;
+    bool is_single, has = false;
+    for (v = first_component(v, "decoders", &is_single); v; v = is_single ? NULL : json_next(v))
+        has |= is_replace(v, escaped_space, " ") || hf_node_type_is(v, "Metaspace");
+    return has;
+}
+
+bool hf_char_bpe_matches(const struct json *root)
+{
+    return json_true(json_get(json_get(root, "model"), "byte_fallback")) || is_unigram(root) ||
+           has_metaspace(json_get(root, "pre_tokenizer")) ||
+           decodes_spaces(json_get(root, "decoder"));
+}
+
+/* Reads Prepend and Replace; returns whether these are all steps. */
+static bool read_plain_normalizer(struct char_bpe *c, const struct json *v)
+{
     bool is_single;
     for (v = first_component(v, "normalizers", &is_single); v;
          v = is_single ? NULL : json_next(v)) {
@@ -43,21 +72,18 @@ static enum status read_normalizer(struct tokenizer *t, const struct json *v)
         else if (is_replace(v, " ", escaped_space))
             c->escapes_spaces = true;
         else
-            FAIL(UNSUPPORTED,
-                 "%s: normalizer %s is not supported; expected Prepend, or Replace of spaces by "
-                 "U+2581",
-                 t->path, hf_node_type(v));
+            return false;
     }
-    return STATUS_OK;
+    return true;
 }
 
-static enum status read_metaspace(struct tokenizer *t, const struct json *v)
+/* Reads a Metaspace that replaces no normalizer's prefix; returns whether it is one. */
+static bool read_plain_metaspace(struct char_bpe *c, const struct json *v)
 {
     static const struct {
         const char *name;
         enum char_bpe_prefix prefix;
     } schemes[] = {{"always", PREFIX_MISSING}, {"first", PREFIX_FIRST}, {"never", PREFIX_NEVER}};
-    struct char_bpe *c = t->char_bpe;
     const struct json *scheme = json_get(v, "prepend_scheme"), *split = json_get(v, "split");
     const struct json *prefix = json_get(v, "add_prefix_space");
     const char *name = json_is_string(scheme)                       ? json_string(scheme)
@@ -65,17 +91,13 @@ static enum status read_metaspace(struct tokenizer *t, const struct json *v)
                                                                     : "always";
     size_t i = 0;
     while (i < 3 && strcmp(name, schemes[i].name)) i++;
-    if (i == 3 || !json_string_is(json_get(v, "replacement"), escaped_space))
-        FAIL(UNSUPPORTED, "%s: Metaspace: this replacement or prepend_scheme is not supported",
-             t->path);
-    if (c->prefix && schemes[i].prefix)
-        FAIL(UNSUPPORTED,
-             "%s: both a Prepend normalizer and Metaspace add a space; only one is supported",
-             t->path);
+    if (i == 3 || !json_string_is(json_get(v, "replacement"), escaped_space) ||
+        (c->prefix && schemes[i].prefix))
+        return false;
     if (schemes[i].prefix) c->prefix = schemes[i].prefix;
     c->escapes_spaces = true;
     c->splits_words = !split || json_true(split);
-    return STATUS_OK;
+    return true;
 }
 
 /* Whether v splits at spaces although the normalizer has replaced them all, which does nothing
@@ -87,16 +109,33 @@ static bool is_noop_split(const struct char_bpe *c, const struct json *v)
            !json_true(json_get(v, "invert"));
 }
 
-static enum status read_pre_tokenizer(struct tokenizer *t, const struct json *v)
+/* Added tokens that match normalized text; special ones never match. */
+static bool matches_normalized(const struct json *root)
 {
-    if (hf_node_type_is(v, "Metaspace")) return read_metaspace(t, v);
-    if (json_is_object(v) && !is_noop_split(t->char_bpe, v))
-        FAIL(UNSUPPORTED,
-             "%s: pre_tokenizer %s is not supported with byte_fallback; expected Metaspace",
-             t->path, hf_node_type(v));
-    if (!t->char_bpe->escapes_spaces)
-        FAIL(UNSUPPORTED, "%s: BPE with byte_fallback must replace spaces by U+2581", t->path);
-    return STATUS_OK;
+    const struct json *added = json_get(root, "added_tokens");
+    for (const struct json *v = json_first(added); v; v = json_next(v)) {
+        const struct json *special = json_get(v, "special");
+        if (json_true(json_get(v, "normalized")) && special && !json_true(special)) return true;
+    }
+    return false;
+}
+
+/* Whether the pipeline only writes spaces as U+2581 and prepends one, as Llama 2's: then *c
+ * normalizes the text.  Otherwise the general normalizer and pre_tokenizer do. */
+static bool read_plain_pipeline(struct char_bpe *c, const struct json *root)
+{
+    const struct json *normalizer = json_get(root, "normalizer");
+    const struct json *pre = json_get(root, "pre_tokenizer");
+    if (is_unigram(root) || !read_plain_normalizer(c, normalizer)) return false;
+    if (!hf_node_is_noop(normalizer) && matches_normalized(root)) return false;
+    if (hf_node_type_is(pre, "Metaspace")) return read_plain_metaspace(c, pre);
+    return c->escapes_spaces && (!json_is_object(pre) || is_noop_split(c, pre));
+}
+
+bool hf_char_bpe_is_plain(const struct json *root)
+{
+    struct char_bpe c = {0};
+    return read_plain_pipeline(&c, root);
 }
 
 static enum status read_decoder(struct tokenizer *t, const struct json *v, bool *bytes)
@@ -140,31 +179,26 @@ static void add_piece(struct char_bpe *c, int32_t id, const char *token, bool by
     if (byte >= 0) c->pieces[id].byte = (uint8_t)byte;
 }
 
-static enum status add_token(struct tokenizer *t, const struct json *v, bool bytes,
+static enum status add_token(struct tokenizer *t, const char *token, int32_t id, bool bytes,
                              struct text *unescaped)
 {
     struct char_bpe *c = t->char_bpe;
-    const char *token = json_key(v);
     int byte = char_bpe_parse_byte(token, strlen(token), true);
-    int64_t id;
-    if (!json_as_int(v, 0, VOCABULARY_MAX_ID, &id))
-        FAIL(DATA, "%s: the ID of \"%s\" must be an integer between 0 and %d", t->path, token,
-             VOCABULARY_MAX_ID);
-    const char *added = special_tokens_text(&t->special_tokens, (int32_t)id);
+    const char *added = special_tokens_text(&t->special_tokens, id);
     int32_t other = special_tokens_find(&t->special_tokens, token);
     if (added && strcmp(added, token))
         FAIL(DATA, "%s: the added token \"%s\" and the token \"%s\" have the same ID", t->path,
              added, token);
     if (other >= 0 && other != id)
-        FAIL(DATA, "%s: the added token \"%s\" has ID %d, but ID %lld in the vocabulary", t->path,
-             token, other, (long long)id);
-    add_piece(c, (int32_t)id, token, bytes);
-    if (id >= t->vocab_size) t->vocab_size = (int32_t)id + 1;
-    if (byte >= 0 && c->byte_fallback) c->byte_ids[byte] = (int32_t)id;
-    if (strchr(token, ' ')) return STATUS_OK; /* cannot occur in normalized text */
+        FAIL(DATA, "%s: the added token \"%s\" has ID %d, but ID %d in the vocabulary", t->path,
+             token, other, id);
+    add_piece(c, id, token, bytes);
+    if (id >= t->vocab_size) t->vocab_size = id + 1;
+    if (byte >= 0 && c->byte_fallback) c->byte_ids[byte] = id;
+    if (c->escapes_spaces && strchr(token, ' ')) return STATUS_OK; /* never in normalized text */
     text_clear(unescaped);
     char_bpe_unescape(c, token, strlen(token), unescaped);
-    if (vocabulary_add(&t->vocabulary, unescaped->data, unescaped->len, (int32_t)id))
+    if (vocabulary_add(&t->vocabulary, unescaped->data, unescaped->len, id))
         FAIL(DATA, "%s: %s", t->path, status_message());
     return STATUS_OK;
 }
@@ -187,26 +221,112 @@ static enum status check_bytes(struct tokenizer *t)
     return STATUS_OK;
 }
 
-static enum status read_vocabulary(struct tokenizer *t, const struct json *model, bool bytes)
+/* Adds the tokens of an object {"token": ID} or, of a Unigram model, of a list of
+ * ["token", score]. */
+static enum status add_tokens(struct tokenizer *t, const struct json *vocab, bool bytes)
 {
-    const struct json *vocab = json_get(model, "vocab"), *unknown = json_get(model, "unk_token");
+    bool is_list = json_is_array(vocab);
     struct text unescaped = {0};
     enum status st = STATUS_OK;
-    if (!json_is_object(vocab)) FAIL(DATA, "%s: model.vocab is not an object", t->path);
-    for (const struct json *v = json_first(vocab); v && !st; v = json_next(v))
-        st = add_token(t, v, bytes, &unescaped);
+    int64_t id = 0;
+    for (const struct json *v = json_first(vocab); v; v = json_next(v)) {
+        const struct json *token = is_list ? json_first(v) : NULL;
+        if (is_list && (!json_is_string(token) || !json_is_number(json_next(token))))
+            FAIL_OUT(DATA, "%s: entry %lld of model.vocab: expected [\"token\", score]", t->path,
+                     (long long)id);
+        if (is_list ? id > VOCABULARY_MAX_ID : !json_as_int(v, 0, VOCABULARY_MAX_ID, &id))
+            FAIL_OUT(DATA, "%s: the ID of \"%s\" must be an integer between 0 and %d", t->path,
+                     is_list ? json_string(token) : json_key(v), VOCABULARY_MAX_ID);
+        const char *text = is_list ? json_string(token) : json_key(v);
+        TRY_OUT(add_token(t, text, (int32_t)id, bytes, &unescaped));
+        id += is_list;
+    }
+out:
     text_release(&unescaped);
-    TRY(st);
+    return st;
+}
+
+/* Added tokens that match normalized text are decoded to their normalized text. */
+static void add_normalized_pieces(struct tokenizer *t, bool bytes)
+{
+    const struct added_tokens *a = &t->added_tokens;
+    const struct vocabulary *normalized = &a->stages[1].strings;
+    for (int32_t i = 0; i < a->count; i++) {
+        const struct token_bytes *token = vocabulary_token(normalized, i);
+        if (!token) continue;
+        char *text = heap_string((const char *)normalized->bytes + token->at, token->len);
+        add_piece(t->char_bpe, a->tokens[i].id, text, bytes);
+        free(text);
+    }
+}
+
+static enum status read_vocabulary(struct tokenizer *t, const struct json *model, bool bytes)
+{
+    const struct json *vocab = json_get(model, "vocab");
+    TRY(add_tokens(t, vocab, bytes));
     vocabulary_trim(&t->vocabulary);
     TRY(check_bytes(t));
     for (size_t i = 0; i < t->special_tokens.count; i++)
         add_piece(t->char_bpe, t->special_tokens.all[i].id, t->special_tokens.all[i].text, bytes);
-    if (!json_is_string(unknown)) return STATUS_OK;
+    add_normalized_pieces(t, bytes);
+    return STATUS_OK;
+}
+
+static enum status read_bpe(struct tokenizer *t, const struct json *model, bool bytes)
+{
+    const struct json *vocab = json_get(model, "vocab"), *unknown = json_get(model, "unk_token");
     int64_t id;
+    if (!json_is_object(vocab)) FAIL(DATA, "%s: model.vocab is not an object", t->path);
+    TRY(read_vocabulary(t, model, bytes));
+    if (!json_is_string(unknown)) return STATUS_OK;
     if (!json_as_int(json_get(vocab, json_string(unknown)), 0, VOCABULARY_MAX_ID, &id))
         FAIL(DATA, "%s: model.unk_token \"%s\" is not in the vocabulary", t->path,
              json_string(unknown));
     t->char_bpe->unknown_id = (int32_t)id;
+    return STATUS_OK;
+}
+
+/* Hugging Face's library reads a number of more than 15 digits as an integer divided by a power of
+ * ten, which rounds twice; this decides between segmentations of equal scores.  Its own files, and
+ * Python's, have the fewest digits that give the number. */
+static double as_serde_json(double value)
+{
+    char text[32], *exponent;
+    int digits = 15;
+    do snprintf(text, sizeof text, "%.*e", digits - 1, fabs(value));
+    while (strtod(text, NULL) != fabs(value) && digits++ < 17);
+    exponent = strchr(text, 'e');
+    int shift = digits - 1 - (exponent ? (int)strtol(exponent + 1, NULL, 10) : 0);
+    if (digits <= 15 || shift < 0 || shift > 22) return value;
+    text[1] = text[0]; /* over the decimal point, so that the digits are adjacent */
+    double power = 1, magnitude = (double)strtoull(text + 1, NULL, 10);
+    while (shift-- > 0) power *= 10; /* exact up to 10^22 */
+    return copysign(magnitude / power, value);
+}
+
+static enum status read_unigram(struct tokenizer *t, const struct json *model, bool bytes)
+{
+    const struct json *vocab = json_get(model, "vocab");
+    size_t count = json_count(vocab);
+    int64_t unknown;
+    if (!json_is_array(vocab)) FAIL(DATA, "%s: model.vocab is not a list", t->path);
+    TRY(read_vocabulary(t, model, bytes));
+    if (!json_as_int(json_get(model, "unk_id"), 0, (int64_t)count - 1, &unknown))
+        FAIL(UNSUPPORTED, "%s: model.unk_id must be the ID of a token of the Unigram model",
+             t->path);
+    t->char_bpe->unknown_id = (int32_t)unknown;
+    struct unigram_model m = {.tokens = heap(count * sizeof *m.tokens), .count = count};
+    int32_t id = 0;
+    m.min_score = INFINITY;
+    for (const struct json *v = json_first(vocab); v; v = json_next(v), id++) {
+        const char *text = json_string(json_first(v));
+        double score = as_serde_json(json_number(json_next(json_first(v))));
+        m.tokens[id] = (struct unigram_token){
+            .text = text, .len = (uint32_t)strlen(text), .id = id, .score = score};
+        if (score < m.min_score) m.min_score = score;
+    }
+    t->unigram = unigram_make(&m);
+    free(m.tokens);
     return STATUS_OK;
 }
 
@@ -226,13 +346,19 @@ enum status hf_char_bpe_read(struct tokenizer *t, const struct json *root)
     c->byte_fallback = json_true(json_get(model, "byte_fallback"));
     c->fuses_unknown = json_true(json_get(model, "fuse_unk"));
     t->ignore_merges = c->looks_up_words = json_true(json_get(model, "ignore_merges"));
-    TRY(read_normalizer(t, json_get(root, "normalizer")));
-    TRY(read_pre_tokenizer(t, json_get(root, "pre_tokenizer")));
+    if (!hf_char_bpe_is_plain(root))
+        TRY(hf_pipeline_read_pre_tokenizer(t, json_get(root, "pre_tokenizer")));
+    else
+        read_plain_pipeline(c, root);
     TRY(read_decoder(t, json_get(root, "decoder"), &bytes));
-    TRY(read_vocabulary(t, model, bytes));
-    TRY(hf_merges_read(t, json_get(model, "merges"), decode_char_half));
+    t->format = is_unigram(root) ? FORMAT_HF_UNIGRAM : FORMAT_HF_CHAR_BPE;
+    if (is_unigram(root)) {
+        TRY(read_unigram(t, model, bytes));
+    } else {
+        TRY(read_bpe(t, model, bytes));
+        TRY(hf_merges_read(t, json_get(model, "merges"), decode_char_half));
+    }
     c->first_internal_id = t->vocabulary.id_limit;
     char_bpe_finish(c, &t->vocabulary);
-    t->format = FORMAT_HF_CHAR_BPE;
     return STATUS_OK;
 }

@@ -122,9 +122,22 @@ static enum status decode_byte_level_half(const struct tokenizer *t, const char 
     return STATUS_OK;
 }
 
+/* Sets *out to the normalized text. */
+static enum status normalize_content(const struct tokenizer *t, const char *text, struct text *out)
+{
+    struct normalizer_scratch s;
+    const unsigned char *normal = (const unsigned char *)text;
+    size_t len = strlen(text);
+    normalizer_scratch_init(&s, &t->normalizer);
+    enum status st = normalizer_run(&s, normal, len, &normal, &len);
+    if (!st && !unicode_normalize(t->normal_form, normal, len, out)) text_add(out, normal, len);
+    normalizer_scratch_release(&s);
+    return st;
+}
+
 /* Adds an added token to the stage that matches it: in raw or in normalized text. */
-static enum status add_matched_token(struct tokenizer *t, const struct json *root,
-                                     const struct json *v, const char *content, int32_t id)
+static enum status add_matched_token(struct tokenizer *t, const struct json *v, const char *content,
+                                     int32_t id)
 {
     const struct json *special = json_get(v, "special");
     struct added_token token = {id, !special || json_true(special),
@@ -132,18 +145,9 @@ static enum status add_matched_token(struct tokenizer *t, const struct json *roo
                                 json_true(json_get(v, "single_word"))};
     bool normalized = json_true(json_get(v, "normalized"));
     struct text normal = {0};
-    if (normalized && hf_char_bpe_matches(root) && !hf_node_is_noop(json_get(root, "normalizer"))) {
-        if (token.special) return STATUS_OK;
-        FAIL(
-            UNSUPPORTED,
-            "%s: the added token \"%s\": \"normalized\" is not supported with a normalizer, unless "
-            "it is special",
-            t->path, content);
-    }
-    bool changed = normalized && unicode_normalize(t->normal_form, (const unsigned char *)content,
-                                                   strlen(content), &normal);
-    enum status st =
-        added_tokens_add(&t->added_tokens, normalized, changed ? normal.data : content, token);
+    TRY(normalize_content(t, normalized ? content : "", &normal));
+    if (normalized && normal.len) content = normal.data;
+    enum status st = added_tokens_add(&t->added_tokens, normalized, content, token);
     text_release(&normal);
     if (st) FAIL(DATA, "%s: the added token \"%s\": %s", t->path, content, status_message());
     return STATUS_OK;
@@ -203,7 +207,7 @@ static enum status read_added(struct tokenizer *t, const struct json *root,
             json_get_int(v, "id", 0, VOCABULARY_MAX_ID, &id))
             FAIL(DATA, "%s: added token: %s", t->path, status_message());
         special_tokens_add(&t->special_tokens, content, (int32_t)id);
-        TRY(add_matched_token(t, root, v, content, (int32_t)id));
+        TRY(add_matched_token(t, v, content, (int32_t)id));
         if (id >= t->vocab_size) t->vocab_size = (int32_t)id + 1;
     }
     TRY(add_named_token(t, root, config, "bos_token"));
@@ -255,8 +259,8 @@ static enum status check_model(const struct tokenizer *t, const struct json *roo
     static const char *const unsupported[] = {"dropout", "continuing_subword_prefix",
                                               "end_of_word_suffix"};
     const struct json *model = json_get(root, "model"), *type = json_get(model, "type");
-    if (json_is_string(type) && strcmp(json_string(type), "BPE"))
-        FAIL(UNSUPPORTED, "%s: model type %s is not supported; expected BPE", t->path,
+    if (json_is_string(type) && !json_string_is(type, "BPE") && !json_string_is(type, "Unigram"))
+        FAIL(UNSUPPORTED, "%s: model type %s is not supported; expected BPE or Unigram", t->path,
              json_string(type));
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
         if (!hf_node_is_noop(json_get(model, unsupported[i])))
@@ -269,7 +273,7 @@ static enum status read_model(struct tokenizer *t, const struct json *root,
 {
     const struct json *model = json_get(root, "model");
     TRY(check_model(t, root));
-    if (!hf_char_bpe_matches(root))
+    if (!hf_char_bpe_matches(root) || !hf_char_bpe_is_plain(root))
         TRY(hf_pipeline_read_normalizer(t, json_get(root, "normalizer")));
     TRY(read_added(t, root, config));
     if (hf_char_bpe_matches(root)) {

@@ -2,6 +2,7 @@
 #include "tokenizer/files/hf_pipeline.h"
 
 #include "tokenizer/files/hf_node.h"
+#include "tokenizer/files/hf_normalizer.h"
 #include "tokenizer/text/split.h"
 #include "tokenizer/text/unicode.h"
 #include "tokenizer/tokenizer_impl.h"
@@ -9,20 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The last form wins: normalizing to NFC gives the same result after NFD, and vice versa. */
 enum status hf_pipeline_read_normalizer(struct tokenizer *t, const struct json *v)
 {
-    if (hf_node_is_noop(v)) return STATUS_OK;
-    if (hf_node_type_is(v, "Sequence")) {
-        for (v = json_first(json_get(v, "normalizers")); v; v = json_next(v))
-            TRY(hf_pipeline_read_normalizer(t, v));
-        return STATUS_OK;
-    }
-    if (!hf_node_type_is(v, "NFC") && !hf_node_type_is(v, "NFD"))
-        FAIL(UNSUPPORTED,
-             "%s: normalizer %s is not supported with byte-level BPE; expected NFC or NFD", t->path,
-             hf_node_type(v));
-    t->normal_form = hf_node_type_is(v, "NFC") ? FORM_NFC : FORM_NFD;
+    struct normalizer *n = &t->normalizer;
+    TRY(hf_normalizer_read(n, v, t->path));
+    bool is_form = n->count > 0;
+    for (size_t i = 0; i < n->count; i++)
+        is_form &= n->steps[i].form == FORM_NFC || n->steps[i].form == FORM_NFD;
+    if (!is_form) return STATUS_OK;
+    /* the last form wins: normalizing to NFC gives the same result after NFD, and vice versa */
+    t->normal_form = n->steps[n->count - 1].form;
+    normalizer_release(n);
     return STATUS_OK;
 }
 
@@ -94,6 +92,49 @@ static enum status read_byte_level(struct tokenizer *t, const struct json *v,
     return STATUS_OK;
 }
 
+/* Runs of white space separate pieces. */
+static enum status read_whitespace_split(struct tokenizer *t, const struct json *v,
+                                         struct split_rule *rule)
+{
+    (void)t, (void)v;
+    rule->behavior = SPLIT_REMOVED;
+    return pre_tokenizer_set_pattern(rule, "\\s+");
+}
+
+/* The same, and runs of word characters and of others are pieces. */
+static enum status read_whitespace(struct tokenizer *t, const struct json *v,
+                                   struct split_rule *rule)
+{
+    struct pre_tokenizer *p = &t->pre_tokenizer;
+    if (p->count == PRE_TOKENIZER_MAX_RULES)
+        FAIL(UNSUPPORTED, "%s: more than %d pre_tokenizers are not supported", t->path,
+             PRE_TOKENIZER_MAX_RULES);
+    p->rules[p->count++] = (struct split_rule){.marks = UNICODE_WORD, .behavior = SPLIT_CONTIGUOUS};
+    return read_whitespace_split(t, v, rule);
+}
+
+static enum status read_metaspace(struct tokenizer *t, const struct json *v)
+{
+    const struct json *scheme = json_get(v, "prepend_scheme"), *split = json_get(v, "split");
+    const struct json *prefix = json_get(v, "add_prefix_space");
+    bool never = json_string_is(scheme, "never") ||
+                 (!json_is_string(scheme) && json_is_bool(prefix) && !json_true(prefix));
+    bool first = json_string_is(scheme, "first");
+    if (!json_string_is(json_get(v, "replacement"), "\xE2\x96\x81") ||
+        (json_is_string(scheme) && !never && !first && !json_string_is(scheme, "always")))
+        FAIL(UNSUPPORTED, "%s: Metaspace: this replacement or prepend_scheme is not supported",
+             t->path);
+    if (first && t->pre_tokenizer.count)
+        FAIL(UNSUPPORTED,
+             "%s: Metaspace after other pre_tokenizers: prepend_scheme \"first\" is not supported",
+             t->path);
+    t->metaspace = (struct metaspace){.is_used = true,
+                                      .splits = !split || json_true(split),
+                                      .prepends = !never,
+                                      .only_first = first};
+    return STATUS_OK;
+}
+
 static enum status read_rules(struct tokenizer *t, const struct json *v)
 {
     static const struct {
@@ -102,12 +143,18 @@ static enum status read_rules(struct tokenizer *t, const struct json *v)
     } kinds[] = {{"Split", read_split},
                  {"Digits", read_digits},
                  {"Punctuation", read_punctuation},
-                 {"ByteLevel", read_byte_level}};
+                 {"ByteLevel", read_byte_level},
+                 {"WhitespaceSplit", read_whitespace_split},
+                 {"Whitespace", read_whitespace}};
     if (hf_node_type_is(v, "Sequence")) {
         for (v = json_first(json_get(v, "pretokenizers")); v; v = json_next(v))
             TRY(read_rules(t, v));
         return STATUS_OK;
     }
+    if (t->metaspace.is_used)
+        FAIL(UNSUPPORTED, "%s: pre_tokenizer %s after Metaspace is not supported", t->path,
+             hf_node_type(v));
+    if (t->char_bpe && hf_node_type_is(v, "Metaspace")) return read_metaspace(t, v);
     if (t->pre_tokenizer.count == PRE_TOKENIZER_MAX_RULES)
         FAIL(UNSUPPORTED, "%s: more than %d pre_tokenizers are not supported", t->path,
              PRE_TOKENIZER_MAX_RULES);
@@ -115,22 +162,28 @@ static enum status read_rules(struct tokenizer *t, const struct json *v)
         if (!hf_node_type_is(v, kinds[i].type)) continue;
         struct split_rule *rule = &t->pre_tokenizer.rules[t->pre_tokenizer.count++];
         rule->in_byte_alphabet = t->is_byte_level;
+        size_t count = t->pre_tokenizer.count;
         TRY(kinds[i].read(t, v, rule));
-        bool is_noop = !rule->split && !rule->regex && !rule->string && !rule->marks &&
-                       !rule->adds_prefix_space;
+        bool is_noop = count == t->pre_tokenizer.count && !rule->split && !rule->regex &&
+                       !rule->string && !rule->marks && !rule->adds_prefix_space;
         t->pre_tokenizer.count -= is_noop;
         return STATUS_OK;
     }
     FAIL(UNSUPPORTED,
-         "%s: pre_tokenizer %s is not supported with byte-level BPE; expected Split, Digits, "
-         "Punctuation, ByteLevel or a Sequence of them",
-         t->path, hf_node_type(v));
+         "%s: pre_tokenizer %s is not supported with %s; expected Split, Digits, Punctuation, "
+         "WhitespaceSplit, Whitespace, %s or a Sequence of them",
+         t->path, hf_node_type(v), t->char_bpe ? "this model" : "byte-level BPE",
+         t->char_bpe ? "Metaspace" : "ByteLevel");
 }
 
 enum status hf_pipeline_read_pre_tokenizer(struct tokenizer *t, const struct json *pre)
 {
     const struct split_rule *first = t->pre_tokenizer.rules;
-    TRY(read_rules(t, pre));
+    if (!t->char_bpe || !hf_node_is_noop(pre)) TRY(read_rules(t, pre));
+    if (t->char_bpe && t->is_byte_level)
+        FAIL(UNSUPPORTED, "%s: pre_tokenizer ByteLevel is only supported with byte-level BPE",
+             t->path);
+    if (t->char_bpe) return STATUS_OK;
     if (!t->is_byte_level)
         FAIL(UNSUPPORTED,
              "%s: a ByteLevel pre_tokenizer is required: only byte-level BPE is supported",

@@ -1,4 +1,4 @@
-/* hf_pipeline.h -- reads the normalizer and pre_tokenizer of a byte-level tokenizer.json. */
+/* hf_pipeline.h -- reads the normalizer and pre_tokenizer of a tokenizer.json. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 
 struct tokenizer;
 
-/* UNSUPPORTED: anything but NFC, NFD or a Sequence of them. */
+/* UNSUPPORTED, DATA: as hf_normalizer_read. */
 enum status hf_pipeline_read_normalizer(struct tokenizer *t, const struct json *normalizer);
-/* UNSUPPORTED: without ByteLevel, or with other components than Split, Digits and Punctuation. */
+/* UNSUPPORTED: a component that is not supported; of byte-level BPE, without ByteLevel. */
 enum status hf_pipeline_read_pre_tokenizer(struct tokenizer *t, const struct json *pre_tokenizer);

@@ -2,11 +2,15 @@
 #include "tokenizer/files/hf_write.h"
 
 #include "base/json.h"
+#include "tokenizer/files/base64.h"
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/text/byte_alphabet.h"
 #include "tokenizer/text/split.h"
 #include "tokenizer/token_table.h"
 #include "tokenizer/vocabulary.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static void write_added_tokens(struct json_writer *w, const struct special_tokens *specials)
 {
@@ -97,12 +101,14 @@ static void write_post_processor(struct json_writer *w, const char *bos, int32_t
 
 static const char space[] = "\xE2\x96\x81"; /* stands for a space in pieces */
 
-static void write_replacement(struct json_writer *w, const char *from, const char *to)
+/* `kind` is String or Regex. */
+static void write_replacement(struct json_writer *w, const char *kind, const char *from,
+                              const char *to)
 {
     json_begin_object(w, NULL, JSON_INLINE);
     json_write_string(w, "type", "Replace");
     json_begin_object(w, "pattern", JSON_INLINE);
-    json_write_string(w, "String", from);
+    json_write_string(w, kind, from);
     json_end_object(w);
     json_write_string(w, "content", to);
     json_end_object(w);
@@ -113,6 +119,17 @@ static void write_type(struct json_writer *w, const char *type)
     json_begin_object(w, NULL, JSON_INLINE);
     json_write_string(w, "type", type);
     json_end_object(w);
+}
+
+static void write_charsmap(struct json_writer *w, const struct token_table *pieces)
+{
+    struct text base64 = {0};
+    base64_encode(&base64, pieces->charsmap, pieces->charsmap_bytes);
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_string(w, "type", "Precompiled");
+    json_write_string(w, "precompiled_charsmap", base64.data);
+    json_end_object(w);
+    text_release(&base64);
 }
 
 /* Llama 2's.  Metaspace, which newer files use instead, adds no space before a text that starts
@@ -132,15 +149,67 @@ static void write_normalizer(struct json_writer *w, const struct hf_write *m)
     }
     json_write_string(w, "type", "Sequence");
     json_begin_array(w, "normalizers", JSON_INLINE);
+    if (pieces->charsmap) write_charsmap(w, pieces);
+    if (pieces->removes_extra_spaces) {
+        write_replacement(w, "Regex", " {2,}", " ");
+        write_replacement(w, "Regex", "\\A +|[ \xE2\x96\x81]+\\z", "");
+    }
     if (pieces->adds_space) {
         json_begin_object(w, NULL, JSON_INLINE);
         json_write_string(w, "type", "Prepend");
         json_write_string(w, "prepend", space);
         json_end_object(w);
     }
-    write_replacement(w, " ", space);
+    write_replacement(w, "String", " ", space);
     json_end_array(w);
     json_end_object(w);
+}
+
+/* By length, descending. */
+static int compare_texts(const void *a, const void *b)
+{
+    const struct exported_text *x = a, *y = b;
+    return x->len != y->len ? (x->len < y->len ? 1 : -1) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* BPE: makes each user-defined symbol a piece of its own, which ignore_merges then looks up.  As
+ * added tokens they would cut the text before it is normalized, and each part would begin with a
+ * space. */
+static void write_symbols(struct json_writer *w, const struct token_table *pieces)
+{
+    struct exported_text *all = heap(((size_t)pieces->num_tokens + 1) * sizeof *all);
+    size_t count = 0;
+    struct text pattern = {0};
+    for (int32_t i = 0; i < pieces->num_tokens; i++)
+        if (pieces->tokens[i].kind == TOKEN_USER_DEFINED) all[count++] = pieces->tokens[i].text;
+    qsort(all, count, sizeof *all, compare_texts);
+    for (size_t i = 0; i < count; i++) {
+        const char *text = pieces->texts.data + all[i].at;
+        if (i) text_adds(&pattern, "|");
+        for (uint32_t k = 0; k < all[i].len; k++) {
+            if (text[k] && strchr("\\^$.|?*+()[]{}/-&#~", text[k])) text_adds(&pattern, "\\");
+            text_add(&pattern, text + k, 1);
+        }
+    }
+    json_begin_object(w, "pre_tokenizer", JSON_INLINE);
+    json_write_string(w, "type", "Split");
+    json_begin_object(w, "pattern", JSON_INLINE);
+    json_write_string(w, "Regex", pattern.data);
+    json_end_object(w);
+    json_write_string(w, "behavior", "Isolated");
+    json_write_bool(w, "invert", false);
+    json_end_object(w);
+    text_release(&pattern);
+    free(all);
+}
+
+/* BPE with user-defined symbols. */
+static bool has_symbols(const struct token_table *pieces)
+{
+    bool has = false;
+    for (int32_t i = 0; pieces && !pieces->is_unigram && i < pieces->num_tokens; i++)
+        has |= pieces->tokens[i].kind == TOKEN_USER_DEFINED;
+    return has;
 }
 
 static void write_piece_decoder(struct json_writer *w, bool adds_space)
@@ -148,7 +217,7 @@ static void write_piece_decoder(struct json_writer *w, bool adds_space)
     json_begin_object(w, "decoder", JSON_INLINE);
     json_write_string(w, "type", "Sequence");
     json_begin_array(w, "decoders", JSON_INLINE);
-    write_replacement(w, space, " ");
+    write_replacement(w, "String", space, " ");
     write_type(w, "ByteFallback");
     write_type(w, "Fuse");
     if (adds_space) {
@@ -188,6 +257,38 @@ static void write_vocabulary(struct json_writer *w, const struct hf_write *m, st
     json_end_object(w);
 }
 
+static bool is_reachable(const struct exported_token *t)
+{
+    return t->kind == TOKEN_NORMAL || t->kind == TOKEN_USER_DEFINED;
+}
+
+/* Hugging Face's library matches every token of a Unigram model in text: a low score keeps those
+ * that SentencePiece does not match, such as byte tokens, out of segmentations. */
+static void write_unigram(struct json_writer *w, const struct hf_write *m)
+{
+    enum { UNREACHABLE = -100000 };
+    struct text buffer = {0};
+    json_begin_object(w, "model", JSON_INLINE);
+    json_write_string(w, "type", "Unigram");
+    json_write_int(w, "unk_id", m->pieces->unknown);
+    json_newline(w, 4);
+    json_begin_array(w, "vocab", JSON_LINES);
+    for (int32_t i = 0; i < m->pieces->num_tokens; i++) {
+        const struct exported_token *t = &m->pieces->tokens[i];
+        json_begin_array(w, NULL, JSON_INLINE);
+        json_write_string(w, NULL, token_text(m, i, &buffer));
+        /* the digits of a float: that many are read exactly */
+        json_write_format(w, NULL, "%.9g", is_reachable(t) ? (double)t->score : UNREACHABLE);
+        json_end_array(w);
+    }
+    json_end_array(w);
+    json_newline(w, 4);
+    json_write_bool(w, "byte_fallback", m->pieces->byte_fallback);
+    json_newline(w, 2);
+    json_end_object(w);
+    text_release(&buffer);
+}
+
 static void write_model(struct json_writer *w, const struct hf_write *m)
 {
     struct text buffer = {0};
@@ -200,8 +301,8 @@ static void write_model(struct json_writer *w, const struct hf_write *m)
     json_write_null(w, "continuing_subword_prefix");
     json_write_null(w, "end_of_word_suffix");
     json_write_bool(w, "fuse_unk", m->pieces);
-    json_write_bool(w, "byte_fallback", m->pieces);
-    json_write_bool(w, "ignore_merges", m->ignore_merges);
+    json_write_bool(w, "byte_fallback", m->pieces && m->pieces->byte_fallback);
+    json_write_bool(w, "ignore_merges", m->ignore_merges || has_symbols(m->pieces));
     json_newline(w, 4);
     write_vocabulary(w, m, &buffer);
     json_newline(w, 4);
@@ -227,7 +328,9 @@ void hf_write_json(const struct hf_write *m, struct text *json)
     json_write_null(&w, "padding");
     write_added_tokens(&w, m->specials);
     write_normalizer(&w, m);
-    if (m->pieces)
+    if (has_symbols(m->pieces))
+        write_symbols(&w, m->pieces);
+    else if (m->pieces)
         json_write_null(&w, "pre_tokenizer");
     else
         write_splitter(&w, m->pattern);
@@ -239,7 +342,10 @@ void hf_write_json(const struct hf_write *m, struct text *json)
         write_piece_decoder(&w, m->pieces->adds_space);
     else
         write_byte_level(&w, "decoder", true, true);
-    write_model(&w, m);
+    if (m->pieces && m->pieces->is_unigram)
+        write_unigram(&w, m);
+    else
+        write_model(&w, m);
     json_end_object(&w);
     json_finish(&w);
     text_adds(json, "\n");

@@ -16,8 +16,7 @@ struct hf_merge {
     int32_t left, right;
 };
 
-/* A byte-level BPE; or, with `pieces`, a BPE with byte_fallback,
- * like Llama 2's. */
+/* A byte-level BPE; or, with `pieces`, a SentencePiece model: BPE, like Llama 2's, or Unigram. */
 struct hf_write {
     const struct vocabulary *vocabulary; /* byte-level: its tokens */
     const char *pattern;                 /* byte-level: by which it splits text */

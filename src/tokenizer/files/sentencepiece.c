@@ -6,12 +6,16 @@
 #include "tokenizer/text/unicode.h"
 #include "tokenizer/token_table.h"
 #include "tokenizer/tokenizer_impl.h"
+#include "tokenizer/unigram.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_PIECE_BYTES = 1024 }; /* all splits of a piece are looked up */
+
+enum model_type { UNIGRAM = 1, BPE };
 
 enum piece_type { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE, TYPES };
 
@@ -115,8 +119,6 @@ static enum status read_piece(struct sp_model *m, struct reader r)
     memcpy(&p.score, &bits, sizeof bits);
     if (p.type < NORMAL || p.type >= TYPES)
         FAIL(UNSUPPORTED, "%s: the type of piece %zu is not supported", m->path, id);
-    if (p.type == UNUSED)
-        FAIL(UNSUPPORTED, "%s: piece %zu is unused, which is not supported", m->path, id);
     if (!isfinite(p.score)) FAIL(DATA, "%s: the score of piece %zu is not finite", m->path, id);
     if (!p.len || p.len > MAX_PIECE_BYTES || !text_is_utf8(p.text, p.len))
         FAIL(DATA, "%s: piece %zu has %zu bytes; expected 1 to %d bytes of valid UTF-8", m->path,
@@ -191,13 +193,17 @@ static enum status read_message(struct sp_model *m, struct reader r)
 static enum status check_kind(const struct sp_model *m)
 {
     static const char *const names[] = {"", "unigram", "BPE", "word", "char"};
-    enum { BPE = 2 };
     if (!m->count) FAIL(DATA, "%s: the model has no pieces", m->path);
     if (!m->has_trainer || !m->has_normalizer)
         FAIL(DATA, "%s: %s_spec is missing", m->path, m->has_trainer ? "normalizer" : "trainer");
-    if (m->model_type != BPE)
-        FAIL(UNSUPPORTED, "%s: SentencePiece model type %s is not supported; expected BPE", m->path,
+    if (m->model_type != BPE && m->model_type != UNIGRAM)
+        FAIL(UNSUPPORTED,
+             "%s: SentencePiece model type %s is not supported; expected BPE or Unigram", m->path,
              m->model_type < 5 ? names[m->model_type] : "");
+    for (size_t i = 0; i < m->count && m->model_type == BPE; i++)
+        if (m->pieces[i].type == UNUSED)
+            FAIL(UNSUPPORTED, "%s: piece %zu is unused, which is not supported with BPE", m->path,
+                 i);
     if (m->suffix) FAIL(UNSUPPORTED, "%s: treat_whitespace_as_suffix is not supported", m->path);
     if (m->denormalizer.len) FAIL(UNSUPPORTED, "%s: a denormalizer is not supported", m->path);
     return STATUS_OK;
@@ -238,7 +244,7 @@ static bool has_replacement(const struct sp_piece *p)
     return false;
 }
 
-static enum status add_text_piece(struct tokenizer *t, const struct sp_piece *p,
+static enum status add_text_piece(struct tokenizer *t, const struct sp_piece *p, bool is_unigram,
                                   struct text *unescaped)
 {
     struct char_bpe *c = t->char_bpe;
@@ -248,7 +254,7 @@ static enum status add_text_piece(struct tokenizer *t, const struct sp_piece *p,
     /* a piece that cannot occur in normalized text is only decoded */
     bool spaced = c->escapes_spaces && memchr(p->text, ' ', p->len);
     if (p->type == USER_DEFINED) TRY(matcher_add(&c->user_defined_raw, p->text, p->len, p->id));
-    if (p->type == USER_DEFINED && !spaced)
+    if (p->type == USER_DEFINED && !spaced && !is_unigram)
         TRY(matcher_add(&c->user_defined, unescaped->data, unescaped->len, p->id));
     if (!spaced) TRY(vocabulary_add(&t->vocabulary, unescaped->data, unescaped->len, p->id));
     c->maps_invalid_utf8 |= has_replacement(p);
@@ -267,7 +273,7 @@ static enum status add_pieces(struct tokenizer *t, const struct sp_model *m)
             TRY_OUT(add_unknown_piece(t, m, p));
         else if (p->type == CONTROL)
             char_bpe_add_piece(t->char_bpe, p->id, PIECE_CONTROL, "", 0);
-        else if (add_text_piece(t, p, &unescaped))
+        else if (add_text_piece(t, p, m->model_type == UNIGRAM, &unescaped))
             FAIL_OUT(DATA, "%s: %s", t->path, status_message());
         if (p->type == CONTROL || p->type == UNKNOWN) {
             char *name = heap_string(p->text, p->len);
@@ -284,15 +290,16 @@ out:
     return st;
 }
 
-/* Gives internal IDs to characters that occur in pieces but are not pieces, so that they can
- * merge. */
-static enum status add_internal_characters(struct tokenizer *t)
+/* Gives internal IDs to characters that occur in pieces but are not pieces, so that they can merge.
+ * User-defined symbols are not merged. */
+static enum status add_internal_characters(struct tokenizer *t, const struct sp_model *m)
 {
     struct vocabulary *v = &t->vocabulary;
     int32_t count = v->count, id = t->char_bpe->first_internal_id;
     unsigned char character[4];
     for (int32_t i = 0; i < count; i++)
-        for (size_t at = 0, len = v->tokens[i].len; at < len;) {
+        for (size_t at = 0, len = v->tokens[i].len;
+             at < len && m->pieces[v->tokens[i].id].type != USER_DEFINED;) {
             int size;
             unicode_decode(v->bytes + v->tokens[i].at + at, len - at, &size);
             memcpy(character, v->bytes + v->tokens[i].at + at, (size_t)size);
@@ -330,6 +337,46 @@ static void add_merges(struct vocabulary *v, struct sp_model *m)
     }
 }
 
+static float highest_score(const struct sp_model *m)
+{
+    float highest = 0.1f;
+    for (size_t i = 0; i < m->count; i++)
+        if (m->pieces[i].type == NORMAL && m->pieces[i].score > highest)
+            highest = m->pieces[i].score;
+    return highest;
+}
+
+/* As SentencePiece does, gives user-defined symbols positive scores, so that almost any
+ * segmentation has them. */
+static float unigram_score(const struct sp_model *m, const struct sp_piece *p, float max_score)
+{
+    bool is_symbol = m->model_type == UNIGRAM && p->type == USER_DEFINED;
+    return is_symbol ? (float)((float)p->len * max_score - 0.1) : p->score;
+}
+
+static void make_unigram(struct tokenizer *t, const struct sp_model *m)
+{
+    struct unigram_model u = {.tokens = heap((m->count + 1) * sizeof *u.tokens),
+                              .min_score = FLT_MAX,
+                              .single_precision = true};
+    for (size_t i = 0; i < m->count; i++)
+        if (m->pieces[i].type == NORMAL && m->pieces[i].score < u.min_score)
+            u.min_score = m->pieces[i].score;
+    float max_score = highest_score(m);
+    for (size_t i = 0; i < m->count; i++) {
+        const struct sp_piece *p = &m->pieces[i];
+        const struct token_bytes *token = vocabulary_token(&t->vocabulary, p->id);
+        if (!token || (p->type != NORMAL && p->type != USER_DEFINED)) continue;
+        u.tokens[u.count++] =
+            (struct unigram_token){.text = (const char *)t->vocabulary.bytes + token->at,
+                                   .len = token->len,
+                                   .id = p->id,
+                                   .score = unigram_score(m, p, max_score)};
+    }
+    t->unigram = unigram_make(&u);
+    free(u.tokens);
+}
+
 static int32_t control_piece_id(const struct tokenizer *t, struct byte_view name)
 {
     char *text = heap_string(name.at, name.len);
@@ -354,9 +401,15 @@ static enum status build_tokenizer(struct tokenizer *t, struct sp_model *m)
     c->maps_characters = m->removes_extra_spaces || m->charsmap.len;
     if (m->charsmap.len && charsmap_init(&c->charsmap, m->charsmap.at, m->charsmap.len))
         FAIL(DATA, "%s: %s", t->path, status_message());
+    c->maps_invalid_utf8 = m->model_type == UNIGRAM;
     TRY(add_pieces(t, m));
-    TRY(add_internal_characters(t));
-    add_merges(&t->vocabulary, m);
+    if (m->model_type == UNIGRAM) {
+        vocabulary_trim(&t->vocabulary);
+        make_unigram(t, m);
+    } else {
+        TRY(add_internal_characters(t, m));
+        add_merges(&t->vocabulary, m);
+    }
     char_bpe_finish(c, &t->vocabulary);
     t->bos = control_piece_id(t, m->bos);
     t->eos = control_piece_id(t, m->eos);
@@ -387,7 +440,7 @@ enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t le
     free(m.pieces);
     if (st == STATUS_DATA)
         FAIL(DATA, "%s (the SentencePiece model is truncated or corrupt)", status_message());
-    t->format = FORMAT_SENTENCEPIECE;
+    t->format = t->unigram ? FORMAT_SENTENCEPIECE_UNIGRAM : FORMAT_SENTENCEPIECE;
     t->file_name = "tokenizer.model";
     return st;
 }
@@ -399,11 +452,18 @@ enum status sentencepiece_export(const struct tokenizer *t, struct token_table *
     e->tokens = heap((m.count + 1) * sizeof *e->tokens);
     e->num_tokens = (int32_t)m.count;
     e->adds_space = m.dummy_prefix;
+    e->removes_extra_spaces = m.removes_extra_spaces;
+    e->is_unigram = m.model_type == UNIGRAM;
+    e->byte_fallback = m.byte_fallback;
+    e->charsmap = m.charsmap.len ? (const unsigned char *)m.charsmap.at : NULL;
+    e->charsmap_bytes = m.charsmap.len;
     e->unknown = t->char_bpe->unknown_id;
+    float max_score = highest_score(&m);
     for (size_t i = 0; i < m.count; i++) {
         const struct sp_piece *p = &m.pieces[i];
-        e->tokens[i] = (struct exported_token){
-            {e->texts.len, (uint32_t)p->len}, (enum token_kind)p->type, p->score};
+        e->tokens[i] = (struct exported_token){{e->texts.len, (uint32_t)p->len},
+                                               (enum token_kind)p->type,
+                                               unigram_score(&m, p, max_score)};
         text_add(&e->texts, p->text, p->len);
     }
     free(m.pieces);

@@ -40,8 +40,8 @@ void charsmap_release(struct charsmap *c)
 
 static size_t unit_offset(uint32_t unit) { return (size_t)(unit >> 10) << ((unit & 0x200) >> 6); }
 
-const char *charsmap_find(const struct charsmap *c, const unsigned char *bytes, size_t left,
-                          size_t *len)
+static const char *find(const struct charsmap *c, const unsigned char *bytes, size_t left,
+                        size_t *len, bool shortest)
 {
     const char *found = NULL;
     size_t node = c->num_units ? unit_offset(c->units[0]) : 0;
@@ -56,6 +56,20 @@ const char *charsmap_find(const struct charsmap *c, const unsigned char *bytes, 
         if (value >= c->strings_bytes) break;
         found = c->strings + value;
         *len = i + 1;
+        if (shortest) break;
     }
     return found;
+}
+
+const char *charsmap_find(const struct charsmap *c, const unsigned char *bytes, size_t left,
+                          size_t *len)
+{
+    return find(c, bytes, left, len, false);
+}
+
+const char *charsmap_find_shortest(const struct charsmap *c, const unsigned char *bytes,
+                                   size_t left)
+{
+    size_t len;
+    return find(c, bytes, left, &len, true);
 }

@@ -29,3 +29,6 @@ void charsmap_release(struct charsmap *c);
  * string's length in *len; NULL if no prefix is mapped. */
 const char *charsmap_find(const struct charsmap *c, const unsigned char *bytes, size_t left,
                           size_t *len);
+/* The same for the shortest prefix, which is what Hugging Face's Precompiled looks for. */
+const char *charsmap_find_shortest(const struct charsmap *c, const unsigned char *bytes,
+                                   size_t left);

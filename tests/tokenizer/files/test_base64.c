@@ -24,3 +24,16 @@ TEST(base64_rejects_other_text_and_more_than_fits)
     CHECK(decodes("Z=g=", NULL) && decodes("Zm9*", NULL) && decodes("Zm9v\n", NULL));
     CHECK(decodes("MDEyMzQ1Njc=", "01234567") && decodes("MDEyMzQ1Njc4", NULL));
 }
+
+TEST(base64_encodes_what_it_decodes)
+{
+    static const char *const rows[] = {"", "AA==", "AAE=", "AAEC", "AAECAw=="};
+    static const unsigned char bytes[] = {0, 1, 2, 3};
+    for (size_t len = 0; len <= sizeof bytes; len++) {
+        struct text out = {0};
+        text_adds(&out, "");
+        base64_encode(&out, bytes, len);
+        CHECK(!strcmp(out.data, rows[len]));
+        text_release(&out);
+    }
+}

@@ -159,6 +159,18 @@ TEST(ignore_merges_looks_up_whole_words)
     tokenizer_close(t);
 }
 
+TEST(hf_char_bpe_matches_added_tokens_in_normalized_text)
+{
+    /* the normalizer prepends U+2581 to the token, too */
+    struct tokenizer *t = open_with((struct parts){
+        .added_tokens =
+            ", {\"id\": 300, \"content\": \"x\", \"special\": false, \"normalized\": true}"});
+    CHECK_IDS(t, "x a x", 300, 262, 300);
+    CHECK_IDS(t, "ax", 262, 123);
+    CHECK_TEXT(t, "x a", 300, 262);
+    tokenizer_close(t);
+}
+
 TEST(hf_char_bpe_rejects_unsupported_components_by_name)
 {
     static const struct {
@@ -166,24 +178,23 @@ TEST(hf_char_bpe_rejects_unsupported_components_by_name)
         const char *why;
         enum status status;
     } rows[] = {
-        {{.normalizer = "{\"type\": \"NFKC\"}"}, "NFKC", STATUS_UNSUPPORTED},
-        {{.normalizer = "{\"type\": \"Prepend\", \"prepend\": \"x\"}"},
-         "Prepend",
-         STATUS_UNSUPPORTED},
-        {{.normalizer = "null"}, "must replace spaces", STATUS_UNSUPPORTED},
-        {{.pre = METASPACE("first", "false")},
-         "both a Prepend normalizer and Metaspace",
-         STATUS_UNSUPPORTED},
+        {{.normalizer = "{\"type\": \"BertNormalizer\"}"}, "BertNormalizer", STATUS_UNSUPPORTED},
+        {{.normalizer = "{\"type\": \"Prepend\", \"prepend\": 1}"}, "Prepend", STATUS_DATA},
         {{.pre = METASPACE("last", "false")}, "prepend_scheme", STATUS_UNSUPPORTED},
-        {{.pre = "{\"type\": \"Digits\"}"}, "Digits", STATUS_UNSUPPORTED},
+        {{.pre = "{\"type\": \"ByteLevel\"}"}, "ByteLevel", STATUS_UNSUPPORTED},
+        {{.pre = "{\"type\": \"Sequence\", \"pretokenizers\": [" METASPACE(
+              "never", "true") ", "
+                               "{\"type\": \"Digits\"}]}"},
+         "Digits after Metaspace",
+         STATUS_UNSUPPORTED},
+        {{.pre = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+                 "\"Punctuation\"}, " METASPACE("first", "true") "]}"},
+         "prepend_scheme \"first\"",
+         STATUS_UNSUPPORTED},
         {{.decoder = "null"}, "no decoder", STATUS_UNSUPPORTED},
         {{.decoder = "{\"type\": \"WordPiece\"}"}, "WordPiece", STATUS_UNSUPPORTED},
         {{.decoder = STRIP}, "Strip", STATUS_UNSUPPORTED},
         {{.bytes = 1}, "<0xFF>", STATUS_UNSUPPORTED},
-        {{.added_tokens =
-              ", {\"id\": 300, \"content\": \"x\", \"special\": false, \"normalized\": true}"},
-         "normalized",
-         STATUS_UNSUPPORTED},
         {{.added_tokens = ", {\"id\": 300, \"content\": \"ab\"}"},
          "ID 263 in the vocabulary",
          STATUS_DATA},

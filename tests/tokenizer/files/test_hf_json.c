@@ -239,7 +239,7 @@ TEST(hf_json_rejects_unsupported_components_by_name)
                            "\"Isolated\"}",
                            BYTE_STEP)},
          "does not compile"},
-        {{.model = "\"byte_fallback\": true,"}, "byte_fallback"},
+        {{.model = "\"byte_fallback\": true,"}, "ByteLevel is only supported with byte-level BPE"},
         {{.model = "\"dropout\": 0.1,"}, "dropout"},
         {{.model = "\"continuing_subword_prefix\": \"##\","}, "continuing_subword_prefix"},
         {{.model = "\"end_of_word_suffix\": \"</w>\","}, "end_of_word_suffix"},
@@ -252,10 +252,10 @@ TEST(hf_json_rejects_unsupported_components_by_name)
             fail_msg("row %zu: %s: %s", i, status_name(st), st ? status_message() : "");
         CHECK_MESSAGE("tokenizer.json: ");
     }
-    CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"normalizer\": {\"type\": \"NFKC\"}}"));
-    CHECK_MESSAGE("normalizer");
-    CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}"));
-    CHECK_MESSAGE("Unigram");
+    CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"normalizer\": {\"type\": \"Odd\"}}"));
+    CHECK_MESSAGE("normalizer Odd");
+    CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"model\": {\"type\": \"WordPiece\"}}"));
+    CHECK_MESSAGE("WordPiece");
 }
 
 /* As in torchtitan's test tokenizer.  The IDs are those of Hugging Face's tokenizers. */

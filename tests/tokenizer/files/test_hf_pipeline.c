@@ -74,7 +74,8 @@ TEST(hf_pipeline_rejects_unsupported_pre_tokenizers_by_name)
         {SEQUENCE(), "a ByteLevel pre_tokenizer is required"},
         {SEQUENCE("7"), "without a type"},
         {SEQUENCE("{\"type\": \"Digits\"}"), "a ByteLevel pre_tokenizer is required"},
-        {"{\"type\": \"Whitespace\"}", "pre_tokenizer Whitespace"},
+        {"{\"type\": \"Whitespace\"}", "a ByteLevel pre_tokenizer is required"},
+        {SEQUENCE("{\"type\": \"Metaspace\"}, " BYTES), "pre_tokenizer Metaspace"},
         {SEQUENCE("{\"type\": \"UnicodeScripts\"}, " BYTES), "pre_tokenizer UnicodeScripts"},
         {SEQUENCE(BYTES ", " BYTES), "only one ByteLevel"},
         {SEQUENCE("{\"type\": \"Split\", \"behavior\": \"Isolated\"}, " BYTES), "must be a Regex"},
@@ -106,7 +107,7 @@ TEST(hf_pipeline_rejects_too_many_pre_tokenizers)
     text_release(&pre);
 }
 
-TEST(hf_pipeline_supports_nfc_and_nfd_normalizers)
+TEST(hf_pipeline_reads_lone_nfc_and_nfd_normalizers_as_a_form)
 {
     static const struct {
         const char *normalizer;
@@ -119,10 +120,11 @@ TEST(hf_pipeline_supports_nfc_and_nfd_normalizers)
         {"{\"type\": \"Sequence\", \"normalizers\": []}", FORM_NONE, NULL},
         {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFD\"}, {\"type\": \"NFC\"}]}",
          FORM_NFC, NULL},
-        {"{\"type\": \"NFKC\"}", FORM_NONE, "normalizer NFKC"},
+        {"{\"type\": \"NFKC\"}", FORM_NONE, NULL},
         {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": "
          "\"Lowercase\"}]}",
-         FORM_NFC, "normalizer Lowercase"},
+         FORM_NONE, NULL},
+        {"{\"type\": \"BertNormalizer\"}", FORM_NONE, "normalizer BertNormalizer"},
         {"[7]", FORM_NONE, "without a type"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -133,6 +135,7 @@ TEST(hf_pipeline_supports_nfc_and_nfd_normalizers)
         enum status st = hf_pipeline_read_normalizer(&t, v);
         CHECK(t.normal_form == rows[i].form && !st == !rows[i].why);
         if (rows[i].why) CHECK_MESSAGE(rows[i].why);
+        normalizer_release(&t.normalizer);
         json_free(v);
     }
 }

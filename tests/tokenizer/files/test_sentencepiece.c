@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "tokenizer/hf_folder.h"
 
 static struct tokenizer *open_small(const char *name)
 {
@@ -202,8 +203,9 @@ TEST(unsupported_sentencepiece_models_are_rejected_with_the_reason)
         const char *trainer, *normalizer, *why;
         enum status status;
     } rows[] = {
-        {"x", 0, 1, 0, "", "", "unigram", STATUS_UNSUPPORTED},
-        {"x", 0, 1, 1, "", "", "unigram", STATUS_UNSUPPORTED},
+        {"x", 0, 1, 4, "", "", "char is not supported; expected BPE or Unigram",
+         STATUS_UNSUPPORTED},
+        {"<0x41>", 0, 6, 1, "", "", "byte_fallback is off", STATUS_DATA},
         {"x", 0, 1, 3, "", "", "word", STATUS_UNSUPPORTED},
         {"x", 0, 1, 9, "", "", "expected BPE", STATUS_UNSUPPORTED},
         {"x", 0, 5, 2, "", "", "unused", STATUS_UNSUPPORTED},
@@ -257,4 +259,26 @@ TEST(copied_sentencepiece_model_opens_as_the_same_tokenizer)
     CHECK(!strcmp(tokenizer_kind(again), "SentencePiece BPE"));
     CHECK(tokenizer_vocab_size(again) == tokenizer_vocab_size(t));
     tokenizer_close(t), tokenizer_close(again);
+}
+
+TEST(sentencepiece_models_that_tokenizer_json_cannot_express_are_not_converted)
+{
+    static const struct hf_folder_options plain = {.bos = -1, .eos = -1};
+    for (int model_type = 1; model_type <= 2; model_type++) {
+        struct text file = {0};
+        struct tokenizer *t;
+        struct hf_folder f;
+        add_piece(&file, "<unk>", 0, 2);
+        add_piece(&file, "a", 0, 1);
+        add_specs(&file, model_type, "", "\x28\x80"); /* escape_whitespaces = false: */
+        text_add(&file, "", 1);                       /* a zero of two bytes */
+        file.data[file.len - 8]++;                    /* the second belongs to the message */
+        CHECK_STATUS(OK, open_bytes(&t, "plain.model", &file));
+        hf_folder_make(&f, t, &plain);
+        CHECK(!f.is_exact && !f.files[0].text.len);
+        CHECK(strstr(f.files[1].text.data, model_type == 1 ? "T5Tokenizer" : "LlamaTokenizer"));
+        hf_folder_release(&f);
+        tokenizer_close(t);
+        text_release(&file);
+    }
 }

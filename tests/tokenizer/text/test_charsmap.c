@@ -38,6 +38,7 @@ TEST(charsmap_finds_the_longest_prefix)
     CHECK(!strcmp(find(&c, "a", &len), "x") && len == 1);
     CHECK(!strcmp(find(&c, "ac", &len), "x") && len == 1);
     CHECK(!strcmp(find(&c, "abc", &len), "yz") && len == 2);
+    CHECK(!strcmp(charsmap_find_shortest(&c, (const unsigned char *)"ab", 2), "x"));
     CHECK(!find(&c, "b", &len) && !find(&c, "", &len) && !find(&c, "\xFF", &len));
     charsmap_release(&c);
     CHECK(!find(&c, "a", &len));
