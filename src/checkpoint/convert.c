@@ -150,80 +150,6 @@ out:
     return st;
 }
 
-/* Whether the target has names for biases. */
-static enum status check_biases(const struct conversion *c, const struct model_shape *s)
-{
-    if (!s->qkv_bias && !s->mlp_bias) return STATUS_OK;
-    const char *key = s->mlp_bias ? "model.mlp_bias" : "model.attention_bias";
-    if (c->target == CONVERT_META || c->target == CONVERT_NXDT || c->target == CONVERT_DCP)
-        FAIL(UNSUPPORTED,
-             "%s has biases (%s), for which %s format has no weights: use --to hf, gguf or native",
-             c->from, key,
-             c->target == CONVERT_META   ? "Meta's"
-             : c->target == CONVERT_NXDT ? "NxD Training's"
-                                         : "torchtitan's");
-    if (c->target == CONVERT_GGUF && s->qkv_bias && !s->out_bias && s->scaling.factor > 0 &&
-        s->scaling.method == ROPE_llama3)
-        FAIL(UNSUPPORTED,
-             "%s has biases of q, k and v (%s) and scaled RoPE, but llama.cpp's qwen2 does not "
-             "scale "
-             "RoPE; --rope-factor none writes the model without scaling",
-             c->from, key);
-    if (c->target == CONVERT_GGUF && s->qk_norm)
-        FAIL(UNSUPPORTED,
-             "%s has QK norm (model.qk_norm) and biases (%s): llama.cpp's qwen3 does not have both",
-             c->from, key);
-    return STATUS_OK;
-}
-
-/* Whether the target has names for the weights of QK norm. */
-static enum status check_qk_norm(const struct conversion *c, const struct model_shape *s)
-{
-    const struct dcp_generation_spec *spec = &dcp_generations[c->dcp.generation];
-    if (!s->qk_norm) return STATUS_OK;
-    if (c->target == CONVERT_META || c->target == CONVERT_NXDT)
-        FAIL(UNSUPPORTED,
-             "%s has QK norm (model.qk_norm), for which %s format has no weights: use --to "
-             "hf, gguf, dcp or native",
-             c->from, c->target == CONVERT_META ? "Meta's" : "NxD Training's");
-    if (c->target == CONVERT_DCP && !spec->has_qk_norm)
-        FAIL(UNSUPPORTED,
-             "%s has QK norm (model.qk_norm), which --generation %s does not have: use v0.2 or new",
-             c->from, spec->name);
-    const bool scales =
-        s->scaling.factor > 0 && (c->target == CONVERT_DCP || s->scaling.method == ROPE_llama3);
-    if ((c->target == CONVERT_GGUF || c->target == CONVERT_DCP) && scales)
-        FAIL(UNSUPPORTED,
-             "%s has QK norm (model.qk_norm) and scaled RoPE, but %s's Qwen3 does not scale RoPE; "
-             "--rope-factor none writes the model without scaling",
-             c->from, c->target == CONVERT_GGUF ? "llama.cpp" : "torchtitan");
-    return STATUS_OK;
-}
-
-/* Whether the target can scale RoPE like this. */
-static enum status check_rope(const struct conversion *c, const struct model_shape *s)
-{
-    static const char *const readers[] = {[CONVERT_META] = "Meta's Llama",
-                                          [CONVERT_NXDT] = "NxD Training",
-                                          [CONVERT_DCP] = "torchtitan",
-                                          [CONVERT_GGUF] = "llama.cpp"};
-    const struct rope_scaling *r = &s->scaling;
-    bool is_supported = r->factor <= 0 || r->method == ROPE_llama3;
-    if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE) return STATUS_OK;
-    if (c->target == CONVERT_GGUF) is_supported |= r->method != ROPE_dynamic;
-    if (!is_supported)
-        FAIL(UNSUPPORTED,
-             "%s has RoPE scaling %s, which %s does not have; use --to hf or native, or "
-             "--rope-factor none to write the model without scaling",
-             c->from, rope_method_name(r), readers[c->target]);
-    if (c->target == CONVERT_GGUF && r->method == ROPE_yarn && r->attention_factor > 0)
-        FAIL(UNSUPPORTED,
-             "%s has RoPE scaling yarn with attention_factor %g; llama.cpp computes it from the "
-             "factor: remove it from config.json",
-             c->from, r->attention_factor);
-    return STATUS_OK;
-}
-
 static enum status resolve_dtype(const struct conversion *c, const struct conversion_source *o,
                                  enum safetensors_dtype *dtype)
 {
@@ -575,13 +501,12 @@ out:
 
 enum status convert_checkpoint(const struct conversion *c, struct converted *done)
 {
+    const struct convert_check check = {c->from, c->target, c->dcp.generation};
     struct conversion_source o = {0};
     BUG_IF(c->without_io &&
            (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF || c->target == CONVERT_NXDT));
     enum status st = open_source(&o, c);
-    if (!st) st = check_qk_norm(c, &o.shape);
-    if (!st) st = check_rope(c, &o.shape);
-    if (!st) st = check_biases(c, &o.shape);
+    if (!st) st = convert_check_settings(&check, &o.shape);
     if (!st) st = open_training_state(c, &o);
     if (!st)
         st = c->target == CONVERT_NATIVE ? convert_to_run(c, &o, done)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "checkpoint/convert_check.h"
 #include "checkpoint/interop/dcp_items.h"
 #include "checkpoint/interop/nxdt_write.h"
 #include "data/data_config.h"
@@ -13,15 +14,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-
-enum conversion_target {
-    CONVERT_HF,     /* a Hugging Face folder */
-    CONVERT_NATIVE, /* TO/checkpoint/step-N, f32, for train to resume; step-0: model only */
-    CONVERT_META,   /* consolidated.00.pth, params.json, and config.json */
-    CONVERT_DCP,    /* a torch.distributed.checkpoint directory, and config.json */
-    CONVERT_GGUF,   /* one file: gguf_model.h */
-    CONVERT_NXDT,   /* an NxD Training checkpoint, weights only: nxdt_write.h; and config.json */
-};
 
 struct conversion {
     const char *from; /* anything checkpoint_load reads */

@@ -223,6 +223,31 @@ static enum status check_vocabulary(const struct model_files *files, const char 
          folder, (long long)t.is.shape[0], embed, s->shape->V, embed);
 }
 
+/* The weights would compute something else. */
+static enum status compare_extra(const char *folder, const struct model_shape *has,
+                                 const struct model_shape *model)
+{
+    const struct {
+        const char *key;
+        double has, model;
+    } of[] = {
+        {"no_rope_layer_interval", has->no_rope_interval, model->no_rope_interval},
+        {"embedding_multiplier", has->embedding_multiplier, model->embedding_multiplier},
+        {"residual_multiplier", has->residual_multiplier, model->residual_multiplier},
+        {"attention_multiplier", has->attention_multiplier, model->attention_multiplier},
+        {"logits_scaling", has->logits_scaling, model->logits_scaling},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        if (!(of[i].has < of[i].model) && !(of[i].has > of[i].model)) continue;
+        if (of[i].has > 0)
+            FAIL(CONFIG, "%s: saved with another model.%s; set model.%s = %.9g", folder, of[i].key,
+                 of[i].key, of[i].has);
+        FAIL(CONFIG, "%s: saved without model.%s, which is %.9g here: remove it", folder, of[i].key,
+             of[i].model);
+    }
+    return STATUS_OK;
+}
+
 /* A folder that was opened to load its weights. */
 struct weights_source {
     const char *folder;
@@ -271,6 +296,7 @@ static enum status open_source(struct weights_source *o, const char *folder,
             tensor_origins_count(&o->origins, ORIGIN_EXCLUDED) ==
         s->layout->num_tensors)
         FAIL(DATA, "%s: none of its tensors would be loaded", folder);
+    if (has_config) TRY(compare_extra(folder, &has, s->shape));
     if (has_config) TRY(compare_shapes(folder, &has, s->shape, log));
     o->drops_head = s->shape->tied && model_files_named(&o->files, head, &t);
     o->drops_own_head = o->drops_head && !tensor_origins_excludes(o->rules.exclude, head);

@@ -109,6 +109,11 @@ static const struct key_class {
     {"model.qk_norm", CHANGE_refused, IN_ALL},
     {"model.attention_bias", CHANGE_refused, IN_ALL},
     {"model.mlp_bias", CHANGE_refused, IN_ALL},
+    {"model.no_rope_layer_interval", CHANGE_refused, IN_ALL},
+    {"model.embedding_multiplier", CHANGE_refused, IN_ALL},
+    {"model.residual_multiplier", CHANGE_refused, IN_ALL},
+    {"model.attention_multiplier", CHANGE_refused, IN_ALL},
+    {"model.logits_scaling", CHANGE_refused, IN_ALL},
     {"model.tie_embeddings", CHANGE_by_name, IN_ALL},
     {"model.rope_theta", CHANGE_by_name, IN_ALL},
     {"model.rope_scaling", CHANGE_by_name, IN_ALL},
@@ -309,6 +314,11 @@ static bool is_of_shape(const char *key)
                                        "rope_beta_fast",
                                        "rope_beta_slow",
                                        "rope_attention_factor",
+                                       "no_rope_layer_interval",
+                                       "embedding_multiplier",
+                                       "residual_multiplier",
+                                       "attention_multiplier",
+                                       "logits_scaling",
                                        "qk_norm",
                                        "attention_bias",
                                        "mlp_bias",
@@ -339,6 +349,14 @@ static void compare_shapes(const struct settings_pair *p)
     compare_bool(p, "model.tie_embeddings", a->tied, b->tied);
     compare_real(p, "model.rope_theta", a->rope_theta, b->rope_theta);
     compare_real(p, "model.norm_eps", a->norm_eps, b->norm_eps);
+    compare_int(p, "model.no_rope_layer_interval", a->no_rope_interval, b->no_rope_interval);
+    compare_real(p, "model.embedding_multiplier", model_shape_multiplier(a->embedding_multiplier),
+                 model_shape_multiplier(b->embedding_multiplier));
+    compare_real(p, "model.residual_multiplier", model_shape_multiplier(a->residual_multiplier),
+                 model_shape_multiplier(b->residual_multiplier));
+    compare_real(p, "model.attention_multiplier", a->attention_multiplier, b->attention_multiplier);
+    compare_real(p, "model.logits_scaling", model_shape_multiplier(a->logits_scaling),
+                 model_shape_multiplier(b->logits_scaling));
     describe_scaling(&a->scaling, old, sizeof old);
     describe_scaling(&b->scaling, now, sizeof now);
     if (strcmp(old, now)) add_change(p, "model.rope_scaling", old, now);

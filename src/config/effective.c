@@ -28,7 +28,7 @@ void effective_fill(struct config *copy, const struct config *c)
     m->dim = s.D, m->n_layers = s.L, m->n_heads = s.H, m->n_kv_heads = s.G;
     m->head_dim = s.K, m->ffn_hidden = s.F;
     m->rope_theta = s.rope_theta, m->norm_eps = s.norm_eps;
-    m->max_context = s.max_context;
+    m->max_context = s.max_context, m->no_rope_layer_interval = s.no_rope_interval;
     fill_scaling(m, &s.scaling);
     m->tie_embeddings = s.tied ? YES : NO;
 }

@@ -33,7 +33,7 @@
 
 struct activations {
     void *x_SD;        /* the block's input, always saved */
-    void *gathered_ND; /* tensor parallelism: all tokens, for crossings; never saved */
+    void *gathered_ND; /* all tokens, as residual_alloc_gathered says; never saved */
 #define X(type, name, elements, dtype, level) type *name;
     ACTIVATION_LIST(X)
 #undef X

@@ -12,8 +12,6 @@
 #include "ops/swiglu.h"
 #include "tensor/element.h"
 
-#include <math.h>
-
 static struct matmul_call matmul_of(const struct block_call *k, enum matmul_id id)
 {
     bool is_quantized = id != MATMUL_attn_out && matmul_quantizes_result(k->m, id, k->layer);
@@ -142,39 +140,43 @@ struct residual {
     bool in_place;
 };
 
-/* out = x + y w^T + b.  The matrix is row-parallel under tensor parallelism: then each rank has
- * partial sums of all tokens, which the crossing reduce-scatters. */
+/* out = x + s (y w^T + b), where s is residual_multiplier.  Under tensor parallelism the matrix is
+ * row-parallel: each rank has partial sums of all tokens, which the crossing reduce-scatters. */
 static enum status add_matmul(const struct block_call *k, struct matmul_call call, const void *y,
                               struct residual r)
 {
     const struct model *m = k->m;
-    bool sliced = m->plan->parts > 1;
-    void *sum = sliced ? k->a->gathered_ND : r.out_SD;
+    bool apart = residual_is_apart(m);
+    double scale = model_shape_multiplier(m->shape.residual_multiplier);
+    void *sum = apart ? k->a->gathered_ND : r.out_SD;
     enum boundary out = call.id == MATMUL_attn_out ? ATTN_OUT : MLP_OUT;
-    call.accumulate = !sliced;
+    call.accumulate = !apart;
     TRY(matmul_forward(m, &call, y, sum, r.x_SD));
     TRY(residual_cross(m, out, FORWARD, sum, k->N));
-    if (sliced && !r.in_place) TRY(residual_copy(m, k->N, r.x_SD, r.out_SD, false));
-    if (sliced) TRY(residual_copy(m, k->N, residual_local(m, sum, k->N), r.out_SD, true));
+    void *added = apart ? residual_local(m, sum, k->N) : r.out_SD;
     enum param_id bias = output_bias(m, call.id);
     if (bias != PARAM_COUNT)
-        TRY(add_bias(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), r.out_SD));
+        TRY(add_bias(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), added));
+    if (apart && !r.in_place) TRY(residual_copy(m, k->N, r.x_SD, r.out_SD, 1));
+    if (apart) TRY(residual_add(m, k->N, added, r.out_SD, scale));
     return STATUS_OK;
 }
 
-/* *dx_ND: the gradient of all tokens, gathered from that of the stream, which is also that of the
- * bias of the matrix. */
+/* *dx_ND: the gradient of all tokens of what the block adds, gathered from that of the stream; also
+ * accumulates the gradient of the matrix's bias. */
 static enum status gather_gradient(const struct block_call *k, enum matmul_id id, void *dx_SD,
                                    void **dx_ND)
 {
     const struct model *m = k->m;
-    bool sliced = m->plan->parts > 1;
+    bool apart = residual_is_apart(m);
+    double scale = model_shape_multiplier(m->shape.residual_multiplier);
     enum boundary at = id == MATMUL_attn_out ? ATTN_OUT : MLP_OUT;
     enum param_id bias = output_bias(m, id);
+    *dx_ND = apart ? k->a->gathered_ND : dx_SD;
+    void *added = apart ? residual_local(m, *dx_ND, k->N) : dx_SD;
+    if (apart) TRY(residual_copy(m, k->N, dx_SD, added, scale));
     if (bias != PARAM_COUNT)
-        TRY(add_bias_gradient(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), dx_SD));
-    *dx_ND = sliced ? k->a->gathered_ND : dx_SD;
-    if (sliced) TRY(residual_copy(m, k->N, dx_SD, residual_local(m, *dx_ND, k->N), false));
+        TRY(add_bias_gradient(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), added));
     TRY(residual_cross(m, at, BACKWARD, *dx_ND, k->N));
     return STATUS_OK;
 }
@@ -247,11 +249,12 @@ static enum status qk_norm_backward(const struct block_call *k, void *dqkv_NC)
     return STATUS_OK;
 }
 
-/* Rotates q and k in place in the fused rows; inverse: their gradients. */
+/* Rotates q and k in place in the fused rows, in layers with RoPE; inverse: their gradients. */
 static enum status apply_rope(const struct block_call *k, const struct microbatch *b,
                               const struct attention *attention, void *qkv, bool inverse)
 {
     const struct model *m = k->m;
+    if (!model_shape_has_rope(&m->shape, k->layer)) return STATUS_OK;
     struct rope op = {.H = m->shape.H + m->shape.G, /* k's heads follow q's */
                       .K = m->shape.K,
                       .stride = attention->q_stride,
@@ -284,7 +287,7 @@ static struct attention attention_of(const struct model *m, const struct microba
                            .K = m->shape.K,
                            .q_stride = Q + 2 * P,
                            .kv_stride = Q + 2 * P,
-                           .scale = 1 / sqrtf((float)m->shape.K),
+                           .scale = model_shape_attention_scale(&m->shape),
                            .causal = b->causal,
                            .dtype = m->dtype,
                            .k_column = Q,

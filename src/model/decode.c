@@ -16,7 +16,6 @@
 #include "tensor/element.h"
 
 #include <limits.h>
-#include <math.h>
 
 enum status decode_init_cache(struct kv_cache *c, const struct model *m, int B, int capacity,
                               struct arena *run)
@@ -156,8 +155,10 @@ static enum status attend_row(const struct decoder *d, int layer, int i)
         TRY(apply_qk_norm(d, unit_weight(m, PARAM_q_norm, layer), s->H, q));
         TRY(apply_qk_norm(d, unit_weight(m, PARAM_k_norm, layer), s->G, k));
     }
-    TRY(apply_rope(d, length, s->H, q));
-    TRY(apply_rope(d, length, s->G, k));
+    if (model_shape_has_rope(s, layer)) {
+        TRY(apply_rope(d, length, s->H, q));
+        TRY(apply_rope(d, length, s->G, k));
+    }
     struct attention op = {.B = 1,
                            .T = d->T,
                            .S = length + d->T,
@@ -166,7 +167,7 @@ static enum status attend_row(const struct decoder *d, int layer, int i)
                            .K = s->K,
                            .q_stride = Q,
                            .kv_stride = P,
-                           .scale = 1 / sqrtf((float)s->K),
+                           .scale = model_shape_attention_scale(s),
                            .causal = d->causal,
                            .dtype = m->dtype};
     struct attention_fwd io = {.q_BTHK = q,
@@ -275,6 +276,7 @@ static enum status run_head(const struct decoder *d, const int32_t *positions, s
             element(a->norm1_ND, i * D, m->dtype), element(a->rstd1_S, i, F32), NULL};
         TRY(rmsnorm_forward(m->ops, &norm, &io, m->queue));
     }
+    TRY(head_scale(m, a->norm1_ND, count));
     TRY(residual_cross(m, HEAD_IN, FORWARD, a->norm1_ND, count));
     if (s->tied) TRY(unit_open(m, PARAM_embed, -1, USE_WEIGHTS));
     TRY(project_logits(m, count, a->norm1_ND, logits, step));

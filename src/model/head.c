@@ -6,6 +6,7 @@
 #include "ops/cross_entropy.h"
 #include "ops/linear.h"
 #include "ops/rmsnorm.h"
+#include "ops/update.h"
 #include "tensor/element.h"
 
 enum { CHUNK_BYTES = 128 << 20, MIN_ROWS = 1024, ROW_MULTIPLE = 64 }; /* MIN_ROWS: by default */
@@ -97,6 +98,17 @@ static enum status run_chunk(const struct model *m, const struct head_chunk *k)
     return STATUS_OK;
 }
 
+enum status head_scale(const struct model *m, void *y_ND, size_t N)
+{
+    if (!(m->shape.logits_scaling > 0)) return STATUS_OK;
+    struct cast op = {.n = N * (size_t)m->shape.D,
+                      .from = m->dtype,
+                      .to = m->dtype,
+                      .scale = (float)(1 / m->shape.logits_scaling)};
+    TRY(cast(m->ops, &op, &(struct cast_io){y_ND, y_ND}, m->queue));
+    return STATUS_OK;
+}
+
 enum status head_loss(const struct model *m, const struct microbatch *b, struct head_io io,
                       struct arena *step)
 {
@@ -113,6 +125,7 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
     struct rmsnorm op = {.N = (int)S, .D = D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
     struct rmsnorm_fwd forward = {io.x_SD, w, local, rstd, NULL};
     TRY(rmsnorm_forward(m->ops, &op, &forward, m->queue));
+    TRY(head_scale(m, local, S));
     TRY(residual_cross(m, HEAD_IN, FORWARD, y, (size_t)N));
     for (k.first = 0; k.first < N; k.first += rows) {
         k.rows = rows < N - k.first ? rows : N - k.first;
@@ -123,6 +136,7 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
         float *dw = unit_gradient(m, PARAM_last_norm, -1);
         struct rmsnorm_bwd backward = {local, io.x_SD, w, rstd, io.dx_SD, dw};
         TRY(residual_cross(m, HEAD_IN, BACKWARD, y, (size_t)N));
+        TRY(head_scale(m, local, S));
         TRY(rmsnorm_backward(m->ops, &op, &backward, m->queue));
     }
     arena_reset(step, mark);

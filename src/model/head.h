@@ -18,5 +18,7 @@ struct head_io {
 enum status head_loss(const struct model *m, const struct microbatch *b, struct head_io io,
                       struct arena *step);
 
+/* Divides normalized tokens, or their gradients, in place by logits_scaling, and so the logits. */
+enum status head_scale(const struct model *m, void *y_ND, size_t N);
 /* The weights of the output projection: the embedding's if tied. */
 enum param_id head_param(const struct model *m);

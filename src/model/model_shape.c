@@ -23,10 +23,12 @@ static const struct model_family {
     double norm_eps;
     bool qk_norm;
     enum attention_bias biases;
+    int no_rope_interval;
 } families[] = {
-    {"qwen2.5", 0, 1e-6, false, ATTENTION_BIAS_qkv},
-    {"qwen3", 128, 1e-6, true, ATTENTION_BIAS_none},
-    {NULL, 0, 1e-5, false, ATTENTION_BIAS_none},
+    {"qwen2.5", 0, 1e-6, false, ATTENTION_BIAS_qkv, 0},
+    {"qwen3", 128, 1e-6, true, ATTENTION_BIAS_none, 0},
+    {"smollm3", 0, 1e-6, false, ATTENTION_BIAS_none, 4},
+    {NULL, 0, 1e-5, false, ATTENTION_BIAS_none, 0},
 };
 
 static const struct model_family *family_of(const char *name)
@@ -96,6 +98,7 @@ static const struct flavor flavors[] = {
     {"qwen3", "8B", 4096, 36, 32, 8, 1.1, 1024, 151936, 40960, 1e6, &none, false, false},
     {"qwen3", "14B", 5120, 40, 40, 8, 1.25, 1024, 151936, 40960, 1e6, &none, false, false},
     {"qwen3", "32B", 5120, 64, 64, 8, 1.85, 1024, 151936, 40960, 1e6, &none, false, false},
+    {"smollm3", "3B", 2048, 36, 16, 4, 2, 256, 128256, 65536, 5e6, &none, true, false},
 };
 enum { NUM_FLAVORS = sizeof flavors / sizeof flavors[0] };
 
@@ -138,7 +141,7 @@ static enum status find_flavor(const char *family, const char *name, const struc
     if (difference)
         FAIL(CONFIG,
              "model.name = \"%s\": not supported: %s %s; expected llama2, llama3, llama3.1, "
-             "llama3.2, frontier, qwen2.5 or qwen3",
+             "llama3.2, frontier, qwen2.5, qwen3 or smollm3",
              family, family, difference);
     for (int i = 0; i < NUM_FLAVORS; i++) {
         const struct flavor *f = &flavors[i];
@@ -244,6 +247,10 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     s->init = c->init;
     s->init_std = c->init_std;
     s->vocab_multiple = option_or(c->vocab_multiple, 1);
+    s->no_rope_interval = option_or(c->no_rope_layer_interval, family->no_rope_interval);
+    if (s->no_rope_interval > s->L) s->no_rope_interval = 0;
+    model_shape_set_multipliers(s, c->embedding_multiplier, c->residual_multiplier,
+                                c->attention_multiplier, c->logits_scaling);
     TRY(model_shape_check(s));
     return STATUS_OK;
 }
@@ -262,6 +269,58 @@ static enum status check_settings(const struct model_shape *s)
              "model.qk_norm = true with model.%s: no family of Transformers has both; Qwen3 can "
              "have model.attention_bias = \"all\"",
              only_qkv ? "attention_bias = \"qkv\"" : "mlp_bias = true");
+    const char *extra = s->no_rope_interval         ? "no_rope_layer_interval"
+                        : model_shape_multiplies(s) ? "embedding_multiplier, residual_multiplier, "
+                                                      "attention_multiplier or logits_scaling"
+                                                    : NULL;
+    if (extra && (s->qk_norm || only_qkv))
+        FAIL(CONFIG, "model.%s with model.%s: no family of Transformers has both",
+             s->qk_norm ? "qk_norm = true" : "attention_bias = \"qkv\"", extra);
+    if (s->no_rope_interval && model_shape_multiplies(s))
+        FAIL(CONFIG,
+             "model.no_rope_layer_interval = %d with model.embedding_multiplier, "
+             "residual_multiplier, attention_multiplier or logits_scaling: no family of "
+             "Transformers has both",
+             s->no_rope_interval);
+    return STATUS_OK;
+}
+
+void model_shape_set_multipliers(struct model_shape *s, double embedding, double residual,
+                                 double attention, double logits)
+{
+    const float usual = 1 / sqrtf((float)s->K);
+    const bool is_usual = !((float)attention < usual) && !((float)attention > usual);
+    s->embedding_multiplier = embedding < 1 || embedding > 1 ? embedding : 0;
+    s->residual_multiplier = residual < 1 || residual > 1 ? residual : 0;
+    s->logits_scaling = logits < 1 || logits > 1 ? logits : 0;
+    s->attention_multiplier = is_usual ? 0 : attention;
+}
+
+bool model_shape_multiplies(const struct model_shape *s)
+{
+    return s->embedding_multiplier > 0 || s->residual_multiplier > 0 ||
+           s->attention_multiplier > 0 || s->logits_scaling > 0;
+}
+
+float model_shape_attention_scale(const struct model_shape *s)
+{
+    return s->attention_multiplier > 0 ? (float)s->attention_multiplier : 1 / sqrtf((float)s->K);
+}
+
+static enum status check_multipliers(const struct model_shape *s)
+{
+    const struct {
+        const char *key;
+        double value;
+    } of[] = {{"embedding_multiplier", s->embedding_multiplier},
+              {"residual_multiplier", s->residual_multiplier},
+              {"attention_multiplier", s->attention_multiplier},
+              {"logits_scaling", s->logits_scaling}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (of[i].value != 0 && !(of[i].value >= 1e-6 && of[i].value <= 1e6))
+            FAIL(CONFIG, "model.%s = %g: must be between 1e-6 and 1e6", of[i].key, of[i].value);
+    if (s->no_rope_interval < 0)
+        FAIL(CONFIG, "model.no_rope_layer_interval = %d: must be at least 0", s->no_rope_interval);
     return STATUS_OK;
 }
 
@@ -294,6 +353,7 @@ enum status model_shape_check(const struct model_shape *s)
         FAIL(CONFIG, "model.norm_eps = %g: must be from %g to 1", s->norm_eps, (double)FLT_MIN);
     TRY(check_settings(s));
     TRY(rope_scaling_check(&s->scaling));
+    TRY(check_multipliers(s));
     if (s->scaling.method == ROPE_dynamic && s->K <= 2)
         FAIL(CONFIG, "RoPE scaling dynamic with a head size of %d: must be above 2", s->K);
     if (s->scaling.method == ROPE_yarn && !(s->rope_theta > 1))

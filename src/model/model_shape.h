@@ -13,6 +13,9 @@ struct model_shape {
     bool qk_norm;                /* RMSNorm of each head's query and key, as in Qwen3 */
     bool qkv_bias, out_bias;     /* model.attention_bias: qkv is the first, all both */
     bool mlp_bias;
+    int no_rope_interval; /* every Nth block has no RoPE (NoPE), as in SmolLM3; 0: none */
+    /* Granite's; each 0 if it is 1, attention_multiplier if it is 1/sqrt(K). */
+    double embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling;
     bool tied;             /* the head shares the embedding's weights */
     bool depth_init;       /* INIT_torchtitan: std depends on the layer, not on L */
     enum init_scheme init; /* init_weights.h has the formulas */
@@ -46,6 +49,20 @@ enum status model_shape_check(const struct model_shape *s);
  * a part of the vocabulary (model_shape_vocab; V stays the whole vocabulary).  With more slices
  * than key/value heads, neighbors share one. */
 struct model_shape model_shape_slice(const struct model_shape *s, int slice, int num_slices);
+/* Sets the multipliers that differ from their defaults. */
+void model_shape_set_multipliers(struct model_shape *s, double embedding, double residual,
+                                 double attention, double logits);
+/* Whether any differs. */
+bool model_shape_multiplies(const struct model_shape *s);
+/* A multiplier of the shape, or 1. */
+static inline double model_shape_multiplier(double m) { return m > 0 ? m : 1; }
+/* Of q.k. */
+float model_shape_attention_scale(const struct model_shape *s);
+/* Whether the block rotates queries and keys. */
+static inline bool model_shape_has_rope(const struct model_shape *s, int layer)
+{
+    return !s->no_rope_interval || (layer + 1) % s->no_rope_interval;
+}
 /* Members of a JSON object: dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_hidden and
  * vocab_size. */
 void model_shape_write_json(const struct model_shape *s, struct json_writer *w);

@@ -15,20 +15,36 @@ void *residual_local(const struct model *m, void *gathered_ND, size_t N)
     return element(gathered_ND, part * residual_rows(m, N) * (size_t)m->shape.D, m->dtype);
 }
 
-enum status residual_copy(const struct model *m, size_t N, const void *x_SD, void *y_SD,
-                          bool accumulate)
+static enum status scale_stream(const struct model *m, struct cast op, const void *x_SD, void *y_SD)
 {
-    struct cast op = {.n = residual_rows(m, N) * (size_t)m->shape.D,
-                      .from = m->dtype,
-                      .to = m->dtype,
-                      .accumulate = accumulate};
+    op.from = op.to = m->dtype;
     TRY(cast(m->ops, &op, &(struct cast_io){x_SD, y_SD}, m->queue));
     return STATUS_OK;
 }
 
+enum status residual_copy(const struct model *m, size_t N, const void *x_SD, void *y_SD,
+                          double scale)
+{
+    struct cast op = {.n = residual_rows(m, N) * (size_t)m->shape.D, .scale = (float)scale};
+    return scale_stream(m, op, x_SD, y_SD);
+}
+
+enum status residual_add(const struct model *m, size_t N, const void *x_SD, void *y_SD,
+                         double scale)
+{
+    struct cast op = {
+        .n = residual_rows(m, N) * (size_t)m->shape.D, .accumulate = true, .scale = (float)scale};
+    return scale_stream(m, op, x_SD, y_SD);
+}
+
+bool residual_is_apart(const struct model *m)
+{
+    return m->plan->parts > 1 || m->shape.residual_multiplier > 0;
+}
+
 void *residual_alloc_gathered(const struct model *m, size_t N, struct arena *step)
 {
-    if (m->plan->parts == 1) return NULL;
+    if (!residual_is_apart(m)) return NULL;
     return arena_alloc(step, N * (size_t)m->shape.D, dtype_bytes(m->dtype));
 }
 

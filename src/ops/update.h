@@ -106,18 +106,21 @@ struct apply_update_io {
 enum status apply_update(const struct ops *, const struct apply_update *,
                          const struct apply_update_io *, struct queue *);
 
-/* y = x, converted to another dtype if they differ. */
+/* y = scale x, converted to another dtype if they differ.  x may be y if their dtypes and strides
+ * are equal. */
 struct cast {
     size_t n;
     enum dtype from, to;           /* default F32 */
-    bool accumulate;               /* y += x */
+    bool accumulate;               /* y += scale x */
     size_t rows;                   /* of n elements each; 0: one */
     size_t from_stride, to_stride; /* elements from one row to the next, if several */
+    float scale;                   /* in f32, before rounding; 0: 1 */
 };
 struct cast_io {
     const void *x_n;
     void *y_n;
 };
+static inline float cast_scale(const struct cast *a) { return a->scale != 0 ? a->scale : 1; }
 /* SHAPE: strides shorter than a row. */
 enum status cast(const struct ops *, const struct cast *, const struct cast_io *, struct queue *);
 

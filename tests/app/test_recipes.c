@@ -41,7 +41,8 @@ TEST(recipes_are_found_by_name_or_prefix)
                                            {"llama2-7b", "llama2-7b"},
                                            {"llama3-150m", "llama3-150m"},
                                            {"llama3.2-1b", "llama3.2-1b"},
-                                           {"qwen3", "qwen3-0.6b"}};
+                                           {"qwen3", "qwen3-0.6b"},
+                                           {"smollm3", "smollm3-3b"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         CHECK(!strcmp(recipes_find(names[i][0])->name, names[i][1]));
     CHECK(!recipes_find("mlm-1") && !recipes_find("tin") && !recipes_find(""));

@@ -219,76 +219,21 @@ TEST(weights_are_bit_identical_after_any_format)
     }
 }
 
-TEST(formats_without_names_for_qk_norm_are_refused)
+TEST(a_checkpoint_loads_only_where_the_model_has_its_multipliers)
 {
-    static const struct {
-        enum conversion_target target;
-        enum dcp_generation generation;
-        double rope_factor;
-        const char *message;
-    } cases[] = {{CONVERT_META, 0, 0, "Meta's format has no weights"},
-                 {CONVERT_NXDT, 0, 0, "NxD Training's format has no weights"},
-                 {CONVERT_DCP, DCP_FRONTIER, 0, "--generation frontier"},
-                 {CONVERT_DCP, DCP_V0_1, 0, "--generation v0.1"},
-                 {CONVERT_DCP, DCP_V0_2, 8, "torchtitan's Qwen3 does not scale RoPE"},
-                 {CONVERT_GGUF, 0, 8, "llama.cpp's Qwen3 does not scale RoPE"}};
     struct model_shape shape = small_shape();
-    struct saved s;
-    const char *to = test_path(test_folder(), "to");
-    shape.qk_norm = true;
+    struct saved plain, s;
+    saved_open_shape(&plain, &shape);
+    model_shape_set_multipliers(&shape, 12, 1, 0, 1);
     saved_open_shape(&s, &shape);
     const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct converted done;
-        struct conversion c = {.from = step,
-                               .to = to,
-                               .target = cases[i].target,
-                               .sets_rope = cases[i].rope_factor > 0,
-                               .rope_factor = cases[i].rope_factor,
-                               .dcp = {.generation = cases[i].generation}};
-        CHECK_STATUS(UNSUPPORTED, convert_checkpoint(&c, &done));
-        CHECK_MESSAGE("step-4 has QK norm (model.qk_norm)");
-        CHECK_MESSAGE(cases[i].message);
-        CHECK(!file_exists(to));
-    }
-    saved_close(&s);
-}
-
-TEST(formats_that_do_not_scale_rope_like_the_model_are_refused)
-{
-    static const struct {
-        enum conversion_target target;
-        enum rope_method method;
-        double attention_factor;
-        const char *message;
-    } cases[] = {{CONVERT_META, ROPE_linear, 0, "scaling linear, which Meta's Llama does not have"},
-                 {CONVERT_NXDT, ROPE_yarn, 0, "scaling yarn, which NxD Training does not have"},
-                 {CONVERT_DCP, ROPE_yarn, 0, "scaling yarn, which torchtitan does not have"},
-                 {CONVERT_GGUF, ROPE_dynamic, 0, "scaling dynamic, which llama.cpp does not have"},
-                 {CONVERT_GGUF, ROPE_yarn, 2, "attention_factor 2; llama.cpp computes it"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct model_shape shape = small_shape();
-        struct saved s;
-        struct converted done;
-        const char *to = test_path(test_folder(), "to");
-        shape.scaling = (struct rope_scaling){.factor = 4, .method = cases[i].method};
-        if (cases[i].method != ROPE_linear) shape.scaling.original_context = 16;
-        if (cases[i].method == ROPE_yarn) {
-            shape.scaling.beta_fast = 32, shape.scaling.beta_slow = 1;
-            shape.scaling.attention_factor = cases[i].attention_factor;
-        }
-        saved_open_shape(&s, &shape);
-        const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
-        struct conversion c = {
-            .from = step, .to = to, .target = cases[i].target, .dtype = SAFETENSORS_F32};
-        CHECK_STATUS(UNSUPPORTED, convert_checkpoint(&c, &done));
-        CHECK_MESSAGE(cases[i].message);
-        CHECK(!file_exists(to));
-        c.sets_rope = true, c.target = CONVERT_META; /* --rope-factor none */
-        CHECK_STATUS(OK, convert_checkpoint(&c, &done));
-        CHECK_STATUS(OK, file_remove_tree(to));
-        saved_close(&s);
-    }
+    const char *other = test_path(saved_folder(&plain, STEPS(4)), "step-4");
+    CHECK_STATUS(OK, try_load(&s, step));
+    CHECK_STATUS(CONFIG, try_load(&plain, step));
+    CHECK_MESSAGE("set model.embedding_multiplier = 12");
+    CHECK_STATUS(CONFIG, try_load(&s, other));
+    CHECK_MESSAGE("saved without model.embedding_multiplier");
+    saved_close(&plain), saved_close(&s);
 }
 
 TEST(a_checkpoint_with_qk_norm_loads_only_where_the_model_has_it)
@@ -306,43 +251,6 @@ TEST(a_checkpoint_with_qk_norm_loads_only_where_the_model_has_it)
     CHECK_STATUS(CONFIG, try_load(&s, other));
     CHECK_MESSAGE("self_attn.q_norm.weight");
     saved_close(&plain), saved_close(&s);
-}
-
-TEST(formats_without_names_for_biases_are_refused)
-{
-    static const struct {
-        enum conversion_target target;
-        double rope_factor;
-        bool qk_norm;
-        const char *message;
-    } cases[] = {{CONVERT_META, 0, false, "Meta's format has no weights"},
-                 {CONVERT_NXDT, 0, false, "NxD Training's format has no weights"},
-                 {CONVERT_DCP, 0, false, "torchtitan's format has no weights"},
-                 {CONVERT_GGUF, 8, false, "llama.cpp's qwen2 does not scale RoPE"},
-                 {CONVERT_GGUF, 0, true, "llama.cpp's qwen3 does not have both"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct model_shape shape = small_shape();
-        struct saved s;
-        const char *to = test_path(test_folder(), "to");
-        struct converted done;
-        shape.qk_norm = cases[i].qk_norm;
-        shape.qkv_bias = true, shape.out_bias = shape.qk_norm;
-        if (cases[i].rope_factor > 0)
-            shape.scaling = (struct rope_scaling){.factor = 8,
-                                                  .low_frequency_factor = 1,
-                                                  .high_frequency_factor = 4,
-                                                  .original_context = 32};
-        saved_open_shape(&s, &shape);
-        struct conversion c = {.from = test_path(saved_folder(&s, STEPS(4)), "step-4"),
-                               .to = to,
-                               .target = cases[i].target,
-                               .dcp = {.generation = DCP_V0_2}};
-        CHECK_STATUS(UNSUPPORTED, convert_checkpoint(&c, &done));
-        CHECK_MESSAGE("(model.attention_bias)");
-        CHECK_MESSAGE(cases[i].message);
-        CHECK(!file_exists(to));
-        saved_close(&s);
-    }
 }
 
 TEST(a_checkpoint_with_biases_loads_only_where_the_model_has_them)

@@ -122,6 +122,39 @@ TEST(qwen_flavors_have_the_published_sizes_and_the_settings_of_their_family)
     }
 }
 
+TEST(smollm3_has_the_published_size_and_no_rope_in_every_fourth_block)
+{
+    struct model_config c = model_defaults("smollm3", "3B");
+    struct model_shape s;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.F == 11008 && count("smollm3", "3B") == 3075098624);
+    CHECK(s.no_rope_interval == 4 && s.rope_theta == 5e6 && s.max_context == 65536);
+    CHECK(model_shape_has_rope(&s, 0) && model_shape_has_rope(&s, 2));
+    CHECK(!model_shape_has_rope(&s, 3) && !model_shape_has_rope(&s, 35));
+    c.no_rope_layer_interval = 37; /* no block */
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.no_rope_interval == 0);
+}
+
+TEST(multipliers_that_have_no_effect_are_unset)
+{
+    struct model_config c = model_defaults("llama3", "debugmodel");
+    struct model_shape s;
+    c.embedding_multiplier = c.residual_multiplier = c.logits_scaling = 1;
+    c.attention_multiplier = 0.25; /* heads of 16 */
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(!model_shape_multiplies(&s));
+    c.attention_multiplier = 0.5;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(model_shape_multiplies(&s) && model_shape_attention_scale(&s) == 0.5f);
+    c.no_rope_layer_interval = 2;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("no_rope_layer_interval = 2 with model.embedding_multiplier");
+    c.no_rope_layer_interval = 0, c.qk_norm = true;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("model.qk_norm = true with model.embedding_multiplier");
+}
+
 TEST(settings_of_different_families_do_not_combine)
 {
     struct model_config c = model_defaults("llama3", "debugmodel");

@@ -103,6 +103,47 @@ TEST(gradients_match_finite_differences_with_biases)
     gradients_of(&s, false, 4);
 }
 
+/* Multipliers as Granite has them, and every second block without RoPE, as SmolLM3 has it. */
+static void set_multipliers(struct model_shape *s)
+{
+    model_shape_set_multipliers(s, 3, 0.7, 0.31, 1.7);
+}
+
+TEST(gradients_match_finite_differences_with_multipliers)
+{
+    struct model_shape s = rig_shape();
+    set_multipliers(&s);
+    gradients_of(&s, true, 0);
+    s.tied = s.qkv_bias = s.out_bias = s.mlp_bias = true;
+    gradients_of(&s, true, 4);
+}
+
+TEST(gradients_match_finite_differences_with_blocks_without_rope)
+{
+    struct model_shape s = rig_shape();
+    s.no_rope_interval = 2;
+    gradients_of(&s, true, 0);
+}
+
+/* Position matters to a block only by way of RoPE and the causal mask. */
+TEST(without_rope_and_causal_mask_the_order_of_other_tokens_does_not_matter)
+{
+    for (int interval = 0; interval < 2; interval++) {
+        struct model_shape s = rig_shape();
+        struct rig r;
+        s.no_rope_interval = interval;
+        rig_open(&r, &s, F32, 1, 11);
+        for (int i = 0; i < 11; i++) r.ids[i] = i, r.labels[i] = 1;
+        r.b.causal = false;
+        rig_run(&r, single_stage_evaluate);
+        double before = (double)r.loss[10];
+        r.ids[0] = 3, r.ids[3] = 0;
+        rig_run(&r, single_stage_evaluate);
+        CHECK((fabs((double)r.loss[10] - before) < 1e-5) == (interval == 1));
+        rig_close(&r);
+    }
+}
+
 TEST(gradients_match_finite_differences_without_causal_mask)
 {
     struct model_shape s = rig_shape();
@@ -170,6 +211,8 @@ TEST(recomputation_gives_the_same_bits_in_less_memory)
         struct rig r;
         s.qk_norm = variant % 3 == 1, s.mlp_bias = variant % 3 == 2;
         s.qkv_bias = s.out_bias = s.mlp_bias;
+        s.no_rope_interval = variant % 3 == 0 ? 2 : 0;
+        model_shape_set_multipliers(&s, 1, variant % 3 == 2 ? 0.7 : 1, 0, 1);
         rig_open(&r, &s, dtype, 2, 11);
         size_t bytes = r.m.layout.elements * sizeof(float), memory[4];
         float *saved = heap(bytes), losses[22];

@@ -69,6 +69,34 @@ TEST(cast_rejects_overlapping_rows)
     CHECK_STATUS(SHAPE, cast(&ops_cpu_reference, &rows, NULL, rig_queue()));
 }
 
+OPS_TEST(cast_multiplies_by_its_scale)
+{
+    enum { N = 2053 };
+    for (int variant = 0; variant < 8; variant++) {
+        struct cast c = {.n = N,
+                         .from = variant & 1 ? BF16 : F32,
+                         .to = variant & 2 ? BF16 : F32,
+                         .accumulate = variant & 4,
+                         .scale = -0.37f};
+        void *x = rig_random(1, N, c.from), *y[2], *before = rig_random(2, N, c.to);
+        for (int k = 0; k < 2; k++) {
+            y[k] = rig_copy(before, N, c.to);
+            struct cast_io io = {x, y[k]};
+            RIG_RUN(cast(k ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
+        }
+        RIG_CLOSE(y[1], y[0], N, c.to);
+        for (size_t i = 0; i < N && !(variant & 3); i++) {
+            double old = c.accumulate ? (double)((float *)before)[i] : 0;
+            CHECK_NEAR((double)((float *)y[0])[i], old - 0.37 * (double)((float *)x)[i], 1e-6);
+        }
+        if (c.from == c.to && !c.accumulate) { /* in place */
+            RIG_RUN(cast(rig_fast(), &c, &(struct cast_io){x, x}, rig_queue()));
+            CHECK(!memcmp(x, y[1], N * dtype_bytes(c.to)));
+        }
+        free(x), free(y[0]), free(y[1]), free(before);
+    }
+}
+
 OPS_TEST(cast_accumulates_on_request)
 {
     for (int table = 0; table < 2; table++) {

@@ -289,6 +289,31 @@ TEST(every_parallel_layout_trains_the_same_model_with_biases)
                     LAYOUT(SHARD(1), "model.attention_bias=all", "model.mlp_bias=true"));
 }
 
+static const struct layout_row setting_layouts[] = {
+    {"no recomputation", 1, {"activation_checkpoint.mode=none"}},
+    {"full recomputation", 1, {"activation_checkpoint.mode=full"}},
+    {"FSDP 2", 2, {SHARD(2)}},
+    {"TP 2", 2, {TP(2)}},
+    {"CP 2, full recomputation", 2, {CP(2), "activation_checkpoint.mode=full"}},
+    {"PP 2 x FSDP 2 x TP 2", 8, {PP(2), SHARD(2), TP(2)}},
+};
+
+TEST(every_parallel_layout_trains_the_same_model_with_multipliers)
+{
+    compare_layouts("Granite's multipliers", setting_layouts,
+                    sizeof setting_layouts / sizeof *setting_layouts,
+                    LAYOUT(SHARD(1), "model.embedding_multiplier=3", "model.logits_scaling=1.7",
+                           "model.residual_multiplier=0.5", "model.attention_multiplier=0.1"));
+}
+
+TEST(every_parallel_layout_trains_the_same_model_with_blocks_without_rope)
+{
+    compare_layouts("NoPE and yarn", setting_layouts,
+                    sizeof setting_layouts / sizeof *setting_layouts,
+                    LAYOUT(SHARD(1), "model.no_rope_layer_interval=2", "model.rope_scaling=yarn",
+                           "model.rope_factor=4", "model.rope_original_context=16"));
+}
+
 #define ODD         "model.vocab_size=261"
 #define MULTIPLE(n) "model.vocab_multiple=" #n
 

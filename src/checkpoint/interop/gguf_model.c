@@ -52,6 +52,8 @@ static uint32_t file_type(enum gguf_type type)
 /* llama.cpp's name of the architecture. */
 static const char *architecture(const struct model_shape *s)
 {
+    if (model_shape_multiplies(s)) return "granite";
+    if (s->no_rope_interval) return "smollm3";
     return s->qk_norm ? "qwen3" : s->qkv_bias && !s->out_bias ? "qwen2" : "llama";
 }
 
@@ -78,6 +80,21 @@ static void add_scaling(const struct model_shape *s, struct gguf_metadata *k)
                  (uint32_t)r->original_context);
     gguf_add_f32(k, key_of(s, "rope.scaling.yarn_beta_fast").name, r->beta_fast);
     gguf_add_f32(k, key_of(s, "rope.scaling.yarn_beta_slow").name, r->beta_slow);
+}
+
+/* Granite's. */
+static void add_multipliers(const struct model_shape *s, struct gguf_metadata *k)
+{
+    if (!model_shape_multiplies(s)) return;
+    const struct {
+        const char *key;
+        double value;
+    } of[] = {{"embedding_scale", model_shape_multiplier(s->embedding_multiplier)},
+              {"residual_scale", model_shape_multiplier(s->residual_multiplier)},
+              {"logit_scale", model_shape_multiplier(s->logits_scaling)},
+              {"attention.scale", (double)model_shape_attention_scale(s)}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        gguf_add_f32(k, key_of(s, of[i].key).name, of[i].value);
 }
 
 static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
@@ -109,6 +126,7 @@ static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
     gguf_add_f32(k, key_of(s, "rope.freq_base").name, s->rope_theta);
     gguf_add_f32(k, key_of(s, "attention.layer_norm_rms_epsilon").name, s->norm_eps);
     add_scaling(s, k);
+    add_multipliers(s, k);
     if (g->is_masked) gguf_add_bool(k, key_of(s, "attention.causal").name, false);
 }
 

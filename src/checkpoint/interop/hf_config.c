@@ -2,6 +2,7 @@
 #include "checkpoint/interop/hf_config.h"
 
 #include "base/json.h"
+#include "checkpoint/interop/hf_extra.h"
 #include "checkpoint/interop/hf_family.h"
 #include "checkpoint/interop/hf_quantization.h"
 #include "checkpoint/interop/hf_rope.h"
@@ -36,7 +37,7 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
 {
     struct json_writer w = {.text = json};
     const struct hf_family *family = hf_family_of(s);
-    const bool is_qwen = family->windows == HF_WINDOWS_FLAG;
+    const bool is_llama = family->windows == HF_WINDOWS_NONE && family->extra == HF_EXTRA_NONE;
     json_begin_object(&w, NULL, JSON_LINES);
     json_begin_array(&w, "architectures", JSON_INLINE);
     json_write_string(&w, NULL, family->architecture);
@@ -49,10 +50,11 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
     json_write_string(&w, "hidden_act", "silu");
     if (family->biases >= HF_BIASES_ATTENTION) json_write_bool(&w, "attention_bias", s->out_bias);
     if (family->biases == HF_BIASES_BOTH) json_write_bool(&w, "mlp_bias", s->mlp_bias);
-    if (is_qwen) json_write_bool(&w, "use_sliding_window", false);
+    if (family->windows == HF_WINDOWS_FLAG) json_write_bool(&w, "use_sliding_window", false);
+    hf_extra_write(&w, family, s);
     json_write_raw(&w, "attention_dropout", "0.0");
     json_write_raw(&w, "initializer_range", "0.02");
-    if (!is_qwen) json_write_int(&w, "pretraining_tp", 1);
+    if (is_llama) json_write_int(&w, "pretraining_tp", 1);
     json_write_bool(&w, "use_cache", true);
     if (u->is_causal) json_write_bool(&w, "is_causal", u->is_causal == HF_CAUSAL_TRUE);
     if (u->is_diffusion) json_write_bool(&w, "masked_diffusion", true);
@@ -149,7 +151,7 @@ static enum status read_model(const struct json *root, struct model_shape *s)
     *s = (struct model_shape){.depth_init = true};
     const struct hf_family *family;
     TRY(check_supported(root, &family));
-    s->qk_norm = family->qk_norm;
+    s->qk_norm = family->qk_norm, s->rope_theta = family->rope_theta;
     TRY(read_biases(root, family, s));
     TRY(hf_value_size(root, "hidden_size", 0, &s->D));
     TRY(hf_value_size(root, "intermediate_size", 0, &s->F));
@@ -164,6 +166,8 @@ static enum status read_model(const struct json *root, struct model_shape *s)
     TRY(hf_value_size(root, "max_position_embeddings", family->max_context, &s->max_context));
     TRY(hf_value_real(root, "rms_norm_eps", 1e-6, &s->norm_eps));
     TRY(read_flag(root, "tie_word_embeddings", &s->tied));
+    s->tied |= family->is_tied && !json_get(root, "tie_word_embeddings");
+    TRY(hf_extra_read(root, family, s));
     TRY(hf_rope_read(root, s));
     TRY(model_shape_check(s));
     return STATUS_OK;

@@ -6,10 +6,18 @@
 
 /* Defaults as in the configuration classes of Transformers 5.  Mistral without windows is Llama. */
 static const struct hf_family families[] = {
-    {"llama", "LlamaForCausalLM", false, HF_BIASES_BOTH, 0, 0, 2048, HF_WINDOWS_NONE},
-    {"qwen2", "Qwen2ForCausalLM", false, HF_BIASES_QKV, 32, 0, 32768, HF_WINDOWS_FLAG},
-    {"qwen3", "Qwen3ForCausalLM", true, HF_BIASES_ATTENTION, 32, 128, 32768, HF_WINDOWS_FLAG},
-    {"mistral", "MistralForCausalLM", false, HF_BIASES_NONE, 8, 0, 131072, HF_WINDOWS_SIZE},
+    {"llama", "LlamaForCausalLM", false, HF_BIASES_BOTH, 0, 0, 2048, HF_WINDOWS_NONE, HF_EXTRA_NONE,
+     1e4, false},
+    {"qwen2", "Qwen2ForCausalLM", false, HF_BIASES_QKV, 32, 0, 32768, HF_WINDOWS_FLAG,
+     HF_EXTRA_NONE, 1e4, false},
+    {"qwen3", "Qwen3ForCausalLM", true, HF_BIASES_ATTENTION, 32, 128, 32768, HF_WINDOWS_FLAG,
+     HF_EXTRA_NONE, 1e4, false},
+    {"mistral", "MistralForCausalLM", false, HF_BIASES_NONE, 8, 0, 131072, HF_WINDOWS_SIZE,
+     HF_EXTRA_NONE, 1e4, false},
+    {"granite", "GraniteForCausalLM", false, HF_BIASES_BOTH, 0, 0, 2048, HF_WINDOWS_NONE,
+     HF_EXTRA_MULTIPLIERS, 1e4, false},
+    {"smollm3", "SmolLM3ForCausalLM", false, HF_BIASES_BOTH, 4, 0, 32768, HF_WINDOWS_FLAG,
+     HF_EXTRA_NO_ROPE, 2e6, true},
 };
 enum { NUM_FAMILIES = sizeof families / sizeof *families };
 
@@ -44,8 +52,7 @@ static const struct {
     {"zamba", "it has layers of a state space model"},
     {"mistral3", "it also reads images"},
     {"ministral", "its attention has sliding windows"},
-    {"granite", "it scales embeddings, residuals, attention and logits"},
-    {"smollm3", "it has layers without RoPE (NoPE)"},
+    {"granite_", "it reads sound or images"},
     {"olmo", "it has norms in other places, or others than RMSNorm"},
     {"phi3", "it stores q, k and v, and gate and up, as one matrix each"},
     {"gpt", "it has LayerNorm and biases"},
@@ -63,10 +70,19 @@ static bool has_biases(const struct hf_family *f, const struct model_shape *s)
     return false;
 }
 
+static enum hf_extra extra_of(const struct model_shape *s)
+{
+    return s->no_rope_interval         ? HF_EXTRA_NO_ROPE
+           : model_shape_multiplies(s) ? HF_EXTRA_MULTIPLIERS
+                                       : HF_EXTRA_NONE;
+}
+
 const struct hf_family *hf_family_of(const struct model_shape *s)
 {
     for (size_t i = 0; i < NUM_FAMILIES; i++)
-        if (families[i].qk_norm == s->qk_norm && has_biases(&families[i], s)) return &families[i];
+        if (families[i].qk_norm == s->qk_norm && families[i].extra == extra_of(s) &&
+            has_biases(&families[i], s))
+            return &families[i];
     BUG("model_shape_check accepts a model of no family");
 }
 

@@ -16,6 +16,9 @@ enum hf_windows { HF_WINDOWS_NONE, HF_WINDOWS_FLAG, HF_WINDOWS_SIZE };
  * attention_bias is true; and those of the feed-forward layer if mlp_bias is. */
 enum hf_biases { HF_BIASES_NONE, HF_BIASES_QKV, HF_BIASES_ATTENTION, HF_BIASES_BOTH };
 
+/* What else a family has: Granite's multipliers, or blocks without RoPE. */
+enum hf_extra { HF_EXTRA_NONE, HF_EXTRA_MULTIPLIERS, HF_EXTRA_NO_ROPE };
+
 struct hf_family {
     const char *model_type, *architecture;
     bool qk_norm; /* this and the biases imply the family */
@@ -24,6 +27,9 @@ struct hf_family {
     int head_dim;    /* without head_dim; 0: hidden_size / heads */
     int max_context; /* without max_position_embeddings */
     enum hf_windows windows;
+    enum hf_extra extra; /* implies the family, too */
+    double rope_theta;   /* without rope_theta */
+    bool is_tied;        /* without tie_word_embeddings */
 };
 
 /* The first family of the table whose class in Transformers computes this model, which has passed

@@ -132,7 +132,7 @@ static enum status read_scaling(const struct json *root, const struct json *rope
     struct rope_scaling *r = &s->scaling;
     *r = (struct rope_scaling){0};
     TRY(read_type(rope, &type));
-    TRY(hf_value_real(root, "rope_theta", 10000, &s->rope_theta));
+    TRY(hf_value_real(root, "rope_theta", s->rope_theta, &s->rope_theta));
     TRY(hf_value_real(rope, "rope_theta", s->rope_theta, &s->rope_theta));
     TRY(hf_value_real(root, "partial_rotary_factor", 1, &partial));
     TRY(hf_value_real(rope, "partial_rotary_factor", partial, &partial));

@@ -12,8 +12,8 @@ void hf_rope_write(struct json_writer *w, const struct model_shape *s);
 void hf_rope_write_scaling(struct json_writer *w, const struct model_shape *s);
 /* What to write as max_position_embeddings, which is the original context of dynamic scaling. */
 int hf_rope_context(const struct model_shape *s);
-/* Sets rope_theta and scaling; where max_context, which the caller has set, is the original
- * context of dynamic scaling, raises it by the factor.  DATA: a value of the wrong type, or old and
- * new keys that contradict each other.  UNSUPPORTED: another type of RoPE, or a
- * partial_rotary_factor. */
+/* Sets rope_theta, which the caller has set to its default, and scaling; where max_context, which
+ * the caller has set, is the original context of dynamic scaling, raises it by the factor.  DATA: a
+ * value of the wrong type, or old and new keys that contradict each other.  UNSUPPORTED: another
+ * type of RoPE, or a partial_rotary_factor. */
 enum status hf_rope_read(const struct json *root, struct model_shape *s);

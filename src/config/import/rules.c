@@ -176,6 +176,24 @@ static enum status set_scaling(struct import *im, const struct import_item *item
                       "");
 }
 
+/* Granite's multipliers, and SmolLM3's blocks without RoPE. */
+static enum status set_extra(struct import *im, const struct import_item *item,
+                             const struct model_shape *s)
+{
+    const struct {
+        const char *target;
+        double value;
+    } options[] = {{"model.no_rope_layer_interval", s->no_rope_interval},
+                   {"model.embedding_multiplier", s->embedding_multiplier},
+                   {"model.residual_multiplier", s->residual_multiplier},
+                   {"model.attention_multiplier", s->attention_multiplier},
+                   {"model.logits_scaling", s->logits_scaling}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].value > 0)
+            TRY(import_set_real(im, item, options[i].target, options[i].value, ""));
+    return STATUS_OK;
+}
+
 enum status rules_set_model_from_json(struct import *im, const struct import_item *item,
                                       const char *path)
 {
@@ -197,6 +215,7 @@ enum status rules_set_model_from_json(struct import *im, const struct import_ite
         TRY(import_set_real(im, item, sizes[i].target, sizes[i].value, ""));
     TRY(import_set(im, item, "model.tie_embeddings", s->tied ? "true" : "false", ""));
     if (s->qk_norm) TRY(import_set(im, item, "model.qk_norm", "true", ""));
+    TRY(set_extra(im, item, s));
     return set_scaling(im, item, &s->scaling);
 }
 

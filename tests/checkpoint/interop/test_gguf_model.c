@@ -197,6 +197,36 @@ TEST(gguf_of_a_model_with_qk_norm_is_llama_cpps_qwen3)
     saved_close(&s);
 }
 
+static double get_real(const struct gguf_file *g, const char *key)
+{
+    int kind;
+    float value;
+    struct reader r = find_key(g, key, &kind);
+    uint32_t bits = (uint32_t)read_uint(&r, 4);
+    CHECK(kind == GGUF_VALUE_F32);
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
+
+TEST(gguf_of_a_model_with_multipliers_is_llama_cpps_granite)
+{
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct gguf_file g;
+    model_shape_set_multipliers(&shape, 12, 0.25, 0.125, 8);
+    saved_open_shape(&s, &shape);
+    const char *path = test_path(test_folder(), "name.gguf");
+    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
+    read_gguf(&g, path);
+    CHECK(key_equals(&g, "general.architecture", "granite"));
+    CHECK(get_real(&g, "granite.embedding_scale") == 12);
+    CHECK(get_real(&g, "granite.residual_scale") == 0.25);
+    CHECK(get_real(&g, "granite.attention.scale") == 0.125);
+    CHECK(get_real(&g, "granite.logit_scale") == 8);
+    text_release(&g.file);
+    saved_close(&s);
+}
+
 TEST(gguf_of_a_model_with_yarn_has_its_keys)
 {
     struct model_shape shape = small_shape();
@@ -211,12 +241,7 @@ TEST(gguf_of_a_model_with_yarn_has_its_keys)
     read_gguf(&g, path);
     CHECK(key_equals(&g, "qwen3.rope.scaling.type", "yarn") && g.num_tensors == 25);
     CHECK(get_number(&g, "qwen3.rope.scaling.original_context_length") == 32);
-    int kind;
-    float factor;
-    struct reader r = find_key(&g, "qwen3.rope.scaling.factor", &kind);
-    uint32_t bits = (uint32_t)read_uint(&r, 4);
-    memcpy(&factor, &bits, sizeof factor);
-    CHECK(kind == GGUF_VALUE_F32 && factor == 4);
+    CHECK(get_real(&g, "qwen3.rope.scaling.factor") == 4);
     text_release(&g.file);
     saved_close(&s);
 }

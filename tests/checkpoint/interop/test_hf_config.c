@@ -148,7 +148,7 @@ TEST(unsupported_configs_are_rejected_with_the_reason)
     CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"olmo2\"}", 23));
     CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
     CHECK_MESSAGE("model_type \"olmo2\" is not supported: it has norms in other places, or others "
-                  "than RMSNorm; must be llama, qwen2, qwen3 or mistral");
+                  "than RMSNorm; must be llama, qwen2, qwen3, mistral, granite or smollm3");
 }
 
 TEST(biases_are_read_from_the_keys_of_their_family)

@@ -13,6 +13,10 @@ TEST(a_shape_has_the_family_that_reads_as_this_shape)
         {"llama", {.qkv_bias = true, .out_bias = true, .mlp_bias = true}},
         {"llama", {.mlp_bias = true}},
         {"qwen2", {.qkv_bias = true}},
+        {"granite", {.logits_scaling = 8}},
+        {"granite", {.attention_multiplier = 0.1, .qkv_bias = true, .out_bias = true}},
+        {"smollm3", {.no_rope_interval = 4}},
+        {"smollm3", {.no_rope_interval = 4, .mlp_bias = true}},
         {"qwen3", {.qk_norm = true}},
         {"qwen3", {.qk_norm = true, .qkv_bias = true, .out_bias = true}},
     };
@@ -34,16 +38,16 @@ TEST(other_families_are_refused_with_their_difference)
         {"mamba2", "state space"},
         {"ministral", "sliding window"},
         {"deepseek_v3", "(MLA)"},
-        {"granite", "logits"},
-        {"smollm3", "(NoPE)"},
+        {"granitemoe", "(MoE)"},
+        {"granite_speech", "sound or images"},
         {"olmo2", "in other places"},
-        {"rwkv", "supported: must be llama, qwen2, qwen3 or mistral"},
+        {"rwkv", "supported: must be llama, qwen2, qwen3, mistral, granite or smollm3"},
         {"", "model_type \"\" is not supported"},
     };
     const struct hf_family *f;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_STATUS(UNSUPPORTED, hf_family_find(cases[i][0], &f));
         CHECK_MESSAGE(cases[i][1]);
-        CHECK_MESSAGE("must be llama, qwen2, qwen3 or mistral");
+        CHECK_MESSAGE("must be llama, qwen2, qwen3, mistral, granite or smollm3");
     }
 }

@@ -11,7 +11,7 @@ static enum status read_rope(const char *members, struct model_shape *s)
     struct text t = {0};
     struct json *root;
     text_addf(&t, "{%s}", members);
-    *s = (struct model_shape){.max_context = 64};
+    *s = (struct model_shape){.max_context = 64, .rope_theta = 10000};
     CHECK_STATUS(OK, json_parse(t.data, t.len, "config.json", &root));
     enum status st = hf_rope_read(root, s);
     json_free(root);

@@ -252,16 +252,20 @@ enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct 
 {
     if (queue->sizing) return STATUS_OK;
     size_t blocks = blocks_of(a->n), rows = a->rows ? a->rows : 1;
+    const float scale = cast_scale(a);
+    const bool scales = scale < 1 || scale > 1;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < rows * blocks; block++) {
         size_t row = block / blocks, begin = block % blocks * BLOCK, n = block_size(a->n, begin);
         size_t from = row * a->from_stride + begin, to = row * a->to_stride + begin;
         float x[BLOCK], old[BLOCK];
-        if (a->from == a->to && !a->accumulate) {
+        if (a->from == a->to && !a->accumulate && !scales) {
             copy_block(io, from, to, n, a->to);
             continue;
         }
         vector_load(io->x_n, from, a->from, n, x);
+        if (scales)
+            for (size_t i = 0; i < n; i++) x[i] *= scale;
         if (a->accumulate) {
             vector_load(io->y_n, to, a->to, n, old);
             for (size_t i = 0; i < n; i++) x[i] += old[i];

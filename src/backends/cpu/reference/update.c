@@ -101,11 +101,12 @@ enum status reference_apply_update(const struct apply_update *a, const struct ap
 enum status reference_cast(const struct cast *a, const struct cast_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
+    const float scale = cast_scale(a);
     for (size_t row = 0; row < (a->rows ? a->rows : 1); row++)
         for (size_t i = 0; i < a->n; i++) {
             size_t from = row * a->from_stride + i, to = row * a->to_stride + i;
             float old = a->accumulate ? element_get(io->y_n, to, a->to) : 0;
-            element_set(io->y_n, to, a->to, old + element_get(io->x_n, from, a->from));
+            element_set(io->y_n, to, a->to, old + scale * element_get(io->x_n, from, a->from));
         }
     return STATUS_OK;
 }

@@ -9,11 +9,13 @@ extern "C" {
 enum { THREADS = 256 };
 
 template <int WIDTH, typename From, typename To>
-static __device__ __forceinline__ void convert(bool accumulate, const From *x, To *y)
+static __device__ __forceinline__ void convert(const struct cast &a, float scale, const From *x,
+                                               To *y)
 {
     float value[WIDTH], old[WIDTH];
     load<WIDTH>(x, value);
-    if (accumulate) {
+    for (int k = 0; k < WIDTH; k++) value[k] *= scale;
+    if (a.accumulate) {
         load<WIDTH>(y, old);
         for (int k = 0; k < WIDTH; k++) value[k] += old[k];
     }
@@ -27,12 +29,13 @@ static __global__ void __launch_bounds__(THREADS)
     size_t row = blockIdx.x / blocks_per_row, block = blockIdx.x % blocks_per_row;
     size_t at = (block * THREADS + threadIdx.x) * WIDTH;
     if (at >= a.n) return;
+    const float scale = cast_scale(&a);
     const From *x = x_n + row * a.from_stride + at;
     To *y = y_n + row * a.to_stride + at;
     if (at + WIDTH <= a.n) {
-        convert<WIDTH>(a.accumulate, x, y);
+        convert<WIDTH>(a, scale, x, y);
     } else {
-        for (size_t i = 0; at + i < a.n; i++) convert<1>(a.accumulate, x + i, y + i);
+        for (size_t i = 0; at + i < a.n; i++) convert<1>(a, scale, x + i, y + i);
     }
 }
 
