@@ -4,6 +4,7 @@
 #include "tokenizer/char_bpe.h"
 #include "tokenizer/files/sentencepiece.h"
 #include "tokenizer/text/byte_alphabet.h"
+#include "tokenizer/text/regex.h"
 #include "tokenizer/text/split.h"
 #include "tokenizer/text/unicode.h"
 #include "tokenizer/tokenizer.h"
@@ -207,25 +208,75 @@ static enum status export_char_bpe(const struct tokenizer *t, struct token_table
     return STATUS_OK;
 }
 
-static bool is_isolated(const struct split_rule *s, bool invert)
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define START "[^\\r\\n\\p{L}\\p{N}]?"
+
+/* One rule of a splitter: of the first three, what is set is what matches. */
+struct known_rule {
+    size_t (*split)(const unsigned char *text, size_t len);
+    const char *pattern;
+    unsigned marks;
+    enum split_behavior behavior;
+};
+struct known_splitter {
+    const char *name;
+    struct known_rule rules[4];
+};
+
+/* The pre_tokenizers that llama.cpp knows, too; see gguf_model.c for its names. */
+static const struct known_splitter known_splitters[] = {
+    {"llama3", {{.split = split_llama3}}},
+    {"qwen2", {{.split = split_qwen2}}},
+    {"gpt2", {{.split = split_gpt2}}},
+    {"digits gpt2", {{.marks = UNICODE_DIGIT}, {.split = split_gpt2}}},
+    {"gpt-4o", {{.pattern = split_o200k_pattern}}},
+    {"tekken",
+     {{.pattern = START UPPER "*" LOWER "+|" START UPPER "+" LOWER
+                              "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|"
+                              "\\s+(?!\\S)|\\s+"}}},
+    {"deepseek-v3",
+     {{.pattern = "\\p{N}{1,3}"},
+      {.pattern = "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+"},
+      {.pattern = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
+                  "[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|"
+                  "\\s*[\r\n]+|\\s+(?!\\S)|\\s+"}}},
+    {"falcon",
+     {{.marks = UNICODE_PUNCTUATION, .behavior = SPLIT_CONTIGUOUS},
+      {.split = split_gpt2},
+      {.marks = UNICODE_DIGIT, .behavior = SPLIT_CONTIGUOUS},
+      {.pattern = "[0-9][0-9][0-9]"}}},
+    {"bloom", {{.pattern = " ?[^(\\s|[.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C])]+"}}},
+};
+
+static bool is_rule(const struct split_rule *s, const struct known_rule *k)
 {
-    return s->behavior == SPLIT_ISOLATED && s->invert == invert && !s->adds_prefix_space;
+    bool same_pattern =
+        k->pattern ? s->regex && !strcmp(regex_pattern(s->regex), k->pattern) : !s->regex;
+    return s->split == k->split && same_pattern && s->marks == k->marks && !s->string &&
+           s->behavior == k->behavior && !s->invert && !s->adds_prefix_space;
+}
+
+static size_t count_rules(const struct known_splitter *k)
+{
+    size_t count = 0;
+    while (count < 4 && (k->rules[count].split || k->rules[count].pattern || k->rules[count].marks))
+        count++;
+    return count;
 }
 
 static const char *find_splitter(const struct tokenizer *t)
 {
-    static const struct {
-        size_t (*split)(const unsigned char *text, size_t len);
-        const char *name;
-    } known[] = {{split_llama3, "llama3"}, {split_qwen2, "qwen2"}, {split_gpt2, "gpt2"}};
-    const struct split_rule *first = t->pre_tokenizer.rules, *second = first + 1;
-    if (!t->vocabulary.num_pairs && !t->pre_tokenizer.count) return "llama3";
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (t->split == known[i].split && !t->pre_tokenizer.count) return known[i].name;
-    bool digits = t->pre_tokenizer.count == 2 && first->marks == UNICODE_DIGIT &&
-                  is_isolated(first, false) && second->split == split_gpt2 &&
-                  is_isolated(second, false);
-    return digits ? "digits gpt2" : NULL;
+    const struct pre_tokenizer *p = &t->pre_tokenizer;
+    if (!t->vocabulary.num_pairs && !p->count) return "llama3"; /* it splits nothing */
+    for (size_t i = 0; i < sizeof known_splitters / sizeof *known_splitters; i++) {
+        const struct known_splitter *k = &known_splitters[i];
+        size_t count = count_rules(k);
+        bool same = p->count ? p->count == count : count == 1 && t->split == k->rules[0].split;
+        for (size_t r = 0; same && r < p->count; r++) same = is_rule(&p->rules[r], &k->rules[r]);
+        if (same && (p->count || t->split)) return k->name;
+    }
+    return NULL;
 }
 
 enum status export_token_table(const struct tokenizer *t, struct token_table *e)
@@ -243,9 +294,11 @@ enum status export_token_table(const struct tokenizer *t, struct token_table *e)
     }
     e->splitter = find_splitter(t);
     if (!e->splitter)
-        FAIL(UNSUPPORTED, "%s: the pre_tokenizer must be that of Llama 3, Qwen 2, SmolLM or GPT-2",
+        FAIL(UNSUPPORTED,
+             "%s: the pre_tokenizer must be that of Llama 3, Qwen 2, SmolLM, GPT-2, GPT-4o or "
+             "Llama 4, Tekken, DeepSeek V3, Falcon or BLOOM",
              t->path);
-    e->normalizes = t->normal_form != FORM_NONE;
+    e->normalizes = t->normal_form != FORM_NONE || t->normalizer.count;
     e->has_merges = true;
     e->ignore_merges = t->ignore_merges;
     add_byte_level_tokens(t, e);

@@ -31,8 +31,7 @@ struct exported_token {
 
 struct token_table {
     bool has_merges;           /* byte-level BPE; otherwise the tokens have scores */
-    const char *splitter;      /* "llama3", "qwen2" or "gpt2" (see text/split.h); "digits gpt2":
-                                      single digits first, then gpt2; NULL: with scores */
+    const char *splitter;      /* a name of export.c's table; NULL: with scores */
     bool normalizes;           /* to a Unicode normalization form, first */
     bool ignore_merges;        /* a piece that is a token is that token, without merging */
     bool adds_space;           /* prepends a space to a text; with scores */

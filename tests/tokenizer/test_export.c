@@ -199,6 +199,9 @@ static struct tokenizer *opened_with(const char *steps, const char *normalizer)
 
 #define BYTE_LEVEL(regex)                                                                          \
     "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": " regex "}"
+#define SPLIT(regex)                                                                               \
+    "{\"type\": \"Split\", \"behavior\": \"Isolated\", \"invert\": false, \"pattern\": "           \
+    "{\"Regex\": \"" regex "\"}}"
 #define DIGITS(alone) "{\"type\": \"Digits\", \"individual_digits\": " alone "}, "
 
 TEST(export_names_the_splitters_of_known_models)
@@ -214,7 +217,19 @@ TEST(export_names_the_splitters_of_known_models)
         {BYTE_LEVEL("true"), "null", "gpt2"},
         {qwen2, "{\"type\": \"NFC\"}", "qwen2"},
         {DIGITS("true") BYTE_LEVEL("true"), "null", "digits gpt2"},
+        {SPLIT("\\\\p{N}{1,3}") ", " SPLIT("[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+") ", " SPLIT(
+             "[!\\\"#$%&'()*+,\\\\-./:;<=>?@\\\\[\\\\\\\\\\\\]^_`{|}~][A-Za-z]+|"
+             "[^\\r\\n\\\\p{L}\\\\p{P}\\\\p{S}]?[\\\\p{L}\\\\p{M}]+| ?[\\\\p{P}\\\\p{S}]+"
+             "[\\r\\n]*|\\\\s*[\\r\\n]+|\\\\s+(?!\\\\S)|\\\\s+") ", " BYTE_LEVEL("false"),
+         "null", "deepseek-v3"},
+        {"{\"type\": \"Punctuation\", \"behavior\": \"Contiguous\"}, " BYTE_LEVEL(
+             "true") ", " DIGITS("false") SPLIT("[0-9][0-9][0-9]"),
+         "null", "falcon"},
+        {SPLIT(" ?[^(\\\\s|[.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C])]+") ", " BYTE_LEVEL(
+             "false"),
+         "null", "bloom"},
         {DIGITS("false") BYTE_LEVEL("true"), "null", NULL},
+        {SPLIT("\\\\p{N}{1,3}") ", " BYTE_LEVEL("false"), "null", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tokenizer *t = opened_with(cases[i].steps, cases[i].normalizer);
@@ -225,7 +240,8 @@ TEST(export_names_the_splitters_of_known_models)
             token_table_release(&e);
         } else {
             CHECK_STATUS(UNSUPPORTED, export_token_table(t, &e));
-            CHECK_MESSAGE("the pre_tokenizer must be that of Llama 3, Qwen 2, SmolLM or GPT-2");
+            CHECK_MESSAGE(
+                "the pre_tokenizer must be that of Llama 3, Qwen 2, SmolLM, GPT-2, GPT-4o");
         }
         tokenizer_close(t);
     }

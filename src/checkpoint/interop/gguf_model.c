@@ -157,8 +157,8 @@ static void add_tokens(const struct token_table *e, int32_t rows, struct gguf_me
         gguf_add_item_f32(k, id < e->num_tokens ? e->tokens[id].score : -1000);
 }
 
-/* llama.cpp names a pre-tokenizer after a model that uses it.  llama-bpe has ignore_merges; dbrx
- * has the same pattern without it. */
+/* llama.cpp names a pre-tokenizer after a model that uses it.  llama-bpe and tekken have
+ * ignore_merges; dbrx has the pattern of llama-bpe without it.  The rest have the same names. */
 static const char *pre_tokenizer_name(const struct token_table *e)
 {
     static const struct {
@@ -166,6 +166,7 @@ static const char *pre_tokenizer_name(const struct token_table *e)
     } known[] = {{"qwen2", "qwen2"}, {"digits gpt2", "smollm"}, {"gpt2", "gpt-2"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(e->splitter, known[i].splitter)) return known[i].name;
+    if (strcmp(e->splitter, "llama3")) return e->splitter;
     return e->ignore_merges ? "llama-bpe" : "dbrx";
 }
 

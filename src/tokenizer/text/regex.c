@@ -11,6 +11,7 @@
 
 struct regex {
     pcre2_code *code;
+    char *pattern; /* before its translation; owned */
 };
 
 struct regex_match {
@@ -54,14 +55,19 @@ enum status regex_compile(struct regex **out, const char *pattern)
     }
     *out = heap(sizeof **out);
     (*out)->code = code;
+    (*out)->pattern = heap_string(pattern, strlen(pattern));
     return STATUS_OK;
 }
 
 void regex_free(struct regex *r)
 {
-    if (r) pcre2_code_free(r->code);
+    if (!r) return;
+    pcre2_code_free(r->code);
+    free(r->pattern);
     free(r);
 }
+
+const char *regex_pattern(const struct regex *r) { return r->pattern; }
 
 struct regex_match *regex_match_make(const struct regex *r)
 {

@@ -17,6 +17,8 @@ struct regex_span {
  * UNSUPPORTED: it does not compile, or it can match the empty string. */
 enum status regex_compile(struct regex **out, const char *pattern);
 void regex_free(struct regex *r);
+/* The pattern as it was given to regex_compile. */
+const char *regex_pattern(const struct regex *r);
 /* Borrows the pattern. */
 struct regex_match *regex_match_make(const struct regex *r);
 void regex_match_free(struct regex_match *m);
