@@ -9,12 +9,11 @@ extern "C" {
 enum { THREADS = 256 };
 
 template <int WIDTH, typename From, typename To>
-static __device__ __forceinline__ void convert(const struct cast &a, float scale, const From *x,
-                                               To *y)
+static __device__ __forceinline__ void convert(const struct cast &a, const From *x, To *y)
 {
     float value[WIDTH], old[WIDTH];
     load<WIDTH>(x, value);
-    for (int k = 0; k < WIDTH; k++) value[k] *= scale;
+    for (int k = 0; k < WIDTH; k++) value[k] *= a.scale;
     if (a.accumulate) {
         load<WIDTH>(y, old);
         for (int k = 0; k < WIDTH; k++) value[k] += old[k];
@@ -29,13 +28,12 @@ static __global__ void __launch_bounds__(THREADS)
     size_t row = blockIdx.x / blocks_per_row, block = blockIdx.x % blocks_per_row;
     size_t at = (block * THREADS + threadIdx.x) * WIDTH;
     if (at >= a.n) return;
-    const float scale = cast_scale(&a);
     const From *x = x_n + row * a.from_stride + at;
     To *y = y_n + row * a.to_stride + at;
     if (at + WIDTH <= a.n) {
-        convert<WIDTH>(a, scale, x, y);
+        convert<WIDTH>(a, x, y);
     } else {
-        for (size_t i = 0; at + i < a.n; i++) convert<1>(a, scale, x + i, y + i);
+        for (size_t i = 0; at + i < a.n; i++) convert<1>(a, x + i, y + i);
     }
 }
 
@@ -47,7 +45,9 @@ static enum status launch(const struct cast *a, const struct cast_io *io, struct
     if (!row_blocks) return STATUS_OK;
     if (__builtin_mul_overflow(row_blocks, rows, &blocks) || blocks > INT32_MAX)
         FAIL(UNSUPPORTED, "cast: %zu rows of %zu exceed the maximum grid size", rows, a->n);
-    LAUNCH((cast_kernel<From, To, WIDTH>), (unsigned)blocks, THREADS, 0, queue, *a,
+    struct cast op = *a;
+    op.scale = cast_scale(a); /* the kernel cannot call a function of the host */
+    LAUNCH((cast_kernel<From, To, WIDTH>), (unsigned)blocks, THREADS, 0, queue, op,
            (unsigned)row_blocks, (const From *)io->x_n, (To *)io->y_n);
     return STATUS_OK;
 }
