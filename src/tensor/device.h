@@ -12,6 +12,18 @@
 struct queue;
 struct queue_graph;
 
+/* A stream runs its work in order, at the same time as other streams (copy_stream.h). */
+enum copy_stream {
+    STREAM_QUEUE, /* the queue's own */
+    STREAM_IN,    /* copies to the device */
+    STREAM_OUT,   /* copies to the host */
+    STREAM_COUNT
+};
+/* A point in a stream's work; zero: nothing was recorded yet, and waiting for it does nothing. */
+struct copy_event {
+    void *handle; /* the device's; owned */
+};
+
 struct device {
     struct allocator own, shared;
     /* Device or host memory on either side. */
@@ -28,4 +40,11 @@ struct device {
     void (*free_graph)(struct queue *queue, struct queue_graph *graph);
     /* Bytes of device memory, and bytes in use by any process. */
     enum status (*memory_info)(struct queue *queue, size_t *bytes, size_t *used);
+    /* See copy_stream.h; record_event creates the event if it has no handle yet. */
+    enum status (*copy_on)(struct queue *queue, enum copy_stream stream, void *to, const void *from,
+                           size_t bytes);
+    enum status (*record_event)(struct queue *queue, enum copy_stream stream, struct copy_event *e);
+    enum status (*wait_event)(struct queue *queue, enum copy_stream stream,
+                              const struct copy_event *e);
+    void (*release_event)(struct queue *queue, struct copy_event *e);
 };

@@ -18,6 +18,7 @@
 
 struct device;
 struct queue_graph; /* recorded work, the backend's own */
+struct copy_observer;
 
 struct queue {
     const struct device *device; /* tensor/device.h; NULL: the CPU */
@@ -26,7 +27,8 @@ struct queue {
     size_t
         library_bytes; /* after a sizing pass: memory that libraries allocate themselves, about */
     int num_threads;
-    struct trace *trace; /* of the current step; NULL: tracing is off */
+    struct trace *trace;                 /* of the current step; NULL: tracing is off */
+    struct copy_observer *copy_observer; /* borrowed; of a sizing queue (copy_stream.h), or NULL */
     struct upload {
         const unsigned char *to, *from;
         size_t bytes;

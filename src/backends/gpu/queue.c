@@ -72,6 +72,11 @@ static enum status copy_memory(struct queue *queue, void *to, const void *from, 
 
 static enum status zero_memory(struct queue *queue, void *x, size_t bytes)
 {
+    if (!gpu_is_device_memory(x)) { /* offloaded state, in pinned memory */
+        TRY(synchronize(queue));
+        memset(x, 0, bytes);
+        return STATUS_OK;
+    }
     GPU_TRY(gpuMemsetAsync(x, 0, bytes, gpu_stream_of(queue)));
     return STATUS_OK;
 }
@@ -135,6 +140,54 @@ static void free_graph(struct queue *queue, struct queue_graph *graph)
     free(graph);
 }
 
+/* The stream, which is created when it is first used. */
+static enum status find_stream(struct queue *queue, enum copy_stream stream, gpu_stream *out)
+{
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    if (stream == STREAM_QUEUE) {
+        *out = q->stream;
+        return STATUS_OK;
+    }
+    if (!q->copies[stream]) GPU_TRY(gpuStreamCreate(&q->copies[stream]));
+    *out = q->copies[stream];
+    return STATUS_OK;
+}
+
+static enum status copy_on(struct queue *queue, enum copy_stream stream, void *to, const void *from,
+                           size_t bytes)
+{
+    gpu_stream s;
+    TRY(find_stream(queue, stream, &s));
+    GPU_TRY(gpuMemcpyAsync(to, from, bytes, s));
+    return STATUS_OK;
+}
+
+static enum status record_event(struct queue *queue, enum copy_stream stream, struct copy_event *e)
+{
+    gpu_stream s;
+    gpu_event event = (gpu_event)e->handle;
+    TRY(find_stream(queue, stream, &s));
+    if (!event) GPU_TRY(gpu_create_untimed_event(&event));
+    e->handle = event;
+    GPU_TRY(gpuEventRecord(event, s));
+    return STATUS_OK;
+}
+
+static enum status wait_event(struct queue *queue, enum copy_stream stream,
+                              const struct copy_event *e)
+{
+    gpu_stream s;
+    TRY(find_stream(queue, stream, &s));
+    GPU_TRY(gpuStreamWaitEvent(s, (gpu_event)e->handle));
+    return STATUS_OK;
+}
+
+static void release_event(struct queue *queue, struct copy_event *e)
+{
+    (void)queue;
+    (void)gpuEventDestroy((gpu_event)e->handle);
+}
+
 static const struct device device = {
     .own = {device_alloc, device_free},
     .shared = {pinned_alloc, pinned_free},
@@ -148,6 +201,10 @@ static const struct device device = {
     .launch_graph = launch_graph,
     .free_graph = free_graph,
     .memory_info = memory_usage,
+    .copy_on = copy_on,
+    .record_event = record_event,
+    .wait_event = wait_event,
+    .release_event = release_event,
 };
 
 enum status GPU_NAME(count)(int *count)
@@ -229,6 +286,8 @@ void GPU_NAME(close)(struct queue *queue)
     if (!queue) return;
     struct gpu_queue *q = (struct gpu_queue *)queue;
     (void)gpuStreamSynchronize(q->stream);
+    for (int i = 0; i < STREAM_COUNT; i++)
+        if (q->copies[i]) (void)gpuStreamDestroy(q->copies[i]);
     GPU_NAME(gemm_close)(queue);
     GPU_NAME(vendor_attention_close)(queue);
     arena_release(&queue->scratch);

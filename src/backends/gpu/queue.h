@@ -8,6 +8,7 @@
 #if defined(__cplusplus)
 extern "C" {
 #endif
+#include "tensor/device.h"
 #include "tensor/queue.h"
 #if defined(__cplusplus)
 }
@@ -16,6 +17,7 @@ extern "C" {
 struct gpu_queue {
     struct queue base; /* first: a struct queue * of this backend points here */
     gpu_stream stream;
+    gpu_stream copies[STREAM_COUNT]; /* of each direction (copy_stream.h); NULL: not used yet */
     int device;
     bool native_fp8;        /* `quantize` writes FP8 bytes, and `linear` multiplies them */
     void *gemm, *attention; /* state of the libraries: handles, plans; NULL: not used */

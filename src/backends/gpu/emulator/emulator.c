@@ -29,6 +29,7 @@ struct stream_op {
 struct emulator_stream {
     struct stream_op *first, **end;
     struct emulator_stream *next; /* in the list of all streams */
+    bool runs_kernels;
 };
 struct emulator_graph {
     struct stream_op *first, **end;
@@ -57,7 +58,7 @@ static struct capture {
     gpu_graph graph;
     bool is_invalid;
 } capture;
-static bool is_relaxed, is_dry;
+static bool is_relaxed, is_dry, has_eager_copies;
 static void (*observer)(enum emulator_work work, const char *kernel, size_t bytes);
 static _Thread_local gpu_error last_error;
 
@@ -177,8 +178,9 @@ static void enqueue(gpu_stream stream, const struct stream_op *queued)
     gpu_stream s = stream ? stream : &default_stream;
     *s->end = op;
     s->end = &op->next;
+    s->runs_kernels = s->runs_kernels || op->kind == OP_KERNEL;
     if (!stream) run_stream(NULL); /* the default stream waits for all others */
-    if (!stream || is_relaxed) run_stream(s);
+    if (!stream || is_relaxed || (has_eager_copies && !s->runs_kernels)) run_stream(s);
 }
 
 gpu_error emulator_device_count(int *count)
@@ -465,6 +467,13 @@ void emulator_set_relaxed(bool relaxed)
     lock_device();
     run_stream(NULL);
     is_relaxed = relaxed;
+    unlock_device(EMULATOR_SUCCESS);
+}
+
+void emulator_set_eager_copies(bool eager)
+{
+    lock_device();
+    has_eager_copies = eager;
     unlock_device(EMULATOR_SUCCESS);
 }
 

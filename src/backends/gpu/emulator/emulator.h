@@ -74,6 +74,10 @@ void emulator_launch(const struct kernel_launch *launch, gpu_stream stream);
 /* In relaxed mode work runs at once and kernels accept any host pointer: for tests of single
  * operations. */
 void emulator_set_relaxed(bool relaxed);
+/* From now on streams that have run no kernel execute their work as early as possible: when it is
+ * submitted, and what they wait for before it.  So a copy that should wait for a kernel, and does
+ * not, runs before it. */
+void emulator_set_eager_copies(bool eager);
 /* What the host submits to a stream, or waits for. */
 enum emulator_work {
     EMULATOR_KERNEL,
