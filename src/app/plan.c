@@ -219,7 +219,7 @@ struct time_part {
     const char *text; /* in the table; NULL: exposed communication of group `name` */
     double seconds;
 };
-enum { MAX_PARTS = GROUP_COUNT + 4 };
+enum { MAX_PARTS = GROUP_COUNT + 5 };
 
 /* Lists the parts that take time; returns their number. */
 static int list_parts(const struct estimate *e, struct time_part all[MAX_PARTS])
@@ -230,6 +230,8 @@ static int list_parts(const struct estimate *e, struct time_part all[MAX_PARTS])
     for (enum group g = 0; g < GROUP_COUNT; g++)
         if (e->exposed_s[g] > 0)
             all[count++] = (struct time_part){mesh_group_name(g), NULL, e->exposed_s[g]};
+    if (e->host_s > 0)
+        all[count++] = (struct time_part){"host", "exposed copies to and from the host", e->host_s};
     if (e->bubble_s > 0)
         all[count++] = (struct time_part){"bubble", "pipeline bubble", e->bubble_s};
     all[count++] = (struct time_part){"update", "gradient norm and optimizer", e->update_s};

@@ -19,10 +19,10 @@ enum { MAX_SIMULATIONS = 1500 };
 static const char *limit_word(enum resource r)
 {
     static const char *const words[RESOURCE_COUNT] = {
-        [RESOURCE_products] = "compute",   [RESOURCE_memory_rate] = "memory",
-        [RESOURCE_node_links] = "links",   [RESOURCE_network] = "network",
-        [RESOURCE_latency] = "latency",    [RESOURCE_pipeline] = "bubble",
-        [RESOURCE_memory_bytes] = "memory"};
+        [RESOURCE_products] = "compute", [RESOURCE_memory_rate] = "memory",
+        [RESOURCE_node_links] = "links", [RESOURCE_network] = "network",
+        [RESOURCE_host_link] = "host",   [RESOURCE_latency] = "latency",
+        [RESOURCE_pipeline] = "bubble",  [RESOURCE_memory_bytes] = "memory"};
     return words[r];
 }
 

@@ -27,6 +27,7 @@ struct hardware estimate_faster_hardware(const struct hardware *h, enum resource
     case RESOURCE_memory_rate: fast.memory_bandwidth *= 2; break;
     case RESOURCE_node_links: fast.node_bandwidth *= 2; break;
     case RESOURCE_network: fast.network_bandwidth *= 2; break;
+    case RESOURCE_host_link: fast.host_bandwidth *= 2; break;
     case RESOURCE_latency: fast.latency_s /= 2; break;
     case RESOURCE_pipeline:
     case RESOURCE_memory_bytes:
@@ -166,6 +167,7 @@ static void set_times(struct estimate *e, const struct outcome *o)
     *e = (struct estimate){.step_s = o->step_s, .matmul_s = c->matmul_s, .memory_s = c->memory_s};
     for (enum group g = 0; g < GROUP_COUNT; g++) e->exposed_s[g] = c->exposed_s[g];
     e->exposed_s[GROUP_pp] += o->p2p_s;
+    e->host_s = c->host_s;
     e->bubble_s = o->microbatches_s - o->p2p_s - c->microbatches_s;
     e->update_s = o->step_s - o->microbatches_s;
 }

@@ -15,6 +15,7 @@
     X(memory_rate, "faster memory")                                                                \
     X(node_links, "faster links within a node")                                                    \
     X(network, "a faster network between nodes")                                                   \
+    X(host_link, "a faster link between device and host memory")                                   \
     X(latency, "half the latency of transfers")                                                    \
     X(pipeline, "twice as many microbatches through the pipeline")                                 \
     X(memory_bytes, "it needs more memory than is available")
@@ -39,7 +40,7 @@ double estimate_pipeline(const struct schedule *s, const double *forward, const 
 struct estimate {
     double step_s;
     /* Of the slowest rank; they add up to the step. */
-    double matmul_s, memory_s, exposed_s[GROUP_COUNT], bubble_s, update_s;
+    double matmul_s, memory_s, exposed_s[GROUP_COUNT], host_s, bubble_s, update_s;
     enum resource limit; /* the bottleneck: doubling it would shorten the step most */
     double saved;        /* by that fraction */
 };

@@ -10,8 +10,8 @@ enum { LINKS, NETWORK };
 
 void sim_clock_release(struct sim_clock *c)
 {
-    free(c->pending);
-    c->pending = NULL;
+    free(c->pending), free(c->events);
+    c->pending = NULL, c->events = NULL;
 }
 
 void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, double bytes)
@@ -80,6 +80,44 @@ void sim_clock_wait_transfer(struct sim_clock *c, const struct transfer *t)
         c->now = p->end_s;
     }
     *p = c->pending[--c->num_pending];
+}
+
+static double *stream_time(struct sim_clock *c, enum copy_stream stream)
+{
+    return stream == STREAM_QUEUE ? &c->now : &c->copies_s[stream];
+}
+
+/* The host submits a copy long before it runs, so it may begin when its stream is free. */
+void sim_clock_copy(struct sim_clock *c, enum copy_stream stream, double bytes)
+{
+    double rate = c->hardware.host_bandwidth * SIM_CLOCK_LINK_EFFICIENCY;
+    if (rate > 0) *stream_time(c, stream) += bytes / rate;
+}
+
+static struct sim_event *find_event(struct sim_clock *c, const struct copy_event *e)
+{
+    for (size_t i = 0; i < c->num_events; i++)
+        if (c->events[i].event == e) return &c->events[i];
+    return NULL;
+}
+
+void sim_clock_record(struct sim_clock *c, enum copy_stream stream, const struct copy_event *e)
+{
+    struct sim_event *at = find_event(c, e);
+    if (!at) {
+        c->events = heap_grow(c->events, c->num_events + 1, sizeof *c->events);
+        at = &c->events[c->num_events++];
+    }
+    *at = (struct sim_event){e, *stream_time(c, stream)};
+}
+
+void sim_clock_wait_event(struct sim_clock *c, enum copy_stream stream, const struct copy_event *e)
+{
+    const struct sim_event *at = find_event(c, e);
+    double *time = stream_time(c, stream);
+    if (!at || at->at_s <= *time) return;
+    if (stream == STREAM_QUEUE && !(c->microbatches_s > 0)) c->host_s += at->at_s - *time;
+    *time = at->at_s;
 }
 
 void sim_clock_end_microbatches(struct sim_clock *c)

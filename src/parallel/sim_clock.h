@@ -4,7 +4,7 @@
  * them, so a transfer overlaps the same computation as in a real step.  An operation takes its
  * compute time or its memory time, whichever is longer (a roofline).  A transfer takes its latency
  * plus the time of the slowest link on its path (the alpha-beta cost model); transfers over the
- * same links are serialized.
+ * same links are serialized.  Copies from and to host memory run on the streams of copy_stream.h.
  *
  * Units    Seconds, FLOPs, bytes.
  * Limits   Ranks are identical; there are no stragglers.  Launching an operation takes no time;
@@ -14,6 +14,7 @@
 
 #include "comm/comm.h"
 #include "parallel/mesh.h"
+#include "tensor/copy_stream.h"
 #include "tensor/hardware.h"
 
 /* Assumed fractions of the peak rate that streaming through memory, and large transfers, reach. */
@@ -34,12 +35,19 @@ struct sim_clock {
     double matmul_s, memory_s, exposed_s[GROUP_COUNT]; /* time of the microbatches, by cause */
     double links_free_s[2]; /* when a node's links, and the network, finish their last transfer */
     double p2p_s;           /* longest send from a pipeline stage to the next */
+    double host_s;          /* time of the microbatches in which the queue waits for copies */
+    double copies_s[STREAM_COUNT]; /* when each stream is done; the queue's: `now` */
     struct sim_transfer {
         const struct transfer *transfer;
         enum group group;
         double end_s;
     } * pending; /* owned */
     size_t num_pending, capacity;
+    struct sim_event {
+        const struct copy_event *event;
+        double at_s;
+    } * events; /* the latest recording of each; owned */
+    size_t num_events;
 };
 
 void sim_clock_release(struct sim_clock *c);
@@ -50,5 +58,9 @@ void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, doub
 void sim_clock_start_transfer(struct sim_clock *c, const struct transfer *t,
                               const struct sim_group *group, double bytes);
 void sim_clock_wait_transfer(struct sim_clock *c, const struct transfer *t);
+/* As copy_stream_copy, _record and _wait. */
+void sim_clock_copy(struct sim_clock *c, enum copy_stream stream, double bytes);
+void sim_clock_record(struct sim_clock *c, enum copy_stream stream, const struct copy_event *e);
+void sim_clock_wait_event(struct sim_clock *c, enum copy_stream stream, const struct copy_event *e);
 /* Marks the end of the last microbatch: what follows runs once a step.  Later calls do nothing. */
 void sim_clock_end_microbatches(struct sim_clock *c);

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "perf/described_gpu.h"
 
-#include "tensor/device.h"
-
 /* What a process takes before it allocates anything: the driver's reserve, which nvidia-smi counts
  * as memory and cudaMemGetInfo does not, and the context with the code of kernels and libraries. */
 static const size_t CONTEXT_BYTES = (size_t)1 << 30;
 /* Buffers of a communicator.  A channel connects two ranks, and so needs fewer. */
 static const size_t COMMUNICATOR_BYTES = (size_t)256 << 20, CHANNEL_BYTES = (size_t)32 << 20;
-
-/* Nothing is allocated or copied during a sizing pass. */
-static const struct device device = {0};
 
 static bool has_documents(const struct simulated_queue *q, enum op_id op)
 {
@@ -32,7 +27,8 @@ void described_gpu_open(struct described_gpu *g, const struct device_config *c, 
 {
     const struct hardware *hardware = hardware_row((enum hardware_row)c->hardware);
     *g = (struct described_gpu){
-        .queue = {.base = {.num_threads = 1, .device = &device}, .on_call = reserve_scratch},
+        .queue = {.base = {.num_threads = 1, .device = &step_simulator_gpu_device},
+                  .on_call = reserve_scratch},
         .traits = {hardware->vendor, c->deterministic}};
     g->queue.native_fp8 = hardware->float8 > 1;
     m->queue = &g->queue.base;

@@ -57,7 +57,28 @@ static enum status measure_copy(const struct queue *queue, double *rate)
     return STATUS_OK;
 }
 
-/* On a GPU: a large GEMM, a copy, and the size of its memory. */
+/* Bytes/s from pinned host memory to the device. */
+static enum status measure_host_link(struct queue *queue, double *rate)
+{
+    enum { BYTES = 64 << 20, PASSES = 4 };
+    struct arena own = {0}, shared = {0};
+    enum status st = STATUS_OK;
+    double best = 1e9;
+    TRY_OUT(arena_init(&own, BYTES, queue_device_allocator(queue)));
+    TRY_OUT(arena_init(&shared, BYTES, queue_shared_allocator(queue)));
+    for (int i = 0; i < PASSES; i++) {
+        double begin = clock_monotonic_s();
+        TRY_OUT(queue_copy(queue, own.base, shared.base, BYTES));
+        double seconds = clock_monotonic_s() - begin;
+        if (seconds < best) best = seconds;
+    }
+    *rate = BYTES / best;
+out:
+    arena_release(&own), arena_release(&shared);
+    return st;
+}
+
+/* On a GPU: a large GEMM, copies, and the size of its memory. */
 static enum status measure_device(struct hardware *h, const struct config *c,
                                   const struct machine *m)
 {
@@ -73,6 +94,10 @@ static enum status measure_device(struct hardware *h, const struct config *c,
     if (h->efficiency == 0) h->efficiency = is.flops[BF16] / h->bf16_flops;
     if (h->memory_bandwidth == 0) h->memory_bandwidth = is.copy / SIM_CLOCK_MEMORY_EFFICIENCY;
     if (h->memory_bytes == 0) h->memory_bytes = (double)all;
+    if (h->host_bandwidth == 0) {
+        TRY(measure_host_link(m->queue, &h->host_bandwidth));
+        h->host_bandwidth /= SIM_CLOCK_LINK_EFFICIENCY;
+    }
     return STATUS_OK;
 }
 

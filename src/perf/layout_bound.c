@@ -57,6 +57,7 @@ static enum status simulate_stages(const struct layout_bounds *b, const struct l
     c.parallelism.pipeline_parallel_last_stage_less_layers = 0;
     for (int stage = 1; stage >= 0; stage--) {
         struct sim_clock clock = {.hardware = b->model->hardware};
+        clock.hardware.host_bandwidth = INFINITY; /* more blocks may hide more of the copies */
         mesh.at[AXIS_pp] = stage;
         const struct rank_simulation s = {&c, &shape, mesh, &clock, 1, true};
         enum status st = step_simulator_run_rank(&s, first);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "perf/step_simulator.h"
 
+#include "tensor/device.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
@@ -41,11 +42,14 @@ const struct ops step_simulator_gpu_ops = {
 #undef OP
 };
 
+const struct device step_simulator_gpu_device = {0};
+
 /* One rank's step.  One clock runs at the hardware's speed, and one more for each hardware rate and
  * for the latency as if that were twice as fast; the differences name the bottleneck. */
 struct simulated_rank {
     struct simulated_queue queue; /* first, so that on_call can cast */
     struct comm_observer observer;
+    struct copy_observer copies;
     const struct groups *groups;
     struct sim_group sim_groups[GROUP_COUNT];
     struct sim_clock *clocks;
@@ -99,16 +103,43 @@ static void on_wait(struct comm_observer *o, const struct transfer *t)
     for (int i = 0; i < r->num_clocks; i++) sim_clock_wait_transfer(&r->clocks[i], t);
 }
 
+static struct simulated_rank *rank_of_copies(struct copy_observer *o)
+{
+    return (struct simulated_rank *)((char *)o - offsetof(struct simulated_rank, copies));
+}
+
+static void on_copy(struct copy_observer *o, enum copy_stream stream, size_t bytes)
+{
+    struct simulated_rank *r = rank_of_copies(o);
+    for (int i = 0; i < r->num_clocks; i++) sim_clock_copy(&r->clocks[i], stream, (double)bytes);
+}
+
+static void on_record(struct copy_observer *o, enum copy_stream stream, const struct copy_event *e)
+{
+    struct simulated_rank *r = rank_of_copies(o);
+    for (int i = 0; i < r->num_clocks; i++) sim_clock_record(&r->clocks[i], stream, e);
+}
+
+static void on_event_wait(struct copy_observer *o, enum copy_stream stream,
+                          const struct copy_event *e)
+{
+    struct simulated_rank *r = rank_of_copies(o);
+    for (int i = 0; i < r->num_clocks; i++) sim_clock_wait_event(&r->clocks[i], stream, e);
+}
+
 enum status step_simulator_run_rank(const struct rank_simulation *s, struct memory_plan *memory)
 {
     struct simulated_rank r = {.queue = {.base = {.num_threads = 1}, .on_call = on_call},
                                .observer = {on_start, on_wait},
+                               .copies = {on_copy, on_record, on_event_wait},
                                .clocks = s->clocks,
                                .num_clocks = s->num_clocks};
     bool is_gpu = s->clocks[0].hardware.vendor != VENDOR_none;
     struct machine machine = {.ops = is_gpu ? &step_simulator_gpu_ops : &step_simulator_ops,
                               .queue = &r.queue.base,
                               .mesh = s->mesh};
+    r.queue.base.device = is_gpu ? &step_simulator_gpu_device : NULL;
+    r.queue.base.copy_observer = &r.copies;
     r.queue.native_fp8 = s->clocks[0].hardware.float8 > 1;
     r.groups = &machine.groups;
     groups_init_simulated(&machine.groups, &s->mesh);
@@ -158,6 +189,7 @@ static void extrapolate(struct sim_clock *more, const struct sim_clock *fewer, d
     EXTRAPOLATE(microbatches_s);
     EXTRAPOLATE(matmul_s);
     EXTRAPOLATE(memory_s);
+    EXTRAPOLATE(host_s);
     for (enum group g = 0; g < GROUP_COUNT; g++) EXTRAPOLATE(exposed_s[g]);
 #undef EXTRAPOLATE
     more->now = more->microbatches_s + update_s;
@@ -201,6 +233,7 @@ static void copy_clocks(struct sim_clock *to, const struct sim_clock *from, int 
     for (int i = 0; i < count; i++) {
         to[i] = from[i];
         to[i].pending = NULL, to[i].num_pending = to[i].capacity = 0;
+        to[i].events = NULL, to[i].num_events = 0;
     }
 }
 

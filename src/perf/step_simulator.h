@@ -19,6 +19,8 @@ struct simulated_queue {
 /* Operations for a struct simulated_queue, and no other queue; of a GPU: with what the GPU
  * backend's table has besides operations. */
 extern const struct ops step_simulator_ops, step_simulator_gpu_ops;
+/* The device of a simulated GPU's queue, which has memory of its own; nothing is allocated. */
+extern const struct device step_simulator_gpu_device;
 
 /* Estimates how long the ranks of a mesh take for a step on this hardware.  Of many microbatches it
  * simulates some and extrapolates; ranks in the middle of a pipeline with equally many blocks are

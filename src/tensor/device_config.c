@@ -12,6 +12,7 @@ struct hardware device_config_hardware(const struct device_config *c)
         {c->memory_rate, &h.memory_bandwidth}, {(double)c->node_ranks, &h.node_ranks},
         {c->node_rate, &h.node_bandwidth},     {c->network_rate, &h.network_bandwidth},
         {c->transfer_latency, &h.latency_s},   {c->host_memory_bytes, &h.host_bytes},
+        {c->host_rate, &h.host_bandwidth},
     };
     for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
         if (overrides[i].value > 0) *overrides[i].field = overrides[i].value;

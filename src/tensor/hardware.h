@@ -15,6 +15,8 @@
  *          which is not the round figure of a data sheet.  Host memory: DGX A100, H100, H200 and
  *          B200 with 2 TB, Frontier's nodes with 512 GB, trn1.32xlarge with 512 GiB,
  *          trn2.48xlarge with 2 TiB
+ *          Between device and host: PCIe 4.0 x16 of a100, PCIe 5.0 x16 of later devices, in one
+ *          direction; mi250x from OLCF's guide; trn1's and trn2's are assumed
  *          Latencies, and unmeasured cpu values, are assumed: a cluster of such machines with a
  *          100 Gb/s network.  Efficiency is fitted, see docs/estimates.md; a100 and b200 have
  *          h100's, mi325x and mi355x mi300x's */
@@ -30,29 +32,30 @@ enum hardware_vendor { VENDOR_none, VENDOR_nvidia, VENDOR_amd, VENDOR_aws };
 /* Columns: name, what a rank is, peak bf16 and f32 FLOP/s, FP8 peak as a multiple of bf16's,
  * fraction of the peak that large GEMMs reach, memory in bytes, memory bandwidth, ranks per node,
  * bandwidth within a node and between nodes, latency of a step of a collective, vendor, host memory
- * in bytes.  Zero: measured at run time; for host memory, unknown. */
+ * in bytes, bandwidth between device and host memory.  Zero: measured at run time; for host memory,
+ * unknown. */
 #define HARDWARE_LIST(X)                                                                           \
-    X(cpu, "this machine", 0, 0, 1, 0, 0, 0, 1, 5e9, 12.5e9, 20e-6, VENDOR_none, 0)                \
+    X(cpu, "this machine", 0, 0, 1, 0, 0, 0, 1, 5e9, 12.5e9, 20e-6, VENDOR_none, 0, 0)             \
     X(mi250x, "one die of a module", 191.5e12, 47.9e12, 1, 0.42, 0x1p36, 1.6e12, 8, 100e9, 12.5e9, \
-      5e-6, VENDOR_amd, 64e9)                                                                      \
+      5e-6, VENDOR_amd, 64e9, 36e9)                                                                \
     X(mi300x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 192 * 0x1p30, 5.3e12, 8, 448e9, 50e9,      \
-      5e-6, VENDOR_amd, 0)                                                                         \
+      5e-6, VENDOR_amd, 0, 64e9)                                                                   \
     X(mi325x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 256 * 0x1p30, 6e12, 8, 448e9, 50e9, 5e-6,  \
-      VENDOR_amd, 0)                                                                               \
+      VENDOR_amd, 0, 64e9)                                                                         \
     X(mi355x, "a device", 2516.6e12, 157.3e12, 2, 0.42, 288 * 0x1p30, 8e12, 8, 537.6e9, 50e9,      \
-      5e-6, VENDOR_amd, 0)                                                                         \
+      5e-6, VENDOR_amd, 0, 64e9)                                                                   \
     X(a100, "a device", 312e12, 19.5e12, 1, 0.65, 81920 * 0x1p20, 2.039e12, 8, 300e9, 25e9, 5e-6,  \
-      VENDOR_nvidia, 250e9)                                                                        \
+      VENDOR_nvidia, 250e9, 32e9)                                                                  \
     X(h100, "a device", 989.4e12, 66.9e12, 2, 0.65, 81559 * 0x1p20, 3.35e12, 8, 450e9, 50e9, 5e-6, \
-      VENDOR_nvidia, 250e9)                                                                        \
+      VENDOR_nvidia, 250e9, 64e9)                                                                  \
     X(h200, "a device", 989.4e12, 66.9e12, 2, 0.65, 143771 * 0x1p20, 4.8e12, 8, 450e9, 50e9, 5e-6, \
-      VENDOR_nvidia, 250e9)                                                                        \
+      VENDOR_nvidia, 250e9, 64e9)                                                                  \
     X(b200, "a device", 2250e12, 80e12, 2, 0.65, 183359 * 0x1p20, 8e12, 8, 900e9, 50e9, 5e-6,      \
-      VENDOR_nvidia, 250e9)                                                                        \
+      VENDOR_nvidia, 250e9, 64e9)                                                                  \
     X(trn1, "a core", 95.5e12, 24e12, 1, 0.43, 16 * 0x1p30, 410e9, 32, 96e9, 3.125e9, 10e-6,       \
-      VENDOR_aws, 16 * 0x1p30)                                                                     \
+      VENDOR_aws, 16 * 0x1p30, 16e9)                                                               \
     X(trn2, "a logical core of two", 166.75e12, 45.25e12, 1.95, 0.43, 24 * 0x1p30, 725e9, 64,      \
-      160e9, 6.25e9, 10e-6, VENDOR_aws, 32 * 0x1p30)
+      160e9, 6.25e9, 10e-6, VENDOR_aws, 32 * 0x1p30, 16e9)
 
 enum hardware_row {
 #define X(name, ...) HARDWARE_##name,
@@ -73,7 +76,8 @@ struct hardware {
     double memory_bytes, memory_bandwidth;
     double node_ranks, node_bandwidth, network_bandwidth, latency_s;
     enum hardware_vendor vendor;
-    double host_bytes; /* host memory of a rank; 0: unknown */
+    double host_bytes;     /* host memory of a rank; 0: unknown */
+    double host_bandwidth; /* between device and host memory, in one direction */
 };
 
 /* A row of the table. */

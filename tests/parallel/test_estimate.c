@@ -65,12 +65,14 @@ static const struct hardware machine = {.bf16_flops = 1e12,
                                         .efficiency = 1,
                                         .memory_bandwidth = 1e9 / SIM_CLOCK_MEMORY_EFFICIENCY,
                                         .node_bandwidth = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
-                                        .network_bandwidth = 1e7 / SIM_CLOCK_LINK_EFFICIENCY};
+                                        .network_bandwidth = 1e7 / SIM_CLOCK_LINK_EFFICIENCY,
+                                        .host_bandwidth = 1e8 / SIM_CLOCK_LINK_EFFICIENCY};
 
 /* Seconds of each kind in a step. */
 struct step {
     double matmul, memory, links, network, p2p;
     int pp, microbatches;
+    double host;
 };
 
 static struct estimate estimate(const struct step *step, const struct hardware *h)
@@ -90,6 +92,12 @@ static struct estimate estimate(const struct step *step, const struct hardware *
         sim_clock_start_transfer(c, &t, &(struct sim_group){GROUP_shard, 2, 1},
                                  step->network * 1e7);
         sim_clock_wait_transfer(c, &t);
+        struct copy_event copied = {0};
+        sim_clock_record(c, STREAM_QUEUE, &copied);
+        sim_clock_wait_event(c, STREAM_OUT, &copied);
+        sim_clock_copy(c, STREAM_OUT, step->host * 1e8);
+        sim_clock_record(c, STREAM_OUT, &copied);
+        sim_clock_wait_event(c, STREAM_QUEUE, &copied);
         sim_clock_end_microbatches(c);
         sim_clock_compute(c, F32, 0, 0.5e9);
     }
@@ -105,17 +113,18 @@ TEST(estimate_adds_up_and_names_the_bottleneck)
         enum resource limit;
         double seconds;
     } cases[] = {
-        {{4, 1, 1, 1, 0, 1, 1}, RESOURCE_products, 7.5},
-        {{1, 4, 1, 1, 0, 1, 1}, RESOURCE_memory_rate, 7.5},
-        {{1, 1, 4, 1, 0, 1, 1}, RESOURCE_node_links, 7.5},
-        {{1, 1, 1, 4, 0, 1, 1}, RESOURCE_network, 7.5},
-        {{1, 0, 0, 0, 0, 4, 1}, RESOURCE_products, 4.5},
-        {{0.6, 0.2, 0.1, 0.1, 0, 4, 1}, RESOURCE_pipeline, 4.5},
-        {{1, 0, 0, 0, 4, 4, 1}, RESOURCE_network, 28.5}, /* six messages */
+        {{4, 1, 1, 1, 0, 1, 1, 0}, RESOURCE_products, 7.5},
+        {{1, 4, 1, 1, 0, 1, 1, 0}, RESOURCE_memory_rate, 7.5},
+        {{1, 1, 4, 1, 0, 1, 1, 0}, RESOURCE_node_links, 7.5},
+        {{1, 1, 1, 4, 0, 1, 1, 0}, RESOURCE_network, 7.5},
+        {{1, 1, 1, 1, 0, 1, 1, 4}, RESOURCE_host_link, 8.5},
+        {{1, 0, 0, 0, 0, 4, 1, 0}, RESOURCE_products, 4.5},
+        {{0.6, 0.2, 0.1, 0.1, 0, 4, 1, 0}, RESOURCE_pipeline, 4.5},
+        {{1, 0, 0, 0, 4, 4, 1, 0}, RESOURCE_network, 28.5}, /* six messages */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct estimate e = estimate(&cases[i].step, &machine);
-        double sum = e.matmul_s + e.memory_s + e.bubble_s + e.update_s;
+        double sum = e.matmul_s + e.memory_s + e.host_s + e.bubble_s + e.update_s;
         for (enum group g = 0; g < GROUP_COUNT; g++) sum += e.exposed_s[g];
         CHECK_NEAR(e.step_s, cases[i].seconds, 1e-12);
         CHECK_NEAR(sum, e.step_s, 1e-12);
@@ -128,7 +137,7 @@ TEST(estimate_is_never_longer_on_faster_hardware)
 {
     for (int micros = 1; micros <= MICROS; micros++)
         for (int pp = 1; pp <= PP; pp++) {
-            struct step step = {3, 1, 2, 1, 0.5, pp, micros};
+            struct step step = {3, 1, 2, 1, 0.5, pp, micros, 1};
             double before = estimate(&step, &machine).step_s;
             for (enum resource r = 0; r < RESOURCE_COUNT; r++) {
                 struct hardware fast = estimate_faster_hardware(&machine, r);

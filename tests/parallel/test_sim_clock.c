@@ -13,6 +13,7 @@ static struct sim_clock clock_of(double latency_s)
                          .memory_bandwidth = 1e9 / SIM_CLOCK_MEMORY_EFFICIENCY,
                          .node_bandwidth = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
                          .network_bandwidth = 1e7 / SIM_CLOCK_LINK_EFFICIENCY,
+                         .host_bandwidth = 1e8 / SIM_CLOCK_LINK_EFFICIENCY,
                          .latency_s = latency_s};
     return (struct sim_clock){.hardware = h};
 }
@@ -135,4 +136,32 @@ TEST(sim_clock_separates_microbatches_from_the_update)
     CHECK_NEAR(c.microbatches_s, 1, 1e-12);
     CHECK_NEAR(c.now, 3, 1e-12);
     CHECK(c.memory_s == 0);
+}
+
+TEST(sim_clock_overlaps_copies_of_both_directions_with_computation)
+{
+    struct sim_clock c = clock_of(0);
+    struct copy_event in = {0}, out = {0}, computed = {0};
+    sim_clock_wait_event(&c, STREAM_QUEUE, &in); /* not recorded yet */
+    sim_clock_copy(&c, STREAM_IN, 2e8);          /* 2 s */
+    sim_clock_record(&c, STREAM_IN, &in);
+    sim_clock_compute(&c, BF16, 1e12, 0);
+    sim_clock_record(&c, STREAM_QUEUE, &computed);
+    sim_clock_wait_event(&c, STREAM_OUT, &computed);
+    sim_clock_copy(&c, STREAM_OUT, 3e8); /* from 1 s to 4 s */
+    sim_clock_record(&c, STREAM_OUT, &out);
+    sim_clock_wait_event(&c, STREAM_QUEUE, &in);
+    CHECK_NEAR(c.now, 2, 1e-12);
+    CHECK_NEAR(c.host_s, 1, 1e-12);
+    sim_clock_compute(&c, BF16, 1.5e12, 0);
+    sim_clock_wait_event(&c, STREAM_QUEUE, &out);
+    CHECK_NEAR(c.now, 4, 1e-12);
+    CHECK_NEAR(c.host_s, 1.5, 1e-12);
+    sim_clock_end_microbatches(&c);
+    sim_clock_copy(&c, STREAM_OUT, 1e8);
+    sim_clock_record(&c, STREAM_OUT, &out);
+    sim_clock_wait_event(&c, STREAM_QUEUE, &out);
+    CHECK_NEAR(c.now, 5, 1e-12); /* part of the update */
+    CHECK_NEAR(c.host_s, 1.5, 1e-12);
+    sim_clock_release(&c);
 }

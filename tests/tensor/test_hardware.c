@@ -44,5 +44,6 @@ TEST(hardware_rows_other_than_cpu_have_every_figure)
         CHECK(h.memory_bytes > 1e10 && h.memory_bandwidth > h.node_bandwidth);
         CHECK(h.node_bandwidth > h.network_bandwidth && h.network_bandwidth > 1e9 &&
               h.latency_s > 0);
+        CHECK(h.host_bandwidth > 1e9 && h.host_bandwidth <= h.node_bandwidth);
     }
 }
