@@ -126,19 +126,22 @@ static enum status plan_stages(struct run_memory *m, const struct config *c,
     return STATUS_OK;
 }
 
-static enum status open_machine(struct run_memory *m, const struct device_config *c)
+static enum status open_machine(struct run_memory *m, const struct config *c)
 {
-    if (c->hardware == HARDWARE_cpu) return machine_open(&m->machine, c);
-    m->gpu = heap(sizeof *m->gpu);
-    described_gpu_open(m->gpu, c, &m->machine);
-    return STATUS_OK;
+    if (c->device.hardware == HARDWARE_cpu) {
+        TRY(machine_open(&m->machine, &c->device));
+    } else {
+        m->gpu = heap(sizeof *m->gpu);
+        described_gpu_open(m->gpu, &c->device, &m->machine);
+    }
+    return trainer_check_device(c, m->machine.queue);
 }
 
 static enum status plan_steps(struct run_memory *m, const struct config *c,
                               const struct model_shape *shape, int ranks)
 {
     *m = (struct run_memory){0};
-    TRY(open_machine(m, &c->device));
+    TRY(open_machine(m, c));
     groups_close(&m->machine.groups);
     TRY(mesh_resolve(&m->machine.mesh, &c->parallelism, 0, ranks));
     TRY(config_fit(c, shape, &m->machine.mesh));
@@ -171,7 +174,7 @@ enum status run_memory_open_model(struct run_memory *m, const struct planned_run
     const struct config *c = r->config;
     size_t all, used = 0;
     *m = (struct run_memory){0};
-    TRY(open_machine(m, &c->device));
+    TRY(open_machine(m, c));
     groups_close(&m->machine.groups);
     m->machine.mesh = mesh_single_rank();
     size_t data = r->has_data_bytes ? r->data_bytes : data_bytes(m, c, r->shape->V, r->tokenizer);

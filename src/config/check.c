@@ -301,6 +301,9 @@ static enum status check_muon(const struct optimizer_config *o)
     if (o->name == OPTIMIZER_Muon && o->state_dtype == STATE_DTYPE_int8)
         FAIL(CONFIG, "optimizer.state_dtype = \"int8\" is not supported with optimizer.name = "
                      "\"Muon\": use \"bfloat16\"");
+    if (o->name == OPTIMIZER_Muon && o->offload)
+        FAIL(CONFIG, "optimizer.offload = true is not supported with optimizer.name = \"Muon\", "
+                     "which needs whole matrices on the device: set optimizer.offload = false");
     if (o->momentum == 1)
         FAIL(CONFIG, "optimizer.momentum = 1: must be below 1, or gradients have no effect");
     return STATUS_OK;

@@ -31,13 +31,21 @@
     X(void, hidden_NF, N *F, m->dtype, RECOMPUTE_SELECTIVE)                                        \
     X(struct float8_scale, input_scales, m->float8 ? 2 * MATMUL_COUNT : 0, F32, RECOMPUTE_COUNT)
 
+/* What is offloaded of a block (activation_offload.h). */
+enum offload_part { OFFLOAD_INPUT, OFFLOAD_SAVED, OFFLOAD_PARTS };
+struct offloaded {
+    void *host; /* pinned memory */
+    size_t bytes;
+};
+
 struct activations {
     void *x_SD;        /* the block's input, always saved */
     void *gathered_ND; /* all tokens, as residual_alloc_gathered says; never saved */
 #define X(type, name, elements, dtype, level) type *name;
     ACTIVATION_LIST(X)
 #undef X
-    enum recompute recompute; /* what backward recomputes */
+    enum recompute recompute;                  /* what backward recomputes */
+    struct offloaded offloaded[OFFLOAD_PARTS]; /* only with activation_checkpoint.offload */
     bool has_scales; /* input_scales are those of the forward pass, which is being recomputed */
 };
 

@@ -16,6 +16,7 @@
 #include "ops/ops.h"
 #include "tensor/queue.h"
 
+struct activation_offload;
 struct float8_state;
 struct float8_weights;
 
@@ -53,7 +54,8 @@ struct model {
     const void *weights;         /* flat, dtype; borrowed */
     float *gradients;            /* flat, f32; borrowed; NULL: forward only */
     struct float8_state *float8; /* of the whole model; borrowed; NULL: no FP8 */
-    struct unit_provider *units; /* borrowed; NULL: units are in the two flat buffers */
+    struct activation_offload *offload; /* borrowed; NULL: activations stay on the device */
+    struct unit_provider *units;        /* borrowed; NULL: units are in the two flat buffers */
     struct unit_buffers *unit_buffers; /* of each unit, valid while it is open; owned; model_init */
     float *rope_cos, *rope_sin;        /* [max_tokens, K/2], from the run arena; model_init */
 };

@@ -2,6 +2,7 @@
 #include "model/stage_pass.h"
 
 #include "base/text.h"
+#include "model/activation_offload.h"
 #include "model/block.h"
 #include "model/embed.h"
 #include "model/head.h"
@@ -72,11 +73,15 @@ static enum recompute recompute_of(const struct model *m, int layer)
 void stage_pass_alloc_shared(const struct model *m, const struct microbatch *b,
                              struct activations *shared, struct arena *step)
 {
-    enum recompute most = RECOMPUTE_NONE;
-    for (int layer = 0; layer < m->shape.L; layer++)
-        if (layout_unit(&m->layout, PARAM_attn_norm, layer) >= 0 && recompute_of(m, layer) > most)
-            most = recompute_of(m, layer);
+    enum recompute most = RECOMPUTE_NONE, least = m->recompute;
+    for (int layer = 0; layer < m->shape.L; layer++) {
+        enum recompute kind = recompute_of(m, layer);
+        if (layout_unit(&m->layout, PARAM_attn_norm, layer) < 0) continue;
+        if (kind > most) most = kind;
+        if (kind < least) least = kind;
+    }
     activations_alloc_shared(m, num_tokens(b), most, shared, step);
+    if (m->offload) activation_offload_alloc(m, num_tokens(b), least, step);
 }
 
 void stage_pass_alloc(const struct model *m, const struct microbatch *b,
@@ -90,6 +95,10 @@ void stage_pass_alloc(const struct model *m, const struct microbatch *b,
         struct activations *a = &p->blocks[i];
         *a = *shared;
         a->recompute = recompute_of(m, s->begin + i);
+        if (m->offload) {
+            activation_offload_place(m, num_tokens(b), i, a);
+            continue;
+        }
         activations_alloc_saved(m, num_tokens(b), a, step);
         if (i) a->x_SD = alloc_stream(m, b, step);
     }
@@ -117,7 +126,9 @@ enum status stage_pass_forward(const struct model *m, const struct microbatch *b
         if (!i) a->x_SD = p->in_SD;
         void *out = i + 1 < blocks ? a[1].x_SD : p->out_SD;
         TRY(unit_open(m, PARAM_attn_norm, block.layer, USE_WEIGHTS));
+        if (m->offload) TRY(activation_offload_begin_forward(m, i, blocks));
         TRY(block_forward(&block, b, false, out));
+        if (m->offload) TRY(activation_offload_end_forward(m, p->blocks, i, blocks));
         TRY(unit_close(m, PARAM_attn_norm, block.layer, USE_WEIGHTS));
     }
     return STATUS_OK;
@@ -168,11 +179,14 @@ enum status stage_pass_backward(const struct model *m, const struct microbatch *
     if (s->heads) TRY(run_head(m, b, (struct head_io){p->out_SD, true, dx}, both, step));
     if (tied && !s->embeds) TRY(unit_close(m, PARAM_embed, -1, both));
     for (int layer = s->end - 1; layer >= s->begin; layer--) {
-        struct block_call block = {m, layer, num_tokens(b), &p->blocks[layer - s->begin]};
+        int i = layer - s->begin;
+        struct block_call block = {m, layer, num_tokens(b), &p->blocks[i]};
         TRY(unit_open(m, PARAM_attn_norm, layer, both));
+        if (m->offload) TRY(activation_offload_begin_backward(m, p->blocks, i));
         TRY(block_backward(&block, b, dx, step));
         TRY(unit_close(m, PARAM_attn_norm, layer, both));
     }
+    if (m->offload) TRY(activation_offload_finish(m));
     struct embed_gradients d = {p->shared->gathered_ND, dx, gradients, tied};
     if (s->embeds) TRY(embed_backward(m, b, d));
     return STATUS_OK;

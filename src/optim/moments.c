@@ -57,8 +57,6 @@ enum status moments_alloc(struct quantized_moments *q, const struct layout *whol
     size_t n = shard->elements, full;
     *q = (struct quantized_moments){.blocks = {{.is_signed = true}}};
     TRY(find_ranges(q, whole, shard, &full));
-    q->exp_avg = arena_alloc(run, n, 1);
-    q->exp_avg_sq = arena_alloc(run, n, 1);
     for (int i = 0; i < 2; i++) {
         struct store_blocks *b = &q->blocks[i];
         b->scales = arena_alloc(run, blockwise_num_blocks(n), sizeof *b->scales);

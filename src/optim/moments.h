@@ -5,7 +5,8 @@
  * Blocks   They divide the whole tensor, row by row, from its first element on, whatever the
  *          parallel layout, so the bits do not depend on it.  A layout whose shards cut blocks is
  *          rejected; MOMENTS_ALIGN keeps FSDP from cutting any.
- * Memory   For each moment a byte per element, and 4 bytes per block. */
+ * Memory   For each moment a byte per element, which the caller allocates, and 4 bytes per
+ *          block. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,12 +20,12 @@ enum { MOMENTS_ALIGN = BLOCKWISE_BLOCK }; /* for struct model_part */
 bool moments_are_quantized(const struct tensor_slot *t);
 
 struct quantized_moments {
-    uint8_t *exp_avg, *exp_avg_sq; /* flat */
     struct store_blocks blocks[2]; /* of exp_avg and of exp_avg_sq */
     struct store_range *ranges;    /* the elements that stay f32; owned */
 };
 
-/* Allocates from `run`; release it in any case.  CONFIG: the shard cuts blocks. */
+/* Allocates scales, and the moments that stay f32, from `run`; release it in any case.  CONFIG: the
+ * shard cuts blocks. */
 enum status moments_alloc(struct quantized_moments *q, const struct layout *whole,
                           const struct shard *shard, struct arena *run);
 void moments_release(struct quantized_moments *q);

@@ -4,6 +4,7 @@
 #include "ops/adamw_8bit.h"
 #include "ops/update.h"
 #include "optim/moments.h"
+#include "optim/optim_offload.h"
 
 #include <math.h>
 
@@ -30,13 +31,34 @@ enum dtype optim_moment_dtype(const struct optimizer_config *c)
     return dtypes[c->state_dtype];
 }
 
-/* The arguments of optim_step. */
+/* The arguments of optim_step, and the part of the shard that is updated. */
 struct optim_call {
     const struct optim *o;
     const struct ops *ops;
-    const void *gradients;
+    const struct optim_update *u;
+    const struct optim_chunk *chunk;
+    struct adamw a; /* what all calls of adamw have in common */
     struct queue *queue;
 };
+
+static void *element_at(const void *base, size_t offset, size_t each)
+{
+    return base ? (char *)(uintptr_t)base + offset * each : NULL;
+}
+
+/* The buffers from element `at` of the shard on. */
+static struct adamw_io io_from(const struct optim_call *c, size_t at)
+{
+    const struct optim *o = c->o;
+    const struct optim_chunk *k = c->chunk;
+    size_t in_chunk = at - k->begin, moment = dtype_bytes(o->moments);
+    return (struct adamw_io){.w_n = element_at(k->weights, in_chunk, sizeof *k->weights),
+                             .m_n = element_at(k->exp_avg, in_chunk, moment),
+                             .v_n = element_at(k->exp_avg_sq, in_chunk, moment),
+                             .g_n = element_at(c->u->gradients, at, dtype_bytes(o->gradients)),
+                             .copy_n = element_at(o->copy, at, dtype_bytes(o->copy_dtype)),
+                             .low_n = element_at(k->low, in_chunk, sizeof *k->low)};
+}
 
 /* Parts of one call of adamw. */
 struct part_list {
@@ -46,15 +68,10 @@ struct part_list {
 };
 
 /* Updates the parts of the list and empties it. */
-static enum status update_parts(const struct optim_call *c, struct adamw a, struct part_list *l)
+static enum status update_parts(const struct optim_call *c, struct part_list *l)
 {
-    const struct optim *o = c->o;
-    struct adamw_io io = {.w_n = o->weights,
-                          .m_n = o->exp_avg,
-                          .v_n = o->exp_avg_sq,
-                          .g_n = c->gradients,
-                          .copy_n = o->copy,
-                          .low_n = o->low};
+    struct adamw a = c->a;
+    struct adamw_io io = io_from(c, c->chunk->begin);
     if (!l->count) return STATUS_OK;
     a.n = 0, a.parts = l->parts, a.num_parts = l->count;
     for (int i = 0; i < l->count; i++) a.n += l->parts[i].count;
@@ -71,16 +88,16 @@ static bool continues(const struct adamw_part *p, const struct adamw_part *next,
            (!p->run && !next->run && next->position - p->position == next->begin - p->begin);
 }
 
-static enum status add_part(const struct optim_call *c, const struct adamw *a, struct part_list *l,
+static enum status add_part(const struct optim_call *c, struct part_list *l,
                             const struct adamw_part *p)
 {
     struct adamw_part *last = l->count && !l->is_closed ? &l->parts[l->count - 1] : NULL;
     l->is_closed = false;
-    if (last && continues(last, p, a->moments)) {
+    if (last && continues(last, p, c->a.moments)) {
         last->count = p->begin + p->count - last->begin;
         return STATUS_OK;
     }
-    if (l->count == ADAMW_MAX_PARTS) TRY(update_parts(c, *a, l));
+    if (l->count == ADAMW_MAX_PARTS) TRY(update_parts(c, l));
     l->parts[l->count++] = *p;
     return STATUS_OK;
 }
@@ -102,9 +119,12 @@ static double rate_of(const struct optim *o, const struct shard_run *p,
     return u->is_decoupled && (id == PARAM_embed || id == PARAM_head) ? u->decoupled_lr : u->lr;
 }
 
-static void *element_at(const void *base, size_t offset, size_t each)
+/* Which of `count` elements from `begin` on are in the chunk: [*from, *to); false: none. */
+static bool clip(const struct optim_chunk *k, size_t begin, size_t count, size_t *from, size_t *to)
 {
-    return base ? (char *)(uintptr_t)base + offset * each : NULL;
+    size_t end = begin + count < k->end ? begin + count : k->end;
+    *from = begin > k->begin ? begin : k->begin, *to = end;
+    return *from < end;
 }
 
 /* With 8-bit moments.  Those of other elements are f32, one after the other; `full` is where. */
@@ -113,21 +133,18 @@ static enum status update_quantized(const struct optim_call *c, struct adamw a, 
 {
     const struct optim *o = c->o;
     const struct store_blocks *m = &o->moment_blocks[0], *v = &o->moment_blocks[1];
-    struct adamw_io io = {.w_n = element_at(o->weights, from, sizeof *o->weights),
-                          .m_n = element_at(m->full, full, sizeof *m->full),
-                          .v_n = element_at(v->full, full, sizeof *v->full),
-                          .g_n = element_at(c->gradients, from, dtype_bytes(o->gradients)),
-                          .copy_n = element_at(o->copy, from, dtype_bytes(o->copy_dtype)),
-                          .low_n = element_at(o->low, from, sizeof *o->low)};
+    struct adamw_io io = io_from(c, from);
     size_t block = from / BLOCKWISE_BLOCK;
     struct adamw_8bit_io io8 = {.w_n = io.w_n,
-                                .m_n = element_at(o->exp_avg, from, 1),
-                                .v_n = element_at(o->exp_avg_sq, from, 1),
+                                .m_n = io.m_n,
+                                .v_n = io.v_n,
                                 .m_scale = element_at(m->scales, block, sizeof *m->scales),
                                 .v_scale = element_at(v->scales, block, sizeof *v->scales),
                                 .g_n = io.g_n,
                                 .copy_n = io.copy_n,
                                 .low_n = io.low_n};
+    io.m_n = element_at(m->full, full, sizeof *m->full);
+    io.v_n = element_at(v->full, full, sizeof *v->full);
     if (a.moments == INT8)
         TRY(adamw_8bit(c->ops, &(struct adamw_8bit){a}, &io8, c->queue));
     else
@@ -136,24 +153,76 @@ static enum status update_quantized(const struct optim_call *c, struct adamw a, 
 }
 
 /* Tensor by tensor, as they are quantized or not. */
-static enum status update_tensors(const struct optim_call *c, struct adamw a,
-                                  const struct optim_update *u)
+static enum status update_tensors(const struct optim_call *c)
 {
+    struct adamw a = c->a;
     const struct optim *o = c->o;
     const struct shard *p = o->shard;
     double weight_decay = a.weight_decay;
     size_t full = 0;
-    for (size_t i = 0, n; i < p->count; i += n) {
+    for (size_t i = 0, n, from, to; i < p->count; i += n) {
         const struct shard_run *first = &p->runs[i];
         bool quantized = moments_are_quantized(&o->layout->tensors[first->tensor]);
         n = shard_equal_runs(first, p->count - i);
-        a.n = n * first->count;
         a.moments = quantized ? INT8 : F32;
         a.weight_decay = is_undecayed(o, first) ? 0 : weight_decay;
-        a.lr = rate_of(o, first, u);
-        TRY(update_quantized(c, a, first->at, full));
-        full += quantized ? 0 : a.n;
+        a.lr = rate_of(o, first, c->u);
+        if (clip(c->chunk, first->at, n * first->count, &from, &to)) {
+            a.n = to - from;
+            TRY(update_quantized(c, a, from, full + (from - first->at)));
+        }
+        full += quantized ? 0 : n * first->count;
     }
+    return STATUS_OK;
+}
+
+/* Adds elements [from, to) of the shard.  `whole`: the part that they belong to, with its begin in
+ * the shard; if it consists of runs, they may begin and end within one. */
+static enum status add_range(const struct optim_call *c, struct part_list *l,
+                             const struct adamw_part *whole, size_t from, size_t to)
+{
+    while (from < to) {
+        struct adamw_part part = *whole;
+        size_t i = from - whole->begin, run = whole->run, in_run = run ? i % run : 0;
+        part.begin = from - c->chunk->begin, part.count = to - from;
+        part.position += run ? i / run * whole->stride + in_run : i;
+        if (run && (in_run || part.count < run)) { /* the rest of a run, or its beginning */
+            part.run = part.stride = 0;
+            if (part.count > run - in_run) part.count = run - in_run;
+        } else if (run) {
+            part.count -= part.count % run;
+        }
+        TRY(add_part(c, l, &part));
+        from += part.count;
+    }
+    return STATUS_OK;
+}
+
+/* Updates the chunk's elements. */
+static enum status update_chunk(const struct optim_call *c)
+{
+    const struct optim *o = c->o;
+    const struct shard *s = o->shard;
+    if (o->moments == INT8) return update_tensors(c);
+    struct part_list list = {.count = 0};
+    /* With stochastic rounding a part needs the position of each element in the whole model, so it
+     * is a run of the shard, or equal runs of one tensor. */
+    for (size_t i = 0, n, from, to; i < s->count; i += n) {
+        const struct shard_run *first = &s->runs[i];
+        n = o->moments == BF16 ? shard_equal_runs(first, s->count - i) : 1;
+        if (!clip(c->chunk, first->at, n * first->count, &from, &to)) continue;
+        list.is_closed |= is_muon(o, first);
+        if (is_muon(o, first)) continue;
+        struct adamw_part part = {
+            .begin = first->at,
+            .lr = rate_of(o, first, c->u),
+            .weight_decay = is_undecayed(o, first) ? 0 : o->config->weight_decay,
+            .position = o->layout->tensors[first->tensor].offset + first->first,
+            .run = n > 1 ? first->count : 0,
+            .stride = n > 1 ? first[1].first - first->first : 0};
+        TRY(add_range(c, &list, &part, from, to));
+    }
+    TRY(update_parts(c, &list));
     return STATUS_OK;
 }
 
@@ -161,7 +230,6 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                        struct queue *queue)
 {
     const struct optimizer_config *config = o->config;
-    const struct optim_call c = {o, ops, u->gradients, queue};
     const struct adamw a = {.lr = u->lr,
                             .beta1 = config->beta1,
                             .beta2 = config->beta2,
@@ -174,26 +242,19 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                             .gradients = o->gradients,
                             .split = o->split,
                             .seed = o->seed};
-    const struct shard *s = o->shard;
-    if (o->moments == INT8) return update_tensors(&c, a, u);
-    struct part_list list = {.count = 0};
-    /* With stochastic rounding a part needs the position of each element in the whole model, so it
-     * is a run of the shard, or equal runs of one tensor. */
-    for (size_t i = 0, n; i < s->count; i += n) {
-        const struct shard_run *first = &s->runs[i];
-        n = o->moments == BF16 ? shard_equal_runs(first, s->count - i) : 1;
-        list.is_closed |= is_muon(o, first);
-        if (is_muon(o, first)) continue;
-        struct adamw_part part = {.begin = first->at,
-                                  .count = n * first->count,
-                                  .lr = rate_of(o, first, u),
-                                  .weight_decay = is_undecayed(o, first) ? 0 : config->weight_decay,
-                                  .position =
-                                      o->layout->tensors[first->tensor].offset + first->first,
-                                  .run = n > 1 ? first->count : 0,
-                                  .stride = n > 1 ? first[1].first - first->first : 0};
-        TRY(add_part(&c, &a, &list, &part));
+    struct optim_chunk chunk = {0,      o->shard->elements, o->weights,
+                                o->low, o->exp_avg,         o->exp_avg_sq};
+    struct optim_call c = {o, ops, u, &chunk, a, queue};
+    struct optim_offload *f = o->offload;
+    if (!f) return update_chunk(&c);
+    TRY(optim_offload_begin(f, &chunk, queue));
+    for (size_t i = 0; i < f->num_chunks; i++) {
+        struct optim_chunk here;
+        TRY(optim_offload_open(f, i, &here, queue));
+        c.chunk = &here;
+        TRY(update_chunk(&c));
+        TRY(optim_offload_close(f, i, queue));
     }
-    TRY(update_parts(&c, a, &list));
+    TRY(optim_offload_end(f, queue));
     return STATUS_OK;
 }

@@ -20,6 +20,8 @@
  * 0. */
 double optim_clip_factor(double norm, double max_norm);
 
+struct optim_offload;
+
 struct optim {
     const struct optimizer_config *config; /* borrowed */
     const struct layout *layout;           /* borrowed */
@@ -34,6 +36,9 @@ struct optim {
     uint64_t seed;                            /* of stochastic rounding */
     bool split;    /* master weights are `copy`, in BF16, and `low` (split_half) */
     uint16_t *low; /* borrowed */
+    /* The state is in pinned host memory: weights, low, exp_avg and exp_avg_sq, as far as
+     * optimizer.offload says; borrowed; NULL: all of it is the device's. */
+    struct optim_offload *offload;
     /* For Muon, which makes matrices whole; NULL on one rank. */
     const struct layout *local;   /* borrowed; of this rank's stages */
     const struct comm *fsdp, *tp; /* borrowed; the ranks that shard a matrix */

@@ -2,6 +2,7 @@
 #include "parallel/pipeline.h"
 
 #include "base/text.h"
+#include "model/activation_offload.h"
 #include "model/stage_pass.h"
 
 #include <stdlib.h>
@@ -283,7 +284,8 @@ enum status pipeline_run(struct pipeline *p, const struct microbatch *microbatch
                          struct arena *step)
 {
     struct pipeline_state *s = p->state;
-    size_t mark = arena_mark(step);
+    struct arena *host = p->model->offload ? p->model->offload->host : NULL;
+    size_t mark = arena_mark(step), host_mark = host ? arena_mark(host) : 0;
     TRY(stage_pass_check(p->model, microbatches));
     alloc_step(p, microbatches, step);
     for (int i = 0; i < s->length; i++) {
@@ -296,5 +298,6 @@ enum status pipeline_run(struct pipeline *p, const struct microbatch *microbatch
     }
     TRY(wait_all(p));
     arena_reset(step, mark);
+    if (host) arena_reset(host, host_mark);
     return STATUS_OK;
 }

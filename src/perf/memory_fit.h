@@ -58,6 +58,11 @@ const char *memory_fit_numerics_text(enum numerics n);
     X(int8_moments, moments, "optimizer.state_dtype=int8",                                         \
       c->optimizer.state_dtype = STATE_DTYPE_int8, other_rounding,                                 \
       "moments keep 8 bits, scaled by blocks of 256")                                              \
+    X(offloaded_state, offload_state, "optimizer.offload=true", c->optimizer.offload = true,       \
+      same_bits, "copies optimizer state from and to host memory in each step")                    \
+    X(offloaded_activations, offload_activations, "activation_checkpoint.offload=true",            \
+      c->activation_checkpoint.offload = true, same_bits,                                          \
+      "copies saved activations to host memory and back")                                          \
     X(bfloat16_gradients, gradients, "training.gradient_dtype=bfloat16",                           \
       c->training.gradient_dtype = GRADIENT_DTYPE_bfloat16, other_rounding,                        \
       "sums of microbatches keep 8 significant bits, rounded stochastically")                      \

@@ -13,7 +13,8 @@
     X(compute_weights, "weights that forward and backward read, unless those are the masters")     \
     X(optimizer, "first and second moments")                                                       \
     X(gradients, "gradients")                                                                      \
-    X(gathered, "gathered weights, FP8 copies, gradients being summed, integrity checks")          \
+    X(gathered,                                                                                    \
+      "gathered weights, FP8 copies, summed gradients, buffers of offloading and checks")          \
     X(activations, "activations saved for backward, and buffers of a step")                        \
     X(scratch, "working memory of one operation, that of libraries included")                      \
     X(batch, "token ids and labels of a step, RoPE tables, FP8 scales")                            \

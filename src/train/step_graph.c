@@ -20,6 +20,8 @@ const char *step_graph_obstacle(const struct config *c, const struct mesh *mesh,
         return "with model.attn_mask_type = \"block_causal\" launches depend on the documents";
     if (float8_resolve(&c->model, &c->float8, &is_float8) || is_float8)
         return "FP8 changes scales in each step";
+    if (c->activation_checkpoint.offload)
+        return "activation_checkpoint.offload copies on streams that are not captured";
     if (training_gradient_dtype(&c->training) == BF16)
         return "bfloat16 gradients are rounded with other random numbers in each step";
     return NULL;

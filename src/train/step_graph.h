@@ -38,7 +38,8 @@ struct step_graph {
 
 /* Why steps of this configuration cannot be replayed; NULL: they can.  A device without graphs,
  * several ranks, whose transfers are not captured, document masks, whose launches depend on the
- * documents, FP8 and bfloat16 gradients, whose arguments change in each step. */
+ * documents, activation offloading, FP8 and bfloat16 gradients, whose arguments change in each
+ * step. */
 const char *step_graph_obstacle(const struct config *c, const struct mesh *mesh,
                                 const struct queue *queue);
 /* Whether device.graphs asks for graphs: "auto" only with fewer parameters than

@@ -13,11 +13,13 @@
 #include "config/config.h"
 #include "data/batch.h"
 #include "data/loader.h"
+#include "model/activation_offload.h"
 #include "model/float8.h"
 #include "model/init_weights.h"
 #include "model/model.h"
 #include "optim/moments.h"
 #include "optim/optim.h"
+#include "optim/optim_offload.h"
 #include "parallel/elastic.h"
 #include "parallel/fsdp.h"
 #include "parallel/pipeline.h"
@@ -35,10 +37,12 @@ struct trainer {
     struct machine machine;
     struct arena run, step;   /* device memory, for the run and for a step */
     struct arena shared;      /* memory that host and device share */
+    struct arena host_step;   /* of that memory, offloaded activations of a step */
     struct model_shape shape; /* of the whole model */
     struct layout whole;      /* of the whole model, unsharded */
     struct model model;       /* on this rank: some stages, a slice of every matrix */
     struct stage *stages;     /* owned */
+    struct activation_offload activation_offload; /* with activation_checkpoint.offload */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* of an optimizer step; owned */
     struct loss_share *loss_shares;  /* of each of them, for elastic sums; owned */
@@ -57,6 +61,8 @@ struct trainer {
     void *gradients; /* of optim.gradients; flat, this rank's shard */
     void *exp_avg, *exp_avg_sq;         /* of optim.moments */
     struct quantized_moments quantized; /* for moments in INT8 */
+    struct optim_offload offload;       /* with optimizer.offload; then weights, low, exp_avg and
+                                         * exp_avg_sq are in shared memory */
     struct comm kv_head_peers;          /* ranks with the same key/value heads */
     struct comm embedding_peers;        /* first and last stage, which share a tied embedding */
     struct replicas replicas[REPLICATED_COUNT];
@@ -88,6 +94,9 @@ struct step_result {
 /* Bytes by category, by a sizing pass alone; the caller adds data and program. */
 enum status trainer_plan(const struct config *c, const struct model_shape *shape,
                          const struct machine *machine, struct memory_plan *plan);
+
+/* CONFIG: an option that the device of `queue` does not have. */
+enum status trainer_check_device(const struct config *c, const struct queue *queue);
 
 /* Collective over all ranks, which fail together.  MEMORY: not enough memory on one of them. */
 enum status trainer_open(struct trainer *t, const struct config *c, const struct model_shape *shape,

@@ -98,14 +98,27 @@ out:
 static enum status alloc_moments(struct trainer *t)
 {
     size_t n = t->shard.elements, each = dtype_bytes(t->optim.moments);
-    if (t->optim.moments == INT8) {
-        TRY(moments_alloc(&t->quantized, &t->whole, &t->shard, &t->run));
-        t->exp_avg = t->quantized.exp_avg, t->exp_avg_sq = t->quantized.exp_avg_sq;
-        return STATUS_OK;
-    }
-    t->exp_avg = arena_alloc(&t->run, n, each);
-    t->exp_avg_sq = arena_alloc(&t->run, n, each);
+    struct arena *state = t->config->optimizer.offload ? &t->shared : &t->run;
+    if (t->optim.moments == INT8) TRY(moments_alloc(&t->quantized, &t->whole, &t->shard, &t->run));
+    t->exp_avg = arena_alloc(state, n, each);
+    t->exp_avg_sq = arena_alloc(state, n, each);
     return STATUS_OK;
+}
+
+/* Master weights, or their low halves. */
+static void alloc_weights(struct trainer *t)
+{
+    bool stays = training_compute_dtype(&t->config->training) == F32;
+    struct arena *state = t->config->optimizer.offload && !stays ? &t->shared : &t->run;
+    t->offload = (struct optim_offload){
+        .moments = t->optim.moments,
+        .is_split = optim_uses_split_weights(&t->config->optimizer),
+        .keeps_weights = stays,
+    };
+    if (t->offload.is_split)
+        t->low = arena_alloc(state, t->shard.elements, sizeof *t->low);
+    else
+        t->weights = arena_alloc(state, t->shard.elements, sizeof *t->weights);
 }
 
 static enum status init_float8(struct trainer *t, const struct model_shape *shape)
@@ -183,21 +196,21 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     plan->host[MEMORY_batch] = bytes_since(shared, &shared_mark);
 
     size_t n = t->shard.elements;
-    if (optim_uses_split_weights(&c->optimizer))
-        t->low = arena_alloc(run, n, sizeof *t->low);
-    else
-        t->weights = arena_alloc(run, n, sizeof *t->weights);
+    alloc_weights(t);
     plan->bytes[MEMORY_weights] = bytes_since(run, &mark);
+    plan->host[MEMORY_weights] = bytes_since(shared, &shared_mark);
     enum dtype dtype = training_compute_dtype(&c->training);
     t->compute_weights = dtype == F32 ? NULL : arena_alloc(run, n, dtype_bytes(dtype));
     plan->bytes[MEMORY_compute_weights] = bytes_since(run, &mark);
     TRY(alloc_moments(t));
     plan->bytes[MEMORY_optimizer] = bytes_since(run, &mark);
+    plan->host[MEMORY_optimizer] = bytes_since(shared, &shared_mark);
     init_fsdp(t, shape);
     t->gradients = arena_alloc(run, n * (size_t)fsdp_gradient_buffers(&t->fsdp),
                                dtype_bytes(t->optim.gradients));
     plan->bytes[MEMORY_gradients] = bytes_since(run, &mark);
     fsdp_alloc(&t->fsdp, run);
+    if (c->optimizer.offload) optim_offload_init(&t->offload, n, run);
     init_replicas(t);
     t->integrity =
         (struct integrity){.guard = &c->guard, .optim = &t->optim, .queue = t->machine.queue};
@@ -226,6 +239,8 @@ static enum status connect_parts(struct trainer *t)
     t->model.float8 = t->has_float8 ? &t->float8 : NULL;
     TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
                           &t->model.recompute_every));
+    t->activation_offload.host = &t->host_step;
+    t->model.offload = c->activation_checkpoint.offload ? &t->activation_offload : NULL;
     t->fsdp.weights = t->compute_weights ? t->compute_weights : t->weights;
     t->fsdp.gradients = t->gradients;
     t->model.units = &t->fsdp.units;
@@ -244,6 +259,7 @@ static enum status connect_parts(struct trainer *t)
         .seed = (uint64_t)c->debug.seed,
         .split = optim_uses_split_weights(&c->optimizer),
         .low = t->low,
+        .offload = c->optimizer.offload ? &t->offload : NULL,
         .local = &t->model.layout,
         .fsdp = group(t, GROUP_shard),
         .tp = group(t, GROUP_tp),
@@ -301,6 +317,8 @@ static void release_model(struct trainer *t)
     fsdp_release(&t->fsdp);
     float8_release(&t->float8);
     moments_release(&t->quantized);
+    if (t->machine.queue) optim_offload_release(&t->offload, t->machine.queue);
+    if (t->machine.queue) activation_offload_release(&t->activation_offload, t->machine.queue);
     shard_release(&t->shard);
     layout_release(&t->whole);
     comm_release(&t->kv_head_peers);
@@ -323,9 +341,10 @@ static enum status size_trainer(struct trainer *t, const struct config *c,
     TRY(connect_parts(t));
     TRY(size_step(t));
     plan->bytes[MEMORY_activations] = t->step.peak;
+    plan->host[MEMORY_activations] = t->host_step.peak;
     plan->bytes[MEMORY_scratch] = machine->queue->scratch.peak + machine->queue->library_bytes;
     if (!queue_device_allocator(machine->queue)) memory_plan_merge_host(plan);
-    if (t->step.overflow || machine->queue->scratch.overflow)
+    if (t->step.overflow || t->host_step.overflow || machine->queue->scratch.overflow)
         FAIL(CONFIG, "the size of a batch of this shape overflows");
     return STATUS_OK;
 }
@@ -361,23 +380,39 @@ static enum status check_transports(const struct trainer *t)
     return STATUS_OK;
 }
 
+enum status trainer_check_device(const struct config *c, const struct queue *queue)
+{
+    const char *key = c->optimizer.offload               ? "optimizer.offload"
+                      : c->activation_checkpoint.offload ? "activation_checkpoint.offload"
+                                                         : NULL;
+    if (key && !queue_device_allocator(queue))
+        FAIL(CONFIG,
+             "%s = true requires a GPU: on a CPU everything is in host memory already; set it to "
+             "false",
+             key);
+    return STATUS_OK;
+}
+
 /* Sizes everything and allocates the arenas.  A rank may fail alone. */
 static enum status open_arenas(struct trainer *t, const struct config *c,
                                const struct model_shape *shape, const struct machine *machine)
 {
     struct memory_plan plan;
     enum status st = size_trainer(t, c, shape, machine, &plan);
+    if (!st) st = trainer_check_device(c, machine->queue);
     if (!st) st = check_transports(t);
     release_model(t);
     TRY(st);
     size_t run = t->run.used, step = t->step.peak, scratch = machine->queue->scratch.peak;
-    size_t shared = t->shared.used;
+    size_t shared = t->shared.used, host_step = t->host_step.peak;
     const struct allocator *own = queue_device_allocator(machine->queue);
-    if (!own) memory_plan_warn(run + step + scratch + shared, (size_t)memory_available_bytes());
+    memory_plan_warn(shared + host_step + (own ? 0 : run + step + scratch),
+                     (size_t)memory_available_bytes());
     TRY(arena_init(&t->run, run, own));
     TRY(arena_init(&t->step, step, own));
     TRY(arena_init(&machine->queue->scratch, scratch, own));
     TRY(arena_init(&t->shared, shared, queue_shared_allocator(machine->queue)));
+    TRY(arena_init(&t->host_step, host_step, queue_shared_allocator(machine->queue)));
     return STATUS_OK;
 }
 
@@ -406,4 +441,5 @@ void trainer_close(struct trainer *t)
     arena_release(&t->step);
     arena_release(&t->run);
     arena_release(&t->shared);
+    arena_release(&t->host_step);
 }

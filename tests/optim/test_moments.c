@@ -42,12 +42,15 @@ struct part {
     struct arena arena;
     struct quantized_moments moments;
     float *weights;
+    uint8_t *exp_avg, *exp_avg_sq;
 };
 
 static void part_alloc(struct part *p, const struct layout *whole)
 {
     CHECK_STATUS(OK, moments_alloc(&p->moments, whole, &p->shard, &p->arena));
     p->weights = arena_alloc(&p->arena, p->shard.elements, sizeof *p->weights);
+    p->exp_avg = arena_alloc(&p->arena, p->shard.elements, 1);
+    p->exp_avg_sq = arena_alloc(&p->arena, p->shard.elements, 1);
 }
 
 /* The rank of a 2 x 2 mesh, or with `ranks` 1 the whole model. */
@@ -95,8 +98,8 @@ static void part_step(struct part *p, const struct layout *whole, int64_t step, 
                       .layout = whole,
                       .shard = &p->shard,
                       .weights = p->weights,
-                      .exp_avg = p->moments.exp_avg,
-                      .exp_avg_sq = p->moments.exp_avg_sq,
+                      .exp_avg = p->exp_avg,
+                      .exp_avg_sq = p->exp_avg_sq,
                       .moments = INT8,
                       .moment_blocks = p->moments.blocks};
     struct optim_update u = {.gradients = gradients, .lr = 0.01, .scale = 0.5, .step = step};
@@ -106,7 +109,7 @@ static void part_step(struct part *p, const struct layout *whole, int64_t step, 
 
 static struct store moment(const struct part *p, int which)
 {
-    return (struct store){.x = which ? p->moments.exp_avg_sq : p->moments.exp_avg,
+    return (struct store){.x = which ? p->exp_avg_sq : p->exp_avg,
                           .dtype = INT8,
                           .blocks = &p->moments.blocks[which]};
 }
@@ -172,8 +175,8 @@ TEST(moments_that_are_read_and_written_back_have_the_same_bits)
             free(x);
         }
     size_t n = from.shard.elements, blocks = blockwise_num_blocks(n);
-    CHECK(!memcmp(from.moments.exp_avg, to.moments.exp_avg, n));
-    CHECK(!memcmp(from.moments.exp_avg_sq, to.moments.exp_avg_sq, n));
+    CHECK(!memcmp(from.exp_avg, to.exp_avg, n));
+    CHECK(!memcmp(from.exp_avg_sq, to.exp_avg_sq, n));
     for (int which = 0; which < 2; which++)
         CHECK(!memcmp(from.moments.blocks[which].scales, to.moments.blocks[which].scales,
                       blocks * sizeof(float)));

@@ -9,7 +9,8 @@ static const struct hardware machine = {.bf16_flops = 1e12,
                                         .memory_bandwidth = 1e15,
                                         .node_ranks = 4,
                                         .node_bandwidth = 1e9,
-                                        .network_bandwidth = 1e8};
+                                        .network_bandwidth = 1e8,
+                                        .host_bandwidth = 1e9};
 
 static struct estimate estimate_of(const char *const *settings, int num_settings, int ranks)
 {
@@ -142,4 +143,22 @@ TEST(step_simulator_finds_the_same_times_with_one_clock_and_with_all)
     CHECK_STATUS(OK, step_simulator_time(&one, &c, &shape, &mesh, &machine));
     CHECK(one.step_s == all.step_s && one.bubble_s == all.bubble_s && one.bubble_s > 0);
     config_release(&c);
+}
+
+/* Over a link of 1e9 bytes/s, of which 0.8 are reached. */
+TEST(step_simulator_adds_the_copies_of_offloaded_state_and_activations)
+{
+    const char *const device[] = {TINY}, *const state[] = {TINY, "optimizer.offload=true"};
+    const char *const activations[] = {TINY, "activation_checkpoint.offload=true"};
+    struct estimate e = estimate_of(device, TINY_COUNT, 1);
+    struct estimate s = estimate_of(state, TINY_COUNT + 1, 1);
+    struct estimate a = estimate_of(activations, TINY_COUNT + 1, 1);
+    double block = 64 * (64 * 2 + 32 * 2) + 3 * 64 * 128 + 2 * 64, head = 64 * 256;
+    double each_way = 12 * (3 * block + 2 * head + 64) / 0.8e9;
+    /* All of it in one direction, and the last chunk of at least eight in the other. */
+    CHECK(s.update_s > each_way && s.update_s < each_way * (1 + 2.0 / 8) + e.update_s);
+    CHECK(s.host_s == 0 && s.matmul_s == e.matmul_s);
+    CHECK(e.host_s == 0 && a.host_s > 0);
+    CHECK_NEAR(a.update_s / e.update_s, 1, 1e-6);
+    CHECK_NEAR(a.step_s - e.step_s, a.host_s, 1e-9);
 }

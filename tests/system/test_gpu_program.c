@@ -9,6 +9,10 @@
 
 enum { MOST_WORDS = 40 };
 
+#define IN_BF16               "training.mixed_precision_param=bfloat16"
+#define OFFLOADED_STATE       "optimizer.offload=true"
+#define OFFLOADED_ACTIVATIONS "activation_checkpoint.offload=true"
+
 static const char *const model[] = {"model.dim=32",
                                     "model.n_layers=2",
                                     "model.n_heads=4",
@@ -96,6 +100,60 @@ TEST(a_gpu_run_resumes_bit_for_bit_and_is_close_to_the_cpu)
 {
     check_resume("optimizer.name=AdamW");
     check_resume("optimizer.name=Muon");
+}
+
+/* Trains with these settings, and again with everything offloaded. */
+static void check_offload(int ranks, const char *steps, const char *const *settings)
+{
+    const char *folder = new_folder(), *words[8] = {NULL};
+    char all[64], interval[64], last[2][512];
+    int n = 2;
+    snprintf(all, sizeof all, "training.steps=%s", steps);
+    snprintf(interval, sizeof interval, "checkpoint.interval=%s", steps);
+    words[0] = all, words[1] = interval;
+    for (int i = 0; settings[i]; i++) words[n++] = settings[i];
+    CHECK(train(ranks, folder, "device", words) == 0);
+    words[n++] = OFFLOADED_STATE, words[n++] = OFFLOADED_ACTIVATIONS;
+    CHECK(train(ranks, folder, "host", words) == 0);
+    for (int i = 0; i < 2; i++)
+        snprintf(last[i], sizeof last[i], "%s/checkpoint/step-%s",
+                 test_path(folder, i ? "host" : "device"), steps);
+    struct text out = {0};
+    const char *diff[] = {"checkpoint", "diff", last[0], last[1], NULL};
+    CHECK(test_llamero(&out, NULL, diff) == 0);
+    text_release(&out);
+}
+#define CHECK_OFFLOAD(ranks, steps, ...)                                                           \
+    check_offload(ranks, steps, (const char *const[]){__VA_ARGS__, NULL})
+
+TEST(offloading_changes_no_bit_of_a_gpu_run)
+{
+    CHECK_OFFLOAD(1, "20", IN_BF16, "activation_checkpoint.mode=full");
+    CHECK_OFFLOAD(1, "3", IN_BF16, "optimizer.master_weights=split",
+                  "optimizer.state_dtype=bfloat16");
+    CHECK_OFFLOAD(1, "3", IN_BF16, "optimizer.state_dtype=int8", "model.converters=[\"float8\"]");
+}
+
+TEST(offloading_changes_no_bit_of_a_gpu_run_on_several_ranks)
+{
+    CHECK_OFFLOAD(2, "3", IN_BF16);
+    CHECK_OFFLOAD(2, "3", "parallelism.tensor_parallel_degree=2");
+    CHECK_OFFLOAD(2, "3", IN_BF16, "model.n_layers=4", "parallelism.pipeline_parallel_degree=2");
+}
+
+TEST(a_gpu_run_resumes_with_offloaded_state_and_without)
+{
+    const char *folder = new_folder();
+    const char *path = test_path(folder, "straight/checkpoint/step-4");
+    struct text out = {0};
+    CHECK(TRAIN(1, folder, "straight", "training.steps=4", IN_BF16) == 0);
+    CHECK(TRAIN(1, folder, "cut", "training.steps=2", IN_BF16, OFFLOADED_STATE) == 0);
+    CHECK(TRAIN(1, folder, "cut", "training.steps=3", IN_BF16) == 0);
+    CHECK(TRAIN(1, folder, "cut", "training.steps=4", IN_BF16, OFFLOADED_STATE) == 0);
+    const char *diff[] = {"checkpoint", "diff", path, test_path(folder, "cut/checkpoint/step-4"),
+                          NULL};
+    CHECK(test_llamero(&out, NULL, diff) == 0);
+    text_release(&out);
 }
 
 TEST(a_gpu_run_says_that_its_bits_vary_if_they_do)

@@ -79,12 +79,12 @@ TEST(a_flipped_bit_of_an_eight_bit_moment_is_found)
     const struct tensor_slot *q = layout_find(&t.trainer.model.layout, PARAM_attn_q, 1);
     for (int i = 0; i < 4; i++) {
         const struct quantized_moments *m = &t.trainer.quantized;
-        void *x = i % 2 ? (void *)(m->exp_avg_sq + q->offset) : m->exp_avg + q->offset;
+        uint8_t *codes = i % 2 ? t.trainer.exp_avg_sq : t.trainer.exp_avg, *x = codes + q->offset;
         float *scale = &m->blocks[i % 2].scales[q->offset / BLOCKWISE_BLOCK];
-        test_flip_bit(i < 2 ? x : (void *)scale, 5);
+        test_flip_bit(i < 2 ? (void *)x : scale, 5);
         CHECK_STATUS(DEVICE, trainer_step(&t.trainer, t.loader, &r));
         CHECK_MESSAGE(i % 2 ? ": exp_avg_sq changed in memory" : ": exp_avg changed in memory");
-        test_flip_bit(i < 2 ? x : (void *)scale, 5);
+        test_flip_bit(i < 2 ? (void *)x : scale, 5);
         CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
     }
     training_close(&t);

@@ -214,6 +214,7 @@ TEST(graphs_require_one_rank_of_a_gpu_and_arguments_that_stay)
     CHECK(strstr(obstacle_of(BFLOAT16, gpu, 2), "ranks"));
     CHECK(strstr(obstacle_of("model.attn_mask_type=block_causal", gpu, 1), "documents"));
     CHECK(strstr(obstacle_of("model.converters=[\"float8\"]", gpu, 1), "FP8"));
+    CHECK(strstr(obstacle_of("activation_checkpoint.offload=true", gpu, 1), "streams"));
     CHECK(strstr(obstacle_of("training.gradient_dtype=bfloat16", gpu, 1), "bfloat16"));
     gpu_emu32_close(gpu);
 }
