@@ -97,14 +97,25 @@ static bool map_nmt(const unsigned char *text, size_t len, struct text *out)
     return drops;
 }
 
+/* Replacements in a malicious file could make each other longer without end. */
+static enum status check_length(const struct normalizer_scratch *s, const struct text *out)
+{
+    if (out->len > s->max_len)
+        FAIL(RECORD, "a text has over %zu bytes when normalized, which is far longer than before",
+             s->max_len);
+    return STATUS_OK;
+}
+
 /* As Hugging Face's library does, unlike SentencePiece: a grapheme cluster of less than 6 bytes
  * becomes the mapping of its shortest mapped prefix; otherwise each character is mapped by
  * itself. */
-static void map_graphemes(const struct charsmap *map, const unsigned char *text, size_t len,
-                          struct text *out)
+static enum status map_graphemes(struct normalizer_scratch *s, size_t index,
+                                 const unsigned char *text, size_t len, struct text *out)
 {
+    const struct charsmap *map = &s->normalizer->steps[index].charsmap;
     enum { MAX_CLUSTER = 5 };
     for (size_t at = 0; at < len;) {
+        TRY(check_length(s, out));
         size_t size = grapheme_next(text + at, len - at), end = at + size;
         const char *mapped =
             size <= MAX_CLUSTER ? charsmap_find_shortest(map, text + at, size) : NULL;
@@ -122,6 +133,7 @@ static void map_graphemes(const struct charsmap *map, const unsigned char *text,
                 text_add(out, text + begin, at - begin);
         }
     }
+    return STATUS_OK;
 }
 
 static bool strip(const struct normalizer_step *step, const unsigned char *text, size_t len,
@@ -150,6 +162,7 @@ static enum status replace(struct normalizer_scratch *s, size_t index, const uns
     size_t string_len = step->string ? strlen(step->string) : 0;
     struct regex_span span = {0, 0};
     for (size_t at = 0; at < len; at = span.end) {
+        TRY(check_length(s, out));
         span = (struct regex_span){len, len};
         if (step->string) {
             const unsigned char *found = memmem(text + at, len - at, step->string, string_len);
@@ -178,7 +191,7 @@ static enum status run_step(struct normalizer_scratch *s, size_t index, const un
         if (len) text_adds(out, step->content);
         text_add(out, text, len);
         break;
-    case NORMALIZE_CHARSMAP: map_graphemes(&step->charsmap, text, len, out); break;
+    case NORMALIZE_CHARSMAP: return map_graphemes(s, index, text, len, out);
     case NORMALIZE_NMT: s->drops_start |= map_nmt(text, len, out); break;
     }
     return STATUS_OK;
@@ -187,7 +200,9 @@ static enum status run_step(struct normalizer_scratch *s, size_t index, const un
 enum status normalizer_run(struct normalizer_scratch *s, const unsigned char *text, size_t len,
                            const unsigned char **out, size_t *out_len)
 {
+    enum { MAX_EXTRA = 64 << 20, MAX_FACTOR = 8 };
     s->drops_start = false;
+    s->max_len = MAX_EXTRA + MAX_FACTOR * len;
     for (size_t i = 0, used = 0; i < s->normalizer->count; i++) {
         const struct normalizer_step *step = &s->normalizer->steps[i];
         struct text *next = &s->texts[used % 2];

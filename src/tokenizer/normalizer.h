@@ -49,12 +49,13 @@ struct normalizer_scratch {
     const struct normalizer *normalizer; /* borrowed */
     struct regex_match *matches[NORMALIZER_MAX_STEPS];
     struct text texts[2];
+    size_t max_len;   /* of the normalized text */
     bool drops_start; /* the last run removed what the text starts with */
 };
 void normalizer_scratch_init(struct normalizer_scratch *s, const struct normalizer *n);
 void normalizer_scratch_release(struct normalizer_scratch *s);
 
 /* Runs all steps.  *out is the text itself, or in the scratch, valid until the next call.
- * RECORD: a pattern exceeds PCRE2's match limit. */
+ * RECORD: a pattern exceeds PCRE2's match limit, or the text becomes far longer. */
 enum status normalizer_run(struct normalizer_scratch *s, const unsigned char *text, size_t len,
                            const unsigned char **out, size_t *out_len);

@@ -41,6 +41,30 @@ TEST(normalizer_changes_letters_and_forms)
     CHECK(normalizes(STEP("NFC"), "plain", "plain", false));
 }
 
+TEST(normalizer_stops_replacements_that_multiply_the_text)
+{
+    enum { STEPS = 12 };
+    struct text json = {0};
+    struct json *v;
+    struct normalizer n = {0};
+    struct normalizer_scratch s;
+    const unsigned char *out;
+    size_t len;
+    text_adds(&json, "{\"type\": \"Sequence\", \"normalizers\": [");
+    for (int i = 0; i < STEPS; i++)
+        text_addf(&json, "%s" STRING("a", "aaaaaaaaaaaaaaaa"), i ? ", " : "");
+    text_adds(&json, "]}");
+    CHECK_STATUS(OK, json_parse(json.data, json.len, "normalizer", &v));
+    CHECK_STATUS(OK, hf_normalizer_read(&n, v, "tokenizer.json"));
+    normalizer_scratch_init(&s, &n);
+    CHECK_STATUS(RECORD, normalizer_run(&s, (const unsigned char *)"a", 1, &out, &len));
+    CHECK_MESSAGE("over 67108872 bytes when normalized");
+    normalizer_scratch_release(&s);
+    normalizer_release(&n);
+    json_free(v);
+    text_release(&json);
+}
+
 TEST(normalizer_strips_and_replaces)
 {
     static const char *const left = "{\"type\": \"Strip\", \"strip_left\": true, \"strip_right\": "
