@@ -9,8 +9,8 @@ with random weights and saves it.  Checked in float32, to a relative 1e-5:
 
 - `PROGRAM eval` of that folder: the loss;
 - `PROGRAM train` from it: the loss of 20 steps of AdamW, and the weights after the last; the gradient
-  norms to 1e-4, since those of torch in float32 and in float64 differ by up to 2e-5, and biases to 1e-4,
-  since gradients of those of keys are mostly rounding errors;
+  norms to 1e-3, since those of torch in float32 and in float64 differ by up to 2e-4 (granite 51), and
+  biases to 1e-4, since gradients of those of keys are mostly rounding errors;
 - the checkpoint of that run, opened by Transformers: its class, and its loss.
 
 For the first of them (--gguf, default 6) also `PROGRAM generate`, and llama.cpp with the file that
@@ -214,7 +214,7 @@ def check_training(program, model, rows, folder, worst):
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
         optimizer.step()
         worst.check("loss of a step", got["loss"], loss.item())
-        worst.check("gradient norm", got["grad_norm"], norm, limit=1e-4)
+        worst.check("gradient norm", got["grad_norm"], norm, limit=1e-3)
     model.eval()
     checkpoint = folder / f"run/checkpoint/step-{STEPS}"
     saved = {}
