@@ -383,6 +383,7 @@ static void write_model(const struct model_shape *m, struct json_writer *w)
     json_write_bool(w, "qk_norm", m->qk_norm);
     json_write_string(w, "attention_bias", model_shape_biases(m));
     json_write_bool(w, "mlp_bias", m->mlp_bias);
+    json_write_int(w, "sliding_window", m->window);
     json_write_format(w, "rope_theta", "%.9g", m->rope_theta);
     json_write_format(w, "norm_eps", "%.9g", m->norm_eps);
     hf_rope_write_scaling(w, m);

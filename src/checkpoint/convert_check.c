@@ -77,7 +77,7 @@ static enum status check_extra(const struct convert_check *c, const struct model
     return STATUS_OK;
 }
 
-/* Whether the target can scale RoPE like this. */
+/* Whether the target has sliding windows and can scale RoPE like this. */
 static enum status check_rope(const struct convert_check *c, const struct model_shape *s)
 {
     static const char *const readers[] = {[CONVERT_META] = "Meta's Llama",
@@ -87,6 +87,11 @@ static enum status check_rope(const struct convert_check *c, const struct model_
     const struct rope_scaling *r = &s->scaling;
     bool is_supported = r->factor <= 0 || r->method == ROPE_llama3;
     if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE) return STATUS_OK;
+    if (s->window)
+        FAIL(UNSUPPORTED,
+             "%s has a sliding window (model.sliding_window) of %d tokens, which %s does not have: "
+             "use --to hf or native",
+             c->from, s->window, readers[c->target]);
     if (c->target == CONVERT_GGUF) is_supported |= r->method != ROPE_dynamic;
     if (!is_supported)
         FAIL(UNSUPPORTED,

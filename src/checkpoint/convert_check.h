@@ -21,5 +21,5 @@ struct convert_check {
     enum dcp_generation generation; /* dcp */
 };
 /* UNSUPPORTED: the target has no such model: because of QK norm, biases, multipliers, blocks
- * without RoPE, or RoPE scaling. */
+ * without RoPE, a sliding window, or RoPE scaling. */
 enum status convert_check_settings(const struct convert_check *c, const struct model_shape *s);

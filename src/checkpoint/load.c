@@ -200,6 +200,11 @@ static enum status compare_shapes(const char *folder, const struct model_shape *
                  "has %g and %s, %g over %d",
                  folder, has->rope_theta, rope_method_name(a), a->factor, a->original_context,
                  model->rope_theta, rope_method_name(b), b->factor, b->original_context);
+    if (has->window != model->window)
+        log_line(LOG_WARN,
+                 "%s: saved with a sliding window of %d tokens (0: none); this model has %d: see "
+                 "model.sliding_window",
+                 folder, has->window, model->window);
     if (has->norm_eps < model->norm_eps || has->norm_eps > model->norm_eps)
         log_line(LOG_WARN, "%s: saved with norm_eps %g; this model has %g", folder, has->norm_eps,
                  model->norm_eps);

@@ -273,6 +273,9 @@ static enum status check_data(const struct config *c)
     if (c->objective.name != OBJECTIVE_causal && !c->objective.mask_token[0])
         FAIL(CONFIG, "objective.name = \"%s\" requires objective.mask_token",
              objective_kind_word(c->objective.name));
+    if (c->objective.name != OBJECTIVE_causal && c->model.sliding_window)
+        FAIL(CONFIG, "model.sliding_window = %lld requires objective.name = \"causal\"",
+             (long long)c->model.sliding_window);
     if (c->objective.name == OBJECTIVE_masked && !(c->objective.mask_probability > 0))
         FAIL(CONFIG, "objective.mask_probability = 0: must be greater than 0");
     const struct validation_config *v = &c->validation;

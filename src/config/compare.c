@@ -107,6 +107,7 @@ static const struct key_class {
     {"model.vocab_size", CHANGE_refused, IN_ALL},
     {"model.vocab_multiple", CHANGE_by_shape, IN_ALL},
     {"model.qk_norm", CHANGE_refused, IN_ALL},
+    {"model.sliding_window", CHANGE_by_name, IN_ALL},
     {"model.attention_bias", CHANGE_refused, IN_ALL},
     {"model.mlp_bias", CHANGE_refused, IN_ALL},
     {"model.no_rope_layer_interval", CHANGE_refused, IN_ALL},
@@ -320,6 +321,7 @@ static bool is_of_shape(const char *key)
                                        "attention_multiplier",
                                        "logits_scaling",
                                        "qk_norm",
+                                       "sliding_window",
                                        "attention_bias",
                                        "mlp_bias",
                                        "tie_embeddings"};
@@ -345,6 +347,7 @@ static void compare_shapes(const struct settings_pair *p)
     snprintf(old, sizeof old, "\"%s\"", model_shape_biases(a));
     snprintf(now, sizeof now, "\"%s\"", model_shape_biases(b));
     if (strcmp(old, now)) add_change(p, "model.attention_bias", old, now);
+    compare_int(p, "model.sliding_window", a->window, b->window);
     compare_bool(p, "model.mlp_bias", a->mlp_bias, b->mlp_bias);
     compare_bool(p, "model.tie_embeddings", a->tied, b->tied);
     compare_real(p, "model.rope_theta", a->rope_theta, b->rope_theta);

@@ -292,6 +292,7 @@ static struct attention attention_of(const struct model *m, const struct microba
                            .dtype = m->dtype,
                            .k_column = Q,
                            .v_column = Q + P};
+    if (b->causal) op.window = m->shape.window;
     op.is_packed = !m->plan->attend && !m->shape.qk_norm && !m->shape.qkv_bias &&
                    attention_can_pack(m->ops, &op);
     return op;

@@ -169,6 +169,7 @@ static enum status attend_row(const struct decoder *d, int layer, int i)
                            .kv_stride = P,
                            .scale = model_shape_attention_scale(s),
                            .causal = d->causal,
+                           .window = d->causal ? s->window : 0,
                            .dtype = m->dtype};
     struct attention_fwd io = {.q_BTHK = q,
                                .k_BSGK = element(c->k_LBSGK, cached, m->dtype),

@@ -66,16 +66,23 @@ static double block_vectors(const struct model_shape *s)
     return n + (s->mlp_bias ? 2.0 * s->F + s->D : 0);
 }
 
+/* Keys that a query counts for: those of a window, or all of the row. */
+static double attended_keys(const struct model_shape *s, int T)
+{
+    return s->window && s->window < T ? s->window : T;
+}
+
 double model_flops_per_token(const struct model_shape *s, int T)
 {
     double V = s->V, D = s->D, L = s->L, Q = (double)s->H * s->K, P = (double)s->G * s->K;
     double block = block_vectors(s) + D * (2 * Q + 2 * P) + 3 * D * s->F;
     double parameters = L * block + D + V * D; /* V D of them the head, tied or not */
-    return 6 * parameters + 12 * L * Q * T;
+    return 6 * parameters + 12 * L * Q * attended_keys(s, T);
 }
 
 double model_causal_flops_per_token(const struct model_shape *s, int T)
 {
-    double L = s->L, D = s->D, Q = (double)s->H * s->K;
-    return model_flops_per_token(s, T) - 6 * (L * block_vectors(s) + D) - 6 * L * Q * T;
+    double L = s->L, D = s->D, Q = (double)s->H * s->K, keys = attended_keys(s, T);
+    return model_flops_per_token(s, T) - 6 * (L * block_vectors(s) + D) -
+           6 * L * Q * (keys * keys / T);
 }

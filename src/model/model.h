@@ -90,8 +90,8 @@ struct microbatch {
 static const int32_t microbatch_bounds[1];
 
 /* Model FLOPs of one token, forward and backward, as torchtitan counts them for MFU:
- * 6 (parameters - embedding) + 12 L H K T.  A tied embedding is also the head's matrix and is not
- * subtracted. */
+ * 6 (parameters - embedding) + 12 L H K T; with a sliding window, min(T, window) in place of T.  A
+ * tied embedding is also the head's matrix and is not subtracted. */
 double model_flops_per_token(const struct model_shape *s, int T);
 /* As Megatron-LM counts them: without the norms' weights, and with only the half of the attention
  * matrix that a causal row needs. */

@@ -25,6 +25,7 @@ static const struct model_family {
     enum attention_bias biases;
     int no_rope_interval;
 } families[] = {
+    {"mistral", 0, 1e-5, false, ATTENTION_BIAS_none, 0},
     {"qwen2.5", 0, 1e-6, false, ATTENTION_BIAS_qkv, 0},
     {"qwen3", 128, 1e-6, true, ATTENTION_BIAS_none, 0},
     {"smollm3", 0, 1e-6, false, ATTENTION_BIAS_none, 4},
@@ -89,6 +90,7 @@ static const struct flavor flavors[] = {
     {"frontier", "8B", 4096, 32, 32, 8, 1.3, 1024, 128256, 131072, 5e5, &none, false, false},
     {"frontier", "70B", 8192, 80, 64, 8, 1.3, 4096, 128256, 131072, 5e5, &none, false, false},
     {"frontier", "405B", 16384, 126, 128, 8, 1.2, 4096, 128256, 131072, 5e5, &none, false, false},
+    {"mistral", "7B", 4096, 32, 32, 8, 1.3, 1024, 32768, 32768, 1e6, &none, false, false},
     {"qwen2.5", "0.5B", 896, 24, 14, 2, 2, 256, 151936, 32768, 1e6, &none, true, false},
     {"qwen2.5", "1.5B", 1536, 28, 12, 2, 2.15, 256, 151936, 131072, 1e6, &none, true, false},
     {"qwen2.5", "7B", 3584, 28, 28, 4, 1.97, 256, 152064, 131072, 1e6, &none, false, false},
@@ -141,7 +143,7 @@ static enum status find_flavor(const char *family, const char *name, const struc
     if (difference)
         FAIL(CONFIG,
              "model.name = \"%s\": not supported: %s %s; expected llama2, llama3, llama3.1, "
-             "llama3.2, frontier, qwen2.5, qwen3 or smollm3",
+             "llama3.2, frontier, mistral, qwen2.5, qwen3 or smollm3",
              family, family, difference);
     for (int i = 0; i < NUM_FLAVORS; i++) {
         const struct flavor *f = &flavors[i];
@@ -244,6 +246,7 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     s->qkv_bias = biases == ATTENTION_BIAS_qkv || biases == ATTENTION_BIAS_all;
     s->out_bias = biases == ATTENTION_BIAS_all;
     s->mlp_bias = c->mlp_bias;
+    s->window = option_or(c->sliding_window, 0);
     s->init = c->init;
     s->init_std = c->init_std;
     s->vocab_multiple = option_or(c->vocab_multiple, 1);
@@ -260,6 +263,14 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
 static enum status check_settings(const struct model_shape *s)
 {
     const bool only_qkv = s->qkv_bias && !s->out_bias;
+    if (s->window && (s->qk_norm || s->qkv_bias || s->mlp_bias))
+        FAIL(CONFIG,
+             "model.sliding_window = %d with %s: no family of Transformers has both in all layers; "
+             "Mistral has neither biases nor QK norm",
+             s->window,
+             s->qk_norm    ? "model.qk_norm = true"
+             : s->qkv_bias ? "model.attention_bias"
+                           : "model.mlp_bias = true");
     if (s->mlp_bias && only_qkv)
         FAIL(CONFIG,
              "model.mlp_bias = true with model.attention_bias = \"qkv\": no family of Transformers "
@@ -273,9 +284,12 @@ static enum status check_settings(const struct model_shape *s)
                         : model_shape_multiplies(s) ? "embedding_multiplier, residual_multiplier, "
                                                       "attention_multiplier or logits_scaling"
                                                     : NULL;
-    if (extra && (s->qk_norm || only_qkv))
+    if (extra && (s->qk_norm || only_qkv || s->window))
         FAIL(CONFIG, "model.%s with model.%s: no family of Transformers has both",
-             s->qk_norm ? "qk_norm = true" : "attention_bias = \"qkv\"", extra);
+             s->window    ? "sliding_window"
+             : s->qk_norm ? "qk_norm = true"
+                          : "attention_bias = \"qkv\"",
+             extra);
     if (s->no_rope_interval && model_shape_multiplies(s))
         FAIL(CONFIG,
              "model.no_rope_layer_interval = %d with model.embedding_multiplier, "

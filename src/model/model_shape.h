@@ -11,6 +11,7 @@ struct model_shape {
     double rope_theta, norm_eps;
     struct rope_scaling scaling; /* factor 0: unscaled RoPE */
     bool qk_norm;                /* RMSNorm of each head's query and key, as in Qwen3 */
+    int window;                  /* model.sliding_window */
     bool qkv_bias, out_bias;     /* model.attention_bias: qkv is the first, all both */
     bool mlp_bias;
     int no_rope_interval; /* every Nth block has no RoPE (NoPE), as in SmolLM3; 0: none */

@@ -17,6 +17,9 @@ static enum status check(const struct ops *ops, const struct attention *a)
     if (a->q_stride < (size_t)a->H * (size_t)a->K || a->kv_stride < (size_t)a->G * (size_t)a->K)
         FAIL(SHAPE, "attention: strides %zu and %zu are shorter than a row", a->q_stride,
              a->kv_stride);
+    if (a->window < 0 || (a->window && !a->causal))
+        FAIL(SHAPE, "attention: window %d%s: must be at least 0, and requires a causal mask",
+             a->window, a->causal ? "" : " without a causal mask");
     BUG_IF(a->is_packed && !attention_can_pack(ops, a));
     return STATUS_OK;
 }

@@ -9,9 +9,10 @@
  *          Packed: q, k, v are columns of one packed tensor of q_stride columns, or of three
  *          tensors, and their gradients likewise.
  * Masks    Query t is at key position t + S - T.  Causal: it attends to keys up to its own
- *          position.  Document mask: with start_BT and end_BT it attends only to keys in
- *          [start_BT, end_BT), the bounds of its document, or of the part of it in these keys.  A
- *          query without visible keys gets out 0 and lse -inf.
+ *          position, with a sliding window only to the last `window` of these.  Document mask: with
+ *          start_BT and end_BT it attends only to keys in [start_BT, end_BT), the bounds of its
+ *          document, or of the part of it in these keys.  A query without visible keys gets out 0
+ *          and lse -inf.
  * Parts    Keys may come in parts, one call each, as in ring attention: FIRST_KEYS, then
  *          MORE_KEYS.  Each key is in one part.  Forward updates out and lse to cover all keys so
  *          far; dq accumulates; dk and dv are the part's own.  In parts, out of forward, dq, dk,
@@ -40,6 +41,7 @@ struct attention {
     bool causal;
     enum dtype dtype; /* of q, k, v, out and their gradients */
     enum attention_keys keys;
+    int window;     /* causal: keys that a query attends to, its own position included; 0: all */
     float visible;  /* fraction of visible query-key pairs, for FLOP estimates; 0: unknown */
     bool is_packed; /* all tensors are packed (ops.h); requires attention_can_pack */
     /* Packed: pointers are to the beginning of tensors, queries are at column 0, and keys and
@@ -60,7 +62,7 @@ struct attention_bwd {
 };
 
 /* out = softmax(scale q k^T + mask) v.  SHAPE: a size below 1, H not a multiple of G, S < T with a
- * causal mask, or strides shorter than a row. */
+ * causal mask, a window without one, or strides shorter than a row. */
 enum status attention_forward(const struct ops *, const struct attention *,
                               const struct attention_fwd *, struct queue *);
 enum status attention_backward(const struct ops *, const struct attention *,

@@ -36,6 +36,7 @@ struct context_bounds {
     int B, T;
     struct context queries, keys; /* part of the queries, and of the keys; otherwise equal */
     bool causal;
+    int window; /* causal: as in struct attention */
 };
 struct context_bounds_io {
     const int32_t *start_BT, *end_BT;   /* document mask as positions; both NULL: none */

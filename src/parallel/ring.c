@@ -59,8 +59,8 @@ static struct context context_of(const struct ring *r, int rank)
 static enum status find_key_ranges(const struct ring *r, int owner)
 {
     const struct attention *a = r->attention;
-    struct context_bounds bounds = {a->B, a->T, context_of(r, r->group->rank), context_of(r, owner),
-                                    a->causal};
+    struct context_bounds bounds = {
+        a->B, a->T, context_of(r, r->group->rank), context_of(r, owner), a->causal, a->window};
     struct context_bounds_io io = {r->start_BT, r->end_BT, r->key_begin_BT, r->key_end_BT};
     return context_bounds(r->ops, &bounds, &io, r->queue);
 }
@@ -139,13 +139,22 @@ static enum status pack(const struct ring *r, const void *k, const void *v, void
     return STATUS_OK;
 }
 
+/* The share of a rank's keys that a query sees.  Zigzag: causal on average half of each rank's; of
+ * a row of n tokens those of a window w are w (1 - w / 2n). */
+static float visible_share(const struct ring *r)
+{
+    const struct attention *a = r->attention;
+    float n = (float)a->T * (float)r->group->size, w = (float)a->window;
+    return !a->causal ? 1 : a->window && w < n ? w / n * (1 - w / (2 * n)) : 0.5f;
+}
+
 /* Attention to the keys of one rank. */
 static struct attention partial_attention(const struct ring *r, enum attention_keys keys)
 {
     struct attention a = *r->attention;
     a.kv_stride = 2 * r->P, a.causal = false, a.keys = keys;
-    /* Zigzag: on average half of each rank's keys are visible. */
-    a.visible = r->attention->causal ? 0.5f : 1;
+    a.visible = visible_share(r);
+    a.window = 0; /* the key ranges have it */
     return a;
 }
 

@@ -65,6 +65,7 @@ void op_sizes(const struct op_call *c, struct text *out)
         const struct attention *a = &c->what.attention_forward;
         text_addf(out, "%d x %d x %d/%d x %d%s", a->B, a->T, a->H, a->G, a->K,
                   a->causal ? "" : " all");
+        if (a->window) text_addf(out, " window %d", a->window);
         break;
     }
     case OP_swiglu_forward:
@@ -269,6 +270,10 @@ static void attention_work(const struct op_call *c, struct op_work *w)
     size_t lse = queries * (size_t)a->H;
     enum dtype result = a->keys ? F32 : a->dtype;
     double pairs = a->T * (a->causal ? a->S - a->T / 2.0 : a->S);
+    if (a->window && a->window < a->S) { /* the first `full` queries see all keys before them */
+        double full = a->window > a->S - a->T ? a->window - (a->S - a->T) : 0;
+        pairs = full * (a->S - a->T + full / 2) + (a->T - full) * a->window;
+    }
     if (a->visible > 0) pairs = (double)a->visible * a->T * a->S;
     w->flops = 4.0 * a->B * a->H * pairs * a->K * (forward ? 1 : 2.5);
     add_buffer(w, queries * a->q_stride, a->dtype, q);

@@ -143,3 +143,23 @@ TEST(formats_without_names_for_biases_are_refused)
         saved_close(&s);
     }
 }
+
+TEST(formats_without_sliding_windows_are_refused)
+{
+    static const enum conversion_target targets[] = {CONVERT_META, CONVERT_NXDT, CONVERT_DCP,
+                                                     CONVERT_GGUF};
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct converted done;
+    const char *to = test_path(test_folder(), "to");
+    shape.window = 4;
+    saved_open_shape(&s, &shape);
+    const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        struct conversion c = {.from = step, .to = to, .target = targets[i]};
+        CHECK_STATUS(UNSUPPORTED, convert_checkpoint(&c, &done));
+        CHECK_MESSAGE("step-4 has a sliding window (model.sliding_window) of 4 tokens");
+        CHECK(!file_exists(to));
+    }
+    saved_close(&s);
+}

@@ -27,6 +27,10 @@ TEST(flops_per_token_match_torchtitan)
     s.qk_norm = true; /* 16 blocks with two weights of 64 */
     CHECK(model_flops_per_token(&s, 2048) == 6 * 1235816448.0 + 12.0 * 16 * 2048 * 2048);
     CHECK(model_causal_flops_per_token(&s, 2048) == causal);
+    s.qk_norm = false, s.window = 512;
+    CHECK(model_flops_per_token(&s, 2048) == 6 * 1235814400.0 + 12.0 * 16 * 2048 * 512);
+    CHECK(causal - model_causal_flops_per_token(&s, 2048) ==
+          6.0 * 16 * 2048 * (2048 - 2 * 512 + 128));
     c = model_defaults("qwen2.5", "0.5B"); /* tied: the embedding is the head */
     CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
     CHECK(model_flops_per_token(&s, 2048) == 6 * 494032768.0 + 12.0 * 24 * 896 * 2048);

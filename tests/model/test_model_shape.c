@@ -168,6 +168,12 @@ TEST(settings_of_different_families_do_not_combine)
     c.qk_norm = true;
     CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
     CHECK_MESSAGE("model.qk_norm = true with model.mlp_bias = true");
+    c = model_defaults("mistral", "7B"), c.sliding_window = 4096;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.window == 4096 && s.F == 14336 && count("mistral", "7B") == 7248023552);
+    c.qk_norm = true;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("model.sliding_window = 4096 with model.qk_norm = true");
     c = model_defaults("qwen3", "0.6B"), c.attention_bias = ATTENTION_BIAS_qkv;
     CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
     CHECK_MESSAGE("with model.attention_bias = \"qkv\"");

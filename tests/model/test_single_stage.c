@@ -144,6 +144,14 @@ TEST(without_rope_and_causal_mask_the_order_of_other_tokens_does_not_matter)
     }
 }
 
+TEST(gradients_match_finite_differences_with_a_sliding_window)
+{
+    struct model_shape s = rig_shape();
+    s.window = 3;
+    gradients_of(&s, true, 0);
+    gradients_of(&s, true, 4);
+}
+
 TEST(gradients_match_finite_differences_without_causal_mask)
 {
     struct model_shape s = rig_shape();

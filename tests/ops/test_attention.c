@@ -92,15 +92,19 @@ static void compare_backend(void)
     free(fast.out), free(fast.dqkv), free(fast.lse);
 }
 
-static void compare(int B, int T, int H, int G, int K, bool causal, int document, enum dtype dtype)
+static void compare_problem(struct problem plain)
 {
-    struct problem plain = problem_make(B, T, H, G, K, causal, document, dtype);
     run_forward(&ops_cpu_reference, &plain);
     run_backward(&ops_cpu_reference, &plain);
     expected = &plain;
     rig_each_backend(compare_backend);
     expected = NULL;
     problem_release(&plain);
+}
+
+static void compare(int B, int T, int H, int G, int K, bool causal, int document, enum dtype dtype)
+{
+    compare_problem(problem_make(B, T, H, G, K, causal, document, dtype));
 }
 
 TEST(attention_agrees_with_the_reference_under_every_mask)
@@ -117,6 +121,42 @@ TEST(attention_agrees_with_the_reference_under_every_mask)
             compare(1, 300, 2, 1, 40, causal, 0, (enum dtype)d);
             compare(1, 300, 1, 1, 64, causal, 140, (enum dtype)d);
         }
+}
+
+TEST(attention_agrees_with_the_reference_under_sliding_windows)
+{
+    static const struct {
+        int T, K, window, document;
+    } cases[] = {{7, 6, 1, 0},     {65, 16, 5, 0},     {70, 20, 31, 9}, {100, 32, 99, 0},
+                 {130, 32, 40, 0}, {300, 64, 70, 140}, {300, 8, 32, 0}, {20, 8, 1000, 0}};
+    for (int d = 0; d < DTYPE_COUNT; d++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            struct problem p = problem_make(i % 2 + 1, cases[i].T, 2, 1, cases[i].K, true,
+                                            cases[i].document, (enum dtype)d);
+            p.a.window = cases[i].window;
+            if (TEST_SLOWED && cases[i].T > 100)
+                problem_release(&p);
+            else
+                compare_problem(p);
+        }
+}
+
+TEST(attention_with_a_window_is_attention_to_a_document_that_begins_with_it)
+{
+    enum { T = 20, WINDOW = 6 };
+    struct problem p = problem_make(1, T, 2, 1, 8, true, T, F32);
+    struct problem window = problem_make(1, T, 2, 1, 8, true, 0, F32);
+    for (int t = 0; t < T; t++) p.start[t] = t >= WINDOW ? t + 1 - WINDOW : 0;
+    window.a.window = WINDOW;
+    run_forward(&ops_cpu_reference, &p), run_forward(&ops_cpu_reference, &window);
+    run_backward(&ops_cpu_reference, &p), run_backward(&ops_cpu_reference, &window);
+    CHECK(!memcmp(p.out, window.out, T * 16 * sizeof(float)));
+    CHECK(!memcmp(p.dqkv, window.dqkv, T * p.C * sizeof(float)));
+    problem_release(&p), problem_release(&window);
+    struct attention wrong = {.B = 1, .T = 2, .S = 2, .H = 1, .G = 1, .K = 4, .window = 1};
+    wrong.q_stride = wrong.kv_stride = 4;
+    CHECK_STATUS(SHAPE, attention_forward(&ops_cpu_reference, &wrong, NULL, rig_queue()));
+    CHECK_MESSAGE("window 1 without a causal mask");
 }
 
 OPS_TEST(attention_has_the_same_bits_on_one_thread_and_two)

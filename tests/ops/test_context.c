@@ -77,6 +77,7 @@ static void check_seen(const struct context_bounds *a, const struct context_boun
         for (int key = 0; key < TOKENS; key++) {
             int position = there[key];
             bool seen = (!a->causal || position <= here[at % TOKENS]) &&
+                        (!a->window || position > here[at % TOKENS] - a->window) &&
                         (!io->start_BT || position >= io->start_BT[at]) &&
                         (!io->end_BT || position < io->end_BT[at]);
             CHECK((key >= io->key_begin_BT[at] && key < io->key_end_BT[at]) == seen);
@@ -85,10 +86,12 @@ static void check_seen(const struct context_bounds *a, const struct context_boun
 
 OPS_TEST(context_bounds_are_the_keys_of_a_part_that_a_query_sees)
 {
-    for (int kind = 0; kind < 2 * 2 * 2 * PARTS * PARTS; kind++) {
+    for (int kind = 0; kind < 2 * 2 * 2 * 2 * PARTS * PARTS; kind++) {
         bool zigzag = kind & 1, causal = kind & 2, documents = kind & 4;
-        int pair = kind / 8, start[ROWS * TOKENS], end[ROWS * TOKENS], here[TOKENS];
-        struct context_bounds a = {ROWS, TOKENS, {PARTS, pair / PARTS, zigzag}, {0}, causal};
+        int window = causal && kind & 8 ? 6 : 0, pair = kind / 16, start[ROWS * TOKENS],
+            end[ROWS * TOKENS], here[TOKENS];
+        struct context_bounds a = {ROWS, TOKENS, {PARTS, pair / PARTS, zigzag},
+                                   {0},  causal, window};
         a.keys = (struct context){PARTS, pair % PARTS, zigzag};
         positions_of(&a.queries, here);
         for (int at = 0; at < ROWS * TOKENS; at++) { /* alternating documents of 7 and 13 tokens */
@@ -109,10 +112,10 @@ OPS_TEST(context_bounds_are_the_keys_of_a_part_that_a_query_sees)
 OPS_TEST(context_bounds_agree_with_the_reference_for_whole_and_one_token_rows)
 {
     static const struct context_bounds kinds[] = {
-        {ROWS, TOKENS, {0, 0, true}, {0, 0, true}, true},
-        {ROWS, TOKENS, {1, 0, false}, {1, 0, false}, false},
-        {1, 1, {4, 3, false}, {4, 0, false}, true},
-        {1, 1, {4, 0, false}, {4, 3, false}, true},
+        {ROWS, TOKENS, {0, 0, true}, {0, 0, true}, true, 3},
+        {ROWS, TOKENS, {1, 0, false}, {1, 0, false}, false, 0},
+        {1, 1, {4, 3, false}, {4, 0, false}, true, 0},
+        {1, 1, {4, 0, false}, {4, 3, false}, true, 0},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         int32_t bounds[2][2][ROWS * TOKENS] = {0};
@@ -132,7 +135,7 @@ OPS_TEST(context_bounds_agree_with_the_reference_for_whole_and_one_token_rows)
 
 TEST(context_bounds_rejects_invalid_parts)
 {
-    const struct context_bounds good = {1, 4, {2, 0, true}, {2, 1, true}, true};
+    const struct context_bounds good = {1, 4, {2, 0, true}, {2, 1, true}, true, 0};
     struct context_bounds bad[8];
     for (int i = 0; i < 8; i++) bad[i] = good;
     bad[0].T = 3, bad[1].B = 0, bad[2].T = 0, bad[3].queries.part = 2, bad[4].keys.part = -1;

@@ -84,6 +84,11 @@ def qwen2(r):
     return dict(s, hidden_size=s["num_attention_heads"] * head, use_sliding_window=False)
 
 
+def mistral(r):
+    """Windows shorter than the rows; without one it is saved as a Llama."""
+    return dict(sizes(r), sliding_window=r.choice([1, 3, 8, 16]))
+
+
 def qwen3(r):
     return dict(sizes(r), attention_bias=r.random() < 0.3, use_sliding_window=False)
 
@@ -107,6 +112,7 @@ FAMILIES = {
     "smollm3": (transformers.SmolLM3Config, smollm3),
     "qwen2": (transformers.Qwen2Config, qwen2),
     "qwen3": (transformers.Qwen3Config, qwen3),
+    "mistral": (transformers.MistralConfig, mistral),
 }
 
 
@@ -134,6 +140,7 @@ def options(c):
         **extra, "dim": c.hidden_size, "n_layers": c.num_hidden_layers, "n_heads": c.num_attention_heads,
         "n_kv_heads": c.num_key_value_heads,
         "head_dim": getattr(c, "head_dim", c.hidden_size // c.num_attention_heads),
+        "sliding_window": c.sliding_window if c.model_type == "mistral" else 0,
         "qk_norm": str(c.model_type == "qwen3").lower(),
         "attention_bias": "qkv" if c.model_type == "qwen2" else
                           "all" if getattr(c, "attention_bias", False) else "none",

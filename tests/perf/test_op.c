@@ -58,9 +58,23 @@ TEST(causal_attention_counts_half_and_backward_2_5_times)
     CHECK(half.num_buffers == 7 && back.num_buffers == 11);
 }
 
+TEST(windowed_attention_counts_the_keys_of_each_window)
+{
+    struct attention a = {.B = 1, .T = 8, .S = 8, .H = 1, .G = 1, .K = 16, .causal = true};
+    a.q_stride = a.kv_stride = 16, a.window = 3;
+    struct op_call c = {OP_attention_forward, .what.attention_forward = a};
+    struct text sizes = {0};
+    CHECK(work_of(c).flops == 4 * (3 * 1.5 + 5 * 3) * 16);
+    op_sizes(&c, &sizes);
+    CHECK(strstr(sizes.data, " window 3") != NULL);
+    c.what.attention_forward.T = 1; /* one query, of a KV cache */
+    CHECK(work_of(c).flops == 4 * 3 * 16);
+    text_release(&sizes);
+}
+
 TEST(context_bounds_writes_two_indices_per_token)
 {
-    struct context_bounds a = {2, 8, {4, 1, true}, {4, 3, true}, true};
+    struct context_bounds a = {2, 8, {4, 1, true}, {4, 3, true}, true, 0};
     struct op_call c = {OP_context_bounds, .what.context_bounds = a};
     struct op_work w = work_of(c);
     struct text sizes = {0};

@@ -254,6 +254,8 @@ void device_check_odd(struct device_check *c)
             CALL(bias_backward, .N = 37, .F = 77, .dtype = d),
             CALL(rope, .B = 2, .T = 5, .H = 3, .K = 10, .first = 4, .stride = 33, .dtype = d),
             CALL(attention_forward, ATTEND(2, 37, 37, 6, 2, 40, .causal = true)),
+            CALL(attention_forward, ATTEND(2, 37, 37, 6, 2, 40, .causal = true, .window = 9)),
+            CALL(attention_backward, ATTEND(2, 67, 67, 6, 2, 40, .causal = true, .window = 9)),
             CALL(attention_forward, ATTEND(1, 3, 70, 4, 4, 64, .causal = true)),
             CALL(attention_forward, ATTEND(2, 33, 65, 2, 1, 128, .causal = false)),
             CALL(attention_backward, ATTEND(2, 37, 37, 6, 2, 40, .causal = true)),

@@ -314,6 +314,20 @@ TEST(every_parallel_layout_trains_the_same_model_with_blocks_without_rope)
                            "model.rope_factor=4", "model.rope_original_context=16"));
 }
 
+TEST(every_parallel_layout_trains_the_same_model_with_a_sliding_window)
+{
+    static const struct layout_row layouts[] = {
+        {"full recomputation", 1, {"activation_checkpoint.mode=full"}},
+        {"TP 2", 2, {TP(2)}},
+        {"CP 2", 2, {CP(2)}},
+        {"CP 4", 4, {CP(4)}},
+        {"FSDP 2 x CP 2 x TP 2", 8, {SHARD(2), CP(2), TP(2)}},
+        {"PP 2 x CP 2", 4, {PP(2), CP(2)}},
+    };
+    compare_layouts("sliding window", layouts, sizeof layouts / sizeof *layouts,
+                    LAYOUT(SHARD(1), "model.sliding_window=7"));
+}
+
 #define ODD         "model.vocab_size=261"
 #define MULTIPLE(n) "model.vocab_multiple=" #n
 

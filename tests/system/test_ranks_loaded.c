@@ -221,6 +221,13 @@ TEST(every_parallel_layout_evaluates_and_generates_as_one_rank_with_biases)
     free(run);
 }
 
+TEST(every_parallel_layout_evaluates_and_generates_as_one_rank_with_a_sliding_window)
+{
+    char *run = train_model("training.mixed_precision_param=float32 model.sliding_window=5");
+    compare_layouts(run, 1e-6);
+    free(run);
+}
+
 TEST(every_parallel_layout_evaluates_and_generates_a_tied_model_in_bf16)
 {
     char *run = train_model("model.tie_embeddings=true");

@@ -1,5 +1,5 @@
 /* Dispatches attention: to the vendor's library where it has an engine for the shape, else to our
- * own flash attention.
+ * own flash attention, which alone has sliding windows.
  *
  * A sizing pass reserves scratch for both: the choice may depend on the documents of the batch. */
 // SPDX-License-Identifier: Apache-2.0
@@ -9,8 +9,8 @@
 enum status GPU_NAME(attention_forward)(const struct attention *a, const struct attention_fwd *io,
                                         struct queue *queue)
 {
-    bool done;
-    TRY(GPU_NAME(vendor_attention_forward)(a, io, queue, &done));
+    bool done = false;
+    if (!a->window) TRY(GPU_NAME(vendor_attention_forward)(a, io, queue, &done));
     if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_forward)(a, io, queue));
     return STATUS_OK;
 }
@@ -18,8 +18,8 @@ enum status GPU_NAME(attention_forward)(const struct attention *a, const struct 
 enum status GPU_NAME(attention_backward)(const struct attention *a, const struct attention_bwd *io,
                                          struct queue *queue)
 {
-    bool done;
-    TRY(GPU_NAME(vendor_attention_backward)(a, io, queue, &done));
+    bool done = false;
+    if (!a->window) TRY(GPU_NAME(vendor_attention_backward)(a, io, queue, &done));
     if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_backward)(a, io, queue));
     return STATUS_OK;
 }

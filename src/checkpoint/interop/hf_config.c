@@ -51,6 +51,7 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
     if (family->biases >= HF_BIASES_ATTENTION) json_write_bool(&w, "attention_bias", s->out_bias);
     if (family->biases == HF_BIASES_BOTH) json_write_bool(&w, "mlp_bias", s->mlp_bias);
     if (family->windows == HF_WINDOWS_FLAG) json_write_bool(&w, "use_sliding_window", false);
+    if (s->window) json_write_int(&w, "sliding_window", s->window);
     hf_extra_write(&w, family, s);
     json_write_raw(&w, "attention_dropout", "0.0");
     json_write_raw(&w, "initializer_range", "0.02");
@@ -76,34 +77,33 @@ static enum status read_flag(const struct json *root, const char *key, bool *out
     return STATUS_OK;
 }
 
-/* Keys of Mistral: each token attends to the last `sliding_window` ones. */
-static enum status check_window_size(const struct json *root, const struct hf_family *family)
+/* Mistral's: each token attends to the last `sliding_window` ones.  A window of the whole context
+ * changes nothing. */
+static enum status read_window_size(const struct json *root, const struct hf_family *family,
+                                    int *window)
 {
     enum { DEFAULT_WINDOW = 4096 };
     const struct json *v = json_get(root, "sliding_window");
-    int window, context;
+    int context;
     if (v && json_is_null(v)) return STATUS_OK;
-    TRY(hf_value_size(root, "sliding_window", DEFAULT_WINDOW, &window));
+    TRY(hf_value_size(root, "sliding_window", DEFAULT_WINDOW, window));
     TRY(hf_value_size(root, "max_position_embeddings", family->max_context, &context));
-    if (window < context)
-        FAIL(
-            UNSUPPORTED,
-            "\"sliding_window\" is %d%s, less than \"max_position_embeddings\" %d: sliding windows "
-            "are not supported",
-            window, v ? "" : " by default", context);
+    if (*window >= context) *window = 0;
     return STATUS_OK;
 }
 
-/* Rejects sliding windows, which are not implemented. */
-static enum status check_windows(const struct json *root, const struct hf_family *family)
+/* Rejects windows of some layers only, which are not implemented. */
+static enum status read_windows(const struct json *root, const struct hf_family *family,
+                                struct model_shape *s)
 {
     const struct json *layers = json_get(root, "layer_types");
     bool has_window;
     if (family->windows == HF_WINDOWS_NONE) return STATUS_OK;
-    if (family->windows == HF_WINDOWS_SIZE) return check_window_size(root, family);
+    if (family->windows == HF_WINDOWS_SIZE) return read_window_size(root, family, &s->window);
     TRY(read_flag(root, "use_sliding_window", &has_window));
     if (has_window)
-        FAIL(UNSUPPORTED, "\"use_sliding_window\" is true: sliding windows are not supported");
+        FAIL(UNSUPPORTED, "\"use_sliding_window\" is true: sliding windows of some layers are not "
+                          "supported");
     for (const struct json *v = json_first(layers); v; v = json_next(v))
         if (!json_is_string(v) || strcmp(json_string(v), "full_attention"))
             FAIL(UNSUPPORTED, "\"layer_types\" has %s: must be full_attention",
@@ -123,7 +123,6 @@ static enum status check_supported(const struct json *root, const struct hf_fami
         if (!json_is_string(v) || strcasecmp(json_string(v), architecture))
             FAIL(UNSUPPORTED, "architecture %s is not supported: must be %s",
                  json_is_string(v) ? json_string(v) : "(not a string)", architecture);
-    TRY(check_windows(root, *family));
     TRY(hf_quantization_check(root));
     bool is_silu = json_string_is(act, "silu") || json_string_is(act, "swish"); /* synonyms */
     if (act && !is_silu)
@@ -153,6 +152,7 @@ static enum status read_model(const struct json *root, struct model_shape *s)
     TRY(check_supported(root, &family));
     s->qk_norm = family->qk_norm, s->rope_theta = family->rope_theta;
     TRY(read_biases(root, family, s));
+    TRY(read_windows(root, family, s));
     TRY(hf_value_size(root, "hidden_size", 0, &s->D));
     TRY(hf_value_size(root, "intermediate_size", 0, &s->F));
     TRY(hf_value_size(root, "num_hidden_layers", 0, &s->L));

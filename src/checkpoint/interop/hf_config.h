@@ -23,9 +23,9 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
 
 /* Accepts old and new keys (rope_theta and rope_scaling, or rope_parameters; both if they agree).
  * Ignores the dtype, which the weights' files specify.  DATA: a key is missing or has the wrong
- * type.  UNSUPPORTED: of another family (hf_family.h), with sliding windows, biases that its family
- * does not have, another activation or RoPE type, or quantized in a way that hf_quantization.h does
- * not list.  CONFIG: inconsistent sizes. */
+ * type.  UNSUPPORTED: of another family (hf_family.h), with sliding windows of some layers, biases
+ * that its family does not have, another activation or RoPE type, or quantized in a way that
+ * hf_quantization.h does not list.  CONFIG: inconsistent sizes. */
 enum status hf_config_read(const char *path, struct model_shape *s);
 /* Of a list of token IDs, reads the first.  DATA: is_causal or masked_diffusion is not a boolean,
  * or mlm_probability not a probability. */

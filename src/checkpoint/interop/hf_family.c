@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Defaults as in the configuration classes of Transformers 5.  Mistral without windows is Llama. */
+/* Defaults as in the configuration classes of Transformers 5.  A Mistral without a window is
+ * written as a Llama. */
 static const struct hf_family families[] = {
     {"llama", "LlamaForCausalLM", false, HF_BIASES_BOTH, 0, 0, 2048, HF_WINDOWS_NONE, HF_EXTRA_NONE,
      1e4, false},
@@ -51,7 +52,7 @@ static const struct {
     {"bamba", "it has layers of a state space model"},
     {"zamba", "it has layers of a state space model"},
     {"mistral3", "it also reads images"},
-    {"ministral", "its attention has sliding windows"},
+    {"ministral", "its layers have different kinds of attention"},
     {"granite_", "it reads sound or images"},
     {"olmo", "it has norms in other places, or others than RMSNorm"},
     {"phi3", "it stores q, k and v, and gate and up, as one matrix each"},
@@ -81,7 +82,7 @@ const struct hf_family *hf_family_of(const struct model_shape *s)
 {
     for (size_t i = 0; i < NUM_FAMILIES; i++)
         if (families[i].qk_norm == s->qk_norm && families[i].extra == extra_of(s) &&
-            has_biases(&families[i], s))
+            has_biases(&families[i], s) && (!s->window || families[i].windows == HF_WINDOWS_SIZE))
             return &families[i];
     BUG("model_shape_check accepts a model of no family");
 }

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-/* How config.json asks for sliding windows, which are not supported: not at all; by
- * use_sliding_window or layer_types; by a sliding_window shorter than the context. */
+/* How config.json asks for sliding windows: not at all; by use_sliding_window or layer_types, which
+ * are not supported; by a sliding_window shorter than the context. */
 enum hf_windows { HF_WINDOWS_NONE, HF_WINDOWS_FLAG, HF_WINDOWS_SIZE };
 
 /* Which biases a model of the family has: none; always those of q, k and v; those of attention if
@@ -21,7 +21,7 @@ enum hf_extra { HF_EXTRA_NONE, HF_EXTRA_MULTIPLIERS, HF_EXTRA_NO_ROPE };
 
 struct hf_family {
     const char *model_type, *architecture;
-    bool qk_norm; /* this and the biases imply the family */
+    bool qk_norm; /* this, the biases and the sliding window imply the family */
     enum hf_biases biases;
     int kv_heads;    /* of a config.json without num_key_value_heads; 0: as many as heads */
     int head_dim;    /* without head_dim; 0: hidden_size / heads */

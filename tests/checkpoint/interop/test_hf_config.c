@@ -206,12 +206,9 @@ TEST(qwen3_is_a_llama_with_qk_norm)
     CHECK(!s.qk_norm);
 }
 
-TEST(mistral_without_a_window_is_a_llama)
+TEST(mistral_with_a_window_keeps_it_and_without_one_is_a_llama)
 {
     static const char *const cases[][2] = {
-        {"", "\"sliding_window\" is 4096 by default, less than \"max_position_embeddings\" 131072"},
-        {",\"sliding_window\": 63, \"max_position_embeddings\": 64",
-         "\"sliding_window\" is 63, less"},
         {",\"sliding_window\": null, \"attention_bias\": true", "\"attention_bias\" is true"},
         {",\"sliding_window\": null, \"architectures\": [\"LlamaForCausalLM\"]",
          "architecture LlamaForCausalLM is not supported: must be MistralForCausalLM"},
@@ -227,8 +224,14 @@ TEST(mistral_without_a_window_is_a_llama)
     CHECK_STATUS(
         OK,
         read_type_with("mistral", ",\"sliding_window\": 64, \"max_position_embeddings\": 64", &s));
-    CHECK(s.max_context == 64);
+    CHECK(s.max_context == 64 && !s.window);
     CHECK(!strcmp(hf_family_of(&s)->model_type, "llama")); /* is written as one */
+    CHECK_STATUS(OK, read_type_with("mistral", "", &s));   /* Transformers' default */
+    CHECK(s.window == 4096);
+    CHECK_STATUS(
+        OK,
+        read_type_with("mistral", ",\"sliding_window\": 63, \"max_position_embeddings\": 64", &s));
+    CHECK(s.window == 63 && !strcmp(hf_family_of(&s)->model_type, "mistral"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_STATUS(UNSUPPORTED, read_type_with("mistral", cases[i][0], &s));
         CHECK_MESSAGE(cases[i][1]);
@@ -320,6 +323,7 @@ TEST(config_json_round_trips)
         want.max_context = want.scaling.method == ROPE_dynamic ? 666 : 777;
         want.qk_norm = (way & 6) == 2;
         want.qkv_bias = way & 4, want.out_bias = want.mlp_bias = (way & 6) == 6;
+        want.window = way == 8 ? 33 : 0;
         const char *path = test_path(test_folder(), "config.json");
         hf_config_write(&want, "float32", &(struct hf_usage){.bos = -1, .eos = 9}, &t);
         CHECK_STATUS(OK, file_write(path, t.data, t.len));
@@ -329,6 +333,8 @@ TEST(config_json_round_trips)
         CHECK(got.rope_theta == want.rope_theta && got.norm_eps == want.norm_eps);
         CHECK(got.max_context == want.max_context && got.depth_init);
         CHECK(got.qk_norm == want.qk_norm && got.qkv_bias == want.qkv_bias);
+        CHECK(got.window == want.window);
+        CHECK(!strstr(t.data, "MistralForCausalLM") == !want.window);
         CHECK(got.out_bias == want.out_bias && got.mlp_bias == want.mlp_bias);
         CHECK(!strstr(t.data, "Qwen2ForCausalLM") == ((way & 6) != 4));
         CHECK(!strstr(t.data, "Qwen3ForCausalLM") == !want.qk_norm);

@@ -18,6 +18,7 @@ TEST(a_shape_has_the_family_that_reads_as_this_shape)
         {"smollm3", {.no_rope_interval = 4}},
         {"smollm3", {.no_rope_interval = 4, .mlp_bias = true}},
         {"qwen3", {.qk_norm = true}},
+        {"mistral", {.window = 7}},
         {"qwen3", {.qk_norm = true, .qkv_bias = true, .out_bias = true}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -36,7 +37,7 @@ TEST(other_families_are_refused_with_their_difference)
         {"qwen2_vl", "reads images"},
         {"gemma2", "soft caps"},
         {"mamba2", "state space"},
-        {"ministral", "sliding window"},
+        {"ministral", "kinds of attention"},
         {"deepseek_v3", "(MLA)"},
         {"granitemoe", "(MoE)"},
         {"granite_speech", "sound or images"},

@@ -1,4 +1,5 @@
-/* attention_mask.h -- causal and document masks of a panel of queries, as ranges of visible keys.
+/* attention_mask.h -- causal, sliding-window and document masks of a panel of queries, as ranges of
+ * visible keys.
  *
  * A panel whose queries see disjoint ranges visits the keys in between, too; they are masked. */
 // SPDX-License-Identifier: Apache-2.0
@@ -26,6 +27,7 @@ static inline struct key_range visible_keys(const struct mask_source *s, size_t 
     int32_t causal_end = (int32_t)t + a->S - a->T + 1;
     struct key_range range = {s->start_BT ? s->start_BT[at] : 0, s->end_BT ? s->end_BT[at] : a->S};
     if (a->causal && range.end > causal_end) range.end = causal_end;
+    if (a->window && range.begin < causal_end - a->window) range.begin = causal_end - a->window;
     return range;
 }
 

@@ -33,7 +33,10 @@ enum status KERNEL(context_bounds)(const struct context_bounds *a,
                 (t < here[0].count ? here[0].first : here[1].first - here[1].at) + t + 1;
             int visible_end = end ? end[t] : length;
             if (a->causal && visible_end > causal_end) visible_end = causal_end;
-            io->key_begin_BT[row + (size_t)t] = start ? tokens_before(there, start[t]) : 0;
+            int visible_begin = start ? start[t] : 0;
+            if (a->window && visible_begin < causal_end - a->window)
+                visible_begin = causal_end - a->window;
+            io->key_begin_BT[row + (size_t)t] = tokens_before(there, visible_begin);
             io->key_end_BT[row + (size_t)t] = tokens_before(there, visible_end);
         }
     }

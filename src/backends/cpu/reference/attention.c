@@ -21,7 +21,10 @@ static struct visible_range visible_range_of(const struct attention *a, const in
     size_t T = (size_t)a->T, S = (size_t)a->S, position = t + S - T;
     struct visible_range r = {0, S};
     if (start) r = (struct visible_range){(size_t)start[b * T + t], (size_t)end[b * T + t]};
+    size_t hidden =
+        a->window && position + 1 > (size_t)a->window ? position + 1 - (size_t)a->window : 0;
     if (a->causal && r.end > position + 1) r.end = position + 1;
+    if (r.begin < hidden) r.begin = hidden;
     return r;
 }
 

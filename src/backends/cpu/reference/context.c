@@ -17,6 +17,7 @@ enum status reference_context_bounds(const struct context_bounds *a,
                 int end = io->end_BT ? io->end_BT[at] : length;
                 int own = runs[i].first + k + 1;
                 if (a->causal && end > own) end = own;
+                if (a->window && start < own - a->window) start = own - a->window;
                 io->key_begin_BT[at] = context_tokens_before(&a->keys, a->T, start);
                 io->key_end_BT[at] = context_tokens_before(&a->keys, a->T, end);
             }

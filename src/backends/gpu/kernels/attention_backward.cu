@@ -433,7 +433,7 @@ static enum status launch_backward(const struct attention *a, const struct atten
     p.query_blocks = (int)query_blocks;
     p.delta_BHT = (float *)arena_alloc(&queue->scratch, rows, sizeof *p.delta_BHT);
     /* A sizing pass cannot know whether there will be a document mask. */
-    if (queue->sizing || io->start_BT)
+    if (queue->sizing || io->start_BT || a->window)
         p.masks =
             (struct tile_mask *)arena_alloc(&queue->scratch, B * query_blocks, sizeof *p.masks);
     arena_reset(&queue->scratch, mark);

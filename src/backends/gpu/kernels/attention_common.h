@@ -54,7 +54,9 @@ visible_keys_of(const struct attention *a, struct document_bounds bounds, int b,
         int64_t at = (int64_t)b * a->T + t;
         r.begin = max(bounds.start_BT[at], 0), r.end = min(bounds.end_BT[at], a->S);
     }
-    if (a->causal) r.end = min(r.end, t + a->S - a->T + 1);
+    int causal_end = t + a->S - a->T + 1;
+    if (a->causal) r.end = min(r.end, causal_end);
+    if (a->window) r.begin = max(r.begin, causal_end - a->window);
     if (r.begin >= r.end) r.begin = r.end = 0;
     return r;
 }
@@ -65,7 +67,10 @@ make_tile_mask(const struct attention *a, struct document_bounds bounds, int b, 
 {
     struct tile_mask m = {0, a->S, 0, a->S};
     if (!bounds.start_BT) {
-        if (a->causal) m.any_end = last + a->S - a->T + 1, m.all_end = first + a->S - a->T + 1;
+        int first_end = first + a->S - a->T + 1, last_end = last + a->S - a->T + 1;
+        if (a->causal) m.any_end = last_end, m.all_end = first_end;
+        if (a->window) m.any_begin = max(first_end - a->window, 0);
+        if (a->window) m.all_begin = max(last_end - a->window, 0);
         return m;
     }
     m.any_begin = a->S, m.any_end = 0;

@@ -22,15 +22,17 @@ __device__ static int tokens_before(const struct token_run runs[MAX_TOKEN_RUNS],
 }
 
 __global__ static void context_bounds_kernel(struct ring_parts parts, int T, size_t N, int length,
-                                             bool causal, const int32_t *start, const int32_t *end,
-                                             int32_t *begin, int32_t *close)
+                                             bool causal, int window, const int32_t *start,
+                                             const int32_t *end, int32_t *begin, int32_t *close)
 {
     size_t at = (size_t)blockIdx.x * BLOCK + threadIdx.x;
     if (at >= N) return;
     int t = (int)(at % (size_t)T), run = t >= parts.queries[0].count;
     int last = end ? end[at] : length;
     int causal_end = parts.queries[run].first + t - parts.queries[run].at + 1;
-    begin[at] = start ? tokens_before(parts.keys, start[at]) : 0;
+    int first = start ? start[at] : 0;
+    if (window) first = max(first, causal_end - window);
+    begin[at] = tokens_before(parts.keys, first);
     close[at] = tokens_before(parts.keys, causal && causal_end < last ? causal_end : last);
 }
 
@@ -45,6 +47,7 @@ extern "C" enum status GPU_NAME(context_bounds)(const struct context_bounds *a,
     context_runs(&a->queries, a->T, parts.queries);
     context_runs(&a->keys, a->T, parts.keys);
     LAUNCH(context_bounds_kernel, (unsigned)ceil_div(N, BLOCK), BLOCK, 0, queue, parts, a->T, N,
-           length, a->causal, io->start_BT, io->end_BT, io->key_begin_BT, io->key_end_BT);
+           length, a->causal, a->window, io->start_BT, io->end_BT, io->key_begin_BT,
+           io->key_end_BT);
     return STATUS_OK;
 }
