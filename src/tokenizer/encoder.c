@@ -36,6 +36,7 @@ struct encoder {
     struct long_entry *long_entries;
     size_t long_mask; /* their number - 1 */
     int entry_bits;
+    struct text formed;            /* the text in its normalization form */
     struct text normal;            /* the normalized text */
     struct text escaped;           /* a piece as Metaspace rewrites it */
     const unsigned char *document; /* where the pieces of a document's first part start */
@@ -66,7 +67,7 @@ void encoder_free(struct encoder *e)
     unigram_path_release(&e->path);
     pre_tokenizer_scratch_release(&e->scratch);
     normalizer_scratch_release(&e->normalizer);
-    text_release(&e->normal), text_release(&e->escaped);
+    text_release(&e->formed), text_release(&e->normal), text_release(&e->escaped);
     free(e->entries);
     free(e->long_entries);
     free(e);
@@ -413,9 +414,9 @@ static enum status encode_stage(struct encoder *e, int stage, struct text_part p
         p.is_first &= !e->normalizer.drops_start; /* what is left does not start the document */
     }
     if (stage == 1 && e->tokenizer->normal_form) {
-        text_clear(&e->normal);
-        if (unicode_normalize(e->tokenizer->normal_form, p.text, p.len, &e->normal))
-            p.text = (const unsigned char *)e->normal.data, p.len = e->normal.len;
+        text_clear(&e->formed);
+        if (unicode_normalize(e->tokenizer->normal_form, p.text, p.len, &e->formed))
+            p.text = (const unsigned char *)e->formed.data, p.len = e->formed.len;
     }
     if (stage == ADDED_TOKENS_STAGES || (stage == 1 && !a->matches_text))
         return encode_text(e, p, out);

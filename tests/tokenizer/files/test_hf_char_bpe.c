@@ -171,6 +171,19 @@ TEST(hf_char_bpe_matches_added_tokens_in_normalized_text)
     tokenizer_close(t);
 }
 
+TEST(hf_char_bpe_normalizes_to_nfc)
+{
+    struct tokenizer *t = open_with((struct parts){.normalizer = "{\"type\": \"NFC\"}",
+                                                   .pre = METASPACE("never", "false"),
+                                                   .vocab = ", \"\xC3\xA9\": 265"});
+    CHECK_IDS(t,
+              "e\xCC\x81"
+              "a ab",
+              265, 259, 264);
+    CHECK_IDS(t, "\xC3\xA9", 265);
+    tokenizer_close(t);
+}
+
 TEST(hf_char_bpe_rejects_unsupported_components_by_name)
 {
     static const struct {
