@@ -17,7 +17,8 @@
 
 enum {
     SLICE_BYTES = 32 << 20,
-    L1_BYTES = 24 << 10, /* of a micro-panel per KC */
+    L1_BYTES = 24 << 10,     /* of a micro-panel per KC */
+    L1_BYTES_F32 = 12 << 10, /* leaves room for the panel that is prefetched */
     MAX_SLICE_STEPS =
         1024,           /* per K slice: panels this deep still leave slices several blocks wide */
     PACK_GROUP = 4,     /* panels packed by one thread at a time */
@@ -84,7 +85,7 @@ static struct left_panel left_panel_at(const struct blocked_gemm *g, size_t firs
     if (reads_in_place(g, first + i)) {
         size_t row = g->a.stride * sizeof(bf16);
         p = (struct left_panel){(const char *)g->a.x + (first + i) * PANEL * row, row, 16 * row,
-                                PANEL * sizeof(bf16)};
+                                PANEL * sizeof(bf16), NULL};
     }
     p.at = (const char *)p.at + step * p.step;
     return p;
@@ -106,9 +107,11 @@ static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_blo
         for (size_t i = block->a; i < block->a_end; i++) {
             size_t spilled = full_k ? 0 : (j - block->b) * g->mc + i - block->a;
             float *acc = block->acc + spilled * MICRO_TILE;
-            KERNEL(panel_multiply)
-            (g->kind, end - step, left_panel_at(g, first_panel, i, step),
-             g->right + j * g->panel_bytes + skip, acc, step > 0);
+            const char *right = g->right + j * g->panel_bytes + skip;
+            struct left_panel left = left_panel_at(g, first_panel, i, step);
+            left.next = i + 1 < block->a_end ? left_panel_at(g, first_panel, i + 1, step).at
+                                             : right + g->panel_bytes;
+            KERNEL(panel_multiply)(g->kind, end - step, left, right, acc, step > 0);
             if (end == g->steps)
                 store_tile(g, acc, block->first_row + i * PANEL, block->first_column + j * PANEL);
         }
@@ -119,7 +122,8 @@ static void multiply_blocks(const struct blocked_gemm *g, size_t first_row, size
 {
     size_t block_rows = (a_count + g->mc - 1) / g->mc;
     size_t count = block_rows * ((b_count + g->nc - 1) / g->nc);
-    size_t steps = L1_BYTES / 2 * (size_t)g->blocking->kc_halves / panel_step_bytes(g->kind);
+    size_t panel = g->kind == PANEL_F32 ? L1_BYTES_F32 : L1_BYTES;
+    size_t steps = panel / 2 * (size_t)g->blocking->kc_halves / panel_step_bytes(g->kind);
     size_t k_blocks = (g->steps + steps - 1) / steps;
 #pragma omp for schedule(dynamic)
     for (size_t n = 0; n < count; n++) {

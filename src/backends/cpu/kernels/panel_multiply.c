@@ -88,20 +88,24 @@ enum panel_kind KERNEL(panel_kind)(void)
 enum panel_kind KERNEL(panel_kind)(void) { return PANEL_F32; }
 #endif
 
-static void multiply_f32(size_t steps, const float *left, const float *right, float *acc,
+/* Each group of rows prefetches its part of the next panel, a cache line at every other k. */
+static void multiply_f32(size_t steps, struct left_panel left, const float *right, float *acc,
                          bool accumulate)
 {
-    enum { ROWS = LANES == 16 ? 8 : 4, COLUMNS = 2 * LANES };
-    for (int row = 0; row < PANEL; row += ROWS)
-        for (int column = 0; column < PANEL; column += COLUMNS) {
-            const float *a = left + row, *b = right + column;
+    enum { ROWS = LANES == 16 ? 8 : 4, COLUMNS = 2 * LANES, GROUPS = PANEL / ROWS, LINE = 64 };
+    const size_t depth = steps * PANEL, part = steps * panel_step_bytes(PANEL_F32) / GROUPS;
+    for (size_t row = 0; row < PANEL; row += ROWS)
+        for (size_t column = 0; column < PANEL; column += COLUMNS) {
+            const float *a = (const float *)left.at + row, *b = right + column;
+            const char *next = (const char *)(left.next ? left.next : left.at) + row / ROWS * part;
             float *out = acc + row * PANEL + column;
             vector c[ROWS][2] = {0};
             if (accumulate)
                 for (int i = 0; i < ROWS; i++)
                     for (int j = 0; j < 2; j++) c[i][j] = vector_loadu(out + i * PANEL + j * LANES);
-            for (size_t k = 0; k < steps * PANEL; k++, a += PANEL, b += PANEL) {
+            for (size_t k = 0; k < depth; k++, a += PANEL, b += PANEL) {
                 vector b0 = vector_loadu(b), b1 = vector_loadu(b + LANES);
+                if (k * LINE < 2 * part) __builtin_prefetch(next + k / 2 * LINE);
                 for (int i = 0; i < ROWS; i++) c[i][0] += a[i] * b0, c[i][1] += a[i] * b1;
             }
             for (int i = 0; i < ROWS; i++)
@@ -119,5 +123,5 @@ void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, struct left_pane
     }
 #endif
     BUG_IF(kind != PANEL_F32);
-    multiply_f32(steps, left.at, right, acc, accumulate);
+    multiply_f32(steps, left, right, acc, accumulate);
 }
