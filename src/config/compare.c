@@ -315,6 +315,7 @@ static bool is_of_shape(const char *key)
                                        "rope_beta_fast",
                                        "rope_beta_slow",
                                        "rope_attention_factor",
+                                       "max_context",
                                        "no_rope_layer_interval",
                                        "embedding_multiplier",
                                        "residual_multiplier",
@@ -352,6 +353,7 @@ static void compare_shapes(const struct settings_pair *p)
     compare_bool(p, "model.tie_embeddings", a->tied, b->tied);
     compare_real(p, "model.rope_theta", a->rope_theta, b->rope_theta);
     compare_real(p, "model.norm_eps", a->norm_eps, b->norm_eps);
+    if (m->max_context) compare_int(p, "model.max_context", a->max_context, b->max_context);
     compare_int(p, "model.no_rope_layer_interval", a->no_rope_interval, b->no_rope_interval);
     compare_real(p, "model.embedding_multiplier", model_shape_multiplier(a->embedding_multiplier),
                  model_shape_multiplier(b->embedding_multiplier));

@@ -173,6 +173,6 @@ TEST(only_keys_whose_change_can_be_accepted_are_accepted)
     CHECK_STATUS(OK, config_load(&c, NULL, &dim, 1));
     CHECK_STATUS(CONFIG, config_check_accepted(&c));
     CHECK_MESSAGE("checkpoint.accept_changed: \"model.dim\": expected one of "
-                  "model.tie_embeddings, model.rope_theta");
+                  "model.sliding_window, model.tie_embeddings, model.rope_theta");
     config_release(&c);
 }
