@@ -209,6 +209,12 @@ static enum status plan_data_stage(struct run_memory *m, const struct config *c,
     return run_memory_plan(m, c, &shape, t, ranks);
 }
 
+/* Without that of the program, which grows while stages are planned. */
+static size_t bytes_of_stage(const struct run_memory *m)
+{
+    return run_memory_needed(m) - m->of_stage[m->fullest].plan.bytes[MEMORY_program];
+}
+
 enum status run_memory_plan_run(struct run_memory *m, const struct config *c,
                                 const struct tokenizer *t, int ranks)
 {
@@ -231,7 +237,7 @@ enum status run_memory_plan_run(struct run_memory *m, const struct config *c,
         }
         data_stages_close(&s), data_stages_close(&before);
         if (st) return i ? status_prefix(st, "data.stage.%zu", i - 1) : st;
-        if (run_memory_needed(m) > most) most = run_memory_needed(m), fullest = i;
+        if (bytes_of_stage(m) > most) most = bytes_of_stage(m), fullest = i;
     }
     return STATUS_OK;
 }
