@@ -10,7 +10,7 @@ RACED   := base/test_activity comm/test_agreement comm/test_comm comm/test_progr
 # With what tests share, except that of rooms which have no ranks.
 SHARED  := $(foreach t,$(TESTS),$(if $(filter test_%,$(notdir $(t))),,$(t)))
 RACE    := $(filter $(RACED:%=tests/%.c),$(TESTS)) \
-    $(filter-out tests/ops/% tests/oracle/% tests/backends/cpu/%,$(SHARED))
+    $(filter-out tests/ops/% tests/oracle/% tests/backends/cpu/% %hipblaslt.c,$(SHARED))
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 
 # Several programs share the cores: threads that wait for each other spin for microseconds, then
@@ -22,7 +22,7 @@ $(B)/tests/fault/run: $(FAULTS:%.c=$(B)/%.o) $(ROOMS) $(B)/list
 	$(LINK) -lcmocka
 
 $(B)/tests/race: $(filter-out $(STUBBED),$(ROOMS)) $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) \
-    $(STUB) $(B)/list
+    $(filter-out $(B)/$(VENDOR)/hipblaslt_%,$(STUB)) $(B)/list
 $(B)/tests/race: $(RACE:%.c=$(B)/%.o)
 	$(call say,link)
 	$(LINK) -lcmocka
