@@ -21,6 +21,9 @@ enum status weight_scale_open(struct weight_scale *s, const struct safetensors_t
     uint64_t columns = is_matrix ? (uint64_t)weight->shape[1] : 1;
     uint64_t scale_rows = scales->num_dims > 0 ? (uint64_t)scales->shape[0] : 1;
     uint64_t scale_columns = scales->num_dims > 1 ? (uint64_t)scales->shape[1] : 1;
+    if (weight->num_dims > 2)
+        FAIL(UNSUPPORTED, "%s: tensor %s: FP8 weights of %d dimensions are not supported",
+             file->path, weight->name, weight->num_dims);
     *s = (struct weight_scale){.file = file, .tensor = scales, .columns = columns, .blocks = 1};
     s->block_rows = rows ? rows : 1, s->block_columns = columns ? columns : 1;
     if (weight_scale_is_needed(scales->dtype))

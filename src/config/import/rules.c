@@ -215,6 +215,10 @@ enum status rules_set_model_from_json(struct import *im, const struct import_ite
         TRY(import_set_real(im, item, sizes[i].target, sizes[i].value, ""));
     TRY(import_set(im, item, "model.tie_embeddings", s->tied ? "true" : "false", ""));
     if (s->qk_norm) TRY(import_set(im, item, "model.qk_norm", "true", ""));
+    if (strcmp(model_shape_biases(s), "none") != 0)
+        TRY(import_set(im, item, "model.attention_bias", model_shape_biases(s), ""));
+    if (s->mlp_bias) TRY(import_set(im, item, "model.mlp_bias", "true", ""));
+    if (s->window) TRY(import_set_real(im, item, "model.sliding_window", s->window, ""));
     TRY(set_extra(im, item, s));
     return set_scaling(im, item, &s->scaling);
 }

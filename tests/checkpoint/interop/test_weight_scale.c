@@ -115,6 +115,19 @@ TEST(weights_in_fp8_without_fitting_scales_are_rejected)
     }
 }
 
+TEST(weights_in_fp8_have_at_most_two_dimensions)
+{
+    char name[] = "w", scale_name[] = "w_scale";
+    const struct safetensors file = {.path = "model.safetensors"};
+    const struct safetensors_tensor scale = {
+        .name = scale_name, .dtype = SAFETENSORS_F32, .num_dims = 1, .shape = {1}, .elements = 1};
+    const struct safetensors_tensor weight = {
+        .name = name, .dtype = SAFETENSORS_F8_E4M3, .num_dims = 3, .shape = {1, 2, 3}};
+    struct weight_scale s;
+    CHECK_STATUS(UNSUPPORTED, weight_scale_open(&s, &weight, &file, &scale));
+    CHECK_MESSAGE("tensor w: FP8 weights of 3 dimensions are not supported");
+}
+
 TEST(scales_are_recognized_by_their_names)
 {
     size_t len;

@@ -315,7 +315,7 @@ TEST(config_json_is_read_if_it_exists)
         " \"num_hidden_layers\": 3, \"num_attention_heads\": 6, \"num_key_value_heads\": 2,"
         " \"intermediate_size\": 160, \"vocab_size\": 640, \"rms_norm_eps\": 1e-6,"
         " \"rope_theta\": 70000.0, \"max_position_embeddings\": 512, \"hidden_act\": \"silu\","
-        " \"tie_word_embeddings\": true}";
+        " \"tie_word_embeddings\": true, \"attention_bias\": true, \"mlp_bias\": true}";
     char *path = file_join(test_folder(), "config.json");
     CHECK_STATUS(OK, file_write(path, json, sizeof json - 1));
     struct text bytes = {0};
@@ -339,6 +339,8 @@ TEST(config_json_is_read_if_it_exists)
                                     "model.ffn_hidden=160",
                                     "model.norm_eps=1e-06",
                                     "model.tie_embeddings=true",
+                                    "model.attention_bias=\"all\"",
+                                    "model.mlp_bias=true",
                                     "model.rope_theta=5e+05", /* the YAML has precedence */
                                     "training.steps=7",
                                     "optimizer.lr=0.5",
