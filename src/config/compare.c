@@ -331,7 +331,7 @@ static bool is_of_shape(const char *key)
     return false;
 }
 
-/* A window of the whole context is none, and read as none from config.json. */
+/* A window of the whole context hides nothing: the reader of config.json drops it, too. */
 static int window_of(const struct model_shape *s)
 {
     return s->window < s->max_context ? s->window : 0;
