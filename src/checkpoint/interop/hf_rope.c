@@ -66,6 +66,9 @@ static enum status find_rope(const struct json *root, const char *key, const str
 
 static enum status read_type(const struct json *rope, const char **type)
 {
+    for (const struct json *v = json_first(rope); v; v = json_next(v))
+        if (json_is_object(v))
+            FAIL(UNSUPPORTED, "RoPE that differs between types of layers is not supported");
     const struct json *name = json_get(rope, "rope_type");
     if (!name) name = json_get(rope, "type");
     if (name && !json_is_string(name)) FAIL(DATA, "\"rope_type\": expected a string");
@@ -141,6 +144,8 @@ static enum status read_scaling(const struct json *root, const struct json *rope
     if (!strcmp(type, "default")) return STATUS_OK;
     TRY(find_method(type, &r->method));
     TRY(hf_value_required_real(rope, "factor", &r->factor));
+    if (r->factor < 1)
+        FAIL(DATA, "\"factor\" of rope type \"%s\" is %g: must be at least 1", type, r->factor);
     if (r->method == ROPE_llama3) {
         TRY(hf_value_required_real(rope, "low_freq_factor", &r->low_frequency_factor));
         TRY(hf_value_required_real(rope, "high_freq_factor", &r->high_frequency_factor));
