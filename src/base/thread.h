@@ -25,7 +25,8 @@ void thread_pin(int n);
  * THREAD_SPINS spins: longer than the time between two operations.  Its default of 300,000 spins,
  * several milliseconds, slows a step severalfold on cores that another process needs, too.  libgomp
  * reads its settings when a process starts, so this executes the program again, with
- * GOMP_SPINCOUNT; it does nothing if that or OMP_WAIT_POLICY is set.  Call it first in main. */
+ * GOMP_SPINCOUNT; it does nothing if that or OMP_WAIT_POLICY is set.  Call it before the command
+ * opens files. */
 #define THREAD_SPINS "10000"
 void thread_limit_spinning(char **argv);
 /* Starts a background thread with lower priority.  IO: the system cannot create a thread. */

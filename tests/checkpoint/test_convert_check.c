@@ -39,6 +39,25 @@ TEST(formats_without_names_for_qk_norm_are_refused)
     saved_close(&s);
 }
 
+/* A checkpoint of the shape, and its conversion to a folder that does not exist yet. */
+static struct conversion save_model(struct saved *s, const struct model_shape *shape,
+                                    enum conversion_target target)
+{
+    saved_open_shape(s, shape);
+    return (struct conversion){.from = test_path(saved_folder(s, STEPS(4)), "step-4"),
+                               .to = test_path(test_folder(), "to"),
+                               .target = target,
+                               .dtype = SAFETENSORS_F32};
+}
+
+static void check_refused(const struct conversion *c, const char *message)
+{
+    struct converted done;
+    CHECK_STATUS(UNSUPPORTED, convert_checkpoint(c, &done));
+    CHECK_MESSAGE(message);
+    CHECK(!file_exists(c->to));
+}
+
 TEST(formats_without_multipliers_or_blocks_without_rope_are_refused)
 {
     static const struct {
@@ -54,18 +73,11 @@ TEST(formats_without_multipliers_or_blocks_without_rope_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model_shape shape = small_shape();
         struct saved s;
-        struct converted done;
-        const char *to = test_path(test_folder(), "to");
         shape.no_rope_interval = cases[i].no_rope_interval, shape.mlp_bias = cases[i].mlp_bias;
         if (cases[i].no_rope_interval) shape.L = 4;
         if (!cases[i].no_rope_interval) model_shape_set_multipliers(&shape, 2, 1, 0, 1);
-        saved_open_shape(&s, &shape);
-        const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
-        struct conversion c = {
-            .from = step, .to = to, .target = cases[i].target, .dtype = SAFETENSORS_F32};
-        CHECK_STATUS(UNSUPPORTED, convert_checkpoint(&c, &done));
-        CHECK_MESSAGE(cases[i].message);
-        CHECK(!file_exists(to));
+        struct conversion c = save_model(&s, &shape, cases[i].target);
+        check_refused(&c, cases[i].message);
         saved_close(&s);
     }
 }
@@ -86,23 +98,17 @@ TEST(formats_that_do_not_scale_rope_like_the_model_are_refused)
         struct model_shape shape = small_shape();
         struct saved s;
         struct converted done;
-        const char *to = test_path(test_folder(), "to");
         shape.scaling = (struct rope_scaling){.factor = 4, .method = cases[i].method};
         if (cases[i].method != ROPE_linear) shape.scaling.original_context = 16;
         if (cases[i].method == ROPE_yarn) {
             shape.scaling.beta_fast = 32, shape.scaling.beta_slow = 1;
             shape.scaling.attention_factor = cases[i].attention_factor;
         }
-        saved_open_shape(&s, &shape);
-        const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
-        struct conversion c = {
-            .from = step, .to = to, .target = cases[i].target, .dtype = SAFETENSORS_F32};
-        CHECK_STATUS(UNSUPPORTED, convert_checkpoint(&c, &done));
-        CHECK_MESSAGE(cases[i].message);
-        CHECK(!file_exists(to));
+        struct conversion c = save_model(&s, &shape, cases[i].target);
+        check_refused(&c, cases[i].message);
         c.sets_rope = true, c.target = CONVERT_META; /* --rope-factor none */
         CHECK_STATUS(OK, convert_checkpoint(&c, &done));
-        CHECK_STATUS(OK, file_remove_tree(to));
+        CHECK_STATUS(OK, file_remove_tree(c.to));
         saved_close(&s);
     }
 }
