@@ -12,7 +12,7 @@ enum format { FORMAT_HELP, FORMAT_MAN, FORMAT_MARKDOWN };
 
 static const char program_usage[] = "COMMAND [arguments] [section.key=value ...]";
 static const char program_summary[] =
-    "Pretrains Llama models, from raw text to a Hugging Face checkpoint.";
+    "Pretrains Llama models and close relatives, from raw text to a Hugging Face checkpoint.";
 
 static const struct {
     const char *name, *help;

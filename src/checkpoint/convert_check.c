@@ -66,11 +66,11 @@ static enum status check_extra(const struct convert_check *c, const struct model
                                          : "torchtitan");
     if (c->target != CONVERT_GGUF || multiplies) return STATUS_OK;
     if (s->no_rope_interval != 4)
-        FAIL(
-            UNSUPPORTED,
-            "%s: every block number %d has no RoPE; llama.cpp's smollm3 always has it so for every "
-            "4th",
-            c->from, s->no_rope_interval);
+        FAIL(UNSUPPORTED,
+             "%s: every %d blocks one has no RoPE (model.no_rope_layer_interval); llama.cpp's "
+             "smollm3 "
+             "requires 4: use --to hf or native",
+             c->from, s->no_rope_interval);
     if (s->qkv_bias || s->mlp_bias || scales)
         FAIL(UNSUPPORTED, "%s: llama.cpp's smollm3 has neither biases nor Llama 3.1's RoPE scaling",
              c->from);

@@ -359,7 +359,10 @@ static void compare_shapes(const struct settings_pair *p)
     compare_bool(p, "model.tie_embeddings", a->tied, b->tied);
     compare_real(p, "model.rope_theta", a->rope_theta, b->rope_theta);
     compare_real(p, "model.norm_eps", a->norm_eps, b->norm_eps);
-    if (m->max_context) compare_int(p, "model.max_context", a->max_context, b->max_context);
+    /* config.json has no other context than the original one of dynamic RoPE. */
+    const bool is_dynamic = b->scaling.factor > 0 && b->scaling.method == ROPE_dynamic;
+    if (m->max_context && !is_dynamic)
+        compare_int(p, "model.max_context", a->max_context, b->max_context);
     compare_int(p, "model.no_rope_layer_interval", a->no_rope_interval, b->no_rope_interval);
     compare_real(p, "model.embedding_multiplier", model_shape_multiplier(a->embedding_multiplier),
                  model_shape_multiplier(b->embedding_multiplier));

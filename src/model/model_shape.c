@@ -115,7 +115,7 @@ static const struct {
     {"qwen3.5", "has linear attention"},
     {"deepseek", "has latent attention and experts"},
     {"kimi", "has latent attention and experts"},
-    {"gpt", "has biases, or experts and attention sinks"},
+    {"gpt", "has LayerNorm and learned positions, or experts and attention sinks"},
     {"mixtral", "has experts"},
     {"gemma", "has other norms and activations"},
     {"flux", "generates images"},
@@ -185,7 +185,13 @@ static int option_or(int64_t option, int64_t preset)
 
 static double real_or(double option, double preset) { return option != 0 ? option : preset; }
 
-/* `none` of the options keeps the flavor's scaling; its parameters override. */
+/* The row length that a context is extended to. */
+static int extended_context(int context, double factor)
+{
+    return context * factor < INT_MAX ? (int)(context * factor) : INT_MAX;
+}
+
+/* "auto" keeps the flavor's scaling; the options of its parameters override. */
 static enum status resolve_scaling(struct model_shape *s, const struct model_config *c,
                                    const struct flavor *f)
 {
@@ -207,6 +213,8 @@ static enum status resolve_scaling(struct model_shape *s, const struct model_con
     if (r->factor == 0) return STATUS_OK;
     r->factor = real_or(c->rope_factor, r->factor);
     r->original_context = option_or(c->rope_original_context, r->original_context);
+    if (r->method > ROPE_linear && !c->rope_original_context && r->factor > 1)
+        s->max_context = extended_context(s->max_context, r->factor);
     if (r->method == ROPE_linear) r->original_context = 0;
     if (r->method == ROPE_llama3) {
         r->low_frequency_factor = real_or(c->rope_low_freq_factor, r->low_frequency_factor);

@@ -4,12 +4,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/interop/hf_family.h"
 #include "config/data_stages.h"
 #include "metrics/console.h"
 #include "model/layout.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LINE_BYTES = 4096 };
 
@@ -38,8 +40,8 @@ static void append_model(struct text *t, const struct training_run *r)
     const struct model_shape *s = &r->trainer.shape;
     struct layout layout;
     layout_init(&layout, s, 1);
-    text_addf(t, "llamero " LLAMERO_VERSION ": %s with ",
-              s->qk_norm ? "a Llama with QK norm" : "a Llama");
+    const char *class = hf_family_of(s)->architecture; /* "Qwen3ForCausalLM" */
+    text_addf(t, "llamero " LLAMERO_VERSION ": a %.*s with ", (int)strcspn(class, "F"), class);
     append_count(t, (double)layout.parameters);
     text_addf(t, " parameters (dim %d, ", s->D);
     append_plural(t, s->L, "layer");

@@ -68,7 +68,7 @@ TEST(formats_without_multipliers_or_blocks_without_rope_are_refused)
     } cases[] = {{CONVERT_META, 0, false, "Granite's multipliers, which Llamas of Meta"},
                  {CONVERT_NXDT, 2, false, "blocks without RoPE, which Llamas of NxD Training"},
                  {CONVERT_DCP, 2, false, "blocks without RoPE, which Llamas of torchtitan"},
-                 {CONVERT_GGUF, 2, false, "llama.cpp's smollm3 always has it so for every 4th"},
+                 {CONVERT_GGUF, 2, false, "every 2 blocks one has no RoPE"},
                  {CONVERT_GGUF, 4, true, "llama.cpp's smollm3 has neither biases"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model_shape shape = small_shape();

@@ -159,6 +159,12 @@ TEST(compare_finds_changes_of_the_model_by_its_shape)
         "(command line)",
         "\"model.rope_scaling\"", "model.rope_scaling=yarn", "model.rope_factor=4",
         "model.rope_attention_factor=2", "model.rope_original_context=99");
+    /* of dynamic RoPE, config.json has the original context only */
+    CHECK_MODEL_CHANGES(
+        "model.rope_scaling was \"llama3\" (factor 8, low 1, high 4, context 8192), "
+        "is \"dynamic\" (factor 4, context 99) (command line)",
+        "\"model.rope_scaling\"", "model.rope_scaling=dynamic", "model.rope_factor=4",
+        "model.rope_original_context=99", "model.max_context=123");
     CHECK_MODEL_CHANGES(SCALING, "\"model.rope_scaling\"", "model.rope_scaling=none",
                         "model.rope_theta=123", "checkpoint.accept_changed=model.rope_theta");
     CHECK_MODEL_CHANGES("", "", "objective.name=masked",

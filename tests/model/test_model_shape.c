@@ -4,6 +4,8 @@
 #include "model/layout.h"
 #include "model/model_defaults.h"
 
+#include <limits.h>
+
 static struct model_shape resolve(const char *family, const char *flavor)
 {
     struct model_config c = model_defaults(family, flavor);
@@ -74,6 +76,24 @@ TEST(rope_scaling_follows_the_family)
     c.rope_scaling = ROPE_SCALING_none;
     CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
     CHECK(s.scaling.factor == 0);
+}
+
+TEST(yarn_and_dynamic_scaling_extend_the_context_unless_the_original_one_is_set)
+{
+    struct model_config c = model_defaults("llama2", "7B");
+    struct model_shape s;
+    for (int i = 0; i < 2; i++) {
+        c.rope_scaling = i ? ROPE_SCALING_dynamic : ROPE_SCALING_yarn, c.rope_factor = 2.5;
+        c.rope_original_context = 0, c.max_context = 4096;
+        CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+        CHECK(s.scaling.original_context == 4096 && s.max_context == 10240);
+        c.rope_original_context = 4096, c.max_context = 8192;
+        CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+        CHECK(s.scaling.original_context == 4096 && s.max_context == 8192);
+    }
+    c.rope_original_context = 0, c.rope_factor = 1e6;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.max_context == INT_MAX);
 }
 
 TEST(feed_forward_widths_are_the_published_ones)

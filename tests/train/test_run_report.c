@@ -19,6 +19,13 @@ static void check_says(const struct text *log, const char *what)
     if (!strstr(log->data, what)) fail_msg("\"%s\" is not in:\n%s", what, log->data);
 }
 
+TEST(train_names_the_family_of_its_settings)
+{
+    struct text log = train(test_folder(), 1, "training.steps=1 model.qk_norm=true");
+    check_says(&log, "a Qwen3 with ");
+    text_release(&log);
+}
+
 TEST(train_says_what_it_will_do_and_what_it_has_done)
 {
     const char *folder = test_folder();

@@ -1,5 +1,5 @@
-/* gguf_model.h -- writes a model as one GGUF file of architecture "llama", as llama.cpp expects it:
- * metadata, tokenizer, tensors with Meta's row order of q and k, norms in f32.
+/* gguf_model.h -- writes a model as one GGUF file of the architecture that llama.cpp has for it:
+ * metadata, tokenizer, tensors with the row order of q and k of its architecture, norms in f32.
  *
  * Q8_0     A tensor whose row length is not a multiple of 32 becomes F16.
  * Memory   A few megabytes, and the tokenizer.  This process holds the whole model. */

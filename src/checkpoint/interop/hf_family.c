@@ -87,7 +87,7 @@ const struct hf_family *hf_family_of(const struct model_shape *s)
     BUG("model_shape_check accepts a model of no family");
 }
 
-/* "llama, qwen2, qwen3 or mistral" */
+/* "llama, qwen2, ... or smollm3" */
 static void list_families(char *to, size_t size)
 {
     int at = 0;

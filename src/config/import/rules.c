@@ -232,7 +232,8 @@ enum status rules_check_window(struct import *im, const char *key)
     if (window >= im->config.training.seq_len)
         import_add_note(im, IMPORT_IDLE, item, "the window covers the whole sequence");
     else
-        import_add_note(im, IMPORT_UNSUPPORTED, item, "sliding-window attention is not supported");
+        import_add_note(im, IMPORT_UNSUPPORTED, item,
+                        "not imported: remove it, and set model.sliding_window");
     return STATUS_OK;
 }
 

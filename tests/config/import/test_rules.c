@@ -69,6 +69,6 @@ TEST(a_sliding_window_that_covers_the_sequence_is_ignored)
     CHECK(imported_has_note(&im, IMPORT_IDLE, "window", "covers the whole sequence"));
     im.config.training.seq_len = 8192;
     CHECK_STATUS(OK, rules_check_window(&im, "window"));
-    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "window", "not supported"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "window", "set model.sliding_window"));
     import_release(&im);
 }
