@@ -129,9 +129,11 @@ enum status communicator_group_start(void)
     return STATUS_OK;
 }
 
-enum status communicator_group_end(void)
+enum status communicator_group_end(enum status issued)
 {
-    TRY(check(NULL, "a group call", ncclGroupEnd()));
+    ncclResult_t end = ncclGroupEnd();
+    TRY(issued);
+    TRY(check(NULL, "a group call", end));
     return STATUS_OK;
 }
 

@@ -21,15 +21,16 @@ static enum status issue_kind(struct communicator *c, enum transfer_kind kind, f
                               float *to)
 {
     struct transfer t = {kind, F32, COUNT, .x = kind == TRANSFER_reduce_scatter ? from : to};
+    struct transfer receive = {TRANSFER_receive, F32, COUNT, .x = to};
+    enum status st = STATUS_OK;
     t.own = to;
     TRY(communicator_group_start());
     if (kind == TRANSFER_send) {
-        struct transfer receive = {TRANSFER_receive, F32, COUNT, .x = to};
         t.x = from;
-        TRY(communicator_issue(c, &receive, 0));
+        st = communicator_issue(c, &receive, 0);
     }
-    TRY(communicator_issue(c, &t, 0));
-    TRY(communicator_group_end());
+    if (!st) st = communicator_issue(c, &t, 0);
+    TRY(communicator_group_end(st));
     return STATUS_OK;
 }
 

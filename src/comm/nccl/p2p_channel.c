@@ -127,8 +127,8 @@ static enum status send_first_messages(const struct opening *o, struct arena *me
         st = side_stream_wait_queue(&c->communicator.stream);
         if (!st) st = communicator_issue(&c->communicator, &first, c->kind == TRANSFER_send);
     }
-    enum status ended = communicator_group_end();
-    return st ? st : ended;
+    TRY(communicator_group_end(st));
+    return STATUS_OK;
 }
 
 /* NCCL connects two ranks at their first message, and the host waits until the other rank does so

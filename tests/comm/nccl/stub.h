@@ -15,6 +15,8 @@ void stub_device(const char *name);
 
 /* From here on communicators of this rank report this asynchronous error; NULL: none any longer. */
 void stub_break(int rank, const char *error);
+/* Whether calls that issue a transfer fail. */
+void stub_refuse_transfers(bool refused);
 /* Open now: communicators, registered buffers, streams, events. */
 struct stub_counts {
     int comms, registered, streams, events;

@@ -350,9 +350,13 @@ static ncclResult_t flush(void)
     return fine ? ncclSuccess : ncclRemoteError;
 }
 
+static bool refuses_transfers;
+void stub_refuse_transfers(bool refused) { refuses_transfers = refused; }
+
 static ncclResult_t issue(ncclComm_t comm, void *stream, struct op op)
 {
     struct task **at = &group.tasks;
+    if (refuses_transfers) return ncclInvalidArgument;
     struct op *kept = heap(sizeof *kept);
     *kept = op;
     if (op.kind != SEND && op.kind != RECEIVE) kept->number = comm->number++;

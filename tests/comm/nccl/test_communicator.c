@@ -31,7 +31,7 @@ static enum status exchange_messages(const struct comm *world, void *context)
     TRY(communicator_group_start());
     TRY(communicator_issue(&comms[world->rank], &out, 1 - world->rank));
     TRY(communicator_issue(&comms[1 - world->rank], &in, 1 - world->rank));
-    TRY(communicator_group_end());
+    TRY(communicator_group_end(STATUS_OK));
     TRY(side_stream_event_open(&done));
     TRY(side_stream_record(&comms[1 - world->rank].stream, &done));
     TRY(side_stream_synchronize(&done));

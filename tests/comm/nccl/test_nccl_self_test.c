@@ -30,6 +30,17 @@ TEST(nccl_self_test_reports_an_error_of_nccl)
     CHECK_STATUS(OK, nccl_self_test(&queue));
 }
 
+TEST(nccl_self_test_ends_its_group_when_a_transfer_cannot_be_issued)
+{
+    struct queue queue = {.num_threads = 1};
+    stub_refuse_transfers(true);
+    CHECK_STATUS(COMM, nccl_self_test(&queue));
+    CHECK_MESSAGE("on rank 0 of 1 in group self-test: NCCL error");
+    stub_refuse_transfers(false);
+    CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
+    CHECK_STATUS(OK, nccl_self_test(&queue)); /* would wait for the end of the group */
+}
+
 TEST(nccl_describe_names_the_version)
 {
     struct text is = {0};
