@@ -42,6 +42,7 @@ struct cublaslt {
     cublasLtHandle_t handle;         /* NULL: cuBLASLt is not installed */
     struct cublaslt_matmul *matmuls; /* owned */
     size_t count;
+    bool warned;                  /* that it lacks an algorithm */
     struct cublaslt_tuner *tuner; /* owned; NULL: take the first algorithm of the heuristics */
 };
 

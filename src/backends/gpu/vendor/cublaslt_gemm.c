@@ -158,14 +158,16 @@ static size_t workspace_limit(const struct queue *queue)
     return left < CUBLASLT_MAX_WORKSPACE ? left : CUBLASLT_MAX_WORKSPACE;
 }
 
-static void log_fallback(const struct cublaslt_matmul *m)
+/* The first GEMM is a warning, since our own kernels are slower. */
+static void log_fallback(struct cublaslt *c, const struct cublaslt_matmul *m)
 {
+    static const char *const names[GEMM_TYPE_COUNT] = {"float32", "bfloat16", "E4M3", "E5M2"};
     const struct gemm *g = &m->gemm;
-    log_line(
-        LOG_INFO,
-        "GPU: cuBLASLt has no algorithm for a %d x %d x %d GEMM aligned to %u bytes: using our "
-        "own kernels",
-        g->M, g->N, g->K, m->alignment);
+    log_line(c->warned ? LOG_INFO : LOG_WARN,
+             "GPU: cuBLASLt has no algorithm for a %d x %d x %d GEMM aligned to %u bytes, %s to "
+             "%s: using our own kernels, which are slower",
+             g->M, g->N, g->K, m->alignment, names[g->a], dtype_name(g->out));
+    c->warned = true;
 }
 
 static enum status prepare_matmul(struct cublaslt *c, struct cublaslt_matmul *m,
@@ -181,7 +183,7 @@ static enum status prepare_matmul(struct cublaslt *c, struct cublaslt_matmul *m,
         m->workspace = candidates.results[0].workspaceSize;
         if (c->tuner) cublaslt_tuner_choose(c->tuner, c, m, &candidates, queue);
     } else {
-        log_fallback(m);
+        log_fallback(c, m);
     }
 out:
     if (st || !candidates.count) release_matmul(m);
@@ -253,8 +255,8 @@ enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *c
         TRY(GPU_NAME(gemm_factors)(g, io, factors, queue));
     }
     CUBLASLT_TRY(cublasLtMatmul(c->handle, m->desc, &factors->alpha, io->b, m->first, io->a,
-                                m->second, &factors->beta, io->d, m->result, io->c, m->result,
-                                call->algorithm, call->workspace, call->workspace_bytes,
+                                m->second, &factors->beta, io->d ? io->d : io->c, m->result, io->c,
+                                m->result, call->algorithm, call->workspace, call->workspace_bytes,
                                 gpu_stream_of(queue)));
     arena_reset(&queue->scratch, mark);
     return STATUS_OK;

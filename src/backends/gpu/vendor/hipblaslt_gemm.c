@@ -32,6 +32,7 @@ struct hipblaslt {
     hipblaslt_handle handle;          /* NULL: not installed */
     struct hipblaslt_matmul *matmuls; /* owned */
     size_t count;
+    bool warned; /* that it lacks an algorithm */
 };
 
 /* Fails with DEVICE and the library's status. */
@@ -136,7 +137,18 @@ static enum status query_heuristics(const struct hipblaslt *h, struct hipblaslt_
     return STATUS_OK;
 }
 
-static enum status prepare_matmul(const struct hipblaslt *h, struct hipblaslt_matmul *m,
+/* The first GEMM is a warning: versions may lack a whole combination of data types, such as bf16 to
+ * f32, and our own kernels are slower. */
+static void report_fallback(struct hipblaslt *h, const struct gemm *g)
+{
+    log_line(h->warned ? LOG_INFO : LOG_WARN,
+             "GPU: hipBLASLt has no algorithm for a %d x %d x %d GEMM, %s to %s: using our own "
+             "kernels, which are slower",
+             g->M, g->N, g->K, g->a == GEMM_F32 ? "float32" : "bfloat16", dtype_name(g->out));
+    h->warned = true;
+}
+
+static enum status prepare_matmul(struct hipblaslt *h, struct hipblaslt_matmul *m,
                                   struct queue *queue)
 {
     enum status st = STATUS_OK;
@@ -144,10 +156,7 @@ static enum status prepare_matmul(const struct hipblaslt *h, struct hipblaslt_ma
     if (!h->handle || m->gemm.scaled) return STATUS_OK;
     TRY_OUT(create_descriptors(m));
     TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
-    if (!found)
-        log_line(LOG_INFO,
-                 "GPU: hipBLASLt has no algorithm for a %d x %d x %d GEMM: using our own kernels",
-                 m->gemm.M, m->gemm.N, m->gemm.K);
+    if (!found) report_fallback(h, &m->gemm);
 out:
     if (!found) release_matmul(m);
     return st;

@@ -4,6 +4,7 @@
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/vendor/hipblaslt.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "ops/float8.h"
@@ -157,6 +158,37 @@ TEST(our_kernels_compute_what_hipblaslt_does_not_support)
     free(tiled), free(ours);
     close_rig(&r);
     CHECK(stub_hipblaslt.ran == before.ran && stub_hipblaslt.failed == before.failed);
+}
+
+static int count_lines(const char *log, const char *level)
+{
+    static const char sentence[] = "GPU: hipBLASLt has no algorithm";
+    int count = 0;
+    for (const char *at = log; (at = strstr(at, sentence)); at++)
+        count += (size_t)(at - log) >= strlen(level) &&
+                 !memcmp(at - strlen(level), level, strlen(level));
+    return count;
+}
+
+TEST(only_the_first_gemm_without_an_algorithm_of_hipblaslt_is_a_warning)
+{
+    struct gemm_rig r;
+    struct text log = {0};
+    struct gemm g = usual;
+    const char *path = test_path(test_folder(), "log.txt");
+    CHECK_STATUS(OK, log_open(path));
+    log_set_quiet(true);
+    g.K = STUB_HIP_UNSUPPORTED_K;
+    open_rig(&r, g);
+    free(run_gemm(&r, false)), free(run_gemm(&r, false));
+    r.g.accumulate = true;
+    free(run_gemm(&r, false));
+    close_rig(&r);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
+    CHECK(strstr(log.data, "bfloat16 to bfloat16: using our own kernels"));
+    CHECK(count_lines(log.data, "") == 2 && count_lines(log.data, "warning: ") == 1);
+    text_release(&log);
 }
 
 TEST(without_hipblaslt_our_kernels_compute_every_gemm)
