@@ -225,7 +225,7 @@ static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)
     const struct attention *a = &x->shape, *b = &y->shape;
     return x->varlen == y->varlen && x->backward == y->backward && a->B == b->B && a->T == b->T &&
            a->H == b->H && a->G == b->G && a->K == b->K && a->q_stride == b->q_stride &&
-           a->kv_stride == b->kv_stride && a->causal == b->causal;
+           a->kv_stride == b->kv_stride && a->causal == b->causal && a->scale == b->scale;
 }
 
 /* Looks up the plan; a sizing pass builds it if missing.  *out NULL: none. */

@@ -97,13 +97,14 @@ TEST(plans_are_built_once_per_shape_and_direction)
     other.causal = false;
     for (int i = 0; i < 3; i++) size_pass(c, &a, false, false, &done);
     CHECK(done && cudnn_attention_plan(c, 0, &w) && !cudnn_attention_plan(c, 1, &w));
-    a.scale = 1; /* passed with every call, not part of the plan */
-    size_pass(c, &a, false, false, &done);
-    CHECK(!cudnn_attention_plan(c, 1, &w));
     size_pass(c, &other, false, false, &done);
     CHECK(cudnn_attention_plan(c, 1, &w) && !cudnn_attention_plan(c, 2, &w));
     size_pass(c, &a, true, false, &done);
     CHECK(cudnn_attention_plan(c, 2, &w) && !cudnn_attention_plan(c, 3, &w));
+    a.scale = 1; /* the calls of a plan bind its scale */
+    size_pass(c, &a, false, false, &done);
+    CHECK(cudnn_attention_plan(c, 0, &w) && w.shape.scale == 1);
+    CHECK(cudnn_attention_plan(c, 3, &w) && !cudnn_attention_plan(c, 4, &w));
     cudnn_attention_close(c);
 }
 
