@@ -40,6 +40,23 @@ TEST(gpu_queue_allocates_device_and_pinned_memory_and_copies_between_them)
     gpu_emu32_close(queue);
 }
 
+TEST(gpu_queue_zeroes_every_byte_of_large_pinned_memory)
+{
+    size_t bytes = ((size_t)9 << 20) + 3, ones = 0;
+    struct queue *queue;
+    struct arena shared;
+    CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
+    CHECK_STATUS(OK, arena_init(&shared, bytes, queue_shared_allocator(queue)));
+    for (size_t i = 0; i < bytes; i++) ones += shared.base[i] != 0;
+    CHECK(!ones);
+    memset(shared.base, 1, bytes);
+    CHECK_STATUS(OK, queue_zero(queue, shared.base, bytes - 1));
+    for (size_t i = 0; i < bytes; i++) ones += shared.base[i];
+    CHECK(ones == 1 && shared.base[bytes - 1] == 1);
+    arena_release(&shared);
+    gpu_emu32_close(queue);
+}
+
 TEST(opening_a_missing_gpu_fails)
 {
     struct queue *queue;
