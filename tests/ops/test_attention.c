@@ -529,11 +529,16 @@ OPS_TEST(attention_in_parts_matches_attention_to_all_keys) { compare_all_parts(r
 
 OPS_TEST(attention_with_fewer_queries_than_keys_agrees_with_the_reference)
 {
-    for (int d = 0; d < DTYPE_COUNT; d++) {
-        enum dtype dtype = (enum dtype)d;
-        struct sparse plain = sparse_make(45, 70, dtype), fast = sparse_make(45, 70, dtype);
+    static const struct {
+        int T, S, window;
+    } cases[] = {{45, 70, 0}, {45, 70, 20}, {1, 400, 170}, {3, 300, 9}};
+    for (size_t i = 0; i < DTYPE_COUNT * sizeof cases / sizeof *cases; i++) {
+        enum dtype dtype = (enum dtype)(i % DTYPE_COUNT);
+        int T = cases[i / DTYPE_COUNT].T, S = cases[i / DTYPE_COUNT].S;
+        struct sparse plain = sparse_make(T, S, dtype), fast = sparse_make(T, S, dtype);
         size_t n = queries_of(&plain);
         plain.a.causal = fast.a.causal = true;
+        plain.a.window = fast.a.window = cases[i / DTYPE_COUNT].window;
         sparse_forward(&ops_cpu_reference, &plain.a, &plain, plain.kv, NULL, NULL, plain.out);
         sparse_forward(rig_fast(), &fast.a, &fast, fast.kv, NULL, NULL, fast.out);
         RIG_CLOSE(fast.out, plain.out, n * plain.Q, dtype);

@@ -6,23 +6,30 @@
 #include "backends/gpu/flash_attention.h"
 #include "backends/gpu/vendor_attention.h"
 
-/* Whether the window hides keys: one of all keys does not. */
-static bool is_windowed(const struct attention *a) { return a->window && a->window < a->S; }
+/* Without a window that hides no key. */
+static struct attention effective(const struct attention *a)
+{
+    struct attention e = *a;
+    if (e.window >= e.S) e.window = 0;
+    return e;
+}
 
 enum status GPU_NAME(attention_forward)(const struct attention *a, const struct attention_fwd *io,
                                         struct queue *queue)
 {
+    struct attention e = effective(a);
     bool done = false;
-    if (!is_windowed(a)) TRY(GPU_NAME(vendor_attention_forward)(a, io, queue, &done));
-    if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_forward)(a, io, queue));
+    if (!e.window) TRY(GPU_NAME(vendor_attention_forward)(&e, io, queue, &done));
+    if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_forward)(&e, io, queue));
     return STATUS_OK;
 }
 
 enum status GPU_NAME(attention_backward)(const struct attention *a, const struct attention_bwd *io,
                                          struct queue *queue)
 {
+    struct attention e = effective(a);
     bool done = false;
-    if (!is_windowed(a)) TRY(GPU_NAME(vendor_attention_backward)(a, io, queue, &done));
-    if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_backward)(a, io, queue));
+    if (!e.window) TRY(GPU_NAME(vendor_attention_backward)(&e, io, queue, &done));
+    if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_backward)(&e, io, queue));
     return STATUS_OK;
 }

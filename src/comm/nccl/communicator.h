@@ -44,8 +44,8 @@ void communicator_abort(struct communicator *c);
 /* Enqueues the transfer on the side stream.  `peer` is a rank of the communicator. */
 enum status communicator_issue(struct communicator *c, const struct transfer *t, int peer);
 /* Group calls: transfers issued in between start together, so that none that waits for another
- * rank holds up the others.  Call end also after a failure, `issued`, which it returns: an open group
- * would defer all later calls. */
+ * rank holds up the others.  Call end also after a failure, `issued`, which it returns: a group
+ * that stays open defers all later calls. */
 enum status communicator_group_start(void), communicator_group_end(enum status issued);
 /* An error that occurred since, in the background. */
 enum status communicator_async_error(const struct communicator *c);

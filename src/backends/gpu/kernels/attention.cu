@@ -42,6 +42,7 @@ struct forward_params {
     int heads_per_tile, head_tiles; /* query heads that share a tile; groups of them */
     int query_tiles;                /* per group of heads */
     int splits, split_blocks;       /* of the keys; key blocks per split */
+    int first_block;                /* of keys that any query's window reaches */
     int64_t out_split_stride, lse_split_stride;
     float scale;         /* |scale| in units of log2, above 0 */
     int sign;            /* of the scale; 0: all scores are 0 */
@@ -217,8 +218,9 @@ static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
         make_tile_mask(&a, bounds, b, first / p.heads_per_tile, last / p.heads_per_tile);
     struct tile_mask warp_mask = make_tile_mask(
         &a, bounds, b, min(first + own, last) / p.heads_per_tile, last_own / p.heads_per_tile);
-    int i = max(block_mask.any_begin / S::KEYS, split * p.split_blocks);
-    int end = min((block_mask.any_end + S::KEYS - 1) / S::KEYS, (split + 1) * p.split_blocks);
+    int i = p.first_block + split * p.split_blocks, end = i + p.split_blocks;
+    i = max(block_mask.any_begin / S::KEYS, i);
+    end = min((block_mask.any_end + S::KEYS - 1) / S::KEYS, end);
 
     struct softmax_state<S::ROW_TILES, KP / TILE> so;
     UNROLL
@@ -306,6 +308,8 @@ static enum status launch_forward(const struct attention *a, const struct attent
     p.a = *a, p.io = *io, p.out = make_output(a, io->out_BTHK, 0);
     p.sign = (a->scale > 0) - (a->scale < 0), p.scale = p.sign ? fabsf(a->scale) * LOG2_E : 1;
     int heads_per_group = a->H / a->G, key_blocks = (int)ceil_div((size_t)a->S, S::KEYS);
+    if (a->window) p.first_block = max(a->S - a->T + 1 - a->window, 0) / S::KEYS;
+    key_blocks -= p.first_block;
     bool few_queries = (size_t)a->T * (size_t)heads_per_group <= S::ROWS;
     p.heads_per_tile = few_queries ? heads_per_group : 1, p.head_tiles = a->H / p.heads_per_tile;
     p.query_tiles = (int)ceil_div((size_t)a->T * (size_t)p.heads_per_tile, S::ROWS);

@@ -270,6 +270,21 @@ TEST(flash_attention_splits_the_keys_of_few_queries)
     check((struct attention){.B = 1, .T = 3, .S = 700, .H = 2, .G = 1, .K = 20}, 550, 3);
 }
 
+TEST(flash_attention_splits_only_the_keys_that_a_window_reaches)
+{
+    struct attention a = {.B = 1, .T = 1, .S = 4096, .H = 2, .G = 1, .K = 32, .dtype = F32};
+    struct emulated_device d;
+    open_device(&d, 32);
+    d.queue->sizing = true;
+    a.scale = 1, a.causal = true, a.q_stride = 64, a.kv_stride = 32, a.window = 64;
+    CHECK_STATUS(OK, gpu_emu32_flash_attention_forward(&a, &(struct attention_fwd){0}, d.queue));
+    size_t windowed = d.queue->scratch.peak;
+    a.window = 0;
+    CHECK_STATUS(OK, gpu_emu32_flash_attention_forward(&a, &(struct attention_fwd){0}, d.queue));
+    CHECK(!windowed && d.queue->scratch.peak);
+    close_device(&d);
+}
+
 TEST(flash_attention_supports_a_scale_of_zero)
 {
     struct attention a = {.B = 1, .T = 9, .S = 9, .H = 1, .G = 1, .K = 8, .causal = true};
