@@ -4,10 +4,12 @@
 #include "base/text.h"
 #include "tokenizer/text/unicode.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define UNKNOWN_PENALTY 10
+#define MAX_SUM 1e5 /* SentencePiece's; see limit_sums */
 
 /* A node of the trie.  The children of a node are adjacent, sorted by their byte. */
 struct trie_node {
@@ -23,6 +25,7 @@ struct unigram {
     size_t num_nodes, capacity;
     uint32_t roots[256]; /* the root's children by byte; 0: none */
     double unknown_score;
+    size_t longest; /* bytes of a token */
     bool single_precision;
 };
 
@@ -89,6 +92,9 @@ struct unigram *unigram_make(const struct unigram_model *m)
     u->unknown_score = m->min_score - UNKNOWN_PENALTY;
     if (m->single_precision) u->unknown_score = (float)u->unknown_score;
     u->single_precision = m->single_precision;
+    u->longest = 4; /* of a character without a token */
+    for (size_t i = 0; i < m->count; i++)
+        if (m->tokens[i].len > u->longest) u->longest = m->tokens[i].len;
     if (m->count) qsort(m->tokens, m->count, sizeof *m->tokens, compare_tokens);
     queue[0] = (struct trie_range){add_node(u, 0), 0, m->count, 0};
     for (size_t i = 0; i < count; i++) add_children(u, m, queue[i], &queue, &count);
@@ -152,6 +158,16 @@ static void relax_tokens(const struct unigram *u, struct unigram_node *nodes,
     if (!has_single) relax(u, nodes, u->unknown_score, size, -1);
 }
 
+/* As SentencePiece does before single precision becomes too coarse, subtracts the score of a node
+ * from its own and from those that later segmentations can continue. */
+static void limit_sums(const struct unigram *u, struct unigram_node *nodes, size_t left)
+{
+    float offset = (float)nodes[0].score;
+    if (!u->single_precision || fabsf(offset) <= (float)MAX_SUM) return;
+    for (size_t i = 0; i <= left && i <= u->longest; i++)
+        if (nodes[i].len) nodes[i].score = (float)nodes[i].score - offset;
+}
+
 static void trace_back(struct unigram_path *p, size_t len)
 {
     p->count = 0;
@@ -178,6 +194,7 @@ void unigram_encode(const struct unigram *u, struct unigram_path *p, const unsig
     int size;
     for (size_t at = 0; at < len; at += (size_t)size) {
         unicode_decode(text + at, len - at, &size);
+        limit_sums(u, p->nodes + at, len - at);
         relax_tokens(u, p->nodes + at, text + at, len - at, (size_t)size);
     }
     trace_back(p, len);

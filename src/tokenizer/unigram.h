@@ -3,8 +3,9 @@
  *
  * A character without a token has the lowest score of all tokens minus 10.  Of segmentations of
  * equal scores the one found first wins: shorter tokens and earlier positions first.
- * SentencePiece adds scores in single precision, Hugging Face's library in double; this decides
- * between close scores in long texts, so both are repeated.
+ * SentencePiece adds scores in single precision, and subtracts the sum so far from later ones
+ * whenever it exceeds 100,000; Hugging Face's library adds them in double precision.  This decides
+ * between close scores, so both are repeated.
  * Memory   A unigram_path keeps its buffers between calls. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -64,21 +64,29 @@ TEST(unigram_marks_characters_without_a_token)
 
 TEST(unigram_sums_in_single_precision_where_sentencepiece_does)
 {
-    /* 2^24 + 1 is not a float: of two segmentations that differ by 1 the first stays */
+    /* From 2^16 on floats are 1/128 apart; of two segmentations that round to one sum the first
+     * stays */
     static const char *const texts[] = {"s", "a", "b", "ab"};
-    static const double scores[] = {-16777216, -1, -1, -1};
+    static const double scores[] = {-65536, -1. / 256, -1. / 256, -1. / 256};
     struct unigram *single = make(texts, scores, 4, true), *other = make(texts, scores, 4, false);
     CHECK(path_is(single, "sab", "10:0+1 13:1+2 ") && path_is(other, "sab", "10:0+1 13:1+2 "));
     unigram_free(single), unigram_free(other);
-    static const double even[] = {-16777216, -0.5, -0.5, -0.75};
-    single = make(texts, even, 4, true), other = make(texts, even, 4, false);
-    CHECK(path_is(single, "sab", "10:0+1 13:1+2 ") && path_is(other, "sab", "10:0+1 13:1+2 "));
-    unigram_free(single), unigram_free(other);
-    static const double more[] = {-16777216, -0.25, -0.25, -0.75};
+    static const double more[] = {-65536, -1. / 1024, -1. / 1024, -3. / 1024};
     single = make(texts, more, 4, true), other = make(texts, more, 4, false);
     CHECK(path_is(single, "sab", "10:0+1 13:1+2 ") &&
           path_is(other, "sab", "10:0+1 11:1+1 12:2+1 "));
     unigram_free(single), unigram_free(other);
+}
+
+TEST(unigram_limits_sums_in_single_precision_as_sentencepiece_does)
+{
+    static const char *const texts[] = {"s", "a", "b", "ab"};
+    static const double scores[] = {-65536, -1. / 1024, -1. / 1024, -3. / 1024};
+    struct unigram *u = make(texts, scores, 4, true);
+    CHECK(path_is(u, "sab", "10:0+1 13:1+2 "));
+    CHECK(path_is(u, "ssab", "10:0+1 10:1+1 11:2+1 12:3+1 "));
+    CHECK(path_is(u, "sssab", "10:0+1 10:1+1 10:2+1 13:3+2 "));
+    unigram_free(u);
 }
 
 static struct token_list ids_of(const struct json *list)
