@@ -47,13 +47,44 @@ static bool is_convertible(const struct tokenizer *t, const struct token_table *
     return true;
 }
 
+struct ranked_merge {
+    int32_t rank;
+    uint32_t len; /* of the result */
+    size_t index;
+};
+
+static int compare_merges(const void *a, const void *b)
+{
+    const struct ranked_merge *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    if (x->len != y->len) return x->len > y->len ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* Returns the merges as tokenizer.json lists them, which has no equal ranks.  Runs of spaces, which
+ * have equal scores in SentencePiece models, merge there from left to right; so do those listed by
+ * descending length. */
+static struct hf_merge *list_merges(const struct tokenizer *t, size_t *count)
+{
+    struct merge_pair *pairs = vocabulary_sorted_pairs(&t->vocabulary, count);
+    struct ranked_merge *ranked = heap((*count + 1) * sizeof *ranked);
+    struct hf_merge *merges = heap((*count + 1) * sizeof *merges);
+    for (size_t i = 0; i < *count; i++) {
+        const struct token_bytes *merged = vocabulary_token(&t->vocabulary, pairs[i].merged);
+        ranked[i] = (struct ranked_merge){pairs[i].rank, merged ? merged->len : 0, i};
+    }
+    qsort(ranked, *count, sizeof *ranked, compare_merges);
+    for (size_t i = 0; i < *count; i++)
+        merges[i] = (struct hf_merge){pairs[ranked[i].index].left, pairs[ranked[i].index].right};
+    free(ranked), free(pairs);
+    return merges;
+}
+
 static void convert_model(const struct tokenizer *t, const struct token_table *pieces,
                           struct text *json)
 {
     size_t count;
-    struct merge_pair *pairs = vocabulary_sorted_pairs(&t->vocabulary, &count);
-    struct hf_merge *merges = heap((count + 1) * sizeof *merges);
-    for (size_t i = 0; i < count; i++) merges[i] = (struct hf_merge){pairs[i].left, pairs[i].right};
+    struct hf_merge *merges = list_merges(t, &count);
     hf_write_json(&(struct hf_write){.vocabulary = &t->vocabulary,
                                      .pattern = t->pattern,
                                      .nfc = t->normal_form == FORM_NFC,
@@ -64,7 +95,7 @@ static void convert_model(const struct tokenizer *t, const struct token_table *p
                                      .bos = t->bos,
                                      .ignore_merges = t->ignore_merges},
                   json);
-    free(merges), free(pairs);
+    free(merges);
 }
 
 /* Writes tokenizer.json, unless the tokenizer has its own.  Returns whether it gives the same IDs:

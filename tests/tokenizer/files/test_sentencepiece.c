@@ -282,3 +282,35 @@ TEST(sentencepiece_models_that_tokenizer_json_cannot_express_are_not_converted)
         text_release(&file);
     }
 }
+
+TEST(runs_of_spaces_with_equal_scores_merge_alike_after_conversion)
+{
+    static const struct hf_folder_options plain = {.bos = -1, .eos = -1};
+    static const int runs[] = {2, 4, 8, 5, 16, 6, 12, 13, 10, 14, 3, 9, 7, 11, 1}; /* as Mistral's */
+    struct text file = {0}, spaces = {0};
+    struct tokenizer *t, *converted;
+    struct hf_folder f;
+    add_piece(&file, "<unk>", 0, 2);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        text_clear(&spaces);
+        for (int k = 0; k < runs[i]; k++) text_adds(&spaces, "\xE2\x96\x81");
+        add_piece(&file, spaces.data, -1e9f, 1);
+    }
+    add_specs(&file, 2, "", "");
+    CHECK_STATUS(OK, open_bytes(&t, "runs.model", &file));
+    hf_folder_make(&f, t, &plain);
+    CHECK(f.is_exact);
+    CHECK_STATUS(OK, open_bytes(&converted, "runs.json", &f.files[0].text));
+    text_clear(&spaces);
+    for (int len = 1; len < 100; len++) {
+        text_adds(&spaces, " ");
+        struct token_list x = encoded(t, spaces.data, spaces.len);
+        struct token_list y = encoded(converted, spaces.data, spaces.len);
+        CHECK(x.count == y.count && !memcmp(x.ids, y.ids, x.count * sizeof *x.ids));
+        CHECK(len < 16 || x.ids[0] == 5);
+        token_list_release(&x), token_list_release(&y);
+    }
+    hf_folder_release(&f);
+    tokenizer_close(t), tokenizer_close(converted);
+    text_release(&file), text_release(&spaces);
+}
