@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define UNKNOWN_PENALTY 10
-#define MAX_SUM 1e5 /* SentencePiece's; see limit_sums */
+#define MAX_SUM         1e5 /* SentencePiece's; see limit_sums */
 
 /* A node of the trie.  The children of a node are adjacent, sorted by their byte. */
 struct trie_node {

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the token IDs of public tiktoken and Tekken files with tiktoken's, and those of exports with Transformers'.
+"""Compares the token IDs of public tokenizers with those of their own libraries, and of exports with Transformers'.
 
-    python tests/oracle/public_tokenizers.py PROGRAM FOLDER [STRINGS]
+    python tests/oracle/public_tokenizers.py PROGRAM FOLDER [STRINGS [TEXT...]]
 
-FOLDER has any of the files below, which PyPI packages contain: llama3.model and llama4.model (llama-models),
-gpt2.tiktoken and multilingual.tiktoken (openai-whisper), p50k.tiktoken, cl100k.tiktoken and o200k.tiktoken
-(litellm), qwen.tiktoken (dashscope), tekken.json (mistral-common).  Encodes STRINGS random strings (default 3,000)
-and a text of 1 MB with each; then trains one step and opens the checkpoint with AutoTokenizer.
+Reads every tokenizer in FOLDER.  PyPI packages contain the tiktoken files llama3.model and llama4.model
+(llama-models), gpt2.tiktoken and multilingual.tiktoken (openai-whisper), p50k.tiktoken, cl100k.tiktoken and
+o200k.tiktoken (litellm), qwen.tiktoken (dashscope); tekken*.json (mistral-common); tokenizer.json files
+(litellm: Claude's, DeepSeek's); SentencePiece models (mistral-common), named *.model*.  The references are tiktoken,
+tokenizers and sentencepiece.  Encodes STRINGS random strings (default 3,000), a text of 1 MB, and the TEXTs, which may
+hold several documents separated by NUL; then trains one step and opens the checkpoint with AutoTokenizer.  Prints the
+differences and a table.
 
-    pip install tiktoken transformers
+    pip install tiktoken transformers sentencepiece
 """
 import base64
 import json
@@ -23,8 +26,10 @@ import unicodedata
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
+import sentencepiece
 import tiktoken
 import tiktoken_ext.openai_public as openai_public
+import tokenizers
 import transformers
 
 GPT2 = openai_public.r50k_pat_str
@@ -40,22 +45,37 @@ def patterns():
     cl100k, o200k = openai_public.cl100k_base()["pat_str"], openai_public.o200k_base()["pat_str"]
     openai_public.load_tiktoken_bpe = kept
     return {"llama3.model": LLAMA3, "llama4.model": o200k, "gpt2.tiktoken": GPT2, "multilingual.tiktoken": GPT2,
-            "p50k.tiktoken": GPT2, "cl100k.tiktoken": cl100k, "o200k.tiktoken": o200k, "qwen.tiktoken": QWEN,
-            "tekken.json": None}
+            "p50k.tiktoken": GPT2, "cl100k.tiktoken": cl100k, "o200k.tiktoken": o200k, "qwen.tiktoken": QWEN}
+
+
+def by_ranks(ranks, pattern, first=0, form=None):
+    encoding = tiktoken.Encoding("ranks", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+
+    def encode(text):
+        ids = encoding.encode_ordinary(unicodedata.normalize(form, text) if form else text)
+        return [first + i for i in ids] if first else ids
+    return encode
 
 
 def reference(path, pattern):
-    """Returns the encoding, and the ID of its first token."""
-    if path.name == "tekken.json":
-        file = json.loads(path.read_text())
-        config, first = file["config"], file["config"]["default_num_special_tokens"]
-        count = config["default_vocab_size"] - first
-        ranks = {base64.b64decode(v["token_bytes"]): v["rank"] for v in file["vocab"][:count]}
-        pattern = config["pattern"]
-    else:
+    """Returns the library's name, and its function from a text to IDs; None if no library reads the file."""
+    if pattern:
         rows = (line.split() for line in path.read_bytes().splitlines() if line)
-        ranks, first = {base64.b64decode(a): int(b) for a, b in rows}, 0
-    return tiktoken.Encoding(path.name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}), first
+        form = "NFC" if path.name == "qwen.tiktoken" else None
+        return "tiktoken", by_ranks({base64.b64decode(a): int(b) for a, b in rows}, pattern, 0, form)
+    if path.suffix == ".json":
+        file = json.loads(path.read_text())
+        if "config" in file:
+            config, first = file["config"], file["config"]["default_num_special_tokens"]
+            rows = file["vocab"][:config["default_vocab_size"] - first]
+            ranks = {base64.b64decode(row["token_bytes"]): row["rank"] for row in rows}
+            return "tiktoken", by_ranks(ranks, config["pattern"], first)
+        theirs = tokenizers.Tokenizer.from_file(str(path))
+        theirs.encode_special_tokens = True
+        return "tokenizers", lambda text: theirs.encode(text, add_special_tokens=False).ids
+    if ".model" in path.name:
+        return "sentencepiece", sentencepiece.SentencePieceProcessor(model_file=str(path)).encode
+    return None, None
 
 
 POOLS = ["abcXYZ'sStT redDvV lL", "  \n\r\t ", "0123456789\u0663\u0665", "\u00e9\u00c0\u00df\u017f\u00e4\u01fa\u0302",
@@ -95,38 +115,41 @@ def export(program, tokenizer, folder):
     return folder / "run/checkpoint/step-1"
 
 
+def compare_export(program, path, texts):
+    """Returns how many texts AutoTokenizer encodes differently; None if there is no tokenizer.json."""
+    with tempfile.TemporaryDirectory() as scratch:
+        written = export(program, path, pathlib.Path(scratch))
+        if not (written / "tokenizer.json").exists():
+            return None
+        auto = transformers.AutoTokenizer.from_pretrained(written)
+        added = [token.content for token in auto.added_tokens_decoder.values()]
+        plain = [text for text in texts if not any(token in text for token in added)]
+        return count_differences(
+            f"{path.name} exported", plain, encode(program, written, plain),
+            lambda text: auto.encode(text, add_special_tokens=False, split_special_tokens=True))
+
+
 def main():
     program, folder = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 3000
-    failures = tried = 0
-    for name, pattern in patterns().items():
-        path = folder / name
-        if not path.exists():
-            print(f"{name}: not in {folder}")
+    rng, known, rows = random.Random(20261124), patterns(), []
+    texts = [random_text(rng) for _ in range(count)]
+    texts.append("".join(random_text(rng) for _ in range(1 << 14)))
+    for path in sys.argv[4:]:
+        texts += pathlib.Path(path).read_text().split("\0")
+    for path in sorted(folder.iterdir()):
+        library, expected = reference(path, known.get(path.name)) if path.is_file() else (None, None)
+        if not library:
             continue
-        encoding, first = reference(path, pattern)
-        rng = random.Random(20261124)
-        texts = [random_text(rng) for _ in range(count)]
-        texts.append("".join(random_text(rng) for _ in range(1 << 14)))
-
-        def expected(text):
-            text = unicodedata.normalize("NFC", text) if name == "qwen.tiktoken" else text
-            return [first + i for i in encoding.encode_ordinary(text)]
-
-        different = count_differences(name, texts, encode(program, path, texts), expected)
-        with tempfile.TemporaryDirectory() as scratch:
-            written = export(program, path, pathlib.Path(scratch))
-            auto = transformers.AutoTokenizer.from_pretrained(written)
-            ours = encode(program, written, texts)
-            exported = count_differences(
-                f"{name} exported", texts, ours,
-                lambda text: auto.encode(text, add_special_tokens=False, split_special_tokens=True))
-        print(f"{name}: {len(texts)} texts, {different} differ from tiktoken, {exported} exported differ from "
-              f"Transformers")
-        failures += different + exported
-        tried += 1
-    assert tried, "no file was found"
-    sys.exit(failures > 0)
+        different = count_differences(path.name, texts, encode(program, path, texts), expected)
+        rows.append((path.name, library, different, compare_export(program, path, texts)))
+        print(*rows[-1], flush=True)
+    assert rows, "no file was found"
+    print(f"\n{len(texts)} texts of {sum(len(t.encode()) for t in texts) / 1e6:.1f} MB; texts with different IDs:")
+    print(f"{'tokenizer':40} {'library':14} {'library':>8} {'AutoTokenizer':>14}")
+    for name, library, different, exported in rows:
+        print(f"{name:40} {library:14} {different:8} {'not exported' if exported is None else exported:>14}")
+    sys.exit(any(row[2] or row[3] for row in rows))
 
 
 if __name__ == "__main__":

@@ -286,7 +286,8 @@ TEST(sentencepiece_models_that_tokenizer_json_cannot_express_are_not_converted)
 TEST(runs_of_spaces_with_equal_scores_merge_alike_after_conversion)
 {
     static const struct hf_folder_options plain = {.bos = -1, .eos = -1};
-    static const int runs[] = {2, 4, 8, 5, 16, 6, 12, 13, 10, 14, 3, 9, 7, 11, 1}; /* as Mistral's */
+    /* as in Mistral's models */
+    static const int runs[] = {2, 4, 8, 5, 16, 6, 12, 13, 10, 14, 3, 9, 7, 11, 1};
     struct text file = {0}, spaces = {0};
     struct tokenizer *t, *converted;
     struct hf_folder f;
