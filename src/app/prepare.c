@@ -112,7 +112,8 @@ enum status command_prepare(int argc, char **argv)
          "put a begin-of-text token before each document; one that is also end-of-text goes only "
          "there"},
         {"no-eod", FLAG_SWITCH, &no_eod, "put no end-of-text token after each document"},
-        {"pattern", FLAG_TEXT, &pattern, "splitting pattern of a tiktoken file: llama3, gpt2, ..."},
+        {"pattern", FLAG_TEXT, &pattern,
+         "pre-tokenizer pattern of a tiktoken file: llama3, gpt2, ..."},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
         {"on-bad-record", FLAG_CHOICE, &on_bad,
          "stop|skip: what to do about a record that cannot be used (default stop)"},

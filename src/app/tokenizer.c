@@ -213,7 +213,7 @@ enum status command_tokenizer(int argc, char **argv)
         {"output", FLAG_FILE, &output, "train: tokenizer.json to write"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "encode: split long text as Meta's tokenizer.py does"},
         {"pattern", FLAG_TEXT, &pattern,
-         "encode, decode, show: splitting pattern of a tiktoken file: llama3, gpt2, ..."},
+         "encode, decode, show: pre-tokenizer pattern of a tiktoken file: llama3, gpt2, ..."},
         {"null", FLAG_SWITCH, &by_nul,
          "encode, decode: several texts, each ending in a NUL byte; a line of IDs each"},
         {"json", FLAG_SWITCH, &json, "show: print one JSON object"},

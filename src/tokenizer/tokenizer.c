@@ -176,7 +176,7 @@ enum status tokenizer_open(struct tokenizer **out, const char *path,
     free(local);
     if (bytes && config->pattern && config->pattern[0])
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                         "a splitting pattern (tokenizer.pattern, --pattern) is for tiktoken "
+                         "a pre-tokenizer pattern (tokenizer.pattern, --pattern) is for tiktoken "
                          "files; \"bytes\" does not split text");
     else if (bytes)
         init_bytes(t);

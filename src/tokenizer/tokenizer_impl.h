@@ -56,7 +56,7 @@ struct tokenizer {
      * by its rules; without rules, a text is one piece. */
     size_t (*split)(const unsigned char *text, size_t len);
     struct pre_tokenizer pre_tokenizer;
-    const char *pattern; /* tiktoken and Tekken: the splitting pattern; borrowed */
+    const char *pattern; /* tiktoken and Tekken: the pre-tokenizer pattern; borrowed */
     char *pattern_name;  /* the one that the file lacks: what tokenizer.pattern gave; or NULL */
     bool lists_specials; /* tiktoken: tokenizer_config.json lists the special tokens */
     bool is_byte_level;  /* a ByteLevel pre_tokenizer was read */

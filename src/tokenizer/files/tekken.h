@@ -1,4 +1,4 @@
-/* tekken.h -- reads Mistral's tekken.json: tokens in base64, a splitting pattern and special
+/* tekken.h -- reads Mistral's tekken.json: tokens in base64, a pre-tokenizer pattern and special
  * tokens, which have the lowest IDs.
  *
  * Source  mistral_common/tokens/tokenizers/tekken.py of mistral-common 1.13. */

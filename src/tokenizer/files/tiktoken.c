@@ -74,7 +74,7 @@ static enum status read_ranks(struct tokenizer *t, const char *bytes, size_t len
     return STATUS_OK;
 }
 
-/* A splitting pattern that the user wrote, in tokenizer.json's syntax.  There ^ and $ match at
+/* A pre-tokenizer pattern that the user wrote, in tokenizer.json's syntax.  There ^ and $ match at
  * every line break and {1,3}+ is no possessive quantifier, unlike in tiktoken's; the second is
  * refused anyway. */
 static enum status check_pattern(const struct tokenizer *t, const char *pattern)
@@ -172,7 +172,7 @@ static enum status find_pattern(const struct tokenizer *t, const struct json *co
     tiktoken_scheme_list(&names);
     enum status st = STATUS_OK;
     FAIL_OUT(UNSUPPORTED,
-             "%s: a tiktoken file does not contain its splitting pattern, and this is not a "
+             "%s: a tiktoken file does not contain its pre-tokenizer pattern, and this is not a "
              "public file; set tokenizer.pattern to one of %s, or to a pattern",
              t->path, names.data);
 out:

@@ -1,5 +1,5 @@
-/* tiktoken_scheme.h -- what a tiktoken file does not contain: the splitting pattern and the special
- * tokens.
+/* tiktoken_scheme.h -- what a tiktoken file does not contain: the pre-tokenizer pattern and the
+ * special tokens.
  *
  * Public files are known by their SHA-256.  For other files the user names a scheme.
  * Sources  tiktoken_ext/openai_public.py of tiktoken 0.12 (r50k_base, p50k_base, cl100k_base,

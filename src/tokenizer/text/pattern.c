@@ -28,7 +28,7 @@ struct pattern_parser {
 
 static enum status unsupported(const struct pattern_parser *p, const char *what)
 {
-    FAIL(UNSUPPORTED, "the splitting pattern has %s at byte %zu, which is not supported", what,
+    FAIL(UNSUPPORTED, "the pre-tokenizer pattern has %s at byte %zu, which is not supported", what,
          (size_t)(p->at - p->pattern));
 }
 

@@ -32,11 +32,11 @@ static enum status compile_translated(pcre2_code **code, const struct text *patt
     if (!*code) {
         PCRE2_UCHAR why[128];
         pcre2_get_error_message(error, why, sizeof why);
-        FAIL(UNSUPPORTED, "the splitting pattern does not compile: %s (byte %zu of \"%s\")", why,
-             (size_t)at, pattern->data);
+        FAIL(UNSUPPORTED, "the pre-tokenizer pattern does not compile: %s (byte %zu of \"%s\")",
+             why, (size_t)at, pattern->data);
     }
     BUG_IF(pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty));
-    if (empty) FAIL(UNSUPPORTED, "the splitting pattern can match the empty string");
+    if (empty) FAIL(UNSUPPORTED, "the pre-tokenizer pattern can match the empty string");
     pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE); /* if this fails, matching is only slower */
     return STATUS_OK;
 }
@@ -94,8 +94,10 @@ enum status regex_find(struct regex_match *m, const unsigned char *text, size_t 
     if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
         PCRE2_UCHAR why[128];
         pcre2_get_error_message(found, why, sizeof why);
-        if (found == PCRE2_ERROR_NOMEMORY) FAIL(MEMORY, "the splitting pattern: %s", (char *)why);
-        FAIL(RECORD, "matching the splitting pattern failed at byte %zu of a text: %s", at, why);
+        if (found == PCRE2_ERROR_NOMEMORY)
+            FAIL(MEMORY, "the pre-tokenizer pattern: %s", (char *)why);
+        FAIL(RECORD, "matching the pre-tokenizer pattern failed at byte %zu of a text: %s", at,
+             why);
     }
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(m->data);
     out->begin = found > 0 ? span[0] : len;
