@@ -87,6 +87,7 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
     m->ops = &BACKEND(ops);
     TRY(BACKEND(open)(&m->queue, index));
     BACKEND(allow_nondeterministic)(m->queue, !c->deterministic);
+    BACKEND(limit_attention)(m->queue, (size_t)c->attention_bytes);
     TRY(look_up_peak(m, index));
     return STATUS_OK;
 }

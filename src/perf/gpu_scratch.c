@@ -4,8 +4,7 @@
 #include "base/arena.h"
 
 enum { CUBLASLT_BYTES = (32 << 20) + 3 * ARENA_ALIGN };
-/* Deterministic backward of cuDNN stores dS; a call covers as many heads as fit. */
-static const size_t CUDNN_MAX_BYTES = (size_t)9 << 28;
+enum { HIPBLASLT_BYTES = (32 << 20) + ARENA_ALIGN }; /* at most */
 enum { CUDNN_TILE = 128, CUDNN_MAX_HEAD = 256 };
 
 static size_t divide_up(size_t n, size_t by) { return (n + by - 1) / by; }
@@ -93,8 +92,9 @@ static size_t cudnn_group_bytes(const struct attention *a, size_t heads)
     return heads * 2 * (size_t)a->T * (size_t)a->K * sizeof(bf16);
 }
 
-/* The largest call that fits: all rows, a divisor of them, then a divisor of one row's heads. */
-static size_t cudnn_deterministic_bytes(const struct attention *a)
+/* Deterministic backward stores dS.  The largest call that fits: all rows, a divisor of them, then
+ * a divisor of one row's heads. */
+static size_t cudnn_deterministic_bytes(const struct attention *a, size_t max_bytes)
 {
     size_t T = (size_t)a->T, group = (size_t)(a->H / a->G);
     for (int rows = a->B; rows > 0; rows--) {
@@ -102,7 +102,7 @@ static size_t cudnn_deterministic_bytes(const struct attention *a)
             size_t heads = (size_t)rows * (size_t)kv_heads * group;
             size_t workspace = heads * T * T * sizeof(bf16) + cudnn_group_bytes(a, heads);
             if (a->B % rows || a->G % kv_heads) continue;
-            if (workspace <= CUDNN_MAX_BYTES) return workspace + heads * T * sizeof(float);
+            if (workspace <= max_bytes) return workspace + heads * T * sizeof(float);
             if (rows > 1) break;
         }
     }
@@ -114,7 +114,8 @@ static size_t cudnn_backward_bytes(const struct attention *a, bool has_documents
 {
     size_t tokens = (size_t)a->B * (size_t)a->T, H = (size_t)a->H;
     if (!cudnn_supports(a)) return 0;
-    if (g->deterministic) return has_documents ? 0 : cudnn_deterministic_bytes(a);
+    if (g->deterministic)
+        return has_documents ? 0 : cudnn_deterministic_bytes(a, g->attention_bytes);
     size_t row = has_documents ? a->q_stride : H * (size_t)a->K;
     size_t bytes = cudnn_group_bytes(a, (size_t)a->B * H) + tokens * (H + row) * sizeof(float);
     if (has_documents && a->H > a->G)
@@ -126,13 +127,14 @@ static size_t cudnn_backward_bytes(const struct attention *a, bool has_documents
 
 size_t gpu_scratch_bytes(const struct op_call *c, bool has_documents, const struct gpu_traits *g)
 {
-    bool is_nvidia = g->vendor == VENDOR_nvidia;
-    int lanes = g->vendor == VENDOR_amd ? 64 : 32;
+    bool is_nvidia = g->vendor == VENDOR_nvidia, is_amd = g->vendor == VENDOR_amd;
+    int lanes = is_amd ? 64 : 32;
     enum { AMAX_BYTES = 4096 };
     switch (c->op) {
     case OP_linear_forward:
     case OP_linear_backward_input:
-    case OP_linear_backward_weight: return is_nvidia ? CUBLASLT_BYTES : 0;
+    case OP_linear_backward_weight:
+        return is_nvidia ? CUBLASLT_BYTES : is_amd ? HIPBLASLT_BYTES : 0;
     case OP_embedding_backward: return embedding_backward_bytes(&c->what.embedding_backward);
     case OP_rmsnorm_backward: return rmsnorm_backward_bytes(&c->what.rmsnorm_backward);
     case OP_attention_forward: return flash_forward_bytes(&c->what.attention_forward, lanes);

@@ -16,6 +16,7 @@
 struct gpu_traits {
     enum hardware_vendor vendor; /* VENDOR_none: no library, warps of 32 lanes */
     bool deterministic;          /* device.deterministic */
+    size_t attention_bytes;      /* device.attention_bytes */
 };
 
 /* Scratch that a call of an operation reserves.  has_documents: attention has a document mask. */

@@ -75,8 +75,9 @@ TEST(described_gpu_reserves_the_scratch_of_its_vendors_libraries)
                                      "model.attn_mask_type=block_causal"};
     size_t scratch = plan_on_gpu(nvidia, MODEL_COUNT + 1, 1).bytes[MEMORY_scratch];
     CHECK(scratch == (size_t)8 * 4096 * 4096 * 2 + 8 * 4096 * sizeof(float));
-    CHECK(plan_on_gpu(amd, MODEL_COUNT + 1, 1).bytes[MEMORY_scratch] < 8 << 20);
-    size_t own = plan_on_gpu(documents, MODEL_COUNT + 2, 1).bytes[MEMORY_scratch];
+    size_t own = plan_on_gpu(amd, MODEL_COUNT + 1, 1).bytes[MEMORY_scratch];
+    CHECK(own > 32 << 20 && own < 40 << 20); /* hipBLASLt's is the largest */
+    own = plan_on_gpu(documents, MODEL_COUNT + 2, 1).bytes[MEMORY_scratch];
     CHECK(own > 32 << 20 && own < 40 << 20); /* cuBLASLt's is the largest */
 }
 

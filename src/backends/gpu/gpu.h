@@ -29,6 +29,8 @@ enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
  *          those that are missing (tensor/tuning.h).
  * allow_nondeterministic    call before the first sizing pass: whether kernels may sum in any
  *          order, which is faster but gives different bits every run.  Initially they may not.
+ * limit_attention    call before the first sizing pass: the most memory that a deterministic
+ *          backward of the vendor's attention may use.
  * check_attention    whether the vendor's attention matches our own kernels.  UNSUPPORTED: no.
  * library  appends name and version of a vendor's library; nothing if the backend uses none.
  *          UNSUPPORTED: it is not installed, or too old.
@@ -41,6 +43,7 @@ enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
     enum status prefix##_open(struct queue **out, int device);                                     \
     void prefix##_tune(struct queue *queue, const struct tuning_files *files);                     \
     void prefix##_allow_nondeterministic(struct queue *queue, bool allowed);                       \
+    void prefix##_limit_attention(struct queue *queue, size_t bytes);                              \
     enum status prefix##_check_attention(struct queue *queue);                                     \
     enum status prefix##_library(enum gpu_library which, struct text *out);                        \
     void prefix##_close(struct queue *queue);                                                      \

@@ -283,6 +283,11 @@ void GPU_NAME(allow_nondeterministic)(struct queue *queue, bool allowed)
     ((struct gpu_queue *)queue)->nondeterministic = allowed;
 }
 
+void GPU_NAME(limit_attention)(struct queue *queue, size_t bytes)
+{
+    ((struct gpu_queue *)queue)->attention_bytes = bytes;
+}
+
 enum status GPU_NAME(check_attention)(struct queue *queue)
 {
     TRY(GPU_NAME(vendor_attention_check)(queue));

@@ -38,8 +38,8 @@ struct cudnn_attention {
     cudnnHandle_t handle; /* NULL: can only build plans */
     void *device;
     bool deterministic, is_quiet; /* is_quiet: log no plans */
-    size_t version;
-    struct sdpa_plan *plans; /* newest first */
+    size_t version, max_bytes;    /* max_bytes: of a deterministic backward */
+    struct sdpa_plan *plans;      /* newest first */
 };
 
 static enum status check_version(void)
@@ -65,7 +65,7 @@ static enum status open_version(struct cudnn_attention **out, bool deterministic
     TRY(check_version());
     struct cudnn_attention *c = heap(sizeof *c);
     c->version = cudnnGetVersion();
-    c->deterministic = deterministic;
+    c->deterministic = deterministic, c->max_bytes = CUDNN_ATTENTION_MAX_BYTES;
     *out = c;
     return STATUS_OK;
 }
@@ -78,6 +78,12 @@ static enum status create_handle(struct cudnn_attention *c, void *stream)
         FAIL(UNSUPPORTED, "cannot create a handle of cuDNN %zu: %s", c->version,
              cudnnGetErrorString(status));
     return STATUS_OK;
+}
+
+void cudnn_attention_limit(struct cudnn_attention *c, size_t max_bytes)
+{
+    BUG_IF(c->plans);
+    c->max_bytes = max_bytes;
 }
 
 enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, bool deterministic)
@@ -172,7 +178,7 @@ static bool shrink(int *count)
 
 /* Reduces a call to as many rows, then to as many key/value heads of one row, as fit in memory;
  * false: not even one head fits. */
-static bool fit_to_memory(struct cudnn_attention_graph *g)
+static bool fit_to_memory(struct cudnn_attention_graph *g, size_t max_bytes)
 {
     if (!g->backward) return true;
     /* Deterministic varlen would store T x T for every possible sequence; and cuDNN's front end
@@ -180,22 +186,21 @@ static bool fit_to_memory(struct cudnn_attention_graph *g)
     if (g->varlen && (g->deterministic || g->K % 16)) return false;
     if (!g->deterministic) return true;
     int heads_per_group = g->H / g->G;
-    while (stored_bytes(g) > CUDNN_ATTENTION_MAX_BYTES) {
+    while (stored_bytes(g) > max_bytes) {
         if (!shrink(&g->B) && !shrink(&g->G)) return false;
         g->H = g->G * heads_per_group;
     }
     return true;
 }
 
-static void log_plan(const struct sdpa_plan *p)
+static void log_plan(const struct sdpa_plan *p, size_t max_bytes)
 {
     const char *pass = p->key.backward ? "backward" : "forward";
     if (!p->plan.plan)
         log_line(LOG_INFO,
                  "attention %s, T=%d, K=%d: our own kernel; cuDNN has no%s engine within %.2f GiB",
                  pass, p->key.shape.T, p->key.shape.K,
-                 p->graph.deterministic ? " deterministic" : "",
-                 (double)CUDNN_ATTENTION_MAX_BYTES / (1 << 30));
+                 p->graph.deterministic ? " deterministic" : "", (double)max_bytes / (1 << 30));
     else
         log_line(LOG_INFO,
                  "attention %s, T=%d, K=%d: cuDNN engine %d, %s%d %s and %d key/value heads per "
@@ -209,13 +214,13 @@ static enum status build_plan(const struct cudnn_attention *c, struct sdpa_plan 
 {
     struct cudnn_target target = {c->handle, c->device};
     struct cudnn_graph *g;
-    if (!fit_to_memory(&p->graph)) return STATUS_OK;
+    if (!fit_to_memory(&p->graph, c->max_bytes)) return STATUS_OK;
     cudnn_graph_open(&g);
     cudnn_attention_graph_build(&p->graph, g);
     enum status st = cudnn_graph_build_plan(g, &target, &p->plan);
     cudnn_graph_close(g);
     if (st) log_line(LOG_WARN, "%s", status_message()); /* not fatal: our own kernel takes over */
-    if (p->graph.deterministic && p->plan.workspace > CUDNN_ATTENTION_MAX_BYTES)
+    if (p->graph.deterministic && p->plan.workspace > c->max_bytes)
         cudnn_graph_release_plan(&p->plan); /* this engine stores more than stored_bytes assumes */
     return STATUS_OK;
 }
@@ -241,7 +246,7 @@ static enum status find_plan(struct cudnn_attention *c, const struct sdpa_key *k
         *p = (struct sdpa_plan){.key = *key, .graph = graph_of(c, key), .next = c->plans};
         c->plans = p;
         TRY(build_plan(c, p));
-        if (!c->is_quiet) log_plan(p);
+        if (!c->is_quiet) log_plan(p, c->max_bytes);
     }
     if (p && p->plan.plan) *out = p;
     return STATUS_OK;

@@ -6,8 +6,8 @@
  *          documents, at most VARLEN_MAX_SEQUENCES.
  * Memory   The plan's workspace and our own buffers come from the queue's scratch.  Forward needs
  *          almost none.  Deterministic backward stores dS, T x T bf16 per head, so a call covers
- *          only as many rows or key/value heads as fit CUDNN_ATTENTION_MAX_BYTES; a shape of which
- *          not even one head fits has no plan.
+ *          only as many rows or key/value heads as fit the limit; a shape of which not even one
+ *          head fits has no plan.
  * Order    Sizing passes build the plans, which takes about half a second each; later calls only
  *          look them up. */
 // SPDX-License-Identifier: Apache-2.0
@@ -18,7 +18,8 @@
 #include "tensor/queue.h"
 
 enum { CUDNN_ATTENTION_TILE = 128 };
-static const size_t CUDNN_ATTENTION_MAX_BYTES = (size_t)9 << 28; /* 2.25 GiB */
+/* The initial limit of a deterministic backward: 2.25 GiB, as device.attention_bytes. */
+static const size_t CUDNN_ATTENTION_MAX_BYTES = (size_t)9 << 28;
 
 struct cudnn_attention;
 
@@ -33,6 +34,8 @@ enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, boo
 enum status cudnn_attention_open_described(struct cudnn_attention **out, const char *json,
                                            size_t length, bool deterministic);
 void cudnn_attention_close(struct cudnn_attention *c);
+/* Call before the first plan is built. */
+void cudnn_attention_limit(struct cudnn_attention *c, size_t max_bytes);
 /* Compares its results with those of our own kernels (attention_check.h), in about a second.
  * UNSUPPORTED: cuDNN compiles no graph, for example because it does not find NVRTC, or the results
  * differ. */

@@ -9,6 +9,7 @@ static enum status open_checked(struct queue *queue, struct cudnn_attention **ou
 {
     const struct gpu_queue *q = (const struct gpu_queue *)queue;
     TRY(cudnn_attention_open(out, q->stream, !q->nondeterministic));
+    if (q->attention_bytes) cudnn_attention_limit(*out, q->attention_bytes);
     enum status st = cudnn_attention_check(*out, queue);
     if (st) cudnn_attention_close(*out), *out = NULL;
     return st;

@@ -139,6 +139,26 @@ TEST(deterministic_backward_covers_the_kv_heads_that_fit_in_memory)
     cudnn_attention_close(c);
 }
 
+TEST(deterministic_backward_keeps_to_the_limit_that_is_set)
+{
+    static const struct {
+        size_t bytes;
+        int kv_heads; /* 0: no plan */
+    } limits[] = {{(size_t)5 << 30, 8}, {(size_t)3 << 29, 2}, {(size_t)1 << 28, 0}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct cudnn_attention *c = open_h200(true);
+        struct attention a = shape(8192, 32, 8, 128);
+        struct cudnn_attention_plan w;
+        bool done;
+        cudnn_attention_limit(c, limits[i].bytes);
+        size_pass(c, &a, true, false, &done);
+        CHECK(cudnn_attention_plan(c, 0, &w) && w.found == (limits[i].kv_heads > 0));
+        CHECK(done == w.found && (!w.found || w.kv_heads == limits[i].kv_heads));
+        CHECK(!w.found || w.workspace <= limits[i].bytes);
+        cudnn_attention_close(c);
+    }
+}
+
 TEST(long_rows_have_a_backward_plan_only_if_nondeterministic)
 {
     struct attention a = shape(131072, 4, 1, 128);
