@@ -348,6 +348,8 @@ enum status command_convert(int argc, char **argv)
          "32 if the head is tied to the embedding, as in Llama 3.2)"},
         {"without-io", FLAG_SWITCH, &c.without_io, "omit embedding, head and tokenizer"},
         {"step", FLAG_INT, &step, "step of a run's checkpoint (default: the newest)"},
+        {"ema", FLAG_SWITCH, &c.ema,
+         "convert the moving average of a run's weights (optimizer.ema_decay), and the model only"},
         {"model-only", FLAG_SWITCH, &c.model_only, "native, dcp: omit optimizer and step"},
         {"generation", FLAG_TEXT, &generation,
          "dcp: frontier, v0.1, v0.2 or new (default: frontier if the run's model.name is "

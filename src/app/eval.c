@@ -312,11 +312,12 @@ enum status command_eval(int argc, char **argv)
     struct co_smoothing *co = &e.co_smoothing;
     struct task_session session = {.format = "", .per_item = ""};
     struct flag_list tasks = {0};
-    bool json = false, is_rank;
+    bool json = false, ema = false, is_rank;
     struct launch_flags launch = LAUNCH_NONE;
     struct baselines *b = &e.baselines;
     const struct flag flags[] = {
         {"tokenizer", FLAG_FILE, &tokenizer, "tokenizer to use instead of the model's own"},
+        {"ema", FLAG_SWITCH, &ema, "use the moving average of the weights (optimizer.ema_decay)"},
         {"column", FLAG_TEXT, &column,
          "JSON key or column that holds the text or the spike counts (default text)"},
         {"seq-len", FLAG_INT, &seq_len, "tokens per row (default: as in training)"},
@@ -367,6 +368,7 @@ enum status command_eval(int argc, char **argv)
                                      .tokenizer = tokenizer,
                                      .settings = a.settings,
                                      .num_settings = a.num_settings,
+                                     .ema = ema,
                                      .max_tokens = (int)seq_len};
     TRY_OUT(launch_flags_start(&launch, "", &is_rank));
     if (!is_rank) goto out;

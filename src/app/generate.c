@@ -177,7 +177,7 @@ static const char usage[] =
 struct request {
     struct generation g;
     const char *prompt, *file, *fill, *tokenizer;
-    bool interactive, json, echo;
+    bool interactive, json, echo, ema;
     struct flag_list stops;
     int64_t seed, count, batch;
     struct unmasking how;
@@ -218,6 +218,7 @@ static enum status open_model(struct request *r, const struct arguments *a)
                                      .tokenizer = r->tokenizer,
                                      .settings = a->settings,
                                      .num_settings = a->num_settings,
+                                     .ema = r->ema,
                                      .max_tokens = (int)(max_prompt + (size_t)r->g.max_tokens)};
     if (r->interactive) o.max_tokens = 0; /* training.seq_len */
     TRY(loaded_model_open(&r->g.loaded, &o));
@@ -299,6 +300,7 @@ enum status command_generate(int argc, char **argv)
          "block)"},
         {"seed", FLAG_INT, &r.seed, "seed of the sampler (default 0)"},
         {"tokenizer", FLAG_FILE, &r.tokenizer, "tokenizer to use instead of the model's own"},
+        {"ema", FLAG_SWITCH, &r.ema, "use the moving average of the weights (optimizer.ema_decay)"},
         {"session", FLAG_FILE, &r.session.source.path,
          "spike counts to continue, .parquet or .arrow"},
         {"column", FLAG_TEXT, &r.session.source.column,

@@ -2,8 +2,9 @@
  *
  * checkpoint/step-N/ is a Hugging Face folder: config.json, model.safetensors.index.json,
  * model-*.safetensors (f32 master weights, Hugging Face names and layout) and tokenizer files.  It
- * also has optimizer-*.safetensors (NAME.exp_avg, NAME.exp_avg_sq), state.json, and manifest.json
- * with the size and checksums of every file, which is written last.
+ * also has optimizer-*.safetensors (NAME.exp_avg, NAME.exp_avg_sq), ema-*.safetensors (NAME, the
+ * weights' moving average) if there is one, state.json, and manifest.json with the size and
+ * checksums of every file, which is written last.
  * Order    Write step-N.tmp/ and fsync its files; write and fsync the manifest; fsync the folder;
  *          rename it to step-N; fsync the parent; delete old checkpoints.  A folder without a valid
  *          manifest is not a checkpoint and is never loaded; files that its manifest does not list
@@ -40,8 +41,10 @@ struct checkpoint_state {
     const struct shard *shard;            /* this rank's: elements of its flat buffers */
     const struct comm *world;             /* the ranks that load; a save uses the checkpointer's */
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
-    uint16_t *low;                        /* NULL: f32 weights; else low bits of split weights */
-    enum dtype moments;                   /* dtype in memory; on disk they are f32 */
+    float *ema;                           /* flat; NULL: none */
+    bool loads_ema;     /* checkpoint_load_weights: the moving average instead of the weights */
+    uint16_t *low;      /* NULL: f32 weights; else low bits of split weights */
+    enum dtype moments; /* dtype in memory; on disk they are f32 */
     const struct store_blocks *moment_blocks; /* INT8: of exp_avg and of exp_avg_sq; else NULL */
     struct queue *queue;                      /* owns the device memory; NULL: host memory */
     enum safetensors_dtype dtype;             /* of the weights on disk; for saving only */
@@ -67,6 +70,11 @@ static inline struct store checkpoint_exp_avg_sq(const struct checkpoint_state *
     return (struct store){s->exp_avg_sq, NULL, s->moments, s->queue, blocks};
 }
 
+static inline struct store checkpoint_ema(const struct checkpoint_state *s)
+{
+    return (struct store){s->ema, NULL, F32, s->queue, NULL};
+}
+
 struct checkpointer;
 
 struct checkpointer_options {
@@ -82,8 +90,8 @@ struct checkpointer_options {
     const struct comm *world;
 };
 
-/* Size of the staging buffer for a rank with this shard. */
-size_t checkpoint_staging_bytes(const struct shard *p);
+/* Size of the staging buffer for a rank with this shard, with or without a moving average. */
+size_t checkpoint_staging_bytes(const struct shard *p, bool has_ema);
 /* Memory of a save beyond that, per rank: blocks of a file, and send and receive buffers. */
 size_t checkpoint_save_bytes(int ranks);
 
@@ -140,7 +148,7 @@ struct checkpoint_found {
     struct json *state;       /* state.json; the caller frees it; NULL in another program's
                                * folder */
     const struct json *train; /* the trainer's object in it, or NULL */
-    bool has_moments;
+    bool has_moments, has_ema;
 };
 
 /* Which tensors not to load. */
@@ -174,13 +182,15 @@ enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_
 enum status checkpoint_read_state(const char *folder, const struct checkpoint_state *state,
                                   struct checkpoint_found *found);
 
-/* Loads only the weights, as `dtype`, from the same folders with the same errors.  `state` provides
+/* Loads only the weights, as `dtype`, from the same folders with the same errors.  MISSING: no
+ * moving average, if that is requested.  `state` provides
  * the model, the shard and the ranks.  Apart from `weights`, memory does not grow with the
  * model. */
 enum status checkpoint_load_weights(const char *folder, const struct checkpoint_state *state,
                                     enum dtype dtype, void *weights);
 
-/* Checks the structure and all values of a checkpoint's weights, or of its moments. */
+/* Checks the structure and all values of a checkpoint's weights and their moving average, or of its
+ * moments. */
 enum status checkpoint_check_values(const char *folder, bool moments);
 /* Verifies every byte: sizes, checksums, structure of the safetensors files, values. */
 enum status checkpoint_verify(const char *folder);

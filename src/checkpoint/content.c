@@ -23,6 +23,10 @@ static enum status write_safetensors(const struct content *c, struct block_excha
                                        .index = c->plain ? INDEX_IF_MANY : INDEX_ALWAYS,
                                        .exchange = x};
     TRY(safetensors_shards_write(&model, m));
+    struct safetensors_shards average = model;
+    average.stem = "ema", average.sources = &c->ema, average.dtype = SAFETENSORS_F32;
+    average.max_bytes = SHARD_BYTES, average.index = INDEX_NEVER;
+    if (c->ema.read) TRY(safetensors_shards_write(&average, m));
     if (!c->exp_avg.read) return STATUS_OK;
     struct tensor_source both[] = {c->exp_avg, c->exp_avg_sq};
     struct safetensors_shards optimizer = {.stem = "optimizer",

@@ -17,10 +17,10 @@ struct content {
     const struct layout *layout;
     const struct shard *shard; /* this rank's shard */
     const struct comm *ranks;
-    struct tensor_source weights, exp_avg, exp_avg_sq; /* .read NULL: none */
-    enum safetensors_dtype dtype;                      /* of the weights: F32, BF16 or F16 */
-    uint64_t shard_bytes;                              /* maximum per safetensors file; 0: 5 GB */
-    bool plain; /* plain Hugging Face folder: no state, and no index for a single file */
+    struct tensor_source weights, exp_avg, exp_avg_sq, ema; /* .read NULL: none */
+    enum safetensors_dtype dtype;                           /* of the weights: F32, BF16 or F16 */
+    uint64_t shard_bytes; /* maximum per safetensors file; 0: 5 GB */
+    bool plain;           /* plain Hugging Face folder: no state, and no index for a single file */
     int64_t step;
     const char *train;                 /* the trainer's JSON object; NULL: none */
     int bos, eos;                      /* token IDs for config.json; negative: none */

@@ -37,8 +37,8 @@ struct source_tensors {
 struct conversion_source {
     struct model_shape shape;
     struct layout layout;
-    struct model_files files, moments;
-    struct source_tensors parts[3];
+    struct model_files files, moments, ema;
+    struct source_tensors parts[3], ema_tensors;
     struct shard shard;
     float *values;
     struct hf_usage usage;
@@ -94,7 +94,13 @@ static enum status open_source(struct conversion_source *o, const struct convers
     o->usage = (struct hf_usage){.bos = -1, .eos = -1};
     if (file_exists(config)) TRY_OUT(hf_config_read_usage(config, &o->usage));
     layout_init(&o->layout, &o->shape, 1);
-    TRY_OUT(model_files_open_any(&o->files, folder, &o->shape));
+    TRY_OUT(c->ema ? model_files_open_ema(&o->files, folder)
+                   : model_files_open_any(&o->files, folder, &o->shape));
+    if (c->ema && model_files_are_empty(&o->files))
+        FAIL_OUT(MISSING,
+                 "%s: no moving average of the weights (ema-*.safetensors): train with "
+                 "optimizer.ema_decay, or leave out --ema",
+                 folder);
     TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
     shard_init(&o->shard, &o->layout, 0, 1);
     o->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *o->values);
@@ -107,7 +113,7 @@ static void close_source(struct conversion_source *o)
 {
     free(o->values);
     text_release(&o->train);
-    model_files_close(&o->moments);
+    model_files_close(&o->moments), model_files_close(&o->ema);
     shard_release(&o->shard);
     model_files_close(&o->files);
     layout_release(&o->layout);
@@ -130,7 +136,7 @@ static enum status open_training_state(const struct conversion *c, struct conver
     struct torch_state torch;
     enum status st = STATUS_OK;
     o->step = -1;
-    if (!fits || c->model_only || c->without_io) return STATUS_OK;
+    if (!fits || c->model_only || c->without_io || c->ema) return STATUS_OK;
     if (nxdt_files_have_optimizer(c->from))
         log_line(LOG_WARN,
                  "%s: NxD Training's optimizer state (ZeRO-1 shards in optim/) is not supported: "
@@ -376,6 +382,10 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
     if (with_run && c->target == CONVERT_NATIVE) {
         content.exp_avg = source_tensors_of(o, TENSOR_EXP_AVG);
         content.exp_avg_sq = source_tensors_of(o, TENSOR_EXP_AVG_SQ);
+        TRY_OUT(model_files_open_ema(&o->ema, c->from));
+        o->ema_tensors = (struct source_tensors){o, &o->ema, TENSOR_WEIGHT};
+        if (!model_files_are_empty(&o->ema))
+            content.ema = (struct tensor_source){read_run, &o->ema_tensors};
         content.step = o->step, content.train = o->train.data;
     }
     int tensors = content.exp_avg.read || (with_run && c->target == CONVERT_DCP) ? 3 : 1;

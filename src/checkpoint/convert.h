@@ -28,6 +28,7 @@ struct conversion {
     bool sets_rope;       /* set the RoPE scaling factor, whatever `from` has: */
     double rope_factor;   /* 0: no scaling; other parameters default to Llama 3's */
     bool without_io;      /* leave out the embedding and the head; hf, meta, dcp */
+    bool ema; /* the weights' moving average instead of the weights; also as model_only */
     /* Leave out optimizer, step and data position.  Otherwise native and dcp include them, if
      * `from` has them and without_io is false. */
     bool model_only;

@@ -144,6 +144,24 @@ static enum status load_moment(const struct model_files *files, const struct che
     return st;
 }
 
+/* Loads the weights' moving average, if the folder has it. */
+static enum status load_ema(const char *folder, const struct checkpoint_state *s,
+                            const struct tensor_rules *rules, bool *found)
+{
+    struct model_files files;
+    struct tensor_origins o = {0};
+    TRY(model_files_open_ema(&files, folder));
+    enum status st = STATUS_OK;
+    *found = !model_files_are_empty(&files);
+    if (!*found) goto out;
+    TRY_OUT(tensor_origins_find(&o, &files, s->layout, "", rules));
+    TRY_OUT(load_buffer(&o, s->shard, VALUE_EMA, checkpoint_ema(s)));
+out:
+    tensor_origins_release(&o);
+    model_files_close(&files);
+    return st;
+}
+
 /* Reads step and trainer's state from state.json, or from torch files. */
 static enum status load_state(const char *folder, const struct torch_state *torch,
                               struct checkpoint_found *found)
@@ -293,7 +311,13 @@ static enum status open_source(struct weights_source *o, const char *folder,
     if (rules && !rules->resumes) o->rules.exclude = rules->exclude;
     if (rules) o->rules.partial = rules->partial;
     o->rules.tied = has.tied;
-    TRY(model_files_open_any(&o->files, folder, s->shape));
+    TRY(s->loads_ema ? model_files_open_ema(&o->files, folder)
+                     : model_files_open_any(&o->files, folder, s->shape));
+    if (s->loads_ema && model_files_are_empty(&o->files))
+        FAIL(MISSING,
+             "%s: no moving average of the weights (ema-*.safetensors): train with "
+             "optimizer.ema_decay, or leave out --ema",
+             folder);
     TRY(model_files_check(&o->files, s->layout, s->shape->tied));
     TRY(check_vocabulary(&o->files, folder, s, o->rules.exclude));
     TRY(tensor_origins_find(&o->origins, &o->files, s->layout, "", &o->rules));
@@ -389,6 +413,7 @@ static enum status load_training_state(const char *folder, const struct checkpoi
         goto out;
     TRY_OUT(load_moment(&moments, state, TENSOR_EXP_AVG, rules));
     TRY_OUT(load_moment(&moments, state, TENSOR_EXP_AVG_SQ, rules));
+    if (state->ema) TRY_OUT(load_ema(folder, state, rules, &found->has_ema));
 out:
     torch_state_release(&torch);
     model_files_close(&moments);
@@ -502,12 +527,17 @@ enum status checkpoint_check_values(const char *folder, bool moments)
     enum { CHUNK = 1 << 18 };
     struct model_files files;
     float *chunk = heap(CHUNK * sizeof *chunk);
-    enum status st = (moments ? model_files_open_moments : model_files_open)(&files, folder);
-    for (size_t i = 0; !st && i < model_files_num_tensors(&files); i++) {
-        struct model_tensor t = model_files_tensor(&files, i);
-        st = check_tensor(folder, &t, chunk, CHUNK);
+    enum status st = STATUS_OK;
+    for (int part = 0; part < (moments ? 1 : 2) && !st; part++) {
+        st = part      ? model_files_open_ema(&files, folder)
+             : moments ? model_files_open_moments(&files, folder)
+                       : model_files_open(&files, folder);
+        for (size_t i = 0; !st && i < model_files_num_tensors(&files); i++) {
+            struct model_tensor t = model_files_tensor(&files, i);
+            st = check_tensor(folder, &t, chunk, CHUNK);
+        }
+        model_files_close(&files);
     }
-    model_files_close(&files);
     free(chunk);
     return st;
 }

@@ -17,13 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGED = 3 }; /* weights and both moments */
+enum { STAGED = 4 }; /* weights, both moments and the moving average */
 
 struct checkpointer {
     char *folder;
     int keep_latest_k, lock;
     bool async;
-    float *staging;        /* borrowed: weights, then both moments */
+    float *staging;        /* borrowed: weights, both moments, moving average */
     struct comm ranks;     /* the ranks that save */
     struct copier *copier; /* of rank 0; NULL: none */
     /* A pending save; the save thread owns these until it is joined. */
@@ -44,7 +44,10 @@ size_t checkpoint_save_bytes(int ranks)
     return TENSOR_SOURCE_ELEMENTS * (buffers * sizeof(float) + 1);
 }
 
-size_t checkpoint_staging_bytes(const struct shard *p) { return 3 * p->elements * sizeof(float); }
+size_t checkpoint_staging_bytes(const struct shard *p, bool has_ema)
+{
+    return (has_ema ? STAGED : STAGED - 1) * p->elements * sizeof(float);
+}
 
 static enum status open_copier(struct checkpointer *c, const struct checkpointer_options *o)
 {
@@ -130,6 +133,7 @@ static struct content content_from_state(const struct checkpoint_state *s,
         .config_toml = s->config_toml,
     };
     c.weights = make_source(from, &c, VALUE_WEIGHT, checkpoint_weights(s));
+    if (s->ema) c.ema = make_source(from, &c, VALUE_EMA, checkpoint_ema(s));
     if (s->exp_avg) {
         c.exp_avg = make_source(from, &c, VALUE_EXP_AVG, checkpoint_exp_avg(s));
         c.exp_avg_sq = make_source(from, &c, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(s));
@@ -156,8 +160,8 @@ static enum status commit(const struct checkpointer *c, struct manifest *m, int6
 /* After the staged buffers were written.  DEVICE: they have changed since they were staged. */
 static enum status check_staging(const struct checkpointer *c, const struct checkpoint_state *s)
 {
-    const void *const staged[STAGED] = {s->weights, s->exp_avg, s->exp_avg_sq};
-    static const char *const names[STAGED] = {"weights", "exp_avg", "exp_avg_sq"};
+    const void *const staged[STAGED] = {s->weights, s->exp_avg, s->exp_avg_sq, s->ema};
+    static const char *const names[STAGED] = {"weights", "exp_avg", "exp_avg_sq", "ema"};
     if (s != &c->state) return STATUS_OK; /* a synchronous save */
     for (int i = 0; i < STAGED; i++) {
         size_t bytes = staged[i] ? s->shard->elements * sizeof(float) : 0;
@@ -290,6 +294,9 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     TRY(stage_buffer(c, 0, checkpoint_weights(s), &c->state.weights));
     TRY(stage_buffer(c, 1, checkpoint_exp_avg(s), &c->state.exp_avg));
     TRY(stage_buffer(c, 2, checkpoint_exp_avg_sq(s), &c->state.exp_avg_sq));
+    void *ema;
+    TRY(stage_buffer(c, 3, checkpoint_ema(s), &ema));
+    c->state.ema = ema;
     c->state.train = (struct text){0};
     text_add(&c->state.train, s->train.data, s->train.len);
     if (s->config_toml) {

@@ -307,6 +307,10 @@ static enum status check_muon(const struct optimizer_config *o)
     if (o->name == OPTIMIZER_Muon && o->offload)
         FAIL(CONFIG, "optimizer.offload = true is not supported with optimizer.name = \"Muon\", "
                      "which needs whole matrices on the device: set optimizer.offload = false");
+    if (o->offload && o->ema_decay > 0)
+        FAIL(CONFIG,
+             "optimizer.offload = true is not supported with optimizer.ema_decay > 0, which "
+             "reads the master weights on the device: set one of them to its default");
     if (o->momentum == 1)
         FAIL(CONFIG, "optimizer.momentum = 1: must be below 1, or gradients have no effect");
     return STATUS_OK;

@@ -258,7 +258,7 @@ static enum status open_model(struct loaded_model *l, int max_tokens)
     return STATUS_OK;
 }
 
-static enum status load_weights(struct loaded_model *l)
+static enum status load_weights(struct loaded_model *l, const struct loaded_model_options *o)
 {
     const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
     struct layout whole;
@@ -271,7 +271,8 @@ static enum status load_weights(struct loaded_model *l)
                                      .layout = &whole,
                                      .shard = &here,
                                      .world = &groups[GROUP_world],
-                                     .queue = l->machine.queue};
+                                     .queue = l->machine.queue,
+                                     .loads_ema = o->ema};
     enum status st = checkpoint_load_weights(l->folder, &state, l->model.dtype, l->weights);
     shard_release(&here);
     layout_release(&whole);
@@ -291,7 +292,7 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
     int max_tokens = o->max_tokens < 0 ? l->shape.max_context : o->max_tokens;
     if (max_tokens <= 0) max_tokens = (int)l->config.training.seq_len;
     TRY(comm_agree(world, open_model(l, max_tokens)));
-    TRY(load_weights(l));
+    TRY(load_weights(l, o));
     return STATUS_OK;
 }
 

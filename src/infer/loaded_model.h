@@ -50,6 +50,7 @@ struct loaded_model_options {
     const char *path, *tokenizer; /* tokenizer overrides the folder's own; "": do not */
     const char *const *settings;  /* section.key=value */
     int num_settings;
+    bool ema;       /* the moving average of the weights (optimizer.ema_decay), not the weights */
     int max_tokens; /* positions per row; 0: the configuration's seq_len; below 0: as many as the
                        model supports, if its folder says */
 };

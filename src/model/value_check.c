@@ -16,6 +16,7 @@ static const struct value_bound bounds[VALUE_KINDS] = {
     [VALUE_WEIGHT] = {"", 1e6f, true},
     [VALUE_EXP_AVG] = {".exp_avg", 1e6f, true},
     [VALUE_EXP_AVG_SQ] = {".exp_avg_sq", 1e12f, false},
+    [VALUE_EMA] = {" (EMA)", 1e6f, true},
     [VALUE_GRADIENT] = {".grad", FLT_MAX, true},
 };
 

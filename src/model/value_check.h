@@ -13,7 +13,14 @@
 #include "model/layout.h"
 #include "tensor/dtype.h"
 
-enum value_kind { VALUE_WEIGHT, VALUE_EXP_AVG, VALUE_EXP_AVG_SQ, VALUE_GRADIENT, VALUE_KINDS };
+enum value_kind {
+    VALUE_WEIGHT,
+    VALUE_EXP_AVG,
+    VALUE_EXP_AVG_SQ,
+    VALUE_EMA,
+    VALUE_GRADIENT,
+    VALUE_KINDS
+};
 
 /* Index of the first of n values that cannot be of that kind; n: all can.  dtype F32 or BF16. */
 size_t value_check_find(enum value_kind kind, enum dtype dtype, const void *x, size_t n);

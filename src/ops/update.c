@@ -61,6 +61,12 @@ enum status apply_update(const struct ops *ops, const struct apply_update *a,
     OP_RUN(apply_update);
 }
 
+enum status update_ema(const struct ops *ops, const struct update_ema *a,
+                       const struct update_ema_io *io, struct queue *queue)
+{
+    OP_RUN(update_ema);
+}
+
 enum status cast(const struct ops *ops, const struct cast *a, const struct cast_io *io,
                  struct queue *queue)
 {

@@ -106,6 +106,22 @@ struct apply_update_io {
 enum status apply_update(const struct ops *, const struct apply_update *,
                          const struct apply_update_io *, struct queue *);
 
+/* The exponential moving average of the weights, as torch.lerp computes it:
+ *   ema = ema + (1 - decay) (w - ema) */
+struct update_ema {
+    size_t n;
+    double decay;
+    bool split; /* w is split into half_n and low_n (split_half) */
+};
+struct update_ema_io {
+    const float *w_n; /* NULL if split */
+    const bf16 *half_n;
+    const uint16_t *low_n;
+    float *ema_n;
+};
+enum status update_ema(const struct ops *, const struct update_ema *, const struct update_ema_io *,
+                       struct queue *);
+
 /* y = scale x, converted to another dtype if they differ.  x may be y if their dtypes and strides
  * are equal. */
 struct cast {

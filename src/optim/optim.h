@@ -39,6 +39,7 @@ struct optim {
     /* The state is in pinned host memory: weights, low, exp_avg and exp_avg_sq, as far as
      * optimizer.offload says; borrowed; NULL: all of it is the device's. */
     struct optim_offload *offload;
+    float *ema; /* borrowed; the weights' moving average (ema.h); NULL: none */
     /* For Muon, which makes matrices whole; NULL on one rank. */
     const struct layout *local;   /* borrowed; of this rank's stages */
     const struct comm *fsdp, *tp; /* borrowed; the ranks that shard a matrix */

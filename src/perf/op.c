@@ -21,6 +21,11 @@ static void add_fused(struct text *out, enum fused_result of, int N, int C)
     text_addf(out, "%s %d x %d", words[of], N, C);
 }
 
+static void add_flat(struct text *out, size_t n, bool split)
+{
+    text_addf(out, "%zu%s", n, split ? " split" : "");
+}
+
 void op_sizes(const struct op_call *c, struct text *out)
 {
     switch (c->op) {
@@ -92,22 +97,20 @@ void op_sizes(const struct op_call *c, struct text *out)
     }
     case OP_adamw: {
         const struct adamw *a = &c->what.adamw;
-        text_addf(out, "%zu", a->n);
-        if (a->split) text_adds(out, " split");
+        add_flat(out, a->n, a->split);
         if (a->moments != F32) text_addf(out, ", moments %s", dtype_name(a->moments));
         if (a->gradients != F32) text_addf(out, ", gradients %s", dtype_name(a->gradients));
         break;
     }
     case OP_adamw_8bit: {
         const struct adamw *a = &c->what.adamw_8bit.adamw;
-        text_addf(out, "%zu%s", a->n, a->split ? " split" : "");
+        add_flat(out, a->n, a->split);
         if (a->gradients != F32) text_addf(out, ", gradients %s", dtype_name(a->gradients));
         break;
     }
     case OP_axpby: text_addf(out, "%zu", c->what.axpby.n); break;
-    case OP_apply_update:
-        text_addf(out, "%zu%s", c->what.apply_update.n, c->what.apply_update.split ? " split" : "");
-        break;
+    case OP_apply_update: add_flat(out, c->what.apply_update.n, c->what.apply_update.split); break;
+    case OP_update_ema: add_flat(out, c->what.update_ema.n, c->what.update_ema.split); break;
     case OP_cast: {
         const struct cast *a = &c->what.cast;
         if (a->rows > 1) text_addf(out, "%zu x ", a->rows);
@@ -382,6 +385,17 @@ static void axpby_work(const struct op_call *c, struct op_work *w)
     add_buffer(w, a->n, F32, a->n);
 }
 
+static void update_ema_work(const struct op_call *c, struct op_work *w)
+{
+    const struct update_ema *a = &c->what.update_ema;
+    w->bound = BOUND_UPDATE;
+    if (a->split)
+        add_null(w), add_buffer(w, a->n, BF16, a->n), add_buffer(w, a->n, BF16, a->n);
+    else
+        add_buffer(w, a->n, F32, a->n), add_null(w), add_null(w);
+    add_buffer(w, a->n, F32, 2 * a->n);
+}
+
 static void apply_update_work(const struct op_call *c, struct op_work *w)
 {
     const struct apply_update *a = &c->what.apply_update;
@@ -522,6 +536,7 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(accumulate_gradients, accumulate_gradients_work, accumulate_gradients_io),
         ROW(axpby, axpby_work, axpby_io),
         ROW(apply_update, apply_update_work, apply_update_io),
+        ROW(update_ema, update_ema_work, update_ema_io),
         ROW(cast, cast_work, cast_io),
         ROW(unsplit, unsplit_work, unsplit_io),
         ROW(amax, amax_work, amax_io),

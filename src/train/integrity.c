@@ -18,6 +18,7 @@ static const char *const buffer_names[STATE_COUNT] = {
     [STATE_COMPUTE_WEIGHTS] = "compute weights",
     [STATE_EXP_AVG] = "exp_avg",
     [STATE_EXP_AVG_SQ] = "exp_avg_sq",
+    [STATE_EMA] = "moving average",
 };
 
 /* All ranks learn of a failure of any.  `good`: the last step whose state it leaves in no doubt. */
@@ -32,16 +33,16 @@ static enum status agree(struct integrity *g, enum status mine, int64_t good)
 
 static const void *buffer_of(const struct optim *o, enum state_buffer i, enum dtype *dtype)
 {
-    const void *buffers[STATE_COUNT] = {[STATE_WEIGHTS] = o->weights,
-                                        [STATE_LOW] = o->low,
-                                        [STATE_COMPUTE_WEIGHTS] = o->copy,
-                                        [STATE_EXP_AVG] = o->exp_avg,
-                                        [STATE_EXP_AVG_SQ] = o->exp_avg_sq};
+    const void *buffers[STATE_COUNT] = {
+        [STATE_WEIGHTS] = o->weights,       [STATE_LOW] = o->low,
+        [STATE_COMPUTE_WEIGHTS] = o->copy,  [STATE_EXP_AVG] = o->exp_avg,
+        [STATE_EXP_AVG_SQ] = o->exp_avg_sq, [STATE_EMA] = o->ema};
     const enum dtype dtypes[STATE_COUNT] = {[STATE_WEIGHTS] = F32,
                                             [STATE_LOW] = BF16,
                                             [STATE_COMPUTE_WEIGHTS] = o->copy_dtype,
                                             [STATE_EXP_AVG] = o->moments,
-                                            [STATE_EXP_AVG_SQ] = o->moments};
+                                            [STATE_EXP_AVG_SQ] = o->moments,
+                                            [STATE_EMA] = F32};
     *dtype = dtypes[i];
     return buffers[i];
 }

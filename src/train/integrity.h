@@ -25,6 +25,7 @@ enum state_buffer {
     STATE_COMPUTE_WEIGHTS,
     STATE_EXP_AVG,
     STATE_EXP_AVG_SQ,
+    STATE_EMA,
     STATE_COUNT
 };
 

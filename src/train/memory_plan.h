@@ -11,7 +11,7 @@
 #define MEMORY_LIST(X)                                                                             \
     X(weights, "master weights, f32; split: the low 16 bits of each")                              \
     X(compute_weights, "weights that forward and backward read, unless those are the masters")     \
-    X(optimizer, "first and second moments")                                                       \
+    X(optimizer, "moments, moving average")                                                        \
     X(gradients, "gradients")                                                                      \
     X(gathered,                                                                                    \
       "gathered weights, FP8 copies, summed gradients, buffers of offloading and checks")          \

@@ -190,7 +190,7 @@ static void open_stop(struct training_run *r)
 {
     const double bytes_per_second = 1e8;
     struct trainer *t = &r->trainer;
-    double bytes = (double)checkpoint_staging_bytes(&t->shard);
+    double bytes = (double)checkpoint_staging_bytes(&t->shard, t->ema);
     stop_init(&r->stop, world(r), t->machine.groups.of[GROUP_pp].size == 1,
               bytes / bytes_per_second);
     t->model.units = stop_wrap_units(&r->stop, t->model.units);

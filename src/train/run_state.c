@@ -27,6 +27,7 @@ struct checkpoint_state run_state_of(struct training_run *r)
         .weights = t->optim.split ? t->compute_weights : t->weights,
         .exp_avg = t->exp_avg,
         .exp_avg_sq = t->exp_avg_sq,
+        .ema = t->ema,
         .low = t->low,
         .moments = t->optim.moments,
         .moment_blocks = t->optim.moment_blocks,
@@ -149,6 +150,7 @@ static enum status compare_start(const struct training_run *r, const struct star
 static enum status load_checkpoint(struct training_run *r, const struct start *from)
 {
     struct checkpoint_state state = run_state_of(r);
+    struct trainer *t = &r->trainer;
     struct checkpoint_found found = {0};
     const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
@@ -158,6 +160,10 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     TRY_OUT(rank_check_start(from, world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
     if (from->whole) TRY_OUT(comm_agree(world(r), resume_state(r, from->folder, &found)));
+    if (!found.has_ema) TRY_OUT(trainer_start_ema(t));
+    if (t->ema && from->whole && found.train && !found.has_ema)
+        log_line(LOG_INFO, "%s has no moving average of the weights: it starts from them",
+                 from->folder);
     log_line(LOG_INFO, "%s %s",
              from->whole && found.train ? "resuming from" : "starting from the weights of",
              from->folder);
@@ -174,6 +180,7 @@ enum status run_state_fill(struct training_run *r)
     struct failure unreadable = {0};
     enum status st;
     TRY(trainer_init_weights(t, (uint64_t)r->config->debug.seed));
+    TRY(trainer_start_ema(t));
     do {
         st = start_find(&start, r->config, &search, world(r));
         /* A checkpoint that cannot be read now may be intact. */

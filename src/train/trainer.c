@@ -4,6 +4,7 @@
 #include "base/activity.h"
 #include "base/clock.h"
 #include "ops/update.h"
+#include "optim/ema.h"
 #include "optim/muon.h"
 #include "train/microbatch.h"
 
@@ -206,6 +207,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
                                       decoupled > 0, schedule_decoupled_lr(s, decoupled, &now)};
         TRY(optim_step(&t->optim, t->machine.ops, &update, queue));
         TRY(muon_step(&t->optim, t->machine.ops, &update, queue));
+        TRY(ema_step(&t->optim, t->machine.ops, queue));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
         TRY(integrity_record(&t->integrity, now.step));
@@ -257,6 +259,11 @@ enum status trainer_init_weights(struct trainer *t, uint64_t seed)
     struct store to = {t->weights, NULL, F32, t->machine.queue, NULL};
     if (t->optim.split) to = (struct store){t->compute_weights, t->low, BF16, to.queue, NULL};
     return init_weights_store(&t->whole, &t->shard, &t->shape, seed, &to);
+}
+
+enum status trainer_start_ema(struct trainer *t)
+{
+    return ema_start(&t->optim, t->machine.ops, t->machine.queue);
 }
 
 enum status trainer_sync_weights(struct trainer *t)

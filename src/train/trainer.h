@@ -60,6 +60,7 @@ struct trainer {
     uint16_t *low;   /* low 16 bits of split master weights; compute_weights has the rest */
     void *gradients; /* of optim.gradients; flat, this rank's shard */
     void *exp_avg, *exp_avg_sq;         /* of optim.moments */
+    float *ema;                         /* moving average of the weights, flat; NULL: none */
     struct quantized_moments quantized; /* for moments in INT8 */
     struct optim_offload offload;       /* with optimizer.offload; then weights, low, exp_avg and
                                          * exp_avg_sq are in shared memory */
@@ -105,6 +106,8 @@ void trainer_close(struct trainer *t);
 
 /* Initializes this rank's weights; call trainer_sync_weights afterwards. */
 enum status trainer_init_weights(struct trainer *t, uint64_t seed);
+/* Starts the moving average, if the run has one, from the master weights. */
+enum status trainer_start_ema(struct trainer *t);
 /* Casts the master weights to compute weights, after they were filled from outside. */
 enum status trainer_sync_weights(struct trainer *t);
 

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 #include "metrics/memory.h"
+#include "optim/ema.h"
 #include "optim/muon.h"
 #include "parallel/ring.h"
 #include "tensor/device.h"
@@ -203,6 +204,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     t->compute_weights = dtype == F32 ? NULL : arena_alloc(run, n, dtype_bytes(dtype));
     plan->bytes[MEMORY_compute_weights] = bytes_since(run, &mark);
     TRY(alloc_moments(t));
+    if (ema_is_kept(&c->optimizer)) t->ema = arena_alloc(run, n, sizeof *t->ema);
     plan->bytes[MEMORY_optimizer] = bytes_since(run, &mark);
     plan->host[MEMORY_optimizer] = bytes_since(shared, &shared_mark);
     init_fsdp(t, shape);
@@ -219,7 +221,8 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     plan->bytes[MEMORY_gathered] = bytes_since(run, &mark);
     plan->host[MEMORY_gathered] = bytes_since(shared, &shared_mark);
     bool async = c->checkpoint.enable && c->checkpoint.async_mode != ASYNC_disabled;
-    t->staging = async ? arena_alloc(shared, checkpoint_staging_bytes(&t->shard), 1) : NULL;
+    size_t staged = checkpoint_staging_bytes(&t->shard, ema_is_kept(&c->optimizer));
+    t->staging = async ? arena_alloc(shared, staged, 1) : NULL;
     plan->host[MEMORY_checkpoint] = bytes_since(shared, &shared_mark);
     if (run->overflow || shared->overflow)
         FAIL(CONFIG, "the size of a model of this shape overflows");
@@ -260,6 +263,7 @@ static enum status connect_parts(struct trainer *t)
         .split = optim_uses_split_weights(&c->optimizer),
         .low = t->low,
         .offload = c->optimizer.offload ? &t->offload : NULL,
+        .ema = t->ema,
         .local = &t->model.layout,
         .fsdp = group(t, GROUP_shard),
         .tp = group(t, GROUP_tp),
@@ -305,6 +309,7 @@ static enum status size_step(struct trainer *t)
     const struct optim_update update = {t->gradients, .scale = 1, .step = 1};
     TRY_OUT(optim_step(&t->optim, t->machine.ops, &update, queue));
     TRY_OUT(muon_step(&t->optim, t->machine.ops, &update, queue));
+    TRY_OUT(ema_step(&t->optim, t->machine.ops, queue));
     TRY_OUT(trainer_sync_weights(t));
 out:
     queue->sizing = false;

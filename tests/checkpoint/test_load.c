@@ -136,6 +136,73 @@ TEST(plain_hugging_face_folder_loads_without_a_manifest)
     saved_close(&s);
 }
 
+TEST(moving_average_is_saved_loaded_and_verified)
+{
+    for (int async = 0; async < 2; async++) {
+        struct saved s;
+        struct loaded_state l;
+        struct checkpointer *c;
+        saved_open(&s, async);
+        size_t n = s.layout.elements;
+        const char *folder = test_path(test_folder(), "checkpoint");
+        const char *step = test_path(folder, "step-3");
+        void *staging = heap(checkpoint_staging_bytes(&s.shard, true));
+        float *got = heap(n * sizeof *got), *ema = heap(n * sizeof *ema);
+        memcpy(ema, s.exp_avg, n * sizeof *ema);
+        struct checkpointer_options o = {
+            .folder = folder, .world = comm_self(), .async = async, .staging = staging};
+        CHECK_STATUS(OK, checkpointer_open(&c, &o));
+        struct checkpoint_state state = saved_state(&s, 3);
+        state.ema = ema;
+        CHECK_STATUS(OK, checkpointer_save(c, &state));
+        CHECK_STATUS(OK, checkpointer_close(c, false));
+        CHECK_STATUS(OK, checkpoint_verify(step));
+        CHECK_STATUS(OK, load_into(&l, &s, step)); /* without a buffer for it */
+        CHECK(!l.found.has_ema && l.found.has_moments);
+        CHECK(same_tensors(&s.layout, l.buffers[0], s.weights));
+        json_free(l.found.state);
+        l.state.ema = got;
+        CHECK_STATUS(OK, checkpoint_load(step, &l.state, NULL, &l.found));
+        CHECK(l.found.has_ema && same_tensors(&s.layout, got, ema));
+        CHECK(same_tensors(&s.layout, l.buffers[1], s.exp_avg));
+        loaded_release(&l);
+        memset(got, 0, n * sizeof *got);
+        state.loads_ema = true;
+        CHECK_STATUS(OK, checkpoint_load_weights(step, &state, F32, got));
+        CHECK(same_tensors(&s.layout, got, ema));
+        ema[s.layout.tensors[0].offset + 5] = 0.7071f; /* a value that occurs once */
+        CHECK_STATUS(OK, checkpointer_open(&c, &o));
+        state.step = 4;
+        CHECK_STATUS(OK, checkpointer_save(c, &state));
+        CHECK_STATUS(OK, checkpointer_close(c, false));
+        step = test_path(folder, "step-4");
+        replace_value(step, 4, 0.7071f, NAN);
+        CHECK_STATUS(DATA, checkpoint_verify(step));
+        CHECK_MESSAGE("tensor model.embed_tokens.weight: element 5 is nan");
+        free(staging), free(got), free(ema);
+        saved_close(&s);
+    }
+}
+
+TEST(a_checkpoint_without_a_moving_average_says_so)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *step = test_path(saved_folder(&s, STEPS(3)), "step-3");
+    float *got = heap(s.layout.elements * sizeof *got);
+    struct checkpoint_state state = saved_state(&s, 3);
+    struct checkpoint_found found;
+    state.loads_ema = true;
+    CHECK_STATUS(MISSING, checkpoint_load_weights(step, &state, F32, got));
+    CHECK_MESSAGE("no moving average of the weights (ema-*.safetensors)");
+    state.loads_ema = false, state.ema = got;
+    CHECK_STATUS(OK, checkpoint_load(step, &state, NULL, &found));
+    CHECK(found.has_moments && !found.has_ema);
+    json_free(found.state);
+    free(got);
+    saved_close(&s);
+}
+
 TEST(load_weights_converts_to_the_compute_dtype)
 {
     struct saved s;

@@ -343,6 +343,35 @@ TEST(apply_update_rejects_split_weights_with_a_float32_copy)
     CHECK_STATUS(SHAPE, apply_update(&ops_cpu_reference, &a, NULL, rig_queue()));
 }
 
+OPS_TEST(update_ema_agrees_with_the_reference_and_its_bits_with_any_range)
+{
+    for (size_t i = 0; i < RANGES; i++) {
+        size_t at = ranges[i][0], n = ranges[i][1];
+        float *w = rig_random(1, ROOM, F32), *ema[4];
+        bf16 *half = rig_zeros(ROOM, BF16);
+        uint16_t *low = rig_zeros(ROOM, BF16);
+        struct update_ema a = {n, 0.99, false}, one = {1, 0.99, false};
+        for (int k = 0; k < 4; k++) ema[k] = rig_random(2, ROOM, F32);
+        for (int k = 0; k < ROOM; k++) split_from_f32(w[k], &half[k], &low[k]);
+        struct update_ema_io plain = {w + at, NULL, NULL, ema[0] + at}, same = plain;
+        struct update_ema_io split = {NULL, half + at, low + at, ema[2] + at};
+        same.ema_n = ema[1] + at;
+        RIG_RUN(update_ema(rig_fast(), &a, &plain, rig_queue()));
+        RIG_RUN(update_ema(&ops_cpu_reference, &a, &same, rig_queue()));
+        a.split = true;
+        RIG_RUN(update_ema(rig_fast(), &a, &split, rig_queue()));
+        for (size_t k = at; k < at + (n < 40 ? n : 40); k++) {
+            struct update_ema_io single = {w + k, NULL, NULL, ema[3] + k};
+            RIG_RUN(update_ema(rig_fast(), &one, &single, rig_queue()));
+            CHECK(!memcmp(&ema[3][k], &ema[0][k], sizeof(float)));
+        }
+        CHECK(!memcmp(ema[0], ema[1], ROOM * sizeof(float)));
+        CHECK(!memcmp(ema[0], ema[2], ROOM * sizeof(float)));
+        free(w), free(half), free(low);
+        for (int k = 0; k < 4; k++) free(ema[k]);
+    }
+}
+
 /* The same bits as gradients of the same values in float32. */
 OPS_TEST(gradients_may_be_bfloat16)
 {

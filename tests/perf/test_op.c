@@ -101,6 +101,10 @@ TEST(in_place_updates_count_bytes_twice)
     CHECK(work_of(update).bytes == 100 * (8 + 4 + 2));
     update.what.apply_update.split = true;
     CHECK(work_of(update).bytes == 100 * (4 + 2 * 4));
+    struct op_call average = {OP_update_ema, .what.update_ema = {.n = 100}};
+    CHECK(work_of(average).bytes == 100 * 12);
+    average.what.update_ema.split = true;
+    CHECK(work_of(average).bytes == 100 * 12);
     struct op_call sum = {OP_axpby, .what.axpby = {100, 1, 0}};
     CHECK(work_of(sum).bytes == 100 * 8 && work_of(sum).buffers[1].content == CONTENT_NONE);
     sum.what.axpby.beta = 1;

@@ -273,6 +273,7 @@ void device_check_odd(struct device_check *c)
             CALL(axpby, .n = 1003, .alpha = 0.3, .beta = -1.7),
             CALL(axpby, .n = 1003, .alpha = 0.3),
             CALL(apply_update, .n = 1003, .keep = 0.9, .rate = 0.1, .copy_dtype = d),
+            CALL(update_ema, .n = 1003, .decay = 0.9),
             CALL(unsplit, .n = 1003),
             CALL(cast, .n = 1003, .from = d, .to = BF16),
             CALL(cast, .n = 13, .rows = 7, .from = F32, .to = d, .from_stride = 15, .to_stride = 17,

@@ -11,6 +11,7 @@
 #define SPLIT   "optimizer.master_weights=split", "metrics.console=nxdt"
 #define NARROW  "optimizer.state_dtype=bfloat16"
 #define MUON    "optimizer.name=Muon"
+#define EMA     "optimizer.ema_decay=0.9"
 
 TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
 {
@@ -36,6 +37,8 @@ TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
         {4, {COPIES(2), SHARD(2), BF16_GRADIENTS, HALF, SPLIT, NARROW}},
         {1, {SHARD(1), MUON}},
         {4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, MUON}},
+        {1, {SHARD(1), EMA, ASYNC}},
+        {2, {SHARD(2), HALF, SPLIT, BF16_GRADIENTS, EMA}},
     };
     const char *corpus = test_path(test_folder(), "corpus.txt");
     runs_write_corpus(corpus, 60000);

@@ -100,6 +100,7 @@ TEST(a_gpu_run_resumes_bit_for_bit_and_is_close_to_the_cpu)
 {
     check_resume("optimizer.name=AdamW");
     check_resume("optimizer.name=Muon");
+    check_resume("optimizer.ema_decay=0.9");
 }
 
 /* Trains with these settings, and again with everything offloaded. */

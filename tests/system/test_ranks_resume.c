@@ -130,6 +130,42 @@ TEST(a_run_resumes_over_the_same_and_over_other_layouts)
     }
 }
 
+#define EMA "optimizer.ema_decay=0.9"
+
+/* Converts a checkpoint's weights, or with --ema their moving average, to a folder. */
+static const char *export(const char *step, const char *flag)
+{
+    const char *to = test_path(test_folder(), "exported");
+    const char *argv[] = {"convert", step, to, "--to", "hf", flag, NULL};
+    CHECK(test_llamero(NULL, NULL, argv) == 0);
+    return to;
+}
+
+TEST(the_moving_average_of_weights_resumes_and_is_close_over_other_layouts)
+{
+    static const struct layout_of_ranks all[] = {
+        {"one rank", 1, {SHARD(1), EMA, ASYNC}},
+        {"FSDP 2 x TP 2", 4, {SHARD(2), TP(2), EMA}},
+        {"PP 2, chunks, x FSDP 2", 4, {PP(2), SHARD(2), CHUNKS, EMA, ASYNC}},
+        {"Muon, HSDP 2 x 2", 4, {COPIES(2), SHARD(2), MUON, EMA}},
+        {"split", 1, {SHARD(1), HALF, SPLIT, EMA}},
+        {"split, bfloat16 gradients", 2, {SHARD(2), HALF, SPLIT, BF16_GRADIENTS, EMA}},
+    };
+    const char *corpus = test_path(test_folder(), "corpus.txt"), *straight = test_folder();
+    runs_write_corpus(corpus, 60000);
+    const char *one = train_straight(straight, 0, &all[0], corpus), *first = export(one, "--ema");
+    CHECK(max_relative_difference(first, export(one, NULL)) > 1e-4); /* it is not the weights */
+    for (int i = 0; i < (int)(sizeof all / sizeof *all); i += TEST_SLOWED ? 3 : 1) {
+        const char *want = train_straight(straight, i, &all[i], corpus);
+        CHECK(file_exists(test_path(want, "ema-00001-of-00001.safetensors")));
+        runs_check_same_files(want, resume(straight, i, &all[i], corpus), ".safetensors");
+        if (i == 0 || i > 2) continue; /* other arithmetic */
+        const char *other = resume(straight, 0, &all[i], corpus);
+        CHECK(max_relative_difference(export(want, "--ema"), first) < 1e-4);
+        CHECK(max_relative_difference(export(other, "--ema"), first) < 1e-4);
+    }
+}
+
 #define RAMP "training.global_batch_size=16", "training.batch_ramp=4,4,20"
 
 /* Steps of 4, 4, 8, 12, 16, 16 rows; the run resumes after the third. */

@@ -102,14 +102,15 @@ enum status model_files_open_any(struct model_files *m, const char *path,
     return st;
 }
 
-enum status model_files_open_moments(struct model_files *m, const char *folder)
+/* Opens the files of a checkpoint whose names begin with `stem`. */
+static enum status open_listed(struct model_files *m, const char *folder, const char *stem)
 {
     struct file_list names;
     enum status st = STATUS_OK;
     TRY(manifest_list(folder, &names));
     *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
     for (size_t i = 0; i < names.count && !st; i++) {
-        if (strncmp(names.paths[i], "optimizer-", 10)) continue;
+        if (strncmp(names.paths[i], stem, strlen(stem))) continue;
         char *path = file_join(folder, names.paths[i]);
         m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
         st = safetensors_open(&m->files[m->count], path);
@@ -121,7 +122,19 @@ enum status model_files_open_moments(struct model_files *m, const char *folder)
     return st;
 }
 
+enum status model_files_open_moments(struct model_files *m, const char *folder)
+{
+    return open_listed(m, folder, "optimizer-");
+}
+
 static bool is_checkpoint(const char *folder) { return file_exists_in(folder, MANIFEST_NAME); }
+
+enum status model_files_open_ema(struct model_files *m, const char *folder)
+{
+    if (is_checkpoint(folder)) return open_listed(m, folder, "ema-");
+    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
+    return STATUS_OK;
+}
 
 enum status model_files_open_moments_any(struct model_files *m, const char *path,
                                          const struct model_shape *shape, struct torch_state *state)

@@ -32,8 +32,10 @@ enum status model_files_open_any(struct model_files *m, const char *path,
 bool model_files_detect(const char *path);
 /* Opens the optimizer's files of a checkpoint: those that its manifest lists, possibly none. */
 enum status model_files_open_moments(struct model_files *m, const char *folder);
-/* The same for any kind of folder.  A checkpoint of ours leaves `state` empty.  Release `state`
- * even after a failure. */
+/* The same for the weights' moving average, which only a checkpoint of ours can have. */
+enum status model_files_open_ema(struct model_files *m, const char *folder);
+/* Opens the optimizer's files of any kind of folder. A checkpoint of ours leaves `state` empty.
+ * Release `state` even after a failure. */
 enum status model_files_open_moments_any(struct model_files *m, const char *path,
                                          const struct model_shape *shape,
                                          struct torch_state *state);

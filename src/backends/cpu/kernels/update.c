@@ -232,6 +232,36 @@ enum status KERNEL(apply_update)(const struct apply_update *a, const struct appl
     return STATUS_OK;
 }
 
+/* One product: the compiler fuses it with the addition, in whole registers and at the end alike.
+ * n: at most LANES. */
+static inline void ema_lanes(float rate, const float *w, float *ema, size_t n)
+{
+    vector old = vector_get(ema, 0, F32, n);
+    vector_set(ema, 0, F32, n, old + rate * (vector_get(w, 0, F32, n) - old));
+}
+
+static void update_ema_block(const struct update_ema *a, const struct update_ema_io *io,
+                             size_t begin, size_t n)
+{
+    float joined[BLOCK], *ema = io->ema_n + begin, rate = (float)(1 - a->decay);
+    const float *w = a->split ? joined : io->w_n + begin;
+    size_t i = 0;
+    if (a->split) join_block(io->half_n + begin, io->low_n + begin, n, joined);
+    for (; i + LANES <= n; i += LANES) ema_lanes(rate, w + i, ema + i, LANES);
+    if (i < n) ema_lanes(rate, w + i, ema + i, n - i);
+}
+
+enum status KERNEL(update_ema)(const struct update_ema *a, const struct update_ema_io *io,
+                               struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    size_t blocks = blocks_of(a->n);
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
+    for (size_t block = 0; block < blocks; block++)
+        update_ema_block(a, io, block * BLOCK, block_size(a->n, block * BLOCK));
+    return STATUS_OK;
+}
+
 /* Copies line by line.  Prefetches the destination as well: it is read again soon. */
 static void copy_block(const struct cast_io *io, size_t from, size_t to, size_t n, enum dtype dtype)
 {

@@ -79,6 +79,18 @@ enum status reference_axpby(const struct axpby *a, const struct axpby_io *io, st
     return STATUS_OK;
 }
 
+enum status reference_update_ema(const struct update_ema *a, const struct update_ema_io *io,
+                                 struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    float rate = (float)(1 - a->decay);
+    for (size_t i = 0; i < a->n; i++) {
+        float w = a->split ? split_to_f32(io->half_n[i], io->low_n[i]) : io->w_n[i];
+        io->ema_n[i] = fmaf(rate, w - io->ema_n[i], io->ema_n[i]);
+    }
+    return STATUS_OK;
+}
+
 enum status reference_apply_update(const struct apply_update *a, const struct apply_update_io *io,
                                    struct queue *queue)
 {

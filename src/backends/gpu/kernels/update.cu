@@ -375,6 +375,35 @@ extern "C" enum status GPU_NAME(axpby)(const struct axpby *a, const struct axpby
     return STATUS_OK;
 }
 
+template <bool SPLIT>
+__global__ static void __launch_bounds__(BLOCK)
+    update_ema_kernel(size_t n, float rate, struct update_ema_io b)
+{
+    const size_t threads = (size_t)gridDim.x * BLOCK;
+    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += threads) {
+        float w, old = b.ema_n[i];
+        if constexpr (SPLIT)
+            w = join_split(b.half_n[i], b.low_n[i]);
+        else
+            w = b.w_n[i];
+        b.ema_n[i] = fmaf(rate, w - old, old);
+    }
+}
+
+extern "C" enum status GPU_NAME(update_ema)(const struct update_ema *a,
+                                            const struct update_ema_io *io, struct queue *queue)
+{
+    if (queue->sizing || !a->n) return STATUS_OK;
+    const size_t blocks = ceil_div(a->n, BLOCK);
+    const unsigned grid = blocks < max_grid ? (unsigned)blocks : max_grid;
+    const float rate = (float)(1 - a->decay);
+    if (a->split)
+        LAUNCH((update_ema_kernel<true>), grid, BLOCK, 0, queue, a->n, rate, *io);
+    else
+        LAUNCH((update_ema_kernel<false>), grid, BLOCK, 0, queue, a->n, rate, *io);
+    return STATUS_OK;
+}
+
 struct apply_update_buffers {
     size_t n;
     float *w;
