@@ -15,6 +15,7 @@ enum status cpu_machine_open(struct machine *m, const struct device_config *c, i
                  "device.threads = %lld: more than this rank's %d core%s, which its threads will "
                  "share; training is many times slower so; 0 uses one thread per core",
                  (long long)c->threads, cores, cores == 1 ? "" : "s");
+    onednn_limit_isa(device_cpu_word(c->cpu));
     TRY(cpu_queue_open(&m->queue, c->threads ? (int)c->threads : cores, 0));
     cpu_queue_pin(m->queue);
     return STATUS_OK;

@@ -91,6 +91,20 @@ TEST(bench_prints_tables_for_people)
     text_release(&out);
 }
 
+#if defined(__x86_64__)
+/* oneDNN prints the best ISA that it may use, and its choice for each GEMM. */
+TEST(device_cpu_also_limits_onednn)
+{
+    struct text out = {0};
+    setenv("ONEDNN_VERBOSE", "1", 1);
+    CHECK(LLAMERO(&out, NULL, "bench", SMALL, "training.mixed_precision_param=float32",
+                  "device.cpu=avx2") == 0);
+    unsetenv("ONEDNN_VERBOSE");
+    CHECK(strstr(out.data, "isa:Intel AVX2\n") && !strstr(out.data, "avx512"));
+    text_release(&out);
+}
+#endif
+
 TEST(bench_compares_autotuned_gemms_with_the_default_and_saves_the_choice)
 {
     struct text out = {0}, setting = {0};

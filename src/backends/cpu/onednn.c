@@ -30,6 +30,16 @@ struct onednn {
         if (dnnl_ != dnnl_success) FAIL(DEVICE, "oneDNN: %s: status %d", #call, (int)dnnl_);       \
     } while (0)
 
+void onednn_limit_isa(const char *name)
+{
+    static const struct {
+        const char *name;
+        dnnl_cpu_isa_t isa;
+    } limits[] = {{"avx2", dnnl_cpu_isa_avx2}, {"avx512", dnnl_cpu_isa_avx512_core_bf16}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (!strcmp(name, limits[i].name)) dnnl_set_max_cpu_isa(limits[i].isa);
+}
+
 enum status onednn_open(struct onednn **out)
 {
     struct onednn *library = *out = heap(sizeof *library);

@@ -1,4 +1,4 @@
-/* onednn.h -- f32 GEMM by oneDNN, which picks its own ISA.
+/* onednn.h -- f32 GEMM by oneDNN, which picks the best ISA of the processor, unless it is limited.
  *
  * A matmul primitive is created once per shape and cached by the queue.
  * Memory   The queue's scratch.  On Intel processors the fastest implementation also packs operands
@@ -14,6 +14,9 @@
 /* The library's engine and the primitives created so far. */
 struct onednn;
 
+/* Limits oneDNN to the ISA of a name of isa.h; another name: no limit.  It holds for the process;
+ * call it before the first GEMM, after which it has no effect. */
+void onednn_limit_isa(const char *name);
 /* DEVICE: oneDNN cannot be initialized. */
 enum status onednn_open(struct onednn **out);
 void onednn_close(struct onednn *library);
