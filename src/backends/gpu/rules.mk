@@ -76,7 +76,8 @@ $(B)/tests/gpu_budget: $(B)/tests/programs/gpu_budget.o $(B)/tests/system/gpu_bu
     $(UNCOUNTED:%.cu=$(B)/%.emu32.o)
 	$(call say,link)
 	$(LINK)
--include $(COUNTED:.o=.d) $(B)/tests/programs/gpu_budget.d
+-include $(COUNTED:.o=.d) $(B)/tests/programs/gpu_budget.d $(B)/tests/programs/gpu_check.d
+-include $(B)/tests/programs/gpu_check.emu32.d $(B)/src/machine/gpu.emu32.d
 gpu-budget: $(B)/tests/gpu_budget ## count launches and bytes of training steps: docs/gpu-budget.md
 	$(B)/tests/gpu_budget page docs/gpu-budget.md tests/system/data/gpu_budget_before.txt
 
