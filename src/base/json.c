@@ -47,20 +47,55 @@ static enum status check_duplicate_keys(const cJSON *v, const char *name)
     return st;
 }
 
-/* cJSON accepts some malformed \u escapes.  Counts escaped NULs, which would end a C string. */
-static bool has_bad_escape(const char *bytes, size_t len, size_t *nuls)
+static const char *skip_digits(const char *at, const char *end)
 {
-    *nuls = 0;
-    for (const char *at = bytes, *end = bytes + len; (at = memchr(at, '\\', (size_t)(end - at)));) {
-        if (end - at >= 2 && at[1] == 'u') {
-            if (end - at < 6) return true;
-            for (int i = 2; i < 6; i++)
-                if (!isxdigit((unsigned char)at[i])) return true;
-            *nuls += !memcmp(at, "\\u0000", 6);
-        }
-        at += end - at >= 2 ? 2 : 1;
+    while (at < end && isdigit((unsigned char)*at)) at++;
+    return at;
+}
+
+/* The end of a number with the grammar of RFC 8259; NULL: malformed. */
+static const char *skip_number(const char *at, const char *end)
+{
+    const char *digits = at += *at == '-';
+    at = skip_digits(at, end);
+    if (at == digits || (*digits == '0' && at > digits + 1)) return NULL;
+    if (at < end && *at == '.') {
+        digits = at + 1;
+        if ((at = skip_digits(digits, end)) == digits) return NULL;
     }
-    return false;
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        digits = at += at < end && (*at == '+' || *at == '-');
+        if ((at = skip_digits(digits, end)) == digits) return NULL;
+    }
+    return at;
+}
+
+/* Finds what cJSON accepts and RFC 8259 does not; NULL: nothing.  Sets *what to its name.  Counts
+ * escaped NULs, which would end a C string. */
+static const char *find_lenience(const char *bytes, size_t len, size_t *nuls, const char **what)
+{
+    bool quoted = false;
+    *nuls = 0;
+    for (const char *at = bytes, *end = bytes + len; at < end; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (c == '"') {
+            quoted = !quoted;
+        } else if (c < ' ' && (quoted || !strchr("\t\r\n", c))) {
+            return *what = "control character", at;
+        } else if (quoted && c == '\\' && end - at >= 2) {
+            *what = "malformed \\u escape";
+            for (int i = 2; at[1] == 'u' && i < 6; i++)
+                if (end - at < 6 || !isxdigit((unsigned char)at[i])) return at;
+            *nuls += end - at >= 6 && !memcmp(at, "\\u0000", 6);
+            at++;
+        } else if (!quoted && (c == '-' || isdigit(c))) {
+            const char *after = skip_number(at, end);
+            if (!after) return *what = "malformed number", at;
+            at = after - 1;
+        }
+    }
+    return NULL;
 }
 
 /* Replaces each \u0000 by the bytes C0 80, and adds four spaces after the string, so that later
@@ -90,9 +125,11 @@ enum status json_parse(const char *bytes, size_t len, const char *name, struct j
     *out = NULL;
     if (!len) FAIL(DATA, "%s: not valid JSON: empty", name);
     size_t nuls;
-    if (memchr(bytes, 0, len) || !text_is_utf8(bytes, len) || has_bad_escape(bytes, len, &nuls))
-        FAIL(DATA, "%s: not valid JSON: a NUL, a malformed \\u escape, or bytes that are not UTF-8",
-             name);
+    if (memchr(bytes, 0, len) || !text_is_utf8(bytes, len))
+        FAIL(DATA, "%s: not valid JSON: a NUL, or bytes that are not UTF-8", name);
+    const char *what, *wrong = find_lenience(bytes, len, &nuls, &what);
+    if (wrong)
+        FAIL(DATA, "%s: not valid JSON near byte %zu: %s", name, (size_t)(wrong - bytes), what);
     char *encoded = nuls ? encode_nuls(bytes, len) : NULL;
     if (encoded) bytes = encoded;
     const char *end = NULL;
@@ -226,8 +263,7 @@ enum status json_get_string(const struct json *object, const char *key, const ch
     return STATUS_OK;
 }
 
-/* As in cJSON, any control character is white space. */
-static bool is_space(char c) { return c && (unsigned char)c <= ' '; }
+static bool is_space(char c) { return c && strchr(" \t\r\n", c); }
 
 static const char *skip_space(const char *at)
 {

@@ -1,7 +1,7 @@
 /* json.h -- reading and writing JSON (RFC 8259).  A thin, strict layer over cJSON.
  *
- * Beyond cJSON's own checks, the parser rejects trailing bytes, text that is not UTF-8 and
- * duplicate keys.
+ * Beyond cJSON's own checks, the parser rejects trailing bytes, text that is not UTF-8, duplicate
+ * keys, and the numbers, control characters and escapes that cJSON accepts and RFC 8259 does not.
  * NUL      An escaped U+0000 becomes the two bytes C0 80, as in Java's modified UTF-8: strings end
  *          in a NUL, and no valid UTF-8 contains them.
  * Units    Integers are exact below 2^53 in magnitude; larger ones are rejected as integers.

@@ -65,6 +65,18 @@ TEST(json_parse_rejects_what_is_not_strict_json)
         "\"\xf4\x90\x80\x80\"",
         "{'a': 1}",
         "nul",
+        "[01]",
+        "[-01]",
+        "[-]",
+        "[1.]",
+        "[-.5]",
+        "[2.e3]",
+        "[1e]",
+        "[1e+]",
+        "[\"a\tb\"]",
+        "[\"a\nb\"]",
+        "[1,\f2]",
+        "[\v]",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct json *root = NULL;
@@ -74,6 +86,19 @@ TEST(json_parse_rejects_what_is_not_strict_json)
     }
     struct json *root = NULL;
     CHECK_STATUS(DATA, json_parse("[1\0]", 4, "bad.json", &root));
+}
+
+TEST(json_parse_names_what_cjson_would_accept)
+{
+    static const char *const wrong[][2] = {{"[1, -012]", "byte 4: malformed number"},
+                                           {"[\"\\\\\", \"\a\"]", "byte 8: control character"},
+                                           {"[\"\\u12x4\"]", "byte 2: malformed \\u escape"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct json *root = NULL;
+        CHECK_STATUS(DATA, json_parse(wrong[i][0], strlen(wrong[i][0]), "bad.json", &root));
+        CHECK_MESSAGE(wrong[i][1]);
+    }
+    json_free(parse("\t[0, -0, 0.0, -0.5e-07, 1E+2, \"01 -. 2.e\", \"\\\"\\t\x7f\"]\r\n"));
 }
 
 TEST(json_truncated_at_any_byte_is_rejected)

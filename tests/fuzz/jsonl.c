@@ -1,6 +1,6 @@
 /* jsonl.c -- any bytes as the lines of a .jsonl file must give texts or a clean error.
  *
- * The scanner must accept what the JSON parser accepts, except where that is lenient, and extract
+ * The scanner must accept what the JSON parser accepts, except deeper nesting, and extract
  * the same string. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/jsonl.h"
@@ -14,14 +14,6 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
-
-/* cJSON treats any of these as whitespace. */
-static bool has_controls(const char *line, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)line[i] < ' ' && line[i] != '\t' && line[i] != '\r') return true;
-    return false;
-}
 
 /* json.h writes U+0000 as C0 80, jsonl_text as a NUL. */
 static bool is_same_text(const char *json, const struct text *out)
@@ -42,13 +34,10 @@ static void compare(const char *line, size_t len, struct text *out)
     char why[STATUS_TEXT];
     snprintf(why, sizeof why, "%s", status_message()); /* json_parse overwrites it */
     BUG_IF(!st && !text_is_utf8(out->data, out->len));
-    if (has_controls(line, len) || json_parse(line, len, "fuzz", &root)) return;
+    if (json_parse(line, len, "fuzz", &root)) return;
     const struct json *value = json_is_object(root) ? json_get(root, "text") : NULL;
     bool string = json_is_string(value), null = value && json_is_null(value);
-    static const char *const stricter[] = {"too deeply", "hex digits", "control character",
-                                           "not a JSON number"};
-    for (size_t i = 0; i < sizeof stricter / sizeof *stricter && st; i++)
-        if (strstr(why, stricter[i])) goto out;
+    if (st && strstr(why, "too deeply")) goto out;
     BUG_IF(!st != (string || null));
     if (!st) BUG_IF(!is_same_text(null ? "" : json_string(value), out));
 out:
