@@ -18,23 +18,34 @@ static bool is_same(const char *a, const char *b)
     return !*a && !*b;
 }
 
-/* Optimal string alignment: insertions, deletions, substitutions, and swaps of neighbors. */
-static size_t alignment(const char *a, const char *b, size_t la, size_t lb)
+static void fold(char *out, const char *word, size_t len)
 {
+    for (size_t i = 0; i < len; i++) out[i] = folded(word[i]);
+}
+
+/* Optimal string alignment: insertions, deletions, substitutions, and swaps of neighbors.  Returns
+ * any larger number for a distance above `most`. */
+static size_t alignment(const char *a, const char *b, size_t la, size_t lb, size_t most)
+{
+    char fa[MAX_WORD], fb[MAX_WORD];
     size_t rows[3][MAX_WORD + 1], *before = rows[0], *last = rows[1], *row = rows[2];
+    size_t least = 0; /* of the last row */
+    if ((la > lb ? la - lb : lb - la) > most) return SIZE_MAX;
+    fold(fa, a, la), fold(fb, b, lb);
     for (size_t j = 0; j <= lb; j++) last[j] = before[j] = j;
     for (size_t i = 1; i <= la; i++) {
-        row[0] = i;
+        size_t least_before = least;
+        least = row[0] = i;
         for (size_t j = 1; j <= lb; j++) {
-            bool same = folded(a[i - 1]) == folded(b[j - 1]);
-            size_t best = last[j - 1] + !same;
+            size_t best = last[j - 1] + (fa[i - 1] != fb[j - 1]);
             if (last[j] + 1 < best) best = last[j] + 1;
             if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            bool swapped = i > 1 && j > 1 && folded(a[i - 1]) == folded(b[j - 2]) &&
-                           folded(a[i - 2]) == folded(b[j - 1]);
+            bool swapped = i > 1 && j > 1 && fa[i - 1] == fb[j - 2] && fa[i - 2] == fb[j - 1];
             if (swapped && before[j - 2] + 1 < best) best = before[j - 2] + 1;
             row[j] = best;
+            if (best < least) least = best;
         }
+        if (least > most && least_before > most) return SIZE_MAX;
         size_t *oldest = before;
         before = last, last = row, row = oldest;
     }
@@ -61,8 +72,8 @@ static size_t cost(const char *a, const char *b, size_t la, size_t lb)
 {
     size_t longer = la > lb ? la : lb;
     if (!la || !lb || longer > MAX_WORD) return SIZE_MAX;
-    size_t distance = alignment(a, b, la, lb);
-    if (3 * distance <= longer) return 2 * distance;
+    size_t distance = alignment(a, b, la, lb, longer / 3);
+    if (distance <= longer / 3) return 2 * distance;
     if (abbreviates(a, b, la, lb) || abbreviates(b, a, lb, la)) return longer + 1;
     return SIZE_MAX;
 }
