@@ -77,6 +77,8 @@ static enum status read_field_type(struct arrow_schema *s, uint64_t field, struc
     if (l->type == ARROW_INT && type) TRY(read_int(s, type, l));
     if (l->type == ARROW_FIXED_LIST && type) l->list_size = flatbuffer_scalar(f, type, 0, 4);
     if (f->bad) FAIL(DATA, "%s: corrupt schema", s->arrow->path);
+    if (l->type == ARROW_UNION)
+        FAIL(UNSUPPORTED, "%s: a schema with unions is not supported", s->arrow->path);
     if (l->type >= ARROW_TYPES || !buffers_plus_1[l->type])
         FAIL(UNSUPPORTED, "%s: field type %d is not supported", s->arrow->path, l->type);
     return STATUS_OK;

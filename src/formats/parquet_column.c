@@ -147,12 +147,13 @@ static enum status check_crc(const struct parquet_column *c, const struct page_h
     return STATUS_OK;
 }
 
-/* Decompresses a page from byte `from` on into `storage`.  Uncompressed data stays in the file. */
+/* Decompresses a page from byte `from` on into `storage`.  Uncompressed data stays in the file.
+ * Arrow C++ before 3.0 compressed v2 pages whose header says that they are not (ARROW-10353). */
 static enum status decompress(const struct parquet_column *c, const struct page_header *h,
                               size_t from, struct text *storage, struct reader *out)
 {
     size_t in_len = (size_t)h->compressed - from, len = (size_t)h->uncompressed - from;
-    enum codec codec = h->is_compressed ? chunk_of(c)->codec : CODEC_NONE;
+    enum codec codec = h->is_compressed || in_len != len ? chunk_of(c)->codec : CODEC_NONE;
     *out = (struct reader){h->bytes + from, h->bytes + from, c->file->path};
     if (!len && !in_len) return STATUS_OK;
     if (codec == CODEC_NONE && in_len == len) {

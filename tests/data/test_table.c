@@ -162,6 +162,11 @@ static void check_first_text(const char *path, const char *column, const char *w
     text_release(&row);
 }
 
+TEST(table_reads_compressed_pages_that_are_marked_uncompressed)
+{
+    check_first_text(EDGE("v2-flag.parquet"), "text", "the same line again and again");
+}
+
 TEST(table_reads_files_with_empty_row_groups)
 {
     static const char *const want[] = {"one", "two", "", "four"};
@@ -201,6 +206,11 @@ TEST(table_finds_columns_whose_names_have_dots)
     check_refused(EDGE("dots.parquet"), "a", "no column \"a\"");
     check_refused(EDGE("dots.parquet"), "x.y", "no column \"x.y\"");
     check_refused(EDGE("dots.arrow"), "a", "no column \"a\"");
+}
+
+TEST(table_refuses_arrow_schemas_with_unions_by_name)
+{
+    check_refused(EDGE("union.arrow"), "text", "a schema with unions is not supported");
 }
 
 TEST(table_refuses_two_columns_of_the_same_name)

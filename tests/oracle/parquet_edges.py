@@ -58,3 +58,15 @@ properties = factory.file_encryption_properties(
     pe.EncryptionConfiguration(footer_key="k", column_keys={"k": ["text"]}, plaintext_footer=True,
                                data_key_length_bits=128))
 write("encrypted", text, encryption_properties=properties)
+
+# As Arrow C++ wrote pages before 3.0: compressed, and the header (fields 6 and 7) says that they are not.
+lines = pa.table({"text": ["the same line again and again", "the same line again and again", "the last line"]})
+pq.write_table(lines, f"{FOLDER}v2-flag.parquet", **{**PLAIN, "compression": "snappy"}, data_page_version="2.0")
+with open(f"{FOLDER}v2-flag.parquet", "r+b") as f:
+    image = f.read()
+    assert image.count(b"\x15\0\x11") == 1
+    f.seek(0)
+    f.write(image.replace(b"\x15\0\x11", b"\x15\0\x12"))
+
+union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
+feather.write_feather(pa.table({"text": ["one", "two"], "either": union}), f"{FOLDER}union.arrow", "uncompressed")
