@@ -27,7 +27,7 @@ static void link_to(const char *from, const char *to)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static int index, params, numbers;
+    static int index_file, params_file, numbers_file;
     static bool is_linked;
     unsigned char archive[ARCHIVE_BYTES];
     static const struct model_shape small = {
@@ -45,10 +45,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     size_t first = bytes[0] | (size_t)bytes[1] << 8;
     bytes += 2, len -= 2;
     if (first > len) first = len;
-    folder_put(&params, "params.json", bytes, first);
+    folder_put(&params_file, "params.json", bytes, first);
     bool is_archive = first < len && bytes[first] == 'P';
     if (!is_archive) archive_make(archive, bytes + first, len - first);
-    folder_put(&numbers, "f.bin", is_archive ? bytes + first : archive,
+    folder_put(&numbers_file, "f.bin", is_archive ? bytes + first : archive,
                is_archive ? len - first : sizeof archive);
     char *at = file_join(folder(), "params.json");
     if (!pytorch_bin_open(&p, folder())) {
@@ -64,12 +64,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         tensor_slices_use(&p);
         tensor_slices_release(&p);
     }
-    folder_put(&index, INDEX, bytes, first);
+    folder_put(&index_file, INDEX, bytes, first);
     if (!pytorch_bin_open(&p, folder())) {
         tensor_slices_use(&p);
         tensor_slices_release(&p);
     }
-    folder_drop(&index, INDEX);
+    folder_drop(&index_file, INDEX);
     free(at);
     return 0;
 }
