@@ -21,6 +21,11 @@ $(B)/tests/fault/run: $(FAULTS:%.c=$(B)/%.o) $(ROOMS) $(B)/list
 	$(call say,link)
 	$(LINK) -lcmocka
 
+# Prints what a reader makes of a file of another program (tests/oracle/outside_suites.py).
+$(B)/tests/read_file: $(B)/tests/programs/read_file.o $(ROOMS) $(B)/list
+	$(call say,link)
+	$(LINK)
+
 $(B)/tests/race: $(filter-out $(STUBBED),$(ROOMS)) $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) \
     $(filter-out $(B)/$(VENDOR)/hipblaslt_%,$(STUB)) $(B)/list
 $(B)/tests/race: $(RACE:%.c=$(B)/%.o)

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "formats/parquet_column.h"
 
-#include <zlib.h>
+#include "oracle/entry_digest.h"
 
 /* Compares the files of a folder with its `digests` by pyarrow (tests/oracle/parquet.py): for every
  * column the number of entries, and the checksum of their levels and values. */
@@ -14,26 +14,13 @@ static const char *folder(void)
     return other ? other : "tests/oracle/data/parquet";
 }
 
-static uint32_t add_number(uint32_t crc, uint64_t value, size_t bytes)
-{
-    unsigned char le[8];
-    for (size_t i = 0; i < bytes; i++) le[i] = (unsigned char)(value >> (8 * i));
-    return (uint32_t)crc32_z(crc, le, bytes);
-}
-
-static enum status digest(struct parquet_column *c, uint64_t *entries, uint32_t *crc)
+static enum status digest(struct parquet_column *c, struct entry_digest *d)
 {
     struct column_entry e;
     for (uint64_t row = 0; row < c->file->num_rows; row++) {
-        for (bool more = true; more; ++*entries) {
+        for (bool more = true; more;) {
             TRY(parquet_column_next(c, &e));
-            *crc = add_number(add_number(*crc, (uint64_t)e.rep, 1), (uint64_t)e.def, 1);
-            if (e.has_value && c->values.bytes) {
-                *crc = add_number(*crc, e.bytes.len, 4);
-                if (e.bytes.len) *crc = (uint32_t)crc32_z(*crc, e.bytes.data, e.bytes.len);
-            } else if (e.has_value) {
-                *crc = add_number(*crc, (uint64_t)e.number, 8);
-            }
+            entry_digest_add(d, &e, c->values.bytes);
             TRY(parquet_column_has_more(c, &more));
         }
     }
@@ -49,12 +36,11 @@ static void describe(const char *name, struct text *out, struct text *why)
     size_t leaves = st ? 0 : p.num_leaves, begin = out->len;
     for (size_t leaf = 0; leaf < leaves && !st; leaf++) {
         struct parquet_column c;
-        uint64_t entries = 0;
-        uint32_t crc = 0;
+        struct entry_digest d = {0};
         parquet_column_init(&c, &p, leaf);
-        st = digest(&c, &entries, &crc);
+        st = digest(&c, &d);
         parquet_column_release(&c);
-        text_addf(out, " %llu:%08x", (unsigned long long)entries, crc);
+        text_addf(out, " %llu:%08x", (unsigned long long)d.entries, d.crc);
     }
     if (leaves) parquet_close(&p);
     if (!st) return;

@@ -16,6 +16,7 @@ import os
 import random
 import struct
 import sys
+import uuid
 import zlib
 
 import pyarrow as pa
@@ -66,8 +67,8 @@ def physical(value, column):
     """The bytes of a value in the digest."""
     kind = column.physical_type
     if kind == "INT96":
-        days, nanos = divmod(value, 86400 * 10**9)
-        value = struct.pack("<qi", nanos, days + 2440588)
+        days, micros = divmod(value, 86400 * 10**6)
+        value = struct.pack("<qi", micros * 1000, days + 2440588)
     if isinstance(value, decimal.Decimal):
         value = int(value.scaleb(column.scale))
         if kind in ("FIXED_LEN_BYTE_ARRAY", "BYTE_ARRAY"):
@@ -75,6 +76,8 @@ def physical(value, column):
             value = value.to_bytes(size, "big", signed=True)
     if isinstance(value, str):
         value = value.encode()
+    if isinstance(value, int) and kind == "FIXED_LEN_BYTE_ARRAY":  # of halfs
+        value = value.to_bytes(2, "little")
     if isinstance(value, bytes):
         return struct.pack("<I", len(value)) + value
     if kind == "FLOAT":
@@ -93,17 +96,23 @@ def storage(t):
         return pa.int64()
     if pa.types.is_date32(t) or pa.types.is_time32(t):
         return pa.int32()
+    if pa.types.is_struct(t):
+        return pa.struct([field.with_type(storage(field.type)) for field in t])
+    if pa.types.is_list(t):
+        return pa.list_(t.value_field.with_type(storage(t.value_type)))
     return t
 
 
 def digest(path):
-    file = pq.ParquetFile(path, page_checksum_verification=True)
+    file = pq.ParquetFile(path, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
     table = file.read()
     out = []
     for name, column in zip(table.column_names, table.columns):
         field = table.schema.field(name)
         stored = storage(field.type)
-        if stored != field.type:
+        if pa.types.is_float16(field.type):  # Python's floats lose the bits of a NaN
+            column = pa.chunked_array([chunk.view(pa.uint16()) for chunk in column.chunks], pa.uint16())
+        elif stored != field.type:
             column = column.cast(stored)
         shredded = [[] for _ in range(leaves(field.type))]
         for value in column.to_pylist():
@@ -302,11 +311,16 @@ def write(folder, rows):
         p.write_parquet(at(f"polars-{codec}"), compression=codec, row_group_size=30, data_page_size=500)
 
 
-if sys.argv[1] == "write":
-    write(sys.argv[2], int(sys.argv[3]))
-elif sys.argv[1] == "packed":
-    packed_levels(sys.argv[2])
-elif sys.argv[1] == "arrow":
-    arrow(sys.argv[2])
-else:
-    digests(sys.argv[2])
+def main():
+    if sys.argv[1] == "write":
+        write(sys.argv[2], int(sys.argv[3]))
+    elif sys.argv[1] == "packed":
+        packed_levels(sys.argv[2])
+    elif sys.argv[1] == "arrow":
+        arrow(sys.argv[2])
+    else:
+        digests(sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()
