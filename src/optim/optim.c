@@ -39,6 +39,9 @@ struct optim_call {
     const struct optim_chunk *chunk;
     struct adamw a; /* what all calls of adamw have in common */
     struct queue *queue;
+    /* The first run that reaches this chunk or a later one, and how many f32 moments precede it:
+     * runs are in the order of the shard, and chunks, too, so each chunk begins here. */
+    size_t run, full;
 };
 
 static void *element_at(const void *base, size_t offset, size_t each)
@@ -127,6 +130,22 @@ static bool clip(const struct optim_chunk *k, size_t begin, size_t count, size_t
     return *from < end;
 }
 
+/* Whether run i begins before the end of the chunk; false: there is no run i. */
+static bool is_before_end(const struct optim_call *c, size_t i)
+{
+    const struct shard *s = c->o->shard;
+    return i < s->count && s->runs[i].at < c->chunk->end;
+}
+
+/* The next chunk begins behind runs [i, i + n) if they end within this one; false: they do not. */
+static bool advance(struct optim_call *c, size_t i, size_t n)
+{
+    const struct shard_run *last = &c->o->shard->runs[i + n - 1];
+    if (last->at + last->count > c->chunk->end) return false;
+    c->run = i + n;
+    return true;
+}
+
 /* With 8-bit moments.  Those of other elements are f32, one after the other; `full` is where. */
 static enum status update_quantized(const struct optim_call *c, struct adamw a, size_t from,
                                     size_t full)
@@ -153,14 +172,14 @@ static enum status update_quantized(const struct optim_call *c, struct adamw a, 
 }
 
 /* Tensor by tensor, as they are quantized or not. */
-static enum status update_tensors(const struct optim_call *c)
+static enum status update_tensors(struct optim_call *c)
 {
     struct adamw a = c->a;
     const struct optim *o = c->o;
     const struct shard *p = o->shard;
     double weight_decay = a.weight_decay;
-    size_t full = 0;
-    for (size_t i = 0, n, from, to; i < p->count; i += n) {
+    size_t full = c->full;
+    for (size_t i = c->run, n, from, to; is_before_end(c, i); i += n) {
         const struct shard_run *first = &p->runs[i];
         bool quantized = moments_are_quantized(&o->layout->tensors[first->tensor]);
         n = shard_equal_runs(first, p->count - i);
@@ -172,6 +191,7 @@ static enum status update_tensors(const struct optim_call *c)
             TRY(update_quantized(c, a, from, full + (from - first->at)));
         }
         full += quantized ? 0 : n * first->count;
+        if (advance(c, i, n)) c->full = full;
     }
     return STATUS_OK;
 }
@@ -199,7 +219,7 @@ static enum status add_range(const struct optim_call *c, struct part_list *l,
 }
 
 /* Updates the chunk's elements. */
-static enum status update_chunk(const struct optim_call *c)
+static enum status update_chunk(struct optim_call *c)
 {
     const struct optim *o = c->o;
     const struct shard *s = o->shard;
@@ -207,9 +227,10 @@ static enum status update_chunk(const struct optim_call *c)
     struct part_list list = {.count = 0};
     /* With stochastic rounding a part needs the position of each element in the whole model, so it
      * is a run of the shard, or equal runs of one tensor. */
-    for (size_t i = 0, n, from, to; i < s->count; i += n) {
+    for (size_t i = c->run, n, from, to; is_before_end(c, i); i += n) {
         const struct shard_run *first = &s->runs[i];
         n = o->moments == BF16 ? shard_equal_runs(first, s->count - i) : 1;
+        (void)advance(c, i, n);
         if (!clip(c->chunk, first->at, n * first->count, &from, &to)) continue;
         list.is_closed |= is_muon(o, first);
         if (is_muon(o, first)) continue;
@@ -244,7 +265,7 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
                             .seed = o->seed};
     struct optim_chunk chunk = {0,      o->shard->elements, o->weights,
                                 o->low, o->exp_avg,         o->exp_avg_sq};
-    struct optim_call c = {o, ops, u, &chunk, a, queue};
+    struct optim_call c = {.o = o, .ops = ops, .u = u, .chunk = &chunk, .a = a, .queue = queue};
     struct optim_offload *f = o->offload;
     if (!f) return update_chunk(&c);
     TRY(optim_offload_begin(f, &chunk, queue));
