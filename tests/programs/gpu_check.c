@@ -3,6 +3,7 @@
  *   gpu_check odd                          every operation, at sizes no tile divides
  *   gpu_check step CONFIG [key=value ...]  the operations of a training step of CONFIG
  *   gpu_check train [key=value ...]        losses and gradients of small models
+ *   gpu_check bits [key=value ...]         graphs and offloading, which change no bit
  *   gpu_check nccl                         NCCL's transfers, with one rank
  *
  * Prints every comparison and the largest error of those that passed; exits with 1 if there is a
@@ -16,12 +17,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#define BIASES    "model.attention_bias=all", "model.mlp_bias=true"
 #define HALF      "training.mixed_precision_param=bfloat16"
 #define DOCUMENTS "model.attn_mask_type=block_causal"
 /* Other algorithms: cuDNN has attention with documents only in this case. */
 #define ANY_ORDER "device.deterministic=false"
 
-enum { MAX_SETTINGS = 32 };
+enum { MAX_SETTINGS = 32, MAX_OF_RUN = 5 };
 
 /* Replaces the open device, if there is one.  UNSUPPORTED: no GPU. */
 static enum status open_device(struct device_check *c, const struct device_config *config)
@@ -44,12 +46,39 @@ static enum status check_run(struct device_check *c, const char *const *settings
     return STATUS_OK;
 }
 
+/* The settings of a small model, and those of one run, up to a NULL. */
+static int small_model(const char *settings[MAX_SETTINGS], const char *const run[MAX_OF_RUN])
+{
+    static const char *const model[] = {"model.dim=256",
+                                        "model.n_layers=2",
+                                        "model.n_heads=4",
+                                        "model.n_kv_heads=2",
+                                        "model.ffn_hidden=512",
+                                        "model.vocab_size=1003",
+                                        "training.seq_len=256",
+                                        "training.local_batch_size=2",
+                                        "training.steps=20",
+                                        "optimizer.lr=1e-3",
+                                        "lr_scheduler.warmup_steps=4",
+                                        "training.dataset_path=none"};
+    int n = 0;
+    for (size_t i = 0; i < sizeof model / sizeof *model; i++) settings[n++] = model[i];
+    for (int i = 0; i < MAX_OF_RUN && run[i]; i++) settings[n++] = run[i];
+    return n;
+}
+
+static void count_failure(struct device_check *c, const char *what)
+{
+    c->count++, c->failed++;
+    printf("FAILED %s: %s\n", what, status_message());
+}
+
 static enum status check_training(struct device_check *c, const char *const *more, int count)
 {
     static const struct {
         const char *what;
         double tolerance;
-        const char *settings[5];
+        const char *settings[MAX_OF_RUN];
     } runs[] = {
         {"float32", 1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
         {"bfloat16, recomputed", 1e-2, {HALF, "activation_checkpoint.mode=full"}},
@@ -62,29 +91,62 @@ static enum status check_training(struct device_check *c, const char *const *mor
         /* Values halfway between two FP8 values may round to either: the emulator and the CPU's AMX
          * kernels differ by 6e-2. */
         {"FP8", 1e-1, {HALF, "model.converters=[\"float8\"]"}},
+        {"bfloat16, a sliding window", 1e-2, {HALF, "model.sliding_window=100"}},
+        {"bfloat16, biases and QK norm", 1e-2, {HALF, BIASES, "model.qk_norm=true"}},
+        {"bfloat16, 8-bit moments", 1e-2, {HALF, "optimizer.state_dtype=int8"}},
     };
     if (count > MAX_SETTINGS - 18) FAIL(USAGE, "at most %d settings", MAX_SETTINGS - 18);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        const char *settings[MAX_SETTINGS] = {"model.dim=256",
-                                              "model.n_layers=2",
-                                              "model.n_heads=4",
-                                              "model.n_kv_heads=2",
-                                              "model.ffn_hidden=512",
-                                              "model.vocab_size=1003",
-                                              "training.seq_len=256",
-                                              "training.local_batch_size=2",
-                                              "training.steps=20",
-                                              "optimizer.lr=1e-3",
-                                              "lr_scheduler.warmup_steps=4",
-                                              "training.dataset_path=none"};
-        int n = 0;
-        while (settings[n]) n++;
-        for (int k = 0; k < 5 && runs[i].settings[k]; k++) settings[n++] = runs[i].settings[k];
+        const char *settings[MAX_SETTINGS];
+        int n = small_model(settings, runs[i].settings);
         for (int k = 0; k < count; k++) settings[n++] = more[k];
         printf("--- %s\n", runs[i].what);
-        if (!check_run(c, settings, n, runs[i].tolerance)) continue;
-        c->count++, c->failed++;
-        printf("FAILED %s: %s\n", runs[i].what, status_message());
+        if (check_run(c, settings, n, runs[i].tolerance)) count_failure(c, runs[i].what);
+    }
+    return STATUS_OK;
+}
+
+/* Trains with the last setting and with `other` in its place, which must give the same bits. */
+static enum status compare_bits(struct device_check *c, const char **settings, int count,
+                                const char *other)
+{
+    struct config x = {0}, y = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(config_load(&x, NULL, settings, count));
+    settings[count - 1] = other;
+    TRY_OUT(config_load(&y, NULL, settings, count));
+    TRY_OUT(open_device(c, &x.device));
+    TRY_OUT(device_check_same_bits(c, &x, &y, (int)x.training.steps));
+out:
+    config_release(&y);
+    config_release(&x);
+    return st;
+}
+
+static enum status check_bits(struct device_check *c, const char *const *more, int count)
+{
+    static const struct {
+        const char *plain, *other, *settings[MAX_OF_RUN];
+    } pairs[] = {
+        {"device.graphs=false", "device.graphs=true", {HALF}},
+        {"device.graphs=false", "device.graphs=true", {"training.mixed_precision_param=float32"}},
+        {"optimizer.offload=false", "optimizer.offload=true", {HALF}},
+        {"optimizer.offload=false",
+         "optimizer.offload=true",
+         {HALF, "optimizer.state_dtype=bfloat16"}},
+        {"optimizer.offload=false", "optimizer.offload=true", {HALF, "optimizer.state_dtype=int8"}},
+        {"activation_checkpoint.offload=false",
+         "activation_checkpoint.offload=true",
+         {HALF, "model.n_layers=5"}},
+    };
+    if (count > MAX_SETTINGS - 18) FAIL(USAGE, "at most %d settings", MAX_SETTINGS - 18);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const char *settings[MAX_SETTINGS];
+        int n = small_model(settings, pairs[i].settings);
+        for (int k = 0; k < count; k++) settings[n++] = more[k];
+        settings[n++] = pairs[i].plain;
+        printf("--- %s and %s, the same bits\n", pairs[i].plain, pairs[i].other);
+        if (compare_bits(c, settings, n, pairs[i].other)) count_failure(c, pairs[i].other);
     }
     return STATUS_OK;
 }
@@ -136,13 +198,15 @@ static enum status run_check(int argc, char **argv)
     }
     if (argc == 2 && !strcmp(argv[1], "odd"))
         device_check_odd(&c);
+    else if (argc > 1 && !strcmp(argv[1], "bits"))
+        TRY_OUT(check_bits(&c, more + 2, argc - 2));
     else if (argc > 1 && !strcmp(argv[1], "train"))
         TRY_OUT(check_training(&c, more + 2, argc - 2));
     else if (argc > 2 && !strcmp(argv[1], "step"))
         TRY_OUT(check_step(&c, argv[2], more + 3, argc - 3));
     else
         FAIL_OUT(USAGE, "gpu_check odd | step CONFIG [key=value ...] | train [key=value ...] | "
-                        "nccl");
+                        "bits [key=value ...] | nccl");
     printf("%d comparisons, %d mismatches; the others within %.1e in float32, %.1e in bfloat16\n",
            c.count, c.failed, c.worst[F32], c.worst[BF16]);
     if (c.failed) FAIL_OUT(DEVICE, "%d of %d comparisons mismatch", c.failed, c.count);

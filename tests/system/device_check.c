@@ -416,3 +416,37 @@ out:
     trainer_close(&host);
     return st;
 }
+
+/* What each of `steps` steps computes, and the norm of the weights behind them: 2 steps + 1. */
+static enum status train_on_device(const struct device_check *c, const struct config *config,
+                                   int steps, double *out)
+{
+    struct trainer device = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(open_trainer(&device, config, &c->device));
+    for (int step = 0; step < steps; step++) {
+        struct step_result r = {0};
+        fill_rows(&device.batch, config, device.shape.V, step);
+        TRY_OUT(trainer_train_batch(&device, &r));
+        *out++ = r.loss, *out++ = r.grad_norm;
+    }
+    TRY_OUT(trainer_parameter_norm(&device, out));
+out:
+    trainer_close(&device);
+    return st;
+}
+
+enum status device_check_same_bits(struct device_check *c, const struct config *plain,
+                                   const struct config *other, int steps)
+{
+    size_t count = 2 * (size_t)steps + 1, different = 0;
+    double *x = heap(count * sizeof *x), *y = heap(count * sizeof *y);
+    enum status st = STATUS_OK;
+    TRY_OUT(train_on_device(c, plain, steps, x));
+    TRY_OUT(train_on_device(c, other, steps, y));
+    for (size_t i = 0; i < count; i++) different += memcmp(&x[i], &y[i], sizeof *x) != 0;
+    report_difference(c, "losses and norms with other bits", (double)different, 0, F32);
+out:
+    free(x), free(y);
+    return st;
+}

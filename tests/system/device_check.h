@@ -29,3 +29,8 @@ enum status device_check_step(struct device_check *c, const struct config *confi
  * and every loss must be within `tolerance`. */
 enum status device_check_training(struct device_check *c, const struct config *config, int steps,
                                   double tolerance);
+/* Trains `steps` optimizer steps on the device with each of the configurations, on the same random
+ * rows, which must give the same bits: every loss and gradient norm, and the norm of the trained
+ * weights. */
+enum status device_check_same_bits(struct device_check *c, const struct config *plain,
+                                   const struct config *other, int steps);

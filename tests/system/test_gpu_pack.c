@@ -48,11 +48,11 @@ static bool has_lines(const struct text *summary, const char *const *begins)
 static void check_order(const char *folder)
 {
     struct text out = {0};
-    CHECK(shell("cd \"$1\" && sh pack/one.sh -t 120 results torch-1b step-1b operations", folder,
-                &out, NULL) == 0);
+    CHECK(shell("cd \"$1\" && sh pack/one.sh -t 120 results torch-1b step-1b bits operations",
+                folder, &out, NULL) == 0);
     bool in_order =
-        HAS_LINES(&out, "\nok      operations", "\nok      step-1b",
-                  "\nskipped torch-1b: PyTorch not found", "\n2 passed, 0 failed, 1 skipped");
+        HAS_LINES(&out, "\nok      operations", "\nok      bits", "\nok      step-1b",
+                  "\nskipped torch-1b: PyTorch not found", "\n3 passed, 0 failed, 1 skipped");
     if (!in_order) print_error("%s\n", out.data);
     CHECK(in_order);
     CHECK(shell("cd \"$1\" && mkdir all && tar -xf results/results.tar.xz -C all && "
@@ -85,9 +85,9 @@ static void check_budget(const char *folder)
     double begin = clock_monotonic_s();
     (void)shell("cd \"$1\" && sh pack/one.sh -t 5 short", folder, &out, NULL);
     CHECK(clock_monotonic_s() - begin < 30); /* 5, on cores that are free */
-    CHECK(HAS_LINES(&out, "\nskipped step-8b: takes up to 50 s, ",
+    CHECK(HAS_LINES(&out, "\nskipped step-8b: takes up to 50 s, ", "\nskipped resume",
                     "\nskipped bench-1b: takes up to 35 s, ", "\nskipped bench-8b: takes up to ",
-                    "\nskipped torch-1b: PyTorch not found", "\nskipped resume"));
+                    "\nskipped torch-1b: PyTorch not found", "\nskipped curve"));
     text_release(&out);
 }
 
