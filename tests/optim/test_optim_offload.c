@@ -172,6 +172,31 @@ TEST(offloaded_float32_state_has_the_same_bits) { check_moments(F32); }
 TEST(offloaded_bfloat16_moments_have_the_same_bits) { check_moments(BF16); }
 TEST(offloaded_8_bit_moments_have_the_same_bits) { check_moments(INT8); }
 
+TEST(a_step_reads_what_the_queue_wrote_to_the_offloaded_state_before)
+{
+    struct rig r;
+    struct state here, away;
+    rig_open(&r, false, F32);
+    size_t bytes = r.shard.elements * sizeof(float);
+    state_open(&r, &here, false), state_open(&r, &away, true);
+    take_steps(&r, &here), take_steps(&r, &away);
+    emulator_set_eager_copies(true);
+    struct state *states[] = {&here, &away};
+    for (int i = 0; i < 2; i++) { /* without waiting in between */
+        struct state *s = states[i];
+        struct optim_update u = {s->gradients, .lr = 0.01, .scale = 1, .step = 5};
+        CHECK_STATUS(OK,
+                     copy_stream_copy(r.queue, STREAM_QUEUE, s->o.exp_avg, s->gradients, bytes));
+        CHECK_STATUS(OK, optim_step(&s->o, r.ops, &u, r.queue));
+    }
+    CHECK_STATUS(OK, queue_wait(r.queue));
+    check_equal(&r, here.o.weights, away.o.weights, bytes);
+    check_equal(&r, here.o.exp_avg, away.o.exp_avg, bytes);
+    emulator_set_eager_copies(false);
+    state_close(&r, &here), state_close(&r, &away);
+    rig_close(&r, false);
+}
+
 TEST(chunks_of_the_state_are_limited_and_cover_it)
 {
     const size_t sizes[] = {1, 255, 5000, (size_t)1 << 27, ((size_t)1 << 27) + 1};
