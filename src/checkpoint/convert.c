@@ -258,11 +258,12 @@ static enum status complete_hf_folder(const struct conversion *c, const struct c
     }
     hf_folder_make(&f, t, &o);
     enum status st = write_missing_files(&f, m);
-    if (!st && !f.is_exact && !file_exists_in(from, "tokenizer.json"))
-        log_line(LOG_WARN,
-                 "%s: tokenizer.json cannot fully express this SentencePiece model: Transformers "
-                 "gives other IDs for some texts",
-                 tokenizer_path(t));
+    if (!st && f.other_ids && !file_exists_in(from, "tokenizer.json"))
+        log_line(
+            LOG_WARN,
+            "%s: from the tokenizer.json of this SentencePiece model, AutoTokenizer gives other "
+            "IDs for some %s; SentencePieceBackend gives the same IDs (docs/hugging-face.md)",
+            tokenizer_path(t), f.other_ids);
     bool is_tiktoken = !strcmp(tokenizer_kind(t), "tiktoken");
     if (!st && is_tiktoken && c->target == CONVERT_HF) st = move_tiktoken_model(m->folder);
     hf_folder_release(&f);

@@ -98,19 +98,29 @@ static void convert_model(const struct tokenizer *t, const struct token_table *p
     free(merges);
 }
 
-/* Writes tokenizer.json, unless the tokenizer has its own.  Returns whether it gives the same IDs:
- * Hugging Face's library applies a charsmap to grapheme clusters, and adds the scores of a Unigram
- * model in double precision. */
-static bool write_tokenizer_json(const struct tokenizer *t, struct text *json)
+static bool is_sentencepiece(const struct tokenizer *t)
+{
+    return t->format == FORMAT_SENTENCEPIECE || t->format == FORMAT_SENTENCEPIECE_UNIGRAM;
+}
+
+#define CLUSTERS "grapheme clusters of several characters, such as letters with combining marks"
+#define TIES     "words with segmentations of almost equal scores"
+
+/* Writes tokenizer.json, unless the tokenizer has its own.  Returns for which texts it gives other
+ * IDs, or NULL: Hugging Face's library applies a charsmap to grapheme clusters, and adds the scores
+ * of a Unigram model in double precision. */
+static const char *write_tokenizer_json(const struct tokenizer *t, struct text *json)
 {
     struct token_table pieces;
     if (t->format == FORMAT_TIKTOKEN || t->format == FORMAT_TEKKEN) convert_model(t, NULL, json);
-    if (t->format != FORMAT_SENTENCEPIECE && t->format != FORMAT_SENTENCEPIECE_UNIGRAM) return true;
+    if (!is_sentencepiece(t)) return NULL;
     bool converts = !export_token_table(t, &pieces) && is_convertible(t, &pieces);
-    bool is_exact = converts && !pieces.charsmap && !pieces.is_unigram;
+    const char *ties = pieces.is_unigram ? TIES : NULL;
+    const char *both = pieces.is_unigram ? CLUSTERS ", and " TIES : CLUSTERS;
+    const char *other_ids = pieces.charsmap ? both : ties;
     if (converts) convert_model(t, &pieces, json);
     token_table_release(&pieces);
-    return is_exact;
+    return converts ? other_ids : NULL;
 }
 
 static void write_name(struct json_writer *w, const char *key, const struct tokenizer *t,
@@ -181,15 +191,13 @@ static void write_tokenizer_config(const struct tokenizer *t, const struct hf_fo
     const struct text *converted = &f->files[0].text;
     struct json_writer w = {.text = json};
     json_begin_object(&w, NULL, JSON_LINES);
-    bool has_json = f->is_exact || converted->len;
-    const char *slow = t->unigram ? "T5Tokenizer" : "LlamaTokenizer";
-    json_write_string(&w, "tokenizer_class", has_json ? "PreTrainedTokenizerFast" : slow);
+    bool has_json = !is_sentencepiece(t) || converted->len;
+    json_write_string(&w, "tokenizer_class",
+                      has_json ? "PreTrainedTokenizerFast" : "SentencePieceBackend");
     write_special_names(&w, t, o->mask_token);
     if (!has_json) {
-        json_write_bool(&w, "add_bos_token", t->bos >= 0);
-        json_write_bool(&w, "add_eos_token", false);
-        json_write_bool(&w, "add_prefix_space", t->char_bpe->prefix == PREFIX_ALWAYS);
-        json_write_bool(&w, "legacy", false);
+        json_write_string(&w, "special_tokens_pattern", t->bos >= 0 ? "bos" : "none");
+        json_write_bool(&w, "legacy", true); /* as the model says, without changes */
     }
     if (t->format == FORMAT_TIKTOKEN && t->pattern_name) write_pattern(&w, t);
     json_write_bool(&w, "clean_up_tokenization_spaces", false);
@@ -260,7 +268,7 @@ void hf_folder_make(struct hf_folder *f, const struct tokenizer *t,
     bool keeps = keeps_config(t, o->mask_token);
     *f = (struct hf_folder){0};
     for (int i = 0; i < HF_FOLDER_FILES; i++) f->files[i].name = names[i];
-    f->is_exact = write_tokenizer_json(t, &f->files[0].text);
+    f->other_ids = write_tokenizer_json(t, &f->files[0].text);
     for (int i = 0; i < NUM_COMPANIONS; i++) {
         const struct text *own = &t->companions[i].text;
         if (own->len && (keeps || i > 1)) text_add(&f->files[i + 1].text, own->data, own->len);

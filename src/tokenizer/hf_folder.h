@@ -32,12 +32,13 @@ struct hf_folder {
         const char *name;
         struct text text; /* empty: the folder does not need this file */
     } files[HF_FOLDER_FILES];
-    bool is_exact; /* tokenizer.json gives the tokenizer's own IDs, if the text is valid UTF-8 */
+    const char *other_ids; /* texts in valid UTF-8 for which Transformers gives other IDs than the
+                              tokenizer; NULL: none */
 };
 
 /* A SentencePiece model that tokenizer.json cannot express (spaces that are not escaped, symbols
- * that normalization would change, characters without a token) gets none: Transformers then
- * converts the model itself, with other IDs for some texts. */
+ * that normalization would change, characters without a token) gets none: Transformers 5 then opens
+ * the model itself, with the sentencepiece library. */
 void hf_folder_make(struct hf_folder *f, const struct tokenizer *t,
                     const struct hf_folder_options *o);
 void hf_folder_release(struct hf_folder *f);

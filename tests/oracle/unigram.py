@@ -215,19 +215,26 @@ def check_json(program, name, model, texts, rng, folder):
 
 
 def check_export(program, name, source, texts, folder):
-    """AutoTokenizer on a checkpoint's folder must give the source's IDs."""
+    """AutoTokenizer on a checkpoint's folder must give the source's IDs, and SentencePieceBackend in any case."""
     import transformers
     from public_tokenizers import export
     written = export(program, source, pathlib.Path(folder))
     config = json.loads((written / "tokenizer_config.json").read_text())
-    if not (written / "tokenizer.json").exists():
-        print(f"{name}: no tokenizer.json", flush=True)
-        return 0, f"no tokenizer.json, {config['tokenizer_class']}"
+    backend = transformers.SentencePieceBackend.from_pretrained(written, legacy=True, special_tokens_pattern="bos")
+    assert backend("x").input_ids[0] == backend.bos_token_id
+    names = backend.all_special_tokens + [s for s in ("[INST]",) if s in backend.get_vocab()]
+    plain = [t for t in texts if not any(s in t for s in names)]
+    bad = compare(f"{name}, SentencePieceBackend", plain, encode(program, source, plain),
+                  [backend.encode(t, add_special_tokens=False) for t in plain])
     auto = transformers.AutoTokenizer.from_pretrained(written)
+    if not (written / "tokenizer.json").exists():
+        assert type(auto).__name__ == config["tokenizer_class"] and auto("x").input_ids == backend("x").input_ids
+        return bad + compare(f"{name}, AutoTokenizer without tokenizer.json", plain, encode(program, source, plain),
+                             [auto.encode(t, add_special_tokens=False) for t in plain]), ""
     special = [t.content for t in auto.added_tokens_decoder.values() if t.special]
     plain = [t for t in texts if not any(s in t for s in special)]
     want = [auto.encode(t, add_special_tokens=False) for t in plain]
-    bad = compare(f"{name}, exported", plain, encode(program, source, plain), want)
+    bad += compare(f"{name}, exported", plain, encode(program, source, plain), want)
     alone = pathlib.Path(folder, "alone")
     alone.mkdir()
     (alone / "tokenizer.json").write_bytes((written / "tokenizer.json").read_bytes())

@@ -101,7 +101,7 @@ TEST(hf_folder_keeps_a_given_tokenizer_json)
         struct tokenizer *t = opened(paths[i]);
         struct hf_folder f;
         hf_folder_make(&f, t, &plain);
-        CHECK(f.is_exact && !f.files[0].text.len && f.files[1].text.len);
+        CHECK(!f.other_ids && !f.files[0].text.len && f.files[1].text.len);
         CHECK(!strstr(f.files[1].text.data, "crc32c"));
         hf_folder_release(&f);
         tokenizer_close(t);
@@ -167,12 +167,12 @@ TEST(sentencepiece_models_with_a_charsmap_or_symbols_are_converted)
 {
     static const struct {
         const char *path, *kind;
-        bool is_exact;
+        bool maps, ties; /* other IDs for clusters, and for segmentations of equal scores */
     } rows[] = {
-        {"tests/tokenizer/data/sentence_mapped.model", "BPE with byte_fallback", false},
-        {"tests/tokenizer/data/sentence_defined.model", "BPE with byte_fallback", false},
-        {"tests/tokenizer/data/sentence_unigram.model", "Unigram", false},
-        {"tests/tokenizer/data/sentence_bytes.model", "BPE with byte_fallback", true},
+        {"tests/tokenizer/data/sentence_mapped.model", "BPE with byte_fallback", true, false},
+        {"tests/tokenizer/data/sentence_defined.model", "BPE with byte_fallback", true, false},
+        {"tests/tokenizer/data/sentence_unigram.model", "Unigram", true, true},
+        {"tests/tokenizer/data/sentence_bytes.model", "BPE with byte_fallback", false, false},
     };
     static const char *const strings[] = {
         "the<mask>the  x",          "\xEF\xBC\xA1 a\xC2\xA0 b \xC2\xBD", " the", "<sep>a", "",
@@ -181,7 +181,9 @@ TEST(sentencepiece_models_with_a_charsmap_or_symbols_are_converted)
         struct tokenizer *t = opened(rows[i].path);
         struct hf_folder f;
         hf_folder_make(&f, t, &plain);
-        CHECK(f.is_exact == rows[i].is_exact);
+        CHECK(!!f.other_ids == (rows[i].maps || rows[i].ties));
+        CHECK(!f.other_ids || !!strstr(f.other_ids, "grapheme clusters") == rows[i].maps);
+        CHECK(!f.other_ids || !!strstr(f.other_ids, "equal scores") == rows[i].ties);
         hf_folder_release(&f);
         const char *folder = write_folder(t, &plain);
         struct json *config = read_json(folder, "tokenizer_config.json");

@@ -237,8 +237,10 @@ static const char *template_end(const struct json *post, bool last)
 static void find_bos_and_eos(struct tokenizer *t, const struct json *root,
                              const struct json *config)
 {
-    static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<|startoftext|>"};
-    static const char *const ends[] = {"<|end_of_text|>", "</s>", "<|endoftext|>"};
+    static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<|startoftext|>",
+                                         "<\uFF5Cbegin\u2581of\u2581sentence\uFF5C>"};
+    static const char *const ends[] = {"<|end_of_text|>", "</s>", "<|endoftext|>",
+                                       "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
     const char *bos = template_end(json_get(root, "post_processor"), false);
     const char *eos = template_end(json_get(root, "post_processor"), true);
     const char *named_bos = hf_json_token_name(config, "bos_token");
@@ -248,7 +250,7 @@ static void find_bos_and_eos(struct tokenizer *t, const struct json *root,
     if (eos) t->eos = special_tokens_find(&t->special_tokens, eos);
     if (named_bos) t->bos = special_tokens_find(&t->special_tokens, named_bos);
     if (named_eos) t->eos = special_tokens_find(&t->special_tokens, named_eos);
-    for (size_t i = 0; i < 3 && !config; i++) {
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !config; i++) {
         if (t->bos < 0) t->bos = special_tokens_find(&t->special_tokens, begins[i]);
         if (t->eos < 0) t->eos = special_tokens_find(&t->special_tokens, ends[i]);
     }

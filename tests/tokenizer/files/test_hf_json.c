@@ -201,6 +201,22 @@ TEST(hf_json_takes_bos_and_eos_from_tokenizer_config)
     CHECK_MESSAGE("tokenizer_config.json");
 }
 
+TEST(hf_json_knows_deepseek_s_bos_and_eos)
+{
+    struct tokenizer *t;
+    struct text file = {0};
+    write_json(
+        &file,
+        &(struct json_parts){
+            .added_tokens =
+                "{\"id\": 257, \"content\": \"<\uFF5Cend\u2581of\u2581sentence\uFF5C>\"},"
+                "{\"id\": 256, \"content\": \"<\uFF5Cbegin\u2581of\u2581sentence\uFF5C>\"}"});
+    CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &file));
+    CHECK(tokenizer_bos(t) == 256 && tokenizer_eos(t) == 257);
+    tokenizer_close(t);
+    text_release(&file);
+}
+
 /* A checkpoint's folder: the named tokens are not in tokenizer.json. */
 TEST(hf_json_named_tokens_survive_a_checkpoint)
 {
