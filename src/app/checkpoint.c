@@ -381,6 +381,7 @@ static void write_model(const struct model_shape *m, struct json_writer *w)
     json_write_int(w, "max_context", m->max_context);
     json_write_bool(w, "tie_embeddings", m->tied);
     json_write_bool(w, "qk_norm", m->qk_norm);
+    json_write_bool(w, "post_norm", m->post_norm);
     json_write_string(w, "attention_bias", model_shape_biases(m));
     json_write_bool(w, "mlp_bias", m->mlp_bias);
     json_write_int(w, "sliding_window", m->window);
@@ -430,11 +431,14 @@ static void write_plain(const struct shown *s, bool tensors, struct text *out)
         "RoPE theta %g%s%s%s\n",
         (long long)s->layout.parameters, dtype_of(&s->files),
         !model_files_are_empty(&s->moments) ? ", with the optimizer's moments" : "", m->D, m->L,
-        m->H, m->K, m->G, m->qk_norm ? "; QK norm" : "", m->qkv_bias ? "; biases of " : "",
-        m->qkv_bias ? model_shape_biases(m) : "", m->F, m->mlp_bias ? " with biases" : "", m->V,
-        m->tied ? ", head tied to the embedding" : "", m->max_context, m->rope_theta,
-        scales ? ", scaled RoPE (" : "", scales ? rope_method_name(&m->scaling) : "",
-        scales ? ")" : "");
+        m->H, m->K, m->G,
+        m->post_norm ? "; QK norm, norms behind"
+        : m->qk_norm ? "; QK norm"
+                     : "",
+        m->qkv_bias ? "; biases of " : "", m->qkv_bias ? model_shape_biases(m) : "", m->F,
+        m->mlp_bias ? " with biases" : "", m->V, m->tied ? ", head tied to the embedding" : "",
+        m->max_context, m->rope_theta, scales ? ", scaled RoPE (" : "",
+        scales ? rope_method_name(&m->scaling) : "", scales ? ")" : "");
     text_adds(out, tensors ? "tensors\n" : "files\n");
     if (tensors)
         list_tensors(&s->files, out);

@@ -1,6 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/convert_check.h"
 
+/* Whether the target's models can have norms behind attention and feed-forward layer. */
+static enum status check_post_norm(const struct convert_check *c, const struct model_shape *s)
+{
+    if (!s->post_norm) return STATUS_OK;
+    if (c->target == CONVERT_META || c->target == CONVERT_NXDT || c->target == CONVERT_DCP)
+        FAIL(UNSUPPORTED,
+             "%s has norms behind attention and feed-forward layer (model.post_norm), which Llamas "
+             "of %s do not have: use --to hf, gguf or native",
+             c->from,
+             c->target == CONVERT_META   ? "Meta"
+             : c->target == CONVERT_NXDT ? "NxD Training"
+                                         : "torchtitan");
+    if (c->target == CONVERT_GGUF && s->H * s->K != s->D)
+        FAIL(
+            UNSUPPORTED,
+            "%s: %d heads of %d are not as wide as the stream of %d, as llama.cpp's olmo2 requires",
+            c->from, s->H, s->K, s->D);
+    return STATUS_OK;
+}
+
 /* Whether the target has names for the weights of QK norm. */
 static enum status check_qk_norm(const struct convert_check *c, const struct model_shape *s)
 {
@@ -19,9 +39,10 @@ static enum status check_qk_norm(const struct convert_check *c, const struct mod
         s->scaling.factor > 0 && (c->target == CONVERT_DCP || s->scaling.method == ROPE_llama3);
     if ((c->target == CONVERT_GGUF || c->target == CONVERT_DCP) && scales)
         FAIL(UNSUPPORTED,
-             "%s has QK norm (model.qk_norm) and scaled RoPE, but %s's Qwen3 does not scale RoPE; "
+             "%s has QK norm (model.qk_norm) and scaled RoPE, but %s's %s does not scale RoPE; "
              "--rope-factor none writes the model without scaling",
-             c->from, c->target == CONVERT_GGUF ? "llama.cpp" : "torchtitan");
+             c->from, c->target == CONVERT_GGUF ? "llama.cpp" : "torchtitan",
+             s->post_norm ? "OLMo 2" : "Qwen3");
     return STATUS_OK;
 }
 
@@ -46,8 +67,8 @@ static enum status check_biases(const struct convert_check *c, const struct mode
              c->from, key);
     if (c->target == CONVERT_GGUF && s->qk_norm)
         FAIL(UNSUPPORTED,
-             "%s has QK norm (model.qk_norm) and biases (%s): llama.cpp's qwen3 does not have both",
-             c->from, key);
+             "%s has QK norm (model.qk_norm) and biases (%s): llama.cpp's %s does not have both",
+             c->from, key, s->post_norm ? "olmo2" : "qwen3");
     return STATUS_OK;
 }
 
@@ -108,6 +129,7 @@ static enum status check_rope(const struct convert_check *c, const struct model_
 
 enum status convert_check_settings(const struct convert_check *c, const struct model_shape *s)
 {
+    TRY(check_post_norm(c, s));
     TRY(check_qk_norm(c, s));
     TRY(check_biases(c, s));
     TRY(check_extra(c, s));

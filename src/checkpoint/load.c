@@ -305,7 +305,12 @@ static enum status open_source(struct weights_source *o, const char *folder,
     *o = (struct weights_source){.folder = folder};
     if (has_config) TRY(read_shape(folder, s->shape, &has));
     if (has.qk_norm && !s->shape->qk_norm)
-        FAIL(CONFIG, "%s: saved with QK norm: set model.qk_norm = true", folder);
+        FAIL(CONFIG, "%s: saved with QK norm: set model.%s = true", folder,
+             has.post_norm ? "post_norm" : "qk_norm");
+    if (has_config && has.post_norm != s->shape->post_norm)
+        FAIL(CONFIG,
+             "%s: saved with norms %s attention and feed-forward layer: set model.post_norm = %s",
+             folder, has.post_norm ? "behind" : "in front of", has.post_norm ? "true" : "false");
     TRY(compare_biases(folder, &has, s->shape));
     if (rules) TRY(tensor_origins_check_excluded(rules->exclude, s->layout));
     if (rules && !rules->resumes) o->rules.exclude = rules->exclude;

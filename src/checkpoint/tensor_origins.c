@@ -142,7 +142,7 @@ static int whole_block(const struct tensor_origins *o, enum tensor_origin origin
 {
     const struct tensor_slot *t = &o->layout->tensors[i];
     int n = 0;
-    if (t->id != PARAM_attn_norm) return 0;
+    if (t->layer < 0 || (i && t[-1].layer == t->layer)) return 0;
     for (; i + n < o->layout->num_tensors && t[n].layer == t->layer; n++)
         if (o->of[i + n] != origin) return 0;
     return n;

@@ -107,6 +107,7 @@ static const struct key_class {
     {"model.vocab_size", CHANGE_refused, IN_ALL},
     {"model.vocab_multiple", CHANGE_by_shape, IN_ALL},
     {"model.qk_norm", CHANGE_refused, IN_ALL},
+    {"model.post_norm", CHANGE_refused, IN_ALL},
     {"model.sliding_window", CHANGE_by_name, IN_ALL},
     {"model.attention_bias", CHANGE_refused, IN_ALL},
     {"model.mlp_bias", CHANGE_refused, IN_ALL},
@@ -322,6 +323,7 @@ static bool is_of_shape(const char *key)
                                        "attention_multiplier",
                                        "logits_scaling",
                                        "qk_norm",
+                                       "post_norm",
                                        "sliding_window",
                                        "attention_bias",
                                        "mlp_bias",
@@ -351,6 +353,7 @@ static void compare_shapes(const struct settings_pair *p)
     if (m->ffn_hidden || a->D == b->D) compare_int(p, "model.ffn_hidden", a->F, b->F);
     compare_int(p, "model.vocab_size", a->V, b->V);
     compare_bool(p, "model.qk_norm", a->qk_norm, b->qk_norm);
+    compare_bool(p, "model.post_norm", a->post_norm, b->post_norm);
     snprintf(old, sizeof old, "\"%s\"", model_shape_biases(a));
     snprintf(now, sizeof now, "\"%s\"", model_shape_biases(b));
     if (strcmp(old, now)) add_change(p, "model.attention_bias", old, now);

@@ -4,6 +4,8 @@
  *          Q = H*K, P = G*K, C = Q + 2P, F feed-forward, R = H + G.
  * QK norm  qkv_NC then keeps what was projected, and attention reads its values; normalized and
  *          rotated queries and keys are in the same columns of qk_NC, which holds no values.
+ * post_norm  norm1_ND and norm2_ND then hold the stream as it is; attn_sum_SD and mlp_sum_SD what
+ *          the norms behind attention and feed-forward layer normalize, rstd1_S and rstd2_S theirs.
  * FP8      On a device with native FP8, norm1, norm2 and hidden hold FP8 values in both storage
  *          orders (matmul.h).
  * Memory   Activations that activation checkpointing does not save are in buffers that all blocks
@@ -24,11 +26,13 @@
     X(float, qk_rstd_NR, m->shape.qk_norm ? N *(H + G) : 0, F32, RECOMPUTE_FULL)                   \
     X(void, attended_NQ, N *Q, m->dtype, RECOMPUTE_FULL)                                           \
     X(float, lse_BHT, N *H, F32, RECOMPUTE_FULL)                                                   \
+    X(void, attn_sum_SD, m->shape.post_norm ? S *D : 0, m->dtype, RECOMPUTE_FULL)                  \
     X(void, middle_SD, S *D, m->dtype, RECOMPUTE_FULL)                                             \
     X(void, norm2_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
     X(float, rstd2_S, S, F32, RECOMPUTE_FULL)                                                      \
     X(void, gate_up_N2F, N * 2 * F, m->dtype, RECOMPUTE_FULL)                                      \
     X(void, hidden_NF, N *F, m->dtype, RECOMPUTE_SELECTIVE)                                        \
+    X(void, mlp_sum_SD, m->shape.post_norm ? S *D : 0, m->dtype, RECOMPUTE_FULL)                   \
     X(struct float8_scale, input_scales, m->float8 ? 2 * MATMUL_COUNT : 0, F32, RECOMPUTE_COUNT)
 
 /* What is offloaded of a block (activation_offload.h). */

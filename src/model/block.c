@@ -2,6 +2,7 @@
 #include "model/block.h"
 
 #include "model/matmul.h"
+#include "model/qk_norm.h"
 #include "model/residual.h"
 #include "model/unit.h"
 #include "ops/attention.h"
@@ -14,7 +15,8 @@
 
 static struct matmul_call matmul_of(const struct block_call *k, enum matmul_id id)
 {
-    bool is_quantized = id != MATMUL_attn_out && matmul_quantizes_result(k->m, id, k->layer);
+    bool follows_op = id == MATMUL_mlp_down || (id != MATMUL_attn_out && !k->m->shape.post_norm);
+    bool is_quantized = follows_op && matmul_quantizes_result(k->m, id, k->layer);
     return (struct matmul_call){id,
                                 k->layer,
                                 k->N,
@@ -30,7 +32,8 @@ static unsigned summed_of(const struct block_call *k, enum matmul_id id)
     const struct activations *a = k->a;
     bool is_saved = a->recompute == RECOMPUTE_NONE && a->input_scales;
     if (!a->has_scales) return is_saved ? OVER_COLUMNS | OVER_ROWS : OVER_COLUMNS;
-    bool multiplies = a->recompute == RECOMPUTE_FULL && id != MATMUL_mlp_down;
+    bool multiplies =
+        a->recompute == RECOMPUTE_FULL && (id != MATMUL_mlp_down || k->m->shape.post_norm);
     return multiplies ? OVER_COLUMNS | OVER_ROWS : OVER_ROWS;
 }
 
@@ -46,12 +49,17 @@ static struct rmsnorm norm_of(const struct block_call *k)
                             .y_packed = matmul_norm_is_packed(m)};
 }
 
-/* Normalizes the stream and gathers all tokens of the result. */
+/* Normalizes the stream, unless the norms are behind (model.post_norm), and gathers all tokens of
+ * the result. */
 static enum status norm_forward(const struct block_call *k, enum param_id id, const void *x_SD,
                                 void *y_ND, float *rstd_S)
 {
     const struct model *m = k->m;
     struct rmsnorm op = norm_of(k);
+    if (m->shape.post_norm) {
+        TRY(residual_copy(m, k->N, x_SD, residual_local(m, y_ND, k->N), 1));
+        return residual_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y_ND, k->N);
+    }
     enum matmul_id reader = id == PARAM_attn_norm ? MATMUL_attn_q : MATMUL_mlp_gate;
     if (matmul_quantizes_result(m, reader, k->layer)) {
         struct matmul_call call = matmul_of(k, reader);
@@ -82,11 +90,16 @@ static enum status norm_backward(const struct block_call *k, enum param_id id, c
 {
     const struct model *m = k->m;
     struct rmsnorm op = norm_of(k);
-    struct rmsnorm_bwd io = {
-        residual_local(m, d.dy_ND, k->N), x_SD, unit_weight(m, id, k->layer), rstd_S, d.dx_SD,
-        unit_gradient(m, id, k->layer)};
+    void *dy_SD = residual_local(m, d.dy_ND, k->N);
     op.accumulate = true;
     TRY(residual_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, BACKWARD, d.dy_ND, k->N));
+    if (m->shape.post_norm) return residual_add(m, k->N, dy_SD, d.dx_SD, 1);
+    struct rmsnorm_bwd io = {.dy_ND = dy_SD,
+                             .x_ND = x_SD,
+                             .w_D = unit_weight(m, id, k->layer),
+                             .rstd_N = rstd_S,
+                             .dx_ND = d.dx_SD,
+                             .dw_D = unit_gradient(m, id, k->layer)};
     TRY(rmsnorm_backward(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
@@ -140,30 +153,87 @@ struct residual {
     bool in_place;
 };
 
-/* out = x + s (y w^T + b), where s is residual_multiplier.  Under tensor parallelism the matrix is
- * row-parallel: each rank has partial sums of all tokens, which the crossing reduce-scatters. */
+/* With model.post_norm: the norm of what a matrix multiply adds to the residual stream. */
+struct output_norm {
+    enum param_id id;
+    void *x_SD; /* what it normalizes */
+    float *rstd_S;
+};
+
+static struct output_norm output_norm_of(const struct block_call *k, enum matmul_id id)
+{
+    const struct activations *a = k->a;
+    if (id == MATMUL_attn_out)
+        return (struct output_norm){PARAM_post_attn_norm, a->attn_sum_SD, a->rstd1_S};
+    return (struct output_norm){PARAM_post_mlp_norm, a->mlp_sum_SD, a->rstd2_S};
+}
+
+/* y = norm(y); saves y for backward. */
+static enum status output_norm_forward(const struct block_call *k, enum matmul_id id, void *y_SD)
+{
+    const struct model *m = k->m;
+    struct output_norm n = output_norm_of(k, id);
+    struct rmsnorm op = norm_of(k);
+    struct rmsnorm_fwd io = {n.x_SD, unit_weight(m, n.id, k->layer), y_SD, n.rstd_S, NULL};
+    TRY(residual_copy(m, k->N, y_SD, n.x_SD, 1));
+    TRY(rmsnorm_forward(m->ops, &op, &io, m->queue));
+    return STATUS_OK;
+}
+
+static enum status output_norm_backward(const struct block_call *k, enum matmul_id id,
+                                        const void *dy_SD, void *dx_SD)
+{
+    const struct model *m = k->m;
+    struct output_norm n = output_norm_of(k, id);
+    struct rmsnorm op = norm_of(k);
+    struct rmsnorm_bwd io = {.dy_ND = dy_SD,
+                             .x_ND = n.x_SD,
+                             .w_D = unit_weight(m, n.id, k->layer),
+                             .rstd_N = n.rstd_S,
+                             .dx_ND = dx_SD,
+                             .dw_D = unit_gradient(m, n.id, k->layer)};
+    TRY(rmsnorm_backward(m->ops, &op, &io, m->queue));
+    return STATUS_OK;
+}
+
+/* *added_SD: what is added to the stream, y w^T + b, normalized with model.post_norm; or, unless
+ * that is apart, the sum.  Under tensor parallelism the matrix is row-parallel: each rank has
+ * partial sums of all tokens, which the crossing reduce-scatters. */
+static enum status output_forward(const struct block_call *k, struct matmul_call call,
+                                  const void *y, struct residual r, void **added_SD)
+{
+    const struct model *m = k->m;
+    bool apart = residual_is_apart(m);
+    void *sum = apart ? k->a->gathered_ND : r.out_SD;
+    enum boundary out = call.id == MATMUL_attn_out ? ATTN_OUT : MLP_OUT;
+    enum param_id bias = output_bias(m, call.id);
+    call.accumulate = !apart;
+    TRY(matmul_forward(m, &call, y, sum, r.x_SD));
+    TRY(residual_cross(m, out, FORWARD, sum, k->N));
+    *added_SD = apart ? residual_local(m, sum, k->N) : r.out_SD;
+    if (bias != PARAM_COUNT)
+        TRY(add_bias(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), *added_SD));
+    if (m->shape.post_norm) TRY(output_norm_forward(k, call.id, *added_SD));
+    return STATUS_OK;
+}
+
+/* out = x + s (y w^T + b), where s is residual_multiplier, or with model.post_norm
+ * x + norm(y w^T + b). */
 static enum status add_matmul(const struct block_call *k, struct matmul_call call, const void *y,
                               struct residual r)
 {
     const struct model *m = k->m;
-    bool apart = residual_is_apart(m);
     double scale = model_shape_multiplier(m->shape.residual_multiplier);
-    void *sum = apart ? k->a->gathered_ND : r.out_SD;
-    enum boundary out = call.id == MATMUL_attn_out ? ATTN_OUT : MLP_OUT;
-    call.accumulate = !apart;
-    TRY(matmul_forward(m, &call, y, sum, r.x_SD));
-    TRY(residual_cross(m, out, FORWARD, sum, k->N));
-    void *added = apart ? residual_local(m, sum, k->N) : r.out_SD;
-    enum param_id bias = output_bias(m, call.id);
-    if (bias != PARAM_COUNT)
-        TRY(add_bias(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), added));
-    if (apart && !r.in_place) TRY(residual_copy(m, k->N, r.x_SD, r.out_SD, 1));
-    if (apart) TRY(residual_add(m, k->N, added, r.out_SD, scale));
+    void *added_SD;
+    TRY(output_forward(k, call, y, r, &added_SD));
+    if (!residual_is_apart(m)) return STATUS_OK;
+    if (!r.in_place) TRY(residual_copy(m, k->N, r.x_SD, r.out_SD, 1));
+    TRY(residual_add(m, k->N, added_SD, r.out_SD, scale));
     return STATUS_OK;
 }
 
 /* *dx_ND: the gradient of all tokens of what the block adds, gathered from that of the stream; also
- * accumulates the gradient of the matrix's bias. */
+ * accumulates the gradients of the matrix's bias and norm. */
 static enum status gather_gradient(const struct block_call *k, enum matmul_id id, void *dx_SD,
                                    void **dx_ND)
 {
@@ -174,7 +244,10 @@ static enum status gather_gradient(const struct block_call *k, enum matmul_id id
     enum param_id bias = output_bias(m, id);
     *dx_ND = apart ? k->a->gathered_ND : dx_SD;
     void *added = apart ? residual_local(m, *dx_ND, k->N) : dx_SD;
-    if (apart) TRY(residual_copy(m, k->N, dx_SD, added, scale));
+    if (m->shape.post_norm)
+        TRY(output_norm_backward(k, id, dx_SD, added));
+    else if (apart)
+        TRY(residual_copy(m, k->N, dx_SD, added, scale));
     if (bias != PARAM_COUNT)
         TRY(add_bias_gradient(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), added));
     TRY(residual_cross(m, at, BACKWARD, *dx_ND, k->N));
@@ -189,64 +262,35 @@ static void *queries_of(const struct block_call *k)
     return k->m->shape.qk_norm ? k->a->qk_NC : k->a->qkv_NC;
 }
 
-/* The norm of one of q and k: `heads` columns of a head each, of the fused rows. */
-struct head_norm {
-    enum param_id id;
-    size_t column;
-    struct rmsnorm op;
-};
-
-static struct head_norm head_norm_of(const struct block_call *k, enum param_id id)
+/* The norms of q and k, from qkv_NC to y_NC. */
+static struct qk_norm qk_norm_of(const struct block_call *k, void *y_NC)
 {
     const struct model *m = k->m;
     const struct model_shape *s = &m->shape;
-    int heads = id == PARAM_q_norm ? s->H : s->G;
-    struct rmsnorm op = {.N = (int)k->N * heads,
-                         .D = s->K,
-                         .eps = (float)s->norm_eps,
-                         .dtype = m->dtype,
-                         .heads = heads,
-                         .stride = (size_t)(s->H + 2 * s->G) * (size_t)s->K};
-    return (struct head_norm){id, id == PARAM_q_norm ? 0 : (size_t)s->H * (size_t)s->K, op};
+    size_t Q = (size_t)s->H * (size_t)s->K, C = Q + 2 * (size_t)s->G * (size_t)s->K;
+    return (struct qk_norm){.layer = k->layer,
+                            .N = (int)k->N,
+                            .x = {k->a->qkv_NC, element(k->a->qkv_NC, Q, m->dtype)},
+                            .y = {y_NC, element(y_NC, Q, m->dtype)},
+                            .stride = {C, C},
+                            .rstd_NR = k->a->qk_rstd_NR};
 }
 
-/* The part of qk_rstd_NR that the norm writes. */
-static float *head_rstd(const struct block_call *k, enum param_id id)
+/* Normalizes q and k, from qkv_NC to qk_NC. */
+static enum status normalize_qk(const struct block_call *k)
 {
-    size_t queries = id == PARAM_q_norm ? 0 : k->N * (size_t)k->m->shape.H;
-    return element(k->a->qk_rstd_NR, queries, F32);
-}
-
-/* Normalizes each head of q and k, from qkv_NC to qk_NC. */
-static enum status qk_norm_forward(const struct block_call *k)
-{
-    const struct model *m = k->m;
-    for (enum param_id id = PARAM_q_norm; m->shape.qk_norm && id <= PARAM_k_norm; id++) {
-        struct head_norm n = head_norm_of(k, id);
-        struct rmsnorm_fwd io = {element(k->a->qkv_NC, n.column, m->dtype),
-                                 unit_weight(m, id, k->layer),
-                                 element(k->a->qk_NC, n.column, m->dtype), head_rstd(k, id), NULL};
-        TRY(rmsnorm_forward(m->ops, &n.op, &io, m->queue));
-    }
-    return STATUS_OK;
+    if (!k->m->shape.qk_norm) return STATUS_OK;
+    struct qk_norm n = qk_norm_of(k, k->a->qk_NC);
+    return qk_norm_forward(k->m, &n);
 }
 
 /* Replaces the gradients of normalized q and k, in dqkv, by those of their projections. */
-static enum status qk_norm_backward(const struct block_call *k, void *dqkv_NC)
+static enum status differentiate_qk_norm(const struct block_call *k, void *dqkv_NC,
+                                         struct arena *step)
 {
-    const struct model *m = k->m;
-    for (enum param_id id = PARAM_q_norm; m->shape.qk_norm && id <= PARAM_k_norm; id++) {
-        struct head_norm n = head_norm_of(k, id);
-        void *d = element(dqkv_NC, n.column, m->dtype);
-        struct rmsnorm_bwd io = {d,
-                                 element(k->a->qkv_NC, n.column, m->dtype),
-                                 unit_weight(m, id, k->layer),
-                                 head_rstd(k, id),
-                                 d,
-                                 unit_gradient(m, id, k->layer)};
-        TRY(rmsnorm_backward(m->ops, &n.op, &io, m->queue));
-    }
-    return STATUS_OK;
+    if (!k->m->shape.qk_norm) return STATUS_OK;
+    struct qk_norm n = qk_norm_of(k, dqkv_NC);
+    return qk_norm_backward(k->m, &n, step);
 }
 
 /* Rotates q and k in place in the fused rows, in layers with RoPE; inverse: their gradients. */
@@ -329,11 +373,11 @@ static enum status attention_half(const struct block_call *k, const struct micro
                                .lse_BHT = a->lse_BHT};
     struct matmul_call qkv = matmul_of(k, MATMUL_attn_q);
     qkv.qkv_packed = op.is_packed;
-    qkv.amax_known = matmul_fuses_amax(m, MATMUL_attn_q, k->layer);
+    qkv.amax_known = !m->shape.post_norm && matmul_fuses_amax(m, MATMUL_attn_q, k->layer);
     TRY(norm_forward(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
     TRY(matmul_forward(m, &qkv, a->norm1_ND, a->qkv_NC, NULL));
     if (m->shape.qkv_bias) TRY(add_bias(k, PARAM_q_bias, qkv_bias(k), a->qkv_NC));
-    TRY(qk_norm_forward(k));
+    TRY(normalize_qk(k));
     TRY(apply_rope(k, b, &op, queries_of(k), false));
     if (m->plan->attend)
         TRY(m->plan->attend(m->plan, m->ops, &op, &io, m->queue));
@@ -381,7 +425,7 @@ static enum status mlp_up(const struct block_call *k)
 {
     const struct activations *a = k->a;
     struct matmul_call call = matmul_of(k, MATMUL_mlp_gate);
-    call.amax_known = matmul_fuses_amax(k->m, MATMUL_mlp_gate, k->layer);
+    call.amax_known = !k->m->shape.post_norm && matmul_fuses_amax(k->m, MATMUL_mlp_gate, k->layer);
     TRY(norm_forward(k, PARAM_mlp_norm, a->middle_SD, a->norm2_ND, a->rstd2_S));
     TRY(matmul_forward(k->m, &call, a->norm2_ND, a->gate_up_N2F, NULL));
     if (k->m->shape.mlp_bias)
@@ -390,13 +434,17 @@ static enum status mlp_up(const struct block_call *k)
     return STATUS_OK;
 }
 
-/* out = x + hidden w^T */
-static enum status mlp_down(const struct block_call *k, struct residual r)
+static struct matmul_call mlp_down_call(const struct block_call *k)
 {
     struct matmul_call call = matmul_of(k, MATMUL_mlp_down);
     call.amax_known = matmul_fuses_amax(k->m, MATMUL_mlp_down, k->layer);
-    TRY(add_matmul(k, call, k->a->hidden_NF, r));
-    return STATUS_OK;
+    return call;
+}
+
+/* out = x + hidden w^T */
+static enum status mlp_down(const struct block_call *k, struct residual r)
+{
+    return add_matmul(k, mlp_down_call(k), k->a->hidden_NF, r);
 }
 
 enum status block_add_mlp(const struct block_call *k, void *x_SD)
@@ -432,12 +480,15 @@ static enum status recompute(const struct block_call *block, const struct microb
         TRY(norm_forward(k, PARAM_mlp_norm, a->middle_SD, a->norm2_ND, a->rstd2_S));
         TRY(swiglu_half(k));
         struct attention op = attention_of(k->m, b);
-        TRY(qk_norm_forward(k));
+        TRY(normalize_qk(k));
         if (k->m->shape.qk_norm) TRY(apply_rope(k, b, &op, a->qk_NC, false));
     }
     if (a->recompute == RECOMPUTE_FULL) {
         TRY(attention_half(k, b, (struct residual){a->x_SD, a->middle_SD, false}));
         TRY(mlp_up(k));
+        void *added_SD;
+        if (k->m->shape.post_norm) /* what its norm saves */
+            TRY(output_forward(k, mlp_down_call(k), a->hidden_NF, (struct residual){0}, &added_SD));
     }
     return STATUS_OK;
 }
@@ -528,7 +579,7 @@ static enum status attention_backward_half(const struct block_call *k, const str
     else
         TRY(attention_backward(m->ops, &op, &io, m->queue));
     TRY(apply_rope(k, b, &op, dqkv, true));
-    TRY(qk_norm_backward(k, dqkv));
+    TRY(differentiate_qk_norm(k, dqkv, step));
     if (m->shape.qkv_bias) TRY(add_bias_gradient(k, PARAM_q_bias, qkv_bias(k), dqkv));
     TRY(matmul_backward(m, &qkv, dqkv, a->norm1_ND, dnorm));
     TRY(norm_backward(k, PARAM_attn_norm, a->x_SD, a->rstd1_S, (struct norm_gradients){dnorm, dx}));

@@ -4,6 +4,7 @@
 #include "model/block.h"
 #include "model/embed.h"
 #include "model/head.h"
+#include "model/qk_norm.h"
 #include "model/residual.h"
 #include "model/unit.h"
 #include "ops/attention.h"
@@ -53,17 +54,6 @@ static enum status multiply(const struct model *m, struct linear op, const void 
     op.D = m->shape.D, op.dtype = m->dtype;
     TRY(linear_forward(m->ops, &op, &(struct linear_fwd){.x_ND = x, .w_FD = w, .y_NF = y},
                        m->queue));
-    return STATUS_OK;
-}
-
-/* Normalizes each head of the row's queries or keys in place. */
-static enum status apply_qk_norm(const struct decoder *d, const void *weight, int heads, void *x)
-{
-    const struct model *m = d->m;
-    struct rmsnorm op = {
-        .N = d->T * heads, .D = m->shape.K, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
-    struct rmsnorm_fwd io = {x, weight, x, d->a.qk_rstd_NR, NULL};
-    TRY(rmsnorm_forward(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
 
@@ -151,10 +141,8 @@ static enum status attend_row(const struct decoder *d, int layer, int i)
     void *q = element(d->a.qkv_NC, is_projected ? token * Q : 0, m->dtype);
     const void *x = element(d->a.norm1_ND, token * (size_t)s->D, m->dtype);
     if (!is_projected) TRY(project_qkv(d, layer, d->T, x, (void *const[]){q, k, v}));
-    if (s->qk_norm) {
-        TRY(apply_qk_norm(d, unit_weight(m, PARAM_q_norm, layer), s->H, q));
-        TRY(apply_qk_norm(d, unit_weight(m, PARAM_k_norm, layer), s->G, k));
-    }
+    struct qk_norm norm = {layer, d->T, {q, k}, {q, k}, {Q, P}, d->a.qk_rstd_NR};
+    if (s->qk_norm) TRY(qk_norm_forward(m, &norm));
     if (model_shape_has_rope(s, layer)) {
         TRY(apply_rope(d, length, s->H, q));
         TRY(apply_rope(d, length, s->G, k));
@@ -180,19 +168,29 @@ static enum status attend_row(const struct decoder *d, int layer, int i)
     return STATUS_OK;
 }
 
+/* The input of attention: the stream, normalized unless the norms are behind. */
+static enum status attention_input(const struct decoder *d, int layer, int N)
+{
+    const struct model *m = d->m;
+    const struct activations *a = &d->a;
+    struct rmsnorm norm = {
+        .N = N, .D = m->shape.D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
+    if (m->shape.post_norm) return residual_copy(m, (size_t)N, a->x_SD, a->norm1_ND, 1);
+    struct rmsnorm_fwd io = {a->x_SD, unit_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
+                             a->rstd1_S, NULL};
+    TRY(rmsnorm_forward(m->ops, &norm, &io, m->queue));
+    return STATUS_OK;
+}
+
 /* x += attention(norm(x)); x += mlp(norm(x)) */
 static enum status run_block(const struct decoder *d, int layer)
 {
     const struct model *m = d->m;
-    const struct model_shape *s = &m->shape;
     const struct activations *a = &d->a;
     int N = d->R * d->T;
     struct block_call block = {m, layer, (size_t)N, a};
     TRY(unit_open(m, PARAM_attn_norm, layer, USE_WEIGHTS));
-    struct rmsnorm norm = {.N = N, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
-    struct rmsnorm_fwd norm_io = {a->x_SD, unit_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
-                                  a->rstd1_S, NULL};
-    TRY(rmsnorm_forward(m->ops, &norm, &norm_io, m->queue));
+    TRY(attention_input(d, layer, N));
     TRY(residual_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N));
     if (d->T == 1 && d->R > 1) TRY(project_rows(d, layer));
     for (int i = 0; i < d->R; i++) TRY(attend_row(d, layer, i));

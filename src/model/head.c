@@ -134,7 +134,7 @@ enum status head_loss(const struct model *m, const struct microbatch *b, struct 
     }
     if (io.backward) {
         float *dw = unit_gradient(m, PARAM_last_norm, -1);
-        struct rmsnorm_bwd backward = {local, io.x_SD, w, rstd, io.dx_SD, dw};
+        struct rmsnorm_bwd backward = {local, io.x_SD, w, rstd, io.dx_SD, dw, NULL};
         TRY(residual_cross(m, HEAD_IN, BACKWARD, y, (size_t)N));
         TRY(head_scale(m, local, S));
         TRY(rmsnorm_backward(m->ops, &op, &backward, m->queue));

@@ -31,8 +31,14 @@ static int64_t axis_size(const struct model_shape *m, char axis)
 static bool has_tensor(const struct model_shape *m, enum param_id id)
 {
     switch (id) {
+    case PARAM_attn_norm:
+    case PARAM_mlp_norm: return !m->post_norm;
     case PARAM_q_norm:
-    case PARAM_k_norm: return m->qk_norm;
+    case PARAM_k_norm: return m->qk_norm && !m->post_norm;
+    case PARAM_post_attn_norm:
+    case PARAM_post_mlp_norm:
+    case PARAM_wide_q_norm:
+    case PARAM_wide_k_norm: return m->post_norm;
     case PARAM_q_bias:
     case PARAM_k_bias:
     case PARAM_v_bias: return m->qkv_bias;

@@ -29,9 +29,12 @@ struct matmul_call {
     bool accumulate; /* forward: y = add + x w^T */
 };
 
-/* Without tensor parallelism the output of a norm goes to a GEMM directly: it may be packed
- * (ops.h). */
-static inline bool matmul_norm_is_packed(const struct model *m) { return m->plan->parts == 1; }
+/* Without tensor parallelism the output of a norm in front of a GEMM goes to it directly: it may be
+ * packed (ops.h). */
+static inline bool matmul_norm_is_packed(const struct model *m)
+{
+    return m->plan->parts == 1 && !m->shape.post_norm;
+}
 
 /* The tensors between the GEMMs of the feed-forward layer may be packed, unless a bias is added to
  * one. */

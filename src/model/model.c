@@ -60,7 +60,8 @@ void model_release(struct model *m)
 /* Parameters of a block's norms and biases. */
 static double block_vectors(const struct model_shape *s)
 {
-    double n = 2.0 * s->D + (s->qk_norm ? 2.0 * s->K : 0);
+    double n = 2.0 * s->D;
+    if (s->qk_norm) n += s->post_norm ? (s->H + 1.0 * s->G) * s->K : 2.0 * s->K;
     if (s->qkv_bias) n += (s->H + 2.0 * s->G) * s->K;
     if (s->out_bias) n += s->D;
     return n + (s->mlp_bias ? 2.0 * s->F + s->D : 0);

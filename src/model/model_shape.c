@@ -24,12 +24,14 @@ static const struct model_family {
     bool qk_norm;
     enum attention_bias biases;
     int no_rope_interval;
+    bool post_norm;
 } families[] = {
-    {"mistral", 0, 1e-5, false, ATTENTION_BIAS_none, 0},
-    {"qwen2.5", 0, 1e-6, false, ATTENTION_BIAS_qkv, 0},
-    {"qwen3", 128, 1e-6, true, ATTENTION_BIAS_none, 0},
-    {"smollm3", 0, 1e-6, false, ATTENTION_BIAS_none, 4},
-    {NULL, 0, 1e-5, false, ATTENTION_BIAS_none, 0},
+    {"mistral", 0, 1e-5, false, ATTENTION_BIAS_none, 0, false},
+    {"olmo2", 0, 1e-6, true, ATTENTION_BIAS_none, 0, true},
+    {"qwen2.5", 0, 1e-6, false, ATTENTION_BIAS_qkv, 0, false},
+    {"qwen3", 128, 1e-6, true, ATTENTION_BIAS_none, 0, false},
+    {"smollm3", 0, 1e-6, false, ATTENTION_BIAS_none, 4, false},
+    {NULL, 0, 1e-5, false, ATTENTION_BIAS_none, 0, false},
 };
 
 static const struct model_family *family_of(const char *name)
@@ -100,6 +102,10 @@ static const struct flavor flavors[] = {
     {"qwen3", "8B", 4096, 36, 32, 8, 1.1, 1024, 151936, 40960, 1e6, &none, false, false},
     {"qwen3", "14B", 5120, 40, 40, 8, 1.25, 1024, 151936, 40960, 1e6, &none, false, false},
     {"qwen3", "32B", 5120, 64, 64, 8, 1.85, 1024, 151936, 40960, 1e6, &none, false, false},
+    {"olmo2", "1B", 2048, 16, 16, 16, 1.5, 256, 100352, 4096, 5e5, &none, false, false},
+    {"olmo2", "7B", 4096, 32, 32, 32, 1, 256, 100352, 4096, 5e5, &none, false, false},
+    {"olmo2", "13B", 5120, 40, 40, 40, 1, 256, 100352, 4096, 5e5, &none, false, false},
+    {"olmo2", "32B", 5120, 64, 40, 8, 2, 1024, 100352, 4096, 5e5, &none, false, false},
     {"smollm3", "3B", 2048, 36, 16, 4, 2, 256, 128256, 65536, 5e6, &none, true, false},
 };
 enum { NUM_FLAVORS = sizeof flavors / sizeof flavors[0] };
@@ -143,7 +149,7 @@ static enum status find_flavor(const char *family, const char *name, const struc
     if (difference)
         FAIL(CONFIG,
              "model.name = \"%s\": not supported: %s %s; expected llama2, llama3, llama3.1, "
-             "llama3.2, frontier, mistral, qwen2.5, qwen3 or smollm3",
+             "llama3.2, frontier, mistral, olmo2, qwen2.5, qwen3 or smollm3",
              family, family, difference);
     for (int i = 0; i < NUM_FLAVORS; i++) {
         const struct flavor *f = &flavors[i];
@@ -249,7 +255,8 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     TRY(resolve_scaling(s, c, f));
     s->tied = c->tie_embeddings == AUTO ? f->tied : c->tie_embeddings == YES;
     s->depth_init = c->depth_init != NO;
-    s->qk_norm = c->qk_norm || family->qk_norm;
+    s->post_norm = c->post_norm || family->post_norm;
+    s->qk_norm = c->qk_norm || family->qk_norm || s->post_norm;
     const enum attention_bias biases = c->attention_bias ? c->attention_bias : family->biases;
     s->qkv_bias = biases == ATTENTION_BIAS_qkv || biases == ATTENTION_BIAS_all;
     s->out_bias = biases == ATTENTION_BIAS_all;
@@ -271,12 +278,13 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
 static enum status check_settings(const struct model_shape *s)
 {
     const bool only_qkv = s->qkv_bias && !s->out_bias;
+    const char *norm = s->post_norm ? "model.post_norm = true" : "model.qk_norm = true";
     if (s->window && (s->qk_norm || s->qkv_bias || s->mlp_bias))
         FAIL(CONFIG,
              "model.sliding_window = %d with %s: no family of Transformers has both in all layers; "
              "Mistral has neither biases nor QK norm",
              s->window,
-             s->qk_norm    ? "model.qk_norm = true"
+             s->qk_norm    ? norm
              : s->qkv_bias ? "model.attention_bias"
                            : "model.mlp_bias = true");
     if (s->mlp_bias && only_qkv)
@@ -285,18 +293,18 @@ static enum status check_settings(const struct model_shape *s)
              "has both; set model.attention_bias to \"all\" or \"none\"");
     if (s->qk_norm && (only_qkv || s->mlp_bias))
         FAIL(CONFIG,
-             "model.qk_norm = true with model.%s: no family of Transformers has both; Qwen3 can "
-             "have model.attention_bias = \"all\"",
-             only_qkv ? "attention_bias = \"qkv\"" : "mlp_bias = true");
+             "%s with model.%s: no family of Transformers has both; Qwen3 and OLMo 2 can have "
+             "model.attention_bias = \"all\"",
+             norm, only_qkv ? "attention_bias = \"qkv\"" : "mlp_bias = true");
     const char *extra = s->no_rope_interval         ? "no_rope_layer_interval"
                         : model_shape_multiplies(s) ? "embedding_multiplier, residual_multiplier, "
                                                       "attention_multiplier or logits_scaling"
                                                     : NULL;
     if (extra && (s->qk_norm || only_qkv || s->window))
-        FAIL(CONFIG, "model.%s with model.%s: no family of Transformers has both",
-             s->window    ? "sliding_window"
-             : s->qk_norm ? "qk_norm = true"
-                          : "attention_bias = \"qkv\"",
+        FAIL(CONFIG, "%s with model.%s: no family of Transformers has both",
+             s->window    ? "model.sliding_window"
+             : s->qk_norm ? norm
+                          : "model.attention_bias = \"qkv\"",
              extra);
     if (s->no_rope_interval && model_shape_multiplies(s))
         FAIL(CONFIG,

@@ -11,8 +11,11 @@ struct model_shape {
     double rope_theta, norm_eps;
     struct rope_scaling scaling; /* factor 0: unscaled RoPE */
     bool qk_norm;                /* RMSNorm of each head's query and key, as in Qwen3 */
-    int window;                  /* model.sliding_window */
-    bool qkv_bias, out_bias;     /* model.attention_bias: qkv is the first, all both */
+    /* RMSNorm behind attention and feed-forward layer instead of in front; QK norm is then over all
+     * heads together: OLMo 2 */
+    bool post_norm;
+    int window;              /* model.sliding_window */
+    bool qkv_bias, out_bias; /* model.attention_bias: qkv is the first, all both */
     bool mlp_bias;
     int no_rope_interval; /* every Nth block has no RoPE (NoPE), as in SmolLM3; 0: none */
     /* Granite's; each 0 if it is 1, attention_multiplier if it is 1/sqrt(K). */

@@ -39,7 +39,7 @@ enum status residual_add(const struct model *m, size_t N, const void *x_SD, void
 
 bool residual_is_apart(const struct model *m)
 {
-    return m->plan->parts > 1 || m->shape.residual_multiplier > 0;
+    return m->plan->parts > 1 || m->shape.residual_multiplier > 0 || m->shape.post_norm;
 }
 
 void *residual_alloc_gathered(const struct model *m, size_t N, struct arena *step)

@@ -20,7 +20,7 @@ enum status residual_copy(const struct model *m, size_t N, const void *x_SD, voi
 enum status residual_add(const struct model *m, size_t N, const void *x_SD, void *y_SD,
                          double scale);
 /* True if what a block adds to the stream needs a buffer of its own, the gathered one: under tensor
- * parallelism, and where it is scaled. */
+ * parallelism, and where it is scaled or normalized. */
 bool residual_is_apart(const struct model *m);
 /* A gathered buffer for crossings and for what is apart, or NULL where neither needs it. */
 void *residual_alloc_gathered(const struct model *m, size_t N, struct arena *step);

@@ -8,6 +8,7 @@
  * HEAD_IN forward; EMBED_OUT, ATTN_OUT, MLP_OUT backward) an all-gather gives every rank all
  * rows.  After one (the other crossings) each rank has partial sums of all rows, and a
  * reduce-scatter gives it the totals of its own rows.  LOSS all-gathers the loss statistics.
+ * QK_NORM all-reduces sums over rows of queries and keys, whose elements are sharded.
  *
  * Context parallelism (context.h): sequences are sharded over ranks.  All ops are local to the
  * rank's tokens except attention, which needs the keys and values of whole sequences.
@@ -22,7 +23,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum boundary { EMBED_OUT, ATTN_IN, ATTN_OUT, MLP_IN, MLP_OUT, HEAD_IN, LOSS, BOUNDARY_COUNT };
+enum boundary {
+    EMBED_OUT,
+    ATTN_IN,
+    ATTN_OUT,
+    MLP_IN,
+    MLP_OUT,
+    HEAD_IN,
+    LOSS,
+    QK_NORM,
+    BOUNDARY_COUNT
+};
 enum direction { FORWARD, BACKWARD, DIRECTION_COUNT };
 
 struct attention;

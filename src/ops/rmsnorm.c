@@ -8,6 +8,10 @@ static enum status check(const struct rmsnorm *a)
     if (a->N < 1 || a->D < 1)
         FAIL(SHAPE, "rmsnorm: N %d, D %d: each must be at least 1", a->N, a->D);
     if (!(a->eps >= 0)) FAIL(SHAPE, "rmsnorm: eps %g must not be negative", (double)a->eps);
+    if (a->part != RMSNORM_WHOLE && (a->width < a->D || a->y_packed))
+        FAIL(SHAPE,
+             "rmsnorm: %d elements of rows of %d%s: expected at most the whole row, not packed",
+             a->D, a->width, a->y_packed ? ", packed" : "");
     if (!a->heads) return STATUS_OK;
     if (a->heads < 0 || a->N % a->heads || a->stride / (size_t)a->heads < (size_t)a->D)
         FAIL(SHAPE,

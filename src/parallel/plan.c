@@ -46,7 +46,9 @@ static enum status cross(const struct parallel_plan *plan, enum boundary at,
     size_t elements = (size_t)c->rows * (size_t)c->columns, part = elements / (size_t)g->size;
     bool reduces = at != LOSS && is_reduction(at, direction);
     struct transfer t = {.dtype = c->dtype, .x = c->x};
-    if (at != LOSS && !plan->sequence_parallel) {
+    if (at == QK_NORM) {
+        t.kind = TRANSFER_all_reduce, t.count = elements;
+    } else if (at != LOSS && !plan->sequence_parallel) {
         BUG_IF(direction == BACKWARD);
         t.kind = TRANSFER_all_reduce, t.count = elements;
         if (!reduces) return STATUS_OK;

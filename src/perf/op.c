@@ -52,7 +52,8 @@ void op_sizes(const struct op_call *c, struct text *out)
     case OP_rmsnorm_forward:
     case OP_rmsnorm_backward: {
         const struct rmsnorm *a = &c->what.rmsnorm_forward;
-        text_addf(out, "%d x %d%s", a->N, a->D, a->accumulate ? " +=" : "");
+        static const char *const parts[] = {"", " sums", " from sums"};
+        text_addf(out, "%d x %d%s%s", a->N, a->D, a->accumulate ? " +=" : "", parts[a->part]);
         break;
     }
     case OP_rope: {
@@ -227,11 +228,12 @@ static void rmsnorm_work(const struct op_call *c, struct op_work *w)
     const struct rmsnorm *a = &c->what.rmsnorm_forward;
     size_t N = (size_t)a->N, D = (size_t)a->D, ND = N * D;
     size_t all = rmsnorm_row(a, N - 1) + D;
-    w->bound = BOUND_COPY;
+    bool writes = a->part != RMSNORM_SUMS;
+    w->bound = writes ? BOUND_COPY : BOUND_READ;
     add_buffer(w, all, a->dtype, ND);
     if (c->op == OP_rmsnorm_forward) {
-        add_buffer(w, D, a->dtype, D);
-        add_buffer(w, all, a->dtype, ND);
+        add_buffer(w, D, a->dtype, writes ? D : 0);
+        add_buffer(w, all, a->dtype, writes ? ND : 0);
         add_positive(w, N, N);
         add_null(w);
         return;
@@ -239,8 +241,12 @@ static void rmsnorm_work(const struct op_call *c, struct op_work *w)
     add_buffer(w, all, a->dtype, ND);
     add_buffer(w, D, a->dtype, D);
     add_positive(w, N, N);
-    add_buffer(w, all, a->dtype, a->accumulate ? 2 * ND : ND);
-    add_buffer(w, D, F32, 2 * D);
+    add_buffer(w, all, a->dtype, !writes ? 0 : a->accumulate ? 2 * ND : ND);
+    add_buffer(w, D, F32, writes ? 2 * D : 0);
+    if (a->part == RMSNORM_WHOLE)
+        add_null(w);
+    else
+        add_positive(w, N, N);
 }
 
 static void rope_work(const struct op_call *c, struct op_work *w)

@@ -42,6 +42,7 @@ TEST(recipes_are_found_by_name_or_prefix)
                                            {"llama3-150m", "llama3-150m"},
                                            {"llama3.2-1b", "llama3.2-1b"},
                                            {"qwen3", "qwen3-0.6b"},
+                                           {"olmo2", "olmo2-1b"},
                                            {"mistral", "mistral-7b"},
                                            {"smollm3", "smollm3-3b"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -150,6 +150,26 @@ TEST(formats_without_names_for_biases_are_refused)
     }
 }
 
+TEST(formats_without_norms_behind_are_refused)
+{
+    static const struct {
+        enum conversion_target target;
+        const char *message;
+    } cases[] = {{CONVERT_META, "(model.post_norm), which Llamas of Meta"},
+                 {CONVERT_NXDT, "(model.post_norm), which Llamas of NxD Training"},
+                 {CONVERT_DCP, "(model.post_norm), which Llamas of torchtitan"},
+                 {CONVERT_GGUF, "4 heads of 6 are not as wide as the stream of 16"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_shape shape = small_shape();
+        struct saved s;
+        shape.qk_norm = shape.post_norm = true;
+        if (cases[i].target == CONVERT_GGUF) shape.K = 6;
+        struct conversion c = save_model(&s, &shape, cases[i].target);
+        check_refused(&c, cases[i].message);
+        saved_close(&s);
+    }
+}
+
 TEST(formats_without_sliding_windows_are_refused)
 {
     static const enum conversion_target targets[] = {CONVERT_META, CONVERT_NXDT, CONVERT_DCP,

@@ -60,8 +60,9 @@ static void check_decode(const int *runs, enum dtype dtype, struct model_shape s
 TEST(decoding_token_by_token_matches_the_forward_of_the_row)
 {
     struct model_shape s = rig_shape();
-    for (int i = 0; i < 4; i++) {
-        s.window = i == 3 ? 4 : 0, s.qk_norm = i == 1, s.mlp_bias = i == 2;
+    for (int i = 0; i < 5; i++) {
+        s.window = i == 3 ? 4 : 0, s.mlp_bias = i == 2;
+        s.qk_norm = i == 1 || i == 4, s.post_norm = i == 4;
         s.qkv_bias = s.out_bias = s.mlp_bias;
         check_decode((const int[]){1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, F32, s, 2e-6);
     }
@@ -84,9 +85,10 @@ TEST(decoding_after_prefill_matches_the_forward_of_the_row)
 {
     struct model_shape s = rig_shape(), tied = s;
     tied.tied = true;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         s.window = tied.window = i == 3 ? 4 : 0;
-        s.qk_norm = tied.qk_norm = i == 1, s.mlp_bias = i == 2;
+        s.qk_norm = tied.qk_norm = i == 1 || i == 4, s.mlp_bias = i == 2;
+        s.post_norm = tied.post_norm = i == 4;
         s.qkv_bias = s.out_bias = s.mlp_bias;
         check_decode((const int[]){6, 1, 1, 3, 0}, F32, s, 2e-6);
         check_decode((const int[]){6, 1, 1, 3, 0}, F32, tied, 2e-6);

@@ -55,6 +55,23 @@ TEST(only_a_layout_with_qk_norm_has_its_weights)
     layout_release(&plain), layout_release(&l);
 }
 
+TEST(a_layout_with_norms_behind_has_no_norms_in_front)
+{
+    struct model_shape s = layout_shape();
+    struct layout l;
+    s.qk_norm = s.post_norm = true;
+    layout_init(&l, &s, 1);
+    CHECK(!layout_find(&l, PARAM_attn_norm, 0) && !layout_find(&l, PARAM_mlp_norm, 0));
+    CHECK(!layout_find(&l, PARAM_q_norm, 0) && layout_find(&l, PARAM_post_attn_norm, 0));
+    CHECK(layout_find(&l, PARAM_wide_q_norm, 1)->rows == s.H * s.K);
+    CHECK(layout_find(&l, PARAM_wide_k_norm, 1)->rows == s.G * s.K);
+    CHECK(layout_find_hf(&l, "model.layers.1.post_attention_layernorm.weight")->id ==
+          PARAM_post_attn_norm);
+    CHECK(layout_find_hf(&l, "model.layers.1.post_feedforward_layernorm.weight")->id ==
+          PARAM_post_mlp_norm);
+    layout_release(&l);
+}
+
 TEST(biases_of_stacked_matrices_are_contiguous)
 {
     struct model_shape s = layout_shape();

@@ -27,7 +27,9 @@ TEST(flops_per_token_match_torchtitan)
     s.qk_norm = true; /* 16 blocks with two weights of 64 */
     CHECK(model_flops_per_token(&s, 2048) == 6 * 1235816448.0 + 12.0 * 16 * 2048 * 2048);
     CHECK(model_causal_flops_per_token(&s, 2048) == causal);
-    s.qk_norm = false, s.window = 512;
+    s.post_norm = true; /* 16 blocks with a weight of 2048 and one of 512 */
+    CHECK(model_flops_per_token(&s, 2048) == 6 * 1235855360.0 + 12.0 * 16 * 2048 * 2048);
+    s.qk_norm = s.post_norm = false, s.window = 512;
     CHECK(model_flops_per_token(&s, 2048) == 6 * 1235814400.0 + 12.0 * 16 * 2048 * 512);
     CHECK(causal - model_causal_flops_per_token(&s, 2048) ==
           6.0 * 16 * 2048 * (2048 - 2 * 512 + 128));

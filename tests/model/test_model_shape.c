@@ -78,6 +78,19 @@ TEST(rope_scaling_follows_the_family)
     CHECK(s.scaling.factor == 0);
 }
 
+TEST(olmo2_has_norms_behind)
+{
+    struct model_shape s = resolve("olmo2", "1B");
+    CHECK(s.post_norm && s.qk_norm && s.norm_eps == 1e-6 && s.F == 8192 && !s.tied);
+    CHECK(count("olmo2", "1B") == 1484916736);
+    CHECK(resolve("olmo2", "7B").F == 11008 && count("olmo2", "7B") == 7298617344);
+    CHECK(resolve("olmo2", "13B").F == 13824 && resolve("olmo2", "32B").F == 27648);
+    struct model_config c = model_defaults("olmo2", "1B");
+    c.sliding_window = 7;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("model.sliding_window = 7 with model.post_norm = true");
+}
+
 TEST(yarn_and_dynamic_scaling_extend_the_context_unless_the_original_one_is_set)
 {
     struct model_config c = model_defaults("llama2", "7B");

@@ -94,6 +94,15 @@ TEST(gradients_match_finite_differences_with_qk_norm)
     gradients_of(&s, false, 4);
 }
 
+TEST(gradients_match_finite_differences_with_norms_behind)
+{
+    struct model_shape s = rig_shape();
+    s.qk_norm = s.post_norm = true;
+    gradients_of(&s, true, 0);
+    s.qkv_bias = s.out_bias = true, s.K = 6;
+    gradients_of(&s, false, 4);
+}
+
 TEST(gradients_match_finite_differences_with_biases)
 {
     struct model_shape s = rig_shape();
@@ -214,13 +223,13 @@ TEST(recomputation_gives_the_same_bits_in_less_memory)
     struct model_shape s = rig_shape();
     s.L =
         5; /* so that saving every second block and sharing one buffer needs less than saving all */
-    for (int variant = 0; variant < 3 * DTYPE_COUNT; variant++) {
-        enum dtype dtype = (enum dtype)(variant / 3);
+    for (int variant = 0; variant < 4 * DTYPE_COUNT; variant++) {
+        enum dtype dtype = (enum dtype)(variant / 4);
         struct rig r;
-        s.qk_norm = variant % 3 == 1, s.mlp_bias = variant % 3 == 2;
+        s.qk_norm = variant % 2, s.post_norm = variant % 4 == 3, s.mlp_bias = variant % 4 == 2;
         s.qkv_bias = s.out_bias = s.mlp_bias;
-        s.no_rope_interval = variant % 3 == 0 ? 2 : 0;
-        model_shape_set_multipliers(&s, 1, variant % 3 == 2 ? 0.7 : 1, 0, 1);
+        s.no_rope_interval = variant % 4 == 0 ? 2 : 0;
+        model_shape_set_multipliers(&s, 1, variant % 4 == 2 ? 0.7 : 1, 0, 1);
         rig_open(&r, &s, dtype, 2, 11);
         size_t bytes = r.m.layout.elements * sizeof(float), memory[4];
         float *saved = heap(bytes), losses[22];

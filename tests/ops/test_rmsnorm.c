@@ -2,6 +2,7 @@
 #include "ops/rig.h"
 
 #include "ops/rmsnorm.h"
+#include "tensor/element.h"
 
 static void compare(int N, int D, enum dtype dtype, bool accumulate)
 {
@@ -17,7 +18,7 @@ static void compare(int N, int D, enum dtype dtype, bool accumulate)
         y[i] = rig_zeros(n, dtype), dx[i] = rig_random(4, n, dtype);
         rstd[i] = rig_zeros((size_t)N, F32), dw[i] = rig_random(5, (size_t)D, F32);
         struct rmsnorm_fwd forward = {x, w, y[i], rstd[i], NULL};
-        struct rmsnorm_bwd backward = {dy, x, w, rstd[i], dx[i], dw[i]};
+        struct rmsnorm_bwd backward = {dy, x, w, rstd[i], dx[i], dw[i], NULL};
         RIG_RUN(rmsnorm_forward(ops, &r, &forward, rig_queue()));
         RIG_RUN(rmsnorm_backward(ops, &r, &backward, rig_queue()));
     }
@@ -72,7 +73,7 @@ TEST(rmsnorm_gradients_match_finite_differences)
     c.x = rig_random(1, 21, F32), c.w = rig_random(2, 7, F32);
     c.y = rig_zeros(21, F32), c.weight = rig_random(3, 21, F32);
     loss(&c);
-    struct rmsnorm_bwd io = {c.weight, c.x, c.w, c.rstd, dx, dw};
+    struct rmsnorm_bwd io = {c.weight, c.x, c.w, c.rstd, dx, dw, NULL};
     CHECK_STATUS(OK, rmsnorm_backward(&ops_cpu_reference, &c.r, &io, rig_queue()));
     rig_check_gradient("x", c.x, 21, dx, loss, &c);
     rig_check_gradient("w", c.w, 7, dw, loss, &c);
@@ -117,14 +118,14 @@ static void compare_heads(int tokens, int heads, int D, enum dtype dtype)
     for (int i = 0; i < 2; i++)
         rstd[i] = rig_zeros((size_t)dense.N, F32), dw[i] = rig_random(5, (size_t)D, F32);
     struct rmsnorm_fwd forward = {x, w, y, rstd[0], NULL};
-    struct rmsnorm_bwd backward = {dy, x, w, rstd[0], dx, dw[0]};
+    struct rmsnorm_bwd backward = {dy, x, w, rstd[0], dx, dw[0], NULL};
     RIG_RUN(rmsnorm_forward(rig_fast(), &dense, &forward, rig_queue()));
     RIG_RUN(rmsnorm_backward(rig_fast(), &dense, &backward, rig_queue()));
     copy_heads(&h, wide_x, x, true);
     char *wide_y = rig_copy(wide_x, all, dtype), *wide_d = rig_copy(background, all, dtype);
     copy_heads(&h, wide_d, dy, true);
     forward = (struct rmsnorm_fwd){wide_y + at, w, wide_y + at, rstd[1], NULL};
-    backward = (struct rmsnorm_bwd){wide_d + at, wide_x + at, w, rstd[1], wide_d + at, dw[1]};
+    backward = (struct rmsnorm_bwd){wide_d + at, wide_x + at, w, rstd[1], wide_d + at, dw[1], NULL};
     RIG_RUN(rmsnorm_forward(rig_fast(), &h.r, &forward, rig_queue()));
     RIG_RUN(rmsnorm_backward(rig_fast(), &h.r, &backward, rig_queue()));
     CHECK(!memcmp(rstd[0], rstd[1], (size_t)dense.N * sizeof(float)));
@@ -145,6 +146,77 @@ OPS_TEST(rmsnorm_of_heads_has_the_bits_of_dense_rows_and_changes_nothing_else)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int d = 0; d < DTYPE_COUNT; d++)
             compare_heads(sizes[i][0], sizes[i][1], sizes[i][2], (enum dtype)d);
+}
+
+/* Rows in two shards of D elements each, as ranks have them, against the whole rows. */
+static void compare_shards(int N, const int D[2], enum dtype dtype)
+{
+    const int whole = D[0] + D[1];
+    struct rmsnorm r = {.N = N, .D = whole, .eps = 1e-5f, .dtype = dtype};
+    size_t n = (size_t)N * (size_t)whole, rows = (size_t)N;
+    void *x = rig_random(1, n, dtype), *w = rig_random(2, (size_t)whole, dtype);
+    void *dy = rig_random(3, n, dtype), *y[2], *dx[2];
+    float *rstd[2], *dw[2], *dot = rig_zeros(rows, F32), *sums = rig_zeros(rows, F32);
+    for (int i = 0; i < 2; i++) {
+        y[i] = rig_zeros(n, dtype), dx[i] = rig_zeros(n, dtype);
+        rstd[i] = rig_zeros(rows, F32), dw[i] = rig_random(5, (size_t)whole, F32);
+    }
+    struct rmsnorm_fwd forward = {x, w, y[0], rstd[0], NULL};
+    struct rmsnorm_bwd backward = {dy, x, w, rstd[0], dx[0], dw[0], NULL};
+    RIG_RUN(rmsnorm_forward(&ops_cpu_reference, &r, &forward, rig_queue()));
+    RIG_RUN(rmsnorm_backward(&ops_cpu_reference, &r, &backward, rig_queue()));
+    for (int step = 0; step < 4; step++) { /* forward sums and results, then backward's */
+        float *total = step < 2 ? rstd[1] : dot, *shards[2];
+        for (int i = 0; i < 2; i++) {
+            size_t at = i ? (size_t)D[0] : 0;
+            struct rmsnorm part = r;
+            part.D = D[i], part.heads = 1, part.stride = (size_t)whole, part.width = whole;
+            part.part = step % 2 ? RMSNORM_APPLY : RMSNORM_SUMS;
+            shards[i] = rig_copy(step % 2 ? sums : total, rows, F32);
+            forward = (struct rmsnorm_fwd){element(x, at, dtype), element(w, at, dtype),
+                                           element(y[1], at, dtype), shards[i], NULL};
+            backward = (struct rmsnorm_bwd){element(dy, at, dtype),
+                                            element(x, at, dtype),
+                                            element(w, at, dtype),
+                                            rstd[1],
+                                            element(dx[1], at, dtype),
+                                            dw[1] + at,
+                                            shards[i]};
+            if (step < 2) RIG_RUN(rmsnorm_forward(rig_fast(), &part, &forward, rig_queue()));
+            if (step >= 2) RIG_RUN(rmsnorm_backward(rig_fast(), &part, &backward, rig_queue()));
+        }
+        for (size_t i = 0; i < rows; i++) {
+            sums[i] = shards[0][i] + shards[1][i];
+            if (step != 1) continue;
+            CHECK(shards[0][i] == shards[1][i]);
+            rstd[1][i] = shards[0][i];
+        }
+        free(shards[0]), free(shards[1]);
+    }
+    RIG_CLOSE(y[1], y[0], n, dtype);
+    RIG_CLOSE(dx[1], dx[0], n, dtype);
+    RIG_CLOSE(rstd[1], rstd[0], rows, F32);
+    rig_check_close("dw", dw[1], dw[0], (size_t)whole, F32, dtype == F32 ? 1e-5 : 1e-3);
+    for (int i = 0; i < 2; i++) free(y[i]), free(dx[i]), free(rstd[i]), free(dw[i]);
+    free(x), free(w), free(dy), free(dot), free(sums);
+}
+
+OPS_TEST(rmsnorm_of_sharded_rows_agrees_with_whole_rows)
+{
+    static const int sizes[][3] = {{1, 1, 1}, {3, 5, 2}, {9, 64, 64}, {130, 16, 80}, {3, 2051, 9}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int d = 0; d < DTYPE_COUNT; d++)
+            compare_shards(sizes[i][0], sizes[i] + 1, (enum dtype)d);
+}
+
+TEST(rmsnorm_rejects_parts_of_packed_rows_and_parts_longer_than_the_row)
+{
+    struct rmsnorm r = {.N = 1, .D = 4, .part = RMSNORM_SUMS, .width = 3};
+    CHECK_STATUS(SHAPE, rmsnorm_forward(&ops_cpu_reference, &r, NULL, rig_queue()));
+    CHECK_MESSAGE("4 elements of rows of 3: expected");
+    r.width = 8, r.y_packed = true;
+    CHECK_STATUS(SHAPE, rmsnorm_backward(&ops_cpu_reference, &r, NULL, rig_queue()));
+    CHECK_MESSAGE("rows of 8, packed");
 }
 
 TEST(rmsnorm_rejects_heads_that_overlap_or_do_not_make_tokens)

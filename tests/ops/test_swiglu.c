@@ -84,7 +84,7 @@ static struct layer layer_of(const struct ops *ops, int n, int d, int f, struct 
     struct swiglu_bwd to_gate_up = {gate_up, dhidden, gate_up, NULL};
     struct linear_bwd_input to_norm = {gate_up, w_up, dnormed, &s, &s};
     struct linear_bwd_weight to_up = {gate_up, normed, l.dup, &s, &s};
-    struct rmsnorm_bwd to_x = {dnormed, x, w, l.rstd, l.dx, l.dnorm};
+    struct rmsnorm_bwd to_x = {dnormed, x, w, l.rstd, l.dx, l.dnorm, NULL};
     RIG_RUN(linear_backward_input(ops, &down, &to_hidden, queue));
     RIG_RUN(linear_backward_weight(ops, &down, &to_down, queue));
     RIG_RUN(swiglu_backward(ops, &gate, &to_gate_up, queue));

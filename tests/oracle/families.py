@@ -105,6 +105,13 @@ def smollm3(r):
     return dict(s, num_hidden_layers=r.randint(4, 6))
 
 
+def olmo2(r):
+    s = dict(sizes(r), attention_bias=r.random() < 0.3, pad_token_id=None)
+    if r.random() < 0.7:  # llama.cpp requires it
+        s["hidden_size"] = s["num_attention_heads"] * s["head_dim"]
+    return s
+
+
 # Each family: the class of its configuration, and its random settings.
 FAMILIES = {
     "llama": (transformers.LlamaConfig, llama),
@@ -113,6 +120,7 @@ FAMILIES = {
     "qwen2": (transformers.Qwen2Config, qwen2),
     "qwen3": (transformers.Qwen3Config, qwen3),
     "mistral": (transformers.MistralConfig, mistral),
+    "olmo2": (transformers.Olmo2Config, olmo2),
 }
 
 
@@ -142,6 +150,7 @@ def options(c):
         "head_dim": getattr(c, "head_dim", c.hidden_size // c.num_attention_heads),
         "sliding_window": c.sliding_window if c.model_type == "mistral" else 0,
         "qk_norm": str(c.model_type == "qwen3").lower(),
+        "post_norm": str(c.model_type == "olmo2").lower(),
         "attention_bias": "qkv" if c.model_type == "qwen2" else
                           "all" if getattr(c, "attention_bias", False) else "none",
         "mlp_bias": str(getattr(c, "mlp_bias", False)).lower(),

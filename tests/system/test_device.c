@@ -28,6 +28,7 @@ TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
         {2, {CP(2), HALF}},
         {2, {CP(2), HALF, "model.qk_norm=true", "training.z_loss=0.01"}},
         {4, {SHARD(2), TP(2), "model.qk_norm=true", "training.z_loss=0.01"}},
+        {2, {TP(2), HALF, "model.post_norm=true"}},
         {4, {SHARD(2), TP(2), HALF, "model.attention_bias=all", "model.mlp_bias=true"}},
         {4, {PP(2), SHARD(2)}},
         {1, {SHARD(1), HALF, SPLIT, NARROW}},

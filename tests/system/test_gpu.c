@@ -59,6 +59,8 @@ static void trainings_from(struct device_check *c, size_t first)
         {2e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
         {1e-5, {"training.mixed_precision_param=float32", "model.qk_norm=true", Z_LOSS}},
         {2e-2, {"training.mixed_precision_param=bfloat16", "model.qk_norm=true", Z_LOSS}},
+        {1e-5, {"training.mixed_precision_param=float32", "model.post_norm=true"}},
+        {2e-2, {"training.mixed_precision_param=bfloat16", "model.post_norm=true"}},
         {1e-5, {"training.mixed_precision_param=float32", "model.sliding_window=5"}},
         {1e-5, {"training.mixed_precision_param=float32", BIASES}},
         {1e-5, {"training.mixed_precision_param=float32", MULTIPLIERS}},

@@ -289,6 +289,13 @@ TEST(every_parallel_layout_trains_the_same_model_with_biases)
                     LAYOUT(SHARD(1), "model.attention_bias=all", "model.mlp_bias=true"));
 }
 
+/* With a small learning rate: the norms of small sums amplify rounding errors. */
+TEST(every_parallel_layout_trains_the_same_model_with_norms_behind)
+{
+    compare_layouts("norms behind", vector_layouts, VECTOR_LAYOUTS,
+                    LAYOUT(SHARD(1), "model.post_norm=true", "optimizer.lr=1e-4"));
+}
+
 static const struct layout_row setting_layouts[] = {
     {"no recomputation", 1, {"activation_checkpoint.mode=none"}},
     {"full recomputation", 1, {"activation_checkpoint.mode=full"}},

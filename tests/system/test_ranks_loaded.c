@@ -213,6 +213,13 @@ TEST(every_parallel_layout_evaluates_and_generates_as_one_rank_with_qk_norm)
     free(run);
 }
 
+TEST(every_parallel_layout_evaluates_and_generates_as_one_rank_with_norms_behind)
+{
+    char *run = train_model("training.mixed_precision_param=float32 model.post_norm=true");
+    compare_layouts(run, 1e-6);
+    free(run);
+}
+
 TEST(every_parallel_layout_evaluates_and_generates_as_one_rank_with_biases)
 {
     char *run = train_model("training.mixed_precision_param=float32 model.attention_bias=all "

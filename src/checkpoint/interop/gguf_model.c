@@ -26,6 +26,10 @@ static const char *const gguf_names[PARAM_COUNT] = {
     [PARAM_mlp_down] = "blk.%d.ffn_down.weight",
     [PARAM_q_norm] = "blk.%d.attn_q_norm.weight",
     [PARAM_k_norm] = "blk.%d.attn_k_norm.weight",
+    [PARAM_post_attn_norm] = "blk.%d.post_attention_norm.weight",
+    [PARAM_post_mlp_norm] = "blk.%d.post_ffw_norm.weight",
+    [PARAM_wide_q_norm] = "blk.%d.attn_q_norm.weight",
+    [PARAM_wide_k_norm] = "blk.%d.attn_k_norm.weight",
     [PARAM_q_bias] = "blk.%d.attn_q.bias",
     [PARAM_k_bias] = "blk.%d.attn_k.bias",
     [PARAM_v_bias] = "blk.%d.attn_v.bias",
@@ -54,6 +58,7 @@ static const char *architecture(const struct model_shape *s)
 {
     if (model_shape_multiplies(s)) return "granite";
     if (s->no_rope_interval) return "smollm3";
+    if (s->post_norm) return "olmo2";
     return s->qk_norm ? "qwen3" : s->qkv_bias && !s->out_bias ? "qwen2" : "llama";
 }
 

@@ -150,7 +150,8 @@ static enum status read_model(const struct json *root, struct model_shape *s)
     *s = (struct model_shape){.depth_init = true};
     const struct hf_family *family;
     TRY(check_supported(root, &family));
-    s->qk_norm = family->qk_norm, s->rope_theta = family->rope_theta;
+    s->qk_norm = family->qk_norm, s->post_norm = family->extra == HF_EXTRA_POST_NORM;
+    s->rope_theta = family->rope_theta;
     TRY(read_biases(root, family, s));
     TRY(read_windows(root, family, s));
     TRY(hf_value_size(root, "hidden_size", 0, &s->D));
@@ -164,7 +165,7 @@ static enum status read_model(const struct json *root, struct model_shape *s)
     TRY(hf_value_size(root, "head_dim", head_dim, &s->K));
     TRY(hf_value_size(root, "vocab_size", 0, &s->V));
     TRY(hf_value_size(root, "max_position_embeddings", family->max_context, &s->max_context));
-    TRY(hf_value_real(root, "rms_norm_eps", 1e-6, &s->norm_eps));
+    TRY(hf_value_real(root, "rms_norm_eps", family->norm_eps, &s->norm_eps));
     TRY(read_flag(root, "tie_word_embeddings", &s->tied));
     s->tied |= family->is_tied && !json_get(root, "tie_word_embeddings");
     TRY(hf_extra_read(root, family, s));

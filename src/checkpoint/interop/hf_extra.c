@@ -16,13 +16,14 @@ static void write_multipliers(struct json_writer *w, const struct model_shape *s
 void hf_extra_write(struct json_writer *w, const struct hf_family *f, const struct model_shape *s)
 {
     if (f->extra == HF_EXTRA_MULTIPLIERS) write_multipliers(w, s);
-    if (f->extra != HF_EXTRA_NO_ROPE) return;
+    if (f->extra < HF_EXTRA_NO_ROPE) return;
+    json_write_null(w, "pad_token_id"); /* by default a row that small vocabularies do not have */
+    if (f->extra == HF_EXTRA_POST_NORM) return;
     json_write_int(w, "no_rope_layer_interval", s->no_rope_interval);
     json_begin_array(w, "no_rope_layers", JSON_INLINE); /* 1: has RoPE */
     for (int layer = 0; layer < s->L; layer++)
         json_write_int(w, NULL, model_shape_has_rope(s, layer));
     json_end_array(w);
-    json_write_null(w, "pad_token_id"); /* by default a row that small vocabularies do not have */
 }
 
 static enum status read_multipliers(const struct json *root, struct model_shape *s)

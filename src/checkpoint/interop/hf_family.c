@@ -8,17 +8,19 @@
  * written as a Llama. */
 static const struct hf_family families[] = {
     {"llama", "LlamaForCausalLM", false, HF_BIASES_BOTH, 0, 0, 2048, HF_WINDOWS_NONE, HF_EXTRA_NONE,
-     1e4, false},
+     1e4, false, 1e-6},
     {"qwen2", "Qwen2ForCausalLM", false, HF_BIASES_QKV, 32, 0, 32768, HF_WINDOWS_FLAG,
-     HF_EXTRA_NONE, 1e4, false},
+     HF_EXTRA_NONE, 1e4, false, 1e-6},
     {"qwen3", "Qwen3ForCausalLM", true, HF_BIASES_ATTENTION, 32, 128, 32768, HF_WINDOWS_FLAG,
-     HF_EXTRA_NONE, 1e4, false},
+     HF_EXTRA_NONE, 1e4, false, 1e-6},
     {"mistral", "MistralForCausalLM", false, HF_BIASES_NONE, 8, 0, 131072, HF_WINDOWS_SIZE,
-     HF_EXTRA_NONE, 1e4, false},
+     HF_EXTRA_NONE, 1e4, false, 1e-6},
     {"granite", "GraniteForCausalLM", false, HF_BIASES_BOTH, 0, 0, 2048, HF_WINDOWS_NONE,
-     HF_EXTRA_MULTIPLIERS, 1e4, false},
+     HF_EXTRA_MULTIPLIERS, 1e4, false, 1e-6},
     {"smollm3", "SmolLM3ForCausalLM", false, HF_BIASES_BOTH, 4, 0, 32768, HF_WINDOWS_FLAG,
-     HF_EXTRA_NO_ROPE, 2e6, true},
+     HF_EXTRA_NO_ROPE, 2e6, true, 1e-6},
+    {"olmo2", "Olmo2ForCausalLM", true, HF_BIASES_ATTENTION, 0, 0, 2048, HF_WINDOWS_NONE,
+     HF_EXTRA_POST_NORM, 1e4, false, 1e-5},
 };
 enum { NUM_FAMILIES = sizeof families / sizeof *families };
 
@@ -54,7 +56,8 @@ static const struct {
     {"mistral3", "it also reads images"},
     {"ministral", "its layers have different kinds of attention"},
     {"granite_", "it reads sound or images"},
-    {"olmo", "it has norms in other places, or others than RMSNorm"},
+    {"olmo3", "its layers have different kinds of attention"},
+    {"olmo", "it has LayerNorm without weights"},
     {"phi3", "it stores q, k and v, and gate and up, as one matrix each"},
     {"gpt", "it has LayerNorm and biases"},
 };
@@ -73,7 +76,8 @@ static bool has_biases(const struct hf_family *f, const struct model_shape *s)
 
 static enum hf_extra extra_of(const struct model_shape *s)
 {
-    return s->no_rope_interval         ? HF_EXTRA_NO_ROPE
+    return s->post_norm                ? HF_EXTRA_POST_NORM
+           : s->no_rope_interval       ? HF_EXTRA_NO_ROPE
            : model_shape_multiplies(s) ? HF_EXTRA_MULTIPLIERS
                                        : HF_EXTRA_NONE;
 }
@@ -87,7 +91,7 @@ const struct hf_family *hf_family_of(const struct model_shape *s)
     BUG("model_shape_check accepts a model of no family");
 }
 
-/* "llama, qwen2, ... or smollm3" */
+/* "llama, qwen2, ... or olmo2" */
 static void list_families(char *to, size_t size)
 {
     int at = 0;

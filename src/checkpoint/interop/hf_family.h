@@ -16,8 +16,9 @@ enum hf_windows { HF_WINDOWS_NONE, HF_WINDOWS_FLAG, HF_WINDOWS_SIZE };
  * attention_bias is true; and those of the feed-forward layer if mlp_bias is. */
 enum hf_biases { HF_BIASES_NONE, HF_BIASES_QKV, HF_BIASES_ATTENTION, HF_BIASES_BOTH };
 
-/* What else a family has: Granite's multipliers, or blocks without RoPE. */
-enum hf_extra { HF_EXTRA_NONE, HF_EXTRA_MULTIPLIERS, HF_EXTRA_NO_ROPE };
+/* What else a family has: Granite's multipliers, blocks without RoPE, or norms behind attention and
+ * feed-forward layer. */
+enum hf_extra { HF_EXTRA_NONE, HF_EXTRA_MULTIPLIERS, HF_EXTRA_NO_ROPE, HF_EXTRA_POST_NORM };
 
 struct hf_family {
     const char *model_type, *architecture;
@@ -30,6 +31,7 @@ struct hf_family {
     enum hf_extra extra; /* implies the family, too */
     double rope_theta;   /* without rope_theta */
     bool is_tied;        /* without tie_word_embeddings */
+    double norm_eps;     /* without rms_norm_eps */
 };
 
 /* The first family of the table whose class in Transformers computes this model, which has passed

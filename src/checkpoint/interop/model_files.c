@@ -202,7 +202,7 @@ enum status model_files_open_scale(const struct model_files *m, struct tensor_re
 
 static struct tensor_name tensor_name_of(const struct tensor_slot *t, enum tensor_kind kind)
 {
-    return (struct tensor_name){.id = t->id, .layer = t->layer, .kind = kind};
+    return (struct tensor_name){tensor_name_hf_id(t->id), t->layer, kind};
 }
 
 bool model_files_dtype(const struct model_files *m, const struct tensor_slot *t,
@@ -260,13 +260,22 @@ enum status model_files_open_tensor(const struct model_files *m, const struct te
     return STATUS_OK;
 }
 
+static bool layout_has(const struct layout *l, const struct tensor_name *n)
+{
+    for (int id = 0; id < PARAM_COUNT; id++)
+        if (tensor_name_hf_id((enum param_id)id) == n->id &&
+            layout_find(l, (enum param_id)id, n->layer))
+            return true;
+    return false;
+}
+
 static enum status check_sliced(const struct tensor_slices *p, const struct layout *l, bool tied)
 {
     for (size_t i = 0; i < p->count; i++) {
         const struct tensor_name *n = &p->tensors[i].name;
         const struct tensor_slot place = {.id = n->id, .layer = n->layer};
         char name[96];
-        if (layout_find(l, n->id, n->layer) || (tied && n->id == PARAM_head)) continue;
+        if (layout_has(l, n) || (tied && n->id == PARAM_head)) continue;
         layout_tensor_name(&place, false, name);
         FAIL(CONFIG, "%s: the model has no tensor %s", p->path, name);
     }

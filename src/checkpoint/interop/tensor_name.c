@@ -157,6 +157,13 @@ bool tensor_name_parse_hf(const char *name, struct tensor_name *out)
     return found;
 }
 
+enum param_id tensor_name_hf_id(enum param_id id)
+{
+    int first = 0;
+    while (strcmp(params[first].hf_name, params[id].hf_name)) first++;
+    return (enum param_id)first;
+}
+
 bool tensor_name_is_ignored_hf(const char *name)
 {
     return strstr(name, "rotary_emb.inv_freq") != NULL;

@@ -34,6 +34,9 @@ bool tensor_name_parse(const char *name, struct tensor_name *out);
 bool tensor_name_is_ignored(const char *name);
 /* The same for Hugging Face's names; weights only. */
 bool tensor_name_parse_hf(const char *name, struct tensor_name *out);
+/* The first parameter with the same Hugging Face name, whose ID tensor_name_parse_hf gives: models
+ * have different norms under one name (model.post_norm). */
+enum param_id tensor_name_hf_id(enum param_id id);
 bool tensor_name_is_ignored_hf(const char *name);
 /* Matches a name against a pattern whose %d is the layer; *layer is -1 without %d. */
 bool tensor_name_matches(const char *form, const char *name, int *layer);

@@ -214,7 +214,8 @@ enum status rules_set_model_from_json(struct import *im, const struct import_ite
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         TRY(import_set_real(im, item, sizes[i].target, sizes[i].value, ""));
     TRY(import_set(im, item, "model.tie_embeddings", s->tied ? "true" : "false", ""));
-    if (s->qk_norm) TRY(import_set(im, item, "model.qk_norm", "true", ""));
+    if (s->qk_norm && !s->post_norm) TRY(import_set(im, item, "model.qk_norm", "true", ""));
+    if (s->post_norm) TRY(import_set(im, item, "model.post_norm", "true", ""));
     if (strcmp(model_shape_biases(s), "none") != 0)
         TRY(import_set(im, item, "model.attention_bias", model_shape_biases(s), ""));
     if (s->mlp_bias) TRY(import_set(im, item, "model.mlp_bias", "true", ""));

@@ -197,6 +197,31 @@ TEST(gguf_of_a_model_with_qk_norm_is_llama_cpps_qwen3)
     saved_close(&s);
 }
 
+TEST(gguf_of_a_model_with_norms_behind_is_llama_cpps_olmo2)
+{
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct gguf_file g;
+    struct gguf_info t = {0};
+    shape.qk_norm = shape.post_norm = true;
+    saved_open_shape(&s, &shape);
+    const char *path = test_path(test_folder(), "name.gguf");
+    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
+    read_gguf(&g, path);
+    CHECK(key_equals(&g, "general.architecture", "olmo2") && g.num_tensors == 25);
+    const unsigned char *norm = find_tensor(&g, "blk.1.post_ffw_norm.weight", &t);
+    CHECK(norm && !memcmp(norm, weights_of(&s, PARAM_post_mlp_norm, 1), 16 * sizeof(float)));
+    CHECK(find_tensor(&g, "blk.0.post_attention_norm.weight", &t));
+    CHECK(!find_tensor(&g, "blk.0.attn_norm.weight", &t));
+    norm = find_tensor(&g, "blk.1.attn_q_norm.weight", &t);
+    CHECK(norm && t.num_dims == 1 && t.dims[0] == 16);
+    CHECK(!memcmp(norm, weights_of(&s, PARAM_wide_q_norm, 1), 16 * sizeof(float)));
+    const unsigned char *q = find_tensor(&g, "blk.0.attn_q.weight", &t); /* in our order of rows */
+    CHECK(q && !memcmp(q, weights_of(&s, PARAM_attn_q, 0), 16 * 16 * sizeof(float)));
+    text_release(&g.file);
+    saved_close(&s);
+}
+
 static double get_real(const struct gguf_file *g, const char *key)
 {
     int kind;

@@ -145,10 +145,10 @@ TEST(unsupported_configs_are_rejected_with_the_reason)
         CHECK_MESSAGE(cases[i][1]);
     }
     const char *path = test_path(test_folder(), "config.json");
-    CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"olmo2\"}", 23));
+    CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"olmo3\"}", 23));
     CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
-    CHECK_MESSAGE("model_type \"olmo2\" is not supported: it has norms in other places, or others "
-                  "than RMSNorm; must be llama, qwen2, qwen3, mistral, granite or smollm3");
+    CHECK_MESSAGE("model_type \"olmo3\" is not supported: its layers have different kinds of "
+                  "attention; must be llama, qwen2, qwen3, mistral, granite, smollm3 or olmo2");
 }
 
 TEST(biases_are_read_from_the_keys_of_their_family)
@@ -324,6 +324,7 @@ TEST(config_json_round_trips)
         want.qk_norm = (way & 6) == 2;
         want.qkv_bias = way & 4, want.out_bias = want.mlp_bias = (way & 6) == 6;
         want.window = way == 8 ? 33 : 0;
+        want.post_norm = want.qk_norm && way >= 40;
         const char *path = test_path(test_folder(), "config.json");
         hf_config_write(&want, "float32", &(struct hf_usage){.bos = -1, .eos = 9}, &t);
         CHECK_STATUS(OK, file_write(path, t.data, t.len));
@@ -333,11 +334,12 @@ TEST(config_json_round_trips)
         CHECK(got.rope_theta == want.rope_theta && got.norm_eps == want.norm_eps);
         CHECK(got.max_context == want.max_context && got.depth_init);
         CHECK(got.qk_norm == want.qk_norm && got.qkv_bias == want.qkv_bias);
-        CHECK(got.window == want.window);
+        CHECK(got.window == want.window && got.post_norm == want.post_norm);
         CHECK(!strstr(t.data, "MistralForCausalLM") == !want.window);
         CHECK(got.out_bias == want.out_bias && got.mlp_bias == want.mlp_bias);
         CHECK(!strstr(t.data, "Qwen2ForCausalLM") == ((way & 6) != 4));
-        CHECK(!strstr(t.data, "Qwen3ForCausalLM") == !want.qk_norm);
+        CHECK(!strstr(t.data, "Qwen3ForCausalLM") == (!want.qk_norm || want.post_norm));
+        CHECK(!strstr(t.data, "Olmo2ForCausalLM") == !want.post_norm);
         CHECK(rope_scaling_equals(&got.scaling, &want.scaling));
         CHECK_STATUS(OK, json_parse(t.data, t.len, "config", &root));
         CHECK(json_is_null(json_get(root, "bos_token_id")));

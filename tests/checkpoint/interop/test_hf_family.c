@@ -19,6 +19,8 @@ TEST(a_shape_has_the_family_that_reads_as_this_shape)
         {"smollm3", {.no_rope_interval = 4, .mlp_bias = true}},
         {"qwen3", {.qk_norm = true}},
         {"mistral", {.window = 7}},
+        {"olmo2", {.qk_norm = true, .post_norm = true}},
+        {"olmo2", {.qk_norm = true, .post_norm = true, .qkv_bias = true, .out_bias = true}},
         {"qwen3", {.qk_norm = true, .qkv_bias = true, .out_bias = true}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -41,14 +43,15 @@ TEST(other_families_are_refused_with_their_difference)
         {"deepseek_v3", "(MLA)"},
         {"granitemoe", "(MoE)"},
         {"granite_speech", "sound or images"},
-        {"olmo2", "in other places"},
-        {"rwkv", "supported: must be llama, qwen2, qwen3, mistral, granite or smollm3"},
+        {"olmo", "LayerNorm"},
+        {"olmo3", "kinds of attention"},
+        {"rwkv", "supported: must be llama, qwen2, qwen3, mistral, granite, smollm3 or olmo2"},
         {"", "model_type \"\" is not supported"},
     };
     const struct hf_family *f;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_STATUS(UNSUPPORTED, hf_family_find(cases[i][0], &f));
         CHECK_MESSAGE(cases[i][1]);
-        CHECK_MESSAGE("must be llama, qwen2, qwen3, mistral, granite or smollm3");
+        CHECK_MESSAGE("must be llama, qwen2, qwen3, mistral, granite, smollm3 or olmo2");
     }
 }

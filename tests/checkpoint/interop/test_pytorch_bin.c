@@ -89,14 +89,20 @@ TEST(pytorch_bin_fixture_has_the_oracles_values)
 
 TEST(single_pytorch_model_bin_loads_and_safetensors_take_precedence)
 {
-    for (int tied = 0; tied < 2; tied++) {
+    for (int kind = 0; kind < 3; kind++) { /* untied, tied, OLMo 2 */
         struct saved s;
         struct torch_tensor tensors[32];
         struct torch_writer w;
         struct loaded_state l;
         struct converted done;
         uint64_t size;
-        saved_open(&s, tied);
+        saved_open(&s, kind == 1);
+        if (kind == 2) {
+            struct model_shape shape = s.shape;
+            shape.qk_norm = shape.post_norm = true;
+            saved_close(&s);
+            saved_open_shape(&s, &shape);
+        }
         const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
         const char *folder = test_path(test_folder(), "hf");
         struct conversion c = {.from = step, .to = folder, .keep_dtype = true};

@@ -67,6 +67,20 @@ TEST(names_parse_without_what_wraps_a_model)
     CHECK(!tensor_name_parse("optimizer.state.module.exp_avg", &got));
 }
 
+TEST(hugging_face_names_parse_as_the_first_parameter_of_that_name)
+{
+    struct tensor_name got;
+    for (int id = 0; id < PARAM_COUNT; id++) {
+        char name[96];
+        const struct tensor_slot t = {.id = (enum param_id)id, .layer = 7};
+        layout_tensor_name(&t, true, name);
+        CHECK(tensor_name_parse_hf(name, &got) && got.id == tensor_name_hf_id(t.id));
+    }
+    CHECK(tensor_name_hf_id(PARAM_post_attn_norm) == PARAM_mlp_norm);
+    CHECK(tensor_name_hf_id(PARAM_wide_k_norm) == PARAM_k_norm);
+    CHECK(tensor_name_hf_id(PARAM_post_mlp_norm) == PARAM_post_mlp_norm);
+}
+
 TEST(current_torchtitan_names_round_trip)
 {
     for (int id = 0; id < PARAM_COUNT; id++) {

@@ -50,7 +50,13 @@ static inline void forward_row(struct row_case c, const struct rmsnorm *a,
 {
     const enum dtype dtype = c.dtype;
     size_t D = c.D, at = rmsnorm_row(a, n), d = 0;
-    float rstd = 1 / sqrtf(sum_squares(dtype, io->x_ND, at, D) / (float)a->D + a->eps);
+    bool has_sum = a->part == RMSNORM_APPLY;
+    float squares = has_sum ? io->rstd_N[n] : sum_squares(dtype, io->x_ND, at, D);
+    float rstd = 1 / sqrtf(squares / (float)rmsnorm_width(a) + a->eps);
+    if (a->part == RMSNORM_SUMS) {
+        io->rstd_N[n] = squares;
+        return;
+    }
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
         struct vectors w = vector_get_two(io->w_D, d, dtype);
@@ -123,15 +129,18 @@ static inline vector dx_of(struct row_stats stats, vector x, vector w, vector dy
     return stats.rstd * (dy * w - x * stats.dot);
 }
 
-/* Row n, which begins at element `at`: dx, and its contribution to dw_D, which is in the element
- * order of struct vectors. */
-static inline void backward_row(struct row_case c, const struct rmsnorm_bwd *io, size_t n,
-                                size_t at, float *dw_D)
+/* Row n: dx, and its contribution to dw_D, which is in the element order of struct vectors. */
+static inline void backward_row(struct row_case c, const struct rmsnorm *a,
+                                const struct rmsnorm_bwd *io, size_t n, float *dw_D)
 {
     const enum dtype dtype = c.dtype;
-    size_t D = c.D, d = 0;
-    struct row_stats stats = {.rstd = io->rstd_N[n], .dtype = dtype};
-    stats.dot = dot_dy_h(c, io, n, at) / (float)D;
+    size_t D = c.D, at = rmsnorm_row(a, n), d = 0;
+    float dot = a->part == RMSNORM_APPLY ? io->dot_N[n] : dot_dy_h(c, io, n, at);
+    struct row_stats stats = {io->rstd_N[n], dot / (float)rmsnorm_width(a), dtype};
+    if (a->part == RMSNORM_SUMS) {
+        io->dot_N[n] = dot;
+        return;
+    }
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype), old = {0};
         struct vectors w = vector_get_two(io->w_D, d, dtype);
@@ -161,11 +170,10 @@ static inline void backward_rows(struct row_case c, const struct rmsnorm *a,
     size_t end = size_min(begin + ROWS_PER_PART, (size_t)a->N);
     for (size_t n = begin; n < end; n++)
         if (a->accumulate)
-            backward_row((struct row_case){c.dtype, c.paneled, true, (size_t)a->D}, io, n,
-                         rmsnorm_row(a, n), dw_D);
+            backward_row((struct row_case){c.dtype, c.paneled, true, (size_t)a->D}, a, io, n, dw_D);
         else
-            backward_row((struct row_case){c.dtype, c.paneled, false, (size_t)a->D}, io, n,
-                         rmsnorm_row(a, n), dw_D);
+            backward_row((struct row_case){c.dtype, c.paneled, false, (size_t)a->D}, a, io, n,
+                         dw_D);
 }
 
 enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
@@ -190,6 +198,7 @@ enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsno
         else
             backward_rows((struct row_case){.dtype = BF16, .D = D}, a, io, begin, part);
     }
+    if (a->part == RMSNORM_SUMS) return STATUS_OK;
     for (size_t block = 1; block < blocks; block++)
         for (size_t d = 0; d < D; d++) parts[d] += parts[block * D + d];
     for (size_t d = 0; d < D; d++) io->dw_D[d] += parts[vectors_index(a->dtype, d, D)];

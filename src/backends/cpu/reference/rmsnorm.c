@@ -26,7 +26,12 @@ enum status reference_rmsnorm_forward(const struct rmsnorm *a, const struct rmsn
             float x = get(io->x_ND, at + d, a->dtype);
             squares += x * x;
         }
-        float rstd = 1 / sqrtf(squares / (float)a->D + a->eps);
+        if (a->part == RMSNORM_SUMS) {
+            io->rstd_N[n] = squares;
+            continue;
+        }
+        if (a->part == RMSNORM_APPLY) squares = io->rstd_N[n];
+        float rstd = 1 / sqrtf(squares / (float)rmsnorm_width(a) + a->eps);
         for (size_t d = 0; d < D; d++) {
             float x = get(io->x_ND, at + d, a->dtype);
             set(io->y_ND, at + d, a->dtype, normalized(a, x, rstd) * get(io->w_D, d, a->dtype));
@@ -49,7 +54,12 @@ enum status reference_rmsnorm_backward(const struct rmsnorm *a, const struct rms
             float h = get(io->x_ND, at + d, a->dtype) * rstd;
             dot += get(io->dy_ND, at + d, a->dtype) * get(io->w_D, d, a->dtype) * h;
         }
-        dot /= (float)a->D;
+        if (a->part == RMSNORM_SUMS) {
+            io->dot_N[n] = dot;
+            continue;
+        }
+        if (a->part == RMSNORM_APPLY) dot = io->dot_N[n];
+        dot /= (float)rmsnorm_width(a);
         for (size_t d = 0; d < D; d++) {
             float dy = get(io->dy_ND, at + d, a->dtype);
             float x = get(io->x_ND, at + d, a->dtype);

@@ -26,6 +26,12 @@ __device__ static size_t row_offset(const struct rmsnorm &a, unsigned n)
     return n / heads * a.stride + (size_t)(n % heads) * a.D;
 }
 
+/* As rmsnorm_width of ops/rmsnorm.h. */
+__device__ static int row_width(const struct rmsnorm &a)
+{
+    return a.part == RMSNORM_WHOLE ? a.D : a.width;
+}
+
 template <typename T, int WIDTH, int HELD>
 static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
     rmsnorm_forward_kernel(struct rmsnorm a, const T *x_ND, const T *w_D, T *y_ND, float *rstd_N,
@@ -47,8 +53,13 @@ static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
         for (int k = 0; k < WIDTH; k++) squares += extra[k] * extra[k];
     }
     unsigned max = 0;
-    float rstd = 1 / sqrtf(block_sum(squares) / (float)a.D + a.eps);
-    if (thread == 0) rstd_N[blockIdx.x] = rstd;
+    /* Read before the barriers of block_sum, as thread 0 overwrites it. */
+    float total = a.part == RMSNORM_APPLY ? rstd_N[blockIdx.x] : 0;
+    float own = block_sum(squares);
+    if (a.part != RMSNORM_APPLY) total = own;
+    float rstd = 1 / sqrtf(total / (float)row_width(a) + a.eps);
+    if (thread == 0) rstd_N[blockIdx.x] = a.part == RMSNORM_SUMS ? total : rstd;
+    if (a.part == RMSNORM_SUMS) return;
     auto normalize = [&](int v, float(&row)[WIDTH]) {
         float w[WIDTH];
         load<WIDTH>(w_D + v * WIDTH, w);
@@ -203,6 +214,7 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
     sums.x = SHARED ? shared_D : partial, sums.D = a.D;
     const T *w_D = (const T *)io.w_D;
     const float zeros[WIDTH] = {};
+    const bool only_sums = a.part == RMSNORM_SUMS;
     struct held_row<T, WIDTH, HELD> row, next;
     for (int d = first_column; d < a.D; d += step) sums.set(d, zeros);
     row.fetch(a, io, begin);
@@ -223,11 +235,14 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
             load<WIDTH>(at.x + d, v.x), load<WIDTH>(at.dy + d, v.dy), load<WIDTH>(w_D + d, v.w);
             dot += dot_of(v, row.rstd);
         }
-        const struct row_factors factors = {row.rstd, block_sum(dot) / (float)a.D};
+        dot = block_sum(dot);
+        if (only_sums && threadIdx.x == 0) io.dot_N[n] = dot;
+        if (a.part == RMSNORM_APPLY) dot = io.dot_N[n];
+        const struct row_factors factors = {row.rstd, dot / (float)row_width(a)};
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
             const int d = first_column + i * step;
-            if (d >= a.D) continue;
+            if (d >= a.D || only_sums) continue;
             row.x[i].expand(v.x), row.dy[i].expand(v.dy);
             load<WIDTH>(w_D + d, v.w);
             if (a.accumulate) row.dx[i].expand(dx);
@@ -235,7 +250,7 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
             store<WIDTH>(dx, at.dx + d);
             if (!a.accumulate) clear(dx);
         }
-        for (int d = first_column + HELD * step; d < a.D; d += step) {
+        for (int d = first_column + HELD * step; d < a.D && !only_sums; d += step) {
             load<WIDTH>(at.x + d, v.x), load<WIDTH>(at.dy + d, v.dy), load<WIDTH>(w_D + d, v.w);
             if (a.accumulate) load<WIDTH>(at.dx + d, dx);
             add_gradients<T>(v, factors, dx, sums, d);
@@ -304,7 +319,7 @@ static enum status launch_backward(const struct rmsnorm *a, const struct rmsnorm
         TRY((launch_groups<T, WIDTH, 2, true>(a, io, g, queue)));
     else
         TRY((launch_groups<T, WIDTH, 2, false>(a, io, g, queue)));
-    TRY(add_row_groups(g, a->D, io->dw_D, queue));
+    if (a->part != RMSNORM_SUMS) TRY(add_row_groups(g, a->D, io->dw_D, queue));
     return STATUS_OK;
 }
 
