@@ -108,7 +108,7 @@ static enum status check_rope(const struct convert_check *c, const struct model_
     const struct rope_scaling *r = &s->scaling;
     bool is_supported = r->factor <= 0 || r->method == ROPE_llama3;
     if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE) return STATUS_OK;
-    if (s->window)
+    if (s->window && s->window < s->max_context)
         FAIL(UNSUPPORTED,
              "%s has a sliding window (model.sliding_window) of %d tokens, which %s does not have: "
              "use --to hf or native",

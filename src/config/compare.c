@@ -333,12 +333,6 @@ static bool is_of_shape(const char *key)
     return false;
 }
 
-/* A window of the whole context hides nothing: the reader of config.json drops it, too. */
-static int window_of(const struct model_shape *s)
-{
-    return s->window < s->max_context ? s->window : 0;
-}
-
 /* Sizes that follow from another that has changed are left out. */
 static void compare_shapes(const struct settings_pair *p)
 {
@@ -357,7 +351,7 @@ static void compare_shapes(const struct settings_pair *p)
     snprintf(old, sizeof old, "\"%s\"", model_shape_biases(a));
     snprintf(now, sizeof now, "\"%s\"", model_shape_biases(b));
     if (strcmp(old, now)) add_change(p, "model.attention_bias", old, now);
-    compare_int(p, "model.sliding_window", window_of(a), window_of(b));
+    compare_int(p, "model.sliding_window", a->window, b->window);
     compare_bool(p, "model.mlp_bias", a->mlp_bias, b->mlp_bias);
     compare_bool(p, "model.tie_embeddings", a->tied, b->tied);
     compare_real(p, "model.rope_theta", a->rope_theta, b->rope_theta);

@@ -188,4 +188,10 @@ TEST(formats_without_sliding_windows_are_refused)
         CHECK(!file_exists(to));
     }
     saved_close(&s);
+    shape.window = shape.max_context; /* hides nothing there */
+    saved_open_shape(&s, &shape);
+    step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+    struct conversion c = {.from = step, .to = to, .target = CONVERT_META, .keep_dtype = true};
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
+    saved_close(&s);
 }

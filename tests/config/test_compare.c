@@ -149,7 +149,6 @@ TEST(compare_finds_changes_of_the_model_by_its_shape)
     CHECK_MODEL_CHANGES("model.norm_eps was 1e-05, is 1e-06 (command line); " SCALING,
                         "\"model.norm_eps\", \"model.rope_scaling\"", "model.norm_eps=1e-6",
                         "model.rope_scaling=none");
-    CHECK_MODEL_CHANGES("", "", "model.sliding_window=200000"); /* more than the context */
     CHECK_MODEL_CHANGES("model.sliding_window was 0, is 100 (command line)",
                         "\"model.sliding_window\"", "model.sliding_window=100");
     CHECK_MODEL_CHANGES("model.dim was 256, is 512 (command line)", "", "model.dim=512");

@@ -78,17 +78,13 @@ static enum status read_flag(const struct json *root, const char *key, bool *out
 }
 
 /* Mistral's: each token attends to the last `sliding_window` ones.  A window of the whole context
- * changes nothing. */
-static enum status read_window_size(const struct json *root, const struct hf_family *family,
-                                    int *window)
+ * is kept, too: it counts once rows are longer. */
+static enum status read_window_size(const struct json *root, int *window)
 {
     enum { DEFAULT_WINDOW = 4096 };
     const struct json *v = json_get(root, "sliding_window");
-    int context;
     if (v && json_is_null(v)) return STATUS_OK;
     TRY(hf_value_size(root, "sliding_window", DEFAULT_WINDOW, window));
-    TRY(hf_value_size(root, "max_position_embeddings", family->max_context, &context));
-    if (*window >= context) *window = 0;
     return STATUS_OK;
 }
 
@@ -99,7 +95,7 @@ static enum status read_windows(const struct json *root, const struct hf_family 
     const struct json *layers = json_get(root, "layer_types");
     bool has_window;
     if (family->windows == HF_WINDOWS_NONE) return STATUS_OK;
-    if (family->windows == HF_WINDOWS_SIZE) return read_window_size(root, family, &s->window);
+    if (family->windows == HF_WINDOWS_SIZE) return read_window_size(root, &s->window);
     TRY(read_flag(root, "use_sliding_window", &has_window));
     if (has_window)
         FAIL(UNSUPPORTED, "\"use_sliding_window\" is true: sliding windows of some layers are not "

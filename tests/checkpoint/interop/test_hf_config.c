@@ -224,9 +224,9 @@ TEST(mistral_with_a_window_keeps_it_and_without_one_is_a_llama)
     CHECK_STATUS(
         OK,
         read_type_with("mistral", ",\"sliding_window\": 64, \"max_position_embeddings\": 64", &s));
-    CHECK(s.max_context == 64 && !s.window);
-    CHECK(!strcmp(hf_family_of(&s)->model_type, "llama")); /* is written as one */
-    CHECK_STATUS(OK, read_type_with("mistral", "", &s));   /* Transformers' default */
+    CHECK(s.max_context == 64 && s.window == 64);
+    CHECK(!strcmp(hf_family_of(&s)->model_type, "mistral"));
+    CHECK_STATUS(OK, read_type_with("mistral", "", &s)); /* Transformers' default */
     CHECK(s.window == 4096);
     CHECK_STATUS(
         OK,
