@@ -116,7 +116,7 @@ def export(program, tokenizer, folder):
 
 
 def compare_export(program, path, texts):
-    """Returns how many texts AutoTokenizer encodes differently; None if there is no tokenizer.json."""
+    """The number of texts for which AutoTokenizer gives other IDs; None without a tokenizer.json."""
     with tempfile.TemporaryDirectory() as scratch:
         written = export(program, path, pathlib.Path(scratch))
         if not (written / "tokenizer.json").exists():

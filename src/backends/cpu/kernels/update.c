@@ -232,8 +232,8 @@ enum status KERNEL(apply_update)(const struct apply_update *a, const struct appl
     return STATUS_OK;
 }
 
-/* One product: the compiler fuses it with the addition, in whole registers and at the end alike.
- * n: at most LANES. */
+/* One product, which the compiler fuses with the addition, except at -O1: in whole registers and at
+ * the end alike.  n: at most LANES. */
 static inline void ema_lanes(float rate, const float *w, float *ema, size_t n)
 {
     vector old = vector_get(ema, 0, F32, n);
