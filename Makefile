@@ -221,5 +221,5 @@ help: ## list the targets
 	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC) HUB=$(if $(HUB_LIBS),1,0)'
 
 -include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(STUB:.o=.d) $(TESTS:%.c=$(B)/%.d)
--include $(FAULTS:%.c=$(B)/%.d)
+-include $(FAULTS:%.c=$(B)/%.d) $(B)/tests/programs/read_file.d $(B)/tests/programs/gpu_check.d
 -include $(FUZZ:%=$(B)/tests/fuzz/%.d) $(BENCH:%=$(B)/bench/%.d)

@@ -2,6 +2,7 @@
 #include "data/table.h"
 
 #include "base/file.h"
+#include "formats/arrow_schema.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,19 +24,38 @@ static const char *path_of(const struct table *t)
     return t->is_arrow ? t->arrow.path : t->file.path;
 }
 
+/* Appends "lists of integers", for example. */
+static void add_type(struct text *out, const struct table *t)
+{
+    static const char *const names[PARQUET_TYPES] = {[PARQUET_BOOL] = "booleans",
+                                                     [PARQUET_I32] = "integers",
+                                                     [PARQUET_I64] = "integers",
+                                                     [PARQUET_I96] = "timestamps (INT96)",
+                                                     [PARQUET_BYTES] = "text",
+                                                     [PARQUET_F32] = "floating-point numbers",
+                                                     [PARQUET_F64] = "floating-point numbers",
+                                                     [PARQUET_FIXED] = "fixed-size binary"};
+    const struct parquet_leaf *leaf = t->is_arrow ? NULL : &t->file.leaves[t->leaf];
+    int lists = leaf ? leaf->max_rep : t->arrow.num_lists;
+    for (int i = 0; i < lists; i++) text_adds(out, "lists of ");
+    text_adds(out,
+              leaf ? names[leaf->type] : arrow_schema_type_name(t->arrow.dictionary_values.type));
+}
+
 static enum status fail_column_type(const struct table *t, const char *column)
 {
-    struct text columns = {0};
+    struct text type = {0}, columns = {0};
+    add_type(&type, t);
     if (t->is_arrow)
         text_adds(&columns, t->arrow.columns.data);
     else
         parquet_list_columns(&t->file, &columns);
     enum status st = status_fail(
         STATUS_CONFIG, __FILE__, __LINE__,
-        "%s: column \"%s\": expected text, lists of text, lists of integers or lists of lists of "
-        "uint8; the columns are %s",
-        path_of(t), column, columns.data);
-    text_release(&columns);
+        "%s: column \"%s\" holds %s: expected text, lists of text, lists of integers or lists of "
+        "lists of uint8; the columns are %s",
+        path_of(t), column, type.data, columns.data);
+    text_release(&type), text_release(&columns);
     return st;
 }
 

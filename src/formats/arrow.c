@@ -7,13 +7,13 @@
 #include <string.h>
 
 enum { HEADER_SCHEMA = 1, HEADER_DICTIONARY, HEADER_BATCH };
-enum { COMPRESSION_ZSTD = 1 };
+enum { COMPRESSION_ZSTD = 1, METADATA_V5 = 4 };
 
 /* An encapsulated message: the metadata flatbuffer, and the body that follows it. */
 struct arrow_message {
     struct flatbuffer flat;
-    uint64_t header;
-    int type; /* MessageHeader; 0: end of stream */
+    uint64_t header, version; /* MetadataVersion */
+    int type;                 /* MessageHeader; 0: end of stream */
     const unsigned char *body;
     uint64_t body_bytes;
 };
@@ -30,6 +30,7 @@ static enum status read_message(struct reader *r, struct arrow_message *m)
     TRY(reader_bytes(r, len, &bytes, "a message"));
     m->flat = (struct flatbuffer){bytes, len, false};
     uint64_t root = flatbuffer_read(&m->flat, 0, 4);
+    m->version = flatbuffer_scalar(&m->flat, root, 0, 2);
     m->type = (int)flatbuffer_scalar(&m->flat, root, 1, 1);
     m->header = flatbuffer_target(&m->flat, root, 2);
     m->body_bytes = flatbuffer_scalar(&m->flat, root, 3, 8);
@@ -105,12 +106,13 @@ static enum status read_array(const struct arrow *a, const struct arrow_record *
                               struct arrow_array *out)
 {
     struct flatbuffer *f = &r->message->flat;
-    uint64_t shift, end, count = arrow_schema_buffers(l->type);
+    uint64_t shift, end, count = l->num_buffers;
     if (l->node >= r->num_nodes) FAIL(DATA, "%s: record batch has too few field nodes", a->path);
     out->length = flatbuffer_read(f, r->nodes + 16 * l->node, 8);
     out->nulls = flatbuffer_read(f, r->nodes + 16 * l->node + 8, 8);
     TRY(count_variadic(a, r, l->variadic, &shift));
     uint64_t first = l->buffer + shift;
+    if (r->message->version < METADATA_V5) first += l->unions;
     bool no_offsets = l->type == ARROW_INT || arrow_is_view(l->type);
     if (count > 0) TRY(read_buffer(a, r, first, &out->validity));
     if (count > 1) TRY(read_buffer(a, r, first + 1, no_offsets ? &out->data : &out->offsets));

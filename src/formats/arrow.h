@@ -13,7 +13,7 @@
 #include "formats/arrow_types.h"
 
 /* Opens the file and finds the column by name, with the syntax of parquet_find.  CONFIG: unknown
- * column.  DATA: corrupt or truncated.  UNSUPPORTED: big-endian data, or a union in the schema. */
+ * column.  DATA: corrupt or truncated.  UNSUPPORTED: big-endian data, or an unknown type. */
 enum status arrow_open(struct arrow *a, const char *path, const char *column);
 void arrow_close(struct arrow *a);
 /* arrow_open for a file image that the caller keeps.  The caller sets a->path, and calls

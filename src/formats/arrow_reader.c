@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/arrow_reader.h"
 
+#include "formats/arrow_schema.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -221,7 +223,8 @@ enum status arrow_reader_visit_row(struct arrow_reader *r, uint64_t row, arrow_v
     const struct arrow *a = r->arrow;
     const struct arrow_batch *b = arrow_find_batch(a, row);
     if (!a->is_text && !a->is_integer)
-        FAIL(UNSUPPORTED, "%s: the column must hold text or integers", a->path);
+        FAIL(UNSUPPORTED, "%s: the column holds %s: expected text or integers", a->path,
+             arrow_schema_type_name(a->dictionary_values.type));
     if (b != r->batch) {
         drop_batch(r);
         if (b->codec != CODEC_NONE) TRY(decompress_batch(r, b));

@@ -7,39 +7,43 @@
 
 enum { MAX_FIELDS = 1 << 16, MAX_NAMES_BYTES = 1000 /* bytes of column names in a message */ };
 
-/* The number of buffers of each type's arrays, plus 1: so 0 marks an unknown type. */
-static const unsigned char buffers_plus_1[ARROW_TYPES] = {[ARROW_NULL] = 1,
-                                                          [ARROW_INT] = 3,
-                                                          [3] = 3,
-                                                          [ARROW_BINARY] = 4,
-                                                          [ARROW_UTF8] = 4,
-                                                          [6] = 3,
-                                                          [7] = 3,
-                                                          [8] = 3,
-                                                          [9] = 3,
-                                                          [10] = 3,
-                                                          [11] = 3,
-                                                          [ARROW_LIST] = 3,
-                                                          [ARROW_STRUCT] = 2,
-                                                          [15] = 3,
-                                                          [ARROW_FIXED_LIST] = 2,
-                                                          [ARROW_MAP] = 3,
-                                                          [18] = 3,
-                                                          [ARROW_LARGE_BINARY] = 4,
-                                                          [ARROW_LARGE_UTF8] = 4,
-                                                          [ARROW_LARGE_LIST] = 3,
-                                                          [22] = 1,
-                                                          [ARROW_BINARY_VIEW] = 3,
-                                                          [ARROW_UTF8_VIEW] = 3,
-                                                          [ARROW_LIST_VIEW] = 4,
-                                                          [ARROW_LARGE_LIST_VIEW] = 4};
+/* A type's name in messages, and the number of buffers of its arrays. */
+static const struct {
+    const char *name;
+    unsigned buffers;
+} types[ARROW_TYPES] = {[ARROW_NULL] = {"nulls", 0},
+                        [ARROW_INT] = {"integers", 2},
+                        [3] = {"floating-point numbers", 2},
+                        [ARROW_BINARY] = {"binary", 3},
+                        [ARROW_UTF8] = {"text", 3},
+                        [6] = {"booleans", 2},
+                        [7] = {"decimals", 2},
+                        [8] = {"dates", 2},
+                        [9] = {"times", 2},
+                        [10] = {"timestamps", 2},
+                        [11] = {"intervals", 2},
+                        [ARROW_LIST] = {"lists", 2},
+                        [ARROW_STRUCT] = {"structs", 1},
+                        [ARROW_UNION] = {"unions", 1}, /* and the offsets of dense ones */
+                        [15] = {"fixed-size binary", 2},
+                        [ARROW_FIXED_LIST] = {"fixed-size lists", 1},
+                        [ARROW_MAP] = {"maps", 2},
+                        [18] = {"durations", 2},
+                        [ARROW_LARGE_BINARY] = {"binary", 3},
+                        [ARROW_LARGE_UTF8] = {"text", 3},
+                        [ARROW_LARGE_LIST] = {"lists", 2},
+                        [ARROW_RUN_END_ENCODED] = {"run-end encoded values", 0},
+                        [ARROW_BINARY_VIEW] = {"binary", 2},
+                        [ARROW_UTF8_VIEW] = {"text", 2},
+                        [ARROW_LIST_VIEW] = {"lists", 3},
+                        [ARROW_LARGE_LIST_VIEW] = {"lists", 3}};
 
-unsigned arrow_schema_buffers(int type) { return buffers_plus_1[type] - 1u; }
+const char *arrow_schema_type_name(int type) { return types[type].name; }
 
 /* The state of a depth-first walk over the schema's fields. */
 struct arrow_schema {
     struct flatbuffer *flat;
-    size_t nodes, buffers, variadic, fields; /* visited so far */
+    size_t nodes, buffers, unions, variadic, fields; /* visited so far */
     struct arrow_level levels[ARROW_MAX_DEPTH];
     struct text path;    /* of the current field */
     struct arrow *arrow; /* receives the column */
@@ -71,16 +75,17 @@ static enum status read_int(struct arrow_schema *s, uint64_t type, struct arrow_
 /* The logical type of a field, whether it is dictionary-encoded or not. */
 static enum status read_field_type(struct arrow_schema *s, uint64_t field, struct arrow_level *l)
 {
+    enum { DENSE = 1 };
     struct flatbuffer *f = s->flat;
     uint64_t type = flatbuffer_target(f, field, 3);
     l->type = (int)flatbuffer_scalar(f, field, 2, 1);
     if (l->type == ARROW_INT && type) TRY(read_int(s, type, l));
     if (l->type == ARROW_FIXED_LIST && type) l->list_size = flatbuffer_scalar(f, type, 0, 4);
     if (f->bad) FAIL(DATA, "%s: corrupt schema", s->arrow->path);
-    if (l->type == ARROW_UNION)
-        FAIL(UNSUPPORTED, "%s: a schema with unions is not supported", s->arrow->path);
-    if (l->type >= ARROW_TYPES || !buffers_plus_1[l->type])
+    if (l->type >= ARROW_TYPES || !types[l->type].name)
         FAIL(UNSUPPORTED, "%s: field type %d is not supported", s->arrow->path, l->type);
+    l->num_buffers = types[l->type].buffers;
+    if (l->type == ARROW_UNION && type) l->num_buffers += flatbuffer_scalar(f, type, 0, 2) == DENSE;
     return STATUS_OK;
 }
 
@@ -104,13 +109,18 @@ static enum status read_level(struct arrow_schema *s, uint64_t dictionary, struc
 {
     if (dictionary) { /* the index type defaults to int32 */
         uint64_t index = flatbuffer_target(s->flat, dictionary, 1);
-        *l = (struct arrow_level){.type = ARROW_INT, .bits = 32, .is_signed = true};
+        *l = (struct arrow_level){.type = ARROW_INT,
+                                  .bits = 32,
+                                  .is_signed = true,
+                                  .num_buffers = types[ARROW_INT].buffers};
         if (index) TRY(read_int(s, index, l));
     }
     if (s->flat->bad) FAIL(DATA, "%s: corrupt schema", s->arrow->path);
     if (++s->fields > MAX_FIELDS) FAIL(DATA, "%s: more than %d fields", s->arrow->path, MAX_FIELDS);
-    l->node = s->nodes++, l->buffer = s->buffers, l->variadic = s->variadic;
-    s->buffers += arrow_schema_buffers(l->type);
+    l->node = s->nodes++, l->buffer = s->buffers;
+    l->unions = s->unions, l->variadic = s->variadic;
+    s->buffers += l->num_buffers;
+    s->unions += l->type == ARROW_UNION || l->type == ARROW_RUN_END_ENCODED;
     s->variadic += arrow_is_view(l->type);
     return STATUS_OK;
 }
@@ -180,8 +190,13 @@ static enum status read_field(struct arrow_schema *s, uint64_t field, int depth,
     if (below) return read_children(s, field, depth, of_list, rest);
     add_column_name(s);
     if (rest && !rest[0]) set_column(s, depth + 1, dictionary, &values);
-    /* children of other types, such as run-end-encoded, are not columns of the file */
-    return dictionary ? STATUS_OK : read_children(s, field, depth, false, NULL);
+    if (dictionary) return STATUS_OK;
+    /* children of other types, such as unions, are not columns of the file */
+    struct text *names = &s->arrow->columns;
+    size_t len = names->len;
+    TRY(read_children(s, field, depth, false, NULL));
+    if (names->data) names->data[names->len = len] = 0;
+    return STATUS_OK;
 }
 
 enum status arrow_schema_read(struct arrow *a, struct flatbuffer *f, uint64_t table,

@@ -10,5 +10,5 @@
 enum status arrow_schema_read(struct arrow *a, struct flatbuffer *f, uint64_t table,
                               const char *column);
 
-/* The number of buffers that an array of this type has, without the variadic buffers of a view. */
-unsigned arrow_schema_buffers(int type);
+/* The name of an enum arrow_type in messages: "integers". */
+const char *arrow_schema_type_name(int type);

@@ -23,12 +23,14 @@ enum arrow_type {
     ARROW_LARGE_BINARY = 19,
     ARROW_LARGE_UTF8,
     ARROW_LARGE_LIST,
-    ARROW_BINARY_VIEW = 23,
+    ARROW_RUN_END_ENCODED,
+    ARROW_BINARY_VIEW,
     ARROW_UTF8_VIEW,
     ARROW_LIST_VIEW,
     ARROW_LARGE_LIST_VIEW,
     ARROW_TYPES
 };
+
 static inline bool arrow_is_view(int type)
 {
     return type == ARROW_BINARY_VIEW || type == ARROW_UTF8_VIEW;
@@ -39,9 +41,11 @@ struct arrow_level {
     int type;
     int bits; /* of integers */
     bool is_signed;
-    uint64_t list_size;  /* of ARROW_FIXED_LIST */
-    size_t node, buffer; /* index of its first FieldNode and Buffer in every record batch */
-    size_t variadic;     /* index into variadicBufferCounts */
+    uint64_t list_size;   /* of ARROW_FIXED_LIST */
+    size_t node, buffer;  /* index of its first FieldNode and Buffer in every record batch */
+    unsigned num_buffers; /* of its arrays, without the variadic ones of views */
+    size_t unions;        /* fields before it that have a validity bitmap in old metadata only */
+    size_t variadic;      /* index into variadicBufferCounts */
 };
 
 /* The array of one level in one batch: a FieldNode and the buffers that its type has.  The sizes

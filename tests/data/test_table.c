@@ -208,9 +208,23 @@ TEST(table_finds_columns_whose_names_have_dots)
     check_refused(EDGE("dots.arrow"), "a", "no column \"a\"");
 }
 
-TEST(table_refuses_arrow_schemas_with_unions_by_name)
+TEST(table_reads_arrow_columns_behind_unions)
 {
-    check_refused(EDGE("union.arrow"), "text", "a schema with unions is not supported");
+    static const char *const files[] = {EDGE("union.arrow"), EDGE("union-v4.arrow")};
+    for (int i = 0; i < 2; i++) {
+        check_first_text(files[i], "text", "one");
+        check_first_text(files[i], "last", "three");
+        check_refused(files[i], "dense", "column \"dense\" holds unions: expected text, ");
+        check_refused(files[i], "other", "the columns are: sparse, text, dense, last");
+    }
+}
+
+TEST(table_names_the_type_of_a_column_that_it_refuses)
+{
+    check_refused(EDGE("empty-groups.parquet"), "n",
+                  "column \"n\" holds integers: expected text, ");
+    check_refused("tests/oracle/data/parquet/pyarrow-plain-v1.parquet", "real",
+                  "column \"real\" holds floating-point numbers: expected text, ");
 }
 
 TEST(table_refuses_two_columns_of_the_same_name)

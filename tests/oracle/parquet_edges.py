@@ -68,5 +68,13 @@ with open(f"{FOLDER}v2-flag.parquet", "r+b") as f:
     f.seek(0)
     f.write(image.replace(b"\x15\0\x11", b"\x15\0\x12"))
 
-union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
-feather.write_feather(pa.table({"text": ["one", "two"], "either": union}), f"{FOLDER}union.arrow", "uncompressed")
+# A column behind unions, whose buffers depend on their kind and on the version of the metadata.
+parts = [pa.array([1, 2]), pa.array(["a", "b"])]
+kinds = pa.array([0, 1], pa.int8())
+unions = pa.table({"sparse": pa.UnionArray.from_sparse(kinds, parts), "text": ["one", "two"],
+                   "dense": pa.UnionArray.from_dense(kinds, pa.array([0, 1], pa.int32()), parts),
+                   "last": ["three", "four"]})
+for name, version in ("", pa.ipc.MetadataVersion.V5), ("-v4", pa.ipc.MetadataVersion.V4):
+    options = pa.ipc.IpcWriteOptions(metadata_version=version)
+    with pa.ipc.new_file(f"{FOLDER}union{name}.arrow", unions.schema, options=options) as writer:
+        writer.write_table(unions)
