@@ -74,6 +74,8 @@ def physical(value, column):
         if kind in ("FIXED_LEN_BYTE_ARRAY", "BYTE_ARRAY"):
             size = column.length if kind[0] == "F" else max(1, (value.bit_length() + 8) // 8)
             value = value.to_bytes(size, "big", signed=True)
+    if isinstance(value, uuid.UUID):
+        value = value.bytes
     if isinstance(value, str):
         value = value.encode()
     if isinstance(value, int) and kind == "FIXED_LEN_BYTE_ARRAY":  # of halfs
