@@ -18,7 +18,7 @@
 enum {
     SLICE_BYTES = 32 << 20,
     L1_BYTES = 24 << 10,     /* of a micro-panel per KC */
-    L1_BYTES_F32 = 12 << 10, /* leaves room for the panel that is prefetched */
+    L2_BYTES_F32 = 48 << 10, /* the f32 micro-kernel splits KC further for L1 */
     MAX_SLICE_STEPS =
         1024,           /* per K slice: panels this deep still leave slices several blocks wide */
     PACK_GROUP = 4,     /* panels packed by one thread at a time */
@@ -84,8 +84,12 @@ static struct left_panel left_panel_at(const struct blocked_gemm *g, size_t firs
     struct left_panel p = left_panel_packed(g->kind, g->left + i * g->panel_bytes);
     if (reads_in_place(g, first + i)) {
         size_t row = g->a.stride * sizeof(bf16);
-        p = (struct left_panel){(const char *)g->a.x + (first + i) * PANEL * row, row, 16 * row,
-                                PANEL * sizeof(bf16), NULL};
+        p = (struct left_panel){(const char *)g->a.x + (first + i) * PANEL * row,
+                                row,
+                                16 * row,
+                                PANEL * sizeof(bf16),
+                                NULL,
+                                0};
     }
     p.at = (const char *)p.at + step * p.step;
     return p;
@@ -101,16 +105,22 @@ struct gemm_block {
 static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_block *block,
                              size_t step, size_t end)
 {
-    size_t skip = step * panel_step_bytes(g->kind), first_panel = block->first_row / PANEL;
+    const size_t step_bytes = panel_step_bytes(g->kind), first_panel = block->first_row / PANEL;
+    const size_t bytes = (end - step) * step_bytes, part = bytes / (block->a_end - block->a);
     bool full_k = step == 0 && end == g->steps; /* nothing to spill: one micro-tile stays in L1 */
     for (size_t j = block->b; j < block->b_end; j++)
         for (size_t i = block->a; i < block->a_end; i++) {
             size_t spilled = full_k ? 0 : (j - block->b) * g->mc + i - block->a;
             float *acc = block->acc + spilled * MICRO_TILE;
-            const char *right = g->right + j * g->panel_bytes + skip;
+            const char *right = g->right + j * g->panel_bytes + step * step_bytes;
+            const char *next_right = right + g->panel_bytes;
             struct left_panel left = left_panel_at(g, first_panel, i, step);
-            left.next = i + 1 < block->a_end ? left_panel_at(g, first_panel, i + 1, step).at
-                                             : right + g->panel_bytes;
+            if (j > block->b) /* the panels of A are in L2 */
+                left.next = next_right + (i - block->a) * part, left.next_bytes = part;
+            else
+                left.next =
+                    i + 1 < block->a_end ? (const char *)left.at + g->panel_bytes : next_right,
+                left.next_bytes = bytes;
             KERNEL(panel_multiply)(g->kind, end - step, left, right, acc, step > 0);
             if (end == g->steps)
                 store_tile(g, acc, block->first_row + i * PANEL, block->first_column + j * PANEL);
@@ -122,7 +132,7 @@ static void multiply_blocks(const struct blocked_gemm *g, size_t first_row, size
 {
     size_t block_rows = (a_count + g->mc - 1) / g->mc;
     size_t count = block_rows * ((b_count + g->nc - 1) / g->nc);
-    size_t panel = g->kind == PANEL_F32 ? L1_BYTES_F32 : L1_BYTES;
+    size_t panel = g->kind == PANEL_F32 ? L2_BYTES_F32 : L1_BYTES;
     size_t steps = panel / 2 * (size_t)g->blocking->kc_halves / panel_step_bytes(g->kind);
     size_t k_blocks = (g->steps + steps - 1) / steps;
 #pragma omp for schedule(dynamic)

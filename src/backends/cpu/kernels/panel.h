@@ -78,17 +78,17 @@ void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, siz
                         size_t count, void *to);
 
 /* A row panel: packed, or read in place from a K-major bf16 matrix.  Strides in bytes: from a row
- * to the next, from rows 0-15 to rows 16-31, from a k-step to the next.  next: the panel that the
- * micro-kernel reads next, of as many k-steps, or NULL; PANEL_F32 prefetches it to L1, which the
- * hardware prefetcher does too late for panels that come from L3. */
+ * to the next, from rows 0-15 to rows 16-31, from a k-step to the next.  next, next_bytes: what
+ * PANEL_F32 prefetches to L2 meanwhile, at most as much as the panel; 0: nothing. */
 struct left_panel {
     const void *at;
     size_t row, half, step;
     const void *next;
+    size_t next_bytes;
 };
 static inline struct left_panel left_panel_packed(enum panel_kind kind, const void *at)
 {
-    return (struct left_panel){at, 64, 1024, panel_step_bytes(kind), NULL};
+    return (struct left_panel){at, 64, 1024, panel_step_bytes(kind), NULL, 0};
 }
 
 /* The micro-kernel: acc[32][32] (+)= left panel x right panel over `steps` k-steps.  PANEL_BF16 on

@@ -1,8 +1,8 @@
 /* panel_multiply.c (cpu) -- the GEMM micro-kernels: one row panel times one column panel.
  *
  * AMX: 2 x 2 tiles of 16 x 16.  AVX-512 with bf16: 8 rows x 32 columns of accumulators in
- * registers, pairs of A broadcast to VDPBF16PS.  Else f32: 8 rows x 2 vectors, 4 rows where the ISA
- * has 16 registers. */
+ * registers, pairs of A broadcast to VDPBF16PS.  Else f32: 8 rows x 2 vectors with AVX-512; 6 x 2,
+ * and 2 x 4 for the last 2 rows, where the ISA has 16 registers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/tiles.h"
@@ -88,29 +88,88 @@ enum panel_kind KERNEL(panel_kind)(void)
 enum panel_kind KERNEL(panel_kind)(void) { return PANEL_F32; }
 #endif
 
-/* Each group of rows prefetches its part of the next panel, a cache line at every other k. */
+/* An f32 multiply of some rows of the left panel by some columns of the right one. */
+struct f32_block {
+    const float *left, *right;
+    size_t depth; /* even */
+    float *acc;
+    bool accumulate;
+    const char *next; /* to prefetch, next_step bytes every other k */
+    size_t next_step;
+};
+
+/* R rows x V vectors of accumulators, which the compiler keeps in registers. */
+static inline __attribute__((always_inline)) void multiply_block(struct f32_block *of, const int R,
+                                                                 const int V)
+{
+    enum { MAX_ROWS = 8, MAX_VECTORS = 4, UNROLL = 2, TO_L2 = 2 };
+    const float *a = of->left, *b = of->right;
+    const char *next = of->next;
+    const size_t next_step = of->next_step;
+    vector c[MAX_ROWS][MAX_VECTORS] = {0};
+    for (int i = 0; i < R && of->accumulate; i++)
+        for (int j = 0; j < V; j++) c[i][j] = vector_loadu(of->acc + i * PANEL + j * LANES);
+    for (size_t k = 0; k < of->depth; k += UNROLL, next += next_step) {
+        __builtin_prefetch(next, 0, TO_L2);
+#pragma GCC unroll 2
+        for (int u = 0; u < UNROLL; u++, a += PANEL, b += PANEL) {
+            vector columns[MAX_VECTORS];
+            for (int j = 0; j < V; j++) columns[j] = vector_loadu(b + j * LANES);
+            for (int i = 0; i < R; i++)
+                for (int j = 0; j < V; j++) c[i][j] += a[i] * columns[j];
+        }
+    }
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < V; j++) vector_storeu(of->acc + i * PANEL + j * LANES, c[i][j]);
+    of->next = next;
+}
+
+enum {
+    ROWS = LANES == 16 ? 8 : 6,
+    COLUMNS = 2 * LANES,
+    FULL_ROWS = PANEL / ROWS * ROWS,
+    BLOCKS = PANEL / ROWS * (PANEL / COLUMNS)
+};
+
+/* Both panels over one chunk of K.  Returns where the prefetch continues. */
+static const char *multiply_chunk(const struct f32_block *of)
+{
+    struct f32_block block = *of;
+    for (size_t column = 0; column < PANEL; column += COLUMNS)
+        for (size_t row = 0; row < FULL_ROWS; row += ROWS) {
+            block.left = of->left + row, block.right = of->right + column;
+            block.acc = of->acc + row * PANEL + column;
+            multiply_block(&block, ROWS, 2);
+        }
+    const char *next = block.next;
+#if !defined(__AVX512F__)
+    for (size_t column = 0; column < PANEL; column += 4 * LANES) {
+        block.left = of->left + FULL_ROWS, block.right = of->right + column;
+        block.acc = of->acc + FULL_ROWS * PANEL + column;
+        multiply_block(&block, PANEL - FULL_ROWS, 4);
+    }
+#endif
+    return next;
+}
+
+/* Chunks of K stay in L1 while groups of rows visit them. */
 static void multiply_f32(size_t steps, struct left_panel left, const float *right, float *acc,
                          bool accumulate)
 {
-    enum { ROWS = LANES == 16 ? 8 : 4, COLUMNS = 2 * LANES, GROUPS = PANEL / ROWS, LINE = 64 };
-    const size_t depth = steps * PANEL, part = steps * panel_step_bytes(PANEL_F32) / GROUPS;
-    for (size_t row = 0; row < PANEL; row += ROWS)
-        for (size_t column = 0; column < PANEL; column += COLUMNS) {
-            const float *a = (const float *)left.at + row, *b = right + column;
-            const char *next = (const char *)(left.next ? left.next : left.at) + row / ROWS * part;
-            float *out = acc + row * PANEL + column;
-            vector c[ROWS][2] = {0};
-            if (accumulate)
-                for (int i = 0; i < ROWS; i++)
-                    for (int j = 0; j < 2; j++) c[i][j] = vector_loadu(out + i * PANEL + j * LANES);
-            for (size_t k = 0; k < depth; k++, a += PANEL, b += PANEL) {
-                vector b0 = vector_loadu(b), b1 = vector_loadu(b + LANES);
-                if (k * LINE < 2 * part) __builtin_prefetch(next + k / 2 * LINE);
-                for (int i = 0; i < ROWS; i++) c[i][0] += a[i] * b0, c[i][1] += a[i] * b1;
-            }
-            for (int i = 0; i < ROWS; i++)
-                for (int j = 0; j < 2; j++) vector_storeu(out + i * PANEL + j * LANES, c[i][j]);
-        }
+    enum { CHUNK_STEPS = 4 };
+    const size_t chunks = (steps + CHUNK_STEPS - 1) / CHUNK_STEPS;
+    struct f32_block of = {.acc = acc,
+                           .accumulate = accumulate,
+                           .next = left.next ? left.next : left.at,
+                           .next_step = left.next_bytes / (BLOCKS * PANEL / 2 * steps)};
+    for (size_t i = 0; i < chunks; i++) {
+        size_t begin = steps * i / chunks, end = steps * (i + 1) / chunks;
+        of.depth = (end - begin) * PANEL;
+        of.left = (const float *)left.at + begin * MICRO_TILE;
+        of.right = right + begin * MICRO_TILE;
+        of.next = multiply_chunk(&of);
+        of.accumulate = true;
+    }
 }
 
 void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, struct left_panel left,

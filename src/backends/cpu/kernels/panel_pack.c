@@ -10,11 +10,37 @@
 
 #include <string.h>
 
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
 enum { SIDE = 16 };
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+/* Loads 8 rows of 8 words that are `stride` bytes apart, transposed.  128-bit loads place the
+ * halves, which leaves two rounds of unpacks. */
+static inline void transpose_8x8(const char *from, size_t stride, __m256i to[8])
+{
+    for (size_t half = 0; half < 2; half++) {
+        __m256i rows[4], pairs[4];
+        for (size_t i = 0; i < 4; i++) {
+            const char *at = from + i * stride + half * 16;
+            __m128i low = _mm_loadu_si128((const __m128i *)at);
+            rows[i] =
+                _mm256_inserti128_si256(_mm256_castsi128_si256(low),
+                                        _mm_loadu_si128((const __m128i *)(at + 4 * stride)), 1);
+        }
+        for (size_t i = 0; i < 2; i++) {
+            pairs[2 * i] = _mm256_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
+            pairs[2 * i + 1] = _mm256_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);
+        }
+        for (size_t i = 0; i < 2; i++) {
+            to[half * 4 + 2 * i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
+            to[half * 4 + 2 * i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
+        }
+    }
+}
+#endif
 
 /* Transposes 16 x 16 words; row strides in bytes. */
 static void transpose(const void *from, size_t from_row, void *to, size_t to_row)
@@ -26,6 +52,16 @@ static void transpose(const void *from, size_t from_row, void *to, size_t to_row
         pairs_load_transposed(from, from_row, quarter, lines + 4 * quarter);
 #pragma GCC unroll 16
     for (size_t i = 0; i < SIDE; i++) pairs_store((char *)to + i * to_row, lines[i], false);
+#elif defined(__AVX2__)
+    /* all loads first: the transpose may be in place */
+    __m256i blocks[2][2][8];
+    for (size_t i = 0; i < 2; i++)
+        for (size_t j = 0; j < 2; j++)
+            transpose_8x8((const char *)from + i * 8 * from_row + j * 32, from_row, blocks[j][i]);
+    for (size_t i = 0; i < SIDE; i++)
+        for (size_t j = 0; j < 2; j++)
+            _mm256_storeu_si256((__m256i *)((char *)to + i * to_row + j * 32),
+                                blocks[i / 8][j][i % 8]);
 #else
     uint32_t words[SIDE][SIDE], transposed[SIDE];
     for (size_t i = 0; i < SIDE; i++)
@@ -111,8 +147,45 @@ static void load_floats(const struct operand *o, size_t mn, size_t k, uint32_t w
     }
 }
 
+/* A full k-step of MN-major vectors. */
+static void widen_full_step(const struct operand *o, size_t mn, size_t k, float *to)
+{
+    for (size_t i = 0; i < PANEL; i++)
+        for (size_t j = 0; j < PANEL; j += LANES)
+            vector_storeu(to + i * PANEL + j,
+                          vector_get(o->x, (k + i) * o->stride + mn + j, o->dtype, LANES));
+}
+
+/* A full k-step of K-major vectors.  Pairs of bf16 are transposed, and then split. */
+static void transpose_full_step(const struct operand *o, size_t mn, size_t k, float *to)
+{
+    const size_t row = o->stride * dtype_bytes(o->dtype), to_row = PANEL * sizeof *to;
+    const char *from = (const char *)o->x + mn * row + k * dtype_bytes(o->dtype);
+    vector_words words[SIDE * SIDE / LANES];
+    for (size_t half = 0; half < PANEL; half += SIDE, from += SIDE * row) {
+        if (o->dtype == F32) {
+            transpose(from, row, to + half, to_row);
+            transpose(from + SIDE * sizeof *to, row, to + SIDE * PANEL + half, to_row);
+            continue;
+        }
+        transpose(from, row, words, SIDE * sizeof(uint32_t));
+        for (size_t i = 0; i < SIDE * SIDE / LANES; i++) {
+            float *at = to + i * LANES / SIDE * 2 * PANEL + half + i * LANES % SIDE;
+            vector_storeu(at, (vector)(words[i] << 16));
+            vector_storeu(at + PANEL, (vector)(words[i] & 0xFFFF0000u));
+        }
+    }
+}
+
 static void pack_floats(const struct operand *o, size_t mn, size_t k, char *to)
 {
+    if (mn + PANEL <= o->mn_count && k + PANEL <= o->K) {
+        if (o->mn_major)
+            widen_full_step(o, mn, k, (float *)(void *)to);
+        else
+            transpose_full_step(o, mn, k, (float *)(void *)to);
+        return;
+    }
     uint32_t words[SIDE][SIDE];
     for (size_t k_half = 0; k_half < PANEL; k_half += SIDE)
         for (size_t half = 0; half < PANEL; half += SIDE) {
