@@ -234,7 +234,7 @@ def table(binary, rows):
                   f"| | | | | | {why} |")
             continue
         seconds = e["seconds"]
-        idle = 1 - (seconds["products"] + seconds["memory"] + seconds["update"]) / sum(
+        idle = 1 - (seconds["matmul"] + seconds["memory"] + seconds["update"]) / sum(
             seconds.values())
         error = e["tokens_per_second_per_rank"] / row.tokens - 1
         if "fitted" not in row.note:

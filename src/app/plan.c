@@ -225,7 +225,7 @@ enum { MAX_PARTS = GROUP_COUNT + 5 };
 static int list_parts(const struct estimate *e, struct time_part all[MAX_PARTS])
 {
     int count = 0;
-    all[count++] = (struct time_part){"products", "matmul", e->matmul_s};
+    all[count++] = (struct time_part){"matmul", "matmul", e->matmul_s};
     all[count++] = (struct time_part){"memory", "memory-bound operations", e->memory_s};
     for (enum group g = 0; g < GROUP_COUNT; g++)
         if (e->exposed_s[g] > 0)

@@ -19,7 +19,7 @@ enum { MAX_SIMULATIONS = 1500 };
 static const char *limit_word(enum resource r)
 {
     static const char *const words[RESOURCE_COUNT] = {
-        [RESOURCE_products] = "compute", [RESOURCE_memory_rate] = "memory",
+        [RESOURCE_matmul] = "compute",   [RESOURCE_memory_rate] = "memory",
         [RESOURCE_node_links] = "links", [RESOURCE_network] = "network",
         [RESOURCE_host_link] = "host",   [RESOURCE_latency] = "latency",
         [RESOURCE_pipeline] = "bubble",  [RESOURCE_memory_bytes] = "memory"};
@@ -141,7 +141,7 @@ static void print_table(const struct layout_search *s)
 static void write_seconds(const struct estimate *e, struct json_writer *w)
 {
     json_begin_object(w, "seconds", JSON_INLINE);
-    json_write_format(w, "products", "%.6g", e->matmul_s);
+    json_write_format(w, "matmul", "%.6g", e->matmul_s);
     json_write_format(w, "memory", "%.6g", e->memory_s);
     for (enum group g = 0; g < GROUP_COUNT; g++)
         if (e->exposed_s[g] > 0) json_write_format(w, mesh_group_name(g), "%.6g", e->exposed_s[g]);

@@ -38,7 +38,7 @@ int elastic_parts(const struct elastic *e);
 
 /* The buffer for the gradients of this rank's i-th microbatch of the step. */
 int elastic_buffer(const struct elastic *e, int i);
-/* After that microbatch, so often the highest buffer is added to the one below. */
+/* How often, after that microbatch, the highest buffer is added to the one below. */
 int elastic_merges(const struct elastic *e, int i);
 /* Buffers for all microbatches of a rank.  `direct`: the gradients come from elsewhere and are
  * added in the first merge, without a buffer of their own. */

@@ -23,7 +23,7 @@ struct hardware estimate_faster_hardware(const struct hardware *h, enum resource
 {
     struct hardware fast = *h;
     switch (r) {
-    case RESOURCE_products: fast.bf16_flops *= 2, fast.f32_flops *= 2; break;
+    case RESOURCE_matmul: fast.bf16_flops *= 2, fast.f32_flops *= 2; break;
     case RESOURCE_memory_rate: fast.memory_bandwidth *= 2; break;
     case RESOURCE_node_links: fast.node_bandwidth *= 2; break;
     case RESOURCE_network: fast.network_bandwidth *= 2; break;

@@ -9,9 +9,9 @@
 #include "parallel/schedule.h"
 #include "parallel/sim_clock.h"
 
-/* What may limit a step: name, also in JSON; what would help.  products: matrix multiplies. */
+/* What may limit a step: name, also in JSON; what would help. */
 #define RESOURCE_LIST(X)                                                                           \
-    X(products, "faster matrix multiplies")                                                        \
+    X(matmul, "faster matrix multiplies")                                                          \
     X(memory_rate, "faster memory")                                                                \
     X(node_links, "faster links within a node")                                                    \
     X(network, "a faster network between nodes")                                                   \

@@ -160,10 +160,10 @@ TEST(plan_estimates_step_time_on_other_hardware)
     double V = 128256, D = 4096, block = D * (4096 * 2 + 1024 * 2) + 3 * D * 14336;
     double attention = 7.0 * 32 * 4096 * 8192 * (1 + 1.0 / 8192);
     double flops = 8192 * (6 * (V * D + 32 * block) + attention);
-    CHECK_NEAR(estimated(p, "products") / (flops / (0.5 * 989.4e12)), 1, 1e-3);
+    CHECK_NEAR(estimated(p, "matmul") / (flops / (0.5 * 989.4e12)), 1, 1e-3);
     CHECK_NEAR(estimated(p, "tokens_per_second_per_rank") * seconds / 8192, 1, 1e-4);
     const struct json *e = json_get(p, "estimate");
-    CHECK(!strcmp(json_string(json_get(e, "limit")), "products"));
+    CHECK(!strcmp(json_string(json_get(e, "limit")), "matmul"));
     CHECK(!strcmp(json_string(json_get(e, "hardware")), "h100"));
     json_free(p);
     free(config);
@@ -203,7 +203,7 @@ TEST(plan_exposes_more_tensor_parallel_communication_across_nodes)
     struct json *inside = plan_on(config, "16", tp, room, "device.node_ranks=8");
     struct json *across = plan_on(config, "16", tp, room, "device.node_ranks=4");
     CHECK(estimated(across, "tp") > 2 * estimated(inside, "tp"));
-    CHECK_NEAR(estimated(across, "products") / estimated(inside, "products"), 1, 1e-9);
+    CHECK_NEAR(estimated(across, "matmul") / estimated(inside, "matmul"), 1, 1e-9);
     json_free(inside), json_free(across);
     free(config);
 }

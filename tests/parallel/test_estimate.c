@@ -113,12 +113,12 @@ TEST(estimate_adds_up_and_names_the_bottleneck)
         enum resource limit;
         double seconds;
     } cases[] = {
-        {{4, 1, 1, 1, 0, 1, 1, 0}, RESOURCE_products, 7.5},
+        {{4, 1, 1, 1, 0, 1, 1, 0}, RESOURCE_matmul, 7.5},
         {{1, 4, 1, 1, 0, 1, 1, 0}, RESOURCE_memory_rate, 7.5},
         {{1, 1, 4, 1, 0, 1, 1, 0}, RESOURCE_node_links, 7.5},
         {{1, 1, 1, 4, 0, 1, 1, 0}, RESOURCE_network, 7.5},
         {{1, 1, 1, 1, 0, 1, 1, 4}, RESOURCE_host_link, 8.5},
-        {{1, 0, 0, 0, 0, 4, 1, 0}, RESOURCE_products, 4.5},
+        {{1, 0, 0, 0, 0, 4, 1, 0}, RESOURCE_matmul, 4.5},
         {{0.6, 0.2, 0.1, 0.1, 0, 4, 1, 0}, RESOURCE_pipeline, 4.5},
         {{1, 0, 0, 0, 4, 4, 1, 0}, RESOURCE_network, 28.5}, /* six messages */
     };
