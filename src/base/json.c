@@ -159,21 +159,22 @@ enum status json_read(const char *path, uint64_t limit, struct json **out)
     return st;
 }
 
-enum status json_read_sealed(const char *path, uint64_t limit, const char *key, struct json **out)
+enum status json_read_checksummed(const char *path, uint64_t limit, const char *key,
+                                  struct json **out)
 {
-    struct text t = {0}, seal = {0};
+    struct text t = {0}, line = {0};
     enum status st = STATUS_OK;
     const char *last = NULL;
     *out = NULL;
     TRY_OUT(file_read(path, limit, &t));
-    text_addf(&seal, "\n\"%s\": ", key);
-    for (const char *at = t.data; at && (at = strstr(at, seal.data)); at++) last = at + 1;
+    text_addf(&line, "\n\"%s\": ", key);
+    for (const char *at = t.data; at && (at = strstr(at, line.data)); at++) last = at + 1;
     if (!last) FAIL_OUT(DATA, "%s: truncated", path);
-    text_addf(&seal, "\"%08x\"}\n", checksum_crc32c(0, t.data, (size_t)(last - t.data)));
-    if (strcmp(last, seal.data + 1)) FAIL_OUT(DATA, "%s: checksum mismatch", path);
+    text_addf(&line, "\"%08x\"}\n", checksum_crc32c(0, t.data, (size_t)(last - t.data)));
+    if (strcmp(last, line.data + 1)) FAIL_OUT(DATA, "%s: checksum mismatch", path);
     TRY_OUT(json_parse(t.data, t.len, path, out));
 out:
-    text_release(&t), text_release(&seal);
+    text_release(&t), text_release(&line);
     return st;
 }
 
@@ -478,7 +479,7 @@ void json_newline(struct json_writer *w, int spaces)
     w->indent = 1 + spaces;
 }
 
-void json_end_sealed(struct json_writer *w, const char *key)
+void json_end_checksummed(struct json_writer *w, const char *key)
 {
     json_newline(w, 0);
     json_write_key(w, key);

@@ -21,8 +21,9 @@ struct json; /* a value: object, array, string, number, true, false or null */
 enum status json_parse(const char *bytes, size_t len, const char *name, struct json **out);
 enum status json_read(const char *path, uint64_t limit, struct json **out);
 void json_free(struct json *root);
-/* Reads a file that json_end_sealed wrote.  DATA: truncated, or its checksum does not match. */
-enum status json_read_sealed(const char *path, uint64_t limit, const char *key, struct json **out);
+/* Reads a file that json_end_checksummed wrote.  DATA: truncated, or the checksum differs. */
+enum status json_read_checksummed(const char *path, uint64_t limit, const char *key,
+                                  struct json **out);
 
 bool json_is_object(const struct json *v); /* these return false for NULL */
 bool json_is_array(const struct json *v);
@@ -102,7 +103,7 @@ void json_write_format(struct json_writer *w, const char *key, const char *fmt, 
 /* Breaks the line before the next element or closing bracket and indents it by `spaces`. */
 void json_newline(struct json_writer *w, int spaces);
 /* Ends the root, an object, and its text with the line "key": "CRC-32C of all text before it"}. */
-void json_end_sealed(struct json_writer *w, const char *key);
+void json_end_checksummed(struct json_writer *w, const char *key);
 /* BUG unless exactly one complete value has been written. */
 void json_finish(const struct json_writer *w);
 

@@ -194,7 +194,7 @@ enum status manifest_finish(struct manifest *m)
         write_entry(&w, &m->files[i]);
     }
     json_end_array(&w);
-    json_end_sealed(&w, OWN_CHECKSUM);
+    json_end_checksummed(&w, OWN_CHECKSUM);
     char *path = file_join(m->folder, MANIFEST_NAME);
     enum status st = file_write(path, t.data, t.len);
     free(path);
@@ -221,7 +221,7 @@ static enum status parse_manifest(const char *folder, struct json **root)
 {
     char *path = file_join(folder, MANIFEST_NAME);
     enum status st = STATUS_OK;
-    TRY_OUT(json_read_sealed(path, MAX_BYTES, OWN_CHECKSUM, root));
+    TRY_OUT(json_read_checksummed(path, MAX_BYTES, OWN_CHECKSUM, root));
     int64_t format;
     const struct json *v = json_get(*root, "format");
     if (v && !json_as_int(v, FORMAT, FORMAT, &format))

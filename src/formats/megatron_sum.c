@@ -65,7 +65,7 @@ enum status megatron_sum_write(const char *prefix, const struct megatron_sum *bi
     json_write_int(&w, "chunk_bytes", MEGATRON_SUM_CHUNK);
     write_sum(bin, "bin", &w);
     write_sum(idx, "idx", &w);
-    json_end_sealed(&w, OWN_CHECKSUM);
+    json_end_checksummed(&w, OWN_CHECKSUM);
     char *path = path_of(prefix, "sum");
     enum status st = file_write(path, t.data, t.len);
     free(path);
@@ -98,7 +98,7 @@ static enum status read_sums(const char *path, struct megatron_sum *bin, struct 
     struct json *root = NULL;
     int64_t expected;
     enum status st = STATUS_OK;
-    TRY_OUT(json_read_sealed(path, MAX_BYTES, OWN_CHECKSUM, &root));
+    TRY_OUT(json_read_checksummed(path, MAX_BYTES, OWN_CHECKSUM, &root));
     TRY_OUT(json_get_int(root, "format", FORMAT, FORMAT, &expected));
     TRY_OUT(json_get_int(root, "chunk_bytes", MEGATRON_SUM_CHUNK, MEGATRON_SUM_CHUNK, &expected));
     TRY_OUT(read_sum(root, "bin", path, bin));

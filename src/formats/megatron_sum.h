@@ -3,7 +3,7 @@
  *
  * File     JSON: {"format": 1, "chunk_bytes": 16777216, "bin": {"size": n, "crc32c": ["...", ...]},
  *          "idx": ..., "sum_crc32c": "..."}: a CRC-32C per 16 MiB, and last that of the file itself
- *          (json_end_sealed).  Other programs' pairs have no such file and are not checked. */
+ *          (json_end_checksummed).  Other programs' pairs have no such file and are not checked. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -405,28 +405,28 @@ TEST(json_library_has_a_version)
     CHECK(json_library_version()[0] >= '1' && strchr(json_library_version(), '.'));
 }
 
-TEST(json_a_sealed_file_is_read_only_as_it_was_written)
+TEST(json_reads_a_checksummed_file_only_unchanged)
 {
     const char *path = test_path(test_folder(), "a.json");
     struct text t = {0};
     struct json_writer w = {.text = &t};
     struct json *root;
     json_begin_object(&w, NULL, JSON_INLINE);
-    json_write_string(&w, "name", "a\n\"seal\": \"no\"");
+    json_write_string(&w, "name", "a\n\"crc\": \"no\"");
     json_write_int(&w, "count", 7);
-    json_end_sealed(&w, "seal");
+    json_end_checksummed(&w, "crc");
     CHECK_STATUS(OK, file_write(path, t.data, t.len));
-    CHECK_STATUS(OK, json_read_sealed(path, 1 << 10, "seal", &root));
+    CHECK_STATUS(OK, json_read_checksummed(path, 1 << 10, "crc", &root));
     CHECK(json_number(json_get(root, "count")) == 7);
     json_free(root);
     for (size_t i = 0; i < t.len; i++) {
         t.data[i] ^= 1;
         CHECK_STATUS(OK, file_write(path, t.data, t.len));
-        CHECK_STATUS(DATA, json_read_sealed(path, 1 << 10, "seal", &root));
+        CHECK_STATUS(DATA, json_read_checksummed(path, 1 << 10, "crc", &root));
         CHECK_MESSAGE(path);
         t.data[i] ^= 1;
         CHECK_STATUS(OK, file_write(path, t.data, i));
-        CHECK_STATUS(DATA, json_read_sealed(path, 1 << 10, "seal", &root));
+        CHECK_STATUS(DATA, json_read_checksummed(path, 1 << 10, "crc", &root));
     }
     text_release(&t);
 }
