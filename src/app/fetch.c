@@ -28,7 +28,11 @@ enum status command_fetch(int argc, char **argv)
     for (int i = 0; i < a.num_words; i++) {
         const char *path = a.words[i];
         char *local;
-        if (!hub_is_path(path)) FAIL(USAGE, "fetch: \"%s\": not an hf:// or s3:// path", path);
+        if (!hub_is_path(path))
+            FAIL(USAGE,
+                 "fetch: \"%s\": expected hf://datasets/ORG/NAME/GLOB, hf://ORG/MODEL or "
+                 "s3://BUCKET/KEY",
+                 path);
         bool data = !strncmp(path, "hf://datasets/", 14);
         TRY(hub_fetch(path,
                       data        ? HUB_DATA

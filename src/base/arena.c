@@ -8,7 +8,9 @@ static enum status host_alloc(size_t size, void **out)
 {
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        FAIL(MEMORY, "not enough memory: %.2f GiB required; `plan` lists what needs it",
+        FAIL(MEMORY,
+             "not enough memory: %.2f GiB required; `llamero plan` lists what needs it, and "
+             "`llamero plan --fit` settings that need less",
              (double)size / (1 << 30));
     madvise(p, size, MADV_HUGEPAGE); /* best effort: fewer page faults and TLB misses */
     /* NUMA first touch: a page is placed on the NUMA node of the thread that first writes it.  The

@@ -158,10 +158,14 @@ static const struct idle_rule {
     {"lr_scheduler.decay_type", decays, "with lr_scheduler.decay_ratio = 0 the rate never decays"},
     {"lr_scheduler.min_lr_factor", decays,
      "with lr_scheduler.decay_ratio = 0 the rate never decays"},
-    {"guard.skip_steps", skips_in_time, "some of these steps come after training.steps"},
-    {"lr_scheduler.warmup_steps", fits_warmup,
-     "longer than the schedule: the warmup is cut to it, and the rate never decays"},
 };
+/* Settings that do only a part of what they say. */
+static const struct idle_rule partial_rules[] = {
+    {"guard.skip_steps", skips_in_time, "contains steps after training.steps"},
+    {"lr_scheduler.warmup_steps", fits_warmup,
+     "is longer than the schedule: the learning rate rises until the last step"},
+};
+#define COUNT(table) (sizeof(table) / sizeof *(table))
 
 static bool covers(const char *keys, const char *key)
 {
@@ -170,11 +174,12 @@ static bool covers(const char *keys, const char *key)
     return is_prefix ? !strncmp(keys, key, len) : !strcmp(keys, key);
 }
 
-/* NULL: the run uses it. */
-static const char *find_reason(const struct config *c, const char *key)
+/* NULL: no rule applies. */
+static const char *find_reason(const struct idle_rule *table, size_t count, const struct config *c,
+                               const char *key)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (covers(rules[i].keys, key) && !rules[i].is_used(c)) return rules[i].reason;
+    for (size_t i = 0; i < count; i++)
+        if (covers(table[i].keys, key) && !table[i].is_used(c)) return table[i].reason;
     return NULL;
 }
 
@@ -193,13 +198,15 @@ static void check_section(const struct config *c, const struct config_section *s
     for (size_t i = 0; i < s->count && has_defaults; i++) {
         text_clear(&key), text_clear(&value), text_clear(&preset);
         text_addf(&key, "%s.%s", s->name, s->rows[i].name);
-        const char *reason = is_switch(key.data) ? NULL : find_reason(c, key.data);
-        if (!reason || book_is_default(c->book, key.data)) continue;
+        if (is_switch(key.data)) continue;
+        const char *reason = find_reason(rules, COUNT(rules), c, key.data);
+        const char *part = find_reason(partial_rules, COUNT(partial_rules), c, key.data);
+        if ((!reason && !part) || book_is_default(c->book, key.data)) continue;
         option_write(&s->rows[i], (const char *)c + s->offset, &value);
         option_write(&s->rows[i], defaults, &preset);
         if (strcmp(value.data, preset.data))
-            text_addf(out, "%s%s = %s has no effect: %s", out->len ? "\n" : "", key.data,
-                      value.data, reason);
+            text_addf(out, "%s%s = %s %s%s", out->len ? "\n" : "", key.data, value.data,
+                      reason ? "has no effect: " : "", reason ? reason : part);
     }
     text_release(&key), text_release(&value), text_release(&preset);
     for (size_t i = 0; i < s->count; i++) option_release(&s->rows[i], defaults);

@@ -5,7 +5,7 @@
 #include "config/config.h"
 
 /* Appends a line "key = value has no effect: REASON" for each option that was set to another value
- * than its default, although the run never uses it. */
+ * than its default, although the run never uses it; "key = value REASON" where it uses a part. */
 void idle_find(const struct config *c, struct text *lines);
 /* Logs those lines as warnings. */
 void idle_log(const struct config *c);

@@ -310,7 +310,9 @@ static bool is_null(const struct scanner *value)
 static enum status append_string(struct scanner *value, const char *path, struct text *out)
 {
     const char *begin = value->at, *where = value->where;
-    if (!begin) FAIL(RECORD, "%s: the line has no key \"%s\"", where, path);
+    if (!begin)
+        FAIL(RECORD, "%s: the line has no key \"%s\"; set column to the key of the text", where,
+             path);
     if (is_null(value)) return STATUS_OK;
     if (*begin != '"') FAIL(RECORD, "%s: the value of \"%s\" is not a string", where, path);
     return unescape(value, begin + 1, (size_t)(value->end - begin) - 2, out);
