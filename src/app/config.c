@@ -66,11 +66,10 @@ static const char usage[] =
     "       llamero config document [--man]\n\n"
     "show prints every effective value and its origin: a file's line, the command line, the\n"
     "flavor, or the default.  diff prints the effective values in which two configurations\n"
-    "differ, as \"key: A's -> B's\"; A and B are files, runs or checkpoints, and the exit code is "
-    "0\n"
-    "whether they differ or not.  explain describes a key or a section;\n"
-    "import converts NxD Training's YAML and Megatron-LM's flags to TOML (see\n"
-    "`llamero config import --help`); document prints docs/options.md.";
+    "differ, as \"key: A's -> B's\"; A and B are files, runs or checkpoints, and the exit code\n"
+    "is 0 whether they differ or not.  explain describes a key or a section.  import converts\n"
+    "NxD Training's YAML, and scripts that start Megatron-LM or `accelerate launch`, to TOML\n"
+    "(see `llamero config import --help`).  document prints docs/options.md.";
 
 static enum status fail_count(const struct arguments *a)
 {

@@ -57,15 +57,14 @@ static void report(const char *prefix, const struct prepare_stats *p, double sec
 static const char usage[] =
     "prepare --tokenizer FILE --output PREFIX SOURCE...\n\n"
     "Reads text (.txt, .jsonl, either also as .gz or .zst; .parquet, .arrow; quoted glob\n"
-    "patterns) or token IDs (columns of .parquet and .arrow, .npy, .bin/.idx, .bin), and writes "
-    "token\n"
-    "IDs in Megatron's format, PREFIX.bin and PREFIX.idx, which training reads without a\n"
-    "tokenizer.  PREFIX.sum has their checksums, which `check --deep` and `checkpoint verify`\n"
-    "compare.  If interrupted, the same command resumes where it stopped, unless a source or\n"
+    "patterns) or token IDs (columns of .parquet and .arrow, .npy, .bin/.idx, .bin), and\n"
+    "writes token IDs in Megatron's format, PREFIX.bin and PREFIX.idx, which training reads\n"
+    "without a tokenizer.  PREFIX.sum has their checksums, which `check --deep` and `checkpoint\n"
+    "verify` compare.  If interrupted, the same command resumes where it stopped, unless a source "
+    "or\n"
     "the tokenizer has changed: see --accept-changed and --force.\n\n"
-    "A bad record, such as a line that is not UTF-8 or has no key \"text\", ends the command; "
-    "with\n"
-    "--on-bad-record skip it is skipped and listed in PREFIX.bad_records.";
+    "A bad record, such as a line that is not UTF-8 or has no key \"text\", ends the command;\n"
+    "with --on-bad-record skip it is skipped and listed in PREFIX.bad_records.";
 
 /* The files' names get their suffixes here. */
 static enum status check_prefix(const char *output)

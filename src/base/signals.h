@@ -16,7 +16,7 @@
 void signals_catch(void);
 int signals_pending(void);        /* the first caught signal's number; 0: none */
 double signals_pending_for(void); /* seconds since it arrived; 0: none has */
-/* Lets SIGALRM become pending after so many seconds, unless this is called again before; at once if
- * they are not positive. */
+/* Makes SIGALRM pending after `seconds`, at once if that is not positive.  A later call replaces an
+ * earlier one. */
 void signals_alarm(double seconds);
 const char *signals_name(int signal); /* "TERM" */

@@ -58,7 +58,7 @@ int64_t config_step_rows(const struct config *c, const struct mesh *mesh);
  * unknown).  CONFIG: a split point is not a block, or the layers do not divide into stages. */
 struct pipeline_config {
     struct stages stages;
-    struct schedule schedule; /* micros: microbatches of an optimizer step */
+    struct schedule schedule; /* num_microbatches: of an optimizer step */
     int rows;                 /* of a microbatch; 0: all rows, without a pipeline */
 };
 enum status config_pipeline(const struct config *c, const struct mesh *mesh, int blocks,

@@ -21,7 +21,7 @@ size_t data_stages_count(const struct config *c);
 void data_stages_open(struct data_stage *s, const struct config *c, const struct mesh *mesh,
                       size_t index);
 void data_stages_close(struct data_stage *s);
-/* The stage that follows after so many steps. */
+/* Index of the stage that has step `steps` + 1. */
 size_t data_stages_find(const struct config *c, const struct mesh *mesh, int64_t steps);
 /* Rows done after `until` steps of a run that had done `rows` after `step` steps. */
 int64_t data_stages_advance(const struct config *c, const struct mesh *mesh, int64_t step,

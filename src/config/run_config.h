@@ -35,11 +35,12 @@ struct accept_config {
 };
 #undef OPT
 
-/* dtype of weights and activations in forward and backward: training.mixed_precision_param. */
+/* dtype of the gradients that accumulate over microbatches: training.gradient_dtype. */
 static inline enum dtype training_gradient_dtype(const struct training_config *c)
 {
     return c->gradient_dtype == GRADIENT_DTYPE_bfloat16 ? BF16 : F32;
 }
+/* dtype of weights and activations in forward and backward: training.mixed_precision_param. */
 static inline enum dtype training_compute_dtype(const struct training_config *c)
 {
     return c->mixed_precision_param == COMPUTE_DTYPE_float32 ? F32 : BF16;

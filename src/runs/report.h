@@ -3,7 +3,7 @@
  *
  * The page needs no other file and no network: style and script are report.html, the data is JSON
  * in it.  A curve of more than REPORT_POINTS points is thinned: of each group of neighbors the page
- * has the least and the greatest value. */
+ * has the minimum and the maximum. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,6 +30,6 @@ struct report_run {
 void report_page(const struct report_run *runs, size_t count, double now_s, struct text *out);
 
 /* Keeps at most `most` (even, at least 4) of the points: the first and the last, and of each group
- * of neighbors the least and the greatest in their order.  NaN counts as the greatest.  Returns how
+ * of neighbors the minimum and the maximum in their order.  NaN counts as the maximum.  Returns how
  * many are kept. */
 size_t report_thin(double *x, double *y, size_t count, size_t most);

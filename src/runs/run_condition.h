@@ -19,7 +19,7 @@
     X(finished, "it made all its steps")                                                           \
     X(stopped, "a signal or the end of its job stopped it; the same command resumes it")           \
     X(failed, "it ended with an error, the last one in log.txt")                                   \
-    X(killed, "it ended without a word: killed, out of memory, or its machine stopped")
+    X(killed, "it ended without logging why: killed, out of memory, or its machine stopped")
 
 enum run_condition {
 #define X(name, text) RUN_##name,

@@ -4,7 +4,7 @@
  * all        = comparison { ("and" | "&&" | ",") comparison }
  * comparison = COLUMN RELATION VALUE, with =, ==, !=, <, <=, >, >= or ~ as the relation
  * VALUE is a word, a number, or a text in quotes; "~" is "contains".  Spaces are optional around
- * symbols.  A run without the column is unlike any value.  Ages may be written as 90s, 15m, 2h or
+ * symbols.  A run without the column satisfies only !=.  Ages may be written as 90s, 15m, 2h or
  * 3d. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -91,7 +91,7 @@ struct screen_area {
     int row, column, rows, columns;
 };
 
-/* Ends the text after so many lines: a legend may take more than the chart has. */
+/* Cuts the text after `lines` lines: a legend may take more than the chart has. */
 static void keep_lines(struct text *t, int lines)
 {
     char *at = t->data;

@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-enum { LIVENESS_STEPS = 32 }; /* the median is of the last so many steps */
+enum { LIVENESS_STEPS = 32 }; /* over which the median is taken */
 
 struct liveness {
     const struct comm_config *config; /* borrowed */

@@ -1,4 +1,4 @@
-/* repeats.h -- tells people that a source's documents repeat.
+/* repeats.h -- logs when a source's documents repeat.
  *
  * Epochs   Each stream reads its own part of a source, so they begin an epoch at different steps:
  *          the source's epoch is the latest of any stream.  A line for epochs 2, 4, 8, ...

@@ -1,4 +1,4 @@
-/* run_report.h -- what a run tells people at its start and at its end; internal to train/.
+/* run_report.h -- what a run logs at its start and at its end; internal to train/.
  *
  * Only rank 0 logs.  A report spans all stages of the data, so its owner keeps it between them. */
 // SPDX-License-Identifier: Apache-2.0
@@ -22,5 +22,5 @@ void run_report_validation(struct run_report *t, int64_t step, double loss);
 /* Forgets a validation of a later step, after a rollback. */
 void run_report_rollback(struct run_report *t, int64_t step);
 /* Logs what the run did, where its model is, and which command uses it.  `is_complete`: all steps
- * are done; otherwise it was stopped and can go on. */
+ * are done; otherwise it was stopped and can be resumed. */
 void run_report_end(const struct run_report *t, const struct training_run *r, bool is_complete);

@@ -11,9 +11,11 @@
 
 #include "comm/comm.h"
 
-/* Compare every so many steps; a rank that was slow in so many comparisons in a row is named, and
- * again after so many. */
-enum { STRAGGLERS_STEPS = 10, STRAGGLERS_WINDOWS = 4, STRAGGLERS_REPEAT = 100 };
+enum {
+    STRAGGLERS_STEPS = 10,   /* between two comparisons */
+    STRAGGLERS_WINDOWS = 4,  /* a rank is named when it was slow in this many in a row */
+    STRAGGLERS_REPEAT = 100, /* and again after this many */
+};
 
 struct straggler_sample {
     double busy_s, step_s; /* without waiting; in all */
