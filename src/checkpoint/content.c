@@ -18,6 +18,7 @@ static enum status write_safetensors(const struct content *c, struct block_excha
                                        .parts = plain,
                                        .sources = &c->weights,
                                        .num_parts = 1,
+                                       .fuses = model_shape_is_phi3(c->shape),
                                        .dtype = c->dtype,
                                        .max_bytes = c->shard_bytes ? c->shard_bytes : SHARD_BYTES,
                                        .index = c->plain ? INDEX_IF_MANY : INDEX_ALWAYS,
@@ -25,7 +26,7 @@ static enum status write_safetensors(const struct content *c, struct block_excha
     TRY(safetensors_shards_write(&model, m));
     struct safetensors_shards average = model;
     average.stem = "ema", average.sources = &c->ema, average.dtype = SAFETENSORS_F32;
-    average.max_bytes = SHARD_BYTES, average.index = INDEX_NEVER;
+    average.max_bytes = SHARD_BYTES, average.index = INDEX_NEVER, average.fuses = false;
     if (c->ema.read) TRY(safetensors_shards_write(&average, m));
     if (!c->exp_avg.read) return STATUS_OK;
     struct tensor_source both[] = {c->exp_avg, c->exp_avg_sq};

@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/convert_check.h"
 
+/* Of models in whose GGUF files llama.cpp expects as many rows of q as columns. */
+static enum status check_head_width(const struct convert_check *c, const struct model_shape *s)
+{
+    if (c->target == CONVERT_GGUF && (s->post_norm || model_shape_is_phi3(s)) &&
+        s->H * s->K != s->D)
+        FAIL(UNSUPPORTED,
+             "%s: %d heads of %d are not as wide as the stream of %d, as llama.cpp's %s requires",
+             c->from, s->H, s->K, s->D, s->post_norm ? "olmo2" : "phi3");
+    return STATUS_OK;
+}
+
 /* Whether the target's models can have norms behind attention and feed-forward layer. */
 static enum status check_post_norm(const struct convert_check *c, const struct model_shape *s)
 {
@@ -13,11 +24,6 @@ static enum status check_post_norm(const struct convert_check *c, const struct m
              c->target == CONVERT_META   ? "Meta"
              : c->target == CONVERT_NXDT ? "NxD Training"
                                          : "torchtitan");
-    if (c->target == CONVERT_GGUF && s->H * s->K != s->D)
-        FAIL(
-            UNSUPPORTED,
-            "%s: %d heads of %d are not as wide as the stream of %d, as llama.cpp's olmo2 requires",
-            c->from, s->H, s->K, s->D);
     return STATUS_OK;
 }
 
@@ -98,6 +104,22 @@ static enum status check_extra(const struct convert_check *c, const struct model
     return STATUS_OK;
 }
 
+/* Whether the target's models can rotate a part of each head. */
+static enum status check_phi3(const struct convert_check *c, const struct model_shape *s)
+{
+    const bool is_refused =
+        c->target == CONVERT_META || c->target == CONVERT_NXDT || c->target == CONVERT_DCP;
+    if (model_shape_is_phi3(s) && is_refused)
+        FAIL(UNSUPPORTED,
+             "%s rotates %d of %d coordinates of each head (model.partial_rotary_factor), which "
+             "Llamas of %s do not: use --to hf, gguf or native",
+             c->from, 2 * model_shape_rotary_pairs(s), s->K,
+             c->target == CONVERT_META   ? "Meta"
+             : c->target == CONVERT_NXDT ? "NxD Training"
+                                         : "torchtitan");
+    return STATUS_OK;
+}
+
 /* Whether the target has sliding windows and can scale RoPE like this. */
 static enum status check_rope(const struct convert_check *c, const struct model_shape *s)
 {
@@ -130,9 +152,11 @@ static enum status check_rope(const struct convert_check *c, const struct model_
 enum status convert_check_settings(const struct convert_check *c, const struct model_shape *s)
 {
     TRY(check_post_norm(c, s));
+    TRY(check_head_width(c, s));
     TRY(check_qk_norm(c, s));
     TRY(check_biases(c, s));
     TRY(check_extra(c, s));
+    TRY(check_phi3(c, s));
     TRY(check_rope(c, s));
     return STATUS_OK;
 }

@@ -254,6 +254,7 @@ static enum status compare_extra(const char *folder, const struct model_shape *h
         const char *key;
         double has, model;
     } of[] = {
+        {"partial_rotary_factor", has->partial_rotary_factor, model->partial_rotary_factor},
         {"no_rope_layer_interval", has->no_rope_interval, model->no_rope_interval},
         {"embedding_multiplier", has->embedding_multiplier, model->embedding_multiplier},
         {"residual_multiplier", has->residual_multiplier, model->residual_multiplier},

@@ -2,15 +2,16 @@
 #include "checkpoint/safetensors_shards.h"
 
 #include "base/json.h"
+#include "checkpoint/interop/hf_fused.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor of one file, with its source. */
+/* A tensor of one file: `count` tensors of the layout, one after the other; with its source. */
 struct file_tensor {
     struct safetensors_tensor tensor; /* first member: sorted by its name */
-    int index;                        /* in the layout */
+    int index, count;                 /* in the layout */
     const struct tensor_source *source;
     int file;
 };
@@ -34,31 +35,44 @@ struct output_file {
     void *bytes;               /* of this rank's block */
 };
 
+/* The tensor of a file that begins with tensor `i` of the layout. */
+static struct file_tensor file_tensor_at(const struct safetensors_shards *s, int i, size_t part)
+{
+    const struct tensor_slot *t = &s->exchange->layout->tensors[i];
+    const int count = s->fuses ? hf_fused_count(t->id) : 1;
+    const bool vector = params[t->id].axes[1] == 0;
+    char stem[96], name[160];
+    int64_t rows = 0;
+    layout_tensor_name(t, true, stem);
+    if (count > 1) hf_fused_rename(t->id, stem, sizeof stem);
+    int len = snprintf(name, sizeof name, "%s%s", stem, s->parts[part]);
+    for (int k = 0; k < count; k++) rows += t[k].rows;
+    return (struct file_tensor){.tensor = {.name = heap_string(name, (size_t)len),
+                                           .dtype = s->dtype,
+                                           .num_dims = vector ? 1 : 2,
+                                           .shape = {rows, vector ? 0 : t->columns}},
+                                .index = i,
+                                .count = count,
+                                .source = &s->sources[part]};
+}
+
 static void assign_files(const struct safetensors_shards *s, struct file_assignment *a)
 {
     const struct layout *l = s->exchange->layout;
     uint64_t bytes = 0;
     a->tensors = heap((size_t)l->num_tensors * s->num_parts * sizeof *a->tensors);
     a->num_files = 1;
-    for (int i = 0; i < l->num_tensors; i++)
+    for (int i = 0, count = 0; i < l->num_tensors; i += count)
         for (size_t part = 0; part < s->num_parts; part++) {
-            const struct tensor_slot *t = &l->tensors[i];
-            char stem[96], name[160];
-            layout_tensor_name(t, true, stem);
-            int len = snprintf(name, sizeof name, "%s%s", stem, s->parts[part]);
-            uint64_t size = t->elements * safetensors_dtype_bytes(s->dtype);
+            struct file_tensor t = file_tensor_at(s, i, part);
+            uint64_t size = 0;
+            count = t.count;
+            for (int k = 0; k < count; k++)
+                size += l->tensors[i + k].elements * safetensors_dtype_bytes(s->dtype);
             if (bytes && bytes + size > s->max_bytes) bytes = 0, a->num_files++;
             bytes += size;
-            bool vector = params[t->id].axes[1] == 0;
-            a->tensors[a->count++] = (struct file_tensor){
-                .tensor = {.name = heap_string(name, (size_t)len),
-                           .dtype = s->dtype,
-                           .num_dims = vector ? 1 : 2,
-                           .shape = {t->rows, vector ? 0 : t->columns}},
-                .index = i,
-                .source = &s->sources[part],
-                .file = a->num_files,
-            };
+            t.file = a->num_files;
+            a->tensors[a->count++] = t;
         }
 }
 
@@ -71,22 +85,42 @@ static void file_name(const struct safetensors_shards *s, int file, int files, c
         snprintf(name, size, "%s-%05d-of-%05d.safetensors", s->stem, file, files);
 }
 
-/* Lists the tensors' elements in bytes [from, to) of the file. */
-static void find_spans(const struct output_file *f, size_t element_bytes, uint64_t from,
-                       uint64_t to, struct file_block *b)
+/* A tensor of the layout, at byte `begin` of the file. */
+struct placed_tensor {
+    int index;
+    uint64_t begin, bytes;
+    const struct tensor_source *source;
+};
+
+/* Adds its elements in bytes [from, to) of the file. */
+static void add_span(struct file_block *b, const struct placed_tensor *t, size_t element_bytes,
+                     uint64_t from, uint64_t to)
 {
+    uint64_t end = t->begin + t->bytes;
+    uint64_t first = t->begin > from ? t->begin : from, last = end < to ? end : to;
+    if (first >= last) return;
+    b->spans = heap_grow(b->spans, b->count + 1, sizeof *b->spans);
+    b->spans[b->count++] = (struct block_span){.tensor = t->index,
+                                               .first = (first - t->begin) / element_bytes,
+                                               .count = (last - first) / element_bytes,
+                                               .at = (first - from) / element_bytes,
+                                               .source = t->source};
+}
+
+/* Lists the tensors' elements in bytes [from, to) of the file. */
+static void find_spans(const struct safetensors_shards *s, const struct output_file *f,
+                       uint64_t from, uint64_t to, struct file_block *b)
+{
+    const size_t element_bytes = safetensors_dtype_bytes(s->dtype);
     b->count = 0;
     for (size_t i = 0; i < f->count; i++) {
         const struct file_tensor *t = &f->tensors[i];
-        uint64_t begin = f->header.len + t->tensor.begin, end = f->header.len + t->tensor.end;
-        uint64_t first = begin > from ? begin : from, last = end < to ? end : to;
-        if (first >= last) continue;
-        b->spans = heap_grow(b->spans, b->count + 1, sizeof *b->spans);
-        b->spans[b->count++] = (struct block_span){.tensor = t->index,
-                                                   .first = (first - begin) / element_bytes,
-                                                   .count = (last - first) / element_bytes,
-                                                   .at = (first - from) / element_bytes,
-                                                   .source = t->source};
+        struct placed_tensor p = {.begin = f->header.len + t->tensor.begin, .source = t->source};
+        for (int k = 0; k < t->count; k++, p.begin += p.bytes) {
+            p.index = t->index + k;
+            p.bytes = s->exchange->layout->tensors[p.index].elements * element_bytes;
+            add_span(b, &p, element_bytes, from, to);
+        }
     }
 }
 
@@ -96,10 +130,9 @@ static enum status write_round(const struct safetensors_shards *s, struct output
                                uint64_t begin)
 {
     int size = s->exchange->ranks->size, rank = s->exchange->ranks->rank;
-    size_t element_bytes = safetensors_dtype_bytes(s->dtype);
     for (int r = 0; r < size; r++) {
         uint64_t from = begin + (uint64_t)r * f->block_bytes;
-        find_spans(f, element_bytes, from, from + f->block_bytes, &f->blocks[r]);
+        find_spans(s, f, from, from + f->block_bytes, &f->blocks[r]);
     }
     TRY(block_exchange_fill(s->exchange, f->blocks, s->dtype, f->bytes));
     uint64_t from = begin + (uint64_t)rank * f->block_bytes, len = f->block_bytes;

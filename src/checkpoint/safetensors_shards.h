@@ -21,6 +21,7 @@ struct safetensors_shards {
     const char *const *parts; /* name suffixes, one per source: {""} or {".exp_avg", ...} */
     const struct tensor_source *sources;
     size_t num_parts;
+    bool fuses; /* stores matrices as Phi-3 does (hf_fused.h) */
     enum safetensors_dtype dtype;
     uint64_t max_bytes; /* of a file */
     enum shards_index_mode index;

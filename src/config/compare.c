@@ -111,6 +111,7 @@ static const struct key_class {
     {"model.sliding_window", CHANGE_by_name, IN_ALL},
     {"model.attention_bias", CHANGE_refused, IN_ALL},
     {"model.mlp_bias", CHANGE_refused, IN_ALL},
+    {"model.partial_rotary_factor", CHANGE_refused, IN_ALL},
     {"model.no_rope_layer_interval", CHANGE_refused, IN_ALL},
     {"model.embedding_multiplier", CHANGE_refused, IN_ALL},
     {"model.residual_multiplier", CHANGE_refused, IN_ALL},
@@ -317,6 +318,7 @@ static bool is_of_shape(const char *key)
                                        "rope_beta_slow",
                                        "rope_attention_factor",
                                        "max_context",
+                                       "partial_rotary_factor",
                                        "no_rope_layer_interval",
                                        "embedding_multiplier",
                                        "residual_multiplier",
@@ -360,6 +362,8 @@ static void compare_shapes(const struct settings_pair *p)
     const bool is_dynamic = b->scaling.factor > 0 && b->scaling.method == ROPE_dynamic;
     if (m->max_context && !is_dynamic)
         compare_int(p, "model.max_context", a->max_context, b->max_context);
+    compare_real(p, "model.partial_rotary_factor", model_shape_multiplier(a->partial_rotary_factor),
+                 model_shape_multiplier(b->partial_rotary_factor));
     compare_int(p, "model.no_rope_layer_interval", a->no_rope_interval, b->no_rope_interval);
     compare_real(p, "model.embedding_multiplier", model_shape_multiplier(a->embedding_multiplier),
                  model_shape_multiplier(b->embedding_multiplier));

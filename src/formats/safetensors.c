@@ -157,6 +157,18 @@ enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes,
     return st;
 }
 
+enum status safetensors_index(struct safetensors *s)
+{
+    s->by_name = heap_grow(s->by_name, s->count, sizeof *s->by_name);
+    qsort(s->tensors, s->count, sizeof *s->tensors, compare_offsets);
+    for (size_t i = 0; i < s->count; i++) s->by_name[i] = &s->tensors[i];
+    sort_names(s);
+    for (size_t i = 1; i < s->count; i++)
+        if (!strcmp(s->by_name[i]->name, s->by_name[i - 1]->name))
+            FAIL(DATA, "%s: duplicate tensor %s", s->path, s->by_name[i]->name);
+    return STATUS_OK;
+}
+
 enum status safetensors_rename(struct safetensors *s, char *(*rename)(const char *name))
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -164,11 +176,32 @@ enum status safetensors_rename(struct safetensors *s, char *(*rename)(const char
         free(s->tensors[i].name);
         s->tensors[i].name = name;
     }
-    sort_names(s);
-    for (size_t i = 1; i < s->count; i++)
-        if (!strcmp(s->by_name[i]->name, s->by_name[i - 1]->name))
-            FAIL(DATA, "%s: duplicate tensor %s", s->path, s->by_name[i]->name);
-    return STATUS_OK;
+    return safetensors_index(s);
+}
+
+static struct safetensors_tensor part_of(const struct safetensors_tensor *whole,
+                                         const struct safetensors_part *part)
+{
+    struct safetensors_tensor t = *whole;
+    const uint64_t rows = whole->num_dims ? (uint64_t)whole->shape[0] : 0;
+    t.name = heap_string(part->name, strlen(part->name));
+    if (!rows) return t;
+    const uint64_t row_bytes = (whole->end - whole->begin) / rows;
+    t.shape[0] = part->rows;
+    t.begin = whole->begin + row_bytes * (uint64_t)part->row;
+    t.end = t.begin + row_bytes * (uint64_t)part->rows;
+    t.elements = whole->elements / rows * (uint64_t)part->rows;
+    return t;
+}
+
+void safetensors_split(struct safetensors *s, size_t index, const struct safetensors_part *parts,
+                       size_t count)
+{
+    const struct safetensors_tensor whole = s->tensors[index];
+    s->tensors = heap_grow(s->tensors, s->count + count - 1, sizeof *s->tensors);
+    for (size_t i = 0; i < count; i++)
+        s->tensors[i ? s->count++ : index] = part_of(&whole, &parts[i]);
+    free(whole.name);
 }
 
 enum status safetensors_open(struct safetensors *s, const char *path)

@@ -78,6 +78,17 @@ enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes,
 /* Finds a tensor by name; NULL if it does not exist. */
 /* Replaces every name by what `rename` returns for it, on the heap.  DATA: two names are equal. */
 enum status safetensors_rename(struct safetensors *s, char *(*rename)(const char *name));
+/* Rows [row, row + rows) of a tensor, as a tensor of its own. */
+struct safetensors_part {
+    const char *name;
+    int64_t row, rows;
+};
+/* Replaces tensor `index` by these parts, which exist in it; of a tensor without dimensions, by
+ * copies of it.  Call safetensors_index after the last one. */
+void safetensors_split(struct safetensors *s, size_t index, const struct safetensors_part *parts,
+                       size_t count);
+/* Sorts the tensors.  DATA: two have the same name. */
+enum status safetensors_index(struct safetensors *s);
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
 /* Read the whole tensor as f32, or as bf16; BF16 data is copied bit for bit.  UNSUPPORTED: the
  * dtype is not F32, BF16, F16, F64, F8_E4M3 or F8_E5M2. */

@@ -301,6 +301,7 @@ static enum status apply_rope(const struct block_call *k, const struct microbatc
     if (!model_shape_has_rope(&m->shape, k->layer)) return STATUS_OK;
     struct rope op = {.H = m->shape.H + m->shape.G, /* k's heads follow q's */
                       .K = m->shape.K,
+                      .J = model_shape_rotary_pairs(&m->shape),
                       .stride = attention->q_stride,
                       .dtype = m->dtype,
                       .inverse = inverse,

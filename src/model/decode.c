@@ -64,6 +64,7 @@ static enum status apply_rope(const struct decoder *d, int length, int heads, vo
                       .T = d->T,
                       .H = heads,
                       .K = m->shape.K,
+                      .J = model_shape_rotary_pairs(&m->shape),
                       .first = length,
                       .stride = (size_t)heads * (size_t)m->shape.K,
                       .dtype = m->dtype};

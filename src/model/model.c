@@ -11,7 +11,8 @@
 static enum status fill_rope(const struct model *m, size_t angles)
 {
     const struct model_shape *s = &m->shape;
-    const struct rope_angles angle = {s->K, s->rope_theta, &s->scaling, m->max_tokens};
+    const struct rope_angles angle = {model_shape_rotary_pairs(s), s->rope_theta, &s->scaling,
+                                      m->max_tokens};
     if (!queue_device_allocator(m->queue)) {
         rope_table(m->max_tokens, &angle, m->rope_cos, m->rope_sin);
         return STATUS_OK;
@@ -32,7 +33,7 @@ enum status model_init_stages(struct model *m, const struct model_shape *shape, 
     if (max_tokens < 1) FAIL(SHAPE, "rows of %d tokens: must be at least 1", max_tokens);
     m->shape = *shape;
     m->max_tokens = max_tokens;
-    size_t angles = (size_t)max_tokens * (size_t)(shape->K / 2);
+    size_t angles = (size_t)max_tokens * (size_t)model_shape_rotary_pairs(shape);
     m->rope_cos = arena_alloc(run, angles, sizeof(float));
     m->rope_sin = arena_alloc(run, angles, sizeof(float));
     if (m->rope_cos) TRY(fill_rope(m, angles));

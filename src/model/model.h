@@ -57,7 +57,7 @@ struct model {
     struct activation_offload *offload; /* borrowed; NULL: activations stay on the device */
     struct unit_provider *units;        /* borrowed; NULL: units are in the two flat buffers */
     struct unit_buffers *unit_buffers; /* of each unit, valid while it is open; owned; model_init */
-    float *rope_cos, *rope_sin;        /* [max_tokens, K/2], from the run arena; model_init */
+    float *rope_cos, *rope_sin;        /* [max_tokens, J], from the run arena; model_init */
 };
 
 /* Checks the shape, builds the layout and computes RoPE tables for max_tokens positions, which are

@@ -265,6 +265,7 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     s->init = c->init;
     s->init_std = c->init_std;
     s->vocab_multiple = option_or(c->vocab_multiple, 1);
+    s->partial_rotary_factor = c->partial_rotary_factor < 1 ? c->partial_rotary_factor : 0;
     s->no_rope_interval = option_or(c->no_rope_layer_interval, family->no_rope_interval);
     if (s->no_rope_interval > s->L) s->no_rope_interval = 0;
     model_shape_set_multipliers(s, c->embedding_multiplier, c->residual_multiplier,
@@ -306,6 +307,21 @@ static enum status check_settings(const struct model_shape *s)
              : s->qk_norm ? norm
                           : "model.attention_bias = \"qkv\"",
              extra);
+    if (s->partial_rotary_factor > 0 && (s->qk_norm || s->qkv_bias || s->mlp_bias || extra))
+        FAIL(
+            CONFIG,
+            "model.partial_rotary_factor = %g with %s%s: no family of Transformers has both; Phi-3 "
+            "has neither QK norm nor biases",
+            s->partial_rotary_factor, s->qk_norm ? "" : "model.",
+            s->qk_norm    ? norm
+            : s->qkv_bias ? "attention_bias"
+            : s->mlp_bias ? "mlp_bias = true"
+                          : extra);
+    if (model_shape_is_phi3(s) && s->scaling.factor > 0)
+        FAIL(CONFIG,
+             "model.partial_rotary_factor = %g with model.rope_scaling = \"%s\": no family of "
+             "Transformers has both",
+             s->partial_rotary_factor, rope_method_name(&s->scaling));
     if (s->no_rope_interval && model_shape_multiplies(s))
         FAIL(CONFIG,
              "model.no_rope_layer_interval = %d with model.embedding_multiplier, "
@@ -330,6 +346,13 @@ bool model_shape_multiplies(const struct model_shape *s)
 {
     return s->embedding_multiplier > 0 || s->residual_multiplier > 0 ||
            s->attention_multiplier > 0 || s->logits_scaling > 0;
+}
+
+bool model_shape_is_phi3(const struct model_shape *s) { return s->partial_rotary_factor > 0; }
+
+int model_shape_rotary_pairs(const struct model_shape *s)
+{
+    return (s->partial_rotary_factor > 0 ? (int)(s->K * s->partial_rotary_factor) : s->K) / 2;
 }
 
 float model_shape_attention_scale(const struct model_shape *s)
@@ -377,6 +400,14 @@ enum status model_shape_check(const struct model_shape *s)
              "rotates "
              "pairs, so it must be even",
              s->K, s->D, s->H);
+    if (s->partial_rotary_factor > 0 && (int)(s->K * s->partial_rotary_factor) % 2)
+        FAIL(CONFIG,
+             "model.partial_rotary_factor = %g: %d of %d coordinates of a head are an odd number: "
+             "RoPE rotates pairs",
+             s->partial_rotary_factor, (int)(s->K * s->partial_rotary_factor), s->K);
+    if (!(s->partial_rotary_factor >= 0) || model_shape_rotary_pairs(s) < 1)
+        FAIL(CONFIG, "model.partial_rotary_factor = %g: leaves no pair of %d coordinates to rotate",
+             s->partial_rotary_factor, s->K);
     if (!(s->rope_theta > 0) || !isfinite(s->rope_theta))
         FAIL(CONFIG, "model.rope_theta = %g: must be a positive number", s->rope_theta);
     if (!(s->norm_eps >= FLT_MIN && s->norm_eps <= 1)) /* kernels add it as a float */

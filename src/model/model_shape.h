@@ -17,7 +17,8 @@ struct model_shape {
     int window;              /* model.sliding_window */
     bool qkv_bias, out_bias; /* model.attention_bias: qkv is the first, all both */
     bool mlp_bias;
-    int no_rope_interval; /* every Nth block has no RoPE (NoPE), as in SmolLM3; 0: none */
+    double partial_rotary_factor; /* RoPE rotates this part of each head, as in Phi-3; 0: all */
+    int no_rope_interval;         /* every Nth block has no RoPE (NoPE), as in SmolLM3; 0: none */
     /* Granite's; each 0 if it is 1, attention_multiplier if it is 1/sqrt(K). */
     double embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling;
     bool tied;             /* the head shares the embedding's weights */
@@ -62,6 +63,10 @@ bool model_shape_multiplies(const struct model_shape *s);
 static inline double model_shape_multiplier(double m) { return m > 0 ? m : 1; }
 /* Of q.k. */
 float model_shape_attention_scale(const struct model_shape *s);
+/* Whether only Phi-3 computes this: RoPE of a part of each head. */
+bool model_shape_is_phi3(const struct model_shape *s);
+/* Rotary pairs of a head: coordinates j and j + pairs are rotated together. */
+int model_shape_rotary_pairs(const struct model_shape *s);
 /* Whether the block rotates queries and keys. */
 static inline bool model_shape_has_rope(const struct model_shape *s, int layer)
 {

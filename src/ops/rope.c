@@ -6,9 +6,10 @@
 enum status rope(const struct ops *ops, const struct rope *a, const struct rope_io *io,
                  struct queue *queue)
 {
-    if (a->B < 1 || a->T < 1 || a->H < 1 || a->K < 2 || a->K % 2)
-        FAIL(SHAPE, "rope: B %d, T %d, H %d, K %d: each must be at least 1, and K even", a->B, a->T,
-             a->H, a->K);
+    if (a->B < 1 || a->T < 1 || a->H < 1 || a->J < 1 || a->K < 2 * a->J)
+        FAIL(SHAPE,
+             "rope: B %d, T %d, H %d, K %d, J %d: each must be at least 1, and K at least 2 J",
+             a->B, a->T, a->H, a->K, a->J);
     if (a->first < 0 || a->stride < (size_t)a->H * (size_t)a->K)
         FAIL(
             SHAPE,
@@ -83,14 +84,14 @@ static double llama3_frequency(double frequency, const struct rope_scaling *s)
 /* The pair, a fraction, that turns this often in the original context. */
 static double pair_that_turns(double times, const struct rope_angles *a)
 {
-    return a->K * log(a->scaling->original_context / (2 * PI * times)) / (2 * log(a->theta));
+    return a->J * log(a->scaling->original_context / (2 * PI * times)) / log(a->theta);
 }
 
 static double yarn_frequency(int j, double frequency, const struct rope_angles *a)
 {
     const struct rope_scaling *s = a->scaling;
     double first = fmax(floor(pair_that_turns(s->beta_fast, a)), 0);
-    double last = fmin(ceil(pair_that_turns(s->beta_slow, a)), a->K - 1);
+    double last = fmin(ceil(pair_that_turns(s->beta_slow, a)), 2 * a->J - 1);
     if (!(first < last) && !(first > last)) last += 0.001; /* as Transformers */
     double ramp = fmin(fmax((j - first) / (last - first), 0), 1);
     return ramp * frequency / s->factor + (1 - ramp) * frequency;
@@ -101,17 +102,17 @@ static double dynamic_theta(const struct rope_angles *a)
     const struct rope_scaling *s = a->scaling;
     double old = s->original_context, tokens = a->tokens > old ? a->tokens : old;
     return a->theta *
-           pow(s->factor * tokens / old - (s->factor - 1), (double)a->K / (double)(a->K - 2));
+           pow(s->factor * tokens / old - (s->factor - 1), (double)a->J / (double)(a->J - 1));
 }
 
 double rope_frequency(int j, const struct rope_angles *a)
 {
-    double frequency = pow(a->theta, -2.0 * j / a->K);
+    double frequency = pow(a->theta, -(double)j / a->J);
     if (!a->scaling || !(a->scaling->factor > 0)) return frequency;
     switch (a->scaling->method) {
     case ROPE_llama3: return llama3_frequency(frequency, a->scaling);
     case ROPE_linear: return frequency / a->scaling->factor;
-    case ROPE_dynamic: return pow(dynamic_theta(a), -2.0 * j / a->K);
+    case ROPE_dynamic: return pow(dynamic_theta(a), -(double)j / a->J);
     case ROPE_yarn: return yarn_frequency(j, frequency, a);
     }
     return frequency;
@@ -119,7 +120,7 @@ double rope_frequency(int j, const struct rope_angles *a)
 
 void rope_table(int T, const struct rope_angles *angles, float *cos_TJ, float *sin_TJ)
 {
-    int J = angles->K / 2;
+    int J = angles->J;
     struct rope_angles row = *angles;
     double scale = row.scaling ? rope_attention_factor(row.scaling) : 1;
     row.tokens = T;

@@ -1,7 +1,8 @@
 /* rope.h -- rotary position embedding in place (Su et al. 2021, eq. 34), in Hugging Face's
- * layout: coordinate i of a head is paired with i + K/2.
+ * layout: coordinate j of a head is paired with j + J.  Coordinates from 2 J on stay as they are
+ * (partial rotary embedding).
  *
- * Axes     B sequences, T tokens, H heads, K head size (even).
+ * Axes     B sequences, T tokens, H heads, K head size, J rotary pairs of a head (at most K/2).
  * Memory   x_BTHK has `stride` elements from one token to the next, so q or k can be rotated in
  *          place in a fused QKV row.  cos and sin come from rope_table.
  * Order    In f32, rounded once. */
@@ -15,7 +16,7 @@
 #include <stddef.h>
 
 struct rope {
-    int B, T, H, K;
+    int B, T, H, K, J;
     int first;     /* position of the first token: its row in the tables */
     size_t stride; /* elements from one token to the next; a sequence has T * stride */
     enum dtype dtype;
@@ -24,18 +25,18 @@ struct rope {
 };
 struct rope_io {
     void *x_BTHK;
-    const float *cos_TJ, *sin_TJ; /* J = K/2 */
+    const float *cos_TJ, *sin_TJ;
 };
 
-/* SHAPE: a size below 1, an odd K, a negative position or a short stride. */
+/* SHAPE: a size below 1, more pairs than a head has, a negative position or a short stride. */
 enum status rope(const struct ops *, const struct rope *, const struct rope_io *, struct queue *);
 
-/* RoPE scaling: how frequencies f = theta^(-2j/K) change for rows longer than those of the first
+/* RoPE scaling: how frequencies f = theta^(-j/J) change for rows longer than those of the first
  * training.  In the formulas old = original_context:
  *   llama3   With wavelength l = 2 pi / f: l < old/high gives f; l > old/low gives f/factor; in
  *            between, with s = (old/l - low) / (high - low), (1-s) f/factor + s f.
  *   linear   f/factor: position interpolation (Chen et al. 2023).
- *   dynamic  In rows of T > old tokens, theta grows by (factor T/old - (factor-1))^(K/(K-2)): NTK.
+ *   dynamic  In rows of T > old tokens, theta grows by (factor T/old - (factor-1))^(J/(J-1)): NTK.
  *   yarn     r(j) f/factor + (1 - r(j)) f (Peng et al. 2023, sec. 3.2), where r rises linearly
  *            from 0 to 1 between the pairs that turn beta_fast and beta_slow times in old tokens,
  *            rounded down and up to whole pairs; cos and sin times attention_factor. */
@@ -62,7 +63,7 @@ double rope_attention_factor(const struct rope_scaling *);
 enum status rope_scaling_check(const struct rope_scaling *);
 
 struct rope_angles {
-    int K; /* head size; dynamic: above 2 */
+    int J; /* rotary pairs of a head; dynamic: above 1 */
     double theta;
     const struct rope_scaling *scaling; /* NULL: none */
     int tokens;                         /* T of a row, for dynamic */

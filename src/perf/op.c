@@ -59,6 +59,7 @@ void op_sizes(const struct op_call *c, struct text *out)
     case OP_rope: {
         const struct rope *a = &c->what.rope;
         text_addf(out, "%d x %d x %d x %d", a->B, a->T, a->H, a->K);
+        if (2 * a->J < a->K) text_addf(out, " (%d rotated)", 2 * a->J);
         break;
     }
     case OP_context_bounds: {
@@ -252,10 +253,10 @@ static void rmsnorm_work(const struct op_call *c, struct op_work *w)
 static void rope_work(const struct op_call *c, struct op_work *w)
 {
     const struct rope *a = &c->what.rope;
-    size_t tokens = (size_t)a->B * (size_t)a->T, J = (size_t)a->K / 2, T = (size_t)a->T;
+    size_t tokens = (size_t)a->B * (size_t)a->T, J = (size_t)a->J, T = (size_t)a->T;
     size_t angles = ((size_t)a->first + T) * J;
     w->bound = BOUND_UPDATE;
-    add_buffer(w, tokens * a->stride, a->dtype, 2 * tokens * (size_t)a->H * (size_t)a->K);
+    add_buffer(w, tokens * a->stride, a->dtype, 4 * tokens * (size_t)a->H * J);
     add_buffer(w, angles, F32, T * J);
     add_buffer(w, angles, F32, T * J);
 }

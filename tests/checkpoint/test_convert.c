@@ -2,6 +2,8 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
+
+#include "checkpoint/interop/model_files.h"
 #include "checkpoint/rig.h"
 #include "model/init_weights.h"
 
@@ -195,18 +197,26 @@ static void check_same_file(const char *a, const char *b)
 /* Formats without names for the weights of QK norm. */
 static bool lacks_qk_norm(size_t format) { return formats[format].target == CONVERT_META; }
 
+/* Formats of models that rotate a part of each head. */
+static bool has_phi3(size_t format)
+{
+    return formats[format].target == CONVERT_HF || formats[format].target == CONVERT_NATIVE;
+}
+
 TEST(weights_are_bit_identical_after_any_format)
 {
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < 5; kind++) {
         struct model_shape shape = small_shape();
         struct saved s;
         const char *folder = test_folder(), *name = "model-00001-of-00001.safetensors";
         shape.tied = kind & 1, shape.qk_norm = kind & 2;
+        shape.partial_rotary_factor = kind == 4 ? 0.5 : 0;
         saved_open_shape(&s, &shape);
         const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
         for (size_t i = 0; i < FORMATS; i++) {
             struct converted done;
             if (shape.qk_norm && lacks_qk_norm(i)) continue;
+            if (kind == 4 && !has_phi3(i)) continue;
             const char *from = in_format(step, i, folder), *to = test_path(from, "../back");
             if (formats[i].file[0]) to = test_path(folder, "back-of-pth");
             struct conversion c = {.from = from, .to = to, .target = CONVERT_NATIVE};
@@ -234,6 +244,52 @@ TEST(a_checkpoint_loads_only_where_the_model_has_its_multipliers)
     CHECK_STATUS(CONFIG, try_load(&s, other));
     CHECK_MESSAGE("saved without model.embedding_multiplier");
     saved_close(&plain), saved_close(&s);
+}
+
+TEST(a_checkpoint_loads_only_where_the_model_rotates_the_same_part_of_each_head)
+{
+    struct model_shape shape = small_shape();
+    struct saved plain, s;
+    saved_open_shape(&plain, &shape);
+    shape.partial_rotary_factor = 0.5;
+    saved_open_shape(&s, &shape);
+    const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+    const char *other = test_path(saved_folder(&plain, STEPS(4)), "step-4");
+    CHECK_STATUS(OK, try_load(&s, step));
+    CHECK_STATUS(CONFIG, try_load(&plain, step));
+    CHECK_MESSAGE("set model.partial_rotary_factor = 0.5");
+    CHECK_STATUS(CONFIG, try_load(&s, other));
+    CHECK_MESSAGE("saved without model.partial_rotary_factor");
+    saved_close(&plain), saved_close(&s);
+}
+
+/* As Phi3ForCausalLM reads them. */
+TEST(a_checkpoint_of_a_phi3_has_fused_matrices)
+{
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct model_files m;
+    struct model_tensor t;
+    float got[48 * 16];
+    shape.partial_rotary_factor = 0.5;
+    saved_open_shape(&s, &shape);
+    const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+    const struct tensor_slot *q = layout_find(&s.layout, PARAM_attn_q, 1);
+    const struct tensor_slot *gate = layout_find(&s.layout, PARAM_mlp_gate, 1);
+    CHECK_STATUS(OK, model_files_open(&m, step)); /* checks the index, too */
+    CHECK(model_files_num_tensors(&m) == 2 * 6 + 3);
+    CHECK(model_files_named(&m, "model.layers.1.self_attn.qkv_proj.weight", &t));
+    CHECK(t.is.num_dims == 2 && t.is.shape[0] == 32 && t.is.shape[1] == 16);
+    CHECK_STATUS(OK, tensor_reader_read(&t.reader, 0, 32 * 16, F32, got));
+    CHECK(!memcmp(got, s.weights + q->offset, 16 * 16 * sizeof *got));
+    CHECK(!memcmp(got + 16 * 16, s.weights + q[1].offset, 8 * 16 * sizeof *got));
+    CHECK(!memcmp(got + 24 * 16, s.weights + q[2].offset, 8 * 16 * sizeof *got));
+    CHECK(model_files_named(&m, "model.layers.1.mlp.gate_up_proj.weight", &t));
+    CHECK_STATUS(OK, tensor_reader_read(&t.reader, 0, 48 * 16, F32, got));
+    CHECK(!memcmp(got, s.weights + gate->offset, 24 * 16 * sizeof *got));
+    CHECK(!memcmp(got + 24 * 16, s.weights + gate[1].offset, 24 * 16 * sizeof *got));
+    model_files_close(&m);
+    saved_close(&s);
 }
 
 TEST(a_checkpoint_with_qk_norm_loads_only_where_the_model_has_it)

@@ -170,6 +170,28 @@ TEST(formats_without_norms_behind_are_refused)
     }
 }
 
+TEST(formats_that_rotate_whole_heads_are_refused)
+{
+    static const struct {
+        enum conversion_target target;
+        int head_dim;
+        const char *message;
+    } cases[] = {{CONVERT_META, 4, "step-4 rotates 2 of 4 coordinates of each head"},
+                 {CONVERT_NXDT, 4, "(model.partial_rotary_factor), which Llamas of NxD Training"},
+                 {CONVERT_DCP, 4, "which Llamas of torchtitan do not: use --to hf, gguf or native"},
+                 {CONVERT_GGUF, 8,
+                  "4 heads of 8 are not as wide as the stream of 16, as "
+                  "llama.cpp's phi3 requires"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_shape shape = small_shape();
+        struct saved s;
+        shape.partial_rotary_factor = 0.5, shape.K = cases[i].head_dim;
+        struct conversion c = save_model(&s, &shape, cases[i].target);
+        check_refused(&c, cases[i].message);
+        saved_close(&s);
+    }
+}
+
 TEST(formats_without_sliding_windows_are_refused)
 {
     static const enum conversion_target targets[] = {CONVERT_META, CONVERT_NXDT, CONVERT_DCP,

@@ -289,6 +289,29 @@ TEST(safetensors_read_bf16_rounds_f32_and_copies_bf16)
     free(x), free(got);
 }
 
+TEST(safetensors_split_a_tensor_into_rows)
+{
+    struct text t = file_of("{" F32_AT("m", "[3,2]", 0, 24) "," F32_AT("s", "[]", 24, 28) "}", 28);
+    static const struct safetensors_part m[] = {{"z", 0, 2}, {"a", 2, 1}};
+    static const struct safetensors_part twice[] = {{"s1", 0, 0}, {"s2", 0, 0}};
+    static const struct safetensors_part same[] = {{"b", 0, 1}, {"b", 1, 1}};
+    struct safetensors s;
+    CHECK_STATUS(OK, parse_bytes(&t, &s));
+    safetensors_split(&s, 0, m, 2);
+    safetensors_split(&s, 1, twice, 2);
+    CHECK_STATUS(OK, safetensors_index(&s));
+    const struct safetensors_tensor *a = safetensors_find(&s, "a"), *z = safetensors_find(&s, "z");
+    CHECK(s.count == 4 && !safetensors_find(&s, "m") && !safetensors_find(&s, "s"));
+    CHECK(z && z->begin == 0 && z->end == 16 && z->elements == 4 && z->shape[0] == 2);
+    CHECK(a && a->begin == 16 && a->end == 24 && a->elements == 2 && a->shape[1] == 2);
+    CHECK(safetensors_find(&s, "s1")->begin == 24 && safetensors_find(&s, "s2")->elements == 1);
+    safetensors_split(&s, 0, same, 2);
+    CHECK_STATUS(DATA, safetensors_index(&s));
+    CHECK_MESSAGE("duplicate tensor b");
+    safetensors_close(&s);
+    text_release(&t);
+}
+
 TEST(safetensors_read_part_of_a_tensor)
 {
     static const uint16_t half[] = {0x3c00, 0x4000, 0x4200, 0x4400};

@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     folder_put(&numbers_file, "f.bin", is_archive ? bytes + first : archive,
                is_archive ? len - first : sizeof archive);
     char *at = file_join(folder(), "params.json");
-    if (!pytorch_bin_open(&p, folder())) {
+    if (!pytorch_bin_open(&p, folder(), &small)) {
         tensor_slices_use(&p);
         tensor_slices_release(&p);
     }
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         tensor_slices_release(&p);
     }
     folder_put(&index_file, INDEX, bytes, first);
-    if (!pytorch_bin_open(&p, folder())) {
+    if (!pytorch_bin_open(&p, folder(), &small)) {
         tensor_slices_use(&p);
         tensor_slices_release(&p);
     }

@@ -68,12 +68,14 @@ TEST(decoding_token_by_token_matches_the_forward_of_the_row)
     }
 }
 
-TEST(decoding_with_multipliers_and_blocks_without_rope_matches_the_forward_of_the_row)
+TEST(decoding_with_multipliers_or_other_rope_matches_the_forward_of_the_row)
 {
     struct model_shape s = rig_shape(), tied;
     s.no_rope_interval = 2;
     check_decode((const int[]){6, 1, 1, 3, 0}, F32, s, 2e-6);
-    s.no_rope_interval = 0;
+    s.no_rope_interval = 0, s.partial_rotary_factor = 0.5;
+    check_decode((const int[]){6, 1, 1, 3, 0}, F32, s, 2e-6);
+    s.partial_rotary_factor = 0;
     model_shape_set_multipliers(&s, 3, 0.7, 0.31, 1.7);
     tied = s, tied.tied = true;
     check_decode((const int[]){1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, F32, s, 2e-6);

@@ -91,6 +91,30 @@ TEST(olmo2_has_norms_behind)
     CHECK_MESSAGE("model.sliding_window = 7 with model.post_norm = true");
 }
 
+TEST(settings_that_phi3_does_not_have_are_refused_with_partial_rope)
+{
+    struct model_config c = model_defaults("llama2", "7B"), bad;
+    struct model_shape s;
+    c.partial_rotary_factor = 0.75;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(model_shape_rotary_pairs(&s) == 48 && model_shape_is_phi3(&s));
+    bad = c, bad.qk_norm = true;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &bad, 0));
+    CHECK_MESSAGE("model.partial_rotary_factor = 0.75 with model.qk_norm = true: no family");
+    bad = c, bad.attention_bias = ATTENTION_BIAS_qkv;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &bad, 0));
+    CHECK_MESSAGE("with model.attention_bias: no family");
+    bad = c, bad.no_rope_layer_interval = 4;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &bad, 0));
+    CHECK_MESSAGE("with model.no_rope_layer_interval: no family");
+    bad = c, bad.rope_scaling = ROPE_SCALING_linear, bad.rope_factor = 2;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &bad, 0));
+    CHECK_MESSAGE("with model.rope_scaling = \"linear\": no family");
+    c.partial_rotary_factor = 1;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(model_shape_rotary_pairs(&s) == 64 && !model_shape_is_phi3(&s));
+}
+
 TEST(yarn_and_dynamic_scaling_extend_the_context_unless_the_original_one_is_set)
 {
     struct model_config c = model_defaults("llama2", "7B");

@@ -85,6 +85,15 @@ TEST(gradients_match_finite_differences_with_scaled_rope)
     gradients_of(&s, true, 0);
 }
 
+TEST(gradients_match_finite_differences_with_rope_of_a_part_of_each_head)
+{
+    struct model_shape s = rig_shape();
+    s.partial_rotary_factor = 0.5;
+    gradients_of(&s, true, 0);
+    s.K = 10, s.partial_rotary_factor = 0.45; /* 4 of 10 */
+    gradients_of(&s, true, 4);
+}
+
 TEST(gradients_match_finite_differences_with_qk_norm)
 {
     struct model_shape s = rig_shape();

@@ -180,16 +180,16 @@ struct half_block {
 };
 
 /* Tensors between x and y are all packed, or none. */
-static struct half_block half_block_of(const struct ops *ops, struct attention a, int d,
+static struct half_block half_block_of(const struct ops *ops, struct attention a, int d, int J,
                                        bool packed)
 {
     size_t N = (size_t)(a.B * a.T), D = (size_t)d, C = a.q_stride, Q = (size_t)(a.H * a.K);
-    size_t angles = (size_t)(a.T * a.K / 2);
+    size_t angles = (size_t)(a.T * J);
     enum dtype dtype = a.dtype;
     struct half_block h = {.x_n = N * D, .wide_n = C * D, .narrow_n = Q * D};
     struct linear in = {(int)N, d, (int)C, dtype, false, false, false, packed};
     struct linear out = {(int)N, (int)Q, d, dtype, false, false, packed, false};
-    struct rope rotate = {a.B, a.T, a.H + a.G, a.K, 0, C, dtype, false, packed}, back = rotate;
+    struct rope rotate = {a.B, a.T, a.H + a.G, a.K, J, 0, C, dtype, false, packed}, back = rotate;
     back.inverse = true, a.is_packed = packed;
     float *c = rig_zeros(angles, F32), *s = rig_zeros(angles, F32);
     void *x = rig_random(1, N * D, dtype), *dy = rig_random(2, N * D, dtype);
@@ -199,7 +199,7 @@ static struct half_block half_block_of(const struct ops *ops, struct attention a
     h.y = rig_zeros(N * D, dtype), h.dx = rig_zeros(N * D, dtype);
     h.lse = rig_zeros(N * (size_t)a.H, F32);
     h.dwide = rig_zeros(C * D, F32), h.dnarrow = rig_zeros(Q * D, F32);
-    rope_table(a.T, &(struct rope_angles){a.K, 10000, NULL, 0}, c, s);
+    rope_table(a.T, &(struct rope_angles){J, 10000, NULL, 0}, c, s);
     size_t k = packed ? 0 : a.k_column, v = packed ? 0 : a.v_column;
     struct attention_fwd forward = {.q_BTHK = qkv,
                                     .k_BSGK = at(qkv, k, dtype),
@@ -245,10 +245,12 @@ static void half_block_release(struct half_block *h)
 OPS_TEST(packed_tensors_of_attention_change_no_bit)
 {
     static const struct {
-        int B, T, H, G, K, d, can_pack;
-    } sizes[] = {{1, 32, 1, 1, 32, 32, 1}, {2, 64, 2, 1, 64, 48, 1},  {1, 320, 3, 3, 64, 32, 1},
-                 {2, 96, 4, 2, 96, 96, 1}, {1, 288, 2, 1, 128, 7, 1}, {2, 48, 2, 1, 64, 32, 0},
-                 {1, 64, 2, 2, 80, 64, 0}, {4, 16, 4, 2, 32, 32, 0}};
+        int B, T, H, G, K, J, d, can_pack;
+    } sizes[] = {{1, 32, 1, 1, 32, 16, 32, 1},  {2, 64, 2, 1, 64, 32, 48, 1},
+                 {1, 320, 3, 3, 64, 24, 32, 1}, {2, 96, 4, 2, 96, 48, 96, 1},
+                 {1, 288, 2, 1, 128, 48, 7, 1}, {1, 64, 3, 1, 96, 36, 32, 1},
+                 {1, 32, 2, 1, 64, 17, 32, 1},  {2, 48, 2, 1, 64, 32, 32, 0},
+                 {1, 64, 2, 2, 80, 40, 64, 0},  {4, 16, 4, 2, 32, 16, 32, 0}};
     bool tiles = strstr(rig_fast()->backend, "amx");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int d = 0; d < DTYPE_COUNT; d++) {
@@ -261,7 +263,8 @@ OPS_TEST(packed_tensors_of_attention_change_no_bit)
             CHECK(can_pack == (tiles && a.dtype == BF16 && sizes[i].can_pack));
             if (!can_pack) continue;
             struct half_block h[2];
-            for (int k = 0; k < 2; k++) h[k] = half_block_of(rig_fast(), a, sizes[i].d, k);
+            for (int k = 0; k < 2; k++)
+                h[k] = half_block_of(rig_fast(), a, sizes[i].d, sizes[i].J, k);
             CHECK(!memcmp(h[0].y, h[1].y, h[0].x_n * sizeof(bf16)));
             CHECK(!memcmp(h[0].dx, h[1].dx, h[0].x_n * sizeof(bf16)));
             CHECK(!memcmp(h[0].lse, h[1].lse, (size_t)(B * T * H) * sizeof(float)));

@@ -5,10 +5,10 @@
 
 static void compare(struct rope r)
 {
-    size_t n = (size_t)r.B * (size_t)r.T * r.stride, J = (size_t)r.K / 2;
+    size_t n = (size_t)r.B * (size_t)r.T * r.stride, J = (size_t)r.J;
     size_t angles = (size_t)(r.first + r.T) * J;
     float *c = rig_zeros(angles, F32), *s = rig_zeros(angles, F32);
-    rope_table(r.first + r.T, &(struct rope_angles){r.K, 10000, NULL, 0}, c, s);
+    rope_table(r.first + r.T, &(struct rope_angles){r.J, 10000, NULL, 0}, c, s);
     void *before = rig_random(1, n, r.dtype), *x[2];
     for (int i = 0; i < 2; i++) {
         const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
@@ -29,13 +29,19 @@ OPS_TEST(rope_agrees_with_the_reference_and_inverse_restores_the_input)
     for (int variant = 0; variant < 4; variant++) {
         enum dtype dtype = variant & 1 ? BF16 : F32;
         bool inverse = variant & 2;
-        compare((struct rope){1, 1, 1, 2, 0, 2, dtype, .inverse = inverse});
-        compare((struct rope){2, 5, 3, 6, 0, 31, dtype, .inverse = inverse});
-        compare((struct rope){1, 3, 2, 130, 7, 300, dtype, .inverse = inverse});
-        compare((struct rope){3, 11, 5, 32, 2, 168, dtype, .inverse = inverse});
-        compare((struct rope){1, 2, 40, 128, 0, 40 * 128, dtype, .inverse = inverse});
-        compare((struct rope){2, 9, 9, 64, 0, 12 * 64, dtype, .inverse = inverse});
-        compare((struct rope){1, 2, 3, 1024, 0, 3 * 1024 + 1, dtype, .inverse = inverse});
+        compare((struct rope){1, 1, 1, 2, 1, 0, 2, dtype, .inverse = inverse});
+        compare((struct rope){2, 5, 3, 6, 3, 0, 31, dtype, .inverse = inverse});
+        compare((struct rope){1, 3, 2, 130, 65, 7, 300, dtype, .inverse = inverse});
+        compare((struct rope){3, 11, 5, 32, 16, 2, 168, dtype, .inverse = inverse});
+        compare((struct rope){1, 2, 40, 128, 64, 0, 40 * 128, dtype, .inverse = inverse});
+        compare((struct rope){2, 9, 9, 64, 32, 0, 12 * 64, dtype, .inverse = inverse});
+        compare((struct rope){1, 2, 3, 1024, 512, 0, 3 * 1024 + 1, dtype, .inverse = inverse});
+        /* Of a part of each head. */
+        compare((struct rope){2, 5, 3, 7, 1, 0, 31, dtype, .inverse = inverse});
+        compare((struct rope){2, 3, 5, 40, 17, 3, 210, dtype, .inverse = inverse});
+        compare((struct rope){1, 9, 7, 128, 48, 0, 9 * 128, dtype, .inverse = inverse});
+        compare((struct rope){3, 2, 9, 64, 8, 1, 9 * 64, dtype, .inverse = inverse});
+        compare((struct rope){1, 2, 3, 1024, 4, 0, 3 * 1024, dtype, .inverse = inverse});
     }
 }
 
@@ -43,10 +49,10 @@ TEST(rope_depends_only_on_relative_position)
 {
     enum { T = 40, K = 16 };
     float c[T * K / 2], s[T * K / 2], dots[2];
-    rope_table(T, &(struct rope_angles){K, 500000, NULL, 0}, c, s);
+    rope_table(T, &(struct rope_angles){K / 2, 500000, NULL, 0}, c, s);
     for (int shift = 0; shift < 2; shift++) {
         float *q = rig_random(1, K, F32), *k = rig_random(2, K, F32);
-        struct rope at = {1, 1, 1, K, 9 + 11 * shift, K, .dtype = F32}, back = at;
+        struct rope at = {1, 1, 1, K, K / 2, 9 + 11 * shift, K, .dtype = F32}, back = at;
         back.first -= 5;
         CHECK_STATUS(OK, rope(&ops_cpu_reference, &at, &(struct rope_io){q, c, s}, rig_queue()));
         CHECK_STATUS(OK, rope(&ops_cpu_reference, &back, &(struct rope_io){k, c, s}, rig_queue()));
@@ -64,8 +70,8 @@ TEST(rope_scaling_keeps_short_wavelengths_and_stretches_long_ones)
                                   .high_frequency_factor = 4,
                                   .original_context = 8192};
     float plain_cos[2 * J], plain_sin[2 * J], cos_[2 * J], sin_[2 * J];
-    rope_table(2, &(struct rope_angles){K, 500000, NULL, 0}, plain_cos, plain_sin);
-    rope_table(2, &(struct rope_angles){K, 500000, &llama3, 0}, cos_, sin_);
+    rope_table(2, &(struct rope_angles){K / 2, 500000, NULL, 0}, plain_cos, plain_sin);
+    rope_table(2, &(struct rope_angles){J, 500000, &llama3, 0}, cos_, sin_);
     CHECK(sin_[J] == plain_sin[J]); /* wavelength 2 pi */
     CHECK_NEAR((double)(plain_sin[2 * J - 1] / sin_[2 * J - 1]), 8, 1e-5);
     for (int j = 0; j < J; j++)
@@ -112,7 +118,7 @@ TEST(rope_frequencies_of_each_scaling_are_those_of_transformers)
         const struct rope_method_case *is = &rope_methods[i];
         float c[64 * J], s[64 * J];
         double scale = rope_attention_factor(&is->scaling);
-        rope_table(is->tokens, &(struct rope_angles){K, 500, &is->scaling, 0}, c, s);
+        rope_table(is->tokens, &(struct rope_angles){J, 500, &is->scaling, 0}, c, s);
         for (int j = 0; j < J; j++) {
             double f = is->frequencies[j], factor = scale;
             CHECK_NEAR(atan2((double)s[J + j], (double)c[J + j]) / f, 1, 1e-6);
@@ -170,10 +176,10 @@ static double loss(void *context)
     return rig_dot(k->y, k->weight, 24);
 }
 
-TEST(rope_gradient_matches_finite_differences)
+static void check_gradient(int pairs)
 {
-    struct rope_loss k = {.r = {1, 2, 2, 6, 0, 12, F32, false}};
-    rope_table(2, &(struct rope_angles){6, 100, NULL, 0}, k.c, k.s);
+    struct rope_loss k = {.r = {1, 2, 2, 6, pairs, 0, 12, F32, false}};
+    rope_table(2, &(struct rope_angles){pairs, 100, NULL, 0}, k.c, k.s);
     k.x = rig_random(1, 24, F32), k.y = rig_zeros(24, F32), k.weight = rig_random(2, 24, F32);
     float *dx = rig_copy(k.weight, 24, F32);
     struct rope inverse = k.r;
@@ -184,9 +190,36 @@ TEST(rope_gradient_matches_finite_differences)
     free(k.x), free(k.y), free(k.weight), free(dx);
 }
 
-TEST(rope_rejects_odd_head_sizes_and_short_strides)
+TEST(rope_gradient_matches_finite_differences)
 {
-    struct rope odd = {1, 1, 1, 3, 0, 3, .dtype = F32}, close = {1, 1, 2, 4, 0, 7, .dtype = F32};
+    for (int pairs = 1; pairs <= 3; pairs++) check_gradient(pairs);
+}
+
+TEST(partial_rope_leaves_the_other_coordinates_as_they_are)
+{
+    enum { T = 3, H = 2, K = 9, J = 2 };
+    float c[T * J], s[T * J];
+    float *before = rig_random(1, (size_t)T * H * K, F32), *x = rig_copy(before, T * H * K, F32);
+    rope_table(T, &(struct rope_angles){J, 100, NULL, 0}, c, s);
+    struct rope r = {1, T, H, K, J, 0, H * K, .dtype = F32};
+    CHECK_STATUS(OK, rope(&ops_cpu_reference, &r, &(struct rope_io){x, c, s}, rig_queue()));
+    for (int i = 0; i < T * H * K; i++) {
+        int t = i / (H * K), k = i % K, j = k % J;
+        double angle = t * pow(100, -(double)j / J);
+        double other = k < J ? -(double)before[i + J] : k < 2 * J ? (double)before[i - J] : 0;
+        double expected =
+            k < 2 * J ? (double)before[i] * cos(angle) + other * sin(angle) : (double)before[i];
+        CHECK_NEAR((double)x[i], expected, k < 2 * J ? 1e-6 : 0);
+    }
+    free(before), free(x);
+}
+
+TEST(rope_rejects_more_pairs_than_a_head_has_and_short_strides)
+{
+    struct rope odd = {1, 1, 1, 3, 2, 0, 3, .dtype = F32},
+                none = {1, 1, 1, 4, 0, 0, 4, .dtype = F32};
+    struct rope close = {1, 1, 2, 4, 2, 0, 7, .dtype = F32};
     CHECK_STATUS(SHAPE, rope(&ops_cpu_reference, &odd, NULL, rig_queue()));
+    CHECK_STATUS(SHAPE, rope(&ops_cpu_reference, &none, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, rope(&ops_cpu_reference, &close, NULL, rig_queue()));
 }

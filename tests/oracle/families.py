@@ -41,6 +41,9 @@ VOCAB, END, STEPS, ROWS, GREEDY = 1000, 998, 20, 2, 60
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.1)
 
 
+FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
+
+
 def sizes(r):
     """Settings that all families have."""
     kv_heads, head = r.choice([1, 2, 3]), r.choice([4, 6, 8, 12, 16])
@@ -112,6 +115,19 @@ def olmo2(r):
     return s
 
 
+def phi3(r):
+    """Rotates a part of each head; if it rotates all of it, it is saved as a Llama or a Mistral."""
+    s = dict(sizes(r), max_position_embeddings=r.choice([96, 128]), pad_token_id=None,
+             sliding_window=r.choice([None, None, 1, 3, 16]))
+    head = s["head_dim"]
+    if r.random() < 0.7:  # llama.cpp requires it
+        s["hidden_size"] = s["num_attention_heads"] * head
+    pairs = r.randint(1, head // 2)
+    part = min((2 * pairs + r.choice([0.25, 0.5])) / head, 1.0)  # rounded down
+    return dict(s, rope_parameters=dict(rope_type="default", partial_rotary_factor=part,
+                                        rope_theta=s["rope_parameters"]["rope_theta"]))
+
+
 # Each family: the class of its configuration, and its random settings.
 FAMILIES = {
     "llama": (transformers.LlamaConfig, llama),
@@ -121,6 +137,7 @@ FAMILIES = {
     "qwen3": (transformers.Qwen3Config, qwen3),
     "mistral": (transformers.MistralConfig, mistral),
     "olmo2": (transformers.Olmo2Config, olmo2),
+    "phi3": (transformers.Phi3Config, phi3),
 }
 
 
@@ -148,7 +165,9 @@ def options(c):
         **extra, "dim": c.hidden_size, "n_layers": c.num_hidden_layers, "n_heads": c.num_attention_heads,
         "n_kv_heads": c.num_key_value_heads,
         "head_dim": getattr(c, "head_dim", c.hidden_size // c.num_attention_heads),
-        "sliding_window": c.sliding_window or 0 if c.model_type == "mistral" else 0,
+        "sliding_window": c.sliding_window or 0 if c.model_type in ("mistral", "phi3") else 0,
+        "partial_rotary_factor": 0 if (rope.get("partial_rotary_factor") or 1) == 1 else
+                                 rope["partial_rotary_factor"],
         "qk_norm": str(c.model_type == "qwen3").lower(),
         "post_norm": str(c.model_type == "olmo2").lower(),
         "attention_bias": "qkv" if c.model_type == "qwen2" else
@@ -205,6 +224,14 @@ def check_eval(program, model, rows, folder, worst):
     worst.check("loss", got["loss"], want)
 
 
+def saved_weight(saved, name):
+    """Phi-3's fused matrices are saved as a Llama's if the model is one."""
+    if name in saved:
+        return saved[name]
+    fused, parts = next((f, p) for f, p in FUSED.items() if f in name)
+    return torch.cat([saved[name.replace(fused, part)] for part in parts])
+
+
 def check_training(program, model, rows, folder, worst):
     (folder / "run.toml").write_text("")
     tokens = rows.shape[1] - 1
@@ -237,7 +264,7 @@ def check_training(program, model, rows, folder, worst):
     for name in checkpoint.glob("model*.safetensors"):
         saved.update(safetensors.torch.load_file(name))
     for name, w in model.named_parameters():
-        off = ((saved[name] - w).norm() / w.norm()).item()
+        off = ((saved_weight(saved, name) - w).norm() / w.norm()).item()
         if name.endswith(".bias"):
             worst.check("biases", 1 + off, 1, limit=1e-4)
         else:
@@ -248,9 +275,12 @@ def check_training(program, model, rows, folder, worst):
 def check_export(model, rows, checkpoint, worst):
     exported = transformers.AutoModelForCausalLM.from_pretrained(
         checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
-    # Without a window Mistral is a Llama.
-    is_llama = model.config.model_type == "mistral" and not model.config.sliding_window
-    kind = transformers.LlamaForCausalLM if is_llama else type(model)
+    kind = type(model)
+    # A Phi-3 that rotates whole heads is a Mistral, which without a window is a Llama.
+    if model.config.model_type == "phi3" and model.config.rope_parameters["partial_rotary_factor"] == 1:
+        kind = transformers.MistralForCausalLM
+    if kind is transformers.MistralForCausalLM and not model.config.sliding_window:
+        kind = transformers.LlamaForCausalLM
     assert type(exported) is kind, type(exported)
     with torch.no_grad():
         worst.check("loss of the checkpoint in Transformers", loss_of(exported, rows).item(),

@@ -321,6 +321,13 @@ TEST(every_parallel_layout_trains_the_same_model_with_blocks_without_rope)
                            "model.rope_factor=4", "model.rope_original_context=16"));
 }
 
+TEST(every_parallel_layout_trains_the_same_model_with_rope_of_a_part_of_each_head)
+{
+    compare_layouts("partial RoPE", setting_layouts,
+                    sizeof setting_layouts / sizeof *setting_layouts,
+                    LAYOUT(SHARD(1), "model.partial_rotary_factor=0.5", "model.rope_scaling=none"));
+}
+
 TEST(every_parallel_layout_trains_the_same_model_with_a_sliding_window)
 {
     static const struct layout_row layouts[] = {

@@ -64,7 +64,7 @@ static enum status write_rope_table(const struct dcp_writer *w, const struct dcp
                                     struct torch_writer *out)
 {
     const struct model_shape *s = w->model->shape;
-    const struct rope_angles angles = {s->K, s->rope_theta, &s->scaling, s->max_context};
+    const struct rope_angles angles = {s->K / 2, s->rope_theta, &s->scaling, s->max_context};
     size_t pairs = (size_t)s->K / 2;
     float *row = heap(2 * pairs * sizeof *row), *frequencies = heap(pairs * sizeof *frequencies);
     enum status st = STATUS_OK;

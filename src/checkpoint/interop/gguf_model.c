@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "checkpoint/interop/hf_fused.h"
 #include "ops/rope.h"
 #include "tokenizer/export.h"
 
@@ -41,6 +42,10 @@ static const char *const gguf_names[PARAM_COUNT] = {
     [PARAM_head] = "output.weight",
 };
 
+/* Of fused matrices (hf_fused.h), by their first one. */
+static const char *const fused_names[PARAM_COUNT] = {
+    [PARAM_attn_q] = "blk.%d.attn_qkv.weight", [PARAM_mlp_gate] = "blk.%d.ffn_up.weight"};
+
 /* llama.cpp's LLAMA_FTYPE of a file in which most tensors have this type. */
 static uint32_t file_type(enum gguf_type type)
 {
@@ -56,6 +61,7 @@ static uint32_t file_type(enum gguf_type type)
 /* llama.cpp's name of the architecture. */
 static const char *architecture(const struct model_shape *s)
 {
+    if (model_shape_is_phi3(s)) return "phi3";
     if (model_shape_multiplies(s)) return "granite";
     if (s->no_rope_interval) return "smollm3";
     if (s->post_norm) return "olmo2";
@@ -117,7 +123,7 @@ static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
         {"attention.head_count_kv", s->G},
         {"attention.key_length", s->K},
         {"attention.value_length", s->K},
-        {"rope.dimension_count", s->K},
+        {"rope.dimension_count", 2 * model_shape_rotary_pairs(s)},
         {"vocab_size", s->V},
     };
     gguf_add_string(k, "general.architecture", architecture(s));
@@ -253,16 +259,25 @@ static enum status add_metadata(const struct gguf_model *g, struct gguf_metadata
     return st;
 }
 
+/* The number of tensors, from the i-th on, that the file stores as one. */
+static int num_fused(const struct gguf_model *g, int i)
+{
+    if (!model_shape_is_phi3(g->model.shape)) return 1;
+    return hf_fused_count(g->model.layout->tensors[i].id);
+}
+
 static struct gguf_tensor describe_tensor(const struct gguf_model *g, int i)
 {
     const struct tensor_slot *t = &g->model.layout->tensors[i];
     bool vector = params[t->id].axes[1] == 0;
-    int64_t first = vector ? t->rows : t->columns;
+    int64_t first = vector ? t->rows : t->columns, rows = 0;
+    const int count = num_fused(g, i);
+    for (int k = 0; k < count; k++) rows += t[k].rows;
     struct gguf_tensor d = {.type = vector ? GGUF_F32 : g->type,
                             .num_dims = vector ? 1 : 2,
-                            .dims = {(uint64_t)first, (uint64_t)t->rows}};
+                            .dims = {(uint64_t)first, (uint64_t)rows}};
     if (d.type == GGUF_Q8_0 && first % GGUF_BLOCK) d.type = GGUF_F16;
-    snprintf(d.name, sizeof d.name, gguf_names[t->id], t->layer);
+    snprintf(d.name, sizeof d.name, count > 1 ? fused_names[t->id] : gguf_names[t->id], t->layer);
     return d;
 }
 
@@ -311,13 +326,14 @@ static enum status write_padding(struct gguf_output *o, uint64_t bytes)
 
 static enum status write_rope_freqs(const struct model_shape *s, struct gguf_output *o)
 {
-    const struct rope_angles plain = {.K = s->K, .theta = s->rope_theta};
-    const struct rope_angles scaled = {.K = s->K, .theta = s->rope_theta, .scaling = &s->scaling};
-    for (int j = 0; j < s->K / 2; j++) {
+    const int J = s->K / 2;
+    const struct rope_angles plain = {.J = J, .theta = s->rope_theta};
+    const struct rope_angles scaled = {.J = J, .theta = s->rope_theta, .scaling = &s->scaling};
+    for (int j = 0; j < J; j++) {
         float divisor = (float)(rope_frequency(j, &plain) / rope_frequency(j, &scaled));
         TRY(write_elements(o, &divisor, sizeof divisor));
     }
-    return write_padding(o, sizeof(float) * (size_t)s->K / 2);
+    return write_padding(o, sizeof(float) * (size_t)J);
 }
 
 static enum status write_tensors(const struct gguf_model *g, const struct gguf_tensor *tensors,
@@ -325,11 +341,12 @@ static enum status write_tensors(const struct gguf_model *g, const struct gguf_t
 {
     struct torch_model model = g->model;
     model.dtype = SAFETENSORS_F32;
-    for (int i = 0; i < model.layout->num_tensors; i++) {
-        o->type = tensors[i].type;
-        o->tensor = tensors[i].name;
-        TRY(torch_model_stream(&model, i, write_elements, o));
-        TRY(write_padding(o, tensors[i].bytes));
+    for (int i = 0, count; i < model.layout->num_tensors; i += count, tensors++) {
+        count = num_fused(g, i);
+        o->type = tensors->type;
+        o->tensor = tensors->name;
+        for (int k = 0; k < count; k++) TRY(torch_model_stream(&model, i + k, write_elements, o));
+        TRY(write_padding(o, tensors->bytes));
     }
     o->type = GGUF_F32;
     if (has_rope_freqs(model.shape)) TRY(write_rope_freqs(model.shape, o));
@@ -338,13 +355,13 @@ static enum status write_tensors(const struct gguf_model *g, const struct gguf_t
 
 static enum status write_file(const struct gguf_model *g, struct gguf_output *o)
 {
-    int count = g->model.layout->num_tensors;
-    struct gguf_tensor *tensors = heap(((size_t)count + 1) * sizeof *tensors);
+    int all = g->model.layout->num_tensors, count = 0;
+    struct gguf_tensor *tensors = heap(((size_t)all + 1) * sizeof *tensors);
     struct gguf_metadata keys = {0};
     struct text head = {0};
     uint64_t total;
     enum status st = STATUS_OK;
-    for (int i = 0; i < count; i++) tensors[i] = describe_tensor(g, i);
+    for (int i = 0; i < all; i += num_fused(g, i)) tensors[count++] = describe_tensor(g, i);
     if (has_rope_freqs(g->model.shape)) describe_rope(g->model.shape, &tensors[count++]);
     TRY_OUT(add_metadata(g, &keys));
     gguf_build_header(&keys, tensors, (size_t)count, &head, &total);

@@ -77,13 +77,14 @@ static enum status read_flag(const struct json *root, const char *key, bool *out
     return STATUS_OK;
 }
 
-/* Mistral's: each token attends to the last `sliding_window` ones.  A window of the whole context
+/* Each token attends to the last `sliding_window` ones.  A window of the whole context
  * is kept, too: it counts once rows are longer. */
-static enum status read_window_size(const struct json *root, int *window)
+static enum status read_window_size(const struct json *root, const struct hf_family *family,
+                                    int *window)
 {
     enum { DEFAULT_WINDOW = 4096 };
     const struct json *v = json_get(root, "sliding_window");
-    if (v && json_is_null(v)) return STATUS_OK;
+    if (v ? json_is_null(v) : family->windows == HF_WINDOWS_OPTIONAL) return STATUS_OK;
     TRY(hf_value_size(root, "sliding_window", DEFAULT_WINDOW, window));
     return STATUS_OK;
 }
@@ -95,7 +96,7 @@ static enum status read_windows(const struct json *root, const struct hf_family 
     const struct json *layers = json_get(root, "layer_types");
     bool has_window;
     if (family->windows == HF_WINDOWS_NONE) return STATUS_OK;
-    if (family->windows == HF_WINDOWS_SIZE) return read_window_size(root, &s->window);
+    if (family->windows >= HF_WINDOWS_SIZE) return read_window_size(root, family, &s->window);
     TRY(read_flag(root, "use_sliding_window", &has_window));
     if (has_window)
         FAIL(UNSUPPORTED, "\"use_sliding_window\" is true: sliding windows of some layers are not "
@@ -166,6 +167,12 @@ static enum status read_model(const struct json *root, struct model_shape *s)
     s->tied |= family->is_tied && !json_get(root, "tie_word_embeddings");
     TRY(hf_extra_read(root, family, s));
     TRY(hf_rope_read(root, s));
+    if (s->partial_rotary_factor > 0 && family->extra != HF_EXTRA_PHI3)
+        FAIL(UNSUPPORTED, "partial_rotary_factor %g is not supported in a %s: must be 1",
+             s->partial_rotary_factor, family->model_type);
+    if (s->scaling.factor > 0 && family->extra == HF_EXTRA_PHI3)
+        FAIL(UNSUPPORTED, "rope type \"%s\" is not supported in a phi3: must be default",
+             rope_method_name(&s->scaling));
     TRY(model_shape_check(s));
     return STATUS_OK;
 }

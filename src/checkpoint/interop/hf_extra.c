@@ -18,7 +18,7 @@ void hf_extra_write(struct json_writer *w, const struct hf_family *f, const stru
     if (f->extra == HF_EXTRA_MULTIPLIERS) write_multipliers(w, s);
     if (f->extra < HF_EXTRA_NO_ROPE) return;
     json_write_null(w, "pad_token_id"); /* by default a row that small vocabularies do not have */
-    if (f->extra == HF_EXTRA_POST_NORM) return;
+    if (f->extra > HF_EXTRA_NO_ROPE) return;
     json_write_int(w, "no_rope_layer_interval", s->no_rope_interval);
     json_begin_array(w, "no_rope_layers", JSON_INLINE); /* 1: has RoPE */
     for (int layer = 0; layer < s->L; layer++)

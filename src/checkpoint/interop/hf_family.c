@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Defaults as in the configuration classes of Transformers 5.  A Mistral without a window is
- * written as a Llama. */
+ * written as a Llama, and so is a Phi-3 that rotates whole heads. */
 static const struct hf_family families[] = {
     {"llama", "LlamaForCausalLM", false, HF_BIASES_BOTH, 0, 0, 2048, HF_WINDOWS_NONE, HF_EXTRA_NONE,
      1e4, false, 1e-6},
@@ -21,6 +21,8 @@ static const struct hf_family families[] = {
      HF_EXTRA_NO_ROPE, 2e6, true, 1e-6},
     {"olmo2", "Olmo2ForCausalLM", true, HF_BIASES_ATTENTION, 0, 0, 2048, HF_WINDOWS_NONE,
      HF_EXTRA_POST_NORM, 1e4, false, 1e-5},
+    {"phi3", "Phi3ForCausalLM", false, HF_BIASES_NONE, 0, 0, 4096, HF_WINDOWS_OPTIONAL,
+     HF_EXTRA_PHI3, 1e4, false, 1e-5},
 };
 enum { NUM_FAMILIES = sizeof families / sizeof *families };
 
@@ -58,7 +60,9 @@ static const struct {
     {"granite_", "it reads sound or images"},
     {"olmo3", "its layers have different kinds of attention"},
     {"olmo", "it has LayerNorm without weights"},
-    {"phi3", "it stores q, k and v, and gate and up, as one matrix each"},
+    {"phi3_v", "it also reads images"},
+    {"phi4_multimodal", "it also reads images and sound"},
+    {"phi", "it has LayerNorm, biases and blocks with parallel attention"},
     {"gpt", "it has LayerNorm and biases"},
 };
 
@@ -76,7 +80,8 @@ static bool has_biases(const struct hf_family *f, const struct model_shape *s)
 
 static enum hf_extra extra_of(const struct model_shape *s)
 {
-    return s->post_norm                ? HF_EXTRA_POST_NORM
+    return model_shape_is_phi3(s)      ? HF_EXTRA_PHI3
+           : s->post_norm              ? HF_EXTRA_POST_NORM
            : s->no_rope_interval       ? HF_EXTRA_NO_ROPE
            : model_shape_multiplies(s) ? HF_EXTRA_MULTIPLIERS
                                        : HF_EXTRA_NONE;
@@ -86,7 +91,7 @@ const struct hf_family *hf_family_of(const struct model_shape *s)
 {
     for (size_t i = 0; i < NUM_FAMILIES; i++)
         if (families[i].qk_norm == s->qk_norm && families[i].extra == extra_of(s) &&
-            has_biases(&families[i], s) && (!s->window || families[i].windows == HF_WINDOWS_SIZE))
+            has_biases(&families[i], s) && (!s->window || families[i].windows >= HF_WINDOWS_SIZE))
             return &families[i];
     BUG("model_shape_check accepts a model of no family");
 }

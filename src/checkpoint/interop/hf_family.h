@@ -9,16 +9,22 @@
 #include <stdbool.h>
 
 /* How config.json asks for sliding windows: not at all; by use_sliding_window or layer_types, which
- * are not supported; by a sliding_window shorter than the context. */
-enum hf_windows { HF_WINDOWS_NONE, HF_WINDOWS_FLAG, HF_WINDOWS_SIZE };
+ * are not supported; by sliding_window, 4096 without it; by sliding_window if it is set. */
+enum hf_windows { HF_WINDOWS_NONE, HF_WINDOWS_FLAG, HF_WINDOWS_SIZE, HF_WINDOWS_OPTIONAL };
 
 /* Which biases a model of the family has: none; always those of q, k and v; those of attention if
  * attention_bias is true; and those of the feed-forward layer if mlp_bias is. */
 enum hf_biases { HF_BIASES_NONE, HF_BIASES_QKV, HF_BIASES_ATTENTION, HF_BIASES_BOTH };
 
-/* What else a family has: Granite's multipliers, blocks without RoPE, or norms behind attention and
- * feed-forward layer. */
-enum hf_extra { HF_EXTRA_NONE, HF_EXTRA_MULTIPLIERS, HF_EXTRA_NO_ROPE, HF_EXTRA_POST_NORM };
+/* What else a family has: Granite's multipliers, blocks without RoPE, norms behind attention and
+ * feed-forward layer, or RoPE of a part of each head and fused matrices (hf_fused.h). */
+enum hf_extra {
+    HF_EXTRA_NONE,
+    HF_EXTRA_MULTIPLIERS,
+    HF_EXTRA_NO_ROPE,
+    HF_EXTRA_POST_NORM,
+    HF_EXTRA_PHI3
+};
 
 struct hf_family {
     const char *model_type, *architecture;

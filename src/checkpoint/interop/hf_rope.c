@@ -15,6 +15,8 @@ static void write_object(struct json_writer *w, const char *key, const struct mo
     json_begin_object(w, key, JSON_INLINE);
     if (with_theta) json_write_real(w, "rope_theta", s->rope_theta);
     json_write_string(w, "rope_type", rope_method_name(r));
+    if (with_theta && s->partial_rotary_factor > 0)
+        json_write_real(w, "partial_rotary_factor", s->partial_rotary_factor);
     if (scales) json_write_real(w, "factor", r->factor);
     if (scales && r->method == ROPE_llama3) {
         json_write_real(w, "low_freq_factor", r->low_frequency_factor);
@@ -41,6 +43,8 @@ void hf_rope_write_scaling(struct json_writer *w, const struct model_shape *s)
 void hf_rope_write(struct json_writer *w, const struct model_shape *s)
 {
     json_write_real(w, "rope_theta", s->rope_theta);
+    if (s->partial_rotary_factor > 0) /* older versions read it here */
+        json_write_real(w, "partial_rotary_factor", s->partial_rotary_factor);
     hf_rope_write_scaling(w, s);
     write_object(w, "rope_parameters", s, true);
 }
@@ -139,8 +143,8 @@ static enum status read_scaling(const struct json *root, const struct json *rope
     TRY(hf_value_real(rope, "rope_theta", s->rope_theta, &s->rope_theta));
     TRY(hf_value_real(root, "partial_rotary_factor", 1, &partial));
     TRY(hf_value_real(rope, "partial_rotary_factor", partial, &partial));
-    if (partial < 1 || partial > 1)
-        FAIL(UNSUPPORTED, "partial_rotary_factor %g is not supported: must be 1", partial);
+    if (partial > 1) FAIL(DATA, "\"partial_rotary_factor\" is %g: must be at most 1", partial);
+    s->partial_rotary_factor = partial < 1 ? partial : 0;
     if (!strcmp(type, "default")) return STATUS_OK;
     TRY(find_method(type, &r->method));
     TRY(hf_value_required_real(rope, "factor", &r->factor));

@@ -2,6 +2,7 @@
 #include "checkpoint/interop/model_files.h"
 
 #include "base/json.h"
+#include "checkpoint/interop/hf_fused.h"
 #include "checkpoint/interop/pytorch_bin.h"
 #include "checkpoint/interop/tensor_name.h"
 #include "checkpoint/interop/torch_files.h"
@@ -87,16 +88,45 @@ bool model_files_detect(const char *path)
            torch_files_detect(path);
 }
 
+/* Replaces Phi-3's fused matrices by their parts. */
+static enum status split_fused(struct safetensors *file, const struct model_shape *shape)
+{
+    const size_t count = file->count;
+    for (size_t i = 0; i < count; i++) {
+        const struct safetensors_tensor *t = &file->tensors[i];
+        struct safetensors_part parts[HF_FUSED_PARTS];
+        struct hf_fused_split split;
+        enum status st = hf_fused_split(&split, t->name, t->num_dims ? t->shape[0] : 0, shape);
+        for (int k = 0; k < split.count; k++)
+            parts[k] = (struct safetensors_part){split.parts[k].name, split.parts[k].row,
+                                                 split.parts[k].rows};
+        if (!st && split.count) safetensors_split(file, i, parts, (size_t)split.count);
+        hf_fused_split_release(&split);
+        if (st) return status_prefix(st, "%s", file->path);
+    }
+    return safetensors_index(file);
+}
+
+static enum status open_safetensors(struct model_files *m, const char *folder,
+                                    const struct model_shape *shape)
+{
+    enum status st = STATUS_OK;
+    TRY(model_files_open(m, folder));
+    for (size_t i = 0; i < m->count && !st; i++) st = split_fused(&m->files[i], shape);
+    if (st) model_files_close(m);
+    return st;
+}
+
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape)
 {
     if (model_files_have_safetensors(path) || !model_files_detect(path)) {
-        TRY(model_files_open(m, path));
+        TRY(open_safetensors(m, path, shape));
         return STATUS_OK;
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
     m->slices = heap(sizeof *m->slices);
-    enum status st = pytorch_bin_detect(path) ? pytorch_bin_open(m->slices, path)
+    enum status st = pytorch_bin_detect(path) ? pytorch_bin_open(m->slices, path, shape)
                                               : torch_files_open(m->slices, path, shape);
     if (st) model_files_close(m);
     return st;

@@ -22,10 +22,12 @@ struct model_files {
 /* Whether the folder has safetensors files, which take precedence over other formats. */
 bool model_files_have_safetensors(const char *folder);
 
-/* MISSING: the folder has neither file.  DATA: a file is malformed; the message names it. */
+/* Tensors as they are stored.  MISSING: the folder has neither file.  DATA: a file is malformed;
+ * the message names it. */
 enum status model_files_open(struct model_files *m, const char *folder);
 /* The same for safetensors, Hugging Face's older files (pytorch_bin.h) and torch files
- * (torch_files.h); the first kind found is used.  `shape` is the model's. */
+ * (torch_files.h); the first kind found is used.  `shape` is the model's, by which fused matrices
+ * are split (hf_fused.h). */
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape);
 /* Whether `path` has any of these. */

@@ -23,8 +23,10 @@ struct torch_tensor torch_model_tensor(const struct torch_model *m, int i)
 static size_t our_row(const struct torch_model *m, enum param_id id, size_t row)
 {
     size_t K = (size_t)m->shape->K, within = row % K;
-    /* Programs rotate Qwen2 and Qwen3 as Hugging Face does. */
-    if (m->shape->qk_norm || (m->shape->qkv_bias && !m->shape->out_bias)) return row;
+    /* Programs rotate Qwen2, Qwen3 and Phi-3 as Hugging Face does. */
+    if (m->shape->qk_norm || model_shape_is_phi3(m->shape) ||
+        (m->shape->qkv_bias && !m->shape->out_bias))
+        return row;
     if (id != PARAM_attn_q && id != PARAM_attn_k && id != PARAM_q_bias && id != PARAM_k_bias)
         return row;
     return row - within + within % 2 * (K / 2) + within / 2;

@@ -176,14 +176,15 @@ static enum status set_scaling(struct import *im, const struct import_item *item
                       "");
 }
 
-/* Granite's multipliers, and SmolLM3's blocks without RoPE. */
+/* Phi-3's partial RoPE, Granite's multipliers, and SmolLM3's blocks without RoPE. */
 static enum status set_extra(struct import *im, const struct import_item *item,
                              const struct model_shape *s)
 {
     const struct {
         const char *target;
         double value;
-    } options[] = {{"model.no_rope_layer_interval", s->no_rope_interval},
+    } options[] = {{"model.partial_rotary_factor", s->partial_rotary_factor},
+                   {"model.no_rope_layer_interval", s->no_rope_interval},
                    {"model.embedding_multiplier", s->embedding_multiplier},
                    {"model.residual_multiplier", s->residual_multiplier},
                    {"model.attention_multiplier", s->attention_multiplier},

@@ -222,6 +222,31 @@ TEST(gguf_of_a_model_with_norms_behind_is_llama_cpps_olmo2)
     saved_close(&s);
 }
 
+TEST(gguf_of_a_model_that_rotates_a_part_of_each_head_is_llama_cpps_phi3)
+{
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct gguf_file g;
+    struct gguf_info t = {0};
+    shape.partial_rotary_factor = 0.5;
+    saved_open_shape(&s, &shape);
+    const char *path = test_path(test_folder(), "name.gguf");
+    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
+    read_gguf(&g, path);
+    CHECK(key_equals(&g, "general.architecture", "phi3") && g.num_tensors == 15);
+    CHECK(get_number(&g, "phi3.rope.dimension_count") == 2);
+    const unsigned char *qkv = find_tensor(&g, "blk.1.attn_qkv.weight", &t);
+    CHECK(qkv && t.dims[0] == 16 && t.dims[1] == 32); /* in our order of rows */
+    CHECK(!memcmp(qkv, weights_of(&s, PARAM_attn_q, 1), 16 * 16 * sizeof(float)));
+    CHECK(!memcmp(qkv + 24 * 16 * 4, weights_of(&s, PARAM_attn_v, 1), 8 * 16 * sizeof(float)));
+    const unsigned char *up = find_tensor(&g, "blk.1.ffn_up.weight", &t);
+    CHECK(up && t.dims[1] == 48);
+    CHECK(!memcmp(up + 24 * 16 * 4, weights_of(&s, PARAM_mlp_up, 1), 24 * 16 * sizeof(float)));
+    CHECK(!find_tensor(&g, "blk.0.ffn_gate.weight", &t));
+    text_release(&g.file);
+    saved_close(&s);
+}
+
 static double get_real(const struct gguf_file *g, const char *key)
 {
     int kind;

@@ -147,8 +147,9 @@ TEST(unsupported_configs_are_rejected_with_the_reason)
     const char *path = test_path(test_folder(), "config.json");
     CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"olmo3\"}", 23));
     CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
-    CHECK_MESSAGE("model_type \"olmo3\" is not supported: its layers have different kinds of "
-                  "attention; must be llama, qwen2, qwen3, mistral, granite, smollm3 or olmo2");
+    CHECK_MESSAGE(
+        "model_type \"olmo3\" is not supported: its layers have different kinds of "
+        "attention; must be llama, qwen2, qwen3, mistral, granite, smollm3, olmo2 or phi3");
 }
 
 TEST(biases_are_read_from_the_keys_of_their_family)
@@ -240,6 +241,28 @@ TEST(mistral_with_a_window_keeps_it_and_without_one_is_a_llama)
     CHECK_MESSAGE("\"sliding_window\"");
 }
 
+TEST(phi3_rotates_a_part_of_each_head_and_has_no_window_by_default)
+{
+    struct model_shape s;
+    CHECK_STATUS(OK, read_type_with("phi3", "", &s));
+    CHECK(!s.window && s.partial_rotary_factor == 0 && s.norm_eps == 1e-5);
+    CHECK(s.max_context == 4096 && !strcmp(hf_family_of(&s)->model_type, "llama"));
+    CHECK_STATUS(OK, read_type_with("phi3", ",\"partial_rotary_factor\": 0.6", &s));
+    CHECK(model_shape_rotary_pairs(&s) == 2);
+    CHECK_STATUS(OK, read_type_with("phi3",
+                                    ",\"sliding_window\": 7, \"rope_parameters\": "
+                                    "{\"rope_type\": \"default\", \"rope_theta\": 5,"
+                                    "\"partial_rotary_factor\": 0.75}",
+                                    &s));
+    CHECK(s.window == 7 && s.rope_theta == 5 && model_shape_rotary_pairs(&s) == 3);
+    CHECK_STATUS(DATA, read_type_with("phi3", ",\"partial_rotary_factor\": 1.5", &s));
+    CHECK_MESSAGE("\"partial_rotary_factor\" is 1.5: must be at most 1");
+    CHECK_STATUS(CONFIG, read_type_with("phi3", ",\"partial_rotary_factor\": 0.4", &s));
+    CHECK_MESSAGE("model.partial_rotary_factor = 0.4: 3 of 8 coordinates of a head are an odd");
+    CHECK_STATUS(CONFIG, read_type_with("phi3", ",\"partial_rotary_factor\": 0.1", &s));
+    CHECK_MESSAGE("leaves no pair of 8 coordinates to rotate");
+}
+
 TEST(missing_and_mistyped_config_keys_are_named)
 {
     static const char *const cases[][2] = {
@@ -313,17 +336,18 @@ TEST(config_json_round_trips)
          .attention_factor = 1.25},
         {.factor = 4, .original_context = 99, .method = ROPE_yarn, .beta_fast = 32, .beta_slow = 1},
     };
-    for (int way = 0; way < 48; way++) {
+    for (int way = 0; way < 50; way++) {
         struct model_shape got;
         struct text t = {0};
         struct json *root;
         want.tied = way & 1;
-        want.scaling = scalings[way / 8];
+        want.scaling = scalings[way < 48 ? way / 8 : 0];
+        want.partial_rotary_factor = way < 48 ? 0 : 0.85;
         /* of dynamic scaling, config.json has the original context */
         want.max_context = want.scaling.method == ROPE_dynamic ? 666 : 777;
         want.qk_norm = (way & 6) == 2;
         want.qkv_bias = way & 4, want.out_bias = want.mlp_bias = (way & 6) == 6;
-        want.window = way == 8 ? 33 : 0;
+        want.window = way == 8 || way == 49 ? 33 : 0;
         want.post_norm = want.qk_norm && way >= 40;
         const char *path = test_path(test_folder(), "config.json");
         hf_config_write(&want, "float32", &(struct hf_usage){.bos = -1, .eos = 9}, &t);
@@ -335,7 +359,9 @@ TEST(config_json_round_trips)
         CHECK(got.max_context == want.max_context && got.depth_init);
         CHECK(got.qk_norm == want.qk_norm && got.qkv_bias == want.qkv_bias);
         CHECK(got.window == want.window && got.post_norm == want.post_norm);
-        CHECK(!strstr(t.data, "MistralForCausalLM") == !want.window);
+        CHECK(got.partial_rotary_factor == want.partial_rotary_factor);
+        CHECK(!strstr(t.data, "MistralForCausalLM") == (way != 8));
+        CHECK(!strstr(t.data, "Phi3ForCausalLM") == (way < 48));
         CHECK(got.out_bias == want.out_bias && got.mlp_bias == want.mlp_bias);
         CHECK(!strstr(t.data, "Qwen2ForCausalLM") == ((way & 6) != 4));
         CHECK(!strstr(t.data, "Qwen3ForCausalLM") == (!want.qk_norm || want.post_norm));

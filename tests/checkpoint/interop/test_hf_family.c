@@ -22,6 +22,8 @@ TEST(a_shape_has_the_family_that_reads_as_this_shape)
         {"olmo2", {.qk_norm = true, .post_norm = true}},
         {"olmo2", {.qk_norm = true, .post_norm = true, .qkv_bias = true, .out_bias = true}},
         {"qwen3", {.qk_norm = true, .qkv_bias = true, .out_bias = true}},
+        {"phi3", {.partial_rotary_factor = 0.75}},
+        {"phi3", {.partial_rotary_factor = 0.75, .window = 7}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct model_shape s = cases[i].shape;
@@ -44,14 +46,18 @@ TEST(other_families_are_refused_with_their_difference)
         {"granitemoe", "(MoE)"},
         {"granite_speech", "sound or images"},
         {"olmo", "LayerNorm"},
+        {"phi", "LayerNorm"},
+        {"phimoe", "(MoE)"},
+        {"phi3_v", "reads images"},
         {"olmo3", "kinds of attention"},
-        {"rwkv", "supported: must be llama, qwen2, qwen3, mistral, granite, smollm3 or olmo2"},
+        {"rwkv",
+         "supported: must be llama, qwen2, qwen3, mistral, granite, smollm3, olmo2 or phi3"},
         {"", "model_type \"\" is not supported"},
     };
     const struct hf_family *f;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_STATUS(UNSUPPORTED, hf_family_find(cases[i][0], &f));
         CHECK_MESSAGE(cases[i][1]);
-        CHECK_MESSAGE("must be llama, qwen2, qwen3, mistral, granite, smollm3 or olmo2");
+        CHECK_MESSAGE("must be llama, qwen2, qwen3, mistral, granite, smollm3, olmo2 or phi3");
     }
 }

@@ -54,6 +54,7 @@ TEST(a_single_file_may_not_be_a_link_out_of_the_folder)
 {
     struct model_files m;
     struct tensor_slices slices;
+    const struct model_shape shape = {.H = 1, .G = 1, .K = 2, .F = 1};
     const char *folder = test_folder(), *file = test_path(folder, "model.safetensors");
     const char *elsewhere = test_folder();
     write_one(elsewhere, "other.safetensors", "a", 3);
@@ -65,11 +66,11 @@ TEST(a_single_file_may_not_be_a_link_out_of_the_folder)
     CHECK(unlink(file) == 0 && symlink("beside.safetensors", file) == 0);
     CHECK_STATUS(OK, model_files_open(&m, folder));
     model_files_close(&m);
-    CHECK_STATUS(DATA, pytorch_bin_open(&slices, folder)); /* not a torch file */
+    CHECK_STATUS(DATA, pytorch_bin_open(&slices, folder, &shape)); /* not a torch file */
     CHECK(!strstr(status_message(), "a link to "));
     file = test_path(folder, "pytorch_model.bin");
     CHECK(unlink(file) == 0 && symlink("/dev/null", file) == 0);
-    CHECK_STATUS(DATA, pytorch_bin_open(&slices, folder));
+    CHECK_STATUS(DATA, pytorch_bin_open(&slices, folder, &shape));
     CHECK_MESSAGE("/pytorch_model.bin: a link to /dev/null, outside the model's folder");
 }
 

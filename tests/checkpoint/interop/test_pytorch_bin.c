@@ -32,8 +32,9 @@ static const char *with_file(const char *name, const char *bytes, size_t len)
 
 static enum status open_folder(const char *folder)
 {
+    const struct model_shape shape = {.H = 4, .G = 2, .K = 4, .F = 24};
     struct tensor_slices p;
-    enum status st = pytorch_bin_open(&p, folder);
+    enum status st = pytorch_bin_open(&p, folder, &shape);
     if (!st) tensor_slices_release(&p);
     return st;
 }

@@ -63,9 +63,12 @@ TEST(flags_translate_and_absent_flags_get_megatrons_defaults)
           "data.eod_mask_loss=true", "checkpoint.async_mode=\"async\"",
           "checkpoint.keep_latest_k=2", "checkpoint.initial_load_path=\"\""}},
         {"--micro-batch-size=4 --train-iters=9 --rotary-base=7000 --use-rope-scaling "
+         "--rotary-percent 1.0 "
          "--group-query-attention --num-query-groups 2 training.steps=11",
          {"training.local_batch_size=4", "model.rope_theta=7e+03", "model.rope_scaling=\"llama3\"",
           "model.n_kv_heads=2", "training.steps=11"}},
+        {"--micro-batch-size 1 --train-iters 9 --rotary-percent 0.5",
+         {"model.partial_rotary_factor=0.5", "model.rope_scaling=\"none\""}},
         {"--micro-batch-size 1 --train-iters 9 --decoupled-lr 1e-2 --min-lr 1e-4 "
          "--log-params-norm --dataloader-type cyclic --no-data-sharding",
          {"optimizer.decoupled_lr=0.01", "lr_scheduler.decoupled_min_lr_factor=0.01",

@@ -26,8 +26,8 @@ static inline void rotate_pairs(void *x, enum dtype dtype, size_t u_at, size_t v
 static inline void rotate_heads(const struct rope *a, enum dtype dtype, void *x, size_t at,
                                 struct rotation r)
 {
-    size_t J = (size_t)a->K / 2;
-    for (size_t h = 0; h < (size_t)a->H; h++, at += 2 * J) {
+    size_t J = (size_t)a->J;
+    for (size_t h = 0; h < (size_t)a->H; h++, at += (size_t)a->K) {
         vector_prefetch(x, at + PREFETCH_TOKENS * a->stride, dtype);
         vector_prefetch(x, at + J + PREFETCH_TOKENS * a->stride, dtype);
         rotate_pairs(x, dtype, at, at + J, r);
@@ -37,7 +37,7 @@ static inline void rotate_heads(const struct rope *a, enum dtype dtype, void *x,
 static inline void rotate(const struct rope *a, const struct rope_io *io, enum dtype dtype,
                           size_t n)
 {
-    size_t J = (size_t)a->K / 2, at = n * a->stride, j = 0;
+    size_t J = (size_t)a->J, at = n * a->stride, j = 0;
     size_t position = ((size_t)a->first + n % (size_t)a->T) * J;
     const float *cos_J = io->cos_TJ + position, *sin_J = io->sin_TJ + position;
     float sign = a->inverse ? -1 : 1;
@@ -52,23 +52,32 @@ static inline void rotate(const struct rope *a, const struct rope_io *io, enum d
     rotate_heads(a, dtype, io->x_BTHK, at + j, r);
 }
 
-/* Rotates a panel of tokens in the panel layout, where a head is K/32 blocks of 32 rows. */
-static void rotate_panel(const struct rope *a, const struct rope_io *io, size_t panel)
+/* Pairs at a time of which both halves lie in one block of the panel layout. */
+static size_t panel_chunk(size_t J)
 {
-    size_t K = (size_t)a->K, J = K / 2, first = panel * PANEL, next_head = PANEL * K;
+    size_t chunk = LANES;
+    while (J % chunk) chunk /= 2;
+    return chunk;
+}
+
+/* Rotates a panel of tokens in the panel layout, where a head is K/32 blocks of 32 rows. */
+static inline void rotate_panel(const struct rope *a, const struct rope_io *io, size_t panel,
+                                size_t chunk)
+{
+    size_t K = (size_t)a->K, J = (size_t)a->J, first = panel * PANEL, next_head = PANEL * K;
     const size_t position = ((size_t)a->first + first % (size_t)a->T) * J;
     float sign = a->inverse ? -1 : 1;
     BUG_IF(a->K % PANEL || a->T % PANEL);
     for (size_t h = 0; h < (size_t)a->H; h++)
         for (size_t n = 0; n < PANEL; n++)
-            for (size_t j = 0; j < J; j += LANES) {
+            for (size_t j = 0; j < J; j += chunk) {
                 size_t u = panel_offset(true, first + n, h * K + j, a->stride);
                 size_t v = panel_offset(true, first + n, h * K + J + j, a->stride);
                 vector_prefetch(io->x_BTHK, u + next_head, BF16);
                 vector_prefetch(io->x_BTHK, v + next_head, BF16);
                 size_t angle = position + n * J + j;
-                struct rotation r = {vector_loadu(io->cos_TJ + angle),
-                                     sign * vector_loadu(io->sin_TJ + angle), LANES};
+                struct rotation r = {vector_get(io->cos_TJ, angle, F32, chunk),
+                                     sign * vector_get(io->sin_TJ, angle, F32, chunk), chunk};
                 rotate_pairs(io->x_BTHK, BF16, u, v, r);
             }
 }
@@ -77,9 +86,14 @@ enum status KERNEL(rope)(const struct rope *a, const struct rope_io *io, struct 
 {
     if (queue->sizing) return STATUS_OK;
     size_t tokens = (size_t)a->B * (size_t)a->T, panels = tokens / PANEL;
+    size_t chunk = panel_chunk((size_t)a->J);
     if (KERNEL(panel_layout_used)(a->is_packed, a->dtype, a->B * a->T, (int)a->stride)) {
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
-        for (size_t n = 0; n < panels; n++) rotate_panel(a, io, n);
+        for (size_t n = 0; n < panels; n++)
+            if (chunk == LANES)
+                rotate_panel(a, io, n, LANES);
+            else
+                rotate_panel(a, io, n, chunk);
         return STATUS_OK;
     }
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)

@@ -6,11 +6,11 @@
 enum status reference_rope(const struct rope *a, const struct rope_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    size_t J = (size_t)a->K / 2, tokens = (size_t)a->B * (size_t)a->T;
+    size_t K = (size_t)a->K, J = (size_t)a->J, tokens = (size_t)a->B * (size_t)a->T;
     for (size_t n = 0; n < tokens; n++)
         for (size_t h = 0; h < (size_t)a->H; h++)
             for (size_t j = 0; j < J; j++) {
-                size_t low = n * a->stride + h * 2 * J + j, high = low + J;
+                size_t low = n * a->stride + h * K + j, high = low + J;
                 size_t angle = ((size_t)a->first + n % (size_t)a->T) * J + j;
                 float c = io->cos_TJ[angle],
                       s = a->inverse ? -io->sin_TJ[angle] : io->sin_TJ[angle];

@@ -1,5 +1,5 @@
 /* Each thread loads the angles of one vector of a head's coordinates once and rotates that vector,
- * with the matching one of the upper half, in several heads of a token: slot, slot + slots and so
+ * with the matching one J further on, in several heads of a token: slot, slot + slots and so
  * on.  A block takes as many whole tokens as occupy its threads. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/kernel.h"
@@ -17,7 +17,7 @@ enum {
 
 /* How tokens and heads are distributed over threads. */
 struct rope_grid {
-    unsigned vectors, slots, lanes; /* per half head; threads along heads; vectors * slots */
+    unsigned vectors, slots, lanes; /* of J; threads along heads; vectors * slots */
     unsigned tokens, all;           /* per block; in all */
 };
 
@@ -26,7 +26,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     rope_kernel(struct rope a, struct rope_grid g, T *x_BTHK, const float *cos_TJ,
                 const float *sin_TJ)
 {
-    const int J = a.K / 2;
+    const int J = a.J;
     const unsigned in_block = threadIdx.x / g.lanes, lane = threadIdx.x - in_block * g.lanes;
     const unsigned token = blockIdx.x * g.tokens + in_block;
     if (in_block >= g.tokens || token >= g.all) return;
@@ -63,13 +63,13 @@ template <typename T, int WIDTH>
 static enum status launch(const struct rope *a, const struct rope_io *io, struct queue *queue)
 {
     size_t all = (size_t)a->B * (size_t)a->T, H = (size_t)a->H;
-    size_t vectors = (size_t)a->K / 2 / WIDTH, slots = ceil_div(H, ceil_div(H, MAX_SLOTS));
+    size_t vectors = (size_t)a->J / WIDTH, slots = ceil_div(H, ceil_div(H, MAX_SLOTS));
     if (vectors * slots > MAX_THREADS) slots = MAX_THREADS / vectors;
     if (all > INT32_MAX || !slots)
         FAIL(UNSUPPORTED,
-             "rope: %zu tokens with heads of %d elements: the GPU's kernel takes at "
-             "most %d tokens and %d elements",
-             all, a->K, INT32_MAX, 2 * MAX_THREADS);
+             "rope: %zu tokens with %d rotary pairs a head: the GPU's kernel takes at "
+             "most %d tokens and %d pairs",
+             all, a->J, INT32_MAX, MAX_THREADS);
     size_t lanes = vectors * slots, tokens = lanes < THREADS ? THREADS / lanes : 1;
     struct rope_grid g = {(unsigned)vectors, (unsigned)slots, (unsigned)lanes, (unsigned)tokens,
                           (unsigned)all};
@@ -83,7 +83,8 @@ extern "C" enum status GPU_NAME(rope)(const struct rope *a, const struct rope_io
                                       struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    bool aligned = rows_are_aligned((size_t)a->K / 2, a->dtype) && a->K % 8 == 0 &&
+    bool aligned = rows_are_aligned((size_t)a->J, a->dtype) &&
+                   rows_are_aligned((size_t)a->K, a->dtype) &&
                    rows_are_aligned(a->stride, a->dtype) && is_aligned(io->x_BTHK) &&
                    is_aligned(io->cos_TJ) && is_aligned(io->sin_TJ);
     BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch, a, io, queue);
