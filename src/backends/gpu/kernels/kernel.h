@@ -57,9 +57,11 @@ static inline enum status check_launch(struct queue *queue, const char *kernel)
 #define shuffle_from(x, lane)      emulated_shuffle(x, lane, __FILE__, __LINE__)
 #define warp_sync()                (void)thread_block_warp_gather("", 1, __FILE__, __LINE__)
 #else
+/* Above 48 KiB, static and dynamic together, a kernel must opt in.  Ours that have dynamic shared
+ * memory have at most 1 KiB of static. */
 #define LAUNCH(kernel, grid, block, shared_bytes, queue, ...)                                      \
     do {                                                                                           \
-        if ((shared_bytes) > 48 << 10)                                                             \
+        if ((shared_bytes) > 47 << 10)                                                             \
             GPU_TRY(GPU_CALL(FuncSetAttribute)((const void *)(kernel), GPU_SHARED_SIZE,            \
                                                (int)(shared_bytes)));                              \
         (kernel)<<<dim3(grid), dim3(block), shared_bytes, gpu_stream_of(queue)>>>(__VA_ARGS__);    \
