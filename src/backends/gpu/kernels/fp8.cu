@@ -191,6 +191,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0) shared_scale = scale_of(scales);
     __syncthreads();
     const float scale = shared_scale;
+#pragma unroll /* keeps `values` in registers */
     for (int part = 0; part < S::PARTS; part++) {
         const size_t first = part * columns;
         struct fp8_vector v = quantize_vector<F>(values[part], scale);
