@@ -7,6 +7,7 @@
 #include "backends/gpu/varlen.h"
 #include "backends/gpu/vendor/cudnn_attention_graph.h"
 #include "backends/gpu/vendor/cudnn_load.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -17,6 +18,9 @@
 enum {
     MIN_VERSION = 91100,        /* wrong backward results in 9.10 */
     MIN_VERSION_VARLEN = 91800, /* NaN with several sequence lengths before */
+    /* Its front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept it. */
+    MIN_CAPABILITY_VARLEN = 90,
+    END_CAPABILITY_VARLEN = 120,
     /* Caps the number of sequences of a varlen plan, because empty ones cost time. */
     TOKENS_PER_SEQUENCE = 256,
 };
@@ -37,6 +41,7 @@ struct sdpa_plan {
 struct cudnn_attention {
     cudnnHandle_t handle; /* NULL: can only build plans */
     void *device;
+    int capability;               /* compute capability, 90 for 9.0 */
     bool deterministic, is_quiet; /* is_quiet: log no plans */
     size_t version, max_bytes;    /* max_bytes: of a deterministic backward */
     struct sdpa_plan *plans;      /* newest first */
@@ -72,6 +77,9 @@ static enum status open_version(struct cudnn_attention **out, bool deterministic
 
 static enum status create_handle(struct cudnn_attention *c, void *stream)
 {
+    int device;
+    GPU_TRY(cudaGetDevice(&device));
+    GPU_TRY(gpu_compute_capability(&c->capability, device));
     cudnnStatus_t status = cudnnCreate(&c->handle);
     if (!status) status = cudnnSetStream(c->handle, stream);
     if (status)
@@ -96,11 +104,24 @@ enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, boo
     return st;
 }
 
+static enum status describe(struct cudnn_attention *c, const char *text, size_t length)
+{
+    struct json *properties;
+    int64_t version;
+    TRY(cudnn_graph_describe_device(text, length, &c->device));
+    TRY(json_parse(text, length, "a device's properties", &properties));
+    enum status st = json_get_int(properties, "deviceVer", 0, INT32_MAX, &version);
+    json_free(properties);
+    TRY(st);
+    c->capability = (int)version / 10; /* 900 is 9.0 */
+    return STATUS_OK;
+}
+
 enum status cudnn_attention_open_described(struct cudnn_attention **out, const char *json,
                                            size_t length, bool deterministic)
 {
     TRY(open_version(out, deterministic));
-    enum status st = cudnn_graph_describe_device(json, length, &(*out)->device);
+    enum status st = describe(*out, json, length);
     if (!st) return STATUS_OK;
     cudnn_attention_close(*out);
     *out = NULL;
@@ -126,7 +147,9 @@ static bool is_supported(const struct cudnn_attention *c, const struct sdpa_key 
     if (a->keys != ALL_KEYS || a->dtype != BF16 || a->S != a->T) return false;
     if (a->T % CUDNN_ATTENTION_TILE || a->K % 8 || a->K > 256) return false;
     if (a->q_stride % 8 || a->kv_stride % 8) return false; /* rows are aligned to 16 bytes */
-    return !key->varlen || c->version >= MIN_VERSION_VARLEN;
+    bool has_varlen = c->version >= MIN_VERSION_VARLEN && c->capability >= MIN_CAPABILITY_VARLEN &&
+                      c->capability < END_CAPABILITY_VARLEN;
+    return !key->varlen || has_varlen;
 }
 
 static size_t tokens_per_call(const struct sdpa_plan *p)

@@ -3,7 +3,7 @@
  *
  * Shapes   bf16, all keys in one call (no ring parts), as many keys as queries; T a multiple of
  *          CUDNN_ATTENTION_TILE, K a multiple of 8 up to 256.  A document mask must be contiguous
- *          documents, at most VARLEN_MAX_SEQUENCES.
+ *          documents, at most VARLEN_MAX_SEQUENCES, on a GPU of compute capability 9.x to 11.x.
  * Memory   The plan's workspace and our own buffers come from the queue's scratch.  Forward needs
  *          almost none.  Deterministic backward stores dS, T x T bf16 per head, so a call covers
  *          only as many rows or key/value heads as fit the limit; a shape of which not even one

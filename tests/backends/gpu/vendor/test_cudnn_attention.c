@@ -10,16 +10,24 @@
 
 #include <glob.h>
 
-static struct cudnn_attention *open_h200(bool deterministic)
+/* An H200, but of this compute capability (900: its own). */
+static struct cudnn_attention *open_capability(const char *capability, bool deterministic)
 {
     struct cudnn_attention *c;
     size_t length;
-    char *json = h200_properties(&length);
+    char *json = h200_properties(&length), *version;
+    CHECK((version = strstr(json, "\"deviceVer\": 900")));
+    memcpy(version + strlen("\"deviceVer\": "), capability, 3);
     log_set_quiet(true);
     CHECK_STATUS(OK, cudnn_attention_open_described(&c, json, length, deterministic));
     CHECK(c);
     free(json);
     return c;
+}
+
+static struct cudnn_attention *open_h200(bool deterministic)
+{
+    return open_capability("900", deterministic);
 }
 
 /* Q, K and V of a token are in one fused row. */
@@ -189,6 +197,22 @@ TEST(varlen_has_a_backward_plan_only_if_nondeterministic)
     size_pass(any_order, &a, true, true, &done);
     CHECK(done);
     cudnn_attention_close(deterministic), cudnn_attention_close(any_order);
+}
+
+/* cuDNN proposes engines, but its front end excludes them. */
+TEST(varlen_has_no_plans_on_an_a100)
+{
+    struct cudnn_attention *c = open_capability("800", false);
+    struct attention a = shape(2048, 4, 1, 64);
+    struct cudnn_attention_plan w;
+    bool done = true;
+    for (int backward = 0; backward < 2; backward++) {
+        CHECK(!size_pass(c, &a, backward, true, &done) && !done);
+        CHECK(!cudnn_attention_plan(c, 0, &w));
+    }
+    size_pass(c, &a, true, false, &done);
+    CHECK(done);
+    cudnn_attention_close(c);
 }
 
 /* ---- the recipes */
