@@ -39,14 +39,17 @@ void activation_offload_alloc(const struct model *m, size_t N, enum recompute le
         }
 }
 
-void activation_offload_place(const struct model *m, size_t N, int i, struct activations *a)
+void activation_offload_place(const struct model *m, size_t N, int i, int count,
+                              struct activations *a)
 {
+    /* No later forward overwrites the buffers of the last blocks before their backward. */
+    bool stays = m->offload->alternates && i + OFFLOAD_BUFFERS >= count;
     struct offload_buffer *saved = buffer_of(m, OFFLOAD_SAVED, i);
     struct arena inside = {.base = saved->x, .size = saved->x ? saved->bytes : 0};
     struct arena *host = m->offload->host;
     activations_alloc_saved(m, N, a, &inside);
-    a->offloaded[OFFLOAD_SAVED].bytes = inside.used;
-    a->offloaded[OFFLOAD_INPUT].bytes = i ? input_bytes(m, N) : 0;
+    a->offloaded[OFFLOAD_SAVED].bytes = stays ? 0 : inside.used;
+    a->offloaded[OFFLOAD_INPUT].bytes = i && !stays ? input_bytes(m, N) : 0;
     if (i) a->x_SD = buffer_of(m, OFFLOAD_INPUT, i)->x;
     for (int part = 0; part < OFFLOAD_PARTS; part++)
         a->offloaded[part].host = arena_alloc(host, a->offloaded[part].bytes, 1);
@@ -73,9 +76,11 @@ static enum status write_part(const struct model *m, const struct activations *a
 {
     struct offload_buffer *b = buffer_of(m, part, i);
     const struct offloaded *to = &a->offloaded[part];
+    b->holds = a;
+    if (!to->bytes) return STATUS_OK;
+    TRY(copy_stream_wait(m->queue, STREAM_OUT, &m->offload->computed));
     TRY(copy_stream_copy(m->queue, STREAM_OUT, to->host, b->x, to->bytes));
     TRY(copy_stream_record(m->queue, STREAM_OUT, &b->written));
-    b->holds = a;
     return STATUS_OK;
 }
 
@@ -83,7 +88,6 @@ enum status activation_offload_end_forward(const struct model *m, const struct a
                                            int i, int count)
 {
     TRY(copy_stream_record(m->queue, STREAM_QUEUE, &m->offload->computed));
-    TRY(copy_stream_wait(m->queue, STREAM_OUT, &m->offload->computed));
     TRY(write_part(m, &blocks[i], OFFLOAD_SAVED, i));
     if (i + 1 < count) TRY(write_part(m, &blocks[i + 1], OFFLOAD_INPUT, i + 1));
     return STATUS_OK;

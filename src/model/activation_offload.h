@@ -2,7 +2,8 @@
  * leave for pinned host memory after a block's forward and return before its backward.
  *
  * Which    What forward saves of each block, and the block's input, except that of a stage's first
- *          block, which embedding or pipeline own.
+ *          block, which embedding or pipeline own; and nothing of the last OFFLOAD_BUFFERS blocks
+ *          if each forward is followed by its backward.
  * Order    Two buffers take turns.  While one block computes, the activations of the one before it
  *          are copied to the host, or in backward those of the next to the device.  Activations
  *          that are still in their buffer when their backward begins are not copied back.
@@ -18,6 +19,7 @@ enum { OFFLOAD_BUFFERS = 2 };
 
 struct activation_offload {
     struct arena *host; /* borrowed; pinned memory for the duration of a step */
+    bool alternates;    /* each forward is followed by its backward, as without a pipeline */
     /* Block i of a stage uses buffer i % OFFLOAD_BUFFERS of each part. */
     struct offload_buffer {
         void *x;
@@ -28,15 +30,16 @@ struct activation_offload {
     struct copy_event computed;
 };
 
-/* The caller has set `host`. */
+/* The caller has set `host` and `alternates`. */
 void activation_offload_release(struct activation_offload *f, struct queue *queue);
 
 /* Allocates the buffers, for blocks that save most with `least`; forgets what they hold. */
 void activation_offload_alloc(const struct model *m, size_t N, enum recompute least,
                               struct arena *step);
-/* Places what a->recompute saves of a stage's block i, and its input, in their buffers, and
- * allocates host memory for them. */
-void activation_offload_place(const struct model *m, size_t N, int i, struct activations *a);
+/* Places what a->recompute saves of a stage's block i of `count`, and its input, in their buffers,
+ * and allocates host memory for what is copied. */
+void activation_offload_place(const struct model *m, size_t N, int i, int count,
+                              struct activations *a);
 
 /* `blocks`: of a stage, `count` of them.  DEVICE: the runtime's error.
  * begin_forward   what the queue runs from now on may write activations of block i and the input of

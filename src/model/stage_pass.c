@@ -96,7 +96,7 @@ void stage_pass_alloc(const struct model *m, const struct microbatch *b,
         *a = *shared;
         a->recompute = recompute_of(m, s->begin + i);
         if (m->offload) {
-            activation_offload_place(m, num_tokens(b), i, a);
+            activation_offload_place(m, num_tokens(b), i, blocks, a);
             continue;
         }
         activations_alloc_saved(m, num_tokens(b), a, step);

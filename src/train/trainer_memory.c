@@ -243,6 +243,7 @@ static enum status connect_parts(struct trainer *t)
     TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
                           &t->model.recompute_every));
     t->activation_offload.host = &t->host_step;
+    t->activation_offload.alternates = group(t, GROUP_pp)->size == 1;
     t->model.offload = c->activation_checkpoint.offload ? &t->activation_offload : NULL;
     t->fsdp.weights = t->compute_weights ? t->compute_weights : t->weights;
     t->fsdp.gradients = t->gradients;
