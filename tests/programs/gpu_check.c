@@ -5,17 +5,25 @@
  *   gpu_check train [key=value ...]        losses and gradients of small models
  *   gpu_check bits [key=value ...]         graphs and offloading, which change no bit
  *   gpu_check nccl                         NCCL's transfers, with one rank
+ *   gpu_check self                         checks that end their process
  *
  * Prints every comparison and the largest error of those that passed; exits with 1 if there is a
- * mismatch. */
+ * mismatch.  Checks run in a child process.  After one that hangs, crashes, or leaves the device
+ * unusable, as an illegal access does until the process ends, another child does the rest.  For
+ * debuggers and sanitizers ONE_PROCESS=1 in the environment means: no child, no limit. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 #include "comm/nccl/nccl.h"
 #include "machine/machine.h"
 #include "system/device_check.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define BIASES    "model.attention_bias=all", "model.mlp_bias=true"
 #define HALF      "training.mixed_precision_param=bfloat16"
@@ -23,7 +31,7 @@
 /* Other algorithms: cuDNN has attention with documents only in this case. */
 #define ANY_ORDER "device.deterministic=false"
 
-enum { MAX_SETTINGS = 32, MAX_OF_RUN = 5 };
+enum { MAX_SETTINGS = 32, MAX_OF_RUN = 5, CHECK_LIMIT_S = 30 };
 
 /* Replaces the open device, if there is one.  UNSUPPORTED: no GPU. */
 static enum status open_device(struct device_check *c, const struct device_config *config)
@@ -67,12 +75,6 @@ static int small_model(const char *settings[MAX_SETTINGS], const char *const run
     return n;
 }
 
-static void count_failure(struct device_check *c, const char *what)
-{
-    c->count++, c->failed++;
-    printf("FAILED %s: %s\n", what, status_message());
-}
-
 static enum status check_training(struct device_check *c, const char *const *more, int count)
 {
     static const struct {
@@ -97,11 +99,12 @@ static enum status check_training(struct device_check *c, const char *const *mor
     };
     if (count > MAX_SETTINGS - 18) FAIL(USAGE, "at most %d settings", MAX_SETTINGS - 18);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        if (!device_check_begin(c, runs[i].what)) continue;
         const char *settings[MAX_SETTINGS];
         int n = small_model(settings, runs[i].settings);
         for (int k = 0; k < count; k++) settings[n++] = more[k];
         printf("--- %s\n", runs[i].what);
-        if (check_run(c, settings, n, runs[i].tolerance)) count_failure(c, runs[i].what);
+        if (check_run(c, settings, n, runs[i].tolerance)) device_check_fail(c);
     }
     return STATUS_OK;
 }
@@ -141,12 +144,13 @@ static enum status check_bits(struct device_check *c, const char *const *more, i
     };
     if (count > MAX_SETTINGS - 18) FAIL(USAGE, "at most %d settings", MAX_SETTINGS - 18);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        if (!device_check_begin(c, pairs[i].other)) continue;
         const char *settings[MAX_SETTINGS];
         int n = small_model(settings, pairs[i].settings);
         for (int k = 0; k < count; k++) settings[n++] = more[k];
         settings[n++] = pairs[i].plain;
         printf("--- %s and %s, the same bits\n", pairs[i].plain, pairs[i].other);
-        if (compare_bits(c, settings, n, pairs[i].other)) count_failure(c, pairs[i].other);
+        if (compare_bits(c, settings, n, pairs[i].other)) device_check_fail(c);
     }
     return STATUS_OK;
 }
@@ -159,7 +163,8 @@ static enum status check_step(struct device_check *c, const char *path, const ch
     TRY(config_load(&config, path, settings, count));
     enum status st = STATUS_OK;
     config.validation.enable = false;
-    for (int i = 0; i < 2; i++) {
+    c->only_attention = false;
+    for (int i = 0; i < 2 && !c->is_lost; i++) {
         printf("--- device.deterministic=%s\n", config.device.deterministic ? "true" : "false");
         TRY_OUT(open_device(c, &config.device));
         TRY_OUT(device_check_step(c, &config));
@@ -183,43 +188,93 @@ static enum status check_nccl(struct device_check *c)
     return STATUS_OK;
 }
 
-static enum status run_check(int argc, char **argv)
+/* The second check is killed, the third loses the device. */
+static void check_self(struct device_check *c)
+{
+    for (int i = 0; i < 4; i++) {
+        if (!device_check_begin(c, "an end")) continue;
+        if (i == 1) raise(SIGKILL);
+        c->count++;
+        if (i == 2) c->failed++, c->is_lost = true;
+    }
+}
+
+static enum status run_checks(struct device_check *c, int argc, char **argv)
 {
     const struct device_config cpu = {.kind = DEVICE_KIND_cpu};
     const struct device_config device = {.kind = DEVICE_KIND_auto, .deterministic = true};
     const char *const *more = (const char *const *)argv;
-    struct device_check c = {.prints = true};
     enum status st = STATUS_OK;
-    TRY_OUT(machine_open(&c.cpu, &cpu));
-    TRY_OUT(open_device(&c, &device));
-    if (argc == 2 && !strcmp(argv[1], "nccl")) {
-        TRY_OUT(check_nccl(&c));
-        goto out;
+    if (argc == 2 && !strcmp(argv[1], "self")) {
+        check_self(c);
+        return STATUS_OK;
     }
-    if (argc == 2 && !strcmp(argv[1], "odd"))
-        device_check_odd(&c);
+    TRY_OUT(machine_open(&c->cpu, &cpu));
+    TRY_OUT(open_device(c, &device));
+    if (argc == 2 && !strcmp(argv[1], "nccl"))
+        TRY_OUT(check_nccl(c));
+    else if (argc == 2 && !strcmp(argv[1], "odd"))
+        device_check_odd(c);
     else if (argc > 1 && !strcmp(argv[1], "bits"))
-        TRY_OUT(check_bits(&c, more + 2, argc - 2));
+        TRY_OUT(check_bits(c, more + 2, argc - 2));
     else if (argc > 1 && !strcmp(argv[1], "train"))
-        TRY_OUT(check_training(&c, more + 2, argc - 2));
+        TRY_OUT(check_training(c, more + 2, argc - 2));
     else if (argc > 2 && !strcmp(argv[1], "step"))
-        TRY_OUT(check_step(&c, argv[2], more + 3, argc - 3));
+        TRY_OUT(check_step(c, argv[2], more + 3, argc - 3));
     else
         FAIL_OUT(USAGE, "gpu_check odd | step CONFIG [key=value ...] | train [key=value ...] | "
-                        "bits [key=value ...] | nccl");
-    printf("%d comparisons, %d mismatches; the others within %.1e in float32, %.1e in bfloat16\n",
-           c.count, c.failed, c.worst[F32], c.worst[BF16]);
-    if (c.failed) FAIL_OUT(DEVICE, "%d of %d comparisons mismatch", c.failed, c.count);
+                        "bits [key=value ...] | nccl | self");
 out:
-    machine_close(&c.device);
-    machine_close(&c.cpu);
+    alarm(0);
+    machine_close(&c->device);
+    machine_close(&c->cpu);
     return st;
+}
+
+static bool run_here(struct device_check *c, int argc, char **argv)
+{
+    enum status st = run_checks(c, argc, argv);
+    if (st) log_failure(st);
+    return !st;
+}
+
+/* Returns whether checks are left; *good: whether the child could do what it has begun. */
+static bool run_child(struct device_check *c, int argc, char **argv, bool *good)
+{
+    int begun = c->begun, code = 0;
+    c->is_lost = false, c->begun_here = 0;
+    c->cpu = c->device = (struct machine){0}; /* of a child that was killed */
+    (void)fflush(stdout);
+    pid_t child = fork();
+    if (!child) {
+        c->limit_s = CHECK_LIMIT_S;
+        exit(run_here(c, argc, argv) ? 0 : 1);
+    }
+    if (child < 0) perror("gpu_check");
+    *good = child > 0 && waitpid(child, &code, 0) == child && !code;
+    if (WIFSIGNALED(code)) {
+        c->count++, c->failed++;
+        printf("FAILED %s: its process was ended by signal %d (%s)\n", c->what, WTERMSIG(code),
+               strsignal(WTERMSIG(code)));
+    }
+    return (c->is_lost || WIFSIGNALED(code)) && c->begun > begun;
 }
 
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0); /* a killed process loses no line */
-    enum status st = run_check(argc, argv);
-    if (st) log_failure(st);
-    return st ? 1 : 0;
+    struct device_check *c =
+        mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (c == MAP_FAILED) {
+        perror("gpu_check");
+        return 1;
+    }
+    *c = (struct device_check){.prints = true};
+    bool in_child = !getenv("ONE_PROCESS"), good = in_child || run_here(c, argc, argv);
+    while (in_child) in_child = run_child(c, argc, argv, &good);
+    if (c->count)
+        printf("%d comparisons, %d mismatches; the others within %.1e in float32, %.1e in "
+               "bfloat16\n",
+               c->count, c->failed, c->worst[F32], c->worst[BF16]);
+    return good && !c->failed ? 0 : 1;
 }

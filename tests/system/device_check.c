@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- comparing ----------------------------------------------------------------------------- */
 
@@ -214,13 +215,29 @@ out:
     return st;
 }
 
-/* Continues after an error, which counts as a mismatch: other operations may work. */
+bool device_check_begin(struct device_check *c, const char *what)
+{
+    if (c->limit_s) alarm(0);
+    if (c->is_lost || c->begun_here++ < c->begun) return false;
+    c->begun++;
+    snprintf(c->what, sizeof c->what, "%s", what);
+    if (c->limit_s) alarm(c->limit_s);
+    return true;
+}
+
+void device_check_fail(struct device_check *c)
+{
+    c->count++, c->failed++;
+    printf("FAILED %s: %s\n", c->what, status_message());
+    c->is_lost = !c->device.queue || queue_wait(c->device.queue);
+}
+
+/* Continues after an error: other operations may work. */
 static void check_call(struct device_check *c, const struct op_call *call, bool documents)
 {
+    if (!device_check_begin(c, op_name(call->op))) return;
     if (c->prints) printf("%s\n", op_name(call->op)); /* before it can hang */
-    if (!device_check_call(c, call, documents)) return;
-    c->count++, c->failed++;
-    printf("FAILED %s: %s\n", op_name(call->op), status_message());
+    if (device_check_call(c, call, documents)) device_check_fail(c);
 }
 
 /* --- odd sizes ----------------------------------------------------------------------------- */
@@ -250,6 +267,8 @@ void device_check_odd(struct device_check *c)
             CALL(linear_backward_weight, .N = 130, .D = 64, .F = 72, .dtype = d),
             CALL(rmsnorm_forward, .N = 5, .D = 333, .eps = 1e-5f, .dtype = d),
             CALL(rmsnorm_backward, .N = 37, .D = 333, .eps = 1e-5f, .dtype = d, .accumulate = true),
+            /* 48 KiB of dynamic shared memory, besides static. */
+            CALL(rmsnorm_backward, .N = 2, .D = 12288, .eps = 1e-5f, .dtype = d),
             CALL(bias_forward, .N = 5, .F = 77, .dtype = d),
             CALL(bias_backward, .N = 37, .F = 77, .dtype = d),
             CALL(rope, .B = 2, .T = 5, .H = 3, .K = 10, .first = 4, .stride = 33, .dtype = d),

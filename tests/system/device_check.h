@@ -16,8 +16,19 @@ struct device_check {
     bool prints;         /* every operation and comparison, not only those that fail */
     int count, failed;
     double worst[DTYPE_COUNT]; /* of those that passed */
+    /* For a program that continues in another process: checks that were begun here, and in all
+     * processes.  is_lost: an error made the device unusable in this one. */
+    int begun_here, begun;
+    bool is_lost;
+    unsigned limit_s; /* of each check; 0: none */
+    char what[96];    /* the latest check */
 };
 
+/* Every check begins with this.  False: another process has begun it, or is to. */
+bool device_check_begin(struct device_check *c, const char *what);
+/* Counts the last error as a mismatch of the latest check, and finds out whether the device is
+ * lost. */
+void device_check_fail(struct device_check *c);
 /* One call with the same operands on both; `documents`: attention has a document mask. */
 enum status device_check_call(struct device_check *c, const struct op_call *call, bool documents);
 /* Every operation in f32 and bf16, at sizes that are not multiples of a tile.  An error of an

@@ -105,6 +105,26 @@ TEST(a_gpu_pack_runs_its_parts_in_order_and_loses_nothing_that_was_measured)
     check_budget(folder);
 }
 
+TEST(the_first_call_of_a_gpu_check_reaches_torch_even_if_every_part_takes_its_limit)
+{
+    struct text out = {0};
+    CHECK(shell("awk '/^part / { sum += $3; print } /^part torch-1b / { print sum; exit }' "
+                "tools/gpu",
+                test_folder(), &out, NULL) == 0);
+    CHECK(strstr(out.data, "part machine 30\n") && strstr(out.data, "part torch-1b 100 torch\n"));
+    CHECK(atoi(strstr(out.data, "torch\n") + strlen("torch\n")) < 560);
+    text_release(&out);
+}
+
+TEST(a_check_that_ends_its_process_does_not_end_the_checks_after_it)
+{
+    struct text out = {0};
+    CHECK(shell("\"$3\" self", test_folder(), &out, NULL) == 1);
+    CHECK(HAS_LINES(&out, "FAILED an end: its process was ended by signal 9",
+                    "4 comparisons, 2 mismatches;"));
+    text_release(&out);
+}
+
 TEST(a_gpu_check_names_unknown_parts_and_budgets)
 {
     struct text err = {0};
