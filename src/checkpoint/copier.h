@@ -1,8 +1,7 @@
 /* copier.h -- copies finished checkpoints to an object store, in a thread of rank 0, and fetches
  * the newest copy when a run starts without local checkpoints.
  *
- * A step's files become PREFIX/step-N/FILE, its manifest last: a copy without a manifest was never
- * finished, and no run resumes from it.  Before a copy is replaced, its manifest is deleted.
+ * copy_store.h describes what a copy is, and when it is complete.
  * Order     Only the newest step is pending: if saves are faster than the network, the steps in
  *           between are skipped.  A failed copy is a warning; the next save or start tries again.
  * Deleting  Of the store's files only manifests are deleted, of copies that are replaced or set
@@ -11,9 +10,10 @@
 #pragma once
 
 #include "base/status.h"
-#include "hub/hub_path.h"
+#include "checkpoint/copy_store.h"
 #include "hub/hub_settings.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct copier;
@@ -42,18 +42,13 @@ void copier_add(struct copier *c, int64_t step);
  * begin until the next copier_add. */
 int64_t copier_busy(struct copier *c);
 /* Sets aside the copies of all later steps: those that are pending or in progress are dropped, and
- * the thread deletes the manifests of the others, before it copies anything else.  A warning tells
- * if that fails. */
+ * the thread deletes the manifests of the others, before it copies anything else.  If that fails, a
+ * warning is logged. */
 void copier_abandon(struct copier *c, int64_t step);
 /* Waits for the copies in progress and pending; after a stop signal, or if the run failed and other
  * ranks wait for this one to report it, at most stop_timeout_s. */
 void copier_close(struct copier *c, bool failed);
 
-struct copied_step {
-    int64_t step;
-    uint64_t bytes;
-    bool is_complete; /* has a manifest */
-};
 /* Lists the copies, ascending; the caller frees *steps.  `s` NULL: the environment's. */
 enum status copier_list(const struct hub_settings *s, const char *destination,
                         struct copied_step **steps, size_t *count);
