@@ -183,9 +183,8 @@ enum status checkpoint_read_state(const char *folder, const struct checkpoint_st
                                   struct checkpoint_found *found);
 
 /* Loads only the weights, as `dtype`, from the same folders with the same errors.  MISSING: no
- * moving average, if that is requested.  `state` provides
- * the model, the shard and the ranks.  Apart from `weights`, memory does not grow with the
- * model. */
+ * moving average, if that is requested.  `state` provides the model, the shard and the ranks.
+ * Apart from `weights`, memory does not grow with the model. */
 enum status checkpoint_load_weights(const char *folder, const struct checkpoint_state *state,
                                     enum dtype dtype, void *weights);
 

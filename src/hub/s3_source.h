@@ -1,7 +1,7 @@
 /* s3_source.h -- where the credentials of an IAM role come from, by the rules of botocore.
  *
  * Order    As in botocore: web identity, (keys in ~/.aws/credentials), credential_process, (keys in
- *          ~/.aws/config), container, EC2 instance.  s3_settings.c asks in this order.
+ *          ~/.aws/config), container, EC2 instance.  s3_settings.c tries them in this order.
  * Secrets  A source has the paths of token files, whose content changes; it owns its strings. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -20,6 +20,6 @@ struct core_place {
  * nor that of nodes is a multiple of the other. */
 bool core_split(const struct core_place *places, int count, int rank, int ranks,
                 unsigned char set[THREAD_CORE_BYTES]);
-/* Binds this process so, among the cores that it may use; if it cannot, it stays as it is.  Call it
- * before the process starts threads. */
+/* Binds this process to its rank's cores, among those that it may use; if it cannot, the process
+ * stays as it is.  Call it before the process starts threads. */
 void core_split_bind(int rank, int ranks);

@@ -39,7 +39,7 @@ void launch_add_version(struct text *out);
 /* Whether this program can join the ranks that were launched with it. */
 bool launch_can_join(const struct launch *l);
 
-/* How many ranks device.gpus = `text` asks for; opens no GPU in this process.  UNSUPPORTED: this
+/* How many ranks device.gpus = `text` starts; opens no GPU in this process.  UNSUPPORTED: this
  * program was built without a GPU backend.  CONFIG, DEVICE: as gpu_list_read. */
 enum status launch_count_gpus(const char *text, int *ranks);
 

@@ -168,7 +168,7 @@ static enum status keep_lines(const struct metrics *m, const char *path)
 static enum status open_lines(struct metrics *m)
 {
     size_t num_removed;
-    const char *name = m->options.is_aside ? "metrics.load_only.jsonl" : "metrics.jsonl";
+    const char *name = m->options.is_load_only ? "metrics.load_only.jsonl" : "metrics.jsonl";
     char *path = file_join(m->options.dump_folder, name);
     const struct history_end end = {m->options.first_step, m->options.validation_due};
     enum status st = STATUS_OK;
@@ -220,7 +220,7 @@ static enum status open_trackers(struct metrics *m)
     const struct metrics_options *o = &m->options;
     const int64_t last_step = o->first_step - (m->nxdt_tags ? 1 : 0);
     bool is_enabled = o->config->enable_wandb || o->config->enable_mlflow;
-    if (is_enabled && o->is_aside) {
+    if (is_enabled && o->is_load_only) {
         log_line(LOG_INFO, "with checkpoint.load_only and load_step, W&B and MLflow get no steps");
         return STATUS_OK;
     }

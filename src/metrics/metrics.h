@@ -12,9 +12,9 @@
  *          the TensorBoard folder each start writes a new file, whose SessionLog START
  *          event makes TensorBoard drop later steps of earlier files.  wandb_run.h and
  *          mlflow_run.h describe the others, which get TensorBoard's tags and steps.
- * Errors   A record that cannot be written ends no run: a warning reports it, and it is written
- *          with a later one (append_file.h).  Where lines are lost, {"step":S,"gap":N} counts those
- *          that are missing, up to step S.
+ * Errors   A record that cannot be written does not end the run: a warning reports it, and it is
+ *          written with a later one (append_file.h).  Where lines are lost, {"step":S,"gap":N}
+ *          counts those that are missing, up to step S.
  * Ranks    Only one rank of a run opens a struct metrics; its inputs are already reduced. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

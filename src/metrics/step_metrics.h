@@ -11,7 +11,7 @@ struct metrics_options {
     const struct metrics_config *config;
     const char *dump_folder;
     const char *config_toml; /* effective, for W&B and MLflow; not used after metrics_open */
-    bool is_aside;           /* metrics.load_only.jsonl: steps that no checkpoint of the run has */
+    bool is_load_only;       /* metrics.load_only.jsonl: steps that no checkpoint of the run has */
     int64_t first_step;      /* steps completed before this start: later lines are removed */
     bool is_unsaved;         /* the run saves no checkpoints: keep an earlier start's lines */
     bool validation_due;     /* of first_step: lines of an earlier attempt are removed */

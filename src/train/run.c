@@ -108,7 +108,7 @@ static enum status open_outputs(struct training_run *r, const struct machine *ma
         .dump_folder = c->job.dump_folder,
         .config_toml = r->config_toml.data,
         .first_step = r->trainer.steps_done,
-        .is_aside = c->checkpoint.load_only && r->whole->checkpoint.load_step >= 0,
+        .is_load_only = c->checkpoint.load_only && r->whole->checkpoint.load_step >= 0,
         .is_unsaved = !c->checkpoint.enable,
         .validation_due = r->validation_due,
         .last_step = c->training.steps,

@@ -15,7 +15,7 @@ TEST(launch_flags_become_settings)
     CHECK(a.num_settings == 2);
 }
 
-TEST(launch_flags_reject_what_is_no_number_of_ranks)
+TEST(launch_flags_reject_what_is_not_a_number_of_ranks)
 {
     static const int64_t wrong[] = {0, -3, 257, INT64_MAX};
     struct arguments a = {0};

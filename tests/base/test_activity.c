@@ -88,7 +88,7 @@ TEST(activity_counts_io_as_progress_in_slow_phases_only)
     activity_end();
 }
 
-TEST(activity_tells_waits_and_collectives)
+TEST(activity_reports_waits_and_collectives)
 {
     activity_begin();
     uint64_t before = now().collectives;

@@ -108,7 +108,7 @@ TEST(a_whole_hash_has_every_byte_of_a_large_file)
     }
 }
 
-TEST(a_sample_of_what_is_no_file_is_refused)
+TEST(a_sample_of_a_path_that_is_not_a_file_is_refused)
 {
     uint64_t hash;
     int64_t bytes, mtime_ns;

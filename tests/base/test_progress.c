@@ -19,7 +19,7 @@ static void check_line(enum progress_unit unit, double done, double total, doubl
     text_release(&t);
 }
 
-TEST(progress_tells_share_amount_rate_and_time_left)
+TEST(progress_describes_share_amount_rate_and_time_left)
 {
     check_line(PROGRESS_BYTES, 1.2e9, 2.7e10, 4, "x: 4 %, 1.2 of 27 GB, 300 MB/s, 86 s left");
     check_line(PROGRESS_BYTES, 5e6, 0, 2, "x: 5000 KB, 2500 KB/s");

@@ -75,7 +75,7 @@ TEST(a_position_over_edited_files_is_refused_and_the_file_named)
 }
 
 /* Reader 0 of 2 has opened both files and sampled the first one. */
-TEST(a_file_that_cannot_be_compared_is_no_damaged_checkpoint)
+TEST(a_file_that_cannot_be_compared_is_not_a_damaged_checkpoint)
 {
     const char *folder = test_folder(), *path = test_path(folder, "*.jsonl");
     const char *second = test_path(folder, "b.jsonl"), *accepted = "b.jsonl";

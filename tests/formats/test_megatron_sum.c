@@ -120,7 +120,7 @@ TEST(every_damage_is_found_that_of_the_index_at_open)
     text_release(&good), text_release(&bad), text_release(&errors);
 }
 
-TEST(a_file_that_is_no_checksum_file_is_named_as_such)
+TEST(a_file_that_is_not_a_checksum_file_is_named_as_such)
 {
     const char *folder = test_folder(), *prefix = summed_pair(folder);
     static const char md5[] = "d41d8cd98f00b204e9800998ecf8427e  p.bin\n";

@@ -117,7 +117,7 @@ TEST(push_retries_dropped_connections)
     }
 }
 
-TEST(push_asks_for_new_urls_when_they_have_expired)
+TEST(push_requests_new_urls_when_they_have_expired)
 {
     if (!http_available()) skip();
     struct push_test *t =

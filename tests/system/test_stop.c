@@ -172,7 +172,7 @@ TEST(closed_standard_streams_do_not_become_files_of_the_run)
     CHECK(run_shell(folder, "${train%% *} init tiny >&-", NULL) == 74); /* results are not lost */
 }
 
-TEST(a_full_disk_of_metrics_ends_no_run)
+TEST(a_full_disk_of_metrics_does_not_end_the_run)
 {
     const char *library = getenv("LLAMERO_PRELOAD");
     if (!library || !*library) skip();

@@ -35,7 +35,7 @@ TEST(lines_are_objects_and_blank_lines_are_skipped)
     task_rows_close(r);
 }
 
-TEST(lines_that_are_no_objects_are_rejected)
+TEST(lines_that_are_not_objects_are_rejected)
 {
     static const char *const lines[] = {"[1]", "3", "{\"a\": }", "{\"a\": 1} x", "\xff"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {

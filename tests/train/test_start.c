@@ -147,7 +147,7 @@ TEST(a_resume_refuses_another_function_of_the_weights_unless_it_is_accepted)
     leave(&p);
 }
 
-TEST(a_damaged_config_json_is_no_changed_setting)
+TEST(a_damaged_config_json_is_not_a_changed_setting)
 {
     struct place p;
     make(&p, STEPS(1, 2), "");

@@ -34,7 +34,7 @@ TEST(traces_of_every_nth_step_are_written)
     text_release(&trace);
 }
 
-TEST(a_trace_that_cannot_be_written_ends_no_run)
+TEST(a_trace_that_cannot_be_written_does_not_end_the_run)
 {
     struct training t;
     const char *file = test_path(test_folder(), "taken");

@@ -48,7 +48,7 @@ TEST(shm_reports_a_collective_of_the_wrong_size)
 }
 
 /* The variables of a launcher, in a process that it did not start. */
-TEST(shm_rejects_a_process_that_is_no_rank)
+TEST(shm_rejects_a_process_that_is_not_a_rank)
 {
     struct comm world;
     setenv(LAUNCHER_RANK, "0", 1), setenv(LAUNCHER_RANKS, "2", 1);
