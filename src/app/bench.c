@@ -118,8 +118,8 @@ static enum status measure(struct bench *b, size_t megabytes, int rounds)
     b->timings = heap(b->calls.count * sizeof *b->timings);
     TRY_OUT(arena_init(&memory, megabytes << 20, NULL));
     log_line(LOG_INFO, "measuring the ceilings of this machine ...");
-    TRY_OUT(cpu_bench_measure_ceilings(&b->ceilings, b->machine.queue->num_threads, memory.base,
-                                       memory.size));
+    TRY_OUT(cpu_bench_measure_ceilings(&b->ceilings, b->machine.ops, b->machine.queue->num_threads,
+                                       memory.base, memory.size));
     warn_if_cores_are_shared(b);
     machine_tune(&b->machine, &b->config->device, 0);
     const struct cpu_bench c = {.config = b->config,

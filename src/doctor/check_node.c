@@ -218,8 +218,8 @@ void check_limits(struct findings *f)
 
 static void check_compute(struct findings *f, int threads)
 {
-    double alone = peak_measure_flops(1, F32), f32 = peak_measure_flops(threads, F32);
-    double half = peak_measure_flops(threads, BF16);
+    double alone = peak_measure_flops(NULL, 1, F32), f32 = peak_measure_flops(NULL, threads, F32);
+    double half = peak_measure_flops(NULL, threads, BF16);
     findings_add(f, "peak compute", "%.0f GFLOP/s in float32, %.0f in bfloat16, with %d threads",
                  f32 / 1e9, half / 1e9, threads);
     if (f32 < 0.7 * threads * alone)

@@ -162,7 +162,7 @@ void machine_tune(struct machine *m, const struct device_config *c, double budge
 void machine_measure_peak(struct machine *m, enum dtype dtype)
 {
     if (!queue_device_allocator(m->queue))
-        m->peak_flops = peak_measure_flops(m->queue->num_threads, dtype);
+        m->peak_flops = peak_measure_flops(m->ops, m->queue->num_threads, dtype);
     else if (m->hardware)
         m->peak_flops = dtype == F32 ? m->hardware->f32_flops : m->hardware->bf16_flops;
 }

@@ -57,9 +57,10 @@ static double best_rate(const struct burst_loop *l, double seconds, long *rounds
     return best;
 }
 
-struct peak_burst peak_burst_make(int num_threads, enum dtype dtype, double seconds)
+struct peak_burst peak_burst_make(const struct ops *ops, int num_threads, enum dtype dtype,
+                                  double seconds)
 {
-    struct burst_loop l = {.isa = isa_best(), .num_threads = num_threads};
+    struct burst_loop l = {.isa = isa_of_ops(ops), .num_threads = num_threads};
     struct peak_burst b = {l.isa, F32, num_threads, 0};
     if (!l.isa) return b;
     double best = best_rate(&l, seconds, &b.rounds), bf16_rate = 0;
@@ -77,9 +78,9 @@ double peak_burst_run(const struct peak_burst *b)
     return b->isa ? measure_flops(&l, b->rounds) : 0;
 }
 
-double peak_measure_flops(int num_threads, enum dtype dtype)
+double peak_measure_flops(const struct ops *ops, int num_threads, enum dtype dtype)
 {
-    struct burst_loop l = {.isa = isa_best(), .num_threads = num_threads};
+    struct burst_loop l = {.isa = isa_of_ops(ops), .num_threads = num_threads};
     long rounds;
     if (!l.isa) return 0;
     double best = best_rate(&l, 0.003, &rounds), bf16_rate = 0;
@@ -99,10 +100,11 @@ static void fill_operands(void *to, size_t count)
     }
 }
 
-enum status peak_measure_micro_kernel(int num_threads, size_t bytes, double *flops)
+enum status peak_measure_micro_kernel(const struct ops *ops, int num_threads, size_t bytes,
+                                      double *flops)
 {
     struct arena memory = {0};
-    const struct isa *isa = isa_best();
+    const struct isa *isa = isa_of_ops(ops);
     long rounds;
     size_t total_bytes, padded = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     *flops = 0;

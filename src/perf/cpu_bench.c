@@ -31,17 +31,17 @@ const char *cpu_bench_ceiling_text(enum ceiling c)
     return texts[c];
 }
 
-enum status cpu_bench_measure_ceilings(struct ceilings *c, int num_threads, void *memory,
-                                       size_t size)
+enum status cpu_bench_measure_ceilings(struct ceilings *c, const struct ops *ops, int num_threads,
+                                       void *memory, size_t size)
 {
     enum { PASSES = 3 };
     for (int t = 0; t < THREADS_COUNT; t++) {
         int threads = t == THREADS_ONE ? 1 : num_threads;
-        c->flops[CEILING_f32][t] = peak_measure_flops(threads, F32);
-        c->flops[CEILING_bf16][t] = peak_measure_flops(threads, BF16);
-        TRY(peak_measure_micro_kernel(threads, peak_cache_bytes(1) / 4 * 3,
+        c->flops[CEILING_f32][t] = peak_measure_flops(ops, threads, F32);
+        c->flops[CEILING_bf16][t] = peak_measure_flops(ops, threads, BF16);
+        TRY(peak_measure_micro_kernel(ops, threads, peak_cache_bytes(1) / 4 * 3,
                                       &c->flops[CEILING_panel_l1][t]));
-        TRY(peak_measure_micro_kernel(threads, peak_cache_bytes(2) / 2,
+        TRY(peak_measure_micro_kernel(ops, threads, peak_cache_bytes(2) / 2,
                                       &c->flops[CEILING_panel_l2][t]));
         for (enum bandwidth_kernel s = 0; s < BANDWIDTH_COUNT; s++)
             c->bytes[s][t] = bandwidth_measure_best(s, memory, size, threads, PASSES);
@@ -64,13 +64,13 @@ static struct call_timer call_timer_make(const struct cpu_bench *b, enum dtype d
     enum { MIN_BYTES = 64 << 20 };
     long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
     size_t needed = l3 > MIN_BYTES / 2 ? 2 * (size_t)l3 : MIN_BYTES;
-    return (struct call_timer){.machine = b->machine,
-                               .burst =
-                                   peak_burst_make(b->machine->queue->num_threads, dtype, 0.002),
-                               .memory = b->memory,
-                               .size = needed < b->size ? needed : b->size,
-                               .rounds = b->rounds,
-                               .tuned = b->config->device.tune_gemm};
+    return (struct call_timer){
+        .machine = b->machine,
+        .burst = peak_burst_make(b->machine->ops, b->machine->queue->num_threads, dtype, 0.002),
+        .memory = b->memory,
+        .size = needed < b->size ? needed : b->size,
+        .rounds = b->rounds,
+        .tuned = b->config->device.tune_gemm};
 }
 
 /* Measures a ceiling now. */
@@ -256,7 +256,8 @@ static enum status time_steps(struct trainer *t, const struct op_calls *l,
                               struct call_timing *timings, struct step_timing *s, int rounds)
 {
     const struct model_shape *shape = &t->model.shape;
-    struct peak_burst burst = peak_burst_make(t->machine.queue->num_threads, t->model.dtype, 0.005);
+    struct peak_burst burst =
+        peak_burst_make(t->machine.ops, t->machine.queue->num_threads, t->model.dtype, 0.005);
     double *shares = heap((size_t)rounds * sizeof *shares), total = 0;
     double *peaks = heap((size_t)rounds * sizeof *peaks);
     enum status st = STATUS_OK;

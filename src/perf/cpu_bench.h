@@ -34,9 +34,9 @@ struct ceilings {
     double flops[CEILING_COUNT][THREADS_COUNT];
     double bytes[BANDWIDTH_COUNT][THREADS_COUNT];
 };
-/* Memory: `size` bytes of touched memory, far more than the caches. */
-enum status cpu_bench_measure_ceilings(struct ceilings *c, int num_threads, void *memory,
-                                       size_t size);
+/* Of the ISA of `ops`.  Memory: `size` bytes of touched memory, far more than the caches. */
+enum status cpu_bench_measure_ceilings(struct ceilings *c, const struct ops *ops, int num_threads,
+                                       void *memory, size_t size);
 
 /* The model to measure, and how often. */
 struct cpu_bench {

@@ -72,6 +72,13 @@ const struct isa *isa_best(void)
     return best;
 }
 
+const struct isa *isa_of_ops(const struct ops *ops)
+{
+    for (int i = 0; isa_at(i); i++)
+        if (&isa_at(i)->ops == ops) return isa_at(i);
+    return isa_best();
+}
+
 enum status cpu_ops_find(const char *name, const struct ops **out)
 {
     const struct isa *best = isa_best();

@@ -32,3 +32,5 @@ const struct isa *isa_at(int i);
 bool isa_is_supported(const struct isa *s);
 /* The best supported ISA; NULL if none is. */
 const struct isa *isa_best(void);
+/* The ISA of these operations; of others, such as the reference, the best supported one. */
+const struct isa *isa_of_ops(const struct ops *ops);

@@ -25,7 +25,7 @@ typedef __typeof__(KERNEL(panel_kind)) panel_kind_of;
 CPU_ISAS(X)
 #undef X
 
-enum { STEPS = 3, DEPTH = STEPS * PANEL };
+enum { STEPS = 5, DEPTH = STEPS * PANEL };
 
 static bf16 value(uint64_t matrix, size_t i, size_t k)
 {
