@@ -16,8 +16,9 @@
 #include <stdlib.h>
 
 enum {
-    MIN_VERSION = 91100,        /* wrong backward results in 9.10 */
-    MIN_VERSION_VARLEN = 91800, /* NaN with several sequence lengths before */
+    MIN_VERSION = 91100,           /* wrong backward results in 9.10 */
+    MIN_VERSION_VARLEN = 91800,    /* NaN with several sequence lengths before */
+    MIN_VERSION_BLACKWELL = 91800, /* before, its front end excludes a deterministic backward */
     /* Its front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept it. */
     MIN_CAPABILITY_VARLEN = 90,
     END_CAPABILITY_VARLEN = 120,
@@ -147,6 +148,9 @@ static bool is_supported(const struct cudnn_attention *c, const struct sdpa_key 
     if (a->keys != ALL_KEYS || a->dtype != BF16 || a->S != a->T) return false;
     if (a->T % CUDNN_ATTENTION_TILE || a->K % 8 || a->K > 256) return false;
     if (a->q_stride % 8 || a->kv_stride % 8) return false; /* rows are aligned to 16 bytes */
+    bool is_blackwell = c->capability / 10 == 10;          /* B200 */
+    if (is_blackwell && key->backward && c->deterministic && c->version < MIN_VERSION_BLACKWELL)
+        return false;
     bool has_varlen = c->version >= MIN_VERSION_VARLEN && c->capability >= MIN_CAPABILITY_VARLEN &&
                       c->capability < END_CAPABILITY_VARLEN;
     return !key->varlen || has_varlen;
