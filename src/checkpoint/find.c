@@ -20,7 +20,9 @@ static enum status find_step(const char *folder, int64_t step, char **found)
     *found = NULL;
     TRY_OUT(file_find(path, &of_folder));
     TRY_OUT(file_find(manifest, &of_manifest));
-    if (of_folder != FILE_FOLDER) FAIL_OUT(MISSING, "%s: no such checkpoint", path);
+    if (of_folder != FILE_FOLDER)
+        FAIL_OUT(MISSING, "%s: no such checkpoint; `llamero checkpoint ls` lists those of a run",
+                 path);
     if (of_manifest == FILE_ABSENT)
         FAIL_OUT(DATA, "%s: incomplete checkpoint: %s is missing", path, MANIFEST_NAME);
     TRY_OUT(manifest_check(path, &written));

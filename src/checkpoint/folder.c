@@ -135,7 +135,11 @@ enum status folder_lock(const char *folder, int *lock)
     TRY_OUT(file_sync_dir(parent)); /* so that the folder itself survives a power loss */
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    if (!take_lock(*lock)) FAIL_OUT(CONFIG, "%s: another run writes its checkpoints there", folder);
+    if (!take_lock(*lock))
+        FAIL_OUT(CONFIG,
+                 "%s: another run writes its checkpoints there; stop it, or set another "
+                 "job.dump_folder",
+                 folder);
     TRY_OUT(clear(folder, is_leftover));
     TRY_OUT(clear(folder, is_temporary));
     TRY_OUT(clear(parent, is_temporary)); /* the run's own folder */
