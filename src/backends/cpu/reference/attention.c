@@ -55,6 +55,14 @@ static float dot(const struct attention *a, const void *x, size_t i, const void 
     return sum;
 }
 
+/* Elements of a row that are summed at once, from element k0 of K: each with a sum of its own. */
+enum { MAX_SUMS = 64 };
+static size_t sums_from(const struct attention *a, size_t k0)
+{
+    size_t left = (size_t)a->K - k0;
+    return left < MAX_SUMS ? left : MAX_SUMS;
+}
+
 static void attend_row(const struct attention *a, const struct attention_fwd *io, size_t b,
                        size_t t, size_t h)
 {
@@ -70,14 +78,19 @@ static void attend_row(const struct attention *a, const struct attention_fwd *io
     float old_lse = a->keys == MORE_KEYS ? *row : -INFINITY,
           lse = lse_merge(old_lse, row_max + logf(sum));
     float old_scale = old_lse == -INFINITY ? 0 : expf(old_lse - lse);
-    for (size_t k = 0; k < (size_t)a->K; k++) {
-        float value = old_scale != 0 ? old_scale * get(io->out_BTHK, out + k, F32) : 0;
+    for (size_t k0 = 0; k0 < (size_t)a->K; k0 += MAX_SUMS) {
+        const size_t count = sums_from(a, k0);
+        float value[MAX_SUMS];
+        for (size_t k = 0; k < count; k++)
+            value[k] = old_scale != 0 ? old_scale * get(io->out_BTHK, out + k0 + k, F32) : 0;
         for (size_t s = keys.begin; s < keys.end; s++) {
             size_t key = key_offset(a, b, s, h);
             float p = expf(a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key) - lse);
-            value += p * get(io->v_BSGK, key + k, a->dtype);
+            for (size_t k = 0; k < count; k++)
+                value[k] += p * get(io->v_BSGK, key + k0 + k, a->dtype);
         }
-        set(io->out_BTHK, out + k, result_dtype(a), value);
+        for (size_t k = 0; k < count; k++)
+            set(io->out_BTHK, out + k0 + k, result_dtype(a), value[k]);
     }
     *row = lse;
 }
@@ -120,12 +133,17 @@ static void query_gradient(const struct attention *a, const struct attention_bwd
 {
     struct visible_range keys = visible_range_of(a, io->start_BT, io->end_BT, b, t);
     size_t to = a->keys ? out_offset(a, b, t, h) : query_offset(a, b, t, h);
-    for (size_t k = 0; k < (size_t)a->K; k++) {
-        float dq = a->keys == MORE_KEYS ? get(io->dq_BTHK, to + k, F32) : 0;
-        for (size_t s = keys.begin; s < keys.end; s++)
-            dq += score_gradient_of(a, io, (struct score_position){b, t, s, h}).ds *
-                  get(io->k_BSGK, key_offset(a, b, s, h) + k, a->dtype);
-        set(io->dq_BTHK, to + k, result_dtype(a), dq);
+    for (size_t k0 = 0; k0 < (size_t)a->K; k0 += MAX_SUMS) {
+        const size_t count = sums_from(a, k0);
+        float dq[MAX_SUMS];
+        for (size_t k = 0; k < count; k++)
+            dq[k] = a->keys == MORE_KEYS ? get(io->dq_BTHK, to + k0 + k, F32) : 0;
+        for (size_t s = keys.begin; s < keys.end; s++) {
+            float ds = score_gradient_of(a, io, (struct score_position){b, t, s, h}).ds;
+            size_t key = key_offset(a, b, s, h) + k0;
+            for (size_t k = 0; k < count; k++) dq[k] += ds * get(io->k_BSGK, key + k, a->dtype);
+        }
+        for (size_t k = 0; k < count; k++) set(io->dq_BTHK, to + k0 + k, result_dtype(a), dq[k]);
     }
 }
 
@@ -134,19 +152,25 @@ static void key_gradient(const struct attention *a, const struct attention_bwd *
 {
     size_t heads_per_group = (size_t)a->H / (size_t)a->G,
            at = key_offset(a, b, s, g * heads_per_group);
-    for (size_t k = 0; k < (size_t)a->K; k++) {
-        float dk = 0, dv = 0;
+    for (size_t k0 = 0; k0 < (size_t)a->K; k0 += MAX_SUMS) {
+        const size_t count = sums_from(a, k0);
+        float dk[MAX_SUMS] = {0}, dv[MAX_SUMS] = {0};
         for (size_t h = g * heads_per_group; h < (g + 1) * heads_per_group; h++)
             for (size_t t = 0; t < (size_t)a->T; t++) {
                 struct visible_range keys = visible_range_of(a, io->start_BT, io->end_BT, b, t);
                 if (s < keys.begin || s >= keys.end) continue;
                 struct score_gradient x =
                     score_gradient_of(a, io, (struct score_position){b, t, s, h});
-                dk += x.ds * get(io->q_BTHK, query_offset(a, b, t, h) + k, a->dtype);
-                dv += x.p * get(io->dout_BTHK, out_offset(a, b, t, h) + k, a->dtype);
+                size_t q = query_offset(a, b, t, h) + k0, out = out_offset(a, b, t, h) + k0;
+                for (size_t k = 0; k < count; k++) {
+                    dk[k] += x.ds * get(io->q_BTHK, q + k, a->dtype);
+                    dv[k] += x.p * get(io->dout_BTHK, out + k, a->dtype);
+                }
             }
-        set(io->dk_BSGK, at + k, result_dtype(a), dk);
-        set(io->dv_BSGK, at + k, result_dtype(a), dv);
+        for (size_t k = 0; k < count; k++) {
+            set(io->dk_BSGK, at + k0 + k, result_dtype(a), dk[k]);
+            set(io->dv_BSGK, at + k0 + k, result_dtype(a), dv[k]);
+        }
     }
 }
 
