@@ -330,7 +330,7 @@ static void sum_squares_work(const struct op_call *c, struct op_work *w)
     add_buffer(w, sizeof(double) / sizeof(float), F32, 0);
 }
 
-/* The buffers before the moments, and those after them. */
+/* The buffer before the moments. */
 static void add_masters(const struct adamw *a, struct op_work *w)
 {
     w->bound = BOUND_UPDATE;
@@ -340,17 +340,24 @@ static void add_masters(const struct adamw *a, struct op_work *w)
         add_buffer(w, a->n, F32, 2 * a->n);
 }
 
+/* The weights that the model computes with and, of split masters, their low 16 bits. */
+static void add_copy(size_t n, enum dtype dtype, bool split, struct op_work *w)
+{
+    if (dtype == F32) /* the model computes with the master weights themselves */
+        add_null(w);
+    else
+        add_buffer(w, n, dtype, split ? 2 * n : n);
+    if (split)
+        add_buffer(w, n, BF16, 2 * n); /* any value is valid */
+    else
+        add_null(w);
+}
+
+/* The buffers after the moments. */
 static void add_gradients_and_copy(const struct adamw *a, struct op_work *w)
 {
     add_buffer(w, a->n, a->gradients, a->n);
-    if (a->copy_dtype == F32) /* the model computes with the master weights themselves */
-        add_null(w);
-    else
-        add_buffer(w, a->n, a->copy_dtype, a->split ? 2 * a->n : a->n);
-    if (a->split)
-        add_buffer(w, a->n, BF16, 2 * a->n); /* the low 16 bits: any value is valid */
-    else
-        add_null(w);
+    add_copy(a->n, a->copy_dtype, a->split, w);
 }
 
 static void adamw_work(const struct op_call *c, struct op_work *w)
@@ -412,14 +419,7 @@ static void apply_update_work(const struct op_call *c, struct op_work *w)
     else
         add_buffer(w, a->n, F32, 2 * a->n);
     add_buffer(w, a->n, F32, a->n);
-    if (a->copy_dtype == F32) /* the model computes with the master weights themselves */
-        add_null(w);
-    else
-        add_buffer(w, a->n, a->copy_dtype, a->split ? 2 * a->n : a->n);
-    if (a->split)
-        add_buffer(w, a->n, BF16, 2 * a->n); /* the low 16 bits: any value is valid */
-    else
-        add_null(w);
+    add_copy(a->n, a->copy_dtype, a->split, w);
 }
 
 static void cast_work(const struct op_call *c, struct op_work *w)
