@@ -26,7 +26,7 @@ static bool is_diffusion(const struct generation *g)
 
 static enum status prepare(struct generation *g, const char *prompt)
 {
-    TRY(text_generation_set_prompt(g, prompt));
+    TRY(text_generation_encode(&g->loaded, prompt, &g->ids));
     if (!is_diffusion(g)) TRY(generation_open(g));
     return STATUS_OK;
 }

@@ -57,7 +57,7 @@ static enum status generate_samples(struct reported *r, struct generation *g,
         if (strlen(f->prompts.items[i]) + 2 > g->max_prompt)
             g->max_prompt = strlen(f->prompts.items[i]) + 2;
     for (int i = 0; i < f->prompts.count; i++) {
-        TRY_OUT(text_generation_set_prompt(g, f->prompts.items[i]));
+        TRY_OUT(text_generation_encode(&g->loaded, f->prompts.items[i], &g->ids));
         TRY_OUT(i ? generation_restart(g) : generation_open(g));
         TRY_OUT(text_generation_run(&t, g));
         text_clear(&shown);

@@ -41,12 +41,6 @@ out:
     return st;
 }
 
-enum status text_generation_set_prompt(struct generation *g, const char *prompt)
-{
-    TRY(text_generation_encode(&g->loaded, prompt, &g->ids));
-    return STATUS_OK;
-}
-
 /* How many bytes at the end may be the beginning of a stop text. */
 static size_t held_back(const struct text_generation *t)
 {

@@ -37,10 +37,8 @@ struct text_generation {
     double seconds;
 };
 
-/* Makes the prompt's tokens g->ids, after the begin-of-text token if data.bos says so.  USAGE: no
+/* Sets *ids to the prompt's tokens, after the begin-of-text token if data.bos says so.  USAGE: no
  * token at all; CONFIG: the model has no tokenizer. */
-enum status text_generation_set_prompt(struct generation *g, const char *prompt);
-/* The same into any list of tokens. */
 enum status text_generation_encode(const struct loaded_model *l, const char *prompt,
                                    struct token_list *ids);
 /* Generates one text after the prompt, for which generation_open was called. */

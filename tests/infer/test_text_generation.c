@@ -12,24 +12,25 @@ TEST(a_text_is_the_same_after_another_prompt_in_the_same_context)
     const struct loaded_model_options o = {.path = run, .tokenizer = "", .max_tokens = -1};
     CHECK_STATUS(OK, machine_join(&g.loaded.machine));
     CHECK_STATUS(OK, loaded_model_open(&g.loaded, &o));
-    CHECK_STATUS(OK, text_generation_set_prompt(&g, "ab"));
+    CHECK_STATUS(OK, text_generation_encode(&g.loaded, "ab", &g.ids));
     CHECK_STATUS(OK, generation_open(&g));
     CHECK_STATUS(OK, text_generation_run(&t, &g));
     CHECK(g.ids.count == g.num_prompt + 6 &&
           !strcmp(text_generation_finish_name(t.finish), "length"));
     text_add(&first, t.bytes.data, t.bytes.len);
-    CHECK_STATUS(OK, text_generation_set_prompt(&g, "over the path"));
+    CHECK_STATUS(OK, text_generation_encode(&g.loaded, "over the path", &g.ids));
     CHECK_STATUS(OK, generation_restart(&g));
     CHECK_STATUS(OK, text_generation_run(&t, &g));
-    CHECK_STATUS(OK, text_generation_set_prompt(&g, "ab"));
+    CHECK_STATUS(OK, text_generation_encode(&g.loaded, "ab", &g.ids));
     CHECK_STATUS(OK, generation_restart(&g));
     CHECK_STATUS(OK, text_generation_run(&t, &g));
     CHECK(t.bytes.len == first.len && !memcmp(t.bytes.data, first.data, first.len));
-    CHECK_STATUS(OK, text_generation_set_prompt(&g, "a prompt of more than twenty bytes"));
+    CHECK_STATUS(OK,
+                 text_generation_encode(&g.loaded, "a prompt of more than twenty bytes", &g.ids));
     CHECK_STATUS(USAGE, generation_restart(&g));
     const char *stop = "e";
     t.stops = &stop, t.num_stops = 1;
-    CHECK_STATUS(OK, text_generation_set_prompt(&g, "ab"));
+    CHECK_STATUS(OK, text_generation_encode(&g.loaded, "ab", &g.ids));
     CHECK_STATUS(OK, generation_restart(&g));
     CHECK_STATUS(OK, text_generation_run(&t, &g));
     CHECK(!memchr(t.bytes.data, 'e', t.bytes.len));

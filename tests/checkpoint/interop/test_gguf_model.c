@@ -133,6 +133,14 @@ static const char *plain_folder(struct saved *s)
     return to;
 }
 
+/* The saved checkpoint as name.gguf, in f32. */
+static void convert_saved(struct saved *s, struct gguf_file *g)
+{
+    const char *path = test_path(test_folder(), "name.gguf");
+    CHECK_STATUS(OK, convert(plain_folder(s), path, SAFETENSORS_F32, false));
+    read_gguf(g, path);
+}
+
 static const float *weights_of(const struct saved *s, enum param_id id, int layer)
 {
     return s->weights + layout_find(&s->layout, id, layer)->offset;
@@ -144,9 +152,7 @@ TEST(gguf_has_llama_cpp_names_and_the_models_shape)
     struct gguf_file g;
     struct gguf_info t = {0};
     saved_open(&s, false);
-    const char *path = test_path(test_folder(), "name.gguf");
-    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
-    read_gguf(&g, path);
+    convert_saved(&s, &g);
     CHECK(key_equals(&g, "general.architecture", "llama") &&
           key_equals(&g, "general.name", "name"));
     CHECK(key_equals(&g, "tokenizer.ggml.model", "no_vocab"));
@@ -182,9 +188,7 @@ TEST(gguf_of_a_model_with_qk_norm_is_llama_cpps_qwen3)
     struct gguf_info t = {0};
     shape.qk_norm = true;
     saved_open_shape(&s, &shape);
-    const char *path = test_path(test_folder(), "name.gguf");
-    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
-    read_gguf(&g, path);
+    convert_saved(&s, &g);
     CHECK(key_equals(&g, "general.architecture", "qwen3") && g.num_tensors == 25);
     CHECK(get_number(&g, "qwen3.attention.key_length") == 4);
     CHECK(get_number(&g, "qwen3.block_count") == 2);
@@ -205,9 +209,7 @@ TEST(gguf_of_a_model_with_norms_behind_is_llama_cpps_olmo2)
     struct gguf_info t = {0};
     shape.qk_norm = shape.post_norm = true;
     saved_open_shape(&s, &shape);
-    const char *path = test_path(test_folder(), "name.gguf");
-    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
-    read_gguf(&g, path);
+    convert_saved(&s, &g);
     CHECK(key_equals(&g, "general.architecture", "olmo2") && g.num_tensors == 25);
     const unsigned char *norm = find_tensor(&g, "blk.1.post_ffw_norm.weight", &t);
     CHECK(norm && !memcmp(norm, weights_of(&s, PARAM_post_mlp_norm, 1), 16 * sizeof(float)));
@@ -265,9 +267,7 @@ TEST(gguf_of_a_model_with_multipliers_is_llama_cpps_granite)
     struct gguf_file g;
     model_shape_set_multipliers(&shape, 12, 0.25, 0.125, 8);
     saved_open_shape(&s, &shape);
-    const char *path = test_path(test_folder(), "name.gguf");
-    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
-    read_gguf(&g, path);
+    convert_saved(&s, &g);
     CHECK(key_equals(&g, "general.architecture", "granite"));
     CHECK(get_real(&g, "granite.embedding_scale") == 12);
     CHECK(get_real(&g, "granite.residual_scale") == 0.25);
@@ -286,9 +286,7 @@ TEST(gguf_of_a_model_with_yarn_has_its_keys)
     shape.scaling = (struct rope_scaling){
         .factor = 4, .original_context = 32, .method = ROPE_yarn, .beta_fast = 16, .beta_slow = 2};
     saved_open_shape(&s, &shape);
-    const char *path = test_path(test_folder(), "name.gguf");
-    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
-    read_gguf(&g, path);
+    convert_saved(&s, &g);
     CHECK(key_equals(&g, "qwen3.rope.scaling.type", "yarn") && g.num_tensors == 25);
     CHECK(get_number(&g, "qwen3.rope.scaling.original_context_length") == 32);
     CHECK(get_real(&g, "qwen3.rope.scaling.factor") == 4);
@@ -306,9 +304,7 @@ TEST(gguf_permutes_the_biases_of_a_llama_and_not_those_of_qwen2)
         struct gguf_info t = {0};
         shape.qkv_bias = true, shape.out_bias = shape.mlp_bias = !i;
         saved_open_shape(&s, &shape);
-        const char *path = test_path(test_folder(), "name.gguf");
-        CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
-        read_gguf(&g, path);
+        convert_saved(&s, &g);
         CHECK(key_equals(&g, "general.architecture", i ? "qwen2" : "llama"));
         CHECK(g.num_tensors == 21 + 2 * (i ? 3 : 7));
         const float *ours = weights_of(&s, PARAM_q_bias, 1), *v = weights_of(&s, PARAM_v_bias, 1);
