@@ -13,7 +13,8 @@
  *          attention_tiles_backward.h, attention_softmax.h.
  * Limits   With fewer (row, key/value head) pairs than threads, backward leaves threads idle.  With
  *          AMX, backward waits for panels from L2.
- * Speed    21-65 % of the bf16 register peak (docs/cpu-kernels.md). */
+ * Speed    21-65 % of the bf16 register peak; 60-80 % of the f32 peak without bf16 hardware
+ *          (docs/cpu-kernels.md). */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 
