@@ -109,7 +109,7 @@ static enum status check_phi3(const struct convert_check *c, const struct model_
 {
     const bool is_refused =
         c->target == CONVERT_META || c->target == CONVERT_NXDT || c->target == CONVERT_DCP;
-    if (model_shape_is_phi3(s) && is_refused)
+    if (s->partial_rotary_factor > 0 && is_refused)
         FAIL(UNSUPPORTED,
              "%s rotates %d of %d coordinates of each head (model.partial_rotary_factor), which "
              "Llamas of %s do not: use --to hf, gguf or native",

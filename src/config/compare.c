@@ -127,6 +127,8 @@ static const struct key_class {
     {"model.rope_beta_fast", CHANGE_by_shape, IN_ALL},
     {"model.rope_beta_slow", CHANGE_by_shape, IN_ALL},
     {"model.rope_attention_factor", CHANGE_by_shape, IN_ALL},
+    {"model.rope_short_factor", CHANGE_by_shape, IN_ALL},
+    {"model.rope_long_factor", CHANGE_by_shape, IN_ALL},
     {"model.norm_eps", CHANGE_by_name, IN_ALL},
     {"model.attn_mask_type", CHANGE_by_name, IN_ALL},
     {"optimizer.name", CHANGE_by_state, IN_ALL},
@@ -277,6 +279,13 @@ static void compare_bool(const struct settings_pair *p, const char *key, bool ol
     if (old != now) add_change(p, key, old ? "true" : "false", now ? "true" : "false");
 }
 
+static double mean(const double *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i] / n;
+    return sum;
+}
+
 static void describe_scaling(const struct rope_scaling *s, char *to, size_t size)
 {
     const char *name = rope_method_name(s);
@@ -289,6 +298,11 @@ static void describe_scaling(const struct rope_scaling *s, char *to, size_t size
         snprintf(to, size, "\"%s\" (factor %g, beta %g to %g, attention factor %g, context %d)",
                  name, s->factor, s->beta_slow, s->beta_fast, rope_attention_factor(s),
                  s->original_context);
+    else if (s->method == ROPE_longrope)
+        snprintf(to, size,
+                 "\"%s\" (factors %.9g and %.9g on average, attention factor %g, context %d)", name,
+                 mean(s->short_factors, s->num_factors), mean(s->long_factors, s->num_factors),
+                 rope_attention_factor(s), s->original_context);
     else if (s->method == ROPE_dynamic)
         snprintf(to, size, "\"%s\" (factor %g, context %d)", name, s->factor, s->original_context);
     else
@@ -317,6 +331,8 @@ static bool is_of_shape(const char *key)
                                        "rope_beta_fast",
                                        "rope_beta_slow",
                                        "rope_attention_factor",
+                                       "rope_short_factor",
+                                       "rope_long_factor",
                                        "max_context",
                                        "partial_rotary_factor",
                                        "no_rope_layer_interval",

@@ -10,7 +10,8 @@ static void fill_scaling(struct model_config *m, const struct rope_scaling *r)
     static const enum rope_scaling_kind kinds[] = {[ROPE_llama3] = ROPE_SCALING_llama3,
                                                    [ROPE_linear] = ROPE_SCALING_linear,
                                                    [ROPE_dynamic] = ROPE_SCALING_dynamic,
-                                                   [ROPE_yarn] = ROPE_SCALING_yarn};
+                                                   [ROPE_yarn] = ROPE_SCALING_yarn,
+                                                   [ROPE_longrope] = ROPE_SCALING_longrope};
     m->rope_scaling = r->factor > 0 ? kinds[r->method] : ROPE_SCALING_none;
     m->rope_factor = r->factor, m->rope_original_context = r->original_context;
     m->rope_low_freq_factor = r->low_frequency_factor;

@@ -83,6 +83,8 @@ static bool has_original_context(const struct config *c)
 }
 static bool has_llama3_rope(const struct config *c) { return scales_rope(c, 1u << ROPE_llama3); }
 static bool has_yarn(const struct config *c) { return scales_rope(c, 1u << ROPE_yarn); }
+static bool has_longrope(const struct config *c) { return scales_rope(c, 1u << ROPE_longrope); }
+static bool has_attention_factor(const struct config *c) { return has_yarn(c) || has_longrope(c); }
 static bool has_float8(const struct config *c)
 {
     bool enabled = false;
@@ -143,12 +145,15 @@ static const struct idle_rule {
     {"guard.max_skips", skips_nonfinite, "requires guard.nonfinite = \"skip\""},
     {"model.rope_factor", has_rope_factor, "requires model.rope_scaling"},
     {"model.rope_original_context", has_original_context,
-     "requires model.rope_scaling = \"llama3\", \"dynamic\" or \"yarn\""},
+     "requires model.rope_scaling = \"llama3\", \"dynamic\", \"yarn\" or \"longrope\""},
     {"model.rope_low_freq_factor", has_llama3_rope, "requires model.rope_scaling = \"llama3\""},
     {"model.rope_high_freq_factor", has_llama3_rope, "requires model.rope_scaling = \"llama3\""},
     {"model.rope_beta_fast", has_yarn, "requires model.rope_scaling = \"yarn\""},
     {"model.rope_beta_slow", has_yarn, "requires model.rope_scaling = \"yarn\""},
-    {"model.rope_attention_factor", has_yarn, "requires model.rope_scaling = \"yarn\""},
+    {"model.rope_attention_factor", has_attention_factor,
+     "requires model.rope_scaling = \"yarn\" or \"longrope\""},
+    {"model.rope_short_factor", has_longrope, "requires model.rope_scaling = \"longrope\""},
+    {"model.rope_long_factor", has_longrope, "requires model.rope_scaling = \"longrope\""},
     {"model.depth_init", has_torchtitan_init, "requires model.init = \"torchtitan\""},
     {"parallelism.pipeline_parallel_", is_pipelined,
      "requires parallelism.pipeline_parallel_degree of at least 2"},

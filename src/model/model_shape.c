@@ -6,6 +6,7 @@
 #include <float.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -197,6 +198,30 @@ static int extended_context(int context, double factor)
     return context * factor < INT_MAX ? (int)(context * factor) : INT_MAX;
 }
 
+static enum status resolve_longrope(struct model_shape *s, const struct model_config *c)
+{
+    struct rope_scaling *r = &s->scaling;
+    const size_t count = c->rope_short_factor.count;
+    *r = (struct rope_scaling){.method = ROPE_longrope,
+                               .original_context = option_or(c->rope_original_context, 0),
+                               .attention_factor = c->rope_attention_factor};
+    if (!c->rope_original_context || !count || count != c->rope_long_factor.count)
+        FAIL(CONFIG,
+             "model.rope_scaling = \"longrope\" requires model.rope_original_context, "
+             "model.rope_short_factor (%zu numbers) and as many numbers in model.rope_long_factor "
+             "(%zu)",
+             count, c->rope_long_factor.count);
+    if (count > ROPE_FACTORS)
+        FAIL(CONFIG, "model.rope_short_factor has %zu numbers: at most %d are supported", count,
+             ROPE_FACTORS);
+    r->factor = real_or(c->rope_factor, (double)s->max_context / r->original_context);
+    if (!c->rope_factor && r->factor < 1) r->factor = 1;
+    r->num_factors = (int)count;
+    memcpy(r->short_factors, c->rope_short_factor.items, count * sizeof(double));
+    memcpy(r->long_factors, c->rope_long_factor.items, count * sizeof(double));
+    return STATUS_OK;
+}
+
 /* "auto" keeps the flavor's scaling; the options of its parameters override. */
 static enum status resolve_scaling(struct model_shape *s, const struct model_config *c,
                                    const struct flavor *f)
@@ -204,7 +229,8 @@ static enum status resolve_scaling(struct model_shape *s, const struct model_con
     static const enum rope_method methods[] = {[ROPE_SCALING_llama3] = ROPE_llama3,
                                                [ROPE_SCALING_linear] = ROPE_linear,
                                                [ROPE_SCALING_dynamic] = ROPE_dynamic,
-                                               [ROPE_SCALING_yarn] = ROPE_yarn};
+                                               [ROPE_SCALING_yarn] = ROPE_yarn,
+                                               [ROPE_SCALING_longrope] = ROPE_longrope};
     struct rope_scaling *r = &s->scaling;
     *r = *f->scaling;
     if (c->rope_scaling == ROPE_SCALING_none) *r = none;
@@ -213,6 +239,7 @@ static enum status resolve_scaling(struct model_shape *s, const struct model_con
         *r = (struct rope_scaling){.method = methods[c->rope_scaling],
                                    .factor = c->rope_factor,
                                    .original_context = s->max_context};
+    if (c->rope_scaling == ROPE_SCALING_longrope) return resolve_longrope(s, c);
     if (c->rope_scaling > ROPE_SCALING_llama3 && c->rope_factor == 0)
         FAIL(CONFIG, "model.rope_scaling = \"%s\" requires model.rope_factor, at least 1",
              rope_scaling_kind_word(c->rope_scaling));
@@ -274,6 +301,43 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     return STATUS_OK;
 }
 
+/* Of a model that only Phi-3 computes; `extra`: the name of a setting that it does not have. */
+static enum status check_phi3(const struct model_shape *s, const char *extra)
+{
+    const bool has_longrope = s->scaling.factor > 0 && s->scaling.method == ROPE_longrope;
+    char key[64];
+    if (s->partial_rotary_factor > 0)
+        snprintf(key, sizeof key, "model.partial_rotary_factor = %g", s->partial_rotary_factor);
+    else
+        snprintf(key, sizeof key, "model.rope_scaling = \"longrope\"");
+    const char *other = s->post_norm  ? "post_norm = true"
+                        : s->qk_norm  ? "qk_norm = true"
+                        : s->qkv_bias ? "attention_bias"
+                        : s->mlp_bias ? "mlp_bias = true"
+                                      : extra;
+    if (other)
+        FAIL(CONFIG,
+             "%s with model.%s: no family of Transformers has both; Phi-3 has neither QK norm nor "
+             "biases",
+             key, other);
+    if (s->scaling.factor > 0 && !has_longrope)
+        FAIL(CONFIG,
+             "%s with model.rope_scaling = \"%s\": no family of Transformers has both; Phi-3 has "
+             "\"longrope\"",
+             key, rope_method_name(&s->scaling));
+    if (has_longrope && s->scaling.num_factors != model_shape_rotary_pairs(s))
+        FAIL(CONFIG,
+             "model.rope_short_factor and model.rope_long_factor have %d numbers: must be %d, one "
+             "for each rotary pair of a head",
+             s->scaling.num_factors, model_shape_rotary_pairs(s));
+    if (has_longrope && s->H * s->K != s->D)
+        FAIL(CONFIG,
+             "model.rope_scaling = \"longrope\" with %d heads of %d: must be as wide as model.dim "
+             "= %d together, as Phi-3's",
+             s->H, s->K, s->D);
+    return STATUS_OK;
+}
+
 /* A checkpoint is a model of a family of Transformers: settings of different ones do not
  * combine. */
 static enum status check_settings(const struct model_shape *s)
@@ -307,21 +371,7 @@ static enum status check_settings(const struct model_shape *s)
              : s->qk_norm ? norm
                           : "model.attention_bias = \"qkv\"",
              extra);
-    if (s->partial_rotary_factor > 0 && (s->qk_norm || s->qkv_bias || s->mlp_bias || extra))
-        FAIL(
-            CONFIG,
-            "model.partial_rotary_factor = %g with %s%s: no family of Transformers has both; Phi-3 "
-            "has neither QK norm nor biases",
-            s->partial_rotary_factor, s->qk_norm ? "" : "model.",
-            s->qk_norm    ? norm
-            : s->qkv_bias ? "attention_bias"
-            : s->mlp_bias ? "mlp_bias = true"
-                          : extra);
-    if (model_shape_is_phi3(s) && s->scaling.factor > 0)
-        FAIL(CONFIG,
-             "model.partial_rotary_factor = %g with model.rope_scaling = \"%s\": no family of "
-             "Transformers has both",
-             s->partial_rotary_factor, rope_method_name(&s->scaling));
+    if (model_shape_is_phi3(s)) TRY(check_phi3(s, extra));
     if (s->no_rope_interval && model_shape_multiplies(s))
         FAIL(CONFIG,
              "model.no_rope_layer_interval = %d with model.embedding_multiplier, "
@@ -348,7 +398,11 @@ bool model_shape_multiplies(const struct model_shape *s)
            s->attention_multiplier > 0 || s->logits_scaling > 0;
 }
 
-bool model_shape_is_phi3(const struct model_shape *s) { return s->partial_rotary_factor > 0; }
+bool model_shape_is_phi3(const struct model_shape *s)
+{
+    return s->partial_rotary_factor > 0 ||
+           (s->scaling.factor > 0 && s->scaling.method == ROPE_longrope);
+}
 
 int model_shape_rotary_pairs(const struct model_shape *s)
 {

@@ -63,7 +63,7 @@ bool model_shape_multiplies(const struct model_shape *s);
 static inline double model_shape_multiplier(double m) { return m > 0 ? m : 1; }
 /* Of q.k. */
 float model_shape_attention_scale(const struct model_shape *s);
-/* Whether only Phi-3 computes this: RoPE of a part of each head. */
+/* Whether only Phi-3 computes this: RoPE of a part of each head, or LongRoPE. */
 bool model_shape_is_phi3(const struct model_shape *s);
 /* Rotary pairs of a head: coordinates j and j + pairs are rotated together. */
 int model_shape_rotary_pairs(const struct model_shape *s);

@@ -35,14 +35,36 @@ bool rope_scaling_equals(const struct rope_scaling *a, const struct rope_scaling
                  fabs(a->high_frequency_factor - b->high_frequency_factor) +
                  fabs(a->beta_fast - b->beta_fast) + fabs(a->beta_slow - b->beta_slow) +
                  fabs(rope_attention_factor(a) - rope_attention_factor(b));
+    for (int j = 0; j < a->num_factors && j < b->num_factors; j++)
+        off += fabs(a->short_factors[j] - b->short_factors[j]) +
+               fabs(a->long_factors[j] - b->long_factors[j]);
     return off <= 0 && a->original_context == b->original_context &&
-           (a->method == b->method || a->factor <= 0);
+           a->num_factors == b->num_factors && (a->method == b->method || a->factor <= 0);
 }
 
 double rope_attention_factor(const struct rope_scaling *s)
 {
-    if (!(s->factor > 0) || s->method != ROPE_yarn) return 1;
-    return s->attention_factor > 0 ? s->attention_factor : 1 + log(s->factor) / 10;
+    if (!(s->factor > 0) || s->method < ROPE_yarn) return 1;
+    if (s->attention_factor > 0) return s->attention_factor;
+    if (s->method == ROPE_yarn) return 1 + log(s->factor) / 10;
+    return s->factor > 1 ? sqrt(1 + log(s->factor) / log(s->original_context)) : 1;
+}
+
+static enum status check_longrope(const struct rope_scaling *s)
+{
+    if (s->original_context < 2 || !(s->attention_factor >= 0) || !isfinite(s->attention_factor))
+        FAIL(CONFIG,
+             "RoPE scaling longrope with an original context of %d tokens and attention factor %g: "
+             "must be at least 2 and at least 0",
+             s->original_context, s->attention_factor);
+    for (int j = 0; j < s->num_factors; j++)
+        if (!(s->short_factors[j] > 0 && s->long_factors[j] > 0) ||
+            !isfinite(s->short_factors[j]) || !isfinite(s->long_factors[j]))
+            FAIL(CONFIG,
+                 "RoPE scaling longrope: factors of pair %d are %g (short) and %g (long): "
+                 "must be above 0",
+                 j, s->short_factors[j], s->long_factors[j]);
+    return STATUS_OK;
 }
 
 enum status rope_scaling_check(const struct rope_scaling *s)
@@ -66,6 +88,7 @@ enum status rope_scaling_check(const struct rope_scaling *s)
              "RoPE scaling yarn with beta_fast %g, beta_slow %g and attention factor %g: expected "
              "0 < beta_slow <= beta_fast, and a factor of at least 0",
              s->beta_fast, s->beta_slow, s->attention_factor);
+    if (s->method == ROPE_longrope) TRY(check_longrope(s));
     return STATUS_OK;
 }
 
@@ -105,6 +128,12 @@ static double dynamic_theta(const struct rope_angles *a)
            pow(s->factor * tokens / old - (s->factor - 1), (double)a->J / (double)(a->J - 1));
 }
 
+static double longrope_frequency(int j, double frequency, const struct rope_angles *a)
+{
+    const struct rope_scaling *s = a->scaling;
+    return frequency / (a->tokens > s->original_context ? s->long_factors : s->short_factors)[j];
+}
+
 double rope_frequency(int j, const struct rope_angles *a)
 {
     double frequency = pow(a->theta, -(double)j / a->J);
@@ -114,6 +143,7 @@ double rope_frequency(int j, const struct rope_angles *a)
     case ROPE_linear: return frequency / a->scaling->factor;
     case ROPE_dynamic: return pow(dynamic_theta(a), -(double)j / a->J);
     case ROPE_yarn: return yarn_frequency(j, frequency, a);
+    case ROPE_longrope: return longrope_frequency(j, frequency, a);
     }
     return frequency;
 }

@@ -39,8 +39,11 @@ enum status rope(const struct ops *, const struct rope *, const struct rope_io *
  *   dynamic  In rows of T > old tokens, theta grows by (factor T/old - (factor-1))^(J/(J-1)): NTK.
  *   yarn     r(j) f/factor + (1 - r(j)) f (Peng et al. 2023, sec. 3.2), where r rises linearly
  *            from 0 to 1 between the pairs that turn beta_fast and beta_slow times in old tokens,
- *            rounded down and up to whole pairs; cos and sin times attention_factor. */
-#define ROPE_METHODS(X) X(llama3) X(linear) X(dynamic) X(yarn)
+ *            rounded down and up to whole pairs; cos and sin times attention_factor.
+ *   longrope f/factors[j] (Ding et al. 2024): in rows of T > old tokens the long factors, else the
+ *            short ones; cos and sin times attention_factor. */
+#define ROPE_METHODS(X) X(llama3) X(linear) X(dynamic) X(yarn) X(longrope)
+enum { ROPE_FACTORS = 128 }; /* pairs of a head, at most, with longrope */
 enum rope_method {
 #define ROPE_METHOD(name) ROPE_##name,
     ROPE_METHODS(ROPE_METHOD)
@@ -52,9 +55,13 @@ struct rope_scaling {
     int original_context;                               /* tokens; not of linear */
     enum rope_method method;
     double beta_fast, beta_slow; /* yarn */
-    double attention_factor;     /* yarn; 0: 1 + ln(factor) / 10 */
+    /* yarn; 0: 1 + ln(factor) / 10.  longrope; 0: sqrt(1 + ln(factor) / ln(old)) */
+    double attention_factor;
+    int num_factors; /* longrope: J */
+    double short_factors[ROPE_FACTORS], long_factors[ROPE_FACTORS];
 };
-/* As config.json names it: llama3, linear, dynamic, yarn; without scaling, default. */
+/* As config.json names it: llama3, linear, dynamic, yarn, longrope; without scaling,
+ * default. */
 const char *rope_method_name(const struct rope_scaling *);
 bool rope_scaling_equals(const struct rope_scaling *, const struct rope_scaling *);
 /* What cos and sin are multiplied by. */
@@ -66,7 +73,7 @@ struct rope_angles {
     int J; /* rotary pairs of a head; dynamic: above 1 */
     double theta;
     const struct rope_scaling *scaling; /* NULL: none */
-    int tokens;                         /* T of a row, for dynamic */
+    int tokens;                         /* T of a row, for dynamic and longrope */
 };
 /* f of pair j. */
 double rope_frequency(int j, const struct rope_angles *angles);

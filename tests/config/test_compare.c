@@ -151,6 +151,9 @@ TEST(compare_finds_changes_of_the_model_by_its_shape)
                         "model.rope_scaling=none");
     CHECK_MODEL_CHANGES("model.sliding_window was 0, is 100 (command line)",
                         "\"model.sliding_window\"", "model.sliding_window=100");
+    CHECK_MODEL_CHANGES("model.partial_rotary_factor was 1, is 0.5 (command line); " SCALING,
+                        "\"model.rope_scaling\"", "model.partial_rotary_factor=0.5",
+                        "model.rope_scaling=none");
     CHECK_MODEL_CHANGES("model.dim was 256, is 512 (command line)", "", "model.dim=512");
     CHECK_MODEL_CHANGES(
         "model.rope_scaling was \"llama3\" (factor 8, low 1, high 4, context 8192), "

@@ -15,6 +15,8 @@
         0                                                                                          \
     }
 
+#define PRESET_REALS PRESET_LIST
+
 static inline struct model_config model_defaults(const char *name, const char *flavor)
 {
     struct model_config c = {

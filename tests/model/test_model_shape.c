@@ -115,6 +115,37 @@ TEST(settings_that_phi3_does_not_have_are_refused_with_partial_rope)
     CHECK(model_shape_rotary_pairs(&s) == 64 && !model_shape_is_phi3(&s));
 }
 
+TEST(longrope_takes_a_factor_for_each_rotary_pair)
+{
+    struct model_config c = model_defaults("llama2", "7B"), bad;
+    struct model_shape s;
+    double factors[64];
+    for (int j = 0; j < 64; j++) factors[j] = 1 + j;
+    c.rope_scaling = ROPE_SCALING_longrope;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("\"longrope\" requires model.rope_original_context, model.rope_short_factor");
+    c.rope_original_context = 1024, c.partial_rotary_factor = 0.75;
+    c.rope_short_factor = c.rope_long_factor = (struct option_reals){factors, 48};
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.scaling.method == ROPE_longrope && s.scaling.factor == 4 && s.max_context == 4096);
+    CHECK(s.scaling.num_factors == 48 && s.scaling.long_factors[47] == 48);
+    c.rope_factor = 3;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.scaling.factor == 3 && model_shape_is_phi3(&s));
+    bad = c, bad.partial_rotary_factor = 0;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &bad, 0));
+    CHECK_MESSAGE("have 48 numbers: must be 64, one for each rotary pair of a head");
+    bad = c, bad.rope_long_factor.count = 47;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &bad, 0));
+    CHECK_MESSAGE("model.rope_short_factor (48 numbers) and as many numbers");
+    bad = c, bad.dim = 2048, bad.head_dim = 128;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &bad, 0));
+    CHECK_MESSAGE("with 32 heads of 128: must be as wide as model.dim = 2048 together");
+    bad = c, bad.mlp_bias = true;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &bad, 0));
+    CHECK_MESSAGE("model.partial_rotary_factor = 0.75 with model.mlp_bias = true");
+}
+
 TEST(yarn_and_dynamic_scaling_extend_the_context_unless_the_original_one_is_set)
 {
     struct model_config c = model_defaults("llama2", "7B");

@@ -130,6 +130,44 @@ TEST(rope_frequencies_of_each_scaling_are_those_of_transformers)
     CHECK_NEAR(rope_attention_factor(&rope_methods[0].scaling), 1, 0);
 }
 
+/* Those of Transformers 5.24, for theta 500 and half of heads of 16. */
+TEST(longrope_divides_frequencies_by_the_factors_of_short_or_long_rows)
+{
+    enum { J = 4 };
+    static const double frequencies[2][J] = {{1, 0.169179395, 0.0298142396, 0.00472870795},
+                                             {1, 0.0704914108, 0.00526133645, 0.000591088494}};
+    struct rope_scaling scaling = {.factor = 4,
+                                   .original_context = 24,
+                                   .method = ROPE_longrope,
+                                   .num_factors = J,
+                                   .short_factors = {1, 1.25, 1.5, 2},
+                                   .long_factors = {1, 3, 8.5, 16}};
+    for (int i = 0; i < 2; i++) {
+        float c[25 * J], s[25 * J];
+        rope_table(24 + i, &(struct rope_angles){J, 500, &scaling, 0}, c, s);
+        for (int j = 0; j < J; j++) {
+            CHECK_NEAR(atan2((double)s[J + j], (double)c[J + j]) / frequencies[i][j], 1, 1e-6);
+            CHECK_NEAR(hypot((double)s[J + j], (double)c[J + j]), 1.198419202103781, 1e-6);
+        }
+    }
+    struct rope_scaling other = scaling;
+    CHECK(rope_scaling_equals(&other, &scaling));
+    CHECK_STATUS(OK, rope_scaling_check(&other));
+    other.long_factors[J - 1] = 17;
+    CHECK(!rope_scaling_equals(&other, &scaling));
+    other = scaling, other.num_factors = J - 1;
+    CHECK(!rope_scaling_equals(&other, &scaling));
+    other = scaling, other.factor = 1;
+    CHECK_NEAR(rope_attention_factor(&other), 1, 0);
+    other.attention_factor = 1.5;
+    CHECK_NEAR(rope_attention_factor(&other), 1.5, 0);
+    other = scaling, other.short_factors[1] = 0;
+    CHECK_STATUS(CONFIG, rope_scaling_check(&other));
+    CHECK_MESSAGE("factors of pair 1 are 0 (short) and 3 (long): must be above 0");
+    other = scaling, other.original_context = 1;
+    CHECK_STATUS(CONFIG, rope_scaling_check(&other));
+}
+
 TEST(rope_scalings_are_equal_only_if_every_field_is)
 {
     for (size_t i = 0; i < sizeof rope_methods / sizeof *rope_methods; i++)

@@ -15,7 +15,8 @@ with random weights and saves it.  Checked in float32, to a relative 1e-5:
 
 For the first of them (--gguf, default 6) also `PROGRAM generate`, and llama.cpp with the file that
 `PROGRAM convert --to gguf` writes: 60 greedy tokens must be those of Transformers.  Configurations that
-llama.cpp cannot compute must be refused, and those with dynamic RoPE are left out.
+llama.cpp cannot compute must be refused, and those with dynamic RoPE,
+or with longrope that changes within the text, are left out.
 
 Requires torch, transformers, numpy and safetensors; for --gguf xllamacpp.  Written for torch 2.15.0,
 transformers 5.23.0 and xllamacpp 2026.10.11549.
@@ -116,16 +117,21 @@ def olmo2(r):
 
 
 def phi3(r):
-    """Rotates a part of each head; if it rotates all of it, it is saved as a Llama or a Mistral."""
+    """Rotates a part of each head, or has LongRoPE; else it is saved as a Llama or a Mistral."""
     s = dict(sizes(r), max_position_embeddings=r.choice([96, 128]), pad_token_id=None,
              sliding_window=r.choice([None, None, 1, 3, 16]))
     head = s["head_dim"]
-    if r.random() < 0.7:  # llama.cpp requires it
-        s["hidden_size"] = s["num_attention_heads"] * head
     pairs = r.randint(1, head // 2)
     part = min((2 * pairs + r.choice([0.25, 0.5])) / head, 1.0)  # rounded down
-    return dict(s, rope_parameters=dict(rope_type="default", partial_rotary_factor=part,
-                                        rope_theta=s["rope_parameters"]["rope_theta"]))
+    rope = dict(rope_type=r.choice(["default", "longrope"]), partial_rotary_factor=part,
+                rope_theta=s["rope_parameters"]["rope_theta"])
+    if rope["rope_type"] == "longrope":
+        rope.update(r.choice([{}, {}, dict(factor=4.0), dict(attention_factor=1.3)]))
+        rope.update({key: [round(r.uniform(1, 4), 3) for _ in range(pairs)]
+                     for key in ("short_factor", "long_factor")})
+    if r.random() < 0.7 or rope["rope_type"] == "longrope":  # llama.cpp requires it
+        s["hidden_size"] = s["num_attention_heads"] * head
+    return dict(s, rope_parameters=rope, original_max_position_embeddings=r.choice([8, 16, 64, 512]))
 
 
 # Each family: the class of its configuration, and its random settings.
@@ -147,7 +153,9 @@ def options(c):
     has = {key: value for key, value in rope.items() if value is not None}
     scaling = {"rope_" + key: has[key] for key in (
         "factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow",
-        "attention_factor") if key in has}
+        "attention_factor", "short_factor", "long_factor") if key in has}
+    if rope["rope_type"] == "longrope":
+        scaling["max_context"] = c.max_position_embeddings
     if "mscale" in has:
         scaling["rope_attention_factor"] = (
             (1 + 0.1 * has["mscale"] * math.log(has["factor"])) /
@@ -277,7 +285,9 @@ def check_export(model, rows, checkpoint, worst):
         checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
     kind = type(model)
     # A Phi-3 that rotates whole heads is a Mistral, which without a window is a Llama.
-    if model.config.model_type == "phi3" and model.config.rope_parameters["partial_rotary_factor"] == 1:
+    rope = model.config.rope_parameters
+    is_whole = rope["rope_type"] == "default" and rope.get("partial_rotary_factor", 1) == 1
+    if model.config.model_type == "phi3" and is_whole:
         kind = transformers.MistralForCausalLM
     if kind is transformers.MistralForCausalLM and not model.config.sliding_window:
         kind = transformers.LlamaForCausalLM
@@ -352,8 +362,11 @@ def check(program, family, number, worst, with_gguf):
         numpy.save(folder / "ids.npy", ids.numpy().astype("<i4"))
         rows = ids.unfold(0, tokens + 1, tokens)  # each begins with the last label of the one before
         check_eval(program, model, rows, folder, worst)
-        # Transformers' dynamic RoPE rotates each prefix of a generated text differently.
-        is_dynamic = model.config.rope_parameters["rope_type"] == "dynamic"
+        # Transformers' dynamic RoPE rotates each prefix of a generated text differently, and so does
+        # longrope if the text outgrows the original context.
+        rope = model.config.rope_parameters
+        is_dynamic = rope["rope_type"] == "dynamic" or (
+            rope["rope_type"] == "longrope" and rope["original_max_position_embeddings"] in (16, 64))
         converts = with_gguf and not is_dynamic and check_generation(program, model, folder)
         checkpoint = check_training(program, model, rows, folder, worst)
         check_export(model, rows, checkpoint, worst)

@@ -84,6 +84,12 @@ static void add_scaling(const struct model_shape *s, struct gguf_metadata *k)
 {
     const struct rope_scaling *r = &s->scaling;
     if (!(r->factor > 0) || r->method == ROPE_llama3) return;
+    if (r->method == ROPE_longrope) {
+        gguf_add_u32(k, key_of(s, "rope.scaling.original_context_length").name,
+                     (uint32_t)r->original_context);
+        gguf_add_f32(k, key_of(s, "rope.scaling.attn_factor").name, rope_attention_factor(r));
+        return;
+    }
     gguf_add_string(k, key_of(s, "rope.scaling.type").name, rope_method_name(r));
     gguf_add_f32(k, key_of(s, "rope.scaling.factor").name, r->factor);
     if (r->method != ROPE_yarn) return;
@@ -287,11 +293,22 @@ static bool has_rope_freqs(const struct model_shape *s)
     return s->scaling.factor > 0 && s->scaling.method == ROPE_llama3;
 }
 
-/* One divisor for the frequency of each rotary pair of a head. */
-static void describe_rope(const struct model_shape *s, struct gguf_tensor *d)
+static bool has_rope_factors(const struct model_shape *s)
 {
-    *d = (struct gguf_tensor){
-        .name = "rope_freqs.weight", .num_dims = 1, .dims = {(uint64_t)s->K / 2}};
+    return s->scaling.factor > 0 && s->scaling.method == ROPE_longrope;
+}
+
+/* One divisor for the frequency of each rotary pair of a head.  Returns how many tensors. */
+static int describe_rope(const struct model_shape *s, struct gguf_tensor *d)
+{
+    const uint64_t pairs = (uint64_t)model_shape_rotary_pairs(s);
+    const struct gguf_tensor freqs = {.name = "rope_freqs.weight", .num_dims = 1, .dims = {pairs}};
+    if (has_rope_freqs(s)) d[0] = freqs;
+    if (!has_rope_factors(s)) return has_rope_freqs(s);
+    d[0] = d[1] = freqs;
+    snprintf(d[0].name, sizeof d[0].name, "rope_factors_long.weight");
+    snprintf(d[1].name, sizeof d[1].name, "rope_factors_short.weight");
+    return 2;
 }
 
 struct gguf_output {
@@ -324,6 +341,22 @@ static enum status write_padding(struct gguf_output *o, uint64_t bytes)
     return write_bytes(o, zeros, gguf_padding(bytes));
 }
 
+static enum status write_factors(const double *factors, int count, struct gguf_output *o)
+{
+    for (int j = 0; j < count; j++) {
+        float divisor = (float)factors[j];
+        TRY(write_elements(o, &divisor, sizeof divisor));
+    }
+    return write_padding(o, sizeof(float) * (size_t)count);
+}
+
+static enum status write_rope_factors(const struct rope_scaling *r, struct gguf_output *o)
+{
+    TRY(write_factors(r->long_factors, r->num_factors, o));
+    TRY(write_factors(r->short_factors, r->num_factors, o));
+    return STATUS_OK;
+}
+
 static enum status write_rope_freqs(const struct model_shape *s, struct gguf_output *o)
 {
     const int J = s->K / 2;
@@ -350,19 +383,20 @@ static enum status write_tensors(const struct gguf_model *g, const struct gguf_t
     }
     o->type = GGUF_F32;
     if (has_rope_freqs(model.shape)) TRY(write_rope_freqs(model.shape, o));
+    if (has_rope_factors(model.shape)) TRY(write_rope_factors(&model.shape->scaling, o));
     return STATUS_OK;
 }
 
 static enum status write_file(const struct gguf_model *g, struct gguf_output *o)
 {
     int all = g->model.layout->num_tensors, count = 0;
-    struct gguf_tensor *tensors = heap(((size_t)all + 1) * sizeof *tensors);
+    struct gguf_tensor *tensors = heap(((size_t)all + 2) * sizeof *tensors);
     struct gguf_metadata keys = {0};
     struct text head = {0};
     uint64_t total;
     enum status st = STATUS_OK;
     for (int i = 0; i < all; i += num_fused(g, i)) tensors[count++] = describe_tensor(g, i);
-    if (has_rope_freqs(g->model.shape)) describe_rope(g->model.shape, &tensors[count++]);
+    count += describe_rope(g->model.shape, &tensors[count]);
     TRY_OUT(add_metadata(g, &keys));
     gguf_build_header(&keys, tensors, (size_t)count, &head, &total);
     TRY_OUT(write_bytes(o, head.data, head.len));

@@ -170,9 +170,11 @@ static enum status read_model(const struct json *root, struct model_shape *s)
     if (s->partial_rotary_factor > 0 && family->extra != HF_EXTRA_PHI3)
         FAIL(UNSUPPORTED, "partial_rotary_factor %g is not supported in a %s: must be 1",
              s->partial_rotary_factor, family->model_type);
-    if (s->scaling.factor > 0 && family->extra == HF_EXTRA_PHI3)
-        FAIL(UNSUPPORTED, "rope type \"%s\" is not supported in a phi3: must be default",
-             rope_method_name(&s->scaling));
+    const bool is_longrope = s->scaling.method == ROPE_longrope;
+    if (s->scaling.factor > 0 && is_longrope != (family->extra == HF_EXTRA_PHI3))
+        FAIL(UNSUPPORTED, "rope type \"%s\" is not supported in a %s: must be %s",
+             rope_method_name(&s->scaling), family->model_type,
+             is_longrope ? "default, llama3, linear, dynamic or yarn" : "default or longrope");
     TRY(model_shape_check(s));
     return STATUS_OK;
 }

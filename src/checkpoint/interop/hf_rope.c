@@ -7,6 +7,25 @@
 #include <math.h>
 #include <string.h>
 
+static void write_factors(struct json_writer *w, const char *key, const double *factors, int count)
+{
+    json_begin_array(w, key, JSON_INLINE);
+    for (int j = 0; j < count; j++) json_write_real(w, NULL, factors[j]);
+    json_end_array(w);
+}
+
+/* Versions before 5 accept only the type and the factors, and compute the factor. */
+static void write_longrope(struct json_writer *w, const struct model_shape *s, bool is_new)
+{
+    const struct rope_scaling *r = &s->scaling;
+    write_factors(w, "short_factor", r->short_factors, r->num_factors);
+    write_factors(w, "long_factor", r->long_factors, r->num_factors);
+    const double ratio = (double)s->max_context / r->original_context;
+    if (is_new || r->factor < ratio || r->factor > ratio) json_write_real(w, "factor", r->factor);
+    if (r->attention_factor > 0) json_write_real(w, "attention_factor", r->attention_factor);
+    if (is_new) json_write_int(w, "original_max_position_embeddings", r->original_context);
+}
+
 static void write_object(struct json_writer *w, const char *key, const struct model_shape *s,
                          bool with_theta)
 {
@@ -14,10 +33,12 @@ static void write_object(struct json_writer *w, const char *key, const struct mo
     const bool scales = r->factor > 0;
     json_begin_object(w, key, JSON_INLINE);
     if (with_theta) json_write_real(w, "rope_theta", s->rope_theta);
-    json_write_string(w, "rope_type", rope_method_name(r));
+    const bool is_longrope = scales && r->method == ROPE_longrope;
+    json_write_string(w, is_longrope && !with_theta ? "type" : "rope_type", rope_method_name(r));
     if (with_theta && s->partial_rotary_factor > 0)
         json_write_real(w, "partial_rotary_factor", s->partial_rotary_factor);
-    if (scales) json_write_real(w, "factor", r->factor);
+    if (is_longrope) write_longrope(w, s, with_theta);
+    if (scales && !is_longrope) json_write_real(w, "factor", r->factor);
     if (scales && r->method == ROPE_llama3) {
         json_write_real(w, "low_freq_factor", r->low_frequency_factor);
         json_write_real(w, "high_freq_factor", r->high_frequency_factor);
@@ -45,6 +66,8 @@ void hf_rope_write(struct json_writer *w, const struct model_shape *s)
     json_write_real(w, "rope_theta", s->rope_theta);
     if (s->partial_rotary_factor > 0) /* older versions read it here */
         json_write_real(w, "partial_rotary_factor", s->partial_rotary_factor);
+    if (s->scaling.factor > 0 && s->scaling.method == ROPE_longrope)
+        json_write_int(w, "original_max_position_embeddings", s->scaling.original_context);
     hf_rope_write_scaling(w, s);
     write_object(w, "rope_parameters", s, true);
 }
@@ -82,12 +105,15 @@ static enum status read_type(const struct json *rope, const char **type)
 
 static enum status find_method(const char *type, enum rope_method *method)
 {
-    for (*method = 0; *method <= ROPE_yarn; (*method)++) {
+    *method = ROPE_longrope;
+    if (!strcmp(type, "su")) return STATUS_OK; /* its older name */
+    for (*method = 0; *method <= ROPE_longrope; (*method)++) {
         struct rope_scaling of = {.factor = 1, .method = *method};
         if (!strcmp(type, rope_method_name(&of))) return STATUS_OK;
     }
     FAIL(UNSUPPORTED,
-         "rope type \"%s\" is not supported: must be default, llama3, linear, dynamic or yarn",
+         "rope type \"%s\" is not supported: must be default, llama3, linear, dynamic, yarn "
+         "or longrope",
          type);
 }
 
@@ -112,6 +138,40 @@ static enum status read_yarn(const struct json *rope, struct rope_scaling *r)
     TRY(hf_value_real(rope, "beta_fast", 32, &r->beta_fast));
     TRY(hf_value_real(rope, "beta_slow", 1, &r->beta_slow));
     TRY(read_attention_factor(rope, r));
+    return STATUS_OK;
+}
+
+static enum status read_factors(const struct json *rope, const char *key, double *factors,
+                                int *count)
+{
+    const struct json *list = json_get(rope, key);
+    *count = 0;
+    for (const struct json *v = json_first(list); v; v = json_next(v)) {
+        if (!json_is_number(v)) FAIL(DATA, "\"%s\": expected an array of numbers", key);
+        if (*count == ROPE_FACTORS)
+            FAIL(UNSUPPORTED, "\"%s\" has more than %d numbers", key, ROPE_FACTORS);
+        factors[(*count)++] = json_number(v);
+    }
+    if (!*count) FAIL(DATA, "\"%s\": expected an array of numbers", key);
+    return STATUS_OK;
+}
+
+/* Without `factor`, it is the ratio of both contexts. */
+static enum status read_longrope(const struct json *root, const struct json *rope,
+                                 struct model_shape *s)
+{
+    const char *key = "original_max_position_embeddings";
+    struct rope_scaling *r = &s->scaling;
+    int num_long;
+    TRY(hf_value_size(json_get(root, key) ? root : rope, key, 0, &r->original_context));
+    double ratio = (double)s->max_context / r->original_context;
+    TRY(hf_value_real(rope, "factor", ratio > 1 ? ratio : 1, &r->factor));
+    TRY(hf_value_real(rope, "attention_factor", 0, &r->attention_factor));
+    TRY(read_factors(rope, "short_factor", r->short_factors, &r->num_factors));
+    TRY(read_factors(rope, "long_factor", r->long_factors, &num_long));
+    if (num_long != r->num_factors)
+        FAIL(DATA, "\"short_factor\" has %d numbers, and \"long_factor\" %d", r->num_factors,
+             num_long);
     return STATUS_OK;
 }
 
@@ -147,6 +207,7 @@ static enum status read_scaling(const struct json *root, const struct json *rope
     s->partial_rotary_factor = partial < 1 ? partial : 0;
     if (!strcmp(type, "default")) return STATUS_OK;
     TRY(find_method(type, &r->method));
+    if (r->method == ROPE_longrope) return read_longrope(root, rope, s);
     TRY(hf_value_required_real(rope, "factor", &r->factor));
     if (r->factor < 1)
         FAIL(DATA, "\"factor\" of rope type \"%s\" is %g: must be at least 1", type, r->factor);

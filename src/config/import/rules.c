@@ -154,6 +154,17 @@ void rules_require_llama(struct import *im, const char *key, const char *word, c
     text_release(&note);
 }
 
+static enum status set_factors(struct import *im, const struct import_item *item,
+                               const char *target, const double *factors, int count)
+{
+    struct text list = {0};
+    for (int j = 0; j < count; j++) text_addf(&list, "%s%.17g", j ? ", " : "[", factors[j]);
+    text_adds(&list, "]");
+    enum status st = count ? import_set(im, item, target, list.data, "") : STATUS_OK;
+    text_release(&list);
+    return st;
+}
+
 /* Sets what differs from the defaults of the scaling. */
 static enum status set_scaling(struct import *im, const struct import_item *item,
                                const struct rope_scaling *r)
@@ -172,6 +183,8 @@ static enum status set_scaling(struct import *im, const struct import_item *item
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].value != 0 && options[i].value != options[i].preset)
             TRY(import_set_real(im, item, options[i].target, options[i].value, ""));
+    TRY(set_factors(im, item, "model.rope_short_factor", r->short_factors, r->num_factors));
+    TRY(set_factors(im, item, "model.rope_long_factor", r->long_factors, r->num_factors));
     return import_set(im, item, "model.rope_scaling", r->factor > 0 ? rope_method_name(r) : "none",
                       "");
 }

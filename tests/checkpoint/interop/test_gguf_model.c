@@ -260,6 +260,34 @@ static double get_real(const struct gguf_file *g, const char *key)
     return (double)value;
 }
 
+TEST(gguf_of_a_model_with_longrope_has_both_tensors_of_factors)
+{
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct gguf_file g;
+    struct gguf_info t = {0};
+    shape.scaling = (struct rope_scaling){.factor = 4,
+                                          .original_context = 16,
+                                          .method = ROPE_longrope,
+                                          .attention_factor = 1.5,
+                                          .num_factors = 2,
+                                          .short_factors = {1, 1.5},
+                                          .long_factors = {2, 3.5}};
+    saved_open_shape(&s, &shape);
+    const char *path = test_path(test_folder(), "name.gguf");
+    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
+    read_gguf(&g, path);
+    CHECK(key_equals(&g, "general.architecture", "phi3") && g.num_tensors == 17);
+    CHECK(get_number(&g, "phi3.rope.scaling.original_context_length") == 16);
+    CHECK(get_real(&g, "phi3.rope.scaling.attn_factor") == 1.5);
+    const unsigned char *factors = find_tensor(&g, "rope_factors_short.weight", &t);
+    CHECK(factors && t.dims[0] == 2 && !memcmp(factors, (const float[]){1, 1.5}, 8));
+    factors = find_tensor(&g, "rope_factors_long.weight", &t);
+    CHECK(factors && !memcmp(factors, (const float[]){2, 3.5}, 8));
+    text_release(&g.file);
+    saved_close(&s);
+}
+
 TEST(gguf_of_a_model_with_multipliers_is_llama_cpps_granite)
 {
     struct model_shape shape = small_shape();

@@ -135,7 +135,10 @@ TEST(unsupported_configs_are_rejected_with_the_reason)
         {",\"architectures\": [\"LlamaForSequenceClassification\"]",
          "architecture LlamaForSequenceClassification"},
         {",\"architectures\": [7]", "must be LlamaForCausalLM"},
-        {",\"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2.0}", "rope type \"longrope\""},
+        {",\"rope_scaling\": {\"type\": \"ntk\", \"factor\": 2.0}", "rope type \"ntk\""},
+        {",\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1],"
+         "\"long_factor\": [2], \"original_max_position_embeddings\": 9}",
+         "rope type \"longrope\" is not supported in a llama"},
         {",\"partial_rotary_factor\": 0.5", "partial_rotary_factor 0.5"},
     };
     struct model_shape s;
@@ -261,6 +264,58 @@ TEST(phi3_rotates_a_part_of_each_head_and_has_no_window_by_default)
     CHECK_MESSAGE("model.partial_rotary_factor = 0.4: 3 of 8 coordinates of a head are an odd");
     CHECK_STATUS(CONFIG, read_type_with("phi3", ",\"partial_rotary_factor\": 0.1", &s));
     CHECK_MESSAGE("leaves no pair of 8 coordinates to rotate");
+}
+
+#define LONGROPE                                                                                   \
+    ",\"original_max_position_embeddings\": 32, \"partial_rotary_factor\": 0.5,"                   \
+    "\"rope_scaling\": {\"type\": \"%s\", \"short_factor\": [1, 1.5], \"long_factor\": [%s]}"
+
+static enum status read_longrope(const char *type, const char *long_factors, struct model_shape *s)
+{
+    struct text more = {0};
+    text_addf(&more, LONGROPE, type, long_factors);
+    enum status st = read_type_with("phi3", more.data, s);
+    text_release(&more);
+    return st;
+}
+
+/* Written as versions of Transformers before 5 and since read it. */
+TEST(longrope_of_phi3_round_trips)
+{
+    static const char *const types[] = {"longrope", "su"};
+    struct model_shape s, got;
+    struct json *root;
+    const char *path = test_path(test_folder(), "config.json");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        CHECK_STATUS(OK, read_longrope(types[i], "2, 3.5", &s));
+        CHECK(s.scaling.method == ROPE_longrope && s.scaling.num_factors == 2);
+        CHECK(s.scaling.factor == 128 && s.scaling.original_context == 32); /* 4096 / 32 */
+        CHECK(s.scaling.short_factors[1] == 1.5 && s.scaling.long_factors[1] == 3.5);
+    }
+    for (int i = 0; i < 3; i++) {
+        struct text t = {0};
+        s.scaling.attention_factor = i == 1 ? 1.25 : 0, s.scaling.factor = i == 2 ? 7 : 128;
+        s.partial_rotary_factor = 0.5;
+        hf_config_write(&s, "float32", &(struct hf_usage){.bos = -1, .eos = 9}, &t);
+        CHECK_STATUS(OK, file_write(path, t.data, t.len));
+        CHECK_STATUS(OK, hf_config_read(path, &got));
+        CHECK(rope_scaling_equals(&got.scaling, &s.scaling) && got.max_context == s.max_context);
+        CHECK(strstr(t.data, "Phi3ForCausalLM"));
+        CHECK_STATUS(OK, json_parse(t.data, t.len, "config", &root));
+        const struct json *old = json_get(root, "rope_scaling");
+        CHECK(json_string_is(json_get(old, "type"), "longrope"));
+        CHECK(json_count(old) == 3 + (i > 0)); /* older versions accept only three keys */
+        json_free(root);
+        text_release(&t);
+    }
+    CHECK_STATUS(DATA, read_longrope("longrope", "2", &s));
+    CHECK_MESSAGE("\"short_factor\" has 2 numbers, and \"long_factor\" 1");
+    CHECK_STATUS(DATA, read_longrope("longrope", "2, \"x\"", &s));
+    CHECK_MESSAGE("\"long_factor\": expected an array of numbers");
+    CHECK_STATUS(
+        UNSUPPORTED,
+        read_type_with("phi3", ",\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", &s));
+    CHECK_MESSAGE("rope type \"linear\" is not supported in a phi3: must be default or longrope");
 }
 
 TEST(missing_and_mistyped_config_keys_are_named)

@@ -70,8 +70,9 @@ TEST(scaling_that_is_incomplete_or_unknown_is_rejected)
     struct model_shape s;
     CHECK_STATUS(DATA, read_rope("\"rope_scaling\": {\"type\": \"linear\"}", &s));
     CHECK_MESSAGE("\"factor\": expected a number");
-    CHECK_STATUS(UNSUPPORTED, read_rope("\"rope_scaling\": {\"type\": \"su\", \"factor\": 2}", &s));
-    CHECK_MESSAGE("rope type \"su\" is not supported");
+    CHECK_STATUS(UNSUPPORTED,
+                 read_rope("\"rope_scaling\": {\"type\": \"ntk\", \"factor\": 2}", &s));
+    CHECK_MESSAGE("rope type \"ntk\" is not supported");
     CHECK_STATUS(DATA, read_rope("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 0}", &s));
     CHECK_STATUS(UNSUPPORTED,
                  read_rope("\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\", "
