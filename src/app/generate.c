@@ -39,7 +39,8 @@ static enum status generate(struct generation *g, const struct flag_list *stops,
     const struct generated_text made = {&t, &g->ids, g->num_prompt, g->log_probabilities, NULL};
     if (generation_is_root(g) && json) TRY_OUT(text_generation_print_json(&g->loaded, &made));
     if (generation_is_root(g) && !json) printf("\n");
-    log_line(LOG_INFO, "generated %zu tokens in %.2f s", g->ids.count - g->num_prompt, t.seconds);
+    log_line(LOG_INFO, "read %zu tokens in %.2f s and generated %zu in %.2f s", g->num_prompt,
+             t.prompt_seconds, g->ids.count - g->num_prompt, t.seconds - t.prompt_seconds);
 out:
     text_generation_release(&t);
     return st;

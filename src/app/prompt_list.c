@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/prompt_list.h"
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -78,7 +77,7 @@ void prompt_list_release(struct prompt_list *p)
 /* What the visitor adds up. */
 struct printing {
     const struct generation *g;
-    size_t tokens;
+    size_t tokens, prompt_tokens;
 };
 
 static enum status print_item(void *context, const struct text_batch_item *item)
@@ -87,6 +86,7 @@ static enum status print_item(void *context, const struct text_batch_item *item)
     const struct generated_text t = {&item->text, &item->ids, item->num_prompt,
                                      item->log_probabilities, item->prompt};
     p->tokens += item->ids.count - item->num_prompt;
+    p->prompt_tokens += item->num_prompt;
     if (generation_is_root(p->g)) TRY(text_generation_print_json(&p->g->loaded, &t));
     return STATUS_OK;
 }
@@ -100,16 +100,15 @@ enum status prompt_list_generate(const struct prompt_list *p, struct generation 
                            .num_stops = num_stops,
                            .visit = print_item,
                            .context = &printing};
-    double begin = clock_monotonic_s();
     b.items = heap(b.count * sizeof *b.items);
     for (size_t i = 0; i < b.count; i++)
         b.items[i] = (struct text_batch_item){.prompt = p->all[i / (size_t)copies],
                                               .seed = g->sampling.seed + i % (size_t)copies};
     enum status st = text_batch_run(&b, g);
-    double seconds = clock_monotonic_s() - begin;
     if (!st)
-        log_line(LOG_INFO, "generated %zu tokens after %zu prompts in %.2f s, %.0f tokens/s",
-                 printing.tokens, p->count, seconds, (double)printing.tokens / seconds);
+        log_line(LOG_INFO, "read %zu tokens of %zu texts in %.3f s and generated %zu in %.3f s",
+                 printing.prompt_tokens, b.count, b.prompt_seconds, printing.tokens,
+                 b.seconds - b.prompt_seconds);
     text_batch_release(&b);
     free(b.items);
     return st;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "infer/text_batch.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +69,9 @@ static enum status fill_rows(struct rows *r)
             struct text_batch_item *item = r->at[row] = &r->b->items[r->next++];
             token_list_reserve(&item->ids, (size_t)g->max_tokens);
             item->log_probabilities = heap((size_t)g->max_tokens * sizeof(double));
+            double begin = clock_monotonic_s();
             TRY(generation_prefill_row(g, row, &item->ids, r->logits_RV));
+            r->b->prompt_seconds += clock_monotonic_s() - begin;
             TRY(sample_row(r, row, r->logits_RV));
         }
     }
@@ -114,12 +118,14 @@ enum status text_batch_run(struct text_batch *b, struct generation *g)
     if ((size_t)g->num_rows > b->count) g->num_rows = (int)b->count;
     TRY(generation_open(g));
     r.logits_RV = heap((size_t)g->cache.B * (size_t)g->loaded.shape.V * sizeof *r.logits_RV);
+    double begin = clock_monotonic_s();
     for (bool any = true; any;) {
         TRY_OUT(text_generation_is_interrupted(&b->items[0].text, g, &r.is_interrupted));
         if (r.is_interrupted) break;
         TRY_OUT(fill_rows(&r));
         TRY_OUT(advance_rows(&r, &any));
     }
+    b->seconds = clock_monotonic_s() - begin;
     if (r.is_interrupted) TRY_OUT(end_rows(&r));
 out:
     free(r.logits_RV);

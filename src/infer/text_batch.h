@@ -31,6 +31,8 @@ struct text_batch {
     /* Called on every rank for each item in order, as soon as it and all before it are done. */
     enum status (*visit)(void *context, const struct text_batch_item *item);
     void *context;
+    /* set by text_batch_run, without opening: all forward passes, and those of the prompts */
+    double seconds, prompt_seconds;
 };
 
 /* g->loaded is open; g->num_rows says how many texts to decode together, and g->max_tokens the most

@@ -108,6 +108,7 @@ enum status text_generation_run(struct text_generation *t, struct generation *g)
     t->num_printed = 0, t->finish = TEXT_FINISH_length;
     t->prints = t->prints && generation_is_root(g);
     TRY(generation_prefill(g));
+    t->prompt_seconds = clock_monotonic_s() - begin;
     for (int64_t n = 0; n < g->max_tokens && t->finish == TEXT_FINISH_length; n++) {
         int32_t id;
         TRY(text_generation_is_interrupted(t, g, &ends));
@@ -165,6 +166,8 @@ enum status text_generation_print_json(const struct loaded_model *l, const struc
     }
     json_write_int(&w, "prompt_tokens", (int64_t)t->num_prompt);
     if (!t->prompt) json_write_format(&w, "seconds", "%.3f", t->text->seconds);
+    if (!t->prompt && t->text->prompt_seconds > 0)
+        json_write_format(&w, "prompt_seconds", "%.3f", t->text->prompt_seconds);
     json_end_object(&w);
     json_finish(&w);
     puts(out.data);

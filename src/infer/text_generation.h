@@ -35,6 +35,7 @@ struct text_generation {
     size_t num_printed; /* of those */
     enum text_finish finish;
     double seconds;
+    double prompt_seconds; /* of those, the prompt's forward pass */
 };
 
 /* Sets *ids to the prompt's tokens, after the begin-of-text token if data.bos says so.  USAGE: no
@@ -62,7 +63,7 @@ struct generated_text {
     const char *prompt;              /* to repeat in the object, or NULL */
 };
 /* Prints a line: an object with prompt, text, finish_reason, ids, log_probabilities, prompt_tokens
- * and, unless they belong to a batch, seconds. */
+ * and, unless they belong to a batch, seconds and prompt_seconds. */
 enum status text_generation_print_json(const struct loaded_model *l,
                                        const struct generated_text *t);
 

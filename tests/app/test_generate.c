@@ -114,6 +114,7 @@ TEST(generate_accepts_a_prompt_longer_than_a_prefill_chunk)
     CHECK_STATUS(OK, json_parse(out.data, out.len, "generate", &v));
     CHECK(json_number(json_get(v, "prompt_tokens")) == sizeof prompt);
     CHECK(json_count(json_get(v, "ids")) <= 4);
+    CHECK(json_number(json_get(v, "prompt_seconds")) <= json_number(json_get(v, "seconds")));
     json_free(v);
     text_release(&out);
     free(run);

@@ -40,7 +40,7 @@ static void run_batch(const char *run, int rows, const char *stop, struct visits
     struct text_batch_item items[COUNT];
     for (int i = 0; i < COUNT; i++)
         items[i] = (struct text_batch_item){.prompt = prompts[i], .seed = (uint64_t)(5 + i)};
-    struct text_batch b = {items, COUNT, &stop, stop != NULL, visit, v};
+    struct text_batch b = {items, COUNT, &stop, stop != NULL, visit, v, 0, 0};
     *v = (struct visits){0};
     CHECK_STATUS(OK, machine_join(&g.loaded.machine));
     CHECK_STATUS(OK, loaded_model_open(&g.loaded, &o));

@@ -2,14 +2,12 @@
 #include "ops/linear.h"
 
 #include "backends/cpu/kernels/gemm.h"
+#include "backends/cpu/kernels/linear_decode.h"
 #include "backends/cpu/kernels/panel.h"
-#include "backends/cpu/kernels/vector.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/queue.h"
 #include "backends/cpu/tuner.h"
 #include "ops/float8.h"
-
-enum { DECODE_MAX_TOKENS = 8 }; /* tokens up to which reading the weights dominates */
 
 /* The scales are NULL during a sizing pass. */
 static float dequantize_scale(const struct linear *l, const struct float8_scale *one,
@@ -51,56 +49,15 @@ static enum status gemm(const struct gemm_shape *s, const struct gemm_buffers *i
     return STATUS_OK;
 }
 
-/* One output feature for all tokens: reads one row of weights. */
-static void decode_output(const struct linear *l, const struct linear_fwd *io, const float *x_ND,
-                          size_t f)
-{
-    enum { CHUNK = 1024 };
-    size_t N = (size_t)l->N, D = (size_t)l->D;
-    float sums[DECODE_MAX_TOKENS] = {0}, w[CHUNK];
-    for (size_t d = 0; d < D; d += CHUNK) {
-        size_t count = D - d < CHUNK ? D - d : CHUNK;
-        vector_load(io->w_FD, f * D + d, linear_operand(l), count, w);
-        for (size_t n = 0; n < N; n++) {
-            const float *x = x_ND + n * D + d;
-            float sum = 0;
-#pragma omp simd reduction(+ : sum)
-            for (size_t i = 0; i < count; i++) sum += x[i] * w[i];
-            sums[n] += sum;
-        }
-    }
-    for (size_t n = 0; n < N; n++) {
-        size_t at = n * (size_t)l->F + f;
-        float old = 0;
-        if (l->accumulate) vector_load(linear_added(io), at, l->dtype, 1, &old);
-        old += dequantize_scale(l, io->x_scale, io->w_scale) * sums[n];
-        vector_store(io->y_NF, at, l->dtype, 1, &old);
-    }
-}
-
-/* Decoding: bound by reading the weights, which are not packed. */
-static enum status decode_forward(const struct linear *l, const struct linear_fwd *io,
-                                  struct queue *queue)
-{
-    size_t n = (size_t)l->N * (size_t)l->D, mark = arena_mark(&queue->scratch);
-    float *x = arena_alloc(&queue->scratch, n, sizeof *x);
-    arena_reset(&queue->scratch, mark);
-    if (queue->sizing) return STATUS_OK;
-    vector_load(io->x_ND, 0, linear_operand(l), n, x);
-#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
-    for (size_t f = 0; f < (size_t)l->F; f++) decode_output(l, io, x, f);
-    return STATUS_OK;
-}
-
 enum status KERNEL(linear_forward)(const struct linear *l, const struct linear_fwd *io,
                                    struct queue *queue)
 {
-    if (l->N <= DECODE_MAX_TOKENS) {
-        TRY(decode_forward(l, io, queue));
+    float scale = dequantize_scale(l, io->x_scale, io->w_scale);
+    if (KERNEL(linear_decode_used)(l) && !x_paneled(l) && !y_paneled(l)) {
+        TRY(KERNEL(linear_decode)(l, io, scale, queue));
         return STATUS_OK;
     }
-    struct gemm_shape s =
-        shape_of(l, l->N, l->F, l->D, dequantize_scale(l, io->x_scale, io->w_scale));
+    struct gemm_shape s = shape_of(l, l->N, l->F, l->D, scale);
     s.transpose_b = true, s.a_paneled = x_paneled(l), s.c_paneled = y_paneled(l);
     struct gemm_buffers of = {io->x_ND, io->w_FD, linear_added(io), io->y_NF};
     TRY(gemm(&s, &of, queue));

@@ -300,6 +300,32 @@ static inline float vector_reduce_sum(vector v)
         for (int i = 0; i < n; i++) v[i] = v[2 * i] + v[2 * i + 1];
     return v[0];
 }
+
+/* The sums of neighboring lanes: those of a, then those of b. */
+static inline vector vector_add_neighbors(vector a, vector b)
+{
+#if defined(__AVX512F__)
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return (vector)_mm512_permutex2var_ps((__m512)a, even, (__m512)b) +
+           (vector)_mm512_permutex2var_ps((__m512)a, odd, (__m512)b);
+#elif defined(__AVX2__)
+    __m256d sums = _mm256_castps_pd(_mm256_hadd_ps((__m256)a, (__m256)b));
+    return (vector)_mm256_castpd_ps(_mm256_permute4x64_pd(sums, 0xD8));
+#else
+    vector sums;
+    for (int i = 0; i < LANES / 2; i++)
+        sums[i] = a[2 * i] + a[2 * i + 1], sums[i + LANES / 2] = b[2 * i] + b[2 * i + 1];
+    return sums;
+#endif
+}
+/* Lane i is the sum of all lanes of v[i], in the order of vector_reduce_sum; changes v. */
+static inline vector vector_reduce_sums(vector v[LANES])
+{
+    for (int n = LANES; n > 1; n /= 2)
+        for (int i = 0; i < n / 2; i++) v[i] = vector_add_neighbors(v[2 * i], v[2 * i + 1]);
+    return v[0];
+}
 static inline float vector_reduce_max(vector v)
 {
     float max = v[0];
