@@ -10,7 +10,7 @@
 
 /* Chunked prefill: the prompt goes through the model this many tokens at a time, so that the memory
  * for activations does not grow with its length. */
-enum { CHUNK = 256 };
+enum { CHUNK = 512 };
 
 /* Sizing pass: a full chunk, and a single token of each row, with the longest context. */
 static enum status size_forward(void *context)
@@ -138,9 +138,13 @@ static int32_t choose(struct generation *g, const struct generation_choice *c, d
     int V = g->loaded.shape.V, known = t ? tokenizer_vocab_size(t) : V;
     if (known < V) V = known;
     sampling.seed = c->seed;
-    memcpy(g->penalized_V, c->logits_V, (size_t)V * sizeof *g->penalized_V);
-    sampling_penalize(g->penalized_V, V, g->repeat_penalty, c->ids->ids, c->ids->count);
-    int32_t id = sampling_pick(&sampling, g->penalized_V, V, c->ids->count, g->order_V);
+    const float *logits_V = c->logits_V;
+    if (g->repeat_penalty != 1) {
+        memcpy(g->penalized_V, logits_V, (size_t)V * sizeof *g->penalized_V);
+        sampling_penalize(g->penalized_V, V, g->repeat_penalty, c->ids->ids, c->ids->count);
+        logits_V = g->penalized_V;
+    }
+    int32_t id = sampling_pick(&sampling, logits_V, V, c->ids->count, g->order_V);
     *log_p = sampling_log_probability(c->logits_V, V, id);
     return id;
 }

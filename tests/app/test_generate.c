@@ -104,7 +104,7 @@ TEST(generate_rejects_sampling_parameters_out_of_range)
 
 TEST(generate_accepts_a_prompt_longer_than_a_prefill_chunk)
 {
-    char *run = runs_trained("training.steps=2"), prompt[700];
+    char *run = runs_trained("training.steps=2"), prompt[1100];
     struct text out = {0};
     struct json *v;
     memset(prompt, 'a', sizeof prompt - 1);

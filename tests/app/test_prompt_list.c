@@ -46,8 +46,9 @@ TEST(generate_prints_an_object_for_each_prompt_and_copy)
     struct text out = {0}, err = {0};
     CHECK_STATUS(OK, file_write(file, "the\na llama\n", 12));
     CHECK(LLAMERO(&out, &err, "generate", dump, "--prompts", file, "--n", "2", "--max-tokens", "3",
-                  "--batch", "3") == 0);
-    CHECK(strstr(err.data, " of 4 texts in ") && strstr(err.data, "s and generated 12 in "));
+                  "--batch", "3", "--seed", "5") == 0);
+    CHECK(strstr(err.data, " tokens of 4 texts in "));
+    CHECK(strstr(err.data, " s and generated 12 in "));
     int lines = 0;
     for (const char *at = out.data; *at; lines++) {
         struct json *v;

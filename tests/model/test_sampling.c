@@ -66,6 +66,41 @@ TEST(log_probabilities_sum_to_one)
     const float logits_V[] = {1000, 999, -1000};
     double sum = 0;
     for (int32_t i = 0; i < 3; i++) sum += exp(sampling_log_probability(logits_V, 3, i));
-    CHECK_NEAR(sum, 1, 1e-12);
-    CHECK_NEAR(sampling_log_probability(logits_V, 3, 0), -log(1 + exp(-1)), 1e-12);
+    CHECK_NEAR(sum, 1, 1e-6);
+    CHECK_NEAR(sampling_log_probability(logits_V, 3, 0), -log(1 + exp(-1)), 1e-6);
+}
+
+TEST(top_k_and_top_p_keep_the_most_likely_of_many_tokens)
+{
+    enum { MANY = 1000 };
+    float logits_V[MANY];
+    struct candidate order_V[MANY];
+    for (int i = 0; i < MANY; i++) logits_V[i] = (float)(i * 389 % MANY) * 0.01f; /* all differ */
+    struct sampling k = {.temperature = 3, .top_p = 1, .top_k = 10};
+    struct sampling p = {.temperature = 1, .top_p = 0.1};
+    double total = 0, sum = 0;
+    for (int i = 0; i < MANY; i++) total += exp(i * 0.01 - 9.99);
+    int nucleus = 0;
+    while (sum < 0.1 * total) sum += exp(-0.01 * nucleus++);
+    float least_k = 100, least_p = 100;
+    for (uint64_t i = 0; i < 3000; i++) {
+        int32_t a = sampling_pick(&k, logits_V, MANY, i, order_V);
+        int32_t b = sampling_pick(&p, logits_V, MANY, i, order_V);
+        least_k = logits_V[a] < least_k ? logits_V[a] : least_k;
+        least_p = logits_V[b] < least_p ? logits_V[b] : least_p;
+    }
+    CHECK_NEAR((double)least_k, 9.9, 1e-5);
+    CHECK_NEAR((double)least_p, 9.99 - 0.01 * (nucleus - 1), 1e-5);
+}
+
+TEST(log_probabilities_of_many_tokens_agree_with_double_precision)
+{
+    enum { MANY = 777 };
+    float logits_V[MANY];
+    double sum = 0;
+    for (int i = 0; i < MANY; i++) logits_V[i] = (float)(i * 389 % MANY) * 0.03f - 5;
+    for (int i = 0; i < MANY; i++) sum += exp((double)logits_V[i]);
+    for (int32_t i = 0; i < MANY; i += 97)
+        CHECK_NEAR(sampling_log_probability(logits_V, MANY, i), (double)logits_V[i] - log(sum),
+                   1e-5);
 }

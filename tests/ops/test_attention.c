@@ -246,11 +246,11 @@ OPS_TEST(packed_tensors_of_attention_change_no_bit)
 {
     static const struct {
         int B, T, H, G, K, J, d, can_pack;
-    } sizes[] = {{1, 32, 1, 1, 32, 16, 32, 1},  {2, 64, 2, 1, 64, 32, 48, 1},
+    } sizes[] = {{3, 32, 1, 1, 32, 16, 32, 1},  {2, 64, 2, 1, 64, 32, 48, 1},
                  {1, 320, 3, 3, 64, 24, 32, 1}, {2, 96, 4, 2, 96, 48, 96, 1},
-                 {1, 288, 2, 1, 128, 48, 7, 1}, {1, 64, 3, 1, 96, 36, 32, 1},
-                 {1, 32, 2, 1, 64, 17, 32, 1},  {2, 48, 2, 1, 64, 32, 32, 0},
-                 {1, 64, 2, 2, 80, 40, 64, 0},  {4, 16, 4, 2, 32, 16, 32, 0}};
+                 {1, 288, 2, 1, 128, 48, 7, 1}, {2, 64, 3, 1, 96, 36, 32, 1},
+                 {3, 32, 2, 1, 64, 17, 32, 1},  {2, 48, 2, 1, 64, 32, 32, 0},
+                 {2, 64, 2, 2, 80, 40, 64, 0},  {8, 16, 4, 2, 32, 16, 32, 0}};
     bool tiles = strstr(rig_fast()->backend, "amx");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int d = 0; d < DTYPE_COUNT; d++) {
@@ -534,7 +534,8 @@ OPS_TEST(attention_with_fewer_queries_than_keys_agrees_with_the_reference)
 {
     static const struct {
         int T, S, window;
-    } cases[] = {{45, 70, 0}, {45, 70, 20}, {1, 400, 170}, {3, 300, 9}};
+    } cases[] = {{45, 70, 0}, {45, 70, 20}, {1, 400, 170},
+                 {3, 300, 9}, {1, 1300, 0}, {6, 1100, 900}};
     for (size_t i = 0; i < DTYPE_COUNT * sizeof cases / sizeof *cases; i++) {
         enum dtype dtype = (enum dtype)(i % DTYPE_COUNT);
         int T = cases[i / DTYPE_COUNT].T, S = cases[i / DTYPE_COUNT].S;

@@ -358,7 +358,7 @@ static void head_free(struct head *h)
 
 OPS_TEST(packed_logits_change_no_bit)
 {
-    static const int sizes[][3] = {{64, 32, 96}, {32, 8, 1376}, {96, 16, 544}, {33, 8, 64}};
+    static const int sizes[][3] = {{96, 32, 96}, {128, 8, 1376}, {96, 16, 544}, {33, 8, 64}};
     for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
         int n = sizes[i / 2][0], d = sizes[i / 2][1], v = sizes[i / 2][2];
         struct head h[2];
@@ -377,7 +377,7 @@ OPS_TEST(packed_logits_change_no_bit)
 OPS_TEST(padding_of_the_vocabulary_has_no_probability_and_no_gradient)
 {
     static const int sizes[][4] = {
-        {64, 32, 96, 128}, {32, 8, 1371, 1376}, {96, 16, 513, 640}, {33, 8, 61, 64}};
+        {96, 32, 96, 128}, {128, 8, 1371, 1376}, {96, 16, 513, 640}, {33, 8, 61, 64}};
     for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
         const int *s = sizes[i / 2];
         struct head_case k = {s[0], s[1], s[2], s[2], 1, i % 2}, wide = k;

@@ -48,20 +48,6 @@ OPS_TEST(linear_agrees_with_the_reference_at_odd_and_real_sizes)
                                     .accumulate = variant & 2});
 }
 
-/* Decoding: few tokens take other kernels than many. */
-OPS_TEST(linear_agrees_with_the_reference_for_each_small_number_of_tokens)
-{
-    static const int tokens[] = {1, 2, 3, 4, 7, 8, 9, 16, 17, 33, 64, 65};
-    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
-        for (int variant = 0, N = tokens[i]; variant < 6; variant++)
-            compare((struct linear){.N = N,
-                                    .D = N % 3 ? 96 : 77,
-                                    .F = 16 * (N % 4) + (N % 2 ? 0 : 5) + 16,
-                                    .dtype = variant & 1 ? BF16 : F32,
-                                    .accumulate = variant & 2,
-                                    .float8 = variant & 4});
-}
-
 OPS_TEST(linear_of_fp8_operands_scales_the_accumulators)
 {
     static const int sizes[][3] = {{3, 33, 17}, {67, 65, 31}, {128, 96, 64}, {9, 33000, 8}};

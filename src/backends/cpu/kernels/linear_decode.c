@@ -11,31 +11,30 @@ enum {
     ROWS = LANES / 4,    /* sums fill one register */
     PAIR = 2 * LANES,    /* elements of a row that are loaded at a time */
     MAX_TOKENS = 8,      /* with vectors */
-    TILE_MIN_TOKENS = 3, /* with AMX tiles */
-    TILE_MAX_TOKENS = 2 * PANEL,
+    TILE_MIN_TOKENS = 9, /* with AMX tiles */
     TILE_ROWS = 16,
+    PACK_STEPS = 8, /* k-steps that a thread packs at a time */
 };
 
 /* One call. */
-struct decode {
+struct decode_linear {
     const struct linear *l;
     const struct linear_fwd *io;
     float scale;
     const float *x; /* [N][x_stride], the order of elements that vector_get_two loads */
     size_t x_stride;
-    const char *panels; /* x as column panels, for the tiles */
+    char *panels; /* x as column panels, for the tiles */
 };
 
-/* y = scale * sums (+ add) of `count` features of a token. */
-static void store_sums(const struct decode *d, size_t token, size_t feature, size_t count,
-                       const float *sums)
+/* y = scale * sums (+ add) of `count` features of a token, at most LANES. */
+static inline void store_sums(const struct decode_linear *d, size_t token, size_t feature,
+                              size_t count, vector sums)
 {
     const struct linear *l = d->l;
     size_t at = token * (size_t)l->F + feature;
-    float out[TILE_ROWS] = {0};
-    if (l->accumulate) vector_load(linear_added(d->io), at, l->dtype, count, out);
-    for (size_t i = 0; i < count; i++) out[i] += d->scale * sums[i];
-    vector_store(d->io->y_NF, at, l->dtype, count, out);
+    vector out = d->scale * sums;
+    if (l->accumulate) out += vector_get(linear_added(d->io), at, l->dtype, count);
+    vector_set(d->io->y_NF, at, l->dtype, count, out);
 }
 
 /* --- vectors --------------------------------------------------------------------------------- */
@@ -56,8 +55,8 @@ static void load_x_row(const void *x, size_t at, enum dtype dtype, size_t n, flo
 /* Adds the products of ROWS rows of weights and `tokens` rows of x.  Meanwhile prefetches the rows
  * that follow, as the hardware prefetcher starts again in each of them. */
 static inline __attribute__((always_inline)) void
-multiply_rows(const struct decode *d, enum dtype dtype, const size_t row_at[ROWS], const float *x,
-              size_t tokens, vector sums[ROWS][TOKENS])
+multiply_rows(const struct decode_linear *d, enum dtype dtype, const size_t row_at[ROWS],
+              const float *x, size_t tokens, vector sums[ROWS][TOKENS])
 {
     const void *w = d->io->w_FD;
     size_t D = (size_t)d->l->D, ahead = ROWS * D, k = 0;
@@ -82,27 +81,26 @@ multiply_rows(const struct decode *d, enum dtype dtype, const size_t row_at[ROWS
 
 /* Features [feature, feature + ROWS) of up to TOKENS tokens. */
 static inline __attribute__((always_inline)) void
-multiply_tokens(const struct decode *d, size_t feature, size_t token, size_t tokens)
+multiply_tokens(const struct decode_linear *d, size_t feature, size_t token, size_t tokens)
 {
     size_t row_at[ROWS], F = (size_t)d->l->F, rows = size_min(ROWS, F - feature);
     vector sums[ROWS][TOKENS] = {0}, lanes[LANES];
-    float out[TOKENS][ROWS];
+    float out[TOKENS * ROWS + LANES] = {0};
     const float *x = d->x + token * d->x_stride;
-    for (size_t i = 0; i < ROWS; i++)
-        row_at[i] = size_min(feature + i, F - 1) * (size_t)d->l->D;
+    for (size_t i = 0; i < ROWS; i++) row_at[i] = size_min(feature + i, F - 1) * (size_t)d->l->D;
     if (linear_operand(d->l) == F32)
         multiply_rows(d, F32, row_at, x, tokens, sums);
     else
         multiply_rows(d, BF16, row_at, x, tokens, sums);
     for (size_t n = 0; n < TOKENS; n++)
         for (size_t i = 0; i < ROWS; i++) lanes[n * ROWS + i] = sums[i][n];
-    vector all = vector_reduce_sums(lanes);
-    vector_storeu(out[0], all);
-    for (size_t n = 0; n < tokens; n++) store_sums(d, token + n, feature, rows, out[n]);
+    vector_storeu(out, vector_reduce_sums(lanes));
+    for (size_t n = 0; n < tokens; n++)
+        store_sums(d, token + n, feature, rows, vector_loadu(out + n * ROWS));
 }
 
 /* Features [feature, feature + ROWS) of all tokens. */
-static void multiply_features(const struct decode *d, size_t feature)
+static void multiply_features(const struct decode_linear *d, size_t feature)
 {
     size_t N = (size_t)d->l->N, n = 0;
     for (; n + TOKENS <= N; n += TOKENS) multiply_tokens(d, feature, n, TOKENS);
@@ -114,7 +112,7 @@ static void multiply_features(const struct decode *d, size_t feature)
     }
 }
 
-static void run_vectors(const struct decode *d, size_t first, int num_threads)
+static void run_vectors(const struct decode_linear *d, size_t first, int num_threads)
 {
     size_t F = (size_t)d->l->F;
 #pragma omp parallel for schedule(static) num_threads(num_threads)
@@ -127,12 +125,12 @@ static void run_vectors(const struct decode *d, size_t first, int num_threads)
 static bool uses_tiles(const struct linear *l)
 {
     return linear_operand(l) == BF16 && l->D % PANEL == 0 && l->N >= TILE_MIN_TOKENS &&
-           l->N <= TILE_MAX_TOKENS;
+           l->N <= DECODE_MAX_ROWS;
 }
 
 /* TILE_ROWS rows of weights times up to 16 tokens for each of `tiles`; the left operand is read in
  * place. */
-static inline __attribute__((always_inline)) void multiply_tiles(const struct decode *d,
+static inline __attribute__((always_inline)) void multiply_tiles(const struct decode_linear *d,
                                                                  size_t feature, size_t tiles,
                                                                  float sums[4][TILE_ROWS][16])
 {
@@ -157,7 +155,9 @@ static inline __attribute__((always_inline)) void multiply_tiles(const struct de
             TILE_LOAD(5, second + 1024, 64);
             TILE_DOT(3, 4, 5);
         }
-        for (size_t i = TILE_ROWS; i < 2 * TILE_ROWS; i++) __builtin_prefetch(w + i * row, 0, 2);
+        const char *ahead = w + TILE_ROWS * row;
+#pragma GCC unroll 1
+        for (int i = 0; i < TILE_ROWS; i++, ahead += row) __builtin_prefetch(ahead, 0, 2);
     }
     TILE_STORE(0, sums[0], 64);
     if (tiles > 1) TILE_STORE(1, sums[1], 64);
@@ -165,7 +165,7 @@ static inline __attribute__((always_inline)) void multiply_tiles(const struct de
     if (tiles > 2) TILE_STORE(3, sums[3], 64);
 }
 
-static void multiply_tile_rows(const struct decode *d, size_t feature)
+static void multiply_tile_rows(const struct decode_linear *d, size_t feature)
 {
     float sums[4][TILE_ROWS][16] __attribute__((aligned(64))), out[TILE_ROWS];
     size_t N = (size_t)d->l->N;
@@ -177,18 +177,8 @@ static void multiply_tile_rows(const struct decode *d, size_t feature)
         multiply_tiles(d, feature, 4, sums);
     for (size_t n = 0; n < N; n++) {
         for (size_t i = 0; i < TILE_ROWS; i++) out[i] = sums[n / 16][i][n % 16];
-        store_sums(d, n, feature, TILE_ROWS, out);
-    }
-}
-
-static void run_tiles(const struct decode *d, size_t end, int num_threads)
-{
-#pragma omp parallel num_threads(num_threads)
-    {
-        tiles_open();
-#pragma omp for schedule(static)
-        for (size_t f = 0; f < end; f += TILE_ROWS) multiply_tile_rows(d, f);
-        tiles_close();
+        for (size_t i = 0; i < TILE_ROWS; i += LANES)
+            store_sums(d, n, feature + i, LANES, vector_loadu(out + i));
     }
 }
 
@@ -197,11 +187,30 @@ static size_t panels_bytes(const struct linear *l)
     return panel_count((size_t)l->N) * panel_count((size_t)l->D) * KSTEP_BYTES;
 }
 
-static void pack_tokens(const struct linear *l, const void *x, char *panels)
+/* Packs k-steps [begin, end) of all tokens. */
+static void pack_tokens(const struct decode_linear *d, size_t begin, size_t end)
 {
-    const struct operand o = {x, BF16, (size_t)l->N, (size_t)l->D, (size_t)l->D, false, false};
-    const struct panel_format format = {.kind = PANEL_BF16, .right = true};
-    KERNEL(panel_pack)(&o, format, 0, panel_count((size_t)l->N), panels);
+    size_t N = (size_t)d->l->N, D = (size_t)d->l->D;
+    const struct operand o = {d->io->x_ND, BF16, N, D, D, false, false};
+    const struct operand part = operand_k_range(o, begin * PANEL, end * PANEL);
+    const struct panel_format format = {.kind = PANEL_BF16, .right = true, .steps = D / PANEL};
+    KERNEL(panel_pack)(&part, format, 0, panel_count(N), d->panels + begin * KSTEP_BYTES);
+}
+
+/* Packs the tokens, then multiplies features [0, end). */
+static void run_tiles(const struct decode_linear *d, size_t end, int num_threads)
+{
+    size_t steps = (size_t)d->l->D / PANEL;
+#pragma omp parallel num_threads(num_threads)
+    {
+        tiles_open();
+#pragma omp for schedule(static)
+        for (size_t step = 0; step < steps; step += PACK_STEPS)
+            pack_tokens(d, step, size_min(step + PACK_STEPS, steps));
+#pragma omp for schedule(static)
+        for (size_t f = 0; f < end; f += TILE_ROWS) multiply_tile_rows(d, f);
+        tiles_close();
+    }
 }
 #else
 static bool uses_tiles(const struct linear *l)
@@ -209,7 +218,7 @@ static bool uses_tiles(const struct linear *l)
     (void)l;
     return false;
 }
-static void run_tiles(const struct decode *d, size_t end, int num_threads)
+static void run_tiles(const struct decode_linear *d, size_t end, int num_threads)
 {
     (void)d, (void)end, (void)num_threads;
 }
@@ -217,10 +226,6 @@ static size_t panels_bytes(const struct linear *l)
 {
     (void)l;
     return 0;
-}
-static void pack_tokens(const struct linear *l, const void *x, char *panels)
-{
-    (void)l, (void)x, (void)panels;
 }
 #endif
 
@@ -236,13 +241,13 @@ enum status KERNEL(linear_decode)(const struct linear *l, const struct linear_fw
     size_t N = (size_t)l->N, D = (size_t)l->D, mark = arena_mark(&queue->scratch);
     size_t by_tiles = uses_tiles(l) ? (size_t)l->F / TILE_ROWS * TILE_ROWS : 0;
     bool any_vectors = by_tiles < (size_t)l->F;
-    struct decode d = {.l = l, .io = io, .scale = scale, .x_stride = (D + PAIR - 1) / PAIR * PAIR};
+    struct decode_linear d = {
+        .l = l, .io = io, .scale = scale, .x_stride = (D + PAIR - 1) / PAIR * PAIR};
     float *x = any_vectors ? arena_alloc(&queue->scratch, N * d.x_stride, sizeof *x) : NULL;
     char *panels = by_tiles ? arena_alloc(&queue->scratch, panels_bytes(l), 1) : NULL;
     arena_reset(&queue->scratch, mark);
     if (queue->sizing) return STATUS_OK;
     d.x = x, d.panels = panels;
-    if (by_tiles) pack_tokens(l, io->x_ND, panels);
     if (by_tiles) run_tiles(&d, by_tiles, queue->num_threads);
     for (size_t n = 0; n < N && any_vectors; n++)
         load_x_row(io->x_ND, n * D, linear_operand(l), D, x + n * d.x_stride);

@@ -20,7 +20,9 @@ enum {
     PANEL = 32,                        /* MR and NR: rows or columns of a panel; k of a k-step */
     MICRO_TILE = PANEL * PANEL,        /* elements of the 32 x 32 product of two panels */
     MICRO_TILE_LOWER = MICRO_TILE / 2, /* offset of its lower half */
-    KSTEP_BYTES = MICRO_TILE * sizeof(bf16) /* of a bf16 k-step */
+    KSTEP_BYTES = MICRO_TILE * sizeof(bf16), /* of a bf16 k-step */
+    DECODE_MAX_ROWS = 2 * PANEL /* so few rows are never stored in the panel layout: linear_decode
+                                   multiplies them */
 };
 
 enum panel_kind { PANEL_BF16, PANEL_F32 };
@@ -46,7 +48,7 @@ struct operand {
 
 /* Whether a tensor, if it is packed (ops.h), is stored in the panel layout: its bf16 row panels,
  * one after the other.  So it is where GEMMs of this ISA read those without packing and both dims
- * are multiples of a panel. */
+ * are multiples of a panel, unless there are only DECODE_MAX_ROWS rows. */
 bool KERNEL(panel_layout_used)(bool is_packed, enum dtype dtype, int rows, int columns);
 
 /* Offset of an element of a matrix in the panel layout, or stored by rows. */

@@ -320,7 +320,8 @@ void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, siz
 bool KERNEL(panel_layout_used)(bool is_packed, enum dtype dtype, int rows, int columns)
 {
 #if defined(TILES)
-    return is_packed && dtype == BF16 && rows % PANEL == 0 && columns % PANEL == 0;
+    return is_packed && dtype == BF16 && rows % PANEL == 0 && rows > DECODE_MAX_ROWS &&
+           columns % PANEL == 0;
 #else
     (void)is_packed, (void)dtype, (void)rows, (void)columns;
     return false;

@@ -96,7 +96,7 @@ enum status KERNEL(rope)(const struct rope *a, const struct rope_io *io, struct 
                 rotate_panel(a, io, n, chunk);
         return STATUS_OK;
     }
-#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads) if (tokens > 1)
     for (size_t n = 0; n < tokens; n++)
         if (a->dtype == F32)
             rotate(a, io, F32, n);

@@ -305,7 +305,8 @@ static inline float vector_reduce_sum(vector v)
 static inline vector vector_add_neighbors(vector a, vector b)
 {
 #if defined(__AVX512F__)
-    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i even =
+        _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
     return (vector)_mm512_permutex2var_ps((__m512)a, even, (__m512)b) +
            (vector)_mm512_permutex2var_ps((__m512)a, odd, (__m512)b);
