@@ -91,6 +91,7 @@ static enum status open_source(struct conversion_source *o, const struct convers
     TRY_OUT(c->config ? hf_config_read(config, &o->shape)
                       : checkpoint_read_shape(folder, &o->shape));
     if (c->sets_rope) set_rope(&o->shape.scaling, c->rope_factor);
+    if (c->sets_rope) TRY_OUT(model_shape_check(&o->shape)); /* Phi-3 has no such scaling */
     o->usage = (struct hf_usage){.bos = -1, .eos = -1};
     if (file_exists(config)) TRY_OUT(hf_config_read_usage(config, &o->usage));
     layout_init(&o->layout, &o->shape, 1);

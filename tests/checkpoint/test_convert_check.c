@@ -192,6 +192,19 @@ TEST(formats_that_rotate_whole_heads_are_refused)
     }
 }
 
+TEST(rope_is_not_scaled_as_llama_3s_where_a_part_of_each_head_rotates)
+{
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct converted done;
+    shape.partial_rotary_factor = 0.5;
+    struct conversion c = save_model(&s, &shape, CONVERT_HF);
+    c.sets_rope = true, c.rope_factor = 8;
+    CHECK_STATUS(CONFIG, convert_checkpoint(&c, &done));
+    CHECK_MESSAGE("model.rope_scaling = \"llama3\": no family of Transformers has both");
+    saved_close(&s);
+}
+
 TEST(formats_without_sliding_windows_are_refused)
 {
     static const enum conversion_target targets[] = {CONVERT_META, CONVERT_NXDT, CONVERT_DCP,
