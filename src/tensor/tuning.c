@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FORMAT = 1, MAX_BYTES = 4 << 20 };
+enum { FORMAT = 2, MAX_BYTES = 4 << 20 };
 
 void tuning_key(struct text *key, const struct tuned_device *d, const struct tuned_matmul *p)
 {
@@ -70,14 +70,14 @@ static enum status read_entries(struct tuning *t)
     int64_t format;
     enum status st = STATUS_OK;
     TRY(json_read(t->path, MAX_BYTES, &root));
-    const struct json *products = json_get(root, "products");
+    const struct json *gemms = json_get(root, "gemms");
     TRY_OUT(json_get_int(root, "format", FORMAT, FORMAT, &format));
-    if (!json_is_object(products))
-        FAIL_OUT(DATA, "%s: \"products\" is missing or not an object", t->path);
-    for (const struct json *v = json_first(products); v; v = json_next(v))
+    if (!json_is_object(gemms))
+        FAIL_OUT(DATA, "%s: \"gemms\" is missing or not an object", t->path);
+    for (const struct json *v = json_first(gemms); v; v = json_next(v))
         if (!json_is_string(v))
             FAIL_OUT(DATA, "%s: %s: expected the name of a variant", t->path, json_key(v));
-    for (const struct json *v = json_first(products); v; v = json_next(v))
+    for (const struct json *v = json_first(gemms); v; v = json_next(v))
         if (!find_entry(t, json_key(v))) add_entry(t, json_key(v), json_string(v), false);
 out:
     json_free(root);
@@ -145,7 +145,7 @@ static void write_json(const struct tuning *t, struct text *text)
     struct json_writer json = {.text = text};
     json_begin_object(&json, NULL, JSON_INLINE);
     json_write_int(&json, "format", FORMAT);
-    json_begin_object(&json, "products", JSON_INLINE);
+    json_begin_object(&json, "gemms", JSON_INLINE);
     for (size_t i = 0; i < t->count; i++) {
         json_newline(&json, 1);
         json_write_string(&json, t->entries[i].key, t->entries[i].variant);

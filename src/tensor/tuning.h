@@ -1,7 +1,7 @@
 /* tuning.h -- GEMM autotuning results: the fastest variant of each matrix multiply, kept in a
  * file across runs.
  *
- * File     JSON: {"format": 1, "products": {KEY: VARIANT, ...}}.  A key has the backend and its
+ * File     JSON: {"format": 2, "gemms": {KEY: VARIANT, ...}}.  A key has the backend and its
  *          kernels (for a library its version), the processor, the threads, and the matrix
  *          multiply: transposes, sizes, dtypes, and whether it accumulates.  A variant is a name
  *          of the backend's: a tile configuration or an algorithm of a library.

@@ -71,11 +71,11 @@ TEST(damaged_file_is_ignored_and_replaced)
         "{",
         "[]",
         "{}",
-        "{\"format\": 1}",
-        "{\"format\": 2, \"products\": {}}",
-        "{\"format\": 1, \"products\": []}",
-        "{\"format\": 1, \"products\": {\"a\": 3}}",
-        "{\"format\": 1, \"products\": {\"a\": \"x\", \"b\": null}}"};
+        "{\"format\": 2}",
+        "{\"format\": 1, \"gemms\": {}}",
+        "{\"format\": 2, \"gemms\": []}",
+        "{\"format\": 2, \"gemms\": {\"a\": 3}}",
+        "{\"format\": 2, \"gemms\": {\"a\": \"x\", \"b\": null}}"};
     const char *path = test_path(test_folder(), "gemm.json");
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         struct tuning t;
