@@ -39,6 +39,7 @@ static enum status generate(struct generation *g, const struct flag_list *stops,
     const struct generated_text made = {&t, &g->ids, g->num_prompt, g->log_probabilities, NULL};
     if (generation_is_root(g) && json) TRY_OUT(text_generation_print_json(&g->loaded, &made));
     if (generation_is_root(g) && !json) printf("\n");
+    fflush(stdout); /* before the log, in case both go to one file */
     log_line(LOG_INFO, "read %zu tokens in %.2f s and generated %zu in %.2f s", g->num_prompt,
              t.prompt_seconds, g->ids.count - g->num_prompt, t.seconds - t.prompt_seconds);
 out:
@@ -92,6 +93,7 @@ static enum status generate_by_diffusion(struct generation *g, struct unmasking 
         terminal_text_write(bytes.data, bytes.len, true);
         printf("\n");
     }
+    fflush(stdout);
     log_line(LOG_INFO, "generated %zu tokens in %.2f s", made, seconds);
 out:
     text_release(&bytes);
