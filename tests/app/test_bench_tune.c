@@ -7,7 +7,7 @@
 
 static const char config[] = "[model]\ndim = 32\nn_layers = 2\nn_heads = 4\nn_kv_heads = 2\n"
                              "ffn_hidden = 48\nvocab_size = 70\n"
-                             "[training]\nlocal_batch_size = 2\nseq_len = 24\n"
+                             "[training]\nlocal_batch_size = 2\nseq_len = 72\n"
                              "dataset_path = \"none\"\n"
                              "[parallelism]\ntensor_parallel_degree = 2\n"
                              "pipeline_parallel_degree = 2\n";
