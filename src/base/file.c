@@ -243,6 +243,14 @@ enum status file_remove_tree(const char *path)
     return STATUS_OK;
 }
 
+void file_discard_tree(const char *path)
+{
+    struct failure first = {0};
+    status_save(&first, STATUS_IO); /* whatever its status: only the message is needed */
+    file_remove_tree(path);
+    status_restore(&first);
+}
+
 static int by_bytes(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);

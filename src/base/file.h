@@ -44,6 +44,8 @@ enum status file_make_dirs(const char *path);
 enum status file_rename(const char *from, const char *to);
 enum status file_sync_dir(const char *path);    /* makes renames inside it durable */
 enum status file_remove_tree(const char *path); /* like rm -rf; does not follow links */
+/* The same after a failure, which stays this thread's last one; its own failure is ignored. */
+void file_discard_tree(const char *path);
 
 /* Exactly `len` bytes at `offset`: retries after short reads, short writes and EINTR.  DATA: the
  * file ends before. */

@@ -478,12 +478,7 @@ static enum status convert_to_path(const struct conversion *c, struct conversion
     if (rename(temporary.data, c->to)) FAIL_OUT(IO, "%s: %s", c->to, strerror(errno));
     TRY_OUT(sync_parent(c->to));
 out:
-    if (st) {
-        struct failure first = {0};
-        status_save(&first, st);
-        file_remove_tree(temporary.data);
-        status_restore(&first);
-    }
+    if (st) file_discard_tree(temporary.data);
     text_release(&temporary);
     return st;
 }

@@ -221,12 +221,7 @@ enum status copy_store_fetch(struct copy_store *s, int64_t step, const char *fol
                  (long long)step, (long long)written);
     TRY_OUT(folder_commit(folder, temporary.data, step));
 out:
-    if (st) {
-        struct failure first = {0};
-        status_save(&first, st);
-        file_remove_tree(temporary.data);
-        status_restore(&first);
-    }
+    if (st) file_discard_tree(temporary.data);
     listing_release(&l);
     text_release(&temporary);
     free(path);

@@ -202,12 +202,7 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
                  bytes < 1e9 ? bytes / 1e6 : bytes / 1e9, bytes < 1e9 ? "MB" : "GB",
                  clock_monotonic_s() - begin);
 out:
-    if (st && is_root) { /* leave nothing behind, and report the first failure */
-        struct failure first = {0};
-        status_save(&first, st);
-        file_remove_tree(temporary.data);
-        status_restore(&first);
-    }
+    if (st && is_root) file_discard_tree(temporary.data); /* leave nothing behind */
     manifest_release(&m);
     free(sources.values);
     text_release(&temporary);

@@ -75,6 +75,18 @@ TEST(file_read_at_and_write_at_are_complete_or_fail)
     free(path);
 }
 
+TEST(file_discard_tree_keeps_the_failure_before_it)
+{
+    struct text bytes;
+    const char *tree = test_path(test_folder(), "tree");
+    CHECK_STATUS(OK, file_make_dirs(test_path(tree, "a")));
+    CHECK_STATUS(MISSING, file_read(test_path(tree, "missing"), 10, &bytes));
+    char *message = heap_string(status_message(), strlen(status_message()));
+    file_discard_tree(tree);
+    CHECK(!file_exists(tree) && !strcmp(status_message(), message));
+    free(message);
+}
+
 TEST(file_remove_tree_does_not_follow_links)
 {
     char *top = in_folder("t"), *deep = file_join(top, "a//b/c/"), *link = file_join(top, "a/link");

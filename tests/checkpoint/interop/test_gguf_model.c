@@ -274,9 +274,7 @@ TEST(gguf_of_a_model_with_longrope_has_both_tensors_of_factors)
                                           .short_factors = {1, 1.5},
                                           .long_factors = {2, 3.5}};
     saved_open_shape(&s, &shape);
-    const char *path = test_path(test_folder(), "name.gguf");
-    CHECK_STATUS(OK, convert(plain_folder(&s), path, SAFETENSORS_F32, false));
-    read_gguf(&g, path);
+    convert_saved(&s, &g);
     CHECK(key_equals(&g, "general.architecture", "phi3") && g.num_tensors == 17);
     CHECK(get_number(&g, "phi3.rope.scaling.original_context_length") == 16);
     CHECK(get_real(&g, "phi3.rope.scaling.attn_factor") == 1.5);

@@ -60,18 +60,6 @@ static struct part_keys find_keys(const struct decode_attention *d, size_t b, si
     return keys;
 }
 
-/* Converts a row of K elements to f32, in the order of vector_get_two. */
-static void load_row(const void *x, size_t at, enum dtype dtype, size_t K, float *to)
-{
-    size_t k = 0;
-    for (; k + PAIR <= K; k += PAIR) {
-        struct vectors v = vector_get_two(x, at + k, dtype);
-        vector_storeu(to + k, v.a), vector_storeu(to + k + LANES, v.b);
-    }
-    for (; k < K; k += LANES)
-        vector_storeu(to + k, vector_get(x, at + k, dtype, size_min(LANES, K - k)));
-}
-
 /* Scores of KEYS keys, at these elements, with QUERIES queries: [KEYS][QUERIES]. */
 static inline __attribute__((always_inline)) vector score_keys(const struct decode_attention *d,
                                                                enum dtype dtype,
@@ -263,8 +251,8 @@ static void run_task(const struct decode_attention *d, size_t task)
     memset(queries, 0, d->num_queries * d->row * sizeof *queries);
     for (size_t n = 0; n < heads * T; n++) {
         size_t token = b * T + n / heads;
-        load_row(d->io->q_BTHK, token * a->q_stride + (g * heads + n % heads) * K, a->dtype, K,
-                 queries + n * d->row);
+        vector_load_row(d->io->q_BTHK, token * a->q_stride + (g * heads + n % heads) * K, a->dtype,
+                        K, queries + n * d->row);
     }
     for (size_t n = 0; n < heads * T; n += QUERIES) {
         struct part_keys keys = find_keys(d, b, part, n);

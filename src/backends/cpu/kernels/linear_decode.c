@@ -39,19 +39,6 @@ static inline void store_sums(const struct decode_linear *d, size_t token, size_
 
 /* --- vectors --------------------------------------------------------------------------------- */
 
-/* Converts a row of n elements to f32 in the order of vector_get_two; the rest of the last register
- * is 0. */
-static void load_x_row(const void *x, size_t at, enum dtype dtype, size_t n, float *to)
-{
-    size_t i = 0;
-    for (; i + PAIR <= n; i += PAIR) {
-        struct vectors v = vector_get_two(x, at + i, dtype);
-        vector_storeu(to + i, v.a), vector_storeu(to + i + LANES, v.b);
-    }
-    for (; i < n; i += LANES)
-        vector_storeu(to + i, vector_get(x, at + i, dtype, size_min(LANES, n - i)));
-}
-
 /* Adds the products of ROWS rows of weights and `tokens` rows of x.  Meanwhile prefetches the rows
  * that follow, as the hardware prefetcher starts again in each of them. */
 static inline __attribute__((always_inline)) void
@@ -250,7 +237,7 @@ enum status KERNEL(linear_decode)(const struct linear *l, const struct linear_fw
     d.x = x, d.panels = panels;
     if (by_tiles) run_tiles(&d, by_tiles, queue->num_threads);
     for (size_t n = 0; n < N && any_vectors; n++)
-        load_x_row(io->x_ND, n * D, linear_operand(l), D, x + n * d.x_stride);
+        vector_load_row(io->x_ND, n * D, linear_operand(l), D, x + n * d.x_stride);
     if (any_vectors) run_vectors(&d, by_tiles, queue->num_threads);
     return STATUS_OK;
 }

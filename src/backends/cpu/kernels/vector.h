@@ -249,6 +249,19 @@ static inline size_t vectors_index(enum dtype dtype, size_t i, size_t n)
     return begin + at / 2 + at % 2 * LANES;
 }
 
+/* Converts a row of n elements to f32 in the order of vector_get_two; what is left of its last
+ * register is 0. */
+static inline void vector_load_row(const void *x, size_t at, enum dtype dtype, size_t n, float *to)
+{
+    size_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        struct vectors v = vector_get_two(x, at + i, dtype);
+        vector_storeu(to + i, v.a), vector_storeu(to + i + LANES, v.b);
+    }
+    for (; i < n; i += LANES)
+        vector_storeu(to + i, vector_get(x, at + i, dtype, n - i < LANES ? n - i : LANES));
+}
+
 static inline void vector_set_two(void *x, size_t at, enum dtype dtype, struct vectors v)
 {
     if (dtype == F32) {
