@@ -77,7 +77,7 @@ TEST(file_read_at_and_write_at_are_complete_or_fail)
 
 TEST(file_discard_tree_keeps_the_failure_before_it)
 {
-    struct text bytes;
+    struct text bytes = {0};
     const char *tree = test_path(test_folder(), "tree");
     CHECK_STATUS(OK, file_make_dirs(test_path(tree, "a")));
     CHECK_STATUS(MISSING, file_read(test_path(tree, "missing"), 10, &bytes));
