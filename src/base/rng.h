@@ -33,6 +33,15 @@ struct rng_block {
 struct rng_block rng_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3);
 struct rng_block rng_bits(uint64_t seed, enum rng_purpose purpose, uint64_t step,
                           uint64_t position);
+/* Many blocks at once, with vectors: bits[k][i] is word k of the block at position
+ * first + i * stride. */
+enum { RNG_FILL = 128 };
+struct rng_positions {
+    uint64_t first, stride;
+    int count; /* at most RNG_FILL */
+};
+void rng_fill(uint64_t seed, enum rng_purpose purpose, uint64_t step,
+              const struct rng_positions *at, uint32_t bits[4][RNG_FILL]);
 
 /* Uniform in [0, 1) with 53 bits. */
 double rng_uniform(uint64_t seed, enum rng_purpose purpose, uint64_t step, uint64_t position);

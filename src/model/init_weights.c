@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/init_weights.h"
 
-#include "base/rng.h"
+#include "base/normal.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -15,18 +15,6 @@ struct init_range {
     float *w;
 };
 
-/* Two standard normals from one block of random bits (Box-Muller). */
-static void normals(uint64_t seed, uint64_t stream, uint64_t position, double pair[2])
-{
-    struct rng_block b = rng_bits(seed, RNG_INIT, stream, position);
-    double u = (double)((uint64_t)b.bits[0] << 21 | b.bits[1] >> 11) * 0x1p-53;
-    double radius = sqrt(-2.0 * log(1.0 - u));
-    double angle =
-        6.283185307179586 * 0x1p-53 * (double)((uint64_t)b.bits[2] << 21 | b.bits[3] >> 11);
-    pair[0] = radius * cos(angle);
-    pair[1] = radius * sin(angle);
-}
-
 /* Random streams are numbered as in the list without the weights of QK norm and biases, which draw
  * nothing. */
 static uint64_t stream_of(const struct tensor_slot *t)
@@ -39,23 +27,8 @@ static uint64_t stream_of(const struct tensor_slot *t)
 /* Draws from N(0, std^2), truncated at +-limit*std. */
 static void fill_normal(const struct init_range *t, uint64_t seed, double std, double limit)
 {
-    uint64_t stream = stream_of(t->slot);
-    int64_t begin = (int64_t)t->first, end = (int64_t)(t->first + t->count);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = begin / 2 * 2; i < end; i += 2) {
-        double pair[2];
-        normals(seed, stream, (uint64_t)i, pair);
-        for (int j = 0; j < 2; j++) {
-            if (i + j < begin || i + j >= end) continue;
-            /* Beyond the limit, draw again: each attempt has its own random stream. */
-            for (uint64_t attempt = 1; fabs(pair[j]) > limit; attempt++) {
-                double again[2];
-                normals(seed, stream | attempt << 32, (uint64_t)(i + j), again);
-                pair[j] = again[0];
-            }
-            t->w[i + j - begin] = (float)(pair[j] * std);
-        }
-    }
+    const struct normal_stream s = {seed, RNG_INIT, stream_of(t->slot), std, limit};
+    normal_fill(&s, t->first, t->count, t->w);
 }
 
 /* torchtitan truncates its N(0, 0.02) at +-2 absolute, a hundred deviations: not at all. */
