@@ -7,8 +7,11 @@
 #include "tokenizer/text/split.h"
 #include "tokenizer/vocabulary.h"
 
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MIN_COUNT = 2 }; /* rarer pairs are not merged */
 
 /* A distinct word: bytes while counting, symbols while merging. */
 struct counted_word {
@@ -32,84 +35,128 @@ struct queued_pair {
     int32_t left, right;
 };
 
-struct bpe_trainer {
+/* Distinct words and how often they occur. */
+struct word_counts {
     unsigned char *bytes;
     size_t num_bytes, bytes_capacity;
     struct counted_word *words;
     size_t num_words;
     int64_t *slots; /* hash table: bytes to index into words; -1: empty */
     size_t num_slots;
+};
+
+struct bpe_trainer {
+    struct word_counts *counts; /* of each thread; those of the others are added to the first's */
+    int num_threads;
     int32_t *symbols; /* those of word w start at words[w].at */
     struct counted_pair *pairs;
     size_t num_pair_slots, num_pairs;
     struct queued_pair *queue;
     size_t num_queued, queue_capacity;
+    struct queued_pair *added; /* pairs that the current merge has added */
+    size_t num_added, added_capacity;
 };
 
-void bpe_trainer_make(struct bpe_trainer **out) { *out = heap(sizeof **out); }
+void bpe_trainer_make(struct bpe_trainer **out)
+{
+    struct bpe_trainer *t = heap(sizeof *t);
+    t->num_threads = omp_get_max_threads();
+    t->counts = heap((size_t)t->num_threads * sizeof *t->counts);
+    *out = t;
+}
+
+static void release_counts(struct word_counts *c)
+{
+    free(c->slots), free(c->words), free(c->bytes);
+    *c = (struct word_counts){0};
+}
 
 void bpe_trainer_free(struct bpe_trainer *t)
 {
     if (!t) return;
     for (size_t i = 0; i < t->num_pair_slots; i++) free(t->pairs[i].words);
-    free(t->pairs), free(t->queue), free(t->symbols);
-    free(t->slots), free(t->words), free(t->bytes);
+    for (int i = 0; i < t->num_threads; i++) release_counts(&t->counts[i]);
+    free(t->pairs), free(t->queue), free(t->added), free(t->symbols), free(t->counts);
     free(t);
 }
 
-static size_t word_slot(const struct bpe_trainer *t, const unsigned char *bytes, size_t len)
+static size_t word_slot(const struct word_counts *c, const unsigned char *bytes, size_t len)
 {
-    size_t slot = vocabulary_hash(bytes, len) & (t->num_slots - 1);
-    for (; t->slots[slot] >= 0; slot = (slot + 1) & (t->num_slots - 1)) {
-        const struct counted_word *w = &t->words[t->slots[slot]];
-        if (w->len == len && !memcmp(t->bytes + w->at, bytes, len)) break;
+    size_t slot = vocabulary_hash(bytes, len) & (c->num_slots - 1);
+    for (; c->slots[slot] >= 0; slot = (slot + 1) & (c->num_slots - 1)) {
+        const struct counted_word *w = &c->words[c->slots[slot]];
+        if (w->len == len && !memcmp(c->bytes + w->at, bytes, len)) break;
     }
     return slot;
 }
 
-static void grow_words(struct bpe_trainer *t)
+static void grow_words(struct word_counts *c)
 {
-    if (t->num_slots > 2 * t->num_words + 2) return;
-    t->num_slots = t->num_slots ? 2 * t->num_slots : 4096;
-    t->slots = heap_grow(t->slots, t->num_slots, sizeof *t->slots);
-    t->words = heap_grow(t->words, t->num_slots, sizeof *t->words);
-    for (size_t i = 0; i < t->num_slots; i++) t->slots[i] = -1;
-    for (size_t i = 0; i < t->num_words; i++)
-        t->slots[word_slot(t, t->bytes + t->words[i].at, t->words[i].len)] = (int64_t)i;
+    if (c->num_slots > 2 * c->num_words + 2) return;
+    c->num_slots = c->num_slots ? 2 * c->num_slots : 4096;
+    c->slots = heap_grow(c->slots, c->num_slots, sizeof *c->slots);
+    c->words = heap_grow(c->words, c->num_slots, sizeof *c->words);
+    for (size_t i = 0; i < c->num_slots; i++) c->slots[i] = -1;
+    for (size_t i = 0; i < c->num_words; i++)
+        c->slots[word_slot(c, c->bytes + c->words[i].at, c->words[i].len)] = (int64_t)i;
 }
 
-static void count_word(struct bpe_trainer *t, const unsigned char *bytes, size_t len)
+static void count_word(struct word_counts *c, const unsigned char *bytes, size_t len, int64_t count)
 {
-    grow_words(t);
-    size_t slot = word_slot(t, bytes, len);
-    if (t->slots[slot] < 0) {
-        if (t->num_bytes + len > t->bytes_capacity) {
-            t->bytes_capacity = 2 * (t->num_bytes + len) + 4096;
-            t->bytes = heap_grow(t->bytes, t->bytes_capacity, 1);
+    grow_words(c);
+    size_t slot = word_slot(c, bytes, len);
+    if (c->slots[slot] < 0) {
+        if (c->num_bytes + len > c->bytes_capacity) {
+            c->bytes_capacity = 2 * (c->num_bytes + len) + 4096;
+            c->bytes = heap_grow(c->bytes, c->bytes_capacity, 1);
         }
-        memcpy(t->bytes + t->num_bytes, bytes, len);
-        t->words[t->num_words] =
-            (struct counted_word){t->num_bytes, (uint32_t)len, (uint32_t)len, 0};
-        t->num_bytes += len;
-        t->slots[slot] = (int64_t)t->num_words++;
+        memcpy(c->bytes + c->num_bytes, bytes, len);
+        c->words[c->num_words] =
+            (struct counted_word){c->num_bytes, (uint32_t)len, (uint32_t)len, 0};
+        c->num_bytes += len;
+        c->slots[slot] = (int64_t)c->num_words++;
     }
-    t->words[t->slots[slot]].count++;
+    c->words[c->slots[slot]].count += count;
 }
 
-void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len)
+static void count_words(struct word_counts *c, const unsigned char *text, size_t len)
 {
-    enum { MAX_WORD_BYTES = 4096 /* longer words are counted in parts */, REPORT = 1 << 20 };
-    size_t reported = 0;
-    const unsigned char *text = (const unsigned char *)bytes;
+    enum { MAX_WORD_BYTES = 4096 /* longer words are counted in parts */ };
     for (size_t at = 0; at < len;) {
         size_t n = split_llama3(text + at, len - at);
         for (size_t end = at + n; at < end; at += n) {
             n = end - at < MAX_WORD_BYTES ? end - at : MAX_WORD_BYTES;
-            count_word(t, text + at, n);
+            count_word(c, text + at, n, 1);
         }
-        if (at - reported < REPORT && at < len) continue;
-        progress_add((double)(at - reported));
-        reported = at;
+    }
+}
+
+void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len)
+{
+    enum { PART = 1 << 20, PARTS = 64 /* in a round, after which progress is reported */ };
+    const unsigned char *text = (const unsigned char *)bytes;
+    for (size_t at = 0, begin = 0; at < len; begin = at) {
+        size_t ends[PARTS];
+        int n = 0;
+        for (; n < PARTS && at < len; n++)
+            ends[n] = at = len - at > PART ? split_llama3_boundary(text, len, at + PART) : len;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(t->num_threads) if (n > 1)
+        for (int i = 0; i < n; i++) {
+            size_t from = i ? ends[i - 1] : begin;
+            count_words(&t->counts[omp_get_thread_num()], text + from, ends[i] - from);
+        }
+        progress_add((double)(at - begin));
+    }
+}
+
+static void combine_counts(struct bpe_trainer *t)
+{
+    for (int i = 1; i < t->num_threads; i++) {
+        struct word_counts *c = &t->counts[i];
+        for (size_t w = 0; w < c->num_words; w++)
+            count_word(&t->counts[0], c->bytes + c->words[w].at, c->words[w].len,
+                       c->words[w].count);
+        release_counts(c);
     }
 }
 
@@ -148,12 +195,22 @@ static struct counted_pair *find_or_add_pair(struct bpe_trainer *t, int32_t left
     return p;
 }
 
+static void note_added(struct bpe_trainer *t, int32_t left, int32_t right)
+{
+    if (t->num_added == t->added_capacity) {
+        t->added_capacity = 2 * t->added_capacity + 4096;
+        t->added = heap_grow(t->added, t->added_capacity, sizeof *t->added);
+    }
+    t->added[t->num_added++] = (struct queued_pair){0, left, right};
+}
+
 static void count_pair(struct bpe_trainer *t, int32_t left, int32_t right, int32_t word,
                        int64_t count)
 {
     struct counted_pair *p = find_or_add_pair(t, left, right);
     p->count += count;
     if (count < 0 || (p->num_words && p->words[p->num_words - 1] == word)) return;
+    if (!p->num_words) note_added(t, left, right);
     if (p->num_words == p->capacity) {
         p->capacity = p->capacity ? 2 * p->capacity : 4;
         p->words = heap_grow(p->words, p->capacity, sizeof *p->words);
@@ -196,26 +253,35 @@ static struct queued_pair queue_pop(struct bpe_trainer *t)
     return top;
 }
 
-static void init_merging(struct bpe_trainer *t)
+/* Queues the pairs that were added since, once each: their counts are final, as later merges only
+ * lower them. */
+static void queue_added(struct bpe_trainer *t)
 {
-    t->symbols = heap_grow(NULL, t->num_bytes, sizeof *t->symbols);
-    for (size_t i = 0; i < t->num_bytes; i++) t->symbols[i] = t->bytes[i];
-    for (size_t w = 0; w < t->num_words; w++) {
-        const int32_t *s = t->symbols + t->words[w].at;
-        for (uint32_t i = 0; i + 1 < t->words[w].num_symbols; i++)
-            count_pair(t, s[i], s[i + 1], (int32_t)w, t->words[w].count);
+    for (size_t i = 0; i < t->num_added; i++) {
+        struct queued_pair x = t->added[i];
+        x.count = find_or_add_pair(t, x.left, x.right)->count;
+        if (x.count >= MIN_COUNT) queue_push(t, x);
     }
-    for (size_t i = 0; i < t->num_pair_slots; i++)
-        if (t->pairs[i].left >= 0)
-            queue_push(
-                t, (struct queued_pair){t->pairs[i].count, t->pairs[i].left, t->pairs[i].right});
+    t->num_added = 0;
 }
 
-/* Merges a pair in one word: updates the counts of the neighboring pairs and queues the new
- * ones. */
+static void init_merging(struct bpe_trainer *t)
+{
+    const struct word_counts *c = &t->counts[0];
+    t->symbols = heap_grow(NULL, c->num_bytes, sizeof *t->symbols);
+    for (size_t i = 0; i < c->num_bytes; i++) t->symbols[i] = c->bytes[i];
+    for (size_t w = 0; w < c->num_words; w++) {
+        const int32_t *s = t->symbols + c->words[w].at;
+        for (uint32_t i = 0; i + 1 < c->words[w].num_symbols; i++)
+            count_pair(t, s[i], s[i + 1], (int32_t)w, c->words[w].count);
+    }
+    queue_added(t);
+}
+
+/* Merges a pair in one word, and updates the counts of the neighboring pairs. */
 static void merge_word(struct bpe_trainer *t, int32_t w, struct queued_pair pair, int32_t merged)
 {
-    struct counted_word *word = &t->words[w];
+    struct counted_word *word = &t->counts[0].words[w];
     int32_t *s = t->symbols + word->at;
     uint32_t n = word->num_symbols, to = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -226,14 +292,10 @@ static void merge_word(struct bpe_trainer *t, int32_t w, struct queued_pair pair
         if (to > 0) {
             count_pair(t, s[to - 1], pair.left, w, -word->count);
             count_pair(t, s[to - 1], merged, w, word->count);
-            queue_push(t, (struct queued_pair){find_or_add_pair(t, s[to - 1], merged)->count,
-                                               s[to - 1], merged});
         }
         if (i + 2 < n) {
             count_pair(t, pair.right, s[i + 2], w, -word->count);
             count_pair(t, merged, s[i + 2], w, word->count);
-            queue_push(t, (struct queued_pair){find_or_add_pair(t, merged, s[i + 2])->count, merged,
-                                               s[i + 2]});
         }
         s[to++] = merged;
         i++;
@@ -247,7 +309,7 @@ static enum status run_merges(struct bpe_trainer *t, struct vocabulary *v, struc
     while (t->num_queued && *num_merges < max_merges) {
         struct queued_pair top = queue_pop(t);
         struct counted_pair *p = find_or_add_pair(t, top.left, top.right);
-        if (p->count < 2) continue;
+        if (p->count < MIN_COUNT) continue;
         if (p->count != top.count) { /* outdated: queue it again with the lower count */
             if (p->count < top.count)
                 queue_push(t, (struct queued_pair){p->count, top.left, top.right});
@@ -270,6 +332,7 @@ static enum status run_merges(struct bpe_trainer *t, struct vocabulary *v, struc
             merges[(*num_merges)++] = (struct hf_merge){top.left, top.right};
             progress_add(1);
             for (size_t i = 0; i < count; i++) merge_word(t, words[i], top, id);
+            queue_added(t);
         }
         free(words);
     }
@@ -283,7 +346,8 @@ enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct
     if (vocab_size < MIN_SIZE || vocab_size > MAX_SIZE)
         FAIL(CONFIG, "vocabulary size %d: must be between %d and %d", vocab_size, MIN_SIZE,
              MAX_SIZE);
-    if (!t->num_words) FAIL(DATA, "no text to train on: all input files are empty");
+    combine_counts(t);
+    if (!t->counts[0].num_words) FAIL(DATA, "no text to train on: all input files are empty");
     struct vocabulary v;
     struct special_tokens specials = {0};
     size_t max_merges = (size_t)(vocab_size - 256 - SPECIAL_TOKENS_DEFAULT), num_merges = 0;

@@ -1,4 +1,4 @@
-/* train.h -- trains a byte-level BPE vocabulary (Sennrich et al. 2016, algorithm 1).
+/* bpe_trainer.h -- trains a byte-level BPE vocabulary (Sennrich et al. 2016, algorithm 1).
  *
  * Words are the pieces of Llama 3's splitter; words of over 4096 bytes are counted in parts.  The
  * most frequent adjacent pair merges first; ties go to the pair with the lowest IDs, so the result
@@ -15,7 +15,7 @@ struct bpe_trainer;
 
 void bpe_trainer_make(struct bpe_trainer **out);
 void bpe_trainer_free(struct bpe_trainer *t);
-/* Counts the words of a text. */
+/* Counts the words of a text, with the threads of OpenMP. */
 void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len);
 /* Trains, and appends a tokenizer.json with vocab_size tokens to `json`: 256 bytes, the merges,
  * then

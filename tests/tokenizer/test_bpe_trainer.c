@@ -173,6 +173,33 @@ TEST(training_does_not_depend_on_the_order_of_texts)
     text_release(&a), text_release(&b);
 }
 
+/* Several threads count the parts of a long text. */
+TEST(training_on_a_long_text_equals_training_on_its_parts)
+{
+    enum { BYTES = 5 << 20, MAX_PARTS = 1 << 18 };
+    struct text page = {0}, long_text = {0};
+    CHECK_STATUS(OK, file_read("CONTRIBUTING.md", 1 << 20, &page));
+    while (long_text.len < BYTES) {
+        text_addf(&long_text, "%zu ", long_text.len);
+        text_add(&long_text, page.data, page.len);
+    }
+    const char **parts = heap(MAX_PARTS * sizeof *parts);
+    size_t *lengths = heap(MAX_PARTS * sizeof *lengths), count = 0;
+    const unsigned char *bytes = (const unsigned char *)long_text.data;
+    for (size_t at = 0, end; at < long_text.len; at = end, count++) {
+        CHECK(count < MAX_PARTS);
+        end = split_llama3_boundary(bytes, long_text.len, at + 1000);
+        parts[count] = long_text.data + at, lengths[count] = end - at;
+    }
+    int32_t made, again;
+    struct text a = trained((const char *const *)&long_text.data, &long_text.len, 1, 600, &made);
+    struct text b = trained(parts, lengths, count, 600, &again);
+    CHECK(count > 1000 && made == again && a.len == b.len && !memcmp(a.data, b.data, a.len));
+    free(parts), free(lengths);
+    text_release(&a), text_release(&b);
+    text_release(&page), text_release(&long_text);
+}
+
 TEST(training_stops_when_no_pair_occurs_twice)
 {
     int32_t made;

@@ -138,6 +138,23 @@ size_t split_llama3(const unsigned char *text, size_t len)
     return split_variant(text, len, (struct split_variant){.max_digits = 3});
 }
 
+static bool is_ascii_letter(unsigned char byte)
+{
+    return ascii_lower(byte) >= 'a' && ascii_lower(byte) <= 'z';
+}
+
+size_t split_llama3_boundary(const unsigned char *text, size_t len, size_t at)
+{
+    int size;
+    for (; at < len; at++) {
+        /* No piece has a space after a letter, nor anything but white space after a line break. */
+        if (is_ascii_letter(text[at - 1]) && (text[at] == ' ' || is_line_break(text[at]))) break;
+        if (text[at - 1] == '\n' && unicode_next(text + at, len - at, &size) != UNICODE_SPACE)
+            break;
+    }
+    return at;
+}
+
 size_t split_cl100k(const unsigned char *text, size_t len)
 {
     return split_variant(text, len, (struct split_variant){.max_digits = 3, .takes_end = true});

@@ -22,3 +22,7 @@ size_t split_llama3(const unsigned char *text, size_t len);
 size_t split_cl100k(const unsigned char *text, size_t len);
 size_t split_qwen2(const unsigned char *text, size_t len);
 size_t split_gpt2(const unsigned char *text, size_t len);
+
+/* Returns the first position in [at, len], at > 0, where split_llama3 begins a piece whatever
+ * comes before: the texts before and after it can be split separately. */
+size_t split_llama3_boundary(const unsigned char *text, size_t len, size_t at);

@@ -126,3 +126,42 @@ TEST(splitters_equal_their_patterns_on_random_text)
     check_against(split_qwen2, split_qwen2_pattern, 3);
     check_against(split_cl100k, split_cl100k_pattern, 4);
 }
+
+/* Whether the pieces of text[0, end) tile it up to `end`, as those of the whole text do. */
+static void check_pieces_end_at(const unsigned char *text, size_t len, size_t end)
+{
+    for (size_t at = 0, n; at < end; at += n) {
+        n = split_llama3(text + at, len - at);
+        if (n > end - at || n != split_llama3(text + at, end - at))
+            fail_msg("\"%.*s\": a piece at %zu crosses or depends on what follows %zu", (int)len,
+                     (const char *)text, at, end);
+    }
+}
+
+TEST(texts_divided_at_boundaries_have_the_same_pieces)
+{
+    struct text string = {0};
+    size_t boundaries = 0;
+    for (uint64_t k = 0; k < 4000; k++) {
+        text_clear(&string);
+        for (uint64_t i = 0; i <= k % 30; i++) add_character(&string, 5, 64 * k + i);
+        const unsigned char *bytes = (const unsigned char *)string.data;
+        for (size_t at = 1; at < string.len; at++) {
+            size_t end = split_llama3_boundary(bytes, string.len, at);
+            CHECK(end >= at && end <= string.len);
+            check_pieces_end_at(bytes, string.len, end);
+            boundaries += end == at;
+        }
+    }
+    CHECK(boundaries > 1000);
+    text_release(&string);
+}
+
+TEST(boundaries_follow_letters_and_line_breaks)
+{
+    const unsigned char *text = (const unsigned char *)"ab1 c\n\n d\n\u4e2d";
+    CHECK(split_llama3_boundary(text, 13, 1) == 5);   /* before the first line break */
+    CHECK(split_llama3_boundary(text, 13, 6) == 9);   /* not before white space */
+    CHECK(split_llama3_boundary(text, 13, 10) == 10); /* after a line break */
+    CHECK(split_llama3_boundary(text, 13, 11) == 13); /* the end */
+}
