@@ -330,11 +330,12 @@ static enum status check_phi3(const struct model_shape *s, const char *extra)
              "model.rope_short_factor and model.rope_long_factor have %d numbers: must be %d, one "
              "for each rotary pair of a head",
              s->scaling.num_factors, model_shape_rotary_pairs(s));
-    if (has_longrope && s->H * s->K != s->D)
+    const int heads = s->H * (s->num_slices ? s->num_slices : 1);
+    if (has_longrope && heads * s->K != s->D)
         FAIL(CONFIG,
              "model.rope_scaling = \"longrope\" with %d heads of %d: must be as wide as model.dim "
              "= %d together, as Phi-3's",
-             s->H, s->K, s->D);
+             heads, s->K, s->D);
     return STATUS_OK;
 }
 

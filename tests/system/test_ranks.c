@@ -328,6 +328,14 @@ TEST(every_parallel_layout_trains_the_same_model_with_rope_of_a_part_of_each_hea
                     LAYOUT(SHARD(1), "model.partial_rotary_factor=0.5", "model.rope_scaling=none"));
 }
 
+/* The rows of 16 tokens have the long factors, although a rank of CP 2 holds only 8 of them. */
+TEST(every_parallel_layout_trains_the_same_model_with_longrope)
+{
+    compare_layouts("longrope", setting_layouts, sizeof setting_layouts / sizeof *setting_layouts,
+                    LAYOUT(SHARD(1), "model.rope_scaling=longrope", "model.rope_original_context=8",
+                           "model.rope_short_factor=[1, 1.1]", "model.rope_long_factor=[1.5, 4]"));
+}
+
 TEST(every_parallel_layout_trains_the_same_model_with_a_sliding_window)
 {
     static const struct layout_row layouts[] = {
