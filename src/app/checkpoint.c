@@ -186,9 +186,13 @@ static void write_model(const struct model_shape *m, struct json_writer *w)
     json_write_string(w, "attention_bias", model_shape_biases(m));
     json_write_bool(w, "mlp_bias", m->mlp_bias);
     json_write_int(w, "sliding_window", m->window);
-    json_write_format(w, "rope_theta", "%.9g", m->rope_theta);
-    json_write_format(w, "norm_eps", "%.9g", m->norm_eps);
-    hf_rope_write_scaling(w, m);
+    json_write_int(w, "no_rope_layer_interval", m->no_rope_interval);
+    json_write_real(w, "embedding_multiplier", m->embedding_multiplier);
+    json_write_real(w, "residual_multiplier", m->residual_multiplier);
+    json_write_real(w, "attention_multiplier", m->attention_multiplier);
+    json_write_real(w, "logits_scaling", m->logits_scaling);
+    json_write_real(w, "norm_eps", m->norm_eps);
+    hf_rope_write(w, m);
 }
 
 static void write_json(const struct shown *s, bool tensors, struct text *out)
@@ -215,31 +219,58 @@ static void write_json(const struct shown *s, bool tensors, struct text *out)
     text_adds(out, "\n");
 }
 
+static void list_attention(const struct model_shape *m, struct text *out)
+{
+    text_addf(out, "%d heads of %d (%d for keys and values", m->H, m->K, m->G);
+    if (m->qk_norm) text_addf(out, "; QK norm%s", m->post_norm ? ", norms behind" : "");
+    if (m->qkv_bias) text_addf(out, "; biases of %s", model_shape_biases(m));
+    if (m->window) text_addf(out, "; a sliding window of %d tokens", m->window);
+    text_adds(out, ")");
+}
+
+static void list_rope(const struct model_shape *m, struct text *out)
+{
+    text_addf(out, "RoPE theta %g", m->rope_theta);
+    if (m->partial_rotary_factor > 0)
+        text_addf(out, ", of %d of each head's %d", 2 * model_shape_rotary_pairs(m), m->K);
+    if (m->no_rope_interval)
+        text_addf(out, ", in %d of %d layers", m->no_rope_interval - 1, m->no_rope_interval);
+    if (m->scaling.factor > 0)
+        text_addf(out, ", scaled RoPE (%s, %g times)", rope_method_name(&m->scaling),
+                  m->scaling.factor);
+}
+
+static void list_multipliers(const struct model_shape *m, struct text *out)
+{
+    text_addf(out, "multipliers embedding %g, residual %g, attention %g, logits 1/%g\n",
+              model_shape_multiplier(m->embedding_multiplier),
+              model_shape_multiplier(m->residual_multiplier),
+              (double)model_shape_attention_scale(m), model_shape_multiplier(m->logits_scaling));
+}
+
+static void list_model(const struct model_shape *m, struct text *out)
+{
+    text_addf(out, "model       %d wide, %d layers, ", m->D, m->L);
+    list_attention(m, out);
+    text_addf(out, ", feed-forward %d%s\nvocabulary  %d tokens%s\ncontext     %d tokens, ", m->F,
+              m->mlp_bias ? " with biases" : "", m->V,
+              m->tied ? ", head tied to the embedding" : "", m->max_context);
+    list_rope(m, out);
+    text_adds(out, "\n");
+    if (model_shape_multiplies(m)) list_multipliers(m, out);
+}
+
 static void write_plain(const struct shown *s, bool tensors, struct text *out)
 {
-    const struct model_shape *m = &s->shape;
-    const bool scales = m->scaling.factor > 0;
     text_addf(out, "%s\n", s->folder);
     for (size_t i = 1; i < sizeof folder_kinds / sizeof *folder_kinds; i++)
         if (!strcmp(s->kind, folder_kinds[i].name))
             text_addf(out, "kind        %s\n", folder_kinds[i].is);
     if (s->step >= 0) text_addf(out, "step        %lld\n", (long long)s->step);
     if (s->tokens_seen >= 0) text_addf(out, "tokens seen %lld\n", (long long)s->tokens_seen);
-    text_addf(
-        out,
-        "parameters  %lld, %s%s\nmodel       %d wide, %d layers, %d heads of %d (%d for keys "
-        "and values%s%s%s), feed-forward %d%s\nvocabulary  %d tokens%s\ncontext     %d tokens, "
-        "RoPE theta %g%s%s%s\n",
-        (long long)s->layout.parameters, dtype_of(&s->files),
-        !model_files_are_empty(&s->moments) ? ", with the optimizer's moments" : "", m->D, m->L,
-        m->H, m->K, m->G,
-        m->post_norm ? "; QK norm, norms behind"
-        : m->qk_norm ? "; QK norm"
-                     : "",
-        m->qkv_bias ? "; biases of " : "", m->qkv_bias ? model_shape_biases(m) : "", m->F,
-        m->mlp_bias ? " with biases" : "", m->V, m->tied ? ", head tied to the embedding" : "",
-        m->max_context, m->rope_theta, scales ? ", scaled RoPE (" : "",
-        scales ? rope_method_name(&m->scaling) : "", scales ? ")" : "");
+    text_addf(out, "parameters  %lld, %s%s\n", (long long)s->layout.parameters, dtype_of(&s->files),
+              model_files_are_empty(&s->moments) ? "" : ", with the optimizer's moments");
+    list_model(&s->shape, out);
     text_adds(out, tensors ? "tensors\n" : "files\n");
     if (tensors)
         list_tensors(&s->files, out);

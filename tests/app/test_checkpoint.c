@@ -43,6 +43,46 @@ TEST(checkpoint_show_accepts_a_plain_hugging_face_folder)
     saved_close(&s);
 }
 
+/* Granite's multipliers, SmolLM3's layers without RoPE, Phi-3's RoPE and Mistral's window. */
+TEST(checkpoint_show_prints_what_differs_from_a_plain_llama)
+{
+    struct model_shape granite = small_shape(), smollm3 = small_shape(), phi3 = small_shape();
+    model_shape_set_multipliers(&granite, 12, 0.22, 0.0625, 8);
+    smollm3.no_rope_interval = 2;
+    phi3.window = 3, phi3.partial_rotary_factor = 0.5;
+    phi3.scaling = (struct rope_scaling){.method = ROPE_longrope,
+                                         .factor = 4,
+                                         .original_context = 16,
+                                         .num_factors = 1,
+                                         .short_factors = {1},
+                                         .long_factors = {2}};
+    const struct {
+        const struct model_shape *shape;
+        const char *text[2], *json[2];
+    } cases[] = {
+        {&granite,
+         {"\nmultipliers embedding 12, residual 0.22, attention 0.0625, logits 1/8\n"},
+         {"\"attention_multiplier\": 0.0625", "\"logits_scaling\": 8"}},
+        {&smollm3, {"RoPE theta 10000, in 1 of 2 layers\n"}, {"\"no_rope_layer_interval\": 2"}},
+        {&phi3,
+         {"RoPE theta 10000, of 2 of each head's 4, scaled RoPE (longrope, 4 times)\n",
+          "(2 for keys and values; a sliding window of 3 tokens)"},
+         {"\"partial_rotary_factor\": 0.5", "\"original_max_position_embeddings\": 16"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct saved s;
+        struct answer a = {0};
+        saved_open_shape(&s, cases[i].shape);
+        const char *dump = dump_folder(&s);
+        CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", dump) == 0);
+        for (int k = 0; k < 2 && cases[i].text[k]; k++) CHECK(strstr(a.out.data, cases[i].text[k]));
+        CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", dump, "--json") == 0);
+        for (int k = 0; k < 2 && cases[i].json[k]; k++) CHECK(strstr(a.out.data, cases[i].json[k]));
+        answer_release(&a);
+        saved_close(&s);
+    }
+}
+
 TEST(checkpoint_diff_lists_differences_and_exits_with_0)
 {
     struct saved s;

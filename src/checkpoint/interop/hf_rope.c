@@ -53,7 +53,7 @@ static void write_object(struct json_writer *w, const char *key, const struct mo
     json_end_object(w);
 }
 
-void hf_rope_write_scaling(struct json_writer *w, const struct model_shape *s)
+static void write_scaling(struct json_writer *w, const struct model_shape *s)
 {
     if (s->scaling.factor > 0)
         write_object(w, "rope_scaling", s, false);
@@ -68,7 +68,7 @@ void hf_rope_write(struct json_writer *w, const struct model_shape *s)
         json_write_real(w, "partial_rotary_factor", s->partial_rotary_factor);
     if (s->scaling.factor > 0 && s->scaling.method == ROPE_longrope)
         json_write_int(w, "original_max_position_embeddings", s->scaling.original_context);
-    hf_rope_write_scaling(w, s);
+    write_scaling(w, s);
     write_object(w, "rope_parameters", s, true);
 }
 

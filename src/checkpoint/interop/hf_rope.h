@@ -8,8 +8,6 @@
 
 /* Writes members rope_theta, partial_rotary_factor, rope_scaling and rope_parameters. */
 void hf_rope_write(struct json_writer *w, const struct model_shape *s);
-/* Writes rope_scaling only; null: none. */
-void hf_rope_write_scaling(struct json_writer *w, const struct model_shape *s);
 /* What to write as max_position_embeddings, which is the original context of dynamic scaling. */
 int hf_rope_context(const struct model_shape *s);
 /* Sets rope_theta, which the caller has set to its default, partial_rotary_factor and scaling;
