@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,16 +178,47 @@ static bool contains(const char *text, const char *part)
     return text && strcasestr(text, part) != NULL;
 }
 
+/* Llama 3.1's scaling, or position interpolation. */
+static enum status set_rope_scaling(struct import *im)
+{
+    const struct import_item *scaling = import_get(im, "--use-rope-scaling");
+    const struct import_item *factor = import_get(im, "--rope-scaling-factor");
+    const struct import_item *linear = import_get(im, "--rotary-seq-len-interpolation-factor");
+    double stretch = 1;
+    if (linear) TRY(import_parse_real(im, linear, &stretch));
+    if (stretch < 1) return import_bad_value(im, linear, "at least 1");
+    if (linear && stretch > 1 && !scaling) {
+        TRY(import_set(im, linear, "model.rope_scaling", "linear", ""));
+        return import_copy(im, linear, "model.rope_factor", "");
+    }
+    if (linear)
+        import_add_note(im, stretch > 1 ? IMPORT_UNSUPPORTED : IMPORT_IDLE, linear,
+                        stretch > 1 ? "RoPE is already scaled by --use-rope-scaling" : "same here");
+    TRY(import_set(im, scaling, "model.rope_scaling", scaling ? "llama3" : "none", ""));
+    return scaling && factor ? import_copy(im, factor, "model.rope_factor", "") : STATUS_OK;
+}
+
+/* --no-rope-freq N: every Nth layer has no RoPE. */
+static enum status set_layers_without_rope(struct import *im)
+{
+    const struct import_item *item = import_get(im, "--no-rope-freq");
+    int64_t every;
+    if (!item) return STATUS_OK;
+    if (strchr(item->values[0], '['))
+        return import_bad_value(im, item, "an integer; lists of layers are not supported");
+    TRY(import_parse_int(im, item, 0, 4096, &every));
+    if (every && im->config.model.n_layers % every)
+        return import_bad_value(im, item, "a divisor of --num-layers");
+    return import_copy(im, item, "model.no_rope_layer_interval", "");
+}
+
 /* Llama 3 has a RoPE base of 500000, but the default of --rotary-base is 10000. */
-static enum status set_rope(struct import *im)
+static enum status set_rope_base(struct import *im)
 {
     const struct import_item *base = import_get(im, "--rotary-base");
     const char *tokenizer = import_get_string(im, "--tokenizer-model", "");
     const struct import_item *vocab = import_get(im, "--vocab-size");
-    if (base) TRY(import_copy(im, base, "model.rope_theta", ""));
-    TRY(import_set(im, import_get(im, "--use-rope-scaling"), "model.rope_scaling",
-                   has(im, "--use-rope-scaling") ? "llama3" : "none", ""));
-    if (base) return STATUS_OK;
+    if (base) return import_copy(im, base, "model.rope_theta", "");
     const char *slash = strrchr(im->file, '/'), *name = slash ? slash + 1 : im->file;
     bool is_llama3 = contains(tokenizer, "llama-3") || contains(tokenizer, "llama3") ||
                      contains(name, "llama3") || contains(name, "llama-3") ||
@@ -228,11 +260,40 @@ static enum status set_sizes(struct import *im)
                           "The default: 4 * hidden_size * 2/3, rounded down to a multiple of 64.");
 }
 
+static enum status set_biases(struct import *im)
+{
+    const struct import_item *qkv = import_get(im, "--add-qkv-bias");
+    const struct import_item *all = import_get(im, "--add-bias-linear");
+    if (has(im, "--disable-bias-linear"))
+        return qkv ? import_set(im, qkv, "model.attention_bias", "qkv", "") : STATUS_OK;
+    TRY(import_set(im, all, "model.attention_bias", "all",
+                   all ? "" : "--disable-bias-linear is not set."));
+    return import_set(im, all, "model.mlp_bias", "true", "");
+}
+
+/* --window-size LEFT,RIGHT: the tokens to which one attends before and, unless the mask is causal,
+ * after it; -1: all. */
+static enum status set_window(struct import *im)
+{
+    const struct import_item *item = import_get(im, "--window-size");
+    const struct import_item *skip = import_get(im, "--window-attn-skip-freq");
+    int64_t left, right;
+    if (!item) return STATUS_OK;
+    const char *text = item->values[0] + strspn(item->values[0], "( ");
+    int end = 0;
+    if (sscanf(text, "%9" SCNd64 " ,%9" SCNd64 "%n", &left, &right, &end) != 2 || !end ||
+        text[end + (int)strspn(text + end, ") ")] || left < -1 || right < -1 || right > 0)
+        return import_bad_value(im, item, "LEFT,0 such as 4095,0");
+    if (skip && left >= 0)
+        import_add_note(im, IMPORT_UNSUPPORTED, skip, "windows apply to all layers");
+    return import_set_int(im, item, "model.sliding_window", left + 1,
+                          "It counts the token itself.");
+}
+
 static enum status set_model(struct import *im)
 {
     static const char *const parts[][2] = {
         {"--swiglu", "GELU by default; a Llama has SwiGLU"},
-        {"--disable-bias-linear", "biases by default; a Llama has none"},
         {"--normalization", "LayerNorm by default; a Llama has RMSNorm"},
     };
     static const char *const dropouts[] = {"--attention-dropout", "--hidden-dropout"};
@@ -245,7 +306,11 @@ static enum status set_model(struct import *im)
         import_refuse_default(im, "--position-embedding-type",
                               "learned positions by default; a Llama uses RoPE");
     TRY(set_sizes(im));
-    TRY(set_rope(im));
+    TRY(set_rope_base(im));
+    TRY(set_rope_scaling(im));
+    TRY(set_layers_without_rope(im));
+    TRY(set_biases(im));
+    TRY(set_window(im));
     bool untied = has(im, "--untie-embeddings-and-output-weights");
     TRY(import_set(im, import_get(im, "--untie-embeddings-and-output-weights"),
                    "model.tie_embeddings", untied ? "false" : "true",

@@ -1,8 +1,8 @@
 /* nxdt.c -- imports NxD Training's YAML: the rules for keys that need more than a table row. */
 // SPDX-License-Identifier: Apache-2.0
-#include "base/file.h"
 #include "config/import/import.h"
 #include "config/import/interpolate.h"
+#include "config/import/nxdt_model.h"
 #include "config/import/rules.h"
 #include "config/sections.h"
 #include "formats/yaml_tree.h"
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct import_row rows[] = {
 #define ROW(key, kind, target, text) {key, IMPORT_ROW_##kind, target, text},
@@ -143,6 +144,34 @@ static enum status set_schedule(struct import *im)
                             import_get(im, "model.optim.lr"));
 }
 
+/* NeMo's callback.  Without it the keys below are not read. */
+static enum status set_ema(struct import *im)
+{
+    static const struct {
+        const char *key, *ours, *text;
+    } fixed[] = {
+        {"exp_manager.ema.apply_ema_every_n_steps", "1", "the average is updated after every step"},
+        {"exp_manager.ema.start_step", "0", "the average starts with the run"},
+        {"exp_manager.ema.evaluate_ema_weights_instead", "false",
+         "validation uses the weights; `llamero eval --ema` uses the average"}};
+    const struct import_item *enable = import_get(im, "exp_manager.ema.enable");
+    const struct import_item *decay = import_get(im, "exp_manager.ema.decay");
+    bool is_on;
+    TRY(import_get_bool(im, "exp_manager.ema.enable", false, &is_on));
+    if (!is_on) return STATUS_OK;
+    import_add_note(im, IMPORT_IDLE, enable, "see optimizer.ema_decay");
+    TRY(import_set(im, decay, "optimizer.ema_decay", decay ? decay->values[0] : "0.999",
+                   decay ? "" : "The default of exp_manager.ema.decay."));
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        const struct import_item *item = import_get(im, fixed[i].key);
+        bool same = item && item->count == 1 && !strcasecmp(item->values[0], fixed[i].ours);
+        if (item)
+            import_add_note(im, same ? IMPORT_IDLE : IMPORT_UNSUPPORTED, item,
+                            same ? "same here" : fixed[i].text);
+    }
+    return STATUS_OK;
+}
+
 static enum status set_optimizer(struct import *im, bool hf)
 {
     static const char *const bug =
@@ -175,71 +204,6 @@ static enum status set_optimizer(struct import *im, bool hf)
                       : "In NxD Training, false decays norms; here they do not decay.");
     }
     return STATUS_OK;
-}
-
-/* Without config.json: guesses the Llama model from the sizes in the YAML. */
-static enum status guess_model(struct import *im, const struct import_item *config)
-{
-    static const struct {
-        int64_t dim;
-        bool is_llama3; /* has a larger rope_theta */
-        const char *name, *flavor;
-    } known[] = {{4096, true, "llama3.1", "8B"},    {8192, true, "llama3.1", "70B"},
-                 {16384, true, "llama3.1", "405B"}, {4096, false, "llama2", "7B"},
-                 {5120, false, "llama2", "13B"},    {8192, false, "llama2", "70B"}};
-    int64_t dim, positions;
-    double theta = 0;
-    const struct import_item *rope = import_get(im, "model.rope_theta");
-    TRY(import_get_int(im, "model.hidden_size", 0, &dim));
-    TRY(import_get_int(im, "model.max_position_embeddings", 0, &positions));
-    if (rope) TRY(import_parse_real(im, rope, &theta));
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (known[i].dim != dim || known[i].is_llama3 != (theta > 1e5)) continue;
-        TRY(import_set(im, config, "model.name", known[i].name,
-                       config ? "config.json was not found. The sizes are guessed from "
-                                "hidden_size and rope_theta; check them."
-                              : ""));
-        TRY(import_set(im, config, "model.flavor", known[i].flavor, ""));
-        return import_set(im, import_get(im, "model.max_position_embeddings"), "model.rope_scaling",
-                          known[i].is_llama3 && positions > 8192 ? "llama3" : "none",
-                          "Llama 3.1 scales RoPE, Llama 3 does not.");
-    }
-    FAIL(
-        CONFIG,
-        "%s: hidden_size = %lld with rope_theta = %g: unknown Llama model; provide the config.json "
-        "that model.model_config names",
-        im->file, (long long)dim, theta);
-}
-
-static enum status set_model(struct import *im, bool hf)
-{
-    const struct import_item *config = import_get(im, "model.model_config");
-    const struct import_item *layers = import_get(im, "model.num_layers");
-    const struct import_item *dim = import_get(im, "model.hidden_size");
-    const struct import_item *rope = import_get(im, "model.rope_theta");
-    const struct import_item *std = import_get(im, "model.init_method_std");
-    bool scaled;
-    TRY(import_get_bool(im, "model.use_scaled_init_method", false, &scaled));
-    if (!std) std = import_get(im, "model.initializer_range");
-    rules_require_llama(im, "model.activation", "swiglu", "its activation is SwiGLU");
-    rules_require_llama(im, "model.normalization", "rmsnorm", "its normalization is RMSNorm");
-    rules_require_llama(im, "model.position_embedding_type", "rope", "it uses RoPE");
-    if (config && config->count == 1 && file_exists(config->values[0])) {
-        TRY(rules_set_model_from_json(im, config, config->values[0]));
-    } else if (hf) {
-        TRY(guess_model(im, config));
-    } else {
-        TRY(import_set(im, NULL, "model.name", "llama2", "The sizes are set below."));
-        TRY(import_set(im, NULL, "model.flavor", "7B", ""));
-        if (!rope)
-            TRY(import_set(im, NULL, "model.rope_theta", "10000", "The default of NxD Training."));
-    }
-    if (layers) TRY(import_copy(im, layers, "model.n_layers", ""));
-    if (dim) TRY(import_copy(im, dim, "model.dim", ""));
-    if (rope) TRY(import_copy(im, rope, "model.rope_theta", ""));
-    TRY(import_set(im, import_get(im, "model.use_scaled_init_method"), "model.init",
-                   scaled ? "megatron" : "normal", ""));
-    return std ? import_copy(im, std, "model.init_std", "") : STATUS_OK;
 }
 
 static enum status set_recompute(struct import *im)
@@ -336,7 +300,7 @@ static enum status set_metrics(struct import *im)
     return board ? import_set(im, NULL, "metrics.tensorboard_tags", "nxdt", "") : STATUS_OK;
 }
 
-static enum status set_data(struct import *im)
+static enum status set_data(struct import *im, bool hf)
 {
     const struct import_item *train = import_get(im, "data.train_dir");
     const struct import_item *prefix = import_get(im, "data.data_prefix");
@@ -346,7 +310,7 @@ static enum status set_data(struct import *im)
     bool mask;
     if (!length) length = import_get(im, "model.encoder_seq_length");
     if (length) TRY(import_copy(im, length, "training.seq_len", ""));
-    TRY(rules_check_window(im, "model.sliding_window_size"));
+    TRY(nxdt_model_set_window(im, hf));
     if (!tokenizer) tokenizer = import_get(im, "data.tokenizer.type");
     if (tokenizer) TRY(import_copy(im, tokenizer, "data.tokenizer", ""));
     TRY(import_get_bool(im, "data.reset_attention_mask", false, &mask));
@@ -507,14 +471,15 @@ static enum status apply_rules(struct import *im)
     TRY(import_check_known(im, rows, NUM_ROWS));
     TRY(set_layout(im, &l));
     TRY(set_split_points(im));
-    TRY(set_model(im, hf));
+    TRY(nxdt_model_set(im, hf));
     TRY(set_schedule(im));
     TRY(set_optimizer(im, hf));
+    TRY(set_ema(im));
     TRY(set_recompute(im));
     TRY(set_precision(im));
     TRY(set_checkpoint(im));
     TRY(set_metrics(im));
-    TRY(set_data(im));
+    TRY(set_data(im, hf));
     TRY(set_sampler(im, &l));
     TRY(set_validation(im));
     return import_apply_rows(im, rows, NUM_ROWS);

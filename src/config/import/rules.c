@@ -238,20 +238,6 @@ enum status rules_set_model_from_json(struct import *im, const struct import_ite
     return set_scaling(im, item, &s->scaling);
 }
 
-enum status rules_check_window(struct import *im, const char *key)
-{
-    const struct import_item *item = import_get(im, key);
-    int64_t window;
-    if (!item) return STATUS_OK;
-    TRY(import_parse_int(im, item, 1, 1LL << 40, &window));
-    if (window >= im->config.training.seq_len)
-        import_add_note(im, IMPORT_IDLE, item, "the window covers the whole sequence");
-    else
-        import_add_note(im, IMPORT_UNSUPPORTED, item,
-                        "not imported: remove it, and set model.sliding_window");
-    return STATUS_OK;
-}
-
 static bool is_weight(const char *word, double *weight)
 {
     char *end;

@@ -34,8 +34,6 @@ void rules_require_llama(struct import *im, const char *key, const char *word, c
  * hf_config_read. */
 enum status rules_set_model_from_json(struct import *im, const struct import_item *item,
                                       const char *path);
-/* Sliding-window attention: no effect if the window covers the sequence, otherwise unsupported. */
-enum status rules_check_window(struct import *im, const char *key);
 /* Adds [WEIGHT PREFIX ...] or [PREFIX ...] in Megatron-LM's sample order.  CONFIG: some prefixes
  * have weights and others do not. */
 enum status rules_add_blend(struct import *im, const struct import_item *item, char *const *values,

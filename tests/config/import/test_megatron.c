@@ -68,7 +68,20 @@ TEST(flags_translate_and_absent_flags_get_megatrons_defaults)
          {"training.local_batch_size=4", "model.rope_theta=7e+03", "model.rope_scaling=\"llama3\"",
           "model.n_kv_heads=2", "training.steps=11"}},
         {"--micro-batch-size 1 --train-iters 9 --rotary-percent 0.5",
-         {"model.partial_rotary_factor=0.5", "model.rope_scaling=\"none\""}},
+         {"model.partial_rotary_factor=0.5", "model.rope_scaling=\"none\"",
+          "model.attention_bias=\"auto\"", "model.mlp_bias=false", "model.sliding_window=0"}},
+        {"--micro-batch-size 1 --train-iters 9 --use-rope-scaling --rope-scaling-factor 32 "
+         "--rotary-seq-len-interpolation-factor 1 --softmax-scale 0.125",
+         {"model.rope_scaling=\"llama3\"", "model.rope_factor=32.0",
+          "model.attention_multiplier=0.125"}},
+        {"--micro-batch-size 1 --train-iters 9 --add-qkv-bias",
+         {"model.attention_bias=\"qkv\"", "model.mlp_bias=false"}},
+        {"--micro-batch-size 1 --train-iters 9 --window-size 63,0", {"model.sliding_window=64"}},
+        {"--micro-batch-size 1 --train-iters 9 --no-rope-freq 2",
+         {"model.no_rope_layer_interval=2"}},
+        {"--micro-batch-size 1 --train-iters 9 --rotary-seq-len-interpolation-factor 4 "
+         "--rope-scaling-factor 32 --window-size=(-1,0) --window-attn-skip-freq 2",
+         {"model.rope_scaling=\"linear\"", "model.rope_factor=4.0", "model.sliding_window=0"}},
         {"--micro-batch-size 1 --train-iters 9 --decoupled-lr 1e-2 --min-lr 1e-4 "
          "--log-params-norm --dataloader-type cyclic --no-data-sharding",
          {"optimizer.decoupled_lr=0.01", "lr_scheduler.decoupled_min_lr_factor=0.01",
@@ -147,6 +160,9 @@ TEST(flags_that_change_the_result_are_refused)
         {"--fp8-format hybrid --fp8-recipe mxfp8", "--fp8-recipe", "tensorwise"},
         {"--tokenizer-type GPT2BPETokenizer", "--tokenizer-type", "tokenizer.json"},
         {"--dataloader-type external", "--dataloader-type", "external data loaders"},
+        {"--window-size 7,0 --window-attn-skip-freq 4", "--window-attn-skip-freq", "all layers"},
+        {"--use-rope-scaling --rotary-seq-len-interpolation-factor 2",
+         "--rotary-seq-len-interpolation-factor", "already scaled"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im = {0};
@@ -193,12 +209,16 @@ TEST(a_gpt_is_refused_with_each_difference_from_a_llama)
                            "--tokenizer-type",
                            "GPT2BPETokenizer"};
     static const char *const names[] = {
-        "--swiglu",         "--disable-bias-linear", "--normalization", "--position-embedding-type",
-        "--hidden-dropout", "--attention-dropout",   "--vocab-file",    "--tokenizer-type"};
+        "--swiglu",         "--normalization",     "--position-embedding-type",
+        "--hidden-dropout", "--attention-dropout", "--vocab-file",
+        "--tokenizer-type"};
+    static const char *const biases[] = {"model.attention_bias=\"all\"", "model.mlp_bias=true",
+                                         NULL};
     struct import im = {0};
     CHECK_STATUS(OK, import_flags(&im, words, sizeof words / sizeof *words));
     CHECK_STATUS(CONFIG, import_check_refusals(&im));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) CHECK_MESSAGE(names[i]);
+    imported_check(&im, biases);
     import_release(&im);
 }
 
@@ -300,6 +320,13 @@ TEST(wrong_flags_are_rejected_with_a_clear_message)
         {"--micro-batch-size 1 --train-iters 9 --lr-decay-style WSD --lr-wsd-decay-style root",
          "or minus_sqrt"},
         {"--micro-batch-size 1 --train-iters 9 --min-lr 1", "from 0 to the peak rate"},
+        {"--micro-batch-size 1 --train-iters 9 --rotary-seq-len-interpolation-factor 0.5",
+         "expected at least 1"},
+        {"--micro-batch-size 1 --train-iters 9 --no-rope-freq 3", "a divisor of --num-layers"},
+        {"--micro-batch-size 1 --train-iters 9 --no-rope-freq [0,1]*2", "lists of layers are not"},
+        {"--micro-batch-size 1 --train-iters 9 --window-size 63", "expected LEFT,0 such as"},
+        {"--micro-batch-size 1 --train-iters 9 --window-size 63,1", "expected LEFT,0 such as"},
+        {"--micro-batch-size 1 --train-iters 9 --window-size 63,0,0", "expected LEFT,0 such as"},
         {"--micro-batch-size 1 --train-iters 9 --lr fast", "optimizer.lr=fast"},
         {"--micro-batch-size 1 --train-iters 9 --fp16", "bfloat16 or float32"},
         {"--micro-batch-size 1 --train-iters 9 --fp16 --bf16", "set only one of --fp16 and --bf16"},

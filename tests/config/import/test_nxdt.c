@@ -246,8 +246,9 @@ static const struct {
      {{"num_kv_heads: 32", "num_kv_heads: 8\n  sliding_window_size: 4096"},
       {"ffn_hidden_size: 11008", "ffn_hidden_size: 14336"},
       {"warmup_steps: 2000, constant_steps: 0", "warmup_steps: 750, constant_steps: 8000"}},
-     {"model.n_kv_heads=8", "model.ffn_hidden=14336", "lr_scheduler.formula=\"megatron\"",
-      "lr_scheduler.total_steps=12000", "lr_scheduler.decay_type=\"cosine\""}},
+     {"model.sliding_window=0", "model.n_kv_heads=8", "model.ffn_hidden=14336",
+      "lr_scheduler.formula=\"megatron\"", "lr_scheduler.total_steps=12000",
+      "lr_scheduler.decay_type=\"cosine\""}},
 };
 
 TEST(every_example_of_nxd_training_is_translated)
@@ -380,6 +381,38 @@ TEST(overrides_may_add_keys_and_lists)
     text_release(&bytes);
 }
 
+TEST(nemos_moving_average_is_that_of_the_optimizer)
+{
+    static const struct {
+        const char *ema, *decay, *refused;
+    } cases[] = {
+        {"{enable: True, decay: 0.9999, apply_ema_every_n_steps: 1, start_step: 0, "
+         "evaluate_ema_weights_instead: False}",
+         "optimizer.ema_decay=0.9999", NULL},
+        {"{enable: True}", "optimizer.ema_decay=0.999", NULL},
+        {"{enable: False, decay: 0.5, start_step: 7}", "optimizer.ema_decay=0.0", NULL},
+        {"{enable: True, decay: 0.5, start_step: 7}", "optimizer.ema_decay=0.5", "start_step"},
+        {"{enable: True, apply_ema_every_n_steps: 2}", "optimizer.ema_decay=0.999",
+         "apply_ema_every_n_steps"},
+        {"{enable: True, evaluate_ema_weights_instead: True}", "optimizer.ema_decay=0.999",
+         "`llamero eval --ema`"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct import im = {0};
+        struct text key = {0};
+        text_addf(&key, "exp_manager:\n  ema: %s", cases[i].ema);
+        const char *const edits[1][2] = {{"exp_manager:", key.data}};
+        const char *const expected[] = {cases[i].decay, NULL};
+        CHECK_STATUS(OK, convert(&im, hf, edits, 1));
+        enum status st = import_check_refusals(&im);
+        CHECK(st == (cases[i].refused ? STATUS_CONFIG : STATUS_OK));
+        if (st) CHECK_MESSAGE(cases[i].refused);
+        imported_check(&im, expected);
+        import_release(&im);
+        text_release(&key);
+    }
+}
+
 TEST(keys_of_other_models_are_refused)
 {
     static const char *const cases[][3] = {
@@ -484,7 +517,8 @@ TEST(a_wrong_yaml_is_rejected_with_a_clear_message)
         {"min_lr: 1e-06", "min_lr: 1", "from 0 to the peak rate"},
         {"type: 'mixed_precision'", "type: 'bf16'", "precision.type = bf16: expected bf16SR, fp32"},
         {"qkv_linear: True", "pipeline_cuts: [layers.3]", "such as model.layers.18"},
-        {"qkv_linear: True", "sliding_window_size: 0", "sliding_window_size = 0"},
+        {"qkv_linear: True", "sliding_window_size: -1", "sliding_window_size = -1"},
+
         {"qkv_linear: True", "ffn_hidden_size: big", "model.ffn_hidden=big"},
         {"qkv_linear: True", "use_scaled_init_method: 3", "true or false"},
         {"qkv_linear: True", "init_method_std: -1", "model.init_std=-1"},

@@ -57,18 +57,3 @@ TEST(a_blend_has_weights_for_all_prefixes_or_for_none)
         import_release(&im);
     }
 }
-
-TEST(a_sliding_window_that_covers_the_sequence_is_ignored)
-{
-    struct import im = {0};
-    const char *value = "4096";
-    CHECK_STATUS(OK, import_init(&im, "f", "a program"));
-    import_add_item(&im, "window", 2, &value, 1);
-    im.config.training.seq_len = 4096;
-    CHECK_STATUS(OK, rules_check_window(&im, "window"));
-    CHECK(imported_has_note(&im, IMPORT_IDLE, "window", "covers the whole sequence"));
-    im.config.training.seq_len = 8192;
-    CHECK_STATUS(OK, rules_check_window(&im, "window"));
-    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "window", "set model.sliding_window"));
-    import_release(&im);
-}
