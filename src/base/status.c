@@ -43,20 +43,32 @@ static size_t count(const char *text, char what)
     return n;
 }
 
-enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
+/* Newlines of the format stay, those of its arguments are escaped. */
+static void format_lines(char *out, size_t size, const char *fmt, va_list ap)
 {
-    /* The arguments may point into the old message: format first, then replace. */
-    char fresh[sizeof message], marked[1024];
-    va_list ap;
+    char fresh[STATUS_TEXT], marked[1024];
     snprintf(marked, sizeof marked, "%s", fmt);
     for (char *at = marked; (at = strchr(at, '\n'));) *at = NEWLINE;
-    va_start(ap, fmt);
     vsnprintf(fresh, sizeof fresh, marked, ap);
-    va_end(ap);
     bool has_own = count(fresh, NEWLINE) == count(marked, NEWLINE); /* and no argument has one */
-    const char *keep = !strcmp(fmt, "%s") ? "\n" : has_own ? NEWLINES : "";
-    escape_controls(message, sizeof message, fresh, keep);
-    for (char *at = message; (at = strchr(at, NEWLINE));) *at = '\n';
+    escape_controls(out, size, fresh, has_own ? NEWLINES : "");
+    for (char *at = out; (at = strchr(at, NEWLINE));) *at = '\n';
+}
+
+static void format_line(char *out, size_t size, const char *fmt, va_list ap)
+{
+    char fresh[STATUS_TEXT];
+    vsnprintf(fresh, sizeof fresh, fmt, ap);
+    escape_controls(out, size, fresh, strcmp(fmt, "%s") ? "" : "\n");
+}
+
+/* The arguments may point into the old message, which is replaced last. */
+enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (strchr(fmt, '\n') ? format_lines : format_line)(message, sizeof message, fmt, ap);
+    va_end(ap);
     shared = reported = false;
     snprintf(stack, sizeof stack, "  at %s:%d\n", file, line);
     return s;

@@ -3,6 +3,8 @@
 
 #include "test.h"
 
+#define TILDES "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~"
+
 TEST(control_characters_are_escaped_and_text_is_not)
 {
     static const char *const cases[][3] = {
@@ -23,6 +25,24 @@ TEST(control_characters_are_escaped_and_text_is_not)
         escape_controls(got, sizeof got, cases[i][0], cases[i][1]);
         CHECK(!strcmp(got, cases[i][2]));
     }
+}
+
+/* Plain text is copied eight bytes at a time. */
+TEST(control_characters_are_escaped_anywhere_in_a_longer_text)
+{
+    static const unsigned char bytes[] = {1, 0x1f, 0x20, 0x7e, 0x7f, 0xff};
+    for (int len = 1; len < 40; len++)
+        for (int at = 0; at < len; at++)
+            for (size_t k = 0; k < sizeof bytes; k++) {
+                char from[128], got[64], expected[128];
+                bool is_control = bytes[k] < 0x20 || bytes[k] == 0x7f;
+                snprintf(from, sizeof from, "%.*s%c%.*s", at, TILDES, bytes[k], len - at, TILDES);
+                snprintf(expected, sizeof expected, is_control ? "%.*s\\x%02x%.*s" : "%.*s%c%.*s",
+                         at, TILDES, bytes[k], len - at, TILDES);
+                CHECK(!strcmp(escape_controls(got, sizeof got, from, ""), expected));
+                escape_controls(got, (size_t)at + 1, from, "");
+                CHECK(strlen(got) == (size_t)at && !strncmp(got, TILDES, (size_t)at));
+            }
 }
 
 TEST(a_cut_is_between_characters_and_escapes)

@@ -44,7 +44,8 @@ out:
     json_free(root);
 }
 
-/* Counts the documents of a source with one file, read in `num_parts` parts. */
+/* Counts the documents of a source with one file, read in `num_parts` parts, and compares the texts
+ * if there is one part. */
 static size_t walk(struct source *s, uint64_t num_parts, struct text *out)
 {
     struct source_document f = {0};
@@ -55,7 +56,7 @@ static size_t walk(struct source *s, uint64_t num_parts, struct text *out)
             if (source_find(s, NULL, &cursor, &f, &none) || none) break;
             BUG_IF(!f.len || f.at + f.len > s->num_positions ||
                    memchr(s->files[0].map.data + f.at, '\n', f.len));
-            compare((const char *)s->files[0].map.data + f.at, f.len, out);
+            if (num_parts == 1) compare((const char *)s->files[0].map.data + f.at, f.len, out);
         }
     }
     return documents;
