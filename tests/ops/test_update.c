@@ -337,6 +337,39 @@ OPS_TEST(apply_update_decays_weights_and_writes_the_copy_or_both_halves)
     }
 }
 
+/* An element may be in a register's worth of others in one rank's shard, and in the tail of
+ * another's. */
+OPS_TEST(an_update_has_the_same_bits_in_any_range)
+{
+    enum { COUNT = 77 };
+    float *x = rig_random(1, COUNT, F32), *u = rig_random(2, COUNT, F32), *z[2], *w[2], *p[2];
+    float *m[2], *v[2];
+    for (int k = 0; k < 2; k++) {
+        z[k] = rig_zeros(COUNT, F32), w[k] = rig_random(3, COUNT, F32);
+        p[k] = rig_random(4, COUNT, F32), m[k] = rig_random(5, COUNT, F32);
+        v[k] = rig_random(6, COUNT, F32);
+        for (int i = 0; i < COUNT; i++) v[k][i] *= v[k][i];
+        for (size_t i = 0, n = k ? 1 : COUNT; i < COUNT; i += n) {
+            struct axpby sum = {n, 0.3, -1.7};
+            struct axpby_io of_sum = {x + i, u + i, z[k] + i};
+            struct apply_update update = {.n = n, .keep = 0.93, .rate = 0.17};
+            struct apply_update_io of_update = {w[k] + i, u + i, NULL, NULL};
+            struct adamw step = usual(n, 3);
+            struct adamw_io of_step = {p[k] + i, m[k] + i, v[k] + i, u + i, NULL, NULL};
+            RIG_RUN(axpby(rig_fast(), &sum, &of_sum, rig_queue()));
+            RIG_RUN(apply_update(rig_fast(), &update, &of_update, rig_queue()));
+            RIG_RUN(adamw(rig_fast(), &step, &of_step, rig_queue()));
+        }
+    }
+    CHECK(!memcmp(z[0], z[1], COUNT * sizeof(float)));
+    CHECK(!memcmp(w[0], w[1], COUNT * sizeof(float)));
+    CHECK(!memcmp(p[0], p[1], COUNT * sizeof(float)));
+    CHECK(!memcmp(m[0], m[1], COUNT * sizeof(float)));
+    CHECK(!memcmp(v[0], v[1], COUNT * sizeof(float)));
+    free(x), free(u);
+    for (int k = 0; k < 2; k++) free(z[k]), free(w[k]), free(p[k]), free(m[k]), free(v[k]);
+}
+
 TEST(apply_update_rejects_split_weights_with_a_float32_copy)
 {
     struct apply_update a = {.n = 1, .split = true};

@@ -88,10 +88,12 @@ static inline vector adamw_lanes(const struct adamw_factors *f, struct adamw_arr
                                  size_t n)
 {
     vector g = vector_get(x.g, i, F32, n) * f->scale;
-    vector m = f->beta1 * vector_get(x.m, i, F32, n) + f->new1 * g;
-    vector v = f->beta2 * vector_get(x.v, i, F32, n) + f->new2 * g * g;
-    vector w = vector_get(x.w, i, F32, n) * f->decay_factor -
-               f->rate * m / (vector_sqrt(v) * f->inv_sqrt + f->eps);
+    vector m = vector_fma(vector_broadcast(f->new1), g, f->beta1 * vector_get(x.m, i, F32, n));
+    vector v = vector_fma(f->new2 * g, g, f->beta2 * vector_get(x.v, i, F32, n));
+    vector root =
+        vector_fma(vector_sqrt(v), vector_broadcast(f->inv_sqrt), vector_broadcast(f->eps));
+    vector w = vector_fma(vector_broadcast(f->decay_factor), vector_get(x.w, i, F32, n),
+                          -(f->rate * m / root));
     vector_set(x.m, i, F32, n, m);
     vector_set(x.v, i, F32, n, v);
     vector_set(x.w, i, F32, n, w);
@@ -175,9 +177,9 @@ enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, stru
 static inline void axpby_lanes(const struct axpby *a, const struct axpby_io *io, size_t at,
                                size_t n)
 {
-    vector z = (float)a->alpha * vector_get(io->x_n, at, F32, n);
-    if (a->beta != 0) z += (float)a->beta * vector_get(io->y_n, at, F32, n);
-    vector_set(io->z_n, at, F32, n, z);
+    vector x = vector_get(io->x_n, at, F32, n), z = {0};
+    if (a->beta != 0) z = (float)a->beta * vector_get(io->y_n, at, F32, n);
+    vector_set(io->z_n, at, F32, n, vector_fma(vector_broadcast((float)a->alpha), x, z));
 }
 
 static void axpby_block(const struct axpby *a, const struct axpby_io *io, size_t begin, size_t n)
@@ -202,7 +204,8 @@ enum status KERNEL(axpby)(const struct axpby *a, const struct axpby_io *io, stru
 /* w = keep w - rate u; n: at most LANES. */
 static inline void update_lanes(float keep, float rate, float *w, const float *u, size_t n)
 {
-    vector_set(w, 0, F32, n, keep * vector_get(w, 0, F32, n) - rate * vector_get(u, 0, F32, n));
+    vector step = rate * vector_get(u, 0, F32, n);
+    vector_set(w, 0, F32, n, vector_fma(vector_broadcast(keep), vector_get(w, 0, F32, n), -step));
 }
 
 static void apply_update_block(const struct apply_update *a, const struct apply_update_io *io,
@@ -232,12 +235,11 @@ enum status KERNEL(apply_update)(const struct apply_update *a, const struct appl
     return STATUS_OK;
 }
 
-/* One product, which the compiler fuses with the addition, except at -O1: in whole registers and at
- * the end alike.  n: at most LANES. */
+/* n: at most LANES. */
 static inline void ema_lanes(float rate, const float *w, float *ema, size_t n)
 {
-    vector old = vector_get(ema, 0, F32, n);
-    vector_set(ema, 0, F32, n, old + rate * (vector_get(w, 0, F32, n) - old));
+    vector old = vector_get(ema, 0, F32, n), rates = vector_broadcast(rate);
+    vector_set(ema, 0, F32, n, vector_fma(rates, vector_get(w, 0, F32, n) - old, old));
 }
 
 static void update_ema_block(const struct update_ema *a, const struct update_ema_io *io,

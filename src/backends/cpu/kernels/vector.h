@@ -138,6 +138,22 @@ static inline vector vector_min(vector a, vector b)
 #endif
 }
 
+/* x y + z, rounded once where the ISA has FMA.  Of a sum of two products the compiler fuses either,
+ * in a loop's body and in its tail perhaps not the same one; this names it. */
+static inline vector vector_fma(vector x, vector y, vector z)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)z);
+#elif defined(__FMA__)
+    return (vector)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)z);
+#elif defined(__FP_FAST_FMAF)
+    for (int i = 0; i < LANES; i++) z[i] = fmaf(x[i], y[i], z[i]);
+    return z;
+#else
+    return x * y + z;
+#endif
+}
+
 /* Prefetches the cache line of element `at`, which may be out of bounds, to L2.  The hardware
  * prefetcher loses short rows and misses on their first lines; single prefetches interleaved with
  * other work are the fastest. */

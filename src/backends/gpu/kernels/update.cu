@@ -191,9 +191,9 @@ static __device__ void adamw_step(const struct adamw_coefficients &r, const stru
     load<WIDTH>(m_n + at, m), load<WIDTH>(v_n + at, v), load<WIDTH>((const G *)b.g + at, grad);
     for (int i = 0; i < WIDTH; i++) {
         float g = grad[i] * r.scale;
-        m[i] = r.beta1 * m[i] + r.new1 * g;
-        v[i] = r.beta2 * v[i] + r.new2 * g * g;
-        w[i] = w[i] * decay_factor - rate * m[i] / (sqrtf(v[i]) * r.root + r.eps);
+        m[i] = fmaf(r.new1, g, r.beta1 * m[i]);
+        v[i] = fmaf(r.new2 * g, g, r.beta2 * v[i]);
+        w[i] = fmaf(decay_factor, w[i], -(rate * m[i] / fmaf(sqrtf(v[i]), r.root, r.eps)));
     }
     store<WIDTH>(m, m_n + at);
     store_second_moments<WIDTH>(r, p, v, v_n);
@@ -362,7 +362,7 @@ __global__ static void __launch_bounds__(BLOCK)
 {
     const size_t threads = (size_t)gridDim.x * BLOCK;
     for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += threads)
-        z_n[i] = beta != 0 ? alpha * x_n[i] + beta * y_n[i] : alpha * x_n[i];
+        z_n[i] = fmaf(alpha, x_n[i], beta != 0 ? beta * y_n[i] : 0);
 }
 
 extern "C" enum status GPU_NAME(axpby)(const struct axpby *a, const struct axpby_io *io,
@@ -424,7 +424,7 @@ __global__ static void __launch_bounds__(BLOCK)
             w[0] = join_split(((const bf16 *)b.copy)[i], b.low[i]);
         else
             w[0] = b.w[i];
-        w[0] = w[0] * keep - rate * b.u[i];
+        w[0] = fmaf(keep, w[0], -(rate * b.u[i]));
         if constexpr (SPLIT) {
             uint16_t half, low;
             make_split(w[0], &half, &low);
