@@ -1,12 +1,10 @@
-/* bias.c (cpu) -- one pass over the rows.  Backward adds groups of rows, then the groups in order.
- */
+/* bias.c (cpu) -- one pass over the rows. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/bias.h"
+#include "backends/cpu/kernels/column_sums.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
-
-enum { ROWS_PER_PART = 64 }; /* rows of one partial sum of db */
 
 /* y += b in one row; with a constant dtype the compiler specializes the loop. */
 static inline void forward_row(enum dtype dtype, const struct bias_fwd *io, size_t at, size_t F)
@@ -56,27 +54,26 @@ static inline void add_row(enum dtype dtype, const void *dy_NF, size_t at, size_
     }
 }
 
+struct bias_backward_call {
+    const struct bias *op;
+    const struct bias_bwd *io;
+};
+
+static void add_rows(const void *context, size_t begin, size_t end, float *part_F)
+{
+    const struct bias_backward_call *b = context;
+    size_t F = (size_t)b->op->F;
+    for (size_t n = begin; n < end; n++)
+        if (b->op->dtype == F32)
+            add_row(F32, b->io->dy_NF, n * F, F, part_F);
+        else
+            add_row(BF16, b->io->dy_NF, n * F, F, part_F);
+}
+
 enum status KERNEL(bias_backward)(const struct bias *a, const struct bias_bwd *io,
                                   struct queue *queue)
 {
-    size_t N = (size_t)a->N, F = (size_t)a->F, blocks = (N + ROWS_PER_PART - 1) / ROWS_PER_PART;
-    size_t mark = arena_mark(&queue->scratch);
-    float *parts = arena_alloc(&queue->scratch, blocks * F, sizeof *parts);
-    arena_reset(&queue->scratch, mark);
-    if (queue->sizing) return STATUS_OK;
-#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
-    for (size_t block = 0; block < blocks; block++) {
-        size_t begin = block * ROWS_PER_PART, end = begin + ROWS_PER_PART;
-        float *part = parts + block * F;
-        memset(part, 0, F * sizeof *part);
-        for (size_t n = begin; n < (end < N ? end : N); n++)
-            if (a->dtype == F32)
-                add_row(F32, io->dy_NF, n * F, F, part);
-            else
-                add_row(BF16, io->dy_NF, n * F, F, part);
-    }
-    for (size_t block = 1; block < blocks; block++)
-        for (size_t f = 0; f < F; f++) parts[f] += parts[block * F + f];
-    for (size_t f = 0; f < F; f++) io->db_F[f] += parts[vectors_index(a->dtype, f, F)];
-    return STATUS_OK;
+    const struct bias_backward_call b = {a, io};
+    const struct column_sums sums = {(size_t)a->N, (size_t)a->F, a->dtype, add_rows, &b};
+    return column_sums(&sums, io->db_F, queue);
 }

@@ -1,6 +1,7 @@
 /* rmsnorm.c (cpu) -- two passes over a row; the second reads it from L1. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rmsnorm.h"
+#include "backends/cpu/kernels/column_sums.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/vector.h"
@@ -8,8 +9,6 @@
 
 #include <math.h>
 #include <stdbool.h>
-
-enum { ROWS_PER_PART = 64 }; /* rows of one partial sum of dw */
 
 /* Also prefetches the next row. */
 static inline float sum_squares(enum dtype dtype, const void *x_ND, size_t at, size_t D)
@@ -163,44 +162,41 @@ static inline void backward_row(struct row_case c, const struct rmsnorm *a,
     }
 }
 
-/* The rows of one partial sum of dw, from row `begin` on. */
-static inline void backward_rows(struct row_case c, const struct rmsnorm *a,
-                                 const struct rmsnorm_bwd *io, size_t begin, float *dw_D)
+/* What backward_rows needs of a call. */
+struct rmsnorm_backward_call {
+    const struct rmsnorm *op;
+    const struct rmsnorm_bwd *io;
+    bool paneled;
+};
+
+static inline void backward_rows(struct row_case c, const struct rmsnorm_backward_call *b,
+                                 size_t begin, size_t end, float *dw_D)
 {
-    size_t end = size_min(begin + ROWS_PER_PART, (size_t)a->N);
+    size_t D = (size_t)b->op->D;
     for (size_t n = begin; n < end; n++)
-        if (a->accumulate)
-            backward_row((struct row_case){c.dtype, c.paneled, true, (size_t)a->D}, a, io, n, dw_D);
+        if (b->op->accumulate)
+            backward_row((struct row_case){c.dtype, c.paneled, true, D}, b->op, b->io, n, dw_D);
         else
-            backward_row((struct row_case){c.dtype, c.paneled, false, (size_t)a->D}, a, io, n,
-                         dw_D);
+            backward_row((struct row_case){c.dtype, c.paneled, false, D}, b->op, b->io, n, dw_D);
+}
+
+/* The rows of one partial sum of dw. */
+static void add_rows(const void *context, size_t begin, size_t end, float *dw_D)
+{
+    const struct rmsnorm_backward_call *b = context;
+    if (b->op->dtype == F32)
+        backward_rows((struct row_case){.dtype = F32}, b, begin, end, dw_D);
+    else if (b->paneled)
+        backward_rows((struct row_case){.dtype = BF16, .paneled = true}, b, begin, end, dw_D);
+    else
+        backward_rows((struct row_case){.dtype = BF16}, b, begin, end, dw_D);
 }
 
 enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
                                      struct queue *queue)
 {
-    size_t N = (size_t)a->N, D = (size_t)a->D, blocks = (N + ROWS_PER_PART - 1) / ROWS_PER_PART;
-    size_t mark = arena_mark(&queue->scratch);
-    float *parts = arena_alloc(&queue->scratch, blocks * D, sizeof *parts);
-    arena_reset(&queue->scratch, mark);
-    if (queue->sizing) return STATUS_OK;
-    bool paneled = KERNEL(panel_layout_used)(a->y_packed, a->dtype, a->N, a->D);
-#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
-    for (size_t block = 0; block < blocks; block++) {
-        size_t begin = block * ROWS_PER_PART;
-        float *part = parts + block * D;
-        memset(part, 0, D * sizeof *part);
-        if (a->dtype == F32)
-            backward_rows((struct row_case){.dtype = F32, .D = D}, a, io, begin, part);
-        else if (paneled)
-            backward_rows((struct row_case){.dtype = BF16, .paneled = true, .D = D}, a, io, begin,
-                          part);
-        else
-            backward_rows((struct row_case){.dtype = BF16, .D = D}, a, io, begin, part);
-    }
-    if (a->part == RMSNORM_SUMS) return STATUS_OK;
-    for (size_t block = 1; block < blocks; block++)
-        for (size_t d = 0; d < D; d++) parts[d] += parts[block * D + d];
-    for (size_t d = 0; d < D; d++) io->dw_D[d] += parts[vectors_index(a->dtype, d, D)];
-    return STATUS_OK;
+    const struct rmsnorm_backward_call b = {
+        a, io, KERNEL(panel_layout_used)(a->y_packed, a->dtype, a->N, a->D)};
+    const struct column_sums sums = {(size_t)a->N, (size_t)a->D, a->dtype, add_rows, &b};
+    return column_sums(&sums, a->part == RMSNORM_SUMS ? NULL : io->dw_D, queue);
 }
