@@ -1,258 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/block.h"
 
-#include "model/matmul.h"
 #include "model/qk_norm.h"
-#include "model/residual.h"
-#include "model/unit.h"
+#include "model/sublayer.h"
 #include "ops/attention.h"
-#include "ops/bias.h"
 #include "ops/context.h"
-#include "ops/rmsnorm.h"
 #include "ops/rope.h"
 #include "ops/swiglu.h"
 #include "tensor/element.h"
-
-static struct matmul_call matmul_of(const struct block_call *k, enum matmul_id id)
-{
-    bool follows_op = id == MATMUL_mlp_down || (id != MATMUL_attn_out && !k->m->shape.post_norm);
-    bool is_quantized = follows_op && matmul_quantizes_result(k->m, id, k->layer);
-    return (struct matmul_call){id,
-                                k->layer,
-                                k->N,
-                                .input_scales = k->a->input_scales,
-                                .x_quantized = is_quantized,
-                                .has_scales = k->a->has_scales};
-}
-
-/* With native FP8: the axes that GEMMs to come sum over, of the input of a matrix multiply.  What
- * backward recomputes, forward does not keep for it. */
-static unsigned summed_of(const struct block_call *k, enum matmul_id id)
-{
-    const struct activations *a = k->a;
-    bool is_saved = a->recompute == RECOMPUTE_NONE && a->input_scales;
-    if (!a->has_scales) return is_saved ? OVER_COLUMNS | OVER_ROWS : OVER_COLUMNS;
-    bool multiplies =
-        a->recompute == RECOMPUTE_FULL && (id != MATMUL_mlp_down || k->m->shape.post_norm);
-    return multiplies ? OVER_COLUMNS | OVER_ROWS : OVER_ROWS;
-}
-
-/* --- norms --------------------------------------------------------------------------------- */
-
-static struct rmsnorm norm_of(const struct block_call *k)
-{
-    const struct model *m = k->m;
-    return (struct rmsnorm){.N = (int)residual_rows(m, k->N),
-                            .D = m->shape.D,
-                            .eps = (float)m->shape.norm_eps,
-                            .dtype = m->dtype,
-                            .y_packed = matmul_norm_is_packed(m)};
-}
-
-/* Normalizes the stream, unless the norms are behind (model.post_norm), and gathers all tokens of
- * the result. */
-static enum status norm_forward(const struct block_call *k, enum param_id id, const void *x_SD,
-                                void *y_ND, float *rstd_S)
-{
-    const struct model *m = k->m;
-    struct rmsnorm op = norm_of(k);
-    if (m->shape.post_norm) {
-        TRY(residual_copy(m, k->N, x_SD, residual_local(m, y_ND, k->N), 1));
-        return residual_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y_ND, k->N);
-    }
-    enum matmul_id reader = id == PARAM_attn_norm ? MATMUL_attn_q : MATMUL_mlp_gate;
-    if (matmul_quantizes_result(m, reader, k->layer)) {
-        struct matmul_call call = matmul_of(k, reader);
-        struct matmul_source norm = {.of = FUSED_RMSNORM,
-                                     .C = m->shape.D,
-                                     .x = x_SD,
-                                     .w_C = unit_weight(m, id, k->layer),
-                                     .rstd_N = rstd_S,
-                                     .summed = summed_of(k, reader)};
-        norm.has_rstd = k->a->has_scales && k->a->recompute == RECOMPUTE_SELECTIVE;
-        return matmul_quantize(m, &call, FLOAT8_INPUT, &norm, y_ND);
-    }
-    struct rmsnorm_fwd io = {x_SD, unit_weight(m, id, k->layer), residual_local(m, y_ND, k->N),
-                             rstd_S, matmul_amax_target(m, reader, k->layer)};
-    TRY(rmsnorm_forward(m->ops, &op, &io, m->queue));
-    TRY(residual_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y_ND, k->N));
-    return STATUS_OK;
-}
-
-/* Gradients around a norm: of its output, and of the residual stream. */
-struct norm_gradients {
-    void *dy_ND, *dx_SD;
-};
-
-/* dx += the norm's gradient: dx already has that of the residual connection. */
-static enum status norm_backward(const struct block_call *k, enum param_id id, const void *x_SD,
-                                 const float *rstd_S, struct norm_gradients d)
-{
-    const struct model *m = k->m;
-    struct rmsnorm op = norm_of(k);
-    void *dy_SD = residual_local(m, d.dy_ND, k->N);
-    op.accumulate = true;
-    TRY(residual_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, BACKWARD, d.dy_ND, k->N));
-    if (m->shape.post_norm) return residual_add(m, k->N, dy_SD, d.dx_SD, 1);
-    struct rmsnorm_bwd io = {.dy_ND = dy_SD,
-                             .x_ND = x_SD,
-                             .w_D = unit_weight(m, id, k->layer),
-                             .rstd_N = rstd_S,
-                             .dx_ND = d.dx_SD,
-                             .dw_D = unit_gradient(m, id, k->layer)};
-    TRY(rmsnorm_backward(m->ops, &op, &io, m->queue));
-    return STATUS_OK;
-}
-
-/* --- biases -------------------------------------------------------------------------------- */
-
-/* A bias of F elements, from weight `id` on, of rows of tokens. */
-static struct bias bias_of(const struct block_call *k, size_t rows, int F)
-{
-    return (struct bias){(int)rows, F, k->m->dtype};
-}
-
-/* y += b */
-static enum status add_bias(const struct block_call *k, enum param_id id, struct bias op, void *y)
-{
-    const struct model *m = k->m;
-    struct bias_fwd io = {unit_weight(m, id, k->layer), y};
-    TRY(bias_forward(m->ops, &op, &io, m->queue));
-    return STATUS_OK;
-}
-
-static enum status add_bias_gradient(const struct block_call *k, enum param_id id, struct bias op,
-                                     const void *dy)
-{
-    const struct model *m = k->m;
-    struct bias_bwd io = {dy, unit_gradient(m, id, k->layer)};
-    TRY(bias_backward(m->ops, &op, &io, m->queue));
-    return STATUS_OK;
-}
-
-/* The bias of q, k and v, which are columns of one row. */
-static struct bias qkv_bias(const struct block_call *k)
-{
-    const struct model_shape *s = &k->m->shape;
-    return bias_of(k, k->N, (s->H + 2 * s->G) * s->K);
-}
-
-/* The bias of a matrix whose output is added to the residual stream; PARAM_COUNT: none. */
-static enum param_id output_bias(const struct model *m, enum matmul_id id)
-{
-    if (id == MATMUL_mlp_down) return m->shape.mlp_bias ? PARAM_down_bias : PARAM_COUNT;
-    return m->shape.out_bias ? PARAM_out_bias : PARAM_COUNT;
-}
-
-/* --- residual connections ------------------------------------------------------------------ */
-
-/* Input and output of a residual connection; in_place: both are x. */
-struct residual {
-    const void *x_SD;
-    void *out_SD;
-    bool in_place;
-};
-
-/* With model.post_norm: the norm of what a matrix multiply adds to the residual stream. */
-struct output_norm {
-    enum param_id id;
-    void *x_SD; /* what it normalizes */
-    float *rstd_S;
-};
-
-static struct output_norm output_norm_of(const struct block_call *k, enum matmul_id id)
-{
-    const struct activations *a = k->a;
-    if (id == MATMUL_attn_out)
-        return (struct output_norm){PARAM_post_attn_norm, a->attn_sum_SD, a->rstd1_S};
-    return (struct output_norm){PARAM_post_mlp_norm, a->mlp_sum_SD, a->rstd2_S};
-}
-
-/* y = norm(y); saves y for backward. */
-static enum status output_norm_forward(const struct block_call *k, enum matmul_id id, void *y_SD)
-{
-    const struct model *m = k->m;
-    struct output_norm n = output_norm_of(k, id);
-    struct rmsnorm op = norm_of(k);
-    struct rmsnorm_fwd io = {n.x_SD, unit_weight(m, n.id, k->layer), y_SD, n.rstd_S, NULL};
-    TRY(residual_copy(m, k->N, y_SD, n.x_SD, 1));
-    TRY(rmsnorm_forward(m->ops, &op, &io, m->queue));
-    return STATUS_OK;
-}
-
-static enum status output_norm_backward(const struct block_call *k, enum matmul_id id,
-                                        const void *dy_SD, void *dx_SD)
-{
-    const struct model *m = k->m;
-    struct output_norm n = output_norm_of(k, id);
-    struct rmsnorm op = norm_of(k);
-    struct rmsnorm_bwd io = {.dy_ND = dy_SD,
-                             .x_ND = n.x_SD,
-                             .w_D = unit_weight(m, n.id, k->layer),
-                             .rstd_N = n.rstd_S,
-                             .dx_ND = dx_SD,
-                             .dw_D = unit_gradient(m, n.id, k->layer)};
-    TRY(rmsnorm_backward(m->ops, &op, &io, m->queue));
-    return STATUS_OK;
-}
-
-/* *added_SD: what is added to the stream, y w^T + b, normalized with model.post_norm; or, unless
- * that is apart, the sum.  Under tensor parallelism the matrix is row-parallel: each rank has
- * partial sums of all tokens, which the crossing reduce-scatters. */
-static enum status output_forward(const struct block_call *k, struct matmul_call call,
-                                  const void *y, struct residual r, void **added_SD)
-{
-    const struct model *m = k->m;
-    bool apart = residual_is_apart(m);
-    void *sum = apart ? k->a->gathered_ND : r.out_SD;
-    enum boundary out = call.id == MATMUL_attn_out ? ATTN_OUT : MLP_OUT;
-    enum param_id bias = output_bias(m, call.id);
-    call.accumulate = !apart;
-    TRY(matmul_forward(m, &call, y, sum, r.x_SD));
-    TRY(residual_cross(m, out, FORWARD, sum, k->N));
-    *added_SD = apart ? residual_local(m, sum, k->N) : r.out_SD;
-    if (bias != PARAM_COUNT)
-        TRY(add_bias(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), *added_SD));
-    if (m->shape.post_norm) TRY(output_norm_forward(k, call.id, *added_SD));
-    return STATUS_OK;
-}
-
-/* out = x + s (y w^T + b), where s is residual_multiplier, or with model.post_norm
- * x + norm(y w^T + b). */
-static enum status add_matmul(const struct block_call *k, struct matmul_call call, const void *y,
-                              struct residual r)
-{
-    const struct model *m = k->m;
-    double scale = model_shape_multiplier(m->shape.residual_multiplier);
-    void *added_SD;
-    TRY(output_forward(k, call, y, r, &added_SD));
-    if (!residual_is_apart(m)) return STATUS_OK;
-    if (!r.in_place) TRY(residual_copy(m, k->N, r.x_SD, r.out_SD, 1));
-    TRY(residual_add(m, k->N, added_SD, r.out_SD, scale));
-    return STATUS_OK;
-}
-
-/* *dx_ND: the gradient of all tokens of what the block adds, gathered from that of the stream; also
- * accumulates the gradients of the matrix's bias and norm. */
-static enum status gather_gradient(const struct block_call *k, enum matmul_id id, void *dx_SD,
-                                   void **dx_ND)
-{
-    const struct model *m = k->m;
-    bool apart = residual_is_apart(m);
-    double scale = model_shape_multiplier(m->shape.residual_multiplier);
-    enum boundary at = id == MATMUL_attn_out ? ATTN_OUT : MLP_OUT;
-    enum param_id bias = output_bias(m, id);
-    *dx_ND = apart ? k->a->gathered_ND : dx_SD;
-    void *added = apart ? residual_local(m, *dx_ND, k->N) : dx_SD;
-    if (m->shape.post_norm)
-        TRY(output_norm_backward(k, id, dx_SD, added));
-    else if (apart)
-        TRY(residual_copy(m, k->N, dx_SD, added, scale));
-    if (bias != PARAM_COUNT)
-        TRY(add_bias_gradient(k, bias, bias_of(k, residual_rows(m, k->N), m->shape.D), added));
-    TRY(residual_cross(m, at, BACKWARD, *dx_ND, k->N));
-    return STATUS_OK;
-}
 
 /* --- attention ----------------------------------------------------------------------------- */
 
@@ -291,6 +46,13 @@ static enum status differentiate_qk_norm(const struct block_call *k, void *dqkv_
     if (!k->m->shape.qk_norm) return STATUS_OK;
     struct qk_norm n = qk_norm_of(k, dqkv_NC);
     return qk_norm_backward(k->m, &n, step);
+}
+
+/* The bias of q, k and v, which are columns of one row. */
+static struct bias qkv_bias(const struct block_call *k)
+{
+    const struct model_shape *s = &k->m->shape;
+    return sublayer_bias(k, k->N, (s->H + 2 * s->G) * s->K);
 }
 
 /* Rotates q and k in place in the fused rows, in layers with RoPE; inverse: their gradients. */
@@ -350,17 +112,18 @@ static void *from_column(const struct attention *a, void *qkv, size_t column)
 }
 
 /* out = x + attended w^T */
-static enum status project_attention(const struct block_call *k, bool qkv_packed, struct residual r)
+static enum status project_attention(const struct block_call *k, bool qkv_packed,
+                                     struct sublayer_residual r)
 {
-    struct matmul_call call = matmul_of(k, MATMUL_attn_out);
+    struct matmul_call call = sublayer_matmul(k, MATMUL_attn_out);
     call.qkv_packed = qkv_packed;
-    TRY(add_matmul(k, call, k->a->attended_NQ, r));
+    TRY(sublayer_add(k, call, k->a->attended_NQ, r));
     return STATUS_OK;
 }
 
 /* out = x + attention(norm(x)) w^T */
 static enum status attention_half(const struct block_call *k, const struct microbatch *b,
-                                  struct residual r)
+                                  struct sublayer_residual r)
 {
     const struct model *m = k->m;
     const struct activations *a = k->a;
@@ -372,12 +135,12 @@ static enum status attention_half(const struct block_call *k, const struct micro
                                .end_BT = b->end_BT,
                                .out_BTHK = a->attended_NQ,
                                .lse_BHT = a->lse_BHT};
-    struct matmul_call qkv = matmul_of(k, MATMUL_attn_q);
+    struct matmul_call qkv = sublayer_matmul(k, MATMUL_attn_q);
     qkv.qkv_packed = op.is_packed;
     qkv.amax_known = !m->shape.post_norm && matmul_fuses_amax(m, MATMUL_attn_q, k->layer);
-    TRY(norm_forward(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
+    TRY(sublayer_norm(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
     TRY(matmul_forward(m, &qkv, a->norm1_ND, a->qkv_NC, NULL));
-    if (m->shape.qkv_bias) TRY(add_bias(k, PARAM_q_bias, qkv_bias(k), a->qkv_NC));
+    if (m->shape.qkv_bias) TRY(sublayer_add_bias(k, PARAM_q_bias, qkv_bias(k), a->qkv_NC));
     TRY(normalize_qk(k));
     TRY(apply_rope(k, b, &op, queries_of(k), false));
     if (m->plan->attend)
@@ -390,7 +153,7 @@ static enum status attention_half(const struct block_call *k, const struct micro
 
 enum status block_add_attention(const struct block_call *k, void *x_SD)
 {
-    TRY(project_attention(k, false, (struct residual){x_SD, x_SD, true}));
+    TRY(project_attention(k, false, (struct sublayer_residual){x_SD, x_SD, true}));
     return STATUS_OK;
 }
 
@@ -410,11 +173,11 @@ static enum status swiglu_half(const struct block_call *k)
     struct swiglu_fwd io = {k->a->gate_up_N2F, k->a->hidden_NF,
                             matmul_amax_target(m, MATMUL_mlp_down, k->layer)};
     if (matmul_quantizes_result(m, MATMUL_mlp_down, k->layer)) {
-        struct matmul_call call = matmul_of(k, MATMUL_mlp_down);
+        struct matmul_call call = sublayer_matmul(k, MATMUL_mlp_down);
         struct matmul_source swiglu = {.of = FUSED_SWIGLU,
                                        .C = m->shape.F,
                                        .x = k->a->gate_up_N2F,
-                                       .summed = summed_of(k, MATMUL_mlp_down)};
+                                       .summed = sublayer_summed_axes(k, MATMUL_mlp_down)};
         return matmul_quantize(m, &call, FLOAT8_INPUT, &swiglu, k->a->hidden_NF);
     }
     TRY(swiglu_forward(m->ops, &op, &io, m->queue));
@@ -425,27 +188,28 @@ static enum status swiglu_half(const struct block_call *k)
 static enum status mlp_up(const struct block_call *k)
 {
     const struct activations *a = k->a;
-    struct matmul_call call = matmul_of(k, MATMUL_mlp_gate);
+    struct matmul_call call = sublayer_matmul(k, MATMUL_mlp_gate);
     call.amax_known = !k->m->shape.post_norm && matmul_fuses_amax(k->m, MATMUL_mlp_gate, k->layer);
-    TRY(norm_forward(k, PARAM_mlp_norm, a->middle_SD, a->norm2_ND, a->rstd2_S));
+    TRY(sublayer_norm(k, PARAM_mlp_norm, a->middle_SD, a->norm2_ND, a->rstd2_S));
     TRY(matmul_forward(k->m, &call, a->norm2_ND, a->gate_up_N2F, NULL));
     if (k->m->shape.mlp_bias)
-        TRY(add_bias(k, PARAM_gate_bias, bias_of(k, k->N, 2 * k->m->shape.F), a->gate_up_N2F));
+        TRY(sublayer_add_bias(k, PARAM_gate_bias, sublayer_bias(k, k->N, 2 * k->m->shape.F),
+                              a->gate_up_N2F));
     TRY(swiglu_half(k));
     return STATUS_OK;
 }
 
 static struct matmul_call mlp_down_call(const struct block_call *k)
 {
-    struct matmul_call call = matmul_of(k, MATMUL_mlp_down);
+    struct matmul_call call = sublayer_matmul(k, MATMUL_mlp_down);
     call.amax_known = matmul_fuses_amax(k->m, MATMUL_mlp_down, k->layer);
     return call;
 }
 
 /* out = x + hidden w^T */
-static enum status mlp_down(const struct block_call *k, struct residual r)
+static enum status mlp_down(const struct block_call *k, struct sublayer_residual r)
 {
-    return add_matmul(k, mlp_down_call(k), k->a->hidden_NF, r);
+    return sublayer_add(k, mlp_down_call(k), k->a->hidden_NF, r);
 }
 
 enum status block_add_mlp(const struct block_call *k, void *x_SD)
@@ -454,16 +218,16 @@ enum status block_add_mlp(const struct block_call *k, void *x_SD)
     struct block_call in_place = *k;
     a.middle_SD = x_SD, in_place.a = &a;
     TRY(mlp_up(&in_place));
-    TRY(mlp_down(&in_place, (struct residual){x_SD, x_SD, true}));
+    TRY(mlp_down(&in_place, (struct sublayer_residual){x_SD, x_SD, true}));
     return STATUS_OK;
 }
 
 enum status block_forward(const struct block_call *k, const struct microbatch *b, bool in_place,
                           void *out_SD)
 {
-    TRY(attention_half(k, b, (struct residual){k->a->x_SD, k->a->middle_SD, in_place}));
+    TRY(attention_half(k, b, (struct sublayer_residual){k->a->x_SD, k->a->middle_SD, in_place}));
     TRY(mlp_up(k));
-    TRY(mlp_down(k, (struct residual){k->a->middle_SD, out_SD, in_place}));
+    TRY(mlp_down(k, (struct sublayer_residual){k->a->middle_SD, out_SD, in_place}));
     return STATUS_OK;
 }
 
@@ -477,19 +241,20 @@ static enum status recompute(const struct block_call *block, const struct microb
     struct block_call call = *block, *k = &call;
     a->has_scales = true, call.a = a;
     if (a->recompute == RECOMPUTE_SELECTIVE) {
-        TRY(norm_forward(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
-        TRY(norm_forward(k, PARAM_mlp_norm, a->middle_SD, a->norm2_ND, a->rstd2_S));
+        TRY(sublayer_norm(k, PARAM_attn_norm, a->x_SD, a->norm1_ND, a->rstd1_S));
+        TRY(sublayer_norm(k, PARAM_mlp_norm, a->middle_SD, a->norm2_ND, a->rstd2_S));
         TRY(swiglu_half(k));
         struct attention op = attention_of(k->m, b);
         TRY(normalize_qk(k));
         if (k->m->shape.qk_norm) TRY(apply_rope(k, b, &op, a->qk_NC, false));
     }
     if (a->recompute == RECOMPUTE_FULL) {
-        TRY(attention_half(k, b, (struct residual){a->x_SD, a->middle_SD, false}));
+        TRY(attention_half(k, b, (struct sublayer_residual){a->x_SD, a->middle_SD, false}));
         TRY(mlp_up(k));
         void *added_SD;
         if (k->m->shape.post_norm) /* what its norm saves */
-            TRY(output_forward(k, mlp_down_call(k), a->hidden_NF, (struct residual){0}, &added_SD));
+            TRY(sublayer_output(k, mlp_down_call(k), a->hidden_NF, (struct sublayer_residual){0},
+                                &added_SD));
     }
     return STATUS_OK;
 }
@@ -509,7 +274,7 @@ static enum status gate_up_backward(const struct block_call *k, const void *dhid
     struct swiglu op = swiglu_of(k);
     struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F,
                             matmul_amax_target(m, MATMUL_mlp_gate, k->layer)};
-    struct matmul_call up = matmul_of(k, MATMUL_mlp_gate);
+    struct matmul_call up = sublayer_matmul(k, MATMUL_mlp_gate);
     const void *dgate_up = a->gate_up_N2F;
     up.amax_known = matmul_fuses_amax(m, MATMUL_mlp_gate, k->layer);
     /* The gradient of a bias is a sum of what is not quantized. */
@@ -528,7 +293,8 @@ static enum status gate_up_backward(const struct block_call *k, const void *dhid
         TRY(swiglu_backward(m->ops, &op, &io, m->queue));
     }
     if (m->shape.mlp_bias)
-        TRY(add_bias_gradient(k, PARAM_gate_bias, bias_of(k, k->N, 2 * m->shape.F), dgate_up));
+        TRY(sublayer_add_bias_gradient(k, PARAM_gate_bias, sublayer_bias(k, k->N, 2 * m->shape.F),
+                                       dgate_up));
     TRY(matmul_backward(m, &up, dgate_up, a->norm2_ND, dnorm));
     arena_reset(&m->queue->scratch, mark);
     return STATUS_OK;
@@ -540,13 +306,13 @@ static enum status mlp_backward(const struct block_call *k, void *dx, struct are
     const struct activations *a = k->a;
     void *dhidden = alloc_gradient(k, (size_t)m->shape.F, step);
     void *dnorm = alloc_gradient(k, (size_t)m->shape.D, step);
-    struct matmul_call down = matmul_of(k, MATMUL_mlp_down);
+    struct matmul_call down = sublayer_matmul(k, MATMUL_mlp_down);
     void *dx_ND;
-    TRY(gather_gradient(k, MATMUL_mlp_down, dx, &dx_ND));
+    TRY(sublayer_gather_gradient(k, MATMUL_mlp_down, dx, &dx_ND));
     TRY(matmul_backward(m, &down, dx_ND, a->hidden_NF, dhidden));
     TRY(gate_up_backward(k, dhidden, dnorm));
-    TRY(norm_backward(k, PARAM_mlp_norm, a->middle_SD, a->rstd2_S,
-                      (struct norm_gradients){dnorm, dx}));
+    TRY(sublayer_norm_backward(k, PARAM_mlp_norm, a->middle_SD, a->rstd2_S,
+                               (struct sublayer_gradients){dnorm, dx}));
     return STATUS_OK;
 }
 
@@ -570,10 +336,11 @@ static enum status attention_backward_half(const struct block_call *k, const str
                                .dq_BTHK = dqkv,
                                .dk_BSGK = from_column(&op, dqkv, op.k_column),
                                .dv_BSGK = from_column(&op, dqkv, op.v_column)};
-    struct matmul_call out = matmul_of(k, MATMUL_attn_out), qkv = matmul_of(k, MATMUL_attn_q);
+    struct matmul_call out = sublayer_matmul(k, MATMUL_attn_out),
+                       qkv = sublayer_matmul(k, MATMUL_attn_q);
     out.qkv_packed = qkv.qkv_packed = op.is_packed;
     void *dx_ND;
-    TRY(gather_gradient(k, MATMUL_attn_out, dx, &dx_ND));
+    TRY(sublayer_gather_gradient(k, MATMUL_attn_out, dx, &dx_ND));
     TRY(matmul_backward(m, &out, dx_ND, a->attended_NQ, dattended));
     if (m->plan->attend_backward)
         TRY(m->plan->attend_backward(m->plan, m->ops, &op, &io, m->queue));
@@ -581,9 +348,10 @@ static enum status attention_backward_half(const struct block_call *k, const str
         TRY(attention_backward(m->ops, &op, &io, m->queue));
     TRY(apply_rope(k, b, &op, dqkv, true));
     TRY(differentiate_qk_norm(k, dqkv, step));
-    if (m->shape.qkv_bias) TRY(add_bias_gradient(k, PARAM_q_bias, qkv_bias(k), dqkv));
+    if (m->shape.qkv_bias) TRY(sublayer_add_bias_gradient(k, PARAM_q_bias, qkv_bias(k), dqkv));
     TRY(matmul_backward(m, &qkv, dqkv, a->norm1_ND, dnorm));
-    TRY(norm_backward(k, PARAM_attn_norm, a->x_SD, a->rstd1_S, (struct norm_gradients){dnorm, dx}));
+    TRY(sublayer_norm_backward(k, PARAM_attn_norm, a->x_SD, a->rstd1_S,
+                               (struct sublayer_gradients){dnorm, dx}));
     return STATUS_OK;
 }
 

@@ -4,16 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "model/activations.h"
-#include "model/model.h"
-
-/* A block, open, and the tokens it is applied to. */
-struct block_call {
-    const struct model *m;
-    int layer;
-    size_t N;
-    const struct activations *a;
-};
+#include "model/block_call.h"
 
 /* out = block(a->x).  in_place: the residual stream stays in one buffer, x = middle = out;
  * otherwise out must not be a->x. */
