@@ -229,40 +229,6 @@ TEST(weights_are_bit_identical_after_any_format)
     }
 }
 
-TEST(a_checkpoint_loads_only_where_the_model_has_its_multipliers)
-{
-    struct model_shape shape = small_shape();
-    struct saved plain, s;
-    saved_open_shape(&plain, &shape);
-    model_shape_set_multipliers(&shape, 12, 1, 0, 1);
-    saved_open_shape(&s, &shape);
-    const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
-    const char *other = test_path(saved_folder(&plain, STEPS(4)), "step-4");
-    CHECK_STATUS(OK, try_load(&s, step));
-    CHECK_STATUS(CONFIG, try_load(&plain, step));
-    CHECK_MESSAGE("set model.embedding_multiplier = 12");
-    CHECK_STATUS(CONFIG, try_load(&s, other));
-    CHECK_MESSAGE("saved without model.embedding_multiplier");
-    saved_close(&plain), saved_close(&s);
-}
-
-TEST(a_checkpoint_loads_only_where_the_model_rotates_the_same_part_of_each_head)
-{
-    struct model_shape shape = small_shape();
-    struct saved plain, s;
-    saved_open_shape(&plain, &shape);
-    shape.partial_rotary_factor = 0.5;
-    saved_open_shape(&s, &shape);
-    const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
-    const char *other = test_path(saved_folder(&plain, STEPS(4)), "step-4");
-    CHECK_STATUS(OK, try_load(&s, step));
-    CHECK_STATUS(CONFIG, try_load(&plain, step));
-    CHECK_MESSAGE("set model.partial_rotary_factor = 0.5");
-    CHECK_STATUS(CONFIG, try_load(&s, other));
-    CHECK_MESSAGE("saved without model.partial_rotary_factor");
-    saved_close(&plain), saved_close(&s);
-}
-
 /* As Phi3ForCausalLM reads them. */
 TEST(a_checkpoint_of_a_phi3_has_fused_matrices)
 {
@@ -290,45 +256,6 @@ TEST(a_checkpoint_of_a_phi3_has_fused_matrices)
     CHECK(!memcmp(got + 24 * 16, s.weights + gate[1].offset, 24 * 16 * sizeof *got));
     model_files_close(&m);
     saved_close(&s);
-}
-
-TEST(a_checkpoint_with_qk_norm_loads_only_where_the_model_has_it)
-{
-    struct model_shape shape = small_shape();
-    struct saved plain, s;
-    saved_open_shape(&plain, &shape);
-    shape.qk_norm = true;
-    saved_open_shape(&s, &shape);
-    const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
-    const char *other = test_path(saved_folder(&plain, STEPS(4)), "step-4");
-    CHECK_STATUS(OK, try_load(&s, step));
-    CHECK_STATUS(CONFIG, try_load(&plain, step));
-    CHECK_MESSAGE("saved with QK norm: set model.qk_norm = true");
-    CHECK_STATUS(CONFIG, try_load(&s, other));
-    CHECK_MESSAGE("self_attn.q_norm.weight");
-    saved_close(&plain), saved_close(&s);
-}
-
-TEST(a_checkpoint_with_biases_loads_only_where_the_model_has_them)
-{
-    struct model_shape shape = small_shape();
-    struct saved plain, qkv, all;
-    saved_open_shape(&plain, &shape);
-    shape.qkv_bias = true;
-    saved_open_shape(&qkv, &shape);
-    shape.out_bias = shape.mlp_bias = true;
-    saved_open_shape(&all, &shape);
-    const char *step = test_path(saved_folder(&qkv, STEPS(4)), "step-4");
-    CHECK_STATUS(OK, try_load(&qkv, step));
-    CHECK_STATUS(CONFIG, try_load(&plain, step));
-    CHECK_MESSAGE("saved with biases of attention: set model.attention_bias = \"qkv\"");
-    CHECK_STATUS(CONFIG, try_load(&all, step));
-    CHECK_MESSAGE("self_attn.o_proj.bias");
-    step = test_path(saved_folder(&all, STEPS(4)), "step-4");
-    CHECK_STATUS(OK, try_load(&all, step));
-    CHECK_STATUS(CONFIG, try_load(&qkv, step));
-    CHECK_MESSAGE("set model.attention_bias = \"all\"");
-    saved_close(&plain), saved_close(&qkv), saved_close(&all);
 }
 
 /* Tensors of the blocks, and a vector outside them. */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/sharding.h"
 
-#include "base/log.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/manifest.h"
 
@@ -245,76 +244,6 @@ TEST(excluded_tensors_and_parts_stay_unchanged)
     }
     CHECK(l.found.has_moments);
     loaded_release(&l);
-    saved_close(&s);
-}
-
-/* Call after changing the shape. */
-static void update_layout(struct saved *s)
-{
-    shard_release(&s->shard);
-    layout_release(&s->layout);
-    layout_init(&s->layout, &s->shape, 1);
-    shard_init(&s->shard, &s->layout, 0, 1);
-}
-
-TEST(loading_a_model_of_another_shape_fails)
-{
-    struct saved s, other;
-    saved_open(&s, false);
-    const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
-    saved_open(&other, false);
-    other.shape.F = 20;
-    update_layout(&other);
-    CHECK_STATUS(CONFIG, try_load(&other, step));
-    CHECK_MESSAGE("tensor model.layers.0.mlp.gate_proj.weight has shape [24, 16], expected [20, "
-                  "16]: set model.ffn_hidden to fit");
-    other.shape.F = 24, other.shape.L = 1;
-    update_layout(&other);
-    CHECK_STATUS(CONFIG, try_load(&other, step));
-    CHECK_MESSAGE("the model has no tensor model.layers.1.");
-    other.shape.L = 3;
-    update_layout(&other);
-    CHECK_STATUS(CONFIG, try_load(&other, step));
-    CHECK_MESSAGE("step-1: tensor model.layers.2.input_layernorm.weight is missing");
-    saved_close(&other);
-    saved_close(&s);
-}
-
-TEST(different_heads_are_rejected_and_different_rope_is_warned_about)
-{
-    struct saved s, other;
-    struct text warnings = {0};
-    saved_open(&s, false);
-    saved_open(&other, false);
-    const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
-    const char *log = test_path(test_folder(), "log.txt");
-    other.shape.H = 2, other.shape.K = 8, other.shape.G = 1; /* tensors of the same shapes */
-    CHECK_STATUS(CONFIG, try_load(&other, step));
-    CHECK_MESSAGE("saved with 4 heads of size 4, 2 key/value heads; this model has 2 of size 8");
-    other.shape = s.shape;
-    other.shape.rope_theta = 5e5;
-    other.shape.norm_eps = 1e-6;
-    CHECK_STATUS(OK, log_open(log));
-    enum status same = try_load(&s, step), other_rope = try_load(&other, step);
-    CHECK_STATUS(OK, log_open(NULL));
-    CHECK(!same && !other_rope);
-    CHECK_STATUS(OK, file_read(log, 1 << 20, &warnings));
-    CHECK(strstr(warnings.data, "base 10000 ") && strstr(warnings.data, "has 500000 "));
-    CHECK(strstr(warnings.data, "saved with norm_eps 1e-05; this model has 1e-06"));
-    text_release(&warnings);
-    saved_close(&other);
-    saved_close(&s);
-}
-
-TEST(shape_is_read_from_the_folder)
-{
-    struct saved s;
-    struct model_shape got;
-    saved_open(&s, true);
-    const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
-    CHECK_STATUS(OK, checkpoint_read_shape(step, &got));
-    CHECK(got.V == s.shape.V && got.D == s.shape.D && got.G == s.shape.G && got.tied);
-    CHECK_STATUS(MISSING, checkpoint_read_shape(test_folder(), &got));
     saved_close(&s);
 }
 
