@@ -142,6 +142,10 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
  * every byte against its manifest; the ranks share the work.  DATA: damaged or never finished. */
 enum status checkpoint_check_native(const char *folder, const struct comm *world, bool *ours);
 
+/* Adds to a DATA failure of step-N what the user can do: the command that finds all damage, and the
+ * checkpoint before it, if any.  Returns `st`, on this rank alone. */
+enum status checkpoint_advise(const char *folder, enum status st);
+
 /* What checkpoint_load found besides the tensors. */
 struct checkpoint_found {
     int64_t step;

@@ -7,6 +7,7 @@
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/manifest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,4 +162,31 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
     TRY(st);
     TRY(comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : fail_not_found(path)));
     return STATUS_OK;
+}
+
+/* Appends the advice about step `step` of `folder` to the message. */
+static void add_advice(const char *folder, int64_t step, char message[STATUS_TEXT])
+{
+    char *before = NULL;
+    size_t used = strlen(message);
+    if (find_newest(folder, step, &before)) before = NULL; /* its failure matters less */
+    snprintf(message + used, STATUS_TEXT - used,
+             "; `llamero checkpoint verify %s` finds all damage%s%s", folder,
+             before ? "; the checkpoint before it is " : "", before ? before : "");
+    free(before);
+}
+
+enum status checkpoint_advise(const char *folder, enum status st)
+{
+    struct failure why = {0};
+    size_t len = strlen(folder);
+    if (st != STATUS_DATA || comm_failed_elsewhere()) return st;
+    while (len > 1 && folder[len - 1] == '/') len--;
+    char *path = heap_string(folder, len), *slash = strrchr(path, '/');
+    int64_t step = folder_parse_step(slash ? slash + 1 : path);
+    status_save(&why, st);
+    if (slash) *slash = 0;
+    if (step >= 0) add_advice(slash ? path : ".", step, why.message);
+    free(path);
+    return status_restore(&why);
 }

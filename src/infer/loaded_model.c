@@ -292,7 +292,7 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
     int max_tokens = o->max_tokens < 0 ? l->shape.max_context : o->max_tokens;
     if (max_tokens <= 0) max_tokens = (int)l->config.training.seq_len;
     TRY(comm_agree(world, open_model(l, max_tokens)));
-    TRY(load_weights(l, o));
+    TRY(checkpoint_advise(l->folder, load_weights(l, o)));
     return STATUS_OK;
 }
 

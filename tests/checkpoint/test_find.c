@@ -71,6 +71,40 @@ TEST(find_step_reports_missing_and_damaged_steps)
     saved_close(&s);
 }
 
+TEST(advice_about_a_damaged_step_names_the_command_and_the_checkpoint_before_it)
+{
+    struct saved s;
+    bool ours;
+    struct text want = {0};
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1, 2, 3));
+    const char *damaged = test_path(folder, "step-3/");
+    flip(test_path(folder, "step-3/model-00001-of-00001.safetensors"), 4000, 1);
+    CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-2/manifest.json")));
+    enum status st = checkpoint_check_native(damaged, comm_self(), &ours);
+    CHECK_STATUS(DATA, checkpoint_advise(damaged, st));
+    text_addf(&want,
+              "; `llamero checkpoint verify %s` finds all damage; the checkpoint before it is "
+              "%s/step-1",
+              folder, folder);
+    CHECK_MESSAGE("checksum mismatch in bytes 0 to ");
+    CHECK(strstr(status_message(), want.data));
+    /* Step 1 is the first one, and a folder of another name is not a step of a run. */
+    st = status_fail(STATUS_DATA, "x.c", 1, "damaged");
+    CHECK_STATUS(DATA, checkpoint_advise(test_path(folder, "step-1"), st));
+    CHECK_MESSAGE("damaged; `llamero checkpoint verify ");
+    CHECK(!strstr(status_message(), "before it"));
+    st = status_fail(STATUS_DATA, "x.c", 1, "damaged");
+    CHECK_STATUS(DATA, checkpoint_advise("outputs/model", st));
+    CHECK(!strcmp(status_message(), "damaged"));
+    st = status_fail(STATUS_IO, "x.c", 1, "the disk is full");
+    CHECK_STATUS(IO, checkpoint_advise(test_path(folder, "step-3"), st));
+    CHECK(!strcmp(status_message(), "the disk is full"));
+    CHECK_STATUS(OK, checkpoint_advise(damaged, STATUS_OK));
+    text_release(&want);
+    saved_close(&s);
+}
+
 TEST(manifest_of_another_step_is_rejected)
 {
     struct saved s;
