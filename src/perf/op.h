@@ -6,7 +6,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/text.h"
 #include "ops/accumulate_gradients.h"
 #include "ops/adamw_8bit.h"
 #include "ops/attention.h"
@@ -40,9 +39,6 @@ struct op_call {
 };
 
 const char *op_name(enum op_id op);
-/* Formats the sizes: "4096 x 768 -> 1280".  Two calls of an operation with the same text do the
- * same work. */
-void op_sizes(const struct op_call *c, struct text *out);
 
 enum op_content {
     CONTENT_NUMBERS,  /* uniform in [-1, 1) */

@@ -2,6 +2,7 @@
 #include "perf/op_calls.h"
 
 #include "machine/machine.h"
+#include "perf/op_sizes.h"
 #include "perf/step_simulator.h"
 #include "train/trainer.h"
 

@@ -63,13 +63,9 @@ TEST(windowed_attention_counts_the_keys_of_each_window)
     struct attention a = {.B = 1, .T = 8, .S = 8, .H = 1, .G = 1, .K = 16, .causal = true};
     a.q_stride = a.kv_stride = 16, a.window = 3;
     struct op_call c = {OP_attention_forward, .what.attention_forward = a};
-    struct text sizes = {0};
     CHECK(work_of(c).flops == 4 * (3 * 1.5 + 5 * 3) * 16);
-    op_sizes(&c, &sizes);
-    CHECK(strstr(sizes.data, " window 3") != NULL);
     c.what.attention_forward.T = 1; /* one query, of a KV cache */
     CHECK(work_of(c).flops == 4 * 3 * 16);
-    text_release(&sizes);
 }
 
 TEST(context_bounds_writes_two_indices_per_token)
@@ -77,12 +73,8 @@ TEST(context_bounds_writes_two_indices_per_token)
     struct context_bounds a = {2, 8, {4, 1, true}, {4, 3, true}, true, 0};
     struct op_call c = {OP_context_bounds, .what.context_bounds = a};
     struct op_work w = work_of(c);
-    struct text sizes = {0};
-    op_sizes(&c, &sizes);
     CHECK(w.num_buffers == 4 && w.bytes == 2 * 2 * 8 * 4 && w.flops == 0);
     CHECK(w.buffers[0].content == CONTENT_NONE && w.buffers[3].below == 8);
-    CHECK(!strcmp(sizes.data, "2 x 8 of 4"));
-    text_release(&sizes);
 }
 
 TEST(in_place_updates_count_bytes_twice)
@@ -109,19 +101,6 @@ TEST(in_place_updates_count_bytes_twice)
     CHECK(work_of(sum).bytes == 100 * 8 && work_of(sum).buffers[1].content == CONTENT_NONE);
     sum.what.axpby.beta = 1;
     CHECK(work_of(sum).bytes == 100 * 12);
-}
-
-TEST(sizes_distinguish_calls)
-{
-    struct text a = {0}, b = {0};
-    struct op_call c = {OP_linear_forward, .what.linear_forward = {.N = 1, .D = 2, .F = 3}};
-    op_sizes(&c, &a);
-    CHECK(!strcmp(a.data, "1 x 2 -> 3"));
-    c.what.linear_forward.accumulate = true;
-    op_sizes(&c, &b);
-    CHECK(strcmp(a.data, b.data) != 0);
-    text_release(&a);
-    text_release(&b);
 }
 
 TEST(op_fill_respects_bounds)

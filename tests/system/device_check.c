@@ -3,6 +3,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/rng.h"
+#include "perf/op_sizes.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
 #include "train/trainer.h"
