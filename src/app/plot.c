@@ -9,6 +9,7 @@
 #include "metrics/history.h"
 #include "plot/chart.h"
 #include "plot/metric_label.h"
+#include "runs/run_folder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ struct plot {
     struct curve *curves;
     struct chart_line *lines;
     int num_curves;
+    size_t num_known; /* values of the key, whether they are plotted or not */
 };
 
 static void plot_release(struct plot *p)
@@ -109,6 +111,7 @@ static enum status add_curve(struct plot *p, int run, const char *key)
     double scale = validation ? 1 : p->scale;
     struct curve c = {0};
     TRY(history_read(a->words[run], key, &c.series));
+    p->num_known += c.series.count;
     select_points(&c.series, f, scale);
     if (!c.series.count) {
         history_series_release(&c.series);
@@ -133,17 +136,30 @@ static enum status add_curve(struct plot *p, int run, const char *key)
     return STATUS_OK;
 }
 
-static enum status fail_no_points(const struct arguments *a, const struct plot_flags *f)
+static enum status fail_no_points(const struct plot *p)
 {
+    const struct arguments *a = p->runs;
     enum status st = STATUS_OK;
     struct text keys = {0};
     TRY_OUT(history_keys(a->words[0], &keys));
     if (!keys.len) FAIL_OUT(DATA, "%s: no step has been logged", a->words[0]);
-    FAIL_OUT(DATA, "%s: nothing to plot for --key %s%s; available keys: %s", a->words[0], f->key,
-             f->from || f->log ? " within --from and --log" : "", keys.data);
+    if (!p->num_known)
+        FAIL_OUT(USAGE, "--key %s: %s: no such key; expected one of: %s", p->flags->key,
+                 a->words[0], keys.data);
+    FAIL_OUT(DATA, "%s: nothing to plot for --key %s within --from and --log", a->words[0],
+             p->flags->key);
 out:
     text_release(&keys);
     return st;
+}
+
+static enum status check_run(const char *word)
+{
+    if (!file_exists(word)) FAIL(MISSING, "%s: no such dump folder or metrics.jsonl", word);
+    if (!file_is_dir(word)) return STATUS_OK;
+    TRY(run_folder_check(word));
+    if (!file_exists_in(word, "metrics.jsonl")) FAIL(DATA, "%s: no step has been logged", word);
+    return STATUS_OK;
 }
 
 static enum status read_runs(struct plot *p)
@@ -152,14 +168,13 @@ static enum status read_runs(struct plot *p)
     const char *key = p->flags->key;
     for (int run = 0; run < a->num_words; run++) {
         int before = p->num_curves;
-        if (!file_exists(a->words[run]))
-            FAIL(MISSING, "%s: no such dump folder or metrics.jsonl", a->words[run]);
+        TRY(check_run(a->words[run]));
         TRY(add_curve(p, run, key));
         if (!strcmp(key, "loss")) TRY(add_curve(p, run, "validation_loss"));
         if (p->num_curves == before && a->num_words > 1)
             log_line(LOG_WARN, "%s: nothing to plot", a->words[run]);
     }
-    if (!p->num_curves) TRY(fail_no_points(a, p->flags));
+    if (!p->num_curves) TRY(fail_no_points(p));
     return STATUS_OK;
 }
 

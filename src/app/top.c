@@ -41,16 +41,16 @@ static enum status find_curve(const struct run_folder *r, const char *key, int *
 {
     const char *name;
     struct text names = {0};
+    enum status st = STATUS_OK;
     for (*curve = 0; (name = top_frame_curve(r, *curve)); (*curve)++) {
-        if (!*key || !strcmp(key, name)) return STATUS_OK;
+        if (!*key || !strcmp(key, name)) goto out;
         text_addf(&names, "%s%s", names.len ? ", " : "", name);
     }
     *curve = 0;
-    enum status st = STATUS_OK;
-    if (*key)
-        st = status_fail(STATUS_USAGE, __FILE__, __LINE__, "--curve %s: %s: no such curve; %s%s",
-                         key, r->title, names.len ? "expected one of " : "no step has been logged",
-                         names.len ? names.data : "");
+    if (!*key) goto out;
+    if (!names.len) FAIL_OUT(DATA, "--curve %s: %s: no step has been logged", key, r->title);
+    FAIL_OUT(USAGE, "--curve %s: %s: no such curve; expected one of %s", key, r->title, names.data);
+out:
     text_release(&names);
     return st;
 }
@@ -133,11 +133,11 @@ static enum status show_live(struct run_folder *r, struct top_view *v, const str
     TRY(terminal_enter_raw());
     terminal_enter_screen();
     double read_s = clock_monotonic_s();
-    for (bool goes_on = true; goes_on;) {
+    for (bool is_running = true; is_running;) {
         if (!draw(v, f, &shown)) break;
         double left_s = read_s + f->interval - clock_monotonic_s();
         int key = left_s > 0 ? terminal_read_byte(left_s) : TERMINAL_NONE;
-        goes_on = key == TERMINAL_NONE || handle_key(key, v, &shown);
+        is_running = key == TERMINAL_NONE || handle_key(key, v, &shown);
         if (clock_monotonic_s() - read_s < f->interval) continue;
         v->now_s = clock_wall_s();
         run_folder_update(r, v->now_s);

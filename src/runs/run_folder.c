@@ -162,15 +162,21 @@ static char *name_of(const char *path)
     return name;
 }
 
-enum status run_folder_open(struct run_folder *r, const char *path, bool is_summary)
+enum status run_folder_check(const char *path)
 {
-    *r = (struct run_folder){.is_summary = is_summary, .metrics.is_summary = is_summary};
     TRY(file_require_folder(path));
     if (!run_folder_is_run(path))
         FAIL(MISSING,
              "%s: not a run: expected a dump folder (job.dump_folder) with metrics.jsonl, or with "
              "config.toml and log.txt",
              path);
+    return STATUS_OK;
+}
+
+enum status run_folder_open(struct run_folder *r, const char *path, bool is_summary)
+{
+    *r = (struct run_folder){.is_summary = is_summary, .metrics.is_summary = is_summary};
+    TRY(run_folder_check(path));
     r->path = heap_string(path, strlen(path));
     r->title = printable_string(path, strlen(path), 4096);
     r->name = name_of(path);

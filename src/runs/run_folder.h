@@ -45,9 +45,10 @@ struct run_folder {
 
 /* Whether a folder looks like a run's: it has metrics.jsonl, or config.toml and log.txt. */
 bool run_folder_is_run(const char *path);
+/* MISSING: no such folder, or not a run's. */
+enum status run_folder_check(const char *path);
 
-/* Reads everything; with `is_summary` as in run_metrics.h.  MISSING: no such folder, or not a
- * run's. */
+/* Reads everything; with `is_summary` as in run_metrics.h.  Errors: those of run_folder_check. */
 enum status run_folder_open(struct run_folder *r, const char *path, bool is_summary);
 /* Reads what the run wrote since, at the time now_s. */
 void run_folder_update(struct run_folder *r, double now_s);

@@ -83,9 +83,11 @@ TEST(plot_reports_what_is_wrong)
     const char *run = made_run("run"), *empty = test_folder();
     CHECK_STATUS(OK, file_write(test_path(empty, "metrics.jsonl"), "", 0));
     CHECK(LLAMERO(NULL, &err, "plot", "/nowhere/run") == 66 && strstr(err.data, "/nowhere/run"));
-    CHECK(LLAMERO(NULL, &err, "plot", run, "--key", "los") == 65);
-    CHECK(strstr(err.data, "--key los") && strstr(err.data, "loss lr mfu"));
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--key", "los") == 64);
+    CHECK(strstr(err.data, "--key los: ") && strstr(err.data, "expected one of: step loss lr mfu"));
     CHECK(LLAMERO(NULL, &err, "plot", empty) == 65 && strstr(err.data, "no step has been logged"));
+    CHECK(LLAMERO(NULL, &err, "plot", test_folder()) == 66);
+    CHECK(strstr(err.data, "not a run: expected a dump folder"));
     CHECK(LLAMERO(NULL, &err, "plot", run, "--from", "999") == 65 && strstr(err.data, "--from"));
     CHECK(LLAMERO(NULL, &err, "plot", run, "--width", "3") == 64 &&
           strstr(err.data, "--width: must be between 30"));

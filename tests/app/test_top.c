@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "base/file.h"
 #include "runs/runs_fixture.h"
 
 #include <errno.h>
@@ -36,6 +37,9 @@ TEST(top_rejects_wrong_arguments)
     CHECK(strstr(err.data, "no such folder"));
     CHECK(LLAMERO(&out, &err, "top", folder) == 66);
     CHECK(strstr(err.data, "not a run: expected a dump folder"));
+    CHECK_STATUS(OK, file_write(test_path(folder, "metrics.jsonl"), "", 0));
+    CHECK(LLAMERO(&out, &err, "top", folder, "--once", "--curve", "loss") == 65);
+    CHECK(strstr(err.data, "no step has been logged"));
     CHECK(LLAMERO(&out, &err, "top", run, "--width", "3") == 64);
     CHECK(LLAMERO(&out, &err, "top", run, "--interval", "0") == 64);
     CHECK(LLAMERO(&out, &err, "top", run, "optimizer.lr=1") == 64);
