@@ -436,7 +436,12 @@ const char *emulator_error_string(gpu_error error)
 /* The smallest limits among devices of this warp size. */
 static bool is_within_limits(const struct kernel_launch *k)
 {
-    enum { MAX_BLOCKS = 65535, MAX_THREADS = 1024, MAX_SHARED_32 = 232448, MAX_SHARED_64 = 65536 };
+    enum {
+        MAX_BLOCKS = 65535,
+        MAX_THREADS = 1024,
+        MAX_SHARED_32 = 99 << 10,
+        MAX_SHARED_64 = 65536
+    };
     struct grid_dim g = k->grid, b = k->block;
     uint64_t threads = (uint64_t)b.x * b.y * b.z;
     return g.x && g.y && g.z && g.x <= INT32_MAX && g.y <= MAX_BLOCKS && g.z <= MAX_BLOCKS &&

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, MAX_SHARED_BYTES = 232448 };
+enum { MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, MAX_SHARED_BYTES = 99 << 10 };
 
 /* Threads of a warp or a block that wait for each other. */
 struct barrier {

@@ -36,7 +36,7 @@ template <typename T, int KP> struct backward_tiles {
         WIDE = SMALL_32 && KP == 128,
         COLUMN_SPLIT = !IS_BF16 ? KP / 64 : (TILE_WARP == 64 || KP == 64 ? 1 : 2),
         QUERY_SPLIT = IS_BF16 ? COLUMN_SPLIT : 1,
-        ROW_WARPS = WIDE ? 3 : DQ_WARPS,
+        ROW_WARPS = WIDE || (IS_BF16 && LARGE && TILE_WARP == 32) ? 3 : DQ_WARPS,
         ROWS = ROW_WARPS * TILE,
         VISITED = WIDE ? 64 : (SMALL_32 ? 32 : DQ_VISITED),
         BLOCKS = WIDE ? 2 : DQ_BLOCKS,
@@ -416,6 +416,7 @@ static enum status launch_backward(const struct attention *a, const struct atten
 {
     using S = backward_tiles<T, KP>;
     static_assert((int)S::BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
+    static_assert((int)S::DQ_BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
     size_t B = (size_t)a->B, H = (size_t)a->H, G = (size_t)a->G, rows = B * H * (size_t)a->T;
     size_t query_tiles = ceil_div((size_t)a->T, S::DQ_ROWS);
     size_t key_tiles = ceil_div((size_t)a->S, S::ROWS);

@@ -16,8 +16,8 @@ extern "C" {
 #define LOG2_E 1.4426950408889634f
 #define LN_2   0.6931471805599453f
 
-/* Shared memory per block: AMD's LDS; what both sm_80 and sm_90 allow. */
-enum { MAX_SHARED_BYTES = (TILE_WARP == 64 ? 64 : 163) << 10 };
+/* Shared memory per block: AMD's LDS; what sm_86, sm_89 and sm_120 allow, the least since sm_80. */
+enum { MAX_SHARED_BYTES = (TILE_WARP == 64 ? 64 : 99) << 10 };
 
 /* 2^x; 0 for -inf, NaN for NaN. */
 static __device__ __forceinline__ float exp2_fast(float x)
