@@ -20,7 +20,11 @@ enum {
     THREADS = SIDE * SIDE / VECTOR,
     STRIDE = SIDE + 4,
 };
+#if defined(GPU_EMULATED)
+static const size_t max_amax_blocks = 1; /* so that small tests take several steps */
+#else
 static const size_t max_amax_blocks = 1024;
+#endif
 
 /* ---- what is quantized: load() computes up to VECTOR elements of a row, from column c ---- */
 
@@ -221,17 +225,23 @@ template <typename S>
 static __global__ void __launch_bounds__(THREADS)
     source_amax_kernel(size_t rows, size_t columns, S source, float *amax)
 {
-    const size_t per_row = (columns + VECTOR - 1) / VECTOR, vectors = rows * per_row;
+    /* Positions are rows and vectors of a row: only the first one and the step need a division. */
+    const size_t per_row = (columns + VECTOR - 1) / VECTOR;
+    const size_t first = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t step = (size_t)gridDim.x * THREADS;
+    const size_t step_rows = step / per_row, step_vectors = step % per_row;
+    size_t r = first / per_row, v = first % per_row;
     unsigned max = 0;
-    for (size_t v = (size_t)blockIdx.x * THREADS + threadIdx.x; v < vectors;
-         v += (size_t)gridDim.x * THREADS) {
-        size_t r = v / per_row, c = v % per_row * VECTOR;
+    while (r < rows) {
+        const size_t c = v * VECTOR;
         int count = (int)min(columns - c, (size_t)VECTOR);
         float values[S::PARTS][VECTOR];
         source.load(r, c, count, values);
         for (int part = 0; part < S::PARTS; part++)
             for (int i = 0; i < VECTOR; i++)
                 if (i < count) max = larger(max, abs_bits<float>(values[part][i]));
+        r += step_rows, v += step_vectors;
+        if (v >= per_row) v -= per_row, r++;
     }
     update_amax(max, amax);
 }
