@@ -343,7 +343,7 @@ static void warn_about_settings(const struct flight *f)
                  tokenizer_kind(f->p->tokenizer));
     for (size_t i = 0; i < skipped->count; i++) {
         const struct option_range *r = &skipped->items[i];
-        int64_t end = rows; /* rows that are passed over come in addition */
+        int64_t end = rows; /* skipped rows come in addition */
         for (size_t k = 0; k < skipped->count; k++)
             if (skipped->items[k].first < r->first)
                 end += skipped->items[k].last - skipped->items[k].first + 1;

@@ -379,7 +379,7 @@ static enum status check_guard(const struct config *c)
     if (g->skip_rows.count && c->data.order == ORDER_megatron)
         FAIL(CONFIG,
              "guard.skip_rows requires data.order = \"streams\": Megatron-LM's order has no "
-             "further samples to take their place; guard.skip_steps passes over steps");
+             "further samples to take their place; guard.skip_steps skips steps");
     const char *key = nonfinite ? "guard.nonfinite" : "guard.on_spike";
     if (!nonfinite && g->on_spike != ON_SPIKE_rollback) return STATUS_OK;
     if (!c->checkpoint.enable || c->checkpoint.load_only)
@@ -388,7 +388,7 @@ static enum status check_guard(const struct config *c)
     if (c->data.order == ORDER_megatron && !c->data.samples)
         FAIL(CONFIG,
              "%s = \"rollback\" with data.order = \"megatron\" requires data.samples: more than "
-             "the rows of training.steps, for the rows that are passed over",
+             "the rows of training.steps, for the rows that are skipped",
              key);
     return STATUS_OK;
 }

@@ -42,7 +42,7 @@ void loader_list_skipped(const struct loader *l, struct row_ranges *out)
     row_ranges_add_part(out, &l->untrained, step);
 }
 
-void loader_pass_over(struct loader *l, struct row_interval rows)
+void loader_record_skipped(struct loader *l, struct row_interval rows)
 {
     BUG_IF(rows.end > loader_position(l));
     row_ranges_add(&l->passed, rows);

@@ -66,9 +66,9 @@ uint64_t loader_step_row(const struct loader *l);
 int loader_place(const struct loader *l, int i);
 /* The number of the row at a place of a reader's last batch. */
 uint64_t loader_delivered_row(const struct loader *l, int reader, int place);
-/* Records in the cursor that rows before the position were passed over: their training was undone,
+/* Records in the cursor that rows before the position were skipped: their training was undone,
  * and they are not read again. */
-void loader_pass_over(struct loader *l, struct row_interval rows);
+void loader_record_skipped(struct loader *l, struct row_interval rows);
 
 /* Records in the cursor that the last step did not train on its rows (guard.skip_steps). */
 void loader_skip_step(struct loader *l);

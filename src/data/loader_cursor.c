@@ -351,7 +351,7 @@ static enum status load_sources(struct loader *l, const struct json *cursor, uin
     TRY(adopt_streams(l, json_count(streams)));
     TRY(row_ranges_read(&l->passed, json_get(cursor, "passed_over")));
     struct order_position at = {.next_row = next,
-                                .num_passed = row_ranges_rows(&l->passed),
+                                .num_skipped = row_ranges_rows(&l->passed),
                                 .vocab_size = l->tokens.vocab_size};
     bool has_positions = l->order->cursor_ints > 0;
     enum status st = has_positions ? load_positions(l, cursor, &at, &all, matches)

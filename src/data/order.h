@@ -14,7 +14,7 @@ struct order;
 
 /* What else a saved position says. */
 struct order_position {
-    uint64_t next_row, num_passed; /* rows before the next one that were passed over */
+    uint64_t next_row, num_skipped; /* rows before the next one that were skipped */
     int64_t vocab_size;
     const struct stream_sources *sources; /* NULL: those of the run */
 };

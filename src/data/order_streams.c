@@ -87,7 +87,7 @@ static enum status check_rows(const struct stream_order *s, uint64_t stream, int
 {
     uint64_t V = s->rules.num_streams, has = (uint64_t)rows;
     uint64_t due = at->next_row > stream ? (at->next_row - stream - 1) / V + 1 : 0;
-    if (s->rules.once || (has <= due && due - has <= at->num_passed)) return STATUS_OK;
+    if (s->rules.once || (has <= due && due - has <= at->num_skipped)) return STATUS_OK;
     FAIL(DATA, "the data position of stream %llu is damaged: at its row %lld, expected %llu",
          (unsigned long long)stream, (long long)rows, (unsigned long long)due);
 }

@@ -75,13 +75,13 @@ enum status row_ranges_read(struct row_ranges *r, const struct json *list)
     row_ranges_release(r);
     if (!list) return STATUS_OK;
     if (!json_is_array(list) || json_count(list) > MAX_RANGES)
-        FAIL(DATA, "the rows passed over must be a list of ranges");
+        FAIL(DATA, "the skipped rows must be a list of ranges");
     for (const struct json *v = json_first(list); v; v = json_next(v)) {
         const struct json *a = json_is_array(v) ? json_first(v) : NULL,
                           *b = a ? json_next(a) : NULL;
         if (!b || json_next(b) || !json_as_int(a, 0, max, &first) ||
             !json_as_int(b, first, max, &last))
-            FAIL(DATA, "the rows passed over: each range must be two rows, the first and the last");
+            FAIL(DATA, "the skipped rows: each range must be two rows, the first and the last");
         row_ranges_add(r, (struct row_interval){(uint64_t)first, (uint64_t)last + 1});
     }
     return STATUS_OK;

@@ -1,4 +1,4 @@
-/* row_ranges.h -- rows of a run that are not trained on: a rollback passed over them, or they are
+/* row_ranges.h -- rows of a run that are not trained on: a rollback skipped them, or they are
  * to be skipped.
  *
  * Rows are numbered over the whole run.  In JSON a range is [first, last], both included. */

@@ -91,9 +91,8 @@ struct token_row {
     struct token_spans *spans; /* result: where the tokens come from; NULL: not wanted */
 };
 /* Reads the next row; best_fit: of as many tokens as the one before.  DATA: a damaged file, or a
- * partition with empty documents only.  RECORD: a
- * bad record, unless t->bad is set: then the stream passes over it as over an empty document, and
- * counts and lists it in the first epoch. */
+ * partition with empty documents only.  RECORD: a bad record, unless t->bad is set: then the stream
+ * skips it like an empty document, and counts and lists it in the first epoch. */
 enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row);
 
 /* The cursor: STREAM_INTS + PARTITION_INTS * sources integers. */

@@ -98,7 +98,7 @@ static enum status fetch_entries(struct client *c, const struct hub_path *p, con
     return s3_listing_fetch(c, p, query, out);
 }
 
-/* Keys of objects that cannot be file names must not be passed over silently. */
+/* Keys of objects that cannot be file names must not be skipped silently. */
 static enum status check_contained(const struct hub_path *p, const struct listing *selected)
 {
     for (size_t i = 0; i < selected->count; i++)

@@ -41,7 +41,7 @@ struct step_metrics {
     int64_t memory_bytes;  /* peak of one rank */
 };
 
-/* A rollback: the run continues after `step` with the rows after those passed over. */
+/* A rollback: the run continues after `step` with the rows after those that it skips. */
 struct rollback_metrics {
     int64_t step, from; /* the checkpoint's step, and that of the spike */
     int64_t first_row, last_row;

@@ -58,7 +58,7 @@ struct guard_report guard_observe(struct guard *g, const struct step_result *s, 
 {
     const double no_gradient = 1e-7, same = 1e-5; /* the latter relative */
     struct guard_report r = {GUARD_NONE, 0, 0};
-    if (s->is_passed_over || !isfinite(s->loss) || !isfinite(s->grad_norm)) return r;
+    if (s->skips_rows || !isfinite(s->loss) || !isfinite(s->grad_norm)) return r;
     bool begins = score_loss(g, s->loss, limit, &r);
     bool is_still = s->grad_norm <= no_gradient && g->last_loss > 0 &&
                     fabs(s->loss - g->last_loss) <= same * g->last_loss;

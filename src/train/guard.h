@@ -44,7 +44,7 @@ struct step_result;
 struct guard_report guard_observe(struct guard *g, const struct step_result *s, double limit);
 
 /* Observes a step and, if `log`, logs when a spike or a standstill begins; returns whether the
- * configuration requires a rollback: after a spike, so that its rows are passed over, too.  `last`:
+ * configuration requires a rollback: after a spike, so that its rows are skipped, too.  `last`:
  * no step follows. */
 bool guard_watch(struct guard *g, const struct guard_config *c, const struct step_result *s,
                  bool log, bool last);

@@ -19,13 +19,13 @@ static enum status restore_guard(struct guard *g, const struct json *train)
     return STATUS_OK;
 }
 
-static enum status pass_over_rows(struct rollback *b, const struct json *cursor)
+static enum status skip_rows(struct rollback *b, const struct json *cursor)
 {
     int64_t next;
     if (!b->loader) return STATUS_OK;
     TRY(json_get_int(cursor, "next_row", 0, (int64_t)loader_position(b->loader), &next));
     b->rows = (struct row_interval){(uint64_t)next, loader_position(b->loader)};
-    loader_pass_over(b->loader, b->rows);
+    loader_record_skipped(b->loader, b->rows);
     return STATUS_OK;
 }
 
@@ -37,7 +37,7 @@ static enum status restore(struct rollback *b, const char *folder,
     b->trainer->steps_done = found->step;
     TRY(trainer_state_load(b->trainer, found->train));
     TRY(restore_guard(b->guard, found->train));
-    TRY(pass_over_rows(b, json_get(found->train, "data")));
+    TRY(skip_rows(b, json_get(found->train, "data")));
     return STATUS_OK;
 }
 
@@ -137,8 +137,8 @@ void rollback_report(const struct rollback *b, struct metrics *m)
                                             .last_row = (int64_t)b->rows.end - 1,
                                             .loss = b->loss};
     log_line(LOG_WARN,
-             "rolled back from step %lld to the checkpoint of step %lld; rows %lld to %lld are "
-             "passed over",
+             "rolled back from step %lld to the checkpoint of step %lld; skipping rows %lld to "
+             "%lld",
              (long long)record.from, (long long)record.step, (long long)record.first_row,
              (long long)record.last_row);
     metrics_rollback(m, &record);

@@ -27,7 +27,7 @@ struct rollback {
     /* Results: */
     int64_t to;               /* the checkpoint's step; -1: none is good */
     double loss;              /* the largest of the spike */
-    struct row_interval rows; /* passed over; on ranks that read */
+    struct row_interval rows; /* skipped; on ranks that read */
 };
 
 /* Whether the configuration may require a rollback, so that checkpoints must hold the guard. */

@@ -328,18 +328,18 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
     return STATUS_OK;
 }
 
-/* Reports the rows that a step passed over, and records it if these are all. */
+/* Reports the rows that a step skipped, and records it if these are all. */
 static void note_skipped(struct training_run *r, const struct step_result *s)
 {
     struct row_ranges rows = {0};
     if (!r->loader) return;
-    if (s->is_passed_over) loader_skip_step(r->loader);
+    if (s->skips_rows) loader_skip_step(r->loader);
     loader_list_skipped(r->loader, &rows);
     for (size_t i = 0; i < rows.count && r->is_main; i++) {
         int64_t first = (int64_t)rows.items[i].begin, last = (int64_t)rows.items[i].end - 1;
-        log_line(LOG_INFO, "step %lld: rows %lld to %lld are passed over (guard.skip_%s)",
+        log_line(LOG_INFO, "step %lld: skipping rows %lld to %lld (guard.skip_%s)",
                  (long long)s->step, (long long)first, (long long)last,
-                 s->is_passed_over ? "steps" : "rows");
+                 s->skips_rows ? "steps" : "rows");
         metrics_skipped_rows(r->metrics, s->step, first, last);
     }
     row_ranges_release(&rows);
@@ -451,10 +451,10 @@ static enum status run_steps(struct training_run *r)
         int64_t done = t->steps_done;
         skipped_records_list(&r->skipped, r->loader, done);
         note_skipped(r, &s);
-        if (!s.is_passed_over) count_step(t, &s, &interval);
+        if (!s.skips_rows) count_step(t, &s, &interval);
         bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
-            if (!s.is_passed_over) TRY(log_step(r, &s, &interval));
+            if (!s.skips_rows) TRY(log_step(r, &s, &interval));
             TRY(skipped_records_check(&r->skipped, r->loader, world(r)));
             TRY(repeats_check(&r->repeats, r->loader, done, world(r)));
         }

@@ -3,7 +3,7 @@
  *
  * Order    The newest checkpoint before the step says where the data were read up to, and the rows
  *          between it and the step are read past, through the stages of the data.  The first
- *          checkpoint after the step says which rows a rollback passed over; without one,
+ *          checkpoint after the step says which rows a rollback skipped; without one,
  *          metrics.jsonl does.
  * Ranks    On this rank alone, for a run of any number of ranks; downloads nothing. */
 // SPDX-License-Identifier: Apache-2.0

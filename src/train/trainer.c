@@ -224,7 +224,7 @@ static void pass_over_step(struct trainer *t, struct step_result *result, double
 {
     t->steps_done++, t->rows_done += t->step_rows;
     *result = (struct step_result){
-        .step = t->steps_done, .data_seconds = data_seconds, .is_passed_over = true};
+        .step = t->steps_done, .data_seconds = data_seconds, .skips_rows = true};
 }
 
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result)
@@ -239,7 +239,7 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
         pass_over_step(t, result, clock_monotonic_s() - begin);
         return STATUS_OK;
     }
-    result->is_passed_over = false;
+    result->skips_rows = false;
     TRY(batch_broadcast(&t->batch, group(t, GROUP_peers)));
     result->data_seconds = clock_monotonic_s() - begin;
     trace_end(t->machine.queue->trace, "data", begin);

@@ -89,7 +89,7 @@ struct step_result {
     double lr;
     double data_seconds; /* waiting for the batch */
     bool skipped;        /* loss or gradient norm is not finite */
-    bool is_passed_over; /* guard.skip_steps: nothing was computed, and the rest is 0 */
+    bool skips_rows;     /* guard.skip_steps: nothing was computed, and the rest is 0 */
 };
 
 /* Bytes by category, by a sizing pass alone; the caller adds data and program. */

@@ -80,10 +80,10 @@ TEST(order_streams_rejects_a_cursor_with_an_id_outside_the_vocabulary)
     CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, &at));
     CHECK_MESSAGE("stream 2 has token ID 280; the vocabulary size is 280");
     cursor[4] = 279;
-    at.next_row = 3; /* row 2 has been read, or was passed over */
+    at.next_row = 3; /* row 2 has been read, or was skipped */
     CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, &at));
     CHECK_MESSAGE("stream 2 is damaged: at its row 0, expected 1");
-    at.num_passed = 1;
+    at.num_skipped = 1;
     CHECK_STATUS(OK, o->kind->load(o, 2, cursor, &at));
     free(cursor);
     o->kind->close(o);

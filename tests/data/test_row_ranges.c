@@ -131,7 +131,7 @@ TEST(loader_skips_rows_and_no_others)
     }
 }
 
-TEST(cursor_records_rows_passed_over_and_rejects_a_stream_at_another_row)
+TEST(cursor_records_skipped_rows_and_rejects_a_stream_at_another_row)
 {
     enum { T = 50 };
     struct rig r;
@@ -143,8 +143,8 @@ TEST(cursor_records_rows_passed_over_and_rejects_a_stream_at_another_row)
     rig_add_kind(&r, test_folder(), 0);
     struct loader *l = rig_open(&r);
     rows_read(&rows, l, T, 4, 12);
-    loader_pass_over(l, (struct row_interval){4, 8});
-    loader_pass_over(l, (struct row_interval){6, 12});
+    loader_record_skipped(l, (struct row_interval){4, 8});
+    loader_record_skipped(l, (struct row_interval){6, 12});
     loader_save(l, &(struct json_writer){.text = &cursor});
     CHECK(strstr(cursor.data, "\"next_row\": 12, \"passed_over\": [[4,11]]"));
     loader_close(l);

@@ -124,7 +124,7 @@ static void check_metrics(const struct spike_run *s)
 }
 
 /* Compares with steps 101 to 120 after step 100, in which the loader skips the rows. */
-TEST(spike_is_rolled_back_and_its_rows_are_passed_over)
+TEST(spike_is_rolled_back_and_its_rows_are_skipped)
 {
     struct spike_run s;
     struct training straight, end;
@@ -134,7 +134,8 @@ TEST(spike_is_rolled_back_and_its_rows_are_passed_over)
     check_metrics(&s);
     char *log = read_text(&s, "log.txt");
     CHECK(strstr(log, "step 104: the loss spikes: "));
-    CHECK(strstr(log, "rolled back from step 105 to the checkpoint of step 100; rows 200 to 209"));
+    CHECK(strstr(
+        log, "rolled back from step 105 to the checkpoint of step 100; skipping rows 200 to 209"));
     free(log);
     char *state = read_text(&s, "checkpoint/step-120/state.json");
     CHECK(strstr(state, "\"next_row\": 250, \"passed_over\": [[200,209]]"));
@@ -183,7 +184,7 @@ TEST(run_killed_after_a_rollback_ends_with_the_same_bits)
 }
 
 /* As if the rows of the spike had been rolled back, in one run and in one killed after step 110. */
-TEST(rows_of_guard_skip_rows_are_passed_over)
+TEST(rows_of_guard_skip_rows_are_skipped)
 {
     struct spike_run rolled_back, s;
     SPIKE_RUN_OPEN(&rolled_back, "guard.on_spike=rollback");
@@ -374,7 +375,8 @@ TEST(diverged_run_is_not_saved_and_names_the_checkpoint_to_resume_from)
                                   "guard.nonfinite=rollback guard.max_rollbacks=2",
                           &err);
     if (code != 80) fail_msg("exit code %d: %s", code, err.data);
-    CHECK(strstr(err.data, "rolled back from step 11 to the checkpoint of step 5; rows 20 to 43"));
+    CHECK(strstr(err.data,
+                 "rolled back from step 11 to the checkpoint of step 5; skipping rows 20 to 43"));
     CHECK(strstr(err.data, "guard.max_rollbacks is reached"));
     CHECK(file_exists(test_path(dump, "checkpoint/abandoned-5-1/step-10")));
     CHECK(strstr(err.data, "moved the checkpoints after step 5 to "));

@@ -168,8 +168,8 @@ static void train(struct simulated *s, struct job job)
     while (s->done < job.until) {
         train_step(s, readers, &mesh);
         if (s->done == job.spike) {
-            loader_pass_over(s->shadow, (struct row_interval){(uint64_t)s->next_row_at[job.to],
-                                                              loader_position(s->shadow)});
+            loader_record_skipped(s->shadow, (struct row_interval){(uint64_t)s->next_row_at[job.to],
+                                                                   loader_position(s->shadow)});
             s->done = job.to, s->rows_done = s->rows_at[job.to], job.spike = -1;
             continue;
         }
@@ -252,7 +252,7 @@ TEST(rows_of_past_and_future_steps_are_those_that_were_trained_on)
     simulated_close(&s);
 }
 
-TEST(rows_that_a_rollback_passed_over_are_in_no_step)
+TEST(rows_that_a_rollback_skipped_are_in_no_step)
 {
     struct simulated s;
     char line[200];
@@ -391,7 +391,7 @@ TEST(rows_after_a_restart_of_the_data_are_refused)
     simulated_close(&s);
 }
 
-TEST(damaged_checkpoints_and_those_of_the_model_alone_are_passed_over)
+TEST(damaged_checkpoints_and_those_of_the_model_alone_are_skipped)
 {
     struct simulated s;
     SIMULATED_OPEN(&s, setting("training.dataset_path", write_lines()));
