@@ -141,7 +141,13 @@ static enum status check_rope(const struct convert_check *c, const struct model_
              "%s has RoPE scaling %s, which %s does not have; use --to hf or native, or "
              "--rope-factor none to write the model without scaling",
              c->from, rope_method_name(r), readers[c->target]);
-    if (c->target == CONVERT_GGUF && r->method == ROPE_yarn && r->attention_factor > 0)
+    if (r->method != ROPE_yarn || r->factor <= 0) return STATUS_OK;
+    if (r->beta_fast != 32 || r->beta_slow != 1)
+        FAIL(UNSUPPORTED,
+             "%s has RoPE scaling yarn with beta_fast %g and beta_slow %g; llama.cpp has 32 and 1, "
+             "whatever the file says: use --to hf or native",
+             c->from, r->beta_fast, r->beta_slow);
+    if (r->attention_factor > 0)
         FAIL(UNSUPPORTED,
              "%s has RoPE scaling yarn with attention_factor %g; llama.cpp computes it from the "
              "factor: remove it from config.json",

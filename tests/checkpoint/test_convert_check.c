@@ -87,23 +87,24 @@ TEST(formats_that_do_not_scale_rope_like_the_model_are_refused)
     static const struct {
         enum conversion_target target;
         enum rope_method method;
-        double attention_factor;
+        double attention_factor, beta_fast, beta_slow;
         const char *message;
-    } cases[] = {{CONVERT_META, ROPE_linear, 0, "scaling linear, which Meta's Llama does not have"},
-                 {CONVERT_NXDT, ROPE_yarn, 0, "scaling yarn, which NxD Training does not have"},
-                 {CONVERT_DCP, ROPE_yarn, 0, "scaling yarn, which torchtitan does not have"},
-                 {CONVERT_GGUF, ROPE_dynamic, 0, "scaling dynamic, which llama.cpp does not have"},
-                 {CONVERT_GGUF, ROPE_yarn, 2, "attention_factor 2; llama.cpp computes it"}};
+    } cases[] = {
+        {CONVERT_META, ROPE_linear, 0, 0, 0, "scaling linear, which Meta's Llama does not have"},
+        {CONVERT_NXDT, ROPE_yarn, 0, 32, 1, "scaling yarn, which NxD Training does not have"},
+        {CONVERT_DCP, ROPE_yarn, 0, 32, 1, "scaling yarn, which torchtitan does not have"},
+        {CONVERT_GGUF, ROPE_dynamic, 0, 0, 0, "scaling dynamic, which llama.cpp does not have"},
+        {CONVERT_GGUF, ROPE_yarn, 0, 16, 1, "beta_fast 16 and beta_slow 1; llama.cpp has 32 and 1"},
+        {CONVERT_GGUF, ROPE_yarn, 0, 32, 2, "beta_fast 32 and beta_slow 2; llama.cpp has 32 and 1"},
+        {CONVERT_GGUF, ROPE_yarn, 2, 32, 1, "attention_factor 2; llama.cpp computes it"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model_shape shape = small_shape();
         struct saved s;
         struct converted done;
         shape.scaling = (struct rope_scaling){.factor = 4, .method = cases[i].method};
         if (cases[i].method != ROPE_linear) shape.scaling.original_context = 16;
-        if (cases[i].method == ROPE_yarn) {
-            shape.scaling.beta_fast = 32, shape.scaling.beta_slow = 1;
-            shape.scaling.attention_factor = cases[i].attention_factor;
-        }
+        shape.scaling.beta_fast = cases[i].beta_fast, shape.scaling.beta_slow = cases[i].beta_slow;
+        shape.scaling.attention_factor = cases[i].attention_factor;
         struct conversion c = save_model(&s, &shape, cases[i].target);
         check_refused(&c, cases[i].message);
         c.sets_rope = true, c.target = CONVERT_META; /* --rope-factor none */

@@ -95,8 +95,6 @@ static void add_scaling(const struct model_shape *s, struct gguf_metadata *k)
     if (r->method != ROPE_yarn) return;
     gguf_add_u32(k, key_of(s, "rope.scaling.original_context_length").name,
                  (uint32_t)r->original_context);
-    gguf_add_f32(k, key_of(s, "rope.scaling.yarn_beta_fast").name, r->beta_fast);
-    gguf_add_f32(k, key_of(s, "rope.scaling.yarn_beta_slow").name, r->beta_slow);
 }
 
 /* Granite's. */

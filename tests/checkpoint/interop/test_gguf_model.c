@@ -310,7 +310,7 @@ TEST(gguf_of_a_model_with_yarn_has_its_keys)
     struct gguf_file g;
     shape.qk_norm = true;
     shape.scaling = (struct rope_scaling){
-        .factor = 4, .original_context = 32, .method = ROPE_yarn, .beta_fast = 16, .beta_slow = 2};
+        .factor = 4, .original_context = 32, .method = ROPE_yarn, .beta_fast = 32, .beta_slow = 1};
     saved_open_shape(&s, &shape);
     convert_saved(&s, &g);
     CHECK(key_equals(&g, "qwen3.rope.scaling.type", "yarn") && g.num_tensors == 25);
