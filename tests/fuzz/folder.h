@@ -30,7 +30,8 @@ static inline void folder_put(int *fd, const char *name, const void *bytes, size
     char path[96];
     snprintf(path, sizeof path, "%s/%s", folder(), name);
     if (!*fd) *fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    BUG_IF(*fd < 0 || ftruncate(*fd, 0) || file_write_at(*fd, path, bytes, len, 0));
+    /* In this order a file in memory keeps its pages. */
+    BUG_IF(*fd < 0 || file_write_at(*fd, path, bytes, len, 0) || ftruncate(*fd, (off_t)len));
 }
 
 static inline void folder_drop(int *fd, const char *name)

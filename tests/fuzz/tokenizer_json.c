@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-enum { MAX_TEXT = 512 }; /* bytes of the text, and of the file as a text: longer ones cost time */
+enum { MAX_TEXT = 256 }; /* bytes of the text, and of the file as a text: longer ones cost time */
 
 static void add_bytes(struct text *file)
 {
