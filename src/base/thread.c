@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <limits.h>
+#include <omp.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -77,6 +78,7 @@ static void *thread_main(void *context)
     free(context);
     thread_pin(-1); /* the creating thread may be pinned */
     if (s.is_background) setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
+    if (s.is_background) omp_set_num_threads(1); /* the cores are those of the compute threads */
     return s.run(s.argument);
 }
 

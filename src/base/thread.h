@@ -29,7 +29,8 @@ void thread_pin(int n);
  * opens files. */
 #define THREAD_SPINS "10000"
 void thread_limit_spinning(char **argv);
-/* Starts a background thread with lower priority.  IO: the system cannot create a thread. */
+/* Starts a background thread with lower priority, whose OpenMP regions have one thread unless they
+ * name a number.  IO: the system cannot create a thread. */
 enum status thread_start_background(pthread_t *thread, void *(*run)(void *), void *argument);
 /* The same at normal priority, for a thread that others wait for. */
 enum status thread_start_foreground(pthread_t *thread, void *(*run)(void *), void *argument);

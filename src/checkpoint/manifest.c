@@ -72,8 +72,7 @@ void manifest_file_set_size(struct manifest_file *f, uint64_t size)
     f->checksums = heap(f->num_checksums * sizeof *f->checksums);
 }
 
-enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len,
-                                   uint64_t at)
+void manifest_file_checksum_at(struct manifest_file *f, const void *bytes, size_t len, uint64_t at)
 {
     BUG_IF(at % MANIFEST_CHUNK || at > f->size || len > f->size - at ||
            (len % MANIFEST_CHUNK && at + len != f->size));
@@ -83,8 +82,12 @@ enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, s
         uint32_t crc = chunk_seed(f->manifest->step, f->name, chunk);
         f->checksums[chunk] = checksum_crc32c(crc, (const char *)bytes + i, n);
     }
+}
+
+enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len,
+                                   uint64_t at)
+{
     TRY(file_write_at(f->fd, f->path, bytes, len, at));
-    progress_add((double)len);
     return STATUS_OK;
 }
 
@@ -290,17 +293,6 @@ enum status manifest_check(const char *folder, int64_t *step)
     return st;
 }
 
-static enum status verify_chunk(const char *path, uint32_t crc, const struct json *sum, uint64_t at,
-                                uint64_t n)
-{
-    char have[16];
-    snprintf(have, sizeof have, "%08x", crc);
-    if (!json_is_string(sum) || strcmp(have, json_string(sum)))
-        FAIL(DATA, "%s: checksum mismatch in bytes %llu to %llu", path, (unsigned long long)at,
-             (unsigned long long)(at + n));
-    return STATUS_OK;
-}
-
 /* Selects every parts-th chunk, counted across all files. */
 struct chunk_stride {
     uint64_t next; /* chunks to skip before the next one */
@@ -314,33 +306,101 @@ static bool is_next_due(struct chunk_stride *s)
     return due;
 }
 
+/* A chunk of a file, and its checksum in the manifest. */
+struct listed_chunk {
+    uint64_t number;
+    size_t len;
+    const struct json *sum;
+};
+
+/* Lists the chunks of a file that are due. */
+static struct listed_chunk *list_chunks(const struct json *file, uint64_t size,
+                                        struct chunk_stride *stride, size_t *count)
+{
+    const struct json *sum = json_first(json_get(file, "crc32c"));
+    uint64_t num_chunks = (size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
+    struct listed_chunk *chunks = heap((num_chunks / stride->parts + 1) * sizeof *chunks);
+    *count = 0;
+    for (uint64_t i = 0; i < num_chunks; i++) {
+        uint64_t left = size - i * MANIFEST_CHUNK;
+        if (is_next_due(stride))
+            chunks[(*count)++] = (struct listed_chunk){
+                i, left < MANIFEST_CHUNK ? (size_t)left : MANIFEST_CHUNK, sum};
+        if (sum) sum = json_next(sum);
+    }
+    return chunks;
+}
+
+/* An open file whose chunks are verified. */
+struct verified_file {
+    const char *name, *path;
+    int fd;
+    int64_t step;
+};
+
 /* Reads rather than maps the file: an I/O error is then a status, not SIGBUS. */
+static enum status verify_chunk(const struct verified_file *f, const struct listed_chunk *c,
+                                void *bytes)
+{
+    uint64_t at = c->number * MANIFEST_CHUNK;
+    char have[16];
+    TRY(file_read_at(f->fd, f->path, bytes, c->len, at));
+    uint32_t crc = checksum_crc32c(chunk_seed(f->step, f->name, c->number), bytes, c->len);
+    snprintf(have, sizeof have, "%08x", crc);
+    if (!json_is_string(c->sum) || strcmp(have, json_string(c->sum)))
+        FAIL(DATA, "%s: checksum mismatch in bytes %llu to %llu", f->path, (unsigned long long)at,
+             (unsigned long long)(at + c->len));
+    return STATUS_OK;
+}
+
+/* With the threads of OpenMP; reports the first chunk that fails. */
+static enum status verify_chunks(const struct verified_file *f, const struct listed_chunk *chunks,
+                                 size_t count)
+{
+    enum { ROUND = 64 };
+    enum status st = STATUS_OK;
+    for (size_t done = 0, n; done < count && !st; done += n) {
+        struct failure first = {0};
+        double bytes = 0;
+        size_t failed = n = count - done < ROUND ? count - done : ROUND;
+#pragma omp parallel if (n > 1)
+        {
+            void *buffer = heap(MANIFEST_CHUNK);
+#pragma omp for schedule(dynamic, 1)
+            for (size_t i = 0; i < n; i++) {
+                struct failure own = {0};
+                if (!status_save(&own, verify_chunk(f, &chunks[done + i], buffer))) continue;
+#pragma omp critical(verify_chunks)
+                if (i < failed) failed = i, first = own;
+            }
+            free(buffer);
+        }
+        for (size_t i = 0; i < n; i++) bytes += (double)chunks[done + i].len;
+        st = status_restore(&first);
+        progress_add(bytes);
+    }
+    return st;
+}
+
 static enum status verify_file(const char *folder, const struct json *file, int64_t step,
                                struct chunk_stride *stride)
 {
-    uint64_t size, chunk = 0;
+    uint64_t size;
+    size_t count;
     TRY(check_size(folder, file, &size));
-    const char *name = json_string(json_get(file, "name"));
-    const struct json *sum = json_first(json_get(file, "crc32c"));
-    char *path = file_join(folder, name);
-    void *bytes = heap(MANIFEST_CHUNK);
+    struct verified_file f = {.name = json_string(json_get(file, "name")), .step = step};
+    struct listed_chunk *chunks = list_chunks(file, size, stride, &count);
+    char *path = file_join(folder, f.name);
     enum status st = STATUS_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    for (uint64_t at = 0; at < size; at += MANIFEST_CHUNK, chunk++) {
-        uint64_t left = size - at, n = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
-        if (is_next_due(stride)) {
-            TRY_OUT(file_read_at(fd, path, bytes, n, at));
-            uint32_t crc = checksum_crc32c(chunk_seed(step, name, chunk), bytes, n);
-            TRY_OUT(verify_chunk(path, crc, sum, at, n));
-            progress_add((double)n);
-        }
-        if (sum) sum = json_next(sum);
-    }
-    if (sum) FAIL_OUT(DATA, "%s: the manifest has more checksums than the file has chunks", path);
+    f.path = path;
+    f.fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (f.fd < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
+    TRY_OUT(verify_chunks(&f, chunks, count));
+    if (json_count(json_get(file, "crc32c")) > (size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK)
+        FAIL_OUT(DATA, "%s: the manifest has more checksums than the file has chunks", path);
 out:
-    if (fd >= 0) close(fd);
-    free(bytes);
+    if (f.fd >= 0) close(f.fd);
+    free(chunks);
     free(path);
     return st;
 }

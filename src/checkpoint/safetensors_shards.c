@@ -2,8 +2,10 @@
 #include "checkpoint/safetensors_shards.h"
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "checkpoint/interop/hf_fused.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +34,7 @@ struct output_file {
     uint64_t size, block_bytes;
     struct manifest_file out;
     struct file_block *blocks; /* of one round, one per rank */
-    void *bytes;               /* of this rank's block */
+    void *bytes[2];            /* of this rank's block of one round, and of the next one */
 };
 
 /* The tensor of a file that begins with tensor `i` of the layout. */
@@ -124,26 +126,64 @@ static void find_spans(const struct safetensors_shards *s, const struct output_f
     }
 }
 
-/* Assembles a block per rank, starting at `begin`, and writes this rank's.  A failure is this
- * rank's own. */
-static enum status write_round(const struct safetensors_shards *s, struct output_file *f,
-                               uint64_t begin)
+/* This rank's block of a round: where it begins in the file, and its length, 0 for none. */
+struct own_block {
+    uint64_t at, len;
+};
+
+static struct own_block find_own_block(const struct safetensors_shards *s,
+                                       const struct output_file *f, uint64_t round)
 {
-    int size = s->exchange->ranks->size, rank = s->exchange->ranks->rank;
+    const struct comm *ranks = s->exchange->ranks;
+    uint64_t block = round * (uint64_t)ranks->size + (uint64_t)ranks->rank;
+    uint64_t at = block * f->block_bytes, left = at < f->size ? f->size - at : 0;
+    return (struct own_block){at, left < f->block_bytes ? left : f->block_bytes};
+}
+
+/* Assembles and checksums a block per rank.  A failure is this rank's own. */
+static enum status fill_round(const struct safetensors_shards *s, struct output_file *f,
+                              uint64_t round)
+{
+    int size = s->exchange->ranks->size;
+    struct own_block own = find_own_block(s, f, round);
+    void *bytes = f->bytes[round % 2];
     for (int r = 0; r < size; r++) {
-        uint64_t from = begin + (uint64_t)r * f->block_bytes;
+        uint64_t from = (round * (uint64_t)size + (uint64_t)r) * f->block_bytes;
         find_spans(s, f, from, from + f->block_bytes, &f->blocks[r]);
     }
-    TRY(block_exchange_fill(s->exchange, f->blocks, s->dtype, f->bytes));
-    uint64_t from = begin + (uint64_t)rank * f->block_bytes, len = f->block_bytes;
-    if (from >= f->size) return STATUS_OK;
-    if (len > f->size - from) len = f->size - from;
-    if (from < f->header.len) {
-        size_t left = f->header.len - from;
-        memcpy(f->bytes, f->header.data + from, left < len ? left : len);
+    TRY(block_exchange_fill(s->exchange, f->blocks, s->dtype, bytes));
+    if (own.at < f->header.len) {
+        size_t left = f->header.len - own.at;
+        memcpy(bytes, f->header.data + own.at, left < own.len ? left : own.len);
     }
-    TRY(manifest_file_write_at(&f->out, f->bytes, len, from));
+    if (own.len) manifest_file_checksum_at(&f->out, bytes, own.len, own.at);
+    progress_add((double)own.len);
     return STATUS_OK;
+}
+
+static enum status write_round(const struct safetensors_shards *s, struct output_file *f,
+                               uint64_t round)
+{
+    struct own_block own = find_own_block(s, f, round);
+    if (own.len) TRY(manifest_file_write_at(&f->out, f->bytes[round % 2], own.len, own.at));
+    return STATUS_OK;
+}
+
+/* This thread assembles a round while another one, if there is one, writes the round before. */
+static enum status fill_and_write(const struct safetensors_shards *s, struct output_file *f,
+                                  uint64_t round, uint64_t num_rounds)
+{
+    bool fills = round < num_rounds;
+    bool writes = round > 0;
+    struct failure filled = {0}, written = {0};
+#pragma omp parallel num_threads(2) if (fills && writes && omp_get_max_threads() > 1)
+    {
+        if (fills && omp_get_thread_num() == 0) status_save(&filled, fill_round(s, f, round));
+        if (writes && omp_get_thread_num() == omp_get_num_threads() - 1)
+            status_save(&written, write_round(s, f, round - 1));
+    }
+    TRY(status_restore(&written));
+    return status_restore(&filled);
 }
 
 /* Chunks per block: few enough that small files are divided among the ranks, too. */
@@ -198,17 +238,18 @@ static enum status write_file(const struct safetensors_shards *s, struct file_as
     f.size = f.header.len + bytes;
     f.block_bytes = block_bytes(f.size, element_bytes, (int)size);
     f.blocks = heap(size * sizeof *f.blocks);
-    f.bytes = heap(f.block_bytes);
+    uint64_t num_rounds = (f.size + size * f.block_bytes - 1) / (size * f.block_bytes);
+    for (int i = 0; i < 2; i++) f.bytes[i] = heap(f.block_bytes);
     TRY_OUT(open_file(&f, name, m, ranks));
-    for (uint64_t at = 0; at < f.size; at += size * f.block_bytes)
-        TRY_OUT(comm_agree(ranks, write_round(s, &f, at)));
+    for (uint64_t round = 0; round <= num_rounds; round++)
+        TRY_OUT(comm_agree(ranks, fill_and_write(s, &f, round, num_rounds)));
     TRY_OUT(comm_agree(ranks, manifest_file_sync(&f.out)));
     TRY_OUT(combine_checksums(ranks, f.out.checksums, f.out.num_checksums));
     TRY_OUT(manifest_file_close(&f.out));
 out:
     manifest_file_abandon(&f.out);
     for (size_t r = 0; r < size; r++) free(f.blocks[r].spans);
-    free(f.blocks), free(f.bytes);
+    free(f.blocks), free(f.bytes[0]), free(f.bytes[1]);
     text_release(&f.header);
     free(described);
     return st;

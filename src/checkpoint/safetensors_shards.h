@@ -3,7 +3,9 @@
  * Ranks    A file is divided into blocks of whole manifest chunks.  Rank b mod size assembles,
  *          checksums and writes block b; the ranks proceed in rounds of `size` blocks.  The bytes
  *          do not depend on the ranks' shards.
- * Memory   A block per rank, and the buffers of block_exchange.h. */
+ * Threads  One assembles a block while another writes the one before; in a background thread
+ *          (base/thread.h) one does both.
+ * Memory   Two blocks per rank, and the buffers of block_exchange.h. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -37,10 +37,11 @@ struct checkpointer {
     double save_s;          /* the last save whose end is known */
 };
 
-/* A block of f32, a byte per element of it, and with several ranks a send and a receive buffer. */
+/* Two blocks of f32, a byte per element of one, and with several ranks a send and a receive
+ * buffer. */
 size_t checkpoint_save_bytes(int ranks)
 {
-    size_t buffers = ranks > 1 ? 3 : 1;
+    size_t buffers = ranks > 1 ? 4 : 2;
     return TENSOR_SOURCE_ELEMENTS * (buffers * sizeof(float) + 1);
 }
 

@@ -172,6 +172,15 @@ out:
     return st;
 }
 
+/* A checkpoint of this run has all weights, so that they need no initial values. */
+static enum status init_weights(struct training_run *r, const struct start *from)
+{
+    bool is_complete = from->own && from->native && from->whole;
+    if (is_complete) return trainer_zero_weights(&r->trainer);
+    TRY(trainer_init_weights(&r->trainer, (uint64_t)r->config->debug.seed));
+    return trainer_start_ema(&r->trainer);
+}
+
 enum status run_state_fill(struct training_run *r)
 {
     struct start_search search = {.limit = INT64_MAX, .fetch = true};
@@ -179,14 +188,13 @@ enum status run_state_fill(struct training_run *r)
     struct start start;
     struct failure unreadable = {0};
     enum status st;
-    TRY(trainer_init_weights(t, (uint64_t)r->config->debug.seed));
-    TRY(trainer_start_ema(t));
     do {
         st = start_find(&start, r->config, &search, world(r));
         /* A checkpoint that cannot be read now may be intact. */
         if (st == STATUS_DATA && unreadable.status) return status_restore(&unreadable);
         TRY(st);
-        st = start.folder ? load_checkpoint(r, &start) : STATUS_OK;
+        st = init_weights(r, &start);
+        if (!st && start.folder) st = load_checkpoint(r, &start);
         bool is_unusable = st == STATUS_DATA || st == STATUS_IO;
         bool falls_back = is_unusable && start.native && !start.rewinds;
         if (!st && start.own) r->saved_step = t->steps_done;

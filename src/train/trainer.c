@@ -254,11 +254,24 @@ void trainer_undo_skipped(struct trainer *t)
     t->tokens_seen -= t->step_rows * t->batch.T;
 }
 
+/* The master weights. */
+static struct store weight_store(const struct trainer *t)
+{
+    struct queue *queue = t->machine.queue;
+    if (t->optim.split) return (struct store){t->compute_weights, t->low, BF16, queue, NULL};
+    return store_f32(t->weights, queue);
+}
+
 enum status trainer_init_weights(struct trainer *t, uint64_t seed)
 {
-    struct store to = {t->weights, NULL, F32, t->machine.queue, NULL};
-    if (t->optim.split) to = (struct store){t->compute_weights, t->low, BF16, to.queue, NULL};
+    struct store to = weight_store(t);
     return init_weights_store(&t->whole, &t->shard, &t->shape, seed, &to);
+}
+
+enum status trainer_zero_weights(struct trainer *t)
+{
+    struct store to = weight_store(t);
+    return store_zero(&to, t->shard.elements);
 }
 
 enum status trainer_start_ema(struct trainer *t)

@@ -106,6 +106,8 @@ void trainer_close(struct trainer *t);
 
 /* Initializes this rank's weights; call trainer_sync_weights afterwards. */
 enum status trainer_init_weights(struct trainer *t, uint64_t seed);
+/* Zeroes them instead, padding included, for a checkpoint that has all of them. */
+enum status trainer_zero_weights(struct trainer *t);
 /* Starts the moving average, if the run has one, from the master weights. */
 enum status trainer_start_ema(struct trainer *t);
 /* Casts the master weights to compute weights, after they were filled from outside. */
