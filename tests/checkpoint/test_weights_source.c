@@ -130,8 +130,11 @@ TEST(a_checkpoint_with_qk_norm_loads_only_where_the_model_has_it)
 TEST(a_checkpoint_with_biases_loads_only_where_the_model_has_them)
 {
     struct model_shape shape = small_shape();
-    struct saved plain, qkv, all;
+    struct saved plain, qkv, all, mlp;
     saved_open_shape(&plain, &shape);
+    shape.mlp_bias = true;
+    saved_open_shape(&mlp, &shape);
+    shape.mlp_bias = false;
     shape.qkv_bias = true;
     saved_open_shape(&qkv, &shape);
     shape.out_bias = shape.mlp_bias = true;
@@ -146,6 +149,11 @@ TEST(a_checkpoint_with_biases_loads_only_where_the_model_has_them)
     CHECK_STATUS(OK, try_load(&all, step));
     CHECK_STATUS(CONFIG, try_load(&qkv, step));
     CHECK_MESSAGE("set model.attention_bias = \"all\"");
+    step = test_path(saved_folder(&mlp, STEPS(4)), "step-4");
+    CHECK_STATUS(OK, try_load(&mlp, step));
+    CHECK_STATUS(CONFIG, try_load(&plain, step));
+    CHECK_MESSAGE("saved with biases of the feed-forward layer: set model.mlp_bias = true");
+    saved_close(&mlp);
     saved_close(&plain), saved_close(&qkv), saved_close(&all);
 }
 

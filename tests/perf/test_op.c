@@ -103,6 +103,40 @@ TEST(in_place_updates_count_bytes_twice)
     CHECK(work_of(sum).bytes == 100 * 12);
 }
 
+/* In bytes of bf16, of 6 rows of 10 elements. */
+TEST(elementwise_operations_count_what_they_read_and_write)
+{
+    struct bias b = {6, 10, BF16};
+    CHECK(work_of((struct op_call){OP_bias_forward, .what.bias_forward = b}).bytes ==
+          2 * (2 * 60 + 10));
+    CHECK(work_of((struct op_call){OP_bias_backward, .what.bias_backward = b}).bytes ==
+          2 * 60 + 4 * 2 * 10);
+    struct rmsnorm n = {.N = 6, .D = 10, .dtype = BF16};
+    CHECK(work_of((struct op_call){OP_rmsnorm_forward, .what.rmsnorm_forward = n}).bytes ==
+          2 * (2 * 60 + 10) + 4 * 6);
+    CHECK(work_of((struct op_call){OP_rmsnorm_backward, .what.rmsnorm_backward = n}).bytes ==
+          2 * (3 * 60 + 10) + 4 * (6 + 2 * 10));
+    n.accumulate = true;
+    CHECK(work_of((struct op_call){OP_rmsnorm_backward, .what.rmsnorm_backward = n}).bytes ==
+          2 * (4 * 60 + 10) + 4 * (6 + 2 * 10));
+    n.part = RMSNORM_SUMS, n.width = 20;
+    CHECK(work_of((struct op_call){OP_rmsnorm_backward, .what.rmsnorm_backward = n}).bytes ==
+          2 * (2 * 60 + 10) + 4 * 2 * 6);
+    struct swiglu s = {.N = 6, .F = 10, .dtype = BF16};
+    CHECK(work_of((struct op_call){OP_swiglu_forward, .what.swiglu_forward = s}).bytes ==
+          2 * 3 * 60);
+    CHECK(work_of((struct op_call){OP_swiglu_backward, .what.swiglu_backward = s}).bytes ==
+          2 * 5 * 60);
+    struct rope r = {.B = 1, .T = 6, .H = 1, .K = 10, .J = 5, .stride = 10, .first = 3};
+    r.dtype = BF16;
+    struct op_work w = work_of((struct op_call){OP_rope, .what.rope = r});
+    CHECK(w.bytes == 2 * 2 * 60 + 4 * 2 * 6 * 5 && w.buffers[1].count == (3 + 6) * 5);
+    struct cast c = {.n = 10, .rows = 6, .from_stride = 10, .to_stride = 12, .to = BF16};
+    CHECK(work_of((struct op_call){OP_cast, .what.cast = c}).bytes == (4 + 2) * 60);
+    c.accumulate = true;
+    CHECK(work_of((struct op_call){OP_cast, .what.cast = c}).bytes == (4 + 2 * 2) * 60);
+}
+
 TEST(op_fill_respects_bounds)
 {
     enum { COUNT = 40000 };

@@ -96,7 +96,7 @@ static enum status stop_within_a_step(int unused)
     stop_init(&s, comm_self(), true, 0.1);
     while (!stop_check(&s) && clock_wall_s() < end + 10) nanosleep(&ms, NULL);
     RANK_CHECK(s.signal == SIGALRM);
-    RANK_CHECK(clock_wall_s() > end - 2 && clock_wall_s() < end + 1);
+    RANK_CHECK(clock_wall_s() > end - 2 && clock_wall_s() < s.job_end_s);
     return STATUS_OK;
 }
 
@@ -122,6 +122,21 @@ static enum status step_despite_estimate(int unused)
 TEST(a_long_estimate_of_a_save_does_not_keep_a_run_from_its_first_steps)
 {
     CHECK(test_in_child(step_despite_estimate, 0) == 0);
+}
+
+TEST(a_save_that_takes_half_of_the_grace_of_mpirun_is_warned_about_once)
+{
+    struct stop s;
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "10", 1);
+    for (int by_mpirun = 0; by_mpirun < 2; by_mpirun++) {
+        stop_init(&s, comm_self(), true, 1);
+        if (by_mpirun) setenv("OMPI_MCA_orte_hnp_uri", "of a test", 1);
+        stop_note_save(&s, 4.9);
+        CHECK(!s.has_warned);
+        stop_note_save(&s, 5.1);
+        CHECK(s.has_warned == by_mpirun);
+    }
+    unsetenv("OMPI_MCA_orte_hnp_uri"), unsetenv("OMPI_MCA_odls_base_sigkill_timeout");
 }
 
 TEST(an_impossible_end_of_the_job_is_ignored)
