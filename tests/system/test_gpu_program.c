@@ -30,6 +30,7 @@ static const char *const model[] = {"model.dim=32",
                                     "checkpoint.enable=true",
                                     "checkpoint.interval=2",
                                     "metrics.log_freq=1",
+                                    "metrics.log_parameter_norm=true",
                                     "training.mixed_precision_param=float32",
                                     NULL};
 
@@ -122,6 +123,8 @@ static void check_offload(int ranks, const char *steps, const char *const *setti
     struct text out = {0};
     const char *diff[] = {"checkpoint", "diff", last[0], last[1], NULL};
     CHECK(test_llamero(&out, NULL, diff) == 0);
+    double norm = runs_metric(test_path(folder, "device"), "parameter_norm");
+    CHECK(norm > 0 && norm == runs_metric(test_path(folder, "host"), "parameter_norm"));
     text_release(&out);
 }
 #define CHECK_OFFLOAD(ranks, steps, ...)                                                           \
