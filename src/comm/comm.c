@@ -390,34 +390,39 @@ struct sum_block {
     size_t at, n;
 };
 
-/* sum[0] = the sum of the block over parts[0..size); the rows after it are working memory. */
-static void sum_parts(const struct sum_block *b, const void *const *parts, int size,
-                      float sum[][SUM_BLOCK])
+/* The elements of the block as f32: in place, or converted to `to`. */
+static const float *block_as_f32(const struct sum_block *b, const void *part, float *to)
 {
-    if (size == 1) {
-        const float *f32 = (const float *)parts[0] + b->at;
-        const bf16 *half = (const bf16 *)parts[0] + b->at;
-        for (size_t i = 0; i < b->n; i++)
-            sum[0][i] = b->dtype == F32 ? f32[i] : bf16_to_f32(half[i]);
-        return;
-    }
+    const bf16 *half = (const bf16 *)part + b->at;
+    if (b->dtype == F32) return (const float *)part + b->at;
+    for (size_t i = 0; i < b->n; i++) to[i] = bf16_to_f32(half[i]);
+    return to;
+}
+
+/* The sum of the block over parts[0..size): in `to`, unless it is a part; the rows of `space` are
+ * working memory. */
+static const float *sum_parts(const struct sum_block *b, const void *const *parts, int size,
+                              float *to, float space[][SUM_BLOCK])
+{
+    if (size == 1) return block_as_f32(b, parts[0], to);
     int half = half_of(size);
-    sum_parts(b, parts, half, sum);
-    sum_parts(b, parts + half, size - half, sum + 1);
-    for (size_t i = 0; i < b->n; i++) sum[0][i] += sum[1][i];
+    const float *x = sum_parts(b, parts, half, space[0], space + 1);
+    const float *y = sum_parts(b, parts + half, size - half, space[1], space + 2);
+#pragma omp simd /* `to` may be one of the parts */
+    for (size_t i = 0; i < b->n; i++) to[i] = x[i] + y[i];
+    return to;
 }
 
 void comm_sum(enum dtype dtype, const void *const *parts, int size, size_t count, void *out)
 {
-    float sum[MAX_DEPTH][SUM_BLOCK];
+    float space[2 * MAX_DEPTH][SUM_BLOCK];
     for (size_t at = 0; at < count; at += SUM_BLOCK) {
         size_t n = count - at < SUM_BLOCK ? count - at : SUM_BLOCK;
-        sum_parts(&(struct sum_block){dtype, at, n}, parts, size, sum);
-        for (size_t i = 0; i < n; i++)
-            if (dtype == F32)
-                ((float *)out)[at + i] = sum[0][i];
-            else
-                ((bf16 *)out)[at + i] = bf16_from_f32(sum[0][i]);
+        float *to = dtype == F32 ? (float *)out + at : space[0];
+        const float *sum = sum_parts(&(struct sum_block){dtype, at, n}, parts, size, to, space + 1);
+        bf16 *half = (bf16 *)out + at;
+        if (sum != to && dtype == F32) memmove(to, sum, n * sizeof *sum);
+        for (size_t i = 0; i < n && dtype == BF16; i++) half[i] = bf16_from_f32(sum[i]);
     }
 }
 
