@@ -24,8 +24,9 @@ struct unit_slot {
 struct unit_state {
     int weights, gradients; /* slots */
     bool open, gathering, reducing;
-    bool last; /* the pending reduce-scatter is the step's last */
-    int micro; /* microbatches of this step whose gradients have been added; elastic or BF16 */
+    bool last;   /* the pending reduce-scatter is the step's last */
+    bool direct; /* it writes to f->gradients rather than to this rank's part of the slot */
+    int micro;   /* microbatches of this step whose gradients have been added; elastic or BF16 */
     size_t first_run; /* of f->runs; BF16 */
     /* In this step: unsharded gradients have been written; this rank's shard of the sum has. */
     bool has_gradients, has_sum;
@@ -370,6 +371,8 @@ static enum status finish_reduce_scatter(struct fsdp *f, int unit)
     struct cast op = {.n = shard_elements(f, unit), .accumulate = u->has_sum && !f->elastic};
     if (rounds_gradients(f)) {
         TRY(round_gradients(f, unit, u->reduce_scatter.own));
+    } else if (u->direct) {
+        u->has_sum = true;
     } else {
         struct cast_io io = {u->reduce_scatter.own, current_shard(f, unit)};
         u->has_sum = true;
@@ -388,12 +391,14 @@ static enum status start_reduce_scatter(struct fsdp *f, int unit, bool last)
     int index = w->next++ % MAX_IN_FLIGHT;
     if (w->unit[index] >= 0) TRY(finish_reduce_scatter(f, w->unit[index]));
     w->unit[index] = unit;
+    u->direct = !u->has_sum && !f->elastic && !rounds_gradients(f);
     u->reduce_scatter = (struct transfer){TRANSFER_reduce_scatter,
                                           F32,
                                           shard,
                                           .x = x,
                                           .own = element(x, (size_t)f->shard->rank * shard, F32),
                                           .work = w->work[index]};
+    if (u->direct) u->reduce_scatter.own = current_shard(f, unit);
     TRY(comm_start(f->shard, &u->reduce_scatter));
     u->reducing = true, u->last = last;
     return STATUS_OK;
