@@ -120,6 +120,8 @@ static size_t shard_of(const struct operation *op, int r, size_t *begin)
 static size_t chunk_of(const struct operation *op, int r, size_t stage, size_t *begin)
 {
     size_t count = shard_of(op, r, begin), chunk = transfer_chunk(count, op->comm.size);
+    size_t most = engine_of(op)->library->max_chunk;
+    if (most && chunk > most) chunk = most;
     size_t at = stage * chunk < count ? stage * chunk : count;
     *begin += at;
     return count - at < chunk ? count - at : chunk;

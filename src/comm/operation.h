@@ -40,6 +40,7 @@ struct message_library {
     enum status (*test)(struct operation *op, bool *all);
     /* Bytes that the complete stage, one receive, got; not more than it posted. */
     enum status (*count_received)(struct operation *op, size_t *bytes);
+    size_t max_chunk; /* elements that sums receive of a rank at a time; 0: transfer_chunk alone */
     operation_stage broadcast, all_gather; /* NULL: as messages between every pair of ranks */
 };
 

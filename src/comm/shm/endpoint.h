@@ -1,8 +1,9 @@
 /* endpoint.h (comm/shm) -- messages between processes: one rank's end of all rings of a segment.
  *
- * A short message travels in one packet.  A longer one is announced first; the receiver accepts it
- * when its receive is posted, and then its bytes follow.  So a message that nobody receives yet
- * delays no other.
+ * A short message travels in one packet.  A longer one is announced; once its receive is posted,
+ * the receiver copies its bytes from the sender's memory (process_vm_readv), as MPI libraries do
+ * (cross-memory attach).  Where the system does not permit that, it asks the sender to copy them
+ * through the ring.  So a message that nobody receives yet delays no other.
  * Order    Messages of one pair, group and tag are received in the order in which they are sent.
  * Memory   Records and the buffers of short messages are reused.  The caller's memory belongs to a
  *          message until it is complete.

@@ -60,6 +60,7 @@ static void set_number(const char *variable, int value)
 static void become_rank(struct launcher *l, pid_t parent, int rank, int fd)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PTRACER, parent); /* Yama: its other children may read this process's memory */
     if (getppid() != parent) raise(SIGKILL); /* it has died before that */
     setpgid(0, l->group);
     signal(SIGTTOU, SIG_IGN); /* `stty tostop` would stop a rank that writes to the terminal */

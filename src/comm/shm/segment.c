@@ -24,6 +24,7 @@ struct packet_ring {
 
 struct rank_area {
     alignas(CACHE_LINE) struct progress_bell bell;
+    alignas(CACHE_LINE) _Atomic pid_t process;
     alignas(CACHE_LINE) char gathered[2][SEGMENT_GATHER_BYTES]; /* of even and odd gathers */
 };
 
@@ -111,6 +112,16 @@ void segment_unmap(struct segment *s)
 int segment_size(const struct segment *s) { return s->size; }
 
 struct progress_bell *segment_bell(struct segment *s, int rank) { return &s->ranks[rank].bell; }
+
+void segment_set_process(struct segment *s, int rank, pid_t pid)
+{
+    atomic_store(&s->ranks[rank].process, pid);
+}
+
+pid_t segment_process(const struct segment *s, int rank)
+{
+    return atomic_load(&s->ranks[rank].process);
+}
 
 void segment_set_exit_code(struct segment *s, int code)
 {

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum {
     SEGMENT_GATHER_BYTES = 128,      /* of a rank's part in segment_gather, at most */
@@ -33,6 +34,9 @@ void segment_unmap(struct segment *s);
 
 int segment_size(const struct segment *s);
 struct progress_bell *segment_bell(struct segment *s, int rank);
+/* The process whose memory a rank's messages are read from; 0: it cannot be read. */
+void segment_set_process(struct segment *s, int rank, pid_t pid);
+pid_t segment_process(const struct segment *s, int rank);
 /* The first nonzero code stays: the rank that sets it ends the run, and has reported why. */
 void segment_set_exit_code(struct segment *s, int code);
 int segment_exit_code(const struct segment *s);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum { HEARTBEAT_GROUP, WORLD_GROUP };
+enum { MAX_CHUNK = 1 << 16 }; /* elements: what others send stays in L2 until it is summed */
 
 struct shm_link {
     struct heartbeat_link link; /* first */
@@ -81,6 +82,7 @@ static enum status count_received(struct operation *op, size_t *bytes)
 }
 
 static const struct message_library messages = {.operation_bytes = sizeof(struct shm_operation),
+                                                .max_chunk = MAX_CHUNK,
                                                 .post = post,
                                                 .test = test,
                                                 .count_received = count_received};
