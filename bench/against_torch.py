@@ -2,7 +2,7 @@
 """Tokens per second of Llamero and of PyTorch on the same model, alternated, and their ratio.
 
     python3 bench/against_torch.py [--rounds 5] [--dtype bfloat16|float32] [--cpu avx2|avx512]
-                                   [--neighbour SHARE] [--python PYTHON]
+                                   [--neighbour SHARE] [--ranks N] [--layers N] [--python PYTHON]
 
 PYTHON is an interpreter that has torch from PyPI.  Each round runs Llamero and then each PyTorch
 setting, so that a noisy neighbour affects both; the script compares medians over the rounds.
@@ -14,6 +14,8 @@ registers, which Llamero measures as it starts.
 --neighbour runs everything twice in each round: on free cores, and beside a process that wants SHARE
 of the time of one core.  "lost" is the fraction by which a program is slower, "taken" the fraction of
 the time of all cores that the process got meanwhile: 1 x is ideal.
+
+--ranks divides the rows of a step and the threads among several ranks of Llamero.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -79,8 +81,8 @@ def processor():
     return name.lstrip(": ") + " (" + ", ".join(names) + ")"
 
 
-def run_llamero(binary, folder, dtype, cpu, threads, steps):
-    """Tokens per second, and the share of the peak."""
+def run_llamero(a, folder):
+    """Tokens per second of all ranks, and the share of the peak."""
     corpus = pathlib.Path(folder, "corpus.txt")
     corpus.write_text("the llama walks over a mountain and carries salt to the town.\n" * 20000)
     dump = tempfile.mkdtemp(dir=folder)
@@ -88,14 +90,16 @@ def run_llamero(binary, folder, dtype, cpu, threads, steps):
         "model.dim": SHAPE["dim"], "model.n_layers": SHAPE["layers"],
         "model.n_heads": SHAPE["heads"], "model.n_kv_heads": SHAPE["kv_heads"],
         "model.ffn_hidden": SHAPE["hidden"], "model.vocab_size": SHAPE["vocab"],
-        "model.tie_embeddings": "false", "training.local_batch_size": SHAPE["batch"],
-        "training.seq_len": SHAPE["seq_len"], "training.steps": steps,
-        "training.mixed_precision_param": dtype, "activation_checkpoint.mode": "none",
+        "model.tie_embeddings": "false", "training.local_batch_size": SHAPE["batch"] // a.ranks,
+        "training.seq_len": SHAPE["seq_len"], "training.steps": a.steps,
+        "training.mixed_precision_param": a.dtype, "activation_checkpoint.mode": "none",
         "data.tokenizer": "bytes", "data.streams": 8, "training.dataset_path": corpus,
-        "metrics.log_freq": 1, "job.dump_folder": dump, "device.threads": threads, "device.cpu": cpu}
+        "metrics.log_freq": 1, "job.dump_folder": dump, "device.cpu": a.cpu,
+        "device.threads": max(1, a.threads // a.ranks)}
     config = pathlib.Path(folder, "run.toml")
     config.write_text("[job]\ndescription = \"bench\"\n")
-    subprocess.run([binary, "train", config] + [f"{k}={v}" for k, v in settings.items()],
+    ranks = ["--ranks", str(a.ranks)] if a.ranks > 1 else []
+    subprocess.run([a.binary, "train", config] + ranks + [f"{k}={v}" for k, v in settings.items()],
                    check=True, capture_output=True)
     lines = pathlib.Path(dump, "metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line) for line in lines[1:]]
@@ -120,8 +124,7 @@ def run_torch(python, mode, compiled, cpu, threads, steps):
 def measure(a, folder, share):
     """One round: tokens per second of each program, what a neighbour took from it, and Llamero's share
     of the peak."""
-    (rate, peak_share), taken = run_beside(
-        share, lambda: run_llamero(a.binary, folder, a.dtype, a.cpu, a.threads, a.steps))
+    (rate, peak_share), taken = run_beside(share, lambda: run_llamero(a, folder))
     rates, losses = {"llamero": rate}, {"llamero": taken}
     for mode, compiled in SETTINGS[a.dtype]:
         if not (compiled and a.no_compile) and not a.llamero_only:
@@ -150,6 +153,8 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--ranks", type=int, default=1)
+    p.add_argument("--layers", type=int, default=SHAPE["layers"])
     p.add_argument("--dtype", choices=SETTINGS, default="bfloat16")
     p.add_argument("--cpu", choices=TORCH_LIMITS, default="auto")
     p.add_argument("--neighbour", type=float, default=0, metavar="SHARE")
@@ -158,6 +163,9 @@ def main():
     p.add_argument("--no-compile", action="store_true")
     p.add_argument("--llamero-only", action="store_true")
     a = p.parse_args()
+    if a.ranks < 1 or SHAPE["batch"] % a.ranks:
+        p.error(f"--ranks {a.ranks}: must divide the {SHAPE['batch']} rows of a step")
+    SHAPE["layers"] = a.layers
     shares = [0, a.neighbour] if a.neighbour else [0]
     rounds = {share: [] for share in shares}
     peak_shares, taken = [], []
@@ -170,7 +178,8 @@ def main():
                     taken.append(losses)
                 else:
                     peak_shares.append(peak_share / rates["llamero"])
-    print(f"{processor()}; {a.threads} threads, {a.dtype}, device.cpu = {a.cpu}")
+    print(f"{processor()}; {a.threads} threads, {a.ranks} ranks, {SHAPE['layers']} layers, {a.dtype}, "
+          f"device.cpu = {a.cpu}")
     medians = {}
     for share in shares:
         if share:
@@ -180,7 +189,7 @@ def main():
         lost = 1 - medians[a.neighbour][name] / medians[0][name]
         share = statistics.median(t[name] for t in taken)
         print(f"{name:26} lost {100 * lost:4.1f} %, taken {100 * share:4.1f} %: {lost / share:.2f} x")
-    print(json.dumps({"processor": processor(), "dtype": a.dtype, "cpu": a.cpu, "threads": a.threads,
+    print(json.dumps({"processor": processor(), "dtype": a.dtype, "cpu": a.cpu, "threads": a.threads, "ranks": a.ranks,
                       "shape": SHAPE, "neighbour": a.neighbour, "tokens_per_second": rounds}))
 
 
