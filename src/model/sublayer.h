@@ -31,9 +31,10 @@ struct sublayer_gradients {
 enum status sublayer_norm_backward(const struct block_call *k, enum param_id id, const void *x_SD,
                                    const float *rstd_S, struct sublayer_gradients d);
 
-/* A bias of F elements. */
+/* The operation that adds a bias of F elements to each row. */
 struct bias sublayer_bias(const struct block_call *k, size_t rows, int F);
-/* y += b, the weight `id` and those after it that op->F covers. */
+/* y += b.  The bias begins at the weight `id`; those of q, k and v are contiguous, as are those of
+ * gate and up. */
 enum status sublayer_add_bias(const struct block_call *k, enum param_id id, struct bias op,
                               void *y);
 enum status sublayer_add_bias_gradient(const struct block_call *k, enum param_id id, struct bias op,
