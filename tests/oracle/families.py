@@ -19,7 +19,7 @@ best logits are within 1e-4.  Those that convert refuses are counted by its reas
 and longrope that changes within the text, are left out.
 
 Requires torch, transformers, numpy and safetensors; for --gguf xllamacpp.  Written for torch 2.15.0,
-transformers 5.23.0 and xllamacpp 2026.10.11549.
+transformers 5.24.0 and xllamacpp 2026.10.11549.
 """
 import argparse
 import collections
@@ -342,8 +342,8 @@ def generated_by_llama_cpp(path, ids, count):
 
 def refusal(message):
     """The reason in convert's message, without its figures."""
-    reason = re.split("[:;,] ", message.strip().split("/hf", 1)[1].lstrip(": "))[0]
-    return re.sub(r"\d[\d.]*", "N", reason)
+    reason = re.split("[:;] |, (?=which|as |but )", message.strip().split("/hf", 1)[1].lstrip(": "))[0]
+    return re.sub(r"\b\d[\d.]*", "N", reason)
 
 
 def check_generation(program, model, folder):
