@@ -285,6 +285,18 @@ static struct gguf_tensor describe_tensor(const struct gguf_model *g, int i)
     return d;
 }
 
+enum { EMBED = 0 }; /* the first tensor of a layout */
+
+/* llama.cpp's olmo2 does not take the embedding as the head. */
+static bool has_copied_head(const struct model_shape *s) { return s->tied && s->post_norm; }
+
+static struct gguf_tensor describe_copied_head(const struct gguf_model *g)
+{
+    struct gguf_tensor d = describe_tensor(g, EMBED);
+    snprintf(d.name, sizeof d.name, "%s", gguf_names[PARAM_head]);
+    return d;
+}
+
 /* llama.cpp reads Llama 3.1's scaling as a tensor, the others as keys. */
 static bool has_rope_freqs(const struct model_shape *s)
 {
@@ -379,6 +391,12 @@ static enum status write_tensors(const struct gguf_model *g, const struct gguf_t
         for (int k = 0; k < count; k++) TRY(torch_model_stream(&model, i + k, write_elements, o));
         TRY(write_padding(o, tensors->bytes));
     }
+    if (has_copied_head(model.shape)) {
+        o->type = tensors->type;
+        o->tensor = tensors->name;
+        TRY(torch_model_stream(&model, EMBED, write_elements, o));
+        TRY(write_padding(o, tensors->bytes));
+    }
     o->type = GGUF_F32;
     if (has_rope_freqs(model.shape)) TRY(write_rope_freqs(model.shape, o));
     if (has_rope_factors(model.shape)) TRY(write_rope_factors(&model.shape->scaling, o));
@@ -388,12 +406,14 @@ static enum status write_tensors(const struct gguf_model *g, const struct gguf_t
 static enum status write_file(const struct gguf_model *g, struct gguf_output *o)
 {
     int all = g->model.layout->num_tensors, count = 0;
-    struct gguf_tensor *tensors = heap(((size_t)all + 2) * sizeof *tensors);
+    struct gguf_tensor *tensors = heap(((size_t)all + 3) * sizeof *tensors);
     struct gguf_metadata keys = {0};
     struct text head = {0};
     uint64_t total;
     enum status st = STATUS_OK;
     for (int i = 0; i < all; i += num_fused(g, i)) tensors[count++] = describe_tensor(g, i);
+    BUG_IF(g->model.layout->tensors[EMBED].id != PARAM_embed);
+    if (has_copied_head(g->model.shape)) tensors[count++] = describe_copied_head(g);
     count += describe_rope(g->model.shape, &tensors[count]);
     TRY_OUT(add_metadata(g, &keys));
     gguf_build_header(&keys, tensors, (size_t)count, &head, &total);

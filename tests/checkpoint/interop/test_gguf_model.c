@@ -224,6 +224,24 @@ TEST(gguf_of_a_model_with_norms_behind_is_llama_cpps_olmo2)
     saved_close(&s);
 }
 
+TEST(gguf_of_a_tied_olmo2_has_the_embedding_as_its_head_too)
+{
+    struct model_shape shape = small_shape();
+    struct saved s;
+    struct gguf_file g;
+    struct gguf_info t = {0}, head = {0};
+    shape.qk_norm = shape.post_norm = shape.tied = true;
+    saved_open_shape(&s, &shape);
+    convert_saved(&s, &g);
+    const unsigned char *embed = find_tensor(&g, "token_embd.weight", &t);
+    const unsigned char *copy = find_tensor(&g, "output.weight", &head);
+    CHECK(g.num_tensors == 25 && embed && copy && copy != embed);
+    CHECK(head.num_dims == 2 && head.dims[0] == 16 && head.dims[1] == 37 && head.type == t.type);
+    CHECK(!memcmp(copy, embed, 37 * 16 * sizeof(float)));
+    text_release(&g.file);
+    saved_close(&s);
+}
+
 TEST(gguf_of_a_model_that_rotates_a_part_of_each_head_is_llama_cpps_phi3)
 {
     struct model_shape shape = small_shape();
