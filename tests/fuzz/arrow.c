@@ -1,4 +1,5 @@
-/* arrow.c -- fuzzes the Arrow reader: any bytes must yield rows or a clean error. */
+/* arrow.c -- fuzzes the Arrow reader: any bytes must yield rows or a clean error.  The last byte
+ * selects the column, the others are the file. */
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/arrow_reader.h"
 
@@ -32,18 +33,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static const char *const columns[] = {"text", "files[].text", "spike_counts", "input_ids",
                                           "ids_view"};
-    for (int c = 0; c < 5; c++) {
-        struct arrow a = {.path = heap_string("input", 5)};
-        struct arrow_reader r;
-        struct sum s = {0};
-        arrow_reader_init(&r, &a);
-        if (!arrow_parse(&a, bytes, len, columns[c])) {
-            for (uint64_t row = 0; row < a.num_rows && row < 256; row++)
-                if (arrow_reader_visit_row(&r, row, add_entry, &s)) break;
-            check_ranges(&a);
-        }
-        arrow_reader_release(&r);
-        arrow_close(&a);
+    if (!len) return 0;
+    struct arrow a = {.path = heap_string("input", 5)};
+    struct arrow_reader r;
+    struct sum s = {0};
+    arrow_reader_init(&r, &a);
+    if (!arrow_parse(&a, bytes, len - 1, columns[bytes[len - 1] % 5])) {
+        for (uint64_t row = 0; row < a.num_rows && row < 256; row++)
+            if (arrow_reader_visit_row(&r, row, add_entry, &s)) break;
+        check_ranges(&a);
     }
+    arrow_reader_release(&r);
+    arrow_close(&a);
     return 0;
 }
