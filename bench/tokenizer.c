@@ -98,7 +98,7 @@ static enum status measure(const struct tokenizer *t, const char *name, const st
     for (int i = 0; i < RUNS; i++) {
         struct encoder *e;
         ids.count = 0;
-        TRY(encoder_make(&e, t));
+        TRY(encoder_make_sized(&e, t, ENCODER_CORPUS_BITS));
         clock_t begin = clock();
         enum status st = encode_documents(e, text, &ids);
         seconds[i] = (double)(clock() - begin) / CLOCKS_PER_SEC;

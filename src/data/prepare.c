@@ -108,7 +108,7 @@ static enum status open_workers(struct prepare_state *p)
                                     .vocab_size = tokenizer_vocab_size(r->tokenizer),
                                     .bos = r->bos,
                                     .eos = r->eos};
-        TRY(encoder_make(&t->encoder, r->tokenizer));
+        TRY(encoder_make_sized(&t->encoder, r->tokenizer, ENCODER_CORPUS_BITS));
     }
     return STATUS_OK;
 }

@@ -10,17 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_SLOT_BITS = 16, CACHED_BYTES = 15, CACHED_IDS = 4 };
+enum { DEFAULT_BITS = 16, CACHED_BYTES = 15, CACHED_IDS = 4, CACHE_LINE = 64 };
 enum { LONG_BYTES = 46, LONG_IDS = 20, LONG_SHIFT = 2 };
 
-/* The IDs of a short piece, in a direct-mapped cache.  An entry is 32 bytes: half a cache line. */
+/* The IDs of a short piece.  An entry is 32 bytes: half a cache line. */
 struct cache_entry {
     uint64_t key[2]; /* the bytes, and their number in the last byte: all 0 marks an empty entry */
     int32_t ids[CACHED_IDS]; /* padded with -1 */
 };
 
-/* The same for pieces with more bytes or IDs, such as words of most scripts but Latin.  An entry is
- * two cache lines; there is one for every 2^LONG_SHIFT short ones. */
+/* The cache of short pieces is two-way set associative: a set has the last two pieces that were
+ * looked up in it, the last one first. */
+struct cache_set {
+    _Alignas(CACHE_LINE) struct cache_entry ways[2];
+};
+
+/* The same for pieces with more bytes or IDs, such as words of most scripts but Latin.  This cache
+ * is direct-mapped.  It has an entry of two cache lines for every 2^LONG_SHIFT short ones. */
 struct long_entry {
     unsigned char bytes[LONG_BYTES], len, num_ids; /* len 0: empty */
     int32_t ids[LONG_IDS];
@@ -32,10 +38,11 @@ struct encoder {
     struct unigram_path path;
     struct pre_tokenizer_scratch scratch;
     struct normalizer_scratch normalizer;
-    struct cache_entry *entries; /* 2^entry_bits */
+    void *caches;           /* the memory of both */
+    struct cache_set *sets; /* 2^set_bits */
     struct long_entry *long_entries;
     size_t long_mask; /* their number - 1 */
-    int entry_bits;
+    int set_bits;
     struct text formed;            /* the text in its normalization form */
     struct text normal;            /* the normalized text */
     struct text escaped;           /* a piece as Metaspace rewrites it */
@@ -44,17 +51,19 @@ struct encoder {
 
 enum status encoder_make(struct encoder **out, const struct tokenizer *t)
 {
-    return encoder_make_sized(out, t, DEFAULT_SLOT_BITS);
+    return encoder_make_sized(out, t, DEFAULT_BITS);
 }
 
 enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int entry_bits)
 {
     struct encoder *e = *out = heap(sizeof *e);
     e->tokenizer = t;
-    e->entry_bits = entry_bits;
-    e->entries = heap(sizeof *e->entries << entry_bits);
+    e->set_bits = entry_bits - 1;
     e->long_mask = entry_bits > LONG_SHIFT ? ((size_t)1 << (entry_bits - LONG_SHIFT)) - 1 : 0;
-    e->long_entries = heap((e->long_mask + 1) * sizeof *e->long_entries);
+    size_t set_bytes = sizeof *e->sets << e->set_bits;
+    e->caches = heap(CACHE_LINE + set_bytes + (e->long_mask + 1) * sizeof *e->long_entries);
+    e->sets = (void *)(((uintptr_t)e->caches + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    e->long_entries = (void *)((char *)e->sets + set_bytes);
     pre_tokenizer_scratch_init(&e->scratch, &t->pre_tokenizer);
     normalizer_scratch_init(&e->normalizer, &t->normalizer);
     return STATUS_OK;
@@ -68,8 +77,7 @@ void encoder_free(struct encoder *e)
     pre_tokenizer_scratch_release(&e->scratch);
     normalizer_scratch_release(&e->normalizer);
     text_release(&e->formed), text_release(&e->normal), text_release(&e->escaped);
-    free(e->entries);
-    free(e->long_entries);
+    free(e->caches);
     free(e);
 }
 
@@ -135,12 +143,12 @@ static enum status encode_uncached(struct encoder *e, const unsigned char *piece
     return STATUS_OK;
 }
 
-/* A piece, and its cache entry if it is short. */
+/* A piece, and where it is cached. */
 struct cached_piece {
     const unsigned char *bytes;
     size_t len;
     uint64_t key[2];
-    struct cache_entry *entry;     /* NULL: too long for one */
+    struct cache_set *set;         /* NULL: too long for one */
     struct long_entry *long_entry; /* NULL: short, or too long to cache */
 };
 
@@ -162,7 +170,7 @@ static struct long_entry *find_long_entry(const struct encoder *e, const struct 
 
 static void find_entry(const struct encoder *e, struct cached_piece *p, size_t left)
 {
-    p->entry = NULL;
+    p->set = NULL;
     p->long_entry = NULL;
     if (p->len > LONG_BYTES) return;
     if (p->len > CACHED_BYTES) {
@@ -173,8 +181,8 @@ static void find_entry(const struct encoder *e, struct cached_piece *p, size_t l
     }
     set_key(p, left);
     uint64_t hash = (p->key[0] ^ p->key[1] * 0x9E3779B97F4A7C15u) * 0xFF51AFD7ED558CCDu;
-    p->entry = &e->entries[(hash ^ hash << 27) >> (64 - e->entry_bits)];
-    __builtin_prefetch(p->entry);
+    p->set = &e->sets[(hash ^ hash << 27) >> (63 - e->set_bits) >> 1]; /* set_bits may be 0 */
+    __builtin_prefetch(p->set);
 }
 
 /* A piece with an entry for long pieces. */
@@ -200,12 +208,23 @@ static enum status encode_long_piece(struct encoder *e, const struct cached_piec
     return STATUS_OK;
 }
 
+/* Moves the piece with this key to the front of its set; NULL if the set does not have it. */
+static struct cache_entry *find_in_set(struct cache_set *set, const uint64_t key[2])
+{
+    struct cache_entry *way = set->ways, second = way[1];
+    if (way[0].key[0] == key[0] && way[0].key[1] == key[1]) return way;
+    if (second.key[0] != key[0] || second.key[1] != key[1]) return NULL;
+    way[1] = way[0];
+    way[0] = second;
+    return way;
+}
+
 static enum status encode_piece(struct encoder *e, struct cached_piece *p, struct token_list *out)
 {
-    struct cache_entry *r = p->entry;
     if (p->long_entry) return encode_long_piece(e, p, out);
-    if (!r) return encode_uncached(e, p->bytes, p->len, out);
-    if (r->key[0] == p->key[0] && r->key[1] == p->key[1]) {
+    if (!p->set) return encode_uncached(e, p->bytes, p->len, out);
+    struct cache_entry *r = find_in_set(p->set, p->key);
+    if (r) {
         token_list_reserve(out, CACHED_IDS);
         memcpy(out->ids + out->count, r->ids, sizeof r->ids);
         for (int i = 0; i < CACHED_IDS; i++) out->count += r->ids[i] >= 0;
@@ -216,7 +235,9 @@ static enum status encode_piece(struct encoder *e, struct cached_piece *p, struc
     TRY(encode_long_piece(e, p, out));
     size_t num_ids = out->count - first;
     if (num_ids > CACHED_IDS) return STATUS_OK;
-    *r = (struct cache_entry){{p->key[0], p->key[1]}, {-1, -1, -1, -1}};
+    r = p->set->ways;
+    r[1] = r[0];
+    r[0] = (struct cache_entry){{p->key[0], p->key[1]}, {-1, -1, -1, -1}};
     if (num_ids) memcpy(r->ids, out->ids + first, num_ids * sizeof *r->ids);
     return STATUS_OK;
 }

@@ -13,8 +13,11 @@
 struct encoder;
 struct tokenizer;
 
+/* Makes an encoder with a cache of 4 MiB. */
 enum status encoder_make(struct encoder **out, const struct tokenizer *t);
-/* The same with a cache of 2^entry_bits short pieces; entry_bits > 0. */
+/* For hundreds of megabytes of text: 16 MiB of cache, in which more words of a language fit. */
+enum { ENCODER_CORPUS_BITS = 18 };
+/* The same with a cache of 2^entry_bits short pieces in 64 << entry_bits bytes; entry_bits > 0. */
 enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int entry_bits);
 void encoder_free(struct encoder *e);
 /* Whether the option meta_cuts can change IDs: not with "bytes" and SentencePiece's BPE. */

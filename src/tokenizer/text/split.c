@@ -4,6 +4,7 @@
 #include "tokenizer/text/unicode.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 const char split_llama3_pattern[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
@@ -34,11 +35,31 @@ static enum unicode_class peek(const struct split_cursor *c, int *size)
     return unicode_next(c->text + c->at, c->len - c->at, size);
 }
 
-/* Skips at max_count `max_count` characters of a class. */
+/* Skips at most `max_count` characters of a class. */
 static void skip_class(struct split_cursor *c, enum unicode_class kind, size_t max_count)
 {
     int size;
     while (max_count-- && c->at < c->len && peek(c, &size) == kind) c->at += (size_t)size;
+}
+
+/* The number of ASCII letters at the start of 8 bytes, all of which are compared at once: a loop
+ * over bytes would mispredict the end of most words. */
+static size_t ascii_letters_of_8(const unsigned char *text)
+{
+    const uint64_t ones = 0x0101010101010101u, high = ones << 7;
+    uint64_t word, lower, no_letter;
+    memcpy(&word, text, sizeof word);
+    lower = (word & ~high) | ones * 0x20;
+    /* the high bit of each byte: below 'a', above 'z', not ASCII */
+    no_letter = (~(lower + ones * (0x80 - 'a')) | (lower + ones * (0x7F - 'z')) | word) & high;
+    return no_letter ? (size_t)__builtin_ctzll(no_letter) / 8 : sizeof word;
+}
+
+static void skip_letters(struct split_cursor *c)
+{
+    size_t n = 8;
+    for (; n == 8 && c->len - c->at >= 8; c->at += n) n = ascii_letters_of_8(c->text + c->at);
+    if (n == 8 || c->text[c->at] >= 0x80) skip_class(c, UNICODE_LETTER, SIZE_MAX);
 }
 
 static bool is_line_break(unsigned char byte) { return byte == '\r' || byte == '\n'; }
@@ -112,12 +133,12 @@ static size_t split_variant(const unsigned char *text, size_t len, struct split_
     }
     /* letters, optionally preceded by one character that is not a letter, number or line break */
     if (kind == UNICODE_LETTER) {
-        skip_class(&c, UNICODE_LETTER, SIZE_MAX);
+        skip_letters(&c);
         return c.at;
     }
     c.at = (size_t)size;
     if (!is_line_break(text[0]) && c.at < len && peek(&c, &next_size) == UNICODE_LETTER) {
-        skip_class(&c, UNICODE_LETTER, SIZE_MAX);
+        skip_letters(&c);
         return c.at;
     }
     c.at = 0;
@@ -178,6 +199,9 @@ size_t split_gpt2(const unsigned char *text, size_t len)
         c.at = 0;
         return whitespace_length(c);
     }
-    skip_class(&c, kind, SIZE_MAX);
+    if (kind == UNICODE_LETTER)
+        skip_letters(&c);
+    else
+        skip_class(&c, kind, SIZE_MAX);
     return c.at;
 }

@@ -87,11 +87,11 @@ TEST(splitters_treat_invalid_utf8_as_symbols)
 static void add_character(struct text *t, uint64_t stream, uint64_t position)
 {
     static const char *const set[] = {
-        "a",      "z",        "S",          "t",      "'s",     "'",     "'Re",  "'ll",
-        "'V",     "\u017f",   "\u00e9",     "\u4e2d", "\u05d0", "0",     "7",    "\u0663",
-        "\u00bd", " ",        " ",          " ",      "\n",     "\r",    "\r\n", "\t",
-        "\v",     "\xC2\x85", "\u00a0",     "\u2003", "\u3000", "!",     ".",    "_",
-        "\u0301", "\u200d",   "\U0001f600", "\x01",   "\x1c",   "\u2019"};
+        "a",      "z",      "S",      "t",      "'s",   "'",      "'Re",     "'ll",        "'V",
+        "\u017f", "\u00e9", "\u4e2d", "\u05d0", "0",    "7",      "\u0663",  "\u00bd",     " ",
+        " ",      " ",      "\n",     "\r",     "\r\n", "\t",     "\v",      "\xC2\x85",   "\u00a0",
+        "\u2003", "\u3000", "!",      ".",      "_",    "\u0301", "\u200d",  "\U0001f600", "\x01",
+        "\x1c",   "\u2019", "@",      "[",      "`",    "{",      "abcdefgh"};
     text_adds(t, set[rng_below(sizeof set / sizeof *set, 3, RNG_TEST, stream, position)]);
 }
 
