@@ -76,6 +76,19 @@ TEST(model_is_the_same_in_any_number_of_shards)
     saved_close(&s);
 }
 
+/* Blocks have 2^20 elements: while one is written, the next one is assembled. */
+TEST(a_file_of_several_blocks_holds_every_tensor)
+{
+    struct saved s;
+    struct model_shape shape = small_shape();
+    shape.V = 3 * TENSOR_SOURCE_ELEMENTS / shape.D + 1;
+    saved_open_shape(&s, &shape);
+    const char *folder = test_folder();
+    CHECK(write_shards(&s, UINT64_MAX, SAFETENSORS_F32, folder) == 1);
+    check_tensors(&s, folder);
+    saved_close(&s);
+}
+
 TEST(index_has_the_total_size_of_the_tensors)
 {
     struct saved s;
