@@ -383,6 +383,7 @@ static enum status encode_characters(struct encoder *e, struct text_part p, stru
     const struct char_bpe *c = e->tokenizer->char_bpe;
     size_t begin = out->count, done = 0, size;
     text_clear(&e->normal);
+    text_reserve(&e->normal, 1); /* not NULL if the text normalizes to nothing */
     char_bpe_normalize(c, p.text, p.len, p.is_first, &e->normal);
     const unsigned char *text = (const unsigned char *)e->normal.data;
     size_t len = e->normal.len;

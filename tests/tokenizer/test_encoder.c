@@ -164,6 +164,25 @@ static void check_cuts(const struct text *string, const size_t *cuts, size_t cou
     tokenizer_close(t), tokenizer_close(cutting);
 }
 
+TEST(a_new_encoder_encodes_an_empty_text)
+{
+    static const char *const names[] = {"unigram", "mapped", "defined", "bytes"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[64];
+        struct tokenizer *t;
+        struct encoder *e;
+        struct token_list ids = {0};
+        snprintf(path, sizeof path, "tests/tokenizer/data/sentence_%s.model", names[i]);
+        CHECK_STATUS(OK, tokenizer_open(&t, path, &(struct tokenizer_config){0}));
+        CHECK_STATUS(OK, encoder_make(&e, t));
+        CHECK_STATUS(OK, encoder_encode(e, "", 0, &ids));
+        CHECK(ids.count == 0);
+        token_list_release(&ids);
+        encoder_free(e);
+        tokenizer_close(t);
+    }
+}
+
 TEST(meta_cuts_split_every_400000_characters)
 {
     struct text string = {0};
