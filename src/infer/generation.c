@@ -12,18 +12,25 @@
  * for activations does not grow with its length. */
 enum { CHUNK = 512 };
 
-/* Sizing pass: a full chunk, and a single token of each row, with the longest context. */
+/* T tokens of each of the first R rows, with the longest context: attention's scratch grows with
+ * it. */
+static enum status size_next(struct generation *g, int T, int R)
+{
+    int rows[KV_CACHE_ROWS];
+    for (int i = 0; i < g->cache.B; i++) rows[i] = i, g->cache.length[i] = g->cache.capacity - T;
+    struct decode_io io = {.T = T, .rows_R = rows, .R = R};
+    TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
+    memset(g->cache.length, 0, sizeof g->cache.length);
+    return STATUS_OK;
+}
+
+/* Sizing pass: a full chunk, and a token of any number of rows: a GPU splits the keys of fewer rows
+ * into more parts. */
 static enum status size_forward(void *context)
 {
     struct generation *g = context;
-    const int chunk = g->max_prompt < CHUNK ? (int)g->max_prompt : CHUNK, all = g->cache.capacity;
-    const int row = 0, tokens[] = {chunk, 1}, rows[] = {1, g->cache.B};
-    for (int i = 0; i < 2; i++) { /* attention's scratch grows with the context */
-        for (int k = 0; k < g->cache.B; k++) g->cache.length[k] = all - tokens[i];
-        struct decode_io io = {.T = tokens[i], .rows_R = rows[i] == 1 ? &row : NULL, .R = 1};
-        TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
-    }
-    for (int k = 0; k < g->cache.B; k++) g->cache.length[k] = 0;
+    TRY(size_next(g, g->max_prompt < CHUNK ? (int)g->max_prompt : CHUNK, 1));
+    for (int R = 1; R <= g->cache.B; R++) TRY(size_next(g, 1, R));
     return STATUS_OK;
 }
 

@@ -77,7 +77,7 @@ static enum status apply_rope(const struct block_call *k, const struct microbatc
             size_t token = (size_t)row * (size_t)b->T + (size_t)runs[i].at;
             op.T = runs[i].count, op.first = runs[i].first;
             struct rope_io io = {element(qkv, token * op.stride, m->dtype), m->rope_cos,
-                                 m->rope_sin};
+                                 m->rope_sin, NULL};
             TRY(rope(m->ops, &op, &io, m->queue));
         }
     return STATUS_OK;

@@ -43,7 +43,20 @@ struct decoder {
     const int *rows_R; /* NULL: all rows of the cache */
     bool causal;
     struct activations a;
+    const int32_t *lists; /* [LISTS][R], in device memory, if is_batched */
 };
+
+/* Of one token a row: its position, and the keys [start, end) that it attends to. */
+enum list { POSITIONS, STARTS, ENDS, LISTS };
+
+/* From the i-th row on; NULL in a sizing pass. */
+static const int32_t *list_from(const struct decoder *d, enum list list, int i)
+{
+    return d->lists ? d->lists + (size_t)list * (size_t)d->R + (size_t)i : NULL;
+}
+
+/* Whether operations process the tokens of all rows together. */
+static bool is_batched(const struct decoder *d) { return d->T == 1 && d->R > 1; }
 
 /* The cache's row of the i-th row. */
 static int cache_row(const struct decoder *d, int i) { return d->rows_R ? d->rows_R[i] : i; }
@@ -57,10 +70,11 @@ static enum status multiply(const struct model *m, struct linear op, const void 
     return STATUS_OK;
 }
 
+/* Rotates x, dense, of the tokens of all rows, or of one row of this length. */
 static enum status apply_rope(const struct decoder *d, int length, int heads, void *x)
 {
     const struct model *m = d->m;
-    struct rope op = {.B = 1,
+    struct rope op = {.B = is_batched(d) ? d->R : 1,
                       .T = d->T,
                       .H = heads,
                       .K = m->shape.K,
@@ -68,7 +82,8 @@ static enum status apply_rope(const struct decoder *d, int length, int heads, vo
                       .first = length,
                       .stride = (size_t)heads * (size_t)m->shape.K,
                       .dtype = m->dtype};
-    TRY(rope(m->ops, &op, &(struct rope_io){x, m->rope_cos, m->rope_sin}, m->queue));
+    struct rope_io io = {x, m->rope_cos, m->rope_sin, list_from(d, POSITIONS, 0)};
+    TRY(rope(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
 
@@ -85,20 +100,31 @@ static enum status add_biases(const struct decoder *d, int layer, int tokens, vo
     return STATUS_OK;
 }
 
-/* Queries, keys and values of tokens of the normalized input. */
-static enum status project_qkv(const struct decoder *d, int layer, int tokens, const void *x,
+/* Queries, keys and values of tokens of the normalized input, normalized and rotated. */
+static enum status project_qkv(const struct decoder *d, int layer, int length, const void *x,
                                void *const qkv[3])
 {
     const struct model_shape *s = &d->m->shape;
+    int tokens = is_batched(d) ? d->R : d->T;
     struct linear queries = {.N = tokens, .F = s->H * s->K}, keys = {.N = tokens, .F = s->G * s->K};
     TRY(multiply(d->m, queries, x, unit_weight(d->m, PARAM_attn_q, layer), qkv[0]));
     TRY(multiply(d->m, keys, x, unit_weight(d->m, PARAM_attn_k, layer), qkv[1]));
     TRY(multiply(d->m, keys, x, unit_weight(d->m, PARAM_attn_v, layer), qkv[2]));
     TRY(add_biases(d, layer, tokens, qkv));
+    struct qk_norm norm = {layer,
+                           tokens,
+                           {qkv[0], qkv[1]},
+                           {qkv[0], qkv[1]},
+                           {(size_t)s->H * (size_t)s->K, (size_t)s->G * (size_t)s->K},
+                           d->a.qk_rstd_NR};
+    if (s->qk_norm) TRY(qk_norm_forward(d->m, &norm));
+    if (!model_shape_has_rope(s, layer)) return STATUS_OK;
+    TRY(apply_rope(d, length, s->H, qkv[0]));
+    TRY(apply_rope(d, length, s->G, qkv[1]));
     return STATUS_OK;
 }
 
-/* Where the new keys and values of the i-th row go in the cache: an element of it. */
+/* Where the keys and values of the i-th row begin in the cache: an element of it. */
 static size_t cache_begin(const struct decoder *d, int layer, int i)
 {
     const struct kv_cache *c = d->c;
@@ -106,16 +132,75 @@ static size_t cache_begin(const struct decoder *d, int layer, int i)
     return ((size_t)layer * (size_t)c->B + (size_t)cache_row(d, i)) * (size_t)c->capacity * P;
 }
 
-/* With one token a row, the GEMMs read the weights once for all rows, and their keys and values are
- * copied to the cache. */
-static enum status project_rows(const struct decoder *d, int layer)
+/* Of tokens whose queries are dense, and whose keys are in the cache. */
+static struct attention attention_of(const struct decoder *d)
+{
+    const struct model_shape *s = &d->m->shape;
+    return (struct attention){.T = d->T,
+                              .H = s->H,
+                              .G = s->G,
+                              .K = s->K,
+                              .q_stride = (size_t)s->H * (size_t)s->K,
+                              .kv_stride = (size_t)s->G * (size_t)s->K,
+                              .scale = model_shape_attention_scale(s),
+                              .dtype = d->m->dtype};
+}
+
+/* --- one row --------------------------------------------------------------------------------- */
+
+/* The GEMMs write keys and values directly to the cache. */
+static enum status attend_row(const struct decoder *d, int layer, int i)
+{
+    const struct model *m = d->m;
+    const struct model_shape *s = &m->shape;
+    const struct kv_cache *c = d->c;
+    int length = c->length[cache_row(d, i)];
+    size_t P = (size_t)s->G * (size_t)s->K, Q = (size_t)s->H * (size_t)s->K;
+    size_t token = (size_t)i * (size_t)d->T;
+    size_t cached = cache_begin(d, layer, i), new = cached + (size_t)length *P;
+    void *k = element(c->k_LBSGK, new, m->dtype), *v = element(c->v_LBSGK, new, m->dtype);
+    void *q = d->a.qkv_NC;
+    const void *x = element(d->a.norm1_ND, token * (size_t)s->D, m->dtype);
+    TRY(project_qkv(d, layer, length, x, (void *const[]){q, k, v}));
+    struct attention op = attention_of(d);
+    op.B = 1, op.S = length + d->T, op.causal = d->causal, op.window = d->causal ? s->window : 0;
+    struct attention_fwd io = {.q_BTHK = q,
+                               .k_BSGK = element(c->k_LBSGK, cached, m->dtype),
+                               .v_BSGK = element(c->v_LBSGK, cached, m->dtype),
+                               .out_BTHK = element(d->a.attended_NQ, token * Q, m->dtype),
+                               .lse_BHT = d->a.lse_BHT};
+    TRY(attention_forward(m->ops, &op, &io, m->queue));
+    return STATUS_OK;
+}
+
+/* --- a token of each row --------------------------------------------------------------------- */
+
+static enum status alloc_lists(struct decoder *d, struct arena *step)
+{
+    int32_t lists[LISTS * KV_CACHE_ROWS];
+    size_t R = (size_t)d->R;
+    int window = d->m->shape.window;
+    for (int i = 0; i < d->R; i++) {
+        int length = d->c->length[cache_row(d, i)];
+        lists[POSITIONS * R + (size_t)i] = length;
+        lists[STARTS * R + (size_t)i] = window && length >= window ? length + 1 - window : 0;
+        lists[ENDS * R + (size_t)i] = length + 1;
+    }
+    int32_t *to = arena_alloc(step, LISTS * R, sizeof *to);
+    d->lists = to;
+    TRY(queue_copy(d->m->queue, to, lists, LISTS * R * sizeof *to));
+    return STATUS_OK;
+}
+
+/* The GEMMs read the weights once for all rows; then keys and values are copied to the cache. */
+static enum status project_rows(const struct decoder *d, int layer, void *q)
 {
     const struct model *m = d->m;
     const struct model_shape *s = &m->shape;
     size_t R = (size_t)d->R, P = (size_t)s->G * (size_t)s->K, Q = (size_t)s->H * (size_t)s->K;
     size_t bytes = P * dtype_bytes(m->dtype);
-    void *k = element(d->a.qkv_NC, R * Q, m->dtype), *v = element(k, R * P, m->dtype);
-    TRY(project_qkv(d, layer, d->R, d->a.norm1_ND, (void *const[]){d->a.qkv_NC, k, v}));
+    void *k = element(q, R * Q, m->dtype), *v = element(k, R * P, m->dtype);
+    TRY(project_qkv(d, layer, 0, d->a.norm1_ND, (void *const[]){q, k, v}));
     for (int i = 0; i < d->R; i++) {
         size_t to = cache_begin(d, layer, i) + (size_t)d->c->length[cache_row(d, i)] * P;
         const void *new_k = element(k, (size_t)i * P, m->dtype);
@@ -126,48 +211,34 @@ static enum status project_rows(const struct decoder *d, int layer)
     return STATUS_OK;
 }
 
-/* Attention of the i-th row.  The GEMMs write keys and values directly to the cache, unless
- * project_rows has. */
-static enum status attend_row(const struct decoder *d, int layer, int i)
+/* Rows that are neighbors in the cache are sequences of one attention, whose masks are as long as
+ * the rows. */
+static enum status attend_rows(const struct decoder *d, int layer)
 {
     const struct model *m = d->m;
     const struct model_shape *s = &m->shape;
     const struct kv_cache *c = d->c;
-    int length = c->length[cache_row(d, i)];
-    bool is_projected = d->T == 1 && d->R > 1;
-    size_t P = (size_t)s->G * (size_t)s->K, Q = (size_t)s->H * (size_t)s->K;
-    size_t token = (size_t)i * (size_t)d->T;
-    size_t cached = cache_begin(d, layer, i), new = cached + (size_t)length *P;
-    void *k = element(c->k_LBSGK, new, m->dtype), *v = element(c->v_LBSGK, new, m->dtype);
-    void *q = element(d->a.qkv_NC, is_projected ? token * Q : 0, m->dtype);
-    const void *x = element(d->a.norm1_ND, token * (size_t)s->D, m->dtype);
-    if (!is_projected) TRY(project_qkv(d, layer, d->T, x, (void *const[]){q, k, v}));
-    struct qk_norm norm = {layer, d->T, {q, k}, {q, k}, {Q, P}, d->a.qk_rstd_NR};
-    if (s->qk_norm) TRY(qk_norm_forward(m, &norm));
-    if (model_shape_has_rope(s, layer)) {
-        TRY(apply_rope(d, length, s->H, q));
-        TRY(apply_rope(d, length, s->G, k));
+    size_t Q = (size_t)s->H * (size_t)s->K;
+    TRY(project_rows(d, layer, d->a.qkv_NC));
+    for (int first = 0, end; first < d->R; first = end) {
+        for (end = first + 1; end < d->R; end++)
+            if (cache_row(d, end) != cache_row(d, end - 1) + 1) break;
+        size_t token = (size_t)first, cached = cache_begin(d, layer, first);
+        struct attention op = attention_of(d);
+        op.B = end - first, op.S = c->capacity;
+        struct attention_fwd io = {.q_BTHK = element(d->a.qkv_NC, token * Q, m->dtype),
+                                   .k_BSGK = element(c->k_LBSGK, cached, m->dtype),
+                                   .v_BSGK = element(c->v_LBSGK, cached, m->dtype),
+                                   .start_BT = list_from(d, STARTS, first),
+                                   .end_BT = list_from(d, ENDS, first),
+                                   .out_BTHK = element(d->a.attended_NQ, token * Q, m->dtype),
+                                   .lse_BHT = d->a.lse_BHT};
+        TRY(attention_forward(m->ops, &op, &io, m->queue));
     }
-    struct attention op = {.B = 1,
-                           .T = d->T,
-                           .S = length + d->T,
-                           .H = s->H,
-                           .G = s->G,
-                           .K = s->K,
-                           .q_stride = Q,
-                           .kv_stride = P,
-                           .scale = model_shape_attention_scale(s),
-                           .causal = d->causal,
-                           .window = d->causal ? s->window : 0,
-                           .dtype = m->dtype};
-    struct attention_fwd io = {.q_BTHK = q,
-                               .k_BSGK = element(c->k_LBSGK, cached, m->dtype),
-                               .v_BSGK = element(c->v_LBSGK, cached, m->dtype),
-                               .out_BTHK = element(d->a.attended_NQ, token * Q, m->dtype),
-                               .lse_BHT = d->a.lse_BHT};
-    TRY(attention_forward(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
+
+/* --- blocks ---------------------------------------------------------------------------------- */
 
 /* The input of attention: the stream, normalized unless the norms are behind. */
 static enum status attention_input(const struct decoder *d, int layer, int N)
@@ -193,8 +264,8 @@ static enum status run_block(const struct decoder *d, int layer)
     TRY(unit_open(m, PARAM_attn_norm, layer, USE_WEIGHTS));
     TRY(attention_input(d, layer, N));
     TRY(residual_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N));
-    if (d->T == 1 && d->R > 1) TRY(project_rows(d, layer));
-    for (int i = 0; i < d->R; i++) TRY(attend_row(d, layer, i));
+    if (is_batched(d)) TRY(attend_rows(d, layer));
+    for (int i = 0; i < d->R && !is_batched(d); i++) TRY(attend_row(d, layer, i));
     TRY(block_add_attention(&block, a->x_SD));
     TRY(block_add_mlp(&block, a->x_SD));
     TRY(unit_close(m, PARAM_attn_norm, layer, USE_WEIGHTS));
@@ -211,6 +282,7 @@ static enum status run_blocks(struct decoder *d, struct arena *step)
     int32_t *ids = arena_alloc(step, N, sizeof *ids);
     TRY(queue_copy(m->queue, ids, d->ids_RT, N * sizeof *ids));
     b.ids_BT = ids;
+    if (is_batched(d)) TRY(alloc_lists(d, step));
     activations_alloc_shared(m, N, RECOMPUTE_FULL, a, step);
     a->x_SD = a->middle_SD;
     TRY(embed_forward(m, &b, a->gathered_ND, a->x_SD));
@@ -218,7 +290,7 @@ static enum status run_blocks(struct decoder *d, struct arena *step)
     return STATUS_OK;
 }
 
-/* --- logits -------------------------------------------------------------------------------- */
+/* --- logits ---------------------------------------------------------------------------------- */
 
 /* Gathers the slices of the vocabulary and concatenates them row by row, without their padding. */
 static enum status gather_logits(const struct model *m, size_t rows, float *slices_PBV, float *to)
@@ -288,7 +360,8 @@ static enum status run_head(const struct decoder *d, const int32_t *positions, s
 enum status decode_next(const struct model *m, struct kv_cache *c, const struct decode_io *io,
                         struct arena *step)
 {
-    struct decoder d = {m, c, io->ids_RT, io->rows_R ? io->R : c->B, io->T, io->rows_R, true, {0}};
+    struct decoder d = {m,     c,          io->ids_RT,    io->rows_R ? io->R : c->B,
+                        io->T, io->rows_R, .causal = true};
     if (d.R < 1 || d.R > c->B)
         FAIL(SHAPE, "cannot append to %d rows of a KV cache of %d", d.R, c->B);
     for (int i = 0; i < d.R; i++) {
@@ -321,7 +394,7 @@ enum status decode_masked(const struct model *m, const struct kv_cache *c,
             FAIL(SHAPE, "masked position %d is outside the row of %d tokens", io->positions_P[i],
                  io->T);
     size_t mark = arena_mark(step);
-    struct decoder d = {m, c, io->ids_T, 1, io->T, NULL, false, {0}};
+    struct decoder d = {m, c, io->ids_T, 1, io->T, .causal = false};
     TRY(run_blocks(&d, step));
     TRY(run_head(&d, io->positions_P, (size_t)io->P, io->logits_PV, step));
     arena_reset(step, mark);

@@ -15,6 +15,7 @@ enum status rope(const struct ops *ops, const struct rope *a, const struct rope_
             SHAPE,
             "rope: first position %d must not be negative, and stride %zu not below %d heads of %d",
             a->first, a->stride, a->H, a->K);
+    BUG_IF(a->is_packed && io->positions_BT);
     OP_RUN(rope);
 }
 

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct rope {
     int B, T, H, K, J;
@@ -26,9 +27,11 @@ struct rope {
 struct rope_io {
     void *x_BTHK;
     const float *cos_TJ, *sin_TJ;
+    const int32_t *positions_BT; /* NULL: first, first + 1, ... of each sequence */
 };
 
-/* SHAPE: a size below 1, more pairs than a head has, a negative position or a short stride. */
+/* positions_BT holds the row of the tables of each token; it requires that x is not packed.
+ * SHAPE: a size below 1, more pairs than a head has, a negative position or a short stride. */
 enum status rope(const struct ops *, const struct rope *, const struct rope_io *, struct queue *);
 
 /* RoPE scaling: how frequencies f = theta^(-j/J) change for rows longer than those of the first

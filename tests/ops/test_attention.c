@@ -223,13 +223,13 @@ static struct half_block half_block_of(const struct ops *ops, struct attention a
     struct linear_bwd_weight to_wide = {.dy_NF = dqkv, .x_ND = x, .dw_FD = h.dwide};
     struct queue *queue = rig_queue();
     RIG_RUN(linear_forward(ops, &in, &to_qkv, queue));
-    CHECK_STATUS(OK, rope(ops, &rotate, &(struct rope_io){qkv, c, s}, queue));
+    CHECK_STATUS(OK, rope(ops, &rotate, &(struct rope_io){qkv, c, s, NULL}, queue));
     RIG_RUN(attention_forward(ops, &a, &forward, queue));
     RIG_RUN(linear_forward(ops, &out, &to_y, queue));
     RIG_RUN(linear_backward_input(ops, &out, &to_seen, queue));
     RIG_RUN(linear_backward_weight(ops, &out, &to_narrow, queue));
     RIG_RUN(attention_backward(ops, &a, &backward, queue));
-    CHECK_STATUS(OK, rope(ops, &back, &(struct rope_io){dqkv, c, s}, queue));
+    CHECK_STATUS(OK, rope(ops, &back, &(struct rope_io){dqkv, c, s, NULL}, queue));
     RIG_RUN(linear_backward_input(ops, &in, &to_x, queue));
     RIG_RUN(linear_backward_weight(ops, &in, &to_wide, queue));
     free(c), free(s), free(x), free(dy), free(wide), free(narrow);

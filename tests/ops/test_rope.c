@@ -13,12 +13,12 @@ static void compare(struct rope r)
     for (int i = 0; i < 2; i++) {
         const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
         x[i] = rig_copy(before, n, r.dtype);
-        struct rope_io io = {x[i], c, s};
+        struct rope_io io = {x[i], c, s, NULL};
         RIG_RUN(rope(ops, &r, &io, rig_queue()));
     }
     RIG_CLOSE(x[1], x[0], n, r.dtype);
     r.inverse = !r.inverse; /* there and back */
-    struct rope_io io = {x[0], c, s};
+    struct rope_io io = {x[0], c, s, NULL};
     CHECK_STATUS(OK, rope(&ops_cpu_reference, &r, &io, rig_queue()));
     RIG_CLOSE(x[0], before, n, r.dtype);
     free(before), free(x[0]), free(x[1]), free(c), free(s);
@@ -45,6 +45,33 @@ OPS_TEST(rope_agrees_with_the_reference_and_inverse_restores_the_input)
     }
 }
 
+/* Each token at a position of its own, as where texts of different lengths are continued: the same
+ * as one call per token. */
+OPS_TEST(rope_rotates_each_token_to_its_own_position)
+{
+    enum { TOKENS = 5, H = 3, J = 16, K = 40, STRIDE = H * K + 8, ROWS = 50 };
+    static const int32_t positions[TOKENS] = {49, 0, 7, 7, 23};
+    float *c = rig_zeros(ROWS * J, F32), *s = rig_zeros(ROWS * J, F32);
+    rope_table(ROWS, &(struct rope_angles){J, 10000, NULL, 0}, c, s);
+    for (int d = 0; d < DTYPE_COUNT; d++) {
+        struct rope all = {TOKENS, 1, H, K, J, 0, STRIDE, .dtype = (enum dtype)d};
+        void *x[2] = {rig_random(1, TOKENS * STRIDE, all.dtype)};
+        x[1] = rig_copy(x[0], TOKENS * STRIDE, all.dtype);
+        struct rope_io io = {x[1], c, s, positions};
+        RIG_RUN(rope(rig_fast(), &all, &io, rig_queue()));
+        for (size_t n = 0; n < TOKENS; n++) {
+            struct rope one = all;
+            one.B = 1, one.first = positions[n];
+            void *at = (char *)x[0] + n * STRIDE * dtype_bytes(all.dtype);
+            struct rope_io alone = {at, c, s, NULL};
+            CHECK_STATUS(OK, rope(&ops_cpu_reference, &one, &alone, rig_queue()));
+        }
+        RIG_CLOSE(x[1], x[0], TOKENS * STRIDE, all.dtype);
+        free(x[0]), free(x[1]);
+    }
+    free(c), free(s);
+}
+
 TEST(rope_depends_only_on_relative_position)
 {
     enum { T = 40, K = 16 };
@@ -54,8 +81,10 @@ TEST(rope_depends_only_on_relative_position)
         float *q = rig_random(1, K, F32), *k = rig_random(2, K, F32);
         struct rope at = {1, 1, 1, K, K / 2, 9 + 11 * shift, K, .dtype = F32}, back = at;
         back.first -= 5;
-        CHECK_STATUS(OK, rope(&ops_cpu_reference, &at, &(struct rope_io){q, c, s}, rig_queue()));
-        CHECK_STATUS(OK, rope(&ops_cpu_reference, &back, &(struct rope_io){k, c, s}, rig_queue()));
+        CHECK_STATUS(OK,
+                     rope(&ops_cpu_reference, &at, &(struct rope_io){q, c, s, NULL}, rig_queue()));
+        CHECK_STATUS(
+            OK, rope(&ops_cpu_reference, &back, &(struct rope_io){k, c, s, NULL}, rig_queue()));
         dots[shift] = (float)rig_dot(q, k, K);
         free(q), free(k);
     }
@@ -209,7 +238,7 @@ static double loss(void *context)
 {
     struct rope_loss *k = context;
     memcpy(k->y, k->x, 24 * sizeof *k->y);
-    struct rope_io io = {k->y, k->c, k->s};
+    struct rope_io io = {k->y, k->c, k->s, NULL};
     CHECK_STATUS(OK, rope(&ops_cpu_reference, &k->r, &io, rig_queue()));
     return rig_dot(k->y, k->weight, 24);
 }
@@ -222,8 +251,8 @@ static void check_gradient(int pairs)
     float *dx = rig_copy(k.weight, 24, F32);
     struct rope inverse = k.r;
     inverse.inverse = true;
-    CHECK_STATUS(OK,
-                 rope(&ops_cpu_reference, &inverse, &(struct rope_io){dx, k.c, k.s}, rig_queue()));
+    CHECK_STATUS(
+        OK, rope(&ops_cpu_reference, &inverse, &(struct rope_io){dx, k.c, k.s, NULL}, rig_queue()));
     rig_check_gradient("x", k.x, 24, dx, loss, &k);
     free(k.x), free(k.y), free(k.weight), free(dx);
 }
@@ -240,7 +269,7 @@ TEST(partial_rope_leaves_the_other_coordinates_as_they_are)
     float *before = rig_random(1, (size_t)T * H * K, F32), *x = rig_copy(before, T * H * K, F32);
     rope_table(T, &(struct rope_angles){J, 100, NULL, 0}, c, s);
     struct rope r = {1, T, H, K, J, 0, H * K, .dtype = F32};
-    CHECK_STATUS(OK, rope(&ops_cpu_reference, &r, &(struct rope_io){x, c, s}, rig_queue()));
+    CHECK_STATUS(OK, rope(&ops_cpu_reference, &r, &(struct rope_io){x, c, s, NULL}, rig_queue()));
     for (int i = 0; i < T * H * K; i++) {
         int t = i / (H * K), k = i % K, j = k % J;
         double angle = t * pow(100, -(double)j / J);

@@ -38,8 +38,9 @@ static inline void rotate(const struct rope *a, const struct rope_io *io, enum d
                           size_t n)
 {
     size_t J = (size_t)a->J, at = n * a->stride, j = 0;
-    size_t position = ((size_t)a->first + n % (size_t)a->T) * J;
-    const float *cos_J = io->cos_TJ + position, *sin_J = io->sin_TJ + position;
+    size_t first = (size_t)a->first + n % (size_t)a->T;
+    size_t position = io->positions_BT ? (size_t)io->positions_BT[n] : first;
+    const float *cos_J = io->cos_TJ + position * J, *sin_J = io->sin_TJ + position * J;
     float sign = a->inverse ? -1 : 1;
     for (; j + LANES <= J; j += LANES) {
         struct rotation r = {vector_loadu(cos_J + j), sign * vector_loadu(sin_J + j), LANES};

@@ -24,14 +24,15 @@ struct rope_grid {
 template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(MAX_THREADS)
     rope_kernel(struct rope a, struct rope_grid g, T *x_BTHK, const float *cos_TJ,
-                const float *sin_TJ)
+                const float *sin_TJ, const int32_t *positions_BT)
 {
     const int J = a.J;
     const unsigned in_block = threadIdx.x / g.lanes, lane = threadIdx.x - in_block * g.lanes;
     const unsigned token = blockIdx.x * g.tokens + in_block;
     if (in_block >= g.tokens || token >= g.all) return;
     const unsigned slot = lane / g.vectors, j = (lane - slot * g.vectors) * WIDTH;
-    const size_t angle = ((size_t)a.first + token % (unsigned)a.T) * J + j;
+    const size_t first = (size_t)a.first + token % (unsigned)a.T;
+    const size_t angle = (positions_BT ? (size_t)positions_BT[token] : first) * J + j;
     const float sign = a.inverse ? -1 : 1;
     T *row = x_BTHK + token * a.stride + j;
     float c[WIDTH], s[WIDTH];
@@ -75,7 +76,7 @@ static enum status launch(const struct rope *a, const struct rope_io *io, struct
                           (unsigned)all};
     LAUNCH((rope_kernel<T, WIDTH>), (unsigned)ceil_div(all, tokens),
            block_size(tokens * lanes, MAX_THREADS), 0, queue, *a, g, (T *)io->x_BTHK, io->cos_TJ,
-           io->sin_TJ);
+           io->sin_TJ, io->positions_BT);
     return STATUS_OK;
 }
 
