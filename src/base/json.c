@@ -117,6 +117,7 @@ static char *encode_nuls(const char *bytes, size_t len)
         if (escaped) *to++ = *at++;
         for (; !quoted && owed; owed--) *to++ = ' ';
     }
+    memset(to, ' ', (size_t)(copy + len - to)); /* of a string without an end */
     return copy;
 }
 

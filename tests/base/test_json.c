@@ -430,3 +430,14 @@ TEST(json_reads_a_checksummed_file_only_unchanged)
     }
     text_release(&t);
 }
+
+TEST(a_string_without_an_end_is_malformed_after_an_escaped_nul_too)
+{
+    static const char *const lines[] = {"{\"a\":\"\\u0000\\\"}", "{\"a\":\"\\u0000\\\\\\\"}",
+                                        "[\"\\u0000\\u0000bcdef\\\"]"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        struct json *root;
+        CHECK_STATUS(DATA, json_parse(lines[i], strlen(lines[i]), "t", &root));
+        CHECK(!root);
+    }
+}
