@@ -13,6 +13,7 @@ static char *trained(const char *objective, const char *steps)
     runs_write_config(config, corpus);
     text_addf(&settings,
               "objective.name=%s objective.mask_token=<|mask|> objective.mask_probability=0.2 "
+              "model.dim=64 training.local_batch_size=8 training.global_batch_size=8 "
               "training.steps=%s lr_scheduler.total_steps=%s optimizer.lr=1e-2",
               objective, steps, steps);
     CHECK(runs_train(config, dump, settings.data, NULL) == 0);
@@ -36,7 +37,7 @@ TEST(masks_are_filled_in_with_the_original_text)
     for (int i = 0; i < 2; i++) {
         const struct json *each = i ? json_next(json_first(filled)) : json_first(filled);
         double p = json_number(json_get(each, "probability"));
-        CHECK(p > 0.02 && p <= 1);
+        CHECK(p > 0.5 && p <= 1);
         CHECK(json_string(json_get(each, "text"))[0] == text[i ? 18 : 7]);
     }
     if (strcmp(text, "the llama walks over snow") != 0) fail_msg("%s", text);
