@@ -126,6 +126,7 @@ static void rope_work(const struct op_call *c, struct op_work *w)
     add_buffer(w, tokens * a->stride, a->dtype, 4 * tokens * (size_t)a->H * J);
     add_buffer(w, angles, F32, T * J);
     add_buffer(w, angles, F32, T * J);
+    add_null(w);
 }
 
 static void context_bounds_work(const struct op_call *c, struct op_work *w)
