@@ -109,9 +109,7 @@ static enum status size_forward(void *context)
 {
     struct co_predictor *r = context;
     int row = (int)r->options->row, chunk = row < CHUNK ? row : CHUNK;
-    r->cache.length[0] = row - chunk; /* attention's scratch grows with the context */
-    TRY(decode_next(&r->model->model, &r->cache, &(struct decode_io){.T = chunk}, &r->model->step));
-    return STATUS_OK;
+    return decode_size_chunks(&r->model->model, &r->cache, chunk, &r->model->step);
 }
 
 static enum status open_predictor(struct co_predictor *r)

@@ -12,25 +12,14 @@
  * for activations does not grow with its length. */
 enum { CHUNK = 512 };
 
-/* T tokens of each of the first R rows, with the longest context: attention's scratch grows with
- * it. */
-static enum status size_next(struct generation *g, int T, int R)
-{
-    int rows[KV_CACHE_ROWS];
-    for (int i = 0; i < g->cache.B; i++) rows[i] = i, g->cache.length[i] = g->cache.capacity - T;
-    struct decode_io io = {.T = T, .rows_R = rows, .R = R};
-    TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
-    memset(g->cache.length, 0, sizeof g->cache.length);
-    return STATUS_OK;
-}
-
-/* Sizing pass: a full chunk, and a token of any number of rows: a GPU splits the keys of fewer rows
- * into more parts. */
 static enum status size_forward(void *context)
 {
     struct generation *g = context;
-    TRY(size_next(g, g->max_prompt < CHUNK ? (int)g->max_prompt : CHUNK, 1));
-    for (int R = 1; R <= g->cache.B; R++) TRY(size_next(g, 1, R));
+    const struct model *m = &g->loaded.model;
+    int chunk = g->max_prompt < CHUNK ? (int)g->max_prompt : CHUNK;
+    TRY(decode_size_chunks(m, &g->cache, chunk, &g->loaded.step));
+    for (int R = 1; R <= g->cache.B; R++)
+        TRY(decode_size_rows(m, &g->cache, 1, R, &g->loaded.step));
     return STATUS_OK;
 }
 

@@ -381,6 +381,25 @@ enum status decode_next(const struct model *m, struct kv_cache *c, const struct 
     return STATUS_OK;
 }
 
+enum status decode_size_rows(const struct model *m, struct kv_cache *c, int T, int R,
+                             struct arena *step)
+{
+    int rows[KV_CACHE_ROWS];
+    for (int i = 0; i < R; i++) rows[i] = i, c->length[i] = c->capacity - T;
+    struct decode_io io = {.T = T, .rows_R = rows, .R = R};
+    TRY(decode_next(m, c, &io, step));
+    memset(c->length, 0, sizeof c->length);
+    return STATUS_OK;
+}
+
+enum status decode_size_chunks(const struct model *m, struct kv_cache *c, int T, struct arena *step)
+{
+    enum { EACH = 8 }; /* every length up to this; then, between powers of two, the longest */
+    for (int t = 1; t < T; t = t < EACH ? t + 1 : 2 * t) TRY(decode_size_rows(m, c, t, 1, step));
+    TRY(decode_size_rows(m, c, T, 1, step));
+    return STATUS_OK;
+}
+
 enum status decode_masked(const struct model *m, const struct kv_cache *c,
                           const struct decode_masked_io *io, struct arena *step)
 {

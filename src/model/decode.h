@@ -32,6 +32,14 @@ struct decode_io {
 enum status decode_next(const struct model *m, struct kv_cache *c, const struct decode_io *io,
                         struct arena *step);
 
+/* Sizes `step`, a sizing arena, for decode_next of R rows with T tokens each at the cache's end, or
+ * of one row with 1 to T tokens.  Memory does not grow evenly with T: kernels choose an algorithm
+ * by it, and a GPU splits the keys of fewer tokens into more parts. */
+enum status decode_size_rows(const struct model *m, struct kv_cache *c, int T, int R,
+                             struct arena *step);
+enum status decode_size_chunks(const struct model *m, struct kv_cache *c, int T,
+                               struct arena *step);
+
 struct decode_masked_io {
     const int32_t *ids_T; /* one row */
     int T;

@@ -98,6 +98,43 @@ TEST(decoding_after_prefill_matches_the_forward_of_the_row)
     }
 }
 
+/* A text's last chunk can have any length, and T = 8 can need more memory than T = 9. */
+TEST(a_step_sized_for_chunks_fits_one_of_any_length)
+{
+    enum { CAPACITY = 40, CHUNK = 30 };
+    struct model_shape s = rig_shape();
+    for (int dtype = F32; dtype <= BF16; dtype++) {
+        struct rig r;
+        struct kv_cache c;
+        struct arena none = {0}, room;
+        float logits[37];
+        int32_t ids[CHUNK] = {0};
+        const struct ops *fast;
+        rig_open(&r, &s, (enum dtype)dtype, 1, CAPACITY);
+        CHECK_STATUS(OK, cpu_ops_find("auto", &fast));
+        r.m.ops = fast;
+        struct model m = r.m;
+        struct kv_cache empty = {1, CAPACITY, {0}, NULL, NULL};
+        m.queue = r.sizing, m.weights = NULL;
+        arena_release(&r.sizing->scratch);
+        CHECK_STATUS(OK, decode_size_chunks(&m, &empty, CHUNK, &none));
+        arena_release(&r.queue->scratch);
+        CHECK_STATUS(OK, arena_init(&r.queue->scratch, r.sizing->scratch.peak, NULL));
+        CHECK(empty.length[0] == 0);
+        arena_release(&r.step);
+        CHECK_STATUS(OK, arena_init(&r.step, none.peak, NULL));
+        CHECK_STATUS(OK, arena_init(&room, 1 << 18, NULL));
+        CHECK_STATUS(OK, decode_init_cache(&c, &r.m, 1, CAPACITY, &room));
+        for (int T = 1; T <= CHUNK; T++)
+            for (c.length[0] = 0; c.length[0] + T <= CAPACITY;) {
+                struct decode_io io = {ids, T, logits, NULL, 0};
+                CHECK_STATUS(OK, decode_next(&r.m, &c, &io, &r.step)); /* else a BUG */
+            }
+        arena_release(&room);
+        rig_close(&r);
+    }
+}
+
 TEST(masked_logits_match_the_bidirectional_forward)
 {
     struct model_shape s = rig_shape();
