@@ -62,6 +62,7 @@ test: ## run the tests; T=word: only those whose name or file contains it; T=-wo
 # Recompiles only comm/mpi against MPICH, and runs only the tests that use a launcher.
 test-mpich: $(B)/llamero $(B)/tests/run ## run the tests of launched ranks with MPICH; T=word
 	@mkdir -p $(B)/mpich && cp -pru $(B)/flags $(B)/gpu-flags $(B)/src $(B)/tests $(B)/mpich
+	@rm -f $(B)/mpich/mpi-flags # the copied comm/mpi is that of the other MPI
 	@for t in $(or $(T),test_launched test_mpi); do \
 	    $(MAKE) test T=$$t B=$(B)/mpich MPICC=mpicc.mpich || exit 1; done
 
