@@ -53,8 +53,8 @@ enum status manifest_file_write(struct manifest_file *f, const void *bytes, size
 /* Sets the size of a file that is written with manifest_file_write_at; checksums are 0 until
  * then. */
 void manifest_file_set_size(struct manifest_file *f, uint64_t size);
-/* Sets the checksums of whole chunks, of which the file's last one may be shorter, and writes them:
- * two threads may do this for different chunks. */
+/* Set the checksums of whole chunks, and write such chunks; the file's last one may be shorter.
+ * Threads may call both at once, for different chunks. */
 void manifest_file_checksum_at(struct manifest_file *f, const void *bytes, size_t len, uint64_t at);
 enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len,
                                    uint64_t at);

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { CHUNK = 256 }; /* tokens per forward pass, as generation.c's */
+enum { CHUNK = 256 }; /* tokens per forward pass, at most */
 
 /* Bins of one session, held-out neurons last. */
 struct co_window {

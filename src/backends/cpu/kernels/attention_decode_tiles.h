@@ -1,5 +1,6 @@
-/* attention_decode_tiles.h -- scores and sums of values of attention_decode.c on AMX.  Keys are
- * left tiles as they are in memory; values are interleaved in pairs of keys.
+/* attention_decode_tiles.h -- attention of a few queries on AMX, the inner loops of
+ * attention_decode.c: scores of a block of keys, and sums of its values.  Keys are left tiles as
+ * they are in memory; values are interleaved in pairs of keys.
  *
  * Order    Scores: along K, 32 elements a step.  Sums: along the keys, 32 a step. */
 // SPDX-License-Identifier: Apache-2.0
@@ -13,7 +14,7 @@ enum {
     DECODE_KEYS = 32,       /* of a block */
     DECODE_QUERY_FLOATS = 8 /* of packed queries, for each of K */
 };
-/* Of the sums of values. */
+/* Size of the sums of values of DECODE_QUERIES queries. */
 #define DECODE_SUM_FLOATS(K) (((size_t)(K) + 63) / 64 * 1024)
 
 /* Up to DECODE_KEYS keys, or values, of a head. */
@@ -23,7 +24,7 @@ struct decode_tiles {
     size_t K, count, stride; /* count of keys; elements from a key to the next, also of next */
 };
 
-/* Whether they are used: bf16, and heads of whole tiles. */
+/* Returns whether tiles can compute it: bf16, and heads of whole tiles. */
 bool KERNEL(attention_decode_tiles_used)(const struct attention *a);
 /* Packs queries [K], some of which may be NULL, and sets the sums to 0. */
 void KERNEL(attention_decode_begin)(const bf16 *const queries[DECODE_QUERIES], size_t K,
