@@ -102,7 +102,7 @@ static bool is_of_work(const char *text)
     return false;
 }
 
-/* The texts of stop_early in train/run.c. */
+/* The texts of stop_early in train/run_steps.c. */
 static bool is_of_stop(const char *text)
 {
     return strstr(text, "; the checkpoint is saved") ||

@@ -11,11 +11,6 @@
 
 #include <string.h>
 
-static const struct comm *world(const struct training_run *r)
-{
-    return &r->trainer.machine.groups.of[GROUP_world];
-}
-
 struct checkpoint_state run_state_of(struct training_run *r)
 {
     struct trainer *t = &r->trainer;
@@ -23,7 +18,7 @@ struct checkpoint_state run_state_of(struct training_run *r)
         .shape = &t->shape,
         .layout = &t->whole,
         .shard = &t->shard,
-        .world = world(r),
+        .world = run_state_world(r),
         .weights = t->optim.split ? t->compute_weights : t->weights,
         .exp_avg = t->exp_avg,
         .exp_avg_sq = t->exp_avg_sq,
@@ -89,7 +84,7 @@ out:
 
 void run_state_log_unsaved(const struct training_run *r, enum status st)
 {
-    if (comm_logs_failure(world(r), st))
+    if (comm_logs_failure(run_state_world(r), st))
         log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s",
                  (long long)r->trainer.steps_done, status_message());
 }
@@ -155,11 +150,11 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
     activity_enter(ACTIVITY_loading);
-    TRY_OUT(comm_agree(world(r), compare_start(r, from)));
+    TRY_OUT(comm_agree(run_state_world(r), compare_start(r, from)));
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
-    TRY_OUT(rank_check_start(from, world(r)));
+    TRY_OUT(rank_check_start(from, run_state_world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
-    if (from->whole) TRY_OUT(comm_agree(world(r), resume_state(r, from->folder, &found)));
+    if (from->whole) TRY_OUT(comm_agree(run_state_world(r), resume_state(r, from->folder, &found)));
     if (!found.has_ema) TRY_OUT(trainer_start_ema(t));
     if (t->ema && from->whole && found.train && !found.has_ema)
         log_line(LOG_INFO, "%s has no moving average of the weights: it starts from them",
@@ -189,7 +184,7 @@ enum status run_state_fill(struct training_run *r)
     struct failure unreadable = {0};
     enum status st;
     do {
-        st = start_find(&start, r->config, &search, world(r));
+        st = start_find(&start, r->config, &search, run_state_world(r));
         /* A checkpoint that cannot be read now may be intact. */
         if (st == STATUS_DATA && unreadable.status) return status_restore(&unreadable);
         TRY(st);
@@ -198,12 +193,12 @@ enum status run_state_fill(struct training_run *r)
         bool is_unusable = st == STATUS_DATA || st == STATUS_IO;
         bool falls_back = is_unusable && start.native && !start.rewinds;
         if (!st && start.own) r->saved_step = t->steps_done;
-        if (!st) st = start_finish(&start, r->whole, r->checkpointer, world(r));
+        if (!st) st = start_finish(&start, r->whole, r->checkpointer, run_state_world(r));
         search.limit = start.step;
         start_release(&start);
         if (st && !falls_back) return st;
         if (st == STATUS_IO) status_save(&unreadable, st);
-        if (st && comm_logs_failure(world(r), st))
+        if (st && comm_logs_failure(run_state_world(r), st))
             log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
     } while (st);
     TRY(trainer_sync_weights(t));

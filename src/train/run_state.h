@@ -1,6 +1,6 @@
 /* run_state.h -- a run's state, to and from its checkpoints; internal to train/.
  *
- * Ranks    Every function is collective, except run_state_of. */
+ * Ranks    Every function is collective, except run_state_of and run_state_world. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -44,6 +44,12 @@ struct training_run {
     bool is_main; /* rank 0: writes the log, metrics and configuration */
     bool reads;   /* the first of its peers: reads the data */
 };
+
+/* All ranks of the run, once its trainer is open. */
+static inline const struct comm *run_state_world(const struct training_run *r)
+{
+    return &r->trainer.machine.groups.of[GROUP_world];
+}
 
 /* The buffers and counters that a checkpoint holds; borrowed from the run. */
 struct checkpoint_state run_state_of(struct training_run *r);
