@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { CHUNK = 256 }; /* tokens per forward pass, at most */
+enum { CHUNK = 256 }; /* pending tokens per forward pass, at most */
 
 /* Bins of one session, held-out neurons last. */
 struct co_window {
@@ -135,13 +135,9 @@ static void close_predictor(struct co_predictor *r)
 /* Leaves the logits of the token after the pending ones. */
 static enum status read_pending(struct co_predictor *r)
 {
-    for (size_t at = 0; at < r->num_pending; at += CHUNK) {
-        size_t left = r->num_pending - at;
-        struct decode_io io = {.ids_RT = r->pending + at,
-                               .T = (int)(left < CHUNK ? left : CHUNK),
-                               .logits_RV = r->logits_V};
-        TRY(decode_next(&r->model->model, &r->cache, &io, &r->model->step));
-    }
+    const struct decode_prompt p = {
+        .ids_N = r->pending, .N = r->num_pending, .chunk = CHUNK, .logits_V = r->logits_V};
+    TRY(decode_prefill(&r->model->model, &r->cache, &p, &r->model->step));
     r->num_pending = 0;
     return STATUS_OK;
 }

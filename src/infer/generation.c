@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Chunked prefill: the prompt goes through the model this many tokens at a time, so that the memory
- * for activations does not grow with its length. */
-enum { CHUNK = 512 };
+enum { CHUNK = 512 }; /* tokens of a prompt per forward pass, at most */
 
 static enum status size_forward(void *context)
 {
@@ -99,11 +97,11 @@ enum status generation_share_text(const struct generation *g, struct text *text)
 static enum status prefill(struct generation *g, int row, const struct token_list *prompt,
                            float *logits_V)
 {
-    for (size_t at = (size_t)g->cache.length[row]; at < prompt->count; at += CHUNK) {
-        size_t left = prompt->count - at, chunk = left < CHUNK ? left : CHUNK;
-        struct decode_io io = {prompt->ids + at, (int)chunk, logits_V, &row, 1};
-        TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
-    }
+    size_t cached = (size_t)g->cache.length[row];
+    if (cached >= prompt->count) return STATUS_OK;
+    const struct decode_prompt p = {prompt->ids + cached, prompt->count - cached, row, CHUNK,
+                                    logits_V};
+    TRY(decode_prefill(&g->loaded.model, &g->cache, &p, &g->loaded.step));
     return STATUS_OK;
 }
 

@@ -381,6 +381,19 @@ enum status decode_next(const struct model *m, struct kv_cache *c, const struct 
     return STATUS_OK;
 }
 
+enum status decode_prefill(const struct model *m, struct kv_cache *c, const struct decode_prompt *p,
+                           struct arena *step)
+{
+    size_t chunk = (size_t)p->chunk;
+    for (size_t at = 0; at < p->N; at += chunk) {
+        size_t left = p->N - at;
+        struct decode_io io = {p->ids_N + at, (int)(left < chunk ? left : chunk), p->logits_V,
+                               &p->row, 1};
+        TRY(decode_next(m, c, &io, step));
+    }
+    return STATUS_OK;
+}
+
 enum status decode_size_rows(const struct model *m, struct kv_cache *c, int T, int R,
                              struct arena *step)
 {

@@ -22,7 +22,7 @@ enum status decode_init_cache(struct kv_cache *c, const struct model *m, int B, 
 
 struct decode_io {
     const int32_t *ids_RT; /* appended to R rows of the cache */
-    int T;                 /* the whole prompt (prefill), then 1 */
+    int T;                 /* a chunk of the prompt (prefill), then 1 */
     float *logits_RV;      /* of the last position of each */
     const int *rows_R;     /* which ones; NULL: all */
     int R;                 /* with rows_R */
@@ -32,9 +32,21 @@ struct decode_io {
 enum status decode_next(const struct model *m, struct kv_cache *c, const struct decode_io *io,
                         struct arena *step);
 
+struct decode_prompt {
+    const int32_t *ids_N; /* appended to one row of the cache */
+    size_t N;
+    int row, chunk;  /* tokens per forward pass, at most */
+    float *logits_V; /* of the last position; left as they are if N is 0 */
+};
+/* Chunked prefill: decode_next of a prompt in chunks, so that the memory for activations does not
+ * grow with its length.  Errors: as decode_next. */
+enum status decode_prefill(const struct model *m, struct kv_cache *c, const struct decode_prompt *p,
+                           struct arena *step);
+
 /* Sizes `step`, a sizing arena, for decode_next of R rows with T tokens each at the cache's end, or
- * of one row with 1 to T tokens.  Memory does not grow evenly with T: kernels choose an algorithm
- * by it, and a GPU splits the keys of fewer tokens into more parts. */
+ * of one row with 1 to T tokens, as decode_prefill needs for chunks of T.  Memory does not grow
+ * evenly with T: kernels choose an algorithm by it, and a GPU splits the keys of fewer tokens into
+ * more parts. */
 enum status decode_size_rows(const struct model *m, struct kv_cache *c, int T, int R,
                              struct arena *step);
 enum status decode_size_chunks(const struct model *m, struct kv_cache *c, int T,

@@ -98,6 +98,34 @@ TEST(decoding_after_prefill_matches_the_forward_of_the_row)
     }
 }
 
+TEST(prompt_in_chunks_has_the_logits_of_the_forward_of_the_row)
+{
+    static const int chunks[] = {1, 4, TOKENS, 100};
+    struct model_shape s = rig_shape();
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        struct rig r;
+        struct kv_cache c;
+        struct arena room;
+        float logits[37];
+        rig_open(&r, &s, F32, ROWS, TOKENS);
+        for (int t = 0; t < ROWS * TOKENS; t++) r.labels[t] = t % s.V;
+        rig_run(&r, single_stage_evaluate);
+        CHECK_STATUS(OK, arena_init(&room, 1 << 16, NULL));
+        CHECK_STATUS(OK, decode_init_cache(&c, &r.m, ROWS, TOKENS, &room));
+        arena_release(&r.step);
+        CHECK_STATUS(OK, arena_init(&r.step, 1 << 16, NULL));
+        struct decode_prompt p = {r.ids + TOKENS, TOKENS, 1, chunks[i], logits};
+        CHECK_STATUS(OK, decode_prefill(&r.m, &c, &p, &r.step));
+        CHECK(c.length[0] == 0 && c.length[1] == TOKENS);
+        int last = 2 * TOKENS - 1;
+        CHECK_NEAR(negative_log_likelihood(logits, s.V, r.labels[last]), r.loss[last], 2e-6);
+        p.N = 1;
+        CHECK_STATUS(SHAPE, decode_prefill(&r.m, &c, &p, &r.step));
+        arena_release(&room);
+        rig_close(&r);
+    }
+}
+
 /* A text's last chunk can have any length, and T = 8 can need more memory than T = 9. */
 TEST(a_step_sized_for_chunks_fits_one_of_any_length)
 {
