@@ -160,9 +160,9 @@ static enum status find_target(const char *to, struct conversion *c, bool *decid
 static enum status check_target(const struct conversion *c)
 {
     if (c->without_io && !targets[c->target].can_omit_io)
-        FAIL(USAGE, "--without-io: requires --to hf, meta or dcp; --to is %s",
+        FAIL(USAGE, "--without-io requires --to hf, meta or dcp; --to is %s",
              targets[c->target].name);
-    if (c->quantized && c->target != CONVERT_GGUF) FAIL(USAGE, "--dtype: q8_0 requires --to gguf");
+    if (c->quantized && c->target != CONVERT_GGUF) FAIL(USAGE, "--dtype q8_0 requires --to gguf");
     if (c->target == CONVERT_NATIVE && !c->keep_dtype && c->dtype != SAFETENSORS_F32)
         FAIL(USAGE, "--dtype: must be float32 for --to native");
     return STATUS_OK;

@@ -137,7 +137,7 @@ enum status command_report(int argc, char **argv)
     if (f.max_tokens < 1 || f.max_tokens > 1 << 16)
         FAIL(USAGE, "--max-tokens: must be between 1 and 65536, is %lld", (long long)f.max_tokens);
     if (arguments_have(&a, flags, "max-tokens") && !f.prompts.count)
-        FAIL(USAGE, "--max-tokens: requires --prompt");
+        FAIL(USAGE, "--max-tokens requires --prompt");
     signals_catch();
     TRY(report_runs(&a, &f));
     return STATUS_OK;

@@ -31,8 +31,8 @@ struct runs_flags {
 static enum status check_flags(const struct runs_flags *f)
 {
     if (f->json && f->csv) FAIL(USAGE, "--json and --csv: set only one");
-    if (f->reverse && !*f->sort) FAIL(USAGE, "--reverse: requires --sort COLUMN");
-    if (f->width && (f->json || f->csv)) FAIL(USAGE, "--width: has no effect with --json or --csv");
+    if (f->reverse && !*f->sort) FAIL(USAGE, "--reverse requires --sort COLUMN");
+    if (f->width && (f->json || f->csv)) FAIL(USAGE, "--width has no effect with --json or --csv");
     if (f->width && (f->width < 20 || f->width > 10000))
         FAIL(USAGE, "--width: must be between 20 and 10000, is %lld", (long long)f->width);
     return STATUS_OK;

@@ -150,7 +150,7 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
     const struct elastic elastic = config_elastic(c, mesh);
     TRY(elastic_check(&elastic));
     if (elastic.canonical && t->batch_ramp.count)
-        FAIL(CONFIG, "training.batch_ramp: requires training.determinism = \"layout\"");
+        FAIL(CONFIG, "training.batch_ramp requires training.determinism = \"layout\"");
     TRY(fit_ramp(c, &f));
     if (!v->enable) return STATUS_OK;
     f.section = "validation";
@@ -208,10 +208,9 @@ static enum status check_schedule(const struct config *c)
              (long long)s->warmup_steps, (long long)total);
     bool megatron = s->formula == LR_FORMULA_megatron;
     if (!megatron && (s->warmup_samples || s->total_samples))
-        FAIL(CONFIG,
-             "lr_scheduler.warmup_samples = %lld and total_samples = %lld: requires formula = "
-             "\"megatron\", got \"%s\"",
-             (long long)s->warmup_samples, (long long)s->total_samples,
+        FAIL(CONFIG, "lr_scheduler.%s = %lld requires formula = \"megatron\", got \"%s\"",
+             s->total_samples ? "total_samples" : "warmup_samples",
+             (long long)(s->total_samples ? s->total_samples : s->warmup_samples),
              lr_formula_word(s->formula));
     bool has_steps = !s->total_samples || (s->warmup_steps && !s->warmup_samples);
     if (megatron && c->training.batch_ramp.count && has_steps)
@@ -224,7 +223,7 @@ static enum status check_schedule(const struct config *c)
              "\"%s\"",
              lr_formula_word(s->formula));
     if (s->decoupled_min_lr_factor > 0 && !(c->optimizer.decoupled_lr > 0))
-        FAIL(CONFIG, "lr_scheduler.decoupled_min_lr_factor = %g: requires optimizer.decoupled_lr",
+        FAIL(CONFIG, "lr_scheduler.decoupled_min_lr_factor = %g requires optimizer.decoupled_lr",
              s->decoupled_min_lr_factor);
     if (s->decay_ratio < 0 && s->decay_ratio != -1)
         FAIL(CONFIG, "lr_scheduler.decay_ratio = %g: must be from 0 to 1, or -1", s->decay_ratio);
@@ -235,8 +234,8 @@ static enum status check_schedule(const struct config *c)
         FAIL(CONFIG,
              "optimizer.lr = %g: must be 0 or from %g to 1000: weights are updated in floats",
              c->optimizer.lr, (double)FLT_MIN);
-    if (c->optimizer.beta1 == 1 || c->optimizer.beta2 == 1)
-        FAIL(CONFIG, "optimizer.beta1 and beta2 must be below 1");
+    if (c->optimizer.beta1 == 1) FAIL(CONFIG, "optimizer.beta1 = 1: must be below 1");
+    if (c->optimizer.beta2 == 1) FAIL(CONFIG, "optimizer.beta2 = 1: must be below 1");
     return STATUS_OK;
 }
 
@@ -339,8 +338,8 @@ static enum status check_checkpoints(const struct config *c)
     if (k->keep_latest_k == 1)
         FAIL(CONFIG, "checkpoint.keep_latest_k = 1: must be 0 (keep all) or at least 2, so that an "
                      "intact checkpoint exists while the next one is written");
-    if (!c->job.dump_folder[0]) FAIL(CONFIG, "job.dump_folder is empty");
-    if (!k->folder[0]) FAIL(CONFIG, "checkpoint.folder is empty");
+    if (!c->job.dump_folder[0]) FAIL(CONFIG, "job.dump_folder = \"\": expected a folder");
+    if (!k->folder[0]) FAIL(CONFIG, "checkpoint.folder = \"\": expected a folder");
     if (k->copy_to[0] && strncmp(k->copy_to, "s3://", 5))
         FAIL(CONFIG, "checkpoint.copy_to = \"%s\": expected s3://BUCKET/PREFIX", k->copy_to);
     if (k->copy_to[0] && !k->enable)

@@ -38,7 +38,8 @@ enum status blend_split_range(const char *split, enum blend_part part, uint64_t 
     double parts[BLEND_PARTS], bounds[BLEND_PARTS + 1] = {0};
     TRY(parse_split(split, parts));
     if (!(numpy_sum(parts, BLEND_PARTS) > 0))
-        FAIL(CONFIG, "data.split = \"%s\": all parts are 0", split);
+        FAIL(CONFIG, "data.split = \"%s\": all parts are 0; at least one must be greater than 0",
+             split);
     blend_normalize(parts, BLEND_PARTS);
     for (int i = 0; i < BLEND_PARTS; i++) bounds[i + 1] = bounds[i] + parts[i];
     if (bounds[part + 1] <= bounds[part])

@@ -202,8 +202,8 @@ static enum status open_tokens(struct loader *l)
     warn_missing_tokens(l), warn_empty_files(l);
     l->masked = o->objective->name != OBJECTIVE_causal;
     if (o->vocab_size && size > o->vocab_size)
-        FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,
-             o->vocab_size);
+        FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d; increase it",
+             size, o->vocab_size);
     if (l->masked && !t)
         FAIL(CONFIG, "objective.name = \"%s\" requires data.tokenizer",
              objective_kind_word(o->objective->name));

@@ -471,9 +471,10 @@ enum status model_shape_check(const struct model_shape *s)
     TRY(rope_scaling_check(&s->scaling));
     TRY(check_multipliers(s));
     if (s->scaling.method == ROPE_dynamic && s->K <= 2)
-        FAIL(CONFIG, "RoPE scaling dynamic with a head size of %d: must be above 2", s->K);
+        FAIL(CONFIG, "model.rope_scaling = \"dynamic\" with a head size of %d: must be above 2",
+             s->K);
     if (s->scaling.method == ROPE_yarn && !(s->rope_theta > 1))
-        FAIL(CONFIG, "RoPE scaling yarn with model.rope_theta = %g: must be above 1",
+        FAIL(CONFIG, "model.rope_scaling = \"yarn\" with model.rope_theta = %g: must be above 1",
              s->rope_theta);
     return STATUS_OK;
 }

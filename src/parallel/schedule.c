@@ -21,21 +21,25 @@ enum status schedule_check(const struct schedule *s)
              s->num_microbatches, MAX_MICROBATCHES);
     if (!interleaved && s->chunks != 1)
         FAIL(CONFIG,
-             "the pipeline schedule %s supports one stage per rank, not %d; %s supports several",
+             "parallelism.pipeline_parallel_schedule = \"%s\" supports one stage per rank, not %d; "
+             "\"%s\" supports several",
              schedule_kind_word(s->kind), s->chunks, schedule_kind_word(SCHEDULE_Interleaved1F1B));
     if (!interleaved) return STATUS_OK;
     if (s->pp < 2)
-        FAIL(CONFIG, "the pipeline schedule %s requires pipeline_parallel_degree >= 2, not %d",
+        FAIL(CONFIG,
+             "parallelism.pipeline_parallel_schedule = \"%s\" requires "
+             "parallelism.pipeline_parallel_degree >= 2, got %d",
              schedule_kind_word(s->kind), s->pp);
     if (s->chunks < 2 || s->chunks > MAX_CHUNKS)
-        FAIL(CONFIG, "the pipeline schedule %s with %d stage%s per rank: must be between 2 and %d",
+        FAIL(CONFIG,
+             "parallelism.pipeline_parallel_schedule = \"%s\" with %d stage%s per rank: must be "
+             "between 2 and %d; set parallelism.pipeline_parallel_layers_per_stage",
              schedule_kind_word(s->kind), s->chunks, s->chunks == 1 ? "" : "s", MAX_CHUNKS);
     if (!rounds_are_even(s->num_microbatches, &s->pp))
         FAIL(
             CONFIG,
-            "%d microbatches per step are not divisible into %d rounds for the pipeline schedule "
-            "%s "
-            "over %d ranks%s",
+            "%d microbatches per step are not divisible into %d rounds for "
+            "parallelism.pipeline_parallel_schedule = \"%s\" over %d ranks%s",
             s->num_microbatches, num_rounds(s->num_microbatches, s->pp),
             schedule_kind_word(s->kind), s->pp,
             suggest_values(s->num_microbatches, 1, MAX_MICROBATCHES, rounds_are_even, &s->pp).text);

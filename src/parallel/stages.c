@@ -27,12 +27,15 @@ static enum status check_cuts(const struct stages *s)
 {
     int stages = s->pp * s->chunks;
     if (s->num_cuts != stages - 1)
-        FAIL(CONFIG, "%d split points make %d stages, but the pipeline has %d", s->num_cuts,
-             s->num_cuts + 1, stages);
+        FAIL(CONFIG,
+             "parallelism.pipeline_parallel_split_points: expected %d blocks for %d stages, got %d",
+             stages - 1, stages, s->num_cuts);
     for (int i = 0; i < s->num_cuts; i++) {
         int min = i ? s->cuts[i - 1] + 1 : 0, max = s->blocks - 1 - (s->num_cuts - i);
         if (s->cuts[i] < min || s->cuts[i] > max)
-            FAIL(CONFIG, "pipeline split point %d is after block %d: must be between %d and %d",
+            FAIL(CONFIG,
+                 "parallelism.pipeline_parallel_split_points: number %d is after block %d: must be "
+                 "between %d and %d",
                  i + 1, s->cuts[i], min, max);
     }
     return STATUS_OK;

@@ -35,7 +35,7 @@ TEST(report_rejects_wrong_arguments)
     CHECK(LLAMERO(NULL, &err, "report") == 64);
     CHECK(LLAMERO(NULL, &err, "report", "nowhere") == 66);
     CHECK(LLAMERO(NULL, &err, "report", "nowhere", "--max-tokens", "5") == 64);
-    CHECK(strstr(err.data, "--max-tokens: requires --prompt"));
+    CHECK(strstr(err.data, "--max-tokens requires --prompt"));
     CHECK(LLAMERO(NULL, &err, "report", "nowhere", "--prompt", "a", "--max-tokens", "0") == 64);
     CHECK(LLAMERO(NULL, &err, "report", test_folder(), "-o") == 64);
     CHECK(strstr(err.data, "--output requires a value"));

@@ -36,7 +36,7 @@ TEST(runs_rejects_wrong_arguments)
     fixture_run(folder, "a", 20, 3.5, 0.25);
     CHECK(LLAMERO(&out, &err, "runs", folder, "--json", "--csv") == 64);
     CHECK(LLAMERO(&out, &err, "runs", folder, "--reverse") == 64);
-    CHECK(strstr(err.data, "--reverse: requires --sort"));
+    CHECK(strstr(err.data, "--reverse requires --sort"));
     CHECK(LLAMERO(&out, &err, "runs", folder, "--width", "3") == 64);
     CHECK(LLAMERO(&out, &err, "runs", folder, "--csv", "--width", "80") == 64);
     CHECK(LLAMERO(&out, &err, "runs", folder, "--sort", "lr") == 64);

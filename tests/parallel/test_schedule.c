@@ -205,11 +205,12 @@ TEST(schedules_reject_unsupported_sizes)
         struct schedule s;
         const char *message;
     } cases[] = {
-        {{SCHEDULE_GPipe, 4, 2, 4}, "GPipe supports one stage per rank, not 2; Interleaved1F1B"},
-        {{SCHEDULE_1F1B, 4, 2, 4}, "1F1B supports one stage per rank"},
+        {{SCHEDULE_GPipe, 4, 2, 4},
+         "\"GPipe\" supports one stage per rank, not 2; \"Interleaved1F1B\""},
+        {{SCHEDULE_1F1B, 4, 2, 4}, "\"1F1B\" supports one stage per rank"},
         {{SCHEDULE_1F1B, 4, 1, 0}, "0 microbatches per step"},
         {{SCHEDULE_1F1B, 4, 1, INT32_MAX}, "2147483647 microbatches"},
-        {{SCHEDULE_Interleaved1F1B, 1, 2, 4}, "pipeline_parallel_degree >= 2, not 1"},
+        {{SCHEDULE_Interleaved1F1B, 1, 2, 4}, "pipeline_parallel_degree >= 2, got 1"},
         {{SCHEDULE_Interleaved1F1B, 4, 1, 4}, "with 1 stage per rank: must be between 2 and 256"},
         {{SCHEDULE_Interleaved1F1B, 4, 1 << 20, 4}, "between 2 and 256"},
         {{SCHEDULE_Interleaved1F1B, 4, 2, 9},

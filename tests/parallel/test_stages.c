@@ -114,15 +114,15 @@ TEST(unordered_split_points_are_rejected)
     struct stages s = {.split = SPLIT_cuts, .blocks = 5, .pp = 4, .chunks = 1, .cuts = {1, 2, 2}};
     s.num_cuts = 2;
     CHECK_STATUS(CONFIG, stages_split(&s, NULL));
-    CHECK_MESSAGE("2 split points make 3 stages, but the pipeline has 4");
+    CHECK_MESSAGE("expected 3 blocks for 4 stages, got 2");
     s.num_cuts = 3;
     CHECK_STATUS(CONFIG, stages_split(&s, NULL));
-    CHECK_MESSAGE("pipeline split point 3 is after block 2: must be between 3 and 3");
+    CHECK_MESSAGE("split_points: number 3 is after block 2: must be between 3 and 3");
     s.cuts[2] = 4;
     CHECK_STATUS(CONFIG, stages_split(&s, NULL));
     s.cuts[2] = 3, s.cuts[0] = -1;
     CHECK_STATUS(CONFIG, stages_split(&s, NULL));
-    CHECK_MESSAGE("pipeline split point 1 is after block -1: must be between 0 and 1");
+    CHECK_MESSAGE("split_points: number 1 is after block -1: must be between 0 and 1");
     s.cuts[0] = 0;
     CHECK_STATUS(OK, stages_split(&s, NULL));
 }
