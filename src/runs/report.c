@@ -74,7 +74,7 @@ static void write_checkpoints(struct json_writer *w, const struct run_folder *r)
 {
     json_begin_array(w, "checkpoints", JSON_LINES);
     for (size_t i = 0; i < r->num_checkpoints; i++) {
-        const struct run_checkpoint *c = &r->checkpoints[i];
+        const struct folder_checkpoint *c = &r->checkpoints[i];
         json_begin_object(w, NULL, JSON_COMPACT);
         json_write_int(w, "step", c->step);
         json_write_real(w, "written", c->written_s > 0 ? c->written_s : NAN);
@@ -129,7 +129,7 @@ static void write_summary(struct json_writer *w, const struct run_folder *r, dou
             json_write_string(w, columns[i], c.text);
     }
     json_end_object(w);
-    json_write_string(w, "condition", run_condition_text(r->condition));
+    json_write_string(w, "state_text", run_state_text(r->state));
     json_write_string(w, "problems", r->problems.data);
 }
 

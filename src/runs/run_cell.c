@@ -56,12 +56,12 @@ static struct run_cell best_cell(const struct run_folder *r)
 static struct run_cell built_in_cell(const struct run_folder *r, enum run_column column,
                                      double now_s)
 {
-    double eta_s = r->condition == RUN_running ? run_folder_eta_s(r) : NAN;
+    double eta_s = r->state == RUN_running ? run_folder_eta_s(r) : NAN;
     size_t n = r->num_checkpoints;
     switch (column) {
     case COLUMN_run: return (struct run_cell){.kind = RUN_CELL_text, .text = r->title};
     case COLUMN_state:
-        return (struct run_cell){.kind = RUN_CELL_text, .text = run_condition_name(r->condition)};
+        return (struct run_cell){.kind = RUN_CELL_text, .text = run_state_name(r->state)};
     case COLUMN_step: return number_cell(r->metrics.last_step >= 0, (double)r->metrics.last_step);
     case COLUMN_steps: return number_cell(r->last_step > 0, (double)r->last_step);
     case COLUMN_loss: return metric_cell(r, "loss");

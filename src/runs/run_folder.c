@@ -88,7 +88,7 @@ static void read_checkpoints(struct run_folder *r, const char *folder)
     r->checkpoints = heap((l.count + 1) * sizeof *r->checkpoints);
     r->num_checkpoints = 0;
     for (size_t i = first; i < l.count; i++) {
-        struct run_checkpoint *k = &r->checkpoints[r->num_checkpoints++];
+        struct folder_checkpoint *k = &r->checkpoints[r->num_checkpoints++];
         k->step = l.steps[i];
         /* A summary needs only that of the newest. */
         char *path = folder_step_path(folder, l.steps[i]);
@@ -109,7 +109,7 @@ static bool is_saved(const struct run_folder *r)
 {
     size_t n = r->num_checkpoints;
     if (!is_set(r, "checkpoint.enable") || is_set(r, "checkpoint.load_only") || !n) return true;
-    const struct run_checkpoint *newest = &r->checkpoints[n - 1];
+    const struct folder_checkpoint *newest = &r->checkpoints[n - 1];
     return newest->step >= r->last_step && newest->written_s > 0;
 }
 
@@ -136,8 +136,8 @@ static void judge(struct run_folder *r, const char *folder, double now_s)
         .is_saved = is_saved(r),
         .log_end = run_log_find_end(&r->log, &message),
     };
-    r->condition = run_condition_judge(&e);
-    r->error = r->condition == RUN_failed ? message : NULL;
+    r->state = run_state_judge(&e);
+    r->error = r->state == RUN_failed ? message : NULL;
 }
 
 void run_folder_update(struct run_folder *r, double now_s)

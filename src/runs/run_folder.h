@@ -10,16 +10,16 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "runs/run_condition.h"
 #include "runs/run_log.h"
 #include "runs/run_metrics.h"
 #include "runs/run_settings.h"
+#include "runs/run_state.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct run_checkpoint {
+struct folder_checkpoint {
     int64_t step;
     double written_s; /* of its manifest; 0: it has none, and cannot be resumed from */
 };
@@ -33,10 +33,10 @@ struct run_folder {
     struct run_settings settings;
     struct run_metrics metrics;
     struct run_log log;
-    struct run_checkpoint *checkpoints; /* by step */
+    struct folder_checkpoint *checkpoints; /* by step */
     size_t num_checkpoints;
 
-    enum run_condition condition;
+    enum run_state state;
     const char *error;     /* the last error of a failed run, in `log`; or NULL */
     int64_t last_step;     /* training.steps; 0: unknown */
     double written_s;      /* when metrics.jsonl or log.txt was last written; 0: unknown */

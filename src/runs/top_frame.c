@@ -269,7 +269,7 @@ static void put_checkpoints(struct figure_flow *f, const struct top_view *v)
     const struct run_folder *r = v->run;
     size_t n = r->num_checkpoints, first = n > SHOWN ? n - SHOWN : 0;
     for (size_t i = first; i < n; i++) {
-        const struct run_checkpoint *k = &r->checkpoints[i];
+        const struct folder_checkpoint *k = &r->checkpoints[i];
         text_addf(&f->value, "%s%lld%s",
                   i > first ? ", "
                   : first   ? "..., "
@@ -352,7 +352,7 @@ static int put_figures(const struct top_view *v, struct screen *s, int row, int 
 
 /* --- title, progress, log, keys --- */
 
-static const enum screen_style condition_styles[NUM_RUN_CONDITIONS] = {
+static const enum screen_style state_styles[NUM_RUN_STATES] = {
     [RUN_running] = STYLE_green,  [RUN_stalled] = STYLE_red, [RUN_finished] = STYLE_cyan,
     [RUN_stopped] = STYLE_yellow, [RUN_failed] = STYLE_red,  [RUN_killed] = STYLE_red};
 
@@ -360,20 +360,19 @@ static void put_title(const struct top_view *v, struct screen *s)
 {
     const struct run_folder *r = v->run;
     struct text age = {0};
-    const char *condition = run_condition_name(r->condition);
+    const char *state = run_state_name(r->state);
     if (r->written_s > 0) {
         text_adds(&age, "wrote ");
         run_format_age(&age, fmax(v->now_s - r->written_s, 0));
         text_adds(&age, " ago");
     }
-    int right = (int)(age.len + strlen(condition) + 4);
+    int right = (int)(age.len + strlen(state) + 4);
     int room = s->columns > right + 8 ? s->columns - right : s->columns;
     struct text title = {0};
     printable_fit(&title, r->title, (size_t)room);
     while (title.len && title.data[title.len - 1] == ' ') title.data[--title.len] = 0;
     int column = screen_put(s, (struct screen_place){0, 0}, STYLE_bold, title.data);
-    column = screen_put(s, (struct screen_place){0, column + 2}, condition_styles[r->condition],
-                        condition);
+    column = screen_put(s, (struct screen_place){0, column + 2}, state_styles[r->state], state);
     if (age.len) screen_put(s, (struct screen_place){0, column + 2}, STYLE_dim, age.data);
     text_release(&age), text_release(&title);
 }
@@ -383,7 +382,7 @@ static void put_progress(const struct top_view *v, struct screen *s)
     const struct run_folder *r = v->run;
     struct text t = {0};
     int64_t step = r->metrics.last_step > 0 ? r->metrics.last_step : 0;
-    double eta_s = r->condition == RUN_running ? run_folder_eta_s(r) : NAN;
+    double eta_s = r->state == RUN_running ? run_folder_eta_s(r) : NAN;
     text_addf(&t, "step %lld", (long long)step);
     double share = r->last_step ? fmin((double)step / (double)r->last_step, 1) : 0;
     if (r->last_step) text_addf(&t, "/%lld  %.0f%%", (long long)r->last_step, 100 * share);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "checkpoint/folder.h"
 #include "config/data_stages.h"
+#include "train/run_checkpoint.h"
 #include "train/run_report.h"
 #include "train/run_setup.h"
 #include "train/run_steps.h"
@@ -24,7 +25,7 @@ static enum status run_stage(struct training_run *r, const struct machine *machi
     enum status st = run_setup_open(r, machine);
     *here = !st && (is_in_stage(r) || r->config->checkpoint.create_seed_checkpoint);
     if (*here && r->config->checkpoint.create_seed_checkpoint) {
-        st = run_state_save(r, false);
+        st = run_checkpoint_save(r, false);
     } else if (*here) {
         run_report_begin(r->report, r);
         st = run_steps_train(r);

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "train/run_state.h"
+#include "train/training_run.h"
 
 struct run_report {
     bool has_begun;

@@ -11,8 +11,8 @@
 #include "train/inputs.h"
 #include "train/rank_check.h"
 #include "train/rollback.h"
+#include "train/run_checkpoint.h"
 #include "train/run_report.h"
-#include "train/run_state.h"
 #include "train/start.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ enum status run_setup_open_outputs(struct training_run *r)
         .is_unsaved = !c->checkpoint.enable,
         .validation_due = r->validation_due,
         .last_step = c->training.steps,
-        .num_ranks = run_state_world(r)->size,
+        .num_ranks = training_run_world(r)->size,
         .last_rows = batch_ramp_advance(&r->trainer.ramp, r->trainer.rows_done,
                                         c->training.steps - r->trainer.steps_done),
         .row_tokens = c->training.seq_len,
@@ -102,7 +102,8 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     inputs_describe_padding(c, &machine->mesh, &padding);
     if (r->is_main && padding.len) log_line(LOG_INFO, "%s", padding.data);
     text_release(&padding);
-    TRY(comm_agree(run_state_world(r), r->reads ? loader_open(&r->loader, &options) : STATUS_OK));
+    TRY(comm_agree(training_run_world(r),
+                   r->reads ? loader_open(&r->loader, &options) : STATUS_OK));
     return STATUS_OK;
 }
 
@@ -112,7 +113,7 @@ static void open_stop(struct training_run *r)
     const double bytes_per_second = 1e8;
     struct trainer *t = &r->trainer;
     double bytes = (double)checkpoint_staging_bytes(&t->shard, t->ema);
-    stop_init(&r->stop, run_state_world(r), t->machine.groups.of[GROUP_pp].size == 1,
+    stop_init(&r->stop, training_run_world(r), t->machine.groups.of[GROUP_pp].size == 1,
               bytes / bytes_per_second);
     t->model.units = stop_wrap_units(&r->stop, t->model.units);
 }
@@ -147,11 +148,11 @@ enum status run_setup_open(struct training_run *r, const struct machine *machine
         .keep_latest_k = (int)c->checkpoint.keep_latest_k,
         .async = r->trainer.staging != NULL,
         .staging = r->trainer.staging,
-        .world = run_state_world(r),
+        .world = training_run_world(r),
     };
     TRY(checkpointer_open(&r->checkpointer, &o));
     config_write(r->whole, false, &r->config_toml);
-    TRY(run_state_fill(r));
+    TRY(run_checkpoint_fill(r));
     TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
     if (r->loader) inputs_skip_rows(c, r->loader);
     TRY(comm_agree(world_group, run_setup_open_outputs(r)));

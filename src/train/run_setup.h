@@ -4,11 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "train/run_state.h"
+#include "train/training_run.h"
 
 /* Opens the log, tokenizer, data, trainer, checkpointer and outputs, and fills in weights and
- * counters (run_state_fill).  The caller has set the fields from `whole` to `end`, and `report`;
- * all others are 0.  After an error, run_setup_close closes what is open. */
+ * counters (run_checkpoint_fill).  The caller has set the fields from `whole` to `end`, and
+ * `report`; all others are 0.  After an error, run_setup_close closes what is open. */
 enum status run_setup_open(struct training_run *r, const struct machine *machine);
 /* Opens the files of metrics and, on every rank, of skipped records, which continue after the last
  * step.  For run_setup_open, and after a rollback, when both are closed. */

@@ -11,6 +11,7 @@
 #include "train/nonfinite.h"
 #include "train/rank_check.h"
 #include "train/rollback.h"
+#include "train/run_checkpoint.h"
 #include "train/run_report.h"
 #include "train/run_setup.h"
 #include "train/traced_step.h"
@@ -108,7 +109,7 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
     activity_enter(ACTIVITY_reporting);
     if (r->config->data.packing == PACKING_best_fit)
         TRY(comm_all_reduce_int64(&t->machine.groups.of[GROUP_data], REDUCE_SUM, &m.padding, 1));
-    TRY(memory_most_used(t->machine.queue, run_state_world(r), &m.memory_bytes));
+    TRY(memory_most_used(t->machine.queue, training_run_world(r), &m.memory_bytes));
     if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));
     if (r->is_main) metrics_step(r->metrics, &m);
@@ -119,7 +120,7 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
 /* Goes back to a good checkpoint, if there is one.  Metrics begin again after its step. */
 static enum status roll_back(struct training_run *r, const struct step_result *s, bool is_needed)
 {
-    struct checkpoint_state state = run_state_of(r);
+    struct checkpoint_state state = run_checkpoint_state(r);
     struct rollback b = {.folder = r->checkpoint_folder,
                          .checkpointer = r->checkpointer,
                          .state = &state,
@@ -139,7 +140,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
     metrics_close(r->metrics);
     r->metrics = NULL;
     skipped_records_close(&r->skipped);
-    TRY(comm_agree(run_state_world(r), run_setup_open_outputs(r)));
+    TRY(comm_agree(training_run_world(r), run_setup_open_outputs(r)));
     if (r->is_main) rollback_report(&b, r->metrics);
     return STATUS_OK;
 }
@@ -163,7 +164,7 @@ static void note_skipped(struct training_run *r, const struct step_result *s)
 
 static enum status save_or_roll_back(struct training_run *r, const struct step_result *s)
 {
-    enum status st = run_state_save_if_possible(r);
+    enum status st = run_checkpoint_save_if_possible(r);
     if (st != STATUS_DIVERGED || r->config->guard.nonfinite != NONFINITE_rollback) return st;
     if (!comm_failed_elsewhere()) log_line(LOG_WARN, "%s", status_message());
     return roll_back(r, s, true);
@@ -213,7 +214,7 @@ static enum status train_stage(struct training_run *r)
         struct requests due;
         liveness_begin_step(&r->liveness, t->steps_done + 1);
         TRY(run_step(r, &s));
-        TRY(stragglers_add(&r->stragglers, run_state_world(r), liveness_end_step(&r->liveness)));
+        TRY(stragglers_add(&r->stragglers, training_run_world(r), liveness_end_step(&r->liveness)));
         int64_t done = t->steps_done;
         skipped_records_list(&r->skipped, r->loader, done);
         note_skipped(r, &s);
@@ -221,8 +222,8 @@ static enum status train_stage(struct training_run *r)
         bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
             if (!s.skips_rows) TRY(log_step(r, &s, &interval));
-            TRY(skipped_records_check(&r->skipped, r->loader, run_state_world(r)));
-            TRY(repeats_check(&r->repeats, r->loader, done, run_state_world(r)));
+            TRY(skipped_records_check(&r->skipped, r->loader, training_run_world(r)));
+            TRY(repeats_check(&r->repeats, r->loader, done, training_run_world(r)));
         }
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
             double paused = clock_monotonic_s();
@@ -239,7 +240,7 @@ static enum status train_stage(struct training_run *r)
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only &&
         (t->steps_done > begin || r->saved_step < 0))
-        TRY(run_state_save(r, end == last && c->checkpoint.last_save_model_only));
+        TRY(run_checkpoint_save(r, end == last && c->checkpoint.last_save_model_only));
     if (r->is_main && end == last) metrics_summarize(r->metrics);
     return STATUS_OK;
 }
@@ -257,7 +258,7 @@ static enum status stop_early(struct training_run *r)
         log_line(LOG_INFO, "%s after step %lld, %.3f s ago; saving a checkpoint", stopped, step,
                  signals_pending_for());
     TRY(check_collectives(r, is_new));
-    enum status st = run_state_save_now(r);
+    enum status st = run_checkpoint_save_now(r);
     if (st) return status_prefix(st, "%s after step %lld, and the save failed", stopped, step);
     if (!step) FAIL(REQUEUE, "%s before the first step; there is nothing to save", stopped);
     run_report_end(r->report, r, false);
@@ -280,14 +281,14 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     const struct checkpoint_config *c = &r->config->checkpoint;
     const struct trainer *t = &r->trainer;
     struct failure first = {0};
-    bool together = status_is_shared() || run_state_world(r)->size == 1;
+    bool together = status_is_shared() || training_run_world(r)->size == 1;
     bool is_good = !t->is_updating && r->unsavable_step != t->steps_done;
     bool is_able = why != STATUS_COMM && why != STATUS_DEVICE && together;
     if (!is_good || !is_able || !c->enable || c->load_only) return why;
     status_save(&first, why);
-    enum status st = run_state_save_now(r);
+    enum status st = run_checkpoint_save_now(r);
     if (st)
-        run_state_log_unsaved(r, st);
+        run_checkpoint_log_unsaved(r, st);
     else if (r->is_main && has_checkpoint(r, t->steps_done))
         log_line(LOG_INFO, "the run fails after step %lld; that state is saved",
                  (long long)t->steps_done);

@@ -5,10 +5,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "train/run_state.h"
+#include "train/training_run.h"
 
 /* Trains from the run's step to r->end.  REQUEUE: stopped early (stop.h), with a checkpoint saved.
- * DIVERGED: nonfinite.h, rollback.h, or a state that cannot be saved.  A failure that all ranks know
- * of is returned only after the state of the last whole step is saved, except DEVICE, as the state
- * may be corrupted; a failed save is logged. */
+ * DIVERGED: nonfinite.h, rollback.h, or a state that cannot be saved.  A failure that all ranks
+ * know of is returned only after the state of the last whole step is saved, except DEVICE, as the
+ * state may be corrupted; a failed save is logged. */
 enum status run_steps_train(struct training_run *r);

@@ -59,7 +59,7 @@ TEST(run_folder_reads_what_a_run_left)
     run_folder_close(&r);
 }
 
-TEST(run_folder_condition_follows_the_run)
+TEST(run_folder_state_follows_the_run)
 {
     struct run_folder r;
     const char *folder = make_run(15);
@@ -67,23 +67,23 @@ TEST(run_folder_condition_follows_the_run)
     int lock;
     CHECK_STATUS(OK, folder_lock(checkpoints, &lock));
     CHECK_STATUS(OK, run_folder_open(&r, folder, true));
-    CHECK(r.condition == RUN_running);
+    CHECK(r.state == RUN_running);
     run_folder_update(&r, clock_wall_s() + 1e5);
-    CHECK(r.condition == RUN_stalled);
+    CHECK(r.state == RUN_stalled);
     folder_unlock(lock);
     write_at(folder, "log.txt", "2026-11-24 02:43:13 error: loss is nan\n");
     run_folder_update(&r, clock_wall_s() + 1e5);
-    CHECK(r.condition == RUN_failed && !strcmp(r.error, "loss is nan"));
+    CHECK(r.state == RUN_failed && !strcmp(r.error, "loss is nan"));
     write_at(folder, "log.txt", "2026-11-24 02:43:13 step:  5  loss: 3\n");
     run_folder_update(&r, clock_wall_s() + 1e5);
-    CHECK(r.condition == RUN_killed && !r.error);
+    CHECK(r.state == RUN_killed && !r.error);
     write_at(folder, "metrics.jsonl", "{\"step\":20,\"loss\":1}\n");
     add_checkpoint(folder, "checkpoint/step-20", false);
     run_folder_update(&r, clock_wall_s() + 1e5);
-    CHECK(r.condition == RUN_killed);
+    CHECK(r.state == RUN_killed);
     add_checkpoint(folder, "checkpoint/step-20", true);
     run_folder_update(&r, clock_wall_s() + 1e5);
-    CHECK(r.condition == RUN_finished);
+    CHECK(r.state == RUN_finished);
     run_folder_close(&r);
     free(checkpoints);
 }
@@ -116,7 +116,7 @@ TEST(run_folder_names_what_it_cannot_read)
     CHECK_STATUS(OK, run_folder_open(&r, folder, false));
     CHECK(strstr(r.problems.data, "config.toml:1:") && strstr(r.problems.data, "metrics.jsonl: ") &&
           strstr(r.problems.data, "log.txt: "));
-    CHECK(r.condition == RUN_killed && !r.num_checkpoints && r.metrics.last_step == -1);
+    CHECK(r.state == RUN_killed && !r.num_checkpoints && r.metrics.last_step == -1);
     CHECK(isnan(run_folder_eta_s(&r)) && !run_folder_ranks(&r));
     run_folder_close(&r);
 }

@@ -19,7 +19,7 @@ TEST(run_list_has_each_run_once)
                              test_path(folder, "b/link")};
     CHECK_STATUS(OK, run_list_open(&l, folders, 4));
     CHECK(l.count == 3 && !strcmp(l.runs[0].path, test_path(folder, "a/x")));
-    CHECK(!strcmp(l.runs[2].name, "3") && l.runs[0].condition == RUN_killed);
+    CHECK(!strcmp(l.runs[2].name, "3") && l.runs[0].state == RUN_killed);
     run_list_close(&l);
     CHECK_STATUS(OK, run_list_open(&l, folders + 3, 1)); /* a link that was named is followed */
     CHECK(l.count == 2);

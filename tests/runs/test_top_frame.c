@@ -34,7 +34,7 @@ static void open_run(struct run_folder *r, const char *folder)
     r->title = heap_string("outputs/wide", 12);
     r->written_s = now_s - 4;
     r->checkpoints[0].written_s = now_s - 300;
-    r->condition = RUN_running;
+    r->state = RUN_running;
     text_release(&lines), text_release(&log);
 }
 

@@ -7,7 +7,7 @@
 #include "comm/ranks.h"
 #include "system/layouts.h"
 #include "system/runs.h"
-#include "train/run_state.h"
+#include "train/run_checkpoint.h"
 
 /* A run around the trainer, with its checkpoints in a folder of its own. */
 static struct training_run run_around(struct training *t)
@@ -40,14 +40,14 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     for (int i = 0; i < 2; i++) CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &s));
     struct training_run r = run_around(&t);
     config_write(r.whole, false, &r.config_toml);
-    CHECK_STATUS(OK, run_state_save(&r, false));
+    CHECK_STATUS(OK, run_checkpoint_save(&r, false));
     CHECK(r.saved_step == 2);
     char *manifest = file_join(r.checkpoint_folder, "step-2/manifest.json");
     CHECK(file_exists(manifest));
     CHECK_STATUS(OK, file_remove_tree(manifest));
-    CHECK_STATUS(OK, run_state_save(&r, false)); /* it was saved */
+    CHECK_STATUS(OK, run_checkpoint_save(&r, false)); /* it was saved */
     CHECK(!file_exists(manifest));
-    CHECK_STATUS(OK, (r.saved_step = -1, run_state_save_now(&r)));
+    CHECK_STATUS(OK, (r.saved_step = -1, run_checkpoint_save_now(&r)));
     CHECK(file_exists(manifest));
     float weight = r.trainer.weights[5];
     CHECK_STATUS(OK, checkpointer_close(r.checkpointer, false));
@@ -55,7 +55,7 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     t.loader = NULL;
     r.loader = NULL, r.reads = false;
     r.trainer.steps_done = 0, r.trainer.weights[5] = 0;
-    CHECK_STATUS(OK, run_state_fill(&r));
+    CHECK_STATUS(OK, run_checkpoint_fill(&r));
     CHECK(r.trainer.steps_done == 2 && r.saved_step == 2 && r.trainer.weights[5] == weight);
     t.trainer = r.trainer;
     free(manifest), free(r.checkpoint_folder);
@@ -91,7 +91,7 @@ static enum status save_bad_value(const struct comm *world, void *context)
     stop_init(&r.stop, world, false, 0);
     TRY(checkpointer_open(&r.checkpointer, &o));
     if (world->rank == 1) r.trainer.weights[r.trainer.shard.runs[0].at] = NAN;
-    TRY(run_state_save_if_possible(&r));
+    TRY(run_checkpoint_save_if_possible(&r));
     RANK_CHECK(r.unsavable_step == 1 && r.saved_step == -1);
     TRY(checkpointer_close(r.checkpointer, false));
     t.trainer = r.trainer;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run_state.h"
+#include "train/run_checkpoint.h"
 
 #include "base/activity.h"
 #include "base/clock.h"
@@ -11,14 +11,14 @@
 
 #include <string.h>
 
-struct checkpoint_state run_state_of(struct training_run *r)
+struct checkpoint_state run_checkpoint_state(struct training_run *r)
 {
     struct trainer *t = &r->trainer;
     return (struct checkpoint_state){
         .shape = &t->shape,
         .layout = &t->whole,
         .shard = &t->shard,
-        .world = run_state_world(r),
+        .world = training_run_world(r),
         .weights = t->optim.split ? t->compute_weights : t->weights,
         .exp_avg = t->exp_avg,
         .exp_avg_sq = t->exp_avg_sq,
@@ -48,14 +48,14 @@ static enum status save_cursor(struct training_run *r, struct json_writer *w)
     return STATUS_OK;
 }
 
-enum status run_state_save(struct training_run *r, bool model_only)
+enum status run_checkpoint_save(struct training_run *r, bool model_only)
 {
     struct trainer *t = &r->trainer;
     if (r->saved_step == t->steps_done) return STATUS_OK;
     if (t->integrity.is_suspect)
         FAIL(DEVICE, "the state of step %lld may be corrupted and is not saved",
              (long long)t->steps_done);
-    struct checkpoint_state state = run_state_of(r);
+    struct checkpoint_state state = run_checkpoint_state(r);
     activity_enter(ACTIVITY_saving);
     if (model_only) {
         bool half = r->config->checkpoint.export_dtype == EXPORT_bfloat16;
@@ -82,31 +82,31 @@ out:
     return st;
 }
 
-void run_state_log_unsaved(const struct training_run *r, enum status st)
+void run_checkpoint_log_unsaved(const struct training_run *r, enum status st)
 {
-    if (comm_logs_failure(run_state_world(r), st))
+    if (comm_logs_failure(training_run_world(r), st))
         log_line(LOG_WARN, "cannot save the checkpoint of step %lld: %s",
                  (long long)r->trainer.steps_done, status_message());
 }
 
-enum status run_state_save_if_possible(struct training_run *r)
+enum status run_checkpoint_save_if_possible(struct training_run *r)
 {
-    enum status st = run_state_save(r, false);
+    enum status st = run_checkpoint_save(r, false);
     bool skips = r->config->guard.nonfinite == NONFINITE_skip;
     bool is_fatal = st == STATUS_DEVICE || st == STATUS_COMM || (st == STATUS_DIVERGED && !skips);
     if (is_fatal && !comm_failed_elsewhere()) /* this rank reports it when the run ends */
         return status_prefix(st, "cannot save the checkpoint of step %lld",
                              (long long)r->trainer.steps_done);
-    if (st && st != STATUS_COMM) run_state_log_unsaved(r, st);
+    if (st && st != STATUS_COMM) run_checkpoint_log_unsaved(r, st);
     return is_fatal ? st : STATUS_OK;
 }
 
-enum status run_state_save_now(struct training_run *r)
+enum status run_checkpoint_save_now(struct training_run *r)
 {
     enum status lost = checkpointer_drain(r->checkpointer);
     if (lost == STATUS_DEVICE || lost == STATUS_COMM) return lost;
     if (lost) r->saved_step = -1;
-    TRY(run_state_save(r, false));
+    TRY(run_checkpoint_save(r, false));
     TRY(checkpointer_wait(r->checkpointer));
     return STATUS_OK;
 }
@@ -144,17 +144,18 @@ static enum status compare_start(const struct training_run *r, const struct star
 
 static enum status load_checkpoint(struct training_run *r, const struct start *from)
 {
-    struct checkpoint_state state = run_state_of(r);
+    struct checkpoint_state state = run_checkpoint_state(r);
     struct trainer *t = &r->trainer;
     struct checkpoint_found found = {0};
     const struct load_rules rules = start_load_rules(from, r->config);
     enum status st = STATUS_OK;
     activity_enter(ACTIVITY_loading);
-    TRY_OUT(comm_agree(run_state_world(r), compare_start(r, from)));
+    TRY_OUT(comm_agree(training_run_world(r), compare_start(r, from)));
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
-    TRY_OUT(rank_check_start(from, run_state_world(r)));
+    TRY_OUT(rank_check_start(from, training_run_world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
-    if (from->whole) TRY_OUT(comm_agree(run_state_world(r), resume_state(r, from->folder, &found)));
+    if (from->whole)
+        TRY_OUT(comm_agree(training_run_world(r), resume_state(r, from->folder, &found)));
     if (!found.has_ema) TRY_OUT(trainer_start_ema(t));
     if (t->ema && from->whole && found.train && !found.has_ema)
         log_line(LOG_INFO, "%s has no moving average of the weights: it starts from them",
@@ -176,7 +177,7 @@ static enum status init_weights(struct training_run *r, const struct start *from
     return trainer_start_ema(&r->trainer);
 }
 
-enum status run_state_fill(struct training_run *r)
+enum status run_checkpoint_fill(struct training_run *r)
 {
     struct start_search search = {.limit = INT64_MAX, .fetch = true};
     struct trainer *t = &r->trainer;
@@ -184,7 +185,7 @@ enum status run_state_fill(struct training_run *r)
     struct failure unreadable = {0};
     enum status st;
     do {
-        st = start_find(&start, r->config, &search, run_state_world(r));
+        st = start_find(&start, r->config, &search, training_run_world(r));
         /* A checkpoint that cannot be read now may be intact. */
         if (st == STATUS_DATA && unreadable.status) return status_restore(&unreadable);
         TRY(st);
@@ -193,12 +194,12 @@ enum status run_state_fill(struct training_run *r)
         bool is_unusable = st == STATUS_DATA || st == STATUS_IO;
         bool falls_back = is_unusable && start.native && !start.rewinds;
         if (!st && start.own) r->saved_step = t->steps_done;
-        if (!st) st = start_finish(&start, r->whole, r->checkpointer, run_state_world(r));
+        if (!st) st = start_finish(&start, r->whole, r->checkpointer, training_run_world(r));
         search.limit = start.step;
         start_release(&start);
         if (st && !falls_back) return st;
         if (st == STATUS_IO) status_save(&unreadable, st);
-        if (st && comm_logs_failure(run_state_world(r), st))
+        if (st && comm_logs_failure(training_run_world(r), st))
             log_line(LOG_WARN, "falling back to an older checkpoint: %s", status_message());
     } while (st);
     TRY(trainer_sync_weights(t));

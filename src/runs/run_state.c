@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runs/run_condition.h"
+#include "runs/run_state.h"
 
 static const char *const names[] = {
 #define X(name, text) #name,
-    RUN_CONDITIONS(X)
+    RUN_STATES(X)
 #undef X
 };
 
 static const char *const texts[] = {
 #define X(name, text) text,
-    RUN_CONDITIONS(X)
+    RUN_STATES(X)
 #undef X
 };
 
-const char *run_condition_name(enum run_condition c) { return names[c]; }
-const char *run_condition_text(enum run_condition c) { return texts[c]; }
+const char *run_state_name(enum run_state c) { return names[c]; }
+const char *run_state_text(enum run_state c) { return texts[c]; }
 
-enum run_condition run_condition_judge(const struct run_evidence *e)
+enum run_state run_state_judge(const struct run_evidence *e)
 {
     bool is_quiet = e->quiet_s > e->quiet_limit_s;
     bool has_ended = e->log_end != LOG_ENDS_open || (e->last_step && e->step >= e->last_step);

@@ -1,4 +1,4 @@
-/* run_condition.h -- whether a run is running, and how it ended, judged from what its folder shows.
+/* run_state.h -- whether a run is running, and how it ended, judged from what its folder shows.
  *
  * A running process holds a lock on its checkpoint folder (checkpoint/folder.h).  Over a network
  * file system that lock may be invisible here: then a folder that was written moments ago counts as
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 /* name, what it means */
-#define RUN_CONDITIONS(X)                                                                          \
+#define RUN_STATES(X)                                                                              \
     X(running, "a process is training it")                                                         \
     X(stalled, "a process holds its folder, but has written nothing for long")                     \
     X(finished, "it made all its steps")                                                           \
@@ -21,11 +21,11 @@
     X(failed, "it ended with an error, the last one in log.txt")                                   \
     X(killed, "it ended without logging why: killed, out of memory, or its machine stopped")
 
-enum run_condition {
+enum run_state {
 #define X(name, text) RUN_##name,
-    RUN_CONDITIONS(X)
+    RUN_STATES(X)
 #undef X
-        NUM_RUN_CONDITIONS
+        NUM_RUN_STATES
 };
 
 struct run_evidence {
@@ -37,6 +37,6 @@ struct run_evidence {
     enum run_log_end log_end;
 };
 
-enum run_condition run_condition_judge(const struct run_evidence *e);
-const char *run_condition_name(enum run_condition c); /* "running" */
-const char *run_condition_text(enum run_condition c);
+enum run_state run_state_judge(const struct run_evidence *e);
+const char *run_state_name(enum run_state c); /* "running" */
+const char *run_state_text(enum run_state c);
