@@ -20,7 +20,7 @@ extern char **environ;
 
 static struct CMUnitTest *tests;
 static const char **files;
-static char scratch[64], **paths;
+static char scratch[200], **paths;
 static size_t num_tests, num_paths, num_failed_files;
 struct failed_file {
     const char *file;
@@ -155,16 +155,30 @@ void test_skip(const char *file, int line)
     abort(); /* it does not return */
 }
 
+/* The folder in which this process makes those of its tests. */
+static void set_scratch(pid_t process)
+{
+    const char *parent = getenv("TMPDIR");
+    snprintf(scratch, sizeof scratch, "%s/llamero-test-%ld", parent && *parent ? parent : "/tmp",
+             (long)process);
+}
+
 /* One file's tests, [from, to), one after the other. */
 static int run_file(size_t from, size_t to)
 {
-    snprintf(scratch, sizeof scratch, "/tmp/llamero-test-%ld", (long)getpid());
+    set_scratch(getpid());
     int failed = _cmocka_run_group_tests(files[from], tests + from, to - from, NULL, NULL);
     file_remove_tree(scratch);
     for (size_t i = 0; i < num_paths; i++) free(paths[i]);
     free(paths);
     return failed;
 }
+
+static const int stops[] = {SIGHUP, SIGINT, SIGTERM};
+enum { NUM_STOPS = sizeof stops / sizeof *stops };
+static volatile sig_atomic_t stop_signal;
+
+static void note_stop(int signal) { stop_signal = signal; }
 
 /* A file in a process of its own, which writes into its own file and counts. */
 struct worker {
@@ -185,7 +199,9 @@ static void worker_start(struct worker *w, size_t from, size_t to)
     fflush(NULL);
     w->child = fork();
     if (w->child < 0) abort();
+    setpgid(w->child, w->child); /* by both, as either may be first */
     if (w->child) return;
+    for (size_t i = 0; i < NUM_STOPS; i++) signal(stops[i], SIG_DFL);
     dup2(fileno(w->says), 1);
     dup2(fileno(w->says), 2);
     counts = w->counts;
@@ -195,6 +211,26 @@ static void worker_start(struct worker *w, size_t from, size_t to)
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
 
+/* Removes what a process that has ended left, if it crashed or was killed. */
+static void remove_scratch_of(pid_t process)
+{
+    set_scratch(process);
+    file_remove_tree(scratch);
+}
+
+/* Ends by `stop_signal`, after the workers and without their folders. */
+static void stop(const struct worker *workers, size_t num)
+{
+    for (size_t i = 0; i < num; i++) {
+        if (!workers[i].child) continue;
+        kill(-workers[i].child, SIGKILL); /* with the programs that its tests have started */
+        waitpid(workers[i].child, NULL, 0);
+        remove_scratch_of(workers[i].child);
+    }
+    signal(stop_signal, SIG_DFL);
+    raise(stop_signal);
+}
+
 /* Waits for one worker, prints its output without the runner's own frame, and counts its tests. */
 static int worker_end(struct worker *workers, size_t num)
 {
@@ -202,7 +238,8 @@ static int worker_end(struct worker *workers, size_t num)
     size_t at = 0;
     char line[4096];
     struct rusage used;
-    pid_t child = wait4(-1, &code, 0, &used);
+    pid_t child = stop_signal ? -1 : wait4(-1, &code, 0, &used);
+    if (stop_signal) stop(workers, num);
     while (at < num && workers[at].child != child) at++;
     if (at == num) return 0;
     struct worker *w = &workers[at];
@@ -224,6 +261,7 @@ static int worker_end(struct worker *workers, size_t num)
     fflush(stdout);
     fclose(w->says);
     munmap(w->counts, sizeof *w->counts);
+    remove_scratch_of(child);
     w->child = 0;
     return failed;
 }
@@ -239,6 +277,7 @@ static size_t place_of_none(const struct worker *workers, size_t num)
  * whole runs take longest. */
 static int run_files(size_t num)
 {
+    const struct sigaction stop_action = {.sa_handler = note_stop}; /* interrupts wait4 */
     struct worker workers[8] = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t max_at_once = sizeof workers / sizeof *workers,
@@ -248,6 +287,7 @@ static int run_files(size_t num)
     for (size_t to = num, from; to; to = from) {
         for (from = to - 1; from && !strcmp(files[from - 1], files[to - 1]);) from--;
         if (from == 0 && to == num) return run_file(from, to);
+        for (size_t i = 0; i < NUM_STOPS; i++) sigaction(stops[i], &stop_action, NULL);
         size_t at;
         while ((at = place_of_none(workers, at_once)) == at_once)
             failed += worker_end(workers, at_once);

@@ -89,11 +89,13 @@ $(GPU_DEPENDENT): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$
     $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_PREFIX=gpu)
 $(GPU_DEPENDENT) $(filter $(B)/src/backends/gpu/% $(B)/src/comm/nccl/%,$(OBJECTS)): $(B)/gpu-flags
 $(filter $(CUBLASLT_TESTS) $(HIPBLASLT_TESTS),$(TESTS:%.c=$(B)/%.o)): $(B)/gpu-flags
+# clang leaves empty folders in TMPDIR.
 gpu-kernels: $(filter $(B)/src/backends/gpu/kernels/%,$(OBJECTS))
 $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,$(GPU))
-	$(Q)$(GPU_CC) -D_GNU_SOURCE -Isrc -MMD -MP -c -o $@ $<
+	$(Q)mkdir -p $@.tmp; code=0; TMPDIR=$@.tmp \
+	    $(GPU_CC) -D_GNU_SOURCE -Isrc -MMD -MP -c -o $@ $< || code=$$?; rm -rf $@.tmp; exit $$code
 
 # A stub of the CUDA driver, so that cuDNN can build plans for an H200 on machines without a GPU.
 DRIVER  := $(B)/tests/driver/libcuda.so.1
