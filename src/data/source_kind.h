@@ -1,5 +1,5 @@
-/* source_kind.h -- the interface between source.c and the kinds of sources, a file each:
- * source_jsonl.c, source_text.c, ... */
+/* source_kind.h -- the interface between source.c, which opens sources and finds documents,
+ * source_read.c, which reads them, and the kinds of sources, a file each: source_jsonl.c, ... */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
