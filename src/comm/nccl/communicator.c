@@ -94,6 +94,13 @@ void communicator_abort(struct communicator *c)
     if (comm) (void)ncclCommAbort(comm);
 }
 
+void communicator_abort_all(struct communicator *const *all, size_t count)
+{
+    (void)ncclGroupStart();
+    for (size_t i = 0; i < count; i++) communicator_abort(all[i]);
+    (void)ncclGroupEnd(); /* an error no longer matters */
+}
+
 static ncclResult_t issue(const struct communicator *c, const struct transfer *t, int peer)
 {
     ncclDataType_t type = t->is_bytes ? ncclUint8 : t->dtype == F32 ? ncclFloat32 : ncclBfloat16;

@@ -38,8 +38,11 @@ enum status communicator_split(struct communicator *c, int color, int key,
                                struct communicator *out);
 /* Waits for the transfers that were issued, unless the communicator was aborted. */
 void communicator_close(struct communicator *c);
-/* Ends all its transfers without waiting for other ranks. */
+/* Ends all its transfers without waiting for other ranks, but waits until the device is idle. */
 void communicator_abort(struct communicator *c);
+/* Aborts them together: one by one, the first would wait for the transfers of the next (NCCL before
+ * 2.22 does that). */
+void communicator_abort_all(struct communicator *const *all, size_t count);
 
 /* Enqueues the transfer on the side stream.  `peer` is a rank of the communicator. */
 enum status communicator_issue(struct communicator *c, const struct transfer *t, int peer);

@@ -15,11 +15,6 @@ static const double poll_s = 0.05;
  * limit. */
 static const double grace_s = 5;
 
-struct watched_communicator {
-    struct communicator *communicator;
-    struct watched_communicator *next;
-};
-
 struct watchdog {
     struct queue *queue;
     double timeout_s;
@@ -29,8 +24,9 @@ struct watchdog {
     pthread_mutex_t lock;  /* protects the fields below */
     pthread_cond_t closing;
     bool is_closing;
-    struct failure failure; /* the first; never changes afterwards */
-    struct watched_communicator *communicators;
+    struct failure failure;              /* the first; never changes afterwards */
+    struct communicator **communicators; /* that it watches; owned */
+    size_t num_communicators;
     struct tracked_transfer *in_flight, *spare;
 };
 
@@ -67,8 +63,8 @@ static enum status check_all(struct watchdog *w)
         *at = t->next;
         t->next = w->spare, w->spare = t;
     }
-    for (const struct watched_communicator *i = w->communicators; i; i = i->next)
-        TRY(communicator_async_error(i->communicator));
+    for (size_t i = 0; i < w->num_communicators; i++)
+        TRY(communicator_async_error(w->communicators[i]));
     return STATUS_OK;
 }
 
@@ -87,8 +83,7 @@ static void abort_all(struct watchdog *w)
     struct timespec deadline = time_after(CLOCK_REALTIME, fmin(grace_s, w->timeout_s));
     bool locked = pthread_mutex_timedlock(&w->calls, &deadline) == 0;
     pthread_mutex_lock(&w->lock);
-    for (const struct watched_communicator *i = w->communicators; i; i = i->next)
-        communicator_abort(i->communicator);
+    communicator_abort_all(w->communicators, w->num_communicators);
     pthread_mutex_unlock(&w->lock);
     if (locked) pthread_mutex_unlock(&w->calls);
 }
@@ -143,7 +138,8 @@ void watchdog_close(struct watchdog *w)
     pthread_cond_signal(&w->closing);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
-    BUG_IF(w->communicators);
+    BUG_IF(w->num_communicators);
+    free(w->communicators);
     free_all(w->in_flight), free_all(w->spare);
     pthread_cond_destroy(&w->closing);
     pthread_mutex_destroy(&w->calls), pthread_mutex_destroy(&w->lock);
@@ -152,10 +148,10 @@ void watchdog_close(struct watchdog *w)
 
 void watchdog_add(struct watchdog *w, struct communicator *c)
 {
-    struct watched_communicator *i = heap(sizeof *i);
     pthread_mutex_lock(&w->lock);
-    *i = (struct watched_communicator){c, w->communicators};
-    w->communicators = i;
+    size_t count = w->num_communicators + 1;
+    w->communicators = heap_grow(w->communicators, count, sizeof(struct communicator *));
+    w->communicators[w->num_communicators++] = c;
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -189,15 +185,13 @@ void watchdog_remove(struct watchdog *w, struct communicator *c)
         if (t->is_waited_for && !ok) w->has_given_up = true;
     }
     pthread_mutex_lock(&w->lock);
-    if (!ok || w->failure.status) communicator_abort(c);
+    if (!ok || w->failure.status) communicator_abort_all(w->communicators, w->num_communicators);
     for (struct tracked_transfer *t = w->in_flight; t; t = t->next)
         if (t->communicator == c) t->is_over = t->is_waited_for = true;
-    struct watched_communicator **at = &w->communicators;
-    while ((*at)->communicator != c) at = &(*at)->next;
-    struct watched_communicator *removed = *at;
-    *at = removed->next;
+    size_t at = 0;
+    while (w->communicators[at] != c) at++;
+    w->communicators[at] = w->communicators[--w->num_communicators];
     pthread_mutex_unlock(&w->lock);
-    free(removed);
 }
 
 /* Why the transfers were aborted; OK: they were not. */

@@ -31,8 +31,8 @@ enum status watchdog_open(struct watchdog **out, struct queue *queue, double tim
 void watchdog_close(struct watchdog *w);
 
 void watchdog_add(struct watchdog *w, struct communicator *c);
-/* Waits a few seconds for transfers in flight, then stops watching the communicator.  Aborts it if
- * they do not end, if nobody waited for one, or after a failure. */
+/* Waits a few seconds for transfers in flight, then stops watching the communicator.  Aborts all
+ * communicators if they do not end, if nobody waited for one, or after a failure. */
 void watchdog_remove(struct watchdog *w, struct communicator *c);
 
 /* Calls of the library are made between these two.  watchdog_leave returns `status`, that of the

@@ -43,11 +43,14 @@ struct ncclComm {
     int rank, pending; /* tasks enqueued on streams */
     uint64_t number;   /* of the next collective */
     bool is_connected, is_aborted;
+    pthread_t device; /* the thread that opened it stands for its device */
+    struct ncclComm *next, *next_aborted;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct shared *all_shared;
+static struct ncclComm *all_comms;
 static uint64_t last_id;
 static struct stub_counts counts;
 static int broken_rank = -1;
@@ -282,6 +285,7 @@ static __thread struct {
     int depth;
     struct task *tasks;
     struct joining *joinings;
+    ncclComm_t aborted;
 } group;
 
 static struct shared *find_shared(uint64_t id, int size)
@@ -300,7 +304,8 @@ static struct shared *find_shared(uint64_t id, int size)
 static ncclComm_t join(uint64_t id, int rank, int size)
 {
     ncclComm_t c = heap(sizeof *c);
-    *c = (struct ncclComm){.s = find_shared(id, size), .rank = rank};
+    *c = (struct ncclComm){.s = find_shared(id, size), .rank = rank, .device = pthread_self()};
+    c->next = all_comms, all_comms = c;
     c->s->joined++, c->s->users++, counts.comms++;
     return c;
 }
@@ -337,9 +342,49 @@ static bool connect_all(void)
     return fine;
 }
 
+/* Called with the lock held. */
+static void release_comm(ncclComm_t c)
+{
+    struct shared *s = c->s, **at = &all_shared;
+    struct ncclComm **listed = &all_comms;
+    while (*listed != c) listed = &(*listed)->next;
+    *listed = c->next;
+    counts.comms--;
+    free(c);
+    if (--s->users || s->joined < s->size) return;
+    for (struct meeting *m = s->meetings, *next; m; m = next) {
+        next = m->next;
+        free_meeting(s, m);
+    }
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    free(s);
+}
+
+static bool is_idle(pthread_t device)
+{
+    for (const struct ncclComm *c = all_comms; c; c = c->next)
+        if (pthread_equal(c->device, device) && c->pending) return false;
+    return true;
+}
+
+/* NCCL frees device memory, for which CUDA waits until the device is idle. */
+static void release_aborted(void)
+{
+    lock_stub();
+    for (ncclComm_t c = group.aborted, next; c; c = next) {
+        next = c->next_aborted;
+        while (!is_idle(c->device)) await();
+        release_comm(c);
+    }
+    group.aborted = NULL;
+    unlock_stub();
+}
+
 static ncclResult_t flush(void)
 {
     if (group.depth) return ncclSuccess;
+    release_aborted();
     join_all();
     bool fine = connect_all();
     for (struct task *t = group.tasks, *next; t; t = next) {
@@ -433,22 +478,6 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     return m ? ncclSuccess : ncclRemoteError;
 }
 
-/* Called with the lock held. */
-static void release_comm(ncclComm_t c)
-{
-    struct shared *s = c->s, **at = &all_shared;
-    counts.comms--;
-    free(c);
-    if (--s->users || s->joined < s->size) return;
-    for (struct meeting *m = s->meetings, *next; m; m = next) {
-        next = m->next;
-        free_meeting(s, m);
-    }
-    while (*at != s) at = &(*at)->next;
-    *at = s->next;
-    free(s);
-}
-
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     lock_stub();
@@ -462,11 +491,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     lock_stub();
     comm->is_aborted = true, counts.aborted++;
-    pthread_cond_broadcast(&changed);
-    while (comm->pending) await();
-    release_comm(comm);
+    comm->next_aborted = group.aborted, group.aborted = comm;
     unlock_stub();
-    return ncclSuccess;
+    return flush();
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
