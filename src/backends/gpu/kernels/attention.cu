@@ -298,6 +298,21 @@ static __global__ void __launch_bounds__(256)
 /* Splits aim at this many blocks on every device, so that the bits do not depend on it. */
 enum { TARGET_BLOCKS = 264, MIN_SPLIT_BLOCKS = 4 };
 
+/* In a sizing pass: the scratch that any T and S up to these need, of which decoding sizes only
+ * some.  More keys or queries can have fewer splits; but where keys are split, there are at most
+ * TARGET_BLOCKS blocks of tile_rows queries of a head. */
+static void reserve_splits(const struct attention *a, size_t tile_rows, size_t key_blocks,
+                           struct queue *queue)
+{
+    size_t rows = (size_t)a->B * (size_t)a->H * (size_t)a->T, mark = arena_mark(&queue->scratch);
+    size_t splits = ceil_div(key_blocks, MIN_SPLIT_BLOCKS), most = tile_rows * TARGET_BLOCKS;
+    size_t partials = rows < most / splits ? rows * splits : most;
+    if (splits == 1 || (size_t)a->B * (size_t)a->G * 2 > TARGET_BLOCKS) return;
+    (void)arena_alloc(&queue->scratch, partials * (size_t)a->K, sizeof(float));
+    (void)arena_alloc(&queue->scratch, partials, sizeof(float));
+    arena_reset(&queue->scratch, mark);
+}
+
 template <typename T, int KP>
 static enum status launch_forward(const struct attention *a, const struct attention_fwd *io,
                                   struct queue *queue)
@@ -326,8 +341,11 @@ static enum status launch_forward(const struct attention *a, const struct attent
     if (blocks > (size_t)INT32_MAX / TARGET_BLOCKS)
         FAIL(UNSUPPORTED, "attention: %zu query tiles exceed the maximum grid size", blocks);
     unsigned grid = (unsigned)(blocks * (size_t)p.splits);
+    if (queue->sizing) {
+        reserve_splits(a, S::ROWS, ceil_div((size_t)a->S, S::KEYS), queue);
+        return STATUS_OK;
+    }
     if (p.splits == 1) {
-        if (queue->sizing) return STATUS_OK;
         LAUNCH((flash_forward_kernel<T, KP>), grid, S::THREADS, S::SHARED_BYTES, queue, p);
         return STATUS_OK;
     }
@@ -339,7 +357,6 @@ static enum status launch_forward(const struct attention *a, const struct attent
     float *outs = (float *)arena_alloc(&queue->scratch, elements, sizeof *outs);
     float *lses = (float *)arena_alloc(&queue->scratch, rows * (size_t)p.splits, sizeof *lses);
     arena_reset(&queue->scratch, mark);
-    if (queue->sizing) return STATUS_OK;
     part.merge = false, part.io.lse_BHT = lses;
     part.out = {outs, true, a->K % 2 == 0};
     LAUNCH((flash_forward_kernel<T, KP>), grid, S::THREADS, S::SHARED_BYTES, queue, part);
