@@ -227,6 +227,7 @@ static const struct device device = {
 enum status GPU_NAME(count)(int *count)
 {
     *count = 0;
+    TRY(gpu_check_driver());
     GPU_TRY(gpuGetDeviceCount(count));
     return STATUS_OK;
 }

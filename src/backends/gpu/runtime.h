@@ -205,6 +205,24 @@ static inline bool gpu_is_device_memory(const void *pointer)
 #endif
 }
 
+/* DEVICE: there is no driver, or it is older than this program's toolkit, for which the runtime has
+ * the same error string. */
+static inline enum status gpu_check_driver(void)
+{
+#if defined(GPU_CUDA)
+    int driver = 0, runtime = 0; /* 12040 for 12.4 */
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (!driver) FAIL(DEVICE, "no NVIDIA driver found (libcuda.so.1)");
+    if (driver / 1000 < runtime / 1000)
+        FAIL(DEVICE,
+             "the NVIDIA driver supports CUDA %d.%d, this program requires %d.0: update the "
+             "driver, or rebuild with an older toolkit",
+             driver / 1000, driver / 10 % 100, runtime / 1000);
+#endif
+    return STATUS_OK;
+}
+
 /* Fails with DEVICE and the runtime's error string. */
 #define GPU_TRY(call)                                                                              \
     do {                                                                                           \
