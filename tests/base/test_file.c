@@ -75,6 +75,23 @@ TEST(file_read_at_and_write_at_are_complete_or_fail)
     free(path);
 }
 
+TEST(file_write_at_writes_large_blocks_completely)
+{
+    enum { LEN = (3 << 20) + 5, AT = 7 };
+    char *path = in_folder("large"), *bytes = heap(LEN), *got = heap(AT + LEN);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    for (size_t i = 0; i < LEN; i++) bytes[i] = (char)(i * i >> 7);
+    CHECK_STATUS(OK, file_write_at(fd, path, bytes, LEN, AT));
+    CHECK_STATUS(OK, file_read_at(fd, path, got, AT + LEN, 0));
+    CHECK(!memcmp(got, "\0\0\0\0\0\0\0", AT) && !memcmp(got + AT, bytes, LEN));
+    CHECK_STATUS(DATA, file_read_at(fd, path, got, 1, AT + LEN));
+    close(fd);
+    free(path);
+    free(bytes);
+    free(got);
+}
+
 TEST(file_discard_tree_keeps_the_failure_before_it)
 {
     struct text bytes = {0};
