@@ -262,13 +262,21 @@ static void begin_unit(const struct decode_attention *d, size_t b, const struct 
     KERNEL(attention_decode_begin)(rows, (size_t)a->K, u->queries, u->sums);
 }
 
-static struct decode_tiles tiles_of(const struct decode_attention *d, const struct key_block *b)
+/* A unit prefetches its share of the tokens that follow, for all heads of the task. */
+static struct decode_tiles tiles_of(const struct decode_attention *d, const struct key_block *b,
+                                    const struct query_group *u)
 {
+    size_t K = (size_t)d->a->K, stride = d->a->kv_stride, units = units_per_task(d);
+    size_t head = u->g % d->heads, i = head * (units / d->heads) + u->n / QUERIES;
+    size_t begin = BLOCK * i / units, end = BLOCK * (i + 1) / units;
     return (struct decode_tiles){.keys = (const bf16 *)b->x + b->at,
-                                 .next = (const bf16 *)b->next + b->next_at,
-                                 .K = (size_t)d->a->K,
+                                 .K = K,
                                  .count = b->count,
-                                 .stride = d->a->kv_stride};
+                                 .stride = stride,
+                                 .next =
+                                     (const bf16 *)b->next + b->next_at - head * K + begin * stride,
+                                 .next_width = d->heads * K,
+                                 .next_count = end - begin};
 }
 
 static void score_unit(const struct decode_attention *d, const struct key_block *b,
@@ -276,7 +284,7 @@ static void score_unit(const struct decode_attention *d, const struct key_block 
 {
     struct decode_tiles tiles;
     if (d->tiled) {
-        tiles = tiles_of(d, b);
+        tiles = tiles_of(d, b, u);
         KERNEL(attention_decode_scores)(&tiles, d->a->scale, u->queries, scores);
     } else if (d->a->dtype == F32)
         score_block(d, F32, b, u->queries, scores);
@@ -289,7 +297,7 @@ static void add_unit(const struct decode_attention *d, const struct key_block *b
 {
     struct decode_tiles tiles;
     if (d->tiled) {
-        tiles = tiles_of(d, b);
+        tiles = tiles_of(d, b, u);
         KERNEL(attention_decode_values)(&tiles, probs, u->sums);
     } else if (d->a->dtype == F32)
         add_block(d, F32, b, probs, u->partials);

@@ -70,22 +70,33 @@ static void multiply_keys(const struct decode_tiles *p, const struct key_tiles *
     TILE_STORE(1, products[TILE], 64);
 }
 
-static inline void prefetch_key(const struct decode_tiles *p, size_t key)
+/* Where the prefetch of struct decode_tiles has arrived. */
+struct prefetch_cursor {
+    size_t row, column;
+};
+
+/* Prefetches up to `lines` of 32 elements. */
+static inline void prefetch_lines(const struct decode_tiles *p, struct prefetch_cursor *at,
+                                  size_t lines)
 {
-    for (size_t k = 0; k < p->K; k += WIDTH)
-        __builtin_prefetch(p->next + key * p->stride + k, 0, 2);
+    for (size_t i = 0; i < lines && at->row < p->next_count; i++) {
+        __builtin_prefetch(p->next + at->row * p->stride + at->column, 0, 2);
+        at->column += WIDTH;
+        if (at->column >= p->next_width) at->row++, at->column = 0;
+    }
 }
 
-/* Prefetches one key at a time: many prefetches in a row would delay the tiles. */
+/* Prefetches a few lines at a time: many prefetches in a row would delay the tiles. */
 void KERNEL(attention_decode_scores)(const struct decode_tiles *p, float scale, const float *packed,
                                      float *scores)
 {
     float products[DECODE_KEYS][TILE] __attribute__((aligned(64)));
     bf16 last[TILE * MAX_K] __attribute__((aligned(64)));
     struct key_tiles t = find_keys(p, last);
+    struct prefetch_cursor next = {0};
     multiply_keys(p, &t, packed, products);
     for (size_t i = 0; i < DECODE_KEYS; i++) {
-        prefetch_key(p, i);
+        prefetch_lines(p, &next, p->K / WIDTH);
         for (size_t q = 0; q < DECODE_QUERIES; q++)
             scores[i * DECODE_QUERIES + q] = scale * products[i][q];
     }
@@ -123,34 +134,33 @@ static inline void interleave(const bf16 *first, const bf16 *second, uint32_t ev
 
 /* The values, of `columns` columns from column k on, as right tiles: of even and of odd columns, in
  * turn.  Those past the end are 0. */
-static inline __attribute__((always_inline)) void
-pack_values(const struct decode_tiles *p, size_t k, size_t columns, uint32_t tiles[4][TILE][TILE])
+static inline __attribute__((always_inline)) void pack_values(const struct decode_tiles *p,
+                                                              size_t k, size_t columns,
+                                                              struct prefetch_cursor *next,
+                                                              uint32_t tiles[4][TILE][TILE])
 {
     static const bf16 zeros[COLUMNS];
-    const bf16 *at = p->keys + k, *next = p->next + k;
-    for (size_t key = 0; key < DECODE_KEYS; key += 2, at += 2 * p->stride, next += 2 * p->stride) {
+    const bf16 *at = p->keys + k;
+    for (size_t key = 0; key < DECODE_KEYS; key += 2, at += 2 * p->stride) {
         const bf16 *even = key < p->count ? at : zeros;
         const bf16 *odd = key + 1 < p->count ? at + p->stride : zeros;
-        for (size_t c = 0; c < columns; c += WIDTH) {
-            __builtin_prefetch(next + c, 0, 2);
-            __builtin_prefetch(next + c + p->stride, 0, 2);
+        prefetch_lines(p, next, columns / WIDTH * 2);
+        for (size_t c = 0; c < columns; c += WIDTH)
             interleave(even + c, odd + c, tiles[c / TILE][key / 2], tiles[c / TILE + 1][key / 2]);
-        }
     }
 }
 
 /* Adds to the sums of `columns` columns from column k on. */
-static inline __attribute__((always_inline)) void add_columns(const struct decode_tiles *p,
-                                                              size_t k, size_t columns,
-                                                              uint32_t left[TILE][TILE],
-                                                              float *sums)
+static inline __attribute__((always_inline)) void
+add_columns(const struct decode_tiles *p, size_t k, size_t columns, struct prefetch_cursor *next,
+            uint32_t left[TILE][TILE], float *sums)
 {
     uint32_t right[4][TILE][TILE] __attribute__((aligned(64)));
     TILE_LOAD(0, sums, 64);
     TILE_LOAD(1, sums + TILE_FLOATS, 64);
     TILE_LOAD(2, sums + 2 * TILE_FLOATS, 64);
     TILE_LOAD(3, sums + 3 * TILE_FLOATS, 64);
-    pack_values(p, k, columns, right);
+    pack_values(p, k, columns, next, right);
     TILE_LOAD(4, left, 64);
     TILE_LOAD(5, right[0], 64);
     TILE_DOT(0, 4, 5);
@@ -171,11 +181,12 @@ static inline __attribute__((always_inline)) void add_columns(const struct decod
 void KERNEL(attention_decode_values)(const struct decode_tiles *p, const float *probs, float *sums)
 {
     uint32_t left[TILE][TILE] __attribute__((aligned(64))) = {0};
+    struct prefetch_cursor next = {0};
     size_t k = 0;
     pack_probs(probs, p->count, left);
     for (; k + COLUMNS <= p->K; k += COLUMNS, sums += 4 * TILE_FLOATS)
-        add_columns(p, k, COLUMNS, left, sums);
-    if (k < p->K) add_columns(p, k, WIDTH, left, sums);
+        add_columns(p, k, COLUMNS, &next, left, sums);
+    if (k < p->K) add_columns(p, k, WIDTH, &next, left, sums);
 }
 
 void KERNEL(attention_decode_end)(const float *sums, size_t K, float *to, size_t row)

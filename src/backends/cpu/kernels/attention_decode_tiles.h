@@ -20,8 +20,11 @@ enum {
 /* Up to DECODE_KEYS keys, or values, of a head. */
 struct decode_tiles {
     const bf16 *keys;        /* the first key */
-    const bf16 *next;        /* what is probably read after a block of these, also of DECODE_KEYS */
-    size_t K, count, stride; /* count of keys; elements from a key to the next, also of next */
+    size_t K, count, stride; /* count of keys; elements from a key to the next */
+    /* What is probably read after a block of these is prefetched: rows of `next_width` elements,
+     * in the order of their addresses, so that the hardware prefetcher follows. */
+    const bf16 *next;
+    size_t next_width, next_count; /* also `stride` elements apart */
 };
 
 /* Returns whether tiles can compute it: bf16, and heads of whole tiles. */

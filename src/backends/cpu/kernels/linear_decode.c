@@ -116,14 +116,14 @@ static bool uses_tiles(const struct linear *l)
 }
 
 /* TILE_ROWS rows of weights times up to 16 tokens for each of `tiles`; the left operand is read in
- * place. */
+ * place.  Meanwhile prefetches the rows that follow, in the order of their addresses. */
 static inline __attribute__((always_inline)) void multiply_tiles(const struct decode_linear *d,
                                                                  size_t feature, size_t tiles,
                                                                  float sums[4][TILE_ROWS][16])
 {
     size_t row = (size_t)d->l->D * sizeof(bf16), steps = (size_t)d->l->D / PANEL;
     const char *w = (const char *)d->io->w_FD + feature * row, *x = d->panels;
-    const char *second = x + steps * KSTEP_BYTES;
+    const char *second = x + steps * KSTEP_BYTES, *next = w + (TILE_ROWS * row - 1024);
     TILE_ZERO(0);
     TILE_ZERO(1);
     TILE_ZERO(2);
@@ -142,9 +142,9 @@ static inline __attribute__((always_inline)) void multiply_tiles(const struct de
             TILE_LOAD(5, second + 1024, 64);
             TILE_DOT(3, 4, 5);
         }
-        const char *ahead = w + TILE_ROWS * row;
+        next += 1024;
 #pragma GCC unroll 1
-        for (int i = 0; i < TILE_ROWS; i++, ahead += row) __builtin_prefetch(ahead, 0, 2);
+        for (int i = 0; i < TILE_ROWS; i++) __builtin_prefetch(next + 64 * i, 0, 2);
     }
     TILE_STORE(0, sums[0], 64);
     if (tiles > 1) TILE_STORE(1, sums[1], 64);
@@ -154,7 +154,7 @@ static inline __attribute__((always_inline)) void multiply_tiles(const struct de
 
 static void multiply_tile_rows(const struct decode_linear *d, size_t feature)
 {
-    float sums[4][TILE_ROWS][16] __attribute__((aligned(64))), out[TILE_ROWS];
+    float sums[4][TILE_ROWS][16] __attribute__((aligned(64)));
     size_t N = (size_t)d->l->N;
     if (N <= 16)
         multiply_tiles(d, feature, 1, sums);
@@ -162,11 +162,10 @@ static void multiply_tile_rows(const struct decode_linear *d, size_t feature)
         multiply_tiles(d, feature, 2, sums);
     else
         multiply_tiles(d, feature, 4, sums);
-    for (size_t n = 0; n < N; n++) {
-        for (size_t i = 0; i < TILE_ROWS; i++) out[i] = sums[n / 16][i][n % 16];
+    for (size_t n = 0; n < N; n += 16) KERNEL(tile_transpose)(sums[n / 16][0]);
+    for (size_t n = 0; n < N; n++)
         for (size_t i = 0; i < TILE_ROWS; i += LANES)
-            store_sums(d, n, feature + i, LANES, vector_loadu(out + i));
-    }
+            store_sums(d, n, feature + i, LANES, vector_loadu(sums[n / 16][n % 16] + i));
 }
 
 static size_t panels_bytes(const struct linear *l)

@@ -100,6 +100,8 @@ void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, struct left_pane
 
 /* Transposes a 32 x 32 micro-tile in place. */
 void KERNEL(panel_transpose)(float *acc);
+/* Transposes a 16 x 16 tile, dense, in place. */
+void KERNEL(tile_transpose)(float *tile);
 
 /* The kind of panel with which bf16 GEMMs are fastest on this processor. */
 enum panel_kind KERNEL(panel_kind)(void);

@@ -328,6 +328,11 @@ bool KERNEL(panel_layout_used)(bool is_packed, enum dtype dtype, int rows, int c
 #endif
 }
 
+void KERNEL(tile_transpose)(float *tile)
+{
+    transpose(tile, SIDE * sizeof *tile, tile, SIDE * sizeof *tile);
+}
+
 void KERNEL(panel_transpose)(float *tile)
 {
     const size_t row = PANEL * sizeof *tile, side = SIDE * sizeof *tile;
