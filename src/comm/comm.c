@@ -95,7 +95,7 @@ enum status comm_declare_p2p(const struct comm *c, const struct p2p_message *sen
 
 enum status comm_register_memory(const struct comm *c, void *at, size_t bytes)
 {
-    if (!at || c->size == 1 || !c->transport || !c->transport->register_memory) return STATUS_OK;
+    if (!at || !c->transport || !c->transport->register_memory) return STATUS_OK;
     TRY(c->transport->register_memory(c, at, bytes));
     return STATUS_OK;
 }

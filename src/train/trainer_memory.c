@@ -441,8 +441,8 @@ out:
 
 void trainer_close(struct trainer *t)
 {
-    release_model(t);
     (void)register_memory(t, 0);
+    release_model(t);
     if (t->machine.queue) arena_release(&t->machine.queue->scratch);
     arena_release(&t->step);
     arena_release(&t->run);

@@ -211,8 +211,9 @@ static enum status register_memory(const struct comm *c, void *at, size_t bytes)
     void *handle;
     struct nccl_buffer **found = &g->buffers;
     while (*found && (*found)->at != at) found = &(*found)->next;
+    if (!bytes) watchdog_settle(g->n->watchdog);
     if (*found) deregister(g, found);
-    if (!bytes) return STATUS_OK;
+    if (!bytes || c->size == 1) return STATUS_OK;
     TRY(watchdog_enter(g->n->watchdog));
     enum status st = communicator_register(&g->communicator, at, bytes, &handle);
     if (watchdog_leave(g->n->watchdog, st)) {

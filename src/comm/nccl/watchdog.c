@@ -155,12 +155,12 @@ void watchdog_add(struct watchdog *w, struct communicator *c)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The next transfer in flight on the communicator, each only once. */
+/* The next transfer in flight on the communicator, or with NULL on any, each only once. */
 static struct tracked_transfer *next_unsettled(struct watchdog *w, const struct communicator *c)
 {
     pthread_mutex_lock(&w->lock);
     struct tracked_transfer *t = w->in_flight;
-    while (t && (t->communicator != c || t->is_settled)) t = t->next;
+    while (t && ((c && t->communicator != c) || t->is_settled)) t = t->next;
     if (t) t->is_settled = true;
     pthread_mutex_unlock(&w->lock);
     return t;
@@ -174,6 +174,17 @@ static bool ends_soon(const struct watchdog *w, const struct tracked_transfer *t
     while (!side_stream_query(&t->done, &over) && !over && clock_monotonic_s() < until)
         nanosleep(&ms, NULL);
     return over;
+}
+
+void watchdog_settle(struct watchdog *w)
+{
+    bool ok = !w->has_given_up;
+    for (struct tracked_transfer *t; (t = next_unsettled(w, NULL));) ok = ok && ends_soon(w, t);
+    if (ok) return;
+    w->has_given_up = true;
+    pthread_mutex_lock(&w->lock);
+    communicator_abort_all(w->communicators, w->num_communicators);
+    pthread_mutex_unlock(&w->lock);
 }
 
 void watchdog_remove(struct watchdog *w, struct communicator *c)

@@ -31,6 +31,9 @@ enum status watchdog_open(struct watchdog **out, struct queue *queue, double tim
 void watchdog_close(struct watchdog *w);
 
 void watchdog_add(struct watchdog *w, struct communicator *c);
+/* Waits a few seconds for all transfers in flight, also those that nobody waited for.  If they do
+ * not end, aborts all communicators: freeing device memory would wait for them. */
+void watchdog_settle(struct watchdog *w);
 /* Waits a few seconds for transfers in flight, then stops watching the communicator.  Aborts all
  * communicators if they do not end, if nobody waited for one, or after a failure. */
 void watchdog_remove(struct watchdog *w, struct communicator *c);

@@ -12,6 +12,8 @@
 #include "tensor/strict_device.h"
 #include "test.h"
 
+#include <time.h>
+
 /* A rank with a device and a library: both are open while `body` runs. */
 struct with_nccl {
     bool late, lifted, channels;
@@ -379,6 +381,29 @@ static enum status registers(const struct comm *c, struct queue *queue)
 TEST(nccl_registers_memory_until_it_is_deregistered_or_the_group_released)
 {
     CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = registers}));
+}
+
+/* Rank 1 starts its part late. */
+static enum status deregisters_in_flight(const struct comm *c, struct queue *queue)
+{
+    const struct timespec late = {.tv_nsec = 50000000};
+    struct arena own;
+    TRY(filled(queue, 1, &own));
+    struct transfer t = sum_of(&own), last = t;
+    TRY(comm_register_memory(c, own.base, own.size));
+    TRY(comm_run(c, &t));
+    if (c->rank == 1) nanosleep(&late, NULL);
+    TRY(comm_start(c, &last));
+    TRY(comm_register_memory(c, own.base, 0));
+    TRY(holds(queue, &own, 4));
+    TRY(comm_wait(&last));
+    arena_release(&own);
+    return STATUS_OK;
+}
+
+TEST(nccl_deregisters_memory_when_transfers_have_ended)
+{
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = deregisters_in_flight}));
 }
 
 /* Every rank sends to both neighbors at once, and receives in another order. */
