@@ -266,7 +266,7 @@ static int worker_end(struct worker *workers, size_t num)
     return failed;
 }
 
-static size_t place_of_none(const struct worker *workers, size_t num)
+static size_t find_idle(const struct worker *workers, size_t num)
 {
     size_t at = 0;
     while (at < num && workers[at].child) at++;
@@ -289,7 +289,7 @@ static int run_files(size_t num)
         if (from == 0 && to == num) return run_file(from, to);
         for (size_t i = 0; i < NUM_STOPS; i++) sigaction(stops[i], &stop_action, NULL);
         size_t at;
-        while ((at = place_of_none(workers, at_once)) == at_once)
+        while ((at = find_idle(workers, at_once)) == at_once)
             failed += worker_end(workers, at_once);
         worker_start(&workers[at], from, to);
     }

@@ -88,7 +88,7 @@ struct token_row {
     unsigned char *begins;     /* the flags TOKEN_... of each token */
     int filled;                /* result: less than `need` only with best_fit, which pads rows, and
                                   at the end of a single pass */
-    struct token_spans *spans; /* result: where the tokens come from; NULL: not wanted */
+    struct token_spans *spans; /* result: where the tokens come from; NULL: not needed */
 };
 /* Reads the next row; best_fit: of as many tokens as the one before.  DATA: a damaged file, or a
  * partition with empty documents only.  RECORD: a bad record, unless t->bad is set: then the stream
