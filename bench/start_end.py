@@ -110,9 +110,11 @@ def without_step(folder, seconds):
 def start(a, folder):
     for name, binary in a.binaries.items():
         shutil.rmtree(folder / "dump", ignore_errors=True)
+        back_memory(a.memory << 30)
         seconds = run(train_command(a, binary, folder))[0]
         yield f"{name}, s", without_step(folder, seconds)
     if a.python:
+        back_memory(a.memory << 30)
         seconds, out = run([a.python, ROOT / "bench/torch_llama.py", "--steps", 1, "--dim", a.dim,
                             "--heads", a.dim // 64, "--kv-heads", a.dim // 192, "--hidden", a.dim * 8 // 3,
                             "--layers", a.layers, "--batch", a.batch, "--threads", a.threads])
@@ -199,7 +201,7 @@ def main():
     p.add_argument("--dim", type=int, default=768, help="a multiple of 192")
     p.add_argument("--layers", type=int, default=12)
     p.add_argument("--batch", type=int, default=4)
-    p.add_argument("--memory", type=int, default=8, help="checkpoint: GiB to touch before each run")
+    p.add_argument("--memory", type=int, default=8, help="start, checkpoint: GiB to touch before each run")
     p.add_argument("--resume", action="store_true", help="checkpoint: time resuming, too")
     p.add_argument("--megabytes", type=float, default=100)
     p.add_argument("--vocabulary", type=int, default=32000)
