@@ -131,6 +131,15 @@ static enum status send_first_messages(const struct opening *o, struct arena *me
     return STATUS_OK;
 }
 
+/* The first messages of several may be waiting for a rank. */
+static void abort_new_channels(const struct opening *o)
+{
+    struct communicator **all = heap((size_t)o->count * sizeof(struct communicator *) + 1);
+    for (int i = 0; i < o->count; i++) all[i] = o->inits[i].communicator;
+    communicator_abort_all(all, (size_t)o->count);
+    free(all);
+}
+
 /* NCCL connects two ranks at their first message, and the host waits until the other rank does so
  * too.  So that happens here, before any rank waits for something else. */
 static enum status connect_all(const struct opening *o)
@@ -146,6 +155,7 @@ static enum status connect_all(const struct opening *o)
         TRY_OUT(side_stream_synchronize(&done));
     }
 out:
+    if (st) abort_new_channels(o); /* freeing device memory waits for messages in flight */
     side_stream_event_close(&done);
     arena_release(&memory);
     return st;
@@ -156,15 +166,6 @@ static enum status open_all(const struct opening *o)
     TRY(communicator_open(o->inits, o->count, MAX_BLOCKS, o->queue));
     if (o->count) TRY(connect_all(o));
     return STATUS_OK;
-}
-
-/* The first messages of several may be waiting for a rank. */
-static void abort_new_channels(const struct opening *o)
-{
-    struct communicator **all = heap((size_t)o->count * sizeof(struct communicator *) + 1);
-    for (int i = 0; i < o->count; i++) all[i] = o->inits[i].communicator;
-    communicator_abort_all(all, (size_t)o->count);
-    free(all);
 }
 
 static void close_new_channels(struct opening *o)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/p2p_channel.h"
 
+#include "base/heap.h"
 #include "comm/nccl/stub.h"
 #include "comm/ranks.h"
+#include "tensor/device.h"
 #include "test.h"
 
 static void close_all(struct p2p_channel *list)
@@ -65,4 +67,39 @@ TEST(p2p_channels_open_on_no_rank_if_a_receive_has_no_send)
 {
     CHECK_STATUS(OK, ranks_run(2, expects_an_undeclared_send, NULL));
     CHECK(!stub_counts().comms && !stub_counts().streams);
+}
+
+static int open_when_freed; /* communicators, when device memory was freed */
+
+static enum status alloc_on_device(size_t size, void **out)
+{
+    *out = heap(size);
+    return STATUS_OK;
+}
+
+static void free_on_device(void *at, size_t size)
+{
+    (void)size;
+    open_when_freed = stub_counts().comms;
+    free(at);
+}
+
+static enum status lose_device(struct queue *queue)
+{
+    (void)queue;
+    FAIL(DEVICE, "the device is lost");
+}
+
+/* Freeing device memory would wait for first messages in flight. */
+TEST(p2p_channels_are_aborted_before_device_memory_is_freed)
+{
+    const struct device device = {.own = {alloc_on_device, free_on_device}, .wait = lose_device};
+    struct queue queue = {.num_threads = 1, .device = &device};
+    const struct p2p_message self = {0, 1};
+    struct p2p_messages messages = {&self, &self, 1, 1};
+    struct p2p_channel *list = NULL;
+    open_when_freed = -1;
+    CHECK_STATUS(DEVICE, p2p_channel_open(&list, comm_self(), "pp", &queue, &messages));
+    CHECK(!list && open_when_freed == 0);
+    CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
 }
