@@ -197,11 +197,18 @@ static void close_communicator(struct nccl_group *g, struct communicator *c)
     }
 }
 
+/* After a failure the abort of the communicator does it.  The watchdog does not abort meanwhile. */
 static void deregister(struct nccl_group *g, struct nccl_buffer **at)
 {
     struct nccl_buffer *buffer = *at;
+    struct failure last = {0};
     *at = buffer->next;
-    communicator_deregister(&g->communicator, buffer->handle);
+    status_save(&last, STATUS_COMM); /* whatever its status: keeps the caller's message */
+    if (!watchdog_enter(g->n->watchdog)) {
+        communicator_deregister(&g->communicator, buffer->handle);
+        (void)watchdog_leave(g->n->watchdog, STATUS_OK);
+    }
+    status_restore(&last);
     free(buffer);
 }
 

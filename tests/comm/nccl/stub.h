@@ -18,10 +18,13 @@ void stub_device(const char *name);
 void stub_break(int rank, const char *error);
 /* Whether calls that issue a transfer fail. */
 void stub_refuse_transfers(bool refused);
+/* Whether deregistering memory takes 0.2 s, during which the rank gets an asynchronous error. */
+void stub_break_deregistering(bool broken);
 /* Open now: communicators, registered buffers, streams, events. */
 struct stub_counts {
     int comms, registered, streams, events;
     int aborted, messages; /* in total */
+    int interrupted;       /* in total: deregistrations during which the communicator was aborted */
 };
 struct stub_counts stub_counts(void);
 void stub_count_stream(int by), stub_count_event(int by);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* The ranks' contributions to one collective; freed by the last rank that leaves. */
 struct meeting {
@@ -40,8 +41,8 @@ struct shared {
 
 struct ncclComm {
     struct shared *s;
-    int rank, pending; /* tasks enqueued on streams */
-    uint64_t number;   /* of the next collective */
+    int rank, pending, registered; /* pending: tasks enqueued on streams */
+    uint64_t number;               /* of the next collective */
     bool is_connected, is_aborted;
     pthread_t device; /* the thread that opened it stands for its device */
     struct ncclComm *next, *next_aborted;
@@ -350,6 +351,7 @@ static void release_comm(ncclComm_t c)
     while (*listed != c) listed = &(*listed)->next;
     *listed = c->next;
     counts.comms--;
+    if (c->is_aborted) counts.registered -= c->registered; /* otherwise the caller deregisters */
     free(c);
     if (--s->users || s->joined < s->size) return;
     for (struct meeting *m = s->meetings, *next; m; m = next) {
@@ -522,17 +524,30 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *at, size_t bytes, voi
 {
     BUG_IF(!comm || !bytes);
     lock_stub();
-    counts.registered++;
+    counts.registered++, comm->registered++;
     unlock_stub();
     *handle = at;
     return ncclSuccess;
 }
 
+static bool breaks_deregistering;
+void stub_break_deregistering(bool broken) { breaks_deregistering = broken; }
+
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
+    const struct timespec ms200 = {.tv_nsec = 200000000};
     BUG_IF(!comm || !handle);
     lock_stub();
-    counts.registered--;
+    counts.registered--, comm->registered--;
+    if (breaks_deregistering) {
+        broken_rank = comm->rank;
+        unlock_stub();
+        nanosleep(&ms200, NULL);
+        lock_stub();
+        const struct ncclComm *c = all_comms;
+        while (c && c != comm) c = c->next;
+        counts.interrupted += !c;
+    }
     unlock_stub();
     return ncclSuccess;
 }

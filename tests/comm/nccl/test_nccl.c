@@ -406,6 +406,24 @@ TEST(nccl_deregisters_memory_when_transfers_have_ended)
     CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = deregisters_in_flight}));
 }
 
+/* Rank 0 deregisters the memory, rank 1 releases the group, and meanwhile the library fails. */
+static enum status deregisters_on_rank_0(const struct comm *c, struct queue *queue)
+{
+    TRY(filled(queue, 1, &left));
+    TRY(comm_register_memory(c, left.base, left.size));
+    if (c->rank == 0) TRY(comm_register_memory(c, left.base, 0));
+    return STATUS_OK;
+}
+
+TEST(nccl_does_not_abort_a_communicator_that_deregisters_memory)
+{
+    stub_break_deregistering(true);
+    enum status st = run_on(2, (struct with_nccl){.body = deregisters_on_rank_0});
+    stub_break_deregistering(false), stub_break(0, NULL);
+    CHECK_STATUS(OK, st);
+    CHECK(!stub_counts().interrupted);
+}
+
 /* Every rank sends to both neighbors at once, and receives in another order. */
 static enum status exchanges(const struct comm *c, struct queue *queue)
 {
