@@ -14,8 +14,9 @@
  * Messages A declared message (comm_declare_p2p) has a channel, with its own stream and
  *          communicator, so a send delays nothing but the receive that matches it.  Other messages
  *          are staged through the host (comm/staged).
- * Errors   COMM: an error of the library; HANG: a timeout (watchdog.h).  After the first, every
- *          call fails with it, the collectives of host memory too. */
+ * Errors   COMM: an error of the library; HANG: a timeout, or a transfer that is still in flight
+ *          when memory or its group is released (watchdog.h).  After the first, every call fails
+ *          with it, the collectives of host memory too. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -6,19 +6,19 @@
 #include "base/thread.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 static const double poll_s = 0.05;
 /* After a failure, how long a call of the library may take to return; and how long transfers in
- * flight may take to end when their communicator is removed.  Never more than a transfer's own time
- * limit. */
+ * flight may take to end when memory or their communicator is released.  Never more than a
+ * transfer's own time limit. */
 static const double grace_s = 5;
 
 struct watchdog {
     struct queue *queue;
     double timeout_s;
-    bool has_given_up; /* used by the queue's thread only: a rank died */
     pthread_t thread;
     pthread_mutex_t calls; /* held during calls of the library; locked before `lock` */
     pthread_mutex_t lock;  /* protects the fields below */
@@ -30,10 +30,19 @@ struct watchdog {
     struct tracked_transfer *in_flight, *spare;
 };
 
-static enum status check_transfer(struct watchdog *w, struct tracked_transfer *t)
+/* "all_reduce of 4 float32 on rank 0 of 2 in group shard" */
+static void describe(const struct tracked_transfer *t, char *text, size_t size)
 {
     const struct communicator *c = t->communicator;
+    snprintf(text, size, "%s of %zu %s on rank %d of %d in group %s",
+             transfer_name(t->transfer.kind), t->transfer.count,
+             transfer_element_name(&t->transfer), c->rank, c->size, c->name);
+}
+
+static enum status check_transfer(struct watchdog *w, struct tracked_transfer *t)
+{
     bool begun = true;
+    char what[256];
     if (t->is_over) return STATUS_OK;
     if (t->is_issued) TRY(side_stream_query(&t->done, &t->is_over));
     if (t->is_over) return STATUS_OK;
@@ -41,13 +50,10 @@ static enum status check_transfer(struct watchdog *w, struct tracked_transfer *t
     if (!begun) return STATUS_OK;
     double now = clock_monotonic_s();
     if (!(t->begun_s > 0)) t->begun_s = now;
-    if (now - t->begun_s > w->timeout_s)
-        FAIL(HANG,
-             "%s of %zu %s on rank %d of %d in group %s timed out after %g s: a rank is gone, or "
-             "has started another transfer",
-             transfer_name(t->transfer.kind), t->transfer.count,
-             transfer_element_name(&t->transfer), c->rank, c->size, c->name, w->timeout_s);
-    return STATUS_OK;
+    if (!(now - t->begun_s > w->timeout_s)) return STATUS_OK;
+    describe(t, what, sizeof what);
+    FAIL(HANG, "%s timed out after %g s: a rank is gone, or has started another transfer", what,
+         w->timeout_s);
 }
 
 /* Called with the lock held. */
@@ -77,13 +83,19 @@ static struct timespec time_after(int clock, double s)
     return t;
 }
 
+/* Called with the lock held. */
+static void abort_after_failure(struct watchdog *w)
+{
+    if (w->failure.status) communicator_abort_all(w->communicators, w->num_communicators);
+}
+
 /* `failure` is set, so no new call of the library begins. */
 static void abort_all(struct watchdog *w)
 {
     struct timespec deadline = time_after(CLOCK_REALTIME, fmin(grace_s, w->timeout_s));
     bool locked = pthread_mutex_timedlock(&w->calls, &deadline) == 0;
     pthread_mutex_lock(&w->lock);
-    communicator_abort_all(w->communicators, w->num_communicators);
+    abort_after_failure(w);
     pthread_mutex_unlock(&w->lock);
     if (locked) pthread_mutex_unlock(&w->calls);
 }
@@ -155,6 +167,14 @@ void watchdog_add(struct watchdog *w, struct communicator *c)
     pthread_mutex_unlock(&w->lock);
 }
 
+static bool has_failed(struct watchdog *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool failed = w->failure.status != STATUS_OK;
+    pthread_mutex_unlock(&w->lock);
+    return failed;
+}
+
 /* The next transfer in flight on the communicator, or with NULL on any, each only once. */
 static struct tracked_transfer *next_unsettled(struct watchdog *w, const struct communicator *c)
 {
@@ -166,37 +186,56 @@ static struct tracked_transfer *next_unsettled(struct watchdog *w, const struct 
     return t;
 }
 
-static bool ends_soon(const struct watchdog *w, const struct tracked_transfer *t)
+static enum status await_end(const struct tracked_transfer *t, double seconds)
 {
     const struct timespec ms = {.tv_nsec = 1000000};
-    double until = clock_monotonic_s() + fmin(grace_s, w->timeout_s);
+    double until = clock_monotonic_s() + seconds;
     bool over = false;
-    while (!side_stream_query(&t->done, &over) && !over && clock_monotonic_s() < until)
+    char what[256];
+    for (;;) {
+        TRY(side_stream_query(&t->done, &over));
+        if (over) return STATUS_OK;
+        if (clock_monotonic_s() >= until) break;
         nanosleep(&ms, NULL);
-    return over;
+    }
+    describe(t, what, sizeof what);
+    FAIL(HANG,
+         "%s was still in flight when memory or its group was released: a rank is gone, or has "
+         "started another transfer",
+         what);
+}
+
+/* Waits for the transfers in flight on the communicator, or with NULL on any; saves a failure if
+ * they do not end. */
+static void await_all(struct watchdog *w, const struct communicator *c)
+{
+    struct failure last = {0};
+    enum status st = STATUS_OK;
+    status_save(&last, STATUS_HANG); /* whatever its status: keeps the caller's message */
+    for (struct tracked_transfer *t; (t = next_unsettled(w, c));) {
+        bool waits = !c || t->is_waited_for; /* only this thread writes it */
+        if (!st && !has_failed(w)) st = await_end(t, waits ? fmin(grace_s, w->timeout_s) : 0);
+    }
+    if (!st) return;
+    pthread_mutex_lock(&w->lock);
+    status_save(&w->failure, st);
+    pthread_mutex_unlock(&w->lock);
+    status_restore(&last);
 }
 
 void watchdog_settle(struct watchdog *w)
 {
-    bool ok = !w->has_given_up;
-    for (struct tracked_transfer *t; (t = next_unsettled(w, NULL));) ok = ok && ends_soon(w, t);
-    if (ok) return;
-    w->has_given_up = true;
+    await_all(w, NULL);
     pthread_mutex_lock(&w->lock);
-    communicator_abort_all(w->communicators, w->num_communicators);
+    abort_after_failure(w);
     pthread_mutex_unlock(&w->lock);
 }
 
 void watchdog_remove(struct watchdog *w, struct communicator *c)
 {
-    bool ok = !w->has_given_up;
-    for (struct tracked_transfer *t; (t = next_unsettled(w, c));) {
-        ok = ok && t->is_waited_for; /* only this thread writes it */
-        if (ok) ok = ends_soon(w, t);
-        if (t->is_waited_for && !ok) w->has_given_up = true;
-    }
+    await_all(w, c);
     pthread_mutex_lock(&w->lock);
-    if (!ok || w->failure.status) communicator_abort_all(w->communicators, w->num_communicators);
+    abort_after_failure(w);
     for (struct tracked_transfer *t = w->in_flight; t; t = t->next)
         if (t->communicator == c) t->is_over = t->is_waited_for = true;
     size_t at = 0;
@@ -208,10 +247,7 @@ void watchdog_remove(struct watchdog *w, struct communicator *c)
 /* Why the transfers were aborted; OK: they were not. */
 static enum status failure_of(struct watchdog *w)
 {
-    pthread_mutex_lock(&w->lock);
-    bool failed = w->failure.status != STATUS_OK;
-    pthread_mutex_unlock(&w->lock);
-    return failed ? status_restore(&w->failure) : STATUS_OK;
+    return has_failed(w) ? status_restore(&w->failure) : STATUS_OK;
 }
 
 enum status watchdog_enter(struct watchdog *w)

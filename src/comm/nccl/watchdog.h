@@ -1,10 +1,11 @@
 /* watchdog.h (comm/nccl) -- a thread that watches transfers in flight for timeouts and errors.
  *
  * If a rank dies, its peers' GPUs hang in the collective and their hosts hang in synchronization.
- * Errors   If the library reports an error, or a transfer takes longer than its time limit, the
- *          watchdog aborts all communicators, which ends every wait.  From then on watchdog_enter
- *          and watchdog_leave return COMM or HANG with the reason.  Data of transfers that had not
- *          ended is undefined.
+ * Errors   If the library reports an error, a transfer takes longer than its time limit, or it is
+ *          still in flight when memory or its group is released, the watchdog aborts all
+ *          communicators, which ends every wait.  From then on watchdog_enter and watchdog_leave
+ *          return COMM, HANG or DEVICE with the reason.  Data of transfers that had not ended is
+ *          undefined.
  * Threads  All functions are called by the queue's thread. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -32,10 +33,12 @@ void watchdog_close(struct watchdog *w);
 
 void watchdog_add(struct watchdog *w, struct communicator *c);
 /* Waits a few seconds for all transfers in flight, also those that nobody waited for.  If they do
- * not end, aborts all communicators: freeing device memory would wait for them. */
+ * not end, aborts all communicators: freeing device memory would wait for them.  Keeps the thread's
+ * last failure, as watchdog_remove does. */
 void watchdog_settle(struct watchdog *w);
-/* Waits a few seconds for transfers in flight, then stops watching the communicator.  Aborts all
- * communicators if they do not end, if nobody waited for one, or after a failure. */
+/* Waits a few seconds for transfers in flight, but not for those that nobody waited for; then stops
+ * watching the communicator.  Aborts all communicators if a transfer has not ended, or after a
+ * failure. */
 void watchdog_remove(struct watchdog *w, struct communicator *c);
 
 /* Calls of the library are made between these two.  watchdog_leave returns `status`, that of the

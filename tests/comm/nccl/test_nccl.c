@@ -406,6 +406,55 @@ TEST(nccl_deregisters_memory_when_transfers_have_ended)
     CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = deregisters_in_flight}));
 }
 
+/* Rank 0 has transfers in flight in two groups, which rank 1 never starts, when it deregisters
+ * memory through *c or `alone`, a group of one.  On a slow machine the first sums may already time
+ * out. */
+static enum status deregisters_without_rank_1(const struct comm *c, struct queue *queue,
+                                              bool through_alone)
+{
+    struct comm other, alone;
+    struct arena own;
+    int aborted = stub_counts().aborted;
+    double one = 1;
+    TRY(filled(queue, 1, &own));
+    struct transfer t = sum_of(&own), u = t, last = t, other_last = t;
+    TRY(comm_split(c, 0, c->rank, &other));
+    TRY(comm_split(c, c->rank, 0, &alone));
+    TRY(comm_register_memory(c, own.base, own.size));
+    enum status st = comm_run(c, &t);
+    if (!st) st = comm_run(&other, &u);
+    if (c->rank == 0) {
+        if (!st) st = comm_start(c, &last);
+        if (!st) st = comm_start(&other, &other_last);
+        TRY(comm_register_memory(through_alone ? &alone : c, own.base, 0));
+        RANK_CHECK(stub_counts().aborted >= aborted + 2);
+        RANK_CHECK(comm_start(c, &t) == STATUS_HANG);
+        RANK_CHECK(comm_start(&other, &u) == STATUS_HANG);
+        RANK_CHECK(comm_all_reduce(c, REDUCE_SUM, &one, 1) == STATUS_HANG);
+    }
+    arena_release(&own);
+    comm_release(&alone), comm_release(&other);
+    return STATUS_OK;
+}
+
+static enum status deregisters_through_the_group(const struct comm *c, struct queue *queue)
+{
+    return deregisters_without_rank_1(c, queue, false);
+}
+
+static enum status deregisters_through_a_group_of_one(const struct comm *c, struct queue *queue)
+{
+    return deregisters_without_rank_1(c, queue, true);
+}
+
+TEST(nccl_aborts_transfers_that_do_not_end_when_memory_is_deregistered)
+{
+    CHECK_STATUS(
+        OK, run_on(2, (struct with_nccl){.timeout_s = 0.3, .body = deregisters_through_the_group}));
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.timeout_s = 0.3,
+                                                  .body = deregisters_through_a_group_of_one}));
+}
+
 /* Rank 0 deregisters the memory, rank 1 releases the group, and meanwhile the library fails. */
 static enum status deregisters_on_rank_0(const struct comm *c, struct queue *queue)
 {

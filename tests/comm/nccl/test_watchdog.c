@@ -104,23 +104,52 @@ static void block_on(void *shut)
     pthread_mutex_unlock(shut);
 }
 
+/* A transfer in flight that does not end.  The device does not even begin it, so it does not time
+ * out. */
+static struct tracked_transfer *stuck(struct watchdog_rig *r, pthread_mutex_t *shut)
+{
+    pthread_mutex_lock(shut);
+    stub_push(r->communicator.stream.handle, block_on, shut);
+    struct tracked_transfer *f = watched(r);
+    CHECK_STATUS(OK, side_stream_record(&r->communicator.stream, &f->done));
+    watchdog_issued(r->watchdog, f, true);
+    return f;
+}
+
+static void check_gave_up(const struct watchdog_rig *r)
+{
+    CHECK_MESSAGE("mine");          /* the caller's failure is kept */
+    CHECK(!r->communicator.handle); /* aborted */
+    CHECK_STATUS(HANG, watchdog_enter(r->watchdog));
+    CHECK_MESSAGE("all_reduce of 4 float32 on rank 0 of 1 in group shard was still in flight");
+}
+
 TEST(watchdog_does_not_wait_forever_for_a_removed_communicator)
 {
     pthread_mutex_t shut = PTHREAD_MUTEX_INITIALIZER;
     struct watchdog_rig r;
     rig_open(&r, 0.05, 1);
-    pthread_mutex_lock(&shut);
-    struct tracked_transfer *f = watched(&r);
-    stub_push(r.communicator.stream.handle, block_on, &shut);
-    CHECK_STATUS(OK, side_stream_record(&r.communicator.stream, &f->done));
-    watchdog_issued(r.watchdog, f, true);
-    watchdog_waited(r.watchdog, f);
+    watchdog_waited(r.watchdog, stuck(&r, &shut));
+    status_fail(STATUS_IO, "x.c", 1, "mine");
     watchdog_remove(r.watchdog, &r.communicator);
-    CHECK(!r.communicator.handle); /* aborted */
+    check_gave_up(&r);
     pthread_mutex_unlock(&shut);
     communicator_close(&r.communicator);
     watchdog_close(r.watchdog);
     CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
+}
+
+TEST(watchdog_does_not_wait_forever_for_transfers_to_settle)
+{
+    pthread_mutex_t shut = PTHREAD_MUTEX_INITIALIZER;
+    struct watchdog_rig r;
+    rig_open(&r, 0.05, 1);
+    stuck(&r, &shut);
+    status_fail(STATUS_IO, "x.c", 1, "mine");
+    watchdog_settle(r.watchdog);
+    check_gave_up(&r);
+    pthread_mutex_unlock(&shut);
+    rig_close(&r);
 }
 
 TEST(watchdog_drops_failed_calls_and_reuses_their_events)
