@@ -106,8 +106,8 @@ enum status comm_declare_p2p(const struct comm *c, const struct p2p_message *sen
                              const struct p2p_message *receives, int num_receives);
 
 /* Registers memory that many transfers will use, so that the transport need not copy it.  bytes 0
- * deregisters it, which must happen before the memory is freed: it waits a few seconds for all
- * transfers in flight, and aborts them if a rank is missing. */
+ * deregisters it, which must happen before the memory is freed.  comm/nccl then waits a few seconds
+ * for all transfers in flight, and aborts them if they do not end. */
 enum status comm_register_memory(const struct comm *c, void *at, size_t bytes);
 
 /* Starts t on the group.  In a group of one nothing moves, and the sum is the rank's own data. */

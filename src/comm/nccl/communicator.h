@@ -40,8 +40,9 @@ enum status communicator_split(struct communicator *c, int color, int key,
 void communicator_close(struct communicator *c);
 /* Ends all its transfers without waiting for other ranks, but waits until the device is idle. */
 void communicator_abort(struct communicator *c);
-/* Aborts them together: one by one, the first would wait for the transfers of the next (NCCL before
- * 2.22 does that). */
+/* Aborts them together, in a group call: one by one, the first may wait for the transfers of the
+ * next forever (github.com/NVIDIA/nccl/issues/1013).  NCCL 2.22 added such aborts
+ * (github.com/pytorch/pytorch/pull/132291). */
 void communicator_abort_all(struct communicator *const *all, size_t count);
 
 /* Enqueues the transfer on the side stream.  `peer` is a rank of the communicator. */
