@@ -36,27 +36,23 @@ static int padded_head(const struct attention *a)
     return a->K <= 64 ? 64 : a->K <= 128 ? 128 : 256;
 }
 
-/* Few blocks of queries: keys are split over blocks, which leave partial results. */
+/* Few blocks of queries: keys are split over blocks, which leave partial results.  Enough for fewer
+ * queries or keys, too. */
 static size_t flash_forward_bytes(const struct attention *a, int lanes)
 {
     enum { TARGET_BLOCKS = 264, MIN_SPLIT_BLOCKS = 4, TILE = 16 };
     int KP = padded_head(a), large = KP > 128, is_bf16 = a->dtype == BF16;
     bool is_narrow = is_bf16 && !large && lanes == 32;
     int warps = lanes == 32 || !is_bf16 ? 4 : large ? 2 : 8;
-    size_t rows = is_narrow ? (KP == 64 ? 128 : 96) : (size_t)(warps * TILE);
-    size_t keys = is_narrow ? 48 : is_bf16 || !large ? 32 : 16;
-    size_t T = (size_t)a->T, H = (size_t)a->H, shared = H / (size_t)a->G, heads = 1;
-    if (T * shared <= rows) heads = shared;
-    size_t blocks = (size_t)a->B * (H / heads) * divide_up(T * heads, rows);
-    size_t key_blocks = divide_up((size_t)a->S, keys), splits = 1;
-    if (blocks * 2 <= TARGET_BLOCKS) {
-        size_t most = divide_up(key_blocks, MIN_SPLIT_BLOCKS);
-        splits = TARGET_BLOCKS / blocks < most ? TARGET_BLOCKS / blocks : most;
-    }
-    splits = divide_up(key_blocks, divide_up(key_blocks, splits));
-    if (splits == 1) return 0;
-    size_t all = (size_t)a->B * H * T * splits;
-    return padded(all * (size_t)a->K * sizeof(float)) + padded(all * sizeof(float));
+    size_t tile_rows = is_narrow ? (KP == 64 ? 128 : 96) : (size_t)(warps * TILE);
+    size_t tile_keys = is_narrow ? 48 : is_bf16 || !large ? 32 : 16;
+    size_t key_blocks = divide_up((size_t)a->S, tile_keys), reached = key_blocks;
+    if (a->window) reached = divide_up((size_t)a->window + (size_t)a->T - 1, tile_keys) + 1;
+    size_t splits = divide_up(reached < key_blocks ? reached : key_blocks, MIN_SPLIT_BLOCKS);
+    size_t rows = (size_t)a->B * (size_t)a->H * (size_t)a->T, most = tile_rows * TARGET_BLOCKS;
+    size_t partials = rows < most / splits ? rows * splits : most;
+    if (splits == 1 || (size_t)a->B * (size_t)a->G * 2 > TARGET_BLOCKS) return 0;
+    return padded(partials * (size_t)a->K * sizeof(float)) + padded(partials * sizeof(float));
 }
 
 static size_t flash_backward_bytes(const struct attention *a, int lanes)

@@ -301,12 +301,16 @@ enum { TARGET_BLOCKS = 264, MIN_SPLIT_BLOCKS = 4 };
 /* In a sizing pass: the scratch that any T and S up to these need, of which decoding sizes only
  * some.  More keys or queries can have fewer splits; but where keys are split, there are at most
  * TARGET_BLOCKS blocks of tile_rows queries of a head. */
-static void reserve_splits(const struct attention *a, size_t tile_rows, size_t key_blocks,
+static void reserve_splits(const struct attention *a, size_t tile_rows, size_t tile_keys,
                            struct queue *queue)
 {
-    size_t rows = (size_t)a->B * (size_t)a->H * (size_t)a->T, mark = arena_mark(&queue->scratch);
-    size_t splits = ceil_div(key_blocks, MIN_SPLIT_BLOCKS), most = tile_rows * TARGET_BLOCKS;
+    size_t key_blocks = ceil_div((size_t)a->S, tile_keys);
+    size_t reached =
+        a->window ? ceil_div((size_t)a->window + (size_t)a->T - 1, tile_keys) + 1 : key_blocks;
+    size_t splits = ceil_div(reached < key_blocks ? reached : key_blocks, MIN_SPLIT_BLOCKS);
+    size_t rows = (size_t)a->B * (size_t)a->H * (size_t)a->T, most = tile_rows * TARGET_BLOCKS;
     size_t partials = rows < most / splits ? rows * splits : most;
+    size_t mark = arena_mark(&queue->scratch);
     if (splits == 1 || (size_t)a->B * (size_t)a->G * 2 > TARGET_BLOCKS) return;
     (void)arena_alloc(&queue->scratch, partials * (size_t)a->K, sizeof(float));
     (void)arena_alloc(&queue->scratch, partials, sizeof(float));
@@ -342,7 +346,7 @@ static enum status launch_forward(const struct attention *a, const struct attent
         FAIL(UNSUPPORTED, "attention: %zu query tiles exceed the maximum grid size", blocks);
     unsigned grid = (unsigned)(blocks * (size_t)p.splits);
     if (queue->sizing) {
-        reserve_splits(a, S::ROWS, ceil_div((size_t)a->S, S::KEYS), queue);
+        reserve_splits(a, S::ROWS, S::KEYS, queue);
         return STATUS_OK;
     }
     if (p.splits == 1) {
