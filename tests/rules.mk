@@ -42,7 +42,7 @@ $(B)/tests/lib%.so: $(B)/flags $(B)/mpi-flags
 	    -fPIC -shared -o $@ $(filter %.c,$^) -ldl
 
 # An archive, so that a fuzzer links only what it uses: fewer coverage counters to reset per run.
-# Without the rooms above config, whose kernels take long to compile.
+# Without rooms that no fuzzer links: those with kernels take long to compile.
 UNFUZZED    := plot runs train backends comm/mpi comm/shm comm/staged comm/nccl machine infer perf \
                slurm doctor app
 FUZZED_ROOMS = $(filter-out $(UNFUZZED:%=$(B)/src/%/%),$(ROOMS))
