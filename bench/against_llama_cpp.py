@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prefill and decoding of Llamero, llama.cpp and Transformers with the same weights, alternated.
 
-    python3 bench/against_llama_cpp.py --python PYTHON [--shape 124m|1b] [--dtype bf16|f32]
+    python3 bench/against_llama_cpp.py [--python PYTHON] [--shape 124m|1b] [--dtype bf16|f32]
                                        [--rounds 3] [--results FILE] [--keep FOLDER]
 
 PYTHON has llama-cpp-python, or torch and transformers, or all of them.  pip compiles the first for
@@ -11,8 +11,8 @@ random.  Llamero and Transformers read them as a Hugging Face folder, llama.cpp 
 `llamero convert` makes of it.
 
 Each round runs every program once for each batch size: prompts of --prompt tokens, then --tokens
-tokens after each.  Llamero reads the prompts of all texts, the others those of at most 8: the rest
-get copies of their keys and values.  Llamero also samples tokens and computes their log-
+tokens after each.  Llamero reads the prompts of all texts, the others those of 8 if the batch is a
+multiple of 8, llama-batched-bench one: the rest get copies of their keys and values.  Llamero also samples tokens and computes their log-
 probabilities; the others compute logits, of which Transformers takes the largest.  --results keeps
 the figures in a file and adds those of earlier runs, so that rounds can be run one at a time.
 

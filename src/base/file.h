@@ -48,8 +48,8 @@ enum status file_remove_tree(const char *path); /* like rm -rf; does not follow 
 void file_discard_tree(const char *path);
 
 /* Exactly `len` bytes at `offset`: retries after short reads, short writes and EINTR.  DATA: the
- * file ends before.  file_write_at gives the disk a block of 1 MiB or more at once, without waiting
- * for it, so that a later fsync is short. */
+ * file ends before.  After 1 MiB or more, file_write_at starts to write them to the disk, so that a
+ * later fsync is short. */
 enum status file_read_at(int fd, const char *path, void *bytes, size_t len, uint64_t offset);
 enum status file_write_at(int fd, const char *path, const void *bytes, size_t len, uint64_t offset);
 

@@ -1,7 +1,7 @@
 /* run.h -- a training run from its first step, or from where it resumes, to its last.
  *
- * run.c goes through the stages of the data; run_setup.c opens and closes what one uses;
- * run_steps.c is its training loop.
+ * run.c goes through the stages of the data; run_setup.c opens and closes what one uses,
+ * run_checkpoint.c fills and saves its state, run_steps.c is its training loop.
  * Writes to job.dump_folder: config.toml, log.txt, metrics.jsonl, tb/, checkpoint/.
  * Order    A checkpoint is the state after a whole step; a step is logged, validated and saved in
  *          that order, so a resumed run writes the same lines as an uninterrupted one. */
