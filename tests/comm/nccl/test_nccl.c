@@ -317,8 +317,9 @@ TEST(nccl_errors_name_the_group_and_quote_the_library)
     CHECK_STATUS(OK, status_restore(&failure));
 }
 
-/* Rank 0 has a transfer in flight in each of two groups, which rank 1 never starts. */
-static enum status leaves_two_in_flight(const struct comm *c, struct queue *queue)
+/* Rank 0 starts a transfer in each of two groups, which rank 1 never starts, and may wait for the
+ * second one. */
+static enum status start_in_two_groups(const struct comm *c, struct queue *queue, bool waits)
 {
     struct comm other;
     enum status st = STATUS_OK;
@@ -329,8 +330,14 @@ static enum status leaves_two_in_flight(const struct comm *c, struct queue *queu
     if (!st) st = comm_run(&other, &u);
     if (!st && c->rank == 0) st = comm_start(c, &alone);
     if (!st && c->rank == 0) st = comm_start(&other, &other_alone);
+    if (!st && c->rank == 0 && waits) st = comm_wait(&other_alone);
     comm_release(&other);
     return st;
+}
+
+static enum status leaves_two_in_flight(const struct comm *c, struct queue *queue)
+{
+    return start_in_two_groups(c, queue, false);
 }
 
 TEST(nccl_groups_can_be_released_with_transfers_in_flight)
@@ -342,17 +349,7 @@ TEST(nccl_groups_can_be_released_with_transfers_in_flight)
 /* On a slow machine the first sums may already time out. */
 static enum status misses_a_sum_in_two_groups(const struct comm *c, struct queue *queue)
 {
-    struct comm other;
-    enum status st = STATUS_OK;
-    TRY(filled(queue, 1, &left));
-    struct transfer t = sum_of(&left), u = t, alone = t, other_alone = t;
-    TRY(comm_split(c, 0, c->rank, &other));
-    st = comm_run(c, &t);
-    if (!st) st = comm_run(&other, &u);
-    if (!st && c->rank == 0) st = comm_start(c, &alone);
-    if (!st && c->rank == 0) st = comm_start(&other, &other_alone);
-    if (!st && c->rank == 0) st = comm_wait(&other_alone);
-    comm_release(&other);
+    enum status st = start_in_two_groups(c, queue, true);
     RANK_CHECK(c->rank || st == STATUS_HANG);
     return STATUS_OK;
 }
