@@ -120,6 +120,7 @@ static enum status resume_data(struct training_run *r, const struct json *cursor
     TRY(loader_load(r->loader, cursor));
     return STATUS_OK;
 }
+
 /* Restores steps, counters, FP8 scales and data cursor from a checkpoint of this run. */
 static enum status resume_state(struct training_run *r, const char *folder,
                                 const struct checkpoint_found *found)
