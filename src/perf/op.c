@@ -167,6 +167,19 @@ static void attention_work(const struct op_call *c, struct op_work *w)
     add_buffer(w, keys * a->kv_stride, result, kv);
 }
 
+/* In a cache of more slots, among which CONTENT_IDS gives different ones: fractional parts of
+ * multiples of the golden ratio are far enough apart. */
+static void kv_append_work(const struct op_call *c, struct op_work *w)
+{
+    const struct kv_append *a = &c->what.kv_append;
+    size_t slots = 16 * (size_t)a->N, NP = (size_t)a->N * (size_t)a->P;
+    w->bound = BOUND_COPY;
+    add_buffer(w, NP, a->dtype, NP), add_buffer(w, NP, a->dtype, NP);
+    add_ids(w, (size_t)a->N, (int)slots);
+    add_buffer(w, slots * (size_t)a->P, a->dtype, NP);
+    add_buffer(w, slots * (size_t)a->P, a->dtype, NP);
+}
+
 static void swiglu_work(const struct op_call *c, struct op_work *w)
 {
     const struct swiglu *a = &c->what.swiglu_forward;
@@ -402,6 +415,7 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(context_bounds, context_bounds_work, context_bounds_io),
         ROW(attention_forward, attention_work, attention_fwd),
         ROW(attention_backward, attention_work, attention_bwd),
+        ROW(kv_append, kv_append_work, kv_append_io),
         ROW(swiglu_forward, swiglu_work, swiglu_fwd),
         ROW(swiglu_backward, swiglu_work, swiglu_bwd),
         ROW(cross_entropy, cross_entropy_work, cross_entropy_io),

@@ -61,6 +61,7 @@ void op_sizes(const struct op_call *c, struct text *out)
         if (a->window) text_addf(out, " window %d", a->window);
         break;
     }
+    case OP_kv_append: text_addf(out, "%d x %d", c->what.kv_append.N, c->what.kv_append.P); break;
     case OP_swiglu_forward:
     case OP_swiglu_backward: {
         const struct swiglu *a = &c->what.swiglu_forward;

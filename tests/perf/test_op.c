@@ -111,6 +111,8 @@ TEST(elementwise_operations_count_what_they_read_and_write)
           2 * (2 * 60 + 10));
     CHECK(work_of((struct op_call){OP_bias_backward, .what.bias_backward = b}).bytes ==
           2 * 60 + 4 * 2 * 10);
+    struct kv_append k = {6, 10, BF16};
+    CHECK(work_of((struct op_call){OP_kv_append, .what.kv_append = k}).bytes == 2 * 4 * 60 + 4 * 6);
     struct rmsnorm n = {.N = 6, .D = 10, .dtype = BF16};
     CHECK(work_of((struct op_call){OP_rmsnorm_forward, .what.rmsnorm_forward = n}).bytes ==
           2 * (2 * 60 + 10) + 4 * 6);

@@ -282,6 +282,7 @@ void device_check_odd(struct device_check *c)
             CALL(attention_backward, ATTEND(2, 37, 37, 6, 2, 40, .causal = true)),
             CALL(attention_backward, ATTEND(1, 65, 65, 2, 1, 64, .causal = true)),
             CALL(attention_backward, ATTEND(1, 33, 65, 2, 1, 128, .causal = false)),
+            CALL(kv_append, .N = 37, .P = 77, .dtype = d),
             CALL(swiglu_forward, .N = 5, .F = 77, .dtype = d),
             CALL(swiglu_backward, .N = 5, .F = 77, .dtype = d),
             CALL(cross_entropy, .N = 7, .V = 1003, .dtype = d, .scale = 0.1f, .gradient = true),

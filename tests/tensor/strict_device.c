@@ -11,6 +11,7 @@
 #include "ops/embedding.h"
 #include "ops/float8.h"
 #include "ops/fused_quantize.h"
+#include "ops/kv_append.h"
 #include "ops/linear.h"
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
