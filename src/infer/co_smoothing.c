@@ -109,7 +109,7 @@ static enum status size_forward(void *context)
 {
     struct co_predictor *r = context;
     int row = (int)r->options->row, chunk = row < CHUNK ? row : CHUNK;
-    return decode_size_chunks(&r->model->model, &r->cache, chunk, &r->model->step);
+    return decode_size(&r->model->model, &r->cache, chunk, &r->model->step);
 }
 
 static enum status open_predictor(struct co_predictor *r)
@@ -135,9 +135,9 @@ static void close_predictor(struct co_predictor *r)
 /* Leaves the logits of the token after the pending ones. */
 static enum status read_pending(struct co_predictor *r)
 {
-    const struct decode_prompt p = {
-        .ids_N = r->pending, .N = r->num_pending, .chunk = CHUNK, .logits_V = r->logits_V};
-    TRY(decode_prefill(&r->model->model, &r->cache, &p, &r->model->step));
+    const struct decode_row row = {0, (int)r->num_pending, r->pending};
+    const struct decode_io io = {&row, 1, r->logits_V};
+    TRY(decode_prefill(&r->model->model, &r->cache, &io, CHUNK, &r->model->step));
     r->num_pending = 0;
     return STATUS_OK;
 }

@@ -8,16 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 512 }; /* tokens of a prompt per forward pass, at most */
+enum { CHUNK = 512 }; /* tokens of prompts per forward pass, at most */
 
 static enum status size_forward(void *context)
 {
     struct generation *g = context;
     const struct model *m = &g->loaded.model;
-    int chunk = g->max_prompt < CHUNK ? (int)g->max_prompt : CHUNK;
-    TRY(decode_size_chunks(m, &g->cache, chunk, &g->loaded.step));
-    for (int R = 1; R <= g->cache.B; R++)
-        TRY(decode_size_rows(m, &g->cache, 1, R, &g->loaded.step));
+    size_t prompts = g->max_prompt * (size_t)g->cache.B;
+    TRY(decode_size(m, &g->cache, prompts < CHUNK ? (int)prompts : CHUNK, &g->loaded.step));
     return STATUS_OK;
 }
 
@@ -93,29 +91,20 @@ enum status generation_share_text(const struct generation *g, struct text *text)
     return STATUS_OK;
 }
 
-/* Appends tokens of the prompt to a row, from what the cache has of them. */
-static enum status prefill(struct generation *g, int row, const struct token_list *prompt,
-                           float *logits_V)
+enum status generation_prefill_rows(struct generation *g, const struct decode_io *io)
 {
-    size_t cached = (size_t)g->cache.length[row];
-    if (cached >= prompt->count) return STATUS_OK;
-    const struct decode_prompt p = {prompt->ids + cached, prompt->count - cached, row, CHUNK,
-                                    logits_V};
-    TRY(decode_prefill(&g->loaded.model, &g->cache, &p, &g->loaded.step));
-    return STATUS_OK;
-}
-
-enum status generation_prefill_row(struct generation *g, int row, const struct token_list *prompt,
-                                   float *logits_V)
-{
-    g->cache.length[row] = 0;
-    TRY(prefill(g, row, prompt, logits_V));
+    for (int i = 0; i < io->R; i++) g->cache.length[io->rows_R[i].index] = 0;
+    TRY(decode_prefill(&g->loaded.model, &g->cache, io, CHUNK, &g->loaded.step));
     return STATUS_OK;
 }
 
 enum status generation_prefill(struct generation *g)
 {
-    TRY(prefill(g, 0, &g->ids, g->logits_V));
+    size_t cached = (size_t)g->cache.length[0];
+    if (cached >= g->ids.count) return STATUS_OK;
+    const struct decode_row row = {0, (int)(g->ids.count - cached), g->ids.ids + cached};
+    const struct decode_io io = {&row, 1, g->logits_V};
+    TRY(decode_prefill(&g->loaded.model, &g->cache, &io, CHUNK, &g->loaded.step));
     return STATUS_OK;
 }
 
@@ -166,7 +155,8 @@ enum status generation_append(struct generation *g, int32_t id, bool more)
 {
     g->ids.ids[g->ids.count++] = id;
     if (!more) return STATUS_OK;
-    struct decode_io io = {&id, 1, g->logits_V, NULL, 0};
+    const struct decode_row row = {0, 1, &id};
+    const struct decode_io io = {&row, 1, g->logits_V};
     TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
     return STATUS_OK;
 }

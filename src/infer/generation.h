@@ -46,9 +46,9 @@ void generation_rewind(struct generation *g);
 enum status generation_restart(struct generation *g);
 /* The same where g->ids only grew since: the KV cache keeps its tokens. */
 enum status generation_continue(struct generation *g);
-/* Runs the prompt of a row through the model, for text_batch.h. */
-enum status generation_prefill_row(struct generation *g, int row, const struct token_list *prompt,
-                                   float *logits_V);
+/* Runs the prompts of some rows through the model together, in place of what the rows held, for
+ * text_batch.h. */
+enum status generation_prefill_rows(struct generation *g, const struct decode_io *io);
 
 /* A token after some others, by their logits. */
 struct generation_choice {

@@ -60,21 +60,34 @@ static enum status sample_row(struct rows *r, int row, const float *logits_V)
     return STATUS_OK;
 }
 
-/* Begins the next texts in free rows. */
+static enum status sample_rows(struct rows *r, const struct decode_io *io)
+{
+    size_t V = (size_t)r->g->loaded.shape.V;
+    for (int i = 0; i < io->R; i++)
+        TRY(sample_row(r, io->rows_R[i].index, io->logits_RV + (size_t)i * V));
+    return STATUS_OK;
+}
+
+/* Begins the next texts in free rows, until none is free: some end at once. */
 static enum status fill_rows(struct rows *r)
 {
     struct generation *g = r->g;
-    for (int row = 0; row < g->cache.B; row++) {
-        while (!r->at[row] && r->next < r->b->count) {
+    struct decode_row rows[KV_CACHE_ROWS];
+    struct decode_io io;
+    do {
+        io = (struct decode_io){rows, 0, r->logits_RV};
+        for (int row = 0; row < g->cache.B; row++) {
+            if (r->at[row] || r->next == r->b->count) continue;
             struct text_batch_item *item = r->at[row] = &r->b->items[r->next++];
             token_list_reserve(&item->ids, (size_t)g->max_tokens);
             item->log_probabilities = heap((size_t)g->max_tokens * sizeof(double));
-            double begin = clock_monotonic_s();
-            TRY(generation_prefill_row(g, row, &item->ids, r->logits_RV));
-            r->b->prompt_seconds += clock_monotonic_s() - begin;
-            TRY(sample_row(r, row, r->logits_RV));
+            rows[io.R++] = (struct decode_row){row, (int)item->ids.count, item->ids.ids};
         }
-    }
+        double begin = clock_monotonic_s();
+        TRY(generation_prefill_rows(g, &io));
+        r->b->prompt_seconds += clock_monotonic_s() - begin;
+        TRY(sample_rows(r, &io));
+    } while (io.R);
     return STATUS_OK;
 }
 
@@ -82,19 +95,17 @@ static enum status fill_rows(struct rows *r)
 static enum status advance_rows(struct rows *r, bool *any)
 {
     struct generation *g = r->g;
-    int rows[KV_CACHE_ROWS], count = 0;
-    int32_t ids[KV_CACHE_ROWS];
-    size_t V = (size_t)g->loaded.shape.V;
+    struct decode_row rows[KV_CACHE_ROWS];
+    struct decode_io io = {rows, 0, r->logits_RV};
     for (int row = 0; row < g->cache.B; row++) {
-        if (!r->at[row]) continue;
-        ids[count] = r->at[row]->ids.ids[r->at[row]->ids.count - 1];
-        rows[count++] = row;
+        const struct text_batch_item *item = r->at[row];
+        if (!item) continue;
+        rows[io.R++] = (struct decode_row){row, 1, item->ids.ids + item->ids.count - 1};
     }
-    *any = count > 0;
-    if (!count) return STATUS_OK;
-    const struct decode_io io = {ids, 1, r->logits_RV, rows, count};
+    *any = io.R > 0;
+    if (!*any) return STATUS_OK;
     TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
-    for (int i = 0; i < count; i++) TRY(sample_row(r, rows[i], r->logits_RV + (size_t)i * V));
+    TRY(sample_rows(r, &io));
     return STATUS_OK;
 }
 

@@ -1,5 +1,6 @@
 /* text_batch.h -- texts after many prompts, decoded together: a forward pass appends a token to
- * each of up to KV_CACHE_ROWS texts, so that it reads the weights once for all of them.
+ * each of up to KV_CACHE_ROWS texts, so that it reads the weights once for all of them.  Prompts
+ * that begin at the same time share forward passes, too.
  *
  * A text that ends makes room for the next one.  Each is sampled with a seed of its own, so that it
  * does not depend on the others, up to the rounding of GEMMs of different sizes.

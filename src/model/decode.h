@@ -1,7 +1,10 @@
 /* decode.h -- generation with a KV cache, and filling in masked tokens.
  *
- * Axes     B rows, T new tokens of each, S keys and values in the cache, L G K V as in model.h.
+ * Axes     B rows of the cache, R of them with T new tokens each (T may differ), S keys and values
+ *          in the cache, L G K V as in model.h.
  * Memory   Ids and logits are in the host's memory; the cache is the caller's.
+ * Order    A row's logits do not depend on the other rows, up to the rounding of GEMMs and of
+ *          attention with other numbers of tokens.
  * Ranks    Collective over the tensor-parallel group. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -16,41 +19,39 @@ struct kv_cache {
     int length[KV_CACHE_ROWS]; /* tokens of each row */
     void *k_LBSGK, *v_LBSGK;
 };
-/* SHAPE: a size below 1, more than KV_CACHE_ROWS rows, or capacity above max_tokens. */
+/* SHAPE: a size below 1, more than KV_CACHE_ROWS rows, capacity above max_tokens, or more than
+ * INT_MAX tokens in all. */
 enum status decode_init_cache(struct kv_cache *c, const struct model *m, int B, int capacity,
                               struct arena *run);
 
-struct decode_io {
-    const int32_t *ids_RT; /* appended to R rows of the cache */
-    int T;                 /* a chunk of the prompt (prefill), then 1 */
-    float *logits_RV;      /* of the last position of each */
-    const int *rows_R;     /* which ones; NULL: all */
-    int R;                 /* with rows_R */
+/* New tokens of a row. */
+struct decode_row {
+    int index; /* in the cache */
+    int T;
+    const int32_t *ids_T;
 };
-/* Appends T tokens to each of these rows and computes the logits of the next.  Causal.
- * SHAPE: they do not fit in the cache; a row that it does not have. */
+struct decode_io {
+    const struct decode_row *rows_R; /* different ones */
+    int R;
+    float *logits_RV; /* of the last new token of each */
+};
+/* One forward pass: appends its tokens to each of these rows and computes the logits of the next.
+ * GEMMs, norms and RoPE process the tokens of all rows together.  Causal.
+ * SHAPE: tokens that do not fit in the cache; no token; a row that the cache does not have, or one
+ * twice. */
 enum status decode_next(const struct model *m, struct kv_cache *c, const struct decode_io *io,
                         struct arena *step);
+/* Chunked prefill: the same in passes of `chunk` tokens of all rows together, the last of fewer, so
+ * that the memory for activations does not grow with the length of prompts and short ones share a
+ * pass.  Errors: as decode_next. */
+enum status decode_prefill(const struct model *m, struct kv_cache *c, const struct decode_io *io,
+                           int chunk, struct arena *step);
 
-struct decode_prompt {
-    const int32_t *ids_N; /* appended to one row of the cache */
-    size_t N;
-    int row, chunk;  /* tokens per forward pass, at most */
-    float *logits_V; /* of the last position; left as they are if N is 0 */
-};
-/* Chunked prefill: decode_next of a prompt in chunks, so that the memory for activations does not
- * grow with its length.  Errors: as decode_next. */
-enum status decode_prefill(const struct model *m, struct kv_cache *c, const struct decode_prompt *p,
-                           struct arena *step);
-
-/* Sizes `step`, a sizing arena, for decode_next of R rows with T tokens each at the cache's end, or
- * of one row with 1 to T tokens, as decode_prefill needs for chunks of T.  Memory does not grow
- * evenly with T: kernels choose an algorithm by it, and a GPU splits the keys of fewer tokens into
- * more parts. */
-enum status decode_size_rows(const struct model *m, struct kv_cache *c, int T, int R,
-                             struct arena *step);
-enum status decode_size_chunks(const struct model *m, struct kv_cache *c, int T,
-                               struct arena *step);
+/* Sizes `step`, a sizing arena, for decode_next of at most `tokens` tokens in all, and of one token
+ * in each of any number of rows.  Memory does not grow evenly with the number of tokens: kernels
+ * choose an algorithm by it, and a GPU splits the keys of fewer tokens into more parts.
+ * SHAPE: more tokens than the cache can hold. */
+enum status decode_size(const struct model *m, struct kv_cache *c, int tokens, struct arena *step);
 
 struct decode_masked_io {
     const int32_t *ids_T; /* one row */

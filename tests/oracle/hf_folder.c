@@ -69,8 +69,9 @@ static double distance(struct rig *r, const struct json *root)
         int n = positions[at] + 1 - first, i = 0;
         empty = (struct kv_cache){1, T, {first}, NULL, NULL};
         measured.queue = r->sizing, measured.weights = NULL, none.peak = 0;
-        struct decode_io io = {ids + first, n, logits, NULL, 0}, sizes = {.T = n};
-        CHECK_STATUS(OK, decode_next(&measured, &empty, &sizes, &none));
+        struct decode_row tokens = {0, n, ids + first};
+        struct decode_io io = {&tokens, 1, logits};
+        CHECK_STATUS(OK, decode_next(&measured, &empty, &io, &none));
         arena_release(&r->step);
         CHECK_STATUS(OK, arena_init(&r->step, none.peak, NULL));
         CHECK_STATUS(OK, decode_next(&r->m, &cache, &io, &r->step));

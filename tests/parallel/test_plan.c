@@ -183,8 +183,10 @@ static enum status decode(const struct comm *group, void *context)
         TRY(arena_init(&rigs[i]->step, 1 << 20, NULL));
         TRY(decode_init_cache(&caches[i], &rigs[i]->m, B, 2 * T, &rigs[i]->run));
     }
-    for (int round = 0; round < 2; round++) {
-        struct decode_io one = {ids, T, want, NULL, 0}, sliced = {ids, T, got, NULL, 0};
+    for (int round = 0; round < 3; round++) { /* alike, one token and several, one of each */
+        int first = round == 0 ? T : 1, second = round == 2 ? 1 : T - 1;
+        const struct decode_row rows[B] = {{0, first, ids}, {1, second, ids + T}};
+        struct decode_io one = {rows, B, want}, sliced = {rows, B, got};
         TRY(decode_next(&whole.m, &caches[0], &one, &whole.step));
         TRY(decode_next(&r.m, &caches[1], &sliced, &r.step));
         for (int i = 0; i < B * s->V; i++) RANK_CHECK(fabsf(got[i] - want[i]) < 1e-4f);

@@ -33,8 +33,7 @@ static enum status size_step(void *context)
 {
     struct user *u = context;
     TRY(evaluator_size(&u->evaluator, &u->loaded.step));
-    TRY(decode_next(&u->loaded.model, &u->cache, &(struct decode_io){.T = 1}, &u->loaded.step));
-    u->cache.length[0] = 0;
+    TRY(decode_size(&u->loaded.model, &u->cache, 1, &u->loaded.step));
     return STATUS_OK;
 }
 
@@ -98,7 +97,7 @@ static enum status generate(struct user *u, int32_t *ids)
 {
     int32_t id = 't';
     for (int n = 0; n < TOKENS; n++) {
-        struct decode_io io = {&id, 1, u->logits, NULL, 0};
+        struct decode_io io = {&(struct decode_row){0, 1, &id}, 1, u->logits};
         TRY(decode_next(&u->loaded.model, &u->cache, &io, &u->loaded.step));
         id = 0;
         for (int v = 1; v < u->loaded.shape.V; v++)
