@@ -141,10 +141,12 @@ bool loader_rows_have_streams(const struct loader *l)
     return l->order->cursor_ints && !l->options.once;
 }
 
+/* Rows that earlier loaders of the run skipped shift the streams against the positions, too. */
 bool loader_rows_are_exchanged(const struct loader *l)
 {
-    return loader_rows_have_streams(l) && l->split.readers > 1 &&
-           (l->order->num_streams % l->split.readers || l->skips.count);
+    uint64_t readers = l->split.readers, shift = l->first_row - l->first_position;
+    return loader_rows_have_streams(l) && readers > 1 &&
+           (l->order->num_streams % readers || l->skips.count || shift % readers);
 }
 
 uint64_t loader_rows_reader(const struct loader *l, uint64_t position)
