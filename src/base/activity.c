@@ -2,6 +2,7 @@
 #include "base/activity.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -170,6 +171,15 @@ void activity_exit_in(unsigned seconds, int exit_code, const char *line)
     sigaddset(&set, SIGRTMAX);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* threads block all signals that they can */
     if (has_timer) timer_settime(timer, 0, &due, NULL);
+}
+
+void activity_exit_after(enum status failure)
+{
+    enum { LOCK_GRACE_S = 2 };
+    activity_set_ending();
+    activity_exit_in(LOCK_GRACE_S, status_exit_code(failure), status_message());
+    log_failure(failure);
+    activity_exit(status_exit_code(failure));
 }
 
 void activity_read(const struct activity_record *r, struct activity *out)

@@ -9,6 +9,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/status.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -77,6 +79,8 @@ double activity_waited_s(void);
 void activity_set_ending(void);
 /* Ends the process, for a watchdog: the working thread hangs, so main cannot do it. */
 void activity_exit(int exit_code) __attribute__((noreturn));
+/* The same with the exit code of this thread's last failure, which it logs. */
+void activity_exit_after(enum status failure) __attribute__((noreturn));
 /* The same in `seconds`, after writing the line to stderr; 0 revokes it.  A watchdog calls this
  * before it reports: the working thread may hang while it holds a lock that reporting needs. */
 void activity_exit_in(unsigned seconds, int exit_code, const char *line);

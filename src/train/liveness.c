@@ -18,7 +18,6 @@
 static const double max_report_s = 20, max_report_steps = 3, margin = 0.9;
 /* Seconds between two looks.  One look adds at most max_poll_s, as in heartbeat.c. */
 static const double poll_s = 0.25, max_poll_s = 1;
-enum { LOCK_GRACE_S = 2 }; /* for the report of a hang: see activity_exit_in */
 
 static double median_step_s(const struct liveness *l)
 {
@@ -46,10 +45,7 @@ static void end_if_hanging(struct liveness *l)
 {
     int ending;
     enum status st = failure_detector_check(&l->detector, &ending);
-    if (!st) return;
-    activity_exit_in(LOCK_GRACE_S, status_exit_code(st), status_message());
-    log_failure(st);
-    activity_exit(status_exit_code(st));
+    if (st) activity_exit_after(st);
 }
 
 static void *watch(void *context)

@@ -86,7 +86,8 @@ static enum status issue(struct tracked_transfer *tracked, int peer)
 /* On failure the record belongs to the watchdog. */
 static enum status start_on_device(struct watchdog *w, struct tracked_transfer *tracked, int peer)
 {
-    enum status st = watchdog_enter(w);
+    const char *call = transfer_name(tracked->transfer.kind);
+    enum status st = watchdog_enter(w, tracked->communicator, call);
     if (st) watchdog_recycle(w, tracked);
     TRY(st);
     if ((st = track(w, tracked)))
@@ -123,9 +124,9 @@ static enum status start(const struct comm *c, struct transfer *t)
 static enum status wait_on_device(struct watchdog *w, struct transfer *t,
                                   struct tracked_transfer *tracked)
 {
-    TRY(watchdog_enter(w));
+    TRY(watchdog_check(w, STATUS_OK));
     enum status st =
-        watchdog_leave(w, side_stream_join(&tracked->communicator->stream, &tracked->done));
+        watchdog_check(w, side_stream_join(&tracked->communicator->stream, &tracked->done));
     if (!st && t->started_s > 0) { /* observed: the host waits too, so that it is accurate */
         st = side_stream_synchronize(&tracked->done);
         t->ended_s = clock_monotonic_s();
@@ -154,8 +155,7 @@ static enum status wait(struct transfer *t)
 static enum status host_group(const struct comm *c, const struct comm **out)
 {
     struct nccl_group *g = group_of(c);
-    TRY(watchdog_enter(g->n->watchdog));
-    TRY(watchdog_leave(g->n->watchdog, STATUS_OK));
+    TRY(watchdog_check(g->n->watchdog, STATUS_OK));
     *out = &g->host;
     return STATUS_OK;
 }
@@ -168,7 +168,7 @@ static enum status split_communicator(struct nccl_group *g, int color, int key,
                                       struct nccl_group *out)
 {
     if (g->host.size == 1) return STATUS_OK;
-    TRY(watchdog_enter(g->n->watchdog));
+    TRY(watchdog_enter(g->n->watchdog, &g->communicator, "splitting"));
     enum status st = communicator_split(&g->communicator, out->host.size > 1 ? color : -1, key,
                                         &out->communicator);
     st = watchdog_leave(g->n->watchdog, st);
@@ -204,7 +204,7 @@ static void deregister(struct nccl_group *g, struct nccl_buffer **at)
     struct failure last = {0};
     *at = buffer->next;
     status_save(&last, STATUS_COMM); /* whatever its status: keeps the caller's message */
-    if (!watchdog_enter(g->n->watchdog)) {
+    if (!watchdog_enter(g->n->watchdog, &g->communicator, "deregistering memory")) {
         communicator_deregister(&g->communicator, buffer->handle);
         (void)watchdog_leave(g->n->watchdog, STATUS_OK);
     }
@@ -221,7 +221,7 @@ static enum status register_memory(const struct comm *c, void *at, size_t bytes)
     if (!bytes) watchdog_settle(g->n->watchdog);
     if (*found) deregister(g, found);
     if (!bytes || c->size == 1) return STATUS_OK;
-    TRY(watchdog_enter(g->n->watchdog));
+    TRY(watchdog_enter(g->n->watchdog, &g->communicator, "registering memory"));
     enum status st = communicator_register(&g->communicator, at, bytes, &handle);
     if (watchdog_leave(g->n->watchdog, st)) {
         log_line(LOG_WARN, "%s; transfers will copy through NCCL's buffers", status_message());
@@ -253,10 +253,18 @@ static enum status declare_p2p(const struct comm *c, const struct p2p_message *s
     struct nccl_group *g = group_of(c);
     struct p2p_channel *old = g->channels;
     struct p2p_messages messages = {sends, receives, num_sends, num_receives};
-    TRY(p2p_channel_open(&g->channels, &g->host, g->name, g->n->queue, &messages));
+    TRY(watchdog_enter(g->n->watchdog, &g->communicator, "opening channels"));
+    enum status st = p2p_channel_open(&g->channels, &g->host, g->name, g->n->queue, &messages);
+    st = watchdog_leave(g->n->watchdog, st);
     for (struct p2p_channel *i = g->channels; i != old; i = i->next)
         watchdog_add(g->n->watchdog, &i->communicator);
-    return STATUS_OK;
+    return st;
+}
+
+static enum status open_communicator(struct nccl *n, struct communicator_init *init)
+{
+    TRY(watchdog_enter(n->watchdog, init->communicator, "opening"));
+    return watchdog_leave(n->watchdog, communicator_open(init, 1, 0, n->queue));
 }
 
 static struct comm group_new(const struct comm *host, struct nccl *n, const char *name)
@@ -290,7 +298,7 @@ enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
     wrapped = group_new(c, n, name);
     struct nccl_group *g = group_of(&wrapped);
     init.communicator = &g->communicator;
-    if (c->size > 1) st = comm_agree(c, communicator_open(&init, 1, 0, n->queue));
+    if (c->size > 1) st = comm_agree(c, open_communicator(n, &init));
     if (st) { /* this rank may have opened its own */
         communicator_abort(&g->communicator);
         communicator_close(&g->communicator);

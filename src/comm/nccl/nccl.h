@@ -16,7 +16,8 @@
  *          are staged through the host (comm/staged).
  * Errors   COMM: an error of the library; HANG: a timeout, or a transfer that is still in flight
  *          when memory or its group is released (watchdog.h).  After the first, every call fails
- *          with it, the collectives of host memory too. */
+ *          with it, the collectives of host memory too.  If a call of the library does not return,
+ *          because a rank never makes it, the process reports that and ends. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -36,8 +37,8 @@ enum status nccl_describe(struct text *out);
  * failed, or a result is not what was sent. */
 enum status nccl_self_test(struct queue *queue);
 
-/* The state that a rank's groups share.  timeout_s: time limit of a transfer, from when the device
- * begins it.  IO: no thread. */
+/* The state that a rank's groups share.  timeout_s: time limit of a call, such as one that opens
+ * communicators, and of a transfer from when the device begins it.  IO: no thread. */
 enum status nccl_open(struct nccl **out, struct queue *queue, double timeout_s);
 /* All its groups have been released.  NULL is fine. */
 void nccl_close(struct nccl *n);

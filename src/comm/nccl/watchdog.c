@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/watchdog.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/thread.h"
@@ -24,7 +25,10 @@ struct watchdog {
     pthread_mutex_t lock;  /* protects the fields below */
     pthread_cond_t closing;
     bool is_closing;
-    struct failure failure;              /* the first; never changes afterwards */
+    struct failure failure;            /* the first; never changes afterwards */
+    const struct communicator *caller; /* a call of the library is being made; NULL: none */
+    const char *call;                  /* what it does */
+    double called_s;
     struct communicator **communicators; /* that it watches; owned */
     size_t num_communicators;
     struct tracked_transfer *in_flight, *spare;
@@ -56,6 +60,16 @@ static enum status check_transfer(struct watchdog *w, struct tracked_transfer *t
          w->timeout_s);
 }
 
+static enum status check_call(const struct watchdog *w)
+{
+    const struct communicator *c = w->caller;
+    if (!c || !(clock_monotonic_s() - w->called_s > w->timeout_s)) return STATUS_OK;
+    FAIL(HANG,
+         "%s on rank %d of %d in group %s timed out after %g s: a rank is gone, or does not take "
+         "part",
+         w->call, c->rank, c->size, c->name, w->timeout_s);
+}
+
 /* Called with the lock held. */
 static enum status check_all(struct watchdog *w)
 {
@@ -71,6 +85,7 @@ static enum status check_all(struct watchdog *w)
     }
     for (size_t i = 0; i < w->num_communicators; i++)
         TRY(communicator_async_error(w->communicators[i]));
+    TRY(check_call(w));
     return STATUS_OK;
 }
 
@@ -93,11 +108,12 @@ static void abort_after_failure(struct watchdog *w)
 static void abort_all(struct watchdog *w)
 {
     struct timespec deadline = time_after(CLOCK_REALTIME, fmin(grace_s, w->timeout_s));
-    bool locked = pthread_mutex_timedlock(&w->calls, &deadline) == 0;
+    if (pthread_mutex_timedlock(&w->calls, &deadline))
+        activity_exit_after(status_restore(&w->failure));
     pthread_mutex_lock(&w->lock);
     abort_after_failure(w);
     pthread_mutex_unlock(&w->lock);
-    if (locked) pthread_mutex_unlock(&w->calls);
+    pthread_mutex_unlock(&w->calls);
 }
 
 static void *watch(void *context)
@@ -244,25 +260,34 @@ void watchdog_remove(struct watchdog *w, struct communicator *c)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Why the transfers were aborted; OK: they were not. */
-static enum status failure_of(struct watchdog *w)
+enum status watchdog_check(struct watchdog *w, enum status status)
 {
-    return has_failed(w) ? status_restore(&w->failure) : STATUS_OK;
+    return has_failed(w) ? status_restore(&w->failure) : status;
 }
 
-enum status watchdog_enter(struct watchdog *w)
+static void set_call(struct watchdog *w, const struct communicator *c, const char *call)
+{
+    pthread_mutex_lock(&w->lock);
+    w->caller = c, w->call = call, w->called_s = clock_monotonic_s();
+    pthread_mutex_unlock(&w->lock);
+}
+
+enum status watchdog_enter(struct watchdog *w, const struct communicator *c, const char *call)
 {
     pthread_mutex_lock(&w->calls);
-    enum status st = failure_of(w);
-    if (st) pthread_mutex_unlock(&w->calls);
+    enum status st = watchdog_check(w, STATUS_OK);
+    if (st)
+        pthread_mutex_unlock(&w->calls);
+    else
+        set_call(w, c, call);
     return st;
 }
 
 enum status watchdog_leave(struct watchdog *w, enum status status)
 {
+    set_call(w, NULL, NULL);
     pthread_mutex_unlock(&w->calls);
-    enum status st = failure_of(w);
-    return st ? st : status;
+    return watchdog_check(w, status);
 }
 
 static enum status make_transfer(struct tracked_transfer **out)

@@ -1,11 +1,15 @@
 /* watchdog.h (comm/nccl) -- a thread that watches transfers in flight for timeouts and errors.
  *
  * If a rank dies, its peers' GPUs hang in the collective and their hosts hang in synchronization.
- * Errors   If the library reports an error, a transfer takes longer than its time limit, or it is
- *          still in flight when memory or its group is released, the watchdog aborts all
- *          communicators, which ends every wait.  From then on watchdog_enter and watchdog_leave
- *          return COMM, HANG or DEVICE with the reason.  Data of transfers that had not ended is
- *          undefined.
+ * Errors   If the library reports an error, a transfer or a call takes longer than the time limit,
+ *          or a transfer is still in flight when memory or its group is released, the watchdog
+ *          aborts all communicators, which ends every wait.  From then on watchdog_enter and
+ *          watchdog_leave return COMM, HANG or DEVICE with the reason.  Data of transfers that had
+ *          not ended is undefined.
+ * Exit     If a call of the library does not return then, the watchdog reports the reason and ends
+ *          the process: blocking communicators cannot be aborted while another thread calls NCCL
+ *          (its user guide, "Fault Tolerance"), and a communicator that is being opened waits for
+ *          its ranks without limit.
  * Threads  All functions are called by the queue's thread. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -26,7 +30,8 @@ struct tracked_transfer {
 
 struct watchdog;
 
-/* timeout_s: time limit of a transfer, from when the device begins it.  IO: no thread. */
+/* timeout_s: time limit of a call, and of a transfer from when the device begins it.  IO: no
+ * thread. */
 enum status watchdog_open(struct watchdog **out, struct queue *queue, double timeout_s);
 /* All communicators have been removed. */
 void watchdog_close(struct watchdog *w);
@@ -41,10 +46,13 @@ void watchdog_settle(struct watchdog *w);
  * failure. */
 void watchdog_remove(struct watchdog *w, struct communicator *c);
 
-/* Calls of the library are made between these two.  watchdog_leave returns `status`, that of the
- * calls, or the reason for which they were aborted. */
-enum status watchdog_enter(struct watchdog *w);
+/* Calls of the library are made between these two: `call` is what they do, for messages, and `c`
+ * whose they are.  watchdog_leave returns `status`, that of the calls, or the reason for which they
+ * were aborted. */
+enum status watchdog_enter(struct watchdog *w, const struct communicator *c, const char *call);
 enum status watchdog_leave(struct watchdog *w, enum status status);
+/* `status`, or the reason for which transfers were aborted. */
+enum status watchdog_check(struct watchdog *w, enum status status);
 
 /* A record for the caller to fill in, and then track or recycle. */
 enum status watchdog_acquire(struct watchdog *w, struct tracked_transfer **out);

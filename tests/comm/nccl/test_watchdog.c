@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/watchdog.h"
 
+#include "backends/cpu/cpu.h"
+#include "comm/nccl/nccl.h"
 #include "comm/nccl/stub.h"
+#include "comm/ranks.h"
+#include "tensor/strict_device.h"
 #include "test.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 struct watchdog_rig {
     struct queue queue;
@@ -35,6 +41,11 @@ static void rig_close(struct watchdog_rig *r)
     CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
 }
 
+static enum status enter(struct watchdog_rig *r)
+{
+    return watchdog_enter(r->watchdog, &r->communicator, "a call");
+}
+
 static struct tracked_transfer *watched(struct watchdog_rig *r)
 {
     struct tracked_transfer *f;
@@ -51,7 +62,7 @@ TEST(watchdog_lets_transfers_complete)
     struct watchdog_rig r;
     rig_open(&r, 1000, 1);
     for (int i = 0; i < 100; i++) {
-        CHECK_STATUS(OK, watchdog_enter(r.watchdog));
+        CHECK_STATUS(OK, enter(&r));
         struct tracked_transfer *f = watched(&r);
         CHECK_STATUS(OK, communicator_issue(&r.communicator, &f->transfer, 0));
         CHECK_STATUS(OK, side_stream_record(&r.communicator.stream, &f->done));
@@ -59,7 +70,7 @@ TEST(watchdog_lets_transfers_complete)
         CHECK_STATUS(OK, watchdog_leave(r.watchdog, STATUS_OK));
         watchdog_waited(r.watchdog, f);
     }
-    CHECK_STATUS(OK, watchdog_enter(r.watchdog));
+    CHECK_STATUS(OK, enter(&r));
     CHECK_STATUS(IO, watchdog_leave(r.watchdog, status_fail(STATUS_IO, "x.c", 1, "mine")));
     rig_close(&r);
 }
@@ -72,7 +83,7 @@ TEST(watchdog_times_out_a_call_that_does_not_return)
     rig_open(&r, 0.02, 2);
     struct tracked_transfer *f = watched(&r);
     while (!st) {
-        st = watchdog_enter(r.watchdog);
+        st = enter(&r);
         if (!st) st = watchdog_leave(r.watchdog, STATUS_OK);
     }
     CHECK(st == STATUS_HANG);
@@ -88,13 +99,13 @@ TEST(watchdog_reports_asynchronous_errors)
     stub_break(0, "no route");
     rig_open(&r, 1000, 1);
     while (!st) {
-        st = watchdog_enter(r.watchdog);
+        st = enter(&r);
         if (!st) st = watchdog_leave(r.watchdog, STATUS_OK);
     }
     stub_break(0, NULL);
     CHECK(st == STATUS_COMM);
     CHECK_MESSAGE("no route");
-    CHECK_STATUS(COMM, watchdog_enter(r.watchdog));
+    CHECK_STATUS(COMM, enter(&r));
     rig_close(&r);
 }
 
@@ -116,11 +127,11 @@ static struct tracked_transfer *stuck(struct watchdog_rig *r, pthread_mutex_t *s
     return f;
 }
 
-static void check_gave_up(const struct watchdog_rig *r)
+static void check_gave_up(struct watchdog_rig *r)
 {
     CHECK_MESSAGE("mine");          /* the caller's failure is kept */
     CHECK(!r->communicator.handle); /* aborted */
-    CHECK_STATUS(HANG, watchdog_enter(r->watchdog));
+    CHECK_STATUS(HANG, enter(r));
     CHECK_MESSAGE("all_reduce of 4 float32 on rank 0 of 1 in group shard was still in flight");
 }
 
@@ -164,4 +175,72 @@ TEST(watchdog_drops_failed_calls_and_reuses_their_events)
     CHECK(f == put_back && !f->communicator && stub_counts().events <= 4);
     watchdog_recycle(r.watchdog, f);
     rig_close(&r);
+}
+
+/* --- a call that does not return ------------------------------------------------------------- */
+
+/* Rank 1 does not open its communicator, or does not take part in the first sum. */
+static enum status leave_out(struct comm *c, struct nccl *n, bool opens)
+{
+    unsigned char id[COMMUNICATOR_ID_BYTES];
+    struct comm first;
+    float x = 0;
+    struct transfer sum = {TRANSFER_all_reduce, F32, 1, .x = &x};
+    TRY(comm_split(c, 0, c->rank, &first));
+    if (c->rank == 0 || opens) {
+        TRY(nccl_wrap(&first, n, "shard"));
+    } else {
+        TRY(comm_agree(&first, STATUS_OK));
+        TRY(comm_broadcast_bytes(&first, 0, id, sizeof id));
+    }
+    if (c->rank == 0) TRY(comm_start(&first, &sum));
+    return STATUS_OK;
+}
+
+static enum status run_rank(const struct comm *world, void *opens)
+{
+    struct comm c = *world;
+    struct queue *queue;
+    struct nccl *n;
+    TRY(cpu_queue_open(&queue, 1, 0));
+    strict_open(queue, &ops_cpu_reference, false);
+    TRY(nccl_open(&n, queue, 0.1));
+    return leave_out(&c, n, *(bool *)opens);
+}
+
+static enum status run_without_opening(int log)
+{
+    bool opens = false;
+    dup2(log, STDERR_FILENO);
+    return ranks_run(2, run_rank, &opens);
+}
+
+static enum status run_without_a_sum(int log)
+{
+    bool opens = true;
+    dup2(log, STDERR_FILENO);
+    return ranks_run(2, run_rank, &opens);
+}
+
+/* A process that runs `body` ends with the exit code of HANG, and reports this. */
+static void check_hang(enum status (*body)(int log), const char *message)
+{
+    int out[2];
+    char log[4096];
+    CHECK(pipe(out) == 0);
+    int code = test_in_child(body, out[1]);
+    close(out[1]);
+    ssize_t bytes = read(out[0], log, sizeof log - 1);
+    log[bytes > 0 ? bytes : 0] = '\0';
+    close(out[0]);
+    if (!strstr(log, message)) fail_msg("expected \"%s\", got: %s", message, log);
+    CHECK(WIFEXITED(code) && WEXITSTATUS(code) == status_exit_code(STATUS_HANG));
+}
+
+/* NCCL must not be aborted meanwhile. */
+TEST(watchdog_ends_the_process_if_a_call_waits_for_a_missing_rank)
+{
+    check_hang(run_without_opening,
+               "opening on rank 0 of 2 in group shard timed out after 0.1 s: a rank is gone");
+    check_hang(run_without_a_sum, "of 2 in group shard timed out after 0.1 s");
 }
