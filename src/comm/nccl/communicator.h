@@ -41,8 +41,7 @@ void communicator_close(struct communicator *c);
 /* Ends all its transfers without waiting for other ranks, but waits until the device is idle. */
 void communicator_abort(struct communicator *c);
 /* Aborts them together, in a group call: one by one, the first may wait for the transfers of the
- * next forever (github.com/NVIDIA/nccl/issues/1013).  NCCL 2.22 added such aborts
- * (github.com/pytorch/pytorch/pull/132291). */
+ * next forever (github.com/NVIDIA/nccl/issues/1013).  Requires NCCL 2.22 (nccl_load). */
 void communicator_abort_all(struct communicator *const *all, size_t count);
 
 /* Enqueues the transfer on the side stream.  `peer` is a rank of the communicator. */

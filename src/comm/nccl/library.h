@@ -5,6 +5,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/status.h"
+
 #if defined(GPU_HIP)
 #include <rccl/rccl.h>
 typedef hipStream_t nccl_stream;
@@ -16,6 +18,9 @@ typedef cudaStream_t nccl_stream;
 #define NCCL_TITLE "NCCL"
 #define NCCL_FILE  "libnccl.so.2"
 #endif
+
+/* UNSUPPORTED: it is not installed. */
+enum status library_open_nccl(void);
 
 /* LIST of base/library.h. */
 #define NCCL_FUNCTIONS(F)                                                                          \

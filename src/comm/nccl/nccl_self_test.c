@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/text.h"
 #include "comm/nccl/communicator.h"
-#include "comm/nccl/library.h"
 #include "comm/nccl/nccl.h"
 #include "tensor/device.h"
 
 enum { COUNT = 100003 };
-
-enum status nccl_describe(struct text *out)
-{
-    int version = 0;
-    TRY(nccl_load());
-    if (ncclGetVersion(&version)) FAIL(COMM, NCCL_TITLE " does not report its version");
-    text_addf(out, NCCL_TITLE " %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-    return STATUS_OK;
-}
 
 /* `from` and `to` are device buffers of COUNT elements.  A send needs its receive in one group. */
 static enum status issue_kind(struct communicator *c, enum transfer_kind kind, float *from,

@@ -13,6 +13,8 @@ void stub_push(void *stream, void (*run)(void *work), void *work);
 
 /* Sets the PCI bus id of the calling rank's device. */
 void stub_device(const char *name);
+/* What the library says that it is; 22803 at first. */
+void stub_set_version(int version);
 
 /* From here on communicators of this rank report this asynchronous error; NULL: none any longer. */
 void stub_break(int rank, const char *error);

@@ -2,7 +2,6 @@
 #include "comm/nccl/nccl.h"
 
 #include "backends/cpu/cpu.h"
-#include "base/text.h"
 #include "comm/nccl/stub.h"
 #include "tensor/strict_device.h"
 #include "test.h"
@@ -39,12 +38,4 @@ TEST(nccl_self_test_ends_its_group_when_a_transfer_cannot_be_issued)
     stub_refuse_transfers(false);
     CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
     CHECK_STATUS(OK, nccl_self_test(&queue)); /* would wait for the end of the group */
-}
-
-TEST(nccl_describe_names_the_version)
-{
-    struct text is = {0};
-    CHECK_STATUS(OK, nccl_describe(&is));
-    CHECK(!strcmp(is.data, "NCCL 2.28.3"));
-    text_release(&is);
 }

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl/nccl.h"
+
+#include "base/text.h"
+#include "comm/nccl/stub.h"
+#include "test.h"
+
+TEST(nccl_describe_names_the_version)
+{
+    struct text is = {0};
+    CHECK_STATUS(OK, nccl_describe(&is));
+    CHECK(!strcmp(is.data, "NCCL 2.28.3"));
+    text_release(&is);
+}
+
+TEST(nccl_rejects_versions_that_cannot_abort_communicators_together)
+{
+    struct queue queue = {.num_threads = 1};
+    struct text is = {0};
+    stub_set_version(22105);
+    CHECK_STATUS(UNSUPPORTED, nccl_load());
+    CHECK_MESSAGE("NCCL 2.21.5 is too old: install 2.22 or later");
+    CHECK_STATUS(UNSUPPORTED, nccl_describe(&is));
+    CHECK_STATUS(UNSUPPORTED, nccl_self_test(&queue));
+    stub_set_version(22203);
+    CHECK_STATUS(OK, nccl_load());
+    stub_set_version(22803);
+    CHECK(!is.len);
+}
