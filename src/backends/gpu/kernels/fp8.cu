@@ -3,8 +3,8 @@
  *
  * Tiles    Each block computes a square of the result once, writes its rows, transposes it in
  *          shared memory and writes its columns, all with 16-byte accesses.
- * Order    amax: a maximum, which does not depend on the order.  The rstd of a norm is summed as
- *          block_sum does. */
+ * Order    amax: a maximum, which does not depend on the order.  The rstd of a norm has the bits of
+ *          rmsnorm.cu. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/fp8.h"
 #include "backends/gpu/kernels/swiglu.h"
@@ -257,7 +257,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
     unsigned max = 0;
     auto add_squares = [&](int v, float(&row)[WIDTH]) {
         load<WIDTH>(x + v * WIDTH, row);
-        for (int k = 0; k < WIDTH; k++) squares += row[k] * row[k];
+        for (int k = 0; k < WIDTH; k++) squares = fmaf(row[k], row[k], squares);
     };
     for (int i = 0; i < HELD; i++)
         if (thread + i * threads < vectors) add_squares(thread + i * threads, held[i]);

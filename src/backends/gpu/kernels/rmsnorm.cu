@@ -1,7 +1,9 @@
 /* rmsnorm.cu -- a block per row; each thread keeps HELD vectors of the row in registers, and reads
- * the rest of a longer row twice, the second time from cache.
+ * the rest of a longer row twice, the second time from cache.  Short rows, such as the heads of QK
+ * norm, share a block: as many lanes own a row as it has vectors.
  *
- * Order    Backward accumulates dw within groups of rows (row_groups.h). */
+ * Order    The squares of a row have the same order, and explicit FMAs, in rmsnorm_amax_kernel of
+ *          fp8.cu.  Backward accumulates dw within groups of rows (row_groups.h). */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/row_groups.h"
 
@@ -12,6 +14,7 @@ extern "C" {
 /* Backward: threads per block where the next row is prefetched, and the longest row whose dw a
  * block keeps in shared memory, of which AMD's processors have 64 KiB. */
 enum { PREFETCH_THREADS = 512 };
+enum { SHORT_ROW_THREADS = 256, MAX_SHORT_ROW_LANES = 32 };
 #if defined(GPU_CUDA) || GPU_EMULATED == 32
 enum { MAX_SHARED_COLUMNS = 16384 };
 #else
@@ -45,12 +48,12 @@ static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
     for (int i = 0; i < HELD; i++)
         if (thread + i * threads < vectors) {
             load<WIDTH>(x + (thread + i * threads) * WIDTH, held[i]);
-            for (int k = 0; k < WIDTH; k++) squares += held[i][k] * held[i][k];
+            for (int k = 0; k < WIDTH; k++) squares = fmaf(held[i][k], held[i][k], squares);
         }
     for (int v = thread + HELD * threads; v < vectors; v += threads) {
         float extra[WIDTH];
         load<WIDTH>(x + v * WIDTH, extra);
-        for (int k = 0; k < WIDTH; k++) squares += extra[k] * extra[k];
+        for (int k = 0; k < WIDTH; k++) squares = fmaf(extra[k], extra[k], squares);
     }
     unsigned max = 0;
     /* Read before the barriers of block_sum, as thread 0 overwrites it. */
@@ -269,6 +272,112 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
     }
 }
 
+/* ---- short rows: lanes, a power of two that divides a warp, own a row, one vector each ---- */
+
+template <int WIDTH> static bool rows_are_short(const struct rmsnorm *a)
+{
+    const int lanes = a->D / WIDTH;
+    return a->part == RMSNORM_WHOLE && lanes <= MAX_SHORT_ROW_LANES && !(lanes & (lanes - 1));
+}
+
+/* The sum over the lanes of a row. */
+static __device__ __forceinline__ float row_sum(float x, int lanes)
+{
+    for (int mask = lanes / 2; mask; mask /= 2) x += shuffle_xor(x, mask);
+    return x;
+}
+
+template <typename T, int WIDTH>
+static __global__ void __launch_bounds__(SHORT_ROW_THREADS)
+    rmsnorm_forward_short_kernel(struct rmsnorm a, const T *x_ND, const T *w_D, T *y_ND,
+                                 float *rstd_N, float *amax)
+{
+    const unsigned lanes = (unsigned)(a.D / WIDTH), column = threadIdx.x % lanes * WIDTH;
+    const unsigned n = blockIdx.x * (SHORT_ROW_THREADS / lanes) + threadIdx.x / lanes;
+    const bool exists = n < (unsigned)a.N; /* all lanes reach the shuffles */
+    const size_t at = row_offset(a, n) + column;
+    float x[WIDTH] = {}, w[WIDTH], squares = 0;
+    unsigned max = 0;
+    if (exists) load<WIDTH>(x_ND + at, x);
+    load<WIDTH>(w_D + column, w);
+    for (int k = 0; k < WIDTH; k++) squares = fmaf(x[k], x[k], squares);
+    const float rstd = 1 / sqrtf(row_sum(squares, (int)lanes) / (float)a.D + a.eps);
+    for (int k = 0; k < WIDTH; k++) {
+        x[k] = round_to<T>(x[k] * rstd) * w[k];
+        if (exists) max = larger(max, abs_bits<T>(x[k]));
+    }
+    if (exists) store<WIDTH>(x, y_ND + at);
+    if (exists && column == 0) rstd_N[n] = rstd;
+    update_amax(max, amax);
+}
+
+/* Sums in registers (see dw_sums). */
+template <int WIDTH> struct own_sums {
+    float *x;
+    __device__ __forceinline__ void get(int, float (&to)[WIDTH]) const
+    {
+        for (int k = 0; k < WIDTH; k++) to[k] = x[k];
+    }
+    __device__ __forceinline__ void set(int, const float (&from)[WIDTH]) const
+    {
+        for (int k = 0; k < WIDTH; k++) x[k] = from[k];
+    }
+};
+
+/* Processes one group of rows, as rmsnorm_backward_kernel does, as many at once as a block has. */
+template <typename T, int WIDTH>
+static __global__ void __launch_bounds__(SHORT_ROW_THREADS)
+    rmsnorm_backward_short_kernel(struct rmsnorm a, struct rmsnorm_bwd io, int rows,
+                                  float *partial_GD)
+{
+    __shared__ float shared_dw[WIDTH][SHORT_ROW_THREADS];
+    const unsigned lanes = (unsigned)(a.D / WIDTH), column = threadIdx.x % lanes * WIDTH;
+    const unsigned at_once = SHORT_ROW_THREADS / lanes, thread = threadIdx.x;
+    const size_t begin = (size_t)blockIdx.x * rows, end = min(begin + rows, (size_t)a.N);
+    struct backward_vector<WIDTH> v;
+    float dw[WIDTH] = {};
+    const struct own_sums<WIDTH> sums = {
+        dw
+    };
+    load<WIDTH>((const T *)io.w_D + column, v.w);
+    for (size_t first = begin; first < end; first += at_once) {
+        const size_t n = first + thread / lanes;
+        const bool exists = n < end; /* all lanes reach the shuffles */
+        const struct backward_row<T> row(a, io, n);
+        float dx[WIDTH] = {};
+        struct row_factors factors = {};
+        clear(v.x), clear(v.dy);
+        if (exists) {
+            load<WIDTH>(row.x + column, v.x), load<WIDTH>(row.dy + column, v.dy);
+            if (a.accumulate) load<WIDTH>(row.dx + column, dx);
+            factors.rstd = io.rstd_N[n];
+        }
+        factors.dot = row_sum(dot_of(v, factors.rstd), (int)lanes) / (float)a.D;
+        add_gradients<T>(v, factors, dx, sums, 0);
+        if (exists) store<WIDTH>(dx, row.dx + column);
+    }
+    for (int k = 0; k < WIDTH; k++) shared_dw[k][thread] = dw[k];
+    __syncthreads();
+    for (unsigned d = thread; d < (unsigned)a.D; d += SHORT_ROW_THREADS) {
+        float sum = 0;
+        for (unsigned i = 0; i < at_once; i++) sum += shared_dw[d % WIDTH][i * lanes + d / WIDTH];
+        partial_GD[(size_t)blockIdx.x * a.D + d] = sum;
+    }
+}
+
+template <typename T, int WIDTH>
+static enum status launch_forward_short(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
+                                        struct queue *queue)
+{
+    const size_t at_once = SHORT_ROW_THREADS / ((size_t)a->D / WIDTH);
+    LAUNCH((rmsnorm_forward_short_kernel<T, WIDTH>), (unsigned)ceil_div((size_t)a->N, at_once),
+           SHORT_ROW_THREADS, 0, queue, *a, (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND,
+           io->rstd_N, io->amax);
+    return STATUS_OK;
+}
+
+/* ---- launches ---- */
+
 template <typename T, int WIDTH>
 static enum status launch_forward(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
                                   struct queue *queue)
@@ -276,6 +385,7 @@ static enum status launch_forward(const struct rmsnorm *a, const struct rmsnorm_
     enum { HELD = 2 };
     unsigned threads = block_size(ceil_div((size_t)a->D / WIDTH, HELD), MAX_BLOCK_SIZE);
     TRY(zero_amax(io->amax, queue));
+    if (rows_are_short<WIDTH>(a)) return launch_forward_short<T, WIDTH>(a, io, queue);
     LAUNCH((rmsnorm_forward_kernel<T, WIDTH, HELD>), (unsigned)a->N, threads, 0, queue, *a,
            (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND, io->rstd_N, io->amax);
     return STATUS_OK;
@@ -313,7 +423,10 @@ static enum status launch_backward(const struct rmsnorm *a, const struct rmsnorm
                                    const struct row_groups *g, struct queue *queue)
 {
     const size_t vectors = (size_t)a->D / WIDTH;
-    if (vectors <= PREFETCH_THREADS)
+    if (rows_are_short<WIDTH>(a))
+        LAUNCH((rmsnorm_backward_short_kernel<T, WIDTH>), (unsigned)g->groups, SHORT_ROW_THREADS, 0,
+               queue, *a, *io, g->rows, g->partial_GD);
+    else if (vectors <= PREFETCH_THREADS)
         TRY((launch_groups<T, WIDTH, 1, true>(a, io, g, queue)));
     else if (vectors <= 2 * PREFETCH_THREADS)
         TRY((launch_groups<T, WIDTH, 2, true>(a, io, g, queue)));
