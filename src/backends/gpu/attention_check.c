@@ -7,6 +7,7 @@
 #include "base/text.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { T = 128, H = 2, K = 64, Q_ELEMENTS = T * H * K, KV_ELEMENTS = T * K };
 /* Of the largest magnitude.  bf16 has steps of 0.4 %, and both sides round the probs. */
@@ -148,6 +149,17 @@ static void alloc_buffers(struct attention_rig *r)
     alloc_results(r, &r->theirs), alloc_results(r, &r->ours);
 }
 
+/* NaN in every type: what the library does not write, or expects to be zero, does not go unnoticed
+ * because new memory is zero. */
+static enum status fill_with_nan(struct arena *a, struct queue *queue)
+{
+    void *nan = heap(a->size);
+    memset(nan, 0xFF, a->size);
+    enum status st = a->size ? queue_copy(queue, a->base, nan, a->size) : STATUS_OK;
+    free(nan);
+    return st;
+}
+
 static enum status open_memory(const struct attention_library *l, struct attention_rig *r)
 {
     struct queue *queue = &r->queue.base;
@@ -159,6 +171,8 @@ static enum status open_memory(const struct attention_library *l, struct attenti
     TRY(st);
     TRY(arena_init(&queue->scratch, queue->scratch.peak, own));
     TRY(arena_init(&r->memory, r->memory.used, own));
+    TRY(fill_with_nan(&queue->scratch, queue));
+    TRY(fill_with_nan(&r->memory, queue));
     alloc_buffers(r);
     return STATUS_OK;
 }

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-enum mistake { NONE, NO_FORWARD, NO_BACKWARD, OTHER_SCALE, NAN_IN_DV };
+enum mistake { NONE, NO_FORWARD, NO_BACKWARD, OTHER_SCALE, NAN_IN_DV, EXPECTS_ZEROS };
 
 static enum status forward(void *context, const struct attention *a, const struct attention_fwd *io,
                            struct queue *queue, bool *done)
@@ -23,14 +23,28 @@ static enum status forward(void *context, const struct attention *a, const struc
     return STATUS_OK;
 }
 
+/* A value of scratch memory that no operation has written. */
+static enum status read_scratch(struct queue *queue, float *out)
+{
+    enum { FLOATS = 1 << 18 };
+    size_t mark = arena_mark(&queue->scratch);
+    const float *scratch = arena_alloc(&queue->scratch, FLOATS, sizeof *scratch);
+    if (!queue->sizing) TRY(queue_copy(queue, out, scratch + FLOATS - 1, sizeof *out));
+    arena_reset(&queue->scratch, mark);
+    return STATUS_OK;
+}
+
 static enum status backward(void *context, const struct attention *a,
                             const struct attention_bwd *io, struct queue *queue, bool *done)
 {
     const enum mistake *m = context;
     const bf16 nan = bf16_from_f32(NAN);
+    float expected_zero = 0;
     *done = *m != NO_BACKWARD;
     TRY(GPU_NAME(flash_attention_backward)(a, io, queue));
-    if (*m == NAN_IN_DV) TRY(queue_copy(queue, (bf16 *)io->dv_BSGK + 77, &nan, sizeof nan));
+    if (*m == EXPECTS_ZEROS) TRY(read_scratch(queue, &expected_zero));
+    if (*m == NAN_IN_DV || expected_zero != 0)
+        TRY(queue_copy(queue, (bf16 *)io->dv_BSGK + 77, &nan, sizeof nan));
     return STATUS_OK;
 }
 
@@ -59,5 +73,7 @@ TEST(a_library_with_wrong_results_fails_with_the_tensor_that_differs)
     CHECK_STATUS(UNSUPPORTED, check(OTHER_SCALE));
     CHECK_MESSAGE("the output of its attention differs from our own kernel's by");
     CHECK_STATUS(UNSUPPORTED, check(NAN_IN_DV));
+    CHECK_MESSAGE("dv of its attention differs");
+    CHECK_STATUS(UNSUPPORTED, check(EXPECTS_ZEROS));
     CHECK_MESSAGE("dv of its attention differs");
 }
