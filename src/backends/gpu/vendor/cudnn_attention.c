@@ -44,6 +44,7 @@ struct cudnn_attention {
     void *device;
     int capability;               /* compute capability, 90 for 9.0 */
     bool deterministic, is_quiet; /* is_quiet: log no plans */
+    bool has_too_many;            /* documents, which has been logged */
     size_t version, max_bytes;    /* max_bytes: of a deterministic backward */
     struct sdpa_plan *plans;      /* newest first */
 };
@@ -409,14 +410,23 @@ static const int32_t *on_host(const struct queue *queue, const int32_t *bound_BT
 }
 
 /* Whether the bounds are a document mask that the plan supports. */
-static bool read_documents(const struct sdpa_plan *p, const struct queue *queue,
-                           const int32_t *start_BT, const int32_t *end_BT, struct varlen *out)
+static bool read_documents(struct cudnn_attention *c, const struct sdpa_plan *p,
+                           const struct queue *queue, const int32_t *const bounds_BT[2],
+                           struct varlen *out)
 {
     if (!p->key.varlen) return true;
-    struct varlen_bounds bounds = {on_host(queue, start_BT), on_host(queue, end_BT), p->key.shape.B,
-                                   p->key.shape.T};
+    struct varlen_bounds bounds = {on_host(queue, bounds_BT[0]), on_host(queue, bounds_BT[1]),
+                                   p->key.shape.B, p->key.shape.T};
     if (!bounds.start_BT || !bounds.end_BT) return false;
-    return gpu_varlen_find(&bounds, p->graph.B, out);
+    bool found = gpu_varlen_find(&bounds, p->graph.B, out);
+    if (!found && out->count == p->graph.B && !c->has_too_many) {
+        log_line(LOG_INFO,
+                 "our own kernels compute the attention of %d rows of %d tokens with more than %d "
+                 "documents, at about half of cuDNN's speed",
+                 p->key.shape.B, p->key.shape.T, p->graph.B);
+        c->has_too_many = true;
+    }
+    return found;
 }
 
 /* lse with heads last, as ragged plans have it. */
@@ -453,6 +463,7 @@ enum status cudnn_attention_forward(struct cudnn_attention *c, const struct atte
                                     const struct attention_fwd *io, struct queue *queue, bool *done)
 {
     const void *const buffers[] = {io->q_BTHK, io->k_BSGK, io->v_BSGK, io->out_BTHK, io->lse_BHT};
+    const int32_t *const bounds[2] = {io->start_BT, io->end_BT};
     struct sdpa_key key = {*a, .varlen = io->start_BT, .backward = false};
     const struct sdpa_plan *p;
     struct varlen v;
@@ -461,7 +472,7 @@ enum status cudnn_attention_forward(struct cudnn_attention *c, const struct atte
     TRY(find_plan(c, &key, queue, &p));
     if (!p) return STATUS_OK;
     if (!queue->sizing && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
-                            read_documents(p, queue, io->start_BT, io->end_BT, &v)))
+                            read_documents(c, p, queue, bounds, &v)))
         return STATUS_OK;
     size_t mark = arena_mark(&queue->scratch);
     open_call(&call, c, p, queue);
@@ -530,6 +541,7 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
     const void *const buffers[] = {io->q_BTHK,   io->k_BSGK,    io->v_BSGK,
                                    io->out_BTHK, io->dout_BTHK, io->dq_BTHK,
                                    io->dk_BSGK,  io->dv_BSGK,   io->lse_BHT};
+    const int32_t *const bounds[2] = {io->start_BT, io->end_BT};
     struct sdpa_key key = {*a, .varlen = io->start_BT, .backward = true};
     const struct sdpa_plan *p;
     struct varlen v;
@@ -538,7 +550,7 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
     TRY(find_plan(c, &key, queue, &p));
     if (!p) return STATUS_OK;
     if (!queue->sizing && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
-                            read_documents(p, queue, io->start_BT, io->end_BT, &v)))
+                            read_documents(c, p, queue, bounds, &v)))
         return STATUS_OK;
     size_t mark = arena_mark(&queue->scratch);
     open_call(&call, c, p, queue);
