@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { T = 128, H = 2, K = 64, Q_ELEMENTS = T * H * K, KV_ELEMENTS = T * K };
+enum { T = 256, H = 2, K = 64, Q_ELEMENTS = T * H * K, KV_ELEMENTS = T * K };
+enum { FIRST_DOCUMENT = 100 /* tokens */ };
 /* Of the largest magnitude.  bf16 has steps of 0.4 %, and both sides round the probs. */
 static const float TOLERANCE = 0.04f;
 
@@ -32,7 +33,8 @@ struct attention_results {
 };
 struct attention_rig {
     struct gpu_queue queue; /* the caller's stream, with scratch of its own */
-    struct arena memory;
+    struct arena memory, shared;
+    int32_t *start, *end; /* of each token's document; NULL: no documents */
     bf16 *q, *k, *v, *dout;
     struct attention_results theirs, ours;
     bool has_backward; /* the library computes it, too */
@@ -62,8 +64,13 @@ static enum status fill(struct attention_rig *r, bf16 *to, size_t elements, uint
 static struct attention_fwd forward_of(const struct attention_rig *r,
                                        const struct attention_results *x)
 {
-    return (struct attention_fwd){
-        .q_BTHK = r->q, .k_BSGK = r->k, .v_BSGK = r->v, .out_BTHK = x->out, .lse_BHT = x->lse};
+    return (struct attention_fwd){.q_BTHK = r->q,
+                                  .k_BSGK = r->k,
+                                  .v_BSGK = r->v,
+                                  .start_BT = r->start,
+                                  .end_BT = r->end,
+                                  .out_BTHK = x->out,
+                                  .lse_BHT = x->lse};
 }
 
 static struct attention_bwd backward_of(const struct attention_rig *r,
@@ -75,6 +82,8 @@ static struct attention_bwd backward_of(const struct attention_rig *r,
                                   .out_BTHK = x->out,
                                   .dout_BTHK = r->dout,
                                   .lse_BHT = x->lse,
+                                  .start_BT = r->start,
+                                  .end_BT = r->end,
                                   .dq_BTHK = x->dq,
                                   .dk_BSGK = x->dk,
                                   .dv_BSGK = x->dv};
@@ -160,6 +169,19 @@ static enum status fill_with_nan(struct arena *a, struct queue *queue)
     return st;
 }
 
+/* In memory that the host reads, too, as the bounds of a batch are. */
+static enum status make_documents(struct attention_rig *r)
+{
+    TRY(arena_init(&r->shared, 2 * T * sizeof *r->start, queue_shared_allocator(&r->queue.base)));
+    r->start = arena_alloc(&r->shared, T, sizeof *r->start);
+    r->end = arena_alloc(&r->shared, T, sizeof *r->end);
+    for (int t = 0; t < T; t++) {
+        r->start[t] = t < FIRST_DOCUMENT ? 0 : FIRST_DOCUMENT;
+        r->end[t] = t < FIRST_DOCUMENT ? FIRST_DOCUMENT : T;
+    }
+    return STATUS_OK;
+}
+
 static enum status open_memory(const struct attention_library *l, struct attention_rig *r)
 {
     struct queue *queue = &r->queue.base;
@@ -177,12 +199,14 @@ static enum status open_memory(const struct attention_library *l, struct attenti
     return STATUS_OK;
 }
 
-enum status GPU_NAME(attention_check)(const struct attention_library *l, struct queue *queue)
+enum status GPU_NAME(attention_check)(const struct attention_library *l, bool documents,
+                                      struct queue *queue)
 {
     struct attention_rig r = {.queue = *(const struct gpu_queue *)queue};
     enum status st = STATUS_OK;
     r.queue.base.scratch = (struct arena){.allocator = queue_device_allocator(queue)};
     r.queue.base.trace = NULL;
+    if (documents) TRY_OUT(make_documents(&r));
     TRY_OUT(open_memory(l, &r));
     TRY_OUT(fill(&r, r.q, Q_ELEMENTS, 0));
     TRY_OUT(fill(&r, r.k, KV_ELEMENTS, 1));
@@ -192,6 +216,6 @@ enum status GPU_NAME(attention_check)(const struct attention_library *l, struct 
     TRY_OUT(compare(&r));
 out:
     (void)queue_wait(&r.queue.base);
-    arena_release(&r.memory), arena_release(&r.queue.base.scratch);
+    arena_release(&r.shared), arena_release(&r.memory), arena_release(&r.queue.base.scratch);
     return st;
 }

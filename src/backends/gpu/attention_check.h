@@ -1,7 +1,7 @@
 /* attention_check.h (gpu) -- compares a library's attention with our own kernels on a small input,
  * so that one that computes nothing, or something else, is found before it is used.
  *
- * Memory   Device memory and scratch of its own, about 1 MiB, and what the library's plans need. */
+ * Memory   Device memory and scratch of its own, some MiB, and what the library's plans need. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,6 +17,8 @@ struct attention_library {
                             struct queue *, bool *done);
 };
 
-/* Forward of one causal row in bf16, and backward if the library computes that.  UNSUPPORTED: it
- * has no forward, or its results differ.  MEMORY: not enough device memory. */
-enum status GPU_NAME(attention_check)(const struct attention_library *l, struct queue *queue);
+/* Forward of one causal row in bf16, of two documents if `documents`, and backward if the library
+ * computes that.  UNSUPPORTED: it has no forward, or its results differ.  MEMORY: not enough device
+ * memory. */
+enum status GPU_NAME(attention_check)(const struct attention_library *l, bool documents,
+                                      struct queue *queue);

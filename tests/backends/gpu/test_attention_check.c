@@ -10,16 +10,18 @@
 
 #include <math.h>
 
-enum mistake { NONE, NO_FORWARD, NO_BACKWARD, OTHER_SCALE, NAN_IN_DV, EXPECTS_ZEROS };
+enum mistake { NONE, NO_FORWARD, NO_BACKWARD, OTHER_SCALE, NAN_IN_DV, EXPECTS_ZEROS, NO_MASK };
 
 static enum status forward(void *context, const struct attention *a, const struct attention_fwd *io,
                            struct queue *queue, bool *done)
 {
     const enum mistake *m = context;
     struct attention other = *a;
+    struct attention_fwd buffers = *io;
     if (*m == OTHER_SCALE) other.scale *= 1.5f;
+    if (*m == NO_MASK) buffers.start_BT = buffers.end_BT = NULL;
     *done = *m != NO_FORWARD;
-    TRY(GPU_NAME(flash_attention_forward)(&other, io, queue));
+    TRY(GPU_NAME(flash_attention_forward)(&other, &buffers, queue));
     return STATUS_OK;
 }
 
@@ -48,18 +50,31 @@ static enum status backward(void *context, const struct attention *a,
     return STATUS_OK;
 }
 
-static enum status check(enum mistake m)
+static enum status check_row(enum mistake m, bool documents)
 {
     struct attention_library library = {&m, forward, backward};
     struct queue *queue;
     CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
-    enum status st = GPU_NAME(attention_check)(&library, queue);
+    enum status st = GPU_NAME(attention_check)(&library, documents, queue);
     CHECK(!queue->scratch.base && !queue->sizing);
     GPU_NAME(close)(queue);
     return st;
 }
 
-TEST(a_library_that_matches_our_kernels_passes) { CHECK_STATUS(OK, check(NONE)); }
+static enum status check(enum mistake m) { return check_row(m, false); }
+
+TEST(a_library_that_matches_our_kernels_passes)
+{
+    CHECK_STATUS(OK, check(NONE));
+    CHECK_STATUS(OK, check_row(NONE, true));
+}
+
+TEST(a_library_that_ignores_documents_fails)
+{
+    CHECK_STATUS(OK, check(NO_MASK));
+    CHECK_STATUS(UNSUPPORTED, check_row(NO_MASK, true));
+    CHECK_MESSAGE("the output of its attention differs");
+}
 
 TEST(a_library_needs_an_engine_for_forward_but_not_for_backward)
 {

@@ -45,8 +45,9 @@ struct cudnn_attention {
     int capability;               /* compute capability, 90 for 9.0 */
     bool deterministic, is_quiet; /* is_quiet: log no plans */
     bool has_too_many;            /* documents, which has been logged */
-    size_t version, max_bytes;    /* max_bytes: of a deterministic backward */
-    struct sdpa_plan *plans;      /* newest first */
+    bool has_checked_documents, rejects_documents;
+    size_t version, max_bytes; /* max_bytes: of a deterministic backward */
+    struct sdpa_plan *plans;   /* newest first */
 };
 
 static enum status check_version(void)
@@ -152,7 +153,8 @@ static bool is_supported(const struct cudnn_attention *c, const struct sdpa_key 
     bool is_blackwell = c->capability / 10 == 10;          /* B200 */
     if (is_blackwell && key->backward && c->deterministic && c->version < MIN_VERSION_BLACKWELL)
         return false;
-    bool has_varlen = c->version >= MIN_VERSION_VARLEN && c->capability >= MIN_CAPABILITY_VARLEN &&
+    bool has_varlen = !c->rejects_documents && c->version >= MIN_VERSION_VARLEN &&
+                      c->capability >= MIN_CAPABILITY_VARLEN &&
                       c->capability < END_CAPABILITY_VARLEN;
     return !key->varlen || has_varlen;
 }
@@ -294,14 +296,35 @@ static enum status check_backward(void *c, const struct attention *a,
     return STATUS_OK;
 }
 
-enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue)
+static enum status compare_with_own_kernels(struct cudnn_attention *c, bool documents,
+                                            struct queue *queue)
 {
     struct attention_library library = {c, check_forward, check_backward};
     c->is_quiet = true;
-    enum status st = gpu_attention_check(&library, queue);
+    enum status st = gpu_attention_check(&library, documents, queue);
     c->is_quiet = false;
     if (st) status_prefix(st, "cuDNN %zu fails a self-test", c->version);
     return st;
+}
+
+enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue)
+{
+    return compare_with_own_kernels(c, false, queue);
+}
+
+enum status cudnn_attention_check_documents(struct cudnn_attention *c, struct queue *queue)
+{
+    if (c->has_checked_documents) return STATUS_OK;
+    c->has_checked_documents = true;
+    enum status st = compare_with_own_kernels(c, true, queue);
+    if (st && st != STATUS_UNSUPPORTED && st != STATUS_MEMORY) return st;
+    if (st)
+        log_line(LOG_WARN,
+                 "attention with documents uses our own kernels, at about half of cuDNN's speed: "
+                 "%s",
+                 status_message());
+    c->rejects_documents = st != STATUS_OK;
+    return STATUS_OK;
 }
 
 bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_attention_plan *out)

@@ -30,13 +30,22 @@ static enum status open_on_queue(struct queue *queue, struct cudnn_attention **o
     return STATUS_OK;
 }
 
+/* The first sizing pass with a document mask checks attention with documents. */
+static enum status find_library(struct queue *queue, const int32_t *start_BT,
+                                struct cudnn_attention **out)
+{
+    TRY(open_on_queue(queue, out));
+    if (*out && start_BT && queue->sizing) TRY(cudnn_attention_check_documents(*out, queue));
+    return STATUS_OK;
+}
+
 enum status GPU_NAME(vendor_attention_forward)(const struct attention *a,
                                                const struct attention_fwd *io, struct queue *queue,
                                                bool *done)
 {
     struct cudnn_attention *c;
     *done = false;
-    TRY(open_on_queue(queue, &c));
+    TRY(find_library(queue, io->start_BT, &c));
     if (c) TRY(cudnn_attention_forward(c, a, io, queue, done));
     return STATUS_OK;
 }
@@ -47,7 +56,7 @@ enum status GPU_NAME(vendor_attention_backward)(const struct attention *a,
 {
     struct cudnn_attention *c;
     *done = false;
-    TRY(open_on_queue(queue, &c));
+    TRY(find_library(queue, io->start_BT, &c));
     if (c) TRY(cudnn_attention_backward(c, a, io, queue, done));
     return STATUS_OK;
 }
