@@ -234,6 +234,9 @@ static enum status check_schedule(const struct config *c)
         FAIL(CONFIG,
              "optimizer.lr = %g: must be 0 or from %g to 1000: weights are updated in floats",
              c->optimizer.lr, (double)FLT_MIN);
+    if (c->model.init_std < FLT_MIN)
+        FAIL(CONFIG, "model.init_std = %g: must be from %g to 10", c->model.init_std,
+             (double)FLT_MIN);
     if (c->optimizer.beta1 == 1) FAIL(CONFIG, "optimizer.beta1 = 1: must be below 1");
     if (c->optimizer.beta2 == 1) FAIL(CONFIG, "optimizer.beta2 = 1: must be below 1");
     return STATUS_OK;

@@ -64,6 +64,7 @@ TEST(check_rejects_keys_that_contradict_each_other)
          "warmup_steps = 5"},
         {{"lr_scheduler.decay_ratio=-0.5"}, 1, "decay_ratio"},
         {{"optimizer.beta1=1"}, 1, "below 1"},
+        {{"model.init_std=0"}, 1, "model.init_std = 0: must be from"},
         {{"optimizer.eps=1e-60"}, 1, "optimizer.eps = 1e-60: must be 0 or from 1.17549e-38 to 1"},
         {{"objective.name=masked", "objective.mask_token="}, 1, "mask_token"},
         {{"objective.name=masked", "objective.mask_probability=0"}, 1, "mask_probability"},
