@@ -7,7 +7,8 @@ enum status batch_ramp_check(const struct training_config *c)
     const struct option_ints *ramp = &c->batch_ramp;
     if (!ramp->count) return STATUS_OK;
     if (ramp->count != 3)
-        FAIL(CONFIG, "%s has %zu numbers: expected [start, increment, samples]", key, ramp->count);
+        FAIL(CONFIG, "%s: expected [start, increment, samples], got %zu of 3 numbers", key,
+             ramp->count);
     long long start = ramp->items[0], increment = ramp->items[1], global = c->global_batch_size;
     if (global < 1)
         FAIL(CONFIG, "%s requires training.global_batch_size, the rows of a step after the ramp",
