@@ -174,7 +174,8 @@ static enum status open_motifs(struct source *s)
 {
     const char *path = s->config->motifs;
     if (!path || !path[0]) return STATUS_OK;
-    TRY(motifs_open(&s->motifs, path));
+    enum status st = motifs_open(&s->motifs, path);
+    if (st) return status_prefix(st, "data.source.motifs");
     const uint32_t numbers[] = {motifs_checksum(s->motifs),
                                 (uint32_t)source_kind_neurons(s->config)};
     s->fingerprint = checksum_crc32c(s->fingerprint, numbers, sizeof numbers);
@@ -189,13 +190,19 @@ static enum status fail_empty(const struct source_config *c)
     FAIL(DATA, "%s: the source is empty", c->path);
 }
 
-static enum status open_source(struct source *s, const struct source_config *config)
+/* Names the option that has a path without files. */
+static enum status name_path(const struct source_config *c, enum status st)
+{
+    return st == STATUS_MISSING && c->key[0] ? status_prefix(st, "%s", c->key) : st;
+}
+
+enum status source_open(struct source *s, const struct source_config *config)
 {
     *s = (struct source){.config = config};
     char *path;
-    TRY(hub_find(config->path, &path));
+    TRY(name_path(config, hub_find(config->path, &path)));
     enum status st = open_motifs(s);
-    if (!st) st = open_files(s, path);
+    if (!st) st = name_path(config, open_files(s, path));
     free(path);
     if (!st && s->motifs && s->kind != &source_table)
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
@@ -213,13 +220,6 @@ static enum status open_source(struct source *s, const struct source_config *con
     if (!st && is_empty) st = fail_empty(config);
     if (st) source_close(s);
     return st;
-}
-
-enum status source_open(struct source *s, const struct source_config *config)
-{
-    enum status st = open_source(s, config);
-    bool is_missing = st == STATUS_MISSING && config->key[0];
-    return is_missing ? status_prefix(st, "%s", config->key) : st;
 }
 
 bool source_has_columns(const struct source *s)
