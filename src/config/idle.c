@@ -218,9 +218,20 @@ static void check_section(const struct config *c, const struct config_section *s
     free(defaults);
 }
 
+/* Where a stage by at_tokens begins depends on the ranks; `check` lists the stages. */
+static void check_stages(const struct config *c, struct text *out)
+{
+    for (size_t i = 0; i < c->data.num_stages; i++)
+        if (c->data.stages[i].at_step >= c->training.steps)
+            text_addf(out, "%sdata.stage.%zu.at_step = %lld has no effect: training.steps = %lld",
+                      out->len ? "\n" : "", i, (long long)c->data.stages[i].at_step,
+                      (long long)c->training.steps);
+}
+
 void idle_find(const struct config *c, struct text *lines)
 {
     for (size_t s = 0; s < NUM_SECTIONS; s++) check_section(c, &config_sections[s], lines);
+    check_stages(c, lines);
 }
 
 void idle_log(const struct config *c)

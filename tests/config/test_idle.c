@@ -41,6 +41,9 @@ TEST(settings_that_others_leave_without_effect_are_listed)
     CHECK_IDLE("", "device.tune_file=x", "device.kind=cuda");
     CHECK_IDLE("guard.skip_steps = [[30, 40]] contains steps after training.steps",
                "guard.skip_steps=[[30,40]]", "training.steps=20");
+    CHECK_IDLE("data.stage.0.at_step = 20 has no effect: training.steps = 20",
+               "data.stage.0.at_step=20", "training.steps=20");
+    CHECK_IDLE("", "data.stage.0.at_step=19", "training.steps=20");
     CHECK_IDLE("lr_scheduler.decay_type = \"cosine\" has no effect: with "
                "lr_scheduler.decay_ratio = 0 the rate never decays",
                "lr_scheduler.decay_type=cosine", "lr_scheduler.decay_ratio=0");
