@@ -128,6 +128,7 @@ void loader_save(const struct loader *l, struct json_writer *w)
 }
 
 #define OR_RESTART "checkpoint.exclude_from_loading = [\"dataloader\"] restarts from the first row"
+#define RENAME "a new data.source.name reads a source from its first document; "
 
 static enum status check_settings(const struct loader *l, const struct json *cursor, bool older)
 {
@@ -261,6 +262,7 @@ static enum status check_provenance(struct loader *l, const struct json *cursor,
                                            .accept_begin = "data.accept_changed = [",
                                            .accept_next = ", ",
                                            .accept_end = "]",
+                                           .rename = l->order->reads_on ? RENAME : NULL,
                                            .restart = OR_RESTART};
     TRY(provenance_check(&l->provenance, cursor, &rules, matches));
     for (size_t i = 0; i < l->num_sources; i++) l->sources[i].is_changed = matches[i].is_changed;

@@ -102,6 +102,7 @@ struct refusal {
     const struct provenance_rules *rules;
     struct text changes, names; /* for the message */
     size_t count;
+    bool has_files; /* not only the tokenizer */
 };
 
 static bool names_path(const char *pattern, const char *path)
@@ -154,9 +155,9 @@ static enum status fail_refused(const struct refusal *r)
         snprintf(more, sizeof more, "; and %zu more changes", r->count - MAX_NAMED);
     FAIL(CONFIG,
          "the data has changed since %s was written: %s%s; restore it, or continue from the same "
-         "position with %s%s%s; %s",
+         "position with %s%s%s; %s%s",
          rules->saved_in, r->changes.data, more, rules->accept_begin, r->names.data,
-         rules->accept_end, rules->restart);
+         rules->accept_end, r->has_files && rules->rename ? rules->rename : "", rules->restart);
 }
 
 static void compare_files(const struct provenance *p, size_t i, const struct file_versions *before,
@@ -169,7 +170,7 @@ static void compare_files(const struct provenance *p, size_t i, const struct fil
     for (size_t k = 0; k < count; k++) {
         text_clear(&change);
         file_versions_describe(&changes[k], &change);
-        accept(r, file_versions_path_of(&changes[k]), change.data);
+        r->has_files |= !accept(r, file_versions_path_of(&changes[k]), change.data);
     }
     free(changes);
     text_release(&change);

@@ -38,6 +38,7 @@ struct provenance_rules {
     bool is_quiet;                      /* do not log what was accepted */
     /* For messages: what has the position, how to accept changes, and how to restart. */
     const char *saved_in, *accept_begin, *accept_next, *accept_end, *restart;
+    const char *rename; /* how a source with other files becomes a new one; NULL: it cannot */
 };
 /* Which of the saved sources a source is. */
 struct provenance_match {

@@ -66,6 +66,7 @@ TEST(a_position_over_edited_files_is_refused_and_the_file_named)
     CHECK_STATUS(CONFIG, resume(path, NULL, &cursor));
     CHECK_MESSAGE("/a.jsonl: the content of the file has changed; it still has ");
     CHECK_MESSAGE("data.accept_changed = [\"/");
+    CHECK_MESSAGE("; a new data.source.name reads a source from its first document; ");
     CHECK_MESSAGE("checkpoint.exclude_from_loading = [\"dataloader\"]");
     CHECK_STATUS(CONFIG, resume(path, "b.jsonl", &cursor));
     write_lines(path, "camel", 60);
