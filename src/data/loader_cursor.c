@@ -128,7 +128,7 @@ void loader_save(const struct loader *l, struct json_writer *w)
 }
 
 #define OR_RESTART "checkpoint.exclude_from_loading = [\"dataloader\"] restarts from the first row"
-#define RENAME "a new data.source.name reads a source from its first document; "
+#define RENAME     "a new data.source.name reads a source from its first document; "
 
 static enum status check_settings(const struct loader *l, const struct json *cursor, bool older)
 {

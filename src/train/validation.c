@@ -30,6 +30,7 @@ static struct loader_options loader_options(const struct config *c, const struct
     struct loader_options o = inputs_loader_options(c, mesh, &v->data, t, vocab_size);
     o.seq_len = trainer_validation_tokens(c);
     o.prefetch_rows = 0;
+    o.block = (int)c->validation.local_batch_size; /* a reader's rows of a batch */
     o.validation = !path[0];
     o.once = true;
     return o;
