@@ -4,6 +4,7 @@
 #include "parallel/suggest.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* The sizes that rules compare.  If the model is unknown its sizes are 0, which every number
  * divides, and the tokens of a microbatch are not checked against tensor_parallel_degree. */
@@ -11,7 +12,7 @@ struct sizes {
     long long H, G, F, V;
     long long T, rows, global, micro;
     long long tp, cp, dp;
-    bool even;
+    bool even, validates;
     long long chunks; /* of a row: two a rank with causal attention (zigzag) */
 };
 
@@ -32,8 +33,10 @@ struct sizes {
     X(vocabulary, tp, !n->V || n->tp <= n->V, "exceeds the vocabulary of %lld tokens", n->V)       \
     X(long_batch, rows, n->rows <= INT32_MAX / n->T, "times seq_len = %lld exceeds 2^31 tokens",   \
       n->T)                                                                                        \
-    X(microbatch, micro, n->rows % n->micro == 0, "does not divide local_batch_size = %lld",       \
-      n->rows)                                                                                     \
+    X(microbatch, micro, n->validates || n->rows % n->micro == 0,                                  \
+      "does not divide training.local_batch_size = %lld", n->rows)                                 \
+    X(validation_rows, rows, !n->validates || n->rows % n->micro == 0,                             \
+      "is not a multiple of parallelism.pipeline_parallel_microbatch_size = %lld", n->micro)       \
     X(global_rows, global, n->global < 1 || n->global >= n->dp,                                    \
       "is smaller than the %lld data-parallel ranks", n->dp)                                       \
     X(global_batch, global, !n->even || n->global < 1 || n->global % (n->rows * n->dp) == 0,       \
@@ -138,6 +141,7 @@ enum status fit_check(const struct fit *f)
         .global = f->global_batch_size,
         .micro = f->micro_batch_size,
         .even = f->even,
+        .validates = !strcmp(f->section, "validation"),
         .tp = degree[AXIS_tp],
         .cp = degree[AXIS_cp],
         .dp = (long long)degree[AXIS_dp_replicate] * degree[AXIS_dp_shard],

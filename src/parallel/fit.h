@@ -10,7 +10,7 @@
 struct fit {
     const struct mesh *mesh;
     const struct model_shape *shape; /* NULL: skip the rules about the model */
-    const char *section;             /* of seq_len and local_batch_size: "training" */
+    const char *section;             /* of the next two: "training" or "validation" */
     int64_t seq_len, local_batch_size;
     int64_t global_batch_size; /* below 1: local_batch_size times data-parallel ranks */
     int64_t micro_batch_size;  /* rows of a microbatch */

@@ -171,8 +171,12 @@ TEST(fit_requires_whole_microbatches_and_fewer_than_2_to_31_tokens)
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.micro_batch_size = 3;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE("pipeline_parallel_microbatch_size = 3 does not divide local_batch_size = 4; try "
-                  "2 or 4");
+    CHECK_MESSAGE("parallelism.pipeline_parallel_microbatch_size = 3 does not divide "
+                  "training.local_batch_size = 4; try 2 or 4");
+    p.fit.section = "validation";
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("validation.local_batch_size = 4 is not a multiple of "
+                  "parallelism.pipeline_parallel_microbatch_size = 3; try 3 or 6");
     make(&p);
     p.fit.local_batch_size = p.fit.micro_batch_size = 262143;
     CHECK_STATUS(OK, fit_check(&p.fit));
