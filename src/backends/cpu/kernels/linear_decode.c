@@ -11,9 +11,10 @@ enum {
     ROWS = LANES / 4,    /* sums fill one register */
     PAIR = 2 * LANES,    /* elements of a row that are loaded at a time */
     MAX_TOKENS = 8,      /* with vectors */
-    TILE_MIN_TOKENS = 9, /* with AMX tiles */
+    TILE_MIN_TOKENS = 6, /* with AMX tiles */
     TILE_ROWS = 16,
     PACK_STEPS = 8, /* k-steps that a thread packs at a time */
+    PAGE = 4096,
 };
 
 /* One call. */
@@ -116,7 +117,8 @@ static bool uses_tiles(const struct linear *l)
 }
 
 /* TILE_ROWS rows of weights times up to 16 tokens for each of `tiles`; the left operand is read in
- * place.  Meanwhile prefetches the rows that follow, in the order of their addresses. */
+ * place.  The hardware prefetcher follows a row in each page of memory.  Where several share a page
+ * and more tokens leave less time, prefetches the rows that follow, in the order of addresses. */
 static inline __attribute__((always_inline)) void multiply_tiles(const struct decode_linear *d,
                                                                  size_t feature, size_t tiles,
                                                                  float sums[4][TILE_ROWS][16])
@@ -124,6 +126,7 @@ static inline __attribute__((always_inline)) void multiply_tiles(const struct de
     size_t row = (size_t)d->l->D * sizeof(bf16), steps = (size_t)d->l->D / PANEL;
     const char *w = (const char *)d->io->w_FD + feature * row, *x = d->panels;
     const char *second = x + steps * KSTEP_BYTES, *next = w + (TILE_ROWS * row - 1024);
+    bool prefetches = tiles > 1 && row < PAGE;
     TILE_ZERO(0);
     TILE_ZERO(1);
     TILE_ZERO(2);
@@ -144,7 +147,7 @@ static inline __attribute__((always_inline)) void multiply_tiles(const struct de
         }
         next += 1024;
 #pragma GCC unroll 1
-        for (int i = 0; i < TILE_ROWS; i++) __builtin_prefetch(next + 64 * i, 0, 2);
+        for (int i = 0; i < TILE_ROWS && prefetches; i++) __builtin_prefetch(next + 64 * i, 0, 2);
     }
     TILE_STORE(0, sums[0], 64);
     if (tiles > 1) TILE_STORE(1, sums[1], 64);

@@ -26,7 +26,7 @@ static void compare(struct linear l)
 OPS_TEST(few_tokens_times_weights_agree_with_the_reference)
 {
     static const int tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33, 61, 64, 65};
-    static const int sizes[][2] = {{96, 64}, {77, 5}, {64, 37}, {544, 16}, {3, 1}};
+    static const int sizes[][2] = {{96, 64}, {77, 5}, {64, 37}, {544, 16}, {2080, 32}, {3, 1}};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             for (int variant = 0; variant < 6; variant++)
