@@ -5,13 +5,15 @@
     python3 bench/start_end.py start      [--layers 12] [--dim 768]      exec to first step, and PyTorch's
     python3 bench/start_end.py checkpoint [--layers 30] --folder FOLDER  save, verify and resume, and cp
     python3 bench/start_end.py tokenizer  [--megabytes 100]              training, and tokenizers' BpeTrainer
-    python3 bench/start_end.py prepare    [--megabytes 100]              encoding, and tokenizers' encode_batch
+    python3 bench/start_end.py prepare    [--megabytes 100]              encoding, tokenizers' encode_batch, datatrove
 
---python PYTHON is an interpreter with torch or tokenizers; without it only Llamero is timed.  --baseline BINARY
-times another build, too.  Programs alternate in --rounds rounds; minimum, median and maximum are printed.
+--python PYTHON is an interpreter with torch, or with tokenizers and datatrove; without it only Llamero is timed.
+--baseline BINARY times another build, too.  Programs alternate in --rounds rounds; minimum, median and maximum are
+printed.
 
-The text is what /usr/share/doc and Python's library have, file by file in a random order, so its size and words
-depend on the machine.  start counts from exec to the end of the program, without its one step.  cp copies a
+The text is the files of --text FOLDER, or what /usr/share/doc and Python's library have, in a random order, so its
+size and words depend on the machine.  datatrove's DocumentTokenizer reads JSON lines and writes token IDs as prepare
+does, without shuffling; each of its workers has a file of its own.  start counts from exec to the end of the program, without its one step.  cp copies a
 checkpoint file by file.  Before a round memory is touched and freed, so that a virtual machine
 backs it.
 """
@@ -29,9 +31,8 @@ import tempfile
 import time
 
 from against_torch import ROOT, processor
+from tokenizer import PATTERN
 
-PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
-          r"\s+(?!\S)|\s+")
 TRAIN = """
 import sys, time
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
@@ -55,6 +56,18 @@ for at in range(0, len(texts), 1000):
     ids += sum(len(e.ids) for e in t.encode_batch_fast(texts[at:at + 1000], add_special_tokens=False))
 print(time.perf_counter() - begin, ids)
 """
+DATATROVE = """
+import sys, time
+from datatrove.executor import LocalPipelineExecutor
+from datatrove.pipeline.readers import JsonlReader
+from datatrove.pipeline.tokens import DocumentTokenizer
+if __name__ == "__main__":
+    tokenizer, parts, output, workers = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+    begin = time.perf_counter()
+    LocalPipelineExecutor([JsonlReader(parts), DocumentTokenizer(output, tokenizer, shuffle_documents=False)],
+                          tasks=workers, workers=workers, logging_dir=output + "/logs").run()
+    print(time.perf_counter() - begin)
+"""
 
 
 def back_memory(bytes_):
@@ -72,10 +85,10 @@ def run(command):
     return time.perf_counter() - begin, out
 
 
-def documents(bytes_):
+def documents(text, bytes_):
     """Files of text, in a random order, with at most that number of bytes."""
-    found, paths = [], [p for pattern in ("/usr/share/doc/**/*", "/usr/lib/python3*/**/*.py")
-                        for p in sorted(pathlib.Path("/").glob(pattern[1:]))]
+    patterns = [f"{text.resolve()}/**/*"] if text else ["/usr/share/doc/**/*", "/usr/lib/python3*/**/*.py"]
+    found, paths = [], [p for pattern in patterns for p in sorted(pathlib.Path("/").glob(pattern[1:]))]
     random.Random(1).shuffle(paths)
     for path in paths:
         try:
@@ -175,14 +188,21 @@ def prepare(a, folder):
     if a.python:
         out = run([a.python, "-c", ENCODE, folder / "tokenizer.json", folder / "text.jsonl"])[1]
         yield "tokenizers, MB/s", size / float(out.split()[0])
+        shutil.rmtree(folder / "datatrove", ignore_errors=True)
+        (folder / "encode.py").write_text(DATATROVE)
+        out = run([a.python, folder / "encode.py", folder / "tokenizer.json", folder / "parts",
+                   folder / "datatrove", a.threads])[1]
+        yield "datatrove, MB/s", size / float(out.splitlines()[-1])
 
 
 def write_text(a, folder):
-    a.texts = documents(int(a.megabytes * 1e6))
+    a.texts = documents(a.text, int(a.megabytes * 1e6))
     (folder / "text.txt").write_text("\n".join(a.texts))
-    with open(folder / "text.jsonl", "w") as file:
-        for text in a.texts:
-            file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+    lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in a.texts]
+    (folder / "text.jsonl").write_text("".join(lines))
+    (folder / "parts").mkdir()
+    for i in range(a.threads):
+        (folder / f"parts/{i}.jsonl").write_text("".join(lines[i::a.threads]))
     if a.what == "prepare":
         run([a.binary, "tokenizer", "train", "--vocab-size", a.vocabulary, "--output", folder / "tokenizer.json",
              folder / "text.txt"])
@@ -203,6 +223,7 @@ def main():
     p.add_argument("--batch", type=int, default=4)
     p.add_argument("--memory", type=int, default=8, help="start, checkpoint: GiB to touch before each run")
     p.add_argument("--resume", action="store_true", help="checkpoint: time resuming, too")
+    p.add_argument("--text", type=pathlib.Path, help="tokenizer, prepare: a folder of text files")
     p.add_argument("--megabytes", type=float, default=100)
     p.add_argument("--vocabulary", type=int, default=32000)
     a = p.parse_args()
