@@ -8,7 +8,9 @@ OPT     ?= -O3 -g
 OPENMP  ?= -fopenmp
 VERSION := 0.1.0
 
-WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Wno-pass-failed
+# WERROR=1 makes warnings errors, as .ci/run does; other compilers may warn of more.
+ERRORS  := $(if $(filter-out 0,$(WERROR)),-Werror)
+WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow $(ERRORS) -Wno-pass-failed
 MATH    := -ffp-contract=fast -fno-math-errno -fno-trapping-math
 HARDEN  = -fPIE -fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE \
            -D_FORTIFY_SOURCE=$(FORTIFY) $(if $(filter x86_64,$(MACHINE)),-fcf-protection=full)
@@ -218,7 +220,7 @@ help: ## list the targets
 	    while read -r target says; do \
 	    printf '  %-10s %s\n' "$$target" "$$says"; done
 	@echo 'B=$(B) CC=$(CC) ARCH="$(ARCH)" OPT="$(OPT)" EXTRA= T= DATA= RUNS= V= PREFIX= DESTDIR='
-	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC) HUB=$(if $(HUB_LIBS),1,0)'
+	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC) HUB=$(if $(HUB_LIBS),1,0) WERROR=$(WERROR)'
 
 -include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(STUB:.o=.d) $(TESTS:%.c=$(B)/%.d)
 -include $(FAULTS:%.c=$(B)/%.d) $(B)/tests/programs/read_file.d $(B)/tests/programs/gpu_check.d

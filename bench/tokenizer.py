@@ -215,4 +215,5 @@ def main():
                 print(json.dumps({"corpus": name, "program": program, "MB/s": round(rate, 1), "ids": count}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char magic[9] = "MMIDIDX\0\0";
+static const char magic[] = "MMIDIDX\0"; /* and the NUL of the string */
 
 static int64_t read_integer(const unsigned char *at, int bytes)
 {

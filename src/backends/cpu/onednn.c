@@ -1,5 +1,5 @@
 /* onednn.c (cpu) -- a cached primitive is only pointed at other buffers.  `accumulate` is oneDNN's
- * sum post-op, which adds to what C holds. */
+ * sum post-op, which adds to what C holds.  Compiles with versions 2 and 3 of oneDNN. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/onednn.h"
 
@@ -66,13 +66,69 @@ void onednn_close(struct onednn *library)
     free(library);
 }
 
+/* --- the calls that version 3 changed --------------------------------------------------------- */
+
+#if DNNL_VERSION_MAJOR < 3
+#define dnnl_memory_desc_create_with_strides dnnl_memory_desc_init_by_strides
+
+typedef const dnnl_memory_desc_t *memory_desc;
+
+static memory_desc memory_desc_of(const dnnl_memory_desc_t *d) { return d; }
+static void destroy_memory_desc(dnnl_memory_desc_t *d) { (void)d; }
+
+static dnnl_status_t append_sum(dnnl_post_ops_t post) { return dnnl_post_ops_append_sum(post, 1); }
+
+/* The k-th implementation that oneDNN offers. */
+static dnnl_status_t create_implementation(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
+                                           const dnnl_memory_desc_t md[3],
+                                           const_dnnl_primitive_attr_t attr, int k)
+{
+    dnnl_matmul_desc_t matmul;
+    dnnl_primitive_desc_iterator_t each;
+    dnnl_status_t bad = dnnl_matmul_desc_init(&matmul, &md[0], &md[1], NULL, &md[2]);
+    if (!bad) bad = dnnl_primitive_desc_iterator_create(&each, &matmul, attr, engine, NULL);
+    if (bad) return bad;
+    for (int i = 0; i < k && !bad; i++) bad = dnnl_primitive_desc_iterator_next(each);
+    if (!bad) *desc = dnnl_primitive_desc_iterator_fetch(each);
+    dnnl_primitive_desc_iterator_destroy(each);
+    return bad;
+}
+#else
+typedef const_dnnl_memory_desc_t memory_desc;
+
+static memory_desc memory_desc_of(const dnnl_memory_desc_t *d) { return *d; }
+
+static void destroy_memory_desc(dnnl_memory_desc_t *d)
+{
+    if (*d) dnnl_memory_desc_destroy(*d);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t post)
+{
+    return dnnl_post_ops_append_sum(post, 1, 0, dnnl_data_type_undef);
+}
+
+static dnnl_status_t create_implementation(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
+                                           const dnnl_memory_desc_t md[3],
+                                           const_dnnl_primitive_attr_t attr, int k)
+{
+    dnnl_status_t bad =
+        dnnl_matmul_primitive_desc_create(desc, engine, md[0], md[1], NULL, md[2], attr);
+    if (bad) return bad;
+    for (int i = 0; i < k && !bad; i++) bad = dnnl_primitive_desc_next_impl(*desc);
+    if (bad) dnnl_primitive_desc_destroy(*desc);
+    return bad;
+}
+#endif
+
+/* --- one GEMM --------------------------------------------------------------------------------- */
+
 /* A dense [rows, columns] matrix; transposed: stored as [columns, rows]. */
-static enum status describe_matrix(dnnl_memory_desc_t *d, int rows, int columns, bool transposed)
+static dnnl_status_t describe_matrix(dnnl_memory_desc_t *d, int rows, int columns, bool transposed)
 {
     dnnl_dims_t dims = {rows, columns}, strides = {columns, 1};
     if (transposed) strides[0] = 1, strides[1] = rows;
-    TRY_DNNL(dnnl_memory_desc_init_by_strides(d, 2, dims, dnnl_f32, strides));
-    return STATUS_OK;
+    return dnnl_memory_desc_create_with_strides(d, 2, dims, dnnl_f32, strides);
 }
 
 /* On Intel processors "gemm:jit" is usually faster than the first implementation that oneDNN offers
@@ -89,63 +145,63 @@ static bool is_preferred(const_dnnl_primitive_desc_t desc)
 }
 
 /* The first preferred implementation, or else the first of all. */
-static enum status choose_implementation(dnnl_primitive_desc_t *desc, const struct onednn *library,
-                                         const dnnl_matmul_desc_t *matmul,
-                                         const_dnnl_primitive_attr_t attr)
+static dnnl_status_t choose_implementation(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
+                                           const dnnl_memory_desc_t md[3],
+                                           const_dnnl_primitive_attr_t attr)
 {
-    dnnl_primitive_desc_iterator_t each;
-    TRY_DNNL(dnnl_primitive_desc_iterator_create(&each, matmul, attr, library->engine, NULL));
-    *desc = dnnl_primitive_desc_iterator_fetch(each);
-    while (!is_preferred(*desc) && dnnl_primitive_desc_iterator_next(each) == dnnl_success) {
-        dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(each);
-        bool preferred = is_preferred(next);
-        dnnl_primitive_desc_destroy(preferred ? *desc : next);
-        if (preferred) *desc = next;
+    for (int k = 0; !create_implementation(desc, engine, md, attr, k); k++) {
+        if (is_preferred(*desc)) return dnnl_success;
+        dnnl_primitive_desc_destroy(*desc);
     }
-    dnnl_primitive_desc_iterator_destroy(each);
-    return STATUS_OK;
+    return create_implementation(desc, engine, md, attr, 0);
 }
 
-static enum status create_desc(dnnl_primitive_desc_t *desc, const struct onednn *library,
-                               const struct gemm_shape *s, const dnnl_memory_desc_t md[3])
+static dnnl_status_t create_desc(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
+                                 const struct gemm_shape *s, const dnnl_memory_desc_t md[3])
 {
-    dnnl_matmul_desc_t matmul;
-    dnnl_primitive_attr_t attr;
-    dnnl_post_ops_t post;
-    TRY_DNNL(dnnl_matmul_desc_init(&matmul, &md[0], &md[1], NULL, &md[2]));
-    TRY_DNNL(dnnl_primitive_attr_create(&attr));
-    TRY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
-    TRY_DNNL(dnnl_post_ops_create(&post));
-    if (s->accumulate) TRY_DNNL(dnnl_post_ops_append_sum(post, 1));
-    TRY_DNNL(dnnl_primitive_attr_set_post_ops(attr, post));
-    TRY(choose_implementation(desc, library, &matmul, attr));
-    dnnl_post_ops_destroy(post);
-    dnnl_primitive_attr_destroy(attr);
-    return STATUS_OK;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t post = NULL;
+    dnnl_status_t bad = dnnl_primitive_attr_create(&attr);
+    if (!bad) bad = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (!bad) bad = dnnl_post_ops_create(&post);
+    if (!bad && s->accumulate) bad = append_sum(post);
+    if (!bad) bad = dnnl_primitive_attr_set_post_ops(attr, post);
+    if (!bad) bad = choose_implementation(desc, engine, md, attr);
+    if (post) dnnl_post_ops_destroy(post);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    return bad;
+}
+
+static dnnl_status_t create_primitive(struct onednn_matmul *p, dnnl_engine_t engine,
+                                      const_dnnl_primitive_desc_t desc)
+{
+    const char *kernel = "";
+    memory_desc scratchpad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    p->scratch_bytes = dnnl_memory_desc_get_size(scratchpad);
+    dnnl_status_t bad = dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &kernel);
+    p->packs_itself = !bad && !strncmp(kernel, "gemm", 4);
+    if (!bad) bad = dnnl_primitive_create(&p->primitive, desc);
+    if (!bad) bad = dnnl_memory_create(&p->scratch, scratchpad, engine, DNNL_MEMORY_NONE);
+    return bad;
 }
 
 static enum status make_matmul(struct onednn *library, const struct gemm_shape *s,
                                struct onednn_matmul *p)
 {
-    dnnl_memory_desc_t md[3];
-    dnnl_primitive_desc_t desc;
+    dnnl_engine_t engine = library->engine;
+    dnnl_memory_desc_t md[3] = {0};
+    dnnl_primitive_desc_t desc = NULL;
     *p = (struct onednn_matmul){.shape = *s};
-    TRY(describe_matrix(&md[0], s->M, s->K, s->transpose_a));
-    TRY(describe_matrix(&md[1], s->K, s->N, s->transpose_b));
-    TRY(describe_matrix(&md[2], s->M, s->N, false));
-    TRY(create_desc(&desc, library, s, md));
-    const dnnl_memory_desc_t *scratchpad =
-        dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-    p->scratch_bytes = dnnl_memory_desc_get_size(scratchpad);
-    const char *kernel = "";
-    dnnl_status_t bad = dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &kernel);
-    p->packs_itself = !bad && !strncmp(kernel, "gemm", 4);
-    if (!bad) bad = dnnl_primitive_create(&p->primitive, desc);
-    if (!bad) bad = dnnl_memory_create(&p->scratch, scratchpad, library->engine, DNNL_MEMORY_NONE);
+    dnnl_status_t bad = describe_matrix(&md[0], s->M, s->K, s->transpose_a);
+    if (!bad) bad = describe_matrix(&md[1], s->K, s->N, s->transpose_b);
+    if (!bad) bad = describe_matrix(&md[2], s->M, s->N, false);
+    if (!bad) bad = create_desc(&desc, engine, s, md);
+    if (!bad) bad = create_primitive(p, engine, desc);
     dnnl_memory_t *memories[] = {&p->a, &p->b, &p->c};
     for (int i = 0; i < 3 && !bad; i++)
-        bad = dnnl_memory_create(memories[i], &md[i], library->engine, DNNL_MEMORY_NONE);
-    dnnl_primitive_desc_destroy(desc);
+        bad = dnnl_memory_create(memories[i], memory_desc_of(&md[i]), engine, DNNL_MEMORY_NONE);
+    if (desc) dnnl_primitive_desc_destroy(desc);
+    for (int i = 0; i < 3; i++) destroy_memory_desc(&md[i]);
     if (bad) FAIL(DEVICE, "oneDNN: f32 GEMM with M=%d N=%d K=%d: status %d", s->M, s->N, s->K, bad);
     return STATUS_OK;
 }

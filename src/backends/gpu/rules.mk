@@ -22,7 +22,7 @@ $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: $(B)/gpu-flags
 
 # The GPU backend over the emulator, once per warp size.  Its external symbols carry the warp size
 # in their names; weak ones are not allowed, because the linker would merge both builds'.
-EMULATED_CXX = $(CXX) -x c++ -std=c++17 $(OPT) $(ARCH) $(MATH) -Wall -Wextra -Werror $(EXTRA) \
+EMULATED_CXX = $(CXX) -x c++ -std=c++17 $(OPT) $(ARCH) $(MATH) -Wall -Wextra $(ERRORS) $(EXTRA) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
     -Wno-unused-function -Wno-maybe-uninitialized -Wno-unknown-pragmas -fPIE $(DEFINES) \
     -Isrc -MMD -MP
