@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "hub/url.h"
 
 #include <curl/curl.h>
 #include <math.h>
@@ -207,8 +208,7 @@ static bool set_signer(CURL *c, const struct http_request *r, struct curl_slist 
     return ok;
 }
 
-/* Options that affect correctness or security must succeed: URL, redirects, protocols, range and
- * credentials. */
+/* Options that affect correctness or security must succeed: URL, redirects, range, credentials. */
 static bool set_options(CURL *c, struct http_transfer *e, char *error, struct curl_slist **headers)
 {
     const struct http_request *r = e->request;
@@ -231,7 +231,6 @@ static bool set_options(CURL *c, struct http_transfer *e, char *error, struct cu
     curl_easy_setopt(c, CURLOPT_USERAGENT, "llamero/" LLAMERO_VERSION);
     bool ok = !curl_easy_setopt(c, CURLOPT_URL, r->url);
     ok &= !curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
-    ok &= !curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     ok &= set_method(c, e);
     if (r->is_direct) ok &= !curl_easy_setopt(c, CURLOPT_PROXY, "");
     if (r->timeout_s > 0)
@@ -255,7 +254,7 @@ enum status http_send(struct http *h, const struct http_request *r, struct http_
     char error[CURL_ERROR_SIZE] = "";
     int url_bytes = (int)strcspn(r->url, "?"); /* the query may be a signature */
     *a = (struct http_response){.retry_s = -1};
-    bool ok = set_options(h->curl, &e, error, &headers);
+    bool ok = url_is_http(r->url) && set_options(h->curl, &e, error, &headers);
     CURLcode code = ok ? curl_easy_perform(h->curl) : CURLE_OK;
     curl_easy_reset(h->curl); /* the handle forgets its credentials and the list of headers */
     curl_slist_free_all(headers);

@@ -35,10 +35,17 @@ bool url_next_page(const char *link, struct text *url)
     return false;
 }
 
+static size_t scheme_length(const char *url)
+{
+    return !strncasecmp(url, "https://", 8) ? 8 : !strncasecmp(url, "http://", 7) ? 7 : 0;
+}
+
+bool url_is_http(const char *url) { return scheme_length(url) > 0; }
+
 /* Length of scheme://host:port; 0: not an http or https URL. */
 static size_t origin_length(const char *url)
 {
-    size_t scheme = !strncasecmp(url, "https://", 8) ? 8 : !strncasecmp(url, "http://", 7) ? 7 : 0;
+    size_t scheme = scheme_length(url);
     return scheme ? scheme + strcspn(url + scheme, "/?#") : 0;
 }
 

@@ -13,6 +13,13 @@ TEST(url_append_escaped_percent_encodes)
     text_release(&url);
 }
 
+TEST(only_http_and_https_are_http)
+{
+    static const char *const others[] = {"", "http:/a", " http://a", "file://http://a", "ftp://a"};
+    CHECK(url_is_http("http://a") && url_is_http("HTTPS://a/b?c"));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) CHECK(!url_is_http(others[i]));
+}
+
 TEST(url_next_page_reads_link_headers)
 {
     struct text url = {0};
