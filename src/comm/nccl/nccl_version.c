@@ -3,10 +3,15 @@
 #include "comm/nccl/library.h"
 #include "comm/nccl/nccl.h"
 
-/* The first that aborts communicators together (communicator_abort_all): its release notes say
- * "Support ncclGroupStart/End for ncclCommAbort/Destroy".  RCCL has the same numbers, from ROCm 6.4
- * on. */
+/* 2.22 aborts communicators together (communicator_abort_all): "Support ncclGroupStart/End for
+ * ncclCommAbort/Destroy", say its release notes.  RCCL has that from ROCm 6.4 on.  NCCL 2.26 orders
+ * the transfers of several communicators (nccl_load.c): before, those could deadlock (its user
+ * guide, "Using multiple NCCL communicators concurrently"). */
+#if defined(GPU_HIP)
 enum { MIN_MAJOR = 2, MIN_MINOR = 22 };
+#else
+enum { MIN_MAJOR = 2, MIN_MINOR = 26 };
+#endif
 
 struct nccl_version {
     int major, minor, patch;

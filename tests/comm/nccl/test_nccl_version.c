@@ -13,16 +13,16 @@ TEST(nccl_describe_names_the_version)
     text_release(&is);
 }
 
-TEST(nccl_rejects_versions_that_cannot_abort_communicators_together)
+TEST(nccl_rejects_versions_whose_communicators_can_deadlock)
 {
     struct queue queue = {.num_threads = 1};
     struct text is = {0};
-    stub_set_version(22105);
+    stub_set_version(22501);
     CHECK_STATUS(UNSUPPORTED, nccl_load());
-    CHECK_MESSAGE("NCCL 2.21.5 is too old: install 2.22 or later");
+    CHECK_MESSAGE("NCCL 2.25.1 is too old: install 2.26 or later");
     CHECK_STATUS(UNSUPPORTED, nccl_describe(&is));
     CHECK_STATUS(UNSUPPORTED, nccl_self_test(&queue));
-    stub_set_version(22203);
+    stub_set_version(22602);
     CHECK_STATUS(OK, nccl_load());
     stub_set_version(22803);
     CHECK(!is.len);
