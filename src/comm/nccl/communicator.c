@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/communicator.h"
 
+#include "base/text.h"
+#include "base/thread.h"
 #include "comm/nccl/library.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 const char communicator_library[] = NCCL_TITLE;
 
@@ -81,25 +86,107 @@ enum status communicator_split(struct communicator *c, int color, int key, struc
     return STATUS_OK;
 }
 
-void communicator_close(struct communicator *c)
+/* --- closing and aborting: a thread calls the library, and may be left behind ----------------- */
+
+struct ending {
+    ncclComm_t *comms; /* owned */
+    size_t count;
+    struct queue *queue;
+    bool aborts;
+    pthread_mutex_t lock; /* protects the flags below */
+    pthread_cond_t changed;
+    bool is_over, is_left; /* is_left: nobody waits for it */
+};
+
+static void ending_free(struct ending *e)
 {
-    ncclComm_t comm = take_handle(c);
-    if (comm) (void)ncclCommDestroy(comm); /* an error no longer matters */
+    pthread_cond_destroy(&e->changed);
+    pthread_mutex_destroy(&e->lock);
+    free(e->comms), free(e);
+}
+
+/* Errors no longer matter. */
+static void *end_communicators(void *context)
+{
+    struct ending *e = context;
+    (void)side_stream_set_device(e->queue); /* the library restores this thread's device */
+    if (e->aborts) (void)ncclGroupStart();
+    for (size_t i = 0; i < e->count; i++)
+        (void)(e->aborts ? ncclCommAbort(e->comms[i]) : ncclCommDestroy(e->comms[i]));
+    if (e->aborts) (void)ncclGroupEnd();
+    pthread_mutex_lock(&e->lock);
+    bool is_left = e->is_left;
+    e->is_over = true;
+    pthread_cond_signal(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+    if (is_left) ending_free(e);
+    return NULL;
+}
+
+/* false: it was left behind. */
+static bool await_end(struct ending *e)
+{
+    struct timespec until;
+    int late = 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += COMMUNICATOR_CLOSE_S;
+    pthread_mutex_lock(&e->lock);
+    while (!e->is_over && !late) late = pthread_cond_timedwait(&e->changed, &e->lock, &until);
+    bool is_over = e->is_over;
+    e->is_left = !is_over;
+    pthread_mutex_unlock(&e->lock);
+    return is_over;
+}
+
+static bool end_all(struct communicator *const *all, size_t count, bool aborts)
+{
+    struct ending *e = heap(sizeof *e);
+    struct failure last = {0};
+    pthread_t thread;
+    *e = (struct ending){.comms = heap(count * sizeof(ncclComm_t) + 1), .aborts = aborts};
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->changed, NULL);
+    for (size_t i = 0; i < count; i++) {
+        ncclComm_t comm = take_handle(all[i]);
+        if (comm) e->comms[e->count++] = comm, e->queue = all[i]->stream.queue;
+    }
+    status_save(&last, STATUS_COMM); /* whatever its status: keeps the caller's message */
+    bool is_over = true;
+    if (e->count && thread_start_foreground(&thread, end_communicators, e)) {
+        (void)end_communicators(e);
+    } else if (e->count) {
+        is_over = await_end(e);
+        if (is_over)
+            pthread_join(thread, NULL);
+        else
+            pthread_detach(thread);
+    }
+    status_restore(&last);
+    if (is_over) ending_free(e);
+    return is_over;
+}
+
+bool communicator_close(struct communicator *c)
+{
+    bool is_over = end_all(&c, 1, false);
+    side_stream_close(&c->stream);
+    return is_over;
+}
+
+void communicator_leave(struct communicator *c)
+{
+    (void)take_handle(c);
     side_stream_close(&c->stream);
 }
 
-void communicator_abort(struct communicator *c)
+bool communicator_abort(struct communicator *c) { return end_all(&c, 1, true); }
+
+bool communicator_abort_all(struct communicator *const *all, size_t count)
 {
-    ncclComm_t comm = take_handle(c);
-    if (comm) (void)ncclCommAbort(comm);
+    return end_all(all, count, true);
 }
 
-void communicator_abort_all(struct communicator *const *all, size_t count)
-{
-    (void)ncclGroupStart();
-    for (size_t i = 0; i < count; i++) communicator_abort(all[i]);
-    (void)ncclGroupEnd(); /* an error no longer matters */
-}
+/* --- transfers -------------------------------------------------------------------------------- */
 
 static ncclResult_t issue(const struct communicator *c, const struct transfer *t, int peer)
 {

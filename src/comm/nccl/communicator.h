@@ -10,6 +10,8 @@
 #include "comm/comm.h"
 #include "comm/nccl/side_stream.h"
 
+#include <stdbool.h>
+
 enum { COMMUNICATOR_ID_BYTES = 128 };
 
 struct communicator {
@@ -36,13 +38,22 @@ enum status communicator_open(struct communicator_init *inits, int count, int ma
  * out: name, rank and size are set. */
 enum status communicator_split(struct communicator *c, int color, int key,
                                struct communicator *out);
-/* Waits for the transfers that were issued, unless the communicator was aborted. */
-void communicator_close(struct communicator *c);
-/* Ends all its transfers without waiting for other ranks, but waits until the device is idle. */
-void communicator_abort(struct communicator *c);
-/* Aborts them together, in a group call: one by one, the first may wait for the transfers of the
- * next forever (github.com/NVIDIA/nccl/issues/1013).  Requires NCCL 2.22 (nccl_load). */
-void communicator_abort_all(struct communicator *const *all, size_t count);
+/* Closing and aborting wait until all ranks of the host do the same: their proxy threads end
+ * together (NCCL's user guide: ncclCommDestroy is an intra-node collective call).  A rank that has
+ * failed may be the only one, so they wait for at most COMMUNICATOR_CLOSE_S; false: after that the
+ * library's call continues in the background, until the process ends.
+ *
+ * close     Waits for the transfers that were issued, unless the communicator was aborted.
+ * leave     Frees what is not the library's, without waiting.
+ * abort     Ends all its transfers, and waits until the device is idle.
+ * abort_all Aborts them together, in a group call: one by one, the first may wait for the transfers
+ *           of the next forever (github.com/NVIDIA/nccl/issues/1013).  Requires NCCL 2.22
+ *           (nccl_load). */
+enum { COMMUNICATOR_CLOSE_S = 10 };
+bool communicator_close(struct communicator *c);
+void communicator_leave(struct communicator *c);
+bool communicator_abort(struct communicator *c);
+bool communicator_abort_all(struct communicator *const *all, size_t count);
 
 /* Enqueues the transfer on the side stream.  `peer` is a rank of the communicator. */
 enum status communicator_issue(struct communicator *c, const struct transfer *t, int peer);

@@ -17,6 +17,7 @@
 struct nccl {
     struct queue *queue;
     struct watchdog *watchdog;
+    bool leaves; /* a communicator could not be closed: the others are left, without waiting */
 };
 
 /* A user buffer that is registered with the library. */
@@ -172,7 +173,7 @@ static enum status split_communicator(struct nccl_group *g, int color, int key,
     enum status st = communicator_split(&g->communicator, out->host.size > 1 ? color : -1, key,
                                         &out->communicator);
     st = watchdog_leave(g->n->watchdog, st);
-    if (st) communicator_abort(&out->communicator), communicator_close(&out->communicator);
+    if (st) (void)communicator_abort(&out->communicator), communicator_leave(&out->communicator);
     TRY(st);
     if (out->host.size > 1) watchdog_add(g->n->watchdog, &out->communicator);
     return STATUS_OK;
@@ -191,10 +192,12 @@ static enum status split(const struct comm *c, int color, int key, struct comm *
 
 static void close_communicator(struct nccl_group *g, struct communicator *c)
 {
-    if (c->handle || c->stream.handle) {
-        watchdog_remove(g->n->watchdog, c);
-        communicator_close(c);
-    }
+    if (!c->handle && !c->stream.handle) return;
+    watchdog_remove(g->n->watchdog, c);
+    if (g->n->leaves)
+        communicator_leave(c);
+    else
+        g->n->leaves = !communicator_close(c);
 }
 
 /* After a failure the abort of the communicator does it.  The watchdog does not abort meanwhile. */
@@ -300,8 +303,8 @@ enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
     init.communicator = &g->communicator;
     if (c->size > 1) st = comm_agree(c, open_communicator(n, &init));
     if (st) { /* this rank may have opened its own */
-        communicator_abort(&g->communicator);
-        communicator_close(&g->communicator);
+        (void)communicator_abort(&g->communicator);
+        communicator_leave(&g->communicator);
         free(g);
     }
     TRY(st);

@@ -68,8 +68,8 @@ enum status nccl_self_test(struct queue *queue)
         if (kind != TRANSFER_receive)
             TRY_OUT(check_kind(&c, kind, (float *)(void *)device.base, (float *)(void *)host.base));
 out:
-    if (st) communicator_abort(&c);
-    communicator_close(&c);
+    if (st) (void)communicator_abort(&c);
+    (void)communicator_close(&c);
     arena_release(&host);
     arena_release(&device);
     return st;

@@ -136,7 +136,7 @@ static void abort_new_channels(const struct opening *o)
 {
     struct communicator **all = heap((size_t)o->count * sizeof(struct communicator *) + 1);
     for (int i = 0; i < o->count; i++) all[i] = o->inits[i].communicator;
-    communicator_abort_all(all, (size_t)o->count);
+    (void)communicator_abort_all(all, (size_t)o->count);
     free(all);
 }
 
@@ -173,7 +173,7 @@ static void close_new_channels(struct opening *o)
     abort_new_channels(o);
     for (struct p2p_channel *c = o->channels, *next; c; c = next) {
         next = c->next;
-        communicator_close(&c->communicator);
+        communicator_leave(&c->communicator);
         free(c);
     }
 }

@@ -101,7 +101,7 @@ static struct timespec time_after(int clock, double s)
 /* Called with the lock held. */
 static void abort_after_failure(struct watchdog *w)
 {
-    if (w->failure.status) communicator_abort_all(w->communicators, w->num_communicators);
+    if (w->failure.status) (void)communicator_abort_all(w->communicators, w->num_communicators);
 }
 
 /* `failure` is set, so no new call of the library begins. */

@@ -75,19 +75,15 @@ struct stub_counts stub_counts(void)
     return now;
 }
 
-void stub_count_stream(int by)
+static void count(int *what, int by)
 {
     lock_stub();
-    counts.streams += by;
+    *what += by;
     unlock_stub();
 }
 
-void stub_count_event(int by)
-{
-    lock_stub();
-    counts.events += by;
-    unlock_stub();
-}
+void stub_count_stream(int by) { count(&counts.streams, by); }
+void stub_count_event(int by) { count(&counts.events, by); }
 
 void stub_break(int rank, const char *error)
 {
@@ -480,10 +476,13 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     return m ? ncclSuccess : ncclRemoteError;
 }
 
+static int blocks_destroy;
+void stub_block_destroy(bool blocked) { count(&blocks_destroy, blocked ? 1 : -1); }
+
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     lock_stub();
-    while (comm->pending) await(); /* as NCCL does */
+    while (comm->pending || blocks_destroy) await();
     release_comm(comm);
     unlock_stub();
     return ncclSuccess;

@@ -5,6 +5,8 @@
 #include "comm/ranks.h"
 #include "test.h"
 
+#include <time.h>
+
 struct two_ids {
     unsigned char id[2][COMMUNICATOR_ID_BYTES];
 };
@@ -52,6 +54,23 @@ TEST(communicators_open_and_issue_in_group_calls)
     CHECK_STATUS(OK, communicator_id(ids.id[1]));
     CHECK_STATUS(OK, ranks_run(2, exchange_messages, &ids));
     CHECK(!stub_counts().comms && !stub_counts().streams);
+}
+
+TEST(communicator_is_left_if_other_ranks_do_not_close_theirs)
+{
+    const struct timespec ms = {.tv_nsec = 1000000};
+    struct queue queue = {.num_threads = 1};
+    struct communicator c = {.name = "alone", .size = 1};
+    struct communicator_init init = {.communicator = &c};
+    CHECK_STATUS(OK, communicator_id(init.id));
+    CHECK_STATUS(OK, communicator_open(&init, 1, 0, &queue));
+    stub_block_destroy(true);
+    status_fail(STATUS_IO, "x.c", 1, "mine");
+    CHECK(!communicator_close(&c));
+    CHECK_MESSAGE("mine");
+    CHECK(!c.handle && stub_counts().comms == 1 && !stub_counts().streams);
+    stub_block_destroy(false);
+    while (stub_counts().comms) nanosleep(&ms, NULL);
 }
 
 TEST(communicator_can_be_closed_after_an_abort)
