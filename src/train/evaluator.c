@@ -106,7 +106,6 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
 {
     struct exact_sum exact = {0};
     *out = (struct evaluation){0};
-    int64_t unknown_bytes = 0; /* batches */
     while (out->batches != batches) {
         bool more;
         TRY(next_batch(e, loader, &more));
@@ -123,14 +122,10 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         }
         out->tokens += e->batch.valid;
         out->bytes += e->batch.bytes;
-        unknown_bytes += e->batch.valid && !e->batch.bytes;
         out->batches++;
         progress_add((double)e->batch.valid);
     }
-    TRY(sum_over_ranks(e, &exact, out));
-    TRY(comm_all_reduce_int64(e->readers, REDUCE_MAX, &unknown_bytes, 1));
-    if (unknown_bytes) out->bytes = 0;
-    return STATUS_OK;
+    return sum_over_ranks(e, &exact, out);
 }
 
 enum status evaluator_check_tokens(const struct evaluation *v, const char *data)

@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training.h"
 
+#include "base/file.h"
 #include "train/inputs.h"
 
-static void evaluate(struct training *t, int B, int64_t batches, struct evaluation *e)
+static void evaluate_rows(struct training *t, int B, int T, int64_t batches, struct evaluation *e)
 {
     struct loader *loader;
     struct arena run = {0}, step = {0};
     struct loader_options o = inputs_loader_options(&t->config, &t->machine.mesh, &t->data,
                                                     t->tokenizer, t->trainer.model.shape.V);
-    o.once = true;
+    o.once = true, o.seq_len = T;
     struct evaluator evaluator = t->trainer.evaluator;
     CHECK_STATUS(OK, loader_open(&loader, &o));
     CHECK_STATUS(OK, arena_init(&run, 1 << 20, NULL));
     CHECK_STATUS(OK, arena_init(&step, 64 << 20, NULL));
     CHECK_STATUS(OK, arena_init(&t->machine.queue->scratch, 1 << 20, NULL));
-    evaluator_alloc(&evaluator, B, 16, &run);
+    evaluator_alloc(&evaluator, B, T, &run);
     CHECK_STATUS(OK, evaluator_run(&evaluator, loader, batches, &step, e));
     evaluator_release(&evaluator);
     loader_close(loader);
     arena_release(&run), arena_release(&step);
     arena_release(&t->machine.queue->scratch);
+}
+
+static void evaluate(struct training *t, int B, int64_t batches, struct evaluation *e)
+{
+    evaluate_rows(t, B, 16, batches, e);
 }
 
 TEST(mean_loss_does_not_depend_on_the_batch_size)
@@ -61,6 +67,21 @@ TEST(evaluation_stops_after_the_given_number_of_batches)
     arena_release(&t.machine.queue->scratch);
     evaluate(&t, 4, 5, &e);
     CHECK(e.batches == 5 && e.tokens == 5 * 4 * 16);
+    training_close(&t);
+}
+
+/* The end of a document stands for no bytes. */
+TEST(bytes_are_known_where_a_batch_only_predicts_the_end_of_a_document)
+{
+    struct training t;
+    struct evaluation e;
+    const char *text = "{\"text\": \"ab\"}\n{\"text\": \"abc\"}\n";
+    TRAINING_OPEN(&t, "debug.seed=2");
+    arena_release(&t.machine.queue->scratch);
+    t.source.path = test_path(test_folder(), "two.jsonl"), t.source.column = "text";
+    CHECK_STATUS(OK, file_write(t.source.path, text, strlen(text)));
+    evaluate_rows(&t, 1, 1, -1, &e);
+    CHECK(e.tokens == 8 && e.bytes == 5); /* also two ends and the second beginning */
     training_close(&t);
 }
 
