@@ -81,6 +81,32 @@ static enum status resolve_model(struct training_run *r, const struct machine *m
     return STATUS_OK;
 }
 
+/* oneDNN splits the sums of some float32 GEMMs among the threads, which are those that a rank's
+ * cores allow.  Muon's iterations are in float32, too. */
+static bool bits_depend_on_threads(const struct config *c, const struct queue *queue)
+{
+    bool has_float32 = c->training.mixed_precision_param == COMPUTE_DTYPE_float32 ||
+                       c->optimizer.name == OPTIMIZER_Muon;
+    return !queue->device && c->device.cpu != DEVICE_CPU_reference && !c->device.threads &&
+           has_float32;
+}
+
+static void log_elastic(const struct training_run *r, const struct queue *queue)
+{
+    long long canonical = r->trainer.elastic.canonical;
+    if (!canonical) return;
+    if (bits_depend_on_threads(r->config, queue))
+        log_line(LOG_WARN,
+                 "training.determinism = \"elastic\": float32 GEMMs on a CPU depend on the number "
+                 "of threads of a rank: set device.threads, or other numbers of ranks give other "
+                 "bits");
+    else
+        log_line(LOG_INFO,
+                 "elastic sums over %lld microbatches: any number of data-parallel ranks that "
+                 "divides it has the same bits",
+                 canonical);
+}
+
 static enum status open_trainer(struct training_run *r, const struct machine *machine,
                                 const struct model_shape *shape)
 {
@@ -89,11 +115,7 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     r->trainer_is_open = true;
     if (r->is_main)
         step_graph_log(c, &machine->mesh, machine->queue, (double)r->trainer.whole.parameters);
-    if (r->is_main && r->trainer.elastic.canonical)
-        log_line(LOG_INFO,
-                 "elastic sums over %lld microbatches: any number of data-parallel ranks that "
-                 "divides it has the same bits",
-                 (long long)r->trainer.elastic.canonical);
+    if (r->is_main) log_elastic(r, machine->queue);
     r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
         inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape->V);
