@@ -196,6 +196,19 @@ TEST(varlen_has_a_backward_plan_only_if_nondeterministic)
     CHECK(!size_pass(deterministic, &a, true, true, &done) && !done);
     size_pass(any_order, &a, true, true, &done);
     CHECK(done);
+    a = (struct attention){.B = 1,
+                           .T = 256,
+                           .S = 256,
+                           .H = 2,
+                           .G = 1,
+                           .K = 64,
+                           .q_stride = 128,
+                           .kv_stride = 64,
+                           .scale = 0.125f,
+                           .causal = true,
+                           .dtype = BF16};
+    size_pass(any_order, &a, true, true, &done); /* the self-test: attention_check.c */
+    CHECK(done);
     cudnn_attention_close(deterministic), cudnn_attention_close(any_order);
 }
 
