@@ -104,15 +104,19 @@ static void wait_before_retry(void *context, double seconds)
 }
 
 /* The credentials of one request: the settings' own, or a copy of those of its role.  `keys` is
- * released by the caller. */
+ * released by the caller.  UNSUPPORTED: libcurl cannot sign. */
 static enum status find_signer(struct client *c, struct s3_keys *keys, struct http_signer *g)
 {
     const struct hub_settings *s = c->settings;
     const struct s3_call call = {.cancel = c->cancel, .wait = wait_before_retry, .context = c};
     *g = s->signer;
-    if (!s->role) return STATUS_OK;
-    TRY(s3_role_keys(s->role, &call, keys));
-    g->key_id = keys->key_id, g->secret = keys->secret, g->session_token = keys->session_token;
+    if (s->role) {
+        TRY(s3_role_keys(s->role, &call, keys));
+        g->key_id = keys->key_id, g->secret = keys->secret, g->session_token = keys->session_token;
+    }
+    if (s->is_s3 && g->key_id && !http_can_sign())
+        FAIL(UNSUPPORTED, "s3://: signing requests requires libcurl 7.88 or later, not %s",
+             http_library_version());
     return STATUS_OK;
 }
 

@@ -270,3 +270,5 @@ enum status http_send(struct http *h, const struct http_request *r, struct http_
 }
 
 const char *http_library_version(void) { return curl_version(); }
+
+bool http_can_sign(void) { return curl_version_info(CURLVERSION_NOW)->version_num >= 0x075800; }

@@ -106,27 +106,33 @@ enum status stop_check(struct stop *s)
     return STATUS_OK;
 }
 
-/* How long after SIGTERM Open MPI's mpirun kills its ranks; 0: it did not start this one. */
-static double mpirun_grace_s(void)
+/* Open MPI's mpirun, if it started this rank, kills its ranks after a SIGTERM: version 4 after a
+ * time that a setting of it changes, version 5 (5.0.7) at once. */
+static bool is_killed_by_mpirun(double *grace_s, const char **advice)
 {
     const char *grace = getenv("OMPI_MCA_odls_base_sigkill_timeout");
-    if (!getenv("OMPI_MCA_orte_hnp_uri")) return 0;
-    return grace ? strtod(grace, NULL) : 1;
+    if (getenv("OMPI_MCA_orte_hnp_uri")) {
+        *grace_s = grace ? strtod(grace, NULL) : 1;
+        *advice = ", or set OMPI_MCA_odls_base_sigkill_timeout=60 before mpirun";
+        return true;
+    }
+    *grace_s = 0, *advice = "";
+    return getenv("OMPI_TOOL_NAME");
 }
 
 void stop_note_save(struct stop *s, double seconds)
 {
+    double grace;
+    const char *advice;
     if (!(seconds > 0) || s->world->rank != 0) return;
-    double grace = mpirun_grace_s();
     s->lead_s = MARGIN * seconds + MIN_LEAD_S;
     set_alarm(s);
-    if (s->has_warned || !(grace > 0) || seconds < grace / MARGIN) return;
+    if (s->has_warned || !is_killed_by_mpirun(&grace, &advice) || seconds < grace / MARGIN) return;
     s->has_warned = true;
     log_line(LOG_WARN,
              "a save takes %.1f s, but mpirun kills its ranks %g s after a SIGTERM: stop the run "
-             "with SIGUSR1, which mpirun passes on, or set OMPI_MCA_odls_base_sigkill_timeout=60 "
-             "before mpirun",
-             seconds, grace);
+             "with SIGUSR1, which mpirun passes on%s",
+             seconds, grace, advice);
 }
 
 const char *stop_describe(const struct stop *s)

@@ -96,10 +96,10 @@ TEST(bench_prints_tables_for_people)
 TEST(device_cpu_also_limits_onednn)
 {
     struct text out = {0};
-    setenv("ONEDNN_VERBOSE", "1", 1);
+    setenv("ONEDNN_VERBOSE", "1", 1), setenv("DNNL_VERBOSE", "1", 1);
     CHECK(LLAMERO(&out, NULL, "bench", SMALL, "training.mixed_precision_param=float32",
                   "device.cpu=avx2") == 0);
-    unsetenv("ONEDNN_VERBOSE");
+    unsetenv("ONEDNN_VERBOSE"), unsetenv("DNNL_VERBOSE");
     CHECK(strstr(out.data, "isa:Intel AVX2\n") && !strstr(out.data, "avx512"));
     text_release(&out);
 }

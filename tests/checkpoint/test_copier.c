@@ -102,7 +102,7 @@ static bool has_step(const char *folder, int step)
 
 TEST(copier_copies_the_newest_step_with_its_manifest_last)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     const char *folder = saved_folder(&t->saved, STEPS(3, 7));
     struct copier_options o = options(t, folder);
@@ -124,7 +124,7 @@ TEST(copier_copies_the_newest_step_with_its_manifest_last)
 
 TEST(copier_follows_the_saves_of_a_checkpointer)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     struct checkpointer *c;
     const char *folder = test_path(test_folder(), "checkpoint");
@@ -164,7 +164,7 @@ TEST(copier_follows_the_saves_of_a_checkpointer)
 
 TEST(copier_restores_the_newest_step_that_has_a_manifest)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     copy_steps(t, STEPS(2, 10));
     s3_server_put(&t->server, key_of(11, "config.json"), "{}", 2); /* never finished */
@@ -197,7 +197,7 @@ TEST(copier_restores_the_newest_step_that_has_a_manifest)
 
 TEST(copier_skips_damaged_copies_but_never_silently_starts_over)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     copy_steps(t, STEPS(2, 10));
     struct text bytes = {0};
@@ -226,7 +226,7 @@ TEST(copier_skips_damaged_copies_but_never_silently_starts_over)
 
 TEST(copier_tries_again_after_the_next_save)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     struct copier *c;
     const char *folder = saved_folder(&t->saved, STEPS(3, 7));
@@ -243,7 +243,7 @@ TEST(copier_tries_again_after_the_next_save)
 
 TEST(copier_makes_a_copy_incomplete_before_it_replaces_it)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     copy_steps(t, STEPS(7));
     saved_fill(&t->saved, 99);
@@ -263,7 +263,7 @@ TEST(copier_makes_a_copy_incomplete_before_it_replaces_it)
 
 TEST(copier_needs_access_but_not_a_network_to_start)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     const char *folder = saved_folder(&t->saved, STEPS(7));
     struct copier_options o = options(t, folder);
@@ -286,7 +286,7 @@ TEST(copier_needs_access_but_not_a_network_to_start)
 
 TEST(copier_waits_only_so_long_after_a_stop_signal)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     const char *folder = saved_folder(&t->saved, STEPS(7));
     struct copier_options o = options(t, folder);
@@ -326,7 +326,7 @@ static void end_log(const char *path, struct text *log)
 
 TEST(copier_sets_aside_the_copies_of_later_steps)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     struct copier *c;
     struct text log = {0};
@@ -354,7 +354,7 @@ TEST(copier_sets_aside_the_copies_of_later_steps)
 
 TEST(copier_warns_if_it_cannot_set_copies_aside)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     struct copier *c;
     struct text log = {0};
@@ -375,7 +375,7 @@ TEST(copier_warns_if_it_cannot_set_copies_aside)
 
 TEST(copier_drops_the_copy_of_a_step_that_is_set_aside)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct copier_test *t = begin();
     struct copier *c;
     struct text log = {0};

@@ -48,7 +48,7 @@ static bool upload(struct store_test *t, const char *folder, int step)
 
 TEST(copy_store_fetches_the_bytes_that_it_uploaded)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct store_test *t = begin();
     const char *folder = saved_folder(&t->saved, STEPS(3));
     const char *other = test_path(test_folder(), "other");
@@ -73,7 +73,7 @@ TEST(copy_store_fetches_the_bytes_that_it_uploaded)
 
 TEST(copy_store_lists_steps_and_sets_aside_complete_ones)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct store_test *t = begin();
     const char *folder = saved_folder(&t->saved, STEPS(3, 7, 9));
     struct folder_steps steps;

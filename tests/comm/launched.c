@@ -48,13 +48,16 @@ int launched_start(const char *size, const char *name)
 int launched_command(int size, const char *const *command, struct text *out, struct text *err)
 {
     enum { MAX_WORDS = 60 };
-    /* Read by Open MPI: tests may run as root, in a container, on fewer cores than ranks. */
+    /* Read by Open MPI (PRTE: by version 5): tests may run as root, in a container, on fewer cores
+     * than ranks. */
     static const char *const settings[][2] = {
         {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
         {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
         {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
         {"OMPI_MCA_hwloc_base_binding_policy", "none"},
         {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
+        {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
+        {"PRTE_MCA_hwloc_default_binding_policy", "none"},
     };
     char number[16];
     const char *launcher = getenv("LLAMERO_MPIRUN");

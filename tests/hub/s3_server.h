@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "hub/http.h"
 #include "hub/hub_settings.h"
 
 #include "base/text.h"
@@ -70,3 +71,5 @@ int s3_server_num_uploads(const struct s3_server *s);                      /* un
 /* Settings for this server with a cache in a new folder; the caller releases them.  Waits do not
  * sleep but add up in *waited. */
 struct hub_settings s3_server_settings(const struct s3_server *s, double *waited);
+
+static inline bool s3_available(void) { return http_available() && http_can_sign(); }

@@ -289,7 +289,7 @@ static void check_objects(const char *path, enum hub_selection what, int count)
 
 TEST(hub_fetches_exactly_the_objects_of_a_path)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     check_objects("s3://bucket/data/*.jsonl", HUB_DATA, 2);
     check_objects("s3://bucket/data/a.jsonl", HUB_DATA, 1);
     check_objects("s3://bucket/*/*/?.jsonl", HUB_DATA, 1);
@@ -308,7 +308,7 @@ TEST(hub_fetches_exactly_the_objects_of_a_path)
 
 TEST(hub_reads_a_bucket_as_it_was_listed_last)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct bucket_test *b = begin_bucket();
     const char *path = "s3://bucket/data/*.jsonl";
     struct file_list before, after;
@@ -346,7 +346,7 @@ TEST(hub_reads_a_bucket_as_it_was_listed_last)
 
 TEST(hub_reports_what_is_wrong_with_a_bucket)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct bucket_test *b = begin_bucket();
     CHECK_STATUS(MISSING,
                  hub_fetch_with(&b->settings, "s3://bucket/data/*.parquet", HUB_DATA, comm_self()));
@@ -366,7 +366,7 @@ TEST(hub_reports_what_is_wrong_with_a_bucket)
 
 TEST(hub_look_reports_what_the_cache_lacks_of_a_bucket)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct bucket_test *b = begin_bucket();
     struct text report = {0};
     const char *path = "s3://bucket/data/*.jsonl";
@@ -403,7 +403,7 @@ static enum status fetch_object_as_rank(const struct comm *world, void *context)
 
 TEST(hub_fetches_objects_once_per_cache)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct bucket_ranks r = {.bucket = begin_bucket()};
     char *other = heap_string(test_folder(), strlen(test_folder()));
     for (int i = 0; i < 4; i++) r.caches[i] = i < 2 ? r.bucket->settings.cache : other;

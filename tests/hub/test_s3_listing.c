@@ -73,7 +73,7 @@ TEST(s3_listing_rejects_malformed_lists)
 
 TEST(s3_listing_fetches_all_pages)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     static struct s3_server s;
     double waited;
     struct client c;

@@ -59,7 +59,7 @@ static void check_uploaded(struct object_test *t)
 
 TEST(s3_uploads_in_one_request_or_in_parts)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     static const struct {
         size_t size, part;
         int puts;
@@ -76,7 +76,7 @@ TEST(s3_uploads_in_one_request_or_in_parts)
 
 TEST(s3_upload_signs_with_the_session_token)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct object_test *t = make();
     t->server.session = "a+session/token==";
     begin(t, 250);
@@ -87,7 +87,7 @@ TEST(s3_upload_signs_with_the_session_token)
 
 TEST(s3_upload_retries_each_part)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct object_test *t = make();
     static const enum s3_fault faults[] = {S3_FAULT_SLOW_DOWN, S3_FAULT_NONE, S3_FAULT_DROP,
                                            S3_FAULT_DISCONNECT};
@@ -103,7 +103,7 @@ TEST(s3_upload_retries_each_part)
 
 TEST(s3_upload_aborts_on_failure)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct object_test *t = make();
     t->server.faults[S3_PUT][1] = S3_FAULT_DENIED;
     begin(t, 250);
@@ -118,7 +118,7 @@ TEST(s3_upload_aborts_on_failure)
 
 TEST(s3_upload_notices_an_error_in_a_successful_response)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct object_test *t = make();
     t->server.faults[S3_POST][1] = S3_FAULT_IN_BODY;
     begin(t, 250);
@@ -130,7 +130,7 @@ TEST(s3_upload_notices_an_error_in_a_successful_response)
 
 TEST(s3_upload_of_changed_bytes_is_rejected)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct object_test *t = make();
     t->server.faults[S3_PUT][1] = S3_FAULT_CORRUPT;
     begin(t, 250);
@@ -143,7 +143,7 @@ TEST(s3_upload_of_changed_bytes_is_rejected)
 
 TEST(s3_upload_ends_when_canceled)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct object_test *t = begin(make(), 250);
     atomic_bool cancel = true;
     t->client.cancel = &cancel;
@@ -163,7 +163,7 @@ static void list(struct object_test *t, struct listing *l)
 
 TEST(s3_download_resumes_with_ranges)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct object_test *t = make();
     struct listing l = {0};
     struct text got = {0};
@@ -189,7 +189,7 @@ TEST(s3_download_resumes_with_ranges)
 
 TEST(s3_download_rejects_an_object_that_changed_after_it_was_listed)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct object_test *t = begin(make(), 1000);
     struct listing l = {0};
     list(t, &l);
@@ -203,7 +203,7 @@ TEST(s3_download_rejects_an_object_that_changed_after_it_was_listed)
 
 TEST(s3_errors_name_the_region_and_missing_credentials)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct object_test *t = make();
     t->server.faults[S3_PUT][0] = S3_FAULT_OTHER;
     begin(t, 10);
@@ -266,19 +266,19 @@ static void upload_with_role(enum s3_fault fault, double expires_s, double step)
 
 TEST(s3_upload_continues_with_refreshed_credentials)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     upload_with_role(S3_FAULT_NONE, 3600, 500);
 }
 
 TEST(s3_upload_refreshes_credentials_that_the_store_calls_expired)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     upload_with_role(S3_FAULT_EXPIRED, 1e5, 0);
 }
 
 TEST(s3_credentials_that_stay_expired_are_an_error)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct metadata_server *m = metadata_server_make();
     struct object_test *t = make();
     for (int i = 0; i < 3; i++) t->server.faults[S3_PUT][i] = S3_FAULT_EXPIRED;
@@ -301,7 +301,7 @@ TEST(s3_credentials_that_stay_expired_are_an_error)
 
 TEST(s3_errors_name_every_place_without_credentials)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct metadata_server *m = metadata_server_make();
     struct object_test *t = make();
     double begin_s = clock_monotonic_s();
@@ -330,7 +330,7 @@ TEST(s3_errors_name_every_place_without_credentials)
 
 TEST(s3_public_buckets_need_no_role)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct metadata_server *m = metadata_server_make();
     struct object_test *t = make();
     t->server.is_public = true;

@@ -47,7 +47,7 @@ static void check_no_secrets_below(const char *folder)
 
 TEST(a_run_resumes_from_the_copies_of_its_checkpoints)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     struct s3_server *s = calloc(1, sizeof *s);
     struct text err = {0}, corpus = {0};
     const char *folder = test_folder(), *local = test_path(folder, "corpus.txt");
@@ -115,7 +115,7 @@ TEST(a_run_resumes_from_the_copies_of_its_checkpoints)
 
 TEST(a_fetch_uses_the_role_of_a_container_or_an_instance)
 {
-    if (!http_available()) skip();
+    if (!s3_available()) skip();
     static const char *const places[] = {"AWS_CONTAINER_CREDENTIALS_FULL_URI",
                                          "AWS_EC2_METADATA_SERVICE_ENDPOINT"};
     struct text err = {0};

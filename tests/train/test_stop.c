@@ -139,6 +139,16 @@ TEST(a_save_that_takes_half_of_the_grace_of_mpirun_is_warned_about_once)
     unsetenv("OMPI_MCA_orte_hnp_uri"), unsetenv("OMPI_MCA_odls_base_sigkill_timeout");
 }
 
+TEST(any_save_is_warned_about_with_mpirun_of_open_mpi_5)
+{
+    struct stop s;
+    stop_init(&s, comm_self(), true, 1);
+    setenv("OMPI_TOOL_NAME", "mpirun", 1);
+    stop_note_save(&s, 0.1);
+    CHECK(s.has_warned);
+    unsetenv("OMPI_TOOL_NAME");
+}
+
 TEST(an_impossible_end_of_the_job_is_ignored)
 {
     static const char *const bad[] = {"",    "tomorrow", "1700000000", "-5",
