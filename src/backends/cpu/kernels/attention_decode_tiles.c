@@ -30,6 +30,28 @@ void KERNEL(attention_decode_begin)(const bf16 *const queries[DECODE_QUERIES], s
             memcpy(packed + pair * TILE + q, queries[q] + 2 * pair, 2 * sizeof(bf16));
 }
 
+/* --- prefetch -------------------------------------------------------------------------------- */
+
+/* A few lines after each tile multiply and in loops between them: many prefetches in a row would
+ * delay the tiles, and memory would be idle while tiles multiply. */
+enum { LINES_PER_KEY_DOT = 8, LINES_PER_VALUE_DOT = 12, LINES_PER_PAIR = 1 };
+
+/* Where the prefetch of struct decode_tiles has arrived. */
+struct prefetch_cursor {
+    size_t row, column;
+};
+
+/* Prefetches up to `lines` of 32 elements. */
+static inline void prefetch_lines(const struct decode_tiles *p, struct prefetch_cursor *at,
+                                  size_t lines)
+{
+    for (size_t i = 0; i < lines && at->row < p->next_count; i++) {
+        __builtin_prefetch(p->next + at->row * p->stride + at->column, 0, 2);
+        at->column += WIDTH;
+        if (at->column >= p->next_width) at->row++, at->column = 0;
+    }
+}
+
 /* --- scores ---------------------------------------------------------------------------------- */
 
 /* Two left tiles of keys.  The last keys are copied, so that no key past the end is read; a second
@@ -55,7 +77,8 @@ static struct key_tiles find_keys(const struct decode_tiles *p, bf16 *last)
 }
 
 static void multiply_keys(const struct decode_tiles *p, const struct key_tiles *t,
-                          const float *packed, float products[DECODE_KEYS][TILE])
+                          const float *packed, struct prefetch_cursor *next,
+                          float products[DECODE_KEYS][TILE])
 {
     TILE_ZERO(0);
     TILE_ZERO(1);
@@ -63,30 +86,15 @@ static void multiply_keys(const struct decode_tiles *p, const struct key_tiles *
         TILE_LOAD(6, packed, 64);
         TILE_STREAM(4, t->at[0] + k, t->stride[0] * sizeof(bf16));
         TILE_DOT(0, 4, 6);
+        prefetch_lines(p, next, LINES_PER_KEY_DOT);
         TILE_STREAM(5, t->at[1] + k, t->stride[1] * sizeof(bf16));
         TILE_DOT(1, 5, 6);
+        prefetch_lines(p, next, LINES_PER_KEY_DOT);
     }
     TILE_STORE(0, products[0], 64);
     TILE_STORE(1, products[TILE], 64);
 }
 
-/* Where the prefetch of struct decode_tiles has arrived. */
-struct prefetch_cursor {
-    size_t row, column;
-};
-
-/* Prefetches up to `lines` of 32 elements. */
-static inline void prefetch_lines(const struct decode_tiles *p, struct prefetch_cursor *at,
-                                  size_t lines)
-{
-    for (size_t i = 0; i < lines && at->row < p->next_count; i++) {
-        __builtin_prefetch(p->next + at->row * p->stride + at->column, 0, 2);
-        at->column += WIDTH;
-        if (at->column >= p->next_width) at->row++, at->column = 0;
-    }
-}
-
-/* Prefetches a few lines at a time: many prefetches in a row would delay the tiles. */
 void KERNEL(attention_decode_scores)(const struct decode_tiles *p, float scale, const float *packed,
                                      float *scores)
 {
@@ -94,9 +102,9 @@ void KERNEL(attention_decode_scores)(const struct decode_tiles *p, float scale, 
     bf16 last[TILE * MAX_K] __attribute__((aligned(64)));
     struct key_tiles t = find_keys(p, last);
     struct prefetch_cursor next = {0};
-    multiply_keys(p, &t, packed, products);
+    multiply_keys(p, &t, packed, &next, products);
     for (size_t i = 0; i < DECODE_KEYS; i++) {
-        prefetch_lines(p, &next, p->K / WIDTH);
+        prefetch_lines(p, &next, (p->K / WIDTH + 1) / 2);
         for (size_t q = 0; q < DECODE_QUERIES; q++)
             scores[i * DECODE_QUERIES + q] = scale * products[i][q];
     }
@@ -144,7 +152,7 @@ static inline __attribute__((always_inline)) void pack_values(const struct decod
     for (size_t key = 0; key < DECODE_KEYS; key += 2, at += 2 * p->stride) {
         const bf16 *even = key < p->count ? at : zeros;
         const bf16 *odd = key + 1 < p->count ? at + p->stride : zeros;
-        prefetch_lines(p, next, columns / WIDTH * 2);
+        prefetch_lines(p, next, LINES_PER_PAIR);
         for (size_t c = 0; c < columns; c += WIDTH)
             interleave(even + c, odd + c, tiles[c / TILE][key / 2], tiles[c / TILE + 1][key / 2]);
     }
@@ -164,13 +172,17 @@ add_columns(const struct decode_tiles *p, size_t k, size_t columns, struct prefe
     TILE_LOAD(4, left, 64);
     TILE_LOAD(5, right[0], 64);
     TILE_DOT(0, 4, 5);
+    prefetch_lines(p, next, LINES_PER_VALUE_DOT);
     TILE_LOAD(6, right[1], 64);
     TILE_DOT(1, 4, 6);
+    prefetch_lines(p, next, LINES_PER_VALUE_DOT);
     if (columns == COLUMNS) {
         TILE_LOAD(5, right[2], 64);
         TILE_DOT(2, 4, 5);
+        prefetch_lines(p, next, LINES_PER_VALUE_DOT);
         TILE_LOAD(6, right[3], 64);
         TILE_DOT(3, 4, 6);
+        prefetch_lines(p, next, LINES_PER_VALUE_DOT);
     }
     TILE_STORE(0, sums, 64);
     TILE_STORE(1, sums + TILE_FLOATS, 64);
