@@ -176,7 +176,9 @@ static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_
     };
     if (!st) st = gpt_index_build(&s->index[i], &spec);
     free(lengths);
-    if (st) return status_prefix(st, "%s", from->config->path);
+    if (st)
+        return status_prefix(st, "%s, %s part of data.split = \"%s\"", from->config->path,
+                             o->validation ? "validation" : "training", o->data->split);
     return STATUS_OK;
 }
 

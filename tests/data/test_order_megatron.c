@@ -392,7 +392,8 @@ TEST(order_megatron_rejects_what_it_cannot_read)
     for (int wrong = 0; wrong < 6; wrong++) {
         static const char *const messages[] = {
             "requires a .bin/.idx prefix or \"mock\" in each source",
-            "fewer than one sample",
+            "training part of data.split = \"1\": 9 tokens in 1 sequences are fewer than one "
+            "sample",
             "data.seed = 4294967296: must be less than 2^32",
             "leaves no data for training",
             "weight = 0: must be greater than 0",
