@@ -79,7 +79,9 @@ enum status gpt_index_build(struct gpt_index *x, const struct gpt_index_spec *sp
     TRY(count_epochs(x, tokens, spec->min_samples, L));
     if (__builtin_mul_overflow(x->epochs, count, &x->num_documents) ||
         x->num_documents > INT32_MAX || x->num_samples >= UINT32_MAX - 1)
-        FAIL(UNSUPPORTED, "%llu epochs of %llu sequences with %llu samples exceed 32-bit indices",
+        FAIL(UNSUPPORTED,
+             "%llu epochs of %llu sequences with %llu samples exceed 32-bit indices; lower "
+             "data.samples or training.steps, or add data",
              (unsigned long long)x->epochs, (unsigned long long)count,
              (unsigned long long)x->num_samples);
     x->document_index = calloc(x->num_documents, sizeof *x->document_index);

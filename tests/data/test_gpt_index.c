@@ -130,6 +130,6 @@ TEST(gpt_index_rejects_what_it_cannot_index)
                                                       lengths, 10, 0, UINT64_C(1) << 62, L, SEED}));
     CHECK_STATUS(UNSUPPORTED, gpt_index_build(&x, &(struct gpt_index_spec){
                                                       lengths, 10, 0, UINT64_C(1) << 33, 1, SEED}));
-    CHECK_MESSAGE("exceed 32-bit indices");
+    CHECK_MESSAGE("exceed 32-bit indices; lower data.samples");
     CHECK(!x.document_index && !x.sample_index && !x.shuffle_index);
 }
