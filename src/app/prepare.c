@@ -146,8 +146,10 @@ enum status command_prepare(int argc, char **argv)
     if (workers != UNSET && (workers < 1 || workers > 4096))
         FAIL(USAGE, "--workers: must be between 1 and 4096, is %lld", (long long)workers);
     for (int i = 0; i < a.num_words; i++)
-        sources[i] = (struct source_config){
-            .path = a.words[i], .column = column[0] ? column : "text", .weight = 1};
+        sources[i] = (struct source_config){.path = a.words[i],
+                                            .column = column[0] ? column : "text",
+                                            .weight = 1,
+                                            .may_be_empty = a.num_words > 1};
     struct tokenizer_config config = {.meta_cuts = cuts, .pattern = pattern};
     TRY(hub_fetch(tokenizer, HUB_TOKENIZER, comm_self()));
     for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));

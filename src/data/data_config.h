@@ -13,7 +13,8 @@
 #define OPT OPT_FIELD
 struct source_config {
 #include "data/source.opts"
-    char key[40]; /* the option that has the path, for messages; "": the command line */
+    char key[40];      /* the option that has the path, for messages; "": the command line */
+    bool may_be_empty; /* only warn of files without documents */
 };
 struct stage_config {
 #include "data/stage.opts"

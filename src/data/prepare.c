@@ -75,7 +75,9 @@ static enum status open_sources(struct prepare_state *p)
     for (size_t i = 0; i < r->num_sources; i++) {
         TRY(source_open(&p->sources[i], &r->sources[i]));
         uint64_t bytes = source_text_bytes(&p->sources[i]);
-        is_known &= bytes > 0;
+        bool is_empty = p->sources[i].kind->seeks && !p->sources[i].num_positions;
+        if (is_empty) log_line(LOG_WARN, "%s: the file has no documents", r->sources[i].path);
+        is_known &= bytes > 0 || is_empty;
         p->output.done.text_total += bytes;
     }
     if (!is_known) p->output.done.text_total = 0;
@@ -340,7 +342,9 @@ enum status prepare_token_files(const struct prepare_request *request, struct pr
     p.source = p.output.source, p.position = p.output.position;
     TRY_OUT(write_tokens(&p));
     if (!p.output.done.documents)
-        FAIL_OUT(DATA, "%s: the source has no document", request->sources->path);
+        FAIL_OUT(DATA, "%s: %s", request->sources->path,
+                 request->num_sources > 1 ? "neither this source nor the others have a document"
+                                          : "the source has no document");
     TRY_OUT(prepare_output_publish(&p.output));
     *done = p.output.done;
 out:

@@ -217,7 +217,7 @@ enum status source_open(struct source *s, const struct source_config *config)
     s->options_fingerprint = add_options(config, false, neurons, 0);
     s->older_fingerprint = add_options(config, true, neurons, 0);
     bool is_empty = !s->kind || (s->kind->seeks && !s->num_positions);
-    if (!st && is_empty) st = fail_empty(config);
+    if (!st && is_empty && !(config->may_be_empty && s->kind)) st = fail_empty(config);
     if (st) source_close(s);
     return st;
 }
