@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#undef stop /* of cmocka 2 */
 
 /* Counts the test as skipped, and ends it. */
 void test_skip(const char *file, int line) __attribute__((noreturn));
