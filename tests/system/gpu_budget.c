@@ -22,7 +22,7 @@
 const struct budget_case budget_cases[BUDGET_CASES] = {
     {"small",
      "A Llama with two layers of 256, 4 query heads and 1 key/value head of 64, a feed-forward "
-     "layer of 1024 and 2048 tokens in its tied vocabulary; bf16, 2 rows of 512 tokens",
+     "layer of 1024 and 2048 tokens\nin its tied vocabulary; bf16, 2 rows of 512 tokens",
      true,
      {"model.dim=256", "model.n_layers=2", "model.n_heads=4", "model.n_kv_heads=1",
       "model.ffn_hidden=1024", "model.vocab_size=2048", "model.tie_embeddings=true",

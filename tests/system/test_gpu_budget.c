@@ -69,7 +69,7 @@ TEST(gpu_budget_counts_the_launches_of_each_operation)
     CHECK_STATUS(OK, budget_count(&dry, NULL, &b));
     const struct budget_row *norms = &b.rows[OP_rmsnorm_forward];
     CHECK(norms->calls == 5 && budget_launches(norms) == 5 && norms->num_kernels == 1);
-    CHECK(!strcmp(norms->kernels[0].name, "rmsnorm_forward_kernel"));
+    CHECK(!strcmp(norms->kernels[0].name, "rmsnorm_forward_short_kernel"));
     CHECK(b.rows[OP_adamw].calls == 1 && b.rows[OP_sum_squares].waits == 1);
     CHECK(!b.rows[OP_quantize].calls);
 }
