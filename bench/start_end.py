@@ -13,9 +13,9 @@ printed.
 
 The text is the files of --text FOLDER, or what /usr/share/doc and Python's library have, in a random order, so its
 size and words depend on the machine.  datatrove's DocumentTokenizer reads JSON lines and writes token IDs as prepare
-does, without shuffling; each of its workers has a file of its own.  start counts from exec to the end of the program, without its one step.  cp copies a
-checkpoint file by file.  Before a round memory is touched and freed, so that a virtual machine
-backs it.
+does, without shuffling; each of its workers has a file of its own.  start counts from exec to the end of the program,
+without its one step.  cp copies a checkpoint file by file.  Before a round memory is touched and freed, so that a
+virtual machine backs it.
 """
 import argparse
 import json
@@ -85,9 +85,9 @@ def run(command):
     return time.perf_counter() - begin, out
 
 
-def documents(text, bytes_):
+def documents(folder, bytes_):
     """Files of text, in a random order, with at most that number of bytes."""
-    patterns = [f"{text.resolve()}/**/*"] if text else ["/usr/share/doc/**/*", "/usr/lib/python3*/**/*.py"]
+    patterns = [f"{folder.resolve()}/**/*"] if folder else ["/usr/share/doc/**/*", "/usr/lib/python3*/**/*.py"]
     found, paths = [], [p for pattern in patterns for p in sorted(pathlib.Path("/").glob(pattern[1:]))]
     random.Random(1).shuffle(paths)
     for path in paths:

@@ -7,7 +7,7 @@ enum status batch_ramp_check(const struct training_config *c)
     const struct option_ints *ramp = &c->batch_ramp;
     if (!ramp->count) return STATUS_OK;
     if (ramp->count != 3)
-        FAIL(CONFIG, "%s: expected [start, increment, samples], got %zu of 3 numbers", key,
+        FAIL(CONFIG, "%s: expected 3 numbers [start, increment, samples], got %zu", key,
              ramp->count);
     long long start = ramp->items[0], increment = ramp->items[1], global = c->global_batch_size;
     if (global < 1)

@@ -222,7 +222,7 @@ static void check_section(const struct config *c, const struct config_section *s
 static void check_stages(const struct config *c, struct text *out)
 {
     for (size_t i = 0; i < c->data.num_stages; i++)
-        if (c->data.stages[i].at_step >= c->training.steps)
+        if (c->data.stages[i].at_step && c->data.stages[i].at_step >= c->training.steps)
             text_addf(out, "%sdata.stage.%zu.at_step = %lld has no effect: training.steps = %lld",
                       out->len ? "\n" : "", i, (long long)c->data.stages[i].at_step,
                       (long long)c->training.steps);

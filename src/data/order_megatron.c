@@ -174,12 +174,14 @@ static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_
         .seq_len = (uint64_t)o->seq_len,
         .seed = (uint32_t)(o->data->seed < 0 ? 0 : o->data->seed),
     };
-    if (!st) st = gpt_index_build(&s->index[i], &spec);
+    if (!st) {
+        st = gpt_index_build(&s->index[i], &spec);
+        if (st && from->kind != &source_mock)
+            status_prefix(st, "%s, %s part of data.split = \"%s\"", from->config->path,
+                          o->validation ? "validation" : "training", o->data->split);
+    }
     free(lengths);
-    if (st)
-        return status_prefix(st, "%s, %s part of data.split = \"%s\"", from->config->path,
-                             o->validation ? "validation" : "training", o->data->split);
-    return STATUS_OK;
+    return st;
 }
 
 /* The margin can be too small: a blend must not exceed the index of any source. */

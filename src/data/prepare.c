@@ -343,7 +343,7 @@ enum status prepare_token_files(const struct prepare_request *request, struct pr
     TRY_OUT(write_tokens(&p));
     if (!p.output.done.documents)
         FAIL_OUT(DATA, "%s: %s", request->sources->path,
-                 request->num_sources > 1 ? "neither this source nor the others have a document"
+                 request->num_sources > 1 ? "this source and the others have no document"
                                           : "the source has no document");
     TRY_OUT(prepare_output_publish(&p.output));
     *done = p.output.done;

@@ -254,7 +254,8 @@ enum status http_send(struct http *h, const struct http_request *r, struct http_
     char error[CURL_ERROR_SIZE] = "";
     int url_bytes = (int)strcspn(r->url, "?"); /* the query may be a signature */
     *a = (struct http_response){.retry_s = -1};
-    bool ok = url_is_http(r->url) && set_options(h->curl, &e, error, &headers);
+    if (!url_is_http(r->url)) FAIL(IO, "%.*s: expected http:// or https://", url_bytes, r->url);
+    bool ok = set_options(h->curl, &e, error, &headers);
     CURLcode code = ok ? curl_easy_perform(h->curl) : CURLE_OK;
     curl_easy_reset(h->curl); /* the handle forgets its credentials and the list of headers */
     curl_slist_free_all(headers);

@@ -51,7 +51,7 @@ struct decoder {
 
 /* Of each token: its id, its position, its slot in the cache (kv_append.h) and the keys [start,
  * end) that it attends to; and the tokens whose logits are computed. */
-enum list { IDS, POSITIONS, SLOTS, STARTS, ENDS, LAST, LISTS };
+enum list { IDS, POSITIONS, SLOTS, STARTS, ENDS, LOGITS, LISTS };
 
 /* From token n on; NULL in a sizing pass. */
 static const int32_t *list_from(const struct decoder *d, enum list list, size_t n)
@@ -68,7 +68,7 @@ static void fill_row_lists(const struct decoder *d, int i, size_t first, int32_t
         const int32_t values[] = {row->ids_T ? row->ids_T[t] : 0, position,
                                   row->index * d->c->capacity + position, begin, position + 1};
         int32_t *to = lists + first + (size_t)t;
-        for (int list = 0; list < LAST; list++) to[(size_t)list * (size_t)d->N] = values[list];
+        for (int list = 0; list < LOGITS; list++) to[(size_t)list * (size_t)d->N] = values[list];
     }
 }
 
@@ -78,13 +78,13 @@ static enum status alloc_lists(struct decoder *d, const int32_t *positions, size
 {
     size_t N = (size_t)d->N, bytes = LISTS * N * sizeof(int32_t), first = 0;
     int32_t *lists = heap(bytes), *to = arena_alloc(step, LISTS * N, sizeof *to);
-    memset(lists + LAST * N, 0, N * sizeof *lists);
+    memset(lists + LOGITS * N, 0, N * sizeof *lists);
     for (int i = 0; i < d->R; i++) {
         fill_row_lists(d, i, first, lists);
         first += (size_t)d->rows_R[i].T;
-        if ((size_t)i < count) lists[LAST * N + (size_t)i] = (int32_t)first - 1;
+        if ((size_t)i < count) lists[LOGITS * N + (size_t)i] = (int32_t)first - 1;
     }
-    for (size_t i = 0; positions && i < count; i++) lists[LAST * N + i] = positions[i];
+    for (size_t i = 0; positions && i < count; i++) lists[LOGITS * N + i] = positions[i];
     enum status st = queue_copy(d->m->queue, to, lists, bytes);
     d->lists = to;
     free(lists);
@@ -185,8 +185,8 @@ static enum status append_keys(const struct decoder *d, int layer)
     return STATUS_OK;
 }
 
-/* Of rows [first, end), whose tokens begin at `token`.  Several rows have a token each and are
- * sequences of one attention, whose masks are as long as the rows. */
+/* Of rows [first, end), whose tokens begin at `token`: one row, or neighbors with one token each,
+ * which are sequences of one call; bounds exclude the unused slots of each. */
 static enum status attend(const struct decoder *d, int layer, int first, int end, size_t token)
 {
     const struct model *m = d->m;
@@ -320,20 +320,20 @@ static enum status project_logits(const struct model *m, size_t rows, const void
     return STATUS_OK;
 }
 
-/* The stream of the first `count` tokens of LAST.  With a token in each row these are the first. */
-static enum status gather_last(const struct decoder *d, size_t count, const void **x_SD)
+/* The stream of the first `count` tokens of LOGITS: the first of all if each row has one token. */
+static enum status gather_for_logits(const struct decoder *d, size_t count, const void **x_SD)
 {
     const struct model *m = d->m;
     *x_SD = d->a.x_SD;
     if (d->R == d->N) return STATUS_OK;
     struct embedding op = {.N = (int)count, .V = d->N, .D = m->shape.D, .dtype = m->dtype};
-    struct embedding_fwd io = {list_from(d, LAST, 0), d->a.x_SD, d->a.norm2_ND};
+    struct embedding_fwd io = {list_from(d, LOGITS, 0), d->a.x_SD, d->a.norm2_ND};
     TRY(embedding_forward(m->ops, &op, &io, m->queue));
     *x_SD = d->a.norm2_ND;
     return STATUS_OK;
 }
 
-/* Logits of the first `count` tokens of LAST. */
+/* Logits of the first `count` tokens of LOGITS. */
 static enum status run_head(const struct decoder *d, size_t count, float *logits,
                             struct arena *step)
 {
@@ -342,7 +342,7 @@ static enum status run_head(const struct decoder *d, size_t count, float *logits
     const struct activations *a = &d->a;
     const void *x_SD;
     if (!count) return STATUS_OK;
-    TRY(gather_last(d, count, &x_SD));
+    TRY(gather_for_logits(d, count, &x_SD));
     TRY(unit_open(m, PARAM_last_norm, -1, USE_WEIGHTS));
     struct rmsnorm norm = {
         .N = (int)count, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
@@ -428,6 +428,9 @@ enum status decode_prefill(const struct model *m, struct kv_cache *c, const stru
 {
     struct decode_row rows[KV_CACHE_ROWS];
     struct decode_io left = *io, pass;
+    int tokens;
+    if (!io->R) return STATUS_OK;
+    TRY(count_tokens(c, io, &tokens));
     for (int done = 0; left.R > 0;) {
         int ended = next_pass(&left, done, chunk, rows, &pass);
         TRY(append(m, c, &pass, (size_t)ended, step));
@@ -455,10 +458,13 @@ static enum status size_pass(const struct model *m, struct kv_cache *c, int R, i
 enum status decode_size(const struct model *m, struct kv_cache *c, int tokens, struct arena *step)
 {
     enum { EACH = 8 }; /* every number up to this; then, between powers of two, the largest */
+    if (tokens > (long long)c->B * c->capacity)
+        FAIL(SHAPE, "cannot append %d tokens to a KV cache of %d rows of %d", tokens, c->B,
+             c->capacity);
     for (int n = 1, N = 0; N < tokens; n = n < EACH ? n + 1 : 2 * n) {
         N = n < tokens ? n : tokens;
         TRY(size_pass(m, c, 1, N < c->capacity ? N : c->capacity, step));
-        TRY(size_pass(m, c, N < c->B ? N : c->B, N, step));
+        if (c->B > 1) TRY(size_pass(m, c, N < c->B ? N : c->B, N, step));
     }
     for (int R = 2; R <= c->B; R++) TRY(size_pass(m, c, R, R, step));
     return STATUS_OK;

@@ -43,7 +43,7 @@ enum status decode_next(const struct model *m, struct kv_cache *c, const struct 
                         struct arena *step);
 /* Chunked prefill: the same in passes of `chunk` tokens of all rows together, the last of fewer, so
  * that the memory for activations does not grow with the length of prompts and short ones share a
- * pass.  Errors: as decode_next. */
+ * pass.  Without rows it does nothing.  Errors: as decode_next, before anything is appended. */
 enum status decode_prefill(const struct model *m, struct kv_cache *c, const struct decode_io *io,
                            int chunk, struct arena *step);
 

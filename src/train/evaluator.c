@@ -125,7 +125,8 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         out->batches++;
         progress_add((double)e->batch.valid);
     }
-    return sum_over_ranks(e, &exact, out);
+    TRY(sum_over_ranks(e, &exact, out));
+    return STATUS_OK;
 }
 
 enum status evaluator_check_tokens(const struct evaluation *v, const char *data)

@@ -108,31 +108,30 @@ enum status stop_check(struct stop *s)
 
 /* Open MPI's mpirun, if it started this rank, kills its ranks after a SIGTERM: version 4 after a
  * time that a setting of it changes, version 5 (5.0.7) at once. */
-static bool is_killed_by_mpirun(double *grace_s, const char **advice)
+static void warn_of_mpirun(struct stop *s, double save_s)
 {
-    const char *grace = getenv("OMPI_MCA_odls_base_sigkill_timeout");
-    if (getenv("OMPI_MCA_orte_hnp_uri")) {
-        *grace_s = grace ? strtod(grace, NULL) : 1;
-        *advice = ", or set OMPI_MCA_odls_base_sigkill_timeout=60 before mpirun";
-        return true;
-    }
-    *grace_s = 0, *advice = "";
-    return getenv("OMPI_TOOL_NAME");
+    const char *setting = getenv("OMPI_MCA_odls_base_sigkill_timeout");
+    double grace_s = setting ? strtod(setting, NULL) : 1;
+    bool is_version_4 = getenv("OMPI_MCA_orte_hnp_uri");
+    if (is_version_4 ? save_s < grace_s / MARGIN : !getenv("OMPI_TOOL_NAME")) return;
+    s->has_warned = true;
+    if (is_version_4)
+        log_line(LOG_WARN,
+                 "a save takes %.1f s, but mpirun kills its ranks %g s after a SIGTERM: stop the "
+                 "run with SIGUSR1, which mpirun passes on, or set "
+                 "OMPI_MCA_odls_base_sigkill_timeout=60 before mpirun",
+                 save_s, grace_s);
+    else
+        log_line(LOG_WARN, "after a SIGTERM mpirun of Open MPI 5 kills its ranks before they can "
+                           "save: stop the run with SIGUSR1, which mpirun passes on");
 }
 
 void stop_note_save(struct stop *s, double seconds)
 {
-    double grace;
-    const char *advice;
     if (!(seconds > 0) || s->world->rank != 0) return;
     s->lead_s = MARGIN * seconds + MIN_LEAD_S;
     set_alarm(s);
-    if (s->has_warned || !is_killed_by_mpirun(&grace, &advice) || seconds < grace / MARGIN) return;
-    s->has_warned = true;
-    log_line(LOG_WARN,
-             "a save takes %.1f s, but mpirun kills its ranks %g s after a SIGTERM: stop the run "
-             "with SIGUSR1, which mpirun passes on%s",
-             seconds, grace, advice);
+    if (!s->has_warned) warn_of_mpirun(s, seconds);
 }
 
 const char *stop_describe(const struct stop *s)

@@ -79,7 +79,7 @@ TEST(batch_ramp_rejects_sizes_that_do_not_reach_the_global_batch)
         size_t count;
         const char *message;
     } cases[] = {
-        {16, {8, 8}, 2, "expected [start, increment, samples], got 2 of 3 numbers"},
+        {16, {8, 8}, 2, "expected 3 numbers [start, increment, samples], got 2"},
         {-1, {8, 8, 100}, 3, "requires training.global_batch_size"},
         {8, {8, 8, 100}, 3, "start = 8: must be less than training.global_batch_size = 8"},
         {20, {8, 8, 100}, 3, "increment = 8: must divide the 12 rows from start = 8"},

@@ -152,6 +152,10 @@ TEST(prompts_in_chunks_have_the_logits_of_the_forward_of_their_rows)
         }
         io = (struct decode_io){&(struct decode_row){1, 1, r.ids}, 1, logits};
         CHECK_STATUS(SHAPE, decode_prefill(&r.m, &c, &io, chunks[i], &r.step));
+        struct decode_row twice[] = {{0, 1, r.ids}, {0, 1, r.ids}};
+        io = (struct decode_io){twice, 2, logits};
+        CHECK_STATUS(SHAPE, decode_prefill(&r.m, &c, &io, chunks[i], &r.step));
+        CHECK(c.length[0] == lengths[0]);
         arena_release(&room);
         rig_close(&r);
     }
@@ -177,6 +181,7 @@ TEST(a_step_of_sized_tokens_fits_them_in_any_rows)
         m.queue = r.sizing, m.weights = NULL;
         arena_release(&r.sizing->scratch);
         CHECK_STATUS(OK, decode_size(&m, &empty, MOST, &none));
+        CHECK_STATUS(SHAPE, decode_size(&m, &empty, empty.B * empty.capacity + 1, &none));
         arena_release(&r.queue->scratch);
         CHECK_STATUS(OK, arena_init(&r.queue->scratch, r.sizing->scratch.peak, NULL));
         CHECK(empty.length[0] == 0 && empty.length[ROWS - 1] == 0);

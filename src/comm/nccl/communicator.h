@@ -47,8 +47,8 @@ enum status communicator_split(struct communicator *c, int color, int key,
  * leave     Frees what is not the library's, without waiting.
  * abort     Ends all its transfers, and waits until the device is idle.
  * abort_all Aborts them together, in a group call: one by one, the first may wait for the transfers
- *           of the next forever (github.com/NVIDIA/nccl/issues/1013).  Requires NCCL 2.22
- *           (nccl_load). */
+ *           of the next forever (github.com/NVIDIA/nccl/issues/1013).  Needs the versions
+ *           that nccl_load requires. */
 enum { COMMUNICATOR_CLOSE_S = 10 };
 bool communicator_close(struct communicator *c);
 void communicator_leave(struct communicator *c);

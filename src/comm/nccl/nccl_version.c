@@ -3,10 +3,10 @@
 #include "comm/nccl/library.h"
 #include "comm/nccl/nccl.h"
 
-/* 2.22 aborts communicators together (communicator_abort_all): "Support ncclGroupStart/End for
- * ncclCommAbort/Destroy", say its release notes.  RCCL has that from ROCm 6.4 on.  NCCL 2.26 orders
- * the transfers of several communicators (nccl_load.c): before, those could deadlock (its user
- * guide, "Using multiple NCCL communicators concurrently"). */
+/* 2.22 aborts communicators together (communicator_abort_all), according to its release notes:
+ * "Support ncclGroupStart/End for ncclCommAbort/Destroy".  RCCL has that from ROCm 6.4 on.  NCCL
+ * 2.26 orders the transfers of several communicators (nccl_load.c): before, those could deadlock
+ * (its user guide, "Using multiple NCCL communicators concurrently"). */
 #if defined(GPU_HIP)
 enum { MIN_MAJOR = 2, MIN_MINOR = 22 };
 #else

@@ -117,8 +117,8 @@ static bool uses_tiles(const struct linear *l)
 }
 
 /* TILE_ROWS rows of weights times up to 16 tokens for each of `tiles`; the left operand is read in
- * place.  The hardware prefetcher follows a row in each page of memory.  Where several share a page
- * and more tokens leave less time, prefetches the rows that follow, in the order of addresses. */
+ * place.  The hardware prefetcher follows one stream per page of memory.  Rows shorter than a page
+ * share one; with more than 16 tokens these are prefetched, in the order of addresses. */
 static inline __attribute__((always_inline)) void multiply_tiles(const struct decode_linear *d,
                                                                  size_t feature, size_t tiles,
                                                                  float sums[4][TILE_ROWS][16])

@@ -144,6 +144,13 @@ void cudnn_attention_close(struct cudnn_attention *c)
     free(c);
 }
 
+/* Attention with documents, for cuDNN sequences of variable lengths. */
+static bool has_varlen(const struct cudnn_attention *c)
+{
+    return c->version >= MIN_VERSION_VARLEN && c->capability >= MIN_CAPABILITY_VARLEN &&
+           c->capability < END_CAPABILITY_VARLEN;
+}
+
 static bool is_supported(const struct cudnn_attention *c, const struct sdpa_key *key)
 {
     const struct attention *a = &key->shape;
@@ -153,10 +160,7 @@ static bool is_supported(const struct cudnn_attention *c, const struct sdpa_key 
     bool is_blackwell = c->capability / 10 == 10;          /* B200 */
     if (is_blackwell && key->backward && c->deterministic && c->version < MIN_VERSION_BLACKWELL)
         return false;
-    bool has_varlen = !c->rejects_documents && c->version >= MIN_VERSION_VARLEN &&
-                      c->capability >= MIN_CAPABILITY_VARLEN &&
-                      c->capability < END_CAPABILITY_VARLEN;
-    return !key->varlen || has_varlen;
+    return !key->varlen || (has_varlen(c) && !c->rejects_documents);
 }
 
 static size_t tokens_per_call(const struct sdpa_plan *p)
@@ -314,7 +318,7 @@ enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue
 
 enum status cudnn_attention_check_documents(struct cudnn_attention *c, struct queue *queue)
 {
-    if (c->has_checked_documents) return STATUS_OK;
+    if (c->has_checked_documents || !has_varlen(c)) return STATUS_OK;
     c->has_checked_documents = true;
     enum status st = compare_with_own_kernels(c, true, queue);
     if (st && st != STATUS_UNSUPPORTED && st != STATUS_MEMORY) return st;

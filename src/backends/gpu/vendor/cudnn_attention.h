@@ -40,8 +40,9 @@ void cudnn_attention_limit(struct cudnn_attention *c, size_t max_bytes);
  * UNSUPPORTED: cuDNN compiles no graph, for example because it does not find NVRTC, or the results
  * differ. */
 enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue);
-/* The first time compares attention with documents, too; if that fails, logs a warning and computes
- * none from here on.  DEVICE: the device fails. */
+/* The first time compares attention with documents, too, if cuDNN has it for this device; if that
+ * fails, logs a warning and leaves it to our own kernels from then on.
+ * DEVICE: the device fails. */
 enum status cudnn_attention_check_documents(struct cudnn_attention *c, struct queue *queue);
 
 /* *done: whether cuDNN computes it.  During a sizing pass: builds the plan and reserves scratch;

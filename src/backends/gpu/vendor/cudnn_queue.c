@@ -31,11 +31,12 @@ static enum status open_on_queue(struct queue *queue, struct cudnn_attention **o
 }
 
 /* The first sizing pass with a document mask checks attention with documents. */
-static enum status find_library(struct queue *queue, const int32_t *start_BT,
-                                struct cudnn_attention **out)
+static enum status find_library(struct queue *queue, const struct attention *a,
+                                const int32_t *start_BT, struct cudnn_attention **out)
 {
     TRY(open_on_queue(queue, out));
-    if (*out && start_BT && queue->sizing) TRY(cudnn_attention_check_documents(*out, queue));
+    bool needs_check = *out && start_BT && a->dtype == BF16 && queue->sizing;
+    if (needs_check) TRY(cudnn_attention_check_documents(*out, queue));
     return STATUS_OK;
 }
 
@@ -45,7 +46,7 @@ enum status GPU_NAME(vendor_attention_forward)(const struct attention *a,
 {
     struct cudnn_attention *c;
     *done = false;
-    TRY(find_library(queue, io->start_BT, &c));
+    TRY(find_library(queue, a, io->start_BT, &c));
     if (c) TRY(cudnn_attention_forward(c, a, io, queue, done));
     return STATUS_OK;
 }
@@ -56,7 +57,7 @@ enum status GPU_NAME(vendor_attention_backward)(const struct attention *a,
 {
     struct cudnn_attention *c;
     *done = false;
-    TRY(find_library(queue, io->start_BT, &c));
+    TRY(find_library(queue, a, io->start_BT, &c));
     if (c) TRY(cudnn_attention_backward(c, a, io, queue, done));
     return STATUS_OK;
 }
@@ -65,8 +66,9 @@ enum status GPU_NAME(vendor_attention_check)(struct queue *queue)
 {
     struct cudnn_attention *c;
     TRY(open_checked(queue, &c));
+    enum status st = cudnn_attention_check_documents(c, queue);
     cudnn_attention_close(c);
-    return STATUS_OK;
+    return st;
 }
 
 enum status GPU_NAME(vendor_attention_library)(struct text *out)
