@@ -176,7 +176,9 @@ static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_
     };
     if (!st) {
         st = gpt_index_build(&s->index[i], &spec);
-        if (st && from->kind != &source_mock)
+        if (st && from->kind == &source_mock) /* its split is another */
+            status_prefix(st, "%s", from->config->path);
+        else if (st)
             status_prefix(st, "%s, %s part of data.split = \"%s\"", from->config->path,
                           o->validation ? "validation" : "training", o->data->split);
     }

@@ -110,12 +110,13 @@ static enum status find_signer(struct client *c, struct s3_keys *keys, struct ht
     const struct hub_settings *s = c->settings;
     const struct s3_call call = {.cancel = c->cancel, .wait = wait_before_retry, .context = c};
     *g = s->signer;
-    if (s->is_s3 && (g->key_id || s->role) && !http_can_sign())
+    if (s->role) {
+        TRY(s3_role_keys(s->role, &call, keys));
+        g->key_id = keys->key_id, g->secret = keys->secret, g->session_token = keys->session_token;
+    }
+    if (s->is_s3 && g->key_id && !http_can_sign())
         FAIL(UNSUPPORTED, "s3://: signing requests requires libcurl 7.88 or later, not %s",
              http_library_version());
-    if (!s->role) return STATUS_OK;
-    TRY(s3_role_keys(s->role, &call, keys));
-    g->key_id = keys->key_id, g->secret = keys->secret, g->session_token = keys->session_token;
     return STATUS_OK;
 }
 

@@ -69,5 +69,5 @@ enum status http_send(struct http *h, const struct http_request *r, struct http_
 /* "libcurl/7.88.1 OpenSSL/3.0.15 ..." */
 __attribute__((weak)) const char *http_library_version(void);
 static inline bool http_available(void) { return http_open != NULL; }
-/* Whether libcurl computes signatures that S3 accepts: 7.88 does, 7.81 leaves out the query. */
+/* Whether libcurl computes signatures that S3 accepts: those of 7.88 are, those of 7.81 are not. */
 bool http_can_sign(void) __attribute__((weak));
