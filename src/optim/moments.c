@@ -12,57 +12,72 @@ bool moments_are_quantized(const struct tensor_slot *t)
     return t->columns > 1 && t->elements >= MIN_ELEMENTS && t->elements % BLOCKWISE_BLOCK == 0;
 }
 
-static enum status check_run(const struct tensor_slot *t, const struct shard_run *p)
+/* Whether blocks end where each of `num_slices` slices of `whole` does; `t`: one of them. */
+static bool slices_keep_blocks(const struct tensor_slot *t, const struct tensor_slot *whole,
+                               int num_slices)
 {
-    char name[96];
-    if ((p->at | p->first | p->count) % BLOCKWISE_BLOCK == 0) return STATUS_OK;
-    layout_tensor_name(t, true, name);
-    FAIL(CONFIG,
-         "optimizer.state_dtype = \"int8\": a shard would cut blocks of %d elements, as it holds "
-         "%zu "
-         "elements from element %zu on of %s (%lld x %lld): use a "
-         "parallelism.tensor_parallel_degree that leaves slices of a multiple of %d columns, or "
-         "optimizer.state_dtype = \"bfloat16\"",
-         BLOCKWISE_BLOCK, p->count, p->first, name, (long long)t->rows, (long long)t->columns,
-         BLOCKWISE_BLOCK);
+    const struct model_shape s = {.V = (int)whole->rows, .num_slices = num_slices};
+    if (params[t->id].tp == 'V') { /* the last slices may have a token less */
+        for (int i = 1; i < num_slices; i++)
+            if (model_shape_vocab(&s, i).first * whole->columns % BLOCKWISE_BLOCK) return false;
+        return true;
+    }
+    bool by_columns = t->columns != whole->columns;
+    return (by_columns ? (size_t)t->columns : t->elements) % BLOCKWISE_BLOCK == 0;
+}
+
+enum status moments_check(const struct layout *local, const struct layout *whole, int num_slices)
+{
+    for (int i = 0; i < local->num_tensors; i++) {
+        const struct tensor_slot *t = &local->tensors[i];
+        const struct tensor_slot *of = layout_find(whole, t->id, t->layer);
+        char name[96];
+        if (!moments_are_quantized(of) || slices_keep_blocks(t, of, num_slices)) continue;
+        layout_tensor_name(of, true, name);
+        FAIL(CONFIG,
+             "optimizer.state_dtype = \"int8\": parallelism.tensor_parallel_degree = %d cuts "
+             "blocks of %d elements of %s (%lld x %lld): use a degree that leaves slices of a "
+             "multiple of %d %s, or optimizer.state_dtype = \"bfloat16\"",
+             num_slices, BLOCKWISE_BLOCK, name, (long long)of->rows, (long long)of->columns,
+             BLOCKWISE_BLOCK, t->columns != of->columns ? "columns" : "elements");
+    }
+    return STATUS_OK;
 }
 
 /* Lists the elements that stay f32; returns how many there are. */
-static enum status find_ranges(struct quantized_moments *q, const struct layout *whole,
-                               const struct shard *shard, size_t *elements)
+static size_t find_ranges(struct quantized_moments *q, const struct layout *whole,
+                          const struct shard *shard)
 {
-    size_t count = 0;
+    size_t count = 0, elements = 0;
     q->ranges = heap((shard->count + 1) * sizeof *q->ranges);
-    *elements = 0;
     for (size_t i = 0; i < shard->count; i++) {
         const struct shard_run *p = &shard->runs[i];
         const struct tensor_slot *t = &whole->tensors[p->tensor];
         if (moments_are_quantized(t)) {
-            TRY(check_run(t, p));
+            BUG_IF((p->at | p->first | p->count) % BLOCKWISE_BLOCK != 0);
             continue;
         }
-        q->ranges[count++] = (struct store_range){p->at, p->count, *elements};
-        *elements += p->count;
+        q->ranges[count++] = (struct store_range){p->at, p->count, elements};
+        elements += p->count;
     }
     for (int i = 0; i < 2; i++) {
         q->blocks[i].ranges = q->ranges;
         q->blocks[i].num_ranges = count;
     }
-    return STATUS_OK;
+    return elements;
 }
 
-enum status moments_alloc(struct quantized_moments *q, const struct layout *whole,
-                          const struct shard *shard, struct arena *run)
+void moments_alloc(struct quantized_moments *q, const struct layout *whole,
+                   const struct shard *shard, struct arena *run)
 {
-    size_t n = shard->elements, full;
+    size_t n = shard->elements;
     *q = (struct quantized_moments){.blocks = {{.is_signed = true}}};
-    TRY(find_ranges(q, whole, shard, &full));
+    size_t full = find_ranges(q, whole, shard);
     for (int i = 0; i < 2; i++) {
         struct store_blocks *b = &q->blocks[i];
         b->scales = arena_alloc(run, blockwise_num_blocks(n), sizeof *b->scales);
         b->full = arena_alloc(run, full, sizeof *b->full);
     }
-    return STATUS_OK;
 }
 
 void moments_release(struct quantized_moments *q)

@@ -100,7 +100,10 @@ static enum status alloc_moments(struct trainer *t)
 {
     size_t n = t->shard.elements, each = dtype_bytes(t->optim.moments);
     struct arena *state = t->config->optimizer.offload ? &t->shared : &t->run;
-    if (t->optim.moments == INT8) TRY(moments_alloc(&t->quantized, &t->whole, &t->shard, &t->run));
+    if (t->optim.moments == INT8) {
+        TRY(moments_check(&t->model.layout, &t->whole, group(t, GROUP_tp)->size));
+        moments_alloc(&t->quantized, &t->whole, &t->shard, &t->run);
+    }
     t->exp_avg = arena_alloc(state, n, each);
     t->exp_avg_sq = arena_alloc(state, n, each);
     return STATUS_OK;

@@ -47,7 +47,7 @@ struct part {
 
 static void part_alloc(struct part *p, const struct layout *whole)
 {
-    CHECK_STATUS(OK, moments_alloc(&p->moments, whole, &p->shard, &p->arena));
+    moments_alloc(&p->moments, whole, &p->shard, &p->arena);
     p->weights = arena_alloc(&p->arena, p->shard.elements, sizeof *p->weights);
     p->exp_avg = arena_alloc(&p->arena, p->shard.elements, 1);
     p->exp_avg_sq = arena_alloc(&p->arena, p->shard.elements, 1);
@@ -185,20 +185,30 @@ TEST(moments_that_are_read_and_written_back_have_the_same_bits)
     cpu_queue_close(queue);
 }
 
-TEST(a_layout_that_cuts_blocks_is_rejected)
+static enum status check_slices(const struct model_shape *s, int slices)
 {
-    struct model_shape s = shape_of(128), here = model_shape_slice(&s, 0, 2); /* 64 columns each */
-    const struct stage all = layout_whole_stage(&s);
+    struct model_shape here = model_shape_slice(s, 0, slices);
+    const struct stage all = layout_whole_stage(s);
     struct layout whole, local;
-    struct shard shard;
-    struct arena arena = {0};
-    struct quantized_moments q;
-    layout_init(&whole, &s, 1);
+    layout_init(&whole, s, 1);
     layout_init_part(&local, &here, &(struct model_part){&all, 1, 1, MOMENTS_ALIGN});
-    shard_init_sliced(&shard, &local, &whole, (struct shard_position){0, 1, 0, 2});
-    CHECK_STATUS(CONFIG, moments_alloc(&q, &whole, &shard, &arena));
-    CHECK_MESSAGE("model.layers.0.mlp.down_proj.weight (64 x 128): use a "
-                  "parallelism.tensor_parallel_degree");
-    moments_release(&q);
-    shard_release(&shard), layout_release(&local), layout_release(&whole);
+    enum status st = moments_check(&local, &whole, slices);
+    layout_release(&local), layout_release(&whole);
+    return st;
+}
+
+TEST(tensor_parallelism_that_cuts_blocks_is_rejected)
+{
+    struct model_shape s = shape_of(128);
+    CHECK_STATUS(OK, check_slices(&s, 1));
+    CHECK_STATUS(CONFIG, check_slices(&s, 2)); /* 64 columns each */
+    CHECK_MESSAGE("parallelism.tensor_parallel_degree = 2 cuts blocks of 256 elements of "
+                  "model.layers.0.mlp.down_proj.weight (64 x 128): use a degree that leaves slices "
+                  "of a multiple of 256 columns");
+    s = shape_of(512);
+    CHECK_STATUS(OK, check_slices(&s, 2));
+    s.V = 142, s.D = 128, s.H = 6, s.G = 3, s.F = 768;
+    CHECK_STATUS(CONFIG, check_slices(&s, 3)); /* 48, 47 and 47 tokens: the first is aligned */
+    CHECK_MESSAGE("model.embed_tokens.weight (142 x 128)");
+    CHECK_MESSAGE("slices of a multiple of 256 elements");
 }

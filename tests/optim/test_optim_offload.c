@@ -38,8 +38,7 @@ static void alloc(struct rig *r, struct state *s, bool offload)
                           .moments = r->moments,
                           .seed = 3,
                           .split = r->split};
-    if (r->moments == INT8)
-        CHECK_STATUS(OK, moments_alloc(&s->quantized, &r->whole, &r->shard, &s->own));
+    if (r->moments == INT8) moments_alloc(&s->quantized, &r->whole, &r->shard, &s->own);
     s->o.moment_blocks = r->moments == INT8 ? s->quantized.blocks : NULL;
     if (r->split)
         s->o.low = arena_alloc(state, n, sizeof *s->o.low);
