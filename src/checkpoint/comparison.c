@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/interop/hf_family.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/torch_files.h"
 
@@ -191,18 +192,27 @@ static enum status read_model_config(struct compared_model *s)
     return st;
 }
 
-/* The number of heads determines the row order of torch files, so read the shape first. */
+/* The number of heads determines the row order of torch files, and sizes where Phi-3's fused
+ * matrices are split. */
+static bool needs_shape(const struct compared_model *s)
+{
+    const struct hf_family *family;
+    const struct json *type = s->config ? json_get(s->config, "model_type") : NULL;
+    if (!model_files_have_safetensors(s->folder) && torch_files_detect(s->folder)) return true;
+    return json_is_string(type) && !hf_family_find(json_string(type), &family) &&
+           family->extra == HF_EXTRA_PHI3;
+}
+
 static enum status open_model(struct compared_model *s, const char *folder)
 {
     struct torch_state torch;
     enum status st = STATUS_OK;
     torch_state_init(&torch);
     s->folder = folder;
-    if (!model_files_have_safetensors(folder) && torch_files_detect(folder))
-        TRY_OUT(checkpoint_read_shape(folder, &s->shape));
+    TRY_OUT(read_model_config(s));
+    if (needs_shape(s)) TRY_OUT(checkpoint_read_shape(folder, &s->shape));
     TRY_OUT(model_files_open_any(&s->files, folder, &s->shape));
     TRY_OUT(model_files_open_moments_any(&s->moments, folder, &s->shape, &torch));
-    TRY_OUT(read_model_config(s));
     TRY_OUT(torch_state_or_file(&torch, folder, &s->state));
 out:
     torch_state_release(&torch);
