@@ -152,32 +152,40 @@ static void end(int signal)
     _exit(last_exit_code);
 }
 
-void activity_exit_in(unsigned seconds, int exit_code, const char *line)
+/* One caller at a time. */
+static void set_end(unsigned seconds, int exit_code, const char *line)
 {
     static timer_t timer; /* of its own: SIGALRM announces the end of a Slurm job (signals.h) */
     static bool has_timer;
-    const struct sigaction action = {.sa_handler = end};
     const struct itimerspec due = {.it_value.tv_sec = (time_t)seconds};
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMAX};
-    sigset_t set;
     if (has_timer) timer_settime(timer, 0, &(struct itimerspec){0}, NULL);
     if (!seconds) return;
     if (!has_timer) has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
     int len = snprintf(last_line, sizeof last_line, "error: %s\n", line ? line : "");
     last_line_bytes = (size_t)len < sizeof last_line ? (size_t)len : sizeof last_line - 1;
     last_exit_code = exit_code;
+    if (has_timer) timer_settime(timer, 0, &due, NULL);
+}
+
+void activity_exit_in(unsigned seconds, int exit_code, const char *line)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* no caller waits while it holds it */
+    const struct sigaction action = {.sa_handler = end};
+    sigset_t set;
     sigaction(SIGRTMAX, &action, NULL);
     sigemptyset(&set);
     sigaddset(&set, SIGRTMAX);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* threads block all signals that they can */
-    if (has_timer) timer_settime(timer, 0, &due, NULL);
+    pthread_mutex_lock(&lock);
+    set_end(seconds, exit_code, line);
+    pthread_mutex_unlock(&lock);
 }
 
 void activity_exit_after(enum status failure)
 {
-    enum { LOCK_GRACE_S = 2 };
     activity_set_ending();
-    activity_exit_in(LOCK_GRACE_S, status_exit_code(failure), status_message());
+    activity_exit_in(ACTIVITY_LOCK_GRACE_S, status_exit_code(failure), status_message());
     log_failure(failure);
     activity_exit(status_exit_code(failure));
 }

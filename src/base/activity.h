@@ -82,7 +82,9 @@ void activity_exit(int exit_code) __attribute__((noreturn));
 /* The same with the exit code of this thread's last failure, which it logs. */
 void activity_exit_after(enum status failure) __attribute__((noreturn));
 /* The same in `seconds`, after writing the line to stderr; 0 revokes it.  A watchdog calls this
- * before it reports: the working thread may hang while it holds a lock that reporting needs. */
+ * before it reports: the working thread may hang while it holds a lock that reporting needs, for
+ * which it has ACTIVITY_LOCK_GRACE_S.  The last call of all watchdogs counts. */
+enum { ACTIVITY_LOCK_GRACE_S = 2 };
 void activity_exit_in(unsigned seconds, int exit_code, const char *line);
 
 /* A record in memory. */

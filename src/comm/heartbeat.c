@@ -18,8 +18,6 @@ static const double beat_s = 1, poll_s = 0.02, urgent_s = 0.01, max_poll_s = 1;
  * heard of a failure waits to be ended; and how long one that reports tries to tell the others. */
 static const double report_grace_s = 2, end_grace_s = 3, tell_s = 1;
 
-enum { LOCK_GRACE_S = 2 }; /* for the report of a hang: see activity_exit_in */
-
 /* The messages to and from the ranks at one distance. */
 struct channel {
     struct rank_report *received, *sent; /* of all ranks */
@@ -168,7 +166,7 @@ static void report(struct heartbeat *h, enum status st)
 {
     double until = clock_monotonic_s() + tell_s;
     activity_set_ending();
-    activity_exit_in(LOCK_GRACE_S, status_exit_code(st), status_message());
+    activity_exit_in(ACTIVITY_LOCK_GRACE_S, status_exit_code(st), status_message());
     set_state(h, h->detector.rank, RANK_ENDING, status_exit_code(st));
     set_due(h);
     send_all(h); /* before the log, whose lock may be held */
