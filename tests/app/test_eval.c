@@ -66,6 +66,33 @@ TEST(eval_prints_the_precision_that_it_computed_in)
     text_release(&out);
 }
 
+/* Masks depend on the seed, which is debug.seed unless data.seed is set. */
+TEST(eval_of_a_masked_or_diffusion_model_gives_the_validation_loss_of_its_run)
+{
+    static const char *const objectives[] = {"masked", "diffusion"};
+    const char *folder = test_folder(), *config = test_path(folder, "c.toml");
+    const char *corpus = test_path(folder, "c.txt");
+    struct text settings = {0}, out = {0};
+    runs_write_corpus(corpus, 20000);
+    runs_write_config(config, corpus);
+    for (int i = 0; i < 2; i++) {
+        const char *dump = test_path(folder, objectives[i]);
+        text_clear(&settings), text_clear(&out);
+        text_addf(&settings,
+                  "training.steps=2 objective.name=%s objective.mask_token=<|mask|> debug.seed=5 "
+                  "validation.enable=true validation.dataset_path=%s "
+                  "training.mixed_precision_param=float32",
+                  objectives[i], corpus);
+        CHECK(runs_train(config, dump, settings.data, NULL) == 0);
+        CHECK(LLAMERO(&out, NULL, "eval", dump, corpus, "--json") == 0);
+        const char *loss = strstr(out.data, "\"loss\": ");
+        CHECK(loss);
+        CHECK_NEAR(strtod(loss + strlen("\"loss\": "), NULL), runs_metric(dump, "validation_loss"),
+                   1e-5);
+    }
+    text_release(&settings), text_release(&out);
+}
+
 TEST(flags_and_settings_that_eval_does_not_use_are_refused)
 {
     static const struct {
