@@ -12,9 +12,16 @@
 
 #include <stdlib.h>
 
+/* Steps of which nothing is left to do.  A validation that is due is that of the last step, with
+ * the settings of that step's stage. */
+static int64_t steps_completed(const struct training_run *r)
+{
+    return r->trainer.steps_done - r->validation_due;
+}
+
 static bool is_in_stage(const struct training_run *r)
 {
-    int64_t done = r->trainer.steps_done;
+    int64_t done = steps_completed(r);
     return done >= r->begin && (done < r->end || r->end == r->config->training.steps);
 }
 
@@ -82,7 +89,7 @@ enum status run_train(const struct config *c, const struct machine *machine)
         enum status st = run_stage(&r, machine, &here);
         data_stages_close(&stage);
         TRY(st);
-        done = r.trainer.steps_done;
+        done = steps_completed(&r);
         if (here && (is_seed || index + 1 == stages || done >= c->training.steps)) return STATUS_OK;
         continues |= here;
     }

@@ -105,21 +105,27 @@ TEST(more_signals_during_the_save_do_not_lose_it)
                   test_path(test_path(folder, "a"), "checkpoint")) == 0);
 }
 
-#define INTERRUPT(file, words)                                                                     \
-    "{ $train job.dump_folder=b" VALIDATION " & p=$!; " UNTIL(file, words) "kill -USR1 $p; "       \
-                                                                           "wait $p; }"
+#define VALIDATION                                                                                 \
+    " training.steps=10 validation.enable=true validation.freq=10 "                                \
+    "validation.dataset_path=big.txt --quiet"
+#define INTERRUPT(settings, file, words)                                                           \
+    "{ $train job.dump_folder=b" settings " & p=$!; " UNTIL(file, words) "kill -USR1 $p; wait "    \
+                                                                         "$p; }"
+
+static const char *folder_with_validation_data(void)
+{
+    const char *folder = new_folder();
+    runs_write_corpus(test_path(folder, "big.txt"), TEST_SLOWED ? 50000 : 500000);
+    return folder;
+}
 
 /* The last step has been logged when the signal comes, or the run has resumed after it. */
 TEST(a_validation_that_a_signal_interrupts_is_done_when_the_run_resumes)
 {
-#define VALIDATION                                                                                 \
-    " training.steps=10 validation.enable=true validation.freq=10 "                                \
-    "validation.dataset_path=big.txt --quiet"
-    const char *folder = new_folder();
-    runs_write_corpus(test_path(folder, "big.txt"), TEST_SLOWED ? 50000 : 500000);
+    const char *folder = folder_with_validation_data();
     CHECK(run_shell(folder, "$train job.dump_folder=a" VALIDATION, NULL) == 0);
-    CHECK(run_shell(folder, INTERRUPT("b/metrics.jsonl", "\"step\":10,"), NULL) == 75);
-    CHECK(run_shell(folder, INTERRUPT("b/log.txt", "resuming from"), NULL) == 75);
+    CHECK(run_shell(folder, INTERRUPT(VALIDATION, "b/metrics.jsonl", "\"step\":10,"), NULL) == 75);
+    CHECK(run_shell(folder, INTERRUPT(VALIDATION, "b/log.txt", "resuming from"), NULL) == 75);
     CHECK(saved_step(folder, "b") == 10);
     CHECK(isnan(runs_metric(test_path(folder, "b"), "validation_loss")));
     CHECK(run_shell(folder, "$train job.dump_folder=b" VALIDATION, NULL) == 0);
@@ -127,6 +133,18 @@ TEST(a_validation_that_a_signal_interrupts_is_done_when_the_run_resumes)
     check_same_checkpoint(folder, "a", "b", 10);
     CHECK(run_shell(folder, "$train job.dump_folder=b" VALIDATION, NULL) == 0); /* nothing to do */
     runs_check_same_metrics(test_path(folder, "a"), test_path(folder, "b"));
+}
+
+TEST(an_interrupted_validation_after_the_last_step_of_a_data_stage_has_the_rows_of_that_stage)
+{
+#define STAGES VALIDATION " training.steps=12 data.stage.0.at_step=10 data.stage.0.seq_len=24"
+    const char *folder = folder_with_validation_data();
+    CHECK(run_shell(folder, "$train job.dump_folder=a" STAGES, NULL) == 0);
+    CHECK(run_shell(folder, INTERRUPT(STAGES, "b/metrics.jsonl", "\"step\":10,"), NULL) == 75);
+    CHECK(saved_step(folder, "b") == 10);
+    CHECK(run_shell(folder, "$train job.dump_folder=b" STAGES, NULL) == 0);
+    runs_check_same_metrics(test_path(folder, "a"), test_path(folder, "b"));
+    check_same_checkpoint(folder, "a", "b", 12);
 }
 
 TEST(a_run_stops_before_its_slurm_job_ends)
