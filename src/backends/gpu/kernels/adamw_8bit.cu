@@ -236,6 +236,7 @@ static __device__ void update_block(const struct coefficients &r, const struct b
         }
         store_weights<WIDE, T, SPLIT>(w, b, at, count);
     }
+    warp_sync(); /* all lanes have read the scales */
     quantize<WIDE, true>(&maps[0], m, count, b.m + at, b.m_scale + block);
     quantize<WIDE, false>(&maps[1], v, count, b.v + at, b.v_scale + block);
 }
