@@ -154,7 +154,7 @@ store_results(const struct forward_params &p, const struct softmax_state<ROW_TIL
             int64_t out = (((int64_t)at.b * p.a.T + at.t) * H + at.h) * p.a.K;
             float *lse_pointer = p.io.lse_BHT + rows.split * p.lse_split_stride + query;
             float sum = tile_row_sum(so.row_sum[m][r]);
-            float before = p.merge ? *lse_pointer : -INFINITY;
+            float before = p.merge && row < rows.count ? *lse_pointer : -INFINITY;
             warp_sync(); /* all lanes of the row have read it */
             if (row >= rows.count) continue;
             float own = sum == 0 ? -INFINITY : (so.row_max[m][r] * p.scale + log2f(sum)) * LN_2;
