@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/emulator/emulator.h"
 
+#include "backends/gpu/emulator/memory_check.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -120,8 +121,14 @@ static void execute(const struct stream_op *op)
     if (is_dry && op->kind != OP_RECORD && op->kind != OP_WAIT) return;
     switch (op->kind) {
     case OP_KERNEL: thread_block_run_grid(&op->kernel); break;
-    case OP_COPY: memmove(op->to, op->from, op->bytes); break;
-    case OP_SET: memset(op->to, op->byte, op->bytes); break;
+    case OP_COPY:
+        if (memory_check) memory_check->written(op->to, op->bytes);
+        memmove(op->to, op->from, op->bytes);
+        break;
+    case OP_SET:
+        if (memory_check) memory_check->written(op->to, op->bytes);
+        memset(op->to, op->byte, op->bytes);
+        break;
     case OP_GRAPH:
         for (const struct stream_op *node = op->graph->first; node; node = node->next)
             execute(node);
@@ -222,6 +229,7 @@ static gpu_error allocate(void **out, size_t bytes, bool pinned)
     allocations = heap_grow(allocations, num_allocations + 1, sizeof *allocations);
     allocations[num_allocations++] = (struct allocation){at, rounded, pinned};
     used_bytes += pinned || is_dry ? 0 : rounded;
+    if (memory_check && !is_dry) memory_check->allocated(at, bytes, pinned);
     *out = at;
     return unlock_device(EMULATOR_SUCCESS);
 }
@@ -235,6 +243,7 @@ static gpu_error release(void *memory)
     if (!r || r->base != memory) return unlock_device(EMULATOR_INVALID_VALUE);
     run_stream(NULL); /* cudaFree synchronizes: pending work may use it */
     used_bytes -= r->pinned || is_dry ? 0 : r->bytes;
+    if (memory_check) memory_check->released(r->base, r->bytes);
     munmap(r->base, r->bytes);
     *r = allocations[--num_allocations];
     if (!num_allocations) free(allocations), allocations = NULL;

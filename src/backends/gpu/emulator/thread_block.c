@@ -5,12 +5,14 @@
 #include "backends/gpu/emulator/thread_block.h"
 
 #include "backends/gpu/emulator/fiber.h"
+#include "backends/gpu/emulator/memory_check.h"
+#include "base/heap.h"
 #include "base/status.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, MAX_SHARED_BYTES = 99 << 10 };
+enum { MAX_THREADS = MAX_WARPS * 32, MAX_SHARED_BYTES = 99 << 10 };
 
 /* Threads of a warp or a block that wait for each other. */
 struct barrier {
@@ -24,13 +26,26 @@ struct warp {
     uint64_t active[2]; /* lanes that took part, in this phase and the previous one */
     struct warp_slot slots[2][64];
 };
+/* A cp.async in flight. */
+struct async_copy {
+    void *to;
+    const void *from, *caller;
+    unsigned char source[ASYNC_COPY_BYTES]; /* when it was issued */
+    int group;
+};
 struct emulated_thread {
     struct grid_dim index;
     struct fiber *fiber;
     unsigned phase; /* of its last gather */
+    struct async_copy *copies;
+    int num_copies, group; /* group: of the next copy */
 };
 
 struct grid_dim *thread_block_thread_idx, thread_block_idx, thread_block_dim, thread_block_grid_dim;
+struct memory_check_clock memory_check_clock;
+const struct memory_check *memory_check;
+
+static const char warp_sync[] = "__syncwarp"; /* the `what` of a barrier */
 
 /* State of the running block.  Global because kernels name it, as they do on a device. */
 static const struct kernel_launch *launch;
@@ -56,6 +71,7 @@ __attribute__((noreturn)) static void die(const char *file, int line, const char
     status_bug(file, line, text);
 }
 
+/* Resumes a complete barrier's threads. */
 static void resume_all(struct barrier *b, int except)
 {
     for (int i = 0; i < b->arrived; i++)
@@ -64,9 +80,18 @@ static void resume_all(struct barrier *b, int except)
     b->arrived = 0;
 }
 
+/* Resumes all threads at __syncthreads. */
+static void resume_block(int except)
+{
+    memory_check_clock.block_synced = ++memory_check_clock.now;
+    resume_all(&block_barrier, except);
+}
+
 /* Resumes the warp's lanes and starts its next phase. */
 static void resume_warp(struct warp *w, int except)
 {
+    if (w->barrier.what == warp_sync)
+        memory_check_clock.warp_synced[w - warps] = ++memory_check_clock.now;
     resume_all(&w->barrier, except);
     w->active[++w->phase & 1] = 0;
 }
@@ -106,31 +131,37 @@ static void arrive(struct barrier *b, const char *what, const char *file, int li
     b->waiting[b->arrived++] = current;
 }
 
+static void set_current(int thread)
+{
+    current = memory_check_clock.thread = thread;
+    memory_check_clock.fiber = threads[thread].fiber;
+    thread_block_thread_idx = &threads[thread].index;
+}
+
 static void wait_until_resumed(void)
 {
     int self = current;
     switch_to(next_fiber());
-    current = self;
-    thread_block_thread_idx = &threads[self].index;
+    set_current(self);
 }
 
 void thread_block_barrier(const char *file, int line)
 {
     arrive(&block_barrier, "__syncthreads", file, line);
     if (block_barrier.arrived == block_barrier.live)
-        resume_all(&block_barrier, current);
+        resume_block(current);
     else
         wait_until_resumed();
 }
 
-const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes, const char *file,
-                                                 int line)
+static const struct warp_slot *gather(const void *value, size_t bytes, const char *what,
+                                      const char *file, int line)
 {
     struct warp *w = &warps[current / launch->warp_size];
     int lane = current % launch->warp_size;
     unsigned phase = threads[current].phase = w->phase;
     BUG_IF(bytes > WARP_SLOT_BYTES);
-    arrive(&w->barrier, "warp-wide call", file, line);
+    arrive(&w->barrier, what, file, line);
     memcpy(w->slots[phase & 1][lane].bytes, value, bytes);
     w->active[phase & 1] |= (uint64_t)1 << lane;
     if (w->barrier.arrived == w->barrier.live)
@@ -139,6 +170,14 @@ const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes
         wait_until_resumed();
     return w->slots[phase & 1];
 }
+
+const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes, const char *file,
+                                                 int line)
+{
+    return gather(value, bytes, "warp-wide call", file, line);
+}
+
+void thread_block_warp_sync(const char *file, int line) { gather("", 0, warp_sync, file, line); }
 
 void thread_block_check_lane(int lane, const char *file, int line)
 {
@@ -151,14 +190,55 @@ void thread_block_check_lane(int lane, const char *file, int line)
 
 void *thread_block_shared(void) { return shared; }
 
+/* ---- cp.async ---- */
+
+static void complete_copy(const struct async_copy *c)
+{
+    static const unsigned char zeros[ASYNC_COPY_BYTES];
+    if (c->from && memcmp(c->source, c->from, sizeof c->source))
+        die(__FILE__, __LINE__, "the source of a cp.async has changed before it was waited for",
+            NULL);
+    memcpy(c->to, c->from ? c->from : zeros, sizeof c->source);
+    if (memory_check)
+        memory_check->async_copy(c->to, c->from, sizeof c->source, COPY_COMPLETE, c->caller);
+}
+
+void thread_block_copy_async(void *to, const void *from)
+{
+    struct emulated_thread *t = &threads[current];
+    struct async_copy c = {
+        .to = to, .from = from, .caller = __builtin_return_address(0), .group = t->group};
+    if (memory_check) memory_check->async_copy(to, from, sizeof c.source, COPY_ISSUED, c.caller);
+    if (from) memcpy(c.source, from, sizeof c.source);
+    if (launch->warp_size == 64) {
+        complete_copy(&c);
+        return;
+    }
+    t->copies = heap_grow(t->copies, (size_t)t->num_copies + 1, sizeof *t->copies);
+    t->copies[t->num_copies++] = c;
+}
+
+void thread_block_commit_copies(void) { threads[current].group++; }
+
+void thread_block_wait_copies(int pending)
+{
+    struct emulated_thread *t = &threads[current];
+    int done = 0;
+    while (done < t->num_copies && t->copies[done].group < t->group - pending)
+        complete_copy(&t->copies[done++]);
+    t->num_copies -= done;
+    if (done) memmove(t->copies, t->copies + done, (size_t)t->num_copies * sizeof *t->copies);
+}
+
+/* ---- threads, blocks and grids ---- */
+
 /* Completes the barriers that only waited for this thread. */
 static void thread_returned(void)
 {
     struct warp *w = &warps[current / launch->warp_size];
     block_barrier.live--, w->barrier.live--;
     if (w->barrier.live && w->barrier.arrived == w->barrier.live) resume_warp(w, -1);
-    if (block_barrier.live && block_barrier.arrived == block_barrier.live)
-        resume_all(&block_barrier, -1);
+    if (block_barrier.live && block_barrier.arrived == block_barrier.live) resume_block(-1);
 }
 
 /* Runs one thread after another; never returns. */
@@ -166,10 +246,10 @@ __attribute__((noreturn)) static void run_threads(void *self)
 {
     for (;;) {
         while (num_started < num_threads) {
-            current = launch->warp_size == 64 ? num_threads - 1 - num_started : num_started;
+            int thread = launch->warp_size == 64 ? num_threads - 1 - num_started : num_started;
             num_started++;
-            threads[current].fiber = self;
-            thread_block_thread_idx = &threads[current].index;
+            threads[thread].fiber = self;
+            set_current(thread);
             launch->body(launch->closure);
             thread_returned();
         }
@@ -182,8 +262,11 @@ static void reset_block(void)
 {
     enum { NAN_BYTE = 0xFF };
     memset(shared, NAN_BYTE, launch->shared_bytes);
+    memory_check_clock.block_began = memory_check_clock.block_synced = ++memory_check_clock.now;
+    if (memory_check) memory_check->block_began(shared, launch->shared_bytes, sizeof shared);
     num_started = num_ready = 0;
     block_barrier.arrived = 0, block_barrier.live = num_threads;
+    for (int i = 0; i < num_threads; i++) threads[i].num_copies = threads[i].group = 0;
     for (int i = 0; i * launch->warp_size < num_threads; i++) {
         int rest = num_threads - i * launch->warp_size;
         warps[i].barrier.arrived = 0;
@@ -195,7 +278,8 @@ static void reset_block(void)
 void thread_block_run_grid(const struct kernel_launch *k)
 {
     struct grid_dim g = k->grid, b = k->block;
-    launch = k;
+    launch = memory_check_clock.launch = k;
+    memory_check_clock.launch_began = ++memory_check_clock.now;
     num_threads = (int)(b.x * b.y * b.z);
     thread_block_dim = b, thread_block_grid_dim = g;
     for (; num_fibers < num_threads; num_fibers++) {
@@ -216,4 +300,5 @@ void thread_block_run_grid(const struct kernel_launch *k)
         running = &host;
         switch_to(next_fiber());
     }
+    memory_check_clock.launch = NULL;
 }

@@ -36,7 +36,8 @@ void thread_block_run_grid(const struct kernel_launch *launch);
 extern struct grid_dim *thread_block_thread_idx, thread_block_idx, thread_block_dim,
     thread_block_grid_dim;
 void *thread_block_shared(void); /* the launch's shared_bytes, one buffer per block */
-void thread_block_barrier(const char *file, int line); /* __syncthreads */
+void thread_block_barrier(const char *file, int line);   /* __syncthreads */
+void thread_block_warp_sync(const char *file, int line); /* __syncwarp */
 
 enum { WARP_SLOT_BYTES = 64 }; /* the most that a lane can exchange */
 struct warp_slot {
@@ -48,6 +49,15 @@ const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes
                                                  int line);
 /* Aborts unless the lane took part in this thread's last gather. */
 void thread_block_check_lane(int lane, const char *file, int line);
+
+enum { ASYNC_COPY_BYTES = 16 };
+/* cp.async, of zeros if `from` is NULL.  With a warp size of 32 the copy happens when the thread
+ * waits for it, with 64 at once, as on AMD GPUs, which have no such instruction.  Aborts if the
+ * source changes in between. */
+void thread_block_copy_async(void *to, const void *from);
+void thread_block_commit_copies(void); /* closes a group of copies */
+/* Waits until at most `pending` groups are in flight. */
+void thread_block_wait_copies(int pending);
 
 #if defined(__cplusplus)
 }

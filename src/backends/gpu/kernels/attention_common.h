@@ -127,6 +127,8 @@ static __device__ __forceinline__ void cp_async_16(void *to, const void *from, b
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
                  "r"(valid ? 16 : 0)
                  : "memory");
+#elif defined(GPU_EMULATED)
+    thread_block_copy_async(to, valid ? from : NULL);
 #else
     uint4 x = {0, 0, 0, 0};
     if (valid) x = *(const uint4 *)from;
@@ -139,6 +141,8 @@ static __device__ __forceinline__ void cp_async_commit(void)
 {
 #if defined(__CUDA_ARCH__)
     asm volatile("cp.async.commit_group;" ::: "memory");
+#elif defined(GPU_EMULATED)
+    thread_block_commit_copies();
 #endif
 }
 
@@ -147,6 +151,8 @@ template <int PENDING> static __device__ __forceinline__ void cp_async_wait(void
 {
 #if defined(__CUDA_ARCH__)
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#elif defined(GPU_EMULATED)
+    thread_block_wait_copies(PENDING);
 #endif
 }
 

@@ -56,15 +56,22 @@ template <typename To, typename From> static inline To emulated_bits(From x)
 static inline unsigned __float_as_uint(float x) { return emulated_bits<unsigned>(x); }
 static inline float __uint_as_float(unsigned x) { return emulated_bits<float>(x); }
 
-/* Threads only switch at barriers, so a plain read and write is atomic. */
+/* Threads only switch at barriers, so a plain read and write is atomic.  volatile tells
+ * tests/memcheck that it is. */
 template <typename T> static inline T atomicAdd(T *sum, T x)
 {
-    T old = *sum;
-    *sum = old + x;
+    volatile T *at = sum;
+    T old = *at;
+    *at = old + x;
     return old;
 }
 
-static inline void atomicMax(unsigned *max, unsigned x) { *max = x > *max ? x : *max; }
+static inline void atomicMax(unsigned *max, unsigned x)
+{
+    volatile unsigned *at = max;
+    unsigned old = *at;
+    *at = x > old ? x : old;
+}
 
 /* The x of lane `from`. */
 template <typename T> static inline T emulated_shuffle(T x, int from, const char *file, int line)

@@ -55,7 +55,7 @@ static inline enum status check_launch(struct queue *queue, const char *kernel)
 /* The block's dynamic shared memory. */
 #define DYNAMIC_SHARED(type, name) type *name = (type *)thread_block_shared()
 #define shuffle_from(x, lane)      emulated_shuffle(x, lane, __FILE__, __LINE__)
-#define warp_sync()                (void)thread_block_warp_gather("", 1, __FILE__, __LINE__)
+#define warp_sync()                thread_block_warp_sync(__FILE__, __LINE__)
 #else
 /* Above 48 KiB, static and dynamic together, a kernel must opt in.  Ours that have dynamic shared
  * memory have at most 1 KiB of static. */

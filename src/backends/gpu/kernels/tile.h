@@ -93,16 +93,15 @@ template <> struct tile_b<bf16> {
 static __device__ __forceinline__ void emulated_ldmatrix(uint32_t *x, const bf16 *row,
                                                          bool transposed)
 {
-    const struct warp_slot *all = thread_block_warp_gather(&row, sizeof row, __FILE__, __LINE__);
+    uint4 own = *(const uint4 *)row;
+    const struct warp_slot *all = thread_block_warp_gather(&own, sizeof own, __FILE__, __LINE__);
     int lane = lane_index();
     for (int i = 0; i < 4; i++) {
         bf16 pair[2];
         for (int j = 0; j < 2; j++) {
             int pair_index = lane % 4 * 2 + j, other = lane / 4;
             int r = transposed ? pair_index : other, c = transposed ? other : pair_index;
-            const bf16 *source;
-            memcpy(&source, all[8 * i + r].bytes, sizeof source);
-            pair[j] = source[c];
+            memcpy(&pair[j], all[8 * i + r].bytes + 2 * c, sizeof pair[j]);
         }
         x[i] = pair[0] | (uint32_t)pair[1] << 16;
     }
@@ -116,8 +115,8 @@ static __device__ __forceinline__ float slot_bf16(const unsigned char *slot, int
 }
 
 /* a and b are the instruction's first and second operand. */
-static __device__ __forceinline__ void emulated_mma(float *sum, const uint32_t *a,
-                                                    const uint32_t *b)
+__attribute__((no_sanitize_thread)) static void emulated_mma(float *sum, const uint32_t *a,
+                                                             const uint32_t *b)
 {
     enum { A_ELEMENTS = 2 * FRAGMENT_WORDS };
     uint32_t operands[FRAGMENT_WORDS + 2];

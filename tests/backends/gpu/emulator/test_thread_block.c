@@ -167,3 +167,44 @@ TEST(divergent_barriers_abort_and_report_where)
         "threads are at different barriers", "a shuffle from an inactive lane"};
     for (int i = 0; i < 3; i++) check_dies(SIGABRT, messages[i], run_diverging, &kernels[i]);
 }
+
+/* Reads the target of two copies before and after it waits for the first. */
+static void copy_async(const void *closure)
+{
+    const struct kernel_args *n = closure;
+    int *shared = thread_block_shared(), source[4] = {1, 2, 3, 4};
+    if (thread_block_thread_idx->x) return;
+    shared[0] = shared[4] = -1;
+    thread_block_copy_async(shared, source);
+    thread_block_commit_copies();
+    thread_block_copy_async(shared + 4, NULL);
+    thread_block_commit_copies();
+    n->out[0] = shared[0], n->out[1] = shared[4];
+    thread_block_wait_copies(1);
+    n->out[2] = shared[0], n->out[3] = shared[4];
+    thread_block_wait_copies(0);
+    n->out[4] = shared[4];
+    if (n->mask) thread_block_copy_async(shared, source), source[2] = 5;
+    thread_block_commit_copies();
+    thread_block_wait_copies(0);
+}
+
+static void run_copy_async(void *args) { run_kernel("copy_async", copy_async, args, THREADS); }
+
+TEST(async_copies_happen_when_they_are_waited_for_with_warps_of_32)
+{
+    int out[5];
+    struct kernel_args n = {.out = out, .warp_size = 32};
+    run_copy_async(&n);
+    CHECK(out[0] == -1 && out[1] == -1 && out[2] == 1 && out[3] == -1 && out[4] == 0);
+    n.warp_size = 64;
+    run_copy_async(&n);
+    CHECK(out[0] == 1 && out[1] == 0 && out[2] == 1 && out[3] == 0 && out[4] == 0);
+}
+
+TEST(change_of_an_async_copys_source_aborts)
+{
+    int out[5];
+    struct kernel_args n = {.out = out, .warp_size = 32, .mask = 1};
+    check_dies(SIGABRT, "the source of a cp.async has changed", run_copy_async, &n);
+}
