@@ -70,6 +70,7 @@ ABSENT  := $(EMULATOR) $(if $(GPU),,$(GPU_SHARED)) $(VENDOR_ABSENT) \
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
                                              ! -path '*/preload/*' ! -path 'tests/fault/*' \
+                                             ! -path 'tests/memcheck/*' \
                                              ! -path '*/programs/*')))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
 kernels  = $(foreach isa,$(1),$(KERNELS:%.c=$(B)/%.$(isa).o))
@@ -93,7 +94,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs clean
-.PHONY: fault test-mpich test-slurm gpu gpu-budget gpu-build gpu-check gpu-kernels gpu-pack help
+.PHONY: fault test-mpich test-slurm gpu gpu-budget gpu-build gpu-check gpu-kernels \
+        gpu-memcheck gpu-pack help
 .PHONY: install uninstall deb FORCE
 
 all: $(B)/llamero ## build the program, build/llamero

@@ -32,6 +32,45 @@ $(B)/tests/race: $(RACE:%.c=$(B)/%.o)
 	$(call say,link)
 	$(LINK) -lcmocka
 
+# The kernels call a function at each access, which tests/memcheck defines (--wrap: and redirects the
+# allocations of its own program).
+define compile_checked
+$(B)/src/backends/gpu/kernels/%.checked$(1).o: src/backends/gpu/kernels/%.cu $(B)/flags
+	@mkdir -p $$(@D)
+	$$(call say,c++)
+	$$(Q)$$(EMULATED_CXX) $$(CHECKED) -DGPU_EMULATED=$(1) -c -o $$@ $$<
+	$$(Q)$$(SHARED_SECTION) $$@
+endef
+# The uninitialized variables of a kernel's file are its __shared__ ones.
+SHARED_SECTION := objcopy --rename-section .bss=emulated_shared,alloc,load,contents,data
+CHECKED := -O2 -fsanitize=thread --param tsan-instrument-func-entry-exit=0 \
+    --param tsan-distinguish-volatile=1
+$(foreach warp,32 64,$(eval $(call compile_checked,$(warp))))
+CHECKED_KERNELS := $(foreach warp,32 64,$(GPU_KERNELS:%.cu=$(B)/%.checked$(warp).o))
+CHECKS := $(wildcard tests/memcheck/*.c tests/backends/gpu/kernels/*.c tests/ops/*.c) tests/main.c \
+    tests/comm/launched.c
+WRAPPED := malloc calloc realloc free arena_init arena_release arena_alloc \
+    rig_each_backend emulator_set_relaxed
+$(B)/tests/%.checked.o: tests/%.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(Q)$(COMPILE) -DTEST_CHECKED -Itests -c -o $@ $<
+$(B)/tests/memcheck/test_memcheck.checked.o: private OWN := $(CHECKED)
+$(B)/tests/memcheck/test_memcheck.checked.o: tests/memcheck/test_memcheck.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(Q)$(COMPILE) -Itests -c -o $@ $<
+	$(Q)$(SHARED_SECTION) $@
+$(B)/tests/memcheck/run: $(filter-out $(STUBBED),$(ROOMS)) $(CHECKS:%.c=$(B)/%.checked.o) \
+    $(call kernels,amx_emulated) $(CHECKED_KERNELS) \
+    $(filter-out $(B)/src/backends/gpu/kernels/%,$(EMULATED_GPU)) $(B)/list
+	$(call say,link)
+	$(LINK) -lcmocka $(WRAPPED:%=-Wl,--wrap=%)
+-include $(CHECKED_KERNELS:.o=.d) $(CHECKS:%.c=$(B)/%.checked.d)
+
+gpu-memcheck: $(B)/tests/memcheck/run ## check every memory access of the emulated GPU kernels; T=word
+	@$(WAIT) $(B)/tests/memcheck/run $(T)
+
 $(B)/tests/libfault.so: tests/fault/preload/fault.c
 $(B)/tests/libjournal.so: tests/fault/preload/journal.c
 $(B)/tests/libcount.so: tests/system/preload/count_allocations.c

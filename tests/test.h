@@ -85,7 +85,7 @@ void test_register(const char *file, const char *name, void (*run)(void **));
 #else
 #define TEST_HAS_FEATURE(x) 0
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
+#if defined(TEST_CHECKED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||      \
     TEST_HAS_FEATURE(address_sanitizer) || TEST_HAS_FEATURE(thread_sanitizer)
 enum { TEST_SLOWED = 1 };
 #else

@@ -39,11 +39,16 @@ void rig_each_cpu_isa(void (*test)(void))
     test();
 }
 
+void rig_each_gpu(void (*test)(void))
+{
+    run_emulated_gpu(32, test);
+    run_emulated_gpu(64, test);
+}
+
 void rig_each_backend(void (*test)(void))
 {
     rig_each_cpu_isa(test);
-    run_emulated_gpu(32, test);
-    run_emulated_gpu(64, test);
+    rig_each_gpu(test);
 }
 
 __attribute__((destructor)) static void close_queue(void)

@@ -17,6 +17,7 @@
     TEST(name) { rig_each_backend(name##_of_a_set); }                                              \
     static void name##_of_a_set(void)
 void rig_each_backend(void (*test)(void));
+void rig_each_gpu(void (*test)(void));
 /* The same without the GPU.  Ops of the GPU must run on rig_queue(). */
 #define CPU_ISAS_TEST(name)                                                                        \
     static void name##_of_a_set(void);                                                             \
