@@ -4,6 +4,7 @@
 #include "backends/cpu/kernels/gemm.h"
 
 #include "backends/cpu/kernels/gemm_slice.h"
+#include "backends/cpu/kernels/tiles.h"
 #include "tensor/queue.h"
 
 /* C = bf16(partials (+ D)). */
@@ -18,19 +19,30 @@ static void store_partials(const struct gemm_shape *s, const float *partials, co
     }
 }
 
+static const struct gemm_loops *loops_for(enum dtype dtype)
+{
+#if defined(TILES)
+    if (dtype == BF16) return &KERNEL(gemm_tiles);
+#endif
+    (void)dtype;
+    return &KERNEL(gemm_blocks);
+}
+
 enum status KERNEL(gemm)(const struct gemm_shape *s, const struct gemm_blocking *blocking,
                          const struct gemm_buffers *io, struct queue *queue)
 {
     size_t M = (size_t)s->M, N = (size_t)s->N, K = (size_t)s->K, mark = arena_mark(&queue->scratch);
-    struct operand a = {io->a, BF16, M, K, s->transpose_a ? M : K, s->transpose_a, s->a_paneled};
-    struct operand b = {io->b, BF16, N, K, s->transpose_b ? K : N, !s->transpose_b, s->b_paneled};
-    size_t steps = panel_count(K), slice_steps = KERNEL(gemm_slice_steps)(s);
+    struct operand a = {io->a,          s->dtype,    M, K, s->transpose_a ? M : K,
+                        s->transpose_a, s->a_paneled};
+    struct operand b = {io->b,           s->dtype,    N, K, s->transpose_b ? K : N,
+                        !s->transpose_b, s->b_paneled};
+    const struct gemm_loops *loops = loops_for(s->dtype);
+    size_t steps = panel_count(K), slice_steps = loops->slice_steps(s);
     size_t num_slices = (steps + slice_steps - 1) / slice_steps,
            max_steps = (steps + num_slices - 1) / num_slices;
     bool f32_partials = num_slices > 1 && s->out == BF16;
-    char *memory =
-        arena_alloc(&queue->scratch, KERNEL(gemm_slice_bytes)(s, max_steps, queue->num_threads),
-                    sizeof *memory);
+    char *memory = arena_alloc(
+        &queue->scratch, loops->slice_bytes(s, max_steps, queue->num_threads), sizeof *memory);
     float *partials = f32_partials ? arena_alloc(&queue->scratch, M * N, sizeof *partials) : NULL;
     arena_reset(&queue->scratch, mark);
     if (queue->sizing) return STATUS_OK;
@@ -49,7 +61,7 @@ enum status KERNEL(gemm)(const struct gemm_shape *s, const struct gemm_blocking 
         slice_shape.accumulate = i > 0 || (s->accumulate && !f32_partials);
         slice.d = i > 0 ? slice.c : io->d;
         slice.a = operand_k_range(a, begin, end), slice.b = operand_k_range(b, begin, end);
-        KERNEL(gemm_slice_multiply)(&slice, memory);
+        loops->multiply(&slice, memory);
     }
     if (f32_partials) store_partials(s, partials, io->d, io->c, queue->num_threads);
     return STATUS_OK;

@@ -1,4 +1,4 @@
-/* gemm.h -- bf16 GEMM with f32 accumulation, for the linear layers.
+/* gemm.h -- bf16 and f32 GEMMs with f32 accumulation, for the linear layers.
  *
  * Layout   Operands are packed into micro-panels of 32 rows of A and 32 columns of B, zero-padded
  *          to full panels and full k-steps (panel.h), unless they are stored in the panel layout.
@@ -13,6 +13,6 @@
 #include "backends/cpu/gemm_shape.h"
 #include "backends/cpu/kernels/kernels.h"
 
-/* s->dtype must be BF16, s->out BF16 or F32. */
+/* s->dtype and s->out may be BF16 or F32; the panel layout and s->scaled are for BF16. */
 enum status KERNEL(gemm)(const struct gemm_shape *s, const struct gemm_blocking *blocking,
                          const struct gemm_buffers *io, struct queue *queue);

@@ -1,5 +1,5 @@
-/* gemm_blocks.c (cpu) -- the GEMM loops without AMX: packs both operands, then threads take MC x NC
- * blocks of C.
+/* gemm_blocks.c (cpu) -- the GEMM loops for f32, and for bf16 without AMX: packs both operands,
+ * then threads take MC x NC blocks of C.
  *
  * Full row panels of a K-major A are read in place.  Operands are packed in slices of at most
  * SLICE_BYTES, which bounds the scratch memory.  Within a block, K is split into KC so that a
@@ -12,7 +12,6 @@
 #include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
 
-#if !defined(TILES)
 #include <omp.h>
 
 enum {
@@ -20,10 +19,12 @@ enum {
     L1_BYTES = 24 << 10,     /* of a micro-panel per KC */
     L2_BYTES_F32 = 48 << 10, /* the f32 micro-kernel splits KC further for L1 */
     MAX_SLICE_STEPS =
-        1024,           /* per K slice: panels this deep still leave slices several blocks wide */
+        1024, /* per K slice: panels this deep still leave slices several blocks wide */
+    MIN_SLICE_STEPS = 64,
     PACK_GROUP = 4,     /* panels packed by one thread at a time */
     SLICE_MULTIPLE = 8, /* slices are a multiple of this many panels if possible */
     BENCH_STEPS = 24,   /* of a panel, at most, like KC */
+    NT_BYTES = 8 << 20, /* an f32 C above this size bypasses the caches */
 };
 
 /* One K slice of a GEMM. */
@@ -34,6 +35,7 @@ struct blocked_gemm {
     struct operand a, b;
     const void *d;
     void *c;
+    bool nt_stores; /* of C */
     int num_threads;
     size_t steps, panel_bytes; /* of a full panel */
     size_t a_panels, b_panels; /* in a packed slice */
@@ -42,32 +44,79 @@ struct blocked_gemm {
     float *acc;                /* of each thread, GEMM_MAX_BLOCK micro-tiles */
 };
 
-/* Stores one micro-tile to C. */
+/* Whether C bypasses the caches.  A small f32 C, such as one of Muon, is read again soon. */
+static bool uses_nt_stores(const struct blocked_gemm *g)
+{
+    size_t M = (size_t)g->s->M, N = (size_t)g->s->N;
+    return vector_is_aligned(g->c) && N % PANEL == 0 && !g->s->accumulate &&
+           (g->s->out == BF16 || M * N * sizeof(float) > NT_BYTES);
+}
+
+static void store_row_f32(const float *from, const float *d, float *c, size_t columns)
+{
+    if (columns < PANEL) {
+        for (size_t j = 0; j < columns; j++) c[j] = d ? d[j] + from[j] : from[j];
+        return;
+    }
+    for (size_t j = 0; j < PANEL; j += LANES) {
+        vector sum = vector_loadu(from + j);
+        vector_storeu(c + j, d ? vector_loadu(d + j) + sum : sum);
+    }
+}
+
+static void stream_row(const struct blocked_gemm *g, const float *from, size_t at)
+{
+    if (g->s->out == BF16)
+        vector_stream_bf16((bf16 *)g->c + at, from);
+    else
+        for (size_t j = 0; j < PANEL; j += 64 / sizeof *from)
+            vector_stream_line((float *)g->c + at + j, from + j);
+}
+
+/* Stores one micro-tile, aligned to a cache line, to C. */
 static void store_tile(const struct blocked_gemm *g, const float *acc, size_t row, size_t column)
 {
     size_t N = (size_t)g->s->N, rows = size_min(PANEL, (size_t)g->s->M - row);
     size_t columns = size_min(PANEL, N - column);
-    bool nt_store = vector_is_aligned((bf16 *)g->c + row * N + column) && N % PANEL == 0 &&
-                    g->s->out == BF16 && !g->s->accumulate;
     for (size_t i = 0; i < rows; i++) {
         const float *from = acc + i * PANEL;
-        float out[PANEL], scaled[PANEL];
+        float out[PANEL], scaled[PANEL] __attribute__((aligned(64)));
         size_t at = (row + i) * N + column;
         if (g->s->scaled) {
             for (size_t j = 0; j < PANEL; j++) scaled[j] = g->s->scale * from[j];
             from = scaled;
         }
-        if (nt_store) {
-            vector_stream_bf16((bf16 *)g->c + at, from);
+        if (g->nt_stores) {
+            stream_row(g, from, at);
+            continue;
+        }
+        if (g->s->out == F32) {
+            const float *d = g->d;
+            store_row_f32(from, g->s->accumulate ? d + at : NULL, (float *)g->c + at, columns);
             continue;
         }
         if (g->s->accumulate) {
-            vector_load(g->d, at, g->s->out, columns, out);
+            vector_load(g->d, at, BF16, columns, out);
             for (size_t j = 0; j < columns; j++) out[j] += from[j];
             from = out;
         }
-        vector_store(g->c, at, g->s->out, columns, from);
+        vector_store(g->c, at, BF16, columns, from);
     }
+}
+
+/* Prefetches the rows of D and C that store_tile will access. */
+static void prefetch_tile(const struct blocked_gemm *g, size_t row, size_t column)
+{
+    size_t bytes = dtype_bytes(g->s->out), stride = (size_t)g->s->N * bytes;
+    size_t rows = size_min(PANEL, (size_t)g->s->M - row);
+    size_t at = row * stride + column * bytes;
+    if (g->nt_stores) return;
+    for (size_t i = 0; i < rows; i++, at += stride)
+        for (size_t line = 0; line < PANEL * bytes; line += 64) {
+            __builtin_prefetch((const char *)g->c + at + line, 1);
+            if (g->s->accumulate && g->d != g->c)
+                __builtin_prefetch((const char *)g->d + at + line, 0);
+        }
 }
 
 /* Whether a row panel of A needs no packing. */
@@ -121,6 +170,8 @@ static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_blo
                 left.next =
                     i + 1 < block->a_end ? (const char *)left.at + g->panel_bytes : next_right,
                 left.next_bytes = bytes;
+            if (end == g->steps)
+                prefetch_tile(g, block->first_row + i * PANEL, block->first_column + j * PANEL);
             KERNEL(panel_multiply)(g->kind, end - step, left, right, acc, step > 0);
             if (end == g->steps)
                 store_tile(g, acc, block->first_row + i * PANEL, block->first_column + j * PANEL);
@@ -201,17 +252,21 @@ static size_t slice_panels(size_t panels, size_t panel_bytes)
     return size_min(panels, fit > SLICE_MULTIPLE ? fit : SLICE_MULTIPLE);
 }
 
-size_t KERNEL(gemm_slice_steps)(const struct gemm_shape *s)
+/* If no operand fits into one slice, A is packed again for each slice of B; f32 panels are twice as
+ * large, so their slices are shorter then. */
+static size_t slice_steps(const struct gemm_shape *s)
 {
-    (void)s;
-    return MAX_SLICE_STEPS;
+    size_t panels = size_min(panel_count((size_t)s->M), panel_count((size_t)s->N));
+    size_t fit = SLICE_BYTES / panel_step_bytes(PANEL_F32) / panels;
+    if (s->dtype == BF16 || fit > MAX_SLICE_STEPS) return MAX_SLICE_STEPS;
+    return fit > MIN_SLICE_STEPS ? fit : MIN_SLICE_STEPS;
 }
 
 /* Sets the panels per slice of each operand; returns the bytes of both and of the accumulators. */
 static size_t size_slices(struct blocked_gemm *g, const struct gemm_shape *s, size_t max_steps,
                           int num_threads)
 {
-    g->kind = KERNEL(panel_kind)();
+    g->kind = s->dtype == F32 ? PANEL_F32 : KERNEL(panel_kind)();
     size_t panel = max_steps * panel_step_bytes(g->kind);
     g->a_panels = slice_panels(panel_count((size_t)s->M), panel);
     g->b_panels = slice_panels(panel_count((size_t)s->N), panel);
@@ -219,17 +274,18 @@ static size_t size_slices(struct blocked_gemm *g, const struct gemm_shape *s, si
            (size_t)num_threads * GEMM_MAX_BLOCK * MICRO_TILE * sizeof *g->acc;
 }
 
-size_t KERNEL(gemm_slice_bytes)(const struct gemm_shape *s, size_t max_steps, int num_threads)
+static size_t slice_bytes(const struct gemm_shape *s, size_t max_steps, int num_threads)
 {
     struct blocked_gemm g;
     return size_slices(&g, s, max_steps, num_threads);
 }
 
-void KERNEL(gemm_slice_multiply)(const struct gemm_slice *p, void *memory)
+static void multiply_slice(const struct gemm_slice *p, void *memory)
 {
     struct blocked_gemm g = {
         .s = p->s, .blocking = p->blocking, .a = p->a, .b = p->b, .d = p->d, .c = p->c};
     g.num_threads = p->num_threads, g.steps = panel_count(p->a.K);
+    g.nt_stores = uses_nt_stores(&g);
     size_slices(&g, p->s, p->max_steps, p->num_threads);
     g.panel_bytes = g.steps * panel_step_bytes(g.kind);
     g.left = memory, g.right = g.left + g.a_panels * g.panel_bytes;
@@ -239,6 +295,9 @@ void KERNEL(gemm_slice_multiply)(const struct gemm_slice *p, void *memory)
     run_thread(&g);
 }
 
+const struct gemm_loops KERNEL(gemm_blocks) = {slice_steps, slice_bytes, multiply_slice};
+
+#if !defined(TILES)
 double KERNEL(microkernel_bench)(const void *panels, size_t bytes, long rounds)
 {
     enum panel_kind kind = KERNEL(panel_kind)();

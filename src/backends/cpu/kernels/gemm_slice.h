@@ -1,5 +1,5 @@
 /* gemm_slice.h -- the GEMM loops over one K slice: C[M, N] = A[M, K] B[K, N] (+ D).  gemm_tiles.c
- * has them for AMX, gemm_blocks.c for other ISAs. */
+ * has them for bf16 with AMX, gemm_blocks.c for everything else. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,8 +17,13 @@ struct gemm_slice {
     size_t max_steps; /* k-steps of the longest slice, which sizes the memory */
 };
 
-/* The most k-steps of a slice; depends on the GEMM's sizes alone. */
-size_t KERNEL(gemm_slice_steps)(const struct gemm_shape *s);
-/* Scratch for slices of at most `max_steps`, with any blocking. */
-size_t KERNEL(gemm_slice_bytes)(const struct gemm_shape *s, size_t max_steps, int num_threads);
-void KERNEL(gemm_slice_multiply)(const struct gemm_slice *slice, void *memory);
+/* The loops for one kind of panel. */
+struct gemm_loops {
+    /* The most k-steps of a slice; depends on the GEMM's sizes alone. */
+    size_t (*slice_steps)(const struct gemm_shape *s);
+    /* Scratch for slices of at most `max_steps`, with any blocking. */
+    size_t (*slice_bytes)(const struct gemm_shape *s, size_t max_steps, int num_threads);
+    void (*multiply)(const struct gemm_slice *slice, void *memory);
+};
+extern const struct gemm_loops KERNEL(gemm_blocks);
+extern const struct gemm_loops KERNEL(gemm_tiles); /* bf16; only where AMX tiles are available */

@@ -449,7 +449,7 @@ static size_t streamed_size(const struct gemm_shape *s)
     return (size_t)(s->M < s->N ? s->M : s->N);
 }
 
-size_t KERNEL(gemm_slice_steps)(const struct gemm_shape *s)
+static size_t slice_steps(const struct gemm_shape *s)
 {
     size_t depth =
         size_min(MAX_SLICE_STEPS, STREAMED_BYTES / KSTEP_BYTES / panel_count(streamed_size(s)));
@@ -475,7 +475,7 @@ static size_t streamed_bytes(const struct gemm_shape *s, size_t steps)
     return panel_count(streamed_size(s)) * steps * KSTEP_BYTES;
 }
 
-size_t KERNEL(gemm_slice_bytes)(const struct gemm_shape *s, size_t max_steps, int num_threads)
+static size_t slice_bytes(const struct gemm_shape *s, size_t max_steps, int num_threads)
 {
     return streamed_bytes(s, max_steps) +
            (size_t)num_threads * (block_bytes(s, max_steps) + acc_bytes(s, max_steps));
@@ -504,7 +504,7 @@ static enum epilogue epilogue_of(const struct gemm_shape *s)
     return s->accumulate ? ADD_BF16 : STORE_BF16;
 }
 
-void KERNEL(gemm_slice_multiply)(const struct gemm_slice *p, void *memory)
+static void multiply_slice(const struct gemm_slice *p, void *memory)
 {
     const struct gemm_shape *s = p->s;
     bool a_streamed = s->M <= s->N;
@@ -527,6 +527,8 @@ void KERNEL(gemm_slice_multiply)(const struct gemm_slice *p, void *memory)
 #pragma omp parallel num_threads(p->num_threads)
     run_thread(&g, block);
 }
+
+const struct gemm_loops KERNEL(gemm_tiles) = {slice_steps, slice_bytes, multiply_slice};
 
 double KERNEL(microkernel_bench)(const void *panels, size_t bytes, long rounds)
 {

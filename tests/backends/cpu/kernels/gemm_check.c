@@ -11,10 +11,10 @@ CPU_ISAS(X)
 #undef X
 
 /* Element (i, k) of a row-major matrix or of its transpose. */
-static double element(const bf16 *x, bool transposed, int rows, int K, int i, int k)
+static double element(const void *x, enum dtype dtype, bool transposed, size_t rows, size_t K,
+                      size_t i, size_t k)
 {
-    return (double)bf16_to_f32(
-        x[transposed ? (size_t)k * (size_t)rows + (size_t)i : (size_t)i * (size_t)K + (size_t)k]);
+    return (double)element_get(x, transposed ? k * rows + i : i * K + k, dtype);
 }
 
 /* A copy that is aligned to a cache line. */
@@ -23,40 +23,52 @@ static void *cache_aligned_copy(const void *x, size_t bytes)
     return memcpy(aligned_alloc(64, (bytes + 63) / 64 * 64), x, bytes);
 }
 
+/* The same bits whether C overwrites D or not, with any number of threads and any blocking; no
+ * blocking needs more memory. */
+static void check_bits(gemm_kernel *multiply, const struct gemm_shape *s, struct gemm_buffers io,
+                       const void *want)
+{
+    static const int threads[] = {1, 3, 16};
+    const size_t bytes = (size_t)s->M * (size_t)s->N * dtype_bytes(s->out);
+    void *c = io.c = cache_aligned_copy(want, bytes);
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        rig_queue()->num_threads = threads[i];
+        memset(c, 0xFF, bytes);
+        RIG_RUN(multiply(s, gemm_blocking_at(0), &io, rig_queue()));
+        CHECK(!memcmp(c, want, bytes));
+    }
+    rig_queue()->num_threads = 2;
+    size_t scratch = 0;
+    for (int i = 0; gemm_blocking_at(i); i++) {
+        memset(c, 0xFF, bytes);
+        RIG_RUN(multiply(s, gemm_blocking_at(i), &io, rig_queue()));
+        CHECK(!memcmp(c, want, bytes));
+        if (!i) scratch = rig_queue()->scratch.size;
+        CHECK(rig_queue()->scratch.size == scratch);
+    }
+    free(c);
+}
+
 /* Checks a sample of C against f64 sums: all of it would take too long. */
 void gemm_check(gemm_kernel *multiply, struct gemm_shape s)
 {
-    size_t a_n = (size_t)s.M * (size_t)s.K, b_n = (size_t)s.N * (size_t)s.K;
-    size_t c_n = (size_t)s.M * (size_t)s.N, c_bytes = c_n * dtype_bytes(s.out);
-    bf16 *a = rig_random(1, a_n, BF16), *b = rig_random(2, b_n, BF16);
-    void *old = rig_random(3, c_n, s.out), *c = cache_aligned_copy(old, c_bytes), *c2;
-    struct gemm_buffers io = {a, b, c, memcpy(c, old, c_bytes)};
+    const size_t M = (size_t)s.M, N = (size_t)s.N, K = (size_t)s.K, c_n = M * N;
+    void *a = rig_random(1, M * K, s.dtype), *b = rig_random(2, N * K, s.dtype);
+    void *old = rig_random(3, c_n, s.out), *c = cache_aligned_copy(old, c_n * dtype_bytes(s.out));
+    struct gemm_buffers io = {a, b, c, c};
     RIG_RUN(multiply(&s, gemm_blocking_at(0), &io, rig_queue()));
-    size_t scratch = rig_queue()->scratch.size;
     for (size_t n = 0; n < c_n; n += c_n < 5000 ? 1 : 997) {
-        int i = (int)(n / (size_t)s.N), j = (int)(n % (size_t)s.N);
         double want = 0;
-        for (int k = 0; k < s.K; k++)
-            want += element(a, s.transpose_a, s.M, s.K, i, k) *
-                    element(b, !s.transpose_b, s.N, s.K, j, k);
+        for (size_t k = 0; k < K; k++)
+            want += element(a, s.dtype, s.transpose_a, M, K, n / N, k) *
+                    element(b, s.dtype, !s.transpose_b, N, K, n % N, k);
         if (s.scaled) want *= (double)s.scale;
         if (s.accumulate) want += (double)element_get(old, n, s.out);
         CHECK_NEAR((double)element_get(c, n, s.out), want, s.out == F32 ? 2e-3 : 5e-3);
     }
-    c2 = cache_aligned_copy(old, c_bytes);
-    io.d = old,
-    io.c = memset(c2, 0xFF, c_bytes); /* the bits do not depend on whether C overwrites D */
-    rig_queue()->num_threads = 1;
-    RIG_RUN(multiply(&s, gemm_blocking_at(0), &io, rig_queue()));
-    rig_queue()->num_threads = 2;
-    CHECK(!memcmp(c, c2, c_bytes));             /* or on threads */
-    for (int i = 1; gemm_blocking_at(i); i++) { /* or on the blocking, nor does the memory */
-        memset(c2, 0xFF, c_bytes);
-        RIG_RUN(multiply(&s, gemm_blocking_at(i), &io, rig_queue()));
-        CHECK(!memcmp(c, c2, c_bytes));
-        CHECK(rig_queue()->scratch.size == scratch);
-    }
-    free(a), free(b), free(c), free(old), free(c2);
+    io.d = old;
+    check_bits(multiply, &s, io, c);
+    free(a), free(b), free(c), free(old);
 }
 
 /* A copy of a matrix in the panel layout. */

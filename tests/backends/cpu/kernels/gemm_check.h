@@ -1,4 +1,5 @@
-/* gemm_check.h -- checks bf16 GEMMs against f64 sums, with every blocking and number of threads. */
+/* gemm_check.h -- checks bf16 and f32 GEMMs against f64 sums, with every blocking and several
+ * numbers of threads. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

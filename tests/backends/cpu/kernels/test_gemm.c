@@ -10,6 +10,31 @@ TEST(gemms_match_f64_sums_for_all_transposes_and_thread_counts)
     }
 }
 
+static struct gemm_shape f32_shape(int M, int N, int K, bool transpose_a, bool transpose_b,
+                                   bool accumulate)
+{
+    struct gemm_shape s = gemm_shape_of(M, N, K, F32, transpose_a, transpose_b, accumulate, 0);
+    s.dtype = F32;
+    return s;
+}
+
+TEST(f32_gemms_match_f64_sums_for_all_transposes_and_thread_counts)
+{
+    for (int how = 0; how < 8; how++) {
+        gemm_check_each_isa(f32_shape(37, 70, 45, how & 1, how & 2, how & 4));
+        gemm_check_each_isa(f32_shape(1, 1, 1, how & 1, how & 2, how & 4));
+        gemm_check_each_isa(f32_shape(64, 96, 160, how & 1, how & 2, how & 4));
+    }
+    gemm_check_each_isa(f32_shape(34, 3, 70011, true, false, true)); /* several slices of K */
+    if (!TEST_SLOWED) gemm_check_each_isa(f32_shape(301, 529, 1103, true, false, true));
+}
+
+/* C is larger than the caches, so that it is stored with NT stores. */
+TEST(f32_gemms_that_bypass_the_caches_are_complete)
+{
+    if (!TEST_SLOWED) gemm_check_each_isa(f32_shape(1057, 2048, 33, false, true, false));
+}
+
 TEST(gemms_with_long_k_and_many_blocks_are_complete)
 {
     gemm_check_each_isa(gemm_shape_of(40, 33, 1900, F32, true, false, true, 0));
