@@ -27,7 +27,8 @@ struct queue {
     size_t
         library_bytes; /* after a sizing pass: memory that libraries allocate themselves, about */
     int num_threads;
-    struct trace *trace;                 /* of the current step; NULL: tracing is off */
+    bool thread_invariant; /* no bit may depend on num_threads: f32 GEMMs run without oneDNN */
+    struct trace *trace;   /* of the current step; NULL: tracing is off */
     struct copy_observer *copy_observer; /* borrowed; of a sizing queue (copy_stream.h), or NULL */
     struct upload {
         const unsigned char *to, *from;

@@ -81,26 +81,10 @@ static enum status resolve_model(struct training_run *r, const struct machine *m
     return STATUS_OK;
 }
 
-/* oneDNN splits the sums of some float32 GEMMs among the threads, which are those that a rank's
- * cores allow.  Muon's iterations are in float32, too. */
-static bool bits_depend_on_threads(const struct config *c, const struct queue *queue)
-{
-    bool has_float32 = c->training.mixed_precision_param == COMPUTE_DTYPE_float32 ||
-                       c->optimizer.name == OPTIMIZER_Muon;
-    return !queue->device && c->device.cpu != DEVICE_CPU_reference && !c->device.threads &&
-           has_float32;
-}
-
-static void log_elastic(const struct training_run *r, const struct queue *queue)
+static void log_elastic(const struct training_run *r)
 {
     long long canonical = r->trainer.elastic.canonical;
-    if (!canonical) return;
-    if (bits_depend_on_threads(r->config, queue))
-        log_line(LOG_WARN,
-                 "training.determinism = \"elastic\": float32 GEMMs on a CPU depend on the number "
-                 "of threads of a rank: set device.threads, or other numbers of ranks give other "
-                 "bits");
-    else
+    if (canonical)
         log_line(LOG_INFO,
                  "elastic sums over %lld microbatches: any number of data-parallel ranks that "
                  "divides it has the same bits",
@@ -115,7 +99,7 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     r->trainer_is_open = true;
     if (r->is_main)
         step_graph_log(c, &machine->mesh, machine->queue, (double)r->trainer.whole.parameters);
-    if (r->is_main) log_elastic(r, machine->queue);
+    if (r->is_main) log_elastic(r);
     r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
         inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape->V);

@@ -1,8 +1,8 @@
 /* trainer.h -- everything a run holds in memory, and one optimizer step.
  *
  * Memory   trainer_plan runs the code of a step as a sizing pass.  trainer_open does the same, then
- *          maps and touches exactly those bytes; no step allocates afterwards, except in f32 GEMMs
- *          on Intel CPUs (oneDNN).
+ *          maps and touches exactly those bytes; no step allocates afterwards, except in
+ *          oneDNN's f32 GEMMs on Intel CPUs.
  * Order    open -> fill weights (trainer_init_weights or a checkpoint) -> trainer_sync_weights ->
  *          steps.
  * Ranks    A process is a rank, with its shard of every unit (fsdp.h). */

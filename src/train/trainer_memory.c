@@ -346,6 +346,7 @@ static enum status size_trainer(struct trainer *t, const struct config *c,
 {
     *t = (struct trainer){.config = c, .machine = *machine};
     *plan = (struct memory_plan){0};
+    machine->queue->thread_invariant = c->training.determinism == DETERMINISM_elastic;
     TRY(alloc_buffers(t, shape, plan));
     TRY(connect_parts(t));
     TRY(size_step(t));

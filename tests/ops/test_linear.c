@@ -4,6 +4,8 @@
 #include "ops/float8.h"
 #include "ops/linear.h"
 
+#include <omp.h>
+
 static void *operand(uint64_t seed, size_t n, const struct linear *l)
 {
     return rig_random(seed, n, linear_operand(l));
@@ -119,4 +121,49 @@ TEST(linear_rejects_empty_sizes)
     CHECK_MESSAGE("N 0");
     CHECK_STATUS(SHAPE, linear_backward_input(&ops_cpu_reference, &l, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, linear_backward_weight(&ops_cpu_reference, &l, NULL, rig_queue()));
+}
+
+/* y, dx and dw of one linear layer on a queue with that many threads, one after the other. */
+static float *run_on_threads(const struct linear *l, int threads, size_t *count)
+{
+    size_t x_n = (size_t)l->N * (size_t)l->D, w_n = (size_t)l->F * (size_t)l->D;
+    size_t y_n = (size_t)l->N * (size_t)l->F;
+    float *x = rig_random(1, x_n, F32), *w = rig_random(2, w_n, F32), *dy = rig_random(3, y_n, F32);
+    float *out = rig_random(4, *count = y_n + x_n + w_n, F32);
+    struct linear_fwd forward = {.x_ND = x, .w_FD = w, .y_NF = out};
+    struct linear_bwd_input input = {.dy_NF = dy, .w_FD = w, .dx_ND = out + y_n};
+    struct linear_bwd_weight weight = {.dy_NF = dy, .x_ND = x, .dw_FD = out + y_n + x_n};
+    struct queue *queue;
+    CHECK_STATUS(OK, cpu_queue_open(&queue, threads, 24 << 20));
+    queue->thread_invariant = true;
+    CHECK_STATUS(OK, linear_forward(rig_fast(), l, &forward, queue));
+    CHECK_STATUS(OK, linear_backward_input(rig_fast(), l, &input, queue));
+    CHECK_STATUS(OK, linear_backward_weight(rig_fast(), l, &weight, queue));
+    cpu_queue_close(queue);
+    free(x), free(w), free(dy);
+    return out;
+}
+
+/* oneDNN would split the sums over 2100 tokens among the threads. */
+CPU_ISAS_TEST(thread_invariant_queue_gives_f32_linears_the_same_bits_on_any_number_of_threads)
+{
+    static const int sizes[][3] = {{2100, 40, 48}, {70, 33, 130}, {300, 384, 65}},
+                     threads[] = {2, 3, 5, 16, 64};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            const struct linear l = {.N = sizes[i][0],
+                                     .D = sizes[i][1],
+                                     .F = sizes[i][2],
+                                     .dtype = F32,
+                                     .accumulate = accumulate};
+            size_t n;
+            float *want = run_on_threads(&l, 1, &n);
+            for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+                float *got = run_on_threads(&l, threads[t], &n);
+                CHECK(!memcmp(got, want, n * sizeof *got));
+                free(got);
+            }
+            free(want);
+        }
+    omp_set_num_threads(rig_queue()->num_threads); /* for oneDNN in other tests */
 }

@@ -109,9 +109,15 @@ TEST(plan_is_within_five_percent_of_the_measured_peak_of_ranks)
         int ranks;
         const char *settings;
     } layouts[] = {
-        {2, RANKED FSDP ZERO1}, {4, RANKED FSDP DDP},  {2, RANKED TP},
-        {2, RANKED PP CHUNKS},  {4, RANKED PP TP},     {4, RANKED PP CP},
-        {4, RANKED CP TP},      {2, RANKED TP FLOAT8}, {2, RANKED FSDP ELASTIC},
+        {2, RANKED FSDP ZERO1},
+        {4, RANKED FSDP DDP},
+        {2, RANKED TP},
+        {2, RANKED PP CHUNKS},
+        {4, RANKED PP TP},
+        {4, RANKED PP CP},
+        {4, RANKED CP TP},
+        {2, RANKED TP FLOAT8},
+        {2, RANKED FSDP ELASTIC "training.mixed_precision_param=float32"},
     };
     const char *folder = new_folder();
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)

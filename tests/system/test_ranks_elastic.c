@@ -153,3 +153,33 @@ TEST(an_elastic_run_that_resumes_on_4_2_and_1_ranks_has_the_bits_of_one_rank)
         }
     }
 }
+
+/* By processes, with the kernels of this processor.  Gradients of weights are sums over 1024
+ * tokens, which oneDNN would split among 8 or 16 threads. */
+TEST(elastic_runs_in_float32_have_the_same_bits_with_any_number_of_threads)
+{
+    static const struct {
+        int ranks;
+        const char *threads;
+    } runs[] = {{1, "1"}, {1, "16"}, {2, "8"}, {4, "2"}};
+    static const char *const kinds[] = {"training.mixed_precision_param=float32",
+                                        "optimizer.name=Muon"};
+    const char *corpus = write_corpus(), *config = test_path(test_folder(), "c.toml");
+    runs_write_config(config, corpus);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        const char *first = NULL;
+        for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+            struct text settings = {0}, err = {0};
+            const char *dump = test_folder();
+            text_addf(&settings,
+                      ELASTIC " %s device.threads=%s training.seq_len=512 training.steps=2 "
+                              "training.global_batch_size=8 checkpoint.interval=2",
+                      kinds[k], runs[i].threads);
+            CHECK(runs_train_ranks(runs[i].ranks, config, dump, settings.data, &err) == 0);
+            if (!first) first = dump;
+            check_same(first, dump, "step-2");
+            runs_check_same_metrics(first, dump);
+            text_release(&settings), text_release(&err);
+        }
+    }
+}

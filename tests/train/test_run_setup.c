@@ -70,18 +70,3 @@ TEST(failing_run_reports_a_lost_save)
         small_run_close(&r);
     }
 }
-
-TEST(elastic_run_with_float32_gemms_warns_unless_its_threads_are_set)
-{
-    for (int threads = 0; threads < 2; threads++) {
-        struct small_run r;
-        small_run_open(&r);
-        r.config.training.determinism = DETERMINISM_elastic;
-        r.config.training.global_batch_size = r.config.training.local_batch_size;
-        r.config.device.threads = threads;
-        CHECK_STATUS(OK, run_train(&r.config, &r.t.machine));
-        CHECK(small_run_logged(&r, "set device.threads, or other numbers of ranks") == !threads);
-        CHECK(small_run_logged(&r, "has the same bits") == threads);
-        small_run_close(&r);
-    }
-}

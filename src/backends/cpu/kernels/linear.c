@@ -44,6 +44,8 @@ static enum status gemm(const struct gemm_shape *s, const struct gemm_buffers *i
         TRY(KERNEL(gemm)(s,
                          tuner_blocking(((struct cpu_queue *)queue)->tuner, s, KERNEL(gemm), queue),
                          io, queue));
+    else if (queue->thread_invariant)
+        TRY(KERNEL(gemm)(s, gemm_blocking_at(0), io, queue));
     else
         TRY(onednn_gemm(((struct cpu_queue *)queue)->onednn, s, io, queue));
     return STATUS_OK;
