@@ -51,7 +51,10 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
     if (family->biases >= HF_BIASES_ATTENTION) json_write_bool(&w, "attention_bias", s->out_bias);
     if (family->biases == HF_BIASES_BOTH) json_write_bool(&w, "mlp_bias", s->mlp_bias);
     if (family->windows == HF_WINDOWS_FLAG) json_write_bool(&w, "use_sliding_window", false);
-    if (s->window) json_write_int(&w, "sliding_window", s->window);
+    if (s->window)
+        json_write_int(&w, "sliding_window", s->window);
+    else if (family->windows == HF_WINDOWS_SIZE)
+        json_write_null(&w, "sliding_window");
     hf_extra_write(&w, family, s);
     json_write_raw(&w, "attention_dropout", "0.0");
     json_write_raw(&w, "initializer_range", "0.02");

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Defaults as in the configuration classes of Transformers 5.  A Mistral without a window is
- * written as a Llama, and so is a Phi-3 that rotates whole heads. */
+ * written as a Llama, and so is a Phi-3 that rotates whole heads; but see is_family. */
 static const struct hf_family families[] = {
     {"llama", "LlamaForCausalLM", false, HF_BIASES_BOTH, 0, 0, 2048, HF_WINDOWS_NONE, HF_EXTRA_NONE,
      1e4, false, 1e-6},
@@ -87,12 +87,21 @@ static enum hf_extra extra_of(const struct model_shape *s)
                                        : HF_EXTRA_NONE;
 }
 
+/* LlamaConfig of Transformers 5 refuses a width that the heads do not divide, even with a head_dim.
+ * A Mistral without a window, or with biases a Granite whose multipliers are 1, is the same. */
+static bool is_family(const struct hf_family *f, const struct model_shape *s)
+{
+    const bool is_llama = !strcmp(f->model_type, "llama"), is_even = !s->H || s->D % s->H == 0;
+    const bool is_neutral = f->extra == HF_EXTRA_MULTIPLIERS && extra_of(s) == HF_EXTRA_NONE;
+    return f->qk_norm == s->qk_norm && (f->extra == extra_of(s) || (is_neutral && !is_even)) &&
+           has_biases(f, s) && (!s->window || f->windows >= HF_WINDOWS_SIZE) &&
+           (is_even || !is_llama);
+}
+
 const struct hf_family *hf_family_of(const struct model_shape *s)
 {
     for (size_t i = 0; i < NUM_FAMILIES; i++)
-        if (families[i].qk_norm == s->qk_norm && families[i].extra == extra_of(s) &&
-            has_biases(&families[i], s) && (!s->window || families[i].windows >= HF_WINDOWS_SIZE))
-            return &families[i];
+        if (is_family(&families[i], s)) return &families[i];
     BUG("model_shape_check accepts a model of no family");
 }
 

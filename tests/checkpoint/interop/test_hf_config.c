@@ -396,6 +396,7 @@ TEST(config_json_round_trips)
         struct text t = {0};
         struct json *root;
         want.tied = way & 1;
+        want.D = way == 1 || way == 7 ? 50 : 48; /* 50: not a multiple of the heads */
         want.scaling = scalings[way < 48 ? way / 8 : 0];
         want.partial_rotary_factor = way < 48 ? 0 : 0.85;
         /* of dynamic scaling, config.json has the original context */
@@ -415,7 +416,8 @@ TEST(config_json_round_trips)
         CHECK(got.qk_norm == want.qk_norm && got.qkv_bias == want.qkv_bias);
         CHECK(got.window == want.window && got.post_norm == want.post_norm);
         CHECK(got.partial_rotary_factor == want.partial_rotary_factor);
-        CHECK(!strstr(t.data, "MistralForCausalLM") == (way != 8));
+        CHECK(!strstr(t.data, "MistralForCausalLM") == (way != 8 && way != 1));
+        CHECK(!strstr(t.data, "GraniteForCausalLM") == (way != 7) && !model_shape_multiplies(&got));
         CHECK(!strstr(t.data, "Phi3ForCausalLM") == (way < 48));
         CHECK(got.out_bias == want.out_bias && got.mlp_bias == want.mlp_bias);
         CHECK(!strstr(t.data, "Qwen2ForCausalLM") == ((way & 6) != 4));

@@ -24,6 +24,11 @@ TEST(a_shape_has_the_family_that_reads_as_this_shape)
         {"qwen3", {.qk_norm = true, .qkv_bias = true, .out_bias = true}},
         {"phi3", {.partial_rotary_factor = 0.75}},
         {"phi3", {.partial_rotary_factor = 0.75, .window = 7}},
+        {"llama", {.D = 64, .H = 4}},
+        {"mistral", {.D = 64, .H = 3}}, /* LlamaConfig refuses this width */
+        {"granite", {.D = 64, .H = 3, .mlp_bias = true}},
+        {"qwen2", {.D = 64, .H = 3, .qkv_bias = true}},
+        {"qwen3", {.D = 64, .H = 3, .qk_norm = true}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct model_shape s = cases[i].shape;
