@@ -297,7 +297,7 @@ TEST(flash_attention_supports_a_scale_of_zero)
     problem_release(&p);
 }
 
-/* Two ring parts of the keys; the larger one is split over several blocks. */
+/* Three ring parts of the keys; the first and the last are split over several blocks. */
 TEST(flash_attention_merges_ring_parts_with_split_keys)
 {
     for (int warp_size = 32; warp_size <= 64; warp_size += 32) {
@@ -308,9 +308,9 @@ TEST(flash_attention_merges_ring_parts_with_split_keys)
         float *dq = rig_random(6, p.n_out, F32), *dkv = rig_random(7, p.n_kv, F32);
         expect(&p);
         open_device(&d, warp_size);
-        static const int at[] = {0, 600, 640};
+        static const int at[] = {0, 300, 340, 640};
         for (int pass = 0; pass < 2; pass++)
-            for (int i = 0; i < 2; i++) {
+            for (int i = 0; i < 3; i++) {
                 struct attention part = p.a;
                 size_t skip = (size_t)at[i] * p.a.kv_stride;
                 part.S = at[i + 1] - at[i], part.keys = i ? MORE_KEYS : FIRST_KEYS;
