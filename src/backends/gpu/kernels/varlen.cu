@@ -52,19 +52,16 @@ static __global__ void transpose_kernel(const float *in, float *out, int rows, i
     __shared__ float tile[TILE][TILE + 1];
     size_t matrix = (size_t)blockIdx.z * (size_t)rows * (size_t)columns;
     int lane = (int)threadIdx.x % TILE, line = (int)threadIdx.x / TILE;
-    for (int row0 = (int)blockIdx.x * TILE; row0 < rows; row0 += (int)gridDim.x * TILE) {
-        int column0 = (int)blockIdx.y * TILE;
-        __syncthreads(); /* the previous tile has been read */
-        for (int i = line; i < TILE; i += TILE_ROWS)
-            if (row0 + i < rows && column0 + lane < columns)
-                tile[i][lane] =
-                    in[matrix + (size_t)(row0 + i) * (size_t)columns + (size_t)(column0 + lane)];
-        __syncthreads();
-        for (int i = line; i < TILE; i += TILE_ROWS)
-            if (column0 + i < columns && row0 + lane < rows)
-                out[matrix + (size_t)(column0 + i) * (size_t)rows + (size_t)(row0 + lane)] =
-                    tile[lane][i];
-    }
+    int row0 = (int)blockIdx.x * TILE, column0 = (int)blockIdx.y * TILE;
+    for (int i = line; i < TILE; i += TILE_ROWS)
+        if (row0 + i < rows && column0 + lane < columns)
+            tile[i][lane] =
+                in[matrix + (size_t)(row0 + i) * (size_t)columns + (size_t)(column0 + lane)];
+    __syncthreads();
+    for (int i = line; i < TILE; i += TILE_ROWS)
+        if (column0 + i < columns && row0 + lane < rows)
+            out[matrix + (size_t)(column0 + i) * (size_t)rows + (size_t)(row0 + lane)] =
+                tile[lane][i];
 }
 
 static const int MAX_GRID_Z = 65535;
@@ -79,8 +76,8 @@ static enum status launch_transpose(const float *in, float *out, struct transpos
     size_t elements = (size_t)t.rows * (size_t)t.columns;
     for (int first = 0; first < t.matrices; first += MAX_GRID_Z) {
         int count = t.matrices - first < MAX_GRID_Z ? t.matrices - first : MAX_GRID_Z;
-        size_t from = (size_t)first * elements, strips = ceil_div((size_t)t.rows, TILE);
-        dim3 grid((unsigned)(strips < (size_t)MAX_GRID_Z ? strips : (size_t)MAX_GRID_Z),
+        size_t from = (size_t)first * elements;
+        dim3 grid((unsigned)ceil_div((size_t)t.rows, TILE),
                   (unsigned)ceil_div((size_t)t.columns, TILE), (unsigned)count);
         LAUNCH(transpose_kernel, grid, TILE * TILE_ROWS, 0, queue, in + from, out + from, t.rows,
                t.columns);
