@@ -127,11 +127,11 @@ template <typename T> static __device__ __forceinline__ T block_sum(T x)
     return sum;
 }
 
+/* The same for the maximum, but a kernel may call it only once. */
 template <typename T> static __device__ __forceinline__ T block_max(T x)
 {
     __shared__ T warps[MAX_BLOCK_SIZE / 32];
     x = warp_max(x);
-    __syncthreads();
     if (lane_index() == 0) warps[warp_index()] = x;
     __syncthreads();
     T max = warps[0];
