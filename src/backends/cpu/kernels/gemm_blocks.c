@@ -35,7 +35,7 @@ struct blocked_gemm {
     struct operand a, b;
     const void *d;
     void *c;
-    bool nt_stores; /* of C */
+    bool stream_f32; /* NT stores of an f32 C */
     int num_threads;
     size_t steps, panel_bytes; /* of a full panel */
     size_t a_panels, b_panels; /* in a packed slice */
@@ -44,78 +44,75 @@ struct blocked_gemm {
     float *acc;                /* of each thread, GEMM_MAX_BLOCK micro-tiles */
 };
 
-/* Whether C bypasses the caches.  A small f32 C, such as one of Muon, is read again soon. */
-static bool uses_nt_stores(const struct blocked_gemm *g)
+/* A small f32 C, such as one of Muon, is read again soon. */
+static bool streams_f32(const struct gemm_shape *s, const void *c)
 {
-    size_t M = (size_t)g->s->M, N = (size_t)g->s->N;
-    return vector_is_aligned(g->c) && N % PANEL == 0 && !g->s->accumulate &&
-           (g->s->out == BF16 || M * N * sizeof(float) > NT_BYTES);
+    size_t bytes = (size_t)s->M * (size_t)s->N * sizeof(float);
+    return s->out == F32 && !s->accumulate && bytes > NT_BYTES && s->N % PANEL == 0 &&
+           vector_is_aligned(c);
 }
 
-static void store_row_f32(const float *from, const float *d, float *c, size_t columns)
+/* One row of an aligned micro-tile. */
+static void store_row_f32(const struct blocked_gemm *g, const float *from, size_t at,
+                          size_t columns)
 {
+    const float *d = g->s->accumulate ? (const float *)g->d + at : NULL;
+    float *c = (float *)g->c + at;
     if (columns < PANEL) {
         for (size_t j = 0; j < columns; j++) c[j] = d ? d[j] + from[j] : from[j];
-        return;
-    }
-    for (size_t j = 0; j < PANEL; j += LANES) {
-        vector sum = vector_loadu(from + j);
-        vector_storeu(c + j, d ? vector_loadu(d + j) + sum : sum);
+    } else if (g->stream_f32) {
+        for (size_t j = 0; j < PANEL; j += 64 / sizeof *c) vector_stream_line(c + j, from + j);
+    } else {
+        for (size_t j = 0; j < PANEL; j += LANES) {
+            vector sum = vector_loadu(from + j);
+            vector_storeu(c + j, d ? vector_loadu(d + j) + sum : sum);
+        }
     }
 }
 
-static void stream_row(const struct blocked_gemm *g, const float *from, size_t at)
-{
-    if (g->s->out == BF16)
-        vector_stream_bf16((bf16 *)g->c + at, from);
-    else
-        for (size_t j = 0; j < PANEL; j += 64 / sizeof *from)
-            vector_stream_line((float *)g->c + at + j, from + j);
-}
-
-/* Stores one micro-tile, aligned to a cache line, to C. */
+/* Stores one micro-tile to C. */
 static void store_tile(const struct blocked_gemm *g, const float *acc, size_t row, size_t column)
 {
     size_t N = (size_t)g->s->N, rows = size_min(PANEL, (size_t)g->s->M - row);
     size_t columns = size_min(PANEL, N - column);
+    if (g->s->out == F32 && !g->s->scaled) {
+        for (size_t i = 0; i < rows; i++)
+            store_row_f32(g, acc + i * PANEL, (row + i) * N + column, columns);
+        return;
+    }
+    bool nt_store = vector_is_aligned((bf16 *)g->c + row * N + column) && N % PANEL == 0 &&
+                    g->s->out == BF16 && !g->s->accumulate;
     for (size_t i = 0; i < rows; i++) {
         const float *from = acc + i * PANEL;
-        float out[PANEL], scaled[PANEL] __attribute__((aligned(64)));
+        float out[PANEL], scaled[PANEL];
         size_t at = (row + i) * N + column;
         if (g->s->scaled) {
             for (size_t j = 0; j < PANEL; j++) scaled[j] = g->s->scale * from[j];
             from = scaled;
         }
-        if (g->nt_stores) {
-            stream_row(g, from, at);
-            continue;
-        }
-        if (g->s->out == F32) {
-            const float *d = g->d;
-            store_row_f32(from, g->s->accumulate ? d + at : NULL, (float *)g->c + at, columns);
+        if (nt_store) {
+            vector_stream_bf16((bf16 *)g->c + at, from);
             continue;
         }
         if (g->s->accumulate) {
-            vector_load(g->d, at, BF16, columns, out);
+            vector_load(g->d, at, g->s->out, columns, out);
             for (size_t j = 0; j < columns; j++) out[j] += from[j];
             from = out;
         }
-        vector_store(g->c, at, BF16, columns, from);
+        vector_store(g->c, at, g->s->out, columns, from);
     }
 }
 
-/* Prefetches the rows of D and C that store_tile will access. */
+/* Prefetches the rows of D and of an f32 C that store_tile will access. */
 static void prefetch_tile(const struct blocked_gemm *g, size_t row, size_t column)
 {
-    size_t bytes = dtype_bytes(g->s->out), stride = (size_t)g->s->N * bytes;
-    size_t rows = size_min(PANEL, (size_t)g->s->M - row);
-    size_t at = row * stride + column * bytes;
-    if (g->nt_stores) return;
-    for (size_t i = 0; i < rows; i++, at += stride)
-        for (size_t line = 0; line < PANEL * bytes; line += 64) {
-            __builtin_prefetch((const char *)g->c + at + line, 1);
-            if (g->s->accumulate && g->d != g->c)
-                __builtin_prefetch((const char *)g->d + at + line, 0);
+    size_t N = (size_t)g->s->N, rows = size_min(PANEL, (size_t)g->s->M - row);
+    if (g->s->out != F32 || g->stream_f32) return;
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < PANEL; j += 64 / sizeof(float)) {
+            size_t at = (row + i) * N + column + j;
+            __builtin_prefetch((const float *)g->c + at, 1);
+            if (g->s->accumulate && g->d != g->c) __builtin_prefetch((const float *)g->d + at, 0);
         }
 }
 
@@ -285,7 +282,7 @@ static void multiply_slice(const struct gemm_slice *p, void *memory)
     struct blocked_gemm g = {
         .s = p->s, .blocking = p->blocking, .a = p->a, .b = p->b, .d = p->d, .c = p->c};
     g.num_threads = p->num_threads, g.steps = panel_count(p->a.K);
-    g.nt_stores = uses_nt_stores(&g);
+    g.stream_f32 = streams_f32(p->s, p->c);
     size_slices(&g, p->s, p->max_steps, p->num_threads);
     g.panel_bytes = g.steps * panel_step_bytes(g.kind);
     g.left = memory, g.right = g.left + g.a_panels * g.panel_bytes;

@@ -218,22 +218,22 @@ static void pack_step(const struct operand *o, struct panel_format format, size_
         pack_pairs(o, format.right, mn, k, to);
 }
 
-/* Prefetches what panel i of `count` packs of f32 a step or two later, in runs that are as long as
- * the layout allows. */
+/* Prefetches what panel i of `count` packs from f32 a step or two later, in runs that are as long
+ * as the layout allows. */
 static void prefetch_floats(const struct operand *o, size_t first, size_t count, size_t i,
                             size_t step)
 {
-    const size_t bytes = dtype_bytes(o->dtype), row_bytes = o->stride * bytes;
-    const char *x = o->x;
-    size_t begin = 0, end = PANEL, run = PANEL * bytes;
+    const float *x = o->x;
+    size_t begin = 0, end = PANEL, run = PANEL;
     if (o->mn_major) {
-        x += (step + 1) * PANEL * row_bytes + first * PANEL * bytes;
+        x += (step + 1) * PANEL * o->stride + first * PANEL;
         begin = PANEL * i / count, end = PANEL * (i + 1) / count, run *= count;
     } else {
-        x += (first + i) * PANEL * row_bytes + (step + 2) * PANEL * bytes;
+        x += (first + i) * PANEL * o->stride + (step + 2) * PANEL;
     }
     for (size_t row = begin; row < end; row++)
-        for (size_t at = 0; at < run; at += 64) __builtin_prefetch(x + row * row_bytes + at, 0, 2);
+        for (size_t at = 0; at < run; at += 64 / sizeof *x)
+            __builtin_prefetch(x + row * o->stride + at, 0, 2);
 }
 
 #if defined(__AVX512F__)
@@ -329,7 +329,7 @@ void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, siz
             continue;
         }
 #endif
-        if (format.kind == PANEL_F32 && !o->paneled) prefetch_floats(o, first, count, i, step);
+        if (o->dtype == F32) prefetch_floats(o, first, count, i, step);
         pack_step(&from, format, mn, k, format.stream ? staging : (void *)dest);
         for (size_t at = 0; format.stream && at < bytes; at += 64)
             vector_stream_line(dest + at, (const char *)staging + at);
