@@ -44,7 +44,7 @@ endef
 # The uninitialized variables of a kernel's file are its __shared__ ones.
 SHARED_SECTION := objcopy --rename-section .bss=emulated_shared,alloc,load,contents,data
 CHECKED := -O2 -fsanitize=thread --param tsan-instrument-func-entry-exit=0 \
-    --param tsan-distinguish-volatile=1
+    --param tsan-distinguish-volatile=1 -DGPU_CHECKED -Wno-attributes
 $(foreach warp,32 64,$(eval $(call compile_checked,$(warp))))
 CHECKED_KERNELS := $(foreach warp,32 64,$(GPU_KERNELS:%.cu=$(B)/%.checked$(warp).o))
 CHECKS := $(wildcard tests/memcheck/*.c tests/backends/gpu/kernels/*.c tests/ops/*.c) tests/main.c \
