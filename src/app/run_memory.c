@@ -9,6 +9,7 @@
 #include "tensor/queue.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
+#include "train/validation.h"
 
 #include <stdlib.h>
 
@@ -32,7 +33,7 @@ size_t run_memory_host_needed(const struct run_memory *m)
     return most;
 }
 
-/* Memory of the loader's prefetch. */
+/* Memory of the loaders of training and validation. */
 static size_t data_bytes(const struct run_memory *m, const struct config *c, int vocabulary,
                          const struct tokenizer *t)
 {
@@ -45,9 +46,11 @@ static size_t data_bytes(const struct run_memory *m, const struct config *c, int
         log_line(LOG_WARN, "memory of the data loader is not included: %s", status_message());
         return 0;
     }
-    size_t bytes = (size_t)loader_memory_bytes(loader);
+    size_t bytes = (size_t)loader_memory_bytes(loader), of_validation;
     loader_close(loader);
-    return bytes;
+    if (validation_data_bytes(c, &m->machine.mesh, t, vocabulary, &of_validation))
+        log_line(LOG_WARN, "memory of the validation data is not included: %s", status_message());
+    return bytes + of_validation;
 }
 
 static bool is_gpu(const struct run_memory *m) { return queue_device_allocator(m->machine.queue); }

@@ -42,6 +42,10 @@ struct sizes {
     X(global_batch, global, !n->even || n->global < 1 || n->global % (n->rows * n->dp) == 0,       \
       "is not a multiple of local_batch_size = %lld times %lld data-parallel rank%s", n->rows,     \
       n->dp, n->dp == 1 ? "" : "s")                                                                \
+    X(long_step, global,                                                                           \
+      n->global < 1 || n->global / n->dp <= SCHEDULE_MAX_MICROBATCHES * n->micro,                  \
+      "makes more than %d microbatches of %lld rows on a rank: raise local_batch_size",            \
+      SCHEDULE_MAX_MICROBATCHES, n->micro)                                                         \
     X(context, T, n->T % n->chunks == 0,                                                           \
       "is not divisible into %lld equal chunks for context_parallel_degree = %lld", n->chunks,     \
       n->cp)                                                                                       \

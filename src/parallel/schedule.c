@@ -3,7 +3,7 @@
 
 #include "parallel/suggest.h"
 
-enum { MAX_CHUNKS = 1 << 8, MAX_MICROBATCHES = 1 << 20 };
+enum { MAX_CHUNKS = 1 << 8 };
 
 /* Microbatches pass through a chunk in rounds of pp or a few more. */
 static int num_rounds(int64_t micros, int pp) { return micros < pp ? 1 : (int)(micros / pp); }
@@ -16,9 +16,9 @@ static bool rounds_are_even(int64_t micros, const void *pp)
 enum status schedule_check(const struct schedule *s)
 {
     bool interleaved = s->kind == SCHEDULE_Interleaved1F1B;
-    if (s->num_microbatches < 1 || s->num_microbatches > MAX_MICROBATCHES)
-        FAIL(CONFIG, "%d microbatches per step: must be between 1 and %d for a pipeline",
-             s->num_microbatches, MAX_MICROBATCHES);
+    if (s->num_microbatches < 1 || s->num_microbatches > SCHEDULE_MAX_MICROBATCHES)
+        FAIL(CONFIG, "%d microbatches per step: must be between 1 and %d", s->num_microbatches,
+             SCHEDULE_MAX_MICROBATCHES);
     if (!interleaved && s->chunks != 1)
         FAIL(CONFIG,
              "parallelism.pipeline_parallel_schedule = \"%s\" supports one stage per rank, not %d; "
@@ -36,13 +36,14 @@ enum status schedule_check(const struct schedule *s)
              "between 2 and %d; set parallelism.pipeline_parallel_layers_per_stage",
              schedule_kind_word(s->kind), s->chunks, s->chunks == 1 ? "" : "s", MAX_CHUNKS);
     if (!rounds_are_even(s->num_microbatches, &s->pp))
-        FAIL(
-            CONFIG,
-            "%d microbatches per step are not divisible into %d rounds for "
-            "parallelism.pipeline_parallel_schedule = \"%s\" over %d ranks%s",
-            s->num_microbatches, num_rounds(s->num_microbatches, s->pp),
-            schedule_kind_word(s->kind), s->pp,
-            suggest_values(s->num_microbatches, 1, MAX_MICROBATCHES, rounds_are_even, &s->pp).text);
+        FAIL(CONFIG,
+             "%d microbatches per step are not divisible into %d rounds for "
+             "parallelism.pipeline_parallel_schedule = \"%s\" over %d ranks%s",
+             s->num_microbatches, num_rounds(s->num_microbatches, s->pp),
+             schedule_kind_word(s->kind), s->pp,
+             suggest_values(s->num_microbatches, 1, SCHEDULE_MAX_MICROBATCHES, rounds_are_even,
+                            &s->pp)
+                 .text);
     return STATUS_OK;
 }
 

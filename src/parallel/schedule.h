@@ -26,7 +26,7 @@
 
 /* GPipe: all forwards, then all backwards.  1F1B: after a warmup alternately one forward and one
  * backward.  Interleaved1F1B: 1F1B with several chunks per rank, for a smaller bubble. */
-enum { SCHEDULE_COUNT = SCHEDULE_GPipe + 1 };
+enum { SCHEDULE_COUNT = SCHEDULE_GPipe + 1, SCHEDULE_MAX_MICROBATCHES = 1 << 20 };
 
 struct schedule {
     enum schedule_kind kind;

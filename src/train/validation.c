@@ -81,6 +81,22 @@ out:
     return st;
 }
 
+enum status validation_data_bytes(const struct config *c, const struct mesh *mesh,
+                                  const struct tokenizer *t, int vocab_size, size_t *bytes)
+{
+    struct validation_data v;
+    struct loader *loader = NULL;
+    *bytes = 0;
+    if (!c->validation.enable || !config_has_validation_data(c)) return STATUS_OK;
+    v.data = inputs_data_config(c, &v.source);
+    struct loader_options o = loader_options(c, mesh, t, vocab_size, &v);
+    o.is_quiet = true;
+    enum status st = loader_open(&loader, &o);
+    if (!st) *bytes = (size_t)loader_memory_bytes(loader);
+    loader_close(loader);
+    return st;
+}
+
 static enum status run_loss(const struct validation *v)
 {
     const struct config *c = v->config;

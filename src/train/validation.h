@@ -25,6 +25,11 @@ struct validation {
 enum status validation_check(const struct config *c, const struct mesh *mesh,
                              const struct tokenizer *t, int vocab_size);
 
+/* Sets `bytes` to about the memory of the loader that reads validation data; 0 without such data.
+ * Errors: those of loader_open. */
+enum status validation_data_bytes(const struct config *c, const struct mesh *mesh,
+                                  const struct tokenizer *t, int vocab_size, size_t *bytes);
+
 /* Computes and reports the loss, then the tasks.  REQUEUE: the run must stop, and the rest is not
  * reported.  DATA: no token to predict.  Also the errors of loader_next.  Collective. */
 enum status validation_run(const struct validation *v);

@@ -52,13 +52,14 @@ TEST(check_and_plan_find_the_data_stage_that_needs_the_most_memory)
 static enum status plan(struct run_memory *m, const char *setting, int ranks)
 {
     static const char *const common[] = {"model.dim=64", "training.dataset_path=mock",
-                                         "model.vocab_size=1000", "data.prefetch=1"};
-    const char *settings[5];
+                                         "model.vocab_size=1000", "data.prefetch=1",
+                                         "data.validation_share=0.1"};
+    const char *settings[6];
     struct config c;
     struct model_shape shape;
     memcpy(settings, common, sizeof common);
-    settings[4] = setting;
-    CHECK_STATUS(OK, config_load(&c, NULL, settings, 5));
+    settings[5] = setting;
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 6));
     CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
     enum status st = run_memory_plan(m, &c, &shape, NULL, ranks);
     config_release(&c);
@@ -86,6 +87,16 @@ TEST(memory_of_a_rank_counts_the_padding_of_the_vocabulary_and_the_fullest_stage
     for (int i = 0; i < 2; i++)
         CHECK(memory_plan_total(&m.of_stage[i].plan) <= run_memory_needed(&m));
     run_memory_release(&m);
+}
+
+TEST(memory_of_a_rank_counts_the_loader_of_validation_data)
+{
+    struct run_memory without, with;
+    CHECK_STATUS(OK, plan(&without, "validation.enable=false", 1));
+    CHECK_STATUS(OK, plan(&with, "validation.enable=true", 1));
+    CHECK(run_memory_fullest(&with)->plan.bytes[MEMORY_data] >
+          run_memory_fullest(&without)->plan.bytes[MEMORY_data]);
+    run_memory_release(&without), run_memory_release(&with);
 }
 
 TEST(ranks_of_a_node_share_its_memory_unless_the_hardware_is_named)

@@ -221,6 +221,19 @@ TEST(fit_requires_a_row_for_every_data_parallel_rank)
         "training.global_batch_size = 5 is smaller than the 6 data-parallel ranks; try 6");
 }
 
+TEST(fit_limits_the_microbatches_of_a_step)
+{
+    struct fit_case p;
+    make(&p);
+    long long most = (long long)SCHEDULE_MAX_MICROBATCHES * p.fit.micro_batch_size;
+    p.fit.global_batch_size = most;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.global_batch_size = most + 1;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE(
+        "makes more than 1048576 microbatches of 4 rows on a rank: raise local_batch_size; try ");
+}
+
 TEST(fit_without_a_model_checks_only_batches)
 {
     struct fit_case p;
