@@ -17,12 +17,14 @@ static const double beat_s = 1, poll_s = 0.02, urgent_s = 0.01, max_poll_s = 1;
 /* How long a rank that found a failure waits for the one that should report it; how long one that
  * heard of a failure waits to be ended; and how long one that reports tries to tell the others. */
 static const double report_grace_s = 2, end_grace_s = 3, tell_s = 1;
+/* How long a rank that knows that all have left waits for their last messages. */
+static const double leave_grace_s = 10;
 
 /* The messages to and from the ranks at one distance. */
 struct channel {
     struct rank_report *received, *sent; /* of all ranks */
     bool is_due;                         /* a message is to be sent */
-    bool is_broken;                      /* the link reported an error */
+    bool send_failed, receive_failed;    /* it was not started: try again */
     bool has_ended, peer_has_ended;      /* its last message was sent; received */
 };
 
@@ -39,6 +41,7 @@ struct heartbeat {
     atomic_bool is_leaving, is_ending;
     atomic_int exit_code; /* if is_ending */
     double told_s;        /* since when the others are being told; 0: not yet */
+    double left_s;        /* when all had left; 0: not yet */
 };
 
 static size_t table_bytes(const struct heartbeat *h)
@@ -51,7 +54,7 @@ static size_t table_bytes(const struct heartbeat *h)
 static void post_receive(struct heartbeat *h, int i)
 {
     struct channel *c = &h->channels[i];
-    c->is_broken = !h->link->receive(h->link, i, c->received, table_bytes(h));
+    c->receive_failed = !h->link->receive(h->link, i, c->received, table_bytes(h));
 }
 
 /* Whether all ranks have left, as far as the reports say. */
@@ -65,27 +68,28 @@ static bool all_have_left(const struct heartbeat *h, const struct rank_report *r
 static void receive(struct heartbeat *h, int i)
 {
     struct channel *c = &h->channels[i];
-    bool has_arrived = true;
-    while (has_arrived && !c->is_broken && !c->peer_has_ended) {
-        c->is_broken = !h->link->test_receive(h->link, i, &has_arrived);
-        if (!has_arrived || c->is_broken) return;
+    if (c->receive_failed) post_receive(h, i);
+    while (!c->receive_failed && !c->peer_has_ended) {
+        bool has_arrived = false;
+        if (!h->link->test_receive(h->link, i, &has_arrived) || !has_arrived) return;
         if (failure_detector_merge(&h->detector, c->received)) h->is_urgent = true;
         c->peer_has_ended = all_have_left(h, c->received);
         if (!c->peer_has_ended) post_receive(h, i);
     }
 }
 
-/* Sends the reports unless the last message is still in flight. */
+/* Sends the reports unless the last message is still in flight.  One that failed is sent again with
+ * the next heartbeat. */
 static void send(struct heartbeat *h, int i)
 {
     struct channel *c = &h->channels[i];
     bool is_done = false;
-    if (!c->is_due || c->is_broken || c->has_ended) return;
-    c->is_broken = !h->link->test_send(h->link, i, &is_done);
-    if (!is_done || c->is_broken) return;
+    if (!c->is_due || c->has_ended) return;
+    if (!c->send_failed && (!h->link->test_send(h->link, i, &is_done) || !is_done)) return;
     memcpy(c->sent, h->detector.reports, table_bytes(h));
-    c->is_due = false, c->has_ended = all_have_left(h, c->sent);
-    c->is_broken = !h->link->send(h->link, i, c->sent, table_bytes(h));
+    c->is_due = false;
+    c->send_failed = !h->link->send(h->link, i, c->sent, table_bytes(h));
+    c->has_ended = !c->send_failed && all_have_left(h, c->sent);
 }
 
 /* Sends where a message is due; returns whether none is any more. */
@@ -95,7 +99,7 @@ static bool send_all(struct heartbeat *h)
     for (int i = 0; i < h->num_channels; i++) {
         struct channel *c = &h->channels[i];
         send(h, i);
-        is_due = is_due || (c->is_due && !c->is_broken && !c->has_ended);
+        is_due = is_due || (c->is_due && !c->has_ended);
     }
     return !is_due;
 }
@@ -111,7 +115,6 @@ static bool is_silent(struct heartbeat *h)
     for (int i = 0; i < h->num_channels; i++) {
         struct channel *c = &h->channels[i];
         bool is_done = false;
-        if (c->is_broken) continue;
         if (!c->has_ended || !c->peer_has_ended) return false;
         if (h->link->test_send(h->link, i, &is_done) && !is_done) return false;
     }
@@ -225,7 +228,10 @@ static enum status heartbeat_step(struct progress_job *job, bool *is_over)
     }
     bool is_sent = send_all(h) && !h->is_urgent;
     if (ends && !(h->told_s > 0)) h->told_s = now_s;
-    *is_over = ends ? is_sent || now_s - h->told_s > tell_s : leaves && is_silent(h);
+    if (!(h->left_s > 0) && all_have_left(h, h->detector.reports)) h->left_s = now_s;
+    *is_over =
+        ends ? is_sent || now_s - h->told_s > tell_s
+             : leaves && (is_silent(h) || (h->left_s > 0 && now_s - h->left_s > leave_grace_s));
     return STATUS_OK;
 }
 

@@ -20,7 +20,7 @@ enum { HEARTBEAT_CHANNELS = 31 }; /* distances 1, 2, 4, ... between ranks */
 
 /* How heartbeats travel.  On channel i this rank sends to the rank 2^i after it, and receives from
  * the one 2^i before it.  Functions that return bool return false if the transport reports an
- * error: the other rank may have died. */
+ * error: the other rank may have died.  The call is then repeated. */
 struct heartbeat_link {
     int rank, size;
     /* Starts a message; the next one of this channel starts after it is complete. */
