@@ -122,6 +122,7 @@ static enum status measure(struct bench *b, size_t megabytes, int rounds)
                                        memory.base, memory.size));
     warn_if_cores_are_shared(b);
     machine_tune(&b->machine, &b->config->device, 0);
+    trainer_set_queue(b->machine.queue, b->config);
     const struct cpu_bench c = {.config = b->config,
                                 .machine = &b->machine,
                                 .shape = &b->shape,

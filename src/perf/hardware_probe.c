@@ -10,6 +10,7 @@
 #include "perf/device_bench.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
+#include "train/trainer.h"
 
 #include <string.h>
 
@@ -111,6 +112,7 @@ enum status hardware_probe_fill(struct hardware *h, const struct config *c,
         .F = shape->F < 4096 ? shape->F : 4096,
         .dtype = training_compute_dtype(&c->training),
     };
+    trainer_set_queue(m->queue, c);
     double *peak = l.dtype == F32 ? &h->f32_flops : &h->bf16_flops, rate;
     if (*peak == 0) *peak = c->metrics.peak_flops;
     if (*peak == 0) {

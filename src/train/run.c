@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-/* Steps of which nothing is left to do.  A validation that is due is that of the last step, with
+/* Steps that are complete, with their validation.  One that is due is that of the last step, with
  * the settings of that step's stage. */
 static int64_t steps_completed(const struct training_run *r)
 {

@@ -132,8 +132,8 @@ static enum status resume_state(struct training_run *r, const char *folder,
         t->steps_done = found->step;
     TRY(trainer_state_load(t, found->train));
     TRY(guard_load(&r->guard, json_get(found->train, "guard")));
-    r->validation_due =
-        r->config->validation.enable && json_true(json_get(found->train, "validation_due"));
+    r->validation_due = r->config->validation.enable && t->steps_done == found->step &&
+                        json_true(json_get(found->train, "validation_due"));
     TRY(resume_data(r, json_get(found->train, "data")));
     return STATUS_OK;
 }

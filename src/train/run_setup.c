@@ -169,7 +169,7 @@ enum status run_setup_open(struct training_run *r, const struct machine *machine
 enum status run_setup_close(struct training_run *r, enum status st)
 {
     activity_enter(ACTIVITY_saving); /* waits for a pending save */
-    bool is_over = st || r->trainer.steps_done >= r->config->training.steps;
+    bool is_over = st || (r->trainer.steps_done >= r->config->training.steps && !r->validation_due);
     if (r->metrics && is_over) metrics_end(r->metrics, st);
     metrics_close(r->metrics);
     skipped_records_close(&r->skipped);

@@ -96,6 +96,9 @@ struct step_result {
 enum status trainer_plan(const struct config *c, const struct model_shape *shape,
                          const struct machine *machine, struct memory_plan *plan);
 
+/* Sets what the configuration requires of the queue's operations; trainer_plan and trainer_open do
+ * it, too. */
+void trainer_set_queue(struct queue *queue, const struct config *c);
 /* CONFIG: an option that the device of `queue` does not have. */
 enum status trainer_check_device(const struct config *c, const struct queue *queue);
 

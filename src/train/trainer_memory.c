@@ -339,6 +339,11 @@ static void release_model(struct trainer *t)
     model_release(&t->model);
 }
 
+void trainer_set_queue(struct queue *queue, const struct config *c)
+{
+    queue->thread_invariant = c->training.determinism == DETERMINISM_elastic;
+}
+
 /* Sizes everything; leaves the three arenas sized and the model open. */
 static enum status size_trainer(struct trainer *t, const struct config *c,
                                 const struct model_shape *shape, const struct machine *machine,
@@ -346,7 +351,7 @@ static enum status size_trainer(struct trainer *t, const struct config *c,
 {
     *t = (struct trainer){.config = c, .machine = *machine};
     *plan = (struct memory_plan){0};
-    machine->queue->thread_invariant = c->training.determinism == DETERMINISM_elastic;
+    trainer_set_queue(machine->queue, c);
     TRY(alloc_buffers(t, shape, plan));
     TRY(connect_parts(t));
     TRY(size_step(t));

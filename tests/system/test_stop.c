@@ -122,12 +122,17 @@ static const char *folder_with_validation_data(void)
 /* The last step has been logged when the signal comes, or the run has resumed after it. */
 TEST(a_validation_that_a_signal_interrupts_is_done_when_the_run_resumes)
 {
+#define FROM_B /* but with its own steps */                                                        \
+    "validation.enable=true validation.dataset_path=big.txt "                                      \
+    "checkpoint.initial_load_path=b/checkpoint/step-10 "                                           \
+    "checkpoint.initial_load_model_only=false checkpoint.exclude_from_loading=lr_scheduler"
     const char *folder = folder_with_validation_data();
     CHECK(run_shell(folder, "$train job.dump_folder=a" VALIDATION, NULL) == 0);
     CHECK(run_shell(folder, INTERRUPT(VALIDATION, "b/metrics.jsonl", "\"step\":10,"), NULL) == 75);
     CHECK(run_shell(folder, INTERRUPT(VALIDATION, "b/log.txt", "resuming from"), NULL) == 75);
     CHECK(saved_step(folder, "b") == 10);
     CHECK(isnan(runs_metric(test_path(folder, "b"), "validation_loss")));
+    CHECK(run_shell(folder, "$train job.dump_folder=c training.steps=2 " FROM_B, NULL) == 0);
     CHECK(run_shell(folder, "$train job.dump_folder=b" VALIDATION, NULL) == 0);
     runs_check_same_metrics(test_path(folder, "a"), test_path(folder, "b"));
     check_same_checkpoint(folder, "a", "b", 10);
@@ -142,6 +147,7 @@ TEST(an_interrupted_validation_after_the_last_step_of_a_data_stage_has_the_rows_
     CHECK(run_shell(folder, "$train job.dump_folder=a" STAGES, NULL) == 0);
     CHECK(run_shell(folder, INTERRUPT(STAGES, "b/metrics.jsonl", "\"step\":10,"), NULL) == 75);
     CHECK(saved_step(folder, "b") == 10);
+    CHECK(isnan(runs_metric(test_path(folder, "b"), "validation_loss")));
     CHECK(run_shell(folder, "$train job.dump_folder=b" STAGES, NULL) == 0);
     runs_check_same_metrics(test_path(folder, "a"), test_path(folder, "b"));
     check_same_checkpoint(folder, "a", "b", 12);
