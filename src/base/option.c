@@ -11,9 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* "1024", or "2^53" for a large power of two. */
 static void write_bound(struct text *out, double x)
 {
-    text_addf(out, fabs(x) < 1e15 && x == floor(x) ? "%.0f" : "%g", x);
+    int exponent;
+    if (x >= 1e15 && frexp(x, &exponent) == 0.5)
+        text_addf(out, "2^%d", exponent - 1);
+    else
+        text_addf(out, fabs(x) < 1e15 && x == floor(x) ? "%.0f" : "%g", x);
 }
 
 /* "a|b|c" as "a, b or c". */

@@ -95,6 +95,11 @@ TEST(option_allowed_lists_bounds_and_words)
     text_clear(&t);
     option_allowed(&rows[9], &t);
     CHECK(!strcmp(t.data, "none, half, 2x or auto"));
+    struct option large = rows[0];
+    large.most = 0x1p53;
+    text_clear(&t);
+    option_allowed(&large, &t);
+    CHECK(!strcmp(t.data, "a whole number (steps) from 1 to 2^53"));
     text_release(&t);
 }
 
