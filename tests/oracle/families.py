@@ -91,8 +91,10 @@ def qwen2(r):
 
 
 def mistral(r):
-    """Windows shorter than the rows; without one it is saved as a Llama."""
-    return dict(sizes(r), sliding_window=r.choice([None, None, 1, 3, 8, 16]))
+    """Windows shorter than the rows; without one it is saved as a Llama, if that allows its width."""
+    s = sizes(r)
+    s["hidden_size"] += r.choice([0, 0, 2])
+    return dict(s, sliding_window=r.choice([None, None, 1, 3, 8, 16]))
 
 
 def qwen3(r):
@@ -292,7 +294,8 @@ def check_export(model, rows, checkpoint, worst):
     is_whole = rope["rope_type"] == "default" and rope.get("partial_rotary_factor", 1) == 1
     if model.config.model_type == "phi3" and is_whole:
         kind = transformers.MistralForCausalLM
-    if kind is transformers.MistralForCausalLM and not model.config.sliding_window:
+    divides = model.config.hidden_size % model.config.num_attention_heads == 0
+    if kind is transformers.MistralForCausalLM and not model.config.sliding_window and divides:
         kind = transformers.LlamaForCausalLM
     assert type(exported) is kind, type(exported)
     with torch.no_grad():
