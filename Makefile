@@ -166,7 +166,7 @@ $(foreach isa,$(ISAS) amx_emulated,$(eval $(call compile_kernels,$(isa))))
 # or of a GPU toolkit what depends on them, and a removed source file relinks.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
-	$(call stamp,$(COMPILE) $(EMULATED_CXX) $(foreach isa,$(ISAS),$(ISA_$(isa))))
+	$(call stamp,$(COMPILE) $(EMULATED_CXX) $(CHECKED) $(foreach isa,$(ISAS),$(ISA_$(isa))))
 $(B)/mpi-flags: FORCE
 	$(call stamp,$(MPI_CFLAGS))
 $(B)/list: FORCE

@@ -187,7 +187,7 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     data.num_sources = 1;
     data.validation_share = 0;
     data.order = ORDER_streams;
-    if (data.seed < 0) data.seed = c->debug.seed; /* the masks of validation */
+    if (data.seed < 0) data.seed = c->debug.seed; /* as in training, for the same masks */
     const struct comm *world = &e->loaded.machine.world;
     struct loader *loader = NULL;
     enum status st = STATUS_OK;

@@ -43,9 +43,10 @@ struct sizes {
       "is not a multiple of local_batch_size = %lld times %lld data-parallel rank%s", n->rows,     \
       n->dp, n->dp == 1 ? "" : "s")                                                                \
     X(long_step, global,                                                                           \
-      n->global < 1 || n->global / n->dp <= SCHEDULE_MAX_MICROBATCHES * n->micro,                  \
-      "makes more than %d microbatches of %lld rows on a rank: raise local_batch_size",            \
-      SCHEDULE_MAX_MICROBATCHES, n->micro)                                                         \
+      n->global < 1 || (n->global - 1) / n->dp < SCHEDULE_MAX_MICROBATCHES * n->micro,             \
+      "makes more than %d microbatches of %lld rows on a rank: lower it, or raise %s",             \
+      SCHEDULE_MAX_MICROBATCHES, n->micro,                                                         \
+      n->micro == n->rows ? "local_batch_size" : "pipeline_parallel_microbatch_size")              \
     X(context, T, n->T % n->chunks == 0,                                                           \
       "is not divisible into %lld equal chunks for context_parallel_degree = %lld", n->chunks,     \
       n->cp)                                                                                       \

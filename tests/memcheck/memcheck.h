@@ -6,8 +6,9 @@
  *          __syncwarp of their warp, orders, or by two blocks of a launch; unless both are atomic.
  *          As in the CUDA manual, shuffles and matrix instructions order nothing.
  * Bounds   To the byte: the launch's dynamic shared memory, and allocations of the emulator, of the
- *          heap and of arenas, between which are red zones.  Other memory of the host is out of
- *          bounds; in the emulator's relaxed mode its stack is not, without it the heap is, too.
+ *          heap and of arenas, between which are red zones.  All other memory of the host is out of
+ *          bounds.  In the emulator's relaxed mode kernels may also access the heap and the host's
+ *          stack.
  * Contents Uninitialized are shared memory when a block begins, device memory when it is allocated,
  *          memory of an arena when arena_alloc returns it.
  * Limits   Races between launches, with copies and with the host are not found, nor accesses that
@@ -56,11 +57,11 @@ void shadow_set_written(const void *at, size_t bytes);
 
 /* ---- report.c ---- */
 
-/* A number for an address in the program; 0 only for NULL. */
+/* A number for an address in the program. */
 uint16_t report_site(const void *caller);
 /* "what" continues "thread 3 reads 4 bytes of shared memory". */
 void report_access(const struct place *p, const char *what) __attribute__((noreturn));
-/* did: what the earlier access did to the bytes. */
+/* did: what the thread of the earlier access did to the bytes. */
 void report_race(const struct place *p, struct access earlier, const char *did)
     __attribute__((noreturn));
 /* Blocks of the current launch are reported by when they began. */

@@ -57,7 +57,7 @@ static void append_line(char *to, size_t bytes, const void *caller)
     if (lines) pclose(lines);
 }
 
-/* "kernel k of 32 lanes, block (0, 0, 0): thread 3 reads 4 bytes of shared memory" */
+/* "memcheck: kernel k with warps of 32, block (0, 0, 0): thread 3 reads 4 bytes" */
 static void begin(const struct place *p, char *text, size_t bytes)
 {
     const struct memory_check_clock *now = &memory_check_clock;
@@ -85,7 +85,7 @@ void report_access(const struct place *p, const char *what)
     end(text);
 }
 
-void report_race(const struct place *p, struct access earlier, const char *how)
+void report_race(const struct place *p, struct access earlier, const char *did)
 {
     char text[2048];
     size_t i = num_blocks;
@@ -95,7 +95,7 @@ void report_race(const struct place *p, struct access earlier, const char *how)
     struct grid_dim b = blocks[i - 1].index;
     size_t used = strlen(text);
     snprintf(text + used, sizeof text - used, ", which thread %d of %sblock (%u, %u, %u) %s",
-             earlier.thread, i == num_blocks ? "this " : "", b.x, b.y, b.z, how);
+             earlier.thread, i == num_blocks ? "this " : "", b.x, b.y, b.z, did);
     append_line(text, sizeof text, sites[earlier.site]);
     used = strlen(text);
     snprintf(text + used, sizeof text - used, "%s",

@@ -275,7 +275,8 @@ static void copy_async(const void *closure)
     const struct kernel_args *n = closure;
     struct vector *shared = thread_block_shared();
     if (thread_index() >= 16) return;
-    thread_block_copy_async(shared + thread_index(), n->device + 4 * thread_index());
+    thread_block_copy_async(shared + thread_index(), n->device + 4 * thread_index(), __FILE__,
+                            __LINE__);
     thread_block_commit_copies();
     if (!n->is_defective) thread_block_wait_copies(0);
     if (shared[thread_index()].x[1]) thread_block_warp_sync(HERE);
@@ -289,7 +290,8 @@ static void copy_async_for_others(const void *closure)
     int lane = thread_index() % 16;
     if (thread_index() < 16) shared[lane] = (struct vector){{0}};
     thread_block_barrier(HERE);
-    if (thread_index() < 16) thread_block_copy_async(shared + lane, n->device + 4 * lane);
+    if (thread_index() < 16)
+        thread_block_copy_async(shared + lane, n->device + 4 * lane, __FILE__, __LINE__);
     thread_block_commit_copies();
     thread_block_wait_copies(0);
     if (!n->is_defective) thread_block_barrier(HERE);
@@ -302,9 +304,9 @@ static void wait_for_one_group(const void *closure)
     const struct kernel_args *n = closure;
     struct vector *shared = thread_block_shared();
     if (thread_index()) return;
-    thread_block_copy_async(shared, n->device);
+    thread_block_copy_async(shared, n->device, __FILE__, __LINE__);
     thread_block_commit_copies();
-    thread_block_copy_async(shared + 1, NULL);
+    thread_block_copy_async(shared + 1, NULL, __FILE__, __LINE__);
     thread_block_commit_copies();
     thread_block_wait_copies(1);
     if (shared[n->is_defective].x[0]) thread_block_warp_sync(HERE);
@@ -315,7 +317,7 @@ static void overwrite_async_copy(const void *closure)
     const struct kernel_args *n = closure;
     struct vector *shared = thread_block_shared();
     if (thread_index()) return;
-    thread_block_copy_async(shared, NULL);
+    thread_block_copy_async(shared, NULL, __FILE__, __LINE__);
     thread_block_commit_copies();
     if (!n->is_defective) thread_block_wait_copies(0);
     shared[0].x[2] = 1;

@@ -40,7 +40,7 @@ struct queue *rig_queue(void);
 void rig_set_sizing(bool measuring);
 
 /* n numbers of mean 0, variance 1 and nearly normal distribution, a function of `seed`, rounded to
- * the dtype.  Box-Muller took a quarter of the time of the tests of ops. */
+ * the dtype.  Cheaper than normal numbers, of which the tests need many. */
 void *rig_random(uint64_t seed, size_t n, enum dtype dtype);
 void *rig_zeros(size_t n, enum dtype dtype);
 void *rig_copy(const void *x, size_t n, enum dtype dtype);

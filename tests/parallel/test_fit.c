@@ -230,8 +230,8 @@ TEST(fit_limits_the_microbatches_of_a_step)
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.global_batch_size = most + 1;
     CHECK_STATUS(CONFIG, fit_check(&p.fit));
-    CHECK_MESSAGE(
-        "makes more than 1048576 microbatches of 4 rows on a rank: raise local_batch_size; try ");
+    CHECK_MESSAGE("makes more than 1048576 microbatches of 4 rows on a rank: lower it, or raise "
+                  "local_batch_size; try ");
 }
 
 TEST(fit_without_a_model_checks_only_batches)

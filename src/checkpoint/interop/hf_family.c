@@ -88,14 +88,15 @@ static enum hf_extra extra_of(const struct model_shape *s)
 }
 
 /* LlamaConfig of Transformers 5 refuses a width that the heads do not divide, even with a head_dim.
- * A Mistral without a window, or with biases a Granite whose multipliers are 1, is the same. */
+ * A Mistral without a window, or with biases a Granite whose multipliers change nothing, is the
+ * same. */
 static bool is_family(const struct hf_family *f, const struct model_shape *s)
 {
-    const bool is_llama = !strcmp(f->model_type, "llama"), is_even = !s->H || s->D % s->H == 0;
+    const bool is_llama = !strcmp(f->model_type, "llama"), divides = !s->H || s->D % s->H == 0;
     const bool is_neutral = f->extra == HF_EXTRA_MULTIPLIERS && extra_of(s) == HF_EXTRA_NONE;
-    return f->qk_norm == s->qk_norm && (f->extra == extra_of(s) || (is_neutral && !is_even)) &&
+    return f->qk_norm == s->qk_norm && (f->extra == extra_of(s) || (is_neutral && !divides)) &&
            has_biases(f, s) && (!s->window || f->windows >= HF_WINDOWS_SIZE) &&
-           (is_even || !is_llama);
+           (divides || !is_llama);
 }
 
 const struct hf_family *hf_family_of(const struct model_shape *s)

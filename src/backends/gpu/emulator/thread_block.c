@@ -30,6 +30,8 @@ struct warp {
 struct async_copy {
     void *to;
     const void *from, *caller;
+    const char *file;
+    int line;
     unsigned char source[ASYNC_COPY_BYTES]; /* when it was issued */
     int group;
 };
@@ -196,18 +198,22 @@ static void complete_copy(const struct async_copy *c)
 {
     static const unsigned char zeros[ASYNC_COPY_BYTES];
     if (c->from && memcmp(c->source, c->from, sizeof c->source))
-        die(__FILE__, __LINE__, "the source of a cp.async has changed before it was waited for",
+        die(c->file, c->line, "the source of this cp.async has changed before it was waited for",
             NULL);
     memcpy(c->to, c->from ? c->from : zeros, sizeof c->source);
     if (memory_check)
         memory_check->async_copy(c->to, c->from, sizeof c->source, COPY_COMPLETE, c->caller);
 }
 
-void thread_block_copy_async(void *to, const void *from)
+void thread_block_copy_async(void *to, const void *from, const char *file, int line)
 {
     struct emulated_thread *t = &threads[current];
-    struct async_copy c = {
-        .to = to, .from = from, .caller = __builtin_return_address(0), .group = t->group};
+    struct async_copy c = {.to = to,
+                           .from = from,
+                           .caller = __builtin_return_address(0),
+                           .file = file,
+                           .line = line,
+                           .group = t->group};
     if (memory_check) memory_check->async_copy(to, from, sizeof c.source, COPY_ISSUED, c.caller);
     if (from) memcpy(c.source, from, sizeof c.source);
     if (launch->warp_size == 64) {

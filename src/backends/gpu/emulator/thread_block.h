@@ -54,7 +54,7 @@ enum { ASYNC_COPY_BYTES = 16 };
 /* cp.async, of zeros if `from` is NULL.  With a warp size of 32 the copy happens when the thread
  * waits for it, with 64 at once, as on AMD GPUs, which have no such instruction.  Aborts if the
  * source changes in between. */
-void thread_block_copy_async(void *to, const void *from);
+void thread_block_copy_async(void *to, const void *from, const char *file, int line);
 void thread_block_commit_copies(void); /* closes a group of copies */
 /* Waits until at most `pending` groups are in flight. */
 void thread_block_wait_copies(int pending);

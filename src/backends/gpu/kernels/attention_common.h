@@ -128,7 +128,7 @@ static __device__ __forceinline__ void cp_async_16(void *to, const void *from, b
                  "r"(valid ? 16 : 0)
                  : "memory");
 #elif defined(GPU_EMULATED)
-    thread_block_copy_async(to, valid ? from : NULL);
+    thread_block_copy_async(to, valid ? from : NULL, __FILE__, __LINE__);
 #else
     uint4 x = {0, 0, 0, 0};
     if (valid) x = *(const uint4 *)from;

@@ -9,8 +9,9 @@
 #include <string.h>
 
 #define __global__
-#if defined(                                                                                       \
-    GPU_CHECKED) /* for tests/memcheck: g++ does not report reads of structs for arguments */
+/* For tests/memcheck all are inlined: g++ does not report the reads of a struct that is passed by
+ * value. */
+#if defined(GPU_CHECKED)
 #define __device__ __attribute__((always_inline))
 #else
 #define __device__

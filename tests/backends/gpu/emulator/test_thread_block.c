@@ -175,16 +175,16 @@ static void copy_async(const void *closure)
     int *shared = thread_block_shared(), source[4] = {1, 2, 3, 4};
     if (thread_block_thread_idx->x) return;
     shared[0] = shared[4] = -1;
-    thread_block_copy_async(shared, source);
+    thread_block_copy_async(shared, source, __FILE__, __LINE__);
     thread_block_commit_copies();
-    thread_block_copy_async(shared + 4, NULL);
+    thread_block_copy_async(shared + 4, NULL, __FILE__, __LINE__);
     thread_block_commit_copies();
     n->out[0] = shared[0], n->out[1] = shared[4];
     thread_block_wait_copies(1);
     n->out[2] = shared[0], n->out[3] = shared[4];
     thread_block_wait_copies(0);
     n->out[4] = shared[4];
-    if (n->mask) thread_block_copy_async(shared, source), source[2] = 5;
+    if (n->mask) thread_block_copy_async(shared, source, __FILE__, __LINE__), source[2] = 5;
     thread_block_commit_copies();
     thread_block_wait_copies(0);
 }
@@ -206,5 +206,5 @@ TEST(change_of_an_async_copys_source_aborts)
 {
     int out[5];
     struct kernel_args n = {.out = out, .warp_size = 32, .mask = 1};
-    check_dies(SIGABRT, "the source of a cp.async has changed", run_copy_async, &n);
+    check_dies(SIGABRT, "the source of this cp.async has changed", run_copy_async, &n);
 }
