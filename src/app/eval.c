@@ -15,6 +15,7 @@
 #include "tensor/device.h"
 #include "tensor/queue.h"
 #include "train/evaluator.h"
+#include "train/inputs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -182,12 +183,11 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
                                    int64_t batches, struct evaluation *v)
 {
     struct config *c = &e->loaded.config;
-    struct data_config data = c->data;
+    struct data_config data = inputs_data_of_path(c, NULL, NULL, NULL);
     data.sources = source;
     data.num_sources = 1;
     data.validation_share = 0;
     data.order = ORDER_streams;
-    if (data.seed < 0) data.seed = c->debug.seed; /* as in training, for the same masks */
     const struct comm *world = &e->loaded.machine.world;
     struct loader *loader = NULL;
     enum status st = STATUS_OK;

@@ -26,7 +26,7 @@ enum status inputs_open_tokenizer(const struct config *c, bool log, struct token
 /* The data to read: [[data.source]], else training.dataset_path as a single source.  `one` is
  * storage for that; the result borrows from c and one. */
 struct data_config inputs_data_config(const struct config *c, struct source_config *one);
-/* The data of another path, if not NULL, as a single source. */
+/* [data], with the seed that it reads with; path: if not NULL, as a single source. */
 struct data_config inputs_data_of_path(const struct config *c, const char *path, const char *column,
                                        struct source_config *one);
 /* Appends what empty rows cost where the rows of a full step do not divide among the microbatches

@@ -1,6 +1,6 @@
-/* gemm_blocking.h -- the cache blockings (MC, NC, KC) that the bf16 GEMM can use, of
- * which f32 takes the first.  All add up each
- * element in the same order: the fastest depends on sizes and processor, the bits do not.
+/* gemm_blocking.h -- the cache blockings (MC, NC, KC) that the bf16 GEMM can use, of which f32
+ * takes the first.  All add up each element in the same order: the fastest depends on sizes and
+ * processor, the bits do not.
  *
  * Memory   All need the same scratch, so the choice does not change what a step needs. */
 // SPDX-License-Identifier: Apache-2.0
