@@ -27,6 +27,7 @@ struct failed_file {
     int num;
 };
 static struct failed_file *failed_files;
+static struct text failures; /* the last lines of each failed test, which end the output, too */
 
 void test_register(const char *file, const char *name, void (*run)(void **))
 {
@@ -231,25 +232,51 @@ static void stop(const struct worker *workers, size_t num)
     raise(stop_signal);
 }
 
-/* Waits for one worker, prints its output without the runner's own frame, and counts its tests. */
+static void add_failure(const struct text *test)
+{
+    enum { MAX_LINES = 12 };
+    size_t from = test->len;
+    for (int lines = 0; from; from--)
+        if (test->data[from - 1] == '\n' && ++lines > MAX_LINES) break;
+    text_add(&failures, test->data + from, test->len - from);
+}
+
+/* Prints what a file's tests said, without the runner's own frame. */
+static void print_output(FILE *says, bool has_crashed)
+{
+    char line[4096];
+    struct text test = {0};
+    bool is_running = false;
+    rewind(says);
+    while (fgets(line, sizeof line, says)) {
+        if (!strncmp(line, "[==========]", 12) || !strncmp(line, "[  PASSED  ]", 12)) continue;
+        fputs(line, stdout);
+        if (!strncmp(line, "[ RUN ", 6)) text_clear(&test), is_running = true;
+        if (is_running) text_adds(&test, line);
+        if (is_running && !strncmp(line, "[  FAILED ", 10)) add_failure(&test), is_running = false;
+        if (!strncmp(line, "[       OK ]", 12) || !strncmp(line, "[  SKIPPED", 10))
+            is_running = false;
+    }
+    if (has_crashed && is_running) add_failure(&test);
+    text_release(&test);
+}
+
+/* Waits for one worker, prints its output, and counts its tests. */
 static int worker_end(struct worker *workers, size_t num)
 {
     int code, failed;
     size_t at = 0;
-    char line[4096];
     struct rusage used;
     pid_t child = stop_signal ? -1 : wait4(-1, &code, 0, &used);
     if (stop_signal) stop(workers, num);
     while (at < num && workers[at].child != child) at++;
     if (at == num) return 0;
     struct worker *w = &workers[at];
-    rewind(w->says);
-    while (fgets(line, sizeof line, w->says))
-        if (strncmp(line, "[==========]", 12) && strncmp(line, "[  PASSED  ]", 12))
-            fputs(line, stdout);
     failed = w->counts->failed;
+    bool has_crashed = !WIFEXITED(code) || WEXITSTATUS(code) != (failed != 0);
+    print_output(w->says, has_crashed);
     if (failed < (int)(w->to - w->from)) of_this_process.skipped += w->counts->skipped;
-    if (!WIFEXITED(code) || WEXITSTATUS(code) != (failed != 0)) {
+    if (has_crashed) {
         printf("%s: ended by %s %d\n", files[w->from], WIFEXITED(code) ? "exit code" : "signal",
                WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
         if (!failed) failed = 1;
@@ -324,6 +351,8 @@ int main(int argc, char **argv)
             files[chosen++] = files[i];
         }
     int failed = run_files(chosen);
+    if (failures.len) printf("failed tests, with their last lines:\n%s", failures.data);
+    text_release(&failures);
     for (size_t i = 0; i < num_failed_files; i++)
         printf("%s: %d failed\n", failed_files[i].file, failed_files[i].num);
     free(failed_files);
