@@ -88,7 +88,7 @@ struct host_bytes {
 
 static struct host_bytes host_bytes_of(const struct config *c, size_t data, int ranks)
 {
-    enum { MPI_BYTES = 5 << 20 }; /* that a rank's MPI library allocates, about: Open MPI's */
+    enum { MPI_BYTES = 10 << 20 }; /* that a rank's MPI library allocates, about: Open MPI's */
     bool saves = c->checkpoint.enable && !c->checkpoint.load_only;
     return (struct host_bytes){.program =
                                    (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0),

@@ -304,10 +304,11 @@ struct bad_records *loader_bad_records(struct loader *l) { return &l->bad; }
 
 int64_t loader_memory_bytes(const struct loader *l)
 {
-    enum { ENCODER = 5 << 20 };
+    const struct encoder *encoder = l->tokens.encoder;
     int64_t row = (int64_t)l->options.seq_len * 21 + (int64_t)l->order->cursor_ints * 8;
     return (int64_t)(l->ring_size + 1) * row + loader_exchange_bytes(l) +
-           l->order->kind->memory_bytes(l->order) + (l->tokens.encoder ? ENCODER : 0);
+           l->order->kind->memory_bytes(l->order) +
+           (int64_t)(encoder ? encoder_memory_bytes(encoder) : 0);
 }
 
 uint64_t loader_epoch(const struct loader *l, size_t i)

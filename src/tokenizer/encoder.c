@@ -69,6 +69,15 @@ enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, 
     return STATUS_OK;
 }
 
+size_t encoder_memory_bytes(const struct encoder *e)
+{
+    enum { SCRATCH = 1 << 20 }; /* of pieces and their merging, about */
+    const struct tokenizer *t = e->tokenizer;
+    size_t sets = sizeof *e->sets << e->set_bits;
+    bool has_pieces = t->char_bpe || encoder_uses_cuts(t);
+    return has_pieces ? sets + (e->long_mask + 1) * sizeof *e->long_entries + SCRATCH : 0;
+}
+
 void encoder_free(struct encoder *e)
 {
     if (!e) return;

@@ -20,6 +20,8 @@ enum { ENCODER_CORPUS_BITS = 18 };
 /* The same with a cache of 2^entry_bits short pieces in 64 << entry_bits bytes; entry_bits > 0. */
 enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int entry_bits);
 void encoder_free(struct encoder *e);
+/* About how much memory it has when its cache is full; a tokenizer of bytes uses none. */
+size_t encoder_memory_bytes(const struct encoder *e);
 /* Whether the option meta_cuts can change IDs: not with "bytes" and SentencePiece's BPE. */
 bool encoder_uses_cuts(const struct tokenizer *t);
 /* Appends the IDs of the text.  Text that looks like a special token is encoded as plain text, and

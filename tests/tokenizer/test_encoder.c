@@ -118,6 +118,20 @@ TEST(encoder_appends_and_its_cache_does_not_change_results)
     tokenizer_close(t);
 }
 
+TEST(encoder_memory_is_that_of_its_cache_unless_each_byte_is_a_token)
+{
+    struct tokenizer *t = open_model(), *bytes = open_path("bytes", false);
+    struct encoder *e, *sized, *of_bytes;
+    CHECK_STATUS(OK, encoder_make(&e, t));
+    CHECK_STATUS(OK, encoder_make_sized(&sized, t, ENCODER_CORPUS_BITS));
+    CHECK_STATUS(OK, encoder_make(&of_bytes, bytes));
+    CHECK(encoder_memory_bytes(sized) - encoder_memory_bytes(e) == 12 << 20);
+    CHECK(encoder_memory_bytes(e) > 4 << 20);
+    CHECK(encoder_memory_bytes(of_bytes) == 0);
+    encoder_free(e), encoder_free(sized), encoder_free(of_bytes);
+    tokenizer_close(t), tokenizer_close(bytes);
+}
+
 TEST(encoder_does_not_read_past_the_text)
 {
     struct tokenizer *t = open_model();
