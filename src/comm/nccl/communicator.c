@@ -124,12 +124,12 @@ static void *end_communicators(void *context)
 }
 
 /* false: it was left behind. */
-static bool await_end(struct ending *e)
+static bool await_end(struct ending *e, int seconds)
 {
     struct timespec until;
     int late = 0;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += COMMUNICATOR_CLOSE_S;
+    until.tv_sec += seconds ? seconds : COMMUNICATOR_CLOSE_S;
     pthread_mutex_lock(&e->lock);
     while (!e->is_over && !late) late = pthread_cond_timedwait(&e->changed, &e->lock, &until);
     bool is_over = e->is_over;
@@ -155,7 +155,7 @@ static bool end_all(struct communicator *const *all, size_t count, bool aborts)
     if (e->count && thread_start_foreground(&thread, end_communicators, e)) {
         (void)end_communicators(e);
     } else if (e->count) {
-        is_over = await_end(e);
+        is_over = await_end(e, all[0]->close_s);
         if (is_over)
             pthread_join(thread, NULL);
         else

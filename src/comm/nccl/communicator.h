@@ -17,6 +17,7 @@ enum { COMMUNICATOR_ID_BYTES = 128 };
 struct communicator {
     const char *name; /* of its group, for messages */
     int rank, size;
+    int close_s;  /* time limit of closing; 0: COMMUNICATOR_CLOSE_S */
     void *handle; /* ncclComm_t; owned; NULL: closed or aborted */
     struct side_stream stream;
 };
@@ -40,7 +41,7 @@ enum status communicator_split(struct communicator *c, int color, int key,
                                struct communicator *out);
 /* Closing and aborting wait until all ranks of the host do the same: their proxy threads end
  * together (NCCL's user guide: ncclCommDestroy is an intra-node collective call).  A rank that has
- * failed may be the only one, so they wait for at most COMMUNICATOR_CLOSE_S; false: after that the
+ * failed may be the only one, so they wait for at most close_s; false: after that the
  * library's call continues in the background, until the process ends.
  *
  * close     Waits for the transfers that were issued, unless the communicator was aborted.

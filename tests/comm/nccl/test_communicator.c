@@ -60,7 +60,7 @@ TEST(communicator_is_left_if_other_ranks_do_not_close_theirs)
 {
     const struct timespec ms = {.tv_nsec = 1000000};
     struct queue queue = {.num_threads = 1};
-    struct communicator c = {.name = "alone", .size = 1};
+    struct communicator c = {.name = "alone", .size = 1, .close_s = 1};
     struct communicator_init init = {.communicator = &c};
     CHECK_STATUS(OK, communicator_id(init.id));
     CHECK_STATUS(OK, communicator_open(&init, 1, 0, &queue));
