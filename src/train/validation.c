@@ -3,6 +3,7 @@
 
 #include "base/activity.h"
 #include "base/clock.h"
+#include "base/progress.h"
 #include "metrics/memory.h"
 #include "train/inputs.h"
 
@@ -14,13 +15,13 @@ static const struct comm *group(const struct validation *v, enum group g)
 struct validation_data {
     struct source_config source;
     struct data_config data;
+    struct loader_options options;
 };
 
 /* How the loader reads the validation data.  v->data has [data] of the run, and becomes that of the
  * validation. */
-static struct loader_options loader_options(const struct config *c, const struct mesh *mesh,
-                                            const struct tokenizer *t, int vocab_size,
-                                            struct validation_data *v)
+static void set_options(const struct config *c, const struct mesh *mesh, const struct tokenizer *t,
+                        int vocab_size, struct validation_data *v)
 {
     const char *path = c->validation.dataset_path;
     if (path[0]) {
@@ -33,7 +34,18 @@ static struct loader_options loader_options(const struct config *c, const struct
     o.block = (int)c->validation.local_batch_size; /* a reader's rows of a batch */
     o.validation = !path[0];
     o.once = true;
-    return o;
+    v->options = o;
+}
+
+/* The same for a loader that logs nothing; false: the run has no validation data. */
+static bool find_data(const struct config *c, const struct mesh *mesh, const struct tokenizer *t,
+                      int vocab_size, struct validation_data *v)
+{
+    if (!c->validation.enable || !config_has_validation_data(c)) return false;
+    v->data = inputs_data_config(c, &v->source);
+    set_options(c, mesh, t, vocab_size, v);
+    v->options.is_quiet = true;
+    return true;
 }
 
 static enum status fail_empty(const struct config *c)
@@ -65,14 +77,12 @@ enum status validation_check(const struct config *c, const struct mesh *mesh,
     struct batch b = {0};
     struct arena memory = {0};
     enum status st = STATUS_OK;
-    if (!c->validation.enable || !config_has_validation_data(c)) return STATUS_OK;
-    v.data = inputs_data_config(c, &v.source);
-    struct loader_options o = loader_options(c, mesh, t, vocab_size, &v);
-    o.reader = 0, o.num_readers = 1, o.is_quiet = true;
-    TRY_OUT(loader_open(&loader, &o));
-    alloc_row(&b, &o, &memory); /* a sizing pass */
+    if (!find_data(c, mesh, t, vocab_size, &v)) return STATUS_OK;
+    v.options.reader = 0, v.options.num_readers = 1;
+    TRY_OUT(loader_open(&loader, &v.options));
+    alloc_row(&b, &v.options, &memory); /* a sizing pass */
     TRY_OUT(arena_init(&memory, memory.used, NULL));
-    alloc_row(&b, &o, &memory);
+    alloc_row(&b, &v.options, &memory);
     for (int rows = 1; rows && !b.valid;) TRY_OUT(loader_next(loader, &b, &rows));
     if (!b.valid) st = fail_empty(c);
 out:
@@ -87,14 +97,20 @@ enum status validation_data_bytes(const struct config *c, const struct mesh *mes
     struct validation_data v;
     struct loader *loader = NULL;
     *bytes = 0;
-    if (!c->validation.enable || !config_has_validation_data(c)) return STATUS_OK;
-    v.data = inputs_data_config(c, &v.source);
-    struct loader_options o = loader_options(c, mesh, t, vocab_size, &v);
-    o.is_quiet = true;
-    enum status st = loader_open(&loader, &o);
+    if (!find_data(c, mesh, t, vocab_size, &v)) return STATUS_OK;
+    enum status st = loader_open(&loader, &v.options);
     if (!st) *bytes = (size_t)loader_memory_bytes(loader);
     loader_close(loader);
     return st;
+}
+
+/* How many tokens this rank will predict, at most; 0: unknown. */
+static double expected_tokens(const struct validation *v, const struct loader_options *o)
+{
+    const struct config *c = v->config;
+    if (c->validation.steps < 0) return 0;
+    double rows = (double)c->validation.steps * (double)c->validation.local_batch_size;
+    return rows * o->seq_len / (v->trainer->elastic.canonical ? o->num_readers : 1);
 }
 
 static enum status run_loss(const struct validation *v)
@@ -103,10 +119,11 @@ static enum status run_loss(const struct validation *v)
     struct trainer *t = v->trainer;
     const struct comm *world = group(v, GROUP_world);
     struct validation_data data = {.data = *v->data};
-    struct loader_options o = loader_options(c, &t->machine.mesh, v->tokenizer, t->shape.V, &data);
+    set_options(c, &t->machine.mesh, v->tokenizer, t->shape.V, &data);
     int64_t batches = c->validation.steps;
+    double tokens = expected_tokens(v, &data.options);
     if (t->elastic.canonical && batches > 0) { /* the same rows on any number of ranks */
-        o.max_rows = batches * c->validation.local_batch_size;
+        data.options.max_rows = batches * c->validation.local_batch_size;
         batches = -1;
     }
     struct loader *loader = NULL;
@@ -115,9 +132,12 @@ static enum status run_loss(const struct validation *v)
     double begin = clock_monotonic_s();
     bool reads = group(v, GROUP_peers)->rank == 0;
     activity_enter(ACTIVITY_preparing);
-    TRY_OUT(comm_agree(world, reads ? loader_open(&loader, &o) : STATUS_OK));
+    TRY_OUT(comm_agree(world, reads ? loader_open(&loader, &data.options) : STATUS_OK));
     activity_enter(ACTIVITY_validating);
-    TRY_OUT(evaluator_run(&t->evaluator, loader, batches, &t->step, &e));
+    progress_begin("validation", PROGRESS_TOKENS, tokens);
+    st = evaluator_run(&t->evaluator, loader, batches, &t->step, &e);
+    progress_end();
+    TRY_OUT(st);
     TRY_OUT(stop_check(v->stop)); /* it may have ended early: its mean is not the loss then */
     TRY_OUT(skipped_records_validated(v->skipped, loader, t->steps_done, world));
     /* All ranks found the same number of tokens: only one needs to report it. */

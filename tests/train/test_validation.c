@@ -8,6 +8,8 @@
 #include "comm/ranks.h"
 #include "train/validation.h"
 
+#include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +50,49 @@ TEST(validation_reports_the_loss_of_held_out_data)
     TRAINING_OPEN(&t, VALIDATES);
     CHECK_STATUS(OK, validate(&t, folder, &loss));
     CHECK_NEAR(runs_metric(folder, "validation_loss"), log(t.trainer.model.shape.V), 0.4);
+    training_close(&t);
+}
+
+/* Units that take 0.15 s to open. */
+struct slow_units {
+    struct unit_provider units, *provider;
+};
+
+static enum status open_slowly(struct unit_provider *p, int unit, unsigned use,
+                               struct unit_buffers *buffers)
+{
+    struct slow_units *s = (struct slow_units *)p;
+    CHECK(usleep(150000) == 0);
+    return s->provider->open(s->provider, unit, use, buffers);
+}
+
+static enum status close_slowly(struct unit_provider *p, int unit, unsigned use)
+{
+    struct slow_units *s = (struct slow_units *)p;
+    return s->provider->close(s->provider, unit, use);
+}
+
+TEST(validation_shows_its_progress_on_a_terminal)
+{
+    struct training t;
+    double loss;
+    int main_fd, fd, old = dup(STDERR_FILENO);
+    struct winsize size = {.ws_row = 5, .ws_col = 100};
+    char got[4096] = "";
+    test_require_pty();
+    TRAINING_OPEN(&t, VALIDATES, "validation.steps=2");
+    struct slow_units slow = {{open_slowly, close_slowly}, t.trainer.model.units};
+    t.trainer.model.units = &slow.units;
+    CHECK(!setenv("TERM", "xterm", 1));
+    CHECK(old >= 0 && openpty(&main_fd, &fd, NULL, NULL, &size) == 0);
+    CHECK(fcntl(main_fd, F_SETFL, O_NONBLOCK) == 0);
+    CHECK(dup2(fd, STDERR_FILENO) >= 0);
+    enum status st = validate(&t, NULL, &loss);
+    CHECK(dup2(old, STDERR_FILENO) >= 0);
+    CHECK_STATUS(OK, st);
+    CHECK(read(main_fd, got, sizeof got - 1) > 0 && strstr(got, "validation: "));
+    CHECK(strstr(got, " tokens, "));
+    CHECK(close(fd) == 0 && close(main_fd) == 0 && close(old) == 0);
     training_close(&t);
 }
 
