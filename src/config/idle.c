@@ -95,6 +95,12 @@ static bool fits_warmup(const struct config *c)
     const struct lr_scheduler_config *s = &c->lr_scheduler;
     return s->warmup_steps <= (s->total_steps ? s->total_steps : c->training.steps);
 }
+static bool decays_to_the_end(const struct config *c)
+{
+    const struct lr_scheduler_config *s = &c->lr_scheduler;
+    bool counts_samples = s->formula == LR_FORMULA_megatron && s->total_samples;
+    return counts_samples || s->decay_ratio == 0 || s->total_steps >= c->training.steps;
+}
 
 /* A key, or all keys of a section ("validation."), and when the run uses it.  The first row of a
  * key whose condition does not hold counts. */
@@ -169,6 +175,8 @@ static const struct idle_rule partial_rules[] = {
     {"guard.skip_steps", skips_in_time, "contains steps after training.steps"},
     {"lr_scheduler.warmup_steps", fits_warmup,
      "is longer than the schedule: the learning rate rises until the last step"},
+    {"lr_scheduler.total_steps", decays_to_the_end,
+     "is less than training.steps: the steps after it keep the schedule's last learning rate"},
 };
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 

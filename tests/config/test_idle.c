@@ -52,6 +52,13 @@ TEST(settings_that_others_leave_without_effect_are_listed)
     CHECK_IDLE("lr_scheduler.warmup_steps = 30 is longer than the schedule: the learning rate "
                "rises until the last step",
                "lr_scheduler.warmup_steps=30", "training.steps=20");
+    CHECK_IDLE("lr_scheduler.total_steps = 10 is less than training.steps: the steps after it keep "
+               "the schedule's last learning rate",
+               "lr_scheduler.total_steps=10", "lr_scheduler.warmup_steps=2", "training.steps=20");
+    CHECK_IDLE("", "lr_scheduler.total_steps=10", "lr_scheduler.warmup_steps=2",
+               "lr_scheduler.decay_ratio=0", "training.steps=20");
+    CHECK_IDLE("", "lr_scheduler.total_steps=20", "lr_scheduler.warmup_steps=2",
+               "training.steps=20");
     CHECK_IDLE("model.rope_factor = 4.0 has no effect: requires model.rope_scaling",
                "model.rope_factor=4", "model.rope_scaling=none");
     CHECK_IDLE("model.rope_beta_fast = 4.0 has no effect: requires model.rope_scaling = \"yarn\"",
