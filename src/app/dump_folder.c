@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/dump_folder.h"
 
+#include "base/byte_size.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/folder.h"
@@ -121,7 +122,6 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
                                     int64_t step)
 {
     enum { TENSORS = 3 }; /* weights and two moments, as f32 */
-    const double gib = 1 << 30;
     const int64_t keep = c->checkpoint.keep_latest_k;
     struct folder_steps have = {0};
     struct statvfs fs;
@@ -142,15 +142,16 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
     double all = (double)room * size, is_free = (double)fs.f_bavail * (double)fs.f_frsize;
     if (is_free < size)
         FAIL_OUT(IO,
-                 "job.dump_folder = \"%s\": not enough space: a checkpoint requires %.2f GiB, "
-                 "%.2f GiB are free; set another folder, or checkpoint.enable = false; "
+                 "job.dump_folder = \"%s\": not enough space: a checkpoint requires %s, "
+                 "%s are free; set another folder, or checkpoint.enable = false; "
                  "--allow-oversubscribe skips this check",
-                 c->job.dump_folder, size / gib, is_free / gib);
+                 c->job.dump_folder, byte_size_format(size).text, byte_size_format(is_free).text);
     if (is_free < all)
         log_line(LOG_WARN,
-                 "job.dump_folder = \"%s\": the run will save %lld more checkpoints of %.2f GiB "
-                 "each, %.2f GiB are free; lower checkpoint.keep_latest_k, or free space",
-                 c->job.dump_folder, (long long)room, size / gib, is_free / gib);
+                 "job.dump_folder = \"%s\": the run will save %lld more checkpoints of %s each, "
+                 "%s are free; lower checkpoint.keep_latest_k, or free space",
+                 c->job.dump_folder, (long long)room, byte_size_format(size).text,
+                 byte_size_format(is_free).text);
 out:
     folder_steps_release(&have);
     free(existing), free(folder);

@@ -6,6 +6,7 @@
 #include "app/plan_search.h"
 #include "app/preflight.h"
 #include "app/run_memory.h"
+#include "base/byte_size.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "config/data_stages.h"
@@ -18,6 +19,7 @@
 #include "train/inputs.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,10 +361,13 @@ static void print_traffic(const struct planning *p)
 {
     struct traffic all[MAX_TRAFFIC];
     int count = list_traffic(p, all);
+    double most = 0;
+    for (int i = 0; i < count; i++) most = fmax(most, (double)all[i].bytes);
+    const struct byte_unit unit = byte_size_unit(most);
     if (count) printf("received per rank and step:\n");
     for (int i = 0; i < count; i++)
-        printf("  %9.3f GiB  %-15s %llu calls, %d ranks (%s)\n", (double)all[i].bytes / (1 << 30),
-               all[i].collective, all[i].calls, all[i].ranks, all[i].group);
+        printf("  %9.3f %s  %-15s %llu calls, %d ranks (%s)\n", (double)all[i].bytes / unit.bytes,
+               unit.name, all[i].collective, all[i].calls, all[i].ranks, all[i].group);
 }
 
 static void print_mesh(const struct planning *p)
@@ -374,19 +379,24 @@ static void print_mesh(const struct planning *p)
     printf("\n");
 }
 
-static const double GIB = 1 << 30;
+/* Without the end of the last line. */
+static void print_categories(const size_t bytes[MEMORY_COUNT], double total)
+{
+    const struct byte_unit unit = byte_size_unit(total);
+    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
+        if (bytes[i])
+            printf("  %9.3f %s  %-15s %s\n", (double)bytes[i] / unit.bytes, unit.name,
+                   memory_plan_name(i), memory_plan_text(i));
+    printf("  %9.3f %s  total", total / unit.bytes, unit.name);
+}
 
 static void print_memory(const struct planning *p)
 {
     const struct memory_plan *m = &run_memory_fullest(&p->memory)->plan;
     double total = (double)memory_plan_total(m), have = p->hardware.memory_bytes;
     printf("memory per rank%s:\n", p->memory.stages > 1 ? " of the stage that needs the most" : "");
-    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
-        if (m->bytes[i])
-            printf("  %9.3f GiB  %-15s %s\n", (double)m->bytes[i] / GIB, memory_plan_name(i),
-                   memory_plan_text(i));
-    printf("  %9.3f GiB  total, %.1f%% of %.2f GiB available\n", total / GIB, 100 * total / have,
-           have / GIB);
+    print_categories(m->bytes, total);
+    printf(", %.1f%% of %s available\n", 100 * total / have, byte_size_format(have).text);
 }
 
 /* Of a rank with a GPU: of the same stage. */
@@ -396,12 +406,9 @@ static void print_host_memory(const struct planning *p)
     double total = (double)memory_plan_host_total(m), have = host_available(p);
     if (!(total > 0)) return;
     printf("host memory per rank:\n");
-    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
-        if (m->host[i])
-            printf("  %9.3f GiB  %-15s %s\n", (double)m->host[i] / GIB, memory_plan_name(i),
-                   memory_plan_text(i));
-    printf("  %9.3f GiB  total", total / GIB);
-    if (have > 0) printf(", %.1f%% of %.2f GiB available", 100 * total / have, have / GIB);
+    print_categories(m->host, total);
+    if (have > 0)
+        printf(", %.1f%% of %s available", 100 * total / have, byte_size_format(have).text);
     printf("\n");
 }
 
@@ -430,7 +437,7 @@ static void print_table(const struct planning *p)
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
     print_ramp(p);
-    printf("checkpoint    %.3f GiB\n", (double)p->checkpoint_bytes / GIB);
+    printf("checkpoint    %s\n", byte_size_format((double)p->checkpoint_bytes).text);
     print_memory(p);
     print_host_memory(p);
     print_traffic(p);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/plan_fit.h"
 
+#include "base/byte_size.h"
 #include "base/json.h"
 #include "perf/memory_fit.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static const double GIB = 1 << 30;
 
 static double percent_slower(const struct memory_fit *f, double added_s)
 {
@@ -17,13 +16,15 @@ static double percent_slower(const struct memory_fit *f, double added_s)
 
 static void print_options(const struct memory_fit *f)
 {
-    printf("option, on its own                                           saves GiB     step\n");
+    const struct byte_unit unit = byte_size_unit(f->configured.memory_bytes);
+    printf("option, on its own                                           saves %-3s     step\n",
+           unit.name);
     for (int i = 0; i < f->num_options; i++) {
         const struct memory_option *o = &f->options[i];
         if (!o->applies) continue;
         const char *space = strchr(o->settings, ' ');
         int length = space ? (int)(space - o->settings) : (int)strlen(o->settings);
-        printf("%-60.*s %9.2f %+7.1f%%\n", length, o->settings, o->saved_bytes / GIB,
+        printf("%-60.*s %9.2f %+7.1f%%\n", length, o->settings, o->saved_bytes / unit.bytes,
                percent_slower(f, o->added_s));
         if (space) printf("%s\n", space + 1);
         printf("    %s: %s\n", memory_fit_numerics_text(o->numerics), o->text);
@@ -36,9 +37,9 @@ static void print_set(const struct memory_fit *f, int i)
     struct text t = {0};
     double added = s->cost.estimate.step_s - f->configured.estimate.step_s;
     memory_fit_settings(f, s, &t);
-    printf("%2d  %.2f GiB, %.4g s per step (%+.1f%%), %s:\n", i + 1, s->cost.memory_bytes / GIB,
-           s->cost.estimate.step_s, percent_slower(f, added),
-           memory_fit_numerics_text(s->numerics));
+    printf("%2d  %s, %.4g s per step (%+.1f%%), %s:\n", i + 1,
+           byte_size_format(s->cost.memory_bytes).text, s->cost.estimate.step_s,
+           percent_slower(f, added), memory_fit_numerics_text(s->numerics));
     for (const char *word = t.data; *word;) {
         size_t length = strcspn(word, " ");
         printf("      %.*s\n", (int)length, word);
@@ -50,12 +51,13 @@ static void print_set(const struct memory_fit *f, int i)
 static void print_table(const struct memory_fit *f)
 {
     const struct layout_cost *c = &f->configured;
-    printf("as configured: %.2f GiB per rank of %.2f GiB available on %s, %.4g s per step\n",
-           c->memory_bytes / GIB, f->model->hardware.memory_bytes / GIB, f->model->hardware.name,
+    printf("as configured: %s per rank of %s available on %s, %.4g s per step\n",
+           byte_size_format(c->memory_bytes).text,
+           byte_size_format(f->model->hardware.memory_bytes).text, f->model->hardware.name,
            c->estimate.step_s);
     if (f->model->host_bytes > 0)
-        printf("host memory: %.2f GiB per rank of %.2f GiB available\n", c->host_bytes / GIB,
-               f->model->host_bytes / GIB);
+        printf("host memory: %s per rank of %s available\n", byte_size_format(c->host_bytes).text,
+               byte_size_format(f->model->host_bytes).text);
     print_options(f);
     if (f->fits) printf("The run fits as configured.\n");
     if (f->num_sets) printf("fits with each of these, the fastest first:\n");
@@ -138,9 +140,9 @@ enum status plan_fit_print(const struct planned_run *r, bool json)
         print_table(&f);
     if (!f.fits && !f.num_sets)
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                         "--fit: with all of these options a rank still needs more than %.2f GiB: "
+                         "--fit: with all of these options a rank still needs more than %s: "
                          "use more ranks, or other degrees of parallelism (--search finds them)",
-                         model.hardware.memory_bytes / GIB);
+                         byte_size_format(model.hardware.memory_bytes).text);
 out:
     run_memory_release(&memory);
     return st;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/plan_search.h"
 
+#include "base/byte_size.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "config/data_stages.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double GIB = 1 << 30;
 static const double TOLERANCE = 0.005;
 enum { MAX_SIMULATIONS = 1500 };
 
@@ -85,6 +85,13 @@ static void describe_reason(const struct layout_search *s, int i, struct text *o
 
 /* --- output ----------------------------------------------------------------------------------- */
 
+static struct byte_unit memory_unit(const struct layout_search *s)
+{
+    double most = 0;
+    for (int i = 0; i < s->count; i++) most = fmax(most, s->best[i].cost.memory_bytes);
+    return byte_size_unit(most);
+}
+
 static void print_row(const struct layout_search *s, int i)
 {
     const struct found_layout *f = &s->best[i];
@@ -94,8 +101,9 @@ static void print_row(const struct layout_search *s, int i)
            x->degree[AXIS_pp], x->degree[AXIS_cp], x->degree[AXIS_dp_shard],
            x->degree[AXIS_dp_replicate], x->rows, x->chunks,
            layout_choice_recomputation_name(x->recomputation),
-           is_sharded ? layout_choice_sharding_name(x->sharding) : "-", f->cost.memory_bytes / GIB,
-           f->cost.estimate.step_s, limit_word(f->cost.estimate.limit));
+           is_sharded ? layout_choice_sharding_name(x->sharding) : "-",
+           f->cost.memory_bytes / memory_unit(s).bytes, f->cost.estimate.step_s,
+           limit_word(f->cost.estimate.limit));
     if (i + 1 == s->count) return;
     struct text why = {0};
     describe_reason(s, i, &why);
@@ -123,13 +131,13 @@ static void print_table(const struct layout_search *s)
     printf("best layouts of %d %s, %lld rows of %lld tokens per step:\n", s->all.ranks,
            s->model->hardware.name, (long long)s->all.step_rows,
            (long long)s->all.config->training.seq_len);
-    printf(" #  tp  pp  cp shard repl rows chunks recompute FSDP     GiB   step s limit\n");
+    printf(" #  tp  pp  cp shard repl rows chunks recompute FSDP  %6s   step s limit\n",
+           memory_unit(s).name);
     for (int i = 0; i < s->count; i++) print_row(s, i);
     printf("layout 1: %.5g tokens/s per rank, MFU %.1f%%\n", tokens_per_second(s, first),
            100 * mfu(s, first));
-    printf("%lld layouts considered: %lld exceed %.1f GiB or break a rule\n",
-           (long long)s->considered, (long long)s->too_large,
-           s->model->hardware.memory_bytes / GIB);
+    printf("%lld layouts considered: %lld exceed %s or break a rule\n", (long long)s->considered,
+           (long long)s->too_large, byte_size_format(s->model->hardware.memory_bytes).text);
     if (s->is_cut)
         printf("%lld simulated, then stopped: others may be faster\n", (long long)s->simulated);
     else
@@ -223,12 +231,11 @@ static enum status fail_without_layout(const struct layout_search *s)
              "another number of ranks, or a larger training.global_batch_size",
              s->all.ranks, s->all.ranks == 1 ? "" : "s", (long long)s->all.step_rows,
              (long long)s->all.config->training.seq_len);
-    FAIL(
-        CONFIG,
-        "--search: none of %lld layouts of %d rank%s fits %.1f GiB per rank on %s: use more ranks, "
-        "or device.hardware with more memory",
-        (long long)s->considered, s->all.ranks, s->all.ranks == 1 ? "" : "s",
-        s->model->hardware.memory_bytes / GIB, s->model->hardware.name);
+    FAIL(CONFIG,
+         "--search: none of %lld layouts of %d rank%s fits %s per rank on %s: use more ranks, "
+         "or device.hardware with more memory",
+         (long long)s->considered, s->all.ranks, s->all.ranks == 1 ? "" : "s",
+         byte_size_format(s->model->hardware.memory_bytes).text, s->model->hardware.name);
 }
 
 enum status plan_search_print(const struct planned_run *r, bool json)

@@ -3,6 +3,7 @@
 
 #include "app/dump_folder.h"
 #include "app/run_memory.h"
+#include "base/byte_size.h"
 #include "base/log.h"
 #include "checkpoint/copier.h"
 #include "config/data_stages.h"
@@ -215,7 +216,6 @@ static bool is_here(const struct flight *f)
 
 static enum status compare_memory(const struct flight *f, const struct run_memory *m)
 {
-    const double gib = 1 << 30;
     const struct config *c = f->c;
     const struct hardware h = device_config_hardware(&c->device);
     char stage[40] = "";
@@ -227,29 +227,29 @@ static enum status compare_memory(const struct flight *f, const struct run_memor
     if (is_here(f) || h.memory_bytes > 0)
         FAIL(
             CONFIG,
-            "not enough memory: a rank requires %.2f GiB%s, %s has %.2f GiB per rank; "
+            "not enough memory: a rank requires %s%s, %s has %s per rank; "
             "`llamero plan` shows memory by category, `llamero plan --fit` options that need less; "
             "--allow-oversubscribe skips this check",
-            needed / gib, stage, c->device.hardware == HARDWARE_cpu ? "this machine" : h.name,
-            has / gib);
+            byte_size_format(needed).text, stage,
+            c->device.hardware == HARDWARE_cpu ? "this machine" : h.name,
+            byte_size_format(has).text);
     log_line(LOG_WARN,
-             "a rank requires %.2f GiB%s, and this machine has %.2f GiB per rank; set "
+             "a rank requires %s%s, and this machine has %s per rank; set "
              "device.hardware to check against another machine",
-             needed / gib, stage, has / gib);
+             byte_size_format(needed).text, stage, byte_size_format(has).text);
     return STATUS_OK;
 }
 
 /* Of GPUs' hosts.  A warning: other programs of the host are not known. */
 static void warn_about_host_memory(const struct flight *f, const struct run_memory *m)
 {
-    const double gib = 1 << 30;
     double needed = (double)run_memory_host_needed(m);
     double has = run_memory_host_available(m, f->c, f->o->host_ranks);
     if (has > 0 && needed > has)
         log_line(LOG_WARN,
-                 "a rank requires %.2f GiB of host memory, and its host has %.2f GiB per rank; "
+                 "a rank requires %s of host memory, and its host has %s per rank; "
                  "`llamero plan` shows host memory by category",
-                 needed / gib, has / gib);
+                 byte_size_format(needed).text, byte_size_format(has).text);
 }
 
 static enum status check_memory(const struct flight *f)

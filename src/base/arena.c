@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/arena.h"
 
+#include "base/byte_size.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
@@ -9,9 +11,9 @@ static enum status host_alloc(size_t size, void **out)
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         FAIL(MEMORY,
-             "not enough memory: %.2f GiB required; `llamero plan` lists what needs it, and "
+             "not enough memory: %s required; `llamero plan` lists what needs it, and "
              "`llamero plan --fit` settings that need less",
-             (double)size / (1 << 30));
+             byte_size_format((double)size).text);
     madvise(p, size, MADV_HUGEPAGE); /* best effort: fewer page faults and TLB misses */
     /* NUMA first touch: a page is placed on the NUMA node of the thread that first writes it.  The
      * static schedule spreads the pages over the nodes of all compute threads. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "perf/device_bench.h"
 
+#include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -351,10 +352,10 @@ static void add_step(const struct device_bench *b, const struct results *r, stru
     text_addf(table,
               "\nstep  %.4g s (median; its operations, each timed alone, sum to %.4g s), "
               "%.0f tokens/s\nMFU   %.1f%% of %.1f TFLOP/s, %s; %.1f%% if causal attention "
-              "counts half\nmemory in use  %.2f GiB\n",
+              "counts half\nmemory in use  %s\n",
               seconds, sum_alone(r), r->tokens / seconds, 100 * r->flops / seconds / peak,
               peak / 1e12, b->machine->peak_flops > 0 ? "the device's peak" : "the GEMM above",
-              100 * causal_flops(b, r) / seconds / peak, (double)r->memory / (1 << 30));
+              100 * causal_flops(b, r) / seconds / peak, byte_size_format((double)r->memory).text);
 }
 
 enum status device_bench_run(const struct device_bench *b, struct text *table, struct text *json)

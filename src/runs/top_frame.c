@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runs/top_frame.h"
 
+#include "base/byte_size.h"
 #include "plot/chart.h"
 #include "plot/metric_label.h"
 #include "runs/printable.h"
@@ -11,8 +12,6 @@
 #include <string.h>
 
 enum { WIDE = 120, LEAST_CHART_ROWS = 8, LEAST_CHART_COLUMNS = 30 };
-
-static const double gib = 1 << 30;
 
 /* --- curves --- */
 
@@ -252,7 +251,7 @@ static void put_machine(struct figure_flow *f, const struct run_folder *r)
     }
     put_metric(f, r, "tflops_per_rank", "TFLOP/s per rank");
     if (isfinite(memory)) {
-        text_addf(&f->value, "%.2f GiB", memory / gib);
+        text_adds(&f->value, byte_size_format(memory).text);
         put_figure(f, "memory", STYLE_bold);
     }
     if (ranks) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/memory_plan.h"
 
+#include "base/byte_size.h"
 #include "base/log.h"
 
 static const struct {
@@ -31,11 +32,9 @@ void memory_plan_merge_host(struct memory_plan *p)
 
 void memory_plan_warn(size_t needed, size_t available)
 {
-    const double gib = 1 << 30;
     if (needed > available)
         log_line(LOG_WARN,
-                 "not enough memory: %.2f GiB required, %.2f GiB available; the OOM killer may end "
-                 "this run "
+                 "not enough memory: %s required, %s available; the OOM killer may end this run "
                  "(`llamero plan` shows memory by category)",
-                 (double)needed / gib, (double)available / gib);
+                 byte_size_format((double)needed).text, byte_size_format((double)available).text);
 }

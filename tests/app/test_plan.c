@@ -74,6 +74,10 @@ TEST(plan_prints_a_table_for_people)
     CHECK(LLAMERO(&out, NULL, "plan", config, "data.tokenizer=bytes",
                   "training.dataset_path=/nowhere.txt") == 0);
     CHECK(strstr(out.data, "activations") && strstr(out.data, "total"));
+    CHECK(LLAMERO(&out, NULL, "plan", config, "data.tokenizer=bytes", "model.dim=32",
+                  "model.n_layers=2", "model.n_heads=4", "model.n_kv_heads=2",
+                  "model.ffn_hidden=64", "training.dataset_path=/nowhere.txt") == 0);
+    CHECK(strstr(out.data, " MiB  activations") && strstr(out.data, " MiB  total"));
     text_release(&out);
     free(config);
 }

@@ -78,7 +78,7 @@ TEST(plan_search_explains_why_there_is_no_layout)
     char *config = empty_config();
     CHECK(LLAMERO(NULL, &err, "plan", config, "--search", "--ranks", "1", MODEL_8B,
                   "training.global_batch_size=64") == 78);
-    CHECK(strstr(err.data, "of 1 rank fits 79.6 GiB per rank on h100: use more ranks"));
+    CHECK(strstr(err.data, "of 1 rank fits 79.65 GiB per rank on h100: use more ranks"));
     CHECK(LLAMERO(NULL, &err, "plan", config, "--search", "--ranks", "12", MODEL_8B,
                   "parallelism.tensor_parallel_degree=8") == 78);
     CHECK(strstr(err.data, "set training.global_batch_size"));

@@ -31,9 +31,11 @@ TEST(memory_plan_warns_if_more_is_needed_than_available)
     CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
     CHECK(!log.len);
     memory_plan_warn((size_t)3 << 30, (size_t)2 << 30);
+    memory_plan_warn((size_t)3 << 20, 3000);
     CHECK_STATUS(OK, log_open(NULL));
     CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
     CHECK(strstr(log.data, "not enough memory: 3.00 GiB required, 2.00 GiB available"));
+    CHECK(strstr(log.data, "not enough memory: 3.00 MiB required, 2.93 KiB available"));
     text_release(&log);
     free(path);
 }
