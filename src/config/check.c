@@ -208,7 +208,8 @@ static enum status check_schedule(const struct config *c)
              (long long)s->warmup_steps, (long long)total);
     bool megatron = s->formula == LR_FORMULA_megatron;
     if (!megatron && (s->warmup_samples || s->total_samples))
-        FAIL(CONFIG, "lr_scheduler.%s = %lld requires formula = \"megatron\", got \"%s\"",
+        FAIL(CONFIG,
+             "lr_scheduler.%s = %lld requires lr_scheduler.formula = \"megatron\", got \"%s\"",
              s->total_samples ? "total_samples" : "warmup_samples",
              (long long)(s->total_samples ? s->total_samples : s->warmup_samples),
              lr_formula_word(s->formula));
@@ -216,11 +217,12 @@ static enum status check_schedule(const struct config *c)
     if (megatron && c->training.batch_ramp.count && has_steps)
         FAIL(CONFIG,
              "training.batch_ramp with lr_scheduler.formula = \"megatron\", which counts samples, "
-             "requires lr_scheduler.total_samples, and warmup_samples instead of warmup_steps");
+             "requires lr_scheduler.total_samples, and lr_scheduler.warmup_samples instead of "
+             "lr_scheduler.warmup_steps");
     if (!megatron && s->decay_type == LR_DECAY_inverse_sqrt)
         FAIL(CONFIG,
-             "lr_scheduler.decay_type = \"inverse_sqrt\" requires formula = \"megatron\", got "
-             "\"%s\"",
+             "lr_scheduler.decay_type = \"inverse_sqrt\" requires lr_scheduler.formula = "
+             "\"megatron\", got \"%s\"",
              lr_formula_word(s->formula));
     if (s->decoupled_min_lr_factor > 0 && !(c->optimizer.decoupled_lr > 0))
         FAIL(CONFIG, "lr_scheduler.decoupled_min_lr_factor = %g requires optimizer.decoupled_lr",
@@ -385,7 +387,8 @@ static enum status check_guard(const struct config *c)
     const char *key = nonfinite ? "guard.nonfinite" : "guard.on_spike";
     if (!nonfinite && g->on_spike != ON_SPIKE_rollback) return STATUS_OK;
     if (!c->checkpoint.enable || c->checkpoint.load_only)
-        FAIL(CONFIG, "%s = \"rollback\" requires checkpoint.enable = true and load_only = false",
+        FAIL(CONFIG,
+             "%s = \"rollback\" requires checkpoint.enable = true and checkpoint.load_only = false",
              key);
     if (c->data.order == ORDER_megatron && !c->data.samples)
         FAIL(CONFIG,

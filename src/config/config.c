@@ -359,8 +359,9 @@ static enum status complete_sources(struct config *c)
         if (!s->path[0]) FAIL(CONFIG, "%s is required", s->key);
         if (!s->column[0]) s->column = c->data.column;
         if (s->filter_value[0] && !s->filter_column[0])
-            FAIL(CONFIG, "data.source.%zu.filter_value = \"%s\" requires filter_column", i,
-                 s->filter_value);
+            FAIL(CONFIG,
+                 "data.source.%zu.filter_value = \"%s\" requires data.source.%zu.filter_column", i,
+                 s->filter_value, i);
         for (size_t k = 0; k < i && s->name[0]; k++)
             if (!strcmp(s->name, c->data.sources[k].name))
                 FAIL(CONFIG, "data.source.%zu.name = \"%s\": data.source.%zu has the same name", i,

@@ -149,8 +149,8 @@ enum status data_stages_check(const struct config *c, const struct mesh *mesh)
     const struct checkpoint_config *k = &c->checkpoint;
     int64_t before = 0;
     if (c->data.num_stages && (!k->enable || k->load_only))
-        FAIL(CONFIG, "[[data.stage]] requires checkpoint.enable = true and load_only = false: a "
-                     "stage begins from a checkpoint");
+        FAIL(CONFIG, "[[data.stage]] requires checkpoint.enable = true and checkpoint.load_only "
+                     "= false: a stage begins from a checkpoint");
     for (size_t i = 0; i < c->data.num_stages; i++) {
         struct data_stage s;
         TRY(check_stage(c, i));

@@ -170,12 +170,21 @@ static uint32_t add_options(const struct source_config *c, bool weight, uint32_t
     return checksum_crc32c(crc, c->filter_value, strlen(c->filter_value));
 }
 
+struct source_option source_kind_option(const struct source_config *c, const char *name)
+{
+    struct source_option o;
+    const char *dot = strstr(c->key, ".path"); /* data.source.N.path, or a key of another section */
+    int len = dot ? (int)(dot - c->key) : 0;
+    snprintf(o.key, sizeof o.key, "%.*s.%s", len ? len : 11, len ? c->key : "data.source", name);
+    return o;
+}
+
 static enum status open_motifs(struct source *s)
 {
     const char *path = s->config->motifs;
     if (!path || !path[0]) return STATUS_OK;
     enum status st = motifs_open(&s->motifs, path);
-    if (st) return status_prefix(st, "data.source.motifs");
+    if (st) return status_prefix(st, "%s", source_kind_option(s->config, "motifs").key);
     const uint32_t numbers[] = {motifs_checksum(s->motifs),
                                 (uint32_t)source_kind_neurons(s->config)};
     s->fingerprint = checksum_crc32c(s->fingerprint, numbers, sizeof numbers);
@@ -206,12 +215,12 @@ enum status source_open(struct source *s, const struct source_config *config)
     free(path);
     if (!st && s->motifs && s->kind != &source_table)
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                         "%s: data.source.motifs requires spike counts in .parquet or .arrow files",
-                         config->path);
+                         "%s: %s requires spike counts in .parquet or .arrow files", config->path,
+                         source_kind_option(config, "motifs").key);
     if (!st && source_kind_filters(config) && s->kind != &source_table)
         st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                         "%s: data.source.filter_column requires .parquet or .arrow files",
-                         config->path);
+                         "%s: %s requires .parquet or .arrow files", config->path,
+                         source_kind_option(config, "filter_column").key);
     uint32_t neurons = (uint32_t)source_kind_neurons(config);
     s->fingerprint = add_options(config, true, s->motifs ? 0 : neurons, s->fingerprint);
     s->options_fingerprint = add_options(config, false, neurons, 0);

@@ -76,6 +76,11 @@ enum status source_kind_plain_text(const struct source *s, const struct source_d
 
 /* Neurons of every session of spike counts; 0: as many as it has. */
 size_t source_kind_neurons(const struct source_config *c);
+/* "data.source.2.motifs", for messages. */
+struct source_option {
+    char key[64];
+};
+struct source_option source_kind_option(const struct source_config *c, const char *name);
 
 static inline bool source_kind_filters(const struct source_config *c)
 {

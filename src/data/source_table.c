@@ -17,8 +17,8 @@ static enum status filter_rows(const struct source_config *c, struct source_file
     enum status st = STATUS_OK;
     TRY_OUT(table_open(&table, f->path, c->filter_column));
     if (table.kind != TABLE_TEXT)
-        FAIL_OUT(CONFIG, "%s: data.source.filter_column = \"%s\": expected a column of text",
-                 f->path, c->filter_column);
+        FAIL_OUT(CONFIG, "%s: %s = \"%s\": expected a column of text", f->path,
+                 source_kind_option(c, "filter_column").key, c->filter_column);
     f->rows = heap((table.num_rows + 1) * sizeof *f->rows);
     f->num_rows = 0;
     table_reader_open(&reader, &table);
@@ -66,8 +66,8 @@ static enum status rows_open(struct source *s, struct source_file *f, uint64_t *
         FAIL(CONFIG, "%s: the files of a source must all hold text or all hold token IDs", f->path);
     s->holds_ids = table_holds_ids(&f->table);
     if (s->motifs && f->table.kind != TABLE_COUNTS)
-        FAIL(CONFIG, "%s: data.source.motifs requires spike counts, but column \"%s\" holds none",
-             f->path, column);
+        FAIL(CONFIG, "%s: %s requires spike counts, but column \"%s\" holds none", f->path,
+             source_kind_option(s->config, "motifs").key, column);
     f->table.motifs = s->motifs, f->table.neurons = source_kind_neurons(s->config);
     s->num_positions += f->num_rows;
     *size = f->table.size;

@@ -441,7 +441,7 @@ enum status model_shape_check(const struct model_shape *s)
         {"vocab_size", s->V, 1 << 28}, {"dim", s->D, 1 << 20},
         {"n_layers", s->L, 4096},      {"n_heads", s->H, 4096},
         {"n_kv_heads", s->G, 4096},    {"head_dim", s->K, 1024},
-        {"ffn_hidden", s->F, 1 << 22}, {"max context", s->max_context, INT_MAX},
+        {"ffn_hidden", s->F, 1 << 22}, {"max_context", s->max_context, INT_MAX},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
         if (bounds[i].value < 1 || bounds[i].value > bounds[i].max)
@@ -451,9 +451,8 @@ enum status model_shape_check(const struct model_shape *s)
         FAIL(CONFIG, "model.n_heads = %d is not a multiple of model.n_kv_heads = %d", s->H, s->G);
     if (s->K % 2)
         FAIL(CONFIG,
-             "head size %d (model.dim %d / model.n_heads %d, or model.head_dim) is odd: RoPE "
-             "rotates "
-             "pairs, so it must be even",
+             "model.head_dim = %d: must be even, since RoPE rotates pairs; if it is 0, model.dim = "
+             "%d / model.n_heads = %d must be",
              s->K, s->D, s->H);
     if (s->partial_rotary_factor > 0 && (int)(s->K * s->partial_rotary_factor) % 2)
         FAIL(CONFIG,
@@ -463,8 +462,8 @@ enum status model_shape_check(const struct model_shape *s)
     if (!(s->partial_rotary_factor >= 0) || model_shape_rotary_pairs(s) < 1)
         FAIL(CONFIG, "model.partial_rotary_factor = %g: leaves no pair of %d coordinates to rotate",
              s->partial_rotary_factor, s->K);
-    if (!(s->rope_theta > 0) || !isfinite(s->rope_theta))
-        FAIL(CONFIG, "model.rope_theta = %g: must be a positive number", s->rope_theta);
+    if (!(s->rope_theta >= 10 && s->rope_theta <= 1e12))
+        FAIL(CONFIG, "model.rope_theta = %g: must be from 10 to 1e12", s->rope_theta);
     if (!(s->norm_eps >= FLT_MIN && s->norm_eps <= 1)) /* kernels add it as a float */
         FAIL(CONFIG, "model.norm_eps = %g: must be from %g to 1", s->norm_eps, (double)FLT_MIN);
     TRY(check_settings(s));
@@ -473,9 +472,6 @@ enum status model_shape_check(const struct model_shape *s)
     if (s->scaling.method == ROPE_dynamic && s->K <= 2)
         FAIL(CONFIG, "model.rope_scaling = \"dynamic\" with a head size of %d: must be above 2",
              s->K);
-    if (s->scaling.method == ROPE_yarn && !(s->rope_theta > 1))
-        FAIL(CONFIG, "model.rope_scaling = \"yarn\" with model.rope_theta = %g: must be above 1",
-             s->rope_theta);
     return STATUS_OK;
 }
 

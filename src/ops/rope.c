@@ -53,18 +53,34 @@ double rope_attention_factor(const struct rope_scaling *s)
 
 static enum status check_longrope(const struct rope_scaling *s)
 {
-    if (s->original_context < 2 || !(s->attention_factor >= 0) || !isfinite(s->attention_factor))
-        FAIL(CONFIG,
-             "RoPE scaling longrope with an original context of %d tokens and attention factor %g: "
-             "must be at least 2 and at least 0",
-             s->original_context, s->attention_factor);
     for (int j = 0; j < s->num_factors; j++)
         if (!(s->short_factors[j] > 0 && s->long_factors[j] > 0) ||
             !isfinite(s->short_factors[j]) || !isfinite(s->long_factors[j]))
             FAIL(CONFIG,
-                 "RoPE scaling longrope: factors of pair %d are %g (short) and %g (long): "
+                 "number %d of model.rope_short_factor = %g, of model.rope_long_factor = %g: both "
                  "must be above 0",
-                 j, s->short_factors[j], s->long_factors[j]);
+                 j + 1, s->short_factors[j], s->long_factors[j]);
+    return STATUS_OK;
+}
+
+static enum status check_yarn(const struct rope_scaling *s)
+{
+    if (!(s->beta_slow > 0) || !(s->beta_fast >= s->beta_slow) || !isfinite(s->beta_fast))
+        FAIL(CONFIG,
+             "model.rope_beta_fast = %g, model.rope_beta_slow = %g: rope_beta_slow must be above 0 "
+             "and at most rope_beta_fast",
+             s->beta_fast, s->beta_slow);
+    return STATUS_OK;
+}
+
+static enum status check_llama3(const struct rope_scaling *s)
+{
+    double low = s->low_frequency_factor, high = s->high_frequency_factor;
+    if (!(low > 0) || !(high > low) || !isfinite(high))
+        FAIL(CONFIG,
+             "model.rope_low_freq_factor = %g, model.rope_high_freq_factor = %g: "
+             "rope_low_freq_factor must be above 0 and less than rope_high_freq_factor",
+             low, high);
     return STATUS_OK;
 }
 
@@ -72,23 +88,19 @@ enum status rope_scaling_check(const struct rope_scaling *s)
 {
     if (s->factor == 0) return STATUS_OK;
     const char *name = rope_method_name(s);
+    const int least = s->method == ROPE_linear ? 0 : s->method == ROPE_longrope ? 2 : 1;
     if (!(s->factor >= 1) || !isfinite(s->factor))
-        FAIL(CONFIG, "RoPE scaling %s with factor %g: must be at least 1", name, s->factor);
-    if (s->method != ROPE_linear && s->original_context < 1)
-        FAIL(CONFIG, "RoPE scaling %s with an original context of %d tokens: must be at least 1",
-             name, s->original_context);
-    if (s->method == ROPE_llama3 &&
-        (!(s->low_frequency_factor > 0) || !(s->high_frequency_factor > s->low_frequency_factor) ||
-         !isfinite(s->high_frequency_factor)))
-        FAIL(CONFIG, "RoPE scaling llama3 with low %g and high %g: expected 0 < low < high",
-             s->low_frequency_factor, s->high_frequency_factor);
-    if (s->method == ROPE_yarn &&
-        (!(s->beta_slow > 0) || !(s->beta_fast >= s->beta_slow) || !isfinite(s->beta_fast) ||
-         !(s->attention_factor >= 0) || !isfinite(s->attention_factor)))
+        FAIL(CONFIG, "model.rope_factor = %g: must be at least 1 with model.rope_scaling = \"%s\"",
+             s->factor, name);
+    if (s->original_context < least)
         FAIL(CONFIG,
-             "RoPE scaling yarn with beta_fast %g, beta_slow %g and attention factor %g: expected "
-             "0 < beta_slow <= beta_fast, and a factor of at least 0",
-             s->beta_fast, s->beta_slow, s->attention_factor);
+             "model.rope_original_context = %d: must be at least %d with model.rope_scaling = "
+             "\"%s\"",
+             s->original_context, least, name);
+    if (!(s->attention_factor >= 0) || !isfinite(s->attention_factor))
+        FAIL(CONFIG, "model.rope_attention_factor = %g: must be at least 0", s->attention_factor);
+    if (s->method == ROPE_llama3) TRY(check_llama3(s));
+    if (s->method == ROPE_yarn) TRY(check_yarn(s));
     if (s->method == ROPE_longrope) TRY(check_longrope(s));
     return STATUS_OK;
 }

@@ -170,16 +170,18 @@ TEST(ranks_score_tasks_as_one_rank)
 static const char *write_model_of_nan(void)
 {
     const char *folder = test_folder();
-    struct text file = {0};
+    struct text file = {0}, config = {0};
     CHECK_STATUS(OK, file_read(FOLDER "/model.safetensors", 1 << 20, &file));
     CHECK_STATUS(OK, file_write(test_path(folder, "model.safetensors"), file.data, file.len));
     text_clear(&file);
     CHECK_STATUS(OK, file_read(FOLDER "/config.json", 1 << 20, &file));
-    char *theta = strstr(file.data, "1000.0");
-    CHECK(theta);
-    memcpy(theta, "1e-300", 6);
-    CHECK_STATUS(OK, file_write(test_path(folder, "config.json"), file.data, file.len));
-    text_release(&file);
+    char *method = strstr(file.data, "\"default\"");
+    CHECK(method);
+    text_addf(&config, "%.*s", (int)(method - file.data), file.data);
+    text_adds(&config, "\"yarn\", \"factor\": 2.0, \"attention_factor\": 1e300");
+    text_adds(&config, method + strlen("\"default\""));
+    CHECK_STATUS(OK, file_write(test_path(folder, "config.json"), config.data, config.len));
+    text_release(&file), text_release(&config);
     return folder;
 }
 

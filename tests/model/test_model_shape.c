@@ -309,7 +309,7 @@ TEST(contradictory_dimensions_are_rejected)
         const char *message;
     } bad[] = {
         {100, 16, 0, 0, "model.dim = 100"},    {256, 16, 3, 0, "model.n_kv_heads = 3"},
-        {48, 16, 0, 0, "head size 3"},         {-8, 16, 0, 8, "model.dim = -8"},
+        {48, 16, 0, 0, "model.head_dim = 3"},  {-8, 16, 0, 8, "model.dim = -8"},
         {256, -1, 0, 0, "model.n_heads = -1"}, {1 << 21, 16, 0, 2, "model.dim = 2097152"},
         {256, 16, 0, 4096, "model.head_dim"},
     };
@@ -329,5 +329,5 @@ TEST(contradictory_dimensions_are_rejected)
     s = resolve("llama3", "8B");
     s.scaling.high_frequency_factor = 1;
     CHECK_STATUS(CONFIG, model_shape_check(&s));
-    CHECK_MESSAGE("RoPE scaling");
+    CHECK_MESSAGE("model.rope_low_freq_factor");
 }
