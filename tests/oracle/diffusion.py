@@ -7,7 +7,9 @@
 trains a tiny Llama in float32 with objective.name = "diffusion" and evaluates it.  The script draws
 the same masks (Philox in NumPy), computes the loss from its definition with Transformers' model and
 torch's AdamW, and compares losses, gradient norms, the weights after the last step and the bound of
-`eval`.  Fails if one of them differs by more than 1e-5 relative to its size.
+`eval`.  Fails if one of them differs by more than 1e-5 relative to its size, or weights by 5e-5:
+AdamW divides small gradients by their size, so after 20 steps in float32 they are off from those in
+float64 by 6e-6 (plain loops) to 2e-5 (AVX-512).
 
 The loss (Nie et al. 2025, "Large Language Diffusion Models", section 2): for each row t is uniform in
 [0, 1), p = (1 - 0.001) t + 0.001; each token is masked with probability p; the sum over the masked
@@ -65,9 +67,9 @@ def off(got, want):
     return abs(got / want - 1)
 
 
-def check(what, difference):
+def check(what, difference, limit=1e-5):
     print(f"{what:40} {difference:.1e}")
-    assert difference < 1e-5, what
+    assert difference < limit, what
 
 
 def main(program):
@@ -114,7 +116,7 @@ def main(program):
     weights = dict(model.named_parameters())
     with torch.no_grad():
         check("weights after the last step",
-              max(((saved[name] - w).norm() / w.norm()).item() for name, w in weights.items()))
+              max(((saved[name] - w).norm() / w.norm()).item() for name, w in weights.items()), 5e-5)
         evaluated = json.loads(subprocess.run(
             [program, "eval", folder / "run", folder / "ids.npy", "--json"],
             check=True, stdout=subprocess.PIPE).stdout)

@@ -259,6 +259,9 @@ def main(program, more):
             model.save_pretrained(base)
             name = "tokenizer.json" if tokenizer.endswith(".json") else "tokenizer.model"
             shutil.copy(tokenizer, os.path.join(base, name))
+            pattern = os.path.join(os.path.dirname(tokenizer), "tokenizer_config.json")
+            if os.path.exists(pattern):  # of a tiktoken file
+                shutil.copy(pattern, base)
             for dtype in TYPES:
                 path = f"{base}-{dtype}.gguf"
                 subprocess.run([program, "convert", base, path, "--to", "gguf", "--dtype", dtype],
