@@ -166,8 +166,8 @@ static const char usage[] =
     "text with a masked or diffusion model.  A diffusion model appends --max-tokens masks to the\n"
     "prompt and fills them in, the most confident ones first.  MODEL is a run, a checkpoint or a\n"
     "Hugging Face folder.  With --ranks, or under mpirun or srun, ranks shard the model.\n"
-    "Ctrl-C ends the text.  --json gives ids, log-probabilities under the model itself, and why\n"
-    "the text ended: length, eos, stop or interrupt; with --n an object per line.\n"
+    "Ctrl-C ends the text (exit code 130).  --json gives ids, log-probabilities under the model\n"
+    "itself, and why the text ended: length, eos, stop or interrupt; with --n an object per line.\n"
     "--prompts decodes the prompts of a file together, and prints an object per text, in order.\n"
     "--interactive appends lines that you type to a text, which the model continues each time; it\n"
     "sees the last training.seq_len tokens.\n"
@@ -341,6 +341,9 @@ out:
     text_release(&r.input);
     prompt_list_release(&r.prompts);
     spike_session_release(&r.session);
+    bool is_alone = r.g.loaded.machine.world.size <= 1; /* a launcher reports a rank that dies */
     generation_release(&r.g, st);
+    if (!st && !r.interactive && is_alone && !fflush(stdout) && !ferror(stdout))
+        signals_raise_pending();
     return st;
 }

@@ -69,6 +69,17 @@ void signals_catch(void)
 
 int signals_pending(void) { return atomic_load_explicit(&pending, memory_order_relaxed); }
 
+void signals_raise_pending(void)
+{
+    int signal = signals_pending();
+    sigset_t set;
+    if (!signal) return;
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    raise(signal);
+}
+
 double signals_pending_for(void)
 {
     double arrived = arrived_s;

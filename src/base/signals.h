@@ -14,7 +14,10 @@
 /* Call it before any other thread starts.  A SIGHUP that is ignored already, as under nohup, stays
  * ignored. */
 void signals_catch(void);
-int signals_pending(void);        /* the first caught signal's number; 0: none */
+int signals_pending(void); /* the first caught signal's number; 0: none */
+/* Ends the process by that signal, as if it had not been caught: a shell reports 128 plus its
+ * number, and a script stops, too.  No-op without one. */
+void signals_raise_pending(void);
 double signals_pending_for(void); /* seconds since it arrived; 0: none has */
 /* Makes SIGALRM pending after `seconds`, at once if that is not positive.  A later call replaces an
  * earlier one. */

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
 #define LONGER "training.steps=300 lr_scheduler.total_steps=300 optimizer.lr=1e-2 "
 
 TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
@@ -23,6 +27,27 @@ TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
         known += strstr(out[0].data, words[i]) != NULL;
     CHECK(known >= 3);
     for (int i = 0; i < 3; i++) text_release(&out[i]);
+    free(run);
+}
+
+/* With a million texts to come. */
+TEST(generate_that_is_interrupted_ends_its_line_and_exits_with_130)
+{
+    char *run = runs_trained("training.steps=2");
+    const char *err = test_path(test_folder(), "err.txt");
+    const char *texts = test_path(test_folder(), "texts.jsonl");
+    struct text said = {0}, out = {0};
+    int old = dup(STDOUT_FILENO), fd = open(texts, O_WRONLY | O_CREAT, 0600);
+    CHECK(old >= 0 && fd >= 0 && !fflush(stdout) && dup2(fd, STDOUT_FILENO) >= 0);
+    pid_t child = RUNS_START(err, "generate", run, "--prompt", "the ", "--n", "1000000", "--json");
+    CHECK(dup2(old, STDOUT_FILENO) >= 0 && !close(old) && !close(fd));
+    runs_wait_for_bytes(err, 400); /* some texts */
+    CHECK(kill(child, SIGINT) == 0);
+    CHECK(runs_wait(child, err, &said) == 130);
+    CHECK(!strstr(said.data, "error"));
+    CHECK_STATUS(OK, file_read(texts, 1 << 28, &out));
+    CHECK(out.len > 2 && !strcmp(out.data + out.len - 2, "}\n"));
+    text_release(&said), text_release(&out);
     free(run);
 }
 
