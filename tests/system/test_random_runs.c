@@ -384,7 +384,9 @@ static bool is_float32(const struct draw *d)
 {
     const char *last = d->settings.data, *key = "mixed_precision_param=";
     for (const char *at = last; (at = strstr(at, key));) last = at += strlen(key);
-    return !strncmp(last, "float32", 7);
+    /* Moments and gradients may be narrower. */
+    bool is_narrow = has(d, "_dtype=bfloat16") || has(d, "_dtype=int8");
+    return !strncmp(last, "float32", 7) && !is_narrow;
 }
 
 static bool is_elastic(const struct draw *d) { return has(d, "training.determinism=elastic"); }
