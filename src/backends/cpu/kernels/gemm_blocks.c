@@ -1,10 +1,10 @@
 /* gemm_blocks.c (cpu) -- the GEMM loops for f32, and for bf16 without AMX: packs both operands,
  * then threads take MC x NC blocks of C.
  *
- * Full row panels of a K-major A are read in place.  Operands are packed in slices of at most
- * SLICE_BYTES, which bounds the scratch memory.  Within a block, K is split into KC so that a
- * micro-panel of B stays in L1 while the block's panels of A stream from L2; accumulators of the
- * block are spilled to a buffer of the thread in between.
+ * Full row panels of a K-major A are read in place, f32 ones if B has few columns.  Operands are
+ * packed in slices of at most SLICE_BYTES, which bounds the scratch memory.  Within a block, K is
+ * split into KC so that a micro-panel of B stays in L1 while the block's panels of A stream from
+ * L2; accumulators of the block are spilled to a buffer of the thread in between.
  *
  * 70-87 % of the bf16 register peak on Zen 5 (docs/cpu-kernels.md). */
 // SPDX-License-Identifier: Apache-2.0
@@ -21,10 +21,12 @@ enum {
     MAX_SLICE_STEPS =
         1024, /* per K slice: panels this deep still leave slices several blocks wide */
     MIN_SLICE_STEPS = 64,
-    PACK_GROUP = 4,     /* panels packed by one thread at a time */
-    SLICE_MULTIPLE = 8, /* slices are a multiple of this many panels if possible */
-    BENCH_STEPS = 24,   /* of a panel, at most, like KC */
-    NT_BYTES = 8 << 20, /* an f32 C above this size bypasses the caches */
+    PACK_GROUP = 4,          /* panels packed by one thread at a time */
+    SLICE_MULTIPLE = 8,      /* slices are a multiple of this many panels if possible */
+    BENCH_STEPS = 24,        /* of a panel, at most, like KC */
+    NT_BYTES = 8 << 20,      /* an f32 C above this size bypasses the caches */
+    PACK_NT_BYTES = 4 << 20, /* and so do packed f32 panels */
+    IN_PLACE_COLUMNS = 256,  /* of B, at most, for an f32 A that is read in place */
 };
 
 /* One K slice of a GEMM. */
@@ -35,7 +37,8 @@ struct blocked_gemm {
     struct operand a, b;
     const void *d;
     void *c;
-    bool stream_f32; /* NT stores of an f32 C */
+    bool stream_f32;    /* NT stores of an f32 C */
+    bool stream_panels; /* and of packed panels */
     int num_threads;
     size_t steps, panel_bytes; /* of a full panel */
     size_t a_panels, b_panels; /* in a packed slice */
@@ -116,11 +119,12 @@ static void prefetch_tile(const struct blocked_gemm *g, size_t row, size_t colum
         }
 }
 
-/* Whether a row panel of A needs no packing. */
+/* Whether a row panel of A needs no packing.  With many columns of B, packing an f32 panel pays. */
 static bool reads_in_place(const struct blocked_gemm *g, size_t panel)
 {
-    return g->kind == PANEL_BF16 && !g->a.mn_major && g->a.K % PANEL == 0 &&
-           (panel + 1) * PANEL <= g->a.mn_count;
+    if (g->a.mn_major || (panel + 1) * PANEL > g->a.mn_count) return false;
+    if (g->kind == PANEL_BF16) return g->a.K % PANEL == 0;
+    return g->a.dtype == F32 && g->b.mn_count <= IN_PLACE_COLUMNS;
 }
 
 /* Panel i of a slice that starts at panel `first`, from k-step `step` on. */
@@ -129,13 +133,9 @@ static struct left_panel left_panel_at(const struct blocked_gemm *g, size_t firs
 {
     struct left_panel p = left_panel_packed(g->kind, g->left + i * g->panel_bytes);
     if (reads_in_place(g, first + i)) {
-        size_t row = g->a.stride * sizeof(bf16);
-        p = (struct left_panel){(const char *)g->a.x + (first + i) * PANEL * row,
-                                row,
-                                16 * row,
-                                PANEL * sizeof(bf16),
-                                NULL,
-                                0};
+        size_t element = dtype_bytes(g->a.dtype), row = g->a.stride * element;
+        p.at = (const char *)g->a.x + (first + i) * PANEL * row;
+        p.row = row, p.half = 16 * row, p.step = PANEL * element;
     }
     p.at = (const char *)p.at + step * p.step;
     return p;
@@ -153,6 +153,7 @@ static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_blo
 {
     const size_t step_bytes = panel_step_bytes(g->kind), first_panel = block->first_row / PANEL;
     const size_t bytes = (end - step) * step_bytes, part = bytes / (block->a_end - block->a);
+    const size_t M = (size_t)g->s->M, N = (size_t)g->s->N;
     bool full_k = step == 0 && end == g->steps; /* nothing to spill: one micro-tile stays in L1 */
     for (size_t j = block->b; j < block->b_end; j++)
         for (size_t i = block->a; i < block->a_end; i++) {
@@ -161,9 +162,12 @@ static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_blo
             const char *right = g->right + j * g->panel_bytes + step * step_bytes;
             const char *next_right = right + g->panel_bytes;
             struct left_panel left = left_panel_at(g, first_panel, i, step);
+            left.rows = size_min(PANEL, M - block->first_row - i * PANEL);
+            left.columns = size_min(PANEL, N - block->first_column - j * PANEL);
+            left.depth = g->a.K - step * PANEL;
             if (j > block->b) /* the panels of A are in L2 */
                 left.next = next_right + (i - block->a) * part, left.next_bytes = part;
-            else
+            else if (!reads_in_place(g, first_panel + i))
                 left.next =
                     i + 1 < block->a_end ? (const char *)left.at + g->panel_bytes : next_right,
                 left.next_bytes = bytes;
@@ -200,18 +204,27 @@ static void multiply_blocks(const struct blocked_gemm *g, size_t first_row, size
     }
 }
 
-/* Packs `count` panels of B (right) or of A, from panel `first` on. */
+/* Packs `count` panels of B (right) or of A, from panel `first` on; few of them in parts of K. */
 static void pack_panels(const struct blocked_gemm *g, bool right, size_t first, size_t count)
 {
     const struct operand *o = right ? &g->b : &g->a;
     char *to = right ? g->right : g->left;
-    struct panel_format format = {.kind = g->kind, .right = right, .stream = true};
+    struct panel_format format = {
+        .kind = g->kind, .right = right, .stream = g->stream_panels, .steps = g->steps};
+    size_t groups = (count + PACK_GROUP - 1) / PACK_GROUP;
+    size_t parts = (2 * (size_t)g->num_threads + groups - 1) / groups;
+    if (parts > g->steps) parts = g->steps;
 #pragma omp for schedule(static)
-    for (size_t i = 0; i < count; i += PACK_GROUP) {
-        size_t end = size_min(i + PACK_GROUP, count), at = i;
+    for (size_t n = 0; n < groups * parts; n++) {
+        size_t at = n / parts * PACK_GROUP, end = size_min(at + PACK_GROUP, count);
+        size_t step = g->steps * (n % parts) / parts;
+        size_t last = size_min(g->steps * (n % parts + 1) / parts * PANEL, o->K);
+        const struct operand part = operand_k_range(*o, step * PANEL, last);
         while (!right && at < end && reads_in_place(g, first + at)) at++;
-        KERNEL(panel_pack)(o, format, first + at, end - at, to + at * g->panel_bytes);
-        vector_stream_fence();
+        KERNEL(panel_pack)
+        (&part, format, first + at, end - at,
+         to + at * g->panel_bytes + step * panel_step_bytes(g->kind));
+        if (format.stream) vector_stream_fence();
     }
 }
 
@@ -287,6 +300,8 @@ static void multiply_slice(const struct gemm_slice *p, void *memory)
     g.panel_bytes = g.steps * panel_step_bytes(g.kind);
     g.left = memory, g.right = g.left + g.a_panels * g.panel_bytes;
     g.acc = (float *)(void *)(g.right + g.b_panels * g.panel_bytes);
+    size_t packed_panels = panel_count((size_t)p->s->M) + panel_count((size_t)p->s->N);
+    g.stream_panels = p->s->dtype != F32 || packed_panels * g.panel_bytes > PACK_NT_BYTES;
     choose_block_sizes(&g, panel_count((size_t)p->s->M), panel_count((size_t)p->s->N));
 #pragma omp parallel num_threads(g.num_threads)
     run_thread(&g);

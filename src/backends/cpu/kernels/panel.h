@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum {
     PANEL = 32,                        /* MR and NR: rows or columns of a panel; k of a k-step */
@@ -79,18 +80,27 @@ struct panel_format {
 void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, size_t first,
                         size_t count, void *to);
 
-/* A row panel: packed, or read in place from a K-major bf16 matrix.  Strides in bytes: from a row
+/* A row panel: packed, or read in place from a K-major matrix.  Strides in bytes: from a row
  * to the next, from rows 0-15 to rows 16-31, from a k-step to the next.  next, next_bytes: what
- * PANEL_F32 prefetches to L2 meanwhile, at most as much as the panel; 0: nothing. */
+ * PANEL_F32 prefetches to L2 meanwhile, at most as much as the panel; 0: nothing.  rows, columns:
+ * the part of the micro-tile that PANEL_F32 must compute.  depth: the elements along K that it
+ * multiplies, more than steps - 1 k-steps; those after them are padding. */
 struct left_panel {
     const void *at;
     size_t row, half, step;
     const void *next;
     size_t next_bytes;
+    size_t rows, columns, depth;
 };
 static inline struct left_panel left_panel_packed(enum panel_kind kind, const void *at)
 {
-    return (struct left_panel){at, 64, 1024, panel_step_bytes(kind), NULL, 0};
+    return (struct left_panel){.at = at,
+                               .row = 64,
+                               .half = 1024,
+                               .step = panel_step_bytes(kind),
+                               .rows = PANEL,
+                               .columns = PANEL,
+                               .depth = SIZE_MAX};
 }
 
 /* The micro-kernel: acc[32][32] (+)= left panel x right panel over `steps` k-steps.  PANEL_BF16 on

@@ -91,34 +91,42 @@ enum panel_kind KERNEL(panel_kind)(void) { return PANEL_F32; }
 /* An f32 multiply of some rows of the left panel by some columns of the right one. */
 struct f32_block {
     const float *left, *right;
-    size_t depth; /* even */
+    size_t row; /* from a row of `left` to the next; its k are PANEL apart if this is 1, else 1 */
+    size_t depth;
     float *acc;
     bool accumulate;
     const char *next; /* to prefetch, next_step bytes every other k */
     size_t next_step;
 };
 
-/* R rows x V vectors of accumulators, which the compiler keeps in registers. */
+/* R rows x V vectors of accumulators, which the compiler keeps in registers; in_place: the left
+ * panel's rows are K-major. */
 static inline __attribute__((always_inline)) void multiply_block(struct f32_block *of, const int R,
-                                                                 const int V)
+                                                                 const int V, const bool in_place)
 {
     enum { MAX_ROWS = 8, MAX_VECTORS = 4, UNROLL = 2, TO_L2 = 2 };
     const float *a = of->left, *b = of->right;
     const char *next = of->next;
-    const size_t next_step = of->next_step;
+    const size_t next_step = of->next_step, row = in_place ? of->row : 1;
+    const size_t a_step = in_place ? 1 : PANEL;
     vector c[MAX_ROWS][MAX_VECTORS] = {0};
     for (int i = 0; i < R && of->accumulate; i++)
         for (int j = 0; j < V; j++) c[i][j] = vector_loadu(of->acc + i * PANEL + j * LANES);
-    for (size_t k = 0; k < of->depth; k += UNROLL, next += next_step) {
+#define MULTIPLY_K                                                                                 \
+    do {                                                                                           \
+        vector columns[MAX_VECTORS];                                                               \
+        for (int j = 0; j < V; j++) columns[j] = vector_loadu(b + j * LANES);                      \
+        for (int i = 0; i < R; i++)                                                                \
+            for (int j = 0; j < V; j++) c[i][j] += a[(size_t)i * row] * columns[j];                \
+        a += a_step, b += PANEL;                                                                   \
+    } while (0)
+    for (size_t pair = 0; pair < of->depth / UNROLL; pair++, next += next_step) {
         __builtin_prefetch(next, 0, TO_L2);
-#pragma GCC unroll 2
-        for (int u = 0; u < UNROLL; u++, a += PANEL, b += PANEL) {
-            vector columns[MAX_VECTORS];
-            for (int j = 0; j < V; j++) columns[j] = vector_loadu(b + j * LANES);
-            for (int i = 0; i < R; i++)
-                for (int j = 0; j < V; j++) c[i][j] += a[i] * columns[j];
-        }
+        MULTIPLY_K;
+        MULTIPLY_K;
     }
+    if (of->depth % UNROLL) MULTIPLY_K;
+#undef MULTIPLY_K
     for (int i = 0; i < R; i++)
         for (int j = 0; j < V; j++) vector_storeu(of->acc + i * PANEL + j * LANES, c[i][j]);
     of->next = next;
@@ -131,22 +139,27 @@ enum {
     BLOCKS = PANEL / ROWS * (PANEL / COLUMNS)
 };
 
-/* Both panels over one chunk of K.  Returns where the prefetch continues. */
-static const char *multiply_chunk(const struct f32_block *of)
+/* The first rows and columns of the micro-tile over one chunk of K.  Returns where the prefetch
+ * continues. */
+static inline __attribute__((always_inline)) const char *
+multiply_chunk(const struct f32_block *of, size_t rows, size_t columns, const bool in_place)
 {
     struct f32_block block = *of;
-    for (size_t column = 0; column < PANEL; column += COLUMNS)
-        for (size_t row = 0; row < FULL_ROWS; row += ROWS) {
-            block.left = of->left + row, block.right = of->right + column;
+    for (size_t column = 0; column < columns; column += COLUMNS)
+        for (size_t row = 0; row < FULL_ROWS && row < rows; row += ROWS) {
+            block.left = of->left + row * of->row, block.right = of->right + column;
             block.acc = of->acc + row * PANEL + column;
-            multiply_block(&block, ROWS, 2);
+            if (columns - column > LANES)
+                multiply_block(&block, ROWS, 2, in_place);
+            else
+                multiply_block(&block, ROWS, 1, in_place);
         }
     const char *next = block.next;
 #if !defined(__AVX512F__)
-    for (size_t column = 0; column < PANEL; column += 4 * LANES) {
-        block.left = of->left + FULL_ROWS, block.right = of->right + column;
+    for (size_t column = 0; column < columns && rows > FULL_ROWS; column += 4 * LANES) {
+        block.left = of->left + FULL_ROWS * of->row, block.right = of->right + column;
         block.acc = of->acc + FULL_ROWS * PANEL + column;
-        multiply_block(&block, PANEL - FULL_ROWS, 4);
+        multiply_block(&block, PANEL - FULL_ROWS, 4, in_place);
     }
 #endif
     return next;
@@ -158,16 +171,20 @@ static void multiply_f32(size_t steps, struct left_panel left, const float *righ
 {
     enum { CHUNK_STEPS = 4 };
     const size_t chunks = (steps + CHUNK_STEPS - 1) / CHUNK_STEPS;
+    const size_t depth = size_min(left.depth, steps * PANEL);
+    const bool in_place = left.step < panel_step_bytes(PANEL_F32);
     struct f32_block of = {.acc = acc,
+                           .row = in_place ? left.row / sizeof *of.left : 1,
                            .accumulate = accumulate,
                            .next = left.next ? left.next : left.at,
                            .next_step = left.next_bytes / (BLOCKS * PANEL / 2 * steps)};
     for (size_t i = 0; i < chunks; i++) {
         size_t begin = steps * i / chunks, end = steps * (i + 1) / chunks;
-        of.depth = (end - begin) * PANEL;
-        of.left = (const float *)left.at + begin * MICRO_TILE;
+        of.depth = size_min(end * PANEL, depth) - begin * PANEL;
+        of.left = (const float *)(const void *)((const char *)left.at + begin * left.step);
         of.right = right + begin * MICRO_TILE;
-        of.next = multiply_chunk(&of);
+        of.next = in_place ? multiply_chunk(&of, left.rows, left.columns, true)
+                           : multiply_chunk(&of, left.rows, left.columns, false);
         of.accumulate = true;
     }
 }

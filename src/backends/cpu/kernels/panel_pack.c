@@ -127,26 +127,6 @@ static void pack_pairs(const struct operand *o, bool right, size_t mn, size_t k,
         for (size_t half = 0; half < 2; half++) transpose_words(words[half]);
 }
 
-/* Vectors mn to mn + 15 and k to k + 15, widened: words[vector][k], or words[k][vector] if
- * MN-major. */
-static void load_floats(const struct operand *o, size_t mn, size_t k, uint32_t words[SIDE][SIDE])
-{
-    size_t first = o->mn_major ? k : mn, rows = o->mn_major ? o->K : o->mn_count;
-    size_t begin = o->mn_major ? mn : k, columns = o->mn_major ? o->mn_count : o->K;
-    rows = first < rows ? rows - first : 0, columns = begin < columns ? columns - begin : 0;
-    if (columns > SIDE) columns = SIDE;
-    if (rows < SIDE || columns < SIDE) memset(words, 0, SIDE * sizeof *words);
-    for (size_t i = 0; i < SIDE && i < rows; i++) {
-        size_t at = (first + i) * o->stride + begin;
-        if (o->dtype == F32) {
-            memcpy(words[i], (const float *)o->x + at, columns * sizeof(float));
-            continue;
-        }
-        const bf16 *from = (const bf16 *)o->x + at;
-        for (size_t j = 0; j < columns; j++) words[i][j] = (uint32_t)from[j] << 16;
-    }
-}
-
 /* A full k-step of MN-major vectors. */
 static void widen_full_step(const struct operand *o, size_t mn, size_t k, float *to)
 {
@@ -177,24 +157,39 @@ static void transpose_full_step(const struct operand *o, size_t mn, size_t k, fl
     }
 }
 
-static void pack_floats(const struct operand *o, size_t mn, size_t k, char *to)
+/* A k-step that ends past the matrix: a widened copy with zeros there, as an operand of its own. */
+static struct operand pad_step(const struct operand *o, size_t mn, size_t k, float *to)
 {
-    if (mn + PANEL <= o->mn_count && k + PANEL <= o->K) {
-        if (o->mn_major)
-            widen_full_step(o, mn, k, (float *)(void *)to);
-        else
-            transpose_full_step(o, mn, k, (float *)(void *)to);
-        return;
-    }
-    uint32_t words[SIDE][SIDE];
-    for (size_t k_half = 0; k_half < PANEL; k_half += SIDE)
-        for (size_t half = 0; half < PANEL; half += SIDE) {
-            load_floats(o, mn + half, k + k_half, words);
-            if (!o->mn_major) transpose_words(words);
-            for (size_t i = 0; i < SIDE; i++)
-                memcpy(to + ((k_half + i) * PANEL + half) * sizeof(float), words[i],
-                       sizeof words[i]);
+    size_t first = o->mn_major ? k : mn, rows = o->mn_major ? o->K : o->mn_count;
+    size_t begin = o->mn_major ? mn : k, columns = o->mn_major ? o->mn_count : o->K;
+    rows = first < rows ? rows - first : 0, columns = begin < columns ? columns - begin : 0;
+    const vector zero = {0};
+    for (size_t i = 0; i < PANEL; i++)
+        for (size_t j = 0; j < PANEL; j += LANES) {
+            size_t at = (first + i) * o->stride + begin + j;
+            size_t n = i >= rows || j >= columns ? 0 : size_min(columns - j, LANES);
+            vector v = zero;
+            if (n && o->dtype == F32)
+                v = vector_load_first((const float *)o->x + at, n);
+            else if (n)
+                v = vector_get(o->x, at, o->dtype, n);
+            vector_storeu(to + i * PANEL + j, v);
         }
+    return (struct operand){to, F32, PANEL, PANEL, PANEL, o->mn_major, false};
+}
+
+static void pack_floats(const struct operand *o, size_t mn, size_t k, float *to)
+{
+    float padded[MICRO_TILE];
+    struct operand edge;
+    if (mn + PANEL > o->mn_count || k + PANEL > o->K) {
+        edge = pad_step(o, mn, k, padded);
+        o = &edge, mn = k = 0;
+    }
+    if (o->mn_major)
+        widen_full_step(o, mn, k, to);
+    else
+        transpose_full_step(o, mn, k, to);
 }
 
 /* One k-step of a panel of a paneled operand, as an operand of its own. */
@@ -329,7 +324,7 @@ void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, siz
             continue;
         }
 #endif
-        if (o->dtype == F32 && format.stream) prefetch_floats(o, first, count, i, step);
+        if (o->dtype == F32 && format.steps) prefetch_floats(o, first, count, i, step);
         pack_step(&from, format, mn, k, format.stream ? staging : (void *)dest);
         for (size_t at = 0; format.stream && at < bytes; at += 64)
             vector_stream_line(dest + at, (const char *)staging + at);

@@ -202,6 +202,21 @@ static inline vector_words vector_round(vector v)
 #endif
 }
 
+/* The first n elements of x, at most LANES; the other lanes are 0. */
+static inline vector vector_load_first(const float *x, size_t n)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), x);
+#elif defined(__AVX2__)
+    const __m256i lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    return (vector)_mm256_maskload_ps(x, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane));
+#else
+    vector v = {0};
+    memcpy(&v, x, n * sizeof *x);
+    return v;
+#endif
+}
+
 /* Loads n elements from element `at` of x, at most LANES, as f32; the other lanes are 0. */
 static inline vector vector_get(const void *x, size_t at, enum dtype dtype, size_t n)
 {

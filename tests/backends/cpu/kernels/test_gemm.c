@@ -24,6 +24,8 @@ TEST(f32_gemms_match_f64_sums_for_all_transposes_and_thread_counts)
         gemm_check_each_isa(f32_shape(37, 70, 45, how & 1, how & 2, how & 4));
         gemm_check_each_isa(f32_shape(1, 1, 1, how & 1, how & 2, how & 4));
         gemm_check_each_isa(f32_shape(64, 96, 160, how & 1, how & 2, how & 4));
+        gemm_check_each_isa(f32_shape(73, 49, 301, how & 1, how & 2, how & 4));
+        gemm_check_each_isa(f32_shape(40, 290, 33, how & 1, how & 2, how & 4));
     }
     gemm_check_each_isa(f32_shape(34, 3, 70011, true, false, true)); /* several slices of K */
     if (!TEST_SLOWED) gemm_check_each_isa(f32_shape(301, 529, 1103, true, false, true));
