@@ -462,8 +462,8 @@ enum status model_shape_check(const struct model_shape *s)
     if (!(s->partial_rotary_factor >= 0) || model_shape_rotary_pairs(s) < 1)
         FAIL(CONFIG, "model.partial_rotary_factor = %g: leaves no pair of %d coordinates to rotate",
              s->partial_rotary_factor, s->K);
-    if (!(s->rope_theta >= 10 && s->rope_theta <= 1e12))
-        FAIL(CONFIG, "model.rope_theta = %g: must be from 10 to 1e12", s->rope_theta);
+    if (!(s->rope_theta >= 1 && s->rope_theta <= 1e12))
+        FAIL(CONFIG, "model.rope_theta = %g: must be from 1 to 1e12", s->rope_theta);
     if (!(s->norm_eps >= FLT_MIN && s->norm_eps <= 1)) /* kernels add it as a float */
         FAIL(CONFIG, "model.norm_eps = %g: must be from %g to 1", s->norm_eps, (double)FLT_MIN);
     TRY(check_settings(s));
