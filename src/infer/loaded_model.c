@@ -4,6 +4,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+#include "config/data_stages.h"
 #include "hub/hub.h"
 #include "infer/objective.h"
 #include "parallel/fit.h"
@@ -153,6 +155,24 @@ static enum status open_machine(struct loaded_model *l, bool requested)
     return STATUS_OK;
 }
 
+/* Sets the length of rows and the mask to those of the data stage of the run's last step.  A stage
+ * that begins at_tokens begins in the step that it would begin in on these ranks. */
+static enum status apply_stage(struct loaded_model *l, const struct loaded_model_options *o)
+{
+    struct config *c = &l->config;
+    struct data_stage stage;
+    int64_t step;
+    if (!c->data.num_stages) return STATUS_OK;
+    TRY(manifest_check(l->folder, &step));
+    size_t index = data_stages_find(c, &l->machine.mesh, step > 0 ? step - 1 : 0);
+    data_stages_open(&stage, c, &l->machine.mesh, index);
+    if (!sets(o, "training.seq_len")) c->training.seq_len = stage.config.training.seq_len;
+    if (!sets(o, "model.attn_mask_type"))
+        c->model.attn_mask_type = stage.config.model.attn_mask_type;
+    data_stages_close(&stage);
+    return STATUS_OK;
+}
+
 /* Whether both have the same text for every ID, whatever files they were read from. */
 static bool is_same_tokenizer(const struct tokenizer *a, const struct tokenizer *b)
 {
@@ -287,6 +307,7 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
     TRY(comm_agree(world, open_config(l, o)));
     TRY(rank_check_config(&l->config, world));
     TRY(open_machine(l, requests_layout(o->settings, o->num_settings)));
+    TRY(comm_agree(world, apply_stage(l, o)));
     TRY(hub_fetch(o->tokenizer, HUB_TOKENIZER, world));
     TRY(comm_agree(world, open_shape(l, o->tokenizer)));
     int max_tokens = o->max_tokens < 0 ? l->shape.max_context : o->max_tokens;

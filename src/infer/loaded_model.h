@@ -17,7 +17,8 @@
 
 struct loaded_model {
     char *folder;                /* the folder that the weights were read from; owned */
-    struct config config;        /* the run's config.toml, if any, with the settings on top */
+    struct config config;        /* the run's config.toml, if any, with the settings on top; rows
+                                    and mask are those of the data stage of its last step */
     struct tokenizer *tokenizer; /* NULL: the folder has none (trained on token IDs) */
     struct machine machine;
     struct model_shape shape; /* of the whole model */

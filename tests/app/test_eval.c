@@ -66,6 +66,14 @@ TEST(eval_prints_the_precision_that_it_computed_in)
     text_release(&out);
 }
 
+/* What `eval --json` printed. */
+static double loss_of(const struct text *out)
+{
+    const char *loss = strstr(out->data, "\"loss\": ");
+    CHECK(loss);
+    return strtod(loss + strlen("\"loss\": "), NULL);
+}
+
 /* Masks depend on the seed, which is debug.seed unless data.seed is set. */
 TEST(eval_of_a_masked_or_diffusion_model_gives_the_validation_loss_of_its_run)
 {
@@ -85,10 +93,30 @@ TEST(eval_of_a_masked_or_diffusion_model_gives_the_validation_loss_of_its_run)
                   objectives[i], corpus);
         CHECK(runs_train(config, dump, settings.data, NULL) == 0);
         CHECK(LLAMERO(&out, NULL, "eval", dump, corpus, "--json") == 0);
-        const char *loss = strstr(out.data, "\"loss\": ");
-        CHECK(loss);
-        CHECK_NEAR(strtod(loss + strlen("\"loss\": "), NULL), runs_metric(dump, "validation_loss"),
-                   1e-5);
+        CHECK_NEAR(loss_of(&out), runs_metric(dump, "validation_loss"), 1e-5);
+    }
+    text_release(&settings), text_release(&out);
+}
+
+/* 2 steps are the first stage, and 4 end in the second. */
+TEST(eval_has_the_rows_and_the_mask_of_the_data_stage_that_a_run_ended_in)
+{
+    const char *folder = test_folder(), *config = test_path(folder, "c.toml");
+    const char *corpus = test_path(folder, "c.jsonl");
+    struct text settings = {0}, out = {0};
+    runs_write_corpus(corpus, 20000);
+    runs_write_config(config, corpus);
+    for (int steps = 2; steps <= 4; steps += 2) {
+        const char *dump = test_path(folder, steps == 2 ? "first" : "second");
+        text_clear(&settings), text_clear(&out);
+        text_addf(&settings,
+                  "training.steps=%d validation.enable=true validation.dataset_path=%s "
+                  "training.mixed_precision_param=float32 data.stage.0.at_step=2 "
+                  "data.stage.0.seq_len=64 data.stage.0.attn_mask_type=block_causal",
+                  steps, corpus);
+        CHECK(runs_train(config, dump, settings.data, NULL) == 0);
+        CHECK(LLAMERO(&out, NULL, "eval", dump, corpus, "--json") == 0);
+        CHECK_NEAR(loss_of(&out), runs_metric(dump, "validation_loss"), 1e-6);
     }
     text_release(&settings), text_release(&out);
 }

@@ -447,8 +447,7 @@ static enum answer evaluated(struct draw *d, const char *data, struct text *why)
     text_addf(&line, "eval %s/a %s/validation.txt --json --batch-size %d device.threads=1",
               d->folder, data, number_of(d, "validation.local_batch_size", 2));
     if (steps > 0) text_addf(&line, " --batches %d", steps * readers);
-    bool is_short = has(d, "validation.seq_len=16") || strstr(d->config.data, "\nseq_len = 16");
-    if (is_short) text_adds(&line, " --seq-len 16");
+    if (has(d, "validation.seq_len=16")) text_adds(&line, " --seq-len 16");
     int code = run_line(&line, &out, &err);
     enum answer answer = code ? broken(why, code, &err) : HOLDS;
     if (!code) {
