@@ -38,8 +38,9 @@ static void *wait_for_signals(void *context)
         /* The kernel ends the process at the next one, even if the log's lock is never released. */
         sigdelset(set, SIGINT);
         pthread_sigmask(SIG_UNBLOCK, &interrupt, NULL);
-        log_line(LOG_WARN, "the run is about to save its state and end; Ctrl-C once more ends it "
-                           "at once");
+        log_line(LOG_WARN,
+                 "the program is about to end and keeps what it has done; Ctrl-C once more "
+                 "ends it at once");
     }
     return NULL;
 }

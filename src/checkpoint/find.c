@@ -137,8 +137,17 @@ out:
     return st;
 }
 
-static enum status fail_not_found(const char *path)
+static enum status fail_not_found(const char *path, const char *checkpoints)
 {
+    struct folder_steps steps;
+    TRY(folder_steps_read(&steps, checkpoints));
+    size_t count = steps.count;
+    folder_steps_release(&steps);
+    if (count)
+        FAIL(DATA,
+             "%s: no intact checkpoint found (%zu damaged or incomplete); `llamero checkpoint "
+             "verify` finds all damage of one",
+             path, count);
     FAIL(MISSING,
          "%s: no model found: expected a Hugging Face folder, torch files, a checkpoint, or a run "
          "with checkpoints",
@@ -158,9 +167,11 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
     }
     char *steps = file_join(path, location == IN_CHECKPOINT_STEPS ? "checkpoint" : "");
     enum status st = find_common(steps, step, world, folder);
+    if (!st)
+        st =
+            comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : fail_not_found(path, steps));
     free(steps);
     TRY(st);
-    TRY(comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : fail_not_found(path)));
     return STATUS_OK;
 }
 

@@ -198,6 +198,9 @@ TEST(path_without_a_model_is_named)
     CHECK_MESSAGE("no model found");
     CHECK_STATUS(MISSING, checkpoint_locate(away, -1, comm_self(), &none));
     CHECK_MESSAGE("away: no such folder");
+    CHECK_STATUS(OK, file_make_dirs(test_path(empty, "checkpoint/step-3")));
+    CHECK_STATUS(DATA, checkpoint_locate(empty, -1, comm_self(), &none));
+    CHECK_MESSAGE("no intact checkpoint found (1 damaged or incomplete)");
     CHECK(!none);
 }
 
