@@ -5,22 +5,18 @@
 #include "base/log.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 
 static const double FIRST_S = 1, REDRAW_S = 0.1, LINE_S = 10;
 
-static struct progress {
+/* Of each thread: those in the background have none. */
+static _Thread_local struct progress {
+    bool is_active;
     const char *what;
     enum progress_unit unit;
     double done, total, begin_s, shown_s;
     struct text line;
-    pthread_t owner;
 } current;
-static _Atomic bool is_active;
-
-/* Whether this thread has begun a progress. */
-static bool is_mine(void) { return is_active && pthread_equal(current.owner, pthread_self()); }
 
 /* 310, 31, 3.1: enough digits to see it change. */
 static void append_number(struct text *t, double x)
@@ -90,26 +86,25 @@ void progress_begin(const char *what, enum progress_unit unit, double total)
     double now = clock_monotonic_s();
     progress_end();
     if (log_rank() > 0) return;
-    current = (struct progress){what, unit, 0, total, now, now, {0}, pthread_self()};
-    is_active = true;
+    current = (struct progress){true, what, unit, 0, total, now, now, {0}};
 }
 
 void progress_add(double amount)
 {
-    if (is_mine()) progress_set(current.done + amount, current.total);
+    if (current.is_active) progress_set(current.done + amount, current.total);
 }
 
 void progress_set(double done, double total)
 {
-    if (!is_mine()) return;
+    if (!current.is_active) return;
     current.done = done, current.total = total;
     show(clock_monotonic_s());
 }
 
 void progress_end(void)
 {
-    if (!is_mine()) return;
+    if (!current.is_active) return;
     log_status(NULL);
     text_release(&current.line);
-    is_active = false;
+    current.is_active = false;
 }

@@ -1,10 +1,9 @@
 /* progress.h -- how far a long command is: on a terminal a line that is redrawn, otherwise a log
  * line every ten seconds; both with rate and time left.
  *
- * The process has one progress, which a command begins and ends; functions below it add to it, and
- * are no-ops without one.
- * Threads  What other threads than the one that began it add, such as one that saves a checkpoint,
- *          does not count. */
+ * A thread has at most one progress, which a command begins and ends; functions below it add to it,
+ * and are no-ops without one.
+ * Threads  What other threads add, such as one that saves a checkpoint, does not count. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
