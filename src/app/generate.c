@@ -51,7 +51,11 @@ out:
 static enum status generate_texts(struct generation *g, const struct flag_list *stops,
                                   int64_t count, const char *echo, bool json)
 {
-    for (int64_t i = 0; i < count && !signals_pending(); i++) {
+    const struct text_generation none = {0};
+    bool ends = false;
+    for (int64_t i = 0; i < count; i++) {
+        TRY(text_generation_is_interrupted(&none, g, &ends));
+        if (ends) break;
         if (i && generation_is_root(g) && !json) printf("\n");
         if (i) generation_rewind(g);
         if (generation_is_root(g) && !json) fputs(echo, stdout);

@@ -72,11 +72,13 @@ int signals_pending(void) { return atomic_load_explicit(&pending, memory_order_r
 
 void signals_raise_pending(void)
 {
+    const struct sigaction fatal = {.sa_handler = SIG_DFL};
     int signal = signals_pending();
     sigset_t set;
     if (!signal) return;
     sigemptyset(&set);
     sigaddset(&set, signal);
+    sigaction(signal, &fatal, NULL); /* SIGXFSZ has a handler */
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     raise(signal);
 }
