@@ -155,8 +155,16 @@ static enum status open_machine(struct loaded_model *l, bool requested)
     return STATUS_OK;
 }
 
-/* Sets the length of rows and the mask to those of the data stage of the run's last step.  A stage
- * that begins at_tokens begins in the step that it would begin in on these ranks. */
+/* Whether the step in which a stage begins depends on the number of ranks, which no checkpoint
+ * records. */
+static bool stages_depend_on_ranks(const struct config *c)
+{
+    bool any = false;
+    for (size_t i = 0; i < c->data.num_stages; i++) any |= c->data.stages[i].at_tokens > 0;
+    return any && c->training.global_batch_size < 0;
+}
+
+/* Sets the length of rows and the mask to those of the data stage of the run's last step. */
 static enum status apply_stage(struct loaded_model *l, const struct loaded_model_options *o)
 {
     struct config *c = &l->config;
@@ -165,6 +173,12 @@ static enum status apply_stage(struct loaded_model *l, const struct loaded_model
     if (!c->data.num_stages) return STATUS_OK;
     TRY(manifest_check(l->folder, &step));
     size_t index = data_stages_find(c, &l->machine.mesh, step > 0 ? step - 1 : 0);
+    if (stages_depend_on_ranks(c) && !sets(o, "training.seq_len") && !l->machine.world.rank)
+        log_line(LOG_WARN,
+                 "data.stage.N.at_tokens with training.global_batch_size = -1: assuming that the "
+                 "run had as many ranks as now, so its last step was in data stage %zu; "
+                 "training.seq_len and model.attn_mask_type set another row length and mask",
+                 index);
     data_stages_open(&stage, c, &l->machine.mesh, index);
     if (!sets(o, "training.seq_len")) c->training.seq_len = stage.config.training.seq_len;
     if (!sets(o, "model.attn_mask_type"))
