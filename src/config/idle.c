@@ -98,8 +98,10 @@ static bool fits_warmup(const struct config *c)
 static bool decays_to_the_end(const struct config *c)
 {
     const struct lr_scheduler_config *s = &c->lr_scheduler;
-    bool counts_samples = s->formula == LR_FORMULA_megatron && s->total_samples;
-    return counts_samples || s->decay_ratio == 0 || s->total_steps >= c->training.steps;
+    bool is_megatron = s->formula == LR_FORMULA_megatron, counts_samples = s->total_samples > 0;
+    bool reads_ratio = is_megatron || s->formula == LR_FORMULA_torchtitan;
+    if ((is_megatron && counts_samples) || (reads_ratio && s->decay_ratio == 0)) return true;
+    return s->total_steps >= c->training.steps;
 }
 
 /* A key, or all keys of a section ("validation."), and when the run uses it.  The first row of a

@@ -451,8 +451,8 @@ enum status model_shape_check(const struct model_shape *s)
         FAIL(CONFIG, "model.n_heads = %d is not a multiple of model.n_kv_heads = %d", s->H, s->G);
     if (s->K % 2)
         FAIL(CONFIG,
-             "model.head_dim = %d: must be even, since RoPE rotates pairs; if it is 0, model.dim = "
-             "%d / model.n_heads = %d must be",
+             "model.head_dim = %d (model.dim = %d / model.n_heads = %d, if not set): must be even, "
+             "since RoPE rotates pairs",
              s->K, s->D, s->H);
     if (s->partial_rotary_factor > 0 && (int)(s->K * s->partial_rotary_factor) % 2)
         FAIL(CONFIG,
@@ -462,8 +462,8 @@ enum status model_shape_check(const struct model_shape *s)
     if (!(s->partial_rotary_factor >= 0) || model_shape_rotary_pairs(s) < 1)
         FAIL(CONFIG, "model.partial_rotary_factor = %g: leaves no pair of %d coordinates to rotate",
              s->partial_rotary_factor, s->K);
-    if (!(s->rope_theta >= 1 && s->rope_theta <= 1e12))
-        FAIL(CONFIG, "model.rope_theta = %g: must be from 1 to 1e12", s->rope_theta);
+    if (!(s->rope_theta > 1 && s->rope_theta <= 1e12))
+        FAIL(CONFIG, "model.rope_theta = %g: must be above 1 and at most 1e12", s->rope_theta);
     if (!(s->norm_eps >= FLT_MIN && s->norm_eps <= 1)) /* kernels add it as a float */
         FAIL(CONFIG, "model.norm_eps = %g: must be from %g to 1", s->norm_eps, (double)FLT_MIN);
     TRY(check_settings(s));

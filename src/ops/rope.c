@@ -57,9 +57,9 @@ static enum status check_longrope(const struct rope_scaling *s)
         if (!(s->short_factors[j] > 0 && s->long_factors[j] > 0) ||
             !isfinite(s->short_factors[j]) || !isfinite(s->long_factors[j]))
             FAIL(CONFIG,
-                 "number %d of model.rope_short_factor = %g, of model.rope_long_factor = %g: both "
+                 "model.rope_short_factor[%d] = %g, model.rope_long_factor[%d] = %g: both "
                  "must be above 0",
-                 j + 1, s->short_factors[j], s->long_factors[j]);
+                 j, s->short_factors[j], j, s->long_factors[j]);
     return STATUS_OK;
 }
 
