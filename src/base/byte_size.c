@@ -9,7 +9,7 @@ struct byte_unit byte_size_unit(double bytes)
     static const struct byte_unit units[] = {
         {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}};
     size_t i = 0;
-    while (i < 3 && bytes < units[i].bytes) i++;
+    while (i < 3 && bytes < 0.999995 * units[i].bytes) i++; /* not 1024.00 of the one below */
     return units[i];
 }
 

@@ -6,8 +6,8 @@ struct byte_unit {
     const char *name;
     double bytes;
 };
-/* The largest of B, KiB, MiB and GiB that is at most `bytes`: for all rows of a table that has at
- * most so many. */
+/* The largest of B, KiB, MiB and GiB in which `bytes` is at least 1.00.  A table uses the unit of
+ * its largest row. */
 struct byte_unit byte_size_unit(double bytes);
 
 struct byte_size {

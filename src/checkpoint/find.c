@@ -146,8 +146,8 @@ static enum status fail_not_found(const char *path, const char *checkpoints)
     if (count)
         FAIL(DATA,
              "%s: no intact checkpoint found (%zu damaged or incomplete); `llamero checkpoint "
-             "verify` finds all damage of one",
-             path, count);
+             "verify %s` finds all damage",
+             path, count, path);
     FAIL(MISSING,
          "%s: no model found: expected a Hugging Face folder, torch files, a checkpoint, or a run "
          "with checkpoints",

@@ -2,7 +2,7 @@
 #include "base/byte_size.h"
 #include "test.h"
 
-TEST(byte_size_has_the_largest_unit_that_is_not_above_it)
+TEST(byte_size_has_the_largest_unit_in_which_it_is_at_least_1)
 {
     const struct {
         double bytes;
@@ -11,7 +11,8 @@ TEST(byte_size_has_the_largest_unit_that_is_not_above_it)
                  {1023, "1023 B"},
                  {1024, "1.00 KiB"},
                  {2e6, "1.91 MiB"},
-                 {(double)((1 << 30) - 1), "1024.00 MiB"},
+                 {(double)((1 << 30) - 1), "1.00 GiB"},
+                 {(double)((1 << 30) - (1 << 14)), "1023.98 MiB"},
                  {79.65 * (1 << 30), "79.65 GiB"},
                  {4021.0 * (1 << 30), "4021.00 GiB"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
