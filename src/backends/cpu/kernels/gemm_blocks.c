@@ -204,7 +204,8 @@ static void multiply_blocks(const struct blocked_gemm *g, size_t first_row, size
     }
 }
 
-/* Packs `count` panels of B (right) or of A, from panel `first` on; few of them in parts of K. */
+/* Packs `count` panels of B (right) or of A, from panel `first` on.  If there are few groups,
+ * threads share each along K. */
 static void pack_panels(const struct blocked_gemm *g, bool right, size_t first, size_t count)
 {
     const struct operand *o = right ? &g->b : &g->a;

@@ -28,6 +28,7 @@ TEST(f32_gemms_match_f64_sums_for_all_transposes_and_thread_counts)
         gemm_check_each_isa(f32_shape(40, 290, 33, how & 1, how & 2, how & 4));
     }
     gemm_check_each_isa(f32_shape(34, 3, 70011, true, false, true)); /* several slices of K */
+    gemm_check_each_isa(f32_shape(66, 3, 33011, false, true, true)); /* and A read in place */
     if (!TEST_SLOWED) gemm_check_each_isa(f32_shape(301, 529, 1103, true, false, true));
 }
 
