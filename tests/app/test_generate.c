@@ -30,17 +30,24 @@ TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
     free(run);
 }
 
-/* With a million texts to come. */
+/* A million texts of a run, with stdout in the file `texts`. */
+static pid_t start_texts(const char *run, const char *ranks, const char *err, const char *texts)
+{
+    int old = dup(STDOUT_FILENO), fd = open(texts, O_WRONLY | O_CREAT, 0600);
+    CHECK(old >= 0 && fd >= 0 && !fflush(stdout) && dup2(fd, STDOUT_FILENO) >= 0);
+    pid_t child = RUNS_START(err, "generate", run, "--ranks", ranks, "--prompt", "the ", "--n",
+                             "1000000", "--max-tokens", "20", "--json");
+    CHECK(dup2(old, STDOUT_FILENO) >= 0 && !close(old) && !close(fd));
+    return child;
+}
+
 TEST(generate_that_is_interrupted_ends_its_line_and_exits_with_130)
 {
     char *run = runs_trained("training.steps=2");
     const char *err = test_path(test_folder(), "err.txt");
     const char *texts = test_path(test_folder(), "texts.jsonl");
     struct text said = {0}, out = {0};
-    int old = dup(STDOUT_FILENO), fd = open(texts, O_WRONLY | O_CREAT, 0600);
-    CHECK(old >= 0 && fd >= 0 && !fflush(stdout) && dup2(fd, STDOUT_FILENO) >= 0);
-    pid_t child = RUNS_START(err, "generate", run, "--prompt", "the ", "--n", "1000000", "--json");
-    CHECK(dup2(old, STDOUT_FILENO) >= 0 && !close(old) && !close(fd));
+    pid_t child = start_texts(run, "1", err, texts);
     runs_wait_for_bytes(err, 400); /* some texts */
     CHECK(kill(child, SIGINT) == 0);
     CHECK(runs_wait(child, err, &said) == 130);
@@ -48,6 +55,41 @@ TEST(generate_that_is_interrupted_ends_its_line_and_exits_with_130)
     CHECK_STATUS(OK, file_read(texts, 1 << 28, &out));
     CHECK(out.len > 2 && !strcmp(out.data + out.len - 2, "}\n"));
     text_release(&said), text_release(&out);
+    free(run);
+}
+
+/* Of a launcher's ranks only some may get it. */
+TEST(generate_ends_on_all_ranks_when_one_gets_a_signal)
+{
+    enum { RANKS = 2, LIMIT_S = 60 };
+    char *run = runs_trained("training.steps=2");
+    const char *err = test_path(test_folder(), "err.txt");
+    const char *texts = test_path(test_folder(), "texts.jsonl");
+    struct text said = {0};
+    pid_t ranks[RANKS], child = start_texts(run, "2", err, texts);
+    runs_wait_for_bytes(err, 400);
+    CHECK(runs_find_ranks(child, ranks, RANKS) == RANKS);
+    CHECK(kill(ranks[1], SIGINT) == 0);
+    for (int n = 0; n < 100 * LIMIT_S && !kill(ranks[0], 0); n++) usleep(10000);
+    if (!kill(ranks[0], 0)) kill(child, SIGKILL);
+    CHECK(runs_wait(child, err, &said) == 0);
+    text_release(&said);
+    free(run);
+}
+
+TEST(filling_masks_that_is_interrupted_prints_nothing)
+{
+    char *run = runs_trained("training.steps=2 objective.name=diffusion "
+                             "objective.mask_token=<|mask|>");
+    const char *err = test_path(test_folder(), "err.txt");
+    struct text said = {0};
+    pid_t child =
+        RUNS_START(err, "generate", run, "--prompt", "the ", "--max-tokens", "4000", "--json");
+    runs_wait_for_bytes(err, 40); /* the objective */
+    CHECK(kill(child, SIGINT) == 0);
+    CHECK(runs_wait(child, err, &said) == 130);
+    CHECK(!strstr(said.data, "generated"));
+    text_release(&said);
     free(run);
 }
 

@@ -192,7 +192,7 @@ TEST(longrope_divides_frequencies_by_the_factors_of_short_or_long_rows)
     CHECK_NEAR(rope_attention_factor(&other), 1.5, 0);
     other = scaling, other.short_factors[1] = 0;
     CHECK_STATUS(CONFIG, rope_scaling_check(&other));
-    CHECK_MESSAGE("number 2 of model.rope_short_factor = 0, of model.rope_long_factor = 3: both");
+    CHECK_MESSAGE("model.rope_short_factor[1] = 0, model.rope_long_factor[1] = 3: both");
     other = scaling, other.original_context = 1;
     CHECK_STATUS(CONFIG, rope_scaling_check(&other));
 }

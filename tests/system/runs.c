@@ -130,6 +130,18 @@ int runs_wait(pid_t run, const char *err, struct text *said)
     return WIFSIGNALED(code) ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
 }
 
+int runs_find_ranks(pid_t launcher, pid_t *ranks, int most)
+{
+    char path[64];
+    int count = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)launcher, (int)launcher);
+    FILE *f = fopen(path, "r");
+    if (!f) skip(); /* a kernel without this file */
+    while (count < most && fscanf(f, "%d", &ranks[count]) == 1) count++;
+    fclose(f);
+    return count;
+}
+
 void runs_swap_ids(const char *from, const char *to, char a, char b)
 {
     struct text json = {0};

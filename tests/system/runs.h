@@ -35,6 +35,9 @@ void runs_wait_for_bytes(const char *path, uint64_t bytes);
 /* Waits for its end: the exit code, or 128 + the signal; *said gets what it wrote to stderr. */
 int runs_wait(pid_t run, const char *err, struct text *said);
 
+/* The ranks that `--ranks` started: their number, at most `most`. */
+int runs_find_ranks(pid_t launcher, pid_t *ranks, int most);
+
 /* Copies a tokenizer.json with the IDs of two tokens of one letter swapped. */
 void runs_swap_ids(const char *from, const char *to, char a, char b);
 

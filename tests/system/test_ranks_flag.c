@@ -66,19 +66,6 @@ TEST(ranks_without_mpirun_have_the_bits_of_those_with_it)
     }
 }
 
-/* The ranks of a launcher: their number, at most `most`. */
-static int find_ranks(pid_t launcher, pid_t *ranks, int most)
-{
-    char path[64];
-    int count = 0;
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)launcher, (int)launcher);
-    FILE *f = fopen(path, "r");
-    if (!f) skip(); /* a kernel without this file */
-    while (count < most && fscanf(f, "%d", &ranks[count]) == 1) count++;
-    fclose(f);
-    return count;
-}
-
 static pid_t start(const char *folder, const char *dump, const char *ranks, const char *steps)
 {
     const char *err = test_path(folder, "err.txt");
@@ -100,7 +87,7 @@ TEST(a_killed_rank_is_named_and_ends_all_with_81)
     const char *folder = new_folder();
     pid_t ranks[RANKS], run = start(folder, "run", "3", "100000000");
     struct text said = {0};
-    CHECK(find_ranks(run, ranks, RANKS) == RANKS);
+    CHECK(runs_find_ranks(run, ranks, RANKS) == RANKS);
     kill(ranks[1], SIGKILL);
     int code = runs_wait(run, test_path(folder, "err.txt"), &said);
     if (code != 81) print_error("exit code %d: %s\n", code, said.data);
