@@ -247,20 +247,30 @@ static enum status add_setting(struct arguments *a, const char *setting)
     return STATUS_OK;
 }
 
-/* "--section.key=value", "--section.key value", or "--section.key", which is true.  *at moves to
+/* "--section.key=value", "--section.key value", "--section.key", which is true, or, as in
+ * torchtitan, "--section.no-key", which is false.  Dashes in keys are underscores.  *at moves to
  * the value. */
 static enum status read_dashed_setting(struct arguments *a, int argc, char **argv, int *at)
 {
-    const char *key = argv[*at] + 2, *value = "true";
-    bool last = *at + 1 >= argc || !strncmp(argv[*at + 1], "--", 2);
-    if (strchr(key, '=')) return add_setting(a, key);
-    if (!last) value = argv[++*at];
+    const char *word = argv[*at] + 2, *name = strchr(word, '.') + 1, *value = "true";
+    size_t section = (size_t)(name - word), n = strcspn(name, "=");
+    bool last = *at + 1 >= argc || !strncmp(argv[*at + 1], "--", 2), has_value = name[n];
+    if (has_value && !memchr(name, '-', n)) return add_setting(a, word);
+    if (has_value)
+        value = name + n + 1;
+    else if (!strncmp(name, "no-", 3))
+        name += 3, n -= 3, value = "false";
+    else if (!last)
+        value = argv[++*at];
     char *to = a->joined + a->num_joined;
     size_t left = sizeof a->joined - a->num_joined;
-    int len = snprintf(to, left, "%s=%s", key, value);
+    int len = snprintf(to, left, "%.*s%.*s=%s", (int)section, word, (int)n, name, value);
     if (len < 0 || (size_t)len >= left)
-        FAIL(USAGE, "--%s: settings written with dashes are limited to %zu bytes; write %s=VALUE",
-             key, sizeof a->joined, key);
+        FAIL(USAGE,
+             "--%.*s: settings written with dashes are limited to %zu bytes; write %.*s=VALUE",
+             (int)(section + n), word, sizeof a->joined, (int)(section + n), word);
+    for (char *c = to; *c != '='; c++)
+        if (*c == '-') *c = '_';
     a->num_joined += (size_t)len + 1;
     return add_setting(a, to);
 }

@@ -3,9 +3,10 @@
 
 #include "base/closest.h"
 #include "base/file.h"
-
+#include "base/json.h"
 #include "base/toml_parse.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,13 +78,24 @@ static const char *next_word(const char *at)
     return bar ? bar + 1 : NULL;
 }
 
+/* Whether a list's word at `at` is `word`, whatever the case, underscores in `word` aside: torch
+ * accepts any case of a schedule's name, and torchtitan's forks have "interleaved_1f1b". */
+static bool is_word(const char *at, const char *word)
+{
+    for (; *word; word++) {
+        if (*word == '_' && *at != '_') continue;
+        if (*at == '|' || tolower((unsigned char)*word) != tolower((unsigned char)*at++))
+            return false;
+    }
+    return *at == '|' || !*at;
+}
+
 /* The index of `word` in the list, or -1. */
 static int word_index(const char *word, const char *list)
 {
-    size_t len = strlen(word);
     int index = 0;
     for (const char *at = list; at; at = next_word(at), index++)
-        if (len && !strncmp(at, word, len) && (at[len] == '|' || !at[len])) return index;
+        if (*word && is_word(at, word)) return index;
     return -1;
 }
 
@@ -266,7 +278,7 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
     BUG("unknown kind of option");
 }
 
-/* Turns a bare word into TOML of the option's type. */
+/* Turns a bare word into TOML of the option's type.  Python's .9, 1. and True are not TOML. */
 static void text_to_toml(const struct option *o, const char *text, struct text *toml)
 {
     bool numbers = has_numbers(o->kind);
@@ -274,8 +286,15 @@ static void text_to_toml(const struct option *o, const char *text, struct text *
     bool string = o->kind == OPTION_TEXT || o->kind == OPTION_WORD ||
                   (o->kind == OPTION_AUTO && !strcmp(text, "auto"));
     bool quoted = text[0] == '"' || text[0] == '\'';
+    char *end;
+    double real = strtod(text, &end);
+    if (o->kind == OPTION_REAL && end != text && !*end && isfinite(real)) {
+        json_real(toml, real);
+        return;
+    }
     if ((!string && !list) || (string && quoted)) {
-        text_adds(toml, text);
+        bool python = !strcmp(text, "True") || !strcmp(text, "False");
+        text_adds(toml, !python ? text : *text == 'T' ? "true" : "false");
         return;
     }
     text_adds(toml, list ? "[" : "");

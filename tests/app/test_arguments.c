@@ -137,12 +137,17 @@ TEST(arguments_with_dashes_and_a_dot_are_settings_as_in_torchtitan)
     struct values v = {0};
     CHECK_STATUS(OK, READ(&a, &v, "x.toml", "--training.steps", "100", "--optimizer.lr=1e-3",
                           "--compile.enable", "--json", "--parallelism.data_parallel_shard_degree",
-                          "-1", "--metrics.enable_tensorboard"));
-    static const char *const want[] = {
-        "training.steps=100", "optimizer.lr=1e-3", "compile.enable=true",
-        "parallelism.data_parallel_shard_degree=-1", "metrics.enable_tensorboard=true"};
-    CHECK(v.json && a.num_words == 1 && a.num_settings == 5);
-    for (int i = 0; i < 5; i++) CHECK(!strcmp(a.settings[i], want[i]));
+                          "-1", "--metrics.enable_tensorboard", "--checkpoint.no-enable",
+                          "--training.local-batch-size=4"));
+    static const char *const want[] = {"training.steps=100",
+                                       "optimizer.lr=1e-3",
+                                       "compile.enable=true",
+                                       "parallelism.data_parallel_shard_degree=-1",
+                                       "metrics.enable_tensorboard=true",
+                                       "checkpoint.enable=false",
+                                       "training.local_batch_size=4"};
+    CHECK(v.json && a.num_words == 1 && a.num_settings == 7);
+    for (int i = 0; i < 7; i++) CHECK(!strcmp(a.settings[i], want[i]));
     char longest[5000];
     memset(longest, 'x', sizeof longest - 1), longest[sizeof longest - 1] = 0;
     CHECK_STATUS(USAGE, READ(&a, &v, "x.toml", "--job.description", longest));

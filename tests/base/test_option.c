@@ -61,16 +61,19 @@ TEST(options_accept_values_of_their_kind_only)
         const char *text;
         bool good;
     } cases[] = {
-        {0, "10", true},      {0, "0", false},     {0, "11", false},  {0, "1.5", false},
-        {0, "x", false},      {1, "1", true},      {1, "0.25", true}, {1, "nan", false},
-        {1, "1.01", false},   {2, "true", true},   {2, "1", false},   {3, "auto", true},
-        {3, "false", true},   {3, "maybe", false}, {4, "a b", true},  {4, "\"q\"", true},
-        {5, "ab", true},      {5, "abc", true},    {5, "a", false},   {5, "", false},
-        {6, "[\"a\"]", true}, {6, "a,b", true},    {6, "[1]", false}, {0, "", false},
-        {7, "b-c", true},     {7, "b", true},      {7, "-", false},   {7, "1", false},
-        {9, "half", true},    {9, "2x", true},     {9, "2", false},   {9, "shade", false},
-        {8, "[1, 9]", true},  {8, "1,9", true},    {8, "", true},     {8, "[10]", false},
-        {8, "0", false},      {8, "[1.5]", false}, {8, "a", false},   {8, "[\"1\"]", false},
+        {0, "10", true},      {0, "0", false},     {0, "11", false},      {0, "1.5", false},
+        {0, "x", false},      {1, "1", true},      {1, "0.25", true},     {1, "nan", false},
+        {1, "1.01", false},   {2, "true", true},   {2, "1", false},       {3, "auto", true},
+        {3, "false", true},   {3, "maybe", false}, {4, "a b", true},      {4, "\"q\"", true},
+        {5, "ab", true},      {5, "abc", true},    {5, "a", false},       {5, "", false},
+        {6, "[\"a\"]", true}, {6, "a,b", true},    {6, "[1]", false},     {0, "", false},
+        {7, "b-c", true},     {7, "b", true},      {7, "-", false},       {7, "1", false},
+        {1, ".5", true},      {1, "1.", true},     {1, ".", false},       {2, "True", true},
+        {2, "TRUE", false},   {3, "False", true},  {5, "Ab", true},       {5, "a_b", true},
+        {5, "ab|abc", false}, {7, "b_c", false},   {5, "_", false},       {9, "half", true},
+        {9, "2x", true},      {9, "2", false},     {9, "shade", false},   {8, "[1, 9]", true},
+        {8, "1,9", true},     {8, "", true},       {8, "[10]", false},    {8, "0", false},
+        {8, "[1.5]", false},  {8, "a", false},     {8, "[\"1\"]", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sample s = {0};
@@ -128,6 +131,21 @@ TEST(word_rows_store_the_index)
     CHECK_STATUS(OK, option_set_text(&rows[7], &s, "b-c", &keep));
     CHECK(s.index == 1);
     toml_free(keep);
+}
+
+TEST(words_are_read_in_any_case_and_written_in_theirs)
+{
+    static const char *const spellings[] = {"half", "Half", "HALF", "ha_lf"};
+    for (int i = 0; i < 4; i++) {
+        struct sample s = {0};
+        struct text t = {0};
+        struct toml *keep;
+        CHECK_STATUS(OK, option_set_text(&rows[9], &s, spellings[i], &keep));
+        option_write(&rows[9], &s, &t);
+        CHECK(s.shade == SHADE_half && !strcmp(t.data, "\"half\""));
+        toml_free(keep);
+        text_release(&t);
+    }
 }
 
 TEST(reals_round_trip)

@@ -197,18 +197,13 @@ void import_refuse_default(struct import *im, const char *key, const char *text)
                                           .text = duplicate(text)});
 }
 
-/* Rewrites numbers and booleans as TOML spells them (".9" and "1." are not TOML). */
-static void write_toml_value(const struct option *row, const char *value, struct text *out)
+/* TOML's word for a boolean such as YAML's `on`; other values as they are. */
+static const char *toml_value(const struct option *row, const char *value)
 {
     bool flag;
-    char *end;
-    double real = strtod(value, &end);
-    if ((row->kind == OPTION_BOOL || row->kind == OPTION_AUTO) && parse_bool(value, &flag))
-        text_adds(out, flag ? "true" : "false");
-    else if (row->kind == OPTION_REAL && end != value && !*end && isfinite(real))
-        json_real(out, real);
-    else
-        text_adds(out, value);
+    if ((row->kind != OPTION_BOOL && row->kind != OPTION_AUTO) || !parse_bool(value, &flag))
+        return value;
+    return flag ? "true" : "false";
 }
 
 enum status import_set(struct import *im, const struct import_item *item, const char *target,
@@ -216,18 +211,17 @@ enum status import_set(struct import *im, const struct import_item *item, const 
 {
     const struct config_section *section;
     const struct option *row = config_find(target, &section);
-    struct text where = {0}, toml = {0};
+    struct text where = {0};
     if (!row) {
         const struct config_foreign *foreign = config_find_foreign(target);
         BUG_IF(!foreign);
         add_note(im, IMPORT_IDLE, item, "", foreign->reason);
         return STATUS_OK;
     }
-    write_toml_value(row, value, &toml);
     import_write_place(im, item, &where);
-    enum status st = config_assign(&im->config, target, toml.data ? toml.data : "", where.data);
+    enum status st = config_assign(&im->config, target, toml_value(row, value), where.data);
     if (!st) add_note(im, IMPORT_TRANSLATED, item, target, text);
-    text_release(&where), text_release(&toml);
+    text_release(&where);
     return st;
 }
 
