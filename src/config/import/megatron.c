@@ -518,6 +518,8 @@ static enum status set_data(struct import *im)
         plain[n] = 0;
         TRY(import_set(im, split, "data.split", plain, ""));
     }
+    TRY(rules_set_eod_mask(im, import_get(im, "--eod-mask-loss"),
+                           has(im, "--calculate-per-token-loss")));
     const struct import_item *mask = import_get(im, "--reset-attention-mask");
     if (!mask) mask = import_get(im, "--dataloader-inter-document-masking");
     return mask ? import_set(im, mask, "model.attn_mask_type", "block_causal", "") : STATUS_OK;

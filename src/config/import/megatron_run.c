@@ -249,6 +249,7 @@ enum status megatron_import_run(struct import *im, const struct import_layout *l
 {
     const struct import_item *log = import_get(im, "--log-interval");
     const struct import_item *board = import_get(im, "--tensorboard-dir");
+    const struct import_item *wandb = import_get(im, "--wandb-project");
     const struct import_item *seed = import_get(im, "--seed");
     const struct import_item *profile = import_get(im, "--profile");
     TRY(import_set(im, seed, "debug.seed", seed ? seed->values[0] : "1234",
@@ -258,6 +259,11 @@ enum status megatron_import_run(struct import *im, const struct import_layout *l
     if (board)
         TRY(import_set(im, board, "metrics.enable_tensorboard", "true",
                        "The files are written to job.dump_folder."));
+    if (wandb && wandb->count == 1 && wandb->values[0][0]) {
+        TRY(import_set(im, wandb, "metrics.enable_wandb", "true",
+                       "`wandb sync` uploads the files in job.dump_folder."));
+        TRY(import_copy(im, wandb, "metrics.wandb_project", ""));
+    }
     if (profile) TRY(import_set(im, profile, "profiling.enable_profiling", "true", ""));
     TRY(checkpoints(im));
     return validation(im, l);

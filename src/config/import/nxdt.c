@@ -317,6 +317,7 @@ static enum status set_data(struct import *im, bool hf)
     if (mask)
         TRY(import_set(im, import_get(im, "data.reset_attention_mask"), "model.attn_mask_type",
                        "block_causal", ""));
+    TRY(rules_set_eod_mask(im, import_get(im, "data.eod_mask_loss"), false));
     if (!prefix) prefix = import_get(im, "data.data_prefix.train");
     if (prefix) {
         TRY(rules_add_blend(im, prefix, prefix->values, prefix->count));

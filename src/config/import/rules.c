@@ -265,6 +265,18 @@ enum status rules_add_blend(struct import *im, const struct import_item *item, c
     return count > 1 ? import_set(im, item, "data.blend", "lengths", "") : STATUS_OK;
 }
 
+enum status rules_set_eod_mask(struct import *im, const struct import_item *item, bool per_token)
+{
+    bool masked;
+    if (!item) return STATUS_OK;
+    TRY(import_parse_bool(im, item, &masked));
+    TRY(import_set(im, item, "data.eod_mask_loss", masked ? "true" : "false", ""));
+    if (!masked || per_token) return STATUS_OK;
+    return import_set(im, item, "training.loss_norm", "rank_mean",
+                      "As there, the mean of the means of microbatches, whose numbers of tokens "
+                      "with a loss differ.");
+}
+
 enum status rules_set_cyclic(struct import *im, const struct import_item *item,
                              const struct import_layout *l, bool sharded)
 {

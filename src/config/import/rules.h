@@ -38,6 +38,9 @@ enum status rules_set_model_from_json(struct import *im, const struct import_ite
  * have weights and others do not. */
 enum status rules_add_blend(struct import *im, const struct import_item *item, char *const *values,
                             size_t count);
+/* Tokens without a loss after a document's end; `item` may be NULL.  Unless the original divides by
+ * the tokens of the whole batch (`per_token`), a token's weight depends on its microbatch. */
+enum status rules_set_eod_mask(struct import *im, const struct import_item *item, bool per_token);
 /* Megatron-LM's cyclic sampler, whose order depends on the original's data-parallel ranks. */
 enum status rules_set_cyclic(struct import *im, const struct import_item *item,
                              const struct import_layout *l, bool sharded);

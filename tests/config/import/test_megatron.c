@@ -60,8 +60,13 @@ TEST(flags_translate_and_absent_flags_get_megatrons_defaults)
         {"--micro-batch-size 1 --train-iters 9 --recompute-activations --reset-attention-mask "
          "--eod-mask-loss --async-save --save /s --save-interval 3 --most-recent-k 2 --load /s",
          {"activation_checkpoint.mode=\"selective\"", "model.attn_mask_type=\"block_causal\"",
-          "data.eod_mask_loss=true", "checkpoint.async_mode=\"async\"",
-          "checkpoint.keep_latest_k=2", "checkpoint.initial_load_path=\"\""}},
+          "data.eod_mask_loss=true", "training.loss_norm=\"rank_mean\"",
+          "checkpoint.async_mode=\"async\"", "checkpoint.keep_latest_k=2",
+          "checkpoint.initial_load_path=\"\""}},
+        {"--micro-batch-size 1 --train-iters 9 --eod-mask-loss --calculate-per-token-loss "
+         "--wandb-project llamas --wandb-exp-name a",
+         {"data.eod_mask_loss=true", "training.loss_norm=\"token_mean\"",
+          "metrics.enable_wandb=true", "metrics.wandb_project=\"llamas\""}},
         {"--micro-batch-size=4 --train-iters=9 --rotary-base=7000 --use-rope-scaling "
          "--rotary-percent 1.0 "
          "--group-query-attention --num-query-groups 2 training.steps=11",

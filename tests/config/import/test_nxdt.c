@@ -245,10 +245,15 @@ static const struct {
      32,
      {{"num_kv_heads: 32", "num_kv_heads: 8\n  sliding_window_size: 4096"},
       {"ffn_hidden_size: 11008", "ffn_hidden_size: 14336"},
+      {"eod_mask_loss: False", "eod_mask_loss: True"},
+      {"create_tensorboard_logger: True",
+       "create_tensorboard_logger: True\n  create_wandb_logger: True\n"
+       "  wandb_logger_kwargs: {project: llamas, name: a}"},
       {"warmup_steps: 2000, constant_steps: 0", "warmup_steps: 750, constant_steps: 8000"}},
      {"model.sliding_window=0", "model.n_kv_heads=8", "model.ffn_hidden=14336",
       "lr_scheduler.formula=\"megatron\"", "lr_scheduler.total_steps=12000",
-      "lr_scheduler.decay_type=\"cosine\""}},
+      "lr_scheduler.decay_type=\"cosine\"", "training.loss_norm=\"rank_mean\"",
+      "metrics.enable_wandb=true", "metrics.wandb_project=\"llamas\""}},
 };
 
 TEST(every_example_of_nxd_training_is_translated)
