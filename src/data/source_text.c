@@ -20,12 +20,12 @@ static enum status text_check(const struct source_file *f) { return file_map_che
 static void text_close(struct source_file *f) { file_map_close(&f->map); }
 
 /* Where chunk k begins: after the first line break within it, else after a space, else at a
- * character. */
+ * character.  A byte order mark is not text. */
 static uint64_t chunk_begin(const struct source_file *f, uint64_t k)
 {
     uint64_t from = k * CHUNK_BYTES, size = f->map.size;
     const unsigned char *data = f->map.data;
-    if (!k) return 0;
+    if (!k) return size >= 3 && !memcmp(data, "\xEF\xBB\xBF", 3) ? 3 : 0;
     if (from >= size) return size;
     uint64_t room = size - from < CHUNK_BYTES ? size - from : CHUNK_BYTES;
     if (data[from - 1] == '\n') return from;
@@ -58,7 +58,7 @@ static enum status text_document(const struct source *s, const struct source_doc
     (void)t;
     *out = (struct document_text){.bytes = (const char *)file->map.data + d->at,
                                   .len = d->len,
-                                  .begins = d->at == 0,
+                                  .begins = d->at == chunk_begin(file, 0),
                                   .ends = d->at + d->len == file->map.size};
     return source_kind_plain_text(s, d, out);
 }

@@ -35,6 +35,12 @@ TEST(source_text_chunks_concatenate_to_the_file_with_one_bos_and_eos)
     text_release(&prose), text_release(&got);
 }
 
+TEST(source_text_is_without_the_byte_order_mark_of_its_file)
+{
+    source_rig_check(rig_text(test_folder(), "a.txt", "\xEF\xBB\xBFsnow\n"), "<snow\n>|");
+    source_rig_check(rig_text(test_folder(), "b.txt", "snow\xEF\xBB\xBF"), "<snow\xEF\xBB\xBF>|");
+}
+
 TEST(source_splits_text_without_line_breaks_at_words_or_characters)
 {
     struct text plain = {0};
