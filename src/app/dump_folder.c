@@ -123,7 +123,7 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
 {
     enum { TENSORS = 3 }; /* weights and two moments, as f32 */
     const int64_t keep = c->checkpoint.keep_latest_k;
-    struct folder_steps have = {0};
+    size_t num_saved;
     struct statvfs fs;
     struct layout layout;
     enum file_kind kind;
@@ -133,8 +133,8 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
     char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     enum status st = STATUS_OK;
     if (statvfs(existing, &fs) || !fs.f_blocks) goto out; /* the file system does not tell */
-    TRY_OUT(folder_steps_read(&have, folder));
-    int64_t held = keep && (int64_t)have.count > keep ? keep : (int64_t)have.count;
+    TRY_OUT(folder_steps_count(folder, &num_saved));
+    int64_t held = keep && (int64_t)num_saved > keep ? keep : (int64_t)num_saved;
     if (keep && room > keep + 1 - held) room = keep + 1 - held; /* one more while it is saved */
     layout_init(&layout, shape, 1);
     double size = (double)layout.parameters * TENSORS * sizeof(float);
@@ -153,7 +153,6 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
                  c->job.dump_folder, (long long)room, byte_size_format(size).text,
                  byte_size_format(is_free).text);
 out:
-    folder_steps_release(&have);
     free(existing), free(folder);
     return st;
 }

@@ -120,18 +120,17 @@ static enum status find_model(const char *path, int64_t step, int64_t *location)
 {
     char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
     bool is_model = model_files_detect(path);
-    struct folder_steps steps = {0};
+    size_t num_steps;
     enum status st = STATUS_OK;
     if (!is_model) TRY_OUT(file_require_folder(path));
-    TRY_OUT(folder_steps_read(&steps, path));
-    *location = is_model                                  ? AT_PATH
-                : file_is_dir(below)                      ? IN_CHECKPOINT_STEPS
-                : file_exists(config) && steps.count == 0 ? AT_PATH
-                                                          : IN_STEPS;
+    TRY_OUT(folder_steps_count(path, &num_steps));
+    *location = is_model                            ? AT_PATH
+                : file_is_dir(below)                ? IN_CHECKPOINT_STEPS
+                : file_exists(config) && !num_steps ? AT_PATH
+                                                    : IN_STEPS;
     if (*location == AT_PATH && step >= 0)
         FAIL_OUT(CONFIG, "%s is a single model: it has no step %lld", path, (long long)step);
 out:
-    folder_steps_release(&steps);
     free(config);
     free(below);
     return st;
@@ -139,10 +138,8 @@ out:
 
 static enum status fail_not_found(const char *path, const char *checkpoints)
 {
-    struct folder_steps steps;
-    TRY(folder_steps_read(&steps, checkpoints));
-    size_t count = steps.count;
-    folder_steps_release(&steps);
+    size_t count;
+    TRY(folder_steps_count(checkpoints, &count));
     if (count)
         FAIL(DATA,
              "%s: no intact checkpoint found (%zu damaged or incomplete); `llamero checkpoint "

@@ -55,6 +55,16 @@ void folder_steps_release(struct folder_steps *l)
     *l = (struct folder_steps){0};
 }
 
+enum status folder_steps_count(const char *folder, size_t *count)
+{
+    struct folder_steps l;
+    *count = 0;
+    TRY(folder_steps_read(&l, folder));
+    *count = l.count;
+    folder_steps_release(&l);
+    return STATUS_OK;
+}
+
 char *folder_step_path(const char *folder, int64_t step)
 {
     char name[32];

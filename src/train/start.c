@@ -16,11 +16,9 @@
 /* A run whose checkpoints are all damaged or set aside must not silently start over. */
 static enum status check_no_checkpoints(const char *folder)
 {
-    struct folder_steps l;
+    size_t count;
     bool has_abandoned;
-    TRY(folder_steps_read(&l, folder));
-    size_t count = l.count;
-    folder_steps_release(&l);
+    TRY(folder_steps_count(folder, &count));
     if (count)
         FAIL(DATA,
              "%s: no intact checkpoint found (%zu damaged or incomplete); move them away to start "
@@ -240,10 +238,9 @@ out:
 /* Whether the run may fetch its checkpoints from checkpoint.copy_to, as it has none here. */
 static bool may_restore_copy(const struct config *c)
 {
-    struct folder_steps l = {0};
+    size_t count;
     char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
-    bool may = c->checkpoint.copy_to[0] && (folder_steps_read(&l, folder) || !l.count);
-    folder_steps_release(&l);
+    bool may = c->checkpoint.copy_to[0] && (folder_steps_count(folder, &count) || !count);
     free(folder);
     return may;
 }
