@@ -173,9 +173,13 @@ static uint32_t add_options(const struct source_config *c, bool weight, uint32_t
 struct source_option source_kind_option(const struct source_config *c, const char *name)
 {
     struct source_option o;
-    const char *dot = strstr(c->key, ".path"); /* data.source.N.path, or a key of another section */
-    int len = dot ? (int)(dot - c->key) : 0;
-    snprintf(o.key, sizeof o.key, "%.*s.%s", len ? len : 11, len ? c->key : "data.source", name);
+    const char *dot = strrchr(c->key, '.');
+    bool is_source = dot && !strcmp(dot, ".path"); /* data.source.N.path: not training.dataset */
+    int len = is_source ? (int)(dot - c->key) : 0;
+    if (is_source)
+        snprintf(o.key, sizeof o.key, "%.*s.%s", len, c->key, name);
+    else
+        snprintf(o.key, sizeof o.key, "data.source.%s", name);
     return o;
 }
 
