@@ -210,8 +210,11 @@ static void pack_panels(const struct blocked_gemm *g, bool right, size_t first, 
 {
     const struct operand *o = right ? &g->b : &g->a;
     char *to = right ? g->right : g->left;
-    struct panel_format format = {
-        .kind = g->kind, .right = right, .stream = g->stream_panels, .steps = g->steps};
+    struct panel_format format = {.kind = g->kind,
+                                  .right = right,
+                                  .stream = g->stream_panels,
+                                  .prefetch = true,
+                                  .steps = g->steps};
     size_t groups = (count + PACK_GROUP - 1) / PACK_GROUP;
     size_t parts = (2 * (size_t)g->num_threads + groups - 1) / groups;
     if (parts > g->steps) parts = g->steps;

@@ -69,11 +69,12 @@ static inline struct operand operand_k_range(struct operand o, size_t begin, siz
 }
 
 /* right: columns of B in VNNI layout. stream: NT stores, for panels that outgrow the caches; they
- * must be 64-byte aligned, and need a vector_stream_fence before others read them. steps: distance
- * between panels in k-steps; 0: the length of the operand. */
+ * must be 64-byte aligned, and need a vector_stream_fence before others read them. prefetch: read
+ * f32 elements ahead, for operands that outgrow the caches. steps: distance between panels in
+ * k-steps; 0: the length of the operand. */
 struct panel_format {
     enum panel_kind kind;
-    bool right, stream;
+    bool right, stream, prefetch;
     size_t steps;
 };
 /* Packs `count` panels, from panel `first` on, to `to`. */

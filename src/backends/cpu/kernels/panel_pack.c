@@ -324,7 +324,7 @@ void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, siz
             continue;
         }
 #endif
-        if (o->dtype == F32 && format.steps) prefetch_floats(o, first, count, i, step);
+        if (o->dtype == F32 && format.prefetch) prefetch_floats(o, first, count, i, step);
         pack_step(&from, format, mn, k, format.stream ? staging : (void *)dest);
         for (size_t at = 0; format.stream && at < bytes; at += 64)
             vector_stream_line(dest + at, (const char *)staging + at);

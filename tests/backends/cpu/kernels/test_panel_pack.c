@@ -32,7 +32,7 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
     enum panel_kind kind = how & 1 ? PANEL_BF16 : PANEL_F32;
     bool right = how & 2, mn_major = how & 4, paneled = how & 16;
     if (paneled && (kind != PANEL_BF16 || size % PANEL || K % PANEL)) return;
-    struct panel_format format = {kind, right, how & 8, 0};
+    struct panel_format format = {.kind = kind, .right = right, .stream = how & 8};
     size_t bytes = panel_count(K) * panel_step_bytes(kind);
     bf16 *x = heap(size * K * sizeof *x);
     for (size_t i = 0; i < size; i++)
