@@ -182,10 +182,16 @@ void activity_exit_in(unsigned seconds, int exit_code, const char *line)
     pthread_mutex_unlock(&lock);
 }
 
+void activity_start_ending(enum status failure)
+{
+    enum { LOCK_GRACE_S = 2 };
+    activity_set_ending();
+    activity_exit_in(LOCK_GRACE_S, status_exit_code(failure), status_message());
+}
+
 void activity_exit_after(enum status failure)
 {
-    activity_set_ending();
-    activity_exit_in(ACTIVITY_LOCK_GRACE_S, status_exit_code(failure), status_message());
+    activity_start_ending(failure);
     log_failure(failure);
     activity_exit(status_exit_code(failure));
 }

@@ -81,11 +81,12 @@ void activity_set_ending(void);
 void activity_exit(int exit_code) __attribute__((noreturn));
 /* The same with the exit code of this thread's last failure, which it logs. */
 void activity_exit_after(enum status failure) __attribute__((noreturn));
-/* The same in `seconds`, after writing the line to stderr; 0 revokes it.  A watchdog calls this
- * before it reports: the working thread may hang while it holds a lock that reporting needs, for
- * which it has ACTIVITY_LOCK_GRACE_S.  The last call of all watchdogs counts. */
-enum { ACTIVITY_LOCK_GRACE_S = 2 };
+/* The same in `seconds`, after writing the line to stderr; 0 revokes it.  The last call of all
+ * watchdogs counts. */
 void activity_exit_in(unsigned seconds, int exit_code, const char *line);
+/* The same in two seconds for this thread's last failure.  A watchdog calls it before it reports
+ * that failure: the working thread may hang while it holds a lock that reporting needs. */
+void activity_start_ending(enum status failure);
 
 /* A record in memory. */
 struct activity_record;

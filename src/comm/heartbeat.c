@@ -168,8 +168,7 @@ static void observe_endings(struct heartbeat *h)
 static void report(struct heartbeat *h, enum status st)
 {
     double until = clock_monotonic_s() + tell_s;
-    activity_set_ending();
-    activity_exit_in(ACTIVITY_LOCK_GRACE_S, status_exit_code(st), status_message());
+    activity_start_ending(st);
     set_state(h, h->detector.rank, RANK_ENDING, status_exit_code(st));
     set_due(h);
     send_all(h); /* before the log, whose lock may be held */
