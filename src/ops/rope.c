@@ -97,8 +97,9 @@ enum status rope_scaling_check(const struct rope_scaling *s)
              "model.rope_original_context = %d: must be at least %d with model.rope_scaling = "
              "\"%s\"",
              s->original_context, least, name);
-    if (!(s->attention_factor >= 0) || !isfinite(s->attention_factor))
-        FAIL(CONFIG, "model.rope_attention_factor = %g: must be at least 0", s->attention_factor);
+    if (!(s->attention_factor >= 0 && s->attention_factor <= 1e6))
+        FAIL(CONFIG, "model.rope_attention_factor = %g: must be between 0 and 1000000",
+             s->attention_factor);
     if (s->method == ROPE_llama3) TRY(check_llama3(s));
     if (s->method == ROPE_yarn) TRY(check_yarn(s));
     if (s->method == ROPE_longrope) TRY(check_longrope(s));

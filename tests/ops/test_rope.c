@@ -223,6 +223,9 @@ TEST(rope_scaling_check_rejects_fields_out_of_range)
     CHECK_STATUS(CONFIG, rope_scaling_check(&bad));
     bad = yarn, bad.attention_factor = -1;
     CHECK_STATUS(CONFIG, rope_scaling_check(&bad));
+    bad = yarn, bad.attention_factor = 1.1e6;
+    CHECK_STATUS(CONFIG, rope_scaling_check(&bad));
+    CHECK_MESSAGE("model.rope_attention_factor = 1.1e+06: must be between 0 and 1000000");
     bad = (struct rope_scaling){.factor = 2, .method = ROPE_linear};
     CHECK_STATUS(OK, rope_scaling_check(&bad));
     bad.method = ROPE_llama3, bad.original_context = 9;
