@@ -4,6 +4,7 @@
 #include "app/flags.h"
 #include "app/manual.h"
 #include "app/run_memory.h"
+#include "base/byte_size.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -134,8 +135,9 @@ static enum status choose_master_weights(struct import *im)
     if ((double)whole <= memory) return STATUS_OK;
     TRY(config_assign(c, "optimizer.master_weights", "split", "config import"));
     enum status st = step_bytes(c, (int)im->num_ranks, &split);
-    text_addf(&note, "With float32 master weights a rank needs %.1f GiB, split %.1f; it has %.1f.",
-              (double)whole / (1 << 30), (double)split / (1 << 30), memory / (1 << 30));
+    text_addf(&note, "With float32 master weights a rank needs %s, split %s; it has %s.",
+              byte_size_format((double)whole).text, byte_size_format((double)split).text,
+              byte_size_format(memory).text);
     if (!st) st = import_set(im, NULL, "optimizer.master_weights", "split", note.data);
     if (!st) log_line(LOG_INFO, "optimizer.master_weights = \"split\": %s", note.data);
     text_release(&note);
