@@ -341,13 +341,12 @@ enum status command_generate(int argc, char **argv)
     TRY_OUT(read_inputs(&r));
     TRY_OUT(open_model(&r, &a));
     TRY_OUT(run_request(&r));
+    if (!r.interactive && !fflush(stdout) && !ferror(stdout))
+        loaded_model_raise_signal(&r.g.loaded);
 out:
     text_release(&r.input);
     prompt_list_release(&r.prompts);
     spike_session_release(&r.session);
-    bool is_alone = r.g.loaded.machine.world.size <= 1; /* a launcher reports a rank that dies */
     generation_release(&r.g, st);
-    if (!st && !r.interactive && is_alone && !fflush(stdout) && !ferror(stdout))
-        signals_raise_pending();
     return st;
 }

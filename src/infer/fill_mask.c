@@ -2,7 +2,6 @@
 #include "infer/fill_mask.h"
 
 #include "base/json.h"
-#include "base/signals.h"
 #include "base/terminal_text.h"
 #include "data/source.h"
 #include "tensor/device.h"
@@ -241,7 +240,7 @@ static enum status fill_masks(struct fill_mask *f, int count)
 {
     const struct comm *world = &f->l->machine.world;
     struct filled_mask *out = f->filled + f->num_filled;
-    if (world->size <= 1) signals_raise_pending();
+    loaded_model_raise_signal(f->l);
     TRY(forward(f));
     if (world->rank == 0) choose_masks(f, count, out);
     TRY(comm_broadcast_bytes(world, 0, out, (size_t)count * sizeof *out));

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "config/data_stages.h"
@@ -378,4 +379,9 @@ enum status loaded_model_alloc_step(struct loaded_model *l, enum status (*forwar
     TRY(arena_init(&l->step, step, queue_device_allocator(queue)));
     TRY(arena_init(&queue->scratch, scratch, queue_device_allocator(queue)));
     return STATUS_OK;
+}
+
+void loaded_model_raise_signal(const struct loaded_model *l)
+{
+    if (l->machine.world.size <= 1) signals_raise_pending();
 }

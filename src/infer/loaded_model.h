@@ -2,7 +2,8 @@
  *
  * Memory   Weights occupy one arena, in the compute dtype; they are converted while being read.
  * Ranks    Each rank holds its shard of the model and takes part in every forward pass.  All
- *          functions except loaded_model_close and loaded_model_choose_layout are collective. */
+ *          functions except loaded_model_close, loaded_model_raise_signal and
+ *          loaded_model_choose_layout are collective. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -57,6 +58,9 @@ struct loaded_model_options {
 };
 /* The caller has joined l->machine; the rest of *l is zero. */
 enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_options *o);
+/* Ends the process by a pending signal, if it is the only rank: a launcher would report that one of
+ * several died. */
+void loaded_model_raise_signal(const struct loaded_model *l);
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_model_close(struct loaded_model *l, enum status how);
 

@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "base/signals.h"
 #include "data/corpus.h"
 #include "formats/npz.h"
 #include "hub/hub.h"
@@ -106,7 +105,7 @@ static enum status generate_bins(const struct spike_session *s, struct generatio
     TRY(generation_prefill(g));
     for (int64_t n = 0; n < g->max_tokens; n++) {
         int32_t id = TABLE_BIN_SEPARATOR;
-        if (g->loaded.machine.world.size <= 1) signals_raise_pending();
+        loaded_model_raise_signal(&g->loaded);
         if (g->ids.count % s->tokens_per_bin) {
             for (int v = TABLE_BIN_SEPARATOR; v < g->loaded.shape.V; v++)
                 g->logits_V[v] = -INFINITY;
