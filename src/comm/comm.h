@@ -114,6 +114,12 @@ enum status comm_register_memory(const struct comm *c, void *at, size_t bytes);
 enum status comm_start(const struct comm *c, struct transfer *t);
 /* Returns when the transfer is complete; its buffers are the caller's again. */
 enum status comm_wait(struct transfer *t);
+/* Whether the group's transfers run: in a sizing pass, which has no buffers, only those of
+ * simulated ranks, which are counted. */
+static inline bool comm_transfers(const struct comm *c, bool sizing)
+{
+    return !sizing || !c->transport;
+}
 /* Starts and waits. */
 enum status comm_run(const struct comm *c, struct transfer *t);
 

@@ -126,7 +126,7 @@ static enum status sum_matrix(const struct muon_call *c, const struct comm *grou
     struct transfer t = {TRANSFER_all_reduce, F32, n, .x = x->x};
     t.work = work ? arena_alloc(scratch, work, 1) : NULL;
     arena_reset(scratch, mark);
-    if (!c->queue->sizing || !group->transport) TRY(comm_run(group, &t));
+    if (comm_transfers(group, c->queue->sizing)) TRY(comm_run(group, &t));
     return STATUS_OK;
 }
 
@@ -146,7 +146,7 @@ static enum status broadcast(const struct muon_call *c, const struct comm *group
 {
     struct transfer t = {TRANSFER_broadcast, F32, x->slot->elements, .x = x->x, .peer = root};
     if (size_of(group) == 1) return STATUS_OK;
-    if (!c->queue->sizing || !group->transport) TRY(comm_run(group, &t));
+    if (comm_transfers(group, c->queue->sizing)) TRY(comm_run(group, &t));
     return STATUS_OK;
 }
 

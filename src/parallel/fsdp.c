@@ -58,8 +58,10 @@ static bool has_gradient_slots(const struct fsdp *f)
 }
 /* In a sizing pass buffers are NULL. */
 static bool is_sizing(const struct fsdp *f) { return f->queue->sizing; }
-/* It skips the transfers of real ranks; those of simulated ones are counted. */
-static bool skips_transfers(const struct fsdp *f) { return is_sizing(f) && f->shard->transport; }
+static bool skips_transfers(const struct fsdp *f)
+{
+    return !comm_transfers(f->shard, is_sizing(f));
+}
 static size_t shard_elements(const struct fsdp *f, int unit)
 {
     return f->layout->units[unit].elements / (size_t)num_shards(f);

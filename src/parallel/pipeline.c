@@ -165,11 +165,11 @@ static struct residual_buffer *output_of(const struct pipeline *p, const struct 
     return buffer_of(saved ? &c->outputs : &c->streams, a->micro);
 }
 
-/* A sizing pass skips the transfers of real ranks; those of simulated ones are counted, if the
- * group counts. */
+/* In a sizing pass also those of a group that does not count. */
 static bool skips_transfers(const struct pipeline *p)
 {
-    return p->model->queue->sizing && (p->group->transport || !p->group->counts);
+    bool sizing = p->model->queue->sizing;
+    return !comm_transfers(p->group, sizing) || (sizing && !p->group->counts);
 }
 
 /* Waits for the buffer's transfer, if one is pending. */

@@ -31,7 +31,7 @@ static enum status run_transfer(const struct comm *group, struct transfer *t, st
     size_t bytes = transfer_work_bytes(t->kind, t->dtype, t->count, group->size);
     t->work = arena_alloc(&queue->scratch, bytes, 1);
     arena_reset(&queue->scratch, mark);
-    if (queue->sizing && group->transport) return STATUS_OK;
+    if (!comm_transfers(group, queue->sizing)) return STATUS_OK;
     double begin = trace_begin(queue->trace);
     TRY(comm_run(group, t));
     trace_end(queue->trace, transfer_name(t->kind), begin);

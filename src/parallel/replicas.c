@@ -70,7 +70,7 @@ enum status replicas_all_reduce(struct replicas *r, void *gradients, enum dtype 
     struct transfer t = {TRANSFER_all_reduce, F32, r->count, .x = r->sums, .work = r->work};
     if (r->group->size == 1) return STATUS_OK;
     TRY(copy_sums(r, gradients, dtype, false));
-    if (!r->queue->sizing || !r->group->transport) TRY(comm_run(r->group, &t));
+    if (comm_transfers(r->group, r->queue->sizing)) TRY(comm_run(r->group, &t));
     TRY(copy_sums(r, gradients, dtype, true));
     return STATUS_OK;
 }

@@ -65,10 +65,9 @@ static enum status find_key_ranges(const struct ring *r, int owner)
     return context_bounds(r->ops, &bounds, &io, r->queue);
 }
 
-/* A sizing pass skips the transfers of real ranks; those of simulated ones are counted. */
 static bool skips_transfers(const struct ring *r)
 {
-    return r->queue->sizing && r->group->transport;
+    return !comm_transfers(r->group, r->queue->sizing);
 }
 
 static enum status shift_send(const struct ring *r, struct ring_shift *p, struct transfer t)
