@@ -316,7 +316,7 @@ uint64_t loader_epoch(const struct loader *l, size_t i)
     size_t ints = l->order->cursor_ints;
     int64_t latest = 0;
     for (uint64_t s = 0; ints && s < l->order->num_streams; s++) {
-        int64_t epoch = l->cursors[s * ints + STREAM_INTS + PARTITION_INTS * i];
+        int64_t epoch = l->cursors[s * ints + STREAM_INTS + PARTITION_INTS * i + PARTITION_EPOCH];
         if (epoch > latest) latest = epoch;
     }
     return (uint64_t)latest;

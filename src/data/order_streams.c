@@ -96,11 +96,11 @@ static enum status stream_order_load(struct order *o, uint64_t stream, const int
                                      const struct order_position *at)
 {
     struct stream_order *s = (struct stream_order *)o;
-    if (at->vocab_size && ints[4] >= at->vocab_size)
+    if (at->vocab_size && ints[STREAM_CARRY] >= at->vocab_size)
         FAIL(DATA,
              "the data position of stream %llu has token ID %lld; the vocabulary size is %lld",
-             (unsigned long long)stream, (long long)ints[4], (long long)at->vocab_size);
-    TRY(check_rows(s, stream, ints[0], at));
+             (unsigned long long)stream, (long long)ints[STREAM_CARRY], (long long)at->vocab_size);
+    TRY(check_rows(s, stream, ints[STREAM_ROWS], at));
     return stream_load(&s->streams[stream], ints, at->sources);
 }
 

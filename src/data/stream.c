@@ -18,13 +18,13 @@ static size_t num_ints(const struct stream *s)
 /* The cursor where the stream has read up to. */
 static void save_state(const struct stream *s, int64_t *ints)
 {
-    const int64_t own[STREAM_INTS] = {s->rows, s->draws, s->source, s->offset, s->carry};
-    memcpy(ints, own, sizeof own);
+    ints[STREAM_ROWS] = s->rows, ints[STREAM_DRAWS] = s->draws, ints[STREAM_SOURCE] = s->source;
+    ints[STREAM_OFFSET] = s->offset, ints[STREAM_CARRY] = s->carry;
     for (size_t i = 0; i < s->rules->num_sources; i++) {
         const struct partition *p = &s->partitions[i];
-        const int64_t partition[PARTITION_INTS] = {(int64_t)p->epoch, (int64_t)p->window_begin,
-                                                   (int64_t)p->used};
-        memcpy(ints + STREAM_INTS + PARTITION_INTS * i, partition, sizeof partition);
+        int64_t *own = ints + STREAM_INTS + PARTITION_INTS * i;
+        own[PARTITION_EPOCH] = (int64_t)p->epoch;
+        own[PARTITION_WINDOW] = (int64_t)p->window_begin, own[PARTITION_USED] = (int64_t)p->used;
     }
 }
 
@@ -427,7 +427,7 @@ void stream_save(const struct stream *s, int64_t *ints)
         return;
     }
     memcpy(ints, s->group_start, num_ints(s) * sizeof *ints);
-    ints[0] = s->rows, ints[3] = s->offset;
+    ints[STREAM_ROWS] = s->rows, ints[STREAM_OFFSET] = s->offset;
 }
 
 static enum status fail_damaged(const struct stream *s)
@@ -438,9 +438,10 @@ static enum status fail_damaged(const struct stream *s)
 /* The position in one source, from its saved integers. */
 static bool load_partition(struct partition *p, const struct source *source, const int64_t *ints)
 {
-    if (ints[0] < 0 || ints[1] < 0 || ints[2] < 0) return false;
-    p->epoch = (uint64_t)ints[0], p->window_begin = (uint64_t)ints[1];
-    p->used = (uint64_t)ints[2];
+    for (int i = 0; i < PARTITION_INTS; i++)
+        if (ints[i] < 0) return false;
+    p->epoch = (uint64_t)ints[PARTITION_EPOCH], p->used = (uint64_t)ints[PARTITION_USED];
+    p->window_begin = (uint64_t)ints[PARTITION_WINDOW];
     p->loaded = false;
     if (source->is_changed && p->window_begin < p->range.position)
         p->window_begin = p->range.position;
@@ -451,11 +452,12 @@ enum status stream_load(struct stream *s, const int64_t *ints, const struct stre
 {
     const struct stream_rules *r = s->rules;
     int64_t num_saved = (int64_t)(from ? from->num_saved : r->num_sources);
-    int64_t reads = ints[2]; /* the saved source of the document that it is in */
-    bool good = ints[0] >= 0 && ints[1] >= 0 && ints[3] >= 0 && ints[4] >= -1;
+    int64_t reads = ints[STREAM_SOURCE]; /* the saved source of the document that it is in */
+    int64_t carry = ints[STREAM_CARRY];
+    s->rows = ints[STREAM_ROWS], s->draws = ints[STREAM_DRAWS], s->source = -1;
+    s->offset = ints[STREAM_OFFSET], s->carry = r->overlap ? carry : -1;
+    bool good = s->rows >= 0 && s->draws >= 0 && s->offset >= 0 && carry >= -1;
     good &= reads >= -1 && reads < num_saved;
-    s->rows = ints[0], s->draws = ints[1], s->source = -1;
-    s->offset = ints[3], s->carry = r->overlap ? ints[4] : -1;
     for (size_t i = 0; i < r->num_sources && good; i++) {
         size_t saved = from ? from->saved[i] : i;
         if (saved == SIZE_MAX) continue;
@@ -470,9 +472,9 @@ enum status stream_load(struct stream *s, const int64_t *ints, const struct stre
     /* `used` is 0 at the end of a single pass */
     s->needs_reread = s->source >= 0 && s->draws > 0 && s->partitions[s->source].used > 0;
     if (!r->best_fit) return STATUS_OK;
-    s->needs_reread = ints[3] > 0;
+    s->needs_reread = ints[STREAM_OFFSET] > 0;
     begin_group(s);
-    s->offset = ints[3];
+    s->offset = ints[STREAM_OFFSET];
     s->has_changed = from && from->drops_documents;
     for (size_t i = 0; i < r->num_sources; i++) s->has_changed |= r->sources[i].is_changed;
     return STATUS_OK;

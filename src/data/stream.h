@@ -67,7 +67,16 @@ struct stream {
     bool has_changed;     /* the group may have other rows than when it was saved */
 };
 
-enum { STREAM_INTS = 5, PARTITION_INTS = 3 };
+/* The integers of a saved stream: its own, then those of each source. */
+enum stream_int {
+    STREAM_ROWS,
+    STREAM_DRAWS,
+    STREAM_SOURCE,
+    STREAM_OFFSET,
+    STREAM_CARRY,
+    STREAM_INTS
+};
+enum partition_int { PARTITION_EPOCH, PARTITION_WINDOW, PARTITION_USED, PARTITION_INTS };
 
 void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t number);
 void stream_release(struct stream *s);

@@ -570,7 +570,7 @@ TEST(packed_stream_rejects_a_position_after_the_end_of_its_group)
         read_packed(&b, &s, ids, begins);
         CHECK(s.group.num_rows > 1);
         stream_save(&s, ints);
-        ints[3] = INT64_C(1) << 40;
+        ints[STREAM_OFFSET] = INT64_C(1) << 40;
         b.bench.sources[0].is_changed = is_changed; /* by a user who accepts it */
         CHECK_STATUS(OK, stream_load(&s, ints, NULL));
         struct token_row row = {.need = b.need, .ids = ids, .begins = begins};
