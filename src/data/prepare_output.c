@@ -296,30 +296,34 @@ static enum status append_index(struct index_file *f, const void *bytes, size_t 
     return STATUS_OK;
 }
 
-/* Writes an array of the .idx from the lengths in the .part: themselves; pointers; documents and
- * end. */
-static enum status append_array(const struct prepare_output *o, struct index_file *f, int array)
+/* The arrays of an .idx, in their order; the last also has the end of the last document. */
+enum index_array { INDEX_LENGTHS, INDEX_POINTERS, INDEX_DOCUMENTS, INDEX_ARRAYS };
+
+/* Writes an array of the .idx from the lengths in the .part. */
+static enum status append_array(const struct prepare_output *o, struct index_file *f,
+                                enum index_array array)
 {
     enum { BATCH_ENTRIES = 1 << 16 };
-    uint64_t n = o->done.documents, items = array == 2 ? n + 1 : n, pointer = 0;
+    const bool reads = array != INDEX_DOCUMENTS, copies = array == INDEX_LENGTHS;
+    uint64_t n = o->done.documents, items = reads ? n : n + 1, pointer = 0;
     int32_t *lengths = heap(BATCH_ENTRIES * sizeof *lengths);
     int64_t *values = heap(BATCH_ENTRIES * sizeof *values);
     uint32_t crc = 0;
     enum status st = STATUS_OK;
     for (uint64_t i = 0; i < items; i += BATCH_ENTRIES) {
         size_t count = items - i < BATCH_ENTRIES ? (size_t)(items - i) : BATCH_ENTRIES;
-        if (array < 2)
+        if (reads)
             TRY_OUT(file_read_at(o->idx_fd, o->idx_part, lengths, count * sizeof *lengths,
                                  i * sizeof *lengths));
-        if (array < 2) crc = checksum_crc32c(crc, lengths, count * sizeof *lengths);
-        for (size_t j = 0; j < count && array; j++) {
-            values[j] = array == 1 ? (int64_t)pointer : (int64_t)(i + j);
-            if (array == 1) pointer += (uint64_t)lengths[j] * (uint64_t)o->done.token_bytes;
+        if (reads) crc = checksum_crc32c(crc, lengths, count * sizeof *lengths);
+        for (size_t j = 0; j < count && !copies; j++) {
+            values[j] = reads ? (int64_t)pointer : (int64_t)(i + j);
+            if (reads) pointer += (uint64_t)lengths[j] * (uint64_t)o->done.token_bytes;
         }
-        TRY_OUT(append_index(f, array ? (void *)values : lengths,
-                             count * (array ? sizeof *values : sizeof *lengths)));
+        TRY_OUT(append_index(f, copies ? (void *)lengths : values,
+                             count * (copies ? sizeof *lengths : sizeof *values)));
     }
-    if (array < 2 && crc != o->lengths_crc)
+    if (reads && crc != o->lengths_crc)
         FAIL_OUT(DATA, "%s has changed: checksum mismatch; use --force to start over", o->idx_part);
 out:
     free(lengths), free(values);
@@ -335,7 +339,8 @@ static enum status write_index(const struct prepare_output *o, struct index_file
     megatron_build_header(o->done.token_bytes == 2 ? MEGATRON_U16 : MEGATRON_I32, o->done.documents,
                           head);
     TRY_OUT(append_index(f, head, sizeof head));
-    for (int array = 0; array < 3; array++) TRY_OUT(append_array(o, f, array));
+    for (enum index_array array = 0; array < INDEX_ARRAYS; array++)
+        TRY_OUT(append_array(o, f, array));
     if (fsync(f->fd)) FAIL_OUT(IO, "%s: %s", f->path, strerror(errno));
 out:
     close(f->fd);

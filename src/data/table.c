@@ -218,8 +218,8 @@ struct row_builder {
     struct table_reader *reader;
     uint64_t number;
     struct text *out;
-    size_t lists, first_length,
-        list_length; /* lists begun; values of the first and the current one */
+    size_t lists;                     /* begun */
+    size_t first_length, list_length; /* values of the first and of the current one */
     bool uneven;
 };
 
