@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define JSON_MAX_INT (INT64_C(1) << 53) /* no integer that is read reaches it */
+
 struct json; /* a value: object, array, string, number, true, false or null */
 
 /* DATA: not JSON; the message has `name` and the byte offset. */

@@ -332,7 +332,7 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
                             .step = o->step,
                             .train = o->train.data};
     const struct optimizer_config *a = c->optimizer;
-    const int64_t max = INT64_C(1) << 53;
+    const int64_t max = JSON_MAX_INT;
     if (a->name != OPTIMIZER_AdamW)
         FAIL(CONFIG,
              "%s: optimizer.name = \"%s\": a torch checkpoint can only have AdamW's state; use "

@@ -103,7 +103,7 @@ static enum status load_state(const char *folder, const struct torch_state *torc
                               struct checkpoint_found *found)
 {
     TRY(torch_state_or_file(torch, folder, &found->state));
-    TRY(json_get_int(found->state, "step", 0, INT64_C(1) << 53, &found->step));
+    TRY(json_get_int(found->state, "step", 0, JSON_MAX_INT, &found->step));
     const struct json *train = json_get(found->state, "train");
     found->train = json_is_object(train) ? train : NULL;
     return STATUS_OK;

@@ -250,7 +250,7 @@ static enum status check_size(const char *folder, const struct json *file, uint6
     TRY(json_get_string(file, "name", &name));
     if (!is_plain_name(name))
         FAIL(DATA, "%s: the manifest lists \"%s\", which is not a file name", folder, name);
-    TRY(json_get_int(file, "size", 0, INT64_C(1) << 53, &want));
+    TRY(json_get_int(file, "size", 0, JSON_MAX_INT, &want));
     char *path = file_join(folder, name);
     enum status st = STATUS_OK;
     TRY_OUT(file_find(path, &kind));
@@ -268,7 +268,7 @@ out:
 static enum status check_header(const char *folder, const struct json *root, int64_t *step)
 {
     int64_t chunk;
-    TRY(json_get_int(root, "step", 0, INT64_C(1) << 53, step));
+    TRY(json_get_int(root, "step", 0, JSON_MAX_INT, step));
     TRY(json_get_int(root, "chunk_bytes", MANIFEST_CHUNK, MANIFEST_CHUNK, &chunk));
     if (!json_is_array(json_get(root, "files")))
         FAIL(DATA, "%s: the manifest has no list of files", folder);

@@ -55,7 +55,7 @@ void file_versions_write(const struct file_versions *v, const char *key, struct 
 
 enum status file_versions_read(struct file_versions *v, const struct json *array)
 {
-    const int64_t max = INT64_C(1) << 53;
+    const int64_t max = JSON_MAX_INT;
     if (!json_is_array(array)) FAIL(DATA, "expected a list of files");
     for (const struct json *one = json_first(array); one; one = json_next(one)) {
         const char *path, *hash;

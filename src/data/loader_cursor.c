@@ -147,7 +147,7 @@ static enum status check_settings(const struct loader *l, const struct json *cur
 /* The first reader continues the count of all. */
 static enum status load_bad_total(struct loader *l, const struct json *records)
 {
-    int64_t max = INT64_C(1) << 53, read, bad;
+    int64_t max = JSON_MAX_INT, read, bad;
     if (!records || !loader_skips_bad(l) || l->options.reader) return STATUS_OK;
     TRY(json_get_int(records, "read", 0, max, &read));
     TRY(json_get_int(records, "bad", 0, read, &bad));
@@ -185,7 +185,7 @@ static enum status add_position(struct source_positions *all, const struct json 
     const struct json *file = json_item(json_get(cursor, "source_files"), index);
     const struct json *ids = json_get(cursor, "identities"), *id = json_item(ids, index);
     const struct json *stream = json_first(json_get(cursor, "streams"));
-    int64_t max = INT64_C(1) << 53, place = (int64_t)index, num = (int64_t)count;
+    int64_t max = JSON_MAX_INT, place = (int64_t)index, num = (int64_t)count;
     const char *label = "";
     if (json_get(file, "path")) TRY(json_get_string(file, "path", &label));
     if (json_get(file, "name")) TRY(json_get_string(file, "name", &label));
@@ -291,7 +291,7 @@ static enum status load_streams(struct loader *l, const struct json *streams,
 {
     const struct json *s = json_first(streams);
     size_t own = l->order->cursor_ints, num_own = own ? STREAM_INTS : 0;
-    int64_t max = INT64_C(1) << 53;
+    int64_t max = JSON_MAX_INT;
     enum status st = STATUS_OK;
     int64_t *ints = heap((num_own + PARTITION_INTS * all->count + 1) * sizeof *ints);
     for (uint64_t i = 0; i < l->order->num_streams; i++, s = json_next(s)) {
@@ -365,7 +365,7 @@ static enum status load_sources(struct loader *l, const struct json *cursor, uin
 
 enum status loader_load(struct loader *l, const struct json *cursor)
 {
-    int64_t next, max = INT64_C(1) << 53;
+    int64_t next, max = JSON_MAX_INT;
     BUG_IF(l->running || l->num_built);
     if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
     const struct json *format = json_get(cursor, "format");

@@ -73,7 +73,7 @@ static enum status read_journal(struct prepare_output *o)
     struct json *j = NULL;
     int64_t settings, source, position, documents, tokens, text, records, bad, bad_bytes;
     int64_t lengths_crc, digest;
-    const int64_t max = INT64_C(1) << 53;
+    const int64_t max = JSON_MAX_INT;
     uint64_t idx_bytes, each = (uint64_t)o->done.token_bytes;
     struct megatron_sum sum = {0};
     enum status st = STATUS_OK;

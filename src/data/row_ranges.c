@@ -71,7 +71,7 @@ void row_ranges_write(const struct row_ranges *r, const char *key, struct json_w
 enum status row_ranges_read(struct row_ranges *r, const struct json *list)
 {
     enum { MAX_RANGES = 1 << 20 };
-    int64_t first, last, max = INT64_C(1) << 53;
+    int64_t first, last, max = JSON_MAX_INT;
     row_ranges_release(r);
     if (!list) return STATUS_OK;
     if (!json_is_array(list) || json_count(list) > MAX_RANGES)

@@ -64,7 +64,7 @@ void source_positions_write(const struct source_positions *r, uint64_t streams,
 static enum status read_source(struct source_positions *r, const struct json *from,
                                uint64_t streams)
 {
-    int64_t max = INT64_C(1) << 53, place, count, content = -1;
+    int64_t max = JSON_MAX_INT, place, count, content = -1;
     const struct json *positions = json_get(from, "positions"), *v = json_first(positions);
     const char *label;
     TRY(json_get_string(from, "label", &label));

@@ -78,7 +78,7 @@ static enum status read_sum(const struct json *root, const char *key, const char
 {
     const struct json *file = json_get(root, key), *list = json_get(file, "crc32c");
     int64_t size;
-    TRY(json_get_int(file, "size", 0, INT64_C(1) << 53, &size));
+    TRY(json_get_int(file, "size", 0, JSON_MAX_INT, &size));
     s->bytes = (uint64_t)size;
     uint64_t chunks = (s->bytes + MEGATRON_SUM_CHUNK - 1) / MEGATRON_SUM_CHUNK;
     if (!json_is_array(list) || json_count(list) != chunks)

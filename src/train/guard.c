@@ -125,7 +125,7 @@ static enum status get_real(const struct json *from, const char *key, double *ou
 
 enum status guard_load(struct guard *g, const struct json *from)
 {
-    int64_t max = INT64_C(1) << 53;
+    int64_t max = JSON_MAX_INT;
     const struct json *losses = json_get(from, "losses");
     *g = (struct guard){0};
     if (!from) return STATUS_OK;

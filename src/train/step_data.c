@@ -19,8 +19,6 @@ struct run_rows {
     const struct mesh *mesh;
 };
 
-static const int64_t max_int = INT64_C(1) << 53;
-
 /* What a checkpoint says about the data. */
 struct saved_position {
     char *folder;              /* owned; NULL: the start of the run */
@@ -47,15 +45,15 @@ static enum status read_position(char *folder, const struct run_rows *rows,
     if (!file_exists(path))
         FAIL_OUT(UNSUPPORTED, "%s has no state.json, so its data position is unknown", folder);
     TRY_OUT(json_read(path, 1 << 30, &p->state));
-    TRY_OUT(json_get_int(p->state, "step", 0, max_int, &p->step));
+    TRY_OUT(json_get_int(p->state, "step", 0, JSON_MAX_INT, &p->step));
     const struct json *train = json_get(p->state, "train");
     if (!json_is_object(train)) goto out;
     p->rows_done = batch_ramp_advance(&full, 0, p->step);
     if (json_get(train, "rows_done"))
-        TRY_OUT(json_get_int(train, "rows_done", 0, max_int, &p->rows_done));
+        TRY_OUT(json_get_int(train, "rows_done", 0, JSON_MAX_INT, &p->rows_done));
     const struct json *cursor = json_get(train, "data");
     if (!json_is_object(cursor)) goto out;
-    TRY_OUT(json_get_int(cursor, "next_row", 0, max_int, &p->next_row));
+    TRY_OUT(json_get_int(cursor, "next_row", 0, JSON_MAX_INT, &p->next_row));
     p->position = p->next_row;
     if (json_get(cursor, "position"))
         TRY_OUT(json_get_int(cursor, "position", 0, p->next_row, &p->position));
@@ -149,9 +147,9 @@ static void add_rollback(const char *line, size_t len, int64_t step, struct row_
     int64_t to, first, last;
     if (!memmem(line, len, "\"rollback_from\"", 15) || json_parse(line, len, "line", &v)) return;
     const struct json *rows = json_first(json_get(v, "rows_skipped"));
-    if (json_as_int(json_get(v, "step"), 0, max_int, &to) && to == step && rows &&
-        json_as_int(rows, 0, max_int, &first) && json_next(rows) &&
-        json_as_int(json_next(rows), first, max_int, &last))
+    if (json_as_int(json_get(v, "step"), 0, JSON_MAX_INT, &to) && to == step && rows &&
+        json_as_int(rows, 0, JSON_MAX_INT, &first) && json_next(rows) &&
+        json_as_int(json_next(rows), first, JSON_MAX_INT, &last))
         row_ranges_add(passed, (struct row_interval){(uint64_t)first, (uint64_t)last + 1});
     json_free(v);
 }
@@ -262,7 +260,7 @@ static enum status finish_stage(struct step_data *s, const struct run_rows *rows
     from->state = NULL;
     TRY_OUT(json_parse(cursor.data, cursor.len, "data position", &from->state));
     from->cursor = from->state, from->step = end, from->rows_done = done;
-    TRY_OUT(json_get_int(from->cursor, "next_row", 0, max_int, &from->next_row));
+    TRY_OUT(json_get_int(from->cursor, "next_row", 0, JSON_MAX_INT, &from->next_row));
 out:
     text_release(&cursor);
     loader_close(s->loader);

@@ -21,7 +21,7 @@ static enum status load_rows(struct trainer *t, const struct json *from)
     const struct batch_ramp full = {.global = t->ramp.global};
     t->rows_done = batch_ramp_advance(&full, 0, t->steps_done);
     if (!t->steps_done || !json_get(from, "rows_done")) return STATUS_OK;
-    return json_get_int(from, "rows_done", 0, INT64_C(1) << 53, &t->rows_done);
+    return json_get_int(from, "rows_done", 0, JSON_MAX_INT, &t->rows_done);
 }
 
 /* A checkpoint without a name has AdamW's moments. */
@@ -41,7 +41,7 @@ static enum status check_optimizer(const struct trainer *t, const struct json *f
 
 enum status trainer_state_load(struct trainer *t, const struct json *from)
 {
-    int64_t max = INT64_C(1) << 53;
+    int64_t max = JSON_MAX_INT;
     TRY(check_optimizer(t, from));
     TRY(json_get_int(from, "tokens_seen", 0, max, &t->tokens_seen));
     TRY(load_rows(t, from));

@@ -27,7 +27,7 @@ enum status state_json_read(const char *path, int64_t *step, struct text *train)
     TRY_OUT(file_read(path, 1 << 30, &file));
     TRY_OUT(json_parse(file.data, file.len, path, &root));
     TRY_OUT(json_get_int(root, "format", FORMAT, FORMAT, &format));
-    TRY_OUT(json_get_int(root, "step", 0, INT64_C(1) << 53, step));
+    TRY_OUT(json_get_int(root, "step", 0, JSON_MAX_INT, step));
     if (json_is_object(json_get(root, "train")) && !json_member_text(file.data, "train", train))
         FAIL_OUT(DATA, "%s: the key \"train\" must not be escaped", path);
 out:
