@@ -183,8 +183,7 @@ static enum status run_all(struct source_stats *all, struct source *sources,
         all[i].scan.context = NULL;
         if (!all[i].scan.damage.len) continue;
         if (damage.status) log_line(LOG_ERROR, "%s", all[i].scan.damage.data);
-        status_save(&damage,
-                    status_fail(STATUS_DATA, __FILE__, __LINE__, "%s", all[i].scan.damage.data));
+        status_save(&damage, FAILURE(DATA, "%s", all[i].scan.damage.data));
     }
     return status_restore(&damage);
 }

@@ -35,9 +35,8 @@ enum status flag_modes_check(const struct flag_modes *m, const struct flag *flag
         if (flags[i].kind == FLAG_CHOICE || !(given >> i & 1)) continue;
         add_readers(m, flags[i].help, &readers, &is_read);
         if (!is_read)
-            st = status_fail(STATUS_USAGE, __FILE__, __LINE__,
-                             "--%s requires %s; it has no effect with %s%s", flags[i].name,
-                             readers.data, m->before, m->mode);
+            st = FAILURE(USAGE, "--%s requires %s; it has no effect with %s%s", flags[i].name,
+                         readers.data, m->before, m->mode);
         text_release(&readers);
         if (st) return st;
     }

@@ -95,9 +95,8 @@ static enum status convert(struct import *im, const struct import_arguments *r)
     if (!st && (ends_with(r->file, ".yaml") || ends_with(r->file, ".yml"))) {
         for (size_t i = 0; i < r->num_words && !st; i++)
             if (!strchr(r->words[i], '='))
-                st = status_fail(STATUS_USAGE, __FILE__, __LINE__,
-                                 "config import: %.80s: expected key=value after a YAML file",
-                                 r->words[i]);
+                st = FAILURE(USAGE, "config import: %.80s: expected key=value after a YAML file",
+                             r->words[i]);
         if (!st) st = import_nxdt(im, bytes.data, bytes.len, r->file, r->words, (int)r->num_words);
     } else if (!st) {
         st = import_script(im, bytes.data, bytes.len, r->file, r->words, r->num_words);

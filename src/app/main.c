@@ -127,8 +127,7 @@ int main(int argc, char **argv)
     open_closed_streams();
     signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails with EFBIG, and a message */
     enum status st = run_command(argc, argv);
-    if (!st && (fflush(stdout) || ferror(stdout)))
-        st = status_fail(STATUS_IO, __FILE__, __LINE__, "writing to stdout failed");
+    if (!st && (fflush(stdout) || ferror(stdout))) st = FAILURE(IO, "writing to stdout failed");
     if (st && !comm_failed_elsewhere()) log_failure(st);
     /* The call chain helps developers but confuses users, so it is printed on request. */
     if (st && getenv("LLAMERO_TRACE")) fprintf(stderr, "%s", status_stack());

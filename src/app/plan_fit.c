@@ -139,10 +139,10 @@ enum status plan_fit_print(const struct planned_run *r, bool json)
     else
         print_table(&f);
     if (!f.fits && !f.num_sets)
-        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                         "--fit: with all of these options a rank still needs more than %s: "
-                         "use more ranks, or other degrees of parallelism (--search finds them)",
-                         byte_size_format(model.hardware.memory_bytes).text);
+        st = FAILURE(CONFIG,
+                     "--fit: with all of these options a rank still needs more than %s: "
+                     "use more ranks, or other degrees of parallelism (--search finds them)",
+                     byte_size_format(model.hardware.memory_bytes).text);
 out:
     run_memory_release(&memory);
     return st;

@@ -41,8 +41,7 @@ static enum status check_duplicate_keys(const cJSON *v, const char *name)
     for (i = 1; i < n && !twice; i++)
         if (!strcmp(keys[i - 1], keys[i])) twice = keys[i];
     enum status st = STATUS_OK;
-    if (twice)
-        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: duplicate key \"%s\"", name, twice);
+    if (twice) st = FAILURE(DATA, "%s: duplicate key \"%s\"", name, twice);
     free(keys);
     return st;
 }

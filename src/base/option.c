@@ -66,7 +66,7 @@ static enum status fail_expected(const struct option *o)
 {
     struct text allowed = {0};
     option_allowed(o, &allowed);
-    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "expected %s", allowed.data);
+    enum status st = FAILURE(CONFIG, "expected %s", allowed.data);
     text_release(&allowed);
     return st;
 }
@@ -118,7 +118,7 @@ static enum status fail_word(const struct option *o, const char *word)
     struct text allowed = {0};
     option_allowed(o, &allowed);
     if (len) text_addf(&allowed, "; did you mean \"%.*s\"?", (int)len, c.name);
-    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "expected %s", allowed.data);
+    enum status st = FAILURE(CONFIG, "expected %s", allowed.data);
     text_release(&allowed);
     return st;
 }
@@ -234,9 +234,8 @@ static enum status check_path(const struct option *o, const char *value)
     struct text schemes = {0};
     for (const char *at = o->unit; (at = next_word(at));)
         text_addf(&schemes, "%s%.*s://", next_word(at) ? ", " : " or ", (int)strcspn(at, "|"), at);
-    enum status st =
-        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                    "unknown URL scheme \"%.*s\"; expected a path%s", (int)n, value, schemes.data);
+    enum status st = FAILURE(CONFIG, "unknown URL scheme \"%.*s\"; expected a path%s", (int)n,
+                             value, schemes.data);
     text_release(&schemes);
     return st;
 }

@@ -74,9 +74,10 @@ enum status status_trace(enum status s, const char *file, int line, const char *
     __attribute__((cold));
 void status_bug(const char *file, int line, const char *what) __attribute__((noreturn, cold));
 
+/* A failure that does not return at once; an expression of its status. */
+#define FAILURE(name, ...) status_fail(STATUS_##name, __FILE__, __LINE__, __VA_ARGS__)
 /* Returns the constant rather than the call's result, so that the compiler sees it is not zero. */
-#define FAIL(name, ...)                                                                            \
-    return (status_fail(STATUS_##name, __FILE__, __LINE__, __VA_ARGS__), STATUS_##name)
+#define FAIL(name, ...) return (FAILURE(name, __VA_ARGS__), STATUS_##name)
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         enum status try_ = (call);                                                                 \
@@ -86,7 +87,7 @@ void status_bug(const char *file, int line, const char *what) __attribute__((nor
 /* For functions that release resources at a label `out` and return `enum status st`. */
 #define FAIL_OUT(name, ...)                                                                        \
     do {                                                                                           \
-        st = status_fail(STATUS_##name, __FILE__, __LINE__, __VA_ARGS__);                          \
+        st = FAILURE(name, __VA_ARGS__);                                                           \
         goto out;                                                                                  \
     } while (0)
 #define TRY_OUT(call)                                                                              \

@@ -185,8 +185,7 @@ static enum status download_files(const struct step_copy *c, const struct listin
         if (o)
             st = s3_object_download(&c->store->client, &f, o);
         else
-            st = status_fail(STATUS_DATA, __FILE__, __LINE__, "s3://%s/%s is missing",
-                             c->store->destination->repo, key);
+            st = FAILURE(DATA, "s3://%s/%s is missing", c->store->destination->repo, key);
         free(key), free(path);
         if (st) goto out;
         if (!i) TRY_OUT(manifest_list(c->path, &names));

@@ -418,9 +418,7 @@ static enum status verify_files(const char *folder, const char *name, struct chu
         found = true;
         st = verify_file(folder, f, step, &stride);
     }
-    if (!st && !found)
-        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the manifest does not list %s",
-                         folder, name);
+    if (!st && !found) st = FAILURE(DATA, "%s: the manifest does not list %s", folder, name);
     json_free(root);
     return st;
 }

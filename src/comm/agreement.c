@@ -227,7 +227,7 @@ enum status agreement_check(const struct agreement *a, const struct comm *c)
     struct text message = {0};
     enum status st = compare(a, c, &message);
     if (!st && message.len) {
-        if (c->rank == 0) st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s", message.data);
+        if (c->rank == 0) st = FAILURE(CONFIG, "%s", message.data);
         st = comm_agree(c, st);
     }
     text_release(&message);
@@ -247,7 +247,7 @@ enum status agreement_check_collectives(const struct comm *c)
     agreement_add(&a, comm_name(c), "at number %llu, %s (hash %016llx),",
                   (unsigned long long)number, last, (unsigned long long)c->counts->hash);
     enum status st = compare(&a, c, &message);
-    if (!st && message.len) st = status_fail(STATUS_COMM, __FILE__, __LINE__, "%s", message.data);
+    if (!st && message.len) st = FAILURE(COMM, "%s", message.data);
     text_release(&message), agreement_release(&a);
     return st;
 }

@@ -218,7 +218,7 @@ static enum status fail_death(const struct failure_detector *d, int rank)
         text_addf(&who, "is gone: no heartbeat for %d s; it was last seen", SILENCE_LIMIT_S);
     text_adds(&who, " at ");
     add_position(r, true, &who);
-    enum status st = status_fail(STATUS_COMM, __FILE__, __LINE__, "%s", who.data);
+    enum status st = FAILURE(COMM, "%s", who.data);
     text_release(&who);
     return st;
 }
@@ -259,7 +259,7 @@ static enum status fail_hang(const struct failure_detector *d)
         add_process_state(d, r, &t);
     }
     if (num_odd > MAX_NAMED) text_addf(&t, "; and %d more ranks", num_odd - MAX_NAMED);
-    enum status st = status_fail(STATUS_HANG, __FILE__, __LINE__, "%s", t.data);
+    enum status st = FAILURE(HANG, "%s", t.data);
     free(odd);
     text_release(&t);
     return st;

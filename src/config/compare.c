@@ -469,9 +469,8 @@ enum status config_check_accepted(const struct config *c)
         }
         enum status st = STATUS_OK;
         if (!is_known)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                             "checkpoint.accept_changed: \"%s\": expected one of %s",
-                             accepted->items[i], names.data);
+            st = FAILURE(CONFIG, "checkpoint.accept_changed: \"%s\": expected one of %s",
+                         accepted->items[i], names.data);
         text_release(&names);
         TRY(st);
     }

@@ -74,7 +74,7 @@ static enum status fail_unknown_key(struct value_position p, const char *key)
     else
         text_addf(&what, ": unknown key %s; `llamero config explain%s` lists the keys", key,
                   section_argument(key, buffer, sizeof buffer));
-    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s", what.data);
+    enum status st = FAILURE(CONFIG, "%s", what.data);
     text_release(&what);
     return st;
 }

@@ -51,9 +51,8 @@ static enum status fail_unknown_name(const char *key, const char *name)
         if (!repeated) text_addf(&known, "%s%s", known.len ? ", " : "", datasets[i].name);
     }
     enum status st =
-        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                    "%s = \"%s\": unknown data set; expected one of %s, or set %s_path", key, name,
-                    known.data, key);
+        FAILURE(CONFIG, "%s = \"%s\": unknown data set; expected one of %s, or set %s_path", key,
+                name, known.data, key);
     text_release(&known);
     return st;
 }

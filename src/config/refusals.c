@@ -69,7 +69,7 @@ enum status refusals_check(const struct refusals *r, const struct accept_config 
     for (size_t i = 0; i < r->count; i++)
         if (!option_list_contains(&a->accept_loss, r->items[i].key) && !is_repeated(r, i))
             text_addf(&message, "\n%s", r->items[i].what);
-    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s", message.data);
+    FAILURE(CONFIG, "%s", message.data);
     text_release(&message);
     return STATUS_CONFIG;
 }

@@ -93,7 +93,7 @@ enum status bad_records_check(const struct bad_records *b, double limit, const c
               "too many bad records: %.3g %%, more than bad_record_limit = %g: ", 100 * share,
               limit);
     bad_records_describe(b, where, &found);
-    status_fail(STATUS_DATA, __FILE__, __LINE__, "%s", found.data);
+    FAILURE(DATA, "%s", found.data);
     text_release(&found);
     return STATUS_DATA;
 }

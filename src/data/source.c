@@ -218,13 +218,11 @@ enum status source_open(struct source *s, const struct source_config *config)
     if (!st) st = name_path(config, open_files(s, path));
     free(path);
     if (!st && s->motifs && s->kind != &source_table)
-        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                         "%s: %s requires spike counts in .parquet or .arrow files", config->path,
-                         source_kind_option(config, "motifs").key);
+        st = FAILURE(CONFIG, "%s: %s requires spike counts in .parquet or .arrow files",
+                     config->path, source_kind_option(config, "motifs").key);
     if (!st && source_kind_filters(config) && s->kind != &source_table)
-        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                         "%s: %s requires .parquet or .arrow files", config->path,
-                         source_kind_option(config, "filter_column").key);
+        st = FAILURE(CONFIG, "%s: %s requires .parquet or .arrow files", config->path,
+                     source_kind_option(config, "filter_column").key);
     uint32_t neurons = (uint32_t)source_kind_neurons(config);
     s->fingerprint = add_options(config, true, s->motifs ? 0 : neurons, s->fingerprint);
     s->options_fingerprint = add_options(config, false, neurons, 0);

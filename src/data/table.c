@@ -50,8 +50,8 @@ static enum status fail_column_type(const struct table *t, const char *column)
         text_adds(&columns, t->arrow.columns.data);
     else
         parquet_list_columns(&t->file, &columns);
-    enum status st = status_fail(
-        STATUS_CONFIG, __FILE__, __LINE__,
+    enum status st = FAILURE(
+        CONFIG,
         "%s: column \"%s\" holds %s: expected text, lists of text, lists of integers or lists of "
         "lists of uint8; the columns are %s",
         path_of(t), column, type.data, columns.data);

@@ -73,8 +73,7 @@ static enum status time_durable_write(const char *path, double *seconds)
     double begin = clock_monotonic_s();
     enum status st = file_write(file, bytes, BYTES);
     *seconds = clock_monotonic_s() - begin;
-    if (!st && unlink(file) != 0)
-        st = status_fail(STATUS_IO, __FILE__, __LINE__, "%s: %s", file, strerror(errno));
+    if (!st && unlink(file) != 0) st = FAILURE(IO, "%s: %s", file, strerror(errno));
     free(bytes);
     free(file);
     return st;

@@ -140,9 +140,8 @@ void check_clock(struct findings *f)
     double each = (last - begin) / READINGS;
     node_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", &source);
     if (back || !(last > begin)) {
-        enum status st =
-            status_fail(STATUS_DEVICE, __FILE__, __LINE__, "the monotonic clock %s (source %s)",
-                        back ? "goes backwards" : "does not advance", source.data);
+        enum status st = FAILURE(DEVICE, "the monotonic clock %s (source %s)",
+                                 back ? "goes backwards" : "does not advance", source.data);
         findings_fail(f, "clock", st, "step times are meaningless: select another clock source");
     } else {
         findings_add(f, "clock", "%s, %.0f ns per reading", source.len ? source.data : "works",

@@ -272,9 +272,9 @@ enum status parquet_find(const struct parquet *p, const char *column, size_t *le
     size_t found = column[0] ? find_below(p, 0, column, leaf) : 0;
     if (found == 1) return STATUS_OK;
     parquet_list_columns(p, &names);
-    enum status st = status_fail(
-        STATUS_CONFIG, __FILE__, __LINE__, "%s: %s \"%s\"; the columns are: %s", p->path,
-        found ? "more than one column has the name" : "no column", column, names.data);
+    enum status st =
+        FAILURE(CONFIG, "%s: %s \"%s\"; the columns are: %s", p->path,
+                found ? "more than one column has the name" : "no column", column, names.data);
     text_release(&names);
     return st;
 }

@@ -46,7 +46,7 @@ __attribute__((format(printf, 2, 3), cold)) static void reject(const struct unpi
     va_end(arguments);
     text_addf(&why, "%s: pickle, byte %zu: %s", m->r.name, (size_t)(m->opcode_at - m->start),
               message);
-    status_fail(STATUS_DATA, __FILE__, __LINE__, "%s", why.data);
+    FAILURE(DATA, "%s", why.data);
     text_release(&why);
 }
 

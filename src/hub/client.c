@@ -200,15 +200,14 @@ static enum status fail_s3_access(const struct hub_settings *s, int status, cons
     if (s->role) s3_role_describe(s->role, &from);
     if (!s->role) text_adds(&from, s->token_from);
     if (s->signer.key_id || (s->role && !s3_role_is_absent(s->role)))
-        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                    "%s: HTTP %d%s: the credentials in %s have no access", what, status, reason,
-                    from.data);
+        FAILURE(CONFIG, "%s: HTTP %d%s: the credentials in %s have no access", what, status, reason,
+                from.data);
     else
-        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                    "%s: HTTP %d%s: the request was not signed%s%s: set AWS_ACCESS_KEY_ID and "
-                    "AWS_SECRET_ACCESS_KEY, or create ~/.aws/credentials",
-                    what, status, reason, from.len ? ", as no credentials were found: " : "",
-                    from.data);
+        FAILURE(CONFIG,
+                "%s: HTTP %d%s: the request was not signed%s%s: set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or create ~/.aws/credentials",
+                what, status, reason, from.len ? ", as no credentials were found: " : "",
+                from.data);
     text_release(&from);
     return STATUS_CONFIG;
 }

@@ -118,8 +118,8 @@ static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t c, 
     (void)a, (void)b, (void)c, (void)d;
     const atomic_bool *cancel = e->request->cancel;
     if (cancel ? !atomic_load(cancel) : !signals_pending()) return 0;
-    e->st = status_fail(STATUS_REQUEUE, __FILE__, __LINE__, "interrupted by %s during a transfer",
-                        cancel ? "the end of the run" : signals_name(signals_pending()));
+    e->st = FAILURE(REQUEUE, "interrupted by %s during a transfer",
+                    cancel ? "the end of the run" : signals_name(signals_pending()));
     return 1;
 }
 

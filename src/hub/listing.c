@@ -85,9 +85,8 @@ enum status listing_add_page(struct listing *l, const char *json, size_t len, co
     if (!json_is_array(root)) FAIL_OUT(DATA, "%s: list of files: expected a JSON array", what);
     for (const struct json *v = json_first(root); v; v = json_next(v)) {
         struct hub_file f = {0};
-        st = l->count < MAX_FILES
-                 ? parse_entry(v, &f)
-                 : status_fail(STATUS_DATA, __FILE__, __LINE__, "more than %d files", MAX_FILES);
+        st = l->count < MAX_FILES ? parse_entry(v, &f)
+                                  : FAILURE(DATA, "more than %d files", MAX_FILES);
         if (!st) listing_append(l, &f);
         free(f.path);
         if (st) {

@@ -118,8 +118,7 @@ static enum status read_document(const struct json *root, const char *token, boo
     TRY(copy_member(root, "Expiration", optional, &expiration));
     bool is_time = s3_keys_parse_time(expiration, &k->expires_s);
     if (!is_time && (expiration[0] || !optional))
-        st = status_fail(STATUS_DATA, __FILE__, __LINE__,
-                         "\"Expiration\" is not a time such as 2026-01-31T12:00:00Z");
+        st = FAILURE(DATA, "\"Expiration\" is not a time such as 2026-01-31T12:00:00Z");
     free(expiration);
     return st;
 }

@@ -213,9 +213,9 @@ static enum status fail_sts(const struct s3_service *v, const struct http_respon
     if (code.len > 80 || (code.len && strstr(token, code.data))) text_clear(&code);
     for (size_t i = 0; i + 8 <= message.len; i++) /* no part of the token, either */
         if (memmem(token, strlen(token), message.data + i, 8)) text_clear(&message);
-    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "s3://: %s: %s: HTTP %d (%s%s%.300s)", s->name,
-                s->url, a->status, code.len ? code.data : "no code", message.len ? ": " : "",
-                message.len ? message.data : "");
+    FAILURE(CONFIG, "s3://: %s: %s: HTTP %d (%s%s%.300s)", s->name, s->url, a->status,
+            code.len ? code.data : "no code", message.len ? ": " : "",
+            message.len ? message.data : "");
     text_release(&code);
     text_release(&message);
     return STATUS_CONFIG;

@@ -194,7 +194,7 @@ static enum status link_blob(const struct snapshot *s, const struct hub_file *f)
     text_addf(&temporary, "%s/blobs/%s.link-%ld", s->folder, f->hash, (long)getpid());
     unlink(temporary.data);
     if (symlink(target.data, temporary.data) || rename(temporary.data, path)) {
-        st = status_fail(STATUS_IO, __FILE__, __LINE__, "%s: %s", path, strerror(errno));
+        st = FAILURE(IO, "%s: %s", path, strerror(errno));
         unlink(temporary.data);
     }
 out:

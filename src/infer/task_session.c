@@ -18,9 +18,8 @@ enum status task_session_check(const struct task_session *s)
     if (s->limit < 0) FAIL(USAGE, "--limit: must be at least 0, is %lld", (long long)s->limit);
     task_format_list(&names);
     if (s->format[0] && !task_format_find(s->format))
-        st =
-            status_fail(STATUS_USAGE, __FILE__, __LINE__,
-                        "--task-format: unknown format \"%s\"; expected %s", s->format, names.data);
+        st = FAILURE(USAGE, "--task-format: unknown format \"%s\"; expected %s", s->format,
+                     names.data);
     text_release(&names);
     return st;
 }

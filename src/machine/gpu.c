@@ -70,8 +70,7 @@ static enum status fail_without_gpu(void)
 {
     struct text why = {0};
     gpu_machine_explain_none(&why);
-    enum status st = status_fail(STATUS_DEVICE, __FILE__, __LINE__, "device.kind = \"%s\": %s",
-                                 gpu_backend, why.data);
+    enum status st = FAILURE(DEVICE, "device.kind = \"%s\": %s", gpu_backend, why.data);
     text_release(&why);
     return st;
 }

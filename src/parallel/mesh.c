@@ -125,7 +125,7 @@ static enum status fail_product(const int64_t degrees[AXIS_COUNT], int64_t all, 
     text_addf(&what, ", got %d", size);
     if (all) add_rank_counts(&what, degrees, all, size);
     add_degrees(&what, degrees, size);
-    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "parallelism: %s", what.data);
+    enum status st = FAILURE(CONFIG, "parallelism: %s", what.data);
     text_release(&what);
     return st;
 }

@@ -92,8 +92,7 @@ static enum status fail_format(void)
     struct text names = {0};
     task_format_list(&names);
     enum status st =
-        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                    "the columns match no known task; expected those of %s", names.data);
+        FAILURE(CONFIG, "the columns match no known task; expected those of %s", names.data);
     text_release(&names);
     return st;
 }

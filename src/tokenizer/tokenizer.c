@@ -175,9 +175,9 @@ enum status tokenizer_open(struct tokenizer **out, const char *path,
     if (!st) t->path = bytes ? heap_string("", 0) : find_file(local);
     free(local);
     if (bytes && config->pattern && config->pattern[0])
-        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                         "a pre-tokenizer pattern (tokenizer.pattern, --pattern) is for tiktoken "
-                         "files; \"bytes\" does not split text");
+        st = FAILURE(CONFIG,
+                     "a pre-tokenizer pattern (tokenizer.pattern, --pattern) is for tiktoken "
+                     "files; \"bytes\" does not split text");
     else if (bytes)
         init_bytes(t);
     else if (!st)

@@ -181,8 +181,8 @@ enum status nonfinite_handle(const struct trainer *t, const struct loader *loade
               unsigned_nan(result->grad_norm));
     describe(t, loader, &first, &what);
     if (stops)
-        st = status_fail(STATUS_DIVERGED, __FILE__, __LINE__, "%s (%s)", what.data,
-                         skips ? "guard.max_skips reached" : "guard.nonfinite = \"stop\"");
+        st = FAILURE(DIVERGED, "%s (%s)", what.data,
+                     skips ? "guard.max_skips reached" : "guard.nonfinite = \"stop\"");
     else
         log_line(LOG_WARN, "%s; its update is skipped", what.data);
     text_release(&what);

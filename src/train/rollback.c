@@ -100,9 +100,8 @@ static enum status fail(const struct rollback *b, const char *why)
     const struct comm *world = b->state->world;
     enum status st = STATUS_OK;
     if (world->rank == 0)
-        st = status_fail(STATUS_DIVERGED, __FILE__, __LINE__,
-                         "step %lld: loss %g, gradient norm %g, and %s", (long long)s->step,
-                         s->loss, s->grad_norm, why);
+        st = FAILURE(DIVERGED, "step %lld: loss %g, gradient norm %g, and %s", (long long)s->step,
+                     s->loss, s->grad_norm, why);
     return comm_agree(world, st);
 }
 

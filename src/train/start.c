@@ -143,8 +143,8 @@ static enum status refuse_changes(const char *folder, const struct config_change
                   ", %s the data over with checkpoint.exclude_from_loading = "
                   "[\"dataloader\"]",
                   x->names.len ? "and start" : "or start");
-    enum status st = status_fail(
-        STATUS_CONFIG, __FILE__, __LINE__,
+    enum status st = FAILURE(
+        CONFIG,
         "%s: a resumed run cannot change these settings: %s. Set them back, or start a new run "
         "from "
         "this checkpoint with another job.dump_folder and checkpoint.initial_load_path%s",

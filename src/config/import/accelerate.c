@@ -50,8 +50,7 @@ static enum status read_flags(struct import *im, const struct shell_words *w, si
         bool has_value = equals || takes_value(flag, next);
         enum status st = STATUS_OK;
         if (has_value && !value)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: %s requires a value",
-                             im->file, line, flag);
+            st = FAILURE(CONFIG, "%s:%d: %s requires a value", im->file, line, flag);
         else
             import_add_item(im, flag, line, &value, has_value);
         if (has_value && !equals) i++;

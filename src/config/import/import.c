@@ -84,8 +84,8 @@ enum status import_bad_value(const struct import *im, const struct import_item *
     struct text where = {0}, shown = {0};
     import_write_place(im, item, &where);
     write_values(item, &shown);
-    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s = %.200s: expected %s", where.data,
-                shown.data ? shown.data : "nothing", expected);
+    FAILURE(CONFIG, "%s = %.200s: expected %s", where.data, shown.data ? shown.data : "nothing",
+            expected);
     text_release(&where), text_release(&shown);
     return STATUS_CONFIG;
 }
@@ -315,9 +315,8 @@ static enum status fail_unknown(const struct import *im, const struct import_ite
     if (c.name && (c.cost <= 2 || !similar)) similar = c.name;
     struct text where = {0};
     import_write_place(im, item, &where);
-    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: not a key of %s%s%s%s", where.data,
-                im->format, similar ? "; did you mean " : "", similar ? similar : "",
-                similar ? "?" : "");
+    FAILURE(CONFIG, "%s: not a key of %s%s%s%s", where.data, im->format,
+            similar ? "; did you mean " : "", similar ? similar : "", similar ? "?" : "");
     text_release(&where);
     return STATUS_CONFIG;
 }

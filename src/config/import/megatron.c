@@ -81,11 +81,9 @@ static enum status read_flags(struct import *im, const char *const *words, size_
             while (many && i + num < count && strncmp(words[i + num], "--", 2)) num++;
         enum status st = STATUS_OK;
         if ((arity > 0 && !num) || (arity == 1 && !equals && !strncmp(values[0], "--", 2)))
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: %s requires a value", place,
-                             flag);
+            st = FAILURE(CONFIG, "%s: %s requires a value", place, flag);
         else if (arity == 0 && num)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: %s takes no value", place,
-                             flag);
+            st = FAILURE(CONFIG, "%s: %s takes no value", place, flag);
         if (!st) import_add_item(im, flag, line, values, num);
         if (!st && idle) import_add_note(im, IMPORT_IDLE, &im->items[im->num_items - 1], idle);
         if (!equals) i += num;

@@ -35,9 +35,8 @@ static enum status add_items(struct import *im, const struct yaml_tree *v, const
             if (e->kind == YAML_SCALAR)
                 values[count++] = e->text;
             else
-                st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                                 "%s:%d: %s: expected a list of scalars, got %s", im->file, e->line,
-                                 key.data, yaml_tree_kind_name(e));
+                st = FAILURE(CONFIG, "%s:%d: %s: expected a list of scalars, got %s", im->file,
+                             e->line, key.data, yaml_tree_kind_name(e));
         if (!st && child->kind != YAML_MAP) {
             bool null = child->kind == YAML_SCALAR && yaml_tree_is_null(child);
             import_add_item(im, key.data, child->line, null ? NULL : values, count);

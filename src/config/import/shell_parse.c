@@ -111,9 +111,7 @@ static enum status parse_array(struct shell *s, struct shell_cursor *c, const ch
         }
         if (c->at < c->end && *c->at == ')') break;
         st = shell_lexer_next(s, c, &token);
-        if (!st && !token.len)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: %s=(: missing )", s->file,
-                             line, name);
+        if (!st && !token.len) st = FAILURE(CONFIG, "%s:%d: %s=(: missing )", s->file, line, name);
         if (!st && run) st = shell_expand(s, token, c->line, &words);
     }
     if (!st) c->at++;
@@ -149,12 +147,11 @@ static enum status parse_assignment(struct shell *s, struct shell_cursor *c,
         token = (struct shell_token){equals + 1, (size_t)(end - equals - 1)};
         st = shell_expand_unsplit(s, token, c->line, &value);
         if (!st && value.len > SHELL_MAX_VALUE)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                             "%s:%d: %s: value longer than %d bytes", s->file, c->line, name,
-                             SHELL_MAX_VALUE);
+            st = FAILURE(CONFIG, "%s:%d: %s: value longer than %d bytes", s->file, c->line, name,
+                         SHELL_MAX_VALUE);
         if (!st && s->num_variables > SHELL_MAX_VARIABLES)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: more than %d variables",
-                             s->file, c->line, SHELL_MAX_VARIABLES);
+            st = FAILURE(CONFIG, "%s:%d: more than %d variables", s->file, c->line,
+                         SHELL_MAX_VARIABLES);
         if (!st) shell_set(s, name, value.data);
     }
     text_release(&value);
@@ -171,9 +168,8 @@ static enum status follow_script(struct shell *s, const struct shell_script *scr
     if (script->file) s->file = script->file, s->arguments = script->arguments;
     enum status st = s->scripts < SHELL_MAX_SCRIPTS
                          ? STATUS_OK
-                         : status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                                       "%s:%d: scripts nested more than %d deep", s->file, line,
-                                       SHELL_MAX_SCRIPTS);
+                         : FAILURE(CONFIG, "%s:%d: scripts nested more than %d deep", s->file, line,
+                                   SHELL_MAX_SCRIPTS);
     s->scripts++;
     if (!st) st = shell_parse(s, script->bytes.data, script->bytes.len, script->file ? 1 : line);
     s->scripts--;
@@ -262,8 +258,7 @@ static enum status parse_condition(struct shell *s, struct shell_cursor *c, bool
             c->at += op && *op == '-' ? 2 : 1;
             if (op) shell_words_add(&words, op, strlen(op));
         } else if (!token.len) {
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: [[: missing ]]", s->file,
-                             line);
+            st = FAILURE(CONFIG, "%s:%d: [[: missing ]]", s->file, line);
         }
     }
     if (!st) c->at += 2;
@@ -515,8 +510,8 @@ enum status shell_parse(struct shell *s, const char *bytes, size_t len, int line
     if (nul) FAIL(CONFIG, "%s:%d: not a script: contains NUL", s->file, line);
     enum status st = parse_list(s, &c, true, &result);
     if (!st && c.at < c.end)
-        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: unexpected \"%.*s\"", s->file,
-                         c.line, (int)(c.end - c.at > 20 ? 20 : c.end - c.at), c.at);
+        st = FAILURE(CONFIG, "%s:%d: unexpected \"%.*s\"", s->file, c.line,
+                     (int)(c.end - c.at > 20 ? 20 : c.end - c.at), c.at);
     shell_words_release(&c.heredocs);
     return st;
 }
