@@ -188,7 +188,7 @@ enum status hf_config_read(const char *path, struct model_shape *s)
     TRY(json_read(path, 16 << 20, &root));
     enum status st = read_model(root, s);
     json_free(root);
-    if (st) return status_fail(st, __FILE__, __LINE__, "%s: %s", path, status_message());
+    if (st) return status_prefix(st, "%s", path);
     return STATUS_OK;
 }
 
