@@ -226,9 +226,9 @@ static enum status update_weights(const struct muon_call *c, const struct matrix
                              .rate = c->u->lr * adjust_lr(o->config->adjust_lr_fn, x->slot),
                              .copy_dtype = o->copy_dtype,
                              .split = o->split};
-    struct apply_update_io io = {.w_n = o->weights ? element(o->weights, x->at, F32) : NULL,
+    struct apply_update_io io = {.w_n = element(o->weights, x->at, F32),
                                  .u_n = x->own,
-                                 .copy_n = o->copy ? element(o->copy, x->at, o->copy_dtype) : NULL,
+                                 .copy_n = element(o->copy, x->at, o->copy_dtype),
                                  .low_n = o->low ? o->low + x->at : NULL};
     TRY(apply_update(c->ops, &a, &io, c->queue));
     return STATUS_OK;

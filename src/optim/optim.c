@@ -5,6 +5,7 @@
 #include "ops/update.h"
 #include "optim/moments.h"
 #include "optim/optim_offload.h"
+#include "tensor/element.h"
 
 #include <math.h>
 
@@ -44,23 +45,18 @@ struct optim_call {
     size_t run, full;
 };
 
-static void *element_at(const void *base, size_t offset, size_t each)
-{
-    return base ? (char *)(uintptr_t)base + offset * each : NULL;
-}
-
 /* The buffers from element `at` of the shard on. */
 static struct adamw_io io_from(const struct optim_call *c, size_t at)
 {
     const struct optim *o = c->o;
     const struct optim_chunk *k = c->chunk;
-    size_t in_chunk = at - k->begin, moment = dtype_bytes(o->moments);
-    return (struct adamw_io){.w_n = element_at(k->weights, in_chunk, sizeof *k->weights),
-                             .m_n = element_at(k->exp_avg, in_chunk, moment),
-                             .v_n = element_at(k->exp_avg_sq, in_chunk, moment),
-                             .g_n = element_at(c->u->gradients, at, dtype_bytes(o->gradients)),
-                             .copy_n = element_at(o->copy, at, dtype_bytes(o->copy_dtype)),
-                             .low_n = element_at(k->low, in_chunk, sizeof *k->low)};
+    size_t in_chunk = at - k->begin;
+    return (struct adamw_io){.w_n = element(k->weights, in_chunk, F32),
+                             .m_n = element(k->exp_avg, in_chunk, o->moments),
+                             .v_n = element(k->exp_avg_sq, in_chunk, o->moments),
+                             .g_n = element(c->u->gradients, at, o->gradients),
+                             .copy_n = element(o->copy, at, o->copy_dtype),
+                             .low_n = k->low ? k->low + in_chunk : NULL};
 }
 
 /* Parts of one call of adamw. */
@@ -123,7 +119,8 @@ static double rate_of(const struct optim *o, const struct shard_run *p,
 }
 
 /* Which of `count` elements from `begin` on are in the chunk: [*from, *to); false: none. */
-static bool clip(const struct optim_chunk *k, size_t begin, size_t count, size_t *from, size_t *to)
+static bool intersect(const struct optim_chunk *k, size_t begin, size_t count, size_t *from,
+                      size_t *to)
 {
     size_t end = begin + count < k->end ? begin + count : k->end;
     *from = begin > k->begin ? begin : k->begin, *to = end;
@@ -157,13 +154,13 @@ static enum status update_quantized(const struct optim_call *c, struct adamw a, 
     struct adamw_8bit_io io8 = {.w_n = io.w_n,
                                 .m_n = io.m_n,
                                 .v_n = io.v_n,
-                                .m_scale = element_at(m->scales, block, sizeof *m->scales),
-                                .v_scale = element_at(v->scales, block, sizeof *v->scales),
+                                .m_scale = m->scales ? m->scales + block : NULL,
+                                .v_scale = v->scales ? v->scales + block : NULL,
                                 .g_n = io.g_n,
                                 .copy_n = io.copy_n,
                                 .low_n = io.low_n};
-    io.m_n = element_at(m->full, full, sizeof *m->full);
-    io.v_n = element_at(v->full, full, sizeof *v->full);
+    io.m_n = element(m->full, full, F32);
+    io.v_n = element(v->full, full, F32);
     if (a.moments == INT8)
         TRY(adamw_8bit(c->ops, &(struct adamw_8bit){a}, &io8, c->queue));
     else
@@ -186,7 +183,7 @@ static enum status update_tensors(struct optim_call *c)
         a.moments = quantized ? INT8 : F32;
         a.weight_decay = is_undecayed(o, first) ? 0 : weight_decay;
         a.lr = rate_of(o, first, c->u);
-        if (clip(c->chunk, first->at, n * first->count, &from, &to)) {
+        if (intersect(c->chunk, first->at, n * first->count, &from, &to)) {
             a.n = to - from;
             TRY(update_quantized(c, a, from, full + (from - first->at)));
         }
@@ -231,7 +228,7 @@ static enum status update_chunk(struct optim_call *c)
         const struct shard_run *first = &s->runs[i];
         n = o->moments == BF16 ? shard_equal_runs(first, s->count - i) : 1;
         (void)advance(c, i, n);
-        if (!clip(c->chunk, first->at, n * first->count, &from, &to)) continue;
+        if (!intersect(c->chunk, first->at, n * first->count, &from, &to)) continue;
         list.is_closed |= is_muon(o, first);
         if (is_muon(o, first)) continue;
         struct adamw_part part = {

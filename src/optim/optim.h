@@ -1,4 +1,4 @@
-/* optim.h -- the optimizer: gradient norm, clipping, AdamW; Muon is in muon.h.
+/* optim.h -- the optimizer: the factor that clips gradients, and AdamW; Muon is in muon.h.
  *
  * Axes     Flat buffers of this rank's shard of the model; weights, gradients and moments have the
  *          same layout. */
