@@ -487,21 +487,19 @@ static enum status convert_to_run(const struct conversion *c, struct conversion_
                                   struct converted *done)
 {
     int64_t step = o->step < 0 ? 0 : o->step;
-    char *folder = file_join(c->to, "checkpoint"), *final = folder_step_path(folder, step);
-    struct text temporary = {0};
+    char *folder = file_join(c->to, "checkpoint");
+    char *temporary = folder_temporary_path(folder, step);
     size_t num_steps;
     int lock = -1;
     enum status st = STATUS_OK;
-    text_addf(&temporary, "%s.tmp", final);
     TRY_OUT(folder_lock(folder, &lock));
     TRY_OUT(folder_steps_count(folder, &num_steps));
     if (num_steps) FAIL_OUT(CONFIG, "%s already contains checkpoints", folder);
-    TRY_OUT(write_folder(c, o, temporary.data, done));
-    TRY_OUT(folder_commit(folder, temporary.data, step));
+    TRY_OUT(write_folder(c, o, temporary, done));
+    TRY_OUT(folder_commit(folder, temporary, step));
 out:
     folder_unlock(lock);
-    text_release(&temporary);
-    free(folder), free(final);
+    free(folder), free(temporary);
     return st;
 }
 

@@ -59,12 +59,6 @@ static bool has_manifest(const struct listing *l, const struct copy_store *s, in
     return has;
 }
 
-static int compare_steps(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 enum status copy_store_list(struct copy_store *s, struct folder_steps *l)
 {
     const struct hub_path *d = s->destination;
@@ -81,7 +75,7 @@ enum status copy_store_list(struct copy_store *s, struct folder_steps *l)
         int64_t step = folder_parse_step(path + n + (n > 0));
         if (all.files[i].is_folder && step >= 0) l->steps[l->count++] = step;
     }
-    qsort(l->steps, l->count, sizeof *l->steps, compare_steps);
+    folder_steps_sort(l);
 out:
     listing_release(&all);
     return st;
@@ -138,7 +132,7 @@ out:
 static enum status read_manifest(const struct step_copy *c, struct text *bytes)
 {
     char *path = file_join(c->path, MANIFEST_NAME);
-    enum status st = file_read(path, UINT64_C(256) << 20, bytes);
+    enum status st = file_read(path, MANIFEST_MAX_BYTES, bytes);
     free(path);
     return st;
 }
@@ -198,32 +192,29 @@ out:
 
 enum status copy_store_fetch(struct copy_store *s, int64_t step, const char *folder, bool *found)
 {
-    char *path = folder_step_path(folder, step);
-    struct text temporary = {0};
+    char *temporary = folder_temporary_path(folder, step);
     struct listing l = {0};
     int64_t written;
     enum status st = STATUS_OK;
-    text_addf(&temporary, "%s.tmp", path);
-    const struct step_copy c = {s, step, temporary.data};
+    const struct step_copy c = {s, step, temporary};
     TRY_OUT(list_step(s, step, &l));
     *found = has_manifest(&l, s, step);
     if (!*found) goto out;
     log_line(LOG_INFO, "%s: fetching step-%lld, into %s", s->destination->name, (long long)step,
              folder);
-    TRY_OUT(file_remove_tree(temporary.data));
-    TRY_OUT(file_make_dirs(temporary.data));
+    TRY_OUT(file_remove_tree(temporary));
+    TRY_OUT(file_make_dirs(temporary));
     TRY_OUT(download_files(&c, &l));
-    TRY_OUT(manifest_verify(temporary.data, NULL));
-    TRY_OUT(manifest_check(temporary.data, &written));
+    TRY_OUT(manifest_verify(temporary, NULL));
+    TRY_OUT(manifest_check(temporary, &written));
     if (written != step)
         FAIL_OUT(DATA, "%s: the manifest of step-%lld belongs to step %lld", s->destination->name,
                  (long long)step, (long long)written);
-    TRY_OUT(folder_commit(folder, temporary.data, step));
+    TRY_OUT(folder_commit(folder, temporary, step));
 out:
-    if (st) file_discard_tree(temporary.data);
+    if (st) file_discard_tree(temporary);
     listing_release(&l);
-    text_release(&temporary);
-    free(path);
+    free(temporary);
     return st;
 }
 

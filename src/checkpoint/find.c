@@ -69,7 +69,7 @@ static enum status find_newest(const char *folder, int64_t limit, char **found)
 static enum status broadcast_found(const char *folder, const struct comm *world, enum status st,
                                    char **found)
 {
-    int64_t step = *found ? strtoll(strrchr(*found, '-') + 1, NULL, 10) : -1;
+    int64_t step = *found ? folder_path_step(*found) : -1;
     st = comm_agree(world, st);
     if (!st) st = comm_broadcast_bytes(world, 0, &step, sizeof step);
     if (world->rank > 0 && !st && step >= 0) *found = folder_step_path(folder, step);
@@ -191,7 +191,7 @@ enum status checkpoint_advise(const char *folder, enum status st)
     if (st != STATUS_DATA || comm_failed_elsewhere()) return st;
     while (len > 1 && folder[len - 1] == '/') len--;
     char *path = heap_string(folder, len), *slash = strrchr(path, '/');
-    int64_t step = folder_parse_step(slash ? slash + 1 : path);
+    int64_t step = folder_path_step(path);
     status_save(&why, st);
     if (slash) *slash = 0;
     if (step >= 0) add_advice(slash ? path : ".", step, why.message);

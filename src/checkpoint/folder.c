@@ -25,6 +25,12 @@ int64_t folder_parse_step(const char *name)
     return strtoll(name + 5, NULL, 10);
 }
 
+int64_t folder_path_step(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return folder_parse_step(slash ? slash + 1 : path);
+}
+
 static int compare_steps(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -44,9 +50,14 @@ enum status folder_steps_read(struct folder_steps *l, const char *folder)
         int64_t step = folder_parse_step(names.paths[i]);
         if (step >= 0) l->steps[l->count++] = step;
     }
-    qsort(l->steps, l->count, sizeof *l->steps, compare_steps);
+    folder_steps_sort(l);
     file_list_release(&names);
     return STATUS_OK;
+}
+
+void folder_steps_sort(struct folder_steps *l)
+{
+    qsort(l->steps, l->count, sizeof *l->steps, compare_steps);
 }
 
 void folder_steps_release(struct folder_steps *l)
@@ -69,6 +80,13 @@ char *folder_step_path(const char *folder, int64_t step)
 {
     char name[32];
     snprintf(name, sizeof name, "step-%lld", (long long)step);
+    return file_join(folder, name);
+}
+
+char *folder_temporary_path(const char *folder, int64_t step)
+{
+    char name[32];
+    snprintf(name, sizeof name, "step-%lld.tmp", (long long)step);
     return file_join(folder, name);
 }
 

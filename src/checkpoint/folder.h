@@ -20,10 +20,13 @@ struct folder_steps {
 
 /* A missing folder has no steps.  IO: it cannot be read. */
 enum status folder_steps_read(struct folder_steps *l, const char *folder);
+void folder_steps_sort(struct folder_steps *l);
 void folder_steps_release(struct folder_steps *l);
 enum status folder_steps_count(const char *folder, size_t *count); /* the same, counted only */
 char *folder_step_path(const char *folder, int64_t step);          /* heap */
+char *folder_temporary_path(const char *folder, int64_t step);     /* of step-N.tmp; heap */
 int64_t folder_parse_step(const char *name);                       /* N of step-N, or -1 */
+int64_t folder_path_step(const char *path);                        /* the same of PATH/step-N */
 
 /* Creates the folder, locks it, and deletes leftovers.  CONFIG: another run holds the lock. */
 enum status folder_lock(const char *folder, int *lock);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 1, MAX_BYTES = 256 << 20 };
+enum { FORMAT = 1 };
 
 /* The CRC that a chunk's checksum starts from. */
 static uint32_t chunk_seed(int64_t step, const char *name, uint64_t chunk)
@@ -224,7 +224,7 @@ static enum status parse_manifest(const char *folder, struct json **root)
 {
     char *path = file_join(folder, MANIFEST_NAME);
     enum status st = STATUS_OK;
-    TRY_OUT(json_read_checksummed(path, MAX_BYTES, OWN_CHECKSUM, root));
+    TRY_OUT(json_read_checksummed(path, MANIFEST_MAX_BYTES, OWN_CHECKSUM, root));
     int64_t format;
     const struct json *v = json_get(*root, "format");
     if (v && !json_as_int(v, FORMAT, FORMAT, &format))

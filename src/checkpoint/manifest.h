@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MANIFEST_CHUNK = 1 << 20 };
+enum { MANIFEST_CHUNK = 1 << 20, MANIFEST_MAX_BYTES = 256 << 20 /* of a manifest */ };
 #define MANIFEST_NAME "manifest.json"
 
 /* A finished file. */

@@ -185,13 +185,12 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     bool is_root = ranks->rank == 0;
     double begin = clock_monotonic_s();
     char *final = folder_step_path(c->folder, s->step);
-    struct text temporary = {0};
-    text_addf(&temporary, "%s.tmp", final);
-    struct manifest m = {.folder = temporary.data, .step = s->step};
+    char *temporary = folder_temporary_path(c->folder, s->step);
+    struct manifest m = {.folder = temporary, .step = s->step};
     struct save_sources sources = {0};
     struct content content = content_from_state(s, &sources, ranks);
     enum status st = STATUS_OK;
-    TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary.data) : STATUS_OK));
+    TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
     TRY_OUT(comm_agree(ranks, check_sources(&sources)));
     TRY_OUT(comm_agree(ranks, check_staging(c, s)));
@@ -203,11 +202,10 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
                  bytes < 1e9 ? bytes / 1e6 : bytes / 1e9, bytes < 1e9 ? "MB" : "GB",
                  clock_monotonic_s() - begin);
 out:
-    if (st && is_root) file_discard_tree(temporary.data); /* leave nothing behind */
+    if (st && is_root) file_discard_tree(temporary); /* leave nothing behind */
     manifest_release(&m);
     free(sources.values);
-    text_release(&temporary);
-    free(final);
+    free(final), free(temporary);
     return st;
 }
 

@@ -64,7 +64,7 @@ static enum status load_newest(struct rollback *b, int64_t limit)
         char *folder;
         TRY(checkpoint_find(b->folder, limit, world, &folder));
         if (!folder) return status_restore(&damage);
-        limit = folder_parse_step(strrchr(folder, '/') + 1);
+        limit = folder_path_step(folder);
         if (limit < b->first_step) {
             free(folder);
             return status_restore(&damage);

@@ -11,7 +11,6 @@
 #include "hub/hub.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* A run whose checkpoints are all damaged or set aside must not silently start over. */
 static enum status check_no_checkpoints(const char *folder)
@@ -62,7 +61,7 @@ static enum status find_own(struct start *s, const struct config *c, int64_t lim
     if (world->rank == 0) native = !dcp_detect(s->folder);
     TRY_OUT(comm_broadcast_bytes(world, 0, &native, sizeof native));
     s->own = true, s->native = native, s->rewinds = step >= 0;
-    s->step = strtoll(strrchr(s->folder, '-') + 1, NULL, 10);
+    s->step = folder_path_step(s->folder);
     s->whole = s->native || s->step > 0, s->partial = !s->whole;
 out:
     free(folder);

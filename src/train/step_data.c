@@ -72,7 +72,7 @@ static enum status find_before(const char *folder, int64_t step, const struct ru
         release_position(p);
         TRY(checkpoint_find(folder, step, comm_self(), &found));
         if (!found) return STATUS_OK;
-        step = folder_parse_step(strrchr(found, '/') + 1);
+        step = folder_path_step(found);
         TRY(read_position(found, rows, p));
     } while (!p->cursor);
     return STATUS_OK;
