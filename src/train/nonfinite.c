@@ -27,11 +27,6 @@ struct search {
 };
 enum { CHUNK = 1 << 20 };
 
-static const struct comm *group(const struct trainer *t, enum group g)
-{
-    return &t->machine.groups.of[g];
-}
-
 static int64_t order_of(const struct trainer *t, enum place place, int64_t at)
 {
     int64_t last = t->whole.num_tensors - 1;
@@ -74,8 +69,8 @@ static void search_losses(struct search *s)
     size_t T = (size_t)t->local.T, n = (size_t)t->local.B * T;
     for (size_t i = 0; i < n && t->loss_BT; i++) {
         if (isfinite(t->loss_BT[i])) continue;
-        int64_t row = (int64_t)(i / T), readers = group(t, GROUP_data)->size;
-        s->first.reader = group(t, GROUP_data)->rank, s->first.row = row;
+        int64_t row = (int64_t)(i / T), readers = trainer_group(t, GROUP_data)->size;
+        s->first.reader = trainer_group(t, GROUP_data)->rank, s->first.row = row;
         s->first.order = order_of(t, IN_LOSS, row * readers + s->first.reader);
         s->first.place = IN_LOSS, s->first.value = (double)t->loss_BT[i];
         return;
@@ -115,7 +110,7 @@ static enum status search_rank(struct search *s)
 /* The first bad value of all ranks.  Collective. */
 static enum status find_first(const struct trainer *t, struct bad_value *first)
 {
-    const struct comm *world = group(t, GROUP_world);
+    const struct comm *world = trainer_group(t, GROUP_world);
     struct bad_value *all = heap((size_t)world->size * sizeof *all);
     struct search s = {.trainer = t, .chunk = heap(CHUNK * sizeof *s.chunk)};
     enum status st = STATUS_OK;
@@ -166,7 +161,7 @@ enum status nonfinite_handle(const struct trainer *t, const struct loader *loade
                              const struct step_result *result)
 {
     const struct guard_config *guard = &t->config->guard;
-    const struct comm *world = group(t, GROUP_world);
+    const struct comm *world = trainer_group(t, GROUP_world);
     bool skips = guard->nonfinite == NONFINITE_skip;
     bool stops = skips ? t->skips > guard->max_skips : guard->nonfinite == NONFINITE_stop;
     struct bad_value first;

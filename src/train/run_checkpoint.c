@@ -38,7 +38,7 @@ struct checkpoint_state run_checkpoint_state(struct training_run *r)
 /* Writes the data cursor of all readers; null on ranks that do not read. */
 static enum status save_cursor(struct training_run *r, struct json_writer *w)
 {
-    const struct comm *readers = &r->trainer.machine.groups.of[GROUP_data];
+    const struct comm *readers = trainer_group(&r->trainer, GROUP_data);
     if (!r->reads) {
         json_write_null(w, NULL);
         return STATUS_OK;

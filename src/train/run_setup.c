@@ -103,7 +103,7 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
         inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape->V);
-    options.readers = &r->trainer.machine.groups.of[GROUP_data];
+    options.readers = trainer_group(&r->trainer, GROUP_data);
     struct text padding = {0};
     inputs_describe_padding(c, &machine->mesh, &padding);
     if (r->is_main && padding.len) log_line(LOG_INFO, "%s", padding.data);
@@ -119,7 +119,7 @@ static void open_stop(struct training_run *r)
     const double bytes_per_second = 1e8;
     struct trainer *t = &r->trainer;
     double bytes = (double)checkpoint_staging_bytes(&t->shard, t->ema);
-    stop_init(&r->stop, training_run_world(r), t->machine.groups.of[GROUP_pp].size == 1,
+    stop_init(&r->stop, training_run_world(r), trainer_group(t, GROUP_pp)->size == 1,
               bytes / bytes_per_second);
     t->model.units = stop_wrap_units(&r->stop, t->model.units);
 }

@@ -108,7 +108,7 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
     };
     activity_enter(ACTIVITY_reporting);
     if (r->config->data.packing == PACKING_best_fit)
-        TRY(comm_all_reduce_int64(&t->machine.groups.of[GROUP_data], REDUCE_SUM, &m.padding, 1));
+        TRY(comm_all_reduce_int64(trainer_group(t, GROUP_data), REDUCE_SUM, &m.padding, 1));
     TRY(memory_most_used(t->machine.queue, training_run_world(r), &m.memory_bytes));
     if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));

@@ -27,7 +27,7 @@ const char *step_graph_obstacle(const struct config *c, const struct mesh *mesh,
     return NULL;
 }
 
-bool step_graph_is_wanted(const struct config *c, double parameters)
+bool step_graph_is_requested(const struct config *c, double parameters)
 {
     if (c->device.graphs == AUTO) return parameters < STEP_GRAPH_MAX_PARAMETERS;
     return c->device.graphs == YES;
@@ -37,7 +37,7 @@ void step_graph_log(const struct config *c, const struct mesh *mesh, const struc
                     double parameters)
 {
     const char *obstacle = step_graph_obstacle(c, mesh, queue);
-    if (!obstacle || !step_graph_is_wanted(c, parameters)) return;
+    if (!obstacle || !step_graph_is_requested(c, parameters)) return;
     if (c->device.graphs == YES)
         log_line(LOG_WARN, "device.graphs = true has no effect: %s", obstacle);
     else if (queue_has_graphs(queue))

@@ -42,10 +42,10 @@ struct step_graph {
  * step. */
 const char *step_graph_obstacle(const struct config *c, const struct mesh *mesh,
                                 const struct queue *queue);
-/* Whether device.graphs asks for graphs: "auto" only with fewer parameters than
+/* Whether device.graphs requests graphs: "auto" only with fewer parameters than
  * STEP_GRAPH_MAX_PARAMETERS. */
-bool step_graph_is_wanted(const struct config *c, double parameters);
-/* Logs the obstacle, if there is one and step_graph_is_wanted; with "auto" only on a device that
+bool step_graph_is_requested(const struct config *c, double parameters);
+/* Logs the obstacle, if there is one and step_graph_is_requested; with "auto" only on a device that
  * has graphs. */
 void step_graph_log(const struct config *c, const struct mesh *mesh, const struct queue *queue,
                     double parameters);

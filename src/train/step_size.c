@@ -24,7 +24,7 @@ void trainer_open_pipeline(struct trainer *t, const struct schedule *full)
     t->ramp = r;
     t->step_rows = r.global;
     t->pipeline = (struct pipeline){.model = &t->model,
-                                    .group = &t->machine.groups.of[GROUP_pp],
+                                    .group = trainer_group(t, GROUP_pp),
                                     .stages = t->stages,
                                     .schedule = *full};
     pipeline_open(&t->pipeline);

@@ -13,7 +13,7 @@ static enum status write_trace(const struct trainer *t, const struct trace *trac
     text_addf(&path, "%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder,
               (long long)t->steps_done);
     TRY_OUT(file_make_dirs(path.data));
-    text_addf(&path, "/rank%d_trace.json", t->machine.groups.of[GROUP_world].rank);
+    text_addf(&path, "/rank%d_trace.json", trainer_group(t, GROUP_world)->rank);
     TRY_OUT(trace_write(trace, path.data));
 out:
     text_release(&path);

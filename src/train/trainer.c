@@ -22,11 +22,6 @@ int trainer_validation_tokens(const struct config *c)
     return (int)(c->validation.seq_len ? c->validation.seq_len : c->training.seq_len);
 }
 
-static const struct comm *group(const struct trainer *t, enum group g)
-{
-    return &t->machine.groups.of[g];
-}
-
 struct microbatch trainer_microbatch(const struct trainer *t, int i)
 {
     int count = t->pipeline.schedule.num_microbatches;
@@ -46,7 +41,8 @@ static double loss_scale(const struct trainer *t, int i, int64_t valid)
     int rows = (int)c->local_batch_size, means = t->batch.B / rows;
     if (c->loss_norm == LOSS_NORM_rank_mean) {
         int first = i * t->microbatches[i].B / rows * rows;
-        valid = batch_count_valid(&t->batch, first, rows) * means * group(t, GROUP_data)->size;
+        valid =
+            batch_count_valid(&t->batch, first, rows) * means * trainer_group(t, GROUP_data)->size;
     }
     return valid ? 1.0 / (double)valid : 0;
 }
@@ -104,7 +100,8 @@ enum status trainer_finish_gradients(struct trainer *t)
 static enum status forward_backward(struct trainer *t, struct loss_share *local)
 {
     struct trace *trace = t->machine.queue->trace;
-    const struct comm *readers = group(t, GROUP_data), *contexts = group(t, GROUP_cp);
+    const struct comm *readers = trainer_group(t, GROUP_data),
+                      *contexts = trainer_group(t, GROUP_cp);
     int64_t valid = t->batch.valid;
     batch_copy_part(&t->batch, contexts, t->evaluator.causal, &t->local);
     TRY(comm_all_reduce_int64(readers, REDUCE_SUM, &valid, 1));
@@ -114,7 +111,7 @@ static enum status forward_backward(struct trainer *t, struct loss_share *local)
     TRY(run_microbatches(t, valid, &local->loss));
     double begin = trace_begin(trace);
     TRY(trainer_finish_gradients(t));
-    if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
+    if (trainer_group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
     bool rank_mean = t->config->training.loss_norm == LOSS_NORM_rank_mean;
     local->mean_scale = rank_mean        ? readers->size
                         : t->batch.valid ? (double)valid / (double)t->batch.valid
@@ -156,7 +153,8 @@ static enum status update_float8_scales(struct trainer *t)
     if (!t->has_float8) return STATUS_OK;
     TRY(queue_wait(t->machine.queue));
     TRY(float8_collect_amax(f));
-    TRY(comm_all_reduce(group(t, GROUP_world), REDUCE_MAX, f->global_amax, float8_num_amax(f)));
+    TRY(comm_all_reduce(trainer_group(t, GROUP_world), REDUCE_MAX, f->global_amax,
+                        float8_num_amax(f)));
     float8_update_scales(f);
     return STATUS_OK;
 }
@@ -234,13 +232,13 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     trainer_begin_step(t);
     enum status st =
         loader ? loader_next_step(loader, &t->batch, (uint64_t)t->step_rows, &rows) : STATUS_OK;
-    TRY(comm_agree(group(t, GROUP_world), st));
+    TRY(comm_agree(trainer_group(t, GROUP_world), st));
     if (option_ranges_contain(&t->config->guard.skip_steps, t->steps_done + 1)) {
         pass_over_step(t, result, clock_monotonic_s() - begin);
         return STATUS_OK;
     }
     result->skips_rows = false;
-    TRY(batch_broadcast(&t->batch, group(t, GROUP_peers)));
+    TRY(batch_broadcast(&t->batch, trainer_group(t, GROUP_peers)));
     result->data_seconds = clock_monotonic_s() - begin;
     trace_end(t->machine.queue->trace, "data", begin);
     TRY(trainer_train_batch(t, result));

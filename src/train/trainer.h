@@ -81,6 +81,11 @@ struct trainer {
     bool is_updating; /* the state is not that of a whole step: the optimizer changes it */
 };
 
+static inline const struct comm *trainer_group(const struct trainer *t, enum group g)
+{
+    return &t->machine.groups.of[g];
+}
+
 struct step_result {
     int64_t step;     /* completed, or skipped */
     double loss;      /* nats/token */

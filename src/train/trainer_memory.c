@@ -12,11 +12,6 @@
 
 #include <stdlib.h>
 
-static const struct comm *group(const struct trainer *t, enum group g)
-{
-    return &t->machine.groups.of[g];
-}
-
 /* Bytes allocated since *mark, which is advanced. */
 static size_t bytes_since(const struct arena *a, size_t *mark)
 {
@@ -29,7 +24,7 @@ static size_t bytes_since(const struct arena *a, size_t *mark)
  * that gathering its weights each time costs too much. */
 static bool keeps_weights(const struct trainer *t, enum fsdp_reshard reshard)
 {
-    if (reshard == FSDP_RESHARD_default) return group(t, GROUP_pp)->size > 1;
+    if (reshard == FSDP_RESHARD_default) return trainer_group(t, GROUP_pp)->size > 1;
     return reshard == FSDP_RESHARD_never;
 }
 
@@ -39,8 +34,8 @@ static void init_fsdp(struct trainer *t, const struct model_shape *shape)
     bool is_elastic = t->elastic.canonical;
     t->fsdp = (struct fsdp){
         .layout = &t->model.layout,
-        .shard = group(t, GROUP_shard),
-        .replicate = group(t, GROUP_replicate),
+        .shard = trainer_group(t, GROUP_shard),
+        .replicate = trainer_group(t, GROUP_replicate),
         .ops = t->machine.ops,
         .queue = t->machine.queue,
         .dtype = training_compute_dtype(&t->config->training),
@@ -59,7 +54,7 @@ static void init_fsdp(struct trainer *t, const struct model_shape *shape)
 
 static void init_replicas(struct trainer *t)
 {
-    const struct comm *groups[] = {[REPLICATED_UNSLICED] = group(t, GROUP_tp),
+    const struct comm *groups[] = {[REPLICATED_UNSLICED] = trainer_group(t, GROUP_tp),
                                    [REPLICATED_KV_HEADS] = &t->kv_head_peers,
                                    [REPLICATED_TIED_EMBEDDING] = &t->embedding_peers};
     for (enum replicated_kind i = 0; i < REPLICATED_COUNT; i++) {
@@ -77,7 +72,7 @@ static void init_replicas(struct trainer *t)
 static enum status find_stages(struct trainer *t, const struct model_shape *shape,
                                struct pipeline_config *p)
 {
-    const struct comm *pp = group(t, GROUP_pp);
+    const struct comm *pp = trainer_group(t, GROUP_pp);
     TRY(config_pipeline(t->config, &t->machine.mesh, shape->L, p));
     int chunks = p->schedule.chunks, num_stages = chunks * pp->size;
     int *begin = heap(((size_t)num_stages + 1) * sizeof *begin);
@@ -101,7 +96,7 @@ static enum status alloc_moments(struct trainer *t)
     size_t n = t->shard.elements, each = dtype_bytes(t->optim.moments);
     struct arena *state = t->config->optimizer.offload ? &t->shared : &t->run;
     if (t->optim.moments == INT8) {
-        TRY(moments_check(&t->model.layout, &t->whole, group(t, GROUP_tp)->size));
+        TRY(moments_check(&t->model.layout, &t->whole, trainer_group(t, GROUP_tp)->size));
         moments_alloc(&t->quantized, &t->whole, &t->shard, &t->run);
     }
     t->exp_avg = arena_alloc(state, n, each);
@@ -141,7 +136,7 @@ static void init_step_graph(struct trainer *t)
         .pipeline = &t->pipeline,
         .fsdp = &t->fsdp,
         .queue = t->machine.queue,
-        .is_enabled = step_graph_is_wanted(c, (double)t->whole.parameters) &&
+        .is_enabled = step_graph_is_requested(c, (double)t->whole.parameters) &&
                       !step_graph_obstacle(c, &t->machine.mesh, t->machine.queue),
     };
     step_graph_alloc(&t->step_graph, t->pipeline.schedule.num_microbatches, &t->run, &t->shared);
@@ -155,14 +150,14 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     struct arena *run = &t->run, *shared = &t->shared;
     int T = (int)c->training.seq_len, rows = trainer_rows(c, &t->machine.mesh);
     struct pipeline_config pipeline;
-    const struct comm *shard = group(t, GROUP_shard);
+    const struct comm *shard = trainer_group(t, GROUP_shard);
     int max_T =
         c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
     size_t mark = arena_mark(run), shared_mark = arena_mark(shared);
-    const struct comm *tp = group(t, GROUP_tp);
+    const struct comm *tp = trainer_group(t, GROUP_tp);
     struct model_shape slice = model_shape_slice(shape, tp->rank, tp->size);
     t->shape = *shape;
-    TRY(replicas_split_groups(tp, group(t, GROUP_pp), shape, &t->kv_head_peers,
+    TRY(replicas_split_groups(tp, trainer_group(t, GROUP_pp), shape, &t->kv_head_peers,
                               &t->embedding_peers));
     TRY(find_stages(t, shape, &pipeline));
     layout_init(&t->whole, shape, 1);
@@ -178,7 +173,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
                       (struct shard_position){shard->rank, shard->size, tp->rank, tp->size});
     batch_alloc(&t->batch, rows, T, shared);
     if (c->objective.name == OBJECTIVE_diffusion) batch_alloc_weights(&t->batch, shared);
-    batch_alloc_part(&t->batch, group(t, GROUP_cp), &t->local, shared);
+    batch_alloc_part(&t->batch, trainer_group(t, GROUP_cp), &t->local, shared);
     trainer_open_pipeline(t, &pipeline.schedule);
     bool has_loss = pipeline_has_loss(&t->pipeline);
     init_step_graph(t);
@@ -186,9 +181,9 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     t->loss_BT = has_loss ? arena_alloc(shared, tokens, sizeof(float)) : NULL;
     t->evaluator = (struct evaluator){.pipeline = t->pipeline,
                                       .microbatch_rows = pipeline.rows,
-                                      .readers = group(t, GROUP_data),
-                                      .peers = group(t, GROUP_peers),
-                                      .contexts = group(t, GROUP_cp),
+                                      .readers = trainer_group(t, GROUP_data),
+                                      .peers = trainer_group(t, GROUP_peers),
+                                      .contexts = trainer_group(t, GROUP_cp),
                                       .has_weights = t->batch.has_weights};
     t->evaluator.pipeline.state = NULL;
     if (c->validation.enable)
@@ -238,15 +233,15 @@ static enum status connect_parts(struct trainer *t)
     const struct config *c = t->config;
     enum dtype dtype = training_compute_dtype(&c->training);
     t->model.ops = t->machine.ops;
-    plan_init_tensor(&t->plan, group(t, GROUP_tp), true);
-    plan_add_context(&t->plan, group(t, GROUP_cp));
+    plan_init_tensor(&t->plan, trainer_group(t, GROUP_tp), true);
+    plan_add_context(&t->plan, trainer_group(t, GROUP_cp));
     t->model.plan = &t->plan.plan;
     t->model.dtype = dtype;
     t->model.float8 = t->has_float8 ? &t->float8 : NULL;
     TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
                           &t->model.recompute_every));
     t->activation_offload.host = &t->host_step;
-    t->activation_offload.alternates = group(t, GROUP_pp)->size == 1;
+    t->activation_offload.alternates = trainer_group(t, GROUP_pp)->size == 1;
     t->model.offload = c->activation_checkpoint.offload ? &t->activation_offload : NULL;
     t->fsdp.weights = t->compute_weights ? t->compute_weights : t->weights;
     t->fsdp.gradients = t->gradients;
@@ -269,9 +264,10 @@ static enum status connect_parts(struct trainer *t)
         .offload = c->optimizer.offload ? &t->offload : NULL,
         .ema = t->ema,
         .local = &t->model.layout,
-        .fsdp = group(t, GROUP_shard),
-        .tp = group(t, GROUP_tp),
-        .sharer = group(t, GROUP_shard)->rank * group(t, GROUP_tp)->size + group(t, GROUP_tp)->rank,
+        .fsdp = trainer_group(t, GROUP_shard),
+        .tp = trainer_group(t, GROUP_tp),
+        .sharer = trainer_group(t, GROUP_shard)->rank * trainer_group(t, GROUP_tp)->size +
+                  trainer_group(t, GROUP_tp)->rank,
         .is_kv_duplicate = t->kv_head_peers.rank > 0,
     };
     t->sums = (struct step_sums){
@@ -376,8 +372,8 @@ enum status trainer_plan(const struct config *c, const struct model_shape *shape
 /* Registers weights and gradients with the groups that transfer them; bytes 0 deregisters. */
 static enum status register_memory(const struct trainer *t, size_t bytes)
 {
-    TRY(comm_register_memory(group(t, GROUP_shard), t->run.base, bytes));
-    TRY(comm_register_memory(group(t, GROUP_replicate), t->run.base, bytes));
+    TRY(comm_register_memory(trainer_group(t, GROUP_shard), t->run.base, bytes));
+    TRY(comm_register_memory(trainer_group(t, GROUP_replicate), t->run.base, bytes));
     return STATUS_OK;
 }
 
@@ -385,7 +381,7 @@ static enum status register_memory(const struct trainer *t, size_t bytes)
 static enum status check_transports(const struct trainer *t)
 {
     for (enum group g = 0; g < GROUP_COUNT; g++) {
-        const struct comm *c = group(t, g);
+        const struct comm *c = trainer_group(t, g);
         if (t->elastic.canonical && c->size > 1 && c->transport && c->transport->own_order)
             FAIL(CONFIG,
                  "training.determinism = \"elastic\" is not supported over %s, which sums in an "
@@ -440,7 +436,7 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
     TRY_OUT(alloc_buffers(t, shape, &plan));
     TRY_OUT(connect_parts(t));
     TRY_OUT(pipeline_declare_p2p(&t->pipeline));
-    TRY_OUT(ring_declare_p2p(group(t, GROUP_cp)));
+    TRY_OUT(ring_declare_p2p(trainer_group(t, GROUP_cp)));
     TRY_OUT(register_memory(t, t->run.size));
     return STATUS_OK;
 out:

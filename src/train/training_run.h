@@ -46,5 +46,5 @@ struct training_run {
 /* All ranks of the run, once its trainer is open. */
 static inline const struct comm *training_run_world(const struct training_run *r)
 {
-    return &r->trainer.machine.groups.of[GROUP_world];
+    return trainer_group(&r->trainer, GROUP_world);
 }

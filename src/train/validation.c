@@ -7,11 +7,6 @@
 #include "metrics/memory.h"
 #include "train/inputs.h"
 
-static const struct comm *group(const struct validation *v, enum group g)
-{
-    return &v->trainer->machine.groups.of[g];
-}
-
 struct validation_data {
     struct source_config source;
     struct data_config data;
@@ -117,7 +112,7 @@ static enum status run_loss(const struct validation *v)
 {
     const struct config *c = v->config;
     struct trainer *t = v->trainer;
-    const struct comm *world = group(v, GROUP_world);
+    const struct comm *world = trainer_group(v->trainer, GROUP_world);
     struct validation_data data = {.data = *v->data};
     set_options(c, &t->machine.mesh, v->tokenizer, t->shape.V, &data);
     int64_t batches = c->validation.steps;
@@ -130,7 +125,7 @@ static enum status run_loss(const struct validation *v)
     struct evaluation e;
     enum status st = STATUS_OK;
     double begin = clock_monotonic_s();
-    bool reads = group(v, GROUP_peers)->rank == 0;
+    bool reads = trainer_group(v->trainer, GROUP_peers)->rank == 0;
     activity_enter(ACTIVITY_preparing);
     TRY_OUT(comm_agree(world, reads ? loader_open(&loader, &data.options) : STATUS_OK));
     activity_enter(ACTIVITY_validating);

@@ -222,9 +222,9 @@ TEST(graphs_require_one_rank_of_a_gpu_and_arguments_that_stay)
 TEST(auto_uses_graphs_for_small_models)
 {
     struct config c = {.device.graphs = AUTO};
-    CHECK(step_graph_is_wanted(&c, 135e6) && !step_graph_is_wanted(&c, 1e9));
+    CHECK(step_graph_is_requested(&c, 135e6) && !step_graph_is_requested(&c, 1e9));
     c.device.graphs = YES;
-    CHECK(step_graph_is_wanted(&c, 1e9));
+    CHECK(step_graph_is_requested(&c, 1e9));
     c.device.graphs = NO;
-    CHECK(!step_graph_is_wanted(&c, 135e6));
+    CHECK(!step_graph_is_requested(&c, 135e6));
 }
