@@ -12,12 +12,18 @@
 
 #include <stdlib.h>
 
-/* Bytes allocated since *mark, which is advanced. */
-static size_t bytes_since(const struct arena *a, size_t *mark)
+/* How far the arenas of a run were filled when memory was measured last. */
+struct memory_marks {
+    size_t run, shared;
+};
+
+/* Counts what was allocated since as that kind. */
+static void measure(const struct trainer *t, enum memory_kind kind, struct memory_marks *m,
+                    struct memory_plan *plan)
 {
-    size_t bytes = a->used - *mark;
-    *mark = a->used;
-    return bytes;
+    plan->bytes[kind] = t->run.used - m->run;
+    plan->host[kind] = t->shared.used - m->shared;
+    *m = (struct memory_marks){t->run.used, t->shared.used};
 }
 
 /* No reshard after forward by default with a pipeline: its microbatches return to a stage so often
@@ -142,45 +148,54 @@ static void init_step_graph(struct trainer *t)
     step_graph_alloc(&t->step_graph, t->pipeline.schedule.num_microbatches, &t->run, &t->shared);
 }
 
-/* Allocates every buffer of the run.  Over a sizing arena it only counts bytes. */
-static enum status alloc_buffers(struct trainer *t, const struct model_shape *shape,
-                                 struct memory_plan *plan)
+/* Tokens of the longest row, of training or of validation. */
+static int max_tokens(const struct config *c)
+{
+    int T = (int)c->training.seq_len, validation = trainer_validation_tokens(c);
+    return c->validation.enable && validation > T ? validation : T;
+}
+
+/* This rank's part of the model: its stages, slices and shard. */
+static enum status init_model(struct trainer *t, const struct model_shape *shape,
+                              struct pipeline_config *pipeline)
 {
     const struct config *c = t->config;
-    struct arena *run = &t->run, *shared = &t->shared;
-    int T = (int)c->training.seq_len, rows = trainer_rows(c, &t->machine.mesh);
-    struct pipeline_config pipeline;
-    const struct comm *shard = trainer_group(t, GROUP_shard);
-    int max_T =
-        c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
-    size_t mark = arena_mark(run), shared_mark = arena_mark(shared);
-    const struct comm *tp = trainer_group(t, GROUP_tp);
+    const struct comm *shard = trainer_group(t, GROUP_shard), *tp = trainer_group(t, GROUP_tp);
     struct model_shape slice = model_shape_slice(shape, tp->rank, tp->size);
     t->shape = *shape;
     TRY(replicas_split_groups(tp, trainer_group(t, GROUP_pp), shape, &t->kv_head_peers,
                               &t->embedding_peers));
-    TRY(find_stages(t, shape, &pipeline));
+    TRY(find_stages(t, shape, pipeline));
     layout_init(&t->whole, shape, 1);
     t->model.queue = t->machine.queue;
     t->elastic = config_elastic(c, &t->machine.mesh);
-    int shards = t->elastic.canonical ? elastic_parts(&t->elastic) : shard->size;
-    enum dtype moments = t->optim.moments = optim_moment_dtype(&c->optimizer);
+    t->optim.moments = optim_moment_dtype(&c->optimizer);
     t->optim.gradients = training_gradient_dtype(&c->training);
-    struct model_part part = {t->stages, pipeline.schedule.chunks, shards,
-                              moments == INT8 ? MOMENTS_ALIGN : 0};
-    TRY(model_init_stages(&t->model, &slice, max_T, &part, run));
+    int shards = t->elastic.canonical ? elastic_parts(&t->elastic) : shard->size;
+    struct model_part part = {t->stages, pipeline->schedule.chunks, shards,
+                              t->optim.moments == INT8 ? MOMENTS_ALIGN : 0};
+    TRY(model_init_stages(&t->model, &slice, max_tokens(c), &part, &t->run));
     shard_init_sliced(&t->shard, &t->model.layout, &t->whole,
                       (struct shard_position){shard->rank, shard->size, tp->rank, tp->size});
+    return STATUS_OK;
+}
+
+/* Batches, what runs microbatches of them, and validation. */
+static void alloc_batches(struct trainer *t, const struct pipeline_config *pipeline)
+{
+    const struct config *c = t->config;
+    struct arena *shared = &t->shared;
+    int T = (int)c->training.seq_len, rows = trainer_rows(c, &t->machine.mesh);
     batch_alloc(&t->batch, rows, T, shared);
     if (c->objective.name == OBJECTIVE_diffusion) batch_alloc_weights(&t->batch, shared);
     batch_alloc_part(&t->batch, trainer_group(t, GROUP_cp), &t->local, shared);
-    trainer_open_pipeline(t, &pipeline.schedule);
-    bool has_loss = pipeline_has_loss(&t->pipeline);
+    trainer_open_pipeline(t, &pipeline->schedule);
     init_step_graph(t);
     size_t tokens = (size_t)rows * (size_t)t->local.T;
+    bool has_loss = pipeline_has_loss(&t->pipeline);
     t->loss_BT = has_loss ? arena_alloc(shared, tokens, sizeof(float)) : NULL;
     t->evaluator = (struct evaluator){.pipeline = t->pipeline,
-                                      .microbatch_rows = pipeline.rows,
+                                      .microbatch_rows = pipeline->rows,
                                       .readers = trainer_group(t, GROUP_data),
                                       .peers = trainer_group(t, GROUP_peers),
                                       .contexts = trainer_group(t, GROUP_cp),
@@ -189,40 +204,61 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     if (c->validation.enable)
         evaluator_alloc(&t->evaluator, (int)c->validation.local_batch_size,
                         trainer_validation_tokens(c), shared);
+}
+
+static void init_integrity(struct trainer *t)
+{
+    t->integrity = (struct integrity){.guard = &t->config->guard,
+                                      .groups = &t->machine.groups,
+                                      .optim = &t->optim,
+                                      .replicas = t->replicas,
+                                      .queue = t->machine.queue};
+    integrity_alloc(&t->integrity, &t->shared);
+}
+
+/* Host memory into which an asynchronous save copies weights and moments. */
+static void alloc_staging(struct trainer *t)
+{
+    const struct checkpoint_config *k = &t->config->checkpoint;
+    bool async = k->enable && k->async_mode != ASYNC_disabled;
+    size_t bytes = checkpoint_staging_bytes(&t->shard, ema_is_kept(&t->config->optimizer));
+    t->staging = async ? arena_alloc(&t->shared, bytes, 1) : NULL;
+}
+
+/* Allocates every buffer of the run.  Over a sizing arena it only counts bytes. */
+static enum status alloc_buffers(struct trainer *t, const struct model_shape *shape,
+                                 struct memory_plan *plan)
+{
+    const struct config *c = t->config;
+    struct arena *run = &t->run;
+    struct memory_marks marks = {t->run.used, t->shared.used};
+    struct pipeline_config pipeline;
+    TRY(init_model(t, shape, &pipeline));
+    alloc_batches(t, &pipeline);
     TRY(float8_resolve(&c->model, &c->float8, &t->has_float8));
     if (t->has_float8) TRY(init_float8(t, shape));
-    plan->bytes[MEMORY_batch] = bytes_since(run, &mark);
-    plan->host[MEMORY_batch] = bytes_since(shared, &shared_mark);
-
+    measure(t, MEMORY_batch, &marks, plan);
     size_t n = t->shard.elements;
     alloc_weights(t);
-    plan->bytes[MEMORY_weights] = bytes_since(run, &mark);
-    plan->host[MEMORY_weights] = bytes_since(shared, &shared_mark);
+    measure(t, MEMORY_weights, &marks, plan);
     enum dtype dtype = training_compute_dtype(&c->training);
     t->compute_weights = dtype == F32 ? NULL : arena_alloc(run, n, dtype_bytes(dtype));
-    plan->bytes[MEMORY_compute_weights] = bytes_since(run, &mark);
+    measure(t, MEMORY_compute_weights, &marks, plan);
     TRY(alloc_moments(t));
     if (ema_is_kept(&c->optimizer)) t->ema = arena_alloc(run, n, sizeof *t->ema);
-    plan->bytes[MEMORY_optimizer] = bytes_since(run, &mark);
-    plan->host[MEMORY_optimizer] = bytes_since(shared, &shared_mark);
+    measure(t, MEMORY_optimizer, &marks, plan);
     init_fsdp(t, shape);
     t->gradients = arena_alloc(run, n * (size_t)fsdp_gradient_buffers(&t->fsdp),
                                dtype_bytes(t->optim.gradients));
-    plan->bytes[MEMORY_gradients] = bytes_since(run, &mark);
+    measure(t, MEMORY_gradients, &marks, plan);
     fsdp_alloc(&t->fsdp, run);
     if (c->optimizer.offload) optim_offload_init(&t->offload, n, run);
     init_replicas(t);
-    t->integrity =
-        (struct integrity){.guard = &c->guard, .optim = &t->optim, .queue = t->machine.queue};
-    t->integrity.groups = &t->machine.groups, t->integrity.replicas = t->replicas;
-    integrity_alloc(&t->integrity, shared);
-    plan->bytes[MEMORY_gathered] = bytes_since(run, &mark);
-    plan->host[MEMORY_gathered] = bytes_since(shared, &shared_mark);
-    bool async = c->checkpoint.enable && c->checkpoint.async_mode != ASYNC_disabled;
-    size_t staged = checkpoint_staging_bytes(&t->shard, ema_is_kept(&c->optimizer));
-    t->staging = async ? arena_alloc(shared, staged, 1) : NULL;
-    plan->host[MEMORY_checkpoint] = bytes_since(shared, &shared_mark);
-    if (run->overflow || shared->overflow)
+    init_integrity(t);
+    measure(t, MEMORY_gathered, &marks, plan);
+    alloc_staging(t);
+    measure(t, MEMORY_checkpoint, &marks, plan);
+    if (run->overflow || t->shared.overflow)
         FAIL(CONFIG, "the size of a model of this shape overflows");
     return STATUS_OK;
 }
@@ -255,8 +291,8 @@ static enum status connect_parts(struct trainer *t)
         .exp_avg_sq = t->exp_avg_sq,
         .copy = t->compute_weights,
         .copy_dtype = dtype,
-        .gradients = training_gradient_dtype(&c->training),
-        .moments = optim_moment_dtype(&c->optimizer),
+        .gradients = t->optim.gradients,
+        .moments = t->optim.moments,
         .moment_blocks = t->quantized.ranges ? t->quantized.blocks : NULL,
         .seed = (uint64_t)c->debug.seed,
         .split = optim_uses_split_weights(&c->optimizer),
