@@ -209,26 +209,37 @@ static enum status name_path(const struct source_config *c, enum status st)
     return st == STATUS_MISSING && c->key[0] ? status_prefix(st, "%s", c->key) : st;
 }
 
+/* Options that only tables of rows have. */
+static enum status check_options(const struct source *s)
+{
+    const struct source_config *c = s->config;
+    if (s->kind == &source_table) return STATUS_OK;
+    if (s->motifs)
+        FAIL(CONFIG, "%s: %s requires spike counts in .parquet or .arrow files", c->path,
+             source_kind_option(c, "motifs").key);
+    if (source_kind_filters(c))
+        FAIL(CONFIG, "%s: %s requires .parquet or .arrow files", c->path,
+             source_kind_option(c, "filter_column").key);
+    return STATUS_OK;
+}
+
 enum status source_open(struct source *s, const struct source_config *config)
 {
-    *s = (struct source){.config = config};
-    char *path;
-    TRY(name_path(config, hub_find(config->path, &path)));
-    enum status st = open_motifs(s);
-    if (!st) st = name_path(config, open_files(s, path));
-    free(path);
-    if (!st && s->motifs && s->kind != &source_table)
-        st = FAILURE(CONFIG, "%s: %s requires spike counts in .parquet or .arrow files",
-                     config->path, source_kind_option(config, "motifs").key);
-    if (!st && source_kind_filters(config) && s->kind != &source_table)
-        st = FAILURE(CONFIG, "%s: %s requires .parquet or .arrow files", config->path,
-                     source_kind_option(config, "filter_column").key);
     uint32_t neurons = (uint32_t)source_kind_neurons(config);
+    char *path;
+    *s = (struct source){.config = config};
+    TRY(name_path(config, hub_find(config->path, &path)));
+    enum status st = STATUS_OK;
+    TRY_OUT(open_motifs(s));
+    TRY_OUT(name_path(config, open_files(s, path)));
+    TRY_OUT(check_options(s));
     s->fingerprint = add_options(config, true, s->motifs ? 0 : neurons, s->fingerprint);
     s->options_fingerprint = add_options(config, false, neurons, 0);
     s->older_fingerprint = add_options(config, true, neurons, 0);
     bool is_empty = !s->kind || (s->kind->seeks && !s->num_positions);
-    if (!st && is_empty && !(config->may_be_empty && s->kind)) st = fail_empty(config);
+    if (is_empty && !(config->may_be_empty && s->kind)) TRY_OUT(fail_empty(config));
+out:
+    free(path);
     if (st) source_close(s);
     return st;
 }
