@@ -14,11 +14,6 @@ struct history_reader {
     const char *at, *end; /* the unread rest */
 };
 
-static char *find_file(const char *run)
-{
-    return file_is_dir(run) ? file_join(run, "metrics.jsonl") : heap_string(run, strlen(run));
-}
-
 static enum status reader_open(struct history_reader *r, const char *path)
 {
     r->all = (struct text){0};
@@ -29,6 +24,16 @@ static enum status reader_open(struct history_reader *r, const char *path)
     return STATUS_OK;
 out:
     text_release(&r->all);
+    return st;
+}
+
+/* `run`: a folder with metrics.jsonl, or such a file. */
+static enum status open_run(struct history_reader *r, const char *run)
+{
+    if (!file_is_dir(run)) return reader_open(r, run);
+    char *path = file_join(run, "metrics.jsonl");
+    enum status st = reader_open(r, path);
+    free(path);
     return st;
 }
 
@@ -105,11 +110,8 @@ enum status history_read(const char *run, const char *key, struct history_series
     const char *line;
     size_t len;
     int64_t step = 0;
-    char *path = find_file(run);
     *s = (struct history_series){0};
-    enum status st = reader_open(&r, path);
-    free(path);
-    TRY(st);
+    TRY(open_run(&r, run));
     while (next_line(&r, &line, &len, &value, &step)) {
         const struct json *number = json_get(value, key);
         if (json_is_number(number)) series_append(s, (double)step, json_number(number));
@@ -143,11 +145,8 @@ enum status history_keys(const char *run, struct text *keys)
     const char *line;
     size_t len;
     int64_t step = 0;
-    char *path = find_file(run);
     text_clear(keys);
-    enum status st = reader_open(&r, path);
-    free(path);
-    TRY(st);
+    TRY(open_run(&r, run));
     while (keys->len < MAX_KEYS_BYTES && next_line(&r, &line, &len, &value, &step)) {
         for (const struct json *v = json_first(value); v; v = json_next(v)) {
             if (!json_is_number(v) || !json_key(v)[0] || contains_word(keys, json_key(v))) continue;
