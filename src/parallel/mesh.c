@@ -102,8 +102,8 @@ static void add_degrees(struct text *out, const int64_t degrees[AXIS_COUNT], int
         v.axis = order[i];
         if (degrees[v.axis] <= 1) continue;
         struct suggestion s = suggest_values(degrees[v.axis], 1, size, fits, &v);
-        if (!s.text[0]) continue;
-        text_addf(out, ", or set %s = %s", mesh_axis_key(v.axis), s.text + strlen("; try "));
+        if (!s.values[0]) continue;
+        text_addf(out, ", or set %s = %s", mesh_axis_key(v.axis), s.values);
         return;
     }
 }
@@ -200,12 +200,12 @@ int mesh_group_color(const struct mesh *m, enum group g) { return index_on(m, ~r
 
 int mesh_group_on_node(const struct mesh *m, enum group g, int node_ranks)
 {
-    int begin = mesh_rank(m, m->at) / node_ranks * node_ranks, near = 0;
+    int begin = mesh_rank(m, m->at) / node_ranks * node_ranks, on_node = 0;
     int ranks = mesh_group_size(m, GROUP_world) - begin;
     struct mesh other = *m;
     for (int i = 0; i < node_ranks && i < ranks; i++) {
         mesh_set_rank(&other, begin + i);
-        near += mesh_group_color(&other, g) == mesh_group_color(m, g);
+        on_node += mesh_group_color(&other, g) == mesh_group_color(m, g);
     }
-    return near;
+    return on_node;
 }

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* "; try 2 or 4", "; try 2", or "" if no value in least..most is valid. */
 struct suggestion {
-    char text[64];
+    char values[48]; /* "2 or 4", "2", or "" if no value in least..most is valid */
+    char text[64];   /* "; try " and the values, or "" */
 };
 /* The closest valid values below and above; looks at most 2^20 values in each direction. */
 struct suggestion suggest_values(int64_t value, int64_t least, int64_t most,

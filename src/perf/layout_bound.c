@@ -163,13 +163,13 @@ static double shard_seconds(const struct layout_bounds *b, const struct layout_c
     struct mesh mesh = mesh_single_rank();
     for (enum axis a = 0; a < AXIS_COUNT; a++) mesh.degree[a] = x->degree[a];
     double size = mesh_group_size(&mesh, GROUP_shard);
-    double near = mesh_group_on_node(&mesh, GROUP_shard, (int)h->node_ranks);
+    double on_node = mesh_group_on_node(&mesh, GROUP_shard, (int)h->node_ranks);
     double gathers = x->sharding == SHARDING_zero3 ? microbatches : 1;
     double reduces = x->sharding == SHARDING_zero1 ? 1 : microbatches;
     double bytes = (gathers + reduces) * elements * BYTES * (size - 1) / size;
-    double links = near > 1 ? bytes / (h->node_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
+    double links = on_node > 1 ? bytes / (h->node_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
     double network =
-        near < size ? bytes / near / (h->network_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
+        on_node < size ? bytes / on_node / (h->network_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
     return fmax(links, network);
 }
 

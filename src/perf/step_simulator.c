@@ -145,8 +145,8 @@ enum status step_simulator_run_rank(const struct rank_simulation *s, struct memo
     groups_init_simulated(&machine.groups, &s->mesh);
     for (enum group g = 0; g < GROUP_COUNT; g++) {
         bool skips = s->skips_data_parallel && (g == GROUP_shard || g == GROUP_replicate);
-        int near = mesh_group_on_node(&s->mesh, g, (int)s->clocks[0].hardware.node_ranks);
-        r.sim_groups[g] = (struct sim_group){g, mesh_group_size(&s->mesh, g), near};
+        int on_node = mesh_group_on_node(&s->mesh, g, (int)s->clocks[0].hardware.node_ranks);
+        r.sim_groups[g] = (struct sim_group){g, mesh_group_size(&s->mesh, g), on_node};
         if (!skips) machine.groups.planned[g].observer = &r.observer;
     }
     enum status st = trainer_plan(s->config, s->shape, &machine, memory);
