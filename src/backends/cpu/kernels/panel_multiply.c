@@ -99,12 +99,26 @@ struct f32_block {
     size_t next_step;
 };
 
+enum { MAX_ROWS = 8, MAX_VECTORS = 4 };
+
+/* One k: c += column of A x row of B. */
+static inline __attribute__((always_inline)) void multiply_k(vector c[MAX_ROWS][MAX_VECTORS],
+                                                             const float *a, size_t row,
+                                                             const float *b, const int R,
+                                                             const int V)
+{
+    vector columns[MAX_VECTORS];
+    for (int j = 0; j < V; j++) columns[j] = vector_loadu(b + j * LANES);
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < V; j++) c[i][j] += a[(size_t)i * row] * columns[j];
+}
+
 /* R rows x V vectors of accumulators, which the compiler keeps in registers; in_place: the left
  * panel's rows are K-major. */
 static inline __attribute__((always_inline)) void multiply_block(struct f32_block *of, const int R,
                                                                  const int V, const bool in_place)
 {
-    enum { MAX_ROWS = 8, MAX_VECTORS = 4, UNROLL = 2, TO_L2 = 2 };
+    enum { UNROLL = 2, TO_L2 = 2 };
     const float *a = of->left, *b = of->right;
     const char *next = of->next;
     const size_t next_step = of->next_step, row = in_place ? of->row : 1;
@@ -112,21 +126,13 @@ static inline __attribute__((always_inline)) void multiply_block(struct f32_bloc
     vector c[MAX_ROWS][MAX_VECTORS] = {0};
     for (int i = 0; i < R && of->accumulate; i++)
         for (int j = 0; j < V; j++) c[i][j] = vector_loadu(of->acc + i * PANEL + j * LANES);
-#define MULTIPLY_K                                                                                 \
-    do {                                                                                           \
-        vector columns[MAX_VECTORS];                                                               \
-        for (int j = 0; j < V; j++) columns[j] = vector_loadu(b + j * LANES);                      \
-        for (int i = 0; i < R; i++)                                                                \
-            for (int j = 0; j < V; j++) c[i][j] += a[(size_t)i * row] * columns[j];                \
-        a += a_step, b += PANEL;                                                                   \
-    } while (0)
     for (size_t pair = 0; pair < of->depth / UNROLL; pair++, next += next_step) {
         __builtin_prefetch(next, 0, TO_L2);
-        MULTIPLY_K;
-        MULTIPLY_K;
+        multiply_k(c, a, row, b, R, V);
+        multiply_k(c, a + a_step, row, b + PANEL, R, V);
+        a += UNROLL * a_step, b += UNROLL * PANEL;
     }
-    if (of->depth % UNROLL) MULTIPLY_K;
-#undef MULTIPLY_K
+    if (of->depth % UNROLL) multiply_k(c, a, row, b, R, V);
     for (int i = 0; i < R; i++)
         for (int j = 0; j < V; j++) vector_storeu(of->acc + i * PANEL + j * LANES, c[i][j]);
     of->next = next;
