@@ -46,28 +46,27 @@ out:
     return st;
 }
 
-enum status cores_local_rank(const struct comm *world, int *local)
-{
-    struct affinity *ranks;
-    enum status st = STATUS_OK;
-    TRY_OUT(gather_affinities(world, &ranks));
-    *local = 0;
-    for (int r = 0; r < world->rank; r++) *local += !strcmp(ranks[r].host, ranks[world->rank].host);
-out:
-    free(ranks);
-    return st;
-}
-
-enum status cores_host_ranks(const struct comm *world, int *count)
+/* Ranks below `end` that are on this rank's host. */
+static enum status count_on_host(const struct comm *world, int end, int *count)
 {
     struct affinity *ranks;
     enum status st = STATUS_OK;
     TRY_OUT(gather_affinities(world, &ranks));
     *count = 0;
-    for (int r = 0; r < world->size; r++) *count += !strcmp(ranks[r].host, ranks[world->rank].host);
+    for (int r = 0; r < end; r++) *count += !strcmp(ranks[r].host, ranks[world->rank].host);
 out:
     free(ranks);
     return st;
+}
+
+enum status cores_local_rank(const struct comm *world, int *local)
+{
+    return count_on_host(world, world->rank, local);
+}
+
+enum status cores_host_ranks(const struct comm *world, int *count)
+{
+    return count_on_host(world, world->size, count);
 }
 
 enum status cores_describe_hosts(const struct comm *world, struct text *line)
