@@ -9,6 +9,7 @@
 #include "train/inputs.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Fills in documents and tokens_per_document. */

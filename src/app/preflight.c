@@ -17,6 +17,7 @@
 #include "train/start.h"
 #include "train/validation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Verifies the files of a checkpoint of ours that are about to be uploaded. */
 static enum status verify_files(const char *folder)

@@ -8,7 +8,6 @@
 #include "runs/runs_table.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

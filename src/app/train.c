@@ -15,7 +15,6 @@
 #include "train/run.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Checks on rank 0 everything that can be checked before the run opens it. */
 static enum status check_run(const struct config *c, const struct comm *world, bool oversubscribe)

@@ -3,7 +3,7 @@
 
 #include "base/byte_size.h"
 
-#include <string.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 static enum status host_alloc(size_t size, void **out)

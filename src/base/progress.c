@@ -5,7 +5,6 @@
 #include "base/log.h"
 
 #include <math.h>
-#include <string.h>
 
 static const double FIRST_S = 1, REDRAW_S = 0.1, LINE_S = 10;
 

@@ -4,7 +4,6 @@
 #include "base/terminal.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Whether more bytes could complete the character at `at`. */

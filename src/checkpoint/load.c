@@ -11,7 +11,6 @@
 #include "tensor/queue.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Checks what was just read of a tensor: elements [run->first, run->first + n). */
 static enum status check_values(const struct tensor_origins *o, const struct shard_run *run,

@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 bool tensor_origins_excludes(const struct option_list *exclude, const char *name)
 {

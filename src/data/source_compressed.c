@@ -8,8 +8,6 @@
 #include "data/source.h"
 #include "data/source_kind.h"
 
-#include <string.h>
-
 enum { LINE_BITS = 32 };
 
 static enum status compressed_open(struct source *s, struct source_file *f, uint64_t *size)

@@ -5,7 +5,6 @@
 #include "formats/arrow_schema.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { MAX_DOCUMENT_BYTES = 1 << 30 };
 

@@ -5,7 +5,6 @@
 #include "formats/thrift.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 enum { PAGE_DATA = 0, PAGE_DICTIONARY = 2, PAGE_DATA_V2 = 3 };

@@ -4,7 +4,6 @@
 #include "base/file.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static uint64_t tensor_bytes(const struct torch_tensor *t)
 {

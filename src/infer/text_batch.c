@@ -4,7 +4,6 @@
 #include "base/clock.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The texts that are being decoded. */
 struct rows {

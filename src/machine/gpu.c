@@ -12,7 +12,6 @@
 #endif
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The backend's symbols: gpu_open etc., or the emulated ones in a program for tests. */
 #define BACKEND_JOIN(prefix, name) prefix##_##name

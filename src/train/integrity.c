@@ -8,7 +8,6 @@
 
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { CHUNK = 64 * CHECKSUM_PIECE, MAX_NAMED = 8 };
 

@@ -9,8 +9,6 @@
 #include "train/start.h"
 #include "train/trainer_state.h"
 
-#include <string.h>
-
 struct checkpoint_state run_checkpoint_state(struct training_run *r)
 {
     struct trainer *t = &r->trainer;

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Saves and steps may take longer than the last ones did. */
 #define MARGIN     2

@@ -4,8 +4,6 @@
 #include "base/file.h"
 #include "config/import/rules.h"
 
-#include <string.h>
-
 /* Without config.json: guesses the Llama model from the sizes in the YAML. */
 static enum status guess_model(struct import *im, const struct import_item *config)
 {

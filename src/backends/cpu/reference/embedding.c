@@ -3,6 +3,8 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 
+#include <string.h>
+
 enum status reference_embedding_forward(const struct embedding *a, const struct embedding_fwd *io,
                                         struct queue *queue)
 {
