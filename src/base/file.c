@@ -168,11 +168,12 @@ enum status file_sync_dir(const char *path)
     return STATUS_OK;
 }
 
-static enum status sync_parent(const char *path)
+enum status file_sync_parent(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return file_sync_dir(".");
-    char *parent = heap_string(path, slash == path ? 1 : (size_t)(slash - path));
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    while (len && path[len - 1] != '/') len--;
+    char *parent = len ? heap_string(path, len) : heap_string(".", 1);
     enum status st = file_sync_dir(parent);
     free(parent);
     return st;
@@ -191,7 +192,7 @@ enum status file_write(const char *path, const void *bytes, size_t len)
     TRY_OUT(file_write_at(fd, path, bytes, len, 0));
     if (fsync(fd) != 0) FAIL_OUT(IO, "%s: fsync: %s", path, strerror(errno));
     TRY_OUT(file_rename(temporary.data, path));
-    TRY_OUT(sync_parent(path));
+    TRY_OUT(file_sync_parent(path));
 out:
     if (fd >= 0) close(fd);
     if (st && fd >= 0) unlink(temporary.data);

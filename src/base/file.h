@@ -43,6 +43,7 @@ bool file_has_suffix(const char *path, const char *suffix);
 enum status file_make_dirs(const char *path);
 enum status file_rename(const char *from, const char *to);
 enum status file_sync_dir(const char *path);    /* makes renames inside it durable */
+enum status file_sync_parent(const char *path); /* the same for a rename to that path */
 enum status file_remove_tree(const char *path); /* like rm -rf; does not follow links */
 /* The same after a failure, which stays this thread's last one; its own failure is ignored. */
 void file_discard_tree(const char *path);

@@ -15,9 +15,9 @@
 
 enum {
     END_BYTES = 64 << 10,
-    PLACE_BYTES = 4 << 10,
-    PLACES = 64,
-    ALL_BYTES = 2 * END_BYTES + PLACES * PLACE_BYTES,
+    SAMPLE_BYTES = 4 << 10,
+    SAMPLES = 64,
+    ALL_BYTES = 2 * END_BYTES + SAMPLES * SAMPLE_BYTES,
     CHUNK_BYTES = 64 << 10
 };
 
@@ -26,16 +26,16 @@ struct sample_range {
 };
 
 /* Which ranges of a file of more than ALL_BYTES are read, in ascending order.  They may overlap. */
-static void choose_ranges(uint64_t size, struct sample_range ranges[PLACES + 2])
+static void choose_ranges(uint64_t size, struct sample_range ranges[SAMPLES + 2])
 {
-    uint64_t each = size / PLACES; /* more than PLACE_BYTES */
+    uint64_t each = size / SAMPLES; /* more than SAMPLE_BYTES */
     ranges[0] = (struct sample_range){0, END_BYTES};
-    for (uint32_t i = 0; i < PLACES; i++) {
+    for (uint32_t i = 0; i < SAMPLES; i++) {
         struct rng_block b = rng_philox(size, i, 0, 0, 0);
-        uint64_t offset = ((uint64_t)b.bits[0] << 32 | b.bits[1]) % (each - PLACE_BYTES);
-        ranges[i + 1] = (struct sample_range){i * each + offset, PLACE_BYTES};
+        uint64_t offset = ((uint64_t)b.bits[0] << 32 | b.bits[1]) % (each - SAMPLE_BYTES);
+        ranges[i + 1] = (struct sample_range){i * each + offset, SAMPLE_BYTES};
     }
-    ranges[PLACES + 1] = (struct sample_range){size - END_BYTES, END_BYTES};
+    ranges[SAMPLES + 1] = (struct sample_range){size - END_BYTES, END_BYTES};
 }
 
 /* Continues *hash with a range of the file, in chunks of the buffer's size. */
@@ -52,11 +52,11 @@ static enum status hash_range(int fd, const char *path, struct sample_range r, c
 
 static enum status hash_ranges(int fd, const char *path, uint64_t size, uint64_t *hash)
 {
-    struct sample_range ranges[PLACES + 2];
+    struct sample_range ranges[SAMPLES + 2];
     int num_ranges = 1;
     enum status st = STATUS_OK;
     ranges[0] = (struct sample_range){0, size};
-    if (size > ALL_BYTES) choose_ranges(size, ranges), num_ranges = PLACES + 2;
+    if (size > ALL_BYTES) choose_ranges(size, ranges), num_ranges = SAMPLES + 2;
     for (int i = 0; i < num_ranges && num_ranges > 1; i++) /* all reads wait for the disk at once */
         posix_fadvise(fd, (off_t)ranges[i].begin, (off_t)ranges[i].bytes, POSIX_FADV_WILLNEED);
     char *buffer = heap(CHUNK_BYTES);

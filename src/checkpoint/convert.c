@@ -423,17 +423,6 @@ static enum status check_empty(const char *folder)
     return STATUS_OK;
 }
 
-static enum status sync_parent(const char *path)
-{
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/') len--;
-    while (len && path[len - 1] != '/') len--;
-    char *parent = len ? heap_string(path, len) : heap_string(".", 1);
-    enum status st = file_sync_dir(parent);
-    free(parent);
-    return st;
-}
-
 static enum status write_gguf(const struct conversion *c, struct conversion_source *o,
                               const char *path, struct converted *done)
 {
@@ -476,7 +465,7 @@ static enum status convert_to_path(const struct conversion *c, struct conversion
                     : write_folder(c, o, temporary.data, done));
     TRY_OUT(is_file ? STATUS_OK : file_sync_dir(temporary.data));
     if (rename(temporary.data, c->to)) FAIL_OUT(IO, "%s: %s", c->to, strerror(errno));
-    TRY_OUT(sync_parent(c->to));
+    TRY_OUT(file_sync_parent(c->to));
 out:
     if (st) file_discard_tree(temporary.data);
     text_release(&temporary);

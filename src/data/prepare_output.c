@@ -350,8 +350,7 @@ out:
 enum status prepare_output_publish(struct prepare_output *o)
 {
     const char *prefix = o->prefix;
-    char *temporary = with_suffix(prefix, ".idx.tmp"), *slash = strrchr(o->bin, '/');
-    char *folder = slash ? heap_string(o->bin, (size_t)(slash - o->bin) + 1) : heap_string(".", 1);
+    char *temporary = with_suffix(prefix, ".idx.tmp");
     struct index_file index = {.path = temporary};
     enum status st = STATUS_OK;
     o->source = o->num_sources, o->position = 0;
@@ -361,10 +360,10 @@ enum status prepare_output_publish(struct prepare_output *o)
     TRY_OUT(file_rename(o->bin_part, o->bin));
     TRY_OUT(megatron_sum_write(prefix, &o->bin_sum, &index.sum));
     TRY_OUT(file_rename(temporary, o->idx));
-    TRY_OUT(file_sync_dir(folder));
+    TRY_OUT(file_sync_parent(o->idx));
     remove_work_files(o);
 out:
     megatron_sum_release(&index.sum);
-    free(temporary), free(folder);
+    free(temporary);
     return st;
 }

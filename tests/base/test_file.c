@@ -234,3 +234,12 @@ TEST(file_find_tells_absent_from_unknown)
     CHECK_STATUS(MISSING, file_list_dir(&names, test_path(folder, "none")));
     CHECK_STATUS(IO, file_rename(test_path(folder, "none"), file));
 }
+
+TEST(file_sync_parent_accepts_a_trailing_slash_and_no_folder)
+{
+    const char *path = test_path(test_folder(), "made");
+    CHECK_STATUS(OK, file_sync_parent("made"));
+    CHECK_STATUS(OK, file_sync_parent("/"));
+    CHECK_STATUS(OK, file_sync_parent(test_path(path, "")));
+    CHECK_STATUS(IO, file_sync_parent(test_path(path, "below")));
+}
