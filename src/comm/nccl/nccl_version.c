@@ -3,14 +3,27 @@
 #include "comm/nccl/library.h"
 #include "comm/nccl/nccl.h"
 
+#include <stdlib.h>
+
 /* 2.22 aborts communicators together (communicator_abort_all), according to its release notes:
  * "Support ncclGroupStart/End for ncclCommAbort/Destroy".  RCCL has that from ROCm 6.4 on.  NCCL
- * 2.26 orders the transfers of several communicators (nccl_load.c): before, those could deadlock
- * (its user guide, "Using multiple NCCL communicators concurrently"). */
+ * 2.26 can order the transfers of several communicators (order_launches): before, those could
+ * deadlock (its user guide, "Using multiple NCCL communicators concurrently"). */
 #if defined(GPU_HIP)
 enum { MIN_MAJOR = 2, MIN_MINOR = 22 };
 #else
 enum { MIN_MAJOR = 2, MIN_MINOR = 26 };
+#endif
+
+/* Each group has communicators and streams of its own (nccl.h).  NCCL then requires that all ranks
+ * launch their kernels in the same order, which the variable makes it ensure.  With the launch
+ * events of CUDA 12.3 a kernel waits until the one before it has begun.  Without them, in RCCL and
+ * in builds of NCCL with an earlier CUDA 12, it waits until that one has ended (getImplicitOrder in
+ * its enqueue.cc): a ring or a pipeline, which posts receives before its sends, would never end. */
+#if defined(CUDART_VERSION) && CUDART_VERSION >= 13000
+static void order_launches(void) { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); }
+#else
+static void order_launches(void) { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1); }
 #endif
 
 struct nccl_version {
@@ -20,6 +33,7 @@ struct nccl_version {
 static enum status read_version(struct nccl_version *out)
 {
     int version = 0;
+    order_launches(); /* before the library reads its environment */
     TRY(library_open_nccl());
     if (ncclGetVersion(&version)) FAIL(COMM, NCCL_TITLE " does not report its version");
     *out = (struct nccl_version){version / 10000, version / 100 % 100, version % 100};

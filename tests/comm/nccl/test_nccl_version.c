@@ -5,6 +5,8 @@
 #include "comm/nccl/stub.h"
 #include "test.h"
 
+#include <stdlib.h>
+
 TEST(nccl_describe_names_the_version)
 {
     struct text is = {0};
@@ -26,4 +28,13 @@ TEST(nccl_rejects_versions_whose_communicators_can_deadlock)
     CHECK_STATUS(OK, nccl_load());
     stub_set_version(22803);
     CHECK(!is.len);
+}
+
+/* The stub is built without CUDA, as RCCL is: there that order means one transfer after the other,
+ * and a receive that is posted before a send would hold it up. */
+TEST(nccl_does_not_serialize_transfers_where_it_has_no_launch_events)
+{
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    CHECK_STATUS(OK, nccl_load());
+    CHECK(!strcmp(getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "0"));
 }
