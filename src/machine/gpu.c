@@ -3,6 +3,7 @@
 
 #if LLAMERO_GPU
 #include "backends/gpu/gpu.h"
+#include "base/byte_size.h"
 #include "base/log.h"
 #include "comm/staged/staged.h"
 #include "machine/gpu_list.h"
@@ -176,8 +177,8 @@ void gpu_machine_describe(int index, struct text *out)
     if (BACKEND(describe)(index, &gpu))
         text_addf(out, "GPU %d: %s", index, status_message());
     else
-        text_addf(out, "%s, %.1f GiB, %.1f free", gpu.name, (double)gpu.bytes / (1 << 30),
-                  (double)gpu.free_bytes / (1 << 30));
+        text_addf(out, "%s, %s, %s free", gpu.name, byte_size_format((double)gpu.bytes).text,
+                  byte_size_format((double)gpu.free_bytes).text);
 }
 
 void gpu_machine_tune(const struct machine *m, const struct tuning_files *files)

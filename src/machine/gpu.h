@@ -32,7 +32,7 @@ enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config
 void gpu_machine_close(struct machine *m);
 /* See machine_tune. */
 void gpu_machine_tune(const struct machine *m, const struct tuning_files *files);
-/* Appends "NVIDIA H200, 139.8 GiB, 139.3 free", or the reason why it cannot be queried. */
+/* Appends "NVIDIA H200, 139.80 GiB, 139.30 GiB free", or the reason why it cannot be queried. */
 void gpu_machine_describe(int index, struct text *out);
 /* The vendor's libraries that a run opens, i from 0: sets what uses it ("GEMMs") and appends name
  * and version, or nothing if this backend uses none.  False: there are no more.  *st UNSUPPORTED:

@@ -5,6 +5,7 @@
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/profiler.h"
 #include "backends/gpu/vendor_attention.h"
+#include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -22,15 +23,16 @@ static enum status device_alloc(size_t size, void **out)
     if (error != gpuSuccess) {
         (void)gpuGetLastError();
         (void)gpuMemGetInfo(&available, &total);
-        FAIL(MEMORY, "the GPU is out of memory: %.2f GiB required, %.2f of %.2f GiB free: %s",
-             (double)size / (1 << 30), (double)available / (1 << 30), (double)total / (1 << 30),
-             gpuGetErrorString(error));
+        FAIL(MEMORY, "the GPU is out of memory: %s required, %s of %s free: %s",
+             byte_size_format((double)size).text, byte_size_format((double)available).text,
+             byte_size_format((double)total).text, gpuGetErrorString(error));
     }
     error = gpuMemsetAsync(memory, 0, size, NULL);
     if (error == gpuSuccess) error = gpuStreamSynchronize(NULL);
     if (error != gpuSuccess) {
         (void)gpuFree(memory);
-        FAIL(DEVICE, "the GPU cannot zero %zu bytes: %s", size, gpuGetErrorString(error));
+        FAIL(DEVICE, "the GPU cannot zero %s: %s", byte_size_format((double)size).text,
+             gpuGetErrorString(error));
     }
     *out = memory;
     return STATUS_OK;
@@ -58,14 +60,14 @@ static enum status pinned_alloc(size_t size, void **out)
     double allocated_s = clock_monotonic_s();
     if (error != gpuSuccess) {
         (void)gpuGetLastError();
-        FAIL(MEMORY, "cannot allocate %.2f GiB of pinned host memory: %s", (double)size / (1 << 30),
-             gpuGetErrorString(error));
+        FAIL(MEMORY, "cannot allocate %s of pinned host memory: %s",
+             byte_size_format((double)size).text, gpuGetErrorString(error));
     }
     zero_host(*out, size);
     double end_s = clock_monotonic_s();
     if (end_s - begin_s > 1)
-        log_line(LOG_INFO, "pinned %.2f GiB of host memory in %.1f s, zeroed it in %.1f s",
-                 (double)size / (1 << 30), allocated_s - begin_s, end_s - allocated_s);
+        log_line(LOG_INFO, "pinned %s of host memory in %.1f s, zeroed it in %.1f s",
+                 byte_size_format((double)size).text, allocated_s - begin_s, end_s - allocated_s);
     return STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "backends/gpu/varlen.h"
 #include "backends/gpu/vendor/cudnn_attention_graph.h"
 #include "backends/gpu/vendor/cudnn_load.h"
+#include "base/byte_size.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -232,16 +233,16 @@ static void log_plan(const struct sdpa_plan *p, size_t max_bytes)
     const char *pass = p->key.backward ? "backward" : "forward";
     if (!p->plan.plan)
         log_line(LOG_INFO,
-                 "attention %s, T=%d, K=%d: our own kernel; cuDNN has no%s engine within %.2f GiB",
-                 pass, p->key.shape.T, p->key.shape.K,
-                 p->graph.deterministic ? " deterministic" : "", (double)max_bytes / (1 << 30));
+                 "attention %s, T=%d, K=%d: our own kernel; cuDNN has no%s engine within %s", pass,
+                 p->key.shape.T, p->key.shape.K, p->graph.deterministic ? " deterministic" : "",
+                 byte_size_format((double)max_bytes).text);
     else
         log_line(LOG_INFO,
                  "attention %s, T=%d, K=%d: cuDNN engine %d, %s%d %s and %d key/value heads per "
-                 "call, workspace %.0f MiB",
+                 "call, workspace %s",
                  pass, p->key.shape.T, p->key.shape.K, p->plan.engine,
                  p->key.varlen ? "at most " : "", p->graph.B, p->key.varlen ? "documents" : "rows",
-                 p->graph.G, (double)p->plan.workspace / (1 << 20));
+                 p->graph.G, byte_size_format((double)p->plan.workspace).text);
 }
 
 static enum status build_plan(const struct cudnn_attention *c, struct sdpa_plan *p)
