@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/emulator/emulator.h"
 #include "backends/gpu/gpu.h"
+#include "backends/gpu/varlen.h"
 #include "ops/rig.h"
 #include "ops/rmsnorm.h"
 #include "ops/swiglu.h"
@@ -89,16 +90,15 @@ TEST(a_failed_launch_is_reported_by_the_operation)
 {
     struct queue *queue;
     const struct ops *ops;
-    struct kernel_launch invalid = {.block = {1, 1, 1}, .warp_size = 32};
+    struct varlen_shape too_long = {1, 1 << 22, 1}; /* more than 65535 blocks along y */
     struct cast copy = {.n = 1};
     struct arena shared;
     CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
     ops = &gpu_emu32_ops;
     CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared_allocator(queue)));
     struct cast_io io = {shared.base, shared.base};
-    emulator_launch(&invalid, NULL);
-    CHECK_STATUS(DEVICE, cast(ops, &copy, &io, queue));
-    CHECK_MESSAGE("cast_kernel");
+    CHECK_STATUS(DEVICE, gpu_emu32_varlen_to_tokens(NULL, NULL, too_long, queue));
+    CHECK_MESSAGE("transpose_kernel");
     CHECK_MESSAGE("invalid value");
     CHECK_STATUS(OK, cast(ops, &copy, &io, queue));
     CHECK_STATUS(OK,

@@ -72,6 +72,22 @@ static enum status add(const struct ops *ops, const float *x, float *y, struct q
     return cast(ops, &op, &(struct cast_io){x, y}, queue);
 }
 
+/* As `llamero doctor` queries all devices and then uses the first one. */
+TEST(a_kernel_runs_although_an_earlier_call_failed)
+{
+    struct queue *queue;
+    struct gpu_description gpu;
+    struct arena own;
+    CHECK_STATUS(DEVICE, gpu_emu32_describe(99, &gpu));
+    CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
+    CHECK_STATUS(OK, arena_init(&own, 4096, queue_device_allocator(queue)));
+    float *x = arena_alloc(&own, 5, 4);
+    CHECK_STATUS(OK, add(&gpu_emu32_ops, x, x, queue));
+    CHECK_STATUS(OK, queue_wait(queue));
+    arena_release(&own);
+    gpu_emu32_close(queue);
+}
+
 static void check_graphs(enum status (*open)(struct queue **, int), void (*close)(struct queue *),
                          const struct ops *ops)
 {

@@ -68,11 +68,17 @@ static void lock_device(void)
     if (pthread_mutex_lock(&lock)) BUG("the device is lost: an earlier kernel or copy died");
 }
 
-/* Returns `error`. */
+/* Returns `error`, which becomes the last one. */
+static gpu_error end_call(gpu_error error)
+{
+    if (error != EMULATOR_SUCCESS) last_error = error;
+    return error;
+}
+
 static gpu_error unlock_device(gpu_error error)
 {
     pthread_mutex_unlock(&lock);
-    return error;
+    return end_call(error);
 }
 
 static void report(enum emulator_work work, const char *kernel, size_t bytes)
@@ -202,7 +208,7 @@ gpu_error emulator_set_device(int device)
 {
     int count;
     emulator_device_count(&count);
-    return device < 0 || device >= count ? EMULATOR_INVALID_VALUE : EMULATOR_SUCCESS;
+    return end_call(device < 0 || device >= count ? EMULATOR_INVALID_VALUE : EMULATOR_SUCCESS);
 }
 
 gpu_error emulator_mem_info(size_t *available, size_t *total)

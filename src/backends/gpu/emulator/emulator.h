@@ -64,7 +64,7 @@ gpu_error emulator_graph_launch(gpu_graph_exec exec, gpu_stream stream);
 gpu_error emulator_graph_exec_destroy(gpu_graph_exec exec);
 gpu_error emulator_graph_destroy(gpu_graph graph);
 
-gpu_error emulator_last_error(void); /* of this thread's launches; resets it */
+gpu_error emulator_last_error(void); /* of this thread's calls; resets it */
 const char *emulator_error_string(gpu_error error);
 
 /* Copies the closure and queues the launch.  A launch beyond the limits of real devices only sets

@@ -34,6 +34,10 @@ enum { MAX_WARP_SIZE = 64, MAX_BLOCK_SIZE = 1024 };
 
 /* ---- launches ---- */
 
+/* What an earlier call left is not the next kernel's: one of ours that failed, such as the query of
+ * another device, or one inside a library, as all in the process share the error with HIP. */
+static inline void forget_last_error(void) { (void)gpuGetLastError(); }
+
 static inline enum status check_launch(struct queue *queue, const char *kernel)
 {
     gpu_error error = gpuGetLastError();
@@ -48,6 +52,7 @@ static inline enum status check_launch(struct queue *queue, const char *kernel)
 #if defined(GPU_EMULATED)
 #define LAUNCH(kernel, grid, block, shared_bytes, queue, ...)                                      \
     do {                                                                                           \
+        forget_last_error();                                                                       \
         emulated_launch(#kernel, WARP_SIZE, kernel, dim3(grid), dim3(block), shared_bytes,         \
                         gpu_stream_of(queue), __VA_ARGS__);                                        \
         TRY(check_launch(queue, #kernel));                                                         \
@@ -64,6 +69,7 @@ static inline enum status check_launch(struct queue *queue, const char *kernel)
         if ((shared_bytes) > 47 << 10)                                                             \
             GPU_TRY(GPU_CALL(FuncSetAttribute)((const void *)(kernel), GPU_SHARED_SIZE,            \
                                                (int)(shared_bytes)));                              \
+        forget_last_error();                                                                       \
         (kernel)<<<dim3(grid), dim3(block), shared_bytes, gpu_stream_of(queue)>>>(__VA_ARGS__);    \
         TRY(check_launch(queue, #kernel));                                                         \
     } while (0)
