@@ -21,11 +21,13 @@
 
 const char *const gpu_backend = LLAMERO_GPU_NAME;
 
-/* CUDA maps streams to 8 hardware queues by default.  With more streams one can wait behind
- * another, which may wait for a rank (comm/nccl): so ask for more, before the driver starts. */
+/* CUDA maps streams to 8 hardware queues by default, HIP those of one priority to 4.  With more
+ * streams one can wait behind another, which may wait for a rank (comm/nccl): so ask for more,
+ * before the driver starts. */
 static enum status count_devices(int *count)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("GPU_MAX_HW_QUEUES", "32", 0);
     return BACKEND(count)(count);
 }
 
