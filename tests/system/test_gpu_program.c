@@ -132,7 +132,7 @@ static void check_offload(int ranks, const char *steps, const char *const *setti
 
 TEST(offloading_changes_no_bit_of_a_gpu_run)
 {
-    CHECK_OFFLOAD(1, "20", IN_BF16, "activation_checkpoint.mode=full");
+    CHECK_OFFLOAD(1, "6", IN_BF16, "activation_checkpoint.mode=full");
     CHECK_OFFLOAD(1, "3", IN_BF16, "optimizer.master_weights=split",
                   "optimizer.state_dtype=bfloat16");
     CHECK_OFFLOAD(1, "3", IN_BF16, "optimizer.state_dtype=int8", "model.converters=[\"float8\"]");

@@ -9,7 +9,7 @@
 #include "train/evaluator.h"
 
 /* Evaluates the training text and generates tokens; ranks are threads. */
-enum { TOKENS = 24, SETTINGS = 8, CORPUS = TEST_SLOWED ? 6000 : 30000 };
+enum { TOKENS = 24, SETTINGS = 8, CORPUS = TEST_SLOWED ? 6000 : 12000 };
 
 struct use {
     const char *folder, *corpus, *const *settings;
