@@ -265,6 +265,7 @@ static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
         online_softmax(s, p.scale, &so);
         multiply_ab<T, KP>(so.out, s, values);
     }
+    cp_async_wait<0>(); /* of a block without keys */
     if (own < rows_left) store_results(p, so, {b, head, split, first + own, rows_left - own});
 }
 

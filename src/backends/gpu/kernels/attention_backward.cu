@@ -203,6 +203,7 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::DQ_THREADS),
         __syncthreads(); /* the keys are free */
         if (i + 1 < end) stage_block(keys, k, i + 1);
     }
+    cp_async_wait<0>(); /* of a block without keys */
     UNROLL
     for (int r = 0; r < ACC_ROWS; r++) {
         int row = own + tile_row(r);
@@ -391,6 +392,7 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::THREADS),
         __syncthreads(); /* the queries are free */
         if (i < p.query_blocks) stage_queries(i, h);
     }
+    cp_async_wait<0>(); /* of a block that no query sees */
     UNROLL
     for (int r = 0; r < ACC_ROWS; r++) {
         int row = own + tile_row(r);
