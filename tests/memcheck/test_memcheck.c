@@ -310,6 +310,7 @@ static void wait_for_one_group(const void *closure)
     thread_block_commit_copies();
     thread_block_wait_copies(1);
     if (shared[n->is_defective].x[0]) thread_block_warp_sync(HERE);
+    thread_block_wait_copies(0);
 }
 
 static void overwrite_async_copy(const void *closure)

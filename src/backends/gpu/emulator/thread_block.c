@@ -190,6 +190,14 @@ void thread_block_check_lane(int lane, const char *file, int line)
         die(file, line, "a shuffle from an inactive lane", NULL);
 }
 
+void thread_block_check_all_lanes(const char *file, int line)
+{
+    const struct warp *w = &warps[current / launch->warp_size];
+    uint64_t all = launch->warp_size == 64 ? UINT64_MAX : UINT32_MAX;
+    if (w->active[threads[current].phase & 1] != all)
+        die(file, line, "not all lanes of the warp execute this instruction", NULL);
+}
+
 void *thread_block_shared(void) { return shared; }
 
 /* ---- cp.async ---- */
@@ -238,9 +246,14 @@ void thread_block_wait_copies(int pending)
 
 /* ---- threads, blocks and grids ---- */
 
-/* Completes the barriers that only waited for this thread. */
+/* Completes the barriers that only waited for this thread.  The shared memory of a block may become
+ * another's when it ends, while a copy is still in flight. */
 static void thread_returned(void)
 {
+    const struct emulated_thread *t = &threads[current];
+    if (t->num_copies)
+        die(t->copies->file, t->copies->line, "a thread returns without waiting for this cp.async",
+            NULL);
     struct warp *w = &warps[current / launch->warp_size];
     block_barrier.live--, w->barrier.live--;
     if (w->barrier.live && w->barrier.arrived == w->barrier.live) resume_warp(w, -1);

@@ -4,8 +4,9 @@
  * Order    With a warp size of 64, blocks and threads run in descending order, so a kernel whose
  *          result depends on scheduling differs from its run with a warp size of 32.
  * Memory   Dynamic shared memory is filled with NaN before each block.
- * Errors   Divergence that CUDA leaves undefined aborts the program and reports where: threads of a
- *          warp or a block that wait at different barriers, or a shuffle from an inactive lane. */
+ * Errors   What CUDA leaves undefined aborts the program and reports where: threads of a warp or a
+ *          block that wait at different barriers, a shuffle from an inactive lane, an instruction
+ *          of whole warps after a lane has returned, or a return before a cp.async is complete. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -49,6 +50,8 @@ const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes
                                                  int line);
 /* Aborts unless the lane took part in this thread's last gather. */
 void thread_block_check_lane(int lane, const char *file, int line);
+/* Aborts unless all lanes of a warp did: PTX requires it of `.aligned` instructions. */
+void thread_block_check_all_lanes(const char *file, int line);
 
 enum { ASYNC_COPY_BYTES = 16 };
 /* cp.async, of zeros if `from` is NULL.  With a warp size of 32 the copy happens when the thread

@@ -95,6 +95,7 @@ static __device__ __forceinline__ void emulated_ldmatrix(uint32_t *x, const bf16
 {
     uint4 own = *(const uint4 *)row;
     const struct warp_slot *all = thread_block_warp_gather(&own, sizeof own, __FILE__, __LINE__);
+    thread_block_check_all_lanes(__FILE__, __LINE__);
     int lane = lane_index();
     for (int i = 0; i < 4; i++) {
         bf16 pair[2];
@@ -123,6 +124,7 @@ __attribute__((no_sanitize_thread)) static void emulated_mma(float *sum, const u
     memcpy(operands, a, sizeof(uint32_t[FRAGMENT_WORDS])), memcpy(operands + FRAGMENT_WORDS, b, 8);
     const struct warp_slot *all =
         thread_block_warp_gather(operands, sizeof operands, __FILE__, __LINE__);
+    thread_block_check_all_lanes(__FILE__, __LINE__);
     int lane = lane_index();
     for (int i = 0; i < 4; i++) {
         int row = TILE_WARP == 32 ? lane / 4 + i / 2 * 8 : lane / 16 * 4 + i;

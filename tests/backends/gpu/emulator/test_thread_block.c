@@ -152,6 +152,15 @@ static void inactive_lane(const void *closure)
     thread_block_check_lane(at ^ 1, HERE);
 }
 
+static void missing_lane(const void *closure)
+{
+    int at = (int)thread_block_thread_idx->x;
+    (void)closure;
+    if (at == 5) return;
+    thread_block_warp_gather(&at, sizeof at, HERE);
+    thread_block_check_all_lanes(HERE);
+}
+
 static void run_diverging(void *body)
 {
     void (*const *kernel)(const void *) = body;
@@ -161,11 +170,13 @@ static void run_diverging(void *body)
 
 TEST(divergent_barriers_abort_and_report_where)
 {
-    void (*kernels[])(const void *) = {half_at_the_barrier, two_barriers, inactive_lane};
+    void (*kernels[])(const void *) = {half_at_the_barrier, two_barriers, inactive_lane,
+                                       missing_lane};
     static const char *const messages[] = {
         "kernel diverging, block (0, 0, 0): not all threads of the block",
-        "threads are at different barriers", "a shuffle from an inactive lane"};
-    for (int i = 0; i < 3; i++) check_dies(SIGABRT, messages[i], run_diverging, &kernels[i]);
+        "threads are at different barriers", "a shuffle from an inactive lane",
+        "not all lanes of the warp"};
+    for (int i = 0; i < 4; i++) check_dies(SIGABRT, messages[i], run_diverging, &kernels[i]);
 }
 
 /* Reads the target of two copies before and after it waits for the first. */
@@ -207,4 +218,20 @@ TEST(change_of_an_async_copys_source_aborts)
     int out[5];
     struct kernel_args n = {.out = out, .warp_size = 32, .mask = 1};
     check_dies(SIGABRT, "the source of this cp.async has changed", run_copy_async, &n);
+}
+
+static void return_early(const void *closure)
+{
+    static const int source[4];
+    (void)closure;
+    thread_block_copy_async(thread_block_shared(), source, __FILE__, __LINE__);
+    thread_block_commit_copies();
+}
+
+static void run_return_early(void *args) { run_kernel("return_early", return_early, args, 1); }
+
+TEST(return_before_an_async_copy_is_complete_aborts)
+{
+    struct kernel_args n = {.warp_size = 32};
+    check_dies(SIGABRT, "a thread returns without waiting for this cp.async", run_return_early, &n);
 }
