@@ -39,6 +39,9 @@ TEST(source_text_is_without_the_byte_order_mark_of_its_file)
 {
     source_rig_check(rig_text(test_folder(), "a.txt", "\xEF\xBB\xBFsnow\n"), "<snow\n>|");
     source_rig_check(rig_text(test_folder(), "b.txt", "snow\xEF\xBB\xBF"), "<snow\xEF\xBB\xBF>|");
+    source_rig_check(
+        source_rig_compressed(test_folder(), "c.txt.gz", "\xEF\xBB\xBFsnow\n\xEF\xBB\xBFice\n"),
+        "<snow>|<\xEF\xBB\xBFice>|");
 }
 
 TEST(source_splits_text_without_line_breaks_at_words_or_characters)
