@@ -306,6 +306,23 @@ static bool is_null(const struct scanner *value)
     return value->at && value->end - value->at == 4 && !memcmp(value->at, "null", 4);
 }
 
+/* find_member; if there is no such member, "a.b" is member b of the object a. */
+static enum status find_path(struct scanner *s, const char *path, size_t len, struct text *scratch,
+                             struct scanner *value)
+{
+    struct scanner outer = *s, inner;
+    const char *dot;
+    TRY(find_member(s, path, len, scratch, value));
+    while (!value->at && (dot = memchr(path, '.', len))) {
+        TRY(find_member(&outer, path, (size_t)(dot - path), scratch, &inner));
+        if (is_null(&inner)) *value = inner;
+        if (is_null(&inner) || !inner.at || *inner.at != '{') break;
+        len -= (size_t)(dot + 1 - path), path = dot + 1, outer = inner;
+        TRY(find_member(&inner, path, len, scratch, value));
+    }
+    return STATUS_OK;
+}
+
 /* Appends a value, which must be a string; null is an empty one. */
 static enum status append_string(struct scanner *value, const char *path, struct text *out)
 {
@@ -354,7 +371,7 @@ enum status jsonl_text(const char *line, size_t len, const char *path, const cha
     text_adds(out, ""); /* an empty text, too, has memory */
     if (len >= 3 && !memcmp(line, "\xEF\xBB\xBF", 3)) s.at += 3; /* a byte order mark */
     skip_space(&s);
-    TRY_OUT(find_member(&s, path, list ? (size_t)(list - path) : strlen(path), &scratch, &value));
+    TRY_OUT(find_path(&s, path, list ? (size_t)(list - path) : strlen(path), &scratch, &value));
     skip_space(&s);
     if (s.at < s.end) {
         st = fail_here(&s, "unexpected text after the object");

@@ -38,6 +38,30 @@ TEST(jsonl_finds_the_key_among_members_of_any_type)
     check_text("\xEF\xBB\xBF{\"text\": \"a\"}", "a");
 }
 
+TEST(jsonl_finds_a_key_of_an_object_by_its_path)
+{
+    static const char *const cases[][3] = {
+        {"a.b", "{\"b\": \"no\", \"a\": {\"x\": {\"b\": 1}, \"b\": \"yes\"}}", "yes"},
+        {"a.b", "{\"a\": {\"b\": \"no\"}, \"a.b\": \"yes\"}", "yes"},
+        {"a.b.c", "{\"a\": {\"b\": {\"c\": \"yes\"}}}", "yes"},
+        {"a.b.c", "{\"a\": {\"b.c\": \"yes\"}}", "yes"},
+        {"a.b", "{\"a\": null}", ""},
+        {"a.b[].c", "{\"a\": {\"b\": [{\"c\": \"1\"}, {\"c\": \"2\"}]}}", "\n\n1\n\n2"},
+    };
+    struct text t = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_STATUS(OK, pull(cases[i][1], cases[i][0], &t));
+        if (strcmp(t.data, cases[i][2])) fail_msg("%s: %s", cases[i][1], t.data);
+    }
+    CHECK_STATUS(RECORD, pull("{\"a\": {\"c\": \"no\"}}", "a.b", &t));
+    CHECK_MESSAGE("no key \"a.b\"");
+    CHECK_STATUS(RECORD, pull("{\"a\": [{\"b\": \"no\"}]}", "a.b", &t));
+    CHECK_STATUS(RECORD, pull("{\"a\": {\"b\": {}}}", "a.b", &t));
+    CHECK_MESSAGE("not a string");
+    CHECK_STATUS(RECORD, pull("{\"a\": {\"b\": \"x\"}} x", "a.b", &t));
+    text_release(&t);
+}
+
 TEST(jsonl_compares_keys_after_unescaping)
 {
     struct text t = {0};
