@@ -245,19 +245,27 @@ static void log_plan(const struct sdpa_plan *p, size_t max_bytes)
                  p->graph.G, byte_size_format((double)p->plan.workspace).text);
 }
 
-static enum status build_plan(const struct cudnn_attention *c, struct sdpa_plan *p)
+/* `engine` NULL: the heuristics choose. */
+static void compile_plan(const struct cudnn_attention *c, struct sdpa_plan *p,
+                         const struct cudnn_engine *engine)
 {
     struct cudnn_target target = {c->handle, c->device};
     struct cudnn_graph *g;
-    if (!fit_to_memory(&p->graph, c->max_bytes)) return STATUS_OK;
     cudnn_graph_open(&g);
     cudnn_attention_graph_build(&p->graph, g);
-    enum status st = cudnn_graph_build_plan(g, &target, &p->plan);
+    enum status st = cudnn_graph_build_plan(g, &target, engine, &p->plan);
     cudnn_graph_close(g);
     if (st) log_line(LOG_WARN, "%s", status_message()); /* not fatal: our own kernel takes over */
     if (p->graph.deterministic && p->plan.workspace > c->max_bytes)
         cudnn_graph_release_plan(&p->plan); /* this engine stores more than stored_bytes assumes */
-    return STATUS_OK;
+}
+
+static void build_plan(const struct cudnn_attention *c, struct sdpa_plan *p)
+{
+    struct cudnn_engine engine;
+    if (cudnn_attention_graph_engine(&p->graph, c->capability, c->version, &engine))
+        compile_plan(c, p, &engine);
+    if (!p->plan.plan && fit_to_memory(&p->graph, c->max_bytes)) compile_plan(c, p, NULL);
 }
 
 static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)
@@ -280,7 +288,7 @@ static enum status find_plan(struct cudnn_attention *c, const struct sdpa_key *k
         p = heap(sizeof *p);
         *p = (struct sdpa_plan){.key = *key, .graph = graph_of(c, key), .next = c->plans};
         c->plans = p;
-        TRY(build_plan(c, p));
+        build_plan(c, p);
         if (!c->is_quiet) log_plan(p, c->max_bytes);
     }
     if (p && p->plan.plan) *out = p;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/vendor/cudnn_attention_graph.h"
 
+#include <cudnn.h>
+
 struct sdpa_layout {
     struct cudnn_dims dims, strides;
     cudnn_tensor offsets; /* NULL: not ragged */
@@ -267,6 +269,26 @@ void cudnn_attention_graph_build(const struct cudnn_attention_graph *a, struct c
         build_backward(&b);
     else
         build_forward(&b);
+}
+
+bool cudnn_attention_graph_engine(const struct cudnn_attention_graph *a, int capability,
+                                  size_t version, struct cudnn_engine *out)
+{
+    enum { BLACKWELL = 100, BLACKWELL_ULTRA = 103, BLACKWELL_END = 110, TILES_VERSION = 92300 };
+    bool has_tiles = version >= TILES_VERSION;
+    if (!a->backward || !a->deterministic || a->varlen) return false;
+    if (capability < BLACKWELL || capability >= BLACKWELL_END) return false;
+    *out = (struct cudnn_engine){
+        .index = capability > BLACKWELL_ULTRA ? 17 : 5,
+        .num_knobs = has_tiles ? 6 : 2,
+        .knobs = {{CUDNN_KNOB_TYPE_STAGES, 2},
+                  {CUDNN_KNOB_TYPE_KERNEL_CFG, has_tiles ? 2 : 31},
+                  {CUDNN_KNOB_TYPE_TILE_M, 3},
+                  {CUDNN_KNOB_TYPE_TILE_N, 2},
+                  {CUDNN_KNOB_TYPE_STREAM_K, 0},
+                  {CUDNN_KNOB_TYPE_TILE_CGA_M, 0}},
+    };
+    return true;
 }
 
 size_t cudnn_attention_graph_scratch(const struct cudnn_attention_graph *a,

@@ -193,9 +193,7 @@ void cudnn_graph_reshape(struct cudnn_graph *g, cudnn_tensor x, cudnn_tensor y)
     finalize_operation(g, o);
 }
 
-/* Writes the engine configs that the heuristics propose, best first; returns their number. */
-static int query_heuristics(struct cudnn_graph *g, const struct cudnn_target *target,
-                            descriptor *out)
+static descriptor finish_graph(struct cudnn_graph *g, const struct cudnn_target *target)
 {
     descriptor graph = create(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     void *handle = target->handle;
@@ -204,6 +202,42 @@ static int query_heuristics(struct cudnn_graph *g, const struct cudnn_target *ta
     set_attribute(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                   g->num_operations, g->operations);
     finalize(g, graph);
+    return graph;
+}
+
+/* NULL: that engine does not support the graph, or has no such knobs. */
+static descriptor configure_engine(struct cudnn_graph *g, const struct cudnn_target *target,
+                                   descriptor graph, const struct cudnn_engine *e)
+{
+    if (g->failure.status) return NULL;
+    descriptor engine = create(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    descriptor config = create(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR), knobs[CUDNN_MAX_KNOBS];
+    set_reference(g, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
+    set_attribute(g, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &e->index);
+    set_reference(g, engine, CUDNN_ATTR_ENGINE_DEVICEPROP, target->device);
+    finalize(g, engine);
+    for (int i = 0; i < e->num_knobs; i++) {
+        cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)e->knobs[i].type;
+        knobs[i] = create(g, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+        set_attribute(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1,
+                      &type);
+        set_attribute(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1,
+                      &e->knobs[i].value);
+        finalize(g, knobs[i]);
+    }
+    set_reference(g, config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    set_attribute(g, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                  e->num_knobs, knobs);
+    finalize(g, config);
+    if (!g->failure.status) return config;
+    g->failure.status = STATUS_OK;
+    return NULL;
+}
+
+/* Writes the engine configs that the heuristics propose, best first; returns their number. */
+static int query_heuristics(struct cudnn_graph *g, const struct cudnn_target *target,
+                            descriptor graph, descriptor *out)
+{
     descriptor heuristics = create(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     set_reference(g, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
@@ -263,18 +297,28 @@ static descriptor compile_plan(const struct cudnn_target *target, descriptor con
     return NULL;
 }
 
-enum status cudnn_graph_build_plan(struct cudnn_graph *g, const struct cudnn_target *target,
-                                   struct cudnn_plan *out)
+/* The first of the heuristics' engine configs that can be compiled. */
+static void compile_proposals(struct cudnn_graph *g, const struct cudnn_target *target,
+                              descriptor graph, struct cudnn_plan *out)
 {
     descriptor configs[MAX_ENGINES];
-    *out = (struct cudnn_plan){0};
-    int count = query_heuristics(g, target, configs);
-    for (int i = 0; i < count && !out->plan; i++) {
+    out->num_engines = query_heuristics(g, target, graph, configs);
+    for (int i = 0; i < out->num_engines && !out->plan; i++) {
         out->engine = engine_index(g, configs[i]);
         if (g->failure.status) break;
         out->plan = compile_plan(target, configs[i], &out->workspace);
     }
-    out->num_engines = count;
+}
+
+enum status cudnn_graph_build_plan(struct cudnn_graph *g, const struct cudnn_target *target,
+                                   const struct cudnn_engine *engine, struct cudnn_plan *out)
+{
+    descriptor graph = finish_graph(g, target), config;
+    *out = (struct cudnn_plan){0};
+    if (!engine)
+        compile_proposals(g, target, graph, out);
+    else if ((config = configure_engine(g, target, graph, engine)))
+        out->engine = (int)engine->index, out->plan = compile_plan(target, config, &out->workspace);
     TRY(status_restore(&g->failure));
     return STATUS_OK;
 }

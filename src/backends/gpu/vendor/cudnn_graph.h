@@ -60,6 +60,17 @@ struct cudnn_plan {
     int num_engines, engine; /* proposals of the heuristics; global index of the engine in use */
 };
 
+/* An engine by its global index, with knobs that are not at their defaults. */
+enum { CUDNN_MAX_KNOBS = 6 };
+struct cudnn_engine {
+    int64_t index;
+    int num_knobs;
+    struct {
+        int type; /* cudnnBackendKnobType_t */
+        int64_t value;
+    } knobs[CUDNN_MAX_KNOBS];
+};
+
 struct cudnn_graph;
 
 void cudnn_graph_open(struct cudnn_graph **out);
@@ -90,10 +101,10 @@ void cudnn_graph_reduce_max(struct cudnn_graph *g, cudnn_tensor x, cudnn_tensor 
 /* y views x with its own dims and strides. */
 void cudnn_graph_reshape(struct cudnn_graph *g, cudnn_tensor x, cudnn_tensor y);
 
-/* Compiles the first of the heuristics' engine configs that can be compiled.  UNSUPPORTED: cuDNN
- * rejects the graph. */
+/* Compiles the graph for that engine, or (NULL) for the first that the heuristics propose and that
+ * can be compiled; out->plan is NULL if that fails.  UNSUPPORTED: cuDNN rejects the graph. */
 enum status cudnn_graph_build_plan(struct cudnn_graph *g, const struct cudnn_target *target,
-                                   struct cudnn_plan *out);
+                                   const struct cudnn_engine *engine, struct cudnn_plan *out);
 void cudnn_graph_release_plan(struct cudnn_plan *p);
 
 /* Binds tensors to memory: ids[i] is at pointers[i]. */

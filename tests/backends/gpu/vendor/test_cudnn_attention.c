@@ -11,23 +11,28 @@
 #include <glob.h>
 
 /* An H200, but of this compute capability (900: its own). */
-static struct cudnn_attention *open_capability(const char *capability, bool deterministic)
+static struct cudnn_attention *open_capability(int capability, bool deterministic)
 {
+    static const char key[] = "\"deviceVer\": ", own[] = "900";
     struct cudnn_attention *c;
     size_t length;
-    char *json = h200_properties(&length), *version;
-    CHECK((version = strstr(json, "\"deviceVer\": 900")));
-    memcpy(version + strlen("\"deviceVer\": "), capability, 3);
+    char *json = h200_properties(&length), *at;
+    struct text changed = {0};
+    CHECK((at = strstr(json, key)));
+    at += strlen(key);
+    CHECK(!strncmp(at, own, strlen(own)));
+    text_addf(&changed, "%.*s%d%s", (int)(at - json), json, capability, at + strlen(own));
     log_set_quiet(true);
-    CHECK_STATUS(OK, cudnn_attention_open_described(&c, json, length, deterministic));
+    CHECK_STATUS(OK, cudnn_attention_open_described(&c, changed.data, changed.len, deterministic));
     CHECK(c);
+    text_release(&changed);
     free(json);
     return c;
 }
 
 static struct cudnn_attention *open_h200(bool deterministic)
 {
-    return open_capability("900", deterministic);
+    return open_capability(900, deterministic);
 }
 
 /* Q, K and V of a token are in one fused row. */
@@ -212,10 +217,30 @@ TEST(varlen_has_a_backward_plan_only_if_nondeterministic)
     cudnn_attention_close(deterministic), cudnn_attention_close(any_order);
 }
 
+/* Without memory for dS: all heads in one call, where an H200 covers half of them. */
+TEST(deterministic_backward_stores_no_ds_on_a_b200)
+{
+    static const int capabilities[] = {1000, 1030};
+    struct attention a = shape(8192, 32, 8, 128);
+    struct cudnn_attention_plan w;
+    bool done;
+    for (int i = 0; i < 2; i++) {
+        struct cudnn_attention *c = open_capability(capabilities[i], true);
+        a.B = 2;
+        size_pass(c, &a, true, false, &done);
+        CHECK(done && cudnn_attention_plan(c, 0, &w) && w.found);
+        print_message("  %d: engine %d, workspace %.1f MiB\n", capabilities[i], w.engine,
+                      (double)w.workspace / (1 << 20));
+        CHECK(w.engine == 5 && w.rows == 2 && w.kv_heads == 8);
+        CHECK(w.workspace < (size_t)1 << 30);
+        cudnn_attention_close(c);
+    }
+}
+
 /* cuDNN proposes engines, but its front end excludes them. */
 TEST(varlen_has_no_plans_on_an_a100)
 {
-    struct cudnn_attention *c = open_capability("800", false);
+    struct cudnn_attention *c = open_capability(800, false);
     struct attention a = shape(2048, 4, 1, 64);
     struct cudnn_attention_plan w;
     bool done = true;

@@ -29,7 +29,7 @@ static struct cudnn_plan plan_of(const struct cudnn_attention_graph *a)
     CHECK_STATUS(OK, cudnn_graph_describe_device(json, length, &target.device));
     cudnn_graph_open(&g);
     cudnn_attention_graph_build(a, g);
-    CHECK_STATUS(OK, cudnn_graph_build_plan(g, &target, &plan));
+    CHECK_STATUS(OK, cudnn_graph_build_plan(g, &target, NULL, &plan));
     cudnn_graph_close(g);
     cudnn_graph_free_device(target.device);
     free(json);

@@ -28,7 +28,7 @@ static enum status plan_matmul(int64_t columns_of_a, int64_t rows_of_b, struct c
     cudnn_graph_open(&g);
     cudnn_tensor a = tensor(g, 1, 128, columns_of_a), b = tensor(g, 2, rows_of_b, 256);
     cudnn_graph_matmul(g, a, b, tensor(g, 3, 128, 256), (struct cudnn_lengths){0});
-    enum status st = cudnn_graph_build_plan(g, &target, plan);
+    enum status st = cudnn_graph_build_plan(g, &target, NULL, plan);
     cudnn_graph_close(g);
     cudnn_graph_free_device(target.device);
     free(json);
