@@ -191,7 +191,7 @@ demo: $(B)/llamero ## train a small Llama on English text; DATA=file: on your ow
 
 lint: ## check the rules of CONTRIBUTING.md: first the text, then the objects
 	@tools/lint text
-	@test -e $(B)/llamero || echo 'lint: building $(B) first, to inspect its objects: minutes' >&2
+	@test -e $(B)/llamero || echo 'lint: first building $(B), which takes minutes' >&2
 	@$(MAKE) all $(EMULATED_GPU) $(STUB)
 	@tools/lint built $(B)
 

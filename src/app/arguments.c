@@ -8,6 +8,7 @@
 #include "base/color.h"
 #include "base/text.h"
 #include "config/closest_key.h"
+#include "config/sections.h"
 
 #include <errno.h>
 #include <math.h>
@@ -248,31 +249,38 @@ static enum status add_setting(struct arguments *a, const char *setting)
 }
 
 /* "--section.key=value", "--section.key value", "--section.key", which is true, or, as in
- * torchtitan, "--section.no-key", which is false.  Dashes in keys are underscores.  *at moves to
- * the value. */
+ * torchtitan, "--section.no-key", which is false unless there is a key no_key.  Dashes in keys are
+ * underscores.  *at moves to the value. */
 static enum status read_dashed_setting(struct arguments *a, int argc, char **argv, int *at)
 {
-    const char *word = argv[*at] + 2, *name = strchr(word, '.') + 1, *value = "true";
-    size_t section = (size_t)(name - word), n = strcspn(name, "=");
-    bool last = *at + 1 >= argc || !strncmp(argv[*at + 1], "--", 2), has_value = name[n];
-    if (has_value && !memchr(name, '-', n)) return add_setting(a, word);
-    if (has_value)
-        value = name + n + 1;
-    else if (!strncmp(name, "no-", 3))
-        name += 3, n -= 3, value = "false";
+    const char *word = argv[*at] + 2, *value = "true";
+    size_t n = strcspn(word, "=");
+    bool last = *at + 1 >= argc || !strncmp(argv[*at + 1], "--", 2);
+    if (word[n] && !memchr(word, '-', n)) return add_setting(a, word);
+    char *key = heap_string(word, n), *name = strchr(key, '.') + 1;
+    for (char *c = key; *c; c++)
+        if (*c == '-') *c = '_';
+    const struct config_section *section;
+    bool is_negated = !strncmp(strchr(word, '.') + 1, "no-", 3) && !config_find(key, &section);
+    if (word[n])
+        value = word + n + 1;
+    else if (is_negated)
+        memmove(name, name + 3, strlen(name + 3) + 1), value = "false";
     else if (!last)
         value = argv[++*at];
     char *to = a->joined + a->num_joined;
     size_t left = sizeof a->joined - a->num_joined;
-    int len = snprintf(to, left, "%.*s%.*s=%s", (int)section, word, (int)n, name, value);
+    int len = snprintf(to, left, "%s=%s", key, value);
+    enum status st = STATUS_OK;
     if (len < 0 || (size_t)len >= left)
-        FAIL(USAGE,
-             "--%.*s: settings written with dashes are limited to %zu bytes; write %.*s=VALUE",
-             (int)(section + n), word, sizeof a->joined, (int)(section + n), word);
-    for (char *c = to; *c != '='; c++)
-        if (*c == '-') *c = '_';
+        FAIL_OUT(USAGE,
+                 "--%.*s: settings written with dashes are limited to %zu bytes; write %s=VALUE",
+                 (int)n, word, sizeof a->joined, key);
     a->num_joined += (size_t)len + 1;
-    return add_setting(a, to);
+    TRY_OUT(add_setting(a, to));
+out:
+    free(key);
+    return st;
 }
 
 /* A word too many may be a flag or a setting that was not read as one: "-q", "steps=5". */

@@ -78,8 +78,9 @@ static const char *next_word(const char *at)
     return bar ? bar + 1 : NULL;
 }
 
-/* Whether a list's word at `at` is `word`, whatever the case, underscores in `word` aside: torch
- * accepts any case of a schedule's name, and torchtitan's forks have "interleaved_1f1b". */
+/* Compares the word at `at` of a list with `word`, ignoring case, and underscores that only `word`
+ * has: torch accepts any case of a schedule's name, and torchtitan's forks have
+ * "interleaved_1f1b". */
 static bool is_word(const char *at, const char *word)
 {
     for (; *word; word++) {
@@ -226,10 +227,8 @@ static enum status check_path(const struct option *o, const char *value)
 {
     size_t n = file_url_scheme(value);
     if (!n || strncmp(o->unit, "path", 4)) return STATUS_OK;
-    char *scheme = heap_string(value, n);
-    bool known = word_index(scheme, o->unit) > 0;
-    free(scheme);
-    if (known) return STATUS_OK;
+    for (const char *at = o->unit; (at = next_word(at));)
+        if (strcspn(at, "|") == n && !strncmp(at, value, n)) return STATUS_OK;
     if (!next_word(o->unit)) FAIL(CONFIG, "expected a local path, got a URL");
     struct text schemes = {0};
     for (const char *at = o->unit; (at = next_word(at));)

@@ -20,7 +20,7 @@ static enum status encode_prompts(struct text_batch *b, struct generation *g)
     g->max_prompt = 1;
     for (size_t i = 0; i < b->count; i++) {
         struct text_batch_item *item = &b->items[i];
-        loaded_model_raise_signal(&g->loaded); /* no text has begun, and there may be millions */
+        loaded_model_raise_signal(&g->loaded); /* encoding a large file of prompts takes long */
         if (text_generation_encode(&g->loaded, item->prompt, &item->ids))
             FAIL(USAGE, "prompt %zu: %s", i + 1, status_message());
         item->num_prompt = item->ids.count;

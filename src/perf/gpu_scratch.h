@@ -2,8 +2,8 @@
  *
  * The backend itself counts scratch in a sizing pass, which needs a GPU and its libraries.  These
  * are the same sizes as formulas: those of our own kernels are exact, those of libraries are what
- * cuBLASLt and cuDNN 9 request on an H200.  A test compares them with the backend over the
- * emulator.
+ * cuBLASLt and cuDNN 9 request on an H200, also where the device is another one.  A test compares
+ * them with the backend over the emulator.
  *
  * Units    Bytes. */
 // SPDX-License-Identifier: Apache-2.0

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* 2^53: steps are exact as doubles. */
-static const int64_t max_step = 1LL << 53;
+static const int64_t max_step = JSON_MAX_INT;
 
 const struct run_series *run_metrics_find(const struct run_metrics *m, const char *key)
 {

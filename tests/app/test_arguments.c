@@ -137,17 +137,20 @@ TEST(arguments_with_dashes_and_a_dot_are_settings_as_in_torchtitan)
     struct values v = {0};
     CHECK_STATUS(OK, READ(&a, &v, "x.toml", "--training.steps", "100", "--optimizer.lr=1e-3",
                           "--compile.enable", "--json", "--parallelism.data_parallel_shard_degree",
-                          "-1", "--metrics.enable_tensorboard", "--checkpoint.no-enable",
-                          "--training.local-batch-size=4"));
+                          "-1", "--metrics.enable_tensorboard", "--activation-checkpoint.mode=full",
+                          "--training.local-batch-size=4", "--model.no-rope-layer-interval", "4",
+                          "--checkpoint.no-enable", "y"));
     static const char *const want[] = {"training.steps=100",
                                        "optimizer.lr=1e-3",
                                        "compile.enable=true",
                                        "parallelism.data_parallel_shard_degree=-1",
                                        "metrics.enable_tensorboard=true",
-                                       "checkpoint.enable=false",
-                                       "training.local_batch_size=4"};
-    CHECK(v.json && a.num_words == 1 && a.num_settings == 7);
-    for (int i = 0; i < 7; i++) CHECK(!strcmp(a.settings[i], want[i]));
+                                       "activation_checkpoint.mode=full",
+                                       "training.local_batch_size=4",
+                                       "model.no_rope_layer_interval=4",
+                                       "checkpoint.enable=false"};
+    CHECK(v.json && a.num_words == 2 && !strcmp(a.words[1], "y") && a.num_settings == 9);
+    for (int i = 0; i < 9; i++) CHECK(!strcmp(a.settings[i], want[i]));
     char longest[5000];
     memset(longest, 'x', sizeof longest - 1), longest[sizeof longest - 1] = 0;
     CHECK_STATUS(USAGE, READ(&a, &v, "x.toml", "--job.description", longest));

@@ -29,6 +29,8 @@ static bool is_same_text(const char *json, const struct text *out)
 static void compare(const char *line, size_t len, struct text *out)
 {
     struct json *root = NULL;
+    if (!jsonl_text(line, len, "text.text", "fuzz", out))
+        BUG_IF(!text_is_utf8(out->data, out->len));
     enum status st = jsonl_text(line, len, "text", "fuzz", out);
     bool is_deep = st && strstr(status_message(), "too deeply");
     BUG_IF(!st && !text_is_utf8(out->data, out->len));

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
-#include "base/signals.h"
 #include "infer/text_batch.h"
-
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define IN_FLOAT32 "training.steps=20 training.mixed_precision_param=float32"
 
@@ -98,24 +93,5 @@ TEST(texts_of_a_batch_end_at_a_stop_text_and_make_room)
     }
     CHECK(stopped > 0);
     release(&whole), release(&cut);
-    free(run);
-}
-
-/* There may be millions. */
-TEST(a_batch_that_is_interrupted_does_not_encode_its_prompts)
-{
-    char *run = runs_trained("training.steps=2");
-    int how;
-    pid_t child = fork();
-    if (!child) {
-        struct visits none;
-        signals_catch();
-        kill(getpid(), SIGINT);
-        while (!signals_pending()) usleep(1000);
-        run_batch(run, 1, NULL, &none);
-        _exit(3);
-    }
-    CHECK(child > 0 && waitpid(child, &how, 0) == child);
-    CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGINT);
     free(run);
 }

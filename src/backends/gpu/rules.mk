@@ -22,10 +22,10 @@ $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: $(B)/gpu-flags
 
 # The GPU backend over the emulator, once per warp size.  Its external symbols carry the warp size
 # in their names; weak ones are not allowed, because the linker would merge both builds'.  Kernels
-# compile twice as fast with -O2, which runs as fast as -O3, and without the ASan of `sanitize`;
-# `gpu-memcheck` checks their accesses against each allocation of device memory.
+# compile twice as fast with -O2, which runs as fast as -O3, and without the ASan of `sanitize`:
+# `gpu-memcheck` checks their accesses to device and dynamic shared memory, but not to local arrays.
 EMULATED_CXX = $(CXX) -x c++ -std=c++17 $(OPT:-O3=-O2) $(ARCH) $(MATH) -Wall -Wextra $(ERRORS) \
-    $(EXTRA:-fsanitize=address%=-fsanitize=undefined) \
+    $(patsubst -fsanitize=address$(comma)%,-fsanitize=%,$(EXTRA)) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
     -Wno-unused-function -Wno-maybe-uninitialized -Wno-unknown-pragmas -fPIE $(DEFINES) \
     -Isrc -MMD -MP

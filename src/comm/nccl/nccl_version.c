@@ -19,7 +19,8 @@ enum { MIN_MAJOR = 2, MIN_MINOR = 26 };
  * launch their kernels in the same order, which the variable makes it ensure.  With the launch
  * events of CUDA 12.3 a kernel waits until the one before it has begun.  Without them, in RCCL and
  * in builds of NCCL with an earlier CUDA 12, it waits until that one has ended (getImplicitOrder in
- * its enqueue.cc): a ring or a pipeline, which posts receives before its sends, would never end. */
+ * its enqueue.cc): a ring or a pipeline, which posts receives before its sends, would never end.  A
+ * program built with CUDA 12 may open such an NCCL: its file's name does not tell. */
 #if defined(CUDART_VERSION) && CUDART_VERSION >= 13000
 static void order_launches(void) { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); }
 #else

@@ -2,7 +2,6 @@
 #include "config/import/import.h"
 
 #include "base/closest.h"
-#include "base/json.h"
 #include "config/sections.h"
 
 #include <errno.h>

@@ -273,8 +273,8 @@ enum status rules_set_eod_mask(struct import *im, const struct import_item *item
     TRY(import_set(im, item, "data.eod_mask_loss", masked ? "true" : "false", ""));
     if (!masked || per_token) return STATUS_OK;
     return import_set(im, item, "training.loss_norm", "rank_mean",
-                      "As there, the mean of the means of microbatches, whose numbers of tokens "
-                      "with a loss differ.");
+                      "The original averages the mean losses of microbatches; where tokens are "
+                      "masked, that differs from the mean over all tokens.");
 }
 
 enum status rules_set_cyclic(struct import *im, const struct import_item *item,

@@ -158,9 +158,8 @@ static bool is_supported(const struct cudnn_attention *c, const struct sdpa_key 
     if (a->keys != ALL_KEYS || a->dtype != BF16 || a->S != a->T) return false;
     if (a->T % CUDNN_ATTENTION_TILE || a->K % 8 || a->K > 256) return false;
     if (a->q_stride % 8 || a->kv_stride % 8) return false; /* rows are aligned to 16 bytes */
-    bool is_blackwell = c->capability / 10 == 10;          /* B200 */
-    if (is_blackwell && key->backward && c->deterministic && c->version < MIN_VERSION_BLACKWELL)
-        return false;
+    bool is_old = c->capability / 10 == 10 && c->version < MIN_VERSION_BLACKWELL;
+    if (is_old && key->backward && c->deterministic) return false;
     return !key->varlen || (has_varlen(c) && !c->rejects_documents);
 }
 
@@ -215,11 +214,10 @@ static bool shrink(int *count)
  * false: not even one head fits. */
 static bool fit_to_memory(struct cudnn_attention_graph *g, size_t max_bytes)
 {
-    if (!g->backward) return true;
     /* Deterministic varlen would store T x T for every possible sequence; and cuDNN's front end
      * excludes varlen with head sizes that are not a multiple of 16. */
-    if (g->varlen && (g->deterministic || g->K % 16)) return false;
-    if (!g->deterministic) return true;
+    if (g->backward && g->varlen && (g->deterministic || g->K % 16)) return false;
+    if (!g->backward || !g->deterministic) return true;
     int heads_per_group = g->H / g->G;
     while (stored_bytes(g) > max_bytes) {
         if (!shrink(&g->B) && !shrink(&g->G)) return false;
@@ -246,8 +244,8 @@ static void log_plan(const struct sdpa_plan *p, size_t max_bytes)
 }
 
 /* `engine` NULL: the heuristics choose. */
-static void compile_plan(const struct cudnn_attention *c, struct sdpa_plan *p,
-                         const struct cudnn_engine *engine)
+static enum status build_plan_with(const struct cudnn_attention *c, struct sdpa_plan *p,
+                                   const struct cudnn_engine *engine)
 {
     struct cudnn_target target = {c->handle, c->device};
     struct cudnn_graph *g;
@@ -255,17 +253,19 @@ static void compile_plan(const struct cudnn_attention *c, struct sdpa_plan *p,
     cudnn_attention_graph_build(&p->graph, g);
     enum status st = cudnn_graph_build_plan(g, &target, engine, &p->plan);
     cudnn_graph_close(g);
-    if (st) log_line(LOG_WARN, "%s", status_message()); /* not fatal: our own kernel takes over */
     if (p->graph.deterministic && p->plan.workspace > c->max_bytes)
-        cudnn_graph_release_plan(&p->plan); /* this engine stores more than stored_bytes assumes */
+        cudnn_graph_release_plan(&p->plan); /* it stores more than stored_bytes assumes */
+    return st;
 }
 
 static void build_plan(const struct cudnn_attention *c, struct sdpa_plan *p)
 {
     struct cudnn_engine engine;
+    enum status st = STATUS_OK;
     if (cudnn_attention_graph_engine(&p->graph, c->capability, c->version, &engine))
-        compile_plan(c, p, &engine);
-    if (!p->plan.plan && fit_to_memory(&p->graph, c->max_bytes)) compile_plan(c, p, NULL);
+        st = build_plan_with(c, p, &engine);
+    if (!p->plan.plan && fit_to_memory(&p->graph, c->max_bytes)) st = build_plan_with(c, p, NULL);
+    if (st) log_line(LOG_WARN, "%s", status_message()); /* not fatal: our own kernel takes over */
 }
 
 static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)

@@ -5,9 +5,9 @@
  *          CUDNN_ATTENTION_TILE, K a multiple of 8 up to 256.  A document mask must be contiguous
  *          documents, at most VARLEN_MAX_SEQUENCES, on a GPU of compute capability 9.x to 11.x.
  * Memory   The plan's workspace and our own buffers come from the queue's scratch.  Forward needs
- *          almost none.  Deterministic backward stores dS, T x T bf16 per head, so a call covers
- *          only as many rows or key/value heads as fit the limit; a shape of which not even one
- *          head fits has no plan.
+ *          almost none.  Deterministic backward, except on Blackwell, stores dS, T x T bf16 per
+ *          head, so a call covers only as many rows or key/value heads as fit the limit; a shape of
+ *          which not even one head fits has no plan.
  * Order    Sizing passes build the plans, which takes about half a second each; later calls only
  *          look them up. */
 // SPDX-License-Identifier: Apache-2.0

@@ -274,15 +274,21 @@ void cudnn_attention_graph_build(const struct cudnn_attention_graph *a, struct c
 bool cudnn_attention_graph_engine(const struct cudnn_attention_graph *a, int capability,
                                   size_t version, struct cudnn_engine *out)
 {
-    enum { BLACKWELL = 100, BLACKWELL_ULTRA = 103, BLACKWELL_END = 110, TILES_VERSION = 92300 };
-    bool has_tiles = version >= TILES_VERSION;
+    enum {
+        BLACKWELL = 100,
+        BLACKWELL_ULTRA = 103,
+        BLACKWELL_END = 110,
+        TILE_KNOBS_VERSION = 92300
+    };
+    bool has_tile_knobs = version >= TILE_KNOBS_VERSION;
     if (!a->backward || !a->deterministic || a->varlen) return false;
     if (capability < BLACKWELL || capability >= BLACKWELL_END) return false;
+    /* Tiles of 128 x 128; the values are those of override_heuristics_query. */
     *out = (struct cudnn_engine){
         .index = capability > BLACKWELL_ULTRA ? 17 : 5,
-        .num_knobs = has_tiles ? 6 : 2,
+        .num_knobs = has_tile_knobs ? 6 : 2,
         .knobs = {{CUDNN_KNOB_TYPE_STAGES, 2},
-                  {CUDNN_KNOB_TYPE_KERNEL_CFG, has_tiles ? 2 : 31},
+                  {CUDNN_KNOB_TYPE_KERNEL_CFG, has_tile_knobs ? 2 : 31},
                   {CUDNN_KNOB_TYPE_TILE_M, 3},
                   {CUDNN_KNOB_TYPE_TILE_N, 2},
                   {CUDNN_KNOB_TYPE_STREAM_K, 0},

@@ -6,8 +6,8 @@
  * Memory   q, k, v and their gradients have q_stride and kv_stride elements per token, out and its
  *          gradient out_stride.  lse is f32, [B, total_heads, T], of which the graph covers H
  *          heads; with varlen, [token, H].
- * Order    Deterministic: dq is a matmul of dS, which is stored (T x T per head).  Otherwise thread
- *          blocks add to dq atomically. */
+ * Order    Deterministic: dq is a matmul of dS, which most engines store (T x T per head).
+ *          Otherwise thread blocks add to dq atomically. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

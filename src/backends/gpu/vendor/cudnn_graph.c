@@ -318,7 +318,8 @@ enum status cudnn_graph_build_plan(struct cudnn_graph *g, const struct cudnn_tar
     if (!engine)
         compile_proposals(g, target, graph, out);
     else if ((config = configure_engine(g, target, graph, engine)))
-        out->engine = (int)engine->index, out->plan = compile_plan(target, config, &out->workspace);
+        out->plan = compile_plan(target, config, &out->workspace);
+    if (engine && out->plan) out->engine = (int)engine->index;
     TRY(status_restore(&g->failure));
     return STATUS_OK;
 }
