@@ -284,8 +284,7 @@ static enum answer other_layout(struct draw *d, struct text *why)
     bool fixed_rows = !draw_has(d, "global_batch_size=-1") && !strstr(d->config.data, "megatron");
     if (is_elastic(d) || !fixed_rows || draw_has(d, "rank_mean")) return NOT_APPLICABLE;
     int variant = (int)(d->number % 4);
-    /* Packed rows can only resume with as many readers. */
-    bool resumes = variant == 2 && !draw_has(d, "best_fit");
+    bool resumes = variant == 2;
     const struct limits *most = variant                 ? &in_float32
                                 : draw_has(d, "float8") ? &in_float8
                                                         : &in_bfloat16;

@@ -292,11 +292,27 @@ static enum status set_checkpoint(struct import *im)
 }
 
 /* The original's progress line and TensorBoard tags. */
+/* Copies a logger's item to `key` if the logger is on. */
+static enum status copy_of_logger(struct import *im, const char *logger, const char *item,
+                                  const char *key)
+{
+    bool is_on;
+    const struct import_item *i = import_get(im, item);
+    TRY(import_get_bool(im, logger, false, &is_on));
+    return i && is_on ? import_copy(im, i, key, "") : STATUS_OK;
+}
+
 static enum status set_metrics(struct import *im)
 {
     const struct import_item *board = import_get(im, "exp_manager.create_tensorboard_logger");
     TRY(import_set(im, NULL, "metrics.console", "nxdt", "NxD Training's progress line."));
-    return board ? import_set(im, NULL, "metrics.tensorboard_tags", "nxdt", "") : STATUS_OK;
+    if (board) TRY(import_set(im, NULL, "metrics.tensorboard_tags", "nxdt", ""));
+    TRY(copy_of_logger(im, "exp_manager.create_wandb_logger",
+                       "exp_manager.wandb_logger_kwargs.project", "metrics.wandb_project"));
+    TRY(copy_of_logger(im, "exp_manager.create_mlflow_logger",
+                       "exp_manager.mlflow_logger_kwargs.experiment_name",
+                       "metrics.mlflow_experiment"));
+    return STATUS_OK;
 }
 
 static enum status set_data(struct import *im, bool hf)

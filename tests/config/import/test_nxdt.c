@@ -238,8 +238,11 @@ static const struct {
        "/home/ubuntu/examples_datasets/llama/book.jsonl-processed_text_document]",
        "train_dir: /data/training.jsonl\n  val_dir: /data/val.jsonl\n"
        "  use_sft_style_data_module: True\n  packing: True"},
+      {"create_tensorboard_logger: True",
+       "create_tensorboard_logger: True\n  wandb_logger_kwargs: {project: llamas}"},
       {"  splits_string: 980,10,10\n", ""}},
-     {"data.order=\"streams\"", "validation.dataset_path=\"/data/val.jsonl\""}},
+     {"data.order=\"streams\"", "validation.dataset_path=\"/data/val.jsonl\"",
+      "metrics.wandb_project=\"\""}},
     {"megatron_mistral",
      megatron,
      32,
@@ -248,12 +251,14 @@ static const struct {
       {"eod_mask_loss: False", "eod_mask_loss: True"},
       {"create_tensorboard_logger: True",
        "create_tensorboard_logger: True\n  create_wandb_logger: True\n"
-       "  wandb_logger_kwargs: {project: llamas, name: a}"},
+       "  wandb_logger_kwargs: {project: llamas, name: a}\n"
+       "  create_mlflow_logger: True\n  mlflow_logger_kwargs: {experiment_name: herd}"},
       {"warmup_steps: 2000, constant_steps: 0", "warmup_steps: 750, constant_steps: 8000"}},
      {"model.sliding_window=0", "model.n_kv_heads=8", "model.ffn_hidden=14336",
       "lr_scheduler.formula=\"megatron\"", "lr_scheduler.total_steps=12000",
       "lr_scheduler.decay_type=\"cosine\"", "training.loss_norm=\"rank_mean\"",
-      "metrics.enable_wandb=true", "metrics.wandb_project=\"llamas\""}},
+      "metrics.enable_wandb=true", "metrics.wandb_project=\"llamas\"",
+      "metrics.mlflow_experiment=\"herd\""}},
 };
 
 TEST(every_example_of_nxd_training_is_translated)
