@@ -291,7 +291,6 @@ static enum status set_checkpoint(struct import *im)
                             "to start from the weights alone.");
 }
 
-/* The original's progress line and TensorBoard tags. */
 /* Copies a logger's item to `key` if the logger is on. */
 static enum status copy_of_logger(struct import *im, const char *logger, const char *item,
                                   const char *key)
@@ -302,6 +301,7 @@ static enum status copy_of_logger(struct import *im, const char *logger, const c
     return i && is_on ? import_copy(im, i, key, "") : STATUS_OK;
 }
 
+/* The original's progress line, TensorBoard tags, and names for its loggers. */
 static enum status set_metrics(struct import *im)
 {
     const struct import_item *board = import_get(im, "exp_manager.create_tensorboard_logger");
