@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/hardware.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static const struct hardware rows[] = {
@@ -11,11 +12,19 @@ static const struct hardware rows[] = {
 
 const struct hardware *hardware_row(enum hardware_row row) { return &rows[row]; }
 
+/* As a whole word: an "RTX A1000" is no A100. */
+static bool has_word(const char *text, const char *word)
+{
+    const char *at = strcasestr(text, word);
+    return at && (at == text || !isalnum((unsigned char)at[-1])) &&
+           !isalnum((unsigned char)at[strlen(word)]);
+}
+
 const struct hardware *hardware_find(const char *device)
 {
     if (strstr(device, " MIG "))
         return NULL; /* "NVIDIA H100 80GB HBM3 MIG 1g.10gb": a part of it */
     for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
-        if (strcasestr(device, rows[i].name)) return &rows[i];
+        if (has_word(device, rows[i].name)) return &rows[i];
     return NULL;
 }

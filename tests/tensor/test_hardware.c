@@ -15,6 +15,12 @@ TEST(hardware_row_is_found_by_device_name)
     CHECK(!hardware_find("NVIDIA GeForce RTX 4090") && !hardware_find("a cpu"));
 }
 
+TEST(hardware_find_matches_whole_words)
+{
+    CHECK(!hardware_find("NVIDIA RTX A1000") && !hardware_find("NVIDIA GB200"));
+    CHECK(!strcmp(hardware_find("A100")->name, "a100"));
+}
+
 TEST(a_mig_instance_does_not_have_the_rates_of_the_whole_gpu)
 {
     CHECK(!hardware_find("NVIDIA H100 80GB HBM3 MIG 1g.10gb"));
