@@ -18,6 +18,7 @@ struct nccl {
     struct queue *queue;
     struct watchdog *watchdog;
     bool leaves; /* a communicator could not be closed: the others are left, without waiting */
+    bool has_checked_queues;
 };
 
 /* A user buffer that is registered with the library. */
@@ -250,12 +251,26 @@ static void release(struct comm *c)
     free(g);
 }
 
+/* A stream whose message waits for a rank may hold up another, on which that rank waits. */
+static void check_queues(struct nccl *n)
+{
+    const char *set = getenv(nccl_queues_variable);
+    if (n->has_checked_queues) return;
+    n->has_checked_queues = true;
+    if (set && strtol(set, NULL, 10) < NCCL_HARDWARE_QUEUES && log_rank() <= 0)
+        log_line(LOG_WARN,
+                 "%s=%s: pipelines and rings of ranks can hang where streams share a hardware "
+                 "queue: unset it, or set it to %d",
+                 nccl_queues_variable, set, NCCL_HARDWARE_QUEUES);
+}
+
 static enum status declare_p2p(const struct comm *c, const struct p2p_message *sends, int num_sends,
                                const struct p2p_message *receives, int num_receives)
 {
     struct nccl_group *g = group_of(c);
     struct p2p_channel *old = g->channels;
     struct p2p_messages messages = {sends, receives, num_sends, num_receives};
+    if (num_sends || num_receives) check_queues(g->n);
     TRY(watchdog_enter(g->n->watchdog, &g->communicator, "opening channels"));
     enum status st = p2p_channel_open(&g->channels, &g->host, g->name, g->n->queue, &messages);
     st = watchdog_leave(g->n->watchdog, st);

@@ -31,6 +31,11 @@ struct text;
  * too old. */
 enum status nccl_load(void);
 
+/* Hardware queues that streams need so that none waits behind another, and the driver's variable
+ * for their number, which it reads when it starts. */
+enum { NCCL_HARDWARE_QUEUES = 32 };
+extern const char nccl_queues_variable[];
+
 /* Loads it, and appends "NCCL 2.28.3". */
 enum status nccl_describe(struct text *out);
 /* Loads it, and makes every kind of transfer on this device in a group of one.  COMM: the library

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
 #include "base/text.h"
 #include "comm/nccl/library.h"
 #include "comm/nccl/nccl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* 2.22 aborts communicators together (communicator_abort_all), according to its release notes:
  * "Support ncclGroupStart/End for ncclCommAbort/Destroy".  RCCL has that from ROCm 6.4 on.  NCCL
@@ -11,9 +13,12 @@
  * deadlock (its user guide, "Using multiple NCCL communicators concurrently"). */
 #if defined(GPU_HIP)
 enum { MIN_MAJOR = 2, MIN_MINOR = 22 };
+const char nccl_queues_variable[] = "GPU_MAX_HW_QUEUES";
 #else
 enum { MIN_MAJOR = 2, MIN_MINOR = 26 };
+const char nccl_queues_variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
 #endif
+#define LAUNCH_ORDER "NCCL_LAUNCH_ORDER_IMPLICIT"
 
 /* Each group has communicators and streams of its own (nccl.h).  NCCL then requires that all ranks
  * launch their kernels in the same order, which the variable makes it ensure.  With the launch
@@ -22,9 +27,19 @@ enum { MIN_MAJOR = 2, MIN_MINOR = 26 };
  * its enqueue.cc): a ring or a pipeline, which posts receives before its sends, would never end.  A
  * program built with CUDA 12 may open such an NCCL: its file's name does not tell. */
 #if defined(CUDART_VERSION) && CUDART_VERSION >= 13000
-static void order_launches(void) { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); }
+static void order_launches(void) { setenv(LAUNCH_ORDER, "1", 0); }
 #else
-static void order_launches(void) { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1); }
+static void order_launches(void)
+{
+    const char *set = getenv(LAUNCH_ORDER);
+    if (set && strcmp(set, "0") != 0 && log_rank() <= 0)
+        log_line(LOG_WARN,
+                 LAUNCH_ORDER "=%s is ignored: " NCCL_TITLE
+                              " could run one transfer after the other, so that rings and "
+                              "pipelines hang",
+                 set);
+    setenv(LAUNCH_ORDER, "0", 1);
+}
 #endif
 
 struct nccl_version {

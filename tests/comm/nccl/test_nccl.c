@@ -4,6 +4,8 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "comm/contract.h"
 #include "comm/lifted.h"
 #include "comm/nccl/stub.h"
@@ -462,6 +464,36 @@ TEST(nccl_does_not_abort_a_communicator_that_deregisters_memory)
     stub_break_deregistering(false), stub_break(0, NULL);
     CHECK_STATUS(OK, st);
     CHECK(!stub_counts().interrupted);
+}
+
+static enum status opens_nothing_else(const struct comm *c, struct queue *queue)
+{
+    (void)c, (void)queue;
+    return STATUS_OK;
+}
+
+/* What log.txt has of a run with channels for messages, or without, and this many queues. */
+static void log_with_queues(const char *queues, bool channels, struct text *out)
+{
+    const char *path = test_path(test_folder(), "log.txt");
+    setenv(nccl_queues_variable, queues, 1);
+    CHECK_STATUS(OK, log_open(path));
+    CHECK_STATUS(OK,
+                 run_on(2, (struct with_nccl){.channels = channels, .body = opens_nothing_else}));
+    CHECK_STATUS(OK, log_open(NULL));
+    unsetenv(nccl_queues_variable);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, out));
+}
+
+TEST(nccl_warns_of_messages_between_ranks_that_share_few_hardware_queues)
+{
+    struct text few = {0}, enough = {0}, no_messages = {0};
+    log_with_queues("1", true, &few);
+    log_with_queues("32", true, &enough);
+    log_with_queues("1", false, &no_messages);
+    CHECK(strstr(few.data, "warning: CUDA_DEVICE_MAX_CONNECTIONS=1: pipelines and rings"));
+    CHECK(!strstr(enough.data, "warning") && !strstr(no_messages.data, "warning"));
+    text_release(&few), text_release(&enough), text_release(&no_messages);
 }
 
 /* Every rank sends to both neighbors at once, and receives in another order. */

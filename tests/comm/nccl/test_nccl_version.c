@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/nccl.h"
 
+#include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "comm/nccl/stub.h"
 #include "test.h"
@@ -34,7 +36,15 @@ TEST(nccl_rejects_versions_whose_communicators_can_deadlock)
  * and a receive that is posted before a send would hold it up. */
 TEST(nccl_does_not_serialize_transfers_where_it_has_no_launch_events)
 {
+    struct text log = {0};
+    const char *path = test_path(test_folder(), "log.txt"), *warning;
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
-    CHECK_STATUS(OK, nccl_load());
+    CHECK_STATUS(OK, log_open(path));
+    for (int i = 0; i < 2; i++) CHECK_STATUS(OK, nccl_load());
+    CHECK_STATUS(OK, log_open(NULL));
     CHECK(!strcmp(getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "0"));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
+    CHECK((warning = strstr(log.data, "warning: NCCL_LAUNCH_ORDER_IMPLICIT=1 is ignored: NCCL")));
+    CHECK(!strstr(warning + 1, "warning: ")); /* only once */
+    text_release(&log);
 }
