@@ -98,10 +98,12 @@ static struct timespec time_after(int clock, double s)
     return t;
 }
 
-/* Called with the lock held. */
+/* Called with the lock held.  If the abort does not end, transfers hold up the device, and
+ * every thread that waits for it, forever. */
 static void abort_after_failure(struct watchdog *w)
 {
-    if (w->failure.status) (void)communicator_abort_all(w->communicators, w->num_communicators);
+    if (w->failure.status && !communicator_abort_all(w->communicators, w->num_communicators))
+        activity_exit_after(status_restore(&w->failure));
 }
 
 /* `failure` is set, so no new call of the library begins. */

@@ -6,10 +6,10 @@
  *          aborts all communicators, which ends every wait.  From then on watchdog_enter and
  *          watchdog_leave return COMM, HANG or DEVICE with the reason.  Data of transfers that had
  *          not ended is undefined.
- * Exit     If a call of the library does not return within seconds, the watchdog reports the reason
- *          and ends the process: blocking communicators cannot be aborted while another thread
- *          calls NCCL (its user guide, "Fault Tolerance"), and a communicator that is being opened
- *          waits for its ranks without limit.
+ * Exit     If a call of the library, also the abort, does not return within seconds, the watchdog
+ *          reports the reason and ends the process: blocking communicators cannot be aborted while
+ *          another thread calls NCCL (its user guide, "Fault Tolerance"), and a communicator that
+ *          is being opened waits for its ranks without limit.
  * Threads  All functions are called by the queue's thread. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

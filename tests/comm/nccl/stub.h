@@ -22,7 +22,7 @@ void stub_break(int rank, const char *error);
 void stub_refuse_transfers(bool refused);
 /* Whether deregistering memory takes 0.2 s, during which the rank gets an asynchronous error. */
 void stub_break_deregistering(bool broken);
-/* Whether destroying a communicator waits, as for ranks of the host that do not destroy theirs. */
+/* Whether destroying or aborting a communicator waits, as for ranks of the host that do not. */
 void stub_block_destroy(bool blocked);
 /* Open now: communicators, registered buffers, streams, events. */
 struct stub_counts {

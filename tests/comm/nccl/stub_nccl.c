@@ -491,6 +491,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     lock_stub();
+    while (blocks_destroy) await();
     comm->is_aborted = true, counts.aborted++;
     comm->next_aborted = group.aborted, group.aborted = comm;
     unlock_stub();

@@ -22,7 +22,7 @@ struct watchdog_rig {
 
 static void rig_open(struct watchdog_rig *r, double timeout_s, int size)
 {
-    *r = (struct watchdog_rig){.communicator = {.name = "shard", .size = size},
+    *r = (struct watchdog_rig){.communicator = {.name = "shard", .size = size, .close_s = 1},
                                .init = {.communicator = &r->communicator}};
     CHECK_STATUS(OK, watchdog_open(&r->watchdog, &r->queue, timeout_s));
     CHECK_STATUS(OK, communicator_id(r->init.id));
@@ -179,6 +179,17 @@ TEST(watchdog_drops_failed_calls_and_reuses_their_events)
 
 /* --- a call that does not return ------------------------------------------------------------- */
 
+static enum status fail_to_abort(int log)
+{
+    struct watchdog_rig r;
+    dup2(log, STDERR_FILENO);
+    stub_break(0, "no route");
+    stub_block_destroy(true);
+    rig_open(&r, 1000, 1);
+    pause();
+    return STATUS_OK;
+}
+
 /* Rank 1 does not open its communicator, or does not take part in the first sum. */
 static enum status leave_out(struct comm *c, struct nccl *n, bool opens)
 {
@@ -222,8 +233,8 @@ static enum status run_without_a_sum(int log)
     return ranks_run(2, run_rank, &opens);
 }
 
-/* A process that runs `body` ends with the exit code of HANG, and reports this. */
-static void check_hang(enum status (*body)(int log), const char *message)
+/* A process that runs `body` ends with this exit code, and reports this. */
+static void check_exit(enum status (*body)(int log), enum status expected, const char *message)
 {
     int out[2];
     char log[4096];
@@ -234,13 +245,18 @@ static void check_hang(enum status (*body)(int log), const char *message)
     log[bytes > 0 ? bytes : 0] = '\0';
     close(out[0]);
     if (!strstr(log, message)) fail_msg("expected \"%s\", got: %s", message, log);
-    CHECK(WIFEXITED(code) && WEXITSTATUS(code) == status_exit_code(STATUS_HANG));
+    CHECK(WIFEXITED(code) && WEXITSTATUS(code) == status_exit_code(expected));
 }
 
 /* NCCL must not be aborted meanwhile. */
 TEST(watchdog_ends_the_process_if_a_call_waits_for_a_missing_rank)
 {
-    check_hang(run_without_opening,
+    check_exit(run_without_opening, STATUS_HANG,
                "opening on rank 0 of 2 in group shard timed out after 1 s: a rank is gone");
-    check_hang(run_without_a_sum, "all_reduce");
+    check_exit(run_without_a_sum, STATUS_HANG, "all_reduce");
+}
+
+TEST(watchdog_ends_the_process_if_an_abort_does_not_return)
+{
+    check_exit(fail_to_abort, STATUS_COMM, "no route");
 }
