@@ -5,13 +5,12 @@
 #include "backends/gpu/gpu.h"
 #include "base/byte_size.h"
 #include "base/log.h"
+#include "comm/nccl/nccl.h"
 #include "comm/staged/staged.h"
 #include "machine/gpu_list.h"
 #include "tensor/hardware.h"
-#if LLAMERO_NCCL
-#include "comm/nccl/nccl.h"
-#endif
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* The backend's symbols: gpu_open etc., or the emulated ones in a program for tests. */
@@ -22,12 +21,18 @@
 const char *const gpu_backend = LLAMERO_GPU_NAME;
 
 /* CUDA maps streams to 8 hardware queues by default, HIP those of one priority to 4.  With more
- * streams one can wait behind another, which may wait for a rank (comm/nccl): so ask for more,
- * before the driver starts. */
+ * streams one can wait behind another, which may wait for a rank (comm/nccl). */
+void gpu_machine_request_queues(void)
+{
+    char count[16];
+    snprintf(count, sizeof count, "%d", NCCL_HARDWARE_QUEUES);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", count, 0);
+    setenv("GPU_MAX_HW_QUEUES", count, 0);
+}
+
 static enum status count_devices(int *count)
 {
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    setenv("GPU_MAX_HW_QUEUES", "32", 0);
+    gpu_machine_request_queues();
     return BACKEND(count)(count);
 }
 
@@ -237,6 +242,8 @@ bool gpu_machine_library(int i, const char **use, struct text *out, enum status 
 const char *const gpu_backend = NULL;
 
 int gpu_machine_count(void) { return 0; }
+
+void gpu_machine_request_queues(void) {}
 
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local)
 {

@@ -1,7 +1,7 @@
 /* gpu.h (machine) -- opens the GPU of this rank, in a program that was built with a GPU backend.
  *
- * In a program without one gpu_backend is NULL, and of these functions only
- * gpu_machine_count may be called. */
+ * In a program without one gpu_backend is NULL, and of these functions only gpu_machine_count and
+ * gpu_machine_request_queues may be called. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,6 +12,9 @@
 
 extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 
+/* Sets the variables by which the driver has a hardware queue for each stream, unless the user has.
+ * Call it before MPI opens, which may start the driver. */
+void gpu_machine_request_queues(void);
 /* Number of GPUs visible to this process; 0 if the driver is missing, or too old. */
 int gpu_machine_count(void);
 /* Appends why that is 0, and which variables hide GPUs: "no GPU found, with

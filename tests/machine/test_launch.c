@@ -26,6 +26,20 @@ TEST(launch_reads_the_variables_of_each_launcher)
     unset_all();
 }
 
+TEST(launch_requests_hardware_queues_before_mpi_can_start_the_driver)
+{
+    struct comm world;
+    if (!gpu_backend) skip();
+    unset_all();
+    unsetenv("GPU_MAX_HW_QUEUES");
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "7", 1);
+    CHECK_STATUS(OK, launch_open(&world));
+    launch_close(&world, STATUS_OK);
+    CHECK(!strcmp(getenv("GPU_MAX_HW_QUEUES"), "32"));
+    CHECK(!strcmp(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "7"));
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
 TEST(launch_prefers_mpirun_to_the_slurm_step_around_it)
 {
     setenv("SLURM_PROCID", "0", 1), setenv("SLURM_STEP_NUM_TASKS", "2", 1);
