@@ -4,6 +4,7 @@
 
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/vendor/cudnn_attention.h"
+#include "backends/gpu/vendor/cudnn_attention_plans.h"
 #include "config/config.h"
 #include "perf/op_calls.h"
 

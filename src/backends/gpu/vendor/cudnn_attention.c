@@ -5,9 +5,8 @@
 #include "backends/gpu/queue.h"
 #include "backends/gpu/runtime.h"
 #include "backends/gpu/varlen.h"
-#include "backends/gpu/vendor/cudnn_attention_graph.h"
+#include "backends/gpu/vendor/cudnn_attention_plans.h"
 #include "backends/gpu/vendor/cudnn_load.h"
-#include "base/byte_size.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -16,39 +15,12 @@
 #include <float.h>
 #include <stdlib.h>
 
-enum {
-    MIN_VERSION = 91100,           /* wrong backward results in 9.10 */
-    MIN_VERSION_VARLEN = 91800,    /* NaN with several sequence lengths before */
-    MIN_VERSION_BLACKWELL = 91800, /* before, its front end excludes a deterministic backward */
-    /* Its front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept it. */
-    MIN_CAPABILITY_VARLEN = 90,
-    END_CAPABILITY_VARLEN = 120,
-    /* Caps the number of sequences of a varlen plan, because empty ones cost time. */
-    TOKENS_PER_SEQUENCE = 256,
-};
-
-/* What a plan is looked up by. */
-struct sdpa_key {
-    struct attention shape;
-    bool varlen, backward;
-};
-
-struct sdpa_plan {
-    struct sdpa_key key;
-    struct cudnn_attention_graph graph; /* what one call covers */
-    struct cudnn_plan plan;
-    struct sdpa_plan *next;
-};
+enum { MIN_VERSION = 91100 }; /* wrong backward results in 9.10 */
 
 struct cudnn_attention {
-    cudnnHandle_t handle; /* NULL: can only build plans */
-    void *device;
-    int capability;               /* compute capability, 90 for 9.0 */
-    bool deterministic, is_quiet; /* is_quiet: log no plans */
-    bool has_too_many;            /* documents, which has been logged */
-    bool has_checked_documents, rejects_documents;
-    size_t version, max_bytes; /* max_bytes: of a deterministic backward */
-    struct sdpa_plan *plans;   /* newest first */
+    struct cudnn_attention_plans plans; /* without a handle, these cannot run */
+    bool has_too_many;                  /* documents, which has been logged */
+    bool has_checked_documents;
 };
 
 static enum status check_version(void)
@@ -73,19 +45,22 @@ static enum status open_version(struct cudnn_attention **out, bool deterministic
     *out = NULL;
     TRY(check_version());
     struct cudnn_attention *c = heap(sizeof *c);
-    c->version = cudnnGetVersion();
-    c->deterministic = deterministic, c->max_bytes = CUDNN_ATTENTION_MAX_BYTES;
+    c->plans.version = cudnnGetVersion();
+    c->plans.deterministic = deterministic;
+    c->plans.max_bytes = CUDNN_ATTENTION_MAX_BYTES;
     *out = c;
     return STATUS_OK;
 }
 
-static enum status create_handle(struct cudnn_attention *c, void *stream)
+static enum status create_handle(struct cudnn_attention_plans *c, void *stream)
 {
     int device;
+    cudnnHandle_t handle;
     GPU_TRY(cudaGetDevice(&device));
     GPU_TRY(gpu_compute_capability(&c->capability, device));
-    cudnnStatus_t status = cudnnCreate(&c->handle);
-    if (!status) status = cudnnSetStream(c->handle, stream);
+    cudnnStatus_t status = cudnnCreate(&handle);
+    if (!status) c->target.handle = handle;
+    if (!status) status = cudnnSetStream(handle, stream);
     if (status)
         FAIL(UNSUPPORTED, "cannot create a handle of cuDNN %zu: %s", c->version,
              cudnnGetErrorString(status));
@@ -94,25 +69,25 @@ static enum status create_handle(struct cudnn_attention *c, void *stream)
 
 void cudnn_attention_limit(struct cudnn_attention *c, size_t max_bytes)
 {
-    BUG_IF(c->plans);
-    c->max_bytes = max_bytes;
+    BUG_IF(c->plans.newest);
+    c->plans.max_bytes = max_bytes;
 }
 
 enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, bool deterministic)
 {
     TRY(open_version(out, deterministic));
-    enum status st = create_handle(*out, stream);
+    enum status st = create_handle(&(*out)->plans, stream);
     if (!st) return STATUS_OK;
     cudnn_attention_close(*out);
     *out = NULL;
     return st;
 }
 
-static enum status describe(struct cudnn_attention *c, const char *text, size_t length)
+static enum status describe(struct cudnn_attention_plans *c, const char *text, size_t length)
 {
     struct json *properties;
     int64_t version;
-    TRY(cudnn_graph_describe_device(text, length, &c->device));
+    TRY(cudnn_graph_describe_device(text, length, &c->target.device));
     TRY(json_parse(text, length, "a device's properties", &properties));
     enum status st = json_get_int(properties, "deviceVer", 0, INT32_MAX, &version);
     json_free(properties);
@@ -125,7 +100,7 @@ enum status cudnn_attention_open_described(struct cudnn_attention **out, const c
                                            size_t length, bool deterministic)
 {
     TRY(open_version(out, deterministic));
-    enum status st = describe(*out, json, length);
+    enum status st = describe(&(*out)->plans, json, length);
     if (!st) return STATUS_OK;
     cudnn_attention_close(*out);
     *out = NULL;
@@ -135,165 +110,13 @@ enum status cudnn_attention_open_described(struct cudnn_attention **out, const c
 void cudnn_attention_close(struct cudnn_attention *c)
 {
     if (!c) return;
-    for (struct sdpa_plan *p = c->plans, *next; p; p = next) {
-        next = p->next;
-        cudnn_graph_release_plan(&p->plan);
-        free(p);
-    }
-    cudnn_graph_free_device(c->device);
-    if (c->handle) cudnnDestroy(c->handle);
+    cudnn_attention_plans_release(&c->plans);
+    cudnn_graph_free_device(c->plans.target.device);
+    if (c->plans.target.handle) cudnnDestroy(c->plans.target.handle);
     free(c);
 }
 
-/* Attention with documents, for cuDNN sequences of variable lengths. */
-static bool has_varlen(const struct cudnn_attention *c)
-{
-    return c->version >= MIN_VERSION_VARLEN && c->capability >= MIN_CAPABILITY_VARLEN &&
-           c->capability < END_CAPABILITY_VARLEN;
-}
-
-static bool is_supported(const struct cudnn_attention *c, const struct sdpa_key *key)
-{
-    const struct attention *a = &key->shape;
-    if (a->keys != ALL_KEYS || a->dtype != BF16 || a->S != a->T) return false;
-    if (a->T % CUDNN_ATTENTION_TILE || a->K % 8 || a->K > 256) return false;
-    if (a->q_stride % 8 || a->kv_stride % 8) return false; /* rows are aligned to 16 bytes */
-    bool is_old = c->capability / 10 == 10 && c->version < MIN_VERSION_BLACKWELL;
-    if (is_old && key->backward && c->deterministic) return false;
-    return !key->varlen || (has_varlen(c) && !c->rejects_documents);
-}
-
-static size_t tokens_per_call(const struct sdpa_plan *p)
-{
-    size_t rows = (size_t)(p->key.varlen ? p->key.shape.B : p->graph.B);
-    return rows * (size_t)p->key.shape.T;
-}
-
-/* ---- plans ---- */
-
-static struct cudnn_attention_graph graph_of(const struct cudnn_attention *c,
-                                             const struct sdpa_key *key)
-{
-    const struct attention *a = &key->shape;
-    struct cudnn_attention_graph g = {.B = a->B,
-                                      .T = a->T,
-                                      .H = a->H,
-                                      .G = a->G,
-                                      .K = a->K,
-                                      .q_stride = (int64_t)a->q_stride,
-                                      .kv_stride = (int64_t)a->kv_stride,
-                                      .out_stride = (int64_t)a->H * a->K,
-                                      .total_heads = a->H,
-                                      .causal = a->causal,
-                                      .varlen = key->varlen,
-                                      .backward = key->backward,
-                                      .deterministic = c->deterministic};
-    if (!key->varlen) return g;
-    size_t max = (size_t)a->B * (size_t)a->T / TOKENS_PER_SEQUENCE + (size_t)a->B;
-    g.B = max < VARLEN_MAX_SEQUENCES ? (int)max : VARLEN_MAX_SEQUENCES;
-    return g;
-}
-
-/* Workspace of a deterministic backward: dS, and dk and dv of every query head. */
-static size_t stored_bytes(const struct cudnn_attention_graph *g)
-{
-    size_t T = (size_t)g->T, per_head = T * T * 2;
-    if (g->H > g->G) per_head += 2 * T * (size_t)g->K * 2;
-    return (size_t)g->B * (size_t)g->H * per_head;
-}
-
-/* To the next smaller divisor. */
-static bool shrink(int *count)
-{
-    for (int n = *count - 1, all = *count; n > 0; n--)
-        if (all % n == 0) return *count = n, true;
-    return false;
-}
-
-/* Reduces a call to as many rows, then to as many key/value heads of one row, as fit in memory;
- * false: not even one head fits. */
-static bool fit_to_memory(struct cudnn_attention_graph *g, size_t max_bytes)
-{
-    /* Deterministic varlen would store T x T for every possible sequence; and cuDNN's front end
-     * excludes varlen with head sizes that are not a multiple of 16. */
-    if (g->backward && g->varlen && (g->deterministic || g->K % 16)) return false;
-    if (!g->backward || !g->deterministic) return true;
-    int heads_per_group = g->H / g->G;
-    while (stored_bytes(g) > max_bytes) {
-        if (!shrink(&g->B) && !shrink(&g->G)) return false;
-        g->H = g->G * heads_per_group;
-    }
-    return true;
-}
-
-static void log_plan(const struct sdpa_plan *p, size_t max_bytes)
-{
-    const char *pass = p->key.backward ? "backward" : "forward";
-    if (!p->plan.plan)
-        log_line(LOG_INFO,
-                 "attention %s, T=%d, K=%d: our own kernel; cuDNN has no%s engine within %s", pass,
-                 p->key.shape.T, p->key.shape.K, p->graph.deterministic ? " deterministic" : "",
-                 byte_size_format((double)max_bytes).text);
-    else
-        log_line(LOG_INFO,
-                 "attention %s, T=%d, K=%d: cuDNN engine %d, %s%d %s and %d key/value heads per "
-                 "call, workspace %s",
-                 pass, p->key.shape.T, p->key.shape.K, p->plan.engine,
-                 p->key.varlen ? "at most " : "", p->graph.B, p->key.varlen ? "documents" : "rows",
-                 p->graph.G, byte_size_format((double)p->plan.workspace).text);
-}
-
-/* `engine` NULL: the heuristics choose. */
-static enum status build_plan_with(const struct cudnn_attention *c, struct sdpa_plan *p,
-                                   const struct cudnn_engine *engine)
-{
-    struct cudnn_target target = {c->handle, c->device};
-    struct cudnn_graph *g;
-    cudnn_graph_open(&g);
-    cudnn_attention_graph_build(&p->graph, g);
-    enum status st = cudnn_graph_build_plan(g, &target, engine, &p->plan);
-    cudnn_graph_close(g);
-    if (p->graph.deterministic && p->plan.workspace > c->max_bytes)
-        cudnn_graph_release_plan(&p->plan); /* it stores more than stored_bytes assumes */
-    return st;
-}
-
-static void build_plan(const struct cudnn_attention *c, struct sdpa_plan *p)
-{
-    struct cudnn_engine engine;
-    enum status st = STATUS_OK;
-    if (cudnn_attention_graph_engine(&p->graph, c->capability, c->version, &engine))
-        st = build_plan_with(c, p, &engine);
-    if (!p->plan.plan && fit_to_memory(&p->graph, c->max_bytes)) st = build_plan_with(c, p, NULL);
-    if (st) log_line(LOG_WARN, "%s", status_message()); /* not fatal: our own kernel takes over */
-}
-
-static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)
-{
-    const struct attention *a = &x->shape, *b = &y->shape;
-    return x->varlen == y->varlen && x->backward == y->backward && a->B == b->B && a->T == b->T &&
-           a->H == b->H && a->G == b->G && a->K == b->K && a->q_stride == b->q_stride &&
-           a->kv_stride == b->kv_stride && a->causal == b->causal && a->scale == b->scale;
-}
-
-/* Looks up the plan; a sizing pass builds it if missing.  *out NULL: none. */
-static enum status find_plan(struct cudnn_attention *c, const struct sdpa_key *key,
-                             const struct queue *queue, const struct sdpa_plan **out)
-{
-    struct sdpa_plan *p = c->plans;
-    *out = NULL;
-    if (!is_supported(c, key)) return STATUS_OK;
-    while (p && !is_same_key(&p->key, key)) p = p->next;
-    if (!p && queue->sizing) {
-        p = heap(sizeof *p);
-        *p = (struct sdpa_plan){.key = *key, .graph = graph_of(c, key), .next = c->plans};
-        c->plans = p;
-        build_plan(c, p);
-        if (!c->is_quiet) log_plan(p, c->max_bytes);
-    }
-    if (p && p->plan.plan) *out = p;
-    return STATUS_OK;
-}
+/* --- comparing with our own kernels ---------------------------------------------------------- */
 
 static enum status check_forward(void *c, const struct attention *a, const struct attention_fwd *io,
                                  struct queue *queue, bool *done)
@@ -313,10 +136,10 @@ static enum status compare_with_own_kernels(struct cudnn_attention *c, bool docu
                                             struct queue *queue)
 {
     struct attention_library library = {c, check_forward, check_backward};
-    c->is_quiet = true;
+    c->plans.is_quiet = true;
     enum status st = gpu_attention_check(&library, documents, queue);
-    c->is_quiet = false;
-    if (st) status_prefix(st, "cuDNN %zu fails a self-test", c->version);
+    c->plans.is_quiet = false;
+    if (st) status_prefix(st, "cuDNN %zu fails a self-test", c->plans.version);
     return st;
 }
 
@@ -327,7 +150,7 @@ enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue
 
 enum status cudnn_attention_check_documents(struct cudnn_attention *c, struct queue *queue)
 {
-    if (c->has_checked_documents || !has_varlen(c)) return STATUS_OK;
+    if (c->has_checked_documents || !cudnn_attention_plans_has_varlen(&c->plans)) return STATUS_OK;
     c->has_checked_documents = true;
     enum status st = compare_with_own_kernels(c, true, queue);
     if (st && st != STATUS_UNSUPPORTED && st != STATUS_MEMORY) return st;
@@ -336,13 +159,13 @@ enum status cudnn_attention_check_documents(struct cudnn_attention *c, struct qu
                  "attention with documents uses our own kernels, at about half of cuDNN's speed: "
                  "%s",
                  status_message());
-    c->rejects_documents = st != STATUS_OK;
+    c->plans.rejects_documents = st != STATUS_OK;
     return STATUS_OK;
 }
 
 bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_attention_plan *out)
 {
-    const struct sdpa_plan *p = c->plans;
+    const struct sdpa_plan *p = c->plans.newest;
     while (p && i--) p = p->next;
     if (!p) return false;
     *out = (struct cudnn_attention_plan){.shape = p->key.shape,
@@ -354,12 +177,12 @@ bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_a
                                          .kv_heads = p->graph.G,
                                          .workspace = p->plan.workspace};
     for (int id = 0; id < ATTENTION_TENSOR_COUNT; id++)
-        out->scratch +=
-            cudnn_attention_graph_scratch(&p->graph, (enum attention_tensor)id, tokens_per_call(p));
+        out->scratch += cudnn_attention_graph_scratch(&p->graph, (enum attention_tensor)id,
+                                                      cudnn_attention_plans_tokens(p));
     return true;
 }
 
-/* ---- calls ---- */
+/* --- calls ---------------------------------------------------------------------------------- */
 
 /* One execution of a plan: its scratch and the tensors bound to it. */
 struct sdpa_call {
@@ -400,9 +223,10 @@ static void open_call(struct sdpa_call *call, struct cudnn_attention *c, const s
     if (p->key.shape.causal || p->key.varlen)
         bind_tensor(call, ATTENTION_MASK_VALUE, &call->mask_value);
     if (p->key.backward) bind_tensor(call, ATTENTION_ONE, &call->one);
+    size_t tokens = cudnn_attention_plans_tokens(p);
     for (int id = 0; id < ATTENTION_TENSOR_COUNT; id++) {
         enum attention_tensor which = (enum attention_tensor)id;
-        size_t bytes = cudnn_attention_graph_scratch(&p->graph, which, tokens_per_call(p));
+        size_t bytes = cudnn_attention_graph_scratch(&p->graph, which, tokens);
         bind_tensor(call, which, alloc_scratch(call, bytes));
     }
 }
@@ -410,7 +234,7 @@ static void open_call(struct sdpa_call *call, struct cudnn_attention *c, const s
 static enum status execute(struct sdpa_call *call)
 {
     struct cudnn_variant_pack pack = {call->count, call->ids, call->pointers, call->workspace};
-    TRY(cudnn_graph_execute(&call->p->plan, call->c->handle, &pack));
+    TRY(cudnn_graph_execute(&call->p->plan, call->c->plans.target.handle, &pack));
     return STATUS_OK;
 }
 
@@ -501,11 +325,10 @@ enum status cudnn_attention_forward(struct cudnn_attention *c, const struct atte
     const void *const buffers[] = {io->q_BTHK, io->k_BSGK, io->v_BSGK, io->out_BTHK, io->lse_BHT};
     const int32_t *const bounds[2] = {io->start_BT, io->end_BT};
     struct sdpa_key key = {*a, .varlen = io->start_BT, .backward = false};
-    const struct sdpa_plan *p;
+    const struct sdpa_plan *p = cudnn_attention_plans_find(&c->plans, &key, queue->sizing);
     struct varlen v;
     struct sdpa_call call;
     *done = false;
-    TRY(find_plan(c, &key, queue, &p));
     if (!p) return STATUS_OK;
     if (!queue->sizing && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
                             read_documents(c, p, queue, bounds, &v)))
@@ -579,11 +402,10 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
                                    io->dk_BSGK,  io->dv_BSGK,   io->lse_BHT};
     const int32_t *const bounds[2] = {io->start_BT, io->end_BT};
     struct sdpa_key key = {*a, .varlen = io->start_BT, .backward = true};
-    const struct sdpa_plan *p;
+    const struct sdpa_plan *p = cudnn_attention_plans_find(&c->plans, &key, queue->sizing);
     struct varlen v;
     struct sdpa_call call;
     *done = false;
-    TRY(find_plan(c, &key, queue, &p));
     if (!p) return STATUS_OK;
     if (!queue->sizing && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
                             read_documents(c, p, queue, bounds, &v)))

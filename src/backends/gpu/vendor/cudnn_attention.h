@@ -2,8 +2,9 @@
  * determinism and bounded memory.
  *
  * Shapes   bf16, all keys in one call (no ring parts), as many keys as queries; T a multiple of
- *          CUDNN_ATTENTION_TILE, K a multiple of 8 up to 256.  A document mask must be contiguous
- *          documents, at most VARLEN_MAX_SEQUENCES, on a GPU of compute capability 9.x to 11.x.
+ *          CUDNN_ATTENTION_TILE (cudnn_attention_plans.h), K a multiple of 8 up to 256.  A document
+ *          mask must be contiguous documents, at most VARLEN_MAX_SEQUENCES, on a GPU of compute
+ *          capability 9.x to 11.x.
  * Memory   The plan's workspace and our own buffers come from the queue's scratch.  Forward needs
  *          almost none.  Deterministic backward, except on Blackwell, stores dS, T x T bf16 per
  *          head, so a call covers only as many rows or key/value heads as fit the limit; a shape of
@@ -17,7 +18,6 @@
 #include "ops/attention.h"
 #include "tensor/queue.h"
 
-enum { CUDNN_ATTENTION_TILE = 128 };
 /* The initial limit of a deterministic backward: 2.25 GiB, as device.attention_bytes. */
 static const size_t CUDNN_ATTENTION_MAX_BYTES = (size_t)9 << 28;
 

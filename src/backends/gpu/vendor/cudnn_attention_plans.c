@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/vendor/cudnn_attention_plans.h"
+
+#include "backends/gpu/varlen.h"
+#include "base/byte_size.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+
+enum {
+    MIN_VERSION_VARLEN = 91800,    /* NaN with several sequence lengths before */
+    MIN_VERSION_BLACKWELL = 91800, /* before, its front end excludes a deterministic backward */
+    /* Its front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept it. */
+    MIN_CAPABILITY_VARLEN = 90,
+    END_CAPABILITY_VARLEN = 120,
+    /* Caps the number of sequences of a varlen plan, because empty ones cost time. */
+    TOKENS_PER_SEQUENCE = 256,
+};
+
+void cudnn_attention_plans_release(struct cudnn_attention_plans *c)
+{
+    for (struct sdpa_plan *p = c->newest, *next; p; p = next) {
+        next = p->next;
+        cudnn_graph_release_plan(&p->plan);
+        free(p);
+    }
+    c->newest = NULL;
+}
+
+/* --- what is supported --------------------------------------------------------------------- */
+
+bool cudnn_attention_plans_has_varlen(const struct cudnn_attention_plans *c)
+{
+    return c->version >= MIN_VERSION_VARLEN && c->capability >= MIN_CAPABILITY_VARLEN &&
+           c->capability < END_CAPABILITY_VARLEN;
+}
+
+static bool supports_shape(const struct attention *a)
+{
+    if (a->keys != ALL_KEYS || a->dtype != BF16 || a->S != a->T) return false;
+    if (a->T % CUDNN_ATTENTION_TILE || a->K % 8 || a->K > 256) return false;
+    return a->q_stride % 8 == 0 && a->kv_stride % 8 == 0; /* rows are aligned to 16 bytes */
+}
+
+static bool is_supported(const struct cudnn_attention_plans *c, const struct sdpa_key *key)
+{
+    bool is_blackwell = c->capability / 10 == 10;
+    if (!supports_shape(&key->shape)) return false;
+    if (is_blackwell && key->backward && c->deterministic && c->version < MIN_VERSION_BLACKWELL)
+        return false;
+    return !key->varlen || (cudnn_attention_plans_has_varlen(c) && !c->rejects_documents);
+}
+
+static struct cudnn_attention_graph graph_of(const struct cudnn_attention_plans *c,
+                                             const struct sdpa_key *key)
+{
+    const struct attention *a = &key->shape;
+    struct cudnn_attention_graph g = {.B = a->B,
+                                      .T = a->T,
+                                      .H = a->H,
+                                      .G = a->G,
+                                      .K = a->K,
+                                      .q_stride = (int64_t)a->q_stride,
+                                      .kv_stride = (int64_t)a->kv_stride,
+                                      .out_stride = (int64_t)a->H * a->K,
+                                      .total_heads = a->H,
+                                      .causal = a->causal,
+                                      .varlen = key->varlen,
+                                      .backward = key->backward,
+                                      .deterministic = c->deterministic};
+    if (!key->varlen) return g;
+    size_t max = (size_t)a->B * (size_t)a->T / TOKENS_PER_SEQUENCE + (size_t)a->B;
+    g.B = max < VARLEN_MAX_SEQUENCES ? (int)max : VARLEN_MAX_SEQUENCES;
+    return g;
+}
+
+/* --- the limit of a deterministic backward --------------------------------------------------- */
+
+static size_t row_heads(const struct cudnn_attention_graph *g)
+{
+    return (size_t)g->B * (size_t)g->H;
+}
+
+/* Workspace for a head of a row: dS; with fewer key/value heads, its dk and dv, too. */
+static size_t stored_bytes(const struct cudnn_attention_graph *g)
+{
+    size_t T = (size_t)g->T, bytes = T * T * sizeof(bf16);
+    if (g->H > g->G) bytes += 2 * T * (size_t)g->K * sizeof(bf16);
+    return bytes;
+}
+
+/* To the next smaller divisor; false: it is 1. */
+static bool shrink(int *count)
+{
+    for (int n = *count - 1; n > 0; n--) {
+        if (*count % n) continue;
+        *count = n;
+        return true;
+    }
+    return false;
+}
+
+/* Reduces a call to as many rows, then to as many key/value heads of one row, as fit if a head of a
+ * row takes head_bytes; false: not even one key/value head fits. */
+static bool fit_to_limit(struct cudnn_attention_graph *g, size_t head_bytes, size_t max_bytes)
+{
+    int heads_per_group = g->H / g->G;
+    while (row_heads(g) * head_bytes > max_bytes) {
+        if (!shrink(&g->B) && !shrink(&g->G)) return false;
+        g->H = g->G * heads_per_group;
+    }
+    return true;
+}
+
+/* --- building ------------------------------------------------------------------------------ */
+
+/* `engine` NULL: the heuristics choose. */
+static enum status build(const struct cudnn_attention_plans *c, struct sdpa_plan *p,
+                         const struct cudnn_engine *engine)
+{
+    struct cudnn_graph *g;
+    cudnn_graph_open(&g);
+    cudnn_attention_graph_build(&p->graph, g);
+    enum status st = cudnn_graph_build_plan(g, &c->target, engine, &p->plan);
+    cudnn_graph_close(g);
+    return st;
+}
+
+/* Without dS one call covers everything. */
+static enum status build_with_engine(const struct cudnn_attention_plans *c, struct sdpa_plan *p,
+                                     const struct cudnn_engine *engine)
+{
+    enum status st = build(c, p, engine);
+    if (p->plan.workspace > c->max_bytes) cudnn_graph_release_plan(&p->plan);
+    return st;
+}
+
+/* The heuristics' engines store dS in a deterministic backward.  False: none fits the limit. */
+static bool fit_proposed(const struct cudnn_attention_plans *c, struct cudnn_attention_graph *g)
+{
+    if (!g->backward) return true;
+    /* Deterministic varlen would store T x T for every possible sequence; and cuDNN's front end
+     * excludes varlen with head sizes that are not a multiple of 16. */
+    if (g->varlen && (g->deterministic || g->K % 16)) return false;
+    return !g->deterministic || fit_to_limit(g, stored_bytes(g), c->max_bytes);
+}
+
+static enum status build_proposed(const struct cudnn_attention_plans *c, struct sdpa_plan *p)
+{
+    enum status st = build(c, p, NULL);
+    if (p->graph.deterministic && p->plan.workspace > c->max_bytes)
+        cudnn_graph_release_plan(&p->plan); /* it stores more than stored_bytes assumes */
+    return st;
+}
+
+static void log_plan(const struct sdpa_plan *p, size_t max_bytes)
+{
+    const char *pass = p->key.backward ? "backward" : "forward";
+    if (!p->plan.plan)
+        log_line(LOG_INFO,
+                 "attention %s, T=%d, K=%d: our own kernel; cuDNN has no%s engine within %s", pass,
+                 p->key.shape.T, p->key.shape.K, p->graph.deterministic ? " deterministic" : "",
+                 byte_size_format((double)max_bytes).text);
+    else
+        log_line(LOG_INFO,
+                 "attention %s, T=%d, K=%d: cuDNN engine %d, %s%d %s and %d key/value heads per "
+                 "call, workspace %s",
+                 pass, p->key.shape.T, p->key.shape.K, p->plan.engine,
+                 p->key.varlen ? "at most " : "", p->graph.B, p->key.varlen ? "documents" : "rows",
+                 p->graph.G, byte_size_format((double)p->plan.workspace).text);
+}
+
+static void build_plan(const struct cudnn_attention_plans *c, struct sdpa_plan *p)
+{
+    struct cudnn_engine engine;
+    enum status st = STATUS_OK;
+    if (cudnn_attention_graph_engine(&p->graph, c->capability, c->version, &engine))
+        st = build_with_engine(c, p, &engine);
+    if (!p->plan.plan && fit_proposed(c, &p->graph)) st = build_proposed(c, p);
+    if (st) log_line(LOG_WARN, "%s", status_message()); /* not fatal: our own kernel takes over */
+    if (!c->is_quiet) log_plan(p, c->max_bytes);
+}
+
+/* --- looking up ---------------------------------------------------------------------------- */
+
+static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)
+{
+    const struct attention *a = &x->shape, *b = &y->shape;
+    return x->varlen == y->varlen && x->backward == y->backward && a->B == b->B && a->T == b->T &&
+           a->H == b->H && a->G == b->G && a->K == b->K && a->q_stride == b->q_stride &&
+           a->kv_stride == b->kv_stride && a->causal == b->causal && a->scale == b->scale;
+}
+
+const struct sdpa_plan *cudnn_attention_plans_find(struct cudnn_attention_plans *c,
+                                                   const struct sdpa_key *key, bool builds)
+{
+    struct sdpa_plan *p = c->newest;
+    if (!is_supported(c, key)) return NULL;
+    while (p && !is_same_key(&p->key, key)) p = p->next;
+    if (!p && builds) {
+        p = heap(sizeof *p);
+        *p = (struct sdpa_plan){.key = *key, .graph = graph_of(c, key), .next = c->newest};
+        c->newest = p;
+        build_plan(c, p);
+    }
+    return p && p->plan.plan ? p : NULL;
+}
+
+size_t cudnn_attention_plans_tokens(const struct sdpa_plan *p)
+{
+    size_t rows = (size_t)(p->key.varlen ? p->key.shape.B : p->graph.B);
+    return rows * (size_t)p->key.shape.T;
+}

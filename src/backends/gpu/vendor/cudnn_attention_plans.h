@@ -1,0 +1,48 @@
+/* cudnn_attention_plans.h -- cuDNN's plans for attention: which shapes they support, and how much
+ * of a shape one call covers.
+ *
+ * Memory   A deterministic backward's workspace is at most max_bytes: its calls cover as many rows,
+ *          or key/value heads of one row, as fit.
+ * Order    Plans are built once per shape, direction and kind of mask, and looked up later. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/gpu/vendor/cudnn_attention_graph.h"
+#include "ops/attention.h"
+
+enum { CUDNN_ATTENTION_TILE = 128 }; /* T is a multiple of it */
+
+/* What a plan is looked up by. */
+struct sdpa_key {
+    struct attention shape;
+    bool varlen, backward;
+};
+
+struct sdpa_plan {
+    struct sdpa_key key;
+    struct cudnn_attention_graph graph; /* what one call covers */
+    struct cudnn_plan plan;             /* plan.plan NULL: our own kernel takes over */
+    struct sdpa_plan *next;
+};
+
+/* The caller sets all fields but the last. */
+struct cudnn_attention_plans {
+    struct cudnn_target target;
+    int capability; /* compute capability, 90 for 9.0 */
+    size_t version; /* of cuDNN */
+    bool deterministic;
+    size_t max_bytes;       /* of a deterministic backward */
+    bool is_quiet;          /* log no plans */
+    bool rejects_documents; /* have no plans with documents */
+    struct sdpa_plan *newest;
+};
+
+void cudnn_attention_plans_release(struct cudnn_attention_plans *c);
+
+/* Whether attention with documents, for cuDNN sequences of variable lengths, can have plans. */
+bool cudnn_attention_plans_has_varlen(const struct cudnn_attention_plans *c);
+/* NULL: cuDNN does not compute it, or `builds` is false and no plan has been built. */
+const struct sdpa_plan *cudnn_attention_plans_find(struct cudnn_attention_plans *c,
+                                                   const struct sdpa_key *key, bool builds);
+/* Tokens of all rows, or sequences, of one call. */
+size_t cudnn_attention_plans_tokens(const struct sdpa_plan *p);

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "backends/gpu/vendor/cudnn_attention_plans.h"
+#include "backends/gpu/vendor/h200.h"
+
+enum { VERSION = 91900, MIB = 1 << 20 };
+
+/* Of an H200, but of this compute capability. */
+static struct cudnn_attention_plans open_plans(int capability, bool deterministic, size_t max_bytes)
+{
+    struct cudnn_attention_plans c = {.capability = capability,
+                                      .version = VERSION,
+                                      .deterministic = deterministic,
+                                      .max_bytes = max_bytes,
+                                      .is_quiet = true};
+    size_t length;
+    char *json = h200_with_capability(10 * capability, &length);
+    CHECK_STATUS(OK, cudnn_graph_describe_device(json, length, &c.target.device));
+    free(json);
+    return c;
+}
+
+static void close_plans(struct cudnn_attention_plans *c)
+{
+    cudnn_attention_plans_release(c);
+    CHECK(!c->newest);
+    cudnn_graph_free_device(c->target.device);
+}
+
+static struct sdpa_key key_of(int B, int T, bool backward)
+{
+    enum { H = 32, G = 8, K = 128 };
+    size_t row = (size_t)(H + 2 * G) * K;
+    return (struct sdpa_key){.shape = {.B = B,
+                                       .T = T,
+                                       .S = T,
+                                       .H = H,
+                                       .G = G,
+                                       .K = K,
+                                       .q_stride = row,
+                                       .kv_stride = row,
+                                       .scale = 0.125f,
+                                       .causal = true,
+                                       .dtype = BF16},
+                             .backward = backward};
+}
+
+TEST(plans_are_found_only_after_they_have_been_built)
+{
+    struct cudnn_attention_plans c = open_plans(90, true, MIB);
+    struct sdpa_key key = key_of(1, 256, false), other = key_of(1, 384, false);
+    CHECK(!cudnn_attention_plans_find(&c, &key, false) && !c.newest);
+    const struct sdpa_plan *p = cudnn_attention_plans_find(&c, &key, true);
+    CHECK(p && p == c.newest && cudnn_attention_plans_find(&c, &key, false) == p);
+    CHECK(!cudnn_attention_plans_find(&c, &other, false));
+    CHECK(cudnn_attention_plans_tokens(p) == 256);
+    close_plans(&c);
+}
+
+TEST(documents_have_plans_from_a_capability_and_a_version_on_unless_they_are_rejected)
+{
+    struct cudnn_attention_plans c = {.version = 91800, .capability = 90};
+    CHECK(cudnn_attention_plans_has_varlen(&c));
+    c.version = 91799;
+    CHECK(!cudnn_attention_plans_has_varlen(&c));
+    c.version = VERSION, c.capability = 89;
+    CHECK(!cudnn_attention_plans_has_varlen(&c));
+    c.capability = 110;
+    CHECK(cudnn_attention_plans_has_varlen(&c));
+    c.capability = 120;
+    CHECK(!cudnn_attention_plans_has_varlen(&c));
+    struct sdpa_key key = key_of(1, 256, false);
+    key.varlen = true, c.capability = 90, c.rejects_documents = true;
+    CHECK(!cudnn_attention_plans_find(&c, &key, true) && !c.newest);
+}
+
+TEST(early_versions_have_no_deterministic_backward_on_blackwell)
+{
+    struct cudnn_attention_plans c = {.version = 91799, .capability = 100, .deterministic = true};
+    struct sdpa_key key = key_of(1, 256, true);
+    CHECK(!cudnn_attention_plans_find(&c, &key, true) && !c.newest);
+}
