@@ -127,12 +127,18 @@ static enum status build(const struct cudnn_attention_plans *c, struct sdpa_plan
     return st;
 }
 
-/* Without dS one call covers everything. */
+/* Without dS, the workspace of one call for all tells about how much a head takes. */
 static enum status build_with_engine(const struct cudnn_attention_plans *c, struct sdpa_plan *p,
                                      const struct cudnn_engine *engine)
 {
+    const struct cudnn_attention_graph all = p->graph;
     enum status st = build(c, p, engine);
-    if (p->plan.workspace > c->max_bytes) cudnn_graph_release_plan(&p->plan);
+    while (!st && p->plan.workspace > c->max_bytes) {
+        size_t head_bytes = p->plan.workspace / row_heads(&p->graph) + 1; /* so that it shrinks */
+        cudnn_graph_release_plan(&p->plan);
+        if (fit_to_limit(&p->graph, head_bytes, c->max_bytes)) st = build(c, p, engine);
+    }
+    if (!p->plan.plan) p->graph = all;
     return st;
 }
 

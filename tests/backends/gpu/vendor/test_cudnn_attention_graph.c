@@ -85,6 +85,42 @@ TEST(deterministic_backward_stores_ds_and_the_other_accumulates_dq)
     cudnn_graph_release_plan(&of_any_order), cudnn_graph_release_plan(&of_deterministic);
 }
 
+/* Of a deterministic backward; -1: the heuristics choose. */
+static int named_engine(int capability, size_t version, int *num_knobs)
+{
+    struct cudnn_attention_graph a = small(true);
+    struct cudnn_engine engine = {0};
+    a.deterministic = true;
+    bool is_named = cudnn_attention_graph_engine(&a, capability, version, &engine);
+    *num_knobs = engine.num_knobs;
+    return is_named ? (int)engine.index : -1;
+}
+
+TEST(engine_without_ds_depends_on_capability_and_version)
+{
+    static const struct {
+        int capability, version, engine, num_knobs;
+    } rows[] = {{80, 91900, -1, 0},  {90, 91900, -1, 0},  {100, 91800, 5, 2}, {100, 92299, 5, 2},
+                {100, 92300, 5, 6},  {103, 91900, 5, 2},  {103, 92300, 5, 6}, {107, 91900, 17, 2},
+                {107, 92300, 17, 6}, {110, 92300, -1, 0}, {120, 91900, -1, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int knobs, engine = named_engine(rows[i].capability, (size_t)rows[i].version, &knobs);
+        print_message("  %d, cuDNN %d: engine %d, %d knobs\n", rows[i].capability, rows[i].version,
+                      engine, knobs);
+        CHECK(engine == rows[i].engine && knobs == rows[i].num_knobs);
+    }
+}
+
+TEST(engine_without_ds_is_only_for_a_deterministic_backward_of_whole_rows)
+{
+    struct cudnn_engine engine;
+    for (int i = 0; i < 8; i++) {
+        struct cudnn_attention_graph a = small(i & 1);
+        a.deterministic = i & 2, a.varlen = i & 4;
+        CHECK(cudnn_attention_graph_engine(&a, 100, 91900, &engine) == (i == 3));
+    }
+}
+
 TEST(only_backward_needs_scratch)
 {
     struct cudnn_attention_graph a = small(false);

@@ -4,7 +4,7 @@
 #include "backends/gpu/vendor/cudnn_attention_plans.h"
 #include "backends/gpu/vendor/h200.h"
 
-enum { VERSION = 91900, MIB = 1 << 20 };
+enum { VERSION = 91900, MIB = 1 << 20, KIB = 1 << 10 };
 
 /* Of an H200, but of this compute capability. */
 static struct cudnn_attention_plans open_plans(int capability, bool deterministic, size_t max_bytes)
@@ -80,4 +80,24 @@ TEST(early_versions_have_no_deterministic_backward_on_blackwell)
     struct cudnn_attention_plans c = {.version = 91799, .capability = 100, .deterministic = true};
     struct sdpa_key key = key_of(1, 256, true);
     CHECK(!cudnn_attention_plans_find(&c, &key, true) && !c.newest);
+}
+
+/* dk and dv of every query head in f32: 8 bytes per token and element of a head. */
+TEST(engine_without_ds_keeps_to_the_limit_that_is_set)
+{
+    static const struct {
+        size_t bytes;
+        int rows, kv_heads; /* 0: no plan */
+    } limits[] = {{512 * MIB + KIB, 2, 8}, {256 * MIB + KIB, 1, 8}, {128 * MIB + KIB, 1, 4},
+                  {128 * MIB, 1, 2},       {32 * MIB + KIB, 1, 1},  {32 * MIB, 0, 0}};
+    struct sdpa_key key = key_of(2, 8192, true);
+    skip_before_cudnn_9_18();
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct cudnn_attention_plans c = open_plans(100, true, limits[i].bytes);
+        const struct sdpa_plan *p = cudnn_attention_plans_find(&c, &key, true);
+        CHECK((p != NULL) == (limits[i].rows > 0));
+        CHECK(!p || (p->graph.B == limits[i].rows && p->graph.G == limits[i].kv_heads));
+        CHECK(!p || (p->plan.engine == 5 && p->plan.workspace <= limits[i].bytes));
+        close_plans(&c);
+    }
 }
