@@ -29,7 +29,8 @@ void described_gpu_open(struct described_gpu *g, const struct device_config *c, 
     *g = (struct described_gpu){
         .queue = {.base = {.num_threads = 1, .device = &step_simulator_gpu_device},
                   .on_call = reserve_scratch},
-        .traits = {hardware->vendor, c->deterministic, (size_t)c->attention_bytes}};
+        .traits = {hardware->vendor, c->deterministic, (size_t)c->attention_bytes,
+                   c->hardware == HARDWARE_b200}};
     g->queue.native_fp8 = hardware->float8 > 1;
     m->queue = &g->queue.base;
     m->ops = &step_simulator_gpu_ops;

@@ -5,7 +5,7 @@
 
 enum { CUBLASLT_BYTES = (32 << 20) + 3 * ARENA_ALIGN };
 enum { HIPBLASLT_BYTES = (32 << 20) + ARENA_ALIGN }; /* at most */
-enum { CUDNN_TILE = 128, CUDNN_MAX_HEAD = 256 };
+enum { CUDNN_TILE = 128, CUDNN_MAX_HEAD = 256, CUDNN_MAX_HEAD_B200 = 128 };
 
 static size_t divide_up(size_t n, size_t by) { return (n + by - 1) / by; }
 
@@ -75,10 +75,11 @@ static size_t sum_squares_bytes(const struct sum_squares *a)
 
 /* --- libraries (backends/gpu/vendor) ---------------------------------------------------------- */
 
-static bool cudnn_supports(const struct attention *a)
+static bool cudnn_supports(const struct attention *a, const struct gpu_traits *g)
 {
+    int max_head = g->is_b200 ? CUDNN_MAX_HEAD_B200 : CUDNN_MAX_HEAD;
     return a->keys == ALL_KEYS && a->dtype == BF16 && a->S == a->T && a->T % CUDNN_TILE == 0 &&
-           a->K % 8 == 0 && a->K <= CUDNN_MAX_HEAD;
+           a->K % 8 == 0 && a->K <= max_head;
 }
 
 /* dk and dv of every query head, before they are added up over a group. */
@@ -88,17 +89,23 @@ static size_t cudnn_group_bytes(const struct attention *a, size_t heads)
     return heads * 2 * (size_t)a->T * (size_t)a->K * sizeof(bf16);
 }
 
-/* Deterministic backward stores dS.  The largest call that fits: all rows, a divisor of them, then
- * a divisor of one row's heads. */
-static size_t cudnn_deterministic_bytes(const struct attention *a, size_t max_bytes)
+/* Deterministic backward stores dS; on a B200 f32 sums of dk and dv instead. */
+static size_t cudnn_deterministic_workspace(const struct attention *a, size_t heads, bool is_b200)
+{
+    size_t T = (size_t)a->T, group_bytes = cudnn_group_bytes(a, heads);
+    return is_b200 ? 2 * group_bytes : heads * T * T * sizeof(bf16) + group_bytes;
+}
+
+/* The largest call that fits: all rows, a divisor of them, then a divisor of one row's heads. */
+static size_t cudnn_deterministic_bytes(const struct attention *a, const struct gpu_traits *g)
 {
     size_t T = (size_t)a->T, group = (size_t)(a->H / a->G);
     for (int rows = a->B; rows > 0; rows--) {
         for (int kv_heads = a->G; kv_heads > 0; kv_heads--) {
             size_t heads = (size_t)rows * (size_t)kv_heads * group;
-            size_t workspace = heads * T * T * sizeof(bf16) + cudnn_group_bytes(a, heads);
+            size_t workspace = cudnn_deterministic_workspace(a, heads, g->is_b200);
             if (a->B % rows || a->G % kv_heads) continue;
-            if (workspace <= max_bytes) return workspace + heads * T * sizeof(float);
+            if (workspace <= g->attention_bytes) return workspace + heads * T * sizeof(float);
             if (rows > 1) break;
         }
     }
@@ -109,13 +116,12 @@ static size_t cudnn_backward_bytes(const struct attention *a, bool has_documents
                                    const struct gpu_traits *g)
 {
     size_t tokens = (size_t)a->B * (size_t)a->T, H = (size_t)a->H;
-    if (!cudnn_supports(a)) return 0;
-    if (g->deterministic)
-        return has_documents ? 0 : cudnn_deterministic_bytes(a, g->attention_bytes);
+    if (!cudnn_supports(a, g)) return 0;
+    if (g->deterministic) return has_documents ? 0 : cudnn_deterministic_bytes(a, g);
     size_t row = has_documents ? a->q_stride : H * (size_t)a->K;
-    size_t bytes = cudnn_group_bytes(a, (size_t)a->B * H) + tokens * (H + row) * sizeof(float);
-    if (has_documents && a->H > a->G)
-        bytes += 2 * tokens * a->kv_stride * (H / (size_t)a->G) * sizeof(float);
+    size_t bytes = tokens * (H + row) * sizeof(float);
+    if (!has_documents) return bytes + cudnn_group_bytes(a, (size_t)a->B * H);
+    if (a->H > a->G) bytes += 2 * tokens * a->kv_stride * (H / (size_t)a->G) * sizeof(float);
     return bytes;
 }
 

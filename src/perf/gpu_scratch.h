@@ -2,8 +2,8 @@
  *
  * The backend itself counts scratch in a sizing pass, which needs a GPU and its libraries.  These
  * are the same sizes as formulas: those of our own kernels are exact, those of libraries are what
- * cuBLASLt and cuDNN 9 request on an H200, also where the device is another one.  A test compares
- * them with the backend over the emulator.
+ * cuBLASLt and cuDNN 9 request on an H200, also where the device is another one, and of cuDNN what
+ * it requests on a B200.  A test compares them with the backend over the emulator.
  *
  * Units    Bytes. */
 // SPDX-License-Identifier: Apache-2.0
@@ -17,6 +17,7 @@ struct gpu_traits {
     enum hardware_vendor vendor; /* VENDOR_none: no library, warps of 32 lanes */
     bool deterministic;          /* device.deterministic */
     size_t attention_bytes;      /* device.attention_bytes */
+    bool is_b200;                /* compute capability 10.x, for which cuDNN has other engines */
 };
 
 /* Scratch that a call of an operation reserves.  has_documents: attention has a document mask. */

@@ -30,7 +30,7 @@ static bool is_gemm(const struct op_call *c)
 static void compare_with_emulator(const struct op_call *c)
 {
     for (int warp_size = 32; warp_size <= 64; warp_size += 32) {
-        struct gpu_traits g = {warp_size == 32 ? VENDOR_none : VENDOR_amd, true, 0};
+        struct gpu_traits g = {warp_size == 32 ? VENDOR_none : VENDOR_amd, true, 0, false};
         if (warp_size == 64 && is_gemm(c)) continue; /* of hipBLASLt */
         size_t bytes = gpu_scratch_bytes(c, false, &g), real = emulated_bytes(c, warp_size);
         if (bytes != real)
@@ -97,11 +97,16 @@ static struct attention attention_of(int B, int T, int H, int G)
                               .dtype = BF16};
 }
 
-static double mib_of(const struct attention *a, bool has_documents, bool deterministic)
+static double mib_on(const struct attention *a, bool has_documents, const struct gpu_traits *g)
 {
     struct op_call c = {.op = OP_attention_backward, .what.attention_backward = *a};
-    struct gpu_traits g = {VENDOR_nvidia, deterministic, CUDNN_ATTENTION_MAX_BYTES};
-    return (double)gpu_scratch_bytes(&c, has_documents, &g) / (1 << 20);
+    return (double)gpu_scratch_bytes(&c, has_documents, g) / (1 << 20);
+}
+
+static double mib_of(const struct attention *a, bool has_documents, bool deterministic)
+{
+    struct gpu_traits g = {VENDOR_nvidia, deterministic, CUDNN_ATTENTION_MAX_BYTES, false};
+    return mib_on(a, has_documents, &g);
 }
 
 /* cuDNN 9.19 builds these plans for a described H200: 16 of 32 heads a call, 2112 MiB; two of four
@@ -120,8 +125,26 @@ TEST(gpu_scratch_includes_the_workspace_of_cudnn)
     CHECK(mib_of(&longer, false, true) < 9); /* not even one head fits */
     CHECK(CUDNN_ATTENTION_TILE == 128);
     struct op_call c = {.op = OP_attention_backward, .what.attention_backward = long_row};
-    struct gpu_traits more = {VENDOR_nvidia, true, (size_t)5 << 30};
+    struct gpu_traits more = {VENDOR_nvidia, true, (size_t)5 << 30, false};
     CHECK((double)gpu_scratch_bytes(&c, false, &more) / (1 << 20) > 2 * 2112); /* all heads */
+}
+
+/* cuDNN 9.19 builds these plans for a described B200: all rows a call, with dk and dv of every
+ * query head in f32 unless H = G; no engine for heads above 128 elements. */
+TEST(gpu_scratch_of_a_b200_has_no_ds)
+{
+    struct gpu_traits g = {VENDOR_nvidia, true, CUDNN_ATTENTION_MAX_BYTES, true}, less = g;
+    struct attention a = attention_of(2, 8192, 32, 8), all_heads = attention_of(1, 8192, 32, 32);
+    struct attention large = attention_of(1, 8192, 32, 8);
+    double delta = 32 * 8192 * 4.0 / (1 << 20);
+    CHECK_NEAR(mib_on(&a, false, &g), 512 + 2 * delta, 0.01);
+    CHECK_NEAR(mib_on(&all_heads, false, &g), delta, 0.02);
+    less.attention_bytes = (size_t)200 << 20; /* half the heads of one row */
+    CHECK_NEAR(mib_on(&a, false, &less), 128 + delta / 2, 0.01);
+    large.K = 256;
+    CHECK(mib_on(&large, false, &g) < 2); /* our own kernel */
+    g.deterministic = false;
+    CHECK_NEAR(mib_on(&a, false, &g), mib_of(&a, false, false), 1e-9);
 }
 
 TEST(gpu_scratch_has_the_limit_of_attention_that_the_backend_has)
@@ -135,7 +158,7 @@ TEST(gpu_scratch_has_the_limit_of_attention_that_the_backend_has)
 TEST(gpu_scratch_includes_the_workspace_of_cublaslt_or_hipblaslt)
 {
     struct op_call c = {.op = OP_linear_forward, .what.linear_forward = {.N = 8, .D = 8, .F = 8}};
-    struct gpu_traits nvidia = {VENDOR_nvidia, true, 0}, amd = {VENDOR_amd, true, 0};
+    struct gpu_traits nvidia = {.vendor = VENDOR_nvidia}, amd = {.vendor = VENDOR_amd};
     CHECK(gpu_scratch_bytes(&c, false, &nvidia) >= 32 << 20);
     CHECK(gpu_scratch_bytes(&c, false, &amd) >= 32 << 20);
 }
