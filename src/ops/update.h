@@ -1,8 +1,8 @@
 /* update.h -- the ops of an optimizer step, on flat ranges of parameters.
  *
- * Axes     n elements.
- * Order    sum_squares accumulates in f64 over blocks of a fixed size, then adds the blocks in
- *          order. */
+ * Axes     n elements; S sums of squares.
+ * Order    sum_squares accumulates in f64 over blocks of a fixed size, then adds the blocks of each
+ *          sum in order. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,11 +14,16 @@
 struct sum_squares {
     size_t n;
     enum dtype dtype; /* default F32 */
+    size_t sums;      /* of n elements each, one after the other; 0: one */
 };
 struct sum_squares_io {
-    const void *x_n;
-    double *sum; /* replaced; in host memory, and complete when the call returns */
+    const void *x_Sn;
+    double *sum_S; /* replaced; in host memory, and complete when the call returns */
 };
+static inline size_t sum_squares_count(const struct sum_squares *a)
+{
+    return a->sums ? a->sums : 1;
+}
 enum status sum_squares(const struct ops *, const struct sum_squares *,
                         const struct sum_squares_io *, struct queue *);
 

@@ -70,7 +70,9 @@ static size_t flash_backward_bytes(const struct attention *a, int lanes)
 static size_t sum_squares_bytes(const struct sum_squares *a)
 {
     enum { PART = 16384 };
-    return padded(divide_up(a->n, PART) * sizeof(double));
+    size_t sums = sum_squares_count(a), blocks = divide_up(a->n, PART);
+    size_t totals = blocks > 1 ? padded(sums * sizeof(double)) : 0;
+    return padded(sums * blocks * sizeof(double)) + totals;
 }
 
 /* --- libraries (backends/gpu/vendor) ---------------------------------------------------------- */

@@ -206,9 +206,10 @@ static void cross_entropy_work(const struct op_call *c, struct op_work *w)
 static void sum_squares_work(const struct op_call *c, struct op_work *w)
 {
     const struct sum_squares *a = &c->what.sum_squares;
+    size_t sums = sum_squares_count(a), n = sums * a->n;
     w->bound = BOUND_READ;
-    add_buffer(w, a->n, a->dtype, a->n);
-    add_buffer(w, sizeof(double) / sizeof(float), F32, 0);
+    add_buffer(w, n, a->dtype, n);
+    add_buffer(w, sums * sizeof(double) / sizeof(float), F32, 0);
 }
 
 /* The buffer before the moments. */

@@ -75,6 +75,7 @@ void op_sizes(const struct op_call *c, struct text *out)
     }
     case OP_sum_squares: {
         const struct sum_squares *a = &c->what.sum_squares;
+        if (a->sums) text_addf(out, "%zu x ", a->sums);
         text_addf(out, "%zu", a->n);
         if (a->dtype != F32) text_addf(out, " %s", dtype_name(a->dtype));
         break;

@@ -32,6 +32,18 @@ static bool is_counted_elsewhere(const struct step_sums *s, const struct shard_r
     return false;
 }
 
+/* Adds the squares of `count` parts of n elements: a sum for each, all in one call. */
+static enum status add_parts(const struct step_sums *s, const float *x, size_t n, size_t count,
+                             struct exact_sum *squares)
+{
+    double *sums = heap(count * sizeof *sums);
+    const struct sum_squares parts = {.n = n, .sums = count};
+    enum status st = sum_squares(s->ops, &parts, &(struct sum_squares_io){x, sums}, s->queue);
+    for (size_t i = 0; i < count && !st && !s->queue->sizing; i++) exact_sum_add(squares, sums[i]);
+    free(sums);
+    return st;
+}
+
 /* Adds the squares of this rank's shard of weights or gradients, in parts that every number of
  * data-parallel ranks has, without replicated elements that another rank counts. */
 static enum status add_squares(const struct step_sums *s, const float *flat,
@@ -41,17 +53,16 @@ static enum status add_squares(const struct step_sums *s, const float *flat,
     const struct shard *shard = s->optim->shard;
     size_t shards = (size_t)group(s, GROUP_shard)->size, parts = (size_t)elastic_parts(s->elastic);
     size_t first = 0; /* run that may reach into the part */
-    double sum;
     for (int unit = 0; unit < l->num_units; unit++) {
         size_t n = l->units[unit].elements / parts, begin = l->units[unit].offset / shards;
+        TRY(add_parts(s, element(flat, begin, F32), n, parts / shards, squares));
         for (size_t part = 0; part < parts / shards; part++, begin += n) {
             const struct shard_run *run = shard->runs + first, *last = shard->runs + shard->count;
-            TRY(sum_range(s, flat, begin, begin + n, &sum));
-            exact_sum_add(squares, sum);
             while (run < last && run->at + run->count <= begin) run++;
             first = (size_t)(run - shard->runs);
             for (; run < last && run->at < begin + n; run++) {
                 size_t from = run->at, to = run->at + run->count;
+                double sum;
                 if (!is_counted_elsewhere(s, run)) continue;
                 if (from < begin) from = begin;
                 if (to > begin + n) to = begin + n;

@@ -157,6 +157,27 @@ OPS_TEST(sum_squares_takes_any_length_and_alignment)
     free(x);
 }
 
+OPS_TEST(sums_of_squares_of_one_call_have_the_bits_of_a_call_for_each)
+{
+    enum { SUMS = 3 };
+    static const size_t lengths[] = {0, 1, 4095, 4096, 16388, 20001};
+    for (size_t i = 0; i < 2 * sizeof lengths / sizeof *lengths; i++) {
+        enum dtype dtype = i % 2 ? BF16 : F32;
+        size_t n = lengths[i / 2];
+        unsigned char *x = rig_random(1, SUMS * n + 1, dtype);
+        double all[SUMS] = {-1, -1, -1}, one[SUMS];
+        struct sum_squares s = {.n = n, .dtype = dtype, .sums = SUMS};
+        RIG_RUN(sum_squares(rig_fast(), &s, &(struct sum_squares_io){x, all}, rig_queue()));
+        s.sums = 0;
+        for (size_t k = 0; k < SUMS; k++) {
+            struct sum_squares_io io = {x + k * n * dtype_bytes(dtype), &one[k]};
+            RIG_RUN(sum_squares(rig_fast(), &s, &io, rig_queue()));
+        }
+        CHECK(!memcmp(all, one, sizeof all) && (!n || all[2] > 0));
+        free(x);
+    }
+}
+
 OPS_TEST(adamw_of_any_range_agrees_with_the_reference)
 {
     static const size_t lengths[] = {0, 1, 7, 8, 1003};

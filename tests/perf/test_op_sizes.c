@@ -37,6 +37,7 @@ TEST(sizes_of_a_call_name_all_that_changes_its_work)
         {{OP_cross_entropy, .what.cross_entropy = {.N = 3, .V = 7}}, "3 x 7"},
         {{OP_sum_squares, .what.sum_squares = {.n = 10}}, "10"},
         {{OP_sum_squares, .what.sum_squares = {.n = 10, .dtype = BF16}}, "10 bfloat16"},
+        {{OP_sum_squares, .what.sum_squares = {.n = 10, .sums = 3}}, "3 x 10"},
         {{OP_adamw, .what.adamw = {.n = 10}}, "10"},
         {{OP_adamw, .what.adamw = {.n = 10, .split = true, .moments = BF16, .gradients = BF16}},
          "10 split, moments bfloat16, gradients bfloat16"},

@@ -36,13 +36,15 @@ struct outcome {
     float *weights;
     size_t elements;
     size_t launches[STEPS], graphs[STEPS]; /* that the host submitted */
+    size_t norms[STEPS];                   /* launches of sums of squares */
     bool is_enabled;                       /* at the end */
 };
 
-static size_t launches, graphs;
+static size_t launches, graphs, norms;
 static void observe(enum emulator_work work, const char *kernel, size_t bytes)
 {
-    (void)kernel, (void)bytes;
+    (void)bytes;
+    norms += work == EMULATOR_KERNEL && strstr(kernel, "sum_squares");
     launches += work != EMULATOR_WAIT && work != EMULATOR_GRAPH;
     graphs += work == EMULATOR_GRAPH;
 }
@@ -66,12 +68,12 @@ static void run_steps(struct trainer *t, struct outcome *out)
     struct step_result result = {0};
     emulator_observe(observe);
     for (int i = 0; i < STEPS; i++) {
-        launches = graphs = 0;
+        launches = graphs = norms = 0;
         trainer_begin_step(t);
         fill_batch(t, i);
         CHECK_STATUS(OK, trainer_train_batch(t, &result));
         out->loss[i] = result.loss, out->grad_norm[i] = result.grad_norm;
-        out->launches[i] = launches, out->graphs[i] = graphs;
+        out->launches[i] = launches, out->graphs[i] = graphs, out->norms[i] = norms;
         CHECK(!result.skipped);
     }
     emulator_observe(NULL);
@@ -149,6 +151,20 @@ TEST(graphs_accumulate_gradients_of_several_microbatches)
 TEST(graphs_add_elastic_sums)
 {
     COMPARE(emulators[0], FLOAT32, "training.determinism=elastic", "training.global_batch_size=8");
+}
+
+/* Of embedding, block and head; each has a part for each of 8 microbatches. */
+TEST(elastic_norm_takes_one_launch_for_all_parts_of_a_unit)
+{
+    static const char *const elastic[] = {FLOAT32, "training.determinism=elastic",
+                                          "training.global_batch_size=16", NULL};
+    const struct emulator *e = &emulators[0];
+    struct outcome out;
+    train(e, e->ops, "device.graphs=false", elastic, &out);
+    print_message("  %zu launches, %zu for the norm\n", out.launches[STEPS - 1],
+                  out.norms[STEPS - 1]);
+    CHECK(out.norms[STEPS - 1] == 3);
+    free(out.weights);
 }
 
 TEST(a_step_of_another_size_is_captured_again)

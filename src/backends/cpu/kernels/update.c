@@ -20,23 +20,28 @@ static size_t block_size(size_t n, size_t begin) { return n - begin < BLOCK ? n 
 enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_squares_io *io,
                                 struct queue *queue)
 {
-    size_t blocks = blocks_of(a->n), mark = arena_mark(&queue->scratch);
-    double *parts = arena_alloc(&queue->scratch, blocks, sizeof *parts), total = 0;
+    size_t sums = sum_squares_count(a), blocks = blocks_of(a->n);
+    size_t mark = arena_mark(&queue->scratch);
+    double *parts = arena_alloc(&queue->scratch, sums * blocks, sizeof *parts);
     arena_reset(&queue->scratch, mark);
     if (queue->sizing) return STATUS_OK;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
-    for (size_t block = 0; block < blocks; block++) {
+    for (size_t part = 0; part < sums * blocks; part++) {
         float copy[BLOCK];
-        const float *x = a->dtype == F32 ? (const float *)io->x_n + block * BLOCK : copy;
-        size_t n = block_size(a->n, block * BLOCK);
+        size_t begin = part % blocks * BLOCK, at = part / blocks * a->n + begin;
+        const float *x = a->dtype == F32 ? (const float *)io->x_Sn + at : copy;
+        size_t n = block_size(a->n, begin);
         double sum = 0;
-        if (a->dtype != F32) vector_load(io->x_n, block * BLOCK, a->dtype, n, copy);
+        if (a->dtype != F32) vector_load(io->x_Sn, at, a->dtype, n, copy);
 #pragma omp simd reduction(+ : sum)
         for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-        parts[block] = sum;
+        parts[part] = sum;
     }
-    for (size_t block = 0; block < blocks; block++) total += parts[block];
-    *io->sum = total;
+    for (size_t s = 0; s < sums; s++) {
+        double total = 0;
+        for (size_t block = 0; block < blocks; block++) total += parts[s * blocks + block];
+        io->sum_S[s] = total;
+    }
     return STATUS_OK;
 }
 

@@ -14,14 +14,16 @@ enum status reference_sum_squares(const struct sum_squares *a, const struct sum_
                                   struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    double total = 0;
-    for (size_t begin = 0; begin < a->n; begin += BLOCK) {
-        double sum = 0;
-        for (size_t i = begin; i < a->n && i < begin + BLOCK; i++)
-            sum += square(element_get(io->x_n, i, a->dtype));
-        total += sum;
+    for (size_t s = 0; s < sum_squares_count(a); s++) {
+        double total = 0;
+        for (size_t begin = 0; begin < a->n; begin += BLOCK) {
+            double sum = 0;
+            for (size_t i = begin; i < a->n && i < begin + BLOCK; i++)
+                sum += square(element_get(io->x_Sn, s * a->n + i, a->dtype));
+            total += sum;
+        }
+        io->sum_S[s] = total;
     }
-    *io->sum = total;
     return STATUS_OK;
 }
 

@@ -14,6 +14,7 @@ extern "C" {
 }
 
 #include <math.h>
+#include <string.h>
 #if !defined(GPU_CUDA)
 #define __grid_constant__
 #endif
@@ -35,12 +36,14 @@ static __device__ __forceinline__ void load_four(const bf16 *x, float (&to)[WIDE
     for (int i = 0; i < WIDE; i++) to[i] = to_f32(part[i]);
 }
 
-/* The mapping of elements to threads does not depend on the alignment. */
+/* A sum is of `blocks` blocks.  The mapping of elements to threads does not depend on the
+ * alignment. */
 template <bool ALIGNED, typename T>
 __global__ static void __launch_bounds__(BLOCK)
-    sum_squares_kernel(size_t n, const T *x, double *partials)
+    sum_squares_kernel(size_t n, unsigned blocks, const T *x_Sn, double *partials)
 {
-    const size_t begin = (size_t)blockIdx.x * PART + threadIdx.x * WIDE;
+    const size_t begin = (size_t)(blockIdx.x % blocks) * PART + threadIdx.x * WIDE;
+    const T *x = x_Sn + blockIdx.x / blocks * n;
     double sum = 0;
     for (int step = 0; step < STEPS; step++) {
         const size_t at = begin + (size_t)step * BLOCK * WIDE;
@@ -56,43 +59,52 @@ __global__ static void __launch_bounds__(BLOCK)
     if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
+/* A block per sum, of n partials. */
 __global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
-    sum_partials_kernel(size_t n, double *partials)
+    sum_partials_kernel(size_t n, const double *partials_Sn, double *sum_S)
 {
+    const double *partials = partials_Sn + blockIdx.x * n;
     double sum = 0;
     for (size_t i = threadIdx.x; i < n; i += MAX_BLOCK_SIZE) sum += partials[i];
     sum = block_sum(sum);
-    if (threadIdx.x == 0) partials[0] = sum;
+    if (threadIdx.x == 0) sum_S[blockIdx.x] = sum;
 }
 
 template <typename T>
-static enum status launch_sum_squares(size_t n, const T *x, double *partials, struct queue *queue)
+static enum status launch_sum_squares(const struct sum_squares *a, const T *x, double *partials,
+                                      struct queue *queue)
 {
-    const unsigned blocks = (unsigned)ceil_div(n, PART);
-    if (is_aligned(x))
-        LAUNCH((sum_squares_kernel<true, T>), blocks, BLOCK, 0, queue, n, x, partials);
+    const unsigned blocks = (unsigned)ceil_div(a->n, PART);
+    const unsigned grid = blocks * (unsigned)sum_squares_count(a);
+    if (is_aligned(x) && (!a->sums || a->n % WIDE == 0))
+        LAUNCH((sum_squares_kernel<true, T>), grid, BLOCK, 0, queue, a->n, blocks, x, partials);
     else
-        LAUNCH((sum_squares_kernel<false, T>), blocks, BLOCK, 0, queue, n, x, partials);
+        LAUNCH((sum_squares_kernel<false, T>), grid, BLOCK, 0, queue, a->n, blocks, x, partials);
     return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
                                              const struct sum_squares_io *io, struct queue *queue)
 {
-    size_t blocks = ceil_div(a->n, PART), mark = arena_mark(&queue->scratch);
-    double *partials = (double *)arena_alloc(&queue->scratch, blocks, sizeof *partials);
+    size_t sums = sum_squares_count(a), blocks = ceil_div(a->n, PART);
+    size_t mark = arena_mark(&queue->scratch);
+    double *partials = (double *)arena_alloc(&queue->scratch, sums * blocks, sizeof *partials);
+    double *totals = partials;
+    if (blocks > 1) totals = (double *)arena_alloc(&queue->scratch, sums, sizeof *totals);
     arena_reset(&queue->scratch, mark);
     if (queue->sizing) return STATUS_OK;
     if (!a->n) {
-        *io->sum = 0;
+        memset(io->sum_S, 0, sums * sizeof *io->sum_S);
         return STATUS_OK;
     }
     if (a->dtype == F32)
-        TRY(launch_sum_squares(a->n, (const float *)io->x_n, partials, queue));
+        TRY(launch_sum_squares(a, (const float *)io->x_Sn, partials, queue));
     else
-        TRY(launch_sum_squares(a->n, (const bf16 *)io->x_n, partials, queue));
-    if (blocks > 1) LAUNCH(sum_partials_kernel, 1, MAX_BLOCK_SIZE, 0, queue, blocks, partials);
-    return queue_copy(queue, io->sum, partials, sizeof *partials);
+        TRY(launch_sum_squares(a, (const bf16 *)io->x_Sn, partials, queue));
+    if (blocks > 1)
+        LAUNCH(sum_partials_kernel, (unsigned)sums, MAX_BLOCK_SIZE, 0, queue, blocks, partials,
+               totals);
+    return queue_copy(queue, io->sum_S, totals, sums * sizeof *totals);
 }
 
 /* What all parts of an AdamW call have in common. */
