@@ -44,7 +44,7 @@ void runs_write_config(const char *path, const char *corpus)
               "n_heads = 4\nn_kv_heads = 2\nffn_hidden = 64\n"
               "[training]\nlocal_batch_size = 2\nglobal_batch_size = 4\nseq_len = 32\nsteps = 40\n"
               "[lr_scheduler]\nwarmup_steps = 5\ntotal_steps = 40\n"
-              "[optimizer]\nlr = 3e-3\n[metrics]\nlog_freq = 1\n"
+              "[optimizer]\nlr = 3e-3\n[metrics]\nlog_freq = 1\npeak_flops = 1e12\n"
               "[checkpoint]\nenable = true\ninterval = 10\n"
               "[data]\ntokenizer = \"bytes\"\nstreams = 8\nshuffle_window = 4\n"
               "[[data.source]]\npath = \"%s\"\n",

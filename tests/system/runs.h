@@ -13,7 +13,8 @@
 /* English-looking text, the same for the same size; *.jsonl gets one document a line. */
 void runs_write_corpus(const char *path, size_t bytes);
 
-/* The configuration of a tiny run on `corpus`: bytes tokenizer, 2 blocks of width 32. */
+/* The configuration of a tiny run on `corpus`: bytes tokenizer, 2 blocks of width 32.  With
+ * metrics.peak_flops, as measuring that of a CPU takes longer than the run. */
 void runs_write_config(const char *path, const char *corpus);
 
 /* Runs `train CONFIG job.dump_folder=FOLDER SETTINGS`; settings are separated by spaces.  Returns
