@@ -11,6 +11,8 @@ static const struct ops *fast;
 
 const struct ops *rig_fast(void) { return fast; }
 
+bool rig_packs(void) { return !device_queue; }
+
 /* Runs the test on the emulated GPU with warps of `wave` threads. */
 static void run_emulated_gpu(int wave, void (*test)(void))
 {
