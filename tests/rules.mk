@@ -26,7 +26,9 @@ $(B)/tests/read_file: $(B)/tests/programs/read_file.o $(ROOMS) $(B)/list
 	$(call say,link)
 	$(LINK)
 
-$(B)/tests/race: $(filter-out $(STUBBED),$(ROOMS)) $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) \
+UNRACED := app config/import doctor infer plot runs slurm # no test of ranks needs them
+$(B)/tests/race: $(filter-out $(STUBBED) $(UNRACED:%=$(B)/src/%/%),$(ROOMS))
+$(B)/tests/race: $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) \
     $(filter-out $(B)/$(VENDOR)/hipblaslt_%,$(STUB)) $(B)/list
 $(B)/tests/race: $(RACE:%.c=$(B)/%.o)
 	$(call say,link)
