@@ -76,7 +76,7 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
 
 enum status status_prefix(enum status s, const char *fmt, ...)
 {
-    char where[256], escaped[sizeof where], before[sizeof message];
+    char where[STATUS_TEXT / 2], escaped[sizeof where], before[sizeof message];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(where, sizeof where, fmt, ap);

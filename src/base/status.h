@@ -43,7 +43,8 @@ const char *status_stack(void);   /* the trace: where it failed, and its callers
 
 enum { STATUS_TEXT = 2048 }; /* bytes of a message with its NUL, at most */
 
-/* Prefixes the message of this thread's last failure with "context: "; returns s. */
+/* Prefixes the message of this thread's last failure with "context: ", of at most half of
+ * STATUS_TEXT; returns s. */
 enum status status_prefix(enum status s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), cold));
 
@@ -83,6 +84,15 @@ void status_bug(const char *file, int line, const char *what) __attribute__((nor
         enum status try_ = (call);                                                                 \
         if (try_) return (status_trace(try_, __FILE__, __LINE__, #call), try_);                    \
     } while (0)
+/* The same, with a prefix for the message: TRY_PREFIX(read(f), "%s", path). */
+#define TRY_PREFIX(call, ...)                                                                      \
+    do {                                                                                           \
+        enum status try_ = (call);                                                                 \
+        if (try_) {                                                                                \
+            status_trace(try_, __FILE__, __LINE__, #call);                                         \
+            return (status_prefix(try_, __VA_ARGS__), try_);                                       \
+        }                                                                                          \
+    } while (0)
 
 /* For functions that release resources at a label `out` and return `enum status st`. */
 #define FAIL_OUT(name, ...)                                                                        \
@@ -94,6 +104,14 @@ void status_bug(const char *file, int line, const char *what) __attribute__((nor
     do {                                                                                           \
         if ((st = (call))) {                                                                       \
             status_trace(st, __FILE__, __LINE__, #call);                                           \
+            goto out;                                                                              \
+        }                                                                                          \
+    } while (0)
+#define TRY_PREFIX_OUT(call, ...)                                                                  \
+    do {                                                                                           \
+        if ((st = (call))) {                                                                       \
+            status_trace(st, __FILE__, __LINE__, #call);                                           \
+            status_prefix(st, __VA_ARGS__);                                                        \
             goto out;                                                                              \
         }                                                                                          \
     } while (0)

@@ -88,8 +88,8 @@ static enum status refresh(struct s3_role *r, const struct s3_call *call)
                  status_message());
         return STATUS_OK;
     }
-    if (st == STATUS_MISSING) FAIL(IO, "%s", status_message()); /* not a missing object */
-    if (st) return st;
+    if (st == STATUS_MISSING) st = STATUS_IO; /* not a missing object */
+    TRY(st);
     s3_keys_release(&r->keys);
     r->keys = k;
     r->is_rejected = false;

@@ -81,7 +81,7 @@ static enum status read_token_file(const struct s3_source *s, struct text *token
 {
     enum status st = file_read(s->token_file, MAX_TOKEN_BYTES, token);
     if (!st && is_token(token->data, token->len)) return STATUS_OK;
-    if (st) FAIL(CONFIG, "s3://: %s: cannot read the token file: %s", s->name, status_message());
+    if (st) return status_prefix(STATUS_CONFIG, "s3://: %s: cannot read the token file", s->name);
     FAIL(CONFIG, "s3://: %s: %s: expected one token of printable ASCII, without a line break",
          s->name, s->token_file);
 }

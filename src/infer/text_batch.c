@@ -21,8 +21,8 @@ static enum status encode_prompts(struct text_batch *b, struct generation *g)
     for (size_t i = 0; i < b->count; i++) {
         struct text_batch_item *item = &b->items[i];
         loaded_model_raise_signal(&g->loaded); /* encoding a large file of prompts takes long */
-        if (text_generation_encode(&g->loaded, item->prompt, &item->ids))
-            FAIL(USAGE, "prompt %zu: %s", i + 1, status_message());
+        TRY_PREFIX(text_generation_encode(&g->loaded, item->prompt, &item->ids), "prompt %zu",
+                   i + 1);
         item->num_prompt = item->ids.count;
         item->text = (struct text_generation){.stops = b->stops, .num_stops = b->num_stops};
         if (item->num_prompt > g->max_prompt) g->max_prompt = item->num_prompt;

@@ -122,6 +122,41 @@ TEST(status_prefix_goes_before_the_message)
     CHECK(!strcmp(status_message(), "step 7: the disk is full"));
 }
 
+TEST(status_prefix_keeps_a_long_path_and_the_message)
+{
+    char path[601] = "";
+    memset(path, 'x', sizeof path - 1);
+    status_fail(STATUS_IO, "x.c", 1, "the disk is full");
+    status_prefix(STATUS_IO, "%s.bin", path);
+    CHECK_MESSAGE("xx.bin: the disk is full");
+    char *longer = heap(3 * STATUS_TEXT);
+    memset(longer, 'y', 3 * STATUS_TEXT - 1);
+    longer[3 * STATUS_TEXT - 1] = 0;
+    status_prefix(STATUS_IO, "%s", longer);
+    CHECK_MESSAGE("xx.bin: the disk is full");
+    free(longer);
+}
+
+static enum status prefixes(bool out)
+{
+    enum status st = STATUS_OK;
+    TRY_PREFIX(st, "never");
+    if (!out) TRY_PREFIX(passes_up(5), "item %d", 2);
+    TRY_PREFIX_OUT(passes_up(6), "item %d", 3);
+out:
+    return st;
+}
+
+TEST(try_prefix_keeps_status_and_trace)
+{
+    CHECK_STATUS(DATA, prefixes(false));
+    CHECK(!strcmp(status_message(), "item 2: file.bin: got 5, expected 3"));
+    CHECK(strstr(status_stack(), "in fails(value)") && strstr(status_stack(), "in passes_up(5)"));
+    CHECK_STATUS(DATA, prefixes(true));
+    CHECK(!strcmp(status_message(), "item 3: file.bin: got 6, expected 3"));
+    CHECK(strstr(status_stack(), "in fails(value)") && strstr(status_stack(), "in passes_up(6)"));
+}
+
 TEST(failure_is_marked_shared_until_the_next_one)
 {
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");

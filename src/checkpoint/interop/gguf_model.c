@@ -340,8 +340,7 @@ static enum status write_elements(void *context, const void *values, size_t len)
 {
     struct gguf_output *o = context;
     size_t count = len / sizeof(float);
-    if (gguf_convert(o->type, values, count, o->bytes))
-        FAIL(DATA, "%s: %s", o->tensor, status_message());
+    TRY_PREFIX(gguf_convert(o->type, values, count, o->bytes), "%s", o->tensor);
     return write_bytes(o, o->bytes, gguf_bytes(o->type, count));
 }
 

@@ -198,8 +198,7 @@ static enum status add_token(struct tokenizer *t, const char *token, int32_t id,
     if (c->escapes_spaces && strchr(token, ' ')) return STATUS_OK; /* never in normalized text */
     text_clear(unescaped);
     char_bpe_unescape(c, token, strlen(token), unescaped);
-    if (vocabulary_add(&t->vocabulary, unescaped->data, unescaped->len, id))
-        FAIL(DATA, "%s: %s", t->path, status_message());
+    TRY_PREFIX(vocabulary_add(&t->vocabulary, unescaped->data, unescaped->len, id), "%s", t->path);
     return STATUS_OK;
 }
 

@@ -102,8 +102,8 @@ static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab
             special_tokens_add(&unreachable, json_key(v), (int32_t)id);
             continue;
         }
-        if (vocabulary_add(&t->vocabulary, bytes.data, bytes.len, (int32_t)id))
-            FAIL_OUT(DATA, "%s: %s", t->path, status_message());
+        TRY_PREFIX_OUT(vocabulary_add(&t->vocabulary, bytes.data, bytes.len, (int32_t)id), "%s",
+                       t->path);
     }
     TRY_OUT(finish_vocabulary(t, &unreachable));
 out:
@@ -146,10 +146,10 @@ static enum status add_matched_token(struct tokenizer *t, const struct json *v, 
     bool normalized = json_true(json_get(v, "normalized"));
     struct text normal = {0};
     TRY(normalize_content(t, normalized ? content : "", &normal));
-    if (normalized && normal.len) content = normal.data;
-    enum status st = added_tokens_add(&t->added_tokens, normalized, content, token);
+    const char *matched = normalized && normal.len ? normal.data : content;
+    enum status st = added_tokens_add(&t->added_tokens, normalized, matched, token);
     text_release(&normal);
-    if (st) FAIL(DATA, "%s: the added token \"%s\": %s", t->path, content, status_message());
+    TRY_PREFIX(st, "%s: the added token \"%s\"", t->path, content);
     return STATUS_OK;
 }
 
@@ -190,8 +190,8 @@ static enum status add_named_token(struct tokenizer *t, const struct json *root,
     TRY(find_added_id(t, json_get(json_get(root, "model"), "vocab"), name, &id));
     token.id = (int32_t)id;
     special_tokens_add(&t->special_tokens, name, token.id);
-    if (added_tokens_add(&t->added_tokens, 0, name, token))
-        FAIL(DATA, "%s: %s \"%s\": %s", t->path, key, name, status_message());
+    TRY_PREFIX(added_tokens_add(&t->added_tokens, 0, name, token), "%s: %s \"%s\"", t->path, key,
+               name);
     if (id >= t->vocab_size) t->vocab_size = token.id + 1;
     return STATUS_OK;
 }
@@ -203,9 +203,8 @@ static enum status read_added(struct tokenizer *t, const struct json *root,
     for (const struct json *v = json_first(added); v; v = json_next(v)) {
         const char *content;
         int64_t id;
-        if (json_get_string(v, "content", &content) ||
-            json_get_int(v, "id", 0, VOCABULARY_MAX_ID, &id))
-            FAIL(DATA, "%s: added token: %s", t->path, status_message());
+        TRY_PREFIX(json_get_string(v, "content", &content), "%s: added token", t->path);
+        TRY_PREFIX(json_get_int(v, "id", 0, VOCABULARY_MAX_ID, &id), "%s: added token", t->path);
         special_tokens_add(&t->special_tokens, content, (int32_t)id);
         TRY(add_matched_token(t, v, content, (int32_t)id));
         if (id >= t->vocab_size) t->vocab_size = (int32_t)id + 1;

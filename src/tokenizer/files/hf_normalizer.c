@@ -22,8 +22,8 @@ static enum status read_replace(struct normalizer_step *s, const struct json *v,
     s->content = heap_string(json_string(content), strlen(json_string(content)));
     if (has_string)
         s->string = heap_string(json_string(string), strlen(json_string(string)));
-    else if (regex_compile(&s->regex, json_string(regex)))
-        FAIL(UNSUPPORTED, "%s: normalizer Replace: %s", path, status_message());
+    else
+        TRY_PREFIX(regex_compile(&s->regex, json_string(regex)), "%s: normalizer Replace", path);
     return STATUS_OK;
 }
 
@@ -48,7 +48,7 @@ static enum status read_charsmap(struct normalizer_step *s, const struct json *v
     free(bytes);
     if (count < 0)
         FAIL(DATA, "%s: normalizer Precompiled: precompiled_charsmap is not valid base64", path);
-    if (st) FAIL(DATA, "%s: normalizer Precompiled: %s", path, status_message());
+    TRY_PREFIX(st, "%s: normalizer Precompiled", path);
     return STATUS_OK;
 }
 

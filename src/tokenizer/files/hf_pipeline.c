@@ -51,8 +51,7 @@ static enum status read_split(struct tokenizer *t, const struct json *v, struct 
     rule->invert = json_true(json_get(v, "invert"));
     TRY(read_behavior(t, v, &rule->behavior));
     if (json_is_string(regex)) {
-        if (pre_tokenizer_set_pattern(rule, json_string(regex)))
-            FAIL(UNSUPPORTED, "%s: %s", t->path, status_message());
+        TRY_PREFIX(pre_tokenizer_set_pattern(rule, json_string(regex)), "%s", t->path);
         return STATUS_OK;
     }
     if (!json_is_string(string) || !json_string(string)[0])

@@ -273,8 +273,9 @@ static enum status add_pieces(struct tokenizer *t, const struct sp_model *m)
             TRY_OUT(add_unknown_piece(t, m, p));
         else if (p->type == CONTROL)
             char_bpe_add_piece(t->char_bpe, p->id, PIECE_CONTROL, "", 0);
-        else if (add_text_piece(t, p, m->model_type == UNIGRAM, &unescaped))
-            FAIL_OUT(DATA, "%s: %s", t->path, status_message());
+        else
+            TRY_PREFIX_OUT(add_text_piece(t, p, m->model_type == UNIGRAM, &unescaped), "%s",
+                           t->path);
         if (p->type == CONTROL || p->type == UNKNOWN) {
             char *name = heap_string(p->text, p->len);
             special_tokens_add(&t->special_tokens, name, p->id);
@@ -399,8 +400,8 @@ static enum status build_tokenizer(struct tokenizer *t, struct sp_model *m)
                                        : STRIP_NOTHING;
     c->first_internal_id = t->vocab_size = (int32_t)m->count;
     c->maps_characters = m->removes_extra_spaces || m->charsmap.len;
-    if (m->charsmap.len && charsmap_init(&c->charsmap, m->charsmap.at, m->charsmap.len))
-        FAIL(DATA, "%s: %s", t->path, status_message());
+    if (m->charsmap.len)
+        TRY_PREFIX(charsmap_init(&c->charsmap, m->charsmap.at, m->charsmap.len), "%s", t->path);
     c->maps_invalid_utf8 = m->model_type == UNIGRAM;
     TRY(add_pieces(t, m));
     if (m->model_type == UNIGRAM) {

@@ -49,8 +49,8 @@ static enum status add_specials(struct tokenizer *t, const struct json *listed, 
     for (const struct json *v = json_first(listed); v; v = json_next(v), id++) {
         int64_t rank;
         const char *name;
-        if (json_get_int(v, "rank", 0, count - 1, &rank) || json_get_string(v, "token_str", &name))
-            FAIL(DATA, "%s: special_tokens: %s", t->path, status_message());
+        TRY_PREFIX(json_get_int(v, "rank", 0, count - 1, &rank), "%s: special_tokens", t->path);
+        TRY_PREFIX(json_get_string(v, "token_str", &name), "%s: special_tokens", t->path);
         if (rank != id)
             FAIL(DATA, "%s: special_tokens: \"%s\" has rank %lld at position %lld", t->path, name,
                  (long long)rank, (long long)id);
@@ -71,18 +71,25 @@ static enum status add_token(struct tokenizer *t, const struct json *v, int64_t 
     unsigned char bytes[1024];
     const char *encoded;
     int64_t own;
-    if (json_get_int(v, "rank", 0, VOCABULARY_MAX_ID, &own) ||
-        json_get_string(v, "token_bytes", &encoded))
-        FAIL(DATA, "%s: vocab: %s", t->path, status_message());
+    TRY_PREFIX(json_get_int(v, "rank", 0, VOCABULARY_MAX_ID, &own), "%s: vocab", t->path);
+    TRY_PREFIX(json_get_string(v, "token_bytes", &encoded), "%s: vocab", t->path);
     if (own != rank)
         FAIL(DATA, "%s: vocab: token %lld has rank %lld", t->path, (long long)rank, (long long)own);
     int len = base64_decode(encoded, strlen(encoded), bytes, sizeof bytes);
     if (len <= 0)
         FAIL(DATA, "%s: vocab: token_bytes of token %lld are not valid base64", t->path,
              (long long)rank);
-    if (vocabulary_add(&t->vocabulary, bytes, (size_t)len, (int32_t)(rank + num_specials)))
-        FAIL(DATA, "%s: vocab: %s", t->path, status_message());
+    int32_t id = (int32_t)(rank + num_specials);
+    TRY_PREFIX(vocabulary_add(&t->vocabulary, bytes, (size_t)len, id), "%s: vocab", t->path);
     return STATUS_OK;
+}
+
+static enum status read_config(const struct json *config, const char **pattern, int64_t *size,
+                               int64_t *num_specials)
+{
+    TRY(json_get_string(config, "pattern", pattern));
+    TRY(json_get_int(config, "default_vocab_size", 1, VOCABULARY_MAX_ID, size));
+    return json_get_int(config, "default_num_special_tokens", 3, *size - 1, num_specials);
 }
 
 enum status tekken_read(struct tokenizer *t, const struct json *root)
@@ -90,10 +97,7 @@ enum status tekken_read(struct tokenizer *t, const struct json *root)
     const struct json *config = json_get(root, "config");
     const char *pattern;
     int64_t size, num_specials, rank = 0;
-    if (json_get_string(config, "pattern", &pattern) ||
-        json_get_int(config, "default_vocab_size", 1, VOCABULARY_MAX_ID, &size) ||
-        json_get_int(config, "default_num_special_tokens", 3, size - 1, &num_specials))
-        FAIL(DATA, "%s: config: %s", t->path, status_message());
+    TRY_PREFIX(read_config(config, &pattern, &size, &num_specials), "%s: config", t->path);
     TRY(add_specials(t, json_get(root, "special_tokens"), num_specials));
     /* files have more tokens than the model uses */
     for (const struct json *v = json_first(json_get(root, "vocab"));
@@ -102,7 +106,7 @@ enum status tekken_read(struct tokenizer *t, const struct json *root)
     if (rank < size - num_specials)
         FAIL(DATA, "%s: vocab: %lld tokens; config.default_vocab_size requires %lld", t->path,
              (long long)rank, (long long)(size - num_specials));
-    if (vocabulary_finish(&t->vocabulary)) FAIL(DATA, "%s: %s", t->path, status_message());
+    TRY_PREFIX(vocabulary_finish(&t->vocabulary), "%s", t->path);
     vocabulary_add_all_splits(&t->vocabulary);
     t->pattern_name = heap_string(pattern, strlen(pattern));
     t->pattern = t->pattern_name;

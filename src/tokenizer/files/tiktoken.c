@@ -42,8 +42,9 @@ static enum status read_line(struct tokenizer *t, const char *line, size_t len, 
     if (is_bad)
         FAIL(DATA, "%s:%zu: expected \"base64 rank\"; the file is truncated or corrupt", t->path,
              number);
-    if (!is_empty && vocabulary_add(&t->vocabulary, bytes, (size_t)n, rank))
-        FAIL(DATA, "%s:%zu: %s", t->path, number, status_message());
+    if (!is_empty)
+        TRY_PREFIX(vocabulary_add(&t->vocabulary, bytes, (size_t)n, rank), "%s:%zu", t->path,
+                   number);
     if (rank >= t->vocab_size) t->vocab_size = rank + 1;
     return STATUS_OK;
 }
@@ -70,7 +71,7 @@ static enum status read_ranks(struct tokenizer *t, const char *bytes, size_t len
         if (width) TRY(read_line(t, at, width, number));
         at = stop + 1;
     }
-    if (vocabulary_finish(&t->vocabulary)) FAIL(DATA, "%s: %s", t->path, status_message());
+    TRY_PREFIX(vocabulary_finish(&t->vocabulary), "%s", t->path);
     return STATUS_OK;
 }
 
@@ -104,9 +105,8 @@ static enum status add_listed_specials(struct tokenizer *t, const struct json *l
             FAIL(DATA,
                  "%s: added_tokens_decoder of tokenizer_config.json: \"%s\" is not a token ID",
                  t->path, key);
-        if (json_get_string(v, "content", &name))
-            FAIL(DATA, "%s: added_tokens_decoder of tokenizer_config.json: %s: %s", t->path, key,
-                 status_message());
+        TRY_PREFIX(json_get_string(v, "content", &name),
+                   "%s: added_tokens_decoder of tokenizer_config.json: %s", t->path, key);
         if (vocabulary_token(&t->vocabulary, (int32_t)id))
             FAIL(
                 DATA,
@@ -151,8 +151,7 @@ static enum status add_specials(struct tokenizer *t, const struct tiktoken_schem
 enum status tiktoken_set_pattern(struct tokenizer *t)
 {
     struct split_rule *rule = &t->pre_tokenizer.rules[0];
-    if (pre_tokenizer_set_pattern(rule, t->pattern))
-        FAIL(UNSUPPORTED, "%s: %s", t->path, status_message());
+    TRY_PREFIX(pre_tokenizer_set_pattern(rule, t->pattern), "%s", t->path);
     t->split = rule->split;
     t->pre_tokenizer.count = !rule->split;
     return STATUS_OK;

@@ -326,6 +326,22 @@ TEST(hf_json_matches_normalized_added_tokens_in_normalized_text)
     tokenizer_close(t);
 }
 
+TEST(hf_json_names_a_normalized_added_token_that_is_too_long)
+{
+    struct tokenizer *t;
+    struct text file = {0}, added = {0};
+    text_adds(&added, "{\"id\": 300, \"content\": \"<long");
+    for (int i = 0; i <= MATCHER_MAX_BYTES; i++) text_adds(&added, "x");
+    text_adds(&added, "\", \"normalized\": true}");
+    write_json(&file, &(struct json_parts){.added_tokens = added.data,
+                                           .normalizer = "{\"type\": \"NFC\"}"});
+    CHECK_STATUS(UNSUPPORTED, open_bytes(&t, "tokenizer.json", &file));
+    CHECK_MESSAGE("tokenizer.json: the added token \"<longx");
+    CHECK(strstr(status_stack(), "matcher.c"));
+    text_release(&added);
+    text_release(&file);
+}
+
 TEST(hf_json_accepts_settings_that_do_nothing)
 {
     struct tokenizer *t = open_with((struct json_parts){
