@@ -335,7 +335,7 @@ static enum status append_string(struct scanner *value, const char *path, struct
     return unescape(value, begin + 1, (size_t)(value->end - begin) - 2, out);
 }
 
-/* Appends member `rest` of each object in a list, each after two line breaks. */
+/* Appends the value at the path `rest` of each object in a list, each after two line breaks. */
 static enum status append_strings(struct scanner *list, const char *path, const char *rest,
                                   struct text *scratch, struct text *out)
 {
@@ -346,7 +346,7 @@ static enum status append_strings(struct scanner *list, const char *path, const 
     skip_space(list);
     for (bool more = peek(list) != ']'; more;) {
         struct scanner value;
-        TRY(find_member(list, rest, strlen(rest), scratch, &value));
+        TRY(find_path(list, rest, strlen(rest), scratch, &value));
         bool null = !value.at || is_null(&value);
         if (!null) text_adds(out, "\n\n");
         if (!null) TRY(append_string(&value, path, out));

@@ -11,8 +11,8 @@
 #include "base/text.h"
 
 /* Replaces `out` with the unescaped value of `path` (lone surrogates become U+FFFD).  `path` is a
- * key, or, if the object has no such key, KEY.KEY for a member of an object in it; or KEY[].KEY, as
- * files[].text for the files of a repository: then `out` is the strings of all objects in that
+ * key, or, if the object has no such key, KEY.KEY for a member of an object in it; or PATH[].PATH,
+ * as files[].text for the files of a repository: then `out` is the strings of all objects in that
  * list, each after two line breaks, as table.h joins lists of text; null or missing ones are
  * skipped.  If the value itself is null, `out` is empty, as a null of a table.
  * RECORD: not exactly one object, key missing or duplicate, not a string, not UTF-8.  The message

@@ -47,6 +47,9 @@ TEST(jsonl_finds_a_key_of_an_object_by_its_path)
         {"a.b.c", "{\"a\": {\"b.c\": \"yes\"}}", "yes"},
         {"a.b", "{\"a\": null}", ""},
         {"a.b[].c", "{\"a\": {\"b\": [{\"c\": \"1\"}, {\"c\": \"2\"}]}}", "\n\n1\n\n2"},
+        {"a[].b.c",
+         "{\"a\": [{\"b\": {\"c\": \"1\"}}, {\"b\": null}, {\"b.c\": \"2\"}, {\"x\": 0}]}",
+         "\n\n1\n\n2"},
     };
     struct text t = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
