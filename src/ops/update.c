@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/update.h"
 
+#include "tensor/element.h"
+
 enum status sum_squares(const struct ops *ops, const struct sum_squares *a,
                         const struct sum_squares_io *io, struct queue *queue)
 {
     OP_RUN(sum_squares);
-}
-
-static void *element_at(const void *base, size_t offset, size_t each)
-{
-    return base ? (char *)(uintptr_t)base + offset * each : NULL;
 }
 
 /* A call for each part, for backends that take one at a time. */
@@ -21,13 +18,12 @@ static enum status adamw_by_part(const struct ops *ops, const struct adamw *all,
         a.n = p->count, a.lr = p->lr, a.weight_decay = p->weight_decay;
         a.position = p->position, a.run = p->run, a.stride = p->stride;
         a.parts = NULL, a.num_parts = 0;
-        struct adamw_io part = {.w_n = element_at(io->w_n, p->begin, sizeof *io->w_n),
-                                .m_n = element_at(io->m_n, p->begin, dtype_bytes(a.moments)),
-                                .v_n = element_at(io->v_n, p->begin, dtype_bytes(a.moments)),
-                                .g_n = element_at(io->g_n, p->begin, dtype_bytes(a.gradients)),
-                                .copy_n =
-                                    element_at(io->copy_n, p->begin, dtype_bytes(a.copy_dtype)),
-                                .low_n = element_at(io->low_n, p->begin, sizeof *io->low_n)};
+        struct adamw_io part = {.w_n = io->w_n ? io->w_n + p->begin : NULL,
+                                .m_n = element(io->m_n, p->begin, a.moments),
+                                .v_n = element(io->v_n, p->begin, a.moments),
+                                .g_n = element(io->g_n, p->begin, a.gradients),
+                                .copy_n = element(io->copy_n, p->begin, a.copy_dtype),
+                                .low_n = io->low_n ? io->low_n + p->begin : NULL};
         TRY(adamw(ops, &a, &part, queue));
     }
     return STATUS_OK;
