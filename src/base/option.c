@@ -3,7 +3,6 @@
 
 #include "base/closest.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/toml_parse.h"
 
 #include <ctype.h>
@@ -276,6 +275,18 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
     BUG("unknown kind of option");
 }
 
+/* As TOML, with the fewest digits that read back exactly. */
+static void write_real(struct text *out, double x)
+{
+    char digits[40];
+    for (int precision = 1; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, x);
+        if (strtod(digits, NULL) == x) break;
+    }
+    text_adds(out, digits);
+    if (isfinite(x) && !strpbrk(digits, ".e")) text_adds(out, ".0");
+}
+
 /* Turns a bare word into TOML of the option's type.  Python's .9, 1. and True are not TOML. */
 static void text_to_toml(const struct option *o, const char *text, struct text *toml)
 {
@@ -287,7 +298,7 @@ static void text_to_toml(const struct option *o, const char *text, struct text *
     char *end;
     double real = strtod(text, &end);
     if (o->kind == OPTION_REAL && end != text && !*end && isfinite(real)) {
-        json_real(toml, real);
+        write_real(toml, real);
         return;
     }
     if ((!string && !list) || (string && quoted)) {
@@ -375,18 +386,6 @@ void option_quote(struct text *out, const char *string)
             text_add(out, at, 1);
     }
     text_adds(out, "\"");
-}
-
-static void write_real(struct text *out, double x)
-{
-    char digits[40];
-    for (int precision = 1; precision <= 17;
-         precision++) { /* the shortest that reads back exactly */
-        snprintf(digits, sizeof digits, "%.*g", precision, x);
-        if (strtod(digits, NULL) == x) break;
-    }
-    text_adds(out, digits);
-    if (isfinite(x) && !strpbrk(digits, ".e")) text_adds(out, ".0");
 }
 
 /* The i-th item of an array; false: it has fewer. */
