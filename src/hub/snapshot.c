@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 void snapshot_init(struct snapshot *s, const struct hub_path *path, const char *cache,
@@ -95,7 +96,7 @@ static enum status resume_partial(struct partial_blob *p)
     for (uint64_t at = 0; at < size && !st;) {
         size_t n = size - at < CHUNK_BYTES ? (size_t)(size - at) : CHUNK_BYTES;
         st = file_read_at(p->fd, p->path, chunk, n, at);
-        digest_add(&p->digest, chunk, n);
+        if (!st) digest_add(&p->digest, chunk, n);
         at += n;
     }
     p->sink.have = size;
@@ -204,9 +205,11 @@ out:
     return st;
 }
 
-/* Waits for a lock.  On a file system without locks, a collision shows as a hash mismatch. */
+/* Waits for a lock, but not in a call: this thread blocks the signals that would interrupt one.  On
+ * a file system without locks, a collision shows as a hash mismatch. */
 static enum status acquire_lock(const struct snapshot *s, const char *name, int *lock)
 {
+    const struct timespec pause = {.tv_nsec = 100000000};
     struct text path = {0};
     enum status st = STATUS_OK;
     text_addf(&path, "%s/.locks/%s", s->cache, strrchr(s->folder, '/') + 1);
@@ -214,11 +217,14 @@ static enum status acquire_lock(const struct snapshot *s, const char *name, int 
     text_addf(&path, "/%s.lock", name);
     *lock = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (*lock < 0) FAIL_OUT(IO, "%s: %s", path.data, strerror(errno));
-    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) goto out;
-    log_line(LOG_INFO, "%s: waiting for another process that is downloading the same file",
-             s->path->name);
-    while (flock(*lock, LOCK_EX) && errno == EINTR)
+    for (bool waits = false; flock(*lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+         waits = true) {
+        if (!waits)
+            log_line(LOG_INFO, "%s: waiting for another process that is downloading the same file",
+                     s->path->name);
         if (signals_pending()) FAIL_OUT(REQUEUE, "interrupted while waiting for %s", path.data);
+        nanosleep(&pause, NULL);
+    }
 out:
     text_release(&path);
     return st;

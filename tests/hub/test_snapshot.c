@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
 #include "hub/server.h"
 #include "hub/snapshot.h"
 #include "test.h"
 
 #include "base/file.h"
+#include "base/signals.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -174,4 +179,29 @@ TEST(snapshot_download_keeps_a_partial_file_on_failure)
     CHECK_STATUS(OK, fetch(&f));
     server_check(&f.settings, "hf://datasets/org/name/data/f", bytes);
     end(&f);
+}
+
+static enum status wait_for_a_lock(int unused)
+{
+    struct hub_path p;
+    struct snapshot s;
+    (void)unused;
+    TRY(hub_path_parse(&p, "hf://org/name"));
+    const char *cache = test_folder();
+    snapshot_init(&s, &p, cache, "0123456789abcdef0123456789abcdef01234567");
+    TRY(snapshot_write_ref(&s));
+    int held = open(test_path(cache, ".locks/models--org--name/refs.lock"), O_RDWR | O_CLOEXEC);
+    RANK_CHECK(held >= 0 && !flock(held, LOCK_EX));
+    signals_catch();
+    test_raise(SIGTERM);
+    RANK_CHECK(snapshot_write_ref(&s) == STATUS_REQUEUE);
+    snapshot_release(&s);
+    hub_path_release(&p);
+    close(held);
+    return STATUS_OK;
+}
+
+TEST(snapshot_that_waits_for_another_download_ends_at_a_signal)
+{
+    CHECK(!test_in_child(wait_for_a_lock, 0));
 }
