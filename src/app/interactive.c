@@ -47,13 +47,25 @@ static void draw_line(const struct dialog *d)
     text_release(&out);
 }
 
+/* Waits for a byte; TERMINAL_NONE: an escape sequence ends, the line must be drawn again, or a
+ * signal is pending, which does not end a wait, as this thread blocks signals. */
+static int wait_for_key(const struct line_editor *e)
+{
+    const double escape_s = 0.1; /* a sequence's bytes arrive together */
+    const double signal_s = 0.2;
+    for (;;) {
+        int byte = terminal_read_byte(e->num_bytes ? escape_s : signal_s);
+        bool has_changed = byte == TERMINAL_NONE && terminal_has_changed();
+        if (byte != TERMINAL_NONE || e->num_bytes || has_changed || signals_pending()) return byte;
+    }
+}
+
 /* Lets the user edit a line; false: the input ends. */
 static bool edit_line(struct dialog *d)
 {
-    const double escape_s = 0.1; /* a sequence's bytes arrive together */
     for (;;) {
         draw_line(d);
-        int byte = terminal_read_byte(d->editor.num_bytes ? escape_s : -1);
+        int byte = wait_for_key(&d->editor);
         if (signals_pending() || byte == TERMINAL_END) return false;
         if (byte == TERMINAL_NONE) {
             line_editor_flush(&d->editor);
@@ -130,6 +142,7 @@ static enum status share_turn(struct dialog *d, enum turn *turn)
 static bool asks_to_end(void *context)
 {
     struct dialog *d = context;
+    (void)terminal_has_changed(); /* it would hide keys; the next line is drawn anyway */
     for (int byte; d->edits && (byte = terminal_read_byte(0)) >= 0;) {
         enum line_event event = line_editor_feed(&d->editor, (unsigned char)byte);
         if (event == LINE_interrupt) return true;

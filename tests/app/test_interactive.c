@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/pty.h"
 #include "system/runs.h"
+
+#include <signal.h>
 
 #define FEW_STEPS "training.steps=2 training.mixed_precision_param=float32"
 
@@ -59,3 +62,27 @@ TEST(commands_begin_with_a_slash)
     text_release(&out), text_release(&err);
     free(run);
 }
+
+/* Sends a signal to the command while it waits at its prompt, then types `keys`. */
+static void signal_at_the_prompt(int signal, const char *keys)
+{
+    char *run = runs_trained(FEW_STEPS);
+    const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
+    const char *argv[] = {"env",           "TERM=xterm",   program, "generate", run,
+                          "--interactive", "--max-tokens", "2",     NULL};
+    struct pty p;
+    bool raw;
+    pty_start_program(&p, argv);
+    CHECK(pty_shows(&p, 0, "> ") && !kill(p.job, signal));
+    pty_type(&p, keys);
+    CHECK(pty_finish(&p, &raw) == 0 && !raw);
+    text_release(&p.seen);
+    free(run);
+}
+
+TEST(the_prompt_reads_on_after_the_window_has_changed)
+{
+    signal_at_the_prompt(SIGWINCH, "/quit\r");
+}
+
+TEST(the_prompt_ends_at_a_signal) { signal_at_the_prompt(SIGTERM, ""); }
