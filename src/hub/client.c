@@ -3,11 +3,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "hub/s3_role.h"
 #include "hub/url.h"
 #include "hub/xml.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,12 +94,12 @@ static void wait_before_retry(void *context, double seconds)
         s->wait(s->context, seconds);
         return;
     }
-    /* A signal or a cancellation ends it early, and http_send then fails. */
+    /* A signal or a cancellation ends it early, and http_send then fails.  This thread blocks the
+     * signals that signals_catch waits for, so none interrupts a call. */
     for (double left; (left = end - clock_monotonic_s()) > 0;) {
-        double now = c->cancel && left > 0.1 ? 0.1 : left;
-        struct timespec t = {.tv_sec = (time_t)now, .tv_nsec = (long)((now - floor(now)) * 1e9)};
-        bool interrupted = nanosleep(&t, NULL) != 0;
-        if (c->cancel ? atomic_load(c->cancel) : interrupted) return;
+        const struct timespec t = {.tv_nsec = (long)(1e9 * (left < 0.1 ? left : 0.1))};
+        nanosleep(&t, NULL);
+        if (c->cancel ? atomic_load(c->cancel) : signals_pending() != 0) return;
     }
 }
 

@@ -105,6 +105,7 @@ static bool send_fault(int fd, enum fault fault, const char *url)
     text_addf(&t, "Location: %s\r\n", url);
     switch (fault) {
     case FAULT_RETRY_AFTER: server_answer(fd, 429, "Retry-After: 7\r\n", "slow", 4); break;
+    case FAULT_RETRY_LATE: server_answer(fd, 429, "Retry-After: 300\r\n", "slow", 4); break;
     case FAULT_RATE_LIMIT:
         server_answer(fd, 429, "RateLimit: \"api\";r=0;t=9\r\n", "slow", 4);
         break;

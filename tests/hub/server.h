@@ -14,6 +14,7 @@
 enum fault {
     FAULT_NONE,
     FAULT_RETRY_AFTER,   /* 429, Retry-After: 7 */
+    FAULT_RETRY_LATE,    /* 429, Retry-After: 300 */
     FAULT_RATE_LIMIT,    /* 429, RateLimit with t=9 */
     FAULT_UNAVAILABLE,   /* 503 */
     FAULT_DROP,          /* closes the connection without a response */

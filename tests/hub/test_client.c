@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
 #include "hub/client.h"
 #include "hub/server.h"
 #include "test.h"
+
+#include "base/clock.h"
+#include "base/signals.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
 
 struct collected {
     struct sink sink; /* first */
@@ -82,6 +90,53 @@ TEST(client_retries_with_backoff)
     CHECK(!strcmp(g.kept.text.data, large));
     CHECK(g.waited == 7 + 9 + 4 + 8); /* the first two come from the response headers */
     release(&g);
+}
+
+static void *signal_soon(void *unused)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    kill(getpid(), SIGTERM);
+    return unused;
+}
+
+/* What the child below requests. */
+static const struct server *late_server;
+static struct hub_settings late_settings;
+
+static enum status get_late(int unused)
+{
+    struct client c;
+    struct text url = {0};
+    pthread_t thread;
+    double begin = clock_monotonic_s();
+    (void)unused;
+    late_settings.wait = NULL; /* really waits */
+    signals_catch();
+    RANK_CHECK(!pthread_create(&thread, NULL, signal_soon, NULL));
+    TRY(client_open(&c, &late_settings));
+    text_addf(&url, "%s/datasets/org/name/resolve/%s/s", late_settings.endpoint,
+              late_server->commit);
+    RANK_CHECK(client_get(&c, url.data, "what", NULL, NULL) == STATUS_REQUEUE);
+    RANK_CHECK(clock_monotonic_s() - begin < 200); /* of the 300 that the server asks for */
+    pthread_join(thread, NULL);
+    client_close(&c);
+    text_release(&url);
+    return STATUS_OK;
+}
+
+TEST(client_stops_waiting_at_a_signal)
+{
+    if (!http_available()) skip();
+    struct server server = {.files = {{"s", "small", false}}, .bodies = {FAULT_RETRY_LATE}};
+    double waited;
+    server_start(&server);
+    late_server = &server;
+    late_settings = server_settings(&server, "", &waited);
+    CHECK(!test_in_child(get_late, 0));
+    CHECK(server.num_bodies == 1);
+    server_stop(&server);
+    hub_settings_release(&late_settings);
+    text_release(&server.log);
 }
 
 TEST(client_gives_up_after_five_attempts)
