@@ -258,8 +258,8 @@ static enum status open_model(const struct device_bench *b, struct trainer *t)
 {
     struct queue *queue = b->machine->queue;
     TRY(trainer_open(t, b->config, b->shape, b->machine));
-    struct store to = {t->weights, NULL, F32, queue, NULL};
-    if (t->optim.split) to = (struct store){t->compute_weights, t->low, BF16, queue, NULL};
+    struct store to = {t->optim.weights, NULL, F32, queue, NULL};
+    if (t->optim.split) to = (struct store){t->optim.copy, t->optim.low, BF16, queue, NULL};
     enum status st =
         init_weights_repeat(&t->whole, &t->shard, b->shape, (uint64_t)b->config->debug.seed, &to);
     if (!st) st = trainer_sync_weights(t);

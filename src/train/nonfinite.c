@@ -83,18 +83,18 @@ static enum status search_rank(struct search *s)
     const struct trainer *t = s->trainer;
     const struct optim *o = &t->optim;
     const struct store_blocks *blocks = o->moment_blocks;
-    void *master = t->optim.split ? t->compute_weights : t->weights;
+    void *master = o->split ? o->copy : o->weights;
     const struct {
         enum place place;
         enum value_kind kind;
         struct store flat;
     } buffers[] = {
-        {IN_EXP_AVG, VALUE_EXP_AVG, {.x = t->exp_avg, .dtype = o->moments, .blocks = blocks}},
+        {IN_EXP_AVG, VALUE_EXP_AVG, {.x = o->exp_avg, .dtype = o->moments, .blocks = blocks}},
         {IN_EXP_AVG_SQ,
          VALUE_EXP_AVG_SQ,
-         {.x = t->exp_avg_sq, .dtype = o->moments, .blocks = blocks ? blocks + 1 : NULL}},
-        {IN_WEIGHT, VALUE_WEIGHT, {.x = master, .low = t->low, .dtype = t->low ? BF16 : F32}},
-        {IN_COMPUTE_WEIGHT, VALUE_WEIGHT, {.x = t->compute_weights, .dtype = BF16}},
+         {.x = o->exp_avg_sq, .dtype = o->moments, .blocks = blocks ? blocks + 1 : NULL}},
+        {IN_WEIGHT, VALUE_WEIGHT, {.x = master, .low = o->low, .dtype = o->low ? BF16 : F32}},
+        {IN_COMPUTE_WEIGHT, VALUE_WEIGHT, {.x = o->copy, .dtype = BF16}},
         {IN_LOSS, 0, {0}},
         {IN_GRADIENT, VALUE_GRADIENT, {.x = t->gradients, .dtype = o->gradients}},
     };

@@ -17,11 +17,11 @@ struct checkpoint_state run_checkpoint_state(struct training_run *r)
         .layout = &t->whole,
         .shard = &t->shard,
         .world = training_run_world(r),
-        .weights = t->optim.split ? t->compute_weights : t->weights,
-        .exp_avg = t->exp_avg,
-        .exp_avg_sq = t->exp_avg_sq,
-        .ema = t->ema,
-        .low = t->low,
+        .weights = t->optim.split ? t->optim.copy : t->optim.weights,
+        .exp_avg = t->optim.exp_avg,
+        .exp_avg_sq = t->optim.exp_avg_sq,
+        .ema = t->optim.ema,
+        .low = t->optim.low,
         .moments = t->optim.moments,
         .moment_blocks = t->optim.moment_blocks,
         .queue = t->machine.queue,
@@ -156,7 +156,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     if (from->whole)
         TRY_OUT(comm_agree(training_run_world(r), resume_state(r, from->folder, &found)));
     if (!found.has_ema) TRY_OUT(trainer_start_ema(t));
-    if (t->ema && from->whole && found.train && !found.has_ema)
+    if (t->optim.ema && from->whole && found.train && !found.has_ema)
         log_line(LOG_INFO, "%s has no moving average of the weights: it starts from them",
                  from->folder);
     log_line(LOG_INFO, "%s %s",

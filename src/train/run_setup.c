@@ -118,7 +118,7 @@ static void open_stop(struct training_run *r)
 {
     const double bytes_per_second = 1e8;
     struct trainer *t = &r->trainer;
-    double bytes = (double)checkpoint_staging_bytes(&t->shard, t->ema);
+    double bytes = (double)checkpoint_staging_bytes(&t->shard, t->optim.ema);
     stop_init(&r->stop, training_run_world(r), trainer_group(t, GROUP_pp)->size == 1,
               bytes / bytes_per_second);
     t->model.units = stop_wrap_units(&r->stop, t->model.units);

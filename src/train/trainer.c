@@ -162,10 +162,10 @@ static enum status update_float8_scales(struct trainer *t)
 enum status trainer_parameter_norm(const struct trainer *t, double *norm)
 {
     struct unsplit all = {t->shard.elements};
-    struct unsplit_io io = {t->compute_weights, t->low, t->gradients};
-    if (!t->optim.split) return step_sums_norm(&t->sums, t->weights, norm);
+    struct unsplit_io io = {t->optim.copy, t->optim.low, t->gradients};
+    if (!t->optim.split) return step_sums_norm(&t->sums, t->optim.weights, norm);
     if (t->optim.gradients == BF16) {
-        struct split_chunk c = {.half = t->compute_weights, .low = t->low};
+        struct split_chunk c = {.half = t->optim.copy, .low = t->optim.low};
         c.x = fsdp_idle_buffer(&t->fsdp, &c.elements);
         return step_sums_split_norm(&t->sums, &c, norm);
     }
@@ -256,8 +256,8 @@ void trainer_undo_skipped(struct trainer *t)
 static struct store weight_store(const struct trainer *t)
 {
     struct queue *queue = t->machine.queue;
-    if (t->optim.split) return (struct store){t->compute_weights, t->low, BF16, queue, NULL};
-    return store_f32(t->weights, queue);
+    if (t->optim.split) return (struct store){t->optim.copy, t->optim.low, BF16, queue, NULL};
+    return store_f32(t->optim.weights, queue);
 }
 
 enum status trainer_init_weights(struct trainer *t, uint64_t seed)
@@ -281,9 +281,9 @@ enum status trainer_sync_weights(struct trainer *t)
 {
     TRY(forget_gathered_weights(t));
     integrity_forget(&t->integrity);
-    if (!t->compute_weights || t->optim.split) return STATUS_OK;
+    if (!t->optim.copy || t->optim.split) return STATUS_OK;
     struct cast all = {.n = t->shard.elements, .to = BF16};
-    struct cast_io io = {t->weights, t->compute_weights};
+    struct cast_io io = {t->optim.weights, t->optim.copy};
     TRY(cast(t->machine.ops, &all, &io, t->machine.queue));
     return STATUS_OK;
 }

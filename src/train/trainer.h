@@ -50,24 +50,19 @@ struct trainer {
     struct group_plan plan;
     bool has_float8;
     struct float8_state float8; /* if has_float8; the same on every rank */
-    struct optim optim;
-    struct shard shard; /* this rank's shard */
+    struct optim optim;         /* with weights and moments: flat, in `run` or `shared` */
+    struct shard shard;         /* this rank's shard */
     struct elastic elastic;
     struct fsdp fsdp;
     struct step_graph step_graph;
     struct integrity integrity;
-    float *weights;  /* flat, this rank's shard; NULL if split: */
-    uint16_t *low;   /* low 16 bits of split master weights; compute_weights has the rest */
-    void *gradients; /* of optim.gradients; flat, this rank's shard */
-    void *exp_avg, *exp_avg_sq;         /* of optim.moments */
-    float *ema;                         /* moving average of the weights, flat; NULL: none */
+    void *gradients;                    /* of optim.gradients; flat, this rank's shard */
     struct quantized_moments quantized; /* for moments in INT8 */
-    struct optim_offload offload;       /* with optimizer.offload; then weights, low, exp_avg and
-                                         * exp_avg_sq are in shared memory */
+    struct optim_offload offload;       /* with optimizer.offload; then the optimizer's state is in
+                                         * shared memory */
     struct comm kv_head_peers;          /* ranks with the same key/value heads */
     struct comm embedding_peers;        /* first and last stage, which share a tied embedding */
     struct replicas replicas[REPLICATED_COUNT];
-    void *compute_weights;      /* NULL in f32: the master weights serve */
     void *staging;              /* for asynchronous checkpoints, or NULL */
     struct batch batch, local;  /* rows of a step on this rank; its tokens of them */
     struct batch uploaded;      /* `local` as kernels read it, during a step */

@@ -105,8 +105,8 @@ static enum status alloc_moments(struct trainer *t)
         TRY(moments_check(&t->model.layout, &t->whole, trainer_group(t, GROUP_tp)->size));
         moments_alloc(&t->quantized, &t->whole, &t->shard, &t->run);
     }
-    t->exp_avg = arena_alloc(state, n, each);
-    t->exp_avg_sq = arena_alloc(state, n, each);
+    t->optim.exp_avg = arena_alloc(state, n, each);
+    t->optim.exp_avg_sq = arena_alloc(state, n, each);
     return STATUS_OK;
 }
 
@@ -121,9 +121,9 @@ static void alloc_weights(struct trainer *t)
         .keeps_weights = stays,
     };
     if (t->offload.is_split)
-        t->low = arena_alloc(state, t->shard.elements, sizeof *t->low);
+        t->optim.low = arena_alloc(state, t->shard.elements, sizeof *t->optim.low);
     else
-        t->weights = arena_alloc(state, t->shard.elements, sizeof *t->weights);
+        t->optim.weights = arena_alloc(state, t->shard.elements, sizeof *t->optim.weights);
 }
 
 static enum status init_float8(struct trainer *t, const struct model_shape *shape)
@@ -242,10 +242,10 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     alloc_weights(t);
     measure(t, MEMORY_weights, &marks, plan);
     enum dtype dtype = training_compute_dtype(&c->training);
-    t->compute_weights = dtype == F32 ? NULL : arena_alloc(run, n, dtype_bytes(dtype));
+    t->optim.copy = dtype == F32 ? NULL : arena_alloc(run, n, dtype_bytes(dtype));
     measure(t, MEMORY_compute_weights, &marks, plan);
     TRY(alloc_moments(t));
-    if (ema_is_kept(&c->optimizer)) t->ema = arena_alloc(run, n, sizeof *t->ema);
+    if (ema_is_kept(&c->optimizer)) t->optim.ema = arena_alloc(run, n, sizeof *t->optim.ema);
     measure(t, MEMORY_optimizer, &marks, plan);
     init_fsdp(t, shape);
     t->gradients = arena_alloc(run, n * (size_t)fsdp_gradient_buffers(&t->fsdp),
@@ -261,6 +261,26 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     if (run->overflow || t->shared.overflow)
         FAIL(CONFIG, "the size of a model of this shape overflows");
     return STATUS_OK;
+}
+
+/* The rest of it, beside the buffers. */
+static void connect_optim(struct trainer *t)
+{
+    const struct config *c = t->config;
+    const struct comm *fsdp = trainer_group(t, GROUP_shard), *tp = trainer_group(t, GROUP_tp);
+    struct optim *o = &t->optim;
+    o->config = &c->optimizer;
+    o->layout = &t->whole;
+    o->shard = &t->shard;
+    o->copy_dtype = t->model.dtype;
+    o->moment_blocks = t->quantized.ranges ? t->quantized.blocks : NULL;
+    o->seed = (uint64_t)c->debug.seed;
+    o->split = optim_uses_split_weights(&c->optimizer);
+    o->offload = c->optimizer.offload ? &t->offload : NULL;
+    o->local = &t->model.layout;
+    o->fsdp = fsdp, o->tp = tp;
+    o->sharer = fsdp->rank * tp->size + tp->rank;
+    o->is_kv_duplicate = t->kv_head_peers.rank > 0;
 }
 
 /* Connects the parts to each other and to the buffers. */
@@ -279,33 +299,10 @@ static enum status connect_parts(struct trainer *t)
     t->activation_offload.host = &t->host_step;
     t->activation_offload.alternates = trainer_group(t, GROUP_pp)->size == 1;
     t->model.offload = c->activation_checkpoint.offload ? &t->activation_offload : NULL;
-    t->fsdp.weights = t->compute_weights ? t->compute_weights : t->weights;
+    t->fsdp.weights = t->optim.copy ? t->optim.copy : t->optim.weights;
     t->fsdp.gradients = t->gradients;
     t->model.units = &t->fsdp.units;
-    t->optim = (struct optim){
-        .config = &c->optimizer,
-        .layout = &t->whole,
-        .shard = &t->shard,
-        .weights = t->weights,
-        .exp_avg = t->exp_avg,
-        .exp_avg_sq = t->exp_avg_sq,
-        .copy = t->compute_weights,
-        .copy_dtype = dtype,
-        .gradients = t->optim.gradients,
-        .moments = t->optim.moments,
-        .moment_blocks = t->quantized.ranges ? t->quantized.blocks : NULL,
-        .seed = (uint64_t)c->debug.seed,
-        .split = optim_uses_split_weights(&c->optimizer),
-        .low = t->low,
-        .offload = c->optimizer.offload ? &t->offload : NULL,
-        .ema = t->ema,
-        .local = &t->model.layout,
-        .fsdp = trainer_group(t, GROUP_shard),
-        .tp = trainer_group(t, GROUP_tp),
-        .sharer = trainer_group(t, GROUP_shard)->rank * trainer_group(t, GROUP_tp)->size +
-                  trainer_group(t, GROUP_tp)->rank,
-        .is_kv_duplicate = t->kv_head_peers.rank > 0,
-    };
+    connect_optim(t);
     t->sums = (struct step_sums){
         .groups = &t->machine.groups,
         .ops = t->machine.ops,

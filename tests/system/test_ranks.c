@@ -30,7 +30,7 @@ static void copy_weights(const struct trainer *t, struct layout_run *l)
         const struct shard_run *p = &t->shard.runs[i];
         size_t at = t->whole.tensors[p->tensor].offset + p->first;
         BUG_IF(at + p->count > l->elements);
-        memcpy(l->weights + at, t->weights + p->at, p->count * sizeof *l->weights);
+        memcpy(l->weights + at, t->optim.weights + p->at, p->count * sizeof *l->weights);
     }
     pthread_mutex_unlock(&l->lock);
 }

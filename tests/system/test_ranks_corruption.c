@@ -46,10 +46,10 @@ static void cause_fault(struct trainer *t, enum fault fault)
     const struct replicas *r = &t->replicas[REPLICATED_UNSLICED];
     size_t i = 0;
     switch (fault) {
-    case FAULT_STATE: test_flip_bit(t->exp_avg, 32 * (t->shard.runs[0].at + 3) + 22); break;
+    case FAULT_STATE: test_flip_bit(t->optim.exp_avg, 32 * (t->shard.runs[0].at + 3) + 22); break;
     case FAULT_NORM:
         while (!replicas_include(r, &t->shard.runs[i])) i++;
-        test_flip_bit(t->weights, 32 * t->shard.runs[i].at + 22);
+        test_flip_bit(t->optim.weights, 32 * t->shard.runs[i].at + 22);
         break;
     case FAULT_LINEAR: linears_until_fault = 3; break;
     case FAULT_SUM: casts_until_fault = 2; break;

@@ -16,11 +16,11 @@ struct buffer {
 static int list_buffers(const struct trainer *t, struct buffer *out)
 {
     size_t n = t->shard.elements, moment = dtype_bytes(t->optim.moments);
-    const struct buffer all[] = {{t->weights, n * sizeof(float), "weights"},
-                                 {t->low, n * sizeof *t->low, "weights (low halves)"},
-                                 {t->compute_weights, n * dtype_bytes(BF16), "compute weights"},
-                                 {t->exp_avg, n * moment, "exp_avg"},
-                                 {t->exp_avg_sq, n * moment, "exp_avg_sq"}};
+    const struct buffer all[] = {{t->optim.weights, n * sizeof(float), "weights"},
+                                 {t->optim.low, n * sizeof *t->optim.low, "weights (low halves)"},
+                                 {t->optim.copy, n * dtype_bytes(BF16), "compute weights"},
+                                 {t->optim.exp_avg, n * moment, "exp_avg"},
+                                 {t->optim.exp_avg_sq, n * moment, "exp_avg_sq"}};
     int count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].x) out[count++] = all[i];
@@ -79,7 +79,8 @@ TEST(a_flipped_bit_of_an_eight_bit_moment_is_found)
     const struct tensor_slot *q = layout_find(&t.trainer.model.layout, PARAM_attn_q, 1);
     for (int i = 0; i < 4; i++) {
         const struct quantized_moments *m = &t.trainer.quantized;
-        uint8_t *codes = i % 2 ? t.trainer.exp_avg_sq : t.trainer.exp_avg, *x = codes + q->offset;
+        uint8_t *codes = i % 2 ? t.trainer.optim.exp_avg_sq : t.trainer.optim.exp_avg,
+                *x = codes + q->offset;
         float *scale = &m->blocks[i % 2].scales[q->offset / BLOCKWISE_BLOCK];
         test_flip_bit(i < 2 ? (void *)x : scale, 5);
         CHECK_STATUS(DEVICE, trainer_step(&t.trainer, t.loader, &r));
@@ -96,7 +97,7 @@ TEST(message_of_changed_memory_names_rank_steps_and_good_checkpoints)
     struct step_result r;
     TRAINING_OPEN(&t, "guard.hash_every=2");
     for (int i = 0; i < 4; i++) CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
-    test_flip_bit(t.trainer.weights, 77);
+    test_flip_bit(t.trainer.optim.weights, 77);
     CHECK_STATUS(DEVICE, trainer_step(&t.trainer, t.loader, &r));
     CHECK_MESSAGE("rank 0 on ");
     CHECK_MESSAGE("weights changed in memory after the update of step 4, before that of step 5");
@@ -127,7 +128,7 @@ TEST(without_the_option_nothing_is_hashed_or_allocated)
     CHECK(off.trainer.shared.size < on.trainer.shared.size);
     CHECK_STATUS(OK, trainer_step(&off.trainer, off.loader, &r));
     CHECK(!off.trainer.integrity.is_current);
-    test_flip_bit(off.trainer.weights, 77);
+    test_flip_bit(off.trainer.optim.weights, 77);
     CHECK_STATUS(OK, trainer_step(&off.trainer, off.loader, &r));
     training_close(&off), training_close(&on);
 }
@@ -194,7 +195,7 @@ TEST(a_replayed_run_has_the_same_bits)
             CHECK_STATUS(OK, trainer_step(&checked.trainer, checked.loader, &b));
             CHECK(a.loss == b.loss && a.grad_norm == b.grad_norm);
         }
-        CHECK(!memcmp(plain.trainer.weights, checked.trainer.weights,
+        CHECK(!memcmp(plain.trainer.optim.weights, checked.trainer.optim.weights,
                       plain.trainer.shard.elements * sizeof(float)));
         training_close(&plain), training_close(&checked);
     }

@@ -45,10 +45,10 @@ static void inject(struct trainer *t, struct injection *in)
     double value = in->where == IN_EXP_AVG_SQ ? -1 : in->where == IN_GRADIENT ? INFINITY : NAN;
     int B = t->batch.B, row = B - 1, readers = trainer_readers(&t->machine.mesh);
     size_t at = choose(t, in, value);
-    if (in->where == IN_WEIGHT) t->weights[at] = (float)value;
-    if (in->where == IN_EXP_AVG) ((float *)t->exp_avg)[at] = (float)value;
-    if (in->where == IN_EXP_AVG_SQ) ((float *)t->exp_avg_sq)[at] = (float)value;
-    if (in->where == IN_COPY) ((bf16 *)t->compute_weights)[at] = bf16_from_f32((float)value);
+    if (in->where == IN_WEIGHT) t->optim.weights[at] = (float)value;
+    if (in->where == IN_EXP_AVG) ((float *)t->optim.exp_avg)[at] = (float)value;
+    if (in->where == IN_EXP_AVG_SQ) ((float *)t->optim.exp_avg_sq)[at] = (float)value;
+    if (in->where == IN_COPY) ((bf16 *)t->optim.copy)[at] = bf16_from_f32((float)value);
     if (in->where == IN_GRADIENT) ((float *)t->gradients)[at] = (float)value;
     if (in->where != IN_LOSS) return;
     t->loss_BT[(size_t)row * (size_t)t->local.T + 3] = (float)value;

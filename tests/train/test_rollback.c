@@ -89,9 +89,9 @@ static struct checkpoint_state state_of(struct trainer *t)
                                      .layout = &t->whole,
                                      .shard = &t->shard,
                                      .world = &t->machine.groups.of[GROUP_world],
-                                     .weights = t->weights,
-                                     .exp_avg = t->exp_avg,
-                                     .exp_avg_sq = t->exp_avg_sq,
+                                     .weights = t->optim.weights,
+                                     .exp_avg = t->optim.exp_avg,
+                                     .exp_avg_sq = t->optim.exp_avg_sq,
                                      .moments = F32,
                                      .queue = t->machine.queue,
                                      .dtype = SAFETENSORS_F32,
@@ -153,9 +153,9 @@ TEST(spike_is_rolled_back_and_its_rows_are_skipped)
     CHECK_STATUS(OK, training_open_rank(&end, &self, s.settings, s.num_settings));
     load(&end, step_path(&s, "step-120"), false);
     size_t bytes = end.trainer.shard.elements * sizeof(float);
-    CHECK(!memcmp(end.trainer.weights, straight.trainer.weights, bytes));
-    CHECK(!memcmp(end.trainer.exp_avg, straight.trainer.exp_avg, bytes));
-    CHECK(!memcmp(end.trainer.exp_avg_sq, straight.trainer.exp_avg_sq, bytes));
+    CHECK(!memcmp(end.trainer.optim.weights, straight.trainer.optim.weights, bytes));
+    CHECK(!memcmp(end.trainer.optim.exp_avg, straight.trainer.optim.exp_avg, bytes));
+    CHECK(!memcmp(end.trainer.optim.exp_avg_sq, straight.trainer.optim.exp_avg_sq, bytes));
     training_close(&straight), training_close(&end);
     spike_run_close(&s);
 }
@@ -226,8 +226,8 @@ TEST(steps_of_guard_skip_steps_read_their_rows_and_change_nothing)
     CHECK_STATUS(OK, training_open_rank(&end, &self, s.settings, s.num_settings));
     load(&end, step_path(&s, "step-120"), false);
     size_t bytes = end.trainer.shard.elements * sizeof(float);
-    CHECK(!memcmp(end.trainer.weights, straight.trainer.weights, bytes));
-    CHECK(!memcmp(end.trainer.exp_avg_sq, straight.trainer.exp_avg_sq, bytes));
+    CHECK(!memcmp(end.trainer.optim.weights, straight.trainer.optim.weights, bytes));
+    CHECK(!memcmp(end.trainer.optim.exp_avg_sq, straight.trainer.optim.exp_avg_sq, bytes));
     char *state = read_text(&s, "checkpoint/step-120/state.json");
     CHECK(strstr(state, "\"next_row\": 240, \"untrained\": [[200,209]]"));
     char *metrics = read_text(&s, "metrics.jsonl");
@@ -300,9 +300,9 @@ static enum status roll_back_rank(const struct comm *world, void *context)
         json_finish(&w);
         if (step > 1) TRY(checkpointer_save(c, &state));
         text_release(&state.train);
-        if (step == 3) kept = heap(bytes), memcpy(kept, r->weights, bytes);
+        if (step == 3) kept = heap(bytes), memcpy(kept, r->optim.weights, bytes);
     }
-    if (world->rank == 1) r->weights[r->shard.runs[r->shard.count / 2].at] = NAN;
+    if (world->rank == 1) r->optim.weights[r->shard.runs[r->shard.count / 2].at] = NAN;
     TRY(trainer_step(r, t.loader, &s));
     RANK_CHECK(s.skipped && guard_watch(&guard, &t.config.guard, &s, false, false));
     struct checkpoint_state state = state_of(r);
@@ -316,7 +316,7 @@ static enum status roll_back_rank(const struct comm *world, void *context)
     TRY(rollback_run(&b));
     RANK_CHECK(b.to == 3 && r->steps_done == 3 && r->skips == 0 && guard.rollbacks == 1);
     RANK_CHECK(b.rows.begin == 24 && b.rows.end == 40 && loader_position(t.loader) == 40);
-    RANK_CHECK(!memcmp(kept, r->weights, bytes) && r->tokens_seen == 3 * 8 * 16);
+    RANK_CHECK(!memcmp(kept, r->optim.weights, bytes) && r->tokens_seen == 3 * 8 * 16);
     TRY(trainer_step(r, t.loader, &s));
     RANK_CHECK(!s.skipped && s.step == 4);
     TRY(checkpointer_close(c, false));

@@ -49,14 +49,14 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     CHECK(!file_exists(manifest));
     CHECK_STATUS(OK, (r.saved_step = -1, run_checkpoint_save_now(&r)));
     CHECK(file_exists(manifest));
-    float weight = r.trainer.weights[5];
+    float weight = r.trainer.optim.weights[5];
     CHECK_STATUS(OK, checkpointer_close(r.checkpointer, false));
     loader_close(t.loader); /* a loader resumes only before its first row */
     t.loader = NULL;
     r.loader = NULL, r.reads = false;
-    r.trainer.steps_done = 0, r.trainer.weights[5] = 0;
+    r.trainer.steps_done = 0, r.trainer.optim.weights[5] = 0;
     CHECK_STATUS(OK, run_checkpoint_fill(&r));
-    CHECK(r.trainer.steps_done == 2 && r.saved_step == 2 && r.trainer.weights[5] == weight);
+    CHECK(r.trainer.steps_done == 2 && r.saved_step == 2 && r.trainer.optim.weights[5] == weight);
     t.trainer = r.trainer;
     free(manifest), free(r.checkpoint_folder);
     text_release(&r.config_toml);
@@ -90,7 +90,7 @@ static enum status save_bad_value(const struct comm *world, void *context)
         .folder = b->folder, .load_step = -1, .world = &r.trainer.machine.groups.of[GROUP_world]};
     stop_init(&r.stop, world, false, 0);
     TRY(checkpointer_open(&r.checkpointer, &o));
-    if (world->rank == 1) r.trainer.weights[r.trainer.shard.runs[0].at] = NAN;
+    if (world->rank == 1) r.trainer.optim.weights[r.trainer.shard.runs[0].at] = NAN;
     TRY(run_checkpoint_save_if_possible(&r));
     RANK_CHECK(r.unsavable_step == 1 && r.saved_step == -1);
     TRY(checkpointer_close(r.checkpointer, false));

@@ -102,7 +102,8 @@ static void train(const struct emulator *e, const struct ops *ops, const char *g
     run_steps(&t, out);
     out->elements = t.shard.elements;
     out->weights = heap(out->elements * sizeof *out->weights);
-    CHECK_STATUS(OK, queue_copy(m.queue, out->weights, t.weights, out->elements * sizeof(float)));
+    CHECK_STATUS(OK,
+                 queue_copy(m.queue, out->weights, t.optim.weights, out->elements * sizeof(float)));
     out->is_enabled = t.step_graph.is_enabled;
     trainer_close(&t);
     e->close(m.queue);

@@ -45,7 +45,7 @@ TEST(the_first_steps_of_a_ramp_equal_those_of_a_run_with_their_batch)
         CHECK(a.loss == b.loss && a.grad_norm == b.grad_norm && a.lr == b.lr);
     }
     size_t bytes = ramp.trainer.shard.elements * sizeof(float);
-    CHECK(!memcmp(ramp.trainer.weights, small.trainer.weights, bytes));
+    CHECK(!memcmp(ramp.trainer.optim.weights, small.trainer.optim.weights, bytes));
     training_close(&ramp), training_close(&small);
 }
 

@@ -250,7 +250,7 @@ static enum status abandon_a_step(const struct comm *world, void *context)
     TRY(trainer_step(trainer, t.loader, &r));
     size_t bytes = trainer->shard.elements * sizeof(float);
     float *before = heap(3 * bytes);
-    void *state[] = {trainer->weights, trainer->exp_avg, trainer->exp_avg_sq};
+    void *state[] = {trainer->optim.weights, trainer->optim.exp_avg, trainer->optim.exp_avg_sq};
     for (int i = 0; i < 3; i++) memcpy((char *)before + (size_t)i * bytes, state[i], bytes);
     s.every = 7; /* within a microbatch */
     if (world->rank == 0) test_raise(SIGUSR2);

@@ -78,8 +78,8 @@ TEST(gradients_are_clipped_to_max_norm)
     CHECK(a.grad_norm == b.grad_norm); /* reported before clipping */
     double scale = 1e-3 / (a.grad_norm + 1e-6);
     for (size_t i = 0; i < free_.trainer.model.layout.elements; i++)
-        CHECK_NEAR((double)((const float *)clipped.trainer.exp_avg)[i],
-                   scale * (double)((const float *)free_.trainer.exp_avg)[i], 1e-7);
+        CHECK_NEAR((double)((const float *)clipped.trainer.optim.exp_avg)[i],
+                   scale * (double)((const float *)free_.trainer.optim.exp_avg)[i], 1e-7);
     training_close(&free_), training_close(&clipped);
 }
 
@@ -90,19 +90,19 @@ TEST(non_finite_step_is_skipped_and_changes_no_byte_of_the_state)
     TRAINING_OPEN(&t, "debug.seed=1");
     training_steps(&t, 2);
     size_t n = t.trainer.model.layout.elements, bytes = n * sizeof(float);
-    t.trainer.weights[n / 2] = NAN;
+    t.trainer.optim.weights[n / 2] = NAN;
     float *before = heap(3 * bytes);
-    memcpy(before, t.trainer.weights, bytes);
-    memcpy(before + n, t.trainer.exp_avg, bytes);
-    memcpy(before + 2 * n, t.trainer.exp_avg_sq, bytes);
+    memcpy(before, t.trainer.optim.weights, bytes);
+    memcpy(before + n, t.trainer.optim.exp_avg, bytes);
+    memcpy(before + 2 * n, t.trainer.optim.exp_avg_sq, bytes);
     for (int skips = 1; skips <= 3; skips++) {
         CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
         CHECK(r.skipped && r.step == 2 + skips && t.trainer.skips == skips);
-        CHECK(!memcmp(before, t.trainer.weights, bytes));
-        CHECK(!memcmp(before + n, t.trainer.exp_avg, bytes));
-        CHECK(!memcmp(before + 2 * n, t.trainer.exp_avg_sq, bytes));
+        CHECK(!memcmp(before, t.trainer.optim.weights, bytes));
+        CHECK(!memcmp(before + n, t.trainer.optim.exp_avg, bytes));
+        CHECK(!memcmp(before + 2 * n, t.trainer.optim.exp_avg_sq, bytes));
     }
-    t.trainer.weights[n / 2] = 0;
+    t.trainer.optim.weights[n / 2] = 0;
     CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
     CHECK(!r.skipped && t.trainer.skips == 0);
     free(before);
