@@ -75,18 +75,19 @@ double activity_begin_wait(void);
 void activity_end_wait(double begin_s);
 /* Seconds that the working thread has waited so far. */
 double activity_waited_s(void);
-/* The process ends on purpose; for every thread. */
+/* Records that the process ends on purpose; for every thread. */
 void activity_set_ending(void);
-/* Ends the process, for a watchdog: the working thread hangs, so main cannot do it. */
+
+/* For watchdogs: a working thread that hangs cannot return to main.  At once: */
 void activity_exit(int exit_code) __attribute__((noreturn));
-/* The same with the exit code of this thread's last failure, which it logs. */
-void activity_exit_after(enum status failure) __attribute__((noreturn));
-/* The same in `seconds`, after writing the line to stderr; 0 revokes it.  The last call of all
- * watchdogs counts. */
+/* In `seconds`: writes the line to stderr and ends the process.  Of the calls of all watchdogs the
+ * last one counts; 0 seconds revokes it. */
 void activity_exit_in(unsigned seconds, int exit_code, const char *line);
-/* The same in two seconds for this thread's last failure.  A watchdog calls it before it reports
- * that failure: the working thread may hang while it holds a lock that reporting needs. */
+/* Before reporting this thread's last failure: activity_set_ending, and activity_exit_in with its
+ * message, as the working thread may hold a lock that reporting needs. */
 void activity_start_ending(enum status failure);
+/* Reports this thread's last failure and ends the process with its exit code. */
+void activity_exit_after(enum status failure) __attribute__((noreturn));
 
 /* A record in memory. */
 struct activity_record;
