@@ -98,12 +98,14 @@ TEST(compare_classifies_changes)
         {"data.source.1.path=y", "data.source: 1 -> 2 (continues)", ""},
         {"data.stage.0.at_step=5", "data.stage: 0 -> 1 (continues)", ""},
     };
-    const char *source = "data.source.0.path=x";
+    const char *source = "data.source.0.path=x",
+               *saves = "checkpoint.enable=true"; /* for a stage */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct config a, b;
         struct config_changes out;
-        CHECK_STATUS(OK, config_load(&a, NULL, &source, 1));
-        CHECK_STATUS(OK, config_load(&b, NULL, (const char *const[]){source, cases[i].setting}, 2));
+        const char *const settings[] = {source, saves, cases[i].setting};
+        CHECK_STATUS(OK, config_load(&a, NULL, settings, 2));
+        CHECK_STATUS(OK, config_load(&b, NULL, settings, 3));
         compare(&a, &b, &out);
         CHECK(strstr(out.lines.data, cases[i].line) && !strchr(out.lines.data, '\n'));
         CHECK(!strcmp(out.refused.len ? out.refused.data : "", cases[i].refused));

@@ -7,6 +7,9 @@ static void check_idle(const char *const *settings, int count, const char *want)
     struct config c;
     struct text lines = {0};
     CHECK_STATUS(OK, config_load(&c, NULL, settings, count));
+    struct config run = c;
+    run.training.dataset_path = "corpus.txt";
+    CHECK_STATUS(OK, config_check(&run, (int)c.parallelism.pipeline_parallel_degree));
     idle_find(&c, &lines);
     if (strcmp(lines.len ? lines.data : "", want))
         fail_msg("%s: \"%s\", expected \"%s\"", settings[0], lines.len ? lines.data : "", want);
@@ -42,8 +45,8 @@ TEST(settings_that_others_leave_without_effect_are_listed)
     CHECK_IDLE("guard.skip_steps = [[30, 40]] contains steps after training.steps",
                "guard.skip_steps=[[30,40]]", "training.steps=20");
     CHECK_IDLE("data.stage.0.at_step = 20 has no effect: training.steps = 20",
-               "data.stage.0.at_step=20", "training.steps=20");
-    CHECK_IDLE("", "data.stage.0.at_step=19", "training.steps=20");
+               "data.stage.0.at_step=20", "training.steps=20", "checkpoint.enable=true");
+    CHECK_IDLE("", "data.stage.0.at_step=19", "training.steps=20", "checkpoint.enable=true");
     CHECK_IDLE("lr_scheduler.decay_type = \"cosine\" has no effect: with "
                "lr_scheduler.decay_ratio = 0 the rate never decays",
                "lr_scheduler.decay_type=cosine", "lr_scheduler.decay_ratio=0");
@@ -73,7 +76,7 @@ TEST(settings_that_others_leave_without_effect_are_listed)
 TEST(settings_with_effect_or_with_their_default_are_not_listed)
 {
     CHECK_IDLE("", "validation.freq=10"); /* its default */
-    CHECK_IDLE("", "validation.freq=3", "validation.enable=true");
+    CHECK_IDLE("", "validation.freq=3", "validation.enable=true", "validation.dataset_path=x");
     CHECK_IDLE("", "checkpoint.interval=3", "checkpoint.enable=true");
     CHECK_IDLE("", "training.steps=20"); /* the warmup's default is longer */
     CHECK_IDLE("", "data.shuffle_window=9");
