@@ -179,15 +179,16 @@ const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes
     return gather(value, bytes, "warp-wide call", file, line);
 }
 
-void thread_block_warp_sync(const char *file, int line) { gather("", 0, warp_sync, file, line); }
+void thread_block_warp_sync(const char *file, int line)
+{
+    gather("", 0, warp_sync, file, line);
+    thread_block_check_all_lanes(file, line);
+}
 
 void thread_block_check_lane(int lane, const char *file, int line)
 {
-    const struct warp *w = &warps[current / launch->warp_size];
     if (lane < 0 || lane >= launch->warp_size)
         die(file, line, "a shuffle from a lane outside the warp", NULL);
-    if (!(w->active[threads[current].phase & 1] >> lane & 1))
-        die(file, line, "a shuffle from an inactive lane", NULL);
 }
 
 void thread_block_check_all_lanes(const char *file, int line)
@@ -195,7 +196,7 @@ void thread_block_check_all_lanes(const char *file, int line)
     const struct warp *w = &warps[current / launch->warp_size];
     uint64_t all = launch->warp_size == 64 ? UINT64_MAX : UINT32_MAX;
     if (w->active[threads[current].phase & 1] != all)
-        die(file, line, "not all lanes of the warp execute this instruction", NULL);
+        die(file, line, "not all lanes of the warp execute this", NULL);
 }
 
 void *thread_block_shared(void) { return shared; }

@@ -5,8 +5,8 @@
  *          result depends on scheduling differs from its run with a warp size of 32.
  * Memory   Dynamic shared memory is filled with NaN before each block.
  * Errors   What CUDA leaves undefined aborts the program and reports where: threads of a warp or a
- *          block that wait at different barriers, a shuffle from an inactive lane, an instruction
- *          of whole warps after a lane has returned, or a return before a cp.async is complete. */
+ *          block that wait at different barriers, a shuffle, __syncwarp or instruction of whole
+ *          warps after a lane has returned, or a return before a cp.async is complete. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -48,9 +48,10 @@ struct warp_slot {
  * stay valid until this thread's next call but one. */
 const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes, const char *file,
                                                  int line);
-/* Aborts unless the lane took part in this thread's last gather. */
+/* Aborts unless the warp has such a lane. */
 void thread_block_check_lane(int lane, const char *file, int line);
-/* Aborts unless all lanes of a warp did: PTX requires it of `.aligned` instructions. */
+/* Aborts unless all lanes of the warp took part in this thread's last gather.  PTX requires it of
+ * `.aligned` instructions and of those whose mask names all lanes. */
 void thread_block_check_all_lanes(const char *file, int line);
 
 enum { ASYNC_COPY_BYTES = 16 };

@@ -79,12 +79,12 @@ static inline void atomicMax(unsigned *max, unsigned x)
     *at = x > old ? x : old;
 }
 
-/* The x of lane `from`. */
+/* The x of lane `from`.  On NVIDIA GPUs the mask names all lanes. */
 template <typename T> static inline T emulated_shuffle(T x, int from, const char *file, int line)
 {
     T y;
     const struct warp_slot *all = thread_block_warp_gather(&x, sizeof x, file, line);
-    thread_block_check_lane(from, file, line);
+    thread_block_check_all_lanes(file, line), thread_block_check_lane(from, file, line);
     memcpy(&y, all[from].bytes, sizeof y);
     return y;
 }

@@ -143,13 +143,18 @@ static void two_barriers(const void *closure)
         thread_block_barrier(HERE);
 }
 
-static void inactive_lane(const void *closure)
+static void lane_outside(const void *closure)
 {
     int at = (int)thread_block_thread_idx->x;
     (void)closure;
-    if (at == 5) return;
     thread_block_warp_gather(&at, sizeof at, HERE);
-    thread_block_check_lane(at ^ 1, HERE);
+    thread_block_check_lane(32, HERE);
+}
+
+static void missing_at_sync(const void *closure)
+{
+    (void)closure;
+    if (thread_block_thread_idx->x != 5) thread_block_warp_sync(HERE);
 }
 
 static void missing_lane(const void *closure)
@@ -170,13 +175,13 @@ static void run_diverging(void *body)
 
 TEST(divergent_barriers_abort_and_report_where)
 {
-    void (*kernels[])(const void *) = {half_at_the_barrier, two_barriers, inactive_lane,
-                                       missing_lane};
+    void (*kernels[])(const void *) = {half_at_the_barrier, two_barriers, lane_outside,
+                                       missing_lane, missing_at_sync};
     static const char *const messages[] = {
         "kernel diverging, block (0, 0, 0): not all threads of the block",
-        "threads are at different barriers", "a shuffle from an inactive lane",
-        "not all lanes of the warp"};
-    for (int i = 0; i < 4; i++) check_dies(SIGABRT, messages[i], run_diverging, &kernels[i]);
+        "threads are at different barriers", "a shuffle from a lane outside the warp",
+        "not all lanes of the warp", "not all lanes of the warp"};
+    for (int i = 0; i < 5; i++) check_dies(SIGABRT, messages[i], run_diverging, &kernels[i]);
 }
 
 /* Reads the target of two copies before and after it waits for the first. */
