@@ -49,7 +49,9 @@ struct forward_params {
     bool aligned, merge; /* merge: into the result of earlier keys */
 };
 
-/* The online softmax of a warp's rows. */
+/* The online softmax of a warp's rows.  row_max: of scaled scores, in units of log2, rounded: so it
+ * is what the sums are relative to, and rescaling them by a difference of two adds no error that
+ * would grow with the number of key blocks. */
 template <int ROW_TILES, int COLUMNS> struct softmax_state {
     struct tile_acc out[ROW_TILES][COLUMNS];
     float row_max[ROW_TILES][ACC_ROWS], row_sum[ROW_TILES][ACC_ROWS];
@@ -112,13 +114,13 @@ static __device__ __forceinline__ void online_softmax(struct tile_acc (&s)[ROW_T
     for (int p = 0; p < ROW_TILES; p++) {
         UNROLL
         for (int r = 0; r < ACC_ROWS; r++) {
-            float max = so->row_max[p][r], sum = 0;
+            float max = -INFINITY, sum = 0;
             UNROLL
             for (int i = 0; i < N * ACC_COLUMNS; i++)
                 max = fmaxf(max, s[p][i / ACC_COLUMNS].x[r][i % ACC_COLUMNS]);
-            max = tile_row_max(max);
-            float base = max == -INFINITY ? 0 : max * scale;
-            float rescale = exp2_fast(fmaf(so->row_max[p][r], scale, -base));
+            max = fmaxf(so->row_max[p][r], tile_row_max(max) * scale);
+            float base = max == -INFINITY ? 0 : max;
+            float rescale = exp2_fast(so->row_max[p][r] - base);
             UNROLL
             for (int i = 0; i < N * ACC_COLUMNS; i++) {
                 float *x = &s[p][i / ACC_COLUMNS].x[r][i % ACC_COLUMNS];
@@ -157,7 +159,7 @@ store_results(const struct forward_params &p, const struct softmax_state<ROW_TIL
             float before = p.merge && row < rows.count ? *lse_pointer : -INFINITY;
             warp_sync(); /* all lanes of the row have read it */
             if (row >= rows.count) continue;
-            float own = sum == 0 ? -INFINITY : (so.row_max[m][r] * p.scale + log2f(sum)) * LN_2;
+            float own = sum == 0 ? -INFINITY : (so.row_max[m][r] + log2f(sum)) * LN_2;
             float lse = before == -INFINITY ? own : before;
             float factor = sum == 0 ? 0 : 1 / sum, keep = 0;
             if (before != -INFINITY) {

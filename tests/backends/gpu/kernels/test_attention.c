@@ -1,4 +1,5 @@
-/* Scratch of attention to keys that are split over several blocks. */
+/* Attention to several blocks of keys: their scratch, if they are split over thread blocks, and
+ * their weights. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/gpu.h"
 #include "ops/attention.h"
@@ -72,4 +73,36 @@ TEST(attention_scratch_sized_for_some_lengths_suffices_for_shorter_ones)
     CHECK_STATUS(OK, gpu_emu64_open(&queue, 0));
     check_scratch(queue, &gpu_emu64_ops);
     gpu_emu64_close(queue);
+}
+
+static void fill(void *x, size_t n, float value, enum dtype dtype)
+{
+    for (size_t i = 0; i < n; i++)
+        if (dtype == F32)
+            ((float *)x)[i] = value;
+        else
+            ((bf16 *)x)[i] = bf16_from_f32(value);
+}
+
+/* The keys are several blocks: a kernel that rescales its sums from block to block must not do so
+ * if the row max stays, not even by a rounding error, which grows with the scores. */
+OPS_TEST(attention_weights_equal_scores_equally)
+{
+    enum { S = 192, K = 8 };
+    for (int d = 0; d < DTYPE_COUNT; d++)
+        for (int key = 8; key < 16; key++) {
+            enum dtype dtype = (enum dtype)d;
+            struct attention a = {1, 1, S, 1, 1, K, K, K, 1, false, dtype, .keys = ALL_KEYS};
+            void *q = rig_zeros(K, dtype), *k = rig_zeros(S * K, dtype);
+            void *v = rig_zeros(S * K, dtype), *out = rig_zeros(K, dtype);
+            float lse;
+            struct attention_fwd io = {q, k, v, NULL, NULL, out, &lse};
+            fill(q, K, 16, dtype), fill(k, S * K, (float)key, dtype);
+            fill(v, S * K, 1, dtype), fill(v, S * K / 2, -1, dtype);
+            RIG_RUN(attention_forward(rig_fast(), &a, &io, rig_queue()));
+            for (int i = 0; i < K; i++)
+                CHECK_NEAR(dtype == F32 ? ((float *)out)[i] : bf16_to_f32(((bf16 *)out)[i]), 0,
+                           1e-6);
+            free(q), free(k), free(v), free(out);
+        }
 }
