@@ -21,11 +21,12 @@ enum status reference_linear_forward(const struct linear *a, const struct linear
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
     float scale = dequantize_scale(a, io->x_scale, io->w_scale);
+    const void *x = io->x_ND, *w = io->w_FD;
     for (size_t n = 0; n < N; n++)
         for (size_t f = 0; f < F; f++) {
             float sum = 0;
             for (size_t d = 0; d < D; d++)
-                sum += get(io->x_ND, n * D + d, operand) * get(io->w_FD, f * D + d, operand);
+                sum += get(x, n * D + d, operand) * get(w, f * D + d, operand);
             if (a->float8) sum *= scale;
             if (a->accumulate) sum += get(linear_added(io), n * F + f, a->dtype);
             set(io->y_NF, n * F + f, a->dtype, sum);
@@ -40,11 +41,12 @@ enum status reference_linear_backward_input(const struct linear *a,
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
     float scale = dequantize_scale(a, io->dy_scale, io->w_scale);
+    const void *dy = io->dy_NF, *w = io->w_FD;
     for (size_t n = 0; n < N; n++)
         for (size_t d = 0; d < D; d++) {
             float sum = 0;
             for (size_t f = 0; f < F; f++)
-                sum += get(io->dy_NF, n * F + f, operand) * get(io->w_FD, f * D + d, operand);
+                sum += get(dy, n * F + f, operand) * get(w, f * D + d, operand);
             if (a->float8) sum *= scale;
             if (a->accumulate) sum += get(io->dx_ND, n * D + d, a->dtype);
             set(io->dx_ND, n * D + d, a->dtype, sum);
@@ -60,11 +62,12 @@ enum status reference_linear_backward_weight(const struct linear *a,
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
     float scale = dequantize_scale(a, io->dy_scale, io->x_scale);
+    const void *dy = io->dy_NF, *x = io->x_ND;
     for (size_t f = 0; f < F; f++)
         for (size_t d = 0; d < D; d++) {
             float sum = 0;
             for (size_t n = 0; n < N; n++)
-                sum += get(io->dy_NF, n * F + f, operand) * get(io->x_ND, n * D + d, operand);
+                sum += get(dy, n * F + f, operand) * get(x, n * D + d, operand);
             if (a->float8) sum *= scale;
             io->dw_FD[f * D + d] = a->accumulate ? io->dw_FD[f * D + d] + sum : sum;
         }
