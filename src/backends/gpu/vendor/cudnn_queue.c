@@ -15,7 +15,7 @@ static enum status open_checked(struct queue *queue, struct cudnn_attention **ou
     return st;
 }
 
-/* The first sizing pass opens cuDNN. */
+/* The first sizing pass of bf16 attention opens cuDNN. */
 static enum status open_on_queue(struct queue *queue, struct cudnn_attention **out)
 {
     struct gpu_queue *q = (struct gpu_queue *)queue;
@@ -34,9 +34,10 @@ static enum status open_on_queue(struct queue *queue, struct cudnn_attention **o
 static enum status find_library(struct queue *queue, const struct attention *a,
                                 const int32_t *start_BT, struct cudnn_attention **out)
 {
+    *out = NULL;
+    if (a->dtype != BF16) return STATUS_OK; /* opening and checking it would take a second */
     TRY(open_on_queue(queue, out));
-    bool needs_check = *out && start_BT && a->dtype == BF16 && queue->sizing;
-    if (needs_check) TRY(cudnn_attention_check_documents(*out, queue));
+    if (*out && start_BT && queue->sizing) TRY(cudnn_attention_check_documents(*out, queue));
     return STATUS_OK;
 }
 

@@ -17,6 +17,16 @@ TEST(a_queue_opens_cudnn_in_a_sizing_pass_only)
     GPU_NAME(vendor_attention_close)(&q.base);
 }
 
+TEST(attention_in_float32_does_not_open_cudnn)
+{
+    struct gpu_queue q = {.base = {.sizing = true}};
+    struct attention a = {.B = 1, .T = 128, .S = 128, .H = 1, .G = 1, .K = 64, .dtype = F32};
+    bool done = true;
+    CHECK_STATUS(
+        OK, GPU_NAME(vendor_attention_forward)(&a, &(struct attention_fwd){0}, &q.base, &done));
+    CHECK(!done && !q.attention_opened && !q.attention);
+}
+
 TEST(cudnn_is_listed_with_its_version)
 {
     struct text is = {0};
