@@ -25,7 +25,7 @@ struct stub_layout {
 };
 struct stub_preference {
     uint64_t workspace;
-    uint32_t alignment[4];
+    uint32_t reductions, alignment[4];
 };
 /* The words of an algorithm's opaque data. */
 enum { WORD_ID, WORD_ALIGNMENT, WORD_MARK, MARK = 0x57AB };
@@ -115,7 +115,8 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
     *out = heap(sizeof **out);
-    **out = (struct stub_preference){.alignment = {256, 256, 256, 256}};
+    **out = (struct stub_preference){.reductions = CUBLASLT_REDUCTION_SCHEME_MASK,
+                                     .alignment = {256, 256, 256, 256}};
     stub_cublaslt.preferences++;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -132,6 +133,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     int which = (int)what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
     if (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == sizeof preference->workspace)
         memcpy(&preference->workspace, value, bytes);
+    else if (what == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK &&
+             bytes == sizeof preference->reductions)
+        memcpy(&preference->reductions, value, bytes);
     else if (which >= 0 && which < 4 && bytes == sizeof preference->alignment[0])
         memcpy(&preference->alignment[which], value, bytes);
     else
@@ -239,6 +243,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (is_fp8(a->type) && !(matmul->a_scale && matmul->b_scale))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (w.k == STUB_UNSUPPORTED_K) return CUBLAS_STATUS_NOT_SUPPORTED;
+    stub_cublaslt.other_reductions +=
+        preference->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     for (uint64_t id = 0; id < STUB_ALGORITHMS && *count < most; id++) {
         if (workspace_of(id) > preference->workspace) continue;
         proposed[*count] = (cublasLtMatmulHeuristicResult_t){

@@ -238,6 +238,17 @@ TEST(fast_accumulation_is_used_for_forward_gemms_only)
     CHECK(stub_cublaslt.fast_accumulation == before.fast_accumulation + 1);
 }
 
+TEST(partial_sums_are_added_in_float32_and_in_order)
+{
+    struct stub_cublaslt before = stub_cublaslt;
+    struct gemm g = usual;
+    compare(g);
+    g.out = F32, g.accumulate = true;
+    compare(g);
+    CHECK(stub_cublaslt.num_heuristics == before.num_heuristics + 2);
+    CHECK(stub_cublaslt.other_reductions == before.other_reductions);
+}
+
 TEST(a_failure_of_cublaslt_is_reported)
 {
     struct gemm_rig r;
