@@ -109,6 +109,24 @@ TEST(a_gpu_pack_runs_its_parts_in_order_and_loses_nothing_that_was_measured)
     check_budget(folder);
 }
 
+/* A program in place of the pack's, which needs LD_LIBRARY_PATH to start, and prints its
+ * arguments. */
+static const char needs_libraries[] =
+    "cd \"$1\" && mkdir -p from/bin from/lib bare && cp \"$OLDPWD/tools/gpu\" bare/one.sh\n"
+    "cat >from/bin/llamero <<'end'\n"
+    "#!/bin/sh\n"
+    "case :$LD_LIBRARY_PATH: in */lib:*) ;; *) exit 127 ;; esac\n"
+    "if [ \"$1\" = --version ]; then echo 'GPU        cuda, libraries'; else echo \"$@\"; fi\n"
+    "end\n"
+    "chmod +x from/bin/llamero && tar -C from -cJf bare/pack.tar.xz . || exit\n"
+    "unset LD_LIBRARY_PATH; sh bare/one.sh -t 120 found bench-1b || exit\n"
+    "grep -q 'device.kind=cuda' found.logs/bench-1b.log\n";
+
+TEST(a_gpu_pack_requires_the_gpu_also_where_only_it_has_the_libraries_of_its_programs)
+{
+    CHECK(shell(needs_libraries, test_folder(), NULL, NULL) == 0);
+}
+
 TEST(the_first_call_of_a_gpu_check_reaches_torch_even_if_every_part_takes_its_limit)
 {
     struct text out = {0};
