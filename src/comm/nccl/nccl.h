@@ -7,7 +7,8 @@
  *          accurate.
  * Sums     Use the library's order, not that of comm.h; a sum of bf16 is rounded each time a rank
  *          adds to it.  All ranks of a group get the same bits, and the same ranks on the same
- *          nodes get them run after run; another layout, or the CPU, gets others.
+ *          nodes get them run after run (nccl_request_fixed_order); another layout, or the CPU,
+ *          gets others.
  * Memory   The library allocates its own for each group and channel.  transfer.work is unused.
  * Ranks    One thread, the queue's, makes all calls.  Every rank needs a device of its own: with
  *          two ranks on one device NCCL hangs.  A group of one has no communicator.
@@ -35,6 +36,10 @@ enum status nccl_load(void);
  * for their number, which it reads when it starts. */
 enum { NCCL_HARDWARE_QUEUES = 32 };
 extern const char nccl_queues_variable[];
+
+/* Sums have the same order in every run, at the price of NVLink SHARP, unless the user has set
+ * NCCL_NVLS_ENABLE.  Call before the first communicator opens. */
+void nccl_request_fixed_order(void);
 
 /* Loads it, and appends "NCCL 2.28.3". */
 enum status nccl_describe(struct text *out);

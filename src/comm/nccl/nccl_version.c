@@ -42,6 +42,10 @@ static void order_launches(void)
 }
 #endif
 
+/* NVLink SHARP (NVLS) may add in another order in each call (NCCL's issues 1497 and 2360 on
+ * GitHub).  AMD's GPUs have nothing like it. */
+void nccl_request_fixed_order(void) { setenv("NCCL_NVLS_ENABLE", "0", 0); }
+
 struct nccl_version {
     int major, minor, patch;
 };

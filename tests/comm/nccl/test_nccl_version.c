@@ -48,3 +48,14 @@ TEST(nccl_does_not_serialize_transfers_where_it_has_no_launch_events)
     CHECK(!strstr(warning + 1, "warning: ")); /* only once */
     text_release(&log);
 }
+
+TEST(nccl_sums_without_nvlink_sharp_unless_the_user_wants_it)
+{
+    unsetenv("NCCL_NVLS_ENABLE");
+    nccl_request_fixed_order();
+    CHECK(!strcmp(getenv("NCCL_NVLS_ENABLE"), "0"));
+    setenv("NCCL_NVLS_ENABLE", "2", 1);
+    nccl_request_fixed_order();
+    CHECK(!strcmp(getenv("NCCL_NVLS_ENABLE"), "2"));
+    unsetenv("NCCL_NVLS_ENABLE");
+}
