@@ -6,7 +6,7 @@
 #include "system/layouts.h"
 #include "system/runs.h"
 
-enum { MAX_VALUES = 10 };
+enum { MAX_VALUES = 12 };
 
 /* In `percent` of draws one of the values is chosen, all alike; each is one or more settings. */
 struct choice {
@@ -32,10 +32,11 @@ static const struct choice choices[] = {
       "model.n_heads=6 model.n_kv_heads=3 model.head_dim=8"}},
     {15, {"model.head_dim=8", "model.head_dim=24", "model.head_dim=32"}},
     {25, {"model.ffn_hidden=48", "model.ffn_hidden=96", "model.ffn_hidden=72"}},
-    {50,
+    {65,
      {"model.qk_norm=true", "model.post_norm=true", "model.attention_bias=qkv",
+      "model.attention_bias=all model.mlp_bias=true",
       "model.attention_bias=all model.mlp_bias=true", "model.sliding_window=8",
-      "model.sliding_window=40", "model.partial_rotary_factor=0.5",
+      "model.sliding_window=8", "model.sliding_window=40", "model.partial_rotary_factor=0.5",
       "model.no_rope_layer_interval=2", "model.logits_scaling=8 model.residual_multiplier=0.22",
       "model.embedding_multiplier=12 model.attention_multiplier=0.1"}},
     {4, {"model.attention_bias=none", "model.sliding_window=1", "model.mlp_bias=true"}},
@@ -123,8 +124,7 @@ static const struct choice choices[] = {
       "parallelism.pipeline_parallel_first_stage_less_layers=0",
       "parallelism.pipeline_parallel_last_stage_less_layers=0",
       "parallelism.pipeline_parallel_split_points=[\"layers.1\"]"}},
-    {15, {"model.rope_theta=100", "model.norm_eps=1e-3", "model.init_std=0.1"}},
-    {6, {"model.attention_bias=all model.mlp_bias=true"}},
+    {15, {"model.rope_theta=100", "model.norm_eps=1e-3", "model.init_std=0.02"}},
     {15,
      {"optimizer.beta2=0.999", "optimizer.eps=1e-4",
       "optimizer.decoupled_lr=2e-3 lr_scheduler.decoupled_min_lr_factor=0.2"}},
@@ -213,7 +213,7 @@ static void draw_config(struct draw *d, const char *data)
          staged = !mock && draw_below(d, 6) == 0;
     text_addf(t,
               "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\ndim = 32\nn_layers = 2\n"
-              "n_heads = 4\nn_kv_heads = 2\nffn_hidden = 64\n"
+              "n_heads = 4\nn_kv_heads = 2\nffn_hidden = 64\ninit_std = 0.3\n"
               "[training]\nlocal_batch_size = 2\nglobal_batch_size = 4\nseq_len = 32\nsteps = %d\n"
               "[lr_scheduler]\nwarmup_steps = 2\n[optimizer]\nlr = 1e-3\n"
               "[metrics]\nlog_freq = 1\npeak_flops = 1e12\n"

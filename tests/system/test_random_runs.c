@@ -226,7 +226,8 @@ static double max_difference(const char *a, const char *b, const char *key)
     return most;
 }
 
-/* The first moments after step 1 are its gradients, except for one factor. */
+/* The first moments after step 1 are its gradients, except for one factor.  Some gradients vanish,
+ * as of q and k where tokens only see themselves: an element's rounding error is some 1e-9. */
 static double max_gradient_difference(const struct draw *d, const char *a, const char *b)
 {
     struct comparison c;
@@ -236,6 +237,7 @@ static double max_gradient_difference(const struct draw *d, const char *a, const
         const struct difference *x = &c.all[i];
         if (!strstr(x->name, "exp_avg") || strstr(x->name, "exp_avg_sq")) continue;
         double off = x->kind == DIFFERENCE_NUMBERS ? x->relative : INFINITY;
+        if (x->kind == DIFFERENCE_NUMBERS && x->most < 1e-8) off = 0;
         if (!(off <= most)) most = isnan(off) ? INFINITY : off;
     }
     comparison_release(&c);
@@ -250,7 +252,7 @@ struct limits {
 /* In float32 layouts only add in another order: the error of a sum is some 2^-24 of the root of its
  * squares, and 2e-5 allows for cancellation in the gradient of a tensor (5e-7 is common).  In
  * bfloat16 partial sums, which are rounded to 2^-9, differ. */
-static const struct limits in_float32 = {1e-6, 1e-5, 2e-5}, in_bfloat16 = {2e-3, 2e-2, 0},
+static const struct limits in_float32 = {1e-6, 5e-6, 2e-5}, in_bfloat16 = {2e-3, 5e-2, 0},
                            in_float8 = {1e-2, 0.25, 0};
 
 /* Trains in another layout, or resumes in it from the first checkpoint of the run `from`. */
@@ -322,7 +324,7 @@ static enum answer evaluated(struct draw *d, const char *data, struct text *why)
         double loss = json_number(json_get(json, "loss")), most = 1e-8; /* of its digits */
         /* Split weights halfway between two bfloat16 round away from zero, in `eval` to even. */
         if (draw_has(d, "master_weights=split")) most = 1e-5;
-        if (d->layout->ranks > 1) most = is_float32(d) ? 1e-5 : 5e-3;
+        if (d->layout->ranks > 1) most = is_float32(d) ? 1e-6 : 2e-3;
         if (draw_has(d, "export_dtype=bfloat16")) most = 5e-3; /* weights of the checkpoint */
         if (!(fabs(loss - logged) <= most * logged)) answer = BROKEN;
         text_addf(why, "%s: loss %.9g, logged %.9g\n", line.data, loss, logged);
