@@ -12,12 +12,11 @@ static const struct hardware rows[] = {
 
 const struct hardware *hardware_row(enum hardware_row row) { return &rows[row]; }
 
-/* As a whole word: an "RTX A1000" is no A100. */
-static bool has_word(const char *text, const char *word)
+/* An "RTX A1000" is no A100; a "GH200 480GB" counts as an H200, as in torchtitan. */
+static bool has_name(const char *device, const char *name)
 {
-    const char *at = strcasestr(text, word);
-    return at && (at == text || !isalnum((unsigned char)at[-1])) &&
-           !isalnum((unsigned char)at[strlen(word)]);
+    const char *at = strcasestr(device, name);
+    return at && !isalnum((unsigned char)at[strlen(name)]);
 }
 
 const struct hardware *hardware_find(const char *device)
@@ -25,6 +24,6 @@ const struct hardware *hardware_find(const char *device)
     if (strstr(device, " MIG "))
         return NULL; /* "NVIDIA H100 80GB HBM3 MIG 1g.10gb": a part of it */
     for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
-        if (has_word(device, rows[i].name)) return &rows[i];
+        if (has_name(device, rows[i].name)) return &rows[i];
     return NULL;
 }

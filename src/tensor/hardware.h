@@ -82,6 +82,6 @@ struct hardware {
 
 /* A row of the table. */
 const struct hardware *hardware_row(enum hardware_row row);
-/* The row whose name is a word of a device's name, such as "NVIDIA H200"; NULL: unknown, or a MIG
- * instance, which has a part of the device's rates. */
+/* The row whose name ends a word of a device's name, such as "NVIDIA H200" or "NVIDIA GH200 480GB";
+ * NULL: unknown, or a MIG instance, which has a part of the device's rates. */
 const struct hardware *hardware_find(const char *device);

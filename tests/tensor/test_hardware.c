@@ -15,9 +15,10 @@ TEST(hardware_row_is_found_by_device_name)
     CHECK(!hardware_find("NVIDIA GeForce RTX 4090") && !hardware_find("a cpu"));
 }
 
-TEST(hardware_find_matches_whole_words)
+TEST(a_device_with_a_longer_number_is_another_one)
 {
-    CHECK(!hardware_find("NVIDIA RTX A1000") && !hardware_find("NVIDIA GB200"));
+    CHECK(!hardware_find("NVIDIA RTX A1000"));
+    CHECK(hardware_find("NVIDIA GH200 480GB") == hardware_row(HARDWARE_h200));
     CHECK(!strcmp(hardware_find("A100")->name, "a100"));
 }
 

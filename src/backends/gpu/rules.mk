@@ -24,12 +24,14 @@ $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: $(B)/gpu-flags
 # in their names; weak ones are not allowed, because the linker would merge both builds'.  Kernels
 # compile twice as fast with -O2, which runs as fast as -O3, and without the ASan of `sanitize`:
 # `gpu-memcheck` checks their accesses to device and dynamic shared memory, but not to local arrays.
-# Those start as large numbers, not as what an earlier thread left on the stack.
+# Those start as large numbers, not as what an earlier thread left on the stack, from gcc 12 on.
+NO_LEFTOVERS := -ftrivial-auto-var-init=pattern
+NO_LEFTOVERS := $(if $(call finds,stdio.h,$(NO_LEFTOVERS)),$(NO_LEFTOVERS))
 EMULATED_CXX = $(CXX) -x c++ -std=c++17 $(OPT:-O3=-O2) $(ARCH) $(MATH) -Wall -Wextra $(ERRORS) \
     $(patsubst -fsanitize=address$(comma)%,-fsanitize=%,$(EXTRA)) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
-    -ftrivial-auto-var-init=pattern -Wno-unused-function -Wno-maybe-uninitialized \
-    -Wno-unknown-pragmas -fPIE $(DEFINES) -Isrc -MMD -MP
+    $(NO_LEFTOVERS) -Wno-unused-function -Wno-maybe-uninitialized -Wno-unknown-pragmas \
+    -fPIE $(DEFINES) -Isrc -MMD -MP
 define compile_emulated
 $(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.c $(B)/flags
 	@mkdir -p $$(@D)
