@@ -238,7 +238,7 @@ bool json_as_int(const struct json *v, int64_t least, int64_t most, int64_t *out
 {
     if (!json_is_number(v)) return false;
     double x = to_cjson(v)->valuedouble;
-    if (!(fabs(x) < (double)JSON_MAX_INT) || x != floor(x)) return false;
+    if (!(fabs(x) <= (double)JSON_MAX_INT) || x != floor(x)) return false;
     if ((int64_t)x < least || (int64_t)x > most) return false;
     *out = (int64_t)x;
     return true;

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define JSON_MAX_INT (INT64_C(1) << 53) /* no integer that is read reaches it */
+#define JSON_MAX_INT ((INT64_C(1) << 53) - 1) /* the largest that is read as an integer */
 
 struct json; /* a value: object, array, string, number, true, false or null */
 

@@ -332,7 +332,6 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
                             .step = o->step,
                             .train = o->train.data};
     const struct optimizer_config *a = c->optimizer;
-    const int64_t max = JSON_MAX_INT;
     if (a->name != OPTIMIZER_AdamW)
         FAIL(CONFIG,
              "%s: optimizer.name = \"%s\": a torch checkpoint can only have AdamW's state; use "
@@ -342,8 +341,8 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
         FAIL(CONFIG, "%s: step %lld is too large for torch (int32)", c->from, (long long)o->step);
     struct schedule_step next = {o->step + 1, c->schedule_steps, o->step * c->rows, c->rows};
     TRY(json_parse(o->train.data, o->train.len, "state.json", &train));
-    json_as_int(json_get(train, "tokens_seen"), 0, max, &run->tokens_seen);
-    json_as_int(json_get(train, "rows_done"), 0, max, &next.rows_done);
+    json_as_int(json_get(train, "tokens_seen"), 0, JSON_MAX_INT, &run->tokens_seen);
+    json_as_int(json_get(train, "rows_done"), 0, JSON_MAX_INT, &next.rows_done);
     json_free(train);
     run->adamw = (struct dcp_adamw){
         .lr = schedule_lr(c->lr_scheduler, a->lr, &next),

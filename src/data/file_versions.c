@@ -55,15 +55,14 @@ void file_versions_write(const struct file_versions *v, const char *key, struct 
 
 enum status file_versions_read(struct file_versions *v, const struct json *array)
 {
-    const int64_t max = JSON_MAX_INT;
     if (!json_is_array(array)) FAIL(DATA, "expected a list of files");
     for (const struct json *one = json_first(array); one; one = json_next(one)) {
         const char *path, *hash;
         char *end;
         int64_t bytes, modified;
         TRY(json_get_string(one, "path", &path));
-        TRY(json_get_int(one, "bytes", 0, max, &bytes));
-        TRY(json_get_int(one, "modified", -max, max, &modified));
+        TRY(json_get_int(one, "bytes", 0, JSON_MAX_INT, &bytes));
+        TRY(json_get_int(one, "modified", -JSON_MAX_INT, JSON_MAX_INT, &modified));
         TRY(json_get_string(one, "hash", &hash));
         file_versions_add(v, path);
         struct file_version *f = &v->files[v->count - 1];

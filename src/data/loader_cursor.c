@@ -147,9 +147,9 @@ static enum status check_settings(const struct loader *l, const struct json *cur
 /* The first reader continues the count of all. */
 static enum status load_bad_total(struct loader *l, const struct json *records)
 {
-    int64_t max = JSON_MAX_INT, read, bad;
+    int64_t read, bad;
     if (!records || !loader_skips_bad(l) || l->options.reader) return STATUS_OK;
-    TRY(json_get_int(records, "read", 0, max, &read));
+    TRY(json_get_int(records, "read", 0, JSON_MAX_INT, &read));
     TRY(json_get_int(records, "bad", 0, read, &bad));
     l->bad.num_read = (uint64_t)read, l->bad.num_bad = (uint64_t)bad;
     l->bad_total[0] = read, l->bad_total[1] = bad;
@@ -185,19 +185,20 @@ static enum status add_position(struct source_positions *all, const struct json 
     const struct json *file = json_item(json_get(cursor, "source_files"), index);
     const struct json *ids = json_get(cursor, "identities"), *id = json_item(ids, index);
     const struct json *stream = json_first(json_get(cursor, "streams"));
-    int64_t max = JSON_MAX_INT, place = (int64_t)index, num = (int64_t)count;
+    int64_t place = (int64_t)index, num = (int64_t)count;
     const char *label = "";
     if (json_get(file, "path")) TRY(json_get_string(file, "path", &label));
     if (json_get(file, "name")) TRY(json_get_string(file, "name", &label));
-    if (ids && (!json_as_int(json_item(id, 0), 0, max, &place) ||
-                !json_as_int(json_item(id, 1), 1, max, &num)))
+    if (ids && (!json_as_int(json_item(id, 0), 0, JSON_MAX_INT, &place) ||
+                !json_as_int(json_item(id, 1), 1, JSON_MAX_INT, &num)))
         FAIL(DATA, "the data position: \"identities\" must be pairs of whole numbers");
     struct source_position *p = source_positions_add(all, label, streams);
     p->identity = (struct source_identity){(uint64_t)place, (uint64_t)num};
     for (uint64_t i = 0; i < streams; i++, stream = json_next(stream))
         for (size_t k = 0; k < PARTITION_INTS; k++) {
             size_t at = STREAM_INTS + PARTITION_INTS * index + k;
-            if (!json_as_int(json_item(stream, at), 0, max, &p->ints[i * PARTITION_INTS + k]))
+            if (!json_as_int(json_item(stream, at), 0, JSON_MAX_INT,
+                             &p->ints[i * PARTITION_INTS + k]))
                 FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)i);
         }
     return STATUS_OK;
@@ -291,12 +292,11 @@ static enum status load_streams(struct loader *l, const struct json *streams,
 {
     const struct json *s = json_first(streams);
     size_t own = l->order->cursor_ints, num_own = own ? STREAM_INTS : 0;
-    int64_t max = JSON_MAX_INT;
     enum status st = STATUS_OK;
     int64_t *ints = heap((num_own + PARTITION_INTS * all->count + 1) * sizeof *ints);
     for (uint64_t i = 0; i < l->order->num_streams; i++, s = json_next(s)) {
         for (size_t j = 0; j < num_own; j++)
-            if (!json_as_int(json_item(s, j), -1, max, &ints[j]))
+            if (!json_as_int(json_item(s, j), -1, JSON_MAX_INT, &ints[j]))
                 FAIL_OUT(DATA, "the data position of stream %llu is damaged",
                          (unsigned long long)i);
         for (size_t j = 0; j < all->count; j++)
@@ -365,7 +365,7 @@ static enum status load_sources(struct loader *l, const struct json *cursor, uin
 
 enum status loader_load(struct loader *l, const struct json *cursor)
 {
-    int64_t next, max = JSON_MAX_INT;
+    int64_t next;
     BUG_IF(l->running || l->num_built);
     if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
     const struct json *format = json_get(cursor, "format");
@@ -373,7 +373,7 @@ enum status loader_load(struct loader *l, const struct json *cursor)
         FAIL(CONFIG,
              "the data position has an unknown \"format\"; this program reads formats %d to %d",
              OLDEST_FORMAT, CURSOR_FORMAT);
-    TRY(json_get_int(cursor, "next_row", 0, max, &next));
+    TRY(json_get_int(cursor, "next_row", 0, JSON_MAX_INT, &next));
     int64_t position = next;
     struct provenance_match *matches = heap(l->num_sources * sizeof *matches);
     enum status st = load_sources(l, cursor, (uint64_t)next, matches);

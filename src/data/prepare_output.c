@@ -73,7 +73,6 @@ static enum status read_journal(struct prepare_output *o)
     struct json *j = NULL;
     int64_t settings, source, position, documents, tokens, text, records, bad, bad_bytes;
     int64_t lengths_crc, digest;
-    const int64_t max = JSON_MAX_INT;
     uint64_t idx_bytes, each = (uint64_t)o->done.token_bytes;
     struct megatron_sum sum = {0};
     enum status st = STATUS_OK;
@@ -85,13 +84,13 @@ static enum status read_journal(struct prepare_output *o)
     if (settings != o->settings) FAIL_OUT(DATA, "was written with other settings");
     TRY_OUT(check_provenance(o, j));
     TRY_OUT(json_get_int(j, "source", 0, (int64_t)o->num_sources, &source));
-    TRY_OUT(json_get_int(j, "place", 0, max, &position));
-    TRY_OUT(json_get_int(j, "documents", 0, max, &documents));
-    TRY_OUT(json_get_int(j, "tokens", 0, max, &tokens));
-    TRY_OUT(json_get_int(j, "text_bytes", 0, max, &text));
-    TRY_OUT(json_get_int(j, "records", 0, max, &records));
+    TRY_OUT(json_get_int(j, "place", 0, JSON_MAX_INT, &position));
+    TRY_OUT(json_get_int(j, "documents", 0, JSON_MAX_INT, &documents));
+    TRY_OUT(json_get_int(j, "tokens", 0, JSON_MAX_INT, &tokens));
+    TRY_OUT(json_get_int(j, "text_bytes", 0, JSON_MAX_INT, &text));
+    TRY_OUT(json_get_int(j, "records", 0, JSON_MAX_INT, &records));
     TRY_OUT(json_get_int(j, "bad_records", 0, records, &bad));
-    TRY_OUT(json_get_int(j, "bad_bytes", 0, max, &bad_bytes));
+    TRY_OUT(json_get_int(j, "bad_bytes", 0, JSON_MAX_INT, &bad_bytes));
     TRY_OUT(json_get_int(j, "lengths_crc32c", 0, UINT32_MAX, &lengths_crc));
     TRY_OUT(json_get_int(j, "sums_crc32c", 0, UINT32_MAX, &digest));
     TRY_OUT(file_size(o->idx_part, &idx_bytes));

