@@ -43,6 +43,16 @@ void text_add(struct text *t, const void *bytes, size_t len)
 
 void text_adds(struct text *t, const char *string) { text_add(t, string, strlen(string)); }
 
+void text_add_utf8(struct text *t, uint32_t code)
+{
+    char bytes[4];
+    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = n; i-- > 1; code >>= 6) bytes[i] = (char)(0x80 | (code & 0x3F));
+    bytes[0] = (char)(lead[n] | code);
+    text_add(t, bytes, n);
+}
+
 void text_add_escaped(struct text *t, const char *string)
 {
     enum { ESCAPE_BYTES = 4 };
@@ -78,6 +88,11 @@ char *text_trimmed(const char *string)
     size_t n = strlen(string);
     while (n && strchr(white, string[n - 1])) n--;
     return heap_string(string, n);
+}
+
+size_t text_mark_length(const void *text, size_t len)
+{
+    return len >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
 }
 
 size_t text_utf8_length(const unsigned char *at, const unsigned char *end)

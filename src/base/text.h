@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct text {
     char *data;
@@ -22,6 +23,7 @@ void text_clear(struct text *t);                /* keeps the memory */
 void text_reserve(struct text *t, size_t more); /* for `more` bytes and the NUL */
 void text_add(struct text *t, const void *bytes, size_t len);
 void text_adds(struct text *t, const char *string);
+void text_add_utf8(struct text *t, uint32_t code);         /* a code point below 2^21 */
 void text_add_escaped(struct text *t, const char *string); /* its control characters (escape.h) */
 void text_addf(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_addv(struct text *t, const char *fmt, va_list args) __attribute__((format(printf, 2, 0)));
@@ -29,6 +31,8 @@ void text_addv(struct text *t, const char *fmt, va_list args) __attribute__((for
 /* A heap copy without leading and trailing whitespace. */
 char *text_trimmed(const char *string);
 
+/* Bytes of the byte order mark with which a text begins: 3 or 0. */
+size_t text_mark_length(const void *text, size_t len);
 /* Bytes of the UTF-8 character (RFC 3629) at `at`; 0 if it is invalid. */
 size_t text_utf8_length(const unsigned char *at, const unsigned char *end);
 bool text_is_utf8(const char *bytes, size_t len);

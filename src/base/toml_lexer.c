@@ -67,16 +67,6 @@ enum status toml_lexer_skip_lines(struct toml_lexer *l)
     }
 }
 
-static void add_utf8(struct text *t, uint32_t code)
-{
-    char bytes[4];
-    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
-    for (size_t i = n; i-- > 1; code >>= 6) bytes[i] = (char)(0x80 | (code & 0x3F));
-    bytes[0] = (char)(lead[n] | code);
-    text_add(t, bytes, n);
-}
-
 static enum status read_unicode(struct toml_lexer *l, int digits, struct text *out)
 {
     uint32_t code = 0;
@@ -89,7 +79,7 @@ static enum status read_unicode(struct toml_lexer *l, int digits, struct text *o
     }
     if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
         return toml_lexer_fail(l, "U+%X is not a Unicode scalar value", code);
-    add_utf8(out, code);
+    text_add_utf8(out, code);
     return STATUS_OK;
 }
 

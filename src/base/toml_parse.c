@@ -6,7 +6,6 @@
 
 #include <ctype.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MAX_DEPTH = 100, MAX_MEMBERS = 20000 };
 
@@ -326,9 +325,8 @@ static enum status read_document(struct toml_lexer *l, struct toml *root)
 
 static enum status init_lexer(struct toml_lexer *l, const char *bytes, size_t len, const char *name)
 {
-    *l = (struct toml_lexer){bytes, bytes + len, bytes, name, 1};
+    *l = (struct toml_lexer){bytes + text_mark_length(bytes, len), bytes + len, bytes, name, 1};
     if (!text_is_utf8(bytes, len)) FAIL(DATA, "%s: not valid UTF-8", name);
-    if (len >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3)) l->at += 3; /* a byte order mark */
     return STATUS_OK;
 }
 

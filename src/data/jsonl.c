@@ -362,14 +362,13 @@ static enum status append_strings(struct scanner *list, const char *path, const 
 enum status jsonl_text(const char *line, size_t len, const char *path, const char *where,
                        struct text *out)
 {
-    struct scanner s = {line, line, line + len, where};
+    struct scanner s = {line, line + text_mark_length(line, len), line + len, where};
     struct scanner value;
     const char *list = strstr(path, "[]."), *rest = list ? list + 3 : NULL;
     struct text scratch = {0};
     enum status st = STATUS_OK;
     text_clear(out);
     text_adds(out, ""); /* an empty text, too, has memory */
-    if (len >= 3 && !memcmp(line, "\xEF\xBB\xBF", 3)) s.at += 3; /* a byte order mark */
     skip_space(&s);
     TRY_OUT(find_path(&s, path, list ? (size_t)(list - path) : strlen(path), &scratch, &value));
     skip_space(&s);

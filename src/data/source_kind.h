@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 struct source;
 struct source_range;
@@ -94,12 +93,6 @@ static inline bool source_kind_is_blank(const void *line, size_t len)
     const char *at = line, *end = at + len;
     while (at < end && (*at == ' ' || *at == '\t' || *at == '\r')) at++;
     return at == end;
-}
-
-/* Bytes of the byte order mark with which a text begins: 3 or 0. */
-static inline size_t source_kind_mark(const void *text, size_t len)
-{
-    return len >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
 }
 
 /* Clears a text for the next document, without keeping the buffer of a long one. */

@@ -59,16 +59,6 @@ static size_t name_length(const struct xml *x)
     return n;
 }
 
-static void add_utf8(struct text *t, unsigned long code)
-{
-    char out[4];
-    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = n; i-- > 1; code >>= 6) out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)(lead[n] | code);
-    text_add(t, out, n);
-}
-
 /* Whether XML 1.0 allows the character. */
 static bool is_character(unsigned long code)
 {
@@ -100,7 +90,7 @@ static enum status add_reference(struct xml *x)
     unsigned long code = strtoul(digits, NULL, hex ? 16 : 10);
     bool valid = strspn(digits, hex ? "0123456789abcdefABCDEF" : "0123456789") == strlen(digits);
     if (!valid || !is_character(code)) return fail_at(x, "an invalid character reference");
-    add_utf8(&x->text, code);
+    text_add_utf8(&x->text, (uint32_t)code);
     x->at = semicolon + 1;
     return STATUS_OK;
 }

@@ -50,7 +50,7 @@ static void lower(const unsigned char *text, size_t len, struct text *out)
         int64_t code = next_char(text, len, (begin = at, &at));
         int count = code < 0 ? 0 : unicode_letters_lower((uint32_t)code, codes);
         if (count == 1 && codes[0] == code) count = 0;
-        for (int i = 0; i < count; i++) unicode_append(out, codes[i]);
+        for (int i = 0; i < count; i++) text_add_utf8(out, codes[i]);
         if (!count) text_add(out, text + begin, at - begin);
     }
 }

@@ -86,6 +86,23 @@ TEST(utf8_validity_follows_rfc_3629)
         CHECK(!text_is_utf8(wrong[i], strlen(wrong[i])));
 }
 
+TEST(text_add_utf8_encodes_a_code_point_in_1_to_4_bytes)
+{
+    struct text t = {0};
+    const uint32_t codes[] = {0x7F, 0x80, 0x7FF, 0x800, 0xFFFF, 0x10000, 0x10FFFF};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) text_add_utf8(&t, codes[i]);
+    CHECK(!strcmp(t.data, "\x7F\xC2\x80\xDF\xBF\xE0\xA0\x80\xEF\xBF\xBF\xF0\x90\x80\x80"
+                          "\xF4\x8F\xBF\xBF"));
+    text_release(&t);
+}
+
+TEST(text_mark_length_finds_a_byte_order_mark_at_the_start)
+{
+    CHECK(text_mark_length("\xEF\xBB\xBFx", 4) == 3 && text_mark_length("\xEF\xBB\xBF", 3) == 3);
+    CHECK(!text_mark_length("\xEF\xBB\xBF", 2) && !text_mark_length("x\xEF\xBB\xBF", 4));
+    CHECK(!text_mark_length(NULL, 0));
+}
+
 TEST(text_add_escaped_escapes_control_characters)
 {
     struct text t = {0};

@@ -57,13 +57,3 @@ enum unicode_class unicode_next_multibyte(const unsigned char *at, size_t len, i
     if (code < 0) return UNICODE_OTHER;
     return (enum unicode_class)(unicode_blocks[unicode_index[code >> 7]][code & 127] & CLASS_BITS);
 }
-
-void unicode_append(struct text *out, uint32_t code)
-{
-    unsigned char b[4];
-    size_t len = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char leads[] = {0, 0, 0xC0, 0xE0, 0xF0};
-    for (size_t i = len; i-- > 1; code >>= 6) b[i] = (unsigned char)(0x80 | (code & 0x3F));
-    b[0] = (unsigned char)(leads[len] | code);
-    text_add(out, b, len);
-}

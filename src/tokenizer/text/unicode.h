@@ -41,5 +41,3 @@ static inline enum unicode_class unicode_next(const unsigned char *bytes, size_t
 }
 /* Returns the code point of that character; the byte itself if the sequence is invalid. */
 uint32_t unicode_decode(const unsigned char *bytes, size_t len, int *size);
-/* Appends a code point as UTF-8. */
-void unicode_append(struct text *out, uint32_t code);

@@ -184,7 +184,7 @@ static void flush_cluster(struct cluster *c, enum unicode_form form, struct text
 {
     order_canonically(c);
     if (form == FORM_NFC || form == FORM_NFKC) compose(c);
-    for (size_t i = 0; i < c->count; i++) unicode_append(out, c->all[i].code);
+    for (size_t i = 0; i < c->count; i++) text_add_utf8(out, c->all[i].code);
     c->count = 0;
 }
 
