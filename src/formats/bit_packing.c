@@ -19,18 +19,6 @@ static inline uint64_t bits_at(const unsigned char *bytes, size_t len, uint64_t 
     return word & mask;
 }
 
-static enum status read_varint(struct reader *r, uint64_t *out)
-{
-    uint8_t byte;
-    *out = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        TRY(reader_u8(r, &byte, "a varint"));
-        *out |= (uint64_t)(byte & 0x7F) << shift;
-        if (!(byte & 0x80)) return STATUS_OK;
-    }
-    FAIL(DATA, "%s: varint exceeds 64 bits", r->name);
-}
-
 enum status bit_packing_init(struct bit_packing *b, struct reader bytes, int width)
 {
     *b = (struct bit_packing){.bytes = bytes, .width = width};
@@ -47,7 +35,7 @@ static enum status read_run_header(struct bit_packing *b)
         b->bytes.at += b->bit / 8 + (b->bit % 8 != 0);
         b->bit = 0;
     }
-    TRY(read_varint(&b->bytes, &head));
+    TRY(reader_varint(&b->bytes, &head));
     if (head & 1) {
         uint64_t groups = head >> 1, bytes_left = reader_left(&b->bytes);
         b->packed = groups > UINT64_MAX / 8 ? UINT64_MAX : groups * 8;
@@ -97,7 +85,7 @@ struct delta_header {
 
 static enum status read_zigzag(struct reader *r, uint64_t *out)
 {
-    TRY(read_varint(r, out));
+    TRY(reader_varint(r, out));
     *out = *out >> 1 ^ (0 - (*out & 1));
     return STATUS_OK;
 }
@@ -110,9 +98,9 @@ static int64_t wrap(uint64_t value, bool is_32)
 static enum status read_delta_header(struct reader *r, struct delta_header *d, size_t count)
 {
     enum { MAX_BLOCK = 1 << 20 };
-    TRY(read_varint(r, &d->block));
-    TRY(read_varint(r, &d->miniblocks));
-    TRY(read_varint(r, &d->total));
+    TRY(reader_varint(r, &d->block));
+    TRY(reader_varint(r, &d->miniblocks));
+    TRY(reader_varint(r, &d->total));
     if (!d->block || d->block > MAX_BLOCK || !d->miniblocks || d->miniblocks > d->block ||
         d->block % d->miniblocks || d->block / d->miniblocks % 8)
         FAIL(DATA, "%s: invalid delta block size of %llu values in %llu miniblocks", r->name,

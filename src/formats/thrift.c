@@ -4,22 +4,10 @@
 enum { TRUE = 1, FALSE, I8, I16, I32, I64, DOUBLE, BYTES, LIST, SET, MAP, STRUCT = THRIFT_STRUCT };
 enum { MAX_DEPTH = 64 };
 
-static enum status read_varint(struct reader *r, uint64_t *out)
-{
-    uint8_t byte;
-    *out = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        TRY(reader_u8(r, &byte, "a varint"));
-        *out |= (uint64_t)(byte & 0x7F) << shift;
-        if (!(byte & 0x80)) return STATUS_OK;
-    }
-    FAIL(DATA, "%s: varint exceeds 64 bits", r->name);
-}
-
 static enum status read_zigzag(struct reader *r, int64_t *out)
 {
     uint64_t bits;
-    TRY(read_varint(r, &bits));
+    TRY(reader_varint(r, &bits));
     *out = (int64_t)(bits >> 1 ^ (0 - (bits & 1)));
     return STATUS_OK;
 }
@@ -28,7 +16,7 @@ static enum status read_bytes(struct reader *r, struct thrift_bytes *out)
 {
     uint64_t len;
     size_t bytes;
-    TRY(read_varint(r, &len));
+    TRY(reader_varint(r, &len));
     TRY(reader_count(r, len, 1, &bytes, "a string"));
     out->len = bytes;
     return reader_bytes(r, bytes, &out->data, "a string");
@@ -41,7 +29,7 @@ static enum status read_list_header(struct reader *r, struct thrift_list *out)
     size_t bytes;
     TRY(reader_u8(r, &head, "a list"));
     count = head >> 4;
-    if (count == 15) TRY(read_varint(r, &count));
+    if (count == 15) TRY(reader_varint(r, &count));
     TRY(reader_count(r, count, 1, &bytes, "a list"));
     *out = (struct thrift_list){*r, bytes, head & 15};
     return STATUS_OK;
@@ -66,7 +54,7 @@ static enum status skip_map(struct reader *r, int depth)
     uint64_t count;
     uint8_t types;
     size_t bytes;
-    TRY(read_varint(r, &count));
+    TRY(reader_varint(r, &count));
     if (!count) return STATUS_OK;
     TRY(reader_u8(r, &types, "a map"));
     TRY(reader_count(r, count, 1, &bytes, "a map"));

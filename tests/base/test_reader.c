@@ -23,6 +23,27 @@ TEST(reader_reads_little_endian_values_and_stops_at_the_end)
     CHECK_STATUS(OK, reader_bytes(&r, 0, &at, "e"));
 }
 
+TEST(reader_varint_reads_64_bits_and_stays_where_it_fails)
+{
+    static const unsigned char bytes[] = {0x96, 0x01, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+                                          0xFF, 0xFF, 0xFF, 0xFF, 0x01, 0x80};
+    struct reader r = {.at = bytes, .end = bytes + sizeof bytes, .name = "f"};
+    uint64_t x;
+    CHECK_STATUS(OK, reader_varint(&r, &x));
+    CHECK(x == 150);
+    CHECK_STATUS(OK, reader_varint(&r, &x));
+    CHECK(x == UINT64_MAX);
+    CHECK_STATUS(DATA, reader_varint(&r, &x));
+    CHECK_MESSAGE("f: a varint needs 1 bytes");
+    CHECK(reader_left(&r) == 1);
+    unsigned char endless[16];
+    memset(endless, 0x80, sizeof endless);
+    r = (struct reader){.at = endless, .end = endless + sizeof endless, .name = "f"};
+    CHECK_STATUS(DATA, reader_varint(&r, &x));
+    CHECK_MESSAGE("f: varint exceeds 64 bits");
+    CHECK(r.at == endless);
+}
+
 TEST(reader_count_checks_that_the_items_can_be_read)
 {
     static const unsigned char bytes[64];
