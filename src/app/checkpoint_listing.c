@@ -130,9 +130,9 @@ static void print_list(const struct checkpoint_list *rows)
         const struct listed_checkpoint *r = &rows->all[i];
         char when[32];
         time_text(r->written, when, sizeof when);
-        const char *slash = strrchr(r->path, '/');
-        printf("%-12s %10.1f MB  %s  %s\n", slash && slash[1] ? slash + 1 : r->path,
-               (double)r->bytes / 1e6, when, r->errors.len ? "DAMAGED" : "good");
+        const char *name = file_name(r->path);
+        printf("%-12s %10.1f MB  %s  %s\n", name[0] ? name : r->path, (double)r->bytes / 1e6, when,
+               r->errors.len ? "DAMAGED" : "good");
         if (r->errors.len) printf("%s\n", r->errors.data);
     }
 }

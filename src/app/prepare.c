@@ -74,14 +74,12 @@ static enum status check_prefix(const char *output)
     if (!strcmp(suffix, ".bin") || !strcmp(suffix, ".idx"))
         FAIL(USAGE, "prepare: --output %s: expected a prefix without \"%s\", such as %.*s", output,
              suffix, (int)(len - 4), output);
-    const char *slash = strrchr(output, '/');
-    if (!slash) return STATUS_OK;
-    if (!slash[1])
+    if (!file_name(output)[0])
         FAIL(USAGE,
              "prepare: --output %s: expected a prefix of file names in that folder, such as "
              "%stokens",
              output, output);
-    char *folder = heap_string(output, slash == output ? 1 : (size_t)(slash - output));
+    char *folder = file_parent(output);
     enum file_kind kind;
     enum status st = file_find(folder, &kind);
     if (!st && kind == FILE_ABSENT)

@@ -31,7 +31,7 @@ static enum status find_paths(struct paths *p, const char *config)
     p->program[n] = 0;
     if (!getcwd(p->folder, sizeof p->folder))
         FAIL(IO, "cannot get the current folder: %s", strerror(errno));
-    const char *base = strrchr(config, '/') ? strrchr(config, '/') + 1 : config;
+    const char *base = file_name(config);
     size_t len = strlen(base), end = len > 5 && !strcmp(base + len - 5, ".toml") ? len - 5 : len;
     snprintf(p->name, sizeof p->name, "%.*s", (int)(end < sizeof p->name ? end : sizeof p->name),
              base);

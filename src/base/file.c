@@ -170,10 +170,7 @@ enum status file_sync_dir(const char *path)
 
 enum status file_sync_parent(const char *path)
 {
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/') len--;
-    while (len && path[len - 1] != '/') len--;
-    char *parent = len ? heap_string(path, len) : heap_string(".", 1);
+    char *parent = file_parent(path);
     enum status st = file_sync_dir(parent);
     free(parent);
     return st;
@@ -341,6 +338,21 @@ void file_list_release(struct file_list *l)
     for (size_t i = 0; i < l->count; i++) free(l->paths[i]);
     free(l->paths);
     *l = (struct file_list){0};
+}
+
+const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *file_parent(const char *path)
+{
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    while (len && path[len - 1] != '/') len--;
+    while (len > 1 && path[len - 1] == '/') len--;
+    return len ? heap_string(path, len) : heap_string(".", 1);
 }
 
 char *file_join(const char *base, const char *name)

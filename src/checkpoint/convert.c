@@ -425,8 +425,7 @@ static enum status check_empty(const char *folder)
 static enum status write_gguf(const struct conversion *c, struct conversion_source *o,
                               const char *path, struct converted *done)
 {
-    const char *slash = strrchr(c->to, '/'), *stem = slash ? slash + 1 : c->to;
-    const char *dot = strrchr(stem, '.');
+    const char *stem = file_name(c->to), *dot = strrchr(stem, '.');
     enum safetensors_dtype dtype;
     TRY(resolve_dtype(c, o, &dtype));
     char *name = heap_string(stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));

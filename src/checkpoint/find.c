@@ -190,11 +190,10 @@ enum status checkpoint_advise(const char *folder, enum status st)
     size_t len = strlen(folder);
     if (st != STATUS_DATA || comm_failed_elsewhere()) return st;
     while (len > 1 && folder[len - 1] == '/') len--;
-    char *path = heap_string(folder, len), *slash = strrchr(path, '/');
+    char *path = heap_string(folder, len), *parent = file_parent(path);
     int64_t step = folder_path_step(path);
     status_save(&why, st);
-    if (slash) *slash = 0;
-    if (step >= 0) add_advice(slash ? path : ".", step, why.message);
-    free(path);
+    if (step >= 0) add_advice(parent, step, why.message);
+    free(path), free(parent);
     return status_restore(&why);
 }

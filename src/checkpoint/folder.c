@@ -25,11 +25,7 @@ int64_t folder_parse_step(const char *name)
     return strtoll(name + 5, NULL, 10);
 }
 
-int64_t folder_path_step(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return folder_parse_step(slash ? slash + 1 : path);
-}
+int64_t folder_path_step(const char *path) { return folder_parse_step(file_name(path)); }
 
 static int compare_steps(const void *a, const void *b)
 {
@@ -111,14 +107,14 @@ static bool is_alive(long pid)
 static bool is_temporary(const char *path)
 {
     struct stat s;
-    long pid = parse_temporary(strrchr(path, '/') + 1);
+    long pid = parse_temporary(file_name(path));
     return pid >= 0 && !lstat(path, &s) && S_ISREG(s.st_mode) && !is_alive(pid);
 }
 
 /* step-N.tmp or .trash-N-PID: only this program makes them. */
 static bool is_leftover(const char *path)
 {
-    const char *name = strrchr(path, '/') + 1;
+    const char *name = file_name(path);
     bool trash = !strncmp(name, ".trash-", 7);
     if (!trash && strncmp(name, "step-", 5)) return false;
     const char *number = name + (trash ? 7 : 5), *end = number + strspn(number, digits);

@@ -78,8 +78,8 @@ static void assign_files(const struct safetensors_shards *s, struct file_assignm
         }
 }
 
-static void file_name(const struct safetensors_shards *s, int file, int files, char *name,
-                      size_t size)
+static void format_file_name(const struct safetensors_shards *s, int file, int files, char *name,
+                             size_t size)
 {
     if (files == 1 && s->index == INDEX_IF_MANY)
         snprintf(name, size, "%s.safetensors", s->stem);
@@ -229,7 +229,7 @@ static enum status write_file(const struct safetensors_shards *s, struct file_as
     struct safetensors_tensor *described = heap(count * sizeof *described);
     uint64_t bytes;
     enum status st = STATUS_OK;
-    file_name(s, tensors[0].file, a->num_files, name, sizeof name);
+    format_file_name(s, tensors[0].file, a->num_files, name, sizeof name);
     qsort(tensors, count, sizeof *tensors, safetensors_compare_names);
     for (size_t i = 0; i < count; i++) described[i] = tensors[i].tensor;
     safetensors_build_header(described, count, &f.header, &bytes);
@@ -267,7 +267,7 @@ static enum status write_index(const struct safetensors_shards *s, const struct 
     json_end_object(&w);
     json_begin_object(&w, "weight_map", JSON_INLINE);
     for (size_t i = 0; i < a->count; i++) {
-        file_name(s, a->tensors[i].file, a->num_files, name, sizeof name);
+        format_file_name(s, a->tensors[i].file, a->num_files, name, sizeof name);
         json_newline(&w, 2);
         json_write_string(&w, a->tensors[i].tensor.name, name);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/provenance.h"
 
+#include "base/file.h"
 #include "base/log.h"
 
 #include <fnmatch.h>
@@ -107,7 +108,7 @@ struct refusal {
 
 static bool names_path(const char *pattern, const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = file_name(path);
     return !strcmp(pattern, path) || !strcmp(pattern, name) || !fnmatch(pattern, path, 0) ||
            !fnmatch(pattern, name, 0);
 }

@@ -65,7 +65,7 @@ static enum status open_file(struct source *s, const char *path)
     s->kind = kind;
     TRY(kind->open(s, f, &size));
     if (kind->check) TRY(kind->check(f));
-    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    const char *name = file_name(path);
     s->fingerprint = checksum_crc32c(s->fingerprint, name, strlen(name));
     s->fingerprint = checksum_crc32c(s->fingerprint, &size, sizeof size);
     return STATUS_OK;

@@ -212,7 +212,7 @@ static enum status acquire_lock(const struct snapshot *s, const char *name, int 
     const struct timespec pause = {.tv_nsec = 100000000};
     struct text path = {0};
     enum status st = STATUS_OK;
-    text_addf(&path, "%s/.locks/%s", s->cache, strrchr(s->folder, '/') + 1);
+    text_addf(&path, "%s/.locks/%s", s->cache, file_name(s->folder));
     TRY_OUT(file_make_dirs(path.data));
     text_addf(&path, "/%s.lock", name);
     *lock = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0644);

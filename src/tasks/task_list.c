@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/task_list.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "hub/hub.h"
 
@@ -16,8 +17,7 @@ const char *task_list_path(const char *word)
 /* NAME, or the file's name up to its first dot; heap. */
 static char *name_of(const char *word)
 {
-    const char *path = task_list_path(word), *slash = strrchr(path, '/');
-    const char *file = slash ? slash + 1 : path;
+    const char *path = task_list_path(word), *file = file_name(path);
     if (path != word) return heap_string(word, (size_t)(path - word) - 1);
     return heap_string(file, strcspn(file, "."));
 }

@@ -162,10 +162,9 @@ enum status tuning_save(struct tuning *t)
     struct text json = {0};
     enum status st = STATUS_OK;
     int lock = -1;
-    const char *slash = strrchr(t->path, '/');
     if (!has_new_entries(t)) return STATUS_OK;
-    char *folder = heap_string(t->path, slash ? (size_t)(slash - t->path) : 0);
-    if (folder[0]) TRY_OUT(file_make_dirs(folder));
+    char *folder = file_parent(t->path);
+    TRY_OUT(file_make_dirs(folder));
     lock = lock_file(t->path);
     if (file_exists(t->path))
         (void)read_entries(t); /* entries others added since; a damaged file is replaced */

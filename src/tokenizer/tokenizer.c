@@ -97,8 +97,7 @@ static enum status read_companions(struct tokenizer *t)
 {
     static const char *const names[NUM_COMPANIONS] = {CONFIG_NAME, "special_tokens_map.json",
                                                       "added_tokens.json", "chat_template.jinja"};
-    const char *name = strrchr(t->path, '/');
-    char *folder = heap_string(name ? t->path : ".", name ? (size_t)(name - t->path) + 1 : 1);
+    char *folder = file_parent(t->path);
     enum status st = STATUS_OK;
     for (size_t i = 0; i < NUM_COMPANIONS && !st; i++) {
         char *path = file_join(folder, names[i]);
@@ -124,16 +123,13 @@ static enum status read_json(struct tokenizer *t, const struct json *config)
  * folders; NULL without one. */
 static enum status read_config(const struct tokenizer *t, struct json **config)
 {
-    const char *name = strrchr(t->path, '/');
-    char *folder = heap_string(name ? t->path : ".", name ? (size_t)(name - t->path) + 1 : 1);
-    char *path = file_join(folder, CONFIG_NAME);
-    static const char original[] = "original/";
-    size_t len = strlen(folder), name_len = sizeof original - 1;
+    char *folder = file_parent(t->path), *path = file_join(folder, CONFIG_NAME);
     *config = NULL;
-    if (!file_exists(path) && len > name_len && !strcmp(folder + len - name_len, original)) {
-        folder[len - name_len] = 0;
+    if (!file_exists(path) && !strcmp(file_name(folder), "original")) {
+        char *above = file_parent(folder);
         free(path);
-        path = file_join(folder, CONFIG_NAME);
+        path = file_join(above, CONFIG_NAME);
+        free(above);
     }
     enum status st = file_exists(path) ? json_read(path, MAX_CONFIG_BYTES, config) : STATUS_OK;
     free(folder), free(path);

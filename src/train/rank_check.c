@@ -156,9 +156,8 @@ static char *find_other_of_pair(const char *path)
 
 static void add_source_file(struct checked_files *f, const char *path, const char *where)
 {
-    const char *slash = strrchr(path, '/');
     struct text name = {0};
-    text_addf(&name, "%s, %s,", where, slash ? slash + 1 : path);
+    text_addf(&name, "%s, %s,", where, file_name(path));
     add_file(f, name.data, path);
     text_release(&name);
 }

@@ -173,6 +173,18 @@ TEST(file_join_keeps_absolute_names_and_adds_one_slash)
     }
 }
 
+TEST(file_name_and_file_parent_split_a_path_at_its_last_slash)
+{
+    static const char *const cases[][3] = {
+        {"a/b/c.bin", "a/b", "c.bin"}, {"c", ".", "c"},  {"/c", "/", "c"}, {"a//c", "a", "c"},
+        {"../c", "..", "c"},           {"a/b/", "a", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *parent = file_parent(cases[i][0]);
+        CHECK(!strcmp(parent, cases[i][1]) && !strcmp(file_name(cases[i][0]), cases[i][2]));
+        free(parent);
+    }
+}
+
 TEST(file_has_suffix_requires_a_name_before_it)
 {
     CHECK(file_has_suffix("a/b.jsonl.gz", ".gz"));

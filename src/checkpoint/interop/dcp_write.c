@@ -34,7 +34,7 @@ struct dcp_writer {
     uint64_t at;  /* its end */
 };
 
-static void file_name(int file, char name[32]) { snprintf(name, 32, "__0_%d.distcp", file); }
+static void format_file_name(int file, char name[32]) { snprintf(name, 32, "__0_%d.distcp", file); }
 
 static enum status finish_file(struct dcp_writer *w)
 {
@@ -51,7 +51,7 @@ static enum status start_file(struct dcp_writer *w)
 {
     char name[32];
     TRY(finish_file(w));
-    file_name(++w->file, name);
+    format_file_name(++w->file, name);
     w->at = 0;
     w->path = file_join(w->folder, name);
     w->fd = open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -211,7 +211,7 @@ static void write_storage_entry(struct text *t, const struct dcp_item *item,
                                 const struct archive_location *location)
 {
     char name[32];
-    file_name(location->file, name);
+    format_file_name(location->file, name);
     begin_object(t, CHECKPOINT ".metadata", "MetadataIndex");
     pickle_write_string(t, "fqn"), pickle_write_string(t, item->name);
     pickle_write_string(t, "index");

@@ -38,9 +38,7 @@ bool meta_detect(const char *path)
 
 char *meta_folder(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    if (file_is_dir(path)) return heap_string(path, strlen(path));
-    return slash ? heap_string(path, (size_t)(slash - path) + 1) : heap_string(".", 1);
+    return file_is_dir(path) ? heap_string(path, strlen(path)) : file_parent(path);
 }
 
 /* One model-parallel shard. */

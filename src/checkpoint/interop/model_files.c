@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/model_files.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/interop/hf_fused.h"
 #include "checkpoint/interop/pytorch_bin.h"
@@ -342,12 +343,6 @@ enum status model_files_check(const struct model_files *m, const struct layout *
     return STATUS_OK;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 size_t model_files_num_files(const struct model_files *m)
 {
     return m->slices ? m->slices->num_maps : m->count;
@@ -356,10 +351,10 @@ size_t model_files_num_files(const struct model_files *m)
 struct model_file model_files_file(const struct model_files *m, size_t i)
 {
     if (!m->slices)
-        return (struct model_file){base_name(m->files[i].path), m->files[i].map.size,
+        return (struct model_file){file_name(m->files[i].path), m->files[i].map.size,
                                    m->files[i].count};
     const struct tensor_slices *p = m->slices;
-    struct model_file file = {base_name(p->files[i]), p->maps[i]->size, 0};
+    struct model_file file = {file_name(p->files[i]), p->maps[i]->size, 0};
     for (size_t t = 0; t < p->count; t++) {
         bool there = false;
         for (size_t k = 0; k < p->tensors[t].count; k++)
@@ -390,7 +385,7 @@ static struct model_tensor sliced_model_tensor(const struct tensor_slices *p,
     };
     if (t->count) out.is.dtype = t->all[0].dtype;
     for (size_t i = 0; t->count && i < p->num_maps; i++)
-        if (t->all[0].map == p->maps[i]) out.file = base_name(p->files[i]);
+        if (t->all[0].map == p->maps[i]) out.file = file_name(p->files[i]);
     return out;
 }
 
@@ -399,7 +394,7 @@ static struct model_tensor safetensors_model_tensor(const struct model_files *m,
                                                     const struct safetensors_tensor *t)
 {
     struct model_tensor out = {
-        .is = *t, .file = base_name(file->path), .reader = {.file = file, .tensor = t}};
+        .is = *t, .file = file_name(file->path), .reader = {.file = file, .tensor = t}};
     /* without scales, reading the tensor fails */
     if (model_files_open_scale(m, &out.reader)) out.reader.scale.tensor = NULL;
     return out;

@@ -90,7 +90,7 @@ void nxdt_files_release(struct nxdt_files *f)
 /* Sets *tag to the tag's folder; heap. */
 static void find_files(struct nxdt_files *f, const char *path, char **tag)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = file_name(path);
     char *model = file_join(path, "model");
     list_files(f, model);
     *tag = heap_string(path, strlen(path));

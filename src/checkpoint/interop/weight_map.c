@@ -31,8 +31,7 @@ static enum status check_file(const char *index, const char *name)
 {
     if (!name[0] || strchr(name, '/') || name[0] == '.')
         FAIL(DATA, "%s: weight_map names \"%s\", which is not a file of the folder", index, name);
-    const char *slash = strrchr(index, '/');
-    char *folder = heap_string(slash ? index : ".", slash ? (size_t)(slash - index) + 1 : 1);
+    char *folder = file_parent(index);
     enum status st = weight_map_check_link(folder, name);
     free(folder);
     return st;

@@ -217,7 +217,7 @@ static enum status set_rope_base(struct import *im)
     const char *tokenizer = import_get_string(im, "--tokenizer-model", "");
     const struct import_item *vocab = import_get(im, "--vocab-size");
     if (base) return import_copy(im, base, "model.rope_theta", "");
-    const char *slash = strrchr(im->file, '/'), *name = slash ? slash + 1 : im->file;
+    const char *name = file_name(im->file);
     bool is_llama3 = contains(tokenizer, "llama-3") || contains(tokenizer, "llama3") ||
                      contains(name, "llama3") || contains(name, "llama-3") ||
                      (vocab && vocab->count == 1 && !strcmp(vocab->values[0], "128256"));

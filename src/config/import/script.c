@@ -17,10 +17,8 @@ enum { MAX_BYTES = 1 << 20, MAX_RANKS = 1 << 20 };
  * path. */
 static enum status open_in_same_folder(const void *context, const char *path, struct text *bytes)
 {
-    const char *first = context, *slash = strrchr(first, '/'), *name = strrchr(path, '/');
     uint64_t size;
-    char *folder = heap_string(first, slash ? (size_t)(slash - first) : 0);
-    char *local = file_join(slash ? folder : ".", name ? name + 1 : path);
+    char *folder = file_parent(context), *local = file_join(folder, file_name(path));
     enum status st = file_size(local, &size); /* fails unless it is a regular file */
     if (!st) st = file_read(local, MAX_BYTES, bytes);
     free(folder), free(local);
