@@ -275,8 +275,7 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
     BUG("unknown kind of option");
 }
 
-/* As TOML, with the fewest digits that read back exactly. */
-static void write_real(struct text *out, double x)
+void option_write_real(struct text *out, double x)
 {
     char digits[40];
     for (int precision = 1; precision <= 17; precision++) {
@@ -298,7 +297,7 @@ static void text_to_toml(const struct option *o, const char *text, struct text *
     char *end;
     double real = strtod(text, &end);
     if (o->kind == OPTION_REAL && end != text && !*end && isfinite(real)) {
-        write_real(toml, real);
+        option_write_real(toml, real);
         return;
     }
     if ((!string && !list) || (string && quoted)) {
@@ -409,7 +408,7 @@ static bool write_item(const struct option *o, const void *field, size_t i, stru
     case OPTION_REALS:
         if (i >= reals->count) return false;
         text_adds(out, comma);
-        write_real(out, reals->items[i]);
+        option_write_real(out, reals->items[i]);
         return true;
     case OPTION_RANGES:
         if (i >= ranges->count) return false;
@@ -425,7 +424,7 @@ void option_write(const struct option *o, const void *from, struct text *out)
     const void *field = (const char *)from + o->offset;
     switch (o->kind) {
     case OPTION_INT: text_addf(out, "%lld", (long long)*(const option_INT *)field); return;
-    case OPTION_REAL: write_real(out, *(const option_REAL *)field); return;
+    case OPTION_REAL: option_write_real(out, *(const option_REAL *)field); return;
     case OPTION_BOOL: text_adds(out, *(const option_BOOL *)field ? "true" : "false"); return;
     case OPTION_AUTO: {
         option_AUTO x = *(const option_AUTO *)field;

@@ -181,6 +181,8 @@ bool option_ranges_contain(const struct option_ranges *r, int64_t number);
 
 /* Appends a string in quotes, as TOML. */
 void option_quote(struct text *out, const char *string);
+/* Appends a number as TOML, with the fewest digits that read back exactly. */
+void option_write_real(struct text *out, double x);
 
 /* Appends the field's value as TOML. */
 void option_write(const struct option *o, const void *from, struct text *out);

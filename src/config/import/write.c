@@ -88,7 +88,7 @@ static void write_sources(const struct import *im, struct text *toml)
         if (strcmp(s->column, "text"))
             text_adds(toml, "\ncolumn = "), option_quote(toml, s->column);
         text_adds(toml, "\nweight = ");
-        json_real(toml, s->weight);
+        option_write_real(toml, s->weight);
         text_adds(toml, "\n");
     }
 }

@@ -44,12 +44,13 @@ TEST(bugs_and_unsupported_keys_come_first_and_comments_are_wrapped)
     import_add_note(&im, IMPORT_ORIGINAL_BUG, NULL,
                     "The documentation says one thing and the code does another, which is "
                     "too long for one line.");
+    import_add_source(&im, "a", "text", 0.3);
     im.num_ranks = 12;
     import_write(&im, &toml);
     const char *bug = strstr(toml.data, "says one thing"), *lost = strstr(toml.data, "not here");
     const char *steps = strstr(toml.data, "# Why.\nsteps = 3\n"), *idle = strstr(toml.data, "idle");
     CHECK(bug && lost && steps && idle && bug < lost && lost < steps && steps < idle);
-    CHECK(strstr(toml.data, "# For 12 ranks.\n"));
+    CHECK(strstr(toml.data, "# For 12 ranks.\n") && strstr(toml.data, "weight = 0.3\n"));
     for (const char *at = toml.data; *at;) {
         size_t len = strcspn(at, "\n");
         CHECK(len <= 100);
