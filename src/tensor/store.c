@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "tensor/blockwise.h"
 #include "tensor/device.h"
+#include "tensor/element.h"
 #include "tensor/queue.h"
 
 #include <stdlib.h>
@@ -19,11 +20,6 @@ float *store_host_f32(const struct store *s)
 struct store store_f32(float *x, struct queue *queue)
 {
     return (struct store){.x = x, .dtype = F32, .queue = queue};
-}
-
-static void *element_at(const struct store *s, size_t at)
-{
-    return (char *)s->x + at * dtype_bytes(s->dtype);
 }
 
 static int threads_of(const struct store *s) { return s->queue ? s->queue->num_threads : 1; }
@@ -47,7 +43,7 @@ static void from_f32(const float *from, size_t n, bf16 *x, uint16_t *low, int th
 static enum status read_chunk(const struct store *s, size_t at, size_t n, float *to,
                               uint16_t *staging)
 {
-    TRY(queue_copy(s->queue, staging, element_at(s, at), n * sizeof *staging));
+    TRY(queue_copy(s->queue, staging, element(s->x, at, s->dtype), n * sizeof *staging));
     if (s->low) TRY(queue_copy(s->queue, staging + CHUNK, s->low + at, n * sizeof *staging));
     to_f32(staging, s->low ? staging + CHUNK : NULL, n, to, threads_of(s));
     return STATUS_OK;
@@ -57,7 +53,7 @@ static enum status write_chunk(const struct store *s, size_t at, size_t n, const
                                uint16_t *staging)
 {
     from_f32(from, n, staging, s->low ? staging + CHUNK : NULL, threads_of(s));
-    TRY(queue_copy(s->queue, element_at(s, at), staging, n * sizeof *staging));
+    TRY(queue_copy(s->queue, element(s->x, at, s->dtype), staging, n * sizeof *staging));
     if (s->low) TRY(queue_copy(s->queue, s->low + at, staging + CHUNK, n * sizeof *staging));
     return STATUS_OK;
 }
@@ -97,7 +93,7 @@ static enum status read_blocks(const struct store *s, size_t at, size_t n, float
                                struct block_chunk *c)
 {
     size_t first = at / BLOCKWISE_BLOCK, blocks = (at + n - 1) / BLOCKWISE_BLOCK - first + 1;
-    TRY(queue_copy(s->queue, c->codes, element_at(s, at), n));
+    TRY(queue_copy(s->queue, c->codes, element(s->x, at, s->dtype), n));
     TRY(queue_copy(s->queue, c->scales, s->blocks->scales + first, blocks * sizeof *c->scales));
 #pragma omp parallel for schedule(static) num_threads(threads_of(s))
     for (size_t b = 0; b < blocks; b++) {
@@ -119,7 +115,7 @@ static enum status write_blocks(const struct store *s, size_t at, size_t n, cons
         blockwise_quantize(&c->map, from + begin, rest_of_block(begin, n - begin), c->codes + begin,
                            &c->scales[b]);
     }
-    TRY(queue_copy(s->queue, element_at(s, at), c->codes, n));
+    TRY(queue_copy(s->queue, element(s->x, at, s->dtype), c->codes, n));
     return queue_copy(s->queue, s->blocks->scales + first, c->scales, blocks * sizeof *c->scales);
 }
 
@@ -173,18 +169,20 @@ static enum status move_quantized(const struct store *s, size_t at, size_t n, fl
 enum status store_read(const struct store *s, size_t at, size_t n, float *to)
 {
     if (s->dtype == INT8) return move_quantized(s, at, n, to, NULL);
-    if (s->dtype == F32) return queue_copy(s->queue, to, element_at(s, at), n * sizeof *to);
+    if (s->dtype == F32)
+        return queue_copy(s->queue, to, element(s->x, at, s->dtype), n * sizeof *to);
     if (queue_device_allocator(s->queue)) return by_chunks(s, at, n, to, NULL);
-    to_f32(element_at(s, at), s->low ? s->low + at : NULL, n, to, threads_of(s));
+    to_f32(element(s->x, at, s->dtype), s->low ? s->low + at : NULL, n, to, threads_of(s));
     return STATUS_OK;
 }
 
 enum status store_write(const struct store *s, size_t at, size_t n, const float *from)
 {
     if (s->dtype == INT8) return move_quantized(s, at, n, NULL, from);
-    if (s->dtype == F32) return queue_copy(s->queue, element_at(s, at), from, n * sizeof *from);
+    if (s->dtype == F32)
+        return queue_copy(s->queue, element(s->x, at, s->dtype), from, n * sizeof *from);
     if (queue_device_allocator(s->queue)) return by_chunks(s, at, n, NULL, from);
-    from_f32(from, n, element_at(s, at), s->low ? s->low + at : NULL, threads_of(s));
+    from_f32(from, n, element(s->x, at, s->dtype), s->low ? s->low + at : NULL, threads_of(s));
     return STATUS_OK;
 }
 
@@ -210,7 +208,7 @@ enum status store_repeat(const struct store *s, size_t at, size_t period, size_t
 {
     size_t each = dtype_bytes(s->dtype), low = sizeof *s->low;
     BUG_IF(!period || s->dtype == INT8);
-    TRY(repeat_bytes(s->queue, element_at(s, at), period * each, n * each));
+    TRY(repeat_bytes(s->queue, element(s->x, at, s->dtype), period * each, n * each));
     if (s->low) TRY(repeat_bytes(s->queue, s->low + at, period * low, n * low));
     return STATUS_OK;
 }

@@ -11,7 +11,7 @@
 #include <rccl/rccl.h>
 typedef hipStream_t nccl_stream;
 #define NCCL_TITLE "RCCL"
-#define NCCL_FILE  "librccl.so.1"
+#define NCCL_FILE  "librccl.so.1 librccl.so" /* the latter in PyTorch's packages */
 #else
 #include <nccl.h>
 typedef cudaStream_t nccl_stream;
