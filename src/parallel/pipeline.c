@@ -280,20 +280,26 @@ static enum status wait_all(const struct pipeline *p)
     return STATUS_OK;
 }
 
+/* Whether an action's input is received while the action before computes.  A GPU may wait for all
+ * its transfers before it loads a kernel, which it does at the kernel's first launch.  With one or
+ * two microbatches such a transfer could depend on that kernel. */
+static bool receives_early(const struct pipeline *p) { return p->schedule.num_microbatches > 2; }
+
 enum status pipeline_run(struct pipeline *p, const struct microbatch *microbatches,
                          struct arena *step)
 {
     struct pipeline_state *s = p->state;
     struct arena *host = p->model->offload ? p->model->offload->host : NULL;
     size_t mark = arena_mark(step), host_mark = host ? arena_mark(host) : 0;
+    bool is_early = receives_early(p);
     TRY(stage_pass_check(p->model, microbatches));
     alloc_step(p, microbatches, step);
     for (int i = 0; i < s->length; i++) {
         const struct action *a = &s->actions[i], *next = i + 1 < s->length ? a + 1 : NULL;
         /* Two microbatches show how much memory all need: the first overwrites gradients. */
         if (skips_transfers(p) && a->micro > 1) continue;
-        if (!i) TRY(post_receive(p, microbatches, a));
-        if (next) TRY(post_receive(p, microbatches, next));
+        if (!i || !is_early) TRY(post_receive(p, microbatches, a));
+        if (next && is_early) TRY(post_receive(p, microbatches, next));
         TRY(run_action(p, &microbatches[a->micro], a, step));
     }
     TRY(wait_all(p));

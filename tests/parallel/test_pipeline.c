@@ -219,3 +219,60 @@ TEST(simulated_rank_counts_its_messages)
     }
     rig_close(&r);
 }
+
+/* Counts what has been received, or posted to be, when the first unit opens. */
+struct first_open {
+    struct unit_provider base;
+    struct comm_counts counts;
+    bool has_opened;
+    uint64_t receives;
+};
+
+static enum status open_unit(struct unit_provider *provider, int unit, unsigned use,
+                             struct unit_buffers *buffers)
+{
+    struct first_open *f = (struct first_open *)provider;
+    (void)unit, (void)use, (void)buffers;
+    if (!f->has_opened) f->receives = f->counts.calls[TRANSFER_receive];
+    f->has_opened = true;
+    return STATUS_OK;
+}
+
+static enum status close_unit(struct unit_provider *provider, int unit, unsigned use)
+{
+    (void)provider, (void)unit, (void)use;
+    return STATUS_OK;
+}
+
+/* The receives of the second of four stages before it computes. */
+static uint64_t receives_before_computing(int num_microbatches)
+{
+    struct comparison l = {.schedule = {SCHEDULE_1F1B, 4, 1, num_microbatches}};
+    struct model_shape shape = shape_of(&l);
+    struct first_open first = {.base = {open_unit, close_unit}};
+    struct comm group = {.rank = 1, .size = 4, .counts = &first.counts};
+    struct microbatch microbatches[MICROBATCHES];
+    struct stage stage;
+    struct rig r;
+    rig_open(&r, &shape, BF16, 2, 9);
+    r.queue->sizing = true;
+    r.m.units = &first.base;
+    for (int i = 0; i < num_microbatches; i++) microbatches[i] = r.b;
+    find_stages(&l, group.rank, &stage);
+    struct pipeline p = {&r.m, &group, &stage, l.schedule, false, NULL};
+    pipeline_open(&p);
+    r.step = (struct arena){0};
+    CHECK_STATUS(OK, pipeline_run(&p, microbatches, &r.step));
+    pipeline_close(&p);
+    r.m.units = NULL;
+    rig_close(&r);
+    return first.receives;
+}
+
+/* A stage with one or two microbatches must not wait for what may depend on it. */
+TEST(the_next_input_is_received_early_with_more_than_two_microbatches)
+{
+    CHECK(receives_before_computing(1) == 1);
+    CHECK(receives_before_computing(2) == 1);
+    CHECK(receives_before_computing(3) == 2);
+}
