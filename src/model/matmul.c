@@ -233,8 +233,7 @@ static enum status scale_and_quantize(const struct matmul *p, struct stored_oper
         TRY(quantize_fused(p, &fused, *y8));
         return STATUS_OK;
     }
-    if (o.role != FLOAT8_WEIGHT || !o.has_scale)
-        TRY(compute_scale(p, o.role, o.x, o.amax_known, o.saved));
+    if (!o.has_scale) TRY(compute_scale(p, o.role, o.x, o.amax_known, o.saved));
     TRY(quantize_operand(p, unfused, y8));
     return STATUS_OK;
 }
