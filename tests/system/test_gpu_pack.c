@@ -48,10 +48,9 @@ static bool has_lines(const struct text *summary, const char *const *begins)
 static void check_order(const char *folder)
 {
     struct text out = {0};
-    CHECK(
-        shell(
-            "cd \"$1\" && sh pack/one.sh -t 120 results generate torch-1b step-1b bits operations",
-            folder, &out, NULL) == 0);
+    CHECK(shell("cd \"$1\" && SCALE=5 sh pack/one.sh -t 600 results generate torch-1b step-1b bits "
+                "operations",
+                folder, &out, NULL) == 0);
     bool in_order =
         HAS_LINES(&out, "\nok      operations", "\nok      bits", "\nok      step-1b",
                   "\nskipped torch-1b: PyTorch not found", "\nok      generate",
