@@ -26,6 +26,11 @@ enum {
     CUBLASLT_MAX_ALIGNMENT = ARENA_ALIGN, /* bytes, that operands are declared with */
 };
 
+/* How the partial sums of split-K may be added.  cuBLASLt documents a separate reduction in f32
+ * only for this scheme.  The others add in the output's type, and INPLACE does not document in
+ * which order. */
+static const uint32_t split_k_reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+
 struct cublaslt_tuner;
 
 /* One GEMM shape. */

@@ -98,11 +98,6 @@ static enum status create_descriptors(struct cublaslt_matmul *m)
     return STATUS_OK;
 }
 
-/* Of the partial sums of split-K: stored in f32, then added in a fixed order.  The other schemes
- * may add them as thread blocks end, which differs from run to run, or round each to the result's
- * type. */
-static const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-
 static enum status set_preferences(cublasLtMatmulPreference_t preference, uint64_t max_workspace,
                                    uint32_t alignment)
 {
@@ -112,8 +107,9 @@ static enum status set_preferences(cublasLtMatmulPreference_t preference, uint64
     CUBLASLT_TRY(cublasLtMatmulPreferenceSetAttribute(preference,
                                                       CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                       &max_workspace, sizeof max_workspace));
-    CUBLASLT_TRY(cublasLtMatmulPreferenceSetAttribute(
-        preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
+    CUBLASLT_TRY(
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                             &split_k_reductions, sizeof split_k_reductions));
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++)
         CUBLASLT_TRY(cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment,
                                                           sizeof alignment));

@@ -19,7 +19,7 @@ struct stub_cublaslt {
     int ran[STUB_ALGORITHMS];                   /* GEMMs, by algorithm */
     int failed;
     int fast_accumulation; /* GEMMs that accumulate in less than f32 */
-    int other_reductions;  /* heuristics that may propose other ones than in f32, in order */
+    int other_reductions;  /* queries that allowed another reduction scheme than COMPUTE_TYPE */
 };
 extern struct stub_cublaslt stub_cublaslt;
 void stub_cublaslt_break(bool broken);
