@@ -40,6 +40,10 @@ typedef cublasLtMatmulPreference_t preference;
       (cublasLtHandle_t lt, matmul_desc m, layout a, layout b, layout c, layout d,                 \
        const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulHeuristicResult_t *result),            \
       (lt, m, a, b, c, d, algorithm, result))                                                      \
+    F(cublasStatus_t, cublasLtMatmulAlgoConfigGetAttribute,                                        \
+      (const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAlgoConfigAttributes_t name,           \
+       void *value, size_t bytes, size_t *written),                                                \
+      (algorithm, name, value, bytes, written))                                                    \
     F(cublasStatus_t, cublasLtMatmul,                                                              \
       (cublasLtHandle_t lt, matmul_desc m, const void *alpha, const void *a, layout a_layout,      \
        const void *b, layout b_layout, const void *beta, const void *c, layout c_layout, void *d,  \

@@ -137,7 +137,17 @@ static bool parse_algorithm(const char *text, cublasLtMatmulAlgo_t *a)
     return true;
 }
 
-/* Takes a file's algorithm if this library and device accept it. */
+/* A file that an earlier version of Llamero tuned may have algorithms with other reductions. */
+static bool has_allowed_reduction(const cublasLtMatmulAlgo_t *a)
+{
+    uint32_t scheme;
+    size_t written;
+    return !cublasLtMatmulAlgoConfigGetAttribute(a, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                                 sizeof scheme, &written) &&
+           !(scheme & ~split_k_reductions);
+}
+
+/* Takes a file's algorithm if this library and device accept it, and heuristics may propose it. */
 static bool load_algorithm(const struct tuning *file, const char *key, const struct cublaslt *c,
                            struct cublaslt_matmul *m, size_t max_workspace)
 {
@@ -147,7 +157,7 @@ static bool load_algorithm(const struct tuning *file, const char *key, const str
     if (!entry || !parse_algorithm(entry, &algorithm)) return false;
     if (cublasLtMatmulAlgoCheck(c->handle, m->desc, m->first, m->second, m->result, m->result,
                                 &algorithm, &result) ||
-        result.workspaceSize > max_workspace)
+        result.workspaceSize > max_workspace || !has_allowed_reduction(&algorithm))
         return false;
     m->algorithm = algorithm, m->workspace = result.workspaceSize;
     return true;

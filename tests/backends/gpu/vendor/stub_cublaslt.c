@@ -28,7 +28,7 @@ struct stub_preference {
     uint32_t reductions, alignment[4];
 };
 /* The words of an algorithm's opaque data. */
-enum { WORD_ID, WORD_ALIGNMENT, WORD_MARK, MARK = 0x57AB };
+enum { WORD_ID, WORD_ALIGNMENT, WORD_MARK, WORD_REDUCTION = STUB_WORD_REDUCTION, MARK = 0x57AB };
 
 struct stub_cublaslt stub_cublaslt;
 static bool first_is_broken, is_hidden;
@@ -265,6 +265,18 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     if (!has_matching_sizes(&w) || algorithm->data[WORD_MARK] != MARK)
         return CUBLAS_STATUS_INVALID_VALUE;
     result->workspaceSize = workspace_of(algorithm->data[WORD_ID]);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t what,
+                                                    void *value, size_t bytes, size_t *written)
+{
+    uint32_t scheme = (uint32_t)algorithm->data[WORD_REDUCTION];
+    if (what != CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME || bytes != sizeof scheme)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, &scheme, bytes);
+    *written = bytes;
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -11,7 +11,11 @@
 
 #include <stdbool.h>
 
-enum { STUB_UNSUPPORTED_K = 13, STUB_ALGORITHMS = 3 };
+enum {
+    STUB_UNSUPPORTED_K = 13,
+    STUB_ALGORITHMS = 3,
+    STUB_WORD_REDUCTION = 3, /* of an algorithm's data: its cublasLtReductionScheme_t */
+};
 
 struct stub_cublaslt {
     int handles, matmuls, layouts, preferences; /* that exist */

@@ -152,6 +152,37 @@ TEST(the_users_file_goes_before_the_shipped_one)
     text_release(&bad), text_release(&file);
 }
 
+/* Replaces the reduction scheme of the only algorithm of the file. */
+static void set_reduction(const char *path, unsigned scheme)
+{
+    enum { DIGITS = 16 };
+    struct tuning t;
+    char word[DIGITS + 1], *key, *entry;
+    tuning_open(&t, path);
+    key = heap_string(t.entries[0].key, strlen(t.entries[0].key));
+    entry = heap_string(t.entries[0].variant, strlen(t.entries[0].variant));
+    snprintf(word, sizeof word, "%016x", scheme);
+    memcpy(entry + (ptrdiff_t)STUB_WORD_REDUCTION * DIGITS, word, DIGITS);
+    tuning_set(&t, key, entry);
+    CHECK_STATUS(OK, tuning_save(&t));
+    tuning_close(&t);
+    free(key), free(entry);
+}
+
+TEST(an_algorithm_of_a_file_may_add_partial_sums_in_float32_and_in_order_only)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    write_file(path);
+    for (unsigned scheme = 0; scheme <= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE; scheme++) {
+        bool allowed = scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
+                       scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+        struct stub_cublaslt before = stub_cublaslt;
+        set_reduction(path, scheme);
+        size_and_run_with(&(struct tuning_files){.path = path});
+        CHECK(stub_cublaslt.ran[0] == before.ran[0] + !allowed); /* the first of the heuristics */
+    }
+}
+
 TEST(an_algorithm_that_fails_during_timing_is_dropped)
 {
     const char *path = test_path(test_folder(), "gemm.json");
