@@ -17,6 +17,7 @@ static enum status size_stages(const struct machine *m, const struct config *c,
     int64_t ranks = mesh_min_ranks(&c->parallelism);
     TRY(mesh_resolve(&simulated.mesh, &c->parallelism, 0, ranks > 0 ? (int)ranks : 1));
     TRY(config_fit(c, shape, &simulated.mesh));
+    machine_share_gpu(&simulated, &c->device);
     for (int stage = 0; stage < simulated.mesh.degree[AXIS_pp]; stage++) {
         simulated.mesh.at[AXIS_pp] = stage;
         groups_init_simulated(&simulated.groups, &simulated.mesh);

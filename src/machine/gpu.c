@@ -6,6 +6,7 @@
 #include "base/byte_size.h"
 #include "base/log.h"
 #include "comm/nccl/nccl.h"
+#include "comm/nccl/p2p_channel.h"
 #include "comm/staged/staged.h"
 #include "machine/gpu_list.h"
 #include "tensor/hardware.h"
@@ -144,6 +145,15 @@ static enum status can_use_nccl(const struct machine *m, enum device_comm comm, 
     return STATUS_OK;
 }
 
+/* In the steady state of 1F1B a receive of each direction waits during nearly all compute.  A GEMM
+ * with a block for every multiprocessor would run those that find none after all others. */
+enum { PIPELINE_BLOCKS = 2 * P2P_CHANNEL_BLOCKS };
+
+void gpu_machine_share(const struct machine *m)
+{
+    if (m->mesh.degree[AXIS_pp] > 1) BACKEND(leave_multiprocessors)(m->queue, PIPELINE_BLOCKS);
+}
+
 enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config *c)
 {
     bool use_nccl;
@@ -155,9 +165,12 @@ enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config
     if (!use_nccl) return groups_wrap_device(&m->groups, wrap_staged, m->queue);
     TRY(nccl_open((struct nccl **)&m->carrier, m->queue, TRANSFER_TIMEOUT_S));
     TRY(groups_wrap_device(&m->groups, wrap_nccl, m->carrier));
+    gpu_machine_share(m);
     return STATUS_OK;
 }
 #else
+void gpu_machine_share(const struct machine *m) { (void)m; }
+
 enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config *c)
 {
     if (m->world.size == 1) return STATUS_OK;
@@ -261,6 +274,8 @@ enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config
 void gpu_machine_close(struct machine *m) { (void)m; }
 
 void gpu_machine_describe(int index, struct text *out) { (void)index, (void)out; }
+
+void gpu_machine_share(const struct machine *m) { (void)m; }
 
 void gpu_machine_tune(const struct machine *m, const struct tuning_files *files)
 {

@@ -33,6 +33,8 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
 enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config *c);
 /* Call after closing the groups. */
 void gpu_machine_close(struct machine *m);
+/* See machine_share_gpu; gpu_machine_wrap_comms has done so where tensors travel by NCCL. */
+void gpu_machine_share(const struct machine *m);
 /* See machine_tune. */
 void gpu_machine_tune(const struct machine *m, const struct tuning_files *files);
 /* Appends "NVIDIA H200, 139.80 GiB, 139.30 GiB free", or the reason why it cannot be queried. */

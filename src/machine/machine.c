@@ -142,6 +142,12 @@ void machine_close_ranks(struct machine *m, enum status how)
 
 void machine_close(struct machine *m) { machine_close_ranks(m, STATUS_OK); }
 
+void machine_share_gpu(const struct machine *m, const struct device_config *c)
+{
+    bool is_gpu = queue_device_allocator(m->queue);
+    if (is_gpu && c->comm != DEVICE_COMM_staged) gpu_machine_share(m);
+}
+
 void machine_tune(struct machine *m, const struct device_config *c, double budget_s)
 {
     bool is_gpu = queue_device_allocator(m->queue), is_set = c->tune_file[0];

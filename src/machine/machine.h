@@ -29,6 +29,9 @@ enum status machine_alone(struct machine *m);
  * all of them. */
 void machine_close_ranks(struct machine *m, enum status how);
 void machine_close(struct machine *m);
+/* For a simulated mesh: as in a run on it over NCCL, GEMMs leave the multiprocessors of a GPU that
+ * messages between pipeline stages occupy. */
+void machine_share_gpu(const struct machine *m, const struct device_config *c);
 /* Chooses the kernel of each GEMM from here on.  With device.tune_gemm sizing passes time those
  * that no file has (tensor/tuning.h), for at most budget_s (0: the default); without it a GPU uses
  * device.tune_file, if set, and the file that is shipped with the program. */

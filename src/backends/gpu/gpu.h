@@ -27,6 +27,8 @@ enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
  *          current device.  DEVICE: the device cannot be used.
  * tune     GEMMs use the algorithms of these files from now on; with `measures`, sizing passes time
  *          those that are missing (tensor/tuning.h).
+ * leave_multiprocessors     from now on GEMMs of cuBLASLt leave `count` multiprocessors to kernels
+ *          of other streams.  Initially they use all.
  * allow_nondeterministic    call before the first sizing pass: whether kernels may sum in any
  *          order, which is faster but gives different bits every run.  Initially they may not.
  * limit_attention    call before the first sizing pass: the most memory that a deterministic
@@ -42,6 +44,7 @@ enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
     enum status prefix##_describe(int device, struct gpu_description *out);                        \
     enum status prefix##_open(struct queue **out, int device);                                     \
     void prefix##_tune(struct queue *queue, const struct tuning_files *files);                     \
+    void prefix##_leave_multiprocessors(struct queue *queue, int count);                           \
     void prefix##_allow_nondeterministic(struct queue *queue, bool allowed);                       \
     void prefix##_limit_attention(struct queue *queue, size_t bytes);                              \
     enum status prefix##_check_attention(struct queue *queue);                                     \

@@ -281,6 +281,14 @@ void GPU_NAME(tune)(struct queue *queue, const struct tuning_files *files)
     GPU_NAME(gemm_tune)(queue, files);
 }
 
+void GPU_NAME(leave_multiprocessors)(struct queue *queue, int count)
+{
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    int all;
+    if (gpu_multiprocessors(&all, q->device) == gpuSuccess && all > count)
+        q->gemm_multiprocessors = all - count;
+}
+
 void GPU_NAME(allow_nondeterministic)(struct queue *queue, bool allowed)
 {
     ((struct gpu_queue *)queue)->nondeterministic = allowed;

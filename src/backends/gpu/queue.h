@@ -19,12 +19,13 @@ struct gpu_queue {
     gpu_stream stream;
     gpu_stream copies[STREAM_COUNT]; /* of each direction (copy_stream.h); NULL: not used yet */
     int device;
-    bool native_fp8;        /* `quantize` writes FP8 bytes, and `linear` multiplies them */
-    void *gemm, *attention; /* state of the libraries: handles, plans; NULL: not used */
-    size_t attention_bytes; /* that cuDNN may use in a deterministic backward; 0: its default */
-    bool attention_opened;  /* or tried: without cuDNN, attention stays NULL */
-    bool has_ranges;        /* a profiler's library takes ranges (profiler.h) */
-    bool nondeterministic;  /* kernels may sum in any order: faster, but bits vary between runs */
+    bool native_fp8;          /* `quantize` writes FP8 bytes, and `linear` multiplies them */
+    void *gemm, *attention;   /* state of the libraries: handles, plans; NULL: not used */
+    int gemm_multiprocessors; /* that cuBLASLt is told to use; 0: all */
+    size_t attention_bytes;   /* that cuDNN may use in a deterministic backward; 0: its default */
+    bool attention_opened;    /* or tried: without cuDNN, attention stays NULL */
+    bool has_ranges;          /* a profiler's library takes ranges (profiler.h) */
+    bool nondeterministic;    /* kernels may sum in any order: faster, but bits vary between runs */
 };
 
 static inline gpu_stream gpu_stream_of(const struct queue *queue)

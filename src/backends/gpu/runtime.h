@@ -185,6 +185,20 @@ static inline gpu_error gpu_compute_capability(int *out, int device)
 #endif
 }
 
+static inline gpu_error gpu_multiprocessors(int *out, int device)
+{
+#if defined(GPU_CUDA) || defined(GPU_HIP)
+    gpu_properties properties;
+    gpu_error error = GPU_CALL(GetDeviceProperties)(&properties, device);
+    *out = error == gpuSuccess ? properties.multiProcessorCount : 0;
+    return error;
+#else
+    (void)device;
+    *out = 16;
+    return gpuSuccess;
+#endif
+}
+
 /* Whether the pointer is to device memory; false for host memory, pinned or not. */
 static inline bool gpu_is_device_memory(const void *pointer)
 {

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Streaming multiprocessors that a message occupies while it waits for the other rank. */
-enum { MAX_BLOCKS = 4 };
-
 static struct p2p_channel *find_channel(struct p2p_channel *list, enum transfer_kind kind, int peer,
                                         int tag)
 {
@@ -163,7 +160,7 @@ out:
 
 static enum status open_all(const struct opening *o)
 {
-    TRY(communicator_open(o->inits, o->count, MAX_BLOCKS, o->queue));
+    TRY(communicator_open(o->inits, o->count, P2P_CHANNEL_BLOCKS, o->queue));
     if (o->count) TRY(connect_all(o));
     return STATUS_OK;
 }

@@ -10,6 +10,9 @@
 
 #include "comm/nccl/communicator.h"
 
+/* Streaming multiprocessors that a message occupies while it waits for the other rank. */
+enum { P2P_CHANNEL_BLOCKS = 4 };
+
 struct p2p_channel {
     struct communicator communicator;
     enum transfer_kind kind; /* send or receive: what this rank does */

@@ -37,6 +37,7 @@ struct cublaslt_tuner;
 struct cublaslt_matmul {
     struct gemm gemm;
     unsigned alignment;        /* of all operands, bytes */
+    int32_t multiprocessors;   /* 0: all */
     cublasLtMatmulDesc_t desc; /* NULL: no algorithm, our own kernels compute it */
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algorithm;

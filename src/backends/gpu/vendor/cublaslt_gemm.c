@@ -92,6 +92,7 @@ static enum status create_descriptors(struct cublaslt_matmul *m)
     if (is_fp8(g)) SET_ATTRIBUTE(m->desc, FAST_ACCUM, fast_accumulation);
     if (is_fp8(g) && g->scaled) TRY(set_scales(m, &unknown_scale, &unknown_scale));
     if (g->scaled && !is_fp8(g)) SET_ATTRIBUTE(m->desc, POINTER_MODE, pointer_mode);
+    if (m->multiprocessors) SET_ATTRIBUTE(m->desc, SM_COUNT_TARGET, m->multiprocessors);
     TRY(create_layout(&m->first, types[g->b], &c.first));
     TRY(create_layout(&m->second, types[g->a], &c.second));
     TRY(create_layout(&m->result, g->out == F32 ? CUDA_R_32F : CUDA_R_16BF, &c.result));
@@ -193,18 +194,25 @@ out:
     return st;
 }
 
+static bool is_same_matmul(const struct cublaslt_matmul *x, const struct cublaslt_matmul *y)
+{
+    return x->alignment == y->alignment && x->multiprocessors == y->multiprocessors &&
+           gemm_is_same(&x->gemm, &y->gemm);
+}
+
 static enum status find_matmul(const struct gemm *g, unsigned alignment, struct queue *queue,
                                struct cublaslt **library, const struct cublaslt_matmul **out)
 {
     TRY(open_library(queue, library));
     struct cublaslt *c = *library;
     if (c->tuner && !queue->sizing) cublaslt_tuner_report(c->tuner);
+    struct cublaslt_matmul m = {.gemm = *g, .alignment = alignment};
+    m.multiprocessors = ((const struct gpu_queue *)queue)->gemm_multiprocessors;
     for (size_t i = 0; i < c->count; i++)
-        if (c->matmuls[i].alignment == alignment && gemm_is_same(&c->matmuls[i].gemm, g)) {
+        if (is_same_matmul(&c->matmuls[i], &m)) {
             *out = &c->matmuls[i];
             return STATUS_OK;
         }
-    struct cublaslt_matmul m = {.gemm = *g, .alignment = alignment};
     TRY(prepare_matmul(c, &m, queue));
     c->matmuls = heap_grow(c->matmuls, c->count + 1, sizeof *c->matmuls);
     c->matmuls[c->count] = m;

@@ -116,6 +116,7 @@ static void make_key(struct cublaslt_tuner *t, const struct cublaslt_matmul *m, 
     tuning_key(key, &(struct tuned_device){t->library.data, t->device.data, 1}, &p);
     if (m->alignment < CUBLASLT_MAX_ALIGNMENT)
         text_addf(key, ", aligned to %u bytes", m->alignment);
+    if (m->multiprocessors) text_addf(key, ", on %d multiprocessors", m->multiprocessors);
 }
 
 static void format_algorithm(const cublasLtMatmulAlgo_t *a, struct text *to)

@@ -16,6 +16,7 @@ struct stub_matmul {
     cublasOperation_t transpose_a, transpose_b;
     int32_t pointer_mode;
     int8_t fast;
+    int32_t multiprocessors;
     const float *a_scale, *b_scale;
 };
 struct stub_layout {
@@ -83,12 +84,14 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t p,
         cublasLtMatmulDescAttributes_t what;
         void *to;
         size_t bytes;
-    } rows[] = {{CUBLASLT_MATMUL_DESC_TRANSA, &p->transpose_a, sizeof p->transpose_a},
-                {CUBLASLT_MATMUL_DESC_TRANSB, &p->transpose_b, sizeof p->transpose_b},
-                {CUBLASLT_MATMUL_DESC_POINTER_MODE, &p->pointer_mode, sizeof p->pointer_mode},
-                {CUBLASLT_MATMUL_DESC_FAST_ACCUM, &p->fast, sizeof p->fast},
-                {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &p->a_scale, sizeof p->a_scale},
-                {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &p->b_scale, sizeof p->b_scale}};
+    } rows[] = {
+        {CUBLASLT_MATMUL_DESC_TRANSA, &p->transpose_a, sizeof p->transpose_a},
+        {CUBLASLT_MATMUL_DESC_TRANSB, &p->transpose_b, sizeof p->transpose_b},
+        {CUBLASLT_MATMUL_DESC_POINTER_MODE, &p->pointer_mode, sizeof p->pointer_mode},
+        {CUBLASLT_MATMUL_DESC_FAST_ACCUM, &p->fast, sizeof p->fast},
+        {CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &p->multiprocessors, sizeof p->multiprocessors},
+        {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &p->a_scale, sizeof p->a_scale},
+        {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &p->b_scale, sizeof p->b_scale}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].what == what && rows[i].bytes == bytes) {
             memcpy(rows[i].to, value, bytes);
@@ -237,7 +240,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 {
     struct stub_call w = {.matmul = *matmul, .a_layout = *a, .b_layout = *b, .d_layout = *d};
     (void)handle, (void)c;
-    stub_cublaslt.num_heuristics++;
+    stub_cublaslt.num_heuristics++, stub_cublaslt.multiprocessors = matmul->multiprocessors;
     *count = 0;
     if (!has_matching_sizes(&w)) return CUBLAS_STATUS_INVALID_VALUE;
     if (is_fp8(a->type) && !(matmul->a_scale && matmul->b_scale))

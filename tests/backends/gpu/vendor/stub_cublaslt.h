@@ -20,6 +20,7 @@ enum {
 struct stub_cublaslt {
     int handles, matmuls, layouts, preferences; /* that exist */
     int num_heuristics;                         /* calls */
+    int multiprocessors;                        /* SM_COUNT_TARGET of the last of them */
     int ran[STUB_ALGORITHMS];                   /* GEMMs, by algorithm */
     int failed;
     int fast_accumulation; /* GEMMs that accumulate in less than f32 */

@@ -249,6 +249,25 @@ TEST(partial_sums_are_added_in_float32_and_in_order)
     CHECK(stub_cublaslt.other_reductions == before.other_reductions);
 }
 
+TEST(gemms_leave_multiprocessors_to_transfers)
+{
+    struct gemm_rig r;
+    int all;
+    CHECK(!gpu_multiprocessors(&all, 0) && all > 8);
+    open_rig(&r, usual);
+    free(run_gemm(&r, false));
+    CHECK(stub_cublaslt.multiprocessors == 0);     /* not set: the library's default */
+    GPU_NAME(leave_multiprocessors)(r.queue, all); /* would leave none to the GEMM */
+    free(run_gemm(&r, false));
+    CHECK(stub_cublaslt.multiprocessors == 0 && stub_cublaslt.matmuls == 1);
+    GPU_NAME(leave_multiprocessors)(r.queue, 8);
+    float *tiled = run_gemm(&r, true), *library = run_gemm(&r, false);
+    CHECK(stub_cublaslt.multiprocessors == all - 8 && stub_cublaslt.matmuls == 2);
+    for (int i = 0; i < r.g.M * r.g.N; i++) CHECK_NEAR((double)tiled[i], (double)library[i], 1e-2);
+    free(tiled), free(library);
+    close_rig(&r);
+}
+
 TEST(a_failure_of_cublaslt_is_reported)
 {
     struct gemm_rig r;

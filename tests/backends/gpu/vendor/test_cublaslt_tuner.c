@@ -51,6 +51,24 @@ TEST(results_of_one_run_are_reused_by_the_next)
     }
 }
 
+TEST(gemms_that_leave_multiprocessors_have_entries_of_their_own)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    const struct gemm g = {32, 48, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
+    struct queue *queue;
+    int count = 0;
+    if (GPU_NAME(count)(&count) || !count) skip();
+    CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
+    GPU_NAME(gemm_tune)(queue, &(struct tuning_files){.path = path, .measures = true});
+    queue->sizing = true;
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, queue));
+    GPU_NAME(leave_multiprocessors)(queue, 8);
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, queue));
+    GPU_NAME(gemm_close)(queue);
+    GPU_NAME(close)(queue);
+    CHECK(entries(path) == 2);
+}
+
 #if !defined(GPU_CUDA)
 #include "backends/gpu/vendor/stub_cublaslt.h"
 
