@@ -21,7 +21,7 @@ struct gpu_queue {
     int device;
     bool native_fp8;          /* `quantize` writes FP8 bytes, and `linear` multiplies them */
     void *gemm, *attention;   /* state of the libraries: handles, plans; NULL: not used */
-    int gemm_multiprocessors; /* that cuBLASLt is told to use; 0: all */
+    int gemm_multiprocessors; /* for cuBLASLt's GEMMs; 0: all */
     size_t attention_bytes;   /* that cuDNN may use in a deterministic backward; 0: its default */
     bool attention_opened;    /* or tried: without cuDNN, attention stays NULL */
     bool has_ranges;          /* a profiler's library takes ranges (profiler.h) */
