@@ -83,6 +83,15 @@ TEST(gpu_scratch_is_what_the_backend_reserves_for_every_operation_of_a_step)
     compare_step(f32, sizeof f32 / sizeof *f32);
 }
 
+TEST(gpu_scratch_of_several_sums_of_squares_is_what_the_backend_reserves)
+{
+    static const size_t sizes[] = {20001, 5}; /* several blocks a sum, and one */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct op_call c = {.op = OP_sum_squares, .what.sum_squares = {.n = sizes[i], .sums = 3}};
+        compare_with_emulator(&c);
+    }
+}
+
 static struct attention attention_of(int B, int T, int H, int G)
 {
     return (struct attention){.B = B,
