@@ -6,7 +6,7 @@
 #include "tensor/element.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
 static const struct comm *group(const struct step_sums *s, enum group g)
 {
@@ -14,6 +14,12 @@ static const struct comm *group(const struct step_sums *s, enum group g)
 }
 
 /* --- elastic sums -------------------------------------------------------------------------- */
+
+size_t step_sums_scratch(const struct elastic *e, int shards, int num_microbatches)
+{
+    int parts = elastic_parts(e) / shards;
+    return (size_t)(parts > num_microbatches ? parts : num_microbatches);
+}
 
 /* The sum of squares of elements [begin, end) of a flat buffer; 0 in a sizing pass. */
 static enum status sum_range(const struct step_sums *s, const float *flat, size_t begin, size_t end,
@@ -32,16 +38,16 @@ static bool is_counted_elsewhere(const struct step_sums *s, const struct shard_r
     return false;
 }
 
-/* Adds the squares of `count` parts of n elements: a sum for each, all in one call. */
+/* Adds the squares of `count` parts of n elements: a sum for each, all in one call.  Zero in a
+ * sizing pass. */
 static enum status add_parts(const struct step_sums *s, const float *x, size_t n, size_t count,
                              struct exact_sum *squares)
 {
-    double *sums = heap(count * sizeof *sums);
     const struct sum_squares parts = {.n = n, .sums = count};
-    enum status st = sum_squares(s->ops, &parts, &(struct sum_squares_io){x, sums}, s->queue);
-    for (size_t i = 0; i < count && !st && !s->queue->sizing; i++) exact_sum_add(squares, sums[i]);
-    free(sums);
-    return st;
+    memset(s->scratch, 0, count * sizeof *s->scratch);
+    TRY(sum_squares(s->ops, &parts, &(struct sum_squares_io){x, s->scratch}, s->queue));
+    for (size_t i = 0; i < count; i++) exact_sum_add(squares, s->scratch[i]);
+    return STATUS_OK;
 }
 
 /* Adds the squares of this rank's shard of weights or gradients, in parts that every number of
@@ -89,24 +95,21 @@ static enum status elastic_losses(const struct step_sums *s, struct step_totals 
 {
     const struct comm *readers = group(s, GROUP_data);
     size_t count = (size_t)s->num_microbatches;
-    double *losses = heap(count * sizeof *losses);
+    double *losses = s->scratch;
     struct exact_sum sum = {0};
-    enum status st = STATUS_OK;
     for (size_t i = 0; i < count; i++) losses[i] = s->shares[i].loss;
-    TRY_OUT(comm_all_reduce(group(s, GROUP_cp), REDUCE_SUM, losses, count));
-    TRY_OUT(comm_all_reduce(group(s, GROUP_pp), REDUCE_SUM, losses, count));
+    TRY(comm_all_reduce(group(s, GROUP_cp), REDUCE_SUM, losses, count));
+    TRY(comm_all_reduce(group(s, GROUP_pp), REDUCE_SUM, losses, count));
     totals->max_loss = 0;
     for (size_t i = 0; i < count; i++) {
         double own = losses[i] * s->shares[i].mean_scale;
         exact_sum_add(&sum, losses[i]);
         if (own > totals->max_loss || isnan(own)) totals->max_loss = own;
     }
-    TRY_OUT(comm_all_reduce_exact(readers, &sum));
-    TRY_OUT(comm_all_reduce(readers, REDUCE_MAX, &totals->max_loss, 1));
+    TRY(comm_all_reduce_exact(readers, &sum));
+    TRY(comm_all_reduce(readers, REDUCE_MAX, &totals->max_loss, 1));
     totals->loss = exact_sum_value(&sum);
-out:
-    free(losses);
-    return st;
+    return STATUS_OK;
 }
 
 /* --- in the order of comm.h ---------------------------------------------------------------- */

@@ -27,6 +27,7 @@ struct step_sums {
     const struct elastic *elastic;   /* NULL: in the order of comm.h */
     const struct loss_share *shares; /* elastic: of this rank's microbatches */
     int num_microbatches;
+    double *scratch; /* elastic: room for step_sums_scratch numbers */
 };
 
 struct step_totals {
@@ -34,6 +35,9 @@ struct step_totals {
     double max_loss;  /* the largest of the ranks' own means; elastic: of the microbatches' */
     double grad_norm; /* L2 */
 };
+
+/* The larger of this rank's numbers of microbatches and of parts of a unit. */
+size_t step_sums_scratch(const struct elastic *e, int shards, int num_microbatches);
 
 /* Reduces loss and gradient norm over ranks, in one collective where both sum over the same group.
  * `local`: of this rank's microbatches; `gradients`: its shard.  Collective. */

@@ -46,6 +46,7 @@ struct trainer {
     struct pipeline pipeline;
     struct microbatch *microbatches; /* of an optimizer step; owned */
     struct loss_share *loss_shares;  /* of each of them, for elastic sums; owned */
+    double *sums_scratch;            /* of elastic sums; owned */
     struct step_sums sums;
     struct group_plan plan;
     bool has_float8;
@@ -58,8 +59,8 @@ struct trainer {
     struct integrity integrity;
     void *gradients;                    /* of optim.gradients; flat, this rank's shard */
     struct quantized_moments quantized; /* for moments in INT8 */
-    struct optim_offload offload;       /* with optimizer.offload; then the optimizer's state is in
-                                         * shared memory */
+    struct optim_offload offload;       /* with optimizer.offload; then moments and master weights
+                                         * are in shared memory, as optim_offload.h says */
     struct comm kv_head_peers;          /* ranks with the same key/value heads */
     struct comm embedding_peers;        /* first and last stage, which share a tied embedding */
     struct replicas replicas[REPLICATED_COUNT];

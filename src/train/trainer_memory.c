@@ -263,7 +263,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     return STATUS_OK;
 }
 
-/* The rest of it, beside the buffers. */
+/* Sets the fields of the optimizer that are not buffers. */
 static void connect_optim(struct trainer *t)
 {
     const struct config *c = t->config;
@@ -313,6 +313,7 @@ static enum status connect_parts(struct trainer *t)
         .elastic = t->fsdp.elastic,
         .shares = t->loss_shares,
         .num_microbatches = t->pipeline.schedule.num_microbatches,
+        .scratch = t->sums_scratch,
     };
     t->evaluator.is_exact = t->elastic.canonical;
     t->evaluator.causal = c->objective.name == OBJECTIVE_causal;
@@ -363,8 +364,8 @@ static void release_model(struct trainer *t)
     comm_release(&t->embedding_peers);
     pipeline_close(&t->pipeline);
     evaluator_release(&t->evaluator);
-    free(t->microbatches), free(t->loss_shares), free(t->stages);
-    t->microbatches = NULL, t->loss_shares = NULL, t->stages = NULL;
+    free(t->microbatches), free(t->loss_shares), free(t->sums_scratch), free(t->stages);
+    t->microbatches = NULL, t->loss_shares = NULL, t->sums_scratch = NULL, t->stages = NULL;
     model_release(&t->model);
 }
 

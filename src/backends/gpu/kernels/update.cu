@@ -36,8 +36,8 @@ static __device__ __forceinline__ void load_four(const bf16 *x, float (&to)[WIDE
     for (int i = 0; i < WIDE; i++) to[i] = to_f32(part[i]);
 }
 
-/* A sum is of `blocks` blocks.  The mapping of elements to threads does not depend on the
- * alignment. */
+/* `blocks` consecutive thread blocks compute each sum.  The mapping of elements to threads does not
+ * depend on the alignment. */
 template <bool ALIGNED, typename T>
 __global__ static void __launch_bounds__(BLOCK)
     sum_squares_kernel(size_t n, unsigned blocks, const T *x_Sn, double *partials)
@@ -76,7 +76,7 @@ static enum status launch_sum_squares(const struct sum_squares *a, const T *x, d
 {
     const unsigned blocks = (unsigned)ceil_div(a->n, PART);
     const unsigned grid = blocks * (unsigned)sum_squares_count(a);
-    if (is_aligned(x) && (!a->sums || a->n % WIDE == 0))
+    if (is_aligned(x) && (sum_squares_count(a) == 1 || a->n % WIDE == 0))
         LAUNCH((sum_squares_kernel<true, T>), grid, BLOCK, 0, queue, a->n, blocks, x, partials);
     else
         LAUNCH((sum_squares_kernel<false, T>), grid, BLOCK, 0, queue, a->n, blocks, x, partials);
