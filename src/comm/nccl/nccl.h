@@ -28,12 +28,13 @@
 struct nccl;
 struct text;
 
-/* Opens NCCL or RCCL; call before any other function here.  UNSUPPORTED: it is not installed, or
- * too old. */
+/* Opens NCCL or RCCL; call before any other function here except nccl_request_fixed_order, which
+ * comes first.  UNSUPPORTED: it is not installed, or too old. */
 enum status nccl_load(void);
 
 /* Hardware queues that streams need so that none waits behind another, and the driver's variable
- * for their number, which it reads when it starts. */
+ * for their number, which it reads when it starts.  At most 32 exist; more streams than that share
+ * them. */
 enum { NCCL_HARDWARE_QUEUES = 32 };
 extern const char nccl_queues_variable[];
 

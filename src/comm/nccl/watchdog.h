@@ -9,7 +9,8 @@
  * Exit     If a call of the library, also the abort, does not return within seconds, the watchdog
  *          reports the reason and ends the process: blocking communicators cannot be aborted while
  *          another thread calls NCCL (its user guide, "Fault Tolerance"), and a communicator that
- *          is being opened waits for its ranks without limit.
+ *          is being opened waits for its ranks without limit.  The thread that settles or removes
+ *          does so, too, if its abort does not return.
  * Threads  All functions are called by the queue's thread. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
