@@ -26,7 +26,7 @@ TEST(launch_reads_the_variables_of_each_launcher)
     unset_all();
 }
 
-TEST(launch_requests_hardware_queues_before_mpi_can_start_the_driver)
+TEST(launch_requests_hardware_queues_unless_the_user_has)
 {
     struct comm world;
     if (!gpu_backend) skip();
@@ -37,7 +37,7 @@ TEST(launch_requests_hardware_queues_before_mpi_can_start_the_driver)
     launch_close(&world, STATUS_OK);
     CHECK(!strcmp(getenv("GPU_MAX_HW_QUEUES"), "32"));
     CHECK(!strcmp(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "7"));
-    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS"), unsetenv("GPU_MAX_HW_QUEUES");
 }
 
 TEST(launch_prefers_mpirun_to_the_slurm_step_around_it)

@@ -196,7 +196,7 @@ void thread_block_check_all_lanes(const char *file, int line)
     const struct warp *w = &warps[current / launch->warp_size];
     uint64_t all = launch->warp_size == 64 ? UINT64_MAX : UINT32_MAX;
     if (w->active[threads[current].phase & 1] != all)
-        die(file, line, "not all lanes of the warp execute this", NULL);
+        die(file, line, "not all lanes of the warp take part in this call", NULL);
 }
 
 void *thread_block_shared(void) { return shared; }

@@ -48,7 +48,7 @@ struct warp_slot {
  * stay valid until this thread's next call but one. */
 const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes, const char *file,
                                                  int line);
-/* Aborts unless the warp has such a lane. */
+/* Aborts if `lane` is outside the warp. */
 void thread_block_check_lane(int lane, const char *file, int line);
 /* Aborts unless all lanes of the warp took part in this thread's last gather.  PTX requires it of
  * `.aligned` instructions and of those whose mask names all lanes. */

@@ -49,9 +49,9 @@ struct forward_params {
     bool aligned, merge; /* merge: into the result of earlier keys */
 };
 
-/* The online softmax of a warp's rows.  row_max: of scaled scores, in units of log2, rounded: so it
- * is what the sums are relative to, and rescaling them by a difference of two adds no error that
- * would grow with the number of key blocks. */
+/* The online softmax of a warp's rows.  row_max is the rounded, scaled maximum (units of log2) that
+ * exp2 subtracts.  Storing it rounded makes the rescaling factor exactly 1 while the maximum stays,
+ * so no error accumulates over key blocks. */
 template <int ROW_TILES, int COLUMNS> struct softmax_state {
     struct tile_acc out[ROW_TILES][COLUMNS];
     float row_max[ROW_TILES][ACC_ROWS], row_sum[ROW_TILES][ACC_ROWS];

@@ -6,9 +6,10 @@
  *          mask must be contiguous documents, at most VARLEN_MAX_SEQUENCES, on a GPU of compute
  *          capability 9.x to 11.x.
  * Memory   The plan's workspace and our own buffers come from the queue's scratch.  Forward needs
- *          almost none.  Deterministic backward, except on Blackwell, stores dS, T x T bf16 per
- *          head, so a call covers only as many rows or key/value heads as fit the limit; a shape of
- *          which not even one head fits has no plan.
+ *          almost none.  That of a deterministic backward is at most the limit: a call covers as
+ *          many rows or key/value heads as fit, and a shape of which not even one head fits has no
+ *          plan.  Except on Blackwell it holds dS, T x T bf16 per head; there, dk and dv of every
+ *          query head in f32.
  * Order    Sizing passes build the plans, which takes about half a second each; later calls only
  *          look them up. */
 // SPDX-License-Identifier: Apache-2.0

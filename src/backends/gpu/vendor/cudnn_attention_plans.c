@@ -127,7 +127,8 @@ static enum status build(const struct cudnn_attention_plans *c, struct sdpa_plan
     return st;
 }
 
-/* Without dS, the workspace of one call for all tells about how much a head takes. */
+/* This engine stores no dS, so its workspace grows with rows and heads: that of a call for all rows
+ * tells about how much a head takes. */
 static enum status build_with_engine(const struct cudnn_attention_plans *c, struct sdpa_plan *p,
                                      const struct cudnn_engine *engine)
 {
