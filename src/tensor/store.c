@@ -44,17 +44,17 @@ static enum status read_chunk(const struct store *s, size_t at, size_t n, float 
                               uint16_t *staging)
 {
     TRY(queue_copy(s->queue, staging, element(s->x, at, s->dtype), n * sizeof *staging));
-    if (s->low) TRY(queue_copy(s->queue, staging + CHUNK, s->low + at, n * sizeof *staging));
-    to_f32(staging, s->low ? staging + CHUNK : NULL, n, to, threads_of(s));
+    if (s->low) TRY(queue_copy(s->queue, staging + n, s->low + at, n * sizeof *staging));
+    to_f32(staging, s->low ? staging + n : NULL, n, to, threads_of(s));
     return STATUS_OK;
 }
 
 static enum status write_chunk(const struct store *s, size_t at, size_t n, const float *from,
                                uint16_t *staging)
 {
-    from_f32(from, n, staging, s->low ? staging + CHUNK : NULL, threads_of(s));
+    from_f32(from, n, staging, s->low ? staging + n : NULL, threads_of(s));
     TRY(queue_copy(s->queue, element(s->x, at, s->dtype), staging, n * sizeof *staging));
-    if (s->low) TRY(queue_copy(s->queue, s->low + at, staging + CHUNK, n * sizeof *staging));
+    if (s->low) TRY(queue_copy(s->queue, s->low + at, staging + n, n * sizeof *staging));
     return STATUS_OK;
 }
 
@@ -62,7 +62,7 @@ static enum status write_chunk(const struct store *s, size_t at, size_t n, const
 static enum status by_chunks(const struct store *s, size_t at, size_t n, float *to,
                              const float *from)
 {
-    uint16_t *staging = heap(2 * CHUNK * sizeof *staging);
+    uint16_t *staging = heap(2 * (n < CHUNK ? n : CHUNK) * sizeof *staging);
     enum status st = STATUS_OK;
     for (size_t done = 0; done < n && !st; done += CHUNK) {
         size_t len = n - done < CHUNK ? n - done : CHUNK;
