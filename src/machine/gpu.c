@@ -83,7 +83,7 @@ static enum status fail_without_gpu(void)
     return st;
 }
 
-enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local)
+enum status gpu_machine_open(struct machine *m, const struct device_config *c, int cores, int local)
 {
     struct gpu_list list;
     int count = gpu_machine_count();
@@ -93,6 +93,7 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
     int index = list.index[local % list.count];
     m->ops = &BACKEND(ops);
     TRY(BACKEND(open)(&m->queue, index));
+    m->queue->num_threads = c->threads ? (int)c->threads : cores;
     BACKEND(allow_nondeterministic)(m->queue, !c->deterministic);
     BACKEND(limit_attention)(m->queue, (size_t)c->attention_bytes);
     TRY(look_up_peak(m, index));
@@ -259,9 +260,9 @@ int gpu_machine_count(void) { return 0; }
 
 void gpu_machine_request_queues(void) {}
 
-enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local)
+enum status gpu_machine_open(struct machine *m, const struct device_config *c, int cores, int local)
 {
-    (void)m, (void)c, (void)local;
+    (void)m, (void)c, (void)cores, (void)local;
     FAIL(UNSUPPORTED, "this program was built without a GPU backend");
 }
 

@@ -12,8 +12,8 @@
 
 extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 
-/* Sets the variables by which the driver has a hardware queue for each stream, unless the user has.
- * Call it before MPI opens, which may start the driver. */
+/* Sets the variables that make the driver open up to 32 hardware queues, unless the user has set
+ * them.  Call it before MPI opens, which may start the driver. */
 void gpu_machine_request_queues(void);
 /* Number of GPUs visible to this process; 0 if the driver is missing, or too old. */
 int gpu_machine_count(void);
@@ -23,9 +23,11 @@ void gpu_machine_explain_none(struct text *out);
 /* Appends "; CUDA_VISIBLE_DEVICES=1,3" if variables select GPUs. */
 void gpu_machine_add_visibility(struct text *out);
 /* Selects the GPU (cudaSetDevice) by local rank, round robin among those of device.gpus: sets
- * m->queue and m->ops, and m->hardware and m->peak_flops if hardware.h knows it.  DEVICE: no GPU,
- * or it cannot be used.  CONFIG: as gpu_list_read. */
-enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local);
+ * m->queue and m->ops, and m->hardware and m->peak_flops if hardware.h knows it.  `cores`: the
+ * queue's num_threads without device.threads.  DEVICE: no GPU, or it cannot be used.  CONFIG: as
+ * gpu_list_read. */
+enum status gpu_machine_open(struct machine *m, const struct device_config *c, int cores,
+                             int local);
 /* Wraps the communicators that move tensors, so that they accept device memory: by NCCL, or staged
  * through host memory.  Collective.  With device.comm "nccl",
  * CONFIG: two ranks share a GPU; UNSUPPORTED: NCCL is not installed, or the program was built

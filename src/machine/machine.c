@@ -59,7 +59,7 @@ static enum status open_device(struct machine *m, const struct device_config *c,
              gpu_backend ? "device.kind is \"cpu\""
                          : "this program was built without a GPU backend");
     if (gpu && (c->kind != DEVICE_KIND_auto || lists || gpu_machine_count()))
-        return gpu_machine_open(m, c, local);
+        return gpu_machine_open(m, c, cores, local);
     if (gpu) log_without_gpu();
     return cpu_machine_open(m, c, cores);
 }

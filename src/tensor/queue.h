@@ -26,7 +26,7 @@ struct queue {
     struct arena scratch; /* working memory of one op; `peak` after a sizing pass is its size */
     size_t
         library_bytes; /* after a sizing pass: memory that libraries allocate themselves, about */
-    int num_threads;
+    int num_threads; /* of the host: a CPU's compute, a GPU's convert and checksum what it copies */
     bool thread_invariant; /* no bit may depend on num_threads: f32 GEMMs run without oneDNN */
     struct trace *trace;   /* of the current step; NULL: tracing is off */
     struct copy_observer *copy_observer; /* borrowed; of a sizing queue (copy_stream.h), or NULL */

@@ -49,7 +49,7 @@ static void append_model(struct text *t, const struct training_run *r)
     layout_release(&layout);
 }
 
-/* "4 ranks (dp_shard 2, tp 2), 2 threads each: avx512" */
+/* "4 ranks (dp_shard 2, tp 2) of 2 threads, on cpu avx512, in bfloat16" */
 static void append_machine(struct text *t, const struct training_run *r)
 {
     static const char *const names[] = {
@@ -66,13 +66,10 @@ static void append_machine(struct text *t, const struct training_run *r)
         separator = ", ";
     }
     if (*separator == ',') text_adds(t, ")");
-    if (m->queue->device)
-        text_addf(t, ", on %s", m->hardware ? m->hardware->name : m->ops->backend);
-    else {
-        text_adds(t, " of ");
-        append_plural(t, m->queue->num_threads, "thread");
-        text_addf(t, ", on %s", m->ops->backend);
-    }
+    text_adds(t, " of ");
+    append_plural(t, m->queue->num_threads, "thread");
+    bool is_known_gpu = m->queue->device && m->hardware;
+    text_addf(t, ", on %s", is_known_gpu ? m->hardware->name : m->ops->backend);
     text_addf(t, ", in %s",
               training_compute_dtype(&r->config->training) == F32 ? "float32" : "bfloat16");
     if (m->queue->device && !r->config->device.deterministic)

@@ -10,6 +10,7 @@
 enum { MOST_WORDS = 40 };
 
 #define IN_BF16               "training.mixed_precision_param=bfloat16"
+#define SPLIT                 "optimizer.master_weights=split"
 #define OFFLOADED_STATE       "optimizer.offload=true"
 #define OFFLOADED_ACTIVATIONS "activation_checkpoint.offload=true"
 
@@ -133,8 +134,7 @@ static void check_offload(int ranks, const char *steps, const char *const *setti
 TEST(offloading_changes_no_bit_of_a_gpu_run)
 {
     CHECK_OFFLOAD(1, "6", IN_BF16, "activation_checkpoint.mode=full");
-    CHECK_OFFLOAD(1, "3", IN_BF16, "optimizer.master_weights=split",
-                  "optimizer.state_dtype=bfloat16");
+    CHECK_OFFLOAD(1, "3", IN_BF16, SPLIT, "optimizer.state_dtype=bfloat16");
     CHECK_OFFLOAD(1, "3", IN_BF16, "optimizer.state_dtype=int8", "model.converters=[\"float8\"]");
 }
 
@@ -171,6 +171,21 @@ TEST(a_gpu_run_says_that_its_bits_vary_if_they_do)
     CHECK_STATUS(OK, file_read(test_path(folder, "same/log.txt"), 1 << 20, &same));
     CHECK(strstr(varies.data, words) && !strstr(same.data, words));
     text_release(&varies), text_release(&same);
+}
+
+TEST(a_gpu_rank_has_as_many_cpu_threads_as_configured)
+{
+    const char *folder = new_folder();
+    struct text log = {0};
+    CHECK(TRAIN(1, folder, "3", "training.steps=2", "device.threads=3", IN_BF16, SPLIT,
+                "checkpoint.async_mode=async") == 0);
+    CHECK(TRAIN(1, folder, "1", "training.steps=2", "device.threads=1", IN_BF16, SPLIT,
+                "checkpoint.async_mode=async") == 0);
+    CHECK_STATUS(OK, file_read(test_path(folder, "3/log.txt"), 1 << 20, &log));
+    CHECK(strstr(log.data, "1 rank of 3 threads, on "));
+    runs_check_same_files(test_path(folder, "1/checkpoint/step-2"),
+                          test_path(folder, "3/checkpoint/step-2"), ".safetensors");
+    text_release(&log);
 }
 
 TEST(eval_and_generate_on_a_gpu_match_the_cpu)

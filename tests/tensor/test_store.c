@@ -152,7 +152,7 @@ TEST(device_stores_are_read_and_written_by_copies)
 {
     struct queue *queue;
     struct arena a;
-    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 0));
     strict_open(queue, &ops_cpu_reference, true);
     CHECK_STATUS(OK, arena_init(&a, 11 << 20, queue_device_allocator(queue)));
     check_forms(&a, queue);

@@ -23,8 +23,8 @@ enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
 
 /* count    the number of devices.  DEVICE: no driver.
  * describe the name and memory of a device.
- * open     a queue with its own stream and no scratch; the device becomes the calling thread's
- *          current device.  DEVICE: the device cannot be used.
+ * open     a queue with its own stream, one host thread and no scratch; the device becomes the
+ *          calling thread's current device.  DEVICE: the device cannot be used.
  * tune     GEMMs use the algorithms of these files from now on; with `measures`, sizing passes time
  *          those that are missing (tensor/tuning.h).
  * leave_multiprocessors     from now on GEMMs of cuBLASLt leave `count` multiprocessors to kernels
