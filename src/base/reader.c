@@ -43,19 +43,20 @@ enum status reader_u64(struct reader *r, uint64_t *out, const char *what)
     return STATUS_OK;
 }
 
-enum status reader_varint(struct reader *r, uint64_t *out)
+enum status reader_varint(struct reader *r, uint64_t *out, const char *what)
 {
     struct reader from = *r;
     uint8_t byte;
     *out = 0;
     for (int shift = 0; shift < 64; shift += 7) {
-        TRY(reader_u8(&from, &byte, "a varint"));
+        TRY(reader_u8(&from, &byte, what));
+        if (shift == 63 && byte > 1) break; /* one bit is left */
         *out |= (uint64_t)(byte & 0x7F) << shift;
         if (byte & 0x80) continue;
         r->at = from.at;
         return STATUS_OK;
     }
-    FAIL(DATA, "%s: varint exceeds 64 bits", r->name);
+    FAIL(DATA, "%s: %s is a varint of more than 64 bits", r->name, what);
 }
 
 enum status reader_count(struct reader *r, uint64_t count, size_t each, size_t *bytes,

@@ -21,7 +21,7 @@ enum status reader_u8(struct reader *r, uint8_t *out, const char *what);
 enum status reader_u32(struct reader *r, uint32_t *out, const char *what);
 enum status reader_u64(struct reader *r, uint64_t *out, const char *what);
 /* A base-128 varint, as in Thrift and protocol buffers.  DATA: also if it exceeds 64 bits. */
-enum status reader_varint(struct reader *r, uint64_t *out);
+enum status reader_varint(struct reader *r, uint64_t *out, const char *what);
 /* Checks that `count` items of `each` bytes can still be read, before they are allocated, and sets
  * *bytes to their size.  Does not advance. */
 enum status reader_count(struct reader *r, uint64_t count, size_t each, size_t *bytes,

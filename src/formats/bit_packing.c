@@ -35,7 +35,7 @@ static enum status read_run_header(struct bit_packing *b)
         b->bytes.at += b->bit / 8 + (b->bit % 8 != 0);
         b->bit = 0;
     }
-    TRY(reader_varint(&b->bytes, &head));
+    TRY(reader_varint(&b->bytes, &head, "a run's header"));
     if (head & 1) {
         uint64_t groups = head >> 1, bytes_left = reader_left(&b->bytes);
         b->packed = groups > UINT64_MAX / 8 ? UINT64_MAX : groups * 8;
@@ -85,7 +85,7 @@ struct delta_header {
 
 static enum status read_zigzag(struct reader *r, uint64_t *out)
 {
-    TRY(reader_varint(r, out));
+    TRY(reader_varint(r, out, "a delta"));
     *out = *out >> 1 ^ (0 - (*out & 1));
     return STATUS_OK;
 }
@@ -98,9 +98,9 @@ static int64_t wrap(uint64_t value, bool is_32)
 static enum status read_delta_header(struct reader *r, struct delta_header *d, size_t count)
 {
     enum { MAX_BLOCK = 1 << 20 };
-    TRY(reader_varint(r, &d->block));
-    TRY(reader_varint(r, &d->miniblocks));
-    TRY(reader_varint(r, &d->total));
+    TRY(reader_varint(r, &d->block, "the block size"));
+    TRY(reader_varint(r, &d->miniblocks, "the number of miniblocks"));
+    TRY(reader_varint(r, &d->total, "the number of deltas"));
     if (!d->block || d->block > MAX_BLOCK || !d->miniblocks || d->miniblocks > d->block ||
         d->block % d->miniblocks || d->block / d->miniblocks % 8)
         FAIL(DATA, "%s: invalid delta block size of %llu values in %llu miniblocks", r->name,

@@ -69,6 +69,7 @@ static bool read_varint(struct protobuf_reader *r, uint64_t *value)
     *value = 0;
     for (int shift = 0; r->at < r->end && shift < 64; shift += 7) {
         unsigned char byte = (unsigned char)*r->at++;
+        if (shift == 63 && byte > 1) return false; /* more than 64 bits */
         *value |= (uint64_t)(byte & 127) << shift;
         if (byte < 128) return true;
     }

@@ -7,7 +7,7 @@ enum { MAX_DEPTH = 64 };
 static enum status read_zigzag(struct reader *r, int64_t *out)
 {
     uint64_t bits;
-    TRY(reader_varint(r, &bits));
+    TRY(reader_varint(r, &bits, "an integer"));
     *out = (int64_t)(bits >> 1 ^ (0 - (bits & 1)));
     return STATUS_OK;
 }
@@ -16,7 +16,7 @@ static enum status read_bytes(struct reader *r, struct thrift_bytes *out)
 {
     uint64_t len;
     size_t bytes;
-    TRY(reader_varint(r, &len));
+    TRY(reader_varint(r, &len, "a string's length"));
     TRY(reader_count(r, len, 1, &bytes, "a string"));
     out->len = bytes;
     return reader_bytes(r, bytes, &out->data, "a string");
@@ -29,7 +29,7 @@ static enum status read_list_header(struct reader *r, struct thrift_list *out)
     size_t bytes;
     TRY(reader_u8(r, &head, "a list"));
     count = head >> 4;
-    if (count == 15) TRY(reader_varint(r, &count));
+    if (count == 15) TRY(reader_varint(r, &count, "a list's length"));
     TRY(reader_count(r, count, 1, &bytes, "a list"));
     *out = (struct thrift_list){*r, bytes, head & 15};
     return STATUS_OK;
@@ -54,7 +54,7 @@ static enum status skip_map(struct reader *r, int depth)
     uint64_t count;
     uint8_t types;
     size_t bytes;
-    TRY(reader_varint(r, &count));
+    TRY(reader_varint(r, &count, "a map's length"));
     if (!count) return STATUS_OK;
     TRY(reader_u8(r, &types, "a map"));
     TRY(reader_count(r, count, 1, &bytes, "a map"));

@@ -29,19 +29,27 @@ TEST(reader_varint_reads_64_bits_and_stays_where_it_fails)
                                           0xFF, 0xFF, 0xFF, 0xFF, 0x01, 0x80};
     struct reader r = {.at = bytes, .end = bytes + sizeof bytes, .name = "f"};
     uint64_t x;
-    CHECK_STATUS(OK, reader_varint(&r, &x));
+    CHECK_STATUS(OK, reader_varint(&r, &x, "a length"));
     CHECK(x == 150);
-    CHECK_STATUS(OK, reader_varint(&r, &x));
+    CHECK_STATUS(OK, reader_varint(&r, &x, "a length"));
     CHECK(x == UINT64_MAX);
-    CHECK_STATUS(DATA, reader_varint(&r, &x));
-    CHECK_MESSAGE("f: a varint needs 1 bytes");
+    CHECK_STATUS(DATA, reader_varint(&r, &x, "a length"));
+    CHECK_MESSAGE("f: a length needs 1 bytes");
     CHECK(reader_left(&r) == 1);
     unsigned char endless[16];
     memset(endless, 0x80, sizeof endless);
     r = (struct reader){.at = endless, .end = endless + sizeof endless, .name = "f"};
-    CHECK_STATUS(DATA, reader_varint(&r, &x));
-    CHECK_MESSAGE("f: varint exceeds 64 bits");
+    CHECK_STATUS(DATA, reader_varint(&r, &x, "a length"));
+    CHECK_MESSAGE("f: a length is a varint of more than 64 bits");
     CHECK(r.at == endless);
+    unsigned char bit_64[] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x02};
+    r = (struct reader){.at = bit_64, .end = bit_64 + sizeof bit_64, .name = "f"};
+    CHECK_STATUS(DATA, reader_varint(&r, &x, "a length"));
+    CHECK_MESSAGE("f: a length is a varint of more than 64 bits");
+    CHECK(r.at == bit_64);
+    bit_64[9] = 1;
+    CHECK_STATUS(OK, reader_varint(&r, &x, "a length"));
+    CHECK(x == (uint64_t)1 << 63 && !reader_left(&r));
 }
 
 TEST(reader_count_checks_that_the_items_can_be_read)

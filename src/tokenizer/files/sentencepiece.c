@@ -52,36 +52,24 @@ struct proto_field {
 
 enum wire { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 5 };
 
-static enum status read_varint(struct reader *r, uint64_t *out, const char *what)
-{
-    uint8_t byte;
-    *out = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        TRY(reader_u8(r, &byte, what));
-        *out |= (uint64_t)(byte & 0x7F) << shift;
-        if (!(byte & 0x80)) return STATUS_OK;
-    }
-    FAIL(DATA, "%s: %s is a varint of more than ten bytes", r->name, what);
-}
-
 static enum status read_field(struct reader *r, struct proto_field *f)
 {
     uint64_t key, len;
     uint32_t word;
     const unsigned char *at;
-    TRY(read_varint(r, &key, "a field's key"));
+    TRY(reader_varint(r, &key, "a field's key"));
     if (key >> 3 == 0 || key >> 3 > 0x1FFFFFFF)
         FAIL(DATA, "%s: invalid field number %llu", r->name, (unsigned long long)(key >> 3));
     *f = (struct proto_field){.number = (uint32_t)(key >> 3), .wire = key & 7};
     switch (f->wire) {
-    case WIRE_VARINT: return read_varint(r, &f->value, "a number");
+    case WIRE_VARINT: return reader_varint(r, &f->value, "a number");
     case WIRE_64: return reader_u64(r, &f->value, "an 8-byte field");
     case WIRE_32:
         TRY(reader_u32(r, &word, "a 4-byte field"));
         f->value = word;
         return STATUS_OK;
     case WIRE_BYTES:
-        TRY(read_varint(r, &len, "a field's length"));
+        TRY(reader_varint(r, &len, "a field's length"));
         if (len > reader_left(r))
             FAIL(DATA, "%s: field %u has %llu bytes, but only %zu are left", r->name, f->number,
                  (unsigned long long)len, reader_left(r));
@@ -439,8 +427,7 @@ enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t le
     enum status st = parse_model(t->path, bytes, len, &m);
     if (!st) st = build_tokenizer(t, &m);
     free(m.pieces);
-    if (st == STATUS_DATA)
-        FAIL(DATA, "%s (the SentencePiece model is truncated or corrupt)", status_message());
+    if (st == STATUS_DATA) return status_prefix(st, "truncated or corrupt SentencePiece model");
     t->format = t->unigram ? FORMAT_SENTENCEPIECE_UNIGRAM : FORMAT_SENTENCEPIECE;
     t->file_name = "tokenizer.model";
     return st;

@@ -189,7 +189,8 @@ TEST(truncated_sentencepiece_models_are_rejected_at_every_byte)
         enum status st = open_bytes(&t, "tiny.model", &file);
         if (st != STATUS_DATA) fail_msg("%zu of %zu bytes: %s", file.len, whole, status_name(st));
         CHECK_MESSAGE("tiny.model");
-        if (file.len > 1) CHECK_MESSAGE("truncated or corrupt");
+        if (file.len > 1) CHECK_MESSAGE("truncated or corrupt SentencePiece model: ");
+        if (file.len == 2) CHECK(strstr(status_stack(), "in read_field("));
     }
     text_release(&file);
 }
