@@ -335,10 +335,13 @@ static enum status append_string(struct scanner *value, const char *path, struct
     return unescape(value, begin + 1, (size_t)(value->end - begin) - 2, out);
 }
 
-/* Appends the value at the path `rest` of each object in a list, each after two line breaks. */
+/* Appends the value at the path `rest` of each object in a list, each after two line breaks; again
+ * of each object in a list where `rest` has another "[].". */
 static enum status append_strings(struct scanner *list, const char *path, const char *rest,
                                   struct text *scratch, struct text *out)
 {
+    const char *inner = strstr(rest, "[].");
+    size_t len = inner ? (size_t)(inner - rest) : strlen(rest);
     if (!list->at) FAIL(RECORD, "%s: the line has no list \"%s\"", list->where, path);
     if (is_null(list)) return STATUS_OK;
     if (*list->at != '[') FAIL(RECORD, "%s: the value of \"%s\" is not a list", list->where, path);
@@ -346,10 +349,11 @@ static enum status append_strings(struct scanner *list, const char *path, const 
     skip_space(list);
     for (bool more = peek(list) != ']'; more;) {
         struct scanner value;
-        TRY(find_path(list, rest, strlen(rest), scratch, &value));
+        TRY(find_path(list, rest, len, scratch, &value));
         bool null = !value.at || is_null(&value);
-        if (!null) text_adds(out, "\n\n");
-        if (!null) TRY(append_string(&value, path, out));
+        if (!null && inner) TRY(append_strings(&value, path, inner + 3, scratch, out));
+        if (!null && !inner) text_adds(out, "\n\n");
+        if (!null && !inner) TRY(append_string(&value, path, out));
         skip_space(list);
         more = peek(list) == ',';
         list->at += more;

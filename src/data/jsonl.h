@@ -14,7 +14,8 @@
  * key, or, if the object has no such key, KEY.KEY for a member of an object in it; or PATH[].PATH,
  * as files[].text for the files of a repository: then `out` is the strings of all objects in that
  * list, each after two line breaks, as table.h joins lists of text; null or missing ones are
- * skipped.  If the value itself is null, `out` is empty, as a null of a table.
+ * skipped.  Lists nest, as in files[].parts[].text.  If the value itself is null, `out` is empty,
+ * as a null of a table.
  * RECORD: not exactly one object, key missing or duplicate, not a string, not UTF-8.  The message
  * begins with `where` and gives the byte within the line. */
 enum status jsonl_text(const char *line, size_t len, const char *path, const char *where,

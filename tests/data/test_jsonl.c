@@ -50,6 +50,11 @@ TEST(jsonl_finds_a_key_of_an_object_by_its_path)
         {"a[].b.c",
          "{\"a\": [{\"b\": {\"c\": \"1\"}}, {\"b\": null}, {\"b.c\": \"2\"}, {\"x\": 0}]}",
          "\n\n1\n\n2"},
+        {"a[].b[].c",
+         "{\"a\": [{\"b\": [{\"c\": \"1\"}, {\"x\": 0}]}, {\"b\": null}, {\"b\": []}, {},"
+         " {\"b\": [{\"c\": \"2\"} ] , \"x\": [0]}]}",
+         "\n\n1\n\n2"},
+        {"a[].b.c[].d[].e", "{\"a\": [{\"b\": {\"c\": [{\"d\": [{\"e\": \"1\"}]}]}}]}", "\n\n1"},
     };
     struct text t = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -61,6 +66,8 @@ TEST(jsonl_finds_a_key_of_an_object_by_its_path)
     CHECK_STATUS(RECORD, pull("{\"a\": [{\"b\": \"no\"}]}", "a.b", &t));
     CHECK_STATUS(RECORD, pull("{\"a\": {\"b\": {}}}", "a.b", &t));
     CHECK_MESSAGE("not a string");
+    CHECK_STATUS(RECORD, pull("{\"a\": [{\"b\": {\"c\": \"x\"}}]}", "a[].b[].c", &t));
+    CHECK_MESSAGE("the value of \"a[].b[].c\" is not a list");
     CHECK_STATUS(RECORD, pull("{\"a\": {\"b\": \"x\"}} x", "a.b", &t));
     text_release(&t);
 }
