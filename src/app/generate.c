@@ -341,8 +341,7 @@ enum status command_generate(int argc, char **argv)
     TRY_OUT(read_inputs(&r));
     TRY_OUT(open_model(&r, &a));
     TRY_OUT(run_request(&r));
-    if (!r.interactive && !fflush(stdout) && !ferror(stdout))
-        loaded_model_raise_signal(&r.g.loaded);
+    if (!fflush(stdout) && !ferror(stdout)) loaded_model_raise_signal(&r.g.loaded);
 out:
     text_release(&r.input);
     prompt_list_release(&r.prompts);

@@ -47,8 +47,9 @@ static void draw_line(const struct dialog *d)
     text_release(&out);
 }
 
-/* Waits for a byte; TERMINAL_NONE: an escape sequence ends, the line must be drawn again, or a
- * signal is pending, which does not end a wait, as this thread blocks signals. */
+/* Waits for a byte.  TERMINAL_NONE: no more bytes of an escape sequence follow, the line must be
+ * drawn again, or a signal is pending.  Polls for the signal, which cannot interrupt a wait because
+ * this thread blocks it. */
 static int wait_for_key(const struct line_editor *e)
 {
     const double escape_s = 0.1; /* a sequence's bytes arrive together */
@@ -66,7 +67,10 @@ static bool edit_line(struct dialog *d)
     for (;;) {
         draw_line(d);
         int byte = wait_for_key(&d->editor);
-        if (signals_pending() || byte == TERMINAL_END) return false;
+        if (signals_pending() || byte == TERMINAL_END) {
+            printf("\n");
+            return false;
+        }
         if (byte == TERMINAL_NONE) {
             line_editor_flush(&d->editor);
             continue;
@@ -138,11 +142,13 @@ static enum status share_turn(struct dialog *d, enum turn *turn)
 
 /* --- writing --------------------------------------------------------------- */
 
-/* Ctrl-C; other keys that are typed meanwhile belong to the next line. */
+/* Whether Ctrl-C was typed; other keys are fed to the editor, for the user's next line. */
 static bool asks_to_end(void *context)
 {
     struct dialog *d = context;
-    (void)terminal_has_changed(); /* it would hide keys; the next line is drawn anyway */
+    /* Clears the mark, with which terminal_read_byte returns no keys; the next line is drawn in the
+     * new size anyway. */
+    (void)terminal_has_changed();
     for (int byte; d->edits && (byte = terminal_read_byte(0)) >= 0;) {
         enum line_event event = line_editor_feed(&d->editor, (unsigned char)byte);
         if (event == LINE_interrupt) return true;

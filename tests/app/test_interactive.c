@@ -63,26 +63,27 @@ TEST(commands_begin_with_a_slash)
     free(run);
 }
 
-/* Sends a signal to the command while it waits at its prompt, then types `keys`. */
-static void signal_at_the_prompt(int signal, const char *keys)
+/* Sends a signal to the command while it waits at its prompt, then types `keys`; checks the exit
+ * code, and that the output ends in a line end. */
+static void signal_at_the_prompt(int signal, const char *keys, int code)
 {
     char *run = runs_trained(FEW_STEPS);
     const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
-    const char *argv[] = {"env",           "TERM=xterm",   program, "generate", run,
-                          "--interactive", "--max-tokens", "2",     NULL};
+    const char *argv[] = {program, "generate", run, "--interactive", "--max-tokens", "2", NULL};
     struct pty p;
     bool raw;
     pty_start_program(&p, argv);
     CHECK(pty_shows(&p, 0, "> ") && !kill(p.job, signal));
     pty_type(&p, keys);
-    CHECK(pty_finish(&p, &raw) == 0 && !raw);
+    CHECK(pty_finish(&p, &raw) == code && !raw);
+    CHECK(p.seen.len && p.seen.data[p.seen.len - 1] == '\n');
     text_release(&p.seen);
     free(run);
 }
 
 TEST(the_prompt_reads_on_after_the_window_has_changed)
 {
-    signal_at_the_prompt(SIGWINCH, "/quit\r");
+    signal_at_the_prompt(SIGWINCH, "/quit\r", 0);
 }
 
-TEST(the_prompt_ends_at_a_signal) { signal_at_the_prompt(SIGTERM, ""); }
+TEST(a_signal_at_the_prompt_ends_the_process) { signal_at_the_prompt(SIGTERM, "", 128 + SIGTERM); }
