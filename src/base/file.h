@@ -66,8 +66,10 @@ enum status file_glob(struct file_list *l, const char *pattern);
 enum status file_list_dir(struct file_list *l, const char *path);
 void file_list_release(struct file_list *l);
 
-const char *file_name(const char *path); /* what follows its last slash */
-/* The folder that holds it, "." for a path without a slash; on the heap, the caller frees it. */
+/* What follows the last slash: "" of "a/", "/" and "". */
+const char *file_name(const char *path);
+/* The folder that holds the file, without slashes at its end: "a" of "a/b" and "a/b/", "/" of "/a"
+ * and "/", "." of "a", "a/" and "".  On the heap, the caller frees it. */
 char *file_parent(const char *path);
 /* base + "/" + name, or only name if that is absolute; on the heap, the caller frees it. */
 char *file_join(const char *base, const char *name);

@@ -69,8 +69,7 @@ static char *join3(const char *a, const char *b, const char *c)
 /* Writes a file, and the folders above it. */
 static enum status write_text(const char *path, const char *value)
 {
-    char *folder = heap_string(path, strlen(path));
-    *strrchr(folder, '/') = 0;
+    char *folder = file_parent(path);
     enum status st = file_make_dirs(folder);
     free(folder);
     return st ? st : file_write(path, value, strlen(value));
@@ -353,8 +352,7 @@ static struct metric *find_metric(struct mlflow_run *r, const char *tag)
     struct text name = {0};
     mlflow_run_format_name(&name, tag);
     char *path = join3(r->folder, "metrics", name.data);
-    char *folder = heap_string(path, strlen(path));
-    *strrchr(folder, '/') = 0;
+    char *folder = file_parent(path);
     /* A folder that cannot be made is reported by the write that needs it. */
     (void)file_make_dirs(folder);
     r->metrics[i].tag = heap_string(tag, strlen(tag));

@@ -2,6 +2,7 @@
 #include "metrics/run_description.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/toml_parse.h"
 
@@ -20,8 +21,8 @@ const char *run_description_env(const char *variable, const char *otherwise)
 void run_description_name(struct text *t, const char *dump_folder)
 {
     char *path = realpath(dump_folder, NULL);
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    text_adds(t, slash && slash[1] ? slash + 1 : "run");
+    const char *name = path ? file_name(path) : "";
+    text_adds(t, *name ? name : "run");
     free(path);
 }
 

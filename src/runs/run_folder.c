@@ -155,8 +155,8 @@ void run_folder_update(struct run_folder *r, double now_s)
 static char *name_of(const char *path)
 {
     char *full = realpath(path, NULL);
-    const char *from = full ? full : path, *slash = strrchr(from, '/');
-    if (slash && slash[1]) from = slash + 1;
+    const char *from = full ? full : path;
+    if (*file_name(from)) from = file_name(from);
     char *name = printable_string(from, strlen(from), 255);
     free(full);
     return name;

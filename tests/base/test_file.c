@@ -175,9 +175,16 @@ TEST(file_join_keeps_absolute_names_and_adds_one_slash)
 
 TEST(file_name_and_file_parent_split_a_path_at_its_last_slash)
 {
-    static const char *const cases[][3] = {
-        {"a/b/c.bin", "a/b", "c.bin"}, {"c", ".", "c"},  {"/c", "/", "c"}, {"a//c", "a", "c"},
-        {"../c", "..", "c"},           {"a/b/", "a", ""}};
+    static const char *const cases[][3] = {{"a/b/c.bin", "a/b", "c.bin"},
+                                           {"c", ".", "c"},
+                                           {"/c", "/", "c"},
+                                           {"a//c", "a", "c"},
+                                           {"../c", "..", "c"},
+                                           {"a/b/", "a", ""},
+                                           {"a/", ".", ""},
+                                           {"/", "/", ""},
+                                           {"//", "/", ""},
+                                           {"", ".", ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *parent = file_parent(cases[i][0]);
         CHECK(!strcmp(parent, cases[i][1]) && !strcmp(file_name(cases[i][0]), cases[i][2]));
