@@ -12,11 +12,13 @@ static const struct hardware rows[] = {
 
 const struct hardware *hardware_row(enum hardware_row row) { return &rows[row]; }
 
-/* An "RTX A1000" is no A100; a "GH200 480GB" counts as an H200, as in torchtitan. */
+/* An "RTX A1000" is not an A100.  An "A100X" is one with a network adapter, and a "GH200 480GB"
+ * counts as an H200, as in torchtitan. */
 static bool has_name(const char *device, const char *name)
 {
-    const char *at = strcasestr(device, name);
-    return at && !isalnum((unsigned char)at[strlen(name)]);
+    for (const char *at = device; (at = strcasestr(at, name)); at++)
+        if (!isdigit((unsigned char)at[strlen(name)])) return true;
+    return false;
 }
 
 const struct hardware *hardware_find(const char *device)

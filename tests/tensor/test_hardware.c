@@ -18,6 +18,8 @@ TEST(hardware_row_is_found_by_device_name)
 TEST(a_device_with_a_longer_number_is_another_one)
 {
     CHECK(!hardware_find("NVIDIA RTX A1000"));
+    CHECK(hardware_find("NVIDIA A100X") == hardware_row(HARDWARE_a100));
+    CHECK(hardware_find("RTX A1000, A100-PCIE-40GB") == hardware_row(HARDWARE_a100));
     CHECK(hardware_find("NVIDIA GH200 480GB") == hardware_row(HARDWARE_h200));
     CHECK(!strcmp(hardware_find("A100")->name, "a100"));
 }
