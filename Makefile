@@ -4,7 +4,8 @@
 B       ?= build
 CC      ?= cc
 PREFIX  ?= /usr/local
-OPT     ?= -O3 -g
+# -g1: stacks have line numbers; OPT='-O3 -g' adds variables for a debugger, but compiles slower.
+OPT     ?= -O3 -g1
 OPENMP  ?= -fopenmp
 VERSION := 0.1.0
 
