@@ -8,7 +8,8 @@
 
 enum { MAX_VALUES = 12 };
 
-/* In `percent` of draws one of the values is chosen, all alike; each is one or more settings. */
+/* In `percent` of draws one of the values is chosen, all alike: a value that is listed twice is
+ * drawn twice as often.  Each is one or more settings. */
 struct choice {
     int percent;
     const char *values[MAX_VALUES];

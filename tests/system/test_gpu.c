@@ -48,15 +48,23 @@ TEST(emulated_gpu_matches_the_cpu_at_odd_sizes) { with_each_emulator(device_chec
     "model.embedding_multiplier=3", "model.residual_multiplier=0.5", "model.logits_scaling=2"
 #define NO_ROPE "model.no_rope_layer_interval=2", "model.attn_mask_type=block_causal"
 
-enum { FIRST_OF_FLOAT8 = 13 };
+enum { MAX_SETTINGS = 4 };
+struct training {
+    double tolerance;
+    const char *settings[MAX_SETTINGS];
+};
 
-/* Skips the runs before `first`. */
-static void trainings_from(struct device_check *c, size_t first)
+static bool has_setting(const struct training *t, const char *setting)
 {
-    static const struct {
-        double tolerance;
-        const char *settings[4];
-    } runs[] = {
+    for (int i = 0; i < MAX_SETTINGS && t->settings[i]; i++)
+        if (!strcmp(t->settings[i], setting)) return true;
+    return false;
+}
+
+/* Those with the setting `only`; NULL: all. */
+static void trainings_with(struct device_check *c, const char *only)
+{
+    static const struct training runs[] = {
         {1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
         {2e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
         {1e-5, {"training.mixed_precision_param=float32", "model.qk_norm=true", Z_LOSS}},
@@ -76,7 +84,8 @@ static void trainings_from(struct device_check *c, size_t first)
         {5e-2, {"training.mixed_precision_param=bfloat16", FLOAT8}},
         {5e-2, {"training.mixed_precision_param=bfloat16", FLOAT8, "float8.recipe_name=delayed"}},
     };
-    for (size_t i = first; i < sizeof runs / sizeof *runs; i++) {
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        if (only && !has_setting(&runs[i], only)) continue;
         const char *settings[16] = {"model.dim=32",
                                     "model.n_layers=2",
                                     "model.n_heads=4",
@@ -91,21 +100,22 @@ static void trainings_from(struct device_check *c, size_t first)
         struct config config = {0};
         int n = 0;
         while (settings[n]) n++;
-        for (int k = 0; k < 4 && runs[i].settings[k]; k++) settings[n++] = runs[i].settings[k];
+        for (int k = 0; k < MAX_SETTINGS && runs[i].settings[k]; k++)
+            settings[n++] = runs[i].settings[k];
         CHECK_STATUS(OK, config_load(&config, NULL, settings, n));
         CHECK_STATUS(OK, device_check_training(c, &config, 4, runs[i].tolerance));
         config_release(&config);
     }
 }
 
-static void trainings(struct device_check *c) { trainings_from(c, 0); }
+static void trainings(struct device_check *c) { trainings_with(c, NULL); }
 
 TEST(emulated_gpu_matches_the_cpu_in_losses_and_gradients) { with_each_emulator(trainings); }
 
 static void trainings_in_fp8(struct device_check *c)
 {
     ((struct gpu_queue *)c->device.queue)->native_fp8 = true;
-    trainings_from(c, FIRST_OF_FLOAT8);
+    trainings_with(c, FLOAT8);
 }
 
 TEST(emulated_gpu_matches_the_cpu_in_fp8) { with_each_emulator(trainings_in_fp8); }

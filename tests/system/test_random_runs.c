@@ -226,8 +226,14 @@ static double max_difference(const char *a, const char *b, const char *key)
     return most;
 }
 
-/* The first moments after step 1 are its gradients, except for one factor.  Some gradients vanish,
- * as of q and k where tokens only see themselves: an element's rounding error is some 1e-9. */
+/* Of a projection or norm of q or k: vanishes where tokens only see themselves. */
+static bool can_vanish(const struct difference *x)
+{
+    return strstr(x->name, ".self_attn.q_") || strstr(x->name, ".self_attn.k_");
+}
+
+/* The first moments after step 1 are its gradients, except for one factor.  Of gradients that
+ * vanish, an element's rounding error is some 1e-9. */
 static double max_gradient_difference(const struct draw *d, const char *a, const char *b)
 {
     struct comparison c;
@@ -237,7 +243,7 @@ static double max_gradient_difference(const struct draw *d, const char *a, const
         const struct difference *x = &c.all[i];
         if (!strstr(x->name, "exp_avg") || strstr(x->name, "exp_avg_sq")) continue;
         double off = x->kind == DIFFERENCE_NUMBERS ? x->relative : INFINITY;
-        if (x->kind == DIFFERENCE_NUMBERS && x->most < 1e-8) off = 0;
+        if (x->kind == DIFFERENCE_NUMBERS && can_vanish(x) && x->most < 1e-8) off = 0;
         if (!(off <= most)) most = isnan(off) ? INFINITY : off;
     }
     comparison_release(&c);
@@ -251,7 +257,8 @@ struct limits {
 
 /* In float32 layouts only add in another order: the error of a sum is some 2^-24 of the root of its
  * squares, and 2e-5 allows for cancellation in the gradient of a tensor (5e-7 is common).  In
- * bfloat16 partial sums, which are rounded to 2^-9, differ. */
+ * bfloat16 partial sums, which are rounded to 2^-9, differ: the norm by up to 2.6e-2, seen with
+ * initial weights of 0.3 and tensor parallelism over 4 ranks. */
 static const struct limits in_float32 = {1e-6, 5e-6, 2e-5}, in_bfloat16 = {2e-3, 5e-2, 0},
                            in_float8 = {1e-2, 0.25, 0};
 
