@@ -277,8 +277,7 @@ static enum status adopt_streams(struct loader *l, size_t count)
     if (!l->order->kind->set_streams || !count || count > MAX_STREAMS)
         FAIL(DATA, "the data position has %zu streams: expected %llu", count,
              (unsigned long long)l->order->num_streams);
-    enum status st = l->order->kind->set_streams(l->order, count);
-    if (st) return status_prefix(st, "the data position");
+    TRY_PREFIX(l->order->kind->set_streams(l->order, count), "the data position");
     if (l->options.reader == 0 && !l->options.is_quiet)
         log_line(LOG_INFO,
                  "the data stays partitioned into the %zu streams with which the run began", count);

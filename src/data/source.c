@@ -187,8 +187,7 @@ static enum status open_motifs(struct source *s)
 {
     const char *path = s->config->motifs;
     if (!path || !path[0]) return STATUS_OK;
-    enum status st = motifs_open(&s->motifs, path);
-    if (st) return status_prefix(st, "%s", source_kind_option(s->config, "motifs").key);
+    TRY_PREFIX(motifs_open(&s->motifs, path), "%s", source_kind_option(s->config, "motifs").key);
     const uint32_t numbers[] = {motifs_checksum(s->motifs),
                                 (uint32_t)source_kind_neurons(s->config)};
     s->fingerprint = checksum_crc32c(s->fingerprint, numbers, sizeof numbers);

@@ -94,8 +94,8 @@ static void wait_before_retry(void *context, double seconds)
         s->wait(s->context, seconds);
         return;
     }
-    /* A signal or a cancellation ends it early, and http_send then fails.  This thread blocks the
-     * signals that signals_catch waits for, so none interrupts a call. */
+    /* A signal or a cancellation ends the wait, and http_send then fails.  Polls for both: a long
+     * sleep would not return at a signal, because this thread blocks signals. */
     for (double left; (left = end - clock_monotonic_s()) > 0;) {
         const struct timespec t = {.tv_nsec = (long)(1e9 * (left < 0.1 ? left : 0.1))};
         nanosleep(&t, NULL);

@@ -89,7 +89,7 @@ static enum status refresh(struct s3_role *r, const struct s3_call *call)
         return STATUS_OK;
     }
     if (st == STATUS_MISSING) st = STATUS_IO; /* not a missing object */
-    TRY(st);
+    if (st) return st;
     s3_keys_release(&r->keys);
     r->keys = k;
     r->is_rejected = false;

@@ -205,8 +205,8 @@ out:
     return st;
 }
 
-/* Waits for a lock, but not in a call: this thread blocks the signals that would interrupt one.  On
- * a file system without locks, a collision shows as a hash mismatch. */
+/* Polls for the lock: a blocking flock would not return at a signal, because this thread blocks
+ * signals.  On a file system without locks, a collision shows as a hash mismatch. */
 static enum status acquire_lock(const struct snapshot *s, const char *name, int *lock)
 {
     const struct timespec pause = {.tv_nsec = 100000000};

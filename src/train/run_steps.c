@@ -258,8 +258,8 @@ static enum status stop_early(struct training_run *r)
         log_line(LOG_INFO, "%s after step %lld, %.3f s ago; saving a checkpoint", stopped, step,
                  signals_pending_for());
     TRY(check_collectives(r, is_new));
-    enum status st = run_checkpoint_save_now(r);
-    if (st) return status_prefix(st, "%s after step %lld, and the save failed", stopped, step);
+    TRY_PREFIX(run_checkpoint_save_now(r), "%s after step %lld, and the save failed", stopped,
+               step);
     if (!step) FAIL(REQUEUE, "%s before the first step; there is nothing to save", stopped);
     run_report_end(r->report, r, false);
     FAIL(REQUEUE, "%s after step %lld; the checkpoint is saved", stopped, step);

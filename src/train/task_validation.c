@@ -14,8 +14,7 @@ enum status task_validation_open(struct task_validation *v, const struct config 
     if (!c->validation.enable || !c->validation.tasks.count) return STATUS_OK;
     if (!tok) FAIL(CONFIG, "validation.tasks requires data.tokenizer");
     if (masked) TRY(task_list_find_mask(tok, c->objective.mask_token, &v->mask));
-    enum status st = task_list_open(&v->tasks, &c->validation.tasks, &o, tok);
-    if (st) return status_prefix(st, "validation.tasks");
+    TRY_PREFIX(task_list_open(&v->tasks, &c->validation.tasks, &o, tok), "validation.tasks");
     if (log) task_list_warn(&v->tasks, &o);
     return STATUS_OK;
 }

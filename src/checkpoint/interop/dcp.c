@@ -105,8 +105,7 @@ static enum status add_tensor(struct dcp_reader *r, const struct tensor_name *na
     if (pickle_int_tuple(offsets, 2, offset) != dims)
         FAIL(DATA, "%s: %s: expected an offset of %d dimensions", r->path, fqn, dims);
     TRY(find_item(r, fqn, info, &item));
-    enum status st = add_archive(r, name, fqn, &item, offset);
-    if (st) return status_prefix(st, "%s", r->path);
+    TRY_PREFIX(add_archive(r, name, fqn, &item, offset), "%s", r->path);
     return STATUS_OK;
 }
 
@@ -116,8 +115,7 @@ static enum status add_state(struct dcp_reader *r, const char *fqn, const struct
     torch_state_note(r->state, fqn);
     if (!torch_state_handles(fqn)) return STATUS_OK;
     TRY(find_item(r, fqn, info, &item));
-    enum status st = torch_state_read(r->state, fqn, item.bytes, item.size);
-    if (st) return status_prefix(st, "%s", r->path);
+    TRY_PREFIX(torch_state_read(r->state, fqn, item.bytes, item.size), "%s", r->path);
     return STATUS_OK;
 }
 
