@@ -4,8 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/text.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
