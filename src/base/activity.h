@@ -78,13 +78,13 @@ double activity_waited_s(void);
 /* Records that the process ends on purpose; for every thread. */
 void activity_set_ending(void);
 
-/* For watchdogs: a working thread that hangs cannot return to main.  At once: */
+/* Ends the process at once.  For watchdogs: a working thread that hangs cannot return to main. */
 void activity_exit(int exit_code) __attribute__((noreturn));
-/* In `seconds`: writes the line to stderr and ends the process.  Of the calls of all watchdogs the
- * last one counts; 0 seconds revokes it. */
+/* Writes the line to stderr and ends the process in `seconds`; a later call, of any watchdog,
+ * replaces an earlier one, and 0 seconds revokes it. */
 void activity_exit_in(unsigned seconds, int exit_code, const char *line);
-/* Before reporting this thread's last failure: activity_set_ending, and activity_exit_in with its
- * message, as the working thread may hold a lock that reporting needs. */
+/* Call it before you report this thread's last failure: records the ending, and ends the process
+ * after two seconds, because the working thread may hold a lock that reporting needs. */
 void activity_start_ending(enum status failure);
 /* Reports this thread's last failure and ends the process with its exit code. */
 void activity_exit_after(enum status failure) __attribute__((noreturn));

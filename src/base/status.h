@@ -43,8 +43,8 @@ const char *status_stack(void);   /* the trace: where it failed, and its callers
 
 enum { STATUS_TEXT = 2048 }; /* bytes of a message with its NUL, at most */
 
-/* Prefixes the message of this thread's last failure with "context: ", of at most half of
- * STATUS_TEXT; returns s. */
+/* Prefixes the message of this thread's last failure with "context: "; returns s.  The prefix is
+ * cut to STATUS_TEXT / 2 bytes. */
 enum status status_prefix(enum status s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), cold));
 
@@ -84,7 +84,7 @@ void status_bug(const char *file, int line, const char *what) __attribute__((nor
         enum status try_ = (call);                                                                 \
         if (try_) return (status_trace(try_, __FILE__, __LINE__, #call), try_);                    \
     } while (0)
-/* The same, with a prefix for the message: TRY_PREFIX(read(f), "%s", path). */
+/* TRY, which also prefixes the message: TRY_PREFIX(read(f), "%s", path). */
 #define TRY_PREFIX(call, ...)                                                                      \
     do {                                                                                           \
         enum status try_ = (call);                                                                 \

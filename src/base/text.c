@@ -43,14 +43,19 @@ void text_add(struct text *t, const void *bytes, size_t len)
 
 void text_adds(struct text *t, const char *string) { text_add(t, string, strlen(string)); }
 
-void text_add_utf8(struct text *t, uint32_t code)
+size_t text_encode_utf8(uint32_t code, char *bytes)
 {
-    char bytes[4];
     size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
     for (size_t i = n; i-- > 1; code >>= 6) bytes[i] = (char)(0x80 | (code & 0x3F));
     bytes[0] = (char)(lead[n] | code);
-    text_add(t, bytes, n);
+    return n;
+}
+
+void text_add_utf8(struct text *t, uint32_t code)
+{
+    char bytes[4];
+    text_add(t, bytes, text_encode_utf8(code, bytes));
 }
 
 void text_add_escaped(struct text *t, const char *string)
@@ -90,7 +95,7 @@ char *text_trimmed(const char *string)
     return heap_string(string, n);
 }
 
-size_t text_mark_length(const void *text, size_t len)
+size_t text_bom_length(const void *text, size_t len)
 {
     return len >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
 }

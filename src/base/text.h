@@ -31,8 +31,10 @@ void text_addv(struct text *t, const char *fmt, va_list args) __attribute__((for
 /* A heap copy without leading and trailing whitespace. */
 char *text_trimmed(const char *string);
 
-/* Bytes of the byte order mark with which a text begins: 3 or 0. */
-size_t text_mark_length(const void *text, size_t len);
+/* Length of the UTF-8 byte order mark (BOM) at the start: 3, or 0 without one. */
+size_t text_bom_length(const void *text, size_t len);
+/* Writes the 1 to 4 bytes of a code point below 2^21; returns how many. */
+size_t text_encode_utf8(uint32_t code, char *bytes);
 /* Bytes of the UTF-8 character (RFC 3629) at `at`; 0 if it is invalid. */
 size_t text_utf8_length(const unsigned char *at, const unsigned char *end);
 bool text_is_utf8(const char *bytes, size_t len);

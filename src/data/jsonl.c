@@ -184,19 +184,6 @@ static enum status skip_value(struct scanner *s)
     }
 }
 
-static char *append_utf8(char *to, uint32_t code)
-{
-    if (code < 0x80) {
-        *to++ = (char)code;
-        return to;
-    }
-    int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
-    *to++ = (char)(lead[more] | code >> (6 * more));
-    while (more--) *to++ = (char)(0x80 | (code >> (6 * more) & 0x3F));
-    return to;
-}
-
 /* Decodes \uXXXX, or both halves of a surrogate pair; *from points after the first u. */
 static bool unescape_unicode(const char **from, const char *end, char **to)
 {
@@ -213,7 +200,7 @@ static bool unescape_unicode(const char **from, const char *end, char **to)
         }
     }
     if (whole >= 0xD800 && whole <= 0xDFFF) whole = 0xFFFD;
-    *to = append_utf8(*to, whole);
+    *to += text_encode_utf8(whole, *to);
     return true;
 }
 
@@ -366,7 +353,7 @@ static enum status append_strings(struct scanner *list, const char *path, const 
 enum status jsonl_text(const char *line, size_t len, const char *path, const char *where,
                        struct text *out)
 {
-    struct scanner s = {line, line + text_mark_length(line, len), line + len, where};
+    struct scanner s = {line, line + text_bom_length(line, len), line + len, where};
     struct scanner value;
     const char *list = strstr(path, "[]."), *rest = list ? list + 3 : NULL;
     struct text scratch = {0};

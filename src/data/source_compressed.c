@@ -100,7 +100,7 @@ static enum status compressed_json(const struct source *s, const struct source_d
 static enum status compressed_text(const struct source *s, const struct source_document *d,
                                    struct source_tokens *t, struct document_text *out)
 {
-    size_t mark = d->at == 1 ? text_mark_length(d->text.data, d->text.len) : 0;
+    size_t mark = d->at == 1 ? text_bom_length(d->text.data, d->text.len) : 0;
     (void)t;
     *out = (struct document_text){d->text.data + mark, d->text.len - mark, true, true};
     return source_kind_plain_text(s, d, out);

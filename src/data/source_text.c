@@ -25,7 +25,7 @@ static uint64_t chunk_begin(const struct source_file *f, uint64_t k)
 {
     uint64_t from = k * CHUNK_BYTES, size = f->map.size;
     const unsigned char *data = f->map.data;
-    if (!k) return text_mark_length(data, size);
+    if (!k) return text_bom_length(data, size);
     if (from >= size) return size;
     uint64_t room = size - from < CHUNK_BYTES ? size - from : CHUNK_BYTES;
     if (data[from - 1] == '\n') return from;

@@ -96,11 +96,11 @@ TEST(text_add_utf8_encodes_a_code_point_in_1_to_4_bytes)
     text_release(&t);
 }
 
-TEST(text_mark_length_finds_a_byte_order_mark_at_the_start)
+TEST(text_bom_length_finds_a_byte_order_mark_at_the_start)
 {
-    CHECK(text_mark_length("\xEF\xBB\xBFx", 4) == 3 && text_mark_length("\xEF\xBB\xBF", 3) == 3);
-    CHECK(!text_mark_length("\xEF\xBB\xBF", 2) && !text_mark_length("x\xEF\xBB\xBF", 4));
-    CHECK(!text_mark_length(NULL, 0));
+    CHECK(text_bom_length("\xEF\xBB\xBFx", 4) == 3 && text_bom_length("\xEF\xBB\xBF", 3) == 3);
+    CHECK(!text_bom_length("\xEF\xBB\xBF", 2) && !text_bom_length("x\xEF\xBB\xBF", 4));
+    CHECK(!text_bom_length(NULL, 0));
 }
 
 TEST(text_add_escaped_escapes_control_characters)
