@@ -25,8 +25,8 @@ $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: $(B)/gpu-flags
 # compile twice as fast with -O2, which runs as fast as -O3, and without the ASan of `sanitize`:
 # `gpu-memcheck` checks their accesses to device and dynamic shared memory, but not to local arrays.
 # Those start as large numbers, not as what an earlier thread left on the stack, from gcc 12 on.
-NO_LEFTOVERS := -ftrivial-auto-var-init=pattern
-NO_LEFTOVERS := $(if $(call finds,stdio.h,$(NO_LEFTOVERS)),$(NO_LEFTOVERS))
+NO_LEFTOVERS := $(shell option=-ftrivial-auto-var-init=pattern; \
+    $(CXX) $$option -x c++ -E /dev/null >/dev/null 2>&1 && echo $$option)
 EMULATED_CXX = $(CXX) -x c++ -std=c++17 $(OPT:-O3=-O2) $(ARCH) $(MATH) -Wall -Wextra $(ERRORS) \
     $(patsubst -fsanitize=address$(comma)%,-fsanitize=%,$(EXTRA)) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
