@@ -49,13 +49,16 @@ static enum status submit(const struct text *script)
     int code;
     FILE *f = tmpfile();
     if (!f) FAIL(IO, "cannot create a temporary file: %s", strerror(errno));
-    bool written = fwrite(script->data, 1, script->len, f) == script->len && !fflush(f);
+    if (fwrite(script->data, 1, script->len, f) != script->len || fflush(f)) {
+        enum status st = FAILURE(IO, "cannot write a temporary file: %s", strerror(errno));
+        fclose(f);
+        return st;
+    }
     rewind(f);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, fileno(f), 0);
-    int error = written ? posix_spawnp(&child, argv[0], &actions, NULL,
-                                       (char *const *)(uintptr_t)argv, environ)
-                        : EIO;
+    int error =
+        posix_spawnp(&child, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     fclose(f);
     if (error) FAIL(MISSING, "cannot run sbatch: %s", strerror(error));
@@ -80,24 +83,22 @@ static enum status check_flags(struct slurm_script *b)
                          : "--time are");
     if (b->nodes < 1 || b->nodes > 1 << 20)
         FAIL(USAGE, "--nodes: must be between 1 and %d, is %lld", 1 << 20, (long long)b->nodes);
-    if (b->ranks_per_node < 1 || b->ranks_per_node * b->nodes > 1 << 24)
+    if (b->ranks_per_node < 1 || b->ranks_per_node > (1 << 24) / b->nodes)
         FAIL(USAGE,
              "--ranks-per-node: must be at least 1, with at most 2^24 ranks in total; is %lld",
              (long long)b->ranks_per_node);
     if (b->cpus_per_rank < 0 || b->cpus_per_rank > 4096)
         FAIL(USAGE, "--cpus-per-rank: must be between 0 and 4096, is %lld",
              (long long)b->cpus_per_rank);
-    if (b->gpus_per_node < -1 || b->gpus_per_node > 4096)
+    if (b->gpus_per_node != UNSET && (b->gpus_per_node < 0 || b->gpus_per_node > 4096))
         FAIL(USAGE, "--gpus-per-node: must be between 0 and 4096, is %lld",
              (long long)b->gpus_per_node);
-    if (!b->time[0]) FAIL(USAGE, "--time is required: minutes, or hours:minutes:seconds");
     TRY(script_parse_time(b->time, &seconds));
-    if (b->signal_before_s < 0) b->signal_before_s = seconds / 4 < 300 ? seconds / 4 : 300;
+    if (b->signal_before_s == UNSET) b->signal_before_s = seconds / 4 < 300 ? seconds / 4 : 300;
     if (b->signal_before_s < 1 || b->signal_before_s >= seconds || b->signal_before_s > 65535)
         FAIL(USAGE,
              "--signal-before: must be between 1 and 65535 s and less than the time limit of %lld "
-             "s, "
-             "is %lld s",
+             "s, is %lld s",
              (long long)seconds, (long long)b->signal_before_s);
     TRY(script_check_word("partition", b->partition));
     TRY(script_check_word("account", b->account));
@@ -120,7 +121,7 @@ static enum status make_script(struct slurm_script *b, const struct config *c, s
     int64_t ranks = b->nodes * b->ranks_per_node;
     bool gpu;
     TRY(machine_uses_gpu(&c->device, &gpu));
-    if (b->gpus_per_node < 0) b->gpus_per_node = gpu ? b->ranks_per_node : 0;
+    if (b->gpus_per_node == UNSET) b->gpus_per_node = gpu ? b->ranks_per_node : 0;
     if (b->gpus_per_node && !gpu)
         log_line(LOG_WARN, "--gpus-per-node: ranks will compute on the CPU, because %s",
                  c->device.kind == DEVICE_KIND_cpu
@@ -157,8 +158,8 @@ enum status command_slurm(int argc, char **argv)
                              .partition = "",
                              .account = "",
                              .ranks_per_node = 1,
-                             .gpus_per_node = -1,
-                             .signal_before_s = -1,
+                             .gpus_per_node = UNSET,
+                             .signal_before_s = UNSET,
                              .mpi = "pmix",
                              .interface = ""};
     const struct flag flags[] = {

@@ -66,7 +66,9 @@ TEST(slurm_rejects_what_would_fail_on_the_nodes)
                                            {"--nodes=1", "--cpus-per-rank=-1"},
                                            {"--nodes=1", "--interface=a;b"},
                                            {"--nodes=1", "--gpus-per-node=5000"},
-                                           {"--nodes=1", "--gpus-per-node=-2"}};
+                                           {"--nodes=1048576", "--ranks-per-node=17592186044416"},
+                                           {"--nodes=1", "--signal-before=-1"},
+                                           {"--nodes=1", "--gpus-per-node=-1"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK(LLAMERO(&out, &err, "slurm", p.config, "--time=10", wrong[i][0], wrong[i][1]) == 64);
     text_release(&out), text_release(&err);
