@@ -118,14 +118,22 @@ static int64_t saves_from(const struct config *c, int64_t step)
     return saves + (k->enable_first_step_checkpoint && !step && interval > 1);
 }
 
+double dump_folder_checkpoint_bytes(const struct config *c, const struct model_shape *shape)
+{
+    struct layout layout;
+    int tensors = c->optimizer.ema_decay > 0 ? 4 : 3; /* weights, two moments, the average */
+    layout_init(&layout, shape, 1);
+    double bytes = (double)layout.parameters * tensors * sizeof(float);
+    layout_release(&layout);
+    return bytes;
+}
+
 enum status dump_folder_check_space(const struct config *c, const struct model_shape *shape,
                                     int64_t step)
 {
-    enum { TENSORS = 3 }; /* weights and two moments, as f32 */
     const int64_t keep = c->checkpoint.keep_latest_k;
     size_t num_saved;
     struct statvfs fs;
-    struct layout layout;
     enum file_kind kind;
     int64_t saves = saves_from(c, step), room = saves;
     if (!saves) return STATUS_OK;
@@ -136,9 +144,7 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
     TRY_OUT(folder_steps_count(folder, &num_saved));
     int64_t held = keep && (int64_t)num_saved > keep ? keep : (int64_t)num_saved;
     if (keep && room > keep + 1 - held) room = keep + 1 - held; /* one more while it is saved */
-    layout_init(&layout, shape, 1);
-    double size = (double)layout.parameters * TENSORS * sizeof(float);
-    layout_release(&layout);
+    double size = dump_folder_checkpoint_bytes(c, shape);
     double all = (double)room * size, is_free = (double)fs.f_bavail * (double)fs.f_frsize;
     if (is_free < size)
         FAIL_OUT(IO,

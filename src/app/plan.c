@@ -2,6 +2,7 @@
 
 #include "app/app.h"
 #include "app/arguments.h"
+#include "app/dump_folder.h"
 #include "app/plan_fit.h"
 #include "app/plan_search.h"
 #include "app/preflight.h"
@@ -33,7 +34,7 @@ struct planning {
     struct tokenizer *tokenizer;
     struct model_shape shape;
     int64_t parameters;
-    size_t checkpoint_bytes;
+    double checkpoint_bytes;
     double flops_per_token;
     struct hardware hardware;
     struct estimate estimate;
@@ -170,7 +171,7 @@ static enum status plan(struct planning *p)
     TRY(estimate(p));
     layout_init(&layout, &p->shape, 1);
     p->parameters = layout.parameters;
-    p->checkpoint_bytes = (size_t)layout.parameters * 3 * sizeof(float);
+    p->checkpoint_bytes = dump_folder_checkpoint_bytes(c, &p->shape);
     layout_release(&layout);
     p->flops_per_token = model_flops_per_token(&p->shape, (int)c->training.seq_len);
     return STATUS_OK;
@@ -320,7 +321,7 @@ static void print_json(const struct planning *p)
     json_write_format(&w, "flops_per_token", "%.0f", p->flops_per_token);
     json_write_format(&w, "step_seconds", "%.6g", p->estimate.step_s);
     write_ramp(p, &w);
-    json_write_int(&w, "checkpoint_bytes", (int64_t)p->checkpoint_bytes);
+    json_write_format(&w, "checkpoint_bytes", "%.0f", p->checkpoint_bytes);
     write_estimate(p, &w);
     write_traffic(p, &w);
     write_available(p, &w);
@@ -437,7 +438,7 @@ static void print_table(const struct planning *p)
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
     print_ramp(p);
-    printf("checkpoint    %s\n", byte_size_format((double)p->checkpoint_bytes).text);
+    printf("checkpoint    %s\n", byte_size_format(p->checkpoint_bytes).text);
     print_memory(p);
     print_host_memory(p);
     print_traffic(p);

@@ -83,3 +83,20 @@ TEST(dump_folder_without_space_for_a_checkpoint_is_an_error)
     CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.load_only=true"));
     CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.enable=false"));
 }
+
+static double checkpoint_bytes(const struct model_shape *shape, const char *setting)
+{
+    struct config c;
+    CHECK_STATUS(OK, config_load(&c, NULL, &setting, 1));
+    double bytes = dump_folder_checkpoint_bytes(&c, shape);
+    config_release(&c);
+    return bytes;
+}
+
+TEST(dump_folder_counts_the_moving_average_as_part_of_a_checkpoint)
+{
+    const struct model_shape shape = {.V = 8, .D = 4, .L = 1, .H = 1, .G = 1, .K = 4, .F = 6};
+    double parameters = 2 * 8 * 4 + 4 * 4 * 4 + 3 * 4 * 6 + 3 * 4;
+    CHECK(checkpoint_bytes(&shape, "optimizer.ema_decay=0") == 12 * parameters);
+    CHECK(checkpoint_bytes(&shape, "optimizer.ema_decay=0.999") == 16 * parameters);
+}
