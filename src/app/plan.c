@@ -107,12 +107,9 @@ static double tokens_per_second(const struct planning *p)
     return tokens_of_step(p) / p->estimate.step_s / p->ranks;
 }
 
-/* Relative to the peak of the dtype that matrix multiplications use. */
 static double mfu(const struct planning *p)
 {
-    bool f32 = training_compute_dtype(&p->config->training) == F32;
-    double peak = f32 ? p->hardware.f32_flops : p->hardware.bf16_flops;
-    if (p->config->metrics.peak_flops > 0) peak = p->config->metrics.peak_flops;
+    double peak = hardware_probe_mfu_peak(&p->hardware, p->config);
     return tokens_per_second(p) * p->flops_per_token / peak;
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "config/data_stages.h"
 #include "model/model.h"
+#include "perf/hardware_probe.h"
 #include "perf/layout_search.h"
 
 #include <math.h>
@@ -34,11 +35,9 @@ static double tokens_per_second(const struct layout_search *s, const struct foun
 
 static double mfu(const struct layout_search *s, const struct found_layout *f)
 {
-    const struct hardware *h = &s->model->hardware;
-    bool f32 = training_compute_dtype(&s->all.config->training) == F32;
-    int T = (int)s->all.config->training.seq_len;
-    double flops = model_flops_per_token(s->all.shape, T);
-    return tokens_per_second(s, f) * flops / (f32 ? h->f32_flops : h->bf16_flops);
+    double flops = model_flops_per_token(s->all.shape, (int)s->all.config->training.seq_len);
+    double peak = hardware_probe_mfu_peak(&s->model->hardware, s->all.config);
+    return tokens_per_second(s, f) * flops / peak;
 }
 
 /* --- why a layout beats the next -------------------------------------------------------------- */

@@ -135,3 +135,9 @@ enum status hardware_probe_fill(struct hardware *h, const struct config *c,
     if (h->memory_bytes == 0) h->memory_bytes = (double)memory_total_bytes();
     return STATUS_OK;
 }
+
+double hardware_probe_mfu_peak(const struct hardware *h, const struct config *c)
+{
+    if (c->metrics.peak_flops > 0) return c->metrics.peak_flops;
+    return training_compute_dtype(&c->training) == F32 ? h->f32_flops : h->bf16_flops;
+}

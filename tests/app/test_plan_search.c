@@ -29,7 +29,7 @@ TEST(plan_search_lists_layouts_that_plan_estimates_alike)
     struct json *found, *plan;
     char *config = empty_config();
     CHECK(LLAMERO(&out, &err, "plan", config, "--search", "--ranks", "64", "--json", MODEL_8B,
-                  "training.global_batch_size=256") == 0);
+                  "metrics.peak_flops=5e14", "training.global_batch_size=256") == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &found));
     const struct json *layouts = json_get(found, "layouts"), *best = json_first(layouts);
     CHECK(json_count(layouts) == 10 && strstr(out.data, "\"stopped_early\": false"));
@@ -40,14 +40,18 @@ TEST(plan_search_lists_layouts_that_plan_estimates_alike)
         CHECK(!json_next(v) == !json_get(v, "beats_next"));
         before = seconds;
     }
-    const char *args[40] = {"plan", config, "--ranks", "64", "--json", MODEL_8B};
+    const char *args[40] = {
+        "plan", config, "--ranks", "64", "--json", MODEL_8B, "metrics.peak_flops=5e14"};
     char *settings = heap_string(json_string(json_get(best, "settings")),
                                  strlen(json_string(json_get(best, "settings"))));
-    CHECK(split(settings, args + 12) > 8);
+    CHECK(split(settings, args + 13) > 8);
     CHECK(test_llamero(&out, &err, args) == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &plan));
     CHECK_NEAR(json_number(json_get(plan, "step_seconds")) /
                    json_number(json_get(best, "step_seconds")),
+               1, 1e-5);
+    CHECK_NEAR(json_number(json_get(json_get(plan, "estimate"), "mfu")) /
+                   json_number(json_get(best, "mfu")),
                1, 1e-5);
     const struct json *rank = json_first(json_get(plan, "ranks"));
     CHECK_NEAR(json_number(json_get(rank, "total")) / json_number(json_get(best, "memory_bytes")),
