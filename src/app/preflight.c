@@ -265,7 +265,6 @@ out:
     return st;
 }
 
-/* With `plans` also opens the device, and compares memory. */
 static void warn_about_cores(const struct flight *f)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -278,6 +277,7 @@ static void warn_about_cores(const struct flight *f)
             ranks, cores, cores == 1 ? "" : "s");
 }
 
+/* With `plans` also opens the device, and compares memory. */
 static void check_device(struct flight *f, bool plans)
 {
     bool gpu;

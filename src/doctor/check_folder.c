@@ -57,7 +57,7 @@ static void check_free_space(struct findings *f, const char *path)
                  (double)s.f_blocks * (double)s.f_frsize / gib);
     if (available < MIN_GIB)
         findings_warn(f, "free some: a checkpoint takes 12 bytes per parameter (96 GB for 8B "
-                         "parameters), and two are kept");
+                         "parameters), and a run keeps checkpoint.keep_latest_k of them");
     if (s.f_files && s.f_favail < MIN_FILES)
         findings_warn(f, "only %llu more files can be created", (unsigned long long)s.f_favail);
 }
