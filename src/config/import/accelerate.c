@@ -124,7 +124,7 @@ static enum status set_layout(struct import *im)
     const struct import_item *again = import_get(im, "--fsdp_reshard_after_forward");
     const char *word = item && item->count == 1 ? item->values[0] : "FULL_SHARD";
     bool fsdp = import_get(im, "--use_fsdp") != NULL;
-    int64_t ranks, nodes, micro, accumulation;
+    int64_t ranks, nodes, micro, accumulation, batch;
     int strategy = -1;
     bool resharded = true;
     TRY(get_count(im, "--num_processes", 0, &ranks));
@@ -144,17 +144,20 @@ static enum status set_layout(struct import *im)
     if (accumulation > 1 && !ranks)
         FAIL(CONFIG, "%s: --num_processes is known only when the script runs: set SLURM_NNODES=N",
              im->file);
-    if (micro < 1 || accumulation < 1 || __builtin_mul_overflow(micro, accumulation, &micro))
+    if (micro < 1 || accumulation < 1)
         FAIL(CONFIG, "%s: batch size %lld x %lld: must be at least 1", im->file, (long long)micro,
              (long long)accumulation);
-    micro /= accumulation;
+    if (__builtin_mul_overflow(micro, accumulation, &batch) ||
+        __builtin_mul_overflow(batch, ranks, &batch))
+        FAIL(CONFIG, "%s: batch size %lld x %lld on %lld ranks: too large", im->file,
+             (long long)micro, (long long)accumulation, (long long)ranks);
     struct import_layout l = {.ranks = ranks,
                               .tp = 1,
                               .pp = 1,
                               .cp = 1,
                               .vp = 1,
                               .micro_batch = micro,
-                              .global_batch = micro * accumulation * ranks,
+                              .global_batch = batch,
                               .replicas = hybrid ? nodes : 1,
                               .sharding = fsdp && strategy != 2 ? SHARD_ALL : SHARD_NOTHING};
     TRY(rules_set_layout(

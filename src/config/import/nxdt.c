@@ -159,6 +159,7 @@ static enum status set_ema(struct import *im)
     TRY(import_get_bool(im, "exp_manager.ema.enable", false, &is_on));
     if (!is_on) return STATUS_OK;
     import_add_note(im, IMPORT_IDLE, enable, "see optimizer.ema_decay");
+    if (decay) TRY(import_parse_string(im, decay, NULL));
     TRY(import_set(im, decay, "optimizer.ema_decay", decay ? decay->values[0] : "0.999",
                    decay ? "" : "The default of exp_manager.ema.decay."));
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {

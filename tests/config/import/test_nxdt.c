@@ -423,6 +423,16 @@ TEST(nemos_moving_average_is_that_of_the_optimizer)
     }
 }
 
+TEST(a_moving_average_without_a_decay_in_its_list_is_rejected)
+{
+    struct import im = {0};
+    const char *const edits[1][2] = {
+        {"exp_manager:", "exp_manager:\n  ema: {enable: True, decay: []}"}};
+    CHECK_STATUS(CONFIG, convert(&im, hf, edits, 1));
+    CHECK_MESSAGE("exp_manager.ema.decay = nothing: expected one value");
+    import_release(&im);
+}
+
 TEST(keys_of_other_models_are_refused)
 {
     static const char *const cases[][3] = {
