@@ -105,9 +105,9 @@ static enum status read_script(struct shell *s, const char *bytes, size_t len,
     }
     if (!text_is_utf8(bytes, len)) FAIL(CONFIG, "%s: not a script: not UTF-8", s->file);
     TRY(shell_parse(s, bytes, len, 1));
-    if (!s->command.count && s->exit_line)
-        FAIL(CONFIG, "%s:%d: with these variables the script exits here%s%.300s", s->file,
-             s->exit_line, s->last_echo.len ? ": " : "", s->last_echo.len ? s->last_echo.data : "");
+    if (!s->command.count && s->exit_place.len)
+        FAIL(CONFIG, "%s: with these variables the script exits here%s%.300s", s->exit_place.data,
+             s->last_echo.len ? ": " : "", s->last_echo.len ? s->last_echo.data : "");
     if (!s->command.count)
         FAIL(CONFIG,
              "%s: starts neither pretrain_gpt.py nor `accelerate launch` (to replace "

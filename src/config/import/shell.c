@@ -37,7 +37,7 @@ void shell_release(struct shell *s)
     shell_words_release(&s->launcher);
     free(s->accelerated);
     free(s->variables), free(s->notes);
-    text_release(&s->last_echo);
+    text_release(&s->last_echo), text_release(&s->exit_place);
     *s = (struct shell){0};
 }
 
@@ -127,6 +127,8 @@ enum status shell_count_step(struct shell *s, int line)
 {
     if (--s->steps_left < 0)
         FAIL(CONFIG, "%s:%d: more than %d steps", s->file, line, SHELL_MAX_STEPS);
+    if (s->num_variables > SHELL_MAX_VARIABLES)
+        FAIL(CONFIG, "%s:%d: more than %d variables", s->file, line, SHELL_MAX_VARIABLES);
     return STATUS_OK;
 }
 

@@ -62,8 +62,8 @@ struct shell {
     struct shell_note *notes; /* what was not followed */
     size_t num_notes;
     struct text last_echo;
-    bool exited;
-    int exit_line; /* 0: did not exit */
+    enum shell_end { SHELL_RUNS, SHELL_RETURNS, SHELL_EXITS } end; /* of the current script */
+    struct text exit_place; /* "file:line" of the last exit or return; empty: none */
     enum shell_jump { SHELL_NO_JUMP, SHELL_BREAK, SHELL_CONTINUE } jump;
     int depth, loops, scripts; /* current nesting */
     long steps_left;
@@ -85,7 +85,7 @@ struct shell_variable *shell_find_or_add(struct shell *s, const char *name);
 const char *shell_unused(const struct shell *s, const char **similar);
 
 void shell_add_note(struct shell *s, int line, const char *text);
-/* CONFIG: more than SHELL_MAX_STEPS. */
+/* CONFIG: more than SHELL_MAX_STEPS, or SHELL_MAX_VARIABLES. */
 enum status shell_count_step(struct shell *s, int line);
 
 bool shell_is_name(const char *at, size_t len);

@@ -59,6 +59,7 @@ static void start_program(struct shell *s, const struct shell_words *w, int line
                 open_script(s, w, i + 1, line, script);
             else if (i + 2 < w->count)
                 text_adds(&script->bytes, w->items[i + 2]);
+            script->is_process = true;
             return;
         }
         if (more && !strcmp(name, "accelerate") && !strcmp(w->items[i + 1], "launch"))
@@ -89,7 +90,7 @@ enum status shell_command_run(struct shell *s, const struct shell_words *w, int 
     *result = SHELL_TRUE;
     for (size_t i = 0; i < sizeof exports / sizeof *exports; i++)
         for (size_t k = 1; k < w->count && !strcmp(name, exports[i]); k++)
-            assign_word(s, w->items[k]);
+            if (s->num_variables <= SHELL_MAX_VARIABLES) assign_word(s, w->items[k]);
     if (!strcmp(name, "[") || !strcmp(name, "test")) {
         bool bracket = *name == '[';
         if (bracket && strcmp(w->items[w->count - 1], "]"))
@@ -104,7 +105,9 @@ enum status shell_command_run(struct shell *s, const struct shell_words *w, int 
     } else if (!strcmp(name, "eval")) {
         text_adds(&script->bytes, joined.data);
     } else if (!strcmp(name, "exit") || !strcmp(name, "return")) {
-        s->exited = true, s->exit_line = line;
+        s->end = *name == 'e' ? SHELL_EXITS : SHELL_RETURNS;
+        text_clear(&s->exit_place);
+        text_addf(&s->exit_place, "%s:%d", s->file, line);
     } else if (!strcmp(name, "break") || !strcmp(name, "continue")) {
         if (s->loops) s->jump = *name == 'b' ? SHELL_BREAK : SHELL_CONTINUE;
     } else if (!strcmp(name, "echo")) {

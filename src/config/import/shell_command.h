@@ -10,6 +10,7 @@ struct shell_script {
     struct text bytes; /* data NULL: none */
     char *file;        /* NULL: eval or bash -c, which continue in the same script */
     struct shell_words arguments;
+    bool is_process; /* of bash: `exit` ends it alone */
 };
 void shell_command_release(struct shell_script *script);
 

@@ -149,9 +149,6 @@ static enum status parse_assignment(struct shell *s, struct shell_cursor *c,
         if (!st && value.len > SHELL_MAX_VALUE)
             st = FAILURE(CONFIG, "%s:%d: %s: value longer than %d bytes", s->file, c->line, name,
                          SHELL_MAX_VALUE);
-        if (!st && s->num_variables > SHELL_MAX_VARIABLES)
-            st = FAILURE(CONFIG, "%s:%d: more than %d variables", s->file, c->line,
-                         SHELL_MAX_VARIABLES);
         if (!st) shell_set(s, name, value.data);
     }
     text_release(&value);
@@ -173,6 +170,7 @@ static enum status follow_script(struct shell *s, const struct shell_script *scr
     s->scripts++;
     if (!st) st = shell_parse(s, script->bytes.data, script->bytes.len, script->file ? 1 : line);
     s->scripts--;
+    if (script->is_process || (script->file && s->end == SHELL_RETURNS)) s->end = SHELL_RUNS;
     s->file = file, s->arguments = arguments;
     if (!st && script->file && s->command.count && !found) s->command_line = line;
     return st;
@@ -432,6 +430,7 @@ static enum status parse_compound_command(struct shell *s, struct shell_cursor *
         TRY(parse_list(s, c, run, result));
         if (c->at >= c->end || *c->at != ')') FAIL(CONFIG, "%s:%d: (: missing )", s->file, line);
         c->at++;
+        if (run) s->end = SHELL_RUNS; /* a subshell ends alone */
     } else {
         return parse_simple_command(s, c, run, result);
     }
@@ -452,7 +451,7 @@ static enum status parse_command(struct shell *s, struct shell_cursor *c, bool r
 static enum status parse_pipeline(struct shell *s, struct shell_cursor *c, bool run,
                                   enum shell_result *result)
 {
-    TRY(parse_command(s, c, run && !s->exited && !s->jump, result));
+    TRY(parse_command(s, c, run && !s->end && !s->jump, result));
     for (;;) {
         shell_lexer_skip_blanks(c);
         if (c->at >= c->end || *c->at != '|' || (c->at + 1 < c->end && c->at[1] == '|'))

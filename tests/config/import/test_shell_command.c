@@ -7,6 +7,10 @@
 static enum status open_script(const void *context, const char *path, struct text *bytes)
 {
     CHECK(context == NULL);
+    if (!strcmp(path, "exit.sh") || !strcmp(path, "return.sh")) {
+        text_addf(bytes, "P=${P}1\n%s 0\nP=${P}2\n", *path == 'e' ? "exit" : "return");
+        return STATUS_OK;
+    }
     if (strcmp(path, "b.sh") && strcmp(path, "self.sh"))
         return status_fail(STATUS_MISSING, __FILE__, __LINE__, "no %s", path);
     if (!strcmp(path, "self.sh")) {
@@ -29,6 +33,38 @@ TEST(scripts_in_the_same_folder_are_followed_with_their_arguments)
     CHECK(s.num_notes == 2 && strstr(s.notes[0].text, "c.sh is not followed"));
     CHECK(s.command_line == 1 && strstr(s.notes[1].text, "only the first is imported"));
     CHECK(s.arguments.count == 0 && !strcmp(s.file, "a.sh"));
+    shell_release(&s);
+}
+
+TEST(exit_ends_a_process_and_return_a_sourced_script)
+{
+    static const char *const cases[][2] = {
+        {"bash exit.sh; P=${P}a", "1a"},
+        {". return.sh; P=${P}a", "1a"},
+        {"bash -c 'P=b; exit 1'; P=${P}a", "ba"},
+        {"(P=b; exit 1); P=${P}a", "ba"},
+        {"source exit.sh; P=${P}a", "1"},
+        {"eval 'exit 1'; P=a", ""},
+        {"bash -c 'source exit.sh; P=b'; P=${P}a", "1a"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct shell s;
+        shell_init(&s, "a.sh", (struct shell_files){open_script, NULL});
+        shell_set(&s, "P", "");
+        CHECK_STATUS(OK, shell_parse(&s, cases[i][0], strlen(cases[i][0]), 1));
+        if (strcmp(shell_get(&s, "P"), cases[i][1]))
+            print_error("%s: P is %s\n", cases[i][0], shell_get(&s, "P"));
+        CHECK(!strcmp(shell_get(&s, "P"), cases[i][1]));
+        shell_release(&s);
+    }
+}
+
+TEST(an_exit_is_named_by_the_file_that_it_is_in)
+{
+    struct shell s;
+    shell_init(&s, "a.sh", (struct shell_files){open_script, NULL});
+    CHECK_STATUS(OK, shell_parse(&s, "P=\nbash exit.sh\n", 16, 1));
+    CHECK(!strcmp(s.exit_place.data, "exit.sh:2"));
     shell_release(&s);
 }
 

@@ -114,7 +114,7 @@ TEST(the_training_command_and_its_launcher_are_found)
 TEST(syntax_errors_and_exceeded_limits_are_rejected)
 {
     struct text deep = {0}, wide = {0}, not = {0}, functions = {0}, test = {0}, sums = {0},
-                names = {0}, many = {0};
+                names = {0}, many = {0}, arrays = {0}, exports = {0};
     for (int i = 0; i < 300; i++) text_adds(&deep, "if true; then ");
     for (int i = 0; i < 100000; i++) {
         text_adds(&not, "! ");
@@ -122,7 +122,10 @@ TEST(syntax_errors_and_exceeded_limits_are_rejected)
         if (i < 1000) text_adds(&test, i ? "-o a " : "[ ");
         if (i < 1000) text_adds(&sums, i ? "-" : "X=$((");
         text_addf(&names, "A%d=\n", i);
+        text_addf(&arrays, "A%d=()\n", i);
+        if (i < 10000) text_addf(&exports, "%s A%d=", i ? "" : "export", i);
     }
+    text_adds(&exports, "\nX=1");
     text_adds(&test, "]");
     text_adds(&sums, "1))");
     text_adds(&wide, "A=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n");
@@ -163,6 +166,8 @@ TEST(syntax_errors_and_exceeded_limits_are_rejected)
         {test.data, "condition longer than"},
         {sums.data, "nested too deeply"},
         {names.data, "more than 4096 variables"},
+        {arrays.data, "more than 4096 variables"},
+        {exports.data, "x.sh:2: more than 4096 variables"},
         {wide.data, "value longer than 65536"},
         {many.data, "exceed 67108864 bytes in total"},
     };
@@ -178,5 +183,6 @@ TEST(syntax_errors_and_exceeded_limits_are_rejected)
     CHECK(!failures);
     text_release(&deep), text_release(&wide), text_release(&not );
     text_release(&functions), text_release(&test), text_release(&sums), text_release(&names);
+    text_release(&arrays), text_release(&exports);
     text_release(&many);
 }
