@@ -93,7 +93,7 @@ static void check_bytes(struct listed_checkpoint *r)
  * checkpoint. */
 static enum status find_checkpoints(const char *path, struct checkpoint_list *rows)
 {
-    char *below = file_join(path, "checkpoint"), *manifest = file_join(path, MANIFEST_NAME);
+    char *below = folder_of_run(path), *manifest = file_join(path, MANIFEST_NAME);
     char *state = file_join(path, "state.json");
     struct folder_steps steps = {0};
     enum status st = STATUS_OK;

@@ -112,20 +112,20 @@ static enum status find_common(const char *folder, int64_t step, const struct co
 }
 
 /* Where checkpoint_locate finds the model. */
-enum { AT_PATH, IN_STEPS, IN_CHECKPOINT_STEPS };
+enum { AT_PATH, IN_STEPS, IN_RUN };
 
 /* A run has its checkpoints in a subfolder; DCP steps may have config.json in the folder above
  * them. */
 static enum status find_model(const char *path, int64_t step, int64_t *location)
 {
-    char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
+    char *config = file_join(path, "config.json"), *below = folder_of_run(path);
     bool is_model = model_files_detect(path);
     size_t num_steps;
     enum status st = STATUS_OK;
     if (!is_model) TRY_OUT(file_require_folder(path));
     TRY_OUT(folder_steps_count(path, &num_steps));
     *location = is_model                            ? AT_PATH
-                : file_is_dir(below)                ? IN_CHECKPOINT_STEPS
+                : file_is_dir(below)                ? IN_RUN
                 : file_exists(config) && !num_steps ? AT_PATH
                                                     : IN_STEPS;
     if (*location == AT_PATH && step >= 0)
@@ -162,7 +162,7 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
         *folder = heap_string(path, strlen(path));
         return STATUS_OK;
     }
-    char *steps = file_join(path, location == IN_CHECKPOINT_STEPS ? "checkpoint" : "");
+    char *steps = location == IN_RUN ? folder_of_run(path) : file_join(path, "");
     enum status st = find_common(steps, step, world, folder);
     if (!st)
         st =

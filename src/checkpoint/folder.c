@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/toml_parse.h"
 #include "checkpoint/interop/dcp.h"
 
 #include <errno.h>
@@ -17,6 +18,23 @@
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
+
+char *folder_of_run(const char *run)
+{
+    enum { MAX_BYTES = 1 << 20 };
+    char *path = file_join(run, "config.toml");
+    struct text bytes = {0};
+    struct toml *tree = NULL;
+    bool is_read =
+        !file_read(path, MAX_BYTES, &bytes) && !toml_parse(bytes.data, bytes.len, path, &tree);
+    const struct toml *name = is_read ? toml_get(toml_get(tree, "checkpoint"), "folder") : NULL;
+    bool is_named = name && name->kind == TOML_STRING && name->text[0];
+    char *folder = file_join(run, is_named ? name->text : "checkpoint");
+    toml_free(tree);
+    text_release(&bytes);
+    free(path);
+    return folder;
+}
 
 int64_t folder_parse_step(const char *name)
 {

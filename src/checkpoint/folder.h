@@ -13,6 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The folder of the checkpoints of a run, by its dump folder: that which checkpoint.folder in its
+ * config.toml names, else checkpoint/.  It may be missing.  Heap. */
+char *folder_of_run(const char *run);
+
 struct folder_steps {
     int64_t *steps; /* ascending; owned */
     size_t count;

@@ -190,6 +190,19 @@ TEST(path_locates_a_model_or_the_newest_native_or_dcp_checkpoint)
     saved_close(&s);
 }
 
+TEST(checkpoints_are_located_in_the_folder_that_the_run_configures)
+{
+    static const char toml[] = "[checkpoint]\nfolder = \"saved\"\n";
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(3, 9)), *run = test_folder();
+    CHECK_STATUS(OK, file_rename(folder, test_path(run, "saved")));
+    CHECK_STATUS(OK, file_write(test_path(run, "config.toml"), toml, strlen(toml)));
+    CHECK(is_at(run, -1, test_path(run, "saved/step-9")));
+    CHECK(is_at(run, 3, test_path(run, "saved/step-3")));
+    saved_close(&s);
+}
+
 TEST(path_without_a_model_is_named)
 {
     const char *empty = test_folder(), *away = test_path(empty, "away");

@@ -14,6 +14,29 @@ static const char *make_folder(const char *folder, const char *name)
     return path;
 }
 
+TEST(folder_of_a_run_is_that_of_its_configuration)
+{
+    static const char *const cases[][2] = {
+        {"[checkpoint]\nfolder = \"saved\"\n", "saved"},
+        {"[checkpoint]\nfolder = \"/big/saved\"\n", "/big/saved"},
+        {"[checkpoint]\nfolder = \"\"\n", "checkpoint"},
+        {"[checkpoint]\nfolder = 3\n", "checkpoint"},
+        {"checkpoint = \"saved\"\n", "checkpoint"},
+        {"[job]\n", "checkpoint"},
+        {"= not TOML", "checkpoint"},
+    };
+    const char *run = test_folder();
+    for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) {
+        const char *expected = i ? cases[i - 1][1] : "checkpoint"; /* first without a file */
+        if (i)
+            CHECK_STATUS(OK, file_write(test_path(run, "config.toml"), cases[i - 1][0],
+                                        strlen(cases[i - 1][0])));
+        char *folder = folder_of_run(run);
+        CHECK(!strcmp(folder, *expected == '/' ? expected : test_path(run, expected)));
+        free(folder);
+    }
+}
+
 TEST(only_steps_are_listed_in_ascending_order)
 {
     static const char *const names[] = {"step-10",
