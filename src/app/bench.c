@@ -461,6 +461,10 @@ enum status command_bench(int argc, char **argv)
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 64}, argc, argv));
     if (a.help) return STATUS_OK;
     if (tune[0]) {
+        static const char *const others[] = {"rounds", "megabytes", "output", "json"};
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            if (arguments_have(&a, flags, others[i]))
+                FAIL(USAGE, "--%s has no effect with --tune, which only times GEMMs", others[i]);
         const struct bench_tune t = {tune, a.words, a.num_words, a.settings, a.num_settings};
         return bench_tune_run(&t);
     }
