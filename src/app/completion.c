@@ -46,8 +46,8 @@ struct key_search {
 
 static void offer_values(const struct key_search *s, const struct option *row)
 {
-    static const char *const truth = "true|false", *const three = "true|false|auto";
-    if (row->kind == OPTION_BOOL) offer_words(s->start, s->head, truth, "");
+    static const char *const booleans = "true|false", *const three = "true|false|auto";
+    if (row->kind == OPTION_BOOL) offer_words(s->start, s->head, booleans, "");
     if (row->kind == OPTION_AUTO) offer_words(s->start, s->head, three, "");
     if (row->kind == OPTION_WORD) offer_words(s->start, s->head, row->unit, "");
     if (row->kind == OPTION_TEXT && !strncmp(row->unit, "path", 4)) puts(":files");
