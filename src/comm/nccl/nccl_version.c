@@ -8,39 +8,33 @@
 #include <string.h>
 
 /* 2.22 aborts communicators together (communicator_abort_all), according to its release notes:
- * "Support ncclGroupStart/End for ncclCommAbort/Destroy".  RCCL has that from ROCm 6.4 on.  NCCL
- * 2.26 can order the transfers of several communicators (order_launches): before, those could
- * deadlock (its user guide, "Using multiple NCCL communicators concurrently"). */
-#if defined(GPU_HIP)
+ * "Support ncclGroupStart/End for ncclCommAbort/Destroy".  RCCL has that from ROCm 6.4 on. */
 enum { MIN_MAJOR = 2, MIN_MINOR = 22 };
+#if defined(GPU_HIP)
 const char nccl_queues_variable[] = "GPU_MAX_HW_QUEUES";
 #else
-enum { MIN_MAJOR = 2, MIN_MINOR = 26 };
 const char nccl_queues_variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
 #endif
 #define LAUNCH_ORDER "NCCL_LAUNCH_ORDER_IMPLICIT"
 
-/* Each group has communicators and streams of its own (nccl.h).  NCCL then requires that all ranks
- * launch their kernels in the same order, which the variable makes it ensure.  With the launch
- * events of CUDA 12.3 a kernel waits until the one before it has begun.  Without them, in RCCL and
- * in builds of NCCL with an earlier CUDA 12, it waits until that one has ended (getImplicitOrder in
- * its enqueue.cc): a ring or a pipeline, which posts receives before its sends, would never end.  A
- * program built with CUDA 12 may open such an NCCL: its file's name does not tell. */
-#if defined(CUDART_VERSION) && CUDART_VERSION >= 13000
-static void order_launches(void) { setenv(LAUNCH_ORDER, "1", 0); }
-#else
-static void order_launches(void)
+/* Each group has communicators and streams of its own (nccl.h).  All ranks issue their transfers in
+ * the same order, but a GPU may begin them in another: they do not hold up each other as long as
+ * all that wait for other ranks fit on its multiprocessors.  The variable makes each transfer wait
+ * until all that the host issued before have begun (ncclLaunchPrepare in NCCL's enqueue.cc), or,
+ * without the launch events of CUDA 12.3 and in RCCL, until they have ended.  One that waits behind
+ * another of its own group then holds up all groups: tensor parallelism would wait for FSDP's
+ * reduce-scatters, and a stage that sends several microbatches before the next stage receives them
+ * would never go on. */
+static void allow_any_launch_order(void)
 {
     const char *set = getenv(LAUNCH_ORDER);
     if (set && strcmp(set, "0") != 0 && log_rank() <= 0)
         log_line(LOG_WARN,
-                 LAUNCH_ORDER "=%s is ignored: " NCCL_TITLE
-                              " could run one transfer after the other, so that rings and "
-                              "pipelines hang",
+                 LAUNCH_ORDER "=%s is ignored: with it a transfer of one group could hold up those "
+                              "of all others, so that rings and pipelines hang",
                  set);
     setenv(LAUNCH_ORDER, "0", 1);
 }
-#endif
 
 /* NVLink SHARP (NVLS) may add in another order in each call (NCCL's issues 1497 and 2360 on
  * GitHub).  AMD's GPUs have nothing like it. */
@@ -53,7 +47,7 @@ struct nccl_version {
 static enum status read_version(struct nccl_version *out)
 {
     int version = 0;
-    order_launches(); /* before the library reads its environment */
+    allow_any_launch_order(); /* before the library reads its environment */
     TRY(library_open_nccl());
     if (ncclGetVersion(&version)) FAIL(COMM, NCCL_TITLE " does not report its version");
     *out = (struct nccl_version){version / 10000, version / 100 % 100, version % 100};
