@@ -286,7 +286,8 @@ static enum status gather_logits(const struct model *m, size_t rows, float *slic
 {
     size_t V = (size_t)m->shape.V, slices = (size_t)m->plan->parts;
     int columns = model_shape_vocab(&m->shape, m->shape.slice).rows;
-    struct crossing c = {slices_PBV, (int)(slices * rows), columns, F32};
+    struct crossing c = {
+        .x = slices_PBV, .rows = (int)(slices * rows), .columns = columns, .dtype = F32};
     TRY(m->plan->cross(m->plan, LOSS, FORWARD, &c, m->queue));
     for (size_t p = 0; p < slices; p++) {
         struct vocab_slice vocab = model_shape_vocab(&m->shape, (int)p);

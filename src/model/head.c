@@ -67,7 +67,10 @@ static enum status cross_entropy_of(const struct model *m, const struct head_chu
         op.step = LOSS_STATS;
         io.stats_PN4 = element(k->stats_PN4, (size_t)plan->part * slice, F32);
         TRY(cross_entropy(m->ops, &op, &io, m->queue));
-        struct crossing c = {k->stats_PN4, plan->parts * k->rows, LOSS_STATS_COUNT, F32};
+        struct crossing c = {.x = k->stats_PN4,
+                             .rows = plan->parts * k->rows,
+                             .columns = LOSS_STATS_COUNT,
+                             .dtype = F32};
         TRY(plan->cross(plan, LOSS, FORWARD, &c, m->queue));
         op.step = LOSS_FROM_STATS;
         io.stats_PN4 = k->stats_PN4;

@@ -302,13 +302,23 @@ struct saved_input {
     bool is_quantized;
 };
 
-static enum status backward_weight(const struct matmul *p, const void *dy,
-                                   const struct float8_scale *dy_scale, struct saved_input in)
+/* dw += dy^T x */
+struct weight_gradient {
+    const struct matmul *p;
+    const void *dy;
+    const struct float8_scale *dy_scale;
+    struct saved_input in;
+};
+
+static enum status backward_weight(void *context)
 {
+    const struct weight_gradient *g = context;
+    const struct matmul *p = g->p;
+    const struct saved_input in = g->in;
     const struct model *m = p->m;
     size_t mark = arena_mark(&m->queue->scratch);
     struct linear op = p->op;
-    struct linear_bwd_weight io = {dy, in.x, unit_gradient(m, p->param, p->layer), dy_scale,
+    struct linear_bwd_weight io = {g->dy, in.x, unit_gradient(m, p->param, p->layer), g->dy_scale,
                                    in.scale};
     op.accumulate = !unit_overwrites_gradients(m, p->param, p->layer);
     if (op.float8 && !in.is_quantized) {
@@ -319,6 +329,17 @@ static enum status backward_weight(const struct matmul *p, const void *dy,
     }
     TRY(linear_backward_weight(m->ops, &op, &io, m->queue));
     arena_reset(&m->queue->scratch, mark);
+    return STATUS_OK;
+}
+
+/* Crosses the boundary in front of the block's half that the GEMM begins. */
+static enum status cross_and_backward_weight(const struct matmul *p, void *dx,
+                                             struct weight_gradient *g)
+{
+    const struct model *m = p->m;
+    struct crossing c = {dx, p->op.N, p->op.D, m->dtype, backward_weight, g};
+    enum boundary at = p->id == MATMUL_attn_q ? ATTN_IN : MLP_IN;
+    TRY(m->plan->cross(m->plan, at, BACKWARD, &c, m->queue));
     return STATUS_OK;
 }
 
@@ -343,7 +364,11 @@ enum status matmul_backward(const struct model *m, const struct matmul_call *cal
         dy_scale = scale_of(&p, FLOAT8_GRADIENT, scale);
     }
     TRY(backward_input(&p, dy, dy_scale, dx));
-    TRY(backward_weight(&p, dy, dy_scale, in));
+    struct weight_gradient g = {&p, dy, dy_scale, in};
+    if (p.id == MATMUL_attn_q || p.id == MATMUL_mlp_gate)
+        TRY(cross_and_backward_weight(&p, dx, &g));
+    else
+        TRY(backward_weight(&g));
     arena_reset(&m->queue->scratch, mark);
     return STATUS_OK;
 }

@@ -63,6 +63,7 @@ enum status matmul_quantize(const struct model *m, const struct matmul_call *cal
 /* y = x w^T (+ add_NF); add_NF may be y. */
 enum status matmul_forward(const struct model *m, const struct matmul_call *call, const void *x,
                            void *y, const void *add_NF);
-/* dx = dy w;  dw += dy^T x */
+/* dx = dy w;  dw += dy^T x.  The dx of a GEMM that reads the stream also crosses the boundary in
+ * front of it, while dw is computed. */
 enum status matmul_backward(const struct model *m, const struct matmul_call *call, const void *dy,
                             const void *x, void *dx);

@@ -66,7 +66,7 @@ static bool is_sharded(const struct model *m) { return m->shape.post_norm && m->
 /* Adds up the sums of all ranks. */
 static enum status cross_sums(const struct model *m, enum direction direction, int N, float *sum_2N)
 {
-    struct crossing c = {sum_2N, N, 2, F32};
+    struct crossing c = {.x = sum_2N, .rows = N, .columns = 2, .dtype = F32};
     TRY(m->plan->cross(m->plan, QK_NORM, direction, &c, m->queue));
     return STATUS_OK;
 }

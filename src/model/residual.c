@@ -51,7 +51,7 @@ void *residual_alloc_gathered(const struct model *m, size_t N, struct arena *ste
 enum status residual_cross(const struct model *m, enum boundary at, enum direction direction,
                            void *x_ND, size_t N)
 {
-    struct crossing c = {x_ND, (int)N, m->shape.D, m->dtype};
+    struct crossing c = {.x = x_ND, .rows = (int)N, .columns = m->shape.D, .dtype = m->dtype};
     TRY(m->plan->cross(m->plan, at, direction, &c, m->queue));
     return STATUS_OK;
 }

@@ -78,7 +78,6 @@ enum status sublayer_norm_backward(const struct block_call *k, enum param_id id,
     struct rmsnorm op = norm_of(k);
     void *dy_SD = residual_local(m, d.dy_ND, k->N);
     op.accumulate = true;
-    TRY(residual_cross(m, input_boundary(id), BACKWARD, d.dy_ND, k->N));
     if (m->shape.post_norm) return residual_add(m, k->N, dy_SD, d.dx_SD, 1);
     struct rmsnorm_bwd io = {.dy_ND = dy_SD,
                              .x_ND = x_SD,

@@ -27,7 +27,8 @@ enum status sublayer_norm(const struct block_call *k, enum param_id id, const vo
 struct sublayer_gradients {
     void *dy_ND, *dx_SD;
 };
-/* dx += the norm's gradient: dx already has that of the residual connection. */
+/* dx += the norm's gradient: dx already has that of the residual connection.  matmul_backward has
+ * reduced dy over the tensor-parallel ranks. */
 enum status sublayer_norm_backward(const struct block_call *k, enum param_id id, const void *x_SD,
                                    const float *rstd_S, struct sublayer_gradients d);
 

@@ -7,7 +7,8 @@
  * ranks, and the residual stream is sharded by tokens.  Before a sharded matrix (ATTN_IN, MLP_IN,
  * HEAD_IN forward; EMBED_OUT, ATTN_OUT, MLP_OUT backward) an all-gather gives every rank all
  * rows.  After one (the other crossings) each rank has partial sums of all rows, and a
- * reduce-scatter gives it the totals of its own rows.  LOSS all-gathers the loss statistics.
+ * reduce-scatter gives it the totals of its own rows; backward computes the gradient of the weights
+ * meanwhile.  LOSS all-gathers the loss statistics.
  * QK_NORM all-reduces sums over rows of queries and keys, whose elements are sharded.
  *
  * Context parallelism (context.h): sequences are sharded over ranks.  All ops are local to the
@@ -47,7 +48,14 @@ struct crossing {
     void *x;
     int rows, columns;
     enum dtype dtype;
+    /* Work that does not use x, which the plan does while x is in flight; NULL: none. */
+    enum status (*overlapped)(void *work);
+    void *work;
 };
+static inline enum status boundary_do_overlapped(const struct crossing *c)
+{
+    return c->overlapped ? c->overlapped(c->work) : STATUS_OK;
+}
 
 struct parallel_plan {
     /* tensor parallelism (tp_size, tp_rank): the number of ranks that matrices, heads and

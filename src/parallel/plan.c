@@ -8,8 +8,8 @@
 static enum status do_nothing(const struct parallel_plan *p, enum boundary at,
                               enum direction direction, struct crossing *x, struct queue *queue)
 {
-    (void)p, (void)at, (void)direction, (void)x, (void)queue;
-    return STATUS_OK;
+    (void)p, (void)at, (void)direction, (void)queue;
+    return boundary_do_overlapped(x);
 }
 
 const struct parallel_plan *plan_single_device(void)
@@ -25,16 +25,25 @@ static bool is_reduction(enum boundary at, enum direction direction)
     return leaves == (direction == FORWARD);
 }
 
-static enum status run_transfer(const struct comm *group, struct transfer *t, struct queue *queue)
+/* Does a crossing's overlapped work while the transfer is in flight. */
+static enum status run_transfer(const struct comm *group, struct transfer *t,
+                                const struct crossing *c, struct queue *queue)
 {
+    bool transfers = comm_transfers(group, queue->sizing);
     size_t mark = arena_mark(&queue->scratch);
     size_t bytes = transfer_work_bytes(t->kind, t->dtype, t->count, group->size);
+    struct failure first = {0};
     t->work = arena_alloc(&queue->scratch, bytes, 1);
-    arena_reset(&queue->scratch, mark);
-    if (!comm_transfers(group, queue->sizing)) return STATUS_OK;
     double begin = trace_begin(queue->trace);
-    TRY(comm_run(group, t));
-    trace_end(queue->trace, transfer_name(t->kind), begin);
+    if (transfers) TRY(comm_start(group, t));
+    if (c->overlapped) {
+        status_save(&first, boundary_do_overlapped(c)); /* t must not go while it is in flight */
+        begin = trace_begin(queue->trace);
+    }
+    if (transfers) status_save(&first, comm_wait(t));
+    arena_reset(&queue->scratch, mark);
+    TRY(status_restore(&first));
+    if (transfers) trace_end(queue->trace, transfer_name(t->kind), begin);
     return STATUS_OK;
 }
 
@@ -51,13 +60,13 @@ static enum status cross(const struct parallel_plan *plan, enum boundary at,
     } else if (at != LOSS && !plan->sequence_parallel) {
         BUG_IF(direction == BACKWARD);
         t.kind = TRANSFER_all_reduce, t.count = elements;
-        if (!reduces) return STATUS_OK;
+        if (!reduces) return boundary_do_overlapped(c);
     } else {
         BUG_IF(c->rows % g->size);
         t.kind = reduces ? TRANSFER_reduce_scatter : TRANSFER_all_gather, t.count = part;
         if (reduces && c->x) t.own = (char *)c->x + (size_t)g->rank * part * dtype_bytes(c->dtype);
     }
-    TRY(run_transfer(g, &t, queue));
+    TRY(run_transfer(g, &t, c, queue));
     return STATUS_OK;
 }
 
@@ -66,7 +75,7 @@ static enum status all_reduce_amax(const struct parallel_plan *plan, float *x, s
 {
     const struct comm *g = ((const struct group_plan *)plan)->group;
     struct transfer counted = {.kind = TRANSFER_all_reduce, .dtype = F32, .count = 1, .x = x};
-    if (!g->transport) TRY(run_transfer(g, &counted, queue));
+    if (!g->transport) TRY(run_transfer(g, &counted, &(struct crossing){0}, queue));
     if (queue->sizing) return STATUS_OK;
     double begin = trace_begin(queue->trace);
     TRY(queue_wait(queue));

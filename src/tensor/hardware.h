@@ -52,9 +52,9 @@ enum hardware_vendor { VENDOR_none, VENDOR_nvidia, VENDOR_amd, VENDOR_aws };
       VENDOR_nvidia, 250e9, 64e9)                                                                  \
     X(b200, "a device", 2250e12, 80e12, 2, 0.65, 183359 * 0x1p20, 8e12, 8, 900e9, 50e9, 5e-6,      \
       VENDOR_nvidia, 250e9, 64e9)                                                                  \
-    X(trn1, "a core", 95.5e12, 24e12, 1, 0.43, 16 * 0x1p30, 410e9, 32, 96e9, 3.125e9, 10e-6,       \
+    X(trn1, "a core", 95.5e12, 24e12, 1, 0.38, 16 * 0x1p30, 410e9, 32, 96e9, 3.125e9, 10e-6,       \
       VENDOR_aws, 16 * 0x1p30, 16e9)                                                               \
-    X(trn2, "a logical core of two", 166.75e12, 45.25e12, 1.95, 0.43, 24 * 0x1p30, 725e9, 64,      \
+    X(trn2, "a logical core of two", 166.75e12, 45.25e12, 1.95, 0.38, 24 * 0x1p30, 725e9, 64,      \
       160e9, 6.25e9, 10e-6, VENDOR_aws, 32 * 0x1p30, 16e9)
 
 enum hardware_row {

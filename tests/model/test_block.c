@@ -19,7 +19,9 @@ static enum status record(const struct parallel_plan *p, enum boundary at, enum 
     CHECK(t->count < 64 && x->rows == 8 && x->dtype == F32 && x->x);
     t->seen[t->count].at = at, t->seen[t->count].columns = x->columns;
     t->seen[t->count++].direction = way;
-    return STATUS_OK;
+    bool is_block_input = at == ATTN_IN || at == MLP_IN;
+    CHECK(!x->overlapped == !(is_block_input && way == BACKWARD)); /* computes weight gradients */
+    return boundary_do_overlapped(x);
 }
 
 TEST(block_crosses_boundaries_in_order_and_back)

@@ -15,7 +15,7 @@ TEST(single_device_crossings_do_nothing)
     memcpy(before, x, sizeof x);
     for (enum boundary at = 0; at < BOUNDARY_COUNT; at++)
         for (enum direction way = 0; way < DIRECTION_COUNT; way++) {
-            struct crossing c = {x, 2, 3, F32};
+            struct crossing c = {.x = x, .rows = 2, .columns = 3, .dtype = F32};
             CHECK_STATUS(OK, p->cross(p, at, way, &c, NULL));
             CHECK(c.x == x && c.rows == 2 && c.columns == 3);
         }
@@ -23,6 +23,65 @@ TEST(single_device_crossings_do_nothing)
 }
 
 enum { COLUMNS = 3 };
+
+/* Counts how often a crossing did its overlapped work, and whether that was during a transfer. */
+struct overlap {
+    struct comm_observer observer;
+    bool in_flight;
+    int count, count_in_flight;
+};
+
+static void on_start(struct comm_observer *o, const struct comm *c, const struct transfer *t,
+                     size_t bytes)
+{
+    (void)c, (void)t, (void)bytes;
+    ((struct overlap *)o)->in_flight = true;
+}
+
+static void on_wait(struct comm_observer *o, const struct transfer *t)
+{
+    (void)t;
+    ((struct overlap *)o)->in_flight = false;
+}
+
+static enum status do_work(void *context)
+{
+    struct overlap *o = context;
+    o->count++, o->count_in_flight += o->in_flight;
+    return STATUS_OK;
+}
+
+/* Crosses every boundary with overlapped work, in a sizing pass, too. */
+static enum status check_overlap(const struct comm *group, void *context)
+{
+    struct overlap o = {.observer = {on_start, on_wait}};
+    struct group_plan p;
+    struct queue *queue;
+    float x[2 * 4 * COLUMNS] = {0};
+    (void)context;
+    TRY(cpu_queue_open(&queue, 1, 1 << 16));
+    plan_init_tensor(&p, group, true);
+    group->counts->observer = &o.observer;
+    for (int i = 0; i < 2 * LOSS; i++) {
+        struct crossing c = {x, 2 * group->size, COLUMNS, F32, do_work, &o};
+        queue->sizing = i >= LOSS;
+        TRY(p.plan.cross(&p.plan, (enum boundary)(i % LOSS), BACKWARD, &c, queue));
+    }
+    group->counts->observer = NULL;
+    RANK_CHECK(o.count == 2 * LOSS && o.count_in_flight == LOSS && !o.in_flight);
+    cpu_queue_close(queue);
+    return STATUS_OK;
+}
+
+TEST(tensor_parallel_crossings_overlap_work)
+{
+    struct overlap o = {0};
+    struct crossing c = {.overlapped = do_work, .work = &o};
+    const struct parallel_plan *alone = plan_single_device();
+    CHECK_STATUS(OK, alone->cross(alone, MLP_IN, BACKWARD, &c, NULL));
+    CHECK(o.count == 1);
+    CHECK_STATUS(OK, ranks_run(4, check_overlap, NULL));
+}
 
 /* Into a block rows are all-gathered; out of it they are reduce-scattered. */
 static enum status check_crossings(const struct comm *group, void *context)
@@ -41,7 +100,7 @@ static enum status check_crossings(const struct comm *group, void *context)
             bool leaves = at == EMBED_OUT || at == ATTN_OUT || at == MLP_OUT;
             bool sum = at != LOSS && leaves == (way == FORWARD),
                  moves = *sequence_parallel || at == LOSS;
-            struct crossing c = {x, (int)rows, COLUMNS, F32};
+            struct crossing c = {.x = x, .rows = (int)rows, .columns = COLUMNS, .dtype = F32};
             size_t own = (size_t)group->rank;
             for (size_t i = 0; i < n; i++) x[i] = (float)(i + 100 * own);
             TRY(p.plan.cross(&p.plan, at, way, &c, queue));
