@@ -84,7 +84,7 @@ static void *paneled(const void *x, int rows, int columns, size_t bytes)
     return y;
 }
 
-void gemm_check_paneled(gemm_kernel *multiply, struct gemm_shape s)
+static void check_paneled(gemm_kernel *multiply, struct gemm_shape s)
 {
     size_t c_n = (size_t)s.M * (size_t)s.N, bytes = dtype_bytes(s.out);
     bf16 *a = rig_random(1, (size_t)s.M * (size_t)s.K, BF16);
@@ -104,6 +104,15 @@ void gemm_check_paneled(gemm_kernel *multiply, struct gemm_shape s)
         CHECK(!memcmp(c, s.c_paneled ? want2 : want, c_n * bytes));
     }
     free(a), free(b), free(a2), free(b2), free(old), free(old2), free(want), free(want2), free(c);
+}
+
+void gemm_check_paneled(struct gemm_shape s)
+{
+#define X(name)                                                                                    \
+    if (!strcmp(#name, "amx") && isa_is_supported(&name##_isa)) check_paneled(name##_gemm, s);
+    CPU_ISAS(X)
+#undef X
+    check_paneled(amx_emulated_gemm, s);
 }
 
 void gemm_check_each_isa(struct gemm_shape s)

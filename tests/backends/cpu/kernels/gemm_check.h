@@ -25,7 +25,8 @@ static inline struct gemm_shape gemm_shape_of(int M, int N, int K, enum dtype ou
 }
 
 void gemm_check(gemm_kernel *multiply, struct gemm_shape s);
-/* Operands and C in the panel layout give the same bits as those stored by rows. */
-void gemm_check_paneled(gemm_kernel *multiply, struct gemm_shape s);
+/* With AMX's tiles, if supported, and emulated ones: operands and C in the panel layout give the
+ * same bits as those stored by rows. */
+void gemm_check_paneled(struct gemm_shape s);
 /* With every supported ISA, and with emulated tiles. */
 void gemm_check_each_isa(struct gemm_shape s);
