@@ -125,18 +125,23 @@ __attribute__((no_sanitize_thread)) static void emulated_mma(float *sum, const u
     const struct warp_slot *all =
         thread_block_warp_gather(operands, sizeof operands, __FILE__, __LINE__);
     thread_block_check_all_lanes(__FILE__, __LINE__);
+    enum { ROWS = TILE_WARP == 32 ? 2 : 4, COLUMNS = 4 / ROWS }; /* of a lane's four sums */
     int lane = lane_index();
-    for (int i = 0; i < 4; i++) {
-        int row = TILE_WARP == 32 ? lane / 4 + i / 2 * 8 : lane / 16 * 4 + i;
-        int column = TILE_WARP == 32 ? lane % 4 * 2 + i % 2 : lane % 16;
-        for (int k = 0; k < TILE; k++) {
-            int from_a = TILE_WARP == 32 ? row % 8 * 4 + k % 8 / 2 : row + k / 4 * 16;
-            int from_b = TILE_WARP == 32 ? column * 4 + k % 8 / 2 : column + k / 4 * 16;
-            int at_a = TILE_WARP == 32 ? k % 2 + row / 8 * 2 + k / 8 * 4 : k % 4;
-            int at_b = TILE_WARP == 32 ? k % 2 + k / 8 * 2 : k % 4;
-            sum[i] += slot_bf16(all[from_a].bytes, at_a) *
-                      slot_bf16(all[from_b].bytes, A_ELEMENTS + at_b);
+    for (int k = 0; k < TILE; k++) {
+        float x[ROWS], y[COLUMNS];
+        for (int i = 0; i < ROWS; i++) {
+            int row = TILE_WARP == 32 ? lane / 4 : lane / 16 * 4 + i;
+            int from = TILE_WARP == 32 ? row * 4 + k % 8 / 2 : row + k / 4 * 16;
+            int at = TILE_WARP == 32 ? k % 2 + i * 2 + k / 8 * 4 : k % 4;
+            x[i] = slot_bf16(all[from].bytes, at);
         }
+        for (int i = 0; i < COLUMNS; i++) {
+            int column = TILE_WARP == 32 ? lane % 4 * 2 + i : lane % 16;
+            int from = TILE_WARP == 32 ? column * 4 + k % 8 / 2 : column + k / 4 * 16;
+            int at = TILE_WARP == 32 ? k % 2 + k / 8 * 2 : k % 4;
+            y[i] = slot_bf16(all[from].bytes, A_ELEMENTS + at);
+        }
+        for (int i = 0; i < 4; i++) sum[i] += x[i / COLUMNS] * y[i % COLUMNS];
     }
 }
 #endif
