@@ -121,10 +121,11 @@ $(B)/bench/%: $(B)/bench/%.o $(ROOMS) $(B)/list
 	$(LINK)
 
 # Tests are barely optimized: they compile faster, and gcc 12 for ARM64 fails to vectorize some.
+TEST_OPT := -O1
 $(B)/tests/%.o: tests/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(Q)$(COMPILE) -O1 -Itests -c -o $@ $<
+	$(Q)$(COMPILE) $(TEST_OPT) -Itests -c -o $@ $<
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
@@ -167,7 +168,7 @@ $(foreach isa,$(ISAS) amx_emulated,$(eval $(call compile_kernels,$(isa))))
 # or of a GPU toolkit what depends on them, and a removed source file relinks.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
-	$(call stamp,$(COMPILE) $(EMULATED_CXX) $(CHECKED) $(foreach isa,$(ISAS),$(ISA_$(isa))))
+	$(call stamp,$(COMPILE) $(TEST_OPT) $(EMULATED_CXX) $(CHECKED) $(foreach isa,$(ISAS),$(ISA_$(isa))))
 $(B)/mpi-flags: FORCE
 	$(call stamp,$(MPI_CFLAGS))
 $(B)/list: FORCE

@@ -132,12 +132,13 @@ fault: $(B)/llamero $(B)/tests/fault/run $(B)/tests/libfault.so ## inject faults
 	tail -n 1 $(B)/fault.log; exit $$code
 FAULT_POINTS := 16 # of each row, times its share
 
-# The tests with sanitizers: out-of-bounds accesses, leaks and undefined behavior.
+# The tests with sanitizers: out-of-bounds accesses, leaks and undefined behavior.  -O1 would inline
+# each test's helpers, which sanitizers then instrument many times.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 sanitize: ## run the tests under ASan and UBSan; T=word
 	@ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 \
 	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize OPT='-O1 -g1' \
-	    HARDEN= LDFLAGS= PRELOAD= \
+	    TEST_OPT=-Og HARDEN= LDFLAGS= PRELOAD= \
 	    EXTRA='$(SANITIZE) -Wno-maybe-uninitialized -DLLAMERO_CHECK_COLLECTIVES'
 
 # Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.

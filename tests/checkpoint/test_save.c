@@ -588,7 +588,7 @@ TEST(bad_value_on_one_rank_fails_the_save_on_all)
                                      .first = 1,
                                      .count = 1,
                                      .bad_rank = ranks - 1};
-            char rank[20];
+            char rank[40];
             sharding_save(&s, ranks);
             for (int r = 0; r < ranks; r++)
                 CHECK(s.statuses[r] == STATUS_DIVERGED && s.is_shared[r]);

@@ -61,7 +61,7 @@ $(B)/tests/llamero-gpu: $(call emulated,32) $(B)/src/machine/gpu.emu32.o $(B)/li
 $(B)/tests/programs/gpu_check.emu32.o: tests/programs/gpu_check.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(Q)$(COMPILE) -O1 -Itests -DLLAMERO_NCCL=0 -c -o $@ $<
+	$(Q)$(COMPILE) $(TEST_OPT) -Itests -DLLAMERO_NCCL=0 -c -o $@ $<
 $(B)/tests/gpu_check-gpu: $(filter-out $(GPU_OBJECTS),$(ROOMS)) $(EMULATOR:%.c=$(B)/%.o)
 $(B)/tests/gpu_check-gpu: $(call emulated,32) $(B)/src/machine/gpu.emu32.o $(B)/list
 $(B)/tests/gpu_check-gpu: $(B)/tests/programs/gpu_check.emu32.o $(B)/tests/system/device_check.o
