@@ -16,16 +16,16 @@ MATH    := -ffp-contract=fast -fno-math-errno -fno-trapping-math
 HARDEN  = -fPIE -fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE \
            -D_FORTIFY_SOURCE=$(FORTIFY) $(if $(filter x86_64,$(MACHINE)),-fcf-protection=full)
 
-# One program runs on every processor of an architecture: the CPU's kernels are compiled for each
-# ISA of src/backends/cpu/isa.h, everything else for the baseline.
+# One program runs on every processor of an architecture: the CPU's kernels are compiled for each of
+# ISAS, the weakest first, everything else for the baseline.
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ifeq ($(MACHINE),x86_64)
 ARCH       ?= -march=x86-64-v3
-ISAS       := avx2 avx512 amx
+ISAS       ?= avx2 avx512 amx
 ISA_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 ISA_amx    := $(ISA_avx512) -mavx512bf16 -mavx512vbmi -mamx-tile -mamx-bf16
 else
-ISAS       := generic
+ISAS       ?= generic
 endif
 ISA_amx_emulated := -DTILES_EMULATED
 
@@ -147,6 +147,10 @@ $(B)/src/runs/report.inc: src/runs/report.html
 $(B)/src/runs/report.o: $(B)/src/runs/report.inc
 $(B)/src/runs/report.o: private OWN := -I$(B)/src
 
+$(B)/src/backends/cpu/isa.o: private OWN = $(CPU_ISAS)
+$(B)/tests/backends/cpu/kernels/%.o: private OWN = $(CPU_ISAS)
+CPU_ISAS := "-DCPU_ISAS(X)=$(patsubst %,X(%),$(ISAS))"
+
 # `llamero --version --verbose` prints these.
 $(B)/src/doctor/build.o: private OWN := -DBUILD_ISAS='"$(ISAS)"' \
     -DBUILD_FLAGS='"$(strip $(OPT) $(ARCH) $(OPENMP) $(EXTRA))"' \
@@ -168,7 +172,8 @@ $(foreach isa,$(ISAS) amx_emulated,$(eval $(call compile_kernels,$(isa))))
 # or of a GPU toolkit what depends on them, and a removed source file relinks.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
-	$(call stamp,$(COMPILE) $(TEST_OPT) $(EMULATED_CXX) $(CHECKED) $(foreach isa,$(ISAS),$(ISA_$(isa))))
+	$(call stamp,$(COMPILE) $(TEST_OPT) $(EMULATED_CXX) $(CHECKED) $(UBSAN) \
+	    $(foreach isa,$(ISAS),$(ISA_$(isa))))
 $(B)/mpi-flags: FORCE
 	$(call stamp,$(MPI_CFLAGS))
 $(B)/list: FORCE

@@ -35,18 +35,20 @@ $(B)/tests/race: $(RACE:%.c=$(B)/%.o)
 	$(LINK) -lcmocka
 
 # The kernels call a function at each access, which tests/memcheck defines (--wrap: and redirects the
-# allocations of its own program).
+# allocations of its own program).  UBSan finds other undefined behavior in them.
 define compile_checked
 $(B)/src/backends/gpu/kernels/%.checked$(1).o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $$(@D)
 	$$(call say,c++)
-	$$(Q)$$(EMULATED_CXX) $$(CHECKED) -DGPU_EMULATED=$(1) -c -o $$@ $$<
+	$$(Q)$$(EMULATED_CXX) $$(CHECKED) $$(UBSAN) -DGPU_EMULATED=$(1) -c -o $$@ $$<
 	$$(Q)$$(SHARED_SECTION) $$@
 endef
 # The uninitialized variables of a kernel's file are its __shared__ ones.
 SHARED_SECTION := objcopy --rename-section .bss=emulated_shared,alloc,load,contents,data
 CHECKED := -O2 -fsanitize=thread --param tsan-instrument-func-entry-exit=0 \
     --param tsan-distinguish-volatile=1 -DGPU_CHECKED -Wno-attributes
+UBSAN   := -fsanitize=undefined -fno-sanitize=null,alignment,object-size,pointer-overflow \
+    -fno-sanitize-recover=all
 $(foreach warp,32 64,$(eval $(call compile_checked,$(warp))))
 CHECKED_KERNELS := $(foreach warp,32 64,$(GPU_KERNELS:%.cu=$(B)/%.checked$(warp).o))
 CHECKS := $(wildcard tests/memcheck/*.c tests/backends/gpu/kernels/*.c tests/ops/*.c) tests/main.c \
@@ -67,7 +69,7 @@ $(B)/tests/memcheck/run: $(filter-out $(STUBBED),$(ROOMS)) $(CHECKS:%.c=$(B)/%.c
     $(call kernels,amx_emulated) $(CHECKED_KERNELS) \
     $(filter-out $(B)/src/backends/gpu/kernels/%,$(EMULATED_GPU)) $(B)/list
 	$(call say,link)
-	$(LINK) -lcmocka $(WRAPPED:%=-Wl,--wrap=%)
+	$(LINK) -lcmocka $(WRAPPED:%=-Wl,--wrap=%) $(UBSAN)
 -include $(CHECKED_KERNELS:.o=.d) $(CHECKS:%.c=$(B)/%.checked.d)
 
 gpu-memcheck: $(B)/tests/memcheck/run ## check every memory access of the emulated GPU kernels; T=word
@@ -114,7 +116,7 @@ test-mpich: $(B)/llamero $(B)/tests/run ## run the tests of launched ranks with 
 	@mkdir -p $(B)/mpich && cp -pru $(B)/flags $(B)/gpu-flags $(B)/src $(B)/tests $(B)/mpich
 	@rm -f $(B)/mpich/mpi-flags # the copied comm/mpi is that of the other MPI
 	@for t in $(or $(T),test_launched test_mpi); do \
-	    $(MAKE) test T=$$t B=$(B)/mpich MPICC=mpicc.mpich || exit 1; done
+	    $(MAKE) test T=$$t B=$(B)/mpich EMULATED_DIR=$(B) MPICC=mpicc.mpich || exit 1; done
 
 test-slurm: $(B)/llamero ## train on a Slurm cluster of network namespaces (root), in minutes
 	@LLAMERO=$(B)/llamero tests/slurm/run
@@ -133,18 +135,20 @@ fault: $(B)/llamero $(B)/tests/fault/run $(B)/tests/libfault.so ## inject faults
 FAULT_POINTS := 16 # of each row, times its share
 
 # The tests with sanitizers: out-of-bounds accesses, leaks and undefined behavior.  -O1 would inline
-# each test's helpers, which sanitizers then instrument many times.
+# each test's helpers, which sanitizers then instrument many times.  The kernels of amx run as
+# amx_emulated.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 sanitize: ## run the tests under ASan and UBSan; T=word
 	@ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 \
-	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize OPT='-O1 -g1' \
-	    TEST_OPT=-Og HARDEN= LDFLAGS= PRELOAD= \
+	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize EMULATED_DIR=$(B) \
+	    OPT='-O1 -g1' TEST_OPT=-Og HARDEN= LDFLAGS= PRELOAD= ISAS='$(filter-out amx,$(ISAS))' \
 	    EXTRA='$(SANITIZE) -Wno-maybe-uninitialized -DLLAMERO_CHECK_COLLECTIVES'
 
-# Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.
+# Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.  The
+# ranks share the same memory with the kernels of any ISA.
 race: ## run the tests of ranks under TSan; T=word
-	@$(MAKE) $(B)/race/tests/race B=$(B)/race OPT='-O1 -g1' HARDEN= LDFLAGS= \
-	    EXTRA='-fsanitize=thread -DLLAMERO_CHECK_COLLECTIVES'
+	@$(MAKE) $(B)/race/tests/race B=$(B)/race EMULATED_DIR=$(B) OPT='-O1 -g1' HARDEN= \
+	    LDFLAGS= ISAS='$(firstword $(ISAS))' EXTRA='-fsanitize=thread -DLLAMERO_CHECK_COLLECTIVES'
 	@$(WAIT) $(B)/race/tests/race $(T)
 
 FUZZ_CC ?= clang

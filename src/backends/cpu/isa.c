@@ -12,6 +12,9 @@
 #include <unistd.h>
 #endif
 
+/* The Makefile defines CPU_ISAS from its ISAS, weakest first: X(avx2) X(avx512) X(amx), or
+ * X(generic).  avx2: x86-64-v3.  avx512: x86-64-v4, with bf16 dot products where the processor has
+ * them.  amx: AMX bf16 tiles in addition to avx512. */
 #define X(name) extern const struct isa name##_isa;
 CPU_ISAS(X)
 #undef X
@@ -27,13 +30,13 @@ const struct isa *isa_at(int i)
 }
 
 #if defined(__x86_64__)
-static bool has_avx2(void)
+static inline bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __builtin_cpu_supports("bmi2");
 }
 
-static bool has_avx512(void)
+static inline bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -41,7 +44,7 @@ static bool has_avx512(void)
 
 /* Intel's manual, volume 1, chapter 18: CPUID (7, 0) EDX bits 22 and 24.  Linux grants the 8 KiB of
  * tile state only to processes that request permission. */
-static bool has_amx(void)
+static inline bool has_amx(void)
 {
     enum { AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24 };
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };

@@ -11,14 +11,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Weakest first. avx2: x86-64-v3. avx512: x86-64-v4, with bf16 dot products where the processor has
- * them. amx: AMX bf16 tiles in addition to avx512. */
-#if defined(__x86_64__)
-#define CPU_ISAS(X) X(avx2) X(avx512) X(amx)
-#else
-#define CPU_ISAS(X) X(generic)
-#endif
-
 struct isa {
     const char *name;
     struct ops ops;

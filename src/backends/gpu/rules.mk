@@ -22,13 +22,13 @@ $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: $(B)/gpu-flags
 
 # The GPU backend over the emulator, once per warp size.  Its external symbols carry the warp size
 # in their names; weak ones are not allowed, because the linker would merge both builds'.  Kernels
-# compile twice as fast with -O2, which runs as fast as -O3, and without the ASan of `sanitize`:
-# `gpu-memcheck` checks their accesses to device and dynamic shared memory, but not to local arrays.
-# Those start as large numbers, not as what an earlier thread left on the stack, from gcc 12 on.
+# compile twice as fast with -O2, which runs as fast as -O3.  All builds of the tests link the same
+# objects, in EMULATED_DIR: `gpu-memcheck` compiles the kernels with UBSan, and checks accesses to
+# device and dynamic shared memory, but not to local arrays; ranks under TSan run none.  Local
+# arrays start as large numbers, not as what an earlier thread left on the stack, from gcc 12 on.
 NO_LEFTOVERS := $(shell option=-ftrivial-auto-var-init=pattern; \
     $(CXX) $$option -x c++ -E /dev/null >/dev/null 2>&1 && echo $$option)
-EMULATED_CXX = $(CXX) -x c++ -std=c++17 $(OPT:-O3=-O2) $(ARCH) $(MATH) -Wall -Wextra $(ERRORS) \
-    $(patsubst -fsanitize=address$(comma)%,-fsanitize=%,$(EXTRA)) \
+EMULATED_CXX = $(CXX) -x c++ -std=c++17 -O2 -g1 $(ARCH) $(MATH) -Wall -Wextra $(ERRORS) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
     $(NO_LEFTOVERS) -Wno-unused-function -Wno-maybe-uninitialized -Wno-unknown-pragmas \
     -fPIE $(DEFINES) -Isrc -MMD -MP
@@ -38,12 +38,14 @@ $(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.c $(B)/flags
 	$$(call say,cc)
 	$$(Q)$$(COMPILE) -DGPU_EMULATED=$(1) -c -o $$@ $$<
 
-$(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.cu $(B)/flags
+$(EMULATED_DIR)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.cu $(EMULATED_DIR)/emulated-flags
 	@mkdir -p $$(@D)
 	$$(call say,c++)
 	$$(Q)$$(EMULATED_CXX) -DGPU_EMULATED=$(1) -c -o $$@ $$<
 endef
 $(foreach warp,32 64,$(eval $(call compile_emulated,$(warp))))
+$(EMULATED_DIR)/emulated-flags: FORCE
+	$(call stamp,$(EMULATED_CXX))
 
 # The whole program over an emulated GPU, for tests of its commands.
 GPU_OBJECTS := $(B)/src/backends/gpu/% $(B)/src/comm/nccl/% $(B)/src/machine/gpu.o
@@ -79,7 +81,7 @@ $(B)/src/backends/gpu/%.counted.o: src/backends/gpu/%.cu $(B)/flags
 COUNTED := $(patsubst %.cu,$(B)/%.counted.o,$(filter-out $(UNCOUNTED),$(GPU_KERNELS)))
 $(B)/tests/gpu_budget: $(B)/tests/programs/gpu_budget.o $(B)/tests/system/gpu_budget.o $(ROOMS) \
     $(EMULATOR:%.c=$(B)/%.o) $(GPU_SHARED:%.c=$(B)/%.emu32.o) $(COUNTED) \
-    $(UNCOUNTED:%.cu=$(B)/%.emu32.o)
+    $(UNCOUNTED:%.cu=$(EMULATED_DIR)/%.emu32.o)
 	$(call say,link)
 	$(LINK)
 -include $(COUNTED:.o=.d) $(B)/tests/programs/gpu_budget.d $(B)/tests/programs/gpu_check.d

@@ -62,5 +62,6 @@ STUB    += $(if $(filter cuda,$(GPU)),,\
                $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/cublaslt_load.c,\
                    $(filter $(VENDOR)/cublaslt_%,$(GPU_VENDOR)))))
 STUB    += $(if $(filter hip,$(GPU)),,$(B)/$(VENDOR)/hipblaslt_gemm.stub.o)
-emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(B)/%.emu$(1).o)
+EMULATED_DIR ?= $(B)
+emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(EMULATED_DIR)/%.emu$(1).o)
 EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)
