@@ -55,16 +55,8 @@ static size_t data_bytes(const struct run_memory *m, const struct config *c, int
 
 static bool is_gpu(const struct run_memory *m) { return queue_device_allocator(m->machine.queue); }
 
-/* Stages per rank of the pipeline. */
-static int chunks_of(const struct config *c, const struct mesh *mesh, int blocks)
-{
-    struct pipeline_config p;
-    return config_pipeline(c, mesh, blocks, &p) ? 1 : p.schedule.chunks;
-}
-
 /* Adds what libraries take of the device. */
-static enum status add_libraries(struct run_memory *m, const struct config *c,
-                                 const struct model_shape *shape)
+static enum status add_libraries(struct run_memory *m, const struct config *c)
 {
     size_t all, used = 0;
     if (is_gpu(m) && !m->gpu) TRY(queue_memory_info(m->machine.queue, &all, &used));
@@ -74,9 +66,7 @@ static enum status add_libraries(struct run_memory *m, const struct config *c,
             described_gpu_add_context(plan);
         else
             plan->bytes[MEMORY_context] += used;
-        if (is_gpu(m))
-            described_gpu_add_communicators(&c->device, &m->machine.mesh,
-                                            chunks_of(c, &m->machine.mesh, shape->L), plan);
+        if (is_gpu(m)) described_gpu_add_communicators(&c->device, &m->machine.mesh, plan);
     }
     return STATUS_OK;
 }
@@ -164,7 +154,7 @@ enum status run_memory_plan(struct run_memory *m, const struct config *c,
                             const struct model_shape *shape, const struct tokenizer *t, int ranks)
 {
     TRY(plan_steps(m, c, shape, ranks));
-    TRY(add_libraries(m, c, shape));
+    TRY(add_libraries(m, c));
     const struct host_bytes host = host_bytes_of(c, data_bytes(m, c, shape->V, t), ranks);
     add_common(m, &host);
     find_fullest(m);

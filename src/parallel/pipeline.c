@@ -254,20 +254,19 @@ static enum status run_action(struct pipeline *p, const struct microbatch *micro
 enum status pipeline_declare_p2p(const struct pipeline *p)
 {
     const struct schedule *s = &p->schedule;
-    size_t max = (size_t)s->chunks * DIRECTION_COUNT;
-    struct p2p_message *sends = heap(max * sizeof *sends), *receives = heap(max * sizeof *receives);
+    struct p2p_message sends[DIRECTION_COUNT], receives[DIRECTION_COUNT];
     int num_sends = 0, num_receives = 0;
-    for (int chunk = 0; chunk < s->chunks; chunk++)
-        for (enum direction d = 0; d < DIRECTION_COUNT; d++) {
+    for (enum direction d = 0; d < DIRECTION_COUNT; d++) {
+        struct p2p_message out = {.peer = -1}, in = {.peer = -1}; /* the same of all chunks */
+        for (int chunk = 0; chunk < s->chunks; chunk++) {
             struct action a = {.direction = d, .chunk = chunk};
-            struct p2p_message out = schedule_output(s, p->group->rank, &a);
-            struct p2p_message in = schedule_input(s, p->group->rank, &a);
-            if (out.peer >= 0) sends[num_sends++] = out;
-            if (in.peer >= 0) receives[num_receives++] = in;
+            if (out.peer < 0) out = schedule_output(s, p->group->rank, &a);
+            if (in.peer < 0) in = schedule_input(s, p->group->rank, &a);
         }
-    enum status st = comm_declare_p2p(p->group, sends, num_sends, receives, num_receives);
-    free(sends), free(receives);
-    return st;
+        if (out.peer >= 0) sends[num_sends++] = out;
+        if (in.peer >= 0) receives[num_receives++] = in;
+    }
+    return comm_declare_p2p(p->group, sends, num_sends, receives, num_receives);
 }
 
 static enum status wait_all(const struct pipeline *p)

@@ -115,27 +115,21 @@ int schedule_send_buffers(const struct schedule *s)
     return s->chunks > 1 && round > s->pp ? round - s->pp + 1 : 1;
 }
 
-/* The message that stage `receiver` receives, seen from either end: `other` is the stage at the
- * other end. */
-static struct p2p_message message_to(const struct schedule *s, int receiver, int other,
-                                     enum direction direction)
+/* A message of that direction to or from another stage. */
+static struct p2p_message message_of(const struct schedule *s, int other, enum direction direction)
 {
-    int stages = s->pp * s->chunks;
-    if (receiver < 0 || receiver >= stages || other < 0 || other >= stages)
-        return (struct p2p_message){.peer = -1};
-    return (struct p2p_message){.peer = other % s->pp,
-                                .tag = 2 * (receiver / s->pp) + (int)direction};
+    if (other < 0 || other >= s->pp * s->chunks) return (struct p2p_message){.peer = -1};
+    return (struct p2p_message){.peer = other % s->pp, .tag = (int)direction};
 }
 
 struct p2p_message schedule_input(const struct schedule *s, int rank, const struct action *a)
 {
     int stage = schedule_stage(s, rank, a->chunk);
-    return message_to(s, stage, a->direction == FORWARD ? stage - 1 : stage + 1, a->direction);
+    return message_of(s, a->direction == FORWARD ? stage - 1 : stage + 1, a->direction);
 }
 
 struct p2p_message schedule_output(const struct schedule *s, int rank, const struct action *a)
 {
-    int stage = schedule_stage(s, rank, a->chunk),
-        to = a->direction == FORWARD ? stage + 1 : stage - 1;
-    return message_to(s, to, to, a->direction);
+    int stage = schedule_stage(s, rank, a->chunk);
+    return message_of(s, a->direction == FORWARD ? stage + 1 : stage - 1, a->direction);
 }

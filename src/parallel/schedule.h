@@ -6,7 +6,10 @@
  *
  * Order    The microbatches of a stage run forward in ascending order, and backward in the same, so
  *          gradients are summed in one order under every schedule.
- * Ranks    Every rank computes its own list; receives match sends one to one.  A send must not
+ * Ranks    Every rank computes its own list; receives match sends one to one.  All messages of one
+ *          direction between two ranks have one tag: their stages send and receive them in the same
+ *          order, whatever the chunk, so that no message waits for one that is due later.  A rank
+ *          needs a channel each to send and to receive in each direction.  A send must not
  *          block its rank (comm_start): in the steady state two neighbors both have something to
  *          send.  A chunk sends from schedule_send_buffers buffers in turn, in each direction.
  *          Waiting for a buffer's last send before refilling it never deadlocks, even if a send
@@ -68,6 +71,6 @@ static inline int schedule_stage(const struct schedule *s, int rank, int chunk)
 }
 
 /* Where an action's input comes from and where its output goes; peer -1: nowhere, at the first and
- * last stage.  Messages of one pair and tag are sent and received in the same order. */
+ * last stage.  A rank's messages of one direction all have the same peer and tag. */
 struct p2p_message schedule_input(const struct schedule *s, int rank, const struct action *a);
 struct p2p_message schedule_output(const struct schedule *s, int rank, const struct action *a);

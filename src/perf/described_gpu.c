@@ -45,7 +45,7 @@ void described_gpu_add_context(struct memory_plan *plan)
 }
 
 void described_gpu_add_communicators(const struct device_config *c, const struct mesh *mesh,
-                                     int chunks, struct memory_plan *plan)
+                                     struct memory_plan *plan)
 {
     static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_cp, GROUP_tp};
     bool is_aws = hardware_row((enum hardware_row)c->hardware)->vendor == VENDOR_aws;
@@ -53,9 +53,7 @@ void described_gpu_add_communicators(const struct device_config *c, const struct
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)
         if (mesh_group_size(mesh, of_tensors[i]) > 1)
             plan->bytes[MEMORY_communication] += COMMUNICATOR_BYTES;
-    /* A channel for each kind of message sent or received: keys and gradients around the ring, and
-     * both directions of each chunk. */
-    size_t channels = mesh->degree[AXIS_cp] > 1 ? 4 : 0;
-    if (mesh->degree[AXIS_pp] > 1) channels += (size_t)chunks * 2 * DIRECTION_COUNT;
-    plan->bytes[MEMORY_communication] += channels * CHANNEL_BYTES;
+    /* A ring sends and receives keys and gradients; a pipeline, inputs of forward and backward. */
+    bool has_ring = mesh->degree[AXIS_cp] > 1, has_pipeline = mesh->degree[AXIS_pp] > 1;
+    plan->bytes[MEMORY_communication] += 4 * CHANNEL_BYTES * ((size_t)has_ring + has_pipeline);
 }

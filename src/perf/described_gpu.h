@@ -20,7 +20,6 @@ void described_gpu_close(struct described_gpu *g);
 
 /* Adds the device memory that the GPU's context takes, about. */
 void described_gpu_add_context(struct memory_plan *plan);
-/* Adds what the communicators of a rank of any GPU take, about.  `mesh`: of the run; `chunks`:
- * stages per rank of its pipeline. */
+/* Adds what the communicators of a rank of any GPU take, about.  `mesh`: of the run. */
 void described_gpu_add_communicators(const struct device_config *c, const struct mesh *mesh,
-                                     int chunks, struct memory_plan *plan);
+                                     struct memory_plan *plan);

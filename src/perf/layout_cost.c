@@ -17,8 +17,6 @@ enum status layout_cost_memory(struct layout_cost *out, const struct cost_model 
                                const struct config *c, const struct mesh *mesh)
 {
     struct machine here = m->machine;
-    struct pipeline_config pipeline;
-    TRY(config_pipeline(c, mesh, m->shape->L, &pipeline));
     out->memory_bytes = out->host_bytes = 0;
     here.mesh = *mesh;
     for (int stage = 0; stage < mesh->degree[AXIS_pp]; stage++) {
@@ -28,7 +26,7 @@ enum status layout_cost_memory(struct layout_cost *out, const struct cost_model 
         TRY(trainer_plan(c, m->shape, &here, &plan));
         if (m->gpu) described_gpu_add_context(&plan);
         if (queue_device_allocator(here.queue))
-            described_gpu_add_communicators(&c->device, mesh, pipeline.schedule.chunks, &plan);
+            described_gpu_add_communicators(&c->device, mesh, &plan);
         double bytes = (double)(memory_plan_total(&plan) + m->other_bytes);
         double host = (double)(memory_plan_host_total(&plan) + m->other_host_bytes);
         out->memory_bytes = fmax(out->memory_bytes, bytes);

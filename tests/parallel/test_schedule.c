@@ -3,11 +3,15 @@
 
 #include "parallel/schedule.h"
 
-enum { PP = 8, CHUNKS = 4, MICROS = 16, TAGS = 2 * CHUNKS, LENGTH = 2 * MICROS * CHUNKS };
+enum { PP = 8, CHUNKS = 4, MICROS = 16, LENGTH = 2 * MICROS * CHUNKS };
 
-/* Messages between two ranks under one tag: indices of microbatches, in order. */
+/* Messages between two ranks under one tag, in order: the sender's stage, and the microbatch. */
+struct message {
+    int stage, micro;
+};
 struct channel {
-    int sent[MICROS], num_sent, num_received;
+    struct message sent[MICROS * CHUNKS];
+    int num_sent, num_received;
 };
 
 /* Simulates all ranks.  Rendezvous: a send completes when it is received, and a chunk has
@@ -18,14 +22,23 @@ struct simulation {
     int buffers;
     struct action actions[PP][LENGTH];
     int at[PP];
-    struct channel channels[PP][PP][TAGS];
+    struct channel channels[PP][PP][DIRECTION_COUNT];
     int forward[PP * CHUNKS], backward[PP * CHUNKS]; /* microbatches done by each stage */
 };
 
 static struct channel *channel(struct simulation *p, int from, int to, int tag)
 {
-    CHECK(tag >= 0 && tag < TAGS && to >= 0 && to < p->s.pp && from >= 0 && from < p->s.pp);
+    CHECK(tag >= 0 && tag < DIRECTION_COUNT && to >= 0 && to < p->s.pp && from >= 0 &&
+          from < p->s.pp);
     return &p->channels[from][to][tag];
+}
+
+/* Messages of a stage that are not received yet. */
+static int num_pending(const struct channel *w, int stage)
+{
+    int count = 0;
+    for (int i = w->num_received; i < w->num_sent; i++) count += w->sent[i].stage == stage;
+    return count;
 }
 
 /* Whether the rank's next action has its input, and a free buffer for its output. */
@@ -35,7 +48,7 @@ static bool ready(struct simulation *p, int rank)
     struct p2p_message in = schedule_input(&p->s, rank, a), out = schedule_output(&p->s, rank, a);
     if (p->rendezvous && out.peer >= 0) {
         const struct channel *w = channel(p, rank, out.peer, out.tag);
-        if (w->num_sent - w->num_received >= p->buffers) return false;
+        if (num_pending(w, schedule_stage(&p->s, rank, a->chunk)) >= p->buffers) return false;
     }
     if (in.peer < 0) return true;
     const struct channel *w = channel(p, in.peer, rank, in.tag);
@@ -62,11 +75,13 @@ static void run_action(struct simulation *p, int rank)
     }
     if (in.peer >= 0) {
         struct channel *w = channel(p, in.peer, rank, in.tag);
-        CHECK(w->sent[w->num_received++] == a->micro);
+        const struct message *m = &w->sent[w->num_received++];
+        CHECK(m->micro == a->micro &&
+              m->stage == (a->direction == FORWARD ? stage - 1 : stage + 1));
     }
     if (out.peer >= 0) {
         struct channel *w = channel(p, rank, out.peer, out.tag);
-        w->sent[w->num_sent++] = a->micro;
+        w->sent[w->num_sent++] = (struct message){stage, a->micro};
     }
 }
 
@@ -156,6 +171,30 @@ TEST(schedules_run_every_microbatch_once_in_order_without_deadlock)
 TEST(schedules_do_not_deadlock_with_rendezvous_sends)
 {
     CHECK(for_every_schedule(simulate_rendezvous) > 0);
+}
+
+/* Otherwise chunks would need channels of their own, and a GPU's streams share hardware queues. */
+static void check_channels(const struct schedule *s)
+{
+    struct action actions[LENGTH];
+    for (int rank = 0; rank < s->pp; rank++) {
+        struct p2p_message in[DIRECTION_COUNT], out[DIRECTION_COUNT];
+        for (int d = 0; d < DIRECTION_COUNT; d++) in[d].peer = out[d].peer = -1;
+        schedule_actions(s, rank, actions);
+        for (int i = 0; i < schedule_length(s); i++) {
+            const struct action *a = &actions[i];
+            struct p2p_message to = schedule_output(s, rank, a), from = schedule_input(s, rank, a);
+            if (to.peer >= 0 && out[a->direction].peer < 0) out[a->direction] = to;
+            if (from.peer >= 0 && in[a->direction].peer < 0) in[a->direction] = from;
+            CHECK(to.peer < 0 || !memcmp(&to, &out[a->direction], sizeof to));
+            CHECK(from.peer < 0 || !memcmp(&from, &in[a->direction], sizeof from));
+        }
+    }
+}
+
+TEST(schedules_have_one_peer_and_tag_for_all_messages_of_a_direction)
+{
+    CHECK(for_every_schedule(check_channels) > 0);
 }
 
 TEST(schedules_need_one_send_buffer_for_rounds_of_pp_microbatches)

@@ -20,7 +20,7 @@ static struct memory_plan plan_on_gpu(const char *const *settings, int count, in
     groups_init_simulated(&m.groups, &m.mesh);
     CHECK_STATUS(OK, trainer_plan(&c, &shape, &m, &plan));
     described_gpu_add_context(&plan);
-    described_gpu_add_communicators(&c.device, &m.mesh, 1, &plan);
+    described_gpu_add_communicators(&c.device, &m.mesh, &plan);
     described_gpu_close(&gpu);
     config_release(&c);
     return plan;

@@ -37,6 +37,23 @@ TEST(a_run_over_nccl_has_the_bits_of_a_run_on_the_host)
     }
 }
 
+/* Two ranks, each with a stream of the group, and one for messages sent and received in each
+ * direction: streams of eight stages each would share hardware queues. */
+TEST(stages_of_a_rank_share_streams)
+{
+    const char *settings[] = {SHORT,
+                              PP(2),
+                              SCHEDULE "Interleaved1F1B",
+                              "model.n_layers=16",
+                              "parallelism.pipeline_parallel_layers_per_stage=1",
+                              NULL};
+    const char *corpus = test_path(test_folder(), "corpus.txt");
+    runs_write_corpus(corpus, 60000);
+    int opened = stub_counts().opened;
+    device_run_train(OVER_NCCL, 2, settings, corpus, test_folder());
+    CHECK(stub_counts().opened - opened == 2 * (1 + 4));
+}
+
 /* NCCL takes sums in an order of its own; staged transfers do not. */
 TEST(elastic_sums_are_refused_over_nccl)
 {

@@ -32,9 +32,11 @@ struct text;
  * comes first.  UNSUPPORTED: it is not installed, or too old. */
 enum status nccl_load(void);
 
-/* Hardware queues that streams need so that none waits behind another, and the driver's variable
- * for their number, which it reads when it starts.  At most 32 exist; more streams than that share
- * them. */
+/* Hardware queues that a rank requests, so that no stream waits behind another, and the driver's
+ * variable for their number, which it reads when it starts.  At most 32 exist, and more streams
+ * than that would share them.  A rank has 16: the queue's and two for copies, five of groups (pp,
+ * replicate, shard, cp, tp), and of channels four around a ring and four in a pipeline, whatever
+ * its schedule. */
 enum { NCCL_HARDWARE_QUEUES = 32 };
 extern const char nccl_queues_variable[];
 

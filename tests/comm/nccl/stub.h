@@ -27,8 +27,8 @@ void stub_block_destroy(bool blocked);
 /* Open now: communicators, registered buffers, streams, events. */
 struct stub_counts {
     int comms, registered, streams, events;
-    int aborted, messages; /* in total */
-    int interrupted;       /* in total: deregistrations during which the communicator was aborted */
+    int aborted, messages, opened; /* in total; streams that were opened */
+    int interrupted; /* in total: deregistrations during which the communicator was aborted */
 };
 struct stub_counts stub_counts(void);
 void stub_count_stream(int by), stub_count_event(int by);

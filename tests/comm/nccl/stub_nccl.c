@@ -82,7 +82,7 @@ static void count(int *what, int by)
     unlock_stub();
 }
 
-void stub_count_stream(int by) { count(&counts.streams, by); }
+void stub_count_stream(int by) { count(&counts.streams, by), count(&counts.opened, by > 0); }
 void stub_count_event(int by) { count(&counts.events, by); }
 
 void stub_break(int rank, const char *error)
