@@ -16,8 +16,10 @@
 #include "infer/text_generation.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_diffusion(const struct generation *g)
 {
@@ -153,11 +155,25 @@ static enum status check_modes(const struct flag *flags, uint64_t given)
     return flag_modes_check(&m, flags, given);
 }
 
-static enum status read_stdin(struct text *t)
+/* Polls for a signal, which cannot interrupt a wait because this thread blocks it. */
+static enum status read_stdin(const struct loaded_model *l, struct text *t)
 {
+    enum { SIGNAL_MS = 200 };
     char bytes[1 << 16];
-    for (size_t n; (n = fread(bytes, 1, sizeof bytes, stdin)) > 0;) text_add(t, bytes, n);
-    if (ferror(stdin)) FAIL(IO, "--prompt -: standard input: %s", strerror(errno));
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    for (;;) {
+        int ready = poll(&input, 1, SIGNAL_MS);
+        if (signals_pending()) {
+            loaded_model_raise_signal(l);
+            FAIL(REQUEUE, "--prompt -: interrupted while reading standard input");
+        }
+        if (!ready) continue;
+        ssize_t n = ready > 0 ? read(STDIN_FILENO, bytes, sizeof bytes) : -1;
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (n < 0) FAIL(IO, "--prompt -: standard input: %s", strerror(errno));
+        if (!n) break;
+        text_add(t, bytes, (size_t)n);
+    }
     if (t->len && memchr(t->data, 0, t->len)) FAIL(DATA, "--prompt -: the prompt has a NUL byte");
     return STATUS_OK;
 }
@@ -206,7 +222,8 @@ static enum status check_request(struct request *r, const struct flag *flags, ui
 static enum status read_inputs(struct request *r)
 {
     if (!strcmp(r->prompt, "-")) {
-        enum status st = generation_is_root(&r->g) ? read_stdin(&r->input) : STATUS_OK;
+        enum status st =
+            generation_is_root(&r->g) ? read_stdin(&r->g.loaded, &r->input) : STATUS_OK;
         TRY(comm_agree(&r->g.loaded.machine.world, st));
         TRY(generation_share_text(&r->g, &r->input));
         r->prompt = r->input.len ? r->input.data : "";

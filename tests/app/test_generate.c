@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LONGER "training.steps=300 lr_scheduler.total_steps=300 optimizer.lr=1e-2 "
@@ -152,6 +154,31 @@ TEST(generate_gives_several_texts_and_reads_a_prompt_from_stdin)
     CHECK(memmem(out.data, out.len, ids, (size_t)(end - ids)));
     text_release(&one), text_release(&out);
     free(run);
+}
+
+TEST(generate_that_reads_a_prompt_from_a_pipe_ends_at_a_signal)
+{
+    enum { LIMIT_S = 60 };
+    const char *err = test_path(test_folder(), "err.txt");
+    struct text said = {0};
+    siginfo_t ended = {0};
+    int old = dup(STDIN_FILENO), ends[2], unread = 1;
+    CHECK(old >= 0 && !pipe2(ends, O_CLOEXEC) && dup2(ends[0], STDIN_FILENO) >= 0);
+    CHECK(write(ends[1], "a", 1) == 1);
+    pid_t child = RUNS_START(err, "generate", ".", "--prompt", "-");
+    CHECK(dup2(old, STDIN_FILENO) >= 0 && !close(old));
+    for (int n = 0; n < 100 * LIMIT_S && unread; n++) {
+        CHECK(!ioctl(ends[0], FIONREAD, &unread));
+        usleep(10000);
+    }
+    CHECK(!kill(child, SIGTERM)); /* the pipe is still open */
+    for (int n = 0; n < 100 * LIMIT_S && !ended.si_pid; n++) {
+        CHECK(!waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT));
+        usleep(10000);
+    }
+    CHECK(!close(ends[0]) && !close(ends[1]));
+    CHECK(runs_wait(child, err, &said) == 128 + SIGTERM);
+    text_release(&said);
 }
 
 TEST(generate_rejects_sampling_parameters_out_of_range)
