@@ -28,8 +28,8 @@ static void insert_length(uint16_t **lengths, uint16_t len)
 enum status matcher_add(struct matcher *m, const void *bytes, size_t len, int32_t id)
 {
     if (len > MATCHER_MAX_BYTES)
-        FAIL(UNSUPPORTED, "token %d is matched in text and has %zu bytes; at most %d are supported",
-             id, len, MATCHER_MAX_BYTES);
+        FAIL(UNSUPPORTED, "matched in text, it has %zu bytes; at most %d are supported", len,
+             MATCHER_MAX_BYTES);
     TRY(vocabulary_add(&m->strings, bytes, len, id));
     insert_length(&m->lengths[*(const unsigned char *)bytes], (uint16_t)len);
     return STATUS_OK;

@@ -149,7 +149,7 @@ static enum status add_matched_token(struct tokenizer *t, const struct json *v, 
     const char *matched = normalized && normal.len ? normal.data : content;
     enum status st = added_tokens_add(&t->added_tokens, normalized, matched, token);
     text_release(&normal);
-    TRY_PREFIX(st, "%s: the added token \"%s\"", t->path, content);
+    TRY_PREFIX(st, "%s: the added token with ID %d", t->path, id);
     return STATUS_OK;
 }
 
