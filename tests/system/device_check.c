@@ -173,6 +173,8 @@ static double tolerance_of(const struct op_call *call, int i, enum dtype dtype)
     bool is_bf16_product =
         call->op == OP_linear_backward_weight && call->what.linear_backward_weight.dtype == BF16;
     if (is_bf16_product && dtype == F32) return 1e-4;
+    bool is_long = call->op == OP_linear_backward_weight && call->what.linear_forward.N > 10000;
+    if (is_long) return 1e-4; /* one of the terms is 4e-3 of the sum */
     return dtype == F32 ? 1e-5 : 1e-2;
 }
 
@@ -291,6 +293,13 @@ void device_check_odd(struct device_check *c)
             CALL(linear_backward_input, .N = 130, .D = 64, .F = 72, .dtype = d),
             CALL(linear_backward_weight, .N = 37, .D = 45, .F = 53, .dtype = d, .accumulate = true),
             CALL(linear_backward_weight, .N = 130, .D = 64, .F = 72, .dtype = d),
+            /* Long sums, which vendor libraries split, and whose end split-K may lose. */
+            CALL(linear_forward, .N = 24, .D = 8200, .F = 16, .dtype = d),
+            CALL(linear_forward, .N = 24, .D = 8195, .F = 16, .dtype = d),
+            CALL(linear_backward_input, .N = 24, .D = 16, .F = 8200, .dtype = d),
+            CALL(linear_backward_weight, .N = 8200, .D = 24, .F = 16, .dtype = d),
+            CALL(linear_backward_weight, .N = 65544, .D = 24, .F = 16, .dtype = d),
+            CALL(linear_backward_weight, .N = 65543, .D = 24, .F = 16, .dtype = d),
             CALL(rmsnorm_forward, .N = 5, .D = 333, .eps = 1e-5f, .dtype = d),
             CALL(rmsnorm_backward, .N = 37, .D = 333, .eps = 1e-5f, .dtype = d, .accumulate = true),
             CALL(rmsnorm_forward, .N = 37, .D = 64, .eps = 1e-5f, .dtype = d),
