@@ -111,8 +111,7 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
     f->enabled = heap(num_matmuls(f) * sizeof *f->enabled);
     f->has_weight_scale = heap(num_matmuls(f) * sizeof *f->has_weight_scale);
     f->weight_scales = arena_alloc(run, num_matmuls(f), sizeof *f->weight_scales);
-    f->amax = arena_alloc(run, 1, sizeof *f->amax);
-    f->slice_amax = arena_alloc(shared, 1, sizeof *f->slice_amax);
+    f->amax = arena_alloc(run, (size_t)shape->H, sizeof *f->amax);
     f->local_amax = arena_alloc(shared, count, sizeof *f->local_amax);
     f->global_amax = arena_alloc(shared, count, sizeof *f->global_amax);
     f->scales = arena_alloc(shared, count, sizeof *f->scales);

@@ -48,9 +48,9 @@ struct float8_state {
     int margin;
     struct float8_scale *weight_scales; /* of each matrix multiply */
     bool *has_weight_scale;             /* since the weights changed; owned */
-    /* Amax of the tensor being quantized: of a tensor that is not sharded; of a slice, before
-     * the all-reduce, in memory that the host shares. */
-    float *amax, *slice_amax;
+    /* Of the tensor being quantized: the amax of each tensor-parallel rank's part, at most one a
+     * head. */
+    float *amax;
     /* Of each tensor, with delayed scaling: this step's local amax, which kernels write; the
      * maximum over all ranks; the scale, 0: none yet; and the history, a ring of `num_steps` amaxes
      * with the next one at `next`. */

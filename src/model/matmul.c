@@ -81,14 +81,16 @@ static enum status compute_scale(const struct matmul *p, enum float8_role role, 
     const struct model *m = p->m;
     const struct float8_state *f = m->float8;
     struct amax op = {elements_of(p, role), m->dtype};
-    float *to = m->plan->parts == 1 ? f->amax : f->slice_amax;
     struct float8_delayed delayed = float8_delayed_scale(f, p->layer, p->id, role);
-    struct find_scale_io io = {
-        .amax = to, .delayed = delayed.scale, .running = delayed.amax, .scale = scale};
-    if (!amax_known) TRY(amax(m->ops, &op, &(struct amax_io){x, to}, m->queue));
     bool has_scale = m->queue->sizing ? f->delayed[role] : delayed.scale && *delayed.scale > 0;
-    if (!has_scale && is_sliced(p, role)) TRY(m->plan->all_reduce_max(m->plan, to, m->queue));
-    TRY(find_scale(m->ops, &(struct find_scale){float8_format(role)}, &io, m->queue));
+    bool gathers = is_sliced(p, role) && !has_scale;
+    float *to = gathers && f->amax ? f->amax + m->plan->part : f->amax;
+    struct find_scale what = {float8_format(role), gathers ? m->plan->parts : 1};
+    struct find_scale_io io = {
+        .amax = f->amax, .delayed = delayed.scale, .running = delayed.amax, .scale = scale};
+    if (!amax_known) TRY(amax(m->ops, &op, &(struct amax_io){x, to}, m->queue));
+    if (gathers) TRY(m->plan->gather_amaxes(m->plan, f->amax, m->queue));
+    TRY(find_scale(m->ops, &what, &io, m->queue));
     return STATUS_OK;
 }
 

@@ -68,9 +68,9 @@ struct parallel_plan {
     /* Replaces x by the input of the next part of the model.  Collective. */
     enum status (*cross)(const struct parallel_plan *, enum boundary, enum direction,
                          struct crossing *x, struct queue *queue);
-    /* All-reduces the maximum of *x, in shared memory, over the tensor-parallel ranks.  Collective;
-     * NULL without tensor parallelism. */
-    enum status (*all_reduce_max)(const struct parallel_plan *, float *x, struct queue *queue);
+    /* All-gathers the amaxes of a tensor's parts, one of each tensor-parallel rank; this rank's is
+     * amaxes[part].  Collective; NULL without tensor parallelism. */
+    enum status (*gather_amaxes)(const struct parallel_plan *, float *amaxes, struct queue *queue);
     /* Replace attention_forward and attention_backward under context parallelism.  Collective. */
     enum status (*attend)(const struct parallel_plan *, const struct ops *,
                           const struct attention *, const struct attention_fwd *, struct queue *);

@@ -44,9 +44,10 @@ enum status float8_result_amax(const struct ops *, const struct amax *, const st
  * current amax. */
 struct find_scale {
     enum float8 to;
+    int amaxes; /* of parts of the tensor; their maximum, NaN if one is, is its amax.  0: one */
 };
 struct find_scale_io {
-    const float *amax;
+    const float *amax;          /* of each part */
     const float *delayed;       /* delayed scale, used if above 0; may be NULL */
     float *running;             /* running maximum of amax, which ignores NaN; may be NULL */
     struct float8_scale *scale; /* replaced */

@@ -70,19 +70,12 @@ static enum status cross(const struct parallel_plan *plan, enum boundary at,
     return STATUS_OK;
 }
 
-/* Amax over the group.  Simulated ranks count a transfer of the same cost instead. */
-static enum status all_reduce_amax(const struct parallel_plan *plan, float *x, struct queue *queue)
+static enum status gather_amaxes(const struct parallel_plan *plan, float *amaxes,
+                                 struct queue *queue)
 {
     const struct comm *g = ((const struct group_plan *)plan)->group;
-    struct transfer counted = {.kind = TRANSFER_all_reduce, .dtype = F32, .count = 1, .x = x};
-    if (!g->transport) TRY(run_transfer(g, &counted, &(struct crossing){0}, queue));
-    if (queue->sizing) return STATUS_OK;
-    double begin = trace_begin(queue->trace);
-    TRY(queue_wait(queue));
-    double value = (double)*x;
-    TRY(comm_all_reduce(g, REDUCE_MAX, &value, 1));
-    trace_end(queue->trace, "all-reduce amax", begin);
-    *x = (float)value;
+    struct transfer t = {.kind = TRANSFER_all_gather, .dtype = F32, .count = 1, .x = amaxes};
+    TRY(run_transfer(g, &t, &(struct crossing){0}, queue));
     return STATUS_OK;
 }
 
@@ -106,7 +99,7 @@ void plan_init_tensor(struct group_plan *p, const struct comm *group, bool seque
                                       .part = group->rank,
                                       .sequence_parallel = sequence_parallel && group->size > 1,
                                       .cross = cross,
-                                      .all_reduce_max = all_reduce_amax},
+                                      .gather_amaxes = gather_amaxes},
                              .group = group};
     if (group->size == 1) p->plan = *plan_single_device();
 }

@@ -332,9 +332,9 @@ static void amax_work(const struct op_call *c, struct op_work *w)
 
 static void find_scale_work(const struct op_call *c, struct op_work *w)
 {
-    (void)c;
+    size_t amaxes = c->what.find_scale.amaxes ? (size_t)c->what.find_scale.amaxes : 1;
     w->bound = BOUND_READ;
-    add_positive(w, 1, 1);
+    add_positive(w, amaxes, amaxes);
     add_null(w), add_null(w); /* no amax history */
     add_positive(w, 2, 2);
 }

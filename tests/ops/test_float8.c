@@ -169,7 +169,7 @@ OPS_TEST(scale_is_current_or_delayed)
     const struct ops *const tables[] = {&ops_cpu_reference, rig_fast()};
     for (size_t i = 0; i < 2; i++)
         for (enum float8 to = 0; to < FLOAT8_COUNT; to++) {
-            struct find_scale what = {to};
+            struct find_scale what = {.to = to};
             float largest = 3, held = 0, seen = 2;
             struct float8_scale got = {0};
             struct find_scale_io io = {&largest, NULL, NULL, &got};
@@ -187,6 +187,24 @@ OPS_TEST(scale_is_current_or_delayed)
             largest = 0;
             RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
             CHECK(got.scale == (float)((double)float8_max(to) / 1e-12));
+        }
+}
+
+OPS_TEST(scale_is_that_of_the_largest_amax_of_the_parts)
+{
+    const struct ops *const tables[] = {&ops_cpu_reference, rig_fast()};
+    for (size_t i = 0; i < 2; i++)
+        for (int at = 0; at < 3; at++) {
+            struct find_scale what = {E4M3, 3};
+            float parts[] = {1, 1, 1, 100}, seen = 0; /* the last is not counted */
+            struct float8_scale got;
+            struct find_scale_io io = {parts, NULL, &seen, &got};
+            parts[at] = 7;
+            RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
+            CHECK(got.scale == float8_current_scale(7, E4M3) && seen == 7);
+            parts[at] = NAN;
+            RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
+            CHECK(isnan(got.scale) && seen == 7);
         }
 }
 

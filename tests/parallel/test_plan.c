@@ -7,6 +7,7 @@
 #include "model/shard.h"
 #include "ops/context.h"
 #include "parallel/plan.h"
+#include "tensor/device.h"
 
 TEST(single_device_crossings_do_nothing)
 {
@@ -123,6 +124,35 @@ TEST(tensor_parallel_crossings_gather_and_reduce)
     for (int size = 2; size <= 4; size++)
         for (int divided = 0; divided < 2; divided++)
             CHECK_STATUS(OK, ranks_run(size, check_crossings, &(bool){divided}));
+}
+
+static enum status fail_to_wait(struct queue *queue)
+{
+    (void)queue;
+    BUG("the host waits for the device");
+}
+
+static enum status check_amaxes(const struct comm *group, void *context)
+{
+    const struct device device = {.wait = fail_to_wait};
+    struct group_plan p;
+    struct queue *queue;
+    float amaxes[4] = {-1, -1, -1, -1};
+    (void)context;
+    TRY(cpu_queue_open(&queue, 1, 1 << 16));
+    queue->device = &device;
+    plan_init_tensor(&p, group, true);
+    amaxes[group->rank] = 10 + (float)group->rank;
+    TRY(p.plan.gather_amaxes(&p.plan, amaxes, queue));
+    for (int r = 0; r < 4; r++) RANK_CHECK(amaxes[r] == (r < group->size ? 10 + (float)r : -1));
+    queue->device = NULL;
+    cpu_queue_close(queue);
+    return STATUS_OK;
+}
+
+TEST(tensor_parallel_ranks_gather_amaxes_without_waiting_for_the_device)
+{
+    for (int size = 2; size <= 4; size++) CHECK_STATUS(OK, ranks_run(size, check_amaxes, NULL));
 }
 
 /* The plan names this rank's part of each row, and replaces attention by the ring. */

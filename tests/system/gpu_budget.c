@@ -27,22 +27,26 @@ const struct budget_case budget_cases[BUDGET_CASES] = {
      {"model.dim=256", "model.n_layers=2", "model.n_heads=4", "model.n_kv_heads=1",
       "model.ffn_hidden=1024", "model.vocab_size=2048", "model.tie_embeddings=true",
       BATCH("2", "512"), BFLOAT16, KEEP_ALL, EAGER},
+     0,
      0},
     {"1B",
      "Llama 3.2 1B, bf16, 4 rows of 4096 tokens, f32 moments and master weights",
      false,
      {"model.name=llama3.2", "model.flavor=1B", "model.vocab_size=128256", BATCH("4", "4096"),
       BFLOAT16, KEEP_ALL},
+     0,
      0},
     {"8B",
      "Llama 3.1 8B, bf16, 1 row of 8192 tokens, bf16 moments, split master weights",
      false,
      {LLAMA_8B, BFLOAT16, LEAN, KEEP_ALL},
+     0,
      0},
     {"8B FP8",
      "The same in FP8",
      false,
      {LLAMA_8B, BFLOAT16, LEAN, KEEP_ALL, "model.converters=[\"float8\"]"},
+     0,
      0},
     {"135M",
      "A model of the size of SmolLM2 135M, bf16, 8 rows of 2048 tokens; before: without a graph "
@@ -51,7 +55,8 @@ const struct budget_case budget_cases[BUDGET_CASES] = {
      {"model.dim=576", "model.n_layers=30", "model.n_heads=9", "model.n_kv_heads=3",
       "model.ffn_hidden=1536", "model.vocab_size=49152", "model.tie_embeddings=true",
       BATCH("8", "2048"), BFLOAT16, KEEP_ALL, "device.graphs=true"},
-     2},
+     2,
+     0},
 };
 
 static struct budget *counted; /* NULL: nothing is counted now */
@@ -155,6 +160,57 @@ static enum status count_step(struct trainer *t, const struct budget_case *c,
     return STATUS_OK;
 }
 
+/* --- ranks that do what this one does -------------------------------------------------------- */
+
+enum { MAX_RANKS = 8, MAX_GATHERED = 1 << 12 };
+
+static enum status move_nothing(const struct comm *c, struct transfer *t)
+{
+    (void)c, (void)t;
+    return STATUS_OK;
+}
+
+static enum status wait_for_nothing(struct transfer *t)
+{
+    (void)t;
+    return STATUS_OK;
+}
+
+static enum status repeat_own(const struct comm *c, const void *mine, size_t bytes,
+                              const void **all)
+{
+    static char parts[MAX_RANKS * MAX_GATHERED];
+    BUG_IF(c->size > MAX_RANKS || bytes > MAX_GATHERED);
+    for (int r = 0; r < c->size; r++) memcpy(parts + (size_t)r * bytes, mine, bytes);
+    *all = parts;
+    return STATUS_OK;
+}
+
+static enum status split_off(const struct comm *c, int color, int key, struct comm *out)
+{
+    (void)c, (void)color, (void)key;
+    *out = *comm_self();
+    return STATUS_OK;
+}
+
+static void release_nothing(struct comm *c) { (void)c; }
+
+static enum status imitate_ranks(struct machine *m, const struct config *c, int num_ranks)
+{
+    static const struct transport imitation = {.name = "imitation",
+                                               .split = split_off,
+                                               .release = release_nothing,
+                                               .start = move_nothing,
+                                               .wait = wait_for_nothing,
+                                               .gather = repeat_own};
+    TRY(mesh_resolve(&m->mesh, &c->parallelism, 0, num_ranks));
+    groups_close(&m->groups);
+    groups_init_simulated(&m->groups, &m->mesh);
+    for (int g = 0; g < GROUP_COUNT; g++) m->groups.of[g].transport = &imitation;
+    m->world = m->groups.of[GROUP_world];
+    return STATUS_OK;
+}
+
 enum status budget_count(const struct budget_case *c, const struct budget_hooks *hooks,
                          struct budget *out)
 {
@@ -174,6 +230,7 @@ enum status budget_count(const struct budget_case *c, const struct budget_hooks 
     ((struct gpu_queue *)m.queue)->native_fp8 = true;
     m.ops = &ops;
     TRY_OUT(config_load(&config, NULL, c->settings, settings));
+    if (c->num_ranks) TRY_OUT(imitate_ranks(&m, &config, c->num_ranks));
     TRY_OUT(model_shape_resolve(&shape, &config.model, 0));
     if (shape.max_context < config.training.seq_len)
         shape.max_context = (int)config.training.seq_len;

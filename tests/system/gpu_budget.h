@@ -36,7 +36,8 @@ struct budget_case {
     const char *name, *description;
     bool executes; /* otherwise the work is counted, but not executed: large models */
     const char *settings[BUDGET_SETTINGS];
-    int warmup; /* steps before the one that is counted */
+    int warmup;    /* steps before the one that is counted */
+    int num_ranks; /* 0: one; the others do what this one does, and no tensor moves */
 };
 enum { BUDGET_CASES = 5 };
 extern const struct budget_case budget_cases[BUDGET_CASES];

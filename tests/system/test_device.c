@@ -25,6 +25,7 @@ TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
         {2, {SHARD(2), ASYNC, HALF}},
         {4, {SHARD(4), ZERO1}},
         {4, {COPIES(2), TP(2)}},
+        {2, {TP(2), HALF, "model.converters=[\"float8\"]", "model.ffn_hidden=32"}},
         {2, {CP(2), HALF}},
         {2, {CP(2), HALF, "model.qk_norm=true", "training.z_loss=0.01"}},
         {4, {SHARD(2), TP(2), "model.qk_norm=true", "training.z_loss=0.01"}},

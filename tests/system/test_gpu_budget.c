@@ -74,6 +74,32 @@ TEST(gpu_budget_counts_the_launches_of_each_operation)
     CHECK(!b.rows[OP_quantize].calls);
 }
 
+/* Waits of the host in a step of two microbatches under tensor parallelism. */
+static uint64_t count_waits(const char *fp8)
+{
+    static struct budget b;
+    struct budget_case c = {
+        .name = "tensor parallelism",
+        .settings = {"model.dim=256", "model.n_layers=4", "model.n_heads=4", "model.n_kv_heads=2",
+                     "model.ffn_hidden=1024", "model.vocab_size=2048", "training.seq_len=512",
+                     "training.local_batch_size=1", "training.global_batch_size=2",
+                     "training.mixed_precision_param=bfloat16", "training.dataset_path=none",
+                     "parallelism.tensor_parallel_degree=2", fp8},
+        .num_ranks = 2};
+    uint64_t waits = 0;
+    CHECK_STATUS(OK, budget_count(&c, NULL, &b));
+    for (size_t op = 0; op <= OP_COUNT; op++) waits += b.rows[op].waits;
+    return waits;
+}
+
+TEST(fp8_under_tensor_parallelism_waits_for_no_block)
+{
+    uint64_t bf16_waits = count_waits(NULL),
+             fp8_waits = count_waits("model.converters=[\"float8\"]");
+    print_message("waits: bf16 %d, FP8 %d\n", (int)bf16_waits, (int)fp8_waits);
+    CHECK(bf16_waits > 0 && fp8_waits <= bf16_waits + 1);
+}
+
 TEST(gpu_budget_counts_a_graph_as_one_launch)
 {
     static struct budget b;

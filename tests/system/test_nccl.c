@@ -8,16 +8,18 @@
 #include "system/runs.h"
 
 #define SHORT    "training.steps=3", "data.prefetch=0", "validation.steps=1"
+#define FLOAT8   "model.converters=[\"float8\"]", "model.ffn_hidden=32"
 #define SCHEDULE "parallelism.pipeline_parallel_schedule="
 
 TEST(a_run_over_nccl_has_the_bits_of_a_run_on_the_host)
 {
     static const struct {
         int ranks, messages; /* at least: that many were not staged through the host */
-        const char *settings[8];
+        const char *settings[10];
     } runs[] = {
         {2, 0, {SHORT, SHARD(2), HALF}},
         {4, 0, {SHORT, COPIES(2), TP(2)}},
+        {4, 0, {SHORT, SHARD(2), TP(2), HALF, FLOAT8}},
         {3, 500, {SHORT, CP(3), "training.seq_len=24"}},
         {4, 500, {SHORT, PP(2), CP(2)}},
         {3, 100, {SHORT, PP(3), SCHEDULE "GPipe"}},

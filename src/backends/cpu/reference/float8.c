@@ -23,7 +23,9 @@ enum status reference_find_scale(const struct find_scale *a, const struct find_s
                                  struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    float largest = *io->amax, held = io->delayed ? *io->delayed : 0;
+    float largest = io->amax[0], held = io->delayed ? *io->delayed : 0;
+    for (int i = 1; i < a->amaxes; i++)
+        if (isnan(io->amax[i]) || io->amax[i] > largest) largest = io->amax[i];
     if (io->running && largest > *io->running) *io->running = largest;
     io->scale->scale = held > 0 ? held : float8_current_scale(largest, a->to);
     io->scale->inverse = 1 / io->scale->scale;

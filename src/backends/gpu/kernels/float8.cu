@@ -71,22 +71,22 @@ extern "C" enum status GPU_NAME(amax)(const struct amax *a, const struct amax_io
 }
 
 /* As float8_current_scale of ops/float8.h. */
-__global__ static void find_scale_kernel(float format_max, const float *amax, const float *held,
-                                         float *seen, struct float8_scale *scale)
+__global__ static void find_scale_kernel(float format_max, int amaxes, struct find_scale_io io)
 {
-    const float current = *amax, held_scale = held ? *held : 0;
+    unsigned max = abs_bits<float>(io.amax[0]);
+    for (int i = 1; i < amaxes; i++) max = larger(max, abs_bits<float>(io.amax[i]));
+    const float current = __uint_as_float(max), delayed = io.delayed ? *io.delayed : 0;
     const double size = (double)current < 1e-12 ? 1e-12 : (double)current;
-    if (seen && current > *seen) *seen = current;
-    scale->scale = held_scale > 0 ? held_scale : (float)((double)format_max / size);
-    scale->inverse = 1 / scale->scale;
+    const float scale = delayed > 0 ? delayed : (float)((double)format_max / size);
+    if (io.running && current > *io.running) *io.running = current;
+    *io.scale = {scale, 1 / scale};
 }
 
 extern "C" enum status GPU_NAME(find_scale)(const struct find_scale *a,
                                             const struct find_scale_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    LAUNCH(find_scale_kernel, 1, 1, 0, queue, float8_max(a->to), io->amax, io->delayed, io->running,
-           io->scale);
+    LAUNCH(find_scale_kernel, 1, 1, 0, queue, float8_max(a->to), a->amaxes, *io);
     return STATUS_OK;
 }
 

@@ -63,7 +63,7 @@ static enum status step(struct model *m, const struct ops *ops, struct queue *qu
     struct quantize round = {.n = TABLE, .to = E4M3};
     TRY(amax(ops, &find_amax, &(struct amax_io){m->w, m->amax}, queue));
     struct find_scale_io found = {m->amax, NULL, NULL, m->scale};
-    TRY(find_scale(ops, &(struct find_scale){E4M3}, &found, queue));
+    TRY(find_scale(ops, &(struct find_scale){.to = E4M3}, &found, queue));
     TRY(quantize(ops, &round, &(struct quantize_io){m->w, m->rounded, m->scale}, queue));
     return STATUS_OK;
 }
