@@ -159,30 +159,39 @@ static enum status scatter_matrix(const struct muon_call *c, int sharer, const s
     return broadcast(c, c->o->fsdp, sharer / tp, x);
 }
 
+/* A product of N x D and D x F elements.  Where the model computes in bfloat16, rounding to TF32
+ * is finer than what torch does here. */
+static struct linear product_of(const struct muon_call *c, int N, int D, int F)
+{
+    return (struct linear){
+        .N = N, .D = D, .F = F, .dtype = F32, .allow_tf32 = c->o->copy_dtype == BF16};
+}
+
 /* gram = X X^T, or X^T X of a matrix of more rows than columns. */
 static enum status multiply_gram(const struct muon_call *c, const struct matrix *x)
 {
     int m = (int)x->slot->rows, n = (int)x->slot->columns;
+    const struct linear tall = product_of(c, m, n, n), wide = product_of(c, m, n, m);
     if (m > n)
         return linear_backward_weight(
-            c->ops, &(struct linear){.N = m, .D = n, .F = n, .dtype = F32},
+            c->ops, &tall,
             &(struct linear_bwd_weight){.dy_NF = x->x, .x_ND = x->x, .dw_FD = c->gram}, c->queue);
-    return linear_forward(c->ops, &(struct linear){.N = m, .D = n, .F = m, .dtype = F32},
-                          &(struct linear_fwd){.x_ND = x->x, .w_FD = x->x, .y_NF = c->gram},
-                          c->queue);
+    return linear_forward(
+        c->ops, &wide, &(struct linear_fwd){.x_ND = x->x, .w_FD = x->x, .y_NF = c->gram}, c->queue);
 }
 
 /* y = P X, or X P, where P, the symmetric polynomial of the Gram matrix, is in `square`. */
 static enum status multiply_polynomial(const struct muon_call *c, const struct matrix *x)
 {
     int m = (int)x->slot->rows, n = (int)x->slot->columns;
+    const struct linear tall = product_of(c, m, n, n), wide = product_of(c, m, n, m);
     if (m > n)
-        return linear_forward(c->ops, &(struct linear){.N = m, .D = n, .F = n, .dtype = F32},
+        return linear_forward(c->ops, &tall,
                               &(struct linear_fwd){.x_ND = x->x, .w_FD = c->square, .y_NF = c->y},
                               c->queue);
     return linear_backward_input(
-        c->ops, &(struct linear){.N = m, .D = n, .F = m, .dtype = F32},
-        &(struct linear_bwd_input){.dy_NF = c->square, .w_FD = x->x, .dx_ND = c->y}, c->queue);
+        c->ops, &wide, &(struct linear_bwd_input){.dy_NF = c->square, .w_FD = x->x, .dx_ND = c->y},
+        c->queue);
 }
 
 /* Newton-Schulz on the whole matrix. */
@@ -191,7 +200,7 @@ static enum status orthogonalize(const struct muon_call *c, const struct matrix 
     size_t n = x->slot->elements;
     int side = shorter_side(x->slot);
     size_t nn = (size_t)side * (size_t)side;
-    const struct linear square = {.N = side, .D = side, .F = side, .dtype = F32};
+    const struct linear square = product_of(c, side, side, side);
     double squares = 0;
     TRY(sum_squares(c->ops, &(struct sum_squares){.n = n}, &(struct sum_squares_io){x->x, &squares},
                     c->queue));

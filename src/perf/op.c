@@ -54,7 +54,7 @@ static void linear_work(const struct op_call *c, struct op_work *w)
     size_t x = (size_t)a->N * (size_t)a->D, y = (size_t)a->N * (size_t)a->F;
     size_t weight = (size_t)a->F * (size_t)a->D, times = a->accumulate ? 2 : 1;
     enum dtype operand = linear_operand(a);
-    w->flops = 2.0 * (double)x * a->F, w->float8 = a->float8;
+    w->flops = 2.0 * (double)x * a->F, w->float8 = a->float8, w->tf32 = a->allow_tf32;
     if (c->op == OP_linear_forward) {
         add_buffer(w, x, operand, x);
         add_buffer(w, weight, operand, weight);

@@ -65,6 +65,7 @@ struct op_work {
     int num_buffers;
     double flops, bytes;
     bool float8; /* a GEMM of FP8 values */
+    bool tf32;   /* a GEMM of f32 that NVIDIA's tensor cores may compute in TF32 */
     enum op_bound bound;
 };
 void op_work(const struct op_call *c, struct op_work *w);

@@ -187,8 +187,8 @@ static struct half_block half_block_of(const struct ops *ops, struct attention a
     size_t angles = (size_t)(a.T * J);
     enum dtype dtype = a.dtype;
     struct half_block h = {.x_n = N * D, .wide_n = C * D, .narrow_n = Q * D};
-    struct linear in = {(int)N, d, (int)C, dtype, false, false, false, packed};
-    struct linear out = {(int)N, (int)Q, d, dtype, false, false, packed, false};
+    struct linear in = {.N = (int)N, .D = d, .F = (int)C, .dtype = dtype, .y_packed = packed};
+    struct linear out = {.N = (int)N, .D = (int)Q, .F = d, .dtype = dtype, .x_packed = packed};
     struct rope rotate = {a.B, a.T, a.H + a.G, a.K, J, 0, C, dtype, false, packed}, back = rotate;
     back.inverse = true, a.is_packed = packed;
     float *c = rig_zeros(angles, F32), *s = rig_zeros(angles, F32);

@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "backends/cpu/cpu.h"
+#include "ops/linear.h"
 
 #include <math.h>
 
@@ -160,6 +161,48 @@ TEST(muon_leaves_second_moments_of_matrices_zero_and_padding_alone)
     CHECK(seen == r.layout.num_tensors);
     CHECK_NEAR(sqrt(sum), all, 1e-12);
     close(&r);
+}
+
+/* Products in float32, and those of them that may round to TF32. */
+static int products, rounded;
+static void count_product(const struct linear *l)
+{
+    CHECK(l->dtype == F32);
+    products++, rounded += l->allow_tf32;
+}
+static enum status count_forward(const struct linear *l, const struct linear_fwd *io,
+                                 struct queue *queue)
+{
+    count_product(l);
+    return ops_cpu_reference.linear_forward(l, io, queue);
+}
+static enum status count_input(const struct linear *l, const struct linear_bwd_input *io,
+                               struct queue *queue)
+{
+    count_product(l);
+    return ops_cpu_reference.linear_backward_input(l, io, queue);
+}
+static enum status count_weight(const struct linear *l, const struct linear_bwd_weight *io,
+                                struct queue *queue)
+{
+    count_product(l);
+    return ops_cpu_reference.linear_backward_weight(l, io, queue);
+}
+
+TEST(muon_allows_tf32_where_weights_are_bfloat16)
+{
+    struct rig r;
+    for (enum dtype d = F32; d <= BF16; d++) {
+        open(&r, F32, false);
+        r.ops.linear_forward = count_forward, r.ops.linear_backward_input = count_input;
+        r.ops.linear_backward_weight = count_weight;
+        r.o.copy_dtype = d;
+        if (d == F32) r.o.copy = NULL;
+        products = rounded = 0;
+        step(&r, 1, 1);
+        CHECK(products == 7 * 5 * 3 && rounded == (d == BF16 ? products : 0));
+        close(&r);
+    }
 }
 
 TEST(muon_with_zero_gradients_only_decays_weights)

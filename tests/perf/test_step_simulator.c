@@ -12,7 +12,8 @@ static const struct hardware machine = {.bf16_flops = 1e12,
                                         .network_bandwidth = 1e8,
                                         .host_bandwidth = 1e9};
 
-static struct estimate estimate_of(const char *const *settings, int num_settings, int ranks)
+static struct estimate estimate_on(const struct hardware *hardware, const char *const *settings,
+                                   int num_settings, int ranks)
 {
     struct config c;
     struct model_shape shape;
@@ -21,9 +22,13 @@ static struct estimate estimate_of(const char *const *settings, int num_settings
     CHECK_STATUS(OK, config_load(&c, NULL, settings, num_settings));
     CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
     CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, ranks));
-    CHECK_STATUS(OK, step_simulator_estimate(&e, &c, &shape, &mesh, &machine));
+    CHECK_STATUS(OK, step_simulator_estimate(&e, &c, &shape, &mesh, hardware));
     config_release(&c);
     return e;
+}
+static struct estimate estimate_of(const char *const *settings, int num_settings, int ranks)
+{
+    return estimate_on(&machine, settings, num_settings, ranks);
 }
 
 #define TINY                                                                                       \
@@ -50,7 +55,8 @@ TEST(step_simulator_counts_every_gemm_of_every_microbatch)
     CHECK_NEAR(slow.matmul_s / e.matmul_s, 10, 1e-9);
 }
 
-/* Newton-Schulz: 5 iterations of two GEMMs of n k^2 and one of k^3, k the shorter side, at 1e11. */
+/* Newton-Schulz: 5 iterations of two GEMMs of n k^2 and one of k^3, k the shorter side, at 1e11, or
+ * in TF32 at half of 1e12. */
 TEST(step_simulator_counts_the_gemms_of_muon)
 {
     const char *const settings[] = {TINY, "optimizer.name=Muon"};
@@ -63,6 +69,18 @@ TEST(step_simulator_counts_the_gemms_of_muon)
     CHECK_NEAR((muon.update_s - adamw.update_s) / (flops / 1e11), 1, 0.01);
     struct estimate shared = estimate_of(settings, TINY_COUNT + 1, 2);
     CHECK(isfinite(shared.update_s) && muon.matmul_s == adamw.matmul_s);
+    struct hardware gpu = machine;
+    const char *const f32[] = {TINY, "optimizer.name=Muon",
+                               "training.mixed_precision_param=float32"};
+    for (gpu.vendor = VENDOR_nvidia; gpu.vendor <= VENDOR_amd; gpu.vendor++) {
+        double rate = gpu.vendor == VENDOR_nvidia ? 5e11 : 1e11;
+        adamw = estimate_on(&gpu, settings, TINY_COUNT, 1);
+        muon = estimate_on(&gpu, settings, TINY_COUNT + 1, 1);
+        CHECK_NEAR((muon.update_s - adamw.update_s) / (flops / rate), 1, 0.01);
+    }
+    gpu.vendor = VENDOR_nvidia;
+    muon = estimate_on(&gpu, f32, TINY_COUNT + 2, 1);
+    CHECK_NEAR((muon.update_s - adamw.update_s) / (flops / 1e11), 1, 0.01);
 }
 
 TEST(step_simulator_overlaps_communication_with_computation)
