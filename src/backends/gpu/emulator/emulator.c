@@ -361,7 +361,9 @@ gpu_error emulator_event_synchronize(gpu_event event)
 {
     report(EMULATOR_WAIT, NULL, 0);
     lock_device();
-    if (event->num_reached < event->num_recorded) run_stream(event->stream);
+    protect_device_memory(PROT_READ | PROT_WRITE);
+    drain(event->stream, event, event->num_recorded);
+    protect_device_memory(PROT_NONE);
     return unlock_device(EMULATOR_SUCCESS);
 }
 
