@@ -14,9 +14,10 @@
  *          group it was opened with.  If one rank fails, all fail.  Elements that several ranks
  *          hold must have the same bits on all of them; any rank's copy may be written.
  * Memory   A synchronous save streams from the caller's buffers; an async save first copies them to
- *          the caller's `staging` buffer.  Both need a few more megabytes to assemble files block
- *          by block (safetensors_shards.h).  Loading reads only a rank's own shard.  Device buffers
- *          are staged through a few megabytes of host memory. */
+ *          the caller's `staging` buffer (staging.h).  Both need a few more megabytes to assemble
+ *          files block by block (safetensors_shards.h).  Loading reads only a rank's own shard.  A
+ *          load and a synchronous save copy device buffers through a few megabytes of host
+ *          memory. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -83,16 +84,15 @@ struct checkpointer_options {
     int keep_latest_k, copy_stop_timeout_s;
     int64_t load_step; /* for copier.h */
     bool async, load_only;
-    void *staging; /* async: checkpoint_staging_bytes, borrowed until close */
+    void *staging; /* async: staging_bytes (staging.h), borrowed until close */
     /* The ranks that save.  The checkpointer makes its own group of them, so that transfers of a
      * pending save never mix with other communication.  Async: the save thread starts transfers on
      * that group. */
     const struct comm *world;
 };
 
-/* Size of the staging buffer for a rank with this shard, with or without a moving average. */
-size_t checkpoint_staging_bytes(const struct shard *p, bool has_ema);
-/* Memory of a save beyond that, per rank: blocks of a file, and send and receive buffers. */
+/* Memory of a save beyond the staging buffer, per rank: blocks of a file, and send and receive
+ * buffers. */
 size_t checkpoint_save_bytes(int ranks);
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
@@ -102,10 +102,11 @@ enum status checkpointer_close(struct checkpointer *c, bool failed);
 
 /* Saves step-<state->step>.  Async: first waits for the previous save and warns if it failed; then
  * copies the state to the staging buffer and returns, and each rank's save thread writes it.
- * Shape, layout, shard and tokenizer stay borrowed until the save is done.  IO: nothing is left
- * under the final name, and an older checkpoint of that name is untouched.  DIVERGED: likewise, as
- * the state has values that checkpoint_load would reject; the message has tensor and rank.  If the
- * previous, async save failed so, this one is not started. */
+ * Shape, layout, shard, tokenizer and the ranges of moments in INT8 stay borrowed until the save is
+ * done.  IO: nothing is left under the final name, and an older checkpoint of that name is
+ * untouched.  DIVERGED: likewise, as the state has values that checkpoint_load would reject; the
+ * message has tensor and rank.  If the previous, async save failed so, this one is not started.
+ * DEVICE: the state cannot be copied from the device. */
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
 /* Waits for the pending save, if any, and returns its status, the same on all ranks. */
 enum status checkpointer_wait(struct checkpointer *c);

@@ -2,35 +2,31 @@
 #include "checkpoint/checkpoint.h"
 
 #include "base/activity.h"
-#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/host.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "checkpoint/content.h"
 #include "checkpoint/copier.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/staging.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGED = 4 }; /* weights, both moments and the moving average */
-
 struct checkpointer {
     char *folder;
     int keep_latest_k, lock;
     bool async;
-    float *staging;        /* borrowed: weights, both moments, moving average */
+    struct staging staging;
     struct comm ranks;     /* the ranks that save */
     struct copier *copier; /* of rank 0; NULL: none */
     /* A pending save; the save thread owns these until it is joined. */
     bool running, is_inline; /* is_inline: no thread could be started, so it is already done */
     pthread_t thread;
     struct checkpoint_state state;
-    uint32_t staged_crc[STAGED]; /* taken when the buffers were staged */
     struct text config_toml;
     struct failure failure; /* of the last save */
     double thread_s;        /* how long the save thread took; owned by it, too */
@@ -43,11 +39,6 @@ size_t checkpoint_save_bytes(int ranks)
 {
     size_t buffers = ranks > 1 ? 4 : 2;
     return TENSOR_SOURCE_ELEMENTS * (buffers * sizeof(float) + 1);
-}
-
-size_t checkpoint_staging_bytes(const struct shard *p, bool has_ema)
-{
-    return (has_ema ? STAGED : STAGED - 1) * p->elements * sizeof(float);
 }
 
 static enum status open_copier(struct checkpointer *c, const struct checkpointer_options *o)
@@ -67,7 +58,7 @@ enum status checkpointer_open(struct checkpointer **out, const struct checkpoint
     *c = (struct checkpointer){.folder = heap_string(o->folder, strlen(o->folder)),
                                .keep_latest_k = o->keep_latest_k,
                                .async = o->async,
-                               .staging = o->staging};
+                               .staging = {.memory = o->staging}};
     c->lock = -1;
     *out = c;
     enum status st = STATUS_OK;
@@ -158,26 +149,6 @@ static enum status commit(const struct checkpointer *c, struct manifest *m, int6
     return STATUS_OK;
 }
 
-/* After the staged buffers were written.  DEVICE: they have changed since they were staged. */
-static enum status check_staging(const struct checkpointer *c, const struct checkpoint_state *s)
-{
-    const void *const staged[STAGED] = {s->weights, s->exp_avg, s->exp_avg_sq, s->ema};
-    static const char *const names[STAGED] = {"weights", "exp_avg", "exp_avg_sq", "ema"};
-    if (s != &c->state) return STATUS_OK; /* a synchronous save */
-    for (int i = 0; i < STAGED; i++) {
-        size_t bytes = staged[i] ? s->shard->elements * sizeof(float) : 0;
-        char host[64];
-        if (checksum_pieces(0, staged[i], bytes, 1) == c->staged_crc[i]) continue;
-        host_name(host, sizeof host);
-        FAIL(DEVICE,
-             "rank %d on %s: the copy of %s that was being saved as step %lld changed in memory; "
-             "the checkpoint is discarded; suspected hardware fault: exclude the node and resume "
-             "from an earlier checkpoint",
-             c->ranks.rank, host, names[i], (long long)s->step);
-    }
-    return STATUS_OK;
-}
-
 /* The whole save, on the calling thread. */
 static enum status write_checkpoint(const struct checkpointer *c, const struct checkpoint_state *s)
 {
@@ -193,7 +164,9 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
     TRY_OUT(comm_agree(ranks, check_sources(&sources)));
-    TRY_OUT(comm_agree(ranks, check_staging(c, s)));
+    bool is_async = s == &c->state;
+    if (is_async) st = staging_check(&c->staging, s, ranks->rank);
+    TRY_OUT(comm_agree(ranks, st));
     if (is_root) st = commit(c, &m, s->step);
     TRY_OUT(comm_agree(ranks, st));
     double bytes = (double)manifest_bytes(&m);
@@ -249,25 +222,6 @@ enum status checkpointer_drain(struct checkpointer *c)
     return st;
 }
 
-/* Copies a buffer to `staging`, which follows the buffers staged before, and takes its checksum
- * while it is in the cache. */
-static enum status stage_buffer(struct checkpointer *c, int i, struct store from, void **staged)
-{
-    const size_t n = c->state.shard->elements, chunk = 4 * CHECKSUM_PIECE;
-    float *to = c->staging + (size_t)i * n;
-    int threads = from.queue ? from.queue->num_threads : 1;
-    *staged = NULL;
-    c->staged_crc[i] = 0;
-    if (!from.x) return STATUS_OK;
-    for (size_t at = 0; at < n; at += chunk) {
-        size_t len = n - at < chunk ? n - at : chunk;
-        TRY(store_read(&from, at, len, to + at));
-        c->staged_crc[i] = checksum_pieces(c->staged_crc[i], to + at, len * sizeof *to, threads);
-    }
-    *staged = to;
-    return STATUS_OK;
-}
-
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *s)
 {
     enum status lost = checkpointer_wait(c); /* the previous save failed; this one need not */
@@ -282,15 +236,7 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         c->save_s = clock_monotonic_s() - begin;
         return STATUS_OK;
     }
-    c->state = *s;
-    c->state.queue = NULL, c->state.low = NULL, c->state.moments = F32,
-    c->state.moment_blocks = NULL;
-    TRY(stage_buffer(c, 0, checkpoint_weights(s), &c->state.weights));
-    TRY(stage_buffer(c, 1, checkpoint_exp_avg(s), &c->state.exp_avg));
-    TRY(stage_buffer(c, 2, checkpoint_exp_avg_sq(s), &c->state.exp_avg_sq));
-    void *ema;
-    TRY(stage_buffer(c, 3, checkpoint_ema(s), &ema));
-    c->state.ema = ema;
+    TRY(staging_fill(&c->staging, s, &c->state));
     c->state.train = (struct text){0};
     text_add(&c->state.train, s->train.data, s->train.len);
     if (s->config_toml) {

@@ -22,6 +22,52 @@ struct store store_f32(float *x, struct queue *queue)
     return (struct store){.x = x, .dtype = F32, .queue = queue};
 }
 
+/* --- parts ---------------------------------------------------------------------------------- */
+
+static size_t num_full(const struct store_blocks *b)
+{
+    const struct store_range *last = b->num_ranges ? &b->ranges[b->num_ranges - 1] : NULL;
+    return last ? last->full + last->count : 0;
+}
+
+struct store_parts store_find_parts(const struct store *s, size_t n)
+{
+    const struct store_blocks *b = s->dtype == INT8 ? s->blocks : NULL;
+    struct store_parts p = {{s->x, s->low}, {n * dtype_bytes(s->dtype)}};
+    if (s->low) p.bytes[1] = n * sizeof *s->low;
+    if (b) p.x[1] = b->scales, p.bytes[1] = blockwise_num_blocks(n) * sizeof *b->scales;
+    if (b) p.x[2] = b->full, p.bytes[2] = num_full(b) * sizeof *b->full;
+    return p;
+}
+
+enum { LINE = 64 }; /* bytes of a cache line */
+
+static size_t round_up(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+
+size_t store_bytes(const struct store *s, size_t n)
+{
+    struct store_parts p = store_find_parts(s, n);
+    size_t bytes = 0;
+    for (int i = 0; i < STORE_PARTS; i++) bytes += round_up(p.bytes[i]);
+    return bytes;
+}
+
+struct store store_place(const struct store *s, size_t n, void *memory, struct store_blocks *blocks)
+{
+    struct store_parts p = store_find_parts(s, n);
+    struct store to = {.x = memory, .dtype = s->dtype};
+    void *second = (char *)memory + round_up(p.bytes[0]);
+    if (s->low) to.low = second;
+    if (s->dtype != INT8) return to;
+    *blocks = *s->blocks;
+    blocks->scales = second;
+    blocks->full = (float *)((char *)second + round_up(p.bytes[1]));
+    to.blocks = blocks;
+    return to;
+}
+
+/* --- bf16 and split ------------------------------------------------------------------------- */
+
 static int threads_of(const struct store *s) { return s->queue ? s->queue->num_threads : 1; }
 
 static void to_f32(const bf16 *x, const uint16_t *low, size_t n, float *to, int threads)

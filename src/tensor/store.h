@@ -33,6 +33,21 @@ struct store {
 };
 
 struct store store_f32(float *x, struct queue *queue);
+
+/* What holds the first n elements of a store: x, its low bits, or its scales and what stays f32. */
+enum { STORE_PARTS = 3 };
+struct store_parts {
+    void *x[STORE_PARTS]; /* NULL: no such part */
+    size_t bytes[STORE_PARTS];
+};
+struct store_parts store_find_parts(const struct store *s, size_t n);
+/* Host memory for a copy of the parts, each on a cache line of its own. */
+size_t store_bytes(const struct store *s, size_t n);
+/* A store of the same form in `memory`, of store_bytes, to copy the parts to.  `blocks` becomes
+ * those of INT8, with the ranges of `s`. */
+struct store store_place(const struct store *s, size_t n, void *memory,
+                         struct store_blocks *blocks);
+
 /* The buffer itself if it is plain f32 in host memory, else NULL. */
 float *store_host_f32(const struct store *s);
 

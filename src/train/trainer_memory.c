@@ -1,7 +1,8 @@
 /* trainer_memory.c -- measures the buffers of a run by a sizing pass, allocates them and connects
  * the parts that use them. */
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/checkpoint.h"
+#include "base/byte_size.h"
+#include "checkpoint/staging.h"
 #include "metrics/memory.h"
 #include "optim/ema.h"
 #include "optim/muon.h"
@@ -221,7 +222,8 @@ static void alloc_staging(struct trainer *t)
 {
     const struct checkpoint_config *k = &t->config->checkpoint;
     bool async = k->enable && k->async_mode != ASYNC_disabled;
-    size_t bytes = checkpoint_staging_bytes(&t->shard, ema_is_kept(&t->config->optimizer));
+    size_t bytes = staging_bytes(&t->shard, t->optim.moments, t->quantized.blocks,
+                                 ema_is_kept(&t->config->optimizer));
     t->staging = async ? arena_alloc(&t->shared, bytes, 1) : NULL;
 }
 
@@ -438,6 +440,19 @@ enum status trainer_check_device(const struct config *c, const struct queue *que
     return STATUS_OK;
 }
 
+/* `staged`: bytes of it for asynchronous saves, which a run can do without. */
+static enum status open_shared(struct trainer *t, size_t bytes, size_t staged,
+                               const struct allocator *allocator)
+{
+    enum status st = arena_init(&t->shared, bytes, allocator);
+    if (st && staged)
+        status_prefix(st,
+                      "checkpoint.async_mode = \"%s\" takes %s of host memory, \"disabled\" none",
+                      async_mode_word(t->config->checkpoint.async_mode),
+                      byte_size_format((double)staged).text);
+    return st;
+}
+
 /* Sizes everything and allocates the arenas.  A rank may fail alone. */
 static enum status open_arenas(struct trainer *t, const struct config *c,
                                const struct model_shape *shape, const struct machine *machine)
@@ -456,7 +471,8 @@ static enum status open_arenas(struct trainer *t, const struct config *c,
     TRY(arena_init(&t->run, run, own));
     TRY(arena_init(&t->step, step, own));
     TRY(arena_init(&machine->queue->scratch, scratch, own));
-    TRY(arena_init(&t->shared, shared, queue_shared_allocator(machine->queue)));
+    TRY(open_shared(t, shared, plan.host[MEMORY_checkpoint],
+                    queue_shared_allocator(machine->queue)));
     TRY(arena_init(&t->host_step, host_step, queue_shared_allocator(machine->queue)));
     return STATUS_OK;
 }

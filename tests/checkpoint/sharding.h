@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checkpoint/rig.h"
+#include "checkpoint/staging.h"
 #include "comm/ranks.h"
 
 /* How the state is sharded. */
@@ -169,7 +170,7 @@ static inline enum status sharding_save_on_rank(const struct comm *world, void *
     rank_shard_fill(&s);
     int rank = world->rank;
     if (rank && rank == saving->bad_rank) s.buffers[0][s.shard.runs[0].at] = NAN;
-    void *staging = heap(checkpoint_staging_bytes(&s.shard, false));
+    void *staging = heap(staging_bytes(&s.shard, F32, NULL, false));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
     enum status st = checkpointer_open(&c, &o);

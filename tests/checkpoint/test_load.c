@@ -145,7 +145,7 @@ TEST(moving_average_is_saved_loaded_and_verified)
         size_t n = s.layout.elements;
         const char *folder = test_path(test_folder(), "checkpoint");
         const char *step = test_path(folder, "step-3");
-        void *staging = heap(checkpoint_staging_bytes(&s.shard, true));
+        void *staging = heap(staging_bytes(&s.shard, F32, NULL, true));
         float *got = heap(n * sizeof *got), *ema = heap(n * sizeof *ema);
         memcpy(ema, s.exp_avg, n * sizeof *ema);
         struct checkpointer_options o = {

@@ -46,6 +46,33 @@ TEST(described_gpu_keeps_device_and_host_memory_apart)
     CHECK(!memory_plan_host_total(&q) && q.bytes[MEMORY_checkpoint]);
 }
 
+/* Bytes per parameter that an asynchronous save copies. */
+static double staged_bytes(const char *weights, const char *moments)
+{
+    const char *const settings[] = {MODEL,
+                                    "device.hardware=h100",
+                                    "checkpoint.enable=true",
+                                    "checkpoint.async_mode=async",
+                                    weights,
+                                    moments};
+    const char *const plain[] = {MODEL, "device.hardware=h100"};
+    struct memory_plan p = plan_on_gpu(settings, MODEL_COUNT + 5, 1);
+    double n = (double)plan_on_gpu(plain, MODEL_COUNT + 1, 1).bytes[MEMORY_weights] / 4;
+    return (double)p.host[MEMORY_checkpoint] / n;
+}
+
+TEST(described_gpu_counts_the_copy_of_the_state_as_it_is_stored)
+{
+#define WEIGHTS "optimizer.master_weights="
+#define MOMENTS "optimizer.state_dtype="
+    double whole = staged_bytes(WEIGHTS "float32", MOMENTS "float32");
+    double half = staged_bytes(WEIGHTS "split", MOMENTS "bfloat16");
+    double quantized = staged_bytes(WEIGHTS "split", MOMENTS "int8");
+    CHECK(whole > 11.99 && whole < 12.01);
+    CHECK(half > 7.99 && half < 8.01);
+    CHECK(quantized > 6.02 && quantized < 6.05);
+}
+
 /* With split weights: 2 + 8 bytes per parameter. */
 TEST(described_gpu_counts_offloaded_state_and_activations_as_host_memory)
 {

@@ -188,6 +188,30 @@ TEST(a_gpu_rank_has_as_many_cpu_threads_as_configured)
     text_release(&log);
 }
 
+static void check_async(int ranks, const char *const *settings)
+{
+    const char *folder = new_folder(), *words[8] = {"training.steps=4"};
+    int n = 1;
+    for (int i = 0; settings[i]; i++) words[n++] = settings[i];
+    CHECK(train(ranks, folder, "sync", words) == 0);
+    words[n++] = "checkpoint.async_mode=async";
+    CHECK(train(ranks, folder, "async", words) == 0);
+    for (int i = 0; i < 2; i++) {
+        const char *step = i ? "checkpoint/step-4" : "checkpoint/step-2";
+        runs_check_same_files(test_path(test_path(folder, "sync"), step),
+                              test_path(test_path(folder, "async"), step), ".safetensors");
+    }
+}
+#define CHECK_ASYNC(ranks, ...) check_async(ranks, (const char *const[]){__VA_ARGS__, NULL})
+
+TEST(asynchronous_saves_of_a_gpu_run_write_the_same_files)
+{
+    CHECK_ASYNC(1, IN_BF16, SPLIT, "optimizer.state_dtype=bfloat16");
+    CHECK_ASYNC(1, "model.dim=64", "optimizer.state_dtype=int8", "optimizer.ema_decay=0.9");
+    CHECK_ASYNC(1, IN_BF16, SPLIT, OFFLOADED_STATE);
+    CHECK_ASYNC(2, IN_BF16, SPLIT, "optimizer.state_dtype=bfloat16");
+}
+
 TEST(eval_and_generate_on_a_gpu_match_the_cpu)
 {
     const char *folder = new_folder();

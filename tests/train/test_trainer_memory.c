@@ -6,6 +6,8 @@
 #include "system/runs.h"
 #include "tensor/device.h"
 
+#include <stdlib.h>
+
 static void check_plan(const char *optimizer)
 {
     struct training t;
@@ -76,4 +78,37 @@ TEST(trainer_open_fails_on_all_ranks_if_one_has_no_memory)
     snprintf(corpus, sizeof corpus, "training.dataset_path=%s/corpus.txt", test_folder());
     runs_write_corpus(strchr(corpus, '=') + 1, 60000);
     CHECK_STATUS(OK, ranks_run(2, open_without_memory, corpus));
+}
+
+static enum status alloc_any(size_t bytes, void **base)
+{
+    *base = heap(bytes);
+    return STATUS_OK;
+}
+
+static void free_any(void *base, size_t bytes)
+{
+    (void)bytes;
+    free(base);
+}
+
+TEST(a_gpu_without_pinned_memory_for_asynchronous_saves_says_so)
+{
+    static const struct device no_pinned = {.own = {alloc_any, free_any},
+                                            .shared = {.alloc = alloc_nothing}};
+    for (int async = 0; async < 2; async++) {
+        struct training t;
+        TRAINING_OPEN(&t, "checkpoint.enable=true",
+                      async ? "checkpoint.async_mode=async_with_pinned_mem"
+                            : "checkpoint.async_mode=disabled");
+        struct model_shape shape = t.trainer.shape;
+        trainer_close(&t.trainer);
+        t.machine.queue->device = &no_pinned;
+        CHECK_STATUS(MEMORY, trainer_open(&t.trainer, &t.config, &shape, &t.machine));
+        CHECK_MESSAGE("no memory for ");
+        CHECK(!!strstr(status_message(),
+                       "checkpoint.async_mode = \"async_with_pinned_mem\" takes ") == async);
+        t.machine.queue->device = NULL;
+        training_close(&t);
+    }
 }
