@@ -295,7 +295,8 @@ TEST(any_ranks_load_what_any_others_saved)
         l.folder = save_sharded((enum sharding)(from - 1), tied, from);
         for (int to = 1; to <= 4; to++)
             for (l.how = 0; l.how < SHARDING_COUNT; l.how++)
-                CHECK_STATUS(OK, ranks_run(to, load_shard, &l));
+                if (!TEST_SLOWED || (from + to + (int)l.how) % 2)
+                    CHECK_STATUS(OK, ranks_run(to, load_shard, &l));
     }
 }
 
