@@ -176,11 +176,25 @@ enum status file_sync_parent(const char *path)
     return st;
 }
 
-enum status file_write(const char *path, const void *bytes, size_t len)
+/* To a FIFO or a device. */
+static enum status write_special(const char *path, const char *bytes, size_t len)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
+    enum status st = STATUS_OK;
+    while (len && !st) {
+        ssize_t n = write(fd, bytes, len);
+        if (n < 0 && errno != EINTR) st = FAILURE(IO, "%s: %s", path, strerror(errno));
+        if (n > 0) bytes += n, len -= (size_t)n;
+    }
+    close(fd);
+    return st;
+}
+
+static enum status replace_file(const char *path, const void *bytes, size_t len)
 {
     enum status st = STATUS_OK;
     struct text temporary = {0};
-    if (file_is_dir(path)) FAIL(IO, "%s: is a folder; expected the name of a file", path);
     text_addf(&temporary, "%s.tmp-%ld", path, (long)getpid());
     int fd = open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -194,6 +208,19 @@ out:
     if (fd >= 0) close(fd);
     if (st && fd >= 0) unlink(temporary.data);
     text_release(&temporary);
+    return st;
+}
+
+enum status file_write(const char *path, const void *bytes, size_t len)
+{
+    enum file_kind kind;
+    char byte;
+    TRY(file_find(path, &kind));
+    if (kind == FILE_FOLDER) FAIL(IO, "%s: is a folder; expected the name of a file", path);
+    if (kind == FILE_SPECIAL) return write_special(path, bytes, len);
+    char *target = readlink(path, &byte, 1) > 0 ? realpath(path, NULL) : NULL; /* NULL: no link */
+    enum status st = replace_file(target ? target : path, bytes, len);
+    free(target);
     return st;
 }
 

@@ -31,7 +31,8 @@ enum status file_open(const char *path, int *fd, uint64_t *size);
 /* Reads the whole file into `out`, replacing its contents.  DATA: longer than `limit` bytes. */
 enum status file_read(const char *path, uint64_t limit, struct text *out);
 
-/* Replaces `path` atomically: writes a temporary file, fsyncs and renames it, fsyncs the folder. */
+/* Replaces `path` atomically: writes a temporary file, fsyncs and renames it, fsyncs the folder.
+ * Of a link, the file that it leads to.  A FIFO or device, such as /dev/stdout, is written to. */
 enum status file_write(const char *path, const void *bytes, size_t len);
 
 /* Length of the scheme of a URL, as in s3://bucket/key; 0: a path. */

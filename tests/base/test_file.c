@@ -41,6 +41,37 @@ TEST(file_write_is_atomic)
     free(absent);
 }
 
+TEST(file_write_follows_links)
+{
+    const char *folder = test_folder(), *link = test_path(folder, "link");
+    const char *target = test_path(folder, "below/target");
+    struct text t = {0};
+    struct stat s;
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "below")));
+    CHECK_STATUS(OK, file_write(target, "old", 3));
+    CHECK(!symlink("below/target", link));
+    CHECK_STATUS(OK, file_write(link, "new", 3));
+    CHECK(!lstat(link, &s) && S_ISLNK(s.st_mode));
+    CHECK_STATUS(OK, file_read(target, 10, &t));
+    CHECK(!strcmp(t.data, "new"));
+    text_release(&t);
+}
+
+/* Nor is a device, which would then be missing. */
+TEST(file_write_does_not_replace_a_fifo)
+{
+    const char *path = test_path(test_folder(), "fifo");
+    char bytes[8] = "";
+    struct stat s;
+    CHECK(!mkfifo(path, 0600));
+    int fd = open(path, O_RDWR | O_NONBLOCK);
+    CHECK(fd >= 0);
+    CHECK_STATUS(OK, file_write(path, "piped", 5));
+    CHECK(read(fd, bytes, sizeof bytes) == 5 && !memcmp(bytes, "piped", 5));
+    CHECK(!stat(path, &s) && S_ISFIFO(s.st_mode));
+    close(fd);
+}
+
 TEST(file_read_requires_a_regular_file)
 {
     char *absent = in_folder("absent"), *fifo = in_folder("fifo");
