@@ -5,6 +5,7 @@
 #include "base/color.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "metrics/history.h"
 #include "plot/chart.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 static const char usage[] =
@@ -180,15 +180,11 @@ static enum status read_runs(struct plot *p)
 
 static enum status check_flags(struct plot_flags *f)
 {
-    struct winsize w = {0};
     bool picture = *f->svg != 0;
-    if (!f->width && !picture) {
-        bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col >= 30;
-        f->width = known ? w.ws_col : 80;
-    }
-    if (!f->width) f->width = 860;
-    if (!f->height) f->height = picture ? 440 : 22;
     int64_t least_width = picture ? 300 : 30, least_height = picture ? 200 : 8;
+    int columns = terminal_size(STDOUT_FILENO).columns;
+    if (!f->width) f->width = picture ? 860 : columns >= least_width ? columns : 80;
+    if (!f->height) f->height = picture ? 440 : 22;
     if (f->width < least_width || f->width > 10000)
         FAIL(USAGE, "--width: must be between %lld and 10000, is %lld", (long long)least_width,
              (long long)f->width);

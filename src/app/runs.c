@@ -4,11 +4,11 @@
 #include "app/arguments.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "runs/run_list.h"
 #include "runs/runs_table.h"
 
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 static const char usage[] =
@@ -39,10 +39,10 @@ static enum status check_flags(const struct runs_flags *f)
 
 static size_t terminal_width(const struct runs_flags *f)
 {
-    struct winsize w = {0};
     if (f->width) return (size_t)f->width;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w)) return 0;
-    return w.ws_col >= 20 ? w.ws_col : 80;
+    if (!terminal_is(STDOUT_FILENO)) return 0;
+    int columns = terminal_size(STDOUT_FILENO).columns;
+    return columns >= 20 ? (size_t)columns : 80;
 }
 
 static void print_table(const struct runs_table *t, const struct runs_flags *f)
