@@ -11,8 +11,8 @@ setting, so that a noisy neighbour affects both; the script compares medians ove
 model FLOPs, without leaving out what the causal mask hides, relative to a burst of multiply-adds in
 registers, which Llamero measures as it starts.
 
---neighbour runs everything twice in each round: on free cores, and beside a process that wants SHARE
-of the time of one core.  "lost" is the fraction by which a program is slower, "taken" the fraction of
+--neighbour runs everything twice in each round: on free cores, and next to a process that takes
+SHARE of the time of one core.  "lost" is the fraction by which a program is slower, "taken" the fraction of
 the time of all cores that the process got meanwhile: 1 x is ideal.
 
 --ranks divides the rows of a step and the threads among several ranks of Llamero.
@@ -55,8 +55,8 @@ while True:
 
 
 def run_beside(share, run):
-    """Calls `run` beside a process that wants `share` of the time of one core.  Returns its result, and
-    the fraction of the time of all cores that the process got."""
+    """Calls `run` next to a process that takes `share` of the time of one core.  Returns its result,
+    and the fraction of the time of all cores that the process got."""
     if not share:
         return run(), 0
     begin = time.monotonic()
@@ -183,7 +183,7 @@ def main():
     medians = {}
     for share in shares:
         if share:
-            print(f"beside a process that wants {100 * share:.0f} % of a core:")
+            print(f"next to a process that takes {100 * share:.0f} % of a core:")
         medians[share] = print_table(rounds[share], statistics.median(peak_shares))
     for name in medians[0] if a.neighbour else []:
         lost = 1 - medians[a.neighbour][name] / medians[0][name]
