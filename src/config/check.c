@@ -229,18 +229,6 @@ static enum status check_schedule(const struct config *c)
              s->decoupled_min_lr_factor);
     if (s->decay_ratio < 0 && s->decay_ratio != -1)
         FAIL(CONFIG, "lr_scheduler.decay_ratio = %g: must be from 0 to 1, or -1", s->decay_ratio);
-    if (c->optimizer.eps > 0 && c->optimizer.eps < FLT_MIN) /* kernels add it as a float */
-        FAIL(CONFIG, "optimizer.eps = %g: must be 0 or from %g to 1", c->optimizer.eps,
-             (double)FLT_MIN);
-    if (c->optimizer.lr > 0 && c->optimizer.lr < FLT_MIN)
-        FAIL(CONFIG,
-             "optimizer.lr = %g: must be 0 or from %g to 1000: weights are updated in floats",
-             c->optimizer.lr, (double)FLT_MIN);
-    if (c->model.init_std < FLT_MIN)
-        FAIL(CONFIG, "model.init_std = %g: must be from %g to 10", c->model.init_std,
-             (double)FLT_MIN);
-    if (c->optimizer.beta1 == 1) FAIL(CONFIG, "optimizer.beta1 = 1: must be below 1");
-    if (c->optimizer.beta2 == 1) FAIL(CONFIG, "optimizer.beta2 = 1: must be below 1");
     return STATUS_OK;
 }
 
@@ -315,13 +303,34 @@ static enum status check_muon(const struct optimizer_config *o)
         FAIL(CONFIG,
              "optimizer.offload = true is not supported with optimizer.ema_decay > 0, which "
              "reads the master weights on the device: set one of them to its default");
-    if (o->momentum == 1)
-        FAIL(CONFIG, "optimizer.momentum = 1: must be below 1, or gradients have no effect");
+    return STATUS_OK;
+}
+
+static enum status check_numbers(const struct optimizer_config *o)
+{
+    const struct {
+        const char *key;
+        double decay;
+    } decays[] = {{"beta1", o->beta1},
+                  {"beta2", o->beta2},
+                  {"momentum", o->momentum},
+                  {"ema_decay", o->ema_decay}};
+    for (size_t i = 0; i < sizeof decays / sizeof *decays; i++)
+        if (decays[i].decay == 1)
+            FAIL(CONFIG, "optimizer.%s = 1: must be below 1: an average of decay 1 never changes",
+                 decays[i].key);
+    if (o->eps > 0 && o->eps < FLT_MIN) /* kernels add it as a float */
+        FAIL(CONFIG, "optimizer.eps = %g: must be 0 or from %g to 1", o->eps, (double)FLT_MIN);
+    if (o->lr > 0 && o->lr < FLT_MIN)
+        FAIL(CONFIG,
+             "optimizer.lr = %g: must be 0 or from %g to 1000: weights are updated in floats",
+             o->lr, (double)FLT_MIN);
     return STATUS_OK;
 }
 
 static enum status check_optimizer(const struct config *c)
 {
+    TRY(check_numbers(&c->optimizer));
     TRY(check_muon(&c->optimizer));
     if (optim_uses_split_weights(&c->optimizer) && training_compute_dtype(&c->training) != BF16)
         FAIL(CONFIG,
@@ -419,6 +428,9 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_elastic(c));
     TRY(check_layout(c, num_ranks));
     TRY(check_schedule(c));
+    if (c->model.init_std < FLT_MIN)
+        FAIL(CONFIG, "model.init_std = %g: must be from %g to 10", c->model.init_std,
+             (double)FLT_MIN);
     TRY(check_data(c));
     TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
