@@ -57,6 +57,10 @@ static bool is_pipelined(const struct config *c)
 {
     return c->parallelism.pipeline_parallel_degree > 1;
 }
+static bool divides_blocks(const struct config *c)
+{
+    return !c->parallelism.pipeline_parallel_split_points.count;
+}
 static bool has_streams(const struct config *c) { return c->data.order == ORDER_streams; }
 static bool has_samples(const struct config *c) { return c->data.order == ORDER_megatron; }
 static bool has_sampler(const struct config *c) { return c->data.sampler != SAMPLER_single; }
@@ -165,6 +169,8 @@ static const struct idle_rule {
     {"model.depth_init", has_torchtitan_init, "requires model.init = \"torchtitan\""},
     {"parallelism.pipeline_parallel_", is_pipelined,
      "requires parallelism.pipeline_parallel_degree of at least 2"},
+    {"parallelism.pipeline_parallel_layers_per_stage", divides_blocks,
+     "parallelism.pipeline_parallel_split_points sets the stages"},
     {"training.n_fixed", names_data, "requires training.dataset"},
     {"training.source_dataset", names_data, "requires training.dataset"},
     {"device.tune_file", reads_tuned_gemms, "on a CPU requires device.tune_gemm = true"},

@@ -71,6 +71,11 @@ TEST(settings_that_others_leave_without_effect_are_listed)
     CHECK_IDLE("parallelism.pipeline_parallel_microbatch_size = 2 has no effect: requires "
                "parallelism.pipeline_parallel_degree of at least 2",
                "parallelism.pipeline_parallel_microbatch_size=2");
+    CHECK_IDLE("parallelism.pipeline_parallel_layers_per_stage = 2 has no effect: "
+               "parallelism.pipeline_parallel_split_points sets the stages",
+               "parallelism.pipeline_parallel_layers_per_stage=2",
+               "parallelism.pipeline_parallel_degree=2",
+               "parallelism.pipeline_parallel_split_points=layers.3");
 }
 
 TEST(settings_with_effect_or_with_their_default_are_not_listed)
