@@ -199,7 +199,7 @@ demo: $(B)/llamero ## train a small Llama on English text; DATA=file: on your ow
 lint: ## check the rules of CONTRIBUTING.md: first the text, then the objects
 	@tools/lint text
 	@test -e $(B)/llamero || echo 'lint: first building $(B), which takes minutes' >&2
-	@$(MAKE) all $(EMULATED_GPU) $(STUB)
+	@$(MAKE) all $(EMULATED_GPU) $(STUB) $(BENCH:%=$(B)/bench/%.o)
 	@tools/lint built $(B)
 
 format: ## format the sources

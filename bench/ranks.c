@@ -11,9 +11,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/median.h"
 #include "machine/launch.h"
 #include "machine/machine.h"
-#include "train/run.h"
+#include "train/inputs.h"
 #include "train/trainer.h"
 
 #include <errno.h>
@@ -53,18 +54,6 @@ static const struct run_kind {
      {"device.threads=1", "parallelism.fsdp_reshard_after_forward=never"}},
 };
 enum { NUM_KINDS = sizeof kinds / sizeof *kinds };
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, size_t count)
-{
-    qsort(x, count, sizeof *x, compare_doubles);
-    return count % 2 ? x[count / 2] : (x[count / 2 - 1] + x[count / 2]) / 2;
-}
 
 /* --- in a rank: a transport whose start() blocks until the transfer is done --- */
 
@@ -138,7 +127,7 @@ static enum status open_rank(struct rank *r, const struct run_kind *k, const cha
         inputs_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, shape.V);
     TRY(loader_open(&r->loader, &o));
     TRY(trainer_open(t, &r->config, &shape, &r->machine));
-    TRY(params_start(&t->whole, &t->shard, &t->shape, 1, t->weights, t->machine.queue));
+    TRY(trainer_init_weights(t, 1));
     TRY(trainer_sync_weights(t));
     text_release(&path), text_release(&rows);
     return STATUS_OK;
@@ -247,7 +236,7 @@ static enum status run_round(const struct run_kind *k, const char *self, const c
 struct summary {
     double rate, wait_share, slowest, fastest; /* rate, wait_share: medians; tokens per second */
     double others; /* CPU share of other processes in the quietest round */
-    size_t counted;
+    int counted;
 };
 
 /* Over the quiet rounds, or the quietest one. */
@@ -271,7 +260,7 @@ static void print_summary(const struct results *r, int rounds)
     printf("%-30s tokens/s   slowest, fastest   ratio  waited  rounds  other load\n", "");
     for (int k = 0; k < NUM_KINDS; k++) {
         struct summary s = summarize(&r[k], rounds);
-        printf("%-30s %8.0f  %8.0f  %8.0f  %6.3f  %5.1f%%  %2zu of %2d  from %.1f%%\n",
+        printf("%-30s %8.0f  %8.0f  %8.0f  %6.3f  %5.1f%%  %2d of %2d  from %.1f%%\n",
                kinds[k].label, s.rate, s.slowest, s.fastest, s.rate / first, 100 * s.wait_share,
                s.counted, rounds, 100 * s.others);
     }

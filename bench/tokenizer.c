@@ -10,6 +10,7 @@
 #include "tokenizer/tokenizer.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/median.h"
 #include "base/rng.h"
 #include "tokenizer/bpe_trainer.h"
 
@@ -72,12 +73,6 @@ static enum status train_tokenizer(struct tokenizer **t, struct text *text)
     return st;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static enum status encode_documents(struct encoder *e, const struct text *text,
                                     struct token_list *ids)
 {
@@ -105,9 +100,9 @@ static enum status measure(const struct tokenizer *t, const char *name, const st
         encoder_free(e);
         TRY(st);
     }
-    qsort(seconds, RUNS, sizeof *seconds, compare_doubles);
-    printf("%-16s %10.3f MB %10zu tokens %9.1f MB/s %8.4f s\n", name, (double)text->len / 1e6,
-           ids.count, (double)text->len / 1e6 / seconds[RUNS / 2], seconds[RUNS / 2]);
+    double megabytes = (double)text->len / 1e6, typical = median(seconds, RUNS);
+    printf("%-16s %10.3f MB %10zu tokens %9.1f MB/s %8.4f s\n", name, megabytes, ids.count,
+           megabytes / typical, typical);
     token_list_release(&ids);
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 #include "backends/cpu/tuner.h"
 
 #include "base/log.h"
+#include "base/median.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,12 +79,6 @@ static bool same_shape(const struct gemm_shape *x, const struct gemm_shape *y)
            x->transpose_b == y->transpose_b && x->accumulate == y->accumulate;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct gemm_trial {
     const struct gemm_shape *s;
     gemm_call *multiply;
@@ -132,10 +127,7 @@ static enum status time_rounds(struct gemm_trial *t, int rounds,
             ratios[i][r] = seconds / baseline;
         }
     }
-    for (int i = 0; i < count; i++) {
-        qsort(ratios[i], (size_t)rounds, sizeof ratios[i][0], compare_doubles);
-        medians[i] = ratios[i][rounds / 2];
-    }
+    for (int i = 0; i < count; i++) medians[i] = median(ratios[i], rounds);
     return STATUS_OK;
 }
 
