@@ -25,9 +25,10 @@ $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: $(B)/gpu-flags
 # compile twice as fast with -O2, which runs as fast as -O3.  All builds of the tests link the same
 # objects, in EMULATED_DIR: `gpu-memcheck` compiles the kernels with UBSan, and checks accesses to
 # device and dynamic shared memory, but not to local arrays; ranks under TSan run none.  Local
-# arrays start as large numbers, not as what an earlier thread left on the stack, from gcc 12 on.
-NO_LEFTOVERS := $(shell option=-ftrivial-auto-var-init=pattern; \
-    $(CXX) $$option -x c++ -E /dev/null >/dev/null 2>&1 && echo $$option)
+# arrays start as large numbers, not as what an earlier thread left on the stack, from gcc 12 on;
+# gcc 14 misaligns such arrays in the red zone of functions that call no other.
+NO_LEFTOVERS := $(shell options='-ftrivial-auto-var-init=pattern -mno-red-zone'; \
+    $(CXX) $$options -x c++ -E /dev/null >/dev/null 2>&1 && echo $$options)
 EMULATED_CXX = $(CXX) -x c++ -std=c++17 -O2 -g1 $(ARCH) $(MATH) -Wall -Wextra $(ERRORS) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
     $(NO_LEFTOVERS) -Wno-unused-function -Wno-maybe-uninitialized -Wno-unknown-pragmas \
