@@ -259,9 +259,9 @@ struct limits {
 /* In float32 layouts only add in another order: the error of a sum is some 2^-24 of the root of its
  * squares, and 2e-5 allows for cancellation in the gradient of a tensor (5e-7 is common).  Steps
  * amplify it: after some, with initial weights of 0.3, norms differed by up to 1.9e-5.  In bfloat16
- * partial sums, which are rounded to 2^-9, differ: norms by up to 2.6e-2 with these weights and
- * tensor parallelism over 4 ranks. */
-static const struct limits in_float32 = {2e-6, 1e-4, 2e-5}, in_bfloat16 = {2e-3, 5e-2, 0},
+ * partial sums, which are rounded to 2^-9, differ: with these weights norms by up to 2.8e-2, and
+ * losses by up to 2.8e-3. */
+static const struct limits in_float32 = {2e-6, 1e-4, 2e-5}, in_bfloat16 = {5e-3, 5e-2, 0},
                            in_float8 = {1e-2, 0.25, 0};
 
 /* Trains in another layout, or resumes in it from the first checkpoint of the run `from`. */
@@ -331,8 +331,9 @@ static enum answer evaluated(struct draw *d, const char *data, struct text *why)
     if (!code) {
         CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &json));
         double loss = json_number(json_get(json, "loss")), most = 1e-8; /* of its digits */
-        /* Split weights halfway between two bfloat16 round away from zero, in `eval` to even. */
-        if (draw_has(d, "master_weights=split")) most = 1e-5;
+        /* Split weights halfway between two bfloat16 round away from zero, in `eval` to even: three
+         * such weights changed a loss by 1.5e-5 of it, others by up to 3.9e-5. */
+        if (draw_has(d, "master_weights=split")) most = 2e-4;
         if (d->layout->ranks > 1) most = is_float32(d) ? 1e-6 : 2e-3;
         if (draw_has(d, "export_dtype=bfloat16")) most = 5e-3; /* weights of the checkpoint */
         if (!(fabs(loss - logged) <= most * logged)) answer = BROKEN;
