@@ -155,6 +155,11 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
     if (!v->enable) return STATUS_OK;
     f.section = "validation";
     f.seq_len = v->seq_len ? v->seq_len : t->seq_len;
+    if (shape && !rope_scaling_agrees(&shape->scaling, (int)f.seq_len, (int)t->seq_len))
+        FAIL(CONFIG,
+             "validation.seq_len = %lld with training.seq_len = %lld: model.rope_scaling = \"%s\" "
+             "turns by other angles in rows of that length; leave it at 0",
+             (long long)v->seq_len, (long long)t->seq_len, rope_method_name(&shape->scaling));
     f.local_batch_size = v->local_batch_size;
     f.micro_batch_size = p.rows ? p.rows : v->local_batch_size;
     f.global_batch_size = -1;

@@ -148,6 +148,15 @@ static double longrope_frequency(int j, double frequency, const struct rope_angl
     return frequency / (a->tokens > s->original_context ? s->long_factors : s->short_factors)[j];
 }
 
+bool rope_scaling_agrees(const struct rope_scaling *s, int a, int b)
+{
+    if (!(s->factor > 0)) return true;
+    bool is_scaled = a > s->original_context, both = is_scaled == (b > s->original_context);
+    return s->method == ROPE_longrope  ? both
+           : s->method == ROPE_dynamic ? both && (!is_scaled || a == b)
+                                       : true;
+}
+
 double rope_frequency(int j, const struct rope_angles *a)
 {
     double frequency = pow(a->theta, -(double)j / a->J);

@@ -67,6 +67,8 @@ struct rope_scaling {
  * default. */
 const char *rope_method_name(const struct rope_scaling *);
 bool rope_scaling_equals(const struct rope_scaling *, const struct rope_scaling *);
+/* Whether rows of a and of b tokens have the same frequencies. */
+bool rope_scaling_agrees(const struct rope_scaling *, int a, int b);
 /* What cos and sin are multiplied by. */
 double rope_attention_factor(const struct rope_scaling *);
 /* CONFIG: a field is out of range. */

@@ -152,6 +152,29 @@ TEST(fit_rejects_a_tensor_parallel_degree_that_does_not_divide_the_heads)
     config_release(&c);
 }
 
+TEST(fit_rejects_rows_of_validation_whose_rope_turns_by_other_angles)
+{
+    struct config c;
+    struct model_shape shape;
+    struct mesh mesh;
+    const char *settings[] = {
+        "training.dataset_path=a.txt",   "training.seq_len=32",     "validation.enable=true",
+        "validation.dataset_path=a.txt", "model.flavor=debugmodel", "model.rope_scaling=dynamic",
+        "model.rope_factor=2",           "model.max_context=16",    "validation.seq_len=16"};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 9));
+    CHECK_STATUS(OK, config_check(&c, 1));
+    CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 300));
+    CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, 1));
+    CHECK_STATUS(CONFIG, config_fit(&c, &shape, &mesh));
+    CHECK_MESSAGE("validation.seq_len = 16 with training.seq_len = 32: model.rope_scaling = "
+                  "\"dynamic\" turns by other angles");
+    c.validation.seq_len = 0;
+    CHECK_STATUS(OK, config_fit(&c, &shape, &mesh));
+    c.training.seq_len = 16, c.validation.seq_len = 8;
+    CHECK_STATUS(OK, config_fit(&c, &shape, &mesh));
+    config_release(&c);
+}
+
 /* The pipeline of a model with 16 blocks on 4 stages with 2 data-parallel ranks each. */
 static enum status resolve_pipeline(struct pipeline_config *p, const char *a, const char *b)
 {

@@ -197,6 +197,33 @@ TEST(longrope_divides_frequencies_by_the_factors_of_short_or_long_rows)
     CHECK_STATUS(CONFIG, rope_scaling_check(&other));
 }
 
+TEST(frequencies_of_dynamic_and_longrope_depend_on_the_length_of_a_row)
+{
+    enum { J = 4 };
+    static const int lengths[] = {1, 15, 16, 17, 32, 33};
+    enum { LENGTHS = sizeof lengths / sizeof *lengths };
+    for (enum rope_method method = 0; method <= ROPE_longrope; method++)
+        for (int i = 0; i < LENGTHS * LENGTHS; i++) {
+            int a = lengths[i / LENGTHS], b = lengths[i % LENGTHS];
+            struct rope_scaling s = {.factor = 4,
+                                     .low_frequency_factor = 1,
+                                     .high_frequency_factor = 4,
+                                     .original_context = 16,
+                                     .method = method,
+                                     .beta_fast = 32,
+                                     .beta_slow = 1,
+                                     .num_factors = J,
+                                     .short_factors = {1, 1.25, 1.5, 2},
+                                     .long_factors = {1, 3, 8.5, 16}};
+            bool same = true;
+            for (int j = 0; j < J; j++)
+                same = same && rope_frequency(j, &(struct rope_angles){J, 500, &s, a}) ==
+                                   rope_frequency(j, &(struct rope_angles){J, 500, &s, b});
+            CHECK(rope_scaling_agrees(&s, a, b) == same);
+        }
+    CHECK(rope_scaling_agrees(&(struct rope_scaling){.method = ROPE_dynamic}, 1, 33));
+}
+
 TEST(rope_scalings_are_equal_only_if_every_field_is)
 {
     for (size_t i = 0; i < sizeof rope_methods / sizeof *rope_methods; i++)
