@@ -39,6 +39,9 @@ struct transfer {
     int tag;       /* send, receive: matches the receive to its send; below 2^15 */
     void *work;    /* transfer_work_bytes; NULL where those are 0 */
     bool is_bytes; /* elements are raw bytes and dtype is ignored; not for sums */
+    /* A device begins the transfer before the work that its queue gets after comm_start, which
+     * might leave it no multiprocessor. */
+    bool begins_first;
     /* Set by comm_start and the transport. */
     const struct comm *comm;
     void *in_flight; /* the transport's record of the transfer */

@@ -35,8 +35,8 @@ struct overlap {
 static void on_start(struct comm_observer *o, const struct comm *c, const struct transfer *t,
                      size_t bytes)
 {
-    (void)c, (void)t, (void)bytes;
-    ((struct overlap *)o)->in_flight = true;
+    (void)c, (void)bytes;
+    ((struct overlap *)o)->in_flight = t->begins_first;
 }
 
 static void on_wait(struct comm_observer *o, const struct transfer *t)

@@ -82,6 +82,7 @@ static enum status issue(struct tracked_transfer *tracked, int peer)
     struct communicator *c = tracked->communicator;
     TRY(communicator_issue(c, &tracked->transfer, peer));
     TRY(side_stream_record(&c->stream, &tracked->done));
+    if (tracked->transfer.begins_first) TRY(side_stream_join(&c->stream, &tracked->begun));
     return STATUS_OK;
 }
 

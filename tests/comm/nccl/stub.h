@@ -32,3 +32,5 @@ struct stub_counts {
 };
 struct stub_counts stub_counts(void);
 void stub_count_stream(int by), stub_count_event(int by);
+/* How often the queues of the calling thread have waited for an event of a stream. */
+int stub_joins(void);

@@ -183,6 +183,29 @@ TEST(nccl_transfers_are_ordered_with_kernels)
     CHECK_STATUS(OK, run_on(3, (struct with_nccl){.late = true, .body = sums_between_kernels}));
 }
 
+/* When it waits, the queue waits for the end. */
+static enum status waits_for_the_begin(const struct comm *c, struct queue *queue)
+{
+    struct arena own;
+    TRY(filled(queue, 1, &own));
+    for (int begins_first = 0; begins_first < 2; begins_first++) {
+        struct transfer t = sum_of(&own);
+        int before = stub_joins();
+        t.begins_first = begins_first;
+        TRY(comm_start(c, &t));
+        RANK_CHECK(stub_joins() == before + begins_first);
+        TRY(comm_wait(&t));
+        RANK_CHECK(stub_joins() == before + begins_first + 1);
+    }
+    arena_release(&own);
+    return STATUS_OK;
+}
+
+TEST(nccl_lets_the_queue_wait_until_a_transfer_that_begins_first_has_begun)
+{
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = waits_for_the_begin}));
+}
+
 struct counting_observer {
     struct comm_observer observer; /* first: callbacks cast it to this */
     int started, waited;
