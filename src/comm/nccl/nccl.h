@@ -34,9 +34,11 @@ enum status nccl_load(void);
 
 /* Hardware queues that a rank requests, so that no stream waits behind another, and the driver's
  * variable for their number, which it reads when it starts.  At most 32 exist, and more streams
- * than that would share them.  A rank has 16: the queue's and two for copies, five of groups (pp,
- * replicate, shard, cp, tp), and of channels four around a ring and four in a pipeline, whatever
- * its schedule. */
+ * than that share them.  A rank has up to 18: the queue's and two for copies, five of groups (pp,
+ * replicate, shard, cp, tp) and two of ranks with the same heads or embedding, and of channels four
+ * around a ring and four in a pipeline, whatever its schedule.  NCCL opens two more for each but
+ * the first three, which wait for the ends of transfers (its init.cc): a ring or a pipeline stays
+ * within 32, both together do not. */
 enum { NCCL_HARDWARE_QUEUES = 32 };
 extern const char nccl_queues_variable[];
 
