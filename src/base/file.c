@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,19 +177,64 @@ enum status file_sync_parent(const char *path)
     return st;
 }
 
-/* To a FIFO or a device. */
+static enum status write_all(int fd, const char *path, const char *bytes, size_t len)
+{
+    enum { MAX_BYTES = 128 << 10 };
+    while (len) {
+        ssize_t n = write(fd, bytes, len < MAX_BYTES ? len : MAX_BYTES);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) FAIL(IO, "%s: %s", path, strerror(errno));
+        bytes += n, len -= (size_t)n;
+        activity_tick_io();
+    }
+    return STATUS_OK;
+}
+
+/* Opens without waiting for a FIFO's reader, since no signal would end the wait. */
 static enum status write_special(const char *path, const char *bytes, size_t len)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
-    enum status st = STATUS_OK;
-    while (len && !st) {
-        ssize_t n = write(fd, bytes, len);
-        if (n < 0 && errno != EINTR) st = FAILURE(IO, "%s: %s", path, strerror(errno));
-        if (n > 0) bytes += n, len -= (size_t)n;
+    struct stat s;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0 && errno == ENXIO && !stat(path, &s) && S_ISFIFO(s.st_mode))
+        FAIL(IO, "%s: no process reads this FIFO", path);
+    if (fd < 0 || fcntl(fd, F_SETFL, 0)) {
+        int why = errno;
+        if (fd >= 0) close(fd);
+        FAIL(IO, "%s: %s", path, strerror(why));
     }
+    enum status st = write_all(fd, path, bytes, len);
     close(fd);
     return st;
+}
+
+/* The descriptor of stdout or stderr if that is the file of this path, else -1. */
+static int find_stream(const char *path)
+{
+    struct stat file, stream;
+    if (stat(path, &file)) return -1;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (!fstat(fd, &stream) && stream.st_dev == file.st_dev && stream.st_ino == file.st_ino)
+            return fd;
+    return -1;
+}
+
+/* The path itself, or what it leads to as a link, whether that exists or not; heap. */
+static enum status follow_links(const char *path, char **target)
+{
+    enum { MAX_LINKS = 40 }; /* as Linux */
+    char to[PATH_MAX];
+    ssize_t len = 0;
+    *target = heap_string(path, strlen(path));
+    for (int links = 0; (len = readlink(*target, to, sizeof to)) >= 0; links++) {
+        if (links == MAX_LINKS || len == sizeof to) FAIL(IO, "%s: %s", path, strerror(ELOOP));
+        char *folder = file_parent(*target);
+        to[len] = 0;
+        free(*target);
+        *target = file_join(folder, to);
+        free(folder);
+    }
+    if (errno != EINVAL && errno != ENOENT) FAIL(IO, "%s: %s", path, strerror(errno));
+    return STATUS_OK;
 }
 
 static enum status replace_file(const char *path, const void *bytes, size_t len)
@@ -214,12 +260,20 @@ out:
 enum status file_write(const char *path, const void *bytes, size_t len)
 {
     enum file_kind kind;
-    char byte;
+    char *target = NULL;
+    enum status st = STATUS_OK;
     TRY(file_find(path, &kind));
     if (kind == FILE_FOLDER) FAIL(IO, "%s: is a folder; expected the name of a file", path);
+    int stream = find_stream(path);
+    if (stream == STDOUT_FILENO) fflush(stdout); /* what was printed before comes first */
+    if (stream >= 0) return write_all(stream, path, bytes, len);
     if (kind == FILE_SPECIAL) return write_special(path, bytes, len);
-    char *target = readlink(path, &byte, 1) > 0 ? realpath(path, NULL) : NULL; /* NULL: no link */
-    enum status st = replace_file(target ? target : path, bytes, len);
+    TRY_OUT(follow_links(path, &target));
+    /* /proc/self/fd/3 leads to "NAME (deleted)", but opens the file. */
+    if (kind == FILE_REGULAR && strcmp(target, path) && !file_exists(target))
+        FAIL_OUT(IO, "%s: leads to a deleted file", path);
+    st = replace_file(target, bytes, len);
+out:
     free(target);
     return st;
 }

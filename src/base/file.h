@@ -32,7 +32,9 @@ enum status file_open(const char *path, int *fd, uint64_t *size);
 enum status file_read(const char *path, uint64_t limit, struct text *out);
 
 /* Replaces `path` atomically: writes a temporary file, fsyncs and renames it, fsyncs the folder.
- * Of a link, the file that it leads to.  A FIFO or device, such as /dev/stdout, is written to. */
+ * If `path` is a symbolic link, replaces its target, which may be missing, and keeps the link.
+ * Writes into a FIFO or device, and into the file of stdout or stderr at its position, instead of
+ * replacing it.  IO: no process reads the FIFO. */
 enum status file_write(const char *path, const void *bytes, size_t len);
 
 /* Length of the scheme of a URL, as in s3://bucket/key; 0: a path. */

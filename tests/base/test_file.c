@@ -54,22 +54,68 @@ TEST(file_write_follows_links)
     CHECK(!lstat(link, &s) && S_ISLNK(s.st_mode));
     CHECK_STATUS(OK, file_read(target, 10, &t));
     CHECK(!strcmp(t.data, "new"));
+    CHECK(!unlink(target)); /* the link dangles */
+    CHECK_STATUS(OK, file_write(link, "newer", 5));
+    CHECK(!lstat(link, &s) && S_ISLNK(s.st_mode));
+    CHECK_STATUS(OK, file_read(target, 10, &t));
+    CHECK(!strcmp(t.data, "newer"));
+    CHECK(!symlink("link", test_path(folder, "below/other")));
+    CHECK_STATUS(OK, file_write(test_path(folder, "below/other"), "first", 5));
+    CHECK(!lstat(test_path(folder, "below/link"), &s) && S_ISREG(s.st_mode));
     text_release(&t);
 }
 
-/* Nor is a device, which would then be missing. */
+/* Writes into it, as into a device. */
 TEST(file_write_does_not_replace_a_fifo)
 {
     const char *path = test_path(test_folder(), "fifo");
     char bytes[8] = "";
     struct stat s;
     CHECK(!mkfifo(path, 0600));
+    CHECK_STATUS(IO, file_write(path, "piped", 5));
+    CHECK_MESSAGE("fifo: no process reads this FIFO");
     int fd = open(path, O_RDWR | O_NONBLOCK);
     CHECK(fd >= 0);
     CHECK_STATUS(OK, file_write(path, "piped", 5));
     CHECK(read(fd, bytes, sizeof bytes) == 5 && !memcmp(bytes, "piped", 5));
     CHECK(!stat(path, &s) && S_ISFIFO(s.st_mode));
     close(fd);
+}
+
+/* Writes to the path while stdout is the file `fd`. */
+static enum status write_with_stdout(int fd, const char *path, const char *line)
+{
+    int old = dup(STDOUT_FILENO);
+    CHECK(old >= 0 && !fflush(stdout) && dup2(fd, STDOUT_FILENO) >= 0);
+    enum status st = file_write(path, line, strlen(line));
+    CHECK(dup2(old, STDOUT_FILENO) >= 0 && !close(old));
+    return st;
+}
+
+/* Links as /dev/stdout, which root must not replace. */
+TEST(file_write_writes_into_the_file_of_stdout)
+{
+    const char *folder = test_folder(), *link = test_path(folder, "link");
+    const char *path = test_path(folder, "out");
+    struct text t = {0}, other = {0};
+    char bytes[16] = "";
+    struct stat s;
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && write(fd, "old ", 4) == 4 && !symlink("/proc/self/fd/1", link));
+    CHECK_STATUS(OK, write_with_stdout(fd, link, "new "));
+    CHECK_STATUS(OK, file_read(path, 10, &t));
+    CHECK(!strcmp(t.data, "old new "));
+    CHECK(!unlink(path)); /* now "out (deleted)" */
+    CHECK_STATUS(OK, write_with_stdout(fd, link, "end"));
+    CHECK(pread(fd, bytes, sizeof bytes, 0) == 11 && !memcmp(bytes, "old new end", 11));
+    CHECK(!lstat(link, &s) && S_ISLNK(s.st_mode));
+    text_addf(&other, "/proc/self/fd/%d", fd);
+    CHECK(!unlink(link) && !symlink(other.data, link));
+    CHECK_STATUS(IO, file_write(link, "x", 1));
+    CHECK_MESSAGE("link: leads to a deleted file");
+    CHECK(!lstat(link, &s) && S_ISLNK(s.st_mode) && !file_exists(path));
+    close(fd);
+    text_release(&t), text_release(&other);
 }
 
 TEST(file_read_requires_a_regular_file)
