@@ -137,8 +137,11 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
     enum file_kind kind;
     int64_t saves = saves_from(c, step), room = saves;
     if (!saves) return STATUS_OK;
-    char *existing = find_existing(c->job.dump_folder, &kind);
     char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
+    char *existing = find_existing(folder, &kind);
+    bool is_outside = c->checkpoint.folder[0] == '/'; /* of job.dump_folder */
+    const char *key = is_outside ? "checkpoint.folder" : "job.dump_folder";
+    const char *path = is_outside ? folder : c->job.dump_folder;
     enum status st = STATUS_OK;
     if (statvfs(existing, &fs) || !fs.f_blocks) goto out; /* the file system does not tell */
     TRY_OUT(folder_steps_count(folder, &num_saved));
@@ -148,15 +151,15 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
     double all = (double)room * size, is_free = (double)fs.f_bavail * (double)fs.f_frsize;
     if (is_free < size)
         FAIL_OUT(IO,
-                 "job.dump_folder = \"%s\": not enough space: a checkpoint requires %s, "
+                 "%s = \"%s\": not enough space: a checkpoint requires %s, "
                  "%s are free; set another folder, or checkpoint.enable = false; "
                  "--allow-oversubscribe skips this check",
-                 c->job.dump_folder, byte_size_format(size).text, byte_size_format(is_free).text);
+                 key, path, byte_size_format(size).text, byte_size_format(is_free).text);
     if (is_free < all)
         log_line(LOG_WARN,
-                 "job.dump_folder = \"%s\": the run will save %lld more checkpoints of %s each, "
+                 "%s = \"%s\": the run will save %lld more checkpoints of %s each, "
                  "%s are free; lower checkpoint.keep_latest_k, or free space",
-                 c->job.dump_folder, (long long)room, byte_size_format(size).text,
+                 key, path, (long long)room, byte_size_format(size).text,
                  byte_size_format(is_free).text);
 out:
     free(existing), free(folder);

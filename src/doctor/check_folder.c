@@ -56,8 +56,10 @@ static void check_free_space(struct findings *f, const char *path)
     findings_add(f, "free space", "%.1f GiB of %.1f GiB", available,
                  (double)s.f_blocks * (double)s.f_frsize / gib);
     if (available < MIN_GIB)
-        findings_warn(f, "free some: a checkpoint takes 12 bytes per parameter (96 GB for 8B "
-                         "parameters), and a run keeps checkpoint.keep_latest_k of them");
+        findings_warn(f,
+                      "free some: a checkpoint takes 12 bytes per parameter, 16 with a moving "
+                      "average (96 or 128 GB for 8B parameters); the run keeps "
+                      "checkpoint.keep_latest_k of them (0: all), and one more while it is saved");
     if (s.f_files && s.f_favail < MIN_FILES)
         findings_warn(f, "only %llu more files can be created", (unsigned long long)s.f_favail);
 }

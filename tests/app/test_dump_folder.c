@@ -56,7 +56,7 @@ TEST(dump_folder_with_entries_of_the_wrong_kind_is_an_error)
     CHECK_MESSAGE("saved is not a folder");
 }
 
-static enum status check_space(struct model_shape *shape, int64_t step, const char *setting)
+static enum status check_space(const struct model_shape *shape, int64_t step, const char *setting)
 {
     struct config c;
     struct text dump = {0};
@@ -77,11 +77,24 @@ TEST(dump_folder_without_space_for_a_checkpoint_is_an_error)
     shape = (struct model_shape){
         .V = 64, .D = 1 << 20, .L = 1000, .H = 1, .G = 1, .K = 1 << 20, .F = 1 << 20};
     CHECK_STATUS(IO, check_space(&shape, -1, "checkpoint.keep_latest_k=0"));
+    CHECK_MESSAGE("job.dump_folder = \"");
     CHECK_MESSAGE("not enough space: a checkpoint requires");
     CHECK_STATUS(IO, check_space(&shape, 15, "checkpoint.keep_latest_k=2"));
     CHECK_STATUS(OK, check_space(&shape, 20, "checkpoint.keep_latest_k=2")); /* has ended */
     CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.load_only=true"));
     CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.enable=false"));
+}
+
+TEST(dump_folder_looks_for_space_where_checkpoints_are_saved)
+{
+    const struct model_shape huge = {
+        .V = 64, .D = 1 << 20, .L = 1000, .H = 1, .G = 1, .K = 1 << 20, .F = 1 << 20};
+    struct text saved = {0};
+    text_addf(&saved, "checkpoint.folder=%s/saved", test_folder());
+    CHECK_STATUS(IO, check_space(&huge, -1, saved.data));
+    CHECK_MESSAGE("checkpoint.folder = \"/");
+    CHECK_STATUS(OK, check_space(&huge, -1, "checkpoint.folder=/proc/saved")); /* of unknown size */
+    text_release(&saved);
 }
 
 static double checkpoint_bytes(const struct model_shape *shape, const char *setting)
