@@ -19,6 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
+char *folder_in_run(const char *run, const char *name)
+{
+    return file_join(run, name && *name ? name : "checkpoint");
+}
+
 char *folder_of_run(const char *run)
 {
     enum { MAX_BYTES = 1 << 20 };
@@ -28,8 +33,7 @@ char *folder_of_run(const char *run)
     bool is_read =
         !file_read(path, MAX_BYTES, &bytes) && !toml_parse(bytes.data, bytes.len, path, &tree);
     const struct toml *name = is_read ? toml_get(toml_get(tree, "checkpoint"), "folder") : NULL;
-    bool is_named = name && name->kind == TOML_STRING && name->text[0];
-    char *folder = file_join(run, is_named ? name->text : "checkpoint");
+    char *folder = folder_in_run(run, name && name->kind == TOML_STRING ? name->text : NULL);
     toml_free(tree);
     text_release(&bytes);
     free(path);

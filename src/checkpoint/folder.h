@@ -16,6 +16,8 @@
 /* The folder of the checkpoints of a run, by its dump folder: that which checkpoint.folder in its
  * config.toml names, else checkpoint/.  It may be missing.  Heap. */
 char *folder_of_run(const char *run);
+/* The same by the value of checkpoint.folder; NULL or "": config.toml has none. */
+char *folder_in_run(const char *run, const char *name);
 
 struct folder_steps {
     int64_t *steps; /* ascending; owned */

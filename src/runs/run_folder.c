@@ -61,8 +61,7 @@ static void read_metrics_and_log(struct run_folder *r)
 
 static char *checkpoint_folder(const struct run_folder *r)
 {
-    const char *name = run_settings_find(&r->settings, "checkpoint.folder");
-    return file_join(r->path, name && *name ? name : "checkpoint");
+    return folder_in_run(r->path, run_settings_find(&r->settings, "checkpoint.folder"));
 }
 
 /* When a checkpoint of ours or of torch DCP, which is complete, was written; 0: neither. */
