@@ -4,6 +4,7 @@
 #include "app/flag_modes.h"
 #include "app/interactive.h"
 #include "app/launch_flags.h"
+#include "app/piped_input.h"
 #include "app/prompt_list.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -15,11 +16,8 @@
 #include "infer/spike_session.h"
 #include "infer/text_generation.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool is_diffusion(const struct generation *g)
 {
@@ -155,24 +153,15 @@ static enum status check_modes(const struct flag *flags, uint64_t given)
     return flag_modes_check(&m, flags, given);
 }
 
-/* Polls for a signal, which cannot interrupt a wait because this thread blocks it. */
 static enum status read_stdin(const struct loaded_model *l, struct text *t)
 {
-    enum { SIGNAL_MS = 200 };
-    char bytes[1 << 16];
-    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    for (;;) {
-        int ready = poll(&input, 1, SIGNAL_MS);
-        if (signals_pending()) {
-            loaded_model_raise_signal(l);
-            FAIL(REQUEUE, "--prompt -: interrupted while reading standard input");
-        }
-        if (!ready) continue;
-        ssize_t n = ready > 0 ? read(STDIN_FILENO, bytes, sizeof bytes) : -1;
-        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (n < 0) FAIL(IO, "--prompt -: standard input: %s", strerror(errno));
-        if (!n) break;
-        text_add(t, bytes, (size_t)n);
+    for (size_t before = SIZE_MAX; t->len != before;) {
+        before = t->len;
+        TRY_PREFIX(piped_input_read(t), "--prompt -");
+    }
+    if (signals_pending()) {
+        loaded_model_raise_signal(l);
+        FAIL(REQUEUE, "--prompt -: interrupted while reading standard input");
     }
     if (t->len && memchr(t->data, 0, t->len)) FAIL(DATA, "--prompt -: the prompt has a NUL byte");
     return STATUS_OK;
@@ -186,8 +175,9 @@ static const char usage[] =
     "text with a masked or diffusion model.  A diffusion model appends --max-tokens masks to the\n"
     "prompt and fills them in, the most confident ones first.  MODEL is a run, a checkpoint or a\n"
     "Hugging Face folder.  With --ranks, or under mpirun or srun, ranks shard the model.\n"
-    "Ctrl-C ends the text (exit code 130).  --json gives ids, log-probabilities under the model\n"
-    "itself, and why the text ended: length, eos, stop or interrupt; with --n an object per line.\n"
+    "Ctrl-C ends the text, with exit code 130; with several ranks 0, or 75 while they wait for\n"
+    "--prompt -.  --json gives ids, log-probabilities under the model itself, and why the text\n"
+    "ended: length, eos, stop or interrupt; with --n an object per line.\n"
     "--prompts decodes the prompts of a file together, and prints an object per text, in order.\n"
     "--interactive appends lines that you type to a text, which the model continues each time; it\n"
     "sees the last training.seq_len tokens.\n"

@@ -2,13 +2,14 @@
 #include "app/interactive.h"
 
 #include "app/line_editor.h"
+#include "app/piped_input.h"
 #include "base/color.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/terminal.h"
 
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,10 +30,9 @@ struct dialog {
     struct generation *g;
     struct text_generation text;
     struct line_editor editor;
-    bool edits;         /* stdin and stdout are a terminal that knows escape sequences */
-    char *piped;        /* getline's */
-    size_t piped_bytes; /* of its memory */
-    struct text typed;  /* of this turn */
+    bool edits;        /* stdin and stdout are a terminal that knows escape sequences */
+    struct text piped; /* read, and not yet typed */
+    struct text typed; /* of this turn */
 };
 
 /* --- reading --------------------------------------------------------------- */
@@ -87,19 +87,33 @@ static bool edit_line(struct dialog *d)
     }
 }
 
+/* Appends the next line of piped input; false: the input ends. */
+static bool take_piped_line(struct dialog *d)
+{
+    struct text *p = &d->piped;
+    const char *end;
+    for (size_t before = SIZE_MAX; !(end = p->len ? memchr(p->data, '\n', p->len) : NULL);) {
+        if (p->len == before) break;
+        before = p->len;
+        if (piped_input_read(p)) log_line(LOG_WARN, "%s", status_message());
+        if (signals_pending()) return false;
+    }
+    if (!p->len) return false;
+    size_t taken = end ? (size_t)(end - p->data) + 1 : p->len, len = taken;
+    while (len && (p->data[len - 1] == '\n' || p->data[len - 1] == '\r')) len--;
+    text_add(&d->typed, p->data, len);
+    p->len -= taken;
+    memmove(p->data, p->data + taken, p->len);
+    return true;
+}
+
 /* Appends the next line to d->typed, without its end; false: the input ends. */
 static bool read_line(struct dialog *d)
 {
-    if (d->edits) {
-        if (!edit_line(d)) return false;
-        text_add(&d->typed, d->editor.line.data ? d->editor.line.data : "", d->editor.line.len);
-        line_editor_next(&d->editor);
-        return true;
-    }
-    ssize_t len = getline(&d->piped, &d->piped_bytes, stdin);
-    if (len < 0) return false;
-    while (len && (d->piped[len - 1] == '\n' || d->piped[len - 1] == '\r')) len--;
-    text_add(&d->typed, d->piped, (size_t)len);
+    if (!d->edits) return take_piped_line(d);
+    if (!edit_line(d)) return false;
+    text_add(&d->typed, d->editor.line.data ? d->editor.line.data : "", d->editor.line.len);
+    line_editor_next(&d->editor);
     return true;
 }
 
@@ -243,6 +257,6 @@ out:
     line_editor_release(&d.editor);
     text_generation_release(&d.text);
     text_release(&d.typed);
-    free(d.piped);
+    text_release(&d.piped);
     return st;
 }

@@ -156,7 +156,8 @@ TEST(generate_gives_several_texts_and_reads_a_prompt_from_stdin)
     free(run);
 }
 
-TEST(generate_that_reads_a_prompt_from_a_pipe_ends_at_a_signal)
+/* Sends SIGTERM to a command that has read what the pipe held. */
+static void end_while_it_reads(const char *model, const char *flag, const char *value)
 {
     enum { LIMIT_S = 60 };
     const char *err = test_path(test_folder(), "err.txt");
@@ -165,7 +166,7 @@ TEST(generate_that_reads_a_prompt_from_a_pipe_ends_at_a_signal)
     int old = dup(STDIN_FILENO), ends[2], unread = 1;
     CHECK(old >= 0 && !pipe2(ends, O_CLOEXEC) && dup2(ends[0], STDIN_FILENO) >= 0);
     CHECK(write(ends[1], "a", 1) == 1);
-    pid_t child = RUNS_START(err, "generate", ".", "--prompt", "-");
+    pid_t child = RUNS_START(err, "generate", model, flag, value);
     CHECK(dup2(old, STDIN_FILENO) >= 0 && !close(old));
     for (int n = 0; n < 100 * LIMIT_S && unread; n++) {
         CHECK(!ioctl(ends[0], FIONREAD, &unread));
@@ -177,8 +178,16 @@ TEST(generate_that_reads_a_prompt_from_a_pipe_ends_at_a_signal)
         usleep(10000);
     }
     CHECK(!close(ends[0]) && !close(ends[1]));
-    CHECK(runs_wait(child, err, &said) == 128 + SIGTERM);
+    CHECK(runs_wait(child, err, &said) == 128 + SIGTERM && ended.si_pid == child);
     text_release(&said);
+}
+
+TEST(generate_that_reads_from_a_pipe_ends_at_a_signal)
+{
+    char *run = runs_trained("training.steps=2");
+    end_while_it_reads(".", "--prompt", "-");
+    end_while_it_reads(run, "--interactive", NULL);
+    free(run);
 }
 
 TEST(generate_rejects_sampling_parameters_out_of_range)
