@@ -29,14 +29,15 @@ const struct isa *isa_at(int i)
     return i < (int)(sizeof isas / sizeof *isas) ? isas[i] : NULL;
 }
 
+/* Unused if ISAS leaves the ISA out. */
 #if defined(__x86_64__)
-static inline bool has_avx2(void)
+__attribute__((unused)) static bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __builtin_cpu_supports("bmi2");
 }
 
-static inline bool has_avx512(void)
+__attribute__((unused)) static bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -44,7 +45,7 @@ static inline bool has_avx512(void)
 
 /* Intel's manual, volume 1, chapter 18: CPUID (7, 0) EDX bits 22 and 24.  Linux grants the 8 KiB of
  * tile state only to processes that request permission. */
-static inline bool has_amx(void)
+__attribute__((unused)) static bool has_amx(void)
 {
     enum { AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24 };
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
