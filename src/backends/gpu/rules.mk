@@ -22,13 +22,13 @@ $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: $(B)/gpu-flags
 
 # The GPU backend over the emulator, once per warp size.  Its external symbols carry the warp size
 # in their names; weak ones are not allowed, because the linker would merge both builds'.  Kernels
-# compile twice as fast with -O2, which runs as fast as -O3.  All builds of the tests link the same
-# objects, in EMULATED_DIR: `gpu-memcheck` compiles the kernels with UBSan, and checks accesses to
-# device and dynamic shared memory, but not to local arrays; ranks under TSan run none.  Local
-# arrays start as large numbers, not as what an earlier thread left on the stack, from gcc 12 on;
-# gcc 14 misaligns such arrays in the red zone of functions that call no other.
-NO_LEFTOVERS := $(shell options='-ftrivial-auto-var-init=pattern -mno-red-zone'; \
-    $(CXX) $$options -x c++ -E /dev/null >/dev/null 2>&1 && echo $$options)
+# compile twice as fast with -O2, which runs as fast as -O3.  `sanitize` and `race` link the objects
+# of `test` (EMULATED_DIR), without sanitizers: gpu-memcheck checks the kernels, and no test under
+# TSan runs them.  Local arrays start as large numbers, not as what an earlier thread left on the
+# stack, from gcc 12 on; gcc 14 misaligns such arrays in the red zone of functions that call no
+# other.  gcc for ARM64 has no -mno-red-zone.
+NO_LEFTOVERS := $(foreach option,-ftrivial-auto-var-init=pattern -mno-red-zone,\
+    $(shell $(CXX) $(option) -x c++ -E /dev/null >/dev/null 2>&1 && echo $(option)))
 EMULATED_CXX = $(CXX) -x c++ -std=c++17 -O2 -g1 $(ARCH) $(MATH) -Wall -Wextra $(ERRORS) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
     $(NO_LEFTOVERS) -Wno-unused-function -Wno-maybe-uninitialized -Wno-unknown-pragmas \
