@@ -138,14 +138,17 @@ FAULT_POINTS := 16 # of each row, times its share
 # each test's helpers, which sanitizers then instrument many times.  The kernels of amx run as
 # amx_emulated.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+# Compiled first, or both makes of `make -j sanitize race` would write these objects.
+sanitize: $(call emulated_kernels,32) $(call emulated_kernels,64)
 sanitize: ## run the tests under ASan and UBSan; T=word
 	@ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 \
 	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize EMULATED_DIR=$(B) \
 	    OPT='-O1 -g1' TEST_OPT=-Og HARDEN= LDFLAGS= PRELOAD= ISAS='$(filter-out amx,$(ISAS))' \
 	    EXTRA='$(SANITIZE) -Wno-maybe-uninitialized -DLLAMERO_CHECK_COLLECTIVES'
 
-# Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.  The
-# ranks share the same memory with the kernels of any ISA.
+# Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.  One
+# ISA is enough: which memory ranks share does not depend on the kernels.
+race: $(call emulated_kernels,32)
 race: ## run the tests of ranks under TSan; T=word
 	@$(MAKE) $(B)/race/tests/race B=$(B)/race EMULATED_DIR=$(B) OPT='-O1 -g1' HARDEN= \
 	    LDFLAGS= ISAS='$(firstword $(ISAS))' EXTRA='-fsanitize=thread -DLLAMERO_CHECK_COLLECTIVES'

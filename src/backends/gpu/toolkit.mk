@@ -63,5 +63,6 @@ STUB    += $(if $(filter cuda,$(GPU)),,\
                    $(filter $(VENDOR)/cublaslt_%,$(GPU_VENDOR)))))
 STUB    += $(if $(filter hip,$(GPU)),,$(B)/$(VENDOR)/hipblaslt_gemm.stub.o)
 EMULATED_DIR ?= $(B)
-emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(EMULATED_DIR)/%.emu$(1).o)
+emulated_kernels = $(GPU_KERNELS:%.cu=$(EMULATED_DIR)/%.emu$(1).o)
+emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(call emulated_kernels,$(1))
 EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)
