@@ -2,18 +2,18 @@
 """Tokens per second of Llamero and of PyTorch on the same model, alternated, and their ratio.
 
     python3 bench/against_torch.py [--rounds 5] [--dtype bfloat16|float32] [--cpu avx2|avx512]
-                                   [--neighbour SHARE] [--ranks N] [--layers N] [--python PYTHON]
+                                   [--neighbor SHARE] [--ranks N] [--layers N] [--python PYTHON]
 
 PYTHON is an interpreter that has torch from PyPI.  Each round runs Llamero and then each PyTorch
-setting, so that a noisy neighbour affects both; the script compares medians over the rounds.
+setting, so that a noisy neighbor affects both; the script compares medians over the rounds.
 
 --cpu limits both to an instruction set.  Shares of the peak are MFU as in metrics.jsonl:
 model FLOPs, without leaving out what the causal mask hides, relative to a burst of multiply-adds in
 registers, which Llamero measures as it starts.
 
---neighbour runs everything twice in each round: on free cores, and next to a process that takes
-SHARE of the time of one core.  "lost" is the fraction by which a program is slower, "taken" the fraction of
-the time of all cores that the process got meanwhile: 1 x is ideal.
+--neighbor runs everything twice in each round: on free cores, and next to a process that takes
+SHARE of the time of one core.  "lost" is the fraction by which a program is slower, "taken" the
+fraction of the time of all cores that the process got meanwhile: 1 x is ideal.
 
 --ranks divides the rows of a step and the threads among several ranks of Llamero.
 """
@@ -54,9 +54,9 @@ while True:
 """
 
 
-def run_beside(share, run):
-    """Calls `run` next to a process that takes `share` of the time of one core.  Returns its result,
-    and the fraction of the time of all cores that the process got."""
+def run_next_to(share, run):
+    """Calls `run` next to a process that takes `share` of the time of one core.  Returns its
+    result, and the fraction of the time of all cores that the process got."""
     if not share:
         return run(), 0
     begin = time.monotonic()
@@ -74,7 +74,8 @@ def run_beside(share, run):
 def processor():
     """Its name, and the instruction sets that decide speed."""
     info = pathlib.Path("/proc/cpuinfo").read_text()
-    fields = dict(line.split("\t", 1) for line in info.split("\n\n")[0].splitlines() if "\t" in line)
+    lines = info.split("\n\n")[0].splitlines()
+    fields = dict(line.split("\t", 1) for line in lines if "\t" in line)
     flags = next((v for k, v in fields.items() if k == "flags"), "").split()
     names = [n for n in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if n in flags]
     name = next((v for k, v in fields.items() if k == "model name"), "?")
@@ -114,22 +115,23 @@ def run_torch(python, mode, compiled, cpu, threads, steps):
         command += ["--" + name.replace("_", "-"), str(value)]
     if compiled:
         command.append("--compile")
-    # Keep freed memory in the process, so that steps do not fault it in again; PyTorch is faster so.
-    keep = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0", "OMP_NUM_THREADS": str(threads)}
+    # Keep freed memory in the process, so that steps do not fault it in again, which is faster.
+    keep = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0",
+            "OMP_NUM_THREADS": str(threads)}
     out = subprocess.run(command, check=True, capture_output=True, text=True,
                          env=os.environ | keep | TORCH_LIMITS[cpu])
     return json.loads(out.stdout.splitlines()[-1])["tokens_per_second"]
 
 
 def measure(a, folder, share):
-    """One round: tokens per second of each program, what a neighbour took from it, and Llamero's share
-    of the peak."""
-    (rate, peak_share), taken = run_beside(share, lambda: run_llamero(a, folder))
+    """One round: tokens per second of each program, what a neighbor took from it, and Llamero's
+    share of the peak."""
+    (rate, peak_share), taken = run_next_to(share, lambda: run_llamero(a, folder))
     rates, losses = {"llamero": rate}, {"llamero": taken}
     for mode, compiled in SETTINGS[a.dtype]:
         if not (compiled and a.no_compile) and not a.llamero_only:
             name = "torch " + mode + (" compiled" if compiled else "")
-            rates[name], losses[name] = run_beside(
+            rates[name], losses[name] = run_next_to(
                 share, lambda: run_torch(a.python, mode, compiled, a.cpu, a.threads, a.steps))
     return rates, losses, peak_share
 
@@ -149,7 +151,8 @@ def print_table(rounds, share_per_rate):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--threads", type=int, default=os.cpu_count())
@@ -157,7 +160,7 @@ def main():
     p.add_argument("--layers", type=int, default=SHAPE["layers"])
     p.add_argument("--dtype", choices=SETTINGS, default="bfloat16")
     p.add_argument("--cpu", choices=TORCH_LIMITS, default="auto")
-    p.add_argument("--neighbour", type=float, default=0, metavar="SHARE")
+    p.add_argument("--neighbor", type=float, default=0, metavar="SHARE")
     p.add_argument("--python", default=sys.executable)
     p.add_argument("--binary", default=ROOT / "build/llamero")
     p.add_argument("--no-compile", action="store_true")
@@ -166,7 +169,7 @@ def main():
     if a.ranks < 1 or SHAPE["batch"] % a.ranks:
         p.error(f"--ranks {a.ranks}: must divide the {SHAPE['batch']} rows of a step")
     SHAPE["layers"] = a.layers
-    shares = [0, a.neighbour] if a.neighbour else [0]
+    shares = [0, a.neighbor] if a.neighbor else [0]
     rounds = {share: [] for share in shares}
     peak_shares, taken = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -178,19 +181,21 @@ def main():
                     taken.append(losses)
                 else:
                     peak_shares.append(peak_share / rates["llamero"])
-    print(f"{processor()}; {a.threads} threads, {a.ranks} ranks, {SHAPE['layers']} layers, {a.dtype}, "
-          f"device.cpu = {a.cpu}")
+    print(f"{processor()}; {a.threads} threads, {a.ranks} ranks, {SHAPE['layers']} layers, "
+          f"{a.dtype}, device.cpu = {a.cpu}")
     medians = {}
     for share in shares:
         if share:
             print(f"next to a process that takes {100 * share:.0f} % of a core:")
         medians[share] = print_table(rounds[share], statistics.median(peak_shares))
-    for name in medians[0] if a.neighbour else []:
-        lost = 1 - medians[a.neighbour][name] / medians[0][name]
+    for name in medians[0] if a.neighbor else []:
+        lost = 1 - medians[a.neighbor][name] / medians[0][name]
         share = statistics.median(t[name] for t in taken)
-        print(f"{name:26} lost {100 * lost:4.1f} %, taken {100 * share:4.1f} %: {lost / share:.2f} x")
-    print(json.dumps({"processor": processor(), "dtype": a.dtype, "cpu": a.cpu, "threads": a.threads, "ranks": a.ranks,
-                      "shape": SHAPE, "neighbour": a.neighbour, "tokens_per_second": rounds}))
+        print(f"{name:26} lost {100 * lost:4.1f} %, taken {100 * share:4.1f} %: "
+              f"{lost / share:.2f} x")
+    print(json.dumps({"processor": processor(), "dtype": a.dtype, "cpu": a.cpu,
+                      "threads": a.threads, "ranks": a.ranks, "shape": SHAPE,
+                      "neighbor": a.neighbor, "tokens_per_second": rounds}))
 
 
 if __name__ == "__main__":

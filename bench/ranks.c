@@ -3,7 +3,7 @@
  *
  *     bench/ranks [ROUNDS [PATIENCE]]
  *
- * The configurations alternate, so that a noisy neighbour affects all of them; the results are
+ * The configurations alternate, so that a noisy neighbor affects all of them; the results are
  * medians over the rounds of each round's median step.  Rounds in which other processes took more
  * than 5 % of the cores are dropped if there is a better one; each round waits up to PATIENCE
  * seconds for an idle machine.  "No overlap" runs the same code over a transport that waits for
