@@ -28,7 +28,7 @@ static void insert_length(uint16_t **lengths, uint16_t len)
 enum status matcher_add(struct matcher *m, const void *bytes, size_t len, int32_t id)
 {
     if (len > MATCHER_MAX_BYTES)
-        FAIL(UNSUPPORTED, "matched in text, it has %zu bytes; at most %d are supported", len,
+        FAIL(UNSUPPORTED, "%zu bytes; tokens that are matched in text have at most %d", len,
              MATCHER_MAX_BYTES);
     TRY(vocabulary_add(&m->strings, bytes, len, id));
     insert_length(&m->lengths[*(const unsigned char *)bytes], (uint16_t)len);

@@ -12,7 +12,8 @@ struct matcher {
 };
 
 void matcher_release(struct matcher *m);
-/* UNSUPPORTED: longer than MATCHER_MAX_BYTES.  DATA: empty, or added twice. */
+/* UNSUPPORTED: longer than MATCHER_MAX_BYTES; the caller prefixes the message with the token.
+ * DATA: empty, or added twice. */
 enum status matcher_add(struct matcher *m, const void *bytes, size_t len, int32_t id);
 
 /* Returns the ID of the longest string that is a prefix of `bytes`, and its length; -1: none. */

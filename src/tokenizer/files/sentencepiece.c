@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { MAX_PIECE_BYTES = 1024 }; /* all splits of a piece are looked up */
+_Static_assert((int)MAX_PIECE_BYTES <= (int)MATCHER_MAX_BYTES, "matcher_add accepts each piece");
 
 enum model_type { UNIGRAM = 1, BPE };
 
@@ -241,11 +242,9 @@ static enum status add_text_piece(struct tokenizer *t, const struct sp_piece *p,
     char_bpe_add_piece(c, p->id, PIECE_TEXT, p->text, p->len);
     /* a piece that cannot occur in normalized text is only decoded */
     bool spaced = c->escapes_spaces && memchr(p->text, ' ', p->len);
-    if (p->type == USER_DEFINED)
-        TRY_PREFIX(matcher_add(&c->user_defined_raw, p->text, p->len, p->id), "token %d", p->id);
+    if (p->type == USER_DEFINED) TRY(matcher_add(&c->user_defined_raw, p->text, p->len, p->id));
     if (p->type == USER_DEFINED && !spaced && !is_unigram)
-        TRY_PREFIX(matcher_add(&c->user_defined, unescaped->data, unescaped->len, p->id),
-                   "token %d", p->id);
+        TRY(matcher_add(&c->user_defined, unescaped->data, unescaped->len, p->id));
     if (!spaced) TRY(vocabulary_add(&t->vocabulary, unescaped->data, unescaped->len, p->id));
     c->maps_invalid_utf8 |= has_replacement(p);
     return STATUS_OK;

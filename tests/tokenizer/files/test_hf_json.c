@@ -336,7 +336,9 @@ TEST(hf_json_names_a_normalized_added_token_that_is_too_long)
     write_json(&file, &(struct json_parts){.added_tokens = added.data,
                                            .normalizer = "{\"type\": \"NFC\"}"});
     CHECK_STATUS(UNSUPPORTED, open_bytes(&t, "tokenizer.json", &file));
-    CHECK_MESSAGE("tokenizer.json: the added token with ID 300: matched in text, it has ");
+    CHECK_MESSAGE(
+        "tokenizer.json: the added token with ID 300: 1030 bytes; tokens that are matched "
+        "in text have at most 1024");
     CHECK(strstr(status_stack(), "matcher.c"));
     text_release(&added);
     text_release(&file);

@@ -250,6 +250,19 @@ TEST(unsupported_sentencepiece_models_are_rejected_with_the_reason)
     text_release(&file);
 }
 
+TEST(user_defined_symbols_of_one_text_are_rejected_with_their_ids)
+{
+    struct text file = {0};
+    struct tokenizer *t;
+    add_piece(&file, "<unk>", 0, 2);
+    add_piece(&file, "ab", 0, 4);
+    add_piece(&file, "ab", 0, 4);
+    add_specs(&file, 2, "", "");
+    CHECK_STATUS(DATA, open_bytes(&t, "odd.model", &file));
+    CHECK_MESSAGE("odd.model: tokens 1 and 2 have the same bytes");
+    text_release(&file);
+}
+
 TEST(copied_sentencepiece_model_opens_as_the_same_tokenizer)
 {
     struct tokenizer *t = open_small("sentence_bytes"), *again = NULL;
