@@ -60,7 +60,12 @@ static enum status read_text(const struct source *s, const struct source_documen
     TRY(s->kind->text(s, d, t, &text));
     if (!text.len) return STATUS_OK; /* an empty text has no tokens, not even BOS and EOS */
     append_special(out, t->bos && text.begins, tokenizer_bos(t->tokenizer));
-    TRY(encoder_encode(t->encoder, text.bytes, text.len, out));
+    enum status st = encoder_encode(t->encoder, text.bytes, text.len, out);
+    if (st) {
+        char where[SOURCE_WHERE];
+        source_kind_where(s, d, where);
+        TRY_PREFIX(st, "%s", where);
+    }
     bool eos = text.ends && source_adds_eos(t->tokenizer, t->bos, t->eos);
     append_special(out, eos, tokenizer_eos(t->tokenizer));
     return STATUS_OK;
