@@ -157,9 +157,11 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
     f.seq_len = v->seq_len ? v->seq_len : t->seq_len;
     if (shape && !rope_scaling_agrees(&shape->scaling, (int)f.seq_len, (int)t->seq_len))
         FAIL(CONFIG,
-             "validation.seq_len = %lld with training.seq_len = %lld: model.rope_scaling = \"%s\" "
-             "turns by other angles in rows of that length; leave it at 0",
-             (long long)v->seq_len, (long long)t->seq_len, rope_method_name(&shape->scaling));
+             "validation.seq_len = %lld with training.seq_len = %lld: with model.rope_scaling = "
+             "\"%s\" RoPE has other frequencies in rows of that length; set it to 0, or both to at "
+             "most %d",
+             (long long)v->seq_len, (long long)t->seq_len, rope_method_name(&shape->scaling),
+             shape->scaling.original_context);
     f.local_batch_size = v->local_batch_size;
     f.micro_batch_size = p.rows ? p.rows : v->local_batch_size;
     f.global_batch_size = -1;

@@ -152,7 +152,7 @@ TEST(fit_rejects_a_tensor_parallel_degree_that_does_not_divide_the_heads)
     config_release(&c);
 }
 
-TEST(fit_rejects_rows_of_validation_whose_rope_turns_by_other_angles)
+TEST(fit_rejects_rows_of_validation_whose_rope_has_other_frequencies)
 {
     struct config c;
     struct model_shape shape;
@@ -166,8 +166,9 @@ TEST(fit_rejects_rows_of_validation_whose_rope_turns_by_other_angles)
     CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 300));
     CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, 1));
     CHECK_STATUS(CONFIG, config_fit(&c, &shape, &mesh));
-    CHECK_MESSAGE("validation.seq_len = 16 with training.seq_len = 32: model.rope_scaling = "
-                  "\"dynamic\" turns by other angles");
+    CHECK_MESSAGE("validation.seq_len = 16 with training.seq_len = 32: with model.rope_scaling = "
+                  "\"dynamic\" RoPE has other frequencies in rows of that length; set it to 0, or "
+                  "both to at most 16");
     c.validation.seq_len = 0;
     CHECK_STATUS(OK, config_fit(&c, &shape, &mesh));
     c.training.seq_len = 16, c.validation.seq_len = 8;
