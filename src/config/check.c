@@ -313,7 +313,7 @@ static enum status check_muon(const struct optimizer_config *o)
     return STATUS_OK;
 }
 
-static enum status check_numbers(const struct optimizer_config *o)
+static enum status check_optimizer_bounds(const struct optimizer_config *o)
 {
     const struct {
         const char *key;
@@ -337,7 +337,7 @@ static enum status check_numbers(const struct optimizer_config *o)
 
 static enum status check_optimizer(const struct config *c)
 {
-    TRY(check_numbers(&c->optimizer));
+    TRY(check_optimizer_bounds(&c->optimizer));
     TRY(check_muon(&c->optimizer));
     if (optim_uses_split_weights(&c->optimizer) && training_compute_dtype(&c->training) != BF16)
         FAIL(CONFIG,
@@ -430,14 +430,19 @@ static enum status check_stages(const struct config *c, int num_ranks)
     return STATUS_OK;
 }
 
+static enum status check_init_std(const struct model_config *m)
+{
+    if (m->init_std < FLT_MIN)
+        FAIL(CONFIG, "model.init_std = %g: must be from %g to 10", m->init_std, (double)FLT_MIN);
+    return STATUS_OK;
+}
+
 enum status config_check(const struct config *c, int num_ranks)
 {
     TRY(check_elastic(c));
     TRY(check_layout(c, num_ranks));
     TRY(check_schedule(c));
-    if (c->model.init_std < FLT_MIN)
-        FAIL(CONFIG, "model.init_std = %g: must be from %g to 10", c->model.init_std,
-             (double)FLT_MIN);
+    TRY(check_init_std(&c->model));
     TRY(check_data(c));
     TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
