@@ -3,7 +3,8 @@
  *
  * shell_parse.h follows assignments, arrays, parameter expansion, $((...)), if, case, for, [ ],
  * [[ ]], eval, bash -c and scripts in the same folder.  The output of a command, $(...), is unknown
- * and stays in values as $(name...); files are assumed to exist.
+ * and stays in values as $(name...); files are assumed to exist.  Unlike in bash, variables that
+ * bash -c, another script or ( ) sets stay set after it.
  * Limits   See the constants below. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -22,6 +23,9 @@ enum {
     SHELL_MAX_STEPS = 400000,   /* statements, expansions and conditions */
     SHELL_MAX_BYTES = 64 << 20, /* of all expansions */
 };
+
+/* Of a condition or command.  SHELL_UNKNOWN: known only when the script runs. */
+enum shell_result { SHELL_FALSE, SHELL_TRUE, SHELL_UNKNOWN };
 
 struct shell_words {
     char **items; /* owned */
@@ -63,7 +67,8 @@ struct shell {
     size_t num_notes;
     struct text last_echo;
     enum shell_end { SHELL_RUNS, SHELL_RETURNS, SHELL_EXITS } end; /* of the current script */
-    struct text exit_place; /* "file:line" of the last exit or return; empty: none */
+    struct text exit_place;        /* "file:line" of the last exit or return; empty: none */
+    enum shell_result exit_result; /* of that: whether its status is 0 */
     enum shell_jump { SHELL_NO_JUMP, SHELL_BREAK, SHELL_CONTINUE } jump;
     int depth, loops, scripts; /* current nesting */
     long steps_left;

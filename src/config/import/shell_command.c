@@ -59,7 +59,7 @@ static void start_program(struct shell *s, const struct shell_words *w, int line
                 open_script(s, w, i + 1, line, script);
             else if (i + 2 < w->count)
                 text_adds(&script->bytes, w->items[i + 2]);
-            script->is_process = true;
+            script->is_process = !script->is_exec;
             return;
         }
         if (more && !strcmp(name, "accelerate") && !strcmp(w->items[i + 1], "launch"))
@@ -79,6 +79,19 @@ static void start_program(struct shell *s, const struct shell_words *w, int line
         if (!s->command.count) shell_words_add(&s->command, "", 0);
         return;
     }
+}
+
+/* exit or return STATUS; without one, of the command before, which is assumed to succeed. */
+static void end_script(struct shell *s, const struct shell_words *w, int line)
+{
+    const char *status = w->count > 1 ? w->items[1] : "0";
+    char *end;
+    long value = strtol(status, &end, 10);
+    bool is_number = end != status && !*end;
+    s->end = *w->items[0] == 'e' ? SHELL_EXITS : SHELL_RETURNS;
+    s->exit_result = !is_number ? SHELL_UNKNOWN : value & 255 ? SHELL_FALSE : SHELL_TRUE;
+    text_clear(&s->exit_place);
+    text_addf(&s->exit_place, "%s:%d", s->file, line);
 }
 
 enum status shell_command_run(struct shell *s, const struct shell_words *w, int line,
@@ -105,9 +118,7 @@ enum status shell_command_run(struct shell *s, const struct shell_words *w, int 
     } else if (!strcmp(name, "eval")) {
         text_adds(&script->bytes, joined.data);
     } else if (!strcmp(name, "exit") || !strcmp(name, "return")) {
-        s->end = *name == 'e' ? SHELL_EXITS : SHELL_RETURNS;
-        text_clear(&s->exit_place);
-        text_addf(&s->exit_place, "%s:%d", s->file, line);
+        end_script(s, w, line);
     } else if (!strcmp(name, "break") || !strcmp(name, "continue")) {
         if (s->loops) s->jump = *name == 'b' ? SHELL_BREAK : SHELL_CONTINUE;
     } else if (!strcmp(name, "echo")) {
@@ -118,6 +129,7 @@ enum status shell_command_run(struct shell *s, const struct shell_words *w, int 
     } else if ((!strcmp(name, "source") || !strcmp(name, ".")) && w->count > 1) {
         open_script(s, w, 1, line, script);
     } else {
+        script->is_exec = !strcmp(name, "exec") && w->count > 1;
         start_program(s, w, line, script);
     }
     text_release(&joined);

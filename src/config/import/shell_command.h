@@ -11,6 +11,7 @@ struct shell_script {
     char *file;        /* NULL: eval or bash -c, which continue in the same script */
     struct shell_words arguments;
     bool is_process; /* of bash: `exit` ends it alone */
+    bool is_exec;    /* the current script ends with this command */
 };
 void shell_command_release(struct shell_script *script);
 

@@ -4,9 +4,6 @@
 
 #include "config/import/shell.h"
 
-/* SHELL_UNKNOWN: known only when the script runs. */
-enum shell_result { SHELL_FALSE, SHELL_TRUE, SHELL_UNKNOWN };
-
 enum status shell_condition_evaluate(struct shell *s, struct shell_words words, int line,
                                      enum shell_result *out);
 bool shell_condition_match(const char *pattern, const char *word); /* with * and ? */

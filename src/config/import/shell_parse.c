@@ -156,8 +156,16 @@ static enum status parse_assignment(struct shell *s, struct shell_cursor *c,
     return st;
 }
 
+/* A process, subshell or sourced script ends alone, with the result of its exit or return. */
+static void end_process(struct shell *s, enum shell_result *result)
+{
+    if (s->end) *result = s->exit_result;
+    s->end = SHELL_RUNS;
+}
+
 /* Follows the code that a command runs, in the current script or as another file. */
-static enum status follow_script(struct shell *s, const struct shell_script *script, int line)
+static enum status follow_script(struct shell *s, const struct shell_script *script, int line,
+                                 enum shell_result *result)
 {
     const char *file = s->file;
     const struct shell_words arguments = s->arguments;
@@ -170,10 +178,17 @@ static enum status follow_script(struct shell *s, const struct shell_script *scr
     s->scripts++;
     if (!st) st = shell_parse(s, script->bytes.data, script->bytes.len, script->file ? 1 : line);
     s->scripts--;
-    if (script->is_process || (script->file && s->end == SHELL_RETURNS)) s->end = SHELL_RUNS;
+    if (script->is_process || (script->file && s->end == SHELL_RETURNS)) end_process(s, result);
     s->file = file, s->arguments = arguments;
     if (!st && script->file && s->command.count && !found) s->command_line = line;
     return st;
+}
+
+/* exec replaces the shell; an exit in a script that it ran has ended this one already. */
+static void end_at_exec(struct shell *s)
+{
+    s->end = SHELL_EXITS, s->exit_result = SHELL_TRUE;
+    text_clear(&s->exit_place);
 }
 
 static enum status parse_simple_command(struct shell *s, struct shell_cursor *c, bool run,
@@ -215,7 +230,8 @@ static enum status parse_simple_command(struct shell *s, struct shell_cursor *c,
     } else if (!st && run && words.count) {
         struct shell_script script = {0};
         st = shell_command_run(s, &words, line, result, &script);
-        if (!st && script.bytes.data) st = follow_script(s, &script, line);
+        if (!st && script.bytes.data) st = follow_script(s, &script, line, result);
+        if (!st && script.is_exec && !s->end) end_at_exec(s);
         shell_command_release(&script);
     }
     shell_words_release(&words);
@@ -430,7 +446,7 @@ static enum status parse_compound_command(struct shell *s, struct shell_cursor *
         TRY(parse_list(s, c, run, result));
         if (c->at >= c->end || *c->at != ')') FAIL(CONFIG, "%s:%d: (: missing )", s->file, line);
         c->at++;
-        if (run) s->end = SHELL_RUNS; /* a subshell ends alone */
+        if (run) end_process(s, result);
     } else {
         return parse_simple_command(s, c, run, result);
     }
@@ -446,17 +462,19 @@ static enum status parse_command(struct shell *s, struct shell_cursor *c, bool r
     return STATUS_OK;
 }
 
-/* Only the first command of a | b has effects here; the exit status of the last is unknown and
- * taken as success. */
+/* Only the first command of a | b has effects here, but an exit in it ends only its subshell; the
+ * exit status of the last is unknown and taken as success. */
 static enum status parse_pipeline(struct shell *s, struct shell_cursor *c, bool run,
                                   enum shell_result *result)
 {
-    TRY(parse_command(s, c, run && !s->end && !s->jump, result));
+    run = run && !s->end && !s->jump;
+    TRY(parse_command(s, c, run, result));
     for (;;) {
         shell_lexer_skip_blanks(c);
         if (c->at >= c->end || *c->at != '|' || (c->at + 1 < c->end && c->at[1] == '|'))
             return STATUS_OK;
         c->at += c->at + 1 < c->end && c->at[1] == '&' ? 2 : 1;
+        if (run) s->end = SHELL_RUNS;
         skip_separators(c);
         TRY(parse_command(s, c, false, result));
         *result = SHELL_TRUE;

@@ -36,6 +36,19 @@ TEST(scripts_in_the_same_folder_are_followed_with_their_arguments)
     shell_release(&s);
 }
 
+/* Checks that P has the second value after the first, a script. */
+static void check_variable(const char *const row[2])
+{
+    struct shell s;
+    shell_init(&s, "a.sh", (struct shell_files){open_script, NULL});
+    shell_set(&s, "P", "");
+    CHECK_STATUS(OK, shell_parse(&s, row[0], strlen(row[0]), 1));
+    if (strcmp(shell_get(&s, "P"), row[1]))
+        print_error("%s: P is %s\n", row[0], shell_get(&s, "P"));
+    CHECK(!strcmp(shell_get(&s, "P"), row[1]));
+    shell_release(&s);
+}
+
 TEST(exit_ends_a_process_and_return_a_sourced_script)
 {
     static const char *const cases[][2] = {
@@ -46,17 +59,34 @@ TEST(exit_ends_a_process_and_return_a_sourced_script)
         {"source exit.sh; P=${P}a", "1"},
         {"eval 'exit 1'; P=a", ""},
         {"bash -c 'source exit.sh; P=b'; P=${P}a", "1a"},
+        {"{ P=b; exit 1; } | tee log; P=${P}a", "ba"},
+        {"P=b | { exit 1; }; P=${P}a", "ba"},
+        {"exec bash exit.sh; P=${P}a", "1"},
+        {"exec bash return.sh; P=${P}a", "1"},
+        {"exec python train.py; P=a", ""},
+        {"exec >log; P=a", "a"},
+        {"bash -c 'exec bash exit.sh; P=b'; P=${P}a", "1a"},
+        {"bash -c 'exec python train.py; P=b' && P=${P}a", "a"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct shell s;
-        shell_init(&s, "a.sh", (struct shell_files){open_script, NULL});
-        shell_set(&s, "P", "");
-        CHECK_STATUS(OK, shell_parse(&s, cases[i][0], strlen(cases[i][0]), 1));
-        if (strcmp(shell_get(&s, "P"), cases[i][1]))
-            print_error("%s: P is %s\n", cases[i][0], shell_get(&s, "P"));
-        CHECK(!strcmp(shell_get(&s, "P"), cases[i][1]));
-        shell_release(&s);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_variable(cases[i]);
+}
+
+TEST(the_status_of_an_exit_is_that_of_its_process)
+{
+    static const char *const cases[][2] = {
+        {"(exit 1) || P=c", "c"},
+        {"(exit 1) && P=c", ""},
+        {"(exit 0) && P=c", "c"},
+        {"(exit) && P=c", "c"},
+        {"(exit 256) && P=c", "c"},
+        {"! (exit 3) && P=c", "c"},
+        {"if bash -c 'exit 1'; then P=a; else P=b; fi", "b"},
+        {"if bash -c '[ a = b ] || exit 2; exit 0'; then P=a; else P=b; fi", "b"},
+        {"(exit $(nproc)) && P=a || P=b", ""},
+        {"bash exit.sh && P=c", "c"},
+        {". return.sh || P=c", "1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_variable(cases[i]);
 }
 
 TEST(an_exit_is_named_by_the_file_that_it_is_in)
