@@ -105,15 +105,16 @@ static enum status read_script(struct shell *s, const char *bytes, size_t len,
     }
     if (!text_is_utf8(bytes, len)) FAIL(CONFIG, "%s: not a script: not UTF-8", s->file);
     TRY(shell_parse(s, bytes, len, 1));
-    if (!s->command.count && s->exit_place.len)
+    bool exits = s->exit_place.len > 0; /* the script itself, or one that it runs */
+    if (!s->command.count && s->end && exits)
         FAIL(CONFIG, "%s: with these variables the script exits here%s%.300s", s->exit_place.data,
              s->last_echo.len ? ": " : "", s->last_echo.len ? s->last_echo.data : "");
     if (!s->command.count)
         FAIL(CONFIG,
-             "%s: starts neither pretrain_gpt.py nor `accelerate launch` (to replace "
-             "preprocess_data.py, use "
-             "`llamero prepare`)",
-             s->file);
+             "%s: starts neither pretrain_gpt.py nor `accelerate launch`%s%.300s%s (to replace "
+             "preprocess_data.py, use `llamero prepare`)",
+             s->file, exits ? "; with these variables " : "", exits ? s->exit_place.data : "",
+             exits ? " exits" : "");
     const char *similar, *unused = shell_unused(s, &similar);
     if (unused)
         FAIL(CONFIG, "command line: %s: the script does not use this variable%s%s%s", unused,

@@ -201,6 +201,11 @@ TEST(files_that_do_not_start_training_are_rejected)
         {"", "starts neither pretrain_gpt.py nor `accelerate launch`"},
         {"echo hello\n", "starts neither pretrain_gpt.py nor `accelerate launch`"},
         {"python tools/preprocess_data.py --input a\n", "use `llamero prepare`"},
+        {"bash -c 'exit 0'\nfalse\npython train.py\n",
+         "x.sh: starts neither pretrain_gpt.py nor `accelerate launch`; with these variables "
+         "x.sh:1 exits (to replace"},
+        {"(exit 0)\nexec python train.py\nexit 1\n", "x.sh: starts neither"},
+        {"(exit 0)\n\nexit 1\n", "x.sh:3: with these variables the script exits here"},
         {"\377\376", "not UTF-8"},
         {"if true; then\n", "x.sh:2: expected \"fi\""},
         {"torchrun pretrain_gpt.py\n", "--micro-batch-size is required"},
