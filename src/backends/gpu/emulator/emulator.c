@@ -110,10 +110,11 @@ static void free_op(struct stream_op *op)
     free(op);
 }
 
-/* Executes the stream's work, up to that recording of `until` unless it is NULL. */
+/* Executes the stream's work, up to that recording of `until` unless it is NULL.  Of an event that
+ * is reached, or was never recorded, the stream may not exist. */
 static void drain(gpu_stream s, gpu_event until, uint64_t record)
 {
-    while (s->first && !(until && until->num_reached >= record)) {
+    while (!(until && until->num_reached >= record) && s->first) {
         struct stream_op *op = s->first;
         s->first = op->next;
         if (!s->first) s->end = &s->first;

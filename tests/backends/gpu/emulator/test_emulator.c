@@ -119,6 +119,24 @@ TEST(stream_work_runs_when_the_host_synchronizes)
     CHECK(!emulator_host_free(x));
 }
 
+TEST(waiting_for_an_event_that_was_reached_or_never_recorded_does_nothing)
+{
+    gpu_stream first, second;
+    gpu_event event;
+    CHECK(!emulator_stream_create(&first) && !emulator_stream_create(&second));
+    CHECK(!emulator_event_create(&event));
+    for (int is_recorded = 0; is_recorded < 2; is_recorded++) {
+        if (is_recorded) {
+            CHECK(!emulator_event_record(event, first));
+            CHECK(!emulator_stream_destroy(first)); /* which completes its work */
+        }
+        CHECK(!emulator_event_synchronize(event));
+        CHECK(!emulator_event_wait(second, event));
+        CHECK(!emulator_stream_synchronize(second));
+    }
+    CHECK(!emulator_event_destroy(event) && !emulator_stream_destroy(second));
+}
+
 TEST(memory_is_accounted_and_an_invalid_launch_sets_the_last_error)
 {
     size_t before, after, total;
