@@ -471,8 +471,9 @@ static enum status open_arenas(struct trainer *t, const struct config *c,
     TRY(arena_init(&t->run, run, own));
     TRY(arena_init(&t->step, step, own));
     TRY(arena_init(&machine->queue->scratch, scratch, own));
-    TRY(open_shared(t, shared, plan.host[MEMORY_checkpoint],
-                    queue_shared_allocator(machine->queue)));
+    /* On a CPU, `bytes` has what would be the host's. */
+    size_t staged = plan.host[MEMORY_checkpoint] + plan.bytes[MEMORY_checkpoint];
+    TRY(open_shared(t, shared, staged, queue_shared_allocator(machine->queue)));
     TRY(arena_init(&t->host_step, host_step, queue_shared_allocator(machine->queue)));
     return STATUS_OK;
 }

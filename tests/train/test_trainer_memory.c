@@ -6,7 +6,10 @@
 #include "system/runs.h"
 #include "tensor/device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static void check_plan(const char *optimizer)
 {
@@ -111,4 +114,35 @@ TEST(a_gpu_without_pinned_memory_for_asynchronous_saves_says_so)
         t.machine.queue->device = NULL;
         training_close(&t);
     }
+}
+
+/* Bytes of this process's address space. */
+static size_t mapped_bytes(void)
+{
+    size_t pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f && fscanf(f, "%zu", &pages) == 1);
+    fclose(f);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+TEST(a_cpu_without_memory_for_asynchronous_saves_says_so)
+{
+    if (TEST_SLOWED) skip(); /* sanitizers map memory themselves */
+    struct training t;
+    struct rlimit old;
+    TRAINING_OPEN(&t, "model.vocab_size=200000", "checkpoint.enable=true",
+                  "checkpoint.async_mode=async");
+    struct model_shape shape = t.trainer.shape;
+    const struct arena *scratch = &t.machine.queue->scratch;
+    size_t others = t.trainer.run.size + t.trainer.step.size + scratch->size;
+    size_t enough = others + t.trainer.shared.size / 4; /* except for the copy of the state */
+    trainer_close(&t.trainer);
+    CHECK(!getrlimit(RLIMIT_AS, &old));
+    CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){mapped_bytes() + enough, old.rlim_max}));
+    enum status st = trainer_open(&t.trainer, &t.config, &shape, &t.machine);
+    CHECK(!setrlimit(RLIMIT_AS, &old));
+    CHECK(st == STATUS_MEMORY);
+    CHECK_MESSAGE("checkpoint.async_mode = \"async\" takes ");
+    training_close(&t);
 }
