@@ -33,19 +33,21 @@ static enum status run_transfer(const struct comm *group, struct transfer *t,
     size_t mark = arena_mark(&queue->scratch);
     size_t bytes = transfer_work_bytes(t->kind, t->dtype, t->count, group->size);
     struct failure first = {0};
+    enum status st = STATUS_OK;
     t->work = arena_alloc(&queue->scratch, bytes, 1);
     double begin = trace_begin(queue->trace);
     t->begins_first = c->overlapped;
-    if (transfers) TRY(comm_start(group, t));
+    if (transfers) TRY_OUT(comm_start(group, t));
     if (c->overlapped) {
         status_save(&first, boundary_do_overlapped(c)); /* t must not go while it is in flight */
         begin = trace_begin(queue->trace);
     }
     if (transfers) status_save(&first, comm_wait(t));
-    arena_reset(&queue->scratch, mark);
-    TRY(status_restore(&first));
+    TRY_OUT(status_restore(&first));
     if (transfers) trace_end(queue->trace, transfer_name(t->kind), begin);
-    return STATUS_OK;
+out:
+    arena_reset(&queue->scratch, mark);
+    return st;
 }
 
 static enum status cross(const struct parallel_plan *plan, enum boundary at,

@@ -84,6 +84,56 @@ TEST(tensor_parallel_crossings_overlap_work)
     CHECK_STATUS(OK, ranks_run(4, check_overlap, NULL));
 }
 
+/* A group whose transfers fail to start, or start and fail. */
+struct faulty {
+    bool starts;
+    int num_waits;
+};
+
+static enum status fail_or_start(const struct comm *c, struct transfer *t)
+{
+    (void)t;
+    if (!((struct faulty *)c->group)->starts) FAIL(COMM, "the start failed");
+    return STATUS_OK;
+}
+
+static enum status fail_to_complete(struct transfer *t)
+{
+    ((struct faulty *)t->comm->group)->num_waits++;
+    FAIL(COMM, "the transfer failed");
+}
+
+static enum status fail_work(void *work)
+{
+    ++*(int *)work;
+    FAIL(SHAPE, "the work failed");
+}
+
+TEST(a_crossing_that_fails_waits_for_its_transfer_and_returns_the_first_failure)
+{
+    static const struct transport transport = {.start = fail_or_start, .wait = fail_to_complete};
+    for (int starts = 0; starts < 2; starts++)
+        for (int works = 0; works < 2; works++) {
+            struct faulty f = {.starts = starts};
+            struct comm group = {.size = 2, .transport = &transport, .group = &f};
+            struct group_plan p;
+            struct queue *queue;
+            int count = 0;
+            float x[4 * COLUMNS] = {0};
+            struct crossing c = {x, 4, COLUMNS, F32, works ? fail_work : NULL, &count};
+            CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 1 << 16));
+            plan_init_tensor(&p, &group, true);
+            enum status st = p.plan.cross(&p.plan, MLP_IN, BACKWARD, &c, queue);
+            CHECK(st == (starts && works ? STATUS_SHAPE : STATUS_COMM));
+            CHECK_MESSAGE(!starts ? "the start failed"
+                          : works ? "the work failed"
+                                  : "the transfer failed");
+            CHECK(f.num_waits == starts && count == (starts && works));
+            CHECK(queue->scratch.peak > 0 && queue->scratch.used == 0);
+            cpu_queue_close(queue);
+        }
+}
+
 /* Into a block rows are all-gathered; out of it they are reduce-scattered. */
 static enum status check_crossings(const struct comm *group, void *context)
 {
