@@ -114,11 +114,11 @@ static enum status find_common(const char *folder, int64_t step, const struct co
 /* Where checkpoint_locate finds the model. */
 enum { AT_PATH, IN_STEPS, IN_RUN };
 
-/* A run has its checkpoints in a subfolder; DCP steps may have config.json in the folder above
+/* `below`: the folder of a run's checkpoints.  DCP steps may have config.json in the folder above
  * them. */
-static enum status find_model(const char *path, int64_t step, int64_t *location)
+static enum status find_model(const char *path, const char *below, int64_t step, int64_t *location)
 {
-    char *config = file_join(path, "config.json"), *below = folder_of_run(path);
+    char *config = file_join(path, "config.json");
     bool is_model = model_files_detect(path);
     size_t num_steps;
     enum status st = STATUS_OK;
@@ -132,7 +132,6 @@ static enum status find_model(const char *path, int64_t step, int64_t *location)
         FAIL_OUT(CONFIG, "%s is a single model: it has no step %lld", path, (long long)step);
 out:
     free(config);
-    free(below);
     return st;
 }
 
@@ -155,21 +154,23 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
                               char **folder)
 {
     int64_t location = AT_PATH;
+    char *below = folder_of_run(path);
+    enum status st = STATUS_OK;
     *folder = NULL;
-    TRY(comm_agree(world, world->rank == 0 ? find_model(path, step, &location) : STATUS_OK));
-    TRY(comm_broadcast_bytes(world, 0, &location, sizeof location));
+    TRY_OUT(
+        comm_agree(world, world->rank == 0 ? find_model(path, below, step, &location) : STATUS_OK));
+    TRY_OUT(comm_broadcast_bytes(world, 0, &location, sizeof location));
     if (location == AT_PATH) {
         *folder = heap_string(path, strlen(path));
-        return STATUS_OK;
+        goto out;
     }
-    char *steps = location == IN_RUN ? folder_of_run(path) : file_join(path, "");
-    enum status st = find_common(steps, step, world, folder);
-    if (!st)
-        st =
-            comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : fail_not_found(path, steps));
-    free(steps);
-    TRY(st);
-    return STATUS_OK;
+    const char *steps = location == IN_RUN ? below : path;
+    TRY_OUT(find_common(steps, step, world, folder));
+    TRY_OUT(
+        comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : fail_not_found(path, steps)));
+out:
+    free(below);
+    return st;
 }
 
 /* Appends the advice about step `step` of `folder` to the message. */

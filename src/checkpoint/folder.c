@@ -30,9 +30,12 @@ char *folder_of_run(const char *run)
     char *path = file_join(run, "config.toml");
     struct text bytes = {0};
     struct toml *tree = NULL;
-    bool is_read =
-        !file_read(path, MAX_BYTES, &bytes) && !toml_parse(bytes.data, bytes.len, path, &tree);
-    const struct toml *name = is_read ? toml_get(toml_get(tree, "checkpoint"), "folder") : NULL;
+    enum file_kind kind = FILE_ABSENT;
+    enum status st = file_find(path, &kind);
+    if (!st && kind != FILE_ABSENT) st = file_read(path, MAX_BYTES, &bytes);
+    if (!st && bytes.len) st = toml_parse(bytes.data, bytes.len, path, &tree);
+    if (st) log_line(LOG_WARN, "assuming checkpoint.folder = \"checkpoint\": %s", status_message());
+    const struct toml *name = tree ? toml_get(toml_get(tree, "checkpoint"), "folder") : NULL;
     char *folder = folder_in_run(run, name && name->kind == TOML_STRING ? name->text : NULL);
     toml_free(tree);
     text_release(&bytes);

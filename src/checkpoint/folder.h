@@ -14,7 +14,8 @@
 #include <stdint.h>
 
 /* The folder of the checkpoints of a run, by its dump folder: that which checkpoint.folder in its
- * config.toml names, else checkpoint/.  It may be missing.  Heap. */
+ * config.toml names, else checkpoint/.  It may be missing.  Logs a warning if config.toml cannot be
+ * read.  Heap. */
 char *folder_of_run(const char *run);
 /* The same by the value of checkpoint.folder; NULL or "": config.toml has none. */
 char *folder_in_run(const char *run, const char *name);

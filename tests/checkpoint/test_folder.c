@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/folder.h"
 
+#include "base/log.h"
 #include "checkpoint/rig.h"
 
 #include <sys/wait.h>
@@ -35,6 +36,37 @@ TEST(folder_of_a_run_is_that_of_its_configuration)
         CHECK(!strcmp(folder, *expected == '/' ? expected : test_path(run, expected)));
         free(folder);
     }
+}
+
+/* What folder_of_run logs. */
+static struct text log_of(const char *run)
+{
+    struct text text = {0};
+    const char *log = test_path(test_folder(), "log.txt");
+    CHECK_STATUS(OK, log_open(log));
+    free(folder_of_run(run));
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(log, 1 << 20, &text));
+    return text;
+}
+
+TEST(a_configuration_that_cannot_be_read_is_warned_of_but_not_one_that_is_missing)
+{
+    const char *run = test_folder(), *toml = test_path(run, "config.toml");
+    struct text quiet = log_of(run), folder, wrong;
+    CHECK(!quiet.len);
+    CHECK_STATUS(OK, file_make_dirs(toml));
+    folder = log_of(run);
+    CHECK(strstr(folder.data, "config.toml: is a folder"));
+    CHECK_STATUS(OK, file_remove_tree(toml));
+    CHECK_STATUS(OK, file_write(toml, "= not TOML", 10));
+    wrong = log_of(run);
+    CHECK(strstr(wrong.data, "assuming checkpoint.folder = \"checkpoint\": "));
+    CHECK(strstr(wrong.data, "config.toml:1:1"));
+    text_release(&quiet);
+    quiet = log_of(toml); /* a file, below which there is no configuration */
+    CHECK(!quiet.len);
+    text_release(&quiet), text_release(&folder), text_release(&wrong);
 }
 
 TEST(only_steps_are_listed_in_ascending_order)
