@@ -299,6 +299,15 @@ out:
     return st;
 }
 
+/* A GEMM that NVIDIA's tensor cores compute in TF32 has half of bf16's rate (step_simulator.c). */
+static double ceiling_of(const struct op_work *w, const struct device_ceilings *c,
+                         const struct hardware *h)
+{
+    if (w->bound != BOUND_PEAK) return c->copy;
+    if (w->tf32 && h && h->vendor == VENDOR_nvidia) return c->flops[BF16] / 2;
+    return c->flops[w->buffers[0].dtype];
+}
+
 static enum status time_operations(const struct device_bench *b, struct results *r)
 {
     for (size_t i = 0; i < b->calls->count; i++) {
@@ -307,9 +316,8 @@ static enum status time_operations(const struct device_bench *b, struct results 
         op_work(&t->call->call, &t->work);
         TRY(time_call(&t->call->call, b->machine, b->rounds, &t->seconds));
         bool is_gemm = t->work.bound == BOUND_PEAK;
-        const struct device_ceilings *c = &r->ceilings;
         t->rate = (is_gemm ? t->work.flops : t->work.bytes) / t->seconds;
-        t->share = t->rate / (is_gemm ? c->flops[t->work.buffers[0].dtype] : c->copy);
+        t->share = t->rate / ceiling_of(&t->work, &r->ceilings, b->machine->hardware);
         r->num_calls++;
         TRY(save(b, r));
     }

@@ -27,6 +27,7 @@ void op_sizes(const struct op_call *c, struct text *out)
         const struct linear *a = &c->what.linear_forward;
         text_addf(out, "%d x %d -> %d%s", a->N, a->D, a->F, a->accumulate ? " +=" : "");
         if (a->float8) text_adds(out, " float8");
+        if (a->allow_tf32) text_adds(out, " TF32");
         break;
     }
     case OP_bias_forward:
@@ -114,7 +115,12 @@ void op_sizes(const struct op_call *c, struct text *out)
         text_addf(out, "%zu %s", a->n, dtype_name(a->dtype));
         break;
     }
-    case OP_find_scale: text_adds(out, c->what.find_scale.to == E4M3 ? "E4M3" : "E5M2"); break;
+    case OP_find_scale: {
+        const struct find_scale *a = &c->what.find_scale;
+        text_adds(out, a->to == E4M3 ? "E4M3" : "E5M2");
+        if (a->amaxes > 1) text_addf(out, " of %d", a->amaxes);
+        break;
+    }
     case OP_quantize: {
         const struct quantize *a = &c->what.quantize;
         text_addf(out, "%zu %s -> %s", a->n, dtype_name(a->dtype), a->to == E4M3 ? "E4M3" : "E5M2");

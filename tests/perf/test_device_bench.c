@@ -8,6 +8,28 @@
 #include "tensor/strict_device.h"
 #include "test.h"
 
+static bool has_word(const struct json *operation, const char *word)
+{
+    return strstr(json_string(json_get(operation, "sizes")), word) != NULL;
+}
+
+/* Muon's GEMMs have the ceiling of TF32, half of bf16's; those of the model bf16's. */
+static void check_ceilings(const struct json *root)
+{
+    double peak = json_number(json_get(json_get(root, "ceilings"), "bf16"));
+    const struct json *operations = json_get(root, "operations");
+    int num_gemms = 0, num_tf32 = 0;
+    for (size_t i = 0; i < json_count(operations); i++) {
+        const struct json *o = json_item(operations, i);
+        double rate = json_number(json_get(o, "rate")), share = json_number(json_get(o, "share"));
+        if (strncmp(json_string(json_get(o, "name")), "linear_", 7) != 0) continue;
+        bool is_tf32 = has_word(o, " TF32");
+        num_gemms++, num_tf32 += is_tf32;
+        CHECK(fabs(share * peak / rate - (is_tf32 ? 2 : 1)) < 1e-3);
+    }
+    CHECK(num_tf32 > 0 && num_tf32 < num_gemms);
+}
+
 TEST(device_bench_measures_ceilings_operations_and_steps)
 {
     static const char *const settings[] = {"model.dim=16",
@@ -18,7 +40,9 @@ TEST(device_bench_measures_ceilings_operations_and_steps)
                                            "model.vocab_size=96",
                                            "training.seq_len=16",
                                            "training.local_batch_size=1",
-                                           "training.dataset_path=none"};
+                                           "training.dataset_path=none",
+                                           "training.mixed_precision_param=bfloat16",
+                                           "optimizer.name=Muon"};
     struct config config = {0};
     struct machine m = {0};
     struct model_shape shape;
@@ -30,6 +54,7 @@ TEST(device_bench_measures_ceilings_operations_and_steps)
     CHECK_STATUS(OK, cpu_queue_open(&m.queue, 1, 0));
     strict_open(m.queue, &ops_cpu_reference, true);
     m.ops = &strict_ops;
+    m.hardware = hardware_row(HARDWARE_h100);
     CHECK_STATUS(OK, op_calls_record_step(&calls, &config, &shape, m.ops, false));
     const char *path = test_path(test_folder(), "bench.json");
     struct device_bench b = {&config, &m, &shape, &calls, 2, 1 << 16, 1000, path};
@@ -41,6 +66,7 @@ TEST(device_bench_measures_ceilings_operations_and_steps)
     CHECK_STATUS(OK, json_parse(json.data, json.len, "bench", &root));
     CHECK(json_number(json_get(json_get(root, "ceilings"), "side")) == 64);
     CHECK(json_count(json_get(root, "operations")) == calls.count);
+    check_ceilings(root);
     CHECK(json_number(json_get(json_get(root, "step"), "tokens_per_second")) > 0);
     CHECK(json_count(json_get(json_get(root, "step"), "seconds")) == 2);
     CHECK(json_number(json_get(root, "parameters")) == 1000);
