@@ -19,7 +19,7 @@ struct channel {
 struct simulation {
     struct schedule s;
     bool rendezvous;
-    int buffers;
+    int buffers, length; /* actions of each rank */
     struct action actions[PP][LENGTH];
     int at[PP];
     struct channel channels[PP][PP][DIRECTION_COUNT];
@@ -87,20 +87,17 @@ static void run_action(struct simulation *p, int rank)
 
 static void run_all(struct simulation *p)
 {
-    int length = schedule_length(&p->s), left = length * p->s.pp;
+    int left = p->length * p->s.pp;
     for (bool moved = true; left && moved;) {
         moved = false;
         for (int rank = 0; rank < p->s.pp; rank++)
-            for (; p->at[rank] < length && ready(p, rank); left--)
+            for (; p->at[rank] < p->length && ready(p, rank); left--)
                 run_action(p, rank), moved = true;
     }
     if (left)
         print_error("%s pp %d chunks %d microbatches %d: deadlock\n", schedule_kind_word(p->s.kind),
                     p->s.pp, p->s.chunks, p->s.num_microbatches);
     CHECK(!left);
-    for (int stage = 0; stage < p->s.pp * p->s.chunks; stage++)
-        CHECK(p->forward[stage] == p->s.num_microbatches &&
-              p->backward[stage] == p->s.num_microbatches);
 }
 
 /* Checks the number of microbatches in flight, and that slots used in turn never collide. */
@@ -146,8 +143,22 @@ static void simulate(const struct schedule *s, bool rendezvous)
 {
     static struct simulation p; /* too large for some stacks */
     p = (struct simulation){.s = *s, .rendezvous = rendezvous, .buffers = schedule_send_buffers(s)};
+    p.length = schedule_length(s);
     for (int rank = 0; rank < s->pp; rank++) schedule_actions(s, rank, p.actions[rank]);
     run_all(&p);
+    for (int stage = 0; stage < s->pp * s->chunks; stage++)
+        CHECK(p.forward[stage] == s->num_microbatches && p.backward[stage] == s->num_microbatches);
+}
+
+static void simulate_forward(const struct schedule *s, bool rendezvous)
+{
+    static struct simulation p;
+    p = (struct simulation){.s = *s, .rendezvous = rendezvous, .buffers = 1};
+    p.length = s->num_microbatches * s->chunks;
+    for (int rank = 0; rank < s->pp; rank++) schedule_forward_actions(s, p.actions[rank]);
+    run_all(&p);
+    for (int stage = 0; stage < s->pp * s->chunks; stage++)
+        CHECK(p.forward[stage] == s->num_microbatches);
 }
 
 static void simulate_buffered(const struct schedule *s) { simulate(s, false); }
@@ -171,6 +182,18 @@ TEST(schedules_run_every_microbatch_once_in_order_without_deadlock)
 TEST(schedules_do_not_deadlock_with_rendezvous_sends)
 {
     CHECK(for_every_schedule(simulate_rendezvous) > 0);
+}
+
+TEST(forward_actions_do_not_deadlock_with_any_number_of_microbatches)
+{
+    for (int pp = 1; pp <= PP; pp++)
+        for (int chunks = 1; chunks <= (pp > 1 ? CHUNKS : 1); chunks++)
+            for (int micros = 1; micros <= MICROS; micros++)
+                for (int rendezvous = 0; rendezvous < 2; rendezvous++)
+                    simulate_forward(
+                        &(struct schedule){chunks > 1 ? SCHEDULE_Interleaved1F1B : SCHEDULE_1F1B,
+                                           pp, chunks, micros},
+                        rendezvous);
 }
 
 /* Otherwise chunks would need channels of their own, and a GPU's streams share hardware queues. */
