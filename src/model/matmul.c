@@ -47,14 +47,24 @@ static size_t elements_of(const struct matmul *p, enum float8_role role)
     return role == FLOAT8_INPUT ? N * D : role == FLOAT8_WEIGHT ? F * D : N * F;
 }
 
+/* The first of each half of a block; the others are row-parallel. */
+static bool is_column_parallel(enum matmul_id id)
+{
+    return id == MATMUL_attn_q || id == MATMUL_mlp_gate;
+}
+
+enum boundary matmul_input_boundary(enum matmul_id id)
+{
+    BUG_IF(!is_column_parallel(id));
+    return id == MATMUL_attn_q ? ATTN_IN : MLP_IN;
+}
+
 /* Under tensor parallelism each rank has a slice of the weights, of the output of the
- * column-parallel matrices (the first of each half of a block), and of the input of the
- * row-parallel ones. */
+ * column-parallel matrices, and of the input of the row-parallel ones. */
 static bool is_sliced(const struct matmul *p, enum float8_role role)
 {
-    bool column_parallel = p->id == MATMUL_attn_q || p->id == MATMUL_mlp_gate;
     if (p->m->plan->parts == 1) return false;
-    return role == FLOAT8_WEIGHT || (role == FLOAT8_GRADIENT) == column_parallel;
+    return role == FLOAT8_WEIGHT || (role == FLOAT8_GRADIENT) == is_column_parallel(p->id);
 }
 
 bool matmul_fuses_amax(const struct model *m, enum matmul_id id, int layer)
@@ -340,8 +350,7 @@ static enum status cross_and_backward_weight(const struct matmul *p, void *dx,
 {
     const struct model *m = p->m;
     struct crossing c = {dx, p->op.N, p->op.D, m->dtype, backward_weight, g};
-    enum boundary at = p->id == MATMUL_attn_q ? ATTN_IN : MLP_IN;
-    TRY(m->plan->cross(m->plan, at, BACKWARD, &c, m->queue));
+    TRY(m->plan->cross(m->plan, matmul_input_boundary(p->id), BACKWARD, &c, m->queue));
     return STATUS_OK;
 }
 
@@ -367,7 +376,7 @@ enum status matmul_backward(const struct model *m, const struct matmul_call *cal
     }
     TRY(backward_input(&p, dy, dy_scale, dx));
     struct weight_gradient g = {&p, dy, dy_scale, in};
-    if (p.id == MATMUL_attn_q || p.id == MATMUL_mlp_gate)
+    if (is_column_parallel(p.id))
         TRY(cross_and_backward_weight(&p, dx, &g));
     else
         TRY(backward_weight(&g));

@@ -40,6 +40,8 @@ static inline bool matmul_norm_is_packed(const struct model *m)
  * one. */
 static inline bool matmul_mlp_is_packed(const struct model *m) { return !m->shape.mlp_bias; }
 
+/* The boundary in front of MATMUL_attn_q or MATMUL_mlp_gate. */
+enum boundary matmul_input_boundary(enum matmul_id id);
 /* Whether the op right before a matrix multiply computes the amax of its output, fused: if its
  * kernel can, and the whole tensor is on this rank. */
 bool matmul_fuses_amax(const struct model *m, enum matmul_id id, int layer);
@@ -63,7 +65,7 @@ enum status matmul_quantize(const struct model *m, const struct matmul_call *cal
 /* y = x w^T (+ add_NF); add_NF may be y. */
 enum status matmul_forward(const struct model *m, const struct matmul_call *call, const void *x,
                            void *y, const void *add_NF);
-/* dx = dy w;  dw += dy^T x.  The dx of a GEMM that reads the stream also crosses the boundary in
- * front of it, while dw is computed. */
+/* dx = dy w;  dw += dy^T x.  For MATMUL_attn_q and MATMUL_mlp_gate, dx also crosses ATTN_IN or
+ * MLP_IN (a reduce-scatter under tensor parallelism) while dw is computed. */
 enum status matmul_backward(const struct model *m, const struct matmul_call *call, const void *dy,
                             const void *x, void *dx);

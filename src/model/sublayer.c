@@ -28,11 +28,6 @@ unsigned sublayer_summed_axes(const struct block_call *k, enum matmul_id id)
     return multiplies ? OVER_COLUMNS | OVER_ROWS : OVER_ROWS;
 }
 
-static enum boundary input_boundary(enum param_id id)
-{
-    return id == PARAM_attn_norm ? ATTN_IN : MLP_IN;
-}
-
 static struct rmsnorm norm_of(const struct block_call *k)
 {
     const struct model *m = k->m;
@@ -48,11 +43,12 @@ enum status sublayer_norm(const struct block_call *k, enum param_id id, const vo
 {
     const struct model *m = k->m;
     struct rmsnorm op = norm_of(k);
+    enum matmul_id reader = id == PARAM_attn_norm ? MATMUL_attn_q : MATMUL_mlp_gate;
+    enum boundary at = matmul_input_boundary(reader);
     if (m->shape.post_norm) {
         TRY(residual_copy(m, k->N, x_SD, residual_local(m, y_ND, k->N), 1));
-        return residual_cross(m, input_boundary(id), FORWARD, y_ND, k->N);
+        return residual_cross(m, at, FORWARD, y_ND, k->N);
     }
-    enum matmul_id reader = id == PARAM_attn_norm ? MATMUL_attn_q : MATMUL_mlp_gate;
     if (matmul_quantizes_result(m, reader, k->layer)) {
         struct matmul_call call = sublayer_matmul(k, reader);
         struct matmul_source norm = {.of = FUSED_RMSNORM,
@@ -67,7 +63,7 @@ enum status sublayer_norm(const struct block_call *k, enum param_id id, const vo
     struct rmsnorm_fwd io = {x_SD, unit_weight(m, id, k->layer), residual_local(m, y_ND, k->N),
                              rstd_S, matmul_amax_target(m, reader, k->layer)};
     TRY(rmsnorm_forward(m->ops, &op, &io, m->queue));
-    TRY(residual_cross(m, input_boundary(id), FORWARD, y_ND, k->N));
+    TRY(residual_cross(m, at, FORWARD, y_ND, k->N));
     return STATUS_OK;
 }
 
