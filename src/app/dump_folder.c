@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "checkpoint/folder.h"
 #include "model/layout.h"
+#include "optim/ema.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,9 +122,8 @@ static int64_t saves_from(const struct config *c, int64_t step)
 double dump_folder_checkpoint_bytes(const struct config *c, const struct model_shape *shape)
 {
     struct layout layout;
-    int tensors = c->optimizer.ema_decay > 0 ? 4 : 3; /* weights, two moments, the average */
     layout_init(&layout, shape, 1);
-    double bytes = (double)layout.parameters * tensors * sizeof(float);
+    double bytes = (double)layout.parameters * ema_num_buffers(&c->optimizer) * sizeof(float);
     layout_release(&layout);
     return bytes;
 }

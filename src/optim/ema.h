@@ -11,6 +11,11 @@
 
 /* Whether a run has a moving average. */
 bool ema_is_kept(const struct optimizer_config *c);
+/* Buffers of a training state: weights, both moments and, if the run has one, the average. */
+static inline int ema_num_buffers(const struct optimizer_config *c)
+{
+    return ema_is_kept(c) ? 4 : 3;
+}
 /* Updates o->ema, if the run has one, from the weights of `o`. */
 enum status ema_step(const struct optim *o, const struct ops *ops, struct queue *queue);
 /* The same, but sets it to the weights. */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/folder.h"
 #include "metrics/memory.h"
+#include "optim/ema.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/rank_check.h"
@@ -118,8 +119,8 @@ static void open_stop(struct training_run *r)
 {
     const double bytes_per_second = 1e8;
     struct trainer *t = &r->trainer;
-    size_t buffers = t->optim.ema ? 4 : 3; /* weights, both moments, moving average */
-    double bytes = (double)(buffers * t->shard.elements * sizeof(float));
+    double buffers = ema_num_buffers(&r->config->optimizer);
+    double bytes = buffers * (double)t->shard.elements * sizeof(float);
     stop_init(&r->stop, training_run_world(r), trainer_group(t, GROUP_pp)->size == 1,
               bytes / bytes_per_second);
     t->model.units = stop_wrap_units(&r->stop, t->model.units);
