@@ -29,7 +29,8 @@ uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len)
     return checksum_crc32c_portable(crc, bytes, len);
 }
 
-uint32_t checksum_pieces(uint32_t crc, const void *bytes, size_t len, int num_threads)
+/* `copy`: each piece is copied there and summed there; NULL: it is summed where it is. */
+static uint32_t sum_pieces(uint32_t crc, const char *bytes, char *copy, size_t len, int num_threads)
 {
     enum { ROUND = 64 };
     const size_t count = (len + CHECKSUM_PIECE - 1) / CHECKSUM_PIECE;
@@ -39,12 +40,23 @@ uint32_t checksum_pieces(uint32_t crc, const void *bytes, size_t len, int num_th
 #pragma omp parallel for schedule(static) num_threads(num_threads) if (n > 1)
         for (size_t i = 0; i < n; i++) {
             size_t at = (done + i) * CHECKSUM_PIECE, left = len - at;
-            crcs[i] = checksum_crc32c(0, (const char *)bytes + at,
-                                      left < CHECKSUM_PIECE ? left : CHECKSUM_PIECE);
+            size_t piece = left < CHECKSUM_PIECE ? left : CHECKSUM_PIECE;
+            if (copy) memcpy(copy + at, bytes + at, piece);
+            crcs[i] = checksum_crc32c(0, (copy ? copy : bytes) + at, piece);
         }
         crc = checksum_crc32c(crc, crcs, n * sizeof *crcs);
     }
     return crc;
+}
+
+uint32_t checksum_pieces(uint32_t crc, const void *bytes, size_t len, int num_threads)
+{
+    return sum_pieces(crc, bytes, NULL, len, num_threads);
+}
+
+uint32_t checksum_copy_pieces(void *to, const void *from, size_t len, int num_threads)
+{
+    return sum_pieces(0, from, to, len, num_threads);
 }
 
 /* A bijection for each word, so that data which differ in one word never collide. */

@@ -14,6 +14,9 @@ uint32_t checksum_crc32c_portable(uint32_t crc, const void *bytes, size_t len);
  * does not depend on their number.  Continues from `crc` if what came before was whole pieces. */
 enum { CHECKSUM_PIECE = 1 << 18 };
 uint32_t checksum_pieces(uint32_t crc, const void *bytes, size_t len, int num_threads);
+/* Copies the bytes, which do not overlap, and returns checksum_pieces(0, ...) of the copy: the
+ * threads sum each piece while it is in their caches. */
+uint32_t checksum_copy_pieces(void *to, const void *from, size_t len, int num_threads);
 
 /* A 64-bit hash, to find out whether bytes are the same; not cryptographic.  `seed`: 0, or the hash
  * of what comes before.  The hash of chunks depends on where they are cut. */

@@ -5,7 +5,7 @@
 #include "base/host.h"
 #include "tensor/copy_stream.h"
 
-/* A chunk takes 0.3 ms over PCIe, far more than the latency of its copy. */
+/* A chunk takes 0.3 ms over PCIe, far more than the time to launch a copy. */
 enum { CHUNK = 64 * CHECKSUM_PIECE };
 
 size_t staging_bytes(const struct shard *p, enum dtype moments, const struct store_blocks *blocks,
@@ -22,12 +22,12 @@ size_t staging_bytes(const struct shard *p, enum dtype moments, const struct sto
     return bytes + (has_ema ? store_bytes(&f32, p->elements) : 0);
 }
 
-/* Copies a part; *crc becomes its checksum, of each chunk while the next one is copied. */
-static enum status copy_part(struct queue *queue, const char *from, size_t bytes, char *to,
-                             uint32_t *crc)
+/* Copies a part from a GPU's memory; *crc becomes its checksum, of each chunk while the next one is
+ * copied. */
+static enum status copy_from_gpu(struct queue *queue, const char *from, size_t bytes, char *to,
+                                 uint32_t *crc)
 {
     struct copy_event copied[2] = {0};
-    const int threads = queue ? queue->num_threads : 1;
     const size_t num_chunks = (bytes + CHUNK - 1) / CHUNK;
     enum status st = STATUS_OK;
     *crc = 0;
@@ -37,13 +37,21 @@ static enum status copy_part(struct queue *queue, const char *from, size_t bytes
             TRY_OUT(copy_stream_start_out(queue, to + at, from + at,
                                           bytes - at < CHUNK ? bytes - at : CHUNK, &copied[i % 2]));
         if (!i) continue;
-        TRY_OUT(copy_stream_finish(queue, &copied[(i - 1) % 2]));
-        *crc =
-            checksum_pieces(*crc, to + last, bytes - last < CHUNK ? bytes - last : CHUNK, threads);
+        TRY_OUT(copy_stream_synchronize(queue, &copied[(i - 1) % 2]));
+        *crc = checksum_pieces(*crc, to + last, bytes - last < CHUNK ? bytes - last : CHUNK,
+                               queue->num_threads);
     }
 out:
     for (int i = 0; i < 2; i++) copy_stream_release_event(queue, &copied[i]);
     return st;
+}
+
+static enum status copy_part(struct queue *queue, const char *from, size_t bytes, char *to,
+                             uint32_t *crc)
+{
+    if (queue && queue->device) return copy_from_gpu(queue, from, bytes, to, crc);
+    *crc = checksum_copy_pieces(to, from, bytes, queue ? queue->num_threads : 1);
+    return STATUS_OK;
 }
 
 /* Copies a buffer to *memory, which becomes the memory behind it. */

@@ -3,7 +3,8 @@
  * Form     Each buffer keeps the form that it has in memory (tensor/store.h), so that training
  *          waits for a copy only; the save thread converts what it reads.
  * Memory   staging_bytes of the caller's, pinned if the state is in a GPU's memory.
- * Order    Checksums are taken while the next 16 MiB are copied. */
+ * Order    Of a GPU's memory 16 MiB are copied while the checksum of those before is computed; on a
+ *          CPU the threads compute that of each 256 KiB right after copying them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,8 +22,8 @@ struct staging {
     struct store_blocks blocks[2];           /* of moments in INT8 */
 };
 
-/* Bytes for a shard whose moments have this dtype, and in INT8 these two blocks (else NULL), with
- * or without a moving average. */
+/* Bytes for a shard whose moments have this dtype, with or without a moving average.
+ * `blocks`: the two of INT8; ignored otherwise. */
 size_t staging_bytes(const struct shard *p, enum dtype moments, const struct store_blocks *blocks,
                      bool has_ema);
 /* Copies the buffers of `from`; *to becomes the same state with the copies as its buffers, in host

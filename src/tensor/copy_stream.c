@@ -31,15 +31,14 @@ enum status copy_stream_wait(struct queue *queue, enum copy_stream stream,
 enum status copy_stream_start_out(struct queue *queue, void *to, const void *from, size_t bytes,
                                   struct copy_event *e)
 {
-    if (!queue || !queue->device || !queue->device->copy_on)
-        return queue_copy(queue, to, from, bytes);
+    if (!queue->device->copy_on) return queue_copy(queue, to, from, bytes);
     TRY(copy_stream_copy(queue, STREAM_OUT, to, from, bytes));
     return copy_stream_record(queue, STREAM_OUT, e);
 }
 
-enum status copy_stream_finish(struct queue *queue, const struct copy_event *e)
+enum status copy_stream_synchronize(struct queue *queue, const struct copy_event *e)
 {
-    return e->handle ? queue->device->finish_event(queue, e) : STATUS_OK;
+    return e->handle ? queue->device->synchronize_event(queue, e) : STATUS_OK;
 }
 
 void copy_stream_release_event(struct queue *queue, struct copy_event *e)

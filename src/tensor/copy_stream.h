@@ -17,8 +17,9 @@ struct copy_observer {
     void (*on_wait)(struct copy_observer *o, enum copy_stream stream, const struct copy_event *e);
 };
 
-/* Each but finish returns at once.  `queue` is a GPU's.  DEVICE: the runtime's error.
- * copy     one side is device memory, the other pinned host memory
+/* `queue` is a GPU's.  Each returns at once, except a copy within pinned host memory, which may
+ * block.  DEVICE: the runtime's error.
+ * copy     between device memory and pinned host memory, or within the latter
  * record   the event becomes that of all work submitted to the stream so far
  * wait     work submitted to the stream from now on runs after the event's latest recording */
 enum status copy_stream_copy(struct queue *queue, enum copy_stream stream, void *to,
@@ -26,10 +27,10 @@ enum status copy_stream_copy(struct queue *queue, enum copy_stream stream, void 
 enum status copy_stream_record(struct queue *queue, enum copy_stream stream, struct copy_event *e);
 enum status copy_stream_wait(struct queue *queue, enum copy_stream stream,
                              const struct copy_event *e);
-/* Starts to copy to pinned host memory on STREAM_OUT, which does not wait for the queue's work, and
- * records e.  On a CPU (`queue` may be NULL) it copies at once. */
+/* Copies to pinned host memory on STREAM_OUT, which does not wait for the queue's work, and records
+ * e.  On a device without copy_on the copy is done when it returns. */
 enum status copy_stream_start_out(struct queue *queue, void *to, const void *from, size_t bytes,
                                   struct copy_event *e);
 /* The host waits for the event's latest recording.  DEVICE: the runtime's error. */
-enum status copy_stream_finish(struct queue *queue, const struct copy_event *e);
+enum status copy_stream_synchronize(struct queue *queue, const struct copy_event *e);
 void copy_stream_release_event(struct queue *queue, struct copy_event *e);

@@ -46,6 +46,6 @@ struct device {
     enum status (*record_event)(struct queue *queue, enum copy_stream stream, struct copy_event *e);
     enum status (*wait_event)(struct queue *queue, enum copy_stream stream,
                               const struct copy_event *e);
-    enum status (*finish_event)(struct queue *queue, const struct copy_event *e);
+    enum status (*synchronize_event)(struct queue *queue, const struct copy_event *e);
     void (*release_event)(struct queue *queue, struct copy_event *e);
 };

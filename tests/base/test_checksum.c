@@ -81,5 +81,13 @@ TEST(checksum_of_pieces_depends_on_every_byte_but_not_on_threads_or_chunks)
         x[at] ^= 1;
     }
     CHECK(checksum_pieces(7, x, 0, 2) == 7);
+    char *copy = heap(len + 1);
+    for (int threads = 1; threads <= 3; threads++) {
+        memset(copy, 0, len), copy[len] = 17;
+        CHECK(checksum_copy_pieces(copy, x, len, threads) == whole);
+        CHECK(!memcmp(copy, x, len) && copy[len] == 17);
+    }
+    CHECK(checksum_copy_pieces(copy, x, 0, 2) == 0);
+    free(copy);
     free(x);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/staging.h"
 
+#include "backends/cpu/cpu.h"
 #include "backends/gpu/emulator/emulator.h"
 #include "backends/gpu/gpu.h"
 #include "checkpoint/rig.h"
@@ -8,9 +9,10 @@
 #include "tensor/device.h"
 
 enum form { WHOLE, SPLIT, QUANTIZED, FORMS }; /* f32; split and bf16; split and INT8 */
+enum memory { NO_QUEUE, ON_CPU, ON_GPU, MEMORIES };
 enum { BUFFERS = VALUE_GRADIENT, FULL = 256 };
 
-/* A state in device memory, or in host memory if `queue` is NULL. */
+/* A state in a GPU's memory, or in host memory: of a CPU's queue, or without one. */
 struct rig {
     struct queue *queue;
     struct arena own, pinned;
@@ -39,13 +41,14 @@ static void fill(struct store to, size_t n, uint64_t seed, const float *x, bool 
 }
 
 /* `from`: values of the state, or NULL. */
-static void open(struct rig *r, bool on_device, enum form form, const struct shard *shard,
+static void open(struct rig *r, enum memory in, enum form form, const struct shard *shard,
                  const struct saved *from)
 {
     const size_t n = shard->elements;
     *r = (struct rig){.ranges = {{512, 100, 0}, {612, FULL - 100, 100}}};
-    if (on_device) CHECK_STATUS(OK, gpu_emu32_open(&r->queue, 0));
-    if (on_device) r->queue->num_threads = 2;
+    if (in == ON_GPU) CHECK_STATUS(OK, gpu_emu32_open(&r->queue, 0));
+    if (in == ON_GPU) r->queue->num_threads = 2;
+    if (in == ON_CPU) CHECK_STATUS(OK, cpu_queue_open(&r->queue, 2, 0));
     CHECK_STATUS(OK, arena_init(&r->own, 17 * n + 65536, queue_device_allocator(r->queue)));
     enum dtype moments = form == WHOLE ? F32 : form == SPLIT ? BF16 : INT8;
     r->state = (struct checkpoint_state){.shard = shard, .queue = r->queue, .moments = moments};
@@ -77,7 +80,10 @@ static void close(struct rig *r)
     memcpy(&after, (char *)r->staging.memory + r->staging_bytes, sizeof after);
     CHECK(after == 0x5A5A5A5A);
     arena_release(&r->own), arena_release(&r->pinned);
-    gpu_emu32_close(r->queue);
+    if (r->queue && r->queue->device)
+        gpu_emu32_close(r->queue);
+    else
+        cpu_queue_close(r->queue);
 }
 
 static void check_same(struct store a, struct store b, size_t n)
@@ -108,9 +114,9 @@ static void check_staged(struct rig *r)
 TEST(a_staged_state_has_the_bits_of_the_state)
 {
     for (enum form form = 0; form < FORMS; form++)
-        for (int device = 0; device < 2; device++) {
+        for (enum memory in = NO_QUEUE; in < MEMORIES; in++) {
             struct rig r;
-            open(&r, device, form, device ? &small : &large, NULL);
+            open(&r, in, form, in == ON_CPU ? &large : &small, NULL);
             check_staged(&r);
             close(&r);
         }
@@ -120,7 +126,7 @@ TEST(a_state_without_moments_or_average_is_staged_too)
 {
     struct rig r;
     struct checkpoint_state staged;
-    open(&r, true, QUANTIZED, &small, NULL);
+    open(&r, ON_GPU, QUANTIZED, &small, NULL);
     CHECK_STATUS(OK, staging_fill(&r.staging, &r.state, &staged));
     r.state.exp_avg = NULL, r.state.exp_avg_sq = NULL, r.state.ema = NULL;
     CHECK_STATUS(OK, staging_fill(&r.staging, &r.state, &staged));
@@ -136,7 +142,7 @@ TEST(a_change_of_any_part_of_a_staged_state_is_found)
                                         "of ema that"};
     struct rig r;
     struct checkpoint_state staged;
-    open(&r, true, QUANTIZED, &small, NULL);
+    open(&r, ON_GPU, QUANTIZED, &small, NULL);
     CHECK_STATUS(OK, staging_fill(&r.staging, &r.state, &staged));
     for (int i = 0; i < BUFFERS; i++) {
         struct store_parts p = store_find_parts(&r.staging.of[i].store, small.elements);
@@ -188,7 +194,7 @@ TEST(staging_from_a_gpu_keeps_a_copy_in_flight_and_copies_each_byte_once)
         size_t moment = form == WHOLE ? 4 * n : form == SPLIT ? 2 * n : quantized;
         struct rig r;
         struct checkpoint_state staged;
-        open(&r, true, form, &large, NULL);
+        open(&r, ON_GPU, form, &large, NULL);
         memset(calls, 0, sizeof calls), num_calls = copied_bytes = 0;
         emulator_observe(observe);
         CHECK_STATUS(OK, staging_fill(&r.staging, &r.state, &staged));
@@ -211,10 +217,10 @@ static enum status fail_copy(struct queue *queue, enum copy_stream stream, void 
     return real->copy_on(queue, stream, to, from, bytes);
 }
 
-static enum status fail_finish(struct queue *queue, const struct copy_event *e)
+static enum status fail_synchronize(struct queue *queue, const struct copy_event *e)
 {
     if (!until_failure--) FAIL(DEVICE, "the wait failed");
-    return real->finish_event(queue, e);
+    return real->synchronize_event(queue, e);
 }
 
 TEST(a_copy_that_fails_fails_the_staging)
@@ -222,10 +228,10 @@ TEST(a_copy_that_fails_fails_the_staging)
     for (int waits = 0; waits < 2; waits++) {
         struct rig r;
         struct checkpoint_state staged;
-        open(&r, true, SPLIT, &large, NULL);
+        open(&r, ON_GPU, SPLIT, &large, NULL);
         struct device failing = *(real = r.queue->device);
         if (waits)
-            failing.finish_event = fail_finish;
+            failing.synchronize_event = fail_synchronize;
         else
             failing.copy_on = fail_copy;
         r.queue->device = &failing;
@@ -268,7 +274,7 @@ TEST(saves_from_a_gpu_write_the_files_of_saves_from_host_memory)
         const char *folders[3];
         for (int i = 0; i < 3; i++) { /* from the host, from the GPU, and so asynchronously */
             struct rig r;
-            open(&r, i > 0, form, &s.shard, &s);
+            open(&r, i ? ON_GPU : ON_CPU, form, &s.shard, &s);
             folders[i] = test_path(test_folder(), "checkpoint");
             save(&s, &r, folders[i], i == 2);
             close(&r);

@@ -201,7 +201,7 @@ static enum status wait_event(struct queue *queue, enum copy_stream stream,
     return STATUS_OK;
 }
 
-static enum status finish_event(struct queue *queue, const struct copy_event *e)
+static enum status synchronize_event(struct queue *queue, const struct copy_event *e)
 {
     (void)queue;
     GPU_TRY(gpuEventSynchronize((gpu_event)e->handle));
@@ -230,7 +230,7 @@ static const struct device device = {
     .copy_on = copy_on,
     .record_event = record_event,
     .wait_event = wait_event,
-    .finish_event = finish_event,
+    .synchronize_event = synchronize_event,
     .release_event = release_event,
 };
 
