@@ -7,8 +7,8 @@
  * ranks, and the residual stream is sharded by tokens.  Before a sharded matrix (ATTN_IN, MLP_IN,
  * HEAD_IN forward; EMBED_OUT, ATTN_OUT, MLP_OUT backward) an all-gather gives every rank all
  * rows.  After one (the other crossings) each rank has partial sums of all rows, and a
- * reduce-scatter gives it the totals of its own rows; backward computes the gradient of the weights
- * meanwhile.  LOSS all-gathers the loss statistics.
+ * reduce-scatter gives it the totals of its own rows; backward overlaps that of ATTN_IN and MLP_IN
+ * with the GEMM of the weights' gradient.  LOSS all-gathers the loss statistics.
  * QK_NORM all-reduces sums over rows of queries and keys, whose elements are sharded.
  *
  * Context parallelism (context.h): sequences are sharded over ranks.  All ops are local to the

@@ -257,7 +257,7 @@ enum status pipeline_declare_p2p(const struct pipeline *p)
     struct p2p_message sends[DIRECTION_COUNT], receives[DIRECTION_COUNT];
     int num_sends = 0, num_receives = 0;
     for (enum direction d = 0; d < DIRECTION_COUNT; d++) {
-        struct p2p_message out = {.peer = -1}, in = {.peer = -1}; /* the same of all chunks */
+        struct p2p_message out = {.peer = -1}, in = {.peer = -1}; /* the same for all chunks */
         for (int chunk = 0; chunk < s->chunks; chunk++) {
             struct action a = {.direction = d, .chunk = chunk};
             if (out.peer < 0) out = schedule_output(s, p->group->rank, &a);

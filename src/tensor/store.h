@@ -41,7 +41,8 @@ struct store_parts {
     size_t bytes[STORE_PARTS];
 };
 struct store_parts store_find_parts(const struct store *s, size_t n);
-/* Host memory for a copy of the parts, each on a cache line of its own. */
+/* Host memory for a copy of the parts, n the whole store's size; each starts at a multiple of a
+ * cache line. */
 size_t store_bytes(const struct store *s, size_t n);
 /* A store of the same form in `memory`, of store_bytes, to copy the parts to.  `blocks` becomes
  * those of INT8, with the ranges of `s`. */

@@ -13,8 +13,8 @@
 
 extern const struct ops ops_cpu_reference;
 
-/* Returns the kernels for an ISA of isa.h, for "reference", or for "auto", the best ISA that this
- * processor supports.  UNSUPPORTED: this processor or this build lacks them. */
+/* Returns the kernels for an ISA of the Makefile's ISAS, for "reference", or for "auto", the best
+ * ISA that this processor supports.  UNSUPPORTED: this processor or this build lacks them. */
 enum status cpu_ops_find(const char *name, const struct ops **out);
 
 /* num_threads 0: one per core that this process may use.  MEMORY: cannot allocate scratch_bytes. */

@@ -14,8 +14,8 @@
 /* The library's engine and the primitives created so far. */
 struct onednn;
 
-/* Limits oneDNN to the ISA of a name of isa.h; another name: no limit.  It holds for the process;
- * call it before the first GEMM, after which it has no effect. */
+/* Limits oneDNN to the ISA of a name of the Makefile's ISAS; another name: no limit.  It holds for
+ * the process; call it before the first GEMM, after which it has no effect. */
 void onednn_limit_isa(const char *name);
 /* DEVICE: oneDNN cannot be initialized. */
 enum status onednn_open(struct onednn **out);

@@ -13,7 +13,7 @@
  * Ranks    One thread, the queue's, makes all calls.  Every rank needs a device of its own: with
  *          two ranks on one device NCCL hangs.  A group of one has no communicator.
  * Messages A declared message (comm_declare_p2p) has a channel, with its own stream and
- *          communicator, so a send delays nothing but the receive that matches it.  Other messages
+ *          communicator, so a send delays only later messages of the same channel.  Other messages
  *          are staged through the host (comm/staged).
  * Errors   COMM: an error of the library; HANG: a timeout, or a transfer that is still in flight
  *          when memory or its group is released (watchdog.h).  After the first, every call fails

@@ -18,13 +18,13 @@ const char nccl_queues_variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
 #define LAUNCH_ORDER "NCCL_LAUNCH_ORDER_IMPLICIT"
 
 /* Each group has communicators and streams of its own (nccl.h).  All ranks issue their transfers in
- * the same order, but a GPU may begin them in another: they do not hold up each other as long as
- * all that wait for other ranks fit on its multiprocessors.  The variable makes each transfer wait
- * until all that the host issued before have begun (ncclLaunchPrepare in NCCL's enqueue.cc), or,
- * without the launch events of CUDA 12.3 and in RCCL, until they have ended.  One that waits behind
- * another of its own group then holds up all groups: tensor parallelism would wait for FSDP's
- * reduce-scatters, and a stage that sends several microbatches before the next stage receives them
- * would never go on. */
+ * the same order, but a GPU may begin them in another.  Transfers cannot block each other while all
+ * transfers that wait for another rank fit on the GPU's multiprocessors.  The variable makes each
+ * transfer wait until all that the host issued before have begun (ncclLaunchPrepare in NCCL's
+ * enqueue.cc), or, without the launch events of CUDA 12.3 and in RCCL, until they have ended.  One
+ * that waits behind another of its own group then holds up all groups: tensor parallelism would
+ * wait for FSDP's reduce-scatters, and a stage that sends several microbatches before the next
+ * stage receives them would hang. */
 static void allow_any_launch_order(void)
 {
     const char *set = getenv(LAUNCH_ORDER);

@@ -1,4 +1,4 @@
-/* kernels.h -- the optimized kernels, compiled once for each ISA of isa.h.
+/* kernels.h -- the optimized kernels, compiled once for each ISA of the Makefile's ISAS.
  *
  * Each file of this folder is compiled for every ISA, with CPU_ISA defined as its name, so its
  * exported names go through KERNEL: avx2_rope, avx512_rope.  Most loops are plain C that the
