@@ -35,7 +35,9 @@ $(B)/tests/race: $(RACE:%.c=$(B)/%.o)
 	$(LINK) -lcmocka
 
 # The kernels call a function at each access, which tests/memcheck defines (--wrap: and redirects the
-# allocations of its own program).  UBSan finds other undefined behavior in them.
+# allocations of its own program).  UBSan finds other undefined behavior in them: without null,
+# alignment and object-size, which would check the same accesses again, and without
+# pointer-overflow, whose checks add a third to a half to the size of an object.
 define compile_checked
 $(B)/src/backends/gpu/kernels/%.checked$(1).o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $$(@D)
