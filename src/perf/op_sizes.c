@@ -12,6 +12,13 @@ static void add_flat(struct text *out, size_t n, bool split)
     text_addf(out, "%zu%s", n, split ? " split" : "");
 }
 
+static void add_linear(struct text *out, const struct linear *a)
+{
+    text_addf(out, "%d x %d -> %d%s", a->N, a->D, a->F, a->accumulate ? " +=" : "");
+    if (a->float8) text_adds(out, " float8");
+    if (a->allow_tf32) text_adds(out, " TF32");
+}
+
 void op_sizes(const struct op_call *c, struct text *out)
 {
     switch (c->op) {
@@ -23,13 +30,7 @@ void op_sizes(const struct op_call *c, struct text *out)
     }
     case OP_linear_forward:
     case OP_linear_backward_input:
-    case OP_linear_backward_weight: {
-        const struct linear *a = &c->what.linear_forward;
-        text_addf(out, "%d x %d -> %d%s", a->N, a->D, a->F, a->accumulate ? " +=" : "");
-        if (a->float8) text_adds(out, " float8");
-        if (a->allow_tf32) text_adds(out, " TF32");
-        break;
-    }
+    case OP_linear_backward_weight: add_linear(out, &c->what.linear_forward); break;
     case OP_bias_forward:
     case OP_bias_backward: {
         const struct bias *a = &c->what.bias_forward;
