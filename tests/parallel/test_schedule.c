@@ -187,7 +187,7 @@ TEST(schedules_do_not_deadlock_with_rendezvous_sends)
 TEST(forward_actions_do_not_deadlock_with_any_number_of_microbatches)
 {
     for (int pp = 1; pp <= PP; pp++)
-        for (int chunks = 1; chunks <= (pp > 1 ? CHUNKS : 1); chunks++)
+        for (int chunks = 1; chunks <= CHUNKS; chunks++)
             for (int micros = 1; micros <= MICROS; micros++)
                 for (int rendezvous = 0; rendezvous < 2; rendezvous++)
                     simulate_forward(
@@ -290,27 +290,4 @@ TEST(schedules_have_torchtitans_names)
     CHECK(!strcmp(schedule_kind_word(SCHEDULE_1F1B), "1F1B"));
     CHECK(!strcmp(schedule_kind_word(SCHEDULE_Interleaved1F1B), "Interleaved1F1B"));
     CHECK(!strcmp(schedule_kind_word(SCHEDULE_GPipe), "GPipe"));
-}
-
-/* Forward only, with any number of microbatches. */
-TEST(forward_schedules_do_not_deadlock)
-{
-    static struct simulation p;
-    for (int pp = 1; pp <= PP; pp++)
-        for (int chunks = 1; chunks <= CHUNKS; chunks++)
-            for (int micros = 1; micros <= MICROS; micros++) {
-                p = (struct simulation){.s = {SCHEDULE_1F1B, pp, chunks, micros}};
-                p.rendezvous = true, p.buffers = 1;
-                int length = micros * chunks, left = length * pp;
-                for (int rank = 0; rank < pp; rank++)
-                    schedule_forward_actions(&p.s, p.actions[rank]);
-                for (bool moved = true; left && moved;) {
-                    moved = false;
-                    for (int rank = 0; rank < pp; rank++)
-                        for (; p.at[rank] < length && ready(&p, rank); left--)
-                            run_action(&p, rank), moved = true;
-                }
-                CHECK(!left);
-                for (int i = 0; i < pp * chunks; i++) CHECK(p.forward[i] == micros);
-            }
 }
