@@ -18,7 +18,7 @@ struct nccl {
     struct queue *queue;
     struct watchdog *watchdog;
     bool leaves; /* a communicator could not be closed: the others are left, without waiting */
-    bool has_checked_queues;
+    int num_message_groups; /* that have channels */
 };
 
 /* A user buffer that is registered with the library. */
@@ -256,8 +256,14 @@ static void release(struct comm *c)
 static void check_queues(struct nccl *n)
 {
     const char *set = getenv(nccl_queues_variable);
-    if (n->has_checked_queues) return;
-    n->has_checked_queues = true;
+    n->num_message_groups++;
+    if (n->num_message_groups == 2 && log_rank() <= 0)
+        log_line(LOG_WARN,
+                 "pipeline and context parallelism together use more streams than the %d hardware "
+                 "queues of a GPU: the run could hang where two share one; if it does, use one of "
+                 "them",
+                 NCCL_HARDWARE_QUEUES);
+    if (n->num_message_groups > 1) return;
     if (set && strtol(set, NULL, 10) < NCCL_HARDWARE_QUEUES && log_rank() <= 0)
         log_line(LOG_WARN,
                  "%s=%s: pipelines and rings of ranks can hang where streams share a hardware "
@@ -271,7 +277,7 @@ static enum status declare_p2p(const struct comm *c, const struct p2p_message *s
     struct nccl_group *g = group_of(c);
     struct p2p_channel *old = g->channels;
     struct p2p_messages messages = {sends, receives, num_sends, num_receives};
-    if (num_sends || num_receives) check_queues(g->n);
+    if (!old && (num_sends || num_receives)) check_queues(g->n);
     TRY(watchdog_enter(g->n->watchdog, &g->communicator, "opening channels"));
     enum status st = p2p_channel_open(&g->channels, &g->host, g->name, g->n->queue, &messages);
     st = watchdog_leave(g->n->watchdog, st);

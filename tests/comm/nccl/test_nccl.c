@@ -495,14 +495,26 @@ static enum status opens_nothing_else(const struct comm *c, struct queue *queue)
     return STATUS_OK;
 }
 
+/* Those of the first group again, which do not count, and of another. */
+static enum status opens_channels_of_another_group(const struct comm *c, struct queue *queue)
+{
+    struct comm other;
+    (void)queue;
+    TRY(open_channels(c));
+    TRY(comm_split(c, 0, c->rank, &other));
+    enum status st = open_channels(&other);
+    comm_release(&other);
+    return st;
+}
+
 /* What log.txt has of a run with channels for messages, or without, and this many queues. */
-static void log_with_queues(const char *queues, bool channels, struct text *out)
+static void log_with_queues(const char *queues, struct with_nccl what, struct text *out)
 {
     const char *path = test_path(test_folder(), "log.txt");
     setenv(nccl_queues_variable, queues, 1);
     CHECK_STATUS(OK, log_open(path));
-    CHECK_STATUS(OK,
-                 run_on(2, (struct with_nccl){.channels = channels, .body = opens_nothing_else}));
+    if (!what.body) what.body = opens_nothing_else;
+    CHECK_STATUS(OK, run_on(2, what));
     CHECK_STATUS(OK, log_open(NULL));
     unsetenv(nccl_queues_variable);
     CHECK_STATUS(OK, file_read(path, 1 << 20, out));
@@ -510,13 +522,17 @@ static void log_with_queues(const char *queues, bool channels, struct text *out)
 
 TEST(nccl_warns_of_messages_between_ranks_that_share_few_hardware_queues)
 {
-    struct text few = {0}, enough = {0}, no_messages = {0};
-    log_with_queues("1", true, &few);
-    log_with_queues("32", true, &enough);
-    log_with_queues("1", false, &no_messages);
+    struct text few = {0}, enough = {0}, no_messages = {0}, two = {0};
+    struct with_nccl opens = {.channels = true},
+                     opens_more = {.channels = true, .body = opens_channels_of_another_group};
+    log_with_queues("1", opens, &few);
+    log_with_queues("32", opens, &enough);
+    log_with_queues("1", (struct with_nccl){0}, &no_messages);
+    log_with_queues("32", opens_more, &two);
     CHECK(strstr(few.data, "warning: CUDA_DEVICE_MAX_CONNECTIONS=1: pipelines and rings"));
     CHECK(!strstr(enough.data, "warning") && !strstr(no_messages.data, "warning"));
-    text_release(&few), text_release(&enough), text_release(&no_messages);
+    CHECK(strstr(two.data, "warning: pipeline and context parallelism together use more streams"));
+    text_release(&few), text_release(&enough), text_release(&no_messages), text_release(&two);
 }
 
 /* Every rank sends to both neighbors at once, and receives in another order. */
