@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,7 +183,8 @@ static enum status write_all(int fd, const char *path, const char *bytes, size_t
     enum { MAX_BYTES = 128 << 10 };
     while (len) {
         ssize_t n = write(fd, bytes, len < MAX_BYTES ? len : MAX_BYTES);
-        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n < 0) FAIL(IO, "%s: %s", path, strerror(errno));
         bytes += n, len -= (size_t)n;
         activity_tick_io();
@@ -207,15 +209,24 @@ static enum status write_special(const char *path, const char *bytes, size_t len
     return st;
 }
 
-/* The descriptor of stdout or stderr if that is the file of this path, else -1. */
+/* The descriptor of stdout or stderr if that writes to the file of this path, else -1.  main opens
+ * those that were closed for reading only. */
 static int find_stream(const char *path)
 {
     struct stat file, stream;
     if (stat(path, &file)) return -1;
-    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
-        if (!fstat(fd, &stream) && stream.st_dev == file.st_dev && stream.st_ino == file.st_ino)
-            return fd;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        int flags = fcntl(fd, F_GETFL);
+        if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || fstat(fd, &stream)) continue;
+        if (stream.st_dev == file.st_dev && stream.st_ino == file.st_ino) return fd;
+    }
     return -1;
+}
+
+bool file_is_stream(const char *path)
+{
+    enum file_kind kind;
+    return find_stream(path) >= 0 || (!file_find(path, &kind) && kind == FILE_SPECIAL);
 }
 
 /* The path itself, or what it leads to as a link, whether that exists or not; heap. */

@@ -36,6 +36,8 @@ enum status file_read(const char *path, uint64_t limit, struct text *out);
  * Writes into a FIFO or device, and into the file of stdout or stderr at its position, instead of
  * replacing it.  IO: no process reads the FIFO. */
 enum status file_write(const char *path, const void *bytes, size_t len);
+/* Whether file_write writes into what the path names instead of replacing it. */
+bool file_is_stream(const char *path);
 
 /* Length of the scheme of a URL, as in s3://bucket/key; 0: a path. */
 size_t file_url_scheme(const char *path);

@@ -243,11 +243,11 @@ static void make_json(const struct device_bench *b, const struct results *r, str
     text_adds(out, "\n");
 }
 
-/* Writes what is measured so far, which a kill does not lose. */
+/* Writes what is measured so far, which a kill does not lose; not before each other to a stream. */
 static enum status save(const struct device_bench *b, const struct results *r)
 {
     struct text json = {0};
-    if (!b->output || !b->output[0]) return STATUS_OK;
+    if (!b->output || !b->output[0] || file_is_stream(b->output)) return STATUS_OK;
     make_json(b, r, &json);
     enum status st = file_write(b->output, json.data, json.len);
     text_release(&json);

@@ -118,6 +118,19 @@ TEST(file_write_writes_into_the_file_of_stdout)
     text_release(&t), text_release(&other);
 }
 
+/* As one that was closed, which main opens. */
+TEST(file_write_opens_what_a_stdout_for_reading_only_cannot_write)
+{
+    const char *path = test_path(test_folder(), "file");
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK(null >= 0);
+    CHECK_STATUS(OK, write_with_stdout(null, "/dev/null", "x"));
+    close(null);
+    CHECK(file_is_stream("/dev/null") && !file_is_stream(path));
+    CHECK_STATUS(OK, file_write(path, "x", 1));
+    CHECK(!file_is_stream(path));
+}
+
 TEST(file_read_requires_a_regular_file)
 {
     char *absent = in_folder("absent"), *fifo = in_folder("fifo");
