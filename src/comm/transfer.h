@@ -39,8 +39,8 @@ struct transfer {
     int tag;       /* send, receive: matches the receive to its send; below 2^15 */
     void *work;    /* transfer_work_bytes; NULL where those are 0 */
     bool is_bytes; /* elements are raw bytes and dtype is ignored; not for sums */
-    /* A device begins the transfer before the work that its queue gets after comm_start, which
-     * might leave it no multiprocessor. */
+    /* On a device the work that its queue gets after comm_start, which might leave the transfer no
+     * multiprocessor, waits until the transfer may begin, too.  Usually it then begins first. */
     bool begins_first;
     /* Set by comm_start and the transport. */
     const struct comm *comm;

@@ -149,7 +149,7 @@ static enum status can_use_nccl(const struct machine *m, enum device_comm comm, 
 /* In the steady state of 1F1B a receive of each direction waits during nearly all compute, and no
  * schedule has more receives that wait (schedule.h).  A GEMM with a block for every multiprocessor
  * would run those that find none after all others.  Two sends may occupy as many more until their
- * receives are posted; leaving those, too, would slow down every GEMM for what happens at times. */
+ * receives are posted; leaving those, too, would slow down every GEMM for a short overlap. */
 enum { PIPELINE_BLOCKS = 2 * P2P_CHANNEL_BLOCKS };
 
 void gpu_machine_share(const struct machine *m)

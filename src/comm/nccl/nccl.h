@@ -36,9 +36,9 @@ enum status nccl_load(void);
  * variable for their number, which it reads when it starts.  At most 32 exist, and more streams
  * than that share them.  A rank has up to 18: the queue's and two for copies, five of groups (pp,
  * replicate, shard, cp, tp) and two of ranks with the same heads or embedding, and of channels four
- * around a ring and four in a pipeline, whatever its schedule.  NCCL opens two more for each but
- * the first three, which wait for the ends of transfers (its init.cc): a ring or a pipeline stays
- * within 32, both together do not. */
+ * around a ring and four in a pipeline, whatever its schedule.  NCCL opens two streams more for
+ * each communicator; they wait for the ends of transfers (its init.cc).  So a ring takes at most
+ * 30, a pipeline 33 if each kind of group has several ranks, and both together 48. */
 enum { NCCL_HARDWARE_QUEUES = 32 };
 extern const char nccl_queues_variable[];
 

@@ -32,5 +32,5 @@ struct stub_counts {
 };
 struct stub_counts stub_counts(void);
 void stub_count_stream(int by), stub_count_event(int by);
-/* How often the queues of the calling thread have waited for an event of a stream. */
-int stub_joins(void);
+/* For how many events of streams the queues of the calling thread have waited, and the last. */
+int stub_joins(const void **last);

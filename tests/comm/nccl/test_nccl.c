@@ -160,6 +160,8 @@ TEST(nccl_groups_split_into_groups_of_many_and_of_one)
     CHECK_STATUS(OK, run_on(5, (struct with_nccl){.body = sums_in_split_groups}));
 }
 
+/* The queue waits for the end of each transfer when that is waited for, and for the begin of one
+ * that begins first when that is started. */
 static enum status sums_between_kernels(const struct comm *c, struct queue *queue)
 {
     struct arena x, y, z;
@@ -168,8 +170,15 @@ static enum status sums_between_kernels(const struct comm *c, struct queue *queu
     TRY(filled(queue, 0, &z));
     for (int round = 0; round < 3; round++) {
         struct transfer t = sum_of(&y);
+        const void *begun, *done;
+        int before = stub_joins(&begun);
+        t.begins_first = round == 1;
         TRY(cast(&strict_ops, &(struct cast){.n = N}, &(struct cast_io){x.base, y.base}, queue));
-        TRY(comm_run(c, &t));
+        TRY(comm_start(c, &t));
+        RANK_CHECK(stub_joins(&begun) == before + t.begins_first);
+        TRY(comm_wait(&t));
+        RANK_CHECK(stub_joins(&done) == before + t.begins_first + 1);
+        RANK_CHECK(done != begun || !t.begins_first);
         TRY(cast(&strict_ops, &(struct cast){.n = N, .accumulate = true},
                  &(struct cast_io){y.base, z.base}, queue));
     }
@@ -181,29 +190,6 @@ static enum status sums_between_kernels(const struct comm *c, struct queue *queu
 TEST(nccl_transfers_are_ordered_with_kernels)
 {
     CHECK_STATUS(OK, run_on(3, (struct with_nccl){.late = true, .body = sums_between_kernels}));
-}
-
-/* When it waits, the queue waits for the end. */
-static enum status waits_for_the_begin(const struct comm *c, struct queue *queue)
-{
-    struct arena own;
-    TRY(filled(queue, 1, &own));
-    for (int begins_first = 0; begins_first < 2; begins_first++) {
-        struct transfer t = sum_of(&own);
-        int before = stub_joins();
-        t.begins_first = begins_first;
-        TRY(comm_start(c, &t));
-        RANK_CHECK(stub_joins() == before + begins_first);
-        TRY(comm_wait(&t));
-        RANK_CHECK(stub_joins() == before + begins_first + 1);
-    }
-    arena_release(&own);
-    return STATUS_OK;
-}
-
-TEST(nccl_lets_the_queue_wait_until_a_transfer_that_begins_first_has_begun)
-{
-    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = waits_for_the_begin}));
 }
 
 struct counting_observer {
