@@ -4,7 +4,8 @@
  * shell_parse.h follows assignments, arrays, parameter expansion, $((...)), if, case, for, [ ],
  * [[ ]], eval, bash -c and scripts in the same folder.  The output of a command, $(...), is unknown
  * and stays in values as $(name...); files are assumed to exist.  Unlike in bash, variables that
- * bash -c, another script or ( ) sets stay set after it.
+ * are set by bash -c, by a script that bash runs, in ( ) or in the first command of a pipeline stay
+ * set after it.
  * Limits   See the constants below. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -129,7 +129,8 @@ enum status shell_command_run(struct shell *s, const struct shell_words *w, int 
     } else if ((!strcmp(name, "source") || !strcmp(name, ".")) && w->count > 1) {
         open_script(s, w, 1, line, script);
     } else {
-        script->is_exec = !strcmp(name, "exec") && w->count > 1;
+        /* exec {fd}>FILE only opens it */
+        script->is_exec = !strcmp(name, "exec") && w->count > 1 && w->items[1][0] != '{';
         start_program(s, w, line, script);
     }
     text_release(&joined);

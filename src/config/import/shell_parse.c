@@ -231,7 +231,9 @@ static enum status parse_simple_command(struct shell *s, struct shell_cursor *c,
         struct shell_script script = {0};
         st = shell_command_run(s, &words, line, result, &script);
         if (!st && script.bytes.data) st = follow_script(s, &script, line, result);
-        if (!st && script.is_exec && !s->end) end_at_exec(s);
+        bool is_background =
+            c->end - c->at > 0 && *c->at == '&' && !(c->end - c->at > 1 && c->at[1] == '&');
+        if (!st && script.is_exec && !s->end && !is_background) end_at_exec(s);
         shell_command_release(&script);
     }
     shell_words_release(&words);
@@ -446,7 +448,7 @@ static enum status parse_compound_command(struct shell *s, struct shell_cursor *
         TRY(parse_list(s, c, run, result));
         if (c->at >= c->end || *c->at != ')') FAIL(CONFIG, "%s:%d: (: missing )", s->file, line);
         c->at++;
-        if (run) end_process(s, result);
+        if (run) end_process(s, result), s->jump = SHELL_NO_JUMP;
     } else {
         return parse_simple_command(s, c, run, result);
     }
@@ -462,8 +464,8 @@ static enum status parse_command(struct shell *s, struct shell_cursor *c, bool r
     return STATUS_OK;
 }
 
-/* Only the first command of a | b has effects here, but an exit in it ends only its subshell; the
- * exit status of the last is unknown and taken as success. */
+/* Only the first command of a | b has effects here, but an exit or break in it ends only its
+ * subshell; the exit status of the last is unknown and taken as success. */
 static enum status parse_pipeline(struct shell *s, struct shell_cursor *c, bool run,
                                   enum shell_result *result)
 {
@@ -474,7 +476,7 @@ static enum status parse_pipeline(struct shell *s, struct shell_cursor *c, bool 
         if (c->at >= c->end || *c->at != '|' || (c->at + 1 < c->end && c->at[1] == '|'))
             return STATUS_OK;
         c->at += c->at + 1 < c->end && c->at[1] == '&' ? 2 : 1;
-        if (run) s->end = SHELL_RUNS;
+        if (run) s->end = SHELL_RUNS, s->jump = SHELL_NO_JUMP;
         skip_separators(c);
         TRY(parse_command(s, c, false, result));
         *result = SHELL_TRUE;

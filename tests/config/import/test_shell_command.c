@@ -65,6 +65,8 @@ TEST(exit_ends_a_process_and_return_a_sourced_script)
         {"exec bash return.sh; P=${P}a", "1"},
         {"exec python train.py; P=a", ""},
         {"exec >log; P=a", "a"},
+        {"exec {log}>log; P=a", "a"},
+        {"exec python train.py & P=a", "a"},
         {"bash -c 'exec bash exit.sh; P=b'; P=${P}a", "1a"},
         {"bash -c 'exec python train.py; P=b' && P=${P}a", "a"},
     };

@@ -11,7 +11,7 @@ static enum status parse_script(struct shell *s, const char *script)
 
 TEST(variables_get_the_values_that_bash_gives_them)
 {
-    /* the script and the value of X after it; bash agrees, but forgets what bash -c and ( ) set */
+    /* the script and the value of X after it; bash agrees, but forgets what a subshell set */
     static const char *const cases[][2] = {
         {"X=a", "a"},
         {"X='a b'\"c\"d", "a bcd"},
