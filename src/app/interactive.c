@@ -33,6 +33,7 @@ struct dialog {
     bool edits;        /* stdin and stdout are a terminal that knows escape sequences */
     struct text piped; /* read, and not yet typed */
     struct text typed; /* of this turn */
+    enum status input; /* of reading it; its message is the last */
 };
 
 /* --- reading --------------------------------------------------------------- */
@@ -95,8 +96,8 @@ static bool take_piped_line(struct dialog *d)
     for (size_t before = SIZE_MAX; !(end = p->len ? memchr(p->data, '\n', p->len) : NULL);) {
         if (p->len == before) break;
         before = p->len;
-        if (piped_input_read(p)) log_line(LOG_WARN, "%s", status_message());
-        if (signals_pending()) return false;
+        d->input = piped_input_read(p);
+        if (d->input || signals_pending()) return false;
     }
     if (!p->len) return false;
     size_t taken = end ? (size_t)(end - p->data) + 1 : p->len, len = taken;
@@ -219,7 +220,7 @@ static enum status take_turns(struct dialog *d)
     enum turn turn;
     for (;;) {
         TRY(share_turn(d, &turn));
-        if (turn == TURN_quit) return STATUS_OK;
+        if (turn == TURN_quit) return comm_agree(&g->loaded.machine.world, d->input);
         if (turn == TURN_help && generation_is_root(g)) puts(help);
         if (turn == TURN_help) continue;
         if (turn == TURN_new) {

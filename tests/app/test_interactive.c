@@ -87,3 +87,16 @@ TEST(the_prompt_reads_on_after_the_window_has_changed)
 }
 
 TEST(a_signal_at_the_prompt_ends_the_process) { signal_at_the_prompt(SIGTERM, "", 128 + SIGTERM); }
+
+TEST(input_that_cannot_be_read_is_an_error)
+{
+    char *run = runs_trained(FEW_STEPS);
+    const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
+    const char *argv[] = {"sh",    "-c", "\"$0\" generate \"$1\" --interactive </",
+                          program, run,  NULL};
+    struct text out = {0}, err = {0};
+    CHECK(test_run(argv, &out, &err) == 74);
+    CHECK(strstr(err.data, "standard input: Is a directory"));
+    text_release(&out), text_release(&err);
+    free(run);
+}
