@@ -154,7 +154,7 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
                               char **folder)
 {
     int64_t location = AT_PATH;
-    char *below = folder_of_run(path);
+    char *below = world->rank == 0 ? folder_of_run(path) : NULL;
     enum status st = STATUS_OK;
     *folder = NULL;
     TRY_OUT(
@@ -164,6 +164,7 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
         *folder = heap_string(path, strlen(path));
         goto out;
     }
+    if (location == IN_RUN && !below) below = folder_of_run(path);
     const char *steps = location == IN_RUN ? below : path;
     TRY_OUT(find_common(steps, step, world, folder));
     TRY_OUT(
