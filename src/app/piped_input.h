@@ -6,5 +6,5 @@
 #include "base/text.h"
 
 /* Waits for bytes of standard input and appends them; none: it has ended, or a signal is pending
- * (signals.h).  IO. */
+ * (signals.h).  IO: it cannot be read. */
 enum status piped_input_read(struct text *t);

@@ -7,8 +7,8 @@
  *
  * Memory   m is in exp_avg; exp_avg_sq stays 0.  Three matrices, two on one rank, and two Gram
  *          matrices of the largest size are scratch memory of the queue.
- * Order    Newton-Schulz runs in float32; torch rounds X and A to bfloat16.  Where the
- *          model computes in bfloat16, cuBLASLt may round the operands of its GEMMs to TF32.
+ * Order    Newton-Schulz runs in float32; torch rounds X and A to bfloat16.  Where the model
+ *          computes in bfloat16, cuBLASLt may round the operands of its GEMMs to TF32.
  * Ranks    The ranks that shard a matrix, of an FSDP group and their tensor-parallel groups, take
  *          as many matrices at a time as they are.  Each adds its shard of u to zeros, and an
  *          all-reduce over either group makes the matrix whole, exactly.  One rank iterates on it

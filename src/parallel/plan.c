@@ -36,7 +36,7 @@ static enum status run_transfer(const struct comm *group, struct transfer *t,
     enum status st = STATUS_OK;
     t->work = arena_alloc(&queue->scratch, bytes, 1);
     double begin = trace_begin(queue->trace);
-    t->begins_first = c->overlapped;
+    t->begins_first = c->overlapped != NULL;
     if (transfers) TRY_OUT(comm_start(group, t));
     if (c->overlapped) {
         status_save(&first, boundary_do_overlapped(c)); /* t must not go while it is in flight */

@@ -243,7 +243,8 @@ static void make_json(const struct device_bench *b, const struct results *r, str
     text_adds(out, "\n");
 }
 
-/* Writes what is measured so far, which a kill does not lose; not before each other to a stream. */
+/* Writes what is measured so far, so that a kill does not lose it; a stream gets the whole only, at
+ * the end. */
 static enum status save(const struct device_bench *b, const struct results *r)
 {
     struct text json = {0};

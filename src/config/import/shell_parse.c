@@ -31,15 +31,19 @@ static void skip_newline(struct shell_cursor *c)
     shell_words_release(&c->heredocs);
 }
 
+/* Whether the sign comes next, and not twice. */
+static bool is_single(const struct shell_cursor *c, char sign)
+{
+    return c->at < c->end && *c->at == sign && (c->at + 1 == c->end || c->at[1] != sign);
+}
+
 static void skip_separators(struct shell_cursor *c)
 {
     for (;;) {
         shell_lexer_skip_blanks(c);
         if (c->at < c->end && *c->at == '\n')
             skip_newline(c);
-        else if (c->at < c->end && *c->at == ';' && (c->at + 1 == c->end || c->at[1] != ';'))
-            c->at++;
-        else if (c->at < c->end && *c->at == '&' && (c->at + 1 == c->end || c->at[1] != '&'))
+        else if (is_single(c, ';') || is_single(c, '&'))
             c->at++;
         else
             return;
@@ -231,8 +235,7 @@ static enum status parse_simple_command(struct shell *s, struct shell_cursor *c,
         struct shell_script script = {0};
         st = shell_command_run(s, &words, line, result, &script);
         if (!st && script.bytes.data) st = follow_script(s, &script, line, result);
-        bool is_background =
-            c->end - c->at > 0 && *c->at == '&' && !(c->end - c->at > 1 && c->at[1] == '&');
+        bool is_background = is_single(c, '&');
         if (!st && script.is_exec && !s->end && !is_background) end_at_exec(s);
         shell_command_release(&script);
     }
@@ -473,8 +476,7 @@ static enum status parse_pipeline(struct shell *s, struct shell_cursor *c, bool 
     TRY(parse_command(s, c, run, result));
     for (;;) {
         shell_lexer_skip_blanks(c);
-        if (c->at >= c->end || *c->at != '|' || (c->at + 1 < c->end && c->at[1] == '|'))
-            return STATUS_OK;
+        if (!is_single(c, '|')) return STATUS_OK;
         c->at += c->at + 1 < c->end && c->at[1] == '&' ? 2 : 1;
         if (run) s->end = SHELL_RUNS, s->jump = SHELL_NO_JUMP;
         skip_separators(c);
