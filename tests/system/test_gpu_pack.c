@@ -126,6 +126,23 @@ TEST(a_gpu_pack_requires_the_gpu_also_where_only_it_has_the_libraries_of_its_pro
     CHECK(shell(needs_libraries, test_folder(), NULL, NULL) == 0);
 }
 
+/* A program in place of the pack's that finds no GPU. */
+static const char finds_no_gpu[] =
+    "cd \"$1\" && mkdir -p from/bin bare && cp \"$OLDPWD/tools/gpu\" bare/one.sh\n"
+    "printf '#!/bin/sh\\necho computing; echo error: no GPU found: no driver >&2; exit 69\\n' \\\n"
+    "    >from/bin/llamero && chmod +x from/bin/llamero && cp from/bin/llamero from/bin/gpu_check\n"
+    "tar -C from -cJf bare/pack.tar.xz . && sh bare/one.sh -t 120 none operations bits bench-1b\n";
+
+TEST(a_gpu_pack_stops_where_no_gpu_is_found)
+{
+    struct text out = {0};
+    CHECK(shell(finds_no_gpu, test_folder(), &out, NULL) == 1);
+    CHECK(HAS_LINES(&out, "\nFAILED  operations (", "error: no GPU found: no driver\n",
+                    "            computing\n", "skipped bits: no GPU found\n",
+                    "skipped bench-1b: no GPU found\n", "0 passed, 1 failed, 2 skipped"));
+    text_release(&out);
+}
+
 TEST(the_first_call_of_a_gpu_check_reaches_torch_even_if_every_part_takes_its_limit)
 {
     struct text out = {0};
