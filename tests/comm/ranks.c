@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +18,20 @@ struct letter {
     struct letter *next;
 };
 
+/* A thread that waits for a letter.  The sender wakes only this one: waking all of them would cost
+ * as much as what they compute. */
+struct receiver {
+    struct letter expected;
+    struct letter *found; /* NULL: a rank has failed */
+    sem_t arrived;
+    struct receiver *next;
+};
+
 struct post_office {
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct letter *letters; /* oldest first */
-    bool failed;            /* a rank has failed: nobody waits for it any longer */
+    struct letter *letters;     /* oldest first */
+    struct receiver *receivers; /* no letter matches one of these */
+    bool failed;                /* a rank has failed: nobody waits for it any longer */
 };
 
 struct group {
@@ -31,43 +41,55 @@ struct group {
     struct comm_counts counts;
 };
 
+static bool matches(const struct letter *a, const struct letter *b)
+{
+    return a->group == b->group && a->number == b->number && a->from == b->from && a->to == b->to &&
+           a->is_p2p == b->is_p2p;
+}
+
 static void send_letter(const struct comm *c, struct letter l, const void *bytes)
 {
     struct group *g = c->group;
     struct letter *kept = heap(sizeof *kept), **end = &g->post->letters;
+    struct receiver **at = &g->post->receivers, *to;
     *kept = l;
     kept->group = g->id, kept->from = c->rank, kept->next = NULL;
     kept->bytes = heap(l.size + 1);
     if (l.size) memcpy(kept->bytes, bytes, l.size);
     pthread_mutex_lock(&g->post->lock);
-    while (*end) end = &(*end)->next;
-    *end = kept;
-    pthread_cond_broadcast(&g->post->changed);
+    while (*at && !matches(&(*at)->expected, kept)) at = &(*at)->next;
+    to = *at;
+    if (to) {
+        *at = to->next, to->found = kept;
+    } else {
+        while (*end) end = &(*end)->next;
+        *end = kept;
+    }
     pthread_mutex_unlock(&g->post->lock);
+    if (to) sem_post(&to->arrived);
 }
 
 /* Receives the letter that matches l, of l.size bytes, from l.from. */
 static enum status receive_letter(const struct comm *c, struct letter l, void *bytes)
 {
     struct group *g = c->group;
-    struct letter *found = NULL;
+    struct receiver r = {.expected = l};
+    struct letter **at = &g->post->letters;
+    r.expected.group = g->id, r.expected.to = c->rank;
+    sem_init(&r.arrived, 0, 0);
     pthread_mutex_lock(&g->post->lock);
-    for (;;) {
-        struct letter **at = &g->post->letters;
-        for (; *at; at = &(*at)->next)
-            if ((*at)->group == g->id && (*at)->number == l.number && (*at)->from == l.from &&
-                (*at)->to == c->rank && (*at)->is_p2p == l.is_p2p)
-                break;
-        found = *at;
-        if (found) *at = found->next;
-        if (found || g->post->failed) break;
-        pthread_cond_wait(&g->post->changed, &g->post->lock);
-    }
+    while (*at && !matches(*at, &r.expected)) at = &(*at)->next;
+    r.found = *at;
+    if (r.found) *at = r.found->next;
+    bool waits = !r.found && !g->post->failed;
+    if (waits) r.next = g->post->receivers, g->post->receivers = &r;
     pthread_mutex_unlock(&g->post->lock);
-    if (!found) FAIL(COMM, "a rank has failed");
-    bool fits = found->size == l.size;
-    if (fits && l.size) memcpy(bytes, found->bytes, l.size);
-    free(found->bytes), free(found);
+    while (waits && sem_wait(&r.arrived)) continue; /* a signal interrupted it */
+    sem_destroy(&r.arrived);
+    if (!r.found) FAIL(COMM, "a rank has failed");
+    bool fits = r.found->size == l.size;
+    if (fits && l.size) memcpy(bytes, r.found->bytes, l.size);
+    free(r.found->bytes), free(r.found);
     if (!fits) FAIL(COMM, "rank %d did not send %zu bytes", l.from, l.size);
     return STATUS_OK;
 }
@@ -241,9 +263,13 @@ static void *run_rank(void *context)
     struct rank *r = context;
     if (status_save(&r->failure, r->body(&r->world, r->context)) == STATUS_OK) return NULL;
     pthread_mutex_lock(&r->post->lock);
-    r->post->failed = true;
-    pthread_cond_broadcast(&r->post->changed);
+    struct receiver *waiting = r->post->receivers;
+    r->post->receivers = NULL, r->post->failed = true;
     pthread_mutex_unlock(&r->post->lock);
+    for (struct receiver *next; waiting; waiting = next) {
+        next = waiting->next;
+        sem_post(&waiting->arrived);
+    }
     return NULL;
 }
 
@@ -254,7 +280,6 @@ enum status ranks_run(int size, enum status (*body)(const struct comm *world, vo
     struct rank *ranks = heap((size_t)size * sizeof *ranks);
     struct failure first = {0};
     pthread_mutex_init(&post.lock, NULL);
-    pthread_cond_init(&post.changed, NULL);
     for (int r = 0; r < size; r++) {
         ranks[r] = (struct rank){
             .world = group_of(&post, 1, r, size), .post = &post, .body = body, .context = context};
@@ -272,7 +297,6 @@ enum status ranks_run(int size, enum status (*body)(const struct comm *world, vo
         free(l->bytes), free(l);
     }
     pthread_mutex_destroy(&post.lock);
-    pthread_cond_destroy(&post.changed);
     free(ranks);
     return status_restore(&first);
 }
