@@ -267,11 +267,10 @@ static __global__ void __launch_bounds__(THREADS)
         load_f32(shared_b, right, column, k);
         __syncthreads();
         UNROLL
-        for (int e = 0; e < F32_TILE_K * PER_THREAD * PER_THREAD; e++) {
-            int kk = e / (PER_THREAD * PER_THREAD), i = e / PER_THREAD % PER_THREAD;
-            int j = e % PER_THREAD;
-            acc[i][j] += shared_a[kk][own_row + i] * shared_b[kk][own_column + j];
-        }
+        for (int kk = 0; kk < F32_TILE_K; kk++)
+            for (int i = 0; i < PER_THREAD; i++)
+                for (int j = 0; j < PER_THREAD; j++)
+                    acc[i][j] += shared_a[kk][own_row + i] * shared_b[kk][own_column + j];
         __syncthreads();
     }
     for (int i = 0; i < PER_THREAD; i++)
