@@ -37,6 +37,8 @@ struct async_copy {
 };
 struct emulated_thread {
     struct grid_dim index;
+    struct warp *warp;
+    int lane;
     struct fiber *fiber;
     unsigned phase; /* of its last gather */
     struct async_copy *copies;
@@ -159,13 +161,13 @@ void thread_block_barrier(const char *file, int line)
 static const struct warp_slot *gather(const void *value, size_t bytes, const char *what,
                                       const char *file, int line)
 {
-    struct warp *w = &warps[current / launch->warp_size];
-    int lane = current % launch->warp_size;
-    unsigned phase = threads[current].phase = w->phase;
+    struct emulated_thread *t = &threads[current];
+    struct warp *w = t->warp;
+    unsigned phase = t->phase = w->phase;
     BUG_IF(bytes > WARP_SLOT_BYTES);
     arrive(&w->barrier, what, file, line);
-    memcpy(w->slots[phase & 1][lane].bytes, value, bytes);
-    w->active[phase & 1] |= (uint64_t)1 << lane;
+    memcpy(w->slots[phase & 1][t->lane].bytes, value, bytes);
+    w->active[phase & 1] |= (uint64_t)1 << t->lane;
     if (w->barrier.arrived == w->barrier.live)
         resume_warp(w, current);
     else
@@ -193,9 +195,9 @@ void thread_block_check_lane(int lane, const char *file, int line)
 
 void thread_block_check_all_lanes(const char *file, int line)
 {
-    const struct warp *w = &warps[current / launch->warp_size];
+    const struct emulated_thread *t = &threads[current];
     uint64_t all = launch->warp_size == 64 ? UINT64_MAX : UINT32_MAX;
-    if (w->active[threads[current].phase & 1] != all)
+    if (t->warp->active[t->phase & 1] != all)
         die(file, line, "not all lanes of the warp take part in this call", NULL);
 }
 
@@ -255,7 +257,7 @@ static void thread_returned(void)
     if (t->num_copies)
         die(t->copies->file, t->copies->line, "a thread returns without waiting for this cp.async",
             NULL);
-    struct warp *w = &warps[current / launch->warp_size];
+    struct warp *w = t->warp;
     block_barrier.live--, w->barrier.live--;
     if (w->barrier.live && w->barrier.arrived == w->barrier.live) resume_warp(w, -1);
     if (block_barrier.live && block_barrier.arrived == block_barrier.live) resume_block(-1);
@@ -310,6 +312,7 @@ void thread_block_run_grid(const struct kernel_launch *k)
     for (int i = 0; i < num_threads; i++) {
         unsigned at = (unsigned)i;
         threads[i].index = (struct grid_dim){at % b.x, at / b.x % b.y, at / b.x / b.y};
+        threads[i].warp = &warps[i / k->warp_size], threads[i].lane = i % k->warp_size;
     }
     uint64_t blocks = (uint64_t)g.x * g.y * g.z;
     for (uint64_t i = 0; i < blocks; i++) {
