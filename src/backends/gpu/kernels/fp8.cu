@@ -1,8 +1,9 @@
 /* fp8.cu -- quantization to FP8, of a tensor in memory or of one that an op's formula computes from
  * its inputs (ops/fused_quantize.h): then the tensor is never stored.
  *
- * Tiles    Each block computes a square of the result once, writes its rows, transposes it in
- *          shared memory and writes its columns, all with 16-byte accesses.
+ * Tiles    Each block computes a square of the result once, writes its rows, transposes it and
+ *          writes its columns, all with 16-byte accesses.  Four threads transpose the bytes of four
+ *          rows with shuffles, so that shared memory holds words of four rows of a column.
  * Order    amax: a maximum, which does not depend on the order.  The rstd of a norm has the bits of
  *          rmsnorm.cu. */
 // SPDX-License-Identifier: Apache-2.0
@@ -17,8 +18,10 @@ extern "C" {
 enum {
     SIDE = 64,
     VECTOR = 16,
-    THREADS = SIDE * SIDE / VECTOR,
-    STRIDE = SIDE + 4,
+    ACROSS = SIDE / VECTOR, /* threads of a row */
+    THREADS = SIDE * ACROSS,
+    WORD = 4, /* bytes */
+    WORDS = SIDE / WORD,
 };
 #if defined(GPU_EMULATED)
 static const size_t max_amax_blocks = 1; /* so that small tests take several steps */
@@ -174,17 +177,28 @@ static __device__ __forceinline__ unsigned finite_bits(float x)
     return bits > 0x7F800000u ? 0 : bits;
 }
 
+/* The threads of four neighboring rows hold four bytes each: returns those of one column, the first
+ * for the first row. */
+static __device__ __forceinline__ unsigned transpose_bytes(unsigned x, int row)
+{
+    const unsigned even = 0x00FF00FFu, low = 0x0000FFFFu;
+    unsigned other = shuffle_xor(x, ACROSS);
+    x = row & 1 ? (x & ~even) | (other >> 8 & even) : (x & even) | (other & even) << 8;
+    other = shuffle_xor(x, 2 * ACROSS);
+    return row & 2 ? (x & ~low) | other >> 16 : (x & low) | other << 16;
+}
+
 template <typename F, typename S>
 static __global__ void __launch_bounds__(THREADS)
     fp8_quantize_kernel(size_t rows, size_t columns, S source, struct fp8_target to,
                         struct scale_source scales)
 {
-    __shared__ uint8_t square[SIDE][STRIDE];
+    __shared__ unsigned square[SIDE][WORDS + 1]; /* columns x four rows */
     __shared__ float shared_scale;
     const size_t across = (columns + SIDE - 1) / SIDE, all_columns = S::PARTS * columns;
     const size_t row0 = blockIdx.x / across * SIDE, column0 = blockIdx.x % across * SIDE;
-    const int line = (int)threadIdx.x / (SIDE / VECTOR);
-    const int at = (int)threadIdx.x % (SIDE / VECTOR) * VECTOR;
+    const int line = (int)threadIdx.x / ACROSS;
+    const int at = (int)threadIdx.x % ACROSS * VECTOR;
     const size_t r = row0 + line, c = column0 + at;
     const int count = r < rows && c < columns ? (int)min(columns - c, (size_t)VECTOR) : 0;
     const size_t out_c = column0 + line, out_r = row0 + at;
@@ -209,9 +223,13 @@ static __global__ void __launch_bounds__(THREADS)
                 if (i < count) to.values[r * all_columns + first + c + i] = to_bf16(F{v.x[i]});
         if (!to.column_major) continue;
         if (part) __syncthreads(); /* the part before has been read */
-        for (int i = 0; i < VECTOR; i++) square[line][at + i] = v.x[i];
+        unsigned words[VECTOR / WORD];
+        memcpy(words, v.x, sizeof words);
+        for (int i = 0; i < VECTOR; i += WORD)
+            square[at + i + line % WORD][line / WORD] = transpose_bytes(words[i / WORD], line);
         __syncthreads();
-        for (int i = 0; i < VECTOR; i++) v.x[i] = square[at + i][line];
+        for (int i = 0; i < VECTOR / WORD; i++) words[i] = square[line][at / WORD + i];
+        memcpy(v.x, words, sizeof words);
         if (stores_column)
             store_vector(v, to.column_major + (first + out_c) * rows + out_r,
                          (int)min(rows - out_r, (size_t)VECTOR), to.wide_columns);
