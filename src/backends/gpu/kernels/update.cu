@@ -23,6 +23,26 @@ enum { BLOCK = 256 };
 static const unsigned max_grid = 4096;
 enum { WIDE = 4, STEPS = 16, PART = STEPS * BLOCK * WIDE }; /* PART: elements per block */
 
+template <int N> struct width {
+    enum { value = N };
+};
+
+/* Calls step(width<N>, at) for elements at..at+N-1, until all n are done: N = WIDTH, and 1 for the
+ * last ones.  A grid of element_blocks(n, WIDTH). */
+template <int WIDTH, typename Step>
+static __device__ __forceinline__ void for_elements(size_t n, const Step &step)
+{
+    const size_t threads = (size_t)gridDim.x * BLOCK, vectors = n / WIDTH;
+    const size_t first = (size_t)blockIdx.x * BLOCK + threadIdx.x;
+    for (size_t i = first; i < vectors; i += threads) step(width<WIDTH>{}, i * WIDTH);
+    for (size_t i = vectors * WIDTH + first; i < n; i += threads) step(width<1>{}, i);
+}
+static unsigned element_blocks(size_t n, size_t width)
+{
+    size_t blocks = ceil_div(n, BLOCK * width);
+    return blocks < max_grid ? (unsigned)blocks : max_grid;
+}
+
 /* Of elements that are aligned to 16 bytes in f32, to 8 in bf16. */
 static __device__ __forceinline__ void load_four(const float *x, float (&to)[WIDE])
 {
@@ -169,21 +189,21 @@ static __device__ void store_second_moments(const struct adamw_coefficients &,
 }
 
 template <int WIDTH>
-static __device__ __forceinline__ void load_split(const struct adamw_buffers &b, size_t at,
+static __device__ __forceinline__ void load_split(const bf16 *half_n, const uint16_t *low_n,
                                                   float (&w)[WIDTH])
 {
     uint16_t half[WIDTH], low[WIDTH];
-    load_bits<WIDTH>((const bf16 *)b.copy + at, half), load_bits<WIDTH>(b.low + at, low);
+    load_bits<WIDTH>(half_n, half), load_bits<WIDTH>(low_n, low);
     for (int i = 0; i < WIDTH; i++) w[i] = join_split(half[i], low[i]);
 }
 
 template <int WIDTH>
-static __device__ __forceinline__ void store_split(const float (&w)[WIDTH],
-                                                   const struct adamw_buffers &b, size_t at)
+static __device__ __forceinline__ void store_split(const float (&w)[WIDTH], bf16 *half_n,
+                                                   uint16_t *low_n)
 {
     uint16_t half[WIDTH], low[WIDTH];
     for (int i = 0; i < WIDTH; i++) make_split(w[i], &half[i], &low[i]);
-    store_bits<WIDTH>(half, (bf16 *)b.copy + at), store_bits<WIDTH>(low, b.low + at);
+    store_bits<WIDTH>(half, half_n), store_bits<WIDTH>(low, low_n);
 }
 
 /* M: type of the moments; G: of the gradients; T: of the weights' copy.  SPLIT: the copy is the
@@ -197,7 +217,7 @@ static __device__ void adamw_step(const struct adamw_coefficients &r, const stru
     float w[WIDTH], m[WIDTH], v[WIDTH], grad[WIDTH];
     M *m_n = (M *)b.m, *v_n = (M *)b.v;
     if constexpr (SPLIT)
-        load_split<WIDTH>(b, at, w);
+        load_split<WIDTH>((const bf16 *)b.copy + at, b.low + at, w);
     else
         load<WIDTH>(b.w + at, w);
     load<WIDTH>(m_n + at, m), load<WIDTH>(v_n + at, v), load<WIDTH>((const G *)b.g + at, grad);
@@ -210,7 +230,7 @@ static __device__ void adamw_step(const struct adamw_coefficients &r, const stru
     store<WIDTH>(m, m_n + at);
     store_second_moments<WIDTH>(r, p, v, v_n);
     if constexpr (SPLIT) {
-        store_split<WIDTH>(w, b, at);
+        store_split<WIDTH>(w, (bf16 *)b.copy + at, b.low + at);
     } else {
         store<WIDTH>(w, b.w + at);
         if (b.copy) store<WIDTH>(w, (T *)b.copy + at);
@@ -351,110 +371,136 @@ extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw
     return STATUS_OK;
 }
 
+template <int WIDTH>
 __global__ static void __launch_bounds__(BLOCK)
     unsplit_kernel(size_t n, const bf16 *half_n, const uint16_t *low_n, float *y_n)
 {
-    const size_t threads = (size_t)gridDim.x * BLOCK;
-    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += threads)
-        y_n[i] = join_split(half_n[i], low_n[i]);
+    for_elements<WIDTH>(n, [&](auto vector, size_t at) {
+        enum { COUNT = decltype(vector)::value };
+        float y[COUNT];
+        load_split<COUNT>(half_n + at, low_n + at, y);
+        store<COUNT>(y, y_n + at);
+    });
 }
 
 extern "C" enum status GPU_NAME(unsplit)(const struct unsplit *a, const struct unsplit_io *io,
                                          struct queue *queue)
 {
     if (queue->sizing || !a->n) return STATUS_OK;
-    size_t blocks = ceil_div(a->n, BLOCK);
-    LAUNCH(unsplit_kernel, blocks < max_grid ? (unsigned)blocks : max_grid, BLOCK, 0, queue, a->n,
-           io->half_n, io->low_n, io->y_n);
+    if (is_aligned(io->half_n) && is_aligned(io->low_n) && is_aligned(io->y_n))
+        LAUNCH(unsplit_kernel<8>, element_blocks(a->n, 8), BLOCK, 0, queue, a->n, io->half_n,
+               io->low_n, io->y_n);
+    else
+        LAUNCH(unsplit_kernel<1>, element_blocks(a->n, 1), BLOCK, 0, queue, a->n, io->half_n,
+               io->low_n, io->y_n);
     return STATUS_OK;
 }
 
+template <int WIDTH>
 __global__ static void __launch_bounds__(BLOCK)
     axpby_kernel(size_t n, float alpha, float beta, const float *x_n, const float *y_n, float *z_n)
 {
-    const size_t threads = (size_t)gridDim.x * BLOCK;
-    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += threads)
-        z_n[i] = fmaf(alpha, x_n[i], beta != 0 ? beta * y_n[i] : 0);
+    for_elements<WIDTH>(n, [&](auto vector, size_t at) {
+        enum { COUNT = decltype(vector)::value };
+        float x[COUNT], y[COUNT] = {};
+        load<COUNT>(x_n + at, x);
+        if (beta != 0) load<COUNT>(y_n + at, y);
+        for (int i = 0; i < COUNT; i++) x[i] = fmaf(alpha, x[i], beta != 0 ? beta * y[i] : 0);
+        store<COUNT>(x, z_n + at);
+    });
 }
 
 extern "C" enum status GPU_NAME(axpby)(const struct axpby *a, const struct axpby_io *io,
                                        struct queue *queue)
 {
     if (queue->sizing || !a->n) return STATUS_OK;
-    size_t blocks = ceil_div(a->n, BLOCK);
-    LAUNCH(axpby_kernel, blocks < max_grid ? (unsigned)blocks : max_grid, BLOCK, 0, queue, a->n,
-           (float)a->alpha, (float)a->beta, io->x_n, io->y_n, io->z_n);
+    const float alpha = (float)a->alpha, beta = (float)a->beta;
+    if (is_aligned(io->x_n) && is_aligned(io->y_n) && is_aligned(io->z_n))
+        LAUNCH(axpby_kernel<4>, element_blocks(a->n, 4), BLOCK, 0, queue, a->n, alpha, beta,
+               io->x_n, io->y_n, io->z_n);
+    else
+        LAUNCH(axpby_kernel<1>, element_blocks(a->n, 1), BLOCK, 0, queue, a->n, alpha, beta,
+               io->x_n, io->y_n, io->z_n);
     return STATUS_OK;
 }
 
-template <bool SPLIT>
+template <int WIDTH, bool SPLIT>
 __global__ static void __launch_bounds__(BLOCK)
     update_ema_kernel(size_t n, float rate, struct update_ema_io b)
 {
-    const size_t threads = (size_t)gridDim.x * BLOCK;
-    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += threads) {
-        float w, old = b.ema_n[i];
+    for_elements<WIDTH>(n, [&](auto vector, size_t at) {
+        enum { COUNT = decltype(vector)::value };
+        float w[COUNT], ema[COUNT];
+        load<COUNT>(b.ema_n + at, ema);
         if constexpr (SPLIT)
-            w = join_split(b.half_n[i], b.low_n[i]);
+            load_split<COUNT>(b.half_n + at, b.low_n + at, w);
         else
-            w = b.w_n[i];
-        b.ema_n[i] = fmaf(rate, w - old, old);
-    }
+            load<COUNT>(b.w_n + at, w);
+        for (int i = 0; i < COUNT; i++) ema[i] = fmaf(rate, w[i] - ema[i], ema[i]);
+        store<COUNT>(ema, b.ema_n + at);
+    });
+}
+
+template <bool SPLIT>
+static enum status launch_update_ema(const struct update_ema *a, const struct update_ema_io *io,
+                                     struct queue *queue)
+{
+    enum { WIDTH = SPLIT ? 8 : 4 };
+    const float rate = (float)(1 - a->decay);
+    if (is_aligned(io->w_n) && is_aligned(io->half_n) && is_aligned(io->low_n) &&
+        is_aligned(io->ema_n))
+        LAUNCH((update_ema_kernel<WIDTH, SPLIT>), element_blocks(a->n, WIDTH), BLOCK, 0, queue,
+               a->n, rate, *io);
+    else
+        LAUNCH((update_ema_kernel<1, SPLIT>), element_blocks(a->n, 1), BLOCK, 0, queue, a->n, rate,
+               *io);
+    return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(update_ema)(const struct update_ema *a,
                                             const struct update_ema_io *io, struct queue *queue)
 {
     if (queue->sizing || !a->n) return STATUS_OK;
-    const size_t blocks = ceil_div(a->n, BLOCK);
-    const unsigned grid = blocks < max_grid ? (unsigned)blocks : max_grid;
-    const float rate = (float)(1 - a->decay);
-    if (a->split)
-        LAUNCH((update_ema_kernel<true>), grid, BLOCK, 0, queue, a->n, rate, *io);
-    else
-        LAUNCH((update_ema_kernel<false>), grid, BLOCK, 0, queue, a->n, rate, *io);
-    return STATUS_OK;
+    return a->split ? launch_update_ema<true>(a, io, queue)
+                    : launch_update_ema<false>(a, io, queue);
 }
 
-struct apply_update_buffers {
-    size_t n;
-    float *w;
-    const float *u;
-    void *copy;
-    uint16_t *low;
-};
-
 /* T: type of the weights' copy. */
-template <typename T, bool SPLIT>
+template <int WIDTH, typename T, bool SPLIT>
 __global__ static void __launch_bounds__(BLOCK)
-    apply_update_kernel(float keep, float rate, struct apply_update_buffers b)
+    apply_update_kernel(size_t n, float keep, float rate, struct apply_update_io b)
 {
-    const size_t threads = (size_t)gridDim.x * BLOCK;
-    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < b.n; i += threads) {
-        float w[1] = {0};
+    for_elements<WIDTH>(n, [&](auto vector, size_t at) {
+        enum { COUNT = decltype(vector)::value };
+        float w[COUNT], u[COUNT];
+        load<COUNT>(b.u_n + at, u);
         if constexpr (SPLIT)
-            w[0] = join_split(((const bf16 *)b.copy)[i], b.low[i]);
+            load_split<COUNT>((const bf16 *)b.copy_n + at, b.low_n + at, w);
         else
-            w[0] = b.w[i];
-        w[0] = fmaf(keep, w[0], -(rate * b.u[i]));
+            load<COUNT>(b.w_n + at, w);
+        for (int i = 0; i < COUNT; i++) w[i] = fmaf(keep, w[i], -(rate * u[i]));
         if constexpr (SPLIT) {
-            uint16_t half, low;
-            make_split(w[0], &half, &low);
-            ((bf16 *)b.copy)[i] = half, b.low[i] = low;
+            store_split<COUNT>(w, (bf16 *)b.copy_n + at, b.low_n + at);
         } else {
-            b.w[i] = w[0];
-            if (b.copy) store<1>(w, (T *)b.copy + i);
+            store<COUNT>(w, b.w_n + at);
+            if (b.copy_n) store<COUNT>(w, (T *)b.copy_n + at);
         }
-    }
+    });
 }
 
 template <typename T, bool SPLIT>
 static enum status launch_apply_update(const struct apply_update *a,
-                                       const struct apply_update_buffers &b, struct queue *queue)
+                                       const struct apply_update_io *io, struct queue *queue)
 {
-    size_t blocks = ceil_div(a->n, BLOCK);
-    LAUNCH((apply_update_kernel<T, SPLIT>), blocks < max_grid ? (unsigned)blocks : max_grid, BLOCK,
-           0, queue, (float)a->keep, (float)a->rate, b);
+    enum { WIDTH = SPLIT || sizeof(T) < 4 ? 8 : 4 };
+    const float keep = (float)a->keep, rate = (float)a->rate;
+    if (is_aligned(io->w_n) && is_aligned(io->u_n) && is_aligned(io->copy_n) &&
+        is_aligned(io->low_n))
+        LAUNCH((apply_update_kernel<WIDTH, T, SPLIT>), element_blocks(a->n, WIDTH), BLOCK, 0, queue,
+               a->n, keep, rate, *io);
+    else
+        LAUNCH((apply_update_kernel<1, T, SPLIT>), element_blocks(a->n, 1), BLOCK, 0, queue, a->n,
+               keep, rate, *io);
     return STATUS_OK;
 }
 
@@ -462,8 +508,7 @@ extern "C" enum status GPU_NAME(apply_update)(const struct apply_update *a,
                                               const struct apply_update_io *io, struct queue *queue)
 {
     if (queue->sizing || !a->n) return STATUS_OK;
-    struct apply_update_buffers b = {a->n, io->w_n, io->u_n, io->copy_n, io->low_n};
-    if (a->split) return launch_apply_update<bf16, true>(a, b, queue);
-    return a->copy_dtype == F32 ? launch_apply_update<float, false>(a, b, queue)
-                                : launch_apply_update<bf16, false>(a, b, queue);
+    if (a->split) return launch_apply_update<bf16, true>(a, io, queue);
+    return a->copy_dtype == F32 ? launch_apply_update<float, false>(a, io, queue)
+                                : launch_apply_update<bf16, false>(a, io, queue);
 }
